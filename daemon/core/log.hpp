@@ -1,0 +1,74 @@
+// Named events with typed fields: log.info("peer_suspected", field("peer", id), field("silent_ms", 612)) prints
+// `peer_suspected peer=3f… silent_ms=612`. Names are stable, past tense, grep-able; units are in the field name.
+// spdlog is the sink (log.cpp is the only file that sees it). Thread-safe. Passed by reference, never global.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "core/ids.hpp"
+#include "core/result.hpp"
+#include "core/time.hpp"
+
+namespace nexar {
+
+enum class Level : uint8_t { debug, info, warn, error };
+
+struct Field {
+    std::string_view key;
+    std::string value;
+};
+
+inline Field field(std::string_view key, std::string_view value) { return {key, std::string(value)}; }
+inline Field field(std::string_view key, const std::string& value) { return {key, value}; }
+inline Field field(std::string_view key, const char* value) { return {key, value}; }
+inline Field field(std::string_view key, bool value) { return {key, value ? "true" : "false"}; }
+inline Field field(std::string_view key, const NodeId& value) { return {key, value.short_hex()}; }
+inline Field field(std::string_view key, const GroupId& value) { return {key, value.text()}; }
+inline Field field(std::string_view key, Errc value) { return {key, std::string(name_of(value))}; }
+template <class T>
+    requires(std::is_arithmetic_v<T> && !std::is_same_v<T, bool>)
+Field field(std::string_view key, T value) {
+    return {key, std::to_string(value)};
+}
+template <class Tag, class Int>
+Field field(std::string_view key, Id<Tag, Int> id) {
+    return {key, std::to_string(id.value)};
+}
+
+class Log {
+public:
+    // Where lines go besides the flight recorder. Tests capture; the simulator fails a run on `error`.
+    using Sink = std::function<void(Level, const std::string& line)>;
+
+    explicit Log(Sink sink, Level threshold = Level::info);
+    ~Log();
+    Log(const Log&) = delete;
+    Log& operator=(const Log&) = delete;
+
+    // To stderr by spdlog; with <N> priority prefixes when stderr is the journal.
+    static std::unique_ptr<Log> to_stderr(Level threshold);
+
+    void debug(std::string_view event, std::initializer_list<Field> fields = {}) { write(Level::debug, event, fields); }
+    void info(std::string_view event, std::initializer_list<Field> fields = {}) { write(Level::info, event, fields); }
+    void warn(std::string_view event, std::initializer_list<Field> fields = {}) { write(Level::warn, event, fields); }
+    void error(std::string_view event, std::initializer_list<Field> fields = {}) { write(Level::error, event, fields); }
+
+    bool enabled(Level level) const { return level >= threshold_; }
+    void flush();
+
+private:
+    void write(Level level, std::string_view event, std::initializer_list<Field> fields);
+
+    Sink sink_;
+    Level threshold_;
+    struct Impl;
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace nexar
