@@ -1,0 +1,48 @@
+# nexar_unit_test(NAME unit_x MODULES x y SOURCES a_test.cpp ... [LABELS unit] [DEPS json ...] [TIMEOUT 60])
+#
+# One Catch2 executable and one ctest entry. MODULES names modules of the layer table, DEPS third-party
+# targets. When a module is not there yet, the test is skipped at configure time.
+
+# Catch2's main is compiled once for all; so is the header, where the compiler's flags agree.
+add_library(nexar_test_main STATIC "${CMAKE_CURRENT_LIST_DIR}/../tests/support/main.cpp")
+target_include_directories(nexar_test_main PUBLIC "${PROJECT_SOURCE_DIR}/tests")
+target_link_libraries(nexar_test_main PUBLIC nexar::deps_catch2 Threads::Threads PRIVATE nexar_options)
+
+function(nexar_unit_test)
+  cmake_parse_arguments(arg "" "NAME;TIMEOUT" "MODULES;SOURCES;LABELS;DEPS" ${ARGN})
+  if(NOT arg_NAME OR NOT arg_SOURCES OR arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "nexar_unit_test needs NAME and SOURCES; got: ${ARGN}")
+  endif()
+  foreach(module IN LISTS arg_MODULES)
+    if(NOT TARGET "nexar_${module}")
+      message(STATUS "test ${arg_NAME}: module '${module}' is not there yet, skipped")
+      return()
+    endif()
+  endforeach()
+  if(NOT arg_LABELS)
+    set(arg_LABELS unit)
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 60)
+  endif()
+
+  add_executable(${arg_NAME} ${arg_SOURCES})
+  list(TRANSFORM arg_MODULES PREPEND "nexar_")
+  list(TRANSFORM arg_DEPS PREPEND "nexar::deps_")
+  target_link_libraries(${arg_NAME} PRIVATE nexar_test_main ${arg_MODULES} ${arg_DEPS} nexar_options)
+  add_test(NAME ${arg_NAME} COMMAND ${arg_NAME})
+  set_tests_properties(${arg_NAME} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
+  nexar_test_target(${arg_NAME} LABELS ${arg_LABELS})
+endfunction()
+
+# nexar_test_target(target LABELS a b): says which labels need this target, so that `ninja tests_<label>` builds
+# just what the tests with that label need (the sanitizer builds do only that).
+function(nexar_test_target target)
+  cmake_parse_arguments(arg "" "" "LABELS" ${ARGN})
+  foreach(label IN LISTS arg_LABELS)
+    if(NOT TARGET tests_${label})
+      add_custom_target(tests_${label})
+    endif()
+    add_dependencies(tests_${label} ${target})
+  endforeach()
+endfunction()

@@ -1,0 +1,65 @@
+# shellcheck shell=bash
+# Debian packages: which are needed, which are missing, and how they get installed.
+
+packages_common=(
+    clang-19 lld-19 libclang-rt-19-dev llvm-19
+    cmake ninja-build pkg-config make perl patch
+    libuv1-dev capnproto libcapnp-dev libspdlog-dev libhwy-dev libcli11-dev libtomlplusplus-dev
+    nlohmann-json3-dev
+    xz-utils dpkg-dev python3 python3-numpy iproute2 nftables
+)
+
+# needed_packages RELEASE: the packages of that Debian release, one per line.
+needed_packages() {
+    printf '%s\n' "${packages_common[@]}"
+    if [ "$1" = 13 ]; then
+        printf '%s\n' libssl-dev libcatch2-dev
+    fi
+}
+
+# missing_packages RELEASE: those of them that dpkg does not have. A virtual name is met by whoever provides it.
+missing_packages() {
+    local have
+    # dpkg-query exits 1 when one of the names is unknown; what it prints is right all the same.
+    have=$(dpkg-query -W -f '${db:Status-Status} ${Package}, ${Provides},\n' 2>/dev/null | grep '^installed ' || true)
+    local package
+    for package in $(needed_packages "$1"); do
+        case $have in
+            *" $package,"* | *" $package ("*) ;;
+            *) printf '%s\n' "$package" ;;
+        esac
+    done
+}
+
+# as_root COMMAND...: directly for root, through sudo for others.
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    else
+        sudo "$@"
+    fi
+}
+
+apt_install() {
+    as_root env DEBIAN_FRONTEND=noninteractive \
+        apt-get -o DPkg::Lock::Timeout=300 install -y -q --no-install-recommends "$@"
+}
+
+# The package lists may be absent or stale: one refresh, then once more.
+apt_install_refreshing() {
+    apt_install "$@" && return
+    as_root apt-get -q update && apt_install "$@"
+}
+
+# install_packages LOG PACKAGE...
+install_packages() {
+    local log=$1
+    shift
+    if [ "$(id -u)" != 0 ] && ! command -v sudo >/dev/null; then
+        fail "these packages are missing and there is no sudo here; ask an administrator to run: apt-get install $*"
+    fi
+    if ! apt_install_refreshing "$@" >"$log" 2>&1; then
+        grep -E '^(E|Err):' "$log" | tail -n 4 >&2 || true
+        fail "installing packages failed (network? mirror?): try 'apt-get update && apt-get install $*'; log: $log"
+    fi
+}
