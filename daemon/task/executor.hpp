@@ -1,0 +1,50 @@
+// The ready queue. Whoever completes something pushes; only run_ready() runs, from the loop's top, in order.
+// So nothing is re-entered, and a simulation replays from its seed. Single-threaded.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+
+namespace nexar {
+
+// Something that can be queued to run once. Not owned by the queue.
+class Runnable {
+public:
+    virtual void run() = 0;
+
+protected:
+    ~Runnable() = default;
+};
+
+class Executor {
+public:
+    Executor() = default;
+    Executor(const Executor&) = delete;
+    Executor& operator=(const Executor&) = delete;
+
+    void push(Runnable* r) { ready_.push_back(r); }
+
+    // Runs until nothing is ready; returns how many ran. What runs may push more.
+    size_t run_ready() {
+        size_t n = 0;
+        while (!ready_.empty()) {
+            Runnable* r = ready_.front();
+            ready_.pop_front();
+            if (r == nullptr) continue;  // forgotten
+            ++n;
+            r->run();
+        }
+        return n;
+    }
+    // A runnable that is about to be destroyed leaves the queue.
+    void forget(const Runnable* r) {
+        for (Runnable*& entry : ready_)
+            if (entry == r) entry = nullptr;
+    }
+    bool idle() const { return ready_.empty(); }
+
+private:
+    std::deque<Runnable*> ready_;
+};
+
+}  // namespace nexar

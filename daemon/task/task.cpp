@@ -1,0 +1,21 @@
+#include "task/task.hpp"
+
+namespace nexar {
+
+void TaskState::finish() {
+    ended = true;
+    if (on_end) executor->push(on_end);
+    if (!parent) return;
+    if (error && !parent_wants_error) {
+        parent->end_with(*error);  // its awaiting line fails, so it ends too; its frame goes with its owner
+        return;
+    }
+    executor->push(parent);
+}
+
+void TaskState::end_with(Error why) {
+    error = std::move(why);
+    finish();
+}
+
+}  // namespace nexar
