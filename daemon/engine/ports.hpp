@@ -1,0 +1,160 @@
+// The engine's edges: what it is asked for by sessions, what it asks of the outside. All dry; the node (real) and
+// the simulator implement the virtual classes. Everything runs on one thread, the control loop's.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/ids.hpp"
+#include "core/result.hpp"
+#include "core/time.hpp"
+#include "link/mesh.hpp"
+#include "reduce/dtype.hpp"
+
+namespace nexar::engine {
+
+// Codes are those of proto/shm_layout.h.
+enum class OpKind : uint8_t {
+    barrier = 0,
+    all_reduce = 1,      // in, out: count elements
+    reduce = 2,          // in: count; out at root: count
+    broadcast = 3,       // in at root (or in == out), out elsewhere: count
+    all_gather = 4,      // in: count; out: size * count, in rank order
+    reduce_scatter = 5,  // in: size * count; out: count, block `rank`
+    send = 6,            // in: count elements to `peer`
+    recv = 7,            // out: up to count elements from `peer`
+};
+
+// What all ranks of a group must say alike in their n-th collective.
+struct OpDescriptor {
+    OpKind kind = OpKind::barrier;
+    Dtype dtype = Dtype::f32;
+    ReduceOp op = ReduceOp::sum;
+    uint64_t count = 0;
+    uint32_t root = 0;
+    bool operator==(const OpDescriptor&) const = default;
+    uint64_t hash() const;
+    std::string text() const;  // "all_reduce f32 sum count 1024"
+};
+
+// Memory of a session. `keepalive` holds the mapping: it lives until the last op that uses it is over, also when
+// the session's process is long dead.
+struct Buffer {
+    std::byte* data = nullptr;
+    size_t bytes = 0;
+    std::shared_ptr<const void> keepalive;
+};
+
+constexpr uint32_t any_rank = UINT32_MAX;
+
+// One operation of one rank, validated: sizes, alignment, enums. Whether the group exists and the peer or root is
+// in it is the engine's to check.
+struct OpRequest {
+    SessionId session;
+    uint64_t ticket = 0;  // slot and generation: comes back in the completion
+    GroupId group;
+    OpDescriptor descriptor;
+    Buffer in, out;
+    Duration timeout{-1};  // < 0: the group's collective_timeout; 0: none
+    // Messages only.
+    uint32_t peer = any_rank;
+    uint64_t tag = 0;
+    bool any_tag = false;
+};
+
+// How one operation of one rank ended.
+struct Outcome {
+    Error error;  // code ok on success
+    uint64_t bytes = 0;   // recv: how many arrived
+    uint32_t source = 0;  // recv: from whom
+    uint64_t tag = 0;
+};
+
+struct OpenRequest {
+    SessionId session;
+    uint64_t ticket = 0;
+    std::string name;
+    uint32_t size = 0;
+    int64_t rank = -1;             // -1: automatic
+    std::string job_secret;        // empty: only sessions of the same uid on this node find each other
+    uint32_t uid = 0, pid = 0;     // attested by the kernel
+    Duration timeout{30'000'000'000};
+};
+
+struct GroupMember {
+    Rank rank;
+    NodeId node;
+    uint32_t pid = 0;
+};
+
+struct GroupInfo {
+    GroupId id;
+    GroupEpoch epoch;
+    Rank rank;
+    uint32_t size = 0;
+    std::vector<GroupMember> members;  // in rank order
+};
+
+// To the sessions. A call may arrive at any moment inside the engine's input functions.
+class Clients {
+public:
+    virtual void complete(SessionId session, uint64_t ticket, const Outcome& outcome) = 0;
+    virtual void group_opened(SessionId session, uint64_t ticket, const Result<GroupInfo>& info) = 0;
+
+protected:
+    ~Clients() = default;
+};
+
+// One mesh: the loop's own (index 0: messages, small data) or a bulk shard's (index 1..). Its events come back
+// through Engine::on_mesh_event(index, event), never from inside these calls.
+class MeshPort {
+public:
+    virtual void post(link::Batch batch) = 0;
+    virtual void withdraw(const link::OpKey& op) = 0;
+    virtual void forget_group(const GroupId& group) = 0;
+
+protected:
+    ~MeshPort() = default;
+};
+
+// Local reductions, copies and fan-out, on worker threads. Every srcs/dsts extent list covers `bytes`.
+struct WorkerJob {
+    uint64_t handle = 0;
+    enum class Kind : uint8_t {
+        reduce,  // dsts = srcs[0] op srcs[1] op ...   (a dst may be one of the srcs)
+        copy,    // dsts = srcs[0]
+        finish_avg,  // dsts /= divisor
+    } kind = Kind::copy;
+    Dtype dtype = Dtype::u8;
+    ReduceOp op = ReduceOp::sum;
+    uint64_t divisor = 1;
+    std::vector<link::Extents> dsts;
+    std::vector<link::Extents> srcs;
+    std::vector<std::shared_ptr<const void>> keepalive;
+};
+
+class Workers {
+public:
+    // Ends with Engine::on_worker_done(handle), never from inside this call.
+    virtual void submit(WorkerJob job) = 0;
+
+protected:
+    ~Workers() = default;
+};
+
+// Messages to other daemons over the control link (Cap'n Proto bytes made by wire/).
+class PeerPort {
+public:
+    virtual bool send(link::PeerIndex peer, Bytes message) = 0;  // false: no channel
+    // Where the membership machines want the outside to act.
+    virtual void dial(const std::string& address, const NodeId& expected) = 0;
+    virtual void close(link::PeerIndex peer, const std::string& reason) = 0;
+
+protected:
+    ~PeerPort() = default;
+};
+
+}  // namespace nexar::engine

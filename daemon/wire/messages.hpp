@@ -1,0 +1,198 @@
+// The messages between daemons, as plain structs. codec.hpp turns them into bytes and back (Cap'n Proto,
+// proto/wire.capnp). Per-op data headers are not here: they are fixed binary (link/).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "core/ids.hpp"
+#include "core/result.hpp"
+
+namespace nexar::wire {
+
+struct NodeRecord {
+    NodeId node;
+    std::string hostname;
+    std::vector<std::string> addresses;  // "10.0.0.1:7654", "[fd00::1]:7654"; best first
+    bool operator==(const NodeRecord&) const = default;
+};
+
+// First on every control connection, both ways. The NodeId inside must be that of the connection's certificate.
+struct Hello {
+    uint32_t protocol = 1;  // highest spoken; the lower of both is used, N-1 is accepted
+    NodeId node;
+    Incarnation incarnation;
+    std::array<uint8_t, 16> cluster{};
+    NodeRecord self;
+    uint16_t bulk_port = 0;             // UDP port of the bulk shards' sockets (first shard; the rest follow)
+    uint16_t bulk_shards = 1;
+    std::vector<NodeRecord> roster;     // everybody the sender knows
+};
+struct RosterUpdate {
+    std::vector<NodeRecord> nodes;
+};
+struct Heartbeat {
+    uint64_t number = 0;
+};
+struct Goodbye {  // proof of an orderly end: nobody needs to suspect
+    std::string reason;
+};
+// "Do you hear this node?" Asked before accusing (indirect probe), answered at once.
+struct ProbeRequest {
+    uint64_t nonce = 0;
+    NodeId target;
+};
+struct ProbeReply {
+    uint64_t nonce = 0;
+    bool heard = false;
+    uint64_t silent_ms = 0;
+};
+
+// ---- Rendezvous (docs/protocol/rendezvous.md) ----
+using GroupKey = std::array<uint8_t, 32>;  // hash of tenant, name and job secret: the secret never travels
+struct RequestId {
+    NodeId origin;
+    uint64_t number = 0;
+    auto operator<=>(const RequestId&) const = default;
+};
+struct GroupOpen {
+    RequestId id;
+    GroupKey key{};
+    std::string name;
+    uint32_t size = 0;
+    int64_t rank = -1;
+    uint32_t pid = 0;
+};
+struct GroupWithdraw {  // the opener gave up, or its process died
+    RequestId id;
+    GroupKey key{};
+};
+struct GroupMemberRecord {
+    RequestId request;
+    NodeId node;
+    uint32_t rank = 0;
+    uint32_t pid = 0;
+};
+struct PlanTableRecord {
+    uint32_t version = 1;
+    uint64_t small_bytes_max = 0;
+    uint64_t doubling_bytes_max = 0;
+    uint64_t chunk_bytes = 0;
+    uint64_t segment_bytes = 0;
+    uint32_t lanes = 0;
+    bool operator==(const PlanTableRecord&) const = default;
+};
+struct GroupPrepare {
+    GroupId group;
+    uint32_t epoch = 0;
+    GroupKey key{};
+    std::string name;
+    std::vector<GroupMemberRecord> members;  // in rank order
+    PlanTableRecord plan;
+    uint64_t collective_timeout_ms = 0;
+};
+struct GroupPrepared {
+    GroupId group;
+    Error error;  // code ok, or why this node refuses (a missing link, a dead session)
+};
+struct GroupCommit {
+    GroupId group;
+};
+struct GroupRefused {  // to an opener, or to all prepared nodes when one refused
+    RequestId id;
+    GroupId group;
+    Error error;
+};
+// Leader to openers, on request at their deadline: who is there, so that the error names who is missing.
+struct GroupStatusRequest {
+    RequestId id;
+    GroupKey key{};
+};
+struct GroupStatus {
+    RequestId id;
+    uint32_t size = 0;
+    std::vector<GroupMemberRecord> present;  // rank UINT32_MAX: automatic, not yet given
+};
+
+// ---- Groups at work (docs/protocol/failure.md) ----
+struct RankGone {  // a process ended: its daemon's word is enough
+    GroupId group;
+    uint32_t epoch = 0;
+    uint32_t rank = 0;
+    uint64_t collectives_handed_over = 0;  // its ops below this number are complete on its side
+    bool crashed = false;
+    std::string reason;
+};
+struct Accusation {  // to the arbiter of the group
+    GroupId group;
+    uint32_t epoch = 0;
+    NodeId accuser;
+    NodeId accused;
+    std::string reason;
+};
+struct Verdict {  // flooded; the first one is final for the group
+    GroupId group;
+    uint32_t epoch = 0;
+    NodeId arbiter;
+    Error error;  // peer_lost (rank, node) or link_lost (rank, other_rank)
+};
+struct OpAbort {  // ends one collective on all ranks; the next op is unaffected
+    GroupId group;
+    uint32_t epoch = 0;
+    uint64_t seq = 0;
+    Error error;
+};
+struct OpAnnounce {  // to the nodes of the group when an op starts: the whole descriptor, for naming a mismatch
+    GroupId group;
+    uint32_t epoch = 0;
+    uint64_t seq = 0;
+    uint8_t kind = 0, dtype = 0, op = 0;
+    uint64_t count = 0;
+    uint32_t root = 0;
+    uint32_t first_rank = 0;  // whose words these are
+};
+struct ArrivalQuery {
+    GroupId group;
+    uint32_t epoch = 0;
+    uint64_t seq = 0;
+    uint64_t nonce = 0;
+};
+struct Arrival {
+    uint32_t rank = 0;
+    uint32_t pid = 0;
+    uint64_t next_seq = 0;  // how many collectives it has posted so far
+};
+struct ArrivalReply {
+    GroupId group;
+    uint64_t nonce = 0;
+    std::vector<Arrival> ranks;
+};
+struct MessageOffer {  // one send of rank src to rank dst; its bytes travel as a transfer with this number
+    GroupId group;
+    uint32_t epoch = 0;
+    uint32_t src = 0, dst = 0;
+    uint64_t tag = 0;
+    uint64_t bytes = 0;
+    uint8_t dtype = 0;
+    uint64_t number = 0;  // per (group, sending node), with link::OpKey::message_bit
+};
+struct MessageWithdraw {  // the sender cancelled before it was matched
+    GroupId group;
+    uint64_t number = 0;
+};
+// Answers to a send that cannot be delivered (dst freed the group, message too long for the posted recv).
+struct MessageRefused {
+    GroupId group;
+    uint64_t number = 0;
+    Error error;
+};
+
+using Message =
+    std::variant<Hello, RosterUpdate, Heartbeat, Goodbye, ProbeRequest, ProbeReply, GroupOpen, GroupWithdraw, GroupPrepare,
+                 GroupPrepared, GroupCommit, GroupRefused, GroupStatusRequest, GroupStatus, RankGone, Accusation, Verdict,
+                 OpAbort, OpAnnounce, ArrivalQuery, ArrivalReply, MessageOffer, MessageWithdraw, MessageRefused>;
+
+}  // namespace nexar::wire
