@@ -35,7 +35,8 @@ Outcome<std::vector<Image>> parse_images(std::span<const std::byte> file) {
         return bad("does not begin with NXDIGIT1");
     const size_t count = little_endian(file.subspan(8, 4));
     const size_t pixels = little_endian(file.subspan(12, 4));
-    if (pixels != pixels_per_image) return bad(std::to_string(pixels) + " pixels per image; only 64 is allowed");
+    if (pixels != pixels_per_image)
+        return bad(std::to_string(pixels) + " pixels per image; only 64 is allowed");
     if (count == 0 || count > images_max)
         return bad(std::to_string(count) + " images; 1 to " + std::to_string(images_max) + " are allowed");
     const size_t want = header_bytes + count * (pixels + 1) + checksum_bytes;

@@ -1,5 +1,6 @@
-// nexar_digits: trains a small network on handwritten digits, on all ranks of a nexar group, and checks that the
-// result is right. Start it with `nexarctl run -n 4 -- nexar_digits --check-reference`; --help lists the rest.
+// nexar_digits: trains a small network on handwritten digits, on all ranks of a nexar group, and checks that
+// the result is right. Start it with `nexarctl run -n 4 -- nexar_digits --check-reference`; --help lists the
+// rest.
 #include <unistd.h>
 
 #include <cstdio>

@@ -118,7 +118,9 @@ void update(std::span<float> parameters, std::span<float> velocity, std::span<co
     }
 }
 
-uint64_t hash(std::span<const float> parameters) { return fnv1a(std::as_bytes(parameters)); }
+uint64_t hash(std::span<const float> parameters) {
+    return fnv1a(std::as_bytes(parameters));
+}
 
 double largest_difference(std::span<const float> a, std::span<const float> b) {
     double largest = 0;

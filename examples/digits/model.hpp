@@ -4,8 +4,8 @@
 //
 // The activation is softsign, x / (1 + |x|) (Glorot, Bengio: "Understanding the difficulty of training deep
 // feedforward neural networks", AISTATS 2010), not ReLU: several ranks add the same numbers in another order
-// than one process does, and the two are compared afterwards. ReLU's slope jumps at 0, so a rounding error there
-// can switch a unit's gradient on or off (seen: parameters 6e-3 apart); softsign's slope does not jump.
+// than one process does, and the two are compared afterwards. ReLU's slope jumps at 0, so a rounding error
+// there can switch a unit's gradient on or off (seen: parameters 6e-3 apart); softsign's slope does not jump.
 //
 // Flat layout, the same in digits.py:  W1[64][128]  b1[128]  W2[128][10]  b2[10]
 #pragma once

@@ -43,9 +43,12 @@ Outcome<uint32_t> parse_epochs(const char* text) {
 
 Outcome<Options> parse_options(int argc, char** argv) {
     static const option table[] = {
-        {"epochs", required_argument, nullptr, 'e'},  {"check-reference", no_argument, nullptr, 'c'},
-        {"reference", no_argument, nullptr, 'r'},     {"data", required_argument, nullptr, 'd'},
-        {"json", no_argument, nullptr, 'j'},          {"help", no_argument, nullptr, 'h'},
+        {"epochs", required_argument, nullptr, 'e'},
+        {"check-reference", no_argument, nullptr, 'c'},
+        {"reference", no_argument, nullptr, 'r'},
+        {"data", required_argument, nullptr, 'd'},
+        {"json", no_argument, nullptr, 'j'},
+        {"help", no_argument, nullptr, 'h'},
         {nullptr, 0, nullptr, 0},
     };
     Options options;
@@ -56,12 +59,23 @@ Outcome<Options> parse_options(int argc, char** argv) {
                 options.epochs = *epochs;
                 break;
             }
-            case 'c': options.check_reference = true; break;
-            case 'r': options.reference = true; break;
-            case 'd': options.data = optarg; break;
-            case 'j': options.json = true; break;
-            case 'h': options.help = true; break;
-            default: return std::unexpected("see nexar_digits --help");  // getopt has named the option
+            case 'c':
+                options.check_reference = true;
+                break;
+            case 'r':
+                options.reference = true;
+                break;
+            case 'd':
+                options.data = optarg;
+                break;
+            case 'j':
+                options.json = true;
+                break;
+            case 'h':
+                options.help = true;
+                break;
+            default:
+                return std::unexpected("see nexar_digits --help");  // getopt has named the option
         }
     if (optind < argc) return std::unexpected("unexpected argument '" + std::string(argv[optind]) + "'");
     return options;
@@ -74,9 +88,9 @@ Outcome<std::string> find_data(const Options& options) {
     namespace fs = std::filesystem;
     std::error_code ignored;
     const fs::path here = fs::read_symlink("/proc/self/exe", ignored).parent_path();
-    std::vector<fs::path> candidates = {here / "digits.bin", here / "../share/nexar/examples/digits/digits.bin",
-                                        fs::path(NEXAR_DIGITS_INSTALL_DIR) / "digits.bin",
-                                        fs::path(NEXAR_DIGITS_SOURCE_DIR) / "digits.bin"};
+    std::vector<fs::path> candidates = {
+        here / "digits.bin", here / "../share/nexar/examples/digits/digits.bin",
+        fs::path(NEXAR_DIGITS_INSTALL_DIR) / "digits.bin", fs::path(NEXAR_DIGITS_SOURCE_DIR) / "digits.bin"};
     for (const fs::path& path : candidates)
         if (fs::exists(path, ignored)) return path.string();
     return std::unexpected("digits.bin not found beside the program; name it with --data PATH");

@@ -21,8 +21,8 @@ extern const char usage[];
 
 Outcome<Options> parse_options(int argc, char** argv);
 
-// Where digits.bin is: the option, NEXAR_DIGITS_DATA, beside the program, where `make install` puts it, or in the
-// source tree that the program was built from.
+// Where digits.bin is: the option, NEXAR_DIGITS_DATA, beside the program, where `make install` puts it, or in
+// the source tree that the program was built from.
 Outcome<std::string> find_data(const Options& options);
 
 }  // namespace digits

@@ -12,7 +12,7 @@
 namespace digits {
 
 class Peers {
-public:
+  public:
     virtual ~Peers() = default;
 
     virtual uint32_t rank() const = 0;
@@ -28,7 +28,7 @@ public:
 };
 
 class Alone : public Peers {
-public:
+  public:
     uint32_t rank() const override { return 0; }
     uint32_t ranks() const override { return 1; }
     Outcome<std::span<float>> allocate(size_t count) override { return memory_.emplace_back(count); }
@@ -36,7 +36,7 @@ public:
     Outcome<> broadcast_from_first(std::span<float>) override { return {}; }
     Outcome<std::vector<uint64_t>> all_gather(uint64_t mine) override { return std::vector{mine}; }
 
-private:
+  private:
     std::deque<std::vector<float>> memory_;
 };
 

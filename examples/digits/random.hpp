@@ -11,7 +11,7 @@
 namespace digits {
 
 class Random {
-public:
+  public:
     explicit Random(uint64_t seed) : state_(seed) {}
 
     uint64_t next() {
@@ -28,7 +28,7 @@ public:
     // In [-1, 1), a multiple of 2^-23, so that no rounding happens in float, in double or in Python.
     float symmetric() { return static_cast<float>(next() >> 40) * 0x1p-23f - 1.0f; }
 
-private:
+  private:
     uint64_t state_;
 };
 
@@ -38,7 +38,8 @@ void shuffle(std::span<T> items, Random& random) {
     for (size_t left = items.size(); left > 1; --left) std::swap(items[left - 1], items[random.below(left)]);
 }
 
-// FNV-1a, 64 bits: for the data file and for comparing parameters between ranks; no protection against malice.
+// FNV-1a, 64 bits: for the data file and for comparing parameters between ranks; no protection against
+// malice.
 inline uint64_t fnv1a(std::span<const std::byte> bytes) {
     uint64_t hash = 0xcbf29ce484222325u;
     for (std::byte b : bytes) hash = (hash ^ static_cast<uint64_t>(b)) * 0x100000001b3u;

@@ -10,8 +10,12 @@
 namespace digits {
 namespace {
 
-const char* yes_no(bool value) { return value ? "yes" : "NO"; }
-const char* json_bool(bool value) { return value ? "true" : "false"; }
+const char* yes_no(bool value) {
+    return value ? "yes" : "NO";
+}
+const char* json_bool(bool value) {
+    return value ? "true" : "false";
+}
 
 // JSON has no NaN and no infinity.
 std::string json_number(const char* format, double value) {
@@ -39,10 +43,12 @@ void print_text(const Report& report) {
         std::printf("single process      largest difference of a parameter %.1e, tolerance %.0e: %s\n",
                     *report.reference_difference, reference_tolerance, yes_no(report.near_reference()));
     if (report.ranks > 1)
-        std::printf("all_reduce          %" PRIu64 " calls, %.1f MB in %.3f s of %.3f s: %.3f GB/s\n"
-                    "                    (vector bytes / time in the calls, which includes waiting for slower ranks)\n",
-                    calls.calls, static_cast<double>(calls.bytes) / 1e6, calls.seconds, report.trained->seconds,
-                    calls.gigabytes_per_second());
+        std::printf("all_reduce          %" PRIu64
+                    " calls, %.1f MB in %.3f s of %.3f s: %.3f GB/s\n"
+                    "                    (vector bytes / time in the calls, which includes waiting for "
+                    "slower ranks)\n",
+                    calls.calls, static_cast<double>(calls.bytes) / 1e6, calls.seconds,
+                    report.trained->seconds, calls.gigabytes_per_second());
     std::printf("result              %s\n", report.passed() ? "passed" : "FAILED");
 }
 
@@ -54,15 +60,15 @@ void print_json(const Report& report) {
         std::printf("%s%s", comma, json_number("%.6f", loss).c_str());
         comma = ", ";
     }
-    std::printf("], \"accuracy\": %.6f, \"parameters_hash\": \"%016" PRIx64 "\", \"identical\": %s, ", report.accuracy,
-                report.hashes.front(), json_bool(report.identical()));
+    std::printf("], \"accuracy\": %.6f, \"parameters_hash\": \"%016" PRIx64 "\", \"identical\": %s, ",
+                report.accuracy, report.hashes.front(), json_bool(report.identical()));
     if (report.reference_difference)
         std::printf("\"reference_difference\": %s, \"reference_tolerance\": %.0e, ",
                     json_number("%.3e", *report.reference_difference).c_str(), reference_tolerance);
     std::printf("\"seconds\": %.6f, \"all_reduce\": {\"calls\": %" PRIu64 ", \"bytes\": %" PRIu64
                 ", \"seconds\": %.6f, \"gigabytes_per_second\": %.6f}, \"passed\": %s}\n",
-                report.trained->seconds, calls.calls, calls.bytes, calls.seconds, calls.gigabytes_per_second(),
-                json_bool(report.passed()));
+                report.trained->seconds, calls.calls, calls.bytes, calls.seconds,
+                calls.gigabytes_per_second(), json_bool(report.passed()));
 }
 
 }  // namespace digits

@@ -13,8 +13,8 @@ namespace digits {
 constexpr double accuracy_wanted = 0.95;
 
 // Ranks and a single process add the same gradients in a different order, so they differ in rounding: 2^-24
-// relative per addition, grown by 375 steps of a smooth map. Measured over 4 seeds, 4 rates and 2 to 12 ranks:
-// at most 8e-6. A wrong batch, a lost part or a part added twice is off by more than 1e-3.
+// relative per addition, grown by 375 steps of a smooth map. Measured over 4 seeds, 4 rates and 2 to 12
+// ranks: at most 8e-6. A wrong batch, a lost part or a part added twice is off by more than 1e-3.
 constexpr double reference_tolerance = 1e-4;
 
 struct Report {
@@ -27,7 +27,9 @@ struct Report {
 
     bool accurate() const { return accuracy >= accuracy_wanted; }
     bool identical() const;
-    bool near_reference() const { return !reference_difference || *reference_difference <= reference_tolerance; }
+    bool near_reference() const {
+        return !reference_difference || *reference_difference <= reference_tolerance;
+    }
     bool passed() const { return accurate() && identical() && near_reference(); }
 };
 

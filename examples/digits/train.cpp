@@ -22,7 +22,7 @@ constexpr size_t images_at = parameter_count + 1;
 constexpr size_t reduced_count = parameter_count + 2;
 
 class Trainer {
-public:
+  public:
     Trainer(const Dataset& data, Peers& peers, const TrainOptions& options)
         : data_(&data), peers_(&peers), options_(&options), velocity_(parameter_count, 0.0f) {}
 
@@ -43,7 +43,8 @@ public:
         double loss = 0;
         for (size_t at = 0; at < order.size(); at += options_->batch) {
             const size_t count = std::min<size_t>(options_->batch, order.size() - at);
-            if (auto done = step(std::span(order).subspan(at, count)); !done) return std::unexpected(done.error());
+            if (auto done = step(std::span(order).subspan(at, count)); !done)
+                return std::unexpected(done.error());
             loss += double{sums_[loss_at]};
         }
         return loss / static_cast<double>(order.size());
@@ -53,7 +54,7 @@ public:
         return {{parameters_.begin(), parameters_.end()}, std::move(loss), stats_, 0};
     }
 
-private:
+  private:
     Outcome<> step(std::span<const uint32_t> batch) {
         std::ranges::fill(sums_, 0.0f);
         const Part mine = part_of(batch.size(), peers_->rank(), peers_->ranks());
@@ -65,8 +66,8 @@ private:
 
         const auto images = static_cast<float>(batch.size());  // small integers: exact in f32
         if (sums_[images_at] != images)
-            return std::unexpected("all_reduce counted " + std::to_string(std::lround(sums_[images_at])) + " images in a batch of " +
-                                   std::to_string(batch.size()));
+            return std::unexpected("all_reduce counted " + std::to_string(std::lround(sums_[images_at])) +
+                                   " images in a batch of " + std::to_string(batch.size()));
         update(parameters_, velocity_, sums_.first(parameter_count), images, options_->learning);
         return {};
     }

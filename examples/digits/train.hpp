@@ -1,5 +1,5 @@
-// Data-parallel training. Every rank holds all parameters and all images, computes the gradient of its part of
-// each global batch, and applies the same update to the sum of all gradients. The batches are the same
+// Data-parallel training. Every rank holds all parameters and all images, computes the gradient of its part
+// of each global batch, and applies the same update to the sum of all gradients. The batches are the same
 // whatever the number of ranks.
 #pragma once
 
@@ -28,7 +28,9 @@ struct AllReduceStats {
 
     // "Algorithm bandwidth": how fast this rank gets its vectors reduced. Not wire traffic; for a ring of n
     // nodes, that is 2(n-1)/n times as much.
-    double gigabytes_per_second() const { return seconds > 0 ? static_cast<double>(bytes) / seconds / 1e9 : 0; }
+    double gigabytes_per_second() const {
+        return seconds > 0 ? static_cast<double>(bytes) / seconds / 1e9 : 0;
+    }
 };
 
 struct Trained {

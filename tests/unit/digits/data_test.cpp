@@ -42,7 +42,8 @@ TEST_CASE("the data file is the one that DATA.md describes", "[digits]") {
     REQUIRE(images->size() == 1797);
     std::array<int, 10> of_digit{};
     for (const Image& image : *images) ++of_digit[image.digit];
-    REQUIRE(of_digit == std::array<int, 10>{178, 182, 177, 183, 181, 182, 181, 179, 174, 180});  // as UCI states
+    REQUIRE(of_digit ==
+            std::array<int, 10>{178, 182, 177, 183, 181, 182, 181, 179, 174, 180});  // as UCI states
 }
 
 TEST_CASE("a damaged data file is refused with the reason", "[digits]") {
@@ -81,7 +82,8 @@ TEST_CASE("the split is fixed: 1437 to train on, 360 held out, none lost", "[dig
     REQUIRE(data.held_out.size() == 360);
 
     std::vector<float> pixels;
-    for (const Image& image : data.train) pixels.insert(pixels.end(), image.pixels.begin(), image.pixels.end());
+    for (const Image& image : data.train)
+        pixels.insert(pixels.end(), image.pixels.begin(), image.pixels.end());
     REQUIRE(fnv1a(std::as_bytes(std::span(pixels))) == golden::train_images_hash);
     std::vector<uint8_t> held_out;
     for (const Image& image : data.held_out) held_out.push_back(image.digit);

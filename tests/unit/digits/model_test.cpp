@@ -113,7 +113,8 @@ TEST_CASE("the golden bits tell a fused multiply-add apart", "[digits]") {
     const auto velocity = uniform(random, 4096), gradient = uniform(random, 4096);
     size_t different = 0;
     for (size_t i = 0; i < 4096; ++i)
-        different += std::fma(0.9f, velocity[i], -0.1f * gradient[i]) != 0.9f * velocity[i] - 0.1f * gradient[i];
+        different +=
+            std::fma(0.9f, velocity[i], -0.1f * gradient[i]) != 0.9f * velocity[i] - 0.1f * gradient[i];
     REQUIRE(different > 400);
 }
 
@@ -122,5 +123,6 @@ TEST_CASE("the largest difference sees NaN and infinity", "[digits]") {
     REQUIRE(largest_difference(a, a) == 0);
     REQUIRE(largest_difference(a, std::vector<float>{1, 2.5f, 3}) == 0.5);
     REQUIRE(std::isinf(largest_difference(a, std::vector<float>{1, 2, std::nanf("")})));
-    REQUIRE(std::isinf(largest_difference(a, std::vector<float>{1, 2, std::numeric_limits<float>::infinity()})));
+    REQUIRE(
+        std::isinf(largest_difference(a, std::vector<float>{1, 2, std::numeric_limits<float>::infinity()})));
 }

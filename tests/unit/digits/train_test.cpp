@@ -1,5 +1,5 @@
-// Training: what the reference reaches, that it repeats, that ranks change it by rounding only, and that every
-// failure of the peers comes out.
+// Training: what the reference reaches, that it repeats, that ranks change it by rounding only, and that
+// every failure of the peers comes out.
 #include "train.hpp"
 
 #include <algorithm>
@@ -142,8 +142,14 @@ TEST_CASE("the report fails on low accuracy, on one different hash, and beyond t
     Report report{.ranks = 3, .accuracy = 0.98, .hashes = {5, 5, 5}, .reference_difference = 1e-6};
     REQUIRE(report.passed());
 
-    SECTION("accuracy") { report.accuracy = 0.949; }
-    SECTION("hash") { report.hashes[2] = 6; }
-    SECTION("reference") { report.reference_difference = 1.1e-4; }
+    SECTION("accuracy") {
+        report.accuracy = 0.949;
+    }
+    SECTION("hash") {
+        report.hashes[2] = 6;
+    }
+    SECTION("reference") {
+        report.reference_difference = 1.1e-4;
+    }
     REQUIRE_FALSE(report.passed());
 }
