@@ -30,6 +30,11 @@ message(STATUS "Dependencies built by tools/setup: ${prefix}")
 
 find_package(PkgConfig REQUIRED)
 
+# The distribution's Python: python3-numpy belongs to it, and not to another one that comes first in PATH.
+if(EXISTS /usr/bin/python3)
+  set(Python3_EXECUTABLE /usr/bin/python3 CACHE FILEPATH "The Python of the tests")
+endif()
+
 # An imported interface target that forwards to others.
 function(nexar_dependency name)
   add_library(nexar_deps_${name} INTERFACE IMPORTED GLOBAL)

@@ -30,13 +30,12 @@ function(nexar_module)
   add_subdirectory("${arg_NAME}")
 endfunction()
 
+set(NEXAR_EMPTY_SOURCE "${PROJECT_BINARY_DIR}/cmake/nexar_empty.cpp")
+file(GENERATE OUTPUT "${NEXAR_EMPTY_SOURCE}" CONTENT "// Generated: a file without code.\n")
+
 # A static library that may also have headers only: the empty source gives it a language.
 function(nexar_make_module_target target)
-  set(empty "${PROJECT_BINARY_DIR}/cmake/nexar_empty.cpp")
-  if(NOT EXISTS "${empty}")
-    file(WRITE "${empty}" "// Generated: gives modules that have only headers one object file.\n")
-  endif()
-  add_library(${target} STATIC "${empty}")
+  add_library(${target} STATIC "${NEXAR_EMPTY_SOURCE}")
   target_include_directories(${target} PUBLIC "${PROJECT_SOURCE_DIR}/daemon" "${PROJECT_SOURCE_DIR}/proto")
   target_link_libraries(${target} PRIVATE nexar_options Threads::Threads)
 endfunction()

@@ -1,4 +1,5 @@
 # shellcheck shell=bash
+# shellcheck disable=SC2154  # work, stage and prefix are set by tools/setup
 # Builds the libraries that the distribution has not, or not new enough, into a prefix of their own:
 # OpenSSL >= 3.5 and Catch2 v3 (Debian 12 only) and ngtcp2 (both). nghttp3 will be one more function here.
 #

@@ -42,7 +42,7 @@ fetch_source() {
     (
         cd "$work/download-$package" &&
             private_apt_get "$state" -q source --download-only "$package" &&
-            rm -rf "$work/$package" &&
+            rm -rf "${work:?}/$package" &&
             dpkg-source -x "$package"_*.dsc "$work/$package"
     )
 }
