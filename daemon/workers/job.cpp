@@ -1,0 +1,72 @@
+#include "workers/job.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "core/check.hpp"
+#include "reduce/reduce.hpp"
+
+namespace nexar::workers {
+namespace {
+
+using engine::WorkerJob;
+
+// A position in an extent list.
+struct Cursor {
+    const link::Extents* extents;
+    size_t index = 0;
+    size_t offset = 0;
+
+    Cursor(const link::Extents& list, size_t skip) : extents(&list) { advance(skip); }
+    std::byte* at() const { return (*extents)[index].data + offset; }
+    size_t run() const { return (*extents)[index].bytes - offset; }
+    void advance(size_t n) {
+        while (index < extents->size() && n >= (*extents)[index].bytes - offset) {
+            n -= (*extents)[index].bytes - offset;
+            ++index;
+            offset = 0;
+        }
+        offset += n;
+    }
+};
+
+void run_flat(const WorkerJob& job, std::span<void* const> dsts, std::span<const void* const> srcs, size_t bytes) {
+    const size_t count = bytes / reduce::size_of(job.dtype);
+    switch (job.kind) {
+        case WorkerJob::Kind::reduce: reduce::reduce_many_to(dsts, srcs, count, job.dtype, job.op); break;
+        case WorkerJob::Kind::copy:
+            for (void* dst : dsts)
+                if (dst != srcs[0]) std::memmove(dst, srcs[0], bytes);
+            break;
+        case WorkerJob::Kind::finish_avg:
+            for (void* dst : dsts) reduce::finish_avg(dst, count, job.dtype, job.divisor);
+            break;
+    }
+}
+
+}  // namespace
+
+size_t bytes_of(const WorkerJob& job) { return job.dsts.empty() ? 0 : link::bytes_of(job.dsts[0]); }
+
+void run_piece(const WorkerJob& job, size_t begin, size_t end) {
+    std::vector<Cursor> dst_at, src_at;
+    for (const auto& list : job.dsts) dst_at.emplace_back(list, begin);
+    for (const auto& list : job.srcs) src_at.emplace_back(list, begin);
+    std::vector<void*> dsts(dst_at.size());
+    std::vector<const void*> srcs(src_at.size());
+    for (size_t left = end - begin; left > 0;) {
+        size_t run = left;
+        for (const Cursor& c : dst_at) run = std::min(run, c.run());
+        for (const Cursor& c : src_at) run = std::min(run, c.run());
+        NEXAR_CHECK(run > 0);
+        for (size_t i = 0; i < dst_at.size(); ++i) dsts[i] = dst_at[i].at();
+        for (size_t i = 0; i < src_at.size(); ++i) srcs[i] = src_at[i].at();
+        run_flat(job, dsts, srcs, run);
+        for (Cursor& c : dst_at) c.advance(run);
+        for (Cursor& c : src_at) c.advance(run);
+        left -= run;
+    }
+}
+
+}  // namespace nexar::workers

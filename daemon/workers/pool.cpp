@@ -1,0 +1,97 @@
+#include "workers/pool.hpp"
+
+#include <sched.h>
+
+#include "workers/job.hpp"
+
+namespace nexar::workers {
+
+Pool::Pool(size_t threads, loop::Wakeup& loop_wakeup) : loop_wakeup_(&loop_wakeup) {
+    for (size_t i = 0; i < threads; ++i) workers_.push_back(std::make_unique<Worker>());
+    for (auto& w : workers_) w->thread = std::thread([this, &w = *w] { run(w); });
+}
+
+Pool::~Pool() {
+    stopping_.store(true, std::memory_order_seq_cst);
+    for (auto& w : workers_) {
+        w->signal.fetch_add(1, std::memory_order_seq_cst);
+        w->signal.notify_one();
+        w->thread.join();
+    }
+}
+
+void Pool::submit(engine::WorkerJob job) {
+    ++in_flight_;
+    const size_t bytes = bytes_of(job);
+    if (bytes <= inline_bytes_max || workers_.empty()) {
+        run_piece(job, 0, bytes);
+        done_inline_.push_back(job.handle);
+        return;
+    }
+    auto shared = std::make_shared<Job>();
+    shared->job = std::move(job);
+    const size_t pieces = (bytes + piece_bytes - 1) / piece_bytes;
+    shared->pieces_left.store(pieces, std::memory_order_relaxed);
+    for (size_t i = 0; i < pieces; ++i) {
+        Worker& w = *workers_[next_++ % workers_.size()];
+        w.outbox.push({shared, i * piece_bytes, std::min(bytes, (i + 1) * piece_bytes)});
+    }
+    for (auto& w : workers_) wake(*w);
+}
+
+std::optional<uint64_t> Pool::poll_done() {
+    if (!done_inline_.empty()) {
+        const uint64_t handle = done_inline_.front();
+        done_inline_.pop_front();
+        --in_flight_;
+        return handle;
+    }
+    for (auto& w : workers_) {
+        if (!w->outbox.flush() || !w->pieces.empty()) wake(*w);
+        if (auto handle = w->done.pop()) {
+            --in_flight_;
+            return handle;
+        }
+    }
+    return std::nullopt;
+}
+
+void Pool::wake(Worker& w) {
+    std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with the fence in sleep(): push, then look
+    if (!w.sleeping.load(std::memory_order_relaxed)) return;
+    w.signal.fetch_add(1, std::memory_order_release);
+    w.signal.notify_one();
+}
+
+void Pool::sleep(Worker& w) {
+    // A short yield phase: the next segment of the same op usually follows within microseconds.
+    for (int i = 0; i < 64; ++i) {
+        if (!w.pieces.empty() || stopping_.load(std::memory_order_relaxed)) return;
+        sched_yield();
+    }
+    const uint32_t seen = w.signal.load(std::memory_order_acquire);
+    w.sleeping.store(true, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_seq_cst);  // announce, then look again
+    if (w.pieces.empty() && !stopping_.load(std::memory_order_seq_cst)) w.signal.wait(seen);
+    w.sleeping.store(false, std::memory_order_relaxed);
+}
+
+void Pool::run(Worker& w) {
+    while (true) {
+        auto piece = w.pieces.pop();
+        if (!piece) {
+            w.done_outbox.flush();
+            if (stopping_.load(std::memory_order_seq_cst)) return;
+            sleep(w);
+            continue;
+        }
+        run_piece(piece->job->job, piece->begin, piece->end);
+        // acq_rel: the last one's report is ordered after every piece of every worker.
+        if (piece->job->pieces_left.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+            w.done_outbox.push(piece->job->job.handle);
+            loop_wakeup_->notify();
+        }
+    }
+}
+
+}  // namespace nexar::workers

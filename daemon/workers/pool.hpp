@@ -1,0 +1,63 @@
+// The worker threads: local reductions, copies, fan-out. A job is cut into pieces short enough (<= about 100 us)
+// that a small job never waits long behind a big one; the thread that finishes a job's last piece reports it.
+//
+// Thread: submit(), poll_done() and the destructor belong to the control loop. Loop and workers exchange pieces and
+// completions through single-producer queues; there is no lock.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "core/spsc_queue.hpp"
+#include "engine/ports.hpp"
+#include "loop/wakeup.hpp"
+
+namespace nexar::workers {
+
+// Small jobs run on the loop itself: handing 4 KiB to another thread costs more than adding it.
+constexpr size_t inline_bytes_max = 4096;
+constexpr size_t piece_bytes = 256 * 1024;
+
+class Pool final : public engine::Workers {
+public:
+    Pool(size_t threads, loop::Wakeup& loop_wakeup);
+    ~Pool();
+
+    void submit(engine::WorkerJob job) override;
+    std::optional<uint64_t> poll_done();  // handle of a finished job
+    bool idle() const { return in_flight_ == 0; }
+
+private:
+    struct Job {
+        engine::WorkerJob job;
+        std::atomic<size_t> pieces_left;
+    };
+    struct Piece {
+        std::shared_ptr<Job> job;
+        size_t begin = 0, end = 0;
+    };
+    struct Worker {
+        SpscQueue<Piece> pieces{4096};
+        Outbox<Piece> outbox{pieces};
+        SpscQueue<uint64_t> done{4096};
+        Outbox<uint64_t> done_outbox{done};  // worker's side
+        std::atomic<uint32_t> signal{0};     // futex: bumped after a push while the worker sleeps
+        std::atomic<bool> sleeping{false};
+        std::thread thread;
+    };
+    void run(Worker& w);
+    void sleep(Worker& w);
+    static void wake(Worker& w);
+
+    std::vector<std::unique_ptr<Worker>> workers_;
+    std::deque<uint64_t> done_inline_;
+    loop::Wakeup* loop_wakeup_;
+    std::atomic<bool> stopping_{false};
+    size_t next_ = 0;
+    size_t in_flight_ = 0;
+};
+
+}  // namespace nexar::workers
