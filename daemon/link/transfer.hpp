@@ -13,6 +13,11 @@
 #include "core/result.hpp"
 #include "reduce/dtype.hpp"
 
+namespace nexar {
+using reduce::Dtype;
+using reduce::ReduceOp;
+}  // namespace nexar
+
 namespace nexar::link {
 
 // A peer node, as this daemon numbers it: an index into its peer table, never reused.
