@@ -1,0 +1,58 @@
+// What nexarctl sees of the engine: plain copies, made on request, ordered so that two calls compare.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/ids.hpp"
+#include "core/time.hpp"
+#include "engine/ports.hpp"
+
+namespace nexar::engine {
+
+struct RankSnapshot {
+    Rank rank;
+    NodeId node;
+    uint32_t pid = 0;
+    bool local = false;
+    bool gone = false;       // its process ended or freed the group
+    uint64_t posted = 0;     // collectives: exact for local ranks, as far as heard for others
+};
+
+struct GroupSnapshot {
+    GroupId id;
+    GroupEpoch epoch;
+    std::string name;
+    std::vector<RankSnapshot> ranks;  // in rank order
+    uint32_t nodes = 0;
+    Error failed;  // code ok: healthy
+    size_t ops_in_flight = 0;
+    size_t messages_waiting = 0;  // offers without a receive
+};
+
+struct OpSnapshot {
+    GroupId group;
+    std::string group_name;
+    uint64_t seq = 0;
+    OpDescriptor descriptor;
+    Duration age{0};
+    std::string phase;  // "waiting for ranks", "running 2 of 8 segments", "ending"
+    std::string plan;   // "ring, bulk, 4 lanes, 8 segments of 4194304 bytes, chunks of 262144"
+    std::vector<RankSnapshot> arrived;
+    std::vector<RankSnapshot> missing;  // local ranks at once; remote ones as far as announced
+};
+
+struct MessageSnapshot {
+    GroupId group;
+    std::string what;  // "recv by rank 3 from any rank, tag 7"
+    Duration age{0};
+};
+
+struct Snapshot {
+    std::vector<GroupSnapshot> groups;
+    std::vector<OpSnapshot> ops;
+    std::vector<MessageSnapshot> messages;
+};
+
+}  // namespace nexar::engine
