@@ -21,9 +21,9 @@ make_root_tarball() {
     mapfile -t options < <(apt_options)
     mkdir -p "${file%/*}"
     quietly "${file%.tar}.log" "making a fresh $suite root" \
-        mmdebstrap --variant=apt --include=ca-certificates "${options[@]}" "$suite" "$file.new" \
+        mmdebstrap --variant=apt --include=ca-certificates "${options[@]}" "$suite" "${file%.tar}.new.tar" \
         "deb $mirror $suite main"
-    mv "$file.new" "$file"
+    mv "${file%.tar}.new.tar" "$file"
 }
 
 # copy_tree INTO: the files a clone would have, with this tree's changes.
