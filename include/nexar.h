@@ -2,33 +2,35 @@
  *
  * This header is the manual. Rules that hold for every function below, so that no comment repeats them:
  *
- *   Handles    nexar_session*, nexar_group* and nexar_request are checked numbers, not addresses: using one
- * that was closed, freed, or never existed is NEXAR_ERR_BAD_HANDLE (or _CLOSED), never a crash. You end a
- * handle with the matching close or free. A child made by fork() owns none of its parent's handles: every
- *              call on one is NEXAR_ERR_CLOSED there, and the child may open a session of its own.
- *   Threads    Any thread may call anything at any time. One exception of meaning, not of safety: the
- * collectives of one group must be started in the same order on all ranks, so two threads that start
- * collectives on one group must agree on an order (use one group per thread, or a lock). Blocking   Nothing
- * blocks except: nexar_session_open, nexar_group_open, nexar_group_node, nexar_alloc and nexar_register
- * (short exchanges with the local daemon), the nexar_<operation> functions that take timeout_ms, nexar_wait
- * and nexar_wait_any. There are no hidden threads, no signal handlers. Timeouts   int64_t milliseconds. -1:
- * the group's collective_timeout. 0: try, do not wait. No call hangs: when the daemon dies every pending call
- * ends at once with NEXAR_ERR_DAEMON_LOST, and when it is alive but does not run, with
- * NEXAR_ERR_DAEMON_UNRESPONSIVE. Signals    A signal handler that ran ends nexar_wait, nexar_wait_any and
- * nexar_group_open with NEXAR_ERR_INTERRUPTED; a request stays as it was, wait again. The blocking operations
- * go on waiting: where Ctrl-C must work, use _start and nexar_wait. Errors     Functions return nexar_status.
- * Out parameters are written only on NEXAR_OK unless said otherwise. After any other status
- * nexar_last_error() on the same thread says which rank, node, operation and why. A call that this process
- * rejects (bad argument, table full) had no effect and used up no place in the group's order of operations:
- * the other ranks are not affected. Memory     Any memory will do. Memory from nexar_alloc or nexar_register
- * is used in place, without copies. Of other memory, _start copies the whole input before it returns, and the
- * output is copied back by the nexar_wait or nexar_test that first reports the end. Output memory is yours
- * again when the request has ended; input memory from nexar_alloc or nexar_register as well (other input
- * memory already when _start returns). On failure the content of output memory is unspecified. Counts are
- * elements, not bytes, where a dtype stands beside them. Structs    Options and results begin with
- * struct_size. Options: call nexar_<x>_options_init(&o, sizeof o), then set what you need; never copy the
- * size by hand. Results (nexar_error, nexar_completion, nexar_session_stats): set struct_size = sizeof before
- * the call. So old programs meet new libraries.
+ *   Handles   nexar_session*, nexar_group* and nexar_request are checked numbers, not addresses: using one that
+ *             was closed, freed, or never existed is NEXAR_ERR_BAD_HANDLE (or _CLOSED), never a crash. You end a
+ *             handle with the matching close or free. A child made by fork() owns none of its parent's handles:
+ *             every call on one is NEXAR_ERR_CLOSED there, and the child may open a session of its own.
+ *   Threads   Any thread may call anything at any time. One exception of meaning, not of safety: the collectives
+ *             of one group must be started in the same order on all ranks, so two threads that start collectives
+ *             on one group must agree on an order (use one group per thread, or a lock).
+ *   Blocking  Nothing blocks except: nexar_session_open and nexar_group_open; short exchanges with the local
+ *             daemon (nexar_group_node, nexar_alloc, nexar_free, nexar_register, nexar_unregister); functions
+ *             that take timeout_ms. There are no hidden threads and no signal handlers.
+ *   Timeouts  int64_t milliseconds. -1: the group's collective_timeout. 0: try, do not wait. No call hangs: when
+ *             the daemon dies every pending call ends at once with NEXAR_ERR_DAEMON_LOST, and when it is alive
+ *             but does not run, with NEXAR_ERR_DAEMON_UNRESPONSIVE.
+ *   Signals   A signal handler that ran ends nexar_wait, nexar_wait_any and nexar_group_open with
+ *             NEXAR_ERR_INTERRUPTED; a request stays as it was, wait again. The blocking operations go on
+ *             waiting: where Ctrl-C must work, use _start and nexar_wait.
+ *   Errors    Functions return nexar_status. Out parameters are written only on NEXAR_OK unless said otherwise.
+ *             After any other status nexar_last_error() on the same thread says which rank, node, operation and
+ *             why. A call that this process rejects (bad argument, table full) had no effect and used up no
+ *             place in the group's order of operations: the other ranks are not affected.
+ *   Memory    Any memory will do. Memory from nexar_alloc or nexar_register is used in place, without copies.
+ *             Of other memory, _start copies the whole input before it returns, and the output is copied back by
+ *             the nexar_wait or nexar_test that first reports the end. Output memory is yours again when the
+ *             request has ended; input memory from nexar_alloc or nexar_register as well (other input memory
+ *             already when _start returns). On failure the content of output memory is unspecified.
+ *             Counts are elements, not bytes, where a dtype stands beside them.
+ *   Structs   Options and results begin with struct_size. Options: call nexar_<x>_options_init(&o, sizeof o),
+ *             then set what you need; never copy the size by hand. Results (nexar_error, nexar_completion,
+ *             nexar_session_stats): set struct_size = sizeof before the call. So old programs meet new libraries.
  *
  * A rank of a job is this short:
  *
@@ -40,6 +42,7 @@
  *     if (nexar_all_reduce(group, x, x, 1000, NEXAR_F32, NEXAR_SUM, -1) != NEXAR_OK) ... nexar_last_error ...
  *     nexar_group_free(group);  nexar_session_close(session);
  */
+/* clang-format off: the tables in these comments are laid out by hand. */
 #ifndef NEXAR_H
 #define NEXAR_H
 
@@ -58,10 +61,9 @@
 extern "C" {
 #endif
 
-/* ==== Status
- * ======================================================================================================
- * Grouped by what you can do about them. The numbers are stable, and the same in the daemon, on the wire and
- * in logs. */
+/* ==== Status ====
+ * Grouped by what you can do about them. The numbers are stable, and the same in the daemon, on the wire and in
+ * logs. */
 
 typedef int32_t nexar_status;
 enum {
@@ -74,8 +76,7 @@ enum {
     NEXAR_ERR_UNSUPPORTED = -3,
     NEXAR_ERR_NOT_FOUND = -4, /* no daemon listens, or nothing of that name */
     NEXAR_ERR_PERMISSION = -5,
-    NEXAR_ERR_CLOSED =
-        -6, /* the session or group was closed on this side, or belongs to the parent process */
+    NEXAR_ERR_CLOSED = -6, /* session or group was closed on this side, or is the parent process's */
     NEXAR_ERR_BAD_HANDLE = -7,
 
     /* Try again, or give more time or room. */
@@ -85,8 +86,7 @@ enum {
     NEXAR_ERR_NO_MEMORY = -23,
     NEXAR_ERR_CANCELLED = -24,
 
-    /* The ranks do not agree on what they are doing. This operation failed on all of them; the group lives.
-     */
+    /* The ranks do not agree on what they are doing. This operation failed on all; the group lives. */
     NEXAR_ERR_MISMATCH = -30,   /* kind, dtype, op, count or root differ, or a message exceeds its buffer */
     NEXAR_ERR_RANK_CLASH = -31, /* two members ask for one rank, or different sizes under one name */
     NEXAR_ERR_GROUP_INCOMPLETE = -32, /* the deadline passed and somebody is missing */
@@ -129,17 +129,16 @@ typedef struct nexar_error {
     char text[NEXAR_ERROR_TEXT]; /* a sentence: what was wrong and what is allowed */
 } nexar_error;
 
-/* The last failure of a nexar call on this thread; code NEXAR_OK if there was none. It stays until the next
- * failure. INVALID_ARGUMENT: error is NULL or struct_size was not set (a smaller one from an older header is
- * filled in part). */
+/* The last failure of a nexar call on this thread; code NEXAR_OK if there was none. It stays until the next one.
+ *   INVALID_ARGUMENT   error is NULL or struct_size was not set (a smaller one, of an older header, is filled in
+ *                      part) */
 NEXAR_API nexar_status nexar_last_error(nexar_error* error);
 
-/* Names, for people: "peer_lost", "f32", "sum"; never NULL ("unknown"). The strings are static. */
+/* Names, for people: "PEER_LOST", "f32", "sum"; never NULL ("UNKNOWN"). The strings are static. */
 NEXAR_API const char* nexar_status_name(nexar_status status);
 NEXAR_API int32_t nexar_status_class(nexar_status status);
 
-/* ==== Version
- * ===================================================================================================== */
+/* ==== Version ==== */
 
 #define NEXAR_VERSION_MAJOR 0
 #define NEXAR_VERSION_MINOR 1
@@ -148,9 +147,8 @@ NEXAR_API int32_t nexar_status_class(nexar_status status);
 NEXAR_API uint32_t nexar_version(void);
 NEXAR_API const char* nexar_version_text(void);
 
-/* ==== Element types and reductions
- * ================================================================================ avg is the sum divided
- * once by the number of ranks. Sums of f16 and bf16 round as those types. */
+/* ==== Element types and reductions ====
+ * avg is the sum divided once by the number of ranks. Sums of f16 and bf16 round as those types. */
 
 typedef int32_t nexar_dtype;
 enum {
@@ -175,8 +173,7 @@ NEXAR_API uint64_t nexar_dtype_size(nexar_dtype dtype); /* bytes; 0: no such typ
 NEXAR_API const char* nexar_dtype_name(nexar_dtype dtype);
 NEXAR_API const char* nexar_reduce_op_name(nexar_reduce_op op);
 
-/* ==== Session: a connection to the daemon of this host. Everything else lives inside one.
- * ========================= */
+/* ==== Session: a connection to the daemon of this host. Everything else lives inside one. ==== */
 
 typedef struct nexar_session nexar_session;
 
@@ -194,9 +191,10 @@ typedef struct nexar_session_options {
 NEXAR_API void nexar_session_options_init(nexar_session_options* options, size_t size);
 
 /* Opens a session; options may be NULL. Close it with nexar_session_close.
- *   NOT_FOUND         nobody listens at the socket        PERMISSION   the socket's permissions refuse this
- * user SESSION_REFUSED   the daemon said no (its reason is in the text): limit reached, versions too far
- * apart TIMED_OUT         the daemon did not answer in connect_timeout_ms */
+ *   NOT_FOUND         nobody listens at the socket
+ *   PERMISSION        the socket's permissions refuse this user
+ *   SESSION_REFUSED   the daemon said no (its reason is in the text): limit reached, versions too far apart
+ *   TIMED_OUT         the daemon did not answer in connect_timeout_ms */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_session_open(const nexar_session_options* options,
                                                            nexar_session** out);
 
@@ -212,8 +210,8 @@ NEXAR_API nexar_status nexar_session_fd(nexar_session* session, int* fd);
 typedef uint64_t nexar_request; /* 0 is never a request */
 
 /* Writes up to capacity requests that have ended since the last poll and were not freed, each once, and their
- * number. Call nexar_test on each for its status. Does not block. DAEMON_LOST   the daemon is gone; what had
- * ended before is still reported first */
+ * number. Call nexar_test on each for its status. Does not block.
+ *   DAEMON_LOST   the daemon is gone; what had ended before is still reported first */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_session_poll(nexar_session* session, nexar_request* ended,
                                                            size_t capacity, size_t* count);
 
@@ -236,8 +234,7 @@ typedef struct nexar_session_stats {
 
 NEXAR_API nexar_status nexar_session_stats_get(nexar_session* session, nexar_session_stats* stats);
 
-/* ==== Memory that the daemon can reach
- * ============================================================================ */
+/* ==== Memory that the daemon can reach ==== */
 
 /* Zeroed, page-aligned memory that operations use in place. bytes > 0. It counts against this process.
  *   NO_MEMORY   the system or the daemon's limits for this user refused      TABLE_FULL   too many regions */
@@ -248,17 +245,17 @@ NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_alloc(nexar_session* session, uint
 NEXAR_API nexar_status nexar_free(nexar_session* session, void* memory);
 
 /* Makes memory that you mapped yourself usable in place: address is where this process mapped, shared and
- * writable, `bytes` bytes of the memfd `fd` from `offset` (a multiple of the page size) on. The memfd is
- * sealed against shrinking, growing and further seals (create it with MFD_ALLOW_SEALING); you keep the
- * descriptor and the mapping. UNSUPPORTED   not a memfd, or it does not allow seals */
+ * writable, `bytes` bytes of the memfd `fd` from `offset` (a multiple of the page size) on. The memfd is sealed
+ * against shrinking, growing and further seals (create it with MFD_ALLOW_SEALING); you keep the descriptor and the
+ * mapping.
+ *   UNSUPPORTED   not a memfd, or it does not allow seals */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_register(nexar_session* session, void* address, uint64_t bytes,
                                                        int fd, uint64_t offset);
 
 /* The reverse; before you unmap. BAD_STATE: a pending request uses it. */
 NEXAR_API nexar_status nexar_unregister(nexar_session* session, void* address);
 
-/* ==== Groups: ordered lists of ranks
- * ============================================================================== */
+/* ==== Groups: ordered lists of ranks ==== */
 
 typedef struct nexar_group nexar_group;
 
@@ -280,16 +277,17 @@ typedef struct nexar_group_options {
 /* Defaults, size 0 (which you must set). Nothing is read from the environment. */
 NEXAR_API void nexar_group_options_init(nexar_group_options* options, size_t size);
 
-/* Joins the group and waits for all its members. options NULL: from the environment, the first that is
- * complete of NEXAR_RANK, NEXAR_WORLD_SIZE                       (nexarctl run) RANK, WORLD_SIZE (torchrun)
+/* Joins the group and waits for all its members. options NULL: from the environment, the first complete pair of
+ *     NEXAR_RANK, NEXAR_WORLD_SIZE                       (nexarctl run)
+ *     RANK, WORLD_SIZE                                   (torchrun)
  *     SLURM_PROCID, SLURM_NTASKS                         (srun)
  *     OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE         (mpirun)
  * The name is $NEXAR_GROUP, else the launcher's job id (TORCHELASTIC_RUN_ID, SLURM_JOB_ID.SLURM_STEP_ID,
- * PMIX_NAMESPACE), else "default"; the secret is $NEXAR_JOB_SECRET, else none. NEXAR_RANK=auto is
- * NEXAR_RANK_AUTO. INVALID_ARGUMENT    an option is out of its range, or the environment names no rank and
- * size RANK_CLASH          two members ask for one rank, or for different sizes GROUP_INCOMPLETE    the
- * timeout passed; the text counts who is missing INTERRUPTED         a signal arrived: this process has left
- * the meeting */
+ * PMIX_NAMESPACE), else "default"; the secret is $NEXAR_JOB_SECRET, else none. NEXAR_RANK=auto is NEXAR_RANK_AUTO.
+ *   INVALID_ARGUMENT   an option is out of its range, or the environment names no rank and size
+ *   RANK_CLASH         two members ask for one rank, or for different sizes
+ *   GROUP_INCOMPLETE   the timeout passed; the text counts who is missing
+ *   INTERRUPTED        a signal arrived: this process has left the meeting */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_group_open(nexar_session* session,
                                                          const nexar_group_options* options,
                                                          nexar_group** out);
@@ -303,22 +301,19 @@ NEXAR_API nexar_status nexar_group_size(nexar_group* group, uint32_t* size);
 /* Which node a rank runs on, 64 hex digits; size at least NEXAR_NODE_TEXT. */
 NEXAR_API nexar_status nexar_group_node(nexar_group* group, uint32_t rank, char* text, size_t size);
 
-/* ==== Collectives
- * ================================================================================================= Every
- * rank of the group calls the same function with the same count, dtype, op and root; if not, all get
- * MISMATCH. Every result is bit-identical on all ranks that receive it. count may be 0: then memory may be
- * NULL.
+/* ==== Collectives ====
+ * Every rank of the group calls the same function with the same count, dtype, op and root; if not, all get
+ * MISMATCH. Every result is bit-identical on all ranks that receive it. count may be 0: then memory may be NULL.
  *
- * Each comes as nexar_x(..., timeout_ms), which blocks, and as nexar_x_start(..., &request). A timeout or a
- * cancel ends the operation on ALL ranks: TIMED_OUT or CANCELLED here, ABORTED naming this rank elsewhere,
- * success where it had ended already. The next operation is not affected.
+ * Each comes as nexar_x(..., timeout_ms), which blocks, and as nexar_x_start(..., &request). A timeout or a cancel
+ * ends the operation on ALL ranks: TIMED_OUT or CANCELLED here, ABORTED naming this rank elsewhere, success where
+ * it had ended already. The next operation is not affected.
  *
  * in == out: in place. Otherwise in and out must not overlap.
  *
- * Errors of all of them: INVALID_ARGUMENT (NULL, unknown dtype or op, root >= size, count * size of dtype
- * overflows 2^63, overlap), TABLE_FULL (slots), NO_MEMORY (ordinary memory beyond scratch_limit: use
- * nexar_alloc), MISMATCH, TIMED_OUT, CANCELLED, ABORTED, PEER_LOST, LINK_LOST, CLOSED, DAEMON_LOST,
- * DAEMON_UNRESPONSIVE. */
+ * Errors of all of them: INVALID_ARGUMENT (NULL, unknown dtype or op, root >= size, count * size of dtype overflows
+ * 2^63, overlap), TABLE_FULL (slots), NO_MEMORY (ordinary memory beyond scratch_limit: use nexar_alloc), MISMATCH,
+ * TIMED_OUT, CANCELLED, ABORTED, PEER_LOST, LINK_LOST, CLOSED, DAEMON_LOST, DAEMON_UNRESPONSIVE. */
 
 /* out[i] = in_0[i] op in_1[i] op ... on every rank; count elements. */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_all_reduce(nexar_group* group, const void* in, void* out,
@@ -368,11 +363,10 @@ NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_reduce_scatter_start(nexar_group* 
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_barrier(nexar_group* group, int64_t timeout_ms);
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_barrier_start(nexar_group* group, nexar_request* request);
 
-/* ==== Messages between two ranks
- * ================================================================================== Messages of one pair of
- * ranks with one tag arrive in the order in which they were sent; a receive takes the oldest that matches. A
- * send ends when its memory may be used again, which does not mean that it was received. A timeout or a
- * cancel ends only this side's call. A message to oneself is allowed. */
+/* ==== Messages between two ranks ====
+ * Messages of one pair of ranks with one tag arrive in the order in which they were sent; a receive takes the
+ * oldest that matches. A send ends when its memory may be used again, which does not mean that it was received. A
+ * timeout or a cancel ends only this side's call. A message to oneself is allowed. */
 
 #define NEXAR_ANY_SOURCE UINT32_MAX
 #define NEXAR_ANY_TAG UINT64_MAX /* so tags are 0 .. UINT64_MAX - 1 */
@@ -403,13 +397,11 @@ NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_recv_start(nexar_group* group, voi
                                                          nexar_dtype dtype, uint32_t from, uint64_t tag,
                                                          nexar_request* request);
 
-/* ==== Requests
- * ==================================================================================================== A
- * request from nexar_x_start is pending until its operation has ended, gives the same answer for ever after,
- * and holds its slot until nexar_request_free. The status of the operation is the status returned: TIMED_OUT
- * from nexar_wait is ambiguous only if you give operations deadlines, and then completion->status tells (it
- * is NEXAR_PENDING while the request is pending; completion, which may be NULL, is written in every case
- * where the handle was good). */
+/* ==== Requests ====
+ * A request from nexar_x_start is pending until its operation has ended, gives the same answer for ever after, and
+ * holds its slot until nexar_request_free. What nexar_wait returns is the operation's own status; TIMED_OUT can also
+ * mean that the wait ended first. Then completion->status tells: it is NEXAR_PENDING while the request is pending.
+ * completion may be NULL, and is written in every case where the handle was good. */
 
 /* NEXAR_PENDING, or the status of the operation. Never blocks. */
 NEXAR_API nexar_status nexar_test(nexar_request request, nexar_completion* completion);
