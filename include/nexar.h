@@ -1,6 +1,7 @@
-/* nexar.h - talk to the nexar daemon of this host: groups of ranks, collectives, messages.
- *
- * This header is the manual. Rules that hold for every function below, so that no comment repeats them:
+/* nexar.h - talk to the nexar daemon of this host: groups of ranks, collectives, messages. */
+/* clang-format off: the tables in these comments are laid out by hand. */
+
+/* This header is the manual. Rules that hold for every function below, so that no comment repeats them:
  *
  *   Handles   nexar_session*, nexar_group* and nexar_request are checked numbers, not addresses: using one that
  *             was closed, freed, or never existed is NEXAR_ERR_BAD_HANDLE (or _CLOSED), never a crash. You end a
@@ -42,7 +43,6 @@
  *     if (nexar_all_reduce(group, x, x, 1000, NEXAR_F32, NEXAR_SUM, -1) != NEXAR_OK) ... nexar_last_error ...
  *     nexar_group_free(group);  nexar_session_close(session);
  */
-/* clang-format off: the tables in these comments are laid out by hand. */
 #ifndef NEXAR_H
 #define NEXAR_H
 
