@@ -4,7 +4,7 @@
 # include core/..., itself, and the modules after USES, and nothing else (tests/tidy/layers.py reads the
 # same lines). DEPS are third-party targets nexar::deps_<name>, seen by the module's own sources only.
 # The folder's CMakeLists.txt adds the files: target_sources(nexar_x PRIVATE a.cpp b.cpp).
-# A folder without CMakeLists.txt is skipped, and so is whoever uses it.
+# A folder without CMakeLists.txt is skipped.
 
 function(nexar_module)
   cmake_parse_arguments(arg "DRY;WET" "NAME" "USES;DEPS" ${ARGN})
@@ -28,6 +28,23 @@ function(nexar_module)
     target_link_libraries(${target} PRIVATE "nexar::deps_${dep}")
   endforeach()
   add_subdirectory("${arg_NAME}")
+  if(NEXAR_SKIP_INCOMPLETE)
+    nexar_drop_missing_sources(${target})
+  endif()
+endfunction()
+
+# Files that a list names and nobody has written yet would stop the whole configuration.
+function(nexar_drop_missing_sources target)
+  get_target_property(sources ${target} SOURCES)
+  set(present "")
+  foreach(source IN LISTS sources)
+    if(source MATCHES "^\\$<" OR EXISTS "${source}" OR source MATCHES "^${PROJECT_BINARY_DIR}/")
+      list(APPEND present "${source}")
+    else()
+      message(STATUS "${target}: ${source} is not there yet, left out")
+    endif()
+  endforeach()
+  set_target_properties(${target} PROPERTIES SOURCES "${present}")
 endfunction()
 
 set(NEXAR_EMPTY_SOURCE "${PROJECT_BINARY_DIR}/cmake/nexar_empty.cpp")
