@@ -1,5 +1,5 @@
 /* nexar.h - talk to the nexar daemon of this host: groups of ranks, collectives, messages. */
-/* clang-format off: the tables in these comments are laid out by hand. */
+/* clang-format off */
 
 /* This header is the manual. Rules that hold for every function below, so that no comment repeats them:
  *
