@@ -1,0 +1,96 @@
+/* local_protocol.h - the few fixed messages on the local SOCK_SEQPACKET socket. C11. docs/protocol/shm.md tells how.
+ *
+ *     client                      daemon
+ *     HELLO              ──▶
+ *                        ◀──      WELCOME + 2 descriptors (daemon page, alive page)     or REFUSED
+ *     ATTACH + 1         ──▶                                                      (control segment)
+ *                        ◀──      READY                                                 or REFUSED
+ *     REGION_ADD + 1     ──▶      answered in the slot that it names
+ *     BELL               ──▶      look at the submission ring
+ *                        ◀──      BELL     look at the completion ring; only when the client asked for it
+ *     GOODBYE            ──▶      an orderly end
+ *
+ * Every message is one packet of exactly its struct's size, with exactly the number of descriptors named here. */
+#ifndef NEXAR_LOCAL_PROTOCOL_H
+#define NEXAR_LOCAL_PROTOCOL_H
+
+#include <stdint.h>
+
+#include "shm_layout.h"
+
+enum {
+    NEXAR_LOCAL_VERSION = 1,
+    NEXAR_LOCAL_VERSION_MIN = 1 /* N - 1, once there is one */
+};
+#define NEXAR_LOCAL_SOCKET "/run/nexar/nexard.sock"
+#define NEXAR_LOCAL_MAGIC UINT32_C(0x4c52584e) /* "NXRL" */
+
+enum {
+    NEXAR_MSG_HELLO = 1,
+    NEXAR_MSG_WELCOME = 2,
+    NEXAR_MSG_REFUSED = 3,
+    NEXAR_MSG_ATTACH = 4,
+    NEXAR_MSG_READY = 5,
+    NEXAR_MSG_REGION_ADD = 6,
+    NEXAR_MSG_BELL = 7,
+    NEXAR_MSG_GOODBYE = 8
+};
+enum { NEXAR_MSG_BYTES_MAX = 256, NEXAR_MSG_FDS_MAX = 4 };
+
+typedef struct nexar_msg_head {
+    uint32_t magic;
+    uint32_t type;
+} nexar_msg_head;
+
+typedef struct nexar_msg_hello {
+    nexar_msg_head head;
+    uint32_t version_min; /* the versions that the library speaks */
+    uint32_t version_max;
+    uint32_t library_version; /* nexar_version() */
+    uint32_t reserved[3];
+} nexar_msg_hello;
+
+typedef struct nexar_msg_welcome {
+    nexar_msg_head head;
+    uint32_t version; /* that both will speak */
+    uint32_t reserved0;
+    uint64_t session;
+    uint64_t region_bytes_max; /* of one region, and of all */
+    uint64_t session_bytes_max;
+    uint8_t node[32];
+} nexar_msg_welcome;
+
+typedef struct nexar_msg_refused {
+    nexar_msg_head head;
+    int32_t code;
+    uint32_t reserved;
+    char text[NEXAR_SHM_TEXT_BYTES]; /* zero-ended */
+} nexar_msg_refused;
+
+typedef struct nexar_msg_attach {
+    nexar_msg_head head;
+    uint32_t slots;
+    uint32_t reserved;
+    uint64_t control_bytes; /* nexar_shm_control_bytes(slots) */
+} nexar_msg_attach;
+
+typedef struct nexar_msg_region_add {
+    nexar_msg_head head;
+    uint32_t slot;
+    uint32_t generation;
+    uint32_t region;
+    uint32_t reserved;
+    uint64_t offset; /* in the memfd; a multiple of the page size */
+    uint64_t bytes;
+} nexar_msg_region_add;
+
+/* READY, BELL and GOODBYE are a bare nexar_msg_head. */
+
+NEXAR_SHM_ASSERT(sizeof(nexar_msg_head) == 8);
+NEXAR_SHM_ASSERT(sizeof(nexar_msg_hello) == 32);
+NEXAR_SHM_ASSERT(sizeof(nexar_msg_welcome) == 72);
+NEXAR_SHM_ASSERT(sizeof(nexar_msg_refused) == 176);
+NEXAR_SHM_ASSERT(sizeof(nexar_msg_attach) == 24);
+NEXAR_SHM_ASSERT(sizeof(nexar_msg_region_add) == 40);
+
+#endif

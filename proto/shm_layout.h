@@ -1,0 +1,229 @@
+/* shm_layout.h - what a client and its daemon share in memory. C11; every offset is asserted at the end.
+ *
+ * Ownership of every word, and the arguments for their order, are in docs/protocol/shm.md; [S1].. are its invariants.
+ * Versioned by NEXAR_LOCAL_VERSION (local_protocol.h). Fields are only appended, into what is reserved. */
+#ifndef NEXAR_SHM_LAYOUT_H
+#define NEXAR_SHM_LAYOUT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    NEXAR_SHM_SLOTS_MIN = 16,
+    NEXAR_SHM_SLOTS_MAX = 4096,
+    NEXAR_SHM_SLOTS_DEFAULT = 256,
+    NEXAR_SHM_SLOT_BYTES = 256,
+    NEXAR_SHM_PAYLOAD_BYTES = 512,
+    NEXAR_SHM_DETAIL_BYTES = 512,
+    NEXAR_SHM_HEADER_BYTES = 4096,
+    NEXAR_SHM_SUBMISSION_PER_SLOT = 4, /* entries of the submission ring per slot: one submit, some cancels */
+    NEXAR_SHM_REGIONS_MAX = 1024,      /* per session; ids 1 .. NEXAR_SHM_REGIONS_MAX, 0: no memory */
+    NEXAR_SHM_GROUPS_MAX = 256,        /* per session */
+    NEXAR_SHM_GROUP_RANKS_MAX = 4096,
+    NEXAR_SHM_NAME_BYTES = 128,
+    NEXAR_SHM_OP_BYTES = 24,
+    NEXAR_SHM_TEXT_BYTES = 160
+};
+#define NEXAR_SHM_MAGIC UINT64_C(0x31304c5258454e01) /* 01 "NEXRL01": never a text file */
+
+/* A slot's state, the low byte of its state word; the upper 24 bits are the low bits of its generation [S2]. */
+enum {
+    NEXAR_SLOT_FREE = 0,      /* client's */
+    NEXAR_SLOT_SUBMITTED = 1, /* daemon's */
+    NEXAR_SLOT_DONE = 2       /* client's */
+};
+#define NEXAR_SLOT_WORD(generation, state) \
+    ((uint32_t)((((uint32_t)(generation)) << 8) | (uint32_t)(state)))
+
+/* What a slot asks for. Below 64: operations of a group (the engine's numbers). From 64: commands of the session. */
+enum {
+    NEXAR_OP_BARRIER = 0,
+    NEXAR_OP_ALL_REDUCE = 1,
+    NEXAR_OP_REDUCE = 2,
+    NEXAR_OP_BROADCAST = 3,
+    NEXAR_OP_ALL_GATHER = 4,
+    NEXAR_OP_REDUCE_SCATTER = 5,
+    NEXAR_OP_SEND = 6,
+    NEXAR_OP_RECV = 7,
+    NEXAR_OP_KINDS = 8,
+
+    NEXAR_CMD_GROUP_OPEN = 64,  /* payload: nexar_shm_group_open */
+    NEXAR_CMD_GROUP_FREE = 65,  /* group */
+    NEXAR_CMD_GROUP_NODE = 66,  /* group, peer: the rank; answer: detail.node */
+    NEXAR_CMD_REGION_ADD = 67,  /* never in the ring: comes over the socket, with the descriptor */
+    NEXAR_CMD_REGION_FREE = 68  /* in.region */
+};
+
+enum { NEXAR_SHM_FLAG_ANY_TAG = 1 };
+#define NEXAR_SHM_ANY_RANK UINT32_MAX
+
+/* Part of a region, or region 0: no memory. The length follows from the descriptor. */
+typedef struct nexar_shm_extent {
+    uint32_t region;
+    uint32_t reserved;
+    uint64_t offset;
+} nexar_shm_extent;
+
+/* 4 cache lines: state; descriptor (client's); result (daemon's). */
+typedef struct nexar_shm_slot {
+    uint32_t state;      /* futex; NEXAR_SLOT_WORD [S2] */
+    uint32_t waiters;    /* client: threads that sleep or are about to sleep on `state` [S5] */
+    uint32_t generation; /* client: all 32 bits, for people and nexarctl */
+    uint32_t reserved0[13];
+
+    uint8_t kind; /* descriptor: written by the client before SUBMITTED, read once by the daemon [S3] */
+    uint8_t dtype;
+    uint8_t op;
+    uint8_t flags;
+    uint32_t group; /* as the daemon named it in result_group */
+    uint64_t count;
+    uint32_t peer; /* root, destination, source or rank */
+    uint32_t reserved1;
+    uint64_t tag;
+    int64_t timeout_ns; /* < 0: the group's; 0: none */
+    nexar_shm_extent in;
+    nexar_shm_extent out;
+    uint64_t reserved2[7];
+
+    int32_t status; /* result: written by the daemon before DONE [S4] */
+    uint32_t source;
+    uint64_t bytes;
+    uint64_t tag_received;
+    uint32_t result_group; /* GROUP_OPEN: its name from now on */
+    uint32_t result_rank;
+    uint32_t result_size;
+    uint32_t has_detail;
+    uint32_t group_epoch; /* for the flight recorder: what carried this operation */
+    uint32_t reserved3;
+    uint64_t sequence;
+    uint64_t plan_hash;
+} nexar_shm_slot;
+
+/* Client's; one per slot. */
+typedef struct nexar_shm_group_open {
+    uint32_t size;
+    uint32_t rank; /* NEXAR_SHM_ANY_RANK: automatic */
+    uint32_t name_bytes;
+    uint32_t secret_bytes;
+    int64_t timeout_ns;
+    char name[NEXAR_SHM_NAME_BYTES];
+    char secret[NEXAR_SHM_NAME_BYTES];
+} nexar_shm_group_open;
+
+typedef struct nexar_shm_payload {
+    nexar_shm_group_open group_open;
+    uint8_t reserved[NEXAR_SHM_PAYLOAD_BYTES - sizeof(nexar_shm_group_open)];
+} nexar_shm_payload;
+
+/* Daemon's; one per slot; valid when the slot is DONE and has_detail. */
+typedef struct nexar_shm_detail {
+    int32_t code;
+    uint32_t text_bytes;
+    int64_t rank;
+    int64_t other_rank;
+    uint32_t has_node;
+    uint32_t reserved0;
+    uint8_t node[32];
+    char op[NEXAR_SHM_OP_BYTES]; /* zero-ended */
+    char text[NEXAR_SHM_TEXT_BYTES];
+    uint8_t reserved[NEXAR_SHM_DETAIL_BYTES - 248];
+} nexar_shm_detail;
+
+/* The first page of the control segment. One writer per cache line. */
+typedef struct nexar_shm_header {
+    uint64_t magic; /* client, once; for people: the daemon computes with what the handshake said */
+    uint32_t version;
+    uint32_t slots;
+    uint64_t bytes;
+    uint8_t reserved0[40];
+
+    uint32_t submit_tail; /* clients' threads: next entry to reserve [S1] */
+    uint8_t reserved1[60];
+
+    uint32_t submit_head; /* daemon: entries taken */
+    uint8_t reserved2[60];
+
+    uint32_t completion_tail; /* daemon: entries written, futex [S6] */
+    uint8_t reserved3[60];
+
+    uint32_t completion_waiters; /* client: threads that sleep on completion_tail [S5] */
+    uint32_t bell_wanted;        /* client: wants a byte on the socket when something ends [S5] */
+    uint64_t bytes_copied;       /* client: for nexarctl */
+    uint64_t waits_slept;
+    uint8_t reserved4[40];
+
+    uint32_t closed_code; /* daemon: why it ended this session, as nexar_status; 0: it did not */
+    uint8_t reserved5[60];
+
+    uint8_t reserved6[NEXAR_SHM_HEADER_BYTES - 6 * 64];
+} nexar_shm_header;
+
+/* Ring entries are 64 bits: generation << 32 | turn << 24 | kind << 16 | slot. `turn` is the number of times that the
+ * ring went round, plus 1, modulo 256: it tells a written entry from last round's [S1]. */
+enum { NEXAR_ENTRY_SUBMIT = 1, NEXAR_ENTRY_CANCEL = 2, NEXAR_ENTRY_COMPLETION = 3 };
+
+/* The daemon's page: one per daemon, which alone can write it; clients map it read-only. */
+typedef struct nexar_shm_daemon_page {
+    uint64_t magic;
+    uint32_t version;
+    uint32_t pid;
+    uint8_t reserved0[48];
+    uint64_t tick_ns; /* CLOCK_MONOTONIC of the loop's last sign of life; every NEXAR_SHM_TICK_MS while anyone is here */
+    uint8_t reserved1[56];
+    uint32_t sleeping; /* 1: the loop sleeps or is about to: ring the bell [S7] */
+    uint8_t reserved2[60];
+    uint32_t busy_sessions; /* sessions with operations in flight: for the wait policy */
+    uint8_t reserved3[60];
+} nexar_shm_daemon_page;
+
+enum { NEXAR_SHM_TICK_MS = 500 };
+
+/* The alive page: one per session, which the daemon alone can write. `alive` is a robust futex of the daemon's loop
+ * thread: tid | FUTEX_WAITERS while it lives; FUTEX_OWNER_DIED by the kernel's hand; NEXAR_ALIVE_STOPPED [S8]. */
+typedef struct nexar_shm_alive_page {
+    uint32_t alive;
+    uint32_t reserved[15];
+} nexar_shm_alive_page;
+
+#define NEXAR_ALIVE_TID_MASK UINT32_C(0x3fffffff)
+#define NEXAR_ALIVE_OWNER_DIED UINT32_C(0x40000000)
+#define NEXAR_ALIVE_WAITERS UINT32_C(0x80000000)
+#define NEXAR_ALIVE_STOPPED NEXAR_ALIVE_WAITERS /* tid 0: nobody; the session was ended in order */
+
+/* The control segment: header, slots, payloads, details, submission ring, completion ring, in this order. */
+static inline uint64_t nexar_shm_slots_offset(void) { return NEXAR_SHM_HEADER_BYTES; }
+static inline uint64_t nexar_shm_payloads_offset(uint32_t slots) {
+    return nexar_shm_slots_offset() + (uint64_t)slots * NEXAR_SHM_SLOT_BYTES;
+}
+static inline uint64_t nexar_shm_details_offset(uint32_t slots) {
+    return nexar_shm_payloads_offset(slots) + (uint64_t)slots * NEXAR_SHM_PAYLOAD_BYTES;
+}
+static inline uint32_t nexar_shm_submission_entries(uint32_t slots) { return slots * NEXAR_SHM_SUBMISSION_PER_SLOT; }
+static inline uint64_t nexar_shm_submission_offset(uint32_t slots) {
+    return nexar_shm_details_offset(slots) + (uint64_t)slots * NEXAR_SHM_DETAIL_BYTES;
+}
+static inline uint64_t nexar_shm_completion_offset(uint32_t slots) {
+    return nexar_shm_submission_offset(slots) + (uint64_t)nexar_shm_submission_entries(slots) * 8;
+}
+/* A multiple of 4096. */
+static inline uint64_t nexar_shm_control_bytes(uint32_t slots) {
+    return (nexar_shm_completion_offset(slots) + (uint64_t)slots * 8 + 4095) & ~UINT64_C(4095);
+}
+static inline int nexar_shm_slots_valid(uint32_t slots) {
+    return slots >= NEXAR_SHM_SLOTS_MIN && slots <= NEXAR_SHM_SLOTS_MAX && (slots & (slots - 1)) == 0;
+}
+
+#if defined(__cplusplus)
+#define NEXAR_SHM_ASSERT(...) static_assert(__VA_ARGS__, #__VA_ARGS__)
+#else
+#define NEXAR_SHM_ASSERT(...) _Static_assert(__VA_ARGS__, #__VA_ARGS__)
+#endif
+NEXAR_SHM_ASSERT(sizeof(nexar_shm_extent) == 16);
+NEXAR_SHM_ASSERT(sizeof(nexar_shm_slot) == NEXAR_SHM_SLOT_BYTES);
+NEXAR_SHM_ASSERT(sizeof(nexar_shm_payload) == NEXAR_SHM_PAYLOAD_BYTES);
+NEXAR_SHM_ASSERT(sizeof(nexar_shm_detail) == NEXAR_SHM_DETAIL_BYTES);
+NEXAR_SHM_ASSERT(sizeof(nexar_shm_header) == NEXAR_SHM_HEADER_BYTES);
+NEXAR_SHM_ASSERT(sizeof(nexar_shm_daemon_page) == 256);
+NEXAR_SHM_ASSERT(sizeof(nexar_shm_alive_page) == 64);
+
+#endif

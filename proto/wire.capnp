@@ -1,0 +1,246 @@
+# Daemon to daemon: membership, rendezvous, and what groups at work tell each other. Headers of data are not here
+# (docs/protocol/wire.md). The meaning of each message is beside its struct in daemon/wire/messages.hpp.
+#
+# Compatibility: fields and union members are only ever added, at the end. A reader of version N-1 sees the
+# defaults. Limits on every list and text: daemon/wire/limits.hpp.
+@0xd0b3a1c7f25e4986;
+
+using Cxx = import "/capnp/c++.capnp";
+$Cxx.namespace("nexar::wire::schema");
+
+struct Message {
+  union {
+    hello @0 :Hello;
+    rosterUpdate @1 :RosterUpdate;
+    heartbeat @2 :Heartbeat;
+    goodbye @3 :Goodbye;
+    probeRequest @4 :ProbeRequest;
+    probeReply @5 :ProbeReply;
+    groupOpen @6 :GroupOpen;
+    groupWithdraw @7 :GroupWithdraw;
+    groupPrepare @8 :GroupPrepare;
+    groupPrepared @9 :GroupPrepared;
+    groupCommit @10 :GroupCommit;
+    groupRefused @11 :GroupRefused;
+    groupStatusRequest @12 :GroupStatusRequest;
+    groupStatus @13 :GroupStatus;
+    rankGone @14 :RankGone;
+    accusation @15 :Accusation;
+    verdict @16 :Verdict;
+    opAbort @17 :OpAbort;
+    opAnnounce @18 :OpAnnounce;
+    arrivalQuery @19 :ArrivalQuery;
+    arrivalReply @20 :ArrivalReply;
+    messageOffer @21 :MessageOffer;
+    messageWithdraw @22 :MessageWithdraw;
+    messageRefused @23 :MessageRefused;
+    groupQuery @24 :GroupQuery;
+  }
+}
+
+# ---- Words ----
+
+struct Incarnation {
+  counter @0 :UInt64;
+  nonce @1 :UInt64;
+}
+struct GroupId {
+  creator @0 :UInt64;
+  incarnation @1 :UInt64;
+  counter @2 :UInt64;
+}
+struct Error {
+  code @0 :Int32;
+  text @1 :Text;
+  rank @2 :Int64 = -1;
+  otherRank @3 :Int64 = -1;
+  node @4 :Text;
+}
+struct NodeRecord {
+  node @0 :Data;  # 32 bytes
+  hostname @1 :Text;
+  addresses @2 :List(Text);
+}
+struct RequestId {
+  origin @0 :Data;  # 32 bytes
+  number @1 :UInt64;
+}
+
+# ---- Nodes ----
+
+struct Hello {
+  protocol @0 :UInt32;
+  node @1 :Data;  # 32 bytes
+  incarnation @2 :Incarnation;
+  cluster @3 :Data;  # 16 bytes
+  self @4 :NodeRecord;
+  bulkPort @5 :UInt16;
+  bulkShards @6 :UInt16;
+  roster @7 :List(NodeRecord);
+}
+struct RosterUpdate {
+  nodes @0 :List(NodeRecord);
+}
+struct Heartbeat {
+  number @0 :UInt64;
+}
+struct Goodbye {
+  reason @0 :Text;
+}
+struct ProbeRequest {
+  nonce @0 :UInt64;
+  target @1 :Data;
+  incarnation @2 :Incarnation;
+}
+struct ProbeReply {
+  nonce @0 :UInt64;
+  heard @1 :Bool;
+  silentMs @2 :UInt64;
+}
+
+# ---- Rendezvous ----
+
+struct GroupOpen {
+  id @0 :RequestId;
+  key @1 :Data;  # 32 bytes
+  name @2 :Text;
+  size @3 :UInt32;
+  rank @4 :Int64 = -1;
+  pid @5 :UInt32;
+}
+struct GroupWithdraw {
+  id @0 :RequestId;
+  key @1 :Data;
+  moved @2 :Bool;
+}
+# 24 bytes per member: the nodes stand once in a table, so that the largest group fits in one message.
+struct Member {
+  number @0 :UInt64;
+  rank @1 :UInt32;
+  pid @2 :UInt32;
+  node @3 :UInt16;    # index into Members.nodes
+  origin @4 :UInt16;  # the same, of the request's id
+}
+struct Members {
+  nodes @0 :List(Data);
+  list @1 :List(Member);
+}
+struct PlanTable {
+  version @0 :UInt32;
+  smallBytesMax @1 :UInt64;
+  doublingBytesMax @2 :UInt64;
+  chunkBytes @3 :UInt64;
+  segmentBytes @4 :UInt64;
+  lanes @5 :UInt32;
+}
+struct GroupPrepare {
+  group @0 :GroupId;
+  epoch @1 :UInt32;
+  key @2 :Data;
+  name @3 :Text;
+  members @4 :Members;
+  plan @5 :PlanTable;
+  collectiveTimeoutMs @6 :UInt64;
+}
+struct GroupPrepared {
+  group @0 :GroupId;
+  error @1 :Error;
+}
+struct GroupCommit {
+  group @0 :GroupId;
+}
+struct GroupQuery {
+  group @0 :GroupId;
+}
+struct GroupRefused {
+  id @0 :RequestId;
+  group @1 :GroupId;
+  error @2 :Error;
+}
+struct GroupStatusRequest {
+  id @0 :RequestId;
+  key @1 :Data;
+}
+struct GroupStatus {
+  id @0 :RequestId;
+  size @1 :UInt32;
+  present @2 :Members;
+}
+
+# ---- Groups at work ----
+
+struct RankGone {
+  group @0 :GroupId;
+  epoch @1 :UInt32;
+  rank @2 :UInt32;
+  collectivesHandedOver @3 :UInt64;
+  crashed @4 :Bool;
+  reason @5 :Text;
+}
+struct Accusation {
+  group @0 :GroupId;
+  epoch @1 :UInt32;
+  accuser @2 :Data;
+  accused @3 :Data;
+  reason @4 :Text;
+  rank @5 :Int64 = -1;
+  proof @6 :Bool;
+}
+struct Verdict {
+  group @0 :GroupId;
+  epoch @1 :UInt32;
+  arbiter @2 :Data;
+  error @3 :Error;
+}
+struct OpAbort {
+  group @0 :GroupId;
+  epoch @1 :UInt32;
+  seq @2 :UInt64;
+  error @3 :Error;
+}
+struct OpAnnounce {
+  group @0 :GroupId;
+  epoch @1 :UInt32;
+  seq @2 :UInt64;
+  kind @3 :UInt8;
+  dtype @4 :UInt8;
+  op @5 :UInt8;
+  count @6 :UInt64;
+  root @7 :UInt32;
+  firstRank @8 :UInt32;
+}
+struct ArrivalQuery {
+  group @0 :GroupId;
+  epoch @1 :UInt32;
+  seq @2 :UInt64;
+  nonce @3 :UInt64;
+}
+struct Arrival {
+  rank @0 :UInt32;
+  pid @1 :UInt32;
+  nextSeq @2 :UInt64;
+}
+struct ArrivalReply {
+  group @0 :GroupId;
+  nonce @1 :UInt64;
+  ranks @2 :List(Arrival);
+}
+struct MessageOffer {
+  group @0 :GroupId;
+  epoch @1 :UInt32;
+  src @2 :UInt32;
+  dst @3 :UInt32;
+  tag @4 :UInt64;
+  bytes @5 :UInt64;
+  dtype @6 :UInt8;
+  number @7 :UInt64;
+}
+struct MessageWithdraw {
+  group @0 :GroupId;
+  number @1 :UInt64;
+}
+struct MessageRefused {
+  group @0 :GroupId;
+  number @1 :UInt64;
+  error @2 :Error;
+}
