@@ -1,0 +1,64 @@
+// Keys and certificates of a cluster. root signs issuers, an issuer signs leaves; each node makes its own keys, so
+// no private key ever travels. docs/protocol/admission.md is the page; [A1]... are its invariants.
+// Dry: the wall clock is handed in; randomness is the TLS library's. ECDSA P-256 with SHA-256 throughout.
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/bytes.hpp"
+#include "core/ids.hpp"
+#include "core/result.hpp"
+#include "core/time.hpp"
+
+namespace nexar::admission {
+
+using Digest = std::array<uint8_t, 32>;
+using ClusterId = std::array<uint8_t, 16>;
+
+constexpr WallSeconds leaf_seconds = 30 * 86400;
+constexpr WallSeconds issuer_seconds = 5 * 365 * 86400;
+constexpr WallSeconds root_seconds = 20 * 365 * 86400;
+constexpr WallSeconds backdate_seconds = 600;  // clocks differ; a fresh certificate is valid on a slow one
+constexpr size_t chain_length_max = 4;
+constexpr size_t csr_bytes_max = 4096;
+
+Digest sha256(Bytes data);
+Digest hmac_sha256(Bytes key, Bytes data);
+void random_bytes(std::span<uint8_t> out);
+
+// PEM throughout. A key is a secret: never logged, never in an error text.
+Result<std::string> make_key();
+Result<NodeId> node_id_of_key(const std::string& key_pem);
+Result<NodeId> node_id_of_certificate(const std::string& certificate_pem);
+Result<Digest> key_hash_of_certificate(const std::string& certificate_pem);  // SHA-256 of the public key
+Result<WallSeconds> expiry_of_certificate(const std::string& certificate_pem);
+
+// A cluster's id is the first half of its root key's hash.
+ClusterId cluster_id_of(const Digest& root_key_hash);
+
+Result<std::string> make_root(const std::string& root_key, std::string_view cluster_name, WallSeconds now);
+Result<std::string> make_issuer(const std::string& root_key, const std::string& root_certificate,
+                                const std::string& issuer_key, WallSeconds now);
+
+Result<std::string> make_csr(const std::string& node_key);
+// Checks the request's own signature (proof of possession) and signs; the subject is derived from the key, whatever
+// the request says [A3].
+Result<std::string> sign_leaf(const std::string& issuer_key, const std::string& issuer_certificate,
+                              const std::string& csr, WallSeconds now);
+
+// Certificates concatenated in one PEM text, in order; and what TLS gave, DER.
+std::vector<std::string> split_pem(const std::string& pem);
+Result<std::string> pem_of_der(Bytes der);
+
+// Whoever connects as a member: a leaf signed by an issuer signed by our root, all valid now, whose name is the hash
+// of its key [A1]. chain_der: as the peer sent it, leaf first.
+Result<NodeId> verify_member(const std::vector<std::string>& chain_der, const std::string& root_certificate,
+                             WallSeconds now);
+// Whom a joiner talks to: the holder of an ISSUER key signed by the root whose key hash the token carries [A2].
+// A member's leaf is not enough.
+Result<NodeId> verify_issuer(const std::vector<std::string>& chain_der, const Digest& root_key_hash, WallSeconds now);
+
+}  // namespace nexar::admission

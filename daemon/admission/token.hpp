@@ -1,0 +1,82 @@
+// Join tokens: what `nexarctl token create` prints and a joiner shows. docs/protocol/admission.md.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "admission/certificates.hpp"
+
+namespace nexar::admission {
+
+using TokenId = std::array<uint8_t, 16>;
+using Secret = std::array<uint8_t, 32>;
+
+constexpr size_t token_addresses_max = 16;
+constexpr size_t token_text_max = 4096;
+
+struct Token {
+    Digest root_key_hash{};
+    TokenId id{};
+    Secret secret{};
+    WallSeconds expires = 0;
+    std::vector<std::string> issuer_addresses;
+
+    std::string text() const;                                // "nexar1.<base64url>": contains the secret
+    static Result<Token> parse(std::string_view text);       // bad_token, never echoing the text
+};
+
+std::string hex(std::span<const uint8_t> bytes);
+
+// MAC over what both ends of this TLS connection know and nobody in the middle can replay [A4]:
+// HMAC(secret, exporter ‖ id ‖ root key hash ‖ CSR).
+Digest join_mac(const Secret& secret, Bytes exporter, const TokenId& id, const Digest& root_key_hash,
+                std::string_view csr);
+
+struct JoinRequest {
+    TokenId token{};
+    std::string csr;
+    Digest mac{};
+    std::string hostname;
+};
+struct JoinReply {
+    Error error;                   // code ok: admitted
+    std::string certificate;       // the leaf
+    std::string issuer_certificate;
+    std::string root_certificate;
+};
+std::vector<std::byte> encode(const JoinRequest& request);
+std::vector<std::byte> encode(const JoinReply& reply);
+Result<JoinRequest> decode_join_request(Bytes bytes);
+Result<JoinReply> decode_join_reply(Bytes bytes);
+
+// The issuer's list of tokens it made. Each use is recorded, and the record is on disk before the certificate leaves
+// [A5]: the owner saves text() whenever changed() says so, and only then sends what admit() returned.
+class TokenBook {
+public:
+    static constexpr size_t tokens_max = 1024;
+    static constexpr uint32_t uses_max = 10000;
+
+    Result<Token> create(const Digest& root_key_hash, std::vector<std::string> addresses, WallSeconds now,
+                         WallSeconds lifetime, uint32_t uses);
+    // Checks token, MAC and expiry, and takes one use. The error tells an attacker nothing but "refused" would; it
+    // names expiry and used-up tokens only after the MAC was right.
+    Result<void> admit(const JoinRequest& request, Bytes exporter, const Digest& root_key_hash, WallSeconds now);
+    Result<void> revoke(const std::string& id_hex);
+
+    struct Entry {
+        TokenId id{};
+        Secret secret{};
+        WallSeconds expires = 0;
+        uint32_t uses_left = 0;
+    };
+    const std::vector<Entry>& entries() const { return entries_; }
+    std::string text() const;  // for the state directory; holds secrets
+    static Result<TokenBook> parse(const std::string& text);
+    void drop_expired(WallSeconds now);
+
+private:
+    Entry* find(const TokenId& id);
+    std::vector<Entry> entries_;
+};
+
+}  // namespace nexar::admission
