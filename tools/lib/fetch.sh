@@ -19,16 +19,17 @@ debian_mirror() {
 private_apt() {
     local state=$1 type=$2 suite=$3 uri
     uri=$(debian_mirror) || return 1
-    mkdir -p "$state/lists/partial" "$state/cache/archives/partial"
+    mkdir -p "$state/lists/partial" "$state/cache/archives/partial" "$state/no-preferences"
     printf '%s [signed-by=%s] %s %s main\n' "$type" "$debian_keyring" "$uri" "$suite" >"$state/sources.list"
-    private_apt_get "$state" -q update
+    private_apt_get "$state" -q -o APT::Update::Error-Mode=any update
 }
 
 private_apt_get() {
     local state=$1
     shift
     apt-get -o "Dir::Etc::sourcelist=$state/sources.list" -o Dir::Etc::sourceparts=- \
-        -o Dir::Etc::preferencesparts=- -o Dir::Etc::preferences=- \
+        -o Dir::Etc::preferences=/dev/null \
+        -o "Dir::Etc::preferencesparts=$state/no-preferences" \
         -o "Dir::State::lists=$state/lists" -o "Dir::Cache=$state/cache" \
         -o APT::Sandbox::User= -o Acquire::Languages=none -o Acquire::Retries=2 "$@"
 }

@@ -1,6 +1,17 @@
 # shellcheck shell=bash
 # Debian packages: which are needed, which are missing, and how they get installed.
 
+# debian_release FILE: 12 or 13, from an os-release file.
+debian_release() {
+    local file=$1 name
+    # shellcheck disable=SC1090  # a system file
+    name=$(. "$file" && printf '%s%s' "${ID:-unknown}" "${VERSION_ID:-}")
+    case $name in
+        debian12 | debian13) printf '%s' "${name#debian}" ;;
+        *) fail "this system calls itself $name; the set-up knows Debian 12 and 13" ;;
+    esac
+}
+
 packages_common=(
     clang-19 lld-19 libclang-rt-19-dev llvm-19
     cmake ninja-build pkg-config make perl patch
@@ -58,8 +69,6 @@ install_packages() {
     if [ "$(id -u)" != 0 ] && ! command -v sudo >/dev/null; then
         fail "these packages are missing and there is no sudo here; ask an administrator to run: apt-get install $*"
     fi
-    if ! apt_install_refreshing "$@" >"$log" 2>&1; then
-        grep -E '^(E|Err):' "$log" | tail -n 4 >&2 || true
-        fail "installing packages failed (network? mirror?): try 'apt-get update && apt-get install $*'; log: $log"
-    fi
+    quietly "$log" "installing packages; check the network and apt's sources, then run this again" \
+        apt_install_refreshing "$@"
 }

@@ -15,13 +15,18 @@ step() {
     printf '[%d/%d] %s\n' "$step_number" "$step_total" "$*" >&2
 }
 
-# quietly LOG WHAT COMMAND...: runs the command with its output in LOG; a failure names WHAT and the log.
+# why LOG: the first line of a log that looks like a reason, for people who will not open the log.
+why() {
+    grep -aE '^(E|error|curl|CMake Error)[:( ]|: (fatal )?error:|FAILED' "$1" | head -n 1 | cut -c 1-160
+}
+
+# quietly LOG WHAT COMMAND...: runs the command with its output in LOG. A failure is one line: what failed (WHAT may
+# hold advice after a semicolon), why, and where the log is.
 quietly() {
-    local log=$1 what=$2
+    local log=$1 what=${2%%;*} advice=
+    case $2 in *";"*) advice="${2#*;};" ;; esac
     shift 2
     if ! "$@" </dev/null >"$log" 2>&1; then
-        printf '%s\n' "--- the end of $log ---" >&2
-        tail -n 8 "$log" >&2
-        fail "$what failed; the whole log is $log"
+        fail "$what failed: $(why "$log" || printf 'no reason given');$advice log: $log"
     fi
 }
