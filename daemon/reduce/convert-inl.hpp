@@ -1,0 +1,157 @@
+// f16 and bf16 to f32 and back, a vector of 32-bit lanes at a time. Compiled once per instruction set, and by
+// integer operations alone but for two exact or correctly rounded f32 additions: the CPU's own conversion
+// instructions, and the library's, differ between CPUs and versions in NaNs and in rounding.
+//
+// Formats: IEEE 754-2019 section 3.4 (binary16); bf16 is the upper half of binary32.
+#if defined(NEXAR_REDUCE_CONVERT_INL_HPP) == defined(HWY_TARGET_TOGGLE)
+#ifdef NEXAR_REDUCE_CONVERT_INL_HPP
+#undef NEXAR_REDUCE_CONVERT_INL_HPP
+#else
+#define NEXAR_REDUCE_CONVERT_INL_HPP
+#endif
+
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace nexar::reduce::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using D8 = hn::ScalableTag<uint8_t>;
+using D32 = hn::ScalableTag<uint32_t>;
+using Di32 = hn::ScalableTag<int32_t>;
+using Df32 = hn::ScalableTag<float>;
+using V8 = hn::Vec<D8>;
+using V32 = hn::Vec<D32>;
+using Vf32 = hn::Vec<Df32>;
+
+constexpr uint32_t f32_nan = 0x7fc00000;
+constexpr uint32_t f32_sign = 0x80000000;
+
+// Lanes whose value, below 2^31 in each, exceeds `limit`; compared as signed, which every instruction set
+// can.
+HWY_INLINE hn::Mask<Df32> exceeds(V32 value, int32_t limit) {
+    const Di32 di;
+    return hn::RebindMask(Df32(), hn::Gt(hn::BitCast(di, value), hn::Set(di, limit)));
+}
+
+HWY_INLINE V32 choose(hn::Mask<Df32> mask, V32 yes, V32 no) {
+    return hn::IfThenElse(hn::RebindMask(D32(), mask), yes, no);
+}
+
+struct F16 {
+    static constexpr uint16_t nan = 0x7e00;
+    static constexpr int16_t inf = 0x7c00;
+
+    // `high`: the f16 in the upper half of each lane, the lower half zero. NaNs stay some NaN.
+    static HWY_INLINE Vf32 widen(V32 high) {
+        const D32 d;
+        const Df32 df;
+        constexpr uint32_t rebias = uint32_t{127 - 15} << 23;
+        const V32 sign = hn::And(high, hn::Set(d, f32_sign));
+        const V32 magnitude = hn::And(hn::ShiftRight<3>(high), hn::Set(d, 0x0fffe000));
+        // Infinity and NaN: the exponent goes from all ones to all ones.
+        const auto special = exceeds(magnitude, 0x0f7fffff);
+        const V32 normal =
+            hn::Add(hn::Add(magnitude, hn::Set(d, rebias)), choose(special, hn::Set(d, rebias), hn::Zero(d)));
+        // Subnormal: with an exponent one higher the value reads 2^-14 too much; that subtraction is exact.
+        const Vf32 offset = hn::BitCast(df, hn::Set(d, rebias + (1u << 23)));
+        const Vf32 raised = hn::BitCast(df, hn::Add(magnitude, hn::Set(d, rebias + (1u << 23))));
+        const V32 subnormal = hn::BitCast(d, hn::Sub(raised, offset));
+        return hn::BitCast(df, hn::Or(sign, choose(exceeds(magnitude, 0x007fffff), normal, subnormal)));
+    }
+
+    // The f16 comes back in the lower half of each lane, the upper half zero.
+    static HWY_INLINE V32 narrow(Vf32 value) {
+        const D32 d;
+        const Df32 df;
+        const V32 bits = hn::BitCast(d, value);
+        const V32 sign = hn::And(bits, hn::Set(d, f32_sign));
+        const V32 magnitude = hn::Xor(bits, sign);
+        // Half of the last place less one, plus the last place itself if odd, then cut: to nearest even. A
+        // carry moves into the exponent as it should; what passes the largest value becomes infinity.
+        constexpr uint32_t rebias_and_half = 0xfffu - (uint32_t{127 - 15} << 23);
+        const V32 odd = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(d, 1));
+        const V32 rounded = hn::ShiftRight<13>(hn::Add(hn::Add(magnitude, hn::Set(d, rebias_and_half)), odd));
+        const V32 normal = hn::Min(rounded, hn::Set(d, 0x7c00));
+        // Below 2^-14: the last place of 0.5f is 2^-24, just like a subnormal f16's, so this addition rounds
+        // there.
+        const V32 half = hn::Set(d, 0x3f000000);
+        const Vf32 shifted = hn::Add(hn::BitCast(df, magnitude), hn::BitCast(df, half));
+        const V32 subnormal = hn::Sub(hn::BitCast(d, shifted), half);
+        const V32 finite = choose(exceeds(magnitude, 0x387fffff), normal, subnormal);
+        return choose(exceeds(magnitude, 0x7f800000), hn::Set(d, nan),
+                      hn::Or(finite, hn::ShiftRight<16>(sign)));
+    }
+};
+
+struct Bf16 {
+    static constexpr uint16_t nan = 0x7fc0;
+    static constexpr int16_t inf = 0x7f80;
+
+    static HWY_INLINE Vf32 widen(V32 high) { return hn::BitCast(Df32(), high); }
+
+    static HWY_INLINE V32 narrow(Vf32 value) {
+        const D32 d;
+        const V32 bits = hn::BitCast(d, value);
+        const V32 odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d, 1));
+        const V32 rounded = hn::ShiftRight<16>(hn::Add(hn::Add(bits, hn::Set(d, 0x7fff)), odd));
+        const V32 magnitude = hn::And(bits, hn::Set(d, ~f32_sign));
+        return choose(exceeds(magnitude, 0x7f800000), hn::Set(d, nan), rounded);
+    }
+};
+
+// Runs `step(out, in)` over vectors of f32 lanes; the last, partial one through padded copies, so that every
+// element takes the same instructions.
+template <class In, class Out, class Step>
+HWY_INLINE void convert_all(void* out, const void* in, size_t count, Step step) {
+    const size_t lanes = hn::Lanes(Df32());
+    auto* to = static_cast<uint8_t*>(out);
+    const auto* from = static_cast<const uint8_t*>(in);
+    size_t i = 0;
+    for (; i + lanes <= count; i += lanes) step.run(to + i * sizeof(Out), from + i * sizeof(In));
+    if (i == count) return;
+    HWY_ALIGN uint8_t from_padded[hn::MaxLanes(D8())] = {};
+    HWY_ALIGN uint8_t to_padded[hn::MaxLanes(D8())];
+    std::memcpy(from_padded, from + i * sizeof(In), (count - i) * sizeof(In));
+    step.run(to_padded, from_padded);
+    std::memcpy(to + i * sizeof(Out), to_padded, (count - i) * sizeof(Out));
+}
+
+using D16Half = hn::Rebind<uint16_t, Df32>;        // As many 16-bit lanes as a vector has f32 lanes,
+using D8Half = hn::Repartition<uint8_t, D16Half>;  // and their bytes.
+
+template <class Format>
+struct WidenStep {
+    HWY_INLINE void run(uint8_t* out, const uint8_t* in) const {
+        const D32 d;
+        const V32 low = hn::PromoteTo(d, hn::BitCast(D16Half(), hn::LoadU(D8Half(), in)));
+        const V32 bits = hn::BitCast(d, Format::widen(hn::ShiftLeft<16>(low)));
+        const auto nan = exceeds(hn::And(bits, hn::Set(d, ~f32_sign)), 0x7f800000);
+        hn::StoreU(hn::BitCast(D8(), choose(nan, hn::Set(d, f32_nan), bits)), D8(), out);
+    }
+};
+
+template <class Format>
+struct NarrowStep {
+    HWY_INLINE void run(uint8_t* out, const uint8_t* in) const {
+        const V32 low = Format::narrow(hn::BitCast(Df32(), hn::LoadU(D8(), in)));
+        // Saturating, but no lane exceeds 0xffff.
+        const auto narrow = hn::DemoteTo(D16Half(), hn::BitCast(Di32(), low));
+        hn::StoreU(hn::BitCast(D8Half(), narrow), D8Half(), out);
+    }
+};
+
+template <class Format>
+void widen_all(void* f32, const void* in, size_t count) {
+    convert_all<uint16_t, float>(f32, in, count, WidenStep<Format>());
+}
+
+template <class Format>
+void narrow_all(void* out, const void* f32, size_t count) {
+    convert_all<float, uint16_t>(out, f32, count, NarrowStep<Format>());
+}
+
+}  // namespace nexar::reduce::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

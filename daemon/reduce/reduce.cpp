@@ -1,0 +1,110 @@
+// The functions of reduce.hpp: argument shapes, the floating-point environment, integer averages.
+#include "reduce/reduce.hpp"
+
+#include <array>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "reduce/fp_env.hpp"
+#include "reduce/kernels.hpp"
+
+namespace nexar::reduce {
+namespace {
+
+// Unsigned throughout: the magnitude of the lowest value has no signed form.
+template <class T>
+T divide_towards_zero(T value, uint64_t divisor) {
+    using U = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
+    if (divisor > std::numeric_limits<U>::max()) return 0;
+    const bool negative = value < 0;
+    const U bits = static_cast<U>(value);
+    const U quotient = (negative ? U{0} - bits : bits) / static_cast<U>(divisor);
+    return static_cast<T>(negative ? U{0} - quotient : quotient);
+}
+
+template <class T>
+void divide_integers(void* data, size_t count, uint64_t divisor) {
+    auto* at = static_cast<unsigned char*>(data);
+    for (size_t i = 0; i < count; ++i, at += sizeof(T)) {
+        T value;
+        std::memcpy(&value, at, sizeof value);
+        value = divide_towards_zero(value, divisor);
+        std::memcpy(at, &value, sizeof value);
+    }
+}
+
+void divide_floats(void* data, size_t count, Dtype dtype, uint64_t divisor) {
+    const FpEnv env;
+    const std::array<void*, 1> dsts{data};
+    const std::array<const void*, 1> srcs{data};
+    kernels().divide({dsts, srcs, count * size_of(dtype)}, dtype, divisor);
+}
+
+}  // namespace
+
+void reduce_into(void* dst, const void* src, size_t count, Dtype dtype, ReduceOp op) {
+    const std::array<const void*, 2> srcs{dst, src};
+    reduce_many(dst, srcs, count, dtype, op);
+}
+
+void reduce_many(void* dst, std::span<const void* const> srcs, size_t count, Dtype dtype, ReduceOp op) {
+    const std::array<void*, 1> dsts{dst};
+    reduce_many_to(dsts, srcs, count, dtype, op);
+}
+
+void reduce_many_to(std::span<void* const> dsts, std::span<const void* const> srcs, size_t count, Dtype dtype,
+                    ReduceOp op) {
+    if (srcs.empty() || count == 0) return;
+    const FpEnv env;
+    kernels().reduce({dsts, srcs, count * size_of(dtype)}, dtype, op == ReduceOp::avg ? ReduceOp::sum : op);
+}
+
+void finish_avg(void* data, size_t count, Dtype dtype, uint64_t divisor) {
+    if (divisor == 0) divisor = 1;
+    switch (dtype) {
+        case Dtype::f32:
+        case Dtype::f64:
+        case Dtype::f16:
+        case Dtype::bf16:
+            return divide_floats(data, count, dtype, divisor);
+        case Dtype::i8:
+            return divide_integers<int8_t>(data, count, divisor);
+        case Dtype::i16:
+            return divide_integers<int16_t>(data, count, divisor);
+        case Dtype::i32:
+            return divide_integers<int32_t>(data, count, divisor);
+        case Dtype::i64:
+            return divide_integers<int64_t>(data, count, divisor);
+        case Dtype::u8:
+            return divide_integers<uint8_t>(data, count, divisor);
+        case Dtype::u16:
+            return divide_integers<uint16_t>(data, count, divisor);
+        case Dtype::u32:
+            return divide_integers<uint32_t>(data, count, divisor);
+        case Dtype::u64:
+            return divide_integers<uint64_t>(data, count, divisor);
+    }
+}
+
+void f16_to_f32(void* f32, const void* f16, size_t count) {
+    const FpEnv env;
+    kernels().f16_to_f32(f32, f16, count);
+}
+
+void bf16_to_f32(void* f32, const void* bf16, size_t count) {
+    const FpEnv env;
+    kernels().bf16_to_f32(f32, bf16, count);
+}
+
+void f32_to_f16(void* f16, const void* f32, size_t count) {
+    const FpEnv env;
+    kernels().f32_to_f16(f16, f32, count);
+}
+
+void f32_to_bf16(void* bf16, const void* f32, size_t count) {
+    const FpEnv env;
+    kernels().f32_to_bf16(bf16, f32, count);
+}
+
+}  // namespace nexar::reduce
