@@ -87,7 +87,9 @@ find_package(CLI11 CONFIG REQUIRED)
 nexar_dependency(cli11 CLI11::CLI11)
 find_package(nlohmann_json 3.11 CONFIG REQUIRED)
 nexar_dependency(json nlohmann_json::nlohmann_json)
-nexar_dependency_pkg(toml tomlplusplus)
+# Header-only: Debian's shared build of toml++ throws, and the daemon parses without exceptions.
+add_library(nexar::deps_toml INTERFACE IMPORTED)
+target_compile_definitions(nexar::deps_toml INTERFACE TOML_HEADER_ONLY=1 TOML_EXCEPTIONS=0)
 
 if(BUILD_TESTING)
   find_package(Catch2 3 CONFIG REQUIRED HINTS "${prefix}")

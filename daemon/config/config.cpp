@@ -1,0 +1,117 @@
+#include "config/config.hpp"
+
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <sstream>
+
+namespace nexar::config {
+namespace {
+
+const Key* find(std::string_view name) {
+    for (const Key& k : keys())
+        if (name == k.name) return &k;
+    return nullptr;
+}
+
+std::unexpected<Error> refused(const Key& key, const std::string& value, const std::string& where) {
+    return fail(Errc::bad_config, where + ": " + key.name + " = '" + (key.secret ? std::string("(secret)") : value) +
+                                      "' is not allowed; allowed: " + key.allowed);
+}
+
+// A TOML scalar as the text that the table's setters read. Arrays of text become comma-separated.
+std::optional<std::string> text_of(const toml::node& node) {
+    if (auto s = node.as_string()) return s->get();
+    if (auto i = node.as_integer()) return std::to_string(i->get());
+    if (auto b = node.as_boolean()) return b->get() ? "true" : "false";
+    if (auto f = node.as_floating_point()) {
+        std::ostringstream out;
+        out.precision(17);
+        out << f->get();
+        return out.str();
+    }
+    if (auto a = node.as_array()) {
+        std::string joined;
+        for (const auto& item : *a) {
+            if (!item.is_string()) return std::nullopt;
+            if (!joined.empty()) joined += ',';
+            joined += item.as_string()->get();
+        }
+        return joined;
+    }
+    return std::nullopt;
+}
+
+Result<void> apply_file(Config& config, const Sources& sources) {
+    const toml::parse_result parsed = toml::parse(*sources.file_text);
+    if (!parsed) {
+        std::ostringstream why;
+        why << parsed.error().description() << " at line " << parsed.error().source().begin.line;
+        return fail(Errc::bad_config, sources.file_path + ": not TOML: " + why.str());
+    }
+    for (const auto& [name, node] : parsed.table()) {
+        const std::string where =
+            sources.file_path + " line " + std::to_string(static_cast<long>(node.source().begin.line));
+        const Key* key = find(name.str());
+        if (!key) {
+            std::string known;
+            for (const Key& k : keys()) known += (known.empty() ? "" : ", ") + std::string(k.name);
+            return fail(Errc::bad_config, where + ": there is no key '" + std::string(name.str()) +
+                                              "'; allowed keys: " + known);
+        }
+        const auto text = text_of(node);
+        if (!text || !key->set(config, *text)) return refused(*key, text.value_or("(a table)"), where);
+    }
+    return {};
+}
+
+// Conditions that join two keys.
+Result<void> check_together(const Config& c) {
+    if (c.heartbeat_timeout < 2 * c.heartbeat_interval)
+        return fail(Errc::bad_config, "heartbeat_timeout = " + std::to_string(c.heartbeat_timeout) +
+                                          " s is too short; allowed: at least twice heartbeat_interval (" +
+                                          std::to_string(c.heartbeat_interval) + " s)");
+    if (c.elastic_max_world_size != 0 && c.elastic_max_world_size < c.elastic_min_world_size)
+        return fail(Errc::bad_config, "elastic_max_world_size = " + std::to_string(c.elastic_max_world_size) +
+                                          "; allowed: 0, or at least elastic_min_world_size (" +
+                                          std::to_string(c.elastic_min_world_size) + ")");
+    if (c.init_cluster && !c.join_token.empty())
+        return fail(Errc::bad_config, "init_cluster = true together with a join_token; allowed: one of them");
+    return {};
+}
+
+}  // namespace
+
+Result<Config> load(const Sources& sources) {
+    Config config;
+    if (sources.file_text) NEXAR_TRY_VOID(apply_file(config, sources));
+    for (const Key& key : keys()) {
+        const auto set = sources.environment.find(key.environment);
+        if (set == sources.environment.end()) continue;
+        if (!key.set(config, set->second))
+            return refused(key, set->second, std::string("environment variable ") + key.environment);
+    }
+    for (const auto& [name, value] : sources.flags) {
+        const Key* key = find(name);
+        if (!key) return fail(Errc::bad_config, "there is no key '" + name + "'");
+        if (!key->set(config, value)) return refused(*key, value, "command line");
+    }
+    NEXAR_TRY_VOID(check_together(config));
+    return config;
+}
+
+std::string to_toml(const Config& config) {
+    std::string out;
+    for (const Key& key : keys()) {
+        if (key.secret) continue;
+        const std::string value = key.get(config);
+        const bool bare = value == "true" || value == "false" ||
+                          (!value.empty() && value.find_first_not_of("0123456789.") == std::string::npos &&
+                           std::count(value.begin(), value.end(), '.') <= 1);
+        out += "# " + std::string(key.help) + "; " + key.allowed + "; " + key.environment + "\n";
+        out += std::string(key.name) + " = " + (bare ? value : "\"" + value + "\"") + "\n";
+    }
+    return out;
+}
+
+}  // namespace nexar::config

@@ -1,0 +1,92 @@
+// The daemon's configuration: one TOML file; every key also as environment variable and as flag. Precedence: flag,
+// environment, file, default. What comes out is valid; a bad value is an error naming key, value, where it was set
+// and what is allowed. Pure: the caller reads the file and the environment.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/result.hpp"
+#include "core/time.hpp"
+
+namespace nexar::config {
+
+struct Config {
+    // Where
+    std::string socket = "/run/nexar/nexard.sock";
+    std::string admin_socket = "/run/nexar/admin.sock";
+    std::string socket_group;  // empty: leave the group of the sockets as it is
+    std::string state_dir = "/var/lib/nexar";
+    std::string listen = "0.0.0.0:7654";
+    std::string advertise;  // addresses or interface patterns ("10.1.*", "eth*"), comma-separated; empty: probe
+    std::string log_level = "info";
+    std::string join_token;
+    bool init_cluster = false;
+    std::string cluster_name = "nexar";
+
+    // Time, in seconds in all outer forms
+    double collective_timeout = 30;
+    double barrier_timeout = 30;
+    double rpc_timeout = 30;
+    double heartbeat_interval = 1;
+    double heartbeat_timeout = 5;
+    double recovery_timeout = 30;
+    double elastic_checkpoint_timeout = 60;
+    double drain_timeout = 10;
+
+    // The plan (agreed per group; the group's creator decides)
+    uint64_t small_message_bytes = 16 * 1024;
+    uint64_t large_message_bytes = 8 << 20;
+    uint64_t pipeline_segment_bytes = 4 << 20;
+    uint64_t ring_max_world = 8;
+
+    // Threads and limits
+    uint64_t bulk_shards = 0;  // 0: min(4, cores / 2), at least 1
+    uint64_t workers = 0;      // 0: cores - 1, at least 1
+    uint64_t sessions_max = 4096;
+    uint64_t sessions_per_uid_max = 1024;
+    uint64_t session_memory_max_bytes = uint64_t{64} << 30;
+    double yield_microseconds = 50;  // how long the loop looks again before it sleeps
+
+    // Named by the seed; their features come later, their values are checked today
+    std::string topology = "full_mesh";
+    bool tcp_bulk = true;
+    bool encrypt_bulk = true;
+    uint64_t compressed_all_reduce_max_bytes = uint64_t{4} << 30;
+    bool elastic_enabled = false;
+    uint64_t elastic_min_world_size = 1;
+    uint64_t elastic_max_world_size = 0;
+    std::string recovery_policy = "automatic";
+};
+
+// One line of the table that parsing, flags, help and `nexarctl config` are made from.
+struct Key {
+    const char* name;         // in the file, "heartbeat_timeout"; as flag, "--heartbeat-timeout"
+    const char* environment;  // "NEXAR_HEARTBEAT_TIMEOUT_SECS"
+    const char* allowed;      // for people: "0.05 to 3600 seconds"
+    const char* help;
+    std::function<bool(Config&, std::string_view)> set;  // false: not allowed
+    std::function<std::string(const Config&)> get;
+    bool secret = false;      // never printed
+};
+const std::vector<Key>& keys();
+
+struct Sources {
+    std::string file_path;                     // for messages
+    std::optional<std::string> file_text;      // none: no file
+    std::map<std::string, std::string> environment;
+    std::map<std::string, std::string> flags;  // by key name
+};
+Result<Config> load(const Sources& sources);
+
+// The whole effective configuration as a TOML file, secrets left out.
+std::string to_toml(const Config& config);
+
+inline Duration seconds(double s) { return Duration(static_cast<int64_t>(s * 1e9)); }
+
+}  // namespace nexar::config

@@ -1,0 +1,116 @@
+#include "config/config.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+using namespace nexar;
+using namespace nexar::config;
+
+namespace {
+Sources file(std::string text) { return {"/etc/nexar.toml", std::move(text), {}, {}}; }
+Sources environment(std::map<std::string, std::string> variables) { return {"", std::nullopt, std::move(variables), {}}; }
+}  // namespace
+
+TEST_CASE("without any source the defaults hold") {
+    const Config c = *load({});
+    REQUIRE(c.collective_timeout == 30);
+    REQUIRE(c.heartbeat_interval == 1);
+    REQUIRE(c.heartbeat_timeout == 5);
+    REQUIRE(c.socket == "/run/nexar/nexard.sock");
+}
+
+TEST_CASE("a flag beats the environment, which beats the file") {
+    Sources s = file("heartbeat_timeout = 7\nrpc_timeout = 8\ncollective_timeout = 9\n");
+    s.environment = {{"NEXAR_HEARTBEAT_TIMEOUT_SECS", "17"}, {"NEXAR_RPC_TIMEOUT_SECS", "18.5"}};
+    s.flags = {{"heartbeat_timeout", "27"}};
+    const Config c = *load(s);
+    REQUIRE(c.heartbeat_timeout == 27);
+    REQUIRE(c.rpc_timeout == 18.5);
+    REQUIRE(c.collective_timeout == 9);
+}
+
+TEST_CASE("a bad value names key, value, place and what is allowed") {
+    const auto e = load(file("\nheartbeat_interval = -3\n")).error();
+    REQUIRE(e.code == Errc::bad_config);
+    REQUIRE(e.text.find("/etc/nexar.toml line 2") != std::string::npos);
+    REQUIRE(e.text.find("heartbeat_interval") != std::string::npos);
+    REQUIRE(e.text.find("-3") != std::string::npos);
+    REQUIRE(e.text.find("0.05 to 86400 seconds") != std::string::npos);
+
+    const auto v = load(environment({{"NEXAR_ELASTIC_ENABLED", "maybe"}})).error();
+    REQUIRE(v.text.find("NEXAR_ELASTIC_ENABLED") != std::string::npos);
+    REQUIRE(v.text.find("maybe") != std::string::npos);
+}
+
+TEST_CASE("an unknown key is refused and the known ones are listed") {
+    const auto e = load(file("heartbeet = 3\n")).error();
+    REQUIRE(e.text.find("heartbeet") != std::string::npos);
+    REQUIRE(e.text.find("heartbeat_timeout") != std::string::npos);
+}
+
+TEST_CASE("a file that is not TOML names the line") {
+    REQUIRE(load(file("a = = 3\n")).error().text.find("line 1") != std::string::npos);
+    REQUIRE_FALSE(load(file("[listen]\nx = 1\n")));
+    REQUIRE_FALSE(load(file("advertise = [1, 2]\n")));
+    REQUIRE(load(file("advertise = [\"10.0.0.1\", \"eth*\"]\n"))->advertise == "10.0.0.1,eth*");
+}
+
+TEST_CASE("every environment name of the seed is read and checked") {
+    const char* const names[] = {"NEXAR_TOPOLOGY",
+                                 "NEXAR_COLLECTIVE_TIMEOUT_SECS",
+                                 "NEXAR_BARRIER_TIMEOUT_SECS",
+                                 "NEXAR_RPC_TIMEOUT_SECS",
+                                 "NEXAR_LARGE_MSG_BYTES",
+                                 "NEXAR_PIPELINE_SEGMENT_BYTES",
+                                 "NEXAR_RING_MAX_WORLD",
+                                 "NEXAR_ENABLE_TCP_BULK_SIDECAR",
+                                 "NEXAR_ENCRYPT_BULK_TRANSPORT",
+                                 "NEXAR_COMPRESSED_ALLREDUCE_MAX_BYTES",
+                                 "NEXAR_HEARTBEAT_INTERVAL_SECS",
+                                 "NEXAR_HEARTBEAT_TIMEOUT_SECS",
+                                 "NEXAR_RECOVERY_TIMEOUT_SECS",
+                                 "NEXAR_ELASTIC_ENABLED",
+                                 "NEXAR_ELASTIC_MIN_WORLD_SIZE",
+                                 "NEXAR_ELASTIC_MAX_WORLD_SIZE",
+                                 "NEXAR_ELASTIC_CHECKPOINT_TIMEOUT_SECS",
+                                 "NEXAR_RECOVERY_POLICY"};
+    for (const char* name : names) {
+        CAPTURE(name);
+        const auto bad = load(environment({{name, "certainly not"}}));
+        REQUIRE_FALSE(bad);
+        REQUIRE(bad.error().text.find(name) != std::string::npos);
+    }
+    REQUIRE(load(environment({{"NEXAR_CLUSTER_TOKEN", "nexar1.x"}}))->join_token == "nexar1.x");
+    REQUIRE(load(environment({{"NEXAR_RECOVERY_POLICY", "AUTO"}}))->recovery_policy == "automatic");
+    REQUIRE(load(environment({{"NEXAR_ELASTIC_ENABLED", "off"}}))->elastic_enabled == false);
+}
+
+TEST_CASE("conditions between keys are checked") {
+    REQUIRE_FALSE(load(file("heartbeat_interval = 4\n")));
+    REQUIRE_FALSE(load(file("elastic_min_world_size = 4\nelastic_max_world_size = 3\n")));
+    REQUIRE_FALSE(load(file("init_cluster = true\njoin_token = \"x\"\n")));
+}
+
+TEST_CASE("what to_toml writes is read back alike, and holds no secret") {
+    Config c;
+    c.heartbeat_timeout = 6.25;
+    c.listen = "[::]:9";
+    c.join_token = "nexar1.secret";
+    const std::string text = to_toml(c);
+    REQUIRE(text.find("secret") == std::string::npos);
+    const Config back = *load(file(text));
+    REQUIRE(back.heartbeat_timeout == 6.25);
+    REQUIRE(back.listen == "[::]:9");
+}
+
+TEST_CASE("every key has a name, a variable, a range and a help line, each once") {
+    std::map<std::string, int> seen;
+    for (const Key& k : keys()) {
+        REQUIRE(std::string(k.environment).starts_with("NEXAR_"));
+        REQUIRE_FALSE(std::string(k.allowed).empty());
+        REQUIRE_FALSE(std::string(k.help).empty());
+        REQUIRE(++seen[k.name] == 1);
+        REQUIRE(++seen[k.environment] == 1);
+        Config c;
+        REQUIRE(k.set(c, k.get(c)) == !(k.get(c).empty() && std::string(k.allowed).starts_with("an absolute")));
+    }
+}
