@@ -1,5 +1,5 @@
-// Bytes to messages and back. The only decoder of control traffic: behind it every message is well formed, within
-// wire/limits.hpp, and of a known kind.
+// Bytes to messages and back. The only decoder of control traffic: behind it every message is well formed,
+// within wire/limits.hpp, and of a known kind.
 #pragma once
 
 #include <vector>

@@ -20,16 +20,17 @@ struct NodeRecord {
     bool operator==(const NodeRecord&) const = default;
 };
 
-// First on every control connection, both ways. The NodeId inside must be that of the connection's certificate.
+// First on every control connection, both ways. The NodeId inside must be that of the connection's
+// certificate.
 struct Hello {
     uint32_t protocol = 1;  // highest spoken; the lower of both is used, N-1 is accepted
     NodeId node;
     Incarnation incarnation;
     std::array<uint8_t, 16> cluster{};
     NodeRecord self;
-    uint16_t bulk_port = 0;             // UDP port of the bulk shards' sockets (first shard; the rest follow)
+    uint16_t bulk_port = 0;  // UDP port of the bulk shards' sockets (first shard; the rest follow)
     uint16_t bulk_shards = 1;
-    std::vector<NodeRecord> roster;     // everybody the sender knows
+    std::vector<NodeRecord> roster;  // everybody the sender knows
 };
 struct RosterUpdate {
     std::vector<NodeRecord> nodes;
@@ -44,6 +45,7 @@ struct Goodbye {  // proof of an orderly end: nobody needs to suspect
 struct ProbeRequest {
     uint64_t nonce = 0;
     NodeId target;
+    Incarnation incarnation;  // of the target: another life of it does not count; all zero: any life
 };
 struct ProbeReply {
     uint64_t nonce = 0;
@@ -69,6 +71,7 @@ struct GroupOpen {
 struct GroupWithdraw {  // the opener gave up, or its process died
     RequestId id;
     GroupKey key{};
+    bool moved = false;  // still open, but listed elsewhere now: not to be passed on
 };
 struct GroupMemberRecord {
     RequestId request;
@@ -101,7 +104,12 @@ struct GroupPrepared {
 struct GroupCommit {
     GroupId group;
 };
-struct GroupRefused {  // to an opener, or to all prepared nodes when one refused
+struct GroupQuery {  // to the other members, when the leader vanished after the preparation
+    GroupId group;
+};
+// To an opener, or (with an id of zeros) to all prepared nodes when one refused. Code `pending`: this attempt
+// is over, the open stays and will be tried again.
+struct GroupRefused {
     RequestId id;
     GroupId group;
     Error error;
@@ -132,12 +140,14 @@ struct Accusation {  // to the arbiter of the group
     NodeId accuser;
     NodeId accused;
     std::string reason;
+    int64_t rank = -1;   // >= 0: only this process of `accused` ended, by its own daemon's word
+    bool proof = false;  // the node's death is proved (goodbye, or a higher incarnation): no probing
 };
 struct Verdict {  // flooded; the first one is final for the group
     GroupId group;
     uint32_t epoch = 0;
     NodeId arbiter;
-    Error error;  // peer_lost (rank, node) or link_lost (rank, other_rank)
+    Error error;  // peer_lost (rank, node) or link_lost (rank, other_rank); not_found: "I know no such group"
 };
 struct OpAbort {  // ends one collective on all ranks; the next op is unaffected
     GroupId group;
@@ -145,7 +155,8 @@ struct OpAbort {  // ends one collective on all ranks; the next op is unaffected
     uint64_t seq = 0;
     Error error;
 };
-struct OpAnnounce {  // to the nodes of the group when an op starts: the whole descriptor, for naming a mismatch
+struct OpAnnounce {  // to the nodes of the group when an op starts: the whole descriptor, for naming a
+                     // mismatch
     GroupId group;
     uint32_t epoch = 0;
     uint64_t seq = 0;
@@ -191,8 +202,9 @@ struct MessageRefused {
 };
 
 using Message =
-    std::variant<Hello, RosterUpdate, Heartbeat, Goodbye, ProbeRequest, ProbeReply, GroupOpen, GroupWithdraw, GroupPrepare,
-                 GroupPrepared, GroupCommit, GroupRefused, GroupStatusRequest, GroupStatus, RankGone, Accusation, Verdict,
-                 OpAbort, OpAnnounce, ArrivalQuery, ArrivalReply, MessageOffer, MessageWithdraw, MessageRefused>;
+    std::variant<Hello, RosterUpdate, Heartbeat, Goodbye, ProbeRequest, ProbeReply, GroupOpen, GroupWithdraw,
+                 GroupPrepare, GroupPrepared, GroupCommit, GroupRefused, GroupStatusRequest, GroupStatus,
+                 RankGone, Accusation, Verdict, OpAbort, OpAnnounce, ArrivalQuery, ArrivalReply, MessageOffer,
+                 MessageWithdraw, MessageRefused, GroupQuery>;
 
 }  // namespace nexar::wire

@@ -1,0 +1,24 @@
+// Every size and count limit on the control wire, in one place. decode() refuses what is over; encode() cuts
+// free text to size and checks (our own bug) everything else.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace nexar::wire {
+
+// The largest message is a GroupPrepare of ranks_max members: 65,536 x 24 bytes = 1.5 MiB, and its node
+// table.
+constexpr size_t message_bytes_max = 2 << 20;
+constexpr size_t ranks_max = 65536;         // of one group
+constexpr size_t group_nodes_max = 4096;    // nodes of one group
+constexpr size_t roster_nodes_max = 1024;   // node records in one message; a longer roster takes several
+constexpr size_t addresses_max = 8;         // per node
+constexpr size_t address_bytes_max = 64;    // "[v6%zone]:port"
+constexpr size_t hostname_bytes_max = 255;  // RFC 1035 section 2.3.4
+constexpr size_t group_name_bytes_max = 128;
+constexpr size_t text_bytes_max = 1024;  // reasons and error texts
+constexpr uint8_t op_code_max = 63;  // kinds, dtypes and reduce ops: which are known is the engine's to say
+constexpr uint16_t bulk_shards_max = 64;
+
+}  // namespace nexar::wire

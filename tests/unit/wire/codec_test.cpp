@@ -1,0 +1,272 @@
+// The control codec: everything survives a round trip; nothing that arrives can do more than be refused.
+#include "wire/codec.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <set>
+
+#include "core/random.hpp"
+#include "samples.hpp"
+#include "wire/limits.hpp"
+#include "wire/text.hpp"
+
+namespace nexar {
+bool operator==(const Error& a, const Error& b) {
+    return a.code == b.code && a.text == b.text && a.rank == b.rank && a.other_rank == b.other_rank &&
+           a.node == b.node;
+}
+}  // namespace nexar
+
+namespace nexar::wire {
+namespace {
+
+// Field by field, by structured bindings: a field added to a struct without a line here does not compile.
+struct Same {
+    template <class A, class B>
+    bool operator()(const A&, const B&) const {
+        return false;
+    }
+#define NEXAR_SAME(Kind, ...)                             \
+    bool operator()(const Kind& a, const Kind& b) const { \
+        auto tie = [](const Kind& m) {                    \
+            const auto& [__VA_ARGS__] = m;                \
+            return std::tuple(__VA_ARGS__);               \
+        };                                                \
+        return tie(a) == tie(b);                          \
+    }
+    NEXAR_SAME(Hello, f1, f2, f3, f4, f5, f6, f7, f8)
+    NEXAR_SAME(RosterUpdate, f1)
+    NEXAR_SAME(Heartbeat, f1)
+    NEXAR_SAME(Goodbye, f1)
+    NEXAR_SAME(ProbeRequest, f1, f2, f3)
+    NEXAR_SAME(ProbeReply, f1, f2, f3)
+    NEXAR_SAME(GroupOpen, f1, f2, f3, f4, f5, f6)
+    NEXAR_SAME(GroupWithdraw, f1, f2, f3)
+    NEXAR_SAME(GroupPrepared, f1, f2)
+    NEXAR_SAME(GroupCommit, f1)
+    NEXAR_SAME(GroupQuery, f1)
+    NEXAR_SAME(GroupRefused, f1, f2, f3)
+    NEXAR_SAME(GroupStatusRequest, f1, f2)
+    NEXAR_SAME(RankGone, f1, f2, f3, f4, f5, f6)
+    NEXAR_SAME(Accusation, f1, f2, f3, f4, f5, f6, f7)
+    NEXAR_SAME(Verdict, f1, f2, f3, f4)
+    NEXAR_SAME(OpAbort, f1, f2, f3, f4)
+    NEXAR_SAME(OpAnnounce, f1, f2, f3, f4, f5, f6, f7, f8, f9)
+    NEXAR_SAME(ArrivalQuery, f1, f2, f3, f4)
+    NEXAR_SAME(MessageOffer, f1, f2, f3, f4, f5, f6, f7, f8)
+    NEXAR_SAME(MessageWithdraw, f1, f2)
+    NEXAR_SAME(MessageRefused, f1, f2, f3)
+#undef NEXAR_SAME
+    static auto members(const std::vector<GroupMemberRecord>& list) {
+        std::vector<std::tuple<RequestId, NodeId, uint32_t, uint32_t>> out;
+        for (const auto& [request, node, rank, pid] : list) out.emplace_back(request, node, rank, pid);
+        return out;
+    }
+    bool operator()(const GroupPrepare& a, const GroupPrepare& b) const {
+        auto tie = [](const GroupPrepare& m) {
+            const auto& [group, epoch, key, name, list, plan, timeout] = m;
+            return std::tuple(group, epoch, key, name, members(list), timeout);
+        };
+        return tie(a) == tie(b) && a.plan == b.plan;
+    }
+    bool operator()(const GroupStatus& a, const GroupStatus& b) const {
+        auto tie = [](const GroupStatus& m) {
+            const auto& [id, size, present] = m;
+            return std::tuple(id, size, members(present));
+        };
+        return tie(a) == tie(b);
+    }
+    bool operator()(const ArrivalReply& a, const ArrivalReply& b) const {
+        auto tie = [](const ArrivalReply& m) {
+            std::vector<std::tuple<uint32_t, uint32_t, uint64_t>> list;
+            for (const auto& [rank, pid, next] : m.ranks) list.emplace_back(rank, pid, next);
+            const auto& [group, nonce, ranks] = m;
+            return std::tuple(group, nonce, list);
+        };
+        return tie(a) == tie(b);
+    }
+};
+
+bool same(const Message& a, const Message& b) {
+    return std::visit(Same{}, a, b);
+}
+
+template <class T>
+T sample() {
+    for (const Message& m : sample_messages())
+        if (const T* found = std::get_if<T>(&m)) return *found;
+    FAIL("no sample");
+    return {};
+}
+
+std::string refusal_of(const Message& message) {
+    const auto result = decode(encode(message));
+    if (result) return "accepted";
+    CHECK(result.error().code == Errc::protocol_error);
+    return result.error().text;
+}
+bool says(const std::string& text, std::string_view what) {
+    UNSCOPED_INFO(text);
+    return text.find(what) != std::string::npos;
+}
+
+TEST_CASE("every kind of message survives encoding and decoding, field by field", "[wire]") {
+    std::set<size_t> kinds;
+    for (const Message& message : sample_messages()) {
+        CAPTURE(message.index());
+        const auto back = decode(encode(message));
+
+        REQUIRE(back);
+        REQUIRE(back->index() == message.index());
+        CHECK(same(*back, message));
+        kinds.insert(message.index());
+    }
+    REQUIRE(kinds.size() == std::variant_size_v<Message>);
+}
+
+TEST_CASE("every truncation of every message is refused", "[wire]") {
+    for (const Message& message : sample_messages()) {
+        const auto bytes = encode(message);
+        for (size_t n = 0; n < bytes.size(); ++n) {
+            CAPTURE(message.index(), n);
+            // From an allocation of its own: a read beyond its end is seen by the address sanitizer.
+            const std::vector<std::byte> cut(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(n));
+            const auto result = decode(cut);
+            REQUIRE_FALSE(result);
+            REQUIRE(result.error().code == Errc::protocol_error);
+        }
+    }
+}
+
+TEST_CASE("flipped bits are refused or make another well formed message, never a crash", "[wire]") {
+    Random random(1);
+    size_t refused = 0, accepted = 0;
+    for (const Message& message : sample_messages()) {
+        const auto bytes = encode(message);
+        for (size_t bit = 0; bit < bytes.size() * 8; ++bit) {
+            auto bad = bytes;
+            bad[bit / 8] ^= std::byte{1} << (bit % 8);
+            if (random.one_in(2))
+                bad[random.below(bad.size())] ^= static_cast<std::byte>(1 + random.below(255));
+            const auto result = decode(bad);
+            if (result) {
+                ++accepted;
+                REQUIRE(decode(encode(*result)));  // what was accepted is within the limits
+            } else {
+                ++refused;
+            }
+        }
+    }
+    INFO("refused " << refused << " accepted " << accepted);
+    REQUIRE(refused > 0);
+    REQUIRE(accepted > 0);
+}
+
+TEST_CASE("random bytes are refused", "[wire]") {
+    Random random(2);
+    for (int round = 0; round < 20000; ++round) {
+        std::vector<std::byte> bytes(8 * random.below(40));
+        for (std::byte& b : bytes) b = static_cast<std::byte>(random.one_in(3) ? random.next() : 0);
+        if (!bytes.empty()) bytes[0] = bytes[1] = bytes[2] = bytes[3] = std::byte{0};  // one segment
+        if (bytes.size() >= 8) bytes[4] = static_cast<std::byte>(bytes.size() / 8 - 1);
+        (void)decode(bytes);
+    }
+    REQUIRE_FALSE(decode(Bytes{}));
+}
+
+TEST_CASE("bytes after the end of a message are refused", "[wire]") {
+    auto bytes = encode(Heartbeat{7});
+    bytes.resize(bytes.size() + 8);
+    const auto result = decode(bytes);
+    REQUIRE_FALSE(result);
+    CHECK(says(result.error().text, "left over"));
+}
+
+TEST_CASE("a message over the size limit is refused before it is read", "[wire]") {
+    const std::vector<std::byte> bytes(message_bytes_max + 8);
+    const auto result = decode(bytes);
+    REQUIRE_FALSE(result);
+    CHECK(says(result.error().text, std::to_string(message_bytes_max)));
+}
+
+TEST_CASE("the largest group fits in one message and comes back whole", "[wire]") {
+    auto prepare = sample<GroupPrepare>();
+    const NodeId node = prepare.members[0].node;
+    prepare.members.clear();
+    for (uint32_t i = 0; i < ranks_max; ++i) prepare.members.push_back({{node, i * 3u}, node, i, i + 9});
+
+    const auto bytes = encode(prepare);
+    const auto back = decode(bytes);
+
+    CHECK(bytes.size() < message_bytes_max);
+    REQUIRE(back);
+    CHECK(same(*back, prepare));
+}
+
+TEST_CASE("values over their limits are refused, naming the field and the limit", "[wire]") {
+    SECTION("group size") {
+        auto open = sample<GroupOpen>();
+        open.size = ranks_max + 1;
+        CHECK(says(refusal_of(open), "group size is 65537, allowed is at most 65536"));
+        open.size = 0;
+        CHECK(says(refusal_of(open), "group size is 0"));
+    }
+    SECTION("rank") {
+        auto open = sample<GroupOpen>();
+        open.rank = -2;
+        CHECK(says(refusal_of(open), "rank is -2"));
+        open.rank = ranks_max;
+        CHECK(says(refusal_of(open), "rank is 65536, allowed is -1 to 65535"));
+        auto gone = sample<RankGone>();
+        gone.rank = ranks_max;
+        CHECK(says(refusal_of(gone), "rank is 65536"));
+    }
+    SECTION("ranks of a prepared group out of order") {
+        auto prepare = sample<GroupPrepare>();
+        std::swap(prepare.members[1].rank, prepare.members[2].rank);
+        CHECK(says(refusal_of(prepare), "member 1 has rank 2"));
+        prepare.members.clear();
+        CHECK(says(refusal_of(prepare), "without members"));
+    }
+    SECTION("enums") {
+        auto announce = sample<OpAnnounce>();
+        announce.kind = op_code_max + 1;
+        CHECK(says(refusal_of(announce), "op kind is 64"));
+        auto abort = sample<OpAbort>();
+        abort.error.code = static_cast<Errc>(12345);
+        CHECK(says(refusal_of(abort), "error code 12345 is unknown"));
+        abort.error.code = Errc::ok;
+        CHECK(says(refusal_of(abort), "code OK"));
+        auto verdict = sample<Verdict>();
+        verdict.error.code = Errc::mismatch;
+        CHECK(says(refusal_of(verdict), "a verdict of MISMATCH"));
+    }
+    SECTION("shards") {
+        auto hello = sample<Hello>();
+        hello.bulk_shards = bulk_shards_max + 1;
+        CHECK(says(refusal_of(hello), "bulk_shards is 65"));
+    }
+}
+
+TEST_CASE("free text is made clean and cut on its way out, so that it cannot make a message undecodable",
+          "[wire]") {
+    auto abort = sample<OpAbort>();
+    abort.error.text = "line one\nline two \xff" + std::string(5000, 'x');
+    const auto back = decode(encode(abort));
+
+    REQUIRE(back);
+    const std::string& text = std::get<OpAbort>(*back).error.text;
+    CHECK(text.starts_with("line one?line two ?xxx"));
+    CHECK(text.size() == text_bytes_max);
+}
+
+TEST_CASE("control characters in text that arrives are refused", "[wire]") {
+    auto bytes = encode(Goodbye{"maintenance"});
+    for (std::byte& b : bytes)
+        if (b == std::byte{'m'}) b = std::byte{'\n'};
+    const auto result = decode(bytes);
+    REQUIRE_FALSE(result);
+    CHECK(says(result.error().text, "control characters"));
+}
+
+}  // namespace
+}  // namespace nexar::wire

@@ -1,0 +1,98 @@
+// See samples.hpp. A counter gives every field a value of its own, so that two swapped fields are noticed.
+#include "samples.hpp"
+
+namespace nexar::wire {
+namespace {
+
+struct Distinct {
+    uint64_t last = 0;
+    uint8_t u8() { return static_cast<uint8_t>(1 + last++ % 60); }
+    uint16_t u16() { return static_cast<uint16_t>(1000 + last++); }
+    uint32_t rank() { return static_cast<uint32_t>(20000 + last++); }
+    uint32_t u32() { return static_cast<uint32_t>(0xA0000000u + last++); }
+    uint64_t u64() { return 0xB000000000000000u + last++; }
+    std::string text(const std::string& what) { return what + " \u00e4 " + std::to_string(last++); }
+    template <size_t N>
+    std::array<uint8_t, N> bytes() {
+        std::array<uint8_t, N> out;
+        for (size_t i = 0; i < N; ++i) out[i] = static_cast<uint8_t>(last * 7 + i);
+        ++last;
+        return out;
+    }
+    NodeId node() { return {bytes<32>()}; }
+    Incarnation incarnation() { return {u64(), u64()}; }
+    GroupId group() { return {u64(), u64(), u64()}; }
+    RequestId request() { return {node(), u64()}; }
+    Error error(Errc code) { return {code, text("what"), rank(), rank(), text("host")}; }
+    NodeRecord record() {
+        return {node(),
+                text("host"),
+                {"10.0.0.1:" + std::to_string(u16()), "[fd00::1]:" + std::to_string(u16())}};
+    }
+    std::vector<GroupMemberRecord> members(bool automatic) {
+        std::vector<GroupMemberRecord> out;
+        const NodeId a = node(), b = node();
+        for (uint32_t i = 0; i < 5; ++i)
+            out.push_back(
+                {{i % 2 ? a : b, u64()}, i % 3 ? a : b, automatic && i == 4 ? UINT32_MAX : i, u32()});
+        return out;
+    }
+};
+
+void add_node_messages(Distinct& d, std::vector<Message>& out) {
+    out.push_back(Hello{d.u32(),
+                        d.node(),
+                        d.incarnation(),
+                        d.bytes<16>(),
+                        d.record(),
+                        d.u16(),
+                        17,
+                        {d.record(), d.record(), d.record()}});
+    out.push_back(RosterUpdate{{d.record(), d.record()}});
+    out.push_back(Heartbeat{d.u64()});
+    out.push_back(Goodbye{d.text("stopping")});
+    out.push_back(ProbeRequest{d.u64(), d.node(), d.incarnation()});
+    out.push_back(ProbeReply{d.u64(), true, d.u64()});
+}
+
+void add_rendezvous_messages(Distinct& d, std::vector<Message>& out) {
+    out.push_back(GroupOpen{d.request(), d.bytes<32>(), d.text("train"), 60000, d.rank(), d.u32()});
+    out.push_back(GroupWithdraw{d.request(), d.bytes<32>(), true});
+    const PlanTableRecord plan{d.u32(), d.u64(), d.u64(), d.u64(), d.u64(), d.u32()};
+    out.push_back(
+        GroupPrepare{d.group(), d.u32(), d.bytes<32>(), d.text("train"), d.members(false), plan, d.u64()});
+    out.push_back(GroupPrepared{d.group(), d.error(Errc::link_lost)});
+    out.push_back(GroupCommit{d.group()});
+    out.push_back(GroupRefused{d.request(), d.group(), d.error(Errc::rank_clash)});
+    out.push_back(GroupStatusRequest{d.request(), d.bytes<32>()});
+    out.push_back(GroupStatus{d.request(), d.rank(), d.members(true)});
+    out.push_back(GroupQuery{d.group()});
+}
+
+void add_group_messages(Distinct& d, std::vector<Message>& out) {
+    out.push_back(RankGone{d.group(), d.u32(), d.rank(), d.u64(), true, d.text("signal")});
+    out.push_back(Accusation{d.group(), d.u32(), d.node(), d.node(), d.text("silent"), d.rank(), true});
+    out.push_back(Verdict{d.group(), d.u32(), d.node(), d.error(Errc::peer_lost)});
+    out.push_back(OpAbort{d.group(), d.u32(), d.u64(), d.error(Errc::aborted)});
+    out.push_back(
+        OpAnnounce{d.group(), d.u32(), d.u64(), d.u8(), d.u8(), d.u8(), d.u64(), d.u32(), d.rank()});
+    out.push_back(ArrivalQuery{d.group(), d.u32(), d.u64(), d.u64()});
+    out.push_back(
+        ArrivalReply{d.group(), d.u64(), {{d.rank(), d.u32(), d.u64()}, {d.rank(), d.u32(), d.u64()}}});
+    out.push_back(MessageOffer{d.group(), d.u32(), d.rank(), d.rank(), d.u64(), d.u64(), d.u8(), d.u64()});
+    out.push_back(MessageWithdraw{d.group(), d.u64()});
+    out.push_back(MessageRefused{d.group(), d.u64(), d.error(Errc::closed)});
+}
+
+}  // namespace
+
+std::vector<Message> sample_messages() {
+    Distinct d;
+    std::vector<Message> out;
+    add_node_messages(d, out);
+    add_rendezvous_messages(d, out);
+    add_group_messages(d, out);
+    return out;
+}
+
+}  // namespace nexar::wire
