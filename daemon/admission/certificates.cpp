@@ -272,6 +272,16 @@ Result<std::string> pem_of_der(Bytes der) {
     return write_certificate(cert.get());
 }
 
+Result<std::string> der_of_pem(const std::string& certificate_pem) {
+    NEXAR_TRY(auto cert, read_certificate(certificate_pem));
+    unsigned char* der = nullptr;
+    const int n = i2d_X509(cert.get(), &der);
+    if (n <= 0) return openssl_failed(Errc::bad_certificate, "encoding a certificate");
+    std::string out(reinterpret_cast<char*>(der), static_cast<size_t>(n));
+    OPENSSL_free(der);
+    return out;
+}
+
 Result<NodeId> verify_member(const std::vector<std::string>& chain_der, const std::string& root_certificate,
                              WallSeconds now) {
     NEXAR_TRY(auto chain, parse_chain(chain_der));

@@ -52,6 +52,7 @@ Result<std::string> sign_leaf(const std::string& issuer_key, const std::string& 
 // Certificates concatenated in one PEM text, in order; and what TLS gave, DER.
 std::vector<std::string> split_pem(const std::string& pem);
 Result<std::string> pem_of_der(Bytes der);
+Result<std::string> der_of_pem(const std::string& certificate_pem);
 
 // Whoever connects as a member: a leaf signed by an issuer signed by our root, all valid now, whose name is the hash
 // of its key [A1]. chain_der: as the peer sent it, leaf first.

@@ -1,0 +1,116 @@
+#include "node/identity.hpp"
+
+namespace nexar::node {
+namespace {
+
+using namespace admission;
+
+// One file per item; the certificate is written last, so a half-done init or join is simply not done.
+constexpr const char* node_key_file = "node.key";
+constexpr const char* certificate_file = "node.crt";
+constexpr const char* issuer_of_node_file = "node-issuer.crt";
+constexpr const char* root_file = "root.crt";
+constexpr const char* root_key_file = "root.key";
+constexpr const char* issuer_key_file = "issuer.key";
+constexpr const char* issuer_file = "issuer.crt";
+constexpr const char* tokens_file = "tokens";
+
+Result<std::string> need(const StateDir& state, const char* file) {
+    NEXAR_TRY(auto text, state.read(file));
+    if (!text) return fail(Errc::io, state.path() + "/" + file + " is missing; the state directory is damaged");
+    return std::move(*text);
+}
+
+Result<void> fill_derived(Identity& id) {
+    NEXAR_TRY(id.node, node_id_of_key(id.node_key));
+    NEXAR_TRY(id.root_key_hash, key_hash_of_certificate(id.root_certificate));
+    id.cluster = cluster_id_of(id.root_key_hash);
+    NEXAR_TRY(const NodeId certified, node_id_of_certificate(id.certificate));
+    if (certified != id.node)
+        return fail(Errc::bad_certificate, "the certificate belongs to node " + certified.hex() +
+                                               ", but the key here is that of " + id.node.hex());
+    return {};
+}
+
+Result<void> write_membership(const StateDir& state, const Identity& id) {
+    NEXAR_TRY_VOID(state.write(node_key_file, id.node_key));
+    NEXAR_TRY_VOID(state.write(root_file, id.root_certificate));
+    NEXAR_TRY_VOID(state.write(issuer_of_node_file, id.issuer_certificate));
+    return state.write(certificate_file, id.certificate);
+}
+
+}  // namespace
+
+Result<std::optional<Identity>> load_identity(const StateDir& state, WallSeconds now) {
+    NEXAR_TRY(auto certificate, state.read(certificate_file));
+    if (!certificate) return std::nullopt;
+    Identity id;
+    id.certificate = std::move(*certificate);
+    NEXAR_TRY(id.node_key, need(state, node_key_file));
+    NEXAR_TRY(id.root_certificate, need(state, root_file));
+    NEXAR_TRY(id.issuer_certificate, need(state, issuer_of_node_file));
+    NEXAR_TRY_VOID(fill_derived(id));
+    NEXAR_TRY(const WallSeconds expiry, expiry_of_certificate(id.certificate));
+    if (expiry < now)
+        return fail(Errc::bad_certificate, "this node's certificate expired " + std::to_string((now - expiry) / 3600) +
+                                               " hours ago; join again with a new token");
+    NEXAR_TRY(auto issuer_key, state.read(issuer_key_file));
+    if (issuer_key) {
+        Issuer issuer;
+        issuer.key = std::move(*issuer_key);
+        NEXAR_TRY(issuer.certificate, need(state, issuer_file));
+        NEXAR_TRY(auto tokens, state.read(tokens_file));
+        NEXAR_TRY(issuer.tokens, TokenBook::parse(tokens.value_or("")));
+        id.issuer = std::move(issuer);
+    }
+    return id;
+}
+
+Result<Identity> init_cluster(const StateDir& state, const std::string& name, WallSeconds now) {
+    NEXAR_TRY(const auto present, state.read(certificate_file));
+    if (present) return fail(Errc::bad_state, "this node is in a cluster already (" + state.path() + ")");
+    Identity id;
+    Issuer issuer;
+    NEXAR_TRY(const std::string root_key, make_key());
+    NEXAR_TRY(id.root_certificate, make_root(root_key, name, now));
+    NEXAR_TRY(issuer.key, make_key());
+    NEXAR_TRY(issuer.certificate, make_issuer(root_key, id.root_certificate, issuer.key, now));
+    NEXAR_TRY(id.node_key, make_key());
+    NEXAR_TRY(const std::string csr, make_csr(id.node_key));
+    NEXAR_TRY(id.certificate, sign_leaf(issuer.key, issuer.certificate, csr, now));
+    id.issuer_certificate = issuer.certificate;
+    NEXAR_TRY_VOID(fill_derived(id));
+    NEXAR_TRY_VOID(state.write(root_key_file, root_key));
+    NEXAR_TRY_VOID(state.write(issuer_key_file, issuer.key));
+    NEXAR_TRY_VOID(state.write(issuer_file, issuer.certificate));
+    NEXAR_TRY_VOID(write_membership(state, id));
+    id.issuer = std::move(issuer);
+    return id;
+}
+
+Result<Identity> accept_join(const StateDir& state, const std::string& node_key, const JoinReply& reply,
+                             const Digest& root_key_hash, WallSeconds now) {
+    if (reply.error.code != Errc::ok) return fail(reply.error);
+    Identity id;
+    id.node_key = node_key;
+    id.certificate = reply.certificate;
+    id.issuer_certificate = reply.issuer_certificate;
+    id.root_certificate = reply.root_certificate;
+    NEXAR_TRY_VOID(fill_derived(id));
+    if (id.root_key_hash != root_key_hash)
+        return fail(Errc::bad_certificate, "the issuer sent another root than the token names");
+    std::vector<std::string> chain;
+    for (const std::string& pem : {id.certificate, id.issuer_certificate}) {
+        NEXAR_TRY(auto der, der_of_pem(pem));
+        chain.push_back(std::move(der));
+    }
+    NEXAR_TRY([[maybe_unused]] const NodeId verified, verify_member(chain, id.root_certificate, now));
+    NEXAR_TRY_VOID(write_membership(state, id));
+    return id;
+}
+
+Result<void> save_tokens(const StateDir& state, const Issuer& issuer) {
+    return state.write(tokens_file, issuer.tokens.text());
+}
+
+}  // namespace nexar::node

@@ -1,0 +1,41 @@
+// Who this node is: key, certificate chain, root; and, on an issuer, the means to admit others. Loaded from the state
+// directory; made by init (first node) or by join. Rules: docs/protocol/admission.md.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "admission/certificates.hpp"
+#include "admission/token.hpp"
+#include "node/state_dir.hpp"
+
+namespace nexar::node {
+
+struct Issuer {
+    std::string key, certificate;
+    admission::TokenBook tokens;
+};
+
+struct Identity {
+    NodeId node;
+    admission::ClusterId cluster{};
+    admission::Digest root_key_hash{};
+    std::string node_key;
+    std::string certificate;         // the leaf
+    std::string issuer_certificate;  // of whoever signed it
+    std::string root_certificate;
+    std::optional<Issuer> issuer;
+
+    std::string chain() const { return certificate + issuer_certificate; }
+};
+
+// none: this node is in no cluster yet.
+Result<std::optional<Identity>> load_identity(const StateDir& state, WallSeconds now);
+// Makes root, issuer and node keys, and writes them. bad_state if there is an identity already.
+Result<Identity> init_cluster(const StateDir& state, const std::string& name, WallSeconds now);
+// Takes what the issuer sent, after checking that it fits our key and the token's root.
+Result<Identity> accept_join(const StateDir& state, const std::string& node_key, const admission::JoinReply& reply,
+                             const admission::Digest& root_key_hash, WallSeconds now);
+Result<void> save_tokens(const StateDir& state, const Issuer& issuer);
+
+}  // namespace nexar::node
