@@ -32,8 +32,7 @@ enum {
     NEXAR_SLOT_SUBMITTED = 1, /* daemon's */
     NEXAR_SLOT_DONE = 2       /* client's */
 };
-#define NEXAR_SLOT_WORD(generation, state) \
-    ((uint32_t)((((uint32_t)(generation)) << 8) | (uint32_t)(state)))
+#define NEXAR_SLOT_WORD(generation, state) ((((generation) & 0xffffffu) << 8) | (state))
 
 /* What a slot asks for. Below 64: operations of a group (the engine's numbers). From 64: commands of the session. */
 enum {
@@ -64,39 +63,47 @@ typedef struct nexar_shm_extent {
     uint64_t offset;
 } nexar_shm_extent;
 
-/* 4 cache lines: state; descriptor (client's); result (daemon's). */
-typedef struct nexar_shm_slot {
-    uint32_t state;      /* futex; NEXAR_SLOT_WORD [S2] */
-    uint32_t waiters;    /* client: threads that sleep or are about to sleep on `state` [S5] */
-    uint32_t generation; /* client: all 32 bits, for people and nexarctl */
-    uint32_t reserved0[13];
-
-    uint8_t kind; /* descriptor: written by the client before SUBMITTED, read once by the daemon [S3] */
+/* Written by the client before SUBMITTED, copied once by the daemon [S3]. */
+typedef struct nexar_shm_descriptor {
+    uint8_t kind;
     uint8_t dtype;
     uint8_t op;
     uint8_t flags;
-    uint32_t group; /* as the daemon named it in result_group */
+    uint32_t group; /* as the daemon named it in result.group */
     uint64_t count;
     uint32_t peer; /* root, destination, source or rank */
-    uint32_t reserved1;
+    uint32_t reserved0;
     uint64_t tag;
     int64_t timeout_ns; /* < 0: the group's; 0: none */
     nexar_shm_extent in;
     nexar_shm_extent out;
-    uint64_t reserved2[7];
+    uint64_t reserved1[7];
+} nexar_shm_descriptor;
 
-    int32_t status; /* result: written by the daemon before DONE [S4] */
+/* Written by the daemon before DONE [S4]. */
+typedef struct nexar_shm_result {
+    int32_t status;
     uint32_t source;
     uint64_t bytes;
-    uint64_t tag_received;
-    uint32_t result_group; /* GROUP_OPEN: its name from now on */
-    uint32_t result_rank;
-    uint32_t result_size;
+    uint64_t tag;
+    uint32_t group; /* GROUP_OPEN: its name from now on, and this session's rank in it */
+    uint32_t rank;
+    uint32_t size;
     uint32_t has_detail;
     uint32_t group_epoch; /* for the flight recorder: what carried this operation */
-    uint32_t reserved3;
+    uint32_t reserved;
     uint64_t sequence;
     uint64_t plan_hash;
+} nexar_shm_result;
+
+/* 4 cache lines: state; descriptor (2 lines); result. */
+typedef struct nexar_shm_slot {
+    uint32_t state;      /* futex; NEXAR_SLOT_WORD [S2] */
+    uint32_t waiters;    /* client: threads that sleep or are about to sleep on `state` [S5] */
+    uint32_t generation; /* client: all 32 bits, for people and nexarctl */
+    uint32_t reserved[13];
+    nexar_shm_descriptor descriptor;
+    nexar_shm_result result;
 } nexar_shm_slot;
 
 /* Client's; one per slot. */
@@ -193,21 +200,21 @@ typedef struct nexar_shm_alive_page {
 /* The control segment: header, slots, payloads, details, submission ring, completion ring, in this order. */
 static inline uint64_t nexar_shm_slots_offset(void) { return NEXAR_SHM_HEADER_BYTES; }
 static inline uint64_t nexar_shm_payloads_offset(uint32_t slots) {
-    return nexar_shm_slots_offset() + (uint64_t)slots * NEXAR_SHM_SLOT_BYTES;
+    return nexar_shm_slots_offset() + UINT64_C(1) * slots * NEXAR_SHM_SLOT_BYTES;
 }
 static inline uint64_t nexar_shm_details_offset(uint32_t slots) {
-    return nexar_shm_payloads_offset(slots) + (uint64_t)slots * NEXAR_SHM_PAYLOAD_BYTES;
+    return nexar_shm_payloads_offset(slots) + UINT64_C(1) * slots * NEXAR_SHM_PAYLOAD_BYTES;
 }
 static inline uint32_t nexar_shm_submission_entries(uint32_t slots) { return slots * NEXAR_SHM_SUBMISSION_PER_SLOT; }
 static inline uint64_t nexar_shm_submission_offset(uint32_t slots) {
-    return nexar_shm_details_offset(slots) + (uint64_t)slots * NEXAR_SHM_DETAIL_BYTES;
+    return nexar_shm_details_offset(slots) + UINT64_C(1) * slots * NEXAR_SHM_DETAIL_BYTES;
 }
 static inline uint64_t nexar_shm_completion_offset(uint32_t slots) {
-    return nexar_shm_submission_offset(slots) + (uint64_t)nexar_shm_submission_entries(slots) * 8;
+    return nexar_shm_submission_offset(slots) + UINT64_C(8) * nexar_shm_submission_entries(slots);
 }
 /* A multiple of 4096. */
 static inline uint64_t nexar_shm_control_bytes(uint32_t slots) {
-    return (nexar_shm_completion_offset(slots) + (uint64_t)slots * 8 + 4095) & ~UINT64_C(4095);
+    return (nexar_shm_completion_offset(slots) + UINT64_C(1) * slots * 8 + 4095) & ~UINT64_C(4095);
 }
 static inline int nexar_shm_slots_valid(uint32_t slots) {
     return slots >= NEXAR_SHM_SLOTS_MIN && slots <= NEXAR_SHM_SLOTS_MAX && (slots & (slots - 1)) == 0;
@@ -219,6 +226,8 @@ static inline int nexar_shm_slots_valid(uint32_t slots) {
 #define NEXAR_SHM_ASSERT(...) _Static_assert(__VA_ARGS__, #__VA_ARGS__)
 #endif
 NEXAR_SHM_ASSERT(sizeof(nexar_shm_extent) == 16);
+NEXAR_SHM_ASSERT(sizeof(nexar_shm_descriptor) == 128);
+NEXAR_SHM_ASSERT(sizeof(nexar_shm_result) == 64);
 NEXAR_SHM_ASSERT(sizeof(nexar_shm_slot) == NEXAR_SHM_SLOT_BYTES);
 NEXAR_SHM_ASSERT(sizeof(nexar_shm_payload) == NEXAR_SHM_PAYLOAD_BYTES);
 NEXAR_SHM_ASSERT(sizeof(nexar_shm_detail) == NEXAR_SHM_DETAIL_BYTES);

@@ -1,0 +1,353 @@
+#include "local/session_core.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "shm/words.hpp"
+
+namespace nexar::local {
+
+using engine::OpKind;
+
+namespace {
+
+bool is_command(uint8_t kind) {
+    return kind >= NEXAR_CMD_GROUP_OPEN;
+}
+
+Error at_fault(Errc code, std::string text) {
+    return Error{code, std::move(text), -1, -1, {}};
+}
+
+uint64_t multiply(uint64_t a, uint64_t b, bool& overflow) {
+    uint64_t out = 0;
+    overflow |= __builtin_mul_overflow(a, b, &out);
+    return out;
+}
+
+Result<engine::OpDescriptor> descriptor_from(const nexar_shm_descriptor& asked) {
+    const auto dtype = reduce::dtype_from(asked.dtype);
+    if (!dtype) return fail(Errc::invalid_argument, "dtype " + std::to_string(asked.dtype) + " is unknown");
+    const auto op = reduce::reduce_op_from(asked.op);
+    if (!op) return fail(Errc::invalid_argument, "reduction " + std::to_string(asked.op) + " is unknown");
+    engine::OpDescriptor out;
+    out.kind = static_cast<OpKind>(asked.kind);
+    out.dtype = *dtype;
+    out.op = *op;
+    out.count = asked.count;
+    out.root = out.kind == OpKind::reduce || out.kind == OpKind::broadcast ? asked.peer : 0;
+    return out;
+}
+
+}  // namespace
+
+const char* kind_name(uint8_t kind) {
+    static constexpr const char* ops[] = {"barrier",    "all_reduce",     "reduce", "broadcast",
+                                          "all_gather", "reduce_scatter", "send",   "recv"};
+    static constexpr const char* commands[] = {"group_open", "group_free", "group_node", "region_add", "region_free"};
+    if (kind < NEXAR_OP_KINDS) return ops[kind];
+    if (is_command(kind) && kind <= NEXAR_CMD_REGION_FREE) return commands[kind - NEXAR_CMD_GROUP_OPEN];
+    return "unknown";
+}
+
+Result<Lengths> lengths_of(const engine::OpDescriptor& d, uint32_t size, uint32_t rank) {
+    bool overflow = false;
+    const uint64_t block = multiply(d.count, size_of(d.dtype), overflow);
+    const uint64_t all = multiply(block, size, overflow);
+    if (overflow || all >> 63 != 0)
+        return fail(Errc::invalid_argument, "count " + std::to_string(d.count) + " is too large for its type");
+    switch (d.kind) {
+        case OpKind::barrier: return Lengths{0, 0};
+        case OpKind::all_reduce: return Lengths{block, block};
+        case OpKind::reduce: return Lengths{block, d.root == rank ? block : 0};
+        case OpKind::broadcast: return d.root == rank ? Lengths{block, 0} : Lengths{0, block};
+        case OpKind::all_gather: return Lengths{block, all};
+        case OpKind::reduce_scatter: return Lengths{all, block};
+        case OpKind::send: return Lengths{block, 0};
+        case OpKind::recv: return Lengths{0, block};
+    }
+    return fail(Errc::invalid_argument, "unknown operation");
+}
+
+SessionCore::SessionCore(const SessionIdentity& identity, shm::ControlView control, engine::Service& service,
+                         Waker& waker, const SessionLimits& limits)
+    : identity_(identity),
+      control_(control),
+      service_(&service),
+      waker_(&waker),
+      limits_(limits),
+      submission_(control),
+      completion_(control),
+      ledger_(control.slots()),
+      kinds_(control.slots()),
+      regions_(std::min<size_t>(limits.regions_max, NEXAR_SHM_REGIONS_MAX)) {}
+
+size_t SessionCore::drain(Time now) {
+    size_t taken = 0;
+    while (!broken_ && taken < limits_.entries_per_turn_max) {
+        const auto entry = submission_.try_pop();
+        if (!entry) break;
+        ++taken;
+        take(now, *entry);
+    }
+    return taken;
+}
+
+void SessionCore::take(Time now, const shm::Entry& entry) {
+    const Ticket ticket{entry.slot, entry.generation};
+    if (entry.slot >= control_.slots()) return bad_entry("names a slot beyond the table");
+    switch (entry.kind) {
+        case NEXAR_ENTRY_SUBMIT: return on_submit(now, ticket);
+        case NEXAR_ENTRY_CANCEL:
+            // Not in flight any more is the common race, not a fault.
+            if (ledger_.in_flight(ticket.slot, ticket.generation)) service_->cancel(now, identity_.id, ticket.value());
+            return;
+        default: return bad_entry("is of an unknown kind");
+    }
+}
+
+// The client's library never makes such an entry, so there is no slot to answer in.
+void SessionCore::bad_entry(const char* what) {
+    if (++bad_entries_ < limits_.bad_entries_max) return;
+    break_off(at_fault(Errc::protocol_error, std::string("an entry of the submission ring ") + what));
+}
+
+void SessionCore::on_submit(Time now, Ticket ticket) {
+    auto& slot = control_.slot(ticket.slot);
+    const uint32_t word = shm::load_acquire(slot.state);
+    if (word != NEXAR_SLOT_WORD(ticket.generation, NEXAR_SLOT_SUBMITTED))
+        return bad_entry("names a slot that is not submitted");
+    if (!ledger_.try_accept(ticket.slot, ticket.generation)) return bad_entry("names a slot that is in flight");
+
+    const auto asked = shm::copy_once(slot.descriptor);  // [S3]
+    kinds_[ticket.slot] = asked.kind;
+    auto accepted = dispatch(now, ticket, asked);
+    if (!accepted) end_with(ticket, asked.kind, accepted.error());
+}
+
+Result<void> SessionCore::dispatch(Time now, Ticket ticket, const nexar_shm_descriptor& asked) {
+    if (asked.kind < NEXAR_OP_KINDS) return submit_op(now, ticket, asked);
+    switch (asked.kind) {
+        case NEXAR_CMD_GROUP_OPEN: return open_group(now, ticket);
+        case NEXAR_CMD_GROUP_FREE: return free_group(now, ticket, asked);
+        case NEXAR_CMD_GROUP_NODE: return tell_node(ticket, asked);
+        case NEXAR_CMD_REGION_FREE: return free_region(ticket, asked);
+        default: return fail(Errc::unsupported, "request kind " + std::to_string(asked.kind) + " is unknown");
+    }
+}
+
+Result<const engine::GroupInfo*> SessionCore::group_named(uint32_t name) const {
+    auto found = groups_.find(name);
+    if (found == groups_.end()) return fail(Errc::closed, "the group is not open in this session");
+    return &found->second;
+}
+
+Result<void> SessionCore::submit_op(Time now, Ticket ticket, const nexar_shm_descriptor& asked) {
+    NEXAR_TRY(const auto* group, group_named(asked.group));
+    NEXAR_TRY(auto descriptor, descriptor_from(asked));
+    const bool is_message = asked.kind == NEXAR_OP_SEND || asked.kind == NEXAR_OP_RECV;
+    const bool any_source = asked.kind == NEXAR_OP_RECV && asked.peer == engine::any_rank;
+    if ((is_message && !any_source && asked.peer >= group->size) || descriptor.root >= group->size)
+        return fail(Errc::invalid_argument, "rank " + std::to_string(asked.peer) + " is not in a group of " +
+                                                std::to_string(group->size));
+    NEXAR_TRY(auto lengths, lengths_of(descriptor, group->size, group->rank.value));
+
+    engine::OpRequest request;
+    const uint64_t align = size_of(descriptor.dtype);
+    NEXAR_TRY(request.in, resolve(asked.in, lengths.in, align, "input"));
+    NEXAR_TRY(request.out, resolve(asked.out, lengths.out, align, "output"));
+    request.session = identity_.id;
+    request.ticket = ticket.value();
+    request.group = group->id;
+    request.descriptor = descriptor;
+    request.timeout = Duration(std::max<int64_t>(asked.timeout_ns, -1));
+    if (is_message) request.peer = asked.peer;
+    request.tag = asked.tag;
+    request.any_tag = (asked.flags & NEXAR_SHM_FLAG_ANY_TAG) != 0;
+    return service_->submit(now, request);
+}
+
+Result<engine::Buffer> SessionCore::resolve(const nexar_shm_extent& extent, uint64_t bytes, uint64_t align,
+                                            const char* which) const {
+    if (bytes == 0) return engine::Buffer{};
+    if (extent.region == 0 || extent.region > regions_.size() || !regions_[extent.region - 1].keepalive)
+        return fail(Errc::invalid_argument,
+                    std::string("the ") + which + " names region " + std::to_string(extent.region) + ", which is not one");
+    const engine::Buffer& region = regions_[extent.region - 1];
+    if (extent.offset > region.bytes || bytes > region.bytes - extent.offset)
+        return fail(Errc::invalid_argument, std::string("the ") + which + " ends beyond its region of " +
+                                                std::to_string(region.bytes) + " bytes");
+    if (extent.offset % align != 0)
+        return fail(Errc::invalid_argument, std::string("the ") + which + " is not aligned to its elements");
+    return engine::Buffer{region.data + extent.offset, bytes, region.keepalive};
+}
+
+Result<void> SessionCore::open_group(Time now, Ticket ticket) {
+    if (groups_.size() + groups_opening_ >= limits_.groups_max)
+        return fail(Errc::table_full, "this session may have " + std::to_string(limits_.groups_max) + " groups");
+    const auto asked = shm::copy_once(control_.payload(ticket.slot)).group_open;  // [S3]
+    if (asked.name_bytes == 0 || asked.name_bytes > sizeof asked.name || asked.secret_bytes > sizeof asked.secret)
+        return fail(Errc::invalid_argument, "a group's name has 1 to 128 bytes, its secret at most 128");
+    if (asked.size == 0 || asked.size > NEXAR_SHM_GROUP_RANKS_MAX)
+        return fail(Errc::invalid_argument, "size is " + std::to_string(asked.size) + "; allowed: 1 to " +
+                                                std::to_string(NEXAR_SHM_GROUP_RANKS_MAX));
+    if (asked.rank != NEXAR_SHM_ANY_RANK && asked.rank >= asked.size)
+        return fail(Errc::invalid_argument, "rank " + std::to_string(asked.rank) + " is not in a group of " +
+                                                std::to_string(asked.size));
+    engine::OpenRequest request;
+    request.session = identity_.id;
+    request.ticket = ticket.value();
+    request.name.assign(asked.name, asked.name_bytes);
+    request.size = asked.size;
+    request.rank = asked.rank == NEXAR_SHM_ANY_RANK ? -1 : int64_t{asked.rank};
+    request.job_secret.assign(asked.secret, asked.secret_bytes);
+    request.uid = identity_.uid;
+    request.pid = identity_.pid;
+    if (asked.timeout_ns > 0) request.timeout = Duration(asked.timeout_ns);
+    ++groups_opening_;
+    auto accepted = service_->open(now, request);
+    if (!accepted) --groups_opening_;
+    return accepted;
+}
+
+void SessionCore::group_opened(uint64_t value, const Result<engine::GroupInfo>& info) {
+    const Ticket ticket = Ticket::from(value);
+    if (broken_ || !ledger_.in_flight(ticket.slot, ticket.generation)) return;
+    --groups_opening_;
+    if (!info) return end_with(ticket, NEXAR_CMD_GROUP_OPEN, info.error());
+    const uint32_t name = next_group_++;
+    nexar_shm_result result{};
+    result.group = name;
+    result.rank = info->rank.value;
+    result.size = info->size;
+    result.group_epoch = info->epoch.value;
+    groups_.emplace(name, *info);
+    end(ticket, result);
+}
+
+Result<void> SessionCore::free_group(Time now, Ticket ticket, const nexar_shm_descriptor& asked) {
+    NEXAR_TRY(const auto* group, group_named(asked.group));
+    auto freed = service_->free_group(now, identity_.id, group->id);
+    groups_.erase(asked.group);  // also when the engine did not know it any more: it is gone either way
+    if (!freed) return freed;
+    end(ticket, {});
+    return {};
+}
+
+Result<void> SessionCore::tell_node(Ticket ticket, const nexar_shm_descriptor& asked) {
+    NEXAR_TRY(const auto* group, group_named(asked.group));
+    if (asked.peer >= group->members.size())
+        return fail(Errc::invalid_argument, "rank " + std::to_string(asked.peer) + " is not in a group of " +
+                                                std::to_string(group->size));
+    const NodeId& node = group->members[asked.peer].node;
+    nexar_shm_detail detail{};
+    detail.has_node = 1;
+    detail.rank = asked.peer;
+    detail.other_rank = -1;
+    std::memcpy(detail.node, node.bytes.data(), sizeof detail.node);
+    shm::store_words(control_.detail(ticket.slot), detail);
+    nexar_shm_result result{};
+    result.has_detail = 1;
+    end(ticket, result);
+    return {};
+}
+
+Result<void> SessionCore::free_region(Ticket ticket, const nexar_shm_descriptor& asked) {
+    const uint32_t region = asked.in.region;
+    if (region == 0 || region > regions_.size() || !regions_[region - 1].keepalive)
+        return fail(Errc::not_found, "region " + std::to_string(region) + " is not one");
+    region_bytes_ -= regions_[region - 1].bytes;
+    --regions_in_use_;
+    regions_[region - 1] = {};  // [S10] operations in flight hold their own keepalive
+    end(ticket, {});
+    return {};
+}
+
+void SessionCore::add_region(uint32_t slot, uint32_t generation, uint32_t region, Result<engine::Buffer> memory) {
+    if (broken_) return;
+    const Ticket ticket{slot, generation};
+    if (slot >= control_.slots()) return bad_entry("names a slot beyond the table");
+    if (!ledger_.try_accept(slot, generation)) return bad_entry("names a slot that is in flight");
+    kinds_[slot] = NEXAR_CMD_REGION_ADD;
+    auto accepted = memory ? accept_region(region, std::move(*memory)) : Result<void>(fail(memory.error()));
+    if (!accepted) return end_with(ticket, NEXAR_CMD_REGION_ADD, accepted.error());
+    end(ticket, {});
+}
+
+Result<void> SessionCore::accept_region(uint32_t region, engine::Buffer memory) {
+    if (region == 0 || region > regions_.size())
+        return fail(Errc::table_full, "this session may have " + std::to_string(regions_.size()) + " regions");
+    if (regions_[region - 1].keepalive)
+        return fail(Errc::bad_state, "region " + std::to_string(region) + " is in use");
+    if (memory.bytes > limits_.session_bytes_max - region_bytes_)
+        return fail(Errc::no_memory, "this session may register " + std::to_string(limits_.session_bytes_max) +
+                                         " bytes; it has " + std::to_string(region_bytes_));
+    region_bytes_ += memory.bytes;
+    ++regions_in_use_;
+    regions_[region - 1] = std::move(memory);
+    return {};
+}
+
+void SessionCore::complete(uint64_t value, const engine::Outcome& outcome) {
+    const Ticket ticket = Ticket::from(value);
+    if (broken_ || !ledger_.in_flight(ticket.slot, ticket.generation)) return;
+    if (kinds_[ticket.slot] == NEXAR_CMD_GROUP_OPEN) --groups_opening_;
+    nexar_shm_result result{};
+    result.bytes = outcome.bytes;
+    result.source = outcome.source;
+    result.tag = outcome.tag;
+    if (outcome.error.code != Errc::ok) return end_with(ticket, kinds_[ticket.slot], outcome.error, result);
+    end(ticket, result);
+}
+
+void SessionCore::end_with(Ticket ticket, uint8_t kind, const Error& error, nexar_shm_result result) {
+    result.status = static_cast<int32_t>(error.code);
+    result.has_detail = 1;
+    write_detail(ticket.slot, kind, error);
+    end(ticket, result);
+}
+
+void SessionCore::write_detail(uint32_t slot, uint8_t kind, const Error& error) {
+    nexar_shm_detail detail{};
+    detail.code = static_cast<int32_t>(error.code);
+    detail.rank = error.rank;
+    detail.other_rank = error.other_rank;
+    NodeId node;
+    if (NodeId::parse_hex(error.node, node)) {
+        detail.has_node = 1;
+        std::memcpy(detail.node, node.bytes.data(), sizeof detail.node);
+    }
+    std::strncpy(detail.op, kind_name(kind), sizeof detail.op - 1);
+    detail.text_bytes = static_cast<uint32_t>(std::min(error.text.size(), sizeof detail.text));
+    std::memcpy(detail.text, error.text.data(), detail.text_bytes);
+    shm::store_words(control_.detail(slot), detail);
+}
+
+void SessionCore::end(Ticket ticket, nexar_shm_result result) {
+    if (!ledger_.try_finish(ticket.slot, ticket.generation)) return;
+    auto& slot = control_.slot(ticket.slot);
+    shm::store_words(slot.result, result);  // [S4] before DONE
+    shm::store_release(slot.state, NEXAR_SLOT_WORD(ticket.generation, uint32_t{NEXAR_SLOT_DONE}));
+    completion_.push(ticket.slot, ticket.generation);
+    ++completions_;
+    if (sabotage.lose_a_wakeup && completions_ % 8 == 0) return;
+    wake(ticket.slot);
+}
+
+// [S5]: the waker's side, for the slot, the completion ring and the bell with one fence.
+void SessionCore::wake(uint32_t slot_index) {
+    shm::fence();
+    auto& slot = control_.slot(slot_index);
+    auto& header = control_.header();
+    if (shm::load_relaxed(slot.waiters) != 0) waker_->wake_all(&slot.state);
+    if (shm::load_relaxed(header.completion_waiters) != 0) waker_->wake_all(&header.completion_tail);
+    if (shm::load_relaxed(header.bell_wanted) != 0) waker_->ring_bell();
+}
+
+void SessionCore::break_off(Error why) {
+    if (broken_) return;
+    shm::store_release(control_.header().closed_code, static_cast<uint32_t>(why.code));
+    broken_ = std::move(why);
+}
+
+}  // namespace nexar::local

@@ -1,0 +1,135 @@
+// SessionCore: one client's op slots and rings, turned into requests to the engine and back. Dry although it lives in
+// a wet folder: it works on a plain span of memory and never touches a descriptor, so the simulator drives it too.
+// Everything in the segment is hostile: each descriptor is copied once and validated [S3], each decision is made
+// on private state [S2]. Runs on the control loop's thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/ids.hpp"
+#include "core/result.hpp"
+#include "core/time.hpp"
+#include "engine/clients.hpp"
+#include "shm/control.hpp"
+#include "shm/ring.hpp"
+#include "shm/slots.hpp"
+
+namespace nexar::local {
+
+struct SessionLimits {
+    size_t entries_per_turn_max = 64;
+    size_t groups_max = 64;
+    size_t regions_max = 256;
+    uint64_t region_bytes_max = uint64_t{1} << 40;
+    uint64_t session_bytes_max = uint64_t{1} << 42;
+    size_t bad_entries_max = 16;  // senseless ring entries before the session is closed
+};
+
+// How sleepers in the client are woken; the words are in shared memory.
+class Waker {
+public:
+    virtual void wake_all(uint32_t* word) = 0;
+    virtual void ring_bell() = 0;
+
+protected:
+    ~Waker() = default;
+};
+
+struct SessionIdentity {
+    SessionId id;
+    uint32_t uid = 0, pid = 0;  // attested by the kernel
+    NodeId node;                // of this daemon
+};
+
+class SessionCore {
+public:
+    SessionCore(const SessionIdentity& identity, shm::ControlView control, engine::Service& service, Waker& waker,
+                const SessionLimits& limits);
+    SessionCore(const SessionCore&) = delete;
+    SessionCore& operator=(const SessionCore&) = delete;
+
+    // Takes what the client submitted, at most entries_per_turn_max. Returns how many.
+    size_t drain(Time now);
+    bool has_work() const { return !broken_ && submission_.has_entry(); }
+
+    // A region that came over the socket (the memory is mapped), or could not be taken. Ends the slot that asked.
+    void add_region(uint32_t slot, uint32_t generation, uint32_t region, Result<engine::Buffer> memory);
+
+    // From the engine (engine::Clients). Unknown tickets are ignored: late completions of what was given up.
+    void complete(uint64_t ticket, const engine::Outcome& outcome);
+    void group_opened(uint64_t ticket, const Result<engine::GroupInfo>& info);
+
+    // The session is to be closed for this reason. It does nothing more.
+    const std::optional<Error>& broken() const { return broken_; }
+    void break_off(Error why);
+
+    size_t in_flight() const { return ledger_.count(); }
+    size_t groups() const { return groups_.size(); }
+    size_t regions() const { return regions_in_use_; }
+    uint64_t region_bytes() const { return region_bytes_; }
+    const SessionIdentity& identity() const { return identity_; }
+
+    // Tests only: each switch breaks one thing that a named test must notice.
+    struct Sabotage {
+        bool lose_a_wakeup = false;  // every 8th completion forgets its sleepers
+    } sabotage;
+
+private:
+    struct Ticket {
+        uint32_t slot, generation;
+        uint64_t value() const { return uint64_t{generation} << 32 | slot; }
+        static Ticket from(uint64_t v) { return {static_cast<uint32_t>(v), static_cast<uint32_t>(v >> 32)}; }
+    };
+
+    void take(Time now, const shm::Entry& entry);
+    void on_submit(Time now, Ticket ticket);
+    Result<void> dispatch(Time now, Ticket ticket, const nexar_shm_descriptor& asked);
+    Result<void> submit_op(Time now, Ticket ticket, const nexar_shm_descriptor& asked);
+    Result<void> open_group(Time now, Ticket ticket);
+    Result<void> free_group(Time now, Ticket ticket, const nexar_shm_descriptor& asked);
+    Result<void> tell_node(Ticket ticket, const nexar_shm_descriptor& asked);
+    Result<void> free_region(Ticket ticket, const nexar_shm_descriptor& asked);
+    Result<void> accept_region(uint32_t region, engine::Buffer memory);
+    Result<engine::Buffer> resolve(const nexar_shm_extent& extent, uint64_t bytes, uint64_t align,
+                                   const char* which) const;
+    Result<const engine::GroupInfo*> group_named(uint32_t name) const;
+
+    void bad_entry(const char* what);
+    void end(Ticket ticket, nexar_shm_result result);
+    void end_with(Ticket ticket, uint8_t kind, const Error& error, nexar_shm_result result = {});
+    void write_detail(uint32_t slot, uint8_t kind, const Error& error);
+    void wake(uint32_t slot);
+
+    SessionIdentity identity_;
+    shm::ControlView control_;
+    engine::Service* service_;
+    Waker* waker_;
+    SessionLimits limits_;
+    shm::SubmissionConsumer submission_;
+    shm::CompletionProducer completion_;
+    shm::SlotLedger ledger_;
+    std::vector<uint8_t> kinds_;            // what each slot in flight asks for: names it in errors
+    std::vector<engine::Buffer> regions_;   // by region id - 1; no keepalive: free
+    size_t regions_in_use_ = 0;
+    uint64_t region_bytes_ = 0;
+    std::unordered_map<uint32_t, engine::GroupInfo> groups_;  // by the name that the client knows
+    size_t groups_opening_ = 0;
+    uint32_t next_group_ = 1;
+    size_t bad_entries_ = 0;
+    uint64_t completions_ = 0;
+    std::optional<Error> broken_;
+};
+
+// Bytes of `in` and `out` for an operation, checked for overflow; for a group of `size` ranks where this is `rank`.
+struct Lengths {
+    uint64_t in = 0, out = 0;
+};
+Result<Lengths> lengths_of(const engine::OpDescriptor& descriptor, uint32_t size, uint32_t rank);
+const char* kind_name(uint8_t kind);
+
+}  // namespace nexar::local
