@@ -1,0 +1,21 @@
+// Binomial broadcast: whoever has the data passes it on to the root of the largest subtree that lacks it.
+//
+// Steps: ceil(log2 n). Bytes: the data once over each of the tree's n-1 edges.
+#include <ranges>
+
+#include "collectives/algorithms.hpp"
+#include "collectives/tree.hpp"
+
+namespace nexar::collectives {
+
+Task<> binomial_broadcast(Lane& lane, Extents data, NodeIndex root) {
+    const BinomialTree tree(lane, root);
+    if (!tree.is_root()) co_await done(lane.recv_copy(tree.parent(), 0, data));
+
+    std::vector<Op*> ops;
+    for (NodeIndex child : std::views::reverse(tree.children())) ops.push_back(&lane.send(child, 0, data));
+    co_await all(ops);
+    co_return ok();
+}
+
+}  // namespace nexar::collectives

@@ -1,0 +1,28 @@
+// Binomial reduce: the broadcast's tree run backwards. The children's shares are received side by side and combined
+// in one order, so that a result does not depend on which arrived first.
+//
+// Steps: ceil(log2 n). Bytes: the data once over each of the tree's n-1 edges. Scratch: the data per child.
+#include "collectives/algorithms.hpp"
+#include "collectives/tree.hpp"
+
+namespace nexar::collectives {
+
+Task<> binomial_reduce(Lane& lane, Extents data, NodeIndex root, Arithmetic arithmetic) {
+    const BinomialTree tree(lane, root);
+    const std::vector<NodeIndex> children = tree.children();
+    std::vector<Extents> shares;
+    std::vector<Op*> arrivals;
+    for (NodeIndex child : children) {
+        const auto memory = lane.scratch(link::bytes_of(data));
+        shares.push_back({{memory.data(), memory.size()}});
+        arrivals.push_back(&lane.recv_copy(child, 0, shares.back()));
+    }
+    for (size_t i = 0; i < children.size(); ++i) {
+        co_await done(*arrivals[i]);
+        co_await done(lane.reduce(data, shares[i], arithmetic));
+    }
+    if (!tree.is_root()) co_await done(lane.send(tree.parent(), 0, data));
+    co_return ok();
+}
+
+}  // namespace nexar::collectives

@@ -1,0 +1,32 @@
+// Dissemination barrier (Hensgen, Finkel, Manber, "Two algorithms for barrier synchronization", 1988): in round k
+// every node tells the one 2^k ahead that it, and all it has heard of, have arrived.
+//
+// Steps: ceil(log2 n), any n. Bytes: 1 per node and step (a transfer of nothing would send nothing).
+#include "collectives/algorithms.hpp"
+
+namespace nexar::collectives {
+
+Task<> dissemination_barrier(Lane& lane) {
+    const uint32_t n = lane.nodes();
+    const uint32_t self = lane.self().value;
+    if (n == 1) co_return ok();
+
+    std::vector<Op*> rounds;
+    for (uint32_t distance = 1; distance < n; distance *= 2) {
+        const auto heard = lane.scratch(1);
+        const NodeIndex from((self + n - distance) % n);
+        const auto round = static_cast<uint32_t>(rounds.size());
+        Extents into{{heard.data(), heard.size()}};
+        rounds.push_back(&lane.recv_copy(from, round, std::move(into)));
+    }
+
+    const auto word = lane.scratch(1);
+    const Extents arrived{{word.data(), word.size()}};
+    for (uint32_t round = 0; round < rounds.size(); ++round) {
+        lane.send(NodeIndex((self + (1u << round)) % n), round, arrived);
+        co_await done(*rounds[round]);
+    }
+    co_return ok();
+}
+
+}  // namespace nexar::collectives

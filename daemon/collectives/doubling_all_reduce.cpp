@@ -1,0 +1,85 @@
+// Recursive doubling all-reduce (Thakur, Rabenseifner, Gropp, "Optimization of Collective Communication Operations
+// in MPICH", 2005), for data so small that latency is all. For n that is no power of two, p is the largest below;
+// each of the first n-p pairs of nodes is folded into one before and unfolded after.
+//
+// Steps: log2(p), and 2 more when folded. Bytes: the whole data per step, both ways between partners.
+//
+// Both partners compute the same sum of two, whose order does not matter, so all nodes end with the same bits. Each
+// step's value lives in its own scratch: nothing sent is overwritten, so no step waits for an acknowledgement.
+#include <bit>
+
+#include "collectives/algorithms.hpp"
+
+namespace nexar::collectives {
+namespace {
+
+// Which nodes take part in the doubling, and as what.
+struct Folding {
+    uint32_t participants, folded, self;
+
+    Folding(uint32_t nodes, uint32_t node) : participants(std::bit_floor(nodes)), folded(nodes - participants), self(node) {}
+
+    bool paired() const { return self < 2 * folded; }
+    bool sits_out() const { return paired() && self % 2 == 0; }
+    NodeIndex twin() const { return NodeIndex(self ^ 1); }
+    uint32_t steps() const { return static_cast<uint32_t>(std::bit_width(participants)) - 1; }
+    NodeIndex partner(uint32_t step) const {
+        const uint32_t index = (paired() ? self / 2 : self - folded) ^ (1u << step);
+        return NodeIndex(index < folded ? 2 * index + 1 : index + folded);
+    }
+};
+
+Extents scratch(Lane& lane, size_t bytes) {
+    const auto memory = lane.scratch(bytes);
+    return {{memory.data(), memory.size()}};
+}
+
+}  // namespace
+
+Task<> doubling_all_reduce(Lane& lane, Extents data, Arithmetic arithmetic) {
+    const Folding nodes(lane.nodes(), lane.self().value);
+    const uint32_t steps = nodes.steps();
+    const size_t bytes = link::bytes_of(data);
+    const uint32_t unfold_phase = steps + 1;  // phase 0 folds, 1 .. steps double
+    if (lane.nodes() == 1 || bytes == 0) co_return ok();
+
+    Extents mine = scratch(lane, bytes);
+    if (nodes.sits_out()) {
+        Op& result = lane.recv_copy(nodes.twin(), unfold_phase, data);
+        Op& given = lane.send(nodes.twin(), 0, data);  // the result comes only after this was applied: see the ring
+        co_await done(given);
+        co_await done(result);
+        co_return ok();
+    }
+
+    // The whole receive schedule goes out before the first wait.
+    Extents extra;
+    Op* folded_in = nullptr;
+    if (nodes.paired()) {
+        extra = scratch(lane, bytes);
+        folded_in = &lane.recv_copy(nodes.twin(), 0, extra);
+    }
+    std::vector<Extents> theirs;
+    std::vector<Op*> arrivals;
+    for (uint32_t step = 0; step < steps; ++step) {
+        theirs.push_back(scratch(lane, bytes));
+        arrivals.push_back(&lane.recv_copy(nodes.partner(step), 1 + step, theirs[step]));
+    }
+
+    co_await done(lane.copy(mine, data));
+    if (folded_in != nullptr) {
+        co_await done(*folded_in);
+        co_await done(lane.reduce(mine, extra, arithmetic));
+    }
+    for (uint32_t step = 0; step < steps; ++step) {
+        lane.send(nodes.partner(step), 1 + step, mine);
+        co_await done(*arrivals[step]);
+        co_await done(lane.reduce(theirs[step], mine, arithmetic));
+        mine = theirs[step];
+    }
+    if (nodes.paired()) lane.send(nodes.twin(), unfold_phase, mine);
+    co_await done(lane.copy(data, mine));
+    co_return ok();
+}
+
+}  // namespace nexar::collectives

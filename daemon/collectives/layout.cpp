@@ -1,0 +1,45 @@
+#include "collectives/layout.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "collectives/extents.hpp"
+#include "core/check.hpp"
+
+namespace nexar::collectives {
+
+ElementRange part_of(uint64_t count, uint32_t parts, uint32_t index) {
+    const uint64_t each = count / parts;
+    const uint64_t longer = count % parts;  // the first so many have one more
+    return {each * index + std::min<uint64_t>(index, longer), each + (index < longer ? 1 : 0)};
+}
+
+Layout::Layout(std::span<const uint32_t> node_of_rank) {
+    std::map<uint32_t, NodeIndex> numbered;
+    for (uint32_t rank = 0; rank < node_of_rank.size(); ++rank) {
+        const auto next = NodeIndex(static_cast<uint32_t>(ranks_of_.size()));
+        const auto [it, first] = numbered.try_emplace(node_of_rank[rank], next);
+        if (first) ranks_of_.emplace_back();
+        node_of_.push_back(it->second);
+        ranks_of_[it->second.value].push_back(rank);
+    }
+}
+
+link::Extents slice(std::span<const link::Extent> extents, size_t offset, size_t bytes) {
+    link::Extents out;
+    for (const link::Extent& e : extents) {
+        if (bytes == 0) break;
+        if (offset >= e.bytes) {
+            offset -= e.bytes;
+            continue;
+        }
+        const size_t take = std::min(e.bytes - offset, bytes);
+        out.push_back({e.data + offset, take});
+        offset = 0;
+        bytes -= take;
+    }
+    NEXAR_CHECK(bytes == 0);
+    return out;
+}
+
+}  // namespace nexar::collectives

@@ -1,0 +1,40 @@
+// Layout: which rank lives on which node. Ranks may interleave over nodes in any way; nodes are numbered by their
+// first rank, so every daemon of the group numbers them alike. A value.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "collectives/link.hpp"
+
+namespace nexar::collectives {
+
+// Elements [begin, begin + count) of an op's memory.
+struct ElementRange {
+    uint64_t begin = 0;
+    uint64_t count = 0;
+    bool operator==(const ElementRange&) const = default;
+};
+
+// Part `index` of `count` elements cut into `parts`: contiguous, in order, sizes differ by at most one.
+ElementRange part_of(uint64_t count, uint32_t parts, uint32_t index);
+
+class Layout {
+public:
+    Layout() = default;
+    // node_of_rank[r] is any number that names the node of rank r.
+    explicit Layout(std::span<const uint32_t> node_of_rank);
+
+    uint32_t size() const { return static_cast<uint32_t>(node_of_.size()); }
+    uint32_t nodes() const { return static_cast<uint32_t>(ranks_of_.size()); }
+    NodeIndex node_of(uint32_t rank) const { return node_of_[rank]; }
+    // In rank order; never empty.
+    std::span<const uint32_t> ranks_on(NodeIndex node) const { return ranks_of_[node.value]; }
+
+private:
+    std::vector<NodeIndex> node_of_;
+    std::vector<std::vector<uint32_t>> ranks_of_;
+};
+
+}  // namespace nexar::collectives

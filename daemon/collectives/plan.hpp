@@ -1,0 +1,74 @@
+// plan(): which algorithm an op uses, in which class, cut how. Pure: all daemons of a group compute the same from
+// the same PlanTable, whose hash is in every header. Also what it will cost, which tests hold against what was sent.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "collectives/layout.hpp"
+
+namespace nexar::collectives {
+
+// Agreed when a group is made, constant for its epoch.
+struct PlanTable {
+    uint32_t version = 1;
+    uint64_t small_bytes_max = 32 * 1024;     // larger ops are bulk: they go through the shards
+    uint64_t doubling_bytes_max = 16 * 1024;  // all_reduce: recursive doubling up to here, ring beyond
+    uint32_t chunk_bytes = link::chunk_bytes_max;
+    uint64_t segment_bytes = 4 * 1024 * 1024;  // of an op, combined, exchanged and handed out as one
+    uint32_t lanes = 2;                        // segments under way at the same time
+
+    bool operator==(const PlanTable&) const = default;
+    uint64_t hash() const;
+    Result<void> check() const;  // it came from another daemon
+};
+constexpr uint32_t lanes_max = 64;
+constexpr uint64_t segment_bytes_min = 4096;
+constexpr uint64_t segment_bytes_max = uint64_t{1} << 30;
+constexpr uint64_t segments_max = 65536;
+
+enum class Kind : uint8_t { barrier = 0, all_reduce = 1, reduce = 2, broadcast = 3, all_gather = 4, reduce_scatter = 5 };
+
+enum class Algorithm : uint8_t {
+    local,  // one node: no algorithm
+    dissemination_barrier,
+    doubling_all_reduce,
+    ring_all_reduce,
+    binomial_broadcast,
+    chain_broadcast,
+    binomial_reduce,
+    chain_reduce,
+    ring_all_gather,
+    ring_reduce_scatter,
+};
+std::string_view name_of(Algorithm algorithm);
+
+struct Shape {
+    Kind kind = Kind::barrier;
+    uint64_t count = 0;  // elements, as in the op's descriptor
+    uint32_t element_bytes = 1;
+    uint32_t root = 0;  // rank
+};
+
+struct Plan {
+    Algorithm algorithm = Algorithm::local;
+    link::Class cls = link::Class::small;
+    uint32_t chunk_bytes = 0;
+    uint32_t segments = 1;  // each takes part_of(count, segments, i), of every rank's block where there are blocks
+    uint32_t lanes = 1;
+    uint32_t phases = 1;  // per segment: segment i uses phases [i * phases, (i + 1) * phases)
+
+    bool operator==(const Plan&) const = default;
+    std::string text() const;
+};
+
+// Elements of the op's logical memory per element of count: 1, or one block per rank.
+uint32_t blocks_of(Kind kind, const Layout& layout);
+
+Plan plan(const Shape& shape, const Layout& layout, const PlanTable& table);
+
+// Payload bytes from node i to node j: [i * nodes + j].
+std::vector<uint64_t> predict_bytes(const Plan& plan, const Shape& shape, const Layout& layout);
+
+}  // namespace nexar::collectives

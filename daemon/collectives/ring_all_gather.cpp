@@ -1,0 +1,24 @@
+// Ring all-gather: every block runs round the ring once, from its node to that node's left neighbour.
+//
+// Steps: n-1. Bytes from node i to i+1: all blocks but block i+1.
+#include "collectives/algorithms.hpp"
+#include "collectives/ring.hpp"
+
+namespace nexar::collectives {
+
+Task<> ring_all_gather(Lane& lane, std::vector<Extents> blocks) {
+    const Ring ring(lane);
+    const uint32_t last = ring.nodes - 1;
+    if (last == 0) co_return ok();
+    std::vector<Op*> ops;
+
+    ops.push_back(&lane.send(ring.right, 0, blocks[ring.self]));
+    for (uint32_t step = 0; step + 1 < last; ++step)
+        ops.push_back(&lane.recv_copy_send(ring.left, ring.right, step, step + 1, blocks[ring.behind(step + 1)]));
+    ops.push_back(&lane.recv_copy(ring.left, last - 1, blocks[ring.behind(last)]));
+
+    co_await all(ops);
+    co_return ok();
+}
+
+}  // namespace nexar::collectives

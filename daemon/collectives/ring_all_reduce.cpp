@@ -1,0 +1,34 @@
+// Ring all-reduce (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms", 2009): a ring reduce-scatter,
+// after which node i has finished block i, and a ring all-gather that begins with that block.
+//
+// Steps: 2(n-1). Bytes from node i to i+1: the data twice, less block i in the first half and block i+1 in the
+// second: 2(n-1)/n of the data for even blocks, whatever n is.
+//
+// Everything is posted at once, and chunks run round the ring by themselves. That a block is received into (second
+// half) while its partial value may still be being sent (first half) is safe: chunk c of the finished block was
+// made from chunk c of ours, so when it arrives, ours has been applied and is never read again with effect.
+#include "collectives/algorithms.hpp"
+#include "collectives/ring.hpp"
+
+namespace nexar::collectives {
+
+Task<> ring_all_reduce(Lane& lane, std::vector<Extents> blocks, Arithmetic arithmetic) {
+    const Ring ring(lane);
+    const uint32_t last = ring.nodes - 1;  // steps of each half; phases [0, last) and [last, 2 * last)
+    if (last == 0) co_return ok();
+    std::vector<Op*> ops;
+
+    ops.push_back(&lane.send(ring.right, 0, blocks[ring.behind(1)]));
+    for (uint32_t step = 0; step < last; ++step)  // ends with block `self`, whose forward begins the second half
+        ops.push_back(&lane.recv_reduce_send(ring.left, ring.right, step, step + 1, blocks[ring.behind(step + 2)],
+                                             arithmetic));
+    for (uint32_t step = 0; step + 1 < last; ++step)
+        ops.push_back(&lane.recv_copy_send(ring.left, ring.right, last + step, last + step + 1,
+                                           blocks[ring.behind(step + 1)]));
+    ops.push_back(&lane.recv_copy(ring.left, 2 * last - 1, blocks[ring.behind(last)]));
+
+    co_await all(ops);
+    co_return ok();
+}
+
+}  // namespace nexar::collectives

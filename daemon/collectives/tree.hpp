@@ -1,0 +1,33 @@
+// The binomial tree over nodes, counted from a root: the children of position v are v + 1, v + 2, v + 4, ... below
+// v's lowest set bit.
+#pragma once
+
+#include <bit>
+#include <vector>
+
+#include "collectives/link.hpp"
+
+namespace nexar::collectives {
+
+class BinomialTree {
+public:
+    BinomialTree(const Lane& lane, NodeIndex root)
+        : nodes_(lane.nodes()), root_(root.value), position_((lane.self().value + nodes_ - root_) % nodes_) {}
+
+    bool is_root() const { return position_ == 0; }
+    NodeIndex parent() const { return at(position_ & (position_ - 1)); }
+    // Nearest (smallest subtree) first.
+    std::vector<NodeIndex> children() const {
+        std::vector<NodeIndex> out;
+        const uint32_t limit = is_root() ? nodes_ : position_ & (~position_ + 1);
+        for (uint32_t step = 1; step < limit && position_ + step < nodes_; step *= 2) out.push_back(at(position_ + step));
+        return out;
+    }
+
+private:
+    NodeIndex at(uint32_t position) const { return NodeIndex((position + root_) % nodes_); }
+
+    uint32_t nodes_, root_, position_;
+};
+
+}  // namespace nexar::collectives

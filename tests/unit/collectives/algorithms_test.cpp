@@ -1,0 +1,232 @@
+// Every algorithm over the in-memory verbs: all node counts to 17, odd counts, seeded orders; values and bytes.
+#include <functional>
+#include <set>
+
+#include "collectives/algorithms.hpp"
+#include "collectives/layout.hpp"
+#include "collectives/plan.hpp"
+#include "memory_lane.hpp"
+
+namespace nexar::collectives {
+namespace {
+
+constexpr Arithmetic sum_i32{Dtype::i32, ReduceOp::sum};
+using Data = std::vector<std::vector<int32_t>>;  // by node
+
+int32_t value(uint32_t node, size_t i) { return static_cast<int32_t>(1000003 * (node + 1) + 7919 * i * (node + 3)); }
+
+Data distinct(uint32_t nodes, size_t count) {
+    Data data(nodes, std::vector<int32_t>(count));
+    for (uint32_t node = 0; node < nodes; ++node)
+        for (size_t i = 0; i < count; ++i) data[node][i] = value(node, i);
+    return data;
+}
+
+std::vector<int32_t> sums(uint32_t nodes, size_t count) {
+    std::vector<int32_t> out(count);
+    for (size_t i = 0; i < count; ++i) {
+        uint32_t s = 0;
+        for (uint32_t node = 0; node < nodes; ++node) s += static_cast<uint32_t>(value(node, i));
+        out[i] = static_cast<int32_t>(s);
+    }
+    return out;
+}
+
+Extents whole(std::vector<int32_t>& v) { return {{reinterpret_cast<std::byte*>(v.data()), 4 * v.size()}}; }
+
+// Blocks cut evenly; each in two extents, so that lists longer than one are exercised.
+std::vector<Extents> blocks_of(std::vector<int32_t>& v, uint32_t nodes) {
+    std::vector<Extents> out;
+    for (uint32_t i = 0; i < nodes; ++i) {
+        const ElementRange range = part_of(v.size(), nodes, i);
+        auto* begin = reinterpret_cast<std::byte*>(v.data() + range.begin);
+        const size_t first = 4 * (range.count / 3);
+        out.push_back({{begin, first}, {begin + first, 4 * range.count - first}});
+    }
+    return out;
+}
+
+using Start = std::function<Task<>(Lane&, std::vector<int32_t>&)>;
+
+// Runs one algorithm on all nodes and says what it sent.
+std::vector<uint64_t> run(uint32_t nodes, Data& data, uint64_t seed, const Start& start) {
+    MemoryNetwork network(nodes, seed, 64);
+    std::vector<Task<>> tasks;
+    for (uint32_t node = 0; node < nodes; ++node) tasks.push_back(start(network.lane(node), data[node]));
+    for (Task<>& task : tasks) task.start(network.executor);
+    network.run();
+    for (Task<>& task : tasks) {
+        REQUIRE(task.ended());
+        REQUIRE(task.take_result());
+    }
+    REQUIRE(network.transfers_unfinished() == 0);
+    return network.bytes;
+}
+
+std::vector<uint64_t> predicted(Algorithm algorithm, Kind kind, uint32_t nodes, size_t count, uint32_t root = 0) {
+    std::vector<uint32_t> one_each(nodes);
+    for (uint32_t i = 0; i < nodes; ++i) one_each[i] = i;
+    Plan plan;
+    plan.algorithm = algorithm;
+    return predict_bytes(plan, {kind, count, 4, root}, Layout(one_each));
+}
+
+template <class F>
+void for_all_sizes(F f) {
+    for (uint32_t nodes = 1; nodes <= 17; ++nodes)
+        for (size_t count : {0u, 1u, 2u, 5u, 16u, 17u, 63u, 100u, 211u})
+            for (uint64_t seed = 1; seed <= 2; ++seed) {
+                CAPTURE(nodes, count, seed);
+                f(nodes, count, seed * 1000 + nodes);
+            }
+}
+
+}  // namespace
+
+TEST_CASE("ring all-reduce: every node ends with the sum, and sends what the formula says") {
+    for_all_sizes([](uint32_t nodes, size_t count, uint64_t seed) {
+        Data data = distinct(nodes, count);
+
+        const auto bytes = run(nodes, data, seed, [&](Lane& lane, std::vector<int32_t>& v) {
+            return ring_all_reduce(lane, blocks_of(v, nodes), sum_i32);
+        });
+
+        for (uint32_t node = 0; node < nodes; ++node) REQUIRE(data[node] == sums(nodes, count));
+        REQUIRE((nodes == 1 || bytes == predicted(Algorithm::ring_all_reduce, Kind::all_reduce, nodes, count)));
+    });
+}
+
+TEST_CASE("recursive doubling all-reduce: every node ends with the sum, also when n is no power of two") {
+    for_all_sizes([](uint32_t nodes, size_t count, uint64_t seed) {
+        Data data = distinct(nodes, count);
+
+        const auto bytes = run(nodes, data, seed, [&](Lane& lane, std::vector<int32_t>& v) {
+            return doubling_all_reduce(lane, whole(v), sum_i32);
+        });
+
+        for (uint32_t node = 0; node < nodes; ++node) REQUIRE(data[node] == sums(nodes, count));
+        REQUIRE((nodes == 1 || bytes == predicted(Algorithm::doubling_all_reduce, Kind::all_reduce, nodes, count)));
+    });
+}
+
+TEST_CASE("ring reduce-scatter: node i ends with block i of the sum") {
+    for_all_sizes([](uint32_t nodes, size_t count, uint64_t seed) {
+        Data data = distinct(nodes, count);
+
+        run(nodes, data, seed, [&](Lane& lane, std::vector<int32_t>& v) {
+            return ring_reduce_scatter(lane, blocks_of(v, nodes), sum_i32);
+        });
+
+        const auto expected = sums(nodes, count);
+        for (uint32_t node = 0; node < nodes; ++node) {
+            const ElementRange mine = part_of(count, nodes, node);
+            for (size_t i = mine.begin; i < mine.begin + mine.count; ++i) REQUIRE(data[node][i] == expected[i]);
+        }
+    });
+}
+
+TEST_CASE("ring all-gather: every node ends with every block, also when blocks differ in size or are empty") {
+    for_all_sizes([](uint32_t nodes, size_t count, uint64_t seed) {
+        Data data(nodes, std::vector<int32_t>(count));
+        for (uint32_t node = 0; node < nodes; ++node) {
+            const ElementRange mine = part_of(count, nodes, node);
+            for (size_t i = mine.begin; i < mine.begin + mine.count; ++i) data[node][i] = value(node, i);
+        }
+
+        run(nodes, data, seed, [&](Lane& lane, std::vector<int32_t>& v) {
+            return ring_all_gather(lane, blocks_of(v, nodes));
+        });
+
+        for (uint32_t node = 1; node < nodes; ++node) REQUIRE(data[node] == data[0]);
+        for (uint32_t node = 0; node < nodes; ++node) {
+            const ElementRange range = part_of(count, nodes, node);
+            for (size_t i = range.begin; i < range.begin + range.count; ++i) REQUIRE(data[0][i] == value(node, i));
+        }
+    });
+}
+
+TEST_CASE("binomial and chain broadcast: every node ends with the root's data, from any root") {
+    for (const bool chain : {false, true})
+        for (uint32_t nodes = 1; nodes <= 17; ++nodes)
+            for (uint32_t root = 0; root < nodes; ++root) {
+                CAPTURE(chain, nodes, root);
+                Data data = distinct(nodes, 50);
+
+                const auto bytes = run(nodes, data, nodes * 100 + root, [&](Lane& lane, std::vector<int32_t>& v) {
+                    return chain ? chain_broadcast(lane, whole(v), NodeIndex(root))
+                                 : binomial_broadcast(lane, whole(v), NodeIndex(root));
+                });
+
+                for (uint32_t node = 0; node < nodes; ++node) REQUIRE(data[node] == distinct(nodes, 50)[root]);
+                const auto algorithm = chain ? Algorithm::chain_broadcast : Algorithm::binomial_broadcast;
+                REQUIRE(bytes == predicted(algorithm, Kind::broadcast, nodes, 50, root));
+            }
+}
+
+TEST_CASE("binomial and chain reduce: the root ends with the sum, whichever it is") {
+    for (const bool chain : {false, true})
+        for (uint32_t nodes = 1; nodes <= 17; ++nodes)
+            for (uint32_t root = 0; root < nodes; ++root) {
+                CAPTURE(chain, nodes, root);
+                Data data = distinct(nodes, 50);
+
+                const auto bytes = run(nodes, data, nodes * 100 + root, [&](Lane& lane, std::vector<int32_t>& v) {
+                    return chain ? chain_reduce(lane, whole(v), NodeIndex(root), sum_i32)
+                                 : binomial_reduce(lane, whole(v), NodeIndex(root), sum_i32);
+                });
+
+                REQUIRE(data[root] == sums(nodes, 50));
+                const auto algorithm = chain ? Algorithm::chain_reduce : Algorithm::binomial_reduce;
+                REQUIRE(bytes == predicted(algorithm, Kind::reduce, nodes, 50, root));
+            }
+}
+
+TEST_CASE("dissemination barrier: nobody leaves before the last has come") {
+    for (uint32_t nodes = 2; nodes <= 17; ++nodes)
+        for (uint32_t late = 0; late < nodes; ++late) {
+            CAPTURE(nodes, late);
+            MemoryNetwork network(nodes, nodes * 31 + late, 64);
+            std::vector<Task<>> tasks;
+            for (uint32_t node = 0; node < nodes; ++node) tasks.push_back(dissemination_barrier(network.lane(node)));
+            for (uint32_t node = 0; node < nodes; ++node)
+                if (node != late) tasks[node].start(network.executor);
+            network.run();
+            for (const Task<>& task : tasks) REQUIRE_FALSE(task.ended());
+
+            tasks[late].start(network.executor);
+            network.run();
+
+            for (const Task<>& task : tasks) REQUIRE(task.ended());
+            REQUIRE(network.bytes == predicted(Algorithm::dissemination_barrier, Kind::barrier, nodes, 0));
+        }
+}
+
+TEST_CASE("float all-reduces end with the same bits on every node") {
+    const Arithmetic sum_f32{Dtype::f32, ReduceOp::sum};
+    for (const bool doubling : {false, true})
+        for (uint32_t nodes = 2; nodes <= 9; ++nodes) {
+            std::vector<std::vector<float>> data(nodes, std::vector<float>(101));
+            Random random(nodes);
+            for (auto& v : data)
+                for (float& x : v) x = static_cast<float>(random.below(1 << 20)) * 1e-3f + 1e-7f;
+            MemoryNetwork network(nodes, nodes, 64);
+            std::vector<Task<>> tasks;
+            for (uint32_t node = 0; node < nodes; ++node) {
+                auto* words = reinterpret_cast<std::byte*>(data[node].data());
+                std::vector<Extents> blocks;
+                for (uint32_t i = 0; i < nodes; ++i) {
+                    const ElementRange range = part_of(101, nodes, i);
+                    blocks.push_back({{words + 4 * range.begin, 4 * range.count}});
+                }
+                tasks.push_back(doubling ? doubling_all_reduce(network.lane(node), {{words, 404}}, sum_f32)
+                                         : ring_all_reduce(network.lane(node), std::move(blocks), sum_f32));
+            }
+            for (Task<>& task : tasks) task.start(network.executor);
+            network.run();
+
+            CAPTURE(doubling, nodes);
+            for (uint32_t node = 1; node < nodes; ++node) REQUIRE(data[node] == data[0]);
+        }
+}
+
+}  // namespace nexar::collectives

@@ -1,0 +1,120 @@
+// Layout and plan: pure functions.
+#include <catch2/catch_test_macros.hpp>
+#include <numeric>
+#include <set>
+
+#include "collectives/extents.hpp"
+#include "collectives/plan.hpp"
+
+namespace nexar::collectives {
+
+TEST_CASE("the parts of a count cover it in order and differ by at most one") {
+    for (uint64_t count : {0u, 1u, 2u, 7u, 16u, 1000u, 1001u})
+        for (uint32_t parts = 1; parts <= 17; ++parts) {
+            uint64_t at = 0;
+            for (uint32_t i = 0; i < parts; ++i) {
+                const ElementRange range = part_of(count, parts, i);
+                REQUIRE(range.begin == at);
+                REQUIRE((range.count == count / parts || range.count == count / parts + 1));
+                at += range.count;
+            }
+            REQUIRE(at == count);
+        }
+}
+
+TEST_CASE("nodes are numbered by their first rank, ranks listed in rank order") {
+    const std::vector<uint32_t> placement{9, 4, 9, 7, 4, 4};
+
+    const Layout layout(placement);
+
+    REQUIRE(layout.size() == 6);
+    REQUIRE(layout.nodes() == 3);
+    REQUIRE(layout.node_of(3) == NodeIndex(2));
+    const auto middle = layout.ranks_on(NodeIndex(1));
+    REQUIRE(std::vector<uint32_t>(middle.begin(), middle.end()) == std::vector<uint32_t>{1, 4, 5});
+}
+
+TEST_CASE("a slice of an extent list takes exactly its run, across and inside extents") {
+    std::array<std::byte, 10> memory{};
+    const link::Extents extents{{memory.data(), 3}, {memory.data() + 5, 0}, {memory.data() + 5, 5}};
+
+    const link::Extents cut = slice(extents, 2, 4);
+
+    REQUIRE(cut.size() == 2);
+    REQUIRE((cut[0].data == memory.data() + 2 && cut[0].bytes == 1));
+    REQUIRE((cut[1].data == memory.data() + 5 && cut[1].bytes == 3));
+    REQUIRE(slice(extents, 8, 0).empty());
+}
+
+TEST_CASE("the hash of a plan table changes with every field") {
+    std::set<uint64_t> seen{PlanTable{}.hash()};
+    PlanTable t;
+    t.version = 2;
+    REQUIRE(seen.insert(t.hash()).second);
+    t = {};
+    t.small_bytes_max += 1;
+    REQUIRE(seen.insert(t.hash()).second);
+    t = {};
+    t.doubling_bytes_max += 1;
+    REQUIRE(seen.insert(t.hash()).second);
+    t = {};
+    t.chunk_bytes /= 2;
+    REQUIRE(seen.insert(t.hash()).second);
+    t = {};
+    t.segment_bytes += 1;
+    REQUIRE(seen.insert(t.hash()).second);
+    t = {};
+    t.lanes += 1;
+    REQUIRE(seen.insert(t.hash()).second);
+}
+
+TEST_CASE("a plan table out of range is refused, naming the field") {
+    const auto refusal = [](auto change) {
+        PlanTable t;
+        change(t);
+        const auto result = t.check();
+        return result ? std::string() : result.error().text;
+    };
+    REQUIRE(PlanTable{}.check());
+    REQUIRE(refusal([](PlanTable& t) { t.version = 7; }).contains("version 7"));
+    REQUIRE(refusal([](PlanTable& t) { t.chunk_bytes = 100; }).contains("chunk_bytes 100"));
+    REQUIRE(refusal([](PlanTable& t) { t.chunk_bytes = 1 << 20; }).contains("chunk_bytes 1048576"));
+    REQUIRE(refusal([](PlanTable& t) { t.lanes = 0; }).contains("lanes 0"));
+    REQUIRE(refusal([](PlanTable& t) { t.segment_bytes = 1; }).contains("segment_bytes 1"));
+    REQUIRE(refusal([](PlanTable& t) { t.doubling_bytes_max = uint64_t{1} << 40; }).contains("doubling_bytes_max"));
+}
+
+TEST_CASE("the plan follows size and kind") {
+    const Layout layout(std::vector<uint32_t>{0, 1, 0, 1, 2});
+    const PlanTable table;
+    const auto algorithm = [&](Kind kind, uint64_t count) { return plan({kind, count, 4, 0}, layout, table).algorithm; };
+
+    REQUIRE(algorithm(Kind::all_reduce, 4096) == Algorithm::doubling_all_reduce);
+    REQUIRE(algorithm(Kind::all_reduce, 4097) == Algorithm::ring_all_reduce);
+    REQUIRE(algorithm(Kind::all_reduce, 0) == Algorithm::dissemination_barrier);
+    REQUIRE(algorithm(Kind::broadcast, 8) == Algorithm::binomial_broadcast);
+    REQUIRE(algorithm(Kind::broadcast, 1 << 20) == Algorithm::chain_broadcast);
+    REQUIRE(algorithm(Kind::reduce, 8) == Algorithm::binomial_reduce);
+    REQUIRE(algorithm(Kind::reduce, 1 << 20) == Algorithm::chain_reduce);
+    REQUIRE(plan({Kind::all_reduce, 1 << 20, 4, 0}, Layout(std::vector<uint32_t>{3, 3}), table).algorithm ==
+            Algorithm::local);
+
+    const Plan large = plan({Kind::all_reduce, 16 << 20, 4, 0}, layout, table);
+    REQUIRE(large.cls == link::Class::bulk);
+    REQUIRE(large.segments == 16);
+    REQUIRE(large.lanes == 2);
+    REQUIRE(large.text() == "ring, bulk, 16 segments, 2 lanes, chunks of 262144 bytes");
+}
+
+TEST_CASE("inter-node bytes do not depend on how many ranks a node has") {
+    const PlanTable table;
+    const Layout one_each(std::vector<uint32_t>{0, 1, 2});
+    const Layout many(std::vector<uint32_t>{0, 1, 2, 2, 1, 0, 0, 1, 2});
+    for (const Kind kind : {Kind::all_reduce, Kind::reduce, Kind::broadcast, Kind::barrier}) {
+        const Shape shape{kind, 1'000'001, 4, 1};
+        REQUIRE(predict_bytes(plan(shape, one_each, table), shape, one_each) ==
+                predict_bytes(plan(shape, many, table), shape, many));
+    }
+}
+
+}  // namespace nexar::collectives
