@@ -44,6 +44,13 @@ if(NEXAR_SANITIZE)
   target_link_options(nexar_options INTERFACE "-fsanitize=${nexar_sanitize_list}")
 endif()
 
+if(NEXAR_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    message(FATAL_ERROR "NEXAR_FUZZ needs clang's libFuzzer; the compiler is ${CMAKE_CXX_COMPILER_ID}.")
+  endif()
+  target_compile_options(nexar_options INTERFACE -fsanitize=fuzzer-no-link)
+endif()
+
 # lld links this project in a third of the time; the compiler's default linker will do without it.
 find_program(NEXAR_LLD NAMES ld.lld-19 ld.lld)
 mark_as_advanced(NEXAR_LLD)
