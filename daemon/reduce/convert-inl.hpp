@@ -1,6 +1,6 @@
 // f16 and bf16 to f32 and back, a vector of 32-bit lanes at a time. Compiled once per instruction set, and by
 // integer operations alone but for two exact or correctly rounded f32 additions: the CPU's own conversion
-// instructions, and the library's, differ between CPUs and versions in NaNs and in rounding.
+// instructions for bf16, and the library's code, differ between CPUs and versions in NaNs and in rounding.
 //
 // Formats: IEEE 754-2019 section 3.4 (binary16); bf16 is the upper half of binary32.
 #if defined(NEXAR_REDUCE_CONVERT_INL_HPP) == defined(HWY_TARGET_TOGGLE)

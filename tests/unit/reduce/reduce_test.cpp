@@ -87,6 +87,37 @@ TEST_CASE("every type and operator matches the oracle on long odd buffers") {
     }
 }
 
+// Sums and products of the half types have conversions of their own in some instruction sets.
+TEST_CASE("every 16-bit float is widened and rounded as the oracle does, ties and subnormals included") {
+    constexpr size_t values = 65536;
+    for (const Dtype dtype : {Dtype::f16, Dtype::bf16}) {
+        const FloatFormat f = format_of(dtype);
+        const Bits minus_zero = f.sign(), half = encode(f, 0.5), next_to_one = encode(f, 1.0) + 1;
+        Case sums{dtype, ReduceOp::sum, {}, {}, {}}, products{dtype, ReduceOp::prod, {}, {}, {}};
+        for (Bits value = 0; value < values; ++value) {
+            // Half of the value's last place, where there is such a number.
+            const double last_place = decode(f, value ^ 1) - decode(f, value);
+            for (const Bits other : {minus_zero, encode(f, last_place / 2), encode(f, -last_place / 2)}) {
+                sums.a.push_back(value);
+                sums.b.push_back(other);
+            }
+            for (const Bits other : {half, next_to_one, value, value ^ 0x155}) {
+                products.a.push_back(value);
+                products.b.push_back(other);
+            }
+        }
+        for (Case* which : {&sums, &products}) {
+            for (size_t i = 0; i < which->a.size(); ++i) {
+                which->expected.push_back(fold(dtype, which->op, std::vector{which->a[i], which->b[i]}));
+            }
+            on_every_target([&](const Kernels&) {
+                INFO(label(dtype, which->op));
+                CHECK(reduces(*which, 0, which->a.size(), 0, 0));
+            });
+        }
+    }
+}
+
 TEST_CASE("special values meet special values as the oracle says") {
     for (const Dtype dtype : float_dtypes) {
         const FloatFormat f = format_of(dtype);
