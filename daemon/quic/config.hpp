@@ -1,0 +1,96 @@
+// What an endpoint is told by its owner: limits, time-outs, the identity, the judge of certificates,
+// randomness.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/bytes.hpp"
+#include "core/ids.hpp"
+#include "core/result.hpp"
+#include "core/time.hpp"
+
+namespace nexar::quic {
+
+// The classes of streams, by sender priority. The same numbers as link::Class; they are on the wire.
+enum class Class : uint8_t { control = 0, rpc = 1, small = 2, bulk = 3 };
+constexpr size_t class_count = 4;
+
+// First byte of a stream. A stream of another kind closes the connection.
+constexpr uint8_t stream_kind_framed = 0x01;
+
+// Application codes of CONNECTION_CLOSE below 16 belong to this module; callers use 16 and above.
+enum class CloseCode : uint64_t {
+    none = 0,
+    bad_stream = 1,     // unknown kind or class, a class twice, or a class stream that ended
+    send_overflow = 2,  // more was written to a class than its buffer may hold
+    shutting_down = 3,  // the endpoint goes away
+    first_of_callers = 16,
+};
+
+constexpr std::string_view alpn_nexar = "nexar/1";
+constexpr std::string_view alpn_join = "nexar-join";  // the dialler has no certificate yet
+
+// Certificate chain (leaf first), private key, trust anchors: PEM, or DER for a single certificate or key.
+// Chain and key may both be empty: then the endpoint can only dial with alpn_join.
+struct Identity {
+    std::string certificate_chain;
+    std::string private_key;
+    std::string trust_anchors;
+};
+
+// The peer's certificates, DER, leaf first. For alpn_join as it was presented; otherwise verified to an
+// anchor.
+using PeerChain = std::vector<std::vector<std::byte>>;
+
+// Judges a peer during its handshake: who it is, or why it is refused. Must not call back into the endpoint.
+using Verifier = std::function<Result<NodeId>(const PeerChain& chain, std::string_view alpn)>;
+
+// Fills memory with random bytes. Connection ids, tokens' secrets, packet number skips come from here, so
+// that a simulation is repeatable; TLS has its own source.
+using RandomSource = std::function<void(MutableBytes)>;
+
+enum class CongestionControl : uint8_t { cubic, reno, bbr };
+
+struct Config {
+    bool listen = true;                                          // false: incoming connections are ignored
+    std::vector<std::string> alpns = {std::string(alpn_nexar)};  // with certificates on both sides
+    bool accept_join = false;                                    // answer alpn_join
+
+    // Limits. A handshake that has not finished is half open.
+    size_t connections_max = 4096;
+    size_t half_open_max = 256;
+    size_t half_open_per_host_max = 64;
+    size_t retry_after_half_open = 32;  // from here on, a new dialler must prove its address first (Retry)
+    size_t join_connections_max = 64;   // accepted ones with alpn_join: their peers are not authenticated
+    size_t stateless_replies_per_second = 200;
+    Duration handshake_timeout = std::chrono::seconds(5);
+    Duration idle_timeout = std::chrono::seconds(30);
+
+    // Per class. What write() may have unacknowledged, and how much a peer may have in flight to us.
+    std::array<size_t, class_count> send_buffer_max = {4u << 20, 1u << 20, 4u << 20, 8u << 20};
+    std::array<size_t, class_count> receive_window = {1u << 20, 1u << 20, 4u << 20, 8u << 20};
+
+    // The largest UDP payload; the path is probed up to it (RFC 8899). 65507 is IPv4's hard limit.
+    size_t udp_payload_max = 65507;
+    // Small, for a data centre: it only times the handshake's first repetition (3 x initial_rtt).
+    Duration initial_rtt = std::chrono::milliseconds(10);
+    Duration max_ack_delay = std::chrono::milliseconds(5);
+    // cubic (RFC 9438) unless told otherwise. Pacing needs a timer that is good to tens of microseconds and
+    // costs about 5 % on loopback; without it, a burst is limited by the congestion window only.
+    CongestionControl congestion_control = CongestionControl::cubic;
+    bool pacing = false;
+
+    // A connection raises `heard` at most this often.
+    Duration heard_event_interval = std::chrono::milliseconds(10);
+
+    // Wall clock for the certificates' validity. Empty: the TLS library's own.
+    std::function<WallSeconds()> wall_clock;
+};
+
+}  // namespace nexar::quic

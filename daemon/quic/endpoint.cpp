@@ -1,0 +1,381 @@
+// Endpoint: routes packets to connections, accepts and dials, turns what connections did into events.
+#include "quic/endpoint.hpp"
+
+#include <ngtcp2/ngtcp2.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/check.hpp"
+#include "quic/initial.hpp"
+
+namespace nexar::quic {
+
+namespace {
+
+// ngtcp2 subtracts spans from timestamps: keep away from zero, where a simulation begins.
+constexpr uint64_t ts_offset = 3600ull * 1'000'000'000;
+
+}  // namespace
+
+size_t Endpoint::KeyHash::operator()(const Connection::Key& key) const noexcept {
+    // Diallers choose their first id: without the secret they could choose collisions.
+    uint64_t words[3] = {};
+    std::memcpy(words, key.bytes.data(), key.bytes.size());
+    uint64_t x = secret + key.size;
+    for (uint64_t w : words) {
+        x = (x ^ w) * 0xbf58476d1ce4e5b9u;
+        x ^= x >> 29;
+    }
+    return static_cast<size_t>(x * 0x94d049bb133111ebu);
+}
+
+Result<std::unique_ptr<Endpoint>> Endpoint::make(Config config, const Identity& identity, Verifier verifier,
+                                                 RandomSource random,
+                                                 std::optional<std::array<std::byte, 32>> reset_secret) {
+    std::unique_ptr<Endpoint> out(new Endpoint(std::move(config), std::move(random)));
+    out->verifier_ = std::move(verifier);
+    if (reset_secret) out->shared_.reset_secret = *reset_secret;
+    NEXAR_TRY_VOID(out->set_identity(identity));
+    return out;
+}
+
+Endpoint::Endpoint(Config config, RandomSource random)
+    : shared_{std::move(config), std::move(random), {}, BlockPool{}, {}}, by_key_(16, KeyHash{0}) {
+    uint64_t hash_secret = 0;
+    shared_.random(std::as_writable_bytes(std::span(&hash_secret, 1)));
+    by_key_ = decltype(by_key_)(64, KeyHash{hash_secret});
+    shared_.random(shared_.reset_secret);
+    shared_.random(token_secret_);
+}
+
+Endpoint::~Endpoint() = default;
+
+Result<> Endpoint::set_identity(const Identity& identity) {
+    NEXAR_TRY(tls_, TlsContext::make(identity, shared_.config, verifier_));
+    return {};
+}
+
+// Time never goes backwards for a connection; ngtcp2 aborts otherwise.
+uint64_t Endpoint::advance(Time now) {
+    now_ = std::max(now_, now);
+    return static_cast<uint64_t>(now_.time_since_epoch().count()) + ts_offset;
+}
+
+Connection& Endpoint::add(const Address& local, const Address& remote, std::string alpn,
+                          std::optional<NodeId> expected) {
+    const uint64_t id = next_id_++;
+    auto made = std::unique_ptr<Connection>(
+        new Connection(shared_, ConnId(id), tls_, std::move(alpn), expected, local, remote));
+    made->now_ = made->heard_at_ = now_;
+    return *(connections_[id] = std::move(made));
+}
+
+Result<ConnId> Endpoint::connect(Time now, const Address& local, const Address& remote, std::string_view alpn,
+                                 std::optional<NodeId> expected) {
+    const uint64_t ts = advance(now);
+    reap();
+    if (remote.family == 0 || remote.port == 0 || local.family != remote.family)
+        return fail(Errc::invalid_argument, "cannot dial " + remote.text() + " from " + local.text() +
+                                                ": both must be IPv4 or both IPv6, with a port");
+    if (alpn.empty() || alpn.size() > 255)
+        return fail(Errc::invalid_argument,
+                    "protocol name: " + std::to_string(alpn.size()) + " bytes; allowed are 1 to 255");
+    if (alpn != alpn_join && !tls_->has_certificate())
+        return fail(Errc::bad_certificate, "this node has no certificate yet: it can only dial to join");
+    if (connections_.size() >= shared_.config.connections_max)
+        return fail(Errc::table_full,
+                    std::to_string(shared_.config.connections_max) + " connections exist already");
+    Connection& c = add(local, remote, std::string(alpn), expected);
+    const ConnId id = c.id();
+    if (!c.start_client(ts)) {
+        c.state_ = Connection::State::gone;
+        std::erase(shared_.ready, &c);
+        connections_.erase(id.value);
+        return fail(Errc::no_memory, "the QUIC library cannot begin a connection");
+    }
+    touch(c);
+    return id;
+}
+
+Connection* Endpoint::find(ConnId id) {
+    const auto found = connections_.find(id.value);
+    return found == connections_.end() || found->second->end_announced_ ? nullptr : found->second.get();
+}
+
+void Endpoint::close_all(uint64_t code, std::string_view reason) {
+    for (auto& [id, c] : connections_) {
+        c->close(code, reason);
+        touch(*c);
+    }
+}
+
+// ---- Input.
+
+void Endpoint::on_datagram(Time now, const Address& local, const Address& remote, Bytes bytes, uint8_t ecn,
+                           size_t segment) {
+    const uint64_t ts = advance(now);
+    reap();
+    if (segment == 0) segment = bytes.size();
+    while (!bytes.empty()) {
+        const Bytes packet = bytes.first(std::min(segment, bytes.size()));
+        route(ts, local, remote, packet, ecn);
+        bytes = bytes.subspan(packet.size());
+    }
+}
+
+void Endpoint::route(uint64_t ts, const Address& local, const Address& remote, Bytes packet, uint8_t ecn) {
+    ngtcp2_version_cid parts;
+    const int failed =
+        ngtcp2_pkt_decode_version_cid(&parts, data_of(packet), packet.size(), connection_id_bytes);
+    if (failed == NGTCP2_ERR_VERSION_NEGOTIATION) {
+        if (shared_.config.listen && packet.size() >= NGTCP2_MAX_UDP_PAYLOAD_SIZE)
+            send_versions(local, remote, parts);
+        return;
+    }
+    if (failed != 0 || parts.dcidlen > NGTCP2_MAX_CIDLEN) {
+        ++stats_.datagrams_unknown;
+        return;
+    }
+    const auto found = by_key_.find(Connection::key_of(parts.dcid, parts.dcidlen));
+    if (found == by_key_.end()) {
+        if (std::to_integer<unsigned>(packet[0]) & 0x80u)
+            accept(ts, local, remote, packet, ecn);
+        else
+            send_reset(local, remote, packet);
+        return;
+    }
+    Connection& c = *found->second;
+    if (c.remote_ != remote) {
+        ++stats_.datagrams_wrong_address;
+        return;
+    }
+    c.on_packet(ts, now_, packet, ecn);
+    touch(c);
+}
+
+bool Endpoint::has_space_for(const Address& remote) const {
+    const Config& config = shared_.config;
+    if (half_open_.size() >= config.half_open_max || connections_.size() >= config.connections_max)
+        return false;
+    const auto same = std::count_if(half_open_.begin(), half_open_.end(),
+                                    [&](const Connection* c) { return c->remote_.same_host(remote); });
+    return static_cast<size_t>(same) < config.half_open_per_host_max;
+}
+
+void Endpoint::accept(uint64_t ts, const Address& local, const Address& remote, Bytes packet, uint8_t ecn) {
+    ngtcp2_pkt_hd header;
+    if (!shared_.config.listen || ngtcp2_accept(&header, data_of(packet), packet.size()) != 0) {
+        ++stats_.datagrams_unknown;
+        return;
+    }
+    Connection::Initial initial;
+    initial.client_dcid = header.dcid;
+    initial.client_scid = header.scid;
+    initial.version = header.version;
+    const Token token = check_token(ts, remote, header, initial);
+    if (token == Token::invalid) {
+        send_refusal(local, remote, header, NGTCP2_INVALID_TOKEN);
+        return;
+    }
+    // A Retry costs us nothing and proves the dialler's address; it comes before any limit that a forger
+    // could fill.
+    if (token == Token::none && half_open_.size() >= shared_.config.retry_after_half_open) {
+        send_retry(ts, local, remote, header);
+        return;
+    }
+    if (!has_space_for(remote)) {
+        ++stats_.handshakes_over_limit;
+        send_refusal(local, remote, header, NGTCP2_CONNECTION_REFUSED);
+        return;
+    }
+    Connection& c = add(local, remote, "", std::nullopt);
+    half_open_.push_back(&c);
+    if (!c.start_server(initial, ts)) {
+        c.state_ = Connection::State::gone;
+        touch(c);
+        return;
+    }
+    c.on_packet(ts, now_, packet, ecn);
+    touch(c);
+}
+
+void Endpoint::on_time(Time now) {
+    const uint64_t ts = advance(now);
+    reap();
+    while (!timers_.empty() && timers_.begin()->first <= ts) {
+        Connection& c = *connections_.at(timers_.begin()->second);
+        timers_.erase(timers_.begin());
+        c.expiry_ = UINT64_MAX;
+        c.now_ = now_;
+        c.on_time(ts);
+        // Some deadlines move only when a packet was written: leave the timer off until poll_send() has done
+        // so.
+        const bool still_due = c.expiry() <= ts;
+        touch(c);
+        if (still_due && c.expiry_ != UINT64_MAX) {
+            timers_.erase({c.expiry_, c.id_.value});
+            c.expiry_ = UINT64_MAX;
+        }
+    }
+}
+
+// ---- What connections did.
+
+void Endpoint::touch(Connection& c) {
+    for (const Connection::Key& key : c.new_keys_)
+        if (by_key_.emplace(key, &c).second) c.keys_.push_back(key);
+    for (const Connection::Key& key : c.old_keys_)
+        if (std::erase(c.keys_, key) > 0) by_key_.erase(key);
+    c.new_keys_.clear();
+    c.old_keys_.clear();
+
+    if (c.is_open() && !c.announced_) announce(c);
+    if (c.heard_due_ && !c.heard_event_ && c.announced_) {
+        c.heard_event_ = true;
+        c.heard_event_at_ = now_ + shared_.config.heard_event_interval;
+        events_.push_back(event_of(Event::Kind::heard, c));
+    }
+    c.heard_due_ = false;
+    if (c.room_due_ && !c.room_event_ && c.is_open()) {
+        c.room_event_ = true;
+        events_.push_back(event_of(Event::Kind::room, c));
+    }
+    c.room_due_ = false;
+    if (c.ended_ && !c.end_raised_) announce_end(c);
+    set_timer(c);
+    if (c.state_ == Connection::State::gone && (c.end_announced_ || !c.end_raised_ || !c.end_is_event_) &&
+        !c.dead_) {
+        c.dead_ = true;
+        dead_.push_back(c.id_.value);
+    }
+}
+
+void Endpoint::announce(Connection& c) {
+    const bool joiner = !c.we_dialled() && c.alpn() == alpn_join;
+    if (joiner && joins_ >= shared_.config.join_connections_max) {
+        ++stats_.handshakes_over_limit;
+        c.end({CloseInfo::Cause::refused_here, false, false, NGTCP2_CONNECTION_REFUSED,
+               "too many nodes are joining; at most " + std::to_string(shared_.config.join_connections_max)});
+        return;
+    }
+    leave_half_open(c);
+    c.announced_ = true;
+    if (joiner) ++joins_;
+    events_.push_back(event_of(Event::Kind::connected, c));
+}
+
+void Endpoint::announce_end(Connection& c) {
+    c.end_raised_ = true;
+    if (c.ended_->cause == CloseInfo::Cause::refused_here) ++stats_.handshakes_refused;
+    c.end_is_event_ = c.announced_ || c.we_dialled();
+    if (c.end_is_event_) {
+        events_.push_back(event_of(Event::Kind::closed, c));
+    } else if (refused_events_ < refused_events_max) {
+        ++refused_events_;
+        events_.push_back(event_of(Event::Kind::refused, c));
+    }
+}
+
+Event Endpoint::event_of(Event::Kind kind, const Connection& c) {
+    Event e;
+    e.kind = kind;
+    e.conn = c.id_;
+    e.we_dialled = c.we_dialled();
+    e.peer = c.peer();
+    e.remote = c.remote_;
+    if (kind == Event::Kind::connected) e.alpn = c.alpn_;
+    if (c.ended_) e.close = *c.ended_;
+    return e;
+}
+
+void Endpoint::set_timer(Connection& c) {
+    const uint64_t expiry = c.expiry();
+    if (expiry == c.expiry_) return;
+    if (c.expiry_ != UINT64_MAX) timers_.erase({c.expiry_, c.id_.value});
+    if (expiry != UINT64_MAX) timers_.emplace(expiry, c.id_.value);
+    c.expiry_ = expiry;
+}
+
+void Endpoint::leave_half_open(Connection& c) {
+    std::erase(half_open_, &c);
+}
+
+void Endpoint::reap() {
+    for (uint64_t id : dead_) {
+        const auto found = connections_.find(id);
+        Connection& c = *found->second;
+        leave_half_open(c);
+        if (c.announced_ && !c.we_dialled() && c.alpn_ == alpn_join) --joins_;
+        for (const Connection::Key& key : c.keys_) by_key_.erase(key);
+        if (c.expiry_ != UINT64_MAX) timers_.erase({c.expiry_, id});
+        if (c.ready_) std::erase(shared_.ready, &c);
+        connections_.erase(found);
+    }
+    dead_.clear();
+}
+
+// ---- Output.
+
+std::optional<SendBatch> Endpoint::poll_send(Time now, MutableBytes buffer) {
+    NEXAR_CHECK(buffer.size() >= send_buffer_bytes);
+    const uint64_t ts = advance(now);
+    reap();
+    if (!replies_.empty()) {
+        const Reply r = std::move(replies_.front());
+        replies_.pop_front();
+        std::copy(r.bytes.begin(), r.bytes.end(), buffer.begin());
+        return SendBatch{r.local, r.remote, r.bytes.size(), r.bytes.size(), 0};
+    }
+    while (!shared_.ready.empty()) {
+        Connection& c = *shared_.ready.front();
+        shared_.ready.pop_front();
+        c.ready_ = false;
+        const Connection::Batch batch = c.poll_send(ts, buffer.first(send_buffer_bytes));
+        if (batch.bytes > 0) c.mark_ready();  // it may have more; others come first
+        touch(c);
+        if (batch.bytes > 0) return SendBatch{c.local_, c.remote_, batch.bytes, batch.segment, batch.ecn};
+    }
+    return std::nullopt;
+}
+
+std::optional<Event> Endpoint::poll_event() {
+    reap();
+    if (events_.empty()) {
+        // close() and write() were called from outside: what they caused has no other input to carry it.
+        for (Connection* c : shared_.ready)
+            if (c->ended_ && !c->end_raised_) touch(*c);
+        if (events_.empty()) return std::nullopt;
+    }
+    Event e = std::move(events_.front());
+    events_.pop_front();
+    if (e.kind == Event::Kind::refused) {
+        --refused_events_;
+        return e;
+    }
+    Connection& c = *connections_.at(e.conn.value);
+    if (e.kind == Event::Kind::room) c.room_event_ = false;
+    if (e.kind == Event::Kind::heard) c.heard_event_ = false;
+    if (e.kind == Event::Kind::closed) {
+        c.end_announced_ = true;
+        c.receiver_ = nullptr;
+        touch(c);
+    }
+    return e;
+}
+
+Time Endpoint::wake_at() const {
+    if (!replies_.empty() || !shared_.ready.empty() || !events_.empty()) return now_;
+    if (timers_.empty()) return never;
+    const uint64_t expiry = timers_.begin()->first;
+    return Time(Duration(static_cast<int64_t>(expiry - std::min(expiry, ts_offset))));
+}
+
+EndpointStats Endpoint::stats() const {
+    EndpointStats out = stats_;
+    out.connections = connections_.size();
+    out.half_open = half_open_.size();
+    return out;
+}
+
+}  // namespace nexar::quic

@@ -1,0 +1,60 @@
+// Bytes on their way out of one stream: copied in, kept until acknowledged. Memory is whole blocks from a
+// pool.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "core/bytes.hpp"
+
+namespace nexar::quic {
+
+// Blocks that all connections of an endpoint share. It keeps some free ones: memory of this size that goes
+// back to the system would be cleared page by page each time.
+class BlockPool {
+  public:
+    static constexpr size_t block_bytes = 128 * 1024;
+    using Block = std::unique_ptr<std::byte[]>;
+
+    explicit BlockPool(size_t free_blocks_max = 128) : free_blocks_max_(free_blocks_max) {}
+    Block take();
+    void give(Block block);
+
+  private:
+    size_t free_blocks_max_;
+    std::vector<Block> free_;
+};
+
+class SendQueue {
+  public:
+    explicit SendQueue(BlockPool& pool) : pool_(&pool) {}
+    SendQueue(const SendQueue&) = delete;
+    ~SendQueue() { clear(); }
+
+    void append(Bytes bytes);
+    size_t held() const { return static_cast<size_t>(end_ - acked_); }  // not acknowledged
+    size_t unsent() const { return static_cast<size_t>(end_ - sent_); }
+
+    static constexpr size_t pieces_max = 4;
+    struct Pieces {
+        std::array<Bytes, pieces_max> piece;
+        size_t count = 0;
+    };
+    // The next unsent bytes, up to `limit` and up to four blocks. They stay where they are until
+    // acknowledged.
+    Pieces next(size_t limit) const;
+    void mark_sent(size_t bytes) { sent_ += bytes; }
+    void mark_acked(uint64_t up_to);
+    void clear();
+
+  private:
+    BlockPool* pool_;
+    std::deque<BlockPool::Block> blocks_;  // blocks_[i] holds offsets first_ + i * block_bytes and on
+    uint64_t first_ = 0;
+    uint64_t acked_ = 0, sent_ = 0, end_ = 0;  // acked_ <= sent_ <= end_
+};
+
+}  // namespace nexar::quic
