@@ -12,6 +12,7 @@ works: it cancels the operation, on all ranks of the group, and raises KeyboardI
 """
 import contextlib
 import ctypes
+import glob
 import os
 import time
 import weakref
@@ -134,9 +135,11 @@ _SIGNATURES = {
 
 
 def _load():
-    """$NEXAR_LIBRARY, or the installed library: beside this file's prefix, or where the loader finds it."""
+    """$NEXAR_LIBRARY; else the library of the prefix that this file is installed in; else the loader's choice."""
     named = os.environ.get("NEXAR_LIBRARY")
-    names = [named] if named else ["libnexar_c.so.0", "libnexar_c.so"]
+    prefix = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../..")
+    names = [named] if named else [*sorted(glob.glob(f"{prefix}/lib/**/libnexar_c.so.0", recursive=True)),
+                                   "libnexar_c.so.0"]
     for name in names:
         with contextlib.suppress(OSError):
             lib = ctypes.CDLL(name)

@@ -129,11 +129,14 @@ class Alone:
 class Peers:
     """The other ranks, through nexar."""
 
+    Error = ()  # nexar.Error, once there is one to catch
+
     def __init__(self):
         here = os.path.dirname(os.path.abspath(__file__))
-        sys.path[:0] = [here, os.path.join(here, "..", "..", "bindings", "python")]
+        sys.path += [os.path.join(here, "../../bindings/python"), os.path.join(here, "../../python")]  # source, installed
         import nexar
 
+        Peers.Error = nexar.Error
         self.session = nexar.Session()
         self.group = self.session.group()  # name, size, rank and secret from the environment
         self.rank, self.size = self.group.rank, self.group.size
@@ -148,7 +151,7 @@ class Peers:
         self.group.broadcast(values, root=0)
 
     def all_gather(self, value):
-        return [int(v) for v in self.group.all_gather(np.array([value], np.uint64))]
+        return self.group.all_gather(np.array([value], np.uint64)).ravel().tolist()
 
 
 def train(data, peers, epochs, show):
@@ -234,4 +237,10 @@ def parse():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except Peers.Error as error:
+        blamed = "" if error.rank is None else f" [rank {error.rank}]"
+        sys.exit(f"digits.py (pid {os.getpid()}): {error}{blamed}")
+    except KeyboardInterrupt:
+        sys.exit(130)
