@@ -242,5 +242,7 @@ if __name__ == "__main__":
     except Peers.Error as error:
         blamed = "" if error.rank is None else f" [rank {error.rank}]"
         sys.exit(f"digits.py (pid {os.getpid()}): {error}{blamed}")
+    except ImportError as error:
+        sys.exit(f"digits.py: {error}")
     except KeyboardInterrupt:
         sys.exit(130)
