@@ -68,6 +68,13 @@ public:
     const std::optional<Error>& broken() const { return broken_; }
     void break_off(Error why);
 
+    uint32_t slots() const { return control_.slots(); }
+    template <class Predicate>
+    bool any_region(Predicate predicate) const {
+        for (const auto& region : regions_)
+            if (region.keepalive && predicate(region)) return true;
+        return false;
+    }
     size_t in_flight() const { return ledger_.count(); }
     size_t groups() const { return groups_.size(); }
     size_t regions() const { return regions_in_use_; }

@@ -1,0 +1,80 @@
+#include "local/bus_guard.hpp"
+
+#include <signal.h>
+#include <sys/mman.h>
+
+#include <atomic>
+#include <mutex>
+
+namespace nexar::local {
+
+namespace {
+
+struct Range {
+    std::atomic<uintptr_t> begin{0}, end{0};
+    std::atomic<bool> faulted{false};
+};
+Range ranges[BusGuard::ranges_max];
+std::atomic<int> ranges_used{0};
+std::atomic<uint64_t> fault_count{0};
+std::mutex registry;
+struct sigaction previous;
+
+bool repair(uintptr_t address) {
+    const int used = ranges_used.load(std::memory_order_acquire);
+    for (int i = 0; i < used; ++i) {
+        if (address < ranges[i].begin.load() || address >= ranges[i].end.load()) continue;
+        void* page = reinterpret_cast<void*>(address & ~uintptr_t{4095});
+        if (::mmap(page, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+            return false;
+        ranges[i].faulted.store(true);
+        fault_count.fetch_add(1);
+        return true;
+    }
+    return false;
+}
+
+void on_bus_error(int, siginfo_t* info, void*) {
+    // Not ours: put back what was there and let the instruction fault again.
+    if (!repair(reinterpret_cast<uintptr_t>(info->si_addr))) ::sigaction(SIGBUS, &previous, nullptr);
+}
+
+void install() {
+    struct sigaction action {};
+    action.sa_sigaction = on_bus_error;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    ::sigaction(SIGBUS, &action, &previous);
+}
+
+}  // namespace
+
+int BusGuard::watch(void* begin, size_t bytes) {
+    std::lock_guard lock(registry);
+    static const bool installed = (install(), true);
+    static_cast<void>(installed);
+    const int used = ranges_used.load();
+    int at = 0;
+    while (at < used && ranges[at].end.load() != 0) ++at;
+    if (at == ranges_max) return -1;
+    ranges[at].faulted.store(false);
+    ranges[at].begin.store(reinterpret_cast<uintptr_t>(begin));
+    ranges[at].end.store(reinterpret_cast<uintptr_t>(begin) + bytes);
+    if (at == used) ranges_used.store(used + 1, std::memory_order_release);
+    return at;
+}
+
+void BusGuard::unwatch(int range) {
+    std::lock_guard lock(registry);
+    ranges[range].end.store(0);
+    ranges[range].begin.store(0);
+}
+
+bool BusGuard::faulted(int range) {
+    return ranges[range].faulted.load();
+}
+
+uint64_t BusGuard::faults() {
+    return fault_count.load(std::memory_order_relaxed);
+}
+
+}  // namespace nexar::local

@@ -1,0 +1,86 @@
+#include "local/memory.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "local/bus_guard.hpp"
+
+namespace nexar::local {
+
+namespace {
+
+Result<void> check_seals(int fd) {
+    const int seals = ::fcntl(fd, F_GET_SEALS);
+    constexpr int needed = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+    if (seals < 0) return fail(Errc::unsupported, "the descriptor is not a memfd");
+    if ((seals & needed) != needed)
+        return fail(Errc::unsupported, "the memfd is not sealed against shrinking, growing and further seals");
+    return {};
+}
+
+Result<void> check_extent(int fd, uint64_t offset, uint64_t bytes, uint64_t bytes_max) {
+    if (bytes == 0 || bytes > bytes_max)
+        return fail(Errc::no_memory, "a region may have 1 to " + std::to_string(bytes_max) + " bytes, not " +
+                                         std::to_string(bytes));
+    if (offset % page_bytes != 0) return fail(Errc::invalid_argument, "a region begins at a multiple of the page size");
+    struct stat status {};
+    if (::fstat(fd, &status) != 0) return fail(Errc::io, "cannot ask for the memfd's size");
+    const auto size = static_cast<uint64_t>(status.st_size);
+    if (offset > size || bytes > size - offset)
+        return fail(Errc::invalid_argument, "the memfd has " + std::to_string(size) + " bytes, too few for " +
+                                                std::to_string(bytes) + " at " + std::to_string(offset));
+    return {};
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Mapping>> Mapping::of_client(int fd, uint64_t offset, uint64_t bytes, uint64_t bytes_max) {
+    NEXAR_TRY_VOID(check_seals(fd));
+    NEXAR_TRY_VOID(check_extent(fd, offset, bytes, bytes_max));
+    return unchecked(fd, offset, bytes);
+}
+
+Result<std::shared_ptr<Mapping>> Mapping::unchecked(int fd, uint64_t offset, uint64_t bytes) {
+    void* at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(offset));
+    if (at == MAP_FAILED)
+        return fail(errno == ENOMEM ? Errc::no_memory : Errc::unsupported,
+                    std::string("the memfd cannot be mapped for writing: ") + std::strerror(errno));
+    const int guard = BusGuard::watch(at, bytes);
+    if (guard < 0) {
+        ::munmap(at, bytes);
+        return fail(Errc::table_full, "the daemon has too many mappings");
+    }
+    return std::make_shared<Mapping>(static_cast<std::byte*>(at), bytes, guard);
+}
+
+Mapping::~Mapping() {
+    BusGuard::unwatch(guard_);
+    ::munmap(data_, bytes_);
+}
+
+bool Mapping::faulted() const {
+    return BusGuard::faulted(guard_);
+}
+
+Result<PublishedPage> publish_page(const char* name, std::byte* where) {
+    PublishedPage out;
+    out.fd.reset(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    if (!out.fd || ::ftruncate(out.fd.get(), page_bytes) != 0)
+        return fail(Errc::io, std::string("cannot create a shared page: ") + std::strerror(errno));
+    void* at = ::mmap(where, page_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | (where ? MAP_FIXED : 0), out.fd.get(), 0);
+    if (at == MAP_FAILED) return fail(Errc::no_memory, std::string("cannot map a shared page: ") + std::strerror(errno));
+    out.page = static_cast<std::byte*>(at);
+    // Our mapping stays writable; nobody gets another one.
+    constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;
+    if (::fcntl(out.fd.get(), F_ADD_SEALS, seals) != 0) {
+        if (!where) ::munmap(at, page_bytes);
+        return fail(Errc::io, std::string("cannot seal a shared page: ") + std::strerror(errno));
+    }
+    return out;
+}
+
+}  // namespace nexar::local

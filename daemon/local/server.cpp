@@ -1,0 +1,230 @@
+#include "local/server.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "local/bus_guard.hpp"
+#include "shm/words.hpp"
+
+namespace nexar::local {
+
+namespace {
+// Keys of watched descriptors: 0 is the listener; a session's connection and pidfd are its number, doubled.
+constexpr uint64_t listener_key = 0;
+uint64_t connection_key(SessionId id) {
+    return id.value * 2;
+}
+uint64_t process_key(SessionId id) {
+    return id.value * 2 + 1;
+}
+constexpr Duration tick_interval = std::chrono::milliseconds(NEXAR_SHM_TICK_MS);
+constexpr int accepts_per_turn_max = 16;
+}  // namespace
+
+Server::Server(const ServerConfig& config, engine::Service& service, Descriptors& descriptors, Log& log)
+    : config_(config), service_(&service), descriptors_(&descriptors), log_(&log) {}
+
+Result<std::unique_ptr<Server>> Server::open(const ServerConfig& config, engine::Service& service,
+                                             Descriptors& descriptors, Log& log) {
+    std::unique_ptr<Server> server(new Server(config, service, descriptors, log));
+    NEXAR_TRY_VOID(server->start());
+    return server;
+}
+
+Result<void> Server::start() {
+    NEXAR_TRY(page_, publish_page("nexar-daemon"));
+    page().magic = NEXAR_SHM_MAGIC;
+    page().version = NEXAR_LOCAL_VERSION;
+    page().pid = static_cast<uint32_t>(::getpid());
+    NEXAR_TRY(listener_, listen_on(config_.path, config_.mode));
+    spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    descriptors_->watch(listener_.get(), listener_key);
+    return {};
+}
+
+Server::~Server() {
+    for (auto& [id, session] : sessions_) {
+        descriptors_->unwatch(session->connection(), connection_key(session->id()));
+        if (session->pidfd() >= 0) descriptors_->unwatch(session->pidfd(), process_key(session->id()));
+    }
+    order_.clear();
+    sessions_.clear();
+    if (listener_) {
+        if (!stopped_) descriptors_->unwatch(listener_.get(), listener_key);
+        ::unlink(config_.path.c_str());
+    }
+    if (page_.page) ::munmap(page_.page, page_bytes);
+}
+
+void Server::on_readable(Time now, uint64_t key) {
+    if (key == listener_key) {
+        accept_all(now);
+    } else if (auto found = sessions_.find(key / 2); found != sessions_.end()) {
+        Session& session = *found->second;
+        if (key % 2 == 1)
+            session.on_process_ended(now);
+        else
+            session.on_readable(now);
+    }
+    sweep();
+}
+
+void Server::accept_all(Time now) {
+    for (int i = 0; i < accepts_per_turn_max && !stopped_; ++i) {
+        Fd connection(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+        if (!connection) {
+            if (errno == EMFILE || errno == ENFILE) survive_full_table();
+            return;
+        }
+        const int fd = connection.get();
+        auto admitted = admit(now, std::move(connection));
+        if (admitted) continue;
+        log_->warn("session_refused", {field("fd", fd), field("reason", admitted.error().text)});
+    }
+}
+
+// Out of descriptors: without this the listener stays readable and the loop spins.
+void Server::survive_full_table() {
+    spare_.reset();
+    Fd connection(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (connection) refuse(connection.get(), {Errc::table_full, "the daemon is out of descriptors", -1, -1, {}});
+    connection.reset();
+    spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+}
+
+Result<void> Server::admit(Time now, Fd connection) {
+    NEXAR_TRY(auto peer, peer_of(connection.get()));
+    size_t of_uid = 0, not_ready = 0;
+    for (const Session* s : order_) {
+        of_uid += s->uid() == peer.uid;
+        not_ready += s->uid() == peer.uid && !s->ready();
+    }
+    const char* limit = sessions_.size() >= config_.sessions_max      ? "sessions of this daemon"
+                        : of_uid >= config_.sessions_per_uid_max      ? "sessions of this user"
+                        : not_ready >= config_.handshakes_per_uid_max ? "handshakes of this user at once"
+                                                                      : nullptr;
+    if (limit) {
+        const Error why{Errc::table_full, std::string("the limit of ") + limit + " is reached", -1, -1, {}};
+        refuse(connection.get(), why);
+        return fail(why);
+    }
+    const SessionId id(next_session_++);
+    const SessionHost host{service_, &robust_, page_.fd.get(), config_.node, config_.session, config_.sabotage};
+    auto session =
+        std::make_unique<Session>(id, std::move(connection), std::move(peer), host, now + config_.handshake_timeout);
+    descriptors_->watch(session->connection(), connection_key(id));
+    if (session->pidfd() >= 0) descriptors_->watch(session->pidfd(), process_key(id));
+    order_.push_back(session.get());
+    sessions_.emplace(id.value, std::move(session));
+    if (sessions_.size() == 1) on_time(now);  // the tick was not kept while nobody was here
+    return {};
+}
+
+void Server::refuse(int connection, const Error& why) {
+    nexar_msg_refused refused{};
+    refused.head = {NEXAR_LOCAL_MAGIC, NEXAR_MSG_REFUSED};
+    refused.code = static_cast<int32_t>(why.code);
+    std::memcpy(refused.text, why.text.data(), std::min(why.text.size(), sizeof refused.text - 1));
+    send_packet(connection, std::as_bytes(std::span<const nexar_msg_refused>(&refused, 1)));
+}
+
+size_t Server::poll(Time now) {
+    size_t taken = 0;
+    for (Session* session : order_) taken += session->drain(now);
+    if (BusGuard::faults() != faults_seen_) {
+        faults_seen_ = BusGuard::faults();
+        for (Session* session : order_) session->on_time(now);
+    }
+    update_busy();
+    sweep();
+    return taken;
+}
+
+void Server::update_busy() {
+    uint32_t busy = 0;
+    for (Session* session : order_) busy += session->core() && session->core()->in_flight() != 0;
+    if (shm::load_relaxed(page().busy_sessions) != busy) shm::store_relaxed(page().busy_sessions, busy);
+}
+
+bool Server::prepare_to_sleep() {
+    shm::store_relaxed(page().sleeping, 1u);
+    shm::fence();  // [S7]: before the look at the rings
+    for (const Session* session : order_) {
+        if (!session->has_work()) continue;
+        on_woken();
+        return false;
+    }
+    return true;
+}
+
+void Server::on_woken() {
+    shm::store_relaxed(page().sleeping, 0u);
+}
+
+void Server::on_time(Time now) {
+    if (now >= last_tick_ + tick_interval || last_tick_ == Time{}) {
+        last_tick_ = now;
+        shm::store_release(page().tick_ns, static_cast<uint64_t>(now.time_since_epoch().count()));
+    }
+    for (Session* session : order_) session->on_time(now);
+    sweep();
+}
+
+Time Server::wake_at() const {
+    if (sessions_.empty()) return never;
+    Time at = last_tick_ + tick_interval;
+    for (const Session* session : order_) at = std::min(at, session->wake_at());
+    return at;
+}
+
+// Sessions end at any moment, also inside the engine's calls; they go away here.
+void Server::sweep() {
+    std::erase_if(order_, [this](Session* session) {
+        if (!session->ended()) return false;
+        const SessionId id = session->id();
+        const bool normal = session->why().code == Errc::closed || session->why().code == Errc::peer_lost;
+        if (normal)
+            log_->info("session_ended", {field("session", id), field("pid", session->pid()),
+                                         field("reason", session->why().text)});
+        else
+            log_->warn("session_closed", {field("session", id), field("pid", session->pid()),
+                                          field("uid", session->uid()), field("reason", session->why().text)});
+        descriptors_->unwatch(session->connection(), connection_key(id));
+        if (session->pidfd() >= 0) descriptors_->unwatch(session->pidfd(), process_key(id));
+        sessions_.erase(id.value);
+        return true;
+    });
+}
+
+void Server::stop(Time now, const std::string& reason) {
+    if (stopped_) return;
+    stopped_ = true;
+    descriptors_->unwatch(listener_.get(), listener_key);
+    for (Session* session : order_) session->end(now, false, {Errc::daemon_lost, reason, -1, -1, {}});
+    sweep();
+}
+
+size_t Server::regions() const {
+    size_t count = 0;
+    for (const auto& [id, session] : sessions_)
+        if (session->core()) count += session->core()->regions();
+    return count;
+}
+
+void Server::complete(SessionId session, uint64_t ticket, const engine::Outcome& outcome) {
+    auto found = sessions_.find(session.value);
+    if (found != sessions_.end() && found->second->ready()) found->second->core()->complete(ticket, outcome);
+}
+
+void Server::group_opened(SessionId session, uint64_t ticket, const Result<engine::GroupInfo>& info) {
+    auto found = sessions_.find(session.value);
+    if (found != sessions_.end() && found->second->ready()) found->second->core()->group_opened(ticket, info);
+}
+
+}  // namespace nexar::local

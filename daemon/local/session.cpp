@@ -1,0 +1,207 @@
+#include "local/session.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "local/futex.hpp"
+
+namespace nexar::local {
+
+namespace {
+
+template <class T>
+Result<T> body_of(const Packet& packet, size_t descriptors) {
+    if (packet.size != sizeof(T))
+        return fail(Errc::protocol_error, "a message has " + std::to_string(packet.size) + " bytes, not " +
+                                              std::to_string(sizeof(T)));
+    if (packet.fds.size() != descriptors)
+        return fail(Errc::protocol_error, "a message brings " + std::to_string(packet.fds.size()) +
+                                              " descriptors, not " + std::to_string(descriptors));
+    T out;
+    std::memcpy(&out, packet.bytes, sizeof out);
+    return out;
+}
+
+template <class T>
+bool send_body(int connection, T body, uint32_t type, std::span<const int> fds = {}) {
+    auto& head = reinterpret_cast<nexar_msg_head&>(body);
+    head.magic = NEXAR_LOCAL_MAGIC;
+    head.type = type;
+    return send_packet(connection, std::as_bytes(std::span<const T>(&body, 1)), fds);
+}
+
+Error protocol_error(std::string text) {
+    return Error{Errc::protocol_error, std::move(text), -1, -1, {}};
+}
+
+}  // namespace
+
+Session::Session(SessionId id, Fd connection, PeerProcess peer, const SessionHost& host, Time handshake_until)
+    : id_(id),
+      connection_(std::move(connection)),
+      peer_(std::move(peer)),
+      host_(host),
+      handshake_until_(handshake_until) {}
+
+Session::~Session() = default;
+
+void Session::on_readable(Time now) {
+    for (int i = 0; i < packets_per_turn_max && !ended_; ++i) {
+        Packet packet = receive_packet(connection_.get());
+        switch (packet.kind) {
+            case Packet::Kind::nothing_yet: return;
+            case Packet::Kind::closed:
+                drain_rest(now);
+                return end(now, true, {Errc::closed, "the connection ended", -1, -1, {}});
+            case Packet::Kind::bad: return end(now, true, protocol_error(packet.problem));
+            case Packet::Kind::message: on_packet(now, packet);
+        }
+    }
+}
+
+void Session::on_packet(Time now, Packet& packet) {
+    nexar_msg_head head{};
+    if (packet.size >= sizeof head) std::memcpy(&head, packet.bytes, sizeof head);
+    if (head.magic != NEXAR_LOCAL_MAGIC) return end(now, true, protocol_error("a message is not one of nexar's"));
+
+    Result<void> done;
+    if (state_ == State::expects_hello && head.type == NEXAR_MSG_HELLO)
+        done = on_hello(packet);
+    else if (state_ == State::expects_attach && head.type == NEXAR_MSG_ATTACH)
+        done = on_attach(packet);
+    else if (state_ == State::ready)
+        done = on_ready_packet(now, head.type, packet);
+    else
+        done = fail(protocol_error("message type " + std::to_string(head.type) + " is out of order"));
+    if (!done) end(now, true, done.error());
+}
+
+Result<void> Session::on_hello(const Packet& packet) {
+    NEXAR_TRY(auto hello, body_of<nexar_msg_hello>(packet, 0));
+    const uint32_t version = std::min<uint32_t>(hello.version_max, NEXAR_LOCAL_VERSION);
+    if (version < hello.version_min || version < NEXAR_LOCAL_VERSION_MIN)
+        return fail(Errc::session_refused,
+                    "the library speaks versions " + std::to_string(hello.version_min) + " to " +
+                        std::to_string(hello.version_max) + ", the daemon " + std::to_string(NEXAR_LOCAL_VERSION_MIN) +
+                        " to " + std::to_string(NEXAR_LOCAL_VERSION));
+    NEXAR_TRY(alive_, host_.robust->add());
+
+    nexar_msg_welcome welcome{};
+    welcome.version = version;
+    welcome.session = id_.value;
+    welcome.region_bytes_max = host_.limits.region_bytes_max;
+    welcome.session_bytes_max = host_.limits.session_bytes_max;
+    std::memcpy(welcome.node, host_.node.bytes.data(), sizeof welcome.node);
+    const int pages[] = {host_.daemon_page_fd, alive_->fd()};
+    if (!send_body(connection_.get(), welcome, NEXAR_MSG_WELCOME, pages))
+        return fail(Errc::closed, "the client does not take the answer");
+    alive_->close_fd();
+    state_ = State::expects_attach;
+    return {};
+}
+
+Result<void> Session::on_attach(Packet& packet) {
+    NEXAR_TRY(auto attach, body_of<nexar_msg_attach>(packet, 1));
+    if (!nexar_shm_slots_valid(attach.slots) || attach.control_bytes != nexar_shm_control_bytes(attach.slots))
+        return fail(Errc::invalid_argument, "a control segment of " + std::to_string(attach.slots) + " slots and " +
+                                                std::to_string(attach.control_bytes) + " bytes is not possible");
+    NEXAR_TRY(control_, Mapping::of_client(packet.fds[0].get(), 0, attach.control_bytes, attach.control_bytes));
+    NEXAR_TRY(auto view, shm::ControlView::over(control_->bytes(), attach.slots));
+    const SessionIdentity identity{id_, peer_.uid, peer_.pid, host_.node};
+    Waker& waker = *this;
+    core_ = std::make_unique<SessionCore>(identity, view, *host_.service, waker, host_.limits);
+    core_->sabotage = host_.sabotage;
+    if (!send_body(connection_.get(), nexar_msg_head{}, NEXAR_MSG_READY))
+        return fail(Errc::closed, "the client does not take the answer");
+    state_ = State::ready;
+    return {};
+}
+
+Result<void> Session::on_ready_packet(Time now, uint32_t type, Packet& packet) {
+    switch (type) {
+        case NEXAR_MSG_BELL: {
+            NEXAR_TRY_VOID(body_of<nexar_msg_head>(packet, 0));
+            return {};  // it woke the loop: that was all
+        }
+        case NEXAR_MSG_GOODBYE: {
+            NEXAR_TRY_VOID(body_of<nexar_msg_head>(packet, 0));
+            drain_rest(now);
+            end(now, false, {Errc::closed, "the application closed its session", -1, -1, {}});
+            return {};
+        }
+        case NEXAR_MSG_REGION_ADD: return on_region_add(packet);
+        default: return fail(protocol_error("message type " + std::to_string(type) + " is unknown"));
+    }
+}
+
+// What is wrong with the region is told in its slot; only a message that makes no sense ends the session.
+Result<void> Session::on_region_add(Packet& packet) {
+    NEXAR_TRY(auto add, body_of<nexar_msg_region_add>(packet, 1));
+    auto mapping = Mapping::of_client(packet.fds[0].get(), add.offset, add.bytes, host_.limits.region_bytes_max);
+    Result<engine::Buffer> memory = mapping ? Result<engine::Buffer>(engine::Buffer{
+                                                  (*mapping)->bytes().data(), (*mapping)->bytes().size(), *mapping})
+                                            : Result<engine::Buffer>(fail(mapping.error()));
+    core_->add_region(add.slot, add.generation, add.region, std::move(memory));
+    return {};
+}
+
+size_t Session::drain(Time now) {
+    if (!ready()) return 0;
+    const size_t taken = core_->drain(now);
+    if (core_->broken()) end(now, true, *core_->broken());
+    return taken;
+}
+
+// What was handed over before the end is carried out: each entry was published whole. Bounded by the ring's length,
+// although nobody should be writing any more.
+void Session::drain_rest(Time now) {
+    if (!ready()) return;
+    size_t left = nexar_shm_submission_entries(core_->slots());
+    while (left > 0) {
+        const size_t taken = core_->drain(now);
+        if (taken == 0) return;
+        left -= std::min(left, taken);
+    }
+}
+
+void Session::on_process_ended(Time now) {
+    drain_rest(now);
+    end(now, true, {Errc::peer_lost, "the process ended", -1, -1, {}});
+}
+
+void Session::on_time(Time now) {
+    if (ended_) return;
+    if (state_ != State::ready && now >= handshake_until_)
+        return end(now, true, {Errc::timed_out, "the handshake took too long", -1, -1, {}});
+    if (memory_faulted()) end(now, true, protocol_error("the client took shared memory away"));
+}
+
+bool Session::memory_faulted() const {
+    return (control_ && control_->faulted()) || (core_ && core_->any_region([](const engine::Buffer& region) {
+        return static_cast<const Mapping*>(region.keepalive.get())->faulted();
+    }));
+}
+
+void Session::end(Time now, bool crashed, Error why) {
+    if (ended_) return;
+    const bool was_ready = state_ == State::ready && core_;
+    ended_ = why;
+    if (core_) core_->break_off(why);
+    nexar_msg_refused refused{};
+    refused.code = static_cast<int32_t>(why.code);
+    std::memcpy(refused.text, why.text.data(), std::min(why.text.size(), sizeof refused.text - 1));
+    send_body(connection_.get(), refused, NEXAR_MSG_REFUSED);
+    if (alive_) alive_->stop();  // wakes every sleeper of the client
+    if (was_ready) host_.service->session_ended(now, id_, crashed, why.text);
+}
+
+void Session::wake_all(uint32_t* word) {
+    futex_wake_all(word);
+}
+
+void Session::ring_bell() {
+    // A full socket has a bell in it already.
+    send_body(connection_.get(), nexar_msg_head{}, NEXAR_MSG_BELL);
+}
+
+}  // namespace nexar::local

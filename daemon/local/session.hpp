@@ -1,0 +1,79 @@
+// Session: one application's connection: the handshake and the socket on one side, a SessionCore on the other.
+// A machine driven by its Server, on the loop's thread; it owns the connection's descriptors and mappings.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "local/alive.hpp"
+#include "local/session_core.hpp"
+#include "local/socket.hpp"
+
+namespace nexar::local {
+
+// What a session needs of its server.
+struct SessionHost {
+    engine::Service* service = nullptr;
+    RobustList* robust = nullptr;
+    int daemon_page_fd = -1;
+    NodeId node;
+    SessionLimits limits;
+    SessionCore::Sabotage sabotage;
+};
+
+class Session final : private Waker {
+public:
+    Session(SessionId id, Fd connection, PeerProcess peer, const SessionHost& host, Time handshake_until);
+    ~Session();
+    Session(const Session&) = delete;
+    Session& operator=(const Session&) = delete;
+
+    void on_readable(Time now);       // the connection; takes a bounded number of packets
+    void on_process_ended(Time now);  // the pidfd
+    void on_time(Time now);           // the handshake's deadline; memory that faulted
+    // Takes what was submitted; returns how much.
+    size_t drain(Time now);
+    bool has_work() const { return core_ && core_->has_work(); }
+    Time wake_at() const { return state_ == State::ready || ended_ ? never : handshake_until_; }
+
+    // Ends it now: tells the client why if it can, and the engine if it knows the session.
+    void end(Time now, bool crashed, Error why);
+    bool ended() const { return ended_.has_value(); }
+    const Error& why() const { return *ended_; }
+
+    SessionId id() const { return id_; }
+    uint32_t uid() const { return peer_.uid; }
+    uint32_t pid() const { return peer_.pid; }
+    int connection() const { return connection_.get(); }
+    int pidfd() const { return peer_.pidfd.get(); }
+    bool ready() const { return state_ == State::ready && !ended_; }
+    SessionCore* core() { return core_.get(); }
+
+private:
+    enum class State { expects_hello, expects_attach, ready };
+    static constexpr int packets_per_turn_max = 16;
+
+    void on_packet(Time now, Packet& packet);
+    Result<void> on_hello(const Packet& packet);
+    Result<void> on_attach(Packet& packet);
+    Result<void> on_ready_packet(Time now, uint32_t type, Packet& packet);
+    Result<void> on_region_add(Packet& packet);
+    void drain_rest(Time now);
+    bool memory_faulted() const;
+    void wake_all(uint32_t* word) override;
+    void ring_bell() override;
+
+    SessionId id_;
+    Fd connection_;
+    PeerProcess peer_;
+    SessionHost host_;
+    Time handshake_until_;
+    State state_ = State::expects_hello;
+    std::unique_ptr<AliveWord> alive_;
+    std::shared_ptr<Mapping> control_;
+    std::unique_ptr<SessionCore> core_;
+    std::optional<Error> ended_;
+};
+
+}  // namespace nexar::local

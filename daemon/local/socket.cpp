@@ -1,0 +1,143 @@
+#include "local/socket.hpp"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+
+#include <cerrno>
+#include <cstring>
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77  // Linux 6.5; Debian 12's headers are older
+#endif
+
+namespace nexar::local {
+
+namespace {
+
+Error io_error(const std::string& what) {
+    return Error{errno == EACCES || errno == EPERM ? Errc::permission : Errc::io, what + ": " + std::strerror(errno),
+                 -1, -1, {}};
+}
+
+bool somebody_listens(const sockaddr_un& address) {
+    Fd probe(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    return ::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 || errno == EAGAIN;
+}
+
+Result<void> make_room(const std::string& path, const sockaddr_un& address) {
+    const size_t slash = path.rfind('/');
+    if (slash != std::string::npos && slash > 0 && ::mkdir(path.substr(0, slash).c_str(), 0755) != 0 && errno != EEXIST)
+        return fail(io_error("cannot create the folder of " + path));
+    struct stat status {};
+    if (::lstat(path.c_str(), &status) != 0) return {};
+    if (!S_ISSOCK(status.st_mode)) return fail(Errc::io, path + " exists and is not a socket");
+    if (somebody_listens(address)) return fail(Errc::bad_state, "another daemon listens on " + path);
+    if (::unlink(path.c_str()) != 0) return fail(io_error("cannot remove the stale socket " + path));
+    return {};
+}
+
+void take_descriptors(msghdr& header, Packet& packet) {
+    for (cmsghdr* c = CMSG_FIRSTHDR(&header); c != nullptr; c = CMSG_NXTHDR(&header, c)) {
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
+        const size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (size_t i = 0; i < count; ++i) {
+            int fd;
+            std::memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof fd);
+            packet.fds.emplace_back(fd);
+        }
+    }
+}
+
+}  // namespace
+
+Result<Fd> listen_on(const std::string& path, unsigned mode) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    if (path.empty() || path.size() >= sizeof address.sun_path)
+        return fail(Errc::bad_config, "the socket's path must have 1 to " +
+                                          std::to_string(sizeof address.sun_path - 1) + " bytes: " + path);
+    std::memcpy(address.sun_path, path.data(), path.size());
+    NEXAR_TRY_VOID(make_room(path, address));
+
+    Fd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!fd) return fail(io_error("cannot create a unix socket"));
+    if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
+        return fail(io_error("cannot bind " + path));
+    if (::chmod(path.c_str(), mode) != 0) return fail(io_error("cannot set the mode of " + path));
+    if (::listen(fd.get(), 128) != 0) return fail(io_error("cannot listen on " + path));
+    return fd;
+}
+
+Result<PeerProcess> peer_of(int connection) {
+    PeerProcess peer;
+    ucred credentials{};
+    socklen_t size = sizeof credentials;
+    if (::getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0)
+        return fail(io_error("cannot tell who connects"));
+    peer.uid = credentials.uid;
+    peer.gid = credentials.gid;
+    peer.pid = static_cast<uint32_t>(credentials.pid);
+    int pidfd = -1;
+    size = sizeof pidfd;
+    if (::getsockopt(connection, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &size) == 0) {
+        peer.pidfd.reset(pidfd);
+    } else if (credentials.pid > 0) {
+        // Older kernels: by number. If the process has ended already and the number was taken again, end of file on
+        // the socket tells. pid 0: in a namespace that we cannot see into.
+        peer.pidfd.reset(static_cast<int>(::syscall(SYS_pidfd_open, credentials.pid, 0)));
+    }
+    if (peer.pidfd) ::fcntl(peer.pidfd.get(), F_SETFD, FD_CLOEXEC);
+    return peer;
+}
+
+Packet receive_packet(int connection) {
+    Packet packet;
+    iovec part{packet.bytes, sizeof packet.bytes};
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * NEXAR_MSG_FDS_MAX)];
+    msghdr header{};
+    header.msg_iov = &part;
+    header.msg_iovlen = 1;
+    header.msg_control = control;
+    header.msg_controllen = sizeof control;
+    ssize_t got;
+    do got = ::recvmsg(connection, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    while (got < 0 && errno == EINTR);
+    if (got < 0) {
+        packet.kind = errno == EAGAIN || errno == EWOULDBLOCK ? Packet::Kind::nothing_yet : Packet::Kind::closed;
+        return packet;
+    }
+    take_descriptors(header, packet);
+    packet.size = static_cast<size_t>(got);
+    packet.kind = Packet::Kind::message;
+    if (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
+        packet.kind = Packet::Kind::bad;
+        packet.problem = header.msg_flags & MSG_TRUNC ? "message too long" : "too many descriptors";
+    } else if (got == 0) {
+        // End of file; an empty packet looks alike, and nobody who speaks the protocol sends one.
+        packet.kind = Packet::Kind::closed;
+    }
+    return packet;
+}
+
+bool send_packet(int connection, Bytes bytes, std::span<const int> fds) {
+    iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * NEXAR_MSG_FDS_MAX)] = {};
+    msghdr header{};
+    header.msg_iov = &part;
+    header.msg_iovlen = 1;
+    if (!fds.empty()) {
+        header.msg_control = control;
+        header.msg_controllen = CMSG_SPACE(fds.size_bytes());
+        cmsghdr* c = CMSG_FIRSTHDR(&header);
+        c->cmsg_level = SOL_SOCKET;
+        c->cmsg_type = SCM_RIGHTS;
+        c->cmsg_len = CMSG_LEN(fds.size_bytes());
+        std::memcpy(CMSG_DATA(c), fds.data(), fds.size_bytes());
+    }
+    return ::sendmsg(connection, &header, MSG_DONTWAIT | MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
+}
+
+}  // namespace nexar::local

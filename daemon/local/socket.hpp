@@ -1,0 +1,38 @@
+// The local socket's system calls: listening, whole packets with descriptors, who is at the other end. Every call
+// on a connection passes MSG_DONTWAIT itself: the client shares the description and could clear O_NONBLOCK [S11].
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/bytes.hpp"
+#include "core/result.hpp"
+#include "local/fd.hpp"
+#include "local_protocol.h"
+
+namespace nexar::local {
+
+// Creates the folder (one level, 0755) and replaces a stale socket, but not one on which somebody listens.
+Result<Fd> listen_on(const std::string& path, unsigned mode);
+
+struct PeerProcess {
+    uint32_t uid = 0, gid = 0, pid = 0;
+    Fd pidfd;  // readable when the process has ended; empty where the kernel has none
+};
+Result<PeerProcess> peer_of(int connection);
+
+struct Packet {
+    enum class Kind { message, nothing_yet, closed, bad } kind = Kind::nothing_yet;
+    alignas(8) std::byte bytes[NEXAR_MSG_BYTES_MAX];
+    size_t size = 0;
+    std::vector<Fd> fds;
+    const char* problem = "";  // with bad
+};
+// At most NEXAR_MSG_FDS_MAX descriptors are taken in; more make the packet bad. All are closed with the packet.
+Packet receive_packet(int connection);
+
+// False: the socket is full or gone. Never blocks, never raises SIGPIPE.
+bool send_packet(int connection, Bytes bytes, std::span<const int> fds = {});
+
+}  // namespace nexar::local
