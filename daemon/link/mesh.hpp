@@ -24,6 +24,11 @@ struct MeshConfig {
     size_t eager_groups_max = 1024;         // groups with a stash per peer
     size_t message_bytes_max = 1 << 20;     // one message (Cap'n Proto)
     size_t grants_unclaimed_max = 65536;    // grants kept for sends that were not posted yet, per peer
+    size_t grants_per_group_max = 16384;    // the same, per (peer, group)
+    size_t wanted_per_group_max = 4096;     // refused transfers remembered until their receive is posted
+    size_t message_queue_bytes_max = 4 << 20;  // messages waiting for room in the channel, per peer
+    size_t class_floor_bytes = 1 << 20;     // a class passed over by this much of higher ones sends one chunk
+    size_t tombstones_max = 65536;          // finished receives that the sender has not confirmed, per peer
     // Tests only: each switch breaks one thing that a named test must notice (docs/protocol/wire.md, sabotage).
     struct Sabotage {
         bool apply_chunk_twice = false;

@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -19,6 +18,9 @@ using reduce::ReduceOp;
 }  // namespace nexar
 
 namespace nexar::link {
+
+using reduce::Dtype;
+using reduce::ReduceOp;
 
 // A peer node, as this daemon numbers it: an index into its peer table, never reused.
 using PeerIndex = Id<struct PeerIndexTag, uint32_t>;
@@ -59,11 +61,13 @@ inline size_t bytes_of(std::span<const Extent> extents) {
 struct Agreement {
     uint64_t plan_hash = 0;        // of the group's PlanTable
     uint64_t descriptor_hash = 0;  // of the op's descriptor
+    bool operator==(const Agreement&) const = default;
 };
 
 // Bytes per chunk of a transfer; the last chunk is shorter. Agreed by the PlanTable, so both sides compute alike.
 // Chunk i covers logical bytes [i * chunk_bytes, ...). A multiple of 64, so a chunk never splits an element.
 constexpr uint32_t chunk_bytes_max = 256 * 1024;
+constexpr uint32_t transfer_chunks_max = 1u << 20;
 
 struct SendSpec {
     TransferKey key;

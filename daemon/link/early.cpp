@@ -1,0 +1,146 @@
+// Early arrivals: docs/protocol/wire.md, "What happens" and "Bounds".
+#include "link/early.hpp"
+
+#include "core/check.hpp"
+
+namespace nexar::link {
+
+namespace {
+
+size_t cost(const EarlyRecv& recv) {
+    size_t n = 0;
+    for (const Stashed& s : recv.chunks) n += s.bytes.size() + Early::stash_overhead_bytes;
+    return n;
+}
+
+TransferKey first_of(const OpKey& op) { return {op, 0}; }
+
+}  // namespace
+
+bool Early::has_room(const TransferKey& key, size_t payload) const {
+    if (payload > config_->eager_bytes_max) return false;
+    const size_t need = payload + stash_overhead_bytes;
+    const auto at = groups_.find(key.op.group);
+    if (at == groups_.end())
+        return groups_.size() < config_->eager_groups_max && need <= config_->eager_room_per_group;
+    return at->second.stash_bytes + need <= config_->eager_room_per_group;
+}
+
+bool Early::holds(const TransferKey& key, uint32_t chunk) const {
+    const auto group = groups_.find(key.op.group);
+    if (group == groups_.end()) return false;
+    const auto at = group->second.recvs.find(key);
+    if (at == group->second.recvs.end()) return false;
+    for (const Stashed& s : at->second.chunks)
+        if (s.frame.chunk == chunk) return true;
+    return false;
+}
+
+void Early::stash(const TransferKey& key, Stashed chunk) {
+    Group* group = group_of(key);
+    NEXAR_CHECK(group != nullptr);
+    group->stash_bytes += chunk.bytes.size() + stash_overhead_bytes;
+    group->recvs[key].chunks.push_back(std::move(chunk));
+}
+
+void Early::want(const TransferKey& key) {
+    Group* group = group_of(key);
+    if (group == nullptr) {
+        wants_forgotten_ = true;
+        return;
+    }
+    if (group->recvs.size() >= config_->wanted_per_group_max && !group->recvs.contains(key)) {
+        wants_forgotten_ = true;
+        drop_if_empty(groups_.find(key.op.group));
+        return;
+    }
+    group->recvs[key].wanted = true;
+}
+
+void Early::keep_grant(const TransferKey& key, const GrantEntry& entry) {
+    Group* group = group_of(key);
+    const bool fits = group != nullptr && grants_ < config_->grants_unclaimed_max &&
+                      group->grants.size() < config_->grants_per_group_max;
+    if (!fits) {
+        grants_forgotten_ = true;
+        if (group != nullptr) drop_if_empty(groups_.find(key.op.group));
+        return;
+    }
+    if (group->grants.insert_or_assign(key, entry).second) ++grants_;
+}
+
+std::optional<EarlyRecv> Early::take_recv(const TransferKey& key) {
+    if (groups_.empty()) return {};
+    const auto group = groups_.find(key.op.group);
+    if (group == groups_.end()) return {};
+    const auto at = group->second.recvs.find(key);
+    if (at == group->second.recvs.end()) return {};
+    std::optional<EarlyRecv> out = std::move(at->second);
+    group->second.stash_bytes -= cost(*out);
+    group->second.recvs.erase(at);
+    drop_if_empty(group);
+    return out;
+}
+
+std::optional<GrantEntry> Early::take_grant(const TransferKey& key) {
+    if (groups_.empty()) return {};
+    const auto group = groups_.find(key.op.group);
+    if (group == groups_.end()) return {};
+    const auto at = group->second.grants.find(key);
+    if (at == group->second.grants.end()) return {};
+    const GrantEntry out = at->second;
+    group->second.grants.erase(at);
+    --grants_;
+    drop_if_empty(group);
+    return out;
+}
+
+void Early::drop_op(const OpKey& op) {
+    const auto group = groups_.find(op.group);
+    if (group == groups_.end()) return;
+    auto& [recvs, grants, stash_bytes] = group->second;
+    for (auto at = recvs.lower_bound(first_of(op)); at != recvs.end() && at->first.op == op;) {
+        stash_bytes -= cost(at->second);
+        at = recvs.erase(at);
+    }
+    for (auto at = grants.lower_bound(first_of(op)); at != grants.end() && at->first.op == op;) {
+        --grants_;
+        at = grants.erase(at);
+    }
+    drop_if_empty(group);
+}
+
+void Early::drop_grants() {
+    for (auto at = groups_.begin(); at != groups_.end();) {
+        at->second.grants.clear();
+        at = at->second.recvs.empty() ? groups_.erase(at) : std::next(at);
+    }
+    grants_ = 0;
+    grants_forgotten_ = false;
+}
+
+void Early::clear() {
+    groups_.clear();
+    grants_ = 0;
+    wants_forgotten_ = false;
+    grants_forgotten_ = false;
+}
+
+Early::Group* Early::group_of(const TransferKey& key) {
+    const auto at = groups_.find(key.op.group);
+    if (at != groups_.end()) return &at->second;
+    if (groups_.size() >= config_->eager_groups_max) return nullptr;
+    return &groups_[key.op.group];
+}
+
+void Early::drop_group_at(Groups::iterator at) {
+    if (at == groups_.end()) return;
+    grants_ -= at->second.grants.size();
+    groups_.erase(at);
+}
+
+void Early::drop_if_empty(Groups::iterator at) {
+    if (at->second.recvs.empty() && at->second.grants.empty()) groups_.erase(at);
+}
+
+}  // namespace nexar::link

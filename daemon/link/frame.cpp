@@ -1,0 +1,90 @@
+// The rules of frames: docs/protocol/wire.md, "Streams and frames".
+#include "link/frame.hpp"
+
+namespace nexar::link {
+
+WireKey to_wire(const TransferKey& key) {
+    const OpKey& op = key.op;
+    return {op.group.creator, op.group.incarnation, op.group.counter, op.op, op.epoch.value, key.phase};
+}
+
+TransferKey from_wire(const WireKey& key) {
+    TransferKey out;
+    out.op.group = GroupId{key.creator, key.incarnation, key.counter};
+    out.op.epoch = GroupEpoch{key.epoch};
+    out.op.op = key.op;
+    out.phase = key.phase;
+    return out;
+}
+
+namespace {
+
+constexpr size_t start_rest = sizeof(FrameStart) - length_bytes;
+constexpr size_t data_rest = sizeof(DataFrame) - length_bytes;
+constexpr size_t list_rest = sizeof(ListFrame) - length_bytes;
+
+const char* broken_transfer(uint64_t bytes, uint32_t chunk_bytes) {
+    if (bytes == 0) return "transfer bytes are 0";
+    if (chunk_bytes == 0 || chunk_bytes > chunk_bytes_max || chunk_bytes % 64 != 0)
+        return "chunk bytes are not a multiple of 64 in (0, 256 KiB]";
+    if (chunks_of(bytes, chunk_bytes) > transfer_chunks_max) return "a transfer has more than 2^20 chunks";
+    return nullptr;
+}
+
+}  // namespace
+
+const char* broken_rule(const FrameStart& start, Class cls, size_t message_bytes_max) {
+    if (start.version != wire_version) return "unknown frame version";
+    if (start.flags != 0) return "frame flags are not 0";
+    if (start.length < start_rest) return "frame shorter than its header";
+    switch (static_cast<FrameKind>(start.kind)) {
+        case FrameKind::message:
+            if (cls != Class::control && cls != Class::rpc) return "message on a data stream";
+            return start.length > start_rest + message_bytes_max ? "message over the size limit" : nullptr;
+        case FrameKind::data:
+            if (cls == Class::control) return "data on the control stream";
+            if (start.length <= data_rest) return "data frame without payload";
+            return start.length > data_rest + chunk_bytes_max ? "data frame over the size limit" : nullptr;
+        case FrameKind::grant:
+        case FrameKind::ack:
+        case FrameKind::nack:
+        case FrameKind::ask:
+            if (cls != Class::control) return "grant, ack, nack or ask outside the control stream";
+            if (start.length < list_rest) return "list frame shorter than its header";
+            return start.length > list_bytes_max ? "list frame over the size limit" : nullptr;
+    }
+    return "unknown frame kind";
+}
+
+const char* broken_rule(const DataFrame& frame) {
+    if (const char* rule = broken_transfer(frame.bytes, frame.chunk_bytes)) return rule;
+    if (frame.zero != 0) return "reserved field of a data header is not 0";
+    if (frame.chunk >= chunks_of(frame.bytes, frame.chunk_bytes)) return "chunk number beyond the transfer";
+    if (frame.offset != uint64_t{frame.chunk} * frame.chunk_bytes) return "offset is not that of the chunk";
+    if (frame.payload_bytes != bytes_of_chunk(frame.bytes, frame.chunk_bytes, frame.chunk))
+        return "payload bytes are not those of the chunk";
+    if (frame.start.length != data_rest + frame.payload_bytes) return "frame length and payload bytes differ";
+    return nullptr;
+}
+
+const char* broken_rule(const ListFrame& frame) {
+    const auto kind = static_cast<FrameKind>(frame.start.kind);
+    const uint32_t allowed = kind == FrameKind::ask ? ask_last : 0;
+    if ((frame.flags & ~allowed) != 0) return "unknown list flag";
+    if (kind == FrameKind::grant) return nullptr;  // entries of many lengths: judged one by one
+    if (frame.start.length != list_rest + uint64_t{frame.count} * sizeof(RangeEntry))
+        return "list length and count differ";
+    return nullptr;
+}
+
+const char* broken_rule(const GrantEntry& entry, size_t bytes_left_after) {
+    if (const char* rule = broken_transfer(entry.bytes, entry.chunk_bytes)) return rule;
+    if ((entry.flags & ~grant_more) != 0) return "unknown grant flag";
+    if (entry.words > grant_words_max) return "grant with too long a bitmap";
+    if (entry.words * sizeof(uint64_t) > bytes_left_after) return "grant's bitmap beyond its frame";
+    const uint64_t words = (chunks_of(entry.bytes, entry.chunk_bytes) + 63) / 64;
+    if (uint64_t{entry.first_word} + entry.words > words) return "grant's bitmap beyond the transfer";
+    return nullptr;
+}
+
+}  // namespace nexar::link

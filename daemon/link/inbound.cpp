@@ -1,0 +1,162 @@
+// Inbound: a state machine per class stream (Stream::State).
+#include "link/inbound.hpp"
+
+#include <algorithm>
+
+namespace nexar::link {
+
+namespace {
+
+// Fills stream.head up to `size`; true when it is.
+bool fill_head(Stream& s, Bytes& bytes, size_t size) {
+    const size_t n = std::min(size - s.head_bytes, bytes.size());
+    std::memcpy(s.head.data() + s.head_bytes, bytes.data(), n);
+    s.head_bytes += n;
+    bytes = bytes.subspan(n);
+    return s.head_bytes == size;
+}
+
+void next_frame(Stream& s) {
+    s.state = Stream::State::head;
+    s.head_bytes = 0;
+}
+
+}  // namespace
+
+const char* Inbound::feed(Peer& peer, Class cls, Bytes bytes) {
+    Stream& stream = peer.streams[static_cast<size_t>(cls)];
+    while (!bytes.empty())
+        if (const char* rule = step(peer, cls, stream, bytes)) return rule;
+    return nullptr;
+}
+
+const char* Inbound::step(Peer& peer, Class cls, Stream& s, Bytes& bytes) {
+    switch (s.state) {
+        case Stream::State::head:
+            return fill_head(s, bytes, sizeof(FrameStart)) ? on_start(peer, cls, s) : nullptr;
+        case Stream::State::data_head:
+            if (!fill_head(s, bytes, sizeof(DataFrame))) return nullptr;
+            s.frame = read_at<DataFrame>(s.head, 0);
+            if (const char* rule = broken_rule(s.frame)) return rule;
+            s.left = s.frame.payload_bytes;
+            s.state = Stream::State::payload;
+            receiving_->begin(peer, s);
+            return nullptr;
+        case Stream::State::payload: {
+            const Bytes part = bytes.first(std::min<size_t>(bytes.size(), s.left));
+            bytes = bytes.subspan(part.size());
+            s.left -= part.size();
+            receiving_->feed(peer, s, part);
+            if (s.left > 0) return nullptr;
+            receiving_->end(peer, s);
+            next_frame(s);
+            return nullptr;
+        }
+        case Stream::State::body: return on_body_bytes(peer, s, bytes);
+        case Stream::State::skip: {
+            const size_t n = std::min<size_t>(bytes.size(), s.left);
+            bytes = bytes.subspan(n);
+            s.left -= n;
+            if (s.left == 0) next_frame(s);
+            return nullptr;
+        }
+    }
+    return nullptr;
+}
+
+const char* Inbound::on_start(Peer& peer, Class cls, Stream& s) {
+    const auto start = read_at<FrameStart>(s.head, 0);
+    if (const char* rule = broken_rule(start, cls, shared_->config.message_bytes_max)) return rule;
+    s.left = start.length - (sizeof(FrameStart) - length_bytes);
+    s.body.clear();
+    if (start.generation < peer.generation) {
+        s.state = Stream::State::skip;
+        if (s.left == 0) next_frame(s);
+        return nullptr;
+    }
+    if (const char* rule = broken_identity(peer, start)) return rule;
+    peer.tombstones.confirm(peer.generation, start.acks_seen);
+    const auto kind = static_cast<FrameKind>(start.kind);
+    s.state = kind == FrameKind::data ? Stream::State::data_head : Stream::State::body;
+    if (s.left > 0) return nullptr;
+    next_frame(s);
+    return on_body(peer, s, {});  // only a message may be empty
+}
+
+const char* Inbound::broken_identity(Peer& peer, const FrameStart& start) {
+    if (start.generation > peer.generation) return "frame of a later channel generation";
+    if (!peer.incarnation_known) {
+        peer.incarnation = start.incarnation;
+        peer.incarnation_known = true;
+    }
+    if (start.incarnation != peer.incarnation) return "the sender's incarnation changed";
+    if (start.incarnation == shared_->config.incarnation && start.incarnation != 0)
+        return "the sender's incarnation is our own";
+    if (start.acks_seen > peer.acks_sent) return "more acks seen than were sent";
+    return nullptr;
+}
+
+const char* Inbound::on_body_bytes(Peer& peer, Stream& s, Bytes& bytes) {
+    const Bytes part = bytes.first(std::min<size_t>(bytes.size(), s.left));
+    bytes = bytes.subspan(part.size());
+    s.left -= part.size();
+    if (s.left == 0 && s.body.empty()) {  // whole in one piece
+        next_frame(s);
+        return on_body(peer, s, part);
+    }
+    s.body.insert(s.body.end(), part.begin(), part.end());
+    if (s.left > 0) return nullptr;
+    next_frame(s);
+    return on_body(peer, s, s.body);
+}
+
+const char* Inbound::on_body(Peer& peer, Stream& s, Bytes body) {
+    const auto start = read_at<FrameStart>(s.head, 0);
+    if (static_cast<FrameKind>(start.kind) == FrameKind::message) {
+        MeshEvent& e = shared_->events.emplace_back();
+        e.kind = MeshEvent::Kind::message;
+        e.peer = peer.index;
+        e.bytes.assign(body.begin(), body.end());
+        return nullptr;
+    }
+    ListFrame frame{start, read_at<uint32_t>(body, 0), read_at<uint32_t>(body, sizeof(uint32_t))};
+    if (const char* rule = broken_rule(frame)) return rule;
+    const Bytes entries = body.subspan(2 * sizeof(uint32_t));
+    return static_cast<FrameKind>(start.kind) == FrameKind::grant ? on_grants(peer, frame, entries)
+                                                                  : on_list(peer, frame, entries);
+}
+
+const char* Inbound::on_list(Peer& peer, const ListFrame& frame, Bytes entries) {
+    const auto kind = static_cast<FrameKind>(frame.start.kind);
+    for (uint32_t i = 0; i < frame.count; ++i) {
+        const auto range = read_at<RangeEntry>(entries, i * sizeof(RangeEntry));
+        const char* rule = nullptr;
+        if (kind == FrameKind::ack)
+            rule = sending_->on_ack(peer, range);
+        else if (kind == FrameKind::nack)
+            rule = sending_->on_nack(peer, range);
+        else if (range.first != 0 || range.count != 0)
+            rule = "an ask with a range";
+        else
+            receiving_->on_ask(peer, from_wire(range.key));
+        if (rule != nullptr) return rule;
+    }
+    if (kind == FrameKind::ack) ++peer.acks_processed;
+    if (kind == FrameKind::ask && (frame.flags & ask_last) != 0) receiving_->on_asks_ended(peer);
+    return nullptr;
+}
+
+const char* Inbound::on_grants(Peer& peer, const ListFrame& frame, Bytes entries) {
+    for (uint32_t i = 0; i < frame.count; ++i) {
+        if (entries.size() < sizeof(GrantEntry)) return "grant beyond its frame";
+        const auto entry = read_at<GrantEntry>(entries, 0);
+        entries = entries.subspan(sizeof(GrantEntry));
+        if (const char* rule = broken_rule(entry, entries.size())) return rule;
+        const Bytes words = entries.first(entry.words * sizeof(uint64_t));
+        entries = entries.subspan(words.size());
+        sending_->on_grant(peer, entry, words);
+    }
+    return entries.empty() ? nullptr : "bytes behind the last grant";
+}
+
+}  // namespace nexar::link
