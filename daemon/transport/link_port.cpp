@@ -1,0 +1,191 @@
+#include "transport/link_port.hpp"
+
+#include "core/check.hpp"
+
+namespace nexar::transport {
+
+// One connection: a channel for the mesh, a receiver for QUIC.
+struct LinkPort::Conn final : link::Channel, quic::Receiver {
+    LinkPort* port = nullptr;
+    quic::ConnId id;
+    quic::Connection* quic = nullptr;  // null: it has ended
+    NodeId node;
+    quic::Address remote;
+    bool we_dialled = false;
+    uint32_t generation = 0;
+    Opening opening;
+    bool announced = false;
+    std::optional<link::PeerIndex> peer;
+
+    size_t room(link::Class cls) const override {
+        return quic ? quic->room(static_cast<quic::Class>(cls)) : 0;
+    }
+    void write(link::Class cls, std::span<const Bytes> parts) override {
+        if (quic) quic->write(static_cast<quic::Class>(cls), parts);
+    }
+    void on_bytes(quic::Class cls, Bytes bytes) override {
+        const auto c = static_cast<link::Class>(cls);
+        if (peer) return port->mesh_->on_bytes(*peer, c, bytes);
+        if (auto kept = opening.on_bytes(c, bytes); !kept) {
+            quic->close(close_garbage, kept.error().text);
+            return;
+        }
+        if (opening.preamble() && !announced) port->opened(*this);
+    }
+    void send_preamble() {
+        Preamble p = port->ours_;
+        p.generation = generation;
+        const auto bytes = to_bytes(p);
+        quic->write(quic::Class::control, Bytes(bytes));
+    }
+};
+
+LinkPort::LinkPort(quic::Endpoint& endpoint, link::Mesh& mesh, Preamble ours)
+    : endpoint_(&endpoint), mesh_(&mesh), ours_(ours) {}
+
+LinkPort::~LinkPort() {
+    for (auto& [id, c] : conns_)
+        if (auto* quic = endpoint_->find(id)) quic->set_receiver(nullptr);
+}
+
+LinkPort::Conn* LinkPort::find(quic::ConnId id) {
+    const auto it = conns_.find(id);
+    return it == conns_.end() ? nullptr : it->second.get();
+}
+
+Result<quic::ConnId> LinkPort::dial(Time now, const quic::Address& local, const quic::Address& remote,
+                                    const NodeId& expected, uint32_t generation) {
+    NEXAR_TRY(const quic::ConnId id, endpoint_->connect(now, local, remote, quic::alpn_nexar, expected));
+    auto c = std::make_unique<Conn>();
+    c->port = this;
+    c->id = id;
+    c->node = expected;
+    c->remote = remote;
+    c->we_dialled = true;
+    c->generation = generation;
+    conns_.emplace(id, std::move(c));
+    return id;
+}
+
+// The dialler speaks first and is believed about the generation; the acceptor answers with the same number.
+void LinkPort::opened(Conn& c) {
+    c.announced = true;
+    const Preamble& theirs = *c.opening.preamble();
+    if (!c.we_dialled) {
+        c.generation = theirs.generation;
+        c.send_preamble();
+    }
+    opened_.push_back({c.id, c.node, theirs, c.remote, c.we_dialled});
+}
+
+uint32_t LinkPort::next_generation(link::PeerIndex peer, bool we_are_lower) const {
+    const auto it = last_generation_.find(peer);
+    return (it == last_generation_.end() ? 0 : it->second) + (we_are_lower ? 2 : 1);
+}
+
+bool LinkPort::adopt(quic::ConnId conn, link::PeerIndex peer) {
+    Conn* c = find(conn);
+    if (!c || !c->quic || c->peer) return false;  // it ended meanwhile; its Closed follows
+    uint32_t& last = last_generation_[peer];
+    if (c->generation <= last) {
+        c->quic->close(close_replaced, "a newer connection of the same two nodes is in use");
+        return false;
+    }
+    last = c->generation;
+    if (const auto old = peers_.find(peer); old != peers_.end()) {
+        Conn& before = *old->second;
+        before.peer.reset();
+        mesh_->detach(peer);
+        if (before.quic) before.quic->close(close_replaced, "another connection of the same two nodes is kept");
+    }
+    peers_[peer] = c;
+    c->peer = peer;
+    mesh_->attach(peer, c->generation, *c);
+    for (size_t i = 0; i < link::class_count; ++i) {
+        const auto cls = static_cast<link::Class>(i);
+        const auto early = c->opening.take(cls);
+        if (!early.empty()) mesh_->on_bytes(peer, cls, early);
+    }
+    return true;
+}
+
+void LinkPort::refuse(quic::ConnId conn, uint64_t code, const std::string& reason) {
+    Conn* c = find(conn);
+    if (c && c->quic) c->quic->close(code, reason);
+}
+
+void LinkPort::close(link::PeerIndex peer, uint64_t code, const std::string& reason) {
+    if (const auto it = peers_.find(peer); it != peers_.end()) refuse(it->second->id, code, reason);
+}
+
+void LinkPort::on_event(const quic::Event& event) {
+    using Kind = quic::Event::Kind;
+    Conn* c = find(event.conn);
+    switch (event.kind) {
+        case Kind::connected: {
+            if (!c) {
+                auto made = std::make_unique<Conn>();
+                made->port = this;
+                made->id = event.conn;
+                c = made.get();
+                conns_.emplace(event.conn, std::move(made));
+            }
+            c->node = event.peer;
+            c->remote = event.remote;
+            c->quic = endpoint_->find(event.conn);
+            NEXAR_CHECK(c->quic != nullptr);
+            if (c->we_dialled) c->send_preamble();
+            c->quic->set_receiver(c);
+            break;
+        }
+        case Kind::closed: {
+            Closed closed{event.conn, event.peer, std::nullopt, event.remote, event.we_dialled, event.close};
+            if (c) {
+                closed.node = c->node;
+                closed.peer = c->peer;
+                if (c->peer) {
+                    mesh_->detach(*c->peer);
+                    peers_.erase(*c->peer);
+                }
+                conns_.erase(event.conn);
+            }
+            closed_.push_back(std::move(closed));
+            break;
+        }
+        case Kind::room:
+            if (c && c->peer) mesh_->on_room(*c->peer);
+            break;
+        case Kind::heard:
+            if (c && c->peer) heard_.push_back(*c->peer);
+            break;
+        case Kind::refused: break;  // the owner logs it
+    }
+}
+
+namespace {
+template <class T>
+std::optional<T> pop(std::deque<T>& queue) {
+    if (queue.empty()) return std::nullopt;
+    std::optional<T> front(std::move(queue.front()));
+    queue.pop_front();
+    return front;
+}
+}  // namespace
+
+std::optional<Opened> LinkPort::poll_opened() { return pop(opened_); }
+std::optional<Closed> LinkPort::poll_closed() { return pop(closed_); }
+std::optional<link::PeerIndex> LinkPort::poll_heard() { return pop(heard_); }
+
+std::optional<quic::ConnectionStats> LinkPort::stats(link::PeerIndex peer) const {
+    const auto it = peers_.find(peer);
+    if (it == peers_.end() || !it->second->quic) return std::nullopt;
+    return it->second->quic->stats();
+}
+
+std::optional<quic::Address> LinkPort::remote_of(link::PeerIndex peer) const {
+    const auto it = peers_.find(peer);
+    if (it == peers_.end()) return std::nullopt;
+    return it->second->remote;
+}
+
+}  // namespace nexar::transport
