@@ -91,6 +91,11 @@ struct Config {
 
     // Wall clock for the certificates' validity. Empty: the TLS library's own.
     std::function<WallSeconds()> wall_clock;
+
+    // Tests only: what the other side must notice.
+    struct Sabotage {
+        std::array<std::byte, 2> control_preamble = {std::byte{stream_kind_framed}, std::byte{0}};
+    } sabotage;
 };
 
 }  // namespace nexar::quic

@@ -111,14 +111,18 @@ void Connection::on_packet(uint64_t ts, Time now, Bytes packet, uint8_t ecn) {
         fail_locally(failed);
         return;
     }
-    if (has_opened_ && state_ == State::handshaking) on_handshake_done();
-    note_heard();
+    if (has_opened_ && state_ == State::handshaking) {
+        on_handshake_done();
+        heard_at_ = now_;
+    }
+    note_heard(packet);
     mark_ready();
 }
 
-// Replayed and forged packets are discarded and do not count.
-void Connection::note_heard() {
-    if (state_ != State::open) return;
+// Replayed and forged packets are discarded and do not count. Late packets with a long header are counted by
+// ngtcp2 without being decrypted, as their keys are gone: they say nothing.
+void Connection::note_heard(Bytes packet) {
+    if (state_ != State::open || (packet.front() & std::byte{0x80}) != std::byte{}) return;
     ngtcp2_conn_info info;
     ngtcp2_conn_get_conn_info2(conn_, &info);
     if (info.pkt_recv == packets_heard_) return;

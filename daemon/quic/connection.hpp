@@ -168,7 +168,7 @@ class Connection {
     void on_handshake_done();
     bool open_streams();
     void open_windows();
-    void note_heard();
+    void note_heard(Bytes packet);
     void on_stream_data(int64_t stream, Bytes bytes);
     void on_acked(int64_t stream, uint64_t up_to);
     bool on_preamble(Incoming& in, int64_t stream, std::byte byte);

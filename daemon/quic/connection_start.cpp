@@ -131,7 +131,6 @@ void Connection::on_handshake_done() {
     }
     alpn_ = tls_.alpn();
     state_ = State::open;
-    heard_at_ = now_;
     if (!open_streams()) return;
     if (alpn_ != alpn_join) open_windows();
 }
@@ -145,7 +144,7 @@ bool Connection::open_streams() {
             return false;
         }
         const std::byte preamble[2] = {std::byte{stream_kind_framed}, static_cast<std::byte>(i)};
-        out_[i].queue.append(preamble);
+        out_[i].queue.append(i == 0 ? Bytes(shared_.config.sabotage.control_preamble) : Bytes(preamble));
     }
     return true;
 }

@@ -68,6 +68,7 @@ Connection& Endpoint::add(const Address& local, const Address& remote, std::stri
     auto made = std::unique_ptr<Connection>(
         new Connection(shared_, ConnId(id), tls_, std::move(alpn), expected, local, remote));
     made->now_ = made->heard_at_ = now_;
+    by_remote_.emplace(remote, made.get());
     return *(connections_[id] = std::move(made));
 }
 
@@ -90,8 +91,7 @@ Result<ConnId> Endpoint::connect(Time now, const Address& local, const Address& 
     const ConnId id = c.id();
     if (!c.start_client(ts)) {
         c.state_ = Connection::State::gone;
-        std::erase(shared_.ready, &c);
-        connections_.erase(id.value);
+        touch(c);
         return fail(Errc::no_memory, "the QUIC library cannot begin a connection");
     }
     touch(c);
@@ -141,7 +141,7 @@ void Endpoint::route(uint64_t ts, const Address& local, const Address& remote, B
     if (found == by_key_.end()) {
         if (std::to_integer<unsigned>(packet[0]) & 0x80u)
             accept(ts, local, remote, packet, ecn);
-        else
+        else if (!is_reset(ts, remote, packet))
             send_reset(local, remote, packet);
         return;
     }
@@ -152,6 +152,28 @@ void Endpoint::route(uint64_t ts, const Address& local, const Address& remote, B
     }
     c.on_packet(ts, now_, packet, ecn);
     touch(c);
+}
+
+// A stateless reset has a random connection id: only its end says whom it means (RFC 9000 §10.3.1), and
+// ngtcp2 knows the tokens. The connections with this peer are few.
+bool Endpoint::is_reset(uint64_t ts, const Address& remote, Bytes packet) {
+    auto [at, end] = by_remote_.equal_range(remote);
+    for (size_t tried = 0; at != end && tried < reset_candidates_max; ++at, ++tried) {
+        Connection& c = *at->second;
+        if (!c.conn_ || c.ended_) continue;
+        c.on_packet(ts, now_, packet, 0);
+        touch(c);
+        if (c.was_reset_) return true;
+    }
+    return false;
+}
+
+void Endpoint::forget_remote(Connection& c) {
+    for (auto [at, end] = by_remote_.equal_range(c.remote_); at != end; ++at) {
+        if (at->second != &c) continue;
+        by_remote_.erase(at);
+        return;
+    }
 }
 
 bool Endpoint::has_space_for(const Address& remote) const {
@@ -306,6 +328,7 @@ void Endpoint::reap() {
         const auto found = connections_.find(id);
         Connection& c = *found->second;
         leave_half_open(c);
+        forget_remote(c);
         if (c.announced_ && !c.we_dialled() && c.alpn_ == alpn_join) --joins_;
         for (const Connection::Key& key : c.keys_) by_key_.erase(key);
         if (c.expiry_ != UINT64_MAX) timers_.erase({c.expiry_, id});

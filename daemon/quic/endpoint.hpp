@@ -9,6 +9,7 @@
 // Thread: one at a time.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -99,10 +100,12 @@ class Endpoint {
     };
     static constexpr size_t replies_queued_max = 64;
     static constexpr size_t refused_events_max = 16;
+    static constexpr size_t reset_candidates_max = 8;
 
     Endpoint(Config config, RandomSource random);
     uint64_t advance(Time now);
     void route(uint64_t ts, const Address& local, const Address& remote, Bytes packet, uint8_t ecn);
+    bool is_reset(uint64_t ts, const Address& remote, Bytes packet);
     void accept(uint64_t ts, const Address& local, const Address& remote, Bytes packet, uint8_t ecn);
     bool has_space_for(const Address& remote) const;
     Connection& add(const Address& local, const Address& remote, std::string alpn,
@@ -112,6 +115,7 @@ class Endpoint {
     void announce_end(Connection& c);
     void set_timer(Connection& c);
     void leave_half_open(Connection& c);
+    void forget_remote(Connection& c);
     void reap();
     static Event event_of(Event::Kind kind, const Connection& c);
 
@@ -135,6 +139,7 @@ class Endpoint {
     uint64_t next_id_ = 1;
     std::unordered_map<uint64_t, std::unique_ptr<Connection>> connections_;
     std::unordered_map<Connection::Key, Connection*, KeyHash> by_key_;
+    std::multimap<Address, Connection*> by_remote_;
     std::set<std::pair<uint64_t, uint64_t>> timers_;  // (expiry, connection)
     std::vector<Connection*> half_open_;
     std::vector<uint64_t> dead_;

@@ -8,10 +8,13 @@ using namespace nexar::test;
 
 namespace {
 
-bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+bool has(const std::string& text, std::string_view part) {
+    return text.find(part) != std::string::npos;
+}
 
 // Dials and waits for the end.
-const CloseInfo& refused_dial(Pair& p, std::string_view alpn = quic::alpn_nexar, std::optional<NodeId> expected = {}) {
+const CloseInfo& refused_dial(Pair& p, std::string_view alpn = quic::alpn_nexar,
+                              std::optional<NodeId> expected = {}) {
     p.dial(alpn, expected);
     REQUIRE(p.net.run([&] { return p.a.last(Event::Kind::closed); }));
     CHECK(p.a.count(Event::Kind::connected) == 0);
@@ -65,8 +68,9 @@ TEST_CASE("a certificate of another authority is refused by either side", "[quic
     SECTION("the dialler's") {
         Network net(4);
         Host& b = net.add(2, {}, identity(2), accept_all);
-        Host& a = net.add(1, {}, {stranger.certificate_pem, stranger.private_key_pem, test_ca().certificate_pem()},
-                          accept_all);
+        Host& a =
+            net.add(1, {}, {stranger.certificate_pem, stranger.private_key_pem, test_ca().certificate_pem()},
+                    accept_all);
         REQUIRE(a.endpoint->connect(net.now, a.address, b.address, quic::alpn_nexar));
         REQUIRE(net.run([&] { return a.last(Event::Kind::closed) && b.last(Event::Kind::refused); }));
         CHECK(a.count(Event::Kind::connected) == 0);
@@ -77,8 +81,9 @@ TEST_CASE("a certificate of another authority is refused by either side", "[quic
     }
     SECTION("the answering side's") {
         Network net(5);
-        Host& b = net.add(2, {}, {stranger.certificate_pem, stranger.private_key_pem, test_ca().certificate_pem()},
-                          accept_all);
+        Host& b =
+            net.add(2, {}, {stranger.certificate_pem, stranger.private_key_pem, test_ca().certificate_pem()},
+                    accept_all);
         Host& a = net.add(1, {}, identity(1), accept_all);
         REQUIRE(a.endpoint->connect(net.now, a.address, b.address, quic::alpn_nexar));
         REQUIRE(net.run([&] { return a.last(Event::Kind::closed); }));
@@ -90,7 +95,9 @@ TEST_CASE("a certificate of another authority is refused by either side", "[quic
 TEST_CASE("an expired certificate is refused, by the clock that was handed in", "[quic]") {
     for (const bool later : {false, true}) {
         quic::Config config;
-        config.wall_clock = [later] { return WallSeconds(time(nullptr) + (later ? 5000 : 0)); };  // leaves: 3600 s
+        config.wall_clock = [later] {
+            return WallSeconds(time(nullptr) + (later ? 5000 : 0));
+        };  // leaves: 3600 s
         Pair p(6, config);
         if (later) {
             CHECK(has(refused_dial(p).reason, "expired"));
@@ -201,12 +208,15 @@ TEST_CASE("a joiner gets a stranger's window, and only so many join at once", "[
     Host& b = net.add(2, config, identity(2), accept_all);
     b.attach_receivers = false;
     for (int i = 0; i < 3; ++i) REQUIRE(a.endpoint->connect(net.now, a.address, b.address, quic::alpn_join));
-    REQUIRE(net.run([&] { return a.count(Event::Kind::connected) + a.count(Event::Kind::closed) >= 3 &&
-                                 a.last(Event::Kind::closed); }));
+    REQUIRE(net.run([&] {
+        return a.count(Event::Kind::connected) + a.count(Event::Kind::closed) >= 3 &&
+               a.last(Event::Kind::closed);
+    }));
     CHECK(b.count(Event::Kind::connected) == 2);
     CHECK(has(a.last(Event::Kind::closed)->close.reason, "at most 2"));
     for (const Event& e : a.events)
-        if (quic::Connection* c = a.endpoint->find(e.conn)) c->write(Class::bulk, std::vector<std::byte>(2 << 20));
+        if (quic::Connection* c = a.endpoint->find(e.conn))
+            c->write(Class::bulk, std::vector<std::byte>(2 << 20));
     net.pass(2s);
     CHECK(net.datagrams * 1000 < (2 << 20));
     // Once one has gone, the next may come.
@@ -229,7 +239,8 @@ TEST_CASE("a new identity counts for new handshakes and leaves old connections a
     CHECK_FALSE(p.b.endpoint->set_identity({leaf(1).certificate_pem, leaf(2).private_key_pem, ""}));
 }
 
-TEST_CASE("exported keying material is equal on both ends, and bound to label, context and connection", "[quic]") {
+TEST_CASE("exported keying material is equal on both ends, and bound to label, context and connection",
+          "[quic]") {
     Pair p(16);
     REQUIRE(p.connect());
     quic::Connection &a = *p.a.connection(), &b = *p.b.connection();
@@ -338,7 +349,8 @@ TEST_CASE("both sides dial at once: two connections, for the caller to choose fr
     Pair p(23);
     p.dial();
     REQUIRE(p.b.endpoint->connect(p.net.now, p.b.address, p.a.address, quic::alpn_nexar));
-    REQUIRE(p.net.run([&] { return p.a.count(Event::Kind::connected) == 2 && p.b.count(Event::Kind::connected) == 2; }));
+    REQUIRE(p.net.run(
+        [&] { return p.a.count(Event::Kind::connected) == 2 && p.b.count(Event::Kind::connected) == 2; }));
 }
 
 TEST_CASE("a restarted node with the same reset secret tells its peer at once", "[quic]") {
@@ -348,11 +360,12 @@ TEST_CASE("a restarted node with the same reset secret tells its peer at once", 
     Host& b = net.add(2, {}, identity(2), accept_all);
     auto source = std::make_shared<Random>(5);
     auto b_again = [&] {
-        return std::move(*quic::Endpoint::make({}, identity(2), accept_all,
-                                               [source](MutableBytes out) {
-                                                   for (std::byte& x : out) x = static_cast<std::byte>(source->next());
-                                               },
-                                               secret));
+        return std::move(*quic::Endpoint::make(
+            {}, identity(2), accept_all,
+            [source](MutableBytes out) {
+                for (std::byte& x : out) x = static_cast<std::byte>(source->next());
+            },
+            secret));
     };
     b.endpoint = b_again();
     REQUIRE(a.endpoint->connect(net.now, a.address, b.address, quic::alpn_nexar));

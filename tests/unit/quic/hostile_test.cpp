@@ -1,4 +1,5 @@
-// Hostile and broken input: nothing crashes, honest connections live on, and what an attacker can occupy is limited.
+// Hostile and broken input: nothing crashes, honest connections live on, and what an attacker can occupy is
+// limited.
 #include <catch2/catch_test_macros.hpp>
 
 #include "network.hpp"
@@ -15,10 +16,11 @@ TEST_CASE("random, truncated, mutated and replayed datagrams harm nobody", "[qui
     REQUIRE(p.connect());
     p.a.connection()->write(Class::bulk, std::vector<std::byte>(300'000, std::byte{5}));
     p.b.connection()->write(Class::bulk, std::vector<std::byte>(300'000, std::byte{6}));
-    REQUIRE(p.net.run([&] { return p.a.inbox().bytes[3].size() == 300'000 && p.b.inbox().bytes[3].size() == 300'000; }));
+    REQUIRE(p.net.run(
+        [&] { return p.a.inbox().bytes[3].size() == 300'000 && p.b.inbox().bytes[3].size() == 300'000; }));
     p.net.tap = nullptr;
+    p.net.pass(1s);  // nothing is in the air any more: what comes from here on is a replay
     const Time heard = p.b.connection()->heard_at();
-    p.net.now += 1s;
 
     Random& random = p.net.random();
     const Address spoofed = *Address::parse("10.9.9.9:1");
@@ -40,10 +42,12 @@ TEST_CASE("random, truncated, mutated and replayed datagrams harm nobody", "[qui
         }
         p.net.now += 100us;
         to.endpoint->on_datagram(p.net.now, to.address, random.one_in(4) ? spoofed : from.address, bytes,
-                                 static_cast<uint8_t>(random.below(4)), random.one_in(5) ? random.below(700) : 0);
+                                 static_cast<uint8_t>(random.below(4)),
+                                 random.one_in(5) ? random.below(700) : 0);
         if (i % 64 == 0)
             for (Host* h : {&p.a, &p.b}) {
-                while (h->endpoint->poll_send(p.net.now, buffer)) {}
+                while (h->endpoint->poll_send(p.net.now, buffer)) {
+                }
                 while (auto e = h->endpoint->poll_event()) h->events.push_back(*e);
             }
     }
@@ -58,7 +62,8 @@ TEST_CASE("random, truncated, mutated and replayed datagrams harm nobody", "[qui
     CHECK(p.b.endpoint->stats().half_open == 0);
 }
 
-TEST_CASE("forged beginnings fill no more than their limit, cost a Retry, and honest nodes get in", "[quic]") {
+TEST_CASE("forged beginnings fill no more than their limit, cost a Retry, and honest nodes get in",
+          "[quic]") {
     quic::Config config;
     config.retry_after_half_open = 8;
     config.half_open_max = 16;
@@ -71,14 +76,15 @@ TEST_CASE("forged beginnings fill no more than their limit, cost a Retry, and ho
         if (packet.to == b.address && packet.bytes.size() >= 1200) firsts.push_back(packet.bytes);
     };
     net.weather.lose_one_in = 1;
-    for (int i = 0; i < 60; ++i) REQUIRE(a.endpoint->connect(net.now, a.address, b.address, quic::alpn_nexar));
+    for (int i = 0; i < 60; ++i)
+        REQUIRE(a.endpoint->connect(net.now, a.address, b.address, quic::alpn_nexar));
     net.run([] { return false; }, 1ms);
     net.tap = nullptr;
     REQUIRE(firsts.size() >= 60);
     net.weather.lose_one_in = 0;
     for (size_t i = 0; i < firsts.size(); ++i)
-        b.endpoint->on_datagram(net.now, b.address, *Address::parse("10.1.1." + std::to_string(i % 250) + ":99"),
-                                firsts[i]);
+        b.endpoint->on_datagram(net.now, b.address,
+                                *Address::parse("10.1.1." + std::to_string(i % 250) + ":99"), firsts[i]);
     CHECK(b.endpoint->stats().half_open == 8);
     CHECK(b.endpoint->stats().retries_sent >= 40);
 
@@ -99,7 +105,8 @@ TEST_CASE("one host cannot take all half-open places, even with its address prov
     Host& a = net.add(1, slow, identity(1), accept_all);
     Host& b = net.add(2, config, identity(2), accept_all);
     // The attacker answers the Retry and then stops: its later packets are lost.
-    for (int i = 0; i < 12; ++i) REQUIRE(a.endpoint->connect(net.now, a.address, b.address, quic::alpn_nexar));
+    for (int i = 0; i < 12; ++i)
+        REQUIRE(a.endpoint->connect(net.now, a.address, b.address, quic::alpn_nexar));
     net.run([&] { return b.endpoint->stats().half_open >= 4; }, 1s);
     CHECK(b.endpoint->stats().retries_sent >= 4);
     CHECK(b.endpoint->stats().half_open == 4);
@@ -126,7 +133,8 @@ TEST_CASE("Retry is not answered with a stolen or stale token", "[quic]") {
     a.connection()->close(20, "");
     net.pass(5s);
     const size_t connections = b.endpoint->stats().connections;
-    b.endpoint->on_datagram(net.now, b.address, *Address::parse("10.3.3.3:7"), with_token);  // another address
+    b.endpoint->on_datagram(net.now, b.address, *Address::parse("10.3.3.3:7"),
+                            with_token);  // another address
     CHECK(b.endpoint->stats().connections == connections);
     net.now += 30s;
     b.endpoint->on_datagram(net.now, b.address, a.address, with_token);  // too late
@@ -141,17 +149,16 @@ TEST_CASE("stateless answers are limited per second", "[quic]") {
     Host& b = net.add(2, config, identity(2), accept_all);
     std::vector<std::byte> unknown(100, std::byte{0x41}), version(1300, std::byte{0xc1});
     std::vector<std::byte> buffer(quic::Endpoint::send_buffer_bytes);
-    size_t answers = 0, bytes = 0;
+    size_t answers = 0;
     for (int i = 0; i < 500; ++i) {
         unknown[5] = static_cast<std::byte>(i);
         b.endpoint->on_datagram(net.now, b.address, *Address::parse("10.4.4.4:7"), i % 2 ? unknown : version);
         while (auto batch = b.endpoint->poll_send(net.now, buffer)) {
             ++answers;
-            bytes += batch->bytes;
+            CHECK(batch->bytes < (i % 2 ? unknown : version).size());
         }
     }
     CHECK(answers == 20);
-    CHECK(bytes <= 20 * 100);
     CHECK(b.endpoint->stats().replies_suppressed > 400);
 }
 

@@ -17,7 +17,8 @@ std::vector<std::byte> numbered(size_t from, size_t n) {
 
 }  // namespace
 
-TEST_CASE("a send queue gives its bytes in order over block borders, and keeps them until acknowledged", "[quic]") {
+TEST_CASE("a send queue gives its bytes in order over block borders, and keeps them until acknowledged",
+          "[quic]") {
     BlockPool pool;
     SendQueue queue(pool);
     constexpr size_t total = 3 * BlockPool::block_bytes + 77;

@@ -10,7 +10,8 @@ namespace {
 
 // Distinct for each sender, class and position.
 std::byte expected_byte(unsigned sender, Class cls, uint64_t at) {
-    uint64_t x = (at + 1) * 0x9e3779b97f4a7c15u + sender * 0xbf58476d1ce4e5b9u + static_cast<uint64_t>(cls) * 77777u;
+    uint64_t x =
+        (at + 1) * 0x9e3779b97f4a7c15u + sender * 0xbf58476d1ce4e5b9u + static_cast<uint64_t>(cls) * 77777u;
     x ^= x >> 31;
     return static_cast<std::byte>(x * 0x94d049bb133111ebu >> 56);
 }
@@ -185,7 +186,8 @@ TEST_CASE("heartbeats arrive although bulk fills the connection, and count as he
     p.a.connection()->write(Class::bulk, pattern(1, Class::bulk, 0, 2 << 20));
     p.a.connection()->send_datagram(test::bytes_of("beat"));
     REQUIRE(p.net.run([&] { return !p.b.inbox().datagrams.empty(); }));
-    CHECK(p.b.inbox().datagrams[0] == std::vector<std::byte>(4) == false);
+    CHECK(p.b.inbox().datagrams[0] ==
+          std::vector<std::byte>{std::byte{'b'}, std::byte{'e'}, std::byte{'a'}, std::byte{'t'}});
     CHECK(p.b.inbox().bytes[3].size() < (2 << 20));
     CHECK(p.b.connection()->heard_at() > before);
     CHECK(p.b.last(Event::Kind::heard));
@@ -212,4 +214,27 @@ TEST_CASE("answering from inside the receiver works", "[quic]") {
     p.a.connection()->write(Class::rpc, sent);
     REQUIRE(p.net.run([&] { return p.a.inbox().bytes[1].size() == sent.size(); }));
     CHECK(p.a.inbox().bytes[1] == sent);
+}
+
+TEST_CASE("a stream of an unknown kind or class, or a class twice, closes the connection and is named",
+          "[quic]") {
+    struct Broken {
+        std::array<std::byte, 2> preamble;
+        std::string reason;
+    };
+    for (const Broken& broken :
+         {Broken{{std::byte{9}, std::byte{0}}, "its stream is of kind 9; known is 1"},
+          Broken{{std::byte{1}, std::byte{7}}, "its stream is of class 7; known are 0 to 3"},
+          Broken{{std::byte{1}, std::byte{3}}, "two of its streams are of class 3"}}) {
+        quic::Config config;
+        config.sabotage.control_preamble = broken.preamble;
+        Network net(22);
+        Host& a = net.add(1, config, identity(1), accept_all);
+        Host& b = net.add(2, {}, identity(2), accept_all);
+        REQUIRE(a.endpoint->connect(net.now, a.address, b.address, quic::alpn_nexar));
+        REQUIRE(net.run([&] { return a.last(Event::Kind::closed) && b.last(Event::Kind::closed); }));
+        CHECK(b.last(Event::Kind::closed)->close.cause == CloseInfo::Cause::protocol_error);
+        CHECK(a.last(Event::Kind::closed)->close.code == static_cast<uint64_t>(quic::CloseCode::bad_stream));
+        CHECK(a.last(Event::Kind::closed)->close.reason == broken.reason);
+    }
 }
