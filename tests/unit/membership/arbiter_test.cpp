@@ -1,0 +1,391 @@
+// The verdict: whatever fails, every survivor of a group ends with one and the same error within the time that
+// docs/protocol/failure.md promises.
+#include "membership/arbiter.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include "failure_cluster.hpp"
+
+namespace nexar::membership {
+namespace {
+
+constexpr Duration silence_bound = ms(5250 + 50);  // T + Q, and delays of up to 2 ms per hop
+constexpr Duration killed_bound = ms(850 + 50);    // W + Q
+
+// All of `who` have this error, with the same text, by `since + bound`.
+void require_all(const FailureCluster& cluster, const GroupId& group, const std::vector<unsigned>& who, Errc code,
+                 int64_t rank, int64_t other, Time since, Duration bound) {
+    const Error* first = cluster.verdict(who[0], group);
+    for (unsigned node : who) {
+        CAPTURE(node);
+        const Error* error = cluster.verdict(node, group);
+        REQUIRE(error);
+        REQUIRE(first);
+        INFO(error->text);
+        REQUIRE(error->code == code);
+        REQUIRE(error->rank == rank);
+        REQUIRE(error->other_rank == other);
+        REQUIRE(error->text == first->text);
+        REQUIRE(*cluster.decided_at(node, group) <= since + bound);
+    }
+}
+
+std::vector<unsigned> all_but(unsigned count, unsigned out) {
+    std::vector<unsigned> list;
+    for (unsigned i = 0; i < count; ++i)
+        if (i != out) list.push_back(i);
+    return list;
+}
+std::vector<unsigned> all_of(unsigned count) { return all_but(count, count); }
+
+TEST_CASE("a killed node is named by every survivor, also when it was the arbiter", "[membership]") {
+    for (uint64_t seed = 1; seed <= 30; ++seed)
+        for (unsigned count = 2; count <= 5; ++count)
+            for (unsigned victim = 0; victim < count; ++victim) {
+                CAPTURE(seed, count, victim);
+                FailureCluster cluster(count, seed);
+                const GroupId group = cluster.make_group(all_of(count));
+                cluster.run(ms(3000));
+
+                const Time killed = cluster.now();
+                cluster.kill(victim);
+                cluster.run(ms(3000));
+
+                require_all(cluster, group, all_but(count, victim), Errc::peer_lost, victim, -1, killed, killed_bound);
+            }
+}
+
+TEST_CASE("a silent node is named within the silence timeout and one question", "[membership]") {
+    for (uint64_t seed = 1; seed <= 10; ++seed)
+        for (unsigned count = 2; count <= 5; ++count)
+            for (unsigned victim = 0; victim < count; ++victim) {
+                CAPTURE(seed, count, victim);
+                FailureCluster cluster(count, seed);
+                const GroupId group = cluster.make_group(all_of(count));
+                cluster.run(ms(2500));
+
+                const Time stopped = cluster.now();
+                cluster.stop(victim);
+                cluster.run(ms(4000));
+                REQUIRE_FALSE(cluster.verdict(victim == 0 ? 1 : 0, group));
+                cluster.run(ms(2000));
+
+                require_all(cluster, group, all_but(count, victim), Errc::peer_lost, victim, -1, stopped,
+                            silence_bound);
+            }
+}
+
+TEST_CASE("a stopped node that goes on accuses nobody and learns the verdict about itself", "[membership]") {
+    for (uint64_t seed = 1; seed <= 20; ++seed) {
+        CAPTURE(seed);
+        FailureCluster cluster(3, seed);
+        const GroupId group = cluster.make_group({0, 1, 2});
+        cluster.run(ms(2000));
+        const Time stopped = cluster.now();
+        cluster.stop(0);
+        cluster.run(ms(20000));
+        const size_t before = cluster.accusations_sent();
+
+        cluster.go_on(0);
+        cluster.run(ms(2000));
+
+        REQUIRE(cluster.accusations_sent() == before);
+        require_all(cluster, group, {1, 2}, Errc::peer_lost, 0, -1, stopped, silence_bound);
+        require_all(cluster, group, {0, 1, 2}, Errc::peer_lost, 0, -1, stopped, ms(22000));
+    }
+}
+
+TEST_CASE("a short stop of a node ends no group", "[membership]") {
+    for (uint64_t seed = 1; seed <= 20; ++seed) {
+        FailureCluster cluster(3, seed);
+        const GroupId group = cluster.make_group({0, 1, 2});
+        cluster.run(ms(2000));
+        cluster.stop(seed % 3);
+        cluster.run(ms(3500));
+        cluster.go_on(seed % 3);
+        cluster.run(ms(10000));
+
+        for (unsigned node = 0; node < 3; ++node) REQUIRE_FALSE(cluster.verdict(node, group));
+        REQUIRE(cluster.accusations_sent() == 0);
+    }
+}
+
+TEST_CASE("a one-way cut is a lost link, and the node that hears everybody learns it too", "[membership]") {
+    for (uint64_t seed = 1; seed <= 10; ++seed)
+        for (unsigned from = 0; from < 3; ++from)
+            for (unsigned to = 0; to < 3; ++to) {
+                if (from == to) continue;
+                CAPTURE(seed, from, to);
+                FailureCluster cluster(3, seed);
+                const GroupId group = cluster.make_group({0, 1, 2});
+                cluster.run(ms(2000));
+
+                const Time since = cluster.now();
+                cluster.cut(from, to);
+                cluster.run(ms(7000));
+
+                require_all(cluster, group, {0, 1, 2}, Errc::link_lost, std::min(from, to), std::max(from, to), since,
+                            silence_bound);
+            }
+}
+
+TEST_CASE("a cut between two nodes that both reach the others is the same lost link for all", "[membership]") {
+    for (uint64_t seed = 1; seed <= 20; ++seed)
+        for (unsigned count = 3; count <= 5; ++count)
+            for (unsigned a = 0; a < count; ++a)
+                for (unsigned b = a + 1; b < count; ++b) {
+                    CAPTURE(seed, count, a, b);
+                    FailureCluster cluster(count, seed);
+                    const GroupId group = cluster.make_group(all_of(count));
+                    cluster.run(ms(2000));
+
+                    const Time since = cluster.now();
+                    cluster.cut_both(a, b);
+                    cluster.run(ms(7000));
+
+                    require_all(cluster, group, all_of(count), Errc::link_lost, a, b, since, silence_bound);
+                }
+}
+
+TEST_CASE("in a group of two a cut ends both sides, each naming the other", "[membership]") {
+    FailureCluster cluster(2, 5);
+    const GroupId group = cluster.make_group({0, 1}, {0, 3});
+    cluster.run(ms(2000));
+    const Time since = cluster.now();
+    cluster.cut_both(0, 1);
+    cluster.run(ms(7000));
+
+    require_all(cluster, group, {0}, Errc::peer_lost, 3, -1, since, silence_bound);
+    require_all(cluster, group, {1}, Errc::peer_lost, 0, -1, since, silence_bound);
+}
+
+TEST_CASE("in a group of two a one-way cut gives both sides the same error", "[membership]") {
+    for (uint64_t seed = 1; seed <= 10; ++seed) {
+        FailureCluster cluster(2, seed);
+        const GroupId group = cluster.make_group({0, 1});
+        cluster.run(ms(2000));
+        const Time since = cluster.now();
+        cluster.cut(0, 1);
+        cluster.run(ms(7000));
+        require_all(cluster, group, {0, 1}, Errc::peer_lost, 0, -1, since, silence_bound);
+    }
+}
+
+TEST_CASE("nodes outside the group neither judge nor hear of it", "[membership]") {
+    FailureCluster cluster(4, 3);
+    const GroupId group = cluster.make_group({1, 3});
+    cluster.run(ms(1000));
+    const Time since = cluster.now();
+    cluster.kill(3);
+    cluster.run(ms(3000));
+
+    require_all(cluster, group, {1}, Errc::peer_lost, 1, -1, since, killed_bound);
+    REQUIRE_FALSE(cluster.verdict(0, group));
+    REQUIRE_FALSE(cluster.verdict(2, group));
+}
+
+TEST_CASE("a group made while a member is already suspected ends as soon", "[membership]") {
+    FailureCluster cluster(3, 3);
+    cluster.kill(1);
+    cluster.run(ms(2000));
+    const Time since = cluster.now();
+    const GroupId group = cluster.make_group({0, 1, 2});
+    cluster.run(ms(1000));
+    require_all(cluster, group, {0, 2}, Errc::peer_lost, 1, -1, since, ms(300));
+}
+
+TEST_CASE("an ended process is named at once and alike, whoever needed it first", "[membership]") {
+    for (uint64_t seed = 1; seed <= 50; ++seed) {
+        CAPTURE(seed);
+        FailureCluster cluster(4, seed);
+        const GroupId group = cluster.make_group({0, 1, 2, 3}, {0, 2, 4, 6});
+        cluster.run(ms(1000));
+
+        const Time since = cluster.now();
+        for (unsigned node : {3u, 0u, 2u, 1u}) {
+            cluster.rank_lost(node, group, 5, 2, "process 77 was killed by signal 9");
+            cluster.run(ms(static_cast<int64_t>(seed % 3)));
+        }
+        cluster.run(ms(50));
+
+        require_all(cluster, group, {0, 1, 2, 3}, Errc::peer_lost, 5, -1, since, ms(30));
+        REQUIRE(cluster.verdict(0, group)->text.find("signal 9") != std::string::npos);
+    }
+}
+
+TEST_CASE("two processes that end at the same time leave one error on every node", "[membership]") {
+    for (uint64_t seed = 1; seed <= 100; ++seed) {
+        CAPTURE(seed);
+        FailureCluster cluster(4, seed);
+        const GroupId group = cluster.make_group({0, 1, 2, 3});
+        cluster.rank_lost(1, group, 1, 1, "killed");
+        cluster.rank_lost(3, group, 3, 3, "killed");
+        cluster.rank_lost(2, group, 3, 3, "killed");
+        cluster.run(ms(100));
+
+        const Error* first = cluster.verdict(0, group);
+        REQUIRE(first);
+        require_all(cluster, group, {0, 1, 2, 3}, Errc::peer_lost, first->rank, -1, at_ms(0), ms(30));
+        REQUIRE((first->rank == 1 || first->rank == 3));
+    }
+}
+
+TEST_CASE("an accusation that races with a verdict is answered with the verdict", "[membership]") {
+    FailureCluster cluster(3, 9);
+    const GroupId group = cluster.make_group({0, 1, 2});
+    cluster.cut(0, 2);  // node 2 misses the flood
+    cluster.cut(1, 2);
+    cluster.rank_lost(0, group, 1, 1, "killed");
+    cluster.run(ms(100));
+    REQUIRE(cluster.verdict(1, group));
+    REQUIRE_FALSE(cluster.verdict(2, group));
+
+    cluster.join(0, 2);
+    cluster.rank_lost(2, group, 2, 2, "killed as well");
+    cluster.run(ms(100));
+
+    require_all(cluster, group, {0, 1, 2}, Errc::peer_lost, 1, -1, at_ms(0), ms(300));
+}
+
+TEST_CASE("arbiters that do not answer are passed over, and at last the accuser decides itself", "[membership]") {
+    FailureCluster cluster(6, 4);
+    const GroupId group = cluster.make_group({0, 1, 2, 3, 4, 5});
+    cluster.run(ms(500));
+    const Time since = cluster.now();
+    for (unsigned node = 0; node < 4; ++node) cluster.cut_both(node, 5);  // 5 does not know it yet
+    cluster.cut_both(4, 5);
+    cluster.rank_lost(5, group, 5, 5, "killed");
+    cluster.run(ms(3500));
+
+    require_all(cluster, group, {5}, Errc::peer_lost, 5, -1, since, ms(3050));
+    REQUIRE(*cluster.decided_at(5, group) >= since + ms(3000));
+}
+
+TEST_CASE("an arbiter that has freed the group is passed over at once", "[membership]") {
+    FailureCluster cluster(3, 4);
+    const GroupId group = cluster.make_group({0, 1, 2});
+    cluster.run(ms(500));
+    const Time since = cluster.now();
+    cluster.arbiter(0).on_group_gone(group);
+    cluster.rank_lost(2, group, 2, 2, "killed");
+    cluster.run(ms(500));
+
+    require_all(cluster, group, {1, 2}, Errc::peer_lost, 2, -1, since, ms(30));
+    REQUIRE_FALSE(cluster.verdict(0, group));
+}
+
+TEST_CASE("a verdict that comes before the group is kept for it", "[membership]") {
+    Arbiter arbiter(ArbiterConfig{}, node_id(1), Incarnation{1, 2});
+    const GroupId group{1, 2, 3};
+    const Error lost{Errc::link_lost, "lost", 0, 2, {}};
+    arbiter.on_message(node_id(0), wire::Verdict{group, 0, node_id(0), lost}, at_ms(0));
+    arbiter.on_group(group, GroupEpoch{0}, {{node_id(0), {}, 0, ""}, {node_id(1), {}, 1, ""}, {node_id(2), {}, 2, ""}},
+                     at_ms(1));
+
+    const auto decided = arbiter.poll_decided();
+    REQUIRE(decided);
+    CHECK(decided->error.other_rank == 2);
+    CHECK(arbiter.poll_send());  // and passed on
+}
+
+TEST_CASE("early verdicts are bounded", "[membership]") {
+    ArbiterConfig config;
+    config.early_verdicts_max = 4;
+    Arbiter arbiter(config, node_id(1), Incarnation{1, 2});
+    const Error lost{Errc::peer_lost, "lost", 0, -1, {}};
+    for (uint64_t i = 0; i < 10; ++i)
+        arbiter.on_message(node_id(0), wire::Verdict{{1, 2, i}, 0, node_id(0), lost}, at_ms(0));
+    for (uint64_t i = 0; i < 10; ++i)
+        arbiter.on_group({1, 2, i}, GroupEpoch{0}, {{node_id(0), {}, 0, ""}, {node_id(1), {}, 1, ""}}, at_ms(1));
+    size_t decided = 0;
+    while (arbiter.poll_decided()) ++decided;
+    CHECK(decided == 4);
+}
+
+TEST_CASE("an accuser that hears the accused in its own question takes the accusation back", "[membership]") {
+    Arbiter arbiter(ArbiterConfig{}, node_id(0), Incarnation{1, 1});
+    const GroupId group{1, 2, 3};
+    arbiter.on_group(group, GroupEpoch{0}, {{node_id(0), {}, 0, ""}, {node_id(1), {}, 1, ""}}, at_ms(0));
+    arbiter.on_suspect(node_id(1), {1, 2}, "closed", at_ms(10));
+    const auto question = arbiter.poll_send();
+    REQUIRE(question);
+    const auto nonce = std::get<wire::ProbeRequest>(question->message).nonce;
+
+    arbiter.on_message(node_id(1), wire::ProbeReply{nonce, true, 0}, at_ms(20));
+    arbiter.on_time(at_ms(2000));
+
+    CHECK_FALSE(arbiter.poll_decided());
+    CHECK(arbiter.wake_at() == never);
+}
+
+TEST_CASE("an answer by another life of the accused proves the old one dead", "[membership]") {
+    Arbiter arbiter(ArbiterConfig{}, node_id(0), Incarnation{1, 1});
+    Arbiter reborn(ArbiterConfig{}, node_id(1), Incarnation{2, 9});
+    const GroupId group{1, 2, 3};
+    arbiter.on_group(group, GroupEpoch{0}, {{node_id(0), {1, 1}, 0, ""}, {node_id(1), {1, 2}, 1, ""}}, at_ms(0));
+    arbiter.on_suspect(node_id(1), {1, 2}, "closed", at_ms(10));
+    const auto question = arbiter.poll_send();
+    REQUIRE(question);
+    reborn.on_message(node_id(0), question->message, at_ms(11));
+    const auto answer = reborn.poll_send();
+    REQUIRE(answer);
+
+    arbiter.on_message(node_id(1), answer->message, at_ms(12));
+
+    const auto decided = arbiter.poll_decided();
+    REQUIRE(decided);
+    CHECK(decided->error.code == Errc::peer_lost);
+}
+
+TEST_CASE("a proved death is decided without a question", "[membership]") {
+    Arbiter arbiter(ArbiterConfig{}, node_id(0), Incarnation{1, 1});
+    const GroupId group{1, 2, 3};
+    arbiter.on_group(group, GroupEpoch{0}, {{node_id(0), {}, 0, ""}, {node_id(1), {1, 2}, 1, ""}}, at_ms(0));
+
+    arbiter.on_dead(node_id(1), {7, 7}, "goodbye of another life", at_ms(1));
+    REQUIRE_FALSE(arbiter.poll_decided());
+    arbiter.on_dead(node_id(1), {1, 2}, "goodbye", at_ms(2));
+
+    const auto decided = arbiter.poll_decided();
+    REQUIRE(decided);
+    CHECK(decided->error.rank == 1);
+}
+
+TEST_CASE("accusations from outside the group, about strangers or of another epoch change nothing", "[membership]") {
+    Arbiter arbiter(ArbiterConfig{}, node_id(0), Incarnation{1, 1});
+    const GroupId group{1, 2, 3};
+    arbiter.on_group(group, GroupEpoch{4}, {{node_id(0), {}, 0, ""}, {node_id(1), {}, 1, ""}, {node_id(2), {}, 2, ""}},
+                     at_ms(0));
+    const NodeId stranger = node_id(9);
+    for (const wire::Accusation& bad :
+         {wire::Accusation{group, 4, stranger, node_id(1), "", 1, false},
+          wire::Accusation{group, 4, node_id(1), stranger, "", 1, false},
+          wire::Accusation{group, 3, node_id(1), node_id(2), "", 1, false},
+          wire::Accusation{group, 4, node_id(1), node_id(1), "", -1, true}})
+        arbiter.on_message(bad.accuser, bad, at_ms(1));
+    arbiter.on_message(node_id(2), wire::Accusation{group, 4, node_id(1), node_id(2), "", 1, false}, at_ms(1));
+    arbiter.on_message(stranger, wire::Verdict{group, 4, stranger, {Errc::peer_lost, "", 1, -1, {}}}, at_ms(1));
+
+    CHECK_FALSE(arbiter.poll_decided());
+    CHECK_FALSE(arbiter.poll_send());
+}
+
+TEST_CASE("with lost packets every survivor still ends in time", "[membership]") {
+    for (uint64_t seed = 1; seed <= 60; ++seed) {
+        CAPTURE(seed);
+        FailureCluster cluster(5, seed);
+        cluster.lose_one_in(5);
+        const GroupId group = cluster.make_group({0, 1, 2, 3, 4});
+        cluster.run(ms(1000));
+        const Time since = cluster.now();
+        cluster.kill(seed % 5);
+        cluster.run(ms(9000));
+        for (unsigned node : all_but(5, seed % 5)) {
+            REQUIRE(cluster.verdict(node, group));
+            REQUIRE(*cluster.decided_at(node, group) <= since + ms(600 + 3000 + 250 + 50));
+        }
+    }
+}
+
+}  // namespace
+}  // namespace nexar::membership

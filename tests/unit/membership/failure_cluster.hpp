@@ -1,0 +1,74 @@
+// A small cluster of detectors and arbiters in virtual time: every pair has a delay and can be cut in either
+// direction; nodes can be killed (peers see refused redials), stopped (they see silence) and continued.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "core/random.hpp"
+#include "membership/arbiter.hpp"
+#include "membership/failure_detector.hpp"
+
+namespace nexar::membership {
+
+NodeId node_id(unsigned n);  // ascending in n
+constexpr Duration ms(int64_t n) { return std::chrono::milliseconds(n); }
+constexpr Time at_ms(int64_t n) { return Time(ms(n)); }
+
+class FailureCluster {
+public:
+    FailureCluster(unsigned nodes, uint64_t seed);
+
+    // Nodes in rank order, one rank each unless `ranks` says which lowest rank each has. All are told at once.
+    GroupId make_group(std::vector<unsigned> members, std::vector<uint32_t> lowest_ranks = {});
+
+    void kill(unsigned node);            // kill -9: connections are refused from now on
+    void stop(unsigned node);            // SIGSTOP: silent, and its own timers stand still
+    void go_on(unsigned node);           // SIGCONT
+    void cut(unsigned from, unsigned to);  // one way
+    void cut_both(unsigned a, unsigned b);
+    void join(unsigned a, unsigned b);
+    void rank_lost(unsigned at, const GroupId& group, uint32_t rank, unsigned on, const std::string& why);
+    void run(Duration span);
+
+    Time now() const { return now_; }
+    const Error* verdict(unsigned node, const GroupId& group) const;
+    std::optional<Time> decided_at(unsigned node, const GroupId& group) const;
+    Arbiter& arbiter(unsigned node) { return *nodes_[node].arbiter; }
+    size_t accusations_sent() const { return accusations_; }
+    size_t messages_sent() const { return messages_; }
+    void lose_one_in(uint64_t n) { lose_one_in_ = n; }
+
+private:
+    struct Node {
+        NodeId id;
+        std::unique_ptr<FailureDetector> detector;
+        std::unique_ptr<Arbiter> arbiter;
+        bool dead = false, stopped = false;
+        std::map<GroupId, Time> decided;
+    };
+    struct Packet {
+        unsigned from, to;
+        std::optional<wire::Message> message;  // nothing: a heartbeat, or a refused redial (`refused`)
+        bool refused = false;
+    };
+    void send(unsigned from, unsigned to, std::optional<wire::Message> message);
+    void deliver(const Packet& packet);
+    void drain(unsigned node);
+    void redial(unsigned from, unsigned to);
+    bool open(unsigned from, unsigned to) const { return !cut_[from][to]; }
+
+    Random random_;
+    Time now_{};
+    std::vector<Node> nodes_;
+    std::vector<std::vector<bool>> cut_;
+    std::multimap<Time, Packet> flying_;
+    std::vector<Packet> parked_;  // at stopped nodes: they read it when they go on
+    uint64_t groups_made_ = 0;
+    uint64_t lose_one_in_ = 0;
+    size_t accusations_ = 0, messages_ = 0;
+};
+
+}  // namespace nexar::membership

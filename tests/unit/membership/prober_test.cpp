@@ -1,0 +1,113 @@
+// Questions: only a round trip begun after the question counts.
+#include "membership/prober.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+
+#include "failure_cluster.hpp"
+
+namespace nexar::membership {
+namespace {
+
+const NodeId self = node_id(0), target = node_id(1), helper = node_id(2), other = node_id(3);
+
+Prober prober(ProbeConfig config = {}) { return Prober(config, self, Incarnation{3, 4}); }
+
+TEST_CASE("a question asks the target and each helper once", "[membership]") {
+    auto p = prober();
+    p.ask(target, {1, 1}, {helper, target, self, other}, true, at_ms(0));
+    std::vector<NodeId> asked;
+    while (const auto out = p.poll_send()) asked.push_back(out->to);
+    CHECK(asked == std::vector{target, helper, other});
+}
+
+TEST_CASE("answers of helpers end a question unless the direct one matters", "[membership]") {
+    const bool prefer_direct = GENERATE(false, true);
+    auto p = prober();
+    const uint64_t q = p.ask(target, {1, 1}, {helper}, prefer_direct, at_ms(0));
+    p.on_reply(helper, {q, true, 0}, at_ms(10));
+    if (prefer_direct) {
+        REQUIRE_FALSE(p.poll_answer());
+        p.on_time(at_ms(250));
+    }
+    const auto answer = p.poll_answer();
+    REQUIRE(answer);
+    CHECK(answer->heard_by_other);
+    CHECK_FALSE(answer->heard_directly);
+    CHECK(p.wake_at() == never);
+}
+
+TEST_CASE("answers by strangers, noes of helpers and wrong numbers do not count", "[membership]") {
+    auto p = prober();
+    const uint64_t q = p.ask(target, {1, 1}, {helper}, false, at_ms(0));
+    p.on_reply(other, {q, true, 0}, at_ms(10));
+    p.on_reply(helper, {q + 1, true, 0}, at_ms(10));
+    p.on_reply(helper, {q, false, 0}, at_ms(10));
+    REQUIRE_FALSE(p.poll_answer());
+    p.on_time(at_ms(250));
+    const auto answer = p.poll_answer();
+    REQUIRE(answer);
+    CHECK_FALSE(answer->heard_by_other);
+    CHECK_FALSE(answer->heard_directly);
+}
+
+TEST_CASE("a node asked about itself answers for its own life only", "[membership]") {
+    auto p = prober();
+    p.on_request(other, {71, self, {3, 4}}, at_ms(0));
+    p.on_request(other, {72, self, {}}, at_ms(0));
+    p.on_request(other, {73, self, {3, 5}}, at_ms(0));
+    std::vector<bool> heard;
+    while (const auto out = p.poll_send()) heard.push_back(std::get<wire::ProbeReply>(out->message).heard);
+    CHECK(heard == std::vector{true, true, false});
+}
+
+TEST_CASE("a helper asks the target itself and says no at its deadline", "[membership]") {
+    auto p = prober();
+    p.on_request(other, {71, target, {1, 1}}, at_ms(0));
+    const auto question = p.poll_send();
+    REQUIRE(question);
+    CHECK(question->to == target);
+    const uint64_t nonce = std::get<wire::ProbeRequest>(question->message).nonce;
+    const bool answered = GENERATE(true, false);
+    if (answered)
+        p.on_reply(target, {nonce, true, 0}, at_ms(20));
+    else
+        p.on_time(at_ms(150));
+
+    const auto out = p.poll_send();
+    REQUIRE(out);
+    CHECK(out->to == other);
+    CHECK(std::get<wire::ProbeReply>(out->message).nonce == 71);
+    CHECK(std::get<wire::ProbeReply>(out->message).heard == answered);
+}
+
+TEST_CASE("questions on behalf of others are bounded", "[membership]") {
+    ProbeConfig config;
+    config.questions_max = 3;
+    auto p = prober(config);
+    for (uint64_t n = 0; n < 10; ++n) p.on_request(other, {n, target, {}}, at_ms(0));
+    size_t sent = 0;
+    while (p.poll_send()) ++sent;
+    CHECK(sent == 3);
+    p.on_time(at_ms(150));
+    p.on_request(other, {20, target, {}}, at_ms(151));
+    while (p.poll_send()) ++sent;
+    CHECK(sent == 3 + 3 + 1);
+}
+
+TEST_CASE("a node stalled during its own question asks again, a bounded number of times", "[membership]") {
+    auto p = prober();
+    p.ask(target, {1, 1}, {}, false, at_ms(0));
+    Time now = at_ms(0);
+    for (int i = 0; i < 2; ++i) {
+        now += ms(1000);
+        p.on_time(now);
+        CHECK_FALSE(p.poll_answer());
+    }
+    p.on_time(now + ms(1000));
+    CHECK(p.poll_answer());
+    CHECK(p.wake_at() == never);
+}
+
+}  // namespace
+}  // namespace nexar::membership
