@@ -119,14 +119,16 @@ void Connection::on_packet(uint64_t ts, Time now, Bytes packet, uint8_t ecn) {
     mark_ready();
 }
 
-// Replayed and forged packets are discarded and do not count. Late packets with a long header are counted by
-// ngtcp2 without being decrypted, as their keys are gone: they say nothing.
+// Replayed and forged packets are discarded and do not count. Late packets with a long header are counted by ngtcp2
+// without being decrypted, as their keys are gone: they say nothing.
 void Connection::note_heard(Bytes packet) {
-    if (state_ != State::open || (packet.front() & std::byte{0x80}) != std::byte{}) return;
+    if (state_ != State::open) return;
     ngtcp2_conn_info info;
     ngtcp2_conn_get_conn_info2(conn_, &info);
-    if (info.pkt_recv == packets_heard_) return;
+    const bool is_new = info.pkt_recv != packets_heard_;
     packets_heard_ = info.pkt_recv;
+    const bool long_header = (packet.front() & std::byte{0x80}) != std::byte{};
+    if (!is_new || long_header) return;
     heard_at_ = now_;
     heard_due_ = heard_due_ || now_ >= heard_event_at_;
 }
