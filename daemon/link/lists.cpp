@@ -38,7 +38,7 @@ void Receiving::acknowledge_again(Peer& peer, const TransferKey& key, Tombstones
 void Receiving::grant(Recv& recv) {
     Peer& peer = *recv.peer;
     if (peer.channel == nullptr || shared_->config.sabotage.skip_grant) return;
-    recv.granted = true;
+    recv.grant_pending = true;
     peer.grants.emplace_back(recv);
     shared_->touch(peer);
 }
@@ -79,13 +79,14 @@ void Receiving::write_grants(Peer& peer) {
     uint32_t count = 0;
     grant_bytes_.clear();
     for (const Weak<Recv>& weak : peer.grants)
-        if (const Recv* r = weak.get()) add_grant(peer, *r, count);
+        if (Recv* r = weak.get()) add_grant(peer, *r, count);
     write_grant_frame(peer, count);
     peer.grants.clear();
 }
 
 // One entry, or several if the bitmap is long.
-void Receiving::add_grant(Peer& peer, const Recv& recv, uint32_t& count) {
+void Receiving::add_grant(Peer& peer, Recv& recv, uint32_t& count) {
+    recv.grant_pending = false;
     const bool no_bitmap = recv.finished == 0 || shared_->config.sabotage.no_deduplication;
     const uint32_t words = no_bitmap ? 0 : recv.applied.words();
     GrantEntry e{};

@@ -164,10 +164,10 @@ bool Mesh::send_message(PeerIndex index, Bytes message) {
 }
 
 void Mesh::flush() {
-    // Writing never makes another peer dirty.
+    // Writing to a peer touches no other one; what it has left continues in on_room().
     for (Peer* peer : impl_->shared.dirty) {
-        peer->dirty = false;
         impl_->write(*peer);
+        peer->dirty = false;
     }
     impl_->shared.dirty.clear();
 }

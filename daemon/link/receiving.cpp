@@ -34,7 +34,7 @@ void Receiving::post(RecvSpec&& spec, uint64_t handle, Send* forward) {
     r.chunk_bytes = spec.chunk_bytes;
     r.chunks = static_cast<uint32_t>(chunks_of(bytes, spec.chunk_bytes));
     r.finished = 0;
-    r.mismatch_told = r.needs_grant = r.granted = false;
+    r.mismatch_told = r.needs_grant = r.grant_pending = false;
     r.applied.reset(r.chunks);
     r.reduce = spec.reduce;
     r.forward = forward != nullptr ? Weak<Send>(*forward) : Weak<Send>();
@@ -224,7 +224,7 @@ void Receiving::on_ask(Peer& peer, const TransferKey& key) {
     if (Recv** at = peer.recv_of.find(key)) {
         Recv& r = **at;
         r.needs_grant = true;
-        if (!r.granted) grant(r);
+        if (!r.grant_pending) grant(r);
         return;
     }
     if (const Tombstones::Stone* stone = peer.tombstones.find(key)) {
@@ -247,7 +247,7 @@ void Receiving::on_channel_lost(Peer& peer) {
         shared_->give_stage(std::move(s.stage));
         s = Stream{};
     }
-    for (Recv* r = peer.recvs.front(); r != nullptr; r = peer.recvs.after(*r)) r->granted = false;
+    for (Recv* r = peer.recvs.front(); r != nullptr; r = peer.recvs.after(*r)) r->grant_pending = false;
     peer.acks.clear();
     peer.nacks.clear();
     peer.grants.clear();

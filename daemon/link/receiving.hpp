@@ -44,7 +44,7 @@ private:
     void acknowledge_again(Peer& peer, const TransferKey& key, Tombstones::Stone stone, uint32_t first, uint32_t count);
     void write_ranges(Peer& peer, FrameKind kind, std::vector<RangeEntry>& ranges, uint32_t last_flags);
     void write_grants(Peer& peer);
-    void add_grant(Peer& peer, const Recv& recv, uint32_t& count);
+    void add_grant(Peer& peer, Recv& recv, uint32_t& count);
     void write_grant_frame(Peer& peer, uint32_t& count);
 
     Shared* shared_;

@@ -63,8 +63,8 @@ struct Recv : Transfer {
     ChunkSet applied;
     std::optional<RecvSpec::Reduce> reduce;
     Weak<Send> forward;
-    bool needs_grant = false;  // so it is granted again in every generation
-    bool granted = false;      // in this one, or about to be
+    bool needs_grant = false;    // so it is granted again in every generation
+    bool grant_pending = false;  // it is in Peer::grants
     uint64_t ack_batch = 0;    // of Peer::ack_batch: our newest range is acks[ack_at]
     size_t ack_at = 0;
     Hook<Recv> of_peer, of_op;

@@ -15,7 +15,7 @@ TEST_CASE("a bulk transfer arrives whole, and both sides are told once") {
     REQUIRE(net.run());
     CHECK(net.done(1, 7));
     CHECK(net.done(0, 9));
-    CHECK(to.flat() == pattern(100'000, 1));
+    CHECK((to.flat() == pattern(100'000, 1)));
     CHECK(to.canaries_live());
     CHECK(net[1].stats(peer(0)).chunks_applied == 25);
     CHECK(net[1].stats(peer(0)).chunks_duplicate == 0);
@@ -34,7 +34,7 @@ TEST_CASE("a received chunk is combined with what is there, also across extents"
     net[0].post(batch(1, {}, {send_spec(key(1, 1), 1, from, 1024)}));
     REQUIRE(net.run());
     CHECK(net.done(1, 1));
-    CHECK(to.flat() == sum_u32(b, a));
+    CHECK((to.flat() == sum_u32(b, a)));
     CHECK(to.canaries_live());
 }
 
@@ -57,7 +57,7 @@ TEST_CASE("a bulk send waits for its grant, which may come before it") {
     REQUIRE(net.run());
     CHECK(net.done(0, 1));
     CHECK(net.done(1, 1));
-    CHECK(to.flat() == pattern(5000, 3));
+    CHECK((to.flat() == pattern(5000, 3)));
     CHECK(net[1].stats(peer(0)).nacks_sent == 0);
 }
 
@@ -113,7 +113,7 @@ TEST_CASE("a transfer of 64 MiB in 256 chunks arrives") {
     net[0].post(batch(1, {}, {send_spec(key(1, 1), 1, from, chunk_bytes_max)}));
     REQUIRE(net.run());
     CHECK(net.done(0, 1));
-    CHECK(to.flat() == from.flat());
+    CHECK((to.flat() == from.flat()));
     CHECK(net[1].stats(peer(0)).chunks_applied == 256);
 }
 
