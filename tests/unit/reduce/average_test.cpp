@@ -18,7 +18,7 @@ TEST_CASE("avg sums until it is finished") {
             reduce_into(averaged.data(), src.data(), 99, dtype, ReduceOp::avg);
             reduce_into(summed.data(), src.data(), 99, dtype, ReduceOp::sum);
 
-            CHECK(averaged == summed);
+            CHECK((averaged == summed));
         }
     });
 }
@@ -53,7 +53,7 @@ TEST_CASE("finishing divides every element once, as the oracle does") {
                 finish_avg(&data[5], elements.size(), dtype, divisor);
 
                 INFO(name_of(dtype) << " by " << divisor);
-                CHECK(data == expected);
+                CHECK((data == expected));
             });
         }
     }

@@ -165,7 +165,7 @@ TEST_CASE("conversions write exactly their elements at any address") {
 
                 Elements expected;
                 for (const Bits bits : elements) expected.push_back(is_nan(format, bits) ? format.nan : bits);
-                REQUIRE(back == lay_out(half.dtype, expected, 1));
+                REQUIRE((back == lay_out(half.dtype, expected, 1)));
                 for (size_t i = 0; i < 5; ++i) REQUIRE(wide[i] == guard);
                 for (size_t i = 5 + 4 * count; i < wide.size(); ++i) REQUIRE(wide[i] == guard);
             }

@@ -60,7 +60,7 @@ TEST_CASE("one to seventeen sources are folded from left to right") {
                     reduce_many(&dst[9], sources.pointers(), count, dtype, op);
 
                     INFO(name_of(dtype) << " " << name_of(op) << " of " << n);
-                    CHECK(dst == expected);
+                    CHECK((dst == expected));
                 });
             }
         }
@@ -76,7 +76,7 @@ TEST_CASE("the destination may be any one of the sources") {
 
                 reduce_many(sources.at(alias), sources.pointers(), count, dtype, ReduceOp::sum);
 
-                CHECK(sources.buffers[alias] == expected);
+                CHECK((sources.buffers[alias] == expected));
             });
         }
     }
@@ -93,8 +93,8 @@ TEST_CASE("several destinations get the same result, even where each is a source
 
             reduce_many_to(dsts, sources.pointers(), count, dtype, ReduceOp::max);
 
-            CHECK(extra == lay_out(dtype, expected, 11));
-            for (size_t s = 0; s < 4; ++s) CHECK(sources.buffers[s] == lay_out(dtype, expected, s));
+            CHECK((extra == lay_out(dtype, expected, 11)));
+            for (size_t s = 0; s < 4; ++s) CHECK((sources.buffers[s] == lay_out(dtype, expected, s)));
         });
     }
 }

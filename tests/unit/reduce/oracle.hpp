@@ -18,6 +18,7 @@ namespace nexar::reduce::test {
 // An element's bits, zero-extended.
 using Bits = uint64_t;
 using Elements = std::vector<Bits>;
+// Compared inside double parentheses: a thousand bytes in a failure message help nobody.
 using Buffer = std::vector<unsigned char>;
 
 inline constexpr std::array all_dtypes{Dtype::f32, Dtype::f64, Dtype::f16, Dtype::bf16,

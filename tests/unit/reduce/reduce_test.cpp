@@ -173,7 +173,7 @@ TEST_CASE("a NaN on either side gives the one NaN at its position and nowhere el
                     Elements expected(count, fold(dtype, op, std::vector{encode(f, 2.0), encode(f, 3.0)}));
                     expected[at] = f.nan;
                     INFO(label(dtype, op) << " at " << at);
-                    REQUIRE(dst == lay_out(dtype, expected, 0));
+                    REQUIRE((dst == lay_out(dtype, expected, 0)));
                 }
             }
         }
