@@ -1,1 +1,264 @@
-// x
+// Hostile bytes: every header truncated, every bit of it flipped, random bytes. No crash, and a named rule [W9].
+#include <catch2/catch_test_macros.hpp>
+
+#include "harness.hpp"
+
+namespace nexar::link::test {
+
+namespace {
+
+using Frame = std::vector<std::byte>;
+
+Frame concat(Bytes a, Bytes b) {
+    Frame out(a.begin(), a.end());
+    out.insert(out.end(), b.begin(), b.end());
+    return out;
+}
+
+FrameStart start_of(FrameKind kind, size_t frame_bytes) {
+    FrameStart s{};
+    s.length = frame_bytes - length_bytes;
+    s.kind = static_cast<uint8_t>(kind);
+    s.version = wire_version;
+    s.generation = 1;
+    s.incarnation = 1000;
+    return s;
+}
+
+Frame data_frame(const TransferKey& k, size_t bytes, uint32_t chunk_bytes, uint32_t chunk) {
+    DataFrame f{};
+    const uint32_t payload = bytes_of_chunk(bytes, chunk_bytes, chunk);
+    f.start = start_of(FrameKind::data, sizeof f + payload);
+    f.key = to_wire(k);
+    f.plan_hash = 11;
+    f.descriptor_hash = 22;
+    f.bytes = bytes;
+    f.offset = uint64_t{chunk} * chunk_bytes;
+    f.chunk = chunk;
+    f.chunk_bytes = chunk_bytes;
+    f.payload_bytes = payload;
+    return concat(bytes_of_struct(f), pattern(payload, chunk));
+}
+
+Frame list_frame(FrameKind kind, const std::vector<RangeEntry>& entries, uint32_t flags = 0) {
+    ListFrame f{};
+    const size_t bytes = entries.size() * sizeof(RangeEntry);
+    f.start = start_of(kind, sizeof f + bytes);
+    f.count = static_cast<uint32_t>(entries.size());
+    f.flags = flags;
+    return concat(bytes_of_struct(f), {reinterpret_cast<const std::byte*>(entries.data()), bytes});
+}
+
+Frame grant_frame(const TransferKey& k, size_t bytes, uint32_t chunk_bytes, uint32_t first_word, uint32_t words) {
+    GrantEntry e{to_wire(k), 11, 22, bytes, chunk_bytes, 0, first_word, words};
+    ListFrame f{};
+    f.start = start_of(FrameKind::grant, sizeof f + sizeof e + words * 8);
+    f.count = 1;
+    return concat(concat(bytes_of_struct(f), bytes_of_struct(e)), std::vector<std::byte>(words * 8, std::byte{0x55}));
+}
+
+// A node with some of everything posted, that talks to a peer which we play.
+struct Target {
+    Target() : net(2, 1), to(6400), from(6400) {
+        std::vector<RecvSpec> recvs{recv_spec(key(1, 1, 0), 0, to, 640, Class::bulk, true),
+                                    recv_spec(key(1, 1, 1), 0, to, 640, Class::small)};
+        std::vector<SendSpec> sends{send_spec(key(1, 1, 0), 0, from, 640),
+                                    send_spec(key(1, 1, 1), 0, from, 640, Class::small)};
+        net[1].post(batch(1, recvs, sends));
+        net.flush();
+    }
+    // The first rule that was broken, or "".
+    std::string give(Class cls, const Frame& bytes) {
+        net[1].on_bytes(peer(0), cls, bytes);
+        net.flush();
+        return net.garbage.empty() ? "" : net.garbage.front();
+    }
+    Net net;
+    Memory to, from;
+};
+
+const std::vector<std::pair<Class, Frame>>& good_frames() {
+    static const std::vector<std::pair<Class, Frame>> frames = [] {
+        const WireKey k = to_wire(key(1, 1, 0));
+        const Frame message = concat(bytes_of_struct(start_of(FrameKind::message, 32 + 100)), pattern(100, 1));
+        return std::vector<std::pair<Class, Frame>>{
+            {Class::control, message},
+            {Class::bulk, data_frame(key(1, 1, 0), 6400, 640, 3)},
+            {Class::small, data_frame(key(1, 1, 1), 6400, 640, 9)},
+            {Class::small, data_frame(key(5, 5, 5), 100, 64, 1)},
+            {Class::control, grant_frame(key(1, 1, 0), 6400, 640, 0, 1)},
+            {Class::control, grant_frame(key(9, 9, 9), 6400, 640, 0, 0)},
+            {Class::control, list_frame(FrameKind::ack, {{k, 0, 10}})},
+            {Class::control, list_frame(FrameKind::nack, {{to_wire(key(1, 1, 1)), 2, 3}})},
+            {Class::control, list_frame(FrameKind::ask, {{k, 0, 0}, {to_wire(key(7, 7)), 0, 0}}, ask_last)},
+        };
+    }();
+    return frames;
+}
+
+DataFrame good_data() { return read_at<DataFrame>(good_frames()[1].second, 0); }
+
+std::string rule_of(const DataFrame& f) {
+    const char* rule = broken_rule(f);
+    return rule == nullptr ? "" : rule;
+}
+
+}  // namespace
+
+TEST_CASE("the frames that the other tests break are good") {
+    for (const auto& [cls, frame] : good_frames()) {
+        Target t;
+        CHECK(t.give(cls, frame) == "");
+    }
+}
+
+TEST_CASE("every bit of every frame flipped: no crash, and the node still works or names the rule") {
+    for (const auto& [cls, frame] : good_frames())
+        for (size_t bit = 0; bit < std::min<size_t>(frame.size(), 200) * 8; ++bit) {
+            Target t;
+            Frame bad = frame;
+            bad[bit / 8] ^= std::byte{1} << (bit % 8);
+            t.give(cls, bad);
+            t.give(cls, frame);  // whatever it now reads this as
+            CHECK(t.to.canaries_live());
+        }
+}
+
+TEST_CASE("every frame truncated at every byte: nothing happens until the rest comes") {
+    for (const auto& [cls, frame] : good_frames())
+        for (size_t n = 0; n < frame.size(); ++n) {
+            Target t;
+            CHECK(t.give(cls, Frame(frame.begin(), frame.begin() + static_cast<std::ptrdiff_t>(n))) == "");
+            CHECK(t.net[1].stats(peer(0)).chunks_applied == 0);
+            CHECK(t.give(cls, Frame(frame.begin() + static_cast<std::ptrdiff_t>(n), frame.end())) == "");
+        }
+}
+
+TEST_CASE("random bytes end the channel and nothing else") {
+    Random random(3);
+    for (size_t i = 0; i < 3000; ++i) {
+        Target t;
+        const auto cls = static_cast<Class>(random.below(class_count));
+        Frame noise = pattern(64 + random.below(400), i);
+        // Half of them get past the first rules.
+        if (random.one_in(2)) {
+            const FrameStart start = start_of(static_cast<FrameKind>(random.below(8)), 8 + random.below(noise.size()));
+            std::memcpy(noise.data(), &start, sizeof start);
+        }
+        for (int n = 0; n < 4; ++n) t.give(cls, noise);
+        CHECK(t.to.canaries_live());
+        CHECK(t.net.garbage.size() <= 1);
+    }
+}
+
+TEST_CASE("after garbage the channel is dead, and a new one works") {
+    Target t;
+    CHECK(t.give(Class::bulk, Frame(100, std::byte{0xFF})) != "");
+    t.give(Class::bulk, good_frames()[1].second);
+    CHECK(t.net[1].stats(peer(0)).chunks_applied == 0);
+    t.net.connect(0, 1);
+    CHECK(t.net[1].send_message(peer(0), pattern(10, 1)));
+    CHECK(t.net.run());
+    CHECK(t.net.messages.size() == 1);
+    CHECK(t.net.garbage.size() == 1);
+}
+
+TEST_CASE("each rule of a data header is named") {
+    const auto with = [](auto change) {
+        DataFrame f = good_data();
+        change(f);
+        return rule_of(f);
+    };
+    CHECK(rule_of(good_data()) == "");
+    CHECK(with([](DataFrame& f) { f.bytes = 0; }) == "transfer bytes are 0");
+    CHECK(with([](DataFrame& f) { f.chunk_bytes = 0; }) == "chunk bytes are not a multiple of 64 in (0, 256 KiB]");
+    CHECK(with([](DataFrame& f) { f.chunk_bytes = 650; }) == "chunk bytes are not a multiple of 64 in (0, 256 KiB]");
+    CHECK(with([](DataFrame& f) { f.chunk_bytes = 512 * 1024; }) != "");
+    CHECK(with([](DataFrame& f) { f.bytes = ~uint64_t{0}; }) == "a transfer has more than 2^20 chunks");
+    CHECK(with([](DataFrame& f) { f.chunk = 10; }) == "chunk number beyond the transfer");
+    CHECK(with([](DataFrame& f) { f.offset += 64; }) == "offset is not that of the chunk");
+    CHECK(with([](DataFrame& f) { f.payload_bytes -= 1; }) == "payload bytes are not those of the chunk");
+    CHECK(with([](DataFrame& f) { f.start.length += 1; }) == "frame length and payload bytes differ");
+    CHECK(with([](DataFrame& f) { f.zero = 1; }) == "reserved field of a data header is not 0");
+}
+
+TEST_CASE("each rule about who speaks, and where, is named") {
+    const auto with = [](Class cls, Frame frame, auto change) {
+        auto start = read_at<FrameStart>(frame, 0);
+        change(start);
+        std::memcpy(frame.data(), &start, sizeof start);
+        Target t;
+        return t.give(cls, frame);
+    };
+    const auto same = [](FrameStart&) {};
+    const Frame data = good_frames()[1].second, ack = good_frames()[6].second, message = good_frames()[0].second;
+    CHECK(with(Class::control, data, same) == "data on the control stream");
+    CHECK(with(Class::bulk, ack, same) == "grant, ack, nack or ask outside the control stream");
+    CHECK(with(Class::bulk, message, same) == "message on a data stream");
+    CHECK(with(Class::bulk, data, [](FrameStart& s) { s.version = 2; }) == "unknown frame version");
+    CHECK(with(Class::bulk, data, [](FrameStart& s) { s.kind = 7; }) == "unknown frame kind");
+    CHECK(with(Class::bulk, data, [](FrameStart& s) { s.flags = 1; }) == "frame flags are not 0");
+    CHECK(with(Class::bulk, data, [](FrameStart& s) { s.length = 3; }) == "frame shorter than its header");
+    CHECK(with(Class::bulk, data, [](FrameStart& s) { s.length = 1 << 30; }) == "data frame over the size limit");
+    CHECK(with(Class::control, message, [](FrameStart& s) { s.length = 1 << 30; }) == "message over the size limit");
+    CHECK(with(Class::control, ack, [](FrameStart& s) { s.length = 1 << 20; }) == "list frame over the size limit");
+    CHECK(with(Class::bulk, data, [](FrameStart& s) { s.generation = 2; }) == "frame of a later channel generation");
+    CHECK(with(Class::bulk, data, [](FrameStart& s) { s.incarnation = 1001; }) == "the sender's incarnation is our own");
+    CHECK(with(Class::bulk, data, [](FrameStart& s) { s.acks_seen = 1; }) == "more acks seen than were sent");
+    CHECK(with(Class::bulk, data, [](FrameStart& s) { s.generation = 0; }) == "");  // an older one: skipped
+    Target t;
+    CHECK(t.give(Class::bulk, data) == "");
+    Frame other = data;
+    const uint64_t incarnation = 7;
+    std::memcpy(other.data() + offsetof(FrameStart, incarnation), &incarnation, sizeof incarnation);
+    CHECK(t.give(Class::bulk, other) == "the sender's incarnation changed");
+}
+
+TEST_CASE("each rule of lists and grants is named") {
+    const auto give = [](const Frame& frame) { return Target().give(Class::control, frame); };
+    const WireKey k = to_wire(key(1, 1, 0));
+    CHECK(give(list_frame(FrameKind::ack, {{k, 0, 0}})) == "empty range of chunks");
+    CHECK(give(list_frame(FrameKind::ack, {{k, 0, 11}})) == "range of chunks beyond the transfer");
+    CHECK(give(list_frame(FrameKind::nack, {{k, 5, ~0u}})) == "range of chunks beyond the transfer");
+    CHECK(give(list_frame(FrameKind::ask, {{k, 1, 0}})) == "an ask with a range");
+    CHECK(give(list_frame(FrameKind::ack, {}, 1)) == "unknown list flag");
+    CHECK(give(grant_frame(key(1, 1), 6400, 640, 0, 2)) == "grant's bitmap beyond the transfer");
+    CHECK(give(grant_frame(key(1, 1), 6400, 640, 1, 0)) == "");
+    CHECK(give(grant_frame(key(1, 1), 1 << 25, 64, 0, 257)) == "grant with too long a bitmap");
+    Frame count = list_frame(FrameKind::ack, {{k, 0, 1}});
+    count[32] = std::byte{200};
+    CHECK(give(count) == "list length and count differ");
+    Frame words = grant_frame(key(1, 1), 1 << 25, 64, 0, 1);
+    words[40 + 76] = std::byte{99};
+    CHECK(give(words) == "grant's bitmap beyond its frame");
+}
+
+TEST_CASE("a peer that brings one chunk on two streams at once cannot write into finished memory") {
+    Target t;
+    Memory to(640);
+    t.net[1].post(batch(50, {recv_spec(key(3, 1), 0, to, 640, Class::small)}, {}));
+    const Frame frame = data_frame(key(3, 1), 640, 640, 0);
+    t.give(Class::small, Frame(frame.begin(), frame.begin() + 300));
+    t.give(Class::bulk, frame);
+    CHECK(t.net.done(1, 50));
+    to.fill(std::byte{1});
+    t.give(Class::small, Frame(frame.begin() + 300, frame.end()));
+    CHECK(to.all(std::byte{1}));
+    CHECK(t.net.end_of(1, 50).done == 1);
+}
+
+TEST_CASE("a peer that sends early data of ever new groups and ops is held to the limits") {
+    MeshConfig config;
+    config.eager_groups_max = 4;
+    config.eager_room_per_group = 1000;
+    config.incarnation = 1;
+    Mesh mesh(config);
+    Wire wire;
+    mesh.attach(peer(0), 1, wire);
+    for (uint64_t i = 0; i < 2000; ++i) mesh.on_bytes(peer(0), Class::small, data_frame(key(i % 50, i), 100, 128, 0));
+    // Four groups, each with room for four chunks of 100 + 128 bytes.
+    CHECK(mesh.stats(peer(0)).nacks_sent == 2000 - 4 * 4);
+    CHECK_FALSE(mesh.poll_event().has_value());
+}
+
+}  // namespace nexar::link::test
