@@ -26,12 +26,8 @@ class FpEnv {
 #if defined(__x86_64__)
     using Word = unsigned;
     static constexpr Word standard = 0x1f80;  // All exceptions masked, no sticky flag, everything else off.
-    static Word read() {
-        return _mm_getcsr();
-    }
-    static void write(Word word) {
-        _mm_setcsr(word);
-    }
+    static Word read() { return _mm_getcsr(); }
+    static void write(Word word) { _mm_setcsr(word); }
 #elif defined(__aarch64__)
     using Word = uint64_t;
     static constexpr Word standard = 0;
@@ -40,15 +36,11 @@ class FpEnv {
         __asm__ volatile("mrs %0, fpcr" : "=r"(word));
         return word;
     }
-    static void write(Word word) {
-        __asm__ volatile("msr fpcr, %0" : : "r"(word) : "memory");
-    }
+    static void write(Word word) { __asm__ volatile("msr fpcr, %0" : : "r"(word) : "memory"); }
 #else
     using Word = unsigned;
     static constexpr Word standard = 0;
-    static Word read() {
-        return standard;
-    }
+    static Word read() { return standard; }
     static void write(Word) {}
 #endif
 
