@@ -15,7 +15,7 @@ namespace nexar::link {
 // Open addressing, linear probing, deletion by shifting back (no tombstones). Never iterated for output.
 template <class K, class V, class Hash>
 class FlatMap {
-public:
+  public:
     V* find(const K& key) {
         if (count_ == 0) return nullptr;
         for (size_t i = home(key);; i = next(i)) {
@@ -47,7 +47,7 @@ public:
         count_ = 0;
     }
 
-private:
+  private:
     struct Cell {
         K key{};
         V value{};
@@ -87,7 +87,7 @@ struct Hook {
 // A first-in first-out list through a Hook member of T; owns nothing.
 template <class T, Hook<T> T::* hook>
 class List {
-public:
+  public:
     T* front() const { return head_; }
     static T* after(const T& item) { return (item.*hook).next; }
     bool empty() const { return head_ == nullptr; }
@@ -110,7 +110,7 @@ public:
         h = {};
     }
 
-private:
+  private:
     T* head_ = nullptr;
     T* tail_ = nullptr;
 };
@@ -118,7 +118,7 @@ private:
 // T has a member `uint64_t serial`. Stable addresses; a released object is used again with a new serial.
 template <class T>
 class Slab {
-public:
+  public:
     T& take() {
         if (free_.empty()) {
             store_.emplace_back();
@@ -134,7 +134,7 @@ public:
         free_.push_back(&item);
     }
 
-private:
+  private:
     std::deque<T> store_;
     std::vector<T*> free_;
     uint64_t serial_ = 0;
@@ -143,19 +143,19 @@ private:
 // Refers to a slab's object for as long as that lives.
 template <class T>
 class Weak {
-public:
+  public:
     Weak() = default;
     explicit Weak(T& item) : item_(&item), serial_(item.serial) {}
     T* get() const { return item_ != nullptr && item_->serial == serial_ ? item_ : nullptr; }
 
-private:
+  private:
     T* item_ = nullptr;
     uint64_t serial_ = 0;
 };
 
 // Bits 0 .. n-1; up to 64 of them without memory of its own.
 class ChunkSet {
-public:
+  public:
     void reset(uint32_t bits, bool value = false) {
         bits_ = bits;
         low_ = 0;
@@ -186,7 +186,7 @@ public:
         if (w < low_) low_ = w;
     }
 
-private:
+  private:
     uint64_t* data() { return bits_ > 64 ? large_.data() : &small_; }
     const uint64_t* data() const { return bits_ > 64 ? large_.data() : &small_; }
 

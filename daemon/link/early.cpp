@@ -13,7 +13,9 @@ size_t cost(const EarlyRecv& recv) {
     return n;
 }
 
-TransferKey first_of(const OpKey& op) { return {op, 0}; }
+TransferKey first_of(const OpKey& op) {
+    return {op, 0};
+}
 
 }  // namespace
 

@@ -22,7 +22,7 @@ struct EarlyRecv {
 };
 
 class Early {
-public:
+  public:
     static constexpr size_t stash_overhead_bytes = 128;  // what a stashed chunk costs beyond its payload
 
     explicit Early(const MeshConfig& config) : config_(&config) {}
@@ -45,7 +45,7 @@ public:
     void drop_grants();  // a new generation: the peer sends those that still hold again
     void clear();
 
-private:
+  private:
     struct Group {
         std::map<TransferKey, EarlyRecv> recvs;
         std::map<TransferKey, GrantEntry> grants;

@@ -1,4 +1,5 @@
-// The frames on the wire (docs/protocol/wire.md), as they lie there, and the rules that a received one must obey.
+// The frames on the wire (docs/protocol/wire.md), as they lie there, and the rules that a received one must
+// obey.
 #pragma once
 
 #include <cstddef>
@@ -48,7 +49,8 @@ struct DataFrame {
     uint32_t payload_bytes;
     uint32_t zero;
 };
-static_assert(sizeof(DataFrame) == 120 && offsetof(DataFrame, plan_hash) == 72 && offsetof(DataFrame, chunk) == 104);
+static_assert(sizeof(DataFrame) == 120 && offsetof(DataFrame, plan_hash) == 72 &&
+              offsetof(DataFrame, chunk) == 104);
 
 struct ListFrame {
     FrameStart start;
@@ -77,13 +79,16 @@ struct GrantEntry {
 static_assert(sizeof(GrantEntry) == 80 && offsetof(GrantEntry, chunk_bytes) == 64);
 
 constexpr size_t length_bytes = sizeof(uint64_t);
-constexpr size_t ranges_per_frame = (list_bytes_max - (sizeof(ListFrame) - length_bytes)) / sizeof(RangeEntry);
+constexpr size_t ranges_per_frame =
+    (list_bytes_max - (sizeof(ListFrame) - length_bytes)) / sizeof(RangeEntry);
 
 WireKey to_wire(const TransferKey& key);
 TransferKey from_wire(const WireKey& key);
 
 // Number of chunks; bytes and chunk_bytes are not 0.
-inline uint64_t chunks_of(uint64_t bytes, uint64_t chunk_bytes) { return (bytes - 1) / chunk_bytes + 1; }
+inline uint64_t chunks_of(uint64_t bytes, uint64_t chunk_bytes) {
+    return (bytes - 1) / chunk_bytes + 1;
+}
 inline uint32_t bytes_of_chunk(uint64_t bytes, uint32_t chunk_bytes, uint32_t chunk) {
     const uint64_t left = bytes - uint64_t{chunk} * chunk_bytes;
     return left < chunk_bytes ? static_cast<uint32_t>(left) : chunk_bytes;

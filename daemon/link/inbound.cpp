@@ -52,7 +52,8 @@ const char* Inbound::step(Peer& peer, Class cls, Stream& s, Bytes& bytes) {
             next_frame(s);
             return nullptr;
         }
-        case Stream::State::body: return on_body_bytes(peer, s, bytes);
+        case Stream::State::body:
+            return on_body_bytes(peer, s, bytes);
         case Stream::State::skip: {
             const size_t n = std::min<size_t>(bytes.size(), s.left);
             bytes = bytes.subspan(n);

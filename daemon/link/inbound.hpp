@@ -1,4 +1,5 @@
-// Cuts incoming class streams into frames and hands them on. Every number in a frame is judged here, before use [W9].
+// Cuts incoming class streams into frames and hands them on. Every number in a frame is judged here, before
+// use [W9].
 #pragma once
 
 #include "link/receiving.hpp"
@@ -8,14 +9,14 @@
 namespace nexar::link {
 
 class Inbound {
-public:
+  public:
     Inbound(Shared& shared, Sending& sending, Receiving& receiving)
         : shared_(&shared), sending_(&sending), receiving_(&receiving) {}
 
     // Returns the rule that was broken, or nullptr. After that the stream is not to be used again.
     const char* feed(Peer& peer, Class cls, Bytes bytes);
 
-private:
+  private:
     const char* step(Peer& peer, Class cls, Stream& stream, Bytes& bytes);
     const char* on_start(Peer& peer, Class cls, Stream& stream);
     const char* on_body(Peer& peer, Stream& stream, Bytes body);

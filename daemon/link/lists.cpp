@@ -3,7 +3,8 @@
 
 namespace nexar::link {
 
-// Extends our newest range if this chunk follows it, so a transfer that streams in order costs one range per turn.
+// Extends our newest range if this chunk follows it, so a transfer that streams in order costs one range per
+// turn.
 void Receiving::acknowledge(Recv& recv, uint32_t chunk) {
     Peer& peer = *recv.peer;
     if (peer.channel == nullptr) return;  // the sender will ask
@@ -58,7 +59,8 @@ void Receiving::write_lists(Peer& peer) {
     if (!peer.grants.empty()) write_grants(peer);
 }
 
-void Receiving::write_ranges(Peer& peer, FrameKind kind, std::vector<RangeEntry>& ranges, uint32_t last_flags) {
+void Receiving::write_ranges(Peer& peer, FrameKind kind, std::vector<RangeEntry>& ranges,
+                             uint32_t last_flags) {
     size_t at = 0;
     do {
         const size_t n = std::min(ranges.size() - at, ranges_per_frame);

@@ -9,7 +9,7 @@
 namespace nexar::link {
 
 class MemoryMap {
-public:
+  public:
     void reset(Extents extents) {
         extents_ = std::move(extents);
         ends_.clear();
@@ -37,7 +37,7 @@ public:
         }
     }
 
-private:
+  private:
     Extents extents_;
     std::vector<size_t> ends_;  // ends_[i] = bytes of extents 0 .. i
     size_t bytes_ = 0;

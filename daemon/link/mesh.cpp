@@ -9,7 +9,7 @@
 namespace nexar::link {
 
 class Mesh::Impl {
-public:
+  public:
     explicit Impl(const MeshConfig& config)
         : shared(config), sending(shared), receiving(shared, sending), inbound(shared, sending, receiving) {}
 
@@ -30,7 +30,7 @@ public:
     Receiving receiving;
     Inbound inbound;
 
-private:
+  private:
     std::vector<Send*> posted_sends_;
 };
 
@@ -128,18 +128,25 @@ void Mesh::Impl::write(Peer& peer) {
 Mesh::Mesh(const MeshConfig& config) : impl_(std::make_unique<Impl>(config)) {}
 Mesh::~Mesh() = default;
 
-void Mesh::attach(PeerIndex peer, uint32_t generation, Channel& channel) { impl_->attach(peer, generation, channel); }
+void Mesh::attach(PeerIndex peer, uint32_t generation, Channel& channel) {
+    impl_->attach(peer, generation, channel);
+}
 
-void Mesh::detach(PeerIndex peer) { impl_->lose_channel(impl_->shared.peer(peer)); }
+void Mesh::detach(PeerIndex peer) {
+    impl_->lose_channel(impl_->shared.peer(peer));
+}
 
-void Mesh::drop_peer(PeerIndex peer) { impl_->drop(impl_->shared.peer(peer)); }
+void Mesh::drop_peer(PeerIndex peer) {
+    impl_->drop(impl_->shared.peer(peer));
+}
 
 void Mesh::on_bytes(PeerIndex index, Class cls, Bytes bytes) {
     Peer* peer = impl_->shared.find_peer(index);
     if (peer == nullptr || peer->channel == nullptr) return;
     const char* rule = impl_->inbound.feed(*peer, cls, bytes);
     if (rule == nullptr) {
-        if (peer->acks_processed - peer->acks_confirmed >= Impl::unconfirmed_acks_max) impl_->shared.touch(*peer);
+        if (peer->acks_processed - peer->acks_confirmed >= Impl::unconfirmed_acks_max)
+            impl_->shared.touch(*peer);
         return;
     }
     MeshEvent& e = impl_->shared.events.emplace_back();
@@ -154,9 +161,15 @@ void Mesh::on_room(PeerIndex index) {
     if (peer != nullptr) impl_->sending.pump(*peer);
 }
 
-void Mesh::post(Batch batch) { impl_->post(batch); }
-void Mesh::withdraw(const OpKey& op) { impl_->withdraw(op); }
-void Mesh::forget_group(const GroupId& group) { impl_->forget_group(group); }
+void Mesh::post(Batch batch) {
+    impl_->post(batch);
+}
+void Mesh::withdraw(const OpKey& op) {
+    impl_->withdraw(op);
+}
+void Mesh::forget_group(const GroupId& group) {
+    impl_->forget_group(group);
+}
 
 bool Mesh::send_message(PeerIndex index, Bytes message) {
     Peer* peer = impl_->shared.find_peer(index);

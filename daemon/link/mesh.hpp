@@ -1,8 +1,10 @@
-// Mesh: all the links of one thread, and the transfers on them. There is one in the control loop, for messages and
-// small data, and one in each bulk shard. Dry: it is given bytes and gives bytes back through Channels; its events
-// are collected with poll_event(). It never blocks a stream: what has no home is refused and sent again (NACK).
+// Mesh: all the links of one thread, and the transfers on them. There is one in the control loop, for
+// messages and small data, and one in each bulk shard. Dry: it is given bytes and gives bytes back through
+// Channels; its events are collected with poll_event(). It never blocks a stream: what has no home is refused
+// and sent again (NACK).
 //
-// Thread: whichever drives it, one at a time. After withdraw() has returned, no memory of that op is touched again.
+// Thread: whichever drives it, one at a time. After withdraw() has returned, no memory of that op is touched
+// again.
 #pragma once
 
 #include <memory>
@@ -18,18 +20,19 @@
 namespace nexar::link {
 
 struct MeshConfig {
-    uint64_t incarnation = 0;               // of this node; in every header
-    size_t eager_bytes_max = 16 * 1024;     // a transfer up to this size is sent without waiting for its grant
+    uint64_t incarnation = 0;            // of this node; in every header
+    size_t eager_bytes_max = 16 * 1024;  // a transfer up to this size is sent without waiting for its grant
     size_t eager_room_per_group = 256 * 1024;  // guaranteed stash per (peer, group); beyond it: NACK
-    size_t eager_groups_max = 1024;         // groups with a stash per peer
-    size_t message_bytes_max = 1 << 20;     // one message (Cap'n Proto)
-    size_t grants_unclaimed_max = 65536;    // grants kept for sends that were not posted yet, per peer
-    size_t grants_per_group_max = 16384;    // the same, per (peer, group)
-    size_t wanted_per_group_max = 4096;     // refused transfers remembered until their receive is posted
+    size_t eager_groups_max = 1024;            // groups with a stash per peer
+    size_t message_bytes_max = 1 << 20;        // one message (Cap'n Proto)
+    size_t grants_unclaimed_max = 65536;       // grants kept for sends that were not posted yet, per peer
+    size_t grants_per_group_max = 16384;       // the same, per (peer, group)
+    size_t wanted_per_group_max = 4096;        // refused transfers remembered until their receive is posted
     size_t message_queue_bytes_max = 4 << 20;  // messages waiting for room in the channel, per peer
-    size_t class_floor_bytes = 1 << 20;     // a class passed over by this much of higher ones sends one chunk
-    size_t tombstones_max = 65536;          // finished receives that the sender has not confirmed, per peer
-    // Tests only: each switch breaks one thing that a named test must notice (docs/protocol/wire.md, sabotage).
+    size_t class_floor_bytes = 1 << 20;  // a class passed over by this much of higher ones sends one chunk
+    size_t tombstones_max = 65536;       // finished receives that the sender has not confirmed, per peer
+    // Tests only: each switch breaks one thing that a named test must notice (docs/protocol/wire.md,
+    // sabotage).
     struct Sabotage {
         bool apply_chunk_twice = false;
         bool no_deduplication = false;
@@ -38,7 +41,8 @@ struct MeshConfig {
     } sabotage;
 };
 
-// A batch is everything an op posts at one moment: receives first, so that the grants leave in one frame per peer.
+// A batch is everything an op posts at one moment: receives first, so that the grants leave in one frame per
+// peer.
 struct Batch {
     std::vector<RecvSpec> recvs;  // handle of recvs[i] = first_handle + i
     std::vector<SendSpec> sends;  // handle of sends[i] = first_handle + recvs.size() + i
@@ -47,10 +51,11 @@ struct Batch {
 
 struct MeshEvent {
     enum class Kind : uint8_t {
-        done,          // transfer `handle`: recv: all chunks applied; send: all chunks acked
-        failed,        // transfer `handle`: withdrawn, or its peer detached for good; memory is free
-        mismatch,      // a peer's header disagrees with ours [W4]: `key`, `peer`, `theirs`; the op is not harmed yet
-        message,       // a whole message from `peer`: `bytes`
+        done,      // transfer `handle`: recv: all chunks applied; send: all chunks acked
+        failed,    // transfer `handle`: withdrawn, or its peer detached for good; memory is free
+        mismatch,  // a peer's header disagrees with ours [W4]: `key`, `peer`, `theirs`; the op is not harmed
+                   // yet
+        message,   // a whole message from `peer`: `bytes`
         peer_garbage,  // `peer` sent something that breaks the protocol: close its channel; `text` says what
     };
     Kind kind;
@@ -68,13 +73,13 @@ struct MeshStats {
 };
 
 class Mesh {
-public:
+  public:
     explicit Mesh(const MeshConfig& config);
     ~Mesh();
 
     // Channels. attach() with a higher generation replaces a broken channel: grants with applied-bitmaps are
-    // exchanged again and the rest moves [W6]. detach() keeps transfers waiting for a new channel; drop_peer() fails
-    // every transfer with that peer.
+    // exchanged again and the rest moves [W6]. detach() keeps transfers waiting for a new channel;
+    // drop_peer() fails every transfer with that peer.
     void attach(PeerIndex peer, uint32_t generation, Channel& channel);
     void detach(PeerIndex peer);
     void drop_peer(PeerIndex peer);
@@ -83,7 +88,7 @@ public:
     void on_bytes(PeerIndex peer, Class cls, Bytes bytes);
     void on_room(PeerIndex peer);  // the channel has more room than before
     void post(Batch batch);
-    void withdraw(const OpKey& op);       // all transfers of the op fail now; later frames for it are dropped
+    void withdraw(const OpKey& op);  // all transfers of the op fail now; later frames for it are dropped
     void forget_group(const GroupId& group);  // the group is gone: its stash, grants and tombstones too
     // False: this peer's queue is over its limit, or it has no channel.
     bool send_message(PeerIndex peer, Bytes message);
@@ -93,7 +98,7 @@ public:
     std::optional<MeshEvent> poll_event();
     MeshStats stats(PeerIndex peer) const;
 
-private:
+  private:
     class Impl;
     std::unique_ptr<Impl> impl_;
 };

@@ -88,8 +88,8 @@ void Receiving::begin(Peer& peer, Stream& stream) {
         if (f.chunk < stone->chunks) acknowledge_again(peer, key, *stone, f.chunk, 1);
         return;
     }
-    if (shared_->is_gone(key.op)) return;               // neither ack nor nack: see wire.md, "Withdrawn"
-    if (peer.early.holds(key, f.chunk)) return;         // its ack comes when it is applied
+    if (shared_->is_gone(key.op)) return;        // neither ack nor nack: see wire.md, "Withdrawn"
+    if (peer.early.holds(key, f.chunk)) return;  // its ack comes when it is applied
     if (!peer.early.has_room(key, f.payload_bytes)) {
         refuse(peer, f);
         return;
@@ -134,7 +134,8 @@ void Receiving::end(Peer& peer, Stream& stream) {
     const DataFrame& f = stream.frame;
     Recv* r = stream.recv.get();
     switch (stream.sink) {
-        case Stream::Sink::drop: break;
+        case Stream::Sink::drop:
+            break;
         case Stream::Sink::copy:
             if (r != nullptr) mark_applied(*r, f.chunk);
             break;
@@ -164,7 +165,8 @@ void Receiving::end(Peer& peer, Stream& stream) {
 bool Receiving::agrees(Recv& recv, const DataFrame& f) {
     const Agreement theirs{f.plan_hash, f.descriptor_hash};
     const bool same_shape = f.bytes == recv.memory.bytes() && f.chunk_bytes == recv.chunk_bytes;
-    if (same_shape && (theirs == recv.agreement || shared_->config.sabotage.skip_descriptor_check)) return true;
+    if (same_shape && (theirs == recv.agreement || shared_->config.sabotage.skip_descriptor_check))
+        return true;
     shared_->tell_mismatch(recv, theirs);  // [W4]
     return false;
 }
@@ -183,8 +185,8 @@ bool Receiving::apply_whole(Recv& recv, const DataFrame& f, Bytes payload) {
 void Receiving::combine(Recv& recv, size_t offset, Bytes payload) {
     recv.memory.pieces(offset, payload.size(), [&](std::byte* to, size_t n) {
         if (recv.reduce)
-            reduce::reduce_into(to, payload.data(), n / reduce::size_of(recv.reduce->dtype), recv.reduce->dtype,
-                                recv.reduce->op);
+            reduce::reduce_into(to, payload.data(), n / reduce::size_of(recv.reduce->dtype),
+                                recv.reduce->dtype, recv.reduce->op);
         else
             std::memcpy(to, payload.data(), n);
         payload = payload.subspan(n);

@@ -8,7 +8,7 @@
 namespace nexar::link {
 
 class Receiving {
-public:
+  public:
     Receiving(Shared& shared, Sending& sending) : shared_(&shared), sending_(&sending) {}
 
     void post(RecvSpec&& spec, uint64_t handle, Send* forward);
@@ -23,10 +23,10 @@ public:
     void on_asks_ended(Peer& peer) { peer.tombstones.asks_ended(peer.generation); }
 
     void on_channel_lost(Peer& peer);
-    void on_channel(Peer& peer);  // a new one: grant again
+    void on_channel(Peer& peer);   // a new one: grant again
     void write_lists(Peer& peer);  // acks, nacks, asks, grants
 
-private:
+  private:
     static constexpr size_t ranges_pending_max = 1024;  // then they leave at once; they fit one frame
     static_assert(ranges_pending_max < ranges_per_frame);
 
@@ -41,7 +41,8 @@ private:
     void refuse(Peer& peer, const DataFrame& frame);
     void acknowledge(Recv& recv, uint32_t chunk);
     void acknowledge(Peer& peer, const RangeEntry& range);
-    void acknowledge_again(Peer& peer, const TransferKey& key, Tombstones::Stone stone, uint32_t first, uint32_t count);
+    void acknowledge_again(Peer& peer, const TransferKey& key, Tombstones::Stone stone, uint32_t first,
+                           uint32_t count);
     void write_ranges(Peer& peer, FrameKind kind, std::vector<RangeEntry>& ranges, uint32_t last_flags);
     void write_grants(Peer& peer);
     void add_grant(Peer& peer, Recv& recv, uint32_t& count);

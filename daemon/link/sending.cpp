@@ -19,11 +19,14 @@ void for_words(uint32_t first, uint32_t count, F&& f) {
     }
 }
 
-size_t index_of(Class cls) { return static_cast<size_t>(cls); }
+size_t index_of(Class cls) {
+    return static_cast<size_t>(cls);
+}
 
 const char* broken_range(const RangeEntry& range, uint32_t chunks) {
     if (range.count == 0) return "empty range of chunks";
-    if (range.first >= chunks || range.count > chunks - range.first) return "range of chunks beyond the transfer";
+    if (range.first >= chunks || range.count > chunks - range.first)
+        return "range of chunks beyond the transfer";
     return nullptr;
 }
 
@@ -67,7 +70,8 @@ Send* Sending::post(SendSpec&& spec, uint64_t handle) {
 
     if (const auto grant = peer.early.take_grant(s.key)) {
         s.granted = accept_grant(s, *grant);
-    } else if (peer.channel != nullptr && !s.eager && (s.cls != Class::bulk || peer.early.grants_forgotten())) {
+    } else if (peer.channel != nullptr && !s.eager &&
+               (s.cls != Class::bulk || peer.early.grants_forgotten())) {
         peer.asks.push_back({to_wire(s.key), 0, 0});
         shared_->touch(peer);
     }
@@ -140,7 +144,8 @@ const char* Sending::on_nack(Peer& peer, const RangeEntry& range) {
         s.flying.set_word(w, s.flying.word(w) & ~back);
         s.queued.set_word(w, s.queued.word(w) | back);
     });
-    // The receiver remembers that it refused, and grants when it has a home: so refusals cannot go round in circles.
+    // The receiver remembers that it refused, and grants when it has a home: so refusals cannot go round in
+    // circles.
     s.eager = s.granted = false;
     update_ready(s);
     return nullptr;
@@ -214,7 +219,8 @@ void Sending::on_channel(Peer& peer) {
 }
 
 size_t Sending::next_bytes(const Peer& peer, Class cls) const {
-    if (cls == Class::control) return peer.messages.empty() ? 0 : sizeof(FrameStart) + peer.messages.front().size();
+    if (cls == Class::control)
+        return peer.messages.empty() ? 0 : sizeof(FrameStart) + peer.messages.front().size();
     const Send* s = peer.ready[index_of(cls)].front();
     if (s == nullptr) return 0;
     return sizeof(DataFrame) + bytes_of_chunk(s->memory.bytes(), s->chunk_bytes, s->queued.first());
@@ -284,7 +290,8 @@ void Sending::write_chunk(Peer& peer, Send& s) {
     f.payload_bytes = payload;
     parts_.clear();
     parts_.push_back(bytes_of_struct(f));
-    s.memory.pieces(f.offset, payload, [&](const std::byte* data, size_t n) { parts_.emplace_back(data, n); });
+    s.memory.pieces(f.offset, payload,
+                    [&](const std::byte* data, size_t n) { parts_.emplace_back(data, n); });
     peer.channel->write(s.cls, parts_);
     s.queued.clear(chunk);
     s.flying.set(chunk);

@@ -6,7 +6,7 @@
 namespace nexar::link {
 
 class Sending {
-public:
+  public:
     explicit Sending(Shared& shared) : shared_(&shared) {}
 
     Send* post(SendSpec&& spec, uint64_t handle);  // nullptr: it ended at once
@@ -23,7 +23,7 @@ public:
     void pump(Peer& peer);        // writes messages and chunks as far as there is room
     void write_message(Peer& peer, Bytes message);
 
-private:
+  private:
     void update_ready(Send& send);
     void acknowledge(Send& send, uint32_t word, uint64_t bits);
     void complete_if_done(Send& send);

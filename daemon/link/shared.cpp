@@ -62,7 +62,8 @@ void Tombstones::pop(std::deque<Entry>& from) {
     const Entry e = from.front();
     from.pop_front();
     const Stone* stone = stones_.find(e.key);
-    if (stone != nullptr && stone->generation == e.generation && stone->ack_frame == e.ack_frame) stones_.erase(e.key);
+    if (stone != nullptr && stone->generation == e.generation && stone->ack_frame == e.ack_frame)
+        stones_.erase(e.key);
 }
 
 Peer& Shared::peer(PeerIndex index) {

@@ -1,7 +1,8 @@
 // The state behind a Mesh, as its parts share it:
 //   Send, Recv   one posted transfer each          Peer     everything about one peer and its channel
 //   Tombstones   finished receives of a peer       OpIndex  the transfers of each op; what was withdrawn
-// Sending owns what leaves, Receiving what arrives, Inbound cuts streams into frames; mesh.cpp puts them together.
+// Sending owns what leaves, Receiving what arrives, Inbound cuts streams into frames; mesh.cpp puts them
+// together.
 #pragma once
 
 #include <array>
@@ -65,7 +66,7 @@ struct Recv : Transfer {
     Weak<Send> forward;
     bool needs_grant = false;    // so it is granted again in every generation
     bool grant_pending = false;  // it is in Peer::grants
-    uint64_t ack_batch = 0;    // of Peer::ack_batch: our newest range is acks[ack_at]
+    uint64_t ack_batch = 0;      // of Peer::ack_batch: our newest range is acks[ack_at]
     size_t ack_at = 0;
     Hook<Recv> of_peer, of_op;
 };
@@ -79,7 +80,7 @@ struct OpRecord {
 
 // Finished receives that the sender may still ask about (docs/protocol/wire.md, "Tombstones").
 class Tombstones {
-public:
+  public:
     struct Stone {
         uint32_t chunks;
         uint32_t generation;
@@ -96,7 +97,7 @@ public:
     void clear();
     size_t size() const { return stones_.size(); }
 
-private:
+  private:
     struct Entry {
         TransferKey key;
         uint32_t generation;
@@ -163,7 +164,7 @@ struct Peer {
 };
 
 class Shared {
-public:
+  public:
     explicit Shared(const MeshConfig& c) : config(c) {}
 
     static constexpr size_t withdrawn_per_group_max = 4096;
@@ -183,7 +184,9 @@ public:
 
     void emit(MeshEvent::Kind kind, uint64_t handle, Peer& peer, const TransferKey& key);
     void tell_mismatch(Transfer& t, const Agreement& theirs);
-    bool is_eager(Class cls, size_t bytes) const { return cls != Class::bulk && bytes <= config.eager_bytes_max; }
+    bool is_eager(Class cls, size_t bytes) const {
+        return cls != Class::bulk && bytes <= config.eager_bytes_max;
+    }
     FrameStart start_of(Peer& peer, FrameKind kind, uint64_t bytes_of_frame);
 
     std::unique_ptr<std::byte[]> take_stage();
@@ -198,7 +201,7 @@ public:
     std::vector<Peer*> dirty;
     std::vector<std::unique_ptr<Peer>> peers;
 
-private:
+  private:
     struct Withdrawn {
         std::set<OpKey> ops;
         std::deque<OpKey> order;

@@ -64,8 +64,9 @@ struct Agreement {
     bool operator==(const Agreement&) const = default;
 };
 
-// Bytes per chunk of a transfer; the last chunk is shorter. Agreed by the PlanTable, so both sides compute alike.
-// Chunk i covers logical bytes [i * chunk_bytes, ...). A multiple of 64, so a chunk never splits an element.
+// Bytes per chunk of a transfer; the last chunk is shorter. Agreed by the PlanTable, so both sides compute
+// alike. Chunk i covers logical bytes [i * chunk_bytes, ...). A multiple of 64, so a chunk never splits an
+// element.
 constexpr uint32_t chunk_bytes_max = 256 * 1024;
 constexpr uint32_t transfer_chunks_max = 1u << 20;
 
@@ -87,15 +88,15 @@ struct RecvSpec {
     Agreement agreement;
     Extents memory;  // written until the recv is done
     uint32_t chunk_bytes = chunk_bytes_max;
-    // Set: received chunks are combined into memory (memory = memory op received), whole chunks only, once [W3].
-    // Not set: they are copied.
+    // Set: received chunks are combined into memory (memory = memory op received), whole chunks only, once
+    // [W3]. Not set: they are copied.
     struct Reduce {
         Dtype dtype;
         ReduceOp op;
     };
     std::optional<Reduce> reduce;
-    // Set: the index, in the same batch, of the SendSpec (ready = false, same bytes and chunk_bytes) whose chunk i
-    // becomes sendable when our chunk i was applied: recv_reduce_send and recv_copy_send.
+    // Set: the index, in the same batch, of the SendSpec (ready = false, same bytes and chunk_bytes) whose
+    // chunk i becomes sendable when our chunk i was applied: recv_reduce_send and recv_copy_send.
     std::optional<size_t> forward;
 };
 

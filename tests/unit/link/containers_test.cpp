@@ -1,11 +1,11 @@
 // The link's containers against the standard ones; and the tombstones' bound.
-#include <catch2/catch_test_macros.hpp>
+#include "link/containers.hpp"
 
+#include <catch2/catch_test_macros.hpp>
 #include <map>
 #include <set>
 
 #include "harness.hpp"
-#include "link/containers.hpp"
 #include "link/shared.hpp"
 
 namespace nexar::link::test {
@@ -16,7 +16,9 @@ struct BadHash {  // many collisions, so that runs grow, wrap around and close a
     size_t operator()(uint32_t k) const { return k % 13; }
 };
 
-TransferKey nth(uint64_t i) { return key(1 + i % 2, i); }
+TransferKey nth(uint64_t i) {
+    return key(1 + i % 2, i);
+}
 
 }  // namespace
 
@@ -113,7 +115,8 @@ TEST_CASE("a one-sided flow of small transfers leaves few tombstones") {
     }
     // Each data frame confirms what came before it: no frame is needed for that alone.
     CHECK(net.wire(0, 1).frames_of_kind[5] == 0);
-    for (uint64_t op = 2000; op < 2100; ++op) net[0].post(batch(op, {}, {send_spec(key(1, op), 1, from, 64, Class::small)}));
+    for (uint64_t op = 2000; op < 2100; ++op)
+        net[0].post(batch(op, {}, {send_spec(key(1, op), 1, from, 64, Class::small)}));
     REQUIRE(net.run());
     for (uint64_t op = 2000; op < 2100; ++op) {
         net[1].post(batch(op, {recv_spec(key(1, op), 0, to, 64, Class::small)}, {}));

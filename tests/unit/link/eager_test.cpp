@@ -1,4 +1,5 @@
-// Data that comes before its receive is posted: the stash, its limits, refusal and resending; tombstones; asks.
+// Data that comes before its receive is posted: the stash, its limits, refusal and resending; tombstones;
+// asks.
 #include <catch2/catch_test_macros.hpp>
 
 #include "harness.hpp"

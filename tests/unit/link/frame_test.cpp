@@ -1,4 +1,5 @@
-// Hostile bytes: every header truncated, every bit of it flipped, random bytes. No crash, and a named rule [W9].
+// Hostile bytes: every header truncated, every bit of it flipped, random bytes. No crash, and a named rule
+// [W9].
 #include <catch2/catch_test_macros.hpp>
 
 #include "harness.hpp"
@@ -49,12 +50,14 @@ Frame list_frame(FrameKind kind, const std::vector<RangeEntry>& entries, uint32_
     return concat(bytes_of_struct(f), {reinterpret_cast<const std::byte*>(entries.data()), bytes});
 }
 
-Frame grant_frame(const TransferKey& k, size_t bytes, uint32_t chunk_bytes, uint32_t first_word, uint32_t words) {
+Frame grant_frame(const TransferKey& k, size_t bytes, uint32_t chunk_bytes, uint32_t first_word,
+                  uint32_t words) {
     GrantEntry e{to_wire(k), 11, 22, bytes, chunk_bytes, 0, first_word, words};
     ListFrame f{};
     f.start = start_of(FrameKind::grant, sizeof f + sizeof e + words * 8);
     f.count = 1;
-    return concat(concat(bytes_of_struct(f), bytes_of_struct(e)), std::vector<std::byte>(words * 8, std::byte{0x55}));
+    return concat(concat(bytes_of_struct(f), bytes_of_struct(e)),
+                  std::vector<std::byte>(words * 8, std::byte{0x55}));
 }
 
 // A node with some of everything posted, that talks to a peer which we play.
@@ -80,7 +83,8 @@ struct Target {
 const std::vector<std::pair<Class, Frame>>& good_frames() {
     static const std::vector<std::pair<Class, Frame>> frames = [] {
         const WireKey k = to_wire(key(1, 1, 0));
-        const Frame message = concat(bytes_of_struct(start_of(FrameKind::message, 32 + 100)), pattern(100, 1));
+        const Frame message =
+            concat(bytes_of_struct(start_of(FrameKind::message, 32 + 100)), pattern(100, 1));
         return std::vector<std::pair<Class, Frame>>{
             {Class::control, message},
             {Class::bulk, data_frame(key(1, 1, 0), 6400, 640, 3)},
@@ -96,7 +100,9 @@ const std::vector<std::pair<Class, Frame>>& good_frames() {
     return frames;
 }
 
-DataFrame good_data() { return read_at<DataFrame>(good_frames()[1].second, 0); }
+DataFrame good_data() {
+    return read_at<DataFrame>(good_frames()[1].second, 0);
+}
 
 std::string rule_of(const DataFrame& f) {
     const char* rule = broken_rule(f);
@@ -142,7 +148,8 @@ TEST_CASE("random bytes end the channel and nothing else") {
         Frame noise = pattern(64 + random.below(400), i);
         // Half of them get past the first rules.
         if (random.one_in(2)) {
-            const FrameStart start = start_of(static_cast<FrameKind>(random.below(8)), 8 + random.below(noise.size()));
+            const FrameStart start =
+                start_of(static_cast<FrameKind>(random.below(8)), 8 + random.below(noise.size()));
             std::memcpy(noise.data(), &start, sizeof start);
         }
         for (int n = 0; n < 4; ++n) t.give(cls, noise);
@@ -171,8 +178,10 @@ TEST_CASE("each rule of a data header is named") {
     };
     CHECK(rule_of(good_data()) == "");
     CHECK(with([](DataFrame& f) { f.bytes = 0; }) == "transfer bytes are 0");
-    CHECK(with([](DataFrame& f) { f.chunk_bytes = 0; }) == "chunk bytes are not a multiple of 64 in (0, 256 KiB]");
-    CHECK(with([](DataFrame& f) { f.chunk_bytes = 650; }) == "chunk bytes are not a multiple of 64 in (0, 256 KiB]");
+    CHECK(with([](DataFrame& f) { f.chunk_bytes = 0; }) ==
+          "chunk bytes are not a multiple of 64 in (0, 256 KiB]");
+    CHECK(with([](DataFrame& f) { f.chunk_bytes = 650; }) ==
+          "chunk bytes are not a multiple of 64 in (0, 256 KiB]");
     CHECK(with([](DataFrame& f) { f.chunk_bytes = 512 * 1024; }) != "");
     CHECK(with([](DataFrame& f) { f.bytes = ~uint64_t{0}; }) == "a transfer has more than 2^20 chunks");
     CHECK(with([](DataFrame& f) { f.chunk = 10; }) == "chunk number beyond the transfer");
@@ -191,7 +200,8 @@ TEST_CASE("each rule about who speaks, and where, is named") {
         return t.give(cls, frame);
     };
     const auto same = [](FrameStart&) {};
-    const Frame data = good_frames()[1].second, ack = good_frames()[6].second, message = good_frames()[0].second;
+    const Frame data = good_frames()[1].second, ack = good_frames()[6].second,
+                message = good_frames()[0].second;
     CHECK(with(Class::control, data, same) == "data on the control stream");
     CHECK(with(Class::bulk, ack, same) == "grant, ack, nack or ask outside the control stream");
     CHECK(with(Class::bulk, message, same) == "message on a data stream");
@@ -199,11 +209,16 @@ TEST_CASE("each rule about who speaks, and where, is named") {
     CHECK(with(Class::bulk, data, [](FrameStart& s) { s.kind = 7; }) == "unknown frame kind");
     CHECK(with(Class::bulk, data, [](FrameStart& s) { s.flags = 1; }) == "frame flags are not 0");
     CHECK(with(Class::bulk, data, [](FrameStart& s) { s.length = 3; }) == "frame shorter than its header");
-    CHECK(with(Class::bulk, data, [](FrameStart& s) { s.length = 1 << 30; }) == "data frame over the size limit");
-    CHECK(with(Class::control, message, [](FrameStart& s) { s.length = 1 << 30; }) == "message over the size limit");
-    CHECK(with(Class::control, ack, [](FrameStart& s) { s.length = 1 << 20; }) == "list frame over the size limit");
-    CHECK(with(Class::bulk, data, [](FrameStart& s) { s.generation = 2; }) == "frame of a later channel generation");
-    CHECK(with(Class::bulk, data, [](FrameStart& s) { s.incarnation = 1001; }) == "the sender's incarnation is our own");
+    CHECK(with(Class::bulk, data, [](FrameStart& s) { s.length = 1 << 30; }) ==
+          "data frame over the size limit");
+    CHECK(with(Class::control, message, [](FrameStart& s) { s.length = 1 << 30; }) ==
+          "message over the size limit");
+    CHECK(with(Class::control, ack, [](FrameStart& s) { s.length = 1 << 20; }) ==
+          "list frame over the size limit");
+    CHECK(with(Class::bulk, data, [](FrameStart& s) { s.generation = 2; }) ==
+          "frame of a later channel generation");
+    CHECK(with(Class::bulk, data, [](FrameStart& s) { s.incarnation = 1001; }) ==
+          "the sender's incarnation is our own");
     CHECK(with(Class::bulk, data, [](FrameStart& s) { s.acks_seen = 1; }) == "more acks seen than were sent");
     CHECK(with(Class::bulk, data, [](FrameStart& s) { s.generation = 0; }) == "");  // an older one: skipped
     Target t;
@@ -255,7 +270,8 @@ TEST_CASE("a peer that sends early data of ever new groups and ops is held to th
     Mesh mesh(config);
     Wire wire;
     mesh.attach(peer(0), 1, wire);
-    for (uint64_t i = 0; i < 2000; ++i) mesh.on_bytes(peer(0), Class::small, data_frame(key(i % 50, i), 100, 128, 0));
+    for (uint64_t i = 0; i < 2000; ++i)
+        mesh.on_bytes(peer(0), Class::small, data_frame(key(i % 50, i), 100, 128, 0));
     // Four groups, each with room for four chunks of 100 + 128 bytes.
     CHECK(mesh.stats(peer(0)).nacks_sent == 2000 - 4 * 4);
     CHECK_FALSE(mesh.poll_event().has_value());

@@ -16,7 +16,9 @@
 
 namespace nexar::link::test {
 
-inline PeerIndex peer(size_t i) { return PeerIndex(static_cast<uint32_t>(i)); }
+inline PeerIndex peer(size_t i) {
+    return PeerIndex(static_cast<uint32_t>(i));
+}
 
 inline TransferKey key(uint64_t group, uint64_t op, uint32_t phase = 0) {
     TransferKey k;
@@ -28,7 +30,7 @@ inline TransferKey key(uint64_t group, uint64_t op, uint32_t phase = 0) {
 
 // One direction of one channel.
 class Wire final : public Channel {
-public:
+  public:
     std::array<std::deque<std::byte>, class_count> streams;
     std::array<size_t, class_count> capacity{1 << 20, 1 << 20, 1 << 20, 1 << 20};
     std::vector<std::pair<Class, FrameKind>> written;  // one entry per frame, in order of writing
@@ -63,7 +65,7 @@ struct Terminal {
 };
 
 class Net {
-public:
+  public:
     Net(size_t nodes, uint64_t seed, MeshConfig config = {}) : random(seed) {
         for (size_t i = 0; i < nodes; ++i) {
             config.incarnation = 1000 + i;
@@ -163,7 +165,7 @@ public:
     size_t slow_class = class_count;
     size_t piece_max = 4096;
 
-private:
+  private:
     bool deliver_random() {
         std::vector<std::array<size_t, 3>> busy;
         for (size_t from = 0; from < meshes.size(); ++from)
@@ -178,7 +180,7 @@ private:
         return true;
     }
 
-public:
+  public:
     void deliver(size_t from, size_t to, Class cls, size_t bytes_max) {
         auto& stream = wire(from, to).streams[Wire::index(cls)];
         const size_t n = std::min(bytes_max, stream.size());
@@ -194,7 +196,7 @@ public:
 
 // Memory in extents with canaries between them.
 class Memory {
-public:
+  public:
     static constexpr std::byte canary{0xA5};
 
     // element: extents end only at multiples of it.
@@ -217,7 +219,9 @@ public:
             at += s + gap;
         }
     }
-    explicit Memory(size_t bytes) : bytes_(bytes + 2 * gap, canary) { extents_.push_back({bytes_.data() + gap, bytes}); }
+    explicit Memory(size_t bytes) : bytes_(bytes + 2 * gap, canary) {
+        extents_.push_back({bytes_.data() + gap, bytes});
+    }
 
     const Extents& extents() const { return extents_; }
     std::vector<std::byte> flat() const {
@@ -241,13 +245,14 @@ public:
     bool canaries_live() const {
         std::vector<std::byte> copy = bytes_;
         for (const Extent& e : extents_)
-            if (e.bytes > 0) std::memset(copy.data() + (e.data - bytes_.data()), static_cast<int>(canary), e.bytes);
+            if (e.bytes > 0)
+                std::memset(copy.data() + (e.data - bytes_.data()), static_cast<int>(canary), e.bytes);
         for (std::byte b : copy)
             if (b != canary) return false;
         return true;
     }
 
-private:
+  private:
     static constexpr size_t gap = 24;
     std::vector<std::byte> bytes_;
     Extents extents_;

@@ -1,4 +1,5 @@
-// The order of what leaves: strict priority, floors, turns, and that nobody's stream is held up by another's lack.
+// The order of what leaves: strict priority, floors, turns, and that nobody's stream is held up by another's
+// lack.
 #include <catch2/catch_test_macros.hpp>
 
 #include "harness.hpp"
@@ -17,7 +18,8 @@ std::vector<Class> data_order(const Wire& wire) {
 // Node 0 with sends of all classes ready and granted, and no room yet.
 struct Full {
     explicit Full(size_t floor) : net(2, 1, config(floor)), memory(16'000) {
-        const std::vector<std::pair<Class, uint32_t>> sends{{Class::bulk, 0}, {Class::small, 1}, {Class::rpc, 2}};
+        const std::vector<std::pair<Class, uint32_t>> sends{
+            {Class::bulk, 0}, {Class::small, 1}, {Class::rpc, 2}};
         std::vector<RecvSpec> recvs;
         for (const auto& [cls, phase] : sends)
             recvs.push_back(recv_spec(key(1, 1, phase), 0, memory, 1600, cls));
@@ -25,7 +27,8 @@ struct Full {
         REQUIRE(net.run());
         net.wire(0, 1).capacity = {0, 0, 0, 0};
         std::vector<SendSpec> specs;
-        for (const auto& [cls, phase] : sends) specs.push_back(send_spec(key(1, 1, phase), 1, memory, 1600, cls));
+        for (const auto& [cls, phase] : sends)
+            specs.push_back(send_spec(key(1, 1, phase), 1, memory, 1600, cls));
         net[0].post(batch(1, {}, specs));
         net[0].send_message(peer(1), pattern(500, 1));
         net[0].flush();
@@ -72,8 +75,10 @@ TEST_CASE("a full class does not hold up a lower one") {
     REQUIRE(net.run());
     net.wire(0, 1).capacity = {1 << 20, 0, 0, 1 << 20};
     Memory a(1000), b(100'000);
-    net[1].post(batch(50, {recv_spec(key(1, 2, 0), 0, a, 64, Class::small), recv_spec(key(1, 2, 1), 0, b, 1024)}, {}));
-    net[0].post(batch(50, {}, {send_spec(key(1, 2, 0), 1, a, 64, Class::small), send_spec(key(1, 2, 1), 1, b, 1024)}));
+    net[1].post(batch(
+        50, {recv_spec(key(1, 2, 0), 0, a, 64, Class::small), recv_spec(key(1, 2, 1), 0, b, 1024)}, {}));
+    net[0].post(batch(
+        50, {}, {send_spec(key(1, 2, 0), 1, a, 64, Class::small), send_spec(key(1, 2, 1), 1, b, 1024)}));
     REQUIRE(net.run());
     CHECK_FALSE(net.done(0, 50));
     CHECK(net.done(0, 51));
@@ -95,7 +100,8 @@ TEST_CASE("transfers of one class take turns, one chunk each") {
     for (const auto& f : net.wire(0, 1).frames)
         if (read_at<FrameStart>(f, 0).kind == 2) groups.push_back(read_at<DataFrame>(f, 0).key.counter);
     REQUIRE(groups.size() == 303);
-    CHECK(std::vector<uint64_t>(groups.begin(), groups.begin() + 8) == std::vector<uint64_t>{1, 2, 1, 2, 1, 2, 1, 1});
+    CHECK(std::vector<uint64_t>(groups.begin(), groups.begin() + 8) ==
+          std::vector<uint64_t>{1, 2, 1, 2, 1, 2, 1, 1});
 }
 
 TEST_CASE("a group whose receiver never posts does not delay another") {

@@ -1,5 +1,5 @@
-// Random transfers between three nodes over channels that break, compared with an oracle; and the sabotages that
-// only such runs notice.
+// Random transfers between three nodes over channels that break, compared with an oracle; and the sabotages
+// that only such runs notice.
 #include <catch2/catch_test_macros.hpp>
 
 #include "harness.hpp"
@@ -31,12 +31,15 @@ std::vector<Planned> make_plan(Random& random, size_t nodes, size_t count) {
         p.cls = random.one_in(2) ? Class::bulk : random.one_in(2) ? Class::small : Class::rpc;
         p.reduce = random.one_in(2);
         p.chunk_bytes = static_cast<uint32_t>(64 * (1 + random.below(16)));
-        const size_t bytes = random.one_in(12) ? 0 : random.one_in(3) ? 4 * random.below(30) : 4 * random.below(6000);
+        const size_t bytes = random.one_in(12)  ? 0
+                             : random.one_in(3) ? 4 * random.below(30)
+                                                : 4 * random.below(6000);
         p.source = std::make_unique<Memory>(random, bytes, 1);
         p.target = std::make_unique<Memory>(random, bytes, 4);
         p.source->set(pattern(bytes, 2 * i));
         p.target->set(pattern(bytes, 2 * i + 1));
-        p.expected = p.reduce ? sum_u32(pattern(bytes, 2 * i + 1), pattern(bytes, 2 * i)) : pattern(bytes, 2 * i);
+        p.expected =
+            p.reduce ? sum_u32(pattern(bytes, 2 * i + 1), pattern(bytes, 2 * i)) : pattern(bytes, 2 * i);
         p.handle = 100 + i;
         p.send_at = random.below(400);
         p.recv_at = random.below(400);
@@ -60,7 +63,8 @@ MeshConfig config_for(Random& random, MeshConfig::Sabotage sabotage) {
 void post_due(Net& net, const std::vector<Planned>& plan, size_t step) {
     for (const Planned& p : plan) {
         if (p.recv_at == step)
-            net[p.to].post(batch(p.handle, {recv_spec(p.key, p.from, *p.target, p.chunk_bytes, p.cls, p.reduce)}, {}));
+            net[p.to].post(
+                batch(p.handle, {recv_spec(p.key, p.from, *p.target, p.chunk_bytes, p.cls, p.reduce)}, {}));
         if (p.send_at == step)
             net[p.from].post(batch(p.handle, {}, {send_spec(p.key, p.to, *p.source, p.chunk_bytes, p.cls)}));
     }

@@ -7,9 +7,10 @@ namespace nexar::link::test {
 
 namespace {
 
-// What node `self` does with segment `s`: it combines what comes (once around), then copies the result (again).
-// Hop h carries the segment from node s + h to node s + h + 1.
-void post_segment(Batch& b, size_t nodes, size_t self, size_t s, const Memory& segment, uint32_t chunk_bytes) {
+// What node `self` does with segment `s`: it combines what comes (once around), then copies the result
+// (again). Hop h carries the segment from node s + h to node s + h + 1.
+void post_segment(Batch& b, size_t nodes, size_t self, size_t s, const Memory& segment,
+                  uint32_t chunk_bytes) {
     const size_t prev = (self + nodes - 1) % nodes, next = (self + 1) % nodes;
     const size_t d = (self + nodes - s) % nodes;
     const auto hop = [&](size_t h) { return key(1, 1, static_cast<uint32_t>(s * 2 * nodes + h)); };
@@ -65,7 +66,8 @@ std::string ring(size_t nodes, size_t segment_bytes, uint64_t seed, size_t break
             if (memory[node][s]->flat() != expected[s] || !memory[node][s]->canaries_live())
                 return "node " + std::to_string(node) + ": segment " + std::to_string(s) + " is wrong";
     }
-    if (net[0].stats(peer(1)).bytes_sent != 2 * (nodes - 1) * segment_bytes && breaks == 0) return "bytes sent";
+    if (net[0].stats(peer(1)).bytes_sent != 2 * (nodes - 1) * segment_bytes && breaks == 0)
+        return "bytes sent";
     return net.garbage.empty() ? "" : net.garbage.front();
 }
 

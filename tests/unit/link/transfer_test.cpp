@@ -187,7 +187,9 @@ TEST_CASE("messages arrive whole and in order, whatever else is under way") {
     for (size_t i = 0; i < 20; ++i) CHECK(net.messages[i].second == pattern(i * 700, i));
 }
 
-TEST_CASE("a message without a channel, too long, or over the queue is refused; the queue drains when there is room") {
+TEST_CASE(
+    "a message without a channel, too long, or over the queue is refused; the queue drains when there is "
+    "room") {
     MeshConfig config;
     config.message_queue_bytes_max = 3000;
     Net net(2, 10, config);

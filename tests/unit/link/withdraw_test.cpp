@@ -34,7 +34,8 @@ Side post_op(Net& net, size_t self, uint64_t op, uint64_t first, bool reduce) {
     return side;
 }
 
-// Withdraws op 1 at node 0 after `steps`, and later at node 1; op 2 must not notice. Empty, or what went wrong.
+// Withdraws op 1 at node 0 after `steps`, and later at node 1; op 2 must not notice. Empty, or what went
+// wrong.
 std::string withdraw_at(size_t steps, bool reduce, bool break_after) {
     Net net(2, steps + 1);
     net.set_capacity(5000);
@@ -108,7 +109,8 @@ TEST_CASE("what is posted to an op after its withdrawal fails, and its grants an
     net[0].post(batch(2, {recv_spec(key(1, 1, 1), 1, to, 64)}, {}));
     REQUIRE(net.run());
     net[1].withdraw(key(1, 1).op);
-    net[1].post(batch(1, {recv_spec(key(1, 1, 0), 0, to, 64, Class::small)}, {send_spec(key(1, 1, 1), 0, from, 64)}));
+    net[1].post(
+        batch(1, {recv_spec(key(1, 1, 0), 0, to, 64, Class::small)}, {send_spec(key(1, 1, 1), 0, from, 64)}));
     REQUIRE(net.run());
     CHECK(net.end_of(1, 1).failed == 1);
     CHECK(net.end_of(1, 2).failed == 1);
