@@ -1,5 +1,7 @@
 #include "transport/link_port.hpp"
 
+#include <algorithm>
+
 #include "core/check.hpp"
 
 namespace nexar::transport {
@@ -14,6 +16,7 @@ struct LinkPort::Conn final : link::Channel, quic::Receiver {
     bool we_dialled = false;
     uint32_t generation = 0;
     Opening opening;
+    bool preamble_sent = false;
     bool announced = false;
     std::optional<link::PeerIndex> peer;
 
@@ -23,25 +26,25 @@ struct LinkPort::Conn final : link::Channel, quic::Receiver {
     void write(link::Class cls, std::span<const Bytes> parts) override {
         if (quic) quic->write(static_cast<quic::Class>(cls), parts);
     }
+    bool feeding() const { return peer && opening.switched(); }
     void on_bytes(quic::Class cls, Bytes bytes) override {
         const auto c = static_cast<link::Class>(cls);
-        if (peer) return port->mesh_->on_bytes(*peer, c, bytes);
-        if (auto kept = opening.on_bytes(c, bytes); !kept) {
-            quic->close(close_garbage, kept.error().text);
-            return;
-        }
-        if (opening.preamble() && !announced) port->opened(*this);
+        if (feeding()) return port->mesh_->on_bytes(*peer, c, bytes);
+        if (auto kept = opening.on_bytes(c, bytes); !kept) quic->close(close_garbage, kept.error().text);
+        else port->received(*this);
     }
     void send_preamble() {
         Preamble p = port->ours_;
         p.generation = generation;
         const auto bytes = to_bytes(p);
         quic->write(quic::Class::control, Bytes(bytes));
+        preamble_sent = true;
     }
+    void write_length(uint32_t bytes) { quic->write(quic::Class::control, std::as_bytes(std::span(&bytes, 1))); }
 };
 
-LinkPort::LinkPort(quic::Endpoint& endpoint, link::Mesh& mesh, Preamble ours)
-    : endpoint_(&endpoint), mesh_(&mesh), ours_(ours) {}
+LinkPort::LinkPort(quic::Endpoint& endpoint, link::Mesh& mesh, const NodeId& self, Preamble ours)
+    : endpoint_(&endpoint), mesh_(&mesh), ours_(ours), self_(self) {}
 
 LinkPort::~LinkPort() {
     for (auto& [id, c] : conns_)
@@ -54,39 +57,66 @@ LinkPort::Conn* LinkPort::find(quic::ConnId id) {
 }
 
 Result<quic::ConnId> LinkPort::dial(Time now, const quic::Address& local, const quic::Address& remote,
-                                    const NodeId& expected, uint32_t generation) {
+                                    const std::optional<NodeId>& expected) {
     NEXAR_TRY(const quic::ConnId id, endpoint_->connect(now, local, remote, quic::alpn_nexar, expected));
     auto c = std::make_unique<Conn>();
     c->port = this;
     c->id = id;
-    c->node = expected;
+    c->node = expected.value_or(NodeId{});
     c->remote = remote;
     c->we_dialled = true;
-    c->generation = generation;
     conns_.emplace(id, std::move(c));
     return id;
 }
 
-// The dialler speaks first and is believed about the generation; the acceptor answers with the same number.
+// Above all that this side has seen. When both ends dial at once, from the same state, the lower NodeId's connection
+// gets the higher number: it is the one that stays.
+uint32_t LinkPort::next_generation(const NodeId& node, bool we_dial) const {
+    const auto it = generations_.find(node);
+    const uint32_t base = it == generations_.end() ? 2 : (it->second / 2 + 1) * 2;
+    const bool lower_dials = (self_ < node) == we_dial;
+    return base + (lower_dials ? 1 : 0);
+}
+
+void LinkPort::received(Conn& c) {
+    if (c.opening.preamble() && !c.announced) opened(c);
+    while (auto greeting = c.opening.poll_greeting()) greetings_.emplace_back(c.id, std::move(*greeting));
+    if (c.feeding()) feed(c);
+}
+
 void LinkPort::opened(Conn& c) {
     c.announced = true;
     const Preamble& theirs = *c.opening.preamble();
-    if (!c.we_dialled) {
+    if (c.we_dialled) {
         c.generation = theirs.generation;
+    } else {
+        c.generation = std::max(theirs.generation, next_generation(c.node, false));
         c.send_preamble();
     }
     opened_.push_back({c.id, c.node, theirs, c.remote, c.we_dialled});
 }
 
-uint32_t LinkPort::next_generation(link::PeerIndex peer, bool we_are_lower) const {
-    const auto it = last_generation_.find(peer);
-    return (it == last_generation_.end() ? 0 : it->second) + (we_are_lower ? 2 : 1);
+// What came before both sides had accepted each other.
+void LinkPort::feed(Conn& c) {
+    for (size_t i = 0; i < link::class_count; ++i) {
+        const auto cls = static_cast<link::Class>(i);
+        const auto early = c.opening.take(cls);
+        if (!early.empty() && c.peer) mesh_->on_bytes(*c.peer, cls, early);
+    }
+}
+
+void LinkPort::greet(quic::ConnId conn, Bytes message) {
+    Conn* c = find(conn);
+    if (!c || !c->quic || c->peer) return;
+    NEXAR_CHECK(c->preamble_sent && message.size() <= greeting_bytes_max);
+    c->write_length(static_cast<uint32_t>(message.size()));
+    c->quic->write(quic::Class::control, message);
 }
 
 bool LinkPort::adopt(quic::ConnId conn, link::PeerIndex peer) {
     Conn* c = find(conn);
     if (!c || !c->quic || c->peer) return false;  // it ended meanwhile; its Closed follows
-    uint32_t& last = last_generation_[peer];
+    uint32_t& last = generations_[c->node];
     if (c->generation <= last) {
         c->quic->close(close_replaced, "a newer connection of the same two nodes is in use");
         return false;
@@ -100,12 +130,9 @@ bool LinkPort::adopt(quic::ConnId conn, link::PeerIndex peer) {
     }
     peers_[peer] = c;
     c->peer = peer;
+    c->write_length(0);
     mesh_->attach(peer, c->generation, *c);
-    for (size_t i = 0; i < link::class_count; ++i) {
-        const auto cls = static_cast<link::Class>(i);
-        const auto early = c->opening.take(cls);
-        if (!early.empty()) mesh_->on_bytes(peer, cls, early);
-    }
+    if (c->feeding()) feed(*c);
     return true;
 }
 
@@ -131,6 +158,7 @@ void LinkPort::on_event(const quic::Event& event) {
                 conns_.emplace(event.conn, std::move(made));
             }
             c->node = event.peer;
+            c->generation = next_generation(c->node, true);
             c->remote = event.remote;
             c->quic = endpoint_->find(event.conn);
             NEXAR_CHECK(c->quic != nullptr);
@@ -175,6 +203,7 @@ std::optional<T> pop(std::deque<T>& queue) {
 std::optional<Opened> LinkPort::poll_opened() { return pop(opened_); }
 std::optional<Closed> LinkPort::poll_closed() { return pop(closed_); }
 std::optional<link::PeerIndex> LinkPort::poll_heard() { return pop(heard_); }
+std::optional<std::pair<quic::ConnId, std::vector<std::byte>>> LinkPort::poll_greeting() { return pop(greetings_); }
 
 std::optional<quic::ConnectionStats> LinkPort::stats(link::PeerIndex peer) const {
     const auto it = peers_.find(peer);

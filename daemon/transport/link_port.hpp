@@ -40,18 +40,19 @@ public:
     static constexpr uint64_t close_goodbye = 18;
     static constexpr uint64_t close_replaced = 19;
 
-    LinkPort(quic::Endpoint& endpoint, link::Mesh& mesh, Preamble ours);
+    LinkPort(quic::Endpoint& endpoint, link::Mesh& mesh, const NodeId& self, Preamble ours);
     ~LinkPort();
     LinkPort(const LinkPort&) = delete;
     LinkPort& operator=(const LinkPort&) = delete;
 
-    Result<quic::ConnId> dial(Time now, const quic::Address& local, const quic::Address& remote, const NodeId& expected,
-                              uint32_t generation);
+    // `expected` none: whoever answers (an address from the configuration).
+    Result<quic::ConnId> dial(Time now, const quic::Address& local, const quic::Address& remote,
+                              const std::optional<NodeId>& expected);
+    // A message before the connection is adopted by its receiver; afterwards it goes through the mesh.
+    void greet(quic::ConnId conn, Bytes message);
     // The peer's mesh channel is this connection from now on; an older one of the same peer is closed. False: the
-    // generation is not above the last one (a late dial, or a peer that miscounts); this connection is closed.
+    // connection has ended, or a newer one of this life is in use and this one is closed.
     bool adopt(quic::ConnId conn, link::PeerIndex peer);
-    // What a dial to this peer must say. When both ends dial at once, the lower NodeId's number is the higher one.
-    uint32_t next_generation(link::PeerIndex peer, bool we_are_lower) const;
     void refuse(quic::ConnId conn, uint64_t code, const std::string& reason);
     void close(link::PeerIndex peer, uint64_t code, const std::string& reason);
 
@@ -59,6 +60,7 @@ public:
     void on_event(const quic::Event& event);
     std::optional<Opened> poll_opened();
     std::optional<Closed> poll_closed();
+    std::optional<std::pair<quic::ConnId, std::vector<std::byte>>> poll_greeting();
     std::optional<link::PeerIndex> poll_heard();  // adopted peers from whom something authentic came
     std::optional<quic::ConnectionStats> stats(link::PeerIndex peer) const;
     std::optional<quic::Address> remote_of(link::PeerIndex peer) const;
@@ -66,14 +68,19 @@ public:
 private:
     struct Conn;
     Conn* find(quic::ConnId id);
+    uint32_t next_generation(const NodeId& node, bool we_dial) const;
+    void received(Conn& c);
     void opened(Conn& c);
+    void feed(Conn& c);
 
     quic::Endpoint* endpoint_;
     link::Mesh* mesh_;
     Preamble ours_;
     std::map<quic::ConnId, std::unique_ptr<Conn>> conns_;
     std::map<link::PeerIndex, Conn*> peers_;
-    std::map<link::PeerIndex, uint32_t> last_generation_;  // one entry per life of a node that we ever met
+    std::map<NodeId, uint32_t> generations_;  // the last one of each node that we ever met; they only grow
+    NodeId self_;
+    std::deque<std::pair<quic::ConnId, std::vector<std::byte>>> greetings_;
     std::deque<Opened> opened_;
     std::deque<Closed> closed_;
     std::deque<link::PeerIndex> heard_;

@@ -1,7 +1,7 @@
 #include "transport/opening.hpp"
 
-#include <algorithm>
 #include <cstring>
+#include <string>
 #include <utility>
 
 namespace nexar::transport {
@@ -13,23 +13,57 @@ std::array<std::byte, sizeof(Preamble)> to_bytes(const Preamble& preamble) {
 }
 
 Result<void> Opening::on_bytes(link::Class cls, Bytes bytes) {
-    if (cls == link::Class::control && !preamble_) {
-        const size_t n = std::min(bytes.size(), sizeof(Preamble) - head_.size());
-        head_.insert(head_.end(), bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(n));
-        bytes = bytes.subspan(n);
+    if (cls == link::Class::control && !switched_) return on_control(bytes);
+    early_bytes_ += bytes.size();
+    if (early_bytes_ > early_bytes_max)
+        return fail(Errc::protocol_error, "the peer sends data before it is accepted; allowed are 32 MiB of it");
+    auto& early = early_[static_cast<size_t>(cls)];
+    early.insert(early.end(), bytes.begin(), bytes.end());
+    return {};
+}
+
+Result<void> Opening::on_control(Bytes bytes) {
+    head_.insert(head_.end(), bytes.begin(), bytes.end());
+    while (!switched_) {
+        const size_t before = head_.size();
+        NEXAR_TRY_VOID(read_head());
+        if (head_.size() == before) return {};
+    }
+    const auto rest = std::exchange(head_, {});
+    return rest.empty() ? Result<void>{} : on_bytes(link::Class::control, rest);
+}
+
+// Takes one preamble, greeting or switch off the front, if it is there as a whole.
+Result<void> Opening::read_head() {
+    const auto drop = [this](size_t n) { head_.erase(head_.begin(), head_.begin() + static_cast<ptrdiff_t>(n)); };
+    if (!preamble_) {
         if (head_.size() < sizeof(Preamble)) return {};
         Preamble p;
         std::memcpy(static_cast<void*>(&p), head_.data(), sizeof p);
         if (p.magic != Preamble::magic_value || p.version != 1 || p.purpose > Purpose::bulk)
             return fail(Errc::protocol_error, "the connection does not begin with a nexar preamble of version 1");
         preamble_ = p;
+        drop(sizeof p);
+        return {};
     }
-    early_bytes_ += bytes.size();
-    if (early_bytes_ > early_bytes_max)
-        return fail(Errc::protocol_error, "the peer sends data but no preamble; allowed are 32 MiB before it");
-    auto& early = early_[static_cast<size_t>(cls)];
-    early.insert(early.end(), bytes.begin(), bytes.end());
+    if (head_.size() < sizeof(uint32_t)) return {};
+    uint32_t bytes = 0;
+    std::memcpy(&bytes, head_.data(), sizeof bytes);
+    if (bytes > greeting_bytes_max || greetings_.size() >= greetings_max)
+        return fail(Errc::protocol_error, "a greeting of " + std::to_string(bytes) +
+                                              " bytes; allowed are 262144, and 64 that nobody has read");
+    if (bytes != 0 && head_.size() < sizeof bytes + bytes) return {};
+    if (bytes == 0) switched_ = true;
+    else greetings_.emplace_back(head_.begin() + sizeof bytes, head_.begin() + static_cast<ptrdiff_t>(sizeof bytes + bytes));
+    drop(sizeof bytes + bytes);
     return {};
+}
+
+std::optional<std::vector<std::byte>> Opening::poll_greeting() {
+    if (greetings_.empty()) return std::nullopt;
+    auto front = std::move(greetings_.front());
+    greetings_.pop_front();
+    return front;
 }
 
 std::vector<std::byte> Opening::take(link::Class cls) {

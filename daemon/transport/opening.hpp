@@ -1,11 +1,17 @@
-// The first bytes on a new connection's control stream, both ways, before it becomes a link's channel: which life of
-// the node speaks, what the connection is for, and which generation of that channel this is. The dialler numbers
-// generations; the acceptor adopts its number, so both ends of a channel always agree on it [W6].
+// The first bytes on a new connection's control stream, both ways, before it becomes a link's channel:
+//
+//   preamble   which life of the node speaks, what the connection is for, which generation of the channel it is
+//   greetings  any number of messages, each with its length before it (u32): HELLO, and questions about a life
+//   switch     the length 0: from here on the link's frames follow
+//
+// The dialler proposes a generation, the acceptor answers with the one that both use [W6]: the proposal, or more when
+// it has seen more. Each side switches by itself, when it has accepted the other.
 // (docs/protocol/wire.md, "Opening a channel".)
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <vector>
 
@@ -23,7 +29,7 @@ struct Preamble {
     uint32_t magic = magic_value;
     uint16_t version = 1;
     Purpose purpose = Purpose::control;
-    uint32_t generation = 0;  // of the dialler's choice; the acceptor's own field repeats it or is 0
+    uint32_t generation = 0;
     uint16_t shard = 0;
     uint16_t reserved = 0;
     Incarnation incarnation;
@@ -32,22 +38,31 @@ static_assert(sizeof(Preamble) == 32);
 
 std::array<std::byte, sizeof(Preamble)> to_bytes(const Preamble& preamble);
 
-// Collects the peer's preamble. What arrives on any stream before the channel is attached waits here, at most
-// what the flow control windows let through.
+constexpr uint32_t greeting_bytes_max = 256 * 1024;
+
+// Reads what the peer sends until it switched and we adopted the connection. What arrives for the link before that
+// waits here, at most what the flow control windows let through.
 class Opening {
 public:
-    // protocol_error: not a preamble. After the preamble, or on another class, bytes are kept for take().
-    Result<void> on_bytes(link::Class cls, Bytes bytes);
+    Result<void> on_bytes(link::Class cls, Bytes bytes);  // protocol_error names what broke the rules
     const std::optional<Preamble>& preamble() const { return preamble_; }
+    std::optional<std::vector<std::byte>> poll_greeting();
+    bool switched() const { return switched_; }
     // What came too early for the link, per class, in order.
     std::vector<std::byte> take(link::Class cls);
 
 private:
+    Result<void> on_control(Bytes bytes);
+    Result<void> read_head();
+
     std::vector<std::byte> head_;
     std::optional<Preamble> preamble_;
+    bool switched_ = false;
+    std::deque<std::vector<std::byte>> greetings_;
     std::array<std::vector<std::byte>, link::class_count> early_;
     size_t early_bytes_ = 0;
     static constexpr size_t early_bytes_max = 32u << 20;
+    static constexpr size_t greetings_max = 64;
 };
 
 }  // namespace nexar::transport

@@ -1,0 +1,325 @@
+#include "shards/shard.hpp"
+
+#include <sched.h>
+#include <sys/epoll.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <map>
+
+#include "core/check.hpp"
+#include "loop/loop.hpp"
+#include "transport/link_port.hpp"
+#include "transport/quic_port.hpp"
+
+namespace nexar::shards {
+namespace {
+
+constexpr Duration redial_first{20'000'000};
+constexpr Duration redial_most{1'000'000'000};
+constexpr size_t commands_per_turn = 256;
+constexpr size_t strangers_max = 256;  // connections of members whom the loop has not introduced yet
+
+}  // namespace
+
+// Everything that only the shard's thread touches.
+class Shard::Thread {
+public:
+    Thread(Shard& shard, ShardConfig config, std::unique_ptr<transport::QuicPort> port)
+        : shard_(&shard),
+          config_(std::move(config)),
+          port_(std::move(port)),
+          mesh_(config_.mesh),
+          links_(port_->endpoint(), mesh_, config_.self, preamble()) {
+        epoll_ = epoll_create1(EPOLL_CLOEXEC);
+        NEXAR_CHECK(epoll_ >= 0);
+        watch(shard_->wakeup_.fd(), EPOLLIN);
+        watch(port_->fd(), EPOLLIN);
+    }
+    ~Thread() { close(epoll_); }
+
+    void run();
+    quic::Address local_address() const { return port_->local(); }
+
+private:
+    struct Peer {
+        KnowPeer known;
+        bool up = false;
+        bool dialling = false;
+        Time redial_at = never;
+        Duration pause = redial_first;
+    };
+
+    transport::Preamble preamble() const {
+        transport::Preamble p;
+        p.purpose = transport::Purpose::bulk;
+        p.shard = config_.number;
+        p.incarnation = config_.incarnation;
+        return p;
+    }
+    void watch(int fd, uint32_t events);
+    size_t take_commands(Time now);
+    void obey(Time now, Command command);
+    void on_opened(Time now, const transport::Opened& opened);
+    void on_closed(Time now, const transport::Closed& closed);
+    void introduce(Time now, const KnowPeer& known);
+    void dial(Time now, Peer& peer);
+    void redial(Time now);
+    size_t drain(Time now);
+    void tell(Event event);
+    Time wake_at() const;
+    void sleep(Time until);
+    void publish_counters();
+    size_t heard_something();
+
+    Shard* shard_;
+    ShardConfig config_;
+    std::unique_ptr<transport::QuicPort> port_;
+    link::Mesh mesh_;
+    transport::LinkPort links_;
+    int epoll_ = -1;
+    bool want_write_ = false;
+    bool told_ = false;
+    uint64_t datagrams_seen_ = 0;
+    std::map<link::PeerIndex, Peer> peers_;
+    std::map<NodeId, link::PeerIndex> by_node_;
+    std::map<quic::ConnId, transport::Opened> strangers_;
+};
+
+void Shard::Thread::watch(int fd, uint32_t events) {
+    epoll_event e{};
+    e.events = events;
+    e.data.fd = fd;
+    NEXAR_CHECK(epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &e) == 0);
+}
+
+void Shard::Thread::tell(Event event) {
+    shard_->event_outbox_.push(std::move(event));
+    told_ = true;
+}
+
+size_t Shard::Thread::take_commands(Time now) {
+    size_t n = 0;
+    while (n < commands_per_turn) {
+        auto command = shard_->commands_.pop();
+        if (!command) break;
+        obey(now, std::move(*command));
+        ++n;
+    }
+    return n;
+}
+
+void Shard::Thread::obey(Time now, Command command) {
+    if (auto* batch = std::get_if<link::Batch>(&command)) mesh_.post(std::move(*batch));
+    else if (auto* w = std::get_if<Withdraw>(&command)) mesh_.withdraw(w->op);
+    else if (auto* f = std::get_if<ForgetGroup>(&command)) mesh_.forget_group(f->group);
+    else if (auto* k = std::get_if<KnowPeer>(&command)) introduce(now, *k);
+    else if (auto* d = std::get_if<DropPeer>(&command)) {
+        links_.close(d->peer, transport::LinkPort::close_goodbye, "this node counts you as gone");
+        mesh_.drop_peer(d->peer);
+        if (const auto it = peers_.find(d->peer); it != peers_.end()) {
+            if (const auto n = by_node_.find(it->second.known.node); n != by_node_.end() && n->second == d->peer)
+                by_node_.erase(n);
+            peers_.erase(it);
+        }
+    }
+}
+
+void Shard::Thread::introduce(Time now, const KnowPeer& known) {
+    by_node_[known.node] = known.peer;
+    Peer& peer = peers_[known.peer];
+    peer.known = known;
+    if (known.dial && !peer.up && !peer.dialling) dial(now, peer);
+    for (auto it = strangers_.begin(); it != strangers_.end();) {
+        if (it->second.node != known.node) {
+            ++it;
+            continue;
+        }
+        const transport::Opened opened = it->second;
+        it = strangers_.erase(it);
+        on_opened(now, opened);
+    }
+}
+
+void Shard::Thread::dial(Time now, Peer& peer) {
+    const auto id = links_.dial(now, port_->local(), peer.known.address, peer.known.node);
+    peer.dialling = id.has_value();
+    peer.redial_at = id ? never : now + peer.pause;
+    peer.pause = std::min(2 * peer.pause, redial_most);
+}
+
+void Shard::Thread::redial(Time now) {
+    for (auto& [index, peer] : peers_)
+        if (peer.redial_at <= now) dial(now, peer);
+}
+
+// A connection is a peer's if it is of the life that the loop introduced; one that comes before its introduction
+// waits (bounded), one of an older life is refused.
+void Shard::Thread::on_opened(Time now, const transport::Opened& opened) {
+    if (opened.theirs.purpose != transport::Purpose::bulk || opened.theirs.shard != config_.number)
+        return links_.refuse(opened.conn, transport::LinkPort::close_refused, "this port is for bulk connections");
+    const auto known = by_node_.find(opened.node);
+    Peer* peer = known == by_node_.end() ? nullptr : &peers_.at(known->second);
+    if (!peer || peer->known.incarnation != opened.theirs.incarnation) {
+        const bool older = peer && opened.theirs.incarnation.counter <= peer->known.incarnation.counter;
+        if (older || strangers_.size() >= strangers_max)
+            return links_.refuse(opened.conn, transport::LinkPort::close_refused, "not a life of this node that is known here");
+        strangers_[opened.conn] = opened;
+        return;
+    }
+    if (opened.we_dialled) peer->dialling = false;
+    if (!links_.adopt(opened.conn, peer->known.peer)) return;
+    peer->up = true;
+    peer->pause = redial_first;
+    peer->redial_at = never;
+    tell(BulkState{peer->known.peer, true, {}});
+    (void)now;
+}
+
+void Shard::Thread::on_closed(Time now, const transport::Closed& closed) {
+    strangers_.erase(closed.conn);
+    const auto known = by_node_.find(closed.node);
+    if (known == by_node_.end()) return;
+    Peer& peer = peers_.at(known->second);
+    if (closed.we_dialled) peer.dialling = false;
+    if (closed.peer == peer.known.peer) {
+        peer.up = false;
+        tell(BulkState{peer.known.peer, false, closed.why.reason});
+    }
+    // Whether the node is alive is the control connection's to say; until it says no, the bulk channel comes back
+    // and the transfers go on from their applied-bitmaps.
+    if (peer.known.dial && !peer.up && !peer.dialling) peer.redial_at = now + peer.pause;
+}
+
+size_t Shard::Thread::drain(Time now) {
+    size_t n = 0;
+    while (auto event = port_->endpoint().poll_event()) {
+        links_.on_event(*event);
+        ++n;
+    }
+    while (auto opened = links_.poll_opened()) on_opened(now, *opened);
+    while (auto closed = links_.poll_closed()) on_closed(now, *closed);
+    while (links_.poll_heard()) {
+    }
+    mesh_.flush();
+    while (auto event = mesh_.poll_event()) {
+        if (event->kind == link::MeshEvent::Kind::peer_garbage)
+            links_.close(event->peer, transport::LinkPort::close_garbage, event->text);
+        tell(std::move(*event));
+        ++n;
+    }
+    return n;
+}
+
+Time Shard::Thread::wake_at() const {
+    Time at = port_->wake_at();
+    for (const auto& [index, peer] : peers_) at = std::min(at, peer.redial_at);
+    return at;
+}
+
+void Shard::Thread::sleep(Time until) {
+    const Time now = loop::Loop::now();
+    timespec timeout{};
+    timespec* limit = nullptr;
+    if (until != never) {
+        const auto ns = std::max<int64_t>(0, (until - now).count());
+        timeout = {ns / 1'000'000'000, ns % 1'000'000'000};
+        limit = &timeout;
+    }
+    const bool want_write = port_->wants_writable();
+    if (want_write != want_write_) {
+        want_write_ = want_write;
+        epoll_event e{};
+        e.events = EPOLLIN | (want_write ? EPOLLOUT : 0u);
+        e.data.fd = port_->fd();
+        epoll_ctl(epoll_, EPOLL_CTL_MOD, port_->fd(), &e);
+    }
+    epoll_event events[4];
+    const int n = epoll_pwait2(epoll_, events, 4, limit, nullptr);
+    for (int i = 0; i < n; ++i)
+        if (events[i].data.fd == shard_->wakeup_.fd()) shard_->wakeup_.drain();
+}
+
+// Datagrams that brought no event are work too: half a chunk is still on its way.
+size_t Shard::Thread::heard_something() {
+    const uint64_t datagrams = port_->socket_stats().datagrams_received;
+    const bool heard = datagrams != std::exchange(datagrams_seen_, datagrams);
+    return heard ? 1 : 0;
+}
+
+void Shard::Thread::publish_counters() {
+    uint64_t sent = 0, received = 0;
+    for (const auto& [index, peer] : peers_) {
+        const auto s = mesh_.stats(index);
+        sent += s.bytes_sent;
+        received += s.bytes_received;
+    }
+    shard_->bytes_sent_.store(sent, std::memory_order_relaxed);
+    shard_->bytes_received_.store(received, std::memory_order_relaxed);
+}
+
+void Shard::Thread::run() {
+    Time active = loop::Loop::now();
+    while (!shard_->stopping_.load(std::memory_order_acquire)) {
+        const Time now = loop::Loop::now();
+        size_t work = take_commands(now);
+        work += port_->on_readable(now) ? 1 : 0;
+        port_->on_time(now);
+        redial(now);
+        work += drain(now);
+        if (port_->wants_writable()) port_->on_writable(now);
+        else work += port_->flush(now) ? 1 : 0;
+        work += heard_something();
+        shard_->event_outbox_.flush();
+        if (std::exchange(told_, false)) shard_->loop_wakeup_->notify();
+        if (work > 0) {
+            active = now;
+            continue;
+        }
+        if (now - active < config_.yield_window) {
+            sched_yield();
+            continue;
+        }
+        publish_counters();
+        shard_->wakeup_.announce_sleep();
+        if (shard_->commands_.empty()) sleep(wake_at());
+        shard_->wakeup_.awake();
+        active = loop::Loop::now() - config_.yield_window;  // look once; a wake-up without work sleeps again at once
+    }
+    port_->endpoint().close_all(transport::LinkPort::close_goodbye, "nexard is stopping");
+    port_->flush(loop::Loop::now());
+}
+
+Shard::Shard(ShardConfig, loop::Wakeup& loop_wakeup) : loop_wakeup_(&loop_wakeup) {}
+
+Result<std::unique_ptr<Shard>> Shard::start(ShardConfig config, loop::Wakeup& loop_wakeup) {
+    transport::QuicPort::Options options;
+    options.listen = config.listen;
+    options.quic = config.quic;
+    NEXAR_TRY(auto port, transport::QuicPort::open(std::move(options), config.identity, config.verifier));
+    std::unique_ptr<Shard> shard(new Shard(config, loop_wakeup));
+    shard->state_ = std::make_unique<Thread>(*shard, std::move(config), std::move(port));
+    shard->thread_ = std::thread([s = shard->state_.get()] { s->run(); });
+    return shard;
+}
+
+Shard::~Shard() {
+    stopping_.store(true, std::memory_order_release);
+    wakeup_.notify();
+    if (thread_.joinable()) thread_.join();
+}
+
+quic::Address Shard::local_address() const { return state_->local_address(); }
+
+void Shard::post(Command command) {
+    command_outbox_.push(std::move(command));
+    wakeup_.notify();
+}
+
+std::optional<Event> Shard::poll_event() { return events_.pop(); }
+
+void Shard::flush() {
+    if (!command_outbox_.flush()) wakeup_.notify();
+}
+
+}  // namespace nexar::shards
