@@ -16,8 +16,8 @@
  *   Timeouts  int64_t milliseconds. -1: the group's collective_timeout. 0: try, do not wait. No call hangs: when
  *             the daemon dies every pending call ends at once with NEXAR_ERR_DAEMON_LOST, and when it is alive
  *             but does not run, with NEXAR_ERR_DAEMON_UNRESPONSIVE.
- *   Signals   A signal handler that ran ends nexar_wait, nexar_wait_any and nexar_group_open with
- *             NEXAR_ERR_INTERRUPTED; a request stays as it was, wait again. The blocking operations go on
+ *   Signals   A signal handler (installed without SA_RESTART, as Python's are) ends nexar_wait, nexar_wait_any and
+ *             nexar_group_open with NEXAR_ERR_INTERRUPTED; a request stays as it was, wait again. The blocking operations go on
  *             waiting: where Ctrl-C must work, use _start and nexar_wait.
  *   Errors    Functions return nexar_status. Out parameters are written only on NEXAR_OK unless said otherwise.
  *             After any other status nexar_last_error() on the same thread says which rank, node, operation and

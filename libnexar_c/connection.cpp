@@ -1,0 +1,240 @@
+#include "connection.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "nexar.h"
+#include "sleep.hpp"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+namespace nexar::c {
+
+namespace {
+
+constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+template <class T>
+T message(uint32_t type) {
+    T out{};
+    out.head = {NEXAR_LOCAL_MAGIC, type};
+    return out;
+}
+template <class T>
+Bytes bytes_of(const T& value) {
+    return std::as_bytes(std::span<const T>(&value, 1));
+}
+
+// First touch here, so that the memory is charged to this process and its cgroup, not to the daemon.
+Result<void> touch(MutableBytes memory) {
+    if (::madvise(memory.data(), memory.size(), MADV_POPULATE_WRITE) == 0) return {};
+    if (errno != EINVAL) return fail(Errc::no_memory, "the system has no memory left");
+    for (size_t i = 0; i < memory.size(); i += page_bytes) *static_cast<volatile std::byte*>(&memory[i]) = std::byte{0};
+    return {};
+}
+
+Result<void*> map_page(int fd) {
+    void* page = ::mmap(nullptr, page_bytes, PROT_READ, MAP_SHARED, fd, 0);
+    if (page == MAP_FAILED) return fail(io_error("cannot map the daemon's page"));
+    ::madvise(page, page_bytes, MADV_DONTFORK);
+    return page;
+}
+
+Error refusal(const void* packet) {
+    nexar_msg_refused refused;
+    std::memcpy(&refused, packet, sizeof refused);
+    refused.text[sizeof refused.text - 1] = 0;
+    return Error{Errc::session_refused, std::string("the daemon refused: ") + refused.text, -1, -1, {}};
+}
+
+}  // namespace
+
+Error io_error(const std::string& what) {
+    const Errc code = errno == ENOMEM ? Errc::no_memory : errno == EACCES ? Errc::permission : Errc::io;
+    return Error{code, what + ": " + std::strerror(errno), -1, -1, {}};
+}
+
+Result<Segment> make_segment(const char* name, uint64_t bytes) {
+    Segment out;
+    out.memfd = ::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (out.memfd < 0) return fail(io_error("cannot create shared memory"));
+    void* at = MAP_FAILED;
+    if (::ftruncate(out.memfd, static_cast<off_t>(bytes)) == 0 && ::fcntl(out.memfd, F_ADD_SEALS, seals) == 0)
+        at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, out.memfd, 0);
+    if (at == MAP_FAILED) {
+        Error error = io_error("cannot make " + std::to_string(bytes) + " bytes of shared memory");
+        ::close(out.memfd);
+        return fail(std::move(error));
+    }
+    out.memory = {static_cast<std::byte*>(at), bytes};
+    if (auto touched = touch(out.memory); !touched) {
+        ::munmap(at, bytes);
+        ::close(out.memfd);
+        return std::unexpected(touched.error());
+    }
+    return out;
+}
+
+Result<std::unique_ptr<Connection>> Connection::open(const ConnectOptions& options) {
+    auto out = std::make_unique<Connection>();
+    const Time until = now() + options.timeout;
+    NEXAR_TRY_VOID(out->dial(options, until));
+    NEXAR_TRY_VOID(out->shake_hands(options, until));
+    return out;
+}
+
+Connection::~Connection() {
+    if (!control_.empty()) ::munmap(control_.data(), control_.size());
+    if (daemon_page_) ::munmap(daemon_page_, page_bytes);
+    if (alive_page_) ::munmap(alive_page_, page_bytes);
+    if (fd_ >= 0) ::close(fd_);
+}
+
+shm::ControlView Connection::control() const {
+    return *shm::ControlView::over(control_, slots_);
+}
+
+Result<void> Connection::dial(const ConnectOptions& options, Time until) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    if (options.path.empty() || options.path.size() >= sizeof address.sun_path)
+        return fail(Errc::invalid_argument, "the socket's path is empty or too long: " + options.path);
+    std::memcpy(address.sun_path, options.path.data(), options.path.size());
+    fd_ = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd_ < 0) return fail(io_error("cannot create a socket"));
+    while (::connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+        if (errno == ENOENT || errno == ECONNREFUSED)
+            return fail(Errc::not_found, "no daemon listens on " + options.path);
+        if (errno != EAGAIN && errno != EINTR) return fail(io_error("cannot connect to " + options.path));
+        // The daemon's queue of connections is full, and a unix socket cannot be polled for that.
+        if (now() >= until) return fail(Errc::timed_out, "the daemon on " + options.path + " accepts nobody");
+        ::poll(nullptr, 0, 1);
+    }
+    return {};
+}
+
+Result<void> Connection::receive(uint32_t type, void* out, size_t size, int* fds, size_t fd_count, Time until) {
+    for (;;) {
+        const Duration left = std::max(until - now(), Duration::zero());
+        pollfd wait{fd_, POLLIN, 0};
+        const int ready = ::poll(&wait, 1, static_cast<int>(to_ms(left) + 1));
+        if (ready > 0) break;
+        if (ready < 0 && errno != EINTR) return fail(io_error("cannot wait for the daemon"));
+        if (now() >= until) return fail(Errc::timed_out, "the daemon does not answer the handshake");
+    }
+    alignas(8) char packet[NEXAR_MSG_BYTES_MAX] = {};
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * NEXAR_MSG_FDS_MAX)];
+    iovec part{packet, sizeof packet};
+    msghdr header{};
+    header.msg_iov = &part;
+    header.msg_iovlen = 1;
+    header.msg_control = control;
+    header.msg_controllen = sizeof control;
+    const ssize_t got = ::recvmsg(fd_, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (got <= 0) return fail(Errc::daemon_lost, "the daemon closed the connection during the handshake");
+    size_t found = 0;
+    for (cmsghdr* c = CMSG_FIRSTHDR(&header); c != nullptr; c = CMSG_NXTHDR(&header, c)) {
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
+        found = std::min(fd_count, (c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+        if (found > 0) std::memcpy(fds, CMSG_DATA(c), found * sizeof(int));
+    }
+    nexar_msg_head head;
+    std::memcpy(&head, packet, sizeof head);
+    const bool refused = head.magic == NEXAR_LOCAL_MAGIC && head.type == NEXAR_MSG_REFUSED;
+    const bool expected = head.magic == NEXAR_LOCAL_MAGIC && head.type == type && found == fd_count;
+    if (refused || !expected || static_cast<size_t>(got) != size) {
+        for (size_t i = 0; i < found; ++i) ::close(fds[i]);
+        if (refused) return fail(refusal(packet));
+        return fail(Errc::protocol_error, "what listens there does not speak nexar's protocol");
+    }
+    std::memcpy(out, packet, size);
+    return {};
+}
+
+Result<void> Connection::make_control(uint32_t slots, int& memfd) {
+    NEXAR_TRY(auto segment, make_segment("nexar-control", nexar_shm_control_bytes(slots)));
+    memfd = segment.memfd;
+    control_ = segment.memory;
+    slots_ = slots;
+    ::madvise(control_.data(), control_.size(), MADV_DONTFORK);
+    control().initialise();
+    return {};
+}
+
+Result<void> Connection::shake_hands(const ConnectOptions& options, Time until) {
+    auto hello = message<nexar_msg_hello>(NEXAR_MSG_HELLO);
+    hello.version_min = NEXAR_LOCAL_VERSION_MIN;
+    hello.version_max = NEXAR_LOCAL_VERSION;
+    hello.library_version = nexar_version();
+    // A refusal may be waiting already, with the socket closed: so a failed send is told by the receive.
+    send(bytes_of(hello));
+    int pages[2] = {-1, -1};
+    NEXAR_TRY_VOID(receive(NEXAR_MSG_WELCOME, &welcome_, sizeof welcome_, pages, 2, until));
+    auto daemon_page = map_page(pages[0]);
+    auto alive_page = map_page(pages[1]);
+    ::close(pages[0]);
+    ::close(pages[1]);
+    if (daemon_page) daemon_page_ = *daemon_page;
+    if (alive_page) alive_page_ = *alive_page;
+    if (!daemon_page || !alive_page) return fail(daemon_page ? alive_page.error() : daemon_page.error());
+
+    auto attach = message<nexar_msg_attach>(NEXAR_MSG_ATTACH);
+    attach.slots = options.slots;
+    attach.control_bytes = nexar_shm_control_bytes(options.slots);
+    int memfd = -1;
+    NEXAR_TRY_VOID(make_control(options.slots, memfd));
+    send(bytes_of(attach), memfd);
+    ::close(memfd);
+    nexar_msg_head ready;
+    return receive(NEXAR_MSG_READY, &ready, sizeof ready, nullptr, 0, until);
+}
+
+bool Connection::send(Bytes packet, int descriptor) const {
+    iovec part{const_cast<std::byte*>(packet.data()), packet.size()};
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+    msghdr header{};
+    header.msg_iov = &part;
+    header.msg_iovlen = 1;
+    if (descriptor >= 0) {
+        header.msg_control = control;
+        header.msg_controllen = sizeof control;
+        cmsghdr* c = CMSG_FIRSTHDR(&header);
+        c->cmsg_level = SOL_SOCKET;
+        c->cmsg_type = SCM_RIGHTS;
+        c->cmsg_len = CMSG_LEN(sizeof(int));
+        std::memcpy(CMSG_DATA(c), &descriptor, sizeof descriptor);
+    }
+    ssize_t sent;
+    do sent = ::sendmsg(fd_, &header, MSG_DONTWAIT | MSG_NOSIGNAL);
+    while (sent < 0 && errno == EINTR);
+    return sent == static_cast<ssize_t>(packet.size());
+}
+
+void Connection::send_head(uint32_t type) const {
+    const nexar_msg_head head{NEXAR_LOCAL_MAGIC, type};
+    send(bytes_of(head));
+}
+
+void Connection::drain(std::string* reason) const {
+    alignas(8) char packet[NEXAR_MSG_BYTES_MAX];
+    // Bounded by what a socket's buffer holds; the daemon sends bells and one refusal.
+    for (int i = 0; i < 1024; ++i) {
+        const ssize_t got = ::recv(fd_, packet, sizeof packet, MSG_DONTWAIT);
+        if (got <= 0) return;
+        nexar_msg_head head;
+        std::memcpy(&head, packet, sizeof head);
+        if (reason && head.type == NEXAR_MSG_REFUSED && got == sizeof(nexar_msg_refused)) *reason = refusal(packet).text;
+    }
+}
+
+}  // namespace nexar::c

@@ -1,0 +1,67 @@
+// One connection to the daemon: the handshake on the socket, and the memory that it results in.
+// docs/protocol/shm.md, "Handshake".
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "core/bytes.hpp"
+#include "core/result.hpp"
+#include "core/time.hpp"
+#include "local_protocol.h"
+#include "shm/control.hpp"
+
+namespace nexar::c {
+
+struct ConnectOptions {
+    std::string path;
+    uint32_t slots = NEXAR_SHM_SLOTS_DEFAULT;
+    Duration timeout{};
+};
+
+class Connection {
+public:
+    static Result<std::unique_ptr<Connection>> open(const ConnectOptions& options);
+    Connection() = default;
+    ~Connection();
+    Connection(const Connection&) = delete;
+    Connection& operator=(const Connection&) = delete;
+
+    int fd() const { return fd_; }
+    shm::ControlView control() const;
+    nexar_shm_daemon_page& daemon() const { return *reinterpret_cast<nexar_shm_daemon_page*>(daemon_page_); }
+    uint32_t& alive() const { return *reinterpret_cast<uint32_t*>(alive_page_); }
+    const nexar_msg_welcome& welcome() const { return welcome_; }
+
+    // One packet, with at most one descriptor; never blocks. False: the socket is full or gone (errno tells).
+    bool send(Bytes packet, int descriptor = -1) const;
+    void send_head(uint32_t type) const;
+    // Takes everything that waits on the socket (bells). Remembers why the daemon closed, if it said so.
+    void drain(std::string* reason) const;
+
+private:
+    Result<void> dial(const ConnectOptions& options, Time until);
+    Result<void> shake_hands(const ConnectOptions& options, Time until);
+    Result<void> make_control(uint32_t slots, int& memfd);
+    Result<void> receive(uint32_t type, void* out, size_t size, int* fds, size_t fd_count, Time until);
+
+    int fd_ = -1;
+    MutableBytes control_;
+    uint32_t slots_ = 0;
+    void* daemon_page_ = nullptr;
+    void* alive_page_ = nullptr;
+    nexar_msg_welcome welcome_{};
+};
+
+// A sealed memfd of `bytes` (a multiple of the page size), mapped, every page touched by this process.
+struct Segment {
+    MutableBytes memory;
+    int memfd = -1;
+};
+Result<Segment> make_segment(const char* name, uint64_t bytes);
+
+Error io_error(const std::string& what);
+
+constexpr size_t page_bytes = 4096;
+
+}  // namespace nexar::c

@@ -1,0 +1,84 @@
+// Memory that the daemon can reach: regions by address, and scratch for operations on ordinary memory.
+// Any thread. Looking a pointer up is a shared lock and a binary search.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <vector>
+
+#include "connection.hpp"
+
+namespace nexar::c {
+
+struct Region {
+    std::byte* base = nullptr;
+    uint64_t bytes = 0;
+    uint32_t id = 0;
+    bool mapped_here = false;           // by nexar_alloc or for scratch: we unmap
+    bool scratch = false;
+    std::atomic<uint32_t> users{0};     // requests that are not ended
+};
+
+class Regions {
+public:
+    ~Regions();
+    // The region that holds [data, data + bytes), used until `users` is lowered; or null.
+    Region* find_and_use(const void* data, uint64_t bytes);
+
+    // 0: too many. Numbers are free again after give_back_id.
+    uint32_t take_id();
+    void give_back_id(uint32_t id);
+    Result<Region*> insert(std::unique_ptr<Region> region);  // overlapping another: invalid_argument
+    // Takes the region that starts at `base` out of the map, if nobody uses it.
+    Result<std::unique_ptr<Region>> take_out(const void* base, bool mapped_here);
+    size_t count() const;
+
+private:
+    mutable std::shared_mutex mutex_;
+    std::vector<std::unique_ptr<Region>> by_address_;
+    std::vector<uint32_t> free_ids_;
+    uint32_t next_id_ = 1;
+};
+
+// Blocks are powers of two. Small ones are cut from shared regions, large ones have their own.
+struct ScratchBlock {
+    Region* region = nullptr;
+    uint64_t offset = 0;
+    uint64_t bytes = 0;  // of the block
+    std::byte* data() const { return region->base + offset; }
+    explicit operator bool() const { return region != nullptr; }
+};
+
+class Scratch {
+public:
+    // Makes and registers a region (and destroys one): an exchange with the daemon.
+    using Create = std::function<Result<Region*>(uint64_t bytes)>;
+    using Destroy = std::function<void(Region*)>;
+    Scratch(uint64_t limit, Create create, Destroy destroy)
+        : limit_(limit), create_(std::move(create)), destroy_(std::move(destroy)) {}
+
+    Result<ScratchBlock> take(uint64_t bytes);
+    void give_back(const ScratchBlock& block);
+    uint64_t held() const { return held_.load(std::memory_order_relaxed); }
+
+private:
+    static constexpr unsigned smallest_shift = 12;  // 4 KiB
+    static constexpr unsigned arena_shift = 20;     // 1 MiB
+    static constexpr unsigned largest_shift = 47;
+    Result<ScratchBlock> grow(unsigned shift);
+    void drop_idle(uint64_t needed);
+
+    uint64_t limit_;
+    Create create_;
+    Destroy destroy_;
+    std::mutex mutex_;
+    std::array<std::vector<ScratchBlock>, largest_shift + 1> free_;
+    ScratchBlock arena_;  // the rest of the newest shared region
+    std::atomic<uint64_t> held_{0};
+};
+
+}  // namespace nexar::c

@@ -1,0 +1,444 @@
+#include "session.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "errors.hpp"
+#include "shm/words.hpp"
+#include "sleep.hpp"
+
+namespace nexar::c {
+
+namespace {
+
+// Slots of a new session start above every generation that an older one used, so that a stale handle whose session
+// number was taken again is still told apart.
+std::atomic<uint64_t> generation_floor{0};
+
+Error closed_error() {
+    return Error{Errc::closed, "the session was closed", -1, -1, {}};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Session>> Session::open(const SessionOptions& options) {
+    NEXAR_TRY(auto connection, Connection::open(options.connect));
+    return std::unique_ptr<Session>(new Session(options, std::move(connection)));
+}
+
+Session::Session(const SessionOptions& options, std::unique_ptr<Connection> connection)
+    : options_(options),
+      connection_(std::move(connection)),
+      control_(connection_->control()),
+      submission_(control_),
+      pool_(control_.slots(), generation_floor.load(std::memory_order_relaxed)),
+      requests_(control_.slots()),
+      scratch_(
+          options.scratch_limit,
+          [this](uint64_t bytes) -> Result<Region*> {
+              NEXAR_TRY(auto segment, make_segment("nexar-scratch", bytes));
+              return add_region(segment, 0, true, true);
+          },
+          [this](Region* region) {
+              auto out = regions_.take_out(region->base, true);
+              if (out) drop_region(std::move(*out));
+          }),
+      window_(options.spin),
+      completions_(control_) {}
+
+Session::~Session() {
+    uint64_t floor = generation_floor.load();
+    const uint64_t mine = pool_.highest_generation();
+    while (floor < mine && !generation_floor.compare_exchange_weak(floor, mine)) {
+    }
+}
+
+void Session::close() {
+    fail_all(Errc::closed, closed_error().text);
+    connection_->send_head(NEXAR_MSG_GOODBYE);
+    // The daemon sees the end also if the socket was full, and although a fork's child may hold it open.
+    ::shutdown(connection_->fd(), SHUT_RDWR);
+}
+
+void Session::fail_all(Errc code, const std::string& text) {
+    {
+        std::lock_guard lock(lost_mutex_);
+        if (lost_ && code != Errc::closed) return;
+        if (lost_ && lost_->code == Errc::closed) return;
+        lost_ = Error{code, text, -1, -1, {}};
+        lost_code_.store(static_cast<int32_t>(code), std::memory_order_release);
+    }
+    // Every sleeper watches this word too.
+    shm::store_release(closing_, shm::load_relaxed(closing_) + 1);
+    wake_all(&closing_);
+}
+
+std::optional<Error> Session::unusable() {
+    if (lost_code_.load(std::memory_order_acquire) == 0) check_alive();
+    if (lost_code_.load(std::memory_order_acquire) == 0) return std::nullopt;
+    std::lock_guard lock(lost_mutex_);
+    return lost_;
+}
+
+// [S8]: whoever finds the word changed wakes all others before anything else.
+void Session::check_alive() {
+    const uint32_t alive = shm::load_acquire(connection_->alive());
+    if ((alive & NEXAR_ALIVE_TID_MASK) != 0 && !(alive & NEXAR_ALIVE_OWNER_DIED)) return;
+    wake_all(&connection_->alive());
+    if (alive & NEXAR_ALIVE_OWNER_DIED) return fail_all(Errc::daemon_lost, "the daemon died");
+    std::string reason;
+    connection_->drain(&reason);
+    const auto code = static_cast<int32_t>(shm::load_acquire(control_.header().closed_code));
+    const bool misused = code == static_cast<int32_t>(Errc::protocol_error);
+    if (reason.empty()) reason = "the daemon stopped, or closed this session";
+    fail_all(misused ? Errc::protocol_error : Errc::daemon_lost, reason);
+}
+
+Result<Slot> Session::take_slot(uint8_t kind, const Plan& plan) {
+    if (auto error = unusable()) return fail(*error);
+    const auto taken = pool_.try_take(kind >= NEXAR_CMD_GROUP_OPEN);
+    if (!taken)
+        return fail(Errc::table_full, "all " + std::to_string(control_.slots()) +
+                                          " slots of this session are taken: free requests, or open with more slots");
+    const Slot slot{taken->slot, taken->generation};
+    Request& request = requests_[slot.index];
+    std::lock_guard lock(request.mutex);
+    request.finished = false;
+    request.kind.store(kind, std::memory_order_relaxed);
+    request.plan = plan;
+    request.generation.store(slot.generation, std::memory_order_release);
+    return slot;
+}
+
+Result<Slot> Session::submit(const nexar_shm_descriptor& descriptor, Plan plan, const nexar_shm_group_open* payload) {
+    auto slot = take_slot(descriptor.kind, plan);
+    if (!slot) {
+        give_up(plan);
+        return slot;
+    }
+    shm::store_words(control_.slot(slot->index).descriptor, descriptor);
+    if (payload) shm::store_words(control_.payload(slot->index).group_open, *payload);
+    operations_.fetch_add(1, std::memory_order_relaxed);
+    hand_over(*slot);
+
+    const shm::Entry entry{slot->index, static_cast<uint32_t>(slot->generation), NEXAR_ENTRY_SUBMIT};
+    // The ring has room for one submission and three cancels per slot: full means that the daemon does not run.
+    const Time until = now() + std::min<Duration>(options_.daemon_unresponsive, std::chrono::seconds(1));
+    while (!submission_.try_push(entry)) {
+        if (now() < until && !unusable()) {
+            ring_doorbell();
+            ::usleep(100);
+            continue;
+        }
+        give_up(plan);
+        requests_[slot->index].generation.store(0, std::memory_order_release);
+        shm::store_release(control_.slot(slot->index).state, uint32_t{NEXAR_SLOT_FREE});
+        pool_.give_back(slot->index);
+        if (auto error = unusable()) return fail(*error);
+        return fail(Errc::table_full, "the submission ring is full");
+    }
+    ring_doorbell();
+    return slot;
+}
+
+// The slot is the daemon's from here on.
+void Session::hand_over(const Slot& slot) {
+    auto& shared = control_.slot(slot.index);
+    shm::store_relaxed(shared.generation, static_cast<uint32_t>(slot.generation));
+    shm::store_release(shared.state, pending_word(slot));
+}
+
+uint32_t Session::pending_word(const Slot& slot) const {
+    return NEXAR_SLOT_WORD(static_cast<uint32_t>(slot.generation), uint32_t{NEXAR_SLOT_SUBMITTED});
+}
+
+// [S7], the client's half.
+void Session::ring_doorbell() {
+    shm::fence();
+    if (shm::load_relaxed(connection_->daemon().sleeping) == 0) return;
+    doorbells_.fetch_add(1, std::memory_order_relaxed);
+    connection_->send_head(NEXAR_MSG_BELL);
+}
+
+void Session::cancel(const Slot& slot) {
+    if (ended(slot)) return;
+    const shm::Entry entry{slot.index, static_cast<uint32_t>(slot.generation), NEXAR_ENTRY_CANCEL};
+    // A full ring: so many cancels are on their way that one more says nothing new, or the daemon does not run.
+    if (submission_.try_push(entry)) ring_doorbell();
+}
+
+bool Session::ended(const Slot& slot) {
+    return shm::load_acquire(control_.slot(slot.index).state) != pending_word(slot) || unusable().has_value();
+}
+
+Ending Session::look(const Slot& slot) {
+    Request& request = requests_[slot.index];
+    std::lock_guard lock(request.mutex);
+    Ending out;
+    if (request.generation.load(std::memory_order_relaxed) != slot.generation) {
+        out.freed = true;
+        return out;
+    }
+    if (!request.finished && !ended(slot)) {
+        out.completion.status = NEXAR_PENDING;
+        out.completion.source = NEXAR_ANY_SOURCE;
+        return out;
+    }
+    if (!request.finished) finish(request, slot);
+    return *request.ending;
+}
+
+void Session::finish(Request& request, const Slot& slot) {
+    if (!request.ending) request.ending = std::make_unique<Ending>();
+    const uint8_t kind = request.kind.load(std::memory_order_relaxed);
+    Ending& ending = *request.ending;
+    ending = {};
+    ending.completion.source = NEXAR_ANY_SOURCE;
+    auto& shared = control_.slot(slot.index);
+    // What ended before the daemon died has ended well.
+    if (shm::load_acquire(shared.state) == pending_word(slot)) {
+        ending.error = unusable();
+    } else {
+        ending.result = shared.result;  // [S4]
+        const auto& detail = control_.detail(slot.index);
+        if (ending.result.status != NEXAR_OK) ending.error = error_from(ending.result.status, detail);
+        if (ending.result.has_detail) std::memcpy(ending.node, detail.node, sizeof ending.node);
+    }
+    ending.completion.status = ending.error ? static_cast<int32_t>(ending.error->code) : NEXAR_OK;
+    if (!ending.error && kind == NEXAR_OP_RECV) {
+        ending.completion.bytes = ending.result.bytes;
+        ending.completion.tag = ending.result.tag;
+        ending.completion.source = ending.result.source;
+    }
+    if (!ending.error && request.plan.copy_to) {
+        const uint64_t bytes = kind == NEXAR_OP_RECV
+                                   ? std::min<uint64_t>(request.plan.copy_bytes, ending.result.bytes)
+                                   : request.plan.copy_bytes;
+        std::memcpy(request.plan.copy_to, request.plan.copy_from, bytes);
+        count_copy(bytes);
+    }
+    give_up(request.plan);
+    request.plan = {};
+    request.finished = true;
+}
+
+void Session::give_up(const Plan& plan) {
+    for (Region* region : plan.in_use)
+        if (region) region->users.fetch_sub(1, std::memory_order_release);
+    // Of a lost session's scratch nobody knows whether the daemon still writes it: never used again.
+    for (const ScratchBlock& block : plan.scratch)
+        if (block) scratch_.give_back(block);
+}
+
+Result<void> Session::free(const Slot& slot) {
+    Request& request = requests_[slot.index];
+    {
+        std::lock_guard lock(request.mutex);
+        if (request.generation.load(std::memory_order_relaxed) != slot.generation)
+            return fail(Errc::bad_handle, "the request was freed before, or never was one");
+        if (!request.finished && !ended(slot))
+            return fail(Errc::bad_state, "the request is pending: cancel it or wait for it first");
+        if (!request.finished) finish(request, slot);
+        request.generation.store(0, std::memory_order_release);
+        // A slot that a lost daemon may still write to is never used again: no operation starts any more.
+        if (!unusable()) shm::store_release(control_.slot(slot.index).state, uint32_t{NEXAR_SLOT_FREE});
+    }
+    pool_.give_back(slot.index);
+    return {};
+}
+
+Result<Ending> Session::command(const nexar_shm_descriptor& descriptor, const nexar_shm_group_open* payload,
+                                bool interruptible) {
+    NEXAR_TRY(const Slot slot, submit(descriptor, {}, payload));
+    bool interrupted = false;
+    while (wait(slot, never, interruptible && !interrupted) == Waited::signal) {
+        interrupted = true;
+        cancel(slot);
+    }
+    Ending ending = look(slot);
+    static_cast<void>(free(slot));
+    if (!ending.error) return ending;
+    if (interrupted && ending.error->code == Errc::cancelled)
+        return fail(Errc::interrupted, "a signal arrived while waiting");
+    return fail(*ending.error);
+}
+
+Ending Session::finish_blocking(const Slot& slot, Duration timeout) {
+    // The daemon keeps the deadline, and knows who is missing. Only if it does not, we do.
+    constexpr Duration grace{5'000'000'000};
+    Time until = timeout > Duration::zero() && timeout < Duration::max() / 4 ? now() + timeout + grace : never;
+    if (wait(slot, until, false) == Waited::timed_out) {
+        cancel(slot);
+        if (wait(slot, now() + grace, false) == Waited::timed_out)
+            fail_all(Errc::daemon_unresponsive, "the daemon lives but does not end an operation");
+    }
+    Ending ending = look(slot);
+    static_cast<void>(free(slot));
+    return ending;
+}
+
+// ---- Memory ----
+
+Result<Region*> Session::add_region(const Segment& segment, uint64_t offset, bool mapped_here, bool scratch) {
+    auto region = std::make_unique<Region>();
+    region->base = segment.memory.data();
+    region->bytes = segment.memory.size();
+    region->mapped_here = mapped_here;
+    region->scratch = scratch;
+    const auto abandon = [&](Error error) -> Result<Region*> {
+        if (mapped_here) {
+            ::munmap(segment.memory.data(), segment.memory.size());
+            ::close(segment.memfd);
+        }
+        if (region->id != 0) regions_.give_back_id(region->id);
+        return fail(std::move(error));
+    };
+    region->id = regions_.take_id();
+    if (region->id == 0) return abandon({Errc::table_full, "too many regions in this session", -1, -1, {}});
+    auto slot = take_slot(NEXAR_CMD_REGION_ADD, {});
+    if (!slot) return abandon(slot.error());
+    hand_over(*slot);
+
+    nexar_msg_region_add add{};
+    add.head = {NEXAR_LOCAL_MAGIC, NEXAR_MSG_REGION_ADD};
+    add.slot = slot->index;
+    add.generation = static_cast<uint32_t>(slot->generation);
+    add.region = region->id;
+    add.offset = offset;
+    add.bytes = segment.memory.size();
+    const Time until = now() + std::chrono::seconds(5);
+    while (!connection_->send(std::as_bytes(std::span(&add, 1)), segment.memfd)) {
+        // Full of bells: the daemon takes them soon, or is not well.
+        if ((errno != EAGAIN && errno != ENOBUFS) || now() >= until) {
+            fail_all(Errc::daemon_lost, "the daemon does not take memory over the socket");
+            break;
+        }
+        ::usleep(200);
+    }
+    wait(*slot, never, false);
+    Ending ending = look(*slot);
+    static_cast<void>(free(*slot));
+    if (ending.error) return abandon(*ending.error);
+    if (mapped_here) ::close(segment.memfd);
+    const uint32_t id = region->id;
+    auto inserted = regions_.insert(std::move(region));
+    if (!inserted) regions_.give_back_id(id);  // only adopt() can overlap, and it looked before
+    return inserted;
+}
+
+void Session::drop_region(std::unique_ptr<Region> region) {
+    nexar_shm_descriptor descriptor{};
+    descriptor.kind = NEXAR_CMD_REGION_FREE;
+    descriptor.in.region = region->id;
+    if (command(descriptor)) regions_.give_back_id(region->id);
+    if (region->mapped_here) ::munmap(region->base, region->bytes);
+}
+
+Result<void*> Session::alloc(uint64_t bytes) {
+    if (bytes == 0 || bytes > uint64_t{1} << 46)
+        return fail(Errc::invalid_argument, "bytes is " + std::to_string(bytes) + "; allowed: 1 to 2^46");
+    if (auto error = unusable()) return fail(*error);
+    NEXAR_TRY(auto segment, make_segment("nexar-memory", (bytes + page_bytes - 1) & ~(uint64_t{page_bytes} - 1)));
+    NEXAR_TRY(Region * region, add_region(segment, 0, true, false));
+    return region->base;
+}
+
+Result<void> Session::release(void* memory, bool mapped_here) {
+    NEXAR_TRY(auto region, regions_.take_out(memory, mapped_here));
+    drop_region(std::move(region));
+    return {};
+}
+
+Result<void> Session::adopt(void* address, uint64_t bytes, int fd, uint64_t offset) {
+    if (bytes == 0 || reinterpret_cast<uintptr_t>(address) % page_bytes != 0 || offset % page_bytes != 0)
+        return fail(Errc::invalid_argument, "address and offset must be multiples of the page size, and bytes not 0");
+    if (Region* known = regions_.find_and_use(address, 1)) {
+        known->users.fetch_sub(1);
+        return fail(Errc::invalid_argument, "this memory is registered already");
+    }
+    constexpr int needed = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+    const int seals = ::fcntl(fd, F_GET_SEALS);
+    if (seals < 0) return fail(Errc::unsupported, "the descriptor is not a memfd");
+    if ((seals & needed) != needed && ::fcntl(fd, F_ADD_SEALS, needed) != 0)
+        return fail(Errc::unsupported, "the memfd does not allow seals: create it with MFD_ALLOW_SEALING");
+    Segment segment;
+    segment.memory = {static_cast<std::byte*>(address), bytes};
+    segment.memfd = fd;
+    auto region = add_region(segment, offset, false, false);
+    if (!region) return std::unexpected(region.error());
+    return {};
+}
+
+// ---- Polling ----
+
+int Session::arm_fd() {
+    shm::store_relaxed(control_.header().bell_wanted, 1u);
+    shm::fence();
+    return connection_->fd();
+}
+
+size_t Session::poll(Slot* out, size_t capacity) {
+    std::lock_guard lock(poll_mutex_);
+    auto& wanted = control_.header().bell_wanted;
+    shm::store_relaxed(wanted, 0u);
+    std::string reason;
+    connection_->drain(&reason);
+    size_t count = 0;
+    const auto offer = [&](uint32_t index, uint32_t low_generation) {
+        if (index >= requests_.size()) return;
+        const uint64_t generation = requests_[index].generation.load(std::memory_order_acquire);
+        if (generation == 0 || static_cast<uint32_t>(generation) != low_generation) return;  // freed already
+        if (requests_[index].kind.load(std::memory_order_relaxed) >= NEXAR_CMD_GROUP_OPEN) return;                             // one of our own
+        out[count++] = {index, generation};
+    };
+    const auto take = [&] {
+        while (count < capacity && !poll_backlog_.empty()) {
+            const Slot slot = poll_backlog_.back();
+            poll_backlog_.pop_back();
+            offer(slot.index, static_cast<uint32_t>(slot.generation));
+        }
+        while (count < capacity) {
+            const auto entry = completions_.try_pop();
+            if (entry) {
+                offer(entry->slot, entry->generation);
+                continue;
+            }
+            if (!completions_.take_overrun()) return;
+            // [S6]: look at the whole table; the next call goes on with what does not fit.
+            for (uint32_t i = 0; i < requests_.size(); ++i) {
+                const uint64_t generation = requests_[i].generation.load(std::memory_order_acquire);
+                if (generation != 0 && ended({i, generation})) poll_backlog_.push_back({i, generation});
+            }
+            while (count < capacity && !poll_backlog_.empty()) {
+                const Slot slot = poll_backlog_.back();
+                poll_backlog_.pop_back();
+                offer(slot.index, static_cast<uint32_t>(slot.generation));
+            }
+        }
+    };
+    take();
+    shm::store_relaxed(wanted, 1u);
+    shm::fence();  // [S5]
+    take();
+    return count;
+}
+
+void Session::stats(nexar_session_stats& out) const {
+    out.operations = operations_.load();
+    out.bytes_copied = bytes_copied_.load();
+    out.scratch_bytes = scratch_.held();
+    out.regions = regions_.count();
+    out.doorbells = doorbells_.load();
+    out.waits_ready = waits_ready_.load();
+    out.waits_spun = waits_spun_.load();
+    out.waits_yielded = waits_yielded_.load();
+    out.waits_slept = waits_slept_.load();
+}
+
+}  // namespace nexar::c

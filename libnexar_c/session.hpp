@@ -1,0 +1,154 @@
+// Session: the client's side of a connection. Requests live in op slots; their private records here say what to do
+// when they end. Any thread; docs/protocol/shm.md has the order of everything shared.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "connection.hpp"
+#include "memory.hpp"
+#include "nexar.h"
+#include "shm/ring.hpp"
+#include "shm/slots.hpp"
+#include "shm/wait_window.hpp"
+
+namespace nexar::c {
+
+struct SessionOptions {
+    ConnectOptions connect;
+    Duration daemon_unresponsive{};  // never(): Duration::max()
+    uint64_t scratch_limit = 0;
+    Duration spin{};
+};
+
+// What an operation needs besides its descriptor, given up when it ends.
+struct Plan {
+    Region* in_use[2] = {nullptr, nullptr};  // regions whose users were raised
+    ScratchBlock scratch[2];
+    void* copy_to = nullptr;  // ordinary output memory
+    const std::byte* copy_from = nullptr;
+    uint64_t copy_bytes = 0;
+};
+
+struct Slot {
+    uint32_t index = 0;
+    uint64_t generation = 0;  // 36 bits
+};
+
+// How a request ended, or that it did not yet.
+struct Ending {
+    nexar_completion completion{};
+    nexar_shm_result result{};
+    std::optional<Error> error;
+    uint8_t node[32] = {};  // GROUP_NODE's answer
+    bool freed = false;  // the handle was freed by another thread
+};
+
+class Session {
+public:
+    static Result<std::unique_ptr<Session>> open(const SessionOptions& options);
+    ~Session();
+    Session(const Session&) = delete;
+    Session& operator=(const Session&) = delete;
+
+    // Calls from other threads return with CLOSED; the object goes when the last of them has left.
+    void close();
+    // The session cannot be used: closed here, or the daemon is gone. Cheap.
+    std::optional<Error> unusable();
+
+    // Takes a slot, fills it and submits it. The plan is given up in every case.
+    Result<Slot> submit(const nexar_shm_descriptor& descriptor, Plan plan, const nexar_shm_group_open* payload = nullptr);
+    // Submits a command and waits for its end.
+    Result<Ending> command(const nexar_shm_descriptor& descriptor, const nexar_shm_group_open* payload = nullptr,
+                           bool interruptible = false);
+
+    enum class Waited { ended, timed_out, signal };
+    // `interruptible`: returns at a signal. `ended` also when the session became unusable: take_ending tells.
+    Waited wait(const Slot& slot, Time until, bool interruptible);
+    // Waits until one of them has ended; its index.
+    Waited wait_any(const Slot* slots, size_t count, Time until, size_t& index);
+    bool ended(const Slot& slot);
+    // Pending: completion.status says so. Ended: copies output out, once; the same answer every time.
+    Ending look(const Slot& slot);
+    void cancel(const Slot& slot);
+    // False: somebody else freed it. The request has ended.
+    Result<void> free(const Slot& slot);
+    // Blocking operations: waits as long as it takes, also when the daemon does not end it in time.
+    Ending finish_blocking(const Slot& slot, Duration timeout);
+
+    size_t poll(Slot* out, size_t capacity);
+    int arm_fd();
+
+    Result<void*> alloc(uint64_t bytes);
+    Result<void> release(void* memory, bool mapped_here);
+    Result<void> adopt(void* address, uint64_t bytes, int fd, uint64_t offset);
+    Region* find_and_use(const void* data, uint64_t bytes) { return regions_.find_and_use(data, bytes); }
+    Result<ScratchBlock> take_scratch(uint64_t bytes) { return scratch_.take(bytes); }
+    void give_up(const Plan& plan);
+    void count_copy(uint64_t bytes) { bytes_copied_.fetch_add(bytes, std::memory_order_relaxed); }
+
+    const Connection& connection() const { return *connection_; }
+    void stats(nexar_session_stats& out) const;
+    uint32_t slots() const { return control_.slots(); }
+    uint32_t handle_index = 0;  // in the table of sessions
+    uint32_t fork_epoch = 0;
+
+private:
+    struct Request {
+        std::mutex mutex;
+        std::atomic<uint64_t> generation{0};  // 0: free
+        bool finished = false;
+        std::atomic<uint8_t> kind{0};
+        Plan plan;
+        std::unique_ptr<Ending> ending;
+    };
+
+    Session(const SessionOptions& options, std::unique_ptr<Connection> connection);
+    Result<Region*> add_region(const Segment& segment, uint64_t offset, bool mapped_here, bool scratch);
+    void drop_region(std::unique_ptr<Region> region);
+    Result<Slot> take_slot(uint8_t kind, const Plan& plan);
+    void hand_over(const Slot& slot);
+    void ring_doorbell();
+    void finish(Request& request, const Slot& slot);
+    void fail_all(Errc code, const std::string& text);
+
+    uint32_t pending_word(const Slot& slot) const;
+    bool stay_awake(uint32_t& word, uint32_t expected);
+    // One sleep, with its looks at the daemon's life. False: the time is up.
+    Waited sleep_once(uint32_t& word, uint32_t expected, Time until, bool interruptible, Time started);
+    void check_alive();
+    void check_tick(Time at);
+    Time next_tick_check(Time at) const;
+
+    SessionOptions options_;
+    std::unique_ptr<Connection> connection_;
+    shm::ControlView control_;
+    shm::SubmissionProducer submission_;
+    shm::SlotPool pool_;
+    std::vector<Request> requests_;
+    Regions regions_;
+    Scratch scratch_;
+    shm::WaitWindow window_;
+
+    uint32_t closing_ = 0;  // a futex of this process: 1 once closed or lost
+    std::mutex lost_mutex_;
+    std::optional<Error> lost_;
+    std::atomic<int32_t> lost_code_{0};
+
+    std::mutex poll_mutex_;
+    shm::CompletionConsumer completions_;
+    std::vector<Slot> poll_backlog_;  // from a look at the whole table
+
+    std::atomic<uint64_t> tick_seen_{0}, tick_stale_since_{0};
+    std::atomic<uint64_t> operations_{0}, bytes_copied_{0}, doorbells_{0};
+    std::atomic<uint64_t> waits_ready_{0}, waits_spun_{0}, waits_yielded_{0}, waits_slept_{0};
+};
+
+// Threads of this process that are inside a wait: for the choice between spinning and yielding.
+extern std::atomic<uint32_t> waiting_threads;
+
+}  // namespace nexar::c
