@@ -134,8 +134,9 @@ int select_alpn(SSL* ssl, const unsigned char** out, unsigned char* out_size, co
         if (session.context().accepts_alpn(name)) {
             *out = in + at + 1;
             *out_size = in[at];
-            if (name == alpn_join) SSL_set_verify(ssl, SSL_VERIFY_NONE, nullptr);
-            return SSL_TLSEXT_ERR_OK;
+            if (name != alpn_join) return SSL_TLSEXT_ERR_OK;
+            SSL_set_verify(ssl, SSL_VERIFY_NONE, nullptr);
+            return session.context().show_join_identity(ssl) ? SSL_TLSEXT_ERR_OK : SSL_TLSEXT_ERR_ALERT_FATAL;
         }
         if (offered.size() < 64) offered += (offered.empty() ? "" : ", ") + std::string(name.substr(0, 32));
     }
@@ -213,7 +214,32 @@ Result<std::shared_ptr<TlsContext>> TlsContext::make(const Identity& identity, c
         if (out->has_certificate_) NEXAR_TRY_VOID(use_identity(ctx, chain, key.get()));
     }
     SSL_CTX_set_alpn_select_cb(out->server_, select_alpn, nullptr);
+    NEXAR_TRY_VOID(out->keep_join_identity(identity));
     return out;
+}
+
+struct TlsContext::JoinIdentity {
+    std::vector<Certificate> chain;
+    Key key;
+};
+
+Result<> TlsContext::keep_join_identity(const Identity& identity) {
+    if (identity.join_certificate_chain.empty()) return {};
+    auto join = std::make_shared<JoinIdentity>();
+    NEXAR_TRY(join->chain, parse_certificates(identity.join_certificate_chain, "join certificate"));
+    NEXAR_TRY(join->key, parse_key(identity.join_private_key));
+    join_ = std::move(join);
+    return {};
+}
+
+// The choice of the protocol comes before the certificate is written, so it can still be another one.
+bool TlsContext::show_join_identity(SSL* ssl) const {
+    if (!join_) return true;
+    STACK_OF(X509)* issuers = sk_X509_new_null();
+    for (size_t i = 1; i < join_->chain.size(); ++i) sk_X509_push(issuers, join_->chain[i].get());
+    const int used = SSL_use_cert_and_key(ssl, join_->chain.front().get(), join_->key.get(), issuers, 1);
+    sk_X509_free(issuers);
+    return used == 1;
 }
 
 TlsContext::~TlsContext() {

@@ -30,6 +30,7 @@ class TlsContext {
     ssl_ctx_st* client() const { return client_; }
     const Verifier& verifier() const { return verifier_; }
     bool has_certificate() const { return has_certificate_; }
+    bool show_join_identity(ssl_st* ssl) const;  // false: the TLS library refused
     bool accepts_alpn(std::string_view alpn) const;
     std::optional<WallSeconds> wall_seconds() const;
 
@@ -37,7 +38,11 @@ class TlsContext {
     TlsContext() = default;
     ssl_ctx_st* server_ = nullptr;
     ssl_ctx_st* client_ = nullptr;
+    Result<> keep_join_identity(const Identity& identity);
+
     Verifier verifier_;
+    struct JoinIdentity;
+    std::shared_ptr<const JoinIdentity> join_;
     std::vector<std::string> alpns_;
     std::function<WallSeconds()> wall_clock_;
     bool has_certificate_ = false;
