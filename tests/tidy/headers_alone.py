@@ -1,10 +1,13 @@
 """Every header compiles alone: .hpp as C++23, .h also as C11. Compiler and include folders come from ctest.
 
-usage: headers_alone.py --compile CXX CC -- FLAGS...   (FLAGS: include folders and definitions)
+usage: headers_alone.py --compile CACHE CXX CC -- FLAGS...   (FLAGS: include folders and definitions)
        headers_alone.py --self-test CXX CC
+
+CACHE remembers, per header, the files it was compiled from: a header is compiled again when one of them changed.
 """
 
 import concurrent.futures
+import json
 import os
 import subprocess
 import sys
@@ -37,11 +40,45 @@ def check_header(path, cxx, cc, flags):
     return complaints
 
 
-def check_repository(cxx, cc, flags):
+def inputs_of(path, cxx, flags):
+    """The project's own files that the header includes, itself among them, as the compiler lists them."""
+    command = [cxx, "-std=c++23", "-xc++", "-MM", "-D_GNU_SOURCE", *flags, str(path)]
+    listed = subprocess.run(command, capture_output=True, text=True, cwd=tidy.ROOT, check=False)
+    return [word for word in listed.stdout.split(":", 1)[-1].split() if word != "\\"]
+
+
+def stamp(files):
+    """Changes when one of the files does; None when one is gone."""
+    try:
+        states = [os.stat(tidy.ROOT / name) for name in files]
+    except OSError:
+        return None
+    return [[name, state.st_mtime_ns, state.st_size] for name, state in zip(files, states)]
+
+
+def unchanged(entry):
+    return bool(entry) and stamp([name for name, _, _ in entry]) == entry
+
+
+def check_cached(path, cxx, cc, flags, known):
+    """(complaints, what to remember): only success is remembered."""
+    if unchanged(known.get(path)):
+        return [], known[path]
+    before = stamp(inputs_of(path, cxx, flags))
+    complaints = check_header(path, cxx, cc, flags)
+    return complaints, None if complaints else before
+
+
+def check_repository(cache, cxx, cc, flags):
     headers = [name for name in tidy.repository_files(".hpp", ".h", under=FOLDERS) if "-inl." not in name]
+    setting = [cxx, cc, *flags]
+    known = json.loads(cache.read_text(encoding="utf-8")) if cache.exists() else {}
+    known = known if known.pop("setting", None) == setting else {}
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        results = pool.map(lambda path: check_header(path, cxx, cc, flags), headers)
-        return [complaint for complaints in results for complaint in complaints]
+        results = list(pool.map(lambda path: check_cached(path, cxx, cc, flags, known), headers))
+    remembered = {path: entry for path, (_, entry) in zip(headers, results) if entry}
+    cache.write_text(json.dumps({"setting": setting, **remembered}), encoding="utf-8")
+    return [complaint for complaints, _ in results for complaint in complaints]
 
 
 def self_test(cxx, cc):
@@ -54,14 +91,26 @@ def self_test(cxx, cc):
         ):
             (Path(folder) / name).write_text(text, encoding="utf-8")
             tidy.expect(check_header(Path(folder) / name, cxx, cc, []), *fragments)
+        self_test_cache(Path(folder), cxx, cc)
     print("self-test passed")
+
+
+def self_test_cache(folder, cxx, cc):
+    """A header that compiled is compiled again after a change in what it includes."""
+    outer, inner = folder / "outer.hpp", folder / "inner.hpp"
+    outer.write_text('#include "inner.hpp"\ninline Inner make() { return {}; }\n', encoding="utf-8")
+    inner.write_text("struct Inner {};\n", encoding="utf-8")
+    complaints, entry = check_cached(str(outer), cxx, cc, [], {})
+    assert not complaints and unchanged(entry), (complaints, entry)
+    inner.write_text("struct Other {};\n", encoding="utf-8")
+    tidy.expect(check_cached(str(outer), cxx, cc, [], {str(outer): entry})[0], "outer.hpp does not compile alone")
 
 
 def main(arguments):
     if arguments[:1] == ["--self-test"] and len(arguments) == 3:
         self_test(*arguments[1:])
-    elif arguments[:1] == ["--compile"] and len(arguments) >= 4 and arguments[3] == "--":
-        complaints = check_repository(arguments[1], arguments[2], arguments[4:])
+    elif arguments[:1] == ["--compile"] and len(arguments) >= 5 and arguments[4] == "--":
+        complaints = check_repository(Path(arguments[1]), arguments[2], arguments[3], arguments[5:])
         print("\n".join(complaints))
         sys.exit(1 if complaints else 0)
     else:
