@@ -94,13 +94,13 @@ std::string common_name_of(X509* c) {
     return text;
 }
 
-Result<std::vector<CertPtr>> parse_chain(const std::vector<std::string>& chain_der) {
+Result<std::vector<CertPtr>> parse_chain(const DerChain& chain_der) {
     if (chain_der.empty()) return fail(Errc::bad_certificate, "the peer showed no certificate; a member must");
     if (chain_der.size() > chain_length_max)
         return fail(Errc::bad_certificate, "a chain of " + std::to_string(chain_der.size()) + " certificates; at most " +
                                                std::to_string(chain_length_max) + " are allowed");
     std::vector<CertPtr> chain;
-    for (const std::string& der : chain_der) {
+    for (const auto& der : chain_der) {
         const auto* p = reinterpret_cast<const unsigned char*>(der.data());
         chain.emplace_back(d2i_X509(nullptr, &p, static_cast<long>(der.size())));
         if (!chain.back()) return openssl_failed(Errc::bad_certificate, "a certificate that does not parse");
@@ -272,17 +272,18 @@ Result<std::string> pem_of_der(Bytes der) {
     return write_certificate(cert.get());
 }
 
-Result<std::string> der_of_pem(const std::string& certificate_pem) {
+Result<std::vector<std::byte>> der_of_pem(const std::string& certificate_pem) {
     NEXAR_TRY(auto cert, read_certificate(certificate_pem));
     unsigned char* der = nullptr;
     const int n = i2d_X509(cert.get(), &der);
     if (n <= 0) return openssl_failed(Errc::bad_certificate, "encoding a certificate");
-    std::string out(reinterpret_cast<char*>(der), static_cast<size_t>(n));
+    const auto* begin = reinterpret_cast<std::byte*>(der);
+    std::vector<std::byte> out(begin, begin + n);
     OPENSSL_free(der);
     return out;
 }
 
-Result<NodeId> verify_member(const std::vector<std::string>& chain_der, const std::string& root_certificate,
+Result<NodeId> verify_member(const DerChain& chain_der, const std::string& root_certificate,
                              WallSeconds now) {
     NEXAR_TRY(auto chain, parse_chain(chain_der));
     NEXAR_TRY(auto root, read_certificate(root_certificate));
@@ -298,7 +299,7 @@ Result<NodeId> verify_member(const std::vector<std::string>& chain_der, const st
     return id;
 }
 
-Result<NodeId> verify_issuer(const std::vector<std::string>& chain_der, const Digest& root_key_hash, WallSeconds now) {
+Result<NodeId> verify_issuer(const DerChain& chain_der, const Digest& root_key_hash, WallSeconds now) {
     NEXAR_TRY(auto chain, parse_chain(chain_der));
     X509* root = chain.back().get();
     NEXAR_TRY(const Digest hash, key_hash(X509_get_X509_PUBKEY(root)));

@@ -49,17 +49,20 @@ Result<std::string> make_csr(const std::string& node_key);
 Result<std::string> sign_leaf(const std::string& issuer_key, const std::string& issuer_certificate,
                               const std::string& csr, WallSeconds now);
 
-// Certificates concatenated in one PEM text, in order; and what TLS gave, DER.
+// A chain as TLS gives it: DER, leaf first.
+using DerChain = std::vector<std::vector<std::byte>>;
+
+// Certificates concatenated in one PEM text, in order.
 std::vector<std::string> split_pem(const std::string& pem);
 Result<std::string> pem_of_der(Bytes der);
-Result<std::string> der_of_pem(const std::string& certificate_pem);
+Result<std::vector<std::byte>> der_of_pem(const std::string& certificate_pem);
 
 // Whoever connects as a member: a leaf signed by an issuer signed by our root, all valid now, whose name is the hash
 // of its key [A1]. chain_der: as the peer sent it, leaf first.
-Result<NodeId> verify_member(const std::vector<std::string>& chain_der, const std::string& root_certificate,
+Result<NodeId> verify_member(const DerChain& chain_der, const std::string& root_certificate,
                              WallSeconds now);
 // Whom a joiner talks to: the holder of an ISSUER key signed by the root whose key hash the token carries [A2].
 // A member's leaf is not enough.
-Result<NodeId> verify_issuer(const std::vector<std::string>& chain_der, const Digest& root_key_hash, WallSeconds now);
+Result<NodeId> verify_issuer(const DerChain& chain_der, const Digest& root_key_hash, WallSeconds now);
 
 }  // namespace nexar::admission

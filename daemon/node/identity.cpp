@@ -99,7 +99,7 @@ Result<Identity> accept_join(const StateDir& state, const std::string& node_key,
     NEXAR_TRY_VOID(fill_derived(id));
     if (id.root_key_hash != root_key_hash)
         return fail(Errc::bad_certificate, "the issuer sent another root than the token names");
-    std::vector<std::string> chain;
+    DerChain chain;
     for (const std::string& pem : {id.certificate, id.issuer_certificate}) {
         NEXAR_TRY(auto der, der_of_pem(pem));
         chain.push_back(std::move(der));

@@ -145,6 +145,12 @@ void LinkPort::close(link::PeerIndex peer, uint64_t code, const std::string& rea
     if (const auto it = peers_.find(peer); it != peers_.end()) refuse(it->second->id, code, reason);
 }
 
+void LinkPort::close_remote(const quic::Address& remote, const std::string& reason) {
+    for (auto& [id, c] : conns_)
+        if (c->remote == remote)
+            if (quic::Connection* quic = endpoint_->find(id)) quic->close(close_refused, reason);
+}
+
 void LinkPort::on_event(const quic::Event& event) {
     using Kind = quic::Event::Kind;
     Conn* c = find(event.conn);

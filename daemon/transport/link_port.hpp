@@ -55,6 +55,9 @@ public:
     bool adopt(quic::ConnId conn, link::PeerIndex peer);
     void refuse(quic::ConnId conn, uint64_t code, const std::string& reason);
     void close(link::PeerIndex peer, uint64_t code, const std::string& reason);
+    // Connections and dials to this address end: the network says that nobody is there. Anybody can forge that, so it
+    // is only a reason to dial again.
+    void close_remote(const quic::Address& remote, const std::string& reason);
 
     // Every event of the endpoint about a member connection (ALPN nexar/1) goes here.
     void on_event(const quic::Event& event);

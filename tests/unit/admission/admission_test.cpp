@@ -23,27 +23,9 @@ struct TestCluster {
     }
 };
 
-std::string der_of(const std::string& pem) {
-    // Base64 by hand: the tests' own reading of PEM.
-    static const std::string alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    std::string out;
-    uint32_t v = 0;
-    int bits = 0;
-    const size_t begin = pem.find("-----\n") + 6;
-    const size_t end = pem.find("-----END");
-    for (size_t i = begin; i < end; ++i) {
-        const size_t d = alphabet.find(pem[i]);
-        if (d == std::string::npos) continue;
-        v = v << 6 | static_cast<uint32_t>(d);
-        bits += 6;
-        if (bits >= 8) out += static_cast<char>(v >> (bits -= 8) & 255);
-    }
-    return out;
-}
-
-std::vector<std::string> chain(std::initializer_list<std::string> pems) {
-    std::vector<std::string> out;
-    for (const auto& p : pems) out.push_back(der_of(p));
+DerChain chain(std::initializer_list<std::string> pems) {
+    DerChain out;
+    for (const auto& p : pems) out.push_back(*der_of_pem(p));
     return out;
 }
 
@@ -104,14 +86,14 @@ TEST_CASE("an issuer of another root is refused by the token's hash") {
 TEST_CASE("chains that are empty, too long or garbage are refused") {
     TestCluster c;
     REQUIRE_FALSE(verify_member({}, c.root, now));
-    REQUIRE_FALSE(verify_member({"garbage"}, c.root, now));
+    REQUIRE_FALSE(verify_member({std::vector<std::byte>(40, std::byte{0x30})}, c.root, now));
     REQUIRE_FALSE(verify_member(chain({c.issuer, c.issuer, c.issuer, c.issuer, c.root}), c.root, now));
     Random random(7);
-    const std::string leaf = der_of(c.leaf_for(*make_key()));
+    const auto leaf = *der_of_pem(c.leaf_for(*make_key()));
     for (int i = 0; i < 300; ++i) {
-        std::string bent = leaf;
-        bent[random.below(bent.size())] ^= static_cast<char>(1 + random.below(255));
-        REQUIRE_FALSE(verify_member({bent, der_of(c.issuer), der_of(c.root)}, c.root, now));
+        auto bent = leaf;
+        bent[random.below(bent.size())] ^= static_cast<std::byte>(1 + random.below(255));
+        REQUIRE_FALSE(verify_member({bent, *der_of_pem(c.issuer), *der_of_pem(c.root)}, c.root, now));
     }
 }
 
