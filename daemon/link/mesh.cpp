@@ -56,6 +56,7 @@ void Mesh::Impl::lose_channel(Peer& peer) {
 void Mesh::Impl::drop(Peer& peer) {
     lose_channel(peer);
     peer.dropped = true;
+    peer.attached_once = false;  // another incarnation may count its channels anew
     peer.incarnation_known = false;
     while (Recv* r = peer.recvs.front()) receiving.fail(*r);
     while (Send* s = peer.sends.front()) sending.fail(*s);

@@ -78,13 +78,17 @@ class Mesh {
     ~Mesh();
 
     // Channels. attach() with a higher generation replaces a broken channel: grants with applied-bitmaps are
-    // exchanged again and the rest moves [W6]. detach() keeps transfers waiting for a new channel;
-    // drop_peer() fails every transfer with that peer.
+    // exchanged again and the rest moves [W6]. Both ends must give one channel the same generation; the same
+    // or a lower one than before is our bug, unless the peer was dropped. The channel lives until the next
+    // attach, detach, drop, or peer_garbage (which detaches by itself). detach() keeps transfers waiting for
+    // a new channel; drop_peer() fails every transfer with that peer, and every later post, until the next
+    // attach().
     void attach(PeerIndex peer, uint32_t generation, Channel& channel);
     void detach(PeerIndex peer);
     void drop_peer(PeerIndex peer);
 
-    // Input.
+    // Input. Only flush(), on_room(), send_message() and, when very many acks are due, on_bytes() write to
+    // channels.
     void on_bytes(PeerIndex peer, Class cls, Bytes bytes);
     void on_room(PeerIndex peer);  // the channel has more room than before
     void post(Batch batch);

@@ -11,6 +11,7 @@
 #include <set>
 #include <vector>
 
+#include "core/check.hpp"
 #include "link/containers.hpp"
 #include "link/early.hpp"
 #include "link/frame.hpp"
@@ -86,7 +87,7 @@ class Tombstones {
         uint32_t generation;
         uint64_t ack_frame;  // of that generation; carries the last ack
     };
-    explicit Tombstones(size_t limit) : limit_(limit) {}
+    explicit Tombstones(size_t limit) : limit_(limit) { NEXAR_CHECK(limit > 0); }
     Stone* find(const TransferKey& key) { return stones_.find(key); }
     void add(const TransferKey& key, const Stone& stone);
     void answered(const TransferKey& key, const Stone& stone);  // acked again, by this frame

@@ -227,4 +227,26 @@ TEST_CASE("dropping a peer fails each of its transfers once, and what is posted 
     CHECK(net.end_of(0, 1).failed == 1);
 }
 
+TEST_CASE("a dropped peer may come back with another incarnation and count its channels anew") {
+    Net net(2, 12);
+    Memory from(1000), to(1000);
+    from.set(pattern(1000, 1));
+    net.connect(0, 1);
+    net[1].send_message(peer(0), pattern(10, 1));
+    REQUIRE(net.run());
+    net.disconnect(0, 1);
+    net[0].drop_peer(peer(1));
+    MeshConfig config;
+    config.incarnation = 77;
+    net.meshes[1] = std::make_unique<Mesh>(config);
+    net.generations.assign(4, 0);
+    net.connect(0, 1);
+    net[1].post(batch(1, {}, {send_spec(key(1, 1), 0, from, 64, Class::small)}));
+    net[0].post(batch(1, {recv_spec(key(1, 1), 1, to, 64, Class::small)}, {}));
+    REQUIRE(net.run());
+    CHECK(net.done(0, 1));
+    CHECK((to.flat() == pattern(1000, 1)));
+    CHECK(net.garbage.empty());
+}
+
 }  // namespace nexar::link::test
