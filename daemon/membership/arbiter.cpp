@@ -14,11 +14,14 @@ namespace nexar::membership {
 namespace {
 
 const GroupNode* find_node(const std::vector<GroupNode>& nodes, const NodeId& id) {
-    const auto at = std::find_if(nodes.begin(), nodes.end(), [&](const GroupNode& n) { return n.node == id; });
+    const auto at =
+        std::find_if(nodes.begin(), nodes.end(), [&](const GroupNode& n) { return n.node == id; });
     return at == nodes.end() ? nullptr : &*at;
 }
 
-bool same_life(Incarnation a, Incarnation b) { return a == b || a == Incarnation{} || b == Incarnation{}; }
+bool same_life(Incarnation a, Incarnation b) {
+    return a == b || a == Incarnation{} || b == Incarnation{};
+}
 
 std::string label(const GroupNode& node) {
     if (node.hostname.empty()) return node.node.short_hex();
@@ -32,8 +35,9 @@ Error node_lost(const GroupNode& node) {
 }
 
 Error rank_lost(const GroupNode& node, int64_t rank, const std::string& reason) {
-    return {Errc::peer_lost, "rank " + std::to_string(rank) + " on node " + label(node) + " is lost: " + reason, rank,
-            -1, label(node)};
+    return {Errc::peer_lost,
+            "rank " + std::to_string(rank) + " on node " + label(node) + " is lost: " + reason, rank, -1,
+            label(node)};
 }
 
 // The smaller rank first: A about B and B about A are the same error [F9].
@@ -41,8 +45,9 @@ Error link_lost(const GroupNode& a, const GroupNode& b) {
     const GroupNode& low = a.lowest_rank < b.lowest_rank ? a : b;
     const GroupNode& high = a.lowest_rank < b.lowest_rank ? b : a;
     return {Errc::link_lost,
-            "the link between ranks " + std::to_string(low.lowest_rank) + " and " + std::to_string(high.lowest_rank) +
-                " is lost: nodes " + label(low) + " and " + label(high) + " both live, but do not reach each other",
+            "the link between ranks " + std::to_string(low.lowest_rank) + " and " +
+                std::to_string(high.lowest_rank) + " is lost: nodes " + label(low) + " and " + label(high) +
+                " both live, but do not reach each other",
             low.lowest_rank, high.lowest_rank, label(low)};
 }
 
@@ -63,14 +68,16 @@ void Arbiter::on_group(const GroupId& id, GroupEpoch epoch, std::vector<GroupNod
               [](const GroupNode& a, const GroupNode& b) { return a.lowest_rank < b.lowest_rank; });
     group.epoch = epoch;
     group.nodes = std::move(nodes);
-    const auto early = std::find_if(early_.begin(), early_.end(), [&](const auto& v) { return v.group == id; });
+    const auto early =
+        std::find_if(early_.begin(), early_.end(), [&](const auto& v) { return v.group == id; });
     if (early != early_.end()) {
         const wire::Verdict verdict = *early;
         early_.erase(early);
         if (verdict.epoch == epoch.value) return adopt(id, group, verdict, self_);
     }
     for (const GroupNode& node : group.nodes)
-        if (node.node != self_ && suspects(node)) complain(id, group, node.node, -1, suspicions_[node.node], now);
+        if (node.node != self_ && suspects(node))
+            complain(id, group, node.node, -1, suspicions_[node.node], now);
     read_answers(now);
 }
 
@@ -124,14 +131,15 @@ void Arbiter::on_reachable(const NodeId& node, Time) {
         if (group.verdict && find_node(group.nodes, node)) sends_.push_back({node, *group.verdict});
 }
 
-void Arbiter::on_rank_lost(const GroupId& id, Rank rank, const NodeId& node, const std::string& reason, Time now) {
+void Arbiter::on_rank_lost(const GroupId& id, Rank rank, const NodeId& node, const std::string& reason,
+                           Time now) {
     const auto at = groups_.find(id);
     if (at == groups_.end() || !find_node(at->second.nodes, node)) return;
     complain(id, at->second, node, rank.value, {{}, reason, true}, now);
 }
 
-void Arbiter::complain(const GroupId& id, Group& group, const NodeId& accused, int64_t rank, const Suspicion& why,
-                       Time now) {
+void Arbiter::complain(const GroupId& id, Group& group, const NodeId& accused, int64_t rank,
+                       const Suspicion& why, Time now) {
     if (group.verdict || (accused == self_ && rank < 0)) return;
     auto same = std::find_if(group.complaints.begin(), group.complaints.end(), [&](const Complaint& c) {
         return c.accusation.accused == accused && c.accusation.rank == rank;
@@ -152,7 +160,8 @@ void Arbiter::lodge(const GroupId& id, Group& group, size_t index, Time now) {
     for (const GroupNode& node : group.nodes) {
         if (node.node == self_ || complaint.asked.size() >= config_.arbiters_max) break;
         if (suspects(node) || (accusation.rank < 0 && node.node == accusation.accused)) continue;  // [F8]
-        if (std::find(complaint.asked.begin(), complaint.asked.end(), node.node) != complaint.asked.end()) continue;
+        if (std::find(complaint.asked.begin(), complaint.asked.end(), node.node) != complaint.asked.end())
+            continue;
         complaint.asked.push_back(node.node);
         complaint.deadline = now + config_.verdict_timeout;
         sends_.push_back({node.node, accusation});
@@ -199,7 +208,8 @@ void Arbiter::judge(const GroupId& id, Group& group, const wire::Accusation& acc
     }
     const GroupNode* accused = find_node(group.nodes, accusation.accused);
     NEXAR_CHECK(accused);
-    if (accusation.rank >= 0) return decide(id, group, rank_lost(*accused, accusation.rank, accusation.reason));
+    if (accusation.rank >= 0)
+        return decide(id, group, rank_lost(*accused, accusation.rank, accusation.reason));
     if (accusation.proof) return decide(id, group, node_lost(*accused));
     if (accusation.accused == self_) {  // they do not hear us, but this arrived: the way back is cut
         const GroupNode* accuser = find_node(group.nodes, accusation.accuser);
@@ -207,7 +217,8 @@ void Arbiter::judge(const GroupId& id, Group& group, const wire::Accusation& acc
     }
     for (Trial& trial : group.trials) {
         if (trial.accused != accusation.accused) continue;
-        if (std::find(trial.accusers.begin(), trial.accusers.end(), accusation.accuser) == trial.accusers.end())
+        if (std::find(trial.accusers.begin(), trial.accusers.end(), accusation.accuser) ==
+            trial.accusers.end())
             trial.accusers.push_back(accusation.accuser);
         return;
     }

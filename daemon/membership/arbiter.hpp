@@ -32,7 +32,7 @@ struct GroupNode {
 };
 
 class Arbiter {
-public:
+  public:
     struct Decided {
         GroupId group;
         Error error;  // peer_lost or link_lost: final, for every pending and later call of the group
@@ -49,7 +49,8 @@ public:
     void on_clear(const NodeId& node, Time now);      // heard again
     void on_reachable(const NodeId& node, Time now);  // a connection stands: it may have missed verdicts
     // A process ended and an operation of the group needs it: `reason` goes into the error's text.
-    void on_rank_lost(const GroupId& group, Rank rank, const NodeId& node, const std::string& reason, Time now);
+    void on_rank_lost(const GroupId& group, Rank rank, const NodeId& node, const std::string& reason,
+                      Time now);
     // Accusation, Verdict, ProbeRequest, ProbeReply from the node `from`. False: not for us.
     bool on_message(const NodeId& from, const wire::Message& message, Time now);
     void on_time(Time now);
@@ -62,7 +63,7 @@ public:
     // The error that ended a group, if one did.
     const Error* verdict_of(const GroupId& group) const;
 
-private:
+  private:
     // What this node holds against a node or a rank, until there is a verdict.
     struct Complaint {
         wire::Accusation accusation;
@@ -88,7 +89,8 @@ private:
         bool proof = false;
     };
 
-    void complain(const GroupId& id, Group& group, const NodeId& accused, int64_t rank, const Suspicion& why, Time now);
+    void complain(const GroupId& id, Group& group, const NodeId& accused, int64_t rank, const Suspicion& why,
+                  Time now);
     void lodge(const GroupId& id, Group& group, size_t complaint, Time now);
     void judge(const GroupId& id, Group& group, const wire::Accusation& accusation, Time now);
     void conclude(const GroupId& id, Group& group, size_t trial, const Prober::Answer& answer, Time now);

@@ -73,7 +73,9 @@ void FailureDetector::on_redial_failed(PeerIndex index, Time) {
              "connection closed (" + peer->why + "), " + std::to_string(peer->redials) + " redials failed");
 }
 
-void FailureDetector::on_gone(PeerIndex index) { peers_.erase(index); }
+void FailureDetector::on_gone(PeerIndex index) {
+    peers_.erase(index);
+}
 
 void FailureDetector::restart_silences(Time now) {
     for (auto& [index, peer] : peers_) {
@@ -91,10 +93,10 @@ void FailureDetector::on_time(Time now) {
             heartbeats_.push_back(index);
         }
         if (peer.state == State::alive && now >= peer.heard + config_.timeout)
-            move(index, peer, State::suspected, "silent for " + std::to_string(to_ms(now - peer.heard)) + " ms");
-        else if (peer.state == State::probing && now >= peer.window_ends)
             move(index, peer, State::suspected,
-                 "connection closed (" + peer.why + "), no new one in time");
+                 "silent for " + std::to_string(to_ms(now - peer.heard)) + " ms");
+        else if (peer.state == State::probing && now >= peer.window_ends)
+            move(index, peer, State::suspected, "connection closed (" + peer.why + "), no new one in time");
     }
     promised_ = wake_at();
 }

@@ -13,15 +13,15 @@
 namespace nexar::membership {
 
 struct DetectorConfig {
-    Duration interval{1'000'000'000};        // I: a heartbeat after so long without sending anything
-    Duration timeout{5'000'000'000};         // T: silence until suspicion
-    Duration window_min{200'000'000};        // W after a close ...
+    Duration interval{1'000'000'000};  // I: a heartbeat after so long without sending anything
+    Duration timeout{5'000'000'000};   // T: silence until suspicion
+    Duration window_min{200'000'000};  // W after a close ...
     Duration window_max{600'000'000};
-    unsigned redials_max = 3;                // ... or so many failed redials
+    unsigned redials_max = 3;  // ... or so many failed redials
 };
 
 class FailureDetector {
-public:
+  public:
     enum class State : uint8_t { alive, probing, suspected };
     struct Change {
         PeerIndex peer;
@@ -32,9 +32,9 @@ public:
     FailureDetector(const DetectorConfig& config, Time now);
 
     // Input. Time never goes backwards. An unknown peer is ignored: it has just been forgotten.
-    void on_up(PeerIndex peer, Time now);      // a connection stands, also a later one of the same life
-    void on_heard(PeerIndex peer, Time now);   // any authenticated packet
-    void on_sent(PeerIndex peer, Time now);    // anything that the peer will authenticate; saves a heartbeat
+    void on_up(PeerIndex peer, Time now);     // a connection stands, also a later one of the same life
+    void on_heard(PeerIndex peer, Time now);  // any authenticated packet
+    void on_sent(PeerIndex peer, Time now);   // anything that the peer will authenticate; saves a heartbeat
     void on_rtt(PeerIndex peer, Duration rtt);
     void on_closed(PeerIndex peer, const std::string& why, Time now);
     void on_redial_failed(PeerIndex peer, Time now);
@@ -49,7 +49,7 @@ public:
     std::optional<State> state_of(PeerIndex peer) const;
     Duration silence_of(PeerIndex peer, Time now) const;
 
-private:
+  private:
     struct Peer {
         State state = State::alive;
         bool connected = false;

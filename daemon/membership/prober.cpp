@@ -28,7 +28,9 @@ void Prober::send_all(uint64_t nonce, const Question& question) {
         if (helper != self_ && helper != question.target) sends_.push_back({helper, request});
 }
 
-void Prober::cancel(uint64_t question) { questions_.erase(question); }
+void Prober::cancel(uint64_t question) {
+    questions_.erase(question);
+}
 
 void Prober::on_request(const NodeId& from, const wire::ProbeRequest& request, Time now) {
     if (request.target == self_) {
@@ -54,7 +56,8 @@ void Prober::on_reply(const NodeId& from, const wire::ProbeReply& reply, Time) {
     Question& question = at->second;
     // From the target: a "no" means that another life of it answers, which ends the question too [F7].
     if (from == question.target) return end(reply.nonce, reply.heard);
-    if (!reply.heard || std::find(question.helpers.begin(), question.helpers.end(), from) == question.helpers.end())
+    if (!reply.heard ||
+        std::find(question.helpers.begin(), question.helpers.end(), from) == question.helpers.end())
         return;
     question.heard_by_other = true;
     if (!question.prefer_direct) end(reply.nonce, false);

@@ -18,11 +18,11 @@ struct ProbeConfig {
     Duration helper_deadline{150'000'000};  // H: of one asked on behalf of another node
     Duration stall_limit{100'000'000};      // our timer came so much late: ask again
     unsigned restarts_max = 2;
-    size_t questions_max = 1024;            // on behalf of others, at a time
+    size_t questions_max = 1024;  // on behalf of others, at a time
 };
 
 class Prober {
-public:
+  public:
     struct Answer {
         uint64_t question = 0;
         bool heard_directly = false;  // we had the round trip ourselves
@@ -33,7 +33,8 @@ public:
 
     // One node, one life, asked directly and through the helpers. Answered by poll_answer() within
     // deadline * (1 + restarts_max). `prefer_direct`: an answer by a helper does not end the question.
-    uint64_t ask(const NodeId& target, Incarnation life, std::vector<NodeId> helpers, bool prefer_direct, Time now);
+    uint64_t ask(const NodeId& target, Incarnation life, std::vector<NodeId> helpers, bool prefer_direct,
+                 Time now);
     void cancel(uint64_t question);
 
     void on_request(const NodeId& from, const wire::ProbeRequest& request, Time now);
@@ -44,7 +45,7 @@ public:
     std::optional<Answer> poll_answer();
     Time wake_at() const;
 
-private:
+  private:
     struct Question {
         NodeId target;
         Incarnation life;

@@ -1,5 +1,5 @@
-// The verdict: whatever fails, every survivor of a group ends with one and the same error within the time that
-// docs/protocol/failure.md promises.
+// The verdict: whatever fails, every survivor of a group ends with one and the same error within the time
+// that docs/protocol/failure.md promises.
 #include "membership/arbiter.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -13,8 +13,8 @@ constexpr Duration silence_bound = ms(5250 + 50);  // T + Q, and delays of up to
 constexpr Duration killed_bound = ms(850 + 50);    // W + Q
 
 // All of `who` have this error, with the same text, by `since + bound`.
-void require_all(const FailureCluster& cluster, const GroupId& group, const std::vector<unsigned>& who, Errc code,
-                 int64_t rank, int64_t other, Time since, Duration bound) {
+void require_all(const FailureCluster& cluster, const GroupId& group, const std::vector<unsigned>& who,
+                 Errc code, int64_t rank, int64_t other, Time since, Duration bound) {
     const Error* first = cluster.verdict(who[0], group);
     for (unsigned node : who) {
         CAPTURE(node);
@@ -36,7 +36,9 @@ std::vector<unsigned> all_but(unsigned count, unsigned out) {
         if (i != out) list.push_back(i);
     return list;
 }
-std::vector<unsigned> all_of(unsigned count) { return all_but(count, count); }
+std::vector<unsigned> all_of(unsigned count) {
+    return all_but(count, count);
+}
 
 TEST_CASE("a killed node is named by every survivor, also when it was the arbiter", "[membership]") {
     for (uint64_t seed = 1; seed <= 30; ++seed)
@@ -51,7 +53,8 @@ TEST_CASE("a killed node is named by every survivor, also when it was the arbite
                 cluster.kill(victim);
                 cluster.run(ms(3000));
 
-                require_all(cluster, group, all_but(count, victim), Errc::peer_lost, victim, -1, killed, killed_bound);
+                require_all(cluster, group, all_but(count, victim), Errc::peer_lost, victim, -1, killed,
+                            killed_bound);
             }
 }
 
@@ -124,12 +127,13 @@ TEST_CASE("a one-way cut is a lost link, and the node that hears everybody learn
                 cluster.cut(from, to);
                 cluster.run(ms(7000));
 
-                require_all(cluster, group, {0, 1, 2}, Errc::link_lost, std::min(from, to), std::max(from, to), since,
-                            silence_bound);
+                require_all(cluster, group, {0, 1, 2}, Errc::link_lost, std::min(from, to),
+                            std::max(from, to), since, silence_bound);
             }
 }
 
-TEST_CASE("a cut between two nodes that both reach the others is the same lost link for all", "[membership]") {
+TEST_CASE("a cut between two nodes that both reach the others is the same lost link for all",
+          "[membership]") {
     for (uint64_t seed = 1; seed <= 20; ++seed)
         for (unsigned count = 3; count <= 5; ++count)
             for (unsigned a = 0; a < count; ++a)
@@ -247,7 +251,8 @@ TEST_CASE("an accusation that races with a verdict is answered with the verdict"
     require_all(cluster, group, {0, 1, 2}, Errc::peer_lost, 1, -1, at_ms(0), ms(300));
 }
 
-TEST_CASE("arbiters that do not answer are passed over, and at last the accuser decides itself", "[membership]") {
+TEST_CASE("arbiters that do not answer are passed over, and at last the accuser decides itself",
+          "[membership]") {
     FailureCluster cluster(6, 4);
     const GroupId group = cluster.make_group({0, 1, 2, 3, 4, 5});
     cluster.run(ms(500));
@@ -279,8 +284,8 @@ TEST_CASE("a verdict that comes before the group is kept for it", "[membership]"
     const GroupId group{1, 2, 3};
     const Error lost{Errc::link_lost, "lost", 0, 2, {}};
     arbiter.on_message(node_id(0), wire::Verdict{group, 0, node_id(0), lost}, at_ms(0));
-    arbiter.on_group(group, GroupEpoch{0}, {{node_id(0), {}, 0, ""}, {node_id(1), {}, 1, ""}, {node_id(2), {}, 2, ""}},
-                     at_ms(1));
+    arbiter.on_group(group, GroupEpoch{0},
+                     {{node_id(0), {}, 0, ""}, {node_id(1), {}, 1, ""}, {node_id(2), {}, 2, ""}}, at_ms(1));
 
     const auto decided = arbiter.poll_decided();
     REQUIRE(decided);
@@ -296,7 +301,8 @@ TEST_CASE("early verdicts are bounded", "[membership]") {
     for (uint64_t i = 0; i < 10; ++i)
         arbiter.on_message(node_id(0), wire::Verdict{{1, 2, i}, 0, node_id(0), lost}, at_ms(0));
     for (uint64_t i = 0; i < 10; ++i)
-        arbiter.on_group({1, 2, i}, GroupEpoch{0}, {{node_id(0), {}, 0, ""}, {node_id(1), {}, 1, ""}}, at_ms(1));
+        arbiter.on_group({1, 2, i}, GroupEpoch{0}, {{node_id(0), {}, 0, ""}, {node_id(1), {}, 1, ""}},
+                         at_ms(1));
     size_t decided = 0;
     while (arbiter.poll_decided()) ++decided;
     CHECK(decided == 4);
@@ -322,7 +328,8 @@ TEST_CASE("an answer by another life of the accused proves the old one dead", "[
     Arbiter arbiter(ArbiterConfig{}, node_id(0), Incarnation{1, 1});
     Arbiter reborn(ArbiterConfig{}, node_id(1), Incarnation{2, 9});
     const GroupId group{1, 2, 3};
-    arbiter.on_group(group, GroupEpoch{0}, {{node_id(0), {1, 1}, 0, ""}, {node_id(1), {1, 2}, 1, ""}}, at_ms(0));
+    arbiter.on_group(group, GroupEpoch{0}, {{node_id(0), {1, 1}, 0, ""}, {node_id(1), {1, 2}, 1, ""}},
+                     at_ms(0));
     arbiter.on_suspect(node_id(1), {1, 2}, "closed", at_ms(10));
     const auto question = arbiter.poll_send();
     REQUIRE(question);
@@ -351,20 +358,22 @@ TEST_CASE("a proved death is decided without a question", "[membership]") {
     CHECK(decided->error.rank == 1);
 }
 
-TEST_CASE("accusations from outside the group, about strangers or of another epoch change nothing", "[membership]") {
+TEST_CASE("accusations from outside the group, about strangers or of another epoch change nothing",
+          "[membership]") {
     Arbiter arbiter(ArbiterConfig{}, node_id(0), Incarnation{1, 1});
     const GroupId group{1, 2, 3};
-    arbiter.on_group(group, GroupEpoch{4}, {{node_id(0), {}, 0, ""}, {node_id(1), {}, 1, ""}, {node_id(2), {}, 2, ""}},
-                     at_ms(0));
+    arbiter.on_group(group, GroupEpoch{4},
+                     {{node_id(0), {}, 0, ""}, {node_id(1), {}, 1, ""}, {node_id(2), {}, 2, ""}}, at_ms(0));
     const NodeId stranger = node_id(9);
-    for (const wire::Accusation& bad :
-         {wire::Accusation{group, 4, stranger, node_id(1), "", 1, false},
-          wire::Accusation{group, 4, node_id(1), stranger, "", 1, false},
-          wire::Accusation{group, 3, node_id(1), node_id(2), "", 1, false},
-          wire::Accusation{group, 4, node_id(1), node_id(1), "", -1, true}})
+    for (const wire::Accusation& bad : {wire::Accusation{group, 4, stranger, node_id(1), "", 1, false},
+                                        wire::Accusation{group, 4, node_id(1), stranger, "", 1, false},
+                                        wire::Accusation{group, 3, node_id(1), node_id(2), "", 1, false},
+                                        wire::Accusation{group, 4, node_id(1), node_id(1), "", -1, true}})
         arbiter.on_message(bad.accuser, bad, at_ms(1));
-    arbiter.on_message(node_id(2), wire::Accusation{group, 4, node_id(1), node_id(2), "", 1, false}, at_ms(1));
-    arbiter.on_message(stranger, wire::Verdict{group, 4, stranger, {Errc::peer_lost, "", 1, -1, {}}}, at_ms(1));
+    arbiter.on_message(node_id(2), wire::Accusation{group, 4, node_id(1), node_id(2), "", 1, false},
+                       at_ms(1));
+    arbiter.on_message(stranger, wire::Verdict{group, 4, stranger, {Errc::peer_lost, "", 1, -1, {}}},
+                       at_ms(1));
 
     CHECK_FALSE(arbiter.poll_decided());
     CHECK_FALSE(arbiter.poll_send());

@@ -50,7 +50,9 @@ void FailureCluster::redial(unsigned from, unsigned to) {
     for (int n = 1; n <= 3; ++n)
         flying_.emplace(now_ + ms(20 * n) + Duration(random_.below(1'000'000)), Packet{to, from, {}, true});
 }
-void FailureCluster::stop(unsigned node) { nodes_[node].stopped = true; }
+void FailureCluster::stop(unsigned node) {
+    nodes_[node].stopped = true;
+}
 void FailureCluster::go_on(unsigned node) {
     nodes_[node].stopped = false;
     // Timers before packets or packets before timers: both orders happen in the world.
@@ -60,7 +62,9 @@ void FailureCluster::go_on(unsigned node) {
     parked_.clear();
     for (Packet& packet : waiting) packet.to == node ? deliver(packet) : parked_.push_back(packet);
 }
-void FailureCluster::cut(unsigned from, unsigned to) { cut_[from][to] = true; }
+void FailureCluster::cut(unsigned from, unsigned to) {
+    cut_[from][to] = true;
+}
 void FailureCluster::cut_both(unsigned a, unsigned b) {
     cut(a, b);
     cut(b, a);
@@ -74,7 +78,8 @@ void FailureCluster::join(unsigned a, unsigned b) {
     }
 }
 
-void FailureCluster::rank_lost(unsigned at, const GroupId& group, uint32_t rank, unsigned on, const std::string& why) {
+void FailureCluster::rank_lost(unsigned at, const GroupId& group, uint32_t rank, unsigned on,
+                               const std::string& why) {
     nodes_[at].arbiter->on_rank_lost(group, Rank{rank}, node_id(on), why, now_);
     drain(at);
 }
@@ -83,7 +88,8 @@ void FailureCluster::send(unsigned from, unsigned to, std::optional<wire::Messag
     if (message) ++messages_;
     if (message && std::holds_alternative<wire::Accusation>(*message)) ++accusations_;
     if (!open(from, to) || (lose_one_in_ && random_.one_in(lose_one_in_))) return;
-    flying_.emplace(now_ + Duration(100'000 + random_.below(2'000'000)), Packet{from, to, std::move(message)});
+    flying_.emplace(now_ + Duration(100'000 + random_.below(2'000'000)),
+                    Packet{from, to, std::move(message)});
 }
 
 void FailureCluster::deliver(const Packet& packet) {

@@ -14,19 +14,24 @@
 namespace nexar::membership {
 
 NodeId node_id(unsigned n);  // ascending in n
-constexpr Duration ms(int64_t n) { return std::chrono::milliseconds(n); }
-constexpr Time at_ms(int64_t n) { return Time(ms(n)); }
+constexpr Duration ms(int64_t n) {
+    return std::chrono::milliseconds(n);
+}
+constexpr Time at_ms(int64_t n) {
+    return Time(ms(n));
+}
 
 class FailureCluster {
-public:
+  public:
     FailureCluster(unsigned nodes, uint64_t seed);
 
-    // Nodes in rank order, one rank each unless `ranks` says which lowest rank each has. All are told at once.
+    // Nodes in rank order, one rank each unless `ranks` says which lowest rank each has. All are told at
+    // once.
     GroupId make_group(std::vector<unsigned> members, std::vector<uint32_t> lowest_ranks = {});
 
-    void kill(unsigned node);            // kill -9: connections are refused from now on
-    void stop(unsigned node);            // SIGSTOP: silent, and its own timers stand still
-    void go_on(unsigned node);           // SIGCONT
+    void kill(unsigned node);              // kill -9: connections are refused from now on
+    void stop(unsigned node);              // SIGSTOP: silent, and its own timers stand still
+    void go_on(unsigned node);             // SIGCONT
     void cut(unsigned from, unsigned to);  // one way
     void cut_both(unsigned a, unsigned b);
     void join(unsigned a, unsigned b);
@@ -41,7 +46,7 @@ public:
     size_t messages_sent() const { return messages_; }
     void lose_one_in(uint64_t n) { lose_one_in_ = n; }
 
-private:
+  private:
     struct Node {
         NodeId id;
         std::unique_ptr<FailureDetector> detector;

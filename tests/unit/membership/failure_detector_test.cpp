@@ -70,7 +70,8 @@ TEST_CASE("heartbeats go out only when nothing else does", "[membership]") {
     CHECK(beats == 5);
 }
 
-TEST_CASE("a closed connection is suspected after three failed redials, or after the window", "[membership]") {
+TEST_CASE("a closed connection is suspected after three failed redials, or after the window",
+          "[membership]") {
     auto detector = with_one_peer();
     detector.on_rtt(peer, ms(1));
     detector.on_closed(peer, "reset", at_ms(100));

@@ -11,7 +11,9 @@ namespace {
 
 const NodeId self = node_id(0), target = node_id(1), helper = node_id(2), other = node_id(3);
 
-Prober prober(ProbeConfig config = {}) { return Prober(config, self, Incarnation{3, 4}); }
+Prober prober(ProbeConfig config = {}) {
+    return Prober(config, self, Incarnation{3, 4});
+}
 
 TEST_CASE("a question asks the target and each helper once", "[membership]") {
     auto p = prober();

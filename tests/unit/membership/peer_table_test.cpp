@@ -1,0 +1,217 @@
+// The peer table alone: what a hello must say, and what a hostile or confused peer cannot do.
+#include "membership/peer_table.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+
+#include "failure_cluster.hpp"
+
+namespace nexar::membership {
+namespace {
+
+const NodeId self = node_id(5), low = node_id(1), high = node_id(9);
+
+PeerTableConfig config() {
+    PeerTableConfig out;
+    out.self = {self, "me", {"me:1"}};
+    out.incarnation = {1, 1};
+    out.protocol = 3;
+    return out;
+}
+wire::Hello hello_of(const NodeId& node, Incarnation life = {1, 7}) {
+    wire::Hello hello;
+    hello.protocol = 3;
+    hello.node = node;
+    hello.self = {node, "host", {"there:1"}};
+    hello.incarnation = life;
+    return hello;
+}
+struct Seen {
+    std::vector<Dial> dials;
+    std::vector<CloseConnection> closes;
+    std::vector<SendOn> sends;
+    std::vector<PeerUp> ups;
+    std::vector<PeerDown> downs;
+};
+Seen drain(PeerTable& table) {
+    Seen seen;
+    while (const auto action = table.poll_action()) {
+        if (const auto* a = std::get_if<Dial>(&*action)) seen.dials.push_back(*a);
+        if (const auto* a = std::get_if<CloseConnection>(&*action)) seen.closes.push_back(*a);
+        if (const auto* a = std::get_if<SendOn>(&*action)) seen.sends.push_back(*a);
+        if (const auto* a = std::get_if<PeerUp>(&*action)) seen.ups.push_back(*a);
+        if (const auto* a = std::get_if<PeerDown>(&*action)) seen.downs.push_back(*a);
+    }
+    return seen;
+}
+constexpr ConnectionId c1{1}, c2{2};
+
+TEST_CASE("a hello is refused for a wrong version, name, cluster or node, and the text says which",
+          "[membership]") {
+    PeerTable table(config(), Random(1), at_ms(0));
+    table.on_connected(c1, low, false, "there:1", at_ms(0));
+    drain(table);
+    wire::Hello hello = hello_of(low);
+    std::string expected;
+    SECTION("version") {
+        hello.protocol = 5, expected = "protocol version 5";
+    }
+    SECTION("stolen name") {
+        hello.node = high, expected = "its certificate";
+    }
+    SECTION("stolen record") {
+        hello.self.node = high, expected = "its certificate";
+    }
+    SECTION("cluster") {
+        hello.cluster[0] = 1, expected = "another cluster";
+    }
+    table.on_message(c1, hello, at_ms(1));
+    const Seen seen = drain(table);
+    REQUIRE(seen.closes.size() == 1);
+    INFO(seen.closes[0].reason);
+    CHECK(seen.closes[0].reason.find(expected) != std::string::npos);
+    CHECK(seen.ups.empty());
+    CHECK_FALSE(table.peer_of(c1));
+}
+
+TEST_CASE("versions N-1, N and N+1 talk, at the lower of both", "[membership]") {
+    for (uint32_t theirs : {2u, 3u, 4u}) {
+        PeerTable table(config(), Random(1), at_ms(0));
+        table.on_connected(c1, low, false, "there:1", at_ms(0));
+        auto hello = hello_of(low);
+        hello.protocol = theirs;
+        table.on_message(c1, hello, at_ms(1));
+        const Seen seen = drain(table);
+        REQUIRE(seen.ups.size() == 1);
+        CHECK(seen.ups[0].info.protocol == std::min(theirs, 3u));
+    }
+}
+
+TEST_CASE("anything before a hello closes the connection, and no hello at all does too", "[membership]") {
+    PeerTable table(config(), Random(1), at_ms(0));
+    table.on_connected(c1, low, false, "there:1", at_ms(0));
+    drain(table);
+    SECTION("another message") {
+        table.on_message(c1, wire::Heartbeat{1}, at_ms(1));
+    }
+    SECTION("silence") {
+        CHECK(table.wake_at() == at_ms(3000));
+        table.on_time(at_ms(3000));
+    }
+    CHECK(drain(table).closes.size() == 1);
+    CHECK(table.on_message(c1, hello_of(low), at_ms(3001)));
+    CHECK(drain(table).ups.empty());
+}
+
+TEST_CASE("a second hello is a fault", "[membership]") {
+    PeerTable table(config(), Random(1), at_ms(0));
+    table.on_connected(c1, low, false, "there:1", at_ms(0));
+    table.on_message(c1, hello_of(low), at_ms(1));
+    drain(table);
+    table.on_message(c1, hello_of(low, {2, 2}), at_ms(2));
+    const Seen seen = drain(table);
+    CHECK(seen.closes.size() == 1);
+    CHECK(seen.downs.size() == 1);
+}
+
+TEST_CASE("of two young connections the one opened by the lower NodeId stays", "[membership]") {
+    const bool outgoing_first = GENERATE(true, false);
+    const NodeId peer = GENERATE(low, high);
+    PeerTable table(config(), Random(1), at_ms(0));
+    table.on_connected(c1, peer, outgoing_first, "there:1", at_ms(0));
+    table.on_connected(c2, peer, !outgoing_first, "there:1", at_ms(0));
+    table.on_message(c1, hello_of(peer), at_ms(1));
+    table.on_message(c2, hello_of(peer), at_ms(2));
+    const Seen seen = drain(table);
+
+    const ConnectionId outgoing = outgoing_first ? c1 : c2, incoming = outgoing_first ? c2 : c1;
+    CHECK(table.connection_of(peer) == (self < peer ? outgoing : incoming));
+    REQUIRE(seen.closes.size() == 1);
+    CHECK(seen.downs.empty());
+}
+
+TEST_CASE("of an old and a new connection the new one stays", "[membership]") {
+    PeerTable table(config(), Random(1), at_ms(0));
+    table.on_connected(c1, low, false, "there:1", at_ms(0));
+    table.on_message(c1, hello_of(low), at_ms(1));
+    table.on_connected(c2, low, true, "there:1", at_ms(9000));
+    table.on_message(c2, hello_of(low), at_ms(9001));
+    const Seen seen = drain(table);
+    CHECK(table.connection_of(low) == c2);
+    REQUIRE(seen.ups.size() == 2);
+    CHECK(seen.ups[1].info.peer == seen.ups[0].info.peer);
+    CHECK(seen.ups[1].generation == 2);
+}
+
+TEST_CASE("strangers, rosters and dials are bounded", "[membership]") {
+    auto limits = config();
+    limits.strangers_max = 4;
+    limits.nodes_max = 10;
+    limits.dials_max = 3;
+    PeerTable table(limits, Random(1), at_ms(0));
+    for (uint64_t i = 0; i < 10; ++i)
+        table.on_connected(ConnectionId{100 + i}, node_id(20), false, "x", at_ms(0));
+    CHECK(drain(table).closes.size() == 6);
+    for (uint64_t i = 0; i < 4; ++i) table.on_closed(ConnectionId{100 + i}, "gone", at_ms(0));
+
+    table.on_connected(c1, low, false, "there:1", at_ms(0));
+    auto hello = hello_of(low);
+    for (unsigned i = 0; i < 50; ++i) hello.roster.push_back({node_id(50 + i), "h", {"a:1"}});
+    table.on_message(c1, hello, at_ms(1));
+    CHECK(table.roster().size() == 10);
+    table.on_time(at_ms(1000));
+    CHECK(drain(table).dials.size() == 3);
+    table.on_time(at_ms(4000));  // nobody answered
+    CHECK(drain(table).dials.size() == 3);
+
+    table.on_connected(c2, high, false, "there:2", at_ms(4000));
+    table.on_message(c2, hello_of(high), at_ms(4001));
+    const Seen seen = drain(table);
+    REQUIRE(seen.closes.size() == 1);
+    CHECK(seen.closes[0].reason.find("roster is full") != std::string::npos);
+}
+
+TEST_CASE("what a node says about itself wins over gossip, and gossip is passed on once", "[membership]") {
+    PeerTable table(config(), Random(1), at_ms(0));
+    table.on_connected(c1, low, false, "there:1", at_ms(0));
+    table.on_message(c1, hello_of(low), at_ms(0));
+    table.on_connected(c2, high, false, "there:2", at_ms(0));
+    table.on_message(c2, hello_of(high), at_ms(0));
+    drain(table);
+    const NodeId third = node_id(7);
+    const wire::NodeRecord rumour{third, "rumour", {"r:1"}}, other{third, "other", {"o:1"}};
+    table.on_message(c1, wire::RosterUpdate{{rumour, {self, "liar", {"l:1"}}, {low, "liar", {"l:1"}}}},
+                     at_ms(1));
+    table.on_message(c1, wire::RosterUpdate{{other}}, at_ms(2));
+
+    const Seen seen = drain(table);
+    REQUIRE(seen.sends.size() == 1);
+    CHECK(seen.sends[0].connection == c2);
+    for (const auto& record : table.roster()) {
+        if (record.node == third) CHECK(record.hostname == "rumour");
+        if (record.node == low) CHECK(record.hostname == "host");
+    }
+    CHECK(table.roster().size() == 3);
+}
+
+TEST_CASE("addresses are tried in order", "[membership]") {
+    PeerTable table(config(), Random(1), at_ms(0));
+    table.on_connected(c1, low, false, "there:1", at_ms(0));
+    auto hello = hello_of(low);
+    hello.roster.push_back({high, "h", {"a:1", "b:1", "c:1"}});
+    table.on_message(c1, hello, at_ms(0));
+    drain(table);
+    std::vector<std::string> dialled;
+    for (Time now = table.wake_at(); dialled.size() < 6; now = table.wake_at()) {
+        table.on_time(now);
+        for (const Dial& dial : drain(table).dials) {
+            CHECK(dial.expected == high);
+            dialled.push_back(dial.address);
+            table.on_dial_failed(dial.address, dial.expected, "refused", now);
+        }
+    }
+    CHECK(dialled == std::vector<std::string>{"a:1", "b:1", "c:1", "a:1", "b:1", "c:1"});
+}
+
+}  // namespace
+}  // namespace nexar::membership
