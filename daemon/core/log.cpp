@@ -74,7 +74,13 @@ void Log::flush() {
     if (impl_->logger) impl_->logger->flush();
 }
 
-void Log::write(Level level, std::string_view event, std::initializer_list<Field> fields) {
+void Log::note(Level level, std::string_view event, const std::vector<std::pair<std::string, std::string>>& fields) {
+    std::vector<Field> out;
+    for (const auto& [key, value] : fields) out.push_back({key, value});
+    write(level, event, out);
+}
+
+void Log::write(Level level, std::string_view event, std::span<const Field> fields) {
     if (!enabled(level)) return;
     std::string line(event);
     for (const Field& f : fields) {

@@ -8,8 +8,11 @@
 #include <initializer_list>
 #include <memory>
 #include <string>
+#include <span>
 #include <string_view>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "core/ids.hpp"
 #include "core/result.hpp"
@@ -54,16 +57,19 @@ public:
     // To stderr by spdlog; with <N> priority prefixes when stderr is the journal.
     static std::unique_ptr<Log> to_stderr(Level threshold);
 
-    void debug(std::string_view event, std::initializer_list<Field> fields = {}) { write(Level::debug, event, fields); }
-    void info(std::string_view event, std::initializer_list<Field> fields = {}) { write(Level::info, event, fields); }
-    void warn(std::string_view event, std::initializer_list<Field> fields = {}) { write(Level::warn, event, fields); }
-    void error(std::string_view event, std::initializer_list<Field> fields = {}) { write(Level::error, event, fields); }
+    void debug(std::string_view event, std::initializer_list<Field> fields = {}) { write(Level::debug, event, std::span(fields.begin(), fields.size())); }
+    void info(std::string_view event, std::initializer_list<Field> fields = {}) { write(Level::info, event, std::span(fields.begin(), fields.size())); }
+    void warn(std::string_view event, std::initializer_list<Field> fields = {}) { write(Level::warn, event, std::span(fields.begin(), fields.size())); }
+    void error(std::string_view event, std::initializer_list<Field> fields = {}) { write(Level::error, event, std::span(fields.begin(), fields.size())); }
+
+    // For events that a dry machine has collected.
+    void note(Level level, std::string_view event, const std::vector<std::pair<std::string, std::string>>& fields);
 
     bool enabled(Level level) const { return level >= threshold_; }
     void flush();
 
 private:
-    void write(Level level, std::string_view event, std::initializer_list<Field> fields);
+    void write(Level level, std::string_view event, std::span<const Field> fields);
 
     Sink sink_;
     Level threshold_;

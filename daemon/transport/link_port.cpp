@@ -223,4 +223,20 @@ std::optional<quic::Address> LinkPort::remote_of(link::PeerIndex peer) const {
     return it->second->remote;
 }
 
+std::optional<quic::ConnId> LinkPort::conn_of(link::PeerIndex peer) const {
+    const auto it = peers_.find(peer);
+    if (it == peers_.end()) return std::nullopt;
+    return it->second->id;
+}
+
+std::optional<link::PeerIndex> LinkPort::peer_of(quic::ConnId conn) const {
+    const auto it = conns_.find(conn);
+    return it == conns_.end() ? std::nullopt : it->second->peer;
+}
+
+quic::Address LinkPort::address_of(quic::ConnId conn) const {
+    const auto it = conns_.find(conn);
+    return it == conns_.end() ? quic::Address{} : it->second->remote;
+}
+
 }  // namespace nexar::transport

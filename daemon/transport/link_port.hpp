@@ -67,6 +67,9 @@ public:
     std::optional<link::PeerIndex> poll_heard();  // adopted peers from whom something authentic came
     std::optional<quic::ConnectionStats> stats(link::PeerIndex peer) const;
     std::optional<quic::Address> remote_of(link::PeerIndex peer) const;
+    std::optional<quic::ConnId> conn_of(link::PeerIndex peer) const;
+    std::optional<link::PeerIndex> peer_of(quic::ConnId conn) const;  // none: not adopted
+    quic::Address address_of(quic::ConnId conn) const;
 
 private:
     struct Conn;

@@ -1,0 +1,202 @@
+#include "node/control_plane.hpp"
+
+#include <type_traits>
+
+#include "wire/codec.hpp"
+
+namespace nexar::node {
+namespace {
+
+membership::ConnectionId table_id(quic::ConnId id) { return membership::ConnectionId(id.value); }
+quic::ConnId quic_id(membership::ConnectionId id) { return quic::ConnId(id.value); }
+
+transport::Preamble preamble_of(const Incarnation& incarnation) {
+    transport::Preamble p;
+    p.incarnation = incarnation;
+    return p;
+}
+
+std::string text_of(const quic::CloseInfo& why) {
+    static constexpr const char* causes[] = {"closed here",     "closed by the peer", "refused here",
+                                             "refused by peer", "idle",               "no answer",
+                                             "stateless reset", "protocol error"};
+    std::string text = causes[static_cast<size_t>(why.cause)];
+    return why.reason.empty() ? text : text + ": " + why.reason;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ControlPlane>> ControlPlane::open(Config config, JoinDoor* door, Log& log, Time now) {
+    transport::QuicPort::Options options;
+    options.listen = config.listen;
+    options.quic = config.quic;
+    options.quic.accept_join = door != nullptr;
+    NEXAR_TRY(auto port, transport::QuicPort::open(std::move(options), config.identity, config.verifier));
+    return std::unique_ptr<ControlPlane>(new ControlPlane(std::move(config), std::move(port), door, log, now));
+}
+
+ControlPlane::ControlPlane(Config config, std::unique_ptr<transport::QuicPort> port, JoinDoor* door, Log& log, Time now)
+    : port_(std::move(port)),
+      mesh_(config.mesh),
+      links_(port_->endpoint(), mesh_, config.table.self.node, preamble_of(config.table.incarnation)),
+      table_(config.table, Random(config.seed), now),
+      door_(door),
+      log_(&log) {}
+
+bool ControlPlane::step(Time now) {
+    bool work = port_->on_readable(now);
+    port_->on_time(now);
+    while (auto event = port_->poll_event()) {
+        on_quic_event(now, *event);
+        work = true;
+    }
+    while (auto address = port_->poll_unreachable()) links_.close_remote(*address, "port unreachable (ICMP)");
+    if (door_) door_->step(now, port_->endpoint());
+    read_links(now);
+    read_mesh(now);
+    table_.on_time(now);
+    act(now);
+    mesh_.flush();
+    if (port_->wants_writable()) port_->on_writable(now);
+    else work |= port_->flush(now);
+    const uint64_t datagrams = port_->socket_stats().datagrams_received;
+    work |= datagrams != std::exchange(datagrams_seen_, datagrams);
+    return work || !events_.empty();
+}
+
+void ControlPlane::on_quic_event(Time now, const quic::Event& event) {
+    if (event.kind == quic::Event::Kind::refused) {
+        log_->warn("connection_refused", {field("remote", event.remote.text()), field("why", text_of(event.close))});
+        return;
+    }
+    if (event.alpn == quic::alpn_join) {
+        if (door_) door_->on_event(now, event, port_->endpoint());
+        return;
+    }
+    links_.on_event(event);
+}
+
+void ControlPlane::read_links(Time now) {
+    while (auto opened = links_.poll_opened()) {
+        if (opened->theirs.purpose != transport::Purpose::control) {
+            links_.refuse(opened->conn, transport::LinkPort::close_refused, "this port is for control connections");
+            continue;
+        }
+        std::string remote = opened->remote.text();
+        if (const auto it = dials_.find(opened->conn); it != dials_.end()) {
+            remote = it->second.address;
+            dials_.erase(it);
+        }
+        table_.on_connected(table_id(opened->conn), opened->node, opened->we_dialled, remote, now);
+    }
+    while (auto greeting = links_.poll_greeting()) {
+        const auto message = wire::decode(greeting->second);
+        if (!message) links_.refuse(greeting->first, transport::LinkPort::close_garbage, message.error().text);
+        else table_.on_message(table_id(greeting->first), *message, now);
+    }
+    while (auto closed = links_.poll_closed()) {
+        const std::string why = text_of(closed->why);
+        if (const auto it = dials_.find(closed->conn); it != dials_.end()) {
+            const membership::Dial dial = it->second;
+            dials_.erase(it);
+            log_->debug("dial_failed", {field("address", dial.address), field("why", why)});
+            table_.on_dial_failed(dial.address, dial.expected, why, now);
+        } else {
+            table_.on_closed(table_id(closed->conn), why, now);
+        }
+    }
+    while (auto peer = links_.poll_heard()) events_.push_back(PeerHeard{*peer});
+}
+
+void ControlPlane::read_mesh(Time now) {
+    while (auto event = mesh_.poll_event()) {
+        using Kind = link::MeshEvent::Kind;
+        if (event->kind == Kind::peer_garbage) {
+            log_->warn("peer_sent_garbage", {field("peer", event->peer), field("what", event->text)});
+            links_.close(event->peer, transport::LinkPort::close_garbage, event->text);
+        } else if (event->kind == Kind::message) {
+            auto message = wire::decode(event->bytes);
+            if (!message) {
+                log_->warn("peer_sent_garbage", {field("peer", event->peer), field("what", message.error().text)});
+                links_.close(event->peer, transport::LinkPort::close_garbage, message.error().text);
+                continue;
+            }
+            const auto conn = links_.conn_of(event->peer);
+            if (!conn || !table_.on_message(table_id(*conn), *message, now))
+                events_.push_back(PeerSaid{event->peer, std::move(*message)});
+        } else {
+            events_.push_back(std::move(*event));
+        }
+    }
+}
+
+void ControlPlane::act(Time now) {
+    while (auto action = table_.poll_action()) act(now, std::move(*action));
+}
+
+void ControlPlane::act(Time now, membership::TableAction action) {
+    std::visit(
+        [&](auto& a) {
+            using A = std::decay_t<decltype(a)>;
+            if constexpr (std::is_same_v<A, membership::Dial>) {
+                dial(now, a);
+            } else if constexpr (std::is_same_v<A, membership::CloseConnection>) {
+                links_.refuse(quic_id(a.connection), transport::LinkPort::close_refused, a.reason);
+            } else if constexpr (std::is_same_v<A, membership::SendOn>) {
+                send_on(a);
+            } else if constexpr (std::is_same_v<A, membership::PeerUp>) {
+                const auto remote = links_.address_of(quic_id(a.connection));
+                if (links_.adopt(quic_id(a.connection), a.info.peer)) events_.push_back(PeerIsUp{a.info, remote});
+            } else if constexpr (std::is_same_v<A, membership::PeerDown>) {
+                events_.push_back(PeerIsDown{a.peer, a.why, a.proof});
+            } else if constexpr (std::is_same_v<A, membership::RedialFailed>) {
+                events_.push_back(RedialFailed{a.peer});
+            } else if constexpr (std::is_same_v<A, membership::Note>) {
+                log_->note(a.level, a.event, a.fields);
+            }
+        },
+        action);
+}
+
+void ControlPlane::dial(Time now, const membership::Dial& order) {
+    const auto failed = [&](const std::string& why) { table_.on_dial_failed(order.address, order.expected, why, now); };
+    const auto address = quic::Address::parse(order.address);
+    if (!address) return failed(address.error().text);
+    std::optional<NodeId> expected;
+    if (!order.expected.is_zero()) expected = order.expected;
+    const auto conn = links_.dial(now, port_->local(), *address, expected);
+    if (!conn) return failed(conn.error().text);
+    dials_.emplace(*conn, order);
+}
+
+void ControlPlane::send_on(const membership::SendOn& order) {
+    const auto bytes = wire::encode(order.message);
+    const quic::ConnId conn = quic_id(order.connection);
+    if (const auto peer = links_.peer_of(conn)) mesh_.send_message(*peer, bytes);
+    else links_.greet(conn, bytes);
+}
+
+void ControlPlane::close(PeerIndex peer, const std::string& reason) {
+    links_.close(peer, transport::LinkPort::close_refused, reason);
+}
+
+std::optional<PlaneEvent> ControlPlane::poll_event() {
+    if (events_.empty()) return std::nullopt;
+    PlaneEvent front = std::move(events_.front());
+    events_.pop_front();
+    return front;
+}
+
+Time ControlPlane::wake_at() const {
+    Time at = std::min(port_->wake_at(), table_.wake_at());
+    return door_ ? std::min(at, door_->wake_at()) : at;
+}
+
+void ControlPlane::say_goodbye(const std::string& reason) { table_.say_goodbye(reason); }
+
+void ControlPlane::close_all(Time now, const std::string& reason) {
+    port_->endpoint().close_all(transport::LinkPort::close_goodbye, reason);
+    port_->flush(now, 64);
+}
+
+}  // namespace nexar::node

@@ -1,0 +1,107 @@
+// The control plane: this node's connections to all other daemons, on the control loop. One UDP port, one mesh (for
+// messages and small data), the peer table that decides whom to dial and whom to believe, and, on an issuer, the door
+// for joiners. It moves bytes between the dry machines and the socket, and decides nothing itself.
+//
+// Thread: the control loop's.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <variant>
+
+#include "core/log.hpp"
+#include "engine/ports.hpp"
+#include "link/mesh.hpp"
+#include "membership/peer_table.hpp"
+#include "node/identity.hpp"
+#include "node/join.hpp"
+#include "transport/link_port.hpp"
+#include "transport/quic_port.hpp"
+
+namespace nexar::node {
+
+// What happened, for the node to pass on.
+struct PeerIsUp {
+    membership::PeerInfo info;
+    quic::Address remote;
+};
+struct PeerIsDown {
+    PeerIndex peer;
+    std::string why;
+    bool proof = false;
+};
+struct PeerHeard {
+    PeerIndex peer;
+};
+struct RedialFailed {
+    PeerIndex peer;
+};
+struct PeerSaid {
+    PeerIndex peer;
+    wire::Message message;
+};
+using PlaneEvent = std::variant<PeerIsUp, PeerIsDown, PeerHeard, RedialFailed, PeerSaid, link::MeshEvent>;
+
+class ControlPlane final : public engine::MeshPort, public engine::PeerPort {
+public:
+    struct Config {
+        quic::Address listen;
+        quic::Config quic;
+        quic::Identity identity;
+        quic::Verifier verifier;
+        membership::PeerTableConfig table;
+        link::MeshConfig mesh;
+        uint64_t seed = 0;
+    };
+    static Result<std::unique_ptr<ControlPlane>> open(Config config, JoinDoor* door, Log& log, Time now);
+
+    // One turn. True: something happened.
+    bool step(Time now);
+    std::optional<PlaneEvent> poll_event();
+    Time wake_at() const;
+    int fd() const { return port_->fd(); }
+    bool wants_writable() const { return port_->wants_writable(); }
+    const quic::Address& local() const { return port_->local(); }
+
+    void say_goodbye(const std::string& reason);
+    void close_all(Time now, const std::string& reason);
+
+    // engine::MeshPort: the loop's own mesh.
+    void post(link::Batch batch) override { mesh_.post(std::move(batch)); }
+    void withdraw(const link::OpKey& op) override { mesh_.withdraw(op); }
+    void forget_group(const GroupId& group) override { mesh_.forget_group(group); }
+    void drop_peer(PeerIndex peer) { mesh_.drop_peer(peer); }
+    // engine::PeerPort
+    bool send(PeerIndex peer, Bytes message) override { return mesh_.send_message(peer, message); }
+    void dial(const std::string&, const NodeId&) override {}
+    void close(PeerIndex peer, const std::string& reason) override;
+
+    const membership::PeerTable& table() const { return table_; }
+    std::optional<quic::ConnectionStats> stats(PeerIndex peer) const { return links_.stats(peer); }
+    std::optional<quic::Address> remote_of(PeerIndex peer) const { return links_.remote_of(peer); }
+    const transport::SocketStats& socket_stats() const { return port_->socket_stats(); }
+
+private:
+    ControlPlane(Config config, std::unique_ptr<transport::QuicPort> port, JoinDoor* door, Log& log, Time now);
+    void on_quic_event(Time now, const quic::Event& event);
+    void read_links(Time now);
+    void read_mesh(Time now);
+    void act(Time now);
+    void act(Time now, membership::TableAction action);
+    void dial(Time now, const membership::Dial& dial);
+    void send_on(const membership::SendOn& order);
+
+    std::unique_ptr<transport::QuicPort> port_;
+    link::Mesh mesh_;
+    transport::LinkPort links_;
+    membership::PeerTable table_;
+    JoinDoor* door_;
+    Log* log_;
+    std::map<quic::ConnId, membership::Dial> dials_;  // not answered yet
+    std::deque<PlaneEvent> events_;
+    uint64_t datagrams_seen_ = 0;
+};
+
+}  // namespace nexar::node

@@ -1,0 +1,179 @@
+#include "node/join.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace nexar::node {
+namespace {
+
+using namespace admission;
+
+constexpr Duration guest_patience{10'000'000'000};
+constexpr Duration joiner_patience{30'000'000'000};
+constexpr Duration redial_pause{200'000'000};
+constexpr std::string_view exporter_label = "EXPORTER-nexar-join";
+constexpr size_t exporter_bytes = 32;
+constexpr uint64_t close_done = 32, close_bad_request = 33;
+
+}  // namespace
+
+void JoinStream::on_bytes(quic::Class cls, Bytes bytes) {
+    if (cls != quic::Class::control || in_.size() + bytes.size() > join_message_bytes_max + sizeof(uint32_t)) broken_ = true;
+    else in_.insert(in_.end(), bytes.begin(), bytes.end());
+}
+
+std::optional<std::vector<std::byte>> JoinStream::poll() {
+    if (broken_ || in_.size() < sizeof(uint32_t)) return std::nullopt;
+    uint32_t bytes = 0;
+    std::memcpy(&bytes, in_.data(), sizeof bytes);
+    if (bytes > join_message_bytes_max) broken_ = true;
+    if (broken_ || in_.size() < sizeof bytes + bytes) return std::nullopt;
+    const auto begin = in_.begin() + sizeof bytes;
+    std::vector<std::byte> out(begin, begin + static_cast<ptrdiff_t>(bytes));
+    in_.erase(in_.begin(), begin + static_cast<ptrdiff_t>(bytes));
+    return out;
+}
+
+void JoinStream::write(quic::Connection& conn, Bytes message) {
+    const auto bytes = static_cast<uint32_t>(message.size());
+    conn.write(quic::Class::control, std::as_bytes(std::span(&bytes, 1)));
+    conn.write(quic::Class::control, message);
+}
+
+void JoinDoor::on_event(Time now, const quic::Event& event, quic::Endpoint& endpoint) {
+    if (event.kind == quic::Event::Kind::closed) {
+        guests_.erase(event.conn);
+        return;
+    }
+    if (event.kind != quic::Event::Kind::connected) return;
+    auto* conn = endpoint.find(event.conn);
+    if (!conn) return;
+    Guest& guest = guests_[event.conn];
+    guest.remote = event.remote;
+    guest.until = now + guest_patience;
+    conn->set_receiver(&guest.stream);
+}
+
+void JoinDoor::step(Time now, quic::Endpoint& endpoint) {
+    for (auto& [id, guest] : guests_) {
+        auto* conn = endpoint.find(id);
+        if (!conn) continue;  // its closed event is on its way
+        if (auto request = guest.stream.poll(); request && !guest.answered) answer(*conn, guest, *request);
+        else if (guest.stream.broken()) conn->close(close_bad_request, "not a join request");
+        else if (now >= guest.until) conn->close(close_bad_request, "no join request within 10 s");
+    }
+}
+
+Time JoinDoor::wake_at() const {
+    Time at = never;
+    for (const auto& [id, guest] : guests_) at = std::min(at, guest.until);
+    return at;
+}
+
+Result<JoinReply> JoinDoor::admit(quic::Connection& conn, Bytes bytes) {
+    NEXAR_TRY(const JoinRequest request, decode_join_request(bytes));
+    NEXAR_TRY(const auto exporter, conn.export_keying_material(exporter_label, {}, exporter_bytes));
+    Issuer& issuer = *identity_->issuer;
+    NEXAR_TRY_VOID(issuer.tokens.admit(request, exporter, identity_->root_key_hash, wall_()));
+    NEXAR_TRY_VOID(save_tokens(*state_, issuer));  // [A5]
+    JoinReply reply;
+    NEXAR_TRY(reply.certificate, sign_leaf(issuer.key, issuer.certificate, request.csr, wall_()));
+    reply.issuer_certificate = issuer.certificate;
+    reply.root_certificate = identity_->root_certificate;
+    return reply;
+}
+
+void JoinDoor::answer(quic::Connection& conn, Guest& guest, Bytes request) {
+    guest.answered = true;
+    auto reply = admit(conn, request);
+    if (reply) {
+        const auto node = node_id_of_certificate(reply->certificate);
+        log_->info("node_admitted", {field("node", node ? *node : NodeId{}), field("remote", guest.remote.text())});
+    } else {
+        log_->warn("join_refused", {field("remote", guest.remote.text()), field("why", reply.error().text)});
+        reply = JoinReply{reply.error(), {}, {}, {}};
+    }
+    JoinStream::write(conn, encode(*reply));  // the joiner closes when it has read it, or the deadline does
+}
+
+Joiner::Joiner(const Token& token, const StateDir& state, std::string hostname, std::function<WallSeconds()> wall, Time now)
+    : token_(token),
+      state_(&state),
+      hostname_(std::move(hostname)),
+      wall_(std::move(wall)),
+      until_(now + joiner_patience),
+      redial_at_(now) {}
+
+Result<std::unique_ptr<Joiner>> Joiner::start(const Token& token, const StateDir& state, const std::string& hostname,
+                                              std::function<WallSeconds()> wall, Time now) {
+    if (wall() > token.expires) return fail(Errc::bad_token, "the token has expired");
+    if (token.issuer_addresses.empty()) return fail(Errc::bad_token, "the token names no issuer address");
+    NEXAR_TRY(const auto first, quic::Address::parse(token.issuer_addresses[0]));
+    std::unique_ptr<Joiner> joiner(new Joiner(token, state, hostname, std::move(wall), now));
+    NEXAR_TRY(joiner->key_, make_key());
+    NEXAR_TRY(joiner->csr_, make_csr(joiner->key_));
+    transport::QuicPort::Options options;
+    options.listen = quic::Address::any(first.family, 0);
+    options.quic.listen = false;
+    auto judge = [hash = token.root_key_hash, wall = joiner->wall_](const quic::PeerChain& chain, std::string_view) {
+        return verify_issuer(chain, hash, wall());
+    };
+    NEXAR_TRY(joiner->port_, transport::QuicPort::open(std::move(options), quic::Identity{}, judge));
+    return joiner;
+}
+
+void Joiner::dial(Time now) {
+    address_ = token_.issuer_addresses[next_address_++ % token_.issuer_addresses.size()];
+    redial_at_ = now + redial_pause;
+    stream_ = JoinStream();
+    const auto address = quic::Address::parse(address_);
+    if (!address) {
+        last_failure_ = address.error().text;
+        return;
+    }
+    const auto conn = port_->connect(now, *address, quic::alpn_join);
+    if (conn) conn_ = *conn;
+    else last_failure_ = conn.error().text;
+}
+
+void Joiner::ask(quic::Connection& conn) {
+    conn.set_receiver(&stream_);
+    const auto exporter = conn.export_keying_material(exporter_label, {}, exporter_bytes);
+    if (!exporter) return;
+    JoinRequest request{token_.id, csr_, join_mac(token_.secret, *exporter, token_.id, token_.root_key_hash, csr_),
+                        hostname_};
+    JoinStream::write(conn, encode(request));
+}
+
+std::optional<Result<Identity>> Joiner::step(Time now) {
+    port_->on_readable(now);
+    port_->on_time(now);
+    while (port_->poll_unreachable()) last_failure_ = "nobody listens there";
+    while (auto event = port_->poll_event()) {
+        if (event->kind == quic::Event::Kind::connected) {
+            if (auto* conn = port_->endpoint().find(event->conn)) ask(*conn);
+        } else if (event->kind == quic::Event::Kind::closed && conn_ == event->conn) {
+            conn_.reset();
+            redial_at_ = now + redial_pause;
+            if (!event->close.reason.empty()) last_failure_ = event->close.reason;
+        }
+    }
+    if (auto bytes = stream_.poll()) {
+        auto reply = decode_join_reply(*bytes);
+        if (!reply) return fail(reply.error());
+        port_->endpoint().close_all(close_done, "joined");
+        port_->flush(now);
+        return accept_join(*state_, key_, *reply, token_.root_key_hash, wall_());
+    }
+    if (now >= until_)
+        return fail(Errc::timed_out, "no issuer answered within 30 s; the last tried was " + address_ + ": " + last_failure_);
+    if (!conn_ && now >= redial_at_) dial(now);
+    port_->flush(now);
+    return std::nullopt;
+}
+
+Time Joiner::wake_at() const {
+    return std::min({until_, conn_ ? never : redial_at_, port_->wake_at()});
+}
+
+}  // namespace nexar::node

@@ -1,0 +1,93 @@
+// Joining a cluster, both sides, over ALPN nexar-join. docs/protocol/admission.md.
+// Thread: the control loop's.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "core/log.hpp"
+#include "node/identity.hpp"
+#include "quic/endpoint.hpp"
+#include "transport/quic_port.hpp"
+
+namespace nexar::node {
+
+constexpr size_t join_message_bytes_max = 64 * 1024;
+
+// One connection's messages: each with its length (u32) before it, on the control stream.
+class JoinStream final : public quic::Receiver {
+public:
+    void on_bytes(quic::Class cls, Bytes bytes) override;
+    std::optional<std::vector<std::byte>> poll();
+    bool broken() const { return broken_; }
+    static void write(quic::Connection& conn, Bytes message);
+
+private:
+    std::vector<std::byte> in_;
+    bool broken_ = false;
+};
+
+// The issuer's side: one request, one reply, a deadline.
+class JoinDoor {
+public:
+    JoinDoor(Identity& identity, const StateDir& state, std::function<WallSeconds()> wall, Log& log)
+        : identity_(&identity), state_(&state), wall_(std::move(wall)), log_(&log) {}
+
+    void on_event(Time now, const quic::Event& event, quic::Endpoint& endpoint);
+    void step(Time now, quic::Endpoint& endpoint);
+    Time wake_at() const;
+
+private:
+    struct Guest {
+        JoinStream stream;
+        quic::Address remote;
+        Time until;
+        bool answered = false;
+    };
+    void answer(quic::Connection& conn, Guest& guest, Bytes request);
+    Result<admission::JoinReply> admit(quic::Connection& conn, Bytes request);
+
+    Identity* identity_;
+    const StateDir* state_;
+    std::function<WallSeconds()> wall_;
+    Log* log_;
+    std::map<quic::ConnId, Guest> guests_;
+};
+
+// The joiner's side: tries the token's addresses in turn until one admits us, one refuses us for good, or time is up.
+class Joiner {
+public:
+    static Result<std::unique_ptr<Joiner>> start(const admission::Token& token, const StateDir& state,
+                                                 const std::string& hostname, std::function<WallSeconds()> wall, Time now);
+    // none: still at it.
+    std::optional<Result<Identity>> step(Time now);
+    Time wake_at() const;
+    int fd() const { return port_->fd(); }
+    const std::string& issuer_address() const { return address_; }
+
+private:
+    Joiner(const admission::Token& token, const StateDir& state, std::string hostname, std::function<WallSeconds()> wall,
+           Time now);
+    void dial(Time now);
+    void ask(quic::Connection& conn);
+
+    admission::Token token_;
+    const StateDir* state_;
+    std::string hostname_;
+    std::function<WallSeconds()> wall_;
+    Time until_;
+    std::string key_, csr_;
+    std::unique_ptr<transport::QuicPort> port_;
+    JoinStream stream_;
+    std::optional<quic::ConnId> conn_;
+    Time redial_at_;
+    size_t next_address_ = 0;
+    std::string address_;
+    std::string last_failure_ = "no answer";
+};
+
+}  // namespace nexar::node
