@@ -43,8 +43,8 @@ struct Identity {
     std::string private_key;
     std::string trust_anchors;
     // What is shown to a dialler with alpn_join instead: an issuer's certificate. Empty: the same as to all.
-    std::string join_certificate_chain;
-    std::string join_private_key;
+    std::string join_certificate_chain{};
+    std::string join_private_key{};
 };
 
 // The peer's certificates, DER, leaf first. For alpn_join as it was presented; otherwise verified to an
