@@ -54,17 +54,16 @@ unpack_root() {
         copy_tree "$2/src/nexar"
 }
 
-# test_root SUITE: the status says whether everything worked.
-test_root() {
-    local root status=0
-    root=$(mktemp -d "${TMPDIR:-/tmp}/nexar-root-$1.XXXXXX") || return 1
+# test_root SUITE: the status says whether everything worked. Runs in a shell of its own.
+test_root() (
+    root=$(mktemp -d "${TMPDIR:-/tmp}/nexar-root-$1.XXXXXX") || exit 1
     # The mounts live and die with the inner namespace: out here the root is plain files.
+    trap 'rm -rf --one-file-system "$root"' EXIT
+    trap 'exit 130' INT TERM
     unpack_root "$1" "$root" &&
         unshare --mount --pid --fork --kill-child --propagation private \
-            bash -c "$root_script" root "$root" </dev/null || status=$?
-    rm -rf --one-file-system "$root"
-    return "$status"
-}
+            bash -c "$root_script" root "$root" </dev/null
+)
 
 require_root_tools() {
     [ "$(id -u)" = 0 ] || fail "--roots needs root (mmdebstrap and chroot): run it with sudo"
