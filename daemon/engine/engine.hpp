@@ -19,6 +19,7 @@
 #include "core/log.hpp"
 #include "core/result.hpp"
 #include "core/time.hpp"
+#include "engine/clients.hpp"
 #include "engine/ports.hpp"
 #include "engine/snapshot.hpp"
 #include "wire/messages.hpp"
@@ -34,7 +35,11 @@ struct EngineConfig {
     Duration collective_timeout{30'000'000'000};  // 0: none
     Duration late_after{1'000'000'000};           // an op older than this is logged once, naming who is missing
     Duration arrival_grace{200'000'000};          // how long the answers to "who has arrived?" are waited for
+    Duration announce_after{2'000'000};           // an op older than this tells its descriptor to all nodes
     wire::PlanTableRecord plan = default_plan();  // for groups that this node creates
+
+    // Of the shards, how many carry lanes. Alike on all nodes that share a group: lane l goes through shard l modulo it.
+    uint32_t bulk_shards = 1;
 
     // Failure detection (membership/): a peer silent for `interval` is sent a heartbeat, for `timeout` accused.
     Duration heartbeat_interval{1'000'000'000};
@@ -63,7 +68,7 @@ struct EnginePorts {
     Log& log;
 };
 
-class Engine {
+class Engine final : public Service {
 public:
     Engine(const EngineConfig& config, const EnginePorts& ports, uint64_t seed);
     ~Engine();
@@ -72,18 +77,20 @@ public:
 
     // Sessions. A call that returns an error was refused: it consumes no sequence number and gets no completion.
     // Every accepted one gets exactly one complete() or group_opened().
-    Result<void> open(Time now, const OpenRequest& request);
-    Result<void> submit(Time now, const OpRequest& request);
-    void cancel(Time now, SessionId session, uint64_t ticket);  // unknown or finished: nothing happens
-    Result<void> free_group(Time now, SessionId session, const GroupId& group);
+    Result<void> open(Time now, const OpenRequest& request) override;
+    Result<void> submit(Time now, const OpRequest& request) override;
+    void cancel(Time now, SessionId session, uint64_t ticket) override;  // unknown or finished: nothing happens
+    Result<void> free_group(Time now, SessionId session, const GroupId& group) override;
     // The session's process ended or closed its session. No complete() is called for it any more; its memory is
     // used until its last op is over, and its buffers' keepalives are released then.
-    void session_ended(Time now, SessionId session, bool crashed, const std::string& reason);
+    void session_ended(Time now, SessionId session, bool crashed, const std::string& reason) override;
 
     // Peers. A PeerIndex stands for one incarnation of one node, for good. Hello and RosterUpdate are the node's
     // business; given here they only count as a sign of life.
     void on_peer_up(Time now, link::PeerIndex peer, const NodeId& node, const Incarnation& incarnation);
-    void on_peer_down(Time now, link::PeerIndex peer, const std::string& reason);  // suspicion; on_peer_up may follow
+    // Without proof it is a suspicion, and on_peer_up may follow; with proof this life is over.
+    void on_peer_down(Time now, link::PeerIndex peer, const std::string& reason, bool proof = false);
+    void on_redial_failed(Time now, link::PeerIndex peer);
     void on_heard(Time now, link::PeerIndex peer);  // any authenticated packet
     void on_message(Time now, link::PeerIndex from, const wire::Message& message);
     // Says goodbye to all peers and ends local ops with daemon_lost: the last thing before the node stops.

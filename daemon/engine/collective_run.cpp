@@ -1,0 +1,388 @@
+#include "engine/collective_run.hpp"
+
+#include <algorithm>
+
+#include "core/check.hpp"
+#include "engine/group.hpp"
+
+namespace nexar::engine {
+namespace {
+
+OpDescriptor descriptor_of(const wire::OpAnnounce& a) {
+    return {OpKind(a.kind), Dtype(a.dtype), ReduceOp(a.op), a.count, a.root};
+}
+
+// Named lower rank first, so that both sides say the same.
+Error mismatch(const Group& group, uint32_t rank_a, const OpDescriptor& a, uint32_t rank_b, const OpDescriptor& b,
+               uint64_t seq) {
+    if (rank_b < rank_a) return mismatch(group, rank_b, b, rank_a, a, seq);
+    return {Errc::mismatch,
+            "collective " + std::to_string(seq) + ": " + group.facts.describe(rank_a) + " called " + a.text() + ", " +
+                group.facts.describe(rank_b) + " called " + b.text() + "; all ranks must call the same",
+            rank_b, rank_a, group.facts.nodes[group.facts.layout.node_of(rank_b).value].short_hex()};
+}
+
+collectives::Shape shape_of(const OpDescriptor& d) {
+    return {collectives::Kind(d.kind), d.count, static_cast<uint32_t>(reduce::size_of(d.dtype)), d.root};
+}
+
+}  // namespace
+
+CollectiveRun::CollectiveRun(Group& group, Timers& timers, uint64_t number)
+    : Alarm(timers), seq(number), group_(group), posts_(group.locals().size()) {
+    op_.key = {group.facts.id, group.facts.epoch, seq};
+    op_.self = group.facts.self;
+    op_.peers = group.facts.peers;
+    op_.on_idle = this;
+}
+
+CollectiveRun::~CollectiveRun() { group_.context().executor.forget(this); }
+
+bool CollectiveRun::has_posts() const {
+    return std::ranges::any_of(posts_, [](const Post& p) { return p.present; });
+}
+
+void CollectiveRun::post(size_t local, const OpRequest& request) {
+    Context& context = group_.context();
+    Post& mine = posts_[local];
+    mine.present = true;
+    mine.session = request.session;
+    mine.ticket = request.ticket;
+    mine.in = request.in;
+    mine.out = request.out;
+    const Duration timeout = request.timeout < Duration{0} ? group_.facts.timeout : request.timeout;
+    if (timeout > Duration{0}) mine.deadline = context.now + timeout;
+    deadline_ = std::min(deadline_, mine.deadline);
+    if (first_posted_ == never) first_posted_ = context.now;
+    for (const Buffer* buffer : {&request.in, &request.out})
+        if (buffer->keepalive) op_.keepalive.push_back(buffer->keepalive);
+
+    const uint32_t rank = group_.locals()[local].rank;
+    if (state_ == State::stopping) return end_if_idle();
+    if (!descriptor_) {
+        descriptor_ = request.descriptor;
+        first_rank_ = rank;
+        for (Word& word : words_) {
+            if (!word.announce || context.config.sabotage.skip_descriptor_check) continue;
+            const OpDescriptor theirs = descriptor_of(*word.announce);
+            if (theirs == *descriptor_) continue;
+            return group_.abort(seq, mismatch(group_, rank, *descriptor_, word.announce->first_rank, theirs, seq));
+        }
+    } else if (*descriptor_ != request.descriptor && !context.config.sabotage.skip_descriptor_check) {
+        return group_.abort(seq, mismatch(group_, first_rank_, *descriptor_, rank, request.descriptor, seq));
+    }
+    if (std::ranges::all_of(posts_, [](const Post& p) { return p.present; })) {
+        state_ = State::ready;
+        group_.run_changed();
+    }
+    arm();
+}
+
+void CollectiveRun::start() {
+    NEXAR_CHECK(state_ == State::ready);
+    state_ = State::running;
+    const GroupFacts& facts = group_.facts;
+    two_level_.descriptor = *descriptor_;
+    two_level_.layout = &facts.layout;
+    two_level_.plan = collectives::plan(shape_of(*descriptor_), facts.layout, facts.table);
+    two_level_.self = facts.self;
+    for (size_t i = 0; i < posts_.size(); ++i) {
+        const uint32_t rank = group_.locals()[i].rank;
+        const bool only_gives = descriptor_->kind == OpKind::broadcast && rank == descriptor_->root;
+        two_level_.locals.push_back({rank, posts_[i].in.data, only_gives ? nullptr : posts_[i].out.data});
+    }
+    op_.agreement = {facts.table_hash, descriptor_->hash()};
+    if (group_.context().config.sabotage.skip_descriptor_check) op_.agreement.descriptor_hash = 0;
+    op_.cls = two_level_.plan.cls;
+    op_.chunk_bytes = two_level_.plan.chunk_bytes;
+    task_ = body();
+    task_.start(group_.context().executor, this);
+}
+
+Task<> CollectiveRun::body() {
+    std::vector<Task<>> lanes;
+    for (uint32_t lane = 0; lane < two_level_.plan.lanes; ++lane) lanes.push_back(lane_task(lane));
+    if (lanes.size() == 1) co_await std::move(lanes[0]);
+    else co_await all(lanes);
+    co_return ok();
+}
+
+// Every lanes-th segment, one after the other: while one lane waits for the network, another one combines.
+Task<> CollectiveRun::lane_task(uint32_t lane) {
+    const collectives::Plan& plan = two_level_.plan;
+    for (uint32_t segment = lane; segment < plan.segments; segment += plan.lanes) {
+        sweep_lanes();
+        const size_t mesh = group_.context().mesh_for(op_.cls, lane);
+        lanes_.push_back(std::make_unique<MeshLane>(group_.context(), op_, segment * plan.phases, mesh));
+        MeshLane& verbs = *lanes_.back();
+        co_await segment_task(segment, verbs);
+        verbs.retired = true;
+        ++segments_done_;
+    }
+    co_return ok();
+}
+
+Task<> CollectiveRun::segment_task(uint32_t segment, MeshLane& lane) {
+    return run_segment(lane, two_level_,
+                       collectives::part_of(descriptor_->count, two_level_.plan.segments, segment));
+}
+
+void CollectiveRun::sweep_lanes() {
+    std::erase_if(lanes_, [](const auto& lane) { return lane->retired && lane->idle(); });
+}
+
+void CollectiveRun::run() {
+    if (state_ == State::running && task_.ended()) {
+        const Result<void> result = task_.take_result();
+        if (result) {
+            report_success();
+        } else {
+            // A transfer failed that nobody withdrew: the link has given up on a peer. What that means for the group
+            // is not for one op to say.
+            wake_at(never);
+            return group_.transfer_lost(result.error());
+        }
+    }
+    end_if_idle();
+}
+
+void CollectiveRun::report_success() {
+    state_ = State::settled;
+    wake_at(never);
+    Outcome outcome;
+    for (Post& post : posts_) {
+        post.reported = true;
+        group_.host().complete(post.session, post.ticket, outcome);
+    }
+}
+
+void CollectiveRun::stop(const Error& error) {
+    if (op_.stopped || state_ == State::over) return;
+    op_.stopped = error;
+    for (MeshPort* mesh : group_.context().ports.meshes) mesh->withdraw(op_.key);
+    if (state_ != State::settled) state_ = State::stopping;
+    wake_at(never);
+    end_if_idle();
+}
+
+bool CollectiveRun::nobody_to_come() const {
+    for (size_t i = 0; i < posts_.size(); ++i)
+        if (!posts_[i].present && !group_.locals()[i].left) return false;
+    return true;
+}
+
+void CollectiveRun::end_if_idle() {
+    const bool task_done = !task_ || task_.ended();
+    if (!task_done || op_.outstanding > 0) return;
+    if (state_ == State::stopping) {
+        report_error();
+        if (!nobody_to_come()) return;
+    } else if (state_ != State::settled) {
+        return;
+    }
+    state_ = State::over;
+    group_.run_changed();
+}
+
+void CollectiveRun::report_error() {
+    for (Post& post : posts_) {
+        if (!post.present || post.reported) continue;
+        post.reported = true;
+        Outcome outcome{*op_.stopped};
+        if (post.cancelled) outcome.error.code = Errc::cancelled;
+        else if (post.deadline <= expired_at_ && expired_at_ != never) outcome.error.code = Errc::timed_out;
+        group_.host().complete(post.session, post.ticket, outcome);
+    }
+}
+
+std::optional<Error> CollectiveRun::cancel(SessionId session, uint64_t ticket) {
+    for (size_t i = 0; i < posts_.size(); ++i) {
+        Post& post = posts_[i];
+        if (!post.present || post.reported || post.session != session || post.ticket != ticket) continue;
+        post.cancelled = true;
+        const uint32_t rank = group_.locals()[i].rank;
+        return Error{Errc::aborted, descriptor_->text() + " was cancelled by " + group_.facts.describe(rank), rank, -1,
+                     group_.facts.nodes[group_.facts.self.value].short_hex()};
+    }
+    return {};
+}
+
+void CollectiveRun::announce() {
+    if (announced_ || !descriptor_) return;
+    announced_ = true;
+    const OpDescriptor& d = *descriptor_;
+    group_.to_others(wire::OpAnnounce{group_.facts.id, group_.facts.epoch.value, seq, uint8_t(d.kind), uint8_t(d.dtype),
+                                      uint8_t(d.op), d.count, d.root, first_rank_});
+}
+
+void CollectiveRun::on_announce(collectives::NodeIndex from, const wire::OpAnnounce& announce) {
+    if (words_.empty()) words_.resize(group_.facts.nodes.size());
+    words_[from.value].announce = announce;
+    if (op_.stopped || group_.context().config.sabotage.skip_descriptor_check) return;
+    const OpDescriptor theirs = descriptor_of(announce);
+    if (descriptor_) {
+        if (*descriptor_ != theirs)
+            group_.abort(seq, mismatch(group_, first_rank_, *descriptor_, announce.first_rank, theirs, seq));
+        return;
+    }
+    for (const Word& word : words_) {
+        if (!word.announce || descriptor_of(*word.announce) == theirs) continue;
+        return group_.abort(seq, mismatch(group_, word.announce->first_rank, descriptor_of(*word.announce),
+                                          announce.first_rank, theirs, seq));
+    }
+}
+
+// ---- Time ----
+
+void CollectiveRun::arm() {
+    if (state_ == State::settled || state_ == State::stopping || state_ == State::over) return wake_at(never);
+    const EngineConfig& config = group_.context().config;
+    Time next = asking_ ? asking_ends_ : deadline_;
+    if (first_posted_ != never) {
+        if (!announced_ && group_.facts.nodes.size() > 1) next = std::min(next, first_posted_ + config.announce_after);
+        if (late_ == Late::no) next = std::min(next, first_posted_ + config.late_after);
+        if (late_ == Late::asked) next = std::min(next, first_posted_ + config.late_after + config.arrival_grace);
+    }
+    wake_at(next);
+}
+
+void CollectiveRun::on_time() {
+    const EngineConfig& config = group_.context().config;
+    const Time now = group_.context().now;
+    if (first_posted_ != never) {
+        if (!announced_ && now >= first_posted_ + config.announce_after) announce();
+        if (late_ == Late::no && now >= first_posted_ + config.late_after) {
+            late_ = Late::asked;
+            ask_who_has_arrived();
+        }
+        if (late_ == Late::asked && now >= first_posted_ + config.late_after + config.arrival_grace) tell_late();
+    }
+    if (asking_ && now >= asking_ends_) return expire();
+    if (!asking_ && now >= deadline_) on_deadline();
+    arm();
+}
+
+void CollectiveRun::tell_late() {
+    late_ = Late::told;
+    group_.context().ports.log.warn(
+        "collective_late", {field("group", group_.facts.id), field("name", group_.facts.name), field("seq", seq),
+                            field("what", descriptor_->text()), field("waits_for", missing_text())});
+}
+
+void CollectiveRun::on_deadline() {
+    const Context& context = group_.context();
+    asking_ = true;
+    for (Word& word : words_) word.arrival.reset();  // they may have arrived since
+    asking_ends_ = context.now;
+    if (group_.facts.nodes.size() == 1) return;
+    asking_ends_ += context.config.arrival_grace;
+    ask_who_has_arrived();
+}
+
+void CollectiveRun::ask_who_has_arrived() {
+    if (group_.facts.nodes.size() == 1) return;
+    nonce_ = group_.context().random.next();
+    group_.to_others(wire::ArrivalQuery{group_.facts.id, group_.facts.epoch.value, seq, nonce_});
+}
+
+bool CollectiveRun::all_answered() const {
+    for (uint32_t node = 0; node < words_.size(); ++node)
+        if (node != group_.facts.self.value && !words_[node].arrival) return false;
+    return true;
+}
+
+void CollectiveRun::on_arrival_reply(collectives::NodeIndex from, const wire::ArrivalReply& reply) {
+    if (nonce_ == 0 || reply.nonce != nonce_ || op_.stopped || first_posted_ == never) return;
+    if (words_.empty()) words_.resize(group_.facts.nodes.size());
+    words_[from.value].arrival = reply;
+    if (!all_answered()) return;
+    if (asking_) return expire();
+    if (late_ == Late::asked) tell_late();
+    arm();
+}
+
+bool CollectiveRun::arrived(uint32_t rank) const {
+    const uint32_t node = group_.facts.layout.node_of(rank).value;
+    if (node == group_.facts.self.value) {
+        for (size_t i = 0; i < posts_.size(); ++i)
+            if (group_.locals()[i].rank == rank) return posts_[i].present;
+    }
+    if (words_.empty()) return false;
+    if (words_[node].arrival)
+        for (const wire::Arrival& arrival : words_[node].arrival->ranks)
+            if (arrival.rank == rank) return arrival.next_seq > seq;
+    return words_[node].announce && words_[node].announce->first_rank == rank;
+}
+
+// Remote ranks count as missing only once their node has answered.
+bool CollectiveRun::counted_missing(uint32_t rank) const {
+    const uint32_t node = group_.facts.layout.node_of(rank).value;
+    const bool known = node == group_.facts.self.value || (!words_.empty() && words_[node].arrival);
+    return known && !arrived(rank);
+}
+
+std::string CollectiveRun::missing_text() const {
+    constexpr size_t named_max = 8;
+    std::string out;
+    size_t missing = 0;
+    for (uint32_t rank = 0; rank < group_.facts.size(); ++rank) {
+        if (!counted_missing(rank)) continue;
+        if (missing++ >= named_max) continue;
+        out += (out.empty() ? "" : ", ") + group_.facts.describe(rank);
+    }
+    if (missing > named_max) out += " and " + std::to_string(missing - named_max) + " more";
+    return out;
+}
+
+void CollectiveRun::expire() {
+    Context& context = group_.context();
+    expired_at_ = context.now;
+    const auto waited = std::to_string(to_ms(context.now - first_posted_));
+    std::string text = descriptor_->text() + " did not finish within " + waited + " ms: ";
+    Error error{Errc::aborted, {}, -1, -1, {}};
+    const std::string missing = missing_text();
+    if (!missing.empty()) text += "not arrived: " + missing;
+    for (uint32_t rank = 0; rank < group_.facts.size() && error.rank < 0; ++rank)
+        if (counted_missing(rank)) error.rank = rank;
+    std::string silent;
+    for (uint32_t node = 0; node < group_.facts.nodes.size(); ++node) {
+        const bool answered = node == group_.facts.self.value || (!words_.empty() && words_[node].arrival);
+        if (!answered) silent += (silent.empty() ? "" : ", ") + group_.facts.nodes[node].short_hex();
+    }
+    if (!silent.empty()) text += std::string(missing.empty() ? "" : "; ") + "no answer from node " + silent;
+    if (missing.empty() && silent.empty()) text += "all ranks have arrived, the data is stuck between their nodes";
+    if (error.rank >= 0)
+        error.node = group_.facts.nodes[group_.facts.layout.node_of(static_cast<uint32_t>(error.rank)).value].short_hex();
+    error.text = std::move(text);
+    group_.abort(seq, error);
+}
+
+OpSnapshot CollectiveRun::snapshot(Time now) const {
+    OpSnapshot out;
+    out.group = group_.facts.id;
+    out.group_name = group_.facts.name;
+    out.seq = seq;
+    if (descriptor_) out.descriptor = *descriptor_;
+    if (first_posted_ != never) out.age = now - first_posted_;
+    switch (state_) {
+        case State::waiting: out.phase = "waiting for ranks"; break;
+        case State::ready: out.phase = "queued"; break;
+        case State::running:
+            out.phase = "running, " + std::to_string(segments_done_) + " of " +
+                        std::to_string(two_level_.plan.segments) + " segments done";
+            break;
+        case State::settled:
+        case State::stopping:
+        case State::over: out.phase = "ending"; break;
+    }
+    if (descriptor_) out.plan = collectives::plan(shape_of(*descriptor_), group_.facts.layout, group_.facts.table).text();
+    for (uint32_t rank = 0; rank < group_.facts.size(); ++rank) {
+        const auto node = group_.facts.layout.node_of(rank);
+        RankSnapshot r{Rank(rank), group_.facts.nodes[node.value], group_.facts.members[rank].pid,
+                       node == group_.facts.self, group_.is_gone(rank), 0};
+        (arrived(rank) ? out.arrived : out.missing).push_back(r);
+    }
+    return out;
+}
+
+}  // namespace nexar::engine

@@ -1,0 +1,103 @@
+// CollectiveRun: one collective of one group on this node, from the first word about it until none of its transfers
+// and jobs is left. Transitions:
+//   waiting -> ready      the last local rank has posted it, and all descriptors match
+//   ready   -> running    the group lets it start
+//   running -> settled    its task has ended well: success is reported
+//   settled -> over       its last transfer (a send out of scratch) has ended
+//   any     -> stopping   stop(): aborted, mismatched, or the group failed; transfers are withdrawn
+//   stopping -> over      the transfers and jobs have ended, the error is reported, no local rank is to come
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/snapshot.hpp"
+#include "engine/timers.hpp"
+#include "engine/two_level.hpp"
+
+namespace nexar::engine {
+
+class Group;
+
+class CollectiveRun final : public Runnable, public Alarm {
+public:
+    enum class State : uint8_t { waiting, ready, running, settled, stopping, over };
+
+    CollectiveRun(Group& group, Timers& timers, uint64_t seq);
+    ~CollectiveRun();
+
+    const uint64_t seq;
+    State state() const { return state_; }
+
+    void post(size_t local, const OpRequest& request);
+    void start();
+    void stop(const Error& error);
+    // True: found here, and the op is to end on all ranks with the error that is returned.
+    std::optional<Error> cancel(SessionId session, uint64_t ticket);
+    void local_left() { end_if_idle(); }
+
+    void on_announce(collectives::NodeIndex from, const wire::OpAnnounce& announce);
+    void on_arrival_reply(collectives::NodeIndex from, const wire::ArrivalReply& reply);
+    void announce();
+    bool has_posts() const;
+    OpSnapshot snapshot(Time now) const;
+
+private:
+    struct Post {
+        bool present = false, reported = false, cancelled = false;
+        SessionId session;
+        uint64_t ticket = 0;
+        Buffer in, out;
+        Time deadline = never;
+    };
+    // What another node has said about this op.
+    struct Word {
+        std::optional<wire::OpAnnounce> announce;
+        std::optional<wire::ArrivalReply> arrival;
+    };
+
+    void run() override;      // the task has ended, or the last transfer
+    void on_time() override;  // announce, late, deadline, end of grace
+    Task<> body();
+    Task<> lane_task(uint32_t lane);
+    Task<> segment_task(uint32_t segment, MeshLane& lane);
+    void sweep_lanes();
+    void end_if_idle();
+    void report_success();
+    void report_error();
+    bool nobody_to_come() const;
+    void arm();
+    void on_deadline();
+    void ask_who_has_arrived();
+    bool all_answered() const;
+    void tell_late();
+    void expire();
+    std::string missing_text() const;
+    bool arrived(uint32_t rank) const;
+    bool counted_missing(uint32_t rank) const;
+
+    Group& group_;
+    State state_ = State::waiting;
+    std::vector<Post> posts_;  // by index of the local rank
+    std::optional<OpDescriptor> descriptor_;
+    uint32_t first_rank_ = 0;  // whose descriptor that is
+    Time first_posted_ = never;
+    Time deadline_ = never;
+    std::vector<Word> words_;  // by NodeIndex; empty while there are none
+    bool announced_ = false;
+    enum class Late : uint8_t { no, asked, told } late_ = Late::no;
+    bool asking_ = false;  // the deadline has passed
+    uint64_t nonce_ = 0;
+    Time asking_ends_ = never;
+    Time expired_at_ = never;
+
+    OpOnNode op_;
+    TwoLevelOp two_level_;
+    uint32_t segments_done_ = 0;
+    std::vector<std::unique_ptr<MeshLane>> lanes_;
+    Task<> task_;
+};
+
+}  // namespace nexar::engine

@@ -1,0 +1,67 @@
+#include "engine/context.hpp"
+
+#include <algorithm>
+
+#include "core/check.hpp"
+#include "engine/local_job.hpp"
+#include "wire/codec.hpp"
+
+namespace nexar::engine {
+
+bool Context::finished(uint64_t handle, Result<void> result) {
+    const auto it = pending_.find(handle);
+    if (it == pending_.end()) return false;
+    Pending* pending = it->second;
+    pending_.erase(it);
+    pending->over(std::move(result));
+    return true;
+}
+
+void Context::submit_job(WorkerJob job, Pending& pending) {
+    if (total_bytes(job) <= inline_job_bytes_max) {
+        run_here(job);
+        pending.over({});
+        return;
+    }
+    job.handle = allot_handles(1);
+    expect(job.handle, pending);
+    ports.workers.submit(std::move(job));
+}
+
+void Context::forget_dirty(const Poster& poster) {
+    std::ranges::replace(dirty_, const_cast<Poster*>(&poster), static_cast<Poster*>(nullptr));
+}
+
+void Context::run_ready() {
+    do {
+        executor.run_ready();
+        const auto posters = std::exchange(dirty_, {});
+        for (Poster* poster : posters)
+            if (poster != nullptr) poster->flush();
+    } while (!executor.idle() || !dirty_.empty());
+}
+
+PeerState& Context::peer(link::PeerIndex index) {
+    NEXAR_CHECK(index.value < peers_max);
+    if (index.value >= peers_.size()) peers_.resize(index.value + 1);
+    return peers_[index.value];
+}
+
+std::optional<link::PeerIndex> Context::find_peer(const NodeId& node) const {
+    const auto it = by_node_.find(node);
+    if (it == by_node_.end()) return {};
+    return it->second;
+}
+
+bool Context::send(link::PeerIndex to, const wire::Message& message) {
+    const auto bytes = wire::encode(message);
+    return ports.peers.send(to, bytes);
+}
+
+size_t Context::mesh_for(link::Class cls, uint64_t lane) const {
+    if (cls != link::Class::bulk || ports.meshes.size() == 1) return 0;
+    const size_t shards = std::min<size_t>(ports.meshes.size() - 1, config.bulk_shards);
+    return 1 + static_cast<size_t>(lane % shards);
+}
+
+}  // namespace nexar::engine

@@ -1,0 +1,370 @@
+#include "engine/engine.hpp"
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+
+#include "engine/group.hpp"
+#include "engine/watch.hpp"
+
+namespace nexar::engine {
+
+using collectives::NodeIndex;
+
+namespace {
+
+collectives::PlanTable table_of(const wire::PlanTableRecord& r) {
+    collectives::PlanTable out;
+    out.version = r.version;
+    out.small_bytes_max = r.small_bytes_max;
+    out.doubling_bytes_max = r.doubling_bytes_max;
+    out.chunk_bytes = static_cast<uint32_t>(std::min<uint64_t>(r.chunk_bytes, UINT32_MAX));
+    out.segment_bytes = r.segment_bytes;
+    out.lanes = r.lanes;
+    return out;
+}
+
+}  // namespace
+
+wire::PlanTableRecord EngineConfig::default_plan() {
+    const collectives::PlanTable t;
+    return {t.version, t.small_bytes_max, t.doubling_bytes_max, t.chunk_bytes, t.segment_bytes, t.lanes};
+}
+
+class Engine::Impl final : public GroupHost {
+public:
+    Impl(const EngineConfig& config, const EnginePorts& ports, uint64_t seed)
+        : context(config, ports, seed), watch(context, Time{}) {}
+
+    // Every input begins with the time and ends with a turn.
+    void turn() {
+        context.run_ready();
+        watch.drain();
+        while (const auto decided = watch.poll_decided()) {
+            if (Group* group = find(decided->group)) {
+                context.ports.log.warn("group_failed", {field("group", decided->group),
+                                                        field("name", group->facts.name),
+                                                        field("why", decided->error.text)});
+                group->lose(decided->error);
+            }
+            context.run_ready();
+            watch.drain();
+        }
+        remove_finished();
+    }
+    Group* find(const GroupId& id) {
+        const auto it = groups.find(id);
+        return it == groups.end() ? nullptr : it->second.get();
+    }
+    void remove_finished();
+    Result<void> make_group(const wire::GroupPrepare& prepare, std::span<const SessionId> sessions);
+    void dispatch(link::PeerIndex from, const wire::Message& message);
+
+    // GroupHost
+    void rank_lost(const GroupId& group, Rank rank, const NodeId& node, const std::string& reason) override {
+        watch.on_rank_lost(group, rank, node, reason);
+    }
+    void peer_unreachable(link::PeerIndex peer, const std::string& reason) override { watch.suspect(peer, reason); }
+    bool reachable(link::PeerIndex peer) const override { return watch.reachable(peer); }
+    void complete(SessionId session, uint64_t ticket, const Outcome& outcome) override {
+        if (sessions.contains(session)) context.ports.clients.complete(session, ticket, outcome);
+    }
+
+    Context context;
+    Timers timers;
+    Watch watch;
+    std::map<GroupId, std::unique_ptr<Group>> groups;
+    std::unordered_map<SessionId, std::vector<GroupId>> sessions;
+};
+
+void Engine::Impl::remove_finished() {
+    for (auto it = groups.begin(); it != groups.end();) {
+        if (!it->second->finished()) {
+            ++it;
+            continue;
+        }
+        for (MeshPort* mesh : context.ports.meshes) mesh->forget_group(it->first);
+        watch.on_group_gone(it->first);
+        it = groups.erase(it);
+    }
+}
+
+Result<void> Engine::Impl::make_group(const wire::GroupPrepare& prepare, std::span<const SessionId> local_sessions) {
+    GroupFacts facts;
+    facts.id = prepare.group;
+    facts.epoch = GroupEpoch(prepare.epoch);
+    facts.name = prepare.name;
+    facts.members = prepare.members;
+    facts.table = table_of(prepare.plan);
+    facts.timeout = Duration(static_cast<int64_t>(std::min<uint64_t>(prepare.collective_timeout_ms, 1u << 31)) * 1'000'000);
+    if (groups.contains(prepare.group)) return {};  // said twice
+    if (groups.size() >= context.config.groups_max)
+        return fail(Errc::table_full, "this daemon has " + std::to_string(groups.size()) + " groups, the most it keeps");
+    NEXAR_TRY_VOID(facts.table.check());
+    facts.table_hash = facts.table.hash();
+
+    std::map<NodeId, uint32_t> numbers;
+    std::vector<uint32_t> placement;
+    std::vector<LocalRank> local;
+    for (uint32_t rank = 0; rank < facts.size(); ++rank) {
+        const NodeId& node = facts.members[rank].node;
+        const auto [it, first] = numbers.try_emplace(node, static_cast<uint32_t>(facts.nodes.size()));
+        if (first) facts.nodes.push_back(node);
+        placement.push_back(it->second);
+        if (node != context.config.self) continue;
+        if (local.size() >= local_sessions.size())
+            return fail(Errc::invalid_argument, "more ranks on this node than sessions for them");
+        local.push_back({rank, local_sessions[local.size()], 0, false});
+    }
+    if (local.empty()) return fail(Errc::invalid_argument, "the group has no rank on this node");
+    for (const LocalRank& mine : local)
+        if (!sessions.contains(mine.session))
+            return fail(Errc::closed, "the session of rank " + std::to_string(mine.rank) + " has ended");
+    facts.layout = collectives::Layout(placement);
+    facts.self = facts.layout.node_of(local[0].rank);
+    std::vector<membership::GroupNode> watched;
+    for (const NodeId& node : facts.nodes) {
+        const auto peer = context.find_peer(node);
+        if (node != context.config.self && !peer)
+            return fail(Errc::peer_lost, "this node has no link to node " + node.short_hex());
+        facts.peers.push_back(peer.value_or(link::PeerIndex{}));
+        const NodeIndex index(static_cast<uint32_t>(facts.peers.size()) - 1);
+        const Incarnation life = peer ? context.peer(*peer).incarnation : context.config.incarnation;
+        watched.push_back({node, life, facts.layout.ranks_on(index)[0], {}});
+    }
+    const GroupId id = facts.id;
+    const GroupEpoch epoch = facts.epoch;
+    for (const LocalRank& mine : local) sessions[mine.session].push_back(id);
+    groups.emplace(id, std::make_unique<Group>(context, *this, timers, std::move(facts), std::move(local)));
+    watch.on_group(id, epoch, std::move(watched));
+    return {};
+}
+
+namespace {
+
+// The group that a message is about, and whether its epoch is ours.
+template <class M>
+concept AboutGroup = requires(const M& m) { m.group; };
+template <class M>
+concept HasEpoch = requires(const M& m) { m.epoch; };
+
+struct ToGroup {
+    Group& group;
+    NodeIndex node;
+    link::PeerIndex peer;
+
+    void operator()(const wire::RankGone& m) const { group.on_rank_gone(m); }
+    void operator()(const wire::OpAbort& m) const { group.on_abort(m); }
+    void operator()(const wire::OpAnnounce& m) const { group.on_announce(node, m); }
+    void operator()(const wire::ArrivalQuery& m) const { group.on_arrival_query(peer, m); }
+    void operator()(const wire::ArrivalReply& m) const { group.on_arrival_reply(node, m); }
+    void operator()(const wire::MessageOffer& m) const { group.messages().on_offer(node, m); }
+    void operator()(const wire::MessageWithdraw& m) const { group.messages().on_withdraw(node, m); }
+    void operator()(const wire::MessageRefused& m) const { group.messages().on_refused(node, m); }
+    template <class M>
+    void operator()(const M&) const {}
+};
+
+}  // namespace
+
+void Engine::Impl::dispatch(link::PeerIndex from, const wire::Message& message) {
+    if (watch.on_message(from, message)) return;
+    std::visit(
+        [&]<class M>(const M& m) {
+            if constexpr (AboutGroup<M>) {
+                Group* group = find(m.group);
+                if (group == nullptr) return;  // over here, or not begun: what matters is said again or asked for
+                if constexpr (HasEpoch<M>)
+                    if (GroupEpoch(m.epoch) != group->facts.epoch) return;
+                if (const auto node = group->node_of(from)) ToGroup{*group, *node, from}(m);
+            }
+        },
+        message);
+}
+
+Engine::Engine(const EngineConfig& config, const EnginePorts& ports, uint64_t seed)
+    : impl_(std::make_unique<Impl>(config, ports, seed)) {}
+
+Engine::~Engine() = default;
+
+// ---- Sessions ----
+
+Result<void> Engine::open(Time now, const OpenRequest& request) {
+    impl_->context.now = now;
+    (void)request;
+    return fail(Errc::unsupported, "rendezvous is not connected yet");
+}
+
+Result<void> Engine::submit(Time now, const OpRequest& request) {
+    impl_->context.now = now;
+    Group* group = impl_->find(request.group);
+    LocalRank* local = group == nullptr ? nullptr : group->find_local(request.session);
+    if (local == nullptr) return fail(Errc::not_found, "this session is in no such group");
+    const Result<void> result = group->submit(*local, request);
+    impl_->turn();
+    return result;
+}
+
+void Engine::cancel(Time now, SessionId session, uint64_t ticket) {
+    impl_->context.now = now;
+    const auto it = impl_->sessions.find(session);
+    if (it == impl_->sessions.end()) return;
+    for (const GroupId& id : it->second)
+        if (Group* group = impl_->find(id); group != nullptr && group->cancel(session, ticket)) break;
+    impl_->turn();
+}
+
+Result<void> Engine::free_group(Time now, SessionId session, const GroupId& id) {
+    impl_->context.now = now;
+    Group* group = impl_->find(id);
+    LocalRank* local = group == nullptr ? nullptr : group->find_local(session);
+    if (local == nullptr) return fail(Errc::not_found, "this session is in no such group");
+    group->leave(*local, false, "it freed the group");
+    const auto it = impl_->sessions.find(session);
+    if (it != impl_->sessions.end()) std::erase(it->second, id);
+    impl_->turn();
+    return {};
+}
+
+void Engine::session_ended(Time now, SessionId session, bool crashed, const std::string& reason) {
+    impl_->context.now = now;
+    const auto node = impl_->sessions.extract(session);  // from here on nothing is completed for it
+    if (node.empty()) return;
+    for (const GroupId& id : node.mapped()) {
+        Group* group = impl_->find(id);
+        if (LocalRank* local = group == nullptr ? nullptr : group->find_local(session))
+            group->leave(*local, crashed, reason);
+    }
+    impl_->turn();
+}
+
+// ---- Peers ----
+
+void Engine::on_peer_up(Time now, link::PeerIndex index, const NodeId& node, const Incarnation& incarnation) {
+    impl_->context.now = now;
+    PeerState& peer = impl_->context.peer(index);
+    const bool again = peer.known;
+    peer = {node, incarnation, true, true};
+    impl_->context.set_peer(node, index);
+    impl_->watch.on_peer_up(index);
+    if (again)
+        for (auto& [id, group] : impl_->groups) group->resync(index);
+    impl_->turn();
+}
+
+void Engine::on_peer_down(Time now, link::PeerIndex index, const std::string& reason, bool proof) {
+    impl_->context.now = now;
+    PeerState& peer = impl_->context.peer(index);
+    if (!peer.known) return;
+    peer.up = false;
+    impl_->watch.on_peer_down(index, reason, proof);
+    impl_->turn();
+}
+
+void Engine::on_redial_failed(Time now, link::PeerIndex peer) {
+    impl_->context.now = now;
+    impl_->watch.on_redial_failed(peer);
+    impl_->turn();
+}
+
+void Engine::on_heard(Time now, link::PeerIndex peer) {
+    impl_->context.now = now;
+    impl_->watch.on_heard(peer);
+}
+
+void Engine::on_message(Time now, link::PeerIndex from, const wire::Message& message) {
+    impl_->context.now = now;
+    if (!impl_->context.peer(from).known) return;
+    impl_->watch.on_heard(from);
+    impl_->dispatch(from, message);
+    impl_->turn();
+}
+
+void Engine::goodbye(Time now, const std::string& reason) {
+    impl_->context.now = now;
+    const Error error{Errc::daemon_lost, "the daemon is stopping: " + reason, -1, -1,
+                      impl_->context.config.self.short_hex()};
+    for (auto& [id, group] : impl_->groups) group->lose(error);
+    impl_->turn();
+}
+
+// ---- Completions ----
+
+void Engine::on_mesh_event(Time now, size_t, const link::MeshEvent& event) {
+    impl_->context.now = now;
+    switch (event.kind) {
+        case link::MeshEvent::Kind::done: impl_->context.finished(event.handle, {}); break;
+        case link::MeshEvent::Kind::failed:
+            impl_->context.finished(event.handle, fail(Errc::aborted, "the transfer was withdrawn"));
+            break;
+        case link::MeshEvent::Kind::mismatch:
+            if (Group* group = impl_->find(event.key.op.group)) group->on_mismatch(event);
+            break;
+        case link::MeshEvent::Kind::message:
+        case link::MeshEvent::Kind::peer_garbage: break;  // the node's: it decodes, and closes channels
+    }
+    impl_->turn();
+}
+
+void Engine::on_worker_done(Time now, uint64_t handle) {
+    impl_->context.now = now;
+    impl_->context.finished(handle, {});
+    impl_->turn();
+}
+
+void Engine::on_time(Time now) {
+    impl_->context.now = now;
+    impl_->timers.run(now);
+    if (impl_->watch.wake_at() <= now) impl_->watch.on_time();
+    impl_->turn();
+}
+
+Time Engine::wake_at() const { return std::min(impl_->timers.next(), impl_->watch.wake_at()); }
+
+// ---- Looking ----
+
+Snapshot Engine::snapshot(Time now) const {
+    Snapshot out;
+    for (const auto& [id, group] : impl_->groups) {
+        GroupSnapshot g;
+        g.id = id;
+        g.epoch = group->facts.epoch;
+        g.name = group->facts.name;
+        g.nodes = group->facts.layout.nodes();
+        g.failed = group->failed().value_or(Error{});
+        g.ops_in_flight = group->runs_in_flight();
+        g.messages_waiting = group->messages().offers_waiting();
+        for (uint32_t rank = 0; rank < group->facts.size(); ++rank) {
+            const auto& member = group->facts.members[rank];
+            g.ranks.push_back({Rank(rank), member.node, member.pid, false, group->is_gone(rank), 0});
+        }
+        for (const LocalRank& local : group->locals()) {
+            g.ranks[local.rank].local = true;
+            g.ranks[local.rank].posted = local.posted;
+        }
+        for (const auto& [rank, gone] : group->gone()) g.ranks[rank].posted = gone.collectives_handed_over;
+        out.groups.push_back(std::move(g));
+        group->for_runs([&](const CollectiveRun& run) { out.ops.push_back(run.snapshot(now)); });
+        group->messages().snapshot(now, out.messages);
+    }
+    return out;
+}
+
+size_t Engine::sessions_known() const { return impl_->sessions.size(); }
+
+bool Engine::quiet() const {
+    if (impl_->context.pending() > 0) return false;
+    for (const auto& [id, group] : impl_->groups)
+        if (group->runs_in_flight() > 0 || !group->messages().idle()) return false;
+    return true;
+}
+
+Result<void> Engine::install_group(Time now, const wire::GroupPrepare& group, std::span<const SessionId> sessions) {
+    impl_->context.now = now;
+    for (SessionId session : sessions) impl_->sessions.try_emplace(session);
+    const Result<void> result = impl_->make_group(group, sessions);
+    impl_->turn();
+    return result;
+}
+
+}  // namespace nexar::engine

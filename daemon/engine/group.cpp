@@ -1,0 +1,328 @@
+#include "engine/group.hpp"
+
+#include <algorithm>
+
+#include "core/check.hpp"
+
+namespace nexar::engine {
+
+using collectives::NodeIndex;
+
+namespace {
+
+constexpr Duration watermark_grace{5'000'000'000};  // for ops below a dead rank's last one to end well
+
+bool overlap(const Buffer& a, uint64_t a_bytes, const Buffer& b, uint64_t b_bytes) {
+    return a_bytes > 0 && b_bytes > 0 && a.data < b.data + b_bytes && b.data < a.data + a_bytes;
+}
+
+Result<void> check_room(const char* which, const Buffer& buffer, uint64_t needed, const OpDescriptor& descriptor) {
+    if (needed == 0 || (buffer.data != nullptr && buffer.bytes >= needed)) return {};
+    return fail(Errc::invalid_argument, descriptor.text() + " needs " + std::to_string(needed) + " bytes of " + which +
+                                            ", there are " + std::to_string(buffer.data == nullptr ? 0 : buffer.bytes));
+}
+
+}  // namespace
+
+std::string GroupFacts::describe(uint32_t rank) const {
+    return "rank " + std::to_string(rank) + " (node " + members[rank].node.short_hex() + ", pid " +
+           std::to_string(members[rank].pid) + ")";
+}
+
+Group::Group(Context& context, GroupHost& host, Timers& timers, GroupFacts f, std::vector<LocalRank> local)
+    : Alarm(timers),
+      facts(std::move(f)),
+      context_(context),
+      host_(host),
+      timers_(timers),
+      local_(std::move(local)),
+      messages_(*this, timers) {}
+
+Group::~Group() { context_.executor.forget(this); }
+
+// ---- Sessions ----
+
+LocalRank* Group::find_local(SessionId session) {
+    for (LocalRank& local : local_)
+        if (local.session == session) return &local;
+    return nullptr;
+}
+
+Result<void> Group::check(const LocalRank& local, const OpRequest& request) const {
+    const OpDescriptor& d = request.descriptor;
+    const uint32_t size = facts.size();
+    const uint64_t element = reduce::size_of(d.dtype);
+    if (d.count > (uint64_t{1} << 62) / element / size)
+        return fail(Errc::invalid_argument, d.text() + ": the count is too large for " + std::to_string(size) + " ranks");
+    if (d.root >= size && (d.kind == OpKind::reduce || d.kind == OpKind::broadcast))
+        return fail(Errc::invalid_argument,
+                    d.text() + ": the root must be below the group's size " + std::to_string(size));
+    const bool message = d.kind == OpKind::send || d.kind == OpKind::recv;
+    const bool any_allowed = d.kind == OpKind::recv && request.peer == any_rank;
+    if (message && request.peer >= size && !any_allowed)
+        return fail(Errc::invalid_argument, d.text() + ": rank " + std::to_string(request.peer) +
+                                                " does not exist, the group's size is " + std::to_string(size));
+    const uint64_t one = d.count * element;
+    const bool is_root = local.rank == d.root;
+    uint64_t in = 0, out = 0;
+    switch (d.kind) {
+        case OpKind::barrier: break;
+        case OpKind::all_reduce: in = out = one; break;
+        case OpKind::reduce: in = one, out = is_root ? one : 0; break;
+        case OpKind::broadcast: (is_root ? in : out) = one; break;
+        case OpKind::all_gather: in = one, out = one * size; break;
+        case OpKind::reduce_scatter: in = one * size, out = one; break;
+        case OpKind::send: in = one; break;
+        case OpKind::recv: out = one; break;
+    }
+    NEXAR_TRY_VOID(check_room("input", request.in, in, d));
+    NEXAR_TRY_VOID(check_room("output", request.out, out, d));
+    if (!overlap(request.in, in, request.out, out)) return {};
+    // In place: the same start, or this rank's own block of the larger buffer.
+    const uint64_t own = local.rank * one;
+    const bool in_place = d.kind == OpKind::all_gather        ? request.in.data == request.out.data + own
+                          : d.kind == OpKind::reduce_scatter ? request.out.data == request.in.data + own
+                                                             : request.in.data == request.out.data;
+    if (in_place) return {};
+    return fail(Errc::invalid_argument, d.text() + ": input and output overlap, and not as in-place allows");
+}
+
+Result<void> Group::submit(LocalRank& local, const OpRequest& request) {
+    if (local.left) return fail(Errc::closed, "this rank has left the group " + facts.name);
+    NEXAR_TRY_VOID(check(local, request));
+    const OpKind kind = request.descriptor.kind;
+    if (kind == OpKind::send || kind == OpKind::recv) {
+        if (failed_) return fail(*failed_);
+        if (kind == OpKind::send) messages_.send(local, request);
+        else messages_.recv(local, request);
+        return {};
+    }
+    if (const auto error = error_for(local.posted)) return fail(*error);
+    if (local.posted >= lowest_open() + context_.config.seq_window)
+        return fail(Errc::table_full, "rank " + std::to_string(local.rank) + " is " +
+                                          std::to_string(context_.config.seq_window) +
+                                          " collectives ahead of the slowest; no more are taken");
+    CollectiveRun* run = run_for(local.posted);
+    NEXAR_CHECK(run != nullptr);
+    ++local.posted;
+    run->post(static_cast<size_t>(&local - local_.data()), request);
+    check_watermark();
+    return {};
+}
+
+bool Group::cancel(SessionId session, uint64_t ticket) {
+    for (auto& [seq, run] : runs_) {
+        const auto error = run->cancel(session, ticket);
+        if (!error) continue;
+        abort(seq, *error);
+        return true;
+    }
+    return messages_.cancel(session, ticket);
+}
+
+void Group::leave(LocalRank& local, bool crashed, const std::string& reason) {
+    if (local.left) return;
+    local.left = true;
+    const wire::RankGone gone{facts.id, facts.epoch.value, local.rank, local.posted, crashed, reason};
+    gone_[local.rank] = gone;
+    to_others(gone);
+    messages_.on_rank_gone(local.rank);
+    for (auto& [seq, run] : runs_) run->local_left();
+    check_watermark();
+    run_changed();
+}
+
+bool Group::finished() const {
+    return std::ranges::all_of(local_, &LocalRank::left) && runs_.empty() && messages_.idle();
+}
+
+// ---- Runs ----
+
+// All collectives below have been posted by all local ranks: what is not in runs_ of them is over.
+uint64_t Group::lowest_open() const {
+    uint64_t lowest = UINT64_MAX;
+    for (const LocalRank& local : local_)
+        if (!local.left) lowest = std::min(lowest, local.posted);
+    return lowest;
+}
+
+CollectiveRun* Group::run_for(uint64_t seq) {
+    const auto it = runs_.find(seq);
+    if (it != runs_.end()) return it->second.get();
+    const uint64_t open = lowest_open();
+    if (seq < open || seq - open > context_.config.seq_window) return nullptr;
+    return runs_.emplace(seq, std::make_unique<CollectiveRun>(*this, timers_, seq)).first->second.get();
+}
+
+void Group::run() {
+    std::erase_if(runs_, [](const auto& entry) { return entry.second->state() == CollectiveRun::State::over; });
+    size_t running = 0;
+    for (auto& [seq, run] : runs_) {
+        if (running >= context_.config.runs_per_group_max) break;
+        if (run->state() == CollectiveRun::State::waiting) break;  // later ones wait as well: posts come in order
+        if (run->state() == CollectiveRun::State::ready) run->start();
+        ++running;
+    }
+}
+
+void Group::abort(uint64_t seq, const Error& error) {
+    CollectiveRun* run = run_for(seq);
+    if (run == nullptr) return;
+    to_others(wire::OpAbort{facts.id, facts.epoch.value, seq, error});
+    run->stop(error);
+}
+
+void Group::on_abort(const wire::OpAbort& abort) {
+    if (CollectiveRun* run = run_for(abort.seq)) run->stop(abort.error);
+}
+
+void Group::on_announce(NodeIndex from, const wire::OpAnnounce& announce) {
+    if (announce.first_rank >= facts.size() || facts.layout.node_of(announce.first_rank) != from) return;
+    if (CollectiveRun* run = run_for(announce.seq)) run->on_announce(from, announce);
+}
+
+void Group::on_arrival_query(link::PeerIndex from, const wire::ArrivalQuery& query) {
+    wire::ArrivalReply reply{facts.id, query.nonce, {}};
+    for (const LocalRank& local : local_)
+        reply.ranks.push_back({local.rank, facts.members[local.rank].pid, local.posted});
+    context_.send(from, reply);
+}
+
+void Group::on_arrival_reply(NodeIndex from, const wire::ArrivalReply& reply) {
+    // The nonce says which run asked.
+    for (auto& [seq, run] : runs_) run->on_arrival_reply(from, reply);
+}
+
+void Group::on_mismatch(const link::MeshEvent& event) {
+    if ((event.key.op.op & link::OpKey::message_bit) != 0) return messages_.on_mismatch(event);
+    const auto it = runs_.find(event.key.op.op);
+    if (it == runs_.end()) return;
+    if (event.theirs.plan_hash != facts.table_hash) {
+        const auto node = node_of(event.peer);
+        return abort(it->first, {Errc::mismatch, "the plan tables of this node and of node " +
+                                                     (node ? facts.nodes[node->value].short_hex() : "?") + " differ",
+                                 -1, -1, {}});
+    }
+    it->second->announce();  // whoever hears it, or is heard, can name the two sides
+}
+
+// ---- Other nodes ----
+
+std::optional<NodeIndex> Group::node_of(link::PeerIndex peer) const {
+    for (uint32_t i = 0; i < facts.peers.size(); ++i)
+        if (i != facts.self.value && facts.peers[i] == peer) return NodeIndex(i);
+    return {};
+}
+
+void Group::send_said(const Said& said, std::optional<NodeIndex> only) {
+    for (uint32_t i = 0; i < facts.peers.size(); ++i) {
+        const NodeIndex node(i);
+        if (node == facts.self || (said.to && *said.to != node) || (only && *only != node)) continue;
+        context_.send(facts.peers[i], said.message);
+    }
+}
+
+void Group::to_others(const wire::Message& message) {
+    if (facts.nodes.size() == 1) return;
+    said_.push_back({{}, message});
+    send_said(said_.back(), {});
+    if (said_.size() > said_max) said_.pop_front();
+}
+
+void Group::to_node(NodeIndex node, const wire::Message& message) {
+    said_.push_back({node, message});
+    send_said(said_.back(), {});
+    if (said_.size() > said_max) said_.pop_front();
+}
+
+void Group::resync(link::PeerIndex peer) {
+    const auto node = node_of(peer);
+    if (!node) return;
+    for (const LocalRank& local : local_)
+        if (local.left) context_.send(peer, gone_.at(local.rank));
+    for (const Said& said : said_) send_said(said, node);
+    messages_.resync(*node);
+}
+
+// ---- Failure ----
+
+void Group::on_rank_gone(const wire::RankGone& gone) {
+    if (gone.rank >= facts.size() || facts.layout.node_of(gone.rank) == facts.self) return;
+    if (!gone_.emplace(gone.rank, gone).second) return;
+    messages_.on_rank_gone(gone.rank);
+    if (failed_) apply_failure();
+    else check_watermark();
+}
+
+uint64_t Group::watermark() const {
+    uint64_t lowest = UINT64_MAX;
+    for (const auto& [rank, gone] : gone_) lowest = std::min(lowest, gone.collectives_handed_over);
+    return lowest;
+}
+
+std::optional<Error> Group::gone_error(uint32_t rank) const {
+    const auto it = gone_.find(rank);
+    if (it == gone_.end()) return {};
+    return Error{Errc::peer_lost, facts.describe(rank) + " is gone: " + it->second.reason, rank, -1,
+                 facts.members[rank].node.short_hex()};
+}
+
+// An op that a gone rank has not handed over can never end: the group is to agree on that.
+void Group::check_watermark() {
+    if (failed_ || gone_.empty() || rank_lost_told_) return;
+    const uint64_t mark = watermark();
+    const bool needed = std::ranges::any_of(
+        runs_, [&](const auto& entry) { return entry.first >= mark && entry.second->has_posts(); });
+    if (!needed) return;
+    rank_lost_told_ = true;
+    for (const auto& [rank, gone] : gone_) {
+        if (gone.collectives_handed_over != mark) continue;
+        return host_.rank_lost(facts.id, Rank(rank), facts.members[rank].node, gone.reason);
+    }
+}
+
+bool Group::process_death(const Error& error) const {
+    if (error.code != Errc::peer_lost || error.rank < 0 || error.rank >= int64_t{facts.size()}) return false;
+    const NodeIndex node = facts.layout.node_of(static_cast<uint32_t>(error.rank));
+    return node == facts.self || host_.reachable(facts.peers[node.value]);
+}
+
+void Group::lose(const Error& error) {
+    if (failed_) return;
+    failed_ = error;
+    messages_.fail_all(error);
+    apply_failure();
+}
+
+// A process took its node's other ranks nowhere: what it handed over before may still end well, and is given time to.
+void Group::apply_failure() {
+    const bool process = process_death(*failed_);
+    // Its daemon's word, which says what it handed over, may arrive after others' conclusion: nothing is ended yet.
+    const bool word_is_coming = process && !is_gone(static_cast<uint32_t>(failed_->rank));
+    fail_from_ = process ? watermark() : 0;
+    std::vector<CollectiveRun*> ended;
+    for (auto& [seq, run] : runs_)
+        if (seq >= fail_from_) ended.push_back(run.get());
+    for (CollectiveRun* run : ended) run->stop(*failed_);
+    if (word_is_coming) wake_at(context_.now + context_.config.arrival_grace);
+    else if (fail_from_ > 0) wake_at(context_.now + watermark_grace);
+}
+
+void Group::on_time() {
+    fail_from_ = 0;
+    for (auto& [seq, run] : runs_) run->stop(*failed_);
+}
+
+std::optional<Error> Group::error_for(uint64_t seq) const {
+    if (!failed_ || seq < fail_from_) return {};
+    return failed_;
+}
+
+void Group::transfer_lost(const Error& error) {
+    if (failed_) return;
+    for (uint32_t i = 0; i < facts.peers.size(); ++i)
+        if (i != facts.self.value && !host_.reachable(facts.peers[i]))
+            host_.peer_unreachable(facts.peers[i], error.text);
+}
+
+}  // namespace nexar::engine

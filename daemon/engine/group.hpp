@@ -1,0 +1,144 @@
+// Group: one communicator on this node. It numbers the collectives of its local ranks, keeps one CollectiveRun per
+// collective that is not over, and turns what other nodes say about them into the same end for all ranks.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collectives/plan.hpp"
+#include "engine/collective_run.hpp"
+#include "engine/context.hpp"
+#include "engine/messages.hpp"
+#include "engine/timers.hpp"
+
+namespace nexar::engine {
+
+class Group;
+
+// What a group needs of the engine around it.
+class GroupHost {
+public:
+    // A process of the group has ended and an op needs it: to be agreed on. Ends in Group::lose.
+    virtual void rank_lost(const GroupId& group, Rank rank, const NodeId& node, const std::string& reason) = 0;
+    // The link has given up on this peer.
+    virtual void peer_unreachable(link::PeerIndex peer, const std::string& reason) = 0;
+    virtual bool reachable(link::PeerIndex peer) const = 0;
+    // Nothing happens for sessions that have ended.
+    virtual void complete(SessionId session, uint64_t ticket, const Outcome& outcome) = 0;
+
+protected:
+    ~GroupHost() = default;
+};
+
+// A rank of this node.
+struct LocalRank {
+    uint32_t rank = 0;
+    SessionId session;
+    uint64_t posted = 0;  // collectives so far: the next one's number
+    bool left = false;    // its process ended, or it freed the group
+};
+
+// The fixed facts of a group, from its GroupPrepare.
+struct GroupFacts {
+    GroupId id;
+    GroupEpoch epoch;
+    std::string name;
+    std::vector<wire::GroupMemberRecord> members;  // in rank order
+    collectives::Layout layout;
+    collectives::NodeIndex self;
+    std::vector<NodeId> nodes;            // by NodeIndex
+    std::vector<link::PeerIndex> peers;   // by NodeIndex; [self] is not used
+    collectives::PlanTable table;
+    uint64_t table_hash = 0;
+    Duration timeout{0};
+
+    uint32_t size() const { return static_cast<uint32_t>(members.size()); }
+    std::string describe(uint32_t rank) const;  // "rank 3 (node 01ab…, pid 77)"
+};
+
+constexpr size_t said_max = 256;  // control messages kept for a channel that breaks
+
+class Group final : public Runnable, public Alarm {
+public:
+    Group(Context& context, GroupHost& host, Timers& timers, GroupFacts facts, std::vector<LocalRank> local);
+    ~Group();
+
+    const GroupFacts facts;
+
+    // From sessions.
+    LocalRank* find_local(SessionId session);
+    Result<void> submit(LocalRank& local, const OpRequest& request);
+    bool cancel(SessionId session, uint64_t ticket);
+    void leave(LocalRank& local, bool crashed, const std::string& reason);
+
+    // From other nodes; `from` is a node of the group.
+    void on_rank_gone(const wire::RankGone& gone);
+    void on_abort(const wire::OpAbort& abort);
+    void on_announce(collectives::NodeIndex from, const wire::OpAnnounce& announce);
+    void on_arrival_query(link::PeerIndex from, const wire::ArrivalQuery& query);
+    void on_arrival_reply(collectives::NodeIndex from, const wire::ArrivalReply& reply);
+    void on_mismatch(const link::MeshEvent& event);
+    void lose(const Error& error);  // final: the verdict
+    void resync(link::PeerIndex peer);  // a channel stands again: what it may have lost is said again
+
+    Messages& messages() { return messages_; }
+    const std::optional<Error>& failed() const { return failed_; }
+    bool finished() const;  // all local ranks have left and nothing is under way
+    size_t runs_in_flight() const { return runs_.size(); }
+
+    // From its runs and messages.
+    GroupHost& host() { return host_; }
+    Context& context() { return context_; }
+    std::vector<LocalRank>& locals() { return local_; }
+    const std::vector<LocalRank>& locals() const { return local_; }
+    void abort(uint64_t seq, const Error& error);  // on all ranks
+    // Control messages that must not be lost: said again when a channel was replaced. All are harmless twice.
+    void to_others(const wire::Message& message);
+    void to_node(collectives::NodeIndex node, const wire::Message& message);
+    void run_changed() { context_.executor.push(this); }
+    void transfer_lost(const Error& error);
+    std::optional<collectives::NodeIndex> node_of(link::PeerIndex peer) const;
+    bool is_gone(uint32_t rank) const { return gone_.contains(rank); }
+    std::optional<Error> error_for(uint64_t seq) const;
+    std::optional<Error> gone_error(uint32_t rank) const;
+
+    template <class F>
+    void for_runs(F f) const {
+        for (const auto& [seq, run] : runs_) f(*run);
+    }
+    const std::map<uint32_t, wire::RankGone>& gone() const { return gone_; }
+
+private:
+    struct Said {
+        std::optional<collectives::NodeIndex> to;  // nothing: all others
+        wire::Message message;
+    };
+    void run() override;      // starts and removes runs
+    void on_time() override;  // the grace for ops below the watermark is over
+    Result<void> check(const LocalRank& local, const OpRequest& request) const;
+    CollectiveRun* run_for(uint64_t seq);  // makes one; null: over already, or too far ahead
+    uint64_t lowest_open() const;
+    void check_watermark();
+    uint64_t watermark() const;
+    void apply_failure();
+    bool process_death(const Error& error) const;
+    void send_said(const Said& said, std::optional<collectives::NodeIndex> only);
+
+    Context& context_;
+    GroupHost& host_;
+    Timers& timers_;
+    std::vector<LocalRank> local_;
+    std::map<uint64_t, std::unique_ptr<CollectiveRun>> runs_;  // by sequence number
+    Messages messages_;
+    std::map<uint32_t, wire::RankGone> gone_;  // by rank
+    std::optional<Error> failed_;
+    uint64_t fail_from_ = 0;  // ops below it may still end well
+    bool rank_lost_told_ = false;
+    std::deque<Said> said_;  // the last said_max
+};
+
+}  // namespace nexar::engine

@@ -1,0 +1,180 @@
+#include "engine/lane.hpp"
+
+#include "core/check.hpp"
+
+namespace nexar::engine {
+
+using collectives::Arithmetic;
+using collectives::NodeIndex;
+
+// One Op and the parts of it that are under way: one, or two for a composite.
+class MeshLane::Tracked final : public Pending {
+public:
+    explicit Tracked(MeshLane& lane) : lane_(lane) {}
+    Op op;
+
+    void begin() {
+        ++parts_;
+        ++lane_.outstanding_;
+        ++lane_.op_.outstanding;
+    }
+    void over(Result<void> result) override {
+        if (!result && !error_) error_ = std::move(result).error();
+        if (--parts_ == 0) finish();
+        lane_.one_over();
+    }
+    void finish() { op.finish(error_ ? Result<void>(std::unexpected(*error_)) : Result<void>()); }
+    void finish_with(const Error& error) { op.finish(std::unexpected(error)); }
+
+private:
+    MeshLane& lane_;
+    int parts_ = 0;
+    std::optional<Error> error_;
+};
+
+MeshLane::MeshLane(Context& context, OpOnNode& op, uint32_t phase_base, size_t mesh)
+    : context_(context), op_(op), phase_base_(phase_base), mesh_(mesh) {}
+
+MeshLane::~MeshLane() {
+    if (dirty_) context_.forget_dirty(*this);
+}
+
+MeshLane::Tracked& MeshLane::track() {
+    return *tracked_.emplace_back(std::make_unique<Tracked>(*this));
+}
+
+void MeshLane::one_over() {
+    --outstanding_;
+    if (--op_.outstanding == 0 && op_.on_idle != nullptr) context_.executor.push(op_.on_idle);
+}
+
+void MeshLane::touched() {
+    if (dirty_) return;
+    dirty_ = true;
+    context_.mark_dirty(*this);
+}
+
+size_t MeshLane::post_send(Tracked& tracked, NodeIndex to, uint32_t phase, link::Extents memory, bool ready) {
+    tracked.begin();
+    touched();
+    const link::TransferKey key{op_.key, phase_base_ + phase};
+    batch_.sends.push_back(
+        {key, op_.peers[to.value], op_.cls, op_.agreement, std::move(memory), op_.chunk_bytes, ready});
+    send_of_.push_back(&tracked);
+    return batch_.sends.size() - 1;
+}
+
+void MeshLane::post_recv(Tracked& tracked, NodeIndex from, uint32_t phase, link::Extents memory, Reduce reduce,
+                         std::optional<size_t> forward) {
+    tracked.begin();
+    touched();
+    const link::TransferKey key{op_.key, phase_base_ + phase};
+    batch_.recvs.push_back({key, op_.peers[from.value], op_.cls, op_.agreement, std::move(memory), op_.chunk_bytes,
+                            reduce, forward});
+    recv_of_.push_back(&tracked);
+}
+
+Op& MeshLane::send(NodeIndex to, uint32_t phase, link::Extents from) {
+    Tracked& tracked = track();
+    if (op_.stopped) tracked.finish_with(*op_.stopped);
+    else if (link::bytes_of(from) == 0) tracked.finish();  // both sides see that there is nothing to move
+    else post_send(tracked, to, phase, std::move(from), true);
+    return tracked.op;
+}
+
+Op& MeshLane::recv_copy(NodeIndex from, uint32_t phase, link::Extents into) {
+    Tracked& tracked = track();
+    if (op_.stopped) tracked.finish_with(*op_.stopped);
+    else if (link::bytes_of(into) == 0) tracked.finish();
+    else post_recv(tracked, from, phase, std::move(into), {}, {});
+    return tracked.op;
+}
+
+Op& MeshLane::recv_reduce(NodeIndex from, uint32_t phase, link::Extents into, Arithmetic arithmetic) {
+    Tracked& tracked = track();
+    const Reduce reduce = link::RecvSpec::Reduce{arithmetic.dtype, arithmetic.op};
+    if (op_.stopped) tracked.finish_with(*op_.stopped);
+    else if (link::bytes_of(into) == 0) tracked.finish();
+    else post_recv(tracked, from, phase, std::move(into), reduce, {});
+    return tracked.op;
+}
+
+Op& MeshLane::through(NodeIndex from, NodeIndex to, uint32_t phase_in, uint32_t phase_out, link::Extents memory,
+                      Reduce reduce) {
+    Tracked& tracked = track();
+    if (op_.stopped) {
+        tracked.finish_with(*op_.stopped);
+    } else if (link::bytes_of(memory) == 0) {
+        tracked.finish();
+    } else {
+        const size_t forward = post_send(tracked, to, phase_out, memory, false);
+        post_recv(tracked, from, phase_in, std::move(memory), reduce, forward);
+    }
+    return tracked.op;
+}
+
+Op& MeshLane::recv_copy_send(NodeIndex from, NodeIndex to, uint32_t phase_in, uint32_t phase_out,
+                             link::Extents memory) {
+    return through(from, to, phase_in, phase_out, std::move(memory), {});
+}
+
+Op& MeshLane::recv_reduce_send(NodeIndex from, NodeIndex to, uint32_t phase_in, uint32_t phase_out,
+                               link::Extents memory, Arithmetic arithmetic) {
+    return through(from, to, phase_in, phase_out, std::move(memory),
+                   link::RecvSpec::Reduce{arithmetic.dtype, arithmetic.op});
+}
+
+std::span<std::byte> MeshLane::scratch(size_t bytes) {
+    scratch_.push_back(context_.scratch.take(bytes));
+    return {scratch_.back().data(), bytes};
+}
+
+Op& MeshLane::reduce(link::Extents dst, link::Extents src, Arithmetic arithmetic) {
+    WorkerJob job;
+    job.kind = WorkerJob::Kind::reduce;
+    job.dtype = arithmetic.dtype;
+    job.op = arithmetic.op;
+    job.srcs = {dst, std::move(src)};
+    job.dsts = {std::move(dst)};
+    return this->job(std::move(job));
+}
+
+Op& MeshLane::copy(link::Extents dst, link::Extents src) {
+    WorkerJob job;
+    job.srcs = {std::move(src)};
+    job.dsts = {std::move(dst)};
+    return this->job(std::move(job));
+}
+
+Op& MeshLane::job(WorkerJob job) {
+    Tracked& tracked = track();
+    if (op_.stopped) {
+        tracked.finish_with(*op_.stopped);
+    } else if (job.dsts.empty() || link::bytes_of(job.dsts[0]) == 0) {
+        tracked.finish();
+    } else {
+        job.keepalive = op_.keepalive;
+        tracked.begin();
+        context_.submit_job(std::move(job), tracked);
+    }
+    return tracked.op;
+}
+
+void MeshLane::flush() {
+    dirty_ = false;
+    link::Batch batch = std::exchange(batch_, {});
+    const auto recvs = std::exchange(recv_of_, {});
+    const auto sends = std::exchange(send_of_, {});
+    if (op_.stopped) {  // ended between posting and leaving: nothing of it has left
+        for (Tracked* tracked : recvs) tracked->over(std::unexpected(*op_.stopped));
+        for (Tracked* tracked : sends) tracked->over(std::unexpected(*op_.stopped));
+        return;
+    }
+    batch.first_handle = context_.allot_handles(recvs.size() + sends.size());
+    uint64_t handle = batch.first_handle;
+    for (Tracked* tracked : recvs) context_.expect(handle++, *tracked);
+    for (Tracked* tracked : sends) context_.expect(handle++, *tracked);
+    context_.ports.meshes[mesh_]->post(std::move(batch));
+}
+
+}  // namespace nexar::engine

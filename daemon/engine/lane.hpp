@@ -1,0 +1,85 @@
+// MeshLane: the verbs of collectives/ for one segment of one op, over the meshes and the workers. What is posted
+// before the algorithm suspends leaves as one batch. It owns the Ops it hands out, and its scratch, and must be kept
+// until idle(): transfers and jobs may outlive the algorithm.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "collectives/link.hpp"
+#include "engine/context.hpp"
+
+namespace nexar::engine {
+
+// What all segments of an op on this node have in common; lives in its run.
+struct OpOnNode {
+    link::OpKey key;
+    link::Agreement agreement;
+    collectives::NodeIndex self;
+    std::vector<link::PeerIndex> peers;  // by NodeIndex; [self] is not used
+    link::Class cls = link::Class::small;
+    uint32_t chunk_bytes = 0;
+    std::vector<std::shared_ptr<const void>> keepalive;
+    // Set: the op has ended badly; whatever is posted from now on fails at once with this.
+    std::optional<Error> stopped;
+    size_t outstanding = 0;  // transfers and jobs of all its lanes
+    Runnable* on_idle = nullptr;  // queued when outstanding becomes 0
+    // A transfer failed that nobody has withdrawn: its peer was dropped.
+    bool transfer_lost = false;
+};
+
+class MeshLane final : public collectives::Lane, public Poster {
+public:
+    MeshLane(Context& context, OpOnNode& op, uint32_t phase_base, size_t mesh);
+    ~MeshLane();
+    MeshLane(const MeshLane&) = delete;
+    MeshLane& operator=(const MeshLane&) = delete;
+
+    bool idle() const { return outstanding_ == 0; }
+    bool retired = false;  // its segment's task has ended
+
+    collectives::NodeIndex self() const override { return op_.self; }
+    uint32_t nodes() const override { return static_cast<uint32_t>(op_.peers.size()); }
+    Op& recv_copy(collectives::NodeIndex from, uint32_t phase, link::Extents into) override;
+    Op& recv_reduce(collectives::NodeIndex from, uint32_t phase, link::Extents into,
+                    collectives::Arithmetic arithmetic) override;
+    Op& send(collectives::NodeIndex to, uint32_t phase, link::Extents from) override;
+    Op& recv_copy_send(collectives::NodeIndex from, collectives::NodeIndex to, uint32_t phase_in, uint32_t phase_out,
+                       link::Extents memory) override;
+    Op& recv_reduce_send(collectives::NodeIndex from, collectives::NodeIndex to, uint32_t phase_in, uint32_t phase_out,
+                         link::Extents memory, collectives::Arithmetic arithmetic) override;
+    std::span<std::byte> scratch(size_t bytes) override;
+    Op& reduce(link::Extents dst, link::Extents src, collectives::Arithmetic arithmetic) override;
+    Op& copy(link::Extents dst, link::Extents src) override;
+    // Any job; finished at once when there is nothing to do.
+    Op& job(WorkerJob job);
+
+    void flush() override;
+
+private:
+    class Tracked;
+    using Reduce = std::optional<link::RecvSpec::Reduce>;
+
+    Tracked& track();
+    Op& through(collectives::NodeIndex from, collectives::NodeIndex to, uint32_t phase_in, uint32_t phase_out,
+                link::Extents memory, Reduce reduce);
+    size_t post_send(Tracked& tracked, collectives::NodeIndex to, uint32_t phase, link::Extents memory, bool ready);
+    void post_recv(Tracked& tracked, collectives::NodeIndex from, uint32_t phase, link::Extents memory, Reduce reduce,
+                   std::optional<size_t> forward);
+    void touched();
+    void one_over();
+
+    Context& context_;
+    OpOnNode& op_;
+    uint32_t phase_base_;
+    size_t mesh_;
+    size_t outstanding_ = 0;
+    bool dirty_ = false;
+    link::Batch batch_;
+    std::vector<Tracked*> recv_of_, send_of_;  // by index in the batch
+    std::vector<std::unique_ptr<Tracked>> tracked_;
+    std::vector<ScratchPool::Piece> scratch_;
+};
+
+}  // namespace nexar::engine

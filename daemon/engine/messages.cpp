@@ -1,0 +1,409 @@
+#include "engine/messages.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "core/check.hpp"
+#include "engine/group.hpp"
+#include "engine/local_job.hpp"
+
+namespace nexar::engine {
+
+using collectives::NodeIndex;
+
+struct Messages::Send final : Pending, Alarm {
+    Send(Messages& m, Timers& timers) : Alarm(timers), owner(m) {}
+    Messages& owner;
+    wire::MessageOffer words;
+    SessionId session;
+    uint64_t ticket = 0;
+    Buffer in;
+    NodeIndex to;
+    Time posted;
+    bool moving = false;   // the transfer is posted, or a receive here copies
+    bool transfer = false; // under way in the mesh
+    Recv* copied_by = nullptr;
+    std::optional<Error> ending;
+    void over(Result<void> result) override { owner.on_over(*this, result); }
+    void on_time() override;
+};
+
+struct Messages::Recv final : Pending, Alarm {
+    Recv(Messages& m, Timers& timers) : Alarm(timers), owner(m) {}
+    Messages& owner;
+    uint32_t rank = 0, source = any_rank;
+    uint64_t tag = 0;
+    bool any_tag = false;
+    Dtype dtype = Dtype::u8;
+    uint64_t capacity = 0;
+    SessionId session;
+    uint64_t ticket = 0;
+    Buffer out;
+    Time posted;
+    bool moving = false;
+    std::optional<Offer> taken;
+    std::optional<Error> ending;
+    bool retry = false;  // the sender took its message back: wait for another one
+    void over(Result<void> result) override { owner.on_over(*this, result); }
+    void on_time() override;
+    std::string text() const;
+};
+
+std::string Messages::Recv::text() const {
+    return "recv by rank " + std::to_string(rank) + " from " +
+           (source == any_rank ? std::string("any rank") : "rank " + std::to_string(source)) +
+           (any_tag ? ", any tag" : ", tag " + std::to_string(tag));
+}
+
+void Messages::Send::on_time() {
+    const auto waited = std::to_string(to_ms(owner.group_.context().now - posted));
+    owner.end(*this, Error{Errc::timed_out,
+                           "send to rank " + std::to_string(words.dst) + ", tag " + std::to_string(words.tag) +
+                               " was not received within " + waited + " ms",
+                           words.dst, -1, {}});
+}
+
+void Messages::Recv::on_time() {
+    const auto waited = std::to_string(to_ms(owner.group_.context().now - posted));
+    const int64_t rank_or_none = source == any_rank ? -1 : int64_t{source};
+    const std::string what = moving ? ": the message did not arrive whole within " : ": no such message within ";
+    owner.end(*this, Error{Errc::timed_out, text() + what + waited + " ms", rank_or_none, -1, {}});
+}
+
+Messages::Messages(Group& group, Timers& timers)
+    : group_(group), timers_(timers), last_offer_(group.facts.nodes.size()) {}
+
+Messages::~Messages() = default;
+
+link::OpKey Messages::key(uint64_t number) const { return {group_.facts.id, group_.facts.epoch, number}; }
+
+link::Agreement Messages::agreement(const wire::MessageOffer& o) const {
+    OpDescriptor words;
+    words.kind = OpKind::send;
+    words.count = o.bytes;
+    words.dtype = Dtype(o.dtype);
+    words.root = o.dst;
+    return {group_.facts.table_hash, words.hash() ^ (o.tag * 0x9e3779b97f4a7c15u) ^ (uint64_t{o.src} << 32)};
+}
+
+link::Class Messages::class_of(uint64_t bytes) const {
+    return bytes <= group_.facts.table.small_bytes_max ? link::Class::small : link::Class::bulk;
+}
+
+void Messages::withdraw(uint64_t number) {
+    for (MeshPort* mesh : group_.context().ports.meshes) mesh->withdraw(key(number));
+}
+
+Messages::Send* Messages::find_send(uint64_t number) {
+    for (auto& send : sends_)
+        if (send->words.number == number) return send.get();
+    return nullptr;
+}
+
+Messages::Recv* Messages::find_recv(uint64_t number) {
+    for (auto& recv : recvs_)
+        if (recv->taken && recv->taken->words.number == number) return recv.get();
+    return nullptr;
+}
+
+// ---- From this node's ranks ----
+
+void Messages::send(const LocalRank& from, const OpRequest& request) {
+    const GroupFacts& facts = group_.facts;
+    Context& context = group_.context();
+    Send& send = *sends_.emplace_back(std::make_unique<Send>(*this, timers_));
+    const uint64_t bytes = request.descriptor.count * reduce::size_of(request.descriptor.dtype);
+    // Unique among all nodes of the group: both directions of a pair share the space of op numbers.
+    const uint64_t number = link::OpKey::message_bit | uint64_t{facts.self.value} << 40 | ++counter_;
+    send.words = {facts.id, facts.epoch.value, from.rank, request.peer, request.tag, bytes,
+                  uint8_t(request.descriptor.dtype), number};
+    send.session = request.session;
+    send.ticket = request.ticket;
+    send.in = request.in;
+    send.to = facts.layout.node_of(request.peer);
+    send.posted = context.now;
+    const Duration timeout = request.timeout < Duration{0} ? facts.timeout : request.timeout;
+    if (timeout > Duration{0}) send.wake_at(context.now + timeout);
+
+    if (const auto gone = group_.gone_error(request.peer)) return finish(send, *gone);
+    if (send.to == facts.self) return arrive({send.words, facts.self, &send});
+    context.send(facts.peers[send.to.value], send.words);
+    if (bytes == 0) return finish(send, {});
+    send.moving = send.transfer = true;
+    link::Batch batch;
+    batch.first_handle = context.allot_handles(1);
+    context.expect(batch.first_handle, send);
+    batch.sends.push_back({{key(number), 0}, facts.peers[send.to.value], class_of(bytes), agreement(send.words),
+                           {{send.in.data, bytes}}, facts.table.chunk_bytes, true});
+    context.ports.meshes[context.mesh_for(class_of(bytes), number)]->post(std::move(batch));
+}
+
+void Messages::recv(const LocalRank& to, const OpRequest& request) {
+    Context& context = group_.context();
+    Recv& recv = *recvs_.emplace_back(std::make_unique<Recv>(*this, timers_));
+    recv.rank = to.rank;
+    recv.source = request.peer;
+    recv.tag = request.tag;
+    recv.any_tag = request.any_tag;
+    recv.dtype = request.descriptor.dtype;
+    recv.capacity = request.descriptor.count * reduce::size_of(recv.dtype);
+    recv.session = request.session;
+    recv.ticket = request.ticket;
+    recv.out = request.out;
+    recv.posted = context.now;
+    const Duration timeout = request.timeout < Duration{0} ? group_.facts.timeout : request.timeout;
+    if (timeout > Duration{0}) recv.wake_at(context.now + timeout);
+    match_recv(recv);
+}
+
+bool Messages::cancel(SessionId session, uint64_t ticket) {
+    const Error cancelled{Errc::cancelled, "cancelled by its own rank", -1, -1, {}};
+    for (auto& send : sends_)
+        if (send->session == session && send->ticket == ticket) return end(*send, cancelled), true;
+    for (auto& recv : recvs_)
+        if (recv->session == session && recv->ticket == ticket) return end(*recv, cancelled), true;
+    return false;
+}
+
+// ---- Matching ----
+
+bool Messages::fits(const Recv& recv, const wire::MessageOffer& offer) const {
+    return !recv.moving && !recv.ending && recv.rank == offer.dst &&
+           (recv.source == any_rank || recv.source == offer.src) && (recv.any_tag || recv.tag == offer.tag);
+}
+
+void Messages::match_recv(Recv& recv) {
+    const auto it = std::ranges::find_if(offers_, [&](const Offer& o) { return fits(recv, o.words); });
+    if (it != offers_.end()) {
+        const Offer offer = *it;
+        offers_.erase(it);
+        return take(recv, offer);
+    }
+    if (recv.source == any_rank) return;
+    // What it sent before it ended has been offered before that was said.
+    if (const auto gone = group_.gone_error(recv.source)) end(recv, *gone);
+}
+
+void Messages::arrive(const Offer& offer) {
+    for (auto& recv : recvs_)
+        if (fits(*recv, offer.words)) return take(*recv, offer);
+    if (offers_.size() >= group_.context().config.offers_per_group_max)
+        return refuse(offer, {Errc::table_full,
+                              "rank " + std::to_string(offer.words.dst) + " has not asked for the " +
+                                  std::to_string(offers_.size()) + " messages that wait on its node; no more are kept",
+                              offer.words.dst, -1, {}});
+    offers_.push_back(offer);
+}
+
+Error Messages::unfit(const Recv& recv, const wire::MessageOffer& offer) const {
+    if (offer.bytes > recv.capacity)
+        return {Errc::invalid_argument,
+                "the message of " + std::to_string(offer.bytes) + " bytes from rank " + std::to_string(offer.src) +
+                    " does not fit the receive of " + std::to_string(recv.capacity) + " bytes by rank " +
+                    std::to_string(recv.rank),
+                recv.rank, offer.src, {}};
+    if (offer.dtype != uint8_t(recv.dtype))
+        return {Errc::mismatch,
+                "rank " + std::to_string(offer.src) + " sent elements of " +
+                    std::string(reduce::name_of(Dtype(offer.dtype))) + ", rank " + std::to_string(recv.rank) +
+                    " receives " + std::string(reduce::name_of(recv.dtype)),
+                recv.rank, offer.src, {}};
+    return {};
+}
+
+void Messages::take(Recv& recv, const Offer& offer) {
+    recv.taken = offer;
+    if (const Error error = unfit(recv, offer.words); error.code != Errc::ok) {
+        refuse(offer, error);
+        return finish(recv, error);
+    }
+    if (offer.words.bytes == 0) {
+        if (offer.local != nullptr) finish(*offer.local, {});
+        return finish(recv, {});
+    }
+    recv.moving = true;
+    if (offer.local != nullptr) start_copy(recv, *offer.local);
+    else start_transfer(recv, offer);
+}
+
+void Messages::start_transfer(Recv& recv, const Offer& offer) {
+    const GroupFacts& facts = group_.facts;
+    Context& context = group_.context();
+    const link::Class cls = class_of(offer.words.bytes);
+    link::Batch batch;
+    batch.first_handle = context.allot_handles(1);
+    context.expect(batch.first_handle, recv);
+    batch.recvs.push_back({{key(offer.words.number), 0}, facts.peers[offer.from.value], cls, agreement(offer.words),
+                           {{recv.out.data, offer.words.bytes}}, facts.table.chunk_bytes, {}, {}});
+    context.ports.meshes[context.mesh_for(cls, offer.words.number)]->post(std::move(batch));
+}
+
+void Messages::start_copy(Recv& recv, Send& send) {
+    send.moving = true;
+    send.copied_by = &recv;
+    WorkerJob job;
+    job.dsts = {{{recv.out.data, send.words.bytes}}};
+    job.srcs = {{{send.in.data, send.words.bytes}}};
+    for (const Buffer* buffer : {&recv.out, &send.in})
+        if (buffer->keepalive) job.keepalive.push_back(buffer->keepalive);
+    group_.context().submit_job(std::move(job), recv);
+}
+
+void Messages::refuse(const Offer& offer, const Error& error) {
+    if (offer.local != nullptr) return end(*offer.local, error, false);
+    withdraw(offer.words.number);  // what has come of it already is dropped
+    group_.to_node(offer.from, wire::MessageRefused{group_.facts.id, offer.words.number, error});
+}
+
+// ---- From other nodes ----
+
+void Messages::on_offer(NodeIndex from, const wire::MessageOffer& words) {
+    const GroupFacts& facts = group_.facts;
+    if (words.number <= last_offer_[from.value]) return;  // said again after a break
+    last_offer_[from.value] = words.number;
+    const bool sane = words.src < facts.size() && words.dst < facts.size() && facts.layout.node_of(words.src) == from &&
+                      facts.layout.node_of(words.dst) == facts.self && reduce::dtype_from(words.dtype) &&
+                      words.bytes % reduce::size_of(Dtype(words.dtype)) == 0;
+    const Offer offer{words, from, nullptr};
+    if (!sane) return refuse(offer, {Errc::protocol_error, "the message's ranks or type do not exist", -1, -1, {}});
+    if (const auto gone = group_.gone_error(words.dst)) return refuse(offer, *gone);
+    if (group_.failed()) return refuse(offer, *group_.failed());
+    arrive(offer);
+}
+
+void Messages::on_withdraw(NodeIndex from, const wire::MessageWithdraw& words) {
+    std::erase_if(offers_, [&](const Offer& o) { return o.from == from && o.words.number == words.number; });
+    withdraw(words.number);
+    Recv* recv = find_recv(words.number);
+    if (recv != nullptr && recv->taken->from == from && !recv->ending) recv->retry = true;
+}
+
+void Messages::on_refused(NodeIndex from, const wire::MessageRefused& refused) {
+    Send* send = find_send(refused.number);
+    if (send != nullptr && send->to == from) end(*send, refused.error, false);
+}
+
+void Messages::on_mismatch(const link::MeshEvent& event) {
+    const Error error{Errc::mismatch, "the two nodes do not agree on message " + std::to_string(event.key.op.op), -1, -1,
+                      {}};
+    if (Send* send = find_send(event.key.op.op)) return end(*send, error);
+    if (Recv* recv = find_recv(event.key.op.op)) return end(*recv, error);
+}
+
+// ---- Endings ----
+
+void Messages::drop_offer_of(const Send& send) {
+    std::erase_if(offers_, [&](const Offer& o) { return o.local == &send; });
+}
+
+void Messages::end(Send& send, const Error& error, bool tell) {
+    if (send.ending) return;
+    if (send.copied_by != nullptr) return;  // the copy ends by itself, soon
+    send.ending = error;
+    send.wake_at(never);
+    drop_offer_of(send);
+    if (tell && send.to != group_.facts.self)
+        group_.to_node(send.to, wire::MessageWithdraw{group_.facts.id, send.words.number});
+    if (send.transfer) return withdraw(send.words.number);  // over() follows
+    finish(send, error);
+}
+
+void Messages::end(Recv& recv, const Error& error, bool tell) {
+    if (recv.ending) return;
+    if (recv.moving && recv.taken->local != nullptr) return;  // the copy ends by itself, soon
+    recv.ending = error;
+    recv.wake_at(never);
+    if (!recv.moving) return finish(recv, error);
+    const uint64_t number = recv.taken->words.number;
+    const Error told{Errc::aborted, "the receiving rank gave up: " + error.text, recv.rank, -1, {}};
+    if (tell) group_.to_node(recv.taken->from, wire::MessageRefused{group_.facts.id, number, told});
+    withdraw(number);
+}
+
+void Messages::on_over(Send& send, const Result<void>& result) {
+    send.transfer = false;
+    if (send.ending) return finish(send, *send.ending);
+    if (result) return finish(send, {});
+    group_.transfer_lost(result.error());  // the verdict ends it
+}
+
+void Messages::on_over(Recv& recv, const Result<void>& result) {
+    if (recv.taken->local != nullptr) {
+        Send* send = recv.taken->local;
+        send->copied_by = nullptr;
+        finish(*send, {});
+        return finish(recv, {});
+    }
+    recv.moving = false;
+    if (result) return finish(recv, {});
+    if (recv.ending) return finish(recv, *recv.ending);
+    recv.taken.reset();
+    if (!recv.retry) return group_.transfer_lost(result.error());
+    recv.retry = false;
+    match_recv(recv);
+}
+
+void Messages::finish(Send& send, const Error& error) {
+    drop_offer_of(send);
+    const SessionId session = send.session;
+    const uint64_t ticket = send.ticket;
+    std::erase_if(sends_, [&](const auto& s) { return s.get() == &send; });
+    group_.host().complete(session, ticket, Outcome{error});
+    group_.run_changed();
+}
+
+void Messages::finish(Recv& recv, const Error& error) {
+    Outcome outcome{error};
+    if (error.code == Errc::ok) {
+        outcome.bytes = recv.taken->words.bytes;
+        outcome.source = recv.taken->words.src;
+        outcome.tag = recv.taken->words.tag;
+    }
+    const SessionId session = recv.session;
+    const uint64_t ticket = recv.ticket;
+    std::erase_if(recvs_, [&](const auto& r) { return r.get() == &recv; });
+    group_.host().complete(session, ticket, outcome);
+    group_.run_changed();
+}
+
+void Messages::on_rank_gone(uint32_t rank) {
+    const auto gone = group_.gone_error(rank);
+    if (!gone) return;
+    std::vector<Offer> unwanted;
+    std::erase_if(offers_, [&](const Offer& o) {
+        if (o.words.dst == rank) unwanted.push_back(o);
+        return o.words.dst == rank;
+    });
+    for (const Offer& offer : unwanted) refuse(offer, *gone);
+    std::vector<Recv*> waiting;
+    for (auto& recv : recvs_)
+        if (!recv->moving && (recv->source == rank || recv->rank == rank)) waiting.push_back(recv.get());
+    for (Recv* recv : waiting) end(*recv, *gone);
+}
+
+void Messages::fail_all(const Error& error) {
+    offers_.clear();
+    std::vector<Send*> sends;
+    std::vector<Recv*> recvs;
+    for (auto& send : sends_) sends.push_back(send.get());
+    for (auto& recv : recvs_) recvs.push_back(recv.get());
+    for (Send* send : sends) end(*send, error, false);
+    for (Recv* recv : recvs) end(*recv, error, false);
+}
+
+void Messages::resync(NodeIndex node) {
+    for (auto& send : sends_)
+        if (send->to == node && !send->ending) group_.context().send(group_.facts.peers[node.value], send->words);
+}
+
+void Messages::snapshot(Time now, std::vector<MessageSnapshot>& out) const {
+    for (const auto& send : sends_)
+        out.push_back({group_.facts.id,
+                       "send by rank " + std::to_string(send->words.src) + " to rank " +
+                           std::to_string(send->words.dst) + ", tag " + std::to_string(send->words.tag) + ", " +
+                           std::to_string(send->words.bytes) + " bytes",
+                       now - send->posted});
+    for (const auto& recv : recvs_) out.push_back({group_.facts.id, recv->text(), now - recv->posted});
+}
+
+}  // namespace nexar::engine

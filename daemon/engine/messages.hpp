@@ -1,0 +1,87 @@
+// Messages: send and recv between the ranks of one group. Messages of one (source, destination) pair are matched in
+// the order in which they were sent; a receive takes the oldest message that fits its source and tag, a message the
+// oldest such receive. The offer travels as a message of the control link, the bytes as a transfer of their own.
+//
+// A send ends when its bytes are in the receiver's memory (a send of nothing: when it was offered).
+#pragma once
+
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collectives/layout.hpp"
+#include "engine/context.hpp"
+#include "engine/timers.hpp"
+
+namespace nexar::engine {
+
+class Group;
+struct LocalRank;
+
+class Messages {
+public:
+    Messages(Group& group, Timers& timers);
+    ~Messages();
+    Messages(const Messages&) = delete;
+    Messages& operator=(const Messages&) = delete;
+
+    void send(const LocalRank& from, const OpRequest& request);
+    void recv(const LocalRank& to, const OpRequest& request);
+    bool cancel(SessionId session, uint64_t ticket);
+
+    void on_offer(collectives::NodeIndex from, const wire::MessageOffer& offer);
+    void on_withdraw(collectives::NodeIndex from, const wire::MessageWithdraw& withdraw);
+    void on_refused(collectives::NodeIndex from, const wire::MessageRefused& refused);
+    void on_mismatch(const link::MeshEvent& event);
+    void on_rank_gone(uint32_t rank);  // local or not
+    void fail_all(const Error& error);
+    void resync(collectives::NodeIndex node);
+
+    bool idle() const { return sends_.empty() && recvs_.empty(); }
+    size_t offers_waiting() const { return offers_.size(); }
+    void snapshot(Time now, std::vector<MessageSnapshot>& out) const;
+
+private:
+    struct Send;
+    struct Recv;
+    // A message that no receive has taken yet. `local`: it is a send of this node.
+    struct Offer {
+        wire::MessageOffer words;
+        collectives::NodeIndex from;
+        Send* local = nullptr;
+    };
+
+    bool fits(const Recv& recv, const wire::MessageOffer& offer) const;
+    void match_recv(Recv& recv);
+    void arrive(const Offer& offer);
+    void take(Recv& recv, const Offer& offer);
+    Error unfit(const Recv& recv, const wire::MessageOffer& offer) const;
+    void start_transfer(Recv& recv, const Offer& offer);
+    void start_copy(Recv& recv, Send& send);
+    void refuse(const Offer& offer, const Error& error);
+    void end(Send& send, const Error& error, bool tell = true);
+    void end(Recv& recv, const Error& error, bool tell = true);
+    void drop_offer_of(const Send& send);
+    void finish(Send& send, const Error& error);
+    void finish(Recv& recv, const Error& error);
+    void on_over(Send& send, const Result<void>& result);
+    void on_over(Recv& recv, const Result<void>& result);
+    link::OpKey key(uint64_t number) const;
+    link::Agreement agreement(const wire::MessageOffer& offer) const;
+    link::Class class_of(uint64_t bytes) const;
+    void withdraw(uint64_t number);
+    Send* find_send(uint64_t number);
+    Recv* find_recv(uint64_t number);
+
+    Group& group_;
+    Timers& timers_;
+    std::list<std::unique_ptr<Send>> sends_;  // in the order in which they were posted
+    std::list<std::unique_ptr<Recv>> recvs_;
+    std::list<Offer> offers_;  // in order of arrival
+    std::vector<uint64_t> last_offer_;  // by NodeIndex: an offer not above it has been here before
+    uint64_t counter_ = 0;
+};
+
+}  // namespace nexar::engine

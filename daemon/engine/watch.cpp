@@ -1,0 +1,91 @@
+#include "engine/watch.hpp"
+
+#include <algorithm>
+
+namespace nexar::engine {
+
+using membership::FailureDetector;
+
+namespace {
+
+membership::DetectorConfig detector_config(const EngineConfig& config) {
+    membership::DetectorConfig out;
+    out.interval = config.heartbeat_interval;
+    out.timeout = config.heartbeat_timeout;
+    return out;
+}
+
+}  // namespace
+
+Watch::Watch(Context& context, Time now)
+    : context_(context),
+      detector_(detector_config(context.config), now),
+      arbiter_(membership::ArbiterConfig{}, context.config.self, context.config.incarnation) {}
+
+void Watch::on_peer_up(link::PeerIndex peer) {
+    detector_.on_up(peer, context_.now);
+    arbiter_.on_reachable(context_.peer(peer).node, context_.now);
+}
+
+void Watch::on_peer_down(link::PeerIndex peer, const std::string& reason, bool proof) {
+    const PeerState& state = context_.peer(peer);
+    detector_.on_closed(peer, reason, context_.now);
+    if (!proof) return;
+    detector_.on_gone(peer);
+    arbiter_.on_dead(state.node, state.incarnation, reason, context_.now);
+}
+
+void Watch::on_redial_failed(link::PeerIndex peer) { detector_.on_redial_failed(peer, context_.now); }
+void Watch::on_heard(link::PeerIndex peer) { detector_.on_heard(peer, context_.now); }
+void Watch::on_sent(link::PeerIndex peer) { detector_.on_sent(peer, context_.now); }
+
+bool Watch::on_message(link::PeerIndex from, const wire::Message& message) {
+    return arbiter_.on_message(context_.peer(from).node, message, context_.now);
+}
+
+void Watch::on_group(const GroupId& group, GroupEpoch epoch, std::vector<membership::GroupNode> nodes) {
+    arbiter_.on_group(group, epoch, std::move(nodes), context_.now);
+}
+
+void Watch::on_group_gone(const GroupId& group) { arbiter_.on_group_gone(group); }
+
+void Watch::on_rank_lost(const GroupId& group, Rank rank, const NodeId& node, const std::string& reason) {
+    arbiter_.on_rank_lost(group, rank, node, reason, context_.now);
+}
+
+void Watch::suspect(link::PeerIndex peer, const std::string& reason) {
+    const PeerState& state = context_.peer(peer);
+    arbiter_.on_suspect(state.node, state.incarnation, reason, context_.now);
+}
+
+void Watch::on_time() {
+    detector_.on_time(context_.now);
+    arbiter_.on_time(context_.now);
+}
+
+void Watch::drain() {
+    while (const auto change = detector_.poll_change()) {
+        const PeerState& state = context_.peer(change->peer);
+        if (change->state == FailureDetector::State::suspected) {
+            context_.ports.log.warn("peer_suspected", {field("node", state.node), field("reason", change->reason)});
+            arbiter_.on_suspect(state.node, state.incarnation, change->reason, context_.now);
+        } else {
+            context_.ports.log.info("peer_heard_again", {field("node", state.node)});
+            arbiter_.on_clear(state.node, context_.now);
+        }
+    }
+    while (const auto peer = detector_.poll_heartbeat()) {
+        context_.send(*peer, wire::Heartbeat{++heartbeats_});
+        on_sent(*peer);
+    }
+    while (const auto out = arbiter_.poll_send()) {
+        const auto peer = context_.find_peer(out->to);
+        if (peer) context_.send(*peer, out->message);
+    }
+}
+
+Time Watch::wake_at() const { return std::min(detector_.wake_at(), arbiter_.wake_at()); }
+
+bool Watch::reachable(link::PeerIndex peer) const { return detector_.state_of(peer) == FailureDetector::State::alive; }
+
+}  // namespace nexar::engine
