@@ -137,21 +137,28 @@ void Endpoint::route(uint64_t ts, const Address& local, const Address& remote, B
         ++stats_.datagrams_unknown;
         return;
     }
-    const auto found = by_key_.find(Connection::key_of(parts.dcid, parts.dcidlen));
-    if (found == by_key_.end()) {
+    Connection* c = find_key(Connection::key_of(parts.dcid, parts.dcidlen));
+    if (!c) {
         if (std::to_integer<unsigned>(packet[0]) & 0x80u)
             accept(ts, local, remote, packet, ecn);
         else if (!is_reset(ts, remote, packet))
             send_reset(local, remote, packet);
         return;
     }
-    Connection& c = *found->second;
-    if (c.remote_ != remote) {
+    if (c->remote_ != remote) {
         ++stats_.datagrams_wrong_address;
         return;
     }
-    c.on_packet(ts, now_, packet, ecn);
-    touch(c);
+    c->on_packet(ts, now_, packet, ecn);
+    touch(*c);
+}
+
+Connection* Endpoint::find_key(const Connection::Key& key) {
+    if (last_ && key == last_key_) return last_;
+    const auto found = by_key_.find(key);
+    if (found == by_key_.end()) return nullptr;
+    last_key_ = key;
+    return last_ = found->second;
 }
 
 // A stateless reset has a random connection id: only its end says whom it means (RFC 9000 §10.3.1), and
@@ -248,7 +255,7 @@ void Endpoint::touch(Connection& c) {
     for (const Connection::Key& key : c.new_keys_)
         if (by_key_.emplace(key, &c).second) c.keys_.push_back(key);
     for (const Connection::Key& key : c.old_keys_)
-        if (std::erase(c.keys_, key) > 0) by_key_.erase(key);
+        if (std::erase(c.keys_, key) > 0) by_key_.erase(key), last_ = nullptr;
     c.new_keys_.clear();
     c.old_keys_.clear();
 
@@ -324,6 +331,7 @@ void Endpoint::leave_half_open(Connection& c) {
 }
 
 void Endpoint::reap() {
+    if (!dead_.empty()) last_ = nullptr;
     for (uint64_t id : dead_) {
         const auto found = connections_.find(id);
         Connection& c = *found->second;

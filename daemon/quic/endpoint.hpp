@@ -105,6 +105,7 @@ class Endpoint {
     Endpoint(Config config, RandomSource random);
     uint64_t advance(Time now);
     void route(uint64_t ts, const Address& local, const Address& remote, Bytes packet, uint8_t ecn);
+    Connection* find_key(const Connection::Key& key);
     bool is_reset(uint64_t ts, const Address& remote, Bytes packet);
     void accept(uint64_t ts, const Address& local, const Address& remote, Bytes packet, uint8_t ecn);
     bool has_space_for(const Address& remote) const;
@@ -139,6 +140,8 @@ class Endpoint {
     uint64_t next_id_ = 1;
     std::unordered_map<uint64_t, std::unique_ptr<Connection>> connections_;
     std::unordered_map<Connection::Key, Connection*, KeyHash> by_key_;
+    Connection::Key last_key_;  // most packets are for the connection of the packet before
+    Connection* last_ = nullptr;
     std::multimap<Address, Connection*> by_remote_;
     std::set<std::pair<uint64_t, uint64_t>> timers_;  // (expiry, connection)
     std::vector<Connection*> half_open_;
