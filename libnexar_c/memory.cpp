@@ -74,55 +74,66 @@ size_t Regions::count() const {
 }
 
 Result<ScratchBlock> Scratch::take(uint64_t bytes) {
-    const unsigned shift =
-        std::max(smallest_shift, static_cast<unsigned>(std::bit_width(std::max<uint64_t>(bytes, 1) - 1)));
     std::lock_guard lock(mutex_);
-    if (shift <= largest_shift && !free_[shift].empty()) {
-        ScratchBlock block = free_[shift].back();
-        free_[shift].pop_back();
+    const auto shift = static_cast<unsigned>(std::bit_width(std::max<uint64_t>(bytes, 1) - 1));
+    return shift < arena_shift ? take_small(std::max(shift, smallest_shift)) : take_large(bytes);
+}
+
+Result<ScratchBlock> Scratch::take_small(unsigned shift) {
+    const uint64_t bytes = uint64_t{1} << shift;
+    if (!free_small_[shift].empty()) {
+        const ScratchBlock block = free_small_[shift].back();
+        free_small_[shift].pop_back();
         return block;
     }
-    if (shift <= largest_shift && shift < arena_shift && arena_.bytes >> shift != 0) {
-        ScratchBlock block{arena_.region, arena_.offset, uint64_t{1} << shift};
-        arena_.offset += block.bytes;
-        arena_.bytes -= block.bytes;
+    if (arena_.bytes < bytes) {  // what is left of the old one is given up: less than 1 MiB, and only while growing
+        NEXAR_TRY(Region * region, grow(arena_bytes));
+        arena_ = {region, 0, arena_bytes};
+    }
+    const ScratchBlock block{arena_.region, arena_.offset, bytes};
+    arena_.offset += bytes;
+    arena_.bytes -= bytes;
+    return block;
+}
+
+Result<ScratchBlock> Scratch::take_large(uint64_t bytes) {
+    auto best = free_large_.end();
+    for (auto at = free_large_.begin(); at != free_large_.end(); ++at) {
+        const bool suits = at->bytes >= bytes && at->bytes / 2 <= bytes;
+        if (suits && (best == free_large_.end() || at->bytes < best->bytes)) best = at;
+    }
+    if (best != free_large_.end()) {
+        const ScratchBlock block = *best;
+        free_large_.erase(best);
         return block;
     }
-    if (shift > largest_shift)
-        return fail(Errc::no_memory, std::to_string(bytes) + " bytes of scratch are beyond scratch_limit, which is " +
+    const uint64_t rounded = bytes > limit_ ? bytes : (bytes + arena_bytes - 1) / arena_bytes * arena_bytes;
+    NEXAR_TRY(Region * region, grow(rounded));
+    return ScratchBlock{region, 0, rounded};
+}
+
+Result<Region*> Scratch::grow(uint64_t bytes) {
+    while (!fits(bytes) && !free_large_.empty()) {  // idle blocks make room
+        const ScratchBlock idle = free_large_.back();
+        free_large_.pop_back();
+        held_.fetch_sub(idle.bytes, std::memory_order_relaxed);
+        destroy_(idle.region);
+    }
+    if (!fits(bytes))
+        return fail(Errc::no_memory, "copies of ordinary memory would take " + std::to_string(held()) + " + " +
+                                         std::to_string(bytes) + " bytes; scratch_limit is " +
                                          std::to_string(limit_) + ": use memory from nexar_alloc");
-    return grow(shift);
-}
-
-Result<ScratchBlock> Scratch::grow(unsigned shift) {
-    const uint64_t bytes = uint64_t{1} << std::max(shift, arena_shift);
-    if (bytes > limit_ - std::min(limit_, held())) drop_idle(bytes);
-    if (bytes > limit_ - std::min(limit_, held()))
-        return fail(Errc::no_memory, "copies of ordinary memory would take " + std::to_string(held() + bytes) +
-                                         " bytes; scratch_limit is " + std::to_string(limit_) +
-                                         ": use memory from nexar_alloc");
-    NEXAR_TRY(Region * region, create_(bytes));
-    held_.fetch_add(bytes, std::memory_order_relaxed);
-    if (shift >= arena_shift) return ScratchBlock{region, 0, bytes};
-    arena_ = {region, uint64_t{1} << shift, bytes - (uint64_t{1} << shift)};  // what was left is given up: < 1 MiB
-    return ScratchBlock{region, 0, uint64_t{1} << shift};
-}
-
-// Unregisters large blocks that nobody uses, until `needed` bytes fit.
-void Scratch::drop_idle(uint64_t needed) {
-    for (unsigned shift = arena_shift; shift <= largest_shift; ++shift) {
-        while (!free_[shift].empty() && needed > limit_ - std::min(limit_, held())) {
-            ScratchBlock block = free_[shift].back();
-            free_[shift].pop_back();
-            held_.fetch_sub(block.bytes, std::memory_order_relaxed);
-            destroy_(block.region);
-        }
-    }
+    auto region = create_(bytes);
+    if (region) held_.fetch_add(bytes, std::memory_order_relaxed);
+    return region;
 }
 
 void Scratch::give_back(const ScratchBlock& block) {
     std::lock_guard lock(mutex_);
-    free_[static_cast<unsigned>(std::bit_width(block.bytes)) - 1].push_back(block);
+    if (block.bytes < arena_bytes)
+        free_small_[static_cast<unsigned>(std::bit_width(block.bytes)) - 1].push_back(block);
+    else
+        free_large_.push_back(block);
 }
 
 }  // namespace nexar::c

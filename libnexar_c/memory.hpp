@@ -44,7 +44,7 @@ private:
     uint32_t next_id_ = 1;
 };
 
-// Blocks are powers of two. Small ones are cut from shared regions, large ones have their own.
+// Small blocks are powers of two, cut from shared regions; large ones (from 1 MiB) have a region of their own.
 struct ScratchBlock {
     Region* region = nullptr;
     uint64_t offset = 0;
@@ -68,15 +68,18 @@ public:
 private:
     static constexpr unsigned smallest_shift = 12;  // 4 KiB
     static constexpr unsigned arena_shift = 20;     // 1 MiB
-    static constexpr unsigned largest_shift = 47;
-    Result<ScratchBlock> grow(unsigned shift);
-    void drop_idle(uint64_t needed);
+    static constexpr uint64_t arena_bytes = uint64_t{1} << arena_shift;
+    Result<ScratchBlock> take_small(unsigned shift);
+    Result<ScratchBlock> take_large(uint64_t bytes);
+    Result<Region*> grow(uint64_t bytes);
+    bool fits(uint64_t bytes) const { return bytes <= limit_ && held() <= limit_ - bytes; }
 
     uint64_t limit_;
     Create create_;
     Destroy destroy_;
     std::mutex mutex_;
-    std::array<std::vector<ScratchBlock>, largest_shift + 1> free_;
+    std::array<std::vector<ScratchBlock>, arena_shift> free_small_;
+    std::vector<ScratchBlock> free_large_;
     ScratchBlock arena_;  // the rest of the newest shared region
     std::atomic<uint64_t> held_{0};
 };

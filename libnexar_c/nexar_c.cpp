@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "sleep.hpp"
+#include "operation.hpp"
 #include "tables.hpp"
 
 using namespace nexar;
