@@ -97,6 +97,12 @@ std::optional<GrantEntry> Early::take_grant(const TransferKey& key) {
     return out;
 }
 
+size_t Early::stash_bytes() const {
+    size_t n = 0;
+    for (const auto& [id, group] : groups_) n += group.stash_bytes;
+    return n;
+}
+
 void Early::drop_op(const OpKey& op) {
     const auto group = groups_.find(op.group);
     if (group == groups_.end()) return;

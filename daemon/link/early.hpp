@@ -40,6 +40,9 @@ class Early {
     bool wants_forgotten() const { return wants_forgotten_; }
     bool grants_forgotten() const { return grants_forgotten_; }
 
+    size_t stash_bytes() const;
+    size_t grants() const { return grants_; }
+
     void drop_op(const OpKey& op);
     void drop_group(const GroupId& group) { drop_group_at(groups_.find(group)); }
     void drop_grants();  // a new generation: the peer sends those that still hold again

@@ -196,7 +196,12 @@ std::optional<MeshEvent> Mesh::poll_event() {
 
 MeshStats Mesh::stats(PeerIndex index) const {
     const Peer* peer = impl_->shared.find_peer(index);
-    return peer != nullptr ? peer->stats : MeshStats{};
+    if (peer == nullptr) return {};
+    MeshStats out = peer->stats;
+    out.tombstones = peer->tombstones.size();
+    out.stash_bytes = peer->early.stash_bytes();
+    out.grants_unclaimed = peer->early.grants();
+    return out;
 }
 
 }  // namespace nexar::link

@@ -70,6 +70,8 @@ struct MeshEvent {
 struct MeshStats {
     uint64_t bytes_sent = 0, bytes_received = 0;  // payload of data frames
     uint64_t chunks_applied = 0, chunks_duplicate = 0, nacks_sent = 0, nacks_received = 0, grants_sent = 0;
+    // What is kept for this peer now, each below its limit [W8].
+    uint64_t tombstones = 0, stash_bytes = 0, grants_unclaimed = 0;
 };
 
 class Mesh {

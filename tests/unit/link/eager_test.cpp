@@ -226,4 +226,42 @@ TEST_CASE("a bitmap longer than a grant entry comes in several") {
     CHECK((to.flat() == sum_u32(pattern(chunks * 64, 2), pattern(chunks * 64, 1))));
 }
 
+TEST_CASE("the stash's room comes back when a chunk finds its home") {
+    MeshConfig config;
+    config.eager_room_per_group = 2 * (64 + 128);
+    Net net(2, 12, config);
+    Memory from(64), to(64);
+    net[0].post(batch(1, {}, {send_spec(key(1, 1), 1, from, 64, Class::small)}));  // stays
+    for (uint64_t op = 2; op < 100; ++op) {
+        net[0].post(batch(op, {}, {send_spec(key(1, op), 1, from, 64, Class::small)}));
+        REQUIRE(net.run());
+        CHECK(net[1].stats(peer(0)).stash_bytes == 2 * (64 + 128));
+        net[1].post(batch(op, {recv_spec(key(1, op), 0, to, 64, Class::small)}, {}));
+        REQUIRE(net.run());
+        CHECK(net.done(0, op));
+    }
+    CHECK(net[1].stats(peer(0)).nacks_sent == 0);
+    net[1].forget_group(key(1, 1).op.group);
+    CHECK(net[1].stats(peer(0)).stash_bytes == 0);
+    CHECK(net[1].stats(peer(0)).tombstones == 0);
+}
+
+TEST_CASE("a grant of an earlier generation does not hold in the next one") {
+    Net net(2, 13);
+    Memory from(640), to(640);
+    net[1].post(batch(1, {recv_spec(key(1, 1), 0, to, 64)}, {}));
+    net[1].post(batch(2, {recv_spec(key(1, 2), 0, to, 64)}, {}));
+    REQUIRE(net.run());
+    CHECK(net[0].stats(peer(1)).grants_unclaimed == 2);
+    net.disconnect(0, 1);
+    net[1].withdraw(key(1, 1).op);
+    net.connect(0, 1);
+    REQUIRE(net.run());
+    CHECK(net[0].stats(peer(1)).grants_unclaimed == 1);
+    net[0].post(batch(1, {}, {send_spec(key(1, 1), 1, from, 64), send_spec(key(1, 2), 1, from, 64)}));
+    REQUIRE(net.run());
+    CHECK(net[0].stats(peer(1)).bytes_sent == 640);
+    CHECK(net.done(0, 2));
+}
+
 }  // namespace nexar::link::test

@@ -141,4 +141,26 @@ TEST_CASE("a withdrawn receive does not send its forward any more") {
     CHECK(net.end_of(1, 2).failed == 1);
 }
 
+TEST_CASE("what came early for an op goes with it, and what comes later is neither kept nor refused") {
+    Net net(2, 4);
+    Memory from(40'000), to(40'000), little(64);
+    net[1].post(batch(1, {recv_spec(key(1, 1, 2), 0, to, 20'032)}, {}));
+    net[0].post(batch(1, {recv_spec(key(1, 1, 1), 1, to, 64)}, {}));
+    net[0].post(batch(2, {}, {send_spec(key(1, 1, 0), 1, little, 64, Class::small)}));
+    REQUIRE(net.run());
+    CHECK(net[1].stats(peer(0)).stash_bytes > 0);
+    CHECK(net[1].stats(peer(0)).grants_unclaimed == 1);
+    net[1].withdraw(key(1, 1).op);
+    CHECK(net[1].stats(peer(0)).stash_bytes == 0);
+    CHECK(net[1].stats(peer(0)).grants_unclaimed == 0);
+    // The peer still holds the grant of phase 2, and knows nothing of the withdrawal.
+    net[0].post(batch(3, {}, {send_spec(key(1, 1, 2), 1, from, 20'032)}));
+    net[0].post(batch(4, {}, {send_spec(key(1, 1, 3), 1, little, 64, Class::small)}));
+    REQUIRE(net.run());
+    CHECK(net[1].stats(peer(0)).bytes_received >= 40'000);
+    CHECK(net[1].stats(peer(0)).nacks_sent == 0);
+    CHECK(net[1].stats(peer(0)).stash_bytes == 0);
+    CHECK(net.end_of(0, 3).done == 0);
+}
+
 }  // namespace nexar::link::test
