@@ -1,0 +1,371 @@
+#include "cluster.hpp"
+
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <cstring>
+
+#include "wire/codec.hpp"
+#include "workers/job.hpp"
+
+namespace nexar::sim {
+
+// The engine's way to one mesh: at once for the loop's own, by a queue for a shard's.
+class Host::Port final : public engine::MeshPort {
+public:
+    Port(Host& host, size_t mesh) : host_(host), mesh_(mesh) {}
+
+    void post(link::Batch batch) override {
+        later([this, b = std::make_shared<link::Batch>(std::move(batch))] { host_.meshes[mesh_]->post(std::move(*b)); });
+    }
+    void withdraw(const link::OpKey& op) override {
+        later([this, op] { host_.meshes[mesh_]->withdraw(op); });
+    }
+    void forget_group(const GroupId& group) override {
+        later([this, group] { host_.meshes[mesh_]->forget_group(group); });
+    }
+    // The engine's side of the queue: in order.
+    void event(link::MeshEvent event) {
+        last_event_ = std::max(last_event_, host_.cluster_.clock.now() + hop());
+        host_.cluster_.clock.at(last_event_, [this, e = std::make_shared<link::MeshEvent>(std::move(event))] {
+            if (!host_.dead) host_.on_event(mesh_, *e);
+        });
+    }
+
+private:
+    Duration hop() { return mesh_ == 0 ? Duration{0} : host_.cluster_.clock.some(host_.cluster_.shape.shard_hop); }
+    void later(std::function<void()> act) {
+        last_command_ = std::max(last_command_, host_.cluster_.clock.now() + hop());
+        host_.cluster_.clock.at(last_command_, [this, act = std::move(act)] {
+            if (host_.dead) return;
+            act();
+            host_.pump(mesh_);
+        });
+    }
+    Host& host_;
+    size_t mesh_;
+    Time last_command_{}, last_event_{};
+};
+
+Host::Host(Cluster& cluster, uint32_t index) : cluster_(cluster), pump_scheduled_(meshes_per_host) {
+    for (size_t i = 0; i < id.bytes.size(); ++i) id.bytes[i] = static_cast<uint8_t>(index * 37 + i * 11 + 1);
+    incarnation = {1, index + 100};
+    log_ = std::make_unique<Log>(
+        [&cluster, index](Level level, const std::string& line) {
+            if (level == Level::error) cluster.errors.push_back("node " + std::to_string(index) + ": " + line);
+            if (level == Level::warn) cluster.warnings.push_back(line);
+        },
+        Level::warn);
+    engine::EngineConfig config = cluster.shape.engine;
+    config.self = id;
+    config.incarnation = incarnation;
+    config.plan = cluster.shape.plan;
+    std::vector<engine::MeshPort*> ports;
+    for (size_t i = 0; i < meshes_per_host; ++i) {
+        link::MeshConfig mesh = cluster.shape.mesh;
+        mesh.incarnation = incarnation.nonce;
+        meshes.push_back(std::make_unique<link::Mesh>(mesh));
+        ports_.push_back(std::make_unique<Port>(*this, i));
+        ports.push_back(ports_.back().get());
+    }
+    const engine::EnginePorts edges{*this, *this, *this, ports, *log_};
+    engine = std::make_unique<engine::Engine>(config, edges, cluster.clock.random.next());
+}
+
+Host::~Host() = default;
+
+void Host::complete(SessionId session, uint64_t ticket, const engine::Outcome& outcome) {
+    const auto it = calls.find({session.value, ticket});
+    if (it == calls.end() || it->second->ended) {
+        cluster_.errors.push_back("a completion for a call that is not waiting");
+        return;
+    }
+    Call& call = *it->second;
+    call.ended = true;
+    call.outcome = outcome;
+    call.finished = cluster_.clock.now();
+    if (call.out) call.out_at_end = *call.out;
+}
+
+void Host::submit(engine::WorkerJob job) {
+    const Duration delay = cluster_.clock.some(cluster_.shape.worker_delay);
+    cluster_.clock.after(delay, [this, j = std::make_shared<engine::WorkerJob>(std::move(job))] {
+        if (dead) return;
+        workers::run_piece(*j, 0, workers::bytes_of(*j));
+        engine->on_worker_done(cluster_.clock.now(), j->handle);
+        after_input();
+    });
+}
+
+bool Host::send(link::PeerIndex peer, Bytes message) {
+    const bool sent = meshes[0]->send_message(peer, message);
+    schedule_pump(0);
+    return sent;
+}
+
+void Host::schedule_pump(size_t mesh) {
+    if (pump_scheduled_[mesh]) return;
+    pump_scheduled_[mesh] = true;
+    cluster_.clock.after(Duration{0}, [this, mesh] { pump(mesh); });
+}
+
+void Host::pump(size_t mesh) {
+    pump_scheduled_[mesh] = false;
+    if (dead) return;
+    meshes[mesh]->flush();
+    while (auto event = meshes[mesh]->poll_event()) ports_[mesh]->event(std::move(*event));
+}
+
+void Host::on_event(size_t mesh, const link::MeshEvent& event) {
+    const Time now = cluster_.clock.now();
+    switch (event.kind) {
+        case link::MeshEvent::Kind::message: {
+            const auto message = wire::decode(event.bytes);
+            if (!message) cluster_.errors.push_back("undecodable message: " + message.error().text);
+            else engine->on_message(now, event.peer, *message);
+            break;
+        }
+        case link::MeshEvent::Kind::peer_garbage: cluster_.errors.push_back("garbage: " + event.text); break;
+        default: engine->on_mesh_event(now, mesh, event);
+    }
+    after_input();
+}
+
+void Host::after_input() {
+    for (size_t i = 0; i < meshes.size(); ++i) schedule_pump(i);
+    const Time wake = engine->wake_at();
+    if (wake == woken_at_ || wake == never) return;
+    woken_at_ = wake;
+    cluster_.clock.at(wake, [this, wake] {
+        if (dead || woken_at_ != wake) return;
+        woken_at_ = never;
+        engine->on_time(cluster_.clock.now());
+        after_input();
+    });
+}
+
+// ---- Cluster ----
+
+Cluster::Cluster(uint64_t seed, const ClusterShape& s)
+    : clock(seed), shape(s), links_(size_t{s.nodes} * s.nodes), generations_(size_t{s.nodes} * s.nodes) {
+    for (uint32_t i = 0; i < shape.nodes; ++i) hosts.push_back(std::make_unique<Host>(*this, i));
+    for (uint32_t a = 0; a < shape.nodes; ++a)
+        for (uint32_t b = 0; b < a; ++b) connect(a, b);
+}
+
+Cluster::~Cluster() = default;
+
+void Cluster::make_pipes(uint32_t from, uint32_t to) {
+    Link& l = link(from, to);
+    for (auto& pipe : l.pipes) {
+        pipe->close();
+        retired_.push_back(std::move(pipe));
+    }
+    l.pipes.clear();
+    Host& sender = *hosts[from];
+    Host& receiver = *hosts[to];
+    for (size_t m = 0; m < meshes_per_host; ++m) {
+        const auto deliver = [&receiver, m, from](link::Class cls, Bytes bytes) {
+            if (receiver.dead) return;
+            if (m == 0) receiver.engine->on_heard(receiver.cluster_.clock.now(), link::PeerIndex(from));
+            receiver.meshes[m]->on_bytes(link::PeerIndex(from), cls, bytes);
+            receiver.schedule_pump(m);
+        };
+        const auto room = [&sender, m, to] {
+            if (sender.dead) return;
+            sender.meshes[m]->on_room(link::PeerIndex(to));
+            sender.schedule_pump(m);
+        };
+        l.pipes.push_back(std::make_unique<Pipe>(clock, shape.network, deliver, room));
+        l.pipes.back()->set_blocked(l.blocked);
+    }
+}
+
+void Cluster::connect(uint32_t a, uint32_t b) {
+    make_pipes(a, b);
+    make_pipes(b, a);
+    const uint32_t generation = ++generations_[a * shape.nodes + b];
+    for (const auto& [from, to] : {std::pair(a, b), std::pair(b, a)}) {
+        Host& host = *hosts[from];
+        for (size_t m = 0; m < meshes_per_host; ++m) {
+            host.meshes[m]->attach(link::PeerIndex(to), generation, *link(from, to).pipes[m]);
+            host.schedule_pump(m);
+        }
+        host.engine->on_peer_up(clock.now(), link::PeerIndex(to), hosts[to]->id, hosts[to]->incarnation);
+        host.after_input();
+    }
+}
+
+SimGroup Cluster::make_group(std::vector<uint32_t> placement) {
+    SimGroup group;
+    group.placement = std::move(placement);
+    wire::GroupPrepare prepare;
+    prepare.group = {hosts[group.placement[0]]->id.prefix(), 1, next_group_++};
+    prepare.epoch = 1;
+    prepare.name = "g" + std::to_string(prepare.group.counter);
+    prepare.plan = shape.plan;
+    prepare.collective_timeout_ms = static_cast<uint64_t>(to_ms(shape.collective_timeout));
+    group.id = prepare.group;
+    for (uint32_t rank = 0; rank < group.size(); ++rank) {
+        group.sessions.push_back(SessionId(next_session_++));
+        prepare.members.push_back({{}, hosts[group.placement[rank]]->id, rank, 1000 + rank});
+    }
+    for (uint32_t h = 0; h < shape.nodes; ++h) {
+        std::vector<SessionId> local;
+        for (uint32_t rank = 0; rank < group.size(); ++rank)
+            if (group.placement[rank] == h) local.push_back(group.sessions[rank]);
+        if (local.empty()) continue;
+        REQUIRE(hosts[h]->engine->install_group(clock.now(), prepare, local));
+        hosts[h]->after_input();
+    }
+    return group;
+}
+
+Call& Cluster::submit(const SimGroup& group, uint32_t rank, const engine::OpRequest& words, std::vector<std::byte> in,
+                      size_t out_bytes, bool in_place) {
+    Call& call = calls_.emplace_back();
+    Host& host = *hosts[group.placement[rank]];
+    call.submitted = clock.now();
+    call.in = std::make_shared<std::vector<std::byte>>(std::move(in));
+    if (in_place) call.out = call.in;
+    else call.out = std::make_shared<std::vector<std::byte>>(out_bytes, std::byte{0xdd});
+    engine::OpRequest request = words;
+    request.session = group.sessions[rank];
+    request.group = group.id;
+    request.ticket = host.next_ticket++;
+    request.in = {call.in->data(), call.in->size(), call.in};
+    request.out = {call.out->data(), call.out->size(), call.out};
+    if (host.dead) {
+        abandoned_.insert(&call);
+        return call;
+    }
+    host.calls[{request.session.value, request.ticket}] = &call;
+    const auto result = host.engine->submit(clock.now(), request);
+    call.accepted = result.has_value();
+    if (!result) {
+        REQUIRE_FALSE(call.ended);
+        call.ended = true;
+        call.outcome.error = result.error();
+        call.finished = clock.now();
+        call.out_at_end = *call.out;
+    }
+    host.after_input();
+    return call;
+}
+
+void Cluster::cancel(const SimGroup& group, uint32_t rank, const Call& call) {
+    Host& host = *hosts[group.placement[rank]];
+    for (const auto& [key, candidate] : host.calls)
+        if (candidate == &call) return host.engine->cancel(clock.now(), SessionId(key.first), key.second), host.after_input();
+}
+
+void Cluster::end_session(const SimGroup& group, uint32_t rank, bool crashed) {
+    Host& host = *hosts[group.placement[rank]];
+    if (host.dead) return;
+    for (const auto& [key, call] : host.calls)
+        if (key.first == group.sessions[rank].value && !call->ended) abandoned_.insert(call);
+    host.engine->session_ended(clock.now(), group.sessions[rank], crashed, crashed ? "it crashed" : "it exited");
+    host.after_input();
+}
+
+bool Cluster::all_ended() const {
+    return std::ranges::all_of(calls_, [&](const Call& c) { return c.ended || abandoned_.contains(&c); });
+}
+
+std::string Cluster::unfinished() const {
+    std::string out;
+    for (const auto& host : hosts) {
+        if (host->dead) continue;
+        const engine::Snapshot s = host->engine->snapshot(clock.now());
+        for (const auto& op : s.ops)
+            out += "node " + host->id.short_hex() + " " + op.descriptor.text() + " seq " + std::to_string(op.seq) + " " +
+                   op.phase + "; ";
+        for (const auto& m : s.messages) out += "node " + host->id.short_hex() + " " + m.what + "; ";
+    }
+    return out;
+}
+
+bool Cluster::run(Duration limit) {
+    const Time end = clock.now() + limit;
+    const auto quiet = [&] {
+        return to_be_submitted == 0 && all_ended() && std::ranges::all_of(hosts, [](const auto& h) { return h->dead || h->engine->quiet(); });
+    };
+    while (!quiet()) {
+        if (clock.next() > end || !clock.step()) return false;
+    }
+    return true;
+}
+
+void Cluster::run_for(Duration time) {
+    const Time end = clock.now() + time;
+    clock.at(end, [] {});
+    while (clock.next() <= end) clock.step();
+}
+
+void Cluster::break_channel(uint32_t a, uint32_t b, Duration down_for) {
+    for (const auto& [from, to] : {std::pair(a, b), std::pair(b, a)}) {
+        for (auto& pipe : link(from, to).pipes) pipe->close();
+        Host& host = *hosts[from];
+        if (host.dead) continue;
+        for (auto& mesh : host.meshes) mesh->detach(link::PeerIndex(to));
+        host.engine->on_peer_down(clock.now(), link::PeerIndex(to), "connection reset");
+        host.after_input();
+    }
+    clock.after(down_for, [this, a, b] {
+        if (!hosts[a]->dead && !hosts[b]->dead) connect(std::max(a, b), std::min(a, b));
+    });
+}
+
+void Cluster::block(uint32_t from, uint32_t to, bool blocked) {
+    link(from, to).blocked = blocked;
+    for (auto& pipe : link(from, to).pipes) pipe->set_blocked(blocked);
+}
+
+void Cluster::kill(uint32_t dead, bool seen_at_once) {
+    hosts[dead]->dead = true;
+    for (const auto& [key, call] : hosts[dead]->calls)
+        if (!call->ended) abandoned_.insert(call);
+    for (uint32_t other = 0; other < shape.nodes; ++other) {
+        if (other == dead) continue;
+        for (auto& pipe : link(dead, other).pipes) pipe->close();
+        if (!seen_at_once || hosts[other]->dead) continue;
+        clock.after(clock.some(200us), [this, dead, other] {
+            Host& host = *hosts[other];
+            if (host.dead) return;
+            for (auto& mesh : host.meshes) mesh->detach(link::PeerIndex(dead));
+            host.engine->on_peer_down(clock.now(), link::PeerIndex(dead), "connection refused");
+            host.after_input();
+            for (int redial = 1; redial <= 3; ++redial)
+                clock.after(redial * 20ms, [this, dead, other] {
+                    if (hosts[other]->dead) return;
+                    hosts[other]->engine->on_redial_failed(clock.now(), link::PeerIndex(dead));
+                    hosts[other]->after_input();
+                });
+        });
+    }
+}
+
+link::MeshStats Cluster::stats(uint32_t from, uint32_t to) const {
+    link::MeshStats out;
+    for (const auto& mesh : hosts[from]->meshes) {
+        const link::MeshStats s = mesh->stats(link::PeerIndex(to));
+        out.bytes_sent += s.bytes_sent;
+        out.bytes_received += s.bytes_received;
+        out.chunks_applied += s.chunks_applied;
+        out.chunks_duplicate += s.chunks_duplicate;
+        out.nacks_sent += s.nacks_sent;
+        out.nacks_received += s.nacks_received;
+        out.grants_sent += s.grants_sent;
+    }
+    return out;
+}
+
+uint64_t Cluster::bytes_sent(uint32_t from, uint32_t to) const { return stats(from, to).bytes_sent; }
+
+void Cluster::check() const {
+    for (const std::string& error : errors) UNSCOPED_INFO(error);
+    REQUIRE(errors.empty());
+    for (const Call& call : calls_)
+        if (call.ended && call.out != call.in) REQUIRE(*call.out == call.out_at_end);
+}
+
+}  // namespace nexar::sim

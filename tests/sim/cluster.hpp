@@ -1,0 +1,138 @@
+// Cluster: simulated hosts, each with the production Engine (with its detector and arbiter), a Mesh for the control
+// loop and one for a bulk shard, workers that finish late and out of order; ranks are driven by the test. All of it in
+// virtual time. An `error` log line, an engine's complaint about a peer, or a completion that comes twice fails.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "engine/engine.hpp"
+#include "network.hpp"
+
+namespace nexar::sim {
+
+struct ClusterShape {
+    uint32_t nodes = 2;
+    NetworkShape network;
+    Duration worker_delay{30us};
+    Duration shard_hop{3us};
+    link::MeshConfig mesh;
+    engine::EngineConfig engine;
+    wire::PlanTableRecord plan = engine::EngineConfig::default_plan();
+    Duration collective_timeout{30s};
+};
+
+// One operation of one rank, from submit to its end. `out` is looked at when it completes, and again at the end of
+// the test: nothing may write to it in between.
+struct Call {
+    bool accepted = false, ended = false;
+    engine::Outcome outcome;
+    Time submitted, finished;
+    std::shared_ptr<std::vector<std::byte>> in, out;
+    std::vector<std::byte> out_at_end;
+    bool ok() const { return ended && outcome.error.code == Errc::ok; }
+};
+
+class Cluster;
+
+class Host final : engine::Clients, engine::Workers, engine::PeerPort {
+public:
+    Host(Cluster& cluster, uint32_t index);
+    ~Host();
+
+    NodeId id;
+    Incarnation incarnation;
+    bool dead = false;
+    std::unique_ptr<engine::Engine> engine;
+    std::vector<std::unique_ptr<link::Mesh>> meshes;
+    std::map<std::pair<uint64_t, uint64_t>, Call*> calls;  // by session and ticket
+    uint64_t next_ticket = 1;
+
+    void pump(size_t mesh);
+    void after_input();
+
+private:
+    friend class Cluster;
+    class Port;
+    void complete(SessionId session, uint64_t ticket, const engine::Outcome& outcome) override;
+    void group_opened(SessionId, uint64_t, const Result<engine::GroupInfo>&) override {}
+    void submit(engine::WorkerJob job) override;
+    bool send(link::PeerIndex peer, Bytes message) override;
+    void dial(const std::string&, const NodeId&) override {}
+    void close(link::PeerIndex, const std::string&) override {}
+    void on_event(size_t mesh, const link::MeshEvent& event);
+    void schedule_pump(size_t mesh);
+
+    Cluster& cluster_;
+    std::unique_ptr<Log> log_;
+    std::vector<std::unique_ptr<Port>> ports_;
+    std::vector<bool> pump_scheduled_;
+    Time woken_at_ = never;
+};
+
+struct SimGroup {
+    GroupId id;
+    std::vector<uint32_t> placement;  // host of each rank
+    std::vector<SessionId> sessions;  // of each rank
+    uint32_t size() const { return static_cast<uint32_t>(placement.size()); }
+};
+
+class Cluster {
+public:
+    Cluster(uint64_t seed, const ClusterShape& shape);
+    ~Cluster();
+
+    Clock clock;
+    const ClusterShape shape;
+    std::vector<std::unique_ptr<Host>> hosts;
+    std::vector<std::string> errors;    // must stay empty: check() asserts it
+    std::vector<std::string> warnings;  // names of warn events
+
+    SimGroup make_group(std::vector<uint32_t> placement);
+    // In and out are fresh memory: `in` as given, `out` of so many bytes. In place: out == in.
+    Call& submit(const SimGroup& group, uint32_t rank, const engine::OpRequest& words, std::vector<std::byte> in,
+                 size_t out_bytes, bool in_place = false);
+    void cancel(const SimGroup& group, uint32_t rank, const Call& call);
+    void end_session(const SimGroup& group, uint32_t rank, bool crashed = true);
+
+    // Runs until all calls so far of living ranks have ended and nothing is under way, or virtual time is up.
+    bool run(Duration limit = 60s);
+    void run_for(Duration time);
+    int to_be_submitted = 0;  // calls that a program will make later: run() waits for them too
+
+    // Faults.
+    void break_channel(uint32_t a, uint32_t b, Duration down_for);
+    void block(uint32_t from, uint32_t to, bool blocked);  // one way
+    void kill(uint32_t host, bool seen_at_once);            // the daemon and all its processes
+
+    uint64_t bytes_sent(uint32_t from, uint32_t to) const;
+    link::MeshStats stats(uint32_t from, uint32_t to) const;
+    bool all_ended() const;
+    std::string unfinished() const;
+    // No errors, no call ended twice, no memory written after its call had ended.
+    void check() const;
+
+private:
+    friend class Host;
+    struct Link {
+        std::vector<std::unique_ptr<Pipe>> pipes;  // by mesh
+        bool blocked = false;
+    };
+    void connect(uint32_t a, uint32_t b);
+    void make_pipes(uint32_t from, uint32_t to);
+    Link& link(uint32_t from, uint32_t to) { return links_[from * shape.nodes + to]; }
+
+    std::vector<Link> links_;
+    std::vector<std::unique_ptr<Pipe>> retired_;
+    std::vector<uint32_t> generations_;
+    std::deque<Call> calls_;
+    std::set<const Call*> abandoned_;  // of sessions that have ended
+    uint64_t next_session_ = 1, next_group_ = 1;
+};
+
+constexpr size_t meshes_per_host = 2;
+
+}  // namespace nexar::sim

@@ -1,0 +1,135 @@
+#include "program.hpp"
+
+namespace nexar::sim {
+
+namespace {
+
+collectives::PlanTable table_of(const wire::PlanTableRecord& r) {
+    return {r.version, r.small_bytes_max, r.doubling_bytes_max, static_cast<uint32_t>(r.chunk_bytes), r.segment_bytes,
+            r.lanes};
+}
+
+}  // namespace
+
+Call& Program::post(size_t index, uint32_t rank) {
+    Step& step = steps[index];
+    const OpDescriptor& d = step.words;
+    const size_t one = d.count * Reference::width(d.dtype);
+    const uint32_t size = group.size();
+    std::vector<std::byte> in;
+    size_t out = one;
+    bool in_place = step.in_place;
+    switch (d.kind) {
+        case OpKind::barrier: out = 0; break;
+        case OpKind::all_reduce: in = Reference::input(step.salt, rank, d.count, d.dtype); break;
+        case OpKind::reduce:
+            in = Reference::input(step.salt, rank, d.count, d.dtype);
+            in_place = in_place && rank == d.root;
+            if (rank != d.root) out = 0;
+            break;
+        case OpKind::broadcast:
+            if (rank == d.root) in = Reference::input(step.salt, rank, d.count, d.dtype);
+            in_place = rank == d.root;
+            break;
+        case OpKind::all_gather:
+            in = Reference::input(step.salt, rank, d.count, d.dtype);
+            out = one * size;
+            in_place = false;
+            break;
+        case OpKind::reduce_scatter:
+            in = Reference::input(step.salt, rank, d.count * size, d.dtype);
+            in_place = false;
+            break;
+        default: break;
+    }
+    engine::OpRequest request = request_of(d);
+    request.timeout = step.timeout;
+    Call& call = cluster_.submit(group, rank, request, std::move(in), out, in_place);
+    step.calls[rank] = &call;
+    return call;
+}
+
+// Looks again a little later until there is room for the next one: the rank's own thread, waiting.
+void Program::schedule(uint32_t rank) {
+    ++cluster_.to_be_submitted;
+    cluster_.clock.after(Duration(1) + cluster_.clock.some(pause_), [this, rank] {
+        --cluster_.to_be_submitted;
+        if (stopped.contains(rank) || cluster_.hosts[group.placement[rank]]->dead) return;
+        size_t in_flight = 0;
+        for (size_t i = 0; i < next_[rank]; ++i) in_flight += steps[i].calls[rank]->ended ? 0 : 1;
+        if (in_flight < depth_ && next_[rank] < steps.size()) post(next_[rank]++, rank);
+        if (next_[rank] < steps.size()) schedule(rank);
+    });
+}
+
+std::string Program::wrong_result(const Step& step, uint32_t rank) const {
+    const OpDescriptor& d = step.words;
+    const size_t width = Reference::width(d.dtype);
+    const std::vector<std::byte>& out = step.calls[rank]->out_at_end;
+    const auto at = [&](uint64_t i) { return Reference::load(out.data() + i * width, d.dtype); };
+    const auto bad = [&](uint64_t i) {
+        return "rank " + std::to_string(rank) + " has a wrong value at " + std::to_string(i) + " (salt " +
+               std::to_string(step.salt) + ")";
+    };
+    switch (d.kind) {
+        case OpKind::all_reduce:
+        case OpKind::reduce:
+            if (d.kind == OpKind::reduce && rank != d.root) break;
+            for (uint64_t i = 0; i < d.count; ++i)
+                if (!Reference::reduced(at(i), step.salt, group.size(), i, d.dtype, d.op)) return bad(i);
+            break;
+        case OpKind::broadcast:
+            for (uint64_t i = 0; i < d.count; ++i)
+                if (at(i) != Reference::element(step.salt, d.root, i, d.dtype)) return bad(i);
+            break;
+        case OpKind::all_gather:
+            for (uint64_t i = 0; i < d.count * group.size(); ++i)
+                if (at(i) != Reference::element(step.salt, static_cast<uint32_t>(i / d.count), i % d.count, d.dtype))
+                    return bad(i);
+            break;
+        case OpKind::reduce_scatter:
+            for (uint64_t i = 0; i < d.count; ++i)
+                if (!Reference::reduced(at(i), step.salt, group.size(), rank * d.count + i, d.dtype, d.op)) return bad(i);
+            break;
+        default: break;
+    }
+    // The same bits on all ranks that have a result.
+    const Call* first = step.calls[0];
+    if (d.kind == OpKind::all_reduce && first != nullptr && first->ok() && out != first->out_at_end)
+        return "rank " + std::to_string(rank) + " has other bits than rank 0";
+    return {};
+}
+
+std::string Program::wrong(const Step& step) const {
+    for (uint32_t rank = 0; rank < group.size(); ++rank) {
+        const Call* call = step.calls[rank];
+        const std::string who = "rank " + std::to_string(rank);
+        if (call == nullptr) return who + " has not posted it";
+        if (!call->ended) return who + " has not ended";
+        if (!call->ok()) return who + " failed: " + call->outcome.error.text;
+        if (const std::string w = wrong_result(step, rank); !w.empty()) return w;
+    }
+    return {};
+}
+
+uint64_t Program::predicted_bytes(uint32_t from_host, uint32_t to_host) const {
+    const collectives::Layout layout(group.placement);
+    const uint32_t nodes = layout.nodes();
+    uint64_t total = 0;
+    for (const Step& step : steps) {
+        const OpDescriptor& d = step.words;
+        const collectives::Shape shape{collectives::Kind(d.kind), d.count,
+                                       static_cast<uint32_t>(Reference::width(d.dtype)), d.root};
+        const auto plan = collectives::plan(shape, layout, table_of(cluster_.shape.plan));
+        const auto bytes = collectives::predict_bytes(plan, shape, layout);
+        for (uint32_t a = 0; a < nodes; ++a)
+            for (uint32_t b = 0; b < nodes; ++b) {
+                const uint32_t host_a = group.placement[layout.ranks_on(collectives::NodeIndex(a))[0]];
+                const uint32_t host_b = group.placement[layout.ranks_on(collectives::NodeIndex(b))[0]];
+                if (host_a == from_host && host_b == to_host) total += bytes[a * nodes + b];
+            }
+    }
+    return total;
+}
+
+}  // namespace nexar::sim
