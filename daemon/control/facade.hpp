@@ -1,5 +1,5 @@
-// What nexarctl may ask of the daemon, as one interface; the node implements it. Questions and answers are JSON text,
-// one line each (the format is docs/protocol/control.md). Thread: the control loop's.
+// What nexarctl may ask of the daemon, as one interface; the node implements it. Questions and answers are
+// JSON text, one line each (the format is docs/protocol/control.md). Thread: the control loop's.
 #pragma once
 
 #include <functional>
@@ -18,13 +18,15 @@ struct Caller {
 using Answer = std::function<void(Result<std::string> json)>;
 
 class Facade {
-public:
-    // `command`: "status", "groups", "ops", "plan", "token_create", "token_list", "token_revoke", "cluster_init",
-    // "cluster_join", "cluster_show", "doctor", "config". `arguments`: a JSON object's text. invalid_argument names a
-    // bad argument, unsupported an unknown command, permission a change that the caller may not make.
-    virtual void ask(const Caller& caller, const std::string& command, const std::string& arguments, Answer answer) = 0;
+  public:
+    // `command`: "status", "groups", "ops", "plan", "token_create", "token_list", "token_revoke",
+    // "cluster_init", "cluster_join", "cluster_show", "doctor", "config". `arguments`: a JSON object's text.
+    // invalid_argument names a bad argument, unsupported an unknown command, permission a change that the
+    // caller may not make.
+    virtual void ask(const Caller& caller, const std::string& command, const std::string& arguments,
+                     Answer answer) = 0;
 
-protected:
+  protected:
     ~Facade() = default;
 };
 

@@ -1,0 +1,256 @@
+#include "control/server.hpp"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "control/request.hpp"
+
+namespace nexar::control {
+
+namespace {
+constexpr int accepts_per_turn_max = 16;
+constexpr size_t read_bytes = 16 * 1024;
+constexpr Duration listener_pause = std::chrono::seconds(1);
+}  // namespace
+
+// What a connection is doing:
+//   reading    out empty, no question open        until a line is whole
+//   waiting    a question is with the facade      until it answers
+//   writing    out not empty                      until the caller took it all; then reading, or closed if
+//   `last`
+struct Server::Connection {
+    Server* server = nullptr;
+    uint64_t id = 0;
+    int fd = -1;
+    Caller caller;
+    std::unique_ptr<loop::Loop::Watch> watch;
+    std::string in, out;
+    size_t written = 0;
+    uint64_t questions = 0;  // asked so far: an answer to an earlier one is ignored
+    bool waiting = false;
+    bool ended = false;  // the caller sends no more; it may still want its answer
+    bool last = false;   // close after `out`
+    bool more = false;   // whole lines are left for the next turn
+    bool advancing = false;
+    Time deadline = never;
+
+    ~Connection() {
+        watch.reset();
+        if (fd >= 0) ::close(fd);
+    }
+};
+
+Result<std::unique_ptr<Server>> Server::open(const ServerConfig& config, loop::Loop& loop, Facade& facade,
+                                             Log& log) {
+    NEXAR_TRY(AdminSocket socket, listen_on(config.path, config.mode, config.group));
+    return std::unique_ptr<Server>(new Server(config, loop, facade, log, socket));
+}
+
+Server::Server(const ServerConfig& config, loop::Loop& loop, Facade& facade, Log& log, AdminSocket socket)
+    : config_(config), loop_(&loop), facade_(&facade), log_(&log), socket_(socket) {
+    listener_ = loop.watch(socket_.fd, true, false, [this](loop::Loop::Ready) { accept_some(); });
+}
+
+Server::~Server() {
+    // Answers that are still out find nobody: they hold the connections weakly.
+    connections_.clear();
+    listener_.reset();
+    remove_socket(config_.path, socket_);
+    ::close(socket_.fd);
+}
+
+void Server::accept_some() {
+    for (int i = 0; i < accepts_per_turn_max; ++i) {
+        const int fd = ::accept4(socket_.fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd >= 0) {
+            admit(fd);
+        } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+            log_->warn("admin_accept_failed", {field("why", std::strerror(errno))});
+            listener_->want(false, false);
+            listen_again_ = loop::Loop::now() + listener_pause;
+            return;
+        } else if (errno != ECONNABORTED && errno != EINTR) {
+            return;
+        }
+    }
+}
+
+void Server::admit(int fd) {
+    auto connection = std::make_shared<Connection>();
+    connection->server = this;
+    connection->fd = fd;
+    const auto caller = caller_of(fd, socket_.group);
+    if (!caller) return;
+    connection->caller = *caller;
+    if (connections_.size() >= config_.connections_max) {
+        ++refused_;
+        const std::string line =
+            answer_line(fail(Errc::table_full, "too many admin connections; at most " +
+                                                   std::to_string(config_.connections_max)));
+        // Best effort: an empty socket's buffer takes it.
+        [[maybe_unused]] const auto sent = ::send(fd, line.data(), line.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+        return;
+    }
+    connection->id = next_connection_++;
+    connection->deadline = loop::Loop::now() + config_.request_deadline;
+    connection->watch =
+        loop_->watch(fd, true, false, [this, id = connection->id](loop::Loop::Ready) { on_ready(id); });
+    connections_.emplace(connection->id, connection);
+}
+
+void Server::on_ready(uint64_t id) {
+    const auto found = connections_.find(id);
+    if (found == connections_.end()) return;
+    const auto connection = found->second;  // stays while its functions run, also when it is dropped inside
+    if (!flush(*connection) || !read_some(*connection)) return drop(id);
+    advance(connection);
+}
+
+// False: the connection is broken.
+bool Server::read_some(Connection& connection) {
+    if (connection.ended || connection.in.size() > config_.request_bytes_max) return true;
+    char buffer[read_bytes];
+    const ssize_t got = ::recv(connection.fd, buffer, sizeof buffer, MSG_DONTWAIT);
+    if (got > 0)
+        connection.in.append(buffer, static_cast<size_t>(got));
+    else if (got == 0)
+        connection.ended = true;
+    else if (errno != EAGAIN && errno != EINTR)
+        return false;
+    return true;
+}
+
+// Takes whole lines while nothing else is going on.
+void Server::advance(const std::shared_ptr<Connection>& connection) {
+    Connection& c = *connection;
+    if (c.advancing) return;  // an answer that came inside ask()
+    c.advancing = true;
+    c.more = false;
+    for (unsigned taken = 0; !c.waiting && c.out.empty() && !c.last; ++taken) {
+        const size_t end = c.in.find('\n');
+        if (std::min(end, c.in.size()) > config_.request_bytes_max) {
+            answer(c, fail(Errc::protocol_error, "the request is longer than " +
+                                                     std::to_string(config_.request_bytes_max) + " bytes"));
+            c.last = true;
+        } else if (end == std::string::npos) {
+            if (!c.ended) break;
+            if (!c.in.empty()) answer(c, fail(Errc::protocol_error, "the request ended before its newline"));
+            c.last = true;
+        } else if (taken == config_.requests_per_turn_max) {
+            c.more = true;
+            break;
+        } else {
+            const std::string line = c.in.substr(0, end);
+            c.in.erase(0, end + 1);
+            ask(connection, line);
+        }
+    }
+    c.advancing = false;
+    settle(connection);
+}
+
+void Server::ask(const std::shared_ptr<Connection>& connection, const std::string& line) {
+    Connection& c = *connection;
+    const auto request = parse_request(line);
+    if (!request) return answer(c, fail(request.error()));
+    c.waiting = true;
+    c.deadline = loop::Loop::now() + config_.answer_deadline;
+    const uint64_t question = ++c.questions;
+    // Weak: a connection that is gone, or a server that is, hears no answer.
+    facade_->ask(c.caller, request->command, request->arguments,
+                 [weak = std::weak_ptr(connection), question](Result<std::string> result) {
+                     if (const auto alive = weak.lock())
+                         alive->server->answered(alive, question, std::move(result));
+                 });
+}
+
+void Server::answered(const std::shared_ptr<Connection>& connection, uint64_t question,
+                      Result<std::string> result) {
+    if (!connection->waiting || question != connection->questions) return;
+    connection->waiting = false;
+    answer(*connection, result);
+    advance(connection);
+}
+
+void Server::answer(Connection& connection, const Result<std::string>& result) {
+    if (result && result->size() > config_.answer_bytes_max)
+        return answer(connection,
+                      fail(Errc::table_full,
+                           "the answer has " + std::to_string(result->size()) + " bytes, at most " +
+                               std::to_string(config_.answer_bytes_max) + " are sent; ask for one group"));
+    connection.out = answer_line(result);
+    connection.written = 0;
+    connection.deadline = loop::Loop::now() + config_.write_deadline;
+    flush(connection);  // a broken pipe shows again in settle()
+}
+
+// Writes what the socket takes. False: the connection is broken.
+bool Server::flush(Connection& connection) {
+    while (connection.written < connection.out.size()) {
+        const ssize_t sent = ::send(connection.fd, connection.out.data() + connection.written,
+                                    connection.out.size() - connection.written, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (sent < 0) return errno == EAGAIN || errno == EINTR;
+        connection.written += static_cast<size_t>(sent);
+    }
+    if (connection.out.empty()) return true;
+    connection.out = {};
+    connection.written = 0;
+    connection.deadline = loop::Loop::now() + config_.request_deadline;
+    return true;
+}
+
+// Closes what is over, and watches for what can happen next.
+void Server::settle(const std::shared_ptr<Connection>& connection) {
+    Connection& c = *connection;
+    if (!c.watch) return;  // dropped meanwhile
+    if (!flush(c) || (c.last && c.out.empty())) return drop(c.id);
+    const bool room = !c.ended && !c.last && c.in.size() <= config_.request_bytes_max;
+    c.watch->want(room, !c.out.empty());
+}
+
+void Server::drop(uint64_t id) {
+    const auto found = connections_.find(id);
+    if (found == connections_.end()) return;
+    found->second->watch.reset();
+    found->second->waiting = false;
+    connections_.erase(found);
+}
+
+void Server::on_time(Time now) {
+    if (listen_again_ <= now) {
+        listen_again_ = never;
+        listener_->want(true, false);
+    }
+    std::vector<std::shared_ptr<Connection>> due;
+    for (const auto& [id, connection] : connections_)
+        if (connection->more || connection->deadline <= now) due.push_back(connection);
+    for (const auto& connection : due) {
+        if (!connection->watch) continue;
+        if (connection->deadline <= now) {
+            // Only who waits for us is told; who does not send or read is just closed.
+            if (connection->waiting) {
+                connection->waiting = false;
+                connection->last = true;
+                answer(*connection, fail(Errc::timed_out, "the daemon found no answer in time"));
+                settle(connection);
+            } else {
+                drop(connection->id);
+            }
+        } else {
+            advance(connection);
+        }
+    }
+}
+
+Time Server::wake_at() const {
+    Time wake = listen_again_;
+    for (const auto& [id, connection] : connections_)
+        wake = std::min(wake, connection->more ? Time{} : connection->deadline);
+    return wake;
+}
+
+}  // namespace nexar::control
