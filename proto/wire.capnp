@@ -112,6 +112,7 @@ struct GroupWithdraw {
   id @0 :RequestId;
   key @1 :Data;
   moved @2 :Bool;
+  expired @3 :Bool;
 }
 # 24 bytes per member: the nodes stand once in a table, so that the largest group fits in one message.
 struct Member {

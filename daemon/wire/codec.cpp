@@ -316,11 +316,13 @@ void fill(s::GroupWithdraw::Builder b, const GroupWithdraw& m) {
     fill(b.initId(), m.id);
     b.setKey(data_of(m.key));
     b.setMoved(m.moved);
+    b.setExpired(m.expired);
 }
 void read(Decoder& d, s::GroupWithdraw::Reader r, GroupWithdraw& m) {
     read(d, r.getId(), m.id);
     m.key = d.fixed<32>("key", r.getKey());
     m.moved = r.getMoved();
+    m.expired = r.getExpired();
 }
 
 void fill(s::GroupPrepare::Builder b, const GroupPrepare& m) {

@@ -71,7 +71,8 @@ struct GroupOpen {
 struct GroupWithdraw {  // the opener gave up, or its process died
     RequestId id;
     GroupKey key{};
-    bool moved = false;  // still open, but listed elsewhere now: not to be passed on
+    bool moved = false;    // still open, but listed elsewhere now: not to be passed on
+    bool expired = false;  // its time was over: for a moment it still counts as one who came
 };
 struct GroupMemberRecord {
     RequestId request;
@@ -107,8 +108,8 @@ struct GroupCommit {
 struct GroupQuery {  // to the other members, when the leader vanished after the preparation
     GroupId group;
 };
-// To an opener, or (with an id of zeros) to all prepared nodes when one refused. Code `pending`: this attempt
-// is over, the open stays and will be tried again.
+// To an opener; or, with id.number 0, about a whole attempt (id.origin: the node that will not be in it, if that is
+// not the sender). Code `pending`: this attempt is over, the open stays and will be tried again.
 struct GroupRefused {
     RequestId id;
     GroupId group;

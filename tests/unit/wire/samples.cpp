@@ -57,7 +57,8 @@ void add_node_messages(Distinct& d, std::vector<Message>& out) {
 
 void add_rendezvous_messages(Distinct& d, std::vector<Message>& out) {
     out.push_back(GroupOpen{d.request(), d.bytes<32>(), d.text("train"), 60000, d.rank(), d.u32()});
-    out.push_back(GroupWithdraw{d.request(), d.bytes<32>(), true});
+    out.push_back(GroupWithdraw{d.request(), d.bytes<32>(), false, true});
+    out.push_back(GroupWithdraw{d.request(), d.bytes<32>(), true, false});
     const PlanTableRecord plan{d.u32(), d.u64(), d.u64(), d.u64(), d.u64(), d.u32()};
     out.push_back(
         GroupPrepare{d.group(), d.u32(), d.bytes<32>(), d.text("train"), d.members(false), plan, d.u64()});

@@ -1,0 +1,331 @@
+// See directory.hpp. The life of an open in here:
+//   waiting -> forming     its key is complete [R4][R5]
+//   forming -> committed   all member nodes are prepared [R6]; it leaves
+//   forming -> waiting     called off with `pending` [R7]
+//   any -> refused         it contradicts earlier ones [R3], or a link is missing [R7]; it leaves
+//   any -> gone            withdrawn, or the node it came through was lost
+#include "rendezvous/directory.hpp"
+
+#include <algorithm>
+#include <tuple>
+
+#include "core/check.hpp"
+
+namespace nexar::rendezvous {
+
+std::vector<uint32_t> assign_ranks(const std::vector<wire::GroupOpen>& opens, uint32_t size) {
+    std::vector<bool> taken(size);
+    std::vector<NodeId> order;  // of the first open of each node
+    for (const wire::GroupOpen& open : opens) {
+        if (open.rank >= 0) taken[static_cast<size_t>(open.rank)] = true;
+        if (std::find(order.begin(), order.end(), open.id.origin) == order.end()) order.push_back(open.id.origin);
+    }
+    std::vector<uint32_t> ranks(opens.size());
+    uint32_t next = 0;
+    for (const NodeId& node : order)
+        for (size_t i = 0; i < opens.size(); ++i) {
+            if (opens[i].id.origin != node) continue;
+            if (opens[i].rank >= 0) {
+                ranks[i] = static_cast<uint32_t>(opens[i].rank);
+                continue;
+            }
+            while (taken[next]) ++next;
+            taken[next] = true;
+            ranks[i] = next;
+        }
+    return ranks;
+}
+
+std::string Directory::who(const wire::GroupOpen& open) const {
+    return "pid " + std::to_string(open.pid) + " on node " + config_.name_of(open.id.origin);
+}
+
+Error Directory::clash(const wire::GroupOpen& open, const Entry& with, const std::string& what) const {
+    Error error{Errc::rank_clash, "group \"" + open.name + "\": " + what + ": first by " + who(with.open) + ", now by " + who(open),
+                open.rank, with.open.rank, config_.name_of(open.id.origin)};
+    return error;
+}
+
+void Directory::refuse(const Entry& entry, Error error) {
+    sends_.push_back({entry.via, wire::GroupRefused{entry.open.id, {}, std::move(error)}});
+}
+
+void Directory::add(const wire::GroupOpen& open, const NodeId& via, Time now) {
+    if (const auto at = where_.find(open.id); at != where_.end()) {  // sent again [R10]
+        gatherings_.at(at->second.first).entries.at(at->second.second).via = via;
+        return;
+    }
+    for (auto& [id, forming] : forming_)
+        for (Entry& entry : forming.entries)
+            if (entry.open.id == open.id) {
+                entry.via = via;
+                return;
+            }
+    Entry entry{open, via, next_arrival_++};
+    if (where_.size() >= config_.opens_max)
+        return refuse(entry, {Errc::table_full,
+                              "the directory of opens is full (" + std::to_string(config_.opens_max) + ")", -1, -1, {}});
+    place(open.key, std::move(entry));
+    form_if_complete(open.key, now);
+}
+
+// Among those that wait, or refused because it contradicts them [R3].
+void Directory::place(const wire::GroupKey& key, Entry entry) {
+    const wire::GroupOpen& open = entry.open;
+    if (open.rank >= static_cast<int64_t>(open.size))
+        return refuse(entry, {Errc::rank_clash,
+                              "group \"" + open.name + "\": rank " + std::to_string(open.rank) + " of " + who(open) +
+                                  " is beyond its size of " + std::to_string(open.size),
+                              open.rank, -1, config_.name_of(open.id.origin)});
+    Gathering& gathering = gatherings_[key];
+    if (gathering.entries.empty()) gathering.size = open.size;
+    if (gathering.size != open.size) {
+        const Entry& first = gathering.entries.begin()->second;
+        return refuse(entry, clash(open, first,
+                                   "opened with different sizes, " + std::to_string(gathering.size) + " and " +
+                                       std::to_string(open.size)));
+    }
+    if (open.rank >= 0) {
+        const auto [at, added] = gathering.taken.try_emplace(static_cast<uint32_t>(open.rank), entry.arrival);
+        if (!added)
+            return refuse(entry, clash(open, gathering.entries.at(at->second),
+                                       "rank " + std::to_string(open.rank) + " is asked for twice"));
+    }
+    where_[open.id] = {key, entry.arrival};
+    gathering.entries.emplace(entry.arrival, std::move(entry));
+}
+
+// Those of an attempt that was called off were first: later ones have to agree with them.
+void Directory::put_back(std::vector<Entry> entries, Time now) {
+    if (entries.empty()) return;
+    const wire::GroupKey key = entries.front().open.key;
+    Gathering& gathering = gatherings_[key];
+    for (auto& [arrival, entry] : gathering.entries) {
+        where_.erase(entry.open.id);
+        entries.push_back(std::move(entry));
+    }
+    gathering = {};
+    std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.arrival < b.arrival; });
+    for (Entry& entry : entries) place(key, std::move(entry));
+    gatherings_[key].not_before = now + config_.retry_delay;
+}
+
+void Directory::form_if_complete(const wire::GroupKey& key, Time now) {
+    const auto at = gatherings_.find(key);
+    if (at == gatherings_.end()) return;
+    Gathering& gathering = at->second;
+    if (gathering.entries.empty() || gathering.entries.size() < gathering.size || now < gathering.not_before) return;
+    std::vector<Entry> entries;
+    while (entries.size() < gathering.size) {
+        Entry& first = gathering.entries.begin()->second;
+        where_.erase(first.open.id);
+        if (first.open.rank >= 0) gathering.taken.erase(static_cast<uint32_t>(first.open.rank));
+        entries.push_back(std::move(first));
+        gathering.entries.erase(gathering.entries.begin());
+    }
+    if (gathering.entries.empty()) gatherings_.erase(at);
+    prepare(std::move(entries), now);
+}
+
+void Directory::prepare(std::vector<Entry> entries, Time now) {
+    std::vector<wire::GroupOpen> opens;
+    for (const Entry& entry : entries) opens.push_back(entry.open);
+    const std::vector<uint32_t> ranks = assign_ranks(opens, static_cast<uint32_t>(entries.size()));
+    Forming forming;
+    forming.prepare.group = {config_.self.prefix(), config_.incarnation, next_group_++};  // [R13]
+    forming.prepare.key = opens[0].key;
+    forming.prepare.name = opens[0].name;
+    forming.prepare.plan = config_.plan;
+    forming.prepare.collective_timeout_ms = config_.collective_timeout_ms;
+    forming.prepare.members.resize(entries.size());
+    for (size_t i = 0; i < opens.size(); ++i)
+        forming.prepare.members[ranks[i]] = {opens[i].id, opens[i].id.origin, ranks[i], opens[i].pid};
+    forming.entries = std::move(entries);
+    forming.waiting_for = nodes_of(forming);
+    forming.deadline = now + config_.prepare_timeout;
+    for (const NodeId& node : forming.waiting_for) {
+        if (connected(node))
+            sends_.push_back({node, forming.prepare});
+        else
+            forming.unsent.insert(node);
+    }
+    const GroupId id = forming.prepare.group;
+    forming_.emplace(id, std::move(forming));
+}
+
+std::set<NodeId> Directory::nodes_of(const Forming& forming) {
+    std::set<NodeId> nodes;
+    for (const Entry& entry : forming.entries) nodes.insert(entry.open.id.origin);
+    return nodes;
+}
+
+void Directory::on_connected(const NodeId& node) {
+    for (auto& [id, forming] : forming_)
+        if (forming.unsent.erase(node) > 0) sends_.push_back({node, forming.prepare});
+}
+
+void Directory::on_prepared(const NodeId& from, const wire::GroupPrepared& prepared, Time now) {
+    const auto at = forming_.find(prepared.group);
+    if (at == forming_.end() || !at->second.waiting_for.contains(from)) return;
+    if (prepared.error.code != Errc::ok) return call_off(prepared.group, prepared.error, {}, now);
+    at->second.waiting_for.erase(from);
+    if (at->second.waiting_for.empty()) commit(prepared.group);
+}
+
+void Directory::commit(const GroupId& group) {
+    const Forming forming = std::move(forming_.extract(group).mapped());
+    const std::set<NodeId> nodes = nodes_of(forming);
+    for (const NodeId& node : nodes) sends_.push_back({node, wire::GroupCommit{group}});
+    committed_.push_back({group, {nodes.begin(), nodes.end()}});
+}
+
+void Directory::call_off(const GroupId& group, const Error& error, const std::set<wire::RequestId>& out, Time now) {
+    Forming forming = std::move(forming_.extract(group).mapped());
+    const bool again = error.code == Errc::pending;
+    for (const NodeId& node : nodes_of(forming))
+        if (!forming.unsent.contains(node)) sends_.push_back({node, wire::GroupRefused{{}, group, error}});
+    std::vector<Entry> back;
+    for (Entry& entry : forming.entries) {
+        if (out.contains(entry.open.id)) continue;
+        if (!again) {
+            if (forming.unsent.contains(entry.open.id.origin)) refuse(entry, error);
+        } else if (leads(entry.open)) {
+            back.push_back(std::move(entry));
+        } else {
+            orphans_.emplace_back(entry.open, entry.via);
+        }
+    }
+    put_back(std::move(back), now);
+}
+
+void Directory::erase_waiting(const wire::RequestId& request) {
+    const auto at = where_.find(request);
+    const auto [key, arrival] = at->second;
+    where_.erase(at);
+    Gathering& gathering = gatherings_.at(key);
+    const Entry& entry = gathering.entries.at(arrival);
+    if (entry.open.rank >= 0) gathering.taken.erase(static_cast<uint32_t>(entry.open.rank));
+    gathering.entries.erase(arrival);
+    if (gathering.entries.empty()) gatherings_.erase(key);
+}
+
+void Directory::remove(const wire::RequestId& request, const NodeId& from, bool expired, Time now) {
+    if (const auto at = where_.find(request); at != where_.end()) {
+        const Entry& entry = gatherings_.at(at->second.first).entries.at(at->second.second);
+        if (from != entry.via && from != request.origin) return;
+        if (expired) ghosts_.push_back({entry.open, now + config_.ghost_time});
+        if (ghosts_.size() > config_.ghosts_max) ghosts_.pop_front();
+        erase_waiting(request);
+        return;
+    }
+    for (const auto& [id, forming] : forming_)
+        for (const Entry& entry : forming.entries) {
+            if (entry.open.id != request) continue;
+            if (from != entry.via && from != request.origin) return;
+            const Error error{Errc::pending, who(entry.open) + " gave up", -1, -1, {}};
+            return call_off(GroupId(id), error, {request}, now);
+        }
+}
+
+void Directory::remove_via(const NodeId& via, Time now) {
+    std::vector<wire::RequestId> waiting;
+    for (const auto& [key, gathering] : gatherings_)
+        for (const auto& [arrival, entry] : gathering.entries)
+            if (entry.via == via) waiting.push_back(entry.open.id);
+    for (const wire::RequestId& request : waiting) erase_waiting(request);
+    std::map<GroupId, std::set<wire::RequestId>> hit;
+    for (const auto& [id, forming] : forming_) {
+        if (nodes_of(forming).contains(via)) hit[id];
+        for (const Entry& entry : forming.entries)
+            if (entry.via == via) hit[id].insert(entry.open.id);
+    }
+    const Error error{Errc::pending, "node " + config_.name_of(via) + " was lost while the group was formed", -1, -1, {}};
+    for (const auto& [id, out] : hit) call_off(id, error, out, now);
+}
+
+std::vector<std::pair<wire::GroupOpen, NodeId>> Directory::take_waiting() {
+    std::vector<std::pair<wire::GroupOpen, NodeId>> out;
+    for (const auto& [key, gathering] : gatherings_)
+        for (const auto& [arrival, entry] : gathering.entries)
+            if (!leads(entry.open)) out.emplace_back(entry.open, entry.via);
+    for (const auto& [open, via] : out) erase_waiting(open.id);
+    return out;
+}
+
+void Directory::on_time(Time now) {
+    std::vector<GroupId> late;
+    for (const auto& [id, forming] : forming_)
+        if (now >= forming.deadline) late.push_back(id);
+    for (const GroupId& id : late) {
+        const Forming& forming = forming_.at(id);
+        Error error{Errc::pending, {}, -1, -1, {}};
+        if (!forming.unsent.empty()) {  // the leader itself has no link [R7]
+            const NodeId node = *forming.unsent.begin();
+            const auto member = std::find_if(forming.prepare.members.begin(), forming.prepare.members.end(),
+                                             [&](const auto& m) { return m.node == node; });
+            error = {Errc::link_lost,
+                     "nodes " + config_.name_of(config_.self) + " and " + config_.name_of(node) +
+                         " do not reach each other, so group \"" + forming.prepare.name + "\" cannot be formed",
+                     member->rank, -1, config_.name_of(node)};
+        } else {
+            error.text = "node " + config_.name_of(*forming.waiting_for.begin()) + " did not answer in time";
+        }
+        call_off(id, error, {}, now);
+    }
+    std::vector<wire::GroupKey> keys;
+    for (const auto& [key, gathering] : gatherings_)
+        if (gathering.not_before != Time{}) keys.push_back(key);
+    for (const wire::GroupKey& key : keys) form_if_complete(key, now);
+}
+
+wire::GroupStatus Directory::status(const wire::RequestId& request, const wire::GroupKey& key, Time now) const {
+    wire::GroupStatus status{request, 0, {}};
+    auto present = [&](const wire::GroupOpen& open) {
+        status.size = open.size;
+        const uint32_t rank = open.rank < 0 ? UINT32_MAX : static_cast<uint32_t>(open.rank);
+        status.present.push_back({open.id, open.id.origin, rank, open.pid});
+    };
+    if (const auto at = gatherings_.find(key); at != gatherings_.end())
+        for (const auto& [arrival, entry] : at->second.entries) present(entry.open);
+    for (const Ghost& ghost : ghosts_) {
+        if (ghost.open.key != key || now >= ghost.until || status.present.size() >= ghost.open.size) continue;
+        const bool again = std::any_of(status.present.begin(), status.present.end(), [&](const auto& member) {
+            return (member.node == ghost.open.id.origin && member.pid == ghost.open.pid) ||
+                   (ghost.open.rank >= 0 && member.rank == ghost.open.rank);
+        });
+        if (!again) present(ghost.open);
+    }
+    std::sort(status.present.begin(), status.present.end(), [](const auto& a, const auto& b) {
+        return std::tie(a.rank, a.request) < std::tie(b.rank, b.request);
+    });
+    return status;
+}
+
+std::optional<Directory::Outgoing> Directory::poll_send() {
+    if (sends_.empty()) return std::nullopt;
+    Outgoing out = std::move(sends_.front());
+    sends_.pop_front();
+    return out;
+}
+std::optional<Directory::Committed> Directory::poll_committed() {
+    if (committed_.empty()) return std::nullopt;
+    Committed out = std::move(committed_.front());
+    committed_.pop_front();
+    return out;
+}
+std::optional<std::pair<wire::GroupOpen, NodeId>> Directory::poll_orphan() {
+    if (orphans_.empty()) return std::nullopt;
+    auto out = std::move(orphans_.front());
+    orphans_.pop_front();
+    return out;
+}
+
+Time Directory::wake_at() const {
+    Time next = never;
+    for (const auto& [id, forming] : forming_) next = std::min(next, forming.deadline);
+    for (const auto& [key, gathering] : gatherings_)
+        if (gathering.entries.size() >= gathering.size) next = std::min(next, gathering.not_before);
+    return next;
+}
+
+}  // namespace nexar::rendezvous

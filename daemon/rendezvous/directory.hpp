@@ -1,0 +1,121 @@
+// The leader's side: collects opens by key, forms groups, runs prepare and commit (docs/protocol/rendezvous.md [R3]-
+// [R7]). Part of Rendezvous, which gives it the opens and carries its messages. Sans-io.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/ids.hpp"
+#include "core/result.hpp"
+#include "core/time.hpp"
+#include "wire/messages.hpp"
+
+namespace nexar::rendezvous {
+
+struct DirectoryConfig {
+    NodeId self;
+    uint64_t incarnation = 0;
+    wire::PlanTableRecord plan;
+    uint64_t collective_timeout_ms = 0;
+    Duration prepare_timeout{};
+    Duration retry_delay{};
+    size_t opens_max = 0;
+    std::function<std::string(const NodeId&)> name_of;
+    Duration ghost_time{2'000'000'000};
+    size_t ghosts_max = 1024;
+};
+
+class Directory {
+public:
+    struct Outgoing {
+        NodeId to;
+        wire::Message message;
+    };
+
+    explicit Directory(DirectoryConfig config) : config_(std::move(config)) {}
+
+    // `via`: where answers about this open go (the node that sent it here).
+    void add(const wire::GroupOpen& open, const NodeId& via, Time now);
+    // From a node that may speak for the open: its own, or the one it came through. Anybody else changes nothing.
+    // `expired`: it came and its time was over; status() names it for `ghost_time` more, so that openers whose time
+    // is over at about the same moment all see who came.
+    void remove(const wire::RequestId& request, const NodeId& from, bool expired, Time now);
+    void remove_via(const NodeId& via, Time now);  // that node is not connected any more
+    // Another node leads now: the opens that wait here and are not ours to lead. Attempts under way go on.
+    std::vector<std::pair<wire::GroupOpen, NodeId>> take_waiting();
+    void on_prepared(const NodeId& from, const wire::GroupPrepared& prepared, Time now);
+    void on_connected(const NodeId& node);  // prepares that could not be sent go out now
+    void on_time(Time now);
+    wire::GroupStatus status(const wire::RequestId& request, const wire::GroupKey& key, Time now) const;
+    bool is_forming(const GroupId& group) const { return forming_.contains(group); }
+
+    struct Committed {
+        GroupId group;
+        std::vector<NodeId> nodes;
+    };
+    std::optional<Outgoing> poll_send();
+    std::optional<Committed> poll_committed();
+    // Of a called off attempt, when another node leads by now.
+    std::optional<std::pair<wire::GroupOpen, NodeId>> poll_orphan();
+    Time wake_at() const;
+
+    // Set by the owner. Is the node reachable (self is)? Is this open ours to lead?
+    std::function<bool(const NodeId&)> connected;
+    std::function<bool(const wire::GroupOpen&)> leads;
+
+private:
+    struct Entry {
+        wire::GroupOpen open;
+        NodeId via;
+        uint64_t arrival = 0;
+    };
+    struct Ghost {
+        wire::GroupOpen open;
+        Time until;
+    };
+    struct Gathering {
+        uint32_t size = 0;
+        std::map<uint64_t, Entry> entries;  // by arrival
+        std::map<uint32_t, uint64_t> taken;  // explicit rank -> arrival
+        Time not_before{};                   // after an attempt was called off
+    };
+    struct Forming {
+        wire::GroupPrepare prepare;
+        std::vector<Entry> entries;
+        std::set<NodeId> waiting_for, unsent;
+        Time deadline;
+    };
+
+    Error clash(const wire::GroupOpen& open, const Entry& with, const std::string& what) const;
+    std::string who(const wire::GroupOpen& open) const;
+    void place(const wire::GroupKey& key, Entry entry);
+    void put_back(std::vector<Entry> entries, Time now);
+    void erase_waiting(const wire::RequestId& request);
+    void form_if_complete(const wire::GroupKey& key, Time now);
+    void prepare(std::vector<Entry> entries, Time now);
+    void commit(const GroupId& group);
+    void call_off(const GroupId& group, const Error& error, const std::set<wire::RequestId>& out, Time now);
+    void refuse(const Entry& entry, Error error);
+    static std::set<NodeId> nodes_of(const Forming& forming);
+
+    DirectoryConfig config_;
+    uint64_t next_arrival_ = 1, next_group_ = 1;
+    std::map<wire::GroupKey, Gathering> gatherings_;
+    std::map<wire::RequestId, std::pair<wire::GroupKey, uint64_t>> where_;  // in gatherings_
+    std::map<GroupId, Forming> forming_;
+    std::deque<Ghost> ghosts_;
+    std::deque<Outgoing> sends_;
+    std::deque<Committed> committed_;
+    std::deque<std::pair<wire::GroupOpen, NodeId>> orphans_;
+};
+
+// Who gets which rank [R4]: explicit ranks stay, automatic ones fill the free numbers, grouped by node.
+std::vector<uint32_t> assign_ranks(const std::vector<wire::GroupOpen>& opens_by_arrival, uint32_t size);
+
+}  // namespace nexar::rendezvous

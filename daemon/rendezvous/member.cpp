@@ -1,0 +1,220 @@
+// The member's side of prepare and commit; see rendezvous.hpp. The life of a reservation:
+//   none -> waiting for links    a prepare whose opens are all free [R5]
+//   waiting -> prepared          connected to every member node: answered OK
+//   prepared -> asking           the leader is lost, or silent for too long [R8]
+//   any -> committed             told so by the leader or by another member
+//   any -> called off            told so, or nobody answered
+#include <algorithm>
+
+#include "rendezvous/rendezvous.hpp"
+
+namespace nexar::rendezvous {
+
+void Rendezvous::on_prepare(const NodeId& from, const wire::GroupPrepare& prepare, Time now) {
+    if (reservations_.contains(prepare.group)) return;  // again [R10]
+    if (const auto known = decisions_.find(prepare.group); known != decisions_.end()) {
+        if (known->second.outcome == Outcome::committed) return;
+        const Error error{Errc::pending, "called off here already", -1, -1, {}};
+        return send(from, wire::GroupPrepared{prepare.group, error});
+    }
+    if (const std::string fault = fault_of(from, prepare, now); !fault.empty()) {
+        decided(prepare.group, Outcome::called_off, {}, now);
+        const std::string text = "node " + name_of(config_.self) + ": " + fault;
+        return send(from, wire::GroupPrepared{prepare.group, {Errc::pending, text, -1, -1, {}}});
+    }
+    Reservation& reservation = reservations_[prepare.group];
+    reservation.prepare = prepare;
+    reservation.leader = from;
+    for (const wire::GroupMemberRecord& member : prepare.members) {
+        if (member.node != config_.self) {
+            reservation.nodes.insert(member.node);
+            continue;
+        }
+        Own& own = own_.at(member.request);
+        own.reserved = prepare.group;
+        own.status_until = never;
+    }
+    reservation.link_deadline = now + config_.link_wait;
+    reservation.decision_deadline = now + config_.decision_timeout;
+    answer_prepare(prepare.group, reservation, now);
+}
+
+// Why this node cannot take part; nothing if it can. Opens listed in vain are taken off the leader's list [R2].
+std::string Rendezvous::fault_of(const NodeId& from, const wire::GroupPrepare& prepare, Time now) {
+    std::string fault = "no open of this node in it";
+    bool any = false;
+    std::set<wire::RequestId> seen;
+    for (const wire::GroupMemberRecord& member : prepare.members) {
+        if (member.node != config_.self) continue;
+        if (!std::exchange(any, true)) fault.clear();
+        if (!seen.insert(member.request).second) return "the same open twice";
+        const auto own = own_.find(member.request);
+        if (own != own_.end() && own->second.reserved) {
+            // Our leader begins again: so it has called off the attempt before, and that message was lost.
+            const GroupId earlier = *own->second.reserved;
+            if (reservations_.at(earlier).leader == from)
+                call_off(earlier, {Errc::pending, "replaced by a later attempt", -1, -1, {}}, now);
+        }
+        const auto still = own_.find(member.request);
+        if (still != own_.end() && !still->second.reserved && still->second.open.key == prepare.key) continue;
+        fault = "pid " + std::to_string(member.pid) + (still == own_.end() ? " has gone" : " is in another attempt");
+        send(from, wire::GroupWithdraw{member.request, prepare.key, false, false});
+    }
+    return fault;
+}
+
+std::optional<NodeId> Rendezvous::missing_link(const Reservation& reservation) const {
+    for (const NodeId& node : reservation.nodes)
+        if (!peers_.contains(node)) return node;
+    return std::nullopt;
+}
+
+void Rendezvous::answer_prepare(const GroupId& group, Reservation& reservation, Time now) {
+    const auto missing = missing_link(reservation);
+    if (missing && now < reservation.link_deadline) return;  // it may be on its way up
+    reservation.link_deadline = never;
+    Error error;
+    if (missing) {
+        int64_t ours = -1, theirs = -1;  // lowest ranks of both nodes
+        for (const wire::GroupMemberRecord& member : reservation.prepare.members) {
+            if (member.node == config_.self && ours < 0) ours = member.rank;
+            if (member.node == *missing && theirs < 0) theirs = member.rank;
+        }
+        const bool we_first = ours < theirs;
+        const NodeId& low = we_first ? config_.self : *missing;
+        const NodeId& high = we_first ? *missing : config_.self;
+        error = {Errc::link_lost,
+                 "nodes " + name_of(low) + " and " + name_of(high) + " do not reach each other, so group \"" +
+                     reservation.prepare.name + "\" cannot be formed",
+                 std::min(ours, theirs), std::max(ours, theirs), name_of(low)};
+    }
+    send(reservation.leader, wire::GroupPrepared{group, std::move(error)});
+}
+
+void Rendezvous::on_commit(const NodeId& from, const GroupId& group, Time now) {
+    if (reservations_.contains(group)) return commit(group, now);
+    const auto known = decisions_.find(group);
+    if (known != decisions_.end() && known->second.outcome == Outcome::committed) return;
+    // Called off here, or never heard of: whoever has committed must know [R9].
+    const Error error{Errc::peer_lost, "node " + name_of(config_.self) + " had called off the group", -1, -1,
+                      name_of(config_.self)};
+    send(from, wire::GroupRefused{{}, group, error});
+}
+
+void Rendezvous::commit(const GroupId& group, Time now) {
+    const Reservation reservation = std::move(reservations_.extract(group).mapped());
+    Opened opened{reservation.prepare, {}, {}};
+    for (const wire::GroupMemberRecord& member : reservation.prepare.members) {
+        if (member.node != config_.self) continue;
+        const Own& own = own_.at(member.request);
+        if (own.withdrawn)
+            opened.gone.push_back(Rank{member.rank});
+        else
+            opened.ranks.emplace_back(member.request, Rank{member.rank});
+        if (leader_of(own) != reservation.leader)
+            send(leader_of(own), wire::GroupWithdraw{member.request, own.open.key, true, false});
+        own_.erase(member.request);
+    }
+    std::vector<NodeId> nodes(reservation.nodes.begin(), reservation.nodes.end());
+    nodes.push_back(config_.self);
+    decided(group, Outcome::committed, std::move(nodes), now);
+    actions_.push_back(std::move(opened));
+}
+
+void Rendezvous::call_off(const GroupId& group, const Error& error, Time now) {
+    const Reservation reservation = std::move(reservations_.extract(group).mapped());
+    decided(group, Outcome::called_off, {}, now);
+    for (const wire::GroupMemberRecord& member : reservation.prepare.members) {
+        if (member.node != config_.self) continue;
+        Own& own = own_.at(member.request);
+        own.reserved.reset();
+        if (own.withdrawn) {
+            own_.erase(member.request);
+        } else if (error.code != Errc::pending) {
+            fail_open(member.request, error);
+        } else {
+            own.trouble = error.text;
+            list(own, now);
+        }
+    }
+}
+
+void Rendezvous::on_refused(const NodeId& from, const wire::GroupRefused& refused, Time now) {
+    if (refused.id.number != 0) {  // one open; otherwise a whole attempt
+        const auto own = own_.find(refused.id);
+        if (own != own_.end()) {
+            if (!own->second.reserved && from == leader_of(own->second)) fail_open(refused.id, refused.error);
+        } else if (const auto relayed = relayed_.find(refused.id); relayed != relayed_.end()) {
+            const NodeId via = relayed->second.via;
+            relayed_.erase(relayed);
+            send(via, refused);
+        }
+        return;
+    }
+    const auto at = reservations_.find(refused.group);
+    if (at != reservations_.end()) {
+        if (from == at->second.leader || at->second.nodes.contains(from)) call_off(refused.group, refused.error, now);
+        return;
+    }
+    const NodeId& by = refused.id.origin.is_zero() ? from : refused.id.origin;
+    if (has_committed(refused.group)) disown(refused.group, by, refused.error);
+}
+
+// [R9] Told once, and passed on to the other members, who may have committed too.
+void Rendezvous::disown(const GroupId& group, const NodeId& by, const Error& error) {
+    Decision& decision = decisions_.at(group);
+    if (std::find(decision.nodes.begin(), decision.nodes.end(), by) == decision.nodes.end()) return;
+    decision.outcome = Outcome::called_off;
+    for (const NodeId& node : decision.nodes)
+        if (node != config_.self && node != by) send(node, wire::GroupRefused{{by, 0}, group, error});
+    const bool member = std::find(decision.nodes.begin(), decision.nodes.end(), config_.self) != decision.nodes.end();
+    if (member) actions_.push_back(Disowned{group, by, error.text});
+}
+
+void Rendezvous::ask_members(const GroupId& group, Reservation& reservation, Time now) {
+    reservation.query_until = now + config_.query_timeout;
+    std::set<NodeId> asked = reservation.nodes;
+    asked.insert(reservation.leader);
+    for (const NodeId& node : asked)
+        if (node != config_.self) send(node, wire::GroupQuery{group});
+}
+
+void Rendezvous::on_query(const NodeId& from, const GroupId& group) {
+    if (reservations_.contains(group) || directory_.is_forming(group)) return;  // not decided here
+    if (has_committed(group)) return send(from, wire::GroupCommit{group});
+    const Error error{Errc::pending, "node " + name_of(config_.self) + " has called off the group", -1, -1, {}};
+    decided(group, Outcome::called_off, {}, Time{});  // and stays with it
+    send(from, wire::GroupRefused{{}, group, error});
+}
+
+void Rendezvous::on_reservation_time(const GroupId& group, Time now) {
+    const auto at = reservations_.find(group);
+    if (at == reservations_.end()) return;
+    Reservation& reservation = at->second;
+    if (now >= reservation.link_deadline) answer_prepare(group, reservation, now);
+    if (reservation.query_until != never) {
+        if (now < reservation.query_until) return;
+        const Error error{Errc::pending, "the node that formed it was lost, and no other knew a decision", -1, -1, {}};
+        call_off(group, error, now);
+    } else if (now >= reservation.decision_deadline) {
+        ask_members(group, reservation, now);
+    }
+}
+
+bool Rendezvous::has_committed(const GroupId& group) const {
+    const auto at = decisions_.find(group);
+    return at != decisions_.end() && at->second.outcome == Outcome::committed;
+}
+
+void Rendezvous::decided(const GroupId& group, Outcome outcome, std::vector<NodeId> nodes, Time now) {
+    const auto [at, added] = decisions_.try_emplace(group);
+    if (!added) return;
+    at->second = {outcome, std::move(nodes), now};
+    decision_order_.push_back(group);
+    if (decision_order_.size() > config_.decisions_max) {
+        decisions_.erase(decision_order_.front());
+        decision_order_.pop_front();
+    }
+}
+
+}  // namespace nexar::rendezvous

@@ -1,0 +1,315 @@
+// The opens of this node and those it passes on; see rendezvous.hpp. The member's side of prepare and commit is in
+// member.cpp, the leader's in directory.cpp.
+#include "rendezvous/rendezvous.hpp"
+
+#include <algorithm>
+
+#include "core/check.hpp"
+#include "rendezvous/texts.hpp"
+#include "wire/limits.hpp"
+#include "wire/text.hpp"
+
+namespace nexar::rendezvous {
+
+Rendezvous::Rendezvous(Config config)
+    : config_(std::move(config)),
+      leader_(config_.self),
+      directory_({config_.self, config_.incarnation, config_.plan, config_.collective_timeout_ms,
+                  config_.prepare_timeout, config_.retry_delay, config_.directory_max,
+                  [this](const NodeId& node) { return name_of(node); }}) {
+    directory_.connected = [this](const NodeId& node) { return node == config_.self || peers_.contains(node); };
+    directory_.leads = [this](const wire::GroupOpen& open) {
+        if (leader_ == config_.self) return true;
+        const auto own = own_.find(open.id);
+        return own != own_.end() && own->second.local;
+    };
+}
+
+std::string Rendezvous::name_of(const NodeId& node) const {
+    return config_.name_of ? config_.name_of(node) : node.short_hex();
+}
+
+// ---- Opens of this node ----
+
+Result<wire::RequestId> Rendezvous::open(const OpenSpec& spec, Time now) {
+    if (spec.name.empty() || spec.name.size() > wire::group_name_bytes_max || !wire::is_clean_text(spec.name))
+        return fail(Errc::invalid_argument, "a group's name is 1 to " + std::to_string(wire::group_name_bytes_max) +
+                                                " bytes of UTF-8 without control characters");
+    if (spec.size == 0 || spec.size > wire::ranks_max)
+        return fail(Errc::invalid_argument, "group size " + std::to_string(spec.size) + ", allowed is 1 to " +
+                                                std::to_string(wire::ranks_max));
+    if (spec.rank < -1 || spec.rank >= static_cast<int64_t>(spec.size))
+        return fail(Errc::invalid_argument, "rank " + std::to_string(spec.rank) + " of a group of " +
+                                                std::to_string(spec.size) + ", allowed is 0 to " +
+                                                std::to_string(spec.size - 1) + ", or -1 for any");
+    if (own_.size() >= config_.opens_per_node_max)
+        return fail(Errc::table_full, "this node has " + std::to_string(config_.opens_per_node_max) +
+                                          " groups being opened, the most allowed");
+    const auto of_session =
+        std::count_if(own_.begin(), own_.end(), [&](const auto& o) { return o.second.session == spec.session; });
+    if (static_cast<size_t>(of_session) >= config_.opens_per_session_max)
+        return fail(Errc::table_full, "this session has " + std::to_string(config_.opens_per_session_max) +
+                                          " groups being opened, the most allowed");
+    Own own;
+    own.open = {{config_.self, next_request_++}, spec.key, spec.name, spec.size, spec.rank, spec.pid};
+    own.session = spec.session;
+    own.local = spec.local;
+    own.deadline = now + std::clamp(spec.timeout, Duration{0}, config_.timeout_max);
+    const Own& kept = own_[own.open.id] = own;
+    list(kept, now);
+    settle(now);
+    return own.open.id;
+}
+
+void Rendezvous::list(const Own& own, Time now) {
+    if (leader_of(own) == config_.self)
+        directory_.add(own.open, config_.self, now);
+    else
+        send(leader_, own.open);
+}
+
+void Rendezvous::withdraw(const wire::RequestId& request, Time now) {
+    const auto at = own_.find(request);
+    if (at == own_.end() || at->second.withdrawn) return;
+    Own& own = at->second;
+    const wire::GroupWithdraw message{request, own.open.key, false, false};
+    send(leader_of(own), message);
+    if (own.reserved) {
+        own.withdrawn = true;  // the attempt may still be committed [R12]
+        const NodeId& leader = reservations_.at(*own.reserved).leader;
+        if (leader != leader_of(own)) send(leader, message);
+    } else {
+        own_.erase(at);
+    }
+    settle(now);
+}
+
+void Rendezvous::withdraw_session(SessionId session, Time now) {
+    std::vector<wire::RequestId> requests;
+    for (const auto& [id, own] : own_)
+        if (own.session == session) requests.push_back(id);
+    for (const wire::RequestId& request : requests) withdraw(request, now);
+}
+
+void Rendezvous::fail_open(const wire::RequestId& request, Error error) {
+    if (own_.erase(request) > 0) actions_.push_back(Failed{request, std::move(error)});
+}
+
+// [R11] The end of an open's time.
+void Rendezvous::expire(const wire::RequestId& request, const wire::GroupStatus* status) {
+    const auto at = own_.find(request);
+    if (at == own_.end() || at->second.reserved) return;
+    const Own& own = at->second;
+    Error error = group_incomplete(own.open, status, own.trouble, [this](const NodeId& n) { return name_of(n); });
+    send(leader_of(own), wire::GroupWithdraw{request, own.open.key, false, true});
+    fail_open(request, std::move(error));
+}
+
+void Rendezvous::expire_all(Time now) {
+    std::vector<wire::RequestId> due;
+    for (const auto& [id, own] : own_)
+        if (!own.reserved && now >= std::min(own.deadline, own.status_until)) due.push_back(id);
+    // All who expire now see each other in the list: first the questions, then the withdrawals.
+    std::vector<std::pair<wire::RequestId, wire::GroupStatus>> answers;
+    for (const wire::RequestId& request : due) {
+        Own& own = own_.at(request);
+        if (leader_of(own) == config_.self) {
+            answers.emplace_back(request, directory_.status(request, own.open.key, now));
+        } else if (own.status_until == never) {
+            own.status_until = now + config_.status_wait;
+            send(leader_, wire::GroupStatusRequest{request, own.open.key});
+        } else if (now >= own.status_until) {
+            expire(request, nullptr);
+        }
+    }
+    for (const auto& [request, status] : answers) expire(request, &status);
+}
+
+void Rendezvous::on_status_request(const NodeId& from, const wire::GroupStatusRequest& request, Time now) {
+    if (leader_ == config_.self)
+        send(from, directory_.status(request.id, request.key, now));
+    else if (relayed_.contains(request.id))
+        send(leader_, request);
+}
+
+void Rendezvous::on_status(const wire::GroupStatus& status, Time) {
+    if (const auto own = own_.find(status.id); own != own_.end()) {
+        if (own->second.status_until != never) expire(status.id, &status);
+    } else if (const auto relayed = relayed_.find(status.id); relayed != relayed_.end()) {
+        send(relayed->second.via, status);
+    }
+}
+
+// ---- Opens of other nodes [R1] ----
+
+void Rendezvous::on_open(const NodeId& from, const wire::GroupOpen& open, Time now) {
+    if (open.id.origin == config_.self) return;
+    pass_on(open, from, now);
+}
+
+void Rendezvous::pass_on(const wire::GroupOpen& open, const NodeId& via, Time now) {
+    if (leader_ == config_.self) return directory_.add(open, via, now);
+    if (relayed_.size() >= config_.directory_max && !relayed_.contains(open.id)) {
+        const Error error{Errc::table_full, "too many opens pass through this node", -1, -1, {}};
+        return send(via, wire::GroupRefused{open.id, {}, error});
+    }
+    relayed_[open.id] = {open, via};
+    send(leader_, open);
+}
+
+void Rendezvous::on_withdraw(const NodeId& from, const wire::GroupWithdraw& withdraw, Time now) {
+    directory_.remove(withdraw.id, from, withdraw.expired, now);
+    const auto at = relayed_.find(withdraw.id);
+    if (at == relayed_.end() || (from != at->second.via && from != withdraw.id.origin)) return;
+    relayed_.erase(at);
+    if (!withdraw.moved) send(leader_, withdraw);
+}
+
+// ---- Peers ----
+
+void Rendezvous::on_peer_up(const NodeId& node, Time now) {
+    peers_.insert(node);
+    const NodeId before = leader_;
+    update_leader(now);
+    if (leader_ == before && leader_ == node) relist_all(now);  // what was under way may be lost
+    directory_.on_connected(node);
+    for (auto& [group, reservation] : reservations_) {
+        if (reservation.link_deadline != never) answer_prepare(group, reservation, now);
+        if (reservation.query_until != never && (reservation.nodes.contains(node) || reservation.leader == node))
+            send(node, wire::GroupQuery{group});
+    }
+    for (const auto& [group, decision] : decisions_)
+        if (decision.outcome == Outcome::committed && now - decision.at < config_.recommit_window &&
+            std::find(decision.nodes.begin(), decision.nodes.end(), node) != decision.nodes.end())
+            send(node, wire::GroupCommit{group});
+    settle(now);
+}
+
+void Rendezvous::on_peer_down(const NodeId& node, Time now) {
+    if (peers_.erase(node) == 0) return;
+    std::erase_if(relayed_, [&](const auto& item) {
+        if (item.second.via != node) return false;
+        send(leader_, wire::GroupWithdraw{item.first, item.second.open.key, false, false});
+        return true;
+    });
+    update_leader(now);
+    directory_.remove_via(node, now);
+    for (auto& [group, reservation] : reservations_)
+        if (reservation.leader == node && reservation.query_until == never) ask_members(group, reservation, now);
+    settle(now);
+}
+
+void Rendezvous::update_leader(Time now) {
+    const NodeId next = peers_.empty() ? config_.self : std::min(config_.self, *peers_.begin());
+    if (next == leader_) return;
+    const NodeId before = std::exchange(leader_, next);
+    for (auto& [open, via] : directory_.take_waiting())
+        if (open.id.origin != config_.self) relayed_[open.id] = {open, via};
+    if (before != config_.self)
+        for (const auto& [id, own] : own_)
+            if (!own.local && !own.reserved) send(before, wire::GroupWithdraw{id, own.open.key, true, false});
+    relist_all(now);
+}
+
+void Rendezvous::relist_all(Time now) {
+    const auto relayed = std::exchange(relayed_, {});
+    for (const auto& [id, item] : relayed) pass_on(item.open, item.via, now);
+    for (const auto& [id, own] : own_)
+        if (!own.local && !own.reserved) list(own, now);
+}
+
+// ---- Messages, time, output ----
+
+bool Rendezvous::on_message(const NodeId& from, const wire::Message& message, Time now) {
+    if (const auto* open = std::get_if<wire::GroupOpen>(&message))
+        on_open(from, *open, now);
+    else if (const auto* withdraw = std::get_if<wire::GroupWithdraw>(&message))
+        on_withdraw(from, *withdraw, now);
+    else if (const auto* prepare = std::get_if<wire::GroupPrepare>(&message))
+        on_prepare(from, *prepare, now);
+    else if (const auto* prepared = std::get_if<wire::GroupPrepared>(&message))
+        directory_.on_prepared(from, *prepared, now);
+    else if (const auto* commit_ = std::get_if<wire::GroupCommit>(&message))
+        on_commit(from, commit_->group, now);
+    else if (const auto* refused = std::get_if<wire::GroupRefused>(&message))
+        on_refused(from, *refused, now);
+    else if (const auto* query = std::get_if<wire::GroupQuery>(&message))
+        on_query(from, query->group);
+    else if (const auto* request = std::get_if<wire::GroupStatusRequest>(&message))
+        on_status_request(from, *request, now);
+    else if (const auto* status = std::get_if<wire::GroupStatus>(&message))
+        on_status(*status, now);
+    else
+        return false;
+    if (from != config_.self) settle(now);
+    return true;
+}
+
+void Rendezvous::send(const NodeId& to, wire::Message message) {
+    if (to == config_.self)
+        inbox_.push_back(std::move(message));
+    else
+        actions_.push_back(Send{to, std::move(message)});
+}
+
+// Carries messages between our own directory and our own members until nothing is left. It ends: each of them
+// answers another, and none of the conversations goes round in a circle without a deadline.
+void Rendezvous::settle(Time now) {
+    for (;;) {
+        bool moved = false;
+        while (auto out = directory_.poll_send()) {
+            moved = true;
+            send(out->to, std::move(out->message));
+        }
+        while (auto committed = directory_.poll_committed()) {
+            moved = true;
+            decided(committed->group, Outcome::committed, std::move(committed->nodes), now);
+        }
+        while (auto orphan = directory_.poll_orphan()) {
+            moved = true;
+            if (orphan->first.id.origin != config_.self) pass_on(orphan->first, orphan->second, now);
+        }
+        if (!inbox_.empty()) {
+            moved = true;
+            const wire::Message message = std::move(inbox_.front());
+            inbox_.pop_front();
+            on_message(config_.self, message, now);
+        }
+        if (!moved) return;
+    }
+}
+
+void Rendezvous::on_time(Time now) {
+    directory_.on_time(now);
+    settle(now);
+    std::vector<GroupId> groups;
+    for (const auto& [group, reservation] : reservations_) groups.push_back(group);
+    for (const GroupId& group : groups) on_reservation_time(group, now);
+    expire_all(now);
+    settle(now);
+}
+
+Time Rendezvous::wake_at() const {
+    Time next = directory_.wake_at();
+    for (const auto& [id, own] : own_)
+        if (!own.reserved) next = std::min(next, own.status_until == never ? own.deadline : own.status_until);
+    for (const auto& [group, r] : reservations_)
+        next = std::min({next, r.link_deadline, r.query_until == never ? r.decision_deadline : r.query_until});
+    return next;
+}
+
+std::optional<Action> Rendezvous::poll_action() {
+    if (actions_.empty()) return std::nullopt;
+    Action out = std::move(actions_.front());
+    actions_.pop_front();
+    return out;
+}
+
+std::vector<Rendezvous::PendingOpen> Rendezvous::pending_opens() const {
+    std::vector<PendingOpen> out;
+    for (const auto& [id, own] : own_)
+        if (!own.withdrawn) out.push_back({own.open, own.session, own.reserved.has_value(), own.deadline});
+    return out;
+}
+
+}  // namespace nexar::rendezvous

@@ -1,0 +1,171 @@
+// See cluster.hpp.
+#include "cluster.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include "wire/codec.hpp"
+
+namespace nexar::rendezvous {
+
+NodeId node_id(unsigned n) {
+    NodeId id;
+    id.bytes[0] = static_cast<uint8_t>(n + 1);
+    id.bytes[31] = 0x55;
+    return id;
+}
+wire::GroupKey key_of(const std::string& name) {
+    wire::GroupKey key{};
+    for (size_t i = 0; i < name.size(); ++i) key[i % 32] = static_cast<uint8_t>(key[i % 32] * 31 + name[i]);
+    return key;
+}
+
+Cluster::Cluster(unsigned nodes, uint64_t seed, bool linked) : random_(seed), dead_(nodes) {
+    for (unsigned i = 0; i < nodes; ++i) {
+        Config config;
+        config.self = node_id(i);
+        config.incarnation = 1000 + i;
+        config.name_of = [](const NodeId& id) { return "host" + std::to_string(id.bytes[0] - 1); };
+        machines_.push_back(std::make_unique<Rendezvous>(config));
+    }
+    for (unsigned a = 0; a < nodes && linked; ++a)
+        for (unsigned b = a + 1; b < nodes; ++b) link(a, b);
+}
+
+void Cluster::link(unsigned a, unsigned b) {
+    if (dead_[a] || dead_[b]) return;
+    links_[{std::min(a, b), std::max(a, b)}] = next_connection_++;
+    for (auto [x, y] : {std::pair(a, b), std::pair(b, a)}) {
+        machines_[x]->on_peer_up(node_id(y), now_);
+        drain(x);
+    }
+}
+void Cluster::unlink(unsigned a, unsigned b) {
+    if (links_.erase({std::min(a, b), std::max(a, b)}) == 0) return;
+    for (auto [x, y] : {std::pair(a, b), std::pair(b, a)}) {
+        if (dead_[x]) continue;
+        machines_[x]->on_peer_down(node_id(y), now_);
+        drain(x);
+    }
+}
+void Cluster::flap(unsigned a, unsigned b) {
+    unlink(a, b);
+    link(a, b);
+}
+void Cluster::kill(unsigned node) {
+    dead_[node] = true;
+    for (unsigned other = 0; other < machines_.size(); ++other) unlink(node, other);
+}
+
+size_t Cluster::open(unsigned node, const std::string& name, uint32_t size, int64_t rank, Duration timeout, bool local) {
+    Opener opener;
+    opener.node = node;
+    opener.spec = {SessionId{openers_.size()}, key_of(name), local, name, size, rank,
+                   static_cast<uint32_t>(openers_.size() + 1), timeout};
+    opener.deadline = now_ + timeout;
+    const auto request = machines_[node]->open(opener.spec, now_);
+    REQUIRE(request);
+    opener.request = *request;
+    openers_.push_back(opener);
+    drain(node);
+    return openers_.size() - 1;
+}
+
+void Cluster::withdraw(size_t opener) {
+    Opener& o = openers_[opener];
+    if (o.answered_at_all() || dead_[o.node]) return;
+    o.withdrawn = true;
+    machines_[o.node]->withdraw(o.request, now_);
+    drain(o.node);
+}
+
+void Cluster::on_opened(unsigned node, const Opened& opened) {
+    const auto [at, first] = groups_.try_emplace(opened.group.group, opened.group);
+    REQUIRE(wire::encode(at->second) == wire::encode(opened.group));  // the same list for all
+    for (const auto& [request, rank] : opened.ranks) {
+        bool found = false;
+        for (Opener& o : openers_) {
+            if (o.request != request) continue;
+            found = true;
+            REQUIRE(o.node == node);
+            REQUIRE_FALSE(o.answered_at_all());
+            REQUIRE_FALSE(o.withdrawn);
+            REQUIRE(opened.group.name == o.spec.name);
+            REQUIRE(opened.group.members.size() == o.spec.size);
+            REQUIRE(opened.group.members[rank.value].request == request);
+            REQUIRE(opened.group.members[rank.value].pid == o.spec.pid);
+            if (o.spec.rank >= 0) REQUIRE(rank.value == o.spec.rank);
+            o.group = opened.group.group;
+            o.rank = rank.value;
+            o.answered = now_;
+        }
+        REQUIRE(found);
+    }
+    gone_ += opened.gone.size();
+}
+
+void Cluster::drain(unsigned node) {
+    while (const auto action = machines_[node]->poll_action()) {
+        if (const auto* send = std::get_if<Send>(&*action)) {
+            ++messages_;
+            REQUIRE(send->to != node_id(node));
+            const unsigned to = send->to.bytes[0] - 1u;
+            const auto connection = links_.find({std::min(node, to), std::max(node, to)});
+            if (connection == links_.end()) continue;
+            Time& last = last_[{node, to}];
+            last = std::max(now_ + Duration(50'000 + random_.below(3'000'000)), last + Duration(1));
+            flying_.emplace(last, Packet{node, to, connection->second, wire::encode(send->message)});
+        } else if (const auto* opened = std::get_if<Opened>(&*action)) {
+            on_opened(node, *opened);
+        } else if (const auto* failed = std::get_if<Failed>(&*action)) {
+            for (Opener& o : openers_) {
+                if (o.request != failed->request) continue;
+                REQUIRE_FALSE(o.answered_at_all());
+                REQUIRE_FALSE(o.withdrawn);
+                o.failed = failed->error;
+                o.answered = now_;
+            }
+        } else {
+            ++disowned_;
+        }
+    }
+}
+
+bool Cluster::step(Time end) {
+    Time next = flying_.empty() ? never : flying_.begin()->first;
+    for (unsigned i = 0; i < machines_.size(); ++i)
+        if (!dead_[i]) next = std::min(next, machines_[i]->wake_at());
+    if (next > end) return false;
+    now_ = std::max(now_, next);
+    while (!flying_.empty() && flying_.begin()->first <= now_) {
+        const Packet packet = flying_.extract(flying_.begin()).mapped();
+        const auto link = links_.find({std::min(packet.from, packet.to), std::max(packet.from, packet.to)});
+        if (link == links_.end() || link->second != packet.connection) continue;
+        const auto message = wire::decode(packet.bytes);
+        REQUIRE(message);
+        REQUIRE(machines_[packet.to]->on_message(node_id(packet.from), *message, now_));
+        drain(packet.to);
+    }
+    for (unsigned i = 0; i < machines_.size(); ++i) {
+        if (dead_[i]) continue;
+        machines_[i]->on_time(now_);
+        drain(i);
+    }
+    return true;
+}
+
+void Cluster::run(Duration span) {
+    const Time end = now_ + span;
+    for (int i = 0; step(end); ++i) REQUIRE(i < 500'000);
+    now_ = end;
+}
+
+void Cluster::require_all_answered() const {
+    for (const Opener& o : openers_) {
+        if (dead_[o.node] || o.withdrawn) continue;
+        CAPTURE(o.node, o.spec.pid, o.spec.name);
+        REQUIRE(o.answered_at_all());
+        REQUIRE(o.answered <= o.deadline + ms(3000 + 1000 + 300));  // rendezvous.md, how long it takes at most
+    }
+}
+
+}  // namespace nexar::rendezvous

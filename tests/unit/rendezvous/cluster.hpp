@@ -1,0 +1,83 @@
+// Rendezvous machines in virtual time: ordered streams with seeded delays, links that come and go, nodes that die.
+// Every message passes through the codec. What every run must keep is checked after every event: an open is answered
+// at most once, and all members of a group were told the same.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "core/random.hpp"
+#include "rendezvous/rendezvous.hpp"
+
+namespace nexar::rendezvous {
+
+NodeId node_id(unsigned n);  // ascending in n
+constexpr Duration ms(int64_t n) { return std::chrono::milliseconds(n); }
+wire::GroupKey key_of(const std::string& name);
+
+class Cluster {
+public:
+    Cluster(unsigned nodes, uint64_t seed, bool linked = true);
+
+    void link(unsigned a, unsigned b);
+    void unlink(unsigned a, unsigned b);
+    void flap(unsigned a, unsigned b);  // what is under way is lost, both hear of a new connection
+    void kill(unsigned node);
+
+    // An open, answered or not. `pid` is its number, from 1.
+    struct Opener {
+        unsigned node = 0;
+        wire::RequestId request;
+        OpenSpec spec;
+        Time deadline;
+        std::optional<Error> failed;
+        std::optional<GroupId> group;
+        uint32_t rank = 0;
+        bool withdrawn = false;
+        Time answered{};
+        bool answered_at_all() const { return failed || group; }
+    };
+    // Returns its number in openers().
+    size_t open(unsigned node, const std::string& name, uint32_t size, int64_t rank = -1, Duration timeout = ms(5000),
+                bool local = false);
+    void withdraw(size_t opener);
+    void run(Duration span);
+    bool step(Time end);  // one moment; false: nothing happens before `end`
+
+    const std::vector<Opener>& openers() const { return openers_; }
+    const wire::GroupPrepare& group(const GroupId& id) const { return groups_.at(id); }
+    size_t groups() const { return groups_.size(); }
+    size_t disowned() const { return disowned_; }
+    size_t gone() const { return gone_; }
+    bool alive(unsigned node) const { return !dead_[node]; }
+    Time now() const { return now_; }
+    Rendezvous& operator[](unsigned node) { return *machines_[node]; }
+    size_t messages() const { return messages_; }
+    // Every open of a living node was answered, and in time.
+    void require_all_answered() const;
+
+private:
+    struct Packet {
+        unsigned from, to;
+        uint64_t connection;
+        std::vector<std::byte> bytes;
+    };
+    void drain(unsigned node);
+    void on_opened(unsigned node, const Opened& opened);
+
+    Random random_;
+    Time now_{};
+    std::vector<std::unique_ptr<Rendezvous>> machines_;
+    std::vector<bool> dead_;
+    std::map<std::pair<unsigned, unsigned>, uint64_t> links_;  // (low, high) -> connection
+    uint64_t next_connection_ = 1;
+    std::map<std::pair<unsigned, unsigned>, Time> last_;
+    std::multimap<Time, Packet> flying_;
+    std::vector<Opener> openers_;
+    std::map<GroupId, wire::GroupPrepare> groups_;
+    size_t disowned_ = 0, gone_ = 0, messages_ = 0;
+};
+
+}  // namespace nexar::rendezvous

@@ -1,0 +1,229 @@
+// Messages that make no sense, repeated or out of order: answered or ignored, never more.
+#include <catch2/catch_test_macros.hpp>
+
+#include "cluster.hpp"
+
+namespace nexar::rendezvous {
+namespace {
+
+const NodeId self = node_id(3), leader = node_id(0), other = node_id(1);
+const GroupId group{1, 2, 3};
+
+struct Member {
+    Member() : machine([] {
+        Config config;
+        config.self = self;
+        return config;
+    }()) {
+        machine.on_peer_up(leader, Time{});
+        machine.on_peer_up(other, Time{});
+        request = *machine.open({SessionId{1}, key_of("g"), false, "g", 2, 0, 9, ms(60'000)}, Time{});
+        sent();
+    }
+    std::vector<wire::Message> sent() {
+        std::vector<wire::Message> out;
+        while (const auto action = machine.poll_action()) {
+            if (const auto* send = std::get_if<Send>(&*action)) out.push_back(send->message);
+            opened += std::holds_alternative<Opened>(*action);
+            failed += std::holds_alternative<Failed>(*action);
+            disowned += std::holds_alternative<Disowned>(*action);
+        }
+        return out;
+    }
+    wire::GroupPrepare prepare() const {
+        wire::GroupPrepare out;
+        out.group = group;
+        out.key = key_of("g");
+        out.name = "g";
+        out.members = {{request, self, 0, 9}, {{other, 5}, other, 1, 7}};
+        return out;
+    }
+    Rendezvous machine;
+    wire::RequestId request;
+    size_t opened = 0, failed = 0, disowned = 0;
+};
+template <class T>
+size_t count(const std::vector<wire::Message>& messages) {
+    size_t n = 0;
+    for (const auto& m : messages) n += std::holds_alternative<T>(m);
+    return n;
+}
+
+TEST_CASE("repeated prepares and commits change nothing", "[rendezvous]") {
+    Member m;
+    for (int i = 0; i < 3; ++i) m.machine.on_message(leader, m.prepare(), Time(ms(1)));
+    CHECK(count<wire::GroupPrepared>(m.sent()) == 1);
+    for (int i = 0; i < 3; ++i) m.machine.on_message(leader, wire::GroupCommit{group}, Time(ms(2)));
+    m.machine.on_message(leader, m.prepare(), Time(ms(3)));
+    CHECK(m.sent().empty());
+    CHECK(m.opened == 1);
+    CHECK(m.machine.pending() == 0);
+}
+
+TEST_CASE("a prepare with opens that are not ours, listed twice, or of another key is refused", "[rendezvous]") {
+    Member m;
+    auto prepare = m.prepare();
+    SECTION("unknown") { prepare.members[0].request.number += 100; }
+    SECTION("twice") { prepare.members.push_back({m.request, self, 2, 9}); }
+    SECTION("another key") { prepare.key = key_of("other"); }
+    SECTION("none of ours") { prepare.members[0].node = node_id(7); }
+    m.machine.on_message(leader, prepare, Time(ms(1)));
+    const auto sent = m.sent();
+    REQUIRE(count<wire::GroupPrepared>(sent) == 1);
+    CHECK(std::get<wire::GroupPrepared>(sent.back()).error.code == Errc::pending);
+    // And stays refused.
+    m.machine.on_message(leader, wire::GroupCommit{group}, Time(ms(2)));
+    CHECK(count<wire::GroupRefused>(m.sent()) == 1);
+    CHECK(m.opened == 0);
+    CHECK(m.machine.pending() == 1);
+}
+
+TEST_CASE("an open is reserved for one attempt at a time", "[rendezvous]") {
+    Member m;
+    m.machine.on_message(leader, m.prepare(), Time(ms(1)));
+    m.sent();
+    auto second = m.prepare();
+    second.group.counter = 99;
+    SECTION("another leader is refused and takes it off its list") {
+        m.machine.on_message(other, second, Time(ms(2)));
+        const auto sent = m.sent();
+        CHECK(count<wire::GroupWithdraw>(sent) == 1);
+        CHECK(std::get<wire::GroupPrepared>(sent.back()).error.code == Errc::pending);
+    }
+    SECTION("the same leader has begun again") {
+        m.machine.on_message(leader, second, Time(ms(2)));
+        CHECK(std::get<wire::GroupPrepared>(m.sent().back()).error.code == Errc::ok);
+        m.machine.on_message(leader, wire::GroupCommit{second.group}, Time(ms(3)));
+        m.sent();
+        CHECK(m.opened == 1);
+    }
+}
+
+TEST_CASE("refusals from strangers do not end an attempt or an open", "[rendezvous]") {
+    Member m;
+    const Error error{Errc::rank_clash, "no", -1, -1, {}};
+    m.machine.on_message(node_id(8), wire::GroupRefused{m.request, {}, error}, Time(ms(1)));
+    m.machine.on_message(leader, m.prepare(), Time(ms(1)));
+    m.machine.on_message(node_id(8), wire::GroupRefused{{}, group, error}, Time(ms(1)));
+    m.machine.on_message(leader, wire::GroupRefused{m.request, {}, error}, Time(ms(1)));  // reserved meanwhile
+    m.machine.on_message(leader, wire::GroupCommit{group}, Time(ms(1)));
+    m.sent();
+    CHECK(m.failed == 0);
+    CHECK(m.opened == 1);
+}
+
+TEST_CASE("a committed group that another member disowns ends once, and the others are told", "[rendezvous]") {
+    Member m;
+    auto prepare = m.prepare();
+    prepare.members.push_back({{leader, 9}, leader, 2, 8});
+    m.machine.on_message(leader, prepare, Time(ms(1)));
+    m.machine.on_message(leader, wire::GroupCommit{group}, Time(ms(2)));
+    m.sent();
+    const wire::GroupRefused word{{}, group, {Errc::peer_lost, "called off", -1, -1, {}}};
+    m.machine.on_message(node_id(8), word, Time(ms(3)));
+    CHECK(m.disowned == 0);
+    m.sent();
+    for (int i = 0; i < 3; ++i) m.machine.on_message(other, word, Time(ms(3)));
+    const auto sent = m.sent();
+    REQUIRE(count<wire::GroupRefused>(sent) == 1);
+    CHECK(std::get<wire::GroupRefused>(sent[0]).id.origin == other);
+    CHECK(m.disowned == 1);
+}
+
+TEST_CASE("a reservation without a decision asks the others and is called off in bounded time", "[rendezvous]") {
+    Member m;
+    m.machine.on_message(leader, m.prepare(), Time(ms(0)));
+    m.sent();
+    SECTION("nobody answers") {
+        m.machine.on_time(Time(ms(3000)));
+        CHECK(count<wire::GroupQuery>(m.sent()) == 2);
+        m.machine.on_time(Time(ms(4000)));
+        CHECK(count<wire::GroupOpen>(m.sent()) == 1);  // listed again
+    }
+    SECTION("the leader is lost and another member has committed") {
+        m.machine.on_peer_down(leader, Time(ms(10)));
+        CHECK(count<wire::GroupQuery>(m.sent()) == 2);
+        m.machine.on_message(other, wire::GroupCommit{group}, Time(ms(20)));
+        m.sent();
+        CHECK(m.opened == 1);
+    }
+    SECTION("the leader is lost and another member has called off") {
+        m.machine.on_peer_down(leader, Time(ms(10)));
+        m.sent();
+        m.machine.on_message(other, wire::GroupRefused{{}, group, {Errc::pending, "no", -1, -1, {}}}, Time(ms(20)));
+        CHECK(count<wire::GroupOpen>(m.sent()) == 1);
+        // Its late commit is answered with the truth.
+        m.machine.on_message(leader, wire::GroupCommit{group}, Time(ms(30)));
+        CHECK(count<wire::GroupRefused>(m.sent()) == 1);
+    }
+    CHECK(m.failed == 0);
+}
+
+TEST_CASE("a node that is asked about an attempt it never saw will not join it later", "[rendezvous]") {
+    Member m;
+    m.machine.on_message(other, wire::GroupQuery{group}, Time(ms(1)));
+    CHECK(count<wire::GroupRefused>(m.sent()) == 1);
+    m.machine.on_message(leader, m.prepare(), Time(ms(2)));
+    const auto sent = m.sent();
+    REQUIRE(count<wire::GroupPrepared>(sent) == 1);
+    CHECK(std::get<wire::GroupPrepared>(sent[0]).error.code == Errc::pending);
+}
+
+TEST_CASE("random messages from members never break the machine", "[rendezvous]") {
+    for (uint64_t seed = 1; seed <= 200; ++seed) {
+        CAPTURE(seed);
+        Random random(seed);
+        Member m;
+        auto some_node = [&] { return node_id(static_cast<unsigned>(random.below(5))); };
+        auto some_group = [&] { return GroupId{1, 2, 3 + random.below(3)}; };
+        auto some_request = [&] {
+            return random.one_in(3) ? m.request : wire::RequestId{some_node(), random.below(4)};
+        };
+        auto some_error = [&] {
+            return Error{random.one_in(2) ? Errc::pending : random.one_in(2) ? Errc::ok : Errc::link_lost, "", -1, -1, {}};
+        };
+        auto some_message = [&]() -> wire::Message {
+            const auto key = key_of(random.one_in(4) ? "h" : "g");
+            const auto rank = static_cast<int64_t>(random.below(5)) - 1;
+            switch (random.below(9)) {
+                case 0: return wire::GroupOpen{some_request(), key, "g", 1 + static_cast<uint32_t>(random.below(3)), rank, 4};
+                case 1: return wire::GroupWithdraw{some_request(), key, random.one_in(2), random.one_in(2)};
+                case 2: {
+                    auto prepare = m.prepare();
+                    prepare.group = some_group();
+                    if (random.one_in(2)) prepare.members.push_back({some_request(), some_node(), 2, 3});
+                    return prepare;
+                }
+                case 3: return wire::GroupPrepared{some_group(), some_error()};
+                case 4: return wire::GroupCommit{some_group()};
+                case 5: {
+                    const auto id = random.one_in(2) ? some_request() : wire::RequestId{};
+                    return wire::GroupRefused{id, some_group(), {Errc::pending, "", -1, -1, {}}};
+                }
+                case 6: return wire::GroupQuery{some_group()};
+                case 7: return wire::GroupStatusRequest{some_request(), key};
+                default: return wire::GroupStatus{some_request(), 2, m.prepare().members};
+            }
+        };
+        Time now{};
+        for (int i = 0; i < 300; ++i) {
+            now += ms(static_cast<int64_t>(random.below(50)));
+            if (random.one_in(10)) m.machine.on_peer_down(some_node(), now);
+            if (const NodeId up = some_node(); random.one_in(5) && up != self) m.machine.on_peer_up(up, now);
+            if (random.one_in(10)) (void)m.machine.open({SessionId{2}, key_of("g"), false, "g", 2, -1, 9, ms(100)}, now);
+            if (const NodeId from = some_node(); from != self) m.machine.on_message(from, some_message(), now);
+            m.machine.on_time(now);
+            m.sent();
+        }
+        // And every open ends all the same.
+        for (int i = 0; i < 1000 && m.machine.wake_at() != never; ++i) {
+            now = std::max(now, m.machine.wake_at());
+            m.machine.on_time(now);
+            m.sent();
+        }
+        CHECK(m.machine.pending() == 0);
+    }
+}
+
+}  // namespace
+}  // namespace nexar::rendezvous

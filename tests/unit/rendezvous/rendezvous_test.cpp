@@ -1,0 +1,308 @@
+// Meeting: who gets which rank, who is refused and why, who is missing.
+#include "rendezvous/rendezvous.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include "cluster.hpp"
+
+namespace nexar::rendezvous {
+namespace {
+
+bool says(const Error& error, std::string_view what) {
+    UNSCOPED_INFO(error.text);
+    return error.text.find(what) != std::string::npos;
+}
+wire::GroupOpen wish(unsigned node, uint64_t number, int64_t rank) {
+    return {{node_id(node), number}, {}, "g", 0, rank, 0};
+}
+
+TEST_CASE("automatic ranks fill the free numbers, grouped by node in order of arrival", "[rendezvous]") {
+    CHECK(assign_ranks({wish(2, 1, -1), wish(0, 1, -1), wish(2, 2, -1), wish(0, 2, -1)}, 4) ==
+          std::vector<uint32_t>{0, 2, 1, 3});
+    CHECK(assign_ranks({wish(2, 1, -1), wish(0, 1, 1), wish(2, 2, -1), wish(0, 2, -1)}, 4) ==
+          std::vector<uint32_t>{0, 1, 2, 3});
+    CHECK(assign_ranks({wish(1, 1, 3), wish(1, 2, 0), wish(0, 1, 2), wish(1, 3, 1)}, 4) ==
+          std::vector<uint32_t>{3, 0, 2, 1});
+}
+
+TEST_CASE("1 to 17 ranks on 1 to 5 nodes meet in any order of arrival", "[rendezvous]") {
+    for (uint64_t seed = 1; seed <= 150; ++seed) {
+        CAPTURE(seed);
+        Random random(seed * 77);
+        const unsigned nodes = 1 + static_cast<unsigned>(random.below(5));
+        const uint32_t size = 1 + static_cast<uint32_t>(random.below(17));
+        Cluster cluster(nodes, seed);
+        std::vector<int64_t> ranks(size);
+        for (uint32_t i = 0; i < size; ++i) ranks[i] = i;
+        for (uint32_t i = size; i > 1; --i) std::swap(ranks[i - 1], ranks[random.below(i)]);
+        const auto explicit_ones = random.below(3);  // none, some, all
+        for (uint32_t i = 0; i < size; ++i) {
+            const bool given = explicit_ones == 2 || (explicit_ones == 1 && random.one_in(2));
+            cluster.open(static_cast<unsigned>(random.below(nodes)), "train", size, given ? ranks[i] : -1);
+            if (random.one_in(2)) cluster.run(Duration(static_cast<int64_t>(random.below(4'000'000))));
+        }
+        cluster.run(ms(30));
+
+        cluster.require_all_answered();
+        REQUIRE(cluster.groups() == 1);
+        std::set<uint32_t> seen;
+        for (const auto& opener : cluster.openers()) {
+            REQUIRE(opener.group);
+            seen.insert(opener.rank);
+        }
+        REQUIRE(seen.size() == size);
+        REQUIRE(*seen.rbegin() == size - 1);
+        for (unsigned node = 0; node < nodes; ++node) REQUIRE(cluster[node].pending() == 0);
+    }
+}
+
+TEST_CASE("nodes that become acquainted only after the opens still meet", "[rendezvous]") {
+    for (uint64_t seed = 1; seed <= 60; ++seed) {
+        CAPTURE(seed);
+        Cluster cluster(4, seed, false);
+        for (unsigned node = 0; node < 4; ++node) cluster.open(node, "train", 4, 3 - node);
+        Random random(seed);
+        std::vector<std::pair<unsigned, unsigned>> pairs;
+        for (unsigned a = 0; a < 4; ++a)
+            for (unsigned b = a + 1; b < 4; ++b) pairs.emplace_back(a, b);
+        for (size_t i = pairs.size(); i > 1; --i) std::swap(pairs[i - 1], pairs[random.below(i)]);
+        for (auto [a, b] : pairs) {
+            cluster.run(ms(static_cast<int64_t>(random.below(100))));
+            cluster.link(a, b);
+        }
+        cluster.run(ms(1000));
+        cluster.require_all_answered();
+        for (const auto& opener : cluster.openers()) REQUIRE(opener.group);
+    }
+}
+
+TEST_CASE("two groups at once with the same members do not disturb each other", "[rendezvous]") {
+    for (uint64_t seed = 1; seed <= 40; ++seed) {
+        CAPTURE(seed);
+        Cluster cluster(3, seed);
+        for (int64_t rank = 0; rank < 6; ++rank) {
+            const auto node = static_cast<unsigned>(rank % 3);
+            const bool first = (static_cast<uint64_t>(rank) + seed) % 2;
+            cluster.open(node, first ? "a" : "b", 6, rank);
+            cluster.open(node, first ? "b" : "a", 6, -1);
+        }
+        cluster.run(ms(40));
+        // Explicit and automatic ranks of one key never clash, whoever comes first.
+        cluster.require_all_answered();
+        REQUIRE(cluster.groups() == 2);
+    }
+}
+
+TEST_CASE("a name is opened again while the older group lives, as another group", "[rendezvous]") {
+    Cluster cluster(2, 5);
+    for (int round = 0; round < 3; ++round) {
+        cluster.open(0, "train", 2, 1);
+        cluster.open(1, "train", 2, 0);
+        cluster.run(ms(30));
+    }
+    REQUIRE(cluster.groups() == 3);
+    std::set<GroupId> ids;
+    for (const auto& opener : cluster.openers()) ids.insert(*opener.group);
+    CHECK(ids.size() == 3);
+}
+
+TEST_CASE("a local group forms without the others, and two nodes' local groups never meet", "[rendezvous]") {
+    Cluster cluster(3, 5);
+    const size_t before = cluster.messages();
+    cluster.open(2, "mine", 2, -1, ms(1000), true);
+    cluster.open(2, "mine", 2, -1, ms(1000), true);
+    CHECK(cluster.openers()[0].group);
+    CHECK(cluster.openers()[1].group);
+    CHECK(cluster.messages() == before);
+
+    Cluster alone(1, 5);
+    alone.open(0, "mine", 1);
+    CHECK(alone.openers()[0].group);
+}
+
+TEST_CASE("a rank asked for twice: the latecomer is refused naming both, the others go on", "[rendezvous]") {
+    for (uint64_t seed = 1; seed <= 20; ++seed) {
+        Cluster cluster(3, seed);
+        cluster.open(1, "train", 3, 1);
+        cluster.run(ms(20));
+        const size_t late = cluster.open(2, "train", 3, 1);
+        cluster.run(ms(20));
+        cluster.open(0, "train", 3, 0);
+        cluster.open(2, "train", 3, 2);
+        cluster.run(ms(30));
+
+        const auto& refused = cluster.openers()[late];
+        REQUIRE(refused.failed);
+        CHECK(refused.failed->code == Errc::rank_clash);
+        CHECK(says(*refused.failed, "rank 1 is asked for twice"));
+        CHECK(says(*refused.failed, "pid 1 on node host1"));
+        CHECK(says(*refused.failed, "pid 2 on node host2"));
+        for (size_t i : {0u, 2u, 3u}) REQUIRE(cluster.openers()[i].group);
+    }
+}
+
+TEST_CASE("different sizes under one name: the latecomer is refused naming both", "[rendezvous]") {
+    Cluster cluster(2, 3);
+    cluster.open(1, "train", 2, 0);
+    cluster.run(ms(20));
+    const size_t late = cluster.open(0, "train", 3, 1);
+    cluster.run(ms(20));
+    cluster.open(0, "train", 2, 1);
+    cluster.run(ms(20));
+
+    const auto& refused = cluster.openers()[late];
+    REQUIRE(refused.failed);
+    CHECK(refused.failed->code == Errc::rank_clash);
+    CHECK(says(*refused.failed, "different sizes, 2 and 3"));
+    CHECK(says(*refused.failed, "pid 1 on node host1"));
+    CHECK(cluster.openers()[0].group);
+    CHECK(cluster.openers()[2].group);
+}
+
+TEST_CASE("more openers than the size: the first ones meet, the rest learns who is missing", "[rendezvous]") {
+    Cluster cluster(2, 3);
+    for (int i = 0; i < 5; ++i) cluster.open(static_cast<unsigned>(i % 2), "train", 2, -1, ms(1000));
+    cluster.run(ms(3000));
+    cluster.require_all_answered();
+    size_t opened = 0;
+    for (const auto& opener : cluster.openers()) {
+        opened += opener.group.has_value();
+        if (opener.failed) CHECK(opener.failed->code == Errc::group_incomplete);
+    }
+    CHECK(opened == 4);
+    CHECK(cluster.groups() == 2);
+}
+
+TEST_CASE("a group that never fills fails at the deadline, naming who came and who is missing", "[rendezvous]") {
+    for (unsigned nodes : {1u, 3u}) {
+        Cluster cluster(nodes, 3);
+        cluster.open(0, "train", 4, 0, ms(2000));
+        cluster.open(nodes - 1, "train", 4, 2, ms(2000));
+        cluster.run(ms(1999));
+        REQUIRE_FALSE(cluster.openers()[0].answered_at_all());
+        cluster.run(ms(400));
+
+        for (const auto& opener : cluster.openers()) {
+            REQUIRE(opener.failed);
+            CHECK(opener.failed->code == Errc::group_incomplete);
+            CHECK(opener.answered <= opener.deadline + ms(300));
+            CHECK(says(*opener.failed, "missing: rank 1, "));
+            CHECK(opener.failed->rank == 1);
+        }
+        CHECK(says(*cluster.openers()[0].failed, "2 came: rank 0 (pid 1 on node host0), rank 2 (pid 2 on node host"));
+    }
+}
+
+TEST_CASE("with automatic ranks the count of the missing is named, and long lists are cut", "[rendezvous]") {
+    Cluster cluster(2, 3);
+    cluster.open(1, "train", 4, -1, ms(500));
+    cluster.open(1, "big", 1000, 7, ms(500));
+    cluster.run(ms(1000));
+    CHECK(says(*cluster.openers()[0].failed, "1 came: automatic rank (pid 1 on node host1); missing: 3 of any rank"));
+    CHECK(says(*cluster.openers()[1].failed, "rank 16 and 983 more"));
+}
+
+TEST_CASE("an opener that gives up or dies is not waited for, and its rank is free again", "[rendezvous]") {
+    for (uint64_t seed = 1; seed <= 30; ++seed) {
+        CAPTURE(seed);
+        Cluster cluster(3, seed);
+        const size_t gone = cluster.open(2, "train", 2, 1);
+        cluster.run(ms(10));
+        cluster.withdraw(gone);
+        cluster.run(ms(10));
+        cluster.open(1, "train", 2, 0);
+        cluster.run(ms(20));
+        REQUIRE_FALSE(cluster.openers()[1].answered_at_all());
+        cluster.open(0, "train", 2, 1);
+        cluster.run(ms(20));
+        REQUIRE(cluster.openers()[1].group);
+        REQUIRE(cluster.openers()[2].group);
+    }
+}
+
+TEST_CASE("an opener that dies at any moment leaves the others a group or the wait for another", "[rendezvous]") {
+    size_t started_without_it = 0;
+    for (uint64_t seed = 1; seed <= 400; ++seed) {
+        CAPTURE(seed);
+        Cluster cluster(3, seed);
+        for (unsigned node = 0; node < 3; ++node) cluster.open(node, "train", 3, node, ms(3000));
+        cluster.run(Duration(static_cast<int64_t>(seed * 40'000)));
+        cluster.withdraw(seed % 3);
+        cluster.run(ms(500));
+        if (cluster.gone() > 0) {
+            ++started_without_it;  // it was too late: the group lives, with that rank gone
+        } else if (cluster.openers()[seed % 3].withdrawn) {
+            cluster.open(static_cast<unsigned>(seed % 2), "train", 3, static_cast<int64_t>(seed % 3));
+            cluster.run(ms(500));
+        }
+        for (const auto& opener : cluster.openers())
+            if (!opener.withdrawn) REQUIRE(opener.group);
+    }
+    CHECK(started_without_it > 0);
+}
+
+TEST_CASE("what is wrong with an open is said at once, naming what is allowed", "[rendezvous]") {
+    Cluster cluster(1, 1);
+    auto error_of = [&](OpenSpec spec) {
+        const auto result = cluster[0].open(spec, cluster.now());
+        REQUIRE_FALSE(result);
+        return result.error();
+    };
+    const OpenSpec good{SessionId{1}, {}, false, "train", 4, -1, 9, ms(100)};
+    auto with = [&](auto change) {
+        OpenSpec spec = good;
+        change(spec);
+        return error_of(spec);
+    };
+    CHECK(says(with([](OpenSpec& s) { s.name = ""; }), "1 to 128 bytes"));
+    CHECK(says(with([](OpenSpec& s) { s.name = std::string(129, 'x'); }), "1 to 128 bytes"));
+    CHECK(says(with([](OpenSpec& s) { s.name = "a\nb"; }), "control characters"));
+    CHECK(says(with([](OpenSpec& s) { s.size = 0; }), "allowed is 1 to 65536"));
+    CHECK(says(with([](OpenSpec& s) { s.size = 65537; }), "allowed is 1 to 65536"));
+    CHECK(says(with([](OpenSpec& s) { s.rank = 4; }), "allowed is 0 to 3"));
+    CHECK(says(with([](OpenSpec& s) { s.rank = -2; }), "allowed is 0 to 3"));
+    for (int i = 0; i < 64; ++i) REQUIRE(cluster[0].open(good, cluster.now()));
+}
+
+TEST_CASE("opens are bounded per session and per node", "[rendezvous]") {
+    Config config;
+    config.self = node_id(0);
+    config.opens_per_session_max = 2;
+    config.opens_per_node_max = 3;
+    Rendezvous machine(config);
+    OpenSpec spec{SessionId{1}, {}, false, "train", 40, -1, 9, ms(100)};
+    REQUIRE(machine.open(spec, Time{}));
+    const auto second = machine.open(spec, Time{});
+    REQUIRE(second);
+    auto refused = machine.open(spec, Time{});
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code == Errc::table_full);
+    CHECK(says(refused.error(), "this session has 2"));
+    spec.session = SessionId{2};
+    REQUIRE(machine.open(spec, Time{}));
+    refused = machine.open(spec, Time{});
+    REQUIRE_FALSE(refused);
+    CHECK(says(refused.error(), "this node has 3"));
+
+    machine.withdraw_session(SessionId{1}, Time{});
+    CHECK(machine.pending() == 1);
+    CHECK(machine.open(spec, Time{}));
+}
+
+TEST_CASE("a full directory refuses, naming its limit", "[rendezvous]") {
+    Config config;
+    config.self = node_id(0);
+    config.directory_max = 2;
+    Rendezvous machine(config);
+    machine.on_peer_up(node_id(1), Time{});
+    for (uint64_t n = 1; n <= 3; ++n)
+        machine.on_message(node_id(1), wire::GroupOpen{{node_id(1), n}, key_of("g"), "g", 9, -1, 1}, Time{});
+    const auto action = machine.poll_action();
+    REQUIRE(action);
+    const auto& refused = std::get<wire::GroupRefused>(std::get<Send>(*action).message);
+    CHECK(refused.id.number == 3);
+    CHECK(refused.error.code == Errc::table_full);
+}
+
+}  // namespace
+}  // namespace nexar::rendezvous
