@@ -99,6 +99,7 @@ struct Config {
     // Tests only: what the other side must notice.
     struct Sabotage {
         std::array<std::byte, 2> control_preamble = {std::byte{stream_kind_framed}, std::byte{0}};
+        bool dial_without_certificate = false;
     } sabotage;
 };
 

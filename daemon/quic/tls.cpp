@@ -107,7 +107,8 @@ PeerChain to_der(STACK_OF(X509) * certificates) {
 int verify_peer(X509_STORE_CTX* store, void*) {
     SSL* ssl = static_cast<SSL*>(X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()));
     TlsSession& session = session_of(ssl);
-    const bool joining = session.alpn() == alpn_join;
+    // By what we dialled, not by what the other side claims to have chosen.
+    const bool joining = session.dial_alpn() == alpn_join;
     if (!joining) {
         if (auto wall = session.context().wall_seconds()) X509_STORE_CTX_set_time(store, 0, *wall);
         if (X509_verify_cert(store) != 1) {
@@ -298,7 +299,7 @@ bool TlsSession::judge(PeerChain chain) {
         refuse("it showed no certificate");
         return false;
     }
-    Result<NodeId> who = context_->verifier()(chain, alpn());
+    Result<NodeId> who = context_->verifier()(chain, we_dialled() ? std::string_view(dial_alpn_) : alpn());
     if (!who) {
         refuse(who.error().text);
         return false;

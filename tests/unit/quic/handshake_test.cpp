@@ -116,18 +116,29 @@ TEST_CASE("a dialler without a certificate is refused on nexar/1 and cannot even
     CHECK(id.error().code == Errc::bad_certificate);
 }
 
-TEST_CASE("a dialler that hides its certificate is refused by the answering side", "[quic]") {
-    // "x" is no join for the dialler's own check, but the answering side speaks it as a members' protocol.
+TEST_CASE("a dialler that shows no certificate is refused by the answering side", "[quic]") {
     quic::Config config;
-    config.alpns = {"nexar/1"};
+    config.sabotage.dial_without_certificate = true;
     Network net(8);
-    Host& b = net.add(2, config, identity(2), accept_all);
-    // The anchors of the other side make the dialler's TLS library send an empty certificate list: none fits.
-    Host& a = net.add(1, {}, {"", "", test_ca().certificate_pem()}, accept_all);
+    Host& b = net.add(2, {}, identity(2), accept_all);
+    Host& a = net.add(1, config, {"", "", test_ca().certificate_pem()}, accept_all);
+    REQUIRE(a.endpoint->connect(net.now, a.address, b.address, quic::alpn_nexar));
+    REQUIRE(net.run([&] { return a.last(Event::Kind::closed) && b.last(Event::Kind::refused); }));
+    CHECK(a.count(Event::Kind::connected) == 0);
+    CHECK(a.last(Event::Kind::closed)->close.cause == CloseInfo::Cause::refused_by_peer);
+    CHECK(a.last(Event::Kind::closed)->close.code == 0x100 + 116);  // certificate_required
+    net.pass(1s);
+    CHECK(b.count(Event::Kind::connected) == 0);
+}
+
+TEST_CASE("a node that issues no certificates refuses joiners", "[quic]") {
+    Network net(8);
+    Host& b = net.add(2, {}, identity(2), accept_all);
+    Host& a = net.add(1, {}, {}, accept_all);
     REQUIRE(a.endpoint->connect(net.now, a.address, b.address, quic::alpn_join));
     REQUIRE(net.run([&] { return a.last(Event::Kind::closed); }));
     CHECK(a.last(Event::Kind::closed)->close.cause == CloseInfo::Cause::refused_by_peer);
-    CHECK(has(a.last(Event::Kind::closed)->close.reason, "no"));
+    CHECK(has(b.last(Event::Kind::refused)->close.reason, "nexar-join"));
     CHECK(b.count(Event::Kind::connected) == 0);
 }
 

@@ -239,3 +239,43 @@ TEST_CASE("a stream of an unknown kind or class, or a class twice, closes the co
         CHECK(a.last(Event::Kind::closed)->close.reason == broken.reason);
     }
 }
+
+// Not in the ordinary run: unit_quic "[soak]".
+TEST_CASE("any weather: what is delivered is whole, or the connection says that it ended", "[.][soak]") {
+    for (uint64_t seed = 1; seed <= 300; ++seed) {
+        CAPTURE(seed);
+        Random random(seed);
+        quic::Config config;
+        config.pacing = random.one_in(2);
+        config.congestion_control = static_cast<quic::CongestionControl>(random.below(3));
+        Pair p(seed, config);
+        const auto one_in = [&] {
+            return static_cast<unsigned>(random.one_in(3) ? 0 : 2 + random.below(100));
+        };
+        p.net.weather.lose_one_in = one_in();
+        p.net.weather.double_one_in = one_in();
+        p.net.weather.corrupt_one_in = one_in();
+        p.net.weather.delay = Duration(static_cast<int64_t>(1 + random.below(20'000'000)));
+        p.net.weather.jitter = Duration(static_cast<int64_t>(random.below(20'000'000)));
+        p.net.weather.payload_max = 1200 + random.below(65000);
+        p.dial();
+        const size_t total = 64 << 10;
+        Pump pa{1, total}, pb{2, total};
+        const bool all = p.net.run(
+            [&] {
+                if (auto* c = p.a.connection()) pa.go(*c);
+                if (auto* c = p.b.connection()) pb.go(*c);
+                if (p.a.last(Event::Kind::closed)) return true;
+                return p.a.connection() && p.b.connection() && arrived(p.a.inbox(), total) &&
+                       arrived(p.b.inbox(), total);
+            },
+            200s);
+        REQUIRE(all);
+        if (p.a.last(Event::Kind::closed)) {
+            CHECK_FALSE(p.a.last(Event::Kind::closed)->close.reason.empty());
+            continue;
+        }
+        CHECK(whole(p.b.inbox(), 1, total));
+        CHECK(whole(p.a.inbox(), 2, total));
+    }
+}
