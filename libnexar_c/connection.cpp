@@ -39,7 +39,8 @@ Bytes bytes_of(const T& value) {
 Result<void> touch(MutableBytes memory) {
     if (::madvise(memory.data(), memory.size(), MADV_POPULATE_WRITE) == 0) return {};
     if (errno != EINVAL) return fail(Errc::no_memory, "the system has no memory left");
-    for (size_t i = 0; i < memory.size(); i += page_bytes) *static_cast<volatile std::byte*>(&memory[i]) = std::byte{0};
+    for (size_t i = 0; i < memory.size(); i += page_bytes)
+        *static_cast<volatile std::byte*>(&memory[i]) = std::byte{0};
     return {};
 }
 
@@ -123,7 +124,8 @@ Result<void> Connection::dial(const ConnectOptions& options, Time until) {
     return {};
 }
 
-Result<void> Connection::receive(uint32_t type, void* out, size_t size, int* fds, size_t fd_count, Time until) {
+Result<void> Connection::receive(uint32_t type, void* out, size_t size, int* fds, size_t fd_count,
+                                 Time until) {
     for (;;) {
         const Duration left = std::max(until - now(), Duration::zero());
         pollfd wait{fd_, POLLIN, 0};
@@ -233,7 +235,8 @@ void Connection::drain(std::string* reason) const {
         if (got <= 0) return;
         nexar_msg_head head;
         std::memcpy(&head, packet, sizeof head);
-        if (reason && head.type == NEXAR_MSG_REFUSED && got == sizeof(nexar_msg_refused)) *reason = refusal(packet).text;
+        if (reason && head.type == NEXAR_MSG_REFUSED && got == sizeof(nexar_msg_refused))
+            *reason = refusal(packet).text;
     }
 }
 

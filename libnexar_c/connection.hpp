@@ -20,7 +20,7 @@ struct ConnectOptions {
 };
 
 class Connection {
-public:
+  public:
     static Result<std::unique_ptr<Connection>> open(const ConnectOptions& options);
     Connection() = default;
     ~Connection();
@@ -39,7 +39,7 @@ public:
     // Takes everything that waits on the socket (bells). Remembers why the daemon closed, if it said so.
     void drain(std::string* reason) const;
 
-private:
+  private:
     Result<void> dial(const ConnectOptions& options, Time until);
     Result<void> shake_hands(const ConnectOptions& options, Time until);
     Result<void> make_control(uint32_t slots, int& memfd);

@@ -50,8 +50,8 @@ nexar_status copy_last_error(nexar_error* out) {
     constexpr uint32_t smallest = offsetof(nexar_error, rank);
     if (!out || out->struct_size < smallest) return NEXAR_ERR_INVALID_ARGUMENT;
     const uint32_t size = std::min<uint32_t>(out->struct_size, sizeof last);
-    std::memcpy(reinterpret_cast<char*>(out) + sizeof size, reinterpret_cast<const char*>(&last) + sizeof size,
-                size - sizeof size);
+    std::memcpy(reinterpret_cast<char*>(out) + sizeof size,
+                reinterpret_cast<const char*>(&last) + sizeof size, size - sizeof size);
     return NEXAR_OK;
 }
 

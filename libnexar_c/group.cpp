@@ -25,7 +25,8 @@ Result<uint32_t> number(const char* variable, const char* text) {
     const char* end = text + std::strlen(text);
     const auto [stop, error] = std::from_chars(text, end, out);
     if (error != std::errc() || stop != end || text == end)
-        return fail(Errc::invalid_argument, std::string(variable) + " is \"" + text + "\"; it must be a number");
+        return fail(Errc::invalid_argument,
+                    std::string(variable) + " is \"" + text + "\"; it must be a number");
     return out;
 }
 
@@ -47,8 +48,9 @@ Result<void> check(const GroupRequest& r) {
 }  // namespace
 
 Result<GroupRequest> from_options(const nexar_group_options& o) {
-    GroupRequest out{o.name ? o.name : "default", o.job_secret ? o.job_secret : "", o.size, o.rank, o.timeout_ms,
-                     o.collective_timeout_ms};
+    GroupRequest out{
+        o.name ? o.name : "default", o.job_secret ? o.job_secret : "", o.size, o.rank, o.timeout_ms,
+        o.collective_timeout_ms};
     NEXAR_TRY_VOID(check(out));
     return out;
 }
@@ -73,9 +75,10 @@ Result<GroupRequest> from_environment(const char* (*get)(const char*)) {
         NEXAR_TRY_VOID(check(out));
         return out;
     }
-    return fail(Errc::invalid_argument,
-                "the environment names no rank and size (NEXAR_RANK and NEXAR_WORLD_SIZE, or torchrun's, Slurm's, "
-                "Open MPI's): set them, or give options");
+    return fail(
+        Errc::invalid_argument,
+        "the environment names no rank and size (NEXAR_RANK and NEXAR_WORLD_SIZE, or torchrun's, Slurm's, "
+        "Open MPI's): set them, or give options");
 }
 
 int64_t nanoseconds(int64_t ms) {

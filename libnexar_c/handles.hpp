@@ -1,5 +1,5 @@
-// Handles are numbers, not addresses: index, generation and kind, carried in a pointer. So a closed or made-up
-// handle is an error, not a crash, and an object lives until the last call that uses it has returned.
+// Handles are numbers, not addresses: index, generation and kind, carried in a pointer. So a closed or
+// made-up handle is an error, not a crash, and an object lives until the last call that uses it has returned.
 #pragma once
 
 #include <atomic>
@@ -21,10 +21,10 @@ class HandleTable {
         T* object = nullptr;
     };
 
-public:
+  public:
     // Keeps the object alive.
     class Pin {
-    public:
+      public:
         Pin() = default;
         Pin(HandleTable* table, uint32_t index) : table_(table), index_(index) {}
         Pin(Pin&& other) noexcept : table_(std::exchange(other.table_, nullptr)), index_(other.index_) {}
@@ -40,14 +40,15 @@ public:
         T* operator->() const { return table_->entries_[index_].object; }
         T& operator*() const { return *table_->entries_[index_].object; }
 
-    private:
+      private:
         HandleTable* table_ = nullptr;
         uint32_t index_ = 0;
     };
 
     enum class Found { open, closed, never };
 
-    // 0: the table is full; the object is destroyed. `named` is called with the index before anyone can pin it.
+    // 0: the table is full; the object is destroyed. `named` is called with the index before anyone can pin
+    // it.
     template <class Named>
     uint64_t insert(std::unique_ptr<T> object, Named named) {
         std::lock_guard lock(mutex_);
@@ -74,7 +75,8 @@ public:
         if (!decode(handle, index, generation)) return Found::never;
         uint64_t word = entries_[index].word.load(std::memory_order_relaxed);
         do {
-            if (word >> 32 != (generation & 0xffffffffu)) return word >> 32 > generation ? Found::closed : Found::never;
+            if (word >> 32 != (generation & 0xffffffffu))
+                return word >> 32 > generation ? Found::closed : Found::never;
             if (!(word & open_bit)) return Found::closed;
         } while (!entries_[index].word.compare_exchange_weak(word, word + 1, std::memory_order_acquire,
                                                              std::memory_order_relaxed));
@@ -94,7 +96,8 @@ public:
         return Found::open;
     }
 
-    // Nobody finds it any more; it is destroyed when the last pin goes. One closer gets the pin, others Found::closed.
+    // Nobody finds it any more; it is destroyed when the last pin goes. One closer gets the pin, others
+    // Found::closed.
     Found close(uint64_t handle, Pin& out) {
         Pin mine;
         const Found found = pin(handle, mine);
@@ -102,7 +105,8 @@ public:
         uint32_t index;
         uint64_t generation;
         decode(handle, index, generation);
-        if (!(entries_[index].word.fetch_and(~open_bit, std::memory_order_acq_rel) & open_bit)) return Found::closed;
+        if (!(entries_[index].word.fetch_and(~open_bit, std::memory_order_acq_rel) & open_bit))
+            return Found::closed;
         out = std::move(mine);
         return Found::open;
     }
@@ -110,8 +114,9 @@ public:
     void lock() { mutex_.lock(); }
     void unlock() { mutex_.unlock(); }
 
-private:
-    // 4 bits of kind, so that one sort of handle is not taken for another; low so that it is no aligned address.
+  private:
+    // 4 bits of kind, so that one sort of handle is not taken for another; low so that it is no aligned
+    // address.
     static uint64_t encode(uint32_t index, uint64_t generation) {
         return (generation & 0xffffffffu) << 24 | uint64_t{index} << 4 | kind;
     }

@@ -50,7 +50,8 @@ Result<Region*> Regions::insert(std::unique_ptr<Region> region) {
     const bool hits_next = at != by_address_.end() && (*at)->base < region->base + region->bytes;
     const bool hits_previous =
         at != by_address_.begin() && (*std::prev(at))->base + (*std::prev(at))->bytes > region->base;
-    if (hits_next || hits_previous) return fail(Errc::invalid_argument, "part of this memory is registered already");
+    if (hits_next || hits_previous)
+        return fail(Errc::invalid_argument, "part of this memory is registered already");
     return by_address_.insert(at, std::move(region))->get();
 }
 
@@ -86,7 +87,8 @@ Result<ScratchBlock> Scratch::take_small(unsigned shift) {
         free_small_[shift].pop_back();
         return block;
     }
-    if (arena_.bytes < bytes) {  // what is left of the old one is given up: less than 1 MiB, and only while growing
+    if (arena_.bytes <
+        bytes) {  // what is left of the old one is given up: less than 1 MiB, and only while growing
         NEXAR_TRY(Region * region, grow(arena_bytes));
         arena_ = {region, 0, arena_bytes};
     }
@@ -120,8 +122,8 @@ Result<Region*> Scratch::grow(uint64_t bytes) {
         destroy_(idle.region);
     }
     if (!fits(bytes))
-        return fail(Errc::no_memory, "copies of ordinary memory would take " + std::to_string(held()) + " + " +
-                                         std::to_string(bytes) + " bytes; scratch_limit is " +
+        return fail(Errc::no_memory, "copies of ordinary memory would take " + std::to_string(held()) +
+                                         " + " + std::to_string(bytes) + " bytes; scratch_limit is " +
                                          std::to_string(limit_) + ": use memory from nexar_alloc");
     auto region = create_(bytes);
     if (region) held_.fetch_add(bytes, std::memory_order_relaxed);

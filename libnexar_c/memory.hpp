@@ -18,13 +18,13 @@ struct Region {
     std::byte* base = nullptr;
     uint64_t bytes = 0;
     uint32_t id = 0;
-    bool mapped_here = false;           // by nexar_alloc or for scratch: we unmap
+    bool mapped_here = false;  // by nexar_alloc or for scratch: we unmap
     bool scratch = false;
-    std::atomic<uint32_t> users{0};     // requests that are not ended
+    std::atomic<uint32_t> users{0};  // requests that are not ended
 };
 
 class Regions {
-public:
+  public:
     ~Regions();
     // The region that holds [data, data + bytes), used until `users` is lowered; or null.
     Region* find_and_use(const void* data, uint64_t bytes);
@@ -37,14 +37,15 @@ public:
     Result<std::unique_ptr<Region>> take_out(const void* base, bool mapped_here);
     size_t count() const;
 
-private:
+  private:
     mutable std::shared_mutex mutex_;
     std::vector<std::unique_ptr<Region>> by_address_;
     std::vector<uint32_t> free_ids_;
     uint32_t next_id_ = 1;
 };
 
-// Small blocks are powers of two, cut from shared regions; large ones (from 1 MiB) have a region of their own.
+// Small blocks are powers of two, cut from shared regions; large ones (from 1 MiB) have a region of their
+// own.
 struct ScratchBlock {
     Region* region = nullptr;
     uint64_t offset = 0;
@@ -54,7 +55,7 @@ struct ScratchBlock {
 };
 
 class Scratch {
-public:
+  public:
     // Makes and registers a region (and destroys one): an exchange with the daemon.
     using Create = std::function<Result<Region*>(uint64_t bytes)>;
     using Destroy = std::function<void(Region*)>;
@@ -65,7 +66,7 @@ public:
     void give_back(const ScratchBlock& block);
     uint64_t held() const { return held_.load(std::memory_order_relaxed); }
 
-private:
+  private:
     static constexpr unsigned smallest_shift = 12;  // 4 KiB
     static constexpr unsigned arena_shift = 20;     // 1 MiB
     static constexpr uint64_t arena_bytes = uint64_t{1} << arena_shift;

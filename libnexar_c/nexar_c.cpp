@@ -1,4 +1,5 @@
-// The exported functions of include/nexar.h, but for the operations (nexar_ops.cpp): check arguments, call, convert.
+// The exported functions of include/nexar.h, but for the operations (nexar_ops.cpp): check arguments, call,
+// convert.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -50,20 +51,26 @@ nexar_group_options group_defaults() {
 
 Result<SessionOptions> checked(const nexar_session_options* given) {
     nexar_session_options o = session_defaults();
-    if (!take_options(given, o)) return fail(Errc::invalid_argument, "options were not made by nexar_session_options_init");
+    if (!take_options(given, o))
+        return fail(Errc::invalid_argument, "options were not made by nexar_session_options_init");
     if (!nexar_shm_slots_valid(o.slots))
-        return fail(Errc::invalid_argument, "slots is " + std::to_string(o.slots) + "; allowed: a power of two from 16 to 4096");
+        return fail(Errc::invalid_argument,
+                    "slots is " + std::to_string(o.slots) + "; allowed: a power of two from 16 to 4096");
     if (o.connect_timeout_ms < 0 || o.daemon_unresponsive_ms < -1 || o.spin_us < 0 || o.spin_us > 1'000'000)
-        return fail(Errc::invalid_argument, "connect_timeout_ms from 0, daemon_unresponsive_ms from -1, spin_us from 0 "
-                                            "to 1000000");
+        return fail(Errc::invalid_argument,
+                    "connect_timeout_ms from 0, daemon_unresponsive_ms from -1, spin_us from 0 "
+                    "to 1000000");
     SessionOptions out;
     const char* from_environment = std::getenv("NEXAR_SOCKET");
-    out.connect.path = o.socket_path ? o.socket_path : from_environment ? from_environment : NEXAR_LOCAL_SOCKET;
+    out.connect.path = o.socket_path      ? o.socket_path
+                       : from_environment ? from_environment
+                                          : NEXAR_LOCAL_SOCKET;
     out.connect.slots = o.slots;
     out.connect.timeout = std::chrono::milliseconds(std::min(o.connect_timeout_ms, ms_max));
-    out.daemon_unresponsive = o.daemon_unresponsive_ms < 0
-                                  ? Duration::max()
-                                  : Duration(std::chrono::milliseconds(std::min(o.daemon_unresponsive_ms, ms_max)));
+    out.daemon_unresponsive =
+        o.daemon_unresponsive_ms < 0
+            ? Duration::max()
+            : Duration(std::chrono::milliseconds(std::min(o.daemon_unresponsive_ms, ms_max)));
     out.scratch_limit = o.scratch_limit;
     out.spin = std::chrono::microseconds(o.spin_us);
     return out;
@@ -88,7 +95,8 @@ Result<nexar_group*> open_group(SessionPin& session, uint64_t session_handle, co
     group->name = ending.result.group;
     group->rank = ending.result.rank;
     group->size = ending.result.size;
-    group->collective_timeout_ns = wanted.collective_timeout_ms < 0 ? -1 : nanoseconds(wanted.collective_timeout_ms);
+    group->collective_timeout_ns =
+        wanted.collective_timeout_ms < 0 ? -1 : nanoseconds(wanted.collective_timeout_ms);
     const uint64_t handle = groups().insert(std::move(group), [](uint32_t) {});
     if (handle == 0) return fail(Errc::table_full, "this process has too many groups");
     return reinterpret_cast<nexar_group*>(handle);
@@ -121,7 +129,8 @@ uint32_t nexar_version(void) {
 #define NEXAR_TEXT2(x) #x
 #define NEXAR_TEXT(x) NEXAR_TEXT2(x)
 const char* nexar_version_text(void) {
-    return NEXAR_TEXT(NEXAR_VERSION_MAJOR) "." NEXAR_TEXT(NEXAR_VERSION_MINOR) "." NEXAR_TEXT(NEXAR_VERSION_PATCH);
+    return NEXAR_TEXT(NEXAR_VERSION_MAJOR) "." NEXAR_TEXT(NEXAR_VERSION_MINOR) "." NEXAR_TEXT(
+        NEXAR_VERSION_PATCH);
 }
 
 uint64_t nexar_dtype_size(nexar_dtype dtype) {
@@ -181,7 +190,8 @@ nexar_status nexar_session_fd(nexar_session* handle, int* fd) {
 nexar_status nexar_session_poll(nexar_session* handle, nexar_request* ended, size_t capacity, size_t* count) {
     auto session = session_of(handle);
     if (!session) return failed("session_poll", session.error());
-    if (!count || (!ended && capacity != 0)) return failed("session_poll", Errc::invalid_argument, "ended or count is NULL");
+    if (!count || (!ended && capacity != 0))
+        return failed("session_poll", Errc::invalid_argument, "ended or count is NULL");
     size_t found = 0;
     Slot slots[64];
     while (found < capacity) {
@@ -205,7 +215,8 @@ nexar_status nexar_session_stats_get(nexar_session* handle, nexar_session_stats*
     auto session = session_of(handle);
     if (!session) return failed("session_stats_get", session.error());
     if (!stats || stats->struct_size < sizeof(uint32_t) * 2)
-        return failed("session_stats_get", Errc::invalid_argument, "stats is NULL or its struct_size is not set");
+        return failed("session_stats_get", Errc::invalid_argument,
+                      "stats is NULL or its struct_size is not set");
     nexar_session_stats now_stats{};
     (*session)->stats(now_stats);
     now_stats.struct_size = stats->struct_size;
@@ -251,9 +262,11 @@ nexar_status nexar_group_open(nexar_session* handle, const nexar_group_options* 
     if (!out) return failed("group_open", Errc::invalid_argument, "out is NULL");
     nexar_group_options given = group_defaults();
     if (!take_options(options, given))
-        return failed("group_open", Errc::invalid_argument, "options were not made by nexar_group_options_init");
-    auto wanted = options ? from_options(given)
-                          : from_environment([](const char* name) -> const char* { return std::getenv(name); });
+        return failed("group_open", Errc::invalid_argument,
+                      "options were not made by nexar_group_options_init");
+    auto wanted = options
+                      ? from_options(given)
+                      : from_environment([](const char* name) -> const char* { return std::getenv(name); });
     if (!wanted) return failed("group_open", wanted.error());
     auto group = open_group(*session, number_of(handle), *wanted);
     if (!group) return failed("group_open", group.error());

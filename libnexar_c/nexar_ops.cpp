@@ -35,7 +35,8 @@ nexar_status run(nexar_group* handle, const Operation& operation, int64_t timeou
     if (!pinned) return failed(operation.name, pinned.error());
     auto slot = start(*pinned->session, *pinned->group, operation, timeout_ms);
     if (!slot) return failed(operation.name, slot.error());
-    const Ending ending = pinned->session->finish_blocking(*slot, Duration(timeout_ns(*pinned->group, timeout_ms)));
+    const Ending ending =
+        pinned->session->finish_blocking(*slot, Duration(timeout_ns(*pinned->group, timeout_ms)));
     give(completion, ending.completion);
     return ending.error ? failed(operation.name, *ending.error) : NEXAR_OK;
 }
@@ -43,7 +44,8 @@ nexar_status run(nexar_group* handle, const Operation& operation, int64_t timeou
 Operation all_reduce(const void* in, void* out, uint64_t count, nexar_dtype dtype, nexar_reduce_op op) {
     return {"all_reduce", NEXAR_OP_ALL_REDUCE, in, out, count, dtype, op, 0, 0};
 }
-Operation reduce(const void* in, void* out, uint64_t count, nexar_dtype dtype, nexar_reduce_op op, uint32_t root) {
+Operation reduce(const void* in, void* out, uint64_t count, nexar_dtype dtype, nexar_reduce_op op,
+                 uint32_t root) {
     return {"reduce", NEXAR_OP_REDUCE, in, out, count, dtype, op, root, 0};
 }
 Operation broadcast(void* data, uint64_t count, nexar_dtype dtype, uint32_t root) {
@@ -82,40 +84,41 @@ nexar_status answer(const char* op, const Ending& ending, nexar_completion* comp
 
 extern "C" {
 
-nexar_status nexar_all_reduce(nexar_group* group, const void* in, void* out, uint64_t count, nexar_dtype dtype,
-                              nexar_reduce_op op, int64_t timeout_ms) {
+nexar_status nexar_all_reduce(nexar_group* group, const void* in, void* out, uint64_t count,
+                              nexar_dtype dtype, nexar_reduce_op op, int64_t timeout_ms) {
     return run(group, all_reduce(in, out, count, dtype, op), timeout_ms);
 }
-nexar_status nexar_all_reduce_start(nexar_group* group, const void* in, void* out, uint64_t count, nexar_dtype dtype,
-                                    nexar_reduce_op op, nexar_request* request) {
+nexar_status nexar_all_reduce_start(nexar_group* group, const void* in, void* out, uint64_t count,
+                                    nexar_dtype dtype, nexar_reduce_op op, nexar_request* request) {
     return begin(group, all_reduce(in, out, count, dtype, op), request);
 }
 nexar_status nexar_reduce(nexar_group* group, const void* in, void* out, uint64_t count, nexar_dtype dtype,
                           nexar_reduce_op op, uint32_t root, int64_t timeout_ms) {
     return run(group, reduce(in, out, count, dtype, op, root), timeout_ms);
 }
-nexar_status nexar_reduce_start(nexar_group* group, const void* in, void* out, uint64_t count, nexar_dtype dtype,
-                                nexar_reduce_op op, uint32_t root, nexar_request* request) {
+nexar_status nexar_reduce_start(nexar_group* group, const void* in, void* out, uint64_t count,
+                                nexar_dtype dtype, nexar_reduce_op op, uint32_t root,
+                                nexar_request* request) {
     return begin(group, reduce(in, out, count, dtype, op, root), request);
 }
 nexar_status nexar_broadcast(nexar_group* group, void* data, uint64_t count, nexar_dtype dtype, uint32_t root,
                              int64_t timeout_ms) {
     return run(group, broadcast(data, count, dtype, root), timeout_ms);
 }
-nexar_status nexar_broadcast_start(nexar_group* group, void* data, uint64_t count, nexar_dtype dtype, uint32_t root,
-                                   nexar_request* request) {
+nexar_status nexar_broadcast_start(nexar_group* group, void* data, uint64_t count, nexar_dtype dtype,
+                                   uint32_t root, nexar_request* request) {
     return begin(group, broadcast(data, count, dtype, root), request);
 }
-nexar_status nexar_all_gather(nexar_group* group, const void* in, void* out, uint64_t count, nexar_dtype dtype,
-                              int64_t timeout_ms) {
+nexar_status nexar_all_gather(nexar_group* group, const void* in, void* out, uint64_t count,
+                              nexar_dtype dtype, int64_t timeout_ms) {
     return run(group, all_gather(in, out, count, dtype), timeout_ms);
 }
-nexar_status nexar_all_gather_start(nexar_group* group, const void* in, void* out, uint64_t count, nexar_dtype dtype,
-                                    nexar_request* request) {
+nexar_status nexar_all_gather_start(nexar_group* group, const void* in, void* out, uint64_t count,
+                                    nexar_dtype dtype, nexar_request* request) {
     return begin(group, all_gather(in, out, count, dtype), request);
 }
-nexar_status nexar_reduce_scatter(nexar_group* group, const void* in, void* out, uint64_t count, nexar_dtype dtype,
-                                  nexar_reduce_op op, int64_t timeout_ms) {
+nexar_status nexar_reduce_scatter(nexar_group* group, const void* in, void* out, uint64_t count,
+                                  nexar_dtype dtype, nexar_reduce_op op, int64_t timeout_ms) {
     return run(group, reduce_scatter(in, out, count, dtype, op), timeout_ms);
 }
 nexar_status nexar_reduce_scatter_start(nexar_group* group, const void* in, void* out, uint64_t count,
@@ -132,16 +135,16 @@ nexar_status nexar_send(nexar_group* group, const void* data, uint64_t count, ne
                         uint64_t tag, int64_t timeout_ms) {
     return run(group, send(data, count, dtype, to, tag), timeout_ms);
 }
-nexar_status nexar_send_start(nexar_group* group, const void* data, uint64_t count, nexar_dtype dtype, uint32_t to,
-                              uint64_t tag, nexar_request* request) {
+nexar_status nexar_send_start(nexar_group* group, const void* data, uint64_t count, nexar_dtype dtype,
+                              uint32_t to, uint64_t tag, nexar_request* request) {
     return begin(group, send(data, count, dtype, to, tag), request);
 }
-nexar_status nexar_recv(nexar_group* group, void* data, uint64_t count, nexar_dtype dtype, uint32_t from, uint64_t tag,
-                        int64_t timeout_ms, nexar_completion* completion) {
+nexar_status nexar_recv(nexar_group* group, void* data, uint64_t count, nexar_dtype dtype, uint32_t from,
+                        uint64_t tag, int64_t timeout_ms, nexar_completion* completion) {
     return run(group, recv(data, count, dtype, from, tag), timeout_ms, completion);
 }
-nexar_status nexar_recv_start(nexar_group* group, void* data, uint64_t count, nexar_dtype dtype, uint32_t from,
-                              uint64_t tag, nexar_request* request) {
+nexar_status nexar_recv_start(nexar_group* group, void* data, uint64_t count, nexar_dtype dtype,
+                              uint32_t from, uint64_t tag, nexar_request* request) {
     return begin(group, recv(data, count, dtype, from, tag), request);
 }
 
@@ -161,13 +164,15 @@ nexar_status nexar_wait(nexar_request request, int64_t timeout_ms, nexar_complet
     ending = pinned->session->look(pinned->slot);
     if (ending.freed || ending.completion.status != NEXAR_PENDING) return answer("wait", ending, completion);
     give(completion, ending.completion);
-    if (waited == Session::Waited::signal) return failed("wait", Errc::interrupted, "a signal arrived while waiting");
+    if (waited == Session::Waited::signal)
+        return failed("wait", Errc::interrupted, "a signal arrived while waiting");
     return failed("wait", Errc::timed_out, "the request is still pending");
 }
 
 nexar_status nexar_wait_any(const nexar_request* requests, size_t count, int64_t timeout_ms, size_t* index) {
     if (!requests || !index || count == 0 || count > NEXAR_SHM_SLOTS_MAX)
-        return failed("wait_any", Errc::invalid_argument, "requests or index is NULL, or count is not 1 to 4096");
+        return failed("wait_any", Errc::invalid_argument,
+                      "requests or index is NULL, or count is not 1 to 4096");
     auto first = request_of(requests[0]);
     if (!first) return failed("wait_any", first.error());
     std::vector<Slot> slots;
@@ -182,9 +187,12 @@ nexar_status nexar_wait_any(const nexar_request* requests, size_t count, int64_t
         slots.push_back(pinned->slot);
     }
     switch (first->session->wait_any(slots.data(), count, deadline(timeout_ms), *index)) {
-        case Session::Waited::ended: return NEXAR_OK;
-        case Session::Waited::signal: return failed("wait_any", Errc::interrupted, "a signal arrived while waiting");
-        case Session::Waited::timed_out: break;
+        case Session::Waited::ended:
+            return NEXAR_OK;
+        case Session::Waited::signal:
+            return failed("wait_any", Errc::interrupted, "a signal arrived while waiting");
+        case Session::Waited::timed_out:
+            break;
     }
     return failed("wait_any", Errc::timed_out, "all requests are still pending");
 }

@@ -29,15 +29,17 @@ bool reduces(uint8_t kind) {
 
 Result<void> check_codes(const Group& group, const Operation& o) {
     if (dtype_size(o.dtype) == 0)
-        return fail(Errc::invalid_argument, "dtype is " + std::to_string(o.dtype) + "; allowed: 0 (NEXAR_F32) to 11 "
+        return fail(Errc::invalid_argument, "dtype is " + std::to_string(o.dtype) +
+                                                "; allowed: 0 (NEXAR_F32) to 11 "
                                                 "(NEXAR_U16)");
     if (o.op < NEXAR_SUM || o.op > NEXAR_AVG)
-        return fail(Errc::invalid_argument, "op is " + std::to_string(o.op) + "; allowed: 0 (NEXAR_SUM) to 4 "
+        return fail(Errc::invalid_argument, "op is " + std::to_string(o.op) +
+                                                "; allowed: 0 (NEXAR_SUM) to 4 "
                                                 "(NEXAR_AVG)");
     const bool any = o.kind == NEXAR_OP_RECV && o.peer == NEXAR_ANY_SOURCE;
     if (o.peer >= group.size && !any)
-        return fail(Errc::invalid_argument, "rank " + std::to_string(o.peer) + " is not in a group of " +
-                                                std::to_string(group.size));
+        return fail(Errc::invalid_argument,
+                    "rank " + std::to_string(o.peer) + " is not in a group of " + std::to_string(group.size));
     if (o.kind == NEXAR_OP_SEND && o.tag == NEXAR_ANY_TAG)
         return fail(Errc::invalid_argument, "a message cannot be sent with NEXAR_ANY_TAG");
     return {};
@@ -48,35 +50,49 @@ Result<Checked> check(const Group& group, const Operation& o) {
     Checked out;
     out.element = dtype_size(o.dtype);
     uint64_t block = 0, all = 0;
-    if (__builtin_mul_overflow(o.count, out.element, &block) || __builtin_mul_overflow(block, group.size, &all) ||
-        all >> 63 != 0)
-        return fail(Errc::invalid_argument, "count is " + std::to_string(o.count) + ": that many bytes do not exist");
+    if (__builtin_mul_overflow(o.count, out.element, &block) ||
+        __builtin_mul_overflow(block, group.size, &all) || all >> 63 != 0)
+        return fail(Errc::invalid_argument,
+                    "count is " + std::to_string(o.count) + ": that many bytes do not exist");
     const auto* in = static_cast<const std::byte*>(o.in);
     const auto* memory = static_cast<const std::byte*>(o.out);
     const uint64_t mine = group.rank * block;
     switch (o.kind) {
-        case NEXAR_OP_ALL_REDUCE: out.in = {in, block}, out.out = {memory, block}; break;
-        case NEXAR_OP_REDUCE: out.in = {in, block}, out.out = {memory, o.peer == group.rank ? block : 0}; break;
+        case NEXAR_OP_ALL_REDUCE:
+            out.in = {in, block}, out.out = {memory, block};
+            break;
+        case NEXAR_OP_REDUCE:
+            out.in = {in, block}, out.out = {memory, o.peer == group.rank ? block : 0};
+            break;
         case NEXAR_OP_BROADCAST:
             if (o.peer == group.rank)
                 out.in = {memory, block};
             else
                 out.out = {memory, block};
             break;
-        case NEXAR_OP_ALL_GATHER: out.in = {in == memory && in ? in + mine : in, block}, out.out = {memory, all}; break;
+        case NEXAR_OP_ALL_GATHER:
+            out.in = {in == memory && in ? in + mine : in, block}, out.out = {memory, all};
+            break;
         case NEXAR_OP_REDUCE_SCATTER:
             out.in = {in, all}, out.out = {in == memory && in ? memory + mine : memory, block};
             break;
-        case NEXAR_OP_SEND: out.in = {in, block}; break;
-        case NEXAR_OP_RECV: out.out = {memory, block}; break;
-        default: break;
+        case NEXAR_OP_SEND:
+            out.in = {in, block};
+            break;
+        case NEXAR_OP_RECV:
+            out.out = {memory, block};
+            break;
+        default:
+            break;
     }
     if ((out.in.bytes != 0 && !out.in.data) || (out.out.bytes != 0 && !out.out.data))
-        return fail(Errc::invalid_argument, out.in.bytes != 0 && !out.in.data ? "the input is NULL" : "the output is NULL");
+        return fail(Errc::invalid_argument,
+                    out.in.bytes != 0 && !out.in.data ? "the input is NULL" : "the output is NULL");
     return out;
 }
 
-// In place is: the same memory, or this rank's own block of the larger side. Anything else that overlaps is refused.
+// In place is: the same memory, or this rank's own block of the larger side. Anything else that overlaps is
+// refused.
 Result<bool> in_place(const Group& group, const Operation& o, const Checked& c) {
     if (c.in.bytes == 0 || c.out.bytes == 0 || !c.in.overlaps(c.out)) return false;
     if (c.in.data == c.out.data && c.in.bytes == c.out.bytes) return true;
@@ -90,7 +106,8 @@ bool aligned(const void* data, uint64_t element) {
 }
 
 // Where the daemon finds `span`: in a region, or nowhere (then it is copied).
-bool use_region(Session& session, const Span& span, uint64_t element, nexar_shm_extent& extent, Region*& in_use) {
+bool use_region(Session& session, const Span& span, uint64_t element, nexar_shm_extent& extent,
+                Region*& in_use) {
     if (!aligned(span.data, element)) return false;
     Region* region = session.find_and_use(span.data, span.bytes);
     if (!region) return false;
@@ -141,7 +158,8 @@ Result<void> plan_output(Session& session, const Checked& c, nexar_shm_descripto
     return {};
 }
 
-Result<void> make_plan(Session& session, const Checked& c, bool together, nexar_shm_descriptor& d, Plan& plan) {
+Result<void> make_plan(Session& session, const Checked& c, bool together, nexar_shm_descriptor& d,
+                       Plan& plan) {
     if (together) {
         const bool in_there = use_region(session, c.in, c.element, d.in, plan.in_use[0]);
         const bool out_there = in_there && use_region(session, c.out, c.element, d.out, plan.in_use[1]);
@@ -168,8 +186,9 @@ int64_t timeout_ns(const Group& group, int64_t timeout_ms) {
 }
 
 Result<Slot> start(Session& session, const Group& group, const Operation& o, int64_t timeout_ms) {
-    if (timeout_ms < -1) return fail(Errc::invalid_argument, "timeout_ms is " + std::to_string(timeout_ms) +
-                                                                 "; allowed: -1 and from 0 up");
+    if (timeout_ms < -1)
+        return fail(Errc::invalid_argument,
+                    "timeout_ms is " + std::to_string(timeout_ms) + "; allowed: -1 and from 0 up");
     NEXAR_TRY(const Checked checked, check(group, o));
     NEXAR_TRY(const bool together, in_place(group, o, checked));
     if (auto error = session.unusable()) return fail(*error);

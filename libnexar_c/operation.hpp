@@ -1,5 +1,5 @@
-// One collective or message as the caller gave it: checked, and turned into a slot's descriptor and a plan for its
-// memory. Errors name the argument.
+// One collective or message as the caller gave it: checked, and turned into a slot's descriptor and a plan
+// for its memory. Errors name the argument.
 #pragma once
 
 #include "core/result.hpp"

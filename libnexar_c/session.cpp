@@ -17,8 +17,8 @@ namespace nexar::c {
 
 namespace {
 
-// Slots of a new session start above every generation that an older one used, so that a stale handle whose session
-// number was taken again is still told apart.
+// Slots of a new session start above every generation that an older one used, so that a stale handle whose
+// session number was taken again is still told apart.
 std::atomic<uint64_t> generation_floor{0};
 
 Error closed_error() {
@@ -104,8 +104,9 @@ Result<Slot> Session::take_slot(uint8_t kind, const Plan& plan) {
     if (auto error = unusable()) return fail(*error);
     const auto taken = pool_.try_take(kind >= NEXAR_CMD_GROUP_OPEN);
     if (!taken)
-        return fail(Errc::table_full, "all " + std::to_string(control_.slots()) +
-                                          " slots of this session are taken: free requests, or open with more slots");
+        return fail(Errc::table_full,
+                    "all " + std::to_string(control_.slots()) +
+                        " slots of this session are taken: free requests, or open with more slots");
     const Slot slot{taken->slot, taken->generation};
     Request& request = requests_[slot.index];
     std::lock_guard lock(request.mutex);
@@ -116,7 +117,8 @@ Result<Slot> Session::take_slot(uint8_t kind, const Plan& plan) {
     return slot;
 }
 
-Result<Slot> Session::submit(const nexar_shm_descriptor& descriptor, Plan plan, const nexar_shm_group_open* payload) {
+Result<Slot> Session::submit(const nexar_shm_descriptor& descriptor, Plan plan,
+                             const nexar_shm_group_open* payload) {
     auto slot = take_slot(descriptor.kind, plan);
     if (!slot) {
         give_up(plan);
@@ -128,7 +130,8 @@ Result<Slot> Session::submit(const nexar_shm_descriptor& descriptor, Plan plan, 
     hand_over(*slot);
 
     const shm::Entry entry{slot->index, static_cast<uint32_t>(slot->generation), NEXAR_ENTRY_SUBMIT};
-    // The ring has room for one submission and three cancels per slot: full means that the daemon does not run.
+    // The ring has room for one submission and three cancels per slot: full means that the daemon does not
+    // run.
     const Time until = now() + std::min<Duration>(options_.daemon_unresponsive, std::chrono::seconds(1));
     while (!submission_.try_push(entry)) {
         if (now() < until && !unusable()) {
@@ -169,7 +172,8 @@ void Session::ring_doorbell() {
 void Session::cancel(const Slot& slot) {
     if (ended(slot)) return;
     const shm::Entry entry{slot.index, static_cast<uint32_t>(slot.generation), NEXAR_ENTRY_CANCEL};
-    // A full ring: so many cancels are on their way that one more says nothing new, or the daemon does not run.
+    // A full ring: so many cancels are on their way that one more says nothing new, or the daemon does not
+    // run.
     if (submission_.try_push(entry)) ring_doorbell();
 }
 
@@ -272,7 +276,8 @@ Result<Ending> Session::command(const nexar_shm_descriptor& descriptor, const ne
 Ending Session::finish_blocking(const Slot& slot, Duration timeout) {
     // The daemon keeps the deadline, and knows who is missing. Only if it does not, we do.
     constexpr Duration grace{5'000'000'000};
-    Time until = timeout > Duration::zero() && timeout < Duration::max() / 4 ? now() + timeout + grace : never;
+    Time until =
+        timeout > Duration::zero() && timeout < Duration::max() / 4 ? now() + timeout + grace : never;
     if (wait(slot, until, false) == Waited::timed_out) {
         cancel(slot);
         if (wait(slot, now() + grace, false) == Waited::timed_out)
@@ -344,7 +349,8 @@ Result<void*> Session::alloc(uint64_t bytes) {
     if (bytes == 0 || bytes > uint64_t{1} << 46)
         return fail(Errc::invalid_argument, "bytes is " + std::to_string(bytes) + "; allowed: 1 to 2^46");
     if (auto error = unusable()) return fail(*error);
-    NEXAR_TRY(auto segment, make_segment("nexar-memory", (bytes + page_bytes - 1) & ~(uint64_t{page_bytes} - 1)));
+    NEXAR_TRY(auto segment,
+              make_segment("nexar-memory", (bytes + page_bytes - 1) & ~(uint64_t{page_bytes} - 1)));
     NEXAR_TRY(Region * region, add_region(segment, 0, true, false));
     return region->base;
 }
@@ -357,7 +363,8 @@ Result<void> Session::release(void* memory, bool mapped_here) {
 
 Result<void> Session::adopt(void* address, uint64_t bytes, int fd, uint64_t offset) {
     if (bytes == 0 || reinterpret_cast<uintptr_t>(address) % page_bytes != 0 || offset % page_bytes != 0)
-        return fail(Errc::invalid_argument, "address and offset must be multiples of the page size, and bytes not 0");
+        return fail(Errc::invalid_argument,
+                    "address and offset must be multiples of the page size, and bytes not 0");
     if (Region* known = regions_.find_and_use(address, 1)) {
         known->users.fetch_sub(1);
         return fail(Errc::invalid_argument, "this memory is registered already");
@@ -394,7 +401,8 @@ size_t Session::poll(Slot* out, size_t capacity) {
         if (index >= requests_.size()) return;
         const uint64_t generation = requests_[index].generation.load(std::memory_order_acquire);
         if (generation == 0 || static_cast<uint32_t>(generation) != low_generation) return;  // freed already
-        if (requests_[index].kind.load(std::memory_order_relaxed) >= NEXAR_CMD_GROUP_OPEN) return;                             // one of our own
+        if (requests_[index].kind.load(std::memory_order_relaxed) >= NEXAR_CMD_GROUP_OPEN)
+            return;  // one of our own
         out[count++] = {index, generation};
     };
     const auto take = [&] {

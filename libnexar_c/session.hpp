@@ -1,5 +1,5 @@
-// Session: the client's side of a connection. Requests live in op slots; their private records here say what to do
-// when they end. Any thread; docs/protocol/shm.md has the order of everything shared.
+// Session: the client's side of a connection. Requests live in op slots; their private records here say what
+// to do when they end. Any thread; docs/protocol/shm.md has the order of everything shared.
 #pragma once
 
 #include <atomic>
@@ -45,11 +45,11 @@ struct Ending {
     nexar_shm_result result{};
     std::optional<Error> error;
     uint8_t node[32] = {};  // GROUP_NODE's answer
-    bool freed = false;  // the handle was freed by another thread
+    bool freed = false;     // the handle was freed by another thread
 };
 
 class Session {
-public:
+  public:
     static Result<std::unique_ptr<Session>> open(const SessionOptions& options);
     ~Session();
     Session(const Session&) = delete;
@@ -61,10 +61,11 @@ public:
     std::optional<Error> unusable();
 
     // Takes a slot, fills it and submits it. The plan is given up in every case.
-    Result<Slot> submit(const nexar_shm_descriptor& descriptor, Plan plan, const nexar_shm_group_open* payload = nullptr);
+    Result<Slot> submit(const nexar_shm_descriptor& descriptor, Plan plan,
+                        const nexar_shm_group_open* payload = nullptr);
     // Submits a command and waits for its end.
-    Result<Ending> command(const nexar_shm_descriptor& descriptor, const nexar_shm_group_open* payload = nullptr,
-                           bool interruptible = false);
+    Result<Ending> command(const nexar_shm_descriptor& descriptor,
+                           const nexar_shm_group_open* payload = nullptr, bool interruptible = false);
 
     enum class Waited { ended, timed_out, signal };
     // `interruptible`: returns at a signal. `ended` also when the session became unusable: take_ending tells.
@@ -97,7 +98,7 @@ public:
     uint32_t handle_index = 0;  // in the table of sessions
     uint32_t fork_epoch = 0;
 
-private:
+  private:
     struct Request {
         std::mutex mutex;
         std::atomic<uint64_t> generation{0};  // 0: free

@@ -51,7 +51,8 @@ Woken sleep_by_waitv(const Watched* words, unsigned count, Time until) {
     for (unsigned i = 0; i < count; ++i)
         list[i] = {words[i].expected, reinterpret_cast<uintptr_t>(words[i].word), futex_32, 0};
     const timespec at = spec_of(until.time_since_epoch());
-    const long rc = ::syscall(SYS_futex_waitv, list, count, 0, until == never ? nullptr : &at, CLOCK_MONOTONIC);
+    const long rc =
+        ::syscall(SYS_futex_waitv, list, count, 0, until == never ? nullptr : &at, CLOCK_MONOTONIC);
     if (rc >= 0 || errno == EAGAIN) return Woken::changed_or_woken;
     if (errno == ETIMEDOUT) return Woken::timed_out;
     if (errno == EINTR) return Woken::signal;
@@ -75,7 +76,8 @@ Woken sleep_by_slices(const Watched& word, Time until) {
 bool without_waitv = std::getenv("NEXAR_WITHOUT_WAITV") != nullptr;
 
 Woken sleep_on(const Watched* words, unsigned count, Time until) {
-    if (without_waitv || waitv_works.load(std::memory_order_relaxed) == 0) return sleep_by_slices(words[0], until);
+    if (without_waitv || waitv_works.load(std::memory_order_relaxed) == 0)
+        return sleep_by_slices(words[0], until);
     return sleep_by_waitv(words, count, until);
 }
 

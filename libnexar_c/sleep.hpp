@@ -1,5 +1,5 @@
-// Sleeping on several words at once: futex_waitv(2), or, where that is refused (old kernels, some sandboxes), on the
-// first word in short slices. docs/protocol/shm.md [S9].
+// Sleeping on several words at once: futex_waitv(2), or, where that is refused (old kernels, some sandboxes),
+// on the first word in short slices. docs/protocol/shm.md [S9].
 #pragma once
 
 #include <cstdint>

@@ -63,7 +63,8 @@ uint32_t fork_epoch() {
 
 namespace {
 Result<SessionPin> checked(Sessions::Found found, SessionPin pin) {
-    if (found != Sessions::Found::open) return fail(handle_error(found == Sessions::Found::closed, "session"));
+    if (found != Sessions::Found::open)
+        return fail(handle_error(found == Sessions::Found::closed, "session"));
     if (pin->fork_epoch != fork_epoch())
         return fail(Errc::closed, "the session belongs to the process that forked this one: open another");
     return pin;

@@ -34,6 +34,8 @@ struct PinnedRequest {
 Result<PinnedRequest> request_of(nexar_request request);
 nexar_request request_handle(const Session& session, const Slot& slot);
 
-inline uint64_t number_of(const void* handle) { return reinterpret_cast<uintptr_t>(handle); }
+inline uint64_t number_of(const void* handle) {
+    return reinterpret_cast<uintptr_t>(handle);
+}
 
 }  // namespace nexar::c

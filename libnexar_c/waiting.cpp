@@ -63,8 +63,10 @@ Session::Waited Session::wait(const Slot& slot, Time until, bool interruptible) 
             if (out != Waited::ended) break;
         }
     }
-    if (ended(slot)) out = Waited::ended;
-    else if (out == Waited::ended) out = Waited::timed_out;  // until was over from the start
+    if (ended(slot))
+        out = Waited::ended;
+    else if (out == Waited::ended)
+        out = Waited::timed_out;  // until was over from the start
     if (out == Waited::ended) window_.on_wait_ended(now() - started);
     return out;
 }
@@ -96,7 +98,8 @@ Session::Waited Session::wait_any(const Slot* slots, size_t count, Time until, s
     }
 }
 
-Session::Waited Session::sleep_once(uint32_t& word, uint32_t expected, Time until, bool interruptible, Time started) {
+Session::Waited Session::sleep_once(uint32_t& word, uint32_t expected, Time until, bool interruptible,
+                                    Time started) {
     auto& alive = connection_->alive();
     const uint32_t alive_now = shm::load_acquire(alive);
     const uint32_t closing_now = shm::load_acquire(closing_);
@@ -105,9 +108,12 @@ Session::Waited Session::sleep_once(uint32_t& word, uint32_t expected, Time unti
     const Time check_at = next_tick_check(now());
     const Watched words[] = {{&word, expected}, {&alive, alive_now}, {&closing_, closing_now}};
     switch (sleep_on(words, 3, std::min(until, check_at))) {
-        case Woken::signal: return interruptible ? Waited::signal : Waited::ended;
-        case Woken::changed_or_woken: return Waited::ended;
-        case Woken::timed_out: break;
+        case Woken::signal:
+            return interruptible ? Waited::signal : Waited::ended;
+        case Woken::changed_or_woken:
+            return Waited::ended;
+        case Woken::timed_out:
+            break;
     }
     const Time at = now();
     if (at >= check_at) check_tick(at);
@@ -118,7 +124,9 @@ Session::Waited Session::sleep_once(uint32_t& word, uint32_t expected, Time unti
 Time Session::next_tick_check(Time at) const {
     if (options_.daemon_unresponsive >= Duration::max() / 4) return never;
     const uint64_t stale_since = tick_stale_since_.load(std::memory_order_relaxed);
-    if (stale_since != 0) return Time(Duration(static_cast<int64_t>(stale_since))) + std::chrono::milliseconds(2 * NEXAR_SHM_TICK_MS);
+    if (stale_since != 0)
+        return Time(Duration(static_cast<int64_t>(stale_since))) +
+               std::chrono::milliseconds(2 * NEXAR_SHM_TICK_MS);
     const Time tick(Duration(static_cast<int64_t>(shm::load_acquire(connection_->daemon().tick_ns))));
     return std::max(tick + options_.daemon_unresponsive, at);
 }
@@ -135,11 +143,14 @@ void Session::check_tick(Time at) {
     }
     const uint64_t since = tick_stale_since_.load(std::memory_order_relaxed);
     if (since == 0 || moved) {
-        tick_stale_since_.store(static_cast<uint64_t>(at.time_since_epoch().count()), std::memory_order_relaxed);
+        tick_stale_since_.store(static_cast<uint64_t>(at.time_since_epoch().count()),
+                                std::memory_order_relaxed);
         return;
     }
-    if (at < Time(Duration(static_cast<int64_t>(since))) + std::chrono::milliseconds(2 * NEXAR_SHM_TICK_MS)) return;
-    fail_all(Errc::daemon_unresponsive, "the daemon has not run for " + std::to_string(to_ms(at - last)) + " ms");
+    if (at < Time(Duration(static_cast<int64_t>(since))) + std::chrono::milliseconds(2 * NEXAR_SHM_TICK_MS))
+        return;
+    fail_all(Errc::daemon_unresponsive,
+             "the daemon has not run for " + std::to_string(to_ms(at - last)) + " ms");
 }
 
 }  // namespace nexar::c

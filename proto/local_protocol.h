@@ -1,4 +1,5 @@
-/* local_protocol.h - the few fixed messages on the local SOCK_SEQPACKET socket. C11. docs/protocol/shm.md tells how.
+/* local_protocol.h - the few fixed messages on the local SOCK_SEQPACKET socket. C11. docs/protocol/shm.md
+ * tells how.
  *
  *     client                      daemon
  *     HELLO              ──▶
@@ -10,7 +11,8 @@
  *                        ◀──      BELL     look at the completion ring; only when the client asked for it
  *     GOODBYE            ──▶      an orderly end
  *
- * Every message is one packet of exactly its struct's size, with exactly the number of descriptors named here. */
+ * Every message is one packet of exactly its struct's size, with exactly the number of descriptors named
+ * here. */
 #ifndef NEXAR_LOCAL_PROTOCOL_H
 #define NEXAR_LOCAL_PROTOCOL_H
 

@@ -1,7 +1,8 @@
 /* shm_layout.h - what a client and its daemon share in memory. C11; every offset is asserted at the end.
  *
- * Ownership of every word, and the arguments for their order, are in docs/protocol/shm.md; [S1].. are its invariants.
- * Versioned by NEXAR_LOCAL_VERSION (local_protocol.h). Fields are only appended, into what is reserved. */
+ * Ownership of every word, and the arguments for their order, are in docs/protocol/shm.md; [S1].. are its
+ * invariants. Versioned by NEXAR_LOCAL_VERSION (local_protocol.h). Fields are only appended, into what is
+ * reserved. */
 #ifndef NEXAR_SHM_LAYOUT_H
 #define NEXAR_SHM_LAYOUT_H
 
@@ -26,7 +27,8 @@ enum {
 };
 #define NEXAR_SHM_MAGIC UINT64_C(0x31304c5258454e01) /* 01 "NEXRL01": never a text file */
 
-/* A slot's state, the low byte of its state word; the upper 24 bits are the low bits of its generation [S2]. */
+/* A slot's state, the low byte of its state word; the upper 24 bits are the low bits of its generation [S2].
+ */
 enum {
     NEXAR_SLOT_FREE = 0,      /* client's */
     NEXAR_SLOT_SUBMITTED = 1, /* daemon's */
@@ -34,7 +36,8 @@ enum {
 };
 #define NEXAR_SLOT_WORD(generation, state) ((((generation) & 0xffffffu) << 8) | (state))
 
-/* What a slot asks for. Below 64: operations of a group (the engine's numbers). From 64: commands of the session. */
+/* What a slot asks for. Below 64: operations of a group (the engine's numbers). From 64: commands of the
+ * session. */
 enum {
     NEXAR_OP_BARRIER = 0,
     NEXAR_OP_ALL_REDUCE = 1,
@@ -46,11 +49,11 @@ enum {
     NEXAR_OP_RECV = 7,
     NEXAR_OP_KINDS = 8,
 
-    NEXAR_CMD_GROUP_OPEN = 64,  /* payload: nexar_shm_group_open */
-    NEXAR_CMD_GROUP_FREE = 65,  /* group */
-    NEXAR_CMD_GROUP_NODE = 66,  /* group, peer: the rank; answer: detail.node */
-    NEXAR_CMD_REGION_ADD = 67,  /* never in the ring: comes over the socket, with the descriptor */
-    NEXAR_CMD_REGION_FREE = 68  /* in.region */
+    NEXAR_CMD_GROUP_OPEN = 64, /* payload: nexar_shm_group_open */
+    NEXAR_CMD_GROUP_FREE = 65, /* group */
+    NEXAR_CMD_GROUP_NODE = 66, /* group, peer: the rank; answer: detail.node */
+    NEXAR_CMD_REGION_ADD = 67, /* never in the ring: comes over the socket, with the descriptor */
+    NEXAR_CMD_REGION_FREE = 68 /* in.region */
 };
 
 enum { NEXAR_SHM_FLAG_ANY_TAG = 1 };
@@ -165,8 +168,8 @@ typedef struct nexar_shm_header {
     uint8_t reserved6[NEXAR_SHM_HEADER_BYTES - 6 * 64];
 } nexar_shm_header;
 
-/* Ring entries are 64 bits: generation << 32 | turn << 24 | kind << 16 | slot. `turn` is the number of times that the
- * ring went round, plus 1, modulo 256: it tells a written entry from last round's [S1]. */
+/* Ring entries are 64 bits: generation << 32 | turn << 24 | kind << 16 | slot. `turn` is the number of times
+ * that the ring went round, plus 1, modulo 256: it tells a written entry from last round's [S1]. */
 enum { NEXAR_ENTRY_SUBMIT = 1, NEXAR_ENTRY_CANCEL = 2, NEXAR_ENTRY_COMPLETION = 3 };
 
 /* The daemon's page: one per daemon, which alone can write it; clients map it read-only. */
@@ -175,7 +178,8 @@ typedef struct nexar_shm_daemon_page {
     uint32_t version;
     uint32_t pid;
     uint8_t reserved0[48];
-    uint64_t tick_ns; /* CLOCK_MONOTONIC of the loop's last sign of life; every NEXAR_SHM_TICK_MS while anyone is here */
+    uint64_t tick_ns; /* CLOCK_MONOTONIC of the loop's last sign of life; every NEXAR_SHM_TICK_MS while anyone
+                         is here */
     uint8_t reserved1[56];
     uint32_t sleeping; /* 1: the loop sleeps or is about to: ring the bell [S7] */
     uint8_t reserved2[60];
@@ -185,8 +189,9 @@ typedef struct nexar_shm_daemon_page {
 
 enum { NEXAR_SHM_TICK_MS = 500 };
 
-/* The alive page: one per session, which the daemon alone can write. `alive` is a robust futex of the daemon's loop
- * thread: tid | FUTEX_WAITERS while it lives; FUTEX_OWNER_DIED by the kernel's hand; NEXAR_ALIVE_STOPPED [S8]. */
+/* The alive page: one per session, which the daemon alone can write. `alive` is a robust futex of the
+ * daemon's loop thread: tid | FUTEX_WAITERS while it lives; FUTEX_OWNER_DIED by the kernel's hand;
+ * NEXAR_ALIVE_STOPPED [S8]. */
 typedef struct nexar_shm_alive_page {
     uint32_t alive;
     uint32_t reserved[15];
@@ -198,14 +203,18 @@ typedef struct nexar_shm_alive_page {
 #define NEXAR_ALIVE_STOPPED NEXAR_ALIVE_WAITERS /* tid 0: nobody; the session was ended in order */
 
 /* The control segment: header, slots, payloads, details, submission ring, completion ring, in this order. */
-static inline uint64_t nexar_shm_slots_offset(void) { return NEXAR_SHM_HEADER_BYTES; }
+static inline uint64_t nexar_shm_slots_offset(void) {
+    return NEXAR_SHM_HEADER_BYTES;
+}
 static inline uint64_t nexar_shm_payloads_offset(uint32_t slots) {
     return nexar_shm_slots_offset() + UINT64_C(1) * slots * NEXAR_SHM_SLOT_BYTES;
 }
 static inline uint64_t nexar_shm_details_offset(uint32_t slots) {
     return nexar_shm_payloads_offset(slots) + UINT64_C(1) * slots * NEXAR_SHM_PAYLOAD_BYTES;
 }
-static inline uint32_t nexar_shm_submission_entries(uint32_t slots) { return slots * NEXAR_SHM_SUBMISSION_PER_SLOT; }
+static inline uint32_t nexar_shm_submission_entries(uint32_t slots) {
+    return slots * NEXAR_SHM_SUBMISSION_PER_SLOT;
+}
 static inline uint64_t nexar_shm_submission_offset(uint32_t slots) {
     return nexar_shm_details_offset(slots) + UINT64_C(1) * slots * NEXAR_SHM_DETAIL_BYTES;
 }

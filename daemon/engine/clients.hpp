@@ -1,5 +1,6 @@
-// What sessions ask of the engine: engine::Engine's session functions as an interface, so that daemon/local and its
-// tests need no engine. The node connects the two. The other direction is engine::Clients (ports.hpp).
+// What sessions ask of the engine: engine::Engine's session functions as an interface, so that daemon/local
+// and its tests need no engine. The node connects the two. The other direction is engine::Clients
+// (ports.hpp).
 #pragma once
 
 #include <string>
@@ -9,9 +10,9 @@
 namespace nexar::engine {
 
 class Service {
-public:
-    // An error means refused: no completion follows. Every accepted call gets exactly one Clients::complete or
-    // group_opened, possibly from inside this call.
+  public:
+    // An error means refused: no completion follows. Every accepted call gets exactly one Clients::complete
+    // or group_opened, possibly from inside this call.
     virtual Result<void> open(Time now, const OpenRequest& request) = 0;
     virtual Result<void> submit(Time now, const OpRequest& request) = 0;
     virtual void cancel(Time now, SessionId session, uint64_t ticket) = 0;
@@ -19,7 +20,7 @@ public:
     // No completion follows for this session. Its buffers' keepalives are released as its ops end.
     virtual void session_ended(Time now, SessionId session, bool crashed, const std::string& reason) = 0;
 
-protected:
+  protected:
     ~Service() = default;
 };
 

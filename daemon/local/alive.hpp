@@ -1,5 +1,5 @@
-// The words by which clients learn that the daemon died, from the kernel, at once [S8]: robust futexes of the loop's
-// thread. get_robust_list(2), Documentation/locking/robust-futexes.rst.
+// The words by which clients learn that the daemon died, from the kernel, at once [S8]: robust futexes of the
+// loop's thread. get_robust_list(2), Documentation/locking/robust-futexes.rst.
 #pragma once
 
 #include <linux/futex.h>
@@ -13,10 +13,10 @@ namespace nexar::local {
 
 class AliveWord;
 
-// The calling thread's robust list: made and used on the loop's thread only. Takes the list's head from the C library
-// for as long as it lives; so this thread may not hold robust pthread mutexes (nobody here does).
+// The calling thread's robust list: made and used on the loop's thread only. Takes the list's head from the C
+// library for as long as it lives; so this thread may not hold robust pthread mutexes (nobody here does).
 class RobustList {
-public:
+  public:
     RobustList();
     ~RobustList();
     RobustList(const RobustList&) = delete;
@@ -26,7 +26,7 @@ public:
     static constexpr size_t words_max = 2000;
     Result<std::unique_ptr<AliveWord>> add();
 
-private:
+  private:
     friend class AliveWord;
     robust_list_head head_{};
     robust_list_head* previous_ = nullptr;
@@ -37,7 +37,7 @@ private:
 
 // One session's word. Destroyed or stopped: STOPPED, and all sleepers wake.
 class AliveWord {
-public:
+  public:
     ~AliveWord();
     AliveWord(const AliveWord&) = delete;
     AliveWord& operator=(const AliveWord&) = delete;
@@ -45,7 +45,7 @@ public:
     void close_fd() { fd_.reset(); }
     void stop();
 
-private:
+  private:
     friend class RobustList;
     AliveWord() = default;
     struct Node {  // at the start of the private page; the word is page_bytes further on, as the head says

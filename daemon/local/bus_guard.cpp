@@ -25,7 +25,8 @@ bool repair(uintptr_t address) {
     for (int i = 0; i < used; ++i) {
         if (address < ranges[i].begin.load() || address >= ranges[i].end.load()) continue;
         void* page = reinterpret_cast<void*>(address & ~uintptr_t{4095});
-        if (::mmap(page, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+        if (::mmap(page, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
+            MAP_FAILED)
             return false;
         ranges[i].faulted.store(true);
         fault_count.fetch_add(1);
@@ -40,7 +41,7 @@ void on_bus_error(int, siginfo_t* info, void*) {
 }
 
 void install() {
-    struct sigaction action {};
+    struct sigaction action{};
     action.sa_sigaction = on_bus_error;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
     ::sigaction(SIGBUS, &action, &previous);

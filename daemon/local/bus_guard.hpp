@@ -1,5 +1,5 @@
-// Survives SIGBUS in clients' memory: the handler maps zeros over the page and notes it; the session is closed later.
-// Process-wide, because signal handlers are. SIGBUS elsewhere stays deadly.
+// Survives SIGBUS in clients' memory: the handler maps zeros over the page and notes it; the session is
+// closed later. Process-wide, because signal handlers are. SIGBUS elsewhere stays deadly.
 #pragma once
 
 #include <cstddef>
@@ -8,10 +8,11 @@
 namespace nexar::local {
 
 class BusGuard {
-public:
+  public:
     static constexpr int ranges_max = 1 << 14;
 
-    // Installs the handler at the first call. Returns a number for unwatch, -1 when there are ranges_max already.
+    // Installs the handler at the first call. Returns a number for unwatch, -1 when there are ranges_max
+    // already.
     static int watch(void* begin, size_t bytes);
     static void unwatch(int range);
     static bool faulted(int range);

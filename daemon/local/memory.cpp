@@ -18,7 +18,8 @@ Result<void> check_seals(int fd) {
     constexpr int needed = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
     if (seals < 0) return fail(Errc::unsupported, "the descriptor is not a memfd");
     if ((seals & needed) != needed)
-        return fail(Errc::unsupported, "the memfd is not sealed against shrinking, growing and further seals");
+        return fail(Errc::unsupported,
+                    "the memfd is not sealed against shrinking, growing and further seals");
     return {};
 }
 
@@ -26,8 +27,9 @@ Result<void> check_extent(int fd, uint64_t offset, uint64_t bytes, uint64_t byte
     if (bytes == 0 || bytes > bytes_max)
         return fail(Errc::no_memory, "a region may have 1 to " + std::to_string(bytes_max) + " bytes, not " +
                                          std::to_string(bytes));
-    if (offset % page_bytes != 0) return fail(Errc::invalid_argument, "a region begins at a multiple of the page size");
-    struct stat status {};
+    if (offset % page_bytes != 0)
+        return fail(Errc::invalid_argument, "a region begins at a multiple of the page size");
+    struct stat status{};
     if (::fstat(fd, &status) != 0) return fail(Errc::io, "cannot ask for the memfd's size");
     const auto size = static_cast<uint64_t>(status.st_size);
     if (offset > size || bytes > size - offset)
@@ -38,7 +40,8 @@ Result<void> check_extent(int fd, uint64_t offset, uint64_t bytes, uint64_t byte
 
 }  // namespace
 
-Result<std::shared_ptr<Mapping>> Mapping::of_client(int fd, uint64_t offset, uint64_t bytes, uint64_t bytes_max) {
+Result<std::shared_ptr<Mapping>> Mapping::of_client(int fd, uint64_t offset, uint64_t bytes,
+                                                    uint64_t bytes_max) {
     NEXAR_TRY_VOID(check_seals(fd));
     NEXAR_TRY_VOID(check_extent(fd, offset, bytes, bytes_max));
     return unchecked(fd, offset, bytes);
@@ -71,8 +74,10 @@ Result<PublishedPage> publish_page(const char* name, std::byte* where) {
     out.fd.reset(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (!out.fd || ::ftruncate(out.fd.get(), page_bytes) != 0)
         return fail(Errc::io, std::string("cannot create a shared page: ") + std::strerror(errno));
-    void* at = ::mmap(where, page_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | (where ? MAP_FIXED : 0), out.fd.get(), 0);
-    if (at == MAP_FAILED) return fail(Errc::no_memory, std::string("cannot map a shared page: ") + std::strerror(errno));
+    void* at = ::mmap(where, page_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | (where ? MAP_FIXED : 0),
+                      out.fd.get(), 0);
+    if (at == MAP_FAILED)
+        return fail(Errc::no_memory, std::string("cannot map a shared page: ") + std::strerror(errno));
     out.page = static_cast<std::byte*>(at);
     // Our mapping stays writable; nobody gets another one.
     constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;

@@ -10,12 +10,13 @@
 
 namespace nexar::local {
 
-// A mapping of a client's memfd. Unmapped when the last operation that uses it is over [S10]. A fault in it is
-// caught (bus_guard.hpp).
+// A mapping of a client's memfd. Unmapped when the last operation that uses it is over [S10]. A fault in it
+// is caught (bus_guard.hpp).
 class Mapping {
-public:
+  public:
     // Refuses what is not a memfd sealed with SHRINK, GROW and SEAL, and what does not have the bytes.
-    static Result<std::shared_ptr<Mapping>> of_client(int fd, uint64_t offset, uint64_t bytes, uint64_t bytes_max);
+    static Result<std::shared_ptr<Mapping>> of_client(int fd, uint64_t offset, uint64_t bytes,
+                                                      uint64_t bytes_max);
     // Maps without asking for seals: tests of the guard.
     static Result<std::shared_ptr<Mapping>> unchecked(int fd, uint64_t offset, uint64_t bytes);
 
@@ -28,7 +29,7 @@ public:
     // The client took memory away under us (SIGBUS): zeros were mapped instead.
     bool faulted() const;
 
-private:
+  private:
     std::byte* data_;
     size_t bytes_;
     int guard_;

@@ -93,7 +93,8 @@ void Server::accept_all(Time now) {
 void Server::survive_full_table() {
     spare_.reset();
     Fd connection(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (connection) refuse(connection.get(), {Errc::table_full, "the daemon is out of descriptors", -1, -1, {}});
+    if (connection)
+        refuse(connection.get(), {Errc::table_full, "the daemon is out of descriptors", -1, -1, {}});
     connection.reset();
     spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
 }
@@ -115,9 +116,10 @@ Result<void> Server::admit(Time now, Fd connection) {
         return fail(why);
     }
     const SessionId id(next_session_++);
-    const SessionHost host{service_, &robust_, page_.fd.get(), config_.node, config_.session, config_.sabotage};
-    auto session =
-        std::make_unique<Session>(id, std::move(connection), std::move(peer), host, now + config_.handshake_timeout);
+    const SessionHost host{service_,     &robust_,        page_.fd.get(),
+                           config_.node, config_.session, config_.sabotage};
+    auto session = std::make_unique<Session>(id, std::move(connection), std::move(peer), host,
+                                             now + config_.handshake_timeout);
     descriptors_->watch(session->connection(), connection_key(id));
     if (session->pidfd() >= 0) descriptors_->watch(session->pidfd(), process_key(id));
     order_.push_back(session.get());
@@ -193,8 +195,9 @@ void Server::sweep() {
             log_->info("session_ended", {field("session", id), field("pid", session->pid()),
                                          field("reason", session->why().text)});
         else
-            log_->warn("session_closed", {field("session", id), field("pid", session->pid()),
-                                          field("uid", session->uid()), field("reason", session->why().text)});
+            log_->warn("session_closed",
+                       {field("session", id), field("pid", session->pid()), field("uid", session->uid()),
+                        field("reason", session->why().text)});
         descriptors_->unwatch(session->connection(), connection_key(id));
         if (session->pidfd() >= 0) descriptors_->unwatch(session->pidfd(), process_key(id));
         sessions_.erase(id.value);

@@ -1,6 +1,6 @@
-// Server: accepts applications on the local socket and drives their sessions. It has descriptors but no event loop:
-// whoever owns the loop watches what Descriptors::watch names and calls on_readable; before it sleeps it asks
-// prepare_to_sleep [S7]. Everything on the loop's thread. docs/protocol/shm.md.
+// Server: accepts applications on the local socket and drives their sessions. It has descriptors but no event
+// loop: whoever owns the loop watches what Descriptors::watch names and calls on_readable; before it sleeps
+// it asks prepare_to_sleep [S7]. Everything on the loop's thread. docs/protocol/shm.md.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,8 @@ namespace nexar::local {
 
 struct ServerConfig {
     std::string path = NEXAR_LOCAL_SOCKET;
-    unsigned mode = 0666;  // who may connect is for the folder and the tenancy rules; the kernel says who it is
+    unsigned mode =
+        0666;  // who may connect is for the folder and the tenancy rules; the kernel says who it is
     NodeId node;
     size_t sessions_max = 1024;
     size_t sessions_per_uid_max = 256;
@@ -28,16 +29,16 @@ struct ServerConfig {
 
 // The owner's event loop: level-triggered readability. A watch may be dropped from inside on_readable.
 class Descriptors {
-public:
+  public:
     virtual void watch(int fd, uint64_t key) = 0;
     virtual void unwatch(int fd, uint64_t key) = 0;
 
-protected:
+  protected:
     ~Descriptors() = default;
 };
 
 class Server final : public engine::Clients {
-public:
+  public:
     // Call it on the loop's thread: the robust list is that thread's.
     static Result<std::unique_ptr<Server>> open(const ServerConfig& config, engine::Service& service,
                                                 Descriptors& descriptors, Log& log);
@@ -46,9 +47,11 @@ public:
     Server& operator=(const Server&) = delete;
 
     void on_readable(Time now, uint64_t key);
-    // Takes submitted work from every session, a bounded share of each. Returns how many entries: 0 means idle.
+    // Takes submitted work from every session, a bounded share of each. Returns how many entries: 0 means
+    // idle.
     size_t poll(Time now);
-    // True: every ring is empty and clients will ring the bell; sleep on the descriptors, then call on_woken().
+    // True: every ring is empty and clients will ring the bell; sleep on the descriptors, then call
+    // on_woken().
     bool prepare_to_sleep();
     void on_woken();
 
@@ -64,7 +67,7 @@ public:
     void complete(SessionId session, uint64_t ticket, const engine::Outcome& outcome) override;
     void group_opened(SessionId session, uint64_t ticket, const Result<engine::GroupInfo>& info) override;
 
-private:
+  private:
     Server(const ServerConfig& config, engine::Service& service, Descriptors& descriptors, Log& log);
     Result<void> start();
     void accept_all(Time now);

@@ -49,12 +49,15 @@ void Session::on_readable(Time now) {
     for (int i = 0; i < packets_per_turn_max && !ended_; ++i) {
         Packet packet = receive_packet(connection_.get());
         switch (packet.kind) {
-            case Packet::Kind::nothing_yet: return;
+            case Packet::Kind::nothing_yet:
+                return;
             case Packet::Kind::closed:
                 drain_rest(now);
                 return end(now, true, {Errc::closed, "the connection ended", -1, -1, {}});
-            case Packet::Kind::bad: return end(now, true, protocol_error(packet.problem));
-            case Packet::Kind::message: on_packet(now, packet);
+            case Packet::Kind::bad:
+                return end(now, true, protocol_error(packet.problem));
+            case Packet::Kind::message:
+                on_packet(now, packet);
         }
     }
 }
@@ -62,7 +65,8 @@ void Session::on_readable(Time now) {
 void Session::on_packet(Time now, Packet& packet) {
     nexar_msg_head head{};
     if (packet.size >= sizeof head) std::memcpy(&head, packet.bytes, sizeof head);
-    if (head.magic != NEXAR_LOCAL_MAGIC) return end(now, true, protocol_error("a message is not one of nexar's"));
+    if (head.magic != NEXAR_LOCAL_MAGIC)
+        return end(now, true, protocol_error("a message is not one of nexar's"));
 
     Result<void> done;
     if (state_ == State::expects_hello && head.type == NEXAR_MSG_HELLO)
@@ -80,10 +84,11 @@ Result<void> Session::on_hello(const Packet& packet) {
     NEXAR_TRY(auto hello, body_of<nexar_msg_hello>(packet, 0));
     const uint32_t version = std::min<uint32_t>(hello.version_max, NEXAR_LOCAL_VERSION);
     if (version < hello.version_min || version < NEXAR_LOCAL_VERSION_MIN)
-        return fail(Errc::session_refused,
-                    "the library speaks versions " + std::to_string(hello.version_min) + " to " +
-                        std::to_string(hello.version_max) + ", the daemon " + std::to_string(NEXAR_LOCAL_VERSION_MIN) +
-                        " to " + std::to_string(NEXAR_LOCAL_VERSION));
+        return fail(Errc::session_refused, "the library speaks versions " +
+                                               std::to_string(hello.version_min) + " to " +
+                                               std::to_string(hello.version_max) + ", the daemon " +
+                                               std::to_string(NEXAR_LOCAL_VERSION_MIN) + " to " +
+                                               std::to_string(NEXAR_LOCAL_VERSION));
     NEXAR_TRY(alive_, host_.robust->add());
 
     nexar_msg_welcome welcome{};
@@ -103,9 +108,11 @@ Result<void> Session::on_hello(const Packet& packet) {
 Result<void> Session::on_attach(Packet& packet) {
     NEXAR_TRY(auto attach, body_of<nexar_msg_attach>(packet, 1));
     if (!nexar_shm_slots_valid(attach.slots) || attach.control_bytes != nexar_shm_control_bytes(attach.slots))
-        return fail(Errc::invalid_argument, "a control segment of " + std::to_string(attach.slots) + " slots and " +
-                                                std::to_string(attach.control_bytes) + " bytes is not possible");
-    NEXAR_TRY(control_, Mapping::of_client(packet.fds[0].get(), 0, attach.control_bytes, attach.control_bytes));
+        return fail(Errc::invalid_argument, "a control segment of " + std::to_string(attach.slots) +
+                                                " slots and " + std::to_string(attach.control_bytes) +
+                                                " bytes is not possible");
+    NEXAR_TRY(control_,
+              Mapping::of_client(packet.fds[0].get(), 0, attach.control_bytes, attach.control_bytes));
     NEXAR_TRY(auto view, shm::ControlView::over(control_->bytes(), attach.slots));
     const SessionIdentity identity{id_, peer_.uid, peer_.pid, host_.node};
     Waker& waker = *this;
@@ -129,18 +136,22 @@ Result<void> Session::on_ready_packet(Time now, uint32_t type, Packet& packet) {
             end(now, false, {Errc::closed, "the application closed its session", -1, -1, {}});
             return {};
         }
-        case NEXAR_MSG_REGION_ADD: return on_region_add(packet);
-        default: return fail(protocol_error("message type " + std::to_string(type) + " is unknown"));
+        case NEXAR_MSG_REGION_ADD:
+            return on_region_add(packet);
+        default:
+            return fail(protocol_error("message type " + std::to_string(type) + " is unknown"));
     }
 }
 
 // What is wrong with the region is told in its slot; only a message that makes no sense ends the session.
 Result<void> Session::on_region_add(Packet& packet) {
     NEXAR_TRY(auto add, body_of<nexar_msg_region_add>(packet, 1));
-    auto mapping = Mapping::of_client(packet.fds[0].get(), add.offset, add.bytes, host_.limits.region_bytes_max);
-    Result<engine::Buffer> memory = mapping ? Result<engine::Buffer>(engine::Buffer{
-                                                  (*mapping)->bytes().data(), (*mapping)->bytes().size(), *mapping})
-                                            : Result<engine::Buffer>(fail(mapping.error()));
+    auto mapping =
+        Mapping::of_client(packet.fds[0].get(), add.offset, add.bytes, host_.limits.region_bytes_max);
+    Result<engine::Buffer> memory =
+        mapping ? Result<engine::Buffer>(
+                      engine::Buffer{(*mapping)->bytes().data(), (*mapping)->bytes().size(), *mapping})
+                : Result<engine::Buffer>(fail(mapping.error()));
     core_->add_region(add.slot, add.generation, add.region, std::move(memory));
     return {};
 }
@@ -152,8 +163,8 @@ size_t Session::drain(Time now) {
     return taken;
 }
 
-// What was handed over before the end is carried out: each entry was published whole. Bounded by the ring's length,
-// although nobody should be writing any more.
+// What was handed over before the end is carried out: each entry was published whole. Bounded by the ring's
+// length, although nobody should be writing any more.
 void Session::drain_rest(Time now) {
     if (!ready()) return;
     size_t left = nexar_shm_submission_entries(core_->slots());
@@ -178,8 +189,8 @@ void Session::on_time(Time now) {
 
 bool Session::memory_faulted() const {
     return (control_ && control_->faulted()) || (core_ && core_->any_region([](const engine::Buffer& region) {
-        return static_cast<const Mapping*>(region.keepalive.get())->faulted();
-    }));
+               return static_cast<const Mapping*>(region.keepalive.get())->faulted();
+           }));
 }
 
 void Session::end(Time now, bool crashed, Error why) {

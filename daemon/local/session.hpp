@@ -1,5 +1,6 @@
-// Session: one application's connection: the handshake and the socket on one side, a SessionCore on the other.
-// A machine driven by its Server, on the loop's thread; it owns the connection's descriptors and mappings.
+// Session: one application's connection: the handshake and the socket on one side, a SessionCore on the
+// other. A machine driven by its Server, on the loop's thread; it owns the connection's descriptors and
+// mappings.
 #pragma once
 
 #include <memory>
@@ -23,7 +24,7 @@ struct SessionHost {
 };
 
 class Session final : private Waker {
-public:
+  public:
     Session(SessionId id, Fd connection, PeerProcess peer, const SessionHost& host, Time handshake_until);
     ~Session();
     Session(const Session&) = delete;
@@ -50,7 +51,7 @@ public:
     bool ready() const { return state_ == State::ready && !ended_; }
     SessionCore* core() { return core_.get(); }
 
-private:
+  private:
     enum class State { expects_hello, expects_attach, ready };
     static constexpr int packets_per_turn_max = 16;
 

@@ -44,7 +44,8 @@ Result<engine::OpDescriptor> descriptor_from(const nexar_shm_descriptor& asked) 
 const char* kind_name(uint8_t kind) {
     static constexpr const char* ops[] = {"barrier",    "all_reduce",     "reduce", "broadcast",
                                           "all_gather", "reduce_scatter", "send",   "recv"};
-    static constexpr const char* commands[] = {"group_open", "group_free", "group_node", "region_add", "region_free"};
+    static constexpr const char* commands[] = {"group_open", "group_free", "group_node", "region_add",
+                                               "region_free"};
     if (kind < NEXAR_OP_KINDS) return ops[kind];
     if (is_command(kind) && kind <= NEXAR_CMD_REGION_FREE) return commands[kind - NEXAR_CMD_GROUP_OPEN];
     return "unknown";
@@ -55,16 +56,25 @@ Result<Lengths> lengths_of(const engine::OpDescriptor& d, uint32_t size, uint32_
     const uint64_t block = multiply(d.count, size_of(d.dtype), overflow);
     const uint64_t all = multiply(block, size, overflow);
     if (overflow || all >> 63 != 0)
-        return fail(Errc::invalid_argument, "count " + std::to_string(d.count) + " is too large for its type");
+        return fail(Errc::invalid_argument,
+                    "count " + std::to_string(d.count) + " is too large for its type");
     switch (d.kind) {
-        case OpKind::barrier: return Lengths{0, 0};
-        case OpKind::all_reduce: return Lengths{block, block};
-        case OpKind::reduce: return Lengths{block, d.root == rank ? block : 0};
-        case OpKind::broadcast: return d.root == rank ? Lengths{block, 0} : Lengths{0, block};
-        case OpKind::all_gather: return Lengths{block, all};
-        case OpKind::reduce_scatter: return Lengths{all, block};
-        case OpKind::send: return Lengths{block, 0};
-        case OpKind::recv: return Lengths{0, block};
+        case OpKind::barrier:
+            return Lengths{0, 0};
+        case OpKind::all_reduce:
+            return Lengths{block, block};
+        case OpKind::reduce:
+            return Lengths{block, d.root == rank ? block : 0};
+        case OpKind::broadcast:
+            return d.root == rank ? Lengths{block, 0} : Lengths{0, block};
+        case OpKind::all_gather:
+            return Lengths{block, all};
+        case OpKind::reduce_scatter:
+            return Lengths{all, block};
+        case OpKind::send:
+            return Lengths{block, 0};
+        case OpKind::recv:
+            return Lengths{0, block};
     }
     return fail(Errc::invalid_argument, "unknown operation");
 }
@@ -97,12 +107,15 @@ void SessionCore::take(Time now, const shm::Entry& entry) {
     const Ticket ticket{entry.slot, entry.generation};
     if (entry.slot >= control_.slots()) return bad_entry("names a slot beyond the table");
     switch (entry.kind) {
-        case NEXAR_ENTRY_SUBMIT: return on_submit(now, ticket);
+        case NEXAR_ENTRY_SUBMIT:
+            return on_submit(now, ticket);
         case NEXAR_ENTRY_CANCEL:
             // Not in flight any more is the common race, not a fault.
-            if (ledger_.in_flight(ticket.slot, ticket.generation)) service_->cancel(now, identity_.id, ticket.value());
+            if (ledger_.in_flight(ticket.slot, ticket.generation))
+                service_->cancel(now, identity_.id, ticket.value());
             return;
-        default: return bad_entry("is of an unknown kind");
+        default:
+            return bad_entry("is of an unknown kind");
     }
 }
 
@@ -117,7 +130,8 @@ void SessionCore::on_submit(Time now, Ticket ticket) {
     const uint32_t word = shm::load_acquire(slot.state);
     if (word != NEXAR_SLOT_WORD(ticket.generation, NEXAR_SLOT_SUBMITTED))
         return bad_entry("names a slot that is not submitted");
-    if (!ledger_.try_accept(ticket.slot, ticket.generation)) return bad_entry("names a slot that is in flight");
+    if (!ledger_.try_accept(ticket.slot, ticket.generation))
+        return bad_entry("names a slot that is in flight");
 
     const auto asked = shm::copy_once(slot.descriptor);  // [S3]
     kinds_[ticket.slot] = asked.kind;
@@ -128,11 +142,16 @@ void SessionCore::on_submit(Time now, Ticket ticket) {
 Result<void> SessionCore::dispatch(Time now, Ticket ticket, const nexar_shm_descriptor& asked) {
     if (asked.kind < NEXAR_OP_KINDS) return submit_op(now, ticket, asked);
     switch (asked.kind) {
-        case NEXAR_CMD_GROUP_OPEN: return open_group(now, ticket);
-        case NEXAR_CMD_GROUP_FREE: return free_group(now, ticket, asked);
-        case NEXAR_CMD_GROUP_NODE: return tell_node(ticket, asked);
-        case NEXAR_CMD_REGION_FREE: return free_region(ticket, asked);
-        default: return fail(Errc::unsupported, "request kind " + std::to_string(asked.kind) + " is unknown");
+        case NEXAR_CMD_GROUP_OPEN:
+            return open_group(now, ticket);
+        case NEXAR_CMD_GROUP_FREE:
+            return free_group(now, ticket, asked);
+        case NEXAR_CMD_GROUP_NODE:
+            return tell_node(ticket, asked);
+        case NEXAR_CMD_REGION_FREE:
+            return free_region(ticket, asked);
+        default:
+            return fail(Errc::unsupported, "request kind " + std::to_string(asked.kind) + " is unknown");
     }
 }
 
@@ -171,8 +190,8 @@ Result<engine::Buffer> SessionCore::resolve(const nexar_shm_extent& extent, uint
                                             const char* which) const {
     if (bytes == 0) return engine::Buffer{};
     if (extent.region == 0 || extent.region > regions_.size() || !regions_[extent.region - 1].keepalive)
-        return fail(Errc::invalid_argument,
-                    std::string("the ") + which + " names region " + std::to_string(extent.region) + ", which is not one");
+        return fail(Errc::invalid_argument, std::string("the ") + which + " names region " +
+                                                std::to_string(extent.region) + ", which is not one");
     const engine::Buffer& region = regions_[extent.region - 1];
     if (extent.offset > region.bytes || bytes > region.bytes - extent.offset)
         return fail(Errc::invalid_argument, std::string("the ") + which + " ends beyond its region of " +
@@ -184,9 +203,11 @@ Result<engine::Buffer> SessionCore::resolve(const nexar_shm_extent& extent, uint
 
 Result<void> SessionCore::open_group(Time now, Ticket ticket) {
     if (groups_.size() + groups_opening_ >= limits_.groups_max)
-        return fail(Errc::table_full, "this session may have " + std::to_string(limits_.groups_max) + " groups");
+        return fail(Errc::table_full,
+                    "this session may have " + std::to_string(limits_.groups_max) + " groups");
     const auto asked = shm::copy_once(control_.payload(ticket.slot)).group_open;  // [S3]
-    if (asked.name_bytes == 0 || asked.name_bytes > sizeof asked.name || asked.secret_bytes > sizeof asked.secret)
+    if (asked.name_bytes == 0 || asked.name_bytes > sizeof asked.name ||
+        asked.secret_bytes > sizeof asked.secret)
         return fail(Errc::invalid_argument, "a group's name has 1 to 128 bytes, its secret at most 128");
     if (asked.size == 0 || asked.size > NEXAR_SHM_GROUP_RANKS_MAX)
         return fail(Errc::invalid_argument, "size is " + std::to_string(asked.size) + "; allowed: 1 to " +
@@ -263,7 +284,8 @@ Result<void> SessionCore::free_region(Ticket ticket, const nexar_shm_descriptor&
     return {};
 }
 
-void SessionCore::add_region(uint32_t slot, uint32_t generation, uint32_t region, Result<engine::Buffer> memory) {
+void SessionCore::add_region(uint32_t slot, uint32_t generation, uint32_t region,
+                             Result<engine::Buffer> memory) {
     if (broken_) return;
     const Ticket ticket{slot, generation};
     if (slot >= control_.slots()) return bad_entry("names a slot beyond the table");
@@ -276,12 +298,14 @@ void SessionCore::add_region(uint32_t slot, uint32_t generation, uint32_t region
 
 Result<void> SessionCore::accept_region(uint32_t region, engine::Buffer memory) {
     if (region == 0 || region > regions_.size())
-        return fail(Errc::table_full, "this session may have " + std::to_string(regions_.size()) + " regions");
+        return fail(Errc::table_full,
+                    "this session may have " + std::to_string(regions_.size()) + " regions");
     if (regions_[region - 1].keepalive)
         return fail(Errc::bad_state, "region " + std::to_string(region) + " is in use");
     if (memory.bytes > limits_.session_bytes_max - region_bytes_)
-        return fail(Errc::no_memory, "this session may register " + std::to_string(limits_.session_bytes_max) +
-                                         " bytes; it has " + std::to_string(region_bytes_));
+        return fail(Errc::no_memory, "this session may register " +
+                                         std::to_string(limits_.session_bytes_max) + " bytes; it has " +
+                                         std::to_string(region_bytes_));
     region_bytes_ += memory.bytes;
     ++regions_in_use_;
     regions_[region - 1] = std::move(memory);

@@ -1,7 +1,7 @@
-// SessionCore: one client's op slots and rings, turned into requests to the engine and back. Dry although it lives in
-// a wet folder: it works on a plain span of memory and never touches a descriptor, so the simulator drives it too.
-// Everything in the segment is hostile: each descriptor is copied once and validated [S3], each decision is made
-// on private state [S2]. Runs on the control loop's thread.
+// SessionCore: one client's op slots and rings, turned into requests to the engine and back. Dry although it
+// lives in a wet folder: it works on a plain span of memory and never touches a descriptor, so the simulator
+// drives it too. Everything in the segment is hostile: each descriptor is copied once and validated [S3],
+// each decision is made on private state [S2]. Runs on the control loop's thread.
 #pragma once
 
 #include <cstdint>
@@ -32,11 +32,11 @@ struct SessionLimits {
 
 // How sleepers in the client are woken; the words are in shared memory.
 class Waker {
-public:
+  public:
     virtual void wake_all(uint32_t* word) = 0;
     virtual void ring_bell() = 0;
 
-protected:
+  protected:
     ~Waker() = default;
 };
 
@@ -47,9 +47,9 @@ struct SessionIdentity {
 };
 
 class SessionCore {
-public:
-    SessionCore(const SessionIdentity& identity, shm::ControlView control, engine::Service& service, Waker& waker,
-                const SessionLimits& limits);
+  public:
+    SessionCore(const SessionIdentity& identity, shm::ControlView control, engine::Service& service,
+                Waker& waker, const SessionLimits& limits);
     SessionCore(const SessionCore&) = delete;
     SessionCore& operator=(const SessionCore&) = delete;
 
@@ -57,7 +57,8 @@ public:
     size_t drain(Time now);
     bool has_work() const { return !broken_ && submission_.has_entry(); }
 
-    // A region that came over the socket (the memory is mapped), or could not be taken. Ends the slot that asked.
+    // A region that came over the socket (the memory is mapped), or could not be taken. Ends the slot that
+    // asked.
     void add_region(uint32_t slot, uint32_t generation, uint32_t region, Result<engine::Buffer> memory);
 
     // From the engine (engine::Clients). Unknown tickets are ignored: late completions of what was given up.
@@ -86,7 +87,7 @@ public:
         bool lose_a_wakeup = false;  // every 8th completion forgets its sleepers
     } sabotage;
 
-private:
+  private:
     struct Ticket {
         uint32_t slot, generation;
         uint64_t value() const { return uint64_t{generation} << 32 | slot; }
@@ -120,8 +121,8 @@ private:
     shm::SubmissionConsumer submission_;
     shm::CompletionProducer completion_;
     shm::SlotLedger ledger_;
-    std::vector<uint8_t> kinds_;            // what each slot in flight asks for: names it in errors
-    std::vector<engine::Buffer> regions_;   // by region id - 1; no keepalive: free
+    std::vector<uint8_t> kinds_;           // what each slot in flight asks for: names it in errors
+    std::vector<engine::Buffer> regions_;  // by region id - 1; no keepalive: free
     size_t regions_in_use_ = 0;
     uint64_t region_bytes_ = 0;
     std::unordered_map<uint32_t, engine::GroupInfo> groups_;  // by the name that the client knows
@@ -132,7 +133,8 @@ private:
     std::optional<Error> broken_;
 };
 
-// Bytes of `in` and `out` for an operation, checked for overflow; for a group of `size` ranks where this is `rank`.
+// Bytes of `in` and `out` for an operation, checked for overflow; for a group of `size` ranks where this is
+// `rank`.
 struct Lengths {
     uint64_t in = 0, out = 0;
 };

@@ -18,20 +18,25 @@ namespace nexar::local {
 namespace {
 
 Error io_error(const std::string& what) {
-    return Error{errno == EACCES || errno == EPERM ? Errc::permission : Errc::io, what + ": " + std::strerror(errno),
-                 -1, -1, {}};
+    return Error{errno == EACCES || errno == EPERM ? Errc::permission : Errc::io,
+                 what + ": " + std::strerror(errno),
+                 -1,
+                 -1,
+                 {}};
 }
 
 bool somebody_listens(const sockaddr_un& address) {
     Fd probe(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    return ::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 || errno == EAGAIN;
+    return ::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 ||
+           errno == EAGAIN;
 }
 
 Result<void> make_room(const std::string& path, const sockaddr_un& address) {
     const size_t slash = path.rfind('/');
-    if (slash != std::string::npos && slash > 0 && ::mkdir(path.substr(0, slash).c_str(), 0755) != 0 && errno != EEXIST)
+    if (slash != std::string::npos && slash > 0 && ::mkdir(path.substr(0, slash).c_str(), 0755) != 0 &&
+        errno != EEXIST)
         return fail(io_error("cannot create the folder of " + path));
-    struct stat status {};
+    struct stat status{};
     if (::lstat(path.c_str(), &status) != 0) return {};
     if (!S_ISSOCK(status.st_mode)) return fail(Errc::io, path + " exists and is not a socket");
     if (somebody_listens(address)) return fail(Errc::bad_state, "another daemon listens on " + path);
@@ -85,8 +90,8 @@ Result<PeerProcess> peer_of(int connection) {
     if (::getsockopt(connection, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &size) == 0) {
         peer.pidfd.reset(pidfd);
     } else if (credentials.pid > 0) {
-        // Older kernels: by number. If the process has ended already and the number was taken again, end of file on
-        // the socket tells. pid 0: in a namespace that we cannot see into.
+        // Older kernels: by number. If the process has ended already and the number was taken again, end of
+        // file on the socket tells. pid 0: in a namespace that we cannot see into.
         peer.pidfd.reset(static_cast<int>(::syscall(SYS_pidfd_open, credentials.pid, 0)));
     }
     if (peer.pidfd) ::fcntl(peer.pidfd.get(), F_SETFD, FD_CLOEXEC);
@@ -106,7 +111,8 @@ Packet receive_packet(int connection) {
     do got = ::recvmsg(connection, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     while (got < 0 && errno == EINTR);
     if (got < 0) {
-        packet.kind = errno == EAGAIN || errno == EWOULDBLOCK ? Packet::Kind::nothing_yet : Packet::Kind::closed;
+        packet.kind =
+            errno == EAGAIN || errno == EWOULDBLOCK ? Packet::Kind::nothing_yet : Packet::Kind::closed;
         return packet;
     }
     take_descriptors(header, packet);

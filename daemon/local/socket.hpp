@@ -1,5 +1,6 @@
-// The local socket's system calls: listening, whole packets with descriptors, who is at the other end. Every call
-// on a connection passes MSG_DONTWAIT itself: the client shares the description and could clear O_NONBLOCK [S11].
+// The local socket's system calls: listening, whole packets with descriptors, who is at the other end. Every
+// call on a connection passes MSG_DONTWAIT itself: the client shares the description and could clear
+// O_NONBLOCK [S11].
 #pragma once
 
 #include <span>
@@ -29,7 +30,8 @@ struct Packet {
     std::vector<Fd> fds;
     const char* problem = "";  // with bad
 };
-// At most NEXAR_MSG_FDS_MAX descriptors are taken in; more make the packet bad. All are closed with the packet.
+// At most NEXAR_MSG_FDS_MAX descriptors are taken in; more make the packet bad. All are closed with the
+// packet.
 Packet receive_packet(int connection);
 
 // False: the socket is full or gone. Never blocks, never raises SIGPIPE.

@@ -1,5 +1,5 @@
-// A view of a control segment (proto/shm_layout.h) over plain bytes: memfd in the real thing, an array in tests and
-// in the simulator. Knows where everything is; owns nothing.
+// A view of a control segment (proto/shm_layout.h) over plain bytes: memfd in the real thing, an array in
+// tests and in the simulator. Knows where everything is; owns nothing.
 #pragma once
 
 #include <span>
@@ -11,7 +11,7 @@
 namespace nexar::shm {
 
 class ControlView {
-public:
+  public:
     // `memory` is at least nexar_shm_control_bytes(slots), 64-byte aligned, and outlives the view.
     static Result<ControlView> over(MutableBytes memory, uint32_t slots);
 
@@ -31,9 +31,11 @@ public:
     std::span<uint64_t> submission() const {
         return {at<uint64_t>(nexar_shm_submission_offset(slots_)), nexar_shm_submission_entries(slots_)};
     }
-    std::span<uint64_t> completion() const { return {at<uint64_t>(nexar_shm_completion_offset(slots_)), slots_}; }
+    std::span<uint64_t> completion() const {
+        return {at<uint64_t>(nexar_shm_completion_offset(slots_)), slots_};
+    }
 
-private:
+  private:
     ControlView(std::byte* base, uint32_t slots) : base_(base), slots_(slots) {}
     template <class T>
     T* at(uint64_t offset) const {

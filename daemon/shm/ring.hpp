@@ -1,5 +1,5 @@
-// The two rings of a control segment: submission (many client threads to one daemon loop) and completion (daemon
-// loop to the client). Entries carry slot and generation only. docs/protocol/shm.md [S1], [S6].
+// The two rings of a control segment: submission (many client threads to one daemon loop) and completion
+// (daemon loop to the client). Entries carry slot and generation only. docs/protocol/shm.md [S1], [S6].
 #pragma once
 
 #include <cstdint>
@@ -19,54 +19,55 @@ struct Entry {
         return uint64_t{generation} << 32 | uint64_t{turn} << 24 | uint64_t{kind} << 16 | (slot & 0xffffu);
     }
     static Entry unpack(uint64_t raw) {
-        return {static_cast<uint32_t>(raw & 0xffff), static_cast<uint32_t>(raw >> 32), static_cast<uint8_t>(raw >> 16)};
+        return {static_cast<uint32_t>(raw & 0xffff), static_cast<uint32_t>(raw >> 32),
+                static_cast<uint8_t>(raw >> 16)};
     }
     bool operator==(const Entry&) const = default;
 };
 
 // Client side. Any thread, no lock.
 class SubmissionProducer {
-public:
+  public:
     explicit SubmissionProducer(ControlView view) : view_(view) {}
     // False: the ring is full. The caller then fences and looks at the daemon's `sleeping` word [S7].
     bool try_push(const Entry& entry);
 
-private:
+  private:
     ControlView view_;
 };
 
 // Daemon side. One thread. Never trusts submit_tail: an entry is there when its turn is right.
 class SubmissionConsumer {
-public:
+  public:
     explicit SubmissionConsumer(ControlView view) : view_(view) {}
     std::optional<Entry> try_pop();
     bool has_entry() const;
 
-private:
+  private:
     ControlView view_;
     uint32_t head_ = 0;
 };
 
 // Daemon side. One thread. Cannot be full [S6].
 class CompletionProducer {
-public:
+  public:
     explicit CompletionProducer(ControlView view) : view_(view) {}
     void push(uint32_t slot, uint32_t generation);
 
-private:
+  private:
     ControlView view_;
     uint32_t tail_ = 0;
 };
 
 // Client side. One thread at a time.
 class CompletionConsumer {
-public:
+  public:
     explicit CompletionConsumer(ControlView view) : view_(view) {}
     std::optional<Entry> try_pop();
     // True once after entries were overwritten before they were read: look at the whole table.
     bool take_overrun() { return std::exchange(overrun_, false); }
 
-private:
+  private:
     ControlView view_;
     uint32_t next_ = 0;
     bool overrun_ = false;

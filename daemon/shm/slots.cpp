@@ -8,7 +8,8 @@ SlotPool::SlotPool(uint32_t slots, uint64_t generation_floor)
     : generations_(slots), next_(slots), top_(slots), free_(slots) {
     for (uint32_t i = 0; i < slots; ++i) {
         generations_[i].store(generation_floor & generation_mask, std::memory_order_relaxed);
-        next_[i].store(i, std::memory_order_relaxed);  // slot i's successor is i - 1, named by i; 0 ends the list
+        next_[i].store(
+            i, std::memory_order_relaxed);  // slot i's successor is i - 1, named by i; 0 ends the list
     }
 }
 

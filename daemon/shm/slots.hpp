@@ -1,5 +1,5 @@
-// Who has which op slot: the client's free list with generations, and the daemon's ledger of what is in flight.
-// Neither reads a decision back from shared memory. docs/protocol/shm.md [S2].
+// Who has which op slot: the client's free list with generations, and the daemon's ledger of what is in
+// flight. Neither reads a decision back from shared memory. docs/protocol/shm.md [S2].
 #pragma once
 
 #include <atomic>
@@ -12,9 +12,10 @@ namespace nexar::shm {
 
 // Client side: a lock-free free list. A generation has 36 bits in a handle and its low 32 in shared memory.
 class SlotPool {
-public:
+  public:
     static constexpr uint64_t generation_mask = (uint64_t{1} << 36) - 1;
-    static constexpr uint32_t reserved_for_commands = 4;  // so that a full table can still free groups and regions
+    static constexpr uint32_t reserved_for_commands =
+        4;  // so that a full table can still free groups and regions
 
     // Every slot's first generation is above `generation_floor`.
     SlotPool(uint32_t slots, uint64_t generation_floor);
@@ -31,16 +32,16 @@ public:
     uint64_t generation_of(uint32_t slot) const { return generations_[slot].load(std::memory_order_relaxed); }
     uint64_t highest_generation() const;
 
-private:
+  private:
     std::vector<std::atomic<uint64_t>> generations_;
     std::vector<std::atomic<uint32_t>> next_;
-    std::atomic<uint64_t> top_;    // tag << 32 | slot + 1; the tag makes a stale compare-and-swap fail
+    std::atomic<uint64_t> top_;  // tag << 32 | slot + 1; the tag makes a stale compare-and-swap fail
     std::atomic<uint32_t> free_;
 };
 
 // Daemon side.
 class SlotLedger {
-public:
+  public:
     explicit SlotLedger(uint32_t slots) : records_(slots) {}
 
     // False: no such slot, or it is in flight.
@@ -50,7 +51,7 @@ public:
     bool try_finish(uint32_t slot, uint32_t generation);
     size_t count() const { return count_; }
 
-private:
+  private:
     struct Record {
         uint32_t generation = 0;
         bool in_flight = false;

@@ -1,5 +1,5 @@
-// Atomic access to the plain words of proto/shm_layout.h. The other side is another process, which may be hostile:
-// everything that it may write is read through these, once, into a local.
+// Atomic access to the plain words of proto/shm_layout.h. The other side is another process, which may be
+// hostile: everything that it may write is read through these, once, into a local.
 #pragma once
 
 #include <atomic>

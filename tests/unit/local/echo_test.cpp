@@ -70,7 +70,8 @@ TEST_CASE("three processes: every collective gives every rank its own right resu
         nexar_group* group = nullptr;
         if (open_group(session, "trio", 3, &group) != NEXAR_OK) return 1;
         uint32_t rank = 99, size = 99;
-        if (nexar_group_rank(group, &rank) != NEXAR_OK || nexar_group_size(group, &size) != NEXAR_OK || size != 3)
+        if (nexar_group_rank(group, &rank) != NEXAR_OK || nexar_group_size(group, &size) != NEXAR_OK ||
+            size != 3)
             return 2;
         for (int shared = 0; shared < 2; ++shared) {
             uint64_t* x = nullptr;
@@ -86,7 +87,8 @@ TEST_CASE("three processes: every collective gives every rank its own right resu
                 if (x[i] != 6000 + 3 * i) return 5;
 
             for (uint64_t i = 0; i < 100; ++i) x[100 + i] = mine(i);
-            if (nexar_reduce(group, x + 100, rank == 2 ? x : nullptr, 100, NEXAR_U64, NEXAR_SUM, 2, -1) != NEXAR_OK)
+            if (nexar_reduce(group, x + 100, rank == 2 ? x : nullptr, 100, NEXAR_U64, NEXAR_SUM, 2, -1) !=
+                NEXAR_OK)
                 return 6;
             if (rank == 2 && x[99] != 6000 + 3 * 99) return 7;
 
@@ -100,13 +102,15 @@ TEST_CASE("three processes: every collective gives every rank its own right resu
                 if (x[100 * r + 17] != 1000 * (r + 1) + 17) return 11;
 
             for (uint64_t i = 0; i < 300; ++i) x[i] = mine(i);
-            if (nexar_reduce_scatter(group, x, x + 100 * rank, 100, NEXAR_U64, NEXAR_SUM, -1) != NEXAR_OK) return 12;
+            if (nexar_reduce_scatter(group, x, x + 100 * rank, 100, NEXAR_U64, NEXAR_SUM, -1) != NEXAR_OK)
+                return 12;
             if (x[100 * rank + 5] != 6000 + 3 * (100 * rank + 5)) return 13;
             if (nexar_barrier(group, -1) != NEXAR_OK) return 14;
             if (shared && nexar_free(session, memory) != NEXAR_OK) return 15;
         }
         char node[NEXAR_NODE_TEXT];
-        if (nexar_group_node(group, 2, node, sizeof node) != NEXAR_OK || std::strncmp(node, "abcd00", 6) != 0) return 16;
+        if (nexar_group_node(group, 2, node, sizeof node) != NEXAR_OK || std::strncmp(node, "abcd00", 6) != 0)
+            return 16;
         if (nexar_group_free(group) != NEXAR_OK || nexar_session_close(session) != NEXAR_OK) return 17;
         return 0;
     };
@@ -129,7 +133,8 @@ TEST_CASE("messages: any source, any tag, and what was received", "[local]") {
     nexar_completion completion{};
     completion.struct_size = sizeof completion;
 
-    REQUIRE(nexar_recv(group, got, 10, NEXAR_U16, NEXAR_ANY_SOURCE, NEXAR_ANY_TAG, -1, &completion) == NEXAR_OK);
+    REQUIRE(nexar_recv(group, got, 10, NEXAR_U16, NEXAR_ANY_SOURCE, NEXAR_ANY_TAG, -1, &completion) ==
+            NEXAR_OK);
 
     REQUIRE(completion.bytes == 6);
     REQUIRE(completion.tag == 77);
@@ -141,7 +146,8 @@ TEST_CASE("messages: any source, any tag, and what was received", "[local]") {
     REQUIRE(nexar_session_close(session) == NEXAR_OK);
 }
 
-TEST_CASE("a request: pending, cancelled, freed once; a second free and every later use are BAD_HANDLE", "[local]") {
+TEST_CASE("a request: pending, cancelled, freed once; a second free and every later use are BAD_HANDLE",
+          "[local]") {
     ThreadDaemon daemon;
     nexar_session* session = open_session(daemon.path());
     nexar_group* group = nullptr;
@@ -273,7 +279,8 @@ TEST_CASE("scratch has a limit that names itself and nexar_alloc", "[local]") {
     const std::string text = last_error().text;
     REQUIRE(text.find("scratch_limit is 6291456") != std::string::npos);
     REQUIRE(text.find("nexar_alloc") != std::string::npos);
-    for (uint64_t count : {1u, 1000u, 100000u, 500000u, 200000u, 400000u})  // sizes of many classes: idle blocks make room
+    for (uint64_t count :
+         {1u, 1000u, 100000u, 500000u, 200000u, 400000u})  // sizes of many classes: idle blocks make room
         REQUIRE(nexar_all_reduce(group, big.data(), big.data(), count, NEXAR_U64, NEXAR_SUM, -1) == NEXAR_OK);
     REQUIRE(nexar_session_close(session) == NEXAR_OK);
 }
@@ -302,7 +309,8 @@ TEST_CASE("wait_any and poll report what has ended, each once", "[local]") {
     REQUIRE(ended[0] == requests[1]);
     REQUIRE(nexar_session_poll(session, ended, 4, &count) == NEXAR_OK);
     REQUIRE(count == 0);
-    // 600 more, waited for one by one: the completion ring goes round unread; the one that is not freed is still found.
+    // 600 more, waited for one by one: the completion ring goes round unread; the one that is not freed is
+    // still found.
     nexar_request kept = 0;
     REQUIRE(nexar_barrier_start(group, &kept) == NEXAR_OK);
     for (int i = 0; i < 600; ++i) REQUIRE(nexar_barrier(group, -1) == NEXAR_OK);

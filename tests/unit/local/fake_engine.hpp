@@ -1,5 +1,5 @@
-// An engine for tests of the local path: groups of sessions of one daemon, u64 sums, messages, deadlines, cancels. One
-// thread, no cleverness; what it gets wrong a test of daemon/local may not depend on.
+// An engine for tests of the local path: groups of sessions of one daemon, u64 sums, messages, deadlines,
+// cancels. One thread, no cleverness; what it gets wrong a test of daemon/local may not depend on.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace nexar::test {
 
 class FakeEngine final : public engine::Service {
-public:
+  public:
     engine::Clients* clients = nullptr;
     size_t sessions_ended = 0;
     size_t ops_seen = 0;
@@ -46,15 +46,18 @@ public:
         auto found = groups_.find(request.group);
         if (found == groups_.end()) return fail(Errc::closed, "no such group");
         Group& group = found->second;
+        if (group.lost.code != Errc::ok) return fail(group.lost);
         const auto rank = rank_in(group, request.session);
-        pending_.push_back({request, rank, request.timeout > Duration::zero() ? now + request.timeout : never});
+        pending_.push_back(
+            {request, rank, request.timeout > Duration::zero() ? now + request.timeout : never});
         if (group.name != "stuck") match(group);
         return {};
     }
 
     void cancel(Time, SessionId session, uint64_t ticket) override {
-        end_where([&](const Pending& p) { return p.request.session == session && p.request.ticket == ticket; },
-                  {Errc::cancelled, "cancelled", -1, -1, {}});
+        end_where(
+            [&](const Pending& p) { return p.request.session == session && p.request.ticket == ticket; },
+            {Errc::cancelled, "cancelled", -1, -1, {}});
         for (auto& [name, waiting] : opening_)
             std::erase_if(waiting, [&](const Opening& o) {
                 if (o.request.session != session || o.request.ticket != ticket) return false;
@@ -77,17 +80,22 @@ public:
             std::erase_if(waiting, [&](const Opening& o) { return o.request.session == session; });
         for (auto& [id, group] : groups_)
             for (uint32_t r = 0; r < group.sessions.size(); ++r)
-                if (group.sessions[r] == session)
+                if (group.sessions[r] == session) {
+                    group.lost = {Errc::peer_lost, "rank " + std::to_string(r) + " is gone: " + reason, r, -1,
+                                  node.hex()};
                     end_where([&, which = id](const Pending& p) { return p.request.group == which; },
-                              {Errc::peer_lost, "rank " + std::to_string(r) + " is gone: " + reason, r, -1, node.hex()});
+                              group.lost);
+                }
     }
 
     void on_time(Time now) {
-        end_where([&](const Pending& p) { return now >= p.until; }, {Errc::timed_out, "late: rank 1", 1, -1, {}});
+        end_where([&](const Pending& p) { return now >= p.until; },
+                  {Errc::timed_out, "late: rank 1", 1, -1, {}});
         for (auto& [name, waiting] : opening_)
             std::erase_if(waiting, [&](const Opening& o) {
                 if (now < o.until) return false;
-                clients->group_opened(o.request.session, o.request.ticket, fail(Errc::group_incomplete, "1 is missing"));
+                clients->group_opened(o.request.session, o.request.ticket,
+                                      fail(Errc::group_incomplete, "1 is missing"));
                 return true;
             });
     }
@@ -102,7 +110,7 @@ public:
     NodeId node{{0xab, 0xcd}};
     bool last_crashed = false;
 
-private:
+  private:
     struct Opening {
         engine::OpenRequest request;
         Time until;
@@ -110,6 +118,7 @@ private:
     struct Group {
         std::string name;
         std::vector<SessionId> sessions;
+        Error lost;
     };
     struct Pending {
         engine::OpRequest request;
@@ -143,7 +152,8 @@ private:
         for (;;) {
             std::vector<std::list<Pending>::iterator> first(group.sessions.size(), pending_.end());
             for (auto p = pending_.begin(); p != pending_.end(); ++p)
-                if (p->request.group == id && !is_message(*p) && first[p->rank] == pending_.end()) first[p->rank] = p;
+                if (p->request.group == id && !is_message(*p) && first[p->rank] == pending_.end())
+                    first[p->rank] = p;
             if (std::find(first.begin(), first.end(), pending_.end()) != first.end()) return;
             std::vector<Pending> ops;
             for (auto at : first) {
@@ -187,15 +197,18 @@ private:
             for (auto send = pending_.begin(); send != pending_.end(); ++send) {
                 const auto& s = send->request;
                 const auto& r = recv->request;
-                if (s.group != id || s.descriptor.kind != engine::OpKind::send || s.peer != recv->rank) continue;
+                if (s.group != id || s.descriptor.kind != engine::OpKind::send || s.peer != recv->rank)
+                    continue;
                 if (r.peer != engine::any_rank && r.peer != send->rank) continue;
                 if (!r.any_tag && r.tag != s.tag) continue;
                 engine::Outcome outcome;
                 outcome.bytes = s.in.bytes;
                 outcome.source = send->rank;
                 outcome.tag = s.tag;
-                if (s.in.bytes > r.out.bytes) outcome.error = {Errc::mismatch, "the message is longer", -1, -1, {}};
-                if (s.in.bytes != 0 && s.in.bytes <= r.out.bytes) std::memcpy(r.out.data, s.in.data, s.in.bytes);
+                if (s.in.bytes > r.out.bytes)
+                    outcome.error = {Errc::mismatch, "the message is longer", -1, -1, {}};
+                if (s.in.bytes != 0 && s.in.bytes <= r.out.bytes)
+                    std::memcpy(r.out.data, s.in.data, s.in.bytes);
                 const auto a = *send, b = *recv;
                 pending_.erase(send);
                 pending_.erase(recv);

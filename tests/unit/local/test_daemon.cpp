@@ -32,7 +32,7 @@ std::string fresh_path() {
 }
 
 class Epoll final : public local::Descriptors {
-public:
+  public:
     Epoll() : fd_(::epoll_create1(EPOLL_CLOEXEC)) {}
     void watch(int fd, uint64_t key) override {
         epoll_event event{};
@@ -40,7 +40,9 @@ public:
         event.data.u64 = key;
         NEXAR_CHECK(::epoll_ctl(fd_.get(), EPOLL_CTL_ADD, fd, &event) == 0);
     }
-    void unwatch(int fd, uint64_t) override { NEXAR_CHECK(::epoll_ctl(fd_.get(), EPOLL_CTL_DEL, fd, nullptr) == 0); }
+    void unwatch(int fd, uint64_t) override {
+        NEXAR_CHECK(::epoll_ctl(fd_.get(), EPOLL_CTL_DEL, fd, nullptr) == 0);
+    }
     void wait(local::Server& server, int timeout_ms) {
         epoll_event events[16];
         const int n = ::epoll_wait(fd_.get(), events, 16, timeout_ms);
@@ -48,7 +50,7 @@ public:
         for (int i = 0; i < n; ++i) server.on_readable(now(), events[i].data.u64);
     }
 
-private:
+  private:
     local::Fd fd_;
 };
 
@@ -81,7 +83,8 @@ void run_daemon(const std::string& path, const DaemonOptions& options, std::atom
             counters->ops = engine.ops_seen;
         }
         const bool idle = (*server)->poll(now()) == 0 && (*server)->prepare_to_sleep();
-        const Time wake = std::min({engine.wake_at(), (*server)->wake_at(), now() + std::chrono::milliseconds(20)});
+        const Time wake =
+            std::min({engine.wake_at(), (*server)->wake_at(), now() + std::chrono::milliseconds(20)});
         const int ms = idle ? static_cast<int>(std::clamp<int64_t>(to_ms(wake - now()) + 1, 0, 20)) : 0;
         epoll.wait(**server, ms);
     }

@@ -1,5 +1,5 @@
-// A daemon for tests: local::Server, a FakeEngine and an epoll loop, in a process or a thread of its own. Everything
-// has a deadline: a hung child is killed, and the test fails.
+// A daemon for tests: local::Server, a FakeEngine and an epoll loop, in a process or a thread of its own.
+// Everything has a deadline: a hung child is killed, and the test fails.
 #pragma once
 
 #include <sys/types.h>
@@ -29,7 +29,7 @@ void run_daemon(const std::string& path, const DaemonOptions& options, std::atom
 
 // In a thread: sanitizers see both sides.
 class ThreadDaemon {
-public:
+  public:
     explicit ThreadDaemon(const DaemonOptions& options = {});
     ~ThreadDaemon();
     const std::string& path() const { return path_; }
@@ -37,7 +37,7 @@ public:
     // False after five seconds.
     bool eventually(const std::function<bool()>& condition);
 
-private:
+  private:
     std::string path_;
     std::atomic<bool> stop_{false};
     std::thread thread_;
@@ -45,7 +45,7 @@ private:
 
 // A child process that runs `body` and exits with its answer; killed at the end if it still lives.
 class Child {
-public:
+  public:
     explicit Child(const std::function<int()>& body);
     ~Child();
     Child(const Child&) = delete;
@@ -54,20 +54,20 @@ public:
     void kill(int signal);
     pid_t pid() const { return pid_; }
 
-private:
+  private:
     pid_t pid_ = -1;
     bool reaped_ = false;
 };
 
 // In a process: may be killed and stopped.
 class ProcessDaemon {
-public:
+  public:
     explicit ProcessDaemon(const DaemonOptions& options = {});
     ~ProcessDaemon();
     const std::string& path() const { return path_; }
     Child& process() { return *child_; }
 
-private:
+  private:
     std::string path_;
     std::unique_ptr<Child> child_;
 };

@@ -1,0 +1,397 @@
+// Clients that do not play by the rules: half handshakes, garbage, wrong descriptors, floods, memory taken
+// away. The daemon goes on serving others.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "core/random.hpp"
+#include "local/fd.hpp"
+#include "local/memory.hpp"
+#include "local/socket.hpp"
+#include "nexar.h"
+#include "test_daemon.hpp"
+
+using namespace nexar;
+using namespace nexar::test;
+using local::Fd;
+
+namespace {
+
+Fd dial(const std::string& path) {
+    Fd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path, path.data(), path.size());
+    REQUIRE(::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+    return fd;
+}
+
+template <class T>
+T message(uint32_t type) {
+    T out{};
+    out.head = {NEXAR_LOCAL_MAGIC, type};
+    return out;
+}
+
+template <class T>
+bool say(const Fd& fd, const T& body, std::vector<int> descriptors = {}) {
+    return local::send_packet(fd.get(), std::as_bytes(std::span<const T>(&body, 1)), descriptors);
+}
+
+// The next packet's type; 0 at the end of file. Waits up to 5 s.
+uint32_t hear(const Fd& fd) {
+    const timeval limit{5, 0};
+    ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    char bytes[NEXAR_MSG_BYTES_MAX] = {};
+    const ssize_t got = ::recv(fd.get(), bytes, sizeof bytes, 0);
+    nexar_msg_head head{};
+    if (got >= static_cast<ssize_t>(sizeof head)) std::memcpy(&head, bytes, sizeof head);
+    return got > 0 ? head.type : got == 0 || errno == ECONNRESET ? 0 : 999;
+}
+
+nexar_msg_hello hello() {
+    auto out = message<nexar_msg_hello>(NEXAR_MSG_HELLO);
+    out.version_min = out.version_max = NEXAR_LOCAL_VERSION;
+    return out;
+}
+
+Fd memfd(uint64_t bytes, int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) {
+    Fd fd(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    REQUIRE(::ftruncate(fd.get(), static_cast<off_t>(bytes)) == 0);
+    if (seals) REQUIRE(::fcntl(fd.get(), F_ADD_SEALS, seals) == 0);
+    return fd;
+}
+
+nexar_msg_attach attach(uint32_t slots) {
+    auto out = message<nexar_msg_attach>(NEXAR_MSG_ATTACH);
+    out.slots = slots;
+    out.control_bytes = nexar_shm_control_bytes(slots);
+    return out;
+}
+
+// A whole handshake by hand.
+Fd ready(const std::string& path, const Fd& control) {
+    Fd fd = dial(path);
+    REQUIRE(say(fd, hello()));
+    REQUIRE(hear(fd) == NEXAR_MSG_WELCOME);
+    REQUIRE(say(fd, attach(16), {control.get()}));
+    REQUIRE(hear(fd) == NEXAR_MSG_READY);
+    return fd;
+}
+
+bool serves(ThreadDaemon& daemon) {
+    nexar_session_options options;
+    nexar_session_options_init(&options, sizeof options);
+    options.socket_path = daemon.path().c_str();
+    nexar_session* session = nullptr;
+    nexar_group* group = nullptr;
+    nexar_group_options group_options;
+    nexar_group_options_init(&group_options, sizeof group_options);
+    group_options.size = 1;
+    uint64_t x = 5;
+    const bool ok = nexar_session_open(&options, &session) == NEXAR_OK &&
+                    nexar_group_open(session, &group_options, &group) == NEXAR_OK &&
+                    nexar_all_reduce(group, &x, &x, 1, NEXAR_U64, NEXAR_SUM, 10000) == NEXAR_OK && x == 5;
+    return nexar_session_close(session) == NEXAR_OK && ok;
+}
+
+size_t open_descriptors() {
+    size_t count = 0;
+    for (int fd = 0; fd < 1024; ++fd) count += ::fcntl(fd, F_GETFD) >= 0;
+    return count;
+}
+
+}  // namespace
+
+TEST_CASE("a handshake that is wrong in any way is refused, closed, and leaks no descriptor",
+          "[local][hostile]") {
+    ThreadDaemon daemon;
+    REQUIRE(serves(daemon));
+    REQUIRE(daemon.eventually([&] { return daemon.counters.sessions == 0; }));
+    const size_t before = open_descriptors();
+    {
+        const Fd good = memfd(nexar_shm_control_bytes(16));
+        const Fd pages = memfd(nexar_shm_control_bytes(16), 0), small = memfd(4096);
+        const Fd file(::open("/dev/zero", O_RDWR | O_CLOEXEC));
+        auto old = hello();
+        old.version_min = 7, old.version_max = 9;
+        auto stranger = hello();
+        stranger.head.magic = 1;
+        const auto after_hello = [&](auto body, std::vector<int> fds) {
+            Fd fd = dial(daemon.path());
+            REQUIRE(say(fd, hello()));
+            REQUIRE(hear(fd) == NEXAR_MSG_WELCOME);
+            say(fd, body, std::move(fds));
+            return hear(fd);
+        };
+        const auto first = [&](auto body, std::vector<int> fds = {}) {
+            Fd fd = dial(daemon.path());
+            say(fd, body, std::move(fds));
+            return hear(fd);
+        };
+        const uint32_t refused = NEXAR_MSG_REFUSED;
+        CHECK(first(old) == refused);
+        CHECK(first(stranger) == refused);
+        CHECK(first(hello(), {good.get()}) == refused);
+        CHECK(first(attach(16), {good.get()}) == refused);
+        CHECK(first(std::array<char, 3>{'x', 'y', 'z'}) == refused);
+        CHECK(first(std::array<char, 5000>{}) == refused);
+        CHECK(after_hello(attach(16), {}) == refused);
+        CHECK(after_hello(attach(16), {good.get(), good.get()}) == refused);
+        CHECK(after_hello(attach(16), {pages.get()}) == refused);   // not sealed
+        CHECK(after_hello(attach(16), {small.get()}) == refused);   // too small
+        CHECK(after_hello(attach(16), {file.get()}) == refused);    // not a memfd
+        CHECK(after_hello(attach(17), {good.get()}) == refused);    // no power of two
+        CHECK(after_hello(attach(8192), {good.get()}) == refused);  // too many
+        CHECK(after_hello(hello(), {}) == refused);
+        dial(daemon.path());  // and gone
+    }
+    CHECK(daemon.eventually([&] { return daemon.counters.sessions == 0; }));
+    CHECK(daemon.eventually([&] { return open_descriptors() == before; }));
+    CHECK(serves(daemon));
+}
+
+TEST_CASE("a half-done handshake ends at its deadline", "[local][hostile]") {
+    DaemonOptions options;
+    options.handshake_timeout = Duration(100'000'000);
+    ThreadDaemon daemon(options);
+    Fd silent = dial(daemon.path()), half = dial(daemon.path());
+    REQUIRE(say(half, hello()));
+    REQUIRE(hear(half) == NEXAR_MSG_WELCOME);
+
+    CHECK(hear(silent) == NEXAR_MSG_REFUSED);
+    CHECK(hear(half) == NEXAR_MSG_REFUSED);
+    CHECK(hear(half) == 0);
+    CHECK(daemon.eventually([&] { return daemon.counters.sessions == 0; }));
+}
+
+TEST_CASE("one user has a limit of connections that are not ready, and of sessions", "[local][hostile]") {
+    DaemonOptions options;
+    options.sessions_per_uid_max = 5;
+    ThreadDaemon daemon(options);
+    std::vector<Fd> connections;
+    for (int i = 0; i < 5; ++i) connections.push_back(dial(daemon.path()));
+    Fd extra = dial(daemon.path());
+    CHECK(hear(extra) == NEXAR_MSG_REFUSED);
+    CHECK(daemon.eventually([&] { return daemon.counters.sessions == 5; }));
+    connections.clear();
+    CHECK(daemon.eventually([&] { return daemon.counters.sessions == 0; }));
+    CHECK(serves(daemon));
+}
+
+TEST_CASE("a ready client's garbage ends its session; too many descriptors are closed", "[local][hostile]") {
+    ThreadDaemon daemon;
+    const Fd control = memfd(nexar_shm_control_bytes(16));
+    const size_t before = open_descriptors();
+    for (int kind = 0; kind < 4; ++kind) {
+        Fd fd = ready(daemon.path(), control);
+        const int one = control.get();
+        if (kind == 0) say(fd, message<nexar_msg_attach>(99));
+        if (kind == 1) say(fd, std::array<char, 300>{});
+        if (kind == 2) say(fd, message<nexar_msg_region_add>(NEXAR_MSG_REGION_ADD));
+        if (kind == 3) say(fd, nexar_msg_head{NEXAR_LOCAL_MAGIC, NEXAR_MSG_BELL}, {one, one, one, one});
+        CAPTURE(kind);
+        CHECK(hear(fd) == NEXAR_MSG_REFUSED);
+        CHECK(hear(fd) == 0);
+    }
+    {
+        // More descriptors than there is room for: the kernel cuts them off.
+        Fd fd = ready(daemon.path(), control);
+        char data = 'x';
+        iovec part{&data, 1};
+        alignas(cmsghdr) char space[CMSG_SPACE(sizeof(int) * 50)] = {};
+        msghdr header{};
+        header.msg_iov = &part;
+        header.msg_iovlen = 1;
+        header.msg_control = space;
+        header.msg_controllen = sizeof space;
+        cmsghdr* c = CMSG_FIRSTHDR(&header);
+        c->cmsg_level = SOL_SOCKET;
+        c->cmsg_type = SCM_RIGHTS;
+        c->cmsg_len = CMSG_LEN(sizeof(int) * 50);
+        for (size_t i = 0; i < 50; ++i)
+            std::memcpy(CMSG_DATA(c) + i * 4, std::array{control.get()}.data(), 4);
+        REQUIRE(::sendmsg(fd.get(), &header, 0) == 1);
+        CHECK(hear(fd) == NEXAR_MSG_REFUSED);
+    }
+    CHECK(daemon.eventually([&] { return daemon.counters.sessions == 0; }));
+    CHECK(daemon.eventually([&] { return open_descriptors() == before; }));
+    CHECK(serves(daemon));
+}
+
+TEST_CASE("a client that never reads does not block the daemon", "[local][hostile]") {
+    ThreadDaemon daemon;
+    const Fd control = memfd(nexar_shm_control_bytes(16));
+    Fd fd = ready(daemon.path(), control);
+    const int flags = ::fcntl(fd.get(), F_GETFL);
+    ::fcntl(fd.get(), F_SETFL, flags & ~O_NONBLOCK);
+    // Bells for ever: each completion of a bad entry rings one, and nobody takes them.
+    void* at =
+        ::mmap(nullptr, nexar_shm_control_bytes(16), PROT_READ | PROT_WRITE, MAP_SHARED, control.get(), 0);
+    REQUIRE(at != MAP_FAILED);
+    auto view = *shm::ControlView::over({static_cast<std::byte*>(at), nexar_shm_control_bytes(16)}, 16);
+    view.header().bell_wanted = 1;
+    shm::SubmissionProducer producer(view);
+    for (uint32_t generation = 1; generation <= 3000; ++generation) {
+        auto& slot = view.slot(generation % 16);
+        slot.descriptor.kind = NEXAR_OP_BARRIER;  // of no group: refused in the slot
+        std::atomic_ref<uint32_t>(slot.state).store(NEXAR_SLOT_WORD(generation, 1u));
+        bool pushed = false;
+        for (int i = 0; i < 50000 && !pushed; ++i) {
+            pushed = producer.try_push({generation % 16, generation, NEXAR_ENTRY_SUBMIT});
+            const nexar_msg_head bell{NEXAR_LOCAL_MAGIC, NEXAR_MSG_BELL};
+            if (!pushed) say(fd, bell), ::usleep(100);
+        }
+        REQUIRE(pushed);
+        for (int i = 0;
+             i < 50000 && std::atomic_ref<uint32_t>(slot.state).load() != NEXAR_SLOT_WORD(generation, 2u);
+             ++i) {
+            const nexar_msg_head bell{NEXAR_LOCAL_MAGIC, NEXAR_MSG_BELL};
+            if (i % 100 == 0) say(fd, bell);
+            ::usleep(1);
+        }
+    }
+    CHECK(serves(daemon));
+    ::munmap(at, nexar_shm_control_bytes(16));
+}
+
+TEST_CASE("random scribbling over a live segment never crashes the daemon", "[local][hostile]") {
+    ThreadDaemon daemon;
+    Random random(20260101);
+    for (int round = 0; round < 6; ++round) {
+        const Fd control = memfd(nexar_shm_control_bytes(16));
+        Fd fd = ready(daemon.path(), control);
+        const size_t bytes = nexar_shm_control_bytes(16);
+        void* at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, control.get(), 0);
+        REQUIRE(at != MAP_FAILED);
+        auto* words = static_cast<uint32_t*>(at);
+        for (int i = 0; i < 20000; ++i) {
+            const uint64_t r = random.next();
+            std::atomic_ref<uint32_t>(words[r % (bytes / 4)])
+                .store(static_cast<uint32_t>(random.next()) >> (r >> 59));
+            if (i % 256 == 0) say(fd, nexar_msg_head{NEXAR_LOCAL_MAGIC, NEXAR_MSG_BELL});
+            if (i == 10000)
+                ::fallocate(control.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+                            static_cast<off_t>(bytes));
+        }
+        ::munmap(at, bytes);
+    }
+    CHECK(serves(daemon));
+    CHECK(daemon.eventually([&] { return daemon.counters.sessions == 0; }));
+}
+
+TEST_CASE("memory that is taken away under the daemon reads as zeros and is noticed", "[local][hostile]") {
+    const Fd unsealed = memfd(8192, 0);
+    auto mapping = local::Mapping::unchecked(unsealed.get(), 0, 8192);
+    REQUIRE(mapping);
+    auto bytes = (*mapping)->bytes();
+    bytes[5000] = std::byte{7};
+    REQUIRE(!(*mapping)->faulted());
+
+    REQUIRE(::ftruncate(unsealed.get(), 0) == 0);
+
+    CHECK(*static_cast<volatile std::byte*>(&bytes[5000]) == std::byte{0});
+    CHECK((*mapping)->faulted());
+    *static_cast<volatile std::byte*>(&bytes[0]) = std::byte{1};  // writing as well
+}
+
+TEST_CASE("a SIGBUS that is not a client's memory stays deadly", "[local][hostile]") {
+    Child child([] {
+        const Fd guarded = memfd(4096, 0);
+        auto mapping = local::Mapping::unchecked(guarded.get(), 0, 4096);  // installs the handler
+        Fd other(::memfd_create("other", MFD_CLOEXEC));
+        void* at = ::mmap(nullptr, 4096, PROT_READ, MAP_SHARED, other.get(), 0);
+        return static_cast<int>(*static_cast<volatile char*>(at));
+    });
+    const int status = child.wait();
+    CHECK((status == -SIGBUS || status == 1));  // a sanitizer's handler exits with 1
+}
+
+TEST_CASE("the socket's place: a stale one is replaced, a live one is not, a file is left alone", "[local]") {
+    std::string path;
+    {
+        ThreadDaemon daemon;
+        path = daemon.path();
+        auto second = local::listen_on(path, 0600);
+        REQUIRE(!second);
+        CHECK(second.error().text == "another daemon listens on " + path);
+        CHECK(serves(daemon));
+    }
+    {
+        auto stale = local::listen_on(path, 0600);
+        REQUIRE(stale);
+    }  // closed, but the name is still there
+    auto again = local::listen_on(path, 0600);
+    CHECK(again);
+    again->reset();
+    ::unlink(path.c_str());
+    Fd file(::open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+    CHECK(!local::listen_on(path, 0600));
+    CHECK(::access(path.c_str(), F_OK) == 0);
+    ::unlink(path.c_str());
+    CHECK(!local::listen_on("/tmp/" + std::string(200, 'x'), 0600));
+    const std::string folder = "/tmp/nexar-test-folder-" + std::to_string(::getpid());
+    {
+        auto created = local::listen_on(folder + "/nexard.sock", 0600);
+        CHECK(created);
+    }
+    ::unlink((folder + "/nexard.sock").c_str());
+    ::rmdir(folder.c_str());
+}
+
+TEST_CASE("registered memory is used in place; what is not a sealable memfd is refused", "[local]") {
+    ThreadDaemon daemon;
+    nexar_session_options options;
+    nexar_session_options_init(&options, sizeof options);
+    options.socket_path = daemon.path().c_str();
+    nexar_session* session = nullptr;
+    REQUIRE(nexar_session_open(&options, &session) == NEXAR_OK);
+    nexar_group_options group_options;
+    nexar_group_options_init(&group_options, sizeof group_options);
+    group_options.size = 1;
+    group_options.name = "stuck";
+    nexar_group *stuck = nullptr, *group = nullptr;
+    REQUIRE(nexar_group_open(session, &group_options, &stuck) == NEXAR_OK);
+    group_options.name = "alone";
+    REQUIRE(nexar_group_open(session, &group_options, &group) == NEXAR_OK);
+    const Fd fd = memfd(16384, 0);
+    auto* memory =
+        static_cast<uint64_t*>(::mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 8192));
+
+    REQUIRE(nexar_register(session, memory, 8192, fd.get(), 8192) == NEXAR_OK);
+
+    for (uint64_t i = 0; i < 8; ++i) memory[i] = 11 * i;
+    CHECK(nexar_all_reduce(group, memory, memory + 512, 8, NEXAR_U64, NEXAR_SUM, -1) == NEXAR_OK);
+    CHECK(memory[512 + 7] == 77);
+    nexar_session_stats stats{};
+    stats.struct_size = sizeof stats;
+    REQUIRE(nexar_session_stats_get(session, &stats) == NEXAR_OK);
+    CHECK(stats.bytes_copied == 0);
+    CHECK(nexar_register(session, memory, 4096, fd.get(), 8192) == NEXAR_ERR_INVALID_ARGUMENT);
+    CHECK(nexar_free(session, memory) == NEXAR_ERR_NOT_FOUND);  // it is not from nexar_alloc
+    nexar_request pending = 0;
+    REQUIRE(nexar_all_reduce_start(stuck, memory, memory, 8, NEXAR_U64, NEXAR_SUM, &pending) == NEXAR_OK);
+    CHECK(nexar_unregister(session, memory) == NEXAR_ERR_BAD_STATE);
+    REQUIRE(nexar_cancel(pending) == NEXAR_OK);
+    REQUIRE(nexar_wait(pending, 5000, nullptr) == NEXAR_ERR_CANCELLED);
+    REQUIRE(nexar_request_free(pending) == NEXAR_OK);
+    CHECK(nexar_unregister(session, memory) == NEXAR_OK);
+    CHECK(nexar_unregister(session, memory) == NEXAR_ERR_NOT_FOUND);
+    const Fd zero(::open("/dev/zero", O_RDWR | O_CLOEXEC));
+    CHECK(nexar_register(session, memory, 4096, zero.get(), 0) == NEXAR_ERR_UNSUPPORTED);
+    const Fd fixed(::memfd_create("fixed", MFD_CLOEXEC));  // no MFD_ALLOW_SEALING
+    CHECK(nexar_register(session, memory, 4096, fixed.get(), 0) == NEXAR_ERR_UNSUPPORTED);
+    CHECK(nexar_register(session, memory, 1 << 20, fd.get(), 8192) ==
+          NEXAR_ERR_INVALID_ARGUMENT);  // beyond its end
+    REQUIRE(nexar_session_close(session) == NEXAR_OK);
+    ::munmap(memory, 8192);
+}

@@ -1,0 +1,125 @@
+// Many threads of one process on one session, daemon and client both in sight of the thread sanitizer.
+#include <atomic>
+#include <catch2/catch_test_macros.hpp>
+#include <thread>
+#include <vector>
+
+#include "nexar.h"
+#include "test_daemon.hpp"
+
+using namespace nexar;
+using namespace nexar::test;
+
+namespace {
+
+struct Joined {
+    nexar_session* session = nullptr;
+    nexar_group* group = nullptr;
+};
+
+Joined join(const std::string& path, const std::string& name, uint32_t size, int64_t spin_us) {
+    Joined out;
+    nexar_session_options options;
+    nexar_session_options_init(&options, sizeof options);
+    options.socket_path = path.c_str();
+    options.spin_us = spin_us;
+    if (nexar_session_open(&options, &out.session) != NEXAR_OK) return out;
+    nexar_group_options group;
+    nexar_group_options_init(&group, sizeof group);
+    group.name = name.c_str();
+    group.size = size;
+    if (nexar_group_open(out.session, &group, &out.group) != NEXAR_OK) out.group = nullptr;
+    return out;
+}
+
+}  // namespace
+
+TEST_CASE("six threads of one session: every call gets its own answer, asleep or awake", "[local][tsan]") {
+    for (const int64_t spin_us : {0, 50}) {
+        ThreadDaemon daemon;
+        Joined rank = join(daemon.path(), "alone", 1, spin_us);
+        REQUIRE(rank.group);
+        std::atomic<int> wrong{0};
+        std::vector<std::thread> threads;
+        for (uint64_t t = 0; t < 6; ++t)
+            threads.emplace_back([&, t] {
+                for (uint64_t i = 0; i < 300; ++i) {
+                    uint64_t in[4] = {t, i, t * i, 9}, out[4] = {};
+                    if (i % 3 == 0) {
+                        nexar_request request = 0;
+                        if (nexar_all_reduce_start(rank.group, in, out, 4, NEXAR_U64, NEXAR_SUM, &request) !=
+                            NEXAR_OK)
+                            ++wrong;
+                        size_t index = 7;
+                        if (nexar_wait_any(&request, 1, 20000, &index) != NEXAR_OK || index != 0) ++wrong;
+                        if (nexar_test(request, nullptr) != NEXAR_OK ||
+                            nexar_request_free(request) != NEXAR_OK)
+                            ++wrong;
+                    } else if (nexar_all_reduce(rank.group, in, out, 4, NEXAR_U64, NEXAR_SUM, 20000) !=
+                               NEXAR_OK) {
+                        ++wrong;
+                    }
+                    if (out[0] != t || out[1] != i || out[2] != t * i) ++wrong;
+                }
+            });
+        for (auto& thread : threads) thread.join();
+        CHECK(wrong == 0);
+        CHECK(nexar_session_close(rank.session) == NEXAR_OK);
+    }
+}
+
+TEST_CASE("four threads wait on one request; all get its one answer, and one of them frees it",
+          "[local][tsan]") {
+    ThreadDaemon daemon;
+    Joined rank = join(daemon.path(), "stuck", 1, 50);
+    REQUIRE(rank.group);
+    for (int round = 0; round < 50; ++round) {
+        nexar_request request = 0;
+        REQUIRE(nexar_barrier_start(rank.group, &request) == NEXAR_OK);
+        std::atomic<int> cancelled{0}, freed{0}, bad{0};
+        std::vector<std::thread> threads;
+        for (int t = 0; t < 4; ++t)
+            threads.emplace_back([&] {
+                const auto status = nexar_wait(request, 20000, nullptr);
+                if (status == NEXAR_ERR_CANCELLED)
+                    ++cancelled;
+                else if (status != NEXAR_ERR_BAD_HANDLE)
+                    ++bad;  // freed by a quicker one
+                if (nexar_request_free(request) == NEXAR_OK) ++freed;
+            });
+        REQUIRE(nexar_cancel(request) == NEXAR_OK);
+        for (auto& thread : threads) thread.join();
+        CHECK(cancelled >= 1);
+        CHECK(freed == 1);
+        CHECK(bad == 0);
+    }
+    CHECK(nexar_session_close(rank.session) == NEXAR_OK);
+}
+
+TEST_CASE("sessions, memory and groups come and go while others work", "[local][tsan]") {
+    ThreadDaemon daemon;
+    std::atomic<int> wrong{0};
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 4; ++t)
+        threads.emplace_back([&, t] {
+            for (int i = 0; i < 15; ++i) {
+                Joined rank = join(daemon.path(), "own" + std::to_string(t), 1, 50);
+                void* memory = nullptr;
+                if (!rank.group || nexar_alloc(rank.session, 10000, &memory) != NEXAR_OK) {
+                    ++wrong;
+                    continue;
+                }
+                auto* x = static_cast<uint64_t*>(memory);
+                x[0] = static_cast<uint64_t>(i);
+                if (nexar_all_reduce(rank.group, x, x + 64, 1, NEXAR_U64, NEXAR_SUM, 20000) != NEXAR_OK)
+                    ++wrong;
+                if (x[64] != static_cast<uint64_t>(i)) ++wrong;
+                if (nexar_free(rank.session, memory) != NEXAR_OK || nexar_group_free(rank.group) != NEXAR_OK)
+                    ++wrong;
+                if (nexar_session_close(rank.session) != NEXAR_OK) ++wrong;
+            }
+        });
+    for (auto& thread : threads) thread.join();
+    CHECK(wrong == 0);
+    CHECK(daemon.eventually([&] { return daemon.counters.sessions == 0; }));
+}

@@ -1,0 +1,170 @@
+// The shared-memory protocol between real threads; run under the thread sanitizer too.
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <catch2/catch_test_macros.hpp>
+#include <climits>
+#include <thread>
+#include <vector>
+
+#include "shm/ring.hpp"
+#include "shm/slots.hpp"
+#include "shm/words.hpp"
+#include "support/control_memory.hpp"
+
+using namespace nexar;
+using namespace nexar::shm;
+using test::ControlMemory;
+
+namespace {
+
+// Sleeps at most one second: a lost wake-up is a late one, and the test goes on to say so.
+bool sleep_while(uint32_t& word, uint32_t expected) {
+    const timespec limit{1, 0};
+    return ::syscall(SYS_futex, &word, FUTEX_WAIT, expected, &limit, nullptr, 0) == 0 || errno != ETIMEDOUT;
+}
+void wake(uint32_t& word) {
+    ::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+// A ping between two threads by [S5], `rounds` times; how many sleeps ran into their limit.
+int late_wakes(int rounds, bool announce, bool forget_every_100th) {
+    struct Word {
+        uint32_t value = 0, waiters = 0;
+    };
+    Word there, back;
+    std::atomic<int> late{0};
+    const auto raise = [&](Word& w, uint32_t value, int round) {
+        store_release(w.value, value);
+        fence();
+        if (forget_every_100th && round % 100 == 99) return;
+        if (load_relaxed(w.waiters) != 0) wake(w.value);
+    };
+    const auto await = [&](Word& w, uint32_t value) {
+        if (announce) add(w.waiters, 1u);
+        fence();
+        for (uint32_t seen; (seen = load_acquire(w.value)) != value;)
+            if (!sleep_while(w.value, seen)) ++late;
+        if (announce) std::atomic_ref<uint32_t>(w.waiters).fetch_sub(1);
+    };
+    std::thread other([&] {
+        for (int i = 0; i < rounds && late < 2; ++i) {
+            await(there, static_cast<uint32_t>(i + 1));
+            raise(back, static_cast<uint32_t>(i + 1), i);
+        }
+        store_release(back.value, UINT32_MAX);
+        wake(back.value);
+    });
+    for (int i = 0; i < rounds && load_acquire(back.value) != UINT32_MAX; ++i) {
+        raise(there, static_cast<uint32_t>(i + 1), i);
+        add(back.waiters, 1u);
+        fence();
+        for (uint32_t seen; (seen = load_acquire(back.value)) < static_cast<uint32_t>(i + 1);)
+            if (!sleep_while(back.value, seen)) ++late;
+        std::atomic_ref<uint32_t>(back.waiters).fetch_sub(1);
+    }
+    other.join();
+    return late;
+}
+
+}  // namespace
+
+TEST_CASE("four threads submit, one takes: every entry arrives once, in each thread's order", "[shm][tsan]") {
+    ControlMemory memory(16);
+    SubmissionConsumer consumer(memory.view());
+    constexpr uint32_t each = 20000;
+    std::vector<std::thread> threads;
+    for (uint32_t t = 0; t < 4; ++t)
+        threads.emplace_back([&, t] {
+            SubmissionProducer producer(memory.view());
+            for (uint32_t i = 0; i < each; ++i)
+                while (!producer.try_push({t, i, NEXAR_ENTRY_SUBMIT})) std::this_thread::yield();
+        });
+    uint32_t next[4] = {};
+    bool in_order = true;
+    for (uint32_t taken = 0; taken < 4 * each;) {
+        const auto entry = consumer.try_pop();
+        if (!entry) {
+            std::this_thread::yield();
+            continue;
+        }
+        in_order = in_order && entry->slot < 4 && entry->generation == next[entry->slot]++;
+        ++taken;
+    }
+    for (auto& thread : threads) thread.join();
+
+    CHECK(in_order);
+    CHECK(!consumer.try_pop());
+}
+
+TEST_CASE("a descriptor written before the push is seen whole after the pop", "[shm][tsan]") {
+    ControlMemory memory(16);
+    auto view = memory.view();
+    SubmissionConsumer consumer(view);
+    SlotPool pool(16, 0);
+    constexpr int rounds = 20000;
+    std::thread client([&] {
+        SubmissionProducer producer(view);
+        for (int i = 0; i < rounds; ++i) {
+            std::optional<SlotPool::Taken> taken;
+            while (!(taken = pool.try_take(false))) std::this_thread::yield();
+            nexar_shm_descriptor d{};
+            d.count = taken->generation * 3;
+            d.tag = taken->generation * 7;
+            store_words(view.slot(taken->slot).descriptor, d);
+            while (!producer.try_push(
+                {taken->slot, static_cast<uint32_t>(taken->generation), NEXAR_ENTRY_SUBMIT}))
+                std::this_thread::yield();
+        }
+    });
+    bool whole = true;
+    for (int i = 0; i < rounds;) {
+        const auto entry = consumer.try_pop();
+        if (!entry) {
+            std::this_thread::yield();
+            continue;
+        }
+        const auto d = copy_once(view.slot(entry->slot).descriptor);
+        whole =
+            whole && d.count == uint64_t{entry->generation} * 3 && d.tag == uint64_t{entry->generation} * 7;
+        pool.give_back(entry->slot);
+        ++i;
+    }
+    client.join();
+    CHECK(whole);
+}
+
+TEST_CASE("eight threads take and give back slots: no slot is ever with two", "[shm][tsan]") {
+    SlotPool pool(16, 0);
+    std::atomic<int> held[16] = {};
+    std::atomic<bool> twice{false};
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 8; ++t)
+        threads.emplace_back([&] {
+            for (int i = 0; i < 20000; ++i) {
+                const auto taken = pool.try_take(true);
+                if (!taken) continue;
+                if (held[taken->slot].fetch_add(1) != 0) twice = true;
+                held[taken->slot].fetch_sub(1);
+                pool.give_back(taken->slot);
+            }
+        });
+    for (auto& t : threads) t.join();
+    CHECK(!twice);
+    int left = 0;
+    while (pool.try_take(true)) ++left;
+    CHECK(left == 16);
+}
+
+TEST_CASE("sleeping and waking by announce, fence, look: no wake-up is lost", "[shm][tsan]") {
+    CHECK(late_wakes(20000, true, false) == 0);
+}
+
+TEST_CASE("a waiter that does not announce itself, or a waker that forgets, is caught by its lateness",
+          "[shm]") {
+    CHECK(late_wakes(20000, false, false) > 0);
+    CHECK(late_wakes(20000, true, true) > 0);
+}
