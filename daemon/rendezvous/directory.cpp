@@ -50,17 +50,18 @@ void Directory::refuse(const Entry& entry, Error error) {
     sends_.push_back({entry.via, wire::GroupRefused{entry.open.id, {}, std::move(error)}});
 }
 
+// The straight way wins: a relay that loses the opener must not take back what the opener itself has sent here.
+void Directory::move_via(Entry& entry, const NodeId& via) {
+    if (entry.via != entry.open.id.origin) entry.via = via;
+}
+
 void Directory::add(const wire::GroupOpen& open, const NodeId& via, Time now) {
     if (const auto at = where_.find(open.id); at != where_.end()) {  // sent again [R10]
-        gatherings_.at(at->second.first).entries.at(at->second.second).via = via;
-        return;
+        return move_via(gatherings_.at(at->second.first).entries.at(at->second.second), via);
     }
     for (auto& [id, forming] : forming_)
         for (Entry& entry : forming.entries)
-            if (entry.open.id == open.id) {
-                entry.via = via;
-                return;
-            }
+            if (entry.open.id == open.id) return move_via(entry, via);
     Entry entry{open, via, next_arrival_++};
     if (where_.size() >= config_.opens_max)
         return refuse(entry, {Errc::table_full,

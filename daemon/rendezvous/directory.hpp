@@ -96,6 +96,7 @@ private:
     std::string who(const wire::GroupOpen& open) const;
     void place(const wire::GroupKey& key, Entry entry);
     void put_back(std::vector<Entry> entries, Time now);
+    static void move_via(Entry& entry, const NodeId& via);
     void erase_waiting(const wire::RequestId& request);
     void form_if_complete(const wire::GroupKey& key, Time now);
     void prepare(std::vector<Entry> entries, Time now);
