@@ -1,0 +1,65 @@
+"""Hosts that are network namespaces, on one switch, with cables that can be cut.
+
+    node 1, 10.77.0.1 ── p1 ┐
+    node 2, 10.77.0.2 ── p2 ├── bridge sw0, in a namespace of its own
+    node 3, 10.77.0.3 ── p3 ┘
+"""
+import os
+
+from .system import new_network, run_in, skip
+
+
+class Network:
+    def __init__(self):
+        self._switch, self._hosts, self._filtered = new_network(), {}, set()
+        run_in(self._switch, "ip", "link", "add", "sw0", "type", "bridge")
+        run_in(self._switch, "ip", "link", "set", "sw0", "up")
+
+    def namespace(self, host):
+        """The descriptor of a host's namespace; the host is made at its first use."""
+        if host not in self._hosts:
+            self._hosts[host] = namespace = new_network()
+            path, port = f"/proc/{os.getpid()}/fd/{namespace}", f"p{host}"
+            run_in(self._switch, "ip", "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", path)
+            run_in(self._switch, "ip", "link", "set", port, "master", "sw0", "up")
+            run_in(namespace, "ip", "addr", "add", f"{self.address(host)}/24", "dev", "eth0")
+            run_in(namespace, "ip", "link", "set", "eth0", "up")
+            run_in(namespace, "ip", "link", "set", "lo", "up")
+        return self._hosts[host]
+
+    @staticmethod
+    def address(host):
+        return f"10.77.0.{host}"
+
+    def unplug(self, host):
+        run_in(self._switch, "ip", "link", "set", f"p{host}", "down")
+
+    def plug(self, host):
+        run_in(self._switch, "ip", "link", "set", f"p{host}", "up")
+
+    def deafen(self, host, speaker):
+        """What `speaker` sends no longer reaches `host`; the other direction works."""
+        namespace = self.namespace(host)
+        if host not in self._filtered:
+            try:
+                run_in(namespace, "nft", "add table inet cut; add chain inet cut in "
+                                         "{ type filter hook input priority 0; policy accept; }")
+            except (RuntimeError, FileNotFoundError) as error:
+                skip(f"nftables do not work here ({error})")
+            self._filtered.add(host)
+        run_in(namespace, "nft", f"add rule inet cut in ip saddr {self.address(speaker)} drop")
+
+    def cut(self, a, b):
+        self.deafen(a, b)
+        self.deafen(b, a)
+
+    def heal(self):
+        for host in self._filtered:
+            run_in(self._hosts[host], "nft", "flush chain inet cut in")
+        for host in self._hosts:
+            self.plug(host)
+
+    def close(self):
+        for namespace in (self._switch, *self._hosts.values()):
+            os.close(namespace)
+        self._hosts.clear()

@@ -1,0 +1,71 @@
+"""Runs the tests of one file, one after the other, on one cluster that is mended between them."""
+import signal
+import sys
+import time
+import traceback
+
+from .cluster import Cluster
+from .ranks import Failure, Job
+from .system import need_namespaces, skip
+
+
+def equal(have, want, what="value"):
+    if have != want:
+        raise AssertionError(f"{what}: have {have!r}, want {want!r}")
+
+
+def contains(text, *parts):
+    for part in parts:
+        if str(part) not in text:
+            raise AssertionError(f"{part!r} is not in {text!r}")
+
+
+def same_failure(outcomes, name, rank=None, other_rank=None, node=None, since=0, within=None):
+    """Every outcome is the same Failure, with exactly these fields, and came in `within` seconds `since` then."""
+    for outcome in outcomes:
+        if not isinstance(outcome, Failure):
+            raise AssertionError(f"want {name}, have the value {outcome!r}; all: {outcomes}")
+        equal(outcome.verdict, (name, rank, other_rank, node), f"error ({outcome.text})")
+        if within is not None and outcome.at - since > within:
+            raise AssertionError(f"{name} came after {outcome.at - since:.2f} s, allowed are {within} s: {outcome.text}")
+        if not outcome.text:
+            raise AssertionError(f"{name} has no text")
+    equal(len({outcome.text for outcome in outcomes}), 1, f"number of different texts in {outcomes}")
+
+
+def main(tests, nodes=3, before=lambda: None, **environment):
+    """tests: globals() of the file; its functions test_*(cluster) run in order, or those named as arguments."""
+    before()
+    need_namespaces()
+    chosen = [f for name, f in tests.items() if name.startswith("test_") and callable(f)
+              and (not sys.argv[1:] or any(word in name for word in sys.argv[1:]))]
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda n, _: sys.exit(128 + n))
+    failed, cluster = [], None
+    try:
+        for test in chosen:
+            begin = time.monotonic()
+            try:
+                cluster = cluster or Cluster(nodes, **environment)
+                test(cluster)
+                crashed = cluster.crashed()
+                if crashed:
+                    raise AssertionError("; ".join(crashed))
+                Job.dispose_all()
+                cluster.mend()
+                print(f"ok      {test.__name__}  {time.monotonic() - begin:.1f} s", flush=True)
+            except Exception:
+                failed.append(test.__name__)
+                print(f"FAILED  {test.__name__}  {time.monotonic() - begin:.1f} s\n{traceback.format_exc()}", flush=True)
+                Job.dispose_all()
+                if cluster:
+                    cluster.print_logs()
+                    print(*cluster.crashed(), sep="\n", flush=True)
+                    cluster.close()
+                cluster = None
+    finally:
+        Job.dispose_all()
+        if cluster:
+            cluster.close()
+    print(f"{len(chosen) - len(failed)} of {len(chosen)} passed" + "".join(f"\nfailed: {name}" for name in failed))
+    sys.exit(1 if failed else 0)

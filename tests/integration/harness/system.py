@@ -1,0 +1,88 @@
+"""What the tests need from the kernel and Python does not offer: namespaces, death with the parent, memfd seals.
+
+Namespaces have no name here: a descriptor holds each, so that none outlives the test, not even when it is killed.
+"""
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+
+CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWNET = 0x00020000, 0x10000000, 0x40000000
+MS_REC, MS_PRIVATE = 0x4000, 1 << 18
+PR_SET_PDEATHSIG = 1
+SKIPPED = 77  # tells ctest
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _check(result, what):
+    if result != 0:
+        error = ctypes.get_errno()
+        raise OSError(error, f"{what}: {os.strerror(error)}")
+
+
+def skip(why):
+    print(f"SKIPPED: {why}", flush=True)
+    sys.exit(SKIPPED)
+
+
+def need_namespaces():
+    """Makes this process one that may make network namespaces and mounts, seen by nobody else; or skips the test."""
+    try:
+        if os.geteuid() != 0:
+            uid, gid = os.geteuid(), os.getegid()
+            _check(_libc.unshare(CLONE_NEWUSER), "unshare(user)")
+            for file, text in (("setgroups", "deny"), ("uid_map", f"0 {uid} 1"), ("gid_map", f"0 {gid} 1")):
+                with open(f"/proc/self/{file}", "w") as f:
+                    f.write(text)
+        _check(_libc.unshare(CLONE_NEWNS), "unshare(mount)")
+        _check(_libc.mount(None, b"/", None, MS_REC | MS_PRIVATE, None), "mount --make-rprivate /")
+        os.close(new_network())
+    except OSError as error:
+        skip(f"namespaces are not permitted here ({error})")
+
+
+def mount_tiny(folder, kilobytes):
+    _check(_libc.mount(b"none", str(folder).encode(), b"tmpfs", 0, f"size={kilobytes}k".encode()), "mount tmpfs")
+
+
+def unmount(folder):
+    _check(_libc.umount2(str(folder).encode(), 2), "umount")  # 2: MNT_DETACH
+
+
+def die_with_parent():
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def enter(namespace):
+    _check(_libc.setns(namespace, CLONE_NEWNET), "setns")
+
+
+def new_network():
+    """A descriptor of a new, empty network namespace."""
+    ready_out, ready_in = os.pipe()
+    done_out, done_in = os.pipe()
+    child = os.fork()
+    if child == 0:
+        failed = _libc.unshare(CLONE_NEWNET)
+        os.write(ready_in, b"n" if failed else b"y")
+        os.close(done_in)
+        os.read(done_out, 1)
+        os._exit(0)
+    try:
+        if os.read(ready_out, 1) != b"y":
+            raise OSError(1, "unshare(network) was refused")
+        return os.open(f"/proc/{child}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    finally:
+        for fd in (ready_out, ready_in, done_out, done_in):
+            os.close(fd)
+        os.waitpid(child, 0)
+
+
+def run_in(namespace, *command):
+    """A short command in a namespace; its output, or an error that shows what it said."""
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20, preexec_fn=lambda: enter(namespace))
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip() or done.returncode}")
+    return done.stdout

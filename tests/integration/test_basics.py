@@ -1,0 +1,323 @@
+"""Three nodes on one switch, healthy: every collective, type, reduction and memory gives what numpy gives.
+
+    node 1 ──┐
+    node 2 ──┼── switch
+    node 3 ──┘
+"""
+import threading
+import time
+
+from harness import *
+from harness.memory import Memory
+from harness.values import FLOATS, INTEGERS, check, element, given, narrow, reduced, storage, typed
+
+DTYPES = INTEGERS + FLOATS
+OPS = ("sum", "prod", "min", "max", "avg")
+SMALL = (0, 1, 2, 3, 5)
+LARGE = 1000003
+PLACEMENTS = {"alone": [1], "one node": [1] * 4, "interleaved": [1, 2, 3, 2, 1, 3], "uneven": [3, 1, 1, 2, 1, 1, 3]}
+
+
+def on(cluster, numbers):
+    return [cluster[n] for n in numbers]
+
+
+class Bench:
+    """Calls one collective after the other, each in the next kind of memory, and checks the result."""
+
+    def __init__(self, me, nbytes):
+        session = me.session()
+        self.me, self.group, self.turn = me, me.group(session), 0
+        self.memory = [(Memory(session, kind, nbytes * me.size), Memory(session, kind, nbytes * me.size))
+                       for kind in ("ordinary", "alloc", "registered")]
+
+    def input(self, count, dtype, values):
+        """(array that holds values, array for `out` elements: None says in place)."""
+        self.turn += 1
+        first, second = self.memory[self.turn // 2 % 3]
+        self.second = second if self.turn % 2 else None
+        self.what = f"{first.kind}, {'apart' if self.second else 'in place'}"
+        array = first.array(count, dtype)
+        array[:] = values
+        return array
+
+    def output(self, count, dtype):
+        array = self.second.array(count, dtype)
+        array[:] = 77
+        return array
+
+    def all_reduce(self, dtype, op, count):
+        x = self.input(count, dtype, given(dtype, op, self.me.rank, count))
+        out = self.output(count, dtype) if self.second else None
+        check(self.group.all_reduce(x, out, op), reduced(dtype, op, self.me.size, count),
+              f"all_reduce {dtype} {op} x {count}, {self.what}")
+
+    def reduce(self, dtype, op, count, root):
+        x = self.input(count, dtype, given(dtype, op, self.me.rank, count))
+        out = self.output(count, dtype) if self.second and self.me.rank == root else None
+        result = self.group.reduce(x, out, op, root)
+        if self.me.rank == root:
+            check(result, reduced(dtype, op, self.me.size, count), f"reduce {dtype} {op} x {count} to {root}, {self.what}")
+
+    def reduce_scatter(self, dtype, op, count):
+        size, rank = self.me.size, self.me.rank
+        x = self.input(count * size, dtype, given(dtype, op, rank, count * size))
+        out = self.output(count, dtype) if self.second else x[rank * count:(rank + 1) * count]
+        want = reduced(dtype, op, size, count * size)[rank * count:(rank + 1) * count]
+        check(self.group.reduce_scatter(x, out, op), want, f"reduce_scatter {dtype} {op} x {count}, {self.what}")
+
+    def all_gather(self, dtype, count):
+        size, rank = self.me.size, self.me.rank
+        want = np.concatenate([given(dtype, "sum", other, count, salt=other) for other in range(size)])
+        if self.turn % 2:
+            x = self.input(count, dtype, given(dtype, "sum", rank, count, salt=rank))
+            out = (self.second or self.memory[0][1]).array(count * size, dtype)
+        else:  # in place: the block stands where it belongs
+            out = self.input(count * size, dtype, 55)
+            x = out[rank * count:(rank + 1) * count]
+            x[:] = given(dtype, "sum", rank, count, salt=rank)
+        check(self.group.all_gather(x, out), want, f"all_gather {dtype} x {count}, {self.what}")
+
+    def broadcast(self, dtype, count, root):
+        x = self.input(count, dtype, given(dtype, "sum", root, count) if self.me.rank == root else 9)
+        check(self.group.broadcast(x, root), given(dtype, "sum", root, count),
+              f"broadcast {dtype} x {count} from {root}, {self.what}")
+
+
+def everything_small(me):
+    bench, calls = Bench(me, 8 * max(SMALL)), 0
+    for dtype in DTYPES:
+        for count in SMALL:
+            for op in OPS:
+                bench.all_reduce(dtype, op, count)
+                bench.reduce_scatter(dtype, op, count)
+                bench.reduce(dtype, op, count, (calls := calls + 1) % me.size)
+            bench.all_gather(dtype, count)
+            bench.broadcast(dtype, count, calls % me.size)
+        bench.group.barrier()
+    return calls
+
+
+def everything_large(me):
+    bench, size = Bench(me, 8 * LARGE), me.size
+    for _ in range(2):  # so that each comes apart and in place
+        bench.turn += 1
+        bench.all_reduce("float32", "sum", LARGE)
+        bench.all_reduce("bfloat16", "avg", LARGE)
+        bench.reduce_scatter("int64", "max", LARGE)
+        bench.reduce("uint8", "prod", LARGE, 1 % size)
+        bench.all_gather("int16", LARGE)
+        bench.broadcast("float64", LARGE, 2 % size)
+
+
+def test_every_collective_type_and_count_gives_what_numpy_gives(cluster):
+    for name, placement in PLACEMENTS.items():
+        begin = time.monotonic()
+        run(on(cluster, placement), everything_small, seconds=60)
+        print(f"        {name}: {time.monotonic() - begin:.1f} s")
+
+
+def test_a_million_elements_give_what_numpy_gives(cluster):
+    for name, placement in PLACEMENTS.items():
+        begin = time.monotonic()
+        run(on(cluster, placement), everything_large, seconds=60)
+        print(f"        {name}: {time.monotonic() - begin:.1f} s")
+
+
+def inexact_sum(me):
+    session = me.session()
+    group, random = me.group(session), np.random.default_rng(me.rank)
+    x = session.alloc(LARGE)
+    x[:] = mine = random.standard_normal(LARGE).astype(np.float32)
+    return group.all_reduce(x).tobytes(), mine.tobytes()
+
+
+def test_an_inexact_sum_has_the_same_bits_on_all_ranks(cluster):
+    outcomes = run(on(cluster, PLACEMENTS["interleaved"]), inexact_sum)
+
+    sums = [outcome[0] for outcome in outcomes]
+    equal(len(set(sums)), 1, "number of different results")
+    want = np.sum([np.frombuffer(mine, np.float32) for _, mine in outcomes], axis=0, dtype=np.float64)
+    np.testing.assert_allclose(np.frombuffer(sums[0], np.float32), want, rtol=1e-6, atol=1e-5)
+
+
+def barriers(me, rounds):
+    group, times = me.group(), []
+    for turn in range(rounds):
+        if turn % me.size == me.rank:
+            time.sleep(0.02)  # everybody else is early
+        before = time.monotonic()
+        group.barrier()
+        times.append((before, time.monotonic()))
+    return times
+
+
+def test_no_rank_leaves_a_barrier_before_the_last_has_come(cluster):
+    outcomes = run(on(cluster, PLACEMENTS["interleaved"]), barriers, 12)
+
+    for turn in range(12):
+        last_in = max(times[turn][0] for times in outcomes)
+        first_out = min(times[turn][1] for times in outcomes)
+        assert first_out >= last_in, f"barrier {turn}: somebody left {last_in - first_out:.4f} s too early"
+
+
+def messages(me):
+    """Rank 0 sends to each other rank with three tags; they take them in another order, then answer from anywhere."""
+    session = me.session()
+    group = me.group(session)
+    text = {tag: element("int64", "sum", me.rank, 3 + 50000 * (tag == 9), salt=tag) for tag in (7, 8, 9)}
+    if me.rank == 0:
+        sends = [group.send_start(text[tag] + peer, peer, tag) for peer in range(me.size) for tag in (7, 8, 9)]
+        own = {}
+        for tag in (9, 7, 8):
+            x = np.zeros(60000, np.int64)
+            own[tag] = (group.recv(x, 0, tag), x[:len(text[tag])].copy())
+        for send in sends:
+            send.wait()
+        for tag, ((source, got_tag, count), x) in own.items():
+            equal((source, got_tag, count), (0, tag, len(text[tag])), "message to oneself")
+            check(x, text[tag], "message to oneself")
+        answers = {}
+        for _ in range(1, me.size):
+            x = np.zeros(2, np.float64)
+            source, tag, count = group.recv(x)
+            equal((count, tag), (2, 100 + source), "an answer")
+            answers[source] = x.tolist()
+        return answers
+    for tag in (8, 9, 7):
+        x = session.alloc(60000, "int64")
+        source, got_tag, count = group.recv(x, 0, tag)
+        want = element("int64", "sum", 0, 3 + 50000 * (tag == 9), salt=tag) + me.rank
+        equal((source, got_tag, count), (0, tag, len(want)), "a message")
+        check(x[:count], want, f"message with tag {tag}")
+    group.send(np.array([me.rank, me.rank * 0.5]), 0, 100 + me.rank)
+    return None
+
+
+def test_messages_find_their_tag_and_any_source_takes_what_comes(cluster):
+    outcomes = run(on(cluster, PLACEMENTS["interleaved"]), messages)
+
+    equal(outcomes[0], {rank: [rank, rank * 0.5] for rank in range(1, 6)}, "answers to rank 0")
+
+
+def in_order(me):
+    group, other = me.group(), 1 - me.rank
+    for i in range(300):
+        if me.rank == 0:
+            group.send(np.full(1 + i % 5, i, np.int32), other, tag=i % 2)
+        else:
+            x = np.zeros(5, np.int32)
+            source, tag, count = group.recv(x, 0, i % 2)
+            equal((source, tag, count, x[0]), (0, i % 2, 1 + i % 5, i), "message")
+
+
+def test_messages_of_one_pair_and_tag_keep_their_order(cluster):
+    run(on(cluster, [1, 2]), in_order)
+    run(on(cluster, [2, 2]), in_order)
+
+
+def opposite_orders(me):
+    session = me.session()
+    a, b = me.group(session, name=me.name + "-a"), me.group(session, name=me.name + "-b")
+    groups = (a, b) if me.rank % 2 else (b, a)
+    for turn in range(10):
+        count = 200_000 if turn % 2 else 3
+        inputs = {g: given("float32", "sum", me.rank, count, salt=turn + (g is a)) for g in groups}
+        requests = [(g, g.all_reduce_start(inputs[g], np.empty(count, np.float32))) for g in groups]
+        for g, request in reversed(requests):
+            check(request.wait(10), reduced("float32", "sum", me.size, count, salt=turn + (g is a)), f"turn {turn}")
+
+
+def test_two_groups_may_post_in_opposite_orders(cluster):
+    run(on(cluster, [1, 2, 3, 1, 2, 3]), opposite_orders)
+
+
+def starts_and_leaves(me, count):
+    """Rank 0 starts from ordinary memory, and makes no nexar call for a second."""
+    group, want = me.group(), reduced("float32", "sum", me.size, count)
+    x = given("float32", "sum", me.rank, count)
+    group.barrier()
+    begin = time.monotonic()
+    request = group.all_reduce_start(x, out := np.empty(count, np.float32))
+    if me.rank == 0:
+        x[:] = -1  # it was copied
+        time.sleep(1)
+    check(request.wait(5), want, "all_reduce")
+    return time.monotonic() - begin
+
+
+def test_peers_complete_while_the_one_that_started_makes_no_call(cluster):
+    for count in (3, 300_000):
+        outcomes = run(on(cluster, [1, 2, 3, 1]), starts_and_leaves, count)
+
+        assert max(outcomes[1:]) < 0.8, f"peers waited for the next call of rank 0: {outcomes}"
+
+
+def with_cpp(me, count, rounds):
+    group = me.group()
+    for turn in range(rounds):
+        check(group.all_reduce(given("float32", "sum", me.rank, count, salt=turn)),
+              reduced("float32", "sum", me.size, count, salt=turn), f"turn {turn}")
+
+
+def test_python_and_cpp_ranks_share_a_group(cluster):
+    placement, count, rounds = on(cluster, [1, 2, 3, 1]), 1003, 20
+    programs = {rank: program(placement[rank], "NEXAR_TEST_RANK_CLIENT", count, rounds, rank=rank, size=4, group="mixed")
+                for rank in (2, 3)}
+    job = Job(placement, with_cpp, count, rounds, name="mixed", without=programs)
+
+    job.outcomes()
+    for rank, started in programs.items():
+        output, _ = started.communicate(timeout=20)
+        equal((started.returncode, output.strip()), (0, f"rank {rank}: {rounds} right"), "the C++ rank's end")
+
+
+def automatic(me):
+    group = me.group(rank=None)
+    total = group.all_reduce(np.array([1 << group.rank], np.int64))
+    return group.rank, int(total[0]), [group.node(rank) for rank in range(group.size)]
+
+
+def test_automatic_ranks_are_each_given_once_and_stand_together_per_node(cluster):
+    placement = on(cluster, [1, 2, 3, 1, 2, 3])
+    outcomes = run(placement, automatic)
+
+    equal(sorted(rank for rank, _, _ in outcomes), list(range(6)), "ranks")
+    for node, (rank, total, nodes) in zip(placement, outcomes):
+        equal((total, nodes[rank]), (63, node.id), "all_reduce and own node")
+        equal(len([1 for a, b in zip(nodes, nodes[1:]) if a != b]), 2, "changes of node in rank order")
+
+
+def many_threads(me, threads):
+    session, errors = me.session(), []
+
+    def work(number):
+        try:
+            group = me.group(session, name=f"{me.name}-{number}")
+            for turn in range(20):
+                check(group.all_reduce(given("int32", "sum", me.rank, 100 + number, salt=turn)),
+                      reduced("int32", "sum", me.size, 100 + number, salt=turn), f"thread {number}")
+        except Exception as error:
+            errors.append(repr(error))
+
+    all_threads = [threading.Thread(target=work, args=(i,)) for i in range(threads)]
+    for thread in all_threads:
+        thread.start()
+    for thread in all_threads:
+        thread.join()
+    return errors
+
+
+def test_threads_of_one_process_each_have_their_own_group(cluster):
+    equal(run(on(cluster, [1, 2, 3]), many_threads, 8), [[], [], []], "errors")
+
+
+def test_the_nodes_agree_on_who_is_a_member(cluster):
+    ids = {node.id for node in cluster}
+
+    equal(len(ids), 3, "number of identities")
+    for node in cluster:
+        equal(node.peers_up(), ids - {node.id}, f"peers of {node}")
+
+
+main(globals())

@@ -1,0 +1,296 @@
+"""Daemons are killed, stopped, asked to leave, and started again. Two ranks on each node:
+
+    node 1: ranks 0, 3 ──┐
+    node 2: ranks 1, 4 ──┼── switch         node 2 is the one that goes
+    node 3: ranks 2, 5 ──┘
+"""
+import signal
+import socket
+import threading
+import time
+
+from harness import *
+from harness.values import check, given, reduced
+
+SILENT = HEARTBEAT_TIMEOUT + HEARTBEAT_INTERVAL + 0.25 + 0.75  # T, I, the question; the rest is for busy machines
+KILLED = HEARTBEAT_INTERVAL + 0.6 + 0.25 + 0.75                # next heartbeat, W, the question
+AT_ONCE = 0.5
+LOCAL, REMOTE = (1, 4), (0, 2, 3, 5)
+
+
+def two_each(cluster):
+    return [cluster[n] for n in (1, 2, 3, 1, 2, 3)]
+
+
+def one_sum(me, group=None):
+    check((group or me.group()).all_reduce(given("int64", "sum", me.rank, 1000)),
+          reduced("int64", "sum", me.size, 1000), "all_reduce")
+
+
+def comes_back(cluster, number=2):
+    """The node returns by itself under its old name, and new groups work."""
+    node = cluster[number]
+    before = node.id
+    if not node.alive():
+        node.start()
+    cluster.wait_connected()
+    equal(node.status()["node"], before, "identity after the restart")
+    run(two_each(cluster), one_sum)
+
+
+def waits(me, unresponsive, working):
+    """Ranks 1 and 4 wait for the others, and these for rank 1 or 4; or all work. The session is used afterwards."""
+    session = me.session(daemon_unresponsive=unresponsive)
+    group = me.group(session)
+    one_sum(me, group)
+    me.mark()
+    if working:
+        first = me.fails(works, me, group)
+    elif me.rank in LOCAL:
+        first = me.fails(group.recv, np.zeros(1), 0)
+    else:
+        first = me.fails(group.barrier)
+    return [first, me.fails(group.barrier), me.fails(group.send, np.zeros(3), 0),
+            me.fails(me.group, session, name="another", timeout=1) if me.rank in LOCAL else first]
+
+
+def works(me, group):
+    x, want = given("float32", "sum", me.rank, 100_000), reduced("float32", "sum", me.size, 100_000)
+    out = np.empty_like(x)
+    while True:
+        check(group.all_reduce(x, out), want, "all_reduce")
+
+
+def check_ends(cluster, job, since, local_code, local_within, remote_within, rank=1):
+    local, remote = job.outcomes(*LOCAL), job.outcomes(*REMOTE)
+    same_failure([o[0] for o in remote], "PEER_LOST", rank=rank, node=cluster[2].id, since=since, within=remote_within)
+    for outcome in remote:
+        same_failure(outcome, "PEER_LOST", rank=rank, node=cluster[2].id)
+    for outcome in local:
+        equal({failure.name for failure in outcome}, {local_code}, f"errors on node 2: {outcome}")
+    took = max(outcome[0].at for outcome in local) - since
+    assert took < local_within, f"the ranks beside the daemon were released after {took:.2f} s"
+
+
+def test_a_killed_daemon_releases_its_ranks_at_once_and_is_named_elsewhere(cluster):
+    for working in (False, True):
+        job = Job(two_each(cluster), waits, 10, working)
+        job.await_marks()
+        time.sleep(0.3)
+
+        since = time.monotonic()
+        cluster[2].kill()
+
+        check_ends(cluster, job, since, "DAEMON_LOST", AT_ONCE, KILLED)
+        comes_back(cluster)
+
+
+def test_a_stopped_daemon_is_found_out_by_its_ranks_and_by_the_others(cluster):
+    for working in (False, True):
+        job = Job(two_each(cluster), waits, 1, working)
+        job.await_marks()
+        time.sleep(0.3)
+
+        since = time.monotonic()
+        cluster[2].pause()
+
+        # One second without a tick, and two more ticks before the library believes it.
+        check_ends(cluster, job, since, "DAEMON_UNRESPONSIVE", 1 + 2 * 0.5 + 0.75, SILENT)
+        cluster[2].resume()
+        comes_back(cluster)
+
+
+def test_a_daemon_that_was_stopped_and_goes_on_tells_its_ranks_what_the_others_decided(cluster):
+    job = Job(two_each(cluster), waits, -1e-3 * 1, False)  # -1 ms: never unresponsive
+    job.await_marks()
+    time.sleep(0.3)
+    cluster[2].pause()
+    remote = job.outcomes(*REMOTE)
+
+    since = time.monotonic()
+    cluster[2].resume()
+
+    local = job.outcomes(*LOCAL)
+    same_failure([o[0] for o in remote + local], "PEER_LOST", rank=1, node=cluster[2].id)
+    assert max(o[0].at for o in local) - since < SILENT
+    comes_back(cluster)
+
+
+def test_a_daemon_that_is_asked_to_end_says_goodbye(cluster):
+    job = Job(two_each(cluster), waits, 10, False)
+    job.await_marks()
+    time.sleep(0.2)
+
+    begin = time.monotonic()
+    status = cluster[2].end(signal.SIGTERM)
+    took = time.monotonic() - begin
+
+    equal(status, 0, "exit status")
+    assert 2.5 < took < 4.5, f"it waited {took:.1f} s for operations in flight; drain_timeout is 3 s"
+    check_ends(cluster, job, begin + took, "DAEMON_LOST", AT_ONCE, AT_ONCE)
+    comes_back(cluster)
+
+
+def late_but_in_time(me):
+    group = me.group()
+    one_sum(me, group)
+    x = given("float32", "sum", me.rank, 100_000)
+    request = group.all_reduce_start(x) if me.rank in (1, 4) else None
+    me.mark()
+    if not request:
+        me.wait_for_go()
+        request = group.all_reduce_start(x)
+    check(request.wait(), reduced("float32", "sum", me.size, 100_000), "all_reduce")
+    return me.fails(group.barrier)
+
+
+def test_a_daemon_that_is_asked_to_end_finishes_what_was_begun(cluster):
+    job = Job(two_each(cluster), late_but_in_time)
+    job.await_marks()
+    node = cluster[2]
+
+    node.expected_dead = True
+    node.process.send_signal(signal.SIGTERM)
+    time.sleep(0.3)
+    begin = time.monotonic()
+    job.go(*REMOTE)
+
+    outcomes = job.outcomes()
+    equal(node.process.wait(5), 0, "exit status")
+    assert time.monotonic() - begin < 2, "it went on waiting after the operation had ended"
+    same_failure([outcomes[rank] for rank in REMOTE], "PEER_LOST", rank=1, node=node.id)
+    comes_back(cluster)
+
+
+def test_two_signals_end_a_daemon_without_waiting(cluster):
+    job = Job(two_each(cluster), waits, 10, False)
+    job.await_marks()
+    node, begin = cluster[2], time.monotonic()
+
+    node.process.send_signal(signal.SIGTERM)
+    time.sleep(0.1)
+    equal(node.end(signal.SIGTERM), 0, "exit status")
+
+    assert time.monotonic() - begin < 1
+    comes_back(cluster)
+
+
+def everything_that_waits(me):
+    """Six threads sleep in six ways."""
+    session = me.session()
+    groups = [me.group(session, name=f"{me.name}-{n}") for n in range(3)]
+    calls = [lambda: groups[0].recv(np.zeros(1), 0), lambda: groups[1].barrier(),
+             lambda: groups[2].all_reduce(np.zeros(500_000)), lambda: groups[0].recv(np.zeros(1), 0, 3),
+             lambda: me.group(session, name="nobody comes", size=9, rank=0), lambda: watches_its_descriptor(session)]
+    failures = [None] * len(calls)
+
+    def wait(n):
+        failures[n] = me.fails(calls[n])
+
+    threads = [threading.Thread(target=wait, args=(n,)) for n in range(len(calls))]
+    if me.rank == 0:
+        me.mark()
+        time.sleep(60)
+    for thread in threads:
+        thread.start()
+    time.sleep(0.3)
+    me.mark()
+    for thread in threads:
+        thread.join()
+    return failures
+
+
+def watches_its_descriptor(session):
+    import ctypes
+    import select
+    lib, handle, fd = nexar._lib, session._connection.handle, ctypes.c_int()
+    lib.nexar_session_fd.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+    lib.nexar_session_poll.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
+    nexar._check(lib.nexar_session_fd(handle, ctypes.byref(fd)))
+    while True:
+        select.select([fd.value], [], [], 20)
+        ended, count = (ctypes.c_uint64 * 8)(), ctypes.c_size_t()
+        nexar._check(lib.nexar_session_poll(handle, ended, 8, ctypes.byref(count)))
+
+
+def test_a_killed_daemon_releases_whoever_waits_in_whatever_way(cluster):
+    job = Job([cluster[1], cluster[2]], everything_that_waits)
+    job.await_marks()
+
+    since = time.monotonic()
+    cluster[2].kill()
+
+    failures = job.outcomes(1)[0]
+    equal({failure.name for failure in failures}, {"DAEMON_LOST"}, f"errors: {failures}")
+    assert max(failure.at for failure in failures) - since < AT_ONCE
+    comes_back(cluster)
+
+
+def test_a_restart_keeps_the_identity_and_needs_no_token(cluster):
+    node = cluster[3]
+    before = node.status()
+
+    node.kill()
+    node.start()
+    cluster.wait_connected()
+
+    after = node.status()
+    equal(after["node"], before["node"], "NodeId")
+    equal(after["incarnation"]["counter"], before["incarnation"]["counter"] + 1, "incarnation")
+    run(two_each(cluster), one_sum)
+
+
+def test_a_daemon_that_is_back_before_it_was_missed_is_another_life(cluster):
+    job = Job(two_each(cluster), waits, 10, False)
+    job.await_marks()
+
+    since = time.monotonic()
+    cluster[2].kill()
+    cluster[2].start()
+
+    check_ends(cluster, job, since, "DAEMON_LOST", AT_ONCE, KILLED)
+    comes_back(cluster)
+
+
+def test_the_whole_cluster_may_be_started_again_in_any_order(cluster):
+    ids = [node.id for node in cluster]
+    for node in cluster:
+        node.kill()
+
+    for number in (3, 2, 1):
+        cluster[number].start()
+    cluster.wait_connected()
+
+    equal([node.status()["node"] for node in cluster], ids, "identities")
+    run(two_each(cluster), one_sum)
+
+
+def test_no_daemon_is_a_clear_error(cluster):
+    cluster[3].kill()
+    try:
+        nexar.Session(cluster[3].socket)
+        raise AssertionError("a session was opened although no daemon runs")
+    except nexar.Error as error:
+        equal(error.name, "NOT_FOUND", "error")
+        contains(error.text, cluster[3].socket)
+    cluster[3].start()
+
+
+def test_a_stale_socket_is_replaced_and_a_second_daemon_refused(cluster):
+    node = cluster[3]
+    node.kill()
+    assert node.socket.exists() and node.admin.exists(), "the killed daemon's sockets should have stayed"
+
+    node.start()
+    second = Node(cluster.network, 9, cluster.folder, host=3)
+    second.state, second.socket, second.admin = node.state, node.socket, node.admin
+    second.start(wait=False)
+
+    assert second.process.wait(10) != 0
+    contains(second.log(), "another nexard uses the state directory", node.state)
+    cluster.wait_connected()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+        s.connect(str(node.socket))  # the second one has not taken it away
+
+
+main(globals())

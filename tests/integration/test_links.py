@@ -1,0 +1,165 @@
+"""Cables are cut between daemons that live on. Two ranks on each node:
+
+    node 1: ranks 0, 3 ──┐
+    node 2: ranks 1, 4 ──┼── switch
+    node 3: ranks 2, 5 ──┘
+"""
+import time
+
+from harness import *
+from harness.values import check, given, reduced
+
+# Timeout, interval, the question, one arbiter that cannot answer; the rest is for busy machines.
+SOON = HEARTBEAT_TIMEOUT + HEARTBEAT_INTERVAL + 0.25 + 1 + 0.75
+
+
+def two_each(cluster):
+    return [cluster[n] for n in (1, 2, 3, 1, 2, 3)]
+
+
+def one_sum(me, group=None):
+    check((group or me.group()).all_reduce(given("int64", "sum", me.rank, 1000)),
+          reduced("int64", "sum", me.size, 1000), "all_reduce")
+
+
+def suffers(me, how):
+    """Works, waits in a barrier for the last rank, or does nothing until the link is cut; then asks again."""
+    group = me.group()
+    one_sum(me, group)
+    me.mark()
+    if how == "works" or how == "works small":
+        first = me.fails(works, me, group, 200_000 if how == "works" else 100)
+    elif how == "waits":
+        first = me.fails(group.recv, np.zeros(1), (me.rank + 1) % me.size)
+    else:
+        me.wait_for_go()
+        first = me.fails(group.barrier)
+    return [first, me.fails(group.barrier), me.fails(group.recv, np.zeros(1))]
+
+
+def works(me, group, count):
+    x, want = given("float32", "sum", me.rank, count), reduced("float32", "sum", me.size, count)
+    out = np.empty_like(x)
+    while True:
+        check(group.all_reduce(x, out), want, "all_reduce")
+
+
+def after_cut(cluster, how, cut, placement=None):
+    """(outcomes, time of the cut) of a job whose link was cut."""
+    job = Job(placement or two_each(cluster), suffers, how)
+    job.await_marks()
+    time.sleep(0.3)
+    since = time.monotonic()
+    cut()
+    if how == "idle":
+        time.sleep(SOON)
+        job.go()
+    return job.outcomes(), since
+
+
+def check_all(outcomes, *verdict, since, how, **named):
+    same_failure([outcome[0] for outcome in outcomes], *verdict, **named, since=since,
+                 within=SOON + (SOON if how == "idle" else 0))
+    for outcome in outcomes:
+        same_failure(outcome, *verdict, **named)
+
+
+def heals(cluster):
+    cluster.network.heal()
+    cluster.wait_connected()
+    run(two_each(cluster), one_sum)
+
+
+def test_when_two_nodes_cannot_reach_each_other_everybody_gets_the_same_lost_link(cluster):
+    for how in ("waits", "works", "works small", "idle"):
+        outcomes, since = after_cut(cluster, how, lambda: cluster.network.cut(1, 2))
+
+        check_all(outcomes, "LINK_LOST", rank=0, other_rank=1, since=since, how=how,
+                  node=outcomes[0][0].node)
+        heals(cluster)
+
+
+def test_a_link_cut_in_one_direction_is_the_same_lost_link_on_everybody(cluster):
+    for deaf, speaker in ((1, 2), (2, 1), (2, 3)):
+        for how in ("waits", "works"):
+            outcomes, since = after_cut(cluster, how, lambda: cluster.network.deafen(deaf, speaker))
+
+            check_all(outcomes, "LINK_LOST", rank=min(deaf, speaker) - 1, other_rank=max(deaf, speaker) - 1,
+                      since=since, how=how, node=outcomes[0][0].node)
+            heals(cluster)
+
+
+def test_an_unplugged_node_is_lost_to_all_others(cluster):
+    for number, how in ((3, "waits"), (1, "waits"), (2, "works"), (3, "idle")):
+        outcomes, since = after_cut(cluster, how, lambda: cluster.network.unplug(number))
+
+        alone = (number - 1, number + 2)
+        others = [outcome for rank, outcome in enumerate(outcomes) if rank not in alone]
+        check_all(others, "PEER_LOST", rank=number - 1, node=cluster[number].id, since=since, how=how)
+        # Whoever is cut off from two nodes at once can only name one of them, but does, and on both its ranks.
+        names = [outcomes[rank][0] for rank in alone]
+        lost = names[0].rank
+        assert lost in {0, 1, 2} - {number - 1}, f"rank {lost} is not on the other side: {names}"
+        check_all([outcomes[rank] for rank in alone], "PEER_LOST", rank=lost, node=cluster[lost + 1].id, since=since,
+                  how=how)
+        heals(cluster)
+
+
+def test_two_nodes_alone_in_a_group_each_name_the_other(cluster):
+    placement = [cluster[1], cluster[2]]
+    outcomes, since = after_cut(cluster, "waits", lambda: cluster.network.cut(1, 2), placement)
+
+    for rank, outcome in enumerate(outcomes):
+        other = 1 - rank
+        check_all([outcome], "PEER_LOST", rank=other, node=cluster[other + 1].id, since=since, how="waits")
+    heals(cluster)
+
+
+def test_a_group_beside_the_cut_goes_on(cluster):
+    job = Job([cluster[1], cluster[3], cluster[1], cluster[3]], keeps_working, 2 * SOON)
+    job.await_marks()
+    cluster.network.cut(1, 2)
+
+    for turns in job.outcomes():
+        assert turns > 10, f"only {turns} turns"
+    heals(cluster)
+
+
+def keeps_working(me, seconds):
+    group, end, turns = me.group(), time.monotonic() + seconds, 0
+    me.mark()
+    while True:
+        go_on = group.all_reduce(np.array([time.monotonic() < end]).astype("int32"), op="min")
+        one_sum(me, group)
+        turns += 1
+        if not go_on[0]:
+            return turns
+
+
+def test_a_short_cut_is_survived(cluster):
+    """Shorter than the timeout: nobody is accused, what was lost on the way is sent again."""
+    job = Job(two_each(cluster), keeps_working, 2.5)
+    job.await_marks()
+    for _ in range(3):
+        cluster.network.cut(1, 2)
+        time.sleep(0.3)
+        cluster.network.heal()
+        time.sleep(0.4)
+
+    for turns in job.outcomes():
+        assert turns > 10, f"only {turns} turns"
+
+
+def test_a_group_that_forms_across_a_cut_names_both_ends(cluster):
+    cluster.network.cut(1, 2)
+    eventually(lambda: cluster[2].id not in cluster[1].peers_up(), "node 1 to miss node 2", 5)
+
+    outcomes = Job([cluster[1], cluster[2], cluster[3]], lambda me: me.fails(me.group, timeout=4)).outcomes()
+
+    for outcome in outcomes:
+        equal((outcome.name, outcome.op), ("LINK_LOST", "group_open"), f"error ({outcome.text})")
+        contains(outcome.text, cluster[1].id[:8], cluster[2].id[:8])
+    heals(cluster)
+
+
+main(globals())
