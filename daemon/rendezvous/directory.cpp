@@ -18,7 +18,8 @@ std::vector<uint32_t> assign_ranks(const std::vector<wire::GroupOpen>& opens, ui
     std::vector<NodeId> order;  // of the first open of each node
     for (const wire::GroupOpen& open : opens) {
         if (open.rank >= 0) taken[static_cast<size_t>(open.rank)] = true;
-        if (std::find(order.begin(), order.end(), open.id.origin) == order.end()) order.push_back(open.id.origin);
+        if (std::find(order.begin(), order.end(), open.id.origin) == order.end())
+            order.push_back(open.id.origin);
     }
     std::vector<uint32_t> ranks(opens.size());
     uint32_t next = 0;
@@ -41,8 +42,10 @@ std::string Directory::who(const wire::GroupOpen& open) const {
 }
 
 Error Directory::clash(const wire::GroupOpen& open, const Entry& with, const std::string& what) const {
-    Error error{Errc::rank_clash, "group \"" + open.name + "\": " + what + ": first by " + who(with.open) + ", now by " + who(open),
-                open.rank, with.open.rank, config_.name_of(open.id.origin)};
+    Error error{
+        Errc::rank_clash,
+        "group \"" + open.name + "\": " + what + ": first by " + who(with.open) + ", now by " + who(open),
+        open.rank, with.open.rank, config_.name_of(open.id.origin)};
     return error;
 }
 
@@ -50,7 +53,8 @@ void Directory::refuse(const Entry& entry, Error error) {
     sends_.push_back({entry.via, wire::GroupRefused{entry.open.id, {}, std::move(error)}});
 }
 
-// The straight way wins: a relay that loses the opener must not take back what the opener itself has sent here.
+// The straight way wins: a relay that loses the opener must not take back what the opener itself has sent
+// here.
 void Directory::move_via(Entry& entry, const NodeId& via) {
     if (entry.via != entry.open.id.origin) entry.via = via;
 }
@@ -65,7 +69,10 @@ void Directory::add(const wire::GroupOpen& open, const NodeId& via, Time now) {
     Entry entry{open, via, next_arrival_++};
     if (where_.size() >= config_.opens_max)
         return refuse(entry, {Errc::table_full,
-                              "the directory of opens is full (" + std::to_string(config_.opens_max) + ")", -1, -1, {}});
+                              "the directory of opens is full (" + std::to_string(config_.opens_max) + ")",
+                              -1,
+                              -1,
+                              {}});
     place(open.key, std::move(entry));
     form_if_complete(open.key, now);
 }
@@ -75,16 +82,16 @@ void Directory::place(const wire::GroupKey& key, Entry entry) {
     const wire::GroupOpen& open = entry.open;
     if (open.rank >= static_cast<int64_t>(open.size))
         return refuse(entry, {Errc::rank_clash,
-                              "group \"" + open.name + "\": rank " + std::to_string(open.rank) + " of " + who(open) +
-                                  " is beyond its size of " + std::to_string(open.size),
+                              "group \"" + open.name + "\": rank " + std::to_string(open.rank) + " of " +
+                                  who(open) + " is beyond its size of " + std::to_string(open.size),
                               open.rank, -1, config_.name_of(open.id.origin)});
     Gathering& gathering = gatherings_[key];
     if (gathering.entries.empty()) gathering.size = open.size;
     if (gathering.size != open.size) {
         const Entry& first = gathering.entries.begin()->second;
         return refuse(entry, clash(open, first,
-                                   "opened with different sizes, " + std::to_string(gathering.size) + " and " +
-                                       std::to_string(open.size)));
+                                   "opened with different sizes, " + std::to_string(gathering.size) +
+                                       " and " + std::to_string(open.size)));
     }
     if (open.rank >= 0) {
         const auto [at, added] = gathering.taken.try_emplace(static_cast<uint32_t>(open.rank), entry.arrival);
@@ -106,7 +113,8 @@ void Directory::put_back(std::vector<Entry> entries, Time now) {
         entries.push_back(std::move(entry));
     }
     gathering = {};
-    std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.arrival < b.arrival; });
+    std::sort(entries.begin(), entries.end(),
+              [](const Entry& a, const Entry& b) { return a.arrival < b.arrival; });
     for (Entry& entry : entries) place(key, std::move(entry));
     gatherings_[key].not_before = now + config_.retry_delay;
 }
@@ -115,7 +123,8 @@ void Directory::form_if_complete(const wire::GroupKey& key, Time now) {
     const auto at = gatherings_.find(key);
     if (at == gatherings_.end()) return;
     Gathering& gathering = at->second;
-    if (gathering.entries.empty() || gathering.entries.size() < gathering.size || now < gathering.not_before) return;
+    if (gathering.entries.empty() || gathering.entries.size() < gathering.size || now < gathering.not_before)
+        return;
     std::vector<Entry> entries;
     while (entries.size() < gathering.size) {
         Entry& first = gathering.entries.begin()->second;
@@ -180,7 +189,8 @@ void Directory::commit(const GroupId& group) {
     committed_.push_back({group, {nodes.begin(), nodes.end()}});
 }
 
-void Directory::call_off(const GroupId& group, const Error& error, const std::set<wire::RequestId>& out, Time now) {
+void Directory::call_off(const GroupId& group, const Error& error, const std::set<wire::RequestId>& out,
+                         Time now) {
     Forming forming = std::move(forming_.extract(group).mapped());
     const bool again = error.code == Errc::pending;
     for (const NodeId& node : nodes_of(forming))
@@ -240,7 +250,8 @@ void Directory::remove_via(const NodeId& via, Time now) {
         for (const Entry& entry : forming.entries)
             if (entry.via == via) hit[id].insert(entry.open.id);
     }
-    const Error error{Errc::pending, "node " + config_.name_of(via) + " was lost while the group was formed", -1, -1, {}};
+    const Error error{
+        Errc::pending, "node " + config_.name_of(via) + " was lost while the group was formed", -1, -1, {}};
     for (const auto& [id, out] : hit) call_off(id, error, out, now);
 }
 
@@ -266,7 +277,8 @@ void Directory::on_time(Time now) {
                                              [&](const auto& m) { return m.node == node; });
             error = {Errc::link_lost,
                      "nodes " + config_.name_of(config_.self) + " and " + config_.name_of(node) +
-                         " do not reach each other, so group \"" + forming.prepare.name + "\" cannot be formed",
+                         " do not reach each other, so group \"" + forming.prepare.name +
+                         "\" cannot be formed",
                      member->rank, -1, config_.name_of(node)};
         } else {
             error.text = "node " + config_.name_of(*forming.waiting_for.begin()) + " did not answer in time";
@@ -279,7 +291,8 @@ void Directory::on_time(Time now) {
     for (const wire::GroupKey& key : keys) form_if_complete(key, now);
 }
 
-wire::GroupStatus Directory::status(const wire::RequestId& request, const wire::GroupKey& key, Time now) const {
+wire::GroupStatus Directory::status(const wire::RequestId& request, const wire::GroupKey& key,
+                                    Time now) const {
     wire::GroupStatus status{request, 0, {}};
     auto present = [&](const wire::GroupOpen& open) {
         status.size = open.size;

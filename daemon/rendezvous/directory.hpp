@@ -1,5 +1,6 @@
-// The leader's side: collects opens by key, forms groups, runs prepare and commit (docs/protocol/rendezvous.md [R3]-
-// [R7]). Part of Rendezvous, which gives it the opens and carries its messages. Sans-io.
+// The leader's side: collects opens by key, forms groups, runs prepare and commit
+// (docs/protocol/rendezvous.md [R3]- [R7]). Part of Rendezvous, which gives it the opens and carries its
+// messages. Sans-io.
 #pragma once
 
 #include <deque>
@@ -32,7 +33,7 @@ struct DirectoryConfig {
 };
 
 class Directory {
-public:
+  public:
     struct Outgoing {
         NodeId to;
         wire::Message message;
@@ -42,9 +43,9 @@ public:
 
     // `via`: where answers about this open go (the node that sent it here).
     void add(const wire::GroupOpen& open, const NodeId& via, Time now);
-    // From a node that may speak for the open: its own, or the one it came through. Anybody else changes nothing.
-    // `expired`: it came and its time was over; status() names it for `ghost_time` more, so that openers whose time
-    // is over at about the same moment all see who came.
+    // From a node that may speak for the open: its own, or the one it came through. Anybody else changes
+    // nothing. `expired`: it came and its time was over; status() names it for `ghost_time` more, so that
+    // openers whose time is over at about the same moment all see who came.
     void remove(const wire::RequestId& request, const NodeId& from, bool expired, Time now);
     void remove_via(const NodeId& via, Time now);  // that node is not connected any more
     // Another node leads now: the opens that wait here and are not ours to lead. Attempts under way go on.
@@ -69,7 +70,7 @@ public:
     std::function<bool(const NodeId&)> connected;
     std::function<bool(const wire::GroupOpen&)> leads;
 
-private:
+  private:
     struct Entry {
         wire::GroupOpen open;
         NodeId via;
@@ -81,7 +82,7 @@ private:
     };
     struct Gathering {
         uint32_t size = 0;
-        std::map<uint64_t, Entry> entries;  // by arrival
+        std::map<uint64_t, Entry> entries;   // by arrival
         std::map<uint32_t, uint64_t> taken;  // explicit rank -> arrival
         Time not_before{};                   // after an attempt was called off
     };

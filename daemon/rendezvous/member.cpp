@@ -39,7 +39,8 @@ void Rendezvous::on_prepare(const NodeId& from, const wire::GroupPrepare& prepar
     answer_prepare(prepare.group, reservation, now);
 }
 
-// Why this node cannot take part; nothing if it can. Opens listed in vain are taken off the leader's list [R2].
+// Why this node cannot take part; nothing if it can. Opens listed in vain are taken off the leader's list
+// [R2].
 std::string Rendezvous::fault_of(const NodeId& from, const wire::GroupPrepare& prepare, Time now) {
     std::string fault = "no open of this node in it";
     bool any = false;
@@ -57,7 +58,8 @@ std::string Rendezvous::fault_of(const NodeId& from, const wire::GroupPrepare& p
         }
         const auto still = own_.find(member.request);
         if (still != own_.end() && !still->second.reserved && still->second.open.key == prepare.key) continue;
-        fault = "pid " + std::to_string(member.pid) + (still == own_.end() ? " has gone" : " is in another attempt");
+        fault = "pid " + std::to_string(member.pid) +
+                (still == own_.end() ? " has gone" : " is in another attempt");
         send(from, wire::GroupWithdraw{member.request, prepare.key, false, false});
     }
     return fault;
@@ -153,7 +155,8 @@ void Rendezvous::on_refused(const NodeId& from, const wire::GroupRefused& refuse
     }
     const auto at = reservations_.find(refused.group);
     if (at != reservations_.end()) {
-        if (from == at->second.leader || at->second.nodes.contains(from)) call_off(refused.group, refused.error, now);
+        if (from == at->second.leader || at->second.nodes.contains(from))
+            call_off(refused.group, refused.error, now);
         return;
     }
     const NodeId& by = refused.id.origin.is_zero() ? from : refused.id.origin;
@@ -167,7 +170,8 @@ void Rendezvous::disown(const GroupId& group, const NodeId& by, const Error& err
     decision.outcome = Outcome::called_off;
     for (const NodeId& node : decision.nodes)
         if (node != config_.self && node != by) send(node, wire::GroupRefused{{by, 0}, group, error});
-    const bool member = std::find(decision.nodes.begin(), decision.nodes.end(), config_.self) != decision.nodes.end();
+    const bool member =
+        std::find(decision.nodes.begin(), decision.nodes.end(), config_.self) != decision.nodes.end();
     if (member) actions_.push_back(Disowned{group, by, error.text});
 }
 
@@ -182,7 +186,8 @@ void Rendezvous::ask_members(const GroupId& group, Reservation& reservation, Tim
 void Rendezvous::on_query(const NodeId& from, const GroupId& group) {
     if (reservations_.contains(group) || directory_.is_forming(group)) return;  // not decided here
     if (has_committed(group)) return send(from, wire::GroupCommit{group});
-    const Error error{Errc::pending, "node " + name_of(config_.self) + " has called off the group", -1, -1, {}};
+    const Error error{
+        Errc::pending, "node " + name_of(config_.self) + " has called off the group", -1, -1, {}};
     decided(group, Outcome::called_off, {}, Time{});  // and stays with it
     send(from, wire::GroupRefused{{}, group, error});
 }
@@ -194,7 +199,8 @@ void Rendezvous::on_reservation_time(const GroupId& group, Time now) {
     if (now >= reservation.link_deadline) answer_prepare(group, reservation, now);
     if (reservation.query_until != never) {
         if (now < reservation.query_until) return;
-        const Error error{Errc::pending, "the node that formed it was lost, and no other knew a decision", -1, -1, {}};
+        const Error error{
+            Errc::pending, "the node that formed it was lost, and no other knew a decision", -1, -1, {}};
         call_off(group, error, now);
     } else if (now >= reservation.decision_deadline) {
         ask_members(group, reservation, now);

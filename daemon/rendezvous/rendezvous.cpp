@@ -1,5 +1,5 @@
-// The opens of this node and those it passes on; see rendezvous.hpp. The member's side of prepare and commit is in
-// member.cpp, the leader's in directory.cpp.
+// The opens of this node and those it passes on; see rendezvous.hpp. The member's side of prepare and commit
+// is in member.cpp, the leader's in directory.cpp.
 #include "rendezvous/rendezvous.hpp"
 
 #include <algorithm>
@@ -17,7 +17,9 @@ Rendezvous::Rendezvous(Config config)
       directory_({config_.self, config_.incarnation, config_.plan, config_.collective_timeout_ms,
                   config_.prepare_timeout, config_.retry_delay, config_.directory_max,
                   [this](const NodeId& node) { return name_of(node); }}) {
-    directory_.connected = [this](const NodeId& node) { return node == config_.self || peers_.contains(node); };
+    directory_.connected = [this](const NodeId& node) {
+        return node == config_.self || peers_.contains(node);
+    };
     directory_.leads = [this](const wire::GroupOpen& open) {
         if (leader_ == config_.self) return true;
         const auto own = own_.find(open.id);
@@ -33,7 +35,8 @@ std::string Rendezvous::name_of(const NodeId& node) const {
 
 Result<wire::RequestId> Rendezvous::open(const OpenSpec& spec, Time now) {
     if (spec.name.empty() || spec.name.size() > wire::group_name_bytes_max || !wire::is_clean_text(spec.name))
-        return fail(Errc::invalid_argument, "a group's name is 1 to " + std::to_string(wire::group_name_bytes_max) +
+        return fail(Errc::invalid_argument, "a group's name is 1 to " +
+                                                std::to_string(wire::group_name_bytes_max) +
                                                 " bytes of UTF-8 without control characters");
     if (spec.size == 0 || spec.size > wire::ranks_max)
         return fail(Errc::invalid_argument, "group size " + std::to_string(spec.size) + ", allowed is 1 to " +
@@ -45,8 +48,8 @@ Result<wire::RequestId> Rendezvous::open(const OpenSpec& spec, Time now) {
     if (own_.size() >= config_.opens_per_node_max)
         return fail(Errc::table_full, "this node has " + std::to_string(config_.opens_per_node_max) +
                                           " groups being opened, the most allowed");
-    const auto of_session =
-        std::count_if(own_.begin(), own_.end(), [&](const auto& o) { return o.second.session == spec.session; });
+    const auto of_session = std::count_if(own_.begin(), own_.end(),
+                                          [&](const auto& o) { return o.second.session == spec.session; });
     if (static_cast<size_t>(of_session) >= config_.opens_per_session_max)
         return fail(Errc::table_full, "this session has " + std::to_string(config_.opens_per_session_max) +
                                           " groups being opened, the most allowed");
@@ -100,7 +103,8 @@ void Rendezvous::expire(const wire::RequestId& request, const wire::GroupStatus*
     const auto at = own_.find(request);
     if (at == own_.end() || at->second.reserved) return;
     const Own& own = at->second;
-    Error error = group_incomplete(own.open, status, own.trouble, [this](const NodeId& n) { return name_of(n); });
+    Error error =
+        group_incomplete(own.open, status, own.trouble, [this](const NodeId& n) { return name_of(n); });
     send(leader_of(own), wire::GroupWithdraw{request, own.open.key, false, true});
     fail_open(request, std::move(error));
 }
@@ -175,7 +179,8 @@ void Rendezvous::on_peer_up(const NodeId& node, Time now) {
     directory_.on_connected(node);
     for (auto& [group, reservation] : reservations_) {
         if (reservation.link_deadline != never) answer_prepare(group, reservation, now);
-        if (reservation.query_until != never && (reservation.nodes.contains(node) || reservation.leader == node))
+        if (reservation.query_until != never &&
+            (reservation.nodes.contains(node) || reservation.leader == node))
             send(node, wire::GroupQuery{group});
     }
     for (const auto& [group, decision] : decisions_)
@@ -195,7 +200,8 @@ void Rendezvous::on_peer_down(const NodeId& node, Time now) {
     update_leader(now);
     directory_.remove_via(node, now);
     for (auto& [group, reservation] : reservations_)
-        if (reservation.leader == node && reservation.query_until == never) ask_members(group, reservation, now);
+        if (reservation.leader == node && reservation.query_until == never)
+            ask_members(group, reservation, now);
     settle(now);
 }
 
@@ -294,7 +300,8 @@ Time Rendezvous::wake_at() const {
     for (const auto& [id, own] : own_)
         if (!own.reserved) next = std::min(next, own.status_until == never ? own.deadline : own.status_until);
     for (const auto& [group, r] : reservations_)
-        next = std::min({next, r.link_deadline, r.query_until == never ? r.decision_deadline : r.query_until});
+        next =
+            std::min({next, r.link_deadline, r.query_until == never ? r.decision_deadline : r.query_until});
     return next;
 }
 

@@ -1,6 +1,6 @@
-// Rendezvous of one node: its own processes' opens, and, while this node is the leader, the directory of everybody's
-// (docs/protocol/rendezvous.md; [R..] are its invariants). Sans-io: after every input collect poll_action() until it
-// is empty, then sleep until wake_at(). One thread, owned by the engine.
+// Rendezvous of one node: its own processes' opens, and, while this node is the leader, the directory of
+// everybody's (docs/protocol/rendezvous.md; [R..] are its invariants). Sans-io: after every input collect
+// poll_action() until it is empty, then sleep until wake_at(). One thread, owned by the engine.
 #pragma once
 
 #include <deque>
@@ -22,7 +22,7 @@ namespace nexar::rendezvous {
 
 struct Config {
     NodeId self;
-    uint64_t incarnation = 0;  // its nonce: goes into the ids of groups
+    uint64_t incarnation = 0;    // its nonce: goes into the ids of groups
     wire::PlanTableRecord plan;  // for groups led from here
     uint64_t collective_timeout_ms = 30'000;
     std::function<std::string(const NodeId&)> name_of;  // for texts; empty: the NodeId
@@ -65,8 +65,8 @@ struct Failed {  // an open of this node is over
     wire::RequestId request;
     Error error;
 };
-// A committed group that another member node never joined [R9]. To be given to the arbiter as the loss of that
-// node's lowest rank, so that all members end with one error.
+// A committed group that another member node never joined [R9]. To be given to the arbiter as the loss of
+// that node's lowest rank, so that all members end with one error.
 struct Disowned {
     GroupId group;
     NodeId node;
@@ -75,7 +75,7 @@ struct Disowned {
 using Action = std::variant<Send, Opened, Failed, Disowned>;
 
 class Rendezvous {
-public:
+  public:
     explicit Rendezvous(Config config);
     Rendezvous(const Rendezvous&) = delete;
     Rendezvous& operator=(const Rendezvous&) = delete;
@@ -105,7 +105,7 @@ public:
     };
     std::vector<PendingOpen> pending_opens() const;
 
-private:
+  private:
     struct Own {  // an open of this node
         wire::GroupOpen open;
         SessionId session;
@@ -123,10 +123,10 @@ private:
     struct Reservation {
         wire::GroupPrepare prepare;
         NodeId leader;
-        std::set<NodeId> nodes;       // of the members, without self
-        Time link_deadline = never;   // waiting for links; never: answered OK
+        std::set<NodeId> nodes;      // of the members, without self
+        Time link_deadline = never;  // waiting for links; never: answered OK
         Time decision_deadline;
-        Time query_until = never;     // asking the others [R8]
+        Time query_until = never;  // asking the others [R8]
     };
     enum class Outcome : uint8_t { committed, called_off };
     struct Decision {

@@ -18,9 +18,13 @@ std::string list(const std::vector<std::string>& items) {
 
 }  // namespace
 
-Error group_incomplete(const wire::GroupOpen& open, const wire::GroupStatus* status, const std::string& trouble,
-                       const std::function<std::string(const NodeId&)>& name_of) {
-    Error error{Errc::group_incomplete, "group \"" + open.name + "\" of " + std::to_string(open.size) + ": ", -1, -1, {}};
+Error group_incomplete(const wire::GroupOpen& open, const wire::GroupStatus* status,
+                       const std::string& trouble, const std::function<std::string(const NodeId&)>& name_of) {
+    Error error{Errc::group_incomplete,
+                "group \"" + open.name + "\" of " + std::to_string(open.size) + ": ",
+                -1,
+                -1,
+                {}};
     if (!status) {
         error.text += "the node that collects its ranks did not say who is there";
     } else {
@@ -32,15 +36,17 @@ Error group_incomplete(const wire::GroupOpen& open, const wire::GroupStatus* sta
                 there[member.rank] = true;
             else
                 automatic = true;
-            present.push_back((member.rank < open.size ? "rank " + std::to_string(member.rank) : "automatic rank") +
-                              " (pid " + std::to_string(member.pid) + " on node " + name_of(member.node) + ")");
+            present.push_back(
+                (member.rank < open.size ? "rank " + std::to_string(member.rank) : "automatic rank") +
+                " (pid " + std::to_string(member.pid) + " on node " + name_of(member.node) + ")");
         }
         for (uint32_t rank = 0; rank < open.size; ++rank)
             if (!there[rank]) missing.push_back("rank " + std::to_string(rank));
         const size_t count = open.size - std::min<size_t>(open.size, present.size());
         error.text += std::to_string(present.size()) + " came: " + list(present) + "; missing: ";
         error.text += automatic ? std::to_string(count) + " of any rank" : list(missing);
-        if (!automatic && !missing.empty()) error.rank = std::find(there.begin(), there.end(), false) - there.begin();
+        if (!automatic && !missing.empty())
+            error.rank = std::find(there.begin(), there.end(), false) - there.begin();
     }
     if (!trouble.empty()) error.text += "; last attempt: " + trouble;
     return error;

@@ -37,194 +37,7 @@ namespace {
 
 namespace s = schema;
 
-// ---- Words, outwards ----
-
-capnp::Data::Reader data_of(const void* bytes, size_t n) {
-    return {static_cast<const kj::byte*>(bytes), n};
-}
-capnp::Data::Reader data_of(const NodeId& id) {
-    return data_of(id.bytes.data(), id.bytes.size());
-}
-template <size_t N>
-capnp::Data::Reader data_of(const std::array<uint8_t, N>& bytes) {
-    return data_of(bytes.data(), N);
-}
-
-// Free text is cut and cleaned, so that what we say never makes a peer refuse the whole message.
-struct CleanText {
-    CleanText(const std::string& text, size_t bytes_max) : clean(clean_text(text, bytes_max)) {}
-    capnp::Text::Reader reader() const { return {clean.c_str(), clean.size()}; }
-    std::string clean;
-};
-
-template <class Builder>
-void fill(Builder b, const Incarnation& v) {
-    b.setCounter(v.counter);
-    b.setNonce(v.nonce);
-}
-void fill(s::GroupId::Builder b, const GroupId& v) {
-    b.setCreator(v.creator);
-    b.setIncarnation(v.incarnation);
-    b.setCounter(v.counter);
-}
-void fill(s::Error::Builder b, const Error& v) {
-    b.setCode(static_cast<int32_t>(v.code));
-    b.setText(CleanText(v.text, text_bytes_max).reader());
-    b.setRank(v.rank);
-    b.setOtherRank(v.other_rank);
-    b.setNode(CleanText(v.node, hostname_bytes_max).reader());
-}
-void fill(s::RequestId::Builder b, const RequestId& v) {
-    b.setOrigin(data_of(v.origin));
-    b.setNumber(v.number);
-}
-void fill(s::NodeRecord::Builder b, const NodeRecord& v) {
-    NEXAR_CHECK(v.addresses.size() <= addresses_max);
-    b.setNode(data_of(v.node));
-    b.setHostname(CleanText(v.hostname, hostname_bytes_max).reader());
-    auto list = b.initAddresses(static_cast<uint32_t>(v.addresses.size()));
-    for (uint32_t i = 0; i < list.size(); ++i) {
-        NEXAR_CHECK(v.addresses[i].size() <= address_bytes_max);
-        list.set(i, CleanText(v.addresses[i], address_bytes_max).reader());
-    }
-}
-template <class Init>
-void fill_records(Init init, const std::vector<NodeRecord>& records) {
-    NEXAR_CHECK(records.size() <= roster_nodes_max);
-    auto list = init(static_cast<uint32_t>(records.size()));
-    for (uint32_t i = 0; i < list.size(); ++i) fill(list[i], records[i]);
-}
-void fill(s::PlanTable::Builder b, const PlanTableRecord& v) {
-    b.setVersion(v.version);
-    b.setSmallBytesMax(v.small_bytes_max);
-    b.setDoublingBytesMax(v.doubling_bytes_max);
-    b.setChunkBytes(v.chunk_bytes);
-    b.setSegmentBytes(v.segment_bytes);
-    b.setLanes(v.lanes);
-}
-void fill(s::Members::Builder b, const std::vector<GroupMemberRecord>& members) {
-    NEXAR_CHECK(members.size() <= ranks_max);
-    std::map<NodeId, uint16_t> index;
-    std::vector<NodeId> nodes;
-    auto index_of = [&](const NodeId& node) {
-        auto [at, added] = index.try_emplace(node, static_cast<uint16_t>(nodes.size()));
-        if (added) nodes.push_back(node);
-        NEXAR_CHECK(nodes.size() <= group_nodes_max);
-        return at->second;
-    };
-    auto list = b.initList(static_cast<uint32_t>(members.size()));
-    for (uint32_t i = 0; i < list.size(); ++i) {
-        list[i].setNumber(members[i].request.number);
-        list[i].setRank(members[i].rank);
-        list[i].setPid(members[i].pid);
-        list[i].setNode(index_of(members[i].node));
-        list[i].setOrigin(index_of(members[i].request.origin));
-    }
-    auto table = b.initNodes(static_cast<uint32_t>(nodes.size()));
-    for (uint32_t i = 0; i < table.size(); ++i) table.set(i, data_of(nodes[i]));
-}
-
-// ---- Words, inwards ----
-
-class Decoder {
-  public:
-    bool ok() const { return !complaint_; }
-    const std::string& complaint() const { return *complaint_; }
-    void complain(std::string text) {
-        if (!complaint_) complaint_ = std::move(text);
-    }
-
-    void limit(const char* field, uint64_t value, uint64_t max) {
-        if (value > max)
-            complain(std::string(field) + " is " + std::to_string(value) + ", allowed is at most " +
-                     std::to_string(max));
-    }
-    template <size_t N>
-    std::array<uint8_t, N> fixed(const char* field, capnp::Data::Reader data) {
-        std::array<uint8_t, N> out{};
-        if (data.size() == N)
-            std::copy(data.begin(), data.end(), out.begin());
-        else
-            complain(std::string(field) + " has " + std::to_string(data.size()) + " bytes, not " +
-                     std::to_string(N));
-        return out;
-    }
-    NodeId node(const char* field, capnp::Data::Reader data) { return NodeId{fixed<32>(field, data)}; }
-    std::string text(const char* field, capnp::Text::Reader text, size_t bytes_max) {
-        limit(field, text.size(), bytes_max);
-        if (!ok()) return {};
-        std::string out(text.begin(), text.size());
-        if (!is_clean_text(out)) complain(std::string(field) + " is not UTF-8 without control characters");
-        return out;
-    }
-    int64_t rank(const char* field, int64_t value) {
-        if (value < -1 || value >= static_cast<int64_t>(ranks_max))
-            complain(std::string(field) + " is " + std::to_string(value) + ", allowed is -1 to " +
-                     std::to_string(ranks_max - 1));
-        return value;
-    }
-    uint32_t real_rank(const char* field, uint32_t value) {
-        limit(field, value, ranks_max - 1);
-        return value;
-    }
-
-  private:
-    std::optional<std::string> complaint_;
-};
-
-void read(Decoder&, s::Incarnation::Reader r, Incarnation& v) {
-    v = {r.getCounter(), r.getNonce()};
-}
-void read(Decoder&, s::GroupId::Reader r, GroupId& v) {
-    v = {r.getCreator(), r.getIncarnation(), r.getCounter()};
-}
-void read(Decoder& d, s::Error::Reader r, Error& v) {
-    v.code = static_cast<Errc>(r.getCode());
-    if (name_of(v.code) == "UNKNOWN") d.complain("error code " + std::to_string(r.getCode()) + " is unknown");
-    v.text = d.text("error text", r.getText(), text_bytes_max);
-    v.rank = d.rank("error rank", r.getRank());
-    v.other_rank = d.rank("error other_rank", r.getOtherRank());
-    v.node = d.text("error node", r.getNode(), hostname_bytes_max);
-}
-void read(Decoder& d, s::RequestId::Reader r, RequestId& v) {
-    v.origin = d.node("request origin", r.getOrigin());
-    v.number = r.getNumber();
-}
-void read(Decoder& d, s::NodeRecord::Reader r, NodeRecord& v) {
-    v.node = d.node("record node", r.getNode());
-    v.hostname = d.text("hostname", r.getHostname(), hostname_bytes_max);
-    const auto list = r.getAddresses();
-    d.limit("count of addresses", list.size(), addresses_max);
-    if (!d.ok()) return;
-    for (const auto address : list) v.addresses.push_back(d.text("address", address, address_bytes_max));
-}
-void read_records(Decoder& d, capnp::List<s::NodeRecord>::Reader list, std::vector<NodeRecord>& v) {
-    d.limit("count of roster records", list.size(), roster_nodes_max);
-    for (const auto r : list) {
-        if (!d.ok()) return;
-        read(d, r, v.emplace_back());
-    }
-}
-void read(Decoder&, s::PlanTable::Reader r, PlanTableRecord& v) {
-    v = {r.getVersion(),    r.getSmallBytesMax(), r.getDoublingBytesMax(),
-         r.getChunkBytes(), r.getSegmentBytes(),  r.getLanes()};
-}
-void read(Decoder& d, s::Members::Reader r, std::vector<GroupMemberRecord>& v) {
-    const auto table = r.getNodes();
-    const auto list = r.getList();
-    d.limit("count of group nodes", table.size(), group_nodes_max);
-    d.limit("count of members", list.size(), ranks_max);
-    if (!d.ok()) return;
-    std::vector<NodeId> nodes;
-    for (const auto node : table) nodes.push_back(d.node("group node", node));
-    v.reserve(list.size());
-    for (const auto m : list) {
-        if (m.getNode() >= nodes.size() || m.getOrigin() >= nodes.size())
-            return d.complain("a member names node " + std::to_string(std::max(m.getNode(), m.getOrigin())) +
-                              " of a table of " + std::to_string(nodes.size()));
-        v.push_back({{nodes[m.getOrigin()], m.getNumber()}, nodes[m.getNode()], m.getRank(), m.getPid()});
-    }
-}
+#include "wire/codec_words-inl.hpp"
 
 // ---- Nodes ----
 
@@ -580,18 +393,18 @@ void read(Decoder& d, s::MessageRefused::Reader r, MessageRefused& m) {
 // ---- The union ----
 
 // One line per kind: the struct, and the schema's name in its two spellings.
-#define NEXAR_WIRE_KINDS(X)                                                                                  \
-    X(Hello, HELLO)                                                                                          \
-    X(RosterUpdate, ROSTER_UPDATE) X(Heartbeat, HEARTBEAT) X(Goodbye, GOODBYE)                               \
-        X(ProbeRequest, PROBE_REQUEST) X(ProbeReply, PROBE_REPLY) X(GroupOpen, GROUP_OPEN)                   \
-            X(GroupWithdraw, GROUP_WITHDRAW) X(GroupPrepare, GROUP_PREPARE) X(GroupPrepared, GROUP_PREPARED) \
-                X(GroupCommit, GROUP_COMMIT) X(GroupRefused, GROUP_REFUSED)                                  \
-                    X(GroupStatusRequest, GROUP_STATUS_REQUEST) X(GroupStatus, GROUP_STATUS)                 \
-                        X(RankGone, RANK_GONE) X(Accusation, ACCUSATION) X(Verdict, VERDICT)                 \
-                            X(OpAbort, OP_ABORT) X(OpAnnounce, OP_ANNOUNCE) X(ArrivalQuery, ARRIVAL_QUERY)   \
-                                X(ArrivalReply, ARRIVAL_REPLY) X(MessageOffer, MESSAGE_OFFER)                \
-                                    X(MessageWithdraw, MESSAGE_WITHDRAW) X(MessageRefused, MESSAGE_REFUSED)  \
-                                        X(GroupQuery, GROUP_QUERY)
+#define NEXAR_WIRE_KINDS(X)                                                                               \
+    X(Hello, HELLO)                                                                                       \
+    X(RosterUpdate, ROSTER_UPDATE)                                                                        \
+    X(Heartbeat, HEARTBEAT) X(Goodbye, GOODBYE) X(ProbeRequest, PROBE_REQUEST) X(ProbeReply, PROBE_REPLY) \
+        X(GroupOpen, GROUP_OPEN) X(GroupWithdraw, GROUP_WITHDRAW) X(GroupPrepare, GROUP_PREPARE)          \
+            X(GroupPrepared, GROUP_PREPARED) X(GroupCommit, GROUP_COMMIT) X(GroupRefused, GROUP_REFUSED)  \
+                X(GroupStatusRequest, GROUP_STATUS_REQUEST) X(GroupStatus, GROUP_STATUS)                  \
+                    X(RankGone, RANK_GONE) X(Accusation, ACCUSATION) X(Verdict, VERDICT)                  \
+                        X(OpAbort, OP_ABORT) X(OpAnnounce, OP_ANNOUNCE) X(ArrivalQuery, ARRIVAL_QUERY)    \
+                            X(ArrivalReply, ARRIVAL_REPLY) X(MessageOffer, MESSAGE_OFFER)                 \
+                                X(MessageWithdraw, MESSAGE_WITHDRAW) X(MessageRefused, MESSAGE_REFUSED)   \
+                                    X(GroupQuery, GROUP_QUERY)
 
 struct Filler {
     s::Message::Builder out;

@@ -108,8 +108,8 @@ struct GroupCommit {
 struct GroupQuery {  // to the other members, when the leader vanished after the preparation
     GroupId group;
 };
-// To an opener; or, with id.number 0, about a whole attempt (id.origin: the node that will not be in it, if that is
-// not the sender). Code `pending`: this attempt is over, the open stays and will be tried again.
+// To an opener; or, with id.number 0, about a whole attempt (id.origin: the node that will not be in it, if
+// that is not the sender). Code `pending`: this attempt is over, the open stays and will be tried again.
 struct GroupRefused {
     RequestId id;
     GroupId group;

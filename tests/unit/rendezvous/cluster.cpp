@@ -56,11 +56,18 @@ void Cluster::kill(unsigned node) {
     for (unsigned other = 0; other < machines_.size(); ++other) unlink(node, other);
 }
 
-size_t Cluster::open(unsigned node, const std::string& name, uint32_t size, int64_t rank, Duration timeout, bool local) {
+size_t Cluster::open(unsigned node, const std::string& name, uint32_t size, int64_t rank, Duration timeout,
+                     bool local) {
     Opener opener;
     opener.node = node;
-    opener.spec = {SessionId{openers_.size()}, key_of(name), local, name, size, rank,
-                   static_cast<uint32_t>(openers_.size() + 1), timeout};
+    opener.spec = {SessionId{openers_.size()},
+                   key_of(name),
+                   local,
+                   name,
+                   size,
+                   rank,
+                   static_cast<uint32_t>(openers_.size() + 1),
+                   timeout};
     opener.deadline = now_ + timeout;
     const auto request = machines_[node]->open(opener.spec, now_);
     REQUIRE(request);
@@ -164,7 +171,8 @@ void Cluster::require_all_answered() const {
         if (dead_[o.node] || o.withdrawn) continue;
         CAPTURE(o.node, o.spec.pid, o.spec.name);
         REQUIRE(o.answered_at_all());
-        REQUIRE(o.answered <= o.deadline + ms(3000 + 1000 + 300));  // rendezvous.md, how long it takes at most
+        REQUIRE(o.answered <=
+                o.deadline + ms(3000 + 1000 + 300));  // rendezvous.md, how long it takes at most
     }
 }
 

@@ -1,6 +1,6 @@
-// Rendezvous machines in virtual time: ordered streams with seeded delays, links that come and go, nodes that die.
-// Every message passes through the codec. What every run must keep is checked after every event: an open is answered
-// at most once, and all members of a group were told the same.
+// Rendezvous machines in virtual time: ordered streams with seeded delays, links that come and go, nodes that
+// die. Every message passes through the codec. What every run must keep is checked after every event: an open
+// is answered at most once, and all members of a group were told the same.
 #pragma once
 
 #include <map>
@@ -14,11 +14,13 @@
 namespace nexar::rendezvous {
 
 NodeId node_id(unsigned n);  // ascending in n
-constexpr Duration ms(int64_t n) { return std::chrono::milliseconds(n); }
+constexpr Duration ms(int64_t n) {
+    return std::chrono::milliseconds(n);
+}
 wire::GroupKey key_of(const std::string& name);
 
 class Cluster {
-public:
+  public:
     Cluster(unsigned nodes, uint64_t seed, bool linked = true);
 
     void link(unsigned a, unsigned b);
@@ -40,8 +42,8 @@ public:
         bool answered_at_all() const { return failed || group; }
     };
     // Returns its number in openers().
-    size_t open(unsigned node, const std::string& name, uint32_t size, int64_t rank = -1, Duration timeout = ms(5000),
-                bool local = false);
+    size_t open(unsigned node, const std::string& name, uint32_t size, int64_t rank = -1,
+                Duration timeout = ms(5000), bool local = false);
     void withdraw(size_t opener);
     void run(Duration span);
     bool step(Time end);  // one moment; false: nothing happens before `end`
@@ -58,7 +60,7 @@ public:
     // Every open of a living node was answered, and in time.
     void require_all_answered() const;
 
-private:
+  private:
     struct Packet {
         unsigned from, to;
         uint64_t connection;

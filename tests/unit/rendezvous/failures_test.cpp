@@ -1,5 +1,5 @@
-// Meeting while nodes die and links come and go: every open is answered within its bound, and nobody is told two
-// different things (the cluster checks that after every event).
+// Meeting while nodes die and links come and go: every open is answered within its bound, and nobody is told
+// two different things (the cluster checks that after every event).
 #include <catch2/catch_test_macros.hpp>
 
 #include "cluster.hpp"
@@ -12,13 +12,15 @@ bool says(const Error& error, std::string_view what) {
     return error.text.find(what) != std::string::npos;
 }
 
-TEST_CASE("the leader dies at any step: the others still meet when its ranks come back elsewhere", "[rendezvous]") {
+TEST_CASE("the leader dies at any step: the others still meet when its ranks come back elsewhere",
+          "[rendezvous]") {
     for (uint64_t seed = 1; seed <= 400; ++seed) {
         CAPTURE(seed);
         Cluster cluster(4, seed);
         for (unsigned node = 1; node < 4; ++node) cluster.open(node, "train", 3, node - 1);
-        cluster.run(Duration(static_cast<int64_t>(seed * 30'000)));  // up to 12 ms: every step of the protocol
-        cluster.kill(0);                                             // the leader, and no member
+        cluster.run(
+            Duration(static_cast<int64_t>(seed * 30'000)));  // up to 12 ms: every step of the protocol
+        cluster.kill(0);                                     // the leader, and no member
         cluster.run(ms(10'000));
 
         cluster.require_all_answered();
@@ -27,7 +29,8 @@ TEST_CASE("the leader dies at any step: the others still meet when its ranks com
     }
 }
 
-TEST_CASE("a leader with a rank dies at any step: all others meet a replacement, or were in the group", "[rendezvous]") {
+TEST_CASE("a leader with a rank dies at any step: all others meet a replacement, or were in the group",
+          "[rendezvous]") {
     size_t before = 0, after = 0;
     for (uint64_t seed = 1; seed <= 400; ++seed) {
         CAPTURE(seed);
@@ -53,7 +56,8 @@ TEST_CASE("a leader with a rank dies at any step: all others meet a replacement,
     CHECK(after > 20);
 }
 
-TEST_CASE("a member node dies at any step: the others wait on, and name it as missing at the deadline", "[rendezvous]") {
+TEST_CASE("a member node dies at any step: the others wait on, and name it as missing at the deadline",
+          "[rendezvous]") {
     for (uint64_t seed = 1; seed <= 300; ++seed) {
         CAPTURE(seed);
         Cluster cluster(4, seed);
@@ -78,7 +82,8 @@ TEST_CASE("nodes die at random moments: no open is left without an answer", "[re
         Cluster cluster(5, seed);
         for (int i = 0; i < 17; ++i) {
             const auto size = static_cast<uint32_t>(1 + random.below(4));
-            cluster.open(static_cast<unsigned>(random.below(5)), "g" + std::to_string(size), size, -1, ms(1500));
+            cluster.open(static_cast<unsigned>(random.below(5)), "g" + std::to_string(size), size, -1,
+                         ms(1500));
             if (random.one_in(3)) cluster.run(Duration(static_cast<int64_t>(random.below(3'000'000))));
         }
         cluster.kill(static_cast<unsigned>(random.below(5)));

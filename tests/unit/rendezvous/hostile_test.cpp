@@ -10,11 +10,12 @@ const NodeId self = node_id(3), leader = node_id(0), other = node_id(1);
 const GroupId group{1, 2, 3};
 
 struct Member {
-    Member() : machine([] {
-        Config config;
-        config.self = self;
-        return config;
-    }()) {
+    Member()
+        : machine([] {
+              Config config;
+              config.self = self;
+              return config;
+          }()) {
         machine.on_peer_up(leader, Time{});
         machine.on_peer_up(other, Time{});
         request = *machine.open({SessionId{1}, key_of("g"), false, "g", 2, 0, 9, ms(60'000)}, Time{});
@@ -60,13 +61,22 @@ TEST_CASE("repeated prepares and commits change nothing", "[rendezvous]") {
     CHECK(m.machine.pending() == 0);
 }
 
-TEST_CASE("a prepare with opens that are not ours, listed twice, or of another key is refused", "[rendezvous]") {
+TEST_CASE("a prepare with opens that are not ours, listed twice, or of another key is refused",
+          "[rendezvous]") {
     Member m;
     auto prepare = m.prepare();
-    SECTION("unknown") { prepare.members[0].request.number += 100; }
-    SECTION("twice") { prepare.members.push_back({m.request, self, 2, 9}); }
-    SECTION("another key") { prepare.key = key_of("other"); }
-    SECTION("none of ours") { prepare.members[0].node = node_id(7); }
+    SECTION("unknown") {
+        prepare.members[0].request.number += 100;
+    }
+    SECTION("twice") {
+        prepare.members.push_back({m.request, self, 2, 9});
+    }
+    SECTION("another key") {
+        prepare.key = key_of("other");
+    }
+    SECTION("none of ours") {
+        prepare.members[0].node = node_id(7);
+    }
     m.machine.on_message(leader, prepare, Time(ms(1)));
     const auto sent = m.sent();
     REQUIRE(count<wire::GroupPrepared>(sent) == 1);
@@ -105,14 +115,16 @@ TEST_CASE("refusals from strangers do not end an attempt or an open", "[rendezvo
     m.machine.on_message(node_id(8), wire::GroupRefused{m.request, {}, error}, Time(ms(1)));
     m.machine.on_message(leader, m.prepare(), Time(ms(1)));
     m.machine.on_message(node_id(8), wire::GroupRefused{{}, group, error}, Time(ms(1)));
-    m.machine.on_message(leader, wire::GroupRefused{m.request, {}, error}, Time(ms(1)));  // reserved meanwhile
+    m.machine.on_message(leader, wire::GroupRefused{m.request, {}, error},
+                         Time(ms(1)));  // reserved meanwhile
     m.machine.on_message(leader, wire::GroupCommit{group}, Time(ms(1)));
     m.sent();
     CHECK(m.failed == 0);
     CHECK(m.opened == 1);
 }
 
-TEST_CASE("a committed group that another member disowns ends once, and the others are told", "[rendezvous]") {
+TEST_CASE("a committed group that another member disowns ends once, and the others are told",
+          "[rendezvous]") {
     Member m;
     auto prepare = m.prepare();
     prepare.members.push_back({{leader, 9}, leader, 2, 8});
@@ -130,7 +142,8 @@ TEST_CASE("a committed group that another member disowns ends once, and the othe
     CHECK(m.disowned == 1);
 }
 
-TEST_CASE("a reservation without a decision asks the others and is called off in bounded time", "[rendezvous]") {
+TEST_CASE("a reservation without a decision asks the others and is called off in bounded time",
+          "[rendezvous]") {
     Member m;
     m.machine.on_message(leader, m.prepare(), Time(ms(0)));
     m.sent();
@@ -150,7 +163,8 @@ TEST_CASE("a reservation without a decision asks the others and is called off in
     SECTION("the leader is lost and another member has called off") {
         m.machine.on_peer_down(leader, Time(ms(10)));
         m.sent();
-        m.machine.on_message(other, wire::GroupRefused{{}, group, {Errc::pending, "no", -1, -1, {}}}, Time(ms(20)));
+        m.machine.on_message(other, wire::GroupRefused{{}, group, {Errc::pending, "no", -1, -1, {}}},
+                             Time(ms(20)));
         CHECK(count<wire::GroupOpen>(m.sent()) == 1);
         // Its late commit is answered with the truth.
         m.machine.on_message(leader, wire::GroupCommit{group}, Time(ms(30)));
@@ -180,29 +194,43 @@ TEST_CASE("random messages from members never break the machine", "[rendezvous]"
             return random.one_in(3) ? m.request : wire::RequestId{some_node(), random.below(4)};
         };
         auto some_error = [&] {
-            return Error{random.one_in(2) ? Errc::pending : random.one_in(2) ? Errc::ok : Errc::link_lost, "", -1, -1, {}};
+            return Error{random.one_in(2)   ? Errc::pending
+                         : random.one_in(2) ? Errc::ok
+                                            : Errc::link_lost,
+                         "",
+                         -1,
+                         -1,
+                         {}};
         };
         auto some_message = [&]() -> wire::Message {
             const auto key = key_of(random.one_in(4) ? "h" : "g");
             const auto rank = static_cast<int64_t>(random.below(5)) - 1;
             switch (random.below(9)) {
-                case 0: return wire::GroupOpen{some_request(), key, "g", 1 + static_cast<uint32_t>(random.below(3)), rank, 4};
-                case 1: return wire::GroupWithdraw{some_request(), key, random.one_in(2), random.one_in(2)};
+                case 0:
+                    return wire::GroupOpen{
+                        some_request(), key, "g", 1 + static_cast<uint32_t>(random.below(3)), rank, 4};
+                case 1:
+                    return wire::GroupWithdraw{some_request(), key, random.one_in(2), random.one_in(2)};
                 case 2: {
                     auto prepare = m.prepare();
                     prepare.group = some_group();
                     if (random.one_in(2)) prepare.members.push_back({some_request(), some_node(), 2, 3});
                     return prepare;
                 }
-                case 3: return wire::GroupPrepared{some_group(), some_error()};
-                case 4: return wire::GroupCommit{some_group()};
+                case 3:
+                    return wire::GroupPrepared{some_group(), some_error()};
+                case 4:
+                    return wire::GroupCommit{some_group()};
                 case 5: {
                     const auto id = random.one_in(2) ? some_request() : wire::RequestId{};
                     return wire::GroupRefused{id, some_group(), {Errc::pending, "", -1, -1, {}}};
                 }
-                case 6: return wire::GroupQuery{some_group()};
-                case 7: return wire::GroupStatusRequest{some_request(), key};
-                default: return wire::GroupStatus{some_request(), 2, m.prepare().members};
+                case 6:
+                    return wire::GroupQuery{some_group()};
+                case 7:
+                    return wire::GroupStatusRequest{some_request(), key};
+                default:
+                    return wire::GroupStatus{some_request(), 2, m.prepare().members};
             }
         };
         Time now{};
@@ -210,8 +238,10 @@ TEST_CASE("random messages from members never break the machine", "[rendezvous]"
             now += ms(static_cast<int64_t>(random.below(50)));
             if (random.one_in(10)) m.machine.on_peer_down(some_node(), now);
             if (const NodeId up = some_node(); random.one_in(5) && up != self) m.machine.on_peer_up(up, now);
-            if (random.one_in(10)) (void)m.machine.open({SessionId{2}, key_of("g"), false, "g", 2, -1, 9, ms(100)}, now);
-            if (const NodeId from = some_node(); from != self) m.machine.on_message(from, some_message(), now);
+            if (random.one_in(10))
+                (void)m.machine.open({SessionId{2}, key_of("g"), false, "g", 2, -1, 9, ms(100)}, now);
+            if (const NodeId from = some_node(); from != self)
+                m.machine.on_message(from, some_message(), now);
             m.machine.on_time(now);
             m.sent();
         }

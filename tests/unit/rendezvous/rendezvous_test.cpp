@@ -173,7 +173,8 @@ TEST_CASE("more openers than the size: the first ones meet, the rest learns who 
     CHECK(cluster.groups() == 2);
 }
 
-TEST_CASE("a group that never fills fails at the deadline, naming who came and who is missing", "[rendezvous]") {
+TEST_CASE("a group that never fills fails at the deadline, naming who came and who is missing",
+          "[rendezvous]") {
     for (unsigned nodes : {1u, 3u}) {
         Cluster cluster(nodes, 3);
         cluster.open(0, "train", 4, 0, ms(2000));
@@ -189,7 +190,8 @@ TEST_CASE("a group that never fills fails at the deadline, naming who came and w
             CHECK(says(*opener.failed, "missing: rank 1, "));
             CHECK(opener.failed->rank == 1);
         }
-        CHECK(says(*cluster.openers()[0].failed, "2 came: rank 0 (pid 1 on node host0), rank 2 (pid 2 on node host"));
+        CHECK(says(*cluster.openers()[0].failed,
+                   "2 came: rank 0 (pid 1 on node host0), rank 2 (pid 2 on node host"));
     }
 }
 
@@ -198,7 +200,8 @@ TEST_CASE("with automatic ranks the count of the missing is named, and long list
     cluster.open(1, "train", 4, -1, ms(500));
     cluster.open(1, "big", 1000, 7, ms(500));
     cluster.run(ms(1000));
-    CHECK(says(*cluster.openers()[0].failed, "1 came: automatic rank (pid 1 on node host1); missing: 3 of any rank"));
+    CHECK(says(*cluster.openers()[0].failed,
+               "1 came: automatic rank (pid 1 on node host1); missing: 3 of any rank"));
     CHECK(says(*cluster.openers()[1].failed, "rank 16 and 983 more"));
 }
 
@@ -220,7 +223,8 @@ TEST_CASE("an opener that gives up or dies is not waited for, and its rank is fr
     }
 }
 
-TEST_CASE("an opener that dies at any moment leaves the others a group or the wait for another", "[rendezvous]") {
+TEST_CASE("an opener that dies at any moment leaves the others a group or the wait for another",
+          "[rendezvous]") {
     size_t started_without_it = 0;
     for (uint64_t seed = 1; seed <= 400; ++seed) {
         CAPTURE(seed);
