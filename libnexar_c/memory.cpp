@@ -75,12 +75,12 @@ size_t Regions::count() const {
 }
 
 Result<ScratchBlock> Scratch::take(uint64_t bytes) {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     const auto shift = static_cast<unsigned>(std::bit_width(std::max<uint64_t>(bytes, 1) - 1));
-    return shift < arena_shift ? take_small(std::max(shift, smallest_shift)) : take_large(bytes);
+    return shift < arena_shift ? take_small(std::max(shift, smallest_shift), lock) : take_large(bytes, lock);
 }
 
-Result<ScratchBlock> Scratch::take_small(unsigned shift) {
+Result<ScratchBlock> Scratch::take_small(unsigned shift, Lock& lock) {
     const uint64_t bytes = uint64_t{1} << shift;
     if (!free_small_[shift].empty()) {
         const ScratchBlock block = free_small_[shift].back();
@@ -89,7 +89,7 @@ Result<ScratchBlock> Scratch::take_small(unsigned shift) {
     }
     if (arena_.bytes <
         bytes) {  // what is left of the old one is given up: less than 1 MiB, and only while growing
-        NEXAR_TRY(Region * region, grow(arena_bytes));
+        NEXAR_TRY(Region * region, grow(arena_bytes, lock));
         arena_ = {region, 0, arena_bytes};
     }
     const ScratchBlock block{arena_.region, arena_.offset, bytes};
@@ -98,7 +98,7 @@ Result<ScratchBlock> Scratch::take_small(unsigned shift) {
     return block;
 }
 
-Result<ScratchBlock> Scratch::take_large(uint64_t bytes) {
+Result<ScratchBlock> Scratch::take_large(uint64_t bytes, Lock& lock) {
     auto best = free_large_.end();
     for (auto at = free_large_.begin(); at != free_large_.end(); ++at) {
         const bool suits = at->bytes >= bytes && at->bytes / 2 <= bytes;
@@ -110,23 +110,28 @@ Result<ScratchBlock> Scratch::take_large(uint64_t bytes) {
         return block;
     }
     const uint64_t rounded = bytes > limit_ ? bytes : (bytes + arena_bytes - 1) / arena_bytes * arena_bytes;
-    NEXAR_TRY(Region * region, grow(rounded));
+    NEXAR_TRY(Region * region, grow(rounded, lock));
     return ScratchBlock{region, 0, rounded};
 }
 
-Result<Region*> Scratch::grow(uint64_t bytes) {
+Result<Region*> Scratch::grow(uint64_t bytes, Lock& lock) {
     while (!fits(bytes) && !free_large_.empty()) {  // idle blocks make room
         const ScratchBlock idle = free_large_.back();
         free_large_.pop_back();
         held_.fetch_sub(idle.bytes, std::memory_order_relaxed);
+        lock.unlock();
         destroy_(idle.region);
+        lock.lock();
     }
     if (!fits(bytes))
         return fail(Errc::no_memory, "copies of ordinary memory would take " + std::to_string(held()) +
                                          " + " + std::to_string(bytes) + " bytes; scratch_limit is " +
                                          std::to_string(limit_) + ": use memory from nexar_alloc");
+    held_.fetch_add(bytes, std::memory_order_relaxed);
+    lock.unlock();
     auto region = create_(bytes);
-    if (region) held_.fetch_add(bytes, std::memory_order_relaxed);
+    lock.lock();
+    if (!region) held_.fetch_sub(bytes, std::memory_order_relaxed);
     return region;
 }
 

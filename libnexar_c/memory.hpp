@@ -70,9 +70,11 @@ class Scratch {
     static constexpr unsigned smallest_shift = 12;  // 4 KiB
     static constexpr unsigned arena_shift = 20;     // 1 MiB
     static constexpr uint64_t arena_bytes = uint64_t{1} << arena_shift;
-    Result<ScratchBlock> take_small(unsigned shift);
-    Result<ScratchBlock> take_large(uint64_t bytes);
-    Result<Region*> grow(uint64_t bytes);
+    using Lock = std::unique_lock<std::mutex>;
+    Result<ScratchBlock> take_small(unsigned shift, Lock& lock);
+    Result<ScratchBlock> take_large(uint64_t bytes, Lock& lock);
+    // Lets go of the lock while it speaks with the daemon: requests lock themselves, and then us.
+    Result<Region*> grow(uint64_t bytes, Lock& lock);
     bool fits(uint64_t bytes) const { return bytes <= limit_ && held() <= limit_ - bytes; }
 
     uint64_t limit_;

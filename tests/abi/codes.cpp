@@ -1,0 +1,95 @@
+// The daemon's error numbers, element types and reductions are those of include/nexar.h. Compiled; and run,
+// to see that no number of one is missing in the other.
+#include <nexar.h>
+
+#include <cstdio>
+#include <cstring>
+
+#include "core/result.hpp"
+#include "engine/ports.hpp"
+#include "reduce/dtype.hpp"
+#include "shm_layout.h"
+
+using nexar::Errc;
+using nexar::reduce::Dtype;
+using nexar::reduce::ReduceOp;
+
+#define SAME(c, cpp) static_assert((c) == static_cast<int>(cpp), #c)
+SAME(NEXAR_OK, Errc::ok);
+SAME(NEXAR_PENDING, Errc::pending);
+SAME(NEXAR_ERR_INVALID_ARGUMENT, Errc::invalid_argument);
+SAME(NEXAR_ERR_BAD_STATE, Errc::bad_state);
+SAME(NEXAR_ERR_UNSUPPORTED, Errc::unsupported);
+SAME(NEXAR_ERR_NOT_FOUND, Errc::not_found);
+SAME(NEXAR_ERR_PERMISSION, Errc::permission);
+SAME(NEXAR_ERR_CLOSED, Errc::closed);
+SAME(NEXAR_ERR_BAD_HANDLE, Errc::bad_handle);
+SAME(NEXAR_ERR_TABLE_FULL, Errc::table_full);
+SAME(NEXAR_ERR_TIMED_OUT, Errc::timed_out);
+SAME(NEXAR_ERR_INTERRUPTED, Errc::interrupted);
+SAME(NEXAR_ERR_NO_MEMORY, Errc::no_memory);
+SAME(NEXAR_ERR_CANCELLED, Errc::cancelled);
+SAME(NEXAR_ERR_MISMATCH, Errc::mismatch);
+SAME(NEXAR_ERR_RANK_CLASH, Errc::rank_clash);
+SAME(NEXAR_ERR_GROUP_INCOMPLETE, Errc::group_incomplete);
+SAME(NEXAR_ERR_PEER_LOST, Errc::peer_lost);
+SAME(NEXAR_ERR_LINK_LOST, Errc::link_lost);
+SAME(NEXAR_ERR_ABORTED, Errc::aborted);
+SAME(NEXAR_ERR_DAEMON_LOST, Errc::daemon_lost);
+SAME(NEXAR_ERR_DAEMON_UNRESPONSIVE, Errc::daemon_unresponsive);
+SAME(NEXAR_ERR_SESSION_REFUSED, Errc::session_refused);
+SAME(NEXAR_ERR_PROTOCOL_ERROR, Errc::protocol_error);
+SAME(NEXAR_ERR_IO, Errc::io);
+
+SAME(NEXAR_F32, Dtype::f32);
+SAME(NEXAR_F64, Dtype::f64);
+SAME(NEXAR_F16, Dtype::f16);
+SAME(NEXAR_BF16, Dtype::bf16);
+SAME(NEXAR_I8, Dtype::i8);
+SAME(NEXAR_I32, Dtype::i32);
+SAME(NEXAR_I64, Dtype::i64);
+SAME(NEXAR_U8, Dtype::u8);
+SAME(NEXAR_U32, Dtype::u32);
+SAME(NEXAR_U64, Dtype::u64);
+SAME(NEXAR_I16, Dtype::i16);
+SAME(NEXAR_U16, Dtype::u16);
+SAME(NEXAR_SUM, ReduceOp::sum);
+SAME(NEXAR_PROD, ReduceOp::prod);
+SAME(NEXAR_MIN, ReduceOp::min);
+SAME(NEXAR_MAX, ReduceOp::max);
+SAME(NEXAR_AVG, ReduceOp::avg);
+
+using nexar::engine::OpKind;
+SAME(NEXAR_OP_BARRIER, OpKind::barrier);
+SAME(NEXAR_OP_ALL_REDUCE, OpKind::all_reduce);
+SAME(NEXAR_OP_REDUCE, OpKind::reduce);
+SAME(NEXAR_OP_BROADCAST, OpKind::broadcast);
+SAME(NEXAR_OP_ALL_GATHER, OpKind::all_gather);
+SAME(NEXAR_OP_REDUCE_SCATTER, OpKind::reduce_scatter);
+SAME(NEXAR_OP_SEND, OpKind::send);
+SAME(NEXAR_OP_RECV, OpKind::recv);
+static_assert(NEXAR_RANKS_MAX == NEXAR_SHM_GROUP_RANKS_MAX && NEXAR_NAME_MAX == NEXAR_SHM_NAME_BYTES);
+
+int main() {
+    int bad = 0;
+    for (int code = -100; code <= 10; ++code) {
+        const bool known = nexar::name_of(static_cast<Errc>(code)) != "UNKNOWN";
+        // -81 .. -83 stay inside the daemon and its tools.
+        const bool same = nexar::name_of(static_cast<Errc>(code)) == nexar_status_name(code);
+        if (!same || (known && code < 0 && nexar_status_class(code) == NEXAR_CLASS_NONE)) {
+            std::printf("status %d: daemon %s, library %s\n", code,
+                        nexar::name_of(static_cast<Errc>(code)).data(), nexar_status_name(code));
+            ++bad;
+        }
+    }
+    for (int code = -2; code < 20; ++code) {
+        const auto dtype = nexar::reduce::dtype_from(code);
+        const uint64_t size = dtype ? nexar::reduce::size_of(*dtype) : 0;
+        const char* name = dtype ? nexar::reduce::name_of(*dtype).data() : "UNKNOWN";
+        if (size != nexar_dtype_size(code) || std::strcmp(name, nexar_dtype_name(code)) != 0) {
+            std::printf("dtype %d: daemon %s, library %s\n", code, name, nexar_dtype_name(code));
+            ++bad;
+        }
+    }
+    return bad == 0 ? 0 : 1;
+}
