@@ -1,0 +1,341 @@
+#include "node/report.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace nexar::node::report {
+
+using json = nlohmann::ordered_json;
+
+namespace {
+
+// Names come from clients and peers: bytes that are not UTF-8 are shown as such, not thrown at us.
+std::string print(const json& document) {
+    return document.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+double ms(Duration d) {
+    return std::round(static_cast<double>(d.count()) / 1e3) / 1e3;  // whole microseconds
+}
+json optional_ms(const std::optional<Duration>& d) {
+    return d ? json(ms(*d)) : json(nullptr);
+}
+
+std::string host_of(const HostNames& hosts, const NodeId& node) {
+    const auto found = hosts.find(node);
+    return found == hosts.end() ? std::string() : found->second;
+}
+
+std::string nonce_hex(uint64_t nonce) {
+    static constexpr char digits[] = "0123456789abcdef";
+    std::string out;
+    for (int shift = 60; shift >= 0; shift -= 4) out += digits[(nonce >> shift) & 15];
+    return out;
+}
+
+json addresses_json(const std::vector<Address>& addresses) {
+    json list = json::array();
+    for (const auto& a : addresses)
+        list.push_back({{"address", a.address}, {"chosen", a.chosen}, {"why", a.why}});
+    return list;
+}
+
+json peers_json(const std::vector<Peer>& peers) {
+    json list = json::array();
+    for (const auto& p : peers)
+        list.push_back({{"node", p.record.node.hex()},
+                        {"host", p.record.hostname},
+                        {"state", p.state},
+                        {"address", p.address},
+                        {"incarnation", p.incarnation.counter},
+                        {"rtt_ms", optional_ms(p.rtt)},
+                        {"heard_ago_ms", optional_ms(p.heard_ago)},
+                        {"bulk_bytes_sent", p.bulk_bytes_sent},
+                        {"bulk_bytes_received", p.bulk_bytes_received},
+                        {"why", p.why}});
+    return list;
+}
+
+json rank_json(const engine::RankSnapshot& r, const HostNames& hosts) {
+    return {{"rank", r.rank.value}, {"node", r.node.hex()}, {"host", host_of(hosts, r.node)}, {"pid", r.pid}};
+}
+
+json error_json(const Error& error) {
+    if (error.code == Errc::ok) return nullptr;
+    return {{"code", static_cast<int32_t>(error.code)},
+            {"name", name_of(error.code)},
+            {"text", error.text},
+            {"rank", error.rank},
+            {"other_rank", error.other_rank},
+            {"node", error.node}};
+}
+
+json group_json(const engine::GroupSnapshot& g, const HostNames& hosts) {
+    json ranks = json::array();
+    uint64_t next_op = 0;
+    for (const auto& r : g.ranks) {
+        next_op = std::max(next_op, r.posted);
+        if (ranks.size() == ranks_shown_max) continue;
+        json one = rank_json(r, hosts);
+        one["local"] = r.local;
+        one["gone"] = r.gone;
+        one["posted"] = r.posted;
+        ranks.push_back(std::move(one));
+    }
+    return {{"name", g.name},
+            {"id", g.id.text()},
+            {"size", g.ranks.size()},
+            {"nodes", g.nodes},
+            {"epoch", g.epoch.value},
+            {"next_op", next_op},
+            {"ops_in_flight", g.ops_in_flight},
+            {"messages_waiting", g.messages_waiting},
+            {"failed", error_json(g.failed)},
+            {"ranks", std::move(ranks)}};
+}
+
+json op_json(const engine::OpSnapshot& op, const HostNames& hosts) {
+    json missing = json::array();
+    for (const auto& r : op.missing) {
+        if (missing.size() == missing_shown_max) break;
+        missing.push_back(rank_json(r, hosts));
+    }
+    json arrived = json::array();
+    for (const auto& r : op.arrived) {
+        if (arrived.size() == ranks_shown_max) break;
+        arrived.push_back(r.rank.value);
+    }
+    return {{"group", op.group_name},
+            {"group_id", op.group.text()},
+            {"seq", op.seq},
+            {"op", op.descriptor.text()},
+            {"age_ms", ms(op.age)},
+            {"phase", op.phase},
+            {"plan", op.plan},
+            {"arrived", std::move(arrived)},
+            {"arrived_count", op.arrived.size()},
+            {"missing", std::move(missing)},
+            {"missing_count", op.missing.size()}};
+}
+
+bool is(const std::string& wanted, const std::string& name, const GroupId& id) {
+    return wanted.empty() || wanted == name || wanted == id.text();
+}
+
+std::unexpected<Error> no_group(const engine::Snapshot& snapshot, const std::string& wanted) {
+    std::string known;
+    for (const auto& g : snapshot.groups) {
+        if (known.size() > 200) {
+            known += ", ...";
+            break;
+        }
+        known += (known.empty() ? "" : ", ") + g.name;
+    }
+    return fail(Errc::not_found, "there is no group '" + wanted +
+                                     "' on this node; there is: " + (known.empty() ? "none" : known));
+}
+
+json member_json(const wire::NodeRecord& record) {
+    return {{"node", record.node.hex()}, {"host", record.hostname}, {"addresses", record.addresses}};
+}
+
+}  // namespace
+
+std::string status(const Status& s) {
+    return print({{"node", s.node.hex()},
+                  {"host", s.host},
+                  {"incarnation", s.incarnation.counter},
+                  {"incarnation_nonce", nonce_hex(s.incarnation.nonce)},
+                  {"cluster", s.cluster.empty() ? json(nullptr) : json(s.cluster)},
+                  {"cluster_name", s.cluster_name},
+                  {"state", s.state},
+                  {"version", s.version},
+                  {"pid", s.pid},
+                  {"uptime_s", ms(s.uptime) / 1e3},
+                  {"listen", s.listen},
+                  {"addresses", addresses_json(s.addresses)},
+                  {"peers", peers_json(s.peers)},
+                  {"sessions", s.sessions},
+                  {"session_memory_bytes", s.session_memory_bytes},
+                  {"groups", s.groups},
+                  {"ops_in_flight", s.ops_in_flight},
+                  {"bulk_bytes_sent", s.bulk_bytes_sent},
+                  {"bulk_bytes_received", s.bulk_bytes_received},
+                  {"shards", s.shards},
+                  {"workers", s.workers}});
+}
+
+Result<std::string> groups(const engine::Snapshot& snapshot, const HostNames& hosts,
+                           const std::string& group) {
+    json list = json::array();
+    size_t omitted = 0;
+    for (const auto& g : snapshot.groups) {
+        if (!is(group, g.name, g.id)) continue;
+        if (list.size() == groups_shown_max)
+            ++omitted;
+        else
+            list.push_back(group_json(g, hosts));
+    }
+    if (list.empty() && !group.empty()) return no_group(snapshot, group);
+    return print({{"groups", std::move(list)}, {"omitted", omitted}});
+}
+
+Result<std::string> ops(const engine::Snapshot& snapshot, const HostNames& hosts, const std::string& group) {
+    const bool known = group.empty() || std::any_of(snapshot.groups.begin(), snapshot.groups.end(),
+                                                    [&](const auto& g) { return is(group, g.name, g.id); });
+    if (!known) return no_group(snapshot, group);
+    json list = json::array(), messages = json::array();
+    size_t omitted = 0;
+    for (const auto& op : snapshot.ops) {
+        if (!is(group, op.group_name, op.group)) continue;
+        if (list.size() == ops_shown_max)
+            ++omitted;
+        else
+            list.push_back(op_json(op, hosts));
+    }
+    for (const auto& m : snapshot.messages) {
+        const auto found = std::find_if(snapshot.groups.begin(), snapshot.groups.end(),
+                                        [&](const auto& g) { return g.id == m.group; });
+        const std::string name = found == snapshot.groups.end() ? std::string() : found->name;
+        if (!is(group, name, m.group)) continue;
+        if (messages.size() == ops_shown_max)
+            ++omitted;
+        else
+            messages.push_back(
+                {{"group", name}, {"group_id", m.group.text()}, {"what", m.what}, {"age_ms", ms(m.age)}});
+    }
+    return print({{"ops", std::move(list)}, {"messages", std::move(messages)}, {"omitted", omitted}});
+}
+
+Result<std::string> plan(const engine::Snapshot& snapshot, const HostNames& hosts,
+                         const collectives::PlanTable& table, const std::string& group) {
+    const auto found = std::find_if(snapshot.groups.begin(), snapshot.groups.end(),
+                                    [&](const auto& g) { return is(group, g.name, g.id); });
+    if (found == snapshot.groups.end()) return no_group(snapshot, group);
+    std::map<NodeId, size_t> index;  // nodes are numbered by their first rank, as the layout does
+    json nodes = json::array(), node_of_rank = json::array();
+    for (const auto& r : found->ranks) {
+        const auto [at, fresh] = index.emplace(r.node, index.size());
+        if (fresh) nodes.push_back({{"node", r.node.hex()}, {"host", host_of(hosts, r.node)}});
+        node_of_rank.push_back(at->second);
+    }
+    return print({{"group", found->name},
+                  {"nodes", std::move(nodes)},
+                  {"node_of_rank", std::move(node_of_rank)},
+                  {"table",
+                   {{"small_bytes_max", table.small_bytes_max},
+                    {"doubling_bytes_max", table.doubling_bytes_max},
+                    {"chunk_bytes", table.chunk_bytes},
+                    {"segment_bytes", table.segment_bytes},
+                    {"lanes", table.lanes}}}});
+}
+
+std::string doctor(const Doctor& d) {
+    return print({{"pid", d.pid},
+                  {"listen", d.listen},
+                  {"addresses", addresses_json(d.addresses)},
+                  {"peers", peers_json(d.peers)},
+                  {"gso", d.gso ? json(*d.gso) : json(nullptr)},
+                  {"gro", d.gro ? json(*d.gro) : json(nullptr)},
+                  {"send_buffer_bytes", d.send_buffer_bytes},
+                  {"receive_buffer_bytes", d.receive_buffer_bytes},
+                  {"state_dir", d.state_dir},
+                  {"socket", d.socket},
+                  {"admin_socket", d.admin_socket}});
+}
+
+std::string cluster(const Cluster& c) {
+    json members = json::array();
+    for (const auto& m : c.members) members.push_back(member_json(m));
+    return print({{"name", c.name},
+                  {"cluster", c.cluster.empty() ? json(nullptr) : json(c.cluster)},
+                  {"root_key_hash", c.root_key_hash},
+                  {"node", c.self.hex()},
+                  {"issuer", c.issuer},
+                  {"certificate_expires", c.certificate_expires},
+                  {"members", std::move(members)}});
+}
+
+std::string tokens(const std::vector<Token>& tokens) {
+    json list = json::array();
+    for (const auto& t : tokens)
+        list.push_back({{"id", t.id}, {"expires", t.expires}, {"uses_left", t.uses_left}});
+    return print({{"tokens", std::move(list)}});
+}
+
+std::string token_created(const Token& token, const std::string& secret_text) {
+    return print(
+        {{"token", secret_text}, {"id", token.id}, {"expires", token.expires}, {"uses", token.uses_left}});
+}
+
+std::string config(const config::Config& config) {
+    json values = json::object();
+    for (const auto& key : config::keys())
+        if (!key.secret) values[key.name] = key.get(config);
+    return print({{"values", std::move(values)}, {"toml", config::to_toml(config)}});
+}
+
+// ---- Arguments ----
+
+namespace {
+
+std::unexpected<Error> bad_argument(const std::string& key, const std::string& allowed) {
+    return fail(Errc::invalid_argument, "argument '" + key.substr(0, 64) + "': allowed: " + allowed);
+}
+
+Result<json> parse(const std::string& arguments, const std::vector<std::string>& known) {
+    json document = json::parse(arguments.empty() ? "{}" : arguments, nullptr, /*allow_exceptions=*/false);
+    if (!document.is_object()) return fail(Errc::invalid_argument, "the arguments are not a JSON object");
+    std::string names;
+    for (const auto& name : known) names += (names.empty() ? "" : ", ") + name;
+    for (const auto& [key, value] : document.items())
+        if (std::find(known.begin(), known.end(), key) == known.end())
+            return fail(Errc::invalid_argument, "there is no argument '" + key.substr(0, 64) +
+                                                    "'; allowed: " + (names.empty() ? "none" : names));
+    return document;
+}
+
+// Within [1, most]; absent: `otherwise`.
+Result<int64_t> count_argument(const json& document, const std::string& key, int64_t most,
+                               int64_t otherwise) {
+    const auto found = document.find(key);
+    if (found == document.end()) return otherwise;
+    const bool fits = found->is_number_unsigned() && found->get<uint64_t>() >= 1 &&
+                      found->get<uint64_t>() <= static_cast<uint64_t>(most);
+    if (!fits) return bad_argument(key, "a whole number from 1 to " + std::to_string(most));
+    return found->get<int64_t>();
+}
+
+}  // namespace
+
+Result<TokenWish> token_wish(const std::string& arguments) {
+    NEXAR_TRY(const json document, parse(arguments, {"uses", "lifetime_s"}));
+    TokenWish wish;
+    NEXAR_TRY(const int64_t uses, count_argument(document, "uses", token_uses_max, wish.uses));
+    NEXAR_TRY(wish.lifetime, count_argument(document, "lifetime_s", token_lifetime_max, wish.lifetime));
+    wish.uses = static_cast<uint32_t>(uses);
+    return wish;
+}
+
+Result<std::string> text_argument(const std::string& arguments, const std::string& key, bool required) {
+    constexpr size_t text_bytes_max = 4096;
+    NEXAR_TRY(const json document, parse(arguments, {key}));
+    const auto found = document.find(key);
+    if (found == document.end())
+        return required ? Result<std::string>(
+                              fail(Errc::invalid_argument, "the argument '" + key + "' is missing"))
+                        : Result<std::string>(std::string());
+    const bool fits = found->is_string() && !found->get_ref<const std::string&>().empty() &&
+                      found->get_ref<const std::string&>().size() <= text_bytes_max;
+    if (!fits) return bad_argument(key, "a text of 1 to " + std::to_string(text_bytes_max) + " bytes");
+    return found->get<std::string>();
+}
+
+Result<void> no_arguments(const std::string& arguments) {
+    const auto document = parse(arguments, {});
+    if (!document) return fail(document.error());
+    return {};
+}
+
+}  // namespace nexar::node::report

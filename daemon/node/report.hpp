@@ -1,0 +1,128 @@
+// What nexarctl shows, as JSON text: pure functions from plain copies of the daemon's state. The words and
+// units are documented in docs/protocol/control.md. Also the other way: the arguments of its questions,
+// checked.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collectives/layout.hpp"
+#include "collectives/plan.hpp"
+#include "config/config.hpp"
+#include "core/ids.hpp"
+#include "core/result.hpp"
+#include "core/time.hpp"
+#include "engine/snapshot.hpp"
+#include "wire/messages.hpp"
+
+namespace nexar::node::report {
+
+// For people; a node that is missing here is shown by its id only.
+using HostNames = std::map<NodeId, std::string>;
+
+struct Peer {
+    wire::NodeRecord record;
+    Incarnation incarnation;
+    std::string state;    // "up", "suspected", "down", "connecting"
+    std::string address;  // the one in use, or the last one tried
+    std::optional<Duration> rtt;
+    std::optional<Duration> heard_ago;
+    uint64_t bulk_bytes_sent = 0, bulk_bytes_received = 0;
+    std::string why;  // when not up: the last reason
+};
+
+struct Address {
+    std::string address;
+    bool chosen = false;
+    std::string why;
+};
+
+struct Status {
+    NodeId node;
+    std::string host;
+    Incarnation incarnation;
+    std::string cluster;  // hex; empty: in no cluster yet
+    std::string cluster_name;
+    std::string version;
+    std::string state;  // "running", "no cluster", "joining", "draining"
+    uint32_t pid = 0;
+    Duration uptime{0};
+    std::string listen;
+    std::vector<Address> addresses;
+    std::vector<Peer> peers;
+    size_t sessions = 0;
+    uint64_t session_memory_bytes = 0;
+    size_t groups = 0, ops_in_flight = 0;
+    uint64_t bulk_bytes_sent = 0, bulk_bytes_received = 0;
+    size_t shards = 0, workers = 0;
+};
+std::string status(const Status& status);
+
+// `group`: a name or an id; empty: all. not_found when there is none of that name.
+Result<std::string> groups(const engine::Snapshot& snapshot, const HostNames& hosts,
+                           const std::string& group = {});
+Result<std::string> ops(const engine::Snapshot& snapshot, const HostNames& hosts,
+                        const std::string& group = {});
+
+// What nexarctl needs to plan for a group by itself: who is where, and the thresholds.
+Result<std::string> plan(const engine::Snapshot& snapshot, const HostNames& hosts,
+                         const collectives::PlanTable& table, const std::string& group);
+
+struct Doctor {
+    uint32_t pid = 0;  // nexarctl reads this process's limits
+    std::string listen;
+    std::vector<Address> addresses;
+    std::vector<Peer> peers;
+    std::optional<bool> gso, gro;
+    uint64_t send_buffer_bytes = 0,
+             receive_buffer_bytes = 0;  // of the UDP sockets, as the kernel granted them
+    std::string state_dir, socket, admin_socket;
+};
+std::string doctor(const Doctor& doctor);
+
+struct Cluster {
+    std::string name;
+    std::string cluster;  // hex; empty: in no cluster yet
+    std::string root_key_hash;
+    NodeId self;
+    bool issuer = false;
+    WallSeconds certificate_expires = 0;
+    std::vector<wire::NodeRecord> members;  // with self
+};
+std::string cluster(const Cluster& cluster);
+
+struct Token {
+    std::string id;  // hex
+    WallSeconds expires = 0;
+    uint32_t uses_left = 0;
+};
+std::string tokens(const std::vector<Token>& tokens);
+std::string token_created(const Token& token, const std::string& secret_text);
+
+std::string config(const config::Config& config);
+
+// ---- Arguments. invalid_argument names what is wrong and what is allowed; unknown keys are refused. ----
+
+// At most this many ranks or groups are listed in one answer; it says how many were left out.
+constexpr size_t ranks_shown_max = 4096;
+constexpr size_t groups_shown_max = 1024;
+constexpr size_t ops_shown_max = 1024;
+constexpr size_t missing_shown_max = 64;
+
+struct TokenWish {
+    uint32_t uses = 1;
+    WallSeconds lifetime = 3600;
+};
+constexpr uint32_t token_uses_max = 10000;
+constexpr WallSeconds token_lifetime_max = 30 * 86400;
+Result<TokenWish> token_wish(const std::string& arguments);
+
+// The one text that a command takes ("group", "id", "name", "token"). Empty when it is missing and not
+// required.
+Result<std::string> text_argument(const std::string& arguments, const std::string& key, bool required);
+Result<void> no_arguments(const std::string& arguments);
+
+}  // namespace nexar::node::report

@@ -1,0 +1,76 @@
+// nexarctl check-config FILE: what the daemon would say to this file, without a daemon. The unit runs it
+// before nexard.
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "config/config.hpp"
+#include "nexarctl/client.hpp"
+#include "nexarctl/commands.hpp"
+#include "nexarctl/options.hpp"
+
+namespace nexarctl {
+
+namespace {
+
+constexpr size_t file_bytes_max = 1 << 20;
+
+class CheckConfig final : public Command {
+    void declare(Options& options) override {
+        options.text("FILE", file_, "a TOML file", /*required=*/true);
+        options.flag("--optional", optional_, "a file that does not exist is fine: the defaults hold");
+        options.flag("--environment", environment_, "check the NEXAR_... variables of this environment, too");
+        options.flag("--print", print_, "print what comes out");
+    }
+    int run(const Context& context) override {
+        const auto config = load();
+        if (!config)
+            return show_error(context,
+                              {exit_failed, config.error().text, std::string(name_of(config.error().code))});
+        if (context.json) {
+            nlohmann::ordered_json values;
+            for (const auto& key : nexar::config::keys())
+                if (!key.secret) values[key.name] = key.get(*config);
+            std::printf("%s\n", nlohmann::ordered_json{{"file", file_}, {"values", values}}.dump(2).c_str());
+        } else {
+            std::printf("%s",
+                        print_ ? nexar::config::to_toml(*config).c_str() : (file_ + ": good\n").c_str());
+        }
+        return exit_ok;
+    }
+    nexar::Result<nexar::config::Config> load() const {
+        nexar::config::Sources sources;
+        sources.file_path = file_;
+        std::ifstream file(file_, std::ios::binary);
+        if (file) {
+            std::string text(file_bytes_max + 1, '\0');
+            file.read(text.data(), static_cast<std::streamsize>(text.size()));
+            if (file.bad()) return nexar::fail(nexar::Errc::io, file_ + ": cannot be read; is it a file?");
+            text.resize(static_cast<size_t>(file.gcount()));
+            if (text.size() > file_bytes_max)
+                return nexar::fail(nexar::Errc::bad_config, file_ + ": longer than 1 MiB");
+            sources.file_text = std::move(text);
+        } else if (!optional_) {
+            return nexar::fail(nexar::Errc::io,
+                               file_ + ": cannot be read; it does not exist or is not yours");
+        }
+        if (environment_)
+            for (const auto& key : nexar::config::keys())
+                if (const char* const value = std::getenv(key.environment))
+                    sources.environment[key.environment] = value;
+        return nexar::config::load(sources);
+    }
+
+    std::string file_;
+    bool optional_ = false, environment_ = false, print_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_check_config() {
+    return std::make_unique<CheckConfig>();
+}
+
+}  // namespace nexarctl

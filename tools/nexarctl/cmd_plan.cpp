@@ -1,0 +1,190 @@
+// nexarctl plan: what an operation would do. Computed here, by the same pure function that the daemons use; a
+// daemon is only asked where the ranks of --group are.
+#include <cstdio>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "collectives/plan.hpp"
+#include "nexarctl/client.hpp"
+#include "nexarctl/commands.hpp"
+#include "nexarctl/options.hpp"
+#include "nexarctl/plan_report.hpp"
+#include "nexarctl/table.hpp"
+#include "nexarctl/units.hpp"
+#include "reduce/dtype.hpp"
+
+namespace nexarctl {
+
+using json = nlohmann::ordered_json;
+using nexar::collectives::Kind;
+using nexar::collectives::Layout;
+using nexar::collectives::PlanTable;
+using nexar::collectives::Shape;
+
+namespace {
+
+constexpr size_t pairs_shown_max = 64;
+constexpr uint64_t ranks_max = 4096;
+
+const std::map<std::string, Kind>& kinds() {
+    static const std::map<std::string, Kind> table = {
+        {"all_reduce", Kind::all_reduce}, {"reduce", Kind::reduce},
+        {"broadcast", Kind::broadcast},   {"all_gather", Kind::all_gather},
+        {"barrier", Kind::barrier},       {"reduce_scatter", Kind::reduce_scatter}};
+    return table;
+}
+
+template <class Names>
+std::vector<std::string> keys_of(const Names& names) {
+    std::vector<std::string> out;
+    for (const auto& [name, value] : names) out.push_back(name);
+    return out;
+}
+
+std::map<std::string, uint32_t> element_sizes() {
+    std::map<std::string, uint32_t> out;
+    for (int code = 0; code < nexar::reduce::dtype_count; ++code) {
+        const auto dtype = *nexar::reduce::dtype_from(code);
+        out[std::string(name_of(dtype))] = static_cast<uint32_t>(size_of(dtype));
+    }
+    return out;
+}
+
+class Plan final : public Command {
+    void declare(Options& options) override {
+        options.choice("--op", op_, keys_of(kinds()), "the operation");
+        options.bytes("--bytes", bytes_,
+                      "of one rank: all_reduce, reduce, broadcast: its vector; all_gather: what it "
+                      "gives; reduce_scatter: what it gets");
+        options.choice("--dtype", dtype_, keys_of(element_sizes()), "the element type");
+        options.count("--root", root_, 0, ranks_max - 1, "of reduce and broadcast");
+        options.count("--nodes", nodes_, 1, ranks_max, "hosts");
+        options.count("--ranks-per-node", ranks_per_node_, 1, ranks_max, "ranks on each");
+        options.text("--group", group_,
+                     "take hosts, ranks and thresholds from this group of the local daemon");
+        options.bytes("--small", table_.small_bytes_max, "largest operation that travels with control");
+        options.bytes("--doubling", table_.doubling_bytes_max, "largest all_reduce by recursive doubling");
+        options.bytes("--segment", table_.segment_bytes, "bytes of a segment");
+        options.count("--lanes", lanes_, 1, nexar::collectives::lanes_max, "segments under way at once");
+    }
+    int run(const Context& context) override {
+        table_.lanes = static_cast<uint32_t>(lanes_);
+        PlanQuestion question;
+        if (!group_.empty()) {
+            const Reply reply = ask(context.socket, "plan", json{{"group", group_}}.dump());
+            if (reply.exit != exit_ok) return show_error(context, reply);
+            if (!read_group(json::parse(reply.text, nullptr, false), question))
+                return show_error(context,
+                                  {exit_failed, "the daemon's answer names no ranks", "PROTOCOL_ERROR"});
+        } else {
+            if (nodes_ * ranks_per_node_ > ranks_max)
+                return show_error(context,
+                                  {exit_usage, "a group has at most 4096 ranks", "INVALID_ARGUMENT"});
+            for (uint64_t i = 0; i < nodes_ * ranks_per_node_; ++i)
+                question.node_of_rank.push_back(static_cast<uint32_t>(i / ranks_per_node_));
+            question.table = table_;
+        }
+        question.op = op_;
+        question.shape = {kinds().at(op_), bytes_ / element_sizes().at(dtype_), element_sizes().at(dtype_),
+                          static_cast<uint32_t>(root_)};
+        const auto answer = plan_report(question);
+        if (!answer) return show_error(context, {exit_usage, answer.error().text, "INVALID_ARGUMENT"});
+        std::printf("%s", context.json ? (answer->dump(2) + "\n").c_str() : render_plan(*answer).c_str());
+        return exit_ok;
+    }
+    static bool read_group(const json& answer, PlanQuestion& question) {
+        for (const auto& node : list_of(answer, "node_of_rank"))
+            if (node.is_number_unsigned()) question.node_of_rank.push_back(node.get<uint32_t>());
+        for (const auto& node : list_of(answer, "nodes")) question.names.push_back(node_text(node));
+        if (has(answer, "table")) {
+            const json& t = answer["table"];
+            question.table = {1,
+                              count_of(t, "small_bytes_max"),
+                              count_of(t, "doubling_bytes_max"),
+                              static_cast<uint32_t>(count_of(t, "chunk_bytes")),
+                              count_of(t, "segment_bytes"),
+                              static_cast<uint32_t>(count_of(t, "lanes"))};
+        }
+        return !question.node_of_rank.empty();
+    }
+
+    std::string op_ = "all_reduce", dtype_ = "f32", group_;
+    uint64_t bytes_ = 64 << 20, nodes_ = 2, ranks_per_node_ = 1, root_ = 0, lanes_ = PlanTable().lanes;
+    PlanTable table_;
+};
+
+}  // namespace
+
+nexar::Result<json> plan_report(const PlanQuestion& question) {
+    NEXAR_TRY_VOID(question.table.check());
+    const Layout layout{std::span<const uint32_t>(question.node_of_rank)};
+    if (question.shape.root >= layout.size())
+        return nexar::fail(nexar::Errc::invalid_argument, "root " + std::to_string(question.shape.root) +
+                                                              " is not below the number of ranks, " +
+                                                              std::to_string(layout.size()));
+    const auto plan = nexar::collectives::plan(question.shape, layout, question.table);
+    const auto bytes = nexar::collectives::predict_bytes(plan, question.shape, layout);
+    json pairs = json::array();
+    uint64_t total = 0;
+    for (uint32_t from = 0; from < layout.nodes(); ++from) {
+        for (uint32_t to = 0; to < layout.nodes(); ++to) {
+            const uint64_t sent = bytes[size_t{from} * layout.nodes() + to];
+            if (sent == 0) continue;
+            total += sent;
+            json pair = {{"from", from}, {"to", to}, {"bytes", sent}};
+            if (from < question.names.size()) pair["from_name"] = question.names[from];
+            if (to < question.names.size()) pair["to_name"] = question.names[to];
+            pairs.push_back(std::move(pair));
+        }
+    }
+    return json{{"op", question.op},
+                {"count", question.shape.count},
+                {"element_bytes", question.shape.element_bytes},
+                {"ranks", layout.size()},
+                {"nodes", layout.nodes()},
+                {"algorithm", name_of(plan.algorithm)},
+                {"class", plan.cls == nexar::link::Class::bulk ? "bulk" : "small"},
+                {"chunk_bytes", plan.chunk_bytes},
+                {"segments", plan.segments},
+                {"lanes", plan.lanes},
+                {"phases_per_segment", plan.phases},
+                {"total_bytes", total},
+                {"pairs", std::move(pairs)}};
+}
+
+std::string render_plan(const json& p) {
+    const uint64_t segments = count_of(p, "segments");
+    std::string out = aligned({
+        {"operation", text_of(p, "op") + " of " + std::to_string(count_of(p, "count")) + " elements of " +
+                          std::to_string(count_of(p, "element_bytes")) + " B"},
+        {"group", std::to_string(count_of(p, "ranks")) + " ranks on " + std::to_string(count_of(p, "nodes")) +
+                      " nodes"},
+        {"algorithm", text_of(p, "algorithm")},
+        {"class", text_of(p, "class") == "bulk" ? "bulk: through the shards" : "small: with control"},
+        {"segments", std::to_string(segments) + ", " + std::to_string(count_of(p, "lanes")) + " at once, " +
+                         std::to_string(count_of(p, "phases_per_segment")) + " steps each"},
+        {"chunks", bytes_text(count_of(p, "chunk_bytes"))},
+        {"sent in all", bytes_text(count_of(p, "total_bytes"))},
+    });
+    const json& pairs = list_of(p, "pairs");
+    if (pairs.empty()) return out + "\nnothing is sent between nodes\n";
+    Table table({"FROM NODE", "TO NODE", ">BYTES", ""});
+    for (size_t i = 0; i < std::min(pairs.size(), pairs_shown_max); ++i) {
+        const auto name = [&](const char* number, const char* text) {
+            const std::string known = text_of(pairs[i], text);
+            return known.empty() ? std::to_string(count_of(pairs[i], number)) : known;
+        };
+        table.row({name("from", "from_name"), name("to", "to_name"),
+                   std::to_string(count_of(pairs[i], "bytes")), bytes_text(count_of(pairs[i], "bytes"))});
+    }
+    out += "\n" + table.text();
+    if (pairs.size() > pairs_shown_max)
+        out += std::to_string(pairs.size() - pairs_shown_max) + " more pairs: --json shows all\n";
+    return out;
+}
+
+std::unique_ptr<Command> make_plan() {
+    return std::make_unique<Plan>();
+}
+
+}  // namespace nexarctl

@@ -1,0 +1,73 @@
+// nexarctl status: this node and how it sees the others.
+#include <nlohmann/json.hpp>
+
+#include "nexarctl/client.hpp"
+#include "nexarctl/commands.hpp"
+#include "nexarctl/render.hpp"
+#include "nexarctl/table.hpp"
+#include "nexarctl/units.hpp"
+
+namespace nexarctl {
+
+using json = nlohmann::ordered_json;
+
+namespace {
+
+std::string address_text(const json& status) {
+    std::string out = text_of(status, "listen");
+    for (const auto& a : list_of(status, "addresses"))
+        if (flag_of(a, "chosen")) out += ", known to others as " + text_of(a, "address");
+    return out;
+}
+
+std::string peers_text(const json& status) {
+    const json& peers = list_of(status, "peers");
+    if (peers.empty()) return "no peers\n";
+    Table table({"PEER", "STATE", "ADDRESS", ">RTT", ">HEARD", ">SENT", ">RECEIVED", ">LIFE", "WHY"});
+    for (const auto& p : peers)
+        table.row({node_text(p), text_of(p, "state"), text_of(p, "address"),
+                   has(p, "rtt_ms") ? milliseconds_text(number_of(p, "rtt_ms")) : "",
+                   has(p, "heard_ago_ms") ? milliseconds_text(number_of(p, "heard_ago_ms")) + " ago" : "",
+                   bytes_text(count_of(p, "bulk_bytes_sent")), bytes_text(count_of(p, "bulk_bytes_received")),
+                   std::to_string(count_of(p, "incarnation")), text_of(p, "why")});
+    return table.text();
+}
+
+class Status final : public Command {
+    int run(const Context& context) override {
+        return ask_and_show(context, "status", json::object(), render_status);
+    }
+};
+
+}  // namespace
+
+std::string render_status(const json& s) {
+    const std::string cluster = has(s, "cluster")
+                                    ? text_of(s, "cluster_name") + " (" + text_of(s, "cluster") + ")"
+                                    : "none: nexarctl cluster init, or cluster join TOKEN";
+    return aligned({
+               {"node", node_text(s)},
+               {"state", text_of(s, "state")},
+               {"cluster", cluster},
+               {"life", std::to_string(count_of(s, "incarnation")) + ", up for " +
+                            seconds_text(number_of(s, "uptime_s")) + ", pid " +
+                            std::to_string(count_of(s, "pid"))},
+               {"version", text_of(s, "version")},
+               {"address", address_text(s)},
+               {"sessions", std::to_string(count_of(s, "sessions")) + ", with " +
+                                bytes_text(count_of(s, "session_memory_bytes")) + " of shared memory"},
+               {"groups", std::to_string(count_of(s, "groups")) + ", operations in flight " +
+                              std::to_string(count_of(s, "ops_in_flight"))},
+               {"bulk data", bytes_text(count_of(s, "bulk_bytes_sent")) + " sent, " +
+                                 bytes_text(count_of(s, "bulk_bytes_received")) + " received"},
+               {"threads", std::to_string(count_of(s, "shards")) + " for bulk data, " +
+                               std::to_string(count_of(s, "workers")) + " for reductions"},
+           }) +
+           "\n" + peers_text(s);
+}
+
+std::unique_ptr<Command> make_status() {
+    return std::make_unique<Status>();
+}
+
+}  // namespace nexarctl

@@ -1,0 +1,203 @@
+// What the doctor thinks of the facts. Pure.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+#include "nexarctl/doctor.hpp"
+#include "nexarctl/table.hpp"
+#include "nexarctl/units.hpp"
+
+namespace nexarctl {
+
+namespace {
+
+constexpr unsigned kernel_major_min = 5, kernel_minor_min = 16;  // futex_waitv
+constexpr uint64_t socket_buffer_wanted = 4 << 20;
+constexpr uint64_t memlock_wanted = 64 << 20;
+constexpr uint64_t nofile_wanted = 8192;
+constexpr uint64_t nofile_least = 1024;
+constexpr int mtu_least = 1280;  // RFC 9000 section 14: QUIC does not run below
+constexpr int mtu_usual = 1500;
+constexpr double rtt_high_ms = 50;
+
+Check good(std::string name, std::string found) {
+    return {std::move(name), Verdict::ok, std::move(found), ""};
+}
+Check judged(std::string name, bool fine, Verdict otherwise, std::string found, std::string advice) {
+    return {std::move(name), fine ? Verdict::ok : otherwise, std::move(found), fine ? "" : std::move(advice)};
+}
+
+std::string limit_text(const std::optional<uint64_t>& value, bool bytes) {
+    if (!value) return "unknown";
+    if (*value == UINT64_MAX) return "unlimited";
+    return bytes ? bytes_text(*value) : std::to_string(*value);
+}
+
+Check kernel(const Facts& f) {
+    unsigned major = 0, minor = 0;
+    const bool read = std::sscanf(f.kernel.c_str(), "%u.%u", &major, &minor) == 2;
+    const bool fine =
+        read && (major > kernel_major_min || (major == kernel_major_min && minor >= kernel_minor_min));
+    return judged("kernel", fine, Verdict::fail, f.kernel,
+                  "Linux 5.16 or later is needed; Debian 12 has 6.1");
+}
+
+Check feature(const std::string& name, const std::optional<bool>& there, Verdict otherwise,
+              const std::string& advice) {
+    if (!there) return {name, Verdict::warn, "could not be tried", advice};
+    return judged(name, *there, otherwise, *there ? "available" : "not available", advice);
+}
+
+Check memlock(const Facts& f) {
+    return judged(
+        "locked memory", f.memlock_bytes.value_or(0) >= memlock_wanted, Verdict::warn,
+        limit_text(f.memlock_bytes, true) + " for " + f.limits_of,
+        "set LimitMEMLOCK=infinity (the unit does) or ulimit -l unlimited; RDMA memory will need it");
+}
+
+Check nofile(const Facts& f) {
+    const uint64_t limit = f.nofile.value_or(0);
+    return judged(
+        "open files", limit >= nofile_wanted, limit < nofile_least ? Verdict::fail : Verdict::warn,
+        limit_text(f.nofile, false) + " for " + f.limits_of,
+        "set LimitNOFILE=65536 (the unit does) or ulimit -n 65536; each local process takes several");
+}
+
+Check socket_buffer(const std::string& name, const std::optional<uint64_t>& value) {
+    return judged(name, value.value_or(0) >= socket_buffer_wanted, Verdict::warn, limit_text(value, true),
+                  "sysctl -w " + name + "=" + std::to_string(socket_buffer_wanted * 4) +
+                      " (and in /etc/sysctl.d); with CAP_NET_ADMIN, as in the unit, nexard does without");
+}
+
+Check interface(const InterfaceFact& i) {
+    std::string found = "MTU " + std::to_string(i.mtu) + (i.up ? "" : ", down");
+    for (const auto& address : i.addresses) found += ", " + address;
+    const std::string name = "interface " + i.name;
+    if (!i.up || i.loopback) return good(name, found);
+    if (i.mtu < mtu_least)
+        return {name, Verdict::fail, found, "QUIC needs 1280 bytes: ip link set " + i.name + " mtu 1500"};
+    return judged(name, i.mtu >= mtu_usual, Verdict::warn, found,
+                  "below 1500: a tunnel? Packets get smaller and transfers slower");
+}
+
+Check cpu(const Facts& f) {
+    std::string found = std::string(f.aes ? "AES" : "no AES") + (f.vaes ? " VAES" : "") +
+                        (f.avx2 ? " AVX2" : "") + (f.avx512f ? " AVX-512" : "");
+    return judged("processor", f.aes, Verdict::warn, found,
+                  "without AES instructions encryption limits bulk data to some hundred MB/s");
+}
+
+Check quota(const Facts& f) {
+    char text[64];
+    std::snprintf(text, sizeof text, f.cpu_quota ? "%u cores, limited to %.2f of them" : "%u cores, no limit",
+                  f.cores, f.cpu_quota.value_or(0));
+    return judged(
+        "CPU time", !f.cpu_quota || *f.cpu_quota >= 2, Verdict::warn, text,
+        "a cgroup quota below two cores stalls the daemon: raise CPUQuota= or the container's limit");
+}
+
+Check clock(const Facts& f) {
+    if (!f.clock_synchronised) return {"wall clock", Verdict::warn, "unknown", "adjtimex did not say"};
+    return judged("wall clock", *f.clock_synchronised, Verdict::warn,
+                  *f.clock_synchronised ? "synchronised" : "not synchronised",
+                  "run an NTP client (systemd-timesyncd, chrony): certificates and tokens allow 10 minutes "
+                  "of difference");
+}
+
+Check clock_source(const Facts& f) {
+    const bool fine = f.clock_source == "tsc" || f.clock_source == "kvm-clock" ||
+                      f.clock_source == "arch_sys_counter" || f.clock_source == "hyperv_clocksource_tsc_page";
+    return judged("clock source", fine, Verdict::warn, f.clock_source.empty() ? "unknown" : f.clock_source,
+                  "reading this clock is a system call; tsc or kvm-clock is faster");
+}
+
+Check socket(const std::string& name, const PathFact& p, bool daemon) {
+    if (!p.exists)
+        return {name, daemon ? Verdict::fail : Verdict::warn, p.path + " is not there",
+                daemon ? "the daemon's socket option says otherwise, or it was removed: restart nexard"
+                       : "systemctl start nexard"};
+    if (!p.is_socket)
+        return {name, Verdict::fail, p.path + " is not a socket", "remove it and restart nexard"};
+    char mode[8];
+    std::snprintf(mode, sizeof mode, "%04o", p.mode & 07777u);
+    return judged(name, p.usable, Verdict::warn, p.path + " " + mode + " " + p.owner + ":" + p.group,
+                  "you may not use it: join the group (usermod -aG " + p.group + " USER) or be root");
+}
+
+void add_daemon(const Facts& f, std::vector<Check>& out) {
+    out.push_back(judged("daemon", f.daemon, Verdict::warn,
+                         f.daemon ? "answers, listens on " + f.listen : f.daemon_problem,
+                         "what follows from it cannot be checked"));
+    for (const auto& a : f.addresses)
+        out.push_back(
+            good(std::string(a.chosen ? "address chosen" : "address passed over"), a.address + ": " + a.why));
+    const bool any_chosen =
+        std::any_of(f.addresses.begin(), f.addresses.end(), [](const auto& a) { return a.chosen; });
+    if (f.daemon && !f.addresses.empty() && !any_chosen)
+        out.push_back(
+            {"address", Verdict::fail, "none chosen", "other nodes cannot reach this one: set advertise"});
+    for (const auto& p : f.peers) {
+        const std::string name = "peer " + p.name;
+        const std::string rtt = p.rtt_ms ? ", round trip " + milliseconds_text(*p.rtt_ms) : "";
+        const std::string where = p.state + " at " + (p.address.empty() ? "no address" : p.address) + rtt +
+                                  (p.why.empty() ? "" : ": " + p.why);
+        if (p.state == "up")
+            out.push_back(judged(name, !p.rtt_ms || *p.rtt_ms < rtt_high_ms, Verdict::warn, where,
+                                 "a slow path for collectives; is this the intended network (advertise)?"));
+        else
+            out.push_back({name, Verdict::fail, where,
+                           "is nexard running there, and does a firewall pass UDP both ways to that port?"});
+    }
+}
+
+}  // namespace
+
+std::vector<Check> judge(const Facts& f) {
+    std::vector<Check> out;
+    out.push_back(kernel(f));
+    out.push_back(
+        feature("futex_waitv", f.futex_waitv, Verdict::fail, "Linux 5.16 and no seccomp filter against it"));
+    out.push_back(feature("memfd seals", f.memfd_seals, Verdict::fail,
+                          "shared memory needs memfd_create with sealing"));
+    out.push_back(feature("pidfd", f.pidfd, Verdict::warn,
+                          "without it a dead process is noticed through its socket only"));
+    out.push_back(memlock(f));
+    out.push_back(nofile(f));
+    out.push_back(socket_buffer("net.core.rmem_max", f.rmem_max));
+    out.push_back(socket_buffer("net.core.wmem_max", f.wmem_max));
+    out.push_back(feature("UDP send offload (GSO)", f.gso, Verdict::warn,
+                          "more system calls per byte; Linux 4.18 has it"));
+    out.push_back(feature("UDP receive offload (GRO)", f.gro, Verdict::warn,
+                          "more system calls per byte; Linux 5.0 has it"));
+    for (const auto& i : f.interfaces) out.push_back(interface(i));
+    out.push_back(cpu(f));
+    out.push_back(quota(f));
+    out.push_back(clock(f));
+    out.push_back(clock_source(f));
+    out.push_back(socket("admin socket", f.admin_socket, f.daemon));
+    out.push_back(socket("session socket", f.session_socket, f.daemon));
+    add_daemon(f, out);
+    return out;
+}
+
+Verdict worst(const std::vector<Check>& checks) {
+    Verdict out = Verdict::ok;
+    for (const auto& check : checks) out = std::max(out, check.verdict);
+    return out;
+}
+
+std::string render_checks(const std::vector<Check>& checks) {
+    static constexpr const char* words[] = {"ok", "WARN", "FAIL"};
+    Table table({"", "CHECK", "FOUND"});
+    size_t counts[3] = {};
+    for (const auto& check : checks) {
+        const auto verdict = static_cast<size_t>(check.verdict);
+        ++counts[verdict];
+        table.row({words[verdict], check.name, check.found});
+        if (!check.advice.empty()) table.row({" ", " ", "-> " + check.advice});
+    }
+    return table.text() + "\n" + std::to_string(counts[0]) + " ok, " + std::to_string(counts[1]) +
+           " to improve, " + std::to_string(counts[2]) + " to repair\n";
+}
+
+}  // namespace nexarctl

@@ -1,0 +1,399 @@
+#include "nexarctl/launcher.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <optional>
+
+#include "nexarctl/line_writer.hpp"
+
+extern char** environ;
+
+namespace nexarctl {
+
+using nexar::Errc;
+using nexar::fail;
+using nexar::Result;
+using Clock = std::chrono::steady_clock;
+
+namespace {
+
+constexpr int exit_timed_out = 124;  // as timeout(1)
+constexpr int exit_not_executable = 126;
+constexpr int exit_not_found = 127;
+constexpr int reads_per_turn_max = 16;  // of one pipe
+
+std::chrono::nanoseconds seconds(double s) {
+    return std::chrono::nanoseconds(static_cast<int64_t>(s * 1e9));
+}
+
+struct Stream {
+    int fd = -1;  // the pipe's reading end; -1: ended
+    int to = 1;
+    LineWriter writer;
+};
+
+struct Child {
+    pid_t pid = -1;
+    bool ended = false;
+    Stream out, err;
+};
+
+// In the child, after fork(): only async-signal-safe calls.
+[[noreturn]] void become(const std::vector<char*>& arguments, const std::vector<char*>& variables, int out,
+                         int err, const sigset_t& mask, pid_t parent, int complaint) {
+    // A launcher that is killed takes its ranks along; if that has happened already nobody waits for us.
+    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (::getppid() != parent) ::_exit(exit_timed_out);
+    ::setpgid(0, 0);  // Ctrl-C reaches the launcher alone, which forwards it once
+    ::dup2(out, 1);
+    ::dup2(err, 2);
+    const int null = ::open("/dev/null", O_RDONLY);
+    if (null >= 0) ::dup2(null, 0);
+    ::signal(SIGPIPE, SIG_DFL);
+    ::sigprocmask(SIG_SETMASK, &mask, nullptr);
+    ::execvpe(arguments[0], arguments.data(), variables.data());
+    const int why = errno;
+    [[maybe_unused]] const auto told = ::write(complaint, &why, sizeof why);
+    ::_exit(why == ENOENT ? exit_not_found : exit_not_executable);
+}
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+    std::vector<char*> out;
+    for (auto& text : texts) out.push_back(text.data());
+    out.push_back(nullptr);
+    return out;
+}
+
+std::vector<std::string> full_environment(const Job& job, uint32_t local_rank) {
+    std::vector<std::string> out = environment_of(job, local_rank);
+    const size_t own = out.size();
+    for (char** entry = environ; *entry != nullptr; ++entry) {
+        const std::string_view text(*entry);
+        const std::string_view name = text.substr(0, text.find('=') + 1);
+        const bool replaced = std::any_of(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(own),
+                                          [&](const std::string& ours) { return ours.starts_with(name); });
+        if (!replaced) out.emplace_back(text);
+    }
+    return out;
+}
+
+class Launcher {
+  public:
+    Launcher(const Job& job, const Output& output) : job_(&job), output_(&output) {}
+    ~Launcher();
+    Result<void> start();
+    int stay();
+
+  private:
+    Result<void> start_rank(uint32_t local_rank, const sigset_t& old_mask);
+    std::optional<int> fork_rank(uint32_t local_rank, const sigset_t& mask, int out, int err);
+    bool running() const;
+    bool streaming() const;
+    int wait_ms(Clock::time_point now) const;
+    void poll_once();
+    void read_signals();
+    void reap();
+    void on_exit(Child& child, int status);
+    void read_stream(Stream& stream);
+    void finish(Stream& stream);
+    void begin_end(Clock::time_point now, int code, double delay_s);
+    void on_time(Clock::time_point now);
+    void kill_all(int signal);
+
+    const Job* job_;
+    const Output* output_;
+    std::vector<Child> children_;
+    int signals_ = -1;
+    sigset_t old_mask_{};
+    bool masked_ = false;
+    int code_ = 0;
+    bool ending_ = false;
+    std::optional<Clock::time_point> deadline_, terminate_at_, kill_at_, drain_until_;
+};
+
+Launcher::~Launcher() {
+    for (auto& child : children_) {
+        if (child.pid > 0 && !child.ended) {
+            ::kill(-child.pid, SIGKILL);
+            ::kill(child.pid, SIGKILL);
+            ::waitpid(child.pid, nullptr, 0);
+        }
+        for (Stream* stream : {&child.out, &child.err})
+            if (stream->fd >= 0) ::close(stream->fd);
+    }
+    if (signals_ >= 0) ::close(signals_);
+    if (masked_) ::sigprocmask(SIG_SETMASK, &old_mask_, nullptr);
+}
+
+Result<void> Launcher::start() {
+    sigset_t ours;
+    ::sigemptyset(&ours);
+    for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD, SIGPIPE}) ::sigaddset(&ours, signal);
+    ::sigprocmask(SIG_BLOCK, &ours, &old_mask_);
+    masked_ = true;
+    ::sigdelset(&ours, SIGPIPE);
+    signals_ = ::signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (signals_ < 0) return fail(Errc::io, std::string("signalfd: ") + std::strerror(errno));
+    if (job_->timeout_s > 0) deadline_ = Clock::now() + seconds(job_->timeout_s);
+    children_.reserve(job_->ranks);
+    for (uint32_t i = 0; i < job_->ranks; ++i) {
+        const auto started = start_rank(i, old_mask_);
+        if (!started) return started;
+    }
+    return {};
+}
+
+Result<void> Launcher::start_rank(uint32_t local_rank, const sigset_t& old_mask) {
+    int out[2], err[2];
+    if (::pipe2(out, O_CLOEXEC) != 0) return fail(Errc::io, std::string("pipe: ") + std::strerror(errno));
+    if (::pipe2(err, O_CLOEXEC) != 0) {
+        ::close(out[0]);
+        ::close(out[1]);
+        return fail(Errc::io, std::string("pipe: ") + std::strerror(errno));
+    }
+    const std::string prefix = job_->prefix ? "[" + std::to_string(job_->first_rank + local_rank) + "] " : "";
+    children_.push_back({-1, false, {out[0], 1, LineWriter(prefix)}, {err[0], 2, LineWriter(prefix)}});
+    for (const int fd : {out[0], err[0]}) ::fcntl(fd, F_SETFL, O_NONBLOCK);
+    const auto why = fork_rank(local_rank, old_mask, out[1], err[1]);
+    ::close(out[1]);
+    ::close(err[1]);
+    if (!why) return {};
+    return fail(*why == ENOENT ? Errc::not_found : Errc::io,
+                "cannot start '" + job_->command[0] + "': " + std::strerror(*why));
+}
+
+// The reason why it did not start. The pipe that tells it closes itself at a successful exec.
+std::optional<int> Launcher::fork_rank(uint32_t local_rank, const sigset_t& mask, int out, int err) {
+    std::vector<std::string> command = job_->command;
+    std::vector<std::string> environment = full_environment(*job_, local_rank);
+    const auto arguments = pointers(command);
+    const auto variables = pointers(environment);
+    int complaint[2];
+    if (::pipe2(complaint, O_CLOEXEC) != 0) return errno;
+    const pid_t parent = ::getpid();
+    const pid_t pid = ::fork();
+    const int fork_error = errno;
+    if (pid == 0) become(arguments, variables, out, err, mask, parent, complaint[1]);
+    ::close(complaint[1]);
+    int why = 0;
+    ssize_t got = 0;
+    if (pid > 0) {
+        ::setpgid(pid, pid);  // both sides: whoever comes first
+        children_.back().pid = pid;
+        do got = ::read(complaint[0], &why, sizeof why);
+        while (got < 0 && errno == EINTR);
+    }
+    ::close(complaint[0]);
+    if (pid < 0) return fork_error;
+    if (got == sizeof why) return why;
+    return std::nullopt;
+}
+
+bool Launcher::running() const {
+    return std::any_of(children_.begin(), children_.end(), [](const Child& c) { return !c.ended; });
+}
+bool Launcher::streaming() const {
+    return std::any_of(children_.begin(), children_.end(),
+                       [](const Child& c) { return c.out.fd >= 0 || c.err.fd >= 0; });
+}
+
+int Launcher::stay() {
+    // A grandchild may hold a pipe for ever: after the last rank's end we read on for a moment only.
+    while (running() || (streaming() && (!drain_until_ || Clock::now() < *drain_until_))) {
+        poll_once();
+        on_time(Clock::now());
+        if (!running() && !drain_until_) drain_until_ = Clock::now() + std::chrono::milliseconds(200);
+    }
+    for (auto& child : children_) {
+        for (Stream* stream : {&child.out, &child.err}) {
+            read_stream(*stream);
+            finish(*stream);
+        }
+        ::kill(-child.pid, SIGKILL);  // what a rank started and left behind
+    }
+    return code_;
+}
+
+int Launcher::wait_ms(Clock::time_point now) const {
+    constexpr int longest_ms = 60'000;
+    auto wake = now + std::chrono::milliseconds(longest_ms);
+    for (const auto& at : {deadline_, terminate_at_, kill_at_, drain_until_})
+        if (at) wake = std::min(wake, *at);
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(wake - now).count();
+    return static_cast<int>(std::clamp<decltype(left)>(left + 1, 0, longest_ms));
+}
+
+void Launcher::poll_once() {
+    std::vector<pollfd> watched{{signals_, POLLIN, 0}};
+    std::vector<Stream*> streams{nullptr};
+    for (auto& child : children_) {
+        for (Stream* stream : {&child.out, &child.err}) {
+            if (stream->fd < 0) continue;
+            watched.push_back({stream->fd, POLLIN, 0});
+            streams.push_back(stream);
+        }
+    }
+    if (::poll(watched.data(), watched.size(), wait_ms(Clock::now())) <= 0) return;
+    for (size_t i = 1; i < watched.size(); ++i)
+        if (watched[i].revents != 0) read_stream(*streams[i]);
+    if (watched[0].revents != 0) read_signals();
+}
+
+void Launcher::read_signals() {
+    signalfd_siginfo info{};
+    while (::read(signals_, &info, sizeof info) == sizeof info) {
+        const int signal = static_cast<int>(info.ssi_signo);
+        if (signal == SIGCHLD) continue;
+        kill_all(signal);
+        if (!ending_)
+            begin_end(Clock::now(), 128 + signal, job_->grace_s);
+        else
+            kill_at_ = Clock::now();  // the second Ctrl-C is meant
+    }
+    reap();
+}
+
+void Launcher::reap() {
+    for (auto& child : children_) {
+        int status = 0;
+        if (child.ended || ::waitpid(child.pid, &status, WNOHANG) != child.pid) continue;
+        child.ended = true;
+        on_exit(child, status);
+    }
+}
+
+void Launcher::on_exit(Child& child, int status) {
+    const int code = exit_code_of(status);
+    if (code == 0) return;
+    const auto rank = job_->first_rank + static_cast<uint32_t>(&child - children_.data());
+    if (!ending_) {
+        (*output_)(2, "nexarctl: rank " + std::to_string(rank) +
+                          (code > 128 ? " was ended by signal " + std::to_string(code - 128)
+                                      : " failed with exit code " + std::to_string(code)) +
+                          "; ending the others\n");
+        begin_end(Clock::now(), code, job_->failure_delay_s);
+    }
+}
+
+void Launcher::read_stream(Stream& stream) {
+    char buffer[16384];
+    for (int i = 0; i < reads_per_turn_max && stream.fd >= 0; ++i) {
+        const ssize_t got = ::read(stream.fd, buffer, sizeof buffer);
+        if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+        if (got <= 0) return finish(stream);
+        const std::string lines = stream.writer.add({buffer, static_cast<size_t>(got)});
+        if (!lines.empty() && !(*output_)(stream.to, lines) && !ending_)
+            begin_end(Clock::now(), 128 + SIGPIPE,
+                      0);  // nobody reads our output any more: "nexarctl run ... | head"
+    }
+}
+
+void Launcher::finish(Stream& stream) {
+    if (stream.fd < 0) return;
+    ::close(stream.fd);
+    stream.fd = -1;
+    const std::string rest = stream.writer.end();
+    if (!rest.empty()) (*output_)(stream.to, rest);
+}
+
+// The others get SIGTERM after the delay, and SIGKILL after the grace.
+void Launcher::begin_end(Clock::time_point now, int code, double delay_s) {
+    ending_ = true;
+    code_ = code;
+    deadline_.reset();
+    terminate_at_ = now + seconds(delay_s);
+}
+
+void Launcher::on_time(Clock::time_point now) {
+    if (deadline_ && now >= *deadline_) {
+        char text[96];
+        std::snprintf(text, sizeof text, "nexarctl: the job did not end within %g s; ending it\n",
+                      job_->timeout_s);
+        (*output_)(2, text);
+        begin_end(now, exit_timed_out, 0);
+    }
+    if (terminate_at_ && now >= *terminate_at_) {
+        terminate_at_.reset();
+        kill_all(SIGTERM);
+        kill_at_ = now + seconds(job_->grace_s);
+    }
+    if (kill_at_ && now >= *kill_at_) {
+        kill_at_.reset();
+        terminate_at_.reset();
+        kill_all(SIGKILL);
+    }
+}
+
+// To the rank's whole process group: ranks are often shell scripts.
+void Launcher::kill_all(int signal) {
+    for (const auto& child : children_)
+        if (!child.ended) ::kill(-child.pid, signal);
+}
+
+}  // namespace
+
+std::vector<std::string> environment_of(const Job& job, uint32_t local_rank) {
+    std::vector<std::string> out = {
+        "NEXAR_RANK=" + std::to_string(job.first_rank + local_rank),
+        "NEXAR_WORLD_SIZE=" + std::to_string(job.world),
+        "NEXAR_LOCAL_RANK=" + std::to_string(local_rank),
+        "NEXAR_LOCAL_WORLD_SIZE=" + std::to_string(job.ranks),
+        "NEXAR_JOB_SECRET=" + job.secret,
+    };
+    if (!job.group.empty()) out.push_back("NEXAR_GROUP=" + job.group);
+    if (!job.socket.empty()) out.push_back("NEXAR_SOCKET=" + job.socket);
+    return out;
+}
+
+int exit_code_of(int wait_status) {
+    return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
+}
+
+std::string random_secret() {
+    static constexpr char digits[] = "0123456789abcdef";
+    unsigned char bytes[32];
+    if (::getrandom(bytes, sizeof bytes, 0) != sizeof bytes) std::abort();
+    std::string out;
+    for (const unsigned char byte : bytes) {
+        out += digits[byte >> 4];
+        out += digits[byte & 15];
+    }
+    return out;
+}
+
+bool write_all(int fd, const std::string& text) {
+    size_t written = 0;
+    while (written < text.size()) {
+        const ssize_t n = ::write(fd, text.data() + written, text.size() - written);
+        if (n > 0)
+            written += static_cast<size_t>(n);
+        else if (errno == EAGAIN) {
+            pollfd watched{fd, POLLOUT, 0};
+            ::poll(&watched, 1, 1000);
+        } else if (errno != EINTR) {
+            return false;
+        }
+    }
+    return true;
+}
+
+Result<int> run_job(const Job& job, const Output& output) {
+    Launcher launcher(job, output);
+    const auto started = launcher.start();
+    if (!started) return fail(started.error());
+    return launcher.stay();
+}
+
+}  // namespace nexarctl

@@ -1,0 +1,50 @@
+// Starts the local ranks of a job and stays with them to the end: forwards their output line by line and
+// signals to them, ends the others when one fails, and leaves no process behind. Linux only: signalfd; one
+// thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/result.hpp"
+
+namespace nexarctl {
+
+struct Job {
+    uint32_t ranks = 1;       // here
+    uint32_t first_rank = 0;  // of them
+    uint32_t world = 1;
+    std::string group;  // empty: NEXAR_GROUP is not set
+    std::string secret;
+    std::string socket;    // empty: NEXAR_SOCKET stays as it is
+    double timeout_s = 0;  // 0: none
+    double grace_s = 5;    // from SIGTERM to SIGKILL
+    double failure_delay_s =
+        1;  // after one rank failed, before the others get SIGTERM: they notice by themselves
+    bool prefix = true;
+    std::vector<std::string> command;
+};
+constexpr uint32_t ranks_here_max = 1024;
+constexpr uint32_t world_max = 4096;
+
+// "NAME=value" for one rank, on top of the caller's environment.
+std::vector<std::string> environment_of(const Job& job, uint32_t local_rank);
+
+// 128 + signal for a killed process, as shells say it.
+int exit_code_of(int wait_status);
+
+// 32 random bytes in hex.
+std::string random_secret();
+
+// Where output goes: 1 or 2, and bytes that are whole lines. False: it cannot be written any more.
+using Output = std::function<bool(int fd, const std::string& lines)>;
+bool write_all(int fd, const std::string& text);
+
+// Runs the job to its end. The exit code: the first failing rank's, 124 after the timeout, 128 + signal when
+// we were told to stop. An error: nothing was started. Takes over SIGINT, SIGTERM, SIGHUP, SIGCHLD and
+// SIGPIPE meanwhile.
+nexar::Result<int> run_job(const Job& job, const Output& output);
+
+}  // namespace nexarctl

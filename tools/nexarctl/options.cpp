@@ -1,0 +1,120 @@
+#include "nexarctl/options.hpp"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+
+#include "nexarctl/units.hpp"
+
+namespace nexarctl {
+
+namespace {
+
+class CliOptions final : public Options {
+  public:
+    explicit CliOptions(CLI::App& app) : app_(&app) {}
+
+    void flag(const std::string& names, bool& target, const std::string& help) override {
+        app_->add_flag(names, target, help);
+    }
+    void text(const std::string& names, std::string& target, const std::string& help,
+              bool required) override {
+        app_->add_option(names, target, help)->required(required);
+    }
+    void count(const std::string& names, uint64_t& target, uint64_t least, uint64_t most,
+               const std::string& help, bool required) override {
+        app_->add_option(names, target, help)
+            ->check(CLI::Range(least, most))
+            ->required(required)
+            ->capture_default_str();
+    }
+    void number(const std::string& names, double& target, double least, double most,
+                const std::string& help) override {
+        app_->add_option(names, target, help)->check(CLI::Range(least, most));
+    }
+    void bytes(const std::string& names, uint64_t& target, const std::string& help) override {
+        const auto read = [&target](const std::string& given) {
+            const auto value = parse_bytes(given);
+            if (!value)
+                throw CLI::ValidationError("'" + given +
+                                           "' is not a size; allowed: a whole number with K, M, G or T");
+            target = *value;
+        };
+        app_->add_option_function<std::string>(names, read, help);
+    }
+    void choice(const std::string& names, std::string& target, const std::vector<std::string>& allowed,
+                const std::string& help) override {
+        app_->add_option(names, target, help)->check(CLI::IsMember(allowed))->capture_default_str();
+    }
+
+  private:
+    CLI::App* app_;
+};
+
+// "token create" is the command create of the command token.
+CLI::App* add_command(CLI::App& root, std::map<std::string, CLI::App*>& parents, const Entry& entry) {
+    const std::string name = entry.name;
+    const size_t space = name.find(' ');
+    if (space == std::string::npos) return root.add_subcommand(name, entry.help);
+    const std::string first = name.substr(0, space);
+    CLI::App*& parent = parents[first];
+    if (parent == nullptr) {
+        parent = root.add_subcommand(
+            first, first == "token" ? "tokens with which nodes join" : "this node's cluster");
+        parent->require_subcommand(1);
+        parent->fallthrough();
+    }
+    return parent->add_subcommand(name.substr(space + 1), entry.help);
+}
+
+std::string default_socket() {
+    const char* const set = std::getenv("NEXAR_ADMIN_SOCKET");
+    return set != nullptr && *set != 0 ? set : "/run/nexar/admin.sock";
+}
+
+}  // namespace
+
+int parse_and_run(int argc, char** argv, std::span<const Entry> table) {
+    Context context;
+    context.socket = default_socket();
+    // What follows "--" is another program's: it is not looked at.
+    int own = 0;
+    while (own < argc && std::string(argv[own]) != "--") ++own;
+    for (int i = own + 1; i < argc; ++i) context.rest.emplace_back(argv[i]);
+
+    CLI::App root("nexarctl: asks the nexar daemon of this host, starts jobs, examines the machine",
+                  "nexarctl");
+    root.require_subcommand(1);
+    root.set_version_flag("--version", std::string("nexarctl ") + NEXAR_VERSION_TEXT);
+    root.add_option("--socket", context.socket, "the daemon's admin socket (NEXAR_ADMIN_SOCKET)")
+        ->capture_default_str();
+    root.add_flag("--json", context.json, "print JSON, for programs");
+
+    std::vector<std::pair<CLI::App*, std::unique_ptr<Command>>> made;
+    std::map<std::string, CLI::App*> parents;
+    for (const Entry& entry : table) {
+        CLI::App* const app = add_command(root, parents, entry);
+        app->fallthrough();  // --json and --socket may stand anywhere
+        auto command = entry.make();
+        CliOptions options(*app);
+        command->declare(options);
+        made.emplace_back(app, std::move(command));
+    }
+    try {
+        root.parse(own, argv);
+    } catch (const CLI::ParseError& error) {
+        return root.exit(error) == 0 ? exit_ok : exit_usage;
+    }
+    for (const auto& [app, command] : made) {
+        if (!app->parsed()) continue;
+        if (own < argc && !command->takes_rest()) {
+            std::fprintf(stderr, "nexarctl %s: nothing may follow '--'\n", app->get_name().c_str());
+            return exit_usage;
+        }
+        return command->run(context);
+    }
+    return exit_usage;
+}
+
+}  // namespace nexarctl

@@ -1,0 +1,23 @@
+// The plan of one operation as JSON, and that as text. Pure.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "collectives/plan.hpp"
+#include "core/result.hpp"
+
+namespace nexarctl {
+
+struct PlanQuestion {
+    std::string op;
+    nexar::collectives::Shape shape;
+    std::vector<uint32_t> node_of_rank;
+    std::vector<std::string> names;  // of the nodes; may be empty
+    nexar::collectives::PlanTable table;
+};
+nexar::Result<nlohmann::ordered_json> plan_report(const PlanQuestion& question);
+std::string render_plan(const nlohmann::ordered_json& report);
+
+}  // namespace nexarctl
