@@ -18,7 +18,9 @@ Result<std::string> text_of(BIO* bio) {
     return std::string(data, static_cast<size_t>(n));
 }
 
-BioPtr reading(const std::string& pem) { return BioPtr(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size()))); }
+BioPtr reading(const std::string& pem) {
+    return BioPtr(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
+}
 
 Result<Digest> key_hash(X509_PUBKEY* key) {
     unsigned char* der = nullptr;
@@ -31,7 +33,8 @@ Result<Digest> key_hash(X509_PUBKEY* key) {
 
 Result<Digest> key_hash(EVP_PKEY* key) {
     X509_PUBKEY* spki = nullptr;
-    if (X509_PUBKEY_set(&spki, key) != 1) return openssl_failed(Errc::bad_certificate, "encoding a public key");
+    if (X509_PUBKEY_set(&spki, key) != 1)
+        return openssl_failed(Errc::bad_certificate, "encoding a public key");
     auto hash = key_hash(spki);
     X509_PUBKEY_free(spki);
     return hash;
@@ -60,8 +63,8 @@ struct Profile {
 const char* const ca_usage = "critical,digitalSignature,keyCertSign,cRLSign";
 
 // A certificate for `subject_key`, signed by `signer`; issuer null: self-signed.
-Result<std::string> make_certificate(const Profile& profile, EVP_PKEY* subject_key, EVP_PKEY* signer, X509* issuer,
-                                     WallSeconds now) {
+Result<std::string> make_certificate(const Profile& profile, EVP_PKEY* subject_key, EVP_PKEY* signer,
+                                     X509* issuer, WallSeconds now) {
     CertPtr cert(X509_new());
     X509* c = cert.get();
     uint8_t serial[16];
@@ -83,7 +86,8 @@ Result<std::string> make_certificate(const Profile& profile, EVP_PKEY* subject_k
         X509_set_pubkey(c, subject_key) == 1 &&
         add_extension(c, issuing, NID_basic_constraints, profile.basic_constraints) &&
         add_extension(c, issuing, NID_key_usage, profile.key_usage) &&
-        add_extension(c, issuing, NID_subject_key_identifier, "hash") && X509_sign(c, signer, EVP_sha256()) > 0;
+        add_extension(c, issuing, NID_subject_key_identifier, "hash") &&
+        X509_sign(c, signer, EVP_sha256()) > 0;
     if (!good) return openssl_failed(Errc::bad_certificate, "making a certificate");
     return write_certificate(c);
 }
@@ -95,10 +99,12 @@ std::string common_name_of(X509* c) {
 }
 
 Result<std::vector<CertPtr>> parse_chain(const DerChain& chain_der) {
-    if (chain_der.empty()) return fail(Errc::bad_certificate, "the peer showed no certificate; a member must");
+    if (chain_der.empty())
+        return fail(Errc::bad_certificate, "the peer showed no certificate; a member must");
     if (chain_der.size() > chain_length_max)
-        return fail(Errc::bad_certificate, "a chain of " + std::to_string(chain_der.size()) + " certificates; at most " +
-                                               std::to_string(chain_length_max) + " are allowed");
+        return fail(Errc::bad_certificate, "a chain of " + std::to_string(chain_der.size()) +
+                                               " certificates; at most " + std::to_string(chain_length_max) +
+                                               " are allowed");
     std::vector<CertPtr> chain;
     for (const auto& der : chain_der) {
         const auto* p = reinterpret_cast<const unsigned char*>(der.data());
@@ -138,11 +144,14 @@ Digest hmac_sha256(Bytes key, Bytes data) {
     Digest d;
     unsigned int n = 0;
     NEXAR_CHECK(HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()),
-                     reinterpret_cast<const unsigned char*>(data.data()), data.size(), d.data(), &n) != nullptr);
+                     reinterpret_cast<const unsigned char*>(data.data()), data.size(), d.data(),
+                     &n) != nullptr);
     return d;
 }
 
-void random_bytes(std::span<uint8_t> out) { NEXAR_CHECK(RAND_bytes(out.data(), static_cast<int>(out.size())) == 1); }
+void random_bytes(std::span<uint8_t> out) {
+    NEXAR_CHECK(RAND_bytes(out.data(), static_cast<int>(out.size())) == 1);
+}
 
 Result<KeyPtr> read_key(const std::string& pem) {
     auto bio = reading(pem);
@@ -189,6 +198,11 @@ Result<NodeId> node_id_of_certificate(const std::string& certificate_pem) {
     return node_id(hash);
 }
 
+std::string common_name_of_certificate(const std::string& certificate_pem) {
+    const auto cert = read_certificate(certificate_pem);
+    return cert ? common_name_of(cert->get()) : std::string();
+}
+
 Result<WallSeconds> expiry_of_certificate(const std::string& certificate_pem) {
     NEXAR_TRY(auto cert, read_certificate(certificate_pem));
     int days = 0, seconds = 0;
@@ -206,7 +220,8 @@ ClusterId cluster_id_of(const Digest& root_key_hash) {
 
 Result<std::string> make_root(const std::string& root_key, std::string_view cluster_name, WallSeconds now) {
     NEXAR_TRY(auto key, read_key(root_key));
-    const Profile profile{"nexar root " + std::string(cluster_name), "critical,CA:TRUE,pathlen:1", ca_usage, root_seconds};
+    const Profile profile{"nexar root " + std::string(cluster_name), "critical,CA:TRUE,pathlen:1", ca_usage,
+                          root_seconds};
     return make_certificate(profile, key.get(), key.get(), nullptr, now);
 }
 
@@ -225,7 +240,8 @@ Result<std::string> make_csr(const std::string& node_key) {
     NEXAR_TRY(auto key, read_key(node_key));
     ReqPtr req(X509_REQ_new());
     BioPtr bio(BIO_new(BIO_s_mem()));
-    const bool good = X509_REQ_set_version(req.get(), 0) == 1 && X509_REQ_set_pubkey(req.get(), key.get()) == 1 &&
+    const bool good = X509_REQ_set_version(req.get(), 0) == 1 &&
+                      X509_REQ_set_pubkey(req.get(), key.get()) == 1 &&
                       X509_REQ_sign(req.get(), key.get(), EVP_sha256()) > 0 &&
                       PEM_write_bio_X509_REQ(bio.get(), req.get()) == 1;
     if (!good) return openssl_failed(Errc::bad_certificate, "making a certificate request");
@@ -236,7 +252,8 @@ Result<std::string> sign_leaf(const std::string& issuer_key, const std::string& 
                               const std::string& csr, WallSeconds now) {
     if (csr.size() > csr_bytes_max)
         return fail(Errc::bad_certificate, "a certificate request of " + std::to_string(csr.size()) +
-                                               " bytes; at most " + std::to_string(csr_bytes_max) + " are allowed");
+                                               " bytes; at most " + std::to_string(csr_bytes_max) +
+                                               " are allowed");
     NEXAR_TRY(auto signer, read_key(issuer_key));
     NEXAR_TRY(auto issuer, read_certificate(issuer_certificate));
     auto bio = reading(csr);
@@ -248,7 +265,8 @@ Result<std::string> sign_leaf(const std::string& issuer_key, const std::string& 
     if (X509_REQ_verify(req.get(), key) != 1)
         return openssl_failed(Errc::bad_certificate, "a certificate request whose signature is wrong");
     NEXAR_TRY(const Digest hash, key_hash(key));
-    const Profile profile{node_id(hash).hex(), "critical,CA:FALSE", "critical,digitalSignature", leaf_seconds};
+    const Profile profile{node_id(hash).hex(), "critical,CA:FALSE", "critical,digitalSignature",
+                          leaf_seconds};
     return make_certificate(profile, key, signer.get(), issuer.get(), now);
 }
 
@@ -290,7 +308,8 @@ Result<NodeId> verify_member(const DerChain& chain_der, const std::string& root_
     NEXAR_TRY_VOID(verify_path(chain, root.get(), now));
     X509* leaf = chain[0].get();
     if (X509_check_ca(leaf) != 0)
-        return fail(Errc::bad_certificate, "'" + common_name_of(leaf) + "' is an issuer's certificate, not a node's");
+        return fail(Errc::bad_certificate,
+                    "'" + common_name_of(leaf) + "' is an issuer's certificate, not a node's");
     NEXAR_TRY(const Digest hash, key_hash(X509_get_X509_PUBKEY(leaf)));
     const NodeId id = node_id(hash);
     if (common_name_of(leaf) != id.hex())

@@ -1,5 +1,5 @@
-// Keys and certificates of a cluster. root signs issuers, an issuer signs leaves; each node makes its own keys, so
-// no private key ever travels. docs/protocol/admission.md is the page; [A1]... are its invariants.
+// Keys and certificates of a cluster. root signs issuers, an issuer signs leaves; each node makes its own
+// keys, so no private key ever travels. docs/protocol/admission.md is the page; [A1]... are its invariants.
 // Dry: the wall clock is handed in; randomness is the TLS library's. ECDSA P-256 with SHA-256 throughout.
 #pragma once
 
@@ -34,6 +34,7 @@ Result<std::string> make_key();
 Result<NodeId> node_id_of_key(const std::string& key_pem);
 Result<NodeId> node_id_of_certificate(const std::string& certificate_pem);
 Result<Digest> key_hash_of_certificate(const std::string& certificate_pem);  // SHA-256 of the public key
+std::string common_name_of_certificate(const std::string& certificate_pem);  // empty: unreadable
 Result<WallSeconds> expiry_of_certificate(const std::string& certificate_pem);
 
 // A cluster's id is the first half of its root key's hash.
@@ -44,8 +45,8 @@ Result<std::string> make_issuer(const std::string& root_key, const std::string& 
                                 const std::string& issuer_key, WallSeconds now);
 
 Result<std::string> make_csr(const std::string& node_key);
-// Checks the request's own signature (proof of possession) and signs; the subject is derived from the key, whatever
-// the request says [A3].
+// Checks the request's own signature (proof of possession) and signs; the subject is derived from the key,
+// whatever the request says [A3].
 Result<std::string> sign_leaf(const std::string& issuer_key, const std::string& issuer_certificate,
                               const std::string& csr, WallSeconds now);
 
@@ -57,12 +58,11 @@ std::vector<std::string> split_pem(const std::string& pem);
 Result<std::string> pem_of_der(Bytes der);
 Result<std::vector<std::byte>> der_of_pem(const std::string& certificate_pem);
 
-// Whoever connects as a member: a leaf signed by an issuer signed by our root, all valid now, whose name is the hash
-// of its key [A1]. chain_der: as the peer sent it, leaf first.
-Result<NodeId> verify_member(const DerChain& chain_der, const std::string& root_certificate,
-                             WallSeconds now);
-// Whom a joiner talks to: the holder of an ISSUER key signed by the root whose key hash the token carries [A2].
-// A member's leaf is not enough.
+// Whoever connects as a member: a leaf signed by an issuer signed by our root, all valid now, whose name is
+// the hash of its key [A1]. chain_der: as the peer sent it, leaf first.
+Result<NodeId> verify_member(const DerChain& chain_der, const std::string& root_certificate, WallSeconds now);
+// Whom a joiner talks to: the holder of an ISSUER key signed by the root whose key hash the token carries
+// [A2]. A member's leaf is not enough.
 Result<NodeId> verify_issuer(const DerChain& chain_der, const Digest& root_key_hash, WallSeconds now);
 
 }  // namespace nexar::admission

@@ -88,9 +88,11 @@ std::string Token::text() const {
 }
 
 Result<Token> Token::parse(std::string_view text) {
-    while (!text.empty() && (text.back() == '\n' || text.back() == ' ' || text.back() == '\r')) text.remove_suffix(1);
+    while (!text.empty() && (text.back() == '\n' || text.back() == ' ' || text.back() == '\r'))
+        text.remove_suffix(1);
     if (!text.starts_with(token_prefix))
-        return fail(Errc::bad_token, "a token starts with '" + std::string(token_prefix) + "'; this text does not");
+        return fail(Errc::bad_token,
+                    "a token starts with '" + std::string(token_prefix) + "'; this text does not");
     std::vector<std::byte> body;
     if (text.size() > token_text_max || !un_base64url(text.substr(token_prefix.size()), body))
         return fail(Errc::bad_token, "the token is damaged: not base64url, or longer than " +
@@ -104,7 +106,8 @@ Result<Token> Token::parse(std::string_view text) {
     const size_t n = r.get<uint8_t>();
     if (n > token_addresses_max) return fail(Errc::bad_token, "the token is damaged: too many addresses");
     for (size_t i = 0; i < n; ++i) t.issuer_addresses.push_back(get_text(r));
-    if (!r.finished()) return fail(Errc::bad_token, "the token is damaged: cut short, or with bytes too many");
+    if (!r.finished())
+        return fail(Errc::bad_token, "the token is damaged: cut short, or with bytes too many");
     return t;
 }
 
@@ -139,7 +142,8 @@ Result<JoinRequest> decode_join_request(Bytes bytes) {
     q.mac = r.get<Digest>();
     q.csr = get_text(r);
     q.hostname = get_text(r);
-    if (kind != request_kind || !r.finished()) return fail(Errc::protocol_error, "a join request that does not parse");
+    if (kind != request_kind || !r.finished())
+        return fail(Errc::protocol_error, "a join request that does not parse");
     if (q.csr.size() > csr_bytes_max || q.hostname.size() > 255)
         return fail(Errc::protocol_error, "a join request over its limits (CSR 4096 bytes, host name 255)");
     return q;
@@ -166,12 +170,13 @@ Result<JoinReply> decode_join_reply(Bytes bytes) {
     a.certificate = get_text(r);
     a.issuer_certificate = get_text(r);
     a.root_certificate = get_text(r);
-    if (kind != reply_kind || !r.finished()) return fail(Errc::protocol_error, "a join reply that does not parse");
+    if (kind != reply_kind || !r.finished())
+        return fail(Errc::protocol_error, "a join reply that does not parse");
     return a;
 }
 
-Result<Token> TokenBook::create(const Digest& root_key_hash, std::vector<std::string> addresses, WallSeconds now,
-                                WallSeconds lifetime, uint32_t uses) {
+Result<Token> TokenBook::create(const Digest& root_key_hash, std::vector<std::string> addresses,
+                                WallSeconds now, WallSeconds lifetime, uint32_t uses) {
     if (lifetime < 1 || lifetime > 30 * 86400)
         return fail(Errc::invalid_argument,
                     "a token's life of " + std::to_string(lifetime) + " s; allowed are 1 s to 30 days");

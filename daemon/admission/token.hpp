@@ -21,8 +21,8 @@ struct Token {
     WallSeconds expires = 0;
     std::vector<std::string> issuer_addresses;
 
-    std::string text() const;                                // "nexar1.<base64url>": contains the secret
-    static Result<Token> parse(std::string_view text);       // bad_token, never echoing the text
+    std::string text() const;                           // "nexar1.<base64url>": contains the secret
+    static Result<Token> parse(std::string_view text);  // bad_token, never echoing the text
 };
 
 std::string hex(std::span<const uint8_t> bytes);
@@ -39,8 +39,8 @@ struct JoinRequest {
     std::string hostname;
 };
 struct JoinReply {
-    Error error;                   // code ok: admitted
-    std::string certificate;       // the leaf
+    Error error;              // code ok: admitted
+    std::string certificate;  // the leaf
     std::string issuer_certificate;
     std::string root_certificate;
 };
@@ -49,18 +49,19 @@ std::vector<std::byte> encode(const JoinReply& reply);
 Result<JoinRequest> decode_join_request(Bytes bytes);
 Result<JoinReply> decode_join_reply(Bytes bytes);
 
-// The issuer's list of tokens it made. Each use is recorded, and the record is on disk before the certificate leaves
-// [A5]: the owner saves text() whenever changed() says so, and only then sends what admit() returned.
+// The issuer's list of tokens it made. Each use is recorded, and the record is on disk before the certificate
+// leaves [A5]: the owner saves text() whenever changed() says so, and only then sends what admit() returned.
 class TokenBook {
-public:
+  public:
     static constexpr size_t tokens_max = 1024;
     static constexpr uint32_t uses_max = 10000;
 
     Result<Token> create(const Digest& root_key_hash, std::vector<std::string> addresses, WallSeconds now,
                          WallSeconds lifetime, uint32_t uses);
-    // Checks token, MAC and expiry, and takes one use. The error tells an attacker nothing but "refused" would; it
-    // names expiry and used-up tokens only after the MAC was right.
-    Result<void> admit(const JoinRequest& request, Bytes exporter, const Digest& root_key_hash, WallSeconds now);
+    // Checks token, MAC and expiry, and takes one use. The error tells an attacker nothing but "refused"
+    // would; it names expiry and used-up tokens only after the MAC was right.
+    Result<void> admit(const JoinRequest& request, Bytes exporter, const Digest& root_key_hash,
+                       WallSeconds now);
     Result<void> revoke(const std::string& id_hex);
 
     struct Entry {
@@ -74,7 +75,7 @@ public:
     static Result<TokenBook> parse(const std::string& text);
     void drop_expired(WallSeconds now);
 
-private:
+  private:
     Entry* find(const TokenId& id);
     std::vector<Entry> entries_;
 };

@@ -213,6 +213,13 @@ void Server::stop(Time now, const std::string& reason) {
     sweep();
 }
 
+uint64_t Server::memory_bytes() const {
+    uint64_t bytes = 0;
+    for (const auto& [id, session] : sessions_)
+        if (session->core()) bytes += session->core()->region_bytes();
+    return bytes;
+}
+
 size_t Server::regions() const {
     size_t count = 0;
     for (const auto& [id, session] : sessions_)

@@ -62,6 +62,7 @@ class Server final : public engine::Clients {
 
     size_t sessions() const { return sessions_.size(); }
     size_t regions() const;
+    uint64_t memory_bytes() const;  // of all sessions' regions
 
     // From the engine. A session that is gone is ignored.
     void complete(SessionId session, uint64_t ticket, const engine::Outcome& outcome) override;

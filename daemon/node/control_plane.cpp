@@ -7,8 +7,12 @@
 namespace nexar::node {
 namespace {
 
-membership::ConnectionId table_id(quic::ConnId id) { return membership::ConnectionId(id.value); }
-quic::ConnId quic_id(membership::ConnectionId id) { return quic::ConnId(id.value); }
+membership::ConnectionId table_id(quic::ConnId id) {
+    return membership::ConnectionId(id.value);
+}
+quic::ConnId quic_id(membership::ConnectionId id) {
+    return quic::ConnId(id.value);
+}
 
 transport::Preamble preamble_of(const Incarnation& incarnation) {
     transport::Preamble p;
@@ -17,9 +21,9 @@ transport::Preamble preamble_of(const Incarnation& incarnation) {
 }
 
 std::string text_of(const quic::CloseInfo& why) {
-    static constexpr const char* causes[] = {"closed here",     "closed by the peer", "refused here",
-                                             "refused by peer", "idle",               "no answer",
-                                             "stateless reset", "protocol error"};
+    static constexpr const char* causes[] = {
+        "closed here", "closed by the peer", "refused here",    "refused by peer",
+        "idle",        "no answer",          "stateless reset", "protocol error"};
     std::string text = causes[static_cast<size_t>(why.cause)];
     return why.reason.empty() ? text : text + ": " + why.reason;
 }
@@ -32,10 +36,12 @@ Result<std::unique_ptr<ControlPlane>> ControlPlane::open(Config config, JoinDoor
     options.quic = config.quic;
     options.quic.accept_join = door != nullptr;
     NEXAR_TRY(auto port, transport::QuicPort::open(std::move(options), config.identity, config.verifier));
-    return std::unique_ptr<ControlPlane>(new ControlPlane(std::move(config), std::move(port), door, log, now));
+    return std::unique_ptr<ControlPlane>(
+        new ControlPlane(std::move(config), std::move(port), door, log, now));
 }
 
-ControlPlane::ControlPlane(Config config, std::unique_ptr<transport::QuicPort> port, JoinDoor* door, Log& log, Time now)
+ControlPlane::ControlPlane(Config config, std::unique_ptr<transport::QuicPort> port, JoinDoor* door, Log& log,
+                           Time now)
     : port_(std::move(port)),
       mesh_(config.mesh),
       links_(port_->endpoint(), mesh_, config.table.self.node, preamble_of(config.table.incarnation)),
@@ -57,8 +63,10 @@ bool ControlPlane::step(Time now) {
     table_.on_time(now);
     act(now);
     mesh_.flush();
-    if (port_->wants_writable()) port_->on_writable(now);
-    else work |= port_->flush(now);
+    if (port_->wants_writable())
+        port_->on_writable(now);
+    else
+        work |= port_->flush(now);
     const uint64_t datagrams = port_->socket_stats().datagrams_received;
     work |= datagrams != std::exchange(datagrams_seen_, datagrams);
     return work || !events_.empty();
@@ -66,7 +74,8 @@ bool ControlPlane::step(Time now) {
 
 void ControlPlane::on_quic_event(Time now, const quic::Event& event) {
     if (event.kind == quic::Event::Kind::refused) {
-        log_->warn("connection_refused", {field("remote", event.remote.text()), field("why", text_of(event.close))});
+        log_->warn("connection_refused",
+                   {field("remote", event.remote.text()), field("why", text_of(event.close))});
         return;
     }
     if (event.alpn == quic::alpn_join) {
@@ -79,7 +88,8 @@ void ControlPlane::on_quic_event(Time now, const quic::Event& event) {
 void ControlPlane::read_links(Time now) {
     while (auto opened = links_.poll_opened()) {
         if (opened->theirs.purpose != transport::Purpose::control) {
-            links_.refuse(opened->conn, transport::LinkPort::close_refused, "this port is for control connections");
+            links_.refuse(opened->conn, transport::LinkPort::close_refused,
+                          "this port is for control connections");
             continue;
         }
         std::string remote = opened->remote.text();
@@ -91,8 +101,10 @@ void ControlPlane::read_links(Time now) {
     }
     while (auto greeting = links_.poll_greeting()) {
         const auto message = wire::decode(greeting->second);
-        if (!message) links_.refuse(greeting->first, transport::LinkPort::close_garbage, message.error().text);
-        else table_.on_message(table_id(greeting->first), *message, now);
+        if (!message)
+            links_.refuse(greeting->first, transport::LinkPort::close_garbage, message.error().text);
+        else
+            table_.on_message(table_id(greeting->first), *message, now);
     }
     while (auto closed = links_.poll_closed()) {
         const std::string why = text_of(closed->why);
@@ -117,7 +129,8 @@ void ControlPlane::read_mesh(Time now) {
         } else if (event->kind == Kind::message) {
             auto message = wire::decode(event->bytes);
             if (!message) {
-                log_->warn("peer_sent_garbage", {field("peer", event->peer), field("what", message.error().text)});
+                log_->warn("peer_sent_garbage",
+                           {field("peer", event->peer), field("what", message.error().text)});
                 links_.close(event->peer, transport::LinkPort::close_garbage, message.error().text);
                 continue;
             }
@@ -146,7 +159,8 @@ void ControlPlane::act(Time now, membership::TableAction action) {
                 send_on(a);
             } else if constexpr (std::is_same_v<A, membership::PeerUp>) {
                 const auto remote = links_.address_of(quic_id(a.connection));
-                if (links_.adopt(quic_id(a.connection), a.info.peer)) events_.push_back(PeerIsUp{a.info, remote});
+                if (links_.adopt(quic_id(a.connection), a.info.peer))
+                    events_.push_back(PeerIsUp{a.info, remote});
             } else if constexpr (std::is_same_v<A, membership::PeerDown>) {
                 events_.push_back(PeerIsDown{a.peer, a.why, a.proof});
             } else if constexpr (std::is_same_v<A, membership::RedialFailed>) {
@@ -159,7 +173,9 @@ void ControlPlane::act(Time now, membership::TableAction action) {
 }
 
 void ControlPlane::dial(Time now, const membership::Dial& order) {
-    const auto failed = [&](const std::string& why) { table_.on_dial_failed(order.address, order.expected, why, now); };
+    const auto failed = [&](const std::string& why) {
+        table_.on_dial_failed(order.address, order.expected, why, now);
+    };
     const auto address = quic::Address::parse(order.address);
     if (!address) return failed(address.error().text);
     std::optional<NodeId> expected;
@@ -172,8 +188,10 @@ void ControlPlane::dial(Time now, const membership::Dial& order) {
 void ControlPlane::send_on(const membership::SendOn& order) {
     const auto bytes = wire::encode(order.message);
     const quic::ConnId conn = quic_id(order.connection);
-    if (const auto peer = links_.peer_of(conn)) mesh_.send_message(*peer, bytes);
-    else links_.greet(conn, bytes);
+    if (const auto peer = links_.peer_of(conn))
+        mesh_.send_message(*peer, bytes);
+    else
+        links_.greet(conn, bytes);
 }
 
 void ControlPlane::close(PeerIndex peer, const std::string& reason) {
@@ -192,7 +210,9 @@ Time ControlPlane::wake_at() const {
     return door_ ? std::min(at, door_->wake_at()) : at;
 }
 
-void ControlPlane::say_goodbye(const std::string& reason) { table_.say_goodbye(reason); }
+void ControlPlane::say_goodbye(const std::string& reason) {
+    table_.say_goodbye(reason);
+}
 
 void ControlPlane::close_all(Time now, const std::string& reason) {
     port_->endpoint().close_all(transport::LinkPort::close_goodbye, reason);

@@ -1,6 +1,7 @@
-// The control plane: this node's connections to all other daemons, on the control loop. One UDP port, one mesh (for
-// messages and small data), the peer table that decides whom to dial and whom to believe, and, on an issuer, the door
-// for joiners. It moves bytes between the dry machines and the socket, and decides nothing itself.
+// The control plane: this node's connections to all other daemons, on the control loop. One UDP port, one
+// mesh (for messages and small data), the peer table that decides whom to dial and whom to believe, and, on
+// an issuer, the door for joiners. It moves bytes between the dry machines and the socket, and decides
+// nothing itself.
 //
 // Thread: the control loop's.
 #pragma once
@@ -45,7 +46,7 @@ struct PeerSaid {
 using PlaneEvent = std::variant<PeerIsUp, PeerIsDown, PeerHeard, RedialFailed, PeerSaid, link::MeshEvent>;
 
 class ControlPlane final : public engine::MeshPort, public engine::PeerPort {
-public:
+  public:
     struct Config {
         quic::Address listen;
         quic::Config quic;
@@ -83,8 +84,9 @@ public:
     std::optional<quic::Address> remote_of(PeerIndex peer) const { return links_.remote_of(peer); }
     const transport::SocketStats& socket_stats() const { return port_->socket_stats(); }
 
-private:
-    ControlPlane(Config config, std::unique_ptr<transport::QuicPort> port, JoinDoor* door, Log& log, Time now);
+  private:
+    ControlPlane(Config config, std::unique_ptr<transport::QuicPort> port, JoinDoor* door, Log& log,
+                 Time now);
     void on_quic_event(Time now, const quic::Event& event);
     void read_links(Time now);
     void read_mesh(Time now);

@@ -17,7 +17,8 @@ constexpr const char* tokens_file = "tokens";
 
 Result<std::string> need(const StateDir& state, const char* file) {
     NEXAR_TRY(auto text, state.read(file));
-    if (!text) return fail(Errc::io, state.path() + "/" + file + " is missing; the state directory is damaged");
+    if (!text)
+        return fail(Errc::io, state.path() + "/" + file + " is missing; the state directory is damaged");
     return std::move(*text);
 }
 
@@ -41,6 +42,12 @@ Result<void> write_membership(const StateDir& state, const Identity& id) {
 
 }  // namespace
 
+std::string Identity::cluster_name() const {
+    static constexpr std::string_view prefix = "nexar root ";
+    const std::string name = admission::common_name_of_certificate(root_certificate);
+    return name.starts_with(prefix) ? name.substr(prefix.size()) : name;
+}
+
 Result<std::optional<Identity>> load_identity(const StateDir& state, WallSeconds now) {
     NEXAR_TRY(auto certificate, state.read(certificate_file));
     if (!certificate) return std::nullopt;
@@ -52,7 +59,8 @@ Result<std::optional<Identity>> load_identity(const StateDir& state, WallSeconds
     NEXAR_TRY_VOID(fill_derived(id));
     NEXAR_TRY(const WallSeconds expiry, expiry_of_certificate(id.certificate));
     if (expiry < now)
-        return fail(Errc::bad_certificate, "this node's certificate expired " + std::to_string((now - expiry) / 3600) +
+        return fail(Errc::bad_certificate, "this node's certificate expired " +
+                                               std::to_string((now - expiry) / 3600) +
                                                " hours ago; join again with a new token");
     NEXAR_TRY(auto issuer_key, state.read(issuer_key_file));
     if (issuer_key) {

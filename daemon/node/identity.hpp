@@ -1,5 +1,5 @@
-// Who this node is: key, certificate chain, root; and, on an issuer, the means to admit others. Loaded from the state
-// directory; made by init (first node) or by join. Rules: docs/protocol/admission.md.
+// Who this node is: key, certificate chain, root; and, on an issuer, the means to admit others. Loaded from
+// the state directory; made by init (first node) or by join. Rules: docs/protocol/admission.md.
 #pragma once
 
 #include <optional>
@@ -26,6 +26,7 @@ struct Identity {
     std::string root_certificate;
     std::optional<Issuer> issuer;
 
+    std::string cluster_name() const;  // from the root's certificate
     std::string chain() const { return certificate + issuer_certificate; }
 };
 
@@ -34,8 +35,9 @@ Result<std::optional<Identity>> load_identity(const StateDir& state, WallSeconds
 // Makes root, issuer and node keys, and writes them. bad_state if there is an identity already.
 Result<Identity> init_cluster(const StateDir& state, const std::string& name, WallSeconds now);
 // Takes what the issuer sent, after checking that it fits our key and the token's root.
-Result<Identity> accept_join(const StateDir& state, const std::string& node_key, const admission::JoinReply& reply,
-                             const admission::Digest& root_key_hash, WallSeconds now);
+Result<Identity> accept_join(const StateDir& state, const std::string& node_key,
+                             const admission::JoinReply& reply, const admission::Digest& root_key_hash,
+                             WallSeconds now);
 Result<void> save_tokens(const StateDir& state, const Issuer& issuer);
 
 }  // namespace nexar::node

@@ -18,8 +18,10 @@ constexpr uint64_t close_done = 32, close_bad_request = 33;
 }  // namespace
 
 void JoinStream::on_bytes(quic::Class cls, Bytes bytes) {
-    if (cls != quic::Class::control || in_.size() + bytes.size() > join_message_bytes_max + sizeof(uint32_t)) broken_ = true;
-    else in_.insert(in_.end(), bytes.begin(), bytes.end());
+    if (cls != quic::Class::control || in_.size() + bytes.size() > join_message_bytes_max + sizeof(uint32_t))
+        broken_ = true;
+    else
+        in_.insert(in_.end(), bytes.begin(), bytes.end());
 }
 
 std::optional<std::vector<std::byte>> JoinStream::poll() {
@@ -58,9 +60,12 @@ void JoinDoor::step(Time now, quic::Endpoint& endpoint) {
     for (auto& [id, guest] : guests_) {
         auto* conn = endpoint.find(id);
         if (!conn) continue;  // its closed event is on its way
-        if (auto request = guest.stream.poll(); request && !guest.answered) answer(*conn, guest, *request);
-        else if (guest.stream.broken()) conn->close(close_bad_request, "not a join request");
-        else if (now >= guest.until) conn->close(close_bad_request, "no join request within 10 s");
+        if (auto request = guest.stream.poll(); request && !guest.answered)
+            answer(*conn, guest, *request);
+        else if (guest.stream.broken())
+            conn->close(close_bad_request, "not a join request");
+        else if (now >= guest.until)
+            conn->close(close_bad_request, "no join request within 10 s");
     }
 }
 
@@ -88,7 +93,8 @@ void JoinDoor::answer(quic::Connection& conn, Guest& guest, Bytes request) {
     auto reply = admit(conn, request);
     if (reply) {
         const auto node = node_id_of_certificate(reply->certificate);
-        log_->info("node_admitted", {field("node", node ? *node : NodeId{}), field("remote", guest.remote.text())});
+        log_->info("node_admitted",
+                   {field("node", node ? *node : NodeId{}), field("remote", guest.remote.text())});
     } else {
         log_->warn("join_refused", {field("remote", guest.remote.text()), field("why", reply.error().text)});
         reply = JoinReply{reply.error(), {}, {}, {}};
@@ -96,7 +102,8 @@ void JoinDoor::answer(quic::Connection& conn, Guest& guest, Bytes request) {
     JoinStream::write(conn, encode(*reply));  // the joiner closes when it has read it, or the deadline does
 }
 
-Joiner::Joiner(const Token& token, const StateDir& state, std::string hostname, std::function<WallSeconds()> wall, Time now)
+Joiner::Joiner(const Token& token, const StateDir& state, std::string hostname,
+               std::function<WallSeconds()> wall, Time now)
     : token_(token),
       state_(&state),
       hostname_(std::move(hostname)),
@@ -104,8 +111,9 @@ Joiner::Joiner(const Token& token, const StateDir& state, std::string hostname, 
       until_(now + joiner_patience),
       redial_at_(now) {}
 
-Result<std::unique_ptr<Joiner>> Joiner::start(const Token& token, const StateDir& state, const std::string& hostname,
-                                              std::function<WallSeconds()> wall, Time now) {
+Result<std::unique_ptr<Joiner>> Joiner::start(const Token& token, const StateDir& state,
+                                              const std::string& hostname, std::function<WallSeconds()> wall,
+                                              Time now) {
     if (wall() > token.expires) return fail(Errc::bad_token, "the token has expired");
     if (token.issuer_addresses.empty()) return fail(Errc::bad_token, "the token names no issuer address");
     NEXAR_TRY(const auto first, quic::Address::parse(token.issuer_addresses[0]));
@@ -115,7 +123,8 @@ Result<std::unique_ptr<Joiner>> Joiner::start(const Token& token, const StateDir
     transport::QuicPort::Options options;
     options.listen = quic::Address::any(first.family, 0);
     options.quic.listen = false;
-    auto judge = [hash = token.root_key_hash, wall = joiner->wall_](const quic::PeerChain& chain, std::string_view) {
+    auto judge = [hash = token.root_key_hash, wall = joiner->wall_](const quic::PeerChain& chain,
+                                                                    std::string_view) {
         return verify_issuer(chain, hash, wall());
     };
     NEXAR_TRY(joiner->port_, transport::QuicPort::open(std::move(options), quic::Identity{}, judge));
@@ -132,16 +141,18 @@ void Joiner::dial(Time now) {
         return;
     }
     const auto conn = port_->connect(now, *address, quic::alpn_join);
-    if (conn) conn_ = *conn;
-    else last_failure_ = conn.error().text;
+    if (conn)
+        conn_ = *conn;
+    else
+        last_failure_ = conn.error().text;
 }
 
 void Joiner::ask(quic::Connection& conn) {
     conn.set_receiver(&stream_);
     const auto exporter = conn.export_keying_material(exporter_label, {}, exporter_bytes);
     if (!exporter) return;
-    JoinRequest request{token_.id, csr_, join_mac(token_.secret, *exporter, token_.id, token_.root_key_hash, csr_),
-                        hostname_};
+    JoinRequest request{token_.id, csr_,
+                        join_mac(token_.secret, *exporter, token_.id, token_.root_key_hash, csr_), hostname_};
     JoinStream::write(conn, encode(request));
 }
 
@@ -166,7 +177,8 @@ std::optional<Result<Identity>> Joiner::step(Time now) {
         return accept_join(*state_, key_, *reply, token_.root_key_hash, wall_());
     }
     if (now >= until_)
-        return fail(Errc::timed_out, "no issuer answered within 30 s; the last tried was " + address_ + ": " + last_failure_);
+        return fail(Errc::timed_out,
+                    "no issuer answered within 30 s; the last tried was " + address_ + ": " + last_failure_);
     if (!conn_ && now >= redial_at_) dial(now);
     port_->flush(now);
     return std::nullopt;

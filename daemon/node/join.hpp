@@ -20,20 +20,20 @@ constexpr size_t join_message_bytes_max = 64 * 1024;
 
 // One connection's messages: each with its length (u32) before it, on the control stream.
 class JoinStream final : public quic::Receiver {
-public:
+  public:
     void on_bytes(quic::Class cls, Bytes bytes) override;
     std::optional<std::vector<std::byte>> poll();
     bool broken() const { return broken_; }
     static void write(quic::Connection& conn, Bytes message);
 
-private:
+  private:
     std::vector<std::byte> in_;
     bool broken_ = false;
 };
 
 // The issuer's side: one request, one reply, a deadline.
 class JoinDoor {
-public:
+  public:
     JoinDoor(Identity& identity, const StateDir& state, std::function<WallSeconds()> wall, Log& log)
         : identity_(&identity), state_(&state), wall_(std::move(wall)), log_(&log) {}
 
@@ -41,7 +41,7 @@ public:
     void step(Time now, quic::Endpoint& endpoint);
     Time wake_at() const;
 
-private:
+  private:
     struct Guest {
         JoinStream stream;
         quic::Address remote;
@@ -58,20 +58,22 @@ private:
     std::map<quic::ConnId, Guest> guests_;
 };
 
-// The joiner's side: tries the token's addresses in turn until one admits us, one refuses us for good, or time is up.
+// The joiner's side: tries the token's addresses in turn until one admits us, one refuses us for good, or
+// time is up.
 class Joiner {
-public:
+  public:
     static Result<std::unique_ptr<Joiner>> start(const admission::Token& token, const StateDir& state,
-                                                 const std::string& hostname, std::function<WallSeconds()> wall, Time now);
+                                                 const std::string& hostname,
+                                                 std::function<WallSeconds()> wall, Time now);
     // none: still at it.
     std::optional<Result<Identity>> step(Time now);
     Time wake_at() const;
     int fd() const { return port_->fd(); }
     const std::string& issuer_address() const { return address_; }
 
-private:
-    Joiner(const admission::Token& token, const StateDir& state, std::string hostname, std::function<WallSeconds()> wall,
-           Time now);
+  private:
+    Joiner(const admission::Token& token, const StateDir& state, std::string hostname,
+           std::function<WallSeconds()> wall, Time now);
     void dial(Time now);
     void ask(quic::Connection& conn);
 

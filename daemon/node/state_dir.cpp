@@ -46,7 +46,8 @@ Result<StateDir> StateDir::open(const std::string& path) {
     if (ec) return fail(Errc::io, "cannot make the state directory " + path + ": " + ec.message());
     Descriptor directory{::open(path.c_str(), O_DIRECTORY | O_RDONLY | O_CLOEXEC)};
     if (directory.fd < 0) return failed("cannot open the state directory " + path);
-    if (fchmod(directory.fd, 0700) != 0) return failed("cannot make the state directory " + path + " private (0700)");
+    if (fchmod(directory.fd, 0700) != 0)
+        return failed("cannot make the state directory " + path + " private (0700)");
     Descriptor lock{openat(directory.fd, "lock", O_CREAT | O_RDWR | O_CLOEXEC, 0600)};
     if (lock.fd < 0) return failed("cannot write in the state directory " + path);
     if (flock(lock.fd, LOCK_EX | LOCK_NB) != 0)

@@ -1,5 +1,6 @@
-// The state directory: identity, certificates, tokens, roster, incarnation. Mode 0700, one daemon at a time (flock),
-// every write atomic and on disk before it counts: write a temporary file, fsync, rename, fsync the directory.
+// The state directory: identity, certificates, tokens, roster, incarnation. Mode 0700, one daemon at a time
+// (flock), every write atomic and on disk before it counts: write a temporary file, fsync, rename, fsync the
+// directory.
 #pragma once
 
 #include <optional>
@@ -12,7 +13,7 @@
 namespace nexar::node {
 
 class StateDir {
-public:
+  public:
     // Creates the directory if it is missing, and takes its lock. bad_state: another daemon holds it.
     static Result<StateDir> open(const std::string& path);
     ~StateDir();
@@ -28,7 +29,7 @@ public:
     // The counter is persisted, one higher at every start; the nonce is random.
     Result<Incarnation> next_incarnation() const;
 
-private:
+  private:
     StateDir(std::string path, int directory, int lock)
         : path_(std::move(path)), directory_(directory), lock_(lock) {}
     std::string path_;

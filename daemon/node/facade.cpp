@@ -1,0 +1,206 @@
+// What nexarctl asks of this node. Looking is for whoever may open the socket; changing needs
+// Caller::may_change.
+#include <unistd.h>
+
+#include <ctime>
+
+#include "node/node.hpp"
+#include "node/report.hpp"
+
+namespace nexar::node {
+namespace {
+
+bool is_change(const std::string& command) {
+    return command == "token_create" || command == "token_revoke" || command == "cluster_init" ||
+           command == "cluster_join";
+}
+
+std::vector<report::Address> addresses_of(const Member& member) {
+    std::vector<report::Address> out;
+    for (const auto& a : member.addresses().chosen) out.push_back({a.address, true, a.why});
+    for (const auto& a : member.addresses().passed_over) out.push_back({a.address, false, a.why});
+    return out;
+}
+
+std::vector<report::Peer> peers_of(const Member& member, Time now) {
+    std::vector<report::Peer> out;
+    std::map<NodeId, bool> shown;
+    for (const auto& [index, view] : member.peers()) {
+        report::Peer p;
+        p.record = view.info.record;
+        p.incarnation = view.info.incarnation;
+        p.state = view.up ? "up" : "down";
+        p.address = view.remote;
+        if (const auto stats = member.plane().stats(index)) p.rtt = stats->rtt;
+        if (view.heard != Time{}) p.heard_ago = now - view.heard;
+        p.why = view.up && !view.bulk_up ? "no bulk connection yet" : view.why_down;
+        shown[p.record.node] = true;
+        out.push_back(std::move(p));
+    }
+    for (const auto& record : member.plane().table().roster()) {
+        if (shown.contains(record.node)) continue;
+        report::Peer p;
+        p.record = record;
+        p.state = "connecting";
+        if (!record.addresses.empty()) p.address = record.addresses.front();
+        out.push_back(std::move(p));
+    }
+    return out;
+}
+
+report::HostNames hosts_of(const Member& member) {
+    report::HostNames out;
+    for (const auto& record : member.plane().table().roster()) out[record.node] = record.hostname;
+    return out;
+}
+
+}  // namespace
+
+void Node::ask(const control::Caller& caller, const std::string& command, const std::string& arguments,
+               control::Answer answer) {
+    if (is_change(command) && !caller.may_change)
+        return answer(fail(Errc::permission, "'" + command +
+                                                 "' is for root, the daemon's user and its group; uid " +
+                                                 std::to_string(caller.uid) + " may only look"));
+    if (command == "cluster_join") return join(arguments, std::move(answer));
+    if (command == "cluster_init") return answer(init());
+    if (command.starts_with("token_")) return answer(token(command, arguments));
+    if (command == "groups" || command == "ops" || command == "plan") return answer(look(command, arguments));
+    if (auto none = report::no_arguments(arguments); !none) return answer(fail(none.error()));
+    if (command == "config") return answer(report::config(config_));
+    if (command == "status") return answer(status(loop::Loop::now()));
+    if (command == "cluster_show") return answer(cluster());
+    if (command == "doctor") return answer(doctor(loop::Loop::now()));
+    answer(fail(Errc::unsupported, "there is no command '" + command + "'"));
+}
+
+Result<std::string> Node::look(const std::string& command, const std::string& arguments) {
+    if (!member_)
+        return fail(Errc::bad_state,
+                    "this node is in no cluster: `nexarctl cluster init` or `nexarctl cluster join`");
+    NEXAR_TRY(const std::string group, report::text_argument(arguments, "group", command == "plan"));
+    const auto snapshot = member_->engine().snapshot(loop::Loop::now());
+    auto hosts = hosts_of(*member_);
+    hosts[identity_->node] = host_name();
+    if (command == "groups") return report::groups(snapshot, hosts, group);
+    if (command == "ops") return report::ops(snapshot, hosts, group);
+    return report::plan(snapshot, hosts, collectives::PlanTable{}, group);
+}
+
+std::string Node::status(Time now) const {
+    report::Status s;
+    s.host = host_name();
+    s.version = NEXAR_VERSION;
+    s.pid = static_cast<uint32_t>(getpid());
+    s.listen = config_.listen;
+    s.state = drain_until_ ? "draining" : joiner_ ? "joining" : member_ ? "running" : "no cluster";
+    s.uptime = now - began_;
+    if (member_) {
+        s.node = identity_->node;
+        s.cluster = admission::hex(identity_->cluster);
+        s.cluster_name = identity_->cluster_name();
+        s.incarnation = member_->incarnation();
+        s.addresses = addresses_of(*member_);
+        s.peers = peers_of(*member_, now);
+        s.sessions = member_->server().sessions();
+        s.session_memory_bytes = member_->server().memory_bytes();
+        const auto snapshot = member_->engine().snapshot(now);
+        s.groups = snapshot.groups.size();
+        s.ops_in_flight = snapshot.ops.size();
+        s.bulk_bytes_sent = member_->bulk_bytes_sent();
+        s.bulk_bytes_received = member_->bulk_bytes_received();
+        s.shards = member_->shard_count();
+        s.workers = member_->worker_count();
+    }
+    return report::status(s);
+}
+
+std::string Node::doctor(Time now) const {
+    report::Doctor d;
+    d.pid = static_cast<uint32_t>(getpid());
+    d.listen = config_.listen;
+    d.state_dir = config_.state_dir;
+    d.socket = config_.socket;
+    d.admin_socket = config_.admin_socket;
+    if (member_) {
+        d.addresses = addresses_of(*member_);
+        d.peers = peers_of(*member_, now);
+        const auto& stats = member_->plane().socket_stats();
+        d.gso = stats.segmentation;
+        d.gro = stats.coalescing;
+        d.send_buffer_bytes = stats.send_buffer;
+        d.receive_buffer_bytes = stats.receive_buffer;
+    }
+    return report::doctor(d);
+}
+
+std::string Node::cluster() const {
+    report::Cluster c;
+    if (member_) {
+        c.name = identity_->cluster_name();
+        c.cluster = admission::hex(identity_->cluster);
+        c.root_key_hash = admission::hex(identity_->root_key_hash);
+        c.self = identity_->node;
+        c.issuer = identity_->issuer.has_value();
+        if (const auto expires = admission::expiry_of_certificate(identity_->certificate))
+            c.certificate_expires = *expires;
+        c.members = member_->plane().table().roster();
+        wire::NodeRecord self{identity_->node, host_name(), {}};
+        for (const auto& a : member_->addresses().chosen) self.addresses.push_back(a.address);
+        c.members.push_back(std::move(self));
+    }
+    return report::cluster(c);
+}
+
+Result<std::string> Node::init() {
+    if (identity_) return fail(Errc::bad_state, "this node is in a cluster already");
+    if (joiner_) return fail(Errc::bad_state, "this node is just joining a cluster");
+    NEXAR_TRY(auto made, init_cluster(state_, config_.cluster_name, std::time(nullptr)));
+    log_->info("cluster_made", {field("name", config_.cluster_name), field("node", made.node)});
+    NEXAR_TRY_VOID(become_member(loop::Loop::now(), std::move(made), {}));
+    return cluster();
+}
+
+void Node::join(const std::string& arguments, control::Answer answer) {
+    const auto begin = [&]() -> Result<void> {
+        if (identity_) return fail(Errc::bad_state, "this node is in a cluster already");
+        if (joiner_) return fail(Errc::bad_state, "this node is joining already");
+        NEXAR_TRY(const std::string given, report::text_argument(arguments, "token", true));
+        return begin_join(given, loop::Loop::now());
+    };
+    if (auto begun = begin(); !begun) return answer(fail(begun.error()));
+    join_answer_ = std::move(answer);
+}
+
+Result<std::string> Node::token(const std::string& command, const std::string& arguments) {
+    if (!identity_ || !identity_->issuer)
+        return fail(Errc::bad_state, "this node is no issuer; ask the node where the cluster was made");
+    Issuer& issuer = *identity_->issuer;
+    const WallSeconds now = std::time(nullptr);
+    if (command == "token_list") {
+        NEXAR_TRY_VOID(report::no_arguments(arguments));
+        std::vector<report::Token> list;
+        for (const auto& e : issuer.tokens.entries())
+            list.push_back({admission::hex(e.id), e.expires, e.uses_left});
+        return report::tokens(list);
+    }
+    if (command == "token_revoke") {
+        NEXAR_TRY(const std::string id, report::text_argument(arguments, "id", true));
+        NEXAR_TRY_VOID(issuer.tokens.revoke(id));
+        NEXAR_TRY_VOID(save_tokens(state_, issuer));
+        return std::string("{}");
+    }
+    if (command != "token_create") return fail(Errc::unsupported, "there is no command '" + command + "'");
+    NEXAR_TRY(const auto wish, report::token_wish(arguments));
+    std::vector<std::string> addresses;
+    for (const auto& a : member_->addresses().chosen) addresses.push_back(a.address);
+    addresses.resize(std::min(addresses.size(), admission::token_addresses_max));
+    NEXAR_TRY(const auto made,
+              issuer.tokens.create(identity_->root_key_hash, addresses, now, wish.lifetime, wish.uses));
+    NEXAR_TRY_VOID(save_tokens(state_, issuer));
+    log_->info("token_made", {field("id", admission::hex(made.id)), field("uses", wish.uses),
+                              field("lifetime_s", wish.lifetime)});
+    return report::token_created({admission::hex(made.id), made.expires, wish.uses}, made.text());
+}
+
+}  // namespace nexar::node

@@ -1,0 +1,330 @@
+#include "node/member.hpp"
+
+#include <algorithm>
+#include <ctime>
+#include <sstream>
+#include <thread>
+
+namespace nexar::node {
+namespace {
+
+constexpr size_t events_per_turn_max = 1024;
+constexpr const char* roster_file = "roster";
+
+WallSeconds wall_now() {
+    return std::time(nullptr);
+}
+
+size_t cores() {
+    return std::max(1u, std::thread::hardware_concurrency());
+}
+
+quic::Identity quic_identity(const Identity& id) {
+    quic::Identity out;
+    out.certificate_chain = id.chain();
+    out.private_key = id.node_key;
+    out.trust_anchors = id.root_certificate;
+    if (id.issuer) {
+        out.join_certificate_chain = id.issuer->certificate + id.root_certificate;
+        out.join_private_key = id.issuer->key;
+    }
+    return out;
+}
+
+uint64_t random_u64() {
+    uint64_t value = 0;
+    admission::random_bytes(std::span(reinterpret_cast<uint8_t*>(&value), sizeof value));
+    return value;
+}
+
+}  // namespace
+
+// A bulk shard's mesh, as the engine sees it: commands over a queue.
+class Member::ShardMesh final : public engine::MeshPort {
+  public:
+    explicit ShardMesh(shards::Shard& shard) : shard_(&shard) {}
+    void post(link::Batch batch) override { shard_->post(std::move(batch)); }
+    void withdraw(const link::OpKey& op) override { shard_->post(shards::Withdraw{op}); }
+    void forget_group(const GroupId& group) override { shard_->post(shards::ForgetGroup{group}); }
+
+  private:
+    shards::Shard* shard_;
+};
+
+// The engine is built before the server that serves its clients.
+class Member::ClientsRelay final : public engine::Clients {
+  public:
+    local::Server* server = nullptr;
+    void complete(SessionId session, uint64_t ticket, const engine::Outcome& outcome) override {
+        if (server) server->complete(session, ticket, outcome);
+    }
+    void group_opened(SessionId session, uint64_t ticket, const Result<engine::GroupInfo>& info) override {
+        if (server) server->group_opened(session, ticket, info);
+    }
+};
+
+Member::Member(const Needs& needs) : needs_(needs) {}
+
+Result<std::unique_ptr<Member>> Member::start(const Needs& needs, Time now) {
+    std::unique_ptr<Member> member(new Member(needs));
+    NEXAR_TRY_VOID(member->build(now));
+    return member;
+}
+
+// Sessions first: they hold memory that the engine's ops use; then whoever may still touch it.
+Member::~Member() {
+    session_watches_.clear();
+    plane_watch_.reset();
+    shards_.clear();
+    pool_.reset();
+    if (clients_) clients_->server = nullptr;
+    server_.reset();
+    engine_.reset();
+}
+
+Result<void> Member::build(Time now) {
+    started_ = now;
+    NEXAR_TRY(listen_, quic::Address::parse(needs_.config.listen));
+    NEXAR_TRY(addresses_, choose_addresses(listen_, needs_.config.advertise, list_interfaces()));
+    NEXAR_TRY(incarnation_, needs_.state.next_incarnation());
+    if (needs_.identity.issuer)
+        door_ = std::make_unique<JoinDoor>(needs_.identity, needs_.state, wall_now, needs_.log);
+
+    const quic::Identity identity = quic_identity(needs_.identity);
+    const quic::Verifier verifier = [root = needs_.identity.root_certificate](const quic::PeerChain& chain,
+                                                                              std::string_view) {
+        return admission::verify_member(chain, root, wall_now());
+    };
+    NEXAR_TRY_VOID(build_plane(now, identity, verifier));
+    NEXAR_TRY_VOID(build_shards(identity, verifier));
+    worker_count_ = needs_.config.workers ? needs_.config.workers : std::max<size_t>(1, cores() - 1);
+    pool_ = std::make_unique<workers::Pool>(worker_count_, needs_.wakeup);
+    build_engine();
+    return build_server();
+}
+
+Result<void> Member::build_plane(Time now, const quic::Identity& identity, const quic::Verifier& verifier) {
+    ControlPlane::Config c;
+    c.listen = listen_;
+    c.identity = identity;
+    c.verifier = verifier;
+    c.mesh.incarnation = incarnation_.nonce;
+    c.seed = random_u64();
+    c.table.self = {needs_.identity.node, host_name(), {}};
+    for (const AddressChoice& a : addresses_.chosen) c.table.self.addresses.push_back(a.address);
+    c.table.incarnation = incarnation_;
+    c.table.cluster = needs_.identity.cluster;
+    c.table.bulk_port = static_cast<uint16_t>(listen_.port + 1);
+    c.table.bulk_shards = static_cast<uint16_t>(std::max<uint64_t>(1, needs_.config.bulk_shards));
+    c.table.seeds = needs_.seeds;
+    NEXAR_TRY(const auto roster, needs_.state.read(roster_file));
+    std::istringstream lines(roster.value_or(""));
+    for (std::string address; lines >> address && c.table.seeds.size() < 1024;)
+        c.table.seeds.push_back(address);
+    NEXAR_TRY(plane_, ControlPlane::open(std::move(c), door_.get(), needs_.log, now));
+    plane_watch_ =
+        needs_.loop.watch(plane_->fd(), true, false, [](loop::Loop::Ready) {});  // the turn reads it
+    return {};
+}
+
+Result<void> Member::build_shards(const quic::Identity& identity, const quic::Verifier& verifier) {
+    const size_t count = std::max<uint64_t>(1, needs_.config.bulk_shards);
+    for (size_t i = 0; i < count; ++i) {
+        shards::ShardConfig c;
+        c.number = static_cast<uint16_t>(i);
+        c.listen = listen_;
+        c.listen.port = static_cast<uint16_t>(listen_.port + 1 + i);
+        c.identity = identity;
+        c.verifier = verifier;
+        c.self = needs_.identity.node;
+        c.incarnation = incarnation_;
+        c.mesh.incarnation = incarnation_.nonce;
+        c.yield_window = Duration(static_cast<int64_t>(needs_.config.yield_microseconds * 1000));
+        NEXAR_TRY(auto shard, shards::Shard::start(std::move(c), needs_.wakeup));
+        shard_meshes_.push_back(std::make_unique<ShardMesh>(*shard));
+        shards_.push_back(std::move(shard));
+    }
+    return {};
+}
+
+void Member::build_engine() {
+    const config::Config& config = needs_.config;
+    engine::EngineConfig c;
+    c.self = needs_.identity.node;
+    c.incarnation = incarnation_;
+    c.hostname = host_name();
+    c.cluster = needs_.identity.cluster;
+    c.collective_timeout = config::seconds(config.collective_timeout);
+    c.heartbeat_interval = config::seconds(config.heartbeat_interval);
+    c.heartbeat_timeout = config::seconds(config.heartbeat_timeout);
+    c.bulk_shards = static_cast<uint32_t>(shards_.size());
+    clients_ = std::make_unique<ClientsRelay>();
+    engine::EnginePorts ports{*clients_, *pool_, *plane_, {plane_.get()}, needs_.log};
+    for (auto& mesh : shard_meshes_) ports.meshes.push_back(mesh.get());
+    engine_ = std::make_unique<engine::Engine>(c, ports, random_u64());
+}
+
+Result<void> Member::build_server() {
+    local::ServerConfig c;
+    c.path = needs_.config.socket;
+    c.node = needs_.identity.node;
+    c.sessions_max = needs_.config.sessions_max;
+    c.sessions_per_uid_max = needs_.config.sessions_per_uid_max;
+    NEXAR_TRY(server_, local::Server::open(c, *engine_, *this, needs_.log));
+    clients_->server = server_.get();
+    return {};
+}
+
+bool Member::step(Time now) {
+    bool work = plane_->step(now);
+    read_plane(now);
+    work |= read_shards(now);
+    work |= read_workers(now);
+    work |= server_->poll(now) > 0;
+    if (server_->wake_at() <= now) server_->on_time(now);
+    if (engine_->wake_at() <= now) engine_->on_time(now);
+    for (auto& shard : shards_) shard->flush();
+    plane_->step(now);  // what the engine has just posted leaves in this turn
+    read_plane(now);
+    if (plane_->wants_writable() != plane_wants_write_) {
+        plane_wants_write_ = plane_->wants_writable();
+        plane_watch_->want(true, plane_wants_write_);
+    }
+    return work;
+}
+
+void Member::read_plane(Time now) {
+    while (auto event = plane_->poll_event()) on_plane(now, std::move(*event));
+}
+
+void Member::on_plane(Time now, PlaneEvent event) {
+    std::visit(
+        [&](auto& e) {
+            using E = std::decay_t<decltype(e)>;
+            if constexpr (std::is_same_v<E, PeerIsUp>) {
+                peer_is_up(now, e);
+            } else if constexpr (std::is_same_v<E, PeerIsDown>) {
+                peer_is_down(now, e);
+            } else if constexpr (std::is_same_v<E, PeerHeard>) {
+                peers_[e.peer].heard = now;
+                engine_->on_heard(now, e.peer);
+            } else if constexpr (std::is_same_v<E, RedialFailed>) {
+                engine_->on_redial_failed(now, e.peer);
+            } else if constexpr (std::is_same_v<E, PeerSaid>) {
+                engine_->on_message(now, e.peer, e.message);
+            } else {
+                engine_->on_mesh_event(now, 0, e);
+            }
+        },
+        event);
+}
+
+void Member::peer_is_up(Time now, const PeerIsUp& up) {
+    PeerView& view = peers_[up.info.peer];
+    view = {up.info, up.remote.text(), true, view.bulk_up, now, now, {}};
+    needs_.log.info("peer_up", {field("peer", up.info.record.node), field("host", up.info.record.hostname),
+                                field("address", view.remote)});
+    for (size_t i = 0; i < shards_.size(); ++i) {
+        shards::KnowPeer known{up.info.peer, up.info.record.node, up.info.incarnation, up.remote,
+                               needs_.identity.node < up.info.record.node};
+        known.address.port = static_cast<uint16_t>(up.info.bulk_port + i);
+        shards_[i]->post(std::move(known));
+    }
+    engine_->on_peer_up(now, up.info.peer, up.info.record.node, up.info.incarnation);
+    save_roster();
+}
+
+void Member::peer_is_down(Time now, const PeerIsDown& down) {
+    PeerView& view = peers_[down.peer];
+    view.up = false;
+    view.since = now;
+    view.why_down = down.why;
+    needs_.log.warn("peer_down", {field("peer", view.info.record.node), field("why", down.why),
+                                  field("proof", down.proof)});
+    engine_->on_peer_down(now, down.peer, down.why, down.proof);
+    if (!down.proof) return;  // it may come back: its transfers wait
+    for (auto& shard : shards_) shard->post(shards::DropPeer{down.peer});
+    plane_->drop_peer(down.peer);
+    peers_.erase(down.peer);
+}
+
+bool Member::read_shards(Time now) {
+    bool work = false;
+    for (size_t i = 0; i < shards_.size(); ++i) {
+        for (size_t n = 0; n < events_per_turn_max; ++n) {
+            auto event = shards_[i]->poll_event();
+            if (!event) break;
+            work = true;
+            if (auto* mesh = std::get_if<link::MeshEvent>(&*event)) {
+                engine_->on_mesh_event(now, i + 1, *mesh);
+            } else if (auto* bulk = std::get_if<shards::BulkState>(&*event)) {
+                if (const auto it = peers_.find(bulk->peer); it != peers_.end())
+                    it->second.bulk_up = bulk->up;
+                needs_.log.debug(bulk->up ? "bulk_up" : "bulk_down",
+                                 {field("peer", bulk->peer), field("why", bulk->why)});
+            }
+        }
+    }
+    return work;
+}
+
+bool Member::read_workers(Time now) {
+    bool work = false;
+    while (auto handle = pool_->poll_done()) {
+        engine_->on_worker_done(now, *handle);
+        work = true;
+    }
+    return work;
+}
+
+// Where the others were last seen: what a restarted node dials.
+void Member::save_roster() {
+    std::string text;
+    for (const auto& record : plane_->table().roster())
+        for (const std::string& address : record.addresses) text += address + "\n";
+    if (auto saved = needs_.state.write(roster_file, text); !saved)
+        needs_.log.warn("roster_not_saved", {field("why", saved.error().text)});
+}
+
+Time Member::wake_at() const {
+    return std::min({plane_->wake_at(), server_->wake_at(), engine_->wake_at()});
+}
+
+bool Member::prepare_to_sleep() {
+    return server_->prepare_to_sleep();
+}
+void Member::on_woken() {
+    server_->on_woken();
+}
+
+void Member::say_goodbye(Time now, const std::string& reason) {
+    engine_->goodbye(now, reason);
+    server_->stop(now, reason);
+    plane_->say_goodbye(reason);
+    plane_->step(now);
+    plane_->step(now);
+    plane_->close_all(now, reason);
+}
+
+void Member::watch(int fd, uint64_t key) {
+    session_watches_[key] = needs_.loop.watch(
+        fd, true, false, [this, key](loop::Loop::Ready) { server_->on_readable(loop::Loop::now(), key); });
+}
+
+void Member::unwatch(int, uint64_t key) {
+    session_watches_.erase(key);
+}
+
+uint64_t Member::bulk_bytes_sent() const {
+    uint64_t n = 0;
+    for (const auto& shard : shards_) n += shard->bytes_sent();
+    return n;
+}
+
+uint64_t Member::bulk_bytes_received() const {
+    uint64_t n = 0;
+    for (const auto& shard : shards_) n += shard->bytes_received();
+    return n;
+}
+
+}  // namespace nexar::node

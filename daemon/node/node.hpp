@@ -1,0 +1,76 @@
+// Node: the life of one nexard, from its state directory to its last goodbye. Without an identity it only
+// answers nexarctl (and joins, when told to); with one it runs a Member.
+//
+// Thread: the one that calls run(), which becomes the control loop.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "config/config.hpp"
+#include "control/server.hpp"
+#include "core/log.hpp"
+#include "loop/loop.hpp"
+#include "loop/wakeup.hpp"
+#include "node/identity.hpp"
+#include "node/join.hpp"
+#include "node/member.hpp"
+#include "node/sd_notify.hpp"
+#include "node/state_dir.hpp"
+
+namespace nexar::node {
+
+class Node final : private control::Facade {
+  public:
+    static Result<std::unique_ptr<Node>> start(const config::Config& config, Log& log);
+    ~Node();
+    // Until SIGTERM or SIGINT; the exit status.
+    int run();
+
+  private:
+    Node(const config::Config& config, StateDir state, Log& log);
+    Result<void> begin(Time now);
+    Result<void> begin_join(const std::string& token, Time now);
+    Result<void> become_member(Time now, Identity identity, std::vector<std::string> seeds);
+    Time turn();
+    bool step(Time now);
+    void step_joiner(Time now);
+    Time wake_at() const;
+    void stop(const std::string& reason);
+    void drain(Time now);
+
+    // facade.cpp: what nexarctl asks.
+    void ask(const control::Caller& caller, const std::string& command, const std::string& arguments,
+             control::Answer answer) override;
+    Result<std::string> look(const std::string& command, const std::string& arguments);
+    Result<std::string> token(const std::string& command, const std::string& arguments);
+    Result<std::string> init();
+    void join(const std::string& arguments, control::Answer answer);
+    std::string status(Time now) const;
+    std::string doctor(Time now) const;
+    std::string cluster() const;
+
+    config::Config config_;
+    StateDir state_;
+    Log* log_;
+    loop::Loop loop_;
+    loop::Wakeup wakeup_;
+    std::unique_ptr<loop::Loop::Watch> wakeup_watch_;
+    std::optional<Identity> identity_;
+    std::unique_ptr<Member> member_;
+    std::unique_ptr<control::Server> control_;
+    std::unique_ptr<Joiner> joiner_;
+    std::unique_ptr<loop::Loop::Watch> joiner_watch_;
+    control::Answer join_answer_;
+    SystemdNotifier systemd_;
+    bool sleeping_ = false;
+    Time began_{};
+    Time active_{};
+    Time watchdog_at_ = never;
+    std::optional<Time> drain_until_;
+    std::string stop_reason_;
+    int exit_status_ = 0;
+};
+
+}  // namespace nexar::node
