@@ -13,12 +13,13 @@ OpDescriptor descriptor_of(const wire::OpAnnounce& a) {
 }
 
 // Named lower rank first, so that both sides say the same.
-Error mismatch(const Group& group, uint32_t rank_a, const OpDescriptor& a, uint32_t rank_b, const OpDescriptor& b,
-               uint64_t seq) {
+Error mismatch(const Group& group, uint32_t rank_a, const OpDescriptor& a, uint32_t rank_b,
+               const OpDescriptor& b, uint64_t seq) {
     if (rank_b < rank_a) return mismatch(group, rank_b, b, rank_a, a, seq);
     return {Errc::mismatch,
-            "collective " + std::to_string(seq) + ": " + group.facts.describe(rank_a) + " called " + a.text() + ", " +
-                group.facts.describe(rank_b) + " called " + b.text() + "; all ranks must call the same",
+            "collective " + std::to_string(seq) + ": " + group.facts.describe(rank_a) + " called " +
+                a.text() + ", " + group.facts.describe(rank_b) + " called " + b.text() +
+                "; all ranks must call the same",
             rank_b, rank_a, group.facts.nodes[group.facts.layout.node_of(rank_b).value].short_hex()};
 }
 
@@ -36,7 +37,9 @@ CollectiveRun::CollectiveRun(Group& group, Timers& timers, uint64_t number)
     op_.on_idle = this;
 }
 
-CollectiveRun::~CollectiveRun() { group_.context().executor.forget(this); }
+CollectiveRun::~CollectiveRun() {
+    group_.context().executor.forget(this);
+}
 
 bool CollectiveRun::has_posts() const {
     return std::ranges::any_of(posts_, [](const Post& p) { return p.present; });
@@ -66,7 +69,8 @@ void CollectiveRun::post(size_t local, const OpRequest& request) {
             if (!word.announce || context.config.sabotage.skip_descriptor_check) continue;
             const OpDescriptor theirs = descriptor_of(*word.announce);
             if (theirs == *descriptor_) continue;
-            return group_.abort(seq, mismatch(group_, rank, *descriptor_, word.announce->first_rank, theirs, seq));
+            return group_.abort(seq,
+                                mismatch(group_, rank, *descriptor_, word.announce->first_rank, theirs, seq));
         }
     } else if (*descriptor_ != request.descriptor && !context.config.sabotage.skip_descriptor_check) {
         return group_.abort(seq, mismatch(group_, first_rank_, *descriptor_, rank, request.descriptor, seq));
@@ -102,8 +106,10 @@ void CollectiveRun::start() {
 Task<> CollectiveRun::body() {
     std::vector<Task<>> lanes;
     for (uint32_t lane = 0; lane < two_level_.plan.lanes; ++lane) lanes.push_back(lane_task(lane));
-    if (lanes.size() == 1) co_await std::move(lanes[0]);
-    else co_await all(lanes);
+    if (lanes.size() == 1)
+        co_await std::move(lanes[0]);
+    else
+        co_await all(lanes);
     co_return ok();
 }
 
@@ -137,8 +143,8 @@ void CollectiveRun::run() {
         if (result) {
             report_success();
         } else {
-            // A transfer failed that nobody withdrew: the link has given up on a peer. What that means for the group
-            // is not for one op to say.
+            // A transfer failed that nobody withdrew: the link has given up on a peer. What that means for
+            // the group is not for one op to say.
             wake_at(never);
             return group_.transfer_lost(result.error());
         }
@@ -166,6 +172,7 @@ void CollectiveRun::stop(const Error& error) {
 }
 
 bool CollectiveRun::nobody_to_come() const {
+    if (group_.error_for(seq)) return true;  // posts are refused from now on
     for (size_t i = 0; i < posts_.size(); ++i)
         if (!posts_[i].present && !group_.locals()[i].left) return false;
     return true;
@@ -189,8 +196,10 @@ void CollectiveRun::report_error() {
         if (!post.present || post.reported) continue;
         post.reported = true;
         Outcome outcome{*op_.stopped};
-        if (post.cancelled) outcome.error.code = Errc::cancelled;
-        else if (post.deadline <= expired_at_ && expired_at_ != never) outcome.error.code = Errc::timed_out;
+        if (post.cancelled)
+            outcome.error.code = Errc::cancelled;
+        else if (post.deadline <= expired_at_ && expired_at_ != never)
+            outcome.error.code = Errc::timed_out;
         group_.host().complete(post.session, post.ticket, outcome);
     }
 }
@@ -201,8 +210,8 @@ std::optional<Error> CollectiveRun::cancel(SessionId session, uint64_t ticket) {
         if (!post.present || post.reported || post.session != session || post.ticket != ticket) continue;
         post.cancelled = true;
         const uint32_t rank = group_.locals()[i].rank;
-        return Error{Errc::aborted, descriptor_->text() + " was cancelled by " + group_.facts.describe(rank), rank, -1,
-                     group_.facts.nodes[group_.facts.self.value].short_hex()};
+        return Error{Errc::aborted, descriptor_->text() + " was cancelled by " + group_.facts.describe(rank),
+                     rank, -1, group_.facts.nodes[group_.facts.self.value].short_hex()};
     }
     return {};
 }
@@ -211,8 +220,8 @@ void CollectiveRun::announce() {
     if (announced_ || !descriptor_) return;
     announced_ = true;
     const OpDescriptor& d = *descriptor_;
-    group_.to_others(wire::OpAnnounce{group_.facts.id, group_.facts.epoch.value, seq, uint8_t(d.kind), uint8_t(d.dtype),
-                                      uint8_t(d.op), d.count, d.root, first_rank_});
+    group_.to_others(wire::OpAnnounce{group_.facts.id, group_.facts.epoch.value, seq, uint8_t(d.kind),
+                                      uint8_t(d.dtype), uint8_t(d.op), d.count, d.root, first_rank_});
 }
 
 void CollectiveRun::on_announce(collectives::NodeIndex from, const wire::OpAnnounce& announce) {
@@ -239,9 +248,11 @@ void CollectiveRun::arm() {
     const EngineConfig& config = group_.context().config;
     Time next = asking_ ? asking_ends_ : deadline_;
     if (first_posted_ != never) {
-        if (!announced_ && group_.facts.nodes.size() > 1) next = std::min(next, first_posted_ + config.announce_after);
+        if (!announced_ && group_.facts.nodes.size() > 1)
+            next = std::min(next, first_posted_ + config.announce_after);
         if (late_ == Late::no) next = std::min(next, first_posted_ + config.late_after);
-        if (late_ == Late::asked) next = std::min(next, first_posted_ + config.late_after + config.arrival_grace);
+        if (late_ == Late::asked)
+            next = std::min(next, first_posted_ + config.late_after + config.arrival_grace);
     }
     wake_at(next);
 }
@@ -255,7 +266,8 @@ void CollectiveRun::on_time() {
             late_ = Late::asked;
             ask_who_has_arrived();
         }
-        if (late_ == Late::asked && now >= first_posted_ + config.late_after + config.arrival_grace) tell_late();
+        if (late_ == Late::asked && now >= first_posted_ + config.late_after + config.arrival_grace)
+            tell_late();
     }
     if (asking_ && now >= asking_ends_) return expire();
     if (!asking_ && now >= deadline_) on_deadline();
@@ -265,8 +277,9 @@ void CollectiveRun::on_time() {
 void CollectiveRun::tell_late() {
     late_ = Late::told;
     group_.context().ports.log.warn(
-        "collective_late", {field("group", group_.facts.id), field("name", group_.facts.name), field("seq", seq),
-                            field("what", descriptor_->text()), field("waits_for", missing_text())});
+        "collective_late",
+        {field("group", group_.facts.id), field("name", group_.facts.name), field("seq", seq),
+         field("what", descriptor_->text()), field("waits_for", missing_text())});
 }
 
 void CollectiveRun::on_deadline() {
@@ -350,9 +363,11 @@ void CollectiveRun::expire() {
         if (!answered) silent += (silent.empty() ? "" : ", ") + group_.facts.nodes[node].short_hex();
     }
     if (!silent.empty()) text += std::string(missing.empty() ? "" : "; ") + "no answer from node " + silent;
-    if (missing.empty() && silent.empty()) text += "all ranks have arrived, the data is stuck between their nodes";
+    if (missing.empty() && silent.empty())
+        text += "all ranks have arrived, the data is stuck between their nodes";
     if (error.rank >= 0)
-        error.node = group_.facts.nodes[group_.facts.layout.node_of(static_cast<uint32_t>(error.rank)).value].short_hex();
+        error.node = group_.facts.nodes[group_.facts.layout.node_of(static_cast<uint32_t>(error.rank)).value]
+                         .short_hex();
     error.text = std::move(text);
     group_.abort(seq, error);
 }
@@ -365,21 +380,32 @@ OpSnapshot CollectiveRun::snapshot(Time now) const {
     if (descriptor_) out.descriptor = *descriptor_;
     if (first_posted_ != never) out.age = now - first_posted_;
     switch (state_) {
-        case State::waiting: out.phase = "waiting for ranks"; break;
-        case State::ready: out.phase = "queued"; break;
+        case State::waiting:
+            out.phase = "waiting for ranks";
+            break;
+        case State::ready:
+            out.phase = "queued";
+            break;
         case State::running:
             out.phase = "running, " + std::to_string(segments_done_) + " of " +
                         std::to_string(two_level_.plan.segments) + " segments done";
             break;
         case State::settled:
         case State::stopping:
-        case State::over: out.phase = "ending"; break;
+        case State::over:
+            out.phase = "ending";
+            break;
     }
-    if (descriptor_) out.plan = collectives::plan(shape_of(*descriptor_), group_.facts.layout, group_.facts.table).text();
+    if (descriptor_)
+        out.plan = collectives::plan(shape_of(*descriptor_), group_.facts.layout, group_.facts.table).text();
     for (uint32_t rank = 0; rank < group_.facts.size(); ++rank) {
         const auto node = group_.facts.layout.node_of(rank);
-        RankSnapshot r{Rank(rank), group_.facts.nodes[node.value], group_.facts.members[rank].pid,
-                       node == group_.facts.self, group_.is_gone(rank), 0};
+        RankSnapshot r{Rank(rank),
+                       group_.facts.nodes[node.value],
+                       group_.facts.members[rank].pid,
+                       node == group_.facts.self,
+                       group_.is_gone(rank),
+                       0};
         (arrived(rank) ? out.arrived : out.missing).push_back(r);
     }
     return out;

@@ -1,5 +1,5 @@
-// CollectiveRun: one collective of one group on this node, from the first word about it until none of its transfers
-// and jobs is left. Transitions:
+// CollectiveRun: one collective of one group on this node, from the first word about it until none of its
+// transfers and jobs is left. Transitions:
 //   waiting -> ready      the last local rank has posted it, and all descriptors match
 //   ready   -> running    the group lets it start
 //   running -> settled    its task has ended well: success is reported
@@ -22,7 +22,7 @@ namespace nexar::engine {
 class Group;
 
 class CollectiveRun final : public Runnable, public Alarm {
-public:
+  public:
     enum class State : uint8_t { waiting, ready, running, settled, stopping, over };
 
     CollectiveRun(Group& group, Timers& timers, uint64_t seq);
@@ -44,7 +44,7 @@ public:
     bool has_posts() const;
     OpSnapshot snapshot(Time now) const;
 
-private:
+  private:
     struct Post {
         bool present = false, reported = false, cancelled = false;
         SessionId session;

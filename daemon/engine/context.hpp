@@ -1,5 +1,5 @@
-// What all parts of the engine share: the ports, the moment, the numbers of transfers and jobs under way, and who
-// the peers are. One per engine, on its thread.
+// What all parts of the engine share: the ports, the moment, the numbers of transfers and jobs under way, and
+// who the peers are. One per engine, on its thread.
 #pragma once
 
 #include <optional>
@@ -15,19 +15,19 @@ namespace nexar::engine {
 
 // Something outside that will end: a transfer or a worker job. Whoever made it keeps it until then.
 class Pending {
-public:
+  public:
     virtual void over(Result<void> result) = 0;
 
-protected:
+  protected:
     ~Pending() = default;
 };
 
 // Collects what is posted until the task suspends, and hands it over as one batch.
 class Poster {
-public:
+  public:
     virtual void flush() = 0;
 
-protected:
+  protected:
     ~Poster() = default;
 };
 
@@ -37,11 +37,12 @@ struct PeerState {
     bool known = false, up = false;
 };
 
-constexpr size_t inline_job_bytes_max = 64 * 1024;  // a job of this size takes about 10 us: below a hand-over's cost
+constexpr size_t inline_job_bytes_max =
+    64 * 1024;  // a job of this size takes about 10 us: below a hand-over's cost
 constexpr size_t scratch_kept_max = 64 * 1024 * 1024;
 
 class Context {
-public:
+  public:
     Context(const EngineConfig& c, const EnginePorts& p, uint64_t seed)
         : config(c), ports(p), random(seed), scratch(scratch_kept_max) {}
 
@@ -80,7 +81,7 @@ public:
 
     size_t mesh_for(link::Class cls, uint64_t lane) const;
 
-private:
+  private:
     uint64_t next_handle_ = 1;
     std::unordered_map<uint64_t, Pending*> pending_;
     std::vector<Poster*> dirty_;

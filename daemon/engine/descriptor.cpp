@@ -8,14 +8,22 @@ namespace {
 
 const char* kind_text(OpKind kind) {
     switch (kind) {
-        case OpKind::barrier: return "barrier";
-        case OpKind::all_reduce: return "all_reduce";
-        case OpKind::reduce: return "reduce";
-        case OpKind::broadcast: return "broadcast";
-        case OpKind::all_gather: return "all_gather";
-        case OpKind::reduce_scatter: return "reduce_scatter";
-        case OpKind::send: return "send";
-        case OpKind::recv: return "recv";
+        case OpKind::barrier:
+            return "barrier";
+        case OpKind::all_reduce:
+            return "all_reduce";
+        case OpKind::reduce:
+            return "reduce";
+        case OpKind::broadcast:
+            return "broadcast";
+        case OpKind::all_gather:
+            return "all_gather";
+        case OpKind::reduce_scatter:
+            return "reduce_scatter";
+        case OpKind::send:
+            return "send";
+        case OpKind::recv:
+            return "recv";
     }
     return "unknown";
 }
@@ -23,7 +31,9 @@ const char* kind_text(OpKind kind) {
 bool reduces(OpKind kind) {
     return kind == OpKind::all_reduce || kind == OpKind::reduce || kind == OpKind::reduce_scatter;
 }
-bool rooted(OpKind kind) { return kind == OpKind::reduce || kind == OpKind::broadcast; }
+bool rooted(OpKind kind) {
+    return kind == OpKind::reduce || kind == OpKind::broadcast;
+}
 
 }  // namespace
 

@@ -32,7 +32,7 @@ wire::PlanTableRecord EngineConfig::default_plan() {
 }
 
 class Engine::Impl final : public GroupHost {
-public:
+  public:
     Impl(const EngineConfig& config, const EnginePorts& ports, uint64_t seed)
         : context(config, ports, seed), watch(context, Time{}) {}
 
@@ -42,9 +42,9 @@ public:
         watch.drain();
         while (const auto decided = watch.poll_decided()) {
             if (Group* group = find(decided->group)) {
-                context.ports.log.warn("group_failed", {field("group", decided->group),
-                                                        field("name", group->facts.name),
-                                                        field("why", decided->error.text)});
+                context.ports.log.warn("group_failed",
+                                       {field("group", decided->group), field("name", group->facts.name),
+                                        field("why", decided->error.text)});
                 group->lose(decided->error);
             }
             context.run_ready();
@@ -64,7 +64,9 @@ public:
     void rank_lost(const GroupId& group, Rank rank, const NodeId& node, const std::string& reason) override {
         watch.on_rank_lost(group, rank, node, reason);
     }
-    void peer_unreachable(link::PeerIndex peer, const std::string& reason) override { watch.suspect(peer, reason); }
+    void peer_unreachable(link::PeerIndex peer, const std::string& reason) override {
+        watch.suspect(peer, reason);
+    }
     bool reachable(link::PeerIndex peer) const override { return watch.reachable(peer); }
     void complete(SessionId session, uint64_t ticket, const Outcome& outcome) override {
         if (sessions.contains(session)) context.ports.clients.complete(session, ticket, outcome);
@@ -89,17 +91,20 @@ void Engine::Impl::remove_finished() {
     }
 }
 
-Result<void> Engine::Impl::make_group(const wire::GroupPrepare& prepare, std::span<const SessionId> local_sessions) {
+Result<void> Engine::Impl::make_group(const wire::GroupPrepare& prepare,
+                                      std::span<const SessionId> local_sessions) {
     GroupFacts facts;
     facts.id = prepare.group;
     facts.epoch = GroupEpoch(prepare.epoch);
     facts.name = prepare.name;
     facts.members = prepare.members;
     facts.table = table_of(prepare.plan);
-    facts.timeout = Duration(static_cast<int64_t>(std::min<uint64_t>(prepare.collective_timeout_ms, 1u << 31)) * 1'000'000);
+    facts.timeout = Duration(
+        static_cast<int64_t>(std::min<uint64_t>(prepare.collective_timeout_ms, 1u << 31)) * 1'000'000);
     if (groups.contains(prepare.group)) return {};  // said twice
     if (groups.size() >= context.config.groups_max)
-        return fail(Errc::table_full, "this daemon has " + std::to_string(groups.size()) + " groups, the most it keeps");
+        return fail(Errc::table_full,
+                    "this daemon has " + std::to_string(groups.size()) + " groups, the most it keeps");
     NEXAR_TRY_VOID(facts.table.check());
     facts.table_hash = facts.table.hash();
 
@@ -173,7 +178,8 @@ void Engine::Impl::dispatch(link::PeerIndex from, const wire::Message& message) 
         [&]<class M>(const M& m) {
             if constexpr (AboutGroup<M>) {
                 Group* group = find(m.group);
-                if (group == nullptr) return;  // over here, or not begun: what matters is said again or asked for
+                if (group == nullptr)
+                    return;  // over here, or not begun: what matters is said again or asked for
                 if constexpr (HasEpoch<M>)
                     if (GroupEpoch(m.epoch) != group->facts.epoch) return;
                 if (const auto node = group->node_of(from)) ToGroup{*group, *node, from}(m);
@@ -219,6 +225,7 @@ Result<void> Engine::free_group(Time now, SessionId session, const GroupId& id) 
     Group* group = impl_->find(id);
     LocalRank* local = group == nullptr ? nullptr : group->find_local(session);
     if (local == nullptr) return fail(Errc::not_found, "this session is in no such group");
+    if (local->left) return fail(Errc::closed, "this rank has left the group already");
     group->leave(*local, false, "it freed the group");
     const auto it = impl_->sessions.find(session);
     if (it != impl_->sessions.end()) std::erase(it->second, id);
@@ -293,7 +300,9 @@ void Engine::goodbye(Time now, const std::string& reason) {
 void Engine::on_mesh_event(Time now, size_t, const link::MeshEvent& event) {
     impl_->context.now = now;
     switch (event.kind) {
-        case link::MeshEvent::Kind::done: impl_->context.finished(event.handle, {}); break;
+        case link::MeshEvent::Kind::done:
+            impl_->context.finished(event.handle, {});
+            break;
         case link::MeshEvent::Kind::failed:
             impl_->context.finished(event.handle, fail(Errc::aborted, "the transfer was withdrawn"));
             break;
@@ -301,7 +310,8 @@ void Engine::on_mesh_event(Time now, size_t, const link::MeshEvent& event) {
             if (Group* group = impl_->find(event.key.op.group)) group->on_mismatch(event);
             break;
         case link::MeshEvent::Kind::message:
-        case link::MeshEvent::Kind::peer_garbage: break;  // the node's: it decodes, and closes channels
+        case link::MeshEvent::Kind::peer_garbage:
+            break;  // the node's: it decodes, and closes channels
     }
     impl_->turn();
 }
@@ -319,7 +329,9 @@ void Engine::on_time(Time now) {
     impl_->turn();
 }
 
-Time Engine::wake_at() const { return std::min(impl_->timers.next(), impl_->watch.wake_at()); }
+Time Engine::wake_at() const {
+    return std::min(impl_->timers.next(), impl_->watch.wake_at());
+}
 
 // ---- Looking ----
 
@@ -350,7 +362,9 @@ Snapshot Engine::snapshot(Time now) const {
     return out;
 }
 
-size_t Engine::sessions_known() const { return impl_->sessions.size(); }
+size_t Engine::sessions_known() const {
+    return impl_->sessions.size();
+}
 
 bool Engine::quiet() const {
     if (impl_->context.pending() > 0) return false;
@@ -359,7 +373,8 @@ bool Engine::quiet() const {
     return true;
 }
 
-Result<void> Engine::install_group(Time now, const wire::GroupPrepare& group, std::span<const SessionId> sessions) {
+Result<void> Engine::install_group(Time now, const wire::GroupPrepare& group,
+                                   std::span<const SessionId> sessions) {
     impl_->context.now = now;
     for (SessionId session : sessions) impl_->sessions.try_emplace(session);
     const Result<void> result = impl_->make_group(group, sessions);

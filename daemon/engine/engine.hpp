@@ -1,12 +1,13 @@
-// Engine: all operations of this node's sessions. It composes groups, collectives, messages, deadlines and the
-// membership machines, on the control loop's thread; it carries no bulk itself. Dry: it is given time, requests,
-// messages and completions, and acts through the ports.
+// Engine: all operations of this node's sessions. It composes groups, collectives, messages, deadlines and
+// the membership machines, on the control loop's thread; it carries no bulk itself. Dry: it is given time,
+// requests, messages and completions, and acts through the ports.
 //
-// How it is driven: call one of the input functions, as often as there is input; each ends with everything that
-// became ready having run. Clients::complete and group_opened may be called from inside any of them. The other
-// ports never call back from inside their functions. Then arrange for on_time(now) at wake_at().
+// How it is driven: call one of the input functions, as often as there is input; each ends with everything
+// that became ready having run. Clients::complete and group_opened may be called from inside any of them. The
+// other ports never call back from inside their functions. Then arrange for on_time(now) at wake_at().
 //
-// Lifetime: a destroyed engine forgets its ops; whoever destroys it has stopped the meshes and the workers first.
+// Lifetime: a destroyed engine forgets its ops; whoever destroys it has stopped the meshes and the workers
+// first.
 #pragma once
 
 #include <array>
@@ -33,23 +34,25 @@ struct EngineConfig {
     std::array<uint8_t, 16> cluster{};
 
     Duration collective_timeout{30'000'000'000};  // 0: none
-    Duration late_after{1'000'000'000};           // an op older than this is logged once, naming who is missing
-    Duration arrival_grace{200'000'000};          // how long the answers to "who has arrived?" are waited for
-    Duration announce_after{2'000'000};           // an op older than this tells its descriptor to all nodes
+    Duration late_after{1'000'000'000};   // an op older than this is logged once, naming who is missing
+    Duration arrival_grace{200'000'000};  // how long the answers to "who has arrived?" are waited for
+    Duration announce_after{2'000'000};   // an op older than this tells its descriptor to all nodes
     wire::PlanTableRecord plan = default_plan();  // for groups that this node creates
 
-    // Of the shards, how many carry lanes. Alike on all nodes that share a group: lane l goes through shard l modulo it.
+    // Of the shards, how many carry lanes. Alike on all nodes that share a group: lane l goes through shard l
+    // modulo it.
     uint32_t bulk_shards = 1;
 
-    // Failure detection (membership/): a peer silent for `interval` is sent a heartbeat, for `timeout` accused.
+    // Failure detection (membership/): a peer silent for `interval` is sent a heartbeat, for `timeout`
+    // accused.
     Duration heartbeat_interval{1'000'000'000};
     Duration heartbeat_timeout{5'000'000'000};
 
     size_t groups_max = 4096;
-    size_t runs_per_group_max = 16;         // collectives of one group that move data at the same time
-    size_t seq_window = 4096;               // a peer's words about collectives further ahead than this are dropped
-    size_t offers_per_group_max = 1024;     // messages sent to us that no receive has asked for; beyond: refused
-    size_t verdicts_kept_max = 4096;        // failures of groups remembered after the group is gone
+    size_t runs_per_group_max = 16;  // collectives of one group that move data at the same time
+    size_t seq_window = 4096;        // a peer's words about collectives further ahead than this are dropped
+    size_t offers_per_group_max = 1024;  // messages sent to us that no receive has asked for; beyond: refused
+    size_t verdicts_kept_max = 4096;     // failures of groups remembered after the group is gone
 
     // Tests only: each switch breaks one thing that a named test must notice.
     struct Sabotage {
@@ -69,24 +72,25 @@ struct EnginePorts {
 };
 
 class Engine final : public Service {
-public:
+  public:
     Engine(const EngineConfig& config, const EnginePorts& ports, uint64_t seed);
     ~Engine();
     Engine(const Engine&) = delete;
     Engine& operator=(const Engine&) = delete;
 
-    // Sessions. A call that returns an error was refused: it consumes no sequence number and gets no completion.
-    // Every accepted one gets exactly one complete() or group_opened().
+    // Sessions. A call that returns an error was refused: it consumes no sequence number and gets no
+    // completion. Every accepted one gets exactly one complete() or group_opened().
     Result<void> open(Time now, const OpenRequest& request) override;
     Result<void> submit(Time now, const OpRequest& request) override;
-    void cancel(Time now, SessionId session, uint64_t ticket) override;  // unknown or finished: nothing happens
+    void cancel(Time now, SessionId session,
+                uint64_t ticket) override;  // unknown or finished: nothing happens
     Result<void> free_group(Time now, SessionId session, const GroupId& group) override;
-    // The session's process ended or closed its session. No complete() is called for it any more; its memory is
-    // used until its last op is over, and its buffers' keepalives are released then.
+    // The session's process ended or closed its session. No complete() is called for it any more; its memory
+    // is used until its last op is over, and its buffers' keepalives are released then.
     void session_ended(Time now, SessionId session, bool crashed, const std::string& reason) override;
 
-    // Peers. A PeerIndex stands for one incarnation of one node, for good. Hello and RosterUpdate are the node's
-    // business; given here they only count as a sign of life.
+    // Peers. A PeerIndex stands for one incarnation of one node, for good. Hello and RosterUpdate are the
+    // node's business; given here they only count as a sign of life.
     void on_peer_up(Time now, link::PeerIndex peer, const NodeId& node, const Incarnation& incarnation);
     // Without proof it is a suspicion, and on_peer_up may follow; with proof this life is over.
     void on_peer_down(Time now, link::PeerIndex peer, const std::string& reason, bool proof = false);
@@ -109,9 +113,10 @@ public:
     bool quiet() const;  // no op, no worker job, no transfer: tests
 
     // A group made without rendezvous: tests. `sessions` are those of this node's ranks, in rank order.
-    Result<void> install_group(Time now, const wire::GroupPrepare& group, std::span<const SessionId> sessions);
+    Result<void> install_group(Time now, const wire::GroupPrepare& group,
+                               std::span<const SessionId> sessions);
 
-private:
+  private:
     class Impl;
     std::unique_ptr<Impl> impl_;
 };

@@ -16,10 +16,12 @@ bool overlap(const Buffer& a, uint64_t a_bytes, const Buffer& b, uint64_t b_byte
     return a_bytes > 0 && b_bytes > 0 && a.data < b.data + b_bytes && b.data < a.data + a_bytes;
 }
 
-Result<void> check_room(const char* which, const Buffer& buffer, uint64_t needed, const OpDescriptor& descriptor) {
+Result<void> check_room(const char* which, const Buffer& buffer, uint64_t needed,
+                        const OpDescriptor& descriptor) {
     if (needed == 0 || (buffer.data != nullptr && buffer.bytes >= needed)) return {};
-    return fail(Errc::invalid_argument, descriptor.text() + " needs " + std::to_string(needed) + " bytes of " + which +
-                                            ", there are " + std::to_string(buffer.data == nullptr ? 0 : buffer.bytes));
+    return fail(Errc::invalid_argument, descriptor.text() + " needs " + std::to_string(needed) +
+                                            " bytes of " + which + ", there are " +
+                                            std::to_string(buffer.data == nullptr ? 0 : buffer.bytes));
 }
 
 }  // namespace
@@ -38,7 +40,9 @@ Group::Group(Context& context, GroupHost& host, Timers& timers, GroupFacts f, st
       local_(std::move(local)),
       messages_(*this, timers) {}
 
-Group::~Group() { context_.executor.forget(this); }
+Group::~Group() {
+    context_.executor.forget(this);
+}
 
 // ---- Sessions ----
 
@@ -53,7 +57,8 @@ Result<void> Group::check(const LocalRank& local, const OpRequest& request) cons
     const uint32_t size = facts.size();
     const uint64_t element = reduce::size_of(d.dtype);
     if (d.count > (uint64_t{1} << 62) / element / size)
-        return fail(Errc::invalid_argument, d.text() + ": the count is too large for " + std::to_string(size) + " ranks");
+        return fail(Errc::invalid_argument,
+                    d.text() + ": the count is too large for " + std::to_string(size) + " ranks");
     if (d.root >= size && (d.kind == OpKind::reduce || d.kind == OpKind::broadcast))
         return fail(Errc::invalid_argument,
                     d.text() + ": the root must be below the group's size " + std::to_string(size));
@@ -61,26 +66,42 @@ Result<void> Group::check(const LocalRank& local, const OpRequest& request) cons
     const bool any_allowed = d.kind == OpKind::recv && request.peer == any_rank;
     if (message && request.peer >= size && !any_allowed)
         return fail(Errc::invalid_argument, d.text() + ": rank " + std::to_string(request.peer) +
-                                                " does not exist, the group's size is " + std::to_string(size));
+                                                " does not exist, the group's size is " +
+                                                std::to_string(size));
     const uint64_t one = d.count * element;
     const bool is_root = local.rank == d.root;
     uint64_t in = 0, out = 0;
     switch (d.kind) {
-        case OpKind::barrier: break;
-        case OpKind::all_reduce: in = out = one; break;
-        case OpKind::reduce: in = one, out = is_root ? one : 0; break;
-        case OpKind::broadcast: (is_root ? in : out) = one; break;
-        case OpKind::all_gather: in = one, out = one * size; break;
-        case OpKind::reduce_scatter: in = one * size, out = one; break;
-        case OpKind::send: in = one; break;
-        case OpKind::recv: out = one; break;
+        case OpKind::barrier:
+            break;
+        case OpKind::all_reduce:
+            in = out = one;
+            break;
+        case OpKind::reduce:
+            in = one, out = is_root ? one : 0;
+            break;
+        case OpKind::broadcast:
+            (is_root ? in : out) = one;
+            break;
+        case OpKind::all_gather:
+            in = one, out = one * size;
+            break;
+        case OpKind::reduce_scatter:
+            in = one * size, out = one;
+            break;
+        case OpKind::send:
+            in = one;
+            break;
+        case OpKind::recv:
+            out = one;
+            break;
     }
     NEXAR_TRY_VOID(check_room("input", request.in, in, d));
     NEXAR_TRY_VOID(check_room("output", request.out, out, d));
     if (!overlap(request.in, in, request.out, out)) return {};
     // In place: the same start, or this rank's own block of the larger buffer.
     const uint64_t own = local.rank * one;
-    const bool in_place = d.kind == OpKind::all_gather        ? request.in.data == request.out.data + own
+    const bool in_place = d.kind == OpKind::all_gather       ? request.in.data == request.out.data + own
                           : d.kind == OpKind::reduce_scatter ? request.out.data == request.in.data + own
                                                              : request.in.data == request.out.data;
     if (in_place) return {};
@@ -93,8 +114,10 @@ Result<void> Group::submit(LocalRank& local, const OpRequest& request) {
     const OpKind kind = request.descriptor.kind;
     if (kind == OpKind::send || kind == OpKind::recv) {
         if (failed_) return fail(*failed_);
-        if (kind == OpKind::send) messages_.send(local, request);
-        else messages_.recv(local, request);
+        if (kind == OpKind::send)
+            messages_.send(local, request);
+        else
+            messages_.recv(local, request);
         return {};
     }
     if (const auto error = error_for(local.posted)) return fail(*error);
@@ -155,11 +178,13 @@ CollectiveRun* Group::run_for(uint64_t seq) {
 }
 
 void Group::run() {
-    std::erase_if(runs_, [](const auto& entry) { return entry.second->state() == CollectiveRun::State::over; });
+    std::erase_if(runs_,
+                  [](const auto& entry) { return entry.second->state() == CollectiveRun::State::over; });
     size_t running = 0;
     for (auto& [seq, run] : runs_) {
         if (running >= context_.config.runs_per_group_max) break;
-        if (run->state() == CollectiveRun::State::waiting) break;  // later ones wait as well: posts come in order
+        if (run->state() == CollectiveRun::State::waiting)
+            break;  // later ones wait as well: posts come in order
         if (run->state() == CollectiveRun::State::ready) run->start();
         ++running;
     }
@@ -199,9 +224,12 @@ void Group::on_mismatch(const link::MeshEvent& event) {
     if (it == runs_.end()) return;
     if (event.theirs.plan_hash != facts.table_hash) {
         const auto node = node_of(event.peer);
-        return abort(it->first, {Errc::mismatch, "the plan tables of this node and of node " +
-                                                     (node ? facts.nodes[node->value].short_hex() : "?") + " differ",
-                                 -1, -1, {}});
+        return abort(it->first, {Errc::mismatch,
+                                 "the plan tables of this node and of node " +
+                                     (node ? facts.nodes[node->value].short_hex() : "?") + " differ",
+                                 -1,
+                                 -1,
+                                 {}});
     }
     it->second->announce();  // whoever hears it, or is heard, can name the two sides
 }
@@ -250,8 +278,10 @@ void Group::on_rank_gone(const wire::RankGone& gone) {
     if (gone.rank >= facts.size() || facts.layout.node_of(gone.rank) == facts.self) return;
     if (!gone_.emplace(gone.rank, gone).second) return;
     messages_.on_rank_gone(gone.rank);
-    if (failed_) apply_failure();
-    else check_watermark();
+    if (failed_)
+        apply_failure();
+    else
+        check_watermark();
 }
 
 uint64_t Group::watermark() const {
@@ -294,23 +324,33 @@ void Group::lose(const Error& error) {
     apply_failure();
 }
 
-// A process took its node's other ranks nowhere: what it handed over before may still end well, and is given time to.
+// A process took its node's other ranks nowhere: what it handed over before may still end well, and is given
+// time to.
 void Group::apply_failure() {
     const bool process = process_death(*failed_);
-    // Its daemon's word, which says what it handed over, may arrive after others' conclusion: nothing is ended yet.
+    // Its daemon's word, which says what it handed over, may arrive after others' conclusion: nothing is
+    // ended yet.
     const bool word_is_coming = process && !is_gone(static_cast<uint32_t>(failed_->rank));
     fail_from_ = process ? watermark() : 0;
     std::vector<CollectiveRun*> ended;
     for (auto& [seq, run] : runs_)
         if (seq >= fail_from_) ended.push_back(run.get());
-    for (CollectiveRun* run : ended) run->stop(*failed_);
-    if (word_is_coming) wake_at(context_.now + context_.config.arrival_grace);
-    else if (fail_from_ > 0) wake_at(context_.now + watermark_grace);
+    for (CollectiveRun* run : ended) {
+        run->stop(*failed_);
+        run->local_left();  // one that was stopping already need not wait for posts any more
+    }
+    if (word_is_coming)
+        wake_at(context_.now + context_.config.arrival_grace);
+    else if (fail_from_ > 0)
+        wake_at(context_.now + watermark_grace);
 }
 
 void Group::on_time() {
     fail_from_ = 0;
-    for (auto& [seq, run] : runs_) run->stop(*failed_);
+    for (auto& [seq, run] : runs_) {
+        run->stop(*failed_);
+        run->local_left();
+    }
 }
 
 std::optional<Error> Group::error_for(uint64_t seq) const {

@@ -1,5 +1,6 @@
-// Group: one communicator on this node. It numbers the collectives of its local ranks, keeps one CollectiveRun per
-// collective that is not over, and turns what other nodes say about them into the same end for all ranks.
+// Group: one communicator on this node. It numbers the collectives of its local ranks, keeps one
+// CollectiveRun per collective that is not over, and turns what other nodes say about them into the same end
+// for all ranks.
 #pragma once
 
 #include <deque>
@@ -21,16 +22,17 @@ class Group;
 
 // What a group needs of the engine around it.
 class GroupHost {
-public:
+  public:
     // A process of the group has ended and an op needs it: to be agreed on. Ends in Group::lose.
-    virtual void rank_lost(const GroupId& group, Rank rank, const NodeId& node, const std::string& reason) = 0;
+    virtual void rank_lost(const GroupId& group, Rank rank, const NodeId& node,
+                           const std::string& reason) = 0;
     // The link has given up on this peer.
     virtual void peer_unreachable(link::PeerIndex peer, const std::string& reason) = 0;
     virtual bool reachable(link::PeerIndex peer) const = 0;
     // Nothing happens for sessions that have ended.
     virtual void complete(SessionId session, uint64_t ticket, const Outcome& outcome) = 0;
 
-protected:
+  protected:
     ~GroupHost() = default;
 };
 
@@ -50,8 +52,8 @@ struct GroupFacts {
     std::vector<wire::GroupMemberRecord> members;  // in rank order
     collectives::Layout layout;
     collectives::NodeIndex self;
-    std::vector<NodeId> nodes;            // by NodeIndex
-    std::vector<link::PeerIndex> peers;   // by NodeIndex; [self] is not used
+    std::vector<NodeId> nodes;           // by NodeIndex
+    std::vector<link::PeerIndex> peers;  // by NodeIndex; [self] is not used
     collectives::PlanTable table;
     uint64_t table_hash = 0;
     Duration timeout{0};
@@ -63,7 +65,7 @@ struct GroupFacts {
 constexpr size_t said_max = 256;  // control messages kept for a channel that breaks
 
 class Group final : public Runnable, public Alarm {
-public:
+  public:
     Group(Context& context, GroupHost& host, Timers& timers, GroupFacts facts, std::vector<LocalRank> local);
     ~Group();
 
@@ -82,7 +84,7 @@ public:
     void on_arrival_query(link::PeerIndex from, const wire::ArrivalQuery& query);
     void on_arrival_reply(collectives::NodeIndex from, const wire::ArrivalReply& reply);
     void on_mismatch(const link::MeshEvent& event);
-    void lose(const Error& error);  // final: the verdict
+    void lose(const Error& error);      // final: the verdict
     void resync(link::PeerIndex peer);  // a channel stands again: what it may have lost is said again
 
     Messages& messages() { return messages_; }
@@ -112,7 +114,7 @@ public:
     }
     const std::map<uint32_t, wire::RankGone>& gone() const { return gone_; }
 
-private:
+  private:
     struct Said {
         std::optional<collectives::NodeIndex> to;  // nothing: all others
         wire::Message message;

@@ -9,7 +9,7 @@ using collectives::NodeIndex;
 
 // One Op and the parts of it that are under way: one, or two for a composite.
 class MeshLane::Tracked final : public Pending {
-public:
+  public:
     explicit Tracked(MeshLane& lane) : lane_(lane) {}
     Op op;
 
@@ -26,7 +26,7 @@ public:
     void finish() { op.finish(error_ ? Result<void>(std::unexpected(*error_)) : Result<void>()); }
     void finish_with(const Error& error) { op.finish(std::unexpected(error)); }
 
-private:
+  private:
     MeshLane& lane_;
     int parts_ = 0;
     std::optional<Error> error_;
@@ -64,43 +64,52 @@ size_t MeshLane::post_send(Tracked& tracked, NodeIndex to, uint32_t phase, link:
     return batch_.sends.size() - 1;
 }
 
-void MeshLane::post_recv(Tracked& tracked, NodeIndex from, uint32_t phase, link::Extents memory, Reduce reduce,
-                         std::optional<size_t> forward) {
+void MeshLane::post_recv(Tracked& tracked, NodeIndex from, uint32_t phase, link::Extents memory,
+                         Reduce reduce, std::optional<size_t> forward) {
     tracked.begin();
     touched();
     const link::TransferKey key{op_.key, phase_base_ + phase};
-    batch_.recvs.push_back({key, op_.peers[from.value], op_.cls, op_.agreement, std::move(memory), op_.chunk_bytes,
-                            reduce, forward});
+    batch_.recvs.push_back({key, op_.peers[from.value], op_.cls, op_.agreement, std::move(memory),
+                            op_.chunk_bytes, reduce, forward});
     recv_of_.push_back(&tracked);
 }
 
 Op& MeshLane::send(NodeIndex to, uint32_t phase, link::Extents from) {
     Tracked& tracked = track();
-    if (op_.stopped) tracked.finish_with(*op_.stopped);
-    else if (link::bytes_of(from) == 0) tracked.finish();  // both sides see that there is nothing to move
-    else post_send(tracked, to, phase, std::move(from), true);
+    if (op_.stopped)
+        tracked.finish_with(*op_.stopped);
+    else if (link::bytes_of(from) == 0)
+        tracked.finish();  // both sides see that there is nothing to move
+    else
+        post_send(tracked, to, phase, std::move(from), true);
     return tracked.op;
 }
 
 Op& MeshLane::recv_copy(NodeIndex from, uint32_t phase, link::Extents into) {
     Tracked& tracked = track();
-    if (op_.stopped) tracked.finish_with(*op_.stopped);
-    else if (link::bytes_of(into) == 0) tracked.finish();
-    else post_recv(tracked, from, phase, std::move(into), {}, {});
+    if (op_.stopped)
+        tracked.finish_with(*op_.stopped);
+    else if (link::bytes_of(into) == 0)
+        tracked.finish();
+    else
+        post_recv(tracked, from, phase, std::move(into), {}, {});
     return tracked.op;
 }
 
 Op& MeshLane::recv_reduce(NodeIndex from, uint32_t phase, link::Extents into, Arithmetic arithmetic) {
     Tracked& tracked = track();
     const Reduce reduce = link::RecvSpec::Reduce{arithmetic.dtype, arithmetic.op};
-    if (op_.stopped) tracked.finish_with(*op_.stopped);
-    else if (link::bytes_of(into) == 0) tracked.finish();
-    else post_recv(tracked, from, phase, std::move(into), reduce, {});
+    if (op_.stopped)
+        tracked.finish_with(*op_.stopped);
+    else if (link::bytes_of(into) == 0)
+        tracked.finish();
+    else
+        post_recv(tracked, from, phase, std::move(into), reduce, {});
     return tracked.op;
 }
 
-Op& MeshLane::through(NodeIndex from, NodeIndex to, uint32_t phase_in, uint32_t phase_out, link::Extents memory,
-                      Reduce reduce) {
+Op& MeshLane::through(NodeIndex from, NodeIndex to, uint32_t phase_in, uint32_t phase_out,
+                      link::Extents memory, Reduce reduce) {
     Tracked& tracked = track();
     if (op_.stopped) {
         tracked.finish_with(*op_.stopped);

@@ -1,6 +1,6 @@
-// MeshLane: the verbs of collectives/ for one segment of one op, over the meshes and the workers. What is posted
-// before the algorithm suspends leaves as one batch. It owns the Ops it hands out, and its scratch, and must be kept
-// until idle(): transfers and jobs may outlive the algorithm.
+// MeshLane: the verbs of collectives/ for one segment of one op, over the meshes and the workers. What is
+// posted before the algorithm suspends leaves as one batch. It owns the Ops it hands out, and its scratch,
+// and must be kept until idle(): transfers and jobs may outlive the algorithm.
 #pragma once
 
 #include <memory>
@@ -23,14 +23,14 @@ struct OpOnNode {
     std::vector<std::shared_ptr<const void>> keepalive;
     // Set: the op has ended badly; whatever is posted from now on fails at once with this.
     std::optional<Error> stopped;
-    size_t outstanding = 0;  // transfers and jobs of all its lanes
+    size_t outstanding = 0;       // transfers and jobs of all its lanes
     Runnable* on_idle = nullptr;  // queued when outstanding becomes 0
     // A transfer failed that nobody has withdrawn: its peer was dropped.
     bool transfer_lost = false;
 };
 
 class MeshLane final : public collectives::Lane, public Poster {
-public:
+  public:
     MeshLane(Context& context, OpOnNode& op, uint32_t phase_base, size_t mesh);
     ~MeshLane();
     MeshLane(const MeshLane&) = delete;
@@ -45,10 +45,11 @@ public:
     Op& recv_reduce(collectives::NodeIndex from, uint32_t phase, link::Extents into,
                     collectives::Arithmetic arithmetic) override;
     Op& send(collectives::NodeIndex to, uint32_t phase, link::Extents from) override;
-    Op& recv_copy_send(collectives::NodeIndex from, collectives::NodeIndex to, uint32_t phase_in, uint32_t phase_out,
-                       link::Extents memory) override;
-    Op& recv_reduce_send(collectives::NodeIndex from, collectives::NodeIndex to, uint32_t phase_in, uint32_t phase_out,
-                         link::Extents memory, collectives::Arithmetic arithmetic) override;
+    Op& recv_copy_send(collectives::NodeIndex from, collectives::NodeIndex to, uint32_t phase_in,
+                       uint32_t phase_out, link::Extents memory) override;
+    Op& recv_reduce_send(collectives::NodeIndex from, collectives::NodeIndex to, uint32_t phase_in,
+                         uint32_t phase_out, link::Extents memory,
+                         collectives::Arithmetic arithmetic) override;
     std::span<std::byte> scratch(size_t bytes) override;
     Op& reduce(link::Extents dst, link::Extents src, collectives::Arithmetic arithmetic) override;
     Op& copy(link::Extents dst, link::Extents src) override;
@@ -57,16 +58,17 @@ public:
 
     void flush() override;
 
-private:
+  private:
     class Tracked;
     using Reduce = std::optional<link::RecvSpec::Reduce>;
 
     Tracked& track();
     Op& through(collectives::NodeIndex from, collectives::NodeIndex to, uint32_t phase_in, uint32_t phase_out,
                 link::Extents memory, Reduce reduce);
-    size_t post_send(Tracked& tracked, collectives::NodeIndex to, uint32_t phase, link::Extents memory, bool ready);
-    void post_recv(Tracked& tracked, collectives::NodeIndex from, uint32_t phase, link::Extents memory, Reduce reduce,
-                   std::optional<size_t> forward);
+    size_t post_send(Tracked& tracked, collectives::NodeIndex to, uint32_t phase, link::Extents memory,
+                     bool ready);
+    void post_recv(Tracked& tracked, collectives::NodeIndex from, uint32_t phase, link::Extents memory,
+                   Reduce reduce, std::optional<size_t> forward);
     void touched();
     void one_over();
 

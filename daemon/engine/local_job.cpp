@@ -11,7 +11,7 @@ namespace {
 
 // Walks an extent list in runs.
 class Walk {
-public:
+  public:
     explicit Walk(const link::Extents& extents) : at_(extents.begin()), end_(extents.end()) { skip_empty(); }
     bool ended() const { return at_ == end_; }
     size_t run() const { return at_->bytes - used_; }
@@ -24,7 +24,7 @@ public:
         skip_empty();
     }
 
-private:
+  private:
     void skip_empty() {
         while (at_ != end_ && at_->bytes == 0) ++at_;
     }
@@ -32,10 +32,12 @@ private:
     size_t used_ = 0;
 };
 
-void run_flat(const WorkerJob& job, std::span<void* const> dsts, std::span<const void* const> srcs, size_t bytes) {
+void run_flat(const WorkerJob& job, std::span<void* const> dsts, std::span<const void* const> srcs,
+              size_t bytes) {
     const size_t count = bytes / reduce::size_of(job.dtype);
     switch (job.kind) {
-        case WorkerJob::Kind::reduce: return reduce::reduce_many_to(dsts, srcs, count, job.dtype, job.op);
+        case WorkerJob::Kind::reduce:
+            return reduce::reduce_many_to(dsts, srcs, count, job.dtype, job.op);
         case WorkerJob::Kind::copy:
             for (void* dst : dsts)
                 if (dst != srcs[0]) std::memmove(dst, srcs[0], bytes);

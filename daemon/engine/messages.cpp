@@ -20,8 +20,8 @@ struct Messages::Send final : Pending, Alarm {
     Buffer in;
     NodeIndex to;
     Time posted;
-    bool moving = false;   // the transfer is posted, or a receive here copies
-    bool transfer = false; // under way in the mesh
+    bool moving = false;    // the transfer is posted, or a receive here copies
+    bool transfer = false;  // under way in the mesh
     Recv* copied_by = nullptr;
     std::optional<Error> ending;
     void over(Result<void> result) override { owner.on_over(*this, result); }
@@ -58,15 +58,18 @@ std::string Messages::Recv::text() const {
 void Messages::Send::on_time() {
     const auto waited = std::to_string(to_ms(owner.group_.context().now - posted));
     owner.end(*this, Error{Errc::timed_out,
-                           "send to rank " + std::to_string(words.dst) + ", tag " + std::to_string(words.tag) +
-                               " was not received within " + waited + " ms",
-                           words.dst, -1, {}});
+                           "send to rank " + std::to_string(words.dst) + ", tag " +
+                               std::to_string(words.tag) + " was not received within " + waited + " ms",
+                           words.dst,
+                           -1,
+                           {}});
 }
 
 void Messages::Recv::on_time() {
     const auto waited = std::to_string(to_ms(owner.group_.context().now - posted));
     const int64_t rank_or_none = source == any_rank ? -1 : int64_t{source};
-    const std::string what = moving ? ": the message did not arrive whole within " : ": no such message within ";
+    const std::string what =
+        moving ? ": the message did not arrive whole within " : ": no such message within ";
     owner.end(*this, Error{Errc::timed_out, text() + what + waited + " ms", rank_or_none, -1, {}});
 }
 
@@ -75,7 +78,9 @@ Messages::Messages(Group& group, Timers& timers)
 
 Messages::~Messages() = default;
 
-link::OpKey Messages::key(uint64_t number) const { return {group_.facts.id, group_.facts.epoch, number}; }
+link::OpKey Messages::key(uint64_t number) const {
+    return {group_.facts.id, group_.facts.epoch, number};
+}
 
 link::Agreement Messages::agreement(const wire::MessageOffer& o) const {
     OpDescriptor words;
@@ -115,8 +120,14 @@ void Messages::send(const LocalRank& from, const OpRequest& request) {
     const uint64_t bytes = request.descriptor.count * reduce::size_of(request.descriptor.dtype);
     // Unique among all nodes of the group: both directions of a pair share the space of op numbers.
     const uint64_t number = link::OpKey::message_bit | uint64_t{facts.self.value} << 40 | ++counter_;
-    send.words = {facts.id, facts.epoch.value, from.rank, request.peer, request.tag, bytes,
-                  uint8_t(request.descriptor.dtype), number};
+    send.words = {facts.id,
+                  facts.epoch.value,
+                  from.rank,
+                  request.peer,
+                  request.tag,
+                  bytes,
+                  uint8_t(request.descriptor.dtype),
+                  number};
     send.session = request.session;
     send.ticket = request.ticket;
     send.in = request.in;
@@ -133,8 +144,13 @@ void Messages::send(const LocalRank& from, const OpRequest& request) {
     link::Batch batch;
     batch.first_handle = context.allot_handles(1);
     context.expect(batch.first_handle, send);
-    batch.sends.push_back({{key(number), 0}, facts.peers[send.to.value], class_of(bytes), agreement(send.words),
-                           {{send.in.data, bytes}}, facts.table.chunk_bytes, true});
+    batch.sends.push_back({{key(number), 0},
+                           facts.peers[send.to.value],
+                           class_of(bytes),
+                           agreement(send.words),
+                           {{send.in.data, bytes}},
+                           facts.table.chunk_bytes,
+                           true});
     context.ports.meshes[context.mesh_for(class_of(bytes), number)]->post(std::move(batch));
 }
 
@@ -188,26 +204,33 @@ void Messages::arrive(const Offer& offer) {
     for (auto& recv : recvs_)
         if (fits(*recv, offer.words)) return take(*recv, offer);
     if (offers_.size() >= group_.context().config.offers_per_group_max)
-        return refuse(offer, {Errc::table_full,
-                              "rank " + std::to_string(offer.words.dst) + " has not asked for the " +
-                                  std::to_string(offers_.size()) + " messages that wait on its node; no more are kept",
-                              offer.words.dst, -1, {}});
+        return refuse(
+            offer, {Errc::table_full,
+                    "rank " + std::to_string(offer.words.dst) + " has not asked for the " +
+                        std::to_string(offers_.size()) + " messages that wait on its node; no more are kept",
+                    offer.words.dst,
+                    -1,
+                    {}});
     offers_.push_back(offer);
 }
 
 Error Messages::unfit(const Recv& recv, const wire::MessageOffer& offer) const {
     if (offer.bytes > recv.capacity)
         return {Errc::invalid_argument,
-                "the message of " + std::to_string(offer.bytes) + " bytes from rank " + std::to_string(offer.src) +
-                    " does not fit the receive of " + std::to_string(recv.capacity) + " bytes by rank " +
-                    std::to_string(recv.rank),
-                recv.rank, offer.src, {}};
+                "the message of " + std::to_string(offer.bytes) + " bytes from rank " +
+                    std::to_string(offer.src) + " does not fit the receive of " +
+                    std::to_string(recv.capacity) + " bytes by rank " + std::to_string(recv.rank),
+                recv.rank,
+                offer.src,
+                {}};
     if (offer.dtype != uint8_t(recv.dtype))
         return {Errc::mismatch,
                 "rank " + std::to_string(offer.src) + " sent elements of " +
                     std::string(reduce::name_of(Dtype(offer.dtype))) + ", rank " + std::to_string(recv.rank) +
                     " receives " + std::string(reduce::name_of(recv.dtype)),
-                recv.rank, offer.src, {}};
+                recv.rank,
+                offer.src,
+                {}};
     return {};
 }
 
@@ -222,8 +245,10 @@ void Messages::take(Recv& recv, const Offer& offer) {
         return finish(recv, {});
     }
     recv.moving = true;
-    if (offer.local != nullptr) start_copy(recv, *offer.local);
-    else start_transfer(recv, offer);
+    if (offer.local != nullptr)
+        start_copy(recv, *offer.local);
+    else
+        start_transfer(recv, offer);
 }
 
 void Messages::start_transfer(Recv& recv, const Offer& offer) {
@@ -233,8 +258,14 @@ void Messages::start_transfer(Recv& recv, const Offer& offer) {
     link::Batch batch;
     batch.first_handle = context.allot_handles(1);
     context.expect(batch.first_handle, recv);
-    batch.recvs.push_back({{key(offer.words.number), 0}, facts.peers[offer.from.value], cls, agreement(offer.words),
-                           {{recv.out.data, offer.words.bytes}}, facts.table.chunk_bytes, {}, {}});
+    batch.recvs.push_back({{key(offer.words.number), 0},
+                           facts.peers[offer.from.value],
+                           cls,
+                           agreement(offer.words),
+                           {{recv.out.data, offer.words.bytes}},
+                           facts.table.chunk_bytes,
+                           {},
+                           {}});
     context.ports.meshes[context.mesh_for(cls, offer.words.number)]->post(std::move(batch));
 }
 
@@ -261,11 +292,13 @@ void Messages::on_offer(NodeIndex from, const wire::MessageOffer& words) {
     const GroupFacts& facts = group_.facts;
     if (words.number <= last_offer_[from.value]) return;  // said again after a break
     last_offer_[from.value] = words.number;
-    const bool sane = words.src < facts.size() && words.dst < facts.size() && facts.layout.node_of(words.src) == from &&
+    const bool sane = words.src < facts.size() && words.dst < facts.size() &&
+                      facts.layout.node_of(words.src) == from &&
                       facts.layout.node_of(words.dst) == facts.self && reduce::dtype_from(words.dtype) &&
                       words.bytes % reduce::size_of(Dtype(words.dtype)) == 0;
     const Offer offer{words, from, nullptr};
-    if (!sane) return refuse(offer, {Errc::protocol_error, "the message's ranks or type do not exist", -1, -1, {}});
+    if (!sane)
+        return refuse(offer, {Errc::protocol_error, "the message's ranks or type do not exist", -1, -1, {}});
     if (const auto gone = group_.gone_error(words.dst)) return refuse(offer, *gone);
     if (group_.failed()) return refuse(offer, *group_.failed());
     arrive(offer);
@@ -284,7 +317,10 @@ void Messages::on_refused(NodeIndex from, const wire::MessageRefused& refused) {
 }
 
 void Messages::on_mismatch(const link::MeshEvent& event) {
-    const Error error{Errc::mismatch, "the two nodes do not agree on message " + std::to_string(event.key.op.op), -1, -1,
+    const Error error{Errc::mismatch,
+                      "the two nodes do not agree on message " + std::to_string(event.key.op.op),
+                      -1,
+                      -1,
                       {}};
     if (Send* send = find_send(event.key.op.op)) return end(*send, error);
     if (Recv* recv = find_recv(event.key.op.op)) return end(*recv, error);
@@ -343,16 +379,16 @@ void Messages::on_over(Recv& recv, const Result<void>& result) {
     match_recv(recv);
 }
 
-void Messages::finish(Send& send, const Error& error) {
+void Messages::finish(Send& send, Error error) {
     drop_offer_of(send);
     const SessionId session = send.session;
     const uint64_t ticket = send.ticket;
     std::erase_if(sends_, [&](const auto& s) { return s.get() == &send; });
-    group_.host().complete(session, ticket, Outcome{error});
+    group_.host().complete(session, ticket, Outcome{std::move(error)});
     group_.run_changed();
 }
 
-void Messages::finish(Recv& recv, const Error& error) {
+void Messages::finish(Recv& recv, Error error) {
     Outcome outcome{error};
     if (error.code == Errc::ok) {
         outcome.bytes = recv.taken->words.bytes;
@@ -393,15 +429,16 @@ void Messages::fail_all(const Error& error) {
 
 void Messages::resync(NodeIndex node) {
     for (auto& send : sends_)
-        if (send->to == node && !send->ending) group_.context().send(group_.facts.peers[node.value], send->words);
+        if (send->to == node && !send->ending)
+            group_.context().send(group_.facts.peers[node.value], send->words);
 }
 
 void Messages::snapshot(Time now, std::vector<MessageSnapshot>& out) const {
     for (const auto& send : sends_)
         out.push_back({group_.facts.id,
                        "send by rank " + std::to_string(send->words.src) + " to rank " +
-                           std::to_string(send->words.dst) + ", tag " + std::to_string(send->words.tag) + ", " +
-                           std::to_string(send->words.bytes) + " bytes",
+                           std::to_string(send->words.dst) + ", tag " + std::to_string(send->words.tag) +
+                           ", " + std::to_string(send->words.bytes) + " bytes",
                        now - send->posted});
     for (const auto& recv : recvs_) out.push_back({group_.facts.id, recv->text(), now - recv->posted});
 }

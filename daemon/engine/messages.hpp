@@ -1,6 +1,7 @@
-// Messages: send and recv between the ranks of one group. Messages of one (source, destination) pair are matched in
-// the order in which they were sent; a receive takes the oldest message that fits its source and tag, a message the
-// oldest such receive. The offer travels as a message of the control link, the bytes as a transfer of their own.
+// Messages: send and recv between the ranks of one group. Messages of one (source, destination) pair are
+// matched in the order in which they were sent; a receive takes the oldest message that fits its source and
+// tag, a message the oldest such receive. The offer travels as a message of the control link, the bytes as a
+// transfer of their own.
 //
 // A send ends when its bytes are in the receiver's memory (a send of nothing: when it was offered).
 #pragma once
@@ -21,7 +22,7 @@ class Group;
 struct LocalRank;
 
 class Messages {
-public:
+  public:
     Messages(Group& group, Timers& timers);
     ~Messages();
     Messages(const Messages&) = delete;
@@ -43,7 +44,7 @@ public:
     size_t offers_waiting() const { return offers_.size(); }
     void snapshot(Time now, std::vector<MessageSnapshot>& out) const;
 
-private:
+  private:
     struct Send;
     struct Recv;
     // A message that no receive has taken yet. `local`: it is a send of this node.
@@ -64,8 +65,8 @@ private:
     void end(Send& send, const Error& error, bool tell = true);
     void end(Recv& recv, const Error& error, bool tell = true);
     void drop_offer_of(const Send& send);
-    void finish(Send& send, const Error& error);
-    void finish(Recv& recv, const Error& error);
+    void finish(Send& send, Error error);  // by value: it may be the send's own
+    void finish(Recv& recv, Error error);
     void on_over(Send& send, const Result<void>& result);
     void on_over(Recv& recv, const Result<void>& result);
     link::OpKey key(uint64_t number) const;
@@ -79,7 +80,7 @@ private:
     Timers& timers_;
     std::list<std::unique_ptr<Send>> sends_;  // in the order in which they were posted
     std::list<std::unique_ptr<Recv>> recvs_;
-    std::list<Offer> offers_;  // in order of arrival
+    std::list<Offer> offers_;           // in order of arrival
     std::vector<uint64_t> last_offer_;  // by NodeIndex: an offer not above it has been here before
     uint64_t counter_ = 0;
 };

@@ -1,5 +1,5 @@
-// The engine's edges: what it is asked for by sessions, what it asks of the outside. All dry; the node (real) and
-// the simulator implement the virtual classes. Everything runs on one thread, the control loop's.
+// The engine's edges: what it is asked for by sessions, what it asks of the outside. All dry; the node (real)
+// and the simulator implement the virtual classes. Everything runs on one thread, the control loop's.
 #pragma once
 
 #include <cstdint>
@@ -40,8 +40,8 @@ struct OpDescriptor {
     std::string text() const;  // "all_reduce f32 sum count 1024"
 };
 
-// Memory of a session. `keepalive` holds the mapping: it lives until the last op that uses it is over, also when
-// the session's process is long dead.
+// Memory of a session. `keepalive` holds the mapping: it lives until the last op that uses it is over, also
+// when the session's process is long dead.
 struct Buffer {
     std::byte* data = nullptr;
     size_t bytes = 0;
@@ -50,8 +50,8 @@ struct Buffer {
 
 constexpr uint32_t any_rank = UINT32_MAX;
 
-// One operation of one rank, validated: sizes, alignment, enums. Whether the group exists and the peer or root is
-// in it is the engine's to check.
+// One operation of one rank, validated: sizes, alignment, enums. Whether the group exists and the peer or
+// root is in it is the engine's to check.
 struct OpRequest {
     SessionId session;
     uint64_t ticket = 0;  // slot and generation: comes back in the completion
@@ -67,7 +67,7 @@ struct OpRequest {
 
 // How one operation of one rank ended.
 struct Outcome {
-    Error error;  // code ok on success
+    Error error;          // code ok on success
     uint64_t bytes = 0;   // recv: how many arrived
     uint32_t source = 0;  // recv: from whom
     uint64_t tag = 0;
@@ -78,9 +78,9 @@ struct OpenRequest {
     uint64_t ticket = 0;
     std::string name;
     uint32_t size = 0;
-    int64_t rank = -1;             // -1: automatic
-    std::string job_secret;        // empty: only sessions of the same uid on this node find each other
-    uint32_t uid = 0, pid = 0;     // attested by the kernel
+    int64_t rank = -1;          // -1: automatic
+    std::string job_secret;     // empty: only sessions of the same uid on this node find each other
+    uint32_t uid = 0, pid = 0;  // attested by the kernel
     Duration timeout{30'000'000'000};
 };
 
@@ -100,23 +100,23 @@ struct GroupInfo {
 
 // To the sessions. A call may arrive at any moment inside the engine's input functions.
 class Clients {
-public:
+  public:
     virtual void complete(SessionId session, uint64_t ticket, const Outcome& outcome) = 0;
     virtual void group_opened(SessionId session, uint64_t ticket, const Result<GroupInfo>& info) = 0;
 
-protected:
+  protected:
     ~Clients() = default;
 };
 
-// One mesh: the loop's own (index 0: messages, small data) or a bulk shard's (index 1..). Its events come back
-// through Engine::on_mesh_event(index, event), never from inside these calls.
+// One mesh: the loop's own (index 0: messages, small data) or a bulk shard's (index 1..). Its events come
+// back through Engine::on_mesh_event(index, event), never from inside these calls.
 class MeshPort {
-public:
+  public:
     virtual void post(link::Batch batch) = 0;
     virtual void withdraw(const link::OpKey& op) = 0;
     virtual void forget_group(const GroupId& group) = 0;
 
-protected:
+  protected:
     ~MeshPort() = default;
 };
 
@@ -124,8 +124,8 @@ protected:
 struct WorkerJob {
     uint64_t handle = 0;
     enum class Kind : uint8_t {
-        reduce,  // dsts = srcs[0] op srcs[1] op ...   (a dst may be one of the srcs)
-        copy,    // dsts = srcs[0]
+        reduce,      // dsts = srcs[0] op srcs[1] op ...   (a dst may be one of the srcs)
+        copy,        // dsts = srcs[0]
         finish_avg,  // dsts /= divisor
     } kind = Kind::copy;
     Dtype dtype = Dtype::u8;
@@ -137,23 +137,23 @@ struct WorkerJob {
 };
 
 class Workers {
-public:
+  public:
     // Ends with Engine::on_worker_done(handle), never from inside this call.
     virtual void submit(WorkerJob job) = 0;
 
-protected:
+  protected:
     ~Workers() = default;
 };
 
 // Messages to other daemons over the control link (Cap'n Proto bytes made by wire/).
 class PeerPort {
-public:
+  public:
     virtual bool send(link::PeerIndex peer, Bytes message) = 0;  // false: no channel
     // Where the membership machines want the outside to act.
     virtual void dial(const std::string& address, const NodeId& expected) = 0;
     virtual void close(link::PeerIndex peer, const std::string& reason) = 0;
 
-protected:
+  protected:
     ~PeerPort() = default;
 };
 

@@ -1,5 +1,5 @@
-// Scratch memory of ops, kept warm: a fresh 4 MiB costs a thousand page faults, a returned one none. Bounded by what
-// is in use (runs x lanes x segment) plus `kept_max`. Single-threaded.
+// Scratch memory of ops, kept warm: a fresh 4 MiB costs a thousand page faults, a returned one none. Bounded
+// by what is in use (runs x lanes x segment) plus `kept_max`. Single-threaded.
 #pragma once
 
 #include <bit>
@@ -11,12 +11,12 @@
 namespace nexar::engine {
 
 class ScratchPool {
-public:
+  public:
     explicit ScratchPool(size_t kept_max) : kept_max_(kept_max) {}
 
     // A piece of memory that goes back to the pool when its holder is destroyed.
     class Piece {
-    public:
+      public:
         Piece(ScratchPool& pool, std::unique_ptr<std::byte[]> memory, size_t bytes)
             : pool_(&pool), memory_(std::move(memory)), bytes_(bytes) {}
         Piece(Piece&&) = default;
@@ -26,7 +26,7 @@ public:
         }
         std::byte* data() const { return memory_.get(); }
 
-    private:
+      private:
         ScratchPool* pool_;
         std::unique_ptr<std::byte[]> memory_;
         size_t bytes_;
@@ -45,7 +45,7 @@ public:
     size_t in_use() const { return in_use_; }
     size_t kept() const { return kept_; }
 
-private:
+  private:
     void give_back(std::unique_ptr<std::byte[]> memory, size_t bytes) {
         in_use_ -= bytes;
         if (kept_ + bytes > kept_max_) return;

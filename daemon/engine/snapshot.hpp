@@ -16,8 +16,8 @@ struct RankSnapshot {
     NodeId node;
     uint32_t pid = 0;
     bool local = false;
-    bool gone = false;       // its process ended or freed the group
-    uint64_t posted = 0;     // collectives: exact for local ranks, as far as heard for others
+    bool gone = false;    // its process ended or freed the group
+    uint64_t posted = 0;  // collectives: exact for local ranks, as far as heard for others
 };
 
 struct GroupSnapshot {

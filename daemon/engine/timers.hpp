@@ -1,5 +1,5 @@
-// Deadlines in order, on time that is handed in. Equal times fire in the order in which they were armed first, so a
-// simulation replays.
+// Deadlines in order, on time that is handed in. Equal times fire in the order in which they were armed
+// first, so a simulation replays.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ class Timers;
 
 // Something that wants to be woken. It leaves the list by itself when destroyed.
 class Alarm {
-public:
+  public:
     explicit Alarm(Timers& timers);
     Alarm(const Alarm&) = delete;
     Alarm& operator=(const Alarm&) = delete;
@@ -22,10 +22,10 @@ public:
 
     void wake_at(Time at);  // replaces what was asked before; never: not at all
 
-protected:
+  protected:
     ~Alarm() { wake_at(never); }
 
-private:
+  private:
     friend class Timers;
     Timers& timers_;
     uint64_t number_;
@@ -33,7 +33,7 @@ private:
 };
 
 class Timers {
-public:
+  public:
     Time next() const { return queue_.empty() ? never : std::get<0>(*queue_.begin()); }
     // Fires everything due at `now`. Each is disarmed first and may arm itself again.
     void run(Time now) {
@@ -45,7 +45,7 @@ public:
         }
     }
 
-private:
+  private:
     friend class Alarm;
     std::set<std::tuple<Time, uint64_t, Alarm*>> queue_;
     uint64_t made_ = 0;

@@ -11,10 +11,10 @@ using collectives::ElementRange;
 using collectives::NodeIndex;
 using link::Extents;
 
-// Where things lie. Partial results between nodes are sums, also for avg: it is divided once, at the end, by each
-// node for itself; that is the same division of the same bits everywhere.
+// Where things lie. Partial results between nodes are sums, also for avg: it is divided once, at the end, by
+// each node for itself; that is the same division of the same bits everywhere.
 class Geometry {
-public:
+  public:
     Geometry(const TwoLevelOp& op, ElementRange range)
         : op_(op), range_(range), element_bytes_(reduce::size_of(op.descriptor.dtype)) {}
 
@@ -79,7 +79,7 @@ public:
         return job;
     }
 
-private:
+  private:
     static bool same(const Extents& a, const Extents& b) {
         if (a.size() != b.size()) return false;
         for (size_t i = 0; i < a.size(); ++i)
@@ -151,8 +151,10 @@ Task<> broadcast(MeshLane& lane, const TwoLevelOp& op, Geometry at) {
     }
     // At the root's node, handing out and sending both only read, so they run side by side.
     Op* handed_out = nullptr;
-    if (op.self == root) handed_out = &lane.job(at.copy(outs, source));
-    else source = outs[0];
+    if (op.self == root)
+        handed_out = &lane.job(at.copy(outs, source));
+    else
+        source = outs[0];
 
     if (op.plan.algorithm == Algorithm::binomial_broadcast)
         co_await collectives::binomial_broadcast(lane, source, root);
@@ -214,14 +216,21 @@ Task<> reduce_scatter(MeshLane& lane, const TwoLevelOp& op, Geometry at) {
 
 Task<> run_segment(MeshLane& lane, const TwoLevelOp& op, ElementRange range) {
     const Geometry at(op, range);
-    if (op.plan.algorithm == Algorithm::dissemination_barrier) return collectives::dissemination_barrier(lane);
+    if (op.plan.algorithm == Algorithm::dissemination_barrier)
+        return collectives::dissemination_barrier(lane);
     switch (op.descriptor.kind) {
-        case OpKind::all_reduce: return all_reduce(lane, op, at);
-        case OpKind::reduce: return reduce(lane, op, at);
-        case OpKind::broadcast: return broadcast(lane, op, at);
-        case OpKind::all_gather: return all_gather(lane, op, at);
-        case OpKind::reduce_scatter: return reduce_scatter(lane, op, at);
-        default: return collectives::dissemination_barrier(lane);  // one node: ends at once
+        case OpKind::all_reduce:
+            return all_reduce(lane, op, at);
+        case OpKind::reduce:
+            return reduce(lane, op, at);
+        case OpKind::broadcast:
+            return broadcast(lane, op, at);
+        case OpKind::all_gather:
+            return all_gather(lane, op, at);
+        case OpKind::reduce_scatter:
+            return reduce_scatter(lane, op, at);
+        default:
+            return collectives::dissemination_barrier(lane);  // one node: ends at once
     }
 }
 

@@ -1,6 +1,7 @@
 // What one segment of a collective does on one node: the local ranks' shares are combined by workers into an
-// accumulator, the nodes exchange, the result is handed out by workers. On a single node only the first is left, as
-// one fused job. The accumulator is the memory where the result has to be anyway, where there is such memory.
+// accumulator, the nodes exchange, the result is handed out by workers. On a single node only the first is
+// left, as one fused job. The accumulator is the memory where the result has to be anyway, where there is
+// such memory.
 #pragma once
 
 #include <vector>

@@ -35,9 +35,15 @@ void Watch::on_peer_down(link::PeerIndex peer, const std::string& reason, bool p
     arbiter_.on_dead(state.node, state.incarnation, reason, context_.now);
 }
 
-void Watch::on_redial_failed(link::PeerIndex peer) { detector_.on_redial_failed(peer, context_.now); }
-void Watch::on_heard(link::PeerIndex peer) { detector_.on_heard(peer, context_.now); }
-void Watch::on_sent(link::PeerIndex peer) { detector_.on_sent(peer, context_.now); }
+void Watch::on_redial_failed(link::PeerIndex peer) {
+    detector_.on_redial_failed(peer, context_.now);
+}
+void Watch::on_heard(link::PeerIndex peer) {
+    detector_.on_heard(peer, context_.now);
+}
+void Watch::on_sent(link::PeerIndex peer) {
+    detector_.on_sent(peer, context_.now);
+}
 
 bool Watch::on_message(link::PeerIndex from, const wire::Message& message) {
     return arbiter_.on_message(context_.peer(from).node, message, context_.now);
@@ -47,7 +53,9 @@ void Watch::on_group(const GroupId& group, GroupEpoch epoch, std::vector<members
     arbiter_.on_group(group, epoch, std::move(nodes), context_.now);
 }
 
-void Watch::on_group_gone(const GroupId& group) { arbiter_.on_group_gone(group); }
+void Watch::on_group_gone(const GroupId& group) {
+    arbiter_.on_group_gone(group);
+}
 
 void Watch::on_rank_lost(const GroupId& group, Rank rank, const NodeId& node, const std::string& reason) {
     arbiter_.on_rank_lost(group, rank, node, reason, context_.now);
@@ -67,7 +75,8 @@ void Watch::drain() {
     while (const auto change = detector_.poll_change()) {
         const PeerState& state = context_.peer(change->peer);
         if (change->state == FailureDetector::State::suspected) {
-            context_.ports.log.warn("peer_suspected", {field("node", state.node), field("reason", change->reason)});
+            context_.ports.log.warn("peer_suspected",
+                                    {field("node", state.node), field("reason", change->reason)});
             arbiter_.on_suspect(state.node, state.incarnation, change->reason, context_.now);
         } else {
             context_.ports.log.info("peer_heard_again", {field("node", state.node)});
@@ -84,8 +93,12 @@ void Watch::drain() {
     }
 }
 
-Time Watch::wake_at() const { return std::min(detector_.wake_at(), arbiter_.wake_at()); }
+Time Watch::wake_at() const {
+    return std::min(detector_.wake_at(), arbiter_.wake_at());
+}
 
-bool Watch::reachable(link::PeerIndex peer) const { return detector_.state_of(peer) == FailureDetector::State::alive; }
+bool Watch::reachable(link::PeerIndex peer) const {
+    return detector_.state_of(peer) == FailureDetector::State::alive;
+}
 
 }  // namespace nexar::engine

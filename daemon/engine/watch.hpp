@@ -1,5 +1,5 @@
-// Watch: the failure detector and the arbiter, driven. It turns what happens to peers and processes into heartbeats,
-// accusations and, at the end, one verdict per group.
+// Watch: the failure detector and the arbiter, driven. It turns what happens to peers and processes into
+// heartbeats, accusations and, at the end, one verdict per group.
 #pragma once
 
 #include <deque>
@@ -12,7 +12,7 @@
 namespace nexar::engine {
 
 class Watch {
-public:
+  public:
     Watch(Context& context, Time now);
 
     void on_peer_up(link::PeerIndex peer);
@@ -33,7 +33,7 @@ public:
     Time wake_at() const;
     bool reachable(link::PeerIndex peer) const;
 
-private:
+  private:
     Context& context_;
     membership::FailureDetector detector_;
     membership::Arbiter arbiter_;

@@ -1,5 +1,5 @@
-// Virtual time: things that will happen, in order; equal times in the order in which they were asked for. A run is its
-// seed.
+// Virtual time: things that will happen, in order; equal times in the order in which they were asked for. A
+// run is its seed.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,20 @@ namespace nexar::sim {
 using namespace std::chrono_literals;
 
 class Clock {
-public:
+  public:
     explicit Clock(uint64_t seed) : random(seed) {}
 
     Random random;
     Time now() const { return now_; }
 
-    void at(Time when, std::function<void()> act) { queue_.push({std::max(when, now_), next_++, std::move(act)}); }
+    void at(Time when, std::function<void()> act) {
+        queue_.push({std::max(when, now_), next_++, std::move(act)});
+    }
     void after(Duration delay, std::function<void()> act) { at(now_ + delay, std::move(act)); }
     // Uniform in [0, most].
-    Duration some(Duration most) { return Duration(static_cast<int64_t>(random.below(static_cast<uint64_t>(most.count()) + 1))); }
+    Duration some(Duration most) {
+        return Duration(static_cast<int64_t>(random.below(static_cast<uint64_t>(most.count()) + 1)));
+    }
 
     bool step() {
         if (queue_.empty()) return false;
@@ -38,7 +42,7 @@ public:
     Time next() const { return queue_.empty() ? never : queue_.top().when; }
     uint64_t steps = 0;
 
-private:
+  private:
     struct Entry {
         Time when;
         uint64_t number;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstring>
+#include <sstream>
 
 #include "wire/codec.hpp"
 #include "workers/job.hpp"
@@ -11,11 +12,13 @@ namespace nexar::sim {
 
 // The engine's way to one mesh: at once for the loop's own, by a queue for a shard's.
 class Host::Port final : public engine::MeshPort {
-public:
+  public:
     Port(Host& host, size_t mesh) : host_(host), mesh_(mesh) {}
 
     void post(link::Batch batch) override {
-        later([this, b = std::make_shared<link::Batch>(std::move(batch))] { host_.meshes[mesh_]->post(std::move(*b)); });
+        later([this, b = std::make_shared<link::Batch>(std::move(batch))] {
+            host_.meshes[mesh_]->post(std::move(*b));
+        });
     }
     void withdraw(const link::OpKey& op) override {
         later([this, op] { host_.meshes[mesh_]->withdraw(op); });
@@ -31,8 +34,10 @@ public:
         });
     }
 
-private:
-    Duration hop() { return mesh_ == 0 ? Duration{0} : host_.cluster_.clock.some(host_.cluster_.shape.shard_hop); }
+  private:
+    Duration hop() {
+        return mesh_ == 0 ? Duration{0} : host_.cluster_.clock.some(host_.cluster_.shape.shard_hop);
+    }
     void later(std::function<void()> act) {
         last_command_ = std::max(last_command_, host_.cluster_.clock.now() + hop());
         host_.cluster_.clock.at(last_command_, [this, act = std::move(act)] {
@@ -51,7 +56,8 @@ Host::Host(Cluster& cluster, uint32_t index) : cluster_(cluster), pump_scheduled
     incarnation = {1, index + 100};
     log_ = std::make_unique<Log>(
         [&cluster, index](Level level, const std::string& line) {
-            if (level == Level::error) cluster.errors.push_back("node " + std::to_string(index) + ": " + line);
+            if (level == Level::error)
+                cluster.errors.push_back("node " + std::to_string(index) + ": " + line);
             if (level == Level::warn) cluster.warnings.push_back(line);
         },
         Level::warn);
@@ -120,12 +126,17 @@ void Host::on_event(size_t mesh, const link::MeshEvent& event) {
     switch (event.kind) {
         case link::MeshEvent::Kind::message: {
             const auto message = wire::decode(event.bytes);
-            if (!message) cluster_.errors.push_back("undecodable message: " + message.error().text);
-            else engine->on_message(now, event.peer, *message);
+            if (!message)
+                cluster_.errors.push_back("undecodable message: " + message.error().text);
+            else
+                engine->on_message(now, event.peer, *message);
             break;
         }
-        case link::MeshEvent::Kind::peer_garbage: cluster_.errors.push_back("garbage: " + event.text); break;
-        default: engine->on_mesh_event(now, mesh, event);
+        case link::MeshEvent::Kind::peer_garbage:
+            cluster_.errors.push_back("garbage: " + event.text);
+            break;
+        default:
+            engine->on_mesh_event(now, mesh, event);
     }
     after_input();
 }
@@ -220,14 +231,16 @@ SimGroup Cluster::make_group(std::vector<uint32_t> placement) {
     return group;
 }
 
-Call& Cluster::submit(const SimGroup& group, uint32_t rank, const engine::OpRequest& words, std::vector<std::byte> in,
-                      size_t out_bytes, bool in_place) {
+Call& Cluster::submit(const SimGroup& group, uint32_t rank, const engine::OpRequest& words,
+                      std::vector<std::byte> in, size_t out_bytes, bool in_place) {
     Call& call = calls_.emplace_back();
     Host& host = *hosts[group.placement[rank]];
     call.submitted = clock.now();
     call.in = std::make_shared<std::vector<std::byte>>(std::move(in));
-    if (in_place) call.out = call.in;
-    else call.out = std::make_shared<std::vector<std::byte>>(out_bytes, std::byte{0xdd});
+    if (in_place)
+        call.out = call.in;
+    else
+        call.out = std::make_shared<std::vector<std::byte>>(out_bytes, std::byte{0xdd});
     engine::OpRequest request = words;
     request.session = group.sessions[rank];
     request.group = group.id;
@@ -255,7 +268,8 @@ Call& Cluster::submit(const SimGroup& group, uint32_t rank, const engine::OpRequ
 void Cluster::cancel(const SimGroup& group, uint32_t rank, const Call& call) {
     Host& host = *hosts[group.placement[rank]];
     for (const auto& [key, candidate] : host.calls)
-        if (candidate == &call) return host.engine->cancel(clock.now(), SessionId(key.first), key.second), host.after_input();
+        if (candidate == &call)
+            return host.engine->cancel(clock.now(), SessionId(key.first), key.second), host.after_input();
 }
 
 void Cluster::end_session(const SimGroup& group, uint32_t rank, bool crashed) {
@@ -263,7 +277,8 @@ void Cluster::end_session(const SimGroup& group, uint32_t rank, bool crashed) {
     if (host.dead) return;
     for (const auto& [key, call] : host.calls)
         if (key.first == group.sessions[rank].value && !call->ended) abandoned_.insert(call);
-    host.engine->session_ended(clock.now(), group.sessions[rank], crashed, crashed ? "it crashed" : "it exited");
+    host.engine->session_ended(clock.now(), group.sessions[rank], crashed,
+                               crashed ? "it crashed" : "it exited");
     host.after_input();
 }
 
@@ -277,17 +292,36 @@ std::string Cluster::unfinished() const {
         if (host->dead) continue;
         const engine::Snapshot s = host->engine->snapshot(clock.now());
         for (const auto& op : s.ops)
-            out += "node " + host->id.short_hex() + " " + op.descriptor.text() + " seq " + std::to_string(op.seq) + " " +
-                   op.phase + "; ";
+            out += "node " + host->id.short_hex() + " " + op.descriptor.text() + " seq " +
+                   std::to_string(op.seq) + " " + op.phase + "; ";
         for (const auto& m : s.messages) out += "node " + host->id.short_hex() + " " + m.what + "; ";
     }
     return out;
 }
 
+std::string Cluster::state() const {
+    std::ostringstream out;
+    for (const auto& host : hosts) {
+        out << "node " << host->id.short_hex() << (host->dead ? " dead\n" : "\n");
+        const engine::Snapshot s = host->engine->snapshot(clock.now());
+        for (const auto& g : s.groups) {
+            out << "  group " << g.name << " on " << g.nodes << " nodes, failed '" << g.failed.text << "'\n";
+            for (const auto& r : g.ranks)
+                out << "    rank " << r.rank.value << " on " << r.node.short_hex() << " posted " << r.posted
+                    << (r.local ? " local" : "") << (r.gone ? " gone" : "") << "\n";
+        }
+        for (const auto& op : s.ops)
+            out << "  op " << op.group_name << " " << op.seq << " " << op.descriptor.text() << ": "
+                << op.phase << "; " << op.plan << "\n";
+    }
+    return out.str();
+}
+
 bool Cluster::run(Duration limit) {
     const Time end = clock.now() + limit;
     const auto quiet = [&] {
-        return to_be_submitted == 0 && all_ended() && std::ranges::all_of(hosts, [](const auto& h) { return h->dead || h->engine->quiet(); });
+        return to_be_submitted == 0 && all_ended() &&
+               std::ranges::all_of(hosts, [](const auto& h) { return h->dead || h->engine->quiet(); });
     };
     while (!quiet()) {
         if (clock.next() > end || !clock.step()) return false;
@@ -359,7 +393,9 @@ link::MeshStats Cluster::stats(uint32_t from, uint32_t to) const {
     return out;
 }
 
-uint64_t Cluster::bytes_sent(uint32_t from, uint32_t to) const { return stats(from, to).bytes_sent; }
+uint64_t Cluster::bytes_sent(uint32_t from, uint32_t to) const {
+    return stats(from, to).bytes_sent;
+}
 
 void Cluster::check() const {
     for (const std::string& error : errors) UNSCOPED_INFO(error);

@@ -1,6 +1,7 @@
-// Cluster: simulated hosts, each with the production Engine (with its detector and arbiter), a Mesh for the control
-// loop and one for a bulk shard, workers that finish late and out of order; ranks are driven by the test. All of it in
-// virtual time. An `error` log line, an engine's complaint about a peer, or a completion that comes twice fails.
+// Cluster: simulated hosts, each with the production Engine (with its detector and arbiter), a Mesh for the
+// control loop and one for a bulk shard, workers that finish late and out of order; ranks are driven by the
+// test. All of it in virtual time. An `error` log line, an engine's complaint about a peer, or a completion
+// that comes twice fails.
 #pragma once
 
 #include <deque>
@@ -25,8 +26,8 @@ struct ClusterShape {
     Duration collective_timeout{30s};
 };
 
-// One operation of one rank, from submit to its end. `out` is looked at when it completes, and again at the end of
-// the test: nothing may write to it in between.
+// One operation of one rank, from submit to its end. `out` is looked at when it completes, and again at the
+// end of the test: nothing may write to it in between.
 struct Call {
     bool accepted = false, ended = false;
     engine::Outcome outcome;
@@ -39,7 +40,7 @@ struct Call {
 class Cluster;
 
 class Host final : engine::Clients, engine::Workers, engine::PeerPort {
-public:
+  public:
     Host(Cluster& cluster, uint32_t index);
     ~Host();
 
@@ -54,7 +55,7 @@ public:
     void pump(size_t mesh);
     void after_input();
 
-private:
+  private:
     friend class Cluster;
     class Port;
     void complete(SessionId session, uint64_t ticket, const engine::Outcome& outcome) override;
@@ -81,7 +82,7 @@ struct SimGroup {
 };
 
 class Cluster {
-public:
+  public:
     Cluster(uint64_t seed, const ClusterShape& shape);
     ~Cluster();
 
@@ -93,8 +94,8 @@ public:
 
     SimGroup make_group(std::vector<uint32_t> placement);
     // In and out are fresh memory: `in` as given, `out` of so many bytes. In place: out == in.
-    Call& submit(const SimGroup& group, uint32_t rank, const engine::OpRequest& words, std::vector<std::byte> in,
-                 size_t out_bytes, bool in_place = false);
+    Call& submit(const SimGroup& group, uint32_t rank, const engine::OpRequest& words,
+                 std::vector<std::byte> in, size_t out_bytes, bool in_place = false);
     void cancel(const SimGroup& group, uint32_t rank, const Call& call);
     void end_session(const SimGroup& group, uint32_t rank, bool crashed = true);
 
@@ -106,16 +107,17 @@ public:
     // Faults.
     void break_channel(uint32_t a, uint32_t b, Duration down_for);
     void block(uint32_t from, uint32_t to, bool blocked);  // one way
-    void kill(uint32_t host, bool seen_at_once);            // the daemon and all its processes
+    void kill(uint32_t host, bool seen_at_once);           // the daemon and all its processes
 
     uint64_t bytes_sent(uint32_t from, uint32_t to) const;
     link::MeshStats stats(uint32_t from, uint32_t to) const;
     bool all_ended() const;
     std::string unfinished() const;
+    std::string state() const;  // of every node: for people who look for a bug
     // No errors, no call ended twice, no memory written after its call had ended.
     void check() const;
 
-private:
+  private:
     friend class Host;
     struct Link {
         std::vector<std::unique_ptr<Pipe>> pipes;  // by mesh

@@ -11,7 +11,9 @@ OpDescriptor words(OpKind kind, Dtype dtype, ReduceOp op, uint64_t count, uint32
 }
 
 // Small limits, so that small tests cross all of them: doubling to 64 bytes, bulk beyond 256, 4 KiB segments.
-wire::PlanTableRecord tight_plan() { return {1, 256, 64, 128, 4096, 3}; }
+wire::PlanTableRecord tight_plan() {
+    return {1, 256, 64, 128, 4096, 3};
+}
 
 void expect_right(Cluster& cluster, Program& program) {
     const bool finished = cluster.run();
@@ -104,7 +106,8 @@ TEST_CASE("many collectives in flight end right, in any order") {
     Cluster cluster(7, shape);
     Program program(cluster, cluster.make_group({0, 1, 2, 0, 1, 2}));
     for (uint64_t i = 0; i < 60; ++i)
-        program.add(words(kinds[i % 6], Dtype::i64, ReduceOp::sum, (i * 37) % 900, static_cast<uint32_t>(i % 6)));
+        program.add(
+            words(kinds[i % 6], Dtype::i64, ReduceOp::sum, (i * 37) % 900, static_cast<uint32_t>(i % 6)));
 
     program.start(5us, 40);
 
@@ -115,10 +118,11 @@ TEST_CASE("two groups over the same nodes whose ranks post in opposite orders do
     Cluster cluster(3, {});
     Program one(cluster, cluster.make_group({0, 1}));
     Program two(cluster, cluster.make_group({0, 1}));
-    for (Program* program : {&one, &two}) program->add(words(OpKind::all_reduce, Dtype::i32, ReduceOp::sum, 100'000));
+    for (Program* program : {&one, &two})
+        program->add(words(OpKind::all_reduce, Dtype::i32, ReduceOp::sum, 100'000));
 
-    // Node 0 posts group one first and group two only when that has ended; node 1 the other way round, and yet both
-    // are in flight at the same time: the engine may not have an order between groups.
+    // Node 0 posts group one first and group two only when that has ended; node 1 the other way round, and
+    // yet both are in flight at the same time: the engine may not have an order between groups.
     one.post(0, 0);
     two.post(0, 1);
     cluster.run_for(1ms);
@@ -159,7 +163,8 @@ TEST_CASE("channels that break in the middle lose nothing and apply nothing twic
         Cluster cluster(seed, shape);
         Program program(cluster, cluster.make_group({0, 1, 2, 1}));
         for (int i = 0; i < 12; ++i)
-            program.add(words(i % 2 ? OpKind::all_reduce : OpKind::reduce_scatter, Dtype::i32, ReduceOp::sum, 2000));
+            program.add(
+                words(i % 2 ? OpKind::all_reduce : OpKind::reduce_scatter, Dtype::i32, ReduceOp::sum, 2000));
         program.start(5us, 4);
         for (int i = 0; i < 4; ++i)
             cluster.clock.after(cluster.clock.some(800us), [&cluster, i] {

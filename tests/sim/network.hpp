@@ -1,6 +1,6 @@
-// The network between simulated nodes: per pair and mesh two directions of four ordered class streams, with seeded
-// latency, jitter between the classes, random splits, limited room. A channel that breaks loses what is in it from
-// some byte on. A direction that is blocked keeps its bytes and moves none.
+// The network between simulated nodes: per pair and mesh two directions of four ordered class streams, with
+// seeded latency, jitter between the classes, random splits, limited room. A channel that breaks loses what
+// is in it from some byte on. A direction that is blocked keeps its bytes and moves none.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ struct NetworkShape {
 
 // One direction of one channel generation.
 class Pipe final : public link::Channel {
-public:
+  public:
     using Deliver = std::function<void(link::Class, Bytes)>;
 
     Pipe(Clock& clock, const NetworkShape& shape, Deliver deliver, std::function<void()> room_again)
@@ -54,7 +54,7 @@ public:
     void close() { *alive_ = false; }
     ~Pipe() { close(); }
 
-private:
+  private:
     struct Stream {
         std::deque<std::vector<std::byte>> blocks;
         size_t queued = 0, held = 0;
@@ -75,7 +75,8 @@ private:
         while (!left.empty() && *alive) {
             size_t n = left.size();
             if (shape_.split_bytes && clock_.random.one_in(4)) n = 1 + clock_.random.below(n);
-            if (shape_.split_bytes && clock_.random.one_in(32)) n = std::min<size_t>(n, 1 + clock_.random.below(40));
+            if (shape_.split_bytes && clock_.random.one_in(32))
+                n = std::min<size_t>(n, 1 + clock_.random.below(40));
             deliver_(cls, left.first(n));
             left = left.subspan(n);
         }

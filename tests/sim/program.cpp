@@ -5,7 +5,11 @@ namespace nexar::sim {
 namespace {
 
 collectives::PlanTable table_of(const wire::PlanTableRecord& r) {
-    return {r.version, r.small_bytes_max, r.doubling_bytes_max, static_cast<uint32_t>(r.chunk_bytes), r.segment_bytes,
+    return {r.version,
+            r.small_bytes_max,
+            r.doubling_bytes_max,
+            static_cast<uint32_t>(r.chunk_bytes),
+            r.segment_bytes,
             r.lanes};
 }
 
@@ -20,8 +24,12 @@ Call& Program::post(size_t index, uint32_t rank) {
     size_t out = one;
     bool in_place = step.in_place;
     switch (d.kind) {
-        case OpKind::barrier: out = 0; break;
-        case OpKind::all_reduce: in = Reference::input(step.salt, rank, d.count, d.dtype); break;
+        case OpKind::barrier:
+            out = 0;
+            break;
+        case OpKind::all_reduce:
+            in = Reference::input(step.salt, rank, d.count, d.dtype);
+            break;
         case OpKind::reduce:
             in = Reference::input(step.salt, rank, d.count, d.dtype);
             in_place = in_place && rank == d.root;
@@ -40,7 +48,8 @@ Call& Program::post(size_t index, uint32_t rank) {
             in = Reference::input(step.salt, rank, d.count * size, d.dtype);
             in_place = false;
             break;
-        default: break;
+        default:
+            break;
     }
     engine::OpRequest request = request_of(d);
     request.timeout = step.timeout;
@@ -84,14 +93,17 @@ std::string Program::wrong_result(const Step& step, uint32_t rank) const {
             break;
         case OpKind::all_gather:
             for (uint64_t i = 0; i < d.count * group.size(); ++i)
-                if (at(i) != Reference::element(step.salt, static_cast<uint32_t>(i / d.count), i % d.count, d.dtype))
+                if (at(i) !=
+                    Reference::element(step.salt, static_cast<uint32_t>(i / d.count), i % d.count, d.dtype))
                     return bad(i);
             break;
         case OpKind::reduce_scatter:
             for (uint64_t i = 0; i < d.count; ++i)
-                if (!Reference::reduced(at(i), step.salt, group.size(), rank * d.count + i, d.dtype, d.op)) return bad(i);
+                if (!Reference::reduced(at(i), step.salt, group.size(), rank * d.count + i, d.dtype, d.op))
+                    return bad(i);
             break;
-        default: break;
+        default:
+            break;
     }
     // The same bits on all ranks that have a result.
     const Call* first = step.calls[0];

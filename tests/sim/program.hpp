@@ -1,5 +1,5 @@
-// Program: the same list of collectives on every rank of a group, posted with random pauses, one after the other or
-// several at a time; then every result is compared with the reference.
+// Program: the same list of collectives on every rank of a group, posted with random pauses, one after the
+// other or several at a time; then every result is compared with the reference.
 #pragma once
 
 #include <string>
@@ -19,7 +19,7 @@ struct Step {
 };
 
 class Program {
-public:
+  public:
     Program(Cluster& cluster, SimGroup group) : cluster_(cluster), group(std::move(group)) {}
 
     SimGroup group_copy() const { return group; }
@@ -31,7 +31,8 @@ public:
         step.calls.resize(group.size());
         steps.push_back(std::move(step));
     }
-    // Every rank begins within `pause`, and waits up to `pause` before each next one. `depth`: in flight per rank.
+    // Every rank begins within `pause`, and waits up to `pause` before each next one. `depth`: in flight per
+    // rank.
     void start(Duration pause, size_t depth = 1) {
         pause_ = pause;
         depth_ = depth;
@@ -56,14 +57,14 @@ public:
 
     const Cluster& cluster() const { return cluster_; }
 
-private:
+  private:
     void schedule(uint32_t rank);
     Cluster& cluster_;
     Duration pause_{0};
     size_t depth_ = 1;
     std::vector<size_t> next_;
 
-public:
+  public:
     SimGroup group;
     std::vector<Step> steps;
     std::set<uint32_t> stopped;

@@ -1,5 +1,5 @@
-// What a collective must give, computed without any of the production code: data that differs per rank and position,
-// integers modulo 2^bits, floats as doubles with a bound.
+// What a collective must give, computed without any of the production code: data that differs per rank and
+// position, integers modulo 2^bits, floats as doubles with a bound.
 #pragma once
 
 #include <bit>
@@ -25,24 +25,32 @@ struct Reference {
     static size_t width(Dtype d) {
         switch (d) {
             case Dtype::i8:
-            case Dtype::u8: return 1;
+            case Dtype::u8:
+                return 1;
             case Dtype::f16:
             case Dtype::bf16:
             case Dtype::i16:
-            case Dtype::u16: return 2;
+            case Dtype::u16:
+                return 2;
             case Dtype::f32:
             case Dtype::i32:
-            case Dtype::u32: return 4;
-            default: return 8;
+            case Dtype::u32:
+                return 4;
+            default:
+                return 8;
         }
     }
     // Unit in the last place relative to 1.
     static double epsilon(Dtype d) {
         switch (d) {
-            case Dtype::f16: return std::ldexp(1.0, -10);
-            case Dtype::bf16: return std::ldexp(1.0, -7);
-            case Dtype::f32: return std::ldexp(1.0, -23);
-            default: return std::ldexp(1.0, -52);
+            case Dtype::f16:
+                return std::ldexp(1.0, -10);
+            case Dtype::bf16:
+                return std::ldexp(1.0, -7);
+            case Dtype::f32:
+                return std::ldexp(1.0, -23);
+            default:
+                return std::ldexp(1.0, -52);
         }
     }
 
@@ -57,10 +65,14 @@ struct Reference {
     }
     static double as_double(uint64_t v, Dtype d) {
         switch (d) {
-            case Dtype::f64: return std::bit_cast<double>(v);
-            case Dtype::f32: return std::bit_cast<float>(static_cast<uint32_t>(v));
-            case Dtype::bf16: return std::bit_cast<float>(static_cast<uint32_t>(v) << 16);
-            default: break;
+            case Dtype::f64:
+                return std::bit_cast<double>(v);
+            case Dtype::f32:
+                return std::bit_cast<float>(static_cast<uint32_t>(v));
+            case Dtype::bf16:
+                return std::bit_cast<float>(static_cast<uint32_t>(v) << 16);
+            default:
+                break;
         }
         const int exponent = static_cast<int>(v >> 10 & 31);
         const double mantissa = static_cast<double>(v & 1023);
@@ -74,11 +86,16 @@ struct Reference {
         Random random(salt * 0x9e3779b97f4a7c15u + rank * 1'000'003ull + i * 7919 + 1);
         const uint64_t bits = random.next();
         switch (d) {
-            case Dtype::f64: return (bits & 0x801f'ffff'ffff'ffff) | 0x3fe0'0000'0000'0000;
-            case Dtype::f32: return (bits & 0x8000'0000) | 0x3f00'0000 | (bits & 0xff'ffff);
-            case Dtype::f16: return (bits & 0x8000) | 0x3800 | (bits & 0x7ff);
-            case Dtype::bf16: return (bits & 0x8000) | 0x3f00 | (bits & 0xff);
-            default: return width(d) == 8 ? bits : bits & ((uint64_t{1} << (8 * width(d))) - 1);
+            case Dtype::f64:
+                return (bits & 0x801f'ffff'ffff'ffff) | 0x3fe0'0000'0000'0000;
+            case Dtype::f32:
+                return (bits & 0x8000'0000) | 0x3f00'0000 | (bits & 0xff'ffff);
+            case Dtype::f16:
+                return (bits & 0x8000) | 0x3800 | (bits & 0x7ff);
+            case Dtype::bf16:
+                return (bits & 0x8000) | 0x3f00 | (bits & 0xff);
+            default:
+                return width(d) == 8 ? bits : bits & ((uint64_t{1} << (8 * width(d))) - 1);
         }
     }
     static std::vector<std::byte> input(uint64_t salt, uint32_t rank, uint64_t count, Dtype d) {
@@ -92,10 +109,11 @@ struct Reference {
 
     // Whether `got` is the reduction over `size` ranks at position i of their inputs.
     static bool reduced(uint64_t got, uint64_t salt, uint32_t size, uint64_t i, Dtype d, ReduceOp op) {
-        return is_float(d) ? reduced_float(got, salt, size, i, d, op) : got == reduced_int(salt, size, i, d, op);
+        return is_float(d) ? reduced_float(got, salt, size, i, d, op)
+                           : got == reduced_int(salt, size, i, d, op);
     }
 
-private:
+  private:
     static uint64_t reduced_int(uint64_t salt, uint32_t size, uint64_t i, Dtype d, ReduceOp op) {
         const uint64_t mask = width(d) == 8 ? ~uint64_t{0} : (uint64_t{1} << (8 * width(d))) - 1;
         uint64_t acc = element(salt, 0, i, d);
@@ -104,10 +122,18 @@ private:
             const bool less = is_signed(d) ? as_signed(v, d) < as_signed(acc, d) : v < acc;
             switch (op) {
                 case ReduceOp::sum:
-                case ReduceOp::avg: acc = (acc + v) & mask; break;
-                case ReduceOp::prod: acc = (acc * v) & mask; break;
-                case ReduceOp::min: acc = less ? v : acc; break;
-                case ReduceOp::max: acc = less ? acc : v; break;
+                case ReduceOp::avg:
+                    acc = (acc + v) & mask;
+                    break;
+                case ReduceOp::prod:
+                    acc = (acc * v) & mask;
+                    break;
+                case ReduceOp::min:
+                    acc = less ? v : acc;
+                    break;
+                case ReduceOp::max:
+                    acc = less ? acc : v;
+                    break;
             }
         }
         if (op != ReduceOp::avg) return acc;
@@ -120,16 +146,25 @@ private:
             const long double v = as_double(element(salt, r, i, d), d);
             switch (op) {
                 case ReduceOp::sum:
-                case ReduceOp::avg: acc += v, magnitude += std::fabs(v); break;
-                case ReduceOp::prod: acc *= v, magnitude *= std::fabs(v); break;
-                case ReduceOp::min: acc = std::min(acc, v); break;
-                case ReduceOp::max: acc = std::max(acc, v); break;
+                case ReduceOp::avg:
+                    acc += v, magnitude += std::fabs(v);
+                    break;
+                case ReduceOp::prod:
+                    acc *= v, magnitude *= std::fabs(v);
+                    break;
+                case ReduceOp::min:
+                    acc = std::min(acc, v);
+                    break;
+                case ReduceOp::max:
+                    acc = std::max(acc, v);
+                    break;
             }
         }
         if (op == ReduceOp::min || op == ReduceOp::max) return as_double(got, d) == static_cast<double>(acc);
         if (op == ReduceOp::avg) acc /= size, magnitude /= size;
         // A rounding per combination, and f16's subnormal spacing for small products.
-        const long double bound = magnitude * epsilon(d) * (size + 1) + (d == Dtype::f16 ? std::ldexp(1.0L, -23) : 0);
+        const long double bound =
+            magnitude * epsilon(d) * (size + 1) + (d == Dtype::f16 ? std::ldexp(1.0L, -23) : 0);
         return std::fabs(as_double(got, d) - acc) <= bound;
     }
 };

@@ -1,0 +1,276 @@
+// Send and receive: order, tags, any source, one node and several, too long, cancelled, withdrawn, refused.
+#include <catch2/catch_test_macros.hpp>
+
+#include "program.hpp"
+
+namespace nexar::sim {
+namespace {
+
+class Post {
+  public:
+    explicit Post(Cluster& c, SimGroup g) : cluster(c), group(std::move(g)) {}
+
+    Call& send(uint32_t from, uint32_t to, uint64_t tag, uint64_t salt, uint64_t count,
+               Duration timeout = Duration{-1}) {
+        engine::OpRequest r = request_of({OpKind::send, Dtype::i32, ReduceOp::sum, count, 0});
+        r.peer = to;
+        r.tag = tag;
+        r.timeout = timeout;
+        return cluster.submit(group, from, r, Reference::input(salt, 0, count, Dtype::i32), 0);
+    }
+    Call& recv(uint32_t at, uint32_t from, int64_t tag, uint64_t count, Duration timeout = Duration{-1}) {
+        engine::OpRequest r = request_of({OpKind::recv, Dtype::i32, ReduceOp::sum, count, 0});
+        r.peer = from;
+        r.any_tag = tag < 0;
+        r.tag = tag < 0 ? 0 : static_cast<uint64_t>(tag);
+        r.timeout = timeout;
+        return cluster.submit(group, at, r, {}, count * 4);
+    }
+    Cluster& cluster;
+    SimGroup group;
+};
+
+void expect_message(const Call& call, uint64_t salt, uint64_t count, uint32_t source, uint64_t tag) {
+    REQUIRE(call.ok());
+    REQUIRE(call.outcome.bytes == 4 * count);
+    REQUIRE(call.outcome.source == source);
+    REQUIRE(call.outcome.tag == tag);
+    const auto expected = Reference::input(salt, 0, count, Dtype::i32);
+    REQUIRE(std::equal(expected.begin(), expected.end(), call.out_at_end.begin()));
+}
+
+void expect_end(Cluster& cluster) {
+    const bool finished = cluster.run();
+    INFO(cluster.unfinished());
+    REQUIRE(finished);
+    cluster.check();
+}
+
+ClusterShape shape_of(uint32_t nodes) {
+    ClusterShape shape;
+    shape.nodes = nodes;
+    return shape;
+}
+
+}  // namespace
+
+TEST_CASE("messages of one pair arrive in the order in which they were sent, small and large, near and far") {
+    for (const std::vector<uint32_t>& placement : {std::vector<uint32_t>{0, 1}, {0, 0}})
+        for (uint64_t seed = 1; seed <= 30; ++seed) {
+            CAPTURE(seed, placement);
+            Cluster cluster(seed, shape_of(2));
+            Post post(cluster, cluster.make_group(placement));
+            const uint64_t counts[] = {1, 50'000, 0, 3, 20'000, 7, 100, 9000};
+            std::vector<Call*> received;
+            for (uint64_t i = 0; i < 8; ++i) {
+                post.send(0, 1, 5, i, counts[i]);
+                if (seed % 2) cluster.run_for(cluster.clock.some(30us));
+                received.push_back(&post.recv(1, seed % 3 ? 0 : engine::any_rank, 5, 60'000));
+            }
+
+            expect_end(cluster);
+
+            for (uint64_t i = 0; i < 8; ++i) expect_message(*received[i], i, counts[i], 0, 5);
+        }
+}
+
+TEST_CASE("a receive takes the oldest message with its tag and source") {
+    Cluster cluster(2, shape_of(2));
+    Post post(cluster, cluster.make_group({0, 1, 0, 1}));
+    post.send(0, 1, 7, 100, 10);
+    post.send(0, 1, 8, 101, 10);
+    cluster.run_for(1ms);
+    post.send(3, 1, 8, 102, 10);
+    post.send(1, 1, 9, 103, 10);  // to itself
+    cluster.run_for(1ms);
+
+    Call& from_three = post.recv(1, 3, -1, 10);
+    Call& tag_eight = post.recv(1, engine::any_rank, 8, 10);
+    Call& anything = post.recv(1, engine::any_rank, -1, 10);
+    Call& own = post.recv(1, 1, 9, 10);
+    expect_end(cluster);
+
+    expect_message(from_three, 102, 10, 3, 8);
+    expect_message(tag_eight, 101, 10, 0, 8);
+    expect_message(anything, 100, 10, 0, 7);
+    expect_message(own, 103, 10, 1, 9);
+}
+
+TEST_CASE("a message that is too long, or of another type, is an error on both sides naming both") {
+    for (const std::vector<uint32_t>& placement : {std::vector<uint32_t>{0, 1}, {0, 0}}) {
+        CAPTURE(placement);
+        Cluster cluster(3, shape_of(2));
+        Post post(cluster, cluster.make_group(placement));
+
+        Call& send = post.send(0, 1, 1, 5, 100);
+        Call& recv = post.recv(1, 0, 1, 25);
+        engine::OpRequest other = request_of({OpKind::recv, Dtype::f32, ReduceOp::sum, 100, 0});
+        other.peer = 0;
+        other.any_tag = true;
+        Call& send_typed = post.send(0, 1, 1, 5, 100);
+        Call& recv_typed = cluster.submit(post.group, 1, other, {}, 400);
+        Call& send_after = post.send(0, 1, 1, 6, 20);
+        Call& recv_after = post.recv(1, 0, 1, 25);
+        expect_end(cluster);
+
+        for (const Call* call : {&send, &recv}) {
+            CAPTURE(call->outcome.error.text);
+            REQUIRE(call->outcome.error.code == Errc::invalid_argument);
+            REQUIRE(call->outcome.error.text.contains("400 bytes from rank 0"));
+            REQUIRE(call->outcome.error.text.contains("100 bytes by rank 1"));
+        }
+        for (const Call* call : {&send_typed, &recv_typed}) {
+            REQUIRE(call->outcome.error.code == Errc::mismatch);
+            REQUIRE(call->outcome.error.text.contains("i32"));
+            REQUIRE(call->outcome.error.text.contains("f32"));
+        }
+        REQUIRE(send_after.ok());
+        expect_message(recv_after, 6, 20, 0, 1);
+    }
+}
+
+TEST_CASE("a cancelled or late send leaves no trace: the receive takes the next message") {
+    for (const bool by_deadline : {false, true})
+        for (const uint64_t count : {10u, 100'000u}) {
+            CAPTURE(by_deadline, count);
+            Cluster cluster(4, shape_of(2));
+            Post post(cluster, cluster.make_group({0, 1}));
+            Call& first = post.send(0, 1, 1, 5, count, by_deadline ? Duration{2ms} : Duration{-1});
+            Call& second = post.send(0, 1, 1, 6, count);
+            cluster.run_for(1ms);
+            if (!by_deadline) cluster.cancel(post.group, 0, first);
+            cluster.run_for(5ms);
+
+            Call& recv = post.recv(1, 0, 1, count);
+            expect_end(cluster);
+
+            CAPTURE(second.outcome.error.text, recv.outcome.error.text, cluster.unfinished());
+            REQUIRE(first.outcome.error.code == (by_deadline ? Errc::timed_out : Errc::cancelled));
+            REQUIRE(second.ok());
+            expect_message(recv, 6, count, 0, 1);
+        }
+}
+
+TEST_CASE("a send cancelled at any moment: the receive gets it, or the next one, whole") {
+    for (uint64_t seed = 1; seed <= 60; ++seed) {
+        CAPTURE(seed);
+        Cluster cluster(seed, shape_of(2));
+        Post post(cluster, cluster.make_group({0, 1}));
+        Call& recv = post.recv(1, 0, 1, 60'000);
+        Call& first = post.send(0, 1, 1, 5, 50'000);
+        Call& second = post.send(0, 1, 1, 6, 40'000);
+        cluster.run_for(cluster.clock.some(400us));
+        cluster.cancel(post.group, 0, first);
+        cluster.run_for(20ms);
+
+        if (first.ok()) {
+            expect_message(recv, 5, 50'000, 0, 1);
+        } else if (recv.outcome.bytes == 4 * 50'000) {  // applied whole, the acknowledgement came too late
+            expect_message(recv, 5, 50'000, 0, 1);
+        } else {
+            expect_message(recv, 6, 40'000, 0, 1);
+            REQUIRE(second.ok());
+        }
+        cluster.cancel(post.group, 0, second);
+        expect_end(cluster);
+    }
+}
+
+TEST_CASE("a cancelled receive that had begun ends the send with an error, one that had not ends alone") {
+    Cluster cluster(5, shape_of(2));
+    Post post(cluster, cluster.make_group({0, 1}));
+    Call& waiting = post.recv(1, 0, 1, 100);
+    cluster.run_for(100us);
+    cluster.cancel(post.group, 1, waiting);
+    REQUIRE(waiting.outcome.error.code == Errc::cancelled);
+    cluster.block(0, 1, true);  // offers stay in the pipe ...
+    Call& send = post.send(0, 1, 1, 5, 1'000'000);
+    cluster.run_for(100us);
+    cluster.block(0, 1, false);
+    Call& begun = post.recv(1, 0, 1, 1'000'000);
+    cluster.run_for(60us);
+    REQUIRE_FALSE(begun.ended);
+
+    cluster.cancel(post.group, 1, begun);
+    expect_end(cluster);
+
+    REQUIRE(begun.outcome.error.code == Errc::cancelled);
+    CAPTURE(send.outcome.error.text);
+    REQUIRE(send.outcome.error.code == Errc::aborted);
+    REQUIRE(send.outcome.error.text.contains("the receiving rank gave up"));
+}
+
+TEST_CASE("a receive without a message ends at its deadline, naming what it waited for") {
+    Cluster cluster(6, shape_of(2));
+    Post post(cluster, cluster.make_group({0, 1}));
+
+    Call& recv = post.recv(1, 0, 9, 10, 50ms);
+    expect_end(cluster);
+
+    REQUIRE(recv.outcome.error.code == Errc::timed_out);
+    REQUIRE(recv.outcome.error.text.contains("recv by rank 1 from rank 0, tag 9"));
+    REQUIRE(recv.outcome.error.rank == 0);
+}
+
+TEST_CASE(
+    "messages that nobody asks for are bounded: beyond that they are refused, and the rest still arrives") {
+    ClusterShape shape = shape_of(2);
+    shape.engine.offers_per_group_max = 16;
+    Cluster cluster(7, shape);
+    Post post(cluster, cluster.make_group({0, 1}));
+    std::vector<Call*> sends;
+    for (uint64_t i = 0; i < 20; ++i) sends.push_back(&post.send(0, 1, 1, i, 4));
+    cluster.run_for(10ms);
+
+    for (size_t i = 16; i < 20; ++i) REQUIRE(sends[i]->outcome.error.code == Errc::table_full);
+    std::vector<Call*> received;
+    for (uint64_t i = 0; i < 16; ++i) received.push_back(&post.recv(1, 0, 1, 4));
+    expect_end(cluster);
+    for (uint64_t i = 0; i < 16; ++i) expect_message(*received[i], i, 4, 0, 1);
+}
+
+TEST_CASE("messages with a rank that is gone: what it had sent arrives, the rest names it") {
+    for (const std::vector<uint32_t>& placement : {std::vector<uint32_t>{0, 1}, {0, 0}}) {
+        CAPTURE(placement);
+        Cluster cluster(8, shape_of(2));
+        Post post(cluster, cluster.make_group(placement));
+        post.send(0, 1, 1, 5, 50'000);
+        Call& lost = post.send(1, 0, 1, 6, 10);  // rank 0 never receives it
+        cluster.end_session(post.group, 0, false);
+        cluster.run_for(5ms);
+
+        Call& recv = post.recv(1, 0, 1, 50'000);
+        Call& more = post.recv(1, 0, 1, 50'000);
+        Call& send = post.send(1, 0, 1, 5, 10);
+        expect_end(cluster);
+
+        expect_message(recv, 5, 50'000, 0, 1);
+        for (const Call* call : {&lost, &more, &send}) {
+            REQUIRE(call->outcome.error.code == Errc::peer_lost);
+            REQUIRE(call->outcome.error.rank == 0);
+        }
+    }
+}
+
+TEST_CASE("messages survive channels that break, in order and once") {
+    for (uint64_t seed = 1; seed <= 40; ++seed) {
+        CAPTURE(seed);
+        Cluster cluster(seed, shape_of(2));
+        Post post(cluster, cluster.make_group({0, 1}));
+        std::vector<Call*> received;
+        for (int i = 0; i < 5; ++i)
+            cluster.clock.after(cluster.clock.some(3ms),
+                                [&] { cluster.break_channel(0, 1, cluster.clock.some(300us)); });
+        for (uint64_t i = 0; i < 20; ++i) {
+            post.send(0, 1, 5, i, 1 + 977 * i);
+            cluster.run_for(cluster.clock.some(150us));
+            received.push_back(&post.recv(1, 0, 5, 60'000));
+        }
+
+        expect_end(cluster);
+
+        for (uint64_t i = 0; i < 20; ++i) expect_message(*received[i], i, 1 + 977 * i, 0, 5);
+    }
+}
+
+}  // namespace nexar::sim

@@ -1,0 +1,89 @@
+// Tests of the tests: each switch breaks one thing in the production code, and the simulator must notice. A
+// switch that goes unnoticed here means that a real bug of that kind would, too.
+#include <catch2/catch_test_macros.hpp>
+
+#include "program.hpp"
+
+namespace nexar::sim {
+namespace {
+
+// Whether a run with breaking channels, bulk and small data, goes wrong in any way that a test would see.
+bool noticed(const link::MeshConfig::Sabotage& link_sabotage,
+             const engine::EngineConfig::Sabotage& engine_sabotage) {
+    for (uint64_t seed = 1; seed <= 30; ++seed) {
+        ClusterShape shape;
+        shape.nodes = 3;
+        shape.plan = {1, 256, 64, 128, 4096, 2};
+        shape.mesh.sabotage = link_sabotage;
+        shape.engine.sabotage = engine_sabotage;
+        Cluster cluster(seed, shape);
+        Program program(cluster, cluster.make_group({0, 1, 2, 1}));
+        for (uint64_t i = 0; i < 10; ++i)
+            program.add(
+                {i % 2 ? OpKind::all_reduce : OpKind::reduce_scatter, Dtype::i32, ReduceOp::sum, 1500, 0});
+        program.start(5us, 4);
+        for (int i = 0; i < 4; ++i)
+            cluster.clock.after(cluster.clock.some(600us),
+                                [&cluster] { cluster.break_channel(0, 1, cluster.clock.some(100us)); });
+        if (!cluster.run(20s) || !program.wrong().empty() || !cluster.errors.empty()) return true;
+    }
+    return false;
+}
+
+}  // namespace
+
+TEST_CASE("without sabotage the sabotage runs are right") {
+    REQUIRE_FALSE(noticed({}, {}));
+}
+
+TEST_CASE("applying a chunk twice is noticed") {
+    link::MeshConfig::Sabotage s;
+    s.apply_chunk_twice = true;
+    REQUIRE(noticed(s, {}));
+}
+
+TEST_CASE("dropping the de-duplication is noticed") {
+    link::MeshConfig::Sabotage s;
+    s.no_deduplication = true;
+    REQUIRE(noticed(s, {}));
+}
+
+TEST_CASE("skipping a grant is noticed") {
+    link::MeshConfig::Sabotage s;
+    s.skip_grant = true;
+    REQUIRE(noticed(s, {}));
+}
+
+TEST_CASE("losing a wake-up of the engine is noticed") {
+    engine::EngineConfig::Sabotage s;
+    s.lose_a_wakeup = true;
+    REQUIRE(noticed({}, s));
+}
+
+TEST_CASE("skipping the descriptor check is noticed: a wrong result is reported as success") {
+    for (const bool in_engine : {true, false}) {
+        CAPTURE(in_engine);
+        ClusterShape shape;
+        shape.mesh.sabotage.skip_descriptor_check = true;
+        shape.engine.sabotage.skip_descriptor_check = in_engine;
+        Cluster cluster(1, shape);
+        Program program(cluster, cluster.make_group({0, 1}));
+        program.add({OpKind::all_reduce, Dtype::i32, ReduceOp::sum, 50'000, 0});
+        Program other(cluster, program.group_copy());
+        other.add({OpKind::all_reduce, Dtype::i32, ReduceOp::max, 50'000, 0});
+
+        program.post(0, 0);
+        other.post(0, 1);
+        cluster.run(20s);
+
+        // With the engine's own check left in, its announcement still finds the difference, after the damage.
+        const Call& call = *program.steps[0].calls[0];
+        REQUIRE(call.ended);
+        if (in_engine) {
+            REQUIRE(call.ok());
+            REQUIRE(program.wrong_result(program.steps[0], 0) != "");
+        }
+    }
+}
+
+}  // namespace nexar::sim

@@ -1,0 +1,142 @@
+// Seeds for ever: random clusters, groups, collectives, messages and faults. NEXAR_SIM_SEEDS=n runs n seeds
+// (default: what fits the ordinary test run), NEXAR_SIM_FIRST=s begins at seed s, NEXAR_SIM_STATE=1 prints
+// what every node knows after a virtual second. A failure prints its seed.
+#include <catch2/catch_test_macros.hpp>
+#include <cstdlib>
+#include <iostream>
+
+#include "program.hpp"
+
+namespace nexar::sim {
+namespace {
+
+uint64_t environment(const char* name, uint64_t otherwise) {
+    const char* text = std::getenv(name);
+    return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+OpDescriptor random_words(Random& random, uint32_t size) {
+    const uint64_t counts[] = {
+        0, 1, random.below(20), random.below(200), random.below(3000), random.below(20'000)};
+    OpDescriptor d;
+    d.kind = static_cast<OpKind>(random.below(6));
+    d.dtype = static_cast<Dtype>(random.below(static_cast<uint64_t>(reduce::dtype_count)));
+    d.op = static_cast<ReduceOp>(random.below(static_cast<uint64_t>(reduce::reduce_op_count)));
+    d.count = counts[random.below(6)] /
+              (d.kind == OpKind::all_gather || d.kind == OpKind::reduce_scatter ? size : 1);
+    d.root = static_cast<uint32_t>(random.below(size));
+    return d;
+}
+
+wire::PlanTableRecord random_plan(Random& random) {
+    const uint64_t small = uint64_t{64} << random.below(8);
+    return {1,
+            small,
+            small / (1 + random.below(4)),
+            64 * (1 + random.below(16)),
+            std::max<uint64_t>(small, uint64_t{4096} << random.below(6)),
+            static_cast<uint32_t>(1 + random.below(4))};
+}
+
+std::vector<uint32_t> random_placement(Random& random, uint32_t nodes) {
+    std::vector<uint32_t> placement(1 + random.below(17));
+    for (uint32_t& host : placement) host = static_cast<uint32_t>(random.below(nodes));
+    return placement;
+}
+
+// Chosen by the seed: nothing, breaking channels, a process's death, a daemon's death, a cut.
+void plan_faults(Cluster& cluster, std::vector<std::unique_ptr<Program>>& programs, uint64_t fault,
+                 uint32_t nodes) {
+    Random& random = cluster.clock.random;
+    const auto any_node = [&] { return static_cast<uint32_t>(random.below(nodes)); };
+    if (fault == 1)
+        for (int i = 0; i < 6; ++i)
+            cluster.clock.after(cluster.clock.some(2ms), [&cluster, a = any_node(), b = any_node()] {
+                if (a != b) cluster.break_channel(a, b, cluster.clock.some(400us));
+            });
+    if (fault == 2)
+        for (size_t i = 0; i < 1 + random.below(2); ++i) {
+            Program& program = *programs[random.below(programs.size())];
+            const auto rank = static_cast<uint32_t>(random.below(program.group.size()));
+            cluster.clock.after(cluster.clock.some(2ms), [&cluster, &program, rank] {
+                if (!program.stopped.insert(rank).second) return;
+                cluster.end_session(program.group, rank);
+            });
+        }
+    if (fault == 3)
+        cluster.clock.after(cluster.clock.some(2ms),
+                            [&cluster, n = any_node(), seen = random.one_in(2)] { cluster.kill(n, seen); });
+    if (fault == 4) {
+        const uint32_t a = any_node(), b = any_node();
+        if (a == b) return;
+        cluster.clock.after(cluster.clock.some(2ms), [&cluster, a, b, both = random.one_in(2)] {
+            cluster.block(a, b, true);
+            if (both) cluster.block(b, a, true);
+        });
+    }
+}
+
+void check_program(const Program& program, const Cluster& cluster, bool faultless) {
+    if (faultless) REQUIRE(program.wrong() == "");
+    std::set<std::string> errors;
+    for (const Step& step : program.steps)
+        for (uint32_t rank = 0; rank < program.group.size(); ++rank) {
+            const Call* call = step.calls[rank];
+            if (call == nullptr || program.stopped.contains(rank)) continue;
+            if (cluster.hosts[program.group.placement[rank]]->dead) continue;
+            CAPTURE(rank, step.words.text());
+            REQUIRE(call->ended);
+            if (call->ok())
+                REQUIRE(program.wrong_result(step, rank) == "");
+            else
+                errors.insert(call->outcome.error.text);
+        }
+    for (const std::string& error : errors) UNSCOPED_INFO(error);
+    REQUIRE(errors.size() <= 1);
+}
+
+void run_seed(uint64_t seed) {
+    CAPTURE(seed);
+    Random random(seed * 7919 + 13);
+    ClusterShape shape;
+    shape.nodes = static_cast<uint32_t>(1 + random.below(6));
+    shape.plan = random_plan(random);
+    shape.network.room = size_t{4096} << random.below(7);  // more than the largest frame
+    shape.network.jitter = Duration(static_cast<int64_t>(random.below(200'000)));
+    shape.worker_delay = Duration(static_cast<int64_t>(random.below(300'000)));
+    Cluster cluster(seed, shape);
+    std::vector<std::unique_ptr<Program>> programs;
+    for (size_t i = 0; i < 1 + random.below(3); ++i) {
+        programs.push_back(
+            std::make_unique<Program>(cluster, cluster.make_group(random_placement(random, shape.nodes))));
+        const size_t steps = 1 + random.below(12);
+        for (size_t s = 0; s < steps; ++s)
+            programs.back()->add(random_words(random, programs.back()->group.size()), random.one_in(2));
+    }
+    const uint64_t fault = random.below(5);
+    plan_faults(cluster, programs, fault, shape.nodes);
+    for (auto& program : programs)
+        program->start(Duration(static_cast<int64_t>(1 + random.below(100'000))), 1 + random.below(6));
+
+    if (std::getenv("NEXAR_SIM_STATE") != nullptr) {
+        cluster.run_for(1s);
+        std::cerr << cluster.state();
+    }
+    const bool finished = cluster.run(120s);
+
+    INFO(cluster.unfinished());
+    CAPTURE(fault, shape.nodes);
+    REQUIRE(finished);
+    cluster.check();
+    for (const auto& program : programs) check_program(*program, cluster, fault <= 1);
+}
+
+}  // namespace
+
+TEST_CASE("swarm: whatever happens, every survivor ends with the right value or the group's one error") {
+    const uint64_t first = environment("NEXAR_SIM_FIRST", 1);
+    const uint64_t seeds = environment("NEXAR_SIM_SEEDS", 300);
+    for (uint64_t seed = first; seed < first + seeds; ++seed) run_seed(seed);
+}
+
+}  // namespace nexar::sim
