@@ -393,18 +393,34 @@ void read(Decoder& d, s::MessageRefused::Reader r, MessageRefused& m) {
 // ---- The union ----
 
 // One line per kind: the struct, and the schema's name in its two spellings.
-#define NEXAR_WIRE_KINDS(X)                                                                               \
-    X(Hello, HELLO)                                                                                       \
-    X(RosterUpdate, ROSTER_UPDATE)                                                                        \
-    X(Heartbeat, HEARTBEAT) X(Goodbye, GOODBYE) X(ProbeRequest, PROBE_REQUEST) X(ProbeReply, PROBE_REPLY) \
-        X(GroupOpen, GROUP_OPEN) X(GroupWithdraw, GROUP_WITHDRAW) X(GroupPrepare, GROUP_PREPARE)          \
-            X(GroupPrepared, GROUP_PREPARED) X(GroupCommit, GROUP_COMMIT) X(GroupRefused, GROUP_REFUSED)  \
-                X(GroupStatusRequest, GROUP_STATUS_REQUEST) X(GroupStatus, GROUP_STATUS)                  \
-                    X(RankGone, RANK_GONE) X(Accusation, ACCUSATION) X(Verdict, VERDICT)                  \
-                        X(OpAbort, OP_ABORT) X(OpAnnounce, OP_ANNOUNCE) X(ArrivalQuery, ARRIVAL_QUERY)    \
-                            X(ArrivalReply, ARRIVAL_REPLY) X(MessageOffer, MESSAGE_OFFER)                 \
-                                X(MessageWithdraw, MESSAGE_WITHDRAW) X(MessageRefused, MESSAGE_REFUSED)   \
-                                    X(GroupQuery, GROUP_QUERY)
+// clang-format off
+#define NEXAR_WIRE_KINDS(X) \
+    X(Hello, HELLO) \
+    X(RosterUpdate, ROSTER_UPDATE) \
+    X(Heartbeat, HEARTBEAT) \
+    X(Goodbye, GOODBYE) \
+    X(ProbeRequest, PROBE_REQUEST) \
+    X(ProbeReply, PROBE_REPLY) \
+    X(GroupOpen, GROUP_OPEN) \
+    X(GroupWithdraw, GROUP_WITHDRAW) \
+    X(GroupPrepare, GROUP_PREPARE) \
+    X(GroupPrepared, GROUP_PREPARED) \
+    X(GroupCommit, GROUP_COMMIT) \
+    X(GroupRefused, GROUP_REFUSED) \
+    X(GroupStatusRequest, GROUP_STATUS_REQUEST) \
+    X(GroupStatus, GROUP_STATUS) \
+    X(RankGone, RANK_GONE) \
+    X(Accusation, ACCUSATION) \
+    X(Verdict, VERDICT) \
+    X(OpAbort, OP_ABORT) \
+    X(OpAnnounce, OP_ANNOUNCE) \
+    X(ArrivalQuery, ARRIVAL_QUERY) \
+    X(ArrivalReply, ARRIVAL_REPLY) \
+    X(MessageOffer, MESSAGE_OFFER) \
+    X(MessageWithdraw, MESSAGE_WITHDRAW) \
+    X(MessageRefused, MESSAGE_REFUSED) \
+    X(GroupQuery, GROUP_QUERY)
+// clang-format on
 
 struct Filler {
     s::Message::Builder out;

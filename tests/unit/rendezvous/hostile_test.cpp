@@ -173,6 +173,14 @@ TEST_CASE("a reservation without a decision asks the others and is called off in
     CHECK(m.failed == 0);
 }
 
+TEST_CASE("an open is sent again when a connection to the leader replaces another", "[rendezvous]") {
+    Member m;
+    m.machine.on_peer_up(leader, Time(ms(1)));
+    CHECK(count<wire::GroupOpen>(m.sent()) == 1);
+    m.machine.on_peer_up(other, Time(ms(1)));
+    CHECK(m.sent().empty());
+}
+
 TEST_CASE("a node that is asked about an attempt it never saw will not join it later", "[rendezvous]") {
     Member m;
     m.machine.on_message(other, wire::GroupQuery{group}, Time(ms(1)));
