@@ -1,5 +1,5 @@
-// One rank of a group in C++, for tests that mix it with Python ranks: all_reduces the values of harness/values.py
-// and compares every element.
+// One rank of a group in C++, for tests that mix it with Python ranks: all_reduces the values of
+// harness/values.py and compares every element.
 //
 //   rank_client COUNT ROUNDS      rank, size and group come from the environment
 #include <nexar.h>
@@ -13,8 +13,10 @@ namespace {
 int fail(const char* what) {
     nexar_error e{};
     e.struct_size = sizeof e;
-    if (nexar_last_error(&e) != NEXAR_OK) std::printf("%s\n", what);
-    else std::printf("%s: %s: %s\n", what, nexar_status_name(e.code), e.text);
+    if (nexar_last_error(&e) != NEXAR_OK)
+        std::printf("%s\n", what);
+    else
+        std::printf("%s: %s: %s\n", what, nexar_status_name(e.code), e.text);
     return 1;
 }
 
@@ -32,7 +34,8 @@ int main(int argc, char** argv) {
     if (nexar_session_open(nullptr, &session) != NEXAR_OK) return fail("session");
     if (nexar_group_open(session, nullptr, &group) != NEXAR_OK) return fail("group");
     uint32_t rank = 0, size = 0;
-    if (nexar_group_rank(group, &rank) != NEXAR_OK || nexar_group_size(group, &size) != NEXAR_OK) return fail("rank");
+    if (nexar_group_rank(group, &rank) != NEXAR_OK || nexar_group_size(group, &size) != NEXAR_OK)
+        return fail("rank");
 
     std::vector<float> in(count), out(count);
     for (uint64_t round = 0; round < rounds; ++round) {
@@ -44,7 +47,8 @@ int main(int argc, char** argv) {
             for (uint64_t r = 0; r < size; ++r) want += element(r, i, round);
             if (out[i] == want) continue;
             std::printf("round %llu, element %llu: %g, want %g\n", static_cast<unsigned long long>(round),
-                        static_cast<unsigned long long>(i), static_cast<double>(out[i]), static_cast<double>(want));
+                        static_cast<unsigned long long>(i), static_cast<double>(out[i]),
+                        static_cast<double>(want));
             return 1;
         }
     }

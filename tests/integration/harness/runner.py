@@ -37,13 +37,13 @@ def main(tests, nodes=3, before=lambda: None, **environment):
     """tests: globals() of the file; its functions test_*(cluster) run in order, or those named as arguments."""
     before()
     need_namespaces()
-    chosen = [f for name, f in tests.items() if name.startswith("test_") and callable(f)
+    chosen = [(name, f) for name, f in tests.items() if name.startswith("test_") and callable(f)
               and (not sys.argv[1:] or any(word in name for word in sys.argv[1:]))]
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda n, _: sys.exit(128 + n))
     failed, cluster = [], None
     try:
-        for test in chosen:
+        for name, test in chosen:
             begin = time.monotonic()
             try:
                 cluster = cluster or Cluster(nodes, **environment)
@@ -53,10 +53,10 @@ def main(tests, nodes=3, before=lambda: None, **environment):
                     raise AssertionError("; ".join(crashed))
                 Job.dispose_all()
                 cluster.mend()
-                print(f"ok      {test.__name__}  {time.monotonic() - begin:.1f} s", flush=True)
+                print(f"ok      {name}  {time.monotonic() - begin:.1f} s", flush=True)
             except Exception:
-                failed.append(test.__name__)
-                print(f"FAILED  {test.__name__}  {time.monotonic() - begin:.1f} s\n{traceback.format_exc()}", flush=True)
+                failed.append(name)
+                print(f"FAILED  {name}  {time.monotonic() - begin:.1f} s\n{traceback.format_exc()}", flush=True)
                 Job.dispose_all()
                 if cluster:
                     cluster.print_logs()

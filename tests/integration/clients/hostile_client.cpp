@@ -1,0 +1,262 @@
+// A client that wants to harm its daemon, or the sessions beside its own. The test looks at those.
+//
+//   hostile_client MODE SECONDS SEED      prints how many sessions it had and how many operations ended
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <thread>
+
+#include "raw_session.hpp"
+
+namespace hostile {
+namespace {
+
+struct Attack {
+    std::string path;
+    Clock::time_point until;
+    Random random;
+    uint64_t sessions = 0, ended = 0;
+
+    bool goes_on() const { return Clock::now() < until; }
+    uint64_t below(uint64_t n) { return random() % n; }
+    bool chance(uint64_t one_in) { return below(one_in) == 0; }
+
+    // A new session, as soon as the daemon gives one.
+    std::unique_ptr<RawSession> session() {
+        while (goes_on()) {
+            auto out = std::make_unique<RawSession>();
+            if (out->open(path)) {
+                ++sessions;
+                return out;
+            }
+            usleep(1000);
+        }
+        return nullptr;
+    }
+
+    // Mostly what might pass one more check.
+    uint64_t number() {
+        constexpr uint64_t edges[] = {0, 1, 2, 3, 7, 64, 4096, 65536, 1 << 19, 1 << 20, 1u << 31, UINT32_MAX};
+        switch (below(4)) {
+            case 0:
+                return edges[below(std::size(edges))];
+            case 1:
+                return UINT64_MAX - below(16);
+            case 2:
+                return below(1 << 20);
+            default:
+                return random() >> below(64);
+        }
+    }
+
+    nexar_shm_descriptor descriptor(RawSession& s) {
+        nexar_shm_descriptor d = s.all_reduce(1 + below(1000));
+        d.kind = static_cast<uint8_t>(chance(8) ? random() : below(8) + (chance(4) ? 64 : 0));
+        d.dtype = static_cast<uint8_t>(chance(8) ? random() : below(12));
+        d.op = static_cast<uint8_t>(chance(8) ? random() : below(5));
+        d.flags = static_cast<uint8_t>(chance(4) ? random() : 0);
+        d.timeout_ns = chance(2) ? 1'000'000 : static_cast<int64_t>(number());
+        d.peer = chance(2) ? 0 : static_cast<uint32_t>(number());
+        if (chance(8)) d.group = static_cast<uint32_t>(number());
+        if (chance(3)) d.count = number();
+        if (chance(4)) d.in = {static_cast<uint32_t>(number()), 0, number()};
+        if (chance(4)) d.out = {static_cast<uint32_t>(number()), 0, number()};
+        d.tag = number();
+        return d;
+    }
+};
+
+// Whole entries with descriptors and payloads of every kind.
+void descriptors(Attack& a) {
+    while (auto s = a.session()) {
+        for (int i = 0; i < 2000 && a.goes_on() && !s->ended(); ++i) {
+            const auto at = static_cast<uint32_t>(a.below(RawSession::slots));
+            auto& open = s->payload(at).group_open;
+            open.size = a.chance(2) ? 1 : static_cast<uint32_t>(a.number());
+            open.rank = a.chance(2) ? 0 : static_cast<uint32_t>(a.number());
+            open.name_bytes = a.chance(2) ? 5 : static_cast<uint32_t>(a.number());
+            open.secret_bytes = a.chance(2) ? 0 : static_cast<uint32_t>(a.number());
+            open.timeout_ns = a.chance(2) ? 1'000'000 : static_cast<int64_t>(a.number());
+            for (char& c : open.name) c = static_cast<char>(a.chance(4) ? a.random() : 'a' + a.below(3));
+            const uint32_t generation = s->submit(at, a.descriptor(*s));
+            if (a.chance(4)) s->push(NEXAR_ENTRY_CANCEL, at, generation);
+            if (a.chance(8)) a.ended += s->await(at, generation, 20);
+        }
+    }
+}
+
+// Random words everywhere, while operations are in flight.
+void scribble(Attack& a) {
+    while (auto s = a.session()) {
+        const uint64_t words = RawSession::control_bytes() / 8;
+        auto* control = reinterpret_cast<uint64_t*>(s->control());
+        const uint64_t first = nexar_shm_submission_offset(RawSession::slots) / 8;
+        for (int i = 0; i < 3000 && a.goes_on() && !s->ended(); ++i) {
+            if (a.chance(3)) s->submit(static_cast<uint32_t>(a.below(RawSession::slots)), a.descriptor(*s));
+            for (int n = 0; n < 50; ++n) {
+                const uint64_t at = a.chance(4)   ? a.below(64) * 8
+                                    : a.chance(4) ? first + a.below(words - first)
+                                                  : a.below(words);
+                std::atomic_ref(control[at])
+                    .store(a.chance(3) ? a.number() : a.random(), std::memory_order_relaxed);
+            }
+            std::atomic_ref(reinterpret_cast<uint64_t*>(s->region())[a.below(RawSession::region_bytes / 8)])
+                .store(a.random());
+        }
+    }
+}
+
+// Entries that make no sense: unknown kinds and slots, old generations, the same slot twice, cancels of
+// nothing.
+void entries(Attack& a) {
+    while (auto s = a.session())
+        while (a.goes_on() && !s->ended()) {
+            s->push(static_cast<uint32_t>(a.chance(2) ? a.below(4) : a.below(256)),
+                    static_cast<uint32_t>(a.chance(2) ? a.below(RawSession::slots) : a.below(65536)),
+                    static_cast<uint32_t>(a.random()));
+            if (a.chance(64)) usleep(100);
+        }
+}
+
+// The descriptor of a slot is another one between the daemon's check and its use, if it looks twice.
+void flip(Attack& a) {
+    while (auto s = a.session()) {
+        std::atomic<bool> stop = false;
+        std::thread flipper([&] {
+            auto& d = s->slot(1).descriptor;
+            while (!stop.load(std::memory_order_relaxed)) {
+                std::atomic_ref(d.count).store(uint64_t{1} << 40, std::memory_order_relaxed);
+                std::atomic_ref(d.out.offset).store(UINT64_MAX - 64, std::memory_order_relaxed);
+                std::atomic_ref(d.in.region).store(77, std::memory_order_relaxed);
+                std::atomic_ref(d.count).store(100, std::memory_order_relaxed);
+                std::atomic_ref(d.out.offset).store(4096, std::memory_order_relaxed);
+                std::atomic_ref(d.in.region).store(1, std::memory_order_relaxed);
+            }
+        });
+        for (int i = 0; i < 500 && a.goes_on() && !s->ended(); ++i)
+            a.ended += s->await(1, s->submit(1, s->all_reduce(100)), 100);
+        stop = true;
+        flipper.join();
+    }
+}
+
+// Pages of the segments disappear while the daemon works in them.
+void punch(Attack& a) {
+    while (auto s = a.session())
+        for (int i = 0; i < 500 && a.goes_on() && !s->ended(); ++i) {
+            const uint32_t at = 1 + static_cast<uint32_t>(a.below(RawSession::slots - 1));
+            const uint32_t generation = s->submit(at, s->all_reduce(RawSession::region_bytes / 16));
+            constexpr int how = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+            fallocate(s->region_fd(), how, 0, static_cast<off_t>(RawSession::region_bytes));
+            if (a.chance(4))
+                fallocate(s->control_fd(), how, 0, static_cast<off_t>(RawSession::control_bytes()));
+            a.ended += s->await(at, generation, 20);
+        }
+}
+
+// Bells without end, and an answer to each operation that is never read.
+void bells(Attack& a) {
+    while (auto s = a.session()) {
+        std::atomic_ref(s->header().bell_wanted).store(1);
+        fcntl(s->socket_fd(), F_SETFL, 0);  // blocking, should the daemon share it
+        const nexar_msg_head bell{NEXAR_LOCAL_MAGIC, NEXAR_MSG_BELL};
+        while (a.goes_on() && !s->ended()) {
+            for (int i = 0; i < 1000; ++i) s->send(&bell, sizeof bell, {}, MSG_DONTWAIT);
+            uint32_t last = 0;
+            for (uint32_t at = 1; at < RawSession::slots; ++at) last = s->submit(at, s->all_reduce(1));
+            a.ended += s->await(RawSession::slots - 1, last, 100);
+        }
+    }
+}
+
+// Descriptors of every kind, where one belongs, and where none does.
+void descriptors_of_files(Attack& a) {
+    int pipe_ends[2];
+    if (pipe(pipe_ends) != 0) _exit(3);
+    const int zero = open("/dev/zero", O_RDWR | O_CLOEXEC), folder = open("/", O_PATH | O_CLOEXEC);
+    const int soft = RawSession::sealed_memory(1 << 20, 0);
+    const int frozen =
+        RawSession::sealed_memory(1 << 20, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
+    const int huge = RawSession::sealed_memory(uint64_t{1} << 46);
+    const int small = RawSession::sealed_memory(100);
+    while (auto s = a.session())
+        for (int i = 0; i < 300 && a.goes_on() && !s->ended(); ++i) {
+            const int all[] = {pipe_ends[0],   pipe_ends[1],    zero,           folder,
+                               soft,           frozen,          huge,           small,
+                               s->socket_fd(), s->control_fd(), s->region_fd(), 0};
+            nexar_msg_region_add add{};
+            add.head = {NEXAR_LOCAL_MAGIC,
+                        static_cast<uint32_t>(a.chance(16) ? a.below(12) : uint64_t{NEXAR_MSG_REGION_ADD})};
+            add.slot = static_cast<uint32_t>(a.chance(8) ? a.number() : a.below(RawSession::slots));
+            add.generation = static_cast<uint32_t>(a.random());
+            add.region = static_cast<uint32_t>(a.chance(4) ? a.number() : 2 + a.below(20));
+            add.offset = a.chance(2) ? 0 : a.number();
+            add.bytes = a.chance(2) ? 4096 : a.number();
+            std::vector<int> fds(a.chance(16) ? a.below(9) : 1);
+            for (int& fd : fds) fd = all[a.below(std::size(all))];
+            const size_t size = a.chance(16) ? a.below(sizeof add) : sizeof add;
+            s->send(&add, size, fds, MSG_DONTWAIT);
+        }
+}
+
+// Handshakes that stop, come twice, or are of another size; as many as the limit on descriptors allows.
+void handshakes(Attack& a) {
+    std::vector<std::unique_ptr<RawSession>> held;
+    while (a.goes_on()) {
+        auto s = std::make_unique<RawSession>();
+        if (!s->dial(a.path)) {
+            usleep(1000);
+            held.clear();
+            continue;
+        }
+        ++a.sessions;
+        char bytes[6000];
+        for (char& c : bytes) c = static_cast<char>(a.random());
+        nexar_msg_hello hello{};
+        hello.head = {NEXAR_LOCAL_MAGIC, static_cast<uint32_t>(a.below(10))};
+        hello.version_min = static_cast<uint32_t>(a.below(3));
+        hello.version_max = static_cast<uint32_t>(a.below(3));
+        const int fd = s->socket_fd();
+        if (a.chance(2))
+            s->send(&hello, a.chance(4) ? a.below(sizeof hello) : sizeof hello, std::span(&fd, a.below(2)),
+                    MSG_DONTWAIT);
+        if (a.chance(2)) s->send(bytes, a.below(sizeof bytes), {}, MSG_DONTWAIT);
+        if (a.chance(2)) held.push_back(std::move(s));
+        if (held.size() > 200) held.clear();
+    }
+}
+
+}  // namespace
+
+int run(int argc, char** argv) {
+    const std::map<std::string, void (*)(Attack&)> modes{{"descriptors", descriptors},
+                                                         {"scribble", scribble},
+                                                         {"entries", entries},
+                                                         {"flip", flip},
+                                                         {"punch", punch},
+                                                         {"bells", bells},
+                                                         {"files", descriptors_of_files},
+                                                         {"handshakes", handshakes}};
+    const char* path = std::getenv("NEXAR_SOCKET");
+    if (argc != 4 || !path || !modes.contains(argv[1])) return 2;
+    const rlimit files{2000, 2000};
+    setrlimit(RLIMIT_NOFILE, &files);
+    Attack attack{path, Clock::now() + std::chrono::milliseconds(static_cast<int>(1000 * std::atof(argv[2]))),
+                  Random(std::strtoull(argv[3], nullptr, 10))};
+    modes.at(argv[1])(attack);
+    std::printf("%llu sessions, %llu ended\n", static_cast<unsigned long long>(attack.sessions),
+                static_cast<unsigned long long>(attack.ended));
+    return attack.sessions > 0 ? 0 : 1;
+}
+
+}  // namespace hostile
+
+int main(int argc, char** argv) {
+    return hostile::run(argc, argv);
+}

@@ -1,0 +1,209 @@
+// A session made by hand, without libnexar_c: every byte that a client may write is at hand.
+#pragma once
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <optional>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "local_protocol.h"
+#include "shm_layout.h"
+
+namespace hostile {
+
+using Clock = std::chrono::steady_clock;
+using Random = std::mt19937_64;
+
+class RawSession {
+  public:
+    static constexpr uint32_t slots = 16;
+    static constexpr uint64_t region_bytes = 1 << 20;
+
+    ~RawSession() {
+        if (control_) munmap(control_, control_bytes());
+        if (region_) munmap(region_, region_bytes);
+        for (const int fd : {socket_, control_fd_, region_fd_})
+            if (fd >= 0) close(fd);
+    }
+    RawSession() = default;
+    RawSession(const RawSession&) = delete;
+    RawSession& operator=(const RawSession&) = delete;
+
+    // Handshake, a region, a group of one. False: the daemon refused.
+    bool open(const std::string& path) {
+        if (!dial(path)) return false;
+        nexar_msg_hello hello{};
+        hello.head = {NEXAR_LOCAL_MAGIC, NEXAR_MSG_HELLO};
+        hello.version_min = hello.version_max = NEXAR_LOCAL_VERSION;
+        if (!send(&hello, sizeof hello) || receive() != NEXAR_MSG_WELCOME) return false;
+        control_fd_ = sealed_memory(control_bytes());
+        control_ = map(control_fd_, control_bytes());
+        nexar_msg_attach attach{};
+        attach.head = {NEXAR_LOCAL_MAGIC, NEXAR_MSG_ATTACH};
+        attach.slots = slots;
+        attach.control_bytes = control_bytes();
+        if (!send(&attach, sizeof attach, std::span(&control_fd_, 1)) || receive() != NEXAR_MSG_READY)
+            return false;
+        region_fd_ = sealed_memory(region_bytes);
+        region_ = map(region_fd_, region_bytes);
+        return add_region() && open_group();
+    }
+
+    bool dial(const std::string& path) {
+        socket_ = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+        sockaddr_un address{};
+        address.sun_family = AF_UNIX;
+        std::memcpy(address.sun_path, path.data(), std::min(path.size(), sizeof address.sun_path - 1));
+        return connect(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+    }
+
+    bool send(const void* bytes, size_t size, std::span<const int> fds = {}, int flags = 0) {
+        iovec iov{const_cast<void*>(bytes), size};
+        alignas(cmsghdr) char room[CMSG_SPACE(16 * sizeof(int))] = {};
+        msghdr message{};
+        message.msg_iov = &iov;
+        message.msg_iovlen = 1;
+        if (!fds.empty()) {
+            message.msg_control = room;
+            message.msg_controllen = CMSG_SPACE(fds.size_bytes());
+            cmsghdr* head = CMSG_FIRSTHDR(&message);
+            *head = {CMSG_LEN(fds.size_bytes()), SOL_SOCKET, SCM_RIGHTS};
+            std::memcpy(CMSG_DATA(head), fds.data(), fds.size_bytes());
+        }
+        return sendmsg(socket_, &message, MSG_NOSIGNAL | flags) == static_cast<ssize_t>(size);
+    }
+
+    // The type of the next message; 0: the end, or nothing in 5 s. Descriptors that come along are dropped.
+    uint32_t receive(int milliseconds = 5000) {
+        pollfd ready{socket_, POLLIN, 0};
+        if (poll(&ready, 1, milliseconds) <= 0) return 0;
+        char bytes[NEXAR_MSG_BYTES_MAX];
+        nexar_msg_head head{};
+        const ssize_t got = recv(socket_, bytes, sizeof bytes, MSG_DONTWAIT);
+        if (got >= static_cast<ssize_t>(sizeof head)) std::memcpy(&head, bytes, sizeof head);
+        return got > 0 ? head.type : 0;
+    }
+
+    // The daemon has ended this session.
+    bool ended() {
+        pollfd state{socket_, POLLRDHUP, 0};
+        return poll(&state, 1, 0) > 0 && (state.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+    }
+
+    static uint64_t control_bytes() { return nexar_shm_control_bytes(slots); }
+    uint8_t* control() { return control_; }
+    uint8_t* region() { return region_; }
+    int control_fd() const { return control_fd_; }
+    int region_fd() const { return region_fd_; }
+    int socket_fd() const { return socket_; }
+    uint32_t group() const { return group_; }
+    nexar_shm_header& header() { return *reinterpret_cast<nexar_shm_header*>(control_); }
+    nexar_shm_slot& slot(uint32_t i) {
+        return *reinterpret_cast<nexar_shm_slot*>(control_ + nexar_shm_slots_offset() +
+                                                  i * sizeof(nexar_shm_slot));
+    }
+    nexar_shm_payload& payload(uint32_t i) {
+        return *reinterpret_cast<nexar_shm_payload*>(control_ + nexar_shm_payloads_offset(slots) +
+                                                     i * sizeof(nexar_shm_payload));
+    }
+
+    // Publishes an entry with the turn that the daemon expects next.
+    void push(uint32_t kind, uint32_t slot_index, uint32_t generation) {
+        const uint32_t entries = nexar_shm_submission_entries(slots), at = tail_++;
+        auto* ring = reinterpret_cast<uint64_t*>(control_ + nexar_shm_submission_offset(slots));
+        const uint64_t turn = (at / entries + 1) & 0xff;
+        std::atomic_ref(ring[at % entries])
+            .store(uint64_t{generation} << 32 | turn << 24 | uint64_t{kind} << 16 | slot_index);
+        std::atomic_ref(header().submit_tail).store(tail_);
+        const nexar_msg_head bell{NEXAR_LOCAL_MAGIC, NEXAR_MSG_BELL};
+        send(&bell, sizeof bell, {}, MSG_DONTWAIT);
+    }
+
+    uint32_t submit(uint32_t i, const nexar_shm_descriptor& descriptor) {
+        const uint32_t generation = ++generations_[i] & 0xffffff;
+        slot(i).descriptor = descriptor;
+        std::atomic_ref(slot(i).state).store(NEXAR_SLOT_WORD(generation, NEXAR_SLOT_SUBMITTED));
+        push(NEXAR_ENTRY_SUBMIT, i, generation);
+        return generation;
+    }
+
+    bool await(uint32_t i, uint32_t generation, int milliseconds = 5000) {
+        const auto end = Clock::now() + std::chrono::milliseconds(milliseconds);
+        while (std::atomic_ref(slot(i).state).load() != NEXAR_SLOT_WORD(generation, NEXAR_SLOT_DONE)) {
+            if (Clock::now() > end || ended()) return false;
+            usleep(50);
+        }
+        return true;
+    }
+
+    nexar_shm_descriptor all_reduce(uint64_t count) const {
+        nexar_shm_descriptor d{};
+        d.kind = NEXAR_OP_ALL_REDUCE;
+        d.group = group_;
+        d.count = count;
+        d.timeout_ns = 1'000'000'000;
+        d.in = {1, 0, 0};
+        d.out = {1, 0, region_bytes / 2};
+        return d;
+    }
+
+    static int sealed_memory(uint64_t bytes, int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) {
+        const int fd = memfd_create("hostile", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+        if (fd < 0 || ftruncate(fd, static_cast<off_t>(bytes)) != 0) _exit(3);
+        if (seals && fcntl(fd, F_ADD_SEALS, seals) != 0) _exit(3);
+        return fd;
+    }
+
+  private:
+    static uint8_t* map(int fd, uint64_t bytes) {
+        void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        if (at == MAP_FAILED) _exit(3);
+        return static_cast<uint8_t*>(at);
+    }
+
+    bool add_region() {
+        nexar_msg_region_add add{};
+        add.head = {NEXAR_LOCAL_MAGIC, NEXAR_MSG_REGION_ADD};
+        add.slot = 0;
+        add.generation = ++generations_[0];
+        add.region = 1;
+        add.bytes = region_bytes;
+        std::atomic_ref(slot(0).state).store(NEXAR_SLOT_WORD(add.generation, NEXAR_SLOT_SUBMITTED));
+        return send(&add, sizeof add, std::span(&region_fd_, 1)) && await(0, add.generation) &&
+               slot(0).result.status == 0;
+    }
+
+    bool open_group() {
+        static int number = 0;
+        const std::string name = "hostile-" + std::to_string(getpid()) + "-" + std::to_string(++number);
+        auto& open = payload(0).group_open;
+        open.size = 1;
+        open.rank = 0;
+        open.name_bytes = static_cast<uint32_t>(name.size());
+        open.timeout_ns = 5'000'000'000;
+        std::memcpy(open.name, name.data(), name.size());
+        nexar_shm_descriptor d{};
+        d.kind = NEXAR_CMD_GROUP_OPEN;
+        if (!await(0, submit(0, d)) || slot(0).result.status != 0) return false;
+        group_ = slot(0).result.group;
+        return true;
+    }
+
+    int socket_ = -1, control_fd_ = -1, region_fd_ = -1;
+    uint8_t *control_ = nullptr, *region_ = nullptr;
+    uint32_t tail_ = 0, group_ = 0;
+    uint32_t generations_[slots] = {};
+};
+
+}  // namespace hostile

@@ -1,0 +1,281 @@
+"""Who becomes a member, who stays one, and who does not. Each host can reach each other:
+
+    node 1: issuer  ──┐
+    node 2: member  ──┼── switch ── a second cluster, joiners with good and bad tokens, clones, tiny disks
+    node 3: member  ──┘
+"""
+import base64
+import shutil
+import signal
+import time
+
+from harness import *
+from harness.system import mount_tiny, unmount
+
+JOINER_PATIENCE = 30  # how long a joiner looks for an issuer
+ROOT_HASH, ID, SECRET_AT, EXPIRY, ADDRESSES = 0, 32, 48, 80, 88
+
+
+def body_of(token):
+    prefix, text = token.split(".")
+    return prefix, bytearray(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+
+
+def text_of(prefix, body):
+    return prefix + "." + base64.urlsafe_b64encode(bytes(body)).decode().rstrip("=")
+
+
+def changed(token, at, new):
+    """The token with other bytes at one place."""
+    prefix, body = body_of(token)
+    body[at:at + len(new)] = new
+    return text_of(prefix, body)
+
+
+def pointing_at(token, address):
+    prefix, body = body_of(token)
+    return text_of(prefix, body[:ADDRESSES] + b"\1" + len(address).to_bytes(2, "little") + address.encode())
+
+
+def joins(cluster, token, host=None):
+    """A node that tries to join at its start. Not one of the cluster's: it is forgotten after the test."""
+    node = cluster.node(host=host)
+    return node.start(wait=False, NEXAR_CLUSTER_TOKEN=token)
+
+
+def is_refused(node, *words, seconds=15):
+    """The daemon ends by itself, with 1, and says these words."""
+    node.expected_dead = True
+    equal(node.process.wait(seconds), 1, f"exit status of {node}; it said: {node.log()}")
+    contains(node.log(), *words)
+    assert not (node.state / "node.crt").exists(), "a certificate was kept all the same"
+
+
+def forget(cluster, *nodes):
+    for node in nodes:
+        node.end(signal.SIGKILL)
+        del cluster.nodes[node.number]
+
+
+def test_a_token_admits_as_often_as_it_says(cluster):
+    token = cluster.token(uses=2)
+    first, second = joins(cluster, token), joins(cluster, token)
+    cluster.wait_connected()
+
+    third = joins(cluster, token)
+
+    is_refused(third, "the token is used up")
+    contains(cluster[1].log(), "join_refused")
+    assert token not in cluster[1].log() + first.log() + third.log(), "a token is in a log"
+    equal(len({node.id for node in cluster.alive()}), 5, "number of identities")
+    forget(cluster, first, second, third)
+
+
+def test_of_two_joiners_with_one_use_one_gets_in(cluster):
+    token = cluster.token(uses=1)
+    joiners = [joins(cluster, token) for _ in range(3)]
+
+    eventually(lambda: len([node for node in joiners if not node.alive()]) == 2, "two joiners to be refused")
+    losers = [node for node in joiners if not node.alive()]
+    for node in losers:
+        is_refused(node, "the token is used up")
+    cluster.wait_connected()
+    forget(cluster, *joiners)
+
+
+def test_an_expired_token_is_refused_by_both_ends(cluster):
+    token = cluster.token(lifetime=1)
+    time.sleep(2.1)
+
+    honest = joins(cluster, token)
+    liar = joins(cluster, changed(token, EXPIRY, (int(time.time()) + 3600).to_bytes(8, "little")))
+
+    is_refused(honest, "the token has expired")
+    is_refused(liar, "the token has expired")
+    forget(cluster, honest, liar)
+
+
+def test_a_wrong_proof_an_unknown_id_and_a_revoked_token_get_the_same_words(cluster):
+    good, revoked = cluster.token(), cluster[1].ask("token_create", uses=1, lifetime_s=60)
+    cluster[1].ask("token_revoke", id=revoked["id"])
+
+    nodes = [joins(cluster, token) for token in
+             (changed(good, SECRET_AT, b"\0" * 32), changed(good, ID, b"\0" * 16), revoked["token"])]
+
+    for node in nodes:
+        is_refused(node, "the token is unknown here, or its proof is wrong")
+    forget(cluster, *nodes)
+
+
+def test_a_damaged_token_is_refused_before_anybody_is_asked(cluster):
+    token = cluster.token()
+    for damaged in (token[:-8], token + "AAAA", "hello", token.replace("nexar1", "nexar9"), "nexar1.", "nexar1.%%%"):
+        node = joins(cluster, damaged)
+        is_refused(node, "token")
+        assert token[20:] not in node.log()
+        forget(cluster, node)
+
+
+def test_nobody_but_an_issuer_of_the_right_root_can_admit(cluster):
+    """All of these look for an issuer until they give up, so they do it at the same time."""
+    token = cluster.token(uses=10)
+    other = cluster.node(host=20).start(NEXAR_INIT_CLUSTER="1")
+    # Node 3 turns into a member that shows its own valid certificate as if it were an issuer's.
+    cluster[3].kill()
+    impostor_state = cluster[3].state.with_name("impostor")
+    shutil.copytree(cluster[3].state, impostor_state)
+    shutil.copy(impostor_state / "node.key", impostor_state / "issuer.key")
+    shutil.copy(impostor_state / "node.crt", impostor_state / "issuer.crt")
+    impostor = cluster.node(host=3)
+    impostor.state = impostor_state
+    impostor.start(wait=False)
+
+    cases = {"another cluster's issuer": pointing_at(token, other.endpoint),
+             "a member that is no issuer": pointing_at(token, cluster[2].endpoint),
+             "a member that poses as an issuer": pointing_at(token, impostor.endpoint),
+             "the right issuer of a wrong root": changed(token, ROOT_HASH, b"\7" * 32)}
+    nodes = {what: joins(cluster, token) for what, token in cases.items()}
+
+    for what, node in nodes.items():
+        is_refused(node, "join_failed", seconds=JOINER_PATIENCE + 10)
+        print(f"        {what}: {[line for line in node.log().splitlines() if 'join_failed' in line][-1]}")
+        assert "node_admitted" not in other.log() + impostor.log(), f"{what} admitted somebody"
+    forget(cluster, *nodes.values(), other, impostor)
+    cluster[3].start()
+
+
+def test_nodes_of_two_clusters_do_not_talk(cluster):
+    stranger = cluster.node(host=21).start(NEXAR_INIT_CLUSTER="1")
+    equal(stranger.peers_up(), set(), "peers of a new cluster")
+    stranger.end()
+    (stranger.state / "roster").write_text("".join(node.endpoint + "\n" for node in list(cluster)[:3]))
+    before = {node: len(node.log()) for node in list(cluster)[:3]}
+
+    stranger.start()
+    time.sleep(2)
+
+    equal(stranger.peers_up(), set(), "peers of the stranger")
+    for node in before:
+        assert stranger.status()["node"] not in node.peers_up(), f"{node} takes the stranger for a member"
+        assert len(node.log()) - before[node] < 20_000, f"{node} floods its log about a stranger"
+    forget(cluster, stranger)
+
+
+def test_a_certificate_without_its_key_is_worthless(cluster):
+    """Node 3 dresses up as node 2: its certificate is public, its key is not."""
+    thief = cluster[3]
+    thief.kill()
+    own = (thief.state / "node.crt").read_bytes()
+    shutil.copy(cluster[2].state / "node.crt", thief.state / "node.crt")
+    thief.start(wait=False)
+
+    thief.expected_dead = True
+    equal(thief.process.wait(10), 1, "exit status")
+    contains(thief.log(), f"the certificate belongs to node {cluster[2].id}")
+    (thief.state / "node.crt").write_bytes(own)
+    thief.start()
+    cluster.wait_connected()
+
+
+def test_a_cloned_state_directory_is_refused_naming_both(cluster):
+    original, clone = cluster[2], cluster.node(host=22)
+    shutil.copytree(original.state, clone.state)
+
+    clone.start()
+    both = (original.network.address(original.host), clone.network.address(clone.host))
+    eventually(lambda: "clone_refused" in cluster[1].log() and "clone_refused" in cluster[3].log(),
+               "nodes 1 and 3 to refuse the clone", 10)
+
+    for node in (cluster[1], cluster[3]):
+        line = [line for line in node.log().splitlines() if "clone_refused" in line][-1]
+        contains(line, *both, original.id[:8])
+        assert original.id in node.peers_up(), f"{node} has lost the original"
+    eventually(lambda: all(address in clone.log() for address in both), "the clone to hear why", 5)
+    equal(clone.peers_up(), set(), "peers of the clone")
+    forget(cluster, clone)
+    cluster.wait_connected()
+
+
+def test_a_full_disk_at_the_start_is_a_clear_error_and_no_half_made_cluster(cluster):
+    node = cluster.node(host=23)
+    node.state.mkdir()
+    mount_tiny(node.state, 12)
+    node.start(wait=False, NEXAR_INIT_CLUSTER="1")
+
+    node.expected_dead = True
+    equal(node.process.wait(10), 1, "exit status")
+    contains(node.log(), "No space left on device", node.state)
+    assert not (node.state / "node.crt").exists(), "the half-made cluster looks whole"
+    unmount(node.state)
+    node.start(NEXAR_INIT_CLUSTER="1")
+    forget(cluster, node)
+
+
+def test_an_issuer_whose_disk_is_full_admits_nobody_and_lives(cluster):
+    issuer = cluster.node(host=24)
+    issuer.state.mkdir()
+    mount_tiny(issuer.state, 128)
+    issuer.start(NEXAR_INIT_CLUSTER="1")
+    token = issuer.ask("token_create", uses=5, lifetime_s=60)["token"]
+    filler = issuer.state / "filler"
+    try:
+        with open(filler, "wb", buffering=0) as f:
+            while True:
+                f.write(b"x" * 1024)
+    except OSError:
+        pass
+
+    joiner = joins(cluster, token)
+    is_refused(joiner, "No space left on device")
+    try:
+        issuer.ask("token_create", uses=1, lifetime_s=60)
+        raise AssertionError("a token was made although it could not be saved")
+    except Refused as refused:
+        contains(refused.args[1], "No space left on device")
+
+    filler.unlink()
+    second = joins(cluster, token)
+    eventually(lambda: second.process.poll() is None and "cluster_joined" in second.log(), "a joiner to get in")
+    issuer.end(signal.SIGKILL)
+    unmount(issuer.state)
+    forget(cluster, joiner, second, issuer)
+
+
+def test_damaged_state_files_are_a_clear_error(cluster):
+    node = cluster.node(host=1)  # the issuer's state has all the files
+    cluster[1].kill()
+    shutil.copytree(cluster[1].state, node.state)
+    (node.state / "lock").unlink(missing_ok=True)
+    whole = {file: file.read_bytes() for file in node.state.iterdir()}
+    assert len(whole) >= 8, f"files of an issuer: {whole.keys()}"
+    harmless = {"roster", "root.key"}  # addresses that do not parse are not dialled; the key is not used every day
+    for file, content in sorted(whole.items()):
+        for name, damage in (("empty", b""), ("garbage", b"\x80garbage\0" * 50), ("cut", content[:len(content) // 2]),
+                             ("missing", None), ("huge", b"7" * (2 << 20))):
+            if name == "missing":
+                file.unlink()
+            else:
+                file.write_bytes(damage)
+            node.log_file.unlink(missing_ok=True)
+            node.start(wait=False)
+            node.expected_dead = True
+            what = f"{file.name}, {name}"
+            eventually(lambda: not node.alive() or "node_started" in node.log() or "not_in_a_cluster" in node.log(),
+                       f"a decision about {what}", 10)
+            if node.alive():
+                fine = file.name in harmless or (file.name, name) in {("incarnation", "missing"), ("tokens", "missing"),
+                                                                      ("tokens", "empty"), ("node.crt", "missing"),
+                                                                      ("issuer.key", "missing")}
+                node.end(signal.SIGKILL)
+                assert fine or (file.name, name) == ("incarnation", "cut"), f"it started with {what}:\n{node.log()}"
+            else:
+                equal(node.process.returncode, 1, f"exit status with {what}:\n{node.log()}")
+                contains(node.log(), "start_failed")
+                assert str(node.state) in node.log() or "certificate" in node.log() or "key" in node.log(), \
+                    f"{what} is not named:\n{node.log()}"
+            file.write_bytes(content)
+    forget(cluster, node)
+    cluster[1].start()
+
+
+main(globals())

@@ -1,0 +1,210 @@
+"""Bytes that want to do harm, to every socket, port and mapping, while honest ranks work beside them:
+
+    node 1: ranks 0, 3 ──┐
+    node 2: ranks 1, 4 ──┼── switch         node 2 and its clients are attacked
+    node 3: ranks 2, 5 ──┘
+
+Whatever comes, the daemons live, no honest result is wrong or missing, and afterwards nothing is left behind: no
+session, no descriptor, no work.
+"""
+import contextlib
+import os
+import pathlib
+import signal
+import socket
+import time
+
+from harness import *
+from harness.values import check, given, reduced
+
+ATTACK_SECONDS = 1.5
+
+
+def two_each(cluster):
+    return [cluster[n] for n in (1, 2, 3, 1, 2, 3)]
+
+
+def works(me, seconds):
+    """All-reduces and checks until rank 0's time is up; returns the number of turns and the longest."""
+    group, end, turns, longest = me.group(), time.monotonic() + seconds, 0, 0
+    me.mark()
+    while True:
+        begin = time.monotonic()
+        count = (1, 1000, 50_000)[turns % 3]
+        check(group.all_reduce(given("float32", "sum", me.rank, count, salt=turns)),
+              reduced("float32", "sum", me.size, count, salt=turns), f"turn {turns}")
+        go_on = group.all_reduce(np.array([time.monotonic() < end]).astype("int32"), op="min")
+        longest, turns = max(longest, time.monotonic() - begin), turns + 1
+        if not go_on[0]:
+            return turns, longest
+
+
+def descriptors_of(node):
+    return len(list(pathlib.Path(f"/proc/{node.pid}/fd").iterdir()))
+
+
+def resident_megabytes(node):
+    text = pathlib.Path(f"/proc/{node.pid}/status").read_text()
+    return int(text.split("VmRSS:")[1].split()[0]) / 1024
+
+
+@contextlib.contextmanager
+def unharmed(cluster, seconds=ATTACK_SECONDS, working=True):
+    """Around an attack on node 2: what is promised at the top of this file."""
+    node = cluster[2]
+    before = descriptors_of(node), resident_megabytes(node)
+    job = Job(two_each(cluster), works, seconds) if working else None
+    if job:
+        job.await_marks()
+    yield
+    if job:
+        for outcome in job.outcomes():
+            assert not isinstance(outcome, Failure), f"an honest rank failed: {outcome}"
+            assert outcome[0] > 5, f"only {outcome[0]} turns beside the attack"
+            assert outcome[1] < 2, f"an honest operation took {outcome[1]:.1f} s beside the attack"
+    eventually(lambda: node.status()["sessions"] == 0, "all sessions to end", 10)
+    eventually(lambda: descriptors_of(node) <= before[0] + 2, f"{before[0]} descriptors again", 10)
+    assert resident_megabytes(node) < before[1] + 150, f"from {before[1]} to {resident_megabytes(node)} MiB"
+    for each in cluster:
+        eventually(lambda each=each: idle(each), f"{each} to be idle", 10)
+
+
+def idle(node):
+    begin, used = time.monotonic(), node.cpu_seconds()
+    time.sleep(0.3)
+    return (node.cpu_seconds() - used) / (time.monotonic() - begin) < 0.15
+
+
+def attack(cluster, mode, seed=1):
+    return program(cluster[2], "NEXAR_TEST_HOSTILE_CLIENT", mode, ATTACK_SECONDS, seed)
+
+
+def had_sessions(started):
+    output, _ = started.communicate(timeout=ATTACK_SECONDS + 20)
+    equal(started.returncode, 0, f"exit status of the attacker, which said {output!r}")
+    return output.strip()
+
+
+def against(mode):
+    def test(cluster):
+        with unharmed(cluster):
+            attackers = [attack(cluster, mode, seed) for seed in (1, 2)]
+            print(f"        {mode}: {'; '.join(had_sessions(each) for each in attackers)}")
+    return test
+
+
+test_descriptors_of_every_kind_harm_nobody = against("descriptors")
+test_scribbling_over_the_whole_segment_harms_nobody = against("scribble")
+test_senseless_ring_entries_harm_nobody = against("entries")
+test_a_descriptor_that_changes_between_check_and_use_harms_nobody = against("flip")
+test_holes_punched_into_shared_memory_harm_nobody = against("punch")
+test_bells_without_end_and_a_socket_never_read_harm_nobody = against("bells")
+test_files_of_every_kind_as_memory_harm_nobody = against("files")
+test_handshakes_of_every_kind_harm_nobody = against("handshakes")
+
+
+def test_a_client_that_is_stopped_in_the_middle_delays_only_itself(cluster):
+    with unharmed(cluster, seconds=2):
+        attackers = [attack(cluster, mode) for mode in ("descriptors", "bells", "scribble")]
+        time.sleep(0.4)
+        for each in attackers:
+            each.send_signal(signal.SIGSTOP)
+        time.sleep(1)
+        for each in attackers:
+            each.kill()
+            each.communicate(timeout=10)
+
+
+def test_silent_handshakes_are_closed_after_their_time(cluster):
+    with unharmed(cluster, working=False):
+        silent = []
+        for _ in range(40):
+            s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            s.connect(str(cluster[2].socket))
+            silent.append(s)
+        # More than one user may have open at once: the rest is told so at once.
+        silent[-1].settimeout(2)
+        contains(silent[-1].recv(256).decode(errors="replace"), "limit of handshakes of this user")
+        silent[0].settimeout(8)
+        contains(silent[0].recv(256).decode(errors="replace"), "handshake took too long")
+        for s in silent:
+            s.close()
+
+
+def sends_garbage(me, target, ports, packets):
+    """Datagrams: noise, and what looks like the start of a connection."""
+    random, s = np.random.default_rng(7), socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    for i in range(packets):
+        size = int(random.integers(0, 1473)) if i % 3 else 1200
+        data = bytearray(random.bytes(size))
+        if i % 3 == 0:  # a long header, version 1 or unknown, with connection ids
+            data[:7] = bytes([0xC0 | data[0] & 0x0F, 0, 0, 0, 1 if i % 2 else data[4], 8 + i % 13, data[6]])
+        with contextlib.suppress(OSError):
+            s.sendto(data, (target, ports[i % len(ports)]))
+    return packets
+
+
+def test_garbage_to_every_udp_port_harms_nobody(cluster):
+    with unharmed(cluster, seconds=2.5):
+        for target in (1, 2):
+            garbage = Job([cluster[3]], sends_garbage, cluster.network.address(target), (PORT, PORT + 1), 15_000)
+            equal(garbage.outcomes(), [15_000], "datagrams sent")
+
+
+ADMIN_GARBAGE = (b"", b"\n", b"{}\n", b"hello\n", b"\0" * 1000 + b"\n", b'{"command": 7}\n', b'{"command": "status"',
+                 b'{"command": "status", "arguments": []}\n', b"[" * 50_000 + b"\n", b"x" * (1 << 20),
+                 b'{"command": "nothing"}\n', b'{"command": "token_create", "arguments": {"uses": -1}}\n',
+                 b'{"command": "token_create", "arguments": {"uses": 1e99, "lifetime_s": "x"}}\n',
+                 b'{"command": "cluster_join", "arguments": {"token": "nexar1.AAAA"}}\n', b"\xff\xfe\n" * 100)
+
+
+def test_garbage_on_the_admin_socket_harms_nobody(cluster):
+    with unharmed(cluster, seconds=2):
+        held = []
+        for turn in range(8):
+            for garbage in ADMIN_GARBAGE:
+                s = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+                s.settimeout(2)
+                with contextlib.suppress(OSError):
+                    s.connect(str(cluster[2].admin))
+                    s.sendall(garbage)
+                    if turn % 2 and garbage.endswith(b"\n"):
+                        answer = s.recv(65536)
+                        assert answer == b"" or b'"ok"' in answer, f"{garbage[:40]}: {answer}"
+                if turn % 3 == 0:
+                    held.append(s)
+                else:
+                    s.close()
+        for s in held:
+            s.close()
+        eventually(lambda: cluster[2].status(), "the admin socket to answer", 10)
+
+
+def test_a_stranger_on_the_session_socket_cannot_use_it_as_the_admin_socket(cluster):
+    with unharmed(cluster, working=False):
+        for kind, path in ((socket.SOCK_STREAM, cluster[2].socket), (socket.SOCK_SEQPACKET, cluster[2].admin)):
+            with socket.socket(socket.AF_UNIX, kind) as s:
+                try:
+                    s.connect(str(path))
+                    raise AssertionError(f"{path} takes connections of another type")
+                except OSError:
+                    pass
+
+
+def forks_and_dies(me, _):
+    """A session, half an operation, and no goodbye; all at once."""
+    group = me.group(me.session(slots=16), size=1, rank=0, name=f"{me.name}-{me.rank}")
+    for _ in range(10):
+        group.recv_start(np.zeros(10), 0, 1)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_hundred_sessions_that_die_with_work_in_flight_leave_nothing(cluster):
+    with unharmed(cluster, seconds=3):
+        for _ in range(5):
+            job = Job([cluster[2]] * 20, forks_and_dies, None)
+            for rank in job.ranks.values():
+                equal(rank.join(), -signal.SIGKILL, "how it ended")
+
+
+main(globals())

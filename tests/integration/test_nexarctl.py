@@ -1,0 +1,223 @@
+"""nexarctl against a live cluster, a wedged daemon, and none:
+
+    node 1: ranks 0, 3 ──┐
+    node 2: ranks 1, 4 ──┼── switch
+    node 3: ranks 2, 5 ──┘
+"""
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from harness import *
+from harness.system import die_with_parent, enter
+
+OK, FAILED, USAGE, NO_DAEMON, NO_ANSWER = 0, 1, 2, 3, 4
+
+
+def ctl(node, *words, expect=OK, seconds=20, **environment):
+    """(standard output, standard error) of a nexarctl on a node."""
+    def prepare():
+        enter(node.network.namespace(node.host))
+        die_with_parent()
+
+    done = subprocess.run([os.environ["NEXAR_TEST_NEXARCTL"], "--socket", node.admin, *map(str, words)], text=True,
+                          capture_output=True, timeout=seconds, preexec_fn=prepare, stdin=subprocess.DEVNULL,
+                          env={**os.environ, "NEXAR_SOCKET": str(node.socket), **environment})
+    if expect is not None:
+        equal(done.returncode, expect, f"exit status of nexarctl {' '.join(map(str, words))} ({done.stderr})")
+    return done.stdout, done.stderr
+
+
+def ctl_json(node, *words):
+    return json.loads(ctl(node, *words, "--json")[0])
+
+
+def waits_for_rank_4(me):
+    session = me.session()
+    group = me.group(session)
+    group.barrier()
+    request = group.all_reduce_start(np.zeros(1000, np.float32), op="max") if me.rank != 4 else None
+    receive = group.recv_start(np.zeros(1), 1, 77) if me.rank == 0 else None
+    me.mark()
+    me.wait_for_go()
+    (request or group.all_reduce_start(np.zeros(1000, np.float32), op="max")).wait()
+    if receive:
+        receive.cancel()
+
+
+def two_each(cluster):
+    return [cluster[n] for n in (1, 2, 3, 1, 2, 3)]
+
+
+def test_status_shows_this_node_and_its_peers(cluster):
+    for node in cluster:
+        status = ctl_json(node, "status")
+        equal((status["node"], status["pid"], status["state"]), (node.id, node.pid, "running"), "status")
+        equal({peer["node"] for peer in status["peers"] if peer["state"] == "up"}, node.peers_up(), "peers")
+        assert all(0 < peer["rtt_ms"] < 1000 for peer in status["peers"]), status["peers"]
+        text, _ = ctl(node, "status")
+        contains(text, node.id[:8], *(peer[:8] for peer in node.peers_up()), "up", "PEER", "RTT")
+
+
+def test_groups_and_ops_show_who_is_there_and_who_has_not_arrived(cluster):
+    job = Job(two_each(cluster), waits_for_rank_4, name="shown")
+    job.await_marks()
+
+    for node in cluster:
+        group, = [group for group in ctl_json(node, "groups")["groups"] if group["name"] == "shown"]
+        equal((group["size"], group["nodes"], group["failed"]), (6, 3, None), "group")
+        equal([(rank["rank"], rank["node"], rank["pid"]) for rank in group["ranks"]],
+              [(rank, two_each(cluster)[rank].id, job[rank].pid) for rank in range(6)], "ranks")
+        contains(ctl(node, "groups")[0], "shown", "6")
+    for node in (cluster[1], cluster[2]):
+        op, = eventually(lambda node=node: [op for op in ctl_json(node, "ops")["ops"]
+                                            if op["group"] == "shown" and op["missing_count"] == 1],
+                         f"{node} to know that one rank is missing", 5)
+        equal(op["op"], "all_reduce f32 max count 1000", "descriptor")
+        equal([(rank["rank"], rank["node"], rank["pid"]) for rank in op["missing"]],
+              [(4, cluster[2].id, job[4].pid)], "missing")
+        equal(sorted(op["arrived"]), [0, 1, 2, 3, 5], "arrived")
+        contains(ctl(node, "ops")[0], "all_reduce f32 max", "shown", job[4].pid)
+    contains(json.dumps(ctl_json(cluster[1], "ops")["messages"]), "77")
+    job.go()
+    job.outcomes()
+
+
+def test_groups_and_ops_are_empty_without_jobs(cluster):
+    equal(ctl_json(cluster[1], "groups")["groups"], [], "groups")
+    equal(ctl_json(cluster[1], "ops")["ops"], [], "ops")
+    for word in ("groups", "ops"):
+        assert ctl(cluster[1], word)[0].strip(), f"nexarctl {word} says nothing at all"
+
+
+def test_plan_needs_no_daemon_and_knows_live_groups(cluster):
+    plan = ctl_json(cluster[1], "plan", "--op", "all_reduce", "--bytes", "64M", "--nodes", 3, "--ranks-per-node", 2)
+    assert plan, "an empty plan"
+    contains(ctl(cluster[1], "plan", "--op", "all_reduce", "--bytes", "64M", "--nodes", 3)[0], "ring")
+    job = Job(two_each(cluster), waits_for_rank_4, name="planned")
+    job.await_marks()
+    assert ctl_json(cluster[2], "plan", "--op", "all_reduce", "--bytes", "8", "--group", "planned")
+    job.go()
+    job.outcomes()
+
+
+def test_tokens_are_made_shown_and_revoked(cluster):
+    token = ctl(cluster[1], "token", "create", "--uses", 3, "--lifetime", 100)[0].strip()
+    assert token.startswith("nexar1.") and len(token.split()) == 1, token
+
+    listed = [entry for entry in ctl_json(cluster[1], "token", "list")["tokens"] if entry["uses_left"] == 3]
+    assert len(listed) == 1 and 0 < listed[0]["expires"] - time.time() <= 100, listed
+    assert token not in ctl(cluster[1], "token", "list")[0], "the list shows secrets"
+    ctl(cluster[1], "token", "revoke", listed[0]["id"])
+    assert listed[0]["id"] not in ctl(cluster[1], "token", "list")[0]
+    _, complaint = ctl(cluster[1], "token", "revoke", listed[0]["id"], expect=FAILED)
+    contains(complaint, listed[0]["id"])
+    _, complaint = ctl(cluster[2], "token", "create", expect=FAILED)
+    contains(complaint, "no issuer")
+
+
+def test_a_node_without_a_cluster_makes_one_or_joins_one(cluster):
+    maker, joiner = cluster.node().start(), cluster.node().start()
+    _, complaint = ctl(maker, "groups", expect=FAILED)
+    contains(complaint, "cluster init", "cluster join")
+
+    ctl(maker, "cluster", "init")
+    token = ctl(maker, "token", "create")[0].strip()
+    ctl(joiner, "cluster", "join", token)
+
+    eventually(lambda: maker.peers_up() == {joiner.status()["node"]}, "the two to be connected")
+    equal({member["node"] for member in ctl_json(joiner, "cluster", "show")["members"]}, {maker.id, joiner.id}, "members")
+    for again in (("init",), ("join", token)):
+        _, complaint = ctl(joiner, "cluster", *again, expect=FAILED)
+        contains(complaint, "in a cluster already")
+    for node in (maker, joiner):
+        node.end(signal.SIGKILL)
+        del cluster.nodes[node.number]
+
+
+def test_run_starts_ranks_that_meet(cluster):
+    output, _ = ctl(cluster[1], "run", "-n", 3, "--", os.environ["NEXAR_TEST_RANK_CLIENT"], 100, 5)
+    equal(sorted(output.splitlines()), [f"[{rank}] rank {rank}: 5 right" for rank in range(3)], "output")
+
+
+def test_run_spans_hosts_with_one_secret(cluster):
+    secret = cluster.folder / "secret"
+    secret.write_text("0123456789abcdef0123456789abcdef\n")
+    secret.chmod(0o600)
+    jobs = []
+    for node in cluster:
+        namespace = node.network.namespace(node.host)
+        jobs.append(subprocess.Popen(
+            [os.environ["NEXAR_TEST_NEXARCTL"], "run", "-n", "2", "--nodes", "3", "--node-index", str(node.number - 1),
+             "--secret-file", secret, "--", os.environ["NEXAR_TEST_RANK_CLIENT"], "1000", "10"],
+            stdout=subprocess.PIPE, text=True, env={**os.environ, "NEXAR_SOCKET": str(node.socket)},
+            preexec_fn=lambda namespace=namespace: (enter(namespace), die_with_parent())))
+    lines = []
+    for job in jobs:
+        lines += job.communicate(timeout=30)[0].splitlines()
+        equal(job.returncode, 0, "exit status")
+    equal(sorted(lines), [f"[{rank}] rank {rank}: 10 right" for rank in range(6)], "output")
+
+
+def test_run_passes_on_how_a_rank_ended_and_ends_the_others(cluster):
+    begin = time.monotonic()
+    script = 'if [ "$NEXAR_RANK" = 1 ]; then exit 7; fi; exec sleep 60'
+    ctl(cluster[1], "run", "-n", 3, "--grace", 1, "--", "/bin/sh", "-c", script, expect=7)
+    assert time.monotonic() - begin < 10
+    output, _ = ctl(cluster[1], "run", "-n", 2, "--", "/bin/sh", "-c", "echo $NEXAR_RANK of $NEXAR_WORLD_SIZE")
+    equal(sorted(output.splitlines()), ["[0] 0 of 2", "[1] 1 of 2"], "output")
+
+
+def test_doctor_examines_a_machine_with_and_without_a_daemon(cluster):
+    checks = json.loads(ctl(cluster[1], "doctor", "--json", expect=None)[0])
+    assert len(checks["checks"]) > 8, checks
+    for check in checks["checks"]:
+        assert check["verdict"] in ("ok", "warn", "fail") and check["found"], check
+        assert check["verdict"] == "ok" or check["advice"], f"no advice: {check}"
+    text, _ = ctl(cluster[1], "doctor", expect=None)
+    contains(text, cluster.network.address(1))
+
+    cluster[3].kill()
+    text, _ = ctl(cluster[3], "doctor", expect=FAILED)
+    contains(text, "no daemon listens")
+    cluster[3].start()
+
+
+def test_the_configuration_is_shown_without_secrets(cluster):
+    text, _ = ctl(cluster[1], "config")
+    contains(text, "heartbeat_timeout", str(int(HEARTBEAT_TIMEOUT)))
+    assert "nexar1." not in ctl(cluster[2], "config")[0] + ctl(cluster[2], "config", "--json")[0], "the join token is shown"
+
+
+COMMANDS = (("status",), ("groups",), ("ops",), ("token", "list"), ("cluster", "show"), ("config",))
+
+
+def test_no_daemon_is_one_clear_line(cluster):
+    cluster[3].kill()
+    for words in COMMANDS:
+        output, complaint = ctl(cluster[3], *words, expect=NO_DAEMON)
+        equal((output, len(complaint.strip().splitlines())), ("", 1), f"output of {words}")
+        contains(complaint, cluster[3].admin, "systemctl start nexard")
+    cluster[3].start()
+
+
+def test_a_wedged_daemon_is_said_to_be_one(cluster):
+    cluster[3].pause()
+    begin = time.monotonic()
+    _, complaint = ctl(cluster[3], "status", expect=NO_ANSWER)
+    assert time.monotonic() - begin < 7
+    contains(complaint, "does not answer", cluster[3].admin)
+    cluster[3].resume()
+
+
+def test_wrong_usage_says_what_is_allowed(cluster):
+    for words in (("nonsense",), ("token", "create", "--uses", "0"), ("run", "-n", "2"), ("plan", "--op", "nothing")):
+        _, complaint = ctl(cluster[1], *words, expect=None)
+        assert complaint.strip(), f"nothing was said about {words}"
+        assert "terminate called" not in complaint, complaint
+
+
+main(globals())
