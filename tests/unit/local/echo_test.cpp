@@ -1,4 +1,6 @@
 // The whole local path: a client through include/nexar.h, rings, a server with a fake engine, and back.
+#include <poll.h>
+
 #include <catch2/catch_test_macros.hpp>
 #include <cstring>
 #include <numeric>
@@ -316,5 +318,32 @@ TEST_CASE("wait_any and poll report what has ended, each once", "[local]") {
     for (int i = 0; i < 600; ++i) REQUIRE(nexar_barrier(group, -1) == NEXAR_OK);
     REQUIRE(nexar_session_poll(session, ended, 4, &count) == NEXAR_OK);
     REQUIRE(std::find(ended, ended + count, kept) != ended + count);
+    REQUIRE(nexar_session_close(session) == NEXAR_OK);
+}
+
+TEST_CASE("the session's descriptor is readable when something ended or the daemon went, and not before",
+          "[local]") {
+    auto daemon = std::make_unique<ThreadDaemon>();
+    nexar_session* session = open_session(daemon->path());
+    nexar_group* stuck = nullptr;
+    REQUIRE(open_group(session, "stuck", 1, &stuck) == NEXAR_OK);
+    pollfd watched{-1, POLLIN, 0};
+    REQUIRE(nexar_session_fd(session, &watched.fd) == NEXAR_OK);
+    nexar_request request = 0, ended[4] = {};
+    size_t count = 9;
+    REQUIRE(nexar_barrier_start(stuck, &request) == NEXAR_OK);
+    REQUIRE(nexar_session_poll(session, ended, 4, &count) == NEXAR_OK);
+    CHECK(count == 0);
+    CHECK(::poll(&watched, 1, 30) == 0);
+
+    REQUIRE(nexar_cancel(request) == NEXAR_OK);
+
+    CHECK(::poll(&watched, 1, 5000) == 1);
+    REQUIRE(nexar_session_poll(session, ended, 4, &count) == NEXAR_OK);
+    CHECK((count == 1 && ended[0] == request));
+    CHECK(::poll(&watched, 1, 0) == 0);
+    daemon.reset();
+    CHECK(::poll(&watched, 1, 5000) == 1);
+    CHECK(nexar_session_poll(session, ended, 4, &count) == NEXAR_ERR_DAEMON_LOST);
     REQUIRE(nexar_session_close(session) == NEXAR_OK);
 }
