@@ -1,5 +1,7 @@
 #include "node/identity.hpp"
 
+#include <algorithm>
+
 namespace nexar::node {
 namespace {
 
@@ -20,6 +22,50 @@ Result<std::string> need(const StateDir& state, const char* file) {
     if (!text)
         return fail(Errc::io, state.path() + "/" + file + " is missing; the state directory is damaged");
     return std::move(*text);
+}
+
+// An error about what is in a file, with the file's name.
+std::unexpected<Error> damaged(const StateDir& state, const char* file, const Error& why) {
+    return fail(why.code, state.path() + "/" + file + ": " + why.text);
+}
+
+Result<std::vector<std::byte>> certificate_in(const StateDir& state, const char* file,
+                                              const std::string& pem) {
+    auto der = der_of_pem(pem);
+    return der ? std::move(der) : damaged(state, file, der.error());
+}
+
+// Each file by itself, so that the error names the one that is damaged; then whether they belong together. A
+// node that started without this would be refused by every peer, and only they would know why.
+Result<void> check_files(const StateDir& state, const Identity& id, WallSeconds now) {
+    if (const auto key = node_id_of_key(id.node_key); !key) return damaged(state, node_key_file, key.error());
+    NEXAR_TRY(auto leaf, certificate_in(state, certificate_file, id.certificate));
+    NEXAR_TRY(auto issuer, certificate_in(state, issuer_of_node_file, id.issuer_certificate));
+    NEXAR_TRY([[maybe_unused]] const auto root, certificate_in(state, root_file, id.root_certificate));
+    const auto member = verify_member({std::move(leaf), std::move(issuer)}, id.root_certificate, now);
+    if (!member)
+        return fail(member.error().code, "the certificates in " + state.path() + " (" + certificate_file +
+                                             ", " + issuer_of_node_file + ", " + root_file +
+                                             ") make no member: " + member.error().text);
+    return {};
+}
+
+Result<Issuer> load_issuer(const StateDir& state, std::string key) {
+    Issuer issuer;
+    issuer.key = std::move(key);
+    const auto key_hash = node_id_of_key(issuer.key);
+    if (!key_hash) return damaged(state, issuer_key_file, key_hash.error());
+    NEXAR_TRY(issuer.certificate, need(state, issuer_file));
+    const auto certified = key_hash_of_certificate(issuer.certificate);
+    if (!certified) return damaged(state, issuer_file, certified.error());
+    if (!std::ranges::equal(key_hash->bytes, *certified))
+        return fail(Errc::bad_certificate, state.path() + "/" + issuer_file + " is not the certificate of " +
+                                               issuer_key_file + " beside it");
+    NEXAR_TRY(const auto tokens, state.read(tokens_file));
+    auto book = TokenBook::parse(tokens.value_or(""));
+    if (!book) return damaged(state, tokens_file, book.error());
+    issuer.tokens = std::move(*book);
+    return issuer;
 }
 
 Result<void> fill_derived(Identity& id) {
@@ -56,20 +102,15 @@ Result<std::optional<Identity>> load_identity(const StateDir& state, WallSeconds
     NEXAR_TRY(id.node_key, need(state, node_key_file));
     NEXAR_TRY(id.root_certificate, need(state, root_file));
     NEXAR_TRY(id.issuer_certificate, need(state, issuer_of_node_file));
-    NEXAR_TRY_VOID(fill_derived(id));
-    NEXAR_TRY(const WallSeconds expiry, expiry_of_certificate(id.certificate));
-    if (expiry < now)
+    if (const auto expiry = expiry_of_certificate(id.certificate); expiry && *expiry < now)
         return fail(Errc::bad_certificate, "this node's certificate expired " +
-                                               std::to_string((now - expiry) / 3600) +
+                                               std::to_string((now - *expiry) / 3600) +
                                                " hours ago; join again with a new token");
+    NEXAR_TRY_VOID(check_files(state, id, now));
+    NEXAR_TRY_VOID(fill_derived(id));
     NEXAR_TRY(auto issuer_key, state.read(issuer_key_file));
     if (issuer_key) {
-        Issuer issuer;
-        issuer.key = std::move(*issuer_key);
-        NEXAR_TRY(issuer.certificate, need(state, issuer_file));
-        NEXAR_TRY(auto tokens, state.read(tokens_file));
-        NEXAR_TRY(issuer.tokens, TokenBook::parse(tokens.value_or("")));
-        id.issuer = std::move(issuer);
+        NEXAR_TRY(id.issuer, load_issuer(state, std::move(*issuer_key)));
     }
     return id;
 }
