@@ -1,13 +1,20 @@
 """The harness of the integration tests: `from harness import *` in a test file, then `main(globals())` at its end.
 
-ctest sets the variables NEXAR_TEST_... that name the programs, and NEXAR_LIBRARY; by hand: see run.sh beside this.
+ctest says in variables where the programs are. By hand, from the folder of a build:
+    NEXAR_BUILD_DIR=$PWD python3 .../tests/integration/test_links.py [words of names of tests]
 """
 import os
 import pathlib
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "bindings" / "python"))
+_ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(_ROOT / "bindings" / "python"))
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the ranks are the parallelism; read at import
+for _variable, _path in {"NEXAR_TEST_NEXARD": "daemon/nexard", "NEXAR_LIBRARY": "libnexar_c/libnexar_c.so.0",
+                         "NEXAR_TEST_NEXARCTL": "tools/nexarctl/nexarctl", "NEXAR_TEST_DIGITS": "examples/nexar_digits",
+                         "NEXAR_TEST_RANK_CLIENT": "tests/integration/rank_client",
+                         "NEXAR_TEST_HOSTILE_CLIENT": "tests/integration/hostile_client"}.items():
+    os.environ.setdefault(_variable, str(pathlib.Path(os.environ.get("NEXAR_BUILD_DIR", _ROOT / "build/dev")) / _path))
 
 from .system import SKIPPED, skip  # noqa: E402
 
@@ -23,6 +30,5 @@ from .ranks import Failure, Job, Me, Rank, program, run  # noqa: E402
 from .runner import contains, equal, main, same_failure  # noqa: E402
 
 __all__ = ["COLLECTIVE_TIMEOUT", "Cluster", "Failure", "HEARTBEAT_INTERVAL", "HEARTBEAT_TIMEOUT", "Job", "Me", "Node",
-           "PORT", "Rank", "Refused", "SKIPPED", "contains", "equal", "eventually", "main", "nexar", "np",
-           "program", "run",
-           "same_failure", "skip"]
+           "PORT", "Rank", "Refused", "SKIPPED", "contains", "equal", "eventually", "main", "nexar", "np", "program",
+           "run", "same_failure", "skip"]

@@ -1,5 +1,6 @@
 """Real nexard processes: each with its own state directory, sockets and network namespace."""
 import contextlib
+import itertools
 import json
 import os
 import pathlib
@@ -151,7 +152,7 @@ class Cluster:
 
     def __init__(self, nodes=3, **environment):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="nexar-test."))
-        self.network, self.nodes, self._environment = Network(), {}, environment
+        self.network, self.nodes, self._environment, self._numbers = Network(), {}, environment, itertools.count(1)
         try:
             self.form(nodes)
         except BaseException:
@@ -165,9 +166,9 @@ class Cluster:
     def __iter__(self):
         return iter(self.nodes.values())
 
-    def node(self, number=None, host=None):
-        """A node that is not started yet."""
-        number = number or max(self.nodes, default=0) + 1
+    def node(self, host=None):
+        """A node that is not started yet. Its number was never used before."""
+        number = next(self._numbers)
         self.nodes[number] = Node(self.network, number, self.folder, host)
         return self.nodes[number]
 

@@ -1,0 +1,331 @@
+"""nexarctl without a cluster: what it says when no daemon runs or a daemon is stuck, what it makes of answers, and
+`run` with real processes. The daemon is a socket of this test. usage: nexarctl_test.py NEXARCTL"""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+from pathlib import Path
+
+NEXARCTL = sys.argv.pop(1)
+CLEAN = {k: v for k, v in os.environ.items() if not k.startswith("NEXAR_")}
+
+
+def ctl(*arguments, timeout=20, stdin=None, **environment):
+    return subprocess.run([NEXARCTL, *map(str, arguments)], capture_output=True, text=True, timeout=timeout, check=False,
+                          input=stdin, env={**CLEAN, **environment})
+
+
+def running(pid):
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return False
+
+
+def await_true(condition, seconds=10):
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return condition()
+
+
+class FakeDaemon:
+    """Answers every request with what `reply` makes of it; None: hangs up."""
+
+    def __init__(self, path, reply):
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(path)
+        self.listener.listen(4)
+        self.reply, self.asked = reply, []
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        while True:
+            try:
+                connection, _ = self.listener.accept()
+            except OSError:
+                return
+            with connection:
+                request = json.loads(connection.makefile().readline())
+                self.asked.append(request)
+                answer = self.reply(request)
+                if answer is not None:
+                    connection.sendall(answer if isinstance(answer, bytes) else json.dumps(answer).encode() + b"\n")
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.socket = self.folder.name + "/admin.sock"
+
+    def daemon(self, reply):
+        daemon = FakeDaemon(self.socket, reply)
+        self.addCleanup(daemon.listener.close)
+        return daemon
+
+
+class Daemonless(Case):
+    def test_no_daemon_is_one_line_with_the_socket_and_what_to_do(self):
+        for command in (["status"], ["groups"], ["ops"], ["token", "list"], ["cluster", "show"], ["config"],
+                        ["plan", "--group", "g"]):
+            done = ctl("--socket", self.socket, *command)
+            self.assertEqual((done.returncode, done.stdout), (3, ""), command)
+            self.assertEqual(done.stderr, f"nexarctl: no daemon listens on {self.socket}; start it with: "
+                                          "systemctl start nexard\n")
+
+    def test_a_socket_nobody_listens_on_is_no_daemon_either_and_the_variable_names_it(self):
+        with socket.socket(socket.AF_UNIX) as left:
+            left.bind(self.socket)
+        self.assertEqual(ctl("status", NEXAR_ADMIN_SOCKET=self.socket).returncode, 3)
+        done = ctl("status", "--json", NEXAR_ADMIN_SOCKET=self.socket)
+        self.assertEqual(json.loads(done.stdout)["error"]["name"], "NO_DAEMON")
+
+    def test_a_daemon_that_does_not_answer_is_given_up_after_five_seconds(self):
+        with socket.socket(socket.AF_UNIX) as stuck:
+            stuck.bind(self.socket)
+            stuck.listen(0)  # its queue holds one; the second one cannot even connect
+            started = time.monotonic()
+            several = [subprocess.Popen([NEXARCTL, "--socket", self.socket, "status"], stderr=subprocess.PIPE, text=True)
+                       for _ in range(3)]
+            for one in several:
+                _, said = one.communicate(timeout=20)
+                self.assertEqual(one.returncode, 4)
+                self.assertIn("does not answer within 5 s", said)
+            self.assertTrue(4.5 < time.monotonic() - started < 9)
+
+    def test_strange_answers_are_an_error_and_no_crash(self):
+        for answer in (None, b"\n", b"hello\n", b"[1,2]\n", b'{"ok": true', b'{"ok": tr', b"\xff" * 100 + b"\n",
+                       {"ok": False}, {"ok": "yes"}):
+            if Path(self.socket).exists():
+                os.unlink(self.socket)
+            daemon = self.daemon(lambda request, answer=answer: answer)
+            done = ctl("--socket", self.socket, "status")
+            self.assertIn(done.returncode, (1, 4), answer)
+            self.assertEqual(done.stdout, "")
+            daemon.listener.close()
+
+    def test_results_of_any_shape_are_shown(self):
+        if Path(self.socket).exists():
+            os.unlink(self.socket)
+        results = [None, 7, "x", [], {}, {"peers": {}}, {"peers": [None, 3, []]}, {"groups": [{"ranks": [1]}]}]
+        current = []
+        self.daemon(lambda request: {"ok": True, "result": current[0]})
+        for result in results:
+            current[:] = [result]
+            for command in (["status"], ["groups"], ["ops"], ["token", "list"], ["cluster", "show"], ["config"]):
+                self.assertEqual(ctl("--socket", self.socket, *command).returncode, 0, (command, result))
+                shown = ctl("--socket", self.socket, *command, "--json")
+                self.assertEqual(json.loads(shown.stdout), result)
+
+
+class Asking(Case):
+    def test_the_daemons_refusal_is_shown_in_its_words(self):
+        self.daemon(lambda request: {"ok": False, "error": {"code": -5, "name": "PERMISSION", "text": "not you"}})
+        done = ctl("--socket", self.socket, "cluster", "init")
+        self.assertEqual((done.returncode, done.stderr), (1, "nexarctl: not you\n"))
+
+    def test_token_create_prints_the_token_alone(self):
+        daemon = self.daemon(lambda request: {"ok": True, "result": {"token": "nexar1.abc"}})
+        done = ctl("--socket", self.socket, "token", "create", "--uses", 2, "--lifetime", 60)
+        self.assertEqual((done.returncode, done.stdout), (0, "nexar1.abc\n"))
+        self.assertEqual(daemon.asked, [{"command": "token_create", "arguments": {"uses": 2, "lifetime_s": 60}}])
+
+    def test_a_token_comes_by_argument_standard_input_or_environment(self):
+        daemon = self.daemon(lambda request: {"ok": True, "result": {}})
+        ctl("--socket", self.socket, "cluster", "join", "t1")
+        ctl("--socket", self.socket, "cluster", "join", "-", stdin="t2\n")
+        ctl("--socket", self.socket, "cluster", "join", NEXAR_CLUSTER_TOKEN="t3")
+        self.assertEqual([a["arguments"]["token"] for a in daemon.asked], ["t1", "t2", "t3"])
+        self.assertEqual(ctl("--socket", self.socket, "cluster", "join").returncode, 2)
+
+    def test_plan_of_a_group_uses_where_its_ranks_are(self):
+        self.daemon(lambda request: {"ok": True, "result": {
+            "group": "g", "node_of_rank": [0, 1, 0, 1], "nodes": [{"node": "aa", "host": "alpha"}, {"node": "bb"}],
+            "table": {"small_bytes_max": 1024, "doubling_bytes_max": 512, "chunk_bytes": 4096, "segment_bytes": 8192,
+                      "lanes": 1}}})
+        report = json.loads(ctl("--socket", self.socket, "plan", "--group", "g", "--bytes", "64K", "--json").stdout)
+        self.assertEqual((report["ranks"], report["nodes"], report["segments"], report["lanes"]), (4, 2, 8, 1))
+        self.assertEqual(report["pairs"][0]["from_name"], "alpha (aa)")
+
+    def test_a_group_is_asked_for_by_name(self):
+        daemon = self.daemon(lambda request: {"ok": True, "result": {"groups": []}})
+        ctl("--socket", self.socket, "groups", "digits")
+        self.assertEqual(daemon.asked[0]["arguments"], {"group": "digits"})
+
+
+class Local(Case):
+    def test_plan_needs_no_daemon(self):
+        done = ctl("plan", "--op", "all_reduce", "--bytes", "64M", "--nodes", 2, "--ranks-per-node", 2, "--json")
+        report = json.loads(done.stdout)
+        self.assertEqual((report["algorithm"], report["total_bytes"]), ("ring", 2 * (64 << 20)))
+        for bad in (["--bytes", "64X"], ["--op", "sort"], ["--nodes", "0"], ["--root", "9"], ["--segment", "1"]):
+            self.assertEqual(ctl("plan", *bad).returncode, 2, bad)
+
+    def test_doctor_works_without_a_daemon(self):
+        done = ctl("--socket", self.socket, "doctor", "--json")
+        checks = {c["check"]: c for c in json.loads(done.stdout)["checks"]}
+        self.assertEqual(checks["daemon"]["verdict"], "warn")
+        for name in ("kernel", "futex_waitv", "memfd seals", "UDP send offload (GSO)", "open files", "wall clock"):
+            self.assertIn(name, checks)
+        self.assertIn("no daemon listens", ctl("--socket", self.socket, "doctor").stdout)
+
+    def test_check_config_names_the_key_the_value_and_the_range(self):
+        path = Path(self.folder.name) / "nexar.toml"
+        path.write_text("heartbeat_interval = -3\n")
+        done = ctl("check-config", path)
+        self.assertEqual(done.returncode, 1)
+        for words in ("heartbeat_interval", "-3", "0.05 to 86400", "line 1"):
+            self.assertIn(words, done.stderr)
+        path.write_text("heartbeat_interval = 2\n")
+        self.assertEqual(ctl("check-config", path).returncode, 0)
+        path.write_text("")
+        self.assertEqual(ctl("check-config", path).returncode, 0)
+        done = ctl("check-config", "--environment", path, NEXAR_BULK_SHARDS="x")
+        self.assertIn("NEXAR_BULK_SHARDS", done.stderr)
+        self.assertEqual(ctl("check-config", path, NEXAR_BULK_SHARDS="x").returncode, 0)
+        missing = Path(self.folder.name) / "none"
+        self.assertEqual(ctl("check-config", missing).returncode, 1)
+        self.assertEqual(ctl("check-config", "--optional", missing).returncode, 0)
+        self.assertEqual(ctl("check-config", self.folder.name).returncode, 1)
+
+    def test_wrong_usage_is_exit_code_2(self):
+        for bad in ([], ["nonsense"], ["token"], ["token", "revoke"], ["run"], ["run", "-n", "2"], ["run", "-n", "2", "--"],
+                    ["run", "-n", "0", "--", "true"], ["status", "--", "x"], ["run", "-n", "1", "--nodes", "2", "--", "true"],
+                    ["run", "-n", "1", "--nodes", "2", "--node-index", "2", "--", "true"],
+                    ["run", "-n", "1024", "--nodes", "5", "--", "true"]):
+            self.assertEqual(ctl(*bad).returncode, 2, bad)
+
+
+class Run(Case):
+    def run_shell(self, ranks, script, *options, **environment):
+        return ctl("run", "-n", ranks, *options, "--", "sh", "-c", script, **environment)
+
+    def test_each_rank_has_its_environment_and_its_prefix(self):
+        done = self.run_shell(3, 'echo "$NEXAR_RANK $NEXAR_LOCAL_RANK $NEXAR_WORLD_SIZE $NEXAR_GROUP $NEXAR_JOB_SECRET"',
+                              "--group", "g", NEXAR_RANK="77", NEXAR_SOCKET="/tmp/kept")
+        lines = sorted(done.stdout.splitlines())
+        self.assertEqual(done.returncode, 0)
+        secrets = set()
+        for rank, line in enumerate(lines):
+            match = re.fullmatch(rf"\[{rank}\] {rank} {rank} 3 g ([0-9a-f]{{64}})", line)
+            self.assertTrue(match, line)
+            secrets.add(match[1])
+        self.assertEqual(len(secrets), 1)
+        again = self.run_shell(1, "echo $NEXAR_JOB_SECRET").stdout.split()[1]
+        self.assertNotIn(again, secrets)
+
+    def test_several_hosts_share_a_secret_and_count_on(self):
+        secret = Path(self.folder.name) / "secret"
+        secret.write_text("0123456789abcdef\n")
+        secret.chmod(0o600)
+        done = self.run_shell(2, "echo $NEXAR_RANK $NEXAR_LOCAL_RANK $NEXAR_WORLD_SIZE $NEXAR_JOB_SECRET",
+                              "--nodes", 3, "--node-index", 2, "--secret-file", secret)
+        self.assertEqual(sorted(done.stdout.splitlines()),
+                         ["[4] 4 0 6 0123456789abcdef", "[5] 5 1 6 0123456789abcdef"])
+        self.assertEqual(done.stderr, "")
+        for bad in ("short\n", "two lines of text\nare not a secret\n", "x" * 2000, ""):
+            secret.write_text(bad)
+            self.assertEqual(self.run_shell(1, "true", "--secret-file", secret).returncode, 2)
+        self.assertEqual(self.run_shell(1, "true", "--secret-file", "/nonexistent").returncode, 2)
+
+    def test_lines_are_never_torn_also_when_ranks_print_in_pieces(self):
+        script = 'for i in $(seq 200); do printf "a$NEXAR_RANK"; printf "b$NEXAR_RANK"; echo "c$NEXAR_RANK"; done; printf end'
+        done = self.run_shell(4, script)
+        self.assertEqual(done.returncode, 0)
+        lines = done.stdout.splitlines()
+        self.assertEqual(len(lines), 4 * 201)
+        for line in lines:
+            self.assertTrue(re.fullmatch(r"\[(\d)\] (a\1b\1c\1|end)", line), line)
+
+    def test_streams_stay_apart_and_the_prefix_can_be_left_out(self):
+        done = self.run_shell(1, "echo out; echo err >&2", "--no-prefix")
+        self.assertEqual((done.stdout, done.stderr), ("out\n", "err\n"))
+
+    def test_the_exit_code_is_the_first_failing_ranks_and_the_others_are_ended(self):
+        script = 'if [ $NEXAR_RANK = 1 ]; then exit 7; fi; trap "exit 3" TERM; while :; do sleep 0.05; done'
+        started = time.monotonic()
+        done = self.run_shell(3, script)
+        self.assertEqual(done.returncode, 7)
+        self.assertIn("rank 1 failed with exit code 7", done.stderr)
+        self.assertLess(time.monotonic() - started, 6)
+
+    def test_who_ignores_sigterm_is_killed_after_the_grace(self):
+        script = 'echo $$; if [ $NEXAR_RANK = 0 ]; then sleep 0.3; kill -9 $$; fi; trap "" TERM INT; while :; do sleep 1; done'
+        done = self.run_shell(2, script, "--grace", 0.5)
+        self.assertEqual(done.returncode, 137)
+        self.assertIn("rank 0 was ended by signal 9", done.stderr)
+        for pid in re.findall(r"\] (\d+)", done.stdout):
+            self.assertFalse(running(int(pid)))
+
+    def test_a_signal_is_forwarded_and_nobody_is_left(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            job = subprocess.Popen(
+                [NEXARCTL, "run", "-n", "2", "--", "sh", "-c",
+                 'trap "echo got INT; exit 0" INT; trap "echo got TERM; exit 0" TERM; echo $$; while :; do sleep 0.05; done'],
+                stdout=subprocess.PIPE, text=True, env=CLEAN)
+            pids = [int(job.stdout.readline().split()[1]) for _ in range(2)]
+            job.send_signal(number)
+            rest, _ = job.communicate(timeout=15)
+            self.assertEqual(job.returncode, 128 + number)
+            self.assertEqual(rest.count("got " + number.name[3:]), 2, rest)
+            self.assertTrue(await_true(lambda: not any(map(running, pids))))
+
+    def test_a_second_signal_kills_at_once(self):
+        job = subprocess.Popen([NEXARCTL, "run", "-n", "1", "--grace", "60", "--", "sh", "-c",
+                                'trap "echo no" INT; echo ready; while :; do sleep 0.05; done'],
+                               stdout=subprocess.PIPE, text=True, env=CLEAN)
+        self.assertIn("ready", job.stdout.readline())
+        job.send_signal(signal.SIGINT)
+        self.assertIn("no", job.stdout.readline())
+        job.send_signal(signal.SIGINT)
+        job.communicate(timeout=10)
+        self.assertEqual(job.returncode, 130)
+
+    def test_the_timeout_ends_the_job_with_124(self):
+        done = self.run_shell(2, "sleep 60", "--timeout", 0.3)
+        self.assertEqual(done.returncode, 124)
+        self.assertIn("did not end within 0.3 s", done.stderr)
+
+    def test_what_a_rank_leaves_behind_neither_hangs_nor_survives(self):
+        done = self.run_shell(1, "sleep 300 & echo $!")
+        self.assertEqual(done.returncode, 0)
+        pid = int(done.stdout.split()[1])
+        self.assertTrue(await_true(lambda: not running(pid)))
+
+    def test_a_launcher_that_is_killed_takes_its_ranks_along(self):
+        job = subprocess.Popen([NEXARCTL, "run", "-n", "1", "--", "sh", "-c", "echo $$; while :; do sleep 0.05; done"],
+                               stdout=subprocess.PIPE, text=True, env=CLEAN)
+        pid = int(job.stdout.readline().split()[1])
+        job.kill()
+        job.communicate(timeout=10)
+        self.assertTrue(await_true(lambda: not running(pid)))
+
+    def test_nobody_reading_ends_the_job_instead_of_blocking_it(self):
+        job = subprocess.Popen([NEXARCTL, "run", "-n", "2", "--", "yes"], stdout=subprocess.PIPE,
+                               stderr=subprocess.DEVNULL, env=CLEAN)
+        job.stdout.readline()
+        job.stdout.close()
+        self.assertNotEqual(job.wait(timeout=15), 0)
+
+    def test_what_cannot_be_started_is_said_and_starts_nothing(self):
+        done = ctl("run", "-n", 2, "--", "no-such-program")
+        self.assertEqual((done.returncode, done.stdout), (127, ""))
+        self.assertIn("no-such-program", done.stderr)
+        self.assertEqual(ctl("run", "-n", 1, "--", "/").returncode, 126)
+
+    def test_arguments_after_the_dashes_are_the_programs_own(self):
+        done = ctl("run", "-n", 1, "--", "echo", "--json", "-n", "--", "x")
+        self.assertEqual(done.stdout, "[0] --json -n -- x\n")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)
