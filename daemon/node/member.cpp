@@ -170,6 +170,8 @@ Result<void> Member::build_server() {
     c.node = needs_.identity.node;
     c.sessions_max = needs_.config.sessions_max;
     c.sessions_per_uid_max = needs_.config.sessions_per_uid_max;
+    c.session.session_bytes_max = needs_.config.session_memory_max_bytes;
+    c.session.region_bytes_max = needs_.config.session_memory_max_bytes;
     NEXAR_TRY(server_, local::Server::open(c, *engine_, *this, needs_.log));
     clients_->server = server_.get();
     return {};

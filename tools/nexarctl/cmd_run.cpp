@@ -14,7 +14,7 @@ namespace nexarctl {
 
 namespace {
 
-constexpr size_t secret_bytes_min = 16, secret_bytes_max = 1024;
+constexpr size_t secret_bytes_min = 16, secret_bytes_max = 128;  // NEXAR_NAME_MAX
 
 nexar::Result<std::string> read_secret(const std::string& path) {
     const auto bad = [&](const std::string& why) {
