@@ -1,9 +1,9 @@
-// The algorithms between nodes, one file each. They move and combine one lane's share of an op; what is in the
-// memory before (this node's combined contribution) and what becomes of it afterwards is the engine's.
+// The algorithms between nodes, one file each. They move and combine one lane's share of an op; what is in
+// the memory before (this node's combined contribution) and what becomes of it afterwards is the engine's.
 //
-// All nodes of the lane call the same algorithm with memory of the same shape. Blocks are one extent list per node,
-// in node order; any may be empty. An algorithm ends when the caller's memory has its result and is no longer
-// read or written; sends out of scratch may still be under way then.
+// All nodes of the lane call the same algorithm with memory of the same shape. Blocks are one extent list per
+// node, in node order; any may be empty. An algorithm ends when the caller's memory has its result and is no
+// longer read or written; sends out of scratch may still be under way then.
 #pragma once
 
 #include <vector>

@@ -1,7 +1,7 @@
 // Pipelined chain broadcast, for large data: every node passes each chunk on as soon as it has it.
 //
-// Steps: n-1 for the first chunk, one per chunk after it. Bytes: the data once over each of the n-1 hops; no node
-// sends it twice, as the binomial tree's root does.
+// Steps: n-1 for the first chunk, one per chunk after it. Bytes: the data once over each of the n-1 hops; no
+// node sends it twice, as the binomial tree's root does.
 #include "collectives/algorithms.hpp"
 #include "collectives/ring.hpp"
 
@@ -12,9 +12,12 @@ Task<> chain_broadcast(Lane& lane, Extents data, NodeIndex root) {
     const uint32_t position = ring.behind(root.value);
     if (ring.nodes == 1) co_return ok();
 
-    if (position == 0) co_await done(lane.send(ring.right, 0, data));
-    else if (position == ring.nodes - 1) co_await done(lane.recv_copy(ring.left, 0, data));
-    else co_await done(lane.recv_copy_send(ring.left, ring.right, 0, 0, data));
+    if (position == 0)
+        co_await done(lane.send(ring.right, 0, data));
+    else if (position == ring.nodes - 1)
+        co_await done(lane.recv_copy(ring.left, 0, data));
+    else
+        co_await done(lane.recv_copy_send(ring.left, ring.right, 0, 0, data));
     co_return ok();
 }
 

@@ -1,5 +1,5 @@
-// Pipelined chain reduce, for large data: the chain broadcast run backwards, each node adding its share to every
-// chunk on the way to the root.
+// Pipelined chain reduce, for large data: the chain broadcast run backwards, each node adding its share to
+// every chunk on the way to the root.
 //
 // Steps: n-1 for the first chunk, one per chunk after it. Bytes: the data once over each of the n-1 hops.
 #include "collectives/algorithms.hpp"
@@ -12,9 +12,12 @@ Task<> chain_reduce(Lane& lane, Extents data, NodeIndex root, Arithmetic arithme
     const uint32_t position = ring.behind(root.value);
     if (ring.nodes == 1) co_return ok();
 
-    if (position == 0) co_await done(lane.recv_reduce(ring.right, 0, data, arithmetic));
-    else if (position == ring.nodes - 1) co_await done(lane.send(ring.left, 0, data));
-    else co_await done(lane.recv_reduce_send(ring.right, ring.left, 0, 0, data, arithmetic));
+    if (position == 0)
+        co_await done(lane.recv_reduce(ring.right, 0, data, arithmetic));
+    else if (position == ring.nodes - 1)
+        co_await done(lane.send(ring.left, 0, data));
+    else
+        co_await done(lane.recv_reduce_send(ring.right, ring.left, 0, 0, data, arithmetic));
     co_return ok();
 }
 

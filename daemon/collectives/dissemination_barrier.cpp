@@ -1,5 +1,5 @@
-// Dissemination barrier (Hensgen, Finkel, Manber, "Two algorithms for barrier synchronization", 1988): in round k
-// every node tells the one 2^k ahead that it, and all it has heard of, have arrived.
+// Dissemination barrier (Hensgen, Finkel, Manber, "Two algorithms for barrier synchronization", 1988): in
+// round k every node tells the one 2^k ahead that it, and all it has heard of, have arrived.
 //
 // Steps: ceil(log2 n), any n. Bytes: 1 per node and step (a transfer of nothing would send nothing).
 #include "collectives/algorithms.hpp"

@@ -1,5 +1,5 @@
-// Layout: which rank lives on which node. Ranks may interleave over nodes in any way; nodes are numbered by their
-// first rank, so every daemon of the group numbers them alike. A value.
+// Layout: which rank lives on which node. Ranks may interleave over nodes in any way; nodes are numbered by
+// their first rank, so every daemon of the group numbers them alike. A value.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct ElementRange {
 ElementRange part_of(uint64_t count, uint32_t parts, uint32_t index);
 
 class Layout {
-public:
+  public:
     Layout() = default;
     // node_of_rank[r] is any number that names the node of rank r.
     explicit Layout(std::span<const uint32_t> node_of_rank);
@@ -32,7 +32,7 @@ public:
     // In rank order; never empty.
     std::span<const uint32_t> ranks_on(NodeIndex node) const { return ranks_of_[node.value]; }
 
-private:
+  private:
     std::vector<NodeIndex> node_of_;
     std::vector<std::vector<uint32_t>> ranks_of_;
 };

@@ -1,8 +1,9 @@
-// What an algorithm may know: the verbs. An algorithm is a coroutine over these (one file each), and runs between
-// NODES; what happens between the ranks of one node is the engine's. Every verb returns an Op that the Lane owns.
+// What an algorithm may know: the verbs. An algorithm is a coroutine over these (one file each), and runs
+// between NODES; what happens between the ranks of one node is the engine's. Every verb returns an Op that
+// the Lane owns.
 //
-// Posting does not send: what an algorithm posts before it next suspends leaves as one batch, receives first, so
-// that the whole receive schedule reaches each peer in one frame.
+// Posting does not send: what an algorithm posts before it next suspends leaves as one batch, receives first,
+// so that the whole receive schedule reaches each peer in one frame.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,7 @@ struct Arithmetic {
 // One lane of one op: its own range of phase numbers, its own share of the elements, one shard.
 // Phases are relative to the lane; a phase is used once per (from, to) pair.
 class Lane {
-public:
+  public:
     virtual NodeIndex self() const = 0;
     virtual uint32_t nodes() const = 0;
 
@@ -35,18 +36,19 @@ public:
     virtual Op& recv_reduce(NodeIndex from, uint32_t phase, Extents into, Arithmetic arithmetic) = 0;
     // done: every chunk was acknowledged, so the memory may be overwritten.
     virtual Op& send(NodeIndex to, uint32_t phase, Extents from) = 0;
-    // Composite: what arrives is applied, and each chunk goes on to `to` as soon as it was. Two Ops end it: the
-    // returned one ends when both the receive and the forward are over.
-    virtual Op& recv_copy_send(NodeIndex from, NodeIndex to, uint32_t phase_in, uint32_t phase_out, Extents memory) = 0;
-    virtual Op& recv_reduce_send(NodeIndex from, NodeIndex to, uint32_t phase_in, uint32_t phase_out, Extents memory,
-                                 Arithmetic arithmetic) = 0;
+    // Composite: what arrives is applied, and each chunk goes on to `to` as soon as it was. Two Ops end it:
+    // the returned one ends when both the receive and the forward are over.
+    virtual Op& recv_copy_send(NodeIndex from, NodeIndex to, uint32_t phase_in, uint32_t phase_out,
+                               Extents memory) = 0;
+    virtual Op& recv_reduce_send(NodeIndex from, NodeIndex to, uint32_t phase_in, uint32_t phase_out,
+                                 Extents memory, Arithmetic arithmetic) = 0;
     // Scratch memory of this op, freed when the op is over (not when the coroutine ends).
     virtual std::span<std::byte> scratch(size_t bytes) = 0;
     // dst = dst op src, on a worker for anything that is not small.
     virtual Op& reduce(Extents dst, Extents src, Arithmetic arithmetic) = 0;
     virtual Op& copy(Extents dst, Extents src) = 0;
 
-protected:
+  protected:
     ~Lane() = default;
 };
 

@@ -8,7 +8,9 @@
 namespace nexar::collectives {
 namespace {
 
-constexpr uint64_t divide_up(uint64_t a, uint64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
+constexpr uint64_t divide_up(uint64_t a, uint64_t b) {
+    return a / b + (a % b != 0 ? 1 : 0);
+}
 
 Algorithm choose(const Shape& shape, uint64_t bytes, const Layout& layout, const PlanTable& table) {
     const bool small = bytes <= table.small_bytes_max;
@@ -16,40 +18,53 @@ Algorithm choose(const Shape& shape, uint64_t bytes, const Layout& layout, const
     // An op without data still synchronises: that is when its descriptors are compared.
     if (bytes == 0) return Algorithm::dissemination_barrier;
     switch (shape.kind) {
-        case Kind::barrier: return Algorithm::dissemination_barrier;
+        case Kind::barrier:
+            return Algorithm::dissemination_barrier;
         case Kind::all_reduce:
-            return bytes <= table.doubling_bytes_max ? Algorithm::doubling_all_reduce : Algorithm::ring_all_reduce;
-        case Kind::reduce: return small ? Algorithm::binomial_reduce : Algorithm::chain_reduce;
-        case Kind::broadcast: return small ? Algorithm::binomial_broadcast : Algorithm::chain_broadcast;
-        case Kind::all_gather: return Algorithm::ring_all_gather;
-        case Kind::reduce_scatter: return Algorithm::ring_reduce_scatter;
+            return bytes <= table.doubling_bytes_max ? Algorithm::doubling_all_reduce
+                                                     : Algorithm::ring_all_reduce;
+        case Kind::reduce:
+            return small ? Algorithm::binomial_reduce : Algorithm::chain_reduce;
+        case Kind::broadcast:
+            return small ? Algorithm::binomial_broadcast : Algorithm::chain_broadcast;
+        case Kind::all_gather:
+            return Algorithm::ring_all_gather;
+        case Kind::reduce_scatter:
+            return Algorithm::ring_reduce_scatter;
     }
     return Algorithm::local;
 }
 
 uint32_t phases_of(Algorithm algorithm, uint32_t nodes) {
     switch (algorithm) {
-        case Algorithm::ring_all_reduce: return 2 * (nodes - 1);
+        case Algorithm::ring_all_reduce:
+            return 2 * (nodes - 1);
         case Algorithm::ring_all_gather:
-        case Algorithm::ring_reduce_scatter: return nodes - 1;
-        case Algorithm::doubling_all_reduce: return static_cast<uint32_t>(std::bit_width(nodes)) + 1;
-        case Algorithm::dissemination_barrier: return static_cast<uint32_t>(std::bit_width(nodes - 1));
-        default: return 1;
+        case Algorithm::ring_reduce_scatter:
+            return nodes - 1;
+        case Algorithm::doubling_all_reduce:
+            return static_cast<uint32_t>(std::bit_width(nodes)) + 1;
+        case Algorithm::dissemination_barrier:
+            return static_cast<uint32_t>(std::bit_width(nodes - 1));
+        default:
+            return 1;
     }
 }
 
 // Bytes per node pair of one segment.
 class Ledger {
-public:
+  public:
     Ledger(std::vector<uint64_t>& bytes, uint32_t nodes) : bytes_(bytes), nodes_(nodes) {}
 
     void add(uint32_t from, uint32_t to, uint64_t n) { bytes_[from * nodes_ + to] += n; }
 
-    // Every node sends to the right all blocks, less that of the node `skipped` places to the right of itself.
+    // Every node sends to the right all blocks, less that of the node `skipped` places to the right of
+    // itself.
     void ring(const std::vector<uint64_t>& blocks, uint32_t skipped) {
         uint64_t total = 0;
         for (uint64_t b : blocks) total += b;
-        for (uint32_t i = 0; i < nodes_; ++i) add(i, (i + 1) % nodes_, total - blocks[(i + skipped) % nodes_]);
+        for (uint32_t i = 0; i < nodes_; ++i)
+            add(i, (i + 1) % nodes_, total - blocks[(i + skipped) % nodes_]);
     }
     void doubling(uint64_t bytes) {
         const uint32_t participants = std::bit_floor(nodes_);
@@ -60,7 +75,8 @@ public:
             add(2 * pair + 1, 2 * pair, bytes);
         }
         for (uint32_t index = 0; index < participants; ++index)
-            for (uint32_t mask = 1; mask < participants; mask *= 2) add(node(index), node(index ^ mask), bytes);
+            for (uint32_t mask = 1; mask < participants; mask *= 2)
+                add(node(index), node(index ^ mask), bytes);
     }
     // `outwards`: away from the root.
     void binomial(uint32_t root, uint64_t bytes, bool outwards) {
@@ -82,12 +98,13 @@ public:
             for (uint32_t distance = 1; distance < nodes_; distance *= 2) add(i, (i + distance) % nodes_, 1);
     }
 
-private:
+  private:
     std::vector<uint64_t>& bytes_;
     uint32_t nodes_;
 };
 
-void add_segment(Ledger& ledger, Algorithm algorithm, const Shape& shape, const Layout& layout, uint64_t elements) {
+void add_segment(Ledger& ledger, Algorithm algorithm, const Shape& shape, const Layout& layout,
+                 uint64_t elements) {
     const uint64_t bytes = elements * shape.element_bytes;
     const uint32_t root = layout.node_of(shape.root).value;
     std::vector<uint64_t> even, by_ranks;
@@ -96,19 +113,36 @@ void add_segment(Ledger& ledger, Algorithm algorithm, const Shape& shape, const 
         by_ranks.push_back(layout.ranks_on(NodeIndex(i)).size() * bytes);
     }
     switch (algorithm) {
-        case Algorithm::local: break;
-        case Algorithm::dissemination_barrier: ledger.dissemination(); break;
-        case Algorithm::doubling_all_reduce: ledger.doubling(bytes); break;
+        case Algorithm::local:
+            break;
+        case Algorithm::dissemination_barrier:
+            ledger.dissemination();
+            break;
+        case Algorithm::doubling_all_reduce:
+            ledger.doubling(bytes);
+            break;
         case Algorithm::ring_all_reduce:
             ledger.ring(even, 0);
             ledger.ring(even, 1);
             break;
-        case Algorithm::binomial_broadcast: ledger.binomial(root, bytes, true); break;
-        case Algorithm::chain_broadcast: ledger.chain(root, bytes, true); break;
-        case Algorithm::binomial_reduce: ledger.binomial(root, bytes, false); break;
-        case Algorithm::chain_reduce: ledger.chain(root, bytes, false); break;
-        case Algorithm::ring_all_gather: ledger.ring(by_ranks, 1); break;
-        case Algorithm::ring_reduce_scatter: ledger.ring(by_ranks, 0); break;
+        case Algorithm::binomial_broadcast:
+            ledger.binomial(root, bytes, true);
+            break;
+        case Algorithm::chain_broadcast:
+            ledger.chain(root, bytes, true);
+            break;
+        case Algorithm::binomial_reduce:
+            ledger.binomial(root, bytes, false);
+            break;
+        case Algorithm::chain_reduce:
+            ledger.chain(root, bytes, false);
+            break;
+        case Algorithm::ring_all_gather:
+            ledger.ring(by_ranks, 1);
+            break;
+        case Algorithm::ring_reduce_scatter:
+            ledger.ring(by_ranks, 0);
+            break;
     }
 }
 
@@ -116,8 +150,8 @@ void add_segment(Ledger& ledger, Algorithm algorithm, const Shape& shape, const 
 
 uint64_t PlanTable::hash() const {
     uint64_t h = 0xcbf29ce484222325u;  // FNV-1a over the words: all of them count, their order too
-    for (uint64_t word : {uint64_t{version}, small_bytes_max, doubling_bytes_max, uint64_t{chunk_bytes}, segment_bytes,
-                          uint64_t{lanes}}) {
+    for (uint64_t word : {uint64_t{version}, small_bytes_max, doubling_bytes_max, uint64_t{chunk_bytes},
+                          segment_bytes, uint64_t{lanes}}) {
         for (int shift = 0; shift < 64; shift += 8) h = (h ^ ((word >> shift) & 0xff)) * 0x100000001b3u;
     }
     return h;
@@ -125,37 +159,50 @@ uint64_t PlanTable::hash() const {
 
 Result<void> PlanTable::check() const {
     if (version != 1)
-        return fail(Errc::unsupported, "plan table version " + std::to_string(version) + "; this daemon knows 1");
+        return fail(Errc::unsupported,
+                    "plan table version " + std::to_string(version) + "; this daemon knows 1");
     if (chunk_bytes == 0 || chunk_bytes % 64 != 0 || chunk_bytes > link::chunk_bytes_max)
         return fail(Errc::invalid_argument, "plan table: chunk_bytes " + std::to_string(chunk_bytes) +
                                                 " is not a multiple of 64 from 64 to " +
                                                 std::to_string(link::chunk_bytes_max));
     if (lanes == 0 || lanes > lanes_max)
-        return fail(Errc::invalid_argument,
-                    "plan table: lanes " + std::to_string(lanes) + " is not in 1.." + std::to_string(lanes_max));
+        return fail(Errc::invalid_argument, "plan table: lanes " + std::to_string(lanes) + " is not in 1.." +
+                                                std::to_string(lanes_max));
     if (segment_bytes < segment_bytes_min || segment_bytes > segment_bytes_max)
         return fail(Errc::invalid_argument, "plan table: segment_bytes " + std::to_string(segment_bytes) +
                                                 " is not in " + std::to_string(segment_bytes_min) + ".." +
                                                 std::to_string(segment_bytes_max));
     // One segment of a doubling op has scratch for every step.
     if (doubling_bytes_max > segment_bytes || small_bytes_max > segment_bytes)
-        return fail(Errc::invalid_argument, "plan table: small_bytes_max and doubling_bytes_max may not exceed "
-                                            "segment_bytes " + std::to_string(segment_bytes));
+        return fail(Errc::invalid_argument,
+                    "plan table: small_bytes_max and doubling_bytes_max may not exceed "
+                    "segment_bytes " +
+                        std::to_string(segment_bytes));
     return {};
 }
 
 std::string_view name_of(Algorithm algorithm) {
     switch (algorithm) {
-        case Algorithm::local: return "local";
-        case Algorithm::dissemination_barrier: return "dissemination barrier";
-        case Algorithm::doubling_all_reduce: return "recursive doubling";
-        case Algorithm::ring_all_reduce: return "ring";
-        case Algorithm::binomial_broadcast: return "binomial broadcast";
-        case Algorithm::chain_broadcast: return "chain broadcast";
-        case Algorithm::binomial_reduce: return "binomial reduce";
-        case Algorithm::chain_reduce: return "chain reduce";
-        case Algorithm::ring_all_gather: return "ring all-gather";
-        case Algorithm::ring_reduce_scatter: return "ring reduce-scatter";
+        case Algorithm::local:
+            return "local";
+        case Algorithm::dissemination_barrier:
+            return "dissemination barrier";
+        case Algorithm::doubling_all_reduce:
+            return "recursive doubling";
+        case Algorithm::ring_all_reduce:
+            return "ring";
+        case Algorithm::binomial_broadcast:
+            return "binomial broadcast";
+        case Algorithm::chain_broadcast:
+            return "chain broadcast";
+        case Algorithm::binomial_reduce:
+            return "binomial reduce";
+        case Algorithm::chain_reduce:
+            return "chain reduce";
+        case Algorithm::ring_all_gather:
+            return "ring all-gather";
+        case Algorithm::ring_reduce_scatter:
+            return "ring reduce-scatter";
     }
     return "unknown";
 }

@@ -1,5 +1,6 @@
-// plan(): which algorithm an op uses, in which class, cut how. Pure: all daemons of a group compute the same from
-// the same PlanTable, whose hash is in every header. Also what it will cost, which tests hold against what was sent.
+// plan(): which algorithm an op uses, in which class, cut how. Pure: all daemons of a group compute the same
+// from the same PlanTable, whose hash is in every header. Also what it will cost, which tests hold against
+// what was sent.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,14 @@ constexpr uint64_t segment_bytes_min = 4096;
 constexpr uint64_t segment_bytes_max = uint64_t{1} << 30;
 constexpr uint64_t segments_max = 65536;
 
-enum class Kind : uint8_t { barrier = 0, all_reduce = 1, reduce = 2, broadcast = 3, all_gather = 4, reduce_scatter = 5 };
+enum class Kind : uint8_t {
+    barrier = 0,
+    all_reduce = 1,
+    reduce = 2,
+    broadcast = 3,
+    all_gather = 4,
+    reduce_scatter = 5
+};
 
 enum class Algorithm : uint8_t {
     local,  // one node: no algorithm
@@ -55,7 +63,8 @@ struct Plan {
     Algorithm algorithm = Algorithm::local;
     link::Class cls = link::Class::small;
     uint32_t chunk_bytes = 0;
-    uint32_t segments = 1;  // each takes part_of(count, segments, i), of every rank's block where there are blocks
+    uint32_t segments =
+        1;  // each takes part_of(count, segments, i), of every rank's block where there are blocks
     uint32_t lanes = 1;
     uint32_t phases = 1;  // per segment: segment i uses phases [i * phases, (i + 1) * phases)
 

@@ -11,7 +11,10 @@ struct Ring {
     NodeIndex left, right;
 
     explicit Ring(const Lane& lane)
-        : nodes(lane.nodes()), self(lane.self().value), left((self + nodes - 1) % nodes), right((self + 1) % nodes) {}
+        : nodes(lane.nodes()),
+          self(lane.self().value),
+          left((self + nodes - 1) % nodes),
+          right((self + 1) % nodes) {}
 
     // The node (or block) `steps` places behind this one; steps < 2 * nodes.
     uint32_t behind(uint32_t steps) const { return (self + 2 * nodes - steps) % nodes; }

@@ -14,7 +14,8 @@ Task<> ring_all_gather(Lane& lane, std::vector<Extents> blocks) {
 
     ops.push_back(&lane.send(ring.right, 0, blocks[ring.self]));
     for (uint32_t step = 0; step + 1 < last; ++step)
-        ops.push_back(&lane.recv_copy_send(ring.left, ring.right, step, step + 1, blocks[ring.behind(step + 1)]));
+        ops.push_back(
+            &lane.recv_copy_send(ring.left, ring.right, step, step + 1, blocks[ring.behind(step + 1)]));
     ops.push_back(&lane.recv_copy(ring.left, last - 1, blocks[ring.behind(last)]));
 
     co_await all(ops);

@@ -14,8 +14,8 @@ Task<> ring_reduce_scatter(Lane& lane, std::vector<Extents> blocks, Arithmetic a
 
     ops.push_back(&lane.send(ring.right, 0, blocks[ring.behind(1)]));
     for (uint32_t step = 0; step + 1 < last; ++step)
-        ops.push_back(&lane.recv_reduce_send(ring.left, ring.right, step, step + 1, blocks[ring.behind(step + 2)],
-                                             arithmetic));
+        ops.push_back(&lane.recv_reduce_send(ring.left, ring.right, step, step + 1,
+                                             blocks[ring.behind(step + 2)], arithmetic));
     ops.push_back(&lane.recv_reduce(ring.left, last - 1, blocks[ring.self], arithmetic));
 
     co_await all(ops);

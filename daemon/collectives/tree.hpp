@@ -1,5 +1,5 @@
-// The binomial tree over nodes, counted from a root: the children of position v are v + 1, v + 2, v + 4, ... below
-// v's lowest set bit.
+// The binomial tree over nodes, counted from a root: the children of position v are v + 1, v + 2, v + 4, ...
+// below v's lowest set bit.
 #pragma once
 
 #include <bit>
@@ -10,7 +10,7 @@
 namespace nexar::collectives {
 
 class BinomialTree {
-public:
+  public:
     BinomialTree(const Lane& lane, NodeIndex root)
         : nodes_(lane.nodes()), root_(root.value), position_((lane.self().value + nodes_ - root_) % nodes_) {}
 
@@ -20,11 +20,12 @@ public:
     std::vector<NodeIndex> children() const {
         std::vector<NodeIndex> out;
         const uint32_t limit = is_root() ? nodes_ : position_ & (~position_ + 1);
-        for (uint32_t step = 1; step < limit && position_ + step < nodes_; step *= 2) out.push_back(at(position_ + step));
+        for (uint32_t step = 1; step < limit && position_ + step < nodes_; step *= 2)
+            out.push_back(at(position_ + step));
         return out;
     }
 
-private:
+  private:
     NodeIndex at(uint32_t position) const { return NodeIndex((position + root_) % nodes_); }
 
     uint32_t nodes_, root_, position_;

@@ -15,7 +15,8 @@ const Key* find(std::string_view name) {
 }
 
 std::unexpected<Error> refused(const Key& key, const std::string& value, const std::string& where) {
-    return fail(Errc::bad_config, where + ": " + key.name + " = '" + (key.secret ? std::string("(secret)") : value) +
+    return fail(Errc::bad_config, where + ": " + key.name + " = '" +
+                                      (key.secret ? std::string("(secret)") : value) +
                                       "' is not allowed; allowed: " + key.allowed);
 }
 

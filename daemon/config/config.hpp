@@ -1,6 +1,6 @@
-// The daemon's configuration: one TOML file; every key also as environment variable and as flag. Precedence: flag,
-// environment, file, default. What comes out is valid; a bad value is an error naming key, value, where it was set
-// and what is allowed. Pure: the caller reads the file and the environment.
+// The daemon's configuration: one TOML file; every key also as environment variable and as flag. Precedence:
+// flag, environment, file, default. What comes out is valid; a bad value is an error naming key, value, where
+// it was set and what is allowed. Pure: the caller reads the file and the environment.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,8 @@ struct Config {
     std::string socket_group;  // empty: leave the group of the sockets as it is
     std::string state_dir = "/var/lib/nexar";
     std::string listen = "0.0.0.0:7654";
-    std::string advertise;  // addresses or interface patterns ("10.1.*", "eth*"), comma-separated; empty: probe
+    std::string
+        advertise;  // addresses or interface patterns ("10.1.*", "eth*"), comma-separated; empty: probe
     std::string log_level = "info";
     std::string join_token;
     bool init_cluster = false;
@@ -72,13 +73,13 @@ struct Key {
     const char* help;
     std::function<bool(Config&, std::string_view)> set;  // false: not allowed
     std::function<std::string(const Config&)> get;
-    bool secret = false;      // never printed
+    bool secret = false;  // never printed
 };
 const std::vector<Key>& keys();
 
 struct Sources {
-    std::string file_path;                     // for messages
-    std::optional<std::string> file_text;      // none: no file
+    std::string file_path;                 // for messages
+    std::optional<std::string> file_text;  // none: no file
     std::map<std::string, std::string> environment;
     std::map<std::string, std::string> flags;  // by key name
 };
@@ -87,6 +88,8 @@ Result<Config> load(const Sources& sources);
 // The whole effective configuration as a TOML file, secrets left out.
 std::string to_toml(const Config& config);
 
-inline Duration seconds(double s) { return Duration(static_cast<int64_t>(s * 1e9)); }
+inline Duration seconds(double s) {
+    return Duration(static_cast<int64_t>(s * 1e9));
+}
 
 }  // namespace nexar::config

@@ -14,18 +14,26 @@ std::string lower(std::string_view text) {
     return out;
 }
 
-Key text(const char* name, const char* environment, std::string Config::* field, const char* help, bool secret = false) {
-    return {name, environment, "any text of up to 4096 characters", help,
+Key text(const char* name, const char* environment, std::string Config::* field, const char* help,
+         bool secret = false) {
+    return {name,
+            environment,
+            "any text of up to 4096 characters",
+            help,
             [field](Config& c, std::string_view v) {
                 if (v.size() > 4096) return false;
                 c.*field = std::string(v);
                 return true;
             },
-            [field](const Config& c) { return c.*field; }, secret};
+            [field](const Config& c) { return c.*field; },
+            secret};
 }
 
 Key path(const char* name, const char* environment, std::string Config::* field, const char* help) {
-    return {name, environment, "an absolute path of up to 107 characters", help,
+    return {name,
+            environment,
+            "an absolute path of up to 107 characters",
+            help,
             [field](Config& c, std::string_view v) {
                 // 107: what sun_path holds; one limit for all paths is easier to remember than two.
                 if (v.empty() || v[0] != '/' || v.size() > 107) return false;
@@ -42,7 +50,10 @@ bool read_number(std::string_view v, double& out) {
 
 Key number(const char* name, const char* environment, double Config::* field, double least, double most,
            const char* allowed, const char* help) {
-    return {name, environment, allowed, help,
+    return {name,
+            environment,
+            allowed,
+            help,
             [=](Config& c, std::string_view v) {
                 double value = 0;
                 if (!read_number(v, value) || value < least || value > most) return false;
@@ -63,10 +74,14 @@ bool read_count(std::string_view v, uint64_t& out) {
 
 Key count(const char* name, const char* environment, uint64_t Config::* field, uint64_t least, uint64_t most,
           const char* allowed, const char* help, uint64_t multiple = 1) {
-    return {name, environment, allowed, help,
+    return {name,
+            environment,
+            allowed,
+            help,
             [=](Config& c, std::string_view v) {
                 uint64_t value = 0;
-                if (!read_count(v, value) || value < least || value > most || value % multiple != 0) return false;
+                if (!read_count(v, value) || value < least || value > most || value % multiple != 0)
+                    return false;
                 c.*field = value;
                 return true;
             },
@@ -74,20 +89,29 @@ Key count(const char* name, const char* environment, uint64_t Config::* field, u
 }
 
 Key flag(const char* name, const char* environment, bool Config::* field, const char* help) {
-    return {name, environment, "true, false, yes, no, on, off, 1 or 0", help,
+    return {name,
+            environment,
+            "true, false, yes, no, on, off, 1 or 0",
+            help,
             [field](Config& c, std::string_view v) {
                 const std::string s = lower(v);
-                if (s == "true" || s == "yes" || s == "on" || s == "1") c.*field = true;
-                else if (s == "false" || s == "no" || s == "off" || s == "0") c.*field = false;
-                else return false;
+                if (s == "true" || s == "yes" || s == "on" || s == "1")
+                    c.*field = true;
+                else if (s == "false" || s == "no" || s == "off" || s == "0")
+                    c.*field = false;
+                else
+                    return false;
                 return true;
             },
             [field](const Config& c) { return std::string(c.*field ? "true" : "false"); }};
 }
 
-Key choice(const char* name, const char* environment, std::string Config::* field, std::vector<std::string> values,
-           const char* allowed, const char* help) {
-    return {name, environment, allowed, help,
+Key choice(const char* name, const char* environment, std::string Config::* field,
+           std::vector<std::string> values, const char* allowed, const char* help) {
+    return {name,
+            environment,
+            allowed,
+            help,
             [field, values](Config& c, std::string_view v) {
                 const std::string s = lower(v);
                 for (const auto& one : values) {
@@ -123,45 +147,53 @@ std::vector<Key> make_keys() {
         text("socket_group", "NEXAR_SOCKET_GROUP", &C::socket_group, "group that may use the admin socket"),
         path("state_dir", "NEXAR_STATE_DIR", &C::state_dir, "identity, certificates, tokens; mode 0700"),
         text("listen", "NEXAR_LISTEN", &C::listen, "address and UDP port for other nodes"),
-        text("advertise", "NEXAR_ADVERTISE", &C::advertise, "addresses or interface patterns told to other nodes"),
+        text("advertise", "NEXAR_ADVERTISE", &C::advertise,
+             "addresses or interface patterns told to other nodes"),
         choice("log_level", "NEXAR_LOG_LEVEL", &C::log_level, {"debug", "info", "warn", "error"},
                "debug, info, warn or error", "least severe event that is printed"),
-        text("join_token", "NEXAR_CLUSTER_TOKEN", &C::join_token, "token to join a cluster with, at first start", true),
+        text("join_token", "NEXAR_CLUSTER_TOKEN", &C::join_token,
+             "token to join a cluster with, at first start", true),
         flag("init_cluster", "NEXAR_INIT_CLUSTER", &C::init_cluster, "make a new cluster at first start"),
         text("cluster_name", "NEXAR_CLUSTER_NAME", &C::cluster_name, "name of the cluster that init makes"),
         optional_time("collective_timeout", "NEXAR_COLLECTIVE_TIMEOUT_SECS", &C::collective_timeout,
                       "longest a collective may take unless the call says otherwise"),
-        optional_time("barrier_timeout", "NEXAR_BARRIER_TIMEOUT_SECS", &C::barrier_timeout, "the same for a barrier"),
+        optional_time("barrier_timeout", "NEXAR_BARRIER_TIMEOUT_SECS", &C::barrier_timeout,
+                      "the same for a barrier"),
         bounded("rpc_timeout", "NEXAR_RPC_TIMEOUT_SECS", &C::rpc_timeout, "longest wait for an RPC reply"),
         bounded("heartbeat_interval", "NEXAR_HEARTBEAT_INTERVAL_SECS", &C::heartbeat_interval,
                 "an idle link is spoken on this often"),
         bounded("heartbeat_timeout", "NEXAR_HEARTBEAT_TIMEOUT_SECS", &C::heartbeat_timeout,
                 "silence after which a node is accused"),
-        bounded("recovery_timeout", "NEXAR_RECOVERY_TIMEOUT_SECS", &C::recovery_timeout, "longest wait for a vote"),
-        bounded("elastic_checkpoint_timeout", "NEXAR_ELASTIC_CHECKPOINT_TIMEOUT_SECS", &C::elastic_checkpoint_timeout,
-                "longest wait at an elastic checkpoint"),
+        bounded("recovery_timeout", "NEXAR_RECOVERY_TIMEOUT_SECS", &C::recovery_timeout,
+                "longest wait for a vote"),
+        bounded("elastic_checkpoint_timeout", "NEXAR_ELASTIC_CHECKPOINT_TIMEOUT_SECS",
+                &C::elastic_checkpoint_timeout, "longest wait at an elastic checkpoint"),
         number("drain_timeout", "NEXAR_DRAIN_TIMEOUT_SECS", &C::drain_timeout, 0, 3600, "0 to 3600 seconds",
                "how long SIGTERM waits for operations in flight"),
-        count("small_message_bytes", "NEXAR_SMALL_MSG_BYTES", &C::small_message_bytes, 0, 64 * 1024, "0 to 65536",
-              "up to this size data travels with control, for latency"),
+        count("small_message_bytes", "NEXAR_SMALL_MSG_BYTES", &C::small_message_bytes, 0, 64 * 1024,
+              "0 to 65536", "up to this size data travels with control, for latency"),
         count("large_message_bytes", "NEXAR_LARGE_MSG_BYTES", &C::large_message_bytes, 64, uint64_t{1} << 40,
               "64 to 1099511627776", "from this size collectives are pipelined in segments"),
         count("pipeline_segment_bytes", "NEXAR_PIPELINE_SEGMENT_BYTES", &C::pipeline_segment_bytes, 65536,
               uint64_t{1} << 30, "65536 to 1073741824, a multiple of 64", "size of one segment", 64),
         count("ring_max_world", "NEXAR_RING_MAX_WORLD", &C::ring_max_world, 1, 65536, "1 to 65536",
               "up to this many nodes small vectors may use the ring"),
-        count("bulk_shards", "NEXAR_BULK_SHARDS", &C::bulk_shards, 0, 64, "0 (by cores) to 64", "threads for bulk data"),
-        count("workers", "NEXAR_WORKERS", &C::workers, 0, 256, "0 (by cores) to 256", "threads for local reductions"),
-        count("sessions_max", "NEXAR_SESSIONS_MAX", &C::sessions_max, 1, 65536, "1 to 65536", "local processes at once"),
-        count("sessions_per_uid_max", "NEXAR_SESSIONS_PER_UID_MAX", &C::sessions_per_uid_max, 1, 65536, "1 to 65536",
-              "local processes of one user at once"),
-        count("session_memory_max_bytes", "NEXAR_SESSION_MEMORY_MAX_BYTES", &C::session_memory_max_bytes, 1 << 20,
-              uint64_t{1} << 46, "1048576 to 70368744177664", "shared memory of one session"),
-        number("yield_microseconds", "NEXAR_YIELD_MICROSECONDS", &C::yield_microseconds, 0, 10000, "0 to 10000",
-               "how long the loop looks again before it sleeps"),
+        count("bulk_shards", "NEXAR_BULK_SHARDS", &C::bulk_shards, 0, 64, "0 (by cores) to 64",
+              "threads for bulk data"),
+        count("workers", "NEXAR_WORKERS", &C::workers, 0, 256, "0 (by cores) to 256",
+              "threads for local reductions"),
+        count("sessions_max", "NEXAR_SESSIONS_MAX", &C::sessions_max, 1, 65536, "1 to 65536",
+              "local processes at once"),
+        count("sessions_per_uid_max", "NEXAR_SESSIONS_PER_UID_MAX", &C::sessions_per_uid_max, 1, 65536,
+              "1 to 65536", "local processes of one user at once"),
+        count("session_memory_max_bytes", "NEXAR_SESSION_MEMORY_MAX_BYTES", &C::session_memory_max_bytes,
+              1 << 20, uint64_t{1} << 46, "1048576 to 70368744177664", "shared memory of one session"),
+        number("yield_microseconds", "NEXAR_YIELD_MICROSECONDS", &C::yield_microseconds, 0, 10000,
+               "0 to 10000", "how long the loop looks again before it sleeps"),
         choice("topology", "NEXAR_TOPOLOGY", &C::topology, {"full_mesh"},
                "full_mesh (hypercube and k_regular come with sparse meshes)", "which nodes are connected"),
-        flag("tcp_bulk", "NEXAR_ENABLE_TCP_BULK_SIDECAR", &C::tcp_bulk, "use TCP for bulk data where it is available"),
+        flag("tcp_bulk", "NEXAR_ENABLE_TCP_BULK_SIDECAR", &C::tcp_bulk,
+             "use TCP for bulk data where it is available"),
         flag("encrypt_bulk", "NEXAR_ENCRYPT_BULK_TRANSPORT", &C::encrypt_bulk, "encrypt bulk data"),
         count("compressed_all_reduce_max_bytes", "NEXAR_COMPRESSED_ALLREDUCE_MAX_BYTES",
               &C::compressed_all_reduce_max_bytes, 0, uint64_t{1} << 46, "0 (no limit) to 70368744177664",
@@ -171,8 +203,9 @@ std::vector<Key> make_keys() {
               "1 to 65536", "an elastic group does not shrink below this"),
         count("elastic_max_world_size", "NEXAR_ELASTIC_MAX_WORLD_SIZE", &C::elastic_max_world_size, 0, 65536,
               "0 (no limit) to 65536", "nor grow above this"),
-        choice("recovery_policy", "NEXAR_RECOVERY_POLICY", &C::recovery_policy, {"automatic", "auto", "manual", "abort"},
-               "automatic (or auto), manual, abort", "what happens to a group that lost a rank"),
+        choice("recovery_policy", "NEXAR_RECOVERY_POLICY", &C::recovery_policy,
+               {"automatic", "auto", "manual", "abort"}, "automatic (or auto), manual, abort",
+               "what happens to a group that lost a rank"),
     };
 }
 

@@ -1,5 +1,5 @@
-// Little-endian readers and writers with bounds. A reader that ran over its end stays failed and returns zeros,
-// so that a decoder checks once, at the end.
+// Little-endian readers and writers with bounds. A reader that ran over its end stays failed and returns
+// zeros, so that a decoder checks once, at the end.
 #pragma once
 
 #include <bit>
@@ -18,7 +18,7 @@ using Bytes = std::span<const std::byte>;
 using MutableBytes = std::span<std::byte>;
 
 class Reader {
-public:
+  public:
     explicit Reader(Bytes in) : in_(in) {}
 
     template <class T>
@@ -48,13 +48,13 @@ public:
     bool failed() const { return failed_; }
     bool finished() const { return !failed_ && in_.empty(); }
 
-private:
+  private:
     Bytes in_;
     bool failed_ = false;
 };
 
 class Writer {
-public:
+  public:
     explicit Writer(std::vector<std::byte>& out) : out_(&out) {}
 
     template <class T>
@@ -66,7 +66,7 @@ public:
     }
     void put_bytes(Bytes bytes) { out_->insert(out_->end(), bytes.begin(), bytes.end()); }
 
-private:
+  private:
     std::vector<std::byte>* out_;
 };
 

@@ -25,8 +25,12 @@ int hex_digit(char c) {
 
 }  // namespace
 
-std::string NodeId::hex() const { return to_hex(bytes.data(), bytes.size()); }
-std::string NodeId::short_hex() const { return to_hex(bytes.data(), 6); }
+std::string NodeId::hex() const {
+    return to_hex(bytes.data(), bytes.size());
+}
+std::string NodeId::short_hex() const {
+    return to_hex(bytes.data(), 6);
+}
 
 bool NodeId::parse_hex(std::string_view text, NodeId& out) {
     if (text.size() != 64) return false;

@@ -44,11 +44,13 @@ struct Id {
 
 using Rank = Id<struct RankTag, uint32_t>;          // position in a group
 using SessionId = Id<struct SessionTag, uint64_t>;  // one local process connected to its daemon; never reused
-using PeerIndex = Id<struct PeerIndexTag, uint32_t>;  // one life of a peer node in this daemon's table; never reused
-using OpSeq = Id<struct OpSeqTag, uint64_t>;        // number of a collective in its group, from 0
+using PeerIndex =
+    Id<struct PeerIndexTag, uint32_t>;        // one life of a peer node in this daemon's table; never reused
+using OpSeq = Id<struct OpSeqTag, uint64_t>;  // number of a collective in its group, from 0
 using GroupEpoch = Id<struct GroupEpochTag, uint32_t>;
 
-// A group's id is allotted by the daemon that created it: (creator, its incarnation, a counter). Never hashed.
+// A group's id is allotted by the daemon that created it: (creator, its incarnation, a counter). Never
+// hashed.
 struct GroupId {
     uint64_t creator = 0;      // NodeId::prefix() of the creating node
     uint64_t incarnation = 0;  // its incarnation nonce

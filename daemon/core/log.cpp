@@ -10,10 +10,14 @@ namespace {
 
 spdlog::level::level_enum spd_level(Level level) {
     switch (level) {
-        case Level::debug: return spdlog::level::debug;
-        case Level::info: return spdlog::level::info;
-        case Level::warn: return spdlog::level::warn;
-        case Level::error: return spdlog::level::err;
+        case Level::debug:
+            return spdlog::level::debug;
+        case Level::info:
+            return spdlog::level::info;
+        case Level::warn:
+            return spdlog::level::warn;
+        case Level::error:
+            return spdlog::level::err;
     }
     return spdlog::level::err;
 }
@@ -74,7 +78,8 @@ void Log::flush() {
     if (impl_->logger) impl_->logger->flush();
 }
 
-void Log::note(Level level, std::string_view event, const std::vector<std::pair<std::string, std::string>>& fields) {
+void Log::note(Level level, std::string_view event,
+               const std::vector<std::pair<std::string, std::string>>& fields) {
     std::vector<Field> out;
     for (const auto& [key, value] : fields) out.push_back({key, value});
     write(level, event, out);

@@ -1,14 +1,15 @@
-// Named events with typed fields: log.info("peer_suspected", field("peer", id), field("silent_ms", 612)) prints
-// `peer_suspected peer=3f… silent_ms=612`. Names are stable, past tense, grep-able; units are in the field name.
-// spdlog is the sink (log.cpp is the only file that sees it). Thread-safe. Passed by reference, never global.
+// Named events with typed fields: log.info("peer_suspected", field("peer", id), field("silent_ms", 612))
+// prints `peer_suspected peer=3f… silent_ms=612`. Names are stable, past tense, grep-able; units are in the
+// field name. spdlog is the sink (log.cpp is the only file that sees it). Thread-safe. Passed by reference,
+// never global.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
 #include <memory>
-#include <string>
 #include <span>
+#include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -27,13 +28,27 @@ struct Field {
     std::string value;
 };
 
-inline Field field(std::string_view key, std::string_view value) { return {key, std::string(value)}; }
-inline Field field(std::string_view key, const std::string& value) { return {key, value}; }
-inline Field field(std::string_view key, const char* value) { return {key, value}; }
-inline Field field(std::string_view key, bool value) { return {key, value ? "true" : "false"}; }
-inline Field field(std::string_view key, const NodeId& value) { return {key, value.short_hex()}; }
-inline Field field(std::string_view key, const GroupId& value) { return {key, value.text()}; }
-inline Field field(std::string_view key, Errc value) { return {key, std::string(name_of(value))}; }
+inline Field field(std::string_view key, std::string_view value) {
+    return {key, std::string(value)};
+}
+inline Field field(std::string_view key, const std::string& value) {
+    return {key, value};
+}
+inline Field field(std::string_view key, const char* value) {
+    return {key, value};
+}
+inline Field field(std::string_view key, bool value) {
+    return {key, value ? "true" : "false"};
+}
+inline Field field(std::string_view key, const NodeId& value) {
+    return {key, value.short_hex()};
+}
+inline Field field(std::string_view key, const GroupId& value) {
+    return {key, value.text()};
+}
+inline Field field(std::string_view key, Errc value) {
+    return {key, std::string(name_of(value))};
+}
 template <class T>
     requires(std::is_arithmetic_v<T> && !std::is_same_v<T, bool>)
 Field field(std::string_view key, T value) {
@@ -45,7 +60,7 @@ Field field(std::string_view key, Id<Tag, Int> id) {
 }
 
 class Log {
-public:
+  public:
     // Where lines go besides the flight recorder. Tests capture; the simulator fails a run on `error`.
     using Sink = std::function<void(Level, const std::string& line)>;
 
@@ -57,18 +72,27 @@ public:
     // To stderr by spdlog; with <N> priority prefixes when stderr is the journal.
     static std::unique_ptr<Log> to_stderr(Level threshold);
 
-    void debug(std::string_view event, std::initializer_list<Field> fields = {}) { write(Level::debug, event, std::span(fields.begin(), fields.size())); }
-    void info(std::string_view event, std::initializer_list<Field> fields = {}) { write(Level::info, event, std::span(fields.begin(), fields.size())); }
-    void warn(std::string_view event, std::initializer_list<Field> fields = {}) { write(Level::warn, event, std::span(fields.begin(), fields.size())); }
-    void error(std::string_view event, std::initializer_list<Field> fields = {}) { write(Level::error, event, std::span(fields.begin(), fields.size())); }
+    void debug(std::string_view event, std::initializer_list<Field> fields = {}) {
+        write(Level::debug, event, std::span(fields.begin(), fields.size()));
+    }
+    void info(std::string_view event, std::initializer_list<Field> fields = {}) {
+        write(Level::info, event, std::span(fields.begin(), fields.size()));
+    }
+    void warn(std::string_view event, std::initializer_list<Field> fields = {}) {
+        write(Level::warn, event, std::span(fields.begin(), fields.size()));
+    }
+    void error(std::string_view event, std::initializer_list<Field> fields = {}) {
+        write(Level::error, event, std::span(fields.begin(), fields.size()));
+    }
 
     // For events that a dry machine has collected.
-    void note(Level level, std::string_view event, const std::vector<std::pair<std::string, std::string>>& fields);
+    void note(Level level, std::string_view event,
+              const std::vector<std::pair<std::string, std::string>>& fields);
 
     bool enabled(Level level) const { return level >= threshold_; }
     void flush();
 
-private:
+  private:
     void write(Level level, std::string_view event, std::span<const Field> fields);
 
     Sink sink_;

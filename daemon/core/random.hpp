@@ -1,5 +1,5 @@
-// A seeded generator that is passed in, never global: a simulation is its seed. (xoshiro256++ would do as well;
-// this is splitmix64, whose state is one word. Not for secrets: those come from the TLS library.)
+// A seeded generator that is passed in, never global: a simulation is its seed. (xoshiro256++ would do as
+// well; this is splitmix64, whose state is one word. Not for secrets: those come from the TLS library.)
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 namespace nexar {
 
 class Random {
-public:
+  public:
     explicit Random(uint64_t seed) : state_(seed) {}
 
     uint64_t next() {
@@ -20,7 +20,7 @@ public:
     uint64_t below(uint64_t n) { return next() % n; }
     bool one_in(uint64_t n) { return below(n) == 0; }
 
-private:
+  private:
     uint64_t state_;
 };
 

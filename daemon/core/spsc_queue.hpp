@@ -16,7 +16,7 @@ namespace nexar {
 
 template <class T>
 class SpscQueue {
-public:
+  public:
     explicit SpscQueue(size_t capacity) : mask_(std::bit_ceil(capacity) - 1), slots_(new T[mask_ + 1]) {}
     SpscQueue(const SpscQueue&) = delete;
     SpscQueue& operator=(const SpscQueue&) = delete;
@@ -45,9 +45,11 @@ public:
         return value;
     }
     // Either side; a moment's truth. seq_cst, because sleepers recheck with it after announcing their sleep.
-    bool empty() const { return head_.load(std::memory_order_seq_cst) == tail_.load(std::memory_order_seq_cst); }
+    bool empty() const {
+        return head_.load(std::memory_order_seq_cst) == tail_.load(std::memory_order_seq_cst);
+    }
 
-private:
+  private:
     const size_t mask_;
     std::unique_ptr<T[]> slots_;
     alignas(64) std::atomic<size_t> head_{0};
@@ -60,7 +62,7 @@ private:
 // It is bounded by what its producer has in flight (transfers, jobs), which has its own limits.
 template <class T>
 class Outbox {
-public:
+  public:
     explicit Outbox(SpscQueue<T>& queue) : queue_(&queue) {}
     void push(T value) {
         if (waiting_.empty() && queue_->push(value)) return;
@@ -75,7 +77,7 @@ public:
         return true;
     }
 
-private:
+  private:
     SpscQueue<T>* queue_;
     std::deque<T> waiting_;
 };

@@ -1,4 +1,5 @@
-// Time as a value that is handed in. Dry code never reads a clock; the wet loop and the simulator give it `Time`.
+// Time as a value that is handed in. Dry code never reads a clock; the wet loop and the simulator give it
+// `Time`.
 #pragma once
 
 #include <chrono>

@@ -28,7 +28,7 @@ void on_poll(uv_poll_t* uv, int status, int events) {
 }
 
 class PollWatch final : public Loop::Watch {
-public:
+  public:
     PollWatch(uv_loop_t* loop, int fd, std::function<void(Loop::Ready)> on_ready) : handle_(new PollHandle) {
         handle_->on_ready = std::move(on_ready);
         NEXAR_CHECK(uv_poll_init(loop, &handle_->uv, fd) == 0);
@@ -42,11 +42,13 @@ public:
     }
     void want(bool readable, bool writable) override {
         const int events = (readable ? UV_READABLE : 0) | (writable ? UV_WRITABLE : 0);
-        if (events == 0) uv_poll_stop(&handle_->uv);
-        else NEXAR_CHECK(uv_poll_start(&handle_->uv, events, on_poll) == 0);
+        if (events == 0)
+            uv_poll_stop(&handle_->uv);
+        else
+            NEXAR_CHECK(uv_poll_start(&handle_->uv, events, on_poll) == 0);
     }
 
-private:
+  private:
     PollHandle* handle_;
 };
 
@@ -126,13 +128,16 @@ Time Loop::now() {
     return Time(Duration(t.tv_sec * 1'000'000'000 + t.tv_nsec));
 }
 
-std::unique_ptr<Loop::Watch> Loop::watch(int fd, bool readable, bool writable, std::function<void(Ready)> on_ready) {
+std::unique_ptr<Loop::Watch> Loop::watch(int fd, bool readable, bool writable,
+                                         std::function<void(Ready)> on_ready) {
     auto w = std::make_unique<PollWatch>(&impl_->uv, fd, std::move(on_ready));
     w->want(readable, writable);
     return w;
 }
 
-void Loop::set_turn(std::function<Time()> turn) { impl_->turn = std::move(turn); }
+void Loop::set_turn(std::function<Time()> turn) {
+    impl_->turn = std::move(turn);
+}
 
 void Loop::on_signal(int signal, std::function<void(int)> handler) {
     auto s = std::make_unique<Impl::Signal>();
@@ -140,11 +145,16 @@ void Loop::on_signal(int signal, std::function<void(int)> handler) {
     uv_signal_init(&impl_->uv, &s->uv);
     s->uv.data = s.get();
     uv_signal_start(
-        &s->uv, [](uv_signal_t* h, int number) { static_cast<Impl::Signal*>(h->data)->handler(number); }, signal);
+        &s->uv, [](uv_signal_t* h, int number) { static_cast<Impl::Signal*>(h->data)->handler(number); },
+        signal);
     impl_->signals.push_back(std::move(s));
 }
 
-void Loop::run() { uv_run(&impl_->uv, UV_RUN_DEFAULT); }
-void Loop::stop() { uv_stop(&impl_->uv); }
+void Loop::run() {
+    uv_run(&impl_->uv, UV_RUN_DEFAULT);
+}
+void Loop::stop() {
+    uv_stop(&impl_->uv);
+}
 
 }  // namespace nexar::loop

@@ -11,7 +11,7 @@
 namespace nexar::loop {
 
 class Loop {
-public:
+  public:
     Loop();
     ~Loop();
     Loop(const Loop&) = delete;
@@ -21,7 +21,7 @@ public:
 
     // Watches a descriptor while it lives. Level-triggered. The callback may destroy its own Watch.
     class Watch {
-    public:
+      public:
         virtual ~Watch() = default;
         virtual void want(bool readable, bool writable) = 0;
     };
@@ -30,15 +30,15 @@ public:
     };
     std::unique_ptr<Watch> watch(int fd, bool readable, bool writable, std::function<void(Ready)> on_ready);
 
-    // The turn runs before every poll and says until when the loop may sleep; a time that has passed means that it
-    // must not. (One timerfd: libuv's own timers have millisecond steps.)
+    // The turn runs before every poll and says until when the loop may sleep; a time that has passed means
+    // that it must not. (One timerfd: libuv's own timers have millisecond steps.)
     void set_turn(std::function<Time()> turn);
 
     void on_signal(int signal, std::function<void(int)> handler);
     void run();
     void stop();
 
-private:
+  private:
     struct Impl;
     std::unique_ptr<Impl> impl_;
 };

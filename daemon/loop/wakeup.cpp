@@ -9,14 +9,19 @@
 
 namespace nexar::loop {
 
-Wakeup::Wakeup() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) { NEXAR_CHECK(fd_ >= 0); }
-Wakeup::~Wakeup() { close(fd_); }
+Wakeup::Wakeup() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    NEXAR_CHECK(fd_ >= 0);
+}
+Wakeup::~Wakeup() {
+    close(fd_);
+}
 
 void Wakeup::write_fd() {
     // One write per announced sleep is enough; the next announcement re-arms it.
     if (!sleeping_.exchange(false, std::memory_order_relaxed)) return;
     const uint64_t one = 1;
-    [[maybe_unused]] const auto n = write(fd_, &one, sizeof one);  // can only fail when it is already readable
+    [[maybe_unused]] const auto n =
+        write(fd_, &one, sizeof one);  // can only fail when it is already readable
 }
 
 void Wakeup::drain() {

@@ -1,7 +1,8 @@
-// Wakeup: how another thread of the daemon gets a sleeping one out of its poll. An eventfd that no client ever sees.
-// The sleeper announces itself (sleeping = true, seq_cst), rechecks its queues, then polls the descriptor; a
-// notifier pushes first and writes the descriptor only when it sees the announcement. Either the recheck sees the
-// push, or the notifier sees the announcement: sequential consistency forbids that both miss.
+// Wakeup: how another thread of the daemon gets a sleeping one out of its poll. An eventfd that no client
+// ever sees. The sleeper announces itself (sleeping = true, seq_cst), rechecks its queues, then polls the
+// descriptor; a notifier pushes first and writes the descriptor only when it sees the announcement. Either
+// the recheck sees the push, or the notifier sees the announcement: sequential consistency forbids that both
+// miss.
 #pragma once
 
 #include <atomic>
@@ -9,7 +10,7 @@
 namespace nexar::loop {
 
 class Wakeup {
-public:
+  public:
     Wakeup();
     ~Wakeup();
     Wakeup(const Wakeup&) = delete;
@@ -32,7 +33,7 @@ public:
     // Sleeper, when the poll says that the descriptor is readable (a write may come after awake()).
     void drain();
 
-private:
+  private:
     void write_fd();
     int fd_;
     std::atomic<bool> sleeping_{false};

@@ -75,8 +75,9 @@ struct Config {
     Duration handshake_timeout = std::chrono::seconds(5);
     Duration idle_timeout = std::chrono::seconds(30);
 
-    // Per class. What write() may have unacknowledged, and how much a peer may have in flight to us. More than 2 MiB
-    // of bulk falls out of the cache before it is encrypted: 8 MiB cost a fifth more CPU and brought nothing.
+    // Per class. What write() may have unacknowledged, and how much a peer may have in flight to us. More
+    // than 2 MiB of bulk falls out of the cache before it is encrypted: 8 MiB cost a fifth more CPU and
+    // brought nothing.
     std::array<size_t, class_count> send_buffer_max = {4u << 20, 1u << 20, 2u << 20, 2u << 20};
     std::array<size_t, class_count> receive_window = {1u << 20, 1u << 20, 2u << 20, 4u << 20};
 

@@ -119,8 +119,8 @@ void Connection::on_packet(uint64_t ts, Time now, Bytes packet, uint8_t ecn) {
     mark_ready();
 }
 
-// Replayed and forged packets are discarded and do not count. Late packets with a long header are counted by ngtcp2
-// without being decrypted, as their keys are gone: they say nothing.
+// Replayed and forged packets are discarded and do not count. Late packets with a long header are counted by
+// ngtcp2 without being decrypted, as their keys are gone: they say nothing.
 void Connection::note_heard(Bytes packet) {
     if (state_ != State::open) return;
     ngtcp2_conn_info info;

@@ -24,7 +24,7 @@ constexpr size_t strangers_max = 256;  // connections of members whom the loop h
 
 // Everything that only the shard's thread touches.
 class Shard::Thread {
-public:
+  public:
     Thread(Shard& shard, ShardConfig config, std::unique_ptr<transport::QuicPort> port)
         : shard_(&shard),
           config_(std::move(config)),
@@ -41,7 +41,7 @@ public:
     void run();
     quic::Address local_address() const { return port_->local(); }
 
-private:
+  private:
     struct Peer {
         KnowPeer known;
         bool up = false;
@@ -110,15 +110,20 @@ size_t Shard::Thread::take_commands(Time now) {
 }
 
 void Shard::Thread::obey(Time now, Command command) {
-    if (auto* batch = std::get_if<link::Batch>(&command)) mesh_.post(std::move(*batch));
-    else if (auto* w = std::get_if<Withdraw>(&command)) mesh_.withdraw(w->op);
-    else if (auto* f = std::get_if<ForgetGroup>(&command)) mesh_.forget_group(f->group);
-    else if (auto* k = std::get_if<KnowPeer>(&command)) introduce(now, *k);
+    if (auto* batch = std::get_if<link::Batch>(&command))
+        mesh_.post(std::move(*batch));
+    else if (auto* w = std::get_if<Withdraw>(&command))
+        mesh_.withdraw(w->op);
+    else if (auto* f = std::get_if<ForgetGroup>(&command))
+        mesh_.forget_group(f->group);
+    else if (auto* k = std::get_if<KnowPeer>(&command))
+        introduce(now, *k);
     else if (auto* d = std::get_if<DropPeer>(&command)) {
         links_.close(d->peer, transport::LinkPort::close_goodbye, "this node counts you as gone");
         mesh_.drop_peer(d->peer);
         if (const auto it = peers_.find(d->peer); it != peers_.end()) {
-            if (const auto n = by_node_.find(it->second.known.node); n != by_node_.end() && n->second == d->peer)
+            if (const auto n = by_node_.find(it->second.known.node);
+                n != by_node_.end() && n->second == d->peer)
                 by_node_.erase(n);
             peers_.erase(it);
         }
@@ -153,17 +158,19 @@ void Shard::Thread::redial(Time now) {
         if (peer.redial_at <= now) dial(now, peer);
 }
 
-// A connection is a peer's if it is of the life that the loop introduced; one that comes before its introduction
-// waits (bounded), one of an older life is refused.
+// A connection is a peer's if it is of the life that the loop introduced; one that comes before its
+// introduction waits (bounded), one of an older life is refused.
 void Shard::Thread::on_opened(Time now, const transport::Opened& opened) {
     if (opened.theirs.purpose != transport::Purpose::bulk || opened.theirs.shard != config_.number)
-        return links_.refuse(opened.conn, transport::LinkPort::close_refused, "this port is for bulk connections");
+        return links_.refuse(opened.conn, transport::LinkPort::close_refused,
+                             "this port is for bulk connections");
     const auto known = by_node_.find(opened.node);
     Peer* peer = known == by_node_.end() ? nullptr : &peers_.at(known->second);
     if (!peer || peer->known.incarnation != opened.theirs.incarnation) {
         const bool older = peer && opened.theirs.incarnation.counter <= peer->known.incarnation.counter;
         if (older || strangers_.size() >= strangers_max)
-            return links_.refuse(opened.conn, transport::LinkPort::close_refused, "not a life of this node that is known here");
+            return links_.refuse(opened.conn, transport::LinkPort::close_refused,
+                                 "not a life of this node that is known here");
         strangers_[opened.conn] = opened;
         return;
     }
@@ -186,8 +193,8 @@ void Shard::Thread::on_closed(Time now, const transport::Closed& closed) {
         peer.up = false;
         tell(BulkState{peer.known.peer, false, closed.why.reason});
     }
-    // Whether the node is alive is the control connection's to say; until it says no, the bulk channel comes back
-    // and the transfers go on from their applied-bitmaps.
+    // Whether the node is alive is the control connection's to say; until it says no, the bulk channel comes
+    // back and the transfers go on from their applied-bitmaps.
     if (peer.known.dial && !peer.up && !peer.dialling) peer.redial_at = now + peer.pause;
 }
 
@@ -267,8 +274,10 @@ void Shard::Thread::run() {
         port_->on_time(now);
         redial(now);
         work += drain(now);
-        if (port_->wants_writable()) port_->on_writable(now);
-        else work += port_->flush(now) ? 1 : 0;
+        if (port_->wants_writable())
+            port_->on_writable(now);
+        else
+            work += port_->flush(now) ? 1 : 0;
         work += heard_something();
         shard_->event_outbox_.flush();
         if (std::exchange(told_, false)) shard_->loop_wakeup_->notify();
@@ -284,7 +293,8 @@ void Shard::Thread::run() {
         shard_->wakeup_.announce_sleep();
         if (shard_->commands_.empty()) sleep(wake_at());
         shard_->wakeup_.awake();
-        active = loop::Loop::now() - config_.yield_window;  // look once; a wake-up without work sleeps again at once
+        active = loop::Loop::now() -
+                 config_.yield_window;  // look once; a wake-up without work sleeps again at once
     }
     port_->endpoint().close_all(transport::LinkPort::close_goodbye, "nexard is stopping");
     port_->flush(loop::Loop::now());
@@ -309,14 +319,18 @@ Shard::~Shard() {
     if (thread_.joinable()) thread_.join();
 }
 
-quic::Address Shard::local_address() const { return state_->local_address(); }
+quic::Address Shard::local_address() const {
+    return state_->local_address();
+}
 
 void Shard::post(Command command) {
     command_outbox_.push(std::move(command));
     wakeup_.notify();
 }
 
-std::optional<Event> Shard::poll_event() { return events_.pop(); }
+std::optional<Event> Shard::poll_event() {
+    return events_.pop();
+}
 
 void Shard::flush() {
     if (!command_outbox_.flush()) wakeup_.notify();

@@ -1,6 +1,6 @@
-// A bulk shard: one thread with its own epoll, UDP socket, TLS objects and QUIC connections, and one link::Mesh. Each
-// chunk runs to completion here: receive, authenticate, reduce or copy while it is hot, count. The control loop posts
-// commands and takes events; there is no lock between them.
+// A bulk shard: one thread with its own epoll, UDP socket, TLS objects and QUIC connections, and one
+// link::Mesh. Each chunk runs to completion here: receive, authenticate, reduce or copy while it is hot,
+// count. The control loop posts commands and takes events; there is no lock between them.
 //
 // Thread: the public functions belong to the control loop; everything else to the shard's thread.
 #pragma once
@@ -58,7 +58,7 @@ struct BulkState {  // of one peer's bulk connection, for people
 using Event = std::variant<std::monostate, link::MeshEvent, BulkState>;
 
 class Shard {
-public:
+  public:
     // Binds the socket at once, so that a refused port is an error here; then starts the thread.
     static Result<std::unique_ptr<Shard>> start(ShardConfig config, loop::Wakeup& loop_wakeup);
     ~Shard();  // closes its connections, joins the thread
@@ -73,7 +73,7 @@ public:
     uint64_t bytes_sent() const { return bytes_sent_.load(std::memory_order_relaxed); }
     uint64_t bytes_received() const { return bytes_received_.load(std::memory_order_relaxed); }
 
-private:
+  private:
     class Thread;
     Shard(ShardConfig config, loop::Wakeup& loop_wakeup);
 

@@ -9,15 +9,15 @@ namespace nexar {
 
 // Something that can be queued to run once. Not owned by the queue.
 class Runnable {
-public:
+  public:
     virtual void run() = 0;
 
-protected:
+  protected:
     ~Runnable() = default;
 };
 
 class Executor {
-public:
+  public:
     Executor() = default;
     Executor(const Executor&) = delete;
     Executor& operator=(const Executor&) = delete;
@@ -43,7 +43,7 @@ public:
     }
     bool idle() const { return ready_.empty(); }
 
-private:
+  private:
     std::deque<Runnable*> ready_;
 };
 

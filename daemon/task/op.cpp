@@ -32,8 +32,10 @@ void OpsAwaiter::one_finished() {
 }
 
 void OpsAwaiter::run() {
-    if (const Error* error = first_error()) task_->end_with(*error);
-    else task_->handle.resume();
+    if (const Error* error = first_error())
+        task_->end_with(*error);
+    else
+        task_->handle.resume();
 }
 
 void TasksAwaiter::run() {

@@ -1,9 +1,9 @@
-// Op: one pending outside operation that a task awaits. It is finished from outside, exactly once; the awaiting
-// task is queued, never run on the finisher's stack.
+// Op: one pending outside operation that a task awaits. It is finished from outside, exactly once; the
+// awaiting task is queued, never run on the finisher's stack.
 //
 // Whoever starts an outside operation owns its Op and keeps it until it is finished: the outside may still be
-// writing into memory after the task has lost interest, so a task that ends early withdraws nothing by itself.
-// The engine withdraws all transfers of an op at once and waits until each has said that it is over.
+// writing into memory after the task has lost interest, so a task that ends early withdraws nothing by
+// itself. The engine withdraws all transfers of an op at once and waits until each has said that it is over.
 #pragma once
 
 #include <span>
@@ -17,10 +17,10 @@ class Op;
 
 namespace detail {
 
-// Waits for several Ops; lives in the awaiting frame. All of them are over before the task goes on, also when one
-// failed; then the first failure, in the order given, ends the task.
+// Waits for several Ops; lives in the awaiting frame. All of them are over before the task goes on, also when
+// one failed; then the first failure, in the order given, ends the task.
 class OpsAwaiter final : public Runnable {
-public:
+  public:
     explicit OpsAwaiter(std::span<Op* const> ops) : ops_(ops) {}
     OpsAwaiter(const OpsAwaiter&) = delete;
     OpsAwaiter& operator=(const OpsAwaiter&) = delete;
@@ -35,7 +35,7 @@ public:
     void one_finished();
     void run() override;
 
-private:
+  private:
     bool suspend(TaskState& task) noexcept;
     const Error* first_error() const;
 
@@ -47,7 +47,7 @@ private:
 }  // namespace detail
 
 class Op {
-public:
+  public:
     Op() = default;
     Op(const Op&) = delete;
     Op& operator=(const Op&) = delete;
@@ -62,7 +62,7 @@ public:
         if (waiter_) waiter_->one_finished();
     }
 
-private:
+  private:
     friend class detail::OpsAwaiter;
     bool done_ = false;
     std::optional<Error> error_;
@@ -85,14 +85,18 @@ struct OneOp {
 }  // namespace detail
 
 // co_await done(op);  co_await all(ops) with ops a vector or span of Op* that the awaiting function owns.
-inline detail::OneOp done(Op& op) { return detail::OneOp(&op); }
-inline detail::OpsAwaiter all(std::span<Op* const> ops) { return detail::OpsAwaiter(ops); }
+inline detail::OneOp done(Op& op) {
+    return detail::OneOp(&op);
+}
+inline detail::OpsAwaiter all(std::span<Op* const> ops) {
+    return detail::OpsAwaiter(ops);
+}
 
 namespace detail {
 
 // Runs several tasks at the same time, in the awaiting frame.
 class TasksAwaiter final : public Runnable {
-public:
+  public:
     explicit TasksAwaiter(std::span<Task<>> tasks) : tasks_(tasks) {}
     TasksAwaiter(const TasksAwaiter&) = delete;
     TasksAwaiter& operator=(const TasksAwaiter&) = delete;
@@ -108,7 +112,7 @@ public:
     void await_resume() noexcept {}
     void run() override;
 
-private:
+  private:
     std::span<Task<>> tasks_;
     TaskState* task_ = nullptr;
     size_t pending_ = 0;
@@ -117,6 +121,8 @@ private:
 }  // namespace detail
 
 // co_await all(tasks): every task has ended before the caller goes on; the first failure, in order, ends it.
-inline detail::TasksAwaiter all(std::span<Task<>> tasks) { return detail::TasksAwaiter(tasks); }
+inline detail::TasksAwaiter all(std::span<Task<>> tasks) {
+    return detail::TasksAwaiter(tasks);
+}
 
 }  // namespace nexar

@@ -1,6 +1,6 @@
 // Task<T>: a coroutine that begins, waits for things, and ends. Lazy, owned by one variable, single-threaded.
-// The style (docs/STYLE.md): awaiting a failure ends the awaiting function with that failure, as `return error`
-// would, up to the nearest `as_result`; completions never run your code, they queue it (Executor).
+// The style (docs/STYLE.md): awaiting a failure ends the awaiting function with that failure, as `return
+// error` would, up to the nearest `as_result`; completions never run your code, they queue it (Executor).
 //
 // No symmetric transfer: a child runs on its parent's stack until it first suspends. When it ended without
 // suspending, the parent simply goes on; a million children in a loop need no tail call to stay shallow.
@@ -22,18 +22,19 @@ namespace nexar {
 struct TaskState : Runnable {
     std::coroutine_handle<> handle;
     Executor* executor = nullptr;
-    TaskState* parent = nullptr;        // who awaits us, once we have suspended
-    bool parent_wants_error = false;    // the parent awaits as_result(): resume it also with a failure
+    TaskState* parent = nullptr;      // who awaits us, once we have suspended
+    bool parent_wants_error = false;  // the parent awaits as_result(): resume it also with a failure
     bool ended = false;
-    std::optional<Error> error;         // set when the task ended with a failure
-    Runnable* on_end = nullptr;         // a root task's owner: queued once it ended
+    std::optional<Error> error;  // set when the task ended with a failure
+    Runnable* on_end = nullptr;  // a root task's owner: queued once it ended
 
     void run() override { handle.resume(); }
-    // Ends a task that is suspended at an await which failed; its parents follow, up to one that wants the error.
+    // Ends a task that is suspended at an await which failed; its parents follow, up to one that wants the
+    // error.
     void end_with(Error why);
     void finish();
 
-protected:
+  protected:
     ~TaskState() = default;
 };
 
@@ -66,8 +67,10 @@ struct TaskPromise final : TaskPromiseBase<T> {
     void return_value(std::unexpected<Error> e) { this->error = std::move(e).error(); }
     // `co_return result` passes a Result on.
     void return_value(Result<T> r) {
-        if (r) value.emplace(std::move(*r));
-        else this->error = std::move(r).error();
+        if (r)
+            value.emplace(std::move(*r));
+        else
+            this->error = std::move(r).error();
     }
     Result<T> take() {
         if (this->error) return std::unexpected(*this->error);
@@ -90,11 +93,13 @@ struct TaskPromise<void> final : TaskPromiseBase<void> {
 }  // namespace detail
 
 // A Task<> ends with `co_return ok();` or with `co_return fail(...)`.
-inline Result<void> ok() { return {}; }
+inline Result<void> ok() {
+    return {};
+}
 
 template <class T = void>
 class [[nodiscard]] Task {
-public:
+  public:
     using promise_type = detail::TaskPromise<T>;
 
     Task() = default;
@@ -125,7 +130,7 @@ public:
     }
     std::coroutine_handle<promise_type> handle() const { return handle_; }
 
-private:
+  private:
     void reset() {
         if (handle_) handle_.destroy();
         handle_ = nullptr;

@@ -30,8 +30,10 @@ struct LinkPort::Conn final : link::Channel, quic::Receiver {
     void on_bytes(quic::Class cls, Bytes bytes) override {
         const auto c = static_cast<link::Class>(cls);
         if (feeding()) return port->mesh_->on_bytes(*peer, c, bytes);
-        if (auto kept = opening.on_bytes(c, bytes); !kept) quic->close(close_garbage, kept.error().text);
-        else port->received(*this);
+        if (auto kept = opening.on_bytes(c, bytes); !kept)
+            quic->close(close_garbage, kept.error().text);
+        else
+            port->received(*this);
     }
     void send_preamble() {
         Preamble p = port->ours_;
@@ -40,7 +42,9 @@ struct LinkPort::Conn final : link::Channel, quic::Receiver {
         quic->write(quic::Class::control, Bytes(bytes));
         preamble_sent = true;
     }
-    void write_length(uint32_t bytes) { quic->write(quic::Class::control, std::as_bytes(std::span(&bytes, 1))); }
+    void write_length(uint32_t bytes) {
+        quic->write(quic::Class::control, std::as_bytes(std::span(&bytes, 1)));
+    }
 };
 
 LinkPort::LinkPort(quic::Endpoint& endpoint, link::Mesh& mesh, const NodeId& self, Preamble ours)
@@ -69,8 +73,8 @@ Result<quic::ConnId> LinkPort::dial(Time now, const quic::Address& local, const 
     return id;
 }
 
-// Above all that this side has seen. When both ends dial at once, from the same state, the lower NodeId's connection
-// gets the higher number: it is the one that stays.
+// Above all that this side has seen. When both ends dial at once, from the same state, the lower NodeId's
+// connection gets the higher number: it is the one that stays.
 uint32_t LinkPort::next_generation(const NodeId& node, bool we_dial) const {
     const auto it = generations_.find(node);
     const uint32_t base = it == generations_.end() ? 2 : (it->second / 2 + 1) * 2;
@@ -126,7 +130,8 @@ bool LinkPort::adopt(quic::ConnId conn, link::PeerIndex peer) {
         Conn& before = *old->second;
         before.peer.reset();
         mesh_->detach(peer);
-        if (before.quic) before.quic->close(close_replaced, "another connection of the same two nodes is kept");
+        if (before.quic)
+            before.quic->close(close_replaced, "another connection of the same two nodes is kept");
     }
     peers_[peer] = c;
     c->peer = peer;
@@ -192,7 +197,8 @@ void LinkPort::on_event(const quic::Event& event) {
         case Kind::heard:
             if (c && c->peer) heard_.push_back(*c->peer);
             break;
-        case Kind::refused: break;  // the owner logs it
+        case Kind::refused:
+            break;  // the owner logs it
     }
 }
 
@@ -206,10 +212,18 @@ std::optional<T> pop(std::deque<T>& queue) {
 }
 }  // namespace
 
-std::optional<Opened> LinkPort::poll_opened() { return pop(opened_); }
-std::optional<Closed> LinkPort::poll_closed() { return pop(closed_); }
-std::optional<link::PeerIndex> LinkPort::poll_heard() { return pop(heard_); }
-std::optional<std::pair<quic::ConnId, std::vector<std::byte>>> LinkPort::poll_greeting() { return pop(greetings_); }
+std::optional<Opened> LinkPort::poll_opened() {
+    return pop(opened_);
+}
+std::optional<Closed> LinkPort::poll_closed() {
+    return pop(closed_);
+}
+std::optional<link::PeerIndex> LinkPort::poll_heard() {
+    return pop(heard_);
+}
+std::optional<std::pair<quic::ConnId, std::vector<std::byte>>> LinkPort::poll_greeting() {
+    return pop(greetings_);
+}
 
 std::optional<quic::ConnectionStats> LinkPort::stats(link::PeerIndex peer) const {
     const auto it = peers_.find(peer);

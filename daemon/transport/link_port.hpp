@@ -1,8 +1,9 @@
-// LinkPort: turns the QUIC connections of one endpoint into channels of one mesh. It exchanges preambles, asks its
-// owner whom a new connection belongs to, attaches it, and feeds what arrives to the mesh. Used twice: by the control
-// loop and by each bulk shard, with one endpoint and one mesh each.
+// LinkPort: turns the QUIC connections of one endpoint into channels of one mesh. It exchanges preambles,
+// asks its owner whom a new connection belongs to, attaches it, and feeds what arrives to the mesh. Used
+// twice: by the control loop and by each bulk shard, with one endpoint and one mesh each.
 //
-// Thread: its owner's. No call is made back into the owner; it collects openings and closings with the poll functions.
+// Thread: its owner's. No call is made back into the owner; it collects openings and closings with the poll
+// functions.
 #pragma once
 
 #include <deque>
@@ -26,15 +27,15 @@ struct Opened {  // both preambles are known: adopt() or refuse() it
 };
 struct Closed {
     quic::ConnId conn;
-    NodeId node;                           // zero: the handshake never got that far
-    std::optional<link::PeerIndex> peer;   // none: never adopted
+    NodeId node;                          // zero: the handshake never got that far
+    std::optional<link::PeerIndex> peer;  // none: never adopted
     quic::Address remote;
     bool we_dialled = false;
     quic::CloseInfo why;
 };
 
 class LinkPort {
-public:
+  public:
     static constexpr uint64_t close_refused = 16;
     static constexpr uint64_t close_garbage = 17;
     static constexpr uint64_t close_goodbye = 18;
@@ -50,13 +51,13 @@ public:
                               const std::optional<NodeId>& expected);
     // A message before the connection is adopted by its receiver; afterwards it goes through the mesh.
     void greet(quic::ConnId conn, Bytes message);
-    // The peer's mesh channel is this connection from now on; an older one of the same peer is closed. False: the
-    // connection has ended, or a newer one of this life is in use and this one is closed.
+    // The peer's mesh channel is this connection from now on; an older one of the same peer is closed. False:
+    // the connection has ended, or a newer one of this life is in use and this one is closed.
     bool adopt(quic::ConnId conn, link::PeerIndex peer);
     void refuse(quic::ConnId conn, uint64_t code, const std::string& reason);
     void close(link::PeerIndex peer, uint64_t code, const std::string& reason);
-    // Connections and dials to this address end: the network says that nobody is there. Anybody can forge that, so it
-    // is only a reason to dial again.
+    // Connections and dials to this address end: the network says that nobody is there. Anybody can forge
+    // that, so it is only a reason to dial again.
     void close_remote(const quic::Address& remote, const std::string& reason);
 
     // Every event of the endpoint about a member connection (ALPN nexar/1) goes here.
@@ -71,7 +72,7 @@ public:
     std::optional<link::PeerIndex> peer_of(quic::ConnId conn) const;  // none: not adopted
     quic::Address address_of(quic::ConnId conn) const;
 
-private:
+  private:
     struct Conn;
     Conn* find(quic::ConnId id);
     uint32_t next_generation(const NodeId& node, bool we_dial) const;

@@ -16,7 +16,8 @@ Result<void> Opening::on_bytes(link::Class cls, Bytes bytes) {
     if (cls == link::Class::control && !switched_) return on_control(bytes);
     early_bytes_ += bytes.size();
     if (early_bytes_ > early_bytes_max)
-        return fail(Errc::protocol_error, "the peer sends data before it is accepted; allowed are 32 MiB of it");
+        return fail(Errc::protocol_error,
+                    "the peer sends data before it is accepted; allowed are 32 MiB of it");
     auto& early = early_[static_cast<size_t>(cls)];
     early.insert(early.end(), bytes.begin(), bytes.end());
     return {};
@@ -35,13 +36,16 @@ Result<void> Opening::on_control(Bytes bytes) {
 
 // Takes one preamble, greeting or switch off the front, if it is there as a whole.
 Result<void> Opening::read_head() {
-    const auto drop = [this](size_t n) { head_.erase(head_.begin(), head_.begin() + static_cast<ptrdiff_t>(n)); };
+    const auto drop = [this](size_t n) {
+        head_.erase(head_.begin(), head_.begin() + static_cast<ptrdiff_t>(n));
+    };
     if (!preamble_) {
         if (head_.size() < sizeof(Preamble)) return {};
         Preamble p;
         std::memcpy(static_cast<void*>(&p), head_.data(), sizeof p);
         if (p.magic != Preamble::magic_value || p.version != 1 || p.purpose > Purpose::bulk)
-            return fail(Errc::protocol_error, "the connection does not begin with a nexar preamble of version 1");
+            return fail(Errc::protocol_error,
+                        "the connection does not begin with a nexar preamble of version 1");
         preamble_ = p;
         drop(sizeof p);
         return {};
@@ -53,8 +57,11 @@ Result<void> Opening::read_head() {
         return fail(Errc::protocol_error, "a greeting of " + std::to_string(bytes) +
                                               " bytes; allowed are 262144, and 64 that nobody has read");
     if (bytes != 0 && head_.size() < sizeof bytes + bytes) return {};
-    if (bytes == 0) switched_ = true;
-    else greetings_.emplace_back(head_.begin() + sizeof bytes, head_.begin() + static_cast<ptrdiff_t>(sizeof bytes + bytes));
+    if (bytes == 0)
+        switched_ = true;
+    else
+        greetings_.emplace_back(head_.begin() + sizeof bytes,
+                                head_.begin() + static_cast<ptrdiff_t>(sizeof bytes + bytes));
     drop(sizeof bytes + bytes);
     return {};
 }

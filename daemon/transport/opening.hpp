@@ -1,11 +1,11 @@
 // The first bytes on a new connection's control stream, both ways, before it becomes a link's channel:
 //
-//   preamble   which life of the node speaks, what the connection is for, which generation of the channel it is
-//   greetings  any number of messages, each with its length before it (u32): HELLO, and questions about a life
-//   switch     the length 0: from here on the link's frames follow
+//   preamble   which life of the node speaks, what the connection is for, which generation of the channel it
+//   is greetings  any number of messages, each with its length before it (u32): HELLO, and questions about a
+//   life switch     the length 0: from here on the link's frames follow
 //
-// The dialler proposes a generation, the acceptor answers with the one that both use [W6]: the proposal, or more when
-// it has seen more. Each side switches by itself, when it has accepted the other.
+// The dialler proposes a generation, the acceptor answers with the one that both use [W6]: the proposal, or
+// more when it has seen more. Each side switches by itself, when it has accepted the other.
 // (docs/protocol/wire.md, "Opening a channel".)
 #pragma once
 
@@ -40,10 +40,10 @@ std::array<std::byte, sizeof(Preamble)> to_bytes(const Preamble& preamble);
 
 constexpr uint32_t greeting_bytes_max = 256 * 1024;
 
-// Reads what the peer sends until it switched and we adopted the connection. What arrives for the link before that
-// waits here, at most what the flow control windows let through.
+// Reads what the peer sends until it switched and we adopted the connection. What arrives for the link before
+// that waits here, at most what the flow control windows let through.
 class Opening {
-public:
+  public:
     Result<void> on_bytes(link::Class cls, Bytes bytes);  // protocol_error names what broke the rules
     const std::optional<Preamble>& preamble() const { return preamble_; }
     std::optional<std::vector<std::byte>> poll_greeting();
@@ -51,7 +51,7 @@ public:
     // What came too early for the link, per class, in order.
     std::vector<std::byte> take(link::Class cls);
 
-private:
+  private:
     Result<void> on_control(Bytes bytes);
     Result<void> read_head();
 

@@ -31,10 +31,13 @@ struct Cursor {
     }
 };
 
-void run_flat(const WorkerJob& job, std::span<void* const> dsts, std::span<const void* const> srcs, size_t bytes) {
+void run_flat(const WorkerJob& job, std::span<void* const> dsts, std::span<const void* const> srcs,
+              size_t bytes) {
     const size_t count = bytes / reduce::size_of(job.dtype);
     switch (job.kind) {
-        case WorkerJob::Kind::reduce: reduce::reduce_many_to(dsts, srcs, count, job.dtype, job.op); break;
+        case WorkerJob::Kind::reduce:
+            reduce::reduce_many_to(dsts, srcs, count, job.dtype, job.op);
+            break;
         case WorkerJob::Kind::copy:
             for (void* dst : dsts)
                 if (dst != srcs[0]) std::memmove(dst, srcs[0], bytes);
@@ -47,7 +50,9 @@ void run_flat(const WorkerJob& job, std::span<void* const> dsts, std::span<const
 
 }  // namespace
 
-size_t bytes_of(const WorkerJob& job) { return job.dsts.empty() ? 0 : link::bytes_of(job.dsts[0]); }
+size_t bytes_of(const WorkerJob& job) {
+    return job.dsts.empty() ? 0 : link::bytes_of(job.dsts[0]);
+}
 
 void run_piece(const WorkerJob& job, size_t begin, size_t end) {
     std::vector<Cursor> dst_at, src_at;

@@ -1,8 +1,9 @@
-// The worker threads: local reductions, copies, fan-out. A job is cut into pieces short enough (<= about 100 us)
-// that a small job never waits long behind a big one; the thread that finishes a job's last piece reports it.
+// The worker threads: local reductions, copies, fan-out. A job is cut into pieces short enough (<= about 100
+// us) that a small job never waits long behind a big one; the thread that finishes a job's last piece reports
+// it.
 //
-// Thread: submit(), poll_done() and the destructor belong to the control loop. Loop and workers exchange pieces and
-// completions through single-producer queues; there is no lock.
+// Thread: submit(), poll_done() and the destructor belong to the control loop. Loop and workers exchange
+// pieces and completions through single-producer queues; there is no lock.
 #pragma once
 
 #include <atomic>
@@ -22,7 +23,7 @@ constexpr size_t inline_bytes_max = 4096;
 constexpr size_t piece_bytes = 256 * 1024;
 
 class Pool final : public engine::Workers {
-public:
+  public:
     Pool(size_t threads, loop::Wakeup& loop_wakeup);
     ~Pool();
 
@@ -30,7 +31,7 @@ public:
     std::optional<uint64_t> poll_done();  // handle of a finished job
     bool idle() const { return in_flight_ == 0; }
 
-private:
+  private:
     struct Job {
         engine::WorkerJob job;
         std::atomic<size_t> pieces_left;

@@ -64,7 +64,8 @@ TEST_CASE("a member cannot pass as an issuer, nor an issuer as a member") {
     TestCluster c;
     const std::string leaf = c.leaf_for(*make_key());
     REQUIRE(verify_issuer(chain({c.issuer, c.root}), c.root_hash, now));
-    REQUIRE(verify_issuer(chain({leaf, c.issuer, c.root}), c.root_hash, now).error().code == Errc::permission);
+    REQUIRE(verify_issuer(chain({leaf, c.issuer, c.root}), c.root_hash, now).error().code ==
+            Errc::permission);
     REQUIRE_FALSE(verify_issuer(chain({c.root}), c.root_hash, now));
     REQUIRE_FALSE(verify_member(chain({c.issuer, c.root}), c.root, now));
 }
@@ -140,7 +141,8 @@ TEST_CASE("a token admits as often as it says, until it expires") {
     Joiner j{*book.create(root, {"a:1"}, now, 600, 2)};
     REQUIRE(book.admit(j.request(exporter), exporter, root, now));
     REQUIRE(book.admit(j.request(exporter), exporter, root, now + 600));
-    REQUIRE(book.admit(j.request(exporter), exporter, root, now).error().text.find("used up") != std::string::npos);
+    REQUIRE(book.admit(j.request(exporter), exporter, root, now).error().text.find("used up") !=
+            std::string::npos);
 
     Joiner late{*book.create(root, {"a:1"}, now, 600, 1)};
     REQUIRE(book.admit(late.request(exporter), exporter, root, now + 601).error().text.find("expired") !=

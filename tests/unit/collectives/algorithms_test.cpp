@@ -1,8 +1,10 @@
-// Every algorithm over the in-memory verbs: all node counts to 17, odd counts, seeded orders; values and bytes.
+// Every algorithm over the in-memory verbs: all node counts to 17, odd counts, seeded orders; values and
+// bytes.
+#include "collectives/algorithms.hpp"
+
 #include <functional>
 #include <set>
 
-#include "collectives/algorithms.hpp"
 #include "collectives/layout.hpp"
 #include "collectives/plan.hpp"
 #include "memory_lane.hpp"
@@ -13,7 +15,9 @@ namespace {
 constexpr Arithmetic sum_i32{Dtype::i32, ReduceOp::sum};
 using Data = std::vector<std::vector<int32_t>>;  // by node
 
-int32_t value(uint32_t node, size_t i) { return static_cast<int32_t>(1000003 * (node + 1) + 7919 * i * (node + 3)); }
+int32_t value(uint32_t node, size_t i) {
+    return static_cast<int32_t>(1000003 * (node + 1) + 7919 * i * (node + 3));
+}
 
 Data distinct(uint32_t nodes, size_t count) {
     Data data(nodes, std::vector<int32_t>(count));
@@ -32,7 +36,9 @@ std::vector<int32_t> sums(uint32_t nodes, size_t count) {
     return out;
 }
 
-Extents whole(std::vector<int32_t>& v) { return {{reinterpret_cast<std::byte*>(v.data()), 4 * v.size()}}; }
+Extents whole(std::vector<int32_t>& v) {
+    return {{reinterpret_cast<std::byte*>(v.data()), 4 * v.size()}};
+}
 
 // Blocks cut evenly; each in two extents, so that lists longer than one are exercised.
 std::vector<Extents> blocks_of(std::vector<int32_t>& v, uint32_t nodes) {
@@ -63,7 +69,8 @@ std::vector<uint64_t> run(uint32_t nodes, Data& data, uint64_t seed, const Start
     return network.bytes;
 }
 
-std::vector<uint64_t> predicted(Algorithm algorithm, Kind kind, uint32_t nodes, size_t count, uint32_t root = 0) {
+std::vector<uint64_t> predicted(Algorithm algorithm, Kind kind, uint32_t nodes, size_t count,
+                                uint32_t root = 0) {
     std::vector<uint32_t> one_each(nodes);
     for (uint32_t i = 0; i < nodes; ++i) one_each[i] = i;
     Plan plan;
@@ -92,7 +99,8 @@ TEST_CASE("ring all-reduce: every node ends with the sum, and sends what the for
         });
 
         for (uint32_t node = 0; node < nodes; ++node) REQUIRE(data[node] == sums(nodes, count));
-        REQUIRE((nodes == 1 || bytes == predicted(Algorithm::ring_all_reduce, Kind::all_reduce, nodes, count)));
+        REQUIRE(
+            (nodes == 1 || bytes == predicted(Algorithm::ring_all_reduce, Kind::all_reduce, nodes, count)));
     });
 }
 
@@ -105,7 +113,8 @@ TEST_CASE("recursive doubling all-reduce: every node ends with the sum, also whe
         });
 
         for (uint32_t node = 0; node < nodes; ++node) REQUIRE(data[node] == sums(nodes, count));
-        REQUIRE((nodes == 1 || bytes == predicted(Algorithm::doubling_all_reduce, Kind::all_reduce, nodes, count)));
+        REQUIRE((nodes == 1 ||
+                 bytes == predicted(Algorithm::doubling_all_reduce, Kind::all_reduce, nodes, count)));
     });
 }
 
@@ -120,7 +129,8 @@ TEST_CASE("ring reduce-scatter: node i ends with block i of the sum") {
         const auto expected = sums(nodes, count);
         for (uint32_t node = 0; node < nodes; ++node) {
             const ElementRange mine = part_of(count, nodes, node);
-            for (size_t i = mine.begin; i < mine.begin + mine.count; ++i) REQUIRE(data[node][i] == expected[i]);
+            for (size_t i = mine.begin; i < mine.begin + mine.count; ++i)
+                REQUIRE(data[node][i] == expected[i]);
         }
     });
 }
@@ -133,14 +143,14 @@ TEST_CASE("ring all-gather: every node ends with every block, also when blocks d
             for (size_t i = mine.begin; i < mine.begin + mine.count; ++i) data[node][i] = value(node, i);
         }
 
-        run(nodes, data, seed, [&](Lane& lane, std::vector<int32_t>& v) {
-            return ring_all_gather(lane, blocks_of(v, nodes));
-        });
+        run(nodes, data, seed,
+            [&](Lane& lane, std::vector<int32_t>& v) { return ring_all_gather(lane, blocks_of(v, nodes)); });
 
         for (uint32_t node = 1; node < nodes; ++node) REQUIRE(data[node] == data[0]);
         for (uint32_t node = 0; node < nodes; ++node) {
             const ElementRange range = part_of(count, nodes, node);
-            for (size_t i = range.begin; i < range.begin + range.count; ++i) REQUIRE(data[0][i] == value(node, i));
+            for (size_t i = range.begin; i < range.begin + range.count; ++i)
+                REQUIRE(data[0][i] == value(node, i));
         }
     });
 }
@@ -152,12 +162,14 @@ TEST_CASE("binomial and chain broadcast: every node ends with the root's data, f
                 CAPTURE(chain, nodes, root);
                 Data data = distinct(nodes, 50);
 
-                const auto bytes = run(nodes, data, nodes * 100 + root, [&](Lane& lane, std::vector<int32_t>& v) {
-                    return chain ? chain_broadcast(lane, whole(v), NodeIndex(root))
-                                 : binomial_broadcast(lane, whole(v), NodeIndex(root));
-                });
+                const auto bytes =
+                    run(nodes, data, nodes * 100 + root, [&](Lane& lane, std::vector<int32_t>& v) {
+                        return chain ? chain_broadcast(lane, whole(v), NodeIndex(root))
+                                     : binomial_broadcast(lane, whole(v), NodeIndex(root));
+                    });
 
-                for (uint32_t node = 0; node < nodes; ++node) REQUIRE(data[node] == distinct(nodes, 50)[root]);
+                for (uint32_t node = 0; node < nodes; ++node)
+                    REQUIRE(data[node] == distinct(nodes, 50)[root]);
                 const auto algorithm = chain ? Algorithm::chain_broadcast : Algorithm::binomial_broadcast;
                 REQUIRE(bytes == predicted(algorithm, Kind::broadcast, nodes, 50, root));
             }
@@ -170,10 +182,11 @@ TEST_CASE("binomial and chain reduce: the root ends with the sum, whichever it i
                 CAPTURE(chain, nodes, root);
                 Data data = distinct(nodes, 50);
 
-                const auto bytes = run(nodes, data, nodes * 100 + root, [&](Lane& lane, std::vector<int32_t>& v) {
-                    return chain ? chain_reduce(lane, whole(v), NodeIndex(root), sum_i32)
-                                 : binomial_reduce(lane, whole(v), NodeIndex(root), sum_i32);
-                });
+                const auto bytes =
+                    run(nodes, data, nodes * 100 + root, [&](Lane& lane, std::vector<int32_t>& v) {
+                        return chain ? chain_reduce(lane, whole(v), NodeIndex(root), sum_i32)
+                                     : binomial_reduce(lane, whole(v), NodeIndex(root), sum_i32);
+                    });
 
                 REQUIRE(data[root] == sums(nodes, 50));
                 const auto algorithm = chain ? Algorithm::chain_reduce : Algorithm::binomial_reduce;
@@ -187,7 +200,8 @@ TEST_CASE("dissemination barrier: nobody leaves before the last has come") {
             CAPTURE(nodes, late);
             MemoryNetwork network(nodes, nodes * 31 + late, 64);
             std::vector<Task<>> tasks;
-            for (uint32_t node = 0; node < nodes; ++node) tasks.push_back(dissemination_barrier(network.lane(node)));
+            for (uint32_t node = 0; node < nodes; ++node)
+                tasks.push_back(dissemination_barrier(network.lane(node)));
             for (uint32_t node = 0; node < nodes; ++node)
                 if (node != late) tasks[node].start(network.executor);
             network.run();

@@ -1,6 +1,6 @@
-// The verbs in memory: all nodes of one lane in one object, chunk by chunk in an order drawn from a seed. A chunk is
-// read from the sender's memory at the last possible moment, when it is applied, so an algorithm that overwrites
-// what it has not yet been told was received computes a wrong result here.
+// The verbs in memory: all nodes of one lane in one object, chunk by chunk in an order drawn from a seed. A
+// chunk is read from the sender's memory at the last possible moment, when it is applied, so an algorithm
+// that overwrites what it has not yet been told was received computes a wrong result here.
 #pragma once
 
 #include <catch2/catch_test_macros.hpp>
@@ -18,7 +18,7 @@
 namespace nexar::collectives {
 
 class MemoryNetwork {
-public:
+  public:
     MemoryNetwork(uint32_t nodes, uint64_t seed, size_t chunk_bytes)
         : bytes(size_t{nodes} * nodes), nodes_(nodes), random_(seed), chunk_bytes_(chunk_bytes) {
         for (uint32_t i = 0; i < nodes; ++i) lanes_.emplace_back(*this, NodeIndex(i));
@@ -36,7 +36,7 @@ public:
     std::vector<uint64_t> bytes;  // from i to j: [i * nodes + j]
     size_t transfers_unfinished() const { return sends_.size() + recvs_.size(); }
 
-private:
+  private:
     using Key = std::tuple<uint32_t, uint32_t, uint32_t>;  // from, to, phase
     struct Send {
         Extents memory;
@@ -57,18 +57,20 @@ private:
     };
 
     class NodeLane final : public Lane {
-    public:
+      public:
         NodeLane(MemoryNetwork& network, NodeIndex self) : network_(network), self_(self) {}
         NodeIndex self() const override { return self_; }
         uint32_t nodes() const override { return network_.nodes_; }
         Op& recv_copy(NodeIndex from, uint32_t phase, Extents into) override {
             Op& op = make();
-            network_.post_recv({from.value, self_.value, phase}, std::move(into), {}, {}, [&op] { op.finish(); });
+            network_.post_recv({from.value, self_.value, phase}, std::move(into), {}, {},
+                               [&op] { op.finish(); });
             return op;
         }
         Op& recv_reduce(NodeIndex from, uint32_t phase, Extents into, Arithmetic arithmetic) override {
             Op& op = make();
-            network_.post_recv({from.value, self_.value, phase}, std::move(into), arithmetic, {}, [&op] { op.finish(); });
+            network_.post_recv({from.value, self_.value, phase}, std::move(into), arithmetic, {},
+                               [&op] { op.finish(); });
             return op;
         }
         Op& send(NodeIndex to, uint32_t phase, Extents from) override {
@@ -104,7 +106,7 @@ private:
             return op;
         }
 
-    private:
+      private:
         Op& make() {
             ops_.push_back(std::make_unique<Op>());
             return *ops_.back();
@@ -132,9 +134,11 @@ private:
         std::vector<std::byte> flat_dst = flatten(dst);
         REQUIRE(flat_dst.size() == flat_src.size());
         if (arithmetic)
-            reduce::reduce_into(flat_dst.data(), flat_src.data(), flat_dst.size() / reduce::size_of(arithmetic->dtype),
-                                arithmetic->dtype, arithmetic->op);
-        else flat_dst = flat_src;
+            reduce::reduce_into(flat_dst.data(), flat_src.data(),
+                                flat_dst.size() / reduce::size_of(arithmetic->dtype), arithmetic->dtype,
+                                arithmetic->op);
+        else
+            flat_dst = flat_src;
         size_t at = 0;
         for (const link::Extent& e : dst) {
             if (e.bytes > 0) std::memcpy(e.data, flat_dst.data() + at, e.bytes);
@@ -147,13 +151,16 @@ private:
         return out;
     }
 
-    size_t chunks(const Extents& memory) const { return (link::bytes_of(memory) + chunk_bytes_ - 1) / chunk_bytes_; }
+    size_t chunks(const Extents& memory) const {
+        return (link::bytes_of(memory) + chunk_bytes_ - 1) / chunk_bytes_;
+    }
 
     void post_send(Key key, Extents memory, bool ready, std::function<void()> over) {
         const size_t n = chunks(memory);
         if (n == 0) return over();
         REQUIRE(used_sends_.insert(key).second);  // a phase is used once per pair
-        sends_[key] = {std::move(memory), std::vector<bool>(n, ready), std::vector<bool>(n), n, std::move(over)};
+        sends_[key] = {std::move(memory), std::vector<bool>(n, ready), std::vector<bool>(n), n,
+                       std::move(over)};
     }
     void post_recv(Key key, Extents memory, std::optional<Arithmetic> arithmetic, std::optional<Key> forward,
                    std::function<void()> over) {
@@ -175,7 +182,8 @@ private:
         const size_t total = movable.size() + later_.size();
         if (total == 0) return false;
         const size_t pick = random_.below(total);
-        if (pick < movable.size()) move_chunk(movable[pick].first, movable[pick].second);
+        if (pick < movable.size())
+            move_chunk(movable[pick].first, movable[pick].second);
         else {
             const size_t at = pick - movable.size();
             const Later later = std::move(later_[at]);

@@ -1,10 +1,11 @@
 // Layout and plan: pure functions.
+#include "collectives/plan.hpp"
+
 #include <catch2/catch_test_macros.hpp>
 #include <numeric>
 #include <set>
 
 #include "collectives/extents.hpp"
-#include "collectives/plan.hpp"
 
 namespace nexar::collectives {
 
@@ -81,13 +82,17 @@ TEST_CASE("a plan table out of range is refused, naming the field") {
     REQUIRE(refusal([](PlanTable& t) { t.chunk_bytes = 1 << 20; }).contains("chunk_bytes 1048576"));
     REQUIRE(refusal([](PlanTable& t) { t.lanes = 0; }).contains("lanes 0"));
     REQUIRE(refusal([](PlanTable& t) { t.segment_bytes = 1; }).contains("segment_bytes 1"));
-    REQUIRE(refusal([](PlanTable& t) { t.doubling_bytes_max = uint64_t{1} << 40; }).contains("doubling_bytes_max"));
+    REQUIRE(refusal([](PlanTable& t) {
+                t.doubling_bytes_max = uint64_t{1} << 40;
+            }).contains("doubling_bytes_max"));
 }
 
 TEST_CASE("the plan follows size and kind") {
     const Layout layout(std::vector<uint32_t>{0, 1, 0, 1, 2});
     const PlanTable table;
-    const auto algorithm = [&](Kind kind, uint64_t count) { return plan({kind, count, 4, 0}, layout, table).algorithm; };
+    const auto algorithm = [&](Kind kind, uint64_t count) {
+        return plan({kind, count, 4, 0}, layout, table).algorithm;
+    };
 
     REQUIRE(algorithm(Kind::all_reduce, 4096) == Algorithm::doubling_all_reduce);
     REQUIRE(algorithm(Kind::all_reduce, 4097) == Algorithm::ring_all_reduce);

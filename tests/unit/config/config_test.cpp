@@ -6,8 +6,12 @@ using namespace nexar;
 using namespace nexar::config;
 
 namespace {
-Sources file(std::string text) { return {"/etc/nexar.toml", std::move(text), {}, {}}; }
-Sources environment(std::map<std::string, std::string> variables) { return {"", std::nullopt, std::move(variables), {}}; }
+Sources file(std::string text) {
+    return {"/etc/nexar.toml", std::move(text), {}, {}};
+}
+Sources environment(std::map<std::string, std::string> variables) {
+    return {"", std::nullopt, std::move(variables), {}};
+}
 }  // namespace
 
 TEST_CASE("without any source the defaults hold") {
@@ -111,6 +115,7 @@ TEST_CASE("every key has a name, a variable, a range and a help line, each once"
         REQUIRE(++seen[k.name] == 1);
         REQUIRE(++seen[k.environment] == 1);
         Config c;
-        REQUIRE(k.set(c, k.get(c)) == !(k.get(c).empty() && std::string(k.allowed).starts_with("an absolute")));
+        REQUIRE(k.set(c, k.get(c)) ==
+                !(k.get(c).empty() && std::string(k.allowed).starts_with("an absolute")));
     }
 }

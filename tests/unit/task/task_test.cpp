@@ -16,8 +16,12 @@ struct Ended : Runnable {
     void run() override { ++times; }
 };
 
-Task<int> forty_two() { co_return 42; }
-Task<int> failing() { co_return fail(Errc::peer_lost, "rank 3"); }
+Task<int> forty_two() {
+    co_return 42;
+}
+Task<int> failing() {
+    co_return fail(Errc::peer_lost, "rank 3");
+}
 
 Task<> count_children(int n, int* sum) {
     for (int i = 0; i < n; ++i) *sum += co_await forty_two();
