@@ -1,0 +1,135 @@
+// The doctor's judgement of given facts.
+#include "nexarctl/doctor.hpp"
+
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <nlohmann/json.hpp>
+
+using namespace nexarctl;
+
+namespace {
+
+Facts healthy() {
+    Facts f;
+    f.kernel = "6.1.0-18-amd64";
+    f.futex_waitv = f.memfd_seals = f.gso = f.gro = f.pidfd = true;
+    f.memlock_bytes = UINT64_MAX;
+    f.nofile = 65536;
+    f.limits_of = "nexard (pid 412)";
+    f.rmem_max = f.wmem_max = 16 << 20;
+    f.interfaces = {{"lo", 65536, true, true, {"127.0.0.1"}}, {"eth0", 9000, true, false, {"10.0.0.1"}}};
+    f.aes = f.avx2 = true;
+    f.clock_synchronised = true;
+    f.clock_source = "tsc";
+    f.cores = 8;
+    f.admin_socket = {"/run/nexar/admin.sock", true, true, 0660, "nexar", "nexar", true};
+    f.session_socket = {"/run/nexar/nexard.sock", true, true, 0666, "nexar", "nexar", true};
+    f.daemon = true;
+    f.listen = "0.0.0.0:7654";
+    f.addresses = {{"10.0.0.1:7654", "the only one", true}};
+    f.peers = {{"beta", "up", "10.0.0.2:7654", "", 0.2, 10}};
+    return f;
+}
+
+const Check& of(const std::vector<Check>& checks, const std::string& name) {
+    const auto found =
+        std::find_if(checks.begin(), checks.end(), [&](const Check& c) { return c.name == name; });
+    REQUIRE(found != checks.end());
+    return *found;
+}
+
+}  // namespace
+
+TEST_CASE("a healthy host is all ok and gets no advice") {
+    const auto checks = judge(healthy());
+    for (const auto& check : checks) {
+        CAPTURE(check.name, check.found);
+        REQUIRE(check.verdict == Verdict::ok);
+        REQUIRE(check.advice.empty());
+    }
+    REQUIRE(worst(checks) == Verdict::ok);
+}
+
+TEST_CASE("each ailment has its verdict and its advice") {
+    struct Case {
+        const char* name;
+        void (*hurt)(Facts&);
+        Verdict verdict;
+        const char* advice;
+    };
+    const Case cases[] = {
+        {"kernel", [](Facts& f) { f.kernel = "5.10.0"; }, Verdict::fail, "5.16"},
+        {"kernel", [](Facts& f) { f.kernel = "?"; }, Verdict::fail, "5.16"},
+        {"futex_waitv", [](Facts& f) { f.futex_waitv = false; }, Verdict::fail, "seccomp"},
+        {"memfd seals", [](Facts& f) { f.memfd_seals = false; }, Verdict::fail, "memfd_create"},
+        {"pidfd", [](Facts& f) { f.pidfd = false; }, Verdict::warn, "socket"},
+        {"locked memory", [](Facts& f) { f.memlock_bytes = 65536; }, Verdict::warn, "LimitMEMLOCK"},
+        {"open files", [](Facts& f) { f.nofile = 4096; }, Verdict::warn, "LimitNOFILE"},
+        {"open files", [](Facts& f) { f.nofile = 256; }, Verdict::fail, "LimitNOFILE"},
+        {"net.core.rmem_max", [](Facts& f) { f.rmem_max = 212992; }, Verdict::warn,
+         "sysctl -w net.core.rmem_max="},
+        {"net.core.wmem_max", [](Facts& f) { f.wmem_max.reset(); }, Verdict::warn,
+         "sysctl -w net.core.wmem_max="},
+        {"UDP send offload (GSO)", [](Facts& f) { f.gso.reset(); }, Verdict::warn, "system calls"},
+        {"UDP receive offload (GRO)", [](Facts& f) { f.gro = false; }, Verdict::warn, "system calls"},
+        {"interface eth0", [](Facts& f) { f.interfaces[1].mtu = 1400; }, Verdict::warn, "tunnel"},
+        {"interface eth0", [](Facts& f) { f.interfaces[1].mtu = 576; }, Verdict::fail, "mtu 1500"},
+        {"processor", [](Facts& f) { f.aes = false; }, Verdict::warn, "encryption"},
+        {"CPU time", [](Facts& f) { f.cpu_quota = 0.5; }, Verdict::warn, "CPUQuota"},
+        {"wall clock", [](Facts& f) { f.clock_synchronised = false; }, Verdict::warn, "NTP"},
+        {"clock source", [](Facts& f) { f.clock_source = "acpi_pm"; }, Verdict::warn, "system call"},
+        {"admin socket", [](Facts& f) { f.admin_socket.exists = false; }, Verdict::fail, "restart nexard"},
+        {"admin socket", [](Facts& f) { f.admin_socket.is_socket = false; }, Verdict::fail, "remove it"},
+        {"session socket", [](Facts& f) { f.session_socket.usable = false; }, Verdict::warn,
+         "usermod -aG nexar"},
+        {"peer beta", [](Facts& f) { f.peers[0].state = "down"; }, Verdict::fail, "firewall"},
+        {"peer beta", [](Facts& f) { f.peers[0].rtt_ms = 80; }, Verdict::warn, "slow path"},
+        {"address", [](Facts& f) { f.addresses[0].chosen = false; }, Verdict::fail, "set advertise"},
+        {"daemon", [](Facts& f) { f.daemon = false; }, Verdict::warn, "cannot be checked"},
+    };
+    for (const Case& c : cases) {
+        CAPTURE(c.name, c.advice);
+        Facts facts = healthy();
+        c.hurt(facts);
+        const auto checks = judge(facts);
+        REQUIRE(of(checks, c.name).verdict == c.verdict);
+        REQUIRE(of(checks, c.name).advice.find(c.advice) != std::string::npos);
+        REQUIRE(worst(checks) >= c.verdict);
+    }
+}
+
+TEST_CASE("an interface that is down or loopback may have any MTU") {
+    Facts facts = healthy();
+    facts.interfaces[1] = {"ifb0", 600, false, false, {}};
+    REQUIRE(worst(judge(facts)) == Verdict::ok);
+}
+
+TEST_CASE("the daemon's answer becomes facts; a strange one becomes none") {
+    Facts facts;
+    read_daemon(facts, nlohmann::ordered_json::parse(
+                           R"({"listen": "0.0.0.0:1", "addresses": [{"address": "a", "chosen":
+        true, "why": "w"}], "peers": [{"host": "beta", "node": "0123456789abcdef", "state": "up", "rtt_ms": 1.5,
+        "heard_ago_ms": null}], "socket": "/tmp/s"})"));
+    REQUIRE(facts.daemon);
+    REQUIRE(facts.peers[0].name == "beta (0123456789ab)");
+    REQUIRE(facts.peers[0].rtt_ms == 1.5);
+    REQUIRE_FALSE(facts.peers[0].heard_ago_ms);
+    REQUIRE(facts.session_socket.path == "/tmp/s");
+
+    Facts strange;
+    read_daemon(strange, nlohmann::ordered_json::parse(
+                             R"({"peers": {"a": 1}, "addresses": [7, null], "listen": []})"));
+    REQUIRE(strange.peers.empty());
+}
+
+TEST_CASE("the facts of this machine can be gathered, whatever they are") {
+    Facts facts;
+    gather_machine(facts, 0);
+    gather_network(facts);
+    REQUIRE_FALSE(facts.kernel.empty());
+    REQUIRE(facts.memfd_seals.has_value());
+    REQUIRE(facts.nofile.value_or(0) > 0);
+    REQUIRE(facts.gso.has_value());
+    REQUIRE(facts.limits_of == "this shell");
+    REQUIRE(render_checks(judge(facts)).find("futex_waitv") != std::string::npos);
+}

@@ -1,0 +1,94 @@
+// What people see of the daemon's answers.
+#include "nexarctl/render.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <nlohmann/json.hpp>
+
+using namespace nexarctl;
+using json = nlohmann::ordered_json;
+
+TEST_CASE("status shows this node, then its peers as a table") {
+    const json status = json::parse(R"({
+        "node": "3f2a9c01d2e4ffff", "host": "alpha", "incarnation": 4, "cluster": "c0ffee", "cluster_name": "prod",
+        "state": "running", "version": "0.1.0", "pid": 412, "uptime_s": 3725.5, "listen": "0.0.0.0:7654",
+        "addresses": [{"address": "10.0.0.1:7654", "chosen": true}, {"address": "172.17.0.1:7654", "chosen": false}],
+        "peers": [
+          {"node": "aaaaaaaaaaaaffff", "host": "beta", "state": "up", "address": "10.0.0.2:7654", "incarnation": 2,
+           "rtt_ms": 0.21, "heard_ago_ms": 12, "bulk_bytes_sent": 1048576, "bulk_bytes_received": 0, "why": ""},
+          {"node": "bbbbbbbbbbbbffff", "host": "", "state": "down", "address": "10.0.0.3:7654", "incarnation": 7,
+           "rtt_ms": null, "heard_ago_ms": null, "why": "silent\nfor 5 s"}],
+        "sessions": 2, "session_memory_bytes": 1536, "groups": 1, "ops_in_flight": 0, "bulk_bytes_sent": 1048576,
+        "bulk_bytes_received": 0, "shards": 1, "workers": 1})");
+    REQUIRE(render_status(status) ==
+            "node       alpha (3f2a9c01d2e4)\n"
+            "state      running\n"
+            "cluster    prod (c0ffee)\n"
+            "life       4, up for 1 h 2 min, pid 412\n"
+            "version    0.1.0\n"
+            "address    0.0.0.0:7654, known to others as 10.0.0.1:7654\n"
+            "sessions   2, with 1.5 KiB of shared memory\n"
+            "groups     1, operations in flight 0\n"
+            "bulk data  1 MiB sent, 0 B received\n"
+            "threads    1 for bulk data, 1 for reductions\n"
+            "\n"
+            "PEER                 STATE  ADDRESS            RTT      HEARD   SENT  RECEIVED  LIFE  WHY\n"
+            "beta (aaaaaaaaaaaa)  up     10.0.0.2:7654  0.21 ms  12 ms ago  1 MiB       0 B     2  -\n"
+            "bbbbbbbbbbbb         down   10.0.0.3:7654        -          -    0 B       0 B     7  "
+            "silent?for 5 s\n");
+}
+
+TEST_CASE("an answer without most of its fields is shown as far as it goes") {
+    REQUIRE(render_status(json::object()).find("none: nexarctl cluster init") != std::string::npos);
+    REQUIRE(render_status(json(nullptr)).find("no peers") != std::string::npos);
+    REQUIRE(render_groups(json::array()) == "no groups on this node\n");
+    REQUIRE(render_ops(json::object()) == "no operations in flight on this node\n");
+    REQUIRE(render_tokens(json::object(), 0) == "no tokens\n");
+    REQUIRE(render_cluster(json::object()).find("in no cluster") != std::string::npos);
+}
+
+TEST_CASE("groups list their ranks, and say what failed") {
+    const json groups =
+        json::parse(R"({"groups": [{"name": "digits", "id": "01020304-7", "size": 2, "nodes": 2,
+        "epoch": 1, "next_op": 43, "ops_in_flight": 1, "failed": {"name": "PEER_LOST", "text": "rank 1 ended"},
+        "ranks": [{"rank": 0, "node": "aa", "host": "alpha", "pid": 100, "posted": 43, "local": true},
+                  {"rank": 1, "node": "bb", "host": "beta", "pid": 20000, "posted": 42, "gone": true}]}], "omitted": 3})");
+    REQUIRE(render_groups(groups) ==
+            "digits  id 01020304-7, 2 ranks on 2 nodes, epoch 1, next operation 43, in flight 1\n"
+            "  FAILED: PEER_LOST: rank 1 ended\n"
+            "  RANK  NODE          PID  POSTED\n"
+            "     0  alpha (aa)    100      43  here\n"
+            "     1  beta (bb)   20000      42  gone\n"
+            "\n3 more groups are not shown; name one\n");
+}
+
+TEST_CASE("ops name who has not arrived, with node and pid") {
+    const json ops =
+        json::parse(R"({"ops": [{"group": "digits", "seq": 42, "op": "all_reduce f32 sum count 1024",
+        "age_ms": 2500, "phase": "waiting for ranks", "plan": "ring, bulk", "missing_count": 3,
+        "missing": [{"rank": 1, "node": "bb", "host": "beta", "pid": 200}]}],
+        "messages": [{"group": "digits", "what": "recv by rank 0, tag 7", "age_ms": 3}]})");
+    REQUIRE(render_ops(ops) ==
+            "digits #42  all_reduce f32 sum count 1024, for 2.5 s: waiting for ranks\n"
+            "    plan: ring, bulk\n"
+            "    not arrived: rank 1 on beta (bb), pid 200\n"
+            "    and 2 more\n"
+            "digits  recv by rank 0, tag 7, for 3.00 ms\n");
+}
+
+TEST_CASE("tokens show how long they are good, from either form of the time") {
+    const json tokens = json::parse(R"({"tokens": [{"id": "aa", "uses_left": 2, "expires": 1060},
+        {"id": "bb", "uses_left": 1, "expires_in_s": -5}]})");
+    REQUIRE(render_tokens(tokens, 1000) ==
+            "TOKEN  USES LEFT  EXPIRES\n"
+            "aa             2  in 1 min\n"
+            "bb             1  expired\n");
+}
+
+TEST_CASE("the cluster shows its members") {
+    const json cluster =
+        json::parse(R"({"name": "prod", "cluster": "c0ffee", "root_key_hash": "12", "node": "aa",
+        "issuer": true, "members": [{"node": "aa", "host": "alpha", "addresses": ["10.0.0.1:1", "[::1]:1"]}]})");
+    const std::string text = render_cluster(cluster);
+    REQUIRE(text.find("issuer     yes") != std::string::npos);
+    REQUIRE(text.find("alpha (aa)  10.0.0.1:1, [::1]:1") != std::string::npos);
+}

@@ -1,0 +1,228 @@
+// The daemon's reports: snapshots in, JSON out; and the arguments of its questions.
+#include "node/report.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <nlohmann/json.hpp>
+
+using namespace nexar;
+using namespace nexar::node;
+using nlohmann::json;
+using namespace std::chrono_literals;
+
+namespace {
+
+NodeId node_id(uint8_t n) {
+    NodeId id;
+    id.bytes.fill(n);
+    return id;
+}
+
+engine::RankSnapshot rank(uint32_t r, uint8_t on, uint32_t pid, uint64_t posted) {
+    return {Rank(r), node_id(on), pid, on == 1, false, posted};
+}
+
+// Three ranks on two nodes, interleaved; one operation that waits for rank 1; one message.
+engine::Snapshot snapshot() {
+    engine::Snapshot s;
+    engine::GroupSnapshot g;
+    g.id = {0x0403020104030201, 5, 7};
+    g.name = "digits";
+    g.epoch = GroupEpoch(2);
+    g.ranks = {rank(0, 1, 100, 43), rank(1, 2, 200, 42), rank(2, 1, 101, 43)};
+    g.nodes = 2;
+    g.ops_in_flight = 1;
+    g.messages_waiting = 3;
+    s.groups.push_back(g);
+    engine::OpSnapshot op;
+    op.group = g.id;
+    op.group_name = "digits";
+    op.seq = 42;
+    op.descriptor = {engine::OpKind::all_reduce, reduce::Dtype::f32, reduce::ReduceOp::sum, 1024, 0};
+    op.age = 1500us;
+    op.phase = "waiting for ranks";
+    op.plan = "ring, bulk";
+    op.arrived = {g.ranks[0], g.ranks[2]};
+    op.missing = {g.ranks[1]};
+    s.ops.push_back(op);
+    s.messages.push_back({g.id, "recv by rank 0 from any rank, tag 7", 2s});
+    return s;
+}
+
+const report::HostNames hosts = {{node_id(1), "alpha"}, {node_id(2), "beta"}};
+
+}  // namespace
+
+TEST_CASE("groups: name, id, epoch, next operation, and every rank with node and pid") {
+    const json answer = json::parse(*report::groups(snapshot(), hosts));
+    REQUIRE(answer["omitted"] == 0);
+    REQUIRE(answer["groups"].size() == 1);
+    const json& g = answer["groups"][0];
+    REQUIRE(g["name"] == "digits");
+    REQUIRE(g["id"] == "01020304-7");
+    REQUIRE(g["size"] == 3);
+    REQUIRE(g["nodes"] == 2);
+    REQUIRE(g["epoch"] == 2);
+    REQUIRE(g["next_op"] == 43);
+    REQUIRE(g["messages_waiting"] == 3);
+    REQUIRE(g["failed"] == nullptr);
+    REQUIRE(g["ranks"][1] == json{{"rank", 1},
+                                  {"node", node_id(2).hex()},
+                                  {"host", "beta"},
+                                  {"pid", 200},
+                                  {"local", false},
+                                  {"gone", false},
+                                  {"posted", 42}});
+}
+
+TEST_CASE("a failed group says why, and which rank") {
+    auto s = snapshot();
+    s.groups[0].failed = {Errc::peer_lost, "the process of rank 1 ended", 1, -1, node_id(2).hex()};
+    const json g = json::parse(*report::groups(s, hosts))["groups"][0];
+    REQUIRE(g["failed"]["name"] == "PEER_LOST");
+    REQUIRE(g["failed"]["rank"] == 1);
+    REQUIRE(g["failed"]["node"] == node_id(2).hex());
+}
+
+TEST_CASE("ops: what is in flight, who arrived, and who is missing with node and pid") {
+    const json answer = json::parse(*report::ops(snapshot(), hosts));
+    const json& op = answer["ops"][0];
+    REQUIRE(op["op"] == "all_reduce f32 sum count 1024");
+    REQUIRE(op["seq"] == 42);
+    REQUIRE(op["age_ms"] == 1.5);
+    REQUIRE(op["arrived"] == json{0, 2});
+    REQUIRE(op["missing"] ==
+            json::array({{{"rank", 1}, {"node", node_id(2).hex()}, {"host", "beta"}, {"pid", 200}}}));
+    REQUIRE(answer["messages"][0]["what"] == "recv by rank 0 from any rank, tag 7");
+    REQUIRE(answer["messages"][0]["group"] == "digits");
+}
+
+TEST_CASE("one group can be named, by name or id; a wrong name says which there are") {
+    auto s = snapshot();
+    s.groups.push_back(s.groups[0]);
+    s.groups[1].name = "other";
+    s.groups[1].id.counter = 8;
+    REQUIRE(json::parse(*report::groups(s, hosts, "other"))["groups"].size() == 1);
+    REQUIRE(json::parse(*report::groups(s, hosts, "01020304-8"))["groups"][0]["name"] == "other");
+    REQUIRE(json::parse(*report::ops(s, hosts, "other"))["ops"].empty());
+    REQUIRE(json::parse(*report::ops(s, hosts, "digits"))["messages"].size() == 1);
+
+    for (const auto& answer : {report::groups(s, hosts, "x"), report::ops(s, hosts, "x")}) {
+        REQUIRE(answer.error().code == Errc::not_found);
+        REQUIRE(answer.error().text.find("digits, other") != std::string::npos);
+    }
+    REQUIRE(report::groups({}, hosts, "x").error().text.find("there is: none") != std::string::npos);
+}
+
+TEST_CASE("long lists are cut, and say so") {
+    engine::Snapshot s = snapshot();
+    const auto group = s.groups[0];
+    s.groups.assign(report::groups_shown_max + 5, group);
+    const json groups = json::parse(*report::groups(s, hosts));
+    REQUIRE(groups["groups"].size() == report::groups_shown_max);
+    REQUIRE(groups["omitted"] == 5);
+
+    s = snapshot();
+    s.ops[0].missing.assign(500, group.ranks[1]);
+    const json op = json::parse(*report::ops(s, hosts))["ops"][0];
+    REQUIRE(op["missing"].size() == report::missing_shown_max);
+    REQUIRE(op["missing_count"] == 500);
+}
+
+TEST_CASE("a name with bytes that are not UTF-8 is shown, not thrown") {
+    auto s = snapshot();
+    s.groups[0].name = "bad\xff\nname";
+    const std::string text = *report::groups(s, {{node_id(1), "\xfe"}});
+    REQUIRE(text.find('\n') == std::string::npos);
+    REQUIRE(json::accept(text));
+}
+
+TEST_CASE("status: identity, life, peers with state and times that may be unknown") {
+    report::Status s;
+    s.node = node_id(1);
+    s.host = "alpha";
+    s.incarnation = {4, 0xabc};
+    s.cluster = "c0ffee";
+    s.version = "0.1.0";
+    s.state = "running";
+    s.uptime = 90'500ms;
+    s.sessions = 2;
+    s.session_memory_bytes = 1 << 20;
+    s.bulk_bytes_sent = 5;
+    report::Peer up{{node_id(2), "beta", {}}, {9, 1}, "up", "10.0.0.2:7654", 210us, 12ms, 1, 2, ""};
+    report::Peer down{{node_id(3), "gamma", {}}, {}, "down", "10.0.0.3:7654", {}, {}, 0, 0, "silent for 5 s"};
+    s.peers = {up, down};
+
+    const json answer = json::parse(report::status(s));
+    REQUIRE(answer["node"] == node_id(1).hex());
+    REQUIRE(answer["incarnation"] == 4);
+    REQUIRE(answer["incarnation_nonce"] == "0000000000000abc");
+    REQUIRE(answer["uptime_s"] == 90.5);
+    REQUIRE(answer["peers"][0]["state"] == "up");
+    REQUIRE(answer["peers"][0]["rtt_ms"] == 0.21);
+    REQUIRE(answer["peers"][0]["heard_ago_ms"] == 12.0);
+    REQUIRE(answer["peers"][1]["rtt_ms"] == nullptr);
+    REQUIRE(answer["peers"][1]["why"] == "silent for 5 s");
+
+    s.cluster.clear();
+    REQUIRE(json::parse(report::status(s))["cluster"] == nullptr);
+}
+
+TEST_CASE("plan names the nodes by their first rank and gives the thresholds") {
+    collectives::PlanTable table;
+    table.lanes = 3;
+    const json answer = json::parse(*report::plan(snapshot(), hosts, table, "digits"));
+    REQUIRE(answer["node_of_rank"] == json{0, 1, 0});
+    REQUIRE(answer["nodes"][1]["host"] == "beta");
+    REQUIRE(answer["table"]["lanes"] == 3);
+    REQUIRE(report::plan(snapshot(), hosts, table, "x").error().code == Errc::not_found);
+}
+
+TEST_CASE("cluster, tokens, doctor and config are JSON, and the configuration shows no secret") {
+    report::Cluster c{
+        "prod", "c0ffee", "ab", node_id(1), true, 1'900'000'000, {{node_id(1), "alpha", {"10.0.0.1:7654"}}}};
+    REQUIRE(json::parse(report::cluster(c))["members"][0]["addresses"] == json{"10.0.0.1:7654"});
+    REQUIRE(json::parse(report::tokens({{"00ff", 123, 2}}))["tokens"][0] ==
+            json{{"id", "00ff"}, {"expires", 123}, {"uses_left", 2}});
+    REQUIRE(json::parse(report::token_created({"00ff", 123, 2}, "nexar1.x"))["token"] == "nexar1.x");
+
+    report::Doctor d;
+    d.pid = 77;
+    d.addresses = {{"10.0.0.1:7654", true, "reached by a peer"}, {"172.17.0.1:7654", false, "a bridge"}};
+    d.gso = true;
+    const json doctor = json::parse(report::doctor(d));
+    REQUIRE(doctor["addresses"][0]["chosen"] == true);
+    REQUIRE(doctor["gso"] == true);
+    REQUIRE(doctor["gro"] == nullptr);
+
+    config::Config config;
+    config.join_token = "nexar1.very-secret";
+    const std::string text = report::config(config);
+    REQUIRE(text.find("very-secret") == std::string::npos);
+    REQUIRE(json::parse(text)["values"]["heartbeat_timeout"] == "5.0");
+}
+
+TEST_CASE("arguments: what is wrong is named together with what is allowed") {
+    REQUIRE(report::token_wish("{}")->uses == 1);
+    REQUIRE(report::token_wish("")->lifetime == 3600);
+    REQUIRE(report::token_wish(R"({"uses": 5, "lifetime_s": 60})")->uses == 5);
+    for (const char* bad : {R"({"uses": 0})", R"({"uses": 10001})", R"({"uses": -1})", R"({"uses": 1.5})",
+                            R"({"uses": "2"})", R"({"lifetime_s": 2592001})", R"({"lifetime_s": 1e300})"}) {
+        CAPTURE(bad);
+        const auto wish = report::token_wish(bad);
+        REQUIRE(wish.error().code == Errc::invalid_argument);
+        REQUIRE(wish.error().text.find("from 1 to") != std::string::npos);
+    }
+    REQUIRE(report::token_wish(R"({"use": 1})").error().text.find("uses, lifetime_s") != std::string::npos);
+    REQUIRE(!report::token_wish("[]"));
+    REQUIRE(!report::token_wish("{"));
+
+    REQUIRE(*report::text_argument(R"({"group": "g"})", "group", false) == "g");
+    REQUIRE(report::text_argument("{}", "group", false)->empty());
+    REQUIRE(report::text_argument("{}", "token", true).error().text.find("'token' is missing") !=
+            std::string::npos);
+    REQUIRE(!report::text_argument(R"({"group": 7})", "group", false));
+    REQUIRE(!report::text_argument(R"({"group": ""})", "group", false));
+    REQUIRE(!report::text_argument("{\"group\": \"" + std::string(5000, 'x') + "\"}", "group", false));
+    REQUIRE(report::no_arguments("{}"));
+    REQUIRE(!report::no_arguments(R"({"x": 1})"));
+}
