@@ -5,6 +5,9 @@
 #include <sstream>
 #include <thread>
 
+#include "node/group_key.hpp"
+#include "wire/limits.hpp"
+
 namespace nexar::node {
 namespace {
 
@@ -109,6 +112,7 @@ Result<void> Member::build_plane(Time now, const quic::Identity& identity, const
     c.identity = identity;
     c.verifier = verifier;
     c.mesh.incarnation = incarnation_.nonce;
+    c.mesh.message_bytes_max = wire::message_bytes_max;
     c.seed = random_u64();
     c.table.self = {needs_.identity.node, host_name(), {}};
     for (const AddressChoice& a : addresses_.chosen) c.table.self.addresses.push_back(a.address);
@@ -158,6 +162,7 @@ void Member::build_engine() {
     c.heartbeat_interval = config::seconds(config.heartbeat_interval);
     c.heartbeat_timeout = config::seconds(config.heartbeat_timeout);
     c.bulk_shards = static_cast<uint32_t>(shards_.size());
+    c.group_key = [self = c.self](const engine::OpenRequest& request) { return group_key(request, self); };
     clients_ = std::make_unique<ClientsRelay>();
     engine::EnginePorts ports{*clients_, *pool_, *plane_, {plane_.get()}, needs_.log};
     for (auto& mesh : shard_meshes_) ports.meshes.push_back(mesh.get());
