@@ -78,7 +78,7 @@ void ControlPlane::on_quic_event(Time now, const quic::Event& event) {
                    {field("remote", event.remote.text()), field("why", text_of(event.close))});
         return;
     }
-    if (event.alpn == quic::alpn_join) {
+    if (event.alpn == quic::alpn_join || (door_ && door_->knows(event.conn))) {
         if (door_) door_->on_event(now, event, port_->endpoint());
         return;
     }

@@ -37,6 +37,8 @@ class JoinDoor {
     JoinDoor(Identity& identity, const StateDir& state, std::function<WallSeconds()> wall, Log& log)
         : identity_(&identity), state_(&state), wall_(std::move(wall)), log_(&log) {}
 
+    // Only the event `connected` says which protocol a connection speaks.
+    bool knows(quic::ConnId conn) const { return guests_.contains(conn); }
     void on_event(Time now, const quic::Event& event, quic::Endpoint& endpoint);
     void step(Time now, quic::Endpoint& endpoint);
     Time wake_at() const;
