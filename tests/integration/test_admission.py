@@ -140,6 +140,8 @@ def test_nobody_but_an_issuer_of_the_right_root_can_admit(cluster):
         is_refused(node, "join_failed", seconds=JOINER_PATIENCE + 10)
         print(f"        {what}: {[line for line in node.log().splitlines() if 'join_failed' in line][-1]}")
         assert "node_admitted" not in other.log() + impostor.log(), f"{what} admitted somebody"
+    # More than half a minute has passed since anybody joined.
+    eventually(cluster[1].idle, "the issuer to be idle", 2)
     forget(cluster, *nodes.values(), other, impostor)
     cluster[3].start()
 

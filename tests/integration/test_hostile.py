@@ -66,13 +66,7 @@ def unharmed(cluster, seconds=ATTACK_SECONDS, working=True):
     eventually(lambda: descriptors_of(node) <= before[0] + 2, f"{before[0]} descriptors again", 10)
     assert resident_megabytes(node) < before[1] + 150, f"from {before[1]} to {resident_megabytes(node)} MiB"
     for each in cluster:
-        eventually(lambda each=each: idle(each), f"{each} to be idle", 10)
-
-
-def idle(node):
-    begin, used = time.monotonic(), node.cpu_seconds()
-    time.sleep(0.3)
-    return (node.cpu_seconds() - used) / (time.monotonic() - begin) < 0.15
+        eventually(each.idle, f"{each} to be idle", 10)
 
 
 def attack(cluster, mode, seed=1):

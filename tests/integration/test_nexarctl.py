@@ -181,7 +181,7 @@ def test_doctor_examines_a_machine_with_and_without_a_daemon(cluster):
     contains(text, cluster.network.address(1))
 
     cluster[3].kill()
-    text, _ = ctl(cluster[3], "doctor", expect=FAILED)
+    text, _ = ctl(cluster[3], "doctor", expect=None)
     contains(text, "no daemon listens")
     cluster[3].start()
 
