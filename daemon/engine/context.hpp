@@ -71,6 +71,7 @@ class Context {
     void forget_dirty(const Poster& poster);
     // Everything that is ready runs, and everything posted leaves.
     void run_ready();
+    bool idle() const { return executor.idle() && dirty_.empty(); }
 
     // Peers.
     PeerState& peer(link::PeerIndex index);

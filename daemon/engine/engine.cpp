@@ -1,10 +1,13 @@
 #include "engine/engine.hpp"
 
 #include <algorithm>
+#include <deque>
 #include <map>
+#include <set>
 #include <unordered_map>
 
 #include "engine/group.hpp"
+#include "engine/opening.hpp"
 #include "engine/watch.hpp"
 
 namespace nexar::engine {
@@ -34,30 +37,47 @@ wire::PlanTableRecord EngineConfig::default_plan() {
 class Engine::Impl final : public GroupHost {
   public:
     Impl(const EngineConfig& config, const EnginePorts& ports, uint64_t seed)
-        : context(config, ports, seed), watch(context, Time{}) {}
+        : context(config, ports, seed), watch(context, Time{}), opening(context) {}
 
     // Every input begins with the time and ends with a turn.
     void turn() {
-        context.run_ready();
-        watch.drain();
-        while (const auto decided = watch.poll_decided()) {
-            if (Group* group = find(decided->group)) {
-                context.ports.log.warn("group_failed",
-                                       {field("group", decided->group), field("name", group->facts.name),
-                                        field("why", decided->error.text)});
-                group->lose(decided->error);
-            }
+        do {
             context.run_ready();
             watch.drain();
-        }
+            while (const auto decided = watch.poll_decided()) group_lost(*decided);
+            while (const auto event = opening.poll())
+                std::visit([this](const auto& e) { on_opening(e); }, *event);
+        } while (!context.idle());
         remove_finished();
+    }
+    void group_lost(const membership::Arbiter::Decided& decided) {
+        Group* group = find(decided.group);
+        if (group == nullptr) return;
+        context.ports.log.warn("group_failed", {field("group", decided.group), field("name", group->facts.name),
+                                                field("why", decided.error.text)});
+        group->lose(decided.error);
+    }
+    void on_opening(const Opening::Answer& answer) {
+        if (sessions.contains(answer.session))
+            context.ports.clients.group_opened(answer.session, answer.ticket, fail(answer.error));
+    }
+    void on_opening(const Opening::Formed& formed);
+    void on_opening(const Opening::Lost& lost) {
+        const Group* group = find(lost.group);
+        if (group == nullptr) return;
+        for (const auto& member : group->facts.members)
+            if (member.node == lost.node)
+                return watch.on_rank_lost(lost.group, Rank(member.rank), lost.node, lost.reason);
     }
     Group* find(const GroupId& id) {
         const auto it = groups.find(id);
         return it == groups.end() ? nullptr : it->second.get();
     }
     void remove_finished();
-    Result<void> make_group(const wire::GroupPrepare& prepare, std::span<const SessionId> sessions);
+    Result<void> make_group(const wire::GroupPrepare& prepare, const std::vector<LocalRank>& local);
+    void keep_early(link::PeerIndex from, const GroupId& group, const wire::Message& message);
+    void replay_early(const GroupId& group);
+    void not_made(const Opening::Formed& formed, const Error& why);
     void dispatch(link::PeerIndex from, const wire::Message& message);
 
     // GroupHost
@@ -75,6 +95,15 @@ class Engine::Impl final : public GroupHost {
     Context context;
     Timers timers;
     Watch watch;
+    Opening opening;
+    struct Early {
+        link::PeerIndex from;
+        GroupId group;
+        wire::Message message;
+    };
+    std::deque<Early> early;
+    std::set<GroupId> finished;
+    std::deque<GroupId> finished_order;
     std::map<GroupId, std::unique_ptr<Group>> groups;
     std::unordered_map<SessionId, std::vector<GroupId>> sessions;
 };
@@ -87,12 +116,67 @@ void Engine::Impl::remove_finished() {
         }
         for (MeshPort* mesh : context.ports.meshes) mesh->forget_group(it->first);
         watch.on_group_gone(it->first);
+        if (finished.insert(it->first).second) finished_order.push_back(it->first);
+        if (finished_order.size() > context.config.finished_groups_max) {
+            finished.erase(finished_order.front());
+            finished_order.pop_front();
+        }
         it = groups.erase(it);
     }
 }
 
-Result<void> Engine::Impl::make_group(const wire::GroupPrepare& prepare,
-                                      std::span<const SessionId> local_sessions) {
+// What came about a group before its commit, which took another way.
+void Engine::Impl::keep_early(link::PeerIndex from, const GroupId& group, const wire::Message& message) {
+    if (finished.contains(group)) return;
+    early.push_back({from, group, message});
+    if (early.size() > context.config.early_messages_max) early.pop_front();
+}
+
+void Engine::Impl::replay_early(const GroupId& group) {
+    std::vector<Early> mine;
+    std::erase_if(early, [&](const Early& e) {
+        if (e.group != group) return false;
+        mine.push_back(e);
+        return true;
+    });
+    for (const Early& e : mine) dispatch(e.from, e.message);
+}
+
+// The others hold the group for made: they learn that our ranks will do nothing.
+void Engine::Impl::not_made(const Opening::Formed& formed, const Error& why) {
+    context.ports.log.warn("group_not_made", {field("group", formed.group.group), field("why", why.text)});
+    for (const auto& member : formed.group.members) {
+        const auto peer = context.find_peer(member.node);
+        if (!peer) continue;
+        for (const auto& l : formed.locals)
+            context.send(*peer, wire::RankGone{formed.group.group, formed.group.epoch, l.rank, 0, true, why.text});
+    }
+    for (const auto& l : formed.locals)
+        if (!l.gone) on_opening(Opening::Answer{l.session, l.ticket, why});
+}
+
+void Engine::Impl::on_opening(const Opening::Formed& formed) {
+    std::vector<LocalRank> local;
+    for (const auto& l : formed.locals) local.push_back({l.rank, l.session, 0, false});
+    if (const Result<void> made = make_group(formed.group, local); !made) return not_made(formed, made.error());
+    Group* group = find(formed.group.group);
+    GroupInfo info;
+    info.id = formed.group.group;
+    info.epoch = GroupEpoch(formed.group.epoch);
+    info.size = group->facts.size();
+    for (const auto& member : formed.group.members)
+        info.members.push_back({Rank(member.rank), member.node, member.pid});
+    for (size_t i = 0; i < formed.locals.size(); ++i) {
+        const auto& l = formed.locals[i];
+        info.rank = Rank(l.rank);
+        const bool gone = l.gone || !sessions.contains(l.session);
+        if (gone) group->leave(group->locals()[i], true, "it ended while the group was being made");
+        else context.ports.clients.group_opened(l.session, l.ticket, info);
+    }
+    replay_early(info.id);
+}
+
+Result<void> Engine::Impl::make_group(const wire::GroupPrepare& prepare, const std::vector<LocalRank>& ranks) {
     GroupFacts facts;
     facts.id = prepare.group;
     facts.epoch = GroupEpoch(prepare.epoch);
@@ -117,14 +201,11 @@ Result<void> Engine::Impl::make_group(const wire::GroupPrepare& prepare,
         if (first) facts.nodes.push_back(node);
         placement.push_back(it->second);
         if (node != context.config.self) continue;
-        if (local.size() >= local_sessions.size())
-            return fail(Errc::invalid_argument, "more ranks on this node than sessions for them");
-        local.push_back({rank, local_sessions[local.size()], 0, false});
+        if (local.size() >= ranks.size() || ranks[local.size()].rank != rank)
+            return fail(Errc::invalid_argument, "the ranks of this node and the sessions for them do not fit");
+        local.push_back(ranks[local.size()]);
     }
     if (local.empty()) return fail(Errc::invalid_argument, "the group has no rank on this node");
-    for (const LocalRank& mine : local)
-        if (!sessions.contains(mine.session))
-            return fail(Errc::closed, "the session of rank " + std::to_string(mine.rank) + " has ended");
     facts.layout = collectives::Layout(placement);
     facts.self = facts.layout.node_of(local[0].rank);
     std::vector<membership::GroupNode> watched;
@@ -139,7 +220,8 @@ Result<void> Engine::Impl::make_group(const wire::GroupPrepare& prepare,
     }
     const GroupId id = facts.id;
     const GroupEpoch epoch = facts.epoch;
-    for (const LocalRank& mine : local) sessions[mine.session].push_back(id);
+    for (const LocalRank& mine : local)
+        if (const auto it = sessions.find(mine.session); it != sessions.end()) it->second.push_back(id);
     groups.emplace(id, std::make_unique<Group>(context, *this, timers, std::move(facts), std::move(local)));
     watch.on_group(id, epoch, std::move(watched));
     return {};
@@ -173,7 +255,7 @@ struct ToGroup {
 }  // namespace
 
 void Engine::Impl::dispatch(link::PeerIndex from, const wire::Message& message) {
-    if (watch.on_message(from, message)) return;
+    if (watch.on_message(from, message) || opening.on_message(context.peer(from).node, message)) return;
     std::visit(
         [&]<class M>(const M& m) {
             if constexpr (AboutGroup<M>) {
@@ -197,8 +279,10 @@ Engine::~Engine() = default;
 
 Result<void> Engine::open(Time now, const OpenRequest& request) {
     impl_->context.now = now;
-    (void)request;
-    return fail(Errc::unsupported, "rendezvous is not connected yet");
+    impl_->sessions.try_emplace(request.session);
+    const Result<void> result = impl_->opening.open(request);
+    impl_->turn();
+    return result;
 }
 
 Result<void> Engine::submit(Time now, const OpRequest& request) {
@@ -215,6 +299,11 @@ void Engine::cancel(Time now, SessionId session, uint64_t ticket) {
     impl_->context.now = now;
     const auto it = impl_->sessions.find(session);
     if (it == impl_->sessions.end()) return;
+    if (impl_->opening.cancel(session, ticket)) {
+        const Error cancelled{Errc::cancelled, "the open was cancelled", -1, -1, {}};
+        impl_->context.ports.clients.group_opened(session, ticket, fail(cancelled));
+        return impl_->turn();
+    }
     for (const GroupId& id : it->second)
         if (Group* group = impl_->find(id); group != nullptr && group->cancel(session, ticket)) break;
     impl_->turn();
@@ -237,6 +326,7 @@ void Engine::session_ended(Time now, SessionId session, bool crashed, const std:
     impl_->context.now = now;
     const auto node = impl_->sessions.extract(session);  // from here on nothing is completed for it
     if (node.empty()) return;
+    impl_->opening.session_ended(session);
     for (const GroupId& id : node.mapped()) {
         Group* group = impl_->find(id);
         if (LocalRank* local = group == nullptr ? nullptr : group->find_local(session))
@@ -254,6 +344,7 @@ void Engine::on_peer_up(Time now, link::PeerIndex index, const NodeId& node, con
     peer = {node, incarnation, true, true};
     impl_->context.set_peer(node, index);
     impl_->watch.on_peer_up(index);
+    impl_->opening.on_peer_up(node);
     if (again)
         for (auto& [id, group] : impl_->groups) group->resync(index);
     impl_->turn();
@@ -264,6 +355,7 @@ void Engine::on_peer_down(Time now, link::PeerIndex index, const std::string& re
     PeerState& peer = impl_->context.peer(index);
     if (!peer.known) return;
     peer.up = false;
+    impl_->opening.on_peer_down(peer.node);
     impl_->watch.on_peer_down(index, reason, proof);
     impl_->turn();
 }
@@ -326,6 +418,7 @@ void Engine::on_time(Time now) {
     impl_->context.now = now;
     impl_->timers.run(now);
     if (impl_->watch.wake_at() <= now) impl_->watch.on_time();
+    if (impl_->opening.wake_at() <= now) impl_->opening.on_time();
     impl_->turn();
 }
 
@@ -376,8 +469,13 @@ bool Engine::quiet() const {
 Result<void> Engine::install_group(Time now, const wire::GroupPrepare& group,
                                    std::span<const SessionId> sessions) {
     impl_->context.now = now;
+    std::vector<LocalRank> local;
+    for (const auto& member : group.members)
+        if (member.node == impl_->context.config.self && local.size() < sessions.size())
+            local.push_back({member.rank, sessions[local.size()], 0, false});
     for (SessionId session : sessions) impl_->sessions.try_emplace(session);
-    const Result<void> result = impl_->make_group(group, sessions);
+    const Result<void> result = impl_->make_group(group, local);
+    if (result) impl_->replay_early(group.group);
     impl_->turn();
     return result;
 }

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -48,11 +49,15 @@ struct EngineConfig {
     Duration heartbeat_interval{1'000'000'000};
     Duration heartbeat_timeout{5'000'000'000};
 
+    // The key of an open (docs/protocol/rendezvous.md): a SHA-256, which this dry module does not have.
+    std::function<wire::GroupKey(const OpenRequest&)> group_key;
+
     size_t groups_max = 4096;
     size_t runs_per_group_max = 16;  // collectives of one group that move data at the same time
     size_t seq_window = 4096;        // a peer's words about collectives further ahead than this are dropped
     size_t offers_per_group_max = 1024;  // messages sent to us that no receive has asked for; beyond: refused
-    size_t verdicts_kept_max = 4096;     // failures of groups remembered after the group is gone
+    size_t early_messages_max = 4096;    // about groups whose commit has not come yet
+    size_t finished_groups_max = 4096;   // remembered, so that late words about them are not kept as early ones
 
     // Tests only: each switch breaks one thing that a named test must notice.
     struct Sabotage {

@@ -65,6 +65,12 @@ Host::Host(Cluster& cluster, uint32_t index) : cluster_(cluster), pump_scheduled
     config.self = id;
     config.incarnation = incarnation;
     config.plan = cluster.shape.plan;
+    config.group_key = [index](const engine::OpenRequest& r) {
+        wire::GroupKey key{};
+        const std::string words = r.job_secret.empty() ? std::to_string(index) + "/" + r.name : r.job_secret + "|" + r.name;
+        for (size_t i = 0; i < words.size(); ++i) key[i % key.size()] ^= static_cast<uint8_t>(static_cast<size_t>(words[i]) + i);
+        return key;
+    };
     std::vector<engine::MeshPort*> ports;
     for (size_t i = 0; i < meshes_per_host; ++i) {
         link::MeshConfig mesh = cluster.shape.mesh;
@@ -229,6 +235,21 @@ SimGroup Cluster::make_group(std::vector<uint32_t> placement) {
         hosts[h]->after_input();
     }
     return group;
+}
+
+Cluster::Open Cluster::open(uint32_t host, const std::string& name, uint32_t size, int64_t rank,
+                            const std::string& secret, Duration timeout) {
+    Open out{host, SessionId(next_session_++), hosts[host]->next_ticket++, {}};
+    engine::OpenRequest request{out.session, out.ticket, name, size, rank, secret, 1000, 4000 + host, timeout};
+    out.accepted = hosts[host]->engine->open(clock.now(), request);
+    hosts[host]->after_input();
+    return out;
+}
+
+const Result<engine::GroupInfo>* Cluster::answer(const Open& open) const {
+    const auto& opened = hosts[open.host]->opened;
+    const auto it = opened.find({open.session.value, open.ticket});
+    return it == opened.end() ? nullptr : &it->second;
 }
 
 Call& Cluster::submit(const SimGroup& group, uint32_t rank, const engine::OpRequest& words,

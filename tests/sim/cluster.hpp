@@ -51,6 +51,7 @@ class Host final : engine::Clients, engine::Workers, engine::PeerPort {
     std::vector<std::unique_ptr<link::Mesh>> meshes;
     std::map<std::pair<uint64_t, uint64_t>, Call*> calls;  // by session and ticket
     uint64_t next_ticket = 1;
+    std::map<std::pair<uint64_t, uint64_t>, Result<engine::GroupInfo>> opened;
 
     void pump(size_t mesh);
     void after_input();
@@ -59,7 +60,9 @@ class Host final : engine::Clients, engine::Workers, engine::PeerPort {
     friend class Cluster;
     class Port;
     void complete(SessionId session, uint64_t ticket, const engine::Outcome& outcome) override;
-    void group_opened(SessionId, uint64_t, const Result<engine::GroupInfo>&) override {}
+    void group_opened(SessionId session, uint64_t ticket, const Result<engine::GroupInfo>& info) override {
+        opened.emplace(std::pair(session.value, ticket), info);
+    }
     void submit(engine::WorkerJob job) override;
     bool send(link::PeerIndex peer, Bytes message) override;
     void dial(const std::string&, const NodeId&) override {}
@@ -93,6 +96,17 @@ class Cluster {
     std::vector<std::string> warnings;  // names of warn events
 
     SimGroup make_group(std::vector<uint32_t> placement);
+    // By the production rendezvous: one open of a new session on a host. Answers are in Host::opened.
+    struct Open {
+        uint32_t host = 0;
+        SessionId session;
+        uint64_t ticket = 0;
+        Result<void> accepted;
+    };
+    Open open(uint32_t host, const std::string& name, uint32_t size, int64_t rank, const std::string& secret = "s",
+              Duration timeout = Duration{30s});
+    const Result<engine::GroupInfo>* answer(const Open& open) const;
+
     // In and out are fresh memory: `in` as given, `out` of so many bytes. In place: out == in.
     Call& submit(const SimGroup& group, uint32_t rank, const engine::OpRequest& words,
                  std::vector<std::byte> in, size_t out_bytes, bool in_place = false);

@@ -1,0 +1,82 @@
+#include "engine/opening.hpp"
+
+#include <algorithm>
+
+namespace nexar::engine {
+
+namespace {
+
+rendezvous::Config config_of(const EngineConfig& config) {
+    rendezvous::Config out;
+    out.self = config.self;
+    out.incarnation = config.incarnation.nonce;
+    out.plan = config.plan;
+    out.collective_timeout_ms = static_cast<uint64_t>(std::max<int64_t>(0, to_ms(config.collective_timeout)));
+    return out;
+}
+
+}  // namespace
+
+Opening::Opening(Context& context) : context_(context), machine_(config_of(context.config)) {}
+
+Result<void> Opening::open(const OpenRequest& request) {
+    if (!context_.config.group_key) return fail(Errc::unsupported, "this daemon has no rendezvous");
+    rendezvous::OpenSpec spec;
+    spec.session = request.session;
+    spec.key = context_.config.group_key(request);
+    spec.local = request.job_secret.empty();
+    spec.name = request.name;
+    spec.size = request.size;
+    spec.rank = request.rank;
+    spec.pid = request.pid;
+    spec.timeout = request.timeout;
+    NEXAR_TRY(const wire::RequestId id, machine_.open(spec, context_.now));
+    asked_[id.number] = {request.session, request.ticket};
+    return {};
+}
+
+bool Opening::cancel(SessionId session, uint64_t ticket) {
+    for (const auto& [number, asked] : asked_) {
+        if (asked.session != session || asked.ticket != ticket) continue;
+        const wire::RequestId id{context_.config.self, number};
+        asked_.erase(number);
+        machine_.withdraw(id, context_.now);
+        return true;
+    }
+    return false;
+}
+
+void Opening::session_ended(SessionId session) {
+    std::erase_if(asked_, [&](const auto& entry) { return entry.second.session == session; });
+    machine_.withdraw_session(session, context_.now);
+}
+
+Opening::Formed Opening::formed(const rendezvous::Opened& opened) {
+    Formed out{opened.group, {}};
+    for (const auto& [request, rank] : opened.ranks) {
+        const auto node = asked_.extract(request.number);
+        if (node.empty()) out.locals.push_back({rank.value, {}, 0, true});
+        else out.locals.push_back({rank.value, node.mapped().session, node.mapped().ticket, false});
+    }
+    for (const Rank rank : opened.gone) out.locals.push_back({rank.value, {}, 0, true});
+    std::ranges::sort(out.locals, {}, &Formed::Local::rank);
+    return out;
+}
+
+std::optional<Opening::Event> Opening::poll() {
+    while (const auto action = machine_.poll_action()) {
+        if (const auto* send = std::get_if<rendezvous::Send>(&*action)) {
+            if (const auto peer = context_.find_peer(send->to)) context_.send(*peer, send->message);
+        } else if (const auto* opened = std::get_if<rendezvous::Opened>(&*action)) {
+            return formed(*opened);
+        } else if (const auto* failed = std::get_if<rendezvous::Failed>(&*action)) {
+            const auto node = asked_.extract(failed->request.number);
+            if (!node.empty()) return Answer{node.mapped().session, node.mapped().ticket, failed->error};
+        } else if (const auto* disowned = std::get_if<rendezvous::Disowned>(&*action)) {
+            return Lost{disowned->group, disowned->node, disowned->text};
+        }
+    }
+    return {};
+}
+
+}  // namespace nexar::engine

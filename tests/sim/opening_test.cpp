@@ -1,0 +1,139 @@
+// Groups made by the production rendezvous: they work at once, wherever their ranks are, and an open that cannot be
+// ends with a reason.
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+
+#include "program.hpp"
+
+namespace nexar::sim {
+namespace {
+
+// The group of these opens, for a Program; all must have been answered well.
+SimGroup group_of(const Cluster& cluster, const std::vector<Cluster::Open>& opens) {
+    SimGroup group;
+    group.placement.resize(opens.size());
+    group.sessions.resize(opens.size());
+    for (const Cluster::Open& open : opens) {
+        const auto* answer = cluster.answer(open);
+        REQUIRE(answer != nullptr);
+        REQUIRE(answer->has_value());
+        group.id = (*answer)->id;
+        REQUIRE((*answer)->size == opens.size());
+        group.placement[(*answer)->rank.value] = open.host;
+        group.sessions[(*answer)->rank.value] = open.session;
+    }
+    return group;
+}
+
+}  // namespace
+
+TEST_CASE("ranks that open a group by name, given or automatic, get it, and it works at once") {
+    for (uint64_t seed = 1; seed <= 30; ++seed) {
+        CAPTURE(seed);
+        ClusterShape shape;
+        shape.nodes = 3;
+        Cluster cluster(seed, shape);
+        const uint32_t size = static_cast<uint32_t>(2 + seed % 6);
+        std::vector<Cluster::Open> opens;
+        for (uint32_t i = 0; i < size; ++i) {
+            opens.push_back(cluster.open((i * 2 + static_cast<uint32_t>(seed)) % 3, "job", size, seed % 2 ? -1 : int64_t{i}));
+            REQUIRE(opens.back().accepted);
+            cluster.run_for(cluster.clock.some(3ms));
+        }
+        // A rank posts as soon as it is told, when others may not have been told yet.
+        std::vector<Call*> calls(size);
+        for (int round = 0; round < 4000 && std::count(calls.begin(), calls.end(), nullptr) > 0; ++round) {
+            cluster.run_for(20us);
+            for (uint32_t i = 0; i < size; ++i) {
+                const auto* answer = cluster.answer(opens[i]);
+                if (answer == nullptr || calls[i] != nullptr) continue;
+                REQUIRE(answer->has_value());
+                SimGroup mine;
+                mine.id = (*answer)->id;
+                mine.placement.assign(size, opens[i].host);
+                mine.sessions.assign(size, opens[i].session);
+                const engine::OpRequest r = request_of({OpKind::all_reduce, Dtype::i32, ReduceOp::sum, 300, 0});
+                calls[i] = &cluster.submit(mine, (*answer)->rank.value, r,
+                                           Reference::input(7, (*answer)->rank.value, 300, Dtype::i32), 1200);
+            }
+        }
+
+        REQUIRE(cluster.run());
+        cluster.check();
+        for (uint32_t i = 0; i < size; ++i) {
+            REQUIRE(calls[i] != nullptr);
+            REQUIRE(calls[i]->ok());
+            for (uint64_t at = 0; at < 300; ++at)
+                REQUIRE(Reference::reduced(Reference::load(calls[i]->out_at_end.data() + 4 * at, Dtype::i32), 7, size, at,
+                                           Dtype::i32, ReduceOp::sum));
+        }
+        Program program(cluster, group_of(cluster, opens));
+        program.add({OpKind::broadcast, Dtype::i32, ReduceOp::sum, 10'000, 1});
+        program.start(10us);
+        REQUIRE(cluster.run());
+        REQUIRE(program.wrong() == "");
+    }
+}
+
+TEST_CASE("a group that never fills ends at the deadline for all who wait, naming who is missing") {
+    ClusterShape shape;
+    shape.nodes = 2;
+    Cluster cluster(1, shape);
+    const auto a = cluster.open(0, "job", 3, 0, "s", 2s);
+    const auto b = cluster.open(1, "job", 3, 2, "s", 2s);
+
+    cluster.run_for(5s);
+
+    for (const auto& open : {a, b}) {
+        const auto* answer = cluster.answer(open);
+        REQUIRE(answer != nullptr);
+        REQUIRE_FALSE(answer->has_value());
+        REQUIRE(answer->error().code == Errc::group_incomplete);
+        REQUIRE(answer->error().text.contains("1"));
+    }
+}
+
+TEST_CASE("clashing ranks and different sizes under one name are refused, naming them") {
+    ClusterShape shape;
+    shape.nodes = 2;
+    Cluster cluster(1, shape);
+    cluster.open(0, "job", 2, 0);
+    cluster.run_for(10ms);
+    const auto clash = cluster.open(1, "job", 2, 0);
+    const auto size = cluster.open(1, "job", 3, 1);
+
+    cluster.run_for(1s);
+
+    for (const auto& open : {clash, size}) {
+        const auto* answer = cluster.answer(open);
+        REQUIRE(answer != nullptr);
+        REQUIRE_FALSE(answer->has_value());
+        REQUIRE(answer->error().code == Errc::rank_clash);
+    }
+}
+
+TEST_CASE("an open that is cancelled, or whose process ends, leaves room for another") {
+    ClusterShape shape;
+    shape.nodes = 2;
+    Cluster cluster(1, shape);
+    const auto cancelled = cluster.open(0, "job", 2, 0);
+    const auto ended = cluster.open(1, "job", 2, 1);
+    cluster.hosts[0]->engine->cancel(cluster.clock.now(), cancelled.session, cancelled.ticket);
+    cluster.hosts[0]->after_input();
+    cluster.hosts[1]->engine->session_ended(cluster.clock.now(), ended.session, true, "it crashed");
+    cluster.hosts[1]->after_input();
+    cluster.run_for(100ms);
+    REQUIRE(cluster.answer(cancelled)->error().code == Errc::cancelled);
+    REQUIRE(cluster.answer(ended) == nullptr);
+
+    const std::vector<Cluster::Open> opens{cluster.open(0, "job", 2, 0), cluster.open(1, "job", 2, 1)};
+    cluster.run_for(1s);
+
+    Program program(cluster, group_of(cluster, opens));
+    program.add({OpKind::barrier, Dtype::f32, ReduceOp::sum, 0, 0});
+    program.start(10us);
+    REQUIRE(cluster.run());
+    REQUIRE(program.wrong() == "");
+}
+
+}  // namespace nexar::sim
