@@ -143,7 +143,7 @@ json member_json(const wire::NodeRecord& record) {
 }  // namespace
 
 std::string status(const Status& s) {
-    return print({{"node", s.node.hex()},
+    return print({{"node", s.node.is_zero() ? std::string() : s.node.hex()},
                   {"host", s.host},
                   {"incarnation", s.incarnation.counter},
                   {"incarnation_nonce", nonce_hex(s.incarnation.nonce)},

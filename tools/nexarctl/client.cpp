@@ -178,7 +178,8 @@ const json& list_of(const json& object, const char* key) {
 std::string node_text(const json& object) {
     const std::string host = text_of(object, "host");
     const std::string id = text_of(object, "node").substr(0, 12);
-    return host.empty() ? id : host + " (" + id + ")";
+    if (host.empty() || id.empty()) return host.empty() ? id : host;
+    return host + " (" + id + ")";
 }
 
 }  // namespace nexarctl

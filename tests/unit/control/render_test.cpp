@@ -39,6 +39,7 @@ TEST_CASE("status shows this node, then its peers as a table") {
 
 TEST_CASE("an answer without most of its fields is shown as far as it goes") {
     REQUIRE(render_status(json::object()).find("none: nexarctl cluster init") != std::string::npos);
+    REQUIRE(render_status({{"host", "alpha"}, {"node", ""}}).starts_with("node       alpha\n"));
     REQUIRE(render_status(json(nullptr)).find("no peers") != std::string::npos);
     REQUIRE(render_groups(json::array()) == "no groups on this node\n");
     REQUIRE(render_ops(json::object()) == "no operations in flight on this node\n");

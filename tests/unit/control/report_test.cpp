@@ -164,7 +164,9 @@ TEST_CASE("status: identity, life, peers with state and times that may be unknow
     REQUIRE(answer["peers"][1]["why"] == "silent for 5 s");
 
     s.cluster.clear();
+    s.node = {};  // it has no key yet
     REQUIRE(json::parse(report::status(s))["cluster"] == nullptr);
+    REQUIRE(json::parse(report::status(s))["node"] == "");
 }
 
 TEST_CASE("plan names the nodes by their first rank and gives the thresholds") {
