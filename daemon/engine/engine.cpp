@@ -53,8 +53,9 @@ class Engine::Impl final : public GroupHost {
     void group_lost(const membership::Arbiter::Decided& decided) {
         Group* group = find(decided.group);
         if (group == nullptr) return;
-        context.ports.log.warn("group_failed", {field("group", decided.group), field("name", group->facts.name),
-                                                field("why", decided.error.text)});
+        context.ports.log.warn("group_failed",
+                               {field("group", decided.group), field("name", group->facts.name),
+                                field("why", decided.error.text)});
         group->lose(decided.error);
     }
     void on_opening(const Opening::Answer& answer) {
@@ -149,7 +150,8 @@ void Engine::Impl::not_made(const Opening::Formed& formed, const Error& why) {
         const auto peer = context.find_peer(member.node);
         if (!peer) continue;
         for (const auto& l : formed.locals)
-            context.send(*peer, wire::RankGone{formed.group.group, formed.group.epoch, l.rank, 0, true, why.text});
+            context.send(*peer,
+                         wire::RankGone{formed.group.group, formed.group.epoch, l.rank, 0, true, why.text});
     }
     for (const auto& l : formed.locals)
         if (!l.gone) on_opening(Opening::Answer{l.session, l.ticket, why});
@@ -158,7 +160,8 @@ void Engine::Impl::not_made(const Opening::Formed& formed, const Error& why) {
 void Engine::Impl::on_opening(const Opening::Formed& formed) {
     std::vector<LocalRank> local;
     for (const auto& l : formed.locals) local.push_back({l.rank, l.session, 0, false});
-    if (const Result<void> made = make_group(formed.group, local); !made) return not_made(formed, made.error());
+    if (const Result<void> made = make_group(formed.group, local); !made)
+        return not_made(formed, made.error());
     Group* group = find(formed.group.group);
     GroupInfo info;
     info.id = formed.group.group;
@@ -170,13 +173,16 @@ void Engine::Impl::on_opening(const Opening::Formed& formed) {
         const auto& l = formed.locals[i];
         info.rank = Rank(l.rank);
         const bool gone = l.gone || !sessions.contains(l.session);
-        if (gone) group->leave(group->locals()[i], true, "it ended while the group was being made");
-        else context.ports.clients.group_opened(l.session, l.ticket, info);
+        if (gone)
+            group->leave(group->locals()[i], true, "it ended while the group was being made");
+        else
+            context.ports.clients.group_opened(l.session, l.ticket, info);
     }
     replay_early(info.id);
 }
 
-Result<void> Engine::Impl::make_group(const wire::GroupPrepare& prepare, const std::vector<LocalRank>& ranks) {
+Result<void> Engine::Impl::make_group(const wire::GroupPrepare& prepare,
+                                      const std::vector<LocalRank>& ranks) {
     GroupFacts facts;
     facts.id = prepare.group;
     facts.epoch = GroupEpoch(prepare.epoch);
@@ -202,7 +208,8 @@ Result<void> Engine::Impl::make_group(const wire::GroupPrepare& prepare, const s
         placement.push_back(it->second);
         if (node != context.config.self) continue;
         if (local.size() >= ranks.size() || ranks[local.size()].rank != rank)
-            return fail(Errc::invalid_argument, "the ranks of this node and the sessions for them do not fit");
+            return fail(Errc::invalid_argument,
+                        "the ranks of this node and the sessions for them do not fit");
         local.push_back(ranks[local.size()]);
     }
     if (local.empty()) return fail(Errc::invalid_argument, "the group has no rank on this node");

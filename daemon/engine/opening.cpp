@@ -55,8 +55,10 @@ Opening::Formed Opening::formed(const rendezvous::Opened& opened) {
     Formed out{opened.group, {}};
     for (const auto& [request, rank] : opened.ranks) {
         const auto node = asked_.extract(request.number);
-        if (node.empty()) out.locals.push_back({rank.value, {}, 0, true});
-        else out.locals.push_back({rank.value, node.mapped().session, node.mapped().ticket, false});
+        if (node.empty())
+            out.locals.push_back({rank.value, {}, 0, true});
+        else
+            out.locals.push_back({rank.value, node.mapped().session, node.mapped().ticket, false});
     }
     for (const Rank rank : opened.gone) out.locals.push_back({rank.value, {}, 0, true});
     std::ranges::sort(out.locals, {}, &Formed::Local::rank);

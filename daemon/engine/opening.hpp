@@ -11,7 +11,7 @@
 namespace nexar::engine {
 
 class Opening {
-public:
+  public:
     // What came of the opens. Given one at a time by poll().
     struct Answer {
         SessionId session;
@@ -22,9 +22,9 @@ public:
         wire::GroupPrepare group;
         struct Local {
             uint32_t rank = 0;
-            SessionId session;     // of a rank that is gone: none
+            SessionId session;  // of a rank that is gone: none
             uint64_t ticket = 0;
-            bool gone = false;     // its process ended before the group was there
+            bool gone = false;  // its process ended before the group was there
         };
         std::vector<Local> locals;  // in rank order
     };
@@ -51,7 +51,7 @@ public:
     std::optional<Event> poll();
     size_t pending() const { return asked_.size(); }
 
-private:
+  private:
     struct Asked {
         SessionId session;
         uint64_t ticket = 0;

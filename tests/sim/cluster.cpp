@@ -67,8 +67,10 @@ Host::Host(Cluster& cluster, uint32_t index) : cluster_(cluster), pump_scheduled
     config.plan = cluster.shape.plan;
     config.group_key = [index](const engine::OpenRequest& r) {
         wire::GroupKey key{};
-        const std::string words = r.job_secret.empty() ? std::to_string(index) + "/" + r.name : r.job_secret + "|" + r.name;
-        for (size_t i = 0; i < words.size(); ++i) key[i % key.size()] ^= static_cast<uint8_t>(static_cast<size_t>(words[i]) + i);
+        const std::string words =
+            r.job_secret.empty() ? std::to_string(index) + "/" + r.name : r.job_secret + "|" + r.name;
+        for (size_t i = 0; i < words.size(); ++i)
+            key[i % key.size()] ^= static_cast<uint8_t>(static_cast<size_t>(words[i]) + i);
         return key;
     };
     std::vector<engine::MeshPort*> ports;
@@ -240,7 +242,8 @@ SimGroup Cluster::make_group(std::vector<uint32_t> placement) {
 Cluster::Open Cluster::open(uint32_t host, const std::string& name, uint32_t size, int64_t rank,
                             const std::string& secret, Duration timeout) {
     Open out{host, SessionId(next_session_++), hosts[host]->next_ticket++, {}};
-    engine::OpenRequest request{out.session, out.ticket, name, size, rank, secret, 1000, 4000 + host, timeout};
+    engine::OpenRequest request{out.session, out.ticket, name,        size,   rank,
+                                secret,      1000,       4000 + host, timeout};
     out.accepted = hosts[host]->engine->open(clock.now(), request);
     hosts[host]->after_input();
     return out;

@@ -103,8 +103,8 @@ class Cluster {
         uint64_t ticket = 0;
         Result<void> accepted;
     };
-    Open open(uint32_t host, const std::string& name, uint32_t size, int64_t rank, const std::string& secret = "s",
-              Duration timeout = Duration{30s});
+    Open open(uint32_t host, const std::string& name, uint32_t size, int64_t rank,
+              const std::string& secret = "s", Duration timeout = Duration{30s});
     const Result<engine::GroupInfo>* answer(const Open& open) const;
 
     // In and out are fresh memory: `in` as given, `out` of so many bytes. In place: out == in.

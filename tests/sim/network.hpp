@@ -16,7 +16,7 @@ namespace nexar::sim {
 struct NetworkShape {
     Duration latency_min{5us};
     Duration jitter{20us};
-    size_t room = 256 * 1024;  // per class
+    size_t room = 1024 * 1024;  // per class; more than the largest frame, a chunk with its header
     bool split_bytes = true;
 };
 

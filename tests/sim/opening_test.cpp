@@ -1,5 +1,5 @@
-// Groups made by the production rendezvous: they work at once, wherever their ranks are, and an open that cannot be
-// ends with a reason.
+// Groups made by the production rendezvous: they work at once, wherever their ranks are, and an open that
+// cannot be ends with a reason.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 
@@ -36,7 +36,8 @@ TEST_CASE("ranks that open a group by name, given or automatic, get it, and it w
         const uint32_t size = static_cast<uint32_t>(2 + seed % 6);
         std::vector<Cluster::Open> opens;
         for (uint32_t i = 0; i < size; ++i) {
-            opens.push_back(cluster.open((i * 2 + static_cast<uint32_t>(seed)) % 3, "job", size, seed % 2 ? -1 : int64_t{i}));
+            opens.push_back(cluster.open((i * 2 + static_cast<uint32_t>(seed)) % 3, "job", size,
+                                         seed % 2 ? -1 : int64_t{i}));
             REQUIRE(opens.back().accepted);
             cluster.run_for(cluster.clock.some(3ms));
         }
@@ -52,7 +53,8 @@ TEST_CASE("ranks that open a group by name, given or automatic, get it, and it w
                 mine.id = (*answer)->id;
                 mine.placement.assign(size, opens[i].host);
                 mine.sessions.assign(size, opens[i].session);
-                const engine::OpRequest r = request_of({OpKind::all_reduce, Dtype::i32, ReduceOp::sum, 300, 0});
+                const engine::OpRequest r =
+                    request_of({OpKind::all_reduce, Dtype::i32, ReduceOp::sum, 300, 0});
                 calls[i] = &cluster.submit(mine, (*answer)->rank.value, r,
                                            Reference::input(7, (*answer)->rank.value, 300, Dtype::i32), 1200);
             }
@@ -64,8 +66,8 @@ TEST_CASE("ranks that open a group by name, given or automatic, get it, and it w
             REQUIRE(calls[i] != nullptr);
             REQUIRE(calls[i]->ok());
             for (uint64_t at = 0; at < 300; ++at)
-                REQUIRE(Reference::reduced(Reference::load(calls[i]->out_at_end.data() + 4 * at, Dtype::i32), 7, size, at,
-                                           Dtype::i32, ReduceOp::sum));
+                REQUIRE(Reference::reduced(Reference::load(calls[i]->out_at_end.data() + 4 * at, Dtype::i32),
+                                           7, size, at, Dtype::i32, ReduceOp::sum));
         }
         Program program(cluster, group_of(cluster, opens));
         program.add({OpKind::broadcast, Dtype::i32, ReduceOp::sum, 10'000, 1});

@@ -59,15 +59,17 @@ Call& Program::post(size_t index, uint32_t rank) {
 }
 
 // Looks again a little later until there is room for the next one: the rank's own thread, waiting.
-void Program::schedule(uint32_t rank) {
+void Program::schedule(uint32_t rank, Duration pause) {
     ++cluster_.to_be_submitted;
-    cluster_.clock.after(Duration(1) + cluster_.clock.some(pause_), [this, rank] {
+    cluster_.clock.after(Duration(1) + cluster_.clock.some(pause), [this, rank, pause] {
         --cluster_.to_be_submitted;
         if (stopped.contains(rank) || cluster_.hosts[group.placement[rank]]->dead) return;
         size_t in_flight = 0;
         for (size_t i = 0; i < next_[rank]; ++i) in_flight += steps[i].calls[rank]->ended ? 0 : 1;
-        if (in_flight < depth_ && next_[rank] < steps.size()) post(next_[rank]++, rank);
-        if (next_[rank] < steps.size()) schedule(rank);
+        const bool may = in_flight < depth_ && next_[rank] < steps.size();
+        if (may) post(next_[rank]++, rank);
+        // A rank that waits long is looked at less and less often.
+        if (next_[rank] < steps.size()) schedule(rank, may ? pause_ : std::min<Duration>(2 * pause, 2ms));
     });
 }
 

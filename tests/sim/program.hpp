@@ -37,7 +37,7 @@ class Program {
         pause_ = pause;
         depth_ = depth;
         next_.assign(group.size(), 0);
-        for (uint32_t rank = 0; rank < group.size(); ++rank) schedule(rank);
+        for (uint32_t rank = 0; rank < group.size(); ++rank) schedule(rank, pause);
     }
     // A rank that has stopped posts nothing more.
     void stop_rank(uint32_t rank) { stopped.insert(rank); }
@@ -58,7 +58,7 @@ class Program {
     const Cluster& cluster() const { return cluster_; }
 
   private:
-    void schedule(uint32_t rank);
+    void schedule(uint32_t rank, Duration pause);
     Cluster& cluster_;
     Duration pause_{0};
     size_t depth_ = 1;

@@ -135,7 +135,7 @@ void run_seed(uint64_t seed) {
 
 TEST_CASE("swarm: whatever happens, every survivor ends with the right value or the group's one error") {
     const uint64_t first = environment("NEXAR_SIM_FIRST", 1);
-    const uint64_t seeds = environment("NEXAR_SIM_SEEDS", 80);
+    const uint64_t seeds = environment("NEXAR_SIM_SEEDS", 300);
     for (uint64_t seed = first; seed < first + seeds; ++seed) run_seed(seed);
 }
 
