@@ -63,7 +63,7 @@ void Node::ask(const control::Caller& caller, const std::string& command, const 
                                                  "' is for root, the daemon's user and its group; uid " +
                                                  std::to_string(caller.uid) + " may only look"));
     if (command == "cluster_join") return join(arguments, std::move(answer));
-    if (command == "cluster_init") return answer(init());
+    if (command == "cluster_init") return answer(init(arguments));
     if (command.starts_with("token_")) return answer(token(command, arguments));
     if (command == "groups" || command == "ops" || command == "plan") return answer(look(command, arguments));
     if (auto none = report::no_arguments(arguments); !none) return answer(fail(none.error()));
@@ -152,11 +152,13 @@ std::string Node::cluster() const {
     return report::cluster(c);
 }
 
-Result<std::string> Node::init() {
+Result<std::string> Node::init(const std::string& arguments) {
     if (identity_) return fail(Errc::bad_state, "this node is in a cluster already");
     if (joiner_) return fail(Errc::bad_state, "this node is just joining a cluster");
-    NEXAR_TRY(auto made, init_cluster(state_, config_.cluster_name, std::time(nullptr)));
-    log_->info("cluster_made", {field("name", config_.cluster_name), field("node", made.node)});
+    NEXAR_TRY(std::string name, report::text_argument(arguments, "name", false));
+    if (name.empty()) name = config_.cluster_name;
+    NEXAR_TRY(auto made, init_cluster(state_, name, std::time(nullptr)));
+    log_->info("cluster_made", {field("name", name), field("node", made.node)});
     NEXAR_TRY_VOID(become_member(loop::Loop::now(), std::move(made), {}));
     return cluster();
 }

@@ -45,7 +45,7 @@ class Node final : private control::Facade {
              control::Answer answer) override;
     Result<std::string> look(const std::string& command, const std::string& arguments);
     Result<std::string> token(const std::string& command, const std::string& arguments);
-    Result<std::string> init();
+    Result<std::string> init(const std::string& arguments);
     void join(const std::string& arguments, control::Answer answer);
     std::string status(Time now) const;
     std::string doctor(Time now) const;
