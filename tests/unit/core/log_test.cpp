@@ -1,0 +1,143 @@
+// The log: one event is one line, whatever its values hold; the threshold; the sink.
+#include "core/log.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include <catch2/catch_test_macros.hpp>
+#include <cstdlib>
+#include <limits>
+#include <string>
+#include <vector>
+
+using namespace nexar;
+
+namespace {
+
+struct Captured {
+    std::vector<std::pair<Level, std::string>> lines;
+    Log log;
+    explicit Captured(Level threshold = Level::debug)
+        : log([this](Level level, const std::string& line) { lines.emplace_back(level, line); }, threshold) {}
+    std::string only() {
+        REQUIRE(lines.size() == 1);
+        return lines[0].second;
+    }
+};
+
+std::string value_line(std::string_view value) {
+    Captured c;
+    c.log.info("e", {field("v", value)});
+    return c.only();
+}
+
+}  // namespace
+
+TEST_CASE("an event prints its name and its fields in order", "[core]") {
+    Captured c;
+    c.log.warn("peer_suspected", {field("silent_ms", 612), field("up", true), field("rank", Rank(3)),
+                                  field("why", Errc::peer_lost), field("name", "a")});
+    CHECK(c.only() == "peer_suspected silent_ms=612 up=true rank=3 why=" +
+                          std::string(name_of(Errc::peer_lost)) + " name=a");
+    CHECK(c.lines[0].first == Level::warn);
+}
+
+TEST_CASE("values that would not be one word are quoted", "[core]") {
+    CHECK(value_line("plain-word_1.2:3") == "e v=plain-word_1.2:3");
+    CHECK(value_line("two words") == "e v=\"two words\"");
+    CHECK(value_line("a=b") == "e v=\"a=b\"");
+    CHECK(value_line("") == "e v=\"\"");
+    CHECK(value_line("say \"no\"") == "e v=\"say \\\"no\\\"\"");
+    CHECK(value_line("C:\\x") == "e v=\"C:\\\\x\"");
+}
+
+TEST_CASE("control characters are escaped: no value can forge a line", "[core]") {
+    CHECK(value_line("a\nERROR disk_full") == "e v=\"a\\x0aERROR disk_full\"");
+    CHECK(value_line("a\r\tb") == "e v=\"a\\x0d\\x09b\"");
+    CHECK(value_line("\x1b[2J\x7f") == "e v=\\x1b[2J\\x7f");
+    CHECK(value_line(std::string_view("a\0b", 3)) == "e v=a\\x00b");
+    std::string every;
+    for (int c = 0; c < 256; ++c) every += static_cast<char>(c);
+    for (const char c : value_line(every)) CHECK((static_cast<unsigned char>(c) >= 0x20 && c != 0x7f));
+}
+
+TEST_CASE("two different values never print alike", "[core]") {
+    const std::vector<std::string> values = {"\n", "\\x0a", "\"", "\\\"", "\\", "\\\\", "", "\"\"", " "};
+    for (size_t i = 0; i < values.size(); ++i)
+        for (size_t j = 0; j < i; ++j) CHECK(value_line(values[i]) != value_line(values[j]));
+}
+
+TEST_CASE("below the threshold nothing reaches the sink", "[core]") {
+    Captured c(Level::warn);
+    c.log.debug("d");
+    c.log.info("i");
+    CHECK(c.lines.empty());
+    CHECK_FALSE(c.log.enabled(Level::info));
+    CHECK(c.log.enabled(Level::warn));
+    c.log.warn("w");
+    c.log.error("e");
+    c.log.note(Level::debug, "n", {});
+    REQUIRE(c.lines.size() == 2);
+    CHECK(c.lines[1].second == "e");
+}
+
+TEST_CASE("a collected event prints like a direct one", "[core]") {
+    Captured c;
+    c.log.note(Level::info, "joined", {{"node", "ab"}, {"text", "x y"}});
+    CHECK(c.only() == "joined node=ab text=\"x y\"");
+}
+
+TEST_CASE("numbers print in full", "[core]") {
+    Captured c;
+    c.log.info("e", {field("a", std::numeric_limits<uint64_t>::max()),
+                     field("b", std::numeric_limits<int64_t>::min()), field("c", uint8_t{7})});
+    CHECK(c.only() == "e a=18446744073709551615 b=-9223372036854775808 c=7");
+}
+
+namespace {
+
+// What to_stderr writes, with a pipe in stderr's place.
+std::string through_stderr(const std::function<void(Log&)>& use) {
+    int ends[2];
+    REQUIRE(pipe(ends) == 0);
+    const int saved = dup(2);
+    dup2(ends[1], 2);
+    {
+        auto log = Log::to_stderr(Level::info);
+        use(*log);
+        log->flush();
+    }
+    dup2(saved, 2);
+    close(saved);
+    close(ends[1]);
+    std::string out;
+    char buffer[4096];
+    for (ssize_t n; (n = read(ends[0], buffer, sizeof buffer)) > 0;)
+        out.append(buffer, static_cast<size_t>(n));
+    close(ends[0]);
+    return out;
+}
+
+}  // namespace
+
+TEST_CASE("stderr gets one line per event, and braces in values are only text", "[core]") {
+    unsetenv("JOURNAL_STREAM");
+    const std::string out = through_stderr([](Log& log) {
+        log.info("odd", {field("v", "{} {0} %v %n")});
+        log.debug("hidden");
+    });
+    CHECK(out.ends_with(" odd v=\"{} {0} %v %n\"\n"));
+    CHECK(std::count(out.begin(), out.end(), '\n') == 1);
+}
+
+TEST_CASE("the journal gets priorities instead of times", "[core]") {
+    setenv("JOURNAL_STREAM", "1:2", 1);
+    const std::string out = through_stderr([](Log& log) {
+        log.info("i");
+        log.warn("w");
+        log.error("e");
+    });
+    unsetenv("JOURNAL_STREAM");
+    CHECK(out == "<6>i\n<4>w\n<3>e\n");
+}

@@ -1,0 +1,99 @@
+// Wakeup between two real threads: a notification is never lost, whenever it comes. A lost one shows as a poll
+// that nobody ends.
+#include "loop/wakeup.hpp"
+
+#include <poll.h>
+#include <sched.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <cstdint>
+#include <thread>
+
+#include "core/random.hpp"
+#include "core/spsc_queue.hpp"
+
+using namespace nexar;
+using loop::Wakeup;
+
+namespace {
+
+constexpr int patience_ms = 20000;
+
+bool readable(int fd, int timeout_ms) {
+    pollfd p{fd, POLLIN, 0};
+    return poll(&p, 1, timeout_ms) == 1;
+}
+
+// One sleep as the loop and the shards do it. False: nobody woke it.
+bool sleep_until_pushed(Wakeup& wakeup, SpscQueue<uint64_t>& queue) {
+    wakeup.announce_sleep();
+    bool woken = true;
+    if (queue.empty()) {
+        woken = readable(wakeup.fd(), patience_ms);
+        if (woken) wakeup.drain();
+    }
+    wakeup.awake();
+    return woken;
+}
+
+}  // namespace
+
+TEST_CASE("who does not sleep costs no system call and leaves no trace", "[loop]") {
+    Wakeup w;
+    w.notify();
+    CHECK_FALSE(readable(w.fd(), 0));
+    w.announce_sleep();
+    w.awake();
+    w.notify();
+    CHECK_FALSE(readable(w.fd(), 0));
+}
+
+TEST_CASE("who announced its sleep is woken, once per sleep", "[loop]") {
+    Wakeup w;
+    w.announce_sleep();
+    w.notify();
+    w.notify();
+    REQUIRE(readable(w.fd(), 0));
+    w.drain();
+    CHECK_FALSE(readable(w.fd(), 0));
+    w.notify();  // the announcement was used up
+    CHECK_FALSE(readable(w.fd(), 0));
+    w.announce_sleep();
+    w.notify();
+    CHECK(readable(w.fd(), 0));
+    w.drain();
+    w.drain();  // an empty one does not block
+}
+
+TEST_CASE("no wake-up is lost between two threads that answer each other", "[loop][threads]") {
+    constexpr uint64_t rounds = 20000;
+    Wakeup there, here;
+    SpscQueue<uint64_t> to(4), back(4);
+    std::thread other([&] {
+        for (uint64_t n = 0; n < rounds;) {
+            auto got = to.pop();
+            if (!got) {
+                if (!sleep_until_pushed(there, to)) return;
+                continue;
+            }
+            ++n;
+            back.push(*got);
+            here.notify();
+        }
+    });
+    Random random(42);
+    bool lost = false, wrong = false;
+    for (uint64_t n = 0; n < rounds && !lost; ++n) {
+        uint64_t value = n;
+        to.push(value);
+        there.notify();
+        for (uint64_t spin = random.below(200); spin > 0; --spin) std::atomic_signal_fence(std::memory_order_seq_cst);
+        if (random.one_in(8)) sched_yield();
+        std::optional<uint64_t> got;
+        while (!(got = back.pop()) && !lost) lost = !sleep_until_pushed(here, back);
+        wrong = wrong || (got && *got != n);
+    }
+    CHECK_FALSE(lost);
+    CHECK_FALSE(wrong);
+    other.join();
+}
