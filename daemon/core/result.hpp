@@ -62,7 +62,7 @@ struct Error {
     // Who is at fault, where that is known (-1 / empty otherwise).
     int64_t rank = -1;
     int64_t other_rank = -1;  // second end of a lost link
-    std::string node;
+    std::string node;         // at fault, 64 hex digits; empty: none or not known
 };
 
 template <class T = void>

@@ -20,7 +20,7 @@ Error mismatch(const Group& group, uint32_t rank_a, const OpDescriptor& a, uint3
             "collective " + std::to_string(seq) + ": " + group.facts.describe(rank_a) + " called " +
                 a.text() + ", " + group.facts.describe(rank_b) + " called " + b.text() +
                 "; all ranks must call the same",
-            rank_b, rank_a, group.facts.nodes[group.facts.layout.node_of(rank_b).value].short_hex()};
+            rank_b, rank_a, group.facts.nodes[group.facts.layout.node_of(rank_b).value].hex()};
 }
 
 collectives::Shape shape_of(const OpDescriptor& d) {
@@ -211,7 +211,7 @@ std::optional<Error> CollectiveRun::cancel(SessionId session, uint64_t ticket) {
         post.cancelled = true;
         const uint32_t rank = group_.locals()[i].rank;
         return Error{Errc::aborted, descriptor_->text() + " was cancelled by " + group_.facts.describe(rank),
-                     rank, -1, group_.facts.nodes[group_.facts.self.value].short_hex()};
+                     rank, -1, group_.facts.nodes[group_.facts.self.value].hex()};
     }
     return {};
 }
@@ -366,8 +366,8 @@ void CollectiveRun::expire() {
     if (missing.empty() && silent.empty())
         text += "all ranks have arrived, the data is stuck between their nodes";
     if (error.rank >= 0)
-        error.node = group_.facts.nodes[group_.facts.layout.node_of(static_cast<uint32_t>(error.rank)).value]
-                         .short_hex();
+        error.node =
+            group_.facts.nodes[group_.facts.layout.node_of(static_cast<uint32_t>(error.rank)).value].hex();
     error.text = std::move(text);
     group_.abort(seq, error);
 }

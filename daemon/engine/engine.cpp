@@ -389,7 +389,7 @@ void Engine::on_message(Time now, link::PeerIndex from, const wire::Message& mes
 void Engine::goodbye(Time now, const std::string& reason) {
     impl_->context.now = now;
     const Error error{Errc::daemon_lost, "the daemon is stopping: " + reason, -1, -1,
-                      impl_->context.config.self.short_hex()};
+                      impl_->context.config.self.hex()};
     for (auto& [id, group] : impl_->groups) group->lose(error);
     impl_->turn();
 }

@@ -294,7 +294,7 @@ std::optional<Error> Group::gone_error(uint32_t rank) const {
     const auto it = gone_.find(rank);
     if (it == gone_.end()) return {};
     return Error{Errc::peer_lost, facts.describe(rank) + " is gone: " + it->second.reason, rank, -1,
-                 facts.members[rank].node.short_hex()};
+                 facts.members[rank].node.hex()};
 }
 
 // An op that a gone rank has not handed over can never end: the group is to agree on that.

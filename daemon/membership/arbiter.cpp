@@ -31,13 +31,13 @@ std::string label(const GroupNode& node) {
 Error node_lost(const GroupNode& node) {
     return {Errc::peer_lost,
             "rank " + std::to_string(node.lowest_rank) + " is lost: its node " + label(node) + " is gone",
-            node.lowest_rank, -1, label(node)};
+            node.lowest_rank, -1, node.node.hex()};
 }
 
 Error rank_lost(const GroupNode& node, int64_t rank, const std::string& reason) {
     return {Errc::peer_lost,
             "rank " + std::to_string(rank) + " on node " + label(node) + " is lost: " + reason, rank, -1,
-            label(node)};
+            node.node.hex()};
 }
 
 // The smaller rank first: A about B and B about A are the same error [F9].
@@ -48,7 +48,7 @@ Error link_lost(const GroupNode& a, const GroupNode& b) {
             "the link between ranks " + std::to_string(low.lowest_rank) + " and " +
                 std::to_string(high.lowest_rank) + " is lost: nodes " + label(low) + " and " + label(high) +
                 " both live, but do not reach each other",
-            low.lowest_rank, high.lowest_rank, label(low)};
+            low.lowest_rank, high.lowest_rank, low.node.hex()};
 }
 
 }  // namespace
