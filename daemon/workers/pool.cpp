@@ -49,6 +49,9 @@ std::optional<uint64_t> Pool::poll_done() {
     for (auto& w : workers_) {
         if (!w->outbox.flush() || !w->pieces.empty()) wake(*w);
         if (auto handle = w->done.pop()) {
+            std::atomic_thread_fence(
+                std::memory_order_seq_cst);  // made room, then look; pairs with sleep()'s
+            if (w->unreported.load(std::memory_order_relaxed)) wake(*w);
             --in_flight_;
             return handle;
         }
@@ -72,15 +75,24 @@ void Pool::sleep(Worker& w) {
     const uint32_t seen = w.signal.load(std::memory_order_acquire);
     w.sleeping.store(true, std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_seq_cst);  // announce, then look again
-    if (w.pieces.empty() && !stopping_.load(std::memory_order_seq_cst)) w.signal.wait(seen);
+    if (may_sleep(w) && !stopping_.load(std::memory_order_seq_cst)) w.signal.wait(seen);
     w.sleeping.store(false, std::memory_order_relaxed);
+}
+
+// Nothing to do, and nothing to report that there is room for: poll_done() wakes whoever found no room.
+bool Pool::may_sleep(Worker& w) {
+    if (!w.pieces.empty()) return false;
+    if (!w.unreported.load(std::memory_order_relaxed)) return true;
+    const bool all = w.done_outbox.flush();
+    loop_wakeup_->notify();
+    return !all;
 }
 
 void Pool::run(Worker& w) {
     while (true) {
         auto piece = w.pieces.pop();
         if (!piece) {
-            w.done_outbox.flush();
+            w.unreported.store(!w.done_outbox.flush(), std::memory_order_relaxed);
             if (stopping_.load(std::memory_order_seq_cst)) return;
             sleep(w);
             continue;

@@ -47,10 +47,12 @@ class Pool final : public engine::Workers {
         Outbox<uint64_t> done_outbox{done};  // worker's side
         std::atomic<uint32_t> signal{0};     // futex: bumped after a push while the worker sleeps
         std::atomic<bool> sleeping{false};
+        std::atomic<bool> unreported{false};  // completions wait in done_outbox: `done` is full
         std::thread thread;
     };
     void run(Worker& w);
     void sleep(Worker& w);
+    bool may_sleep(Worker& w);
     static void wake(Worker& w);
 
     std::vector<std::unique_ptr<Worker>> workers_;

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-
 #include <catch2/catch_test_macros.hpp>
 #include <cstdlib>
 #include <limits>

@@ -46,7 +46,8 @@ struct Guard {
 
 }  // namespace
 
-TEST_CASE("a turn comes at its deadline, to the nanosecond not earlier, and in between the loop sleeps", "[loop]") {
+TEST_CASE("a turn comes at its deadline, to the nanosecond not earlier, and in between the loop sleeps",
+          "[loop]") {
     Loop loop;
     Guard guard;
     constexpr std::array<Duration, 5> waits = {1'234'567ns, 300us, 25ms, 1ns, 2'000'001ns};
@@ -94,7 +95,8 @@ TEST_CASE("a deadline can be moved nearer by an event", "[loop]") {
     CHECK(reached);
 }
 
-TEST_CASE("a turn that returns the past comes again without sleep, and descriptors are still heard", "[loop]") {
+TEST_CASE("a turn that returns the past comes again without sleep, and descriptors are still heard",
+          "[loop]") {
     Loop loop;
     Pipe pipe;
     size_t turns = 0, heard = 0;
@@ -112,7 +114,8 @@ TEST_CASE("a turn that returns the past comes again without sleep, and descripto
     loop.run();
     CHECK(turns == 1010);
     CHECK(heard == 100);
-    CHECK(Loop::now() - begin < 5s);  // a sleep of a millisecond per turn would be seen by the count, not this
+    CHECK(Loop::now() - begin <
+          5s);  // a sleep of a millisecond per turn would be seen by the count, not this
 }
 
 TEST_CASE("after busy turns the loop sleeps again", "[loop]") {

@@ -1,5 +1,5 @@
-// Wakeup between two real threads: a notification is never lost, whenever it comes. A lost one shows as a poll
-// that nobody ends.
+// Wakeup between two real threads: a notification is never lost, whenever it comes. A lost one shows as a
+// poll that nobody ends.
 #include "loop/wakeup.hpp"
 
 #include <poll.h>
@@ -87,7 +87,8 @@ TEST_CASE("no wake-up is lost between two threads that answer each other", "[loo
         uint64_t value = n;
         to.push(value);
         there.notify();
-        for (uint64_t spin = random.below(200); spin > 0; --spin) std::atomic_signal_fence(std::memory_order_seq_cst);
+        for (uint64_t spin = random.below(200); spin > 0; --spin)
+            std::atomic_signal_fence(std::memory_order_seq_cst);
         if (random.one_in(8)) sched_yield();
         std::optional<uint64_t> got;
         while (!(got = back.pop()) && !lost) lost = !sleep_until_pushed(here, back);

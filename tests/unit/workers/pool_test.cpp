@@ -1,0 +1,162 @@
+// The worker threads: every job is done exactly once and reported exactly once, whatever is big or small, and
+// a pool may end with work before it.
+#include "workers/pool.hpp"
+
+#include <poll.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <map>
+
+#include "loop/loop.hpp"
+#include "memory.hpp"
+
+using namespace nexar;
+using namespace std::chrono_literals;
+using engine::WorkerJob;
+using loop::Loop;
+using workers::Pool;
+using workers::test::Cut;
+using workers::test::numbers;
+using workers::test::sum;
+
+namespace {
+
+struct Sum {
+    Cut a, b, out;
+    std::vector<std::byte> expected;
+
+    Sum(Random& random, size_t count, uint64_t salt)
+        : a(random, count * 4, 4), b(random, count * 4, 4), out(random, count * 4, 4) {
+        const auto x = numbers<uint32_t>(count, salt), y = numbers<uint32_t>(count, salt + 100000);
+        a.set(x);
+        b.set(y);
+        expected = sum<uint32_t>({x, y});
+    }
+    WorkerJob job(uint64_t handle) const {
+        WorkerJob j;
+        j.handle = handle;
+        j.kind = WorkerJob::Kind::reduce;
+        j.dtype = Dtype::u32;
+        j.srcs = {a.extents(), b.extents()};
+        j.dsts = {out.extents()};
+        return j;
+    }
+    bool right() const { return out.flat() == expected && out.canaries_live(); }
+};
+
+// As the control loop does it: takes what is done, and sleeps on the wake-up in between. False: a completion
+// was lost.
+bool collect(Pool& pool, loop::Wakeup& wakeup, std::map<uint64_t, int>& ends, size_t wanted) {
+    const Time limit = Loop::now() + 60s;
+    size_t got = 0;
+    for (const auto& [handle, times] : ends) got += static_cast<size_t>(times);
+    while (got < wanted) {
+        wakeup.awake();
+        while (auto handle = pool.poll_done()) {
+            ++ends[*handle];
+            ++got;
+        }
+        if (got >= wanted) break;
+        wakeup.announce_sleep();
+        if (auto handle = pool.poll_done()) {
+            ++ends[*handle];
+            ++got;
+            continue;
+        }
+        pollfd p{wakeup.fd(), POLLIN, 0};
+        if (poll(&p, 1, 10000) != 1 || Loop::now() > limit) return false;
+        wakeup.drain();
+    }
+    wakeup.awake();
+    return true;
+}
+
+void check_all_done(size_t threads) {
+    Random random(threads + 1);
+    loop::Wakeup wakeup;
+    Pool pool(threads, wakeup);
+    std::vector<std::unique_ptr<Sum>> sums;
+    for (uint64_t i = 0; i < 120; ++i) {
+        const size_t count = i % 10 == 0 ? 300000 + random.below(100000) : 1 + random.below(4000);
+        sums.push_back(std::make_unique<Sum>(random, count, i));
+    }
+    std::map<uint64_t, int> ends;
+    for (size_t i = 0; i < sums.size(); ++i) {
+        pool.submit(sums[i]->job(1000 + i));
+        if (!random.one_in(4)) continue;
+        if (auto handle = pool.poll_done()) ++ends[*handle];
+    }
+    REQUIRE(collect(pool, wakeup, ends, sums.size()));
+    CHECK(pool.idle());
+    CHECK_FALSE(pool.poll_done());
+    CHECK(ends.size() == sums.size());
+    for (const auto& [handle, times] : ends) CHECK(times == 1);
+    for (const auto& s : sums) CHECK(s->right());
+}
+
+}  // namespace
+
+TEST_CASE("big and small jobs are each done and reported once, with 0 to 3 threads", "[workers][threads]") {
+    for (size_t threads = 0; threads <= 3; ++threads) {
+        INFO(threads << " threads");
+        check_all_done(threads);
+    }
+}
+
+TEST_CASE("jobs one after the other find sleeping workers awake", "[workers][threads]") {
+    Random random(9);
+    loop::Wakeup wakeup;
+    Pool pool(2, wakeup);
+    Sum s(random, 5000, 1);
+    std::map<uint64_t, int> ends;
+    for (uint64_t i = 0; i < 2000; ++i) {
+        pool.submit(s.job(i));
+        REQUIRE(collect(pool, wakeup, ends, i + 1));
+    }
+    CHECK(ends.size() == 2000);
+    CHECK(s.right());
+}
+
+TEST_CASE("more completions than the queue holds are all reported, once they are asked for",
+          "[workers][threads]") {
+    loop::Wakeup wakeup;
+    Pool pool(1, wakeup);
+    constexpr size_t jobs = 12000;  // the queues hold 4096
+    std::vector<std::byte> from(workers::inline_bytes_max + 8, std::byte{7}), to(from.size());
+    WorkerJob copy;
+    copy.srcs = {{{from.data(), from.size()}}};
+    copy.dsts = {{{to.data(), to.size()}}};
+    std::map<uint64_t, int> ends;
+    for (uint64_t i = 0; i < jobs; ++i) {
+        copy.handle = i;
+        pool.submit(copy);
+    }
+    // Long enough for the worker to fill its queue of completions and fall asleep: makes the case, proves
+    // nothing.
+    std::this_thread::sleep_for(50ms);
+    REQUIRE(collect(pool, wakeup, ends, jobs));
+    CHECK(ends.size() == jobs);
+    CHECK(to == from);
+}
+
+TEST_CASE("a pool ends with work before it, and lets go of all memory", "[workers][threads]") {
+    Random random(3);
+    for (int round = 0; round < 10; ++round) {
+        loop::Wakeup wakeup;
+        std::vector<std::unique_ptr<Sum>> sums;
+        for (uint64_t i = 0; i < 20; ++i) sums.push_back(std::make_unique<Sum>(random, 100000, i));
+        std::weak_ptr<const void> watch;
+        {
+            Pool pool(1 + random.below(3), wakeup);
+            auto keepalive = std::make_shared<int>(1);
+            watch = keepalive;
+            for (uint64_t i = 0; i < 20; ++i) {
+                WorkerJob job = sums[i]->job(i);
+                job.keepalive = {keepalive};
+                pool.submit(std::move(job));
+            }
+            CHECK_FALSE(pool.idle());
+        }
+        CHECK(watch.expired());
+    }
+}
