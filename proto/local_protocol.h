@@ -37,7 +37,7 @@ enum {
     NEXAR_MSG_BELL = 7,
     NEXAR_MSG_GOODBYE = 8
 };
-enum { NEXAR_MSG_BYTES_MAX = 256, NEXAR_MSG_FDS_MAX = 4 };
+enum { NEXAR_MSG_BYTES_MAX = 256, NEXAR_MSG_FDS_MAX = 4, NEXAR_MSG_TEXT_BYTES = 160 };
 
 typedef struct nexar_msg_head {
     uint32_t magic;
@@ -66,7 +66,7 @@ typedef struct nexar_msg_refused {
     nexar_msg_head head;
     int32_t code;
     uint32_t reserved;
-    char text[NEXAR_SHM_TEXT_BYTES]; /* zero-ended */
+    char text[NEXAR_MSG_TEXT_BYTES]; /* zero-ended */
 } nexar_msg_refused;
 
 typedef struct nexar_msg_attach {

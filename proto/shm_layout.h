@@ -23,7 +23,7 @@ enum {
     NEXAR_SHM_GROUP_RANKS_MAX = 4096,
     NEXAR_SHM_NAME_BYTES = 128,
     NEXAR_SHM_OP_BYTES = 24,
-    NEXAR_SHM_TEXT_BYTES = 160
+    NEXAR_SHM_TEXT_BYTES = 256
 };
 #define NEXAR_SHM_MAGIC UINT64_C(0x31304c5258454e01) /* 01 "NEXRL01": never a text file */
 
@@ -136,7 +136,7 @@ typedef struct nexar_shm_detail {
     uint8_t node[32];
     char op[NEXAR_SHM_OP_BYTES]; /* zero-ended */
     char text[NEXAR_SHM_TEXT_BYTES];
-    uint8_t reserved[NEXAR_SHM_DETAIL_BYTES - 248];
+    uint8_t reserved[NEXAR_SHM_DETAIL_BYTES - 344];
 } nexar_shm_detail;
 
 /* The first page of the control segment. One writer per cache line. */

@@ -306,6 +306,8 @@ Result<std::unique_ptr<Shard>> Shard::start(ShardConfig config, loop::Wakeup& lo
     transport::QuicPort::Options options;
     options.listen = config.listen;
     options.quic = config.quic;
+    // Whether the peer lives is judged on its control connection; an idle bulk connection just waits.
+    options.quic.idle_timeout = std::chrono::hours(24);
     NEXAR_TRY(auto port, transport::QuicPort::open(std::move(options), config.identity, config.verifier));
     std::unique_ptr<Shard> shard(new Shard(config, loop_wakeup));
     shard->state_ = std::make_unique<Thread>(*shard, std::move(config), std::move(port));

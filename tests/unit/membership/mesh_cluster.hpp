@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "failure_cluster.hpp"
-#include "membership/membership.hpp"
+#include "wiring.hpp"
 #include "wire/codec.hpp"
 
 namespace nexar::membership {

@@ -1,5 +1,5 @@
 // Whole nodes: finding each other, losing each other, coming back, and being told about groups.
-#include "membership/membership.hpp"
+#include "wiring.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 

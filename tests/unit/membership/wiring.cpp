@@ -1,5 +1,5 @@
 // See membership.hpp.
-#include "membership/membership.hpp"
+#include "wiring.hpp"
 
 namespace nexar::membership {
 
