@@ -71,16 +71,34 @@ def test_a_killed_rank_is_named_by_every_pending_and_later_call_of_all_survivors
     still_works(cluster)
 
 
-def test_a_rank_killed_in_its_own_sleeping_wait_is_named(cluster):
-    job = Job(two_each(cluster), waits, {0})
-    job.await_marks()
-    time.sleep(0.3)
+def hands_over(me, victim):
+    """Rank 0 is late; the victim dies when it has handed over its part, in its wait."""
+    group = me.group()
+    group.barrier()
+    x = given("float32", "sum", me.rank, 300_000)
+    if me.rank != 0:
+        request = group.all_reduce_start(x)
+        me.mark()
+    else:
+        me.wait_for_go()
+        request = group.all_reduce_start(x)
+    check(request.wait(), reduced("float32", "sum", me.size, 300_000), "all_reduce with the part of the dead")
+    return me.fails(group.barrier)
 
-    since = killed(job, 3)  # it waits itself, beside rank 0 on node 1
 
-    same_failure([o[0] for o in job.outcomes(1, 2, 4, 5)], "PEER_LOST", rank=3, node=cluster[1].id, since=since,
-                 within=SOON)
-    job[0].dispose()
+def test_what_a_rank_handed_over_counts_although_it_was_killed_in_its_wait(cluster):
+    for victim in (3, 4):  # beside the late rank, and elsewhere
+        job = Job(two_each(cluster), hands_over, victim)
+        for rank in range(1, 6):
+            job[rank].await_mark()
+        time.sleep(0.3)
+
+        killed(job, victim)
+        time.sleep(0.2)
+        job.go(0)
+
+        same_failure(job.outcomes(*(rank for rank in range(6) if rank != victim)), "PEER_LOST", rank=victim,
+                     node=cluster[victim % 3 + 1].id)
     still_works(cluster)
 
 
@@ -133,7 +151,8 @@ def fills_its_table(me):
 def test_a_rank_killed_with_a_full_table_is_named(cluster):
     job = Job(two_each(cluster), fills_its_table)
     started, full = job.await_marks()[0]
-    equal((started, full.name, full.rank), (16, "TABLE_FULL", None), "how the 17th request failed")
+    equal((full.name, full.rank), ("TABLE_FULL", None), "how the last request failed")
+    assert 12 <= started <= 16, f"{started} requests were taken, with 16 slots, some of which the library needs itself"
 
     since = killed(job, 0)
 
@@ -144,13 +163,13 @@ def test_a_rank_killed_with_a_full_table_is_named(cluster):
 def fills_its_ring(me):
     """The daemon is stopped meanwhile, so that nothing is taken from the submission ring."""
     session = me.session(slots=16)
-    group = me.group(session)
+    group, room = me.group(session), session.alloc(16)  # ordinary memory would need the daemon
     group.barrier()
     me.mark()
     me.wait_for_go()
     if me.rank != 0:
         return me.fails(group.barrier)
-    pending = [group.recv_start(np.zeros(1), 1, 5) for _ in range(16)]
+    pending = [group.recv_start(room[n:n + 1], 1, 5) for n in range(12)]
     for turn in range(64):
         for request in pending:
             try:
@@ -201,14 +220,17 @@ def test_death_in_a_half_done_handshake_leaves_nothing_behind(cluster):
     still_works(cluster)
 
 
-def waits_in_threads(me, threads):
-    """Thread n waits in group n for rank 1, which never comes."""
+def waits_in_threads(me, threads, victim):
+    """Thread n waits in group n for what never comes: the victim for a message of rank 1, the others for the victim."""
     session, failures = me.session(), [None] * threads
     groups = [me.group(session, name=f"{me.name}-{n}") for n in range(threads)]
     groups[0].barrier()
 
     def wait(n):
-        call = groups[n].barrier if n % 2 else lambda: groups[n].recv(np.zeros(3), 1, n)
+        if n % 2 and me.rank != victim:
+            call = groups[n].barrier
+        else:
+            call = lambda: groups[n].recv(np.zeros(3), 1 if me.rank == victim else victim, n)
         failures[n] = me.fails(call)
 
     workers = [threading.Thread(target=wait, args=(n,)) for n in range(threads)]
@@ -224,27 +246,26 @@ def waits_in_threads(me, threads):
 
 
 def test_eight_threads_that_wait_in_one_process_are_all_released(cluster):
-    job = Job([cluster[n] for n in (1, 2, 1, 3)], waits_in_threads, 8)
+    job = Job([cluster[n] for n in (1, 2, 1, 3)], waits_in_threads, 8, 1)
     job.await_marks()
     time.sleep(0.3)
 
     since = killed(job, 1)
 
     for failures in job.outcomes(0, 2, 3):
-        same_failure(failures, "PEER_LOST", rank=1, node=cluster[2].id, since=since, within=SOON)
+        same_failure(failures, "PEER_LOST", rank=1, node=cluster[2].id, since=since, within=SOON, one_text=False)
     still_works(cluster)
 
 
 def test_a_process_killed_with_eight_threads_waiting_is_named_in_all_its_groups(cluster):
-    job = Job([cluster[n] for n in (1, 2, 1, 3)], waits_in_threads, 8)
+    job = Job([cluster[n] for n in (1, 2, 1, 3)], waits_in_threads, 8, 0)
     job.await_marks()
     time.sleep(0.3)
 
     since = killed(job, 0)
 
     for failures in job.outcomes(2, 3):
-        # Those that receive from rank 1 alone have lost nobody that they wait for, but their group is finished.
-        same_failure(failures, "PEER_LOST", rank=0, node=cluster[1].id, since=since, within=SOON)
+        same_failure(failures, "PEER_LOST", rank=0, node=cluster[1].id, since=since, within=SOON, one_text=False)
     job[1].dispose()
     still_works(cluster)
 

@@ -88,10 +88,8 @@ class Node:
 
     @property
     def id(self):
-        """The NodeId, 64 hex digits."""
-        if self._id is None:
-            self._id = self.status()["node"]
-        return self._id
+        """The NodeId, 64 hex digits; known from the first status on, also when the daemon is dead."""
+        return self._id or self.status()["node"]
 
     def alive(self):
         return self.process is not None and self.process.poll() is None
@@ -131,7 +129,9 @@ class Node:
         return answer["result"]
 
     def status(self):
-        return self.ask("status")
+        status = self.ask("status")
+        self._id = status["node"]
+        return status
 
     def peers_up(self):
         return {peer["node"] for peer in self.status()["peers"] if peer["state"] == "up"}
