@@ -216,7 +216,7 @@ void Messages::arrive(const Offer& offer) {
 
 Error Messages::unfit(const Recv& recv, const wire::MessageOffer& offer) const {
     if (offer.bytes > recv.capacity)
-        return {Errc::invalid_argument,
+        return {Errc::mismatch,  // as nexar.h says: they do not agree on what they do
                 "the message of " + std::to_string(offer.bytes) + " bytes from rank " +
                     std::to_string(offer.src) + " does not fit the receive of " +
                     std::to_string(recv.capacity) + " bytes by rank " + std::to_string(recv.rank),

@@ -115,7 +115,7 @@ TEST_CASE("a message that is too long, or of another type, is an error on both s
 
         for (const Call* call : {&send, &recv}) {
             CAPTURE(call->outcome.error.text);
-            REQUIRE(call->outcome.error.code == Errc::invalid_argument);
+            REQUIRE(call->outcome.error.code == Errc::mismatch);
             REQUIRE(call->outcome.error.text.contains("400 bytes from rank 0"));
             REQUIRE(call->outcome.error.text.contains("100 bytes by rank 1"));
         }
@@ -270,6 +270,29 @@ TEST_CASE("messages survive channels that break, in order and once") {
         expect_end(cluster);
 
         for (uint64_t i = 0; i < 20; ++i) expect_message(*received[i], i, 1 + 977 * i, 0, 5);
+    }
+}
+
+TEST_CASE("a crash reaches a receive between live ranks; an orderly leave does not disturb it") {
+    for (const bool crashed : {true, false}) {
+        CAPTURE(crashed);
+        Cluster cluster(7, shape_of(3));
+        Post post(cluster, cluster.make_group({0, 1, 2}));
+        Call& recv = post.recv(1, 0, 3, 10);
+        cluster.run_for(1ms);
+
+        cluster.end_session(post.group, 2, crashed);
+        cluster.run_for(20ms);
+
+        REQUIRE(recv.ended == crashed);
+        if (crashed) {
+            REQUIRE(recv.outcome.error.code == Errc::peer_lost);
+            REQUIRE(recv.outcome.error.rank == 2);
+        } else {
+            post.send(0, 1, 3, 4, 10);
+        }
+        expect_end(cluster);
+        if (!crashed) expect_message(recv, 4, 10, 0, 3);
     }
 }
 
