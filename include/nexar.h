@@ -200,7 +200,8 @@ NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_session_open(const nexar_session_o
 
 /* Ends the session, its groups, its requests and its memory. Calls that wait on other threads end with
  * CLOSED. Memory from nexar_alloc is unmapped: do not use it any more. A rank that closes its session before
- * its last collective ended is PEER_LOST to the others. */
+ * its last collective ended is PEER_LOST to the others. A process that returns from main or calls exit() without
+ * closing has closed its sessions; one that crashes, is killed or calls _exit() ends all its groups with PEER_LOST. */
 NEXAR_API nexar_status nexar_session_close(nexar_session* session);
 
 /* For event loops: *fd becomes readable when requests have ended or the daemon is gone; then call

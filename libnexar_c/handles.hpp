@@ -22,6 +22,8 @@ class HandleTable {
     };
 
   public:
+    static constexpr uint32_t capacity_max = capacity;
+
     // Keeps the object alive.
     class Pin {
       public:

@@ -61,6 +61,11 @@ Session::~Session() {
 
 void Session::close() {
     fail_all(Errc::closed, closed_error().text);
+    say_goodbye();
+}
+
+// No lock: also called while the process exits, whatever its other threads hold.
+void Session::say_goodbye() {
     connection_->send_head(NEXAR_MSG_GOODBYE);
     // The daemon sees the end also if the socket was full, and although a fork's child may hold it open.
     ::shutdown(connection_->fd(), SHUT_RDWR);

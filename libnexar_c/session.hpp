@@ -57,6 +57,7 @@ class Session {
 
     // Calls from other threads return with CLOSED; the object goes when the last of them has left.
     void close();
+    void say_goodbye();  // tells the daemon that this is an orderly end
     // The session cannot be used: closed here, or the daemon is gone. Cheap.
     std::optional<Error> unusable();
 

@@ -3,6 +3,8 @@
 #include <pthread.h>
 #include <sys/mman.h>
 
+#include <cstdlib>
+
 namespace nexar::c {
 
 namespace {
@@ -47,6 +49,17 @@ Groups& groups() {
         return out;
     }();
     return *table;
+}
+
+void say_goodbye_at_exit() {
+    static const int registered = std::atexit([] {
+        for (uint32_t i = 0; i < Sessions::capacity_max; ++i) {
+            SessionPin pin;
+            if (sessions().pin_index(i, pin) == Sessions::Found::open && pin->fork_epoch == fork_epoch())
+                pin->say_goodbye();
+        }
+    });
+    (void)registered;  // without room for a handler an exit looks like a crash, as _exit() does
 }
 
 uint32_t fork_epoch() {

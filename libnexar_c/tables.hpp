@@ -16,6 +16,10 @@ using GroupPin = Groups::Pin;
 Sessions& sessions();
 Groups& groups();
 
+// From now on exit() says goodbye for every session that is still open: a process that ends normally without
+// closing its sessions has not crashed. (A fork's child says nothing for its parent's sessions.)
+void say_goodbye_at_exit();
+
 // Changes in a fork's child, however the fork was made.
 uint32_t fork_epoch();
 

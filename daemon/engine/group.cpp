@@ -297,16 +297,16 @@ std::optional<Error> Group::gone_error(uint32_t rank) const {
                  facts.members[rank].node.hex()};
 }
 
-// An op that a gone rank has not handed over can never end: the group is to agree on that.
+// A crashed rank ends the group, whoever needed it. One that left is missed only by an op that it has not
+// handed over: that can never end. Either way the group is to agree on it.
 void Group::check_watermark() {
     if (failed_ || gone_.empty() || rank_lost_told_) return;
     const uint64_t mark = watermark();
     const bool needed = std::ranges::any_of(
         runs_, [&](const auto& entry) { return entry.first >= mark && entry.second->has_posts(); });
-    if (!needed) return;
-    rank_lost_told_ = true;
     for (const auto& [rank, gone] : gone_) {
-        if (gone.collectives_handed_over != mark) continue;
+        if (!gone.crashed && !(needed && gone.collectives_handed_over == mark)) continue;
+        rank_lost_told_ = true;
         return host_.rank_lost(facts.id, Rank(rank), facts.members[rank].node, gone.reason);
     }
 }
