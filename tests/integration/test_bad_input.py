@@ -4,6 +4,7 @@
     node 2: ranks 1, 4 ──┼── switch
     node 3: ranks 2, 5 ──┘
 """
+import contextlib
 import ctypes
 import os
 import signal
@@ -124,7 +125,7 @@ def rejected_calls(me):
         "no output": (all_reduce, at, None, 3, F64, SUM), "count": (all_reduce, at, at, 1 << 61, F64, SUM),
         "count of all": (gather, at, at, 1 << 60, F64), "largest count": (scatter, at, at, (1 << 64) - 1, F64, SUM),
         "root": (broadcast, at, 3, F64, me.size), "overlap": (all_reduce, at, at + 8, 3, F64, SUM),
-        "gather overlap": (gather, at + 8 * ((me.rank + 1) % me.size), at, 1, F64),
+        "gather overlap": (gather, at + 8 * (me.rank + 1 if me.rank + 1 < me.size else 1), at, 1, F64),
         "to": (send, at, 3, F64, me.size, 0), "from": (recv, at, 3, F64, me.size + 7, 0),
         "tag": (send, at, 3, F64, 0, (1 << 64) - 1),
     }
@@ -147,18 +148,22 @@ def test_a_rejected_call_uses_up_no_place_in_the_order_of_operations(cluster):
 def fills_its_table(me):
     session = me.session(slots=16)
     group = me.group(session)
-    pending = [group.recv_start(np.zeros(1), (me.rank + 1) % me.size, tag) for tag in range(16)]
+    pending = []
+    with contextlib.suppress(nexar.RetriableError):
+        while len(pending) < 16:
+            pending.append(group.recv_start(np.zeros(1), (me.rank + 1) % me.size, len(pending)))
     full = me.fails(group.recv_start, np.zeros(1))
-    me.mark()
+    assert len(pending) >= 12, f"only {len(pending)} requests fit in 16 slots, some of which the library needs itself"
     pending[3].cancel()
     equal(me.fails(pending[3].wait, 5).name, "CANCELLED", "the cancelled receive")
     one_sum(me, group)
-    return full
+    return full.name, full.text
 
 
 def test_a_full_table_is_an_error_and_works_again_when_one_has_ended(cluster):
-    for full in run(two_each(cluster), fills_its_table):
-        equal(full.name, "TABLE_FULL", f"error ({full.text})")
+    for name, text in run(two_each(cluster), fills_its_table):
+        equal(name, "TABLE_FULL", f"error ({text})")
+        contains(text, "16 slots")
 
 
 def handles(me):
@@ -188,7 +193,7 @@ def test_every_wrong_handle_is_an_error(cluster):
     for statuses in run([cluster[1], cluster[2]], handles):
         equal(statuses, {"freed twice": "BAD_HANDLE", "waited when freed": "BAD_HANDLE", "request 0": "BAD_HANDLE",
                          "never a request": "BAD_HANDLE", "freed while pending": "BAD_STATE",
-                         "group freed twice": "BAD_HANDLE", "group freed": "BAD_HANDLE", "no group": "BAD_HANDLE",
+                         "group freed twice": "CLOSED", "group freed": "CLOSED", "no group": "BAD_HANDLE",
                          "session closed": "CLOSED"}, "statuses")
 
 
@@ -239,7 +244,11 @@ def disagrees(me, odd):
     group, failures = me.group(), {}
     for what, (one, arguments, other, other_arguments) in DISAGREEMENTS.items():
         name, given_arguments = (other, other_arguments) if me.rank in odd else (one, arguments)
-        failures[what] = me.fails(getattr(group, name)(*given_arguments).wait, 10)
+        try:
+            getattr(group, name)(*given_arguments).wait(10)
+            failures[what] = None
+        except nexar.Error as error:
+            failures[what] = me.failure(error)
         one_sum(me, group)
     return failures
 
@@ -250,9 +259,12 @@ def test_ranks_that_disagree_all_get_mismatch_and_the_group_lives(cluster):
         for what in DISAGREEMENTS:
             for rank, outcome in enumerate(outcomes):
                 assert not isinstance(outcome, Failure), f"rank {rank}: {outcome}"
+                # Who had what it was to have from a root before anybody saw the disagreement keeps its success.
+                if outcome[what] is None and what.startswith("root") and rank not in odd:
+                    continue
+                assert outcome[what], f"{what} (odd: {odd}): rank {rank} was told that all is well"
                 equal(outcome[what].name, "MISMATCH", f"{what}, rank {rank}: {outcome[what]}")
-            texts = {outcome[what].text for outcome in outcomes}
-            for text in texts:
+            for text in {outcome[what].text for outcome in outcomes if outcome[what]}:
                 words = text.replace(",", " ").replace(";", " ").split()
                 assert sum(word.startswith("rank") for word in words) >= 2, f"{what}: both sides are not named: {text}"
 

@@ -12,6 +12,7 @@ import threading
 import time
 
 from harness import *
+from harness.system import exit_normally
 from harness.values import check, given, reduced
 
 # From the death to the error on all survivors: two one-way delays. The rest is for busy test machines.
@@ -156,7 +157,8 @@ def test_a_rank_killed_with_a_full_table_is_named(cluster):
 
     since = killed(job, 0)
 
-    same_failure(job.outcomes(1, 2, 3, 4, 5), "PEER_LOST", rank=0, node=cluster[1].id, since=since, within=SOON)
+    same_failure(job.outcomes(1, 2, 3, 4, 5), "PEER_LOST", rank=0, node=cluster[1].id, since=since, within=SOON,
+                 one_text=False)
     still_works(cluster)
 
 
@@ -270,6 +272,28 @@ def test_a_process_killed_with_eight_threads_waiting_is_named_in_all_its_groups(
     still_works(cluster)
 
 
+def needs_somebody_else(me):
+    """Rank 2 waits for rank 1, which lives; rank 0 dies."""
+    group = me.group()
+    group.barrier()
+    me.mark()
+    if me.rank == 2:
+        return [me.fails(group.recv, np.zeros(3), 1), me.fails(group.send, np.zeros(3), 1)]
+    time.sleep(60)
+
+
+def test_also_calls_that_do_not_need_the_killed_rank_end(cluster):
+    job = Job([cluster[n] for n in (1, 2, 3)], needs_somebody_else)
+    job.await_marks()
+    time.sleep(0.2)
+
+    since = killed(job, 0)
+
+    same_failure(job.outcomes(2)[0], "PEER_LOST", rank=0, node=cluster[1].id, since=since, within=SOON, one_text=False)
+    job[1].dispose()
+    still_works(cluster)
+
+
 def with_a_child(me):
     group = me.group()
     group.barrier()
@@ -328,10 +352,9 @@ def leaves_early(me, leaver, how):
         check(request.wait(), reduced("int64", "sum", me.size, 3000), "the leaver's last all_reduce")
         if how == "close":
             session.close()
-        if how == "exit":
-            me.mark()
-            os._exit(0)
         me.mark()
+        if how == "exit":
+            exit_normally()  # with its session and group still open
         return None
     me.mark()
     me.wait_for_go()
