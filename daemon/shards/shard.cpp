@@ -70,6 +70,8 @@ class Shard::Thread {
     Time wake_at() const;
     void sleep(Time until);
     void publish_counters();
+    void report();
+    bool may_sleep();
     size_t heard_something();
 
     Shard* shard_;
@@ -105,6 +107,11 @@ size_t Shard::Thread::take_commands(Time now) {
         if (!command) break;
         obey(now, std::move(*command));
         ++n;
+    }
+    if (n > 0) {
+        std::atomic_thread_fence(
+            std::memory_order_seq_cst);  // made room, then look; pairs with the loop's sleep
+        if (shard_->commands_wait_.load(std::memory_order_relaxed)) shard_->loop_wakeup_->notify();
     }
     return n;
 }
@@ -265,6 +272,20 @@ void Shard::Thread::publish_counters() {
     shard_->bytes_received_.store(received, std::memory_order_relaxed);
 }
 
+void Shard::Thread::report() {
+    const bool waited = shard_->events_wait_.load(std::memory_order_relaxed);
+    shard_->events_wait_.store(!shard_->event_outbox_.flush(), std::memory_order_relaxed);
+    if (std::exchange(told_, false) || waited) shard_->loop_wakeup_->notify();
+}
+
+// The recheck after the announcement: whoever makes one of these false later sees the announcement.
+bool Shard::Thread::may_sleep() {
+    if (!shard_->commands_.empty() || shard_->stopping_.load(std::memory_order_acquire)) return false;
+    if (!shard_->events_wait_.load(std::memory_order_relaxed)) return true;
+    report();
+    return shard_->events_wait_.load(std::memory_order_relaxed);
+}
+
 void Shard::Thread::run() {
     Time active = loop::Loop::now();
     while (!shard_->stopping_.load(std::memory_order_acquire)) {
@@ -279,8 +300,7 @@ void Shard::Thread::run() {
         else
             work += port_->flush(now) ? 1 : 0;
         work += heard_something();
-        shard_->event_outbox_.flush();
-        if (std::exchange(told_, false)) shard_->loop_wakeup_->notify();
+        report();
         if (work > 0) {
             active = now;
             continue;
@@ -291,7 +311,7 @@ void Shard::Thread::run() {
         }
         publish_counters();
         shard_->wakeup_.announce_sleep();
-        if (shard_->commands_.empty()) sleep(wake_at());
+        if (may_sleep()) sleep(wake_at());
         shard_->wakeup_.awake();
         active = loop::Loop::now() -
                  config_.yield_window;  // look once; a wake-up without work sleeps again at once
@@ -327,15 +347,22 @@ quic::Address Shard::local_address() const {
 
 void Shard::post(Command command) {
     command_outbox_.push(std::move(command));
+    flush();
     wakeup_.notify();
 }
 
 std::optional<Event> Shard::poll_event() {
-    return events_.pop();
+    auto event = events_.pop();
+    if (!event) return event;
+    std::atomic_thread_fence(std::memory_order_seq_cst);  // made room, then look; pairs with may_sleep()
+    if (events_wait_.load(std::memory_order_relaxed)) wakeup_.notify();
+    return event;
 }
 
 void Shard::flush() {
-    if (!command_outbox_.flush()) wakeup_.notify();
+    const bool all = command_outbox_.flush();
+    commands_wait_.store(!all, std::memory_order_relaxed);
+    if (!all) wakeup_.notify();
 }
 
 }  // namespace nexar::shards

@@ -81,6 +81,8 @@ class Shard {
     Outbox<Command> command_outbox_{commands_};
     SpscQueue<Event> events_{16384};
     Outbox<Event> event_outbox_{events_};  // the shard's side
+    // What is full: its emptier wakes the one who waits for room.
+    std::atomic<bool> commands_wait_{false}, events_wait_{false};
     loop::Wakeup wakeup_;
     loop::Wakeup* loop_wakeup_;
     std::atomic<bool> stopping_{false};

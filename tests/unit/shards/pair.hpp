@@ -1,0 +1,204 @@
+// Two bulk shards over real loopback sockets, and the control loops that they would belong to: this thread.
+#pragma once
+
+#include <poll.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <chrono>
+#include <cstring>
+#include <map>
+
+#include "core/random.hpp"
+#include "loop/loop.hpp"
+#include "shards/shard.hpp"
+#include "support/test_certs.hpp"
+#include "transport/link_port.hpp"
+#include "transport/quic_port.hpp"
+
+namespace nexar::shards::test {
+
+using namespace std::chrono_literals;
+using loop::Loop;
+
+inline const nexar::test::CertificateAuthority& ca() {
+    static const nexar::test::CertificateAuthority one("root");
+    return one;
+}
+inline Result<NodeId> judge(const quic::PeerChain& chain, std::string_view) {
+    return nexar::test::node_id_of(chain.front());
+}
+
+struct Terminal {
+    int done = 0, failed = 0;
+    bool over() const { return done + failed > 0; }
+};
+
+struct Node {
+    nexar::test::Leaf leaf = ca().issue("node");
+    Incarnation incarnation;
+    loop::Wakeup wakeup;  // outlives the shard
+    std::unique_ptr<Shard> shard;
+    std::map<uint64_t, Terminal> ends;
+    std::vector<std::string> garbage, downs;
+    size_t ups = 0;
+
+    quic::Identity identity() const {
+        return {leaf.certificate_pem, leaf.private_key_pem, ca().certificate_pem()};
+    }
+    void start(uint64_t life, Duration yield_window = 50us) {
+        static uint64_t nonces = 7;  // of every life of every node another one
+        incarnation = {life, ++nonces};
+        ShardConfig c;
+        c.listen = *quic::Address::parse("127.0.0.1:0");
+        c.identity = identity();
+        c.verifier = judge;
+        c.self = leaf.id;
+        c.incarnation = incarnation;
+        c.mesh.incarnation = incarnation.nonce;
+        c.yield_window = yield_window;
+        auto made = Shard::start(std::move(c), wakeup);
+        if (!made) FAIL(made.error().text);
+        shard = std::move(*made);
+    }
+    void collect() {
+        while (auto event = shard->poll_event()) {
+            if (auto* state = std::get_if<BulkState>(&*event)) {
+                ups += state->up;
+                if (!state->up) downs.push_back(state->why);
+            } else if (auto* e = std::get_if<link::MeshEvent>(&*event)) {
+                using Kind = link::MeshEvent::Kind;
+                if (e->kind == Kind::done) ++ends[e->handle].done;
+                if (e->kind == Kind::failed) ++ends[e->handle].failed;
+                if (e->kind == Kind::peer_garbage) garbage.push_back(e->text);
+            }
+        }
+        shard->flush();
+    }
+    size_t over() const {
+        size_t n = 0;
+        for (const auto& [handle, end] : ends) n += end.over();
+        return n;
+    }
+    // Every transfer ended once.
+    bool each_once() const {
+        for (const auto& [handle, end] : ends)
+            if (end.done + end.failed != 1) return false;
+        return true;
+    }
+    size_t failed() const {
+        size_t n = 0;
+        for (const auto& [handle, end] : ends) n += static_cast<size_t>(end.failed);
+        return n;
+    }
+};
+
+constexpr link::PeerIndex peer_a(5), peer_b(9);  // as the other one numbers it
+
+struct Pair {
+    Node a, b;
+    std::function<void()> also;  // once per turn
+
+    Pair() {
+        a.start(1);
+        b.start(1);
+    }
+    KnowPeer of_a(bool dial) const {
+        return {peer_a, a.leaf.id, a.incarnation, a.shard->local_address(), dial};
+    }
+    KnowPeer of_b(bool dial) const {
+        return {peer_b, b.leaf.id, b.incarnation, b.shard->local_address(), dial};
+    }
+    // b dials.
+    void introduce() {
+        a.shard->post(of_b(false));
+        b.shard->post(of_a(true));
+        REQUIRE(run([&] { return a.ups > 0 && b.ups > 0; }));
+    }
+    template <class Done>
+    bool run(Done done, Duration limit = 20s) {
+        const Time end = Loop::now() + limit;
+        while (true) {
+            for (Node* n : {&a, &b}) {
+                n->wakeup.awake();
+                n->wakeup.drain();
+                n->wakeup.announce_sleep();
+                n->collect();
+            }
+            if (also) also();
+            if (done()) return true;
+            if (Loop::now() > end) return false;
+            pollfd p[2] = {{a.wakeup.fd(), POLLIN, 0}, {b.wakeup.fd(), POLLIN, 0}};
+            poll(p, 2, also ? 1 : 100);
+        }
+    }
+};
+
+inline link::TransferKey key(uint64_t op, uint32_t phase) {
+    link::TransferKey k;
+    k.op.group = GroupId{1, 2, 3};
+    k.op.op = op;
+    k.phase = phase;
+    return k;
+}
+
+// `count` transfers from one to the other, each over memory of its own, distinct in every word.
+struct Transfers {
+    std::vector<std::vector<uint32_t>> from, to, before;
+    uint64_t op;
+    bool reduce;
+
+    Transfers(uint64_t op_number, size_t count, size_t words, bool with_reduce)
+        : op(op_number), reduce(with_reduce) {
+        Random random(op + 17);
+        for (size_t i = 0; i < count; ++i) {
+            from.emplace_back(words);
+            to.emplace_back(words);
+            for (uint32_t& w : from.back()) w = static_cast<uint32_t>(random.next());
+            for (uint32_t& w : to.back()) w = static_cast<uint32_t>(random.next());
+        }
+        before = to;
+    }
+    static link::Extents memory(std::vector<uint32_t>& words) {
+        // Two extents, the first of an odd number of words.
+        auto* bytes = reinterpret_cast<std::byte*>(words.data());
+        const size_t first = (words.size() / 3 | 1) * 4;
+        return {{bytes, first}, {bytes + first, words.size() * 4 - first}};
+    }
+    link::Batch recvs(link::PeerIndex peer, uint64_t first_handle) {
+        link::Batch batch;
+        batch.first_handle = first_handle;
+        for (uint32_t i = 0; i < to.size(); ++i) {
+            link::RecvSpec r;
+            r.key = key(op, i);
+            r.from = peer;
+            r.agreement = {11, 22};
+            r.memory = memory(to[i]);
+            if (reduce) r.reduce = link::RecvSpec::Reduce{Dtype::u32, ReduceOp::sum};
+            batch.recvs.push_back(r);
+        }
+        return batch;
+    }
+    link::Batch sends(link::PeerIndex peer, uint64_t first_handle) {
+        link::Batch batch;
+        batch.first_handle = first_handle;
+        for (uint32_t i = 0; i < from.size(); ++i) {
+            link::SendSpec s;
+            s.key = key(op, i);
+            s.to = peer;
+            s.agreement = {11, 22};
+            s.memory = memory(from[i]);
+            batch.sends.push_back(s);
+        }
+        return batch;
+    }
+    // Words that are not what one application of every chunk makes them.
+    size_t wrong() const {
+        size_t n = 0;
+        for (size_t t = 0; t < to.size(); ++t)
+            for (size_t i = 0; i < to[t].size(); ++i)
+                n += to[t][i] != (reduce ? before[t][i] : 0) + from[t][i];
+        return n;
+    }
+};
+
+}  // namespace nexar::shards::test

@@ -1,0 +1,194 @@
+// Bulk transfers between two shards: whole, over connections that are cut, withdrawn, and with a peer
+// dropped.
+#include <cstdio>
+
+#include "pair.hpp"
+
+using namespace nexar;
+using namespace nexar::shards::test;
+using shards::DropPeer;
+using shards::Withdraw;
+
+namespace {
+
+// Somebody with b's key and life who dials a's shard: a takes the new connection for b's and closes the old
+// one. It never reads a frame, so what a sends over it is lost.
+class Usurper {
+  public:
+    explicit Usurper(const Node& as) : Usurper(as, as.incarnation) {}
+    Usurper(const Node& as, const Incarnation& life) : mesh_({}), identity_(as.identity()) {
+        transport::QuicPort::Options options;
+        options.listen = *quic::Address::parse("127.0.0.1:0");
+        options.quic.listen = false;
+        auto made = transport::QuicPort::open(std::move(options), identity_, judge);
+        if (!made) FAIL(made.error().text);
+        port_ = std::move(*made);
+        transport::Preamble ours;
+        ours.purpose = transport::Purpose::bulk;
+        ours.incarnation = life;
+        links_ = std::make_unique<transport::LinkPort>(port_->endpoint(), mesh_, as.leaf.id, ours);
+    }
+    ~Usurper() { links_.reset(); }
+    void dial(const Node& to) {
+        REQUIRE(links_->dial(Loop::now(), port_->local(), to.shard->local_address(), to.leaf.id));
+    }
+    void turn() {
+        const Time now = Loop::now();
+        port_->on_readable(now);
+        port_->on_time(now);
+        while (auto event = port_->poll_event()) links_->on_event(*event);
+        while (links_->poll_opened()) ++opened;
+        while (auto end = links_->poll_closed()) {
+            ++closed;
+            why = end->why;
+        }
+        port_->flush(now);
+    }
+    size_t opened = 0, closed = 0;
+    quic::CloseInfo why;
+
+  private:
+    link::Mesh mesh_;
+    quic::Identity identity_;
+    std::unique_ptr<transport::QuicPort> port_;
+    std::unique_ptr<transport::LinkPort> links_;
+};
+
+void transfer_64_mib(bool reduce) {
+    Pair pair;
+    pair.introduce();
+    Transfers t(1, 1, (64u << 20) / 4, reduce);
+    const Time begin = Loop::now();
+    pair.a.shard->post(t.recvs(peer_b, 100));
+    pair.b.shard->post(t.sends(peer_a, 200));
+    REQUIRE(pair.run([&] { return pair.a.over() == 1 && pair.b.over() == 1; }));
+    const double seconds = std::chrono::duration<double>(Loop::now() - begin).count();
+    std::printf("64 MiB, %s: %.2f s\n", reduce ? "receive and reduce" : "copy", seconds);
+    CHECK(pair.a.ends[100].done == 1);
+    CHECK(pair.b.ends[200].done == 1);
+    CHECK(t.wrong() == 0);
+}
+
+}  // namespace
+
+TEST_CASE("64 MiB arrive and are copied or added, each word once", "[shards]") {
+    transfer_64_mib(false);
+    transfer_64_mib(true);
+}
+
+TEST_CASE("receives posted before the connection is there wait for it", "[shards]") {
+    Pair pair;
+    Transfers t(1, 4, 100'000, true);
+    pair.a.shard->post(pair.of_b(false));
+    pair.b.shard->post(pair.of_a(true));
+    pair.a.shard->post(t.recvs(peer_b, 100));
+    pair.b.shard->post(t.sends(peer_a, 200));
+    REQUIRE(pair.run([&] { return pair.a.over() == 4 && pair.b.over() == 4; }));
+    CHECK(pair.a.failed() + pair.b.failed() == 0);
+    CHECK(t.wrong() == 0);
+}
+
+TEST_CASE("a peer that dials before it is introduced waits for its introduction", "[shards]") {
+    Pair pair;
+    pair.b.shard->post(pair.of_a(true));
+    // The connection is up for b before a knows whose it is.
+    REQUIRE(pair.run([&] { return pair.b.ups > 0; }));
+    CHECK(pair.a.ups == 0);
+    pair.a.shard->post(pair.of_b(false));
+    REQUIRE(pair.run([&] { return pair.a.ups > 0; }));
+    Transfers t(1, 2, 50'000, false);
+    pair.a.shard->post(t.recvs(peer_b, 100));
+    pair.b.shard->post(t.sends(peer_a, 200));
+    REQUIRE(pair.run([&] { return pair.a.over() == 2 && pair.b.over() == 2; }));
+    CHECK(t.wrong() == 0);
+}
+
+TEST_CASE("connections that are cut in the middle and dialled again apply every chunk once", "[shards]") {
+    Pair pair;
+    pair.introduce();
+    constexpr size_t count = 24;
+    Transfers t(1, count, (4u << 20) / 4, true);
+    Usurper usurper(pair.b);
+    size_t cuts = 0;
+    pair.also = [&] {
+        // Again and again while transfers are under way; each time after b is back.
+        const bool b_is_back = pair.b.ups > cuts && pair.a.ups > 2 * cuts;
+        if (cuts < 4 && b_is_back && pair.a.over() >= cuts * 4 && pair.a.over() < count) {
+            usurper.dial(pair.a);
+            ++cuts;
+        }
+        usurper.turn();
+    };
+    pair.a.shard->post(t.recvs(peer_b, 100));
+    pair.b.shard->post(t.sends(peer_a, 200));
+    REQUIRE(pair.run([&] { return pair.a.over() == count && pair.b.over() == count; }));
+    CHECK(cuts >= 1);
+    CHECK(pair.b.downs.size() >= 1);
+    std::printf("%zu cuts, b saw %zu, the usurper was closed %zu times\n", cuts, pair.b.downs.size(),
+                usurper.closed);
+    CHECK((pair.a.each_once() && pair.b.each_once()));
+    CHECK(pair.a.failed() + pair.b.failed() == 0);
+    CHECK(t.wrong() == 0);
+    CHECK((pair.a.garbage.empty() && pair.b.garbage.empty()));
+}
+
+TEST_CASE("a withdrawn op ends all its transfers once, and its memory is not touched again", "[shards]") {
+    Pair pair;
+    pair.introduce();
+    constexpr size_t count = 32;
+    Transfers t(1, count, (2u << 20) / 4, true);
+    pair.a.shard->post(t.recvs(peer_b, 100));
+    pair.b.shard->post(t.sends(peer_a, 200));
+    REQUIRE(pair.run([&] { return pair.a.over() >= 1; }));
+    pair.a.shard->post(Withdraw{key(1, 0).op});
+    REQUIRE(pair.run([&] { return pair.a.over() == count; }));
+    const auto snapshot = t.to;
+    pair.b.shard->post(Withdraw{key(1, 0).op});
+    REQUIRE(pair.run([&] { return pair.b.over() == count; }));
+    // Another op passes: what was under way for the first has arrived by then.
+    Transfers next(2, 4, 100'000, true);
+    pair.a.shard->post(next.recvs(peer_b, 300));
+    pair.b.shard->post(next.sends(peer_a, 400));
+    REQUIRE(pair.run([&] { return pair.a.over() == count + 4 && pair.b.over() == count + 4; }));
+    CHECK(t.to == snapshot);
+    CHECK(next.wrong() == 0);
+    CHECK((pair.a.each_once() && pair.b.each_once()));
+    for (uint64_t i = 0; i < 4; ++i) CHECK(pair.a.ends[300 + i].done == 1);
+}
+
+TEST_CASE("a dropped peer fails its transfers, and later ones at once", "[shards]") {
+    Pair pair;
+    pair.introduce();
+    constexpr size_t count = 16;
+    Transfers t(1, count, (4u << 20) / 4, false);
+    pair.a.shard->post(t.recvs(peer_b, 100));
+    pair.b.shard->post(t.sends(peer_a, 200));
+    REQUIRE(pair.run([&] { return pair.a.over() >= 1; }));
+    pair.a.shard->post(DropPeer{peer_b});
+    REQUIRE(pair.run([&] { return pair.a.over() == count; }));
+    CHECK(pair.a.each_once());
+    Transfers later(2, 2, 1000, false);
+    pair.a.shard->post(later.recvs(peer_b, 300));
+    REQUIRE(pair.run([&] { return pair.a.over() == count + 2; }));
+    CHECK(pair.a.ends[300].failed == 1);
+    CHECK(pair.a.ends[301].failed == 1);
+    // The other side is told why its connection ended; its own loop has to judge.
+    REQUIRE(pair.run([&] { return !pair.b.downs.empty(); }));
+    pair.b.shard->post(DropPeer{peer_a});
+    REQUIRE(pair.run([&] { return pair.b.over() == count; }));
+    CHECK(pair.b.each_once());
+}
+
+TEST_CASE("an older life of a node is refused when a newer one is known", "[shards]") {
+    Pair pair;
+    pair.introduce();
+    Usurper old(pair.b, {0, 99});
+    old.dial(pair.a);
+    pair.also = [&] { old.turn(); };
+    REQUIRE(pair.run([&] { return old.closed == 1; }));
+    CHECK(old.why.by_peer);
+    CHECK(old.why.code == transport::LinkPort::close_refused);
+    // b's own connection is untouched.
+    CHECK(pair.a.downs.empty());
+    CHECK(pair.b.downs.empty());
+}
