@@ -54,6 +54,7 @@ struct Host {
     };
     std::map<uint64_t, Inbox> inboxes;
     bool attach_receivers = true;
+    std::function<void(const Event&)> on_event;  // for an owner that must act before the endpoint goes on
 
     const Event* last(Event::Kind kind) const {
         for (auto e = events.rbegin(); e != events.rend(); ++e)
@@ -168,6 +169,7 @@ class Network {
         while (auto e = h.endpoint->poll_event()) {
             if (e->kind == Event::Kind::connected && h.attach_receivers)
                 h.endpoint->find(e->conn)->set_receiver(&h.inboxes[e->conn.value]);
+            if (h.on_event) h.on_event(*e);
             h.events.push_back(std::move(*e));
         }
     }
