@@ -148,15 +148,16 @@ void flip(Attack& a) {
 
 // Pages of the segments disappear while the daemon works in them.
 void punch(Attack& a) {
+    constexpr int how = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
     while (auto s = a.session())
         for (int i = 0; i < 500 && a.goes_on() && !s->ended(); ++i) {
             const uint32_t at = 1 + static_cast<uint32_t>(a.below(RawSession::slots - 1));
             const uint32_t generation = s->submit(at, s->all_reduce(RawSession::region_bytes / 16));
-            constexpr int how = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
             fallocate(s->region_fd(), how, 0, static_cast<off_t>(RawSession::region_bytes));
-            if (a.chance(4))
-                fallocate(s->control_fd(), how, 0, static_cast<off_t>(RawSession::control_bytes()));
-            a.ended += s->await(at, generation, 20);
+            const bool last = a.chance(8);  // without its rings this session is stuck: take another
+            if (last) fallocate(s->control_fd(), how, 0, static_cast<off_t>(RawSession::control_bytes()));
+            a.ended += s->await(at, generation, 5);
+            if (last) break;
         }
 }
 
