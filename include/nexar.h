@@ -304,7 +304,8 @@ NEXAR_API nexar_status nexar_group_node(nexar_group* group, uint32_t rank, char*
 
 /* ==== Collectives ====
  * Every rank of the group calls the same function with the same count, dtype, op and root; if not, all get
- * MISMATCH. Every result is bit-identical on all ranks that receive it. count may be 0: then memory may be NULL.
+ * MISMATCH (a rank that only sent, or had its data from the root that it named, may have ended with success
+ * before). Every result is bit-identical on all ranks that receive it. count may be 0: then memory may be NULL.
  *
  * Each comes as nexar_x(..., timeout_ms), which blocks, and as nexar_x_start(..., &request). A timeout or a cancel
  * ends the operation on ALL ranks: TIMED_OUT or CANCELLED here, ABORTED naming this rank elsewhere, success where

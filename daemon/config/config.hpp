@@ -41,10 +41,8 @@ struct Config {
     double drain_timeout = 10;
 
     // The plan (agreed per group; the group's creator decides)
-    uint64_t small_message_bytes = 16 * 1024;
-    uint64_t large_message_bytes = 8 << 20;
+    uint64_t small_message_bytes = 32 * 1024;
     uint64_t pipeline_segment_bytes = 4 << 20;
-    uint64_t ring_max_world = 8;
 
     // Threads and limits
     uint64_t bulk_shards = 0;  // 0: min(4, cores / 2), at least 1
@@ -55,6 +53,8 @@ struct Config {
     double yield_microseconds = 50;  // how long the loop looks again before it sleeps
 
     // Named by the seed; their features come later, their values are checked today
+    uint64_t large_message_bytes = 8 << 20;
+    uint64_t ring_max_world = 8;
     std::string topology = "full_mesh";
     bool tcp_bulk = true;
     bool encrypt_bulk = true;

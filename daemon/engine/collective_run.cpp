@@ -53,7 +53,11 @@ void CollectiveRun::post(size_t local, const OpRequest& request) {
     mine.ticket = request.ticket;
     mine.in = request.in;
     mine.out = request.out;
-    const Duration timeout = request.timeout < Duration{0} ? group_.facts.timeout : request.timeout;
+    const Duration usual =
+        request.descriptor.kind == OpKind::barrier && context.config.barrier_timeout >= Duration{0}
+            ? context.config.barrier_timeout
+            : group_.facts.timeout;
+    const Duration timeout = request.timeout < Duration{0} ? usual : request.timeout;
     if (timeout > Duration{0}) mine.deadline = context.now + timeout;
     deadline_ = std::min(deadline_, mine.deadline);
     if (first_posted_ == never) first_posted_ = context.now;

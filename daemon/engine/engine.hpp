@@ -35,6 +35,7 @@ struct EngineConfig {
     std::array<uint8_t, 16> cluster{};
 
     Duration collective_timeout{30'000'000'000};  // 0: none
+    Duration barrier_timeout{-1};                 // of barriers; < 0: as the group's; 0: none
     Duration late_after{1'000'000'000};   // an op older than this is logged once, naming who is missing
     Duration arrival_grace{200'000'000};  // how long the answers to "who has arrived?" are waited for
     Duration announce_after{2'000'000};   // an op older than this tells its descriptor to all nodes

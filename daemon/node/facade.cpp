@@ -22,7 +22,7 @@ std::vector<report::Address> addresses_of(const Member& member) {
     return out;
 }
 
-std::vector<report::Peer> peers_of(const Member& member, Time now) {
+std::vector<report::Peer> peers_of(const Member& member, Duration silence_max, Time now) {
     std::vector<report::Peer> out;
     std::map<NodeId, bool> shown;
     for (const auto& [index, view] : member.peers()) {
@@ -33,6 +33,7 @@ std::vector<report::Peer> peers_of(const Member& member, Time now) {
         p.address = view.remote;
         if (const auto stats = member.plane().stats(index)) p.rtt = stats->rtt;
         if (view.heard != Time{}) p.heard_ago = now - view.heard;
+        if (view.up && p.heard_ago && *p.heard_ago > silence_max) p.state = "suspected";
         p.why = view.up && !view.bulk_up ? "no bulk connection yet" : view.why_down;
         shown[p.record.node] = true;
         out.push_back(std::move(p));
@@ -84,7 +85,11 @@ Result<std::string> Node::look(const std::string& command, const std::string& ar
     hosts[identity_->node] = host_name();
     if (command == "groups") return report::groups(snapshot, hosts, group);
     if (command == "ops") return report::ops(snapshot, hosts, group);
-    return report::plan(snapshot, hosts, collectives::PlanTable{}, group);
+    const wire::PlanTableRecord mine = member_->plan_table();  // of the groups that this node creates
+    return report::plan(snapshot, hosts,
+                        {mine.version, mine.small_bytes_max, mine.doubling_bytes_max,
+                         static_cast<uint32_t>(mine.chunk_bytes), mine.segment_bytes, mine.lanes},
+                        group);
 }
 
 std::string Node::status(Time now) const {
@@ -101,7 +106,7 @@ std::string Node::status(Time now) const {
         s.cluster_name = identity_->cluster_name();
         s.incarnation = member_->incarnation();
         s.addresses = addresses_of(*member_);
-        s.peers = peers_of(*member_, now);
+        s.peers = peers_of(*member_, config::seconds(config_.heartbeat_timeout), now);
         s.sessions = member_->server().sessions();
         s.session_memory_bytes = member_->server().memory_bytes();
         const auto snapshot = member_->engine().snapshot(now);
@@ -124,7 +129,7 @@ std::string Node::doctor(Time now) const {
     d.admin_socket = config_.admin_socket;
     if (member_) {
         d.addresses = addresses_of(*member_);
-        d.peers = peers_of(*member_, now);
+        d.peers = peers_of(*member_, config::seconds(config_.heartbeat_timeout), now);
         const auto& stats = member_->plane().socket_stats();
         d.gso = stats.segmentation;
         d.gro = stats.coalescing;

@@ -151,6 +151,14 @@ Result<void> Member::build_shards(const quic::Identity& identity, const quic::Ve
     return {};
 }
 
+wire::PlanTableRecord Member::plan_table() const {
+    wire::PlanTableRecord plan = engine::EngineConfig::default_plan();
+    plan.small_bytes_max = needs_.config.small_message_bytes;
+    plan.doubling_bytes_max = std::min(plan.doubling_bytes_max, plan.small_bytes_max);
+    plan.segment_bytes = needs_.config.pipeline_segment_bytes;
+    return plan;
+}
+
 void Member::build_engine() {
     const config::Config& config = needs_.config;
     engine::EngineConfig c;
@@ -159,6 +167,8 @@ void Member::build_engine() {
     c.hostname = host_name();
     c.cluster = needs_.identity.cluster;
     c.collective_timeout = config::seconds(config.collective_timeout);
+    c.barrier_timeout = config::seconds(config.barrier_timeout);
+    c.plan = plan_table();
     c.heartbeat_interval = config::seconds(config.heartbeat_interval);
     c.heartbeat_timeout = config::seconds(config.heartbeat_timeout);
     c.bulk_shards = static_cast<uint32_t>(shards_.size());

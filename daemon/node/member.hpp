@@ -61,6 +61,7 @@ class Member final : private local::Descriptors {
     const std::map<PeerIndex, PeerView>& peers() const { return peers_; }
     const AddressChoices& addresses() const { return addresses_; }
     const Incarnation& incarnation() const { return incarnation_; }
+    wire::PlanTableRecord plan_table() const;
     uint64_t bulk_bytes_sent() const;
     uint64_t bulk_bytes_received() const;
     size_t shard_count() const { return shards_.size(); }
