@@ -367,8 +367,9 @@ NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_barrier_start(nexar_group* group, 
 
 /* ==== Messages between two ranks ====
  * Messages of one pair of ranks with one tag arrive in the order in which they were sent; a receive takes the
- * oldest that matches. A send ends when its memory may be used again, which does not mean that it was received. A
- * timeout or a cancel ends only this side's call. A message to oneself is allowed. */
+ * oldest that matches. A send ends when the receive that matched it has the data: two ranks that first send to each
+ * other and then receive must use nexar_send_start. A timeout or a cancel ends only this side's call. A message to
+ * oneself is allowed. */
 
 #define NEXAR_ANY_SOURCE UINT32_MAX
 #define NEXAR_ANY_TAG UINT64_MAX /* so tags are 0 .. UINT64_MAX - 1 */

@@ -44,6 +44,12 @@ class Engine::Impl final : public GroupHost {
         do {
             context.run_ready();
             watch.drain();
+            while (const auto reach = watch.poll_reach()) {
+                if (reach->reachable)
+                    opening.on_peer_up(reach->node);
+                else
+                    opening.on_peer_down(reach->node);
+            }
             while (const auto decided = watch.poll_decided()) group_lost(*decided);
             while (const auto event = opening.poll())
                 std::visit([this](const auto& e) { on_opening(e); }, *event);

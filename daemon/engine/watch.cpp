@@ -82,6 +82,7 @@ void Watch::drain() {
             context_.ports.log.info("peer_heard_again", {field("node", state.node)});
             arbiter_.on_clear(state.node, context_.now);
         }
+        reach_.push_back({state.node, change->state != FailureDetector::State::suspected});
     }
     while (const auto peer = detector_.poll_heartbeat()) {
         context_.send(*peer, wire::Heartbeat{++heartbeats_});
@@ -91,6 +92,13 @@ void Watch::drain() {
         const auto peer = context_.find_peer(out->to);
         if (peer) context_.send(*peer, out->message);
     }
+}
+
+std::optional<Watch::Reach> Watch::poll_reach() {
+    if (reach_.empty()) return std::nullopt;
+    const Reach front = reach_.front();
+    reach_.pop_front();
+    return front;
 }
 
 Time Watch::wake_at() const {

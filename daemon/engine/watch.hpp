@@ -29,6 +29,12 @@ class Watch {
 
     // Sends what is due; the verdicts that were reached come out of poll_decided().
     void drain();
+    // A connected peer fell silent, or was heard again: the rendezvous must not count on it meanwhile.
+    struct Reach {
+        NodeId node;
+        bool reachable = false;
+    };
+    std::optional<Reach> poll_reach();
     std::optional<membership::Arbiter::Decided> poll_decided() { return arbiter_.poll_decided(); }
     Time wake_at() const;
     bool reachable(link::PeerIndex peer) const;
@@ -37,6 +43,7 @@ class Watch {
     Context& context_;
     membership::FailureDetector detector_;
     membership::Arbiter arbiter_;
+    std::deque<Reach> reach_;
     uint64_t heartbeats_ = 0;
 };
 
