@@ -72,8 +72,9 @@ Result<AddressChoices> by_patterns(const quic::Address& listen, const std::vecto
             out.chosen.push_back({host->text(), "configured"});
         } else {
             for (const Interface& i : interfaces)
-                if (fnmatch(item.c_str(), i.name.c_str(), 0) == 0 ||
-                    fnmatch(item.c_str(), host_text(i.address).c_str(), 0) == 0)
+                if (i.address.family == listen.family &&  // nobody could reach the socket at another
+                    (fnmatch(item.c_str(), i.name.c_str(), 0) == 0 ||
+                     fnmatch(item.c_str(), host_text(i.address).c_str(), 0) == 0))
                     out.chosen.push_back(
                         {with_port(i.address, listen.port), "matches '" + item + "' (" + i.name + ")"});
         }

@@ -109,8 +109,11 @@ Result<Incarnation> StateDir::next_incarnation() const {
     Incarnation next;
     NEXAR_TRY(const auto text, read("incarnation"));
     if (text) {
-        const auto r = std::from_chars(text->data(), text->data() + text->size(), next.counter);
-        if (r.ec != std::errc{}) return fail(Errc::io, path_ + "/incarnation is damaged: not a number");
+        const char* end = text->data() + text->size();
+        const auto r = std::from_chars(text->data(), end, next.counter);
+        const std::string_view rest(r.ptr, static_cast<size_t>(end - r.ptr));
+        if (r.ec != std::errc{} || (!rest.empty() && rest != "\n") || next.counter == UINT64_MAX)
+            return fail(Errc::io, path_ + "/incarnation is damaged: it must hold one number below 2^64 - 1");
     }
     ++next.counter;
     NEXAR_TRY_VOID(write("incarnation", std::to_string(next.counter) + "\n"));

@@ -1,0 +1,155 @@
+// A node's identity on disk: made, loaded, and refused with the name of the file that is damaged.
+#include "node/identity.hpp"
+
+#include "temporary.hpp"
+
+using namespace nexar;
+using namespace nexar::node::test;
+using namespace nexar::node;
+using namespace nexar::admission;
+
+namespace {
+
+constexpr WallSeconds now = 1'800'000'000;
+
+struct Made {
+    Folder folder;
+    StateDir state = open_state(folder.file("state"));
+    Identity id = [this] {
+        auto made = init_cluster(state, "test cluster", now);
+        if (!made) FAIL(made.error().text);
+        return std::move(*made);
+    }();
+};
+
+JoinReply reply_of(const Identity& issuer, const std::string& node_key) {
+    JoinReply reply;
+    reply.certificate =
+        sign_leaf(issuer.issuer->key, issuer.issuer->certificate, make_csr(node_key).value(), now).value();
+    reply.issuer_certificate = issuer.issuer->certificate;
+    reply.root_certificate = issuer.root_certificate;
+    return reply;
+}
+
+}  // namespace
+
+TEST_CASE("what init makes is loaded as the same identity", "[node]") {
+    Made m;
+    CHECK(m.id.cluster_name() == "test cluster");
+    const auto loaded = load_identity(m.state, now);
+    REQUIRE(loaded);
+    REQUIRE(*loaded);
+    CHECK((*loaded)->node == m.id.node);
+    CHECK((*loaded)->cluster == m.id.cluster);
+    CHECK((*loaded)->root_key_hash == m.id.root_key_hash);
+    CHECK((*loaded)->issuer);
+    CHECK(node_id_of_key(m.id.node_key).value() == m.id.node);
+}
+
+TEST_CASE("an empty directory is no identity and no error; a second init is refused", "[node]") {
+    Folder folder;
+    const StateDir state = open_state(folder.file("state"));
+    const auto none = load_identity(state, now);
+    REQUIRE(none);
+    CHECK_FALSE(*none);
+    REQUIRE(init_cluster(state, "one", now));
+    const auto again = init_cluster(state, "two", now);
+    REQUIRE_FALSE(again);
+    CHECK(again.error().code == Errc::bad_state);
+    CHECK((*load_identity(state, now))->cluster_name() == "one");
+}
+
+TEST_CASE("a damaged file is named in the error, whichever it is", "[node]") {
+    Made m;
+    for (const std::string name :
+         {"node.key", "node.crt", "node-issuer.crt", "root.crt", "issuer.key", "issuer.crt", "tokens"}) {
+        const auto whole = m.state.read(name).value().value_or("");
+        std::string cut = whole.substr(0, whole.size() / 2), flipped = whole;
+        if (!flipped.empty()) flipped[flipped.size() / 2] ^= 0x11;
+        for (const std::string& text : {std::string(), std::string("not what it should be\n"), cut}) {
+            if (name == "tokens" && text.empty()) continue;  // no tokens is fine
+            INFO(name << " is '" << text << "'");
+            REQUIRE(m.state.write(name, text));
+            const auto loaded = load_identity(m.state, now);
+            REQUIRE_FALSE(loaded);
+            CHECK(contains(loaded.error().text, name));
+            CHECK_FALSE(contains(loaded.error().text, "PRIVATE KEY"));
+        }
+        if (name != "tokens") {
+            REQUIRE(m.state.write(name, flipped));
+            CHECK_FALSE(load_identity(m.state, now));
+        }
+        REQUIRE(m.state.write(name, whole));
+        REQUIRE(load_identity(m.state, now));
+    }
+}
+
+TEST_CASE("a missing file is named, but no certificate at all is no identity", "[node]") {
+    Made m;
+    for (const std::string name : {"node.key", "node-issuer.crt", "root.crt", "issuer.crt"}) {
+        const std::string whole = **m.state.read(name);
+        REQUIRE(m.state.remove(name));
+        const auto loaded = load_identity(m.state, now);
+        REQUIRE_FALSE(loaded);
+        CHECK(contains(loaded.error().text, m.state.path() + "/" + name));
+        REQUIRE(m.state.write(name, whole));
+    }
+    REQUIRE(m.state.remove("issuer.key"));
+    CHECK_FALSE((*load_identity(m.state, now))->issuer);
+}
+
+TEST_CASE("files of two clusters do not mix", "[node]") {
+    Made m, other;
+    for (const std::string name :
+         {"node.key", "node.crt", "node-issuer.crt", "root.crt", "issuer.key", "issuer.crt"}) {
+        INFO(name);
+        const std::string whole = **m.state.read(name);
+        REQUIRE(m.state.write(name, **other.state.read(name)));
+        CHECK_FALSE(load_identity(m.state, now));
+        REQUIRE(m.state.write(name, whole));
+    }
+}
+
+TEST_CASE("an expired certificate is told as such", "[node]") {
+    Made m;
+    CHECK(load_identity(m.state, now + leaf_seconds - 7200));
+    const auto late = load_identity(m.state, now + leaf_seconds + 7200);
+    REQUIRE_FALSE(late);
+    CHECK(contains(late.error().text, "expired 2 hours ago"));
+}
+
+TEST_CASE("a reply that fits our key and the token's root is written and loaded", "[node]") {
+    Made m;
+    Folder folder;
+    const StateDir state = open_state(folder.file("joined"));
+    const std::string key = make_key().value();
+    const auto joined = accept_join(state, key, reply_of(m.id, key), m.id.root_key_hash, now);
+    REQUIRE(joined);
+    CHECK(joined->node == node_id_of_key(key).value());
+    CHECK(joined->cluster == m.id.cluster);
+    CHECK_FALSE(joined->issuer);
+    CHECK((*load_identity(state, now))->node == joined->node);
+}
+
+TEST_CASE("a reply with a foreign key, root or issuer is refused, and nothing is written", "[node]") {
+    Made m, other;
+    Folder folder;
+    const StateDir state = open_state(folder.file("joined"));
+    const std::string key = make_key().value(), foreign = make_key().value();
+    const JoinReply good = reply_of(m.id, key);
+    std::vector<JoinReply> bad(6, good);
+    bad[0] = reply_of(m.id, foreign);                            // certifies somebody else
+    bad[1] = reply_of(other.id, key);                            // another cluster's, whole
+    bad[2].root_certificate = other.id.root_certificate;         // another root than the token names
+    bad[3].issuer_certificate = other.id.issuer->certificate;    // does not sign the leaf
+    bad[4].certificate = "-----BEGIN CERTIFICATE-----\nAAAA\n";  // no certificate
+    bad[5].error = Error{Errc::bad_token, "the token is used up", -1, -1, {}};
+    for (size_t i = 0; i < bad.size(); ++i) {
+        INFO("case " << i);
+        CHECK_FALSE(accept_join(state, key, bad[i], m.id.root_key_hash, now));
+        CHECK_FALSE(*load_identity(state, now));
+    }
+    CHECK(accept_join(state, key, bad[5], m.id.root_key_hash, now).error().text == "the token is used up");
+    CHECK_FALSE(accept_join(state, key, good, m.id.root_key_hash, now + leaf_seconds + 7200));
+    CHECK(accept_join(state, key, good, m.id.root_key_hash, now));
+}

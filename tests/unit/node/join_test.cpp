@@ -1,0 +1,247 @@
+// Joining over real loopback sockets: the issuer's door and the joiner.
+#include "node/join.hpp"
+
+#include <poll.h>
+
+#include "loop/loop.hpp"
+#include "temporary.hpp"
+
+using namespace nexar;
+using namespace nexar::node::test;
+using namespace nexar::node;
+using namespace nexar::admission;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr WallSeconds wall_begin = 1'800'000'000;
+
+struct World {
+    Folder folder;
+    StateDir issuer_state = open_state(folder.file("issuer"));
+    StateDir joiner_state = open_state(folder.file("joiner"));
+    WallSeconds wall = wall_begin;
+    Duration ahead{};  // what virtual time is ahead of the real one
+    std::vector<std::string> lines;
+    Log log{[this](Level, const std::string& line) { lines.push_back(line); }, Level::debug};
+    Identity identity = init_cluster(issuer_state, "test", wall).value();
+    JoinDoor door{identity, issuer_state, [this] { return wall; }, log};
+    std::unique_ptr<transport::QuicPort> port;
+
+    World() {
+        transport::QuicPort::Options options;
+        options.listen = *quic::Address::parse("127.0.0.1:0");
+        options.quic.accept_join = true;
+        options.quic.wall_clock = [this] { return wall; };
+        quic::Identity shown;
+        shown.certificate_chain = identity.chain();
+        shown.private_key = identity.node_key;
+        shown.trust_anchors = identity.root_certificate;
+        shown.join_certificate_chain = identity.issuer->certificate + identity.root_certificate;
+        shown.join_private_key = identity.issuer->key;
+        auto judge = [](const quic::PeerChain&, std::string_view) -> Result<NodeId> { return NodeId{}; };
+        auto made = transport::QuicPort::open(std::move(options), shown, judge);
+        if (!made) FAIL(made.error().text);
+        port = std::move(*made);
+    }
+    Time now() const { return loop::Loop::now() + ahead; }
+    Token token(uint32_t uses = 1) {
+        return identity.issuer->tokens.create(identity.root_key_hash, {port->local().text()}, wall, 600, uses)
+            .value();
+    }
+    size_t closed = 0;
+    void serve() {
+        const Time t = now();
+        port->on_readable(t);
+        port->on_time(t);
+        while (auto event = port->poll_event()) {
+            closed += event->kind == quic::Event::Kind::closed;
+            door.on_event(t, *event, port->endpoint());
+        }
+        door.step(t, port->endpoint());
+        while (port->flush(t)) {
+        }
+    }
+    template <class Step>
+    bool run(int other_fd, Step step) {
+        const Time end = loop::Loop::now() + 20s;
+        while (loop::Loop::now() < end) {
+            serve();
+            if (step()) return true;
+            pollfd p[2] = {{port->fd(), POLLIN, 0}, {other_fd, POLLIN, 0}};
+            poll(p, 2, 5);
+        }
+        return false;
+    }
+    Result<Identity> join(const Token& with) {
+        auto joiner = Joiner::start(with, joiner_state, "guest", [this] { return wall; }, now());
+        if (!joiner) return fail(joiner.error());
+        std::optional<Result<Identity>> end;
+        REQUIRE(run((*joiner)->fd(), [&] {
+            end = (*joiner)->step(now());
+            return end.has_value();
+        }));
+        return *end;
+    }
+    bool logged(const std::string& what) const {
+        for (const auto& line : lines)
+            if (contains(line, what)) return true;
+        return false;
+    }
+};
+
+// Somebody who dials the door with no Joiner's manners.
+struct Guest {
+    std::unique_ptr<transport::QuicPort> port;
+    std::optional<quic::ConnId> conn;
+    std::optional<quic::CloseInfo> end;
+
+    explicit Guest(World& world) {
+        transport::QuicPort::Options options;
+        options.listen = *quic::Address::parse("127.0.0.1:0");
+        options.quic.listen = false;
+        auto judge = [](const quic::PeerChain&, std::string_view) -> Result<NodeId> { return NodeId{}; };
+        auto made = transport::QuicPort::open(std::move(options), {}, judge);
+        if (!made) FAIL(made.error().text);
+        port = std::move(*made);
+        REQUIRE(port->connect(world.now(), world.port->local(), quic::alpn_join));
+    }
+    void turn(Time now) {
+        port->on_readable(now);
+        port->on_time(now);
+        while (auto event = port->poll_event()) {
+            if (event->kind == quic::Event::Kind::connected) conn = event->conn;
+            if (event->kind == quic::Event::Kind::closed) end = event->close;
+        }
+        port->flush(now);
+    }
+};
+
+}  // namespace
+
+TEST_CASE("who has a token joins, and its use is on disk before the certificate leaves", "[node]") {
+    World world;
+    const Token token = world.token(2);
+    const auto joined = world.join(token);
+    if (!joined) FAIL(joined.error().text);
+    CHECK(joined->cluster == world.identity.cluster);
+    CHECK(joined->node != world.identity.node);
+    CHECK((*load_identity(world.joiner_state, world.wall))->node == joined->node);
+    CHECK(world.logged("node_admitted"));
+    const auto kept = TokenBook::parse(world.folder.get("issuer/tokens"));
+    REQUIRE(kept);
+    REQUIRE(kept->entries().size() == 1);
+    CHECK(kept->entries()[0].uses_left == 1);
+    // The joiner has closed, and the door forgets it.
+    REQUIRE(world.run(-1, [&] { return world.closed == 1; }));
+    CHECK(world.door.wake_at() == never);
+}
+
+TEST_CASE("a wrong secret, an expired and a used-up token are refused with a reason", "[node]") {
+    World world;
+    const Token token = world.token(1);
+    Token wrong = token;
+    wrong.secret[5] ^= 1;
+    const auto guessed = world.join(wrong);
+    REQUIRE_FALSE(guessed);
+    CHECK(guessed.error().code == Errc::bad_token);
+    CHECK(contains(guessed.error().text, "unknown here, or its proof is wrong"));
+    Token unknown = token;
+    unknown.id[0] ^= 1;
+    CHECK(world.join(unknown).error().text == guessed.error().text);  // tells nothing more
+    CHECK(world.logged("join_refused"));
+
+    REQUIRE(world.join(token));
+    const auto again = world.join(token);
+    REQUIRE_FALSE(again);
+    CHECK(contains(again.error().text, "used up"));
+
+    Token late = world.token(1);
+    world.wall += 601;
+    CHECK(contains(world.join(late).error().text, "expired"));  // the joiner's own clock says so
+    late.expires += 1000;                                       // a clock that is behind, or a liar
+    const auto expired = world.join(late);
+    REQUIRE_FALSE(expired);
+    CHECK(contains(expired.error().text, "expired"));
+    size_t admitted = 0;
+    for (const auto& line : world.lines) admitted += contains(line, "node_admitted");
+    CHECK(admitted == 1);
+}
+
+TEST_CASE("an issuer of another root is not asked", "[node]") {
+    World world;
+    Token other = world.token(1);
+    other.root_key_hash[0] ^= 1;
+    auto joiner = Joiner::start(other, world.joiner_state, "guest", [&] { return world.wall; }, world.now());
+    REQUIRE(joiner);
+    std::optional<Result<Identity>> end;
+    REQUIRE(world.run((*joiner)->fd(), [&] {
+        world.ahead += 100ms;  // its 30 s of trying again pass quickly
+        end = (*joiner)->step(world.now());
+        return end.has_value();
+    }));
+    REQUIRE_FALSE(*end);
+    CHECK(end->error().code == Errc::timed_out);
+    CHECK_FALSE(world.logged("join_refused"));  // no request ever came
+    CHECK(world.identity.issuer->tokens.entries()[0].uses_left == 1);
+}
+
+TEST_CASE("a joiner tries every address, and says which it tried last when none answers", "[node]") {
+    World world;
+    Token token = world.token(1);
+    token.issuer_addresses.insert(token.issuer_addresses.begin(), {"127.0.0.1:1", "not an address"});
+    // The first must parse: it decides the family.
+    const auto joined = world.join(token);
+    CHECK(joined.has_value());
+    token.issuer_addresses.clear();
+    CHECK_FALSE(Joiner::start(token, world.joiner_state, "g", [&] { return world.wall; }, world.now()));
+    token.issuer_addresses = {"nowhere"};
+    CHECK_FALSE(Joiner::start(token, world.joiner_state, "g", [&] { return world.wall; }, world.now()));
+}
+
+TEST_CASE("garbage for a request is answered with an error, a message too long with an end", "[node]") {
+    World world;
+    Guest guest(world), large(world);
+    REQUIRE(world.run(guest.port->fd(), [&] {
+        guest.turn(world.now());
+        large.turn(world.now());
+        return guest.conn && large.conn;
+    }));
+    auto* conn = guest.port->endpoint().find(*guest.conn);
+    JoinStream answer;
+    conn->set_receiver(&answer);
+    JoinStream::write(*conn, std::as_bytes(std::span("this is no request", 18)));
+    const uint32_t length = join_message_bytes_max + 1;
+    large.port->endpoint()
+        .find(*large.conn)
+        ->write(quic::Class::control, std::as_bytes(std::span(&length, 1)));
+    std::optional<std::vector<std::byte>> reply;
+    REQUIRE(world.run(guest.port->fd(), [&] {
+        guest.turn(world.now());
+        large.turn(world.now());
+        if (!reply) reply = answer.poll();
+        return reply && large.end;
+    }));
+    const auto said = decode_join_reply(*reply);
+    REQUIRE(said);
+    CHECK(said->error.code == Errc::protocol_error);
+    CHECK(large.end->by_peer);
+    CHECK(contains(large.end->reason, "not a join request"));
+}
+
+TEST_CASE("a guest that says nothing is closed after its time, and the door's clock goes on", "[node]") {
+    World world;
+    Guest guest(world);
+    REQUIRE(world.run(guest.port->fd(), [&] {
+        guest.turn(world.now());
+        return guest.conn && world.door.wake_at() != never;
+    }));
+    CHECK(world.door.wake_at() > world.now());
+    CHECK(world.door.wake_at() <= world.now() + 10s);
+    world.ahead = 11s;
+    REQUIRE(world.run(guest.port->fd(), [&] {
+        guest.turn(world.now());
+        return guest.end && world.door.wake_at() == never;
+    }));
+    CHECK(contains(guest.end->reason, "no join request within 10 s"));
+}
