@@ -270,6 +270,8 @@ def starts_with_damage(node, file, name, damage):
 
 def test_damaged_state_files_are_an_error_that_names_the_file(cluster):
     node = cluster.node()
+    cluster.network.namespace(node.host)
+    cluster.network.unplug(node.host)  # where it is well enough to start, it would be a clone
     cluster[1].kill()
     shutil.copytree(cluster[1].state, node.state)  # the issuer's state has all the files
     whole = {file: file.read_bytes() for file in sorted(node.state.iterdir())}

@@ -341,6 +341,38 @@ def test_a_forked_child_owns_nothing_of_its_parent_and_may_start_anew(cluster):
     equal(run(two_each(cluster), forks_while_working), ["CLOSED 7"] * 6, "what the children saw")
 
 
+def is_stopped(me):
+    group = me.group(collective_timeout=1)
+    one_sum(me, group)
+    me.mark()
+    if me.rank == 4:
+        me.wait_for_go()
+    failure = me.fails(group.barrier)
+    me.mark()
+    one_sum(me, group)
+    return failure
+
+
+def test_a_stopped_process_is_named_at_the_deadline_and_may_go_on_later(cluster):
+    job = Job(two_each(cluster), is_stopped)
+    job.await_marks()
+
+    job[4].kill(signal.SIGSTOP)
+    job.go(4)
+    early = [rank for rank in range(6) if rank != 4]
+    for rank in early:
+        job[rank].await_mark()
+    job[4].kill(signal.SIGCONT)
+
+    outcomes = job.outcomes()
+    for rank in early:
+        assert outcomes[rank].name in ("TIMED_OUT", "ABORTED"), f"rank {rank}: {outcomes[rank]}"
+        equal((outcomes[rank].rank, outcomes[rank].node), (4, cluster[2].id), f"at fault: {outcomes[rank]}")
+        contains(outcomes[rank].text, f"pid {job[4].pid}")
+    equal(outcomes[4].name, "ABORTED", f"error of the one that was stopped: {outcomes[4]}")
+    still_works(cluster)
+
+
 def leaves_early(me, leaver, how):
     """After its last collective the leaver goes; the others ask for their results only when it has gone."""
     session = me.session()
