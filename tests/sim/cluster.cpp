@@ -5,6 +5,7 @@
 #include <cstring>
 #include <sstream>
 
+#include "local/session_core.hpp"
 #include "wire/codec.hpp"
 #include "workers/job.hpp"
 
@@ -88,6 +89,8 @@ Host::Host(Cluster& cluster, uint32_t index) : cluster_(cluster), pump_scheduled
 Host::~Host() = default;
 
 void Host::complete(SessionId session, uint64_t ticket, const engine::Outcome& outcome) {
+    if (const auto core = cores.find(session.value); core != cores.end())
+        return core->second->complete(ticket, outcome);
     const auto it = calls.find({session.value, ticket});
     if (it == calls.end() || it->second->ended) {
         cluster_.errors.push_back("a completion for a call that is not waiting");
@@ -98,6 +101,12 @@ void Host::complete(SessionId session, uint64_t ticket, const engine::Outcome& o
     call.outcome = outcome;
     call.finished = cluster_.clock.now();
     if (call.out) call.out_at_end = *call.out;
+}
+
+void Host::group_opened(SessionId session, uint64_t ticket, const Result<engine::GroupInfo>& info) {
+    if (const auto core = cores.find(session.value); core != cores.end())
+        return core->second->group_opened(ticket, info);
+    opened.emplace(std::pair(session.value, ticket), info);
 }
 
 void Host::submit(engine::WorkerJob job) {

@@ -13,6 +13,10 @@
 #include "engine/engine.hpp"
 #include "network.hpp"
 
+namespace nexar::local {
+class SessionCore;
+}
+
 namespace nexar::sim {
 
 struct ClusterShape {
@@ -52,6 +56,7 @@ class Host final : engine::Clients, engine::Workers, engine::PeerPort {
     std::map<std::pair<uint64_t, uint64_t>, Call*> calls;  // by session and ticket
     uint64_t next_ticket = 1;
     std::map<std::pair<uint64_t, uint64_t>, Result<engine::GroupInfo>> opened;
+    std::map<uint64_t, local::SessionCore*> cores;  // sessions that speak through shared memory (app.hpp)
 
     void pump(size_t mesh);
     void after_input();
@@ -60,9 +65,7 @@ class Host final : engine::Clients, engine::Workers, engine::PeerPort {
     friend class Cluster;
     class Port;
     void complete(SessionId session, uint64_t ticket, const engine::Outcome& outcome) override;
-    void group_opened(SessionId session, uint64_t ticket, const Result<engine::GroupInfo>& info) override {
-        opened.emplace(std::pair(session.value, ticket), info);
-    }
+    void group_opened(SessionId session, uint64_t ticket, const Result<engine::GroupInfo>& info) override;
     void submit(engine::WorkerJob job) override;
     bool send(link::PeerIndex peer, Bytes message) override;
     void dial(const std::string&, const NodeId&) override {}
@@ -96,6 +99,7 @@ class Cluster {
     std::vector<std::string> warnings;  // names of warn events
 
     SimGroup make_group(std::vector<uint32_t> placement);
+    SessionId new_session() { return SessionId(next_session_++); }
     // By the production rendezvous: one open of a new session on a host. Answers are in Host::opened.
     struct Open {
         uint32_t host = 0;
