@@ -71,7 +71,8 @@ endfunction()
 # nexar_fuzz_target(NAME fuzz_x MODULES x SOURCES x_fuzz.cpp CORPUS folder [DEPS json ...])
 #
 # The sources define LLVMFuzzerTestOneInput. With NEXAR_FUZZ (preset fuzz): a libFuzzer program, run by hand
-# (build/fuzz/.../fuzz_x tests/fuzz/corpus/x). Otherwise: a program that replays the corpus, a test labelled unit.
+# (build/fuzz/.../fuzz_x tests/fuzz/corpus/x). Otherwise: a program that replays the corpus and seeded mutations of
+# it, a test labelled unit and fuzz.
 function(nexar_fuzz_target)
   cmake_parse_arguments(arg "" "NAME;CORPUS" "MODULES;SOURCES;DEPS" ${ARGN})
   if(NOT arg_NAME OR NOT arg_SOURCES OR NOT arg_CORPUS OR arg_UNPARSED_ARGUMENTS)
@@ -80,13 +81,14 @@ function(nexar_fuzz_target)
   list(TRANSFORM arg_MODULES PREPEND "nexar_")
   list(TRANSFORM arg_DEPS PREPEND "nexar::deps_")
   add_executable(${arg_NAME} ${arg_SOURCES})
+  target_include_directories(${arg_NAME} PRIVATE "${PROJECT_SOURCE_DIR}/tests" "${PROJECT_SOURCE_DIR}/daemon")
   target_link_libraries(${arg_NAME} PRIVATE ${arg_MODULES} ${arg_DEPS} nexar_options)
   if(NEXAR_FUZZ)
     target_link_options(${arg_NAME} PRIVATE -fsanitize=fuzzer)
   else()
     target_sources(${arg_NAME} PRIVATE "${PROJECT_SOURCE_DIR}/tests/support/fuzz_replay.cpp")
     add_test(NAME ${arg_NAME} COMMAND ${arg_NAME} "${CMAKE_CURRENT_SOURCE_DIR}/${arg_CORPUS}")
-    set_tests_properties(${arg_NAME} PROPERTIES LABELS unit TIMEOUT 120)
-    nexar_test_target(${arg_NAME} LABELS unit)
+    set_tests_properties(${arg_NAME} PROPERTIES LABELS "unit;fuzz" TIMEOUT 120)
+    nexar_test_target(${arg_NAME} LABELS unit fuzz)
   endif()
 endfunction()

@@ -73,7 +73,8 @@ struct Key {
     const char* help;
     std::function<bool(Config&, std::string_view)> set;  // false: not allowed
     std::function<std::string(const Config&)> get;
-    bool secret = false;  // never printed
+    bool secret = false;   // never printed
+    bool is_text = false;  // quoted in a file also when it looks like a number
 };
 const std::vector<Key>& keys();
 

@@ -26,7 +26,8 @@ Key text(const char* name, const char* environment, std::string Config::* field,
                 return true;
             },
             [field](const Config& c) { return c.*field; },
-            secret};
+            secret,
+            true};
 }
 
 Key path(const char* name, const char* environment, std::string Config::* field, const char* help) {

@@ -119,3 +119,29 @@ TEST_CASE("every key has a name, a variable, a range and a help line, each once"
                 !(k.get(c).empty() && std::string(k.allowed).starts_with("an absolute")));
     }
 }
+
+TEST_CASE("text on which the parser itself stumbles is an error like any other") {
+    for (std::string text :
+         {std::string("[\x02"), std::string("[ ="), std::string("[\0a]", 4), std::string("[a.\x01]"),
+          std::string("a = { \x02 = 1 }"), std::string("["), std::string("[[ ]]")}) {
+        const auto loaded = load(file(text));
+        REQUIRE_FALSE(loaded);
+        REQUIRE(loaded.error().text.find("/etc/nexar.toml") != std::string::npos);
+    }
+}
+
+TEST_CASE("the effective configuration is TOML again, whatever its texts hold") {
+    Sources s;
+    s.flags = {{"state_dir", "/tmp/a \"b\"\\c"},
+               {"socket_group", "tab\there"},
+               {"advertise", "10.0"},
+               {"cluster_name", "007"}};
+    const auto config = load(s);
+    REQUIRE(config);
+    const auto again = load(file(to_toml(*config)));
+    REQUIRE(again);
+    REQUIRE(again->state_dir == config->state_dir);
+    REQUIRE(again->socket_group == config->socket_group);
+    REQUIRE(again->advertise == "10.0");
+    REQUIRE(again->cluster_name == "007");
+}

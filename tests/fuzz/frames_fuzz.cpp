@@ -1,0 +1,87 @@
+// Frames from a peer, into a mesh with transfers of every sort. The input is a sequence of pieces: a byte for
+// the class, two for the length, the bytes.
+#include <array>
+#include <cstdlib>
+
+#include "core/bytes.hpp"
+#include "link/mesh.hpp"
+
+namespace {
+
+using namespace nexar;
+
+struct Sink final : link::Channel {
+    size_t written = 0;
+    size_t room(link::Class) const override { return 1 << 20; }
+    void write(link::Class, std::span<const Bytes> parts) override {
+        for (const Bytes part : parts) written += part.size();
+    }
+};
+
+link::TransferKey key(uint64_t op, uint32_t phase) {
+    link::TransferKey k;
+    k.op = {GroupId{1, 2, 3}, {}, op};
+    k.phase = phase;
+    return k;
+}
+
+struct World {
+    std::array<std::byte, 65536> memory{};
+    Sink channel;
+    link::Mesh mesh;
+    static link::MeshConfig config() {
+        link::MeshConfig c;
+        c.incarnation = 1000;  // the seeds' receiver
+        return c;
+    }
+    World() : mesh(config()) {
+        mesh.attach(link::PeerIndex(1), 1, channel);
+        link::Batch batch;
+        batch.first_handle = 1;
+        for (uint32_t i = 0; i < 3; ++i) {
+            link::RecvSpec r;
+            r.key = key(7, i);
+            r.from = link::PeerIndex(1);
+            r.agreement = {11, 22};
+            r.memory = {{memory.data() + i * 8192, 4096}};
+            r.chunk_bytes = 1024;
+            if (i == 1) r.reduce = link::RecvSpec::Reduce{Dtype::u32, ReduceOp::sum};
+            if (i == 2) r.forward = 0;
+            batch.recvs.push_back(r);
+            link::SendSpec s;
+            s.key = key(8, i);
+            s.to = link::PeerIndex(1);
+            s.agreement = {11, 22};
+            s.memory = {{memory.data() + 32768 + i * 8192, 4096}};
+            s.chunk_bytes = 1024;
+            s.ready = i != 0;
+            batch.sends.push_back(s);
+        }
+        mesh.post(std::move(batch));
+        mesh.flush();
+    }
+};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+    World w;
+    Reader in(std::as_bytes(std::span(data, size)));
+    bool garbage = false;
+    while (in.left() > 3 && !garbage) {
+        const auto cls = static_cast<link::Class>(in.get<uint8_t>() % link::class_count);
+        const size_t length = in.get<uint16_t>();
+        const Bytes piece = in.take(std::min(length, in.left()));
+        w.mesh.on_bytes(link::PeerIndex(1), cls, piece);
+        w.mesh.flush();
+        while (auto event = w.mesh.poll_event())
+            garbage = garbage || event->kind == link::MeshEvent::Kind::peer_garbage;
+    }
+    w.mesh.withdraw(key(7, 0).op);
+    w.mesh.withdraw(key(8, 0).op);
+    w.mesh.drop_peer(link::PeerIndex(1));
+    size_t events = 0;
+    while (w.mesh.poll_event()) ++events;
+    if (events > 6) std::abort();  // six transfers, each ends once
+    return 0;
+}
