@@ -52,9 +52,11 @@ class Host::Port final : public engine::MeshPort {
     Time last_command_{}, last_event_{};
 };
 
-Host::Host(Cluster& cluster, uint32_t index) : cluster_(cluster), pump_scheduled_(meshes_per_host) {
-    for (size_t i = 0; i < id.bytes.size(); ++i) id.bytes[i] = static_cast<uint8_t>(index * 37 + i * 11 + 1);
-    incarnation = {1, index + 100};
+Host::Host(Cluster& cluster, uint32_t index, uint32_t identity, uint64_t life)
+    : cluster_(cluster), pump_scheduled_(meshes_per_host) {
+    for (size_t i = 0; i < id.bytes.size(); ++i)
+        id.bytes[i] = static_cast<uint8_t>(identity * 37 + i * 11 + 1);
+    incarnation = {life, index + 100};
     log_ = std::make_unique<Log>(
         [&cluster, index](Level level, const std::string& line) {
             if (level == Level::error)
@@ -145,7 +147,7 @@ void Host::on_event(size_t mesh, const link::MeshEvent& event) {
             const auto message = wire::decode(event.bytes);
             if (!message)
                 cluster_.errors.push_back("undecodable message: " + message.error().text);
-            else
+            else if (!table || !table(event.peer, *message))
                 engine->on_message(now, event.peer, *message);
             break;
         }
@@ -175,7 +177,8 @@ void Host::after_input() {
 
 Cluster::Cluster(uint64_t seed, const ClusterShape& s)
     : clock(seed), shape(s), links_(size_t{s.nodes} * s.nodes), generations_(size_t{s.nodes} * s.nodes) {
-    for (uint32_t i = 0; i < shape.nodes; ++i) hosts.push_back(std::make_unique<Host>(*this, i));
+    for (uint32_t i = 0; i < shape.nodes; ++i) hosts.push_back(std::make_unique<Host>(*this, i, i));
+    if (!shape.connected) return;
     for (uint32_t a = 0; a < shape.nodes; ++a)
         for (uint32_t b = 0; b < a; ++b) connect(a, b);
 }

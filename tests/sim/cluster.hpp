@@ -28,6 +28,7 @@ struct ClusterShape {
     engine::EngineConfig engine;
     wire::PlanTableRecord plan = engine::EngineConfig::default_plan();
     Duration collective_timeout{30s};
+    bool connected = true;  // false: nodes find each other by their peer tables (planes.hpp)
 };
 
 // One operation of one rank, from submit to its end. `out` is looked at when it completes, and again at the
@@ -45,7 +46,7 @@ class Cluster;
 
 class Host final : engine::Clients, engine::Workers, engine::PeerPort {
   public:
-    Host(Cluster& cluster, uint32_t index);
+    Host(Cluster& cluster, uint32_t index, uint32_t identity, uint64_t life = 1);
     ~Host();
 
     NodeId id;
@@ -57,6 +58,8 @@ class Host final : engine::Clients, engine::Workers, engine::PeerPort {
     uint64_t next_ticket = 1;
     std::map<std::pair<uint64_t, uint64_t>, Result<engine::GroupInfo>> opened;
     std::map<uint64_t, local::SessionCore*> cores;  // sessions that speak through shared memory (app.hpp)
+    std::function<bool(link::PeerIndex, const wire::Message&)> table;  // sees messages first (planes.hpp)
+    void schedule_pump(size_t mesh);
 
     void pump(size_t mesh);
     void after_input();
@@ -71,7 +74,6 @@ class Host final : engine::Clients, engine::Workers, engine::PeerPort {
     void dial(const std::string&, const NodeId&) override {}
     void close(link::PeerIndex, const std::string&) override {}
     void on_event(size_t mesh, const link::MeshEvent& event);
-    void schedule_pump(size_t mesh);
 
     Cluster& cluster_;
     std::unique_ptr<Log> log_;
@@ -99,6 +101,12 @@ class Cluster {
     std::vector<std::string> warnings;  // names of warn events
 
     SimGroup make_group(std::vector<uint32_t> placement);
+    // A daemon more: another node, or a later life of one. Nothing leads to it yet.
+    uint32_t add_host(uint32_t identity, uint64_t life) {
+        const auto index = static_cast<uint32_t>(hosts.size());
+        hosts.push_back(std::make_unique<Host>(*this, index, identity, life));
+        return index;
+    }
     SessionId new_session() { return SessionId(next_session_++); }
     // By the production rendezvous: one open of a new session on a host. Answers are in Host::opened.
     struct Open {
