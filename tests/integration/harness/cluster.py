@@ -133,8 +133,12 @@ class Node:
         self._id = status["node"]
         return status
 
+    def lives_up(self):
+        """The peers that it is connected to: {NodeId: which life of it}."""
+        return {peer["node"]: peer["incarnation"] for peer in self.status()["peers"] if peer["state"] == "up"}
+
     def peers_up(self):
-        return {peer["node"] for peer in self.status()["peers"] if peer["state"] == "up"}
+        return set(self.lives_up())
 
     def cpu_seconds(self):
         fields = pathlib.Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
@@ -200,8 +204,8 @@ class Cluster:
         def connected():
             members = [node for node in self.alive() if not node.expected_dead]
             try:
-                ids = {node: node.status()["node"] for node in members}
-                return all(node.peers_up() >= set(ids.values()) - {ids[node]} for node in members)
+                lives = [(status["node"], status["incarnation"]) for status in (node.status() for node in members)]
+                return all(node.lives_up().items() | {life} >= set(lives) for node, life in zip(members, lives))
             except (OSError, KeyError, Refused):
                 return False
         eventually(connected, "all nodes to be connected", seconds)
