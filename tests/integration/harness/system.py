@@ -4,6 +4,7 @@ Namespaces have no name here: a descriptor holds each, so that none outlives the
 """
 import ctypes
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -29,6 +30,9 @@ def skip(why):
 
 def need_namespaces():
     """Makes this process one that may make network namespaces and mounts, seen by nobody else; or skips the test."""
+    os.environ["PATH"] = os.environ.get("PATH", "/usr/bin:/bin") + ":/usr/sbin:/sbin"
+    if not shutil.which("ip"):
+        skip("the command ip (package iproute2) is missing")
     try:
         if os.geteuid() != 0:
             uid, gid = os.geteuid(), os.getegid()
