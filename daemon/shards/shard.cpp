@@ -45,7 +45,7 @@ class Shard::Thread {
     struct Peer {
         KnowPeer known;
         bool up = false;
-        bool dialling = false;
+        std::optional<quic::ConnId> dialling;  // the dial that has not ended in a channel or a failure yet
         Time redial_at = never;
         Duration pause = redial_first;
     };
@@ -141,7 +141,6 @@ void Shard::Thread::introduce(Time now, const KnowPeer& known) {
     by_node_[known.node] = known.peer;
     Peer& peer = peers_[known.peer];
     peer.known = known;
-    if (known.dial && !peer.up && !peer.dialling) dial(now, peer);
     for (auto it = strangers_.begin(); it != strangers_.end();) {
         if (it->second.node != known.node) {
             ++it;
@@ -151,11 +150,13 @@ void Shard::Thread::introduce(Time now, const KnowPeer& known) {
         it = strangers_.erase(it);
         on_opened(now, opened);
     }
+    if (known.dial && !peer.up && !peer.dialling) dial(now, peer);
 }
 
 void Shard::Thread::dial(Time now, Peer& peer) {
     const auto id = links_.dial(now, port_->local(), peer.known.address, peer.known.node);
-    peer.dialling = id.has_value();
+    peer.dialling.reset();
+    if (id) peer.dialling = *id;
     peer.redial_at = id ? never : now + peer.pause;
     peer.pause = std::min(2 * peer.pause, redial_most);
 }
@@ -181,7 +182,7 @@ void Shard::Thread::on_opened(Time now, const transport::Opened& opened) {
         strangers_[opened.conn] = opened;
         return;
     }
-    if (opened.we_dialled) peer->dialling = false;
+    if (peer->dialling == opened.conn) peer->dialling.reset();
     if (!links_.adopt(opened.conn, peer->known.peer)) return;
     peer->up = true;
     peer->pause = redial_first;
@@ -195,7 +196,7 @@ void Shard::Thread::on_closed(Time now, const transport::Closed& closed) {
     const auto known = by_node_.find(closed.node);
     if (known == by_node_.end()) return;
     Peer& peer = peers_.at(known->second);
-    if (closed.we_dialled) peer.dialling = false;
+    if (peer.dialling == closed.conn) peer.dialling.reset();
     if (closed.peer == peer.known.peer) {
         peer.up = false;
         tell(BulkState{peer.known.peer, false, closed.why.reason});
