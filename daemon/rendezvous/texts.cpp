@@ -44,8 +44,8 @@ Error group_incomplete(const wire::GroupOpen& open, const wire::GroupStatus* sta
             if (!there[rank]) missing.push_back("rank " + std::to_string(rank));
         const size_t count = open.size - std::min<size_t>(open.size, present.size());
         // Who is missing comes first: the text may be cut at its end.
-        error.text += "missing: " + (automatic ? std::to_string(count) + " of any rank" : list(missing)) + "; " +
-                      std::to_string(present.size()) + " came: " + list(present);
+        error.text += "missing: " + (automatic ? std::to_string(count) + " of any rank" : list(missing)) +
+                      "; " + std::to_string(present.size()) + " came: " + list(present);
         if (!automatic && !missing.empty())
             error.rank = std::find(there.begin(), there.end(), false) - there.begin();
     }

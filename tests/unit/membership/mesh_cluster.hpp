@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "failure_cluster.hpp"
-#include "wiring.hpp"
 #include "wire/codec.hpp"
+#include "wiring.hpp"
 
 namespace nexar::membership {
 

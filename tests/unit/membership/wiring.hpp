@@ -1,6 +1,6 @@
-// Membership: peer table, failure detector and arbiter of one node, wired together for these tests, as node/ and
-// engine/watch do it between them in the daemon. Sans-io: after every input collect poll_action() until it is empty,
-// then sleep until wake_at(). One thread.
+// Membership: peer table, failure detector and arbiter of one node, wired together for these tests, as node/
+// and engine/watch do it between them in the daemon. Sans-io: after every input collect poll_action() until
+// it is empty, then sleep until wake_at(). One thread.
 //
 // The order inside one turn of the loop matters for [F3]: read the sockets first, then call on_time.
 #pragma once
