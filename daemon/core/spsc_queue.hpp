@@ -68,6 +68,7 @@ class Outbox {
         if (waiting_.empty() && queue_->push(value)) return;
         waiting_.push_back(std::move(value));
     }
+    bool waits() const { return !waiting_.empty(); }
     // True: everything is in the queue.
     bool flush() {
         while (!waiting_.empty()) {

@@ -79,24 +79,31 @@ void Pool::sleep(Worker& w) {
     w.sleeping.store(false, std::memory_order_relaxed);
 }
 
+// What found the queue full goes in as far as there is room, and the loop is told: it may have slept since.
+void Pool::report(Worker& w) {
+    const bool waits = w.done_outbox.waits();
+    w.unreported.store(waits && !w.done_outbox.flush(), std::memory_order_relaxed);
+    if (waits) loop_wakeup_->notify();
+}
+
 // Nothing to do, and nothing to report that there is room for: poll_done() wakes whoever found no room.
 bool Pool::may_sleep(Worker& w) {
     if (!w.pieces.empty()) return false;
-    if (!w.unreported.load(std::memory_order_relaxed)) return true;
-    const bool all = w.done_outbox.flush();
-    loop_wakeup_->notify();
-    return !all;
+    if (!w.done_outbox.waits()) return true;
+    report(w);
+    return w.done_outbox.waits();
 }
 
 void Pool::run(Worker& w) {
     while (true) {
         auto piece = w.pieces.pop();
         if (!piece) {
-            w.unreported.store(!w.done_outbox.flush(), std::memory_order_relaxed);
+            report(w);
             if (stopping_.load(std::memory_order_seq_cst)) return;
             sleep(w);
             continue;
         }
+        if (w.done_outbox.waits()) report(w);
         run_piece(piece->job->job, piece->begin, piece->end);
         // acq_rel: the last one's report is ordered after every piece of every worker.
         if (piece->job->pieces_left.fetch_sub(1, std::memory_order_acq_rel) == 1) {

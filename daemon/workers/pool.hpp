@@ -52,6 +52,7 @@ class Pool final : public engine::Workers {
     };
     void run(Worker& w);
     void sleep(Worker& w);
+    void report(Worker& w);
     bool may_sleep(Worker& w);
     static void wake(Worker& w);
 

@@ -59,8 +59,8 @@ void stress(size_t capacity, uint64_t total) {
 }  // namespace
 
 TEST_CASE("two threads exchange values in order, with a ring of any size", "[core][threads]") {
-    stress(1, 20000);
-    stress(2, 50000);
-    stress(64, 100000);
-    stress(4096, 100000);
+    stress(1, 1000);
+    stress(2, 5000);
+    stress(64, 20000);
+    stress(4096, 20000);
 }

@@ -76,8 +76,8 @@ void check_all_done(size_t threads) {
     loop::Wakeup wakeup;
     Pool pool(threads, wakeup);
     std::vector<std::unique_ptr<Sum>> sums;
-    for (uint64_t i = 0; i < 120; ++i) {
-        const size_t count = i % 10 == 0 ? 300000 + random.below(100000) : 1 + random.below(4000);
+    for (uint64_t i = 0; i < 60; ++i) {
+        const size_t count = i % 10 == 0 ? 150000 + random.below(50000) : 1 + random.below(4000);
         sums.push_back(std::make_unique<Sum>(random, count, i));
     }
     std::map<uint64_t, int> ends;
@@ -141,7 +141,7 @@ TEST_CASE("more completions than the queue holds are all reported, once they are
 
 TEST_CASE("a pool ends with work before it, and lets go of all memory", "[workers][threads]") {
     Random random(3);
-    for (int round = 0; round < 10; ++round) {
+    for (int round = 0; round < 5; ++round) {
         loop::Wakeup wakeup;
         std::vector<std::unique_ptr<Sum>> sums;
         for (uint64_t i = 0; i < 20; ++i) sums.push_back(std::make_unique<Sum>(random, 100000, i));
