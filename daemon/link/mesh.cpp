@@ -94,13 +94,11 @@ void Mesh::Impl::withdraw(const OpKey& op) {
     while (record->serial == serial && !record->sends.empty()) sending.fail(*record->sends.front());
 }
 
+// Tombstones stay: the ranks here may have all they wanted while a sender still waits for a lost ack.
 void Mesh::Impl::forget_group(const GroupId& group) {
     shared.remember_forgotten(group);
-    for (const std::unique_ptr<Peer>& peer : shared.peers) {
-        if (!peer) continue;
-        peer->early.drop_group(group);
-        peer->tombstones.forget_group(group);
-    }
+    for (const std::unique_ptr<Peer>& peer : shared.peers)
+        if (peer) peer->early.drop_group(group);
 }
 
 bool Mesh::Impl::send_message(Peer& peer, Bytes message) {

@@ -95,7 +95,7 @@ class Mesh {
     void on_room(PeerIndex peer);  // the channel has more room than before
     void post(Batch batch);
     void withdraw(const OpKey& op);  // all transfers of the op fail now; later frames for it are dropped
-    void forget_group(const GroupId& group);  // the group is gone: its stash, grants and tombstones too
+    void forget_group(const GroupId& group);  // the group is gone: its stash and grants too
     // False: this peer's queue is over its limit, or it has no channel.
     bool send_message(PeerIndex peer, Bytes message);
     void flush();  // acks and grants collected so far leave; called once per turn of whoever drives it

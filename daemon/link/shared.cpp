@@ -43,14 +43,6 @@ void Tombstones::asks_ended(uint32_t generation) {
     }
 }
 
-void Tombstones::forget_group(const GroupId& group) {
-    for (std::deque<Entry>* list : {&old_, &order_}) {
-        for (const Entry& e : *list)
-            if (e.key.op.group == group) stones_.erase(e.key);
-        std::erase_if(*list, [&](const Entry& e) { return e.key.op.group == group; });
-    }
-}
-
 void Tombstones::clear() {
     stones_.clear();
     order_.clear();

@@ -94,7 +94,6 @@ class Tombstones {
     void confirm(uint32_t generation, uint64_t acks_seen);
     void new_generation();
     void asks_ended(uint32_t generation);  // what was not asked about is known to be done
-    void forget_group(const GroupId& group);
     void clear();
     size_t size() const { return stones_.size(); }
 
