@@ -4,6 +4,7 @@
 
 #include "job.hpp"
 #include "planes.hpp"
+#include "seeds.hpp"
 
 namespace nexar::sim {
 namespace {
@@ -56,7 +57,7 @@ std::string run_job(Cluster& cluster, const std::vector<uint32_t>& hosts, const 
 }  // namespace
 
 TEST_CASE("nodes that know one address find all others by gossip, and a collective runs on what they found") {
-    for (uint64_t seed = 1; seed <= 25; ++seed) {
+    for (const uint64_t seed : seeds(25)) {
         CAPTURE(seed);
         Random random(seed);
         Cluster cluster(seed, unconnected(random));
@@ -77,9 +78,10 @@ TEST_CASE("nodes that know one address find all others by gossip, and a collecti
 }
 
 TEST_CASE("two nodes that dial each other at the same moment end with one connection, the same at both") {
-    size_t doubled = 0;
-    for (uint64_t seed = 1; seed <= 100; ++seed) {
+    size_t doubled = 0, tried = 0;
+    for (const uint64_t seed : seeds(100)) {
         CAPTURE(seed);
+        ++tried;
         Random random(seed);
         Cluster cluster(seed, unconnected(random));
         Planes planes(cluster);
@@ -91,11 +93,11 @@ TEST_CASE("two nodes that dial each other at the same moment end with one connec
         REQUIRE(run_job(cluster, hosts, "job") == "");
         cluster.check();
     }
-    REQUIRE(doubled > 30);
+    REQUIRE(4 * doubled > tried);  // or this test would be about nothing
 }
 
 TEST_CASE("a connection that breaks under a job is dialled again, and the job ends rightly") {
-    for (uint64_t seed = 1; seed <= 25; ++seed) {
+    for (const uint64_t seed : seeds(25)) {
         CAPTURE(seed);
         Random random(seed);
         Cluster cluster(seed, unconnected(random));
@@ -111,7 +113,7 @@ TEST_CASE("a connection that breaks under a job is dialled again, and the job en
 }
 
 TEST_CASE("a killed daemon that starts again is a new life: old groups end, new ones form") {
-    for (uint64_t seed = 1; seed <= 25; ++seed) {
+    for (const uint64_t seed : seeds(25)) {
         CAPTURE(seed);
         Random random(seed);
         Cluster cluster(seed, unconnected(random));
@@ -154,7 +156,7 @@ TEST_CASE("a killed daemon that starts again is a new life: old groups end, new 
 }
 
 TEST_CASE("a node that says goodbye and comes back in its next life is taken in again") {
-    for (uint64_t seed = 1; seed <= 10; ++seed) {
+    for (const uint64_t seed : seeds(10)) {
         CAPTURE(seed);
         Random random(seed);
         Cluster cluster(seed, unconnected(random));
@@ -171,7 +173,7 @@ TEST_CASE("a node that says goodbye and comes back in its next life is taken in 
 }
 
 TEST_CASE("a daemon on a copied state directory is refused while the original lives, and hurts nobody") {
-    for (uint64_t seed = 1; seed <= 25; ++seed) {
+    for (const uint64_t seed : seeds(25)) {
         CAPTURE(seed);
         Random random(seed);
         Cluster cluster(seed, unconnected(random));
@@ -183,7 +185,11 @@ TEST_CASE("a daemon on a copied state directory is refused while the original li
         cluster.run_for(5s);
 
         REQUIRE(planes.noted(hosts[0], "clone_refused"));
-        REQUIRE_FALSE(planes.table(clone).connection_of(cluster.hosts[hosts[0]]->id));
+        for (const uint32_t host : {hosts[0], hosts[2]}) {  // to them the node is still the one that it was
+            const auto* info = planes.table(host).info_of(cluster.hosts[clone]->id);
+            REQUIRE(info != nullptr);
+            REQUIRE(info->incarnation == cluster.hosts[hosts[1]]->incarnation);
+        }
         REQUIRE(planes.meshed(hosts));
         REQUIRE(run_job(cluster, hosts, "job") == "");
     }
@@ -206,7 +212,7 @@ TEST_CASE("an old copy of a state directory is refused also when the original is
 }
 
 TEST_CASE("after any order of starts, resets, kills and restarts all living nodes are connected again") {
-    for (uint64_t seed = 1; seed <= 60; ++seed) {
+    for (const uint64_t seed : seeds(60)) {
         CAPTURE(seed);
         Random random(seed * 31 + 5);
         Cluster cluster(seed, unconnected(random));

@@ -3,6 +3,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include "job.hpp"
+#include "seeds.hpp"
 
 namespace nexar::sim {
 namespace {
@@ -84,7 +85,7 @@ std::vector<uint32_t> open_group(Cluster& cluster, const std::vector<App*>& apps
 }  // namespace
 
 TEST_CASE("sessions open groups and run collectives of all kinds through slots and rings") {
-    for (uint64_t seed = 1; seed <= 60; ++seed) {
+    for (const uint64_t seed : seeds(60)) {
         CAPTURE(seed);
         Random random(seed * 131 + 7);
         Cluster cluster(seed, random_cluster(random));
@@ -109,7 +110,7 @@ TEST_CASE("sessions open groups and run collectives of all kinds through slots a
 }
 
 TEST_CASE("a session takes part in several groups at a time, each with its own ranks") {
-    for (uint64_t seed = 1; seed <= 20; ++seed) {
+    for (const uint64_t seed : seeds(20)) {
         CAPTURE(seed);
         Random random(seed * 17 + 3);
         Cluster cluster(seed, random_cluster(random));
@@ -131,7 +132,7 @@ TEST_CASE("a session takes part in several groups at a time, each with its own r
 }
 
 TEST_CASE("two groups that two sessions use in opposite orders both come to their end") {
-    for (uint64_t seed = 1; seed <= 20; ++seed) {
+    for (const uint64_t seed : seeds(20)) {
         CAPTURE(seed);
         ClusterShape shape;
         Cluster cluster(seed, shape);
@@ -198,7 +199,7 @@ TEST_CASE("a full table refuses operations, still takes commands, and recovers w
 }
 
 TEST_CASE("cancelling through the ring ends the call here and the group's everywhere") {
-    for (uint64_t seed = 1; seed <= 20; ++seed) {
+    for (const uint64_t seed : seeds(20)) {
         CAPTURE(seed);
         ClusterShape shape;
         shape.nodes = 3;
@@ -290,9 +291,10 @@ TEST_CASE("a session that never reads what ended and never frees a slot delays n
 }
 
 TEST_CASE("a session whose segment is scribbled over is ended with a reason; the others' results are right") {
-    size_t ended = 0;
-    for (uint64_t seed = 1; seed <= 60; ++seed) {
+    size_t ended = 0, tried = 0;
+    for (const uint64_t seed : seeds(60)) {
         CAPTURE(seed);
+        ++tried;
         Random random(seed * 977 + 1);
         Cluster cluster(seed, random_cluster(random));
         Apps apps = some_apps(cluster, random, 5);
@@ -324,11 +326,11 @@ TEST_CASE("a session whose segment is scribbled over is ended with a reason; the
         REQUIRE(cluster.errors.empty());
         REQUIRE(apps[0]->pending() == 0);
     }
-    REQUIRE(ended > 40);
+    REQUIRE(3 * ended > 2 * tried);
 }
 
 TEST_CASE("sessions that die at any moment: the others of their group get one error, other groups none") {
-    for (uint64_t seed = 1; seed <= 80; ++seed) {
+    for (const uint64_t seed : seeds(80)) {
         CAPTURE(seed);
         Random random(seed * 271 + 9);
         Cluster cluster(seed, random_cluster(random));

@@ -6,14 +6,10 @@
 #include <iostream>
 
 #include "program.hpp"
+#include "seeds.hpp"
 
 namespace nexar::sim {
 namespace {
-
-uint64_t environment(const char* name, uint64_t otherwise) {
-    const char* text = std::getenv(name);
-    return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
 
 OpDescriptor random_words(Random& random, uint32_t size) {
     const uint64_t counts[] = {
@@ -136,9 +132,7 @@ void run_seed(uint64_t seed) {
 }  // namespace
 
 TEST_CASE("swarm: whatever happens, every survivor ends with the right value or the group's one error") {
-    const uint64_t first = environment("NEXAR_SIM_FIRST", 1);
-    const uint64_t seeds = environment("NEXAR_SIM_SEEDS", 300);
-    for (uint64_t seed = first; seed < first + seeds; ++seed) run_seed(seed);
+    for (const uint64_t seed : seeds(300)) run_seed(seed);
 }
 
 }  // namespace nexar::sim
