@@ -84,6 +84,8 @@ class Engine::Impl final : public GroupHost {
     Result<void> make_group(const wire::GroupPrepare& prepare, const std::vector<LocalRank>& local);
     void keep_early(link::PeerIndex from, const GroupId& group, const wire::Message& message);
     void replay_early(const GroupId& group);
+    void keep_last_words(const Group& group);
+    void say_last_words(link::PeerIndex peer);
     void not_made(const Opening::Formed& formed, const Error& why);
     void dispatch(link::PeerIndex from, const wire::Message& message);
 
@@ -111,6 +113,12 @@ class Engine::Impl final : public GroupHost {
     std::deque<Early> early;
     std::set<GroupId> finished;
     std::deque<GroupId> finished_order;
+    struct LastWords {
+        std::vector<link::PeerIndex> peers;  // by NodeIndex
+        NodeIndex self;
+        std::vector<wire::Message> words;
+    };
+    std::deque<LastWords> last_words;  // of the groups that finished last
     std::map<GroupId, std::unique_ptr<Group>> groups;
     std::unordered_map<SessionId, std::vector<GroupId>> sessions;
 };
@@ -123,6 +131,7 @@ void Engine::Impl::remove_finished() {
         }
         for (MeshPort* mesh : context.ports.meshes) mesh->forget_group(it->first);
         watch.on_group_gone(it->first);
+        keep_last_words(*it->second);
         if (finished.insert(it->first).second) finished_order.push_back(it->first);
         if (finished_order.size() > context.config.finished_groups_max) {
             finished.erase(finished_order.front());
@@ -130,6 +139,21 @@ void Engine::Impl::remove_finished() {
         }
         it = groups.erase(it);
     }
+}
+
+// The channel that carries a group's last words may break after the group is gone here, and another node's
+// ranks would wait for ours until their deadline.
+void Engine::Impl::keep_last_words(const Group& group) {
+    if (group.facts.nodes.size() == 1) return;
+    last_words.push_back({group.facts.peers, group.facts.self, group.last_words()});
+    if (last_words.size() > context.config.last_words_max) last_words.pop_front();
+}
+
+void Engine::Impl::say_last_words(link::PeerIndex peer) {
+    for (const LastWords& last : last_words)
+        for (uint32_t i = 0; i < last.peers.size(); ++i)
+            if (NodeIndex(i) != last.self && last.peers[i] == peer)
+                for (const wire::Message& word : last.words) context.send(peer, word);
 }
 
 // What came about a group before its commit, which took another way.
@@ -358,8 +382,10 @@ void Engine::on_peer_up(Time now, link::PeerIndex index, const NodeId& node, con
     impl_->context.set_peer(node, index);
     impl_->watch.on_peer_up(index);
     impl_->opening.on_peer_up(node);
-    if (again)
+    if (again) {
         for (auto& [id, group] : impl_->groups) group->resync(index);
+        impl_->say_last_words(index);
+    }
     impl_->turn();
 }
 

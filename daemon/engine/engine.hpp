@@ -61,6 +61,8 @@ struct EngineConfig {
     size_t finished_groups_max =
         4096;  // remembered, so that late words about them are not kept as early ones
 
+    size_t last_words_max = 256;  // finished groups whose last words are said again over a new channel
+
     // Tests only: each switch breaks one thing that a named test must notice.
     struct Sabotage {
         bool skip_descriptor_check = false;

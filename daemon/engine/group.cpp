@@ -272,6 +272,15 @@ void Group::resync(link::PeerIndex peer) {
     messages_.resync(*node);
 }
 
+std::vector<wire::Message> Group::last_words() const {
+    std::vector<wire::Message> out;
+    for (const Said& said : said_)
+        if (!said.to && std::holds_alternative<wire::OpAbort>(said.message)) out.push_back(said.message);
+    for (const LocalRank& local : local_)
+        if (const auto it = gone_.find(local.rank); it != gone_.end()) out.emplace_back(it->second);
+    return out;
+}
+
 // ---- Failure ----
 
 void Group::on_rank_gone(const wire::RankGone& gone) {

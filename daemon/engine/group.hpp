@@ -87,6 +87,8 @@ class Group final : public Runnable, public Alarm {
     void lose(const Error& error);      // final: the verdict
     void resync(link::PeerIndex peer);  // a channel stands again: what it may have lost is said again
 
+    std::vector<wire::Message> last_words() const;  // what others may still need when this group is gone
+
     Messages& messages() { return messages_; }
     const std::optional<Error>& failed() const { return failed_; }
     bool finished() const;  // all local ranks have left and nothing is under way
