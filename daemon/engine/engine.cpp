@@ -297,8 +297,7 @@ void Engine::Impl::dispatch(link::PeerIndex from, const wire::Message& message) 
         [&]<class M>(const M& m) {
             if constexpr (AboutGroup<M>) {
                 Group* group = find(m.group);
-                if (group == nullptr)
-                    return;  // over here, or not begun: what matters is said again or asked for
+                if (group == nullptr) return keep_early(from, m.group, message);  // over here, or not begun
                 if constexpr (HasEpoch<M>)
                     if (GroupEpoch(m.epoch) != group->facts.epoch) return;
                 if (const auto node = group->node_of(from)) ToGroup{*group, *node, from}(m);

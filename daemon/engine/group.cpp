@@ -172,6 +172,7 @@ uint64_t Group::lowest_open() const {
 CollectiveRun* Group::run_for(uint64_t seq) {
     const auto it = runs_.find(seq);
     if (it != runs_.end()) return it->second.get();
+    if (error_for(seq)) return nullptr;  // nobody can post it any more
     const uint64_t open = lowest_open();
     if (seq < open || seq - open > context_.config.seq_window) return nullptr;
     return runs_.emplace(seq, std::make_unique<CollectiveRun>(*this, timers_, seq)).first->second.get();

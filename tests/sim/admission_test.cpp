@@ -45,9 +45,7 @@ struct Issuer {
     std::string disk;
     size_t certificates_sent = 0;
 
-    WallSeconds wall() const {
-        return midnight + wall_offset + to_ms(clock.now().time_since_epoch()) / 1000;
-    }
+    WallSeconds wall() const { return midnight + wall_offset + to_ms(clock.now().time_since_epoch()) / 1000; }
     Token make_token(WallSeconds lifetime, uint32_t uses) {
         const auto token = book.create(keys().root_hash, {"10.0.0.1:7000"}, wall(), lifetime, uses);
         REQUIRE(token);
@@ -134,9 +132,9 @@ TEST_CASE("admission: a token holds to its last second by the issuer's clock, wh
         for (const Duration when : {Duration{0}, Duration{60s}, Duration{61s}, Duration{1h}})
             clock.at(Time{} + when, [&] {
                 const uint64_t connection = verdicts.size();
-                verdicts.push_back(verdict(
-                    issuer.answer(request_of(token, csr(), connection), connection, Stop::nowhere),
-                    issuer.wall()));
+                verdicts.push_back(
+                    verdict(issuer.answer(request_of(token, csr(), connection), connection, Stop::nowhere),
+                            issuer.wall()));
             });
         while (clock.step()) {
         }

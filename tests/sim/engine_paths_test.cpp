@@ -1,6 +1,7 @@
 // Ways through the engine that the general tests take rarely or never: words that come late or not at all.
 #include <catch2/catch_test_macros.hpp>
 
+#include "app.hpp"
 #include "program.hpp"
 #include "seeds.hpp"
 
@@ -30,6 +31,45 @@ TEST_CASE("a process that crashes while its node's channel is down: the other no
         REQUIRE(call.ended);
         REQUIRE(call.outcome.error.code == Errc::peer_lost);
         REQUIRE(call.outcome.error.rank == 1);
+    }
+}
+
+TEST_CASE(
+    "a rank that crashes, leaves or cancels as soon as its group is open: nodes that learn of the group "
+    "later know") {
+    for (const uint64_t seed : seeds(200)) {
+        const uint64_t way = seed % 3;
+        CAPTURE(seed, way);
+        ClusterShape shape;
+        shape.nodes = 4;
+        shape.network.jitter = 2ms;
+        Cluster cluster(seed, shape);
+        std::vector<std::unique_ptr<App>> apps;
+        std::vector<int32_t> ends{1, 1, 1, 0};  // 1: pending
+        for (uint32_t rank = 0; rank < 4; ++rank) {
+            apps.push_back(std::make_unique<App>(cluster, rank));
+            App& app = *apps.back();
+            app.open("g", 4, rank, [&, rank](const Done& opened) {
+                REQUIRE(opened.status == 0);
+                if (rank == 3 && way == 0) return app.kill();
+                nexar_shm_descriptor words{};
+                words.kind = rank == 3 && way == 1 ? NEXAR_CMD_GROUP_FREE : NEXAR_OP_BARRIER;
+                words.group = opened.result.group;
+                words.timeout_ns = 0;  // none
+                const auto handle = app.start(words, [&ends, rank](const Done& d) { ends[rank] = d.status; });
+                if (rank == 3 && way == 2) app.cancel(*handle);
+            });
+        }
+        cluster.run_for(20s);
+
+        INFO(cluster.state());
+        CAPTURE(ends);
+        const auto others = static_cast<int32_t>(way == 2 ? Errc::aborted : Errc::peer_lost);
+        const auto own = way == 2 ? static_cast<int32_t>(Errc::cancelled) : 0;
+        for (uint32_t rank = 0; rank < 3; ++rank)
+            REQUIRE((ends[rank] == others || (way == 2 && ends[rank] == 0)));  // over before the cancel
+        REQUIRE((ends[3] == own || (way == 2 && ends[3] == 0)));
+        for (const auto& host : cluster.hosts) REQUIRE(host->engine->quiet());  // nothing is left under way
     }
 }
 
