@@ -15,10 +15,13 @@ ROOT = Path(__file__).resolve().parents[2]
 def repository_files(*suffixes, under=()):
     """Tracked and new files that git does not ignore, as paths relative to the root."""
     command = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *under]
-    listed = subprocess.run(command, capture_output=True, check=False)
-    if listed.returncode == 0:
+    try:
+        listed = subprocess.run(command, capture_output=True, check=False)
+    except FileNotFoundError:
+        listed = None
+    if listed and listed.returncode == 0:
         names = [name for name in listed.stdout.decode().split("\0") if name]
-    else:  # An unpacked archive without git: everything but the build folder.
+    else:  # An unpacked archive, or no git: everything but the build folder.
         names = [str(path.relative_to(ROOT)) for path in ROOT.rglob("*") if path.is_file()]
         names = [name for name in names if not name.startswith(("build/", ".git/"))]
         names = [name for name in names if not under or name.startswith(tuple(f"{folder}/" for folder in under))]
