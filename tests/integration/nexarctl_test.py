@@ -153,6 +153,7 @@ class Asking(Case):
             "table": {"small_bytes_max": 1024, "doubling_bytes_max": 512, "chunk_bytes": 4096, "segment_bytes": 8192,
                       "lanes": 1}}})
         report = json.loads(ctl("--socket", self.socket, "plan", "--group", "g", "--bytes", "64K", "--json").stdout)
+        self.assertIn("ranks", report, report)
         self.assertEqual((report["ranks"], report["nodes"], report["segments"], report["lanes"]), (4, 2, 8, 1))
         self.assertEqual(report["pairs"][0]["from_name"], "alpha (aa)")
 

@@ -60,10 +60,12 @@ TEST_CASE("losing a wake-up of the engine is noticed") {
     REQUIRE(noticed({}, s));
 }
 
-// Two layers check: the link compares the hash in every header with ours, before it touches memory; the engine
-// compares announcements of ops that last, to name both sides. Each is missed alone: a short op ends before it
-// is announced, and without the engine's words (its hashes are all alike then) the link has nothing to compare.
-TEST_CASE("skipping a descriptor check, in the link or in the engine, is noticed: a wrong result as success") {
+// Two layers check: the link compares the hash in every header with ours, before it touches memory; the
+// engine compares announcements of ops that last, to name both sides. Each is missed alone: a short op ends
+// before it is announced, and without the engine's words (its hashes are all alike then) the link has nothing
+// to compare.
+TEST_CASE(
+    "skipping a descriptor check, in the link or in the engine, is noticed: a wrong result as success") {
     for (const bool in_engine : {true, false}) {
         CAPTURE(in_engine);
         ClusterShape shape;

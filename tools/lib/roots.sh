@@ -1,6 +1,7 @@
 # shellcheck shell=bash
-# shellcheck disable=SC2154  # top is set by tools/test
-# Fresh Debian roots: what a user with a new machine sees. Each repeats set-up, build, tests and the demo.
+# shellcheck disable=SC2154  # top and quick are set by tools/test
+# Fresh Debian roots: what a user with a new machine sees. Each repeats set-up, build and the demo; with --quick
+# before --roots also the quick tests.
 # The mirror, the proxy and the like are the machine's own; only the root's tarball is kept, outside the tree.
 
 root_tarball_days=7
@@ -42,7 +43,7 @@ mount --rbind /sys "$1/sys"
 mount --rbind /dev "$1/dev"
 mount -t tmpfs tmpfs "$1/run"
 exec chroot "$1" env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin TERM=dumb sh -c "
-    cd /src/nexar && tools/test --quick && if [ -x tools/demo ]; then tools/demo; fi"
+    cd /src/nexar && tools/demo && if [ \"$2\" = yes ]; then tools/test --quick; fi"
 '
 
 # unpack_root SUITE ROOT
@@ -62,7 +63,7 @@ test_root() (
     trap 'exit 130' INT TERM
     unpack_root "$1" "$root" &&
         unshare --mount --pid --fork --kill-child --propagation private \
-            bash -c "$root_script" root "$root" </dev/null
+            bash -c "$root_script" root "$root" "$quick" </dev/null
 )
 
 require_root_tools() {
