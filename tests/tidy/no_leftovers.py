@@ -16,7 +16,7 @@ PATTERNS = (
     (re.compile(r"TODO\(now\)"), "TODO(now): finish it or say TODO(soon)"),
     (re.compile(r"^(<{7}|>{7}) ", re.MULTILINE), "a merge mark"),
     (re.compile(r"/home/[a-z]|/root/(?!\.\.)|/Users/[A-Za-z]"), "a path in somebody's home folder"),
-    (re.compile(r"(?<![\w./$}~-])/(work|farm)/"), "a path of one machine"),
+    (re.compile(r"(?<![\w./$}~-])/(work|mnt|srv)/"), "a path of one machine"),
 )
 
 
@@ -52,14 +52,14 @@ def check_repository():
 
 
 def self_test():
-    good = "// TODO(soon): later\ncd build/work/x; ls ~/.cache ${HOME}/work/x\na >> b\n"
+    good = "// TODO(soon): later\ncd build/srv/x; ls ~/.cache ${HOME}/srv/x\na >> b\n"
     tidy.expect(check_file("good.cpp", good, host_pattern("builder7")))
     for bad, fragment in (
         ("a\n// TODO(now): fix\n", "bad.cpp:2: TODO(now)"),
         ("<<<<<<< HEAD\n", "merge mark"),
         ('"/home/ann/x"', "home folder"),
         ("cd /root/nexar", "home folder"),
-        ("ls /work/main", "one machine"),
+        ("ls /srv/nexar", "one machine"),
         ("ssh builder7 ls", "name of this machine"),
     ):
         tidy.expect(check_file("bad.cpp", bad, host_pattern("builder7")), fragment)
