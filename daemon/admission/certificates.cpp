@@ -270,26 +270,6 @@ Result<std::string> sign_leaf(const std::string& issuer_key, const std::string& 
     return make_certificate(profile, key, signer.get(), issuer.get(), now);
 }
 
-std::vector<std::string> split_pem(const std::string& pem) {
-    static const std::string end_mark = "-----END CERTIFICATE-----";
-    std::vector<std::string> out;
-    for (size_t at = 0;;) {
-        const size_t begin = pem.find("-----BEGIN CERTIFICATE-----", at);
-        if (begin == std::string::npos) return out;
-        const size_t end = pem.find(end_mark, begin);
-        if (end == std::string::npos) return out;
-        at = end + end_mark.size();
-        out.push_back(pem.substr(begin, at - begin) + "\n");
-    }
-}
-
-Result<std::string> pem_of_der(Bytes der) {
-    const auto* p = reinterpret_cast<const unsigned char*>(der.data());
-    CertPtr cert(d2i_X509(nullptr, &p, static_cast<long>(der.size())));
-    if (!cert) return openssl_failed(Errc::bad_certificate, "a certificate that does not parse");
-    return write_certificate(cert.get());
-}
-
 Result<std::vector<std::byte>> der_of_pem(const std::string& certificate_pem) {
     NEXAR_TRY(auto cert, read_certificate(certificate_pem));
     unsigned char* der = nullptr;

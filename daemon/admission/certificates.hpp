@@ -53,9 +53,6 @@ Result<std::string> sign_leaf(const std::string& issuer_key, const std::string& 
 // A chain as TLS gives it: DER, leaf first.
 using DerChain = std::vector<std::vector<std::byte>>;
 
-// Certificates concatenated in one PEM text, in order.
-std::vector<std::string> split_pem(const std::string& pem);
-Result<std::string> pem_of_der(Bytes der);
 Result<std::vector<std::byte>> der_of_pem(const std::string& certificate_pem);
 
 // Whoever connects as a member: a leaf signed by an issuer signed by our root, all valid now, whose name is

@@ -149,9 +149,6 @@ class Workers {
 class PeerPort {
   public:
     virtual bool send(link::PeerIndex peer, Bytes message) = 0;  // false: no channel
-    // Where the membership machines want the outside to act.
-    virtual void dial(const std::string& address, const NodeId& expected) = 0;
-    virtual void close(link::PeerIndex peer, const std::string& reason) = 0;
 
   protected:
     ~PeerPort() = default;

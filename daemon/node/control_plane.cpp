@@ -194,10 +194,6 @@ void ControlPlane::send_on(const membership::SendOn& order) {
         links_.greet(conn, bytes);
 }
 
-void ControlPlane::close(PeerIndex peer, const std::string& reason) {
-    links_.close(peer, transport::LinkPort::close_refused, reason);
-}
-
 std::optional<PlaneEvent> ControlPlane::poll_event() {
     if (events_.empty()) return std::nullopt;
     PlaneEvent front = std::move(events_.front());

@@ -76,8 +76,6 @@ class ControlPlane final : public engine::MeshPort, public engine::PeerPort {
     void drop_peer(PeerIndex peer) { mesh_.drop_peer(peer); }
     // engine::PeerPort
     bool send(PeerIndex peer, Bytes message) override { return mesh_.send_message(peer, message); }
-    void dial(const std::string&, const NodeId&) override {}
-    void close(PeerIndex peer, const std::string& reason) override;
 
     const membership::PeerTable& table() const { return table_; }
     std::optional<quic::ConnectionStats> stats(PeerIndex peer) const { return links_.stats(peer); }

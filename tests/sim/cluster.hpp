@@ -71,8 +71,6 @@ class Host final : engine::Clients, engine::Workers, engine::PeerPort {
     void group_opened(SessionId session, uint64_t ticket, const Result<engine::GroupInfo>& info) override;
     void submit(engine::WorkerJob job) override;
     bool send(link::PeerIndex peer, Bytes message) override;
-    void dial(const std::string&, const NodeId&) override {}
-    void close(link::PeerIndex, const std::string&) override {}
     void on_event(size_t mesh, const link::MeshEvent& event);
 
     Cluster& cluster_;
