@@ -56,7 +56,11 @@ enum {
     NEXAR_CMD_REGION_FREE = 68 /* in.region */
 };
 
-enum { NEXAR_SHM_FLAG_ANY_TAG = 1 };
+enum {
+    NEXAR_SHM_FLAG_ANY_TAG = 1,
+    NEXAR_SHM_FLAG_STAGED_IN = 2, /* `in` is a row of windows [S12], not the whole input; collectives only */
+    NEXAR_SHM_FLAG_STAGED_OUT = 4 /* the same for `out` */
+};
 #define NEXAR_SHM_ANY_RANK UINT32_MAX
 
 /* Part of a region, or region 0: no memory. The length follows from the descriptor. */
@@ -80,7 +84,9 @@ typedef struct nexar_shm_descriptor {
     int64_t timeout_ns; /* < 0: the group's; 0: none */
     nexar_shm_extent in;
     nexar_shm_extent out;
-    uint64_t reserved1[7];
+    uint32_t stage_windows; /* of each staged side; 0 when neither is staged */
+    uint32_t reserved1;
+    uint64_t reserved2[6];
 } nexar_shm_descriptor;
 
 /* Written by the daemon before DONE [S4]. */
@@ -94,7 +100,9 @@ typedef struct nexar_shm_result {
     uint32_t size;
     uint32_t has_detail;
     uint32_t group_epoch; /* for the flight recorder: what carried this operation */
-    uint32_t reserved;
+    /* GROUP_OPEN: bytes that the group's operations take as one segment. A staged operation, while SUBMITTED:
+     * how many segments are over, counted from the first without a gap [S12]. */
+    uint32_t stage;
     uint64_t sequence;
     uint64_t plan_hash;
 } nexar_shm_result;
@@ -104,7 +112,11 @@ typedef struct nexar_shm_slot {
     uint32_t state;      /* futex; NEXAR_SLOT_WORD [S2] */
     uint32_t waiters;    /* client: threads that sleep or are about to sleep on `state` [S5] */
     uint32_t generation; /* client: all 32 bits, for people and nexarctl */
-    uint32_t reserved[13];
+    /* Client, of a staged operation: segments whose input stands in its window, and whose output was taken out
+     * of its window; both counted from the first without a gap [S12]. */
+    uint32_t stage_filled;
+    uint32_t stage_taken;
+    uint32_t reserved[11];
     nexar_shm_descriptor descriptor;
     nexar_shm_result result;
 } nexar_shm_slot;
@@ -170,7 +182,12 @@ typedef struct nexar_shm_header {
 
 /* Ring entries are 64 bits: generation << 32 | turn << 24 | kind << 16 | slot. `turn` is the number of times
  * that the ring went round, plus 1, modulo 256: it tells a written entry from last round's [S1]. */
-enum { NEXAR_ENTRY_SUBMIT = 1, NEXAR_ENTRY_CANCEL = 2, NEXAR_ENTRY_COMPLETION = 3 };
+enum {
+    NEXAR_ENTRY_SUBMIT = 1,
+    NEXAR_ENTRY_CANCEL = 2,
+    NEXAR_ENTRY_COMPLETION = 3, /* a slot has ended, or a staged one has come further [S12] */
+    NEXAR_ENTRY_STAGE = 4       /* stage_filled or stage_taken of the slot has grown [S12] */
+};
 
 /* The daemon's page: one per daemon, which alone can write it; clients map it read-only. */
 typedef struct nexar_shm_daemon_page {
@@ -225,6 +242,33 @@ static inline uint64_t nexar_shm_completion_offset(uint32_t slots) {
 static inline uint64_t nexar_shm_control_bytes(uint32_t slots) {
     return (nexar_shm_completion_offset(slots) + UINT64_C(1) * slots * 8 + 4095) & ~UINT64_C(4095);
 }
+
+/* ---- Staged operations [S12]: how both sides cut them ----
+ * An operation of `count` elements, each with row_bytes (its element, or one element per rank where there is a
+ * block per rank), is cut into segments of about segment_bytes; segment i takes elements
+ * [begin(i), begin(i + 1)) of every block. */
+#define NEXAR_SHM_SEGMENTS_MAX 65536
+enum { NEXAR_SHM_STAGE_WINDOWS_MAX = 64, NEXAR_SHM_STAGE_ALIGN = 64 };
+
+static inline uint32_t nexar_shm_segments(uint64_t count, uint64_t row_bytes, uint64_t segment_bytes) {
+    const uint64_t bytes = count * row_bytes;
+    uint64_t wanted = bytes / segment_bytes + (bytes % segment_bytes != 0);
+    if (wanted > count) wanted = count;
+    if (wanted < 1) wanted = 1;
+    return (uint32_t)(wanted > NEXAR_SHM_SEGMENTS_MAX ? NEXAR_SHM_SEGMENTS_MAX : wanted);
+}
+/* Sizes differ by at most one element, the longer ones first. index may be `segments`: the end. */
+static inline uint64_t nexar_shm_segment_begin(uint64_t count, uint32_t segments, uint32_t index) {
+    const uint64_t longer = count % segments;
+    return count / segments * index + (index < longer ? index : longer);
+}
+/* From one window to the next: the longest segment of `blocks` blocks. */
+static inline uint64_t nexar_shm_window_bytes(uint64_t count, uint32_t segments, uint64_t element_bytes,
+                                              uint64_t blocks) {
+    const uint64_t bytes = (count / segments + (count % segments != 0)) * element_bytes * blocks;
+    return (bytes + NEXAR_SHM_STAGE_ALIGN - 1) / NEXAR_SHM_STAGE_ALIGN * NEXAR_SHM_STAGE_ALIGN;
+}
+
 static inline int nexar_shm_slots_valid(uint32_t slots) {
     return slots >= NEXAR_SHM_SLOTS_MIN && slots <= NEXAR_SHM_SLOTS_MAX && (slots & (slots - 1)) == 0;
 }
