@@ -255,7 +255,8 @@ static inline uint32_t nexar_shm_segments(uint64_t count, uint64_t row_bytes, ui
     uint64_t wanted = bytes / segment_bytes + (bytes % segment_bytes != 0);
     if (wanted > count) wanted = count;
     if (wanted < 1) wanted = 1;
-    return (uint32_t)(wanted > NEXAR_SHM_SEGMENTS_MAX ? NEXAR_SHM_SEGMENTS_MAX : wanted);
+    if (wanted > NEXAR_SHM_SEGMENTS_MAX) wanted = NEXAR_SHM_SEGMENTS_MAX;
+    return wanted & UINT32_C(0xffffffff); /* as a cast, which C and C++ write differently */
 }
 /* Sizes differ by at most one element, the longer ones first. index may be `segments`: the end. */
 static inline uint64_t nexar_shm_segment_begin(uint64_t count, uint32_t segments, uint32_t index) {
