@@ -208,7 +208,10 @@ std::string_view name_of(Algorithm algorithm) {
 }
 
 std::string Plan::text() const {
-    if (algorithm == Algorithm::local) return "local";
+    if (algorithm == Algorithm::local)
+        return segments == 1 ? "local"
+                             : "local, " + std::to_string(segments) + " segments, " + std::to_string(lanes) +
+                                   (lanes == 1 ? " lane" : " lanes");
     return std::string(name_of(algorithm)) + (cls == link::Class::bulk ? ", bulk, " : ", small, ") +
            std::to_string(segments) + (segments == 1 ? " segment, " : " segments, ") + std::to_string(lanes) +
            (lanes == 1 ? " lane, chunks of " : " lanes, chunks of ") + std::to_string(chunk_bytes) + " bytes";
@@ -216,6 +219,18 @@ std::string Plan::text() const {
 
 uint32_t blocks_of(Kind kind, const Layout& layout) {
     return kind == Kind::all_gather || kind == Kind::reduce_scatter ? layout.size() : 1;
+}
+
+uint64_t segment_bytes_of(const Layout& layout, const PlanTable& table) {
+    return layout.nodes() <= 1 ? local_segment_bytes : table.segment_bytes;
+}
+
+// A segment holds whole rows: a row longer than segment_bytes is a segment by itself.
+uint32_t segments_of(const Shape& shape, const Layout& layout, uint64_t segment_bytes) {
+    const uint64_t row_bytes = uint64_t{shape.element_bytes} * blocks_of(shape.kind, layout);
+    const uint64_t count = shape.kind == Kind::barrier ? 0 : shape.count;
+    const uint64_t wanted = divide_up(count * row_bytes, segment_bytes);
+    return static_cast<uint32_t>(std::clamp<uint64_t>(std::min(wanted, count), 1, segments_max));
 }
 
 Plan plan(const Shape& shape, const Layout& layout, const PlanTable& table) {
@@ -228,11 +243,17 @@ Plan plan(const Shape& shape, const Layout& layout, const PlanTable& table) {
     out.cls = bytes <= table.small_bytes_max ? link::Class::small : link::Class::bulk;
     out.chunk_bytes = table.chunk_bytes;
     if (out.algorithm == Algorithm::local) return out;
-    // A segment holds whole rows: a row longer than segment_bytes is a segment by itself.
-    const uint64_t wanted = divide_up(bytes, table.segment_bytes);
-    out.segments = static_cast<uint32_t>(std::clamp<uint64_t>(std::min(wanted, count), 1, segments_max));
+    out.segments = segments_of(shape, layout, table.segment_bytes);
     out.lanes = std::min(table.lanes, out.segments);
     out.phases = phases_of(out.algorithm, layout.nodes());
+    return out;
+}
+
+Plan staged_plan(const Shape& shape, const Layout& layout, const PlanTable& table) {
+    Plan out = plan(shape, layout, table);
+    if (out.algorithm != Algorithm::local) return out;
+    out.segments = segments_of(shape, layout, local_segment_bytes);
+    out.lanes = std::min(table.lanes, out.segments);
     return out;
 }
 

@@ -77,6 +77,13 @@ uint32_t blocks_of(Kind kind, const Layout& layout);
 
 Plan plan(const Shape& shape, const Layout& layout, const PlanTable& table);
 
+// Staged operations (docs/protocol/shm.md [S12]): client and daemon cut alike, so that both know which window
+// a segment is in. An op of one node is cut only when one of its ranks is staged.
+constexpr uint64_t local_segment_bytes = 1024 * 1024;
+uint64_t segment_bytes_of(const Layout& layout, const PlanTable& table);
+uint32_t segments_of(const Shape& shape, const Layout& layout, uint64_t segment_bytes);
+Plan staged_plan(const Shape& shape, const Layout& layout, const PlanTable& table);
+
 // Payload bytes from node i to node j: [i * nodes + j].
 std::vector<uint64_t> predict_bytes(const Plan& plan, const Shape& shape, const Layout& layout);
 

@@ -23,6 +23,10 @@ Error mismatch(const Group& group, uint32_t rank_a, const OpDescriptor& a, uint3
             rank_b, rank_a, group.facts.nodes[group.facts.layout.node_of(rank_b).value].hex()};
 }
 
+std::string join(const std::string& a, const std::string& b) {
+    return a + (a.empty() || b.empty() ? "" : "; ") + b;
+}
+
 collectives::Shape shape_of(const OpDescriptor& d) {
     return {collectives::Kind(d.kind), d.count, static_cast<uint32_t>(reduce::size_of(d.dtype)), d.root};
 }
@@ -65,6 +69,7 @@ void CollectiveRun::post(size_t local, const OpRequest& request) {
         if (buffer->keepalive) op_.keepalive.push_back(buffer->keepalive);
 
     const uint32_t rank = group_.locals()[local].rank;
+    if (request.stage.windows > 0) stage(request, rank);
     if (state_ == State::stopping) return end_if_idle();
     if (!descriptor_) {
         descriptor_ = request.descriptor;
@@ -86,18 +91,41 @@ void CollectiveRun::post(size_t local, const OpRequest& request) {
     arm();
 }
 
+void CollectiveRun::stage(const OpRequest& request, uint32_t rank) {
+    const GroupFacts& facts = group_.facts;
+    if (!staging_) staging_ = std::make_unique<Staging>(group_.context().config.sabotage.begin_before_filled);
+    Staging::Member member;
+    member.rank = rank;
+    member.session = request.session;
+    member.ticket = request.ticket;
+    member.stage = request.stage;
+    member.segments = collectives::segments_of(shape_of(request.descriptor), facts.layout,
+                                               collectives::segment_bytes_of(facts.layout, facts.table));
+    staging_->add(member);
+}
+
+Side CollectiveRun::side(size_t local, const Buffer& buffer, bool out) const {
+    const Staging::Member* member = staging_ ? staging_->find(group_.locals()[local].rank) : nullptr;
+    if (member == nullptr || !(out ? member->stage.out : member->stage.in)) return {buffer.data, 0, 0};
+    return {buffer.data, member->stage.windows, out ? member->stage.out_stride : member->stage.in_stride};
+}
+
 void CollectiveRun::start() {
     NEXAR_CHECK(state_ == State::ready);
     state_ = State::running;
     const GroupFacts& facts = group_.facts;
     two_level_.descriptor = *descriptor_;
     two_level_.layout = &facts.layout;
-    two_level_.plan = collectives::plan(shape_of(*descriptor_), facts.layout, facts.table);
+    const collectives::Shape shape = shape_of(*descriptor_);
+    two_level_.plan = staging_ ? collectives::staged_plan(shape, facts.layout, facts.table)
+                               : collectives::plan(shape, facts.layout, facts.table);
+    if (staging_) staging_->begin(two_level_.plan.lanes);
     two_level_.self = facts.self;
     for (size_t i = 0; i < posts_.size(); ++i) {
         const uint32_t rank = group_.locals()[i].rank;
         const bool only_gives = descriptor_->kind == OpKind::broadcast && rank == descriptor_->root;
-        two_level_.locals.push_back({rank, posts_[i].in.data, only_gives ? nullptr : posts_[i].out.data});
+        two_level_.locals.push_back(
+            {rank, side(i, posts_[i].in, false), only_gives ? Side{} : side(i, posts_[i].out, true)});
     }
     op_.agreement = {facts.table_hash, descriptor_->hash()};
     if (group_.context().config.sabotage.skip_descriptor_check) op_.agreement.descriptor_hash = 0;
@@ -122,19 +150,24 @@ Task<> CollectiveRun::lane_task(uint32_t lane) {
     const collectives::Plan& plan = two_level_.plan;
     for (uint32_t segment = lane; segment < plan.segments; segment += plan.lanes) {
         sweep_lanes();
+        if (staging_) co_await done(staging_->gate(lane, segment));
         const size_t mesh = group_.context().mesh_for(op_.cls, lane);
         lanes_.push_back(std::make_unique<MeshLane>(group_.context(), op_, segment * plan.phases, mesh));
         MeshLane& verbs = *lanes_.back();
-        co_await segment_task(segment, verbs);
+        co_await run_segment(verbs, two_level_, segment);
         verbs.retired = true;
-        ++segments_done_;
+        segment_over(segment);
     }
     co_return ok();
 }
 
-Task<> CollectiveRun::segment_task(uint32_t segment, MeshLane& lane) {
-    return run_segment(lane, two_level_,
-                       collectives::part_of(descriptor_->count, two_level_.plan.segments, segment));
+// Transfers that its task did not wait for touch scratch only: nothing touches a window of this segment any
+// more.
+void CollectiveRun::segment_over(uint32_t segment) {
+    ++segments_done_;
+    if (!staging_ || !staging_->over(segment)) return;
+    for (const Staging::Member& member : staging_->members())
+        group_.host().stage_done(member.session, member.ticket, staging_->segments_over());
 }
 
 void CollectiveRun::sweep_lanes() {
@@ -159,8 +192,13 @@ void CollectiveRun::run() {
 void CollectiveRun::report_success() {
     state_ = State::settled;
     wake_at(never);
-    Outcome outcome;
-    for (Post& post : posts_) {
+    for (size_t i = 0; i < posts_.size(); ++i) {
+        Post& post = posts_[i];
+        Outcome outcome;
+        // Later segments went over what a rank that freed the group had not taken.
+        const Staging::Member* staged = staging_ ? staging_->find(group_.locals()[i].rank) : nullptr;
+        if (staged != nullptr && staged->gone && !staged->has_taken())
+            outcome.error = {Errc::closed, "the group was freed before the result was taken", -1, -1, {}};
         post.reported = true;
         group_.host().complete(post.session, post.ticket, outcome);
     }
@@ -170,9 +208,17 @@ void CollectiveRun::stop(const Error& error) {
     if (op_.stopped || state_ == State::over) return;
     op_.stopped = error;
     for (MeshPort* mesh : group_.context().ports.meshes) mesh->withdraw(op_.key);
+    if (staging_) staging_->fail(error);
     if (state_ != State::settled) state_ = State::stopping;
     wake_at(never);
     end_if_idle();
+}
+
+bool CollectiveRun::leave(uint32_t rank) {
+    const Staging::Member* member = staging_ ? staging_->find(rank) : nullptr;
+    if (member == nullptr) return true;
+    staging_->leave(rank);
+    return member->has_filled();
 }
 
 bool CollectiveRun::nobody_to_come() const {
@@ -283,7 +329,7 @@ void CollectiveRun::tell_late() {
     group_.context().ports.log.warn(
         "collective_late",
         {field("group", group_.facts.id), field("name", group_.facts.name), field("seq", seq),
-         field("what", descriptor_->text()), field("waits_for", missing_text())});
+         field("what", descriptor_->text()), field("waits_for", join(missing_text(), unmoved_text()))});
 }
 
 void CollectiveRun::on_deadline() {
@@ -351,24 +397,51 @@ std::string CollectiveRun::missing_text() const {
     return out;
 }
 
+bool CollectiveRun::waits_for_bytes_of(uint32_t rank) const {
+    return staging_ && staging_->waits_for(rank);
+}
+
+// Ranks whose bytes a segment waits for: of this node, and of nodes that have answered.
+std::vector<uint32_t> CollectiveRun::unmoved() const {
+    std::vector<uint32_t> out;
+    for (const LocalRank& local : group_.locals())
+        if (waits_for_bytes_of(local.rank)) out.push_back(local.rank);
+    std::ranges::sort(out);
+    return out;
+}
+
+std::string CollectiveRun::unmoved_text() const {
+    constexpr size_t named_max = 8;
+    std::string out;
+    const std::vector<uint32_t> ranks = unmoved();
+    for (size_t i = 0; i < std::min(ranks.size(), named_max); ++i)
+        out += (i == 0 ? "" : ", ") + group_.facts.describe(ranks[i]);
+    if (ranks.size() > named_max) out += " and " + std::to_string(ranks.size() - named_max) + " more";
+    if (ranks.size() == 1) out += " has not moved its bytes: it must call wait, test or poll";
+    if (ranks.size() > 1) out += " have not moved their bytes: they must call wait, test or poll";
+    return out;
+}
+
 void CollectiveRun::expire() {
     Context& context = group_.context();
     expired_at_ = context.now;
     const auto waited = std::to_string(to_ms(context.now - first_posted_));
     std::string text = descriptor_->text() + " did not finish within " + waited + " ms: ";
     Error error{Errc::aborted, {}, -1, -1, {}};
-    const std::string missing = missing_text();
+    const std::string missing = missing_text(), unmoved_ranks = unmoved_text();
     if (!missing.empty()) text += "not arrived: " + missing;
+    text += (missing.empty() || unmoved_ranks.empty() ? "" : "; ") + unmoved_ranks;
     for (uint32_t rank = 0; rank < group_.facts.size() && error.rank < 0; ++rank)
         if (counted_missing(rank)) error.rank = rank;
+    if (error.rank < 0 && !unmoved_ranks.empty()) error.rank = unmoved().front();
+    const bool named = !missing.empty() || !unmoved_ranks.empty();
     std::string silent;
     for (uint32_t node = 0; node < group_.facts.nodes.size(); ++node) {
         const bool answered = node == group_.facts.self.value || (!words_.empty() && words_[node].arrival);
         if (!answered) silent += (silent.empty() ? "" : ", ") + group_.facts.nodes[node].short_hex();
     }
-    if (!silent.empty()) text += std::string(missing.empty() ? "" : "; ") + "no answer from node " + silent;
-    if (missing.empty() && silent.empty())
-        text += "all ranks have arrived, the data is stuck between their nodes";
+    if (!silent.empty()) text += std::string(named ? "; " : "") + "no answer from node " + silent;
+    if (!named && silent.empty()) text += "all ranks have arrived, the data is stuck between their nodes";
     if (error.rank >= 0)
         error.node =
             group_.facts.nodes[group_.facts.layout.node_of(static_cast<uint32_t>(error.rank)).value].hex();
@@ -393,6 +466,11 @@ OpSnapshot CollectiveRun::snapshot(Time now) const {
         case State::running:
             out.phase = "running, " + std::to_string(segments_done_) + " of " +
                         std::to_string(two_level_.plan.segments) + " segments done";
+            if (const std::vector<uint32_t> ranks = unmoved(); !ranks.empty()) {
+                out.phase += "; waits for rank " + std::to_string(ranks.front());
+                if (ranks.size() > 1) out.phase += " and " + std::to_string(ranks.size() - 1) + " more";
+                out.phase += ranks.size() > 1 ? " to move their bytes" : " to move its bytes";
+            }
             break;
         case State::settled:
         case State::stopping:
@@ -400,8 +478,12 @@ OpSnapshot CollectiveRun::snapshot(Time now) const {
             out.phase = "ending";
             break;
     }
-    if (descriptor_)
-        out.plan = collectives::plan(shape_of(*descriptor_), group_.facts.layout, group_.facts.table).text();
+    if (descriptor_) {
+        const collectives::Shape shape = shape_of(*descriptor_);
+        const GroupFacts& facts = group_.facts;
+        const auto cut = staging_ ? collectives::staged_plan : collectives::plan;
+        out.plan = cut(shape, facts.layout, facts.table).text();
+    }
     for (uint32_t rank = 0; rank < group_.facts.size(); ++rank) {
         const auto node = group_.facts.layout.node_of(rank);
         RankSnapshot r{Rank(rank),

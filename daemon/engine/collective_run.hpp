@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "engine/snapshot.hpp"
+#include "engine/staging.hpp"
 #include "engine/timers.hpp"
 #include "engine/two_level.hpp"
 
@@ -37,6 +38,13 @@ class CollectiveRun final : public Runnable, public Alarm {
     // True: found here, and the op is to end on all ranks with the error that is returned.
     std::optional<Error> cancel(SessionId session, uint64_t ticket);
     void local_left() { end_if_idle(); }
+    // False: of another operation.
+    bool moved(SessionId session, uint64_t ticket, uint32_t filled, uint32_t taken) {
+        return staging_ && staging_->moved(session, ticket, filled, taken);
+    }
+    // A local rank has left. False: it has not moved all its input, so it has not handed this op over.
+    bool leave(uint32_t rank);
+    bool waits_for_bytes_of(uint32_t rank) const;
 
     void on_announce(collectives::NodeIndex from, const wire::OpAnnounce& announce);
     void on_arrival_reply(collectives::NodeIndex from, const wire::ArrivalReply& reply);
@@ -62,7 +70,9 @@ class CollectiveRun final : public Runnable, public Alarm {
     void on_time() override;  // announce, late, deadline, end of grace
     Task<> body();
     Task<> lane_task(uint32_t lane);
-    Task<> segment_task(uint32_t segment, MeshLane& lane);
+    void segment_over(uint32_t segment);
+    void stage(const OpRequest& request, uint32_t rank);
+    Side side(size_t local, const Buffer& buffer, bool out) const;
     void sweep_lanes();
     void end_if_idle();
     void report_success();
@@ -75,6 +85,8 @@ class CollectiveRun final : public Runnable, public Alarm {
     void tell_late();
     void expire();
     std::string missing_text() const;
+    std::string unmoved_text() const;
+    std::vector<uint32_t> unmoved() const;
     bool arrived(uint32_t rank) const;
     bool counted_missing(uint32_t rank) const;
 
@@ -95,6 +107,7 @@ class CollectiveRun final : public Runnable, public Alarm {
 
     OpOnNode op_;
     TwoLevelOp two_level_;
+    std::unique_ptr<Staging> staging_;  // nothing: no local rank is staged
     uint32_t segments_done_ = 0;
     std::vector<std::unique_ptr<MeshLane>> lanes_;
     Task<> task_;

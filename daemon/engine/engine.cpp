@@ -105,6 +105,9 @@ class Engine::Impl final : public GroupHost {
     Timers timers;
     Watch watch;
     Opening opening;
+    void stage_done(SessionId session, uint64_t ticket, uint32_t done) override {
+        if (sessions.contains(session)) context.ports.clients.stage_done(session, ticket, done);
+    }
     struct Early {
         link::PeerIndex from;
         GroupId group;
@@ -189,6 +192,7 @@ void Engine::Impl::not_made(const Opening::Formed& formed, const Error& why) {
 
 void Engine::Impl::on_opening(const Opening::Formed& formed) {
     std::vector<LocalRank> local;
+    info.segment_bytes = collectives::segment_bytes_of(group->facts.layout, group->facts.table);  // [S12]
     for (const auto& l : formed.locals) local.push_back({l.rank, l.session, 0, false});
     if (const Result<void> made = make_group(formed.group, local); !made)
         return not_made(formed, made.error());
@@ -347,6 +351,16 @@ void Engine::cancel(Time now, SessionId session, uint64_t ticket) {
 
 Result<void> Engine::free_group(Time now, SessionId session, const GroupId& id) {
     impl_->context.now = now;
+void Engine::stage(Time now, SessionId session, uint64_t ticket, uint32_t filled, uint32_t taken) {
+    impl_->context.now = now;
+    const auto it = impl_->sessions.find(session);
+    if (it == impl_->sessions.end()) return;
+    for (const GroupId& id : it->second)
+        if (Group* group = impl_->find(id); group != nullptr && group->moved(session, ticket, filled, taken))
+            break;
+    impl_->turn();
+}
+
     Group* group = impl_->find(id);
     LocalRank* local = group == nullptr ? nullptr : group->find_local(session);
     if (local == nullptr) return fail(Errc::not_found, "this session is in no such group");

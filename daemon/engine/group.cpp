@@ -96,16 +96,58 @@ Result<void> Group::check(const LocalRank& local, const OpRequest& request) cons
             out = one;
             break;
     }
+    return request.stage.windows > 0 ? check_stage(local, request, in, out)
+                                     : check_memory(local, request, in, out);
+}
+
+Result<void> Group::check_memory(const LocalRank& local, const OpRequest& request, uint64_t in,
+                                 uint64_t out) const {
+    const OpDescriptor& d = request.descriptor;
     NEXAR_TRY_VOID(check_room("input", request.in, in, d));
     NEXAR_TRY_VOID(check_room("output", request.out, out, d));
     if (!overlap(request.in, in, request.out, out)) return {};
     // In place: the same start, or this rank's own block of the larger buffer.
-    const uint64_t own = local.rank * one;
+    const uint64_t own = local.rank * d.count * reduce::size_of(d.dtype);
     const bool in_place = d.kind == OpKind::all_gather       ? request.in.data == request.out.data + own
                           : d.kind == OpKind::reduce_scatter ? request.out.data == request.in.data + own
                                                              : request.in.data == request.out.data;
     if (in_place) return {};
     return fail(Errc::invalid_argument, d.text() + ": input and output overlap, and not as in-place allows");
+}
+
+// Windows of one op may be the same memory on both sides where a segment has one place on both.
+Result<void> Group::check_stage(const LocalRank&, const OpRequest& request, uint64_t in, uint64_t out) const {
+    const OpDescriptor& d = request.descriptor;
+    const Stage& stage = request.stage;
+    if (d.kind == OpKind::barrier || d.kind == OpKind::send || d.kind == OpKind::recv)
+        return fail(Errc::invalid_argument, d.text() + " cannot be staged");
+    if (stage.windows > stage_windows_max)
+        return fail(Errc::invalid_argument, d.text() + ": " + std::to_string(stage.windows) +
+                                                " windows; allowed: 1 to " +
+                                                std::to_string(stage_windows_max));
+    const uint32_t segments = collectives::segments_of(
+        {collectives::Kind(d.kind), d.count, static_cast<uint32_t>(reduce::size_of(d.dtype)), d.root},
+        facts.layout, collectives::segment_bytes_of(facts.layout, facts.table));
+    const uint64_t longest = collectives::part_of(d.count, segments, 0).count;
+    const auto room = [&](bool staged, uint64_t bytes, uint64_t stride) -> uint64_t {
+        if (!staged || bytes == 0) return bytes;
+        const uint64_t window = bytes / d.count * longest;
+        uint64_t all = 0;
+        const bool fits = stride >= window && !__builtin_mul_overflow(stride, stage.windows, &all);
+        return fits ? all : UINT64_MAX;
+    };
+    const uint64_t in_room = room(stage.in, in, stage.in_stride);
+    const uint64_t out_room = room(stage.out, out, stage.out_stride);
+    NEXAR_TRY_VOID(check_room("input windows", request.in, in_room, d));
+    NEXAR_TRY_VOID(check_room("output windows", request.out, out_room, d));
+    if (!overlap(request.in, in_room, request.out, out_room)) return {};
+    const bool same_place = d.kind == OpKind::all_reduce || d.kind == OpKind::reduce;
+    if (same_place && stage.in && stage.out && request.in.data == request.out.data &&
+        stage.in_stride == stage.out_stride)
+        return {};
+    return fail(
+        Errc::invalid_argument,
+        d.text() + ": windows of input and output overlap, and are not the same of an all_reduce or reduce");
 }
 
 Result<void> Group::submit(LocalRank& local, const OpRequest& request) {
@@ -143,16 +185,38 @@ bool Group::cancel(SessionId session, uint64_t ticket) {
     return messages_.cancel(session, ticket);
 }
 
+bool Group::moved(SessionId session, uint64_t ticket, uint32_t filled, uint32_t taken) {
+    return std::ranges::any_of(
+        runs_, [&](auto& entry) { return entry.second->moved(session, ticket, filled, taken); });
+}
+
 void Group::leave(LocalRank& local, bool crashed, const std::string& reason) {
     if (local.left) return;
     local.left = true;
-    const wire::RankGone gone{facts.id, facts.epoch.value, local.rank, local.posted, crashed, reason};
+    const uint64_t handed_over = leave_runs(local.rank, local.posted);
+    const std::string why =
+        handed_over == local.posted
+            ? reason
+            : reason + ", and had not moved all bytes of collective " + std::to_string(handed_over);
+    const wire::RankGone gone{facts.id, facts.epoch.value, local.rank, handed_over, crashed, why};
     gone_[local.rank] = gone;
     to_others(gone);
     messages_.on_rank_gone(local.rank);
     for (auto& [seq, run] : runs_) run->local_left();
-    check_watermark();
+    if (failed_ && handed_over < local.posted)
+        apply_failure();
+    else
+        check_watermark();
     run_changed();
+}
+
+// How many collectives a rank that leaves has handed over: what it posted, up to one whose staged input is
+// not all there. That one cannot end, and the others are to know it.
+uint64_t Group::leave_runs(uint32_t rank, uint64_t posted) {
+    uint64_t handed_over = posted;
+    for (auto& [seq, run] : runs_)
+        if (!run->leave(rank)) handed_over = std::min(handed_over, seq);
+    return handed_over;
 }
 
 bool Group::finished() const {

@@ -31,6 +31,7 @@ class GroupHost {
     virtual bool reachable(link::PeerIndex peer) const = 0;
     // Nothing happens for sessions that have ended.
     virtual void complete(SessionId session, uint64_t ticket, const Outcome& outcome) = 0;
+    virtual void stage_done(SessionId session, uint64_t ticket, uint32_t done) = 0;
 
   protected:
     ~GroupHost() = default;
@@ -76,6 +77,7 @@ class Group final : public Runnable, public Alarm {
     Result<void> submit(LocalRank& local, const OpRequest& request);
     bool cancel(SessionId session, uint64_t ticket);
     void leave(LocalRank& local, bool crashed, const std::string& reason);
+    bool moved(SessionId session, uint64_t ticket, uint32_t filled, uint32_t taken);  // of a staged operation
 
     // From other nodes; `from` is a node of the group.
     void on_rank_gone(const wire::RankGone& gone);
@@ -125,6 +127,11 @@ class Group final : public Runnable, public Alarm {
     void on_time() override;  // the grace for ops below the watermark is over
     Result<void> check(const LocalRank& local, const OpRequest& request) const;
     CollectiveRun* run_for(uint64_t seq);  // makes one; null: over already, or too far ahead
+    Result<void> check_memory(const LocalRank& local, const OpRequest& request, uint64_t in,
+                              uint64_t out) const;
+    Result<void> check_stage(const LocalRank& local, const OpRequest& request, uint64_t in,
+                             uint64_t out) const;
+    uint64_t leave_runs(uint32_t rank, uint64_t posted);
     uint64_t lowest_open() const;
     void check_watermark();
     uint64_t watermark() const;

@@ -48,6 +48,16 @@ struct Buffer {
     std::shared_ptr<const void> keepalive;
 };
 
+// A staged collective lends windows of its memory instead of all of it (docs/protocol/shm.md [S12]): window w
+// of a side begins at its buffer's start + w * stride, and carries the segments i with i % windows == w. A
+// side with a block per rank has the segment's blocks there, packed, in rank order.
+struct Stage {
+    uint32_t windows = 0;  // of each staged side; 0: not staged
+    bool in = false, out = false;
+    uint64_t in_stride = 0, out_stride = 0;
+};
+constexpr uint32_t stage_windows_max = 64;
+
 constexpr uint32_t any_rank = UINT32_MAX;
 
 // One operation of one rank, validated: sizes, alignment, enums. Whether the group exists and the peer or
@@ -59,6 +69,7 @@ struct OpRequest {
     OpDescriptor descriptor;
     Buffer in, out;
     Duration timeout{-1};  // < 0: the group's collective_timeout; 0: none
+    Stage stage;           // collectives only; in and out are then rows of windows
     // Messages only.
     uint32_t peer = any_rank;
     uint64_t tag = 0;
@@ -96,6 +107,7 @@ struct GroupInfo {
     Rank rank;
     uint32_t size = 0;
     std::vector<GroupMember> members;  // in rank order
+    uint64_t segment_bytes = 0;        // that its staged operations are cut by
 };
 
 // To the sessions. A call may arrive at any moment inside the engine's input functions.
@@ -103,6 +115,8 @@ class Clients {
   public:
     virtual void complete(SessionId session, uint64_t ticket, const Outcome& outcome) = 0;
     virtual void group_opened(SessionId session, uint64_t ticket, const Result<GroupInfo>& info) = 0;
+    // A staged operation: the first `done` segments are over, nothing touches their windows any more.
+    virtual void stage_done(SessionId session, uint64_t ticket, uint32_t done) = 0;
 
   protected:
     ~Clients() = default;

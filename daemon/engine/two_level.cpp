@@ -15,8 +15,11 @@ using link::Extents;
 // each node for itself; that is the same division of the same bits everywhere.
 class Geometry {
   public:
-    Geometry(const TwoLevelOp& op, ElementRange range)
-        : op_(op), range_(range), element_bytes_(reduce::size_of(op.descriptor.dtype)) {}
+    Geometry(const TwoLevelOp& op, uint32_t segment)
+        : op_(op),
+          segment_(segment),
+          range_(collectives::part_of(op.descriptor.count, op.plan.segments, segment)),
+          element_bytes_(reduce::size_of(op.descriptor.dtype)) {}
 
     uint32_t nodes() const { return op_.layout->nodes(); }
     bool alone() const { return nodes() == 1; }
@@ -25,15 +28,19 @@ class Geometry {
         const ReduceOp op = op_.descriptor.op == ReduceOp::avg ? ReduceOp::sum : op_.descriptor.op;
         return {op_.descriptor.dtype, op};
     }
-    // The segment of a buffer of `count` elements.
-    Extents rows(std::byte* buffer) const { return {{buffer + range_.begin * element_bytes_, bytes()}}; }
-    // The segment of one rank's block in a buffer with a block per rank.
-    link::Extent block(std::byte* buffer, uint32_t rank) const {
-        return {buffer + (rank * op_.descriptor.count + range_.begin) * element_bytes_, bytes()};
+    // The segment of a side of `count` elements.
+    Extents rows(const Side& side) const {
+        if (side.windows > 0) return {{window(side), bytes()}};
+        return {{side.data + range_.begin * element_bytes_, bytes()}};
     }
-    Extents blocks(std::byte* buffer) const {
+    // The segment of one rank's block in a side with a block per rank; in a window they are packed.
+    link::Extent block(const Side& side, uint32_t rank) const {
+        if (side.windows > 0) return {window(side) + rank * bytes(), bytes()};
+        return {side.data + (rank * op_.descriptor.count + range_.begin) * element_bytes_, bytes()};
+    }
+    Extents blocks(const Side& side) const {
         Extents out;
-        for (uint32_t rank = 0; rank < op_.layout->size(); ++rank) out.push_back(block(buffer, rank));
+        for (uint32_t rank = 0; rank < op_.layout->size(); ++rank) out.push_back(block(side, rank));
         return out;
     }
     // Those of one node's ranks, of a list with one extent per rank.
@@ -80,6 +87,7 @@ class Geometry {
     }
 
   private:
+    std::byte* window(const Side& side) const { return side.data + segment_ % side.windows * side.stride; }
     static bool same(const Extents& a, const Extents& b) {
         if (a.size() != b.size()) return false;
         for (size_t i = 0; i < a.size(); ++i)
@@ -95,6 +103,7 @@ class Geometry {
     }
 
     const TwoLevelOp& op_;
+    uint32_t segment_;
     ElementRange range_;
     size_t element_bytes_;
 };
@@ -147,7 +156,7 @@ Task<> broadcast(MeshLane& lane, const TwoLevelOp& op, Geometry at) {
     Extents source;
     for (const LocalBuffers& local : op.locals) {
         if (local.rank == op.descriptor.root) source = at.rows(local.in);
-        if (local.out != nullptr) outs.push_back(at.rows(local.out));
+        if (local.out.data != nullptr) outs.push_back(at.rows(local.out));
     }
     // At the root's node, handing out and sending both only read, so they run side by side.
     Op* handed_out = nullptr;
@@ -214,8 +223,8 @@ Task<> reduce_scatter(MeshLane& lane, const TwoLevelOp& op, Geometry at) {
 
 }  // namespace
 
-Task<> run_segment(MeshLane& lane, const TwoLevelOp& op, ElementRange range) {
-    const Geometry at(op, range);
+Task<> run_segment(MeshLane& lane, const TwoLevelOp& op, uint32_t index) {
+    const Geometry at(op, index);
     if (op.plan.algorithm == Algorithm::dissemination_barrier)
         return collectives::dissemination_barrier(lane);
     switch (op.descriptor.kind) {

@@ -12,10 +12,16 @@
 
 namespace nexar::engine {
 
+// One side of a rank's memory: all of it, or a row of windows [S12].
+struct Side {
+    std::byte* data = nullptr;
+    uint32_t windows = 0;  // 0: all of it
+    uint64_t stride = 0;
+};
+
 struct LocalBuffers {
     uint32_t rank = 0;
-    std::byte* in = nullptr;
-    std::byte* out = nullptr;
+    Side in, out;
 };
 
 // One op on this node; outlives its segments.
@@ -27,7 +33,7 @@ struct TwoLevelOp {
     std::vector<LocalBuffers> locals;  // this node's ranks, in rank order
 };
 
-// The part `range` of the op's elements (of every block, where ranks have blocks).
-Task<> run_segment(MeshLane& lane, const TwoLevelOp& op, collectives::ElementRange range);
+// The op's segment `index`: a part of its elements (of every block, where ranks have blocks).
+Task<> run_segment(MeshLane& lane, const TwoLevelOp& op, uint32_t index);
 
 }  // namespace nexar::engine

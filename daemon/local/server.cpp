@@ -237,4 +237,9 @@ void Server::group_opened(SessionId session, uint64_t ticket, const Result<engin
     if (found != sessions_.end() && found->second->ready()) found->second->core()->group_opened(ticket, info);
 }
 
+void Server::stage_done(SessionId session, uint64_t ticket, uint32_t done) {
+    auto found = sessions_.find(session.value);
+    if (found != sessions_.end() && found->second->ready()) found->second->core()->stage_done(ticket, done);
+}
+
 }  // namespace nexar::local

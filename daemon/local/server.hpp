@@ -67,6 +67,7 @@ class Server final : public engine::Clients {
     // From the engine. A session that is gone is ignored.
     void complete(SessionId session, uint64_t ticket, const engine::Outcome& outcome) override;
     void group_opened(SessionId session, uint64_t ticket, const Result<engine::GroupInfo>& info) override;
+    void stage_done(SessionId session, uint64_t ticket, uint32_t done) override;
 
   private:
     Server(const ServerConfig& config, engine::Service& service, Descriptors& descriptors, Log& log);

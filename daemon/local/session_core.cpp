@@ -19,6 +19,14 @@ Error at_fault(Errc code, std::string text) {
     return Error{code, std::move(text), -1, -1, {}};
 }
 
+constexpr uint8_t stage_flags = NEXAR_SHM_FLAG_STAGED_IN | NEXAR_SHM_FLAG_STAGED_OUT;
+
+// The client's library counts with the same function [S12].
+uint32_t staged_segments(const engine::OpDescriptor& d, const engine::GroupInfo& group) {
+    const bool blocks = d.kind == OpKind::all_gather || d.kind == OpKind::reduce_scatter;
+    return nexar_shm_segments(d.count, size_of(d.dtype) * (blocks ? group.size : 1), group.segment_bytes);
+}
+
 uint64_t multiply(uint64_t a, uint64_t b, bool& overflow) {
     uint64_t out = 0;
     overflow |= __builtin_mul_overflow(a, b, &out);
@@ -114,6 +122,9 @@ void SessionCore::take(Time now, const shm::Entry& entry) {
             if (ledger_.in_flight(ticket.slot, ticket.generation))
                 service_->cancel(now, identity_.id, ticket.value());
             return;
+        case NEXAR_ENTRY_STAGE:
+            if (ledger_.in_flight(ticket.slot, ticket.generation)) on_stage(now, ticket);
+            return;
         default:
             return bad_entry("is of an unknown kind");
     }
@@ -137,6 +148,31 @@ void SessionCore::on_submit(Time now, Ticket ticket) {
     kinds_[ticket.slot] = asked.kind;
     auto accepted = dispatch(now, ticket, asked);
     if (!accepted) end_with(ticket, asked.kind, accepted.error());
+}
+
+// [S12]: only growth, and at most what there is; whatever else stands there changes nothing.
+void SessionCore::on_stage(Time now, Ticket ticket) {
+    const auto found = staged_.find(ticket.slot);
+    if (found == staged_.end()) return bad_entry("moves bytes of a slot that is not staged");
+    Staged& staged = found->second;
+    auto& slot = control_.slot(ticket.slot);
+    const uint32_t filled = std::min(shm::load_acquire(slot.stage_filled), staged.segments);
+    const uint32_t taken = std::min(shm::load_acquire(slot.stage_taken), staged.segments);
+    if (filled <= staged.filled && taken <= staged.taken) return;
+    staged.filled = std::max(staged.filled, filled);
+    staged.taken = std::max(staged.taken, taken);
+    service_->stage(now, identity_.id, ticket.value(), staged.filled, staged.taken);
+}
+
+void SessionCore::stage_done(uint64_t value, uint32_t done) {
+    const Ticket ticket = Ticket::from(value);
+    if (broken_ || !ledger_.in_flight(ticket.slot, ticket.generation)) return;
+    const auto found = staged_.find(ticket.slot);
+    if (found == staged_.end()) return;
+    found->second.done = done;
+    shm::store_release(control_.slot(ticket.slot).result.stage, done);
+    completion_.push(ticket.slot, ticket.generation);
+    wake(ticket.slot);
 }
 
 Result<void> SessionCore::dispatch(Time now, Ticket ticket, const nexar_shm_descriptor& asked) {
@@ -173,17 +209,51 @@ Result<void> SessionCore::submit_op(Time now, Ticket ticket, const nexar_shm_des
 
     engine::OpRequest request;
     const uint64_t align = size_of(descriptor.dtype);
+    const bool staged = (asked.flags & stage_flags) != 0 || asked.stage_windows != 0;
+    request.descriptor = descriptor;
+    if (staged) NEXAR_TRY_VOID(resolve_stage(asked, *group, lengths, request));
     NEXAR_TRY(request.in, resolve(asked.in, lengths.in, align, "input"));
     NEXAR_TRY(request.out, resolve(asked.out, lengths.out, align, "output"));
     request.session = identity_.id;
     request.ticket = ticket.value();
     request.group = group->id;
-    request.descriptor = descriptor;
     request.timeout = Duration(std::max<int64_t>(asked.timeout_ns, -1));
     if (is_message) request.peer = asked.peer;
     request.tag = asked.tag;
     request.any_tag = (asked.flags & NEXAR_SHM_FLAG_ANY_TAG) != 0;
+    // Before it is submitted: it may be over when submit returns.
+    if (staged) staged_[ticket.slot].segments = staged_segments(descriptor, *group);
     return service_->submit(now, request);
+}
+
+// A side that has no bytes for this rank is not staged, whatever the flags say.
+Result<void> SessionCore::resolve_stage(const nexar_shm_descriptor& asked, const engine::GroupInfo& group,
+                                        Lengths& lengths, engine::OpRequest& request) const {
+    const engine::OpDescriptor& d = request.descriptor;
+    if (d.kind == OpKind::barrier || d.kind >= OpKind::send)
+        return fail(Errc::invalid_argument, std::string(kind_name(asked.kind)) + " cannot be staged");
+    if ((asked.flags & stage_flags) == 0 || asked.stage_windows == 0 ||
+        asked.stage_windows > NEXAR_SHM_STAGE_WINDOWS_MAX)
+        return fail(Errc::invalid_argument, "a staged operation has a staged side and 1 to " +
+                                                std::to_string(NEXAR_SHM_STAGE_WINDOWS_MAX) +
+                                                " windows, not " + std::to_string(asked.stage_windows));
+    if (group.segment_bytes == 0) return fail(Errc::unsupported, "this group has no staged operations");
+    const uint32_t segments = staged_segments(d, group);
+    engine::Stage& stage = request.stage;
+    stage.windows = asked.stage_windows;
+    bool overflow = false;
+    // Lengths of all ranks' blocks are below 2^63, so a window's are, and its rounding up fits.
+    const auto side = [&](int flag, uint64_t& bytes, uint64_t& stride) {
+        if ((asked.flags & flag) == 0 || bytes == 0) return false;
+        const uint64_t blocks = bytes / (d.count * size_of(d.dtype));
+        stride = nexar_shm_window_bytes(d.count, segments, size_of(d.dtype), blocks);
+        bytes = multiply(stride, stage.windows, overflow);
+        return true;
+    };
+    stage.in = side(NEXAR_SHM_FLAG_STAGED_IN, lengths.in, stage.in_stride);
+    stage.out = side(NEXAR_SHM_FLAG_STAGED_OUT, lengths.out, stage.out_stride);
+    if (overflow) return fail(Errc::invalid_argument, "the windows of " + d.text() + " are too large");
+    return {};
 }
 
 Result<engine::Buffer> SessionCore::resolve(const nexar_shm_extent& extent, uint64_t bytes, uint64_t align,
@@ -242,6 +312,7 @@ void SessionCore::group_opened(uint64_t value, const Result<engine::GroupInfo>& 
     result.rank = info->rank.value;
     result.size = info->size;
     result.group_epoch = info->epoch.value;
+    result.stage = static_cast<uint32_t>(std::min<uint64_t>(info->segment_bytes, UINT32_MAX));
     groups_.emplace(name, *info);
     end(ticket, result);
 }
@@ -350,6 +421,9 @@ void SessionCore::write_detail(uint32_t slot, uint8_t kind, const Error& error) 
 void SessionCore::end(Ticket ticket, nexar_shm_result result) {
     if (!ledger_.try_finish(ticket.slot, ticket.generation)) return;
     auto& slot = control_.slot(ticket.slot);
+    if (!staged_.empty()) {
+        if (const auto staged = staged_.extract(ticket.slot)) result.stage = staged.mapped().done;
+    }
     shm::store_words(slot.result, result);  // [S4] before DONE
     shm::store_release(slot.state, NEXAR_SLOT_WORD(ticket.generation, uint32_t{NEXAR_SLOT_DONE}));
     completion_.push(ticket.slot, ticket.generation);

@@ -46,6 +46,13 @@ struct SessionIdentity {
     NodeId node;                // of this daemon
 };
 
+// Bytes of `in` and `out` for an operation, checked for overflow; for a group of `size` ranks where this is
+// `rank`.
+struct Lengths {
+    uint64_t in = 0, out = 0;
+};
+Result<Lengths> lengths_of(const engine::OpDescriptor& descriptor, uint32_t size, uint32_t rank);
+
 class SessionCore {
   public:
     SessionCore(const SessionIdentity& identity, shm::ControlView control, engine::Service& service,
@@ -64,6 +71,7 @@ class SessionCore {
     // From the engine (engine::Clients). Unknown tickets are ignored: late completions of what was given up.
     void complete(uint64_t ticket, const engine::Outcome& outcome);
     void group_opened(uint64_t ticket, const Result<engine::GroupInfo>& info);
+    void stage_done(uint64_t ticket, uint32_t done);
 
     // The session is to be closed for this reason. It does nothing more.
     const std::optional<Error>& broken() const { return broken_; }
@@ -94,10 +102,18 @@ class SessionCore {
         static Ticket from(uint64_t v) { return {static_cast<uint32_t>(v), static_cast<uint32_t>(v >> 32)}; }
     };
 
+    // A staged operation in flight [S12]: the client's counts as far as they were believed, and ours.
+    struct Staged {
+        uint32_t segments = 1, filled = 0, taken = 0, done = 0;
+    };
+
     void take(Time now, const shm::Entry& entry);
+    void on_stage(Time now, Ticket ticket);
     void on_submit(Time now, Ticket ticket);
     Result<void> dispatch(Time now, Ticket ticket, const nexar_shm_descriptor& asked);
     Result<void> submit_op(Time now, Ticket ticket, const nexar_shm_descriptor& asked);
+    Result<void> resolve_stage(const nexar_shm_descriptor& asked, const engine::GroupInfo& group,
+                               Lengths& lengths, engine::OpRequest& request) const;
     Result<void> open_group(Time now, Ticket ticket);
     Result<void> free_group(Time now, Ticket ticket, const nexar_shm_descriptor& asked);
     Result<void> tell_node(Ticket ticket, const nexar_shm_descriptor& asked);
@@ -121,8 +137,9 @@ class SessionCore {
     shm::SubmissionConsumer submission_;
     shm::CompletionProducer completion_;
     shm::SlotLedger ledger_;
-    std::vector<uint8_t> kinds_;           // what each slot in flight asks for: names it in errors
-    std::vector<engine::Buffer> regions_;  // by region id - 1; no keepalive: free
+    std::vector<uint8_t> kinds_;                   // what each slot in flight asks for: names it in errors
+    std::unordered_map<uint32_t, Staged> staged_;  // by slot; mostly empty
+    std::vector<engine::Buffer> regions_;          // by region id - 1; no keepalive: free
     size_t regions_in_use_ = 0;
     uint64_t region_bytes_ = 0;
     std::unordered_map<uint32_t, engine::GroupInfo> groups_;  // by the name that the client knows
@@ -133,12 +150,6 @@ class SessionCore {
     std::optional<Error> broken_;
 };
 
-// Bytes of `in` and `out` for an operation, checked for overflow; for a group of `size` ranks where this is
-// `rank`.
-struct Lengths {
-    uint64_t in = 0, out = 0;
-};
-Result<Lengths> lengths_of(const engine::OpDescriptor& descriptor, uint32_t size, uint32_t rank);
 const char* kind_name(uint8_t kind);
 
 }  // namespace nexar::local

@@ -64,6 +64,9 @@ class Member::ClientsRelay final : public engine::Clients {
     void group_opened(SessionId session, uint64_t ticket, const Result<engine::GroupInfo>& info) override {
         if (server) server->group_opened(session, ticket, info);
     }
+    void stage_done(SessionId session, uint64_t ticket, uint32_t done) override {
+        if (server) server->stage_done(session, ticket, done);
+    }
 };
 
 Member::Member(const Needs& needs) : needs_(needs) {}

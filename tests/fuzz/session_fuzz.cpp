@@ -34,6 +34,7 @@ struct Engine final : engine::Service {
         return {};
     }
     void cancel(Time, SessionId, uint64_t) override {}
+    void stage(Time, SessionId, uint64_t, uint32_t, uint32_t) override {}
     Result<void> free_group(Time, SessionId, const GroupId&) override { return {}; }
     void session_ended(Time, SessionId, bool, const std::string&) override {}
 };

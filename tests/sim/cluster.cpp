@@ -111,6 +111,11 @@ void Host::group_opened(SessionId session, uint64_t ticket, const Result<engine:
     opened.emplace(std::pair(session.value, ticket), info);
 }
 
+void Host::stage_done(SessionId session, uint64_t ticket, uint32_t done) {
+    if (const auto core = cores.find(session.value); core != cores.end())
+        core->second->stage_done(ticket, done);
+}
+
 void Host::submit(engine::WorkerJob job) {
     const Duration delay = cluster_.clock.some(cluster_.shape.worker_delay);
     cluster_.clock.after(delay, [this, j = std::make_shared<engine::WorkerJob>(std::move(job))] {

@@ -69,6 +69,7 @@ class Host final : engine::Clients, engine::Workers, engine::PeerPort {
     class Port;
     void complete(SessionId session, uint64_t ticket, const engine::Outcome& outcome) override;
     void group_opened(SessionId session, uint64_t ticket, const Result<engine::GroupInfo>& info) override;
+    void stage_done(SessionId session, uint64_t ticket, uint32_t done) override;
     void submit(engine::WorkerJob job) override;
     bool send(link::PeerIndex peer, Bytes message) override;
     void on_event(size_t mesh, const link::MeshEvent& event);

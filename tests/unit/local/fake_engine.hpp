@@ -54,6 +54,8 @@ class FakeEngine final : public engine::Service {
         return {};
     }
 
+    void stage(Time, SessionId, uint64_t, uint32_t, uint32_t) override {}  // it moves nothing by segments
+
     void cancel(Time, SessionId session, uint64_t ticket) override {
         end_where(
             [&](const Pending& p) { return p.request.session == session && p.request.ticket == ticket; },

@@ -22,6 +22,12 @@ struct Engine final : engine::Service {
     SessionCore* core = nullptr;
     std::vector<engine::OpRequest> ops;
     std::vector<uint64_t> cancelled;
+    struct Moved {
+        uint64_t ticket;
+        uint32_t filled, taken;
+        bool operator==(const Moved&) const = default;
+    };
+    std::vector<Moved> moves;
     size_t freed_groups = 0;
 
     Result<void> open(Time, const engine::OpenRequest& request) override {
@@ -39,6 +45,9 @@ struct Engine final : engine::Service {
         return {};
     }
     void cancel(Time, SessionId, uint64_t ticket) override { cancelled.push_back(ticket); }
+    void stage(Time, SessionId, uint64_t ticket, uint32_t filled, uint32_t taken) override {
+        moves.push_back({ticket, filled, taken});
+    }
     Result<void> free_group(Time, SessionId, const GroupId&) override {
         ++freed_groups;
         return {};
@@ -254,7 +263,7 @@ TEST_CASE("random words in every field, drained and completed: refused or closed
             if (!random.one_in(20)) shared.state = NEXAR_SLOT_WORD(static_cast<uint32_t>(step), 1u);
             f.producer.try_push(
                 {slot, static_cast<uint32_t>(step),
-                 static_cast<uint8_t>(random.one_in(30) ? random.below(9) : NEXAR_ENTRY_SUBMIT)});
+                 static_cast<uint8_t>(random.one_in(30) ? random.below(9) : uint64_t{NEXAR_ENTRY_SUBMIT})});
             if (random.one_in(50))
                 f.memory.view().header().submit_tail = static_cast<uint32_t>(random.next());
             f.core.drain(at);

@@ -1,0 +1,66 @@
+// Staging: of one collective on this node, what its staged ranks have moved (docs/protocol/shm.md [S12]):
+// which segments may begin, and how many are over. Only an op with a staged rank has one.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "engine/ports.hpp"
+#include "task/op.hpp"
+
+namespace nexar::engine {
+
+class Staging {
+  public:
+    struct Member {
+        uint32_t rank = 0;
+        SessionId session;
+        uint64_t ticket = 0;
+        Stage stage;
+        uint32_t segments = 0;  // by its own words: they may not match the others'
+        uint32_t filled = 0, taken = 0;
+        bool gone = false;  // nobody takes its output: it is not waited for
+        bool has_filled() const { return !stage.in || filled == segments; }
+        bool has_taken() const { return !stage.out || taken == segments; }
+    };
+
+    explicit Staging(bool sabotaged) : sabotaged_(sabotaged) {}
+
+    void add(const Member& member) { members_.push_back(member); }
+    Member* find(uint32_t rank);
+    const Member* find(uint32_t rank) const;
+    // False: of another operation.
+    bool moved(SessionId session, uint64_t ticket, uint32_t filled, uint32_t taken);
+    void leave(uint32_t rank);
+
+    void begin(uint32_t lanes);
+    // Done when the segment may begin; of one lane one after the other. Fails once fail() was called.
+    Op& gate(uint32_t lane, uint32_t segment);
+    void fail(const Error& error);
+    // True: more segments than before are over, counted from the first without a gap.
+    bool over(uint32_t segment);
+    uint32_t segments_over() const { return over_; }
+
+    // A segment waits for this rank's bytes.
+    bool waits_for(uint32_t rank) const;
+    const std::vector<Member>& members() const { return members_; }
+
+  private:
+    struct Gate {
+        uint32_t segment = 0;
+        Op op;
+    };
+    bool may_begin(const Member& member, uint32_t segment) const;
+    bool may_begin(uint32_t segment) const;
+    void look();
+
+    std::vector<Member> members_;
+    std::vector<std::unique_ptr<Gate>> gates_;  // by lane
+    std::vector<uint32_t> next_of_lane_;        // the first of the lane's segments that is not over
+    uint32_t over_ = 0;
+    std::optional<Error> failed_;
+    bool sabotaged_;
+};
+
+}  // namespace nexar::engine
