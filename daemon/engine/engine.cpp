@@ -100,14 +100,14 @@ class Engine::Impl final : public GroupHost {
     void complete(SessionId session, uint64_t ticket, const Outcome& outcome) override {
         if (sessions.contains(session)) context.ports.clients.complete(session, ticket, outcome);
     }
+    void stage_done(SessionId session, uint64_t ticket, uint32_t done) override {
+        if (sessions.contains(session)) context.ports.clients.stage_done(session, ticket, done);
+    }
 
     Context context;
     Timers timers;
     Watch watch;
     Opening opening;
-    void stage_done(SessionId session, uint64_t ticket, uint32_t done) override {
-        if (sessions.contains(session)) context.ports.clients.stage_done(session, ticket, done);
-    }
     struct Early {
         link::PeerIndex from;
         GroupId group;
@@ -192,7 +192,6 @@ void Engine::Impl::not_made(const Opening::Formed& formed, const Error& why) {
 
 void Engine::Impl::on_opening(const Opening::Formed& formed) {
     std::vector<LocalRank> local;
-    info.segment_bytes = collectives::segment_bytes_of(group->facts.layout, group->facts.table);  // [S12]
     for (const auto& l : formed.locals) local.push_back({l.rank, l.session, 0, false});
     if (const Result<void> made = make_group(formed.group, local); !made)
         return not_made(formed, made.error());
@@ -201,6 +200,7 @@ void Engine::Impl::on_opening(const Opening::Formed& formed) {
     info.id = formed.group.group;
     info.epoch = GroupEpoch(formed.group.epoch);
     info.size = group->facts.size();
+    info.segment_bytes = collectives::segment_bytes_of(group->facts.layout, group->facts.table);  // [S12]
     for (const auto& member : formed.group.members)
         info.members.push_back({Rank(member.rank), member.node, member.pid});
     for (size_t i = 0; i < formed.locals.size(); ++i) {
@@ -349,8 +349,6 @@ void Engine::cancel(Time now, SessionId session, uint64_t ticket) {
     impl_->turn();
 }
 
-Result<void> Engine::free_group(Time now, SessionId session, const GroupId& id) {
-    impl_->context.now = now;
 void Engine::stage(Time now, SessionId session, uint64_t ticket, uint32_t filled, uint32_t taken) {
     impl_->context.now = now;
     const auto it = impl_->sessions.find(session);
@@ -361,6 +359,8 @@ void Engine::stage(Time now, SessionId session, uint64_t ticket, uint32_t filled
     impl_->turn();
 }
 
+Result<void> Engine::free_group(Time now, SessionId session, const GroupId& id) {
+    impl_->context.now = now;
     Group* group = impl_->find(id);
     LocalRank* local = group == nullptr ? nullptr : group->find_local(session);
     if (local == nullptr) return fail(Errc::not_found, "this session is in no such group");

@@ -67,8 +67,8 @@ struct EngineConfig {
     struct Sabotage {
         bool skip_descriptor_check = false;
         bool lose_a_wakeup = false;
-    } sabotage;
         bool begin_before_filled = false;  // staged segments do not wait for their input
+    } sabotage;
 
     static wire::PlanTableRecord default_plan();
 };
@@ -94,8 +94,8 @@ class Engine final : public Service {
     Result<void> submit(Time now, const OpRequest& request) override;
     void cancel(Time now, SessionId session,
                 uint64_t ticket) override;  // unknown or finished: nothing happens
-    Result<void> free_group(Time now, SessionId session, const GroupId& group) override;
     void stage(Time now, SessionId session, uint64_t ticket, uint32_t filled, uint32_t taken) override;
+    Result<void> free_group(Time now, SessionId session, const GroupId& group) override;
     // The session's process ended or closed its session. No complete() is called for it any more; its memory
     // is used until its last op is over, and its buffers' keepalives are released then.
     void session_ended(Time now, SessionId session, bool crashed, const std::string& reason) override;

@@ -76,8 +76,8 @@ class Group final : public Runnable, public Alarm {
     LocalRank* find_local(SessionId session);
     Result<void> submit(LocalRank& local, const OpRequest& request);
     bool cancel(SessionId session, uint64_t ticket);
-    void leave(LocalRank& local, bool crashed, const std::string& reason);
     bool moved(SessionId session, uint64_t ticket, uint32_t filled, uint32_t taken);  // of a staged operation
+    void leave(LocalRank& local, bool crashed, const std::string& reason);
 
     // From other nodes; `from` is a node of the group.
     void on_rank_gone(const wire::RankGone& gone);
@@ -126,12 +126,12 @@ class Group final : public Runnable, public Alarm {
     void run() override;      // starts and removes runs
     void on_time() override;  // the grace for ops below the watermark is over
     Result<void> check(const LocalRank& local, const OpRequest& request) const;
-    CollectiveRun* run_for(uint64_t seq);  // makes one; null: over already, or too far ahead
     Result<void> check_memory(const LocalRank& local, const OpRequest& request, uint64_t in,
                               uint64_t out) const;
     Result<void> check_stage(const LocalRank& local, const OpRequest& request, uint64_t in,
                              uint64_t out) const;
     uint64_t leave_runs(uint32_t rank, uint64_t posted);
+    CollectiveRun* run_for(uint64_t seq);  // makes one; null: over already, or too far ahead
     uint64_t lowest_open() const;
     void check_watermark();
     uint64_t watermark() const;
