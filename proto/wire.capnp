@@ -107,6 +107,8 @@ struct GroupOpen {
   size @3 :UInt32;
   rank @4 :Int64 = -1;
   pid @5 :UInt32;
+  life @6 :Incarnation;
+  bulkShards @7 :UInt16 = 1;
 }
 struct GroupWithdraw {
   id @0 :RequestId;
@@ -114,7 +116,7 @@ struct GroupWithdraw {
   moved @2 :Bool;
   expired @3 :Bool;
 }
-# 24 bytes per member: the nodes stand once in a table, so that the largest group fits in one message.
+# 24 bytes per member: the nodes (with their lives) stand once in a table, so that the largest group fits in one message.
 struct Member {
   number @0 :UInt64;
   rank @1 :UInt32;
@@ -125,6 +127,7 @@ struct Member {
 struct Members {
   nodes @0 :List(Data);
   list @1 :List(Member);
+  lives @2 :List(Incarnation);  # of nodes, one for one; fewer: the rest is not said
 }
 struct PlanTable {
   version @0 :UInt32;
@@ -133,6 +136,7 @@ struct PlanTable {
   chunkBytes @3 :UInt64;
   segmentBytes @4 :UInt64;
   lanes @5 :UInt32;
+  bulkShards @6 :UInt16;
 }
 struct GroupPrepare {
   group @0 :GroupId;

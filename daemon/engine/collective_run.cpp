@@ -151,7 +151,7 @@ Task<> CollectiveRun::lane_task(uint32_t lane) {
     for (uint32_t segment = lane; segment < plan.segments; segment += plan.lanes) {
         sweep_lanes();
         if (staging_) co_await done(staging_->gate(lane, segment));
-        const size_t mesh = group_.context().mesh_for(op_.cls, lane);
+        const size_t mesh = group_.context().mesh_for(op_.cls, lane, group_.facts.bulk_shards);
         lanes_.push_back(std::make_unique<MeshLane>(group_.context(), op_, segment * plan.phases, mesh));
         MeshLane& verbs = *lanes_.back();
         co_await run_segment(verbs, two_level_, segment);

@@ -59,9 +59,8 @@ bool Context::send(link::PeerIndex to, const wire::Message& message) {
     return ports.peers.send(to, bytes);
 }
 
-size_t Context::mesh_for(link::Class cls, uint64_t lane) const {
+size_t Context::mesh_for(link::Class cls, uint64_t lane, uint32_t shards) const {
     if (cls != link::Class::bulk || ports.meshes.size() == 1) return 0;
-    const size_t shards = std::min<size_t>(ports.meshes.size() - 1, config.bulk_shards);
     return 1 + static_cast<size_t>(lane % shards);
 }
 

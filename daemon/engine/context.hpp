@@ -80,7 +80,8 @@ class Context {
     // False: no channel. Nobody relies on a message that was sent when a channel broke: see Group::resync.
     bool send(link::PeerIndex to, const wire::Message& message);
 
-    size_t mesh_for(link::Class cls, uint64_t lane) const;
+    // `shards`: how many all nodes of the group have (GroupFacts::bulk_shards).
+    size_t mesh_for(link::Class cls, uint64_t lane, uint32_t shards) const;
 
   private:
     uint64_t next_handle_ = 1;

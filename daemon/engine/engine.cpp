@@ -6,9 +6,11 @@
 #include <set>
 #include <unordered_map>
 
+#include "engine/early_words.hpp"
 #include "engine/group.hpp"
 #include "engine/opening.hpp"
 #include "engine/watch.hpp"
+#include "wire/codec.hpp"
 
 namespace nexar::engine {
 
@@ -37,7 +39,10 @@ wire::PlanTableRecord EngineConfig::default_plan() {
 class Engine::Impl final : public GroupHost {
   public:
     Impl(const EngineConfig& config, const EnginePorts& ports, uint64_t seed)
-        : context(config, ports, seed), watch(context, Time{}), opening(context) {}
+        : context(config, ports, seed),
+          watch(context, Time{}),
+          opening(context),
+          early(config.early_messages_max, config.early_bytes_per_peer_max) {}
 
     // Every input begins with the time and ends with a turn.
     void turn() {
@@ -46,9 +51,9 @@ class Engine::Impl final : public GroupHost {
             watch.drain();
             while (const auto reach = watch.poll_reach()) {
                 if (reach->reachable)
-                    opening.on_peer_up(reach->node);
+                    opening.on_peer_up(reach->node, reach->life);
                 else
-                    opening.on_peer_down(reach->node);
+                    opening.on_peer_down(reach->node, reach->life);
             }
             while (const auto decided = watch.poll_decided()) group_lost(*decided);
             while (const auto event = opening.poll())
@@ -108,12 +113,7 @@ class Engine::Impl final : public GroupHost {
     Timers timers;
     Watch watch;
     Opening opening;
-    struct Early {
-        link::PeerIndex from;
-        GroupId group;
-        wire::Message message;
-    };
-    std::deque<Early> early;
+    EarlyWords early;
     std::set<GroupId> finished;
     std::deque<GroupId> finished_order;
     struct LastWords {
@@ -161,19 +161,11 @@ void Engine::Impl::say_last_words(link::PeerIndex peer) {
 
 // What came about a group before its commit, which took another way.
 void Engine::Impl::keep_early(link::PeerIndex from, const GroupId& group, const wire::Message& message) {
-    if (finished.contains(group)) return;
-    early.push_back({from, group, message});
-    if (early.size() > context.config.early_messages_max) early.pop_front();
+    if (!finished.contains(group)) early.keep(from, group, message, wire::encode(message).size());
 }
 
 void Engine::Impl::replay_early(const GroupId& group) {
-    std::vector<Early> mine;
-    std::erase_if(early, [&](const Early& e) {
-        if (e.group != group) return false;
-        mine.push_back(e);
-        return true;
-    });
-    for (const Early& e : mine) dispatch(e.from, e.message);
+    for (const EarlyWords::Word& e : early.take(group)) dispatch(e.from, e.message);
 }
 
 // The others hold the group for made: they learn that our ranks will do nothing.
@@ -230,6 +222,13 @@ Result<void> Engine::Impl::make_group(const wire::GroupPrepare& prepare,
         return fail(Errc::table_full,
                     "this daemon has " + std::to_string(groups.size()) + " groups, the most it keeps");
     NEXAR_TRY_VOID(facts.table.check());
+    const size_t own_shards = std::min<size_t>(context.ports.meshes.size() - 1, context.config.bulk_shards);
+    facts.bulk_shards = prepare.plan.bulk_shards == 0 ? static_cast<uint32_t>(std::max<size_t>(1, own_shards))
+                                                      : prepare.plan.bulk_shards;
+    if (facts.bulk_shards > std::max<size_t>(1, own_shards))
+        return fail(Errc::protocol_error, "the group counts on " + std::to_string(facts.bulk_shards) +
+                                              " bulk shards of each node, this one has " +
+                                              std::to_string(own_shards));
     facts.table_hash = facts.table.hash();
 
     std::map<NodeId, uint32_t> numbers;
@@ -256,8 +255,10 @@ Result<void> Engine::Impl::make_group(const wire::GroupPrepare& prepare,
             return fail(Errc::peer_lost, "this node has no link to node " + node.short_hex());
         facts.peers.push_back(peer.value_or(link::PeerIndex{}));
         const NodeIndex index(static_cast<uint32_t>(facts.peers.size()) - 1);
-        const Incarnation life = peer ? context.peer(*peer).incarnation : context.config.incarnation;
-        watched.push_back({node, life, facts.layout.ranks_on(index)[0], {}});
+        const uint32_t lowest = facts.layout.ranks_on(index)[0];
+        Incarnation life = facts.members[lowest].life;  // the group's word counts, not whom we see now
+        if (life == Incarnation{}) life = peer ? context.peer(*peer).incarnation : context.config.incarnation;
+        watched.push_back({node, life, lowest, {}});
     }
     const GroupId id = facts.id;
     const GroupEpoch epoch = facts.epoch;
@@ -394,7 +395,7 @@ void Engine::on_peer_up(Time now, link::PeerIndex index, const NodeId& node, con
     peer = {node, incarnation, true, true};
     impl_->context.set_peer(node, index);
     impl_->watch.on_peer_up(index);
-    impl_->opening.on_peer_up(node);
+    impl_->opening.on_peer_up(node, incarnation);
     if (again) {
         for (auto& [id, group] : impl_->groups) group->resync(index);
         impl_->say_last_words(index);
@@ -407,7 +408,7 @@ void Engine::on_peer_down(Time now, link::PeerIndex index, const std::string& re
     PeerState& peer = impl_->context.peer(index);
     if (!peer.known) return;
     peer.up = false;
-    impl_->opening.on_peer_down(peer.node);
+    impl_->opening.on_peer_down(peer.node, peer.incarnation);
     impl_->watch.on_peer_down(index, reason, proof);
     impl_->turn();
 }

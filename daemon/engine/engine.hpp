@@ -58,6 +58,7 @@ struct EngineConfig {
     size_t seq_window = 4096;        // a peer's words about collectives further ahead than this are dropped
     size_t offers_per_group_max = 1024;  // messages sent to us that no receive has asked for; beyond: refused
     size_t early_messages_max = 4096;    // about groups whose commit has not come yet
+    size_t early_bytes_per_peer_max = 1 << 20;  // the same, of each peer
     size_t finished_groups_max =
         4096;  // remembered, so that late words about them are not kept as early ones
 

@@ -57,6 +57,7 @@ struct GroupFacts {
     std::vector<link::PeerIndex> peers;  // by NodeIndex; [self] is not used
     collectives::PlanTable table;
     uint64_t table_hash = 0;
+    uint32_t bulk_shards = 1;  // the fewest of any of its nodes: lanes go over so many
     Duration timeout{0};
 
     uint32_t size() const { return static_cast<uint32_t>(members.size()); }

@@ -151,7 +151,8 @@ void Messages::send(const LocalRank& from, const OpRequest& request) {
                            {{send.in.data, bytes}},
                            facts.table.chunk_bytes,
                            true});
-    context.ports.meshes[context.mesh_for(class_of(bytes), number)]->post(std::move(batch));
+    context.ports.meshes[context.mesh_for(class_of(bytes), number, facts.bulk_shards)]->post(
+        std::move(batch));
 }
 
 void Messages::recv(const LocalRank& to, const OpRequest& request) {
@@ -266,7 +267,8 @@ void Messages::start_transfer(Recv& recv, const Offer& offer) {
                            facts.table.chunk_bytes,
                            {},
                            {}});
-    context.ports.meshes[context.mesh_for(cls, offer.words.number)]->post(std::move(batch));
+    context.ports.meshes[context.mesh_for(cls, offer.words.number, facts.bulk_shards)]->post(
+        std::move(batch));
 }
 
 void Messages::start_copy(Recv& recv, Send& send) {

@@ -9,7 +9,8 @@ namespace {
 rendezvous::Config config_of(const EngineConfig& config) {
     rendezvous::Config out;
     out.self = config.self;
-    out.incarnation = config.incarnation.nonce;
+    out.life = config.incarnation;
+    out.bulk_shards = static_cast<uint16_t>(config.bulk_shards);
     out.plan = config.plan;
     out.collective_timeout_ms = static_cast<uint64_t>(std::max<int64_t>(0, to_ms(config.collective_timeout)));
     return out;

@@ -40,8 +40,10 @@ class Opening {
     Result<void> open(const OpenRequest& request);
     bool cancel(SessionId session, uint64_t ticket);  // true: it was one; no event follows
     void session_ended(SessionId session);
-    void on_peer_up(const NodeId& node) { machine_.on_peer_up(node, context_.now); }
-    void on_peer_down(const NodeId& node) { machine_.on_peer_down(node, context_.now); }
+    void on_peer_up(const NodeId& node, Incarnation life) { machine_.on_peer_up(node, life, context_.now); }
+    void on_peer_down(const NodeId& node, Incarnation life) {
+        machine_.on_peer_down(node, life, context_.now);
+    }
     bool on_message(const NodeId& from, const wire::Message& message) {
         return machine_.on_message(from, message, context_.now);
     }

@@ -82,7 +82,7 @@ void Watch::drain() {
             context_.ports.log.info("peer_heard_again", {field("node", state.node)});
             arbiter_.on_clear(state.node, context_.now);
         }
-        reach_.push_back({state.node, change->state != FailureDetector::State::suspected});
+        reach_.push_back({state.node, state.incarnation, change->state != FailureDetector::State::suspected});
     }
     while (const auto peer = detector_.poll_heartbeat()) {
         context_.send(*peer, wire::Heartbeat{++heartbeats_});

@@ -32,6 +32,7 @@ class Watch {
     // A connected peer fell silent, or was heard again: the rendezvous must not count on it meanwhile.
     struct Reach {
         NodeId node;
+        Incarnation life;
         bool reachable = false;
     };
     std::optional<Reach> poll_reach();

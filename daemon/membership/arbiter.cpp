@@ -58,7 +58,12 @@ Arbiter::Arbiter(const ArbiterConfig& config, const NodeId& self, Incarnation li
 
 bool Arbiter::suspects(const GroupNode& node) const {
     const auto at = suspicions_.find(node.node);
-    return at != suspicions_.end() && same_life(at->second.life, node.life);
+    return is_dead(node) || (at != suspicions_.end() && same_life(at->second.life, node.life));
+}
+
+bool Arbiter::is_dead(const GroupNode& node) const {
+    const auto at = dead_.find(node.node);
+    return at != dead_.end() && node.life != Incarnation{} && node.life.counter <= at->second;
 }
 
 void Arbiter::on_group(const GroupId& id, GroupEpoch epoch, std::vector<GroupNode> nodes, Time now) {
@@ -75,9 +80,13 @@ void Arbiter::on_group(const GroupId& id, GroupEpoch epoch, std::vector<GroupNod
         early_.erase(early);
         if (verdict.epoch == epoch.value) return adopt(id, group, verdict, self_);
     }
-    for (const GroupNode& node : group.nodes)
-        if (node.node != self_ && suspects(node))
-            complain(id, group, node.node, -1, suspicions_[node.node], now);
+    for (const GroupNode& node : group.nodes) {
+        if (node.node == self_ || !suspects(node)) continue;
+        const bool dead = is_dead(node);
+        complain(id, group, node.node, -1,
+                 dead ? Suspicion{node.life, "its node was started again", true} : suspicions_[node.node],
+                 now);
+    }
     read_answers(now);
 }
 
@@ -99,10 +108,13 @@ void Arbiter::on_suspect(const NodeId& node, Incarnation life, const std::string
 }
 
 void Arbiter::on_dead(const NodeId& node, Incarnation life, const std::string& proof, Time now) {
-    Suspicion& suspicion = suspicions_[node] = {life, proof, true};
+    const Suspicion& suspicion = suspicions_[node] = {life, proof, true};
+    uint64_t& dead = dead_[node];
+    dead = std::max(dead, life.counter);
     for (auto& [id, group] : groups_) {
         const GroupNode* member = find_node(group.nodes, node);
-        if (member && same_life(member->life, life)) complain(id, group, node, -1, suspicion, now);
+        if (member && (same_life(member->life, life) || is_dead(*member)))
+            complain(id, group, node, -1, suspicion, now);
     }
 }
 

@@ -23,7 +23,7 @@ struct ArbiterConfig {
     ProbeConfig probe;
 };
 
-// One node of a group. `life` as the peer table knew it when the group was made (zero: any life).
+// One node of a group. `life`: the one that the group was made with (zero: any).
 struct GroupNode {
     NodeId node;
     Incarnation life;
@@ -101,13 +101,15 @@ class Arbiter {
     void on_verdict(const NodeId& from, const wire::Verdict& verdict, Time now);
     void read_answers(Time now);
     bool suspects(const GroupNode& node) const;
+    bool is_dead(const GroupNode& node) const;
 
     ArbiterConfig config_;
     NodeId self_;
     Prober prober_;
     std::map<GroupId, Group> groups_;
-    std::map<NodeId, Suspicion> suspicions_;
-    std::deque<wire::Verdict> early_;  // [F11]
+    std::map<NodeId, Suspicion> suspicions_;  // of the life last spoken of
+    std::map<NodeId, uint64_t> dead_;         // the last life of each that is proved dead, and all before it
+    std::deque<wire::Verdict> early_;         // [F11]
     std::deque<Outgoing> sends_;
     std::deque<Decided> decided_;
 };

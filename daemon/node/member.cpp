@@ -244,7 +244,8 @@ void Member::peer_is_up(Time now, const PeerIsUp& up) {
     view = {up.info, up.remote.text(), true, view.bulk_up, now, now, {}};
     needs_.log.info("peer_up", {field("peer", up.info.record.node), field("host", up.info.record.hostname),
                                 field("address", view.remote)});
-    for (size_t i = 0; i < shards_.size(); ++i) {
+    // The peer's shard of the same number, if it has so many: groups use as many as all their nodes have.
+    for (size_t i = 0; i < std::min<size_t>(shards_.size(), up.info.bulk_shards); ++i) {
         shards::KnowPeer known{up.info.peer, up.info.record.node, up.info.incarnation, up.remote,
                                needs_.identity.node < up.info.record.node};
         known.address.port = static_cast<uint16_t>(up.info.bulk_port + i);

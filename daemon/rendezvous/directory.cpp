@@ -59,7 +59,35 @@ void Directory::move_via(Entry& entry, const NodeId& via) {
     if (entry.via != entry.open.id.origin) entry.via = via;
 }
 
+// An open by a later life proves the earlier ones dead: what they opened is in nobody's way any more. False:
+// the open is itself of an earlier life. Requests are numbered on from life to life.
+bool Directory::forget_earlier_lives(const wire::GroupOpen& open, Time now) {
+    std::vector<wire::RequestId> dead;
+    for (auto at = where_.lower_bound({open.id.origin, 0});
+         at != where_.end() && at->first.origin == open.id.origin; ++at) {
+        const auto& [key, arrival] = at->second;
+        const Incarnation life = gatherings_.at(key).entries.at(arrival).open.life;
+        if (life.counter > open.life.counter) return false;
+        if (life.counter == open.life.counter) break;
+        dead.push_back(at->first);
+    }
+    for (const wire::RequestId& request : dead) erase_waiting(request);
+    std::map<GroupId, std::set<wire::RequestId>> hit;
+    for (const auto& [id, forming] : forming_) {
+        const auto life = forming.nodes.find(open.id.origin);
+        if (life == forming.nodes.end() || life->second.counter == open.life.counter) continue;
+        if (life->second.counter > open.life.counter) return false;
+        for (const Entry& entry : forming.entries)
+            if (entry.open.id.origin == open.id.origin) hit[id].insert(entry.open.id);
+    }
+    const Error error{
+        Errc::pending, "node " + config_.name_of(open.id.origin) + " was started again", -1, -1, {}};
+    for (const auto& [id, out] : hit) call_off(id, error, out, now);
+    return true;
+}
+
 void Directory::add(const wire::GroupOpen& open, const NodeId& via, Time now) {
+    if (!forget_earlier_lives(open, now)) return;
     if (const auto at = where_.find(open.id); at != where_.end()) {  // sent again [R10]
         return move_via(gatherings_.at(at->second.first).entries.at(at->second.second), via);
     }
@@ -147,14 +175,19 @@ void Directory::prepare(std::vector<Entry> entries, Time now) {
     forming.prepare.name = opens[0].name;
     forming.prepare.plan = config_.plan;
     forming.prepare.collective_timeout_ms = config_.collective_timeout_ms;
+    forming.prepare.plan.bulk_shards = opens[0].bulk_shards;
     forming.prepare.members.resize(entries.size());
-    for (size_t i = 0; i < opens.size(); ++i)
-        forming.prepare.members[ranks[i]] = {opens[i].id, opens[i].id.origin, ranks[i], opens[i].pid};
+    for (size_t i = 0; i < opens.size(); ++i) {
+        const NodeId& node = opens[i].id.origin;
+        forming.prepare.members[ranks[i]] = {opens[i].id, node, ranks[i], opens[i].pid, opens[i].life};
+        forming.nodes[node] = opens[i].life;
+        forming.waiting_for.insert(node);
+        forming.prepare.plan.bulk_shards = std::min(forming.prepare.plan.bulk_shards, opens[i].bulk_shards);
+    }
     forming.entries = std::move(entries);
-    forming.waiting_for = nodes_of(forming);
     forming.deadline = now + config_.prepare_timeout;
-    for (const NodeId& node : forming.waiting_for) {
-        if (connected(node))
+    for (const auto& [node, life] : forming.nodes) {
+        if (reach(node, life) == Reach::here)
             sends_.push_back({node, forming.prepare});
         else
             forming.unsent.insert(node);
@@ -163,15 +196,12 @@ void Directory::prepare(std::vector<Entry> entries, Time now) {
     forming_.emplace(id, std::move(forming));
 }
 
-std::set<NodeId> Directory::nodes_of(const Forming& forming) {
-    std::set<NodeId> nodes;
-    for (const Entry& entry : forming.entries) nodes.insert(entry.open.id.origin);
-    return nodes;
-}
-
 void Directory::on_connected(const NodeId& node) {
-    for (auto& [id, forming] : forming_)
-        if (forming.unsent.erase(node) > 0) sends_.push_back({node, forming.prepare});
+    for (auto& [id, forming] : forming_) {
+        if (!forming.unsent.contains(node) || reach(node, forming.nodes.at(node)) != Reach::here) continue;
+        forming.unsent.erase(node);
+        sends_.push_back({node, forming.prepare});
+    }
 }
 
 void Directory::on_prepared(const NodeId& from, const wire::GroupPrepared& prepared, Time now) {
@@ -184,16 +214,17 @@ void Directory::on_prepared(const NodeId& from, const wire::GroupPrepared& prepa
 
 void Directory::commit(const GroupId& group) {
     const Forming forming = std::move(forming_.extract(group).mapped());
-    const std::set<NodeId> nodes = nodes_of(forming);
+    std::vector<NodeId> nodes;
+    for (const auto& [node, life] : forming.nodes) nodes.push_back(node);
     for (const NodeId& node : nodes) sends_.push_back({node, wire::GroupCommit{group}});
-    committed_.push_back({group, {nodes.begin(), nodes.end()}});
+    committed_.push_back({group, std::move(nodes)});
 }
 
 void Directory::call_off(const GroupId& group, const Error& error, const std::set<wire::RequestId>& out,
                          Time now) {
     Forming forming = std::move(forming_.extract(group).mapped());
     const bool again = error.code == Errc::pending;
-    for (const NodeId& node : nodes_of(forming))
+    for (const auto& [node, life] : forming.nodes)
         if (!forming.unsent.contains(node)) sends_.push_back({node, wire::GroupRefused{{}, group, error}});
     std::vector<Entry> back;
     for (Entry& entry : forming.entries) {
@@ -238,7 +269,7 @@ void Directory::remove(const wire::RequestId& request, const NodeId& from, bool 
         }
 }
 
-void Directory::remove_via(const NodeId& via, Time now) {
+void Directory::remove_via(const NodeId& via, Incarnation life, Time now) {
     std::vector<wire::RequestId> waiting;
     for (const auto& [key, gathering] : gatherings_)
         for (const auto& [arrival, entry] : gathering.entries)
@@ -246,7 +277,8 @@ void Directory::remove_via(const NodeId& via, Time now) {
     for (const wire::RequestId& request : waiting) erase_waiting(request);
     std::map<GroupId, std::set<wire::RequestId>> hit;
     for (const auto& [id, forming] : forming_) {
-        if (nodes_of(forming).contains(via)) hit[id];
+        const auto member = forming.nodes.find(via);
+        if (member != forming.nodes.end() && member->second.counter <= life.counter) hit[id];
         for (const Entry& entry : forming.entries)
             if (entry.via == via) hit[id].insert(entry.open.id);
     }
@@ -264,6 +296,24 @@ std::vector<std::pair<wire::GroupOpen, NodeId>> Directory::take_waiting() {
     return out;
 }
 
+// The leader itself has no link [R7], or not to that life of the node.
+Error Directory::unsent_fault(const Forming& forming) const {
+    const NodeId node = *forming.unsent.begin();
+    if (reach(node, forming.nodes.at(node)) != Reach::nowhere)
+        return {Errc::pending,
+                "node " + config_.name_of(config_.self) + " is not connected to the present life of node " +
+                    config_.name_of(node),
+                -1,
+                -1,
+                {}};
+    const auto member = std::find_if(forming.prepare.members.begin(), forming.prepare.members.end(),
+                                     [&](const auto& m) { return m.node == node; });
+    return {Errc::link_lost,
+            "nodes " + config_.name_of(config_.self) + " and " + config_.name_of(node) +
+                " do not reach each other, so group \"" + forming.prepare.name + "\" cannot be formed",
+            member->rank, -1, config_.name_of(node)};
+}
+
 void Directory::on_time(Time now) {
     std::vector<GroupId> late;
     for (const auto& [id, forming] : forming_)
@@ -271,18 +321,10 @@ void Directory::on_time(Time now) {
     for (const GroupId& id : late) {
         const Forming& forming = forming_.at(id);
         Error error{Errc::pending, {}, -1, -1, {}};
-        if (!forming.unsent.empty()) {  // the leader itself has no link [R7]
-            const NodeId node = *forming.unsent.begin();
-            const auto member = std::find_if(forming.prepare.members.begin(), forming.prepare.members.end(),
-                                             [&](const auto& m) { return m.node == node; });
-            error = {Errc::link_lost,
-                     "nodes " + config_.name_of(config_.self) + " and " + config_.name_of(node) +
-                         " do not reach each other, so group \"" + forming.prepare.name +
-                         "\" cannot be formed",
-                     member->rank, -1, config_.name_of(node)};
-        } else {
+        if (!forming.unsent.empty())
+            error = unsent_fault(forming);
+        else
             error.text = "node " + config_.name_of(*forming.waiting_for.begin()) + " did not answer in time";
-        }
         call_off(id, error, {}, now);
     }
     std::vector<wire::GroupKey> keys;
@@ -297,7 +339,7 @@ wire::GroupStatus Directory::status(const wire::RequestId& request, const wire::
     auto present = [&](const wire::GroupOpen& open) {
         status.size = open.size;
         const uint32_t rank = open.rank < 0 ? UINT32_MAX : static_cast<uint32_t>(open.rank);
-        status.present.push_back({open.id, open.id.origin, rank, open.pid});
+        status.present.push_back({open.id, open.id.origin, rank, open.pid, open.life});
     };
     if (const auto at = gatherings_.find(key); at != gatherings_.end())
         for (const auto& [arrival, entry] : at->second.entries) present(entry.open);

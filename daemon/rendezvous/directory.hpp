@@ -19,6 +19,14 @@
 
 namespace nexar::rendezvous {
 
+// How this node stands to one life of another.
+enum class Reach : uint8_t {
+    here,     // connected, or this node itself
+    not_yet,  // connected to an earlier life, or lost one: the later one may be on its way
+    over,     // a later life is known
+    nowhere,  // no connection
+};
+
 struct DirectoryConfig {
     NodeId self;
     uint64_t incarnation = 0;
@@ -47,7 +55,7 @@ class Directory {
     // nothing. `expired`: it came and its time was over; status() names it for `ghost_time` more, so that
     // openers whose time is over at about the same moment all see who came.
     void remove(const wire::RequestId& request, const NodeId& from, bool expired, Time now);
-    void remove_via(const NodeId& via, Time now);  // that node is not connected any more
+    void remove_via(const NodeId& via, Incarnation life, Time now);  // that life is not connected any more
     // Another node leads now: the opens that wait here and are not ours to lead. Attempts under way go on.
     std::vector<std::pair<wire::GroupOpen, NodeId>> take_waiting();
     void on_prepared(const NodeId& from, const wire::GroupPrepared& prepared, Time now);
@@ -66,8 +74,8 @@ class Directory {
     std::optional<std::pair<wire::GroupOpen, NodeId>> poll_orphan();
     Time wake_at() const;
 
-    // Set by the owner. Is the node reachable (self is)? Is this open ours to lead?
-    std::function<bool(const NodeId&)> connected;
+    // Set by the owner. Is this life of the node connected? Is this open ours to lead?
+    std::function<Reach(const NodeId&, Incarnation)> reach;
     std::function<bool(const wire::GroupOpen&)> leads;
 
   private:
@@ -89,6 +97,7 @@ class Directory {
     struct Forming {
         wire::GroupPrepare prepare;
         std::vector<Entry> entries;
+        std::map<NodeId, Incarnation> nodes;
         std::set<NodeId> waiting_for, unsent;
         Time deadline;
     };
@@ -99,12 +108,13 @@ class Directory {
     void put_back(std::vector<Entry> entries, Time now);
     static void move_via(Entry& entry, const NodeId& via);
     void erase_waiting(const wire::RequestId& request);
+    bool forget_earlier_lives(const wire::GroupOpen& open, Time now);
+    Error unsent_fault(const Forming& forming) const;
     void form_if_complete(const wire::GroupKey& key, Time now);
     void prepare(std::vector<Entry> entries, Time now);
     void commit(const GroupId& group);
     void call_off(const GroupId& group, const Error& error, const std::set<wire::RequestId>& out, Time now);
     void refuse(const Entry& entry, Error error);
-    static std::set<NodeId> nodes_of(const Forming& forming);
 
     DirectoryConfig config_;
     uint64_t next_arrival_ = 1, next_group_ = 1;

@@ -27,7 +27,7 @@ void Rendezvous::on_prepare(const NodeId& from, const wire::GroupPrepare& prepar
     reservation.leader = from;
     for (const wire::GroupMemberRecord& member : prepare.members) {
         if (member.node != config_.self) {
-            reservation.nodes.insert(member.node);
+            reservation.nodes[member.node] = member.life;
             continue;
         }
         Own& own = own_.at(member.request);
@@ -45,7 +45,10 @@ std::string Rendezvous::fault_of(const NodeId& from, const wire::GroupPrepare& p
     std::string fault = "no open of this node in it";
     bool any = false;
     std::set<wire::RequestId> seen;
+    std::map<NodeId, Incarnation> lives;
     for (const wire::GroupMemberRecord& member : prepare.members) {
+        if (lives.try_emplace(member.node, member.life).first->second != member.life)
+            return "two lives of node " + name_of(member.node) + " in it";
         if (member.node != config_.self) continue;
         if (!std::exchange(any, true)) fault.clear();
         if (!seen.insert(member.request).second) return "the same open twice";
@@ -65,31 +68,41 @@ std::string Rendezvous::fault_of(const NodeId& from, const wire::GroupPrepare& p
     return fault;
 }
 
-std::optional<NodeId> Rendezvous::missing_link(const Reservation& reservation) const {
-    for (const NodeId& node : reservation.nodes)
-        if (!peers_.contains(node)) return node;
-    return std::nullopt;
+// Only what cannot be is final: another life of the node may be on its way to us [R7].
+Error Rendezvous::link_fault(const Reservation& reservation, const NodeId& node, Reach reach) const {
+    if (reach == Reach::over)
+        return {Errc::pending, "node " + name_of(node) + " was started again", -1, -1, {}};
+    if (reach == Reach::not_yet)
+        return {Errc::pending,
+                "node " + name_of(config_.self) + " is not connected to the present life of node " +
+                    name_of(node),
+                -1,
+                -1,
+                {}};
+    int64_t ours = -1, theirs = -1;  // lowest ranks of both nodes
+    for (const wire::GroupMemberRecord& member : reservation.prepare.members) {
+        if (member.node == config_.self && ours < 0) ours = member.rank;
+        if (member.node == node && theirs < 0) theirs = member.rank;
+    }
+    const bool we_first = ours < theirs;
+    const NodeId& low = we_first ? config_.self : node;
+    const NodeId& high = we_first ? node : config_.self;
+    return {Errc::link_lost,
+            "nodes " + name_of(low) + " and " + name_of(high) + " do not reach each other, so group \"" +
+                reservation.prepare.name + "\" cannot be formed",
+            std::min(ours, theirs), std::max(ours, theirs), name_of(low)};
 }
 
 void Rendezvous::answer_prepare(const GroupId& group, Reservation& reservation, Time now) {
-    const auto missing = missing_link(reservation);
-    if (missing && now < reservation.link_deadline) return;  // it may be on its way up
-    reservation.link_deadline = never;
     Error error;
-    if (missing) {
-        int64_t ours = -1, theirs = -1;  // lowest ranks of both nodes
-        for (const wire::GroupMemberRecord& member : reservation.prepare.members) {
-            if (member.node == config_.self && ours < 0) ours = member.rank;
-            if (member.node == *missing && theirs < 0) theirs = member.rank;
-        }
-        const bool we_first = ours < theirs;
-        const NodeId& low = we_first ? config_.self : *missing;
-        const NodeId& high = we_first ? *missing : config_.self;
-        error = {Errc::link_lost,
-                 "nodes " + name_of(low) + " and " + name_of(high) + " do not reach each other, so group \"" +
-                     reservation.prepare.name + "\" cannot be formed",
-                 std::min(ours, theirs), std::max(ours, theirs), name_of(low)};
+    for (const auto& [node, life] : reservation.nodes) {
+        const Reach reach = reach_of(node, life);
+        if (reach == Reach::here) continue;
+        if (reach != Reach::over && now < reservation.link_deadline) return;  // it may be on its way up
+        error = link_fault(reservation, node, reach);
+        break;
     }
+    reservation.link_deadline = never;
     send(reservation.leader, wire::GroupPrepared{group, std::move(error)});
 }
 
@@ -117,8 +130,8 @@ void Rendezvous::commit(const GroupId& group, Time now) {
             send(leader_of(own), wire::GroupWithdraw{member.request, own.open.key, true, false});
         own_.erase(member.request);
     }
-    std::vector<NodeId> nodes(reservation.nodes.begin(), reservation.nodes.end());
-    nodes.push_back(config_.self);
+    std::vector<NodeId> nodes{config_.self};
+    for (const auto& [node, life] : reservation.nodes) nodes.push_back(node);
     decided(group, Outcome::committed, std::move(nodes), now);
     actions_.push_back(std::move(opened));
 }
@@ -177,8 +190,8 @@ void Rendezvous::disown(const GroupId& group, const NodeId& by, const Error& err
 
 void Rendezvous::ask_members(const GroupId& group, Reservation& reservation, Time now) {
     reservation.query_until = now + config_.query_timeout;
-    std::set<NodeId> asked = reservation.nodes;
-    asked.insert(reservation.leader);
+    std::set<NodeId> asked{reservation.leader};
+    for (const auto& [node, life] : reservation.nodes) asked.insert(node);
     for (const NodeId& node : asked)
         if (node != config_.self) send(node, wire::GroupQuery{group});
 }

@@ -14,12 +14,11 @@ namespace nexar::rendezvous {
 Rendezvous::Rendezvous(Config config)
     : config_(std::move(config)),
       leader_(config_.self),
-      directory_({config_.self, config_.incarnation, config_.plan, config_.collective_timeout_ms,
+      next_request_((config_.life.counter << 32) + 1),
+      directory_({config_.self, config_.life.nonce, config_.plan, config_.collective_timeout_ms,
                   config_.prepare_timeout, config_.retry_delay, config_.directory_max,
                   [this](const NodeId& node) { return name_of(node); }}) {
-    directory_.connected = [this](const NodeId& node) {
-        return node == config_.self || peers_.contains(node);
-    };
+    directory_.reach = [this](const NodeId& node, Incarnation life) { return reach_of(node, life); };
     directory_.leads = [this](const wire::GroupOpen& open) {
         if (leader_ == config_.self) return true;
         const auto own = own_.find(open.id);
@@ -54,7 +53,14 @@ Result<wire::RequestId> Rendezvous::open(const OpenSpec& spec, Time now) {
         return fail(Errc::table_full, "this session has " + std::to_string(config_.opens_per_session_max) +
                                           " groups being opened, the most allowed");
     Own own;
-    own.open = {{config_.self, next_request_++}, spec.key, spec.name, spec.size, spec.rank, spec.pid};
+    own.open = {{config_.self, next_request_++},
+                spec.key,
+                spec.name,
+                spec.size,
+                spec.rank,
+                spec.pid,
+                config_.life,
+                config_.bulk_shards};
     own.session = spec.session;
     own.local = spec.local;
     own.deadline = now + std::clamp(spec.timeout, Duration{0}, config_.timeout_max);
@@ -171,8 +177,24 @@ void Rendezvous::on_withdraw(const NodeId& from, const wire::GroupWithdraw& with
 
 // ---- Peers ----
 
-void Rendezvous::on_peer_up(const NodeId& node, Time now) {
-    peers_.insert(node);
+Reach Rendezvous::reach_of(const NodeId& node, Incarnation life) const {
+    const auto up = peers_.find(node);
+    const bool is_self = node == config_.self;
+    if (!is_self && up == peers_.end()) {
+        const auto lost = lost_.find(node);
+        if (lost == lost_.end() || life == Incarnation{} || lost->second == life) return Reach::nowhere;
+        return lost->second.counter > life.counter ? Reach::over : Reach::not_yet;
+    }
+    const Incarnation present = is_self ? config_.life : up->second;
+    if (life == Incarnation{} || present == Incarnation{} || present == life) return Reach::here;
+    return present.counter > life.counter ? Reach::over : Reach::not_yet;
+}
+
+void Rendezvous::on_peer_up(const NodeId& node, Incarnation life, Time now) {
+    if (const auto other = peers_.find(node); other != peers_.end() && other->second != life)
+        on_peer_down(node, other->second, now);
+    peers_[node] = life;
+    lost_.erase(node);
     const NodeId before = leader_;
     update_leader(now);
     if (leader_ == before && leader_ == node) relist_all(now);  // what was under way may be lost
@@ -190,15 +212,18 @@ void Rendezvous::on_peer_up(const NodeId& node, Time now) {
     settle(now);
 }
 
-void Rendezvous::on_peer_down(const NodeId& node, Time now) {
-    if (peers_.erase(node) == 0) return;
+void Rendezvous::on_peer_down(const NodeId& node, Incarnation life, Time now) {
+    const auto peer = peers_.find(node);
+    if (peer == peers_.end() || peer->second != life) return;
+    peers_.erase(peer);
+    lost_[node] = life;
     std::erase_if(relayed_, [&](const auto& item) {
         if (item.second.via != node) return false;
         send(leader_, wire::GroupWithdraw{item.first, item.second.open.key, false, false});
         return true;
     });
     update_leader(now);
-    directory_.remove_via(node, now);
+    directory_.remove_via(node, life, now);
     for (auto& [group, reservation] : reservations_)
         if (reservation.leader == node && reservation.query_until == never)
             ask_members(group, reservation, now);
@@ -206,7 +231,7 @@ void Rendezvous::on_peer_down(const NodeId& node, Time now) {
 }
 
 void Rendezvous::update_leader(Time now) {
-    const NodeId next = peers_.empty() ? config_.self : std::min(config_.self, *peers_.begin());
+    const NodeId next = peers_.empty() ? config_.self : std::min(config_.self, peers_.begin()->first);
     if (next == leader_) return;
     const NodeId before = std::exchange(leader_, next);
     for (auto& [open, via] : directory_.take_waiting())

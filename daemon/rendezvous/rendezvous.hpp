@@ -22,7 +22,8 @@ namespace nexar::rendezvous {
 
 struct Config {
     NodeId self;
-    uint64_t incarnation = 0;    // its nonce: goes into the ids of groups
+    Incarnation life;            // its nonce goes into the ids of groups
+    uint16_t bulk_shards = 1;    // of this node
     wire::PlanTableRecord plan;  // for groups led from here
     uint64_t collective_timeout_ms = 30'000;
     std::function<std::string(const NodeId&)> name_of;  // for texts; empty: the NodeId
@@ -85,8 +86,8 @@ class Rendezvous {
     void withdraw(const wire::RequestId& request, Time now);
     void withdraw_session(SessionId session, Time now);
     // At every PeerUp, also when a connection replaced another: what was in the old one is sent again.
-    void on_peer_up(const NodeId& node, Time now);
-    void on_peer_down(const NodeId& node, Time now);
+    void on_peer_up(const NodeId& node, Incarnation life, Time now);
+    void on_peer_down(const NodeId& node, Incarnation life, Time now);            // of another life: no news
     bool on_message(const NodeId& from, const wire::Message& message, Time now);  // false: not for us
     void on_time(Time now);
 
@@ -123,8 +124,8 @@ class Rendezvous {
     struct Reservation {
         wire::GroupPrepare prepare;
         NodeId leader;
-        std::set<NodeId> nodes;      // of the members, without self
-        Time link_deadline = never;  // waiting for links; never: answered OK
+        std::map<NodeId, Incarnation> nodes;  // of the members, without self
+        Time link_deadline = never;           // waiting for links; never: answered OK
         Time decision_deadline;
         Time query_until = never;  // asking the others [R8]
     };
@@ -147,7 +148,8 @@ class Rendezvous {
     void call_off(const GroupId& group, const Error& error, Time now);
     void on_reservation_time(const GroupId& group, Time now);
     void ask_members(const GroupId& group, Reservation& reservation, Time now);
-    std::optional<NodeId> missing_link(const Reservation& reservation) const;
+    Error link_fault(const Reservation& reservation, const NodeId& node, Reach reach) const;
+    Reach reach_of(const NodeId& node, Incarnation life) const;
     // Opens (rendezvous.cpp).
     void list(const Own& own, Time now);
     void pass_on(const wire::GroupOpen& open, const NodeId& via, Time now);
@@ -169,8 +171,10 @@ class Rendezvous {
 
     Config config_;
     NodeId leader_;
-    std::set<NodeId> peers_;
-    uint64_t next_request_ = 1;
+    std::map<NodeId, Incarnation> peers_;  // connected, to this life
+    std::map<NodeId, Incarnation> lost_;   // not connected any more; as many as the peer table knows
+    // Counts on from life to life, so that an open of an earlier life is never taken for one of this.
+    uint64_t next_request_;
     std::map<wire::RequestId, Own> own_;
     std::map<wire::RequestId, Relayed> relayed_;
     std::map<GroupId, Reservation> reservations_;

@@ -43,9 +43,11 @@ Error group_incomplete(const wire::GroupOpen& open, const wire::GroupStatus* sta
         for (uint32_t rank = 0; rank < open.size; ++rank)
             if (!there[rank]) missing.push_back("rank " + std::to_string(rank));
         const size_t count = open.size - std::min<size_t>(open.size, present.size());
-        // Who is missing comes first: the text may be cut at its end.
-        error.text += "missing: " + (automatic ? std::to_string(count) + " of any rank" : list(missing)) +
-                      "; " + std::to_string(present.size()) + " came: " + list(present);
+        // Who is missing comes first: the text may be cut at its end. If nobody is, `trouble` says the rest.
+        error.text += count == 0  ? "nobody is missing, but it could not be formed"
+                      : automatic ? "missing: " + std::to_string(count) + " of any rank"
+                                  : "missing: " + list(missing);
+        error.text += "; " + std::to_string(present.size()) + " came: " + list(present);
         if (!automatic && !missing.empty())
             error.rank = std::find(there.begin(), there.end(), false) - there.begin();
     }

@@ -113,6 +113,8 @@ void fill(s::GroupOpen::Builder b, const GroupOpen& m) {
     b.setSize(m.size);
     b.setRank(m.rank);
     b.setPid(m.pid);
+    fill(b.initLife(), m.life);
+    b.setBulkShards(m.bulk_shards);
 }
 void read(Decoder& d, s::GroupOpen::Reader r, GroupOpen& m) {
     read(d, r.getId(), m.id);
@@ -123,6 +125,11 @@ void read(Decoder& d, s::GroupOpen::Reader r, GroupOpen& m) {
     if (m.size == 0) d.complain("group size is 0, allowed is 1 to " + std::to_string(ranks_max));
     m.rank = d.rank("rank", r.getRank());
     m.pid = r.getPid();
+    read(d, r.getLife(), m.life);
+    m.bulk_shards = r.getBulkShards();
+    d.limit("bulk_shards", m.bulk_shards, bulk_shards_max);
+    if (m.bulk_shards == 0)
+        d.complain("bulk_shards is 0, allowed is 1 to " + std::to_string(bulk_shards_max));
 }
 
 void fill(s::GroupWithdraw::Builder b, const GroupWithdraw& m) {

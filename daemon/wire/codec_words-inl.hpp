@@ -67,14 +67,16 @@ void fill(s::PlanTable::Builder b, const PlanTableRecord& v) {
     b.setChunkBytes(v.chunk_bytes);
     b.setSegmentBytes(v.segment_bytes);
     b.setLanes(v.lanes);
+    b.setBulkShards(v.bulk_shards);
 }
 void fill(s::Members::Builder b, const std::vector<GroupMemberRecord>& members) {
     NEXAR_CHECK(members.size() <= ranks_max);
-    std::map<NodeId, uint16_t> index;
-    std::vector<NodeId> nodes;
-    auto index_of = [&](const NodeId& node) {
-        auto [at, added] = index.try_emplace(node, static_cast<uint16_t>(nodes.size()));
-        if (added) nodes.push_back(node);
+    using Life = std::pair<NodeId, Incarnation>;
+    std::map<Life, uint16_t> index;
+    std::vector<Life> nodes;
+    auto index_of = [&](const NodeId& node, const Incarnation& life) {
+        auto [at, added] = index.try_emplace({node, life}, static_cast<uint16_t>(nodes.size()));
+        if (added) nodes.emplace_back(node, life);
         NEXAR_CHECK(nodes.size() <= group_nodes_max);
         return at->second;
     };
@@ -83,11 +85,17 @@ void fill(s::Members::Builder b, const std::vector<GroupMemberRecord>& members) 
         list[i].setNumber(members[i].request.number);
         list[i].setRank(members[i].rank);
         list[i].setPid(members[i].pid);
-        list[i].setNode(index_of(members[i].node));
-        list[i].setOrigin(index_of(members[i].request.origin));
+        list[i].setNode(index_of(members[i].node, members[i].life));
+        // The usual origin is the node itself, and shares its line.
+        const NodeId& origin = members[i].request.origin;
+        list[i].setOrigin(index_of(origin, origin == members[i].node ? members[i].life : Incarnation{}));
     }
     auto table = b.initNodes(static_cast<uint32_t>(nodes.size()));
-    for (uint32_t i = 0; i < table.size(); ++i) table.set(i, data_of(nodes[i]));
+    auto lives = b.initLives(static_cast<uint32_t>(nodes.size()));
+    for (uint32_t i = 0; i < table.size(); ++i) {
+        table.set(i, data_of(nodes[i].first));
+        fill(lives[i], nodes[i].second);
+    }
 }
 
 // ---- Words, inwards ----
@@ -171,23 +179,32 @@ void read_records(Decoder& d, capnp::List<s::NodeRecord>::Reader list, std::vect
         read(d, r, v.emplace_back());
     }
 }
-void read(Decoder&, s::PlanTable::Reader r, PlanTableRecord& v) {
-    v = {r.getVersion(),    r.getSmallBytesMax(), r.getDoublingBytesMax(),
-         r.getChunkBytes(), r.getSegmentBytes(),  r.getLanes()};
+void read(Decoder& d, s::PlanTable::Reader r, PlanTableRecord& v) {
+    v = {r.getVersion(),      r.getSmallBytesMax(), r.getDoublingBytesMax(), r.getChunkBytes(),
+         r.getSegmentBytes(), r.getLanes(),         r.getBulkShards()};
+    d.limit("bulk_shards", v.bulk_shards, bulk_shards_max);
 }
 void read(Decoder& d, s::Members::Reader r, std::vector<GroupMemberRecord>& v) {
     const auto table = r.getNodes();
     const auto list = r.getList();
+    const auto lives = r.getLives();
     d.limit("count of group nodes", table.size(), group_nodes_max);
+    d.limit("count of group nodes' lives", lives.size(), table.size());
     d.limit("count of members", list.size(), ranks_max);
     if (!d.ok()) return;
     std::vector<NodeId> nodes;
     for (const auto node : table) nodes.push_back(d.node("group node", node));
+    std::vector<Incarnation> life(nodes.size());
+    for (uint32_t i = 0; i < lives.size(); ++i) read(d, lives[i], life[i]);
     v.reserve(list.size());
     for (const auto m : list) {
         if (m.getNode() >= nodes.size() || m.getOrigin() >= nodes.size())
             return d.complain("a member names node " + std::to_string(std::max(m.getNode(), m.getOrigin())) +
                               " of a table of " + std::to_string(nodes.size()));
-        v.push_back({{nodes[m.getOrigin()], m.getNumber()}, nodes[m.getNode()], m.getRank(), m.getPid()});
+        v.push_back({{nodes[m.getOrigin()], m.getNumber()},
+                     nodes[m.getNode()],
+                     m.getRank(),
+                     m.getPid(),
+                     life[m.getNode()]});
     }
 }

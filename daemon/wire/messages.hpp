@@ -67,6 +67,8 @@ struct GroupOpen {
     uint32_t size = 0;
     int64_t rank = -1;
     uint32_t pid = 0;
+    Incarnation life{};        // of the origin; zero: it does not say (an older version)
+    uint16_t bulk_shards = 1;  // of the origin
 };
 struct GroupWithdraw {  // the opener gave up, or its process died
     RequestId id;
@@ -79,6 +81,7 @@ struct GroupMemberRecord {
     NodeId node;
     uint32_t rank = 0;
     uint32_t pid = 0;
+    Incarnation life{};  // of the node: another life of it is not in the group; zero: any
 };
 struct PlanTableRecord {
     uint32_t version = 1;
@@ -87,6 +90,7 @@ struct PlanTableRecord {
     uint64_t chunk_bytes = 0;
     uint64_t segment_bytes = 0;
     uint32_t lanes = 0;
+    uint16_t bulk_shards = 0;  // the fewest of any member's node; 0: the group was made without asking
     bool operator==(const PlanTableRecord&) const = default;
 };
 struct GroupPrepare {

@@ -257,6 +257,52 @@ def test_a_daemon_that_is_back_before_it_was_missed_is_another_life(cluster):
     comes_back(cluster)
 
 
+def meets_as_soon_as_its_daemon_answers(me):
+    until = time.monotonic() + 15
+    while True:
+        try:
+            session = me.session()
+            break
+        except nexar.Error as error:
+            if error.name not in ("NOT_FOUND", "DAEMON_LOST") or time.monotonic() > until:
+                raise
+            time.sleep(0.002)
+    group = me.group(session)
+    one_sum(me, group)
+    large_sum(me, group)
+
+
+def large_sum(me, group=None):
+    check((group or me.group()).all_reduce(given("float32", "sum", me.rank, 1_000_000)),
+          reduced("float32", "sum", me.size, 1_000_000), "all_reduce")
+
+
+def test_groups_formed_in_the_moment_of_a_quick_restart_live(cluster):
+    """Some nodes may still see the old life then [P3]. Nobody waits for the cluster to be connected in between."""
+    for again in range(8):
+        cluster[2].kill()
+        time.sleep(0.15 * (again % 3))
+        job = Job(two_each(cluster), meets_as_soon_as_its_daemon_answers)
+        cluster[2].start()
+        for outcome in job.outcomes():
+            assert outcome is None, f"restart {again}: {outcome}"
+    cluster.wait_connected()
+
+
+def test_nodes_with_unlike_numbers_of_bulk_shards_work_together(cluster):
+    for counts in (("1", "3", "2"), ("4", "2", "2")):
+        for number, count in zip((1, 2, 3), counts):
+            cluster[number].kill()
+            cluster[number].start(NEXAR_BULK_SHARDS=count)
+        cluster.wait_connected()
+        run(two_each(cluster), large_sum)
+        run([cluster[2], cluster[3], cluster[3]], large_sum)
+    for node in cluster:
+        node.kill()
+        node.start()
+    cluster.wait_connected()
+
+
 def test_the_whole_cluster_may_be_started_again_in_any_order(cluster):
     ids = [node.id for node in cluster]
     for node in cluster:

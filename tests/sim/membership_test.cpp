@@ -155,6 +155,33 @@ TEST_CASE("a killed daemon that starts again is a new life: old groups end, new 
     }
 }
 
+// While one node still holds the old life for alive [P3], the others have the new one and form a group with
+// it.
+TEST_CASE("a group formed within moments of a quick restart lives") {
+    for (const uint64_t seed : seeds(60)) {
+        CAPTURE(seed);
+        Random random(seed * 7 + 1);
+        Cluster cluster(seed, unconnected(random));
+        Planes planes(cluster);
+        auto hosts = start_nodes(cluster, planes, 3);
+        cluster.run_for(3s);
+        REQUIRE(planes.meshed(hosts));
+        const auto victim = static_cast<uint32_t>(random.below(3));
+        const uint32_t other = (victim + 1) % 3, unaware = (victim + 2) % 3;
+        for (uint64_t life = 2; life < 5; ++life) {
+            planes.kill(hosts[victim], {hosts[unaware]});
+            cluster.run_for(cluster.clock.some(20ms));
+            hosts[victim] = planes.start(victim, life, address(victim), {address(other), address(unaware)});
+            cluster.run_for(cluster.clock.some(random.one_in(3) ? 400ms : 5ms));
+            const std::string wrong = run_job(cluster, hosts, "job " + std::to_string(life));
+            for (const uint32_t host : hosts)
+                for (const std::string& note : planes.notes(host)) UNSCOPED_INFO(host << ": " << note);
+            REQUIRE(wrong == "");
+            cluster.check();
+        }
+    }
+}
+
 TEST_CASE("a node that says goodbye and comes back in its next life is taken in again") {
     for (const uint64_t seed : seeds(10)) {
         CAPTURE(seed);

@@ -326,11 +326,12 @@ void Planes::closed(End& end, const std::string& why) {
 
 // ---- Faults and looking ----
 
-void Planes::kill(uint32_t host) {
+void Planes::kill(uint32_t host, const std::vector<uint32_t>& unheard) {
     Plane& plane = *planes_.at(host);
     plane.host->dead = true;
     for (const auto& [id, end] : std::map(plane.ends)) {
-        close(*end, "reset");
+        const bool heard = std::ranges::find(unheard, end->other->plane->number) == unheard.end();
+        if (heard) close(*end, "reset");
         end->out->close();
         if (end->bulk) end->bulk->close();
     }

@@ -25,7 +25,8 @@ class Planes {
     // A daemon at this address, in place of what was there. Returns its host.
     uint32_t start(uint32_t identity, uint64_t life, const std::string& address,
                    std::vector<std::string> seeds);
-    void kill(uint32_t host);   // -9: its connections are reset at the others, dials are refused
+    // -9: its connections are reset at the others, dials are refused. `unheard`: who hears no reset.
+    void kill(uint32_t host, const std::vector<uint32_t>& unheard = {});
     void leave(uint32_t host);  // says goodbye first
     // Ends the connection of two nodes, if there is one.
     void reset(uint32_t a, uint32_t b);

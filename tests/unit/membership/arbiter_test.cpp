@@ -99,7 +99,7 @@ TEST_CASE("a stopped node that goes on accuses nobody and learns the verdict abo
 }
 
 TEST_CASE("a short stop of a node ends no group", "[membership]") {
-    for (uint64_t seed = 1; seed <= 20; ++seed) {
+    for (uint32_t seed = 1; seed <= 20; ++seed) {
         FailureCluster cluster(3, seed);
         const GroupId group = cluster.make_group({0, 1, 2});
         cluster.run(ms(2000));
@@ -347,15 +347,34 @@ TEST_CASE("an answer by another life of the accused proves the old one dead", "[
 TEST_CASE("a proved death is decided without a question", "[membership]") {
     Arbiter arbiter(ArbiterConfig{}, node_id(0), Incarnation{1, 1});
     const GroupId group{1, 2, 3};
-    arbiter.on_group(group, GroupEpoch{0}, {{node_id(0), {}, 0, ""}, {node_id(1), {1, 2}, 1, ""}}, at_ms(0));
+    arbiter.on_group(group, GroupEpoch{0}, {{node_id(0), {}, 0, ""}, {node_id(1), {5, 2}, 1, ""}}, at_ms(0));
 
-    arbiter.on_dead(node_id(1), {7, 7}, "goodbye of another life", at_ms(1));
+    arbiter.on_dead(node_id(1), {4, 7}, "goodbye of an earlier life", at_ms(1));
     REQUIRE_FALSE(arbiter.poll_decided());
-    arbiter.on_dead(node_id(1), {1, 2}, "goodbye", at_ms(2));
+    arbiter.on_dead(node_id(1), {5, 2}, "goodbye", at_ms(2));
 
     const auto decided = arbiter.poll_decided();
     REQUIRE(decided);
     CHECK(decided->error.rank == 1);
+}
+
+TEST_CASE("a death of a life loses the groups of that life and of earlier ones, also those made later",
+          "[membership]") {
+    Arbiter arbiter(ArbiterConfig{}, node_id(0), Incarnation{1, 1});
+    const auto made_with = [&](uint64_t number, Incarnation life) {
+        arbiter.on_group({1, 2, number}, GroupEpoch{0}, {{node_id(0), {}, 0, ""}, {node_id(1), life, 1, ""}},
+                         at_ms(1));
+    };
+    made_with(1, {3, 30});
+    made_with(2, {6, 60});
+    arbiter.on_dead(node_id(1), {5, 50}, "a later life connected", at_ms(2));
+    arbiter.on_suspect(node_id(1), {9, 90}, "silent", at_ms(3));  // of nobody's life: forgets no death
+    made_with(3, {4, 40});
+    made_with(4, {6, 60});
+
+    std::vector<uint64_t> lost;
+    while (const auto decided = arbiter.poll_decided()) lost.push_back(decided->group.counter);
+    CHECK(lost == std::vector<uint64_t>{1, 3});
 }
 
 TEST_CASE("accusations from outside the group, about strangers or of another epoch change nothing",
@@ -380,7 +399,7 @@ TEST_CASE("accusations from outside the group, about strangers or of another epo
 }
 
 TEST_CASE("with lost packets every survivor still ends in time", "[membership]") {
-    for (uint64_t seed = 1; seed <= 60; ++seed) {
+    for (uint32_t seed = 1; seed <= 60; ++seed) {
         CAPTURE(seed);
         FailureCluster cluster(5, seed);
         cluster.lose_one_in(5);

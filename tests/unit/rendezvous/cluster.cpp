@@ -21,21 +21,27 @@ wire::GroupKey key_of(const std::string& name) {
 
 Cluster::Cluster(unsigned nodes, uint64_t seed, bool linked) : random_(seed), dead_(nodes) {
     for (unsigned i = 0; i < nodes; ++i) {
-        Config config;
-        config.self = node_id(i);
-        config.incarnation = 1000 + i;
-        config.name_of = [](const NodeId& id) { return "host" + std::to_string(id.bytes[0] - 1); };
-        machines_.push_back(std::make_unique<Rendezvous>(config));
+        lives_.push_back({1, 1000 + i});
+        machines_.push_back(make_machine(i));
     }
     for (unsigned a = 0; a < nodes && linked; ++a)
         for (unsigned b = a + 1; b < nodes; ++b) link(a, b);
+}
+
+std::unique_ptr<Rendezvous> Cluster::make_machine(unsigned node) const {
+    Config config;
+    config.self = node_id(node);
+    config.life = lives_[node];
+    config.bulk_shards = static_cast<uint16_t>(4 + node);
+    config.name_of = [](const NodeId& id) { return "host" + std::to_string(id.bytes[0] - 1); };
+    return std::make_unique<Rendezvous>(config);
 }
 
 void Cluster::link(unsigned a, unsigned b) {
     if (dead_[a] || dead_[b]) return;
     links_[{std::min(a, b), std::max(a, b)}] = next_connection_++;
     for (auto [x, y] : {std::pair(a, b), std::pair(b, a)}) {
-        machines_[x]->on_peer_up(node_id(y), now_);
+        machines_[x]->on_peer_up(node_id(y), lives_[y], now_);
         drain(x);
     }
 }
@@ -43,7 +49,7 @@ void Cluster::unlink(unsigned a, unsigned b) {
     if (links_.erase({std::min(a, b), std::max(a, b)}) == 0) return;
     for (auto [x, y] : {std::pair(a, b), std::pair(b, a)}) {
         if (dead_[x]) continue;
-        machines_[x]->on_peer_down(node_id(y), now_);
+        machines_[x]->on_peer_down(node_id(y), lives_[y], now_);
         drain(x);
     }
 }
@@ -54,6 +60,21 @@ void Cluster::flap(unsigned a, unsigned b) {
 void Cluster::kill(unsigned node) {
     dead_[node] = true;
     for (unsigned other = 0; other < machines_.size(); ++other) unlink(node, other);
+}
+
+void Cluster::restart(unsigned node, unsigned unaware) {
+    dead_[node] = true;
+    for (Opener& o : openers_) o.withdrawn = o.withdrawn || (o.node == node && !o.answered_at_all());
+    links_.erase({std::min(node, unaware), std::max(node, unaware)});
+    std::vector<unsigned> linked;
+    for (unsigned other = 0; other < machines_.size(); ++other)
+        if (links_.contains({std::min(node, other), std::max(node, other)})) linked.push_back(other);
+    for (const unsigned other : linked) unlink(node, other);
+    lives_[node].counter += 1;
+    lives_[node].nonce += 100;
+    machines_[node] = make_machine(node);
+    dead_[node] = false;
+    for (const unsigned other : linked) link(node, other);
 }
 
 size_t Cluster::open(unsigned node, const std::string& name, uint32_t size, int64_t rank, Duration timeout,

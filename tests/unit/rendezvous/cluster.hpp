@@ -27,6 +27,9 @@ class Cluster {
     void unlink(unsigned a, unsigned b);
     void flap(unsigned a, unsigned b);  // what is under way is lost, both hear of a new connection
     void kill(unsigned node);
+    // The node's next life, which is connected to all that were, but to `unaware`: that one still holds its
+    // connection to the old life for good, until they are linked.
+    void restart(unsigned node, unsigned unaware);
 
     // An open, answered or not. `pid` is its number, from 1.
     struct Opener {
@@ -67,12 +70,14 @@ class Cluster {
         std::vector<std::byte> bytes;
     };
     void drain(unsigned node);
+    std::unique_ptr<Rendezvous> make_machine(unsigned node) const;
     void on_opened(unsigned node, const Opened& opened);
 
     Random random_;
     Time now_{};
     std::vector<std::unique_ptr<Rendezvous>> machines_;
     std::vector<bool> dead_;
+    std::vector<Incarnation> lives_;
     std::map<std::pair<unsigned, unsigned>, uint64_t> links_;  // (low, high) -> connection
     uint64_t next_connection_ = 1;
     std::map<std::pair<unsigned, unsigned>, Time> last_;

@@ -198,7 +198,7 @@ TEST_CASE("a leader that does not say who is there is not waited for longer than
     Config config;
     config.self = node_id(3);
     Rendezvous machine(config);
-    machine.on_peer_up(node_id(0), Time{});
+    machine.on_peer_up(node_id(0), {}, Time{});
     const auto request = machine.open({SessionId{1}, {}, false, "train", 2, 0, 9, ms(1000)}, Time{});
     REQUIRE(request);
     while (machine.poll_action()) {

@@ -16,8 +16,8 @@ struct Member {
               config.self = self;
               return config;
           }()) {
-        machine.on_peer_up(leader, Time{});
-        machine.on_peer_up(other, Time{});
+        machine.on_peer_up(leader, {}, Time{});
+        machine.on_peer_up(other, {}, Time{});
         request = *machine.open({SessionId{1}, key_of("g"), false, "g", 2, 0, 9, ms(60'000)}, Time{});
         sent();
     }
@@ -154,14 +154,14 @@ TEST_CASE("a reservation without a decision asks the others and is called off in
         CHECK(count<wire::GroupOpen>(m.sent()) == 1);  // listed again
     }
     SECTION("the leader is lost and another member has committed") {
-        m.machine.on_peer_down(leader, Time(ms(10)));
+        m.machine.on_peer_down(leader, {}, Time(ms(10)));
         CHECK(count<wire::GroupQuery>(m.sent()) == 2);
         m.machine.on_message(other, wire::GroupCommit{group}, Time(ms(20)));
         m.sent();
         CHECK(m.opened == 1);
     }
     SECTION("the leader is lost and another member has called off") {
-        m.machine.on_peer_down(leader, Time(ms(10)));
+        m.machine.on_peer_down(leader, {}, Time(ms(10)));
         m.sent();
         m.machine.on_message(other, wire::GroupRefused{{}, group, {Errc::pending, "no", -1, -1, {}}},
                              Time(ms(20)));
@@ -175,9 +175,9 @@ TEST_CASE("a reservation without a decision asks the others and is called off in
 
 TEST_CASE("an open is sent again when a connection to the leader replaces another", "[rendezvous]") {
     Member m;
-    m.machine.on_peer_up(leader, Time(ms(1)));
+    m.machine.on_peer_up(leader, {}, Time(ms(1)));
     CHECK(count<wire::GroupOpen>(m.sent()) == 1);
-    m.machine.on_peer_up(other, Time(ms(1)));
+    m.machine.on_peer_up(other, {}, Time(ms(1)));
     CHECK(m.sent().empty());
 }
 
@@ -244,8 +244,9 @@ TEST_CASE("random messages from members never break the machine", "[rendezvous]"
         Time now{};
         for (int i = 0; i < 300; ++i) {
             now += ms(static_cast<int64_t>(random.below(50)));
-            if (random.one_in(10)) m.machine.on_peer_down(some_node(), now);
-            if (const NodeId up = some_node(); random.one_in(5) && up != self) m.machine.on_peer_up(up, now);
+            if (random.one_in(10)) m.machine.on_peer_down(some_node(), {}, now);
+            if (const NodeId up = some_node(); random.one_in(5) && up != self)
+                m.machine.on_peer_up(up, {}, now);
             if (random.one_in(10))
                 (void)m.machine.open({SessionId{2}, key_of("g"), false, "g", 2, -1, 9, ms(100)}, now);
             if (const NodeId from = some_node(); from != self)

@@ -298,7 +298,7 @@ TEST_CASE("a full directory refuses, naming its limit", "[rendezvous]") {
     config.self = node_id(0);
     config.directory_max = 2;
     Rendezvous machine(config);
-    machine.on_peer_up(node_id(1), Time{});
+    machine.on_peer_up(node_id(1), {}, Time{});
     for (uint64_t n = 1; n <= 3; ++n)
         machine.on_message(node_id(1), wire::GroupOpen{{node_id(1), n}, key_of("g"), "g", 9, -1, 1}, Time{});
     const auto action = machine.poll_action();

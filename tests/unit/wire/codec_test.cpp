@@ -39,7 +39,7 @@ struct Same {
     NEXAR_SAME(Goodbye, f1)
     NEXAR_SAME(ProbeRequest, f1, f2, f3)
     NEXAR_SAME(ProbeReply, f1, f2, f3)
-    NEXAR_SAME(GroupOpen, f1, f2, f3, f4, f5, f6)
+    NEXAR_SAME(GroupOpen, f1, f2, f3, f4, f5, f6, f7, f8)
     NEXAR_SAME(GroupWithdraw, f1, f2, f3, f4)
     NEXAR_SAME(GroupPrepared, f1, f2)
     NEXAR_SAME(GroupCommit, f1)
@@ -57,8 +57,9 @@ struct Same {
     NEXAR_SAME(MessageRefused, f1, f2, f3)
 #undef NEXAR_SAME
     static auto members(const std::vector<GroupMemberRecord>& list) {
-        std::vector<std::tuple<RequestId, NodeId, uint32_t, uint32_t>> out;
-        for (const auto& [request, node, rank, pid] : list) out.emplace_back(request, node, rank, pid);
+        std::vector<std::tuple<RequestId, NodeId, uint32_t, uint32_t, Incarnation>> out;
+        for (const auto& [request, node, rank, pid, life] : list)
+            out.emplace_back(request, node, rank, pid, life);
         return out;
     }
     bool operator()(const GroupPrepare& a, const GroupPrepare& b) const {
@@ -192,7 +193,8 @@ TEST_CASE("the largest group fits in one message and comes back whole", "[wire]"
     auto prepare = sample<GroupPrepare>();
     const NodeId node = prepare.members[0].node;
     prepare.members.clear();
-    for (uint32_t i = 0; i < ranks_max; ++i) prepare.members.push_back({{node, i * 3u}, node, i, i + 9});
+    for (uint32_t i = 0; i < ranks_max; ++i)
+        prepare.members.push_back({{node, i * 3u}, node, i, i + 9, {7, 8}});
 
     const auto bytes = encode(prepare);
     const auto back = decode(bytes);

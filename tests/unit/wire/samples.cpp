@@ -32,9 +32,13 @@ struct Distinct {
     std::vector<GroupMemberRecord> members(bool automatic) {
         std::vector<GroupMemberRecord> out;
         const NodeId a = node(), b = node();
+        const Incarnation of_a = incarnation(), of_b = incarnation();
         for (uint32_t i = 0; i < 5; ++i)
-            out.push_back(
-                {{i % 2 ? a : b, u64()}, i % 3 ? a : b, automatic && i == 4 ? UINT32_MAX : i, u32()});
+            out.push_back({{i % 2 ? a : b, u64()},
+                           i % 3 ? a : b,
+                           automatic && i == 4 ? UINT32_MAX : i,
+                           u32(),
+                           i % 3 ? of_a : of_b});
         return out;
     }
 };
@@ -56,10 +60,11 @@ void add_node_messages(Distinct& d, std::vector<Message>& out) {
 }
 
 void add_rendezvous_messages(Distinct& d, std::vector<Message>& out) {
-    out.push_back(GroupOpen{d.request(), d.bytes<32>(), d.text("train"), 60000, d.rank(), d.u32()});
+    out.push_back(GroupOpen{d.request(), d.bytes<32>(), d.text("train"), 60000, d.rank(), d.u32(),
+                            d.incarnation(), 13});
     out.push_back(GroupWithdraw{d.request(), d.bytes<32>(), false, true});
     out.push_back(GroupWithdraw{d.request(), d.bytes<32>(), true, false});
-    const PlanTableRecord plan{d.u32(), d.u64(), d.u64(), d.u64(), d.u64(), d.u32()};
+    const PlanTableRecord plan{d.u32(), d.u64(), d.u64(), d.u64(), d.u64(), d.u32(), 11};
     out.push_back(
         GroupPrepare{d.group(), d.u32(), d.bytes<32>(), d.text("train"), d.members(false), plan, d.u64()});
     out.push_back(GroupPrepared{d.group(), d.error(Errc::link_lost)});
