@@ -13,6 +13,10 @@ size_t cost(const EarlyRecv& recv) {
     return n;
 }
 
+size_t whole_cost(const EarlyRecv& recv) {
+    return cost(recv) + (recv.wanted ? Early::want_bytes : 0);
+}
+
 TransferKey first_of(const OpKey& op) {
     return {op, 0};
 }
@@ -22,6 +26,7 @@ TransferKey first_of(const OpKey& op) {
 bool Early::has_room(const TransferKey& key, size_t payload) const {
     if (payload > config_->eager_bytes_max) return false;
     const size_t need = payload + stash_overhead_bytes;
+    if (bytes_ + need > config_->early_bytes_max) return false;
     const auto at = groups_.find(key.op.group);
     if (at == groups_.end())
         return groups_.size() < config_->eager_groups_max && need <= config_->eager_room_per_group;
@@ -42,6 +47,7 @@ void Early::stash(const TransferKey& key, Stashed chunk) {
     Group* group = group_of(key);
     NEXAR_CHECK(group != nullptr);
     group->stash_bytes += chunk.bytes.size() + stash_overhead_bytes;
+    bytes_ += chunk.bytes.size() + stash_overhead_bytes;
     group->recvs[key].chunks.push_back(std::move(chunk));
 }
 
@@ -51,11 +57,15 @@ void Early::want(const TransferKey& key) {
         wants_forgotten_ = true;
         return;
     }
-    if (group->recvs.size() >= config_->wanted_per_group_max && !group->recvs.contains(key)) {
+    const auto known = group->recvs.find(key);
+    if (known != group->recvs.end() && known->second.wanted) return;
+    const bool too_many = known == group->recvs.end() && group->recvs.size() >= config_->wanted_per_group_max;
+    if (too_many || bytes_ + want_bytes > config_->early_bytes_max) {
         wants_forgotten_ = true;
         drop_if_empty(groups_.find(key.op.group));
         return;
     }
+    bytes_ += want_bytes;
     group->recvs[key].wanted = true;
 }
 
@@ -79,6 +89,7 @@ std::optional<EarlyRecv> Early::take_recv(const TransferKey& key) {
     if (at == group->second.recvs.end()) return {};
     std::optional<EarlyRecv> out = std::move(at->second);
     group->second.stash_bytes -= cost(*out);
+    bytes_ -= whole_cost(*out);
     group->second.recvs.erase(at);
     drop_if_empty(group);
     return out;
@@ -109,6 +120,7 @@ void Early::drop_op(const OpKey& op) {
     auto& [recvs, grants, stash_bytes] = group->second;
     for (auto at = recvs.lower_bound(first_of(op)); at != recvs.end() && at->first.op == op;) {
         stash_bytes -= cost(at->second);
+        bytes_ -= whole_cost(at->second);
         at = recvs.erase(at);
     }
     for (auto at = grants.lower_bound(first_of(op)); at != grants.end() && at->first.op == op;) {
@@ -130,6 +142,7 @@ void Early::drop_grants() {
 void Early::clear() {
     groups_.clear();
     grants_ = 0;
+    bytes_ = 0;
     wants_forgotten_ = false;
     grants_forgotten_ = false;
 }
@@ -144,6 +157,7 @@ Early::Group* Early::group_of(const TransferKey& key) {
 void Early::drop_group_at(Groups::iterator at) {
     if (at == groups_.end()) return;
     grants_ -= at->second.grants.size();
+    for (const auto& [key, recv] : at->second.recvs) bytes_ -= whole_cost(recv);
     groups_.erase(at);
 }
 

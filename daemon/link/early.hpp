@@ -24,6 +24,7 @@ struct EarlyRecv {
 class Early {
   public:
     static constexpr size_t stash_overhead_bytes = 128;  // what a stashed chunk costs beyond its payload
+    static constexpr size_t want_bytes = 192;            // what a wanted grant costs
 
     explicit Early(const MeshConfig& config) : config_(&config) {}
 
@@ -42,6 +43,7 @@ class Early {
 
     size_t stash_bytes() const;
     size_t grants() const { return grants_; }
+    size_t bytes() const { return bytes_; }  // what early_bytes_max bounds
 
     void drop_op(const OpKey& op);
     void drop_group(const GroupId& group) { drop_group_at(groups_.find(group)); }
@@ -63,6 +65,7 @@ class Early {
     const MeshConfig* config_;
     Groups groups_;
     size_t grants_ = 0;
+    size_t bytes_ = 0;  // costs of all recvs of all groups
     bool wants_forgotten_ = false;
     bool grants_forgotten_ = false;
 };

@@ -198,6 +198,7 @@ MeshStats Mesh::stats(PeerIndex index) const {
     MeshStats out = peer->stats;
     out.tombstones = peer->tombstones.size();
     out.stash_bytes = peer->early.stash_bytes();
+    out.early_bytes = peer->early.bytes();
     out.grants_unclaimed = peer->early.grants();
     return out;
 }

@@ -22,8 +22,9 @@ namespace nexar::link {
 struct MeshConfig {
     uint64_t incarnation = 0;            // of this node; in every header
     size_t eager_bytes_max = 16 * 1024;  // a transfer up to this size is sent without waiting for its grant
-    size_t eager_room_per_group = 256 * 1024;  // guaranteed stash per (peer, group); beyond it: NACK
+    size_t eager_room_per_group = 256 * 1024;  // stash per (peer, group); beyond it: NACK
     size_t eager_groups_max = 1024;            // groups with a stash per peer
+    size_t early_bytes_max = 16 << 20;         // stash and wanted grants of all groups together, per peer
     size_t message_bytes_max = 1 << 20;        // one message (Cap'n Proto)
     size_t grants_unclaimed_max = 65536;       // grants kept for sends that were not posted yet, per peer
     size_t grants_per_group_max = 16384;       // the same, per (peer, group)
@@ -71,7 +72,7 @@ struct MeshStats {
     uint64_t bytes_sent = 0, bytes_received = 0;  // payload of data frames
     uint64_t chunks_applied = 0, chunks_duplicate = 0, nacks_sent = 0, nacks_received = 0, grants_sent = 0;
     // What is kept for this peer now, each below its limit [W8].
-    uint64_t tombstones = 0, stash_bytes = 0, grants_unclaimed = 0;
+    uint64_t tombstones = 0, stash_bytes = 0, early_bytes = 0, grants_unclaimed = 0;
 };
 
 class Mesh {

@@ -277,4 +277,32 @@ TEST_CASE("a peer that sends early data of ever new groups and ops is held to th
     CHECK_FALSE(mesh.poll_event().has_value());
 }
 
+TEST_CASE("what a peer sends early is bounded by bytes over all its groups, and the room comes back") {
+    MeshConfig config;
+    config.early_bytes_max = 100'000;
+    config.incarnation = 1;
+    Mesh mesh(config);
+    Wire wire;
+    mesh.attach(peer(0), 1, wire);
+    size_t most = 0;
+    for (uint64_t i = 0; i < 5000; ++i) {  // each group is far below its own room
+        mesh.on_bytes(peer(0), Class::small, data_frame(key(i % 500, i), 100, 128, 0));
+        most = std::max(most, mesh.stats(peer(0)).early_bytes);
+        REQUIRE(mesh.stats(peer(0)).early_bytes <= 100'000);
+    }
+    CHECK(most > 99'000);
+    CHECK(mesh.stats(peer(0)).stash_bytes == 100'000 / 228 * 228);  // then every one is refused
+    CHECK(mesh.stats(peer(0)).nacks_sent == 5000 - 100'000 / 228);
+
+    for (uint64_t group = 0; group < 500; ++group) mesh.forget_group(key(group, 0).op.group);
+    CHECK(mesh.stats(peer(0)).early_bytes == 0);
+    mesh.on_bytes(peer(0), Class::small, data_frame(key(1000, 1), 100, 128, 0));
+    CHECK(mesh.stats(peer(0)).stash_bytes == 228);
+
+    for (uint64_t i = 2; i < 3000; ++i)  // too long to be kept: only that they want a grant is
+        mesh.on_bytes(peer(0), Class::bulk, data_frame(key(1000 + i % 500, i), 100, 128, 0));
+    CHECK(mesh.stats(peer(0)).early_bytes <= 100'000);
+    CHECK_FALSE(mesh.poll_event().has_value());
+}
+
 }  // namespace nexar::link::test
