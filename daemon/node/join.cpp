@@ -138,13 +138,32 @@ void Joiner::dial(Time now) {
     const auto address = quic::Address::parse(address_);
     if (!address) {
         last_failure_ = address.error().text;
-        return;
+        return go_on(now);
     }
+    dialled_ = *address;
+    connected_ = false;
     const auto conn = port_->connect(now, *address, quic::alpn_join);
     if (conn)
         conn_ = *conn;
     else
         last_failure_ = conn.error().text;
+    if (!conn) go_on(now);
+}
+
+// To the next address at once; before a new round over all of them, a pause.
+void Joiner::go_on(Time now) {
+    const bool round_over = next_address_ % token_.issuer_addresses.size() == 0;
+    redial_at_ = round_over ? now + redial_pause : now;
+}
+
+// No sense in waiting for the handshake's time to run out. Anybody can forge such a message, but it only
+// makes us go on, and come back to this address in the next round.
+void Joiner::on_unreachable(Time now, const quic::Address& address) {
+    if (!conn_ || connected_ || address != dialled_) return;
+    last_failure_ = "nobody listens there (ICMP says unreachable)";
+    if (auto* conn = port_->endpoint().find(*std::exchange(conn_, {})))
+        conn->close(close_done, last_failure_);
+    go_on(now);
 }
 
 void Joiner::ask(quic::Connection& conn) {
@@ -159,9 +178,10 @@ void Joiner::ask(quic::Connection& conn) {
 std::optional<Result<Identity>> Joiner::step(Time now) {
     port_->on_readable(now);
     port_->on_time(now);
-    while (port_->poll_unreachable()) last_failure_ = "nobody listens there";
+    while (const auto address = port_->poll_unreachable()) on_unreachable(now, *address);
     while (auto event = port_->poll_event()) {
         if (event->kind == quic::Event::Kind::connected) {
+            connected_ = connected_ || conn_ == event->conn;
             if (auto* conn = port_->endpoint().find(event->conn)) ask(*conn);
         } else if (event->kind == quic::Event::Kind::closed && conn_ == event->conn) {
             conn_.reset();

@@ -72,11 +72,14 @@ class Joiner {
     Time wake_at() const;
     int fd() const { return port_->fd(); }
     const std::string& issuer_address() const { return address_; }
+    const std::string& last_failure() const { return last_failure_; }
 
   private:
     Joiner(const admission::Token& token, const StateDir& state, std::string hostname,
            std::function<WallSeconds()> wall, Time now);
     void dial(Time now);
+    void go_on(Time now);
+    void on_unreachable(Time now, const quic::Address& address);
     void ask(quic::Connection& conn);
 
     admission::Token token_;
@@ -88,6 +91,8 @@ class Joiner {
     std::unique_ptr<transport::QuicPort> port_;
     JoinStream stream_;
     std::optional<quic::ConnId> conn_;
+    quic::Address dialled_;  // by conn_
+    bool connected_ = false;
     Time redial_at_;
     size_t next_address_ = 0;
     std::string address_;

@@ -191,12 +191,36 @@ TEST_CASE("a joiner tries every address, and says which it tried last when none 
     Token token = world.token(1);
     token.issuer_addresses.insert(token.issuer_addresses.begin(), {"127.0.0.1:1", "not an address"});
     // The first must parse: it decides the family.
+    const Time begun = loop::Loop::now();
     const auto joined = world.join(token);
     CHECK(joined.has_value());
+    CHECK(loop::Loop::now() - begun < 3s);  // a closed port says so at once: 5 s are not waited for it
     token.issuer_addresses.clear();
     CHECK_FALSE(Joiner::start(token, world.joiner_state, "g", [&] { return world.wall; }, world.now()));
     token.issuer_addresses = {"nowhere"};
     CHECK_FALSE(Joiner::start(token, world.joiner_state, "g", [&] { return world.wall; }, world.now()));
+}
+
+TEST_CASE("a joiner whose only address refuses it says so, and soon tries again", "[node]") {
+    World world;
+    Token token = world.token(1);
+    transport::QuicPort::Options closed;
+    closed.listen = *quic::Address::parse("127.0.0.1:0");
+    closed.quic.listen = false;
+    auto judge = [](const quic::PeerChain&, std::string_view) -> Result<NodeId> { return NodeId{}; };
+    auto place = transport::QuicPort::open(std::move(closed), {}, judge);
+    REQUIRE(place);
+    token.issuer_addresses = {(*place)->local().text()};
+    place->reset();  // nobody is there any more
+    auto joiner = Joiner::start(token, world.joiner_state, "guest", [&] { return world.wall; }, world.now());
+    REQUIRE(joiner);
+    const Time begun = loop::Loop::now();
+    REQUIRE(world.run((*joiner)->fd(), [&] {
+        REQUIRE_FALSE((*joiner)->step(world.now()));
+        return contains((*joiner)->last_failure(), "nobody listens there");
+    }));
+    CHECK(loop::Loop::now() - begun < 3s);
+    CHECK((*joiner)->wake_at() < loop::Loop::now() + 1s);  // and comes again soon
 }
 
 TEST_CASE("garbage for a request is answered with an error, a message too long with an end", "[node]") {
