@@ -27,9 +27,10 @@ constexpr uint8_t stream_kind_framed = 0x01;
 // Application codes of CONNECTION_CLOSE below 16 belong to this module; callers use 16 and above.
 enum class CloseCode : uint64_t {
     none = 0,
-    bad_stream = 1,     // unknown kind or class, a class twice, or a class stream that ended
-    send_overflow = 2,  // more was written to a class than its buffer may hold
-    shutting_down = 3,  // the endpoint goes away
+    bad_stream = 1,         // unknown kind or class, a class twice, or a class stream that ended
+    send_overflow = 2,      // more was written to a class than its buffer may hold
+    shutting_down = 3,      // the endpoint goes away
+    certificate_ended = 4,  // what the peer showed at the beginning is valid no longer
     first_of_callers = 16,
 };
 
@@ -94,7 +95,8 @@ struct Config {
     // A connection raises `heard` at most this often.
     Duration heard_event_interval = std::chrono::milliseconds(10);
 
-    // Wall clock for the certificates' validity. Empty: the TLS library's own.
+    // Wall clock for the certificates' validity. Empty: the TLS library's own, and connections outlive the
+    // certificates that they began with.
     std::function<WallSeconds()> wall_clock;
 
     // Tests only: what the other side must notice.

@@ -99,6 +99,7 @@ class Connection {
     std::string_view alpn() const { return alpn_; }
     const NodeId& peer() const { return tls_.peer(); }
     const PeerChain& peer_chain() const { return tls_.peer_chain(); }
+    std::optional<WallSeconds> peer_valid_until() const { return tls_.peer_valid_until(); }
     Time heard_at() const { return heard_at_; }  // of the last packet that was new and authentic
 
     // Bytes write() takes now for this class; 0 when closed.

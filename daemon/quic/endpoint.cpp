@@ -15,6 +15,7 @@ namespace {
 
 // ngtcp2 subtracts spans from timestamps: keep away from zero, where a simulation begins.
 constexpr uint64_t ts_offset = 3600ull * 1'000'000'000;
+constexpr WallSeconds certificate_look_seconds = 3600;
 
 }  // namespace
 
@@ -232,6 +233,7 @@ void Endpoint::accept(uint64_t ts, const Address& local, const Address& remote, 
 void Endpoint::on_time(Time now) {
     const uint64_t ts = advance(now);
     reap();
+    if (now_ >= certificates_at_) end_expired();
     while (!timers_.empty() && timers_.begin()->first <= ts) {
         Connection& c = *connections_.at(timers_.begin()->second);
         timers_.erase(timers_.begin());
@@ -291,7 +293,33 @@ void Endpoint::announce(Connection& c) {
     leave_half_open(c);
     c.announced_ = true;
     if (joiner) ++joins_;
+    look_at_certificate(c);
     events_.push_back(event_of(Event::Kind::connected, c));
+}
+
+// The wall clock can be set, so the look comes at the latest after a while.
+void Endpoint::look_at_certificate(const Connection& c) {
+    const auto wall = tls_->wall_seconds();
+    const auto end = c.peer_valid_until();
+    if (!wall || !end || !c.is_open()) return;
+    const WallSeconds left = std::clamp<WallSeconds>(*end + 1 - *wall, 1, certificate_look_seconds);
+    certificates_at_ = std::min(certificates_at_, now_ + std::chrono::seconds(left));
+}
+
+void Endpoint::end_expired() {
+    certificates_at_ = never;
+    const auto wall = tls_->wall_seconds();
+    for (auto& [id, c] : connections_) {
+        const auto end = c->peer_valid_until();
+        if (!wall || !end || !c->is_open()) continue;
+        if (*wall > *end) {
+            c->close(static_cast<uint64_t>(CloseCode::certificate_ended),
+                     "the certificate that the peer showed on this connection has ended");
+            touch(*c);
+        } else {
+            look_at_certificate(*c);
+        }
+    }
 }
 
 void Endpoint::announce_end(Connection& c) {
@@ -397,9 +425,10 @@ std::optional<Event> Endpoint::poll_event() {
 
 Time Endpoint::wake_at() const {
     if (!replies_.empty() || !shared_.ready.empty() || !events_.empty()) return now_;
-    if (timers_.empty()) return never;
+    if (timers_.empty()) return certificates_at_;
     const uint64_t expiry = timers_.begin()->first;
-    return Time(Duration(static_cast<int64_t>(expiry - std::min(expiry, ts_offset))));
+    return std::min(certificates_at_,
+                    Time(Duration(static_cast<int64_t>(expiry - std::min(expiry, ts_offset)))));
 }
 
 EndpointStats Endpoint::stats() const {

@@ -6,6 +6,9 @@
 // again. Peers whose address changes are not followed: active migration is disabled and packets from
 // elsewhere are dropped.
 //
+// With a wall clock (Config), a connection is closed when a certificate that its peer showed comes to its
+// end: whoever renewed it dials again.
+//
 // Thread: one at a time.
 #pragma once
 
@@ -117,6 +120,8 @@ class Endpoint {
     void set_timer(Connection& c);
     void leave_half_open(Connection& c);
     void forget_remote(Connection& c);
+    void end_expired();
+    void look_at_certificate(const Connection& c);
     void reap();
     static Event event_of(Event::Kind kind, const Connection& c);
 
@@ -147,7 +152,8 @@ class Endpoint {
     std::vector<Connection*> half_open_;
     std::vector<uint64_t> dead_;
     size_t joins_ = 0;
-    std::deque<Event> events_;  // bounded: four per connection and refused_events_max
+    Time certificates_at_ = never;  // when to look for connections whose certificate has ended
+    std::deque<Event> events_;      // bounded: four per connection and refused_events_max
     size_t refused_events_ = 0;
     std::deque<Reply> replies_;
     Time reply_second_{};

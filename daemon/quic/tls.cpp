@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <ctime>
 
 #include "core/check.hpp"
 
@@ -102,6 +103,17 @@ PeerChain to_der(STACK_OF(X509) * certificates) {
     return out;
 }
 
+std::optional<WallSeconds> first_end(STACK_OF(X509) * certificates) {
+    std::optional<WallSeconds> first;
+    for (int i = 0; i < sk_X509_num(certificates); ++i) {
+        tm end{};
+        if (ASN1_TIME_to_tm(X509_get0_notAfter(sk_X509_value(certificates, i)), &end) != 1) return 0;
+        const WallSeconds seconds = timegm(&end);
+        first = std::min(first.value_or(seconds), seconds);
+    }
+    return first;
+}
+
 // Replaces the library's verification: first the chain to an anchor (not for a joiner, who has no anchor yet
 // and knows the issuer by its key's hash), then the caller's judgement.
 int verify_peer(X509_STORE_CTX* store, void*) {
@@ -118,6 +130,7 @@ int verify_peer(X509_STORE_CTX* store, void*) {
         }
     }
     STACK_OF(X509)* chain = joining ? X509_STORE_CTX_get0_untrusted(store) : X509_STORE_CTX_get0_chain(store);
+    session.set_peer_valid_until(first_end(chain));
     if (session.judge(to_der(chain))) return 1;
     X509_STORE_CTX_set_error(store, X509_V_ERR_APPLICATION_VERIFICATION);
     return 0;

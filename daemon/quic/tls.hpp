@@ -65,6 +65,9 @@ class TlsSession {
     std::string_view alpn() const;
     const NodeId& peer() const { return peer_; }  // zero: it showed no certificate (alpn_join, server side)
     const PeerChain& peer_chain() const { return peer_chain_; }
+    // The first end of a certificate in its chain; none: it showed none.
+    std::optional<WallSeconds> peer_valid_until() const { return peer_valid_until_; }
+    void set_peer_valid_until(std::optional<WallSeconds> end) { peer_valid_until_ = end; }
     const std::string& refusal() const { return refusal_; }  // why we refused the peer; empty: we did not
     std::string_view cipher() const;
     Result<std::vector<std::byte>> export_keying_material(std::string_view label, Bytes context,
@@ -87,6 +90,7 @@ class TlsSession {
     bool judged_ = false;
     NodeId peer_;
     PeerChain peer_chain_;
+    std::optional<WallSeconds> peer_valid_until_;
     std::string refusal_;
 };
 

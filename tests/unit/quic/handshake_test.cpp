@@ -107,6 +107,29 @@ TEST_CASE("an expired certificate is refused, by the clock that was handed in", 
     }
 }
 
+TEST_CASE("a connection ends when the certificate ends that it began with, by the clock that was handed in",
+          "[quic]") {
+    WallSeconds wall = time(nullptr);
+    quic::Config config;
+    config.wall_clock = [&wall] { return wall; };  // leaves: 3600 s
+    config.idle_timeout = 24h;
+    Pair p(6, config);
+    REQUIRE(p.connect());
+    const Event* up = p.a.last(Event::Kind::connected);
+    const auto end = p.a.endpoint->find(up->conn)->peer_valid_until();
+    REQUIRE(end);
+    CHECK((*end > wall && *end <= wall + 3600));
+
+    wall = *end;
+    p.net.run([] { return false; }, 4000s);  // the monotonic clock alone ends nothing
+    CHECK(p.a.last(Event::Kind::closed) == nullptr);
+    wall = *end + 1;
+    REQUIRE(p.net.run([&] { return p.a.last(Event::Kind::closed) && p.b.last(Event::Kind::closed); }, 4000s));
+    bool said = false;
+    for (Host* host : {&p.a, &p.b}) said |= has(host->last(Event::Kind::closed)->close.reason, "has ended");
+    CHECK(said);
+}
+
 TEST_CASE("a dialler without a certificate is refused on nexar/1 and cannot even try", "[quic]") {
     Network net(7);
     Host& a = net.add(1, {}, {"", "", test_ca().certificate_pem()}, accept_all);
