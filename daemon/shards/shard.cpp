@@ -17,6 +17,7 @@ namespace {
 
 constexpr Duration redial_first{20'000'000};
 constexpr Duration redial_most{1'000'000'000};
+constexpr Duration replace_interval{5'000'000};  // connections with an old certificate, one after the other
 constexpr size_t commands_per_turn = 256;
 constexpr size_t strangers_max = 256;  // connections of members whom the loop has not introduced yet
 
@@ -63,6 +64,7 @@ class Shard::Thread {
     void on_opened(Time now, const transport::Opened& opened);
     void on_closed(Time now, const transport::Closed& closed);
     void introduce(Time now, const KnowPeer& known);
+    void use(Time now, const quic::Identity& identity);
     void dial(Time now, Peer& peer);
     void redial(Time now);
     size_t drain(Time now);
@@ -125,6 +127,8 @@ void Shard::Thread::obey(Time now, Command command) {
         mesh_.forget_group(f->group);
     else if (auto* k = std::get_if<KnowPeer>(&command))
         introduce(now, *k);
+    else if (auto* u = std::get_if<UseIdentity>(&command))
+        use(now, *u->identity);
     else if (auto* d = std::get_if<DropPeer>(&command)) {
         links_.close(d->peer, transport::LinkPort::close_goodbye, "this node counts you as gone");
         mesh_.drop_peer(d->peer);
@@ -151,6 +155,15 @@ void Shard::Thread::introduce(Time now, const KnowPeer& known) {
         on_opened(now, opened);
     }
     if (known.dial && !peer.up && !peer.dialling) dial(now, peer);
+}
+
+// The control loop has checked this identity. A dial that succeeds replaces the connection that stands; its
+// transfers go on from their applied-bitmaps.
+void Shard::Thread::use(Time now, const quic::Identity& identity) {
+    NEXAR_CHECK(port_->endpoint().set_identity(identity));
+    Time at = now;
+    for (auto& [index, peer] : peers_)
+        if (peer.up) peer.redial_at = at += replace_interval;
 }
 
 void Shard::Thread::dial(Time now, Peer& peer) {
@@ -197,7 +210,8 @@ void Shard::Thread::on_closed(Time now, const transport::Closed& closed) {
     if (known == by_node_.end()) return;
     Peer& peer = peers_.at(known->second);
     if (peer.dialling == closed.conn) peer.dialling.reset();
-    if (closed.peer == peer.known.peer) {
+    // The one that replaces it may have been adopted in this very turn.
+    if (closed.peer == peer.known.peer && !links_.conn_of(peer.known.peer)) {
         peer.up = false;
         tell(BulkState{peer.known.peer, false, closed.why.reason});
     }
@@ -327,6 +341,7 @@ Result<std::unique_ptr<Shard>> Shard::start(ShardConfig config, loop::Wakeup& lo
     transport::QuicPort::Options options;
     options.listen = config.listen;
     options.quic = config.quic;
+    options.reset_secret = config.reset_secret;
     // Whether the peer lives is judged on its control connection; an idle bulk connection just waits.
     options.quic.idle_timeout = std::chrono::hours(24);
     NEXAR_TRY(auto port, transport::QuicPort::open(std::move(options), config.identity, config.verifier));

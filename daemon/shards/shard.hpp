@@ -28,6 +28,7 @@ struct ShardConfig {
     NodeId self;
     Incarnation incarnation;
     link::MeshConfig mesh;
+    std::optional<std::array<std::byte, 32>> reset_secret;
     Duration yield_window{50'000};
 };
 
@@ -48,7 +49,12 @@ struct Withdraw {
 struct ForgetGroup {
     GroupId group;
 };
-using Command = std::variant<std::monostate, KnowPeer, DropPeer, link::Batch, Withdraw, ForgetGroup>;
+// This node's certificate was renewed. New connections show it; those that stand are replaced within a while.
+struct UseIdentity {
+    std::shared_ptr<const quic::Identity> identity;
+};
+using Command =
+    std::variant<std::monostate, KnowPeer, DropPeer, link::Batch, Withdraw, ForgetGroup, UseIdentity>;
 
 struct BulkState {  // of one peer's bulk connection, for people
     link::PeerIndex peer;
