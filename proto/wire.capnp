@@ -35,6 +35,8 @@ struct Message {
     messageWithdraw @22 :MessageWithdraw;
     messageRefused @23 :MessageRefused;
     groupQuery @24 :GroupQuery;
+    renewalRequest @25 :RenewalRequest;
+    renewalReply @26 :RenewalReply;
   }
 }
 
@@ -96,6 +98,14 @@ struct ProbeReply {
   nonce @0 :UInt64;
   heard @1 :Bool;
   silentMs @2 :UInt64;
+}
+struct RenewalRequest {
+  csr @0 :Data;  # PEM
+}
+struct RenewalReply {
+  error @0 :Error;
+  certificate @1 :Data;  # PEM, as the next one
+  issuerCertificate @2 :Data;
 }
 
 # ---- Rendezvous ----

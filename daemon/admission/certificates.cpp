@@ -248,14 +248,13 @@ Result<std::string> make_csr(const std::string& node_key) {
     return text_of(bio.get());
 }
 
-Result<std::string> sign_leaf(const std::string& issuer_key, const std::string& issuer_certificate,
-                              const std::string& csr, WallSeconds now) {
+namespace {
+
+Result<ReqPtr> read_csr(const std::string& csr) {
     if (csr.size() > csr_bytes_max)
         return fail(Errc::bad_certificate, "a certificate request of " + std::to_string(csr.size()) +
                                                " bytes; at most " + std::to_string(csr_bytes_max) +
                                                " are allowed");
-    NEXAR_TRY(auto signer, read_key(issuer_key));
-    NEXAR_TRY(auto issuer, read_certificate(issuer_certificate));
     auto bio = reading(csr);
     ReqPtr req(PEM_read_bio_X509_REQ(bio.get(), nullptr, nullptr, nullptr));
     if (!req) return openssl_failed(Errc::bad_certificate, "a certificate request that does not parse");
@@ -264,9 +263,29 @@ Result<std::string> sign_leaf(const std::string& issuer_key, const std::string& 
         return openssl_failed(Errc::bad_certificate, "a certificate request without an EC key");
     if (X509_REQ_verify(req.get(), key) != 1)
         return openssl_failed(Errc::bad_certificate, "a certificate request whose signature is wrong");
+    return req;
+}
+
+}  // namespace
+
+Result<NodeId> node_id_of_csr(const std::string& csr) {
+    NEXAR_TRY(const auto req, read_csr(csr));
+    NEXAR_TRY(const Digest hash, key_hash(X509_REQ_get0_pubkey(req.get())));
+    return node_id(hash);
+}
+
+Result<std::string> sign_leaf(const std::string& issuer_key, const std::string& issuer_certificate,
+                              const std::string& csr, WallSeconds now, WallSeconds life) {
+    NEXAR_TRY(auto signer, read_key(issuer_key));
+    NEXAR_TRY(auto issuer, read_certificate(issuer_certificate));
+    NEXAR_TRY(const auto req, read_csr(csr));
+    EVP_PKEY* key = X509_REQ_get0_pubkey(req.get());
     NEXAR_TRY(const Digest hash, key_hash(key));
+    // A leaf that outlives its issuer would promise what no peer believes.
+    NEXAR_TRY(const WallSeconds end, expiry_of_certificate(issuer_certificate));
+    if (end <= now) return fail(Errc::bad_certificate, "the issuer's own certificate has expired");
     const Profile profile{node_id(hash).hex(), "critical,CA:FALSE", "critical,digitalSignature",
-                          leaf_seconds};
+                          std::min(life, end - now)};
     return make_certificate(profile, key, signer.get(), issuer.get(), now);
 }
 

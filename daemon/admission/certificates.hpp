@@ -18,7 +18,7 @@ namespace nexar::admission {
 using Digest = std::array<uint8_t, 32>;
 using ClusterId = std::array<uint8_t, 16>;
 
-constexpr WallSeconds leaf_seconds = 30 * 86400;
+constexpr WallSeconds leaf_seconds = 30 * 86400;  // unless the issuer's configuration says otherwise
 constexpr WallSeconds issuer_seconds = 5 * 365 * 86400;
 constexpr WallSeconds root_seconds = 20 * 365 * 86400;
 constexpr WallSeconds backdate_seconds = 600;  // clocks differ; a fresh certificate is valid on a slow one
@@ -48,7 +48,9 @@ Result<std::string> make_csr(const std::string& node_key);
 // Checks the request's own signature (proof of possession) and signs; the subject is derived from the key,
 // whatever the request says [A3].
 Result<std::string> sign_leaf(const std::string& issuer_key, const std::string& issuer_certificate,
-                              const std::string& csr, WallSeconds now);
+                              const std::string& csr, WallSeconds now, WallSeconds life = leaf_seconds);
+// Of the key that a request is for; bad_certificate also when its own signature is wrong.
+Result<NodeId> node_id_of_csr(const std::string& csr);
 
 // A chain as TLS gives it: DER, leaf first.
 using DerChain = std::vector<std::vector<std::byte>>;

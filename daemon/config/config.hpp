@@ -29,6 +29,7 @@ struct Config {
     std::string join_token;
     bool init_cluster = false;
     std::string cluster_name = "nexar";
+    uint64_t certificate_lifetime = 30 * 86400;  // seconds, of the leaves that this node signs
 
     // Time, in seconds in all outer forms
     double collective_timeout = 30;

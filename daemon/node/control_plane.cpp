@@ -7,6 +7,11 @@
 namespace nexar::node {
 namespace {
 
+constexpr Duration replace_after{1'000'000'000};  // the peers' clocks may be a little behind
+constexpr Duration replace_within{30'000'000'000};
+constexpr WallSeconds replace_share =
+    4;  // and within this part of the time that the old certificate has left
+
 membership::ConnectionId table_id(quic::ConnId id) {
     return membership::ConnectionId(id.value);
 }
@@ -35,6 +40,7 @@ Result<std::unique_ptr<ControlPlane>> ControlPlane::open(Config config, JoinDoor
     options.listen = config.listen;
     options.quic = config.quic;
     options.quic.accept_join = door != nullptr;
+    options.reset_secret = config.reset_secret;
     NEXAR_TRY(auto port, transport::QuicPort::open(std::move(options), config.identity, config.verifier));
     return std::unique_ptr<ControlPlane>(
         new ControlPlane(std::move(config), std::move(port), door, log, now));
@@ -47,7 +53,9 @@ ControlPlane::ControlPlane(Config config, std::unique_ptr<transport::QuicPort> p
       links_(port_->endpoint(), mesh_, config.table.self.node, preamble_of(config.table.incarnation)),
       table_(config.table, Random(config.seed), now),
       door_(door),
-      log_(&log) {}
+      renewer_(config.renewer),
+      log_(&log),
+      random_(config.seed + 1) {}
 
 bool ControlPlane::step(Time now) {
     bool work = port_->on_readable(now);
@@ -62,6 +70,7 @@ bool ControlPlane::step(Time now) {
     read_mesh(now);
     table_.on_time(now);
     act(now);
+    if (renewer_) tend_renewal(now);
     mesh_.flush();
     if (port_->wants_writable())
         port_->on_writable(now);
@@ -97,17 +106,20 @@ void ControlPlane::read_links(Time now) {
             remote = it->second.address;
             dials_.erase(it);
         }
+        lives_[opened->conn] = opened->theirs.incarnation;
         table_.on_connected(table_id(opened->conn), opened->node, opened->we_dialled, remote, now);
     }
     while (auto greeting = links_.poll_greeting()) {
         const auto message = wire::decode(greeting->second);
         if (!message)
             links_.refuse(greeting->first, transport::LinkPort::close_garbage, message.error().text);
-        else
+        else if (is_of_its_connection(greeting->first, *message))
             table_.on_message(table_id(greeting->first), *message, now);
     }
     while (auto closed = links_.poll_closed()) {
         const std::string why = text_of(closed->why);
+        lives_.erase(closed->conn);
+        stale_.erase(closed->conn);
         if (const auto it = dials_.find(closed->conn); it != dials_.end()) {
             const membership::Dial dial = it->second;
             dials_.erase(it);
@@ -127,19 +139,74 @@ void ControlPlane::read_mesh(Time now) {
             log_->warn("peer_sent_garbage", {field("peer", event->peer), field("what", event->text)});
             links_.close(event->peer, transport::LinkPort::close_garbage, event->text);
         } else if (event->kind == Kind::message) {
-            auto message = wire::decode(event->bytes);
-            if (!message) {
-                log_->warn("peer_sent_garbage",
-                           {field("peer", event->peer), field("what", message.error().text)});
-                links_.close(event->peer, transport::LinkPort::close_garbage, message.error().text);
-                continue;
-            }
-            const auto conn = links_.conn_of(event->peer);
-            if (!conn || !table_.on_message(table_id(*conn), *message, now))
-                events_.push_back(PeerSaid{event->peer, std::move(*message)});
+            read_message(now, event->peer, event->bytes);
         } else {
             events_.push_back(std::move(*event));
         }
+    }
+}
+
+void ControlPlane::read_message(Time now, PeerIndex peer, Bytes bytes) {
+    auto message = wire::decode(bytes);
+    if (!message) {
+        log_->warn("peer_sent_garbage", {field("peer", peer), field("what", message.error().text)});
+        links_.close(peer, transport::LinkPort::close_garbage, message.error().text);
+        return;
+    }
+    const auto conn = links_.conn_of(peer);
+    if (conn && table_.on_message(table_id(*conn), *message, now)) return;
+    const quic::Connection* quic = conn ? port_->endpoint().find(*conn) : nullptr;
+    if (renewer_ && quic && renewer_->on_message(now, quic->peer(), quic->peer_chain(), *message)) return;
+    events_.push_back(PeerSaid{peer, std::move(*message)});
+}
+
+// A hello speaks for the life that its connection's preamble named: whatever was decided by the one must hold
+// for the other.
+bool ControlPlane::is_of_its_connection(quic::ConnId conn, const wire::Message& message) {
+    const auto* hello = std::get_if<wire::Hello>(&message);
+    const auto life = lives_.find(conn);
+    if (!hello || life == lives_.end() || hello->incarnation == life->second) return true;
+    const quic::Connection* quic = port_->endpoint().find(conn);
+    const std::string reason = "says that it is in life " + std::to_string(hello->incarnation.counter) +
+                               ", but its connection began as life " + std::to_string(life->second.counter);
+    log_->warn("peer_refused", {field("node", quic ? quic->peer() : NodeId{}),
+                                field("address", links_.address_of(conn).text()), field("reason", reason)});
+    links_.refuse(conn, transport::LinkPort::close_refused, reason);
+    return false;
+}
+
+void ControlPlane::tend_renewal(Time now) {
+    if (now >= renewer_->wake_at()) renewer_->on_time(now, table_.connected());
+    while (auto message = renewer_->poll_send())
+        if (const auto connection = table_.connection_of(message->first))
+            send_on({*connection, std::move(message->second)});
+    if (renewer_->take_renewed()) events_.push_back(CertificateRenewed{});
+    redial_stale(now);
+}
+
+// The old connections would be closed by the peers when the old certificate ends. Replacing them before that
+// is no interruption; not all at once is no burst.
+Result<void> ControlPlane::set_identity(const quic::Identity& identity, WallSeconds old_left, Time now) {
+    NEXAR_TRY_VOID(port_->endpoint().set_identity(identity));
+    const Duration left(std::max<WallSeconds>(old_left, 0) * 1'000'000'000 / replace_share);
+    const auto window = static_cast<uint64_t>(std::min(left, replace_within).count());
+    for (const NodeId& node : table_.connected())
+        if (const auto connection = table_.connection_of(node))
+            stale_[quic_id(*connection)] =
+                now + replace_after + Duration(static_cast<int64_t>(random_.below(window + 1)));
+    return {};
+}
+
+void ControlPlane::redial_stale(Time now) {
+    for (auto it = stale_.begin(); it != stale_.end();) {
+        const auto [conn, at] = *it;
+        if (now < at) {
+            ++it;
+            continue;
+        }
+        it = stale_.erase(it);
+        const quic::Connection* quic = port_->endpoint().find(conn);
+        if (quic && links_.peer_of(conn)) dial(now, {quic->remote().text(), quic->peer()});
     }
 }
 
@@ -203,6 +270,8 @@ std::optional<PlaneEvent> ControlPlane::poll_event() {
 
 Time ControlPlane::wake_at() const {
     Time at = std::min(port_->wake_at(), table_.wake_at());
+    if (renewer_) at = std::min(at, renewer_->wake_at());
+    for (const auto& [conn, when] : stale_) at = std::min(at, when);
     return door_ ? std::min(at, door_->wake_at()) : at;
 }
 

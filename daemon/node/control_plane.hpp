@@ -18,6 +18,7 @@
 #include "membership/peer_table.hpp"
 #include "node/identity.hpp"
 #include "node/join.hpp"
+#include "node/renewer.hpp"
 #include "transport/link_port.hpp"
 #include "transport/quic_port.hpp"
 
@@ -39,11 +40,13 @@ struct PeerHeard {
 struct RedialFailed {
     PeerIndex peer;
 };
+struct CertificateRenewed {};  // of this node: new connections shall show it
 struct PeerSaid {
     PeerIndex peer;
     wire::Message message;
 };
-using PlaneEvent = std::variant<PeerIsUp, PeerIsDown, PeerHeard, RedialFailed, PeerSaid, link::MeshEvent>;
+using PlaneEvent = std::variant<PeerIsUp, PeerIsDown, PeerHeard, RedialFailed, PeerSaid, CertificateRenewed,
+                                link::MeshEvent>;
 
 class ControlPlane final : public engine::MeshPort, public engine::PeerPort {
   public:
@@ -55,8 +58,14 @@ class ControlPlane final : public engine::MeshPort, public engine::PeerPort {
         membership::PeerTableConfig table;
         link::MeshConfig mesh;
         uint64_t seed = 0;
+        std::optional<std::array<std::byte, 32>> reset_secret;
+        Renewer* renewer = nullptr;
     };
     static Result<std::unique_ptr<ControlPlane>> open(Config config, JoinDoor* door, Log& log, Time now);
+
+    // For connections from now on; those that stand are replaced one after the other, before the certificate
+    // that they began with comes to its end, in `old_left` seconds.
+    Result<void> set_identity(const quic::Identity& identity, WallSeconds old_left, Time now);
 
     // One turn. True: something happened.
     bool step(Time now);
@@ -92,14 +101,22 @@ class ControlPlane final : public engine::MeshPort, public engine::PeerPort {
     void act(Time now, membership::TableAction action);
     void dial(Time now, const membership::Dial& dial);
     void send_on(const membership::SendOn& order);
+    bool is_of_its_connection(quic::ConnId conn, const wire::Message& message);
+    void read_message(Time now, PeerIndex peer, Bytes bytes);
+    void tend_renewal(Time now);
+    void redial_stale(Time now);
 
     std::unique_ptr<transport::QuicPort> port_;
     link::Mesh mesh_;
     transport::LinkPort links_;
     membership::PeerTable table_;
     JoinDoor* door_;
+    Renewer* renewer_;
     Log* log_;
+    Random random_;
     std::map<quic::ConnId, membership::Dial> dials_;  // not answered yet
+    std::map<quic::ConnId, Incarnation> lives_;       // as the preambles say, until the hello
+    std::map<quic::ConnId, Time> stale_;  // began with an old certificate of ours; when to replace it
     std::deque<PlaneEvent> events_;
     uint64_t datagrams_seen_ = 0;
 };

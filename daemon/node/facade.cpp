@@ -105,6 +105,9 @@ std::string Node::status(Time now) const {
         s.cluster = admission::hex(identity_->cluster);
         s.cluster_name = identity_->cluster_name();
         s.incarnation = member_->incarnation();
+        const auto& renewal = member_->renewer().renewal();
+        s.certificate = {std::time(nullptr), renewal.leaf().expires, admission::renewal_due(renewal.leaf()),
+                         renewal.failures(), renewal.why()};
         s.addresses = addresses_of(*member_);
         s.peers = peers_of(*member_, config::seconds(config_.heartbeat_timeout), now);
         s.sessions = member_->server().sessions();
@@ -162,7 +165,8 @@ Result<std::string> Node::init(const std::string& arguments) {
     if (joiner_) return fail(Errc::bad_state, "this node is just joining a cluster");
     NEXAR_TRY(std::string name, report::text_argument(arguments, "name", false));
     if (name.empty()) name = config_.cluster_name;
-    NEXAR_TRY(auto made, init_cluster(state_, name, std::time(nullptr)));
+    NEXAR_TRY(auto made, init_cluster(state_, name, std::time(nullptr),
+                                      static_cast<WallSeconds>(config_.certificate_lifetime)));
     log_->info("cluster_made", {field("name", name), field("node", made.node)});
     NEXAR_TRY_VOID(become_member(loop::Loop::now(), std::move(made), {}));
     return cluster();

@@ -9,13 +9,14 @@ using namespace admission;
 
 // One file per item; the certificate is written last, so a half-done init or join is simply not done.
 constexpr const char* node_key_file = "node.key";
-constexpr const char* certificate_file = "node.crt";
-constexpr const char* issuer_of_node_file = "node-issuer.crt";
+constexpr const char* certificate_file = "node.crt";  // and its issuer's, in one file
 constexpr const char* root_file = "root.crt";
 constexpr const char* root_key_file = "root.key";
 constexpr const char* issuer_key_file = "issuer.key";
 constexpr const char* issuer_file = "issuer.crt";
 constexpr const char* tokens_file = "tokens";
+constexpr const char* reset_secret_file = "reset-secret";
+constexpr size_t reset_secret_bytes = 32;
 
 Result<std::string> need(const StateDir& state, const char* file) {
     NEXAR_TRY(auto text, state.read(file));
@@ -40,13 +41,12 @@ Result<std::vector<std::byte>> certificate_in(const StateDir& state, const char*
 Result<void> check_files(const StateDir& state, const Identity& id, WallSeconds now) {
     if (const auto key = node_id_of_key(id.node_key); !key) return damaged(state, node_key_file, key.error());
     NEXAR_TRY(auto leaf, certificate_in(state, certificate_file, id.certificate));
-    NEXAR_TRY(auto issuer, certificate_in(state, issuer_of_node_file, id.issuer_certificate));
+    NEXAR_TRY(auto issuer, certificate_in(state, certificate_file, id.issuer_certificate));
     NEXAR_TRY([[maybe_unused]] const auto root, certificate_in(state, root_file, id.root_certificate));
     const auto member = verify_member({std::move(leaf), std::move(issuer)}, id.root_certificate, now);
     if (!member)
         return fail(member.error().code, "the certificates in " + state.path() + " (" + certificate_file +
-                                             ", " + issuer_of_node_file + ", " + root_file +
-                                             ") make no member: " + member.error().text);
+                                             ", " + root_file + ") make no member: " + member.error().text);
     return {};
 }
 
@@ -68,6 +68,35 @@ Result<Issuer> load_issuer(const StateDir& state, std::string key) {
     return issuer;
 }
 
+// "leaf PEM, issuer PEM" to its two halves.
+Result<void> split_certificates(const StateDir& state, const std::string& both, Identity& id) {
+    static constexpr std::string_view begin = "-----BEGIN CERTIFICATE-----";
+    const size_t second = both.find(begin, both.find(begin) + 1);
+    if (both.find(begin) == std::string::npos || second == std::string::npos)
+        return damaged(
+            state, certificate_file,
+            {Errc::bad_certificate, "it must hold this node's certificate and its issuer's", -1, -1, {}});
+    id.certificate = both.substr(0, second);
+    id.issuer_certificate = both.substr(second);
+    return {};
+}
+
+// An issuer needs nobody: it signs its own key again. Whoever is none has to ask, and nobody talks to it.
+Result<void> revive(const StateDir& state, Identity& id, WallSeconds now) {
+    const auto expiry = expiry_of_certificate(id.certificate);
+    if (!expiry || *expiry >= now) return {};  // what does not parse is said later, by its name
+    if (!id.issuer)
+        return fail(Errc::bad_certificate,
+                    "this node's certificate expired " + std::to_string(now - *expiry) +
+                        " s ago, before an issuer renewed it; join again with a new token: move " +
+                        state.path() + " away, then nexarctl cluster join");
+    NEXAR_TRY(const std::string csr, make_csr(id.node_key));
+    NEXAR_TRY(id.certificate,
+              sign_leaf(id.issuer->key, id.issuer->certificate, csr, now, id.issuer->leaf_life));
+    id.issuer_certificate = id.issuer->certificate;
+    return save_certificate(state, id.certificate, id.issuer_certificate);
+}
+
 Result<void> fill_derived(Identity& id) {
     NEXAR_TRY(id.node, node_id_of_key(id.node_key));
     NEXAR_TRY(id.root_key_hash, key_hash_of_certificate(id.root_certificate));
@@ -82,8 +111,7 @@ Result<void> fill_derived(Identity& id) {
 Result<void> write_membership(const StateDir& state, const Identity& id) {
     NEXAR_TRY_VOID(state.write(node_key_file, id.node_key));
     NEXAR_TRY_VOID(state.write(root_file, id.root_certificate));
-    NEXAR_TRY_VOID(state.write(issuer_of_node_file, id.issuer_certificate));
-    return state.write(certificate_file, id.certificate);
+    return save_certificate(state, id.certificate, id.issuer_certificate);
 }
 
 }  // namespace
@@ -94,28 +122,49 @@ std::string Identity::cluster_name() const {
     return name.starts_with(prefix) ? name.substr(prefix.size()) : name;
 }
 
-Result<std::optional<Identity>> load_identity(const StateDir& state, WallSeconds now) {
-    NEXAR_TRY(auto certificate, state.read(certificate_file));
-    if (!certificate) return std::nullopt;
+Result<void> save_certificate(const StateDir& state, const std::string& certificate,
+                              const std::string& issuer_certificate) {
+    return state.write(certificate_file, certificate + issuer_certificate);
+}
+
+Result<ResetSecret> reset_secret(const StateDir& state, uint16_t port) {
+    NEXAR_TRY(auto text, state.read(reset_secret_file));
+    if (!text) {
+        text.emplace(reset_secret_bytes, '\0');
+        random_bytes(std::span(reinterpret_cast<uint8_t*>(text->data()), text->size()));
+        NEXAR_TRY_VOID(state.write(reset_secret_file, *text));
+    }
+    if (text->size() != reset_secret_bytes)
+        return damaged(
+            state, reset_secret_file,
+            {Errc::io, "it must hold 32 bytes; without it the next start makes another one", -1, -1, {}});
+    const std::string label = "nexar-reset " + std::to_string(port);
+    const Digest derived = hmac_sha256(std::as_bytes(std::span(*text)), std::as_bytes(std::span(label)));
+    ResetSecret out;
+    std::ranges::copy(std::as_bytes(std::span(derived)), out.begin());
+    return out;
+}
+
+Result<std::optional<Identity>> load_identity(const StateDir& state, WallSeconds now, WallSeconds leaf_life) {
+    NEXAR_TRY(const auto certificates, state.read(certificate_file));
+    if (!certificates) return std::nullopt;
     Identity id;
-    id.certificate = std::move(*certificate);
+    NEXAR_TRY_VOID(split_certificates(state, *certificates, id));
     NEXAR_TRY(id.node_key, need(state, node_key_file));
     NEXAR_TRY(id.root_certificate, need(state, root_file));
-    NEXAR_TRY(id.issuer_certificate, need(state, issuer_of_node_file));
-    if (const auto expiry = expiry_of_certificate(id.certificate); expiry && *expiry < now)
-        return fail(Errc::bad_certificate, "this node's certificate expired " +
-                                               std::to_string((now - *expiry) / 3600) +
-                                               " hours ago; join again with a new token");
-    NEXAR_TRY_VOID(check_files(state, id, now));
-    NEXAR_TRY_VOID(fill_derived(id));
     NEXAR_TRY(auto issuer_key, state.read(issuer_key_file));
     if (issuer_key) {
         NEXAR_TRY(id.issuer, load_issuer(state, std::move(*issuer_key)));
+        id.issuer->leaf_life = leaf_life;
     }
+    NEXAR_TRY_VOID(revive(state, id, now));
+    NEXAR_TRY_VOID(check_files(state, id, now));
+    NEXAR_TRY_VOID(fill_derived(id));
     return id;
 }
 
-Result<Identity> init_cluster(const StateDir& state, const std::string& name, WallSeconds now) {
+Result<Identity> init_cluster(const StateDir& state, const std::string& name, WallSeconds now,
+                              WallSeconds leaf_life) {
     NEXAR_TRY(const auto present, state.read(certificate_file));
     if (present) return fail(Errc::bad_state, "this node is in a cluster already (" + state.path() + ")");
     Identity id;
@@ -123,10 +172,11 @@ Result<Identity> init_cluster(const StateDir& state, const std::string& name, Wa
     NEXAR_TRY(const std::string root_key, make_key());
     NEXAR_TRY(id.root_certificate, make_root(root_key, name, now));
     NEXAR_TRY(issuer.key, make_key());
+    issuer.leaf_life = leaf_life;
     NEXAR_TRY(issuer.certificate, make_issuer(root_key, id.root_certificate, issuer.key, now));
     NEXAR_TRY(id.node_key, make_key());
     NEXAR_TRY(const std::string csr, make_csr(id.node_key));
-    NEXAR_TRY(id.certificate, sign_leaf(issuer.key, issuer.certificate, csr, now));
+    NEXAR_TRY(id.certificate, sign_leaf(issuer.key, issuer.certificate, csr, now, leaf_life));
     id.issuer_certificate = issuer.certificate;
     NEXAR_TRY_VOID(fill_derived(id));
     NEXAR_TRY_VOID(state.write(root_key_file, root_key));

@@ -13,6 +13,7 @@ namespace nexar::node {
 
 struct Issuer {
     std::string key, certificate;
+    WallSeconds leaf_life = admission::leaf_seconds;  // of what it signs
     admission::TokenBook tokens;
 };
 
@@ -30,10 +31,20 @@ struct Identity {
     std::string chain() const { return certificate + issuer_certificate; }
 };
 
-// none: this node is in no cluster yet.
-Result<std::optional<Identity>> load_identity(const StateDir& state, WallSeconds now);
+// none: this node is in no cluster yet. `leaf_life`: of the leaves that it signs, if it is an issuer; an
+// issuer whose own leaf has expired renews it here.
+Result<std::optional<Identity>> load_identity(const StateDir& state, WallSeconds now,
+                                              WallSeconds leaf_life = admission::leaf_seconds);
 // Makes root, issuer and node keys, and writes them. bad_state if there is an identity already.
-Result<Identity> init_cluster(const StateDir& state, const std::string& name, WallSeconds now);
+Result<Identity> init_cluster(const StateDir& state, const std::string& name, WallSeconds now,
+                              WallSeconds leaf_life = admission::leaf_seconds);
+// Leaf and issuer in one file, replaced at once: a crash leaves the old pair or the new one.
+Result<void> save_certificate(const StateDir& state, const std::string& certificate,
+                              const std::string& issuer_certificate);
+// Random, made at the first start: what lets a restarted node tell its peers at once that it lost their
+// connections (RFC 9000 section 10.3). Another one for each port, so that no port answers for another.
+using ResetSecret = std::array<std::byte, 32>;
+Result<ResetSecret> reset_secret(const StateDir& state, uint16_t port);
 // Takes what the issuer sent, after checking that it fits our key and the token's root.
 Result<Identity> accept_join(const StateDir& state, const std::string& node_key,
                              const admission::JoinReply& reply, const admission::Digest& root_key_hash,

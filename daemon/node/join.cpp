@@ -82,7 +82,8 @@ Result<JoinReply> JoinDoor::admit(quic::Connection& conn, Bytes bytes) {
     NEXAR_TRY_VOID(issuer.tokens.admit(request, exporter, identity_->root_key_hash, wall_()));
     NEXAR_TRY_VOID(save_tokens(*state_, issuer));  // [A5]
     JoinReply reply;
-    NEXAR_TRY(reply.certificate, sign_leaf(issuer.key, issuer.certificate, request.csr, wall_()));
+    NEXAR_TRY(reply.certificate,
+              sign_leaf(issuer.key, issuer.certificate, request.csr, wall_(), issuer.leaf_life));
     reply.issuer_certificate = issuer.certificate;
     reply.root_certificate = identity_->root_certificate;
     return reply;

@@ -95,6 +95,9 @@ Result<void> Member::build(Time now) {
     NEXAR_TRY(incarnation_, needs_.state.next_incarnation());
     if (needs_.identity.issuer)
         door_ = std::make_unique<JoinDoor>(needs_.identity, needs_.state, wall_now, needs_.log);
+    NEXAR_TRY(leaf_, admission::leaf_times(needs_.identity.certificate));
+    renewer_ =
+        std::make_unique<Renewer>(needs_.identity, leaf_, needs_.state, wall_now, needs_.log, random_u64());
 
     const quic::Identity identity = quic_identity(needs_.identity);
     const quic::Verifier verifier = [root = needs_.identity.root_certificate](const quic::PeerChain& chain,
@@ -114,6 +117,9 @@ Result<void> Member::build_plane(Time now, const quic::Identity& identity, const
     c.listen = listen_;
     c.identity = identity;
     c.verifier = verifier;
+    c.quic.wall_clock = wall_now;
+    c.renewer = renewer_.get();
+    NEXAR_TRY(c.reset_secret, reset_secret(needs_.state, listen_.port));
     c.mesh.incarnation = incarnation_.nonce;
     c.mesh.message_bytes_max = wire::message_bytes_max;
     c.seed = random_u64();
@@ -143,6 +149,8 @@ Result<void> Member::build_shards(const quic::Identity& identity, const quic::Ve
         c.listen.port = static_cast<uint16_t>(listen_.port + 1 + i);
         c.identity = identity;
         c.verifier = verifier;
+        c.quic.wall_clock = wall_now;
+        NEXAR_TRY(c.reset_secret, reset_secret(needs_.state, c.listen.port));
         c.self = needs_.identity.node;
         c.incarnation = incarnation_;
         c.mesh.incarnation = incarnation_.nonce;
@@ -232,6 +240,8 @@ void Member::on_plane(Time now, PlaneEvent event) {
                 engine_->on_redial_failed(now, e.peer);
             } else if constexpr (std::is_same_v<E, PeerSaid>) {
                 engine_->on_message(now, e.peer, e.message);
+            } else if constexpr (std::is_same_v<E, CertificateRenewed>) {
+                use_new_certificate(now);
             } else {
                 engine_->on_mesh_event(now, 0, e);
             }
@@ -267,6 +277,16 @@ void Member::peer_is_down(Time now, const PeerIsDown& down) {
     for (auto& shard : shards_) shard->post(shards::DropPeer{down.peer});
     plane_->drop_peer(down.peer);
     peers_.erase(down.peer);
+}
+
+void Member::use_new_certificate(Time now) {
+    const auto identity = std::make_shared<const quic::Identity>(quic_identity(needs_.identity));
+    const WallSeconds old_left = std::exchange(leaf_, renewer_->renewal().leaf()).expires - wall_now();
+    if (auto used = plane_->set_identity(*identity, old_left, now); !used) {
+        needs_.log.error("certificate_not_used", {field("why", used.error().text)});
+        return;
+    }
+    for (auto& shard : shards_) shard->post(shards::UseIdentity{identity});
 }
 
 bool Member::read_shards(Time now) {

@@ -57,6 +57,7 @@ class Member final : private local::Descriptors {
 
     engine::Engine& engine() { return *engine_; }
     const local::Server& server() const { return *server_; }
+    const Renewer& renewer() const { return *renewer_; }
     const ControlPlane& plane() const { return *plane_; }
     const std::map<PeerIndex, PeerView>& peers() const { return peers_; }
     const AddressChoices& addresses() const { return addresses_; }
@@ -82,6 +83,7 @@ class Member final : private local::Descriptors {
     void on_plane(Time now, PlaneEvent event);
     void peer_is_up(Time now, const PeerIsUp& up);
     void peer_is_down(Time now, const PeerIsDown& down);
+    void use_new_certificate(Time now);
     bool read_shards(Time now);
     bool read_workers(Time now);
     void save_roster();
@@ -95,6 +97,8 @@ class Member final : private local::Descriptors {
     Time started_{};
     size_t worker_count_ = 0;
     std::unique_ptr<JoinDoor> door_;
+    std::unique_ptr<Renewer> renewer_;
+    admission::LeafTimes leaf_;  // of the certificate that connections show
     std::unique_ptr<ControlPlane> plane_;
     std::vector<std::unique_ptr<shards::Shard>> shards_;
     std::vector<std::unique_ptr<ShardMesh>> shard_meshes_;

@@ -47,10 +47,11 @@ Result<void> Node::begin(Time now) {
     c.group = config_.socket_group;
     NEXAR_TRY(control_, control::Server::open(c, loop_, *this, *log_));
 
-    NEXAR_TRY(auto identity, load_identity(state_, wall_now()));
+    const auto leaf_life = static_cast<WallSeconds>(config_.certificate_lifetime);
+    NEXAR_TRY(auto identity, load_identity(state_, wall_now(), leaf_life));
     if (identity) return become_member(now, std::move(*identity), {});
     if (config_.init_cluster) {
-        NEXAR_TRY(auto made, init_cluster(state_, config_.cluster_name, wall_now()));
+        NEXAR_TRY(auto made, init_cluster(state_, config_.cluster_name, wall_now(), leaf_life));
         log_->info("cluster_made", {field("name", config_.cluster_name), field("node", made.node)});
         return become_member(now, std::move(made), {});
     }

@@ -140,6 +140,20 @@ json member_json(const wire::NodeRecord& record) {
     return {{"node", record.node.hex()}, {"host", record.hostname}, {"addresses", record.addresses}};
 }
 
+json certificate_json(const std::optional<Certificate>& c) {
+    if (!c) return nullptr;
+    const char* state = c->now > c->expires       ? "expired"
+                        : c->failures > 0         ? "renewal failed"
+                        : c->now < c->renewal_due ? "valid"
+                                                  : "renewing";
+    return {{"state", state},
+            {"expires", c->expires},
+            {"expires_in_s", c->expires - c->now},
+            {"renewal_due_in_s", c->renewal_due - c->now},
+            {"renewal_failures", c->failures},
+            {"why", c->why}};
+}
+
 }  // namespace
 
 std::string status(const Status& s) {
@@ -153,6 +167,7 @@ std::string status(const Status& s) {
                   {"version", s.version},
                   {"pid", s.pid},
                   {"uptime_s", ms(s.uptime) / 1e3},
+                  {"certificate", certificate_json(s.certificate)},
                   {"listen", s.listen},
                   {"addresses", addresses_json(s.addresses)},
                   {"peers", peers_json(s.peers)},

@@ -40,6 +40,14 @@ struct Address {
     std::string why;
 };
 
+struct Certificate {  // this node's leaf
+    WallSeconds now = 0;
+    WallSeconds expires = 0;
+    WallSeconds renewal_due = 0;
+    unsigned failures = 0;  // to renew it, since it was due
+    std::string why;        // of the last one
+};
+
 struct Status {
     NodeId node;
     std::string host;
@@ -50,6 +58,7 @@ struct Status {
     std::string state;  // "running", "no cluster", "joining", "draining"
     uint32_t pid = 0;
     Duration uptime{0};
+    std::optional<Certificate> certificate;  // none: in no cluster yet
     std::string listen;
     std::vector<Address> addresses;
     std::vector<Peer> peers;

@@ -104,6 +104,34 @@ void read(Decoder&, s::ProbeReply::Reader r, ProbeReply& m) {
     m = {r.getNonce(), r.getHeard(), r.getSilentMs()};
 }
 
+// PEM has line ends, which Text does not carry.
+capnp::Data::Reader pem_of(const std::string& pem, size_t bytes_max) {
+    NEXAR_CHECK(pem.size() <= bytes_max);
+    return {reinterpret_cast<const kj::byte*>(pem.data()), pem.size()};
+}
+std::string pem(Decoder& d, const char* name, capnp::Data::Reader data, size_t bytes_max) {
+    d.limit(name, data.size(), bytes_max);
+    return {reinterpret_cast<const char*>(data.begin()), std::min(data.size(), bytes_max)};
+}
+
+void fill(s::RenewalRequest::Builder b, const RenewalRequest& m) {
+    b.setCsr(pem_of(m.csr, csr_bytes_max));
+}
+void read(Decoder& d, s::RenewalRequest::Reader r, RenewalRequest& m) {
+    m.csr = pem(d, "csr", r.getCsr(), csr_bytes_max);
+}
+
+void fill(s::RenewalReply::Builder b, const RenewalReply& m) {
+    fill(b.initError(), m.error);
+    b.setCertificate(pem_of(m.certificate, certificate_bytes_max));
+    b.setIssuerCertificate(pem_of(m.issuer_certificate, certificate_bytes_max));
+}
+void read(Decoder& d, s::RenewalReply::Reader r, RenewalReply& m) {
+    read(d, r.getError(), m.error);
+    m.certificate = pem(d, "certificate", r.getCertificate(), certificate_bytes_max);
+    m.issuer_certificate = pem(d, "issuer certificate", r.getIssuerCertificate(), certificate_bytes_max);
+}
+
 // ---- Rendezvous ----
 
 void fill(s::GroupOpen::Builder b, const GroupOpen& m) {
@@ -426,7 +454,9 @@ void read(Decoder& d, s::MessageRefused::Reader r, MessageRefused& m) {
     X(MessageOffer, MESSAGE_OFFER) \
     X(MessageWithdraw, MESSAGE_WITHDRAW) \
     X(MessageRefused, MESSAGE_REFUSED) \
-    X(GroupQuery, GROUP_QUERY)
+    X(GroupQuery, GROUP_QUERY) \
+    X(RenewalRequest, RENEWAL_REQUEST) \
+    X(RenewalReply, RENEWAL_REPLY)
 // clang-format on
 
 struct Filler {

@@ -17,7 +17,9 @@ constexpr size_t addresses_max = 8;         // per node
 constexpr size_t address_bytes_max = 64;    // "[v6%zone]:port"
 constexpr size_t hostname_bytes_max = 255;  // RFC 1035 section 2.3.4
 constexpr size_t group_name_bytes_max = 128;
-constexpr size_t text_bytes_max = 1024;  // reasons and error texts
+constexpr size_t text_bytes_max = 1024;         // reasons and error texts
+constexpr size_t csr_bytes_max = 4096;          // a certificate request, PEM
+constexpr size_t certificate_bytes_max = 8192;  // PEM
 constexpr uint8_t op_code_max = 63;  // kinds, dtypes and reduce ops: which are known is the engine's to say
 constexpr uint16_t bulk_shards_max = 64;
 

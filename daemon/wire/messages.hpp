@@ -52,6 +52,15 @@ struct ProbeReply {
     bool heard = false;
     uint64_t silent_ms = 0;
 };
+// "Sign my key for another while" (docs/protocol/admission.md). For the key of this connection's certificate.
+struct RenewalRequest {
+    std::string csr;  // PEM
+};
+struct RenewalReply {
+    Error error;  // code ok: renewed; unsupported: no issuer
+    std::string certificate;
+    std::string issuer_certificate;
+};
 
 // ---- Rendezvous (docs/protocol/rendezvous.md) ----
 using GroupKey = std::array<uint8_t, 32>;  // hash of tenant, name and job secret: the secret never travels
@@ -210,6 +219,6 @@ using Message =
     std::variant<Hello, RosterUpdate, Heartbeat, Goodbye, ProbeRequest, ProbeReply, GroupOpen, GroupWithdraw,
                  GroupPrepare, GroupPrepared, GroupCommit, GroupRefused, GroupStatusRequest, GroupStatus,
                  RankGone, Accusation, Verdict, OpAbort, OpAnnounce, ArrivalQuery, ArrivalReply, MessageOffer,
-                 MessageWithdraw, MessageRefused, GroupQuery>;
+                 MessageWithdraw, MessageRefused, GroupQuery, RenewalRequest, RenewalReply>;
 
 }  // namespace nexar::wire

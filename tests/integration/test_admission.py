@@ -5,12 +5,14 @@
     node 3: member  ──┘
 """
 import base64
+import os
 import shutil
 import signal
+import subprocess
 import time
 
 from harness import *
-from harness.system import mount_tiny, unmount
+from harness.system import die_with_parent, enter, mount_tiny, unmount
 
 JOINER_PATIENCE = 30  # how long a joiner looks for an issuer
 ROOT_HASH, ID, SECRET_AT, EXPIRY, ADDRESSES = 0, 32, 48, 80, 88
@@ -51,6 +53,18 @@ def is_refused(node, *words, seconds=15):
     assert not (node.state / "node.crt").exists(), "a certificate was kept all the same"
 
 
+def member_client(node, *arguments):
+    """What a client says that speaks to daemons from a node's place."""
+    def prepare():
+        enter(node.network.namespace(node.host))
+        die_with_parent()
+
+    done = subprocess.run([os.environ["NEXAR_TEST_MEMBER_CLIENT"], *map(str, arguments)], text=True, capture_output=True,
+                          timeout=30, preexec_fn=prepare, stdin=subprocess.DEVNULL)
+    equal(done.returncode, 0, f"exit status of member_client ({done.stderr})")
+    return done.stdout
+
+
 def forget(cluster, *nodes):
     for node in nodes:
         node.end(signal.SIGKILL)
@@ -81,6 +95,56 @@ def test_of_two_joiners_with_one_use_one_gets_in(cluster):
         is_refused(node, "the token is used up")
     cluster.wait_connected()
     forget(cluster, *joiners)
+
+
+def test_a_captured_join_request_is_worthless_on_another_connection(cluster):
+    made = cluster[1].ask("token_create", uses=5, lifetime_s=60)
+    said = member_client(cluster[2], "replay", made["token"])
+    contains(said, "first: admitted", "replayed: the token is unknown here, or its proof is wrong")
+    contains(cluster[1].log(), "join_refused")
+    entry, = [entry for entry in cluster[1].ask("token_list")["tokens"] if entry["id"] == made["id"]]
+    equal(entry["uses_left"], 4, "uses left after one honest request and its replay")
+
+
+def test_a_hello_that_lies_is_refused_by_name(cluster):
+    """With a member's own key, so that only the hello is wrong."""
+    liar = cluster.node().start(NEXAR_CLUSTER_TOKEN=cluster.token())
+    cluster.wait_connected()
+    name = liar.id[:12]
+    liar.kill()
+    cases = {"node": f"but its certificate is of {name}",
+             "incarnation": "says that it is in life 1001000, but its connection began as life 1000000",
+             "cluster": "belongs to another cluster"}
+    for how, words in cases.items():
+        before = len(cluster[1].log())
+        said = member_client(liar, "hello", liar.state, cluster[1].endpoint, how)
+        contains(said, "closed", words)
+        refusal, = [line for line in cluster[1].log()[before:].splitlines() if "peer_refused" in line]
+        contains(refusal, words, name)
+    equal(member_client(liar, "hello", liar.state, cluster[1].endpoint, "honest"), "accepted\n", "the same, honestly")
+    forget(cluster, liar)
+
+
+def test_a_restarted_daemon_resets_the_connections_of_its_former_life(cluster):
+    """Whoever was dialled has given out reset tokens, and a joiner dials its issuer. The restarted issuer dials nobody
+    by itself, and no ICMP tells the others: only the reset can be what the joiner hears."""
+    issuer, peer = cluster[1], cluster.node().start(NEXAR_CLUSTER_TOKEN=cluster.token())
+    cluster.wait_connected()
+    secret = (issuer.state / "reset-secret").read_bytes()
+    equal(len(secret), 32, "bytes of the secret")
+    cluster.network.unplug(issuer.host)
+    issuer.kill()
+    (issuer.state / "roster").unlink()
+    since = len(peer.log())
+    issuer.start()
+    cluster.network.plug(issuer.host)
+
+    eventually(lambda: "peer_down" in peer.log()[since:], f"{peer} to notice", 5)
+    down = [line for line in peer.log()[since:].splitlines() if "peer_down" in line][0]
+    contains(down, "stateless reset", issuer.id[:12])
+    cluster.wait_connected()
+    equal((issuer.state / "reset-secret").read_bytes(), secret, "the secret after the restart")
+    forget(cluster, peer)
 
 
 def test_an_expired_token_is_refused_by_both_ends(cluster):
@@ -246,7 +310,7 @@ def test_an_issuer_whose_disk_is_full_admits_nobody_and_lives(cluster):
 # What a node can do without: addresses that nobody needs to dial, a key that only `cluster init` used, tokens that
 # were never made; a node without its certificate has not joined yet, and one without its issuer's key is a member.
 HARMLESS = {("roster", "any"), ("root.key", "any"), ("lock", "any"), ("incarnation", "missing"), ("tokens", "missing"),
-            ("tokens", "empty"), ("node.crt", "missing"), ("issuer.key", "missing")}
+            ("tokens", "empty"), ("node.crt", "missing"), ("issuer.key", "missing"), ("reset-secret", "missing")}
 
 
 def starts_with_damage(node, file, name, damage):

@@ -20,6 +20,21 @@ std::string address_text(const json& status) {
     return out;
 }
 
+std::string certificate_text(const json& status) {
+    if (!has(status, "certificate")) return "none";
+    const json& c = status["certificate"];
+    const double left = number_of(c, "expires_in_s");
+    const std::string failures = std::to_string(count_of(c, "renewal_failures"));
+    const std::string why = text_of(c, "why").empty() ? "" : ": " + text_of(c, "why");
+    if (text_of(c, "state") == "expired")
+        return "EXPIRED " + seconds_text(-left) + " ago; other nodes refuse this one until it is renewed" +
+               why;
+    std::string out = "expires in " + seconds_text(left);
+    if (text_of(c, "state") == "renewing") out += ", is being renewed";
+    if (text_of(c, "state") == "renewal failed") out += ", RENEWAL FAILED " + failures + " times" + why;
+    return out;
+}
+
 std::string peers_text(const json& status) {
     const json& peers = list_of(status, "peers");
     if (peers.empty()) return "no peers\n";
@@ -52,6 +67,7 @@ std::string render_status(const json& s) {
                {"life", std::to_string(count_of(s, "incarnation")) + ", up for " +
                             seconds_text(number_of(s, "uptime_s")) + ", pid " +
                             std::to_string(count_of(s, "pid"))},
+               {"certificate", certificate_text(s)},
                {"version", text_of(s, "version")},
                {"address", address_text(s)},
                {"sessions", std::to_string(count_of(s, "sessions")) + ", with " +

@@ -13,7 +13,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the ranks are the parallel
 for _variable, _path in {"NEXAR_TEST_NEXARD": "daemon/nexard", "NEXAR_LIBRARY": "libnexar_c/libnexar_c.so.0",
                          "NEXAR_TEST_NEXARCTL": "tools/nexarctl/nexarctl", "NEXAR_TEST_DIGITS": "examples/nexar_digits",
                          "NEXAR_TEST_RANK_CLIENT": "tests/integration/rank_client",
-                         "NEXAR_TEST_HOSTILE_CLIENT": "tests/integration/hostile_client"}.items():
+                         "NEXAR_TEST_HOSTILE_CLIENT": "tests/integration/hostile_client",
+                         "NEXAR_TEST_MEMBER_CLIENT": "tests/integration/member_client"}.items():
     os.environ.setdefault(_variable, str(pathlib.Path(os.environ.get("NEXAR_BUILD_DIR", _ROOT / "build/dev")) / _path))
 
 from .system import SKIPPED, skip  # noqa: E402

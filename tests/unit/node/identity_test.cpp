@@ -62,7 +62,7 @@ TEST_CASE("an empty directory is no identity and no error; a second init is refu
 TEST_CASE("a damaged file is named in the error, whichever it is", "[node]") {
     Made m;
     for (const std::string name :
-         {"node.key", "node.crt", "node-issuer.crt", "root.crt", "issuer.key", "issuer.crt", "tokens"}) {
+         {"node.key", "node.crt", "root.crt", "issuer.key", "issuer.crt", "tokens"}) {
         const auto whole = m.state.read(name).value().value_or("");
         std::string cut = whole.substr(0, whole.size() / 2), flipped = whole;
         if (!flipped.empty()) flipped[flipped.size() / 2] ^= 0x11;
@@ -86,7 +86,7 @@ TEST_CASE("a damaged file is named in the error, whichever it is", "[node]") {
 
 TEST_CASE("a missing file is named, but no certificate at all is no identity", "[node]") {
     Made m;
-    for (const std::string name : {"node.key", "node-issuer.crt", "root.crt", "issuer.crt"}) {
+    for (const std::string name : {"node.key", "root.crt", "issuer.crt"}) {
         const std::string whole = **m.state.read(name);
         REQUIRE(m.state.remove(name));
         const auto loaded = load_identity(m.state, now);
@@ -100,8 +100,7 @@ TEST_CASE("a missing file is named, but no certificate at all is no identity", "
 
 TEST_CASE("files of two clusters do not mix", "[node]") {
     Made m, other;
-    for (const std::string name :
-         {"node.key", "node.crt", "node-issuer.crt", "root.crt", "issuer.key", "issuer.crt"}) {
+    for (const std::string name : {"node.key", "node.crt", "root.crt", "issuer.key", "issuer.crt"}) {
         INFO(name);
         const std::string whole = **m.state.read(name);
         REQUIRE(m.state.write(name, **other.state.read(name)));
@@ -112,10 +111,50 @@ TEST_CASE("files of two clusters do not mix", "[node]") {
 
 TEST_CASE("an expired certificate is told as such", "[node]") {
     Made m;
+    REQUIRE(m.state.remove("issuer.key"));
     CHECK(load_identity(m.state, now + leaf_seconds - 7200));
     const auto late = load_identity(m.state, now + leaf_seconds + 7200);
     REQUIRE_FALSE(late);
-    CHECK(contains(late.error().text, "expired 2 hours ago"));
+    CHECK(contains(late.error().text, "expired 7200 s ago"));
+    CHECK(contains(late.error().text, "join again with a new token"));
+}
+
+TEST_CASE("an issuer whose own leaf expired while it was down signs itself a new one", "[node]") {
+    Made m;
+    const WallSeconds late = now + leaf_seconds + 7200;
+    const auto loaded = load_identity(m.state, late, 5000);
+    REQUIRE(loaded);
+    REQUIRE(*loaded);
+    CHECK((*loaded)->node == m.id.node);
+    CHECK(expiry_of_certificate((*loaded)->certificate).value() == late + 5000);
+    CHECK((*load_identity(m.state, late + 4000))->certificate == (*loaded)->certificate);  // it is on disk
+}
+
+TEST_CASE("a renewed certificate replaces the old one and its issuer at once", "[node]") {
+    Made m;
+    const std::string issuer_key = make_key().value();
+    const std::string root_key = **m.state.read("root.key");
+    const std::string other = make_issuer(root_key, m.id.root_certificate, issuer_key, now).value();
+    const std::string leaf = sign_leaf(issuer_key, other, make_csr(m.id.node_key).value(), now + 100).value();
+    REQUIRE(save_certificate(m.state, leaf, other));
+    const auto loaded = load_identity(m.state, now + 100);
+    REQUIRE(loaded);
+    CHECK((*loaded)->node == m.id.node);
+    CHECK((*loaded)->certificate == leaf);
+    CHECK((*loaded)->issuer_certificate == other);
+    REQUIRE(m.state.write("node.crt", leaf));  // half of it
+    CHECK(contains(load_identity(m.state, now + 100).error().text, "node.crt"));
+}
+
+TEST_CASE("the reset secret is the same after a restart, another one per port and per node", "[node]") {
+    Made m, other;
+    const auto first = reset_secret(m.state, 7654);
+    REQUIRE(first);
+    CHECK(*reset_secret(m.state, 7654) == *first);
+    CHECK(*reset_secret(m.state, 7655) != *first);
+    CHECK(*reset_secret(other.state, 7654) != *first);
+    REQUIRE(m.state.write("reset-secret", "short"));
+    CHECK(contains(reset_secret(m.state, 7654).error().text, "reset-secret"));
 }
 
 TEST_CASE("a reply that fits our key and the token's root is written and loaded", "[node]") {

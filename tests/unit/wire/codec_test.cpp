@@ -44,6 +44,8 @@ struct Same {
     NEXAR_SAME(GroupPrepared, f1, f2)
     NEXAR_SAME(GroupCommit, f1)
     NEXAR_SAME(GroupQuery, f1)
+    NEXAR_SAME(RenewalRequest, f1)
+    NEXAR_SAME(RenewalReply, f1, f2, f3)
     NEXAR_SAME(GroupRefused, f1, f2, f3)
     NEXAR_SAME(GroupStatusRequest, f1, f2)
     NEXAR_SAME(RankGone, f1, f2, f3, f4, f5, f6)
@@ -79,7 +81,7 @@ struct Same {
     bool operator()(const ArrivalReply& a, const ArrivalReply& b) const {
         auto tie = [](const ArrivalReply& m) {
             std::vector<std::tuple<uint32_t, uint32_t, uint64_t>> list;
-            for (const auto& [rank, pid, next] : m.ranks) list.emplace_back(rank, pid, next);
+            for (const auto& [rank, pid, next, stalled] : m.ranks) list.emplace_back(rank, pid, next, stalled);
             const auto& [group, nonce, ranks] = m;
             return std::tuple(group, nonce, list);
         };

@@ -57,6 +57,8 @@ void add_node_messages(Distinct& d, std::vector<Message>& out) {
     out.push_back(Goodbye{d.text("stopping")});
     out.push_back(ProbeRequest{d.u64(), d.node(), d.incarnation()});
     out.push_back(ProbeReply{d.u64(), true, d.u64()});
+    out.push_back(RenewalRequest{"-----BEGIN\n" + d.text("csr") + "\n"});
+    out.push_back(RenewalReply{d.error(Errc::unsupported), d.text("leaf") + "\n", d.text("issuer") + "\n"});
 }
 
 void add_rendezvous_messages(Distinct& d, std::vector<Message>& out) {

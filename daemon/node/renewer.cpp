@@ -1,0 +1,133 @@
+#include "node/renewer.hpp"
+
+#include <type_traits>
+
+namespace nexar::node {
+namespace {
+
+using namespace admission;
+
+constexpr Duration between_signatures{1'000'000'000};  // of one node: a signature costs the loop 50 us
+constexpr size_t out_max = 4096;                       // answers that have not left in this turn
+
+}  // namespace
+
+Renewer::Renewer(Identity& identity, const LeafTimes& leaf, const StateDir& state,
+                 std::function<WallSeconds()> wall, Log& log, uint64_t seed)
+    : identity_(&identity),
+      state_(&state),
+      wall_(std::move(wall)),
+      log_(&log),
+      renewal_(identity.node, identity.issuer.has_value(), leaf, {}, Random(seed)) {}
+
+void Renewer::on_time(Time now, const std::vector<NodeId>& connected) {
+    renewal_.on_time(now, wall_(), connected);
+    act(now);
+}
+
+void Renewer::act(Time now) {
+    while (auto action = renewal_.poll_action()) {
+        std::visit(
+            [&](const auto& a) {
+                using A = std::decay_t<decltype(a)>;
+                if constexpr (std::is_same_v<A, RenewalNote>) {
+                    log_->note(a.level, a.event, a.fields);
+                } else if constexpr (std::is_same_v<A, SignOwn>) {
+                    sign_own(now);
+                } else {
+                    auto csr = make_csr(identity_->node_key);
+                    if (!csr) return renewal_.on_refused(a.node, csr.error(), now);
+                    log_->debug("certificate_renewal_asked", {field("node", a.node)});
+                    out_.emplace_back(a.node, wire::RenewalRequest{std::move(*csr)});
+                }
+            },
+            *action);
+    }
+}
+
+void Renewer::sign_own(Time now) {
+    const Issuer& issuer = *identity_->issuer;
+    auto renewed = [&]() -> Result<void> {
+        NEXAR_TRY(const std::string csr, make_csr(identity_->node_key));
+        NEXAR_TRY(const std::string leaf,
+                  sign_leaf(issuer.key, issuer.certificate, csr, wall_(), issuer.leaf_life));
+        return take(now, leaf, issuer.certificate);
+    }();
+    if (!renewed) renewal_.on_refused(identity_->node, renewed.error(), now);
+}
+
+// On disk before it is used: a restart after this finds what the peers have seen.
+Result<void> Renewer::take(Time now, const std::string& certificate, const std::string& issuer_certificate) {
+    NEXAR_TRY(const LeafTimes times,
+              check_renewed(certificate, issuer_certificate, identity_->root_certificate, identity_->node,
+                            renewal_.leaf(), wall_()));
+    NEXAR_TRY_VOID(save_certificate(*state_, certificate, issuer_certificate));
+    identity_->certificate = certificate;
+    identity_->issuer_certificate = issuer_certificate;
+    renewed_ = true;
+    renewal_.on_renewed(times, now);
+    log_->info("certificate_renewed",
+               {field("expires", times.expires), field("left_s", times.expires - wall_())});
+    return {};
+}
+
+bool Renewer::on_message(Time now, const NodeId& from, const quic::PeerChain& chain,
+                         const wire::Message& message) {
+    if (const auto* request = std::get_if<wire::RenewalRequest>(&message)) {
+        if (out_.size() < out_max) out_.emplace_back(from, answer(now, from, chain, *request));
+        return true;
+    }
+    if (const auto* reply = std::get_if<wire::RenewalReply>(&message)) {
+        on_reply(now, from, *reply);
+        return true;
+    }
+    return false;
+}
+
+void Renewer::on_reply(Time now, const NodeId& from, const wire::RenewalReply& reply) {
+    if (!renewal_.waits_for(from)) return;  // late, or never asked
+    if (reply.error.code != Errc::ok) return renewal_.on_refused(from, reply.error, now);
+    if (auto taken = take(now, reply.certificate, reply.issuer_certificate); !taken)
+        renewal_.on_refused(from, {Errc::bad_certificate, taken.error().text, -1, -1, {}}, now);
+}
+
+wire::RenewalReply Renewer::answer(Time now, const NodeId& from, const quic::PeerChain& chain,
+                                   const wire::RenewalRequest& request) {
+    auto leaf = sign(now, from, chain, request.csr);
+    if (leaf) {
+        log_->info("certificate_signed", {field("node", from)});
+        return {{}, std::move(*leaf), identity_->issuer->certificate};
+    }
+    if (identity_->issuer)
+        log_->warn("certificate_renewal_refused", {field("node", from), field("why", leaf.error().text)});
+    return {leaf.error(), {}, {}};
+}
+
+// [A8]
+Result<std::string> Renewer::sign(Time now, const NodeId& from, const quic::PeerChain& chain,
+                                  const std::string& csr) {
+    if (!identity_->issuer) return fail(Errc::unsupported, "this node is no issuer");
+    NEXAR_TRY(const NodeId proven, verify_member(chain, identity_->root_certificate, wall_()));
+    NEXAR_TRY(const NodeId wanted, node_id_of_csr(csr));
+    if (proven != from || wanted != from)
+        return fail(Errc::permission, "node " + from.short_hex() + " asks for a certificate of node " +
+                                          wanted.short_hex() + "; it can only renew its own");
+    if (asks_too_often(now, from))
+        return fail(Errc::table_full, "this node's certificate was signed less than a second ago");
+    const Issuer& issuer = *identity_->issuer;
+    return sign_leaf(issuer.key, issuer.certificate, csr, wall_(), issuer.leaf_life);
+}
+
+bool Renewer::asks_too_often(Time now, const NodeId& node) {
+    std::erase_if(signed_, [&](const auto& s) { return now - s.second >= between_signatures; });
+    return !signed_.emplace(node, now).second;
+}
+
+std::optional<std::pair<NodeId, wire::Message>> Renewer::poll_send() {
+    if (out_.empty()) return std::nullopt;
+    auto front = std::move(out_.front());
+    out_.pop_front();
+    return front;
+}
+
+}  // namespace nexar::node

@@ -1,0 +1,59 @@
+// Renewing leaves, both sides, over the members' control connections: this node's own, and, on an issuer,
+// those of the others. The deciding is admission::Renewal's; here are the keys, the files and the messages.
+// docs/protocol/admission.md.
+// Thread: the control loop's.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "admission/renewal.hpp"
+#include "core/log.hpp"
+#include "node/identity.hpp"
+#include "quic/config.hpp"
+#include "wire/messages.hpp"
+
+namespace nexar::node {
+
+class Renewer {
+  public:
+    // `identity` is changed when a renewal has succeeded.
+    Renewer(Identity& identity, const admission::LeafTimes& leaf, const StateDir& state,
+            std::function<WallSeconds()> wall, Log& log, uint64_t seed);
+
+    void on_time(Time now, const std::vector<NodeId>& connected);
+    // `from`, `chain`: as the connection proved it. False: the message is about something else.
+    bool on_message(Time now, const NodeId& from, const quic::PeerChain& chain, const wire::Message& message);
+    std::optional<std::pair<NodeId, wire::Message>> poll_send();
+    // Once after every renewal: connections from now on shall show identity.certificate.
+    bool take_renewed() { return std::exchange(renewed_, false); }
+    Time wake_at() const { return renewal_.wake_at(); }
+
+    const admission::Renewal& renewal() const { return renewal_; }
+
+  private:
+    void act(Time now);
+    void sign_own(Time now);
+    void on_reply(Time now, const NodeId& from, const wire::RenewalReply& reply);
+    Result<void> take(Time now, const std::string& certificate, const std::string& issuer_certificate);
+    wire::RenewalReply answer(Time now, const NodeId& from, const quic::PeerChain& chain,
+                              const wire::RenewalRequest& request);
+    Result<std::string> sign(Time now, const NodeId& from, const quic::PeerChain& chain,
+                             const std::string& csr);
+    bool asks_too_often(Time now, const NodeId& node);
+
+    Identity* identity_;
+    const StateDir* state_;
+    std::function<WallSeconds()> wall_;
+    Log* log_;
+    admission::Renewal renewal_;
+    std::deque<std::pair<NodeId, wire::Message>> out_;
+    std::map<NodeId, Time> signed_;  // when, of whom it was lately
+    bool renewed_ = false;
+};
+
+}  // namespace nexar::node

@@ -1,0 +1,126 @@
+"""Leaf certificates that last 20 seconds: renewed in time, and what happens when nobody can renew them.
+
+    node 1: issuer  ──┬── switch
+    node 2: member  ──┘
+"""
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+from harness import *
+from harness.system import die_with_parent, enter
+from harness.values import check, given, reduced
+
+LIFE = 20
+
+
+def certificate(node):
+    return node.status()["certificate"]
+
+
+def expires(node):
+    return certificate(node)["expires"]
+
+
+def events(node, name, since=0):
+    return [line for line in node.log()[since:].splitlines() if name in line]
+
+
+def works_until(me, end):
+    """Sums, small and large, until the wall clock says `end`; how many."""
+    group, rounds = me.group(), 0
+    inputs = [(given("float32", "sum", me.rank, n), reduced("float32", "sum", me.size, n)) for n in (10, 300_000)]
+    outputs = [np.empty_like(x) for x, _ in inputs]
+    while True:
+        for (x, want), out in zip(inputs, outputs):
+            check(group.all_reduce(x, out), want, "all_reduce")
+        rounds += 1
+        stop = np.array([float(time.time() >= end)], np.float32)
+        if group.all_reduce(stop, op="max")[0]:  # all stop in the same round
+            return rounds
+
+
+def member_client(node, *arguments):
+    """What a client says that speaks to daemons from a node's place."""
+    def prepare():
+        enter(node.network.namespace(node.host))
+        die_with_parent()
+
+    done = subprocess.run([os.environ["NEXAR_TEST_MEMBER_CLIENT"], *map(str, arguments)], text=True, capture_output=True,
+                          timeout=30, preexec_fn=prepare, stdin=subprocess.DEVNULL)
+    equal(done.returncode, 0, f"exit status of member_client ({done.stderr})")
+    return done.stdout
+
+
+def test_leaves_are_renewed_while_a_group_works_and_nobody_is_lost(cluster):
+    before = {node: (node.id, expires(node), (node.state / "node.crt").read_text()) for node in cluster}
+    old = cluster.folder / "old"
+    shutil.copytree(cluster[2].state, old)
+    first_end = max(end for _, end, _ in before.values())
+    assert 0 < first_end - time.time() <= LIFE, before
+    job = Job([cluster[1], cluster[2]], works_until, first_end + 3)
+
+    while time.time() < first_end + 2:
+        for node in cluster:
+            equal(len(node.peers_up()), 1, f"peers of {node}")
+            assert certificate(node)["state"] in ("valid", "renewing"), certificate(node)
+        time.sleep(0.2)
+
+    rounds = job.outcomes(seconds=60)
+    assert min(rounds) > 20, rounds
+    for node, (name, end, text) in before.items():
+        equal(node.status()["node"], name, "NodeId")
+        assert expires(node) > end and (node.state / "node.crt").read_text() != text, f"{node} has its old certificate"
+        assert events(node, "certificate_renewed"), f"{node} did not say so"
+        equal(events(node, "peer_down"), [], f"what {node} lost")
+    contains(cluster[1].log(), "certificate_signed")
+    equal([line for node in cluster for line in events(node, "has ended")], [], "connections that met their end")
+    assert all(2 <= len(events(node, "bulk_up")) <= 8 for node in cluster), "bulk connections were not replaced, or for ever"
+
+    said = member_client(cluster[2], "hello", old, cluster[1].endpoint, "honest")
+    contains(said, "closed", "expired")
+    contains(events(cluster[1], "connection_refused")[-1], "expired")
+    print(f"        {rounds[0]} rounds; the old certificate: {said.strip()}")
+
+
+def test_a_restart_uses_the_renewed_certificate(cluster):
+    end = expires(cluster[2])
+    eventually(lambda: expires(cluster[2]) > end, "the next renewal", LIFE)
+    end = expires(cluster[2])
+    cluster[2].kill()
+    cluster[2].start()
+    assert expires(cluster[2]) >= end
+    cluster.wait_connected()
+
+
+def test_a_node_that_finds_no_issuer_says_so_retries_and_expires(cluster):
+    lonely = cluster[2]
+    cluster[1].kill()
+    eventually(lambda: certificate(lonely)["state"] == "renewal failed", "a failed renewal", LIFE)
+    contains(certificate(lonely)["why"], "connected with no other")
+    assert certificate(lonely)["renewal_failures"] >= 1
+    eventually(lambda: certificate(lonely)["state"] == "expired", "the end of the certificate", LIFE)
+
+    assert len(events(lonely, "certificate_renewal_failed")) >= 2, "it did not try again"
+    eventually(lambda: events(lonely, "certificate_expired"), "the event about it", 3)
+    equal(len(events(lonely, "certificate_expired")), 1, "how often it says that it expired")
+    shown = subprocess.run([os.environ["NEXAR_TEST_NEXARCTL"], "--socket", lonely.admin, "status"], text=True,
+                           capture_output=True, timeout=20).stdout
+    contains(shown, "EXPIRED", "connected with no other")
+
+    # The issuer was away for longer than its own leaf lasts: it signs itself another one. Node 2 cannot come back.
+    cluster[1].start(NEXAR_CERTIFICATE_LIFETIME_SECS=str(LIFE))
+    assert certificate(cluster[1])["state"] == "valid"
+    eventually(lambda: "expired" in "".join(events(cluster[1], "connection_refused")), "node 1 to refuse node 2")
+    lonely.kill()
+    lonely.start(wait=False)
+    lonely.expected_dead = True
+    equal(lonely.process.wait(10), 1, "exit status")
+    contains(lonely.log(), "before an issuer renewed it; join again with a new token")
+    lonely.end(signal.SIGKILL)
+    del cluster.nodes[lonely.number]
+
+
+main(globals(), nodes=2, NEXAR_CERTIFICATE_LIFETIME_SECS=str(LIFE))
