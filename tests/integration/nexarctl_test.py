@@ -45,7 +45,15 @@ class FakeDaemon:
         self.listener.bind(path)
         self.listener.listen(4)
         self.reply, self.asked = reply, []
-        threading.Thread(target=self.serve, daemon=True).start()
+        self.thread = threading.Thread(target=self.serve, daemon=True)
+        self.thread.start()
+
+    def close(self):
+        """shutdown() ends the accept() of the thread, and the descriptor lives until the thread is gone: closed before
+        that, its number could be the next test's listener, which the thread would then answer in this one's words."""
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.thread.join(10)
+        self.listener.close()
 
     def serve(self):
         while True:
@@ -69,7 +77,7 @@ class Case(unittest.TestCase):
 
     def daemon(self, reply):
         daemon = FakeDaemon(self.socket, reply)
-        self.addCleanup(daemon.listener.close)
+        self.addCleanup(daemon.close)
         return daemon
 
 
@@ -152,8 +160,9 @@ class Asking(Case):
             "group": "g", "node_of_rank": [0, 1, 0, 1], "nodes": [{"node": "aa", "host": "alpha"}, {"node": "bb"}],
             "table": {"small_bytes_max": 1024, "doubling_bytes_max": 512, "chunk_bytes": 4096, "segment_bytes": 8192,
                       "lanes": 1}}})
-        report = json.loads(ctl("--socket", self.socket, "plan", "--group", "g", "--bytes", "64K", "--json").stdout)
-        self.assertIn("ranks", report, report)
+        done = ctl("--socket", self.socket, "plan", "--group", "g", "--bytes", "64K", "--json")
+        self.assertEqual(done.returncode, 0, done)
+        report = json.loads(done.stdout)
         self.assertEqual((report["ranks"], report["nodes"], report["segments"], report["lanes"]), (4, 2, 8, 1))
         self.assertEqual(report["pairs"][0]["from_name"], "alpha (aa)")
 
