@@ -23,11 +23,18 @@
  *             After any other status nexar_last_error() on the same thread says which rank, node, operation and
  *             why. A call that this process rejects (bad argument, table full) had no effect and used up no
  *             place in the group's order of operations: the other ranks are not affected.
- *   Memory    Any memory will do. Memory from nexar_alloc or nexar_register is used in place, without copies.
- *             Of other memory, _start copies the whole input before it returns, and the output is copied back by
- *             the nexar_wait or nexar_test that first reports the end. Output memory is yours again when the
- *             request has ended; input memory from nexar_alloc or nexar_register as well (other input memory
- *             already when _start returns). On failure the content of output memory is unspecified.
+ *   Memory    Any memory will do. Memory from nexar_alloc or nexar_register is used in place, without copies; other
+ *             memory is copied through scratch, which this process pays for, up to scratch_limit.
+ *             A blocking operation copies while it works. Of _start there are two cases. While the copies fit
+ *             into scratch_limit, it copies the whole input before it returns, and needs no further call to progress;
+ *             the output is copied back by the call that first finds that it ended. Beyond, a collective is
+ *             *staged*: its bytes move only inside nexar_wait, nexar_test, nexar_wait_any, nexar_session_poll and blocking
+ *             operations of this session (any of them moves the bytes of all staged requests), and inside nexar_session_fd.
+ *             A rank that makes no such call holds up the others until the deadline, which names it. A message
+ *             that does not fit has scratch of its own while it is pending, beyond the limit.
+ *             Output memory is yours again when the request has ended, and input memory too (only where _start copied
+ *             the whole input, already when it returns: do not count on it). On failure the content of output memory
+ *             is unspecified.
  *             Counts are elements, not bytes, where a dtype stands beside them.
  *   Structs   Options and results begin with struct_size. Options: call nexar_<x>_options_init(&o, sizeof o),
  *             then set what you need; never copy the size by hand. Results (nexar_error, nexar_completion,
@@ -184,7 +191,7 @@ typedef struct nexar_session_options {
     int64_t connect_timeout_ms;     /* default 5000 */
     int64_t daemon_unresponsive_ms; /* a daemon that stood still for so long is given up; default 10000, -1:
                                        never */
-    uint64_t scratch_limit;         /* bytes that copies of ordinary memory may take; default 256 MiB */
+    uint64_t scratch_limit;         /* bytes that copies of ordinary memory may take at once; default 256 MiB */
     int64_t spin_us;                /* longest busy wait before sleeping; default 50, 0: always sleep */
 } nexar_session_options;
 
@@ -204,14 +211,15 @@ NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_session_open(const nexar_session_o
  * closing has closed its sessions; one that crashes, is killed or calls _exit() ends all its groups with PEER_LOST. */
 NEXAR_API nexar_status nexar_session_close(nexar_session* session);
 
-/* For event loops: *fd becomes readable when requests have ended or the daemon is gone; then call
- * nexar_session_poll until it reports no more. Do not read, write or close it. */
+/* For event loops: *fd becomes readable when requests have ended, when bytes of staged requests can be moved (see
+ * Memory), or when the daemon is gone; then call nexar_session_poll until it reports no more. Do not read, write or
+ * close it. */
 NEXAR_API nexar_status nexar_session_fd(nexar_session* session, int* fd);
 
 typedef uint64_t nexar_request; /* 0 is never a request */
 
 /* Writes up to capacity requests that have ended since the last poll and were not freed, each once, and their
- * number. Call nexar_test on each for its status. Does not block.
+ * number. Call nexar_test on each for its status. Does not block. Moves the bytes of staged requests.
  *   DAEMON_LOST   the daemon is gone; what had ended before is still reported first */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_session_poll(nexar_session* session, nexar_request* ended,
                                                            size_t capacity, size_t* count);
@@ -314,8 +322,9 @@ NEXAR_API nexar_status nexar_group_node(nexar_group* group, uint32_t rank, char*
  * in == out: in place. Otherwise in and out must not overlap.
  *
  * Errors of all of them: INVALID_ARGUMENT (NULL, unknown dtype or op, root >= size, count * size of dtype overflows
- * 2^63, overlap), TABLE_FULL (slots), NO_MEMORY (ordinary memory beyond scratch_limit: use nexar_alloc), MISMATCH,
- * TIMED_OUT, CANCELLED, ABORTED, PEER_LOST, LINK_LOST, CLOSED, DAEMON_LOST, DAEMON_UNRESPONSIVE. */
+ * 2^63, overlap), TABLE_FULL (slots), NO_MEMORY (not even a piece of the ordinary memory, a few MiB, fits into what is
+ * left of scratch_limit: end a request, or use nexar_alloc), MISMATCH, TIMED_OUT, CANCELLED, ABORTED, PEER_LOST,
+ * LINK_LOST, CLOSED, DAEMON_LOST, DAEMON_UNRESPONSIVE. */
 
 /* out[i] = in_0[i] op in_1[i] op ... on every rank; count elements. */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_all_reduce(nexar_group* group, const void* in, void* out,
@@ -406,7 +415,7 @@ NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_recv_start(nexar_group* group, voi
  * mean that the wait ended first. Then completion->status tells: it is NEXAR_PENDING while the request is pending.
  * completion may be NULL, and is written in every case where the handle was good. */
 
-/* NEXAR_PENDING, or the status of the operation. Never blocks. */
+/* NEXAR_PENDING, or the status of the operation. Never blocks; copies what there is to copy. */
 NEXAR_API nexar_status nexar_test(nexar_request request, nexar_completion* completion);
 
 /* Waits for the end. timeout_ms -1: for as long as it takes (the operation has its own deadline).

@@ -227,17 +227,26 @@ void Connection::send_head(uint32_t type) const {
     send(bytes_of(head));
 }
 
-void Connection::drain(std::string* reason) const {
+bool Connection::drain() const {
     alignas(8) char packet[NEXAR_MSG_BYTES_MAX];
+    bool any = false;
     // Bounded by what a socket's buffer holds; the daemon sends bells and one refusal.
     for (int i = 0; i < 1024; ++i) {
         const ssize_t got = ::recv(fd_, packet, sizeof packet, MSG_DONTWAIT);
-        if (got <= 0) return;
+        if (got <= 0) break;
+        any = true;
         nexar_msg_head head;
         std::memcpy(&head, packet, sizeof head);
-        if (reason && head.type == NEXAR_MSG_REFUSED && got == sizeof(nexar_msg_refused))
-            *reason = refusal(packet).text;
+        if (head.type != NEXAR_MSG_REFUSED || got != sizeof(nexar_msg_refused)) continue;
+        std::lock_guard lock(refusal_mutex_);
+        refusal_text_ = refusal(packet).text;
     }
+    return any;
+}
+
+std::string Connection::refusal_text() const {
+    std::lock_guard lock(refusal_mutex_);
+    return refusal_text_;
 }
 
 }  // namespace nexar::c

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "core/bytes.hpp"
@@ -36,8 +37,10 @@ class Connection {
     // One packet, with at most one descriptor; never blocks. False: the socket is full or gone (errno tells).
     bool send(Bytes packet, int descriptor = -1) const;
     void send_head(uint32_t type) const;
-    // Takes everything that waits on the socket (bells). Remembers why the daemon closed, if it said so.
-    void drain(std::string* reason) const;
+    // Takes everything that waits on the socket (bells); whether there was anything.
+    bool drain() const;
+    // Why the daemon closed, if it said so in what was drained; else empty.
+    std::string refusal_text() const;
 
   private:
     Result<void> dial(const ConnectOptions& options, Time until);
@@ -51,6 +54,8 @@ class Connection {
     void* daemon_page_ = nullptr;
     void* alive_page_ = nullptr;
     nexar_msg_welcome welcome_{};
+    mutable std::mutex refusal_mutex_;
+    mutable std::string refusal_text_;
 };
 
 // A sealed memfd of `bytes` (a multiple of the page size), mapped, every page touched by this process.

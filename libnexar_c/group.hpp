@@ -15,6 +15,7 @@ struct Group {
     uint32_t name = 0;     // as the daemon calls it
     uint32_t rank = 0;
     uint32_t size = 0;
+    uint32_t segment_bytes = 0;          // what the daemon takes as one segment; 0: it cannot stage [S12]
     int64_t collective_timeout_ns = -1;  // < 0: the daemon's; 0: none
 };
 

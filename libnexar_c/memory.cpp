@@ -114,8 +114,20 @@ Result<ScratchBlock> Scratch::take_large(uint64_t bytes, Lock& lock) {
     return ScratchBlock{region, 0, rounded};
 }
 
+uint64_t Scratch::idle_large() const {
+    uint64_t bytes = 0;
+    for (const ScratchBlock& block : free_large_) bytes += block.bytes;
+    return bytes;
+}
+
+bool Scratch::may_fit(uint64_t bytes) {
+    Lock lock(mutex_);
+    return fits(bytes, idle_large());
+}
+
 Result<Region*> Scratch::grow(uint64_t bytes, Lock& lock) {
-    while (!fits(bytes) && !free_large_.empty()) {  // idle blocks make room
+    // Idle blocks make room; but not for what does not fit without them either.
+    while (!fits(bytes, 0) && fits(bytes, idle_large())) {
         const ScratchBlock idle = free_large_.back();
         free_large_.pop_back();
         held_.fetch_sub(idle.bytes, std::memory_order_relaxed);
@@ -123,7 +135,7 @@ Result<Region*> Scratch::grow(uint64_t bytes, Lock& lock) {
         destroy_(idle.region);
         lock.lock();
     }
-    if (!fits(bytes))
+    if (!fits(bytes, 0))
         return fail(Errc::no_memory, "copies of ordinary memory would take " + std::to_string(held()) +
                                          " + " + std::to_string(bytes) + " bytes; scratch_limit is " +
                                          std::to_string(limit_) + ": use memory from nexar_alloc");
@@ -135,7 +147,18 @@ Result<Region*> Scratch::grow(uint64_t bytes, Lock& lock) {
     return region;
 }
 
+Result<ScratchBlock> Scratch::take_own(uint64_t bytes) {
+    bytes = (bytes + page_bytes - 1) & ~(uint64_t{page_bytes} - 1);
+    NEXAR_TRY(Region * region, create_(bytes));
+    own_.fetch_add(bytes, std::memory_order_relaxed);
+    return ScratchBlock{region, 0, bytes, true};
+}
+
 void Scratch::give_back(const ScratchBlock& block) {
+    if (block.own) {
+        own_.fetch_sub(block.bytes, std::memory_order_relaxed);
+        return destroy_(block.region);
+    }
     std::lock_guard lock(mutex_);
     if (block.bytes < arena_bytes)
         free_small_[static_cast<unsigned>(std::bit_width(block.bytes)) - 1].push_back(block);

@@ -50,6 +50,7 @@ struct ScratchBlock {
     Region* region = nullptr;
     uint64_t offset = 0;
     uint64_t bytes = 0;  // of the block
+    bool own = false;    // beyond the limit: goes when its request has ended
     std::byte* data() const { return region->base + offset; }
     explicit operator bool() const { return region != nullptr; }
 };
@@ -63,8 +64,15 @@ class Scratch {
         : limit_(limit), create_(std::move(create)), destroy_(std::move(destroy)) {}
 
     Result<ScratchBlock> take(uint64_t bytes);
+    // Whatever the limit is: for a message, which cannot be staged.
+    Result<ScratchBlock> take_own(uint64_t bytes);
     void give_back(const ScratchBlock& block);
-    uint64_t held() const { return held_.load(std::memory_order_relaxed); }
+    // Whether take() would find room, also for several blocks of together so many bytes. A guess: others
+    // take, too.
+    bool may_fit(uint64_t bytes);
+    uint64_t held() const {
+        return held_.load(std::memory_order_relaxed) + own_.load(std::memory_order_relaxed);
+    }
 
   private:
     static constexpr unsigned smallest_shift = 12;  // 4 KiB
@@ -75,7 +83,10 @@ class Scratch {
     Result<ScratchBlock> take_large(uint64_t bytes, Lock& lock);
     // Lets go of the lock while it speaks with the daemon: requests lock themselves, and then us.
     Result<Region*> grow(uint64_t bytes, Lock& lock);
-    bool fits(uint64_t bytes) const { return bytes <= limit_ && held() <= limit_ - bytes; }
+    bool fits(uint64_t bytes, uint64_t idle) const {
+        return bytes <= limit_ && held_.load(std::memory_order_relaxed) - idle <= limit_ - bytes;
+    }
+    uint64_t idle_large() const;
 
     uint64_t limit_;
     Create create_;
@@ -83,8 +94,9 @@ class Scratch {
     std::mutex mutex_;
     std::array<std::vector<ScratchBlock>, arena_shift> free_small_;
     std::vector<ScratchBlock> free_large_;
-    ScratchBlock arena_;  // the rest of the newest shared region
-    std::atomic<uint64_t> held_{0};
+    ScratchBlock arena_;             // the rest of the newest shared region
+    std::atomic<uint64_t> held_{0};  // counted against the limit
+    std::atomic<uint64_t> own_{0};
 };
 
 }  // namespace nexar::c

@@ -95,6 +95,7 @@ Result<nexar_group*> open_group(SessionPin& session, uint64_t session_handle, co
     group->name = ending.result.group;
     group->rank = ending.result.rank;
     group->size = ending.result.size;
+    group->segment_bytes = ending.result.stage;
     group->collective_timeout_ns =
         wanted.collective_timeout_ms < 0 ? -1 : nanoseconds(wanted.collective_timeout_ms);
     const uint64_t handle = groups().insert(std::move(group), [](uint32_t) {});
@@ -184,7 +185,9 @@ nexar_status nexar_session_fd(nexar_session* handle, int* fd) {
     auto session = session_of(handle);
     if (!session) return failed("session_fd", session.error());
     if (!fd) return failed("session_fd", Errc::invalid_argument, "fd is NULL");
-    *fd = (*session)->arm_fd();
+    auto armed = (*session)->arm_fd();
+    if (!armed) return failed("session_fd", armed.error());
+    *fd = *armed;
     return NEXAR_OK;
 }
 

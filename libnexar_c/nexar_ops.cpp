@@ -16,7 +16,7 @@ nexar_status begin(nexar_group* handle, const Operation& operation, nexar_reques
     auto pinned = group_of(handle);
     if (!pinned) return failed(operation.name, pinned.error());
     if (!request) return failed(operation.name, Errc::invalid_argument, "request is NULL");
-    auto slot = start(*pinned->session, *pinned->group, operation, of_the_group);
+    auto slot = start(*pinned->session, *pinned->group, operation, false, of_the_group);
     if (!slot) return failed(operation.name, slot.error());
     *request = request_handle(*pinned->session, *slot);
     return NEXAR_OK;
@@ -33,7 +33,7 @@ nexar_status run(nexar_group* handle, const Operation& operation, int64_t timeou
                  nexar_completion* completion = nullptr) {
     auto pinned = group_of(handle);
     if (!pinned) return failed(operation.name, pinned.error());
-    auto slot = start(*pinned->session, *pinned->group, operation, timeout_ms);
+    auto slot = start(*pinned->session, *pinned->group, operation, true, timeout_ms);
     if (!slot) return failed(operation.name, slot.error());
     const Ending ending =
         pinned->session->finish_blocking(*slot, Duration(timeout_ns(*pinned->group, timeout_ms)));

@@ -22,8 +22,9 @@ struct Operation {
 
 constexpr int64_t of_the_group = -1;
 
-// timeout_ms as in the header; -1: the group's.
-Result<Slot> start(Session& session, const Group& group, const Operation& operation, int64_t timeout_ms);
+// timeout_ms as in the header; -1: the group's. `blocking`: the caller waits at once, for this alone.
+Result<Slot> start(Session& session, const Group& group, const Operation& operation, bool blocking,
+                   int64_t timeout_ms);
 int64_t timeout_ns(const Group& group, int64_t timeout_ms);
 uint64_t dtype_size(nexar_dtype dtype);
 

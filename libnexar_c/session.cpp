@@ -29,7 +29,9 @@ Error closed_error() {
 
 Result<std::unique_ptr<Session>> Session::open(const SessionOptions& options) {
     NEXAR_TRY(auto connection, Connection::open(options.connect));
-    return std::unique_ptr<Session>(new Session(options, std::move(connection)));
+    auto session = std::unique_ptr<Session>(new Session(options, std::move(connection)));
+    NEXAR_TRY_VOID(session->sleepers_.open());
+    return session;
 }
 
 Session::Session(const SessionOptions& options, std::unique_ptr<Connection> connection)
@@ -50,7 +52,10 @@ Session::Session(const SessionOptions& options, std::unique_ptr<Connection> conn
               if (out) drop_region(std::move(*out));
           }),
       window_(options.spin),
-      completions_(control_) {}
+      sleepers_(*connection_),
+      completions_(control_),
+      reported_(control_.slots()),
+      staged_((control_.slots() + 63) / 64) {}
 
 Session::~Session() {
     uint64_t floor = generation_floor.load();
@@ -61,6 +66,8 @@ Session::~Session() {
 
 void Session::close() {
     fail_all(Errc::closed, closed_error().text);
+    // The caller's memory is the caller's again: nobody copies any more.
+    for (uint32_t slot = 0; any_staged() && slot < control_.slots(); ++slot) end_stage(slot, false);
     say_goodbye();
 }
 
@@ -79,9 +86,7 @@ void Session::fail_all(Errc code, const std::string& text) {
         lost_ = Error{code, text, -1, -1, {}};
         lost_code_.store(static_cast<int32_t>(code), std::memory_order_release);
     }
-    // Every sleeper watches this word too.
-    shm::store_release(closing_, shm::load_relaxed(closing_) + 1);
-    wake_all(&closing_);
+    sleepers_.nudge();
 }
 
 std::optional<Error> Session::unusable() {
@@ -97,8 +102,8 @@ void Session::check_alive() {
     if ((alive & NEXAR_ALIVE_TID_MASK) != 0 && !(alive & NEXAR_ALIVE_OWNER_DIED)) return;
     wake_all(&connection_->alive());
     if (alive & NEXAR_ALIVE_OWNER_DIED) return fail_all(Errc::daemon_lost, "the daemon died");
-    std::string reason;
-    connection_->drain(&reason);
+    connection_->drain();
+    std::string reason = connection_->refusal_text();
     const auto code = static_cast<int32_t>(shm::load_acquire(control_.header().closed_code));
     const bool misused = code == static_cast<int32_t>(Errc::protocol_error);
     if (reason.empty()) reason = "the daemon stopped, or closed this session";
@@ -118,6 +123,8 @@ Result<Slot> Session::take_slot(uint8_t kind, const Plan& plan) {
     request.finished = false;
     request.kind.store(kind, std::memory_order_relaxed);
     request.plan = plan;
+    request.plan.stage = {};
+    request.staged = bool(plan.stage);
     request.generation.store(slot.generation, std::memory_order_release);
     return slot;
 }
@@ -133,32 +140,43 @@ Result<Slot> Session::submit(const nexar_shm_descriptor& descriptor, Plan plan,
     if (payload) shm::store_words(control_.payload(slot->index).group_open, *payload);
     operations_.fetch_add(1, std::memory_order_relaxed);
     hand_over(*slot);
-
-    const shm::Entry entry{slot->index, static_cast<uint32_t>(slot->generation), NEXAR_ENTRY_SUBMIT};
-    // The ring has room for one submission and three cancels per slot: full means that the daemon does not
-    // run.
-    const Time until = now() + std::min<Duration>(options_.daemon_unresponsive, std::chrono::seconds(1));
-    while (!submission_.try_push(entry)) {
-        if (now() < until && !unusable()) {
-            ring_doorbell();
-            ::usleep(100);
-            continue;
-        }
+    if (!push({slot->index, static_cast<uint32_t>(slot->generation), NEXAR_ENTRY_SUBMIT})) {
         give_up(plan);
-        requests_[slot->index].generation.store(0, std::memory_order_release);
-        shm::store_release(control_.slot(slot->index).state, uint32_t{NEXAR_SLOT_FREE});
-        pool_.give_back(slot->index);
+        take_back(*slot);
         if (auto error = unusable()) return fail(*error);
         return fail(Errc::table_full, "the submission ring is full");
     }
-    ring_doorbell();
+    if (plan.stage) begin_stage(*slot, plan.stage);
     return slot;
+}
+
+// The ring has room for one submission and three other entries per slot: full for long means that the daemon
+// does not run.
+bool Session::push(const shm::Entry& entry) {
+    const Time until = now() + std::min<Duration>(options_.daemon_unresponsive, std::chrono::seconds(1));
+    while (!submission_.try_push(entry)) {
+        if (now() >= until || unusable()) return false;
+        ring_doorbell();
+        ::usleep(100);
+    }
+    ring_doorbell();
+    return true;
+}
+
+void Session::take_back(const Slot& slot) {
+    requests_[slot.index].generation.store(0, std::memory_order_release);
+    shm::store_release(control_.slot(slot.index).state, uint32_t{NEXAR_SLOT_FREE});
+    pool_.give_back(slot.index);
 }
 
 // The slot is the daemon's from here on.
 void Session::hand_over(const Slot& slot) {
     auto& shared = control_.slot(slot.index);
     shm::store_relaxed(shared.generation, static_cast<uint32_t>(slot.generation));
+    // What the last operation in this slot left there would be taken for progress of this one [S12].
+    shm::store_relaxed(shared.stage_filled, 0u);
+    shm::store_relaxed(shared.stage_taken, 0u);
+    shm::store_relaxed(shared.result.stage, 0u);
     shm::store_release(shared.state, pending_word(slot));
 }
 
@@ -187,6 +205,7 @@ bool Session::ended(const Slot& slot) {
 }
 
 Ending Session::look(const Slot& slot) {
+    move_staged();
     Request& request = requests_[slot.index];
     std::lock_guard lock(request.mutex);
     Ending out;
@@ -219,30 +238,49 @@ void Session::finish(Request& request, const Slot& slot) {
         if (ending.result.status != NEXAR_OK) ending.error = error_from(ending.result.status, detail);
         if (ending.result.has_detail) std::memcpy(ending.node, detail.node, sizeof ending.node);
     }
-    ending.completion.status = ending.error ? static_cast<int32_t>(ending.error->code) : NEXAR_OK;
     if (!ending.error && kind == NEXAR_OP_RECV) {
         ending.completion.bytes = ending.result.bytes;
         ending.completion.tag = ending.result.tag;
         ending.completion.source = ending.result.source;
     }
-    if (!ending.error && request.plan.copy_to) {
-        const uint64_t bytes = kind == NEXAR_OP_RECV
-                                   ? std::min<uint64_t>(request.plan.copy_bytes, ending.result.bytes)
-                                   : request.plan.copy_bytes;
-        std::memcpy(request.plan.copy_to, request.plan.copy_from, bytes);
-        count_copy(bytes);
-    }
+    copy_out(request, ending);
+    ending.completion.status = ending.error ? static_cast<int32_t>(ending.error->code) : NEXAR_OK;
     give_up(request.plan);
     request.plan = {};
     request.finished = true;
 }
 
+void Session::copy_out(Request& request, Ending& ending) {
+    if (request.staged) {
+        const auto index = static_cast<uint32_t>(&request - requests_.data());
+        count_copy(end_stage(index, !ending.error));
+        // It ended well, and close() was quicker than the last copies.
+        if (!ending.error && lost_code_.load() == static_cast<int32_t>(Errc::closed))
+            ending.error = unusable();
+    }
+    if (ending.error || !request.plan.copy_to) return;
+    const bool received = request.kind.load(std::memory_order_relaxed) == NEXAR_OP_RECV;
+    const uint64_t bytes =
+        received ? std::min<uint64_t>(request.plan.copy_bytes, ending.result.bytes) : request.plan.copy_bytes;
+    std::memcpy(request.plan.copy_to, request.plan.copy_from, bytes);
+    count_copy(bytes);
+}
+
 void Session::give_up(const Plan& plan) {
     for (Region* region : plan.in_use)
         if (region) region->users.fetch_sub(1, std::memory_order_release);
-    // Of a lost session's scratch nobody knows whether the daemon still writes it: never used again.
+    // Of a lost session's scratch nobody knows whether the daemon still writes it: no operation starts any
+    // more.
     for (const ScratchBlock& block : plan.scratch)
         if (block) scratch_.give_back(block);
+}
+
+void Session::give_up_scratch(Plan& plan) {
+    for (ScratchBlock& block : plan.scratch) {
+        if (block) scratch_.give_back(block);
+        block = {};
+    }
+    plan.copy_to = nullptr;
 }
 
 Result<void> Session::free(const Slot& slot) {
@@ -389,18 +427,16 @@ Result<void> Session::adopt(void* address, uint64_t bytes, int fd, uint64_t offs
 
 // ---- Polling ----
 
-int Session::arm_fd() {
-    shm::store_relaxed(control_.header().bell_wanted, 1u);
-    shm::fence();
-    return connection_->fd();
+Result<int> Session::arm_fd() {
+    NEXAR_TRY(const int fd, sleepers_.arm_fd());
+    move_staged();  // what could be moved before rang no bell
+    return fd;
 }
 
 size_t Session::poll(Slot* out, size_t capacity) {
     std::lock_guard lock(poll_mutex_);
-    auto& wanted = control_.header().bell_wanted;
-    shm::store_relaxed(wanted, 0u);
-    std::string reason;
-    connection_->drain(&reason);
+    sleepers_.begin_look();
+    move_staged();
     size_t count = 0;
     const auto offer = [&](uint32_t index, uint32_t low_generation) {
         if (index >= requests_.size()) return;
@@ -408,6 +444,9 @@ size_t Session::poll(Slot* out, size_t capacity) {
         if (generation == 0 || static_cast<uint32_t>(generation) != low_generation) return;  // freed already
         if (requests_[index].kind.load(std::memory_order_relaxed) >= NEXAR_CMD_GROUP_OPEN)
             return;  // one of our own
+        // An entry may say that a staged operation came further [S12]; and one that ended may have two.
+        if (reported_[index] == generation || !ended({index, generation})) return;
+        reported_[index] = generation;
         out[count++] = {index, generation};
     };
     const auto take = [&] {
@@ -436,9 +475,10 @@ size_t Session::poll(Slot* out, size_t capacity) {
         }
     };
     take();
-    shm::store_relaxed(wanted, 1u);
-    shm::fence();  // [S5]
+    sleepers_.arm_again();
+    move_staged();
     take();
+    sleepers_.end_look();
     return count;
 }
 

@@ -15,6 +15,8 @@
 #include "shm/ring.hpp"
 #include "shm/slots.hpp"
 #include "shm/wait_window.hpp"
+#include "sleepers.hpp"
+#include "staging.hpp"
 
 namespace nexar::c {
 
@@ -32,6 +34,7 @@ struct Plan {
     void* copy_to = nullptr;  // ordinary output memory
     const std::byte* copy_from = nullptr;
     uint64_t copy_bytes = 0;
+    Stage stage;  // or none; its windows are in scratch
 };
 
 struct Slot {
@@ -82,15 +85,19 @@ class Session {
     // Blocking operations: waits as long as it takes, also when the daemon does not end it in time.
     Ending finish_blocking(const Slot& slot, Duration timeout);
 
+    // Also moves bytes, as wait, wait_any and look do.
     size_t poll(Slot* out, size_t capacity);
-    int arm_fd();
+    Result<int> arm_fd();
 
     Result<void*> alloc(uint64_t bytes);
     Result<void> release(void* memory, bool mapped_here);
     Result<void> adopt(void* address, uint64_t bytes, int fd, uint64_t offset);
     Region* find_and_use(const void* data, uint64_t bytes) { return regions_.find_and_use(data, bytes); }
     Result<ScratchBlock> take_scratch(uint64_t bytes) { return scratch_.take(bytes); }
+    Result<ScratchBlock> take_own_scratch(uint64_t bytes) { return scratch_.take_own(bytes); }
+    bool may_copy(uint64_t bytes) { return scratch_.may_fit(bytes); }
     void give_up(const Plan& plan);
+    void give_up_scratch(Plan& plan);
     void count_copy(uint64_t bytes) { bytes_copied_.fetch_add(bytes, std::memory_order_relaxed); }
 
     const Connection& connection() const { return *connection_; }
@@ -105,23 +112,51 @@ class Session {
         std::atomic<uint64_t> generation{0};  // 0: free
         bool finished = false;
         std::atomic<uint8_t> kind{0};
-        Plan plan;
+        Plan plan;  // but its stage, which is below once the request is pending
+        bool staged = false;
         std::unique_ptr<Ending> ending;
+
+        // Held while bytes move, by one thread; taken after `mutex` where both are.
+        std::mutex moving;
+        std::atomic<bool> move_again{false};  // somebody came while they moved
+        uint64_t stage_generation = 0;
+        Stage stage;
     };
+    enum class Moved : uint8_t {
+        nothing,
+        something,
+        not_told
+    };  // not told: to the daemon, the ring was full
 
     Session(const SessionOptions& options, std::unique_ptr<Connection> connection);
     Result<Region*> add_region(const Segment& segment, uint64_t offset, bool mapped_here, bool scratch);
     void drop_region(std::unique_ptr<Region> region);
     Result<Slot> take_slot(uint8_t kind, const Plan& plan);
     void hand_over(const Slot& slot);
+    void take_back(const Slot& slot);
+    bool push(const shm::Entry& entry);
     void ring_doorbell();
     void finish(Request& request, const Slot& slot);
+    void copy_out(Request& request, Ending& ending);
+
+    // Staged requests, moving.cpp.
+    bool any_staged() const { return staged_count_.load(std::memory_order_acquire) != 0; }
+    void begin_stage(const Slot& slot, const Stage& stage);
+    uint64_t end_stage(uint32_t slot, bool take_rest);
+    Moved move_staged();
+    Moved move_one(uint32_t slot);
+    Moved move_round(Request& request, uint32_t slot);
+    Moved tell_daemon(Request& request, uint32_t slot);
     void fail_all(Errc code, const std::string& text);
 
     uint32_t pending_word(const Slot& slot) const;
-    bool stay_awake(uint32_t& word, uint32_t expected);
-    // One sleep, with its looks at the daemon's life. False: the time is up.
-    Waited sleep_once(uint32_t& word, uint32_t expected, Time until, bool interruptible, Time started);
+    enum class Stayed { no, spun, yielded };
+    Stayed stay_awake(uint32_t& word, uint32_t expected);
+    // One sleep, with its looks at the daemon's life. `timed_out` is for `until` only.
+    Waited sleep_once(uint32_t& word, uint32_t expected, uint32_t nudges, Time until, bool interruptible);
+    template <class Look>
+    Waited wait_on_tail(Look look, Time until, bool interruptible);
+    void on_hung_up();
     void check_alive();
     void check_tick(Time at);
     Time next_tick_check(Time at) const;
@@ -136,7 +171,7 @@ class Session {
     Scratch scratch_;
     shm::WaitWindow window_;
 
-    uint32_t closing_ = 0;  // a futex of this process: 1 once closed or lost
+    Sleepers sleepers_;
     std::mutex lost_mutex_;
     std::optional<Error> lost_;
     std::atomic<int32_t> lost_code_{0};
@@ -144,6 +179,10 @@ class Session {
     std::mutex poll_mutex_;
     shm::CompletionConsumer completions_;
     std::vector<Slot> poll_backlog_;  // from a look at the whole table
+    std::vector<uint64_t> reported_;  // by slot: the generation that was reported last
+
+    std::vector<std::atomic<uint64_t>> staged_;  // a bit per slot
+    std::atomic<uint32_t> staged_count_{0};
 
     std::atomic<uint64_t> tick_seen_{0}, tick_stale_since_{0};
     std::atomic<uint64_t> operations_{0}, bytes_copied_{0}, doorbells_{0};

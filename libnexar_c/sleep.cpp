@@ -3,11 +3,8 @@
 #include <linux/futex.h>
 #include <sched.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <climits>
 #include <cstdlib>
@@ -21,9 +18,6 @@
 namespace nexar::c {
 
 namespace {
-
-constexpr Duration slice{50'000'000};
-std::atomic<int> waitv_works{-1};  // -1: not tried
 
 // Own declarations: Debian 12's headers have them, older ones do not.
 struct WaitV {
@@ -42,11 +36,19 @@ void pause_once() {
 #endif
 }
 
+}  // namespace
+
 timespec spec_of(Duration d) {
     return {static_cast<time_t>(d.count() / 1'000'000'000), static_cast<long>(d.count() % 1'000'000'000)};
 }
 
-Woken sleep_by_waitv(const Watched* words, unsigned count, Time until) {
+bool waitv_works() {
+    if (std::getenv("NEXAR_WITHOUT_WAITV") != nullptr) return false;  // tests
+    // No words at all: invalid for those who know the call.
+    return ::syscall(SYS_futex_waitv, nullptr, 0, 0, nullptr, CLOCK_MONOTONIC) < 0 && errno == EINVAL;
+}
+
+Woken sleep_on(const Watched* words, unsigned count, Time until) {
     WaitV list[4];
     for (unsigned i = 0; i < count; ++i)
         list[i] = {words[i].expected, reinterpret_cast<uintptr_t>(words[i].word), futex_32, 0};
@@ -56,29 +58,19 @@ Woken sleep_by_waitv(const Watched* words, unsigned count, Time until) {
     if (rc >= 0 || errno == EAGAIN) return Woken::changed_or_woken;
     if (errno == ETIMEDOUT) return Woken::timed_out;
     if (errno == EINTR) return Woken::signal;
-    waitv_works.store(0, std::memory_order_relaxed);
-    return Woken::changed_or_woken;  // the caller looks, and comes back to the other way
+    ::usleep(1000);  // the kernel has no memory for it
+    return Woken::changed_or_woken;
 }
 
-Woken sleep_by_slices(const Watched& word, Time until) {
-    const Time start = now();
-    if (until <= start) return Woken::timed_out;
-    const bool last = until - start <= slice;
-    const timespec relative = spec_of(last ? until - start : slice);
-    const long rc = ::syscall(SYS_futex, word.word, FUTEX_WAIT, word.expected, &relative, nullptr, 0);
+Woken sleep_on_one(const Watched& word, Time until) {
+    const Duration left = until == never ? Duration::zero() : until - now();
+    if (left < Duration::zero()) return Woken::timed_out;
+    const timespec relative = spec_of(left);
+    const long rc = ::syscall(SYS_futex, word.word, FUTEX_WAIT, word.expected,
+                              until == never ? nullptr : &relative, nullptr, 0);
     if (rc == 0 || errno == EAGAIN) return Woken::changed_or_woken;
-    if (errno == EINTR) return Woken::signal;
-    return last ? Woken::timed_out : Woken::changed_or_woken;
-}
-
-}  // namespace
-
-bool without_waitv = std::getenv("NEXAR_WITHOUT_WAITV") != nullptr;
-
-Woken sleep_on(const Watched* words, unsigned count, Time until) {
-    if (without_waitv || waitv_works.load(std::memory_order_relaxed) == 0)
-        return sleep_by_slices(words[0], until);
-    return sleep_by_waitv(words, count, until);
+    if (errno == ETIMEDOUT) return Woken::timed_out;
+    return errno == EINTR ? Woken::signal : Woken::changed_or_woken;
 }
 
 void wake_all(uint32_t* word) {
@@ -104,16 +96,6 @@ bool stay_while(uint32_t& word, uint32_t expected, Duration at_most, bool yield)
         }
     } while (now() < until);
     return shm::load_acquire(word) != expected;
-}
-
-unsigned usable_cores() {
-    static const unsigned cores = [] {
-        cpu_set_t set;
-        CPU_ZERO(&set);
-        if (::sched_getaffinity(0, sizeof set, &set) != 0) return 1u;
-        return std::max(1u, static_cast<unsigned>(CPU_COUNT(&set)));
-    }();
-    return cores;
 }
 
 }  // namespace nexar::c

@@ -1,6 +1,8 @@
-// Session's waits: stay a little, then sleep on the word, the daemon's life and the session's end [S9].
+// Session's waits: stay a little, then sleep on the word, the daemon's life and nudges [S9]. While there are
+// staged requests every waiter moves their bytes, and sleeps on the completion ring [S12].
 #include <algorithm>
 
+#include "cores.hpp"
 #include "session.hpp"
 #include "shm/words.hpp"
 #include "sleep.hpp"
@@ -28,21 +30,15 @@ struct Announced {
 
 }  // namespace
 
-// The phase before sleeping. True: the word changed.
-bool Session::stay_awake(uint32_t& word, uint32_t expected) {
+// The phase before sleeping. Not `no`: the word changed.
+Session::Stayed Session::stay_awake(uint32_t& word, uint32_t expected) {
     const Duration window = window_.window();
     // Of this process all waiters count, of the others those with something in flight; and the daemon itself.
     const uint32_t busy = shm::load_relaxed(connection_->daemon().busy_sessions);
     const uint32_t waiters = std::max(waiting_threads.load(std::memory_order_relaxed), busy);
-    if (shm::WaitWindow::may_spin(waiters, usable_cores())) {
-        if (stay_while(word, expected, window / 4, false)) {
-            waits_spun_.fetch_add(1, std::memory_order_relaxed);
-            return true;
-        }
-    }
-    if (!stay_while(word, expected, window, true)) return false;
-    waits_yielded_.fetch_add(1, std::memory_order_relaxed);
-    return true;
+    if (shm::WaitWindow::may_spin(waiters, usable_cores()) && stay_while(word, expected, window / 4, false))
+        return Stayed::spun;
+    return stay_while(word, expected, window, true) ? Stayed::yielded : Stayed::no;
 }
 
 Session::Waited Session::wait(const Slot& slot, Time until, bool interruptible) {
@@ -55,26 +51,30 @@ Session::Waited Session::wait(const Slot& slot, Time until, bool interruptible) 
     Counted counted;
     const Time started = now();
     Waited out = Waited::ended;
-    if (until > started && !stay_awake(shared.state, pending)) {
-        waits_slept_.fetch_add(1, std::memory_order_relaxed);
-        Announced announced(shared.waiters);
-        while (!ended(slot)) {
-            out = sleep_once(shared.state, pending, until, interruptible, started);
-            if (out != Waited::ended) break;
+    if (!any_staged() && until > started) {
+        const Stayed stayed = stay_awake(shared.state, pending);
+        if (stayed != Stayed::no) {
+            (stayed == Stayed::spun ? waits_spun_ : waits_yielded_).fetch_add(1, std::memory_order_relaxed);
+        } else {
+            waits_slept_.fetch_add(1, std::memory_order_relaxed);
+            Announced announced(shared.waiters);
+            for (;;) {
+                const uint32_t nudges = sleepers_.nudges();
+                if (ended(slot) || any_staged()) break;
+                out = sleep_once(shared.state, pending, nudges, until, interruptible);
+                if (out != Waited::ended) break;
+            }
         }
     }
-    if (ended(slot))
-        out = Waited::ended;
-    else if (out == Waited::ended)
-        out = Waited::timed_out;  // until was over from the start
+    if (out == Waited::ended && !ended(slot))
+        out = wait_on_tail([&] { return ended(slot); }, until, interruptible);
+    if (ended(slot)) out = Waited::ended;
     if (out == Waited::ended) window_.on_wait_ended(now() - started);
     return out;
 }
 
 Session::Waited Session::wait_any(const Slot* slots, size_t count, Time until, size_t& index) {
     Counted counted;
-    const Time started = now();
-    auto& header = control_.header();
     const auto look = [&] {
         for (size_t i = 0; i < count; ++i) {
             if (!ended(slots[i])) continue;
@@ -83,34 +83,49 @@ Session::Waited Session::wait_any(const Slot* slots, size_t count, Time until, s
         }
         return false;
     };
-    // The tail is read before the look: what ends after the look changes it.
-    uint32_t tail = shm::load_acquire(header.completion_tail);
-    if (look()) return Waited::ended;
-    if (until <= started) return Waited::timed_out;
-    if (stay_awake(header.completion_tail, tail) && look()) return Waited::ended;
-    waits_slept_.fetch_add(1, std::memory_order_relaxed);
-    Announced announced(header.completion_waiters);
+    return wait_on_tail(look, until, true);
+}
+
+// Everything that ends or comes further changes completion_tail. It is read before the bytes are moved and
+// before the look: what comes after these changes it again.
+template <class Look>
+Session::Waited Session::wait_on_tail(Look look, Time until, bool interruptible) {
+    auto& header = control_.header();
+    auto& word = header.completion_tail;
+    bool slept = false;
     for (;;) {
-        tail = shm::load_acquire(header.completion_tail);
+        const uint32_t nudges = sleepers_.nudges();
+        const uint32_t tail = shm::load_acquire(word);
+        const Moved moved = move_staged();
         if (look()) return Waited::ended;
-        const Waited out = sleep_once(header.completion_tail, tail, until, true, started);
-        if (out != Waited::ended) return look() ? Waited::ended : out;
+        if (now() >= until) return Waited::timed_out;
+        if (moved == Moved::something) continue;  // the daemon may be further by now
+        if (!slept && stay_awake(word, tail) != Stayed::no) continue;
+        Announced announced(header.completion_waiters);
+        if (shm::load_acquire(word) != tail) continue;
+        if (!slept) waits_slept_.fetch_add(1, std::memory_order_relaxed);
+        slept = true;
+        // The ring was full: nobody will wake us for what the daemon does not know.
+        const Time again = moved == Moved::not_told ? now() + std::chrono::milliseconds(10) : never;
+        const Waited out = sleep_once(word, tail, nudges, std::min(until, again), interruptible);
+        if (out == Waited::signal) return look() ? Waited::ended : out;
     }
 }
 
-Session::Waited Session::sleep_once(uint32_t& word, uint32_t expected, Time until, bool interruptible,
-                                    Time started) {
+Session::Waited Session::sleep_once(uint32_t& word, uint32_t expected, uint32_t nudges, Time until,
+                                    bool interruptible) {
     auto& alive = connection_->alive();
     const uint32_t alive_now = shm::load_acquire(alive);
-    const uint32_t closing_now = shm::load_acquire(closing_);
     if (unusable()) return Waited::ended;
-    static_cast<void>(started);
     const Time check_at = next_tick_check(now());
-    const Watched words[] = {{&word, expected}, {&alive, alive_now}, {&closing_, closing_now}};
-    switch (sleep_on(words, 3, std::min(until, check_at))) {
+    const Watched words[] = {{&word, expected}, {&alive, alive_now}};
+    switch (sleepers_.sleep(words, 2, nudges, std::min(until, check_at))) {
         case Woken::signal:
             return interruptible ? Waited::signal : Waited::ended;
         case Woken::changed_or_woken:
+            return Waited::ended;
+        case Woken::hung_up:
+            on_hung_up();
             return Waited::ended;
         case Woken::timed_out:
             break;
@@ -118,6 +133,12 @@ Session::Waited Session::sleep_once(uint32_t& word, uint32_t expected, Time unti
     const Time at = now();
     if (at >= check_at) check_tick(at);
     return at >= until ? Waited::timed_out : Waited::ended;
+}
+
+// The kernel has marked a dead daemon's `alive` before it closes its sockets; whatever else closes them ends
+// us, too.
+void Session::on_hung_up() {
+    if (!unusable()) fail_all(Errc::daemon_lost, "the daemon closed the connection");
 }
 
 // When the daemon's tick would have stood still for too long.

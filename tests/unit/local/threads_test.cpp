@@ -1,6 +1,9 @@
 // Many threads of one process on one session, daemon and client both in sight of the thread sanitizer.
+#include <poll.h>
+
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
+#include <cstdlib>
 #include <thread>
 #include <vector>
 
@@ -66,6 +69,63 @@ TEST_CASE("six threads of one session: every call gets its own answer, asleep or
         CHECK(wrong == 0);
         CHECK(nexar_session_close(rank.session) == NEXAR_OK);
     }
+}
+
+TEST_CASE("without futex_waitv: waiters, an event loop and polls share one socket, and nobody misses an end",
+          "[local][tsan]") {
+    ::setenv("NEXAR_WITHOUT_WAITV", "1", 1);
+    ThreadDaemon daemon;
+    Joined rank = join(daemon.path(), "alone", 1, 0);
+    ::unsetenv("NEXAR_WITHOUT_WAITV");
+    REQUIRE(rank.group);
+    std::atomic<int> wrong{0};
+    std::vector<std::thread> threads;
+    for (uint64_t t = 0; t < 5; ++t)
+        threads.emplace_back([&, t] {
+            for (uint64_t i = 0; i < 200; ++i) {
+                uint64_t x = t * 1000 + i, out = 0;
+                nexar_request request = 0;
+                if (nexar_all_reduce_start(rank.group, &x, &out, 1, NEXAR_U64, NEXAR_SUM, &request) !=
+                    NEXAR_OK)
+                    ++wrong;
+                size_t index = 7;
+                const nexar_status waited =
+                    t % 2 ? nexar_wait(request, 20000, nullptr) : nexar_wait_any(&request, 1, 20000, &index);
+                if (waited != NEXAR_OK || nexar_test(request, nullptr) != NEXAR_OK || out != x ||
+                    nexar_request_free(request) != NEXAR_OK)
+                    ++wrong;
+            }
+        });
+    // An event loop: its own requests, one at a time, whose ends it hears of by the descriptor alone.
+    threads.emplace_back([&] {
+        int fd = -1;
+        if (nexar_session_fd(rank.session, &fd) != NEXAR_OK) ++wrong;
+        for (uint64_t i = 0; i < 200; ++i) {
+            uint64_t x = i, out = 0;
+            nexar_request request = 0;
+            if (nexar_all_reduce_start(rank.group, &x, &out, 1, NEXAR_U64, NEXAR_SUM, &request) != NEXAR_OK)
+                ++wrong;
+            for (bool ended = false; !ended;) {
+                nexar_request some[16];
+                size_t count = 0;
+                do {
+                    if (nexar_session_poll(rank.session, some, 16, &count) != NEXAR_OK) ++wrong;
+                    for (size_t k = 0; k < count; ++k) ended = ended || some[k] == request;
+                } while (count == 16);
+                pollfd wait{fd, POLLIN, 0};
+                if (!ended && ::poll(&wait, 1, 20000) != 1) {
+                    ++wrong;
+                    break;
+                }
+            }
+            if (nexar_test(request, nullptr) != NEXAR_OK || out != x ||
+                nexar_request_free(request) != NEXAR_OK)
+                ++wrong;
+        }
+    });
+    for (auto& thread : threads) thread.join();
+    CHECK(wrong == 0);
+    CHECK(nexar_session_close(rank.session) == NEXAR_OK);
 }
 
 TEST_CASE("four threads wait on one request; all get its one answer, and one of them frees it",

@@ -1,0 +1,95 @@
+// Session's staged requests: their bytes move here, inside whatever call of the session comes by [S12] [S13].
+#include <bit>
+
+#include "session.hpp"
+#include "shm/words.hpp"
+
+namespace nexar::c {
+
+// The request is the daemon's already, so that it can begin while we fill.
+void Session::begin_stage(const Slot& slot, const Stage& stage) {
+    Request& request = requests_[slot.index];
+    {
+        std::lock_guard lock(request.moving);
+        request.stage = stage;
+        request.stage_generation = slot.generation;
+        staged_[slot.index / 64].fetch_or(uint64_t{1} << slot.index % 64, std::memory_order_release);
+        staged_count_.fetch_add(1, std::memory_order_release);
+    }
+    move_one(slot.index);
+    // Who sleeps for something else moves our bytes from now on.
+    if (waiting_threads.load(std::memory_order_relaxed) != 0) sleepers_.nudge();
+}
+
+// Nobody touches the caller's memory afterwards. Waits for who moves, at most for a round.
+uint64_t Session::end_stage(uint32_t slot, bool take_rest) {
+    Request& request = requests_[slot];
+    std::lock_guard lock(request.moving);
+    if (!request.stage) return 0;
+    const uint64_t bytes = take_rest ? request.stage.take_rest() : 0;
+    request.stage = {};
+    staged_[slot / 64].fetch_and(~(uint64_t{1} << slot % 64), std::memory_order_release);
+    staged_count_.fetch_sub(1, std::memory_order_release);
+    return bytes;
+}
+
+Session::Moved Session::move_staged() {
+    Moved out = Moved::nothing;
+    if (!any_staged()) return out;
+    for (uint32_t word = 0; word < staged_.size(); ++word)
+        for (uint64_t bits = staged_[word].load(std::memory_order_acquire); bits != 0; bits &= bits - 1)
+            out = std::max(out, move_one(word * 64 + static_cast<uint32_t>(std::countr_zero(bits))));
+    return out;
+}
+
+// Never waits for another thread that moves the same bytes; but what we know it may not have seen, so it goes
+// round once more. (Of our fence and the one after its unlock one is first: either it sees move_again, or we
+// get the lock.)
+Session::Moved Session::move_one(uint32_t slot) {
+    Request& request = requests_[slot];
+    Moved out = Moved::nothing;
+    request.move_again.store(true, std::memory_order_release);
+    shm::fence();
+    while (request.move_again.load(std::memory_order_relaxed)) {
+        std::unique_lock lock(request.moving, std::try_to_lock);
+        if (!lock) break;
+        request.move_again.exchange(false, std::memory_order_acq_rel);
+        out = std::max(out, move_round(request, slot));
+        lock.unlock();
+        shm::fence();
+    }
+    return out;
+}
+
+// As far as the daemon had come when it began: at most a row of windows in and one out.
+Session::Moved Session::move_round(Request& request, uint32_t slot) {
+    Stage& stage = request.stage;
+    if (!stage || lost_code_.load(std::memory_order_acquire) != 0) return Moved::nothing;
+    auto& shared = control_.slot(slot);
+    const Slot mine{slot, request.stage_generation};
+    if (shm::load_acquire(shared.state) != pending_word(mine))
+        return Moved::nothing;  // finish() does the rest
+    stage.on_done(shm::load_acquire(shared.result.stage));
+    Moved out = stage.unsent ? tell_daemon(request, slot) : Moved::nothing;
+    while (stage.can_take() || stage.can_fill()) {
+        if (stage.can_take()) {
+            count_copy(stage.take_next());
+            shm::store_release(shared.stage_taken, stage.taken());
+        }
+        if (stage.can_fill()) {
+            count_copy(stage.fill_next());
+            shm::store_release(shared.stage_filled, stage.filled());
+        }
+        // After each segment: the daemon works on it while we copy the next.
+        out = std::max(out, tell_daemon(request, slot));
+    }
+    return out;
+}
+
+Session::Moved Session::tell_daemon(Request& request, uint32_t slot) {
+    const bool told = push({slot, static_cast<uint32_t>(request.stage_generation), NEXAR_ENTRY_STAGE});
+    request.stage.unsent = !told;
+    return told ? Moved::something : Moved::not_told;
+}
+
+}  // namespace nexar::c

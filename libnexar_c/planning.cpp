@@ -1,0 +1,196 @@
+#include "planning.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace nexar::c {
+
+namespace {
+
+// A blocking call on more segments than this is staged: copies then run beside the work, not before and after
+// it.
+constexpr uint32_t whole_segments_max = 2;
+// Windows per side: two in work, one being filled, one being taken. Fewer where scratch_limit is small.
+constexpr uint32_t windows_wanted = 4;
+
+bool aligned(const void* data, uint64_t element) {
+    return reinterpret_cast<uintptr_t>(data) % element == 0;
+}
+
+// True: the daemon reaches `span` where it is.
+bool use_region(Session& session, const Span& span, uint64_t element, nexar_shm_extent& extent,
+                Region*& in_use) {
+    if (!aligned(span.data, element)) return false;
+    Region* region = session.find_and_use(span.data, span.bytes);
+    if (!region) return false;
+    extent.region = region->id;
+    extent.offset = static_cast<uint64_t>(span.data - region->base);
+    in_use = region;
+    return true;
+}
+
+void point_to(nexar_shm_extent& extent, const ScratchBlock& block, uint64_t offset) {
+    extent.region = block.region->id;
+    extent.offset = block.offset + offset;
+}
+
+class Planner {
+  public:
+    Planner(Session& session, const Group& group, const Checked& checked, nexar_shm_descriptor& descriptor)
+        : session_(session), group_(group), checked_(checked), descriptor_(descriptor) {}
+
+    Result<void> plan(bool blocking);
+    Plan result;
+
+  private:
+    void find_regions();
+    uint64_t bytes_to_copy() const;
+    Cut cut() const;
+    Result<void> copy_whole();
+    Result<void> copy_together();
+    Result<void> stage(Cut cut);
+    Result<ScratchBlock> take_windows(Cut& cut, uint64_t& in_bytes);
+    Result<ScratchBlock> take_scratch(uint64_t bytes);
+    uint64_t in_blocks() const { return descriptor_.kind == NEXAR_OP_REDUCE_SCATTER ? group_.size : 1; }
+    uint64_t out_blocks() const { return descriptor_.kind == NEXAR_OP_ALL_GATHER ? group_.size : 1; }
+    bool message() const { return descriptor_.kind == NEXAR_OP_SEND || descriptor_.kind == NEXAR_OP_RECV; }
+
+    Session& session_;
+    const Group& group_;
+    const Checked& checked_;
+    nexar_shm_descriptor& descriptor_;
+    bool copy_in_ = false, copy_out_ = false;  // ordinary memory
+};
+
+Result<void> Planner::plan(bool blocking) {
+    find_regions();
+    if (!copy_in_ && !copy_out_) return {};
+    const Cut cut = this->cut();
+    const bool stageable = cut.segments != 0;
+    if (stageable && ((blocking && cut.segments > whole_segments_max) || !session_.may_copy(bytes_to_copy())))
+        return stage(cut);
+    auto copied = checked_.in_place ? copy_together() : copy_whole();
+    if (copied || copied.error().code != Errc::no_memory || !stageable) return copied;
+    session_.give_up_scratch(result);  // others were quicker
+    return stage(cut);
+}
+
+void Planner::find_regions() {
+    const Checked& c = checked_;
+    const bool in_there =
+        c.in.bytes != 0 && use_region(session_, c.in, c.element, descriptor_.in, result.in_use[0]);
+    const bool out_there =
+        c.out.bytes != 0 && use_region(session_, c.out, c.element, descriptor_.out, result.in_use[1]);
+    copy_in_ = c.in.bytes != 0 && !in_there;
+    copy_out_ = c.out.bytes != 0 && !out_there;
+    if (!c.in_place || copy_in_ == copy_out_) return;
+    // Only a part of this memory is in a region: both sides as if nothing was.
+    for (Region*& region : result.in_use) {
+        if (region) region->users.fetch_sub(1, std::memory_order_release);
+        region = nullptr;
+    }
+    copy_in_ = copy_out_ = true;
+}
+
+uint64_t Planner::bytes_to_copy() const {
+    if (checked_.in_place) return std::max(checked_.in.bytes, checked_.out.bytes);
+    return (copy_in_ ? checked_.in.bytes : 0) + (copy_out_ ? checked_.out.bytes : 0);
+}
+
+// As the engine cuts it; no segments: it cannot be staged.
+Cut Planner::cut() const {
+    if (group_.segment_bytes == 0 || message()) return {};
+    Cut out;
+    out.count = descriptor_.count;
+    out.element = checked_.element;
+    out.segments =
+        nexar_shm_segments(out.count, out.element * in_blocks() * out_blocks(), group_.segment_bytes);
+    return out;
+}
+
+Result<ScratchBlock> Planner::take_scratch(uint64_t bytes) {
+    // A message cannot be staged: one that does not fit has a block of its own.
+    return message() && !session_.may_copy(bytes) ? session_.take_own_scratch(bytes)
+                                                  : session_.take_scratch(bytes);
+}
+
+Result<void> Planner::copy_whole() {
+    const Checked& c = checked_;
+    if (copy_in_) {
+        NEXAR_TRY(result.scratch[0], take_scratch(c.in.bytes));
+        std::memcpy(result.scratch[0].data(), c.in.data, c.in.bytes);
+        session_.count_copy(c.in.bytes);
+        point_to(descriptor_.in, result.scratch[0], 0);
+    }
+    if (copy_out_) {
+        NEXAR_TRY(result.scratch[1], take_scratch(c.out.bytes));
+        point_to(descriptor_.out, result.scratch[1], 0);
+        result.copy_to = const_cast<std::byte*>(c.out.data);
+        result.copy_from = result.scratch[1].data();
+        result.copy_bytes = c.out.bytes;
+    }
+    return {};
+}
+
+// Both sides in one block, laid out as the caller has them.
+Result<void> Planner::copy_together() {
+    const Checked& c = checked_;
+    const Span& whole = c.in.holds(c.out) ? c.in : c.out;
+    NEXAR_TRY(result.scratch[0], take_scratch(whole.bytes));
+    const ScratchBlock& block = result.scratch[0];
+    const auto in_at = static_cast<uint64_t>(c.in.data - whole.data);
+    const auto out_at = static_cast<uint64_t>(c.out.data - whole.data);
+    std::memcpy(block.data() + in_at, c.in.data, c.in.bytes);
+    session_.count_copy(c.in.bytes);
+    point_to(descriptor_.in, block, in_at);
+    point_to(descriptor_.out, block, out_at);
+    result.copy_to = const_cast<std::byte*>(c.out.data);
+    result.copy_from = block.data() + out_at;
+    result.copy_bytes = c.out.bytes;
+    return {};
+}
+
+// Windows of both sides in one block, as many as scratch_limit allows.
+Result<ScratchBlock> Planner::take_windows(Cut& cut, uint64_t& in_bytes) {
+    const uint64_t in_window = copy_in_ ? StagedSide{nullptr, nullptr, in_blocks()}.window_bytes(cut) : 0;
+    const uint64_t out_window = copy_out_ ? StagedSide{nullptr, nullptr, out_blocks()}.window_bytes(cut) : 0;
+    for (uint32_t windows = windows_wanted;; windows /= 2) {
+        cut.windows = std::min(windows, cut.segments);
+        in_bytes = cut.windows * in_window;
+        auto block = session_.take_scratch(cut.windows * (in_window + out_window));
+        if (block || block.error().code != Errc::no_memory || windows == 1) return block;
+    }
+}
+
+Result<void> Planner::stage(Cut cut) {
+    uint64_t in_bytes = 0;
+    NEXAR_TRY(result.scratch[0], take_windows(cut, in_bytes));
+    const ScratchBlock& block = result.scratch[0];
+    StagedSide in, out;
+    if (copy_in_) {
+        in = {const_cast<std::byte*>(checked_.in.data), block.data(), in_blocks()};
+        point_to(descriptor_.in, block, 0);
+        descriptor_.flags |= NEXAR_SHM_FLAG_STAGED_IN;
+    }
+    if (copy_out_) {
+        out = {const_cast<std::byte*>(checked_.out.data), block.data() + in_bytes, out_blocks()};
+        point_to(descriptor_.out, block, in_bytes);
+        descriptor_.flags |= NEXAR_SHM_FLAG_STAGED_OUT;
+    }
+    descriptor_.stage_windows = cut.windows;
+    result.stage = Stage(cut, in, out);
+    return {};
+}
+
+}  // namespace
+
+Result<Plan> make_plan(Session& session, const Group& group, const Checked& checked, bool blocking,
+                       nexar_shm_descriptor& descriptor) {
+    Planner planner(session, group, checked, descriptor);
+    auto planned = planner.plan(blocking);
+    if (planned) return planner.result;
+    session.give_up(planner.result);
+    return std::unexpected(planned.error());
+}
+
+}  // namespace nexar::c

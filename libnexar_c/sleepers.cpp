@@ -1,0 +1,168 @@
+#include "sleepers.hpp"
+
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "shm/words.hpp"
+
+namespace nexar::c {
+
+namespace {
+
+void ring(int eventfd) {
+    const uint64_t one = 1;
+    // Full means that it rings already.
+    while (::write(eventfd, &one, sizeof one) < 0 && errno == EINTR) {
+    }
+}
+
+void silence(int eventfd) {
+    uint64_t count = 0;
+    while (::read(eventfd, &count, sizeof count) < 0 && errno == EINTR) {
+    }
+}
+
+bool add_to(int epoll, int fd) {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    return ::epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+}  // namespace
+
+Sleepers::Sleepers(const Connection& connection) : connection_(&connection), by_bell_(!waitv_works()) {}
+
+Sleepers::~Sleepers() {
+    for (const int fd : {nudge_fd_, app_fd_, app_bell_})
+        if (fd >= 0) ::close(fd);
+}
+
+Result<void> Sleepers::open() {
+    if (!by_bell_) return {};
+    nudge_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (nudge_fd_ < 0) return fail(io_error("cannot create an eventfd"));
+    return {};
+}
+
+uint32_t Sleepers::nudges() {
+    return shm::load_acquire(nudges_);
+}
+
+void Sleepers::nudge() {
+    std::atomic_ref<uint32_t>(nudges_).fetch_add(1, std::memory_order_release);
+    wake_all(&nudges_);
+    if (!by_bell_) return;
+    shm::fence();  // with the one in lead(): either it sees the nudge, or we see that it leads
+    if (leading_.load(std::memory_order_relaxed)) ring(nudge_fd_);
+}
+
+Woken Sleepers::sleep(const Watched* words, unsigned count, uint32_t nudges_seen, Time until) {
+    if (!by_bell_) {
+        Watched all[4];
+        std::copy_n(words, count, all);
+        all[count] = {&nudges_, nudges_seen};
+        return sleep_on(all, count + 1, until);
+    }
+    if (must_look(words, count, nudges_seen)) return Woken::changed_or_woken;
+    if (leading_.exchange(true, std::memory_order_acq_rel))
+        return sleep_on_one({&nudges_, nudges_seen}, until);
+    return lead(words, count, nudges_seen, until);
+}
+
+bool Sleepers::must_look(const Watched* words, unsigned count, uint32_t nudges_seen) {
+    for (unsigned i = 0; i < count; ++i)
+        if (shm::load_acquire(*words[i].word) != words[i].expected) return true;
+    return shm::load_acquire(nudges_) != nudges_seen;
+}
+
+// One sleep of the leader. Then everybody looks, and the first who finds nothing leads.
+Woken Sleepers::lead(const Watched* words, unsigned count, uint32_t nudges_seen, Time until) {
+    {
+        std::lock_guard lock(bell_mutex_);
+        shm::store_relaxed(bell_wanted(), 1u);
+    }
+    shm::fence();  // [S5] armed, look again, poll
+    // What ended while nobody was armed rang no bell, and the others may have looked before it.
+    const bool news = shm::load_acquire(connection_->control().header().completion_tail) != tail_told_;
+    Woken out = Woken::changed_or_woken;
+    if (!news && !must_look(words, count, nudges_seen)) out = poll_socket(until);
+    const bool rang = connection_->drain();
+    leave(rang);
+    return out;
+}
+
+void Sleepers::leave(bool rang) {
+    {
+        std::lock_guard lock(bell_mutex_);
+        if (!fd_used_) shm::store_relaxed(bell_wanted(), 0u);
+        if (fd_used_ && rang) ring(app_bell_);
+    }
+    tail_told_ = shm::load_acquire(connection_->control().header().completion_tail);
+    leading_.store(false, std::memory_order_release);
+    std::atomic_ref<uint32_t>(nudges_).fetch_add(1, std::memory_order_release);
+    wake_all(&nudges_);
+}
+
+Woken Sleepers::poll_socket(Time until) {
+    pollfd fds[] = {{connection_->fd(), POLLIN, 0}, {nudge_fd_, POLLIN, 0}};
+    const Duration left = until == never ? Duration::zero() : std::max(until - now(), Duration::zero());
+    const timespec relative = spec_of(left);
+    const int ready = ::ppoll(fds, 2, until == never ? nullptr : &relative, nullptr);
+    if (ready == 0) return Woken::timed_out;
+    if (ready < 0) return errno == EINTR ? Woken::signal : Woken::changed_or_woken;
+    if (fds[1].revents != 0) silence(nudge_fd_);
+    return fds[0].revents & (POLLHUP | POLLERR) ? Woken::hung_up : Woken::changed_or_woken;
+}
+
+// ---- The application's own poll ----
+
+Result<int> Sleepers::arm_fd() {
+    int fd = connection_->fd();
+    {
+        std::lock_guard lock(bell_mutex_);
+        if (by_bell_ && app_fd_ < 0) {
+            const int bell = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+            const int both = ::epoll_create1(EPOLL_CLOEXEC);
+            if (bell < 0 || both < 0 || !add_to(both, bell) || !add_to(both, connection_->fd())) {
+                Error error = io_error("cannot create a descriptor to poll");
+                if (bell >= 0) ::close(bell);
+                if (both >= 0) ::close(both);
+                return fail(std::move(error));
+            }
+            app_bell_ = bell;
+            app_fd_ = both;
+        }
+        if (by_bell_) fd = app_fd_;
+        fd_used_ = true;
+        shm::store_relaxed(bell_wanted(), 1u);
+    }
+    shm::fence();
+    return fd;
+}
+
+void Sleepers::begin_look() {
+    std::lock_guard lock(bell_mutex_);
+    shm::store_relaxed(bell_wanted(), 0u);
+    connection_->drain();
+    if (app_bell_ >= 0) silence(app_bell_);
+}
+
+void Sleepers::arm_again() {
+    {
+        std::lock_guard lock(bell_mutex_);
+        shm::store_relaxed(bell_wanted(), 1u);
+    }
+    shm::fence();  // [S5]
+}
+
+// Meanwhile the bell was not armed, and what rang before was taken from the leader.
+void Sleepers::end_look() {
+    if (by_bell_) nudge();
+}
+
+}  // namespace nexar::c

@@ -1,0 +1,57 @@
+// The threads of a session that sleep, and how they are woken: on several words at once (futex_waitv), or,
+// where the kernel or a sandbox refuses that, by a leader who polls the socket. Any thread.
+// docs/protocol/shm.md [S9].
+#pragma once
+
+#include <atomic>
+#include <mutex>
+
+#include "connection.hpp"
+#include "sleep.hpp"
+
+namespace nexar::c {
+
+class Sleepers {
+  public:
+    explicit Sleepers(const Connection& connection);
+    ~Sleepers();
+    Sleepers(const Sleepers&) = delete;
+    Sleepers& operator=(const Sleepers&) = delete;
+    Result<void> open();  // once, before anything else
+
+    // Changes with every nudge. Read it before the last look; what came after that look then ends the sleep.
+    uint32_t nudges();
+    // Every sleeper of this session looks again.
+    void nudge();
+    // Until one of at most 3 words differs from what was expected, somebody nudged, or without a reason.
+    Woken sleep(const Watched* words, unsigned count, uint32_t nudges_seen, Time until);
+
+    // The descriptor for nexar_session_fd, and from now on the daemon rings.
+    Result<int> arm_fd();
+    // Around a look by nexar_session_poll: forgets what rang, and arms again before the last look.
+    void begin_look();
+    void arm_again();
+    void end_look();
+
+  private:
+    uint32_t& bell_wanted() const { return connection_->control().header().bell_wanted; }
+    Woken lead(const Watched* words, unsigned count, uint32_t nudges_seen, Time until);
+    Woken poll_socket(Time until);
+    bool must_look(const Watched* words, unsigned count, uint32_t nudges_seen);
+    void leave(bool rang);
+
+    const Connection* connection_;
+    const bool by_bell_;
+    uint32_t nudges_ = 0;  // a futex of this process
+
+    // The rest: by bell only.
+    std::atomic<bool> leading_{false};
+    uint32_t tail_told_ = 0;  // the leader's: completion_tail when the others were last woken
+    int nudge_fd_ = -1;       // wakes the leader
+    std::mutex bell_mutex_;   // bell_wanted, and whether the application polls
+    bool fd_used_ = false;
+    int app_fd_ = -1;    // an epoll of the socket and of app_bell_
+    int app_bell_ = -1;  // readable where the leader took a bell that the application may wait for
+};
+
+}  // namespace nexar::c

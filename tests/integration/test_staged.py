@@ -1,0 +1,430 @@
+"""Ordinary memory that is larger than scratch: staged operations. Two ranks on each of two nodes, or three on one:
+
+    node 1: ranks 0, 2 ──┐                   node 1: ranks 0, 1, 2
+    node 2: ranks 1, 3 ──┴── switch
+
+The Python binding starts and waits; what it never calls (blocking operations, wait_any, fd and poll) is called here.
+"""
+import ctypes
+import os
+import select
+import time
+from ctypes import POINTER, byref, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
+
+from harness import *
+from harness.values import check, given, reduced
+
+MIB = 1 << 20
+SEGMENT = 256 << 10  # between nodes; on one node segments are a MiB
+LIMIT = 3 * MIB      # of scratch: less than any operation below, enough for windows
+COUNT = 400_003      # int64: 3.1 MiB a block
+KINDS = ("all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter")
+SOON = 0.75
+PENDING = 1
+
+lib = nexar._lib
+_memory = [c_void_p, c_void_p, c_uint64, c_int32]
+for name, arguments in {"all_reduce": [*_memory, c_int32], "reduce": [*_memory, c_int32, c_uint32],
+                        "broadcast": [c_void_p, c_uint64, c_int32, c_uint32], "all_gather": _memory,
+                        "reduce_scatter": [*_memory, c_int32]}.items():
+    getattr(lib, f"nexar_{name}").argtypes = [c_void_p, *arguments, c_int64]
+lib.nexar_wait_any.argtypes = [POINTER(c_uint64), c_size_t, c_int64, POINTER(c_size_t)]
+lib.nexar_session_fd.argtypes = [c_void_p, POINTER(c_int32)]
+lib.nexar_session_poll.argtypes = [c_void_p, POINTER(c_uint64), c_size_t, POINTER(c_size_t)]
+
+
+class Stats(ctypes.Structure):
+    _fields_ = [("struct_size", c_uint32), ("reserved", c_uint32)] + [(name, c_uint64) for name in (
+        "operations", "bytes_copied", "scratch_bytes", "regions", "doorbells", "waits_ready", "waits_spun",
+        "waits_yielded", "waits_slept")]
+
+
+lib.nexar_session_stats_get.argtypes = [c_void_p, POINTER(Stats)]
+
+
+def stats(session):
+    result = Stats(struct_size=ctypes.sizeof(Stats))
+    nexar._check(lib.nexar_session_stats_get(session._connection.handle, byref(result)))
+    return result
+
+
+def two_nodes(cluster):
+    return [cluster[n] for n in (1, 2, 1, 2)]
+
+
+def one_node(cluster):
+    return [cluster[1]] * 3
+
+
+class Case:
+    """One collective with its data: what goes in, where it goes, and what must come out."""
+
+    def __init__(self, me, session, kind, turn, in_place=False, region=False, dtype="int64", count=COUNT):
+        self.me, self.kind, self.turn, self.dtype, self.count = me, kind, turn, dtype, count
+        self.root = turn % me.size
+        rank, size = me.rank, me.size
+        blocks_in, blocks_out = (size if kind == k else 1 for k in ("reduce_scatter", "all_gather"))
+
+        def memory(elements):
+            return session.alloc(elements, dtype) if region else np.full(elements, 77, dtype)
+
+        mine = self.values(rank, count * blocks_in)
+        if kind == "broadcast":
+            self.x = self.out = memory(count)
+            self.x[:] = mine if rank == self.root else 5
+        elif in_place and kind == "all_gather":
+            self.out = memory(count * size)
+            self.x = self.out[rank * count:(rank + 1) * count]
+            self.x[:] = mine
+        else:
+            self.x = memory(count * blocks_in)
+            self.x[:] = mine
+            self.out = memory(count * blocks_out) if not in_place else self.x
+            if in_place and kind == "reduce_scatter":
+                self.out = self.x[rank * count:(rank + 1) * count]
+        self.apart = mine if not in_place and kind != "broadcast" else None
+
+    def values(self, rank, count):
+        return given(self.dtype, "sum", rank, count, salt=self.turn)
+
+    def arguments(self):
+        number, op = nexar.DTYPES[self.dtype], nexar.OPS["sum"]
+        pair = (self.x.ctypes.data, self.out.ctypes.data, self.count, number)
+        return {"all_reduce": (*pair, op), "reduce": (*pair, op, self.root), "all_gather": pair,
+                "reduce_scatter": (*pair, op),
+                "broadcast": (self.x.ctypes.data, self.count, number, self.root)}[self.kind]
+
+    def call(self, group, timeout_ms=-1):
+        nexar._check(getattr(lib, f"nexar_{self.kind}")(group._handle, *self.arguments(), timeout_ms))
+
+    def start(self, group):
+        request = c_uint64()
+        nexar._check(getattr(lib, f"nexar_{self.kind}_start")(group._handle, *self.arguments(), byref(request)))
+        return request.value
+
+    def verify(self, what=""):
+        rank, size, count = self.me.rank, self.me.size, self.count
+        what = f"{self.kind} {self.turn} {what}"
+        if self.kind == "broadcast":
+            check(self.out, self.values(self.root, count), what)
+        elif self.kind == "all_gather":
+            check(self.out, np.concatenate([self.values(r, count) for r in range(size)]), what)
+        elif self.kind == "reduce_scatter":
+            want = reduced(self.dtype, "sum", size, count * size, salt=self.turn)
+            check(self.out, want[rank * count:(rank + 1) * count], what)
+        elif self.kind == "all_reduce" or rank == self.root:
+            check(self.out, reduced(self.dtype, "sum", size, count, salt=self.turn), what)
+        if self.apart is not None:
+            check(self.x, self.apart, f"{what}, its input afterwards")
+
+
+def end(request):
+    """Its status; the request is freed."""
+    status = lib.nexar_test(request, None)
+    assert status != PENDING
+    assert lib.nexar_request_free(request) == 0
+    return status
+
+
+# ---- Right results ----
+
+def every_collective(me, started):
+    session = me.session(scratch_limit=LIMIT)
+    group = me.group(session)
+    turn = 0
+    for region in (False, me.rank == 1):  # the second time one rank's memory is nexar's, the others' ordinary
+        for in_place in (False, True):
+            for kind in KINDS:
+                turn += 1
+                case = Case(me, session, kind, turn, in_place, region)
+                if started:
+                    request = case.start(group)
+                    nexar._check(lib.nexar_wait(request, 20000, None))
+                    equal(end(request), 0)
+                else:
+                    case.call(group)
+                case.verify(f"{'in place' if in_place else 'apart'}, {'region' if region else 'ordinary'}")
+    now = stats(session)
+    assert now.scratch_bytes <= LIMIT, f"{now.scratch_bytes} bytes of scratch"
+    return now.bytes_copied
+
+
+def test_every_collective_gives_the_reference_on_ordinary_memory_beyond_scratch(cluster):
+    for place in (two_nodes, one_node):
+        for started in (False, True):
+            copied = run(place(cluster), every_collective, started)
+            assert min(copied) > 10 * LIMIT, f"so little was copied: {copied}"
+
+
+def odd_counts(me):
+    session = me.session(scratch_limit=64 * MIB)
+    group = me.group(session)
+    unit = 2 * MIB // 2 if me.size == 3 else 2 * SEGMENT // 2  # two segments of int16
+    for turn, count in enumerate((1, unit, unit + 1, 3 * unit // 2 + 1, 4 * unit + 7)):
+        for kind in KINDS:
+            case = Case(me, session, kind, turn, turn % 2 == 1, dtype="int16", count=count)
+            case.call(group)
+            case.verify(f"of {count}")
+
+
+def test_blocking_calls_around_the_size_from_which_they_are_staged(cluster):
+    for place in (two_nodes, one_node):
+        run(place(cluster), odd_counts)
+
+
+def without_waitv(me):
+    os.environ["NEXAR_WITHOUT_WAITV"] = "1"
+    every_collective(me, False)
+    many_at_once(me, "poll")
+
+
+def test_the_same_where_futex_waitv_is_refused(cluster):
+    run(two_nodes(cluster), without_waitv)
+
+
+# ---- Several at once ----
+
+def by_tests(session, requests):
+    left = list(requests)
+    while left:
+        left = [request for request in left if lib.nexar_test(request, None) == PENDING]
+
+
+def by_wait_any(session, requests):
+    left = list(requests)
+    while left:
+        index = c_size_t()
+        nexar._check(lib.nexar_wait_any((c_uint64 * len(left))(*left), len(left), 20000, byref(index)))
+        left.pop(index.value)
+
+
+def by_poll(session, requests):
+    fd, some, count, left = c_int32(), (c_uint64 * 4)(), c_size_t(), set(requests)
+    nexar._check(lib.nexar_session_fd(session._connection.handle, byref(fd)))
+    while left:
+        while True:
+            nexar._check(lib.nexar_session_poll(session._connection.handle, some, 4, byref(count)))
+            for request in some[:count.value]:
+                left.remove(request)  # each is reported once
+            if count.value == 0:
+                break
+        assert not left or select.select([fd.value], [], [], 10)[0], "the descriptor told nothing for 10 s"
+
+
+def many_at_once(me, how):
+    one_node = me.size == 3  # and larger segments
+    session = me.session(scratch_limit=(32 if one_node else 9) * MIB)
+    group = me.group(session)
+    count = 3_000_001 if one_node else 1_500_001
+    cases = [Case(me, session, kind, turn, count=count if kind in ("all_reduce", "broadcast") else count // me.size)
+             for turn, kind in enumerate(("all_reduce", "all_gather", "broadcast", "reduce_scatter"))]
+    requests = [case.start(group) for case in cases]
+    {"test": by_tests, "wait_any": by_wait_any, "poll": by_poll}[how](session, requests)
+    for request, case in zip(requests, cases):
+        equal(end(request), 0, f"status of {case.kind}")
+        case.verify(f"by {how}")
+
+
+def test_several_started_at_once_are_moved_by_tests_by_wait_any_and_by_an_event_loop(cluster):
+    for how in ("test", "wait_any", "poll"):
+        run(two_nodes(cluster), many_at_once, how)
+    run(one_node(cluster), many_at_once, "poll")
+
+
+def others_wait_moves(me):
+    """A wait for a message moves the bytes of an all_reduce that nobody waits for yet."""
+    session = me.session(scratch_limit=LIMIT)
+    group = me.group(session)
+    case = Case(me, session, "all_reduce", 1)
+    request = case.start(group)
+    if me.rank == 0:
+        nexar._check(lib.nexar_wait(request, 20000, None))
+        equal(end(request), 0)
+        for other in range(1, me.size):
+            group.send(np.ones(1), other)
+    else:
+        group.recv(np.zeros(1), 0, timeout=15)
+        equal(end(request), 0)
+    case.verify()
+
+
+def test_a_wait_for_something_else_moves_the_bytes_too(cluster):
+    run(two_nodes(cluster), others_wait_moves)
+
+
+# ---- Limits ----
+
+def too_small(me):
+    session = me.session(scratch_limit=100_000)
+    group = me.group(session)
+    case = Case(me, session, "all_reduce", 1)
+    failure = me.fails(case.call, group)
+    equal(failure.name, "NO_MEMORY")
+    contains(failure.text, "scratch_limit", "100000")
+    failure = me.fails(case.start, group)
+    equal(failure.name, "NO_MEMORY")
+    equal(stats(session).scratch_bytes, 0, "scratch after the refusals")
+    x = session.alloc(10, "int64")  # nothing was used up: the group goes on
+    x[:] = me.rank
+    check(group.all_reduce(x), np.full(10, sum(range(me.size)), np.int64), "all_reduce afterwards")
+
+
+def test_where_not_even_one_window_fits_the_call_says_so_and_had_no_effect(cluster):
+    run(two_nodes(cluster), too_small)
+
+
+def large_messages(me):
+    session = me.session(scratch_limit=2 * MIB)
+    group = me.group(session)
+    group.barrier()
+    peer = me.rank ^ 1
+    out, back = given("int64", "sum", me.rank, COUNT), np.zeros(COUNT, np.int64)
+    for _ in range(3):
+        sent, received = group.send_start(out, peer), group.recv_start(back, peer)
+        assert stats(session).scratch_bytes > 6 * MIB
+        equal(received.wait()[2], COUNT, "elements received")
+        sent.wait()
+        check(back, given("int64", "sum", peer, COUNT), "message")
+        back[:] = 0
+        assert stats(session).scratch_bytes <= 2 * MIB, "the blocks of large messages were kept"
+
+
+def test_messages_beyond_scratch_have_memory_of_their_own_while_they_are_pending(cluster):
+    run(two_nodes(cluster), large_messages)
+
+
+# ---- Ends in the middle ----
+
+def sums(me, group, count=100):
+    check(group.all_reduce(given("int64", "sum", me.rank, count)), reduced("int64", "sum", me.size, count), "sum")
+
+
+def begins_and_stays(me, staying, blocking, timeout=None):
+    """One rank starts and moves no more bytes; the others wait for it. All tell how it ended, and what then."""
+    session = me.session(scratch_limit=LIMIT)
+    group = me.group(session, collective_timeout=timeout)
+    sums(me, group)
+    case = Case(me, session, "all_reduce", 1)
+    if me.rank == staying:
+        request = case.start(group)
+        me.mark()
+        me.wait_for_go()
+        status = lib.nexar_wait(request, 10000, None)
+        first = me.failure(nexar._error(status))
+        equal(end(request), status)
+    else:
+        me.mark()
+        if blocking:
+            first = me.fails(case.call, group)
+        else:
+            request = case.start(group)
+            first = me.failure(nexar._error(lib.nexar_wait(request, 20000, None)))
+            end(request)
+    return first, stats(session).scratch_bytes
+
+
+def test_a_rank_that_dies_with_half_of_its_bytes_moved_is_named_to_the_others(cluster):
+    for place in (two_nodes, one_node):
+        for blocking in (True, False):
+            job = Job(place(cluster), begins_and_stays, 1, blocking)
+            job.await_marks()
+            time.sleep(0.3)
+            since = time.monotonic()
+            job[1].kill()
+            outcomes = job.outcomes(*(r for r in range(len(place(cluster))) if r != 1))
+            same_failure([first for first, _ in outcomes], "PEER_LOST", rank=1, node=place(cluster)[1].id, since=since,
+                         within=SOON)
+
+
+def late_but_alive(me):
+    session = me.session(scratch_limit=LIMIT)
+    group = me.group(session, collective_timeout=1)
+    sums(me, group)
+    case = Case(me, session, "all_reduce", 1)
+    if me.rank == 1:
+        request = case.start(group)
+        time.sleep(2)
+        first = me.failure(nexar._error(lib.nexar_wait(request, 10000, None)))
+        end(request)
+    else:
+        first = me.fails(case.call, group)
+        time.sleep(1.2)
+    sums(me, group)  # that one operation failed; the group lives
+    return first
+
+
+def test_a_rank_that_moves_no_bytes_is_named_by_the_deadline(cluster):
+    for place in (two_nodes, one_node):
+        outcomes = Job(place(cluster), late_but_alive).outcomes()
+        for outcome in outcomes:
+            assert outcome.name in ("TIMED_OUT", "ABORTED") and outcome.rank == 1, outcome
+            contains(outcome.text, "rank 1", "has not moved its bytes")
+
+
+def cancels(me):
+    session = me.session(scratch_limit=LIMIT)
+    group = me.group(session)
+    sums(me, group)
+    names = []
+    for turn in range(6):
+        case = Case(me, session, "all_reduce", turn)
+        request = case.start(group)
+        if me.rank == turn % me.size:
+            for _ in range(turn):
+                lib.nexar_test(request, None)
+            nexar._check(lib.nexar_cancel(request))
+        status = lib.nexar_wait(request, 20000, None)
+        names.append("OK" if status == 0 else me.failure(nexar._error(status)).name)
+        equal(end(request), status)
+        if status == 0:
+            case.verify("that was not cancelled in time")
+        case = Case(me, session, "all_reduce", 100 + turn)
+        case.call(group)
+        case.verify("after a cancel")
+    assert stats(session).scratch_bytes <= LIMIT
+    return names
+
+
+def test_a_cancel_in_the_middle_ends_it_everywhere_and_the_group_goes_on(cluster):
+    for place in (two_nodes, one_node):
+        every = run(place(cluster), cancels)
+        for turn, names in enumerate(zip(*every)):
+            assert names[turn % len(names)] in ("CANCELLED", "OK"), names
+            assert set(names) <= {"CANCELLED", "ABORTED", "OK"}, names
+        assert any("CANCELLED" in names for names in every), every
+
+
+def until_it_fails(me, blocking):
+    session = me.session(scratch_limit=LIMIT)
+    group = me.group(session)
+    sums(me, group)
+    case = Case(me, session, "all_reduce", 1)
+    me.mark()
+    while True:
+        if blocking:
+            status = lib.nexar_all_reduce(group._handle, *case.arguments(), -1)
+        else:
+            request = case.start(group)
+            while (status := lib.nexar_test(request, None)) == PENDING:
+                pass
+            lib.nexar_request_free(request)
+        if status != 0:
+            return me.failure(nexar._error(status))
+
+
+def test_a_daemon_that_is_killed_in_the_middle_ends_them_at_once(cluster):
+    for blocking in (True, False):
+        job = Job(two_nodes(cluster), until_it_fails, blocking)
+        job.await_marks()
+        time.sleep(0.3)
+        since = time.monotonic()
+        cluster[2].kill()
+        for outcome in job.outcomes(1, 3):
+            equal(outcome.name, "DAEMON_LOST", str(outcome))
+            assert outcome.at - since < SOON, f"after {outcome.at - since:.2f} s"
+        for outcome in job.outcomes(0, 2):
+            equal((outcome.name, outcome.node), ("PEER_LOST", cluster[2].id), str(outcome))
+        cluster.mend()
+
+
+main(globals(), nodes=2, NEXAR_PIPELINE_SEGMENT_BYTES=str(SEGMENT))
