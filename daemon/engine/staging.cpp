@@ -85,7 +85,9 @@ bool Staging::waits_for(uint32_t rank) const {
     const Member* member = find(rank);
     if (member == nullptr || failed_) return false;
     return std::ranges::any_of(gates_, [&](const auto& gate) {
-        return gate && !gate->op.done() && !may_begin(*member, gate->segment);
+        // Of a segment beyond the windows of what is not over it cannot move anything yet: others hold it up.
+        return gate && !gate->op.done() && gate->segment < uint64_t{over_} + member->stage.windows &&
+               !may_begin(*member, gate->segment);
     });
 }
 
