@@ -197,8 +197,9 @@ void Directory::prepare(std::vector<Entry> entries, Time now) {
 }
 
 void Directory::on_connected(const NodeId& node) {
-    for (auto& [id, forming] : forming_) {
-        if (!forming.unsent.contains(node) || reach(node, forming.nodes.at(node)) != Reach::here) continue;
+    for (auto& [id, forming] : forming_) {  // not sent yet, or lost with an earlier connection
+        if (!forming.waiting_for.contains(node) || reach(node, forming.nodes.at(node)) != Reach::here)
+            continue;
         forming.unsent.erase(node);
         sends_.push_back({node, forming.prepare});
     }

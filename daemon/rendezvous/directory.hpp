@@ -59,7 +59,7 @@ class Directory {
     // Another node leads now: the opens that wait here and are not ours to lead. Attempts under way go on.
     std::vector<std::pair<wire::GroupOpen, NodeId>> take_waiting();
     void on_prepared(const NodeId& from, const wire::GroupPrepared& prepared, Time now);
-    void on_connected(const NodeId& node);  // prepares that could not be sent go out now
+    void on_connected(const NodeId& node);  // prepares without an answer go out (again)
     void on_time(Time now);
     wire::GroupStatus status(const wire::RequestId& request, const wire::GroupKey& key, Time now) const;
     bool is_forming(const GroupId& group) const { return forming_.contains(group); }

@@ -199,12 +199,7 @@ void Rendezvous::on_peer_up(const NodeId& node, Incarnation life, Time now) {
     update_leader(now);
     if (leader_ == before && leader_ == node) relist_all(now);  // what was under way may be lost
     directory_.on_connected(node);
-    for (auto& [group, reservation] : reservations_) {
-        if (reservation.link_deadline != never) answer_prepare(group, reservation, now);
-        if (reservation.query_until != never &&
-            (reservation.nodes.contains(node) || reservation.leader == node))
-            send(node, wire::GroupQuery{group});
-    }
+    for (auto& [group, reservation] : reservations_) resume(node, group, reservation, now);
     for (const auto& [group, decision] : decisions_)
         if (decision.outcome == Outcome::committed && now - decision.at < config_.recommit_window &&
             std::find(decision.nodes.begin(), decision.nodes.end(), node) != decision.nodes.end())

@@ -125,7 +125,8 @@ class Rendezvous {
         wire::GroupPrepare prepare;
         NodeId leader;
         std::map<NodeId, Incarnation> nodes;  // of the members, without self
-        Time link_deadline = never;           // waiting for links; never: answered OK
+        Time link_deadline = never;           // waiting for links; never: answered
+        Error answer;                         // what was, for a connection that replaces another
         Time decision_deadline;
         Time query_until = never;  // asking the others [R8]
     };
@@ -139,6 +140,7 @@ class Rendezvous {
     // Member side (member.cpp).
     void on_prepare(const NodeId& from, const wire::GroupPrepare& prepare, Time now);
     std::string fault_of(const NodeId& from, const wire::GroupPrepare& prepare, Time now);
+    void resume(const NodeId& node, const GroupId& group, Reservation& reservation, Time now);
     void answer_prepare(const GroupId& group, Reservation& reservation, Time now);
     void on_commit(const NodeId& from, const GroupId& group, Time now);
     void on_refused(const NodeId& from, const wire::GroupRefused& refused, Time now);

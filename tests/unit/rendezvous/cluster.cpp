@@ -57,6 +57,14 @@ void Cluster::flap(unsigned a, unsigned b) {
     unlink(a, b);
     link(a, b);
 }
+void Cluster::replace(unsigned a, unsigned b, unsigned hears_end) {
+    links_[{std::min(a, b), std::max(a, b)}] = next_connection_++;
+    for (auto [x, y] : {std::pair(a, b), std::pair(b, a)}) {
+        if (x == hears_end) machines_[x]->on_peer_down(node_id(y), lives_[y], now_);
+        machines_[x]->on_peer_up(node_id(y), lives_[y], now_);
+        drain(x);
+    }
+}
 void Cluster::kill(unsigned node) {
     dead_[node] = true;
     for (unsigned other = 0; other < machines_.size(); ++other) unlink(node, other);

@@ -26,6 +26,9 @@ class Cluster {
     void link(unsigned a, unsigned b);
     void unlink(unsigned a, unsigned b);
     void flap(unsigned a, unsigned b);  // what is under way is lost, both hear of a new connection
+    // Another connection takes the place of theirs: what is under way is lost; only `hears_end` (if one of
+    // them) hears of an end.
+    void replace(unsigned a, unsigned b, unsigned hears_end);
     void kill(unsigned node);
     // The node's next life, which is connected to all that were, but to `unaware`: that one still holds its
     // connection to the old life for good, until they are linked.

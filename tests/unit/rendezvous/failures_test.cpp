@@ -120,6 +120,25 @@ TEST_CASE("connections that break and come back at any step lose nothing", "[ren
     CHECK(disowned < 12);
 }
 
+// Simultaneous dials end so in the first moments of every connection: it must not cost a time-out.
+TEST_CASE("a connection that takes the place of another, at any step, costs no time", "[rendezvous]") {
+    for (const unsigned other : {1u, 2u})
+        for (const unsigned hears_end : {0u, other, 9u})
+            for (uint64_t seed = 1; seed <= 5; ++seed)
+                for (int at = 0; at < 40; ++at) {
+                    CAPTURE(other, hears_end, seed, at);
+                    Cluster cluster(3, seed);
+                    for (unsigned node = 0; node < 3; ++node) cluster.open(node, "g", 3);
+                    for (int i = 0; i < at; ++i) cluster.step(cluster.now() + ms(100));
+                    cluster.replace(0, other, hears_end);
+                    cluster.run(ms(400));
+                    for (const auto& o : cluster.openers()) {
+                        if (o.failed) FAIL(o.failed->text);
+                        REQUIRE(o.group);
+                    }
+                }
+}
+
 TEST_CASE("two member nodes that do not reach each other: LINK_LOST naming both", "[rendezvous]") {
     for (uint64_t seed = 1; seed <= 20; ++seed) {
         Cluster cluster(3, seed);
