@@ -10,7 +10,8 @@ using json = nlohmann::ordered_json;
 TEST_CASE("status shows this node, then its peers as a table") {
     const json status = json::parse(R"({
         "node": "3f2a9c01d2e4ffff", "host": "alpha", "incarnation": 4, "cluster": "c0ffee", "cluster_name": "prod",
-        "state": "running", "version": "0.1.0", "pid": 412, "uptime_s": 3725.5, "listen": "0.0.0.0:7654",
+        "state": "running", "version": "0.1.0",
+        "certificate": {"state": "valid", "expires_in_s": 1727999, "why": ""}, "pid": 412, "uptime_s": 3725.5, "listen": "0.0.0.0:7654",
         "addresses": [{"address": "10.0.0.1:7654", "chosen": true}, {"address": "172.17.0.1:7654", "chosen": false}],
         "peers": [
           {"node": "aaaaaaaaaaaaffff", "host": "beta", "state": "up", "address": "10.0.0.2:7654", "incarnation": 2,
@@ -20,16 +21,17 @@ TEST_CASE("status shows this node, then its peers as a table") {
         "sessions": 2, "session_memory_bytes": 1536, "groups": 1, "ops_in_flight": 0, "bulk_bytes_sent": 1048576,
         "bulk_bytes_received": 0, "shards": 1, "workers": 1})");
     REQUIRE(render_status(status) ==
-            "node       alpha (3f2a9c01d2e4)\n"
-            "state      running\n"
-            "cluster    prod (c0ffee)\n"
-            "life       4, up for 1 h 2 min, pid 412\n"
-            "version    0.1.0\n"
-            "address    0.0.0.0:7654, known to others as 10.0.0.1:7654\n"
-            "sessions   2, with 1.5 KiB of shared memory\n"
-            "groups     1, operations in flight 0\n"
-            "bulk data  1 MiB sent, 0 B received\n"
-            "threads    1 for bulk data, 1 for reductions\n"
+            "node         alpha (3f2a9c01d2e4)\n"
+            "state        running\n"
+            "cluster      prod (c0ffee)\n"
+            "life         4, up for 1 h 2 min, pid 412\n"
+            "certificate  expires in 19 d 23 h\n"
+            "version      0.1.0\n"
+            "address      0.0.0.0:7654, known to others as 10.0.0.1:7654\n"
+            "sessions     2, with 1.5 KiB of shared memory\n"
+            "groups       1, operations in flight 0\n"
+            "bulk data    1 MiB sent, 0 B received\n"
+            "threads      1 for bulk data, 1 for reductions\n"
             "\n"
             "PEER                 STATE  ADDRESS            RTT      HEARD   SENT  RECEIVED  LIFE  WHY\n"
             "beta (aaaaaaaaaaaa)  up     10.0.0.2:7654  0.21 ms  12 ms ago  1 MiB       0 B     2  -\n"
@@ -37,9 +39,26 @@ TEST_CASE("status shows this node, then its peers as a table") {
             "silent?for 5 s\n");
 }
 
+TEST_CASE("status says loudly when the certificate is not renewed, or has ended") {
+    const auto shown = [](const char* state, int left) {
+        return render_status({{"certificate",
+                               {{"state", state},
+                                {"expires_in_s", left},
+                                {"renewal_failures", 3u},
+                                {"why", "node aaaaaaaaaaaa: No space left on device"}}}});
+    };
+    REQUIRE(shown("renewing", 7200).find("expires in 2 h, is being renewed\n") != std::string::npos);
+    REQUIRE(
+        shown("renewal failed", 60)
+            .find("expires in 1 min, RENEWAL FAILED 3 times: node aaaaaaaaaaaa: No space left on device") !=
+        std::string::npos);
+    REQUIRE(shown("expired", -90).find("EXPIRED 1 min 30 s ago; other nodes refuse this one") !=
+            std::string::npos);
+}
+
 TEST_CASE("an answer without most of its fields is shown as far as it goes") {
     REQUIRE(render_status(json::object()).find("none: nexarctl cluster init") != std::string::npos);
-    REQUIRE(render_status({{"host", "alpha"}, {"node", ""}}).starts_with("node       alpha\n"));
+    REQUIRE(render_status({{"host", "alpha"}, {"node", ""}}).starts_with("node         alpha\n"));
     REQUIRE(render_status(json(nullptr)).find("no peers") != std::string::npos);
     REQUIRE(render_groups(json::array()) == "no groups on this node\n");
     REQUIRE(render_ops(json::object()) == "no operations in flight on this node\n");

@@ -228,3 +228,24 @@ TEST_CASE("arguments: what is wrong is named together with what is allowed") {
     REQUIRE(report::no_arguments("{}"));
     REQUIRE(!report::no_arguments(R"({"x": 1})"));
 }
+
+TEST_CASE("status: what state this node's certificate is in") {
+    const auto state = [](WallSeconds now, unsigned failures) {
+        report::Status s;
+        s.certificate = {now, 1000, 700, failures, failures ? "no issuer" : ""};
+        return json::parse(report::status(s))["certificate"];
+    };
+    REQUIRE(state(699, 0) == json({{"state", "valid"},
+                                   {"expires", 1000},
+                                   {"expires_in_s", 301},
+                                   {"renewal_due_in_s", 1},
+                                   {"renewal_failures", 0},
+                                   {"why", ""}}));
+    REQUIRE(state(700, 0)["state"] == "renewing");
+    REQUIRE(state(800, 2)["state"] == "renewal failed");
+    REQUIRE(state(800, 2)["why"] == "no issuer");
+    REQUIRE(state(1000, 2)["state"] == "renewal failed");
+    REQUIRE(state(1001, 0)["state"] == "expired");
+    REQUIRE(state(1001, 0)["expires_in_s"] == -1);
+    REQUIRE(json::parse(report::status({}))["certificate"].is_null());
+}
