@@ -5,6 +5,7 @@
 
 #include "admission/token.hpp"
 #include "config/config.hpp"
+#include "local_protocol.h"
 #include "shm/control.hpp"
 #include "transport/opening.hpp"
 #include "unit/link/harness.hpp"
@@ -137,6 +138,42 @@ void save_session() {
     save("session/open-and-reduce", Bytes(out));
 }
 
+// Packets on the session socket, as handshake_fuzz.cpp reads them.
+template <class Body>
+void put_packet(Writer& w, uint32_t type, Body body, std::initializer_list<uint8_t> descriptors) {
+    auto& head = reinterpret_cast<nexar_msg_head&>(body);
+    head = {NEXAR_LOCAL_MAGIC, type};
+    w.put(static_cast<uint8_t>(descriptors.size()));
+    for (const uint8_t kind : descriptors) w.put(kind);
+    w.put(static_cast<uint16_t>(sizeof body));
+    w.put(body);
+}
+
+void save_handshake() {
+    nexar_msg_hello hello{};
+    hello.version_min = NEXAR_LOCAL_VERSION_MIN;
+    hello.version_max = NEXAR_LOCAL_VERSION;
+    nexar_msg_attach attach{};
+    attach.slots = 16;
+    attach.control_bytes = nexar_shm_control_bytes(16);
+    nexar_msg_region_add region{};
+    region.generation = region.region = 1;
+    region.bytes = 8192;
+    std::vector<std::byte> whole, refused, unsealed;
+    Writer w(whole), r(refused), u(unsealed);
+    for (Writer* to : {&w, &u}) put_packet(*to, NEXAR_MSG_HELLO, hello, {});
+    put_packet(w, NEXAR_MSG_ATTACH, attach, {0});
+    put_packet(w, NEXAR_MSG_REGION_ADD, region, {1});
+    put_packet(w, NEXAR_MSG_BELL, nexar_msg_head{}, {});
+    put_packet(w, NEXAR_MSG_GOODBYE, nexar_msg_head{}, {});
+    put_packet(u, NEXAR_MSG_ATTACH, attach, {2});
+    hello.version_min = hello.version_max = 99;
+    put_packet(r, NEXAR_MSG_HELLO, hello, {4, 4});
+    save("handshake/whole", Bytes(whole));
+    save("handshake/unsealed", Bytes(unsealed));
+    save("handshake/other-version", Bytes(refused));
+}
+
 // The datagrams of a handshake, as the acceptor sees them.
 void save_quic() {
     test::Pair pair(1);
@@ -167,6 +204,7 @@ int main(int argc, char** argv) {
     save_opening();
     save_texts();
     save_session();
+    save_handshake();
     save_quic();
     return 0;
 }

@@ -1,0 +1,113 @@
+// The session socket, from its first packet on: a client that sends whatever it likes, with whatever
+// descriptors, over a real SOCK_SEQPACKET pair. The input is a sequence of packets: what descriptors it
+// brings, its length, its bytes. What the daemon answers must be whole messages of the protocol.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "core/bytes.hpp"
+#include "local/session.hpp"
+
+namespace {
+
+using namespace nexar;
+
+constexpr size_t packet_bytes_max = NEXAR_MSG_BYTES_MAX + 8;  // longer than is allowed
+constexpr size_t descriptors_max = NEXAR_MSG_FDS_MAX + 1;     // more than are allowed
+constexpr int packets_max = 64;
+
+struct Engine final : engine::Service {
+    Result<void> open(Time, const engine::OpenRequest&) override { return {}; }
+    Result<void> submit(Time, const engine::OpRequest&) override { return {}; }
+    void cancel(Time, SessionId, uint64_t) override {}
+    void stage(Time, SessionId, uint64_t, uint32_t, uint32_t) override {}
+    Result<void> free_group(Time, SessionId, const GroupId&) override { return {}; }
+    void session_ended(Time, SessionId, bool, const std::string&) override {}
+};
+
+void must(bool what) {
+    if (!what) std::abort();
+}
+
+local::Fd memory(size_t bytes, bool sealed) {
+    local::Fd fd(memfd_create("fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    must(fd && ftruncate(fd.get(), static_cast<off_t>(bytes)) == 0);
+    if (sealed) must(fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0);
+    return fd;
+}
+
+// What a client might attach; the first two are what an honest one does.
+local::Fd descriptor(uint8_t kind) {
+    switch (kind % 5) {
+        case 0:
+            return memory(nexar_shm_control_bytes(16), true);
+        case 1:
+            return memory(2 * local::page_bytes, true);
+        case 2:
+            return memory(nexar_shm_control_bytes(16), false);
+        case 3:
+            return memory(0, true);
+        default:
+            return local::Fd(open("/dev/null", O_RDWR | O_CLOEXEC));
+    }
+}
+
+void read_answers(int client) {
+    for (int i = 0; i < packets_max; ++i) {
+        const local::Packet packet = local::receive_packet(client);
+        if (packet.kind != local::Packet::Kind::message) return;
+        nexar_msg_head head{};
+        must(packet.size >= sizeof head);
+        std::memcpy(&head, packet.bytes, sizeof head);
+        must(head.magic == NEXAR_LOCAL_MAGIC);
+        const size_t expected = head.type == NEXAR_MSG_WELCOME   ? sizeof(nexar_msg_welcome)
+                                : head.type == NEXAR_MSG_REFUSED ? sizeof(nexar_msg_refused)
+                                                                 : sizeof(nexar_msg_head);
+        must(packet.size == expected);
+        must(packet.fds.size() == (head.type == NEXAR_MSG_WELCOME ? 2 : 0));
+    }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+    static local::RobustList robust;
+    static const local::Fd page = memory(local::page_bytes, true);
+    int pair[2];
+    must(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) == 0);
+    const local::Fd client(pair[1]);
+    Engine engine;
+    local::SessionHost host;
+    host.service = &engine;
+    host.robust = &robust;
+    host.daemon_page_fd = page.get();
+    local::Session session(SessionId(5), local::Fd(pair[0]), {1000, 1000, 77, {}}, host,
+                           Time(Duration(1000)));
+
+    Reader in(std::as_bytes(std::span(data, size)));
+    for (int i = 0; i < packets_max && in.left() > 0 && !session.ended(); ++i) {
+        std::vector<local::Fd> kept;
+        std::vector<int> fds;
+        const size_t count = in.get<uint8_t>() % (descriptors_max + 1);
+        for (size_t n = 0; n < count; ++n) {
+            kept.push_back(descriptor(in.get<uint8_t>()));
+            fds.push_back(kept.back().get());
+        }
+        const Bytes bytes = in.take(std::min({size_t{in.get<uint16_t>()}, in.left(), packet_bytes_max}));
+        if (!local::send_packet(client.get(), bytes, fds)) break;
+        session.on_readable(Time(Duration(i)));
+        session.drain(Time(Duration(i)));
+        read_answers(client.get());
+    }
+    session.on_time(Time(Duration(1000)));
+    must(session.ended() || session.ready());  // no handshake goes on after its deadline
+    read_answers(client.get());
+    return 0;
+}
