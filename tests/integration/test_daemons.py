@@ -293,7 +293,7 @@ def test_nodes_with_unlike_numbers_of_bulk_shards_work_together(cluster):
     for counts in (("1", "3", "2"), ("4", "2", "2")):
         for number, count in zip((1, 2, 3), counts):
             cluster[number].kill()
-            cluster[number].start(NEXAR_BULK_SHARDS=count)
+            cluster[number].start(NEXAR_BULK_SHARDS=count, NEXAR_PIPELINE_SEGMENT_BYTES="262144")  # several lanes
         cluster.wait_connected()
         run(two_each(cluster), large_sum)
         run([cluster[2], cluster[3], cluster[3]], large_sum)
