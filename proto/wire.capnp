@@ -234,6 +234,7 @@ struct Arrival {
   rank @0 :UInt32;
   pid @1 :UInt32;
   nextSeq @2 :UInt64;
+  stalled @3 :Bool;  # it has posted the asked one, which waits for bytes that it must move [S13]
 }
 struct ArrivalReply {
   group @0 :GroupId;

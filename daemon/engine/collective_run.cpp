@@ -197,7 +197,7 @@ void CollectiveRun::report_success() {
         Outcome outcome;
         // Later segments went over what a rank that freed the group had not taken.
         const Staging::Member* staged = staging_ ? staging_->find(group_.locals()[i].rank) : nullptr;
-        if (staged != nullptr && staged->gone && !staged->has_taken())
+        if (staged != nullptr && staged->gone && !staged->output_stands())
             outcome.error = {Errc::closed, "the group was freed before the result was taken", -1, -1, {}};
         post.reported = true;
         group_.host().complete(post.session, post.ticket, outcome);
@@ -401,11 +401,20 @@ bool CollectiveRun::waits_for_bytes_of(uint32_t rank) const {
     return staging_ && staging_->waits_for(rank);
 }
 
-// Ranks whose bytes a segment waits for: of this node, and of nodes that have answered.
-std::vector<uint32_t> CollectiveRun::unmoved() const {
+std::vector<uint32_t> CollectiveRun::unmoved_here() const {
     std::vector<uint32_t> out;
     for (const LocalRank& local : group_.locals())
         if (waits_for_bytes_of(local.rank)) out.push_back(local.rank);
+    return out;
+}
+
+// Ranks whose bytes a segment waits for: of this node, and of nodes that have answered.
+std::vector<uint32_t> CollectiveRun::unmoved() const {
+    std::vector<uint32_t> out = unmoved_here();
+    for (const Word& word : words_)
+        if (word.arrival)
+            for (const wire::Arrival& arrival : word.arrival->ranks)
+                if (arrival.stalled && arrival.rank < group_.facts.size()) out.push_back(arrival.rank);
     std::ranges::sort(out);
     return out;
 }
@@ -466,7 +475,7 @@ OpSnapshot CollectiveRun::snapshot(Time now) const {
         case State::running:
             out.phase = "running, " + std::to_string(segments_done_) + " of " +
                         std::to_string(two_level_.plan.segments) + " segments done";
-            if (const std::vector<uint32_t> ranks = unmoved(); !ranks.empty()) {
+            if (const std::vector<uint32_t> ranks = unmoved_here(); !ranks.empty()) {
                 out.phase += "; waits for rank " + std::to_string(ranks.front());
                 if (ranks.size() > 1) out.phase += " and " + std::to_string(ranks.size() - 1) + " more";
                 out.phase += ranks.size() > 1 ? " to move their bytes" : " to move its bytes";

@@ -86,6 +86,7 @@ class CollectiveRun final : public Runnable, public Alarm {
     void expire();
     std::string missing_text() const;
     std::string unmoved_text() const;
+    std::vector<uint32_t> unmoved_here() const;
     std::vector<uint32_t> unmoved() const;
     bool arrived(uint32_t rank) const;
     bool counted_missing(uint32_t rank) const;

@@ -476,7 +476,7 @@ void Engine::on_time(Time now) {
 }
 
 Time Engine::wake_at() const {
-    return std::min(impl_->timers.next(), impl_->watch.wake_at());
+    return std::min({impl_->timers.next(), impl_->watch.wake_at(), impl_->opening.wake_at()});
 }
 
 // ---- Looking ----

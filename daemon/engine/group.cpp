@@ -273,8 +273,11 @@ void Group::on_announce(NodeIndex from, const wire::OpAnnounce& announce) {
 
 void Group::on_arrival_query(link::PeerIndex from, const wire::ArrivalQuery& query) {
     wire::ArrivalReply reply{facts.id, query.nonce, {}};
-    for (const LocalRank& local : local_)
-        reply.ranks.push_back({local.rank, facts.members[local.rank].pid, local.posted});
+    const auto run = runs_.find(query.seq);
+    for (const LocalRank& local : local_) {
+        const bool stalled = run != runs_.end() && run->second->waits_for_bytes_of(local.rank);
+        reply.ranks.push_back({local.rank, facts.members[local.rank].pid, local.posted, stalled});
+    }
     context_.send(from, reply);
 }
 

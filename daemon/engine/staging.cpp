@@ -38,12 +38,13 @@ void Staging::begin(uint32_t lanes) {
     for (uint32_t lane = 0; lane < lanes; ++lane) next_of_lane_.push_back(lane);
 }
 
-// [S12] The segment's input stands in its window, and what the output window held before was taken.
+// [S12] The segment's input stands in its window, and what the output window held before was taken. Whatever
+// a client says, and when it is gone, no two segments are ever in one window: one row of windows beyond what
+// is over.
 bool Staging::may_begin(const Member& member, uint32_t segment) const {
     const bool filled = !member.stage.in || member.filled > segment || sabotaged_;
-    const bool taken =
-        !member.stage.out || member.gone || segment < uint64_t{member.taken} + member.stage.windows;
-    return filled && taken;
+    const uint64_t taken = member.gone ? over_ : std::min(member.taken, over_);
+    return filled && (!member.stage.out || segment < taken + member.stage.windows);
 }
 
 bool Staging::may_begin(uint32_t segment) const {
@@ -78,7 +79,9 @@ bool Staging::over(uint32_t segment) {
     NEXAR_CHECK(next_of_lane_[segment % lanes] == segment);
     next_of_lane_[segment % lanes] += lanes;
     while (next_of_lane_[over_ % lanes] > over_) ++over_;
-    return over_ > before;
+    if (over_ == before) return false;
+    look();
+    return true;
 }
 
 bool Staging::waits_for(uint32_t rank) const {

@@ -22,7 +22,8 @@ class Staging {
         uint32_t filled = 0, taken = 0;
         bool gone = false;  // nobody takes its output: it is not waited for
         bool has_filled() const { return !stage.in || filled == segments; }
-        bool has_taken() const { return !stage.out || taken == segments; }
+        // What it has not taken still stands in its windows.
+        bool output_stands() const { return !stage.out || uint64_t{taken} + stage.windows >= segments; }
     };
 
     explicit Staging(bool sabotaged) : sabotaged_(sabotaged) {}

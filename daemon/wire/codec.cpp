@@ -370,6 +370,7 @@ void fill(s::ArrivalReply::Builder b, const ArrivalReply& m) {
         list[i].setRank(m.ranks[i].rank);
         list[i].setPid(m.ranks[i].pid);
         list[i].setNextSeq(m.ranks[i].next_seq);
+        list[i].setStalled(m.ranks[i].stalled);
     }
 }
 void read(Decoder& d, s::ArrivalReply::Reader r, ArrivalReply& m) {
@@ -379,7 +380,7 @@ void read(Decoder& d, s::ArrivalReply::Reader r, ArrivalReply& m) {
     d.limit("count of arrivals", list.size(), ranks_max);
     if (!d.ok()) return;
     for (const auto a : list)
-        m.ranks.push_back({d.real_rank("rank", a.getRank()), a.getPid(), a.getNextSeq()});
+        m.ranks.push_back({d.real_rank("rank", a.getRank()), a.getPid(), a.getNextSeq(), a.getStalled()});
 }
 
 void fill(s::MessageOffer::Builder b, const MessageOffer& m) {

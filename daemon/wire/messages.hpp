@@ -189,6 +189,7 @@ struct Arrival {
     uint32_t rank = 0;
     uint32_t pid = 0;
     uint64_t next_seq = 0;  // how many collectives it has posted so far
+    bool stalled = false;   // the one asked about waits for bytes that this rank must move [S13]
 };
 struct ArrivalReply {
     GroupId group;

@@ -81,7 +81,8 @@ struct Same {
     bool operator()(const ArrivalReply& a, const ArrivalReply& b) const {
         auto tie = [](const ArrivalReply& m) {
             std::vector<std::tuple<uint32_t, uint32_t, uint64_t, bool>> list;
-            for (const auto& [rank, pid, next] : m.ranks) list.emplace_back(rank, pid, next);
+            for (const auto& [rank, pid, next, stalled] : m.ranks)
+                list.emplace_back(rank, pid, next, stalled);
             const auto& [group, nonce, ranks] = m;
             return std::tuple(group, nonce, list);
         };
