@@ -42,7 +42,7 @@ std::optional<App::Handle> App::take(bool command, Then then) {
     const auto taken = pool_.try_take(command);
     if (!taken) return std::nullopt;
     const Handle handle{taken->slot, static_cast<uint32_t>(taken->generation)};
-    pending_[handle.slot] = {handle.generation, std::move(then), false};
+    pending_[handle.slot] = {handle.generation, std::move(then), false, {}, false};
     if (!deaf_) ++cluster_.to_be_submitted;
     return handle;
 }
@@ -61,12 +61,17 @@ void App::push(Handle handle, uint8_t kind) {
     if (shape_.sleeps == Sleeps::on_slot) later(shape_.wake_delay, [this, s = handle.slot] { look(s); });
 }
 
-std::optional<App::Handle> App::start(const nexar_shm_descriptor& words, Then then) {
+std::optional<App::Handle> App::start(const nexar_shm_descriptor& words, Then then,
+                                      std::shared_ptr<StagedMemory> staged) {
     if (!core_) return std::nullopt;
     const auto handle = take(words.kind >= NEXAR_OP_KINDS, std::move(then));
     if (!handle) return std::nullopt;
-    view_.slot(handle->slot).descriptor = words;
+    auto& slot = view_.slot(handle->slot);
+    slot.descriptor = words;
+    slot.stage_filled = slot.stage_taken = slot.result.stage = 0;
+    pending_[handle->slot].staged = std::move(staged);
     push(*handle, NEXAR_ENTRY_SUBMIT);
+    move_soon(handle->slot);
     return handle;
 }
 
@@ -165,6 +170,7 @@ bool App::finish(uint32_t index) {
         answer.status = static_cast<int32_t>(Errc::daemon_lost);
         answer.text = why_;
     }
+    if (done && answer.status == 0 && at->second.staged) at->second.staged->take_rest();
     const Then then = std::move(at->second.then);
     pending_.erase(at);
     slot.state = NEXAR_SLOT_FREE;
@@ -180,17 +186,17 @@ void App::look(uint32_t index) {
     auto& waiters = view_.slot(index).waiters;
     shm::store_relaxed(waiters, 1u);
     shm::fence();
-    if (finish(index))
-        shm::store_relaxed(waiters, 0u);
-    else
-        at->second.asleep = true;
+    if (finish(index)) return shm::store_relaxed(waiters, 0u);
+    at->second.asleep = true;
+    move_soon(index);
 }
 
 void App::look_at_all() {
     if (deaf_ || dead_) return;
     std::vector<uint32_t> all;
     for (const auto& [slot, call] : pending_) all.push_back(slot);
-    for (const uint32_t slot : all) finish(slot);
+    for (const uint32_t slot : all)
+        if (!finish(slot)) move_soon(slot);
 }
 
 void App::look_at_ring() {
@@ -200,11 +206,60 @@ void App::look_at_ring() {
     bool any = false;
     while (const auto entry = completion_.try_pop()) {
         any = true;
-        if (entry->slot < view_.slots()) finish(entry->slot);
+        if (entry->slot < view_.slots() && !finish(entry->slot)) move_soon(entry->slot);
     }
     if (completion_.take_overrun() || !core_) look_at_all();
     ring_asleep_ = !any && core_;
     if (any) later(shape_.wake_delay, [this] { look_at_ring(); });
+}
+
+// ---- Bytes of staged calls [S12] ----
+
+void App::move_soon(uint32_t index) {
+    const auto at = pending_.find(index);
+    if (at == pending_.end() || !at->second.staged || std::exchange(at->second.move_due, true)) return;
+    later(shape_.wake_delay, [this, index, generation = at->second.generation] {
+        const auto again = pending_.find(index);
+        if (again == pending_.end() || again->second.generation != generation) return;
+        again->second.move_due = false;
+        move(index);
+    });
+}
+
+void App::move(uint32_t index) {
+    const auto at = pending_.find(index);
+    if (at == pending_.end() || deaf_ || dead_ || !moves_ || !core_) return;
+    auto& slot = view_.slot(index);
+    const Handle handle{index, at->second.generation};
+    if (shm::load_acquire(slot.state) != NEXAR_SLOT_WORD(handle.generation, uint32_t{NEXAR_SLOT_SUBMITTED}))
+        return;
+    StagedMemory& staged = *at->second.staged;
+    const uint32_t done = shm::load_acquire(slot.result.stage);
+    if (staged.move(done)) {
+        shm::store_release(slot.stage_filled, staged.filled);
+        shm::store_release(slot.stage_taken, staged.taken);
+        say_moved(handle);
+    }
+    if (staged.can_move(done)) move_soon(index);
+}
+
+void App::say_moved(Handle handle) {
+    if (submission_.try_push({handle.slot, handle.generation, NEXAR_ENTRY_STAGE})) return call_daemon();
+    later(50us, [this, handle] {
+        if (!dead_ && core_) say_moved(handle);
+    });
+}
+
+void App::move_again() {
+    moves_ = true;
+    for (const auto& [slot, call] : pending_) move_soon(slot);
+}
+
+void App::lie(Handle handle, uint32_t filled, uint32_t taken) {
+    auto& slot = view_.slot(handle.slot);
+    shm::store_release(slot.stage_filled, filled);
+    shm::store_release(slot.stage_taken, taken);
+    say_moved(handle);
 }
 
 void App::wake_all(uint32_t* word) {

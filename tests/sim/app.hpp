@@ -15,6 +15,7 @@
 
 #include "cluster.hpp"
 #include "local/session_core.hpp"
+#include "staged.hpp"
 #include "support/control_memory.hpp"
 
 namespace nexar::sim {
@@ -46,13 +47,20 @@ class App final : local::Waker {
     ~App();
 
     // Nothing: the table is full.
-    std::optional<Handle> start(const nexar_shm_descriptor& words, Then then);
+    std::optional<Handle> start(const nexar_shm_descriptor& words, Then then,
+                                std::shared_ptr<StagedMemory> staged = {});
     std::optional<Handle> open(const std::string& name, uint32_t size, uint32_t rank, Then then,
                                const std::string& secret = "s", Duration timeout = Duration{10s});
     uint32_t add_region(std::shared_ptr<std::vector<std::byte>> memory, Then then);
     bool cancel(Handle handle);
 
     void kill() { end(true, "the process ended", true); }
+    void quit() { end(false, "it said goodbye", true); }
+    // From now on no bytes of staged calls move, as in an application that calls nothing; and again.
+    void stop_moving() { moves_ = false; }
+    void move_again();
+    // Writes these counts for a staged call, and says so.
+    void lie(Handle handle, uint32_t filled, uint32_t taken);
     // From now on it neither reads what ended nor frees a slot. Nobody waits for it any more.
     void go_deaf();
     // So many words of the control segment, some of them such as a client might write.
@@ -70,6 +78,8 @@ class App final : local::Waker {
         uint32_t generation = 0;
         Then then;
         bool asleep = false;
+        std::shared_ptr<StagedMemory> staged;
+        bool move_due = false;
     };
 
     std::optional<Handle> take(bool command, Then then);
@@ -83,6 +93,9 @@ class App final : local::Waker {
     void look_at_all();
     void look_at_ring();
     bool finish(uint32_t slot);
+    void move(uint32_t slot);
+    void move_soon(uint32_t slot);
+    void say_moved(Handle handle);
     void wake_all(uint32_t* word) override;
     void ring_bell() override;
 
@@ -100,7 +113,7 @@ class App final : local::Waker {
     shm::SubmissionProducer submission_;
     shm::CompletionConsumer completion_;
     std::map<uint32_t, Pending> pending_;
-    bool ring_asleep_ = false, deaf_ = false, dead_ = false;
+    bool ring_asleep_ = false, deaf_ = false, dead_ = false, moves_ = true;
     uint32_t next_region_ = 1;
 };
 

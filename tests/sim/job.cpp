@@ -28,8 +28,8 @@ Job::Job(Cluster& cluster, std::string name, std::vector<App*> apps)
 uint64_t Job::bytes_needed() const {
     uint64_t all = 64;
     for (const Step& step : program_.steps)
-        all += 2 * padded(step.words.count * Reference::width(step.words.dtype) * members_.size());
-    return all;
+        all += 2 * padded(step.words.count * Reference::width(step.words.dtype) * members_.size() + 64);
+    return random_ == nullptr ? all : all * (1 + windows_max_);
 }
 
 void Job::start(Duration pause, size_t depth, bool automatic_ranks) {
@@ -62,6 +62,7 @@ void Job::on_open(Member& member, const Done& done) {
     }
     member.rank = done.result.rank;
     member.group = done.result.group;
+    member.segment_bytes = done.result.stage;
     proceed(member);
 }
 
@@ -88,7 +89,7 @@ bool Job::post(Member& member, size_t index) {
     const auto lengths = local::lengths_of(d, program_.group.size(), member.rank);
     REQUIRE(lengths);
     const uint64_t elements = lengths->in / Reference::width(d.dtype);
-    const auto in = Reference::input(step.salt, member.rank, elements, d.dtype);
+    auto in = Reference::input(step.salt, member.rank, elements, d.dtype);
     const uint64_t in_at = member.used, out_at = in_at + padded(lengths->in);
     if (!in.empty()) std::memcpy(member.memory->data() + in_at, in.data(), in.size());
 
@@ -102,30 +103,77 @@ bool Job::post(Member& member, size_t index) {
     words.timeout_ns = -1;
     words.in = {member.region, 0, in_at};
     words.out = {member.region, 0, out_at};
+    const uint64_t used_before = member.used;
+    member.used = out_at + padded(lengths->out);
+    std::shared_ptr<StagedMemory> staged;
+    if (wants_stage(member) && d.kind != OpKind::barrier)
+        staged = stage(member, d, std::move(in), lengths->out, words);
     Call& call = calls_.emplace_back();
     const bool from_in = d.kind == OpKind::broadcast && d.root == member.rank;
     const uint64_t at = from_in ? in_at : out_at, bytes = from_in ? lengths->in : lengths->out;
-    const auto handle = member.app->start(words, [this, &member, &call, at, bytes](const Done& done) {
+    const auto then = [this, &member, &call, at, bytes, staged](const Done& done) {
         call.ended = true;
         call.finished = finished_ = cluster_.clock.now();
         call.outcome.error = {static_cast<Errc>(done.status), done.text, -1, -1, {}};
         call.out_at_end.assign(member.memory->begin() + static_cast<ptrdiff_t>(at),
                                member.memory->begin() + static_cast<ptrdiff_t>(at + bytes));
+        if (staged && !staged->out.user.empty()) call.out_at_end = staged->out.user;
         --member.in_flight;
         ++cluster_.to_be_submitted;
         cluster_.clock.after(cluster_.clock.some(pause_), [this, &member] {
             --cluster_.to_be_submitted;
             proceed(member);
         });
-    });
-    if (!handle) {
+    };
+    if (!member.app->start(words, then, staged)) {
+        member.used = used_before;
         calls_.pop_back();
         return false;
     }
     ++member.in_flight;
-    member.used = out_at + padded(lengths->out);
     step.calls[member.rank] = &call;
     return true;
+}
+
+bool Job::wants_stage(const Member& member) {
+    if (random_ == nullptr) return false;
+    return (always_ && &member == &members_[*always_]) || random_->one_in(2);
+}
+
+// Windows behind what the call would have without: at least one side.
+std::shared_ptr<StagedMemory> Job::stage(Member& member, const OpDescriptor& d, std::vector<std::byte> in,
+                                         uint64_t out_bytes, nexar_shm_descriptor& words) {
+    auto staged = std::make_shared<StagedMemory>();
+    const auto size = program_.group.size();
+    const bool blocks = d.kind == OpKind::all_gather || d.kind == OpKind::reduce_scatter;
+    staged->count = d.count;
+    staged->element = Reference::width(d.dtype);
+    staged->segments =
+        nexar_shm_segments(d.count, staged->element * (blocks ? size : 1), member.segment_bytes);
+    staged->windows = 1 + static_cast<uint32_t>(random_->below(windows_max_));
+    staged->at_most = random_->one_in(2) ? UINT32_MAX : 1 + static_cast<uint32_t>(random_->below(3));
+    const auto sides = random_->below(3);  // both; input; output
+    const auto place = [&](StagedMemory::Side& side, uint64_t side_blocks) {
+        side.blocks = side_blocks;
+        side.stride = nexar_shm_window_bytes(d.count, staged->segments, staged->element, side_blocks);
+        const uint64_t at = member.used;
+        side.windows = member.memory->data() + at;
+        member.used += side.stride * staged->windows;
+        REQUIRE(member.used <= member.memory->size());
+        return at;
+    };
+    words.stage_windows = staged->windows;
+    if (sides != 2) words.flags |= NEXAR_SHM_FLAG_STAGED_IN;
+    if (sides != 1) words.flags |= NEXAR_SHM_FLAG_STAGED_OUT;
+    if (sides != 2 && !in.empty()) {
+        words.in.offset = place(staged->in, d.kind == OpKind::reduce_scatter ? size : 1);
+        staged->in.user = std::move(in);
+    }
+    if (sides != 1 && out_bytes != 0) {
+        words.out.offset = place(staged->out, d.kind == OpKind::all_gather ? size : 1);
+        staged->out.user.assign(out_bytes, std::byte{0x77});
+    }
+    return staged;
 }
 
 void Job::leave(Member& member) {

@@ -95,6 +95,19 @@ TEST_CASE("a group that never fills ends at the deadline for all who wait, namin
     }
 }
 
+TEST_CASE("the deadline of an open comes on a lone node too, where nothing else keeps time") {
+    ClusterShape shape;
+    shape.nodes = 1;
+    Cluster cluster(1, shape);
+    const auto open = cluster.open(0, "job", 2, 0, "s", 2s);
+
+    cluster.run_for(5s);
+
+    const auto* answer = cluster.answer(open);
+    REQUIRE(answer != nullptr);
+    REQUIRE(answer->error().code == Errc::group_incomplete);
+}
+
 TEST_CASE("clashing ranks and different sizes under one name are refused, naming them") {
     ClusterShape shape;
     shape.nodes = 2;
