@@ -306,14 +306,14 @@ void Shard::Thread::run() {
     while (!shard_->stopping_.load(std::memory_order_acquire)) {
         const Time now = loop::Loop::now();
         size_t work = take_commands(now);
-        work += port_->on_readable(now) ? 1 : 0;
+        work += port_->on_readable(now) ? 1u : 0u;
         port_->on_time(now);
         redial(now);
         work += drain(now);
         if (port_->wants_writable())
             port_->on_writable(now);
         else
-            work += port_->flush(now) ? 1 : 0;
+            work += port_->flush(now) ? 1u : 0u;
         work += heard_something();
         report();
         if (work > 0) {

@@ -108,7 +108,8 @@ TEST_CASE("a process that exits after its last op fails nobody") {
         for (int i = 0; i < 5; ++i) program.add(all_reduce(5000));
         program.start(20us, 8);
         // As soon as each rank has posted its last op, it is gone: its daemon finishes what it handed over.
-        for (uint32_t rank = 0; rank < 4; rank += 1 + seed % 3)
+        const auto step = static_cast<uint32_t>(1 + seed % 3);
+        for (uint32_t rank = 0; rank < 4; rank += step)
             cluster.clock.after(300us, [&, rank] {
                 REQUIRE(program.steps.back().calls[rank] != nullptr);
                 program.stop_rank(rank);

@@ -222,7 +222,7 @@ std::set<std::string> Job::errors() const {
 
 size_t Job::calls_ok() const {
     size_t n = 0;
-    for (const Call& call : calls_) n += call.ok() ? 1 : 0;
+    for (const Call& call : calls_) n += call.ok() ? 1u : 0u;
     return n;
 }
 

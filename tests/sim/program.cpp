@@ -65,7 +65,7 @@ void Program::schedule(uint32_t rank, Duration pause) {
         --cluster_.to_be_submitted;
         if (stopped.contains(rank) || cluster_.hosts[group.placement[rank]]->dead) return;
         size_t in_flight = 0;
-        for (size_t i = 0; i < next_[rank]; ++i) in_flight += steps[i].calls[rank]->ended ? 0 : 1;
+        for (size_t i = 0; i < next_[rank]; ++i) in_flight += steps[i].calls[rank]->ended ? 0u : 1u;
         const bool may = in_flight < depth_ && next_[rank] < steps.size();
         if (may) post(next_[rank]++, rank);
         // A rank that waits long is looked at less and less often.
