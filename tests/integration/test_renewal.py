@@ -1,7 +1,8 @@
 """Leaf certificates that last 20 seconds: renewed in time, and what happens when nobody can renew them.
 
-    node 1: issuer  ──┬── switch
-    node 2: member  ──┘
+    node 1: issuer  ──┐
+    node 2: member  ──┼── switch
+    node 3: member  ──┘
 """
 import os
 import shutil
@@ -60,11 +61,11 @@ def test_leaves_are_renewed_while_a_group_works_and_nobody_is_lost(cluster):
     shutil.copytree(cluster[2].state, old)
     first_end = max(end for _, end, _ in before.values())
     assert 0 < first_end - time.time() <= LIFE, before
-    job = Job([cluster[1], cluster[2]], works_until, first_end + 3)
+    job = Job(list(cluster), works_until, first_end + 3)
 
     while time.time() < first_end + 2:
         for node in cluster:
-            equal(len(node.peers_up()), 1, f"peers of {node}")
+            equal(len(node.peers_up()), 2, f"peers of {node}")
             assert certificate(node)["state"] in ("valid", "renewing"), certificate(node)
         time.sleep(0.2)
 
@@ -77,7 +78,7 @@ def test_leaves_are_renewed_while_a_group_works_and_nobody_is_lost(cluster):
         equal(events(node, "peer_down"), [], f"what {node} lost")
     contains(cluster[1].log(), "certificate_signed")
     equal([line for node in cluster for line in events(node, "has ended")], [], "connections that met their end")
-    assert all(2 <= len(events(node, "bulk_up")) <= 8 for node in cluster), "bulk connections were not replaced, or for ever"
+    assert all(4 <= len(events(node, "bulk_up")) <= 16 for node in cluster), "bulk connections were not replaced, or for ever"
 
     said = member_client(cluster[2], "hello", old, cluster[1].endpoint, "honest")
     contains(said, "closed", "expired")
@@ -95,20 +96,27 @@ def test_a_restart_uses_the_renewed_certificate(cluster):
     cluster.wait_connected()
 
 
-def test_a_node_that_finds_no_issuer_says_so_retries_and_expires(cluster):
-    lonely = cluster[2]
+def test_nodes_that_find_no_issuer_say_so_retry_and_part_when_they_expire(cluster):
+    lonely, other = cluster[2], cluster[3]
+    before = {node: len(node.log()) for node in (lonely, other)}
     cluster[1].kill()
     eventually(lambda: certificate(lonely)["state"] == "renewal failed", "a failed renewal", LIFE)
-    contains(certificate(lonely)["why"], "connected with no other")
+    contains(certificate(lonely)["why"], "none of the 1 connected nodes is an issuer")
     assert certificate(lonely)["renewal_failures"] >= 1
     eventually(lambda: certificate(lonely)["state"] == "expired", "the end of the certificate", LIFE)
 
     assert len(events(lonely, "certificate_renewal_failed")) >= 2, "it did not try again"
     eventually(lambda: events(lonely, "certificate_expired"), "the event about it", 3)
     equal(len(events(lonely, "certificate_expired")), 1, "how often it says that it expired")
+    # What was connected with a valid certificate does not stay so.
+    eventually(lambda: not lonely.peers_up() and not other.peers_up(), "the two to part", 5)
+    equal(len([line for node, since in before.items() for line in events(node, "peer_down", since)
+               if "has ended" in line and "closed here" in line]) > 0, True, "one of them closed it for that reason")
+    for node, since in before.items():
+        assert any("has ended" in line for line in events(node, "peer_down", since)), f"{node} does not know why"
     shown = subprocess.run([os.environ["NEXAR_TEST_NEXARCTL"], "--socket", lonely.admin, "status"], text=True,
                            capture_output=True, timeout=20).stdout
-    contains(shown, "EXPIRED", "connected with no other")
+    contains(shown, "EXPIRED", "other nodes refuse this one")
 
     # The issuer was away for longer than its own leaf lasts: it signs itself another one. Node 2 cannot come back.
     cluster[1].start(NEXAR_CERTIFICATE_LIFETIME_SECS=str(LIFE))
@@ -119,8 +127,9 @@ def test_a_node_that_finds_no_issuer_says_so_retries_and_expires(cluster):
     lonely.expected_dead = True
     equal(lonely.process.wait(10), 1, "exit status")
     contains(lonely.log(), "before an issuer renewed it; join again with a new token")
-    lonely.end(signal.SIGKILL)
-    del cluster.nodes[lonely.number]
+    for node in (lonely, other):
+        node.end(signal.SIGKILL)
+        del cluster.nodes[node.number]
 
 
-main(globals(), nodes=2, NEXAR_CERTIFICATE_LIFETIME_SECS=str(LIFE))
+main(globals(), nodes=3, NEXAR_CERTIFICATE_LIFETIME_SECS=str(LIFE))
