@@ -252,6 +252,21 @@ def test_a_wait_for_something_else_moves_the_bytes_too(cluster):
     run(two_nodes(cluster), others_wait_moves)
 
 
+def test_threads_that_come_to_move_the_same_bytes_get_them_right(cluster):
+    """With futex_waitv on one node, without on the other."""
+    ranks = []
+    for rank in range(4):
+        os.environ.pop("NEXAR_WITHOUT_WAITV", None)
+        if rank % 2:
+            os.environ["NEXAR_WITHOUT_WAITV"] = "1"
+        ranks.append(program(cluster[rank % 2 + 1], "NEXAR_TEST_STAGED_CLIENT", 4, 4, 1_200_001, 9 * MIB, rank=rank,
+                             size=4, group="threads"))
+    os.environ.pop("NEXAR_WITHOUT_WAITV", None)
+    for rank, started in enumerate(ranks):
+        said, _ = started.communicate(timeout=90)
+        equal((started.returncode, said), (0, f"rank {rank}: 0 failures\n"), "exit and output")
+
+
 # ---- Limits ----
 
 def too_small(me):
