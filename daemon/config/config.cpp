@@ -8,7 +8,8 @@ namespace nexar::config {
 struct ParserFault {};
 }  // namespace nexar::config
 #define TOML_ASSERT(...) (static_cast<bool>(__VA_ARGS__) ? void(0) : throw ::nexar::config::ParserFault{})
-// Some of its assertions stand in noexcept functions, where throwing ends the program like any assertion; g++ says so.
+// Some of its assertions stand in noexcept functions, where throwing ends the program like any assertion; g++
+// says so.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wterminate"
 #endif
