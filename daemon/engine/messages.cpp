@@ -139,7 +139,11 @@ void Messages::send(const LocalRank& from, const OpRequest& request) {
     if (const auto gone = group_.gone_error(request.peer)) return finish(send, *gone);
     if (send.to == facts.self) return arrive({send.words, facts.self, &send});
     context.send(facts.peers[send.to.value], send.words);
-    if (bytes == 0) return finish(send, {});
+    if (bytes == 0) {  // its offer is all of it, and nobody acknowledges that
+        empty_sent_.push_back({send.to, send.words});
+        if (empty_sent_.size() > said_max) empty_sent_.pop_front();
+        return finish(send, {});
+    }
     send.moving = send.transfer = true;
     link::Batch batch;
     batch.first_handle = context.allot_handles(1);
@@ -429,10 +433,16 @@ void Messages::fail_all(const Error& error) {
     for (Recv* recv : recvs) end(*recv, error, false);
 }
 
+// In order of their numbers: the receiver takes what is not above the last one for said again.
 void Messages::resync(NodeIndex node) {
+    std::vector<wire::MessageOffer> offers;
+    for (const auto& [to, words] : empty_sent_)
+        if (to == node) offers.push_back(words);
     for (auto& send : sends_)
-        if (send->to == node && !send->ending)
-            group_.context().send(group_.facts.peers[node.value], send->words);
+        if (send->to == node && !send->ending) offers.push_back(send->words);
+    std::ranges::sort(offers, {}, &wire::MessageOffer::number);
+    for (const wire::MessageOffer& words : offers)
+        group_.context().send(group_.facts.peers[node.value], words);
 }
 
 void Messages::snapshot(Time now, std::vector<MessageSnapshot>& out) const {

@@ -6,6 +6,7 @@
 // A send ends when its bytes are in the receiver's memory (a send of nothing: when it was offered).
 #pragma once
 
+#include <deque>
 #include <list>
 #include <memory>
 #include <optional>
@@ -82,6 +83,12 @@ class Messages {
     std::list<std::unique_ptr<Recv>> recvs_;
     std::list<Offer> offers_;           // in order of arrival
     std::vector<uint64_t> last_offer_;  // by NodeIndex: an offer not above it has been here before
+    struct Empty {
+        collectives::NodeIndex to;
+        wire::MessageOffer words;
+    };
+    std::deque<Empty>
+        empty_sent_;  // the last said_max messages without bytes: a channel that broke may have lost them
     uint64_t counter_ = 0;
 };
 

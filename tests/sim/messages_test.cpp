@@ -74,6 +74,27 @@ TEST_CASE("messages of one pair arrive in the order in which they were sent, sma
         }
 }
 
+TEST_CASE("messages without bytes survive a channel that breaks, in their order among the others") {
+    for (uint64_t seed = 1; seed <= 60; ++seed) {
+        CAPTURE(seed);
+        Cluster cluster(seed, shape_of(2));
+        Post post(cluster, cluster.make_group({0, 1}));
+        const uint64_t counts[] = {3, 0, 5000, 0, 0, 40'000, 0, 2};
+        cluster.clock.after(cluster.clock.some(100us),
+                            [&] { cluster.break_channel(0, 1, cluster.clock.some(200us)); });
+        for (uint64_t i = 0; i < 8; ++i) {
+            post.send(0, 1, 5, i, counts[i]);
+            cluster.run_for(cluster.clock.some(20us));
+        }
+        std::vector<Call*> received;
+        for (uint64_t i = 0; i < 8; ++i) received.push_back(&post.recv(1, 0, 5, 60'000));
+
+        expect_end(cluster);
+
+        for (uint64_t i = 0; i < 8; ++i) expect_message(*received[i], i, counts[i], 0, 5);
+    }
+}
+
 TEST_CASE("a receive takes the oldest message with its tag and source") {
     Cluster cluster(2, shape_of(2));
     Post post(cluster, cluster.make_group({0, 1, 0, 1}));

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <iostream>
 
+#include "mail.hpp"
 #include "program.hpp"
 #include "seeds.hpp"
 
@@ -116,6 +117,9 @@ void run_seed(uint64_t seed) {
     for (auto& program : programs)
         program->start(Duration(static_cast<int64_t>(1 + random.below(100'000))), 1 + random.below(6));
 
+    std::deque<Mail> mail;
+    for (auto& program : programs) mail.emplace_back(cluster, *program, random, random.below(12), 2ms);
+
     if (std::getenv("NEXAR_SIM_STATE") != nullptr) {
         cluster.run_for(1s);
         std::cerr << cluster.state();
@@ -127,6 +131,7 @@ void run_seed(uint64_t seed) {
     REQUIRE(finished);
     cluster.check();
     for (const auto& program : programs) check_program(*program, cluster, fault <= 1, fault == 4);
+    for (const Mail& letters : mail) REQUIRE(letters.wrong(fault <= 1) == "");
 }
 
 }  // namespace
