@@ -56,7 +56,18 @@ std::optional<std::string> text_of(const toml::node& node) {
     return std::nullopt;
 }
 
+// U+FB26 to U+FEFE, in UTF-8. The parser (3.3.0) asks whether such a character is white space, and its table
+// ends in undefined behaviour for them. U+FEFF, the byte order mark, is fine.
+bool breaks_parser(std::string_view text) {
+    for (size_t i = 0; i + 2 < text.size(); ++i) {
+        const std::string_view c = text.substr(i, 3);
+        if (c >= "\xEF\xAC\xA6" && c <= "\xEF\xBB\xBE") return true;
+    }
+    return false;
+}
+
 toml::parse_result parse(const std::string& text) try {
+    if (breaks_parser(text)) throw ParserFault{};
     return toml::parse(text);
 } catch (const ParserFault&) {
     return toml::parse("= characters where none may stand");  // an error like any other, of line 1

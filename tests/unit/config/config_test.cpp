@@ -51,6 +51,15 @@ TEST_CASE("an unknown key is refused and the known ones are listed") {
     REQUIRE(e.text.find("heartbeat_timeout") != std::string::npos);
 }
 
+TEST_CASE("a character that the parser cannot judge is an error, a byte order mark is not") {
+    for (const char* text : {"\xEF\xBA\xBFrt = 1\n", "\xEF\xAC\xA6", "heartbeat_timeout = 7 \xEF\xBB\xBE\n"})
+        REQUIRE(load(file(text)).error().text.find("not TOML") != std::string::npos);
+    const auto marked = load(file("\xEF\xBB\xBFheartbeat_timeout = 7\n"));
+    REQUIRE(marked);
+    REQUIRE(marked->heartbeat_timeout == 7);
+    REQUIRE(load(file("cluster_name = \"\xEF\xAC\xA5 \xC3\xA9\"\n")));
+}
+
 TEST_CASE("a file that is not TOML names the line") {
     REQUIRE(load(file("a = = 3\n")).error().text.find("line 1") != std::string::npos);
     REQUIRE_FALSE(load(file("[listen]\nx = 1\n")));
