@@ -56,12 +56,25 @@ std::optional<std::string> text_of(const toml::node& node) {
     return std::nullopt;
 }
 
-// U+FB26 to U+FEFE, in UTF-8. The parser (3.3.0) asks whether such a character is white space, and its table
-// ends in undefined behaviour for them. U+FEFF, the byte order mark, is fine.
+// Outside of comments and one-line strings the parser (3.3.0) asks of every character that is not ASCII
+// whether it is white space, and its table ends in undefined behaviour for many. None may stand there anyway.
 bool breaks_parser(std::string_view text) {
-    for (size_t i = 0; i + 2 < text.size(); ++i) {
-        const std::string_view c = text.substr(i, 3);
-        if (c >= "\xEF\xAC\xA6" && c <= "\xEF\xBB\xBE") return true;
+    if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);  // a byte order mark
+    char inside = 0;                                              // '#' a comment, or the quote of a string
+    for (size_t i = 0; i < text.size(); ++i) {
+        const char c = text[i];
+        if (c == '\n')
+            inside = 0;
+        else if (static_cast<unsigned char>(c) >= 0x80 && inside == 0)
+            return true;
+        else if (inside == 0 && (text.substr(i, 3) == "\"\"\"" || text.substr(i, 3) == "'''"))
+            i += 2;  // what follows counts as outside
+        else if (inside == 0 && (c == '#' || c == '"' || c == '\''))
+            inside = c;
+        else if (inside == '"' && c == '\\' && i + 1 < text.size() && text[i + 1] != '\n')
+            ++i;
+        else if (inside == c && c != '#')
+            inside = 0;
     }
     return false;
 }

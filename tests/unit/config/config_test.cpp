@@ -52,12 +52,13 @@ TEST_CASE("an unknown key is refused and the known ones are listed") {
 }
 
 TEST_CASE("a character that the parser cannot judge is an error, a byte order mark is not") {
-    for (const char* text : {"\xEF\xBA\xBFrt = 1\n", "\xEF\xAC\xA6", "heartbeat_timeout = 7 \xEF\xBB\xBE\n"})
+    for (const char* text : {"\xEF\xBA\xBFrt = 1\n", "\xC6\x9C", "heartbeat_timeout = 7 \xC3\xA9\n",
+                             "cluster_name = \"\"\"\\\n\xC3\xA9\"\"\"\n"})
         REQUIRE(load(file(text)).error().text.find("not TOML") != std::string::npos);
     const auto marked = load(file("\xEF\xBB\xBFheartbeat_timeout = 7\n"));
     REQUIRE(marked);
     REQUIRE(marked->heartbeat_timeout == 7);
-    REQUIRE(load(file("cluster_name = \"\xEF\xAC\xA5 \xC3\xA9\"\n")));
+    REQUIRE(load(file("cluster_name = \"\\\"\xC3\xA9\" # \xC3\xA9\n")));
 }
 
 TEST_CASE("a file that is not TOML names the line") {
