@@ -119,7 +119,10 @@ Session::Waited Session::sleep_once(uint32_t& word, uint32_t expected, uint32_t 
     if (unusable()) return Waited::ended;
     const Time check_at = next_tick_check(now());
     const Watched words[] = {{&word, expected}, {&alive, alive_now}};
-    switch (sleepers_.sleep(words, 2, nudges, std::min(until, check_at))) {
+    const Woken woken = sleepers_.sleep(words, 2, nudges, std::min(until, check_at));
+    // [S8]: the kernel's one wake for a death may have been spent on us, whatever else woke us: pass it on.
+    if (shm::load_acquire(alive) != alive_now) static_cast<void>(unusable());
+    switch (woken) {
         case Woken::signal:
             return interruptible ? Waited::signal : Waited::ended;
         case Woken::changed_or_woken:
