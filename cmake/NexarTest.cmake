@@ -32,10 +32,6 @@ function(nexar_unit_test)
   endif()
 
   add_executable(${arg_NAME} ${arg_SOURCES})
-  if(NEXAR_SANITIZE AND NOT "sim" IN_LIST arg_LABELS)
-    # Optimising instrumented tests takes longer than running them; what they test keeps its flags.
-    target_compile_options(${arg_NAME} PRIVATE -O0)
-  endif()
   list(TRANSFORM arg_MODULES PREPEND "nexar_")
   list(TRANSFORM arg_DEPS PREPEND "nexar::deps_")
   target_link_libraries(${arg_NAME} PRIVATE nexar_test_main ${arg_MODULES} ${arg_DEPS} nexar_options)
