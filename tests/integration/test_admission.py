@@ -5,14 +5,12 @@
     node 3: member  ──┘
 """
 import base64
-import os
 import shutil
 import signal
-import subprocess
 import time
 
 from harness import *
-from harness.system import die_with_parent, enter, mount_tiny, unmount
+from harness.system import mount_tiny, unmount
 
 JOINER_PATIENCE = 30  # how long a joiner looks for an issuer
 ROOT_HASH, ID, SECRET_AT, EXPIRY, ADDRESSES = 0, 32, 48, 80, 88
@@ -53,18 +51,6 @@ def is_refused(node, *words, seconds=15):
     assert not (node.state / "node.crt").exists(), "a certificate was kept all the same"
 
 
-def member_client(node, *arguments):
-    """What a client says that speaks to daemons from a node's place."""
-    def prepare():
-        enter(node.network.namespace(node.host))
-        die_with_parent()
-
-    done = subprocess.run([os.environ["NEXAR_TEST_MEMBER_CLIENT"], *map(str, arguments)], text=True, capture_output=True,
-                          timeout=30, preexec_fn=prepare, stdin=subprocess.DEVNULL)
-    equal(done.returncode, 0, f"exit status of member_client ({done.stderr})")
-    return done.stdout
-
-
 def forget(cluster, *nodes):
     for node in nodes:
         node.end(signal.SIGKILL)
@@ -99,7 +85,7 @@ def test_of_two_joiners_with_one_use_one_gets_in(cluster):
 
 def test_a_captured_join_request_is_worthless_on_another_connection(cluster):
     made = cluster[1].ask("token_create", uses=5, lifetime_s=60)
-    said = member_client(cluster[2], "replay", made["token"])
+    said = cluster[2].member_client("replay", made["token"])
     contains(said, "first: admitted", "replayed: the token is unknown here, or its proof is wrong")
     contains(cluster[1].log(), "join_refused")
     entry, = [entry for entry in cluster[1].ask("token_list")["tokens"] if entry["id"] == made["id"]]
@@ -117,11 +103,11 @@ def test_a_hello_that_lies_is_refused_by_name(cluster):
              "cluster": "belongs to another cluster"}
     for how, words in cases.items():
         before = len(cluster[1].log())
-        said = member_client(liar, "hello", liar.state, cluster[1].endpoint, how)
+        said = liar.member_client("hello", liar.state, cluster[1].endpoint, how)
         contains(said, "closed", words)
         refusal, = [line for line in cluster[1].log()[before:].splitlines() if "peer_refused" in line]
         contains(refusal, words, name)
-    equal(member_client(liar, "hello", liar.state, cluster[1].endpoint, "honest"), "accepted\n", "the same, honestly")
+    equal(liar.member_client("hello", liar.state, cluster[1].endpoint, "honest"), "accepted\n", "the same, honestly")
     forget(cluster, liar)
 
 

@@ -11,7 +11,6 @@ import subprocess
 import time
 
 from harness import *
-from harness.system import die_with_parent, enter
 from harness.values import check, given, reduced
 
 LIFE = 20
@@ -43,18 +42,6 @@ def works_until(me, end):
             return rounds
 
 
-def member_client(node, *arguments):
-    """What a client says that speaks to daemons from a node's place."""
-    def prepare():
-        enter(node.network.namespace(node.host))
-        die_with_parent()
-
-    done = subprocess.run([os.environ["NEXAR_TEST_MEMBER_CLIENT"], *map(str, arguments)], text=True, capture_output=True,
-                          timeout=30, preexec_fn=prepare, stdin=subprocess.DEVNULL)
-    equal(done.returncode, 0, f"exit status of member_client ({done.stderr})")
-    return done.stdout
-
-
 def test_leaves_are_renewed_while_a_group_works_and_nobody_is_lost(cluster):
     before = {node: (node.id, expires(node), (node.state / "node.crt").read_text()) for node in cluster}
     old = cluster.folder / "old"
@@ -80,7 +67,7 @@ def test_leaves_are_renewed_while_a_group_works_and_nobody_is_lost(cluster):
     equal([line for node in cluster for line in events(node, "has ended")], [], "connections that met their end")
     assert all(4 <= len(events(node, "bulk_up")) <= 16 for node in cluster), "bulk connections were not replaced, or for ever"
 
-    said = member_client(cluster[2], "hello", old, cluster[1].endpoint, "honest")
+    said = cluster[2].member_client("hello", old, cluster[1].endpoint, "honest")
     contains(said, "closed", "expired")
     contains(events(cluster[1], "connection_refused")[-1], "expired")
     print(f"        {rounds[0]} rounds; the old certificate: {said.strip()}")

@@ -76,6 +76,18 @@ class Node:
             eventually(self._answers, f"{self} to answer after its start")
         return self
 
+    def member_client(self, *arguments):
+        """What a client says that speaks to other daemons from this node's place."""
+        def prepare():
+            enter(self.network.namespace(self.host))
+            die_with_parent()
+
+        done = subprocess.run([os.environ["NEXAR_TEST_MEMBER_CLIENT"], *map(str, arguments)], text=True,
+                              capture_output=True, timeout=30, preexec_fn=prepare, stdin=subprocess.DEVNULL)
+        if done.returncode != 0:
+            raise AssertionError(f"member_client ended with {done.returncode}: {done.stderr}")
+        return done.stdout
+
     def _answers(self):
         if self.process.poll() is not None:
             raise AssertionError(f"{self} ended at its start with {self.process.returncode}")
