@@ -148,19 +148,32 @@ Result<Region*> Scratch::grow(uint64_t bytes, Lock& lock) {
 }
 
 Result<ScratchBlock> Scratch::take_own(uint64_t bytes) {
+    tidy_up();
     bytes = (bytes + page_bytes - 1) & ~(uint64_t{page_bytes} - 1);
     NEXAR_TRY(Region * region, create_(bytes));
     own_.fetch_add(bytes, std::memory_order_relaxed);
     return ScratchBlock{region, 0, bytes, true};
 }
 
+void Scratch::tidy_up() {
+    std::vector<ScratchBlock> idle;
+    {
+        std::lock_guard lock(mutex_);
+        idle.swap(idle_own_);
+    }
+    for (const ScratchBlock& block : idle) destroy_(block.region);
+}
+
 void Scratch::give_back(const ScratchBlock& block) {
     if (block.own) {
         own_.fetch_sub(block.bytes, std::memory_order_relaxed);
-        return destroy_(block.region);
+        // Pages of shared memory go at once, for the daemon's mapping too; refused, they go in tidy_up().
+        static_cast<void>(::madvise(block.data(), block.bytes, MADV_REMOVE));
     }
     std::lock_guard lock(mutex_);
-    if (block.bytes < arena_bytes)
+    if (block.own)
+        idle_own_.push_back(block);
+    else if (block.bytes < arena_bytes)
         free_small_[static_cast<unsigned>(std::bit_width(block.bytes)) - 1].push_back(block);
     else
         free_large_.push_back(block);

@@ -50,7 +50,7 @@ struct ScratchBlock {
     Region* region = nullptr;
     uint64_t offset = 0;
     uint64_t bytes = 0;  // of the block
-    bool own = false;    // beyond the limit: goes when its request has ended
+    bool own = false;    // beyond the limit: its pages go when its request has ended
     std::byte* data() const { return region->base + offset; }
     explicit operator bool() const { return region != nullptr; }
 };
@@ -66,7 +66,10 @@ class Scratch {
     Result<ScratchBlock> take(uint64_t bytes);
     // Whatever the limit is: for a message, which cannot be staged.
     Result<ScratchBlock> take_own(uint64_t bytes);
+    // No exchange with the daemon: nexar_test does not block. What is left of own blocks goes in tidy_up().
     void give_back(const ScratchBlock& block);
+    // Called before regions are made: addresses and region numbers of own blocks that nobody uses.
+    void tidy_up();
     // Whether take() would find room, also for several blocks of together so many bytes. A guess: others
     // take, too.
     bool may_fit(uint64_t bytes);
@@ -94,6 +97,7 @@ class Scratch {
     std::mutex mutex_;
     std::array<std::vector<ScratchBlock>, arena_shift> free_small_;
     std::vector<ScratchBlock> free_large_;
+    std::vector<ScratchBlock> idle_own_;
     ScratchBlock arena_;             // the rest of the newest shared region
     std::atomic<uint64_t> held_{0};  // counted against the limit
     std::atomic<uint64_t> own_{0};

@@ -392,6 +392,7 @@ Result<void*> Session::alloc(uint64_t bytes) {
     if (bytes == 0 || bytes > uint64_t{1} << 46)
         return fail(Errc::invalid_argument, "bytes is " + std::to_string(bytes) + "; allowed: 1 to 2^46");
     if (auto error = unusable()) return fail(*error);
+    scratch_.tidy_up();
     NEXAR_TRY(auto segment,
               make_segment("nexar-memory", (bytes + page_bytes - 1) & ~(uint64_t{page_bytes} - 1)));
     NEXAR_TRY(Region * region, add_region(segment, 0, true, false));
@@ -420,6 +421,7 @@ Result<void> Session::adopt(void* address, uint64_t bytes, int fd, uint64_t offs
     Segment segment;
     segment.memory = {static_cast<std::byte*>(address), bytes};
     segment.memfd = fd;
+    scratch_.tidy_up();
     auto region = add_region(segment, offset, false, false);
     if (!region) return std::unexpected(region.error());
     return {};

@@ -302,6 +302,16 @@ def large_messages(me):
         check(back, given("int64", "sum", peer, COUNT), "message")
         back[:] = 0
         assert stats(session).scratch_bytes <= 2 * MIB, "the blocks of large messages were kept"
+        assert shared_pages() < 4 * MIB, "the pages of large messages were kept"
+    memory = session.alloc(8, np.uint8)
+    equal(stats(session).regions, 1, "regions besides")
+    del memory
+
+
+def shared_pages():
+    """Of this process, in bytes."""
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) << 10 for line in status if line.startswith("RssShmem"))
 
 
 def test_messages_beyond_scratch_have_memory_of_their_own_while_they_are_pending(cluster):
