@@ -112,8 +112,8 @@ typedef struct nexar_shm_slot {
     uint32_t state;      /* futex; NEXAR_SLOT_WORD [S2] */
     uint32_t waiters;    /* client: threads that sleep or are about to sleep on `state` [S5] */
     uint32_t generation; /* client: all 32 bits, for people and nexarctl */
-    /* Client, of a staged operation: segments whose input stands in its window, and whose output was taken out
-     * of its window; both counted from the first without a gap [S12]. */
+    /* Client, of a staged operation: segments whose input stands in its window, and whose output was taken
+     * out of its window; both counted from the first without a gap [S12]. */
     uint32_t stage_filled;
     uint32_t stage_taken;
     uint32_t reserved[11];
@@ -244,9 +244,9 @@ static inline uint64_t nexar_shm_control_bytes(uint32_t slots) {
 }
 
 /* ---- Staged operations [S12]: how both sides cut them ----
- * An operation of `count` elements, each with row_bytes (its element, or one element per rank where there is a
- * block per rank), is cut into segments of about segment_bytes; segment i takes elements
- * [begin(i), begin(i + 1)) of every block. */
+ * An operation of `count` elements, each with row_bytes (its element, or one element per rank where there is
+ * a block per rank), is cut into segments of about segment_bytes; segment i takes elements [begin(i), begin(i
+ * + 1)) of every block. */
 #define NEXAR_SHM_SEGMENTS_MAX 65536
 enum { NEXAR_SHM_STAGE_WINDOWS_MAX = 64, NEXAR_SHM_STAGE_ALIGN = 64 };
 
