@@ -119,7 +119,6 @@ class Daemonless(Case):
             done = ctl("--socket", self.socket, "status")
             self.assertIn(done.returncode, (1, 4), answer)
             self.assertEqual(done.stdout, "")
-            daemon.listener.close()
 
     def test_results_of_any_shape_are_shown(self):
         if Path(self.socket).exists():
