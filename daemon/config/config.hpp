@@ -46,7 +46,7 @@ struct Config {
     uint64_t pipeline_segment_bytes = 4 << 20;
 
     // Threads and limits
-    uint64_t bulk_shards = 0;  // 0: min(4, cores / 2), at least 1
+    uint64_t bulk_shards = 0;  // 0: one; more pay only where one core cannot fill the wire
     uint64_t workers = 0;      // 0: cores - 1, at least 1
     uint64_t sessions_max = 4096;
     uint64_t sessions_per_uid_max = 1024;

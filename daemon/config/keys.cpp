@@ -184,7 +184,7 @@ std::vector<Key> make_keys() {
               uint64_t{1} << 30, "65536 to 1073741824, a multiple of 64", "size of one segment", 64),
         count("ring_max_world", "NEXAR_RING_MAX_WORLD", &C::ring_max_world, 1, 65536, "1 to 65536",
               "checked, not used: nexar chooses the ring by size alone"),
-        count("bulk_shards", "NEXAR_BULK_SHARDS", &C::bulk_shards, 0, 64, "0 (by cores) to 64",
+        count("bulk_shards", "NEXAR_BULK_SHARDS", &C::bulk_shards, 0, 64, "0 (one) to 64",
               "threads for bulk data"),
         count("workers", "NEXAR_WORKERS", &C::workers, 0, 256, "0 (by cores) to 256",
               "threads for local reductions"),
