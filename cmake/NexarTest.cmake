@@ -1,7 +1,7 @@
-# nexar_unit_test(NAME unit_x MODULES x y SOURCES a_test.cpp ... [LABELS unit] [DEPS json ...] [TIMEOUT 60])
+# nexar_unit_test(NAME unit_x MODULES x y SOURCES a_test.cpp ... [LABELS unit] [DEPS json ...] [TIMEOUT 60] [COST 1])
 #
 # One Catch2 executable and one ctest entry. MODULES names modules of the layer table, DEPS third-party
-# targets.
+# targets. COST (about its seconds): the longest tests begin first, so that no core waits for them at the end.
 
 # Catch2's main is compiled once for all; so is the header, where the compiler's flags agree.
 add_library(nexar_test_main STATIC "${CMAKE_CURRENT_LIST_DIR}/../tests/support/main.cpp")
@@ -9,7 +9,7 @@ target_include_directories(nexar_test_main PUBLIC "${PROJECT_SOURCE_DIR}/tests")
 target_link_libraries(nexar_test_main PUBLIC nexar::deps_catch2 Threads::Threads PRIVATE nexar_options)
 
 function(nexar_unit_test)
-  cmake_parse_arguments(arg "" "NAME;TIMEOUT" "MODULES;SOURCES;LABELS;DEPS" ${ARGN})
+  cmake_parse_arguments(arg "" "NAME;TIMEOUT;COST" "MODULES;SOURCES;LABELS;DEPS" ${ARGN})
   if(NOT arg_NAME OR NOT arg_SOURCES OR arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "nexar_unit_test needs NAME and SOURCES; got: ${ARGN}")
   endif()
@@ -37,6 +37,9 @@ function(nexar_unit_test)
   target_link_libraries(${arg_NAME} PRIVATE nexar_test_main ${arg_MODULES} ${arg_DEPS} nexar_options)
   add_test(NAME ${arg_NAME} COMMAND ${arg_NAME})
   set_tests_properties(${arg_NAME} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
+  if(arg_COST)
+    set_tests_properties(${arg_NAME} PROPERTIES COST ${arg_COST})
+  endif()
   nexar_test_target(${arg_NAME} LABELS ${arg_LABELS})
 endfunction()
 

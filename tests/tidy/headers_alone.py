@@ -1,4 +1,5 @@
 """Every header compiles alone: .hpp as C++23, .h also as C11. Compiler and include folders come from ctest.
+Not compiled here is x.hpp that x.cpp beside it includes before anything else: the build has shown it.
 
 usage: headers_alone.py --compile CACHE CXX CC -- FLAGS...   (FLAGS: include folders and definitions)
        headers_alone.py --self-test CXX CC
@@ -9,6 +10,7 @@ CACHE remembers, per header, the files it was compiled from: a header is compile
 import concurrent.futures
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -38,6 +40,15 @@ def check_header(path, cxx, cc, flags):
             language = "C++23" if "-xc++" in command else "C11"
             complaints.append(f"{path} does not compile alone as {language}: {(errors or ['?'])[0]}")
     return complaints
+
+
+def shown_by_its_source(path):
+    source = (tidy.ROOT / path).with_suffix(".cpp")
+    if Path(path).suffix != ".hpp" or not source.exists():
+        return False
+    includes = re.search(r'^#include (\S+)', source.read_text(encoding="utf-8"), re.MULTILINE)
+    name = includes.group(1)[1:-1] if includes and includes.group(1).startswith('"') else None
+    return name is not None and ("/" + str(path)).endswith("/" + name)
 
 
 def inputs_of(path, cxx, flags):
@@ -70,7 +81,8 @@ def check_cached(path, cxx, cc, flags, known):
 
 
 def check_repository(cache, cxx, cc, flags):
-    headers = [name for name in tidy.repository_files(".hpp", ".h", under=FOLDERS) if "-inl." not in name]
+    headers = [name for name in tidy.repository_files(".hpp", ".h", under=FOLDERS)
+               if "-inl." not in name and not shown_by_its_source(name)]
     setting = [cxx, cc, *flags]
     known = json.loads(cache.read_text(encoding="utf-8")) if cache.exists() else {}
     known = known if known.pop("setting", None) == setting else {}
@@ -91,6 +103,12 @@ def self_test(cxx, cc):
         ):
             (Path(folder) / name).write_text(text, encoding="utf-8")
             tidy.expect(check_header(Path(folder) / name, cxx, cc, []), *fragments)
+        for first, shown in (("good.hpp", True), ("<cstdint>", False), ("other/good.hpp", False)):
+            line = first if first.startswith("<") else f'"{first}"'
+            text = f'// A file.\n#include {line}\n#include "good.hpp"\n'
+            (Path(folder) / "good.cpp").write_text(text, encoding="utf-8")
+            assert shown_by_its_source(str(Path(folder) / "good.hpp")) == shown, first
+        assert not shown_by_its_source(str(Path(folder) / "good.h"))
         self_test_cache(Path(folder), cxx, cc)
     print("self-test passed")
 
