@@ -43,7 +43,9 @@ def variants(text):
 def build(model, spin, compiler, folder):
     for source in HERE.glob("*.pml"):
         (folder / source.name).write_bytes(source.read_bytes())
-    subprocess.run([spin, "-a", f"{model}.pml"], cwd=folder, check=True, timeout=60, stdout=subprocess.DEVNULL)
+    # Spin's own preprocessor is gcc, which a machine with clang may not have.
+    subprocess.run([spin, f"-P{compiler} -E -x c", "-a", f"{model}.pml"], cwd=folder, check=True, timeout=60,
+                   stdout=subprocess.DEVNULL)
     subprocess.run([compiler, "-O2", "-w", "-DSAFETY", "-o", "pan", "pan.c"], cwd=folder, check=True, timeout=120)
 
 

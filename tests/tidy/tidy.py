@@ -21,9 +21,9 @@ def repository_files(*suffixes, under=()):
         listed = None
     if listed and listed.returncode == 0:
         names = [name for name in listed.stdout.decode().split("\0") if name]
-    else:  # An unpacked archive, or no git: everything but the build folder.
+    else:  # An unpacked archive, or no git: everything but what builds and runs leave.
         names = [str(path.relative_to(ROOT)) for path in ROOT.rglob("*") if path.is_file()]
-        names = [name for name in names if not name.startswith(("build/", ".git/"))]
+        names = [name for name in names if not name.startswith(("build/", ".git/")) and "__pycache__/" not in name]
         names = [name for name in names if not under or name.startswith(tuple(f"{folder}/" for folder in under))]
     return sorted(name for name in set(names) if name.endswith(suffixes) and (ROOT / name).is_file())
 
