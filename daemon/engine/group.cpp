@@ -96,8 +96,7 @@ Result<void> Group::check(const LocalRank& local, const OpRequest& request) cons
             out = one;
             break;
     }
-    return request.stage.windows > 0 ? check_stage(local, request, in, out)
-                                     : check_memory(local, request, in, out);
+    return request.stage.windows > 0 ? check_stage(request, in, out) : check_memory(local, request, in, out);
 }
 
 Result<void> Group::check_memory(const LocalRank& local, const OpRequest& request, uint64_t in,
@@ -116,7 +115,7 @@ Result<void> Group::check_memory(const LocalRank& local, const OpRequest& reques
 }
 
 // Windows of one op may be the same memory on both sides where a segment has one place on both.
-Result<void> Group::check_stage(const LocalRank&, const OpRequest& request, uint64_t in, uint64_t out) const {
+Result<void> Group::check_stage(const OpRequest& request, uint64_t in, uint64_t out) const {
     const OpDescriptor& d = request.descriptor;
     const Stage& stage = request.stage;
     if (d.kind == OpKind::barrier || d.kind == OpKind::send || d.kind == OpKind::recv)

@@ -129,8 +129,7 @@ class Group final : public Runnable, public Alarm {
     Result<void> check(const LocalRank& local, const OpRequest& request) const;
     Result<void> check_memory(const LocalRank& local, const OpRequest& request, uint64_t in,
                               uint64_t out) const;
-    Result<void> check_stage(const LocalRank& local, const OpRequest& request, uint64_t in,
-                             uint64_t out) const;
+    Result<void> check_stage(const OpRequest& request, uint64_t in, uint64_t out) const;
     uint64_t leave_runs(uint32_t rank, uint64_t posted);
     CollectiveRun* run_for(uint64_t seq);  // makes one; null: over already, or too far ahead
     uint64_t lowest_open() const;
