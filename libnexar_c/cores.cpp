@@ -1,6 +1,7 @@
 #include "cores.hpp"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
@@ -83,8 +84,10 @@ unsigned usable_cores() {
     static const unsigned cores = [] {
         cpu_set_t set;
         CPU_ZERO(&set);
-        if (::sched_getaffinity(0, sizeof set, &set) != 0) return 1u;
-        const auto allowed = std::max(1u, static_cast<unsigned>(CPU_COUNT(&set)));
+        // It fails where there are more CPUs than the set has room for: then all of them.
+        const auto allowed = ::sched_getaffinity(0, sizeof set, &set) == 0
+                                 ? static_cast<unsigned>(std::max(1, CPU_COUNT(&set)))
+                                 : static_cast<unsigned>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
         return std::min(allowed, quota_cores(read_file).value_or(allowed));
     }();
     return cores;
