@@ -376,9 +376,13 @@ std::optional<Event> Shard::poll_event() {
 }
 
 void Shard::flush() {
-    const bool all = command_outbox_.flush();
-    commands_wait_.store(!all, std::memory_order_relaxed);
-    if (!all) wakeup_.notify();
+    if (!command_outbox_.waits()) return;
+    // Said first, then tried: had we tried first, the shard could have emptied the whole queue before the
+    // word, and it tells us of room only when it makes some.
+    commands_wait_.store(true, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    commands_wait_.store(!command_outbox_.flush(), std::memory_order_relaxed);
+    wakeup_.notify();  // also when all went in: the shard may sleep since it emptied the queue
 }
 
 }  // namespace nexar::shards

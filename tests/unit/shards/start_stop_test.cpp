@@ -1,5 +1,7 @@
 // The life of a shard's thread: it ends when it is told to, whatever it is doing, and no command or event is
 // left lying because a queue was full.
+#include <thread>
+
 #include "pair.hpp"
 
 using namespace nexar;
@@ -32,27 +34,28 @@ TEST_CASE("a port that is taken is an error, not a thread", "[shards]") {
     CHECK(second.error().text.find(first.shard->local_address().text()) != std::string::npos);
 }
 
-TEST_CASE("more commands and events than the queues hold all arrive", "[shards]") {
-    Node n;
-    n.start(1);
-    // A peer that nobody introduced: each send fails at once, one event per handle. 16384 events fit.
-    constexpr uint64_t batches = 9000, per_batch = 4;
+namespace {
+
+// Sends to a peer that nobody introduced: they wait until they are withdrawn, then each fails, one event per
+// handle.
+link::Batch waiting_sends(uint64_t op, uint64_t first_handle, uint32_t count) {
     static std::byte some[64];
-    for (uint64_t i = 0; i < batches; ++i) {
-        link::Batch batch;
-        batch.first_handle = i * per_batch;
-        for (uint32_t j = 0; j < per_batch; ++j) {
-            link::SendSpec s;
-            s.key = key(i, j);
-            s.to = link::PeerIndex(77);
-            s.memory = {{some, sizeof some}};
-            batch.sends.push_back(s);
-        }
-        n.shard->post(std::move(batch));
+    link::Batch batch;
+    batch.first_handle = first_handle;
+    for (uint32_t j = 0; j < count; ++j) {
+        link::SendSpec s;
+        s.key = key(op, j);
+        s.to = link::PeerIndex(77);
+        s.memory = {{some, sizeof some}};
+        batch.sends.push_back(s);
     }
-    for (uint64_t i = 0; i < batches; ++i) n.shard->post(shards::Withdraw{key(i, 0).op});
+    return batch;
+}
+
+// Collects until `count` transfers are over, asleep in between; false: nobody woke us, or it took too long.
+bool collect_asleep(Node& n, size_t count) {
     const Time end = Loop::now() + 30s;
-    while (n.over() < batches * per_batch && Loop::now() < end) {
+    while (n.over() < count && Loop::now() < end) {
         n.wakeup.awake();
         n.wakeup.drain();
         n.wakeup.announce_sleep();
@@ -60,8 +63,35 @@ TEST_CASE("more commands and events than the queues hold all arrive", "[shards]"
         n.collect();
         if (n.over() != before) continue;
         pollfd p{n.wakeup.fd(), POLLIN, 0};
-        REQUIRE(poll(&p, 1, 10000) == 1);  // something is still to come, so somebody must wake us
+        if (poll(&p, 1, 10000) != 1) return false;  // something is still to come, so somebody must wake us
     }
+    return n.over() >= count;
+}
+
+}  // namespace
+
+TEST_CASE("more commands and events than the queues hold all arrive", "[shards]") {
+    Node n;
+    n.start(1);
+    constexpr uint64_t batches = 9000, per_batch = 4;  // 4096 commands fit, and 16384 events
+    for (uint64_t i = 0; i < batches; ++i) n.shard->post(waiting_sends(i, i * per_batch, per_batch));
+    for (uint64_t i = 0; i < batches; ++i) n.shard->post(shards::Withdraw{key(i, 0).op});
+    CHECK(collect_asleep(n, batches * per_batch));
     CHECK(n.over() == batches * per_batch);
+    CHECK(n.each_once());
+}
+
+TEST_CASE("commands that found the queue full wake a shard that has emptied it since", "[shards]") {
+    Node n;
+    n.start(1);
+    constexpr uint32_t many = 16000, too_many = 5000;
+    // While the shard is busy with the first two, this thread fills its queue and has some left.
+    n.shard->post(waiting_sends(1, 0, many));
+    n.shard->post(shards::Withdraw{key(1, 0).op});
+    for (uint64_t i = 0; i < too_many; ++i) n.shard->post(shards::Withdraw{key(2, 0).op});
+    n.shard->post(waiting_sends(3, many, 1));
+    n.shard->post(shards::Withdraw{key(3, 0).op});
+    std::this_thread::sleep_for(100ms);  // it empties the queue and sleeps
+    CHECK(collect_asleep(n, many + 1));
     CHECK(n.each_once());
 }
