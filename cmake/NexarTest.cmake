@@ -1,7 +1,9 @@
-# nexar_unit_test(NAME unit_x MODULES x y SOURCES a_test.cpp ... [LABELS unit] [DEPS json ...] [TIMEOUT 60] [COST 1])
+# nexar_unit_test(NAME unit_x MODULES x y SOURCES a_test.cpp ... [LABELS unit] [DEPS json ...] [HEADERS <x> ...]
+#                 [TIMEOUT 60] [COST 1] [BUSY])
 #
 # One Catch2 executable and one ctest entry. MODULES names modules of the layer table, DEPS third-party
-# targets. COST (about its seconds): the longest tests begin first, so that no core waits for them at the end.
+# targets, HEADERS what is worth precompiling for this test alone. BUSY: it computes for seconds; the others'
+# own sources are compiled without optimisation, which takes half as long. COST (about its seconds): the longest tests begin first, so that no core waits for them at the end.
 
 # Catch2's main is compiled once for all; so is the header, where the compiler's flags agree.
 add_library(nexar_test_main STATIC "${CMAKE_CURRENT_LIST_DIR}/../tests/support/main.cpp")
@@ -9,7 +11,7 @@ target_include_directories(nexar_test_main PUBLIC "${PROJECT_SOURCE_DIR}/tests")
 target_link_libraries(nexar_test_main PUBLIC nexar::deps_catch2 Threads::Threads PRIVATE nexar_options)
 
 function(nexar_unit_test)
-  cmake_parse_arguments(arg "" "NAME;TIMEOUT;COST" "MODULES;SOURCES;LABELS;DEPS" ${ARGN})
+  cmake_parse_arguments(arg "BUSY" "NAME;TIMEOUT;COST" "MODULES;SOURCES;LABELS;DEPS;HEADERS" ${ARGN})
   if(NOT arg_NAME OR NOT arg_SOURCES OR arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "nexar_unit_test needs NAME and SOURCES; got: ${ARGN}")
   endif()
@@ -35,6 +37,16 @@ function(nexar_unit_test)
   list(TRANSFORM arg_MODULES PREPEND "nexar_")
   list(TRANSFORM arg_DEPS PREPEND "nexar::deps_")
   target_link_libraries(${arg_NAME} PRIVATE nexar_test_main ${arg_MODULES} ${arg_DEPS} nexar_options)
+  if(NOT arg_BUSY)
+    target_compile_options(${arg_NAME} PRIVATE -O0)
+  endif()
+  if(arg_HEADERS)
+    target_precompile_headers(${arg_NAME} PRIVATE ${arg_HEADERS})
+  elseif(arg_BUSY)
+    nexar_precompile(${arg_NAME} TEST)
+  else()
+    nexar_precompile(${arg_NAME} LIKE nexar_quick_test)
+  endif()
   add_test(NAME ${arg_NAME} COMMAND ${arg_NAME})
   set_tests_properties(${arg_NAME} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
   if(arg_COST)
