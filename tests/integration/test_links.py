@@ -150,6 +150,43 @@ def test_a_short_cut_is_survived(cluster):
         assert turns > 10, f"only {turns} turns"
 
 
+def works_in_loss(me, turns):
+    """Opens its group, and then every kind of operation, small and large, while datagrams are lost."""
+    group = me.group(timeout=20, collective_timeout=20)
+    size, rank = me.size, me.rank
+    for turn in range(turns):
+        for count in (0, 7, 1000, 100_003):
+            x = given("float32", "sum", rank, count, salt=turn)
+            check(group.all_reduce(x), reduced("float32", "sum", size, count, salt=turn), f"all_reduce {turn}")
+            want = np.concatenate([given("int64", "sum", other, count, salt=turn) for other in range(size)])
+            check(group.all_gather(given("int64", "sum", rank, count, salt=turn), np.empty(count * size, np.int64)),
+                  want, f"all_gather {turn}")
+            root, got = turn % size, np.empty(count, np.int64)
+            got[:] = given("int64", "sum", root, count, salt=turn + 9) if rank == root else 0
+            check(group.broadcast(got, root), given("int64", "sum", root, count, salt=turn + 9), f"broadcast {turn}")
+        request = group.send_start(np.full(2000, rank + turn), (rank + 1) % size, turn)
+        group.recv(got := np.zeros(2000, np.int64), (rank - 1) % size, turn)
+        request.wait()
+        check(got, np.full(2000, (rank - 1) % size + turn), f"message {turn}")
+    return turns
+
+
+def test_a_network_that_loses_datagrams_costs_time_and_nothing_else(cluster):
+    """Nobody is accused, no value is wrong, and the group forms in it, too."""
+    for number in (1, 2, 3):
+        cluster.network.lose(number, 4)
+    before = [len(node.log()) for node in cluster]
+
+    equal(run(two_each(cluster), works_in_loss, 4), [4] * 6, "turns")
+
+    lost = [cluster.network.lost(number) for number in (1, 2, 3)]
+    assert min(lost) > 10, f"only {lost} datagrams were lost"
+    for node, since in zip(cluster, before):
+        said = node.log()[since:]
+        assert "peer_down" not in said and "group_failed" not in said, f"{node} lost somebody: {said}"
+    heals(cluster)
+
+
 def opens_and_works(me):
     try:
         group = me.group(timeout=4)

@@ -5,6 +5,7 @@
     node 3, 10.77.0.3 ── p3 ┘
 """
 import os
+import re
 
 from .system import new_network, run_in, skip
 
@@ -39,6 +40,9 @@ class Network:
 
     def deafen(self, host, speaker):
         """What `speaker` sends no longer reaches `host`; the other direction works."""
+        self._filter(host, f"ip saddr {self.address(speaker)} drop")
+
+    def _filter(self, host, rule):
         namespace = self.namespace(host)
         if host not in self._filtered:
             try:
@@ -47,11 +51,20 @@ class Network:
             except (RuntimeError, FileNotFoundError) as error:
                 skip(f"nftables do not work here ({error})")
             self._filtered.add(host)
-        run_in(namespace, "nft", f"add rule inet cut in ip saddr {self.address(speaker)} drop")
+        run_in(namespace, "nft", f"add rule inet cut in {rule}")
 
     def cut(self, a, b):
         self.deafen(a, b)
         self.deafen(b, a)
+
+    def lose(self, host, percent):
+        """So many of all datagrams that come to the host are lost on the way."""
+        self._filter(host, f"numgen random mod 100 < {percent} counter drop")
+
+    def lost(self, host):
+        """How many have been."""
+        rules = run_in(self.namespace(host), "nft", "list chain inet cut in")
+        return sum(int(number) for number in re.findall(r"packets (\d+)", rules))
 
     def heal(self):
         for host in self._filtered:
