@@ -1,6 +1,7 @@
 // Layout and plan: pure functions.
 #include "collectives/plan.hpp"
 
+#include <bit>
 #include <catch2/catch_test_macros.hpp>
 #include <numeric>
 #include <set>
@@ -119,6 +120,62 @@ TEST_CASE("inter-node bytes do not depend on how many ranks a node has") {
         const Shape shape{kind, 1'000'001, 4, 1};
         REQUIRE(predict_bytes(plan(shape, one_each, table), shape, one_each) ==
                 predict_bytes(plan(shape, many, table), shape, many));
+    }
+}
+
+// What the files of the algorithms say of their cost, written down a second time: n nodes, B bytes, node i's
+// neighbour i + 1. predict_bytes is held against what the engine sends, in the simulator; here against these.
+TEST_CASE("each algorithm's bytes per node pair are its formula's") {
+    constexpr uint64_t count = 5040, B = 4 * count;  // divisible by every number of nodes here
+    for (uint32_t n = 2; n <= 10; ++n) {
+        std::vector<uint32_t> placement(n);
+        std::iota(placement.begin(), placement.end(), 0u);
+        const Layout layout(placement);
+        const auto bytes = [&](Algorithm algorithm, Kind kind, uint64_t elements, uint32_t root = 0) {
+            Plan plan;
+            plan.algorithm = algorithm;
+            return predict_bytes(plan, {kind, elements, 4, root}, layout);
+        };
+        const auto total = [](const std::vector<uint64_t>& v) {
+            return std::accumulate(v.begin(), v.end(), uint64_t{0});
+        };
+        const auto ring = [&](uint64_t each) {
+            std::vector<uint64_t> out(size_t{n} * n);
+            for (uint32_t i = 0; i < n; ++i) out[i * n + (i + 1) % n] = each;
+            return out;
+        };
+        CAPTURE(n);
+
+        CHECK(bytes(Algorithm::ring_all_reduce, Kind::all_reduce, count) == ring(2 * (n - 1) * (B / n)));
+        CHECK(bytes(Algorithm::ring_reduce_scatter, Kind::reduce_scatter, count) == ring((n - 1) * B));
+        CHECK(bytes(Algorithm::ring_all_gather, Kind::all_gather, count) == ring((n - 1) * B));
+        // A byte per node and step, to the node 1, 2, 4... places on.
+        CHECK(total(bytes(Algorithm::dissemination_barrier, Kind::barrier, 0)) == n * std::bit_width(n - 1));
+        for (const uint32_t root : {0u, n - 1}) {
+            // Each node but the root gets (or gives) everything once, whatever the tree.
+            for (const auto& [tree, kind] : {std::pair{Algorithm::binomial_broadcast, Kind::broadcast},
+                                             {Algorithm::chain_broadcast, Kind::broadcast}}) {
+                const auto b = bytes(tree, kind, count, root);
+                for (uint32_t to = 0; to < n; ++to) {
+                    uint64_t in = 0;
+                    for (uint32_t from = 0; from < n; ++from) in += b[from * n + to];
+                    CHECK(in == (to == root ? 0 : B));
+                }
+            }
+            for (const auto algorithm : {Algorithm::binomial_reduce, Algorithm::chain_reduce}) {
+                const auto b = bytes(algorithm, Kind::reduce, count, root);
+                for (uint32_t from = 0; from < n; ++from) {
+                    uint64_t out = 0;
+                    for (uint32_t to = 0; to < n; ++to) out += b[from * n + to];
+                    CHECK(out == (from == root ? 0 : B));
+                }
+            }
+        }
+        // Recursive doubling: the largest power of two p exchange everything log2(p) times; each of the rest
+        // hands its data in, and gets the result back.
+        const uint32_t p = std::bit_floor(n);
+        CHECK(total(bytes(Algorithm::doubling_all_reduce, Kind::all_reduce, count)) ==
+              (uint64_t{p} * static_cast<uint64_t>(std::countr_zero(p)) + 2 * (n - p)) * B);
     }
 }
 
