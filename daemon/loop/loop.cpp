@@ -16,6 +16,9 @@ namespace {
 struct PollHandle {
     uv_poll_t uv{};
     std::function<void(Loop::Ready)> on_ready;  // empty: closed by its Watch
+    int events = 0;                             // wanted
+
+    void start();
 };
 
 void on_poll(uv_poll_t* uv, int status, int events) {
@@ -25,6 +28,15 @@ void on_poll(uv_poll_t* uv, int status, int events) {
     ready.writable = (events & UV_WRITABLE) != 0;
     ready.hung_up = status < 0 || (events & UV_DISCONNECT) != 0;
     if (auto callback = handle->on_ready) callback(ready);  // a copy: it may destroy its own Watch
+    // libuv stops a handle at an error. On a UDP socket that is only what ICMP left behind: go on.
+    if (status < 0 && handle->on_ready) handle->start();
+}
+
+void PollHandle::start() {
+    if (events == 0)
+        uv_poll_stop(&uv);
+    else
+        NEXAR_CHECK(uv_poll_start(&uv, events, on_poll) == 0);
 }
 
 class PollWatch final : public Loop::Watch {
@@ -41,11 +53,8 @@ class PollWatch final : public Loop::Watch {
                  [](uv_handle_t* h) { delete static_cast<PollHandle*>(h->data); });
     }
     void want(bool readable, bool writable) override {
-        const int events = (readable ? UV_READABLE : 0) | (writable ? UV_WRITABLE : 0);
-        if (events == 0)
-            uv_poll_stop(&handle_->uv);
-        else
-            NEXAR_CHECK(uv_poll_start(&handle_->uv, events, on_poll) == 0);
+        handle_->events = (readable ? UV_READABLE : 0) | (writable ? UV_WRITABLE : 0);
+        handle_->start();
     }
 
   private:

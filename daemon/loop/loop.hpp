@@ -19,7 +19,8 @@ class Loop {
 
     static Time now();  // CLOCK_MONOTONIC, read fresh: libuv's cached milliseconds are too coarse
 
-    // Watches a descriptor while it lives. Level-triggered. The callback may destroy its own Watch.
+    // Watches a descriptor while it lives. Level-triggered, also after an error, which is `readable`: the
+    // callback must take it off, or end the watch. The callback may destroy its own Watch.
     class Watch {
       public:
         virtual ~Watch() = default;

@@ -2,6 +2,7 @@
 // wake-up.
 #include "loop/loop.hpp"
 
+#include <netinet/in.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -235,6 +236,57 @@ TEST_CASE("the other end's hanging up is heard", "[loop]") {
     pipe.hang_up();
     loop.run();
     CHECK(ended);
+}
+
+TEST_CASE("a UDP socket is heard also after ICMP has left an error on it", "[loop]") {
+    Loop loop;
+    Guard guard;
+    const auto bound = [](sockaddr_in& address) {
+        const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0);
+        address = {};
+        address.sin_family = AF_INET;
+        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        socklen_t size = sizeof address;
+        REQUIRE(bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0);
+        REQUIRE(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0);
+        return fd;
+    };
+    const auto send = [](int fd, const sockaddr_in& to) {
+        REQUIRE(sendto(fd, "x", 1, 0, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 1);
+    };
+    sockaddr_in here, nobody;
+    const int fd = bound(here);
+    const int on = 1;
+    REQUIRE(setsockopt(fd, IPPROTO_IP, IP_RECVERR, &on, sizeof on) == 0);
+    close(bound(nobody));  // a port where nobody listens any more
+    size_t errors = 0, heard = 0;
+    auto watch = loop.watch(fd, true, false, [&](Loop::Ready ready) {
+        CHECK(ready.readable);
+        char byte, control[512];
+        iovec part{&byte, 1};
+        msghdr message{};
+        message.msg_iov = &part;
+        message.msg_iovlen = 1;
+        message.msg_control = control;
+        message.msg_controllen = sizeof control;
+        if (recvmsg(fd, &message, MSG_ERRQUEUE) >= 0) ++errors;
+        while (recv(fd, &byte, 1, 0) == 1) ++heard;
+        if (errors == 3 && heard == 3) loop.stop();
+        if (errors != heard)
+            send(fd, here);  // it comes while the loop sleeps
+        else if (errors < 3)
+            send(fd, nobody);
+    });
+    loop.set_turn([&] {
+        if (guard.over()) loop.stop();
+        return guard.end;
+    });
+    send(fd, nobody);
+    loop.run();
+    CHECK(errors == 3);
+    CHECK(heard == 3);
+    watch.reset();
+    close(fd);
 }
 
 TEST_CASE("a signal is handled in the loop, and the loop's end leaves nothing open", "[loop]") {
