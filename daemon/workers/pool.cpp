@@ -36,7 +36,18 @@ void Pool::submit(engine::WorkerJob job) {
         Worker& w = *workers_[next_++ % workers_.size()];
         w.outbox.push({shared, i * piece_bytes, std::min(bytes, (i + 1) * piece_bytes)});
     }
-    for (auto& w : workers_) wake(*w);
+    for (auto& w : workers_) fill(*w);
+}
+
+// Pieces that found the queue full go in as far as there is room. Said first, then tried: either we see the
+// room, or the worker that falls asleep over an empty queue sees that more is to come, and tells the loop.
+void Pool::fill(Worker& w) {
+    if (w.outbox.waits()) {
+        w.unfilled.store(true, std::memory_order_relaxed);
+        std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with sleep()'s
+        w.unfilled.store(!w.outbox.flush(), std::memory_order_relaxed);
+    }
+    if (!w.pieces.empty()) wake(w);
 }
 
 std::optional<uint64_t> Pool::poll_done() {
@@ -47,7 +58,7 @@ std::optional<uint64_t> Pool::poll_done() {
         return handle;
     }
     for (auto& w : workers_) {
-        if (!w->outbox.flush() || !w->pieces.empty()) wake(*w);
+        fill(*w);
         if (auto handle = w->done.pop()) {
             std::atomic_thread_fence(
                 std::memory_order_seq_cst);  // made room, then look; pairs with sleep()'s
@@ -89,6 +100,7 @@ void Pool::report(Worker& w) {
 // Nothing to do, and nothing to report that there is room for: poll_done() wakes whoever found no room.
 bool Pool::may_sleep(Worker& w) {
     if (!w.pieces.empty()) return false;
+    if (w.unfilled.load(std::memory_order_relaxed)) loop_wakeup_->notify();
     if (!w.done_outbox.waits()) return true;
     report(w);
     return w.done_outbox.waits();

@@ -48,6 +48,7 @@ class Pool final : public engine::Workers {
         std::atomic<uint32_t> signal{0};     // futex: bumped after a push while the worker sleeps
         std::atomic<bool> sleeping{false};
         std::atomic<bool> unreported{false};  // completions wait in done_outbox: `done` is full
+        std::atomic<bool> unfilled{false};    // pieces wait in outbox: `pieces` was full
         std::thread thread;
     };
     void run(Worker& w);
@@ -55,6 +56,7 @@ class Pool final : public engine::Workers {
     void report(Worker& w);
     bool may_sleep(Worker& w);
     static void wake(Worker& w);
+    static void fill(Worker& w);
 
     std::vector<std::unique_ptr<Worker>> workers_;
     std::deque<uint64_t> done_inline_;

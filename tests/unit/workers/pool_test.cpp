@@ -139,6 +139,21 @@ TEST_CASE("more completions than the queue holds are all reported, once they are
     CHECK(to == from);
 }
 
+TEST_CASE("one job of more pieces than the queue holds is done while the loop sleeps", "[workers][threads]") {
+    loop::Wakeup wakeup;
+    Pool pool(1, wakeup);
+    // Onto itself, again and again: no byte is copied, but the pieces are there.
+    std::vector<std::byte> memory(workers::piece_bytes);
+    WorkerJob copy;
+    copy.dsts = {link::Extents(5000, {memory.data(), memory.size()})};  // the queue holds 4096
+    copy.srcs = copy.dsts;
+    copy.handle = 1;
+    pool.submit(copy);
+    std::map<uint64_t, int> ends;
+    REQUIRE(collect(pool, wakeup, ends, 1));
+    CHECK(pool.idle());
+}
+
 TEST_CASE("a pool ends with work before it, and lets go of all memory", "[workers][threads]") {
     Random random(3);
     for (int round = 0; round < 5; ++round) {
