@@ -1,6 +1,7 @@
 // The whole local path: a client through include/nexar.h, rings, a server with a fake engine, and back.
 #include <poll.h>
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstring>
 #include <numeric>
@@ -346,4 +347,65 @@ TEST_CASE("the session's descriptor is readable when something ended or the daem
     CHECK(::poll(&watched, 1, 5000) == 1);
     CHECK(nexar_session_poll(session, ended, 4, &count) == NEXAR_ERR_DAEMON_LOST);
     REQUIRE(nexar_session_close(session) == NEXAR_OK);
+}
+
+TEST_CASE("memory of nexar_alloc is used in place, ordinary memory is copied, and both are counted",
+          "[local]") {
+    ThreadDaemon daemon;
+    nexar_session* session = open_session(daemon.path());
+    nexar_group* group = nullptr;
+    REQUIRE(open_group(session, "alone", 1, &group) == NEXAR_OK);
+    const auto copied = [&] {
+        nexar_session_stats stats{};
+        stats.struct_size = sizeof stats;
+        REQUIRE(nexar_session_stats_get(session, &stats) == NEXAR_OK);
+        return stats.bytes_copied;
+    };
+    void* memory = nullptr;
+    REQUIRE(nexar_alloc(session, 16000, &memory) == NEXAR_OK);
+    auto* x = static_cast<uint64_t*>(memory);
+    std::iota(x, x + 1000, 7u);
+
+    REQUIRE(nexar_all_reduce(group, x, x + 1000, 1000, NEXAR_U64, NEXAR_SUM, -1) == NEXAR_OK);
+    REQUIRE(std::equal(x, x + 1000, x + 1000));
+    REQUIRE(copied() == 0);
+
+    std::vector<uint64_t> ordinary(1000);
+    REQUIRE(nexar_all_reduce(group, x, ordinary.data(), 1000, NEXAR_U64, NEXAR_SUM, -1) == NEXAR_OK);
+    REQUIRE(std::equal(x, x + 1000, ordinary.begin()));
+    REQUIRE(copied() == 8000);  // the side that is ordinary memory
+    REQUIRE(nexar_session_close(session) == NEXAR_OK);
+}
+
+// How long a wait may stay awake is the application's choice; the counters say what it came to.
+TEST_CASE("waits yield before they sleep, as long as they may, and sleep at once where they may not",
+          "[local]") {
+    ThreadDaemon daemon;
+    const auto waits = [&](int64_t spin_us) {
+        nexar_session_options options;
+        nexar_session_options_init(&options, sizeof options);
+        options.socket_path = daemon.path().c_str();
+        options.spin_us = spin_us;
+        nexar_session* session = nullptr;
+        nexar_group *group = nullptr, *stuck = nullptr;
+        REQUIRE(nexar_session_open(&options, &session) == NEXAR_OK);
+        REQUIRE(open_group(session, "alone", 1, &group) == NEXAR_OK);
+        REQUIRE(open_group(session, "stuck", 1, &stuck) == NEXAR_OK);
+        uint64_t x = 1;
+        for (int i = 0; i < 200; ++i)
+            REQUIRE(nexar_all_reduce(group, &x, &x, 1, NEXAR_U64, NEXAR_SUM, -1) == NEXAR_OK);
+        REQUIRE(nexar_barrier(stuck, 20) == NEXAR_ERR_TIMED_OUT);  // a wait that is too long to stay awake
+        nexar_session_stats stats{};
+        stats.struct_size = sizeof stats;
+        REQUIRE(nexar_session_stats_get(session, &stats) == NEXAR_OK);
+        REQUIRE(nexar_session_close(session) == NEXAR_OK);
+        return stats;
+    };
+
+    const auto awake = waits(2000), asleep = waits(0);
+
+    CHECK(awake.waits_yielded + awake.waits_spun > 0);
+    CHECK(awake.waits_slept > 0);
+    CHECK(asleep.waits_yielded + asleep.waits_spun == 0);
+    CHECK(asleep.waits_slept > 0);
 }

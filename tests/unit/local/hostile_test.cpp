@@ -1,6 +1,7 @@
 // Clients that do not play by the rules: half handshakes, garbage, wrong descriptors, floods, memory taken
 // away. The daemon goes on serving others.
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -287,6 +288,64 @@ TEST_CASE("random scribbling over a live segment never crashes the daemon", "[lo
     }
     CHECK(serves(daemon));
     CHECK(daemon.eventually([&] { return daemon.counters.sessions == 0; }));
+}
+
+TEST_CASE("what the daemon shows to all its clients none of them can write, cut or punch",
+          "[local][hostile]") {
+    ThreadDaemon daemon;
+    Fd fd = dial(daemon.path());
+    REQUIRE(say(fd, hello()));
+    pollfd wait{fd.get(), POLLIN, 0};
+    REQUIRE(::poll(&wait, 1, 5000) == 1);
+    const local::Packet welcome = local::receive_packet(fd.get());
+    REQUIRE(welcome.fds.size() == 2);  // the daemon's page, and the word of its life
+    for (const Fd& page : welcome.fds) {
+        const auto reopened = "/proc/self/fd/" + std::to_string(page.get());
+        const Fd again(::open(reopened.c_str(), O_RDWR | O_CLOEXEC));
+        for (const int descriptor : {page.get(), again.get()}) {
+            if (descriptor < 0) continue;  // not even that
+            CHECK(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0) == MAP_FAILED);
+            void* at = ::mmap(nullptr, 4096, PROT_READ, MAP_SHARED, descriptor, 0);
+            REQUIRE(at != MAP_FAILED);
+            CHECK(::mprotect(at, 4096, PROT_READ | PROT_WRITE) != 0);
+            CHECK(::madvise(at, 4096, MADV_REMOVE) != 0);
+            ::munmap(at, 4096);
+            CHECK(::pwrite(descriptor, "x", 1, 0) < 0);
+            CHECK(::ftruncate(descriptor, 0) != 0);
+            CHECK(::ftruncate(descriptor, 8192) != 0);
+            CHECK(::fallocate(descriptor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096) != 0);
+            CHECK(::fallocate(descriptor, FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE, 0, 4096) != 0);
+        }
+    }
+    CHECK(serves(daemon));
+}
+
+TEST_CASE("sockets closed in one direction, with work in flight and bells to come", "[local][hostile]") {
+    ThreadDaemon daemon;
+    const size_t bytes = nexar_shm_control_bytes(16), before = open_descriptors();
+    for (const int direction : {SHUT_RD, SHUT_WR, SHUT_RDWR}) {
+        Fd control = memfd(bytes);
+        Fd fd = ready(daemon.path(), control);
+        void* at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, control.get(), 0);
+        REQUIRE(at != MAP_FAILED);
+        auto view = *shm::ControlView::over({static_cast<std::byte*>(at), bytes}, 16);
+        view.header().bell_wanted = 1;
+        control.reset();
+        ::shutdown(fd.get(), direction);
+        shm::SubmissionProducer producer(view);
+        for (uint32_t i = 1; i < 16; ++i) {
+            view.slot(i).descriptor.kind = NEXAR_OP_BARRIER;  // of no group: refused in the slot, with a bell
+            std::atomic_ref<uint32_t>(view.slot(i).state).store(NEXAR_SLOT_WORD(1u, 1u));
+            CHECK(producer.try_push({i, 1, NEXAR_ENTRY_SUBMIT}));
+            say(fd, nexar_msg_head{NEXAR_LOCAL_MAGIC, NEXAR_MSG_BELL});
+        }
+        CAPTURE(direction);
+        CHECK(serves(daemon));
+        fd.reset();
+        ::munmap(at, bytes);
+    }
+    CHECK(daemon.eventually([&] { return daemon.counters.sessions == 0; }));
+    CHECK(daemon.eventually([&] { return open_descriptors() == before; }));
 }
 
 TEST_CASE("memory that is taken away under the daemon reads as zeros and is noticed", "[local][hostile]") {
