@@ -13,7 +13,10 @@
 #include <thread>
 #include <vector>
 
+#include "local/futex.hpp"
 #include "nexar.h"
+#include "shm/control.hpp"
+#include "shm/words.hpp"
 #include "test_daemon.hpp"
 
 using namespace nexar;
@@ -93,7 +96,53 @@ uint64_t switches_of_others() {
     return sum;
 }
 
+// Where this process has mapped a memfd of that name for writing; null: nowhere.
+std::byte* mapped(const std::string& name) {
+    std::ifstream maps("/proc/self/maps");
+    for (std::string line; std::getline(maps, line);)
+        if (line.find("/memfd:" + name) != std::string::npos && line.find(" rw-s ") != std::string::npos)
+            return reinterpret_cast<std::byte*>(std::stoull(line, nullptr, 16));
+    return nullptr;
+}
+
 }  // namespace
+
+TEST_CASE("a waiter that wakes because its own request ended passes a daemon's death on [S8]",
+          "[local][death]") {
+    Child client([] {
+        ThreadDaemon daemon;  // in this process: its mapping of the word can be written to
+        Joined rank = join(daemon.path(), "stuck", 1, -1);
+        if (!rank.group) return 1;
+        Sleepers sleepers(rank.group);
+        std::byte* const control = mapped("nexar-control");
+        std::byte* const alive = mapped("nexar-alive");
+        if (!control || !alive) return 2;
+        const auto view = shm::ControlView::over({control, nexar_shm_control_bytes(NEXAR_SHM_SLOTS_DEFAULT)},
+                                                 NEXAR_SHM_SLOTS_DEFAULT);
+        if (!view) return 3;
+        const auto slot = [&](int i) -> nexar_shm_slot& {
+            return view->slot(static_cast<uint32_t>(sleepers.requests[static_cast<size_t>(i)] & 0xfff));
+        };
+        for (int i = 0; i < 8; ++i)
+            while (shm::load_acquire(slot(i).waiters) == 0) ::usleep(1000);
+        ::usleep(50000);  // all are asleep, or nearly
+
+        // As the kernel leaves it when its one wake goes to somebody who is waking up anyway.
+        const int64_t died_at = now_ms();
+        shm::store_release(*reinterpret_cast<uint32_t*>(alive),
+                           uint32_t{NEXAR_ALIVE_OWNER_DIED | NEXAR_ALIVE_WAITERS});
+        const auto generation = static_cast<uint32_t>(sleepers.requests[0] >> 24);
+        shm::store_release(slot(0).state, NEXAR_SLOT_WORD(generation, uint32_t{NEXAR_SLOT_DONE}));
+        local::futex_wake_all(&slot(0).state);
+
+        if (sleepers.join() - died_at > 10000) return 4;  // their waits would end after 20 s
+        if (sleepers.got[0] != NEXAR_OK) return 5;
+        for (int i = 1; i < 8; ++i)
+            if (sleepers.got[i] != NEXAR_ERR_DAEMON_LOST) return 6;
+        return 0;
+    });
+    CHECK(client.wait(40) == 0);
+}
 
 TEST_CASE("a killed daemon releases all eight waiting threads at once with DAEMON_LOST", "[local][death]") {
     for (const bool by_bell : {false, true}) {
