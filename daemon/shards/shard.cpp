@@ -1,9 +1,8 @@
 #include "shards/shard.hpp"
 
+#include <poll.h>
 #include <sched.h>
-#include <sys/epoll.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <map>
 
@@ -31,13 +30,7 @@ class Shard::Thread {
           config_(std::move(config)),
           port_(std::move(port)),
           mesh_(config_.mesh),
-          links_(port_->endpoint(), mesh_, config_.self, preamble()) {
-        epoll_ = epoll_create1(EPOLL_CLOEXEC);
-        NEXAR_CHECK(epoll_ >= 0);
-        watch(shard_->wakeup_.fd(), EPOLLIN);
-        watch(port_->fd(), EPOLLIN);
-    }
-    ~Thread() { close(epoll_); }
+          links_(port_->endpoint(), mesh_, config_.self, preamble()) {}
 
     void run();
     quic::Address local_address() const { return port_->local(); }
@@ -58,7 +51,6 @@ class Shard::Thread {
         p.incarnation = config_.incarnation;
         return p;
     }
-    void watch(int fd, uint32_t events);
     size_t take_commands(Time now);
     void obey(Time now, Command command);
     void on_opened(Time now, const transport::Opened& opened);
@@ -81,21 +73,12 @@ class Shard::Thread {
     std::unique_ptr<transport::QuicPort> port_;
     link::Mesh mesh_;
     transport::LinkPort links_;
-    int epoll_ = -1;
-    bool want_write_ = false;
     bool told_ = false;
     uint64_t datagrams_seen_ = 0;
     std::map<link::PeerIndex, Peer> peers_;
     std::map<NodeId, link::PeerIndex> by_node_;
     std::map<quic::ConnId, transport::Opened> strangers_;
 };
-
-void Shard::Thread::watch(int fd, uint32_t events) {
-    epoll_event e{};
-    e.events = events;
-    e.data.fd = fd;
-    NEXAR_CHECK(epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &e) == 0);
-}
 
 void Shard::Thread::tell(Event event) {
     shard_->event_outbox_.push(std::move(event));
@@ -246,6 +229,7 @@ Time Shard::Thread::wake_at() const {
     return at;
 }
 
+// ppoll: to the nanosecond on every kernel, and two descriptors are no case for epoll.
 void Shard::Thread::sleep(Time until) {
     const Time now = loop::Loop::now();
     timespec timeout{};
@@ -255,18 +239,9 @@ void Shard::Thread::sleep(Time until) {
         timeout = {ns / 1'000'000'000, ns % 1'000'000'000};
         limit = &timeout;
     }
-    const bool want_write = port_->wants_writable();
-    if (want_write != want_write_) {
-        want_write_ = want_write;
-        epoll_event e{};
-        e.events = EPOLLIN | (want_write ? EPOLLOUT : 0u);
-        e.data.fd = port_->fd();
-        epoll_ctl(epoll_, EPOLL_CTL_MOD, port_->fd(), &e);
-    }
-    epoll_event events[4];
-    const int n = epoll_pwait2(epoll_, events, 4, limit, nullptr);
-    for (int i = 0; i < n; ++i)
-        if (events[i].data.fd == shard_->wakeup_.fd()) shard_->wakeup_.drain();
+    const short port_events = port_->wants_writable() ? POLLIN | POLLOUT : POLLIN;
+    pollfd fds[] = {{shard_->wakeup_.fd(), POLLIN, 0}, {port_->fd(), port_events, 0}};
+    if (ppoll(fds, 2, limit, nullptr) > 0 && fds[0].revents != 0) shard_->wakeup_.drain();
 }
 
 // Datagrams that brought no event are work too: half a chunk is still on its way.

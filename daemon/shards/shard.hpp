@@ -1,4 +1,4 @@
-// A bulk shard: one thread with its own epoll, UDP socket, TLS objects and QUIC connections, and one
+// A bulk shard: one thread with its own UDP socket, TLS objects and QUIC connections, and one
 // link::Mesh. Each chunk runs to completion here: receive, authenticate, reduce or copy while it is hot,
 // count. The control loop posts commands and takes events; there is no lock between them.
 //
