@@ -107,6 +107,13 @@ std::string Program::wrong_result(const Step& step, uint32_t rank) const {
         default:
             break;
     }
+    // Who has something of every rank cannot have it before the last one came; a barrier is nothing else.
+    const bool of_all = d.kind == OpKind::barrier || d.kind == OpKind::all_reduce ||
+                        d.kind == OpKind::all_gather || d.kind == OpKind::reduce_scatter;
+    for (uint32_t other = 0; of_all && other < group.size(); ++other)
+        if (step.calls[other] == nullptr || step.calls[other]->submitted > step.calls[rank]->finished)
+            return "rank " + std::to_string(rank) + " had ended before rank " + std::to_string(other) +
+                   " came";
     // The same bits on all ranks that have a result.
     const Call* first = step.calls[0];
     if (d.kind == OpKind::all_reduce && first != nullptr && first->ok() && out != first->out_at_end)
