@@ -223,6 +223,7 @@ struct OpAnnounce {
   count @6 :UInt64;
   root @7 :UInt32;
   firstRank @8 :UInt32;
+  planHash @9 :UInt64;
 }
 struct ArrivalQuery {
   group @0 :GroupId;

@@ -271,7 +271,8 @@ void CollectiveRun::announce() {
     announced_ = true;
     const OpDescriptor& d = *descriptor_;
     group_.to_others(wire::OpAnnounce{group_.facts.id, group_.facts.epoch.value, seq, uint8_t(d.kind),
-                                      uint8_t(d.dtype), uint8_t(d.op), d.count, d.root, first_rank_});
+                                      uint8_t(d.dtype), uint8_t(d.op), d.count, d.root, first_rank_,
+                                      group_.facts.table_hash});
 }
 
 void CollectiveRun::on_announce(collectives::NodeIndex from, const wire::OpAnnounce& announce) {

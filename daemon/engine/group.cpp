@@ -267,6 +267,9 @@ void Group::on_abort(const wire::OpAbort& abort) {
 
 void Group::on_announce(NodeIndex from, const wire::OpAnnounce& announce) {
     if (announce.first_rank >= facts.size() || facts.layout.node_of(announce.first_rank) != from) return;
+    // Their algorithm may be another, with other phases and classes: then no header of it meets one of ours.
+    if (announce.plan_hash != 0 && announce.plan_hash != facts.table_hash)
+        return tables_differ(announce.seq, facts.nodes[from.value].short_hex());
     if (CollectiveRun* run = run_for(announce.seq)) run->on_announce(from, announce);
 }
 
@@ -291,14 +294,18 @@ void Group::on_mismatch(const link::MeshEvent& event) {
     if (it == runs_.end()) return;
     if (event.theirs.plan_hash != facts.table_hash) {
         const auto node = node_of(event.peer);
-        return abort(it->first, {Errc::mismatch,
-                                 "the plan tables of this node and of node " +
-                                     (node ? facts.nodes[node->value].short_hex() : "?") + " differ",
-                                 -1,
-                                 -1,
-                                 {}});
+        return tables_differ(it->first, node ? facts.nodes[node->value].short_hex() : "?");
     }
     it->second->announce();  // whoever hears it, or is heard, can name the two sides
+}
+
+void Group::tables_differ(uint64_t seq, const std::string& other) {
+    abort(seq, {Errc::mismatch,
+                "the plan tables of node " + facts.nodes[facts.self.value].short_hex() + " and of node " +
+                    other + " differ",
+                -1,
+                -1,
+                {}});
 }
 
 // ---- Other nodes ----

@@ -120,6 +120,7 @@ class Group final : public Runnable, public Alarm {
     const std::map<uint32_t, wire::RankGone>& gone() const { return gone_; }
 
   private:
+    void tables_differ(uint64_t seq, const std::string& other);
     struct Said {
         std::optional<collectives::NodeIndex> to;  // nothing: all others
         wire::Message message;

@@ -332,6 +332,7 @@ void fill(s::OpAnnounce::Builder b, const OpAnnounce& m) {
     b.setCount(m.count);
     b.setRoot(m.root);
     b.setFirstRank(m.first_rank);
+    b.setPlanHash(m.plan_hash);
 }
 void read(Decoder& d, s::OpAnnounce::Reader r, OpAnnounce& m) {
     read(d, r.getGroup(), m.group);
@@ -346,6 +347,7 @@ void read(Decoder& d, s::OpAnnounce::Reader r, OpAnnounce& m) {
     m.count = r.getCount();
     m.root = r.getRoot();
     m.first_rank = d.real_rank("first_rank", r.getFirstRank());
+    m.plan_hash = r.getPlanHash();
 }
 
 void fill(s::ArrivalQuery::Builder b, const ArrivalQuery& m) {

@@ -178,6 +178,7 @@ struct OpAnnounce {  // to the nodes of the group when an op starts: the whole d
     uint64_t count = 0;
     uint32_t root = 0;
     uint32_t first_rank = 0;  // whose words these are
+    uint64_t plan_hash = 0;   // of the plan table that this node works by; 0: not said
 };
 struct ArrivalQuery {
     GroupId group;

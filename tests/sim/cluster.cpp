@@ -231,7 +231,8 @@ void Cluster::connect(uint32_t a, uint32_t b) {
     }
 }
 
-SimGroup Cluster::make_group(std::vector<uint32_t> placement) {
+SimGroup Cluster::make_group(std::vector<uint32_t> placement,
+                             const std::map<uint32_t, wire::PlanTableRecord>& plans) {
     SimGroup group;
     group.placement = std::move(placement);
     wire::GroupPrepare prepare;
@@ -250,6 +251,7 @@ SimGroup Cluster::make_group(std::vector<uint32_t> placement) {
         for (uint32_t rank = 0; rank < group.size(); ++rank)
             if (group.placement[rank] == h) local.push_back(group.sessions[rank]);
         if (local.empty()) continue;
+        prepare.plan = plans.contains(h) ? plans.at(h) : shape.plan;
         REQUIRE(hosts[h]->engine->install_group(clock.now(), prepare, local));
         hosts[h]->after_input();
     }

@@ -99,7 +99,10 @@ class Cluster {
     std::vector<std::string> errors;    // must stay empty: check() asserts it
     std::vector<std::string> warnings;  // names of warn events
 
-    SimGroup make_group(std::vector<uint32_t> placement);
+    // `plans`: hosts that are told another plan table than the shape's.
+    SimGroup make_group(std::vector<uint32_t> placement,
+                        const std::map<uint32_t, wire::PlanTableRecord>& plans);
+    SimGroup make_group(std::vector<uint32_t> placement) { return make_group(std::move(placement), {}); }
     // A daemon more: another node, or a later life of one. Nothing leads to it yet.
     uint32_t add_host(uint32_t identity, uint64_t life) {
         const auto index = static_cast<uint32_t>(hosts.size());

@@ -73,4 +73,43 @@ TEST_CASE(
     }
 }
 
+// Cannot happen while the table comes from one prepare; the hash in every header is what holds if it does.
+// The two sides may then choose other algorithms, phases, classes and meshes, and never meet.
+TEST_CASE("nodes whose plan tables differ get MISMATCH before a byte is combined, and name the tables") {
+    const wire::PlanTableRecord table{1, 256, 64, 128, 4096, 2};
+    std::vector<wire::PlanTableRecord> others(5, table);
+    others[0].small_bytes_max = 4096;
+    others[1].doubling_bytes_max = 4096;
+    others[2].chunk_bytes = 64;
+    others[3].segment_bytes = 8192;
+    others[4].lanes = 1;
+    for (size_t field = 0; field < others.size(); ++field)
+        for (const OpKind kind : {OpKind::barrier, OpKind::all_reduce, OpKind::all_gather})
+            for (const uint64_t count : {10u, 50u, 500u, 5000u}) {
+                CAPTURE(field, int(kind), count);
+                ClusterShape shape;
+                shape.plan = table;
+                Cluster cluster(field * 7 + count, shape);
+                Program program(cluster, cluster.make_group({0, 1}, {{1, others[field]}}));
+                program.add({kind, Dtype::i32, ReduceOp::sum, count, 0});
+                for (uint32_t rank : {0u, 1u}) program.post(0, rank);
+                const Time began = cluster.clock.now();
+
+                const bool finished = cluster.run();
+
+                INFO(cluster.unfinished());
+                REQUIRE(finished);
+                cluster.check();
+                for (uint32_t rank : {0u, 1u}) {
+                    const Call& call = *program.steps[0].calls[rank];
+                    CAPTURE(rank, call.outcome.error.text);
+                    REQUIRE(call.outcome.error.code == Errc::mismatch);
+                    REQUIRE(call.outcome.error.text.contains("plan tables"));
+                    for (const auto& host : cluster.hosts)
+                        REQUIRE(call.outcome.error.text.contains(host->id.short_hex()));
+                    REQUIRE(call.finished - began < 3s);
+                }
+            }
+}
+
 }  // namespace nexar::sim
