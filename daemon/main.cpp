@@ -2,11 +2,10 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <iostream>
-#include <sstream>
 
 #include "config/config.hpp"
+#include "config/file.hpp"
 #include "node/node.hpp"
 
 extern char** environ;
@@ -40,9 +39,25 @@ Level level_of(const std::string& text) {
     return Level::info;
 }
 
-int complain(const Error& error) {
-    std::fprintf(stderr, "nexard: %s\n", error.text.c_str());
-    return 1;
+// "(0 to 256; default 0; NEXAR_WORKERS)". The default stands in the words that the file would have.
+std::string help_of(const config::Key& key, const config::Config& defaults) {
+    const std::string value = key.get(defaults);
+    return std::string(key.help) + " (" + key.allowed + (value.empty() ? "" : "; default " + value) + "; " +
+           key.environment + ")";
+}
+
+constexpr int exit_failed = 1;
+constexpr int exit_usage = 2;
+
+int complain(const std::string& text, int code = exit_failed) {
+    std::fprintf(stderr, "nexard: %s\n", text.c_str());
+    return code;
+}
+
+// CLI11's sentence, as one line in the form of all others.
+int complain(const CLI::App& app, const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    return complain(std::string(error.what()) + "; allowed are the flags of nexard --help", exit_usage);
 }
 
 }  // namespace
@@ -51,33 +66,41 @@ int main(int argc, char** argv) {
     CLI::App app{"nexard: the nexar daemon of this host"};
     std::string file = "/etc/nexar/nexar.toml";
     bool check_only = false, print = false;
-    auto* file_option = app.add_option("--config", file, "configuration file (TOML)");
+    auto* file_option =
+        app.add_option("--config", file, "configuration file (TOML; default " + file + ", if it is there)");
     app.add_flag("--check-config", check_only, "read the configuration, say what is wrong with it, and exit");
     app.add_flag("--print-config", print, "print the effective configuration and exit");
     app.set_version_flag("--version", "nexard " NEXAR_VERSION);
     std::map<std::string, std::string> values;
     std::map<std::string, CLI::Option*> options;
     for (const config::Key& key : config::keys())
-        options[key.name] =
-            app.add_option(flag_of(key), values[key.name], std::string(key.help) + " (" + key.allowed + ")");
-    CLI11_PARSE(app, argc, argv);
+        options[key.name] = app.add_option(flag_of(key), values[key.name], help_of(key, {}));
+    app.footer(
+        "Each key is also one of the file (heartbeat_timeout = 5) and an environment variable. A flag wins "
+        "over a\n"
+        "variable, a variable over the file.");
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+        return complain(app, error);
+    }
 
     config::Sources sources{file, std::nullopt, environment(), {}};
-    if (std::ifstream in(file); in) {
-        std::ostringstream text;
-        text << in.rdbuf();
-        sources.file_text = text.str();
-    } else if (file_option->count() > 0) {
-        return complain({Errc::bad_config, "cannot read the configuration file " + file, -1, -1, {}});
-    }
+    auto text = config::read_file(file);
+    if (!text) return complain(text.error().text);
+    if (!*text && file_option->count() > 0)
+        return complain("cannot read " + file + ": there is no such file");
+    sources.file_text = std::move(*text);
     for (const auto& [name, option] : options)
         if (option->count() > 0) sources.flags[name] = values[name];
     const auto loaded = config::load(sources);
-    if (!loaded) return complain(loaded.error());
+    if (!loaded) return complain(loaded.error().text);
     if (print) std::cout << config::to_toml(*loaded);
     if (print || check_only) return 0;
 
     const auto log = Log::to_stderr(level_of(loaded->log_level));
+    for (const auto& name : config::unknown_variables(sources.environment))
+        log->warn("variable_unknown", {field("name", name), field("allowed", "those of nexard --help")});
     auto node = node::Node::start(*loaded, *log);
     if (!node) {
         log->error("start_failed", {field("code", node.error().code), field("why", node.error().text)});

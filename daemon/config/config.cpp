@@ -21,6 +21,8 @@ struct ParserFault {};
 namespace nexar::config {
 namespace {
 
+constexpr uint64_t port_max = 65535;
+
 const Key* find(std::string_view name) {
     for (const Key& k : keys())
         if (name == k.name) return &k;
@@ -104,7 +106,8 @@ Result<void> apply_file(Config& config, const Sources& sources) {
                                               "'; allowed keys: " + known);
         }
         const auto text = text_of(node);
-        if (!text || !key->set(config, *text)) return refused(*key, text.value_or("(a table)"), where);
+        if (!text || !key->set(config, *text))
+            return refused(*key, text.value_or("(neither text nor number)"), where);
     }
     return {};
 }
@@ -125,16 +128,32 @@ std::string quoted(const std::string& value) {
     return out + '"';
 }
 
+std::string short_text(double value) {
+    std::ostringstream out;
+    out << value;
+    return out.str();
+}
+
 // Conditions that join two keys.
 Result<void> check_together(const Config& c) {
     if (c.heartbeat_timeout < 2 * c.heartbeat_interval)
-        return fail(Errc::bad_config, "heartbeat_timeout = " + std::to_string(c.heartbeat_timeout) +
+        return fail(Errc::bad_config, "heartbeat_timeout = " + short_text(c.heartbeat_timeout) +
                                           " s is too short; allowed: at least twice heartbeat_interval (" +
-                                          std::to_string(c.heartbeat_interval) + " s)");
+                                          short_text(c.heartbeat_interval) + " s)");
     if (c.elastic_max_world_size != 0 && c.elastic_max_world_size < c.elastic_min_world_size)
         return fail(Errc::bad_config, "elastic_max_world_size = " + std::to_string(c.elastic_max_world_size) +
                                           "; allowed: 0, or at least elastic_min_world_size (" +
                                           std::to_string(c.elastic_min_world_size) + ")");
+    if (c.socket == c.admin_socket)
+        return fail(Errc::bad_config,
+                    "socket and admin_socket are both '" + c.socket + "'; allowed: two different paths");
+    const uint64_t shards = std::max<uint64_t>(c.bulk_shards, 1);
+    const uint64_t port = std::stoul(c.listen.substr(c.listen.rfind(':') + 1));
+    if (port + shards > port_max)
+        return fail(Errc::bad_config, "listen = '" + c.listen +
+                                          "' leaves no port for bulk data; allowed: up to " +
+                                          std::to_string(port_max - shards) + " with " +
+                                          std::to_string(shards) + " of bulk_shards");
     if (c.init_cluster && !c.join_token.empty())
         return fail(Errc::bad_config, "init_cluster = true together with a join_token; allowed: one of them");
     return {};
@@ -158,6 +177,21 @@ Result<Config> load(const Sources& sources) {
     }
     NEXAR_TRY_VOID(check_together(config));
     return config;
+}
+
+std::vector<std::string> unknown_variables(const std::map<std::string, std::string>& environment) {
+    // Of applications (include/nexar.h, the Python binding, `nexarctl run`), which may start a daemon.
+    static constexpr std::string_view of_applications[] = {
+        "NEXAR_RANK",  "NEXAR_WORLD_SIZE", "NEXAR_LOCAL_RANK", "NEXAR_LOCAL_WORLD_SIZE",
+        "NEXAR_GROUP", "NEXAR_JOB_SECRET", "NEXAR_LIBRARY"};
+    std::vector<std::string> out;
+    for (const auto& [name, value] : environment) {
+        const bool known =
+            std::any_of(keys().begin(), keys().end(), [&](const Key& k) { return name == k.environment; }) ||
+            std::count(std::begin(of_applications), std::end(of_applications), name) != 0;
+        if (name.starts_with("NEXAR_") && !known) out.push_back(name);
+    }
+    return out;
 }
 
 std::string to_toml(const Config& config) {

@@ -79,6 +79,11 @@ struct Key {
 };
 const std::vector<Key>& keys();
 
+// A certificate's common name has at most 64 characters (RFC 5280, ub-common-name), 11 of them "nexar root ".
+constexpr size_t cluster_name_bytes_max = 53;
+constexpr const char* cluster_name_allowed = "1 to 53 bytes without control characters";
+bool is_cluster_name(std::string_view name);
+
 struct Sources {
     std::string file_path;                 // for messages
     std::optional<std::string> file_text;  // none: no file
@@ -86,6 +91,10 @@ struct Sources {
     std::map<std::string, std::string> flags;  // by key name
 };
 Result<Config> load(const Sources& sources);
+
+// Variables that begin with NEXAR_ and mean nothing to a daemon nor to an application: misspelt ones, most
+// likely.
+std::vector<std::string> unknown_variables(const std::map<std::string, std::string>& environment);
 
 // The whole effective configuration as a TOML file, secrets left out.
 std::string to_toml(const Config& config);

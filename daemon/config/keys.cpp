@@ -1,4 +1,6 @@
 // The table of keys: names, ranges, how a text becomes a value.
+#include <arpa/inet.h>
+
 #include <cctype>
 #include <charconv>
 #include <cmath>
@@ -42,6 +44,53 @@ Key path(const char* name, const char* environment, std::string Config::* field,
                 return true;
             },
             [field](const Config& c) { return c.*field; }};
+}
+
+// "192.0.2.1:7654" or "[2001:db8::1]:7654". Names are not looked up: a daemon starts before the resolver
+// does.
+bool is_listen_address(std::string_view v) {
+    const bool v6 = v.starts_with('[');
+    const size_t colon = v.rfind(':');
+    if (colon == std::string_view::npos || colon < (v6 ? 2u : 0u) || (v6 && v[colon - 1] != ']'))
+        return false;
+    const std::string host(v6 ? v.substr(1, colon - 2) : v.substr(0, colon));
+    const std::string_view digits = v.substr(colon + 1);
+    uint16_t port = 0;
+    const auto r = std::from_chars(digits.data(), digits.data() + digits.size(), port);
+    in6_addr ignored{};
+    return r.ec == std::errc{} && r.ptr == digits.data() + digits.size() && port != 0 &&
+           inet_pton(v6 ? AF_INET6 : AF_INET, host.c_str(), &ignored) == 1;
+}
+
+Key listen_address(const char* name, const char* environment, std::string Config::* field, const char* help) {
+    return {name,
+            environment,
+            "ADDRESS:PORT or [IPV6]:PORT in digits, like 0.0.0.0:7654",
+            help,
+            [field](Config& c, std::string_view v) {
+                if (!is_listen_address(v)) return false;
+                c.*field = std::string(v);
+                return true;
+            },
+            [field](const Config& c) { return c.*field; },
+            false,
+            true};
+}
+
+// Becomes part of the root certificate's name.
+Key cluster_name(const char* name, const char* environment, std::string Config::* field, const char* help) {
+    return {name,
+            environment,
+            cluster_name_allowed,
+            help,
+            [field](Config& c, std::string_view v) {
+                if (!is_cluster_name(v)) return false;
+                c.*field = std::string(v);
+                return true;
+            },
+            [field](const Config& c) { return c.*field; },
+            false,
+            true};
 }
 
 bool read_number(std::string_view v, double& out) {
@@ -147,7 +196,8 @@ std::vector<Key> make_keys() {
         path("admin_socket", "NEXAR_ADMIN_SOCKET", &C::admin_socket, "where nexarctl connects"),
         text("socket_group", "NEXAR_SOCKET_GROUP", &C::socket_group, "group that may use the admin socket"),
         path("state_dir", "NEXAR_STATE_DIR", &C::state_dir, "identity, certificates, tokens; mode 0700"),
-        text("listen", "NEXAR_LISTEN", &C::listen, "address and UDP port for other nodes"),
+        listen_address("listen", "NEXAR_LISTEN", &C::listen,
+                       "UDP address for other nodes; bulk data takes the next port, or ports"),
         text("advertise", "NEXAR_ADVERTISE", &C::advertise,
              "addresses or interface patterns told to other nodes"),
         choice("log_level", "NEXAR_LOG_LEVEL", &C::log_level, {"debug", "info", "warn", "error"},
@@ -155,7 +205,8 @@ std::vector<Key> make_keys() {
         text("join_token", "NEXAR_CLUSTER_TOKEN", &C::join_token,
              "token to join a cluster with, at first start", true),
         flag("init_cluster", "NEXAR_INIT_CLUSTER", &C::init_cluster, "make a new cluster at first start"),
-        text("cluster_name", "NEXAR_CLUSTER_NAME", &C::cluster_name, "name of the cluster that init makes"),
+        cluster_name("cluster_name", "NEXAR_CLUSTER_NAME", &C::cluster_name,
+                     "name of the cluster that init makes"),
         count("certificate_lifetime", "NEXAR_CERTIFICATE_LIFETIME_SECS", &C::certificate_lifetime, 10,
               uint64_t{5} * 365 * 86400, "10 to 157680000 seconds",
               "how long the certificates live that this node signs, if it is an issuer"),
@@ -218,6 +269,13 @@ std::vector<Key> make_keys() {
 }
 
 }  // namespace
+
+bool is_cluster_name(std::string_view name) {
+    if (name.empty() || name.size() > cluster_name_bytes_max) return false;
+    for (const char c : name)
+        if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) return false;
+    return true;
+}
 
 const std::vector<Key>& keys() {
     static const std::vector<Key> table = make_keys();

@@ -2,11 +2,10 @@
 // before nexard.
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "config/config.hpp"
+#include "config/file.hpp"
 #include "nexarctl/client.hpp"
 #include "nexarctl/commands.hpp"
 #include "nexarctl/options.hpp"
@@ -14,8 +13,6 @@
 namespace nexarctl {
 
 namespace {
-
-constexpr size_t file_bytes_max = 1 << 20;
 
 class CheckConfig final : public Command {
     void declare(Options& options) override {
@@ -35,27 +32,19 @@ class CheckConfig final : public Command {
                 if (!key.secret) values[key.name] = key.get(*config);
             std::printf("%s\n", nlohmann::ordered_json{{"file", file_}, {"values", values}}.dump(2).c_str());
         } else {
-            std::printf("%s",
-                        print_ ? nexar::config::to_toml(*config).c_str() : (file_ + ": good\n").c_str());
+            std::printf(
+                "%s", print_ ? nexar::config::to_toml(*config).c_str()
+                             : (file_ + (there_ ? ": good\n" : ": not there, the defaults hold\n")).c_str());
         }
         return exit_ok;
     }
-    nexar::Result<nexar::config::Config> load() const {
+    nexar::Result<nexar::config::Config> load() {
         nexar::config::Sources sources;
         sources.file_path = file_;
-        std::ifstream file(file_, std::ios::binary);
-        if (file) {
-            std::string text(file_bytes_max + 1, '\0');
-            file.read(text.data(), static_cast<std::streamsize>(text.size()));
-            if (file.bad()) return nexar::fail(nexar::Errc::io, file_ + ": cannot be read; is it a file?");
-            text.resize(static_cast<size_t>(file.gcount()));
-            if (text.size() > file_bytes_max)
-                return nexar::fail(nexar::Errc::bad_config, file_ + ": longer than 1 MiB");
-            sources.file_text = std::move(text);
-        } else if (!optional_) {
-            return nexar::fail(nexar::Errc::io,
-                               file_ + ": cannot be read; it does not exist or is not yours");
-        }
+        NEXAR_TRY(sources.file_text, nexar::config::read_file(file_));
+        there_ = sources.file_text.has_value();
+        if (!there_ && !optional_)
+            return nexar::fail(nexar::Errc::io, "cannot read " + file_ + ": there is no such file");
         if (environment_)
             for (const auto& key : nexar::config::keys())
                 if (const char* const value = std::getenv(key.environment))
@@ -65,6 +54,7 @@ class CheckConfig final : public Command {
 
     std::string file_;
     bool optional_ = false, environment_ = false, print_ = false;
+    bool there_ = false;
 };
 
 }  // namespace

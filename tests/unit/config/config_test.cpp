@@ -98,7 +98,54 @@ TEST_CASE("every environment name of the seed is read and checked") {
     REQUIRE(load(environment({{"NEXAR_ELASTIC_ENABLED", "off"}}))->elastic_enabled == false);
 }
 
+TEST_CASE("an address to listen on is digits and a port, and leaves ports for bulk data") {
+    for (const char* good : {"0.0.0.0:7654", "127.0.0.1:1", "10.0.0.1:65534", "[::]:7654", "[fd00::2]:80"}) {
+        CAPTURE(good);
+        REQUIRE(load(environment({{"NEXAR_LISTEN", good}}))->listen == good);
+    }
+    for (const char* bad : {"",         "foo",          "7654",          ":7654",      "1.2.3.4",
+                            "1.2.3.4:", "1.2.3.4:0",    "1.2.3.4:65536", "1.2.3.4:-1", "1.2.3.4:80x",
+                            "1.2.3:80", "localhost:80", "::1:80",        "[::1]",      "[::1]80",
+                            "[::1:80",  "[]:80",        "[1.2.3.4]:80",  "]:80",       " 1.2.3.4:80"}) {
+        CAPTURE(bad);
+        const auto loaded = load(environment({{"NEXAR_LISTEN", bad}}));
+        REQUIRE_FALSE(loaded);
+        REQUIRE(loaded.error().text.find("ADDRESS:PORT") != std::string::npos);
+    }
+    Sources s = environment({{"NEXAR_LISTEN", "0.0.0.0:65535"}});
+    REQUIRE(load(s).error().text.find("up to 65534") != std::string::npos);
+    s.environment = {{"NEXAR_LISTEN", "[::]:65533"}, {"NEXAR_BULK_SHARDS", "3"}};
+    REQUIRE(load(s).error().text.find("up to 65532") != std::string::npos);
+    s.environment["NEXAR_LISTEN"] = "[::]:65532";
+    REQUIRE(load(s));
+}
+
+TEST_CASE("a cluster's name fits into a certificate") {
+    for (const std::string& name :
+         {std::string(), std::string(54, 'x'), std::string("a\nb"), std::string("\x7f")}) {
+        const auto loaded = load(environment({{"NEXAR_CLUSTER_NAME", name}}));
+        REQUIRE_FALSE(loaded);
+        REQUIRE(loaded.error().text.find("1 to 53 bytes") != std::string::npos);
+    }
+    REQUIRE(load(environment({{"NEXAR_CLUSTER_NAME", std::string(53, 'x')}})));
+}
+
+TEST_CASE("variables that mean nothing to anybody are found") {
+    REQUIRE(unknown_variables({{"NEXAR_HEARTBEAT_TIMEOUT_SECS", "5"},
+                               {"NEXAR_RANK", "0"},
+                               {"NEXAR_LIBRARY", "x"},
+                               {"PATH", "/bin"}})
+                .empty());
+    REQUIRE(unknown_variables({{"NEXAR_HEARTBEAT_TIMEOUT", "5"}, {"NEXAR_WORKERS", "1"}}) ==
+            std::vector<std::string>{"NEXAR_HEARTBEAT_TIMEOUT"});
+}
+
 TEST_CASE("conditions between keys are checked") {
+    const auto short_of = load(file("heartbeat_timeout = 1.5\n")).error().text;
+    REQUIRE(short_of ==
+            "heartbeat_timeout = 1.5 s is too short; allowed: at least twice heartbeat_interval (1 s)");
+    REQUIRE(load(file("socket = \"/x\"\nadmin_socket = \"/x\"\n")).error().text.find("two different paths") !=
+            std::string::npos);
     REQUIRE_FALSE(load(file("heartbeat_interval = 4\n")));
     REQUIRE_FALSE(load(file("elastic_min_world_size = 4\nelastic_max_world_size = 3\n")));
     REQUIRE_FALSE(load(file("init_cluster = true\njoin_token = \"x\"\n")));
