@@ -181,8 +181,7 @@ void CollectiveRun::run() {
             report_success();
         } else {
             // A transfer failed that nobody withdrew: the link has given up on a peer. What that means for
-            // the group is not for one op to say.
-            wake_at(never);
+            // the group is not for one op to say. Its deadline stays.
             return group_.transfer_lost(result.error());
         }
     }
@@ -234,6 +233,8 @@ void CollectiveRun::end_if_idle() {
     if (state_ == State::stopping) {
         report_error();
         if (!nobody_to_come()) return;
+    } else if (state_ == State::waiting && !has_posts()) {
+        if (!nobody_to_come()) return;  // others have spoken about it, and that is all
     } else if (state_ != State::settled) {
         return;
     }
@@ -304,6 +305,7 @@ void CollectiveRun::arm() {
         if (late_ == Late::no) next = std::min(next, first_posted_ + config.late_after);
         if (late_ == Late::asked)
             next = std::min(next, first_posted_ + config.late_after + config.arrival_grace);
+        if (late_ == Late::told && !asking_) next = std::min(next, ask_again_);
     }
     wake_at(next);
 }
@@ -319,6 +321,10 @@ void CollectiveRun::on_time() {
         }
         if (late_ == Late::asked && now >= first_posted_ + config.late_after + config.arrival_grace)
             tell_late();
+        if (late_ == Late::told && !asking_ && now >= ask_again_) {
+            ask_who_has_arrived();
+            ask_again_ = now + std::min(now - first_posted_, config.ask_again_max);
+        }
     }
     if (asking_ && now >= asking_ends_) return expire();
     if (!asking_ && now >= deadline_) on_deadline();
@@ -327,6 +333,8 @@ void CollectiveRun::on_time() {
 
 void CollectiveRun::tell_late() {
     late_ = Late::told;
+    // Ranks arrive later, too, and whoever looks (nexarctl ops) must not see them as missing.
+    if (group_.facts.nodes.size() > 1) ask_again_ = first_posted_ + 2 * group_.context().config.late_after;
     group_.context().ports.log.warn(
         "collective_late",
         {field("group", group_.facts.id), field("name", group_.facts.name), field("seq", seq),
@@ -502,7 +510,12 @@ OpSnapshot CollectiveRun::snapshot(Time now) const {
                        node == group_.facts.self,
                        group_.is_gone(rank),
                        0};
-        (arrived(rank) ? out.arrived : out.missing).push_back(r);
+        if (arrived(rank))
+            out.arrived.push_back(r);
+        else if (counted_missing(rank))
+            out.missing.push_back(r);
+        else if (std::ranges::find(out.unheard, r.node) == out.unheard.end())
+            out.unheard.push_back(r.node);
     }
     return out;
 }

@@ -101,6 +101,7 @@ class CollectiveRun final : public Runnable, public Alarm {
     std::vector<Word> words_;  // by NodeIndex; empty while there are none
     bool announced_ = false;
     enum class Late : uint8_t { no, asked, told } late_ = Late::no;
+    Time ask_again_ = never;
     bool asking_ = false;  // the deadline has passed
     uint64_t nonce_ = 0;
     Time asking_ends_ = never;

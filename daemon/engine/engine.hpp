@@ -36,9 +36,10 @@ struct EngineConfig {
 
     Duration collective_timeout{30'000'000'000};  // 0: none
     Duration barrier_timeout{-1};                 // of barriers; < 0: as the group's; 0: none
-    Duration late_after{1'000'000'000};   // an op older than this is logged once, naming who is missing
-    Duration arrival_grace{200'000'000};  // how long the answers to "who has arrived?" are waited for
-    Duration announce_after{2'000'000};   // an op older than this tells its descriptor to all nodes
+    Duration late_after{1'000'000'000};     // an op older than this is logged once, naming who is missing
+    Duration ask_again_max{8'000'000'000};  // then the others are asked again after 1, 2, 4, 8, 8 ... s
+    Duration arrival_grace{200'000'000};    // how long the answers to "who has arrived?" are waited for
+    Duration announce_after{2'000'000};     // an op older than this tells its descriptor to all nodes
     wire::PlanTableRecord plan = default_plan();  // for groups that this node creates
 
     // Of the shards, how many carry lanes. Alike on all nodes that share a group: lane l goes through shard l

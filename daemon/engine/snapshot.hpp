@@ -40,7 +40,8 @@ struct OpSnapshot {
     std::string phase;  // "waiting for ranks", "running 2 of 8 segments", "ending"
     std::string plan;   // "ring, bulk, 4 lanes, 8 segments of 4194304 bytes, chunks of 262144"
     std::vector<RankSnapshot> arrived;
-    std::vector<RankSnapshot> missing;  // local ranks at once; remote ones as far as announced
+    std::vector<RankSnapshot> missing;  // certainly: local ranks at once, others when their node has said so
+    std::vector<NodeId> unheard;        // nodes of the other ranks: asked after a second, no answer yet
 };
 
 struct MessageSnapshot {

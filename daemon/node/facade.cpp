@@ -10,6 +10,9 @@
 namespace nexar::node {
 namespace {
 
+constexpr const char* in_no_cluster =
+    "this node is in no cluster: `nexarctl cluster init` or `nexarctl cluster join`";
+
 bool is_change(const std::string& command) {
     return command == "token_create" || command == "token_revoke" || command == "cluster_init" ||
            command == "cluster_join";
@@ -43,10 +46,17 @@ std::vector<report::Peer> peers_of(const Member& member, Duration silence_max, T
         report::Peer p;
         p.record = record;
         p.state = "connecting";
+        p.why = member.why_gone(record.node);
         if (!record.addresses.empty()) p.address = record.addresses.front();
         out.push_back(std::move(p));
     }
     return out;
+}
+
+report::Certificate certificate_of(const Member& member) {
+    const auto& renewal = member.renewer().renewal();
+    return {std::time(nullptr), renewal.leaf().expires, admission::renewal_due(renewal.leaf()),
+            renewal.failures(), renewal.why()};
 }
 
 report::HostNames hosts_of(const Member& member) {
@@ -76,9 +86,7 @@ void Node::ask(const control::Caller& caller, const std::string& command, const 
 }
 
 Result<std::string> Node::look(const std::string& command, const std::string& arguments) {
-    if (!member_)
-        return fail(Errc::bad_state,
-                    "this node is in no cluster: `nexarctl cluster init` or `nexarctl cluster join`");
+    if (!member_) return fail(Errc::bad_state, in_no_cluster);
     NEXAR_TRY(const std::string group, report::text_argument(arguments, "group", command == "plan"));
     const auto snapshot = member_->engine().snapshot(loop::Loop::now());
     auto hosts = hosts_of(*member_);
@@ -92,22 +100,24 @@ Result<std::string> Node::look(const std::string& command, const std::string& ar
                         group);
 }
 
+const char* Node::state_name() const {
+    return drain_until_ ? "draining" : joiner_ ? "joining" : member_ ? "running" : "no cluster";
+}
+
 std::string Node::status(Time now) const {
     report::Status s;
     s.host = host_name();
     s.version = NEXAR_VERSION;
     s.pid = static_cast<uint32_t>(getpid());
     s.listen = config_.listen;
-    s.state = drain_until_ ? "draining" : joiner_ ? "joining" : member_ ? "running" : "no cluster";
+    s.state = state_name();
     s.uptime = now - began_;
     if (member_) {
         s.node = identity_->node;
         s.cluster = admission::hex(identity_->cluster);
         s.cluster_name = identity_->cluster_name();
         s.incarnation = member_->incarnation();
-        const auto& renewal = member_->renewer().renewal();
-        s.certificate = {std::time(nullptr), renewal.leaf().expires, admission::renewal_due(renewal.leaf()),
-                         renewal.failures(), renewal.why()};
+        s.certificate = certificate_of(*member_);
         s.addresses = addresses_of(*member_);
         s.peers = peers_of(*member_, config::seconds(config_.heartbeat_timeout), now);
         s.sessions = member_->server().sessions();
@@ -126,11 +136,13 @@ std::string Node::status(Time now) const {
 std::string Node::doctor(Time now) const {
     report::Doctor d;
     d.pid = static_cast<uint32_t>(getpid());
+    d.state = state_name();
     d.listen = config_.listen;
     d.state_dir = config_.state_dir;
     d.socket = config_.socket;
     d.admin_socket = config_.admin_socket;
     if (member_) {
+        d.certificate = certificate_of(*member_);
         d.addresses = addresses_of(*member_);
         d.peers = peers_of(*member_, config::seconds(config_.heartbeat_timeout), now);
         const auto& stats = member_->plane().socket_stats();
@@ -165,6 +177,9 @@ Result<std::string> Node::init(const std::string& arguments) {
     if (joiner_) return fail(Errc::bad_state, "this node is just joining a cluster");
     NEXAR_TRY(std::string name, report::text_argument(arguments, "name", false));
     if (name.empty()) name = config_.cluster_name;
+    if (!config::is_cluster_name(name))
+        return fail(Errc::invalid_argument,
+                    "name = '" + name + "' is not allowed; allowed: " + config::cluster_name_allowed);
     NEXAR_TRY(auto made, init_cluster(state_, name, std::time(nullptr),
                                       static_cast<WallSeconds>(config_.certificate_lifetime)));
     log_->info("cluster_made", {field("name", name), field("node", made.node)});
@@ -184,7 +199,8 @@ void Node::join(const std::string& arguments, control::Answer answer) {
 }
 
 Result<std::string> Node::token(const std::string& command, const std::string& arguments) {
-    if (!identity_ || !identity_->issuer)
+    if (!identity_) return fail(Errc::bad_state, in_no_cluster);
+    if (!identity_->issuer)
         return fail(Errc::bad_state, "this node is no issuer; ask the node where the cluster was made");
     Issuer& issuer = *identity_->issuer;
     const WallSeconds now = std::time(nullptr);

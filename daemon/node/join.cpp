@@ -117,12 +117,13 @@ Result<std::unique_ptr<Joiner>> Joiner::start(const Token& token, const StateDir
                                               Time now) {
     if (wall() > token.expires) return fail(Errc::bad_token, "the token has expired");
     if (token.issuer_addresses.empty()) return fail(Errc::bad_token, "the token names no issuer address");
-    NEXAR_TRY(const auto first, quic::Address::parse(token.issuer_addresses[0]));
+    const auto first = quic::Address::parse(token.issuer_addresses[0]);
+    if (!first) return fail(Errc::bad_token, "the token is damaged: " + first.error().text);
     std::unique_ptr<Joiner> joiner(new Joiner(token, state, hostname, std::move(wall), now));
     NEXAR_TRY(joiner->key_, make_key());
     NEXAR_TRY(joiner->csr_, make_csr(joiner->key_));
     transport::QuicPort::Options options;
-    options.listen = quic::Address::any(first.family, 0);
+    options.listen = quic::Address::any(first->family, 0);
     options.quic.listen = false;
     auto judge = [hash = token.root_key_hash, wall = joiner->wall_](const quic::PeerChain& chain,
                                                                     std::string_view) {

@@ -12,6 +12,7 @@ namespace nexar::node {
 namespace {
 
 constexpr size_t events_per_turn_max = 1024;
+constexpr size_t why_gone_max = 4096;  // reasons kept, for people
 constexpr const char* roster_file = "roster";
 
 WallSeconds wall_now() {
@@ -251,6 +252,7 @@ void Member::on_plane(Time now, PlaneEvent event) {
 
 void Member::peer_is_up(Time now, const PeerIsUp& up) {
     PeerView& view = peers_[up.info.peer];
+    why_gone_.erase(up.info.record.node);
     view = {up.info, up.remote.text(), true, view.bulk_up, now, now, {}};
     needs_.log.info("peer_up", {field("peer", up.info.record.node), field("host", up.info.record.hostname),
                                 field("address", view.remote)});
@@ -276,7 +278,14 @@ void Member::peer_is_down(Time now, const PeerIsDown& down) {
     if (!down.proof) return;  // it may come back: its transfers wait
     for (auto& shard : shards_) shard->post(shards::DropPeer{down.peer});
     plane_->drop_peer(down.peer);
+    if (why_gone_.size() >= why_gone_max) why_gone_.clear();
+    why_gone_[view.info.record.node] = down.why;
     peers_.erase(down.peer);
+}
+
+std::string Member::why_gone(const NodeId& node) const {
+    const auto found = why_gone_.find(node);
+    return found == why_gone_.end() ? std::string() : found->second;
 }
 
 void Member::use_new_certificate(Time now) {

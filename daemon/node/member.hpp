@@ -60,6 +60,7 @@ class Member final : private local::Descriptors {
     const Renewer& renewer() const { return *renewer_; }
     const ControlPlane& plane() const { return *plane_; }
     const std::map<PeerIndex, PeerView>& peers() const { return peers_; }
+    std::string why_gone(const NodeId& node) const;  // of one that is no peer at the moment; empty: never was
     const AddressChoices& addresses() const { return addresses_; }
     const Incarnation& incarnation() const { return incarnation_; }
     wire::PlanTableRecord plan_table() const;
@@ -109,6 +110,7 @@ class Member final : private local::Descriptors {
     std::unique_ptr<loop::Loop::Watch> plane_watch_;
     std::map<uint64_t, std::unique_ptr<loop::Loop::Watch>> session_watches_;
     std::map<PeerIndex, PeerView> peers_;
+    std::map<NodeId, std::string> why_gone_;
     bool plane_wants_write_ = false;
 };
 

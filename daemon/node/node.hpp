@@ -47,6 +47,7 @@ class Node final : private control::Facade {
     Result<std::string> token(const std::string& command, const std::string& arguments);
     Result<std::string> init(const std::string& arguments);
     void join(const std::string& arguments, control::Answer answer);
+    const char* state_name() const;
     std::string status(Time now) const;
     std::string doctor(Time now) const;
     std::string cluster() const;

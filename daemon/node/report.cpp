@@ -101,6 +101,11 @@ json op_json(const engine::OpSnapshot& op, const HostNames& hosts) {
         if (missing.size() == missing_shown_max) break;
         missing.push_back(rank_json(r, hosts));
     }
+    json unheard = json::array();
+    for (const auto& node : op.unheard) {
+        if (unheard.size() == missing_shown_max) break;
+        unheard.push_back({{"node", node.hex()}, {"host", host_of(hosts, node)}});
+    }
     json arrived = json::array();
     for (const auto& r : op.arrived) {
         if (arrived.size() == ranks_shown_max) break;
@@ -116,7 +121,9 @@ json op_json(const engine::OpSnapshot& op, const HostNames& hosts) {
             {"arrived", std::move(arrived)},
             {"arrived_count", op.arrived.size()},
             {"missing", std::move(missing)},
-            {"missing_count", op.missing.size()}};
+            {"missing_count", op.missing.size()},
+            {"unheard", std::move(unheard)},
+            {"unheard_count", op.unheard.size()}};
 }
 
 bool is(const std::string& wanted, const std::string& name, const GroupId& id) {
@@ -248,6 +255,8 @@ Result<std::string> plan(const engine::Snapshot& snapshot, const HostNames& host
 
 std::string doctor(const Doctor& d) {
     return print({{"pid", d.pid},
+                  {"state", d.state},
+                  {"certificate", certificate_json(d.certificate)},
                   {"listen", d.listen},
                   {"addresses", addresses_json(d.addresses)},
                   {"peers", peers_json(d.peers)},

@@ -81,7 +81,9 @@ Result<std::string> plan(const engine::Snapshot& snapshot, const HostNames& host
                          const collectives::PlanTable& table, const std::string& group);
 
 struct Doctor {
-    uint32_t pid = 0;  // nexarctl reads this process's limits
+    uint32_t pid = 0;   // nexarctl reads this process's limits
+    std::string state;  // as in Status
+    std::optional<Certificate> certificate;
     std::string listen;
     std::vector<Address> addresses;
     std::vector<Peer> peers;

@@ -203,7 +203,8 @@ class Local(Case):
         self.assertEqual(ctl("check-config", path, NEXAR_BULK_SHARDS="x").returncode, 0)
         missing = Path(self.folder.name) / "none"
         self.assertEqual(ctl("check-config", missing).returncode, 1)
-        self.assertEqual(ctl("check-config", "--optional", missing).returncode, 0)
+        done = ctl("check-config", "--optional", missing)
+        self.assertEqual((done.returncode, done.stdout), (0, f"{missing}: not there, the defaults hold\n"))
         self.assertEqual(ctl("check-config", self.folder.name).returncode, 1)
 
     def test_wrong_usage_is_exit_code_2(self):
@@ -211,7 +212,24 @@ class Local(Case):
                     ["run", "-n", "0", "--", "true"], ["status", "--", "x"], ["run", "-n", "1", "--nodes", "2", "--", "true"],
                     ["run", "-n", "1", "--nodes", "2", "--node-index", "2", "--", "true"],
                     ["run", "-n", "1024", "--nodes", "5", "--", "true"]):
-            self.assertEqual(ctl(*bad).returncode, 2, bad)
+            done = ctl(*bad)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), bad)
+            self.assertEqual((done.stderr.count("\n"), done.stderr[:8]), (1, "nexarctl"), done.stderr)
+
+    def test_wrong_usage_names_the_word_and_what_is_allowed(self):
+        for bad, words in ((["nonsense"], ("'nonsense'", "allowed: status, groups, ops")),
+                           (["token", "make"], ("token: ", "'make'", "create, list, revoke")),
+                           (["token"], ("token: ", "create, list, revoke")), ([], ("a command is missing", "status")),
+                           (["status", "extra"], ("status: ", "'extra'", "nexarctl status --help")),
+                           (["token", "create", "--uses", "0"], ("token create: ", "--uses", "1 to 10000")),
+                           (["token", "revoke"], ("token revoke: ", "ID")),
+                           (["plan", "--bytes", "lots"], ("plan: ", "'lots'", "K, M, G or T"))):
+            said = ctl(*bad).stderr
+            for word in words:
+                self.assertIn(word, said, bad)
+            error = json.loads(ctl("--json", *bad).stdout)["error"]
+            self.assertEqual(error["name"], "INVALID_ARGUMENT")
+            self.assertEqual(f"nexarctl: {error['text']}\n", said)
 
 
 class Run(Case):

@@ -159,7 +159,8 @@ def test_a_wrong_proof_an_unknown_id_and_a_revoked_token_get_the_same_words(clus
 
 def test_a_damaged_token_is_refused_before_anybody_is_asked(cluster):
     token = cluster.token()
-    for damaged in (token[:-8], token + "AAAA", "hello", token.replace("nexar1", "nexar9"), "nexar1.", "nexar1.%%%"):
+    for damaged in (token[:-8], token + "AAAA", "hello", token.replace("nexar1", "nexar9"), "nexar1.", "nexar1.%%%",
+                    changed(token, ADDRESSES + 3, b"\0x")):
         node = joins(cluster, damaged)
         is_refused(node, "token")
         assert token[20:] not in node.log()

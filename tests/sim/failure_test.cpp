@@ -363,6 +363,45 @@ TEST_CASE("a group that all its ranks have freed is forgotten") {
         REQUIRE(host->engine->snapshot(cluster.clock.now()).groups.empty());
 }
 
+TEST_CASE("a rank whose node has not answered is not called missing, and one that arrived later no longer") {
+    ClusterShape shape = three_nodes();
+    shape.collective_timeout = 60s;
+    Cluster cluster(3, shape);
+    Program program(cluster, cluster.make_group({0, 1, 1, 2}));
+    program.add(all_reduce(100));
+    program.post(0, 0);
+    const auto seen = [&](uint32_t host) {
+        const auto snapshot = cluster.hosts[host]->engine->snapshot(cluster.clock.now());
+        REQUIRE(snapshot.ops.size() == 1);
+        std::vector<uint32_t> missing;
+        for (const auto& rank : snapshot.ops[0].missing) missing.push_back(rank.rank.value);
+        return std::pair(missing, snapshot.ops[0].unheard);
+    };
+
+    cluster.run_for(500ms);  // nobody has been asked yet
+    REQUIRE(seen(0) ==
+            std::pair(std::vector<uint32_t>{}, std::vector{cluster.hosts[1]->id, cluster.hosts[2]->id}));
+    cluster.run_for(1s);
+    REQUIRE(seen(0) == std::pair(std::vector<uint32_t>{1, 2, 3}, std::vector<NodeId>{}));
+
+    program.post(0, 2);  // not its node's first rank: nothing else tells
+    cluster.run_for(1s);
+    REQUIRE(seen(0) == std::pair(std::vector<uint32_t>{1, 3}, std::vector<NodeId>{}));
+    REQUIRE(seen(1).first == std::vector<uint32_t>{1});
+    cluster.run_for(20s);
+    program.post(0, 1);
+    cluster.run_for(9s);
+    REQUIRE(seen(0) == std::pair(std::vector<uint32_t>{3}, std::vector<NodeId>{}));
+    REQUIRE(seen(1) == std::pair(std::vector<uint32_t>{3}, std::vector<NodeId>{}));
+
+    program.post(0, 3);
+    expect_end(cluster);
+    REQUIRE(program.wrong(program.steps[0]) == "");
+    // It is still logged once.
+    REQUIRE(std::ranges::count_if(cluster.warnings,
+                                  [](const std::string& w) { return w.contains("collective_late"); }) == 2);
+}
+
 TEST_CASE("the snapshot says who has arrived and who is missing") {
     Cluster cluster(1, three_nodes());
     Program program(cluster, cluster.make_group({0, 1, 0}));

@@ -13,6 +13,8 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "nexarctl/table.hpp"
+
 namespace nexarctl {
 
 using json = nlohmann::ordered_json;
@@ -134,7 +136,7 @@ int show_error(const Context& context, const Reply& reply) {
         const json error = {{"error", {{"name", reply.name}, {"text", reply.text}}}};
         std::printf("%s\n", error.dump(2, ' ', false, json::error_handler_t::replace).c_str());
     } else {
-        std::fprintf(stderr, "nexarctl: %s\n", reply.text.c_str());
+        std::fprintf(stderr, "nexarctl: %s\n", printable(reply.text).c_str());
     }
     return reply.exit;
 }

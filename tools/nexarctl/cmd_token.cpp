@@ -25,12 +25,12 @@ class Create final : public Command {
         return ask_and_show(
             context, "token_create", {{"uses", uses_}, {"lifetime_s", lifetime_}}, [&](const json& made) {
                 // Advice is not part of the output that scripts read.
-                std::fprintf(
-                    stderr,
-                    "Whoever has this token can join the cluster (%llu times, for %s). On the new node:\n"
-                    "    nexarctl cluster join TOKEN\n",
-                    static_cast<unsigned long long>(uses_),
-                    seconds_text(static_cast<double>(lifetime_)).c_str());
+                std::fprintf(stderr,
+                             "Whoever has this token can join the cluster: good for %llu %s, for %s. On the "
+                             "new node:\n"
+                             "    nexarctl cluster join TOKEN\n",
+                             static_cast<unsigned long long>(uses_), uses_ == 1 ? "node" : "nodes",
+                             seconds_text(static_cast<double>(lifetime_)).c_str());
                 return text_of(made, "token") + "\n";
             });
     }

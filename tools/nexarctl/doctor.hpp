@@ -54,7 +54,14 @@ struct Facts {
         bool chosen = false;
     };
     std::vector<Address> addresses;
-    std::string listen;
+    std::string listen, state_dir;
+    std::string state;  // "running", "no cluster", ...; empty: an older daemon
+    struct Certificate {
+        std::string state, why;
+        double expires_in_s = 0, renewal_due_in_s = 0;
+        uint64_t failures = 0;
+    };
+    std::optional<Certificate> certificate;
 };
 
 enum class Verdict { ok, warn, fail };

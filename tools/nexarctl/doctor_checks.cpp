@@ -121,13 +121,50 @@ Check socket(const std::string& name, const PathFact& p, bool daemon) {
     char mode[8];
     std::snprintf(mode, sizeof mode, "%04o", p.mode & 07777u);
     return judged(name, p.usable, Verdict::warn, p.path + " " + mode + " " + p.owner + ":" + p.group,
-                  "you may not use it: join the group (usermod -aG " + p.group + " USER) or be root");
+                  "you may not use it: be root, or " +
+                      (p.group == "root" ? std::string("set socket_group to a group of yours")
+                                         : "join the group (usermod -aG " + p.group + " USER)"));
+}
+
+// The application's socket is made when the node has become a member.
+Check session_socket(const Facts& f) {
+    if (f.daemon && f.state != "running" && !f.state.empty() && !f.session_socket.exists)
+        return good("session socket", f.session_socket.path + " is made when the node is in a cluster");
+    return socket("session socket", f.session_socket, f.daemon);
+}
+
+Check membership(const Facts& f) {
+    const bool member = f.state != "no cluster" && f.state != "joining";
+    return judged("cluster", member, Verdict::warn, member ? "a member" : f.state,
+                  "nexarctl cluster init on the first node, nexarctl cluster join TOKEN on the others");
+}
+
+Check certificate(const Facts& f) {
+    const auto& c = *f.certificate;
+    const std::string why = c.why.empty() ? "" : ": " + c.why;
+    if (c.state == "expired")
+        return {"certificate", Verdict::fail, "expired " + seconds_text(-c.expires_in_s) + " ago" + why,
+                "is this host's clock right? Other nodes refuse this one until it joins again: stop nexard, "
+                "empty " +
+                    f.state_dir + ", start it, nexarctl cluster join TOKEN"};
+    std::string found = "expires in " + seconds_text(c.expires_in_s);
+    if (c.state == "renewal failed")
+        return {
+            "certificate", Verdict::warn,
+            found + ", renewal failed " + std::to_string(c.failures) + " times" + why,
+            "it is tried again by itself; is the host where the cluster was made up, connected, and its disk "
+            "not full?"};
+    return good("certificate",
+                found + (c.renewal_due_in_s > 0 ? ", renewed in " + seconds_text(c.renewal_due_in_s)
+                                                : ", is being renewed"));
 }
 
 void add_daemon(const Facts& f, std::vector<Check>& out) {
     out.push_back(judged("daemon", f.daemon, Verdict::warn,
                          f.daemon ? "answers, listens on " + f.listen : f.daemon_problem,
                          "what follows from it cannot be checked"));
+    if (!f.state.empty()) out.push_back(membership(f));
+    if (f.certificate) out.push_back(certificate(f));
     for (const auto& a : f.addresses)
         out.push_back(
             good(std::string(a.chosen ? "address chosen" : "address passed over"), a.address + ": " + a.why));
@@ -175,7 +212,7 @@ std::vector<Check> judge(const Facts& f) {
     out.push_back(clock(f));
     out.push_back(clock_source(f));
     out.push_back(socket("admin socket", f.admin_socket, f.daemon));
-    out.push_back(socket("session socket", f.session_socket, f.daemon));
+    out.push_back(session_socket(f));
     add_daemon(f, out);
     return out;
 }

@@ -172,6 +172,13 @@ void gather_machine(Facts& f, uint32_t limits_pid) {
 void read_daemon(Facts& f, const nlohmann::ordered_json& doctor) {
     f.daemon = true;
     f.listen = text_of(doctor, "listen");
+    f.state = text_of(doctor, "state");
+    f.state_dir = text_of(doctor, "state_dir");
+    if (has(doctor, "certificate")) {
+        const auto& c = doctor["certificate"];
+        f.certificate = {text_of(c, "state"), text_of(c, "why"), number_of(c, "expires_in_s"),
+                         number_of(c, "renewal_due_in_s"), count_of(c, "renewal_failures")};
+    }
     for (const auto& a : list_of(doctor, "addresses"))
         f.addresses.push_back({text_of(a, "address"), text_of(a, "why"), flag_of(a, "chosen")});
     for (const auto& p : list_of(doctor, "peers")) {

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <map>
 
+#include "nexarctl/client.hpp"
 #include "nexarctl/units.hpp"
 
 namespace nexarctl {
@@ -68,6 +69,38 @@ CLI::App* add_command(CLI::App& root, std::map<std::string, CLI::App*>& parents,
     return parent->add_subcommand(name.substr(space + 1), entry.help);
 }
 
+std::string names_of(const CLI::App& app) {
+    std::string out;
+    for (const CLI::App* const command : app.get_subcommands([](const CLI::App*) { return true; }))
+        out += (out.empty() ? "" : ", ") + command->get_name();
+    return out;
+}
+
+// The innermost command that was understood.
+const CLI::App* deepest(const CLI::App* app, std::string& name) {
+    for (;;) {
+        const auto parsed = app->get_subcommands();
+        if (parsed.empty()) return app;
+        app = parsed.front();
+        name += " " + app->get_name();
+    }
+}
+
+// CLI11 says what it missed, but not in which command, nor which word it took for what.
+int usage_error(const CLI::App& root, const Context& context, const CLI::ParseError& error) {
+    std::string name = root.get_name();
+    const CLI::App* const app = deepest(&root, name);
+    const auto odd = root.remaining(/*recurse=*/true);
+    std::string text = error.what();
+    if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr && app->get_require_subcommand_min() > 0)
+        text = (odd.empty() ? "a command is missing" : "there is no command '" + odd.front() + "'") +
+               "; allowed: " + names_of(*app);
+    else if (!odd.empty())
+        text = "'" + odd.front() + "' is not understood";
+    if (name != root.get_name()) text = name.substr(root.get_name().size() + 1) + ": " + text;
+    return show_error(context, {exit_usage, text + " (" + name + " --help)", "INVALID_ARGUMENT"});
+}
+
 std::string default_socket() {
     const char* const set = std::getenv("NEXAR_ADMIN_SOCKET");
     return set != nullptr && *set != 0 ? set : "/run/nexar/admin.sock";
@@ -96,6 +129,7 @@ int parse_and_run(int argc, char** argv, std::span<const Entry> table) {
     for (const Entry& entry : table) {
         CLI::App* const app = add_command(root, parents, entry);
         app->fallthrough();  // --json and --socket may stand anywhere
+        app->footer("--json and --socket PATH of nexarctl may stand here, too.");
         auto command = entry.make();
         CliOptions options(*app);
         command->declare(options);
@@ -104,7 +138,9 @@ int parse_and_run(int argc, char** argv, std::span<const Entry> table) {
     try {
         root.parse(own, argv);
     } catch (const CLI::ParseError& error) {
-        return root.exit(error) == 0 ? exit_ok : exit_usage;
+        if (error.get_exit_code() != 0) return usage_error(root, context, error);
+        root.exit(error);  // --help, --version
+        return exit_ok;
     }
     for (const auto& [app, command] : made) {
         if (!app->parsed()) continue;

@@ -26,6 +26,9 @@ Facts healthy() {
     f.session_socket = {"/run/nexar/nexard.sock", true, true, 0666, "nexar", "nexar", true};
     f.daemon = true;
     f.listen = "0.0.0.0:7654";
+    f.state = "running";
+    f.state_dir = "/var/lib/nexar";
+    f.certificate = {"valid", "", 30 * 86400, 20 * 86400, 0};
     f.addresses = {{"10.0.0.1:7654", "the only one", true}};
     f.peers = {{"beta", "up", "10.0.0.2:7654", "", 0.2, 10}};
     return f;
@@ -82,9 +85,16 @@ TEST_CASE("each ailment has its verdict and its advice") {
         {"admin socket", [](Facts& f) { f.admin_socket.is_socket = false; }, Verdict::fail, "remove it"},
         {"session socket", [](Facts& f) { f.session_socket.usable = false; }, Verdict::warn,
          "usermod -aG nexar"},
+        {"admin socket", [](Facts& f) { f.admin_socket.usable = false, f.admin_socket.group = "root"; },
+         Verdict::warn, "be root, or set socket_group"},  // nobody is told to join the group root
         {"peer beta", [](Facts& f) { f.peers[0].state = "down"; }, Verdict::fail, "firewall"},
         {"peer beta", [](Facts& f) { f.peers[0].rtt_ms = 80; }, Verdict::warn, "slow path"},
         {"address", [](Facts& f) { f.addresses[0].chosen = false; }, Verdict::fail, "set advertise"},
+        {"cluster", [](Facts& f) { f.state = "no cluster"; }, Verdict::warn, "cluster join TOKEN"},
+        {"certificate", [](Facts& f) { f.certificate = {"renewal failed", "no issuer", 86400, -864000, 7}; },
+         Verdict::warn, "disk not full"},
+        {"certificate", [](Facts& f) { f.certificate = {"expired", "no issuer", -60, -864000, 9}; },
+         Verdict::fail, "empty /var/lib/nexar"},
         {"daemon", [](Facts& f) { f.daemon = false; }, Verdict::warn, "cannot be checked"},
     };
     for (const Case& c : cases) {
@@ -98,6 +108,33 @@ TEST_CASE("each ailment has its verdict and its advice") {
     }
 }
 
+TEST_CASE("the certificate's remaining life and its renewal are shown") {
+    Facts facts = healthy();
+    REQUIRE(of(judge(facts), "certificate").found == "expires in 30 d, renewed in 20 d");
+    facts.certificate = {"renewing", "", 10 * 86400, -1, 0};
+    REQUIRE(of(judge(facts), "certificate").found == "expires in 10 d, is being renewed");
+    facts.certificate = {"renewal failed", "the issuer's disk is full", 9 * 86400, -86400, 12};
+    REQUIRE(of(judge(facts), "certificate").found ==
+            "expires in 9 d, renewal failed 12 times: the issuer's disk is full");
+    facts.certificate = {"expired", "no issuer is up", -90, -86400, 40};
+    REQUIRE(of(judge(facts), "certificate").found == "expired 1 min 30 s ago: no issuer is up");
+    REQUIRE(worst(judge(facts)) == Verdict::fail);
+}
+
+TEST_CASE("a daemon in no cluster yet is asked to join one, not to be repaired") {
+    Facts facts = healthy();
+    facts.state = "no cluster";
+    facts.certificate.reset();
+    facts.addresses.clear();
+    facts.peers.clear();
+    facts.session_socket = {"/run/nexar/nexard.sock", false, false, 0, "", "", false};
+    REQUIRE(worst(judge(facts)) == Verdict::warn);
+    REQUIRE(of(judge(facts), "session socket").found.find("when the node is in a cluster") !=
+            std::string::npos);
+    facts.state = "running";
+    REQUIRE(of(judge(facts), "session socket").verdict == Verdict::fail);
+}
+
 TEST_CASE("an interface that is down or loopback may have any MTU") {
     Facts facts = healthy();
     facts.interfaces[1] = {"ifb0", 600, false, false, {}};
@@ -109,17 +146,23 @@ TEST_CASE("the daemon's answer becomes facts; a strange one becomes none") {
     read_daemon(facts, nlohmann::ordered_json::parse(
                            R"({"listen": "0.0.0.0:1", "addresses": [{"address": "a", "chosen":
         true, "why": "w"}], "peers": [{"host": "beta", "node": "0123456789abcdef", "state": "up", "rtt_ms": 1.5,
-        "heard_ago_ms": null}], "socket": "/tmp/s"})"));
+        "heard_ago_ms": null}], "socket": "/tmp/s", "state": "running", "state_dir": "/d", "certificate": {"state":
+        "renewal failed", "expires_in_s": 50, "renewal_due_in_s": -7, "renewal_failures": 3, "why": "w"}})"));
     REQUIRE(facts.daemon);
     REQUIRE(facts.peers[0].name == "beta (0123456789ab)");
     REQUIRE(facts.peers[0].rtt_ms == 1.5);
     REQUIRE_FALSE(facts.peers[0].heard_ago_ms);
     REQUIRE(facts.session_socket.path == "/tmp/s");
+    REQUIRE((facts.state == "running" && facts.state_dir == "/d"));
+    REQUIRE((facts.certificate->expires_in_s == 50 && facts.certificate->renewal_due_in_s == -7));
+    REQUIRE((facts.certificate->failures == 3 && facts.certificate->why == "w"));
 
     Facts strange;
-    read_daemon(strange, nlohmann::ordered_json::parse(
-                             R"({"peers": {"a": 1}, "addresses": [7, null], "listen": []})"));
+    read_daemon(strange,
+                nlohmann::ordered_json::parse(
+                    R"({"peers": {"a": 1}, "addresses": [7, null], "listen": [], "certificate": 7})"));
     REQUIRE(strange.peers.empty());
+    REQUIRE_NOTHROW(render_checks(judge(strange)));
 }
 
 TEST_CASE("the facts of this machine can be gathered, whatever they are") {

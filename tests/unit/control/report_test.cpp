@@ -191,10 +191,16 @@ TEST_CASE("cluster, tokens, doctor and config are JSON, and the configuration sh
     d.pid = 77;
     d.addresses = {{"10.0.0.1:7654", true, "reached by a peer"}, {"172.17.0.1:7654", false, "a bridge"}};
     d.gso = true;
+    d.state = "running";
+    d.certificate = {700, 1000, 800, 0, ""};
     const json doctor = json::parse(report::doctor(d));
     REQUIRE(doctor["addresses"][0]["chosen"] == true);
     REQUIRE(doctor["gso"] == true);
     REQUIRE(doctor["gro"] == nullptr);
+    REQUIRE(doctor["state"] == "running");
+    REQUIRE(doctor["certificate"]["expires_in_s"] == 300);
+    REQUIRE(doctor["certificate"]["renewal_due_in_s"] == 100);
+    REQUIRE(json::parse(report::doctor({}))["certificate"].is_null());
 
     config::Config config;
     config.join_token = "nexar1.very-secret";
