@@ -115,7 +115,8 @@ Result<void> Connection::dial(const ConnectOptions& options, Time until) {
     if (fd_ < 0) return fail(io_error("cannot create a socket"));
     while (::connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
         if (errno == ENOENT || errno == ECONNREFUSED)
-            return fail(Errc::not_found, "no daemon listens on " + options.path);
+            return fail(Errc::not_found, "no daemon listens on " + options.path +
+                                             "; is nexard running, and in a cluster (nexarctl status)?");
         if (errno != EAGAIN && errno != EINTR) return fail(io_error("cannot connect to " + options.path));
         // The daemon's queue of connections is full, and a unix socket cannot be polled for that.
         if (now() >= until) return fail(Errc::timed_out, "the daemon on " + options.path + " accepts nobody");

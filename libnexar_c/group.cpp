@@ -20,13 +20,13 @@ constexpr Launcher launchers[] = {
     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE", nullptr},
 };
 
-Result<uint32_t> number(const char* variable, const char* text) {
+Result<uint32_t> number(const char* variable, const char* text, const char* allowed = "a number") {
     uint32_t out = 0;
     const char* end = text + std::strlen(text);
     const auto [stop, error] = std::from_chars(text, end, out);
     if (error != std::errc() || stop != end || text == end)
         return fail(Errc::invalid_argument,
-                    std::string(variable) + " is \"" + text + "\"; it must be a number");
+                    std::string(variable) + " is \"" + text + "\"; it must be " + allowed);
     return out;
 }
 
@@ -63,7 +63,7 @@ Result<GroupRequest> from_environment(const char* (*get)(const char*)) {
         NEXAR_TRY(out.size, number(launcher.size, size));
         out.rank = NEXAR_RANK_AUTO;
         if (std::strcmp(rank, "auto") != 0) {
-            NEXAR_TRY(out.rank, number(launcher.rank, rank));
+            NEXAR_TRY(out.rank, number(launcher.rank, rank, "a number or auto"));
         }
         const char* name = get("NEXAR_GROUP");
         const char* job = launcher.job ? get(launcher.job) : nullptr;

@@ -39,7 +39,8 @@ TEST_CASE("rank, size and name come from nexarctl, torchrun, Slurm or Open MPI, 
 
 TEST_CASE("an environment that makes no sense is refused by name", "[local]") {
     CHECK(with({}).error().text.find("NEXAR_RANK") != std::string::npos);
-    CHECK(with({{"RANK", "x"}, {"WORLD_SIZE", "2"}}).error().text == "RANK is \"x\"; it must be a number");
+    CHECK(with({{"RANK", "x"}, {"WORLD_SIZE", "2"}}).error().text ==
+          "RANK is \"x\"; it must be a number or auto");
     CHECK(with({{"RANK", "0"}, {"WORLD_SIZE", ""}}).error().code == Errc::invalid_argument);
     CHECK(with({{"RANK", "2"}, {"WORLD_SIZE", "2"}}).error().text.substr(0, 9) == "rank is 2");
     CHECK(with({{"RANK", "-1"}, {"WORLD_SIZE", "2"}}).error().code == Errc::invalid_argument);
