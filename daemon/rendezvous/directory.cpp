@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "core/check.hpp"
+#include "wire/limits.hpp"
 
 namespace nexar::rendezvous {
 
@@ -121,6 +122,14 @@ void Directory::place(const wire::GroupKey& key, Entry entry) {
                                    "opened with different sizes, " + std::to_string(gathering.size) +
                                        " and " + std::to_string(open.size)));
     }
+    if (gathering.nodes.size() >= wire::group_nodes_max && !gathering.nodes.contains(open.id.origin))
+        return refuse(entry,
+                      {Errc::table_full,
+                       "group \"" + open.name + "\" has ranks on " + std::to_string(wire::group_nodes_max) +
+                           " nodes, the most that one may have",
+                       -1,
+                       -1,
+                       {}});
     if (open.rank >= 0) {
         const auto [at, added] = gathering.taken.try_emplace(static_cast<uint32_t>(open.rank), entry.arrival);
         if (!added)
@@ -128,6 +137,7 @@ void Directory::place(const wire::GroupKey& key, Entry entry) {
                                        "rank " + std::to_string(open.rank) + " is asked for twice"));
     }
     where_[open.id] = {key, entry.arrival};
+    ++gathering.nodes[open.id.origin];
     gathering.entries.emplace(entry.arrival, std::move(entry));
 }
 
@@ -157,7 +167,7 @@ void Directory::form_if_complete(const wire::GroupKey& key, Time now) {
     while (entries.size() < gathering.size) {
         Entry& first = gathering.entries.begin()->second;
         where_.erase(first.open.id);
-        if (first.open.rank >= 0) gathering.taken.erase(static_cast<uint32_t>(first.open.rank));
+        leave(gathering, first.open);
         entries.push_back(std::move(first));
         gathering.entries.erase(gathering.entries.begin());
     }
@@ -247,9 +257,15 @@ void Directory::erase_waiting(const wire::RequestId& request) {
     where_.erase(at);
     Gathering& gathering = gatherings_.at(key);
     const Entry& entry = gathering.entries.at(arrival);
-    if (entry.open.rank >= 0) gathering.taken.erase(static_cast<uint32_t>(entry.open.rank));
+    leave(gathering, entry.open);
     gathering.entries.erase(arrival);
     if (gathering.entries.empty()) gatherings_.erase(key);
+}
+
+void Directory::leave(Gathering& gathering, const wire::GroupOpen& open) {
+    if (open.rank >= 0) gathering.taken.erase(static_cast<uint32_t>(open.rank));
+    const auto node = gathering.nodes.find(open.id.origin);
+    if (--node->second == 0) gathering.nodes.erase(node);
 }
 
 void Directory::remove(const wire::RequestId& request, const NodeId& from, bool expired, Time now) {
@@ -337,8 +353,13 @@ void Directory::on_time(Time now) {
 wire::GroupStatus Directory::status(const wire::RequestId& request, const wire::GroupKey& key,
                                     Time now) const {
     wire::GroupStatus status{request, 0, {}};
+    std::set<NodeId> nodes;
     auto present = [&](const wire::GroupOpen& open) {
         status.size = open.size;
+        // What a message can say: those behind are left out.
+        if (status.present.size() >= wire::ranks_max) return;
+        if (nodes.size() >= wire::group_nodes_max && !nodes.contains(open.id.origin)) return;
+        nodes.insert(open.id.origin);
         const uint32_t rank = open.rank < 0 ? UINT32_MAX : static_cast<uint32_t>(open.rank);
         status.present.push_back({open.id, open.id.origin, rank, open.pid, open.life});
     };

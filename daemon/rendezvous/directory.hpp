@@ -92,6 +92,7 @@ class Directory {
         uint32_t size = 0;
         std::map<uint64_t, Entry> entries;   // by arrival
         std::map<uint32_t, uint64_t> taken;  // explicit rank -> arrival
+        std::map<NodeId, size_t> nodes;      // how many entries each has
         Time not_before{};                   // after an attempt was called off
     };
     struct Forming {
@@ -108,6 +109,7 @@ class Directory {
     void put_back(std::vector<Entry> entries, Time now);
     static void move_via(Entry& entry, const NodeId& via);
     void erase_waiting(const wire::RequestId& request);
+    static void leave(Gathering& gathering, const wire::GroupOpen& open);
     bool forget_earlier_lives(const wire::GroupOpen& open, Time now);
     Error unsent_fault(const Forming& forming) const;
     void form_if_complete(const wire::GroupKey& key, Time now);

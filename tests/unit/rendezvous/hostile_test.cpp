@@ -1,12 +1,15 @@
 // Messages that make no sense, repeated or out of order: answered or ignored, never more.
 #include <catch2/catch_test_macros.hpp>
+#include <cstring>
 
 #include "cluster.hpp"
+#include "wire/codec.hpp"
+#include "wire/limits.hpp"
 
 namespace nexar::rendezvous {
 namespace {
 
-const NodeId self = node_id(3), leader = node_id(0), other = node_id(1);
+const NodeId self = node_id(3), leader = node_id(0), other = node_id(1), other2 = node_id(8);
 const GroupId group{1, 2, 3};
 
 struct Member {
@@ -179,6 +182,53 @@ TEST_CASE("an open is sent again when a connection to the leader replaces anothe
     CHECK(count<wire::GroupOpen>(m.sent()) == 1);
     m.machine.on_peer_up(other, {}, Time(ms(1)));
     CHECK(m.sent().empty());
+}
+
+TEST_CASE("opens of more nodes than a group may have are refused; what a leader says can be said",
+          "[rendezvous]") {
+    Config config;
+    config.self = self;
+    Rendezvous machine(std::move(config));
+    machine.on_peer_up(other2, {}, Time{});
+    constexpr unsigned extra = 20;
+    size_t refused = 0;
+    const auto look = [&] {
+        while (const auto action = machine.poll_action()) {
+            const auto* send = std::get_if<Send>(&*action);
+            REQUIRE(send != nullptr);
+            if (const auto* no = std::get_if<wire::GroupRefused>(&send->message)) {
+                CHECK(no->error.code == Errc::table_full);
+                CHECK(no->error.text.find("4096 nodes") != std::string::npos);
+                ++refused;
+            }
+            CHECK(!wire::encode(send->message).empty());
+        }
+    };
+    for (unsigned i = 0; i < wire::group_nodes_max + extra; ++i) {
+        NodeId node;
+        node.bytes[0] = 9;
+        std::memcpy(node.bytes.data() + 4, &i, sizeof i);
+        const wire::GroupOpen open{{node, 1}, key_of("g"), "g", 60'000, -1, 7, {}, 1};
+        machine.on_message(other2, open, Time(ms(1)));
+        // Withdrawn and opened again it is one node still.
+        if (i % 64 != 0 || i >= wire::group_nodes_max) continue;
+        machine.on_message(other2, wire::GroupWithdraw{open.id, open.key, false, true}, Time(ms(1)));
+        machine.on_message(other2, open, Time(ms(1)));
+    }
+    look();
+    CHECK(refused == extra);
+    // Those whose time was over a moment ago are listed too.
+    for (unsigned i = 0; i < 40; ++i) {
+        NodeId node;
+        node.bytes[0] = 9;
+        std::memcpy(node.bytes.data() + 4, &i, sizeof i);
+        machine.on_message(other2, wire::GroupWithdraw{{node, 1}, key_of("g"), false, true}, Time(ms(2)));
+        node.bytes[0] = 10;
+        machine.on_message(other2, wire::GroupOpen{{node, 1}, key_of("g"), "g", 60'000, -1, 8, {}, 1},
+                           Time(ms(2)));
+    }
+    machine.on_message(other2, wire::GroupStatusRequest{{other2, 1}, key_of("g")}, Time(ms(3)));
+    look();
 }
 
 TEST_CASE("a node that is asked about an attempt it never saw will not join it later", "[rendezvous]") {
