@@ -230,7 +230,13 @@ void PeerTable::take_life(ConnectionId id, Time now) {
                           " is in its life number " + life_text(hello.incarnation) + ", but number " +
                           std::to_string(node.highest_counter) +
                           " was seen: its state directory is an old copy");
-    if (node.life && node.life->incarnation != hello.incarnation) {
+    const bool new_life = !node.life || node.life->incarnation != hello.incarnation;
+    if (new_life && (next_peer_ >= config_.lives_max || node.lives >= config_.lives_max / 4))
+        return refuse(id, Level::error, "too_many_lives",
+                      "this daemon has met " + std::to_string(next_peer_) + " lives of nodes, " +
+                          std::to_string(node.lives) + " of node " + hello.node.short_hex() +
+                          "; the most are " + std::to_string(config_.lives_max) + " and a quarter of it");
+    if (node.life && new_life) {
         const auto old = node.connection;
         end_life(node,
                  "a later life of node " + hello.node.short_hex() + " connected from " + connection.remote);
@@ -242,7 +248,10 @@ void PeerTable::take_life(ConnectionId id, Time now) {
             return drop(id, "simultaneous dials: the other one stays");
         drop(*node.connection, "simultaneous dials or a newer connection: the other one stays");
     }
-    if (!node.life) node.life = PeerInfo{PeerIndex{next_peer_++}, {}, {}, 0, 1, 1};
+    if (new_life) {
+        node.life = PeerInfo{PeerIndex{next_peer_++}, {}, {}, 0, 1, 1};
+        ++node.lives;
+    }
     connection.accepted = true;
     node.life->record = hello.self;
     node.life->incarnation = hello.incarnation;

@@ -7,7 +7,7 @@
 //        cluster. Without a HELLO in hello_timeout it is closed.
 //   [P2] A PeerIndex is one life (NodeId, incarnation) and is never used again. A later connection of the
 //   same life
-//        keeps the index, with a higher generation.
+//        keeps the index, with a higher generation. At most lives_max lives, a quarter of them of one node.
 //   [P3] Another life of a connected node is held back while the old one is asked over its own connection. It
 //        answers: the state directory was cloned, the newcomer is refused, naming both addresses. It does not
 //        answer in clone_window, or its connection closes: a higher incarnation proves the old life dead. A
@@ -59,6 +59,7 @@ struct PeerTableConfig {
     Duration fast_redial{20'000'000};
     unsigned fast_redials = 3;
     size_t nodes_max = 4096;
+    size_t lives_max = 65536;  // met since our start; of one node a quarter of it
     size_t dials_max = 16;
     size_t strangers_max = 256;  // connections without an accepted HELLO
 };
@@ -163,6 +164,7 @@ class PeerTable {
         uint32_t generation = 0;
         bool lost = false;  // this life's connection closed, and no other stands
         uint64_t highest_counter = 0;
+        size_t lives = 0;  // how many there were
     };
     struct CloneQuestion {
         ConnectionId newcomer;

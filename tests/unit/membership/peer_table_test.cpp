@@ -171,6 +171,32 @@ TEST_CASE("strangers, rosters and dials are bounded", "[membership]") {
     CHECK(seen.closes[0].reason.find("roster is full") != std::string::npos);
 }
 
+TEST_CASE("lives are bounded, over all and of each node: a node that is started again for ever is refused",
+          "[membership]") {
+    auto limits = config();
+    limits.lives_max = 8;  // of one node: a quarter
+    PeerTable table(limits, Random(1), at_ms(0));
+    size_t ups = 0, refused = 0;
+    for (uint64_t i = 0; i < 40; ++i) {
+        const NodeId node = node_id(20 + static_cast<unsigned>(i / 8));
+        const ConnectionId connection{100 + i};
+        const auto now = at_ms(static_cast<int>(1000 * i));
+        table.on_connected(connection, node, false, "there:1", now);
+        table.on_message(connection, hello_of(node, {i + 1, i + 1}), now);
+        table.on_time(at_ms(static_cast<int>(1000 * i + 500)));  // the life before does not answer
+        const Seen seen = drain(table);
+        ups += seen.ups.size();
+        for (const PeerUp& up : seen.ups) CHECK(up.info.peer.value < limits.lives_max);
+        for (const CloseConnection& close : seen.closes) refused += close.reason.contains("lives") ? 1 : 0;
+    }
+    CHECK(ups == 8);
+    CHECK(refused == 32);
+    // A connection of a life that is known is no new one.
+    table.on_connected(c1, node_id(20), true, "there:1", at_ms(100'000));
+    table.on_message(c1, hello_of(node_id(20), {2, 2}), at_ms(100'000));
+    CHECK(drain(table).ups.size() == 1);
+}
+
 TEST_CASE("what a node says about itself wins over gossip, and gossip is passed on once", "[membership]") {
     PeerTable table(config(), Random(1), at_ms(0));
     table.on_connected(c1, low, false, "there:1", at_ms(0));
