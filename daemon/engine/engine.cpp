@@ -92,6 +92,7 @@ class Engine::Impl final : public GroupHost {
     void keep_last_words(const Group& group);
     void say_last_words(link::PeerIndex peer);
     void not_made(const Opening::Formed& formed, const Error& why);
+    void answer_all(const Opening::Formed& formed, const Error& why);
     void dispatch(link::PeerIndex from, const wire::Message& message);
 
     // GroupHost
@@ -178,6 +179,10 @@ void Engine::Impl::not_made(const Opening::Formed& formed, const Error& why) {
             context.send(*peer,
                          wire::RankGone{formed.group.group, formed.group.epoch, l.rank, 0, true, why.text});
     }
+    answer_all(formed, why);
+}
+
+void Engine::Impl::answer_all(const Opening::Formed& formed, const Error& why) {
     for (const auto& l : formed.locals)
         if (!l.gone) on_opening(Opening::Answer{l.session, l.ticket, why});
 }
@@ -185,6 +190,13 @@ void Engine::Impl::not_made(const Opening::Formed& formed, const Error& why) {
 void Engine::Impl::on_opening(const Opening::Formed& formed) {
     std::vector<LocalRank> local;
     for (const auto& l : formed.locals) local.push_back({l.rank, l.session, 0, false});
+    const GroupId& id = formed.group.group;
+    if (groups.contains(id) || finished.contains(id))  // the other group must not hear of it
+        return answer_all(formed, {Errc::protocol_error,
+                                   "the node that formed the group gave it the id of another one",
+                                   -1,
+                                   -1,
+                                   {}});
     if (const Result<void> made = make_group(formed.group, local); !made)
         return not_made(formed, made.error());
     Group* group = find(formed.group.group);

@@ -23,6 +23,7 @@ struct Messages::Send final : Pending, Alarm {
     bool moving = false;    // the transfer is posted, or a receive here copies
     bool transfer = false;  // under way in the mesh
     Recv* copied_by = nullptr;
+    std::byte nothing{};  // what is moved of a message without bytes
     std::optional<Error> ending;
     void over(Result<void> result) override { owner.on_over(*this, result); }
     void on_time() override;
@@ -42,6 +43,7 @@ struct Messages::Recv final : Pending, Alarm {
     Time posted;
     bool moving = false;
     std::optional<Offer> taken;
+    std::byte nothing{};  // where a message without bytes goes
     std::optional<Error> ending;
     bool retry = false;  // the sender took its message back: wait for another one
     void over(Result<void> result) override { owner.on_over(*this, result); }
@@ -72,6 +74,24 @@ void Messages::Recv::on_time() {
         moving ? ": the message did not arrive whole within " : ": no such message within ";
     owner.end(*this, Error{Errc::timed_out, text() + what + waited + " ms", rank_or_none, -1, {}});
 }
+
+namespace {
+
+// A transfer of nothing would end at once, and its sender not know whether it was received: a byte goes.
+link::Extents memory_of(const Buffer& buffer, uint64_t bytes, std::byte& nothing) {
+    if (bytes == 0) return {{&nothing, 1}};
+    return {{buffer.data, bytes}};
+}
+
+// The numbers of one node's messages.
+uint64_t first_number(NodeIndex node) {
+    return link::OpKey::message_bit | uint64_t{node.value} << 40;
+}
+bool is_number_of(NodeIndex node, uint64_t number) {
+    return number >> 40 == first_number(node) >> 40;
+}
+
+}  // namespace
 
 Messages::Messages(Group& group, Timers& timers)
     : group_(group), timers_(timers), last_offer_(group.facts.nodes.size()) {}
@@ -119,7 +139,7 @@ void Messages::send(const LocalRank& from, const OpRequest& request) {
     Send& send = *sends_.emplace_back(std::make_unique<Send>(*this, timers_));
     const uint64_t bytes = request.descriptor.count * reduce::size_of(request.descriptor.dtype);
     // Unique among all nodes of the group: both directions of a pair share the space of op numbers.
-    const uint64_t number = link::OpKey::message_bit | uint64_t{facts.self.value} << 40 | ++counter_;
+    const uint64_t number = first_number(facts.self) | ++counter_;
     send.words = {facts.id,
                   facts.epoch.value,
                   from.rank,
@@ -139,11 +159,6 @@ void Messages::send(const LocalRank& from, const OpRequest& request) {
     if (const auto gone = group_.gone_error(request.peer)) return finish(send, *gone);
     if (send.to == facts.self) return arrive({send.words, facts.self, &send});
     context.send(facts.peers[send.to.value], send.words);
-    if (bytes == 0) {  // its offer is all of it, and nobody acknowledges that
-        empty_sent_.push_back({send.to, send.words});
-        if (empty_sent_.size() > said_max) empty_sent_.pop_front();
-        return finish(send, {});
-    }
     send.moving = send.transfer = true;
     link::Batch batch;
     batch.first_handle = context.allot_handles(1);
@@ -152,7 +167,7 @@ void Messages::send(const LocalRank& from, const OpRequest& request) {
                            facts.peers[send.to.value],
                            class_of(bytes),
                            agreement(send.words),
-                           {{send.in.data, bytes}},
+                           memory_of(send.in, bytes, send.nothing),
                            facts.table.chunk_bytes,
                            true});
     context.ports.meshes[context.mesh_for(class_of(bytes), number, facts.bulk_shards)]->post(
@@ -245,8 +260,8 @@ void Messages::take(Recv& recv, const Offer& offer) {
         refuse(offer, error);
         return finish(recv, error);
     }
-    if (offer.words.bytes == 0) {
-        if (offer.local != nullptr) finish(*offer.local, {});
+    if (offer.words.bytes == 0 && offer.local != nullptr) {
+        finish(*offer.local, {});
         return finish(recv, {});
     }
     recv.moving = true;
@@ -267,7 +282,7 @@ void Messages::start_transfer(Recv& recv, const Offer& offer) {
                            facts.peers[offer.from.value],
                            cls,
                            agreement(offer.words),
-                           {{recv.out.data, offer.words.bytes}},
+                           memory_of(recv.out, offer.words.bytes, recv.nothing),
                            facts.table.chunk_bytes,
                            {},
                            {}});
@@ -296,6 +311,7 @@ void Messages::refuse(const Offer& offer, const Error& error) {
 
 void Messages::on_offer(NodeIndex from, const wire::MessageOffer& words) {
     const GroupFacts& facts = group_.facts;
+    if (!is_number_of(from, words.number)) return;        // of a collective, or of another node's message
     if (words.number <= last_offer_[from.value]) return;  // said again after a break
     last_offer_[from.value] = words.number;
     const bool sane = words.src < facts.size() && words.dst < facts.size() &&
@@ -311,6 +327,7 @@ void Messages::on_offer(NodeIndex from, const wire::MessageOffer& words) {
 }
 
 void Messages::on_withdraw(NodeIndex from, const wire::MessageWithdraw& words) {
+    if (!is_number_of(from, words.number)) return;
     std::erase_if(offers_, [&](const Offer& o) { return o.from == from && o.words.number == words.number; });
     withdraw(words.number);
     Recv* recv = find_recv(words.number);
@@ -436,8 +453,6 @@ void Messages::fail_all(const Error& error) {
 // In order of their numbers: the receiver takes what is not above the last one for said again.
 void Messages::resync(NodeIndex node) {
     std::vector<wire::MessageOffer> offers;
-    for (const auto& [to, words] : empty_sent_)
-        if (to == node) offers.push_back(words);
     for (auto& send : sends_)
         if (send->to == node && !send->ending) offers.push_back(send->words);
     std::ranges::sort(offers, {}, &wire::MessageOffer::number);

@@ -3,7 +3,7 @@
 // tag, a message the oldest such receive. The offer travels as a message of the control link, the bytes as a
 // transfer of their own.
 //
-// A send ends when its bytes are in the receiver's memory (a send of nothing: when it was offered).
+// A send ends when its bytes are in the receiver's memory; one of nothing when it was received, too.
 #pragma once
 
 #include <deque>
@@ -83,12 +83,6 @@ class Messages {
     std::list<std::unique_ptr<Recv>> recvs_;
     std::list<Offer> offers_;           // in order of arrival
     std::vector<uint64_t> last_offer_;  // by NodeIndex: an offer not above it has been here before
-    struct Empty {
-        collectives::NodeIndex to;
-        wire::MessageOffer words;
-    };
-    std::deque<Empty>
-        empty_sent_;  // the last said_max messages without bytes: a channel that broke may have lost them
     uint64_t counter_ = 0;
 };
 

@@ -95,6 +95,31 @@ TEST_CASE("messages without bytes survive a channel that breaks, in their order 
     }
 }
 
+TEST_CASE("a message without bytes ends as others do: when it was received, or with an error; none is lost") {
+    for (const std::vector<uint32_t>& placement : {std::vector<uint32_t>{0, 1}, {0, 0}}) {
+        CAPTURE(placement);
+        Cluster cluster(1, shape_of(2));
+        Post post(cluster, cluster.make_group(placement));
+        constexpr size_t kept = 1024, more = 100;
+        std::vector<Call*> sent, received;
+        for (uint64_t i = 0; i < kept + more; ++i) sent.push_back(&post.send(0, 1, i, i, 0));
+        cluster.run_for(100ms);
+        for (size_t i = 0; i < sent.size(); ++i) {
+            CAPTURE(i);
+            REQUIRE(sent[i]->ended == (i >= kept));
+            if (i >= kept) REQUIRE(sent[i]->outcome.error.code == Errc::table_full);
+        }
+        for (uint64_t i = 0; i < kept; ++i) received.push_back(&post.recv(1, 0, static_cast<int64_t>(i), 0));
+
+        expect_end(cluster);
+
+        for (uint64_t i = 0; i < kept; ++i) {
+            REQUIRE(sent[i]->ok());
+            expect_message(*received[i], i, 0, 0, i);
+        }
+    }
+}
+
 TEST_CASE("a receive takes the oldest message with its tag and source") {
     Cluster cluster(2, shape_of(2));
     Post post(cluster, cluster.make_group({0, 1, 0, 1}));

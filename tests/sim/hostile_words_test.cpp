@@ -1,0 +1,133 @@
+// What a member that does not keep the rules can say about a group: its words end nothing that is not its
+// own.
+#include <catch2/catch_test_macros.hpp>
+
+#include "program.hpp"
+
+namespace nexar::sim {
+namespace {
+
+constexpr OpDescriptor large_sum{OpKind::all_reduce, Dtype::i32, ReduceOp::sum, 500, 0};
+
+void say(Cluster& cluster, uint32_t to, uint32_t from, const wire::Message& message) {
+    cluster.hosts[to]->engine->on_message(cluster.clock.now(), link::PeerIndex(from), message);
+    cluster.hosts[to]->after_input();
+}
+
+engine::OpRequest receive_any() {
+    engine::OpRequest r = request_of({OpKind::recv, Dtype::i32, ReduceOp::sum, 500, 0});
+    r.peer = engine::any_rank;
+    r.any_tag = true;
+    return r;
+}
+
+}  // namespace
+
+TEST_CASE("a message under the number of a collective, or of another node's message, ends nothing") {
+    for (const bool offer : {false, true})
+        for (const bool of_message : {false, true}) {
+            CAPTURE(offer, of_message);
+            ClusterShape shape;
+            shape.nodes = 3;
+            Cluster cluster(1, shape);
+            Program program(cluster, cluster.make_group({0, 1, 2}));
+            program.add(large_sum);
+            program.add(large_sum);
+            for (size_t step = 0; step < 2; ++step) program.post(step, 0);
+            engine::OpRequest send = request_of({OpKind::send, Dtype::i32, ReduceOp::sum, 500, 0});
+            send.peer = 2;
+            Call& sent = cluster.submit(program.group, 0, send, Reference::input(3, 0, 500, Dtype::i32), 0);
+            Call& other = cluster.submit(program.group, 0, receive_any(), {}, 2000);
+            cluster.run_for(1ms);
+            // Rank 0's first message has this number.
+            const uint64_t number = of_message ? link::OpKey::message_bit | 1 : 1;
+            if (offer)
+                say(cluster, 0, 1, wire::MessageOffer{program.group.id, 1, 1, 0, 0, 2000, 5, number});
+            else
+                say(cluster, 0, 1, wire::MessageWithdraw{program.group.id, number});
+            cluster.run_for(1ms);
+            for (uint32_t rank = 1; rank < 3; ++rank)
+                for (size_t step = 0; step < 2; ++step) program.post(step, rank);
+            Call& received = cluster.submit(program.group, 2, receive_any(), {}, 2000);
+            send.peer = 0;
+            cluster.submit(program.group, 1, send, Reference::input(4, 0, 500, Dtype::i32), 0);
+
+            const bool finished = cluster.run(10s);
+
+            INFO(cluster.unfinished());
+            REQUIRE(finished);
+            cluster.check();
+            REQUIRE(program.wrong() == "");
+            REQUIRE((sent.ok() && received.ok() && other.ok()));
+            REQUIRE(received.out_at_end == Reference::input(3, 0, 500, Dtype::i32));
+            REQUIRE(other.out_at_end == Reference::input(4, 0, 500, Dtype::i32));
+        }
+}
+
+TEST_CASE("a group that all its ranks have left is forgotten, though another node announced a collective") {
+    ClusterShape shape;
+    Cluster cluster(1, shape);
+    const SimGroup group = cluster.make_group({0, 1});
+    for (const uint64_t seq : {0u, 7u})
+        say(cluster, 0, 1, wire::OpAnnounce{group.id, 1, seq, 1, 5, 0, 500, 0, 1});
+    for (uint32_t rank = 0; rank < 2; ++rank) cluster.end_session(group, rank, false);
+    cluster.run_for(1s);
+    for (const auto& host : cluster.hosts)
+        REQUIRE(host->engine->snapshot(cluster.clock.now()).groups.empty());
+}
+
+TEST_CASE(
+    "a collective whose transfers the link has given up, though the peer is heard, ends at its deadline") {
+    ClusterShape shape;
+    shape.collective_timeout = 2s;
+    Cluster cluster(1, shape);
+    Program program(cluster, cluster.make_group({0, 1}));
+    program.add(large_sum);
+    program.post(0, 0);
+    for (uint64_t handle = 1; handle < 16; ++handle) {
+        link::MeshEvent failed;
+        failed.kind = link::MeshEvent::Kind::failed;
+        failed.handle = handle;
+        cluster.hosts[0]->engine->on_mesh_event(cluster.clock.now(), 0, failed);
+    }
+    cluster.hosts[0]->after_input();
+    cluster.run_for(4s);
+    REQUIRE(program.steps[0].calls[0]->ended);
+    REQUIRE(program.steps[0].calls[0]->outcome.error.code == Errc::timed_out);
+}
+
+TEST_CASE("a group is made once: a commit of one that exists, or existed, opens nothing") {
+    for (const bool over : {false, true}) {
+        CAPTURE(over);
+        ClusterShape shape;
+        Cluster cluster(1, shape);
+        const SimGroup old = cluster.make_group({0, 1});
+        if (over)
+            for (uint32_t rank = 0; rank < 2; ++rank) cluster.end_session(old, rank, false);
+        const auto open = cluster.open(0, "g", 2, 0);
+        REQUIRE(open.accepted);
+        const Host& host = *cluster.hosts[0];
+        wire::GroupPrepare prepare;
+        prepare.group = old.id;
+        prepare.epoch = 1;
+        prepare.name = "g";
+        prepare.plan = shape.plan;
+        engine::OpenRequest request;
+        request.name = "g", request.job_secret = "s";
+        const std::string words = "s|g";  // as Host makes keys
+        for (size_t i = 0; i < words.size(); ++i)
+            prepare.key[i] ^= static_cast<uint8_t>(static_cast<size_t>(words[i]) + i);
+        const wire::RequestId id{host.id, (host.incarnation.counter << 32) + 1};
+        prepare.members = {{id, host.id, 0, 1, host.incarnation},
+                           {{cluster.hosts[1]->id, 1}, cluster.hosts[1]->id, 1, 1, {}}};
+        say(cluster, 0, 1, prepare);
+        say(cluster, 0, 1, wire::GroupCommit{old.id});
+        cluster.run_for(1s);
+        const auto* answer = cluster.answer(open);
+        REQUIRE(answer != nullptr);
+        REQUIRE_FALSE(answer->has_value());
+        REQUIRE(answer->error().code == Errc::protocol_error);
+    }
+}
+
+}  // namespace nexar::sim
