@@ -103,6 +103,11 @@ void Host::complete(SessionId session, uint64_t ticket, const engine::Outcome& o
     call.outcome = outcome;
     call.finished = cluster_.clock.now();
     if (call.out) call.out_at_end = *call.out;
+    if (!call.staged) return;
+    if (call.ok()) call.staged->take_rest();
+    // The root of a broadcast has its result in its input.
+    if (!call.out)
+        call.out_at_end = call.staged->out.user.empty() ? call.staged->in.user : call.staged->out.user;
 }
 
 void Host::group_opened(SessionId session, uint64_t ticket, const Result<engine::GroupInfo>& info) {
@@ -113,7 +118,33 @@ void Host::group_opened(SessionId session, uint64_t ticket, const Result<engine:
 
 void Host::stage_done(SessionId session, uint64_t ticket, uint32_t done) {
     if (const auto core = cores.find(session.value); core != cores.end())
-        core->second->stage_done(ticket, done);
+        return core->second->stage_done(ticket, done);
+    const std::pair key(session.value, ticket);
+    const auto it = calls.find(key);
+    if (it == calls.end() || !it->second->staged || done <= it->second->stage_done) {
+        cluster_.errors.push_back("segments are over of a call that is not staged, or were before");
+        return;
+    }
+    it->second->stage_done = done;
+    move_soon(key);
+}
+
+// The rank's own thread [S12], for ranks that have no shared memory.
+void Host::move_soon(std::pair<uint64_t, uint64_t> key) {
+    if (std::exchange(calls.at(key)->move_due, true)) return;
+    const Duration delay = Duration(1) + cluster_.clock.some(cluster_.shape.move_delay);
+    cluster_.clock.after(delay, [this, key] {
+        Call& call = *calls.at(key);
+        call.move_due = false;
+        if (dead || call.ended || cluster_.abandoned_.contains(&call)) return;
+        StagedMemory& staged = *call.staged;
+        if (staged.move(call.stage_done)) {
+            engine->stage(cluster_.clock.now(), SessionId(key.first), key.second, staged.filled,
+                          staged.taken);
+            after_input();
+        }
+        if (!call.ended && staged.can_move(call.stage_done)) move_soon(key);
+    });
 }
 
 void Host::submit(engine::WorkerJob job) {
@@ -275,7 +306,8 @@ const Result<engine::GroupInfo>* Cluster::answer(const Open& open) const {
 }
 
 Call& Cluster::submit(const SimGroup& group, uint32_t rank, const engine::OpRequest& words,
-                      std::vector<std::byte> in, size_t out_bytes, bool in_place) {
+                      std::vector<std::byte> in, size_t out_bytes, bool in_place,
+                      std::shared_ptr<StagedMemory> staged) {
     Call& call = calls_.emplace_back();
     Host& host = *hosts[group.placement[rank]];
     call.submitted = clock.now();
@@ -288,8 +320,13 @@ Call& Cluster::submit(const SimGroup& group, uint32_t rank, const engine::OpRequ
     request.session = group.sessions[rank];
     request.group = group.id;
     request.ticket = host.next_ticket++;
-    request.in = {call.in->data(), call.in->size(), call.in};
-    request.out = {call.out->data(), call.out->size(), call.out};
+    if (!request.stage.in) request.in = {call.in->data(), call.in->size(), call.in};
+    if (!request.stage.out) request.out = {call.out->data(), call.out->size(), call.out};
+    call.staged = std::move(staged);
+    call.windows[0] = request.in.keepalive;
+    call.windows[1] = request.out.keepalive;
+    const bool is_source = words.descriptor.kind == engine::OpKind::broadcast && request.stage.in;
+    if (request.stage.out || is_source) call.out.reset();
     if (host.dead) {
         abandoned_.insert(&call);
         return call;
@@ -302,7 +339,9 @@ Call& Cluster::submit(const SimGroup& group, uint32_t rank, const engine::OpRequ
         call.ended = true;
         call.outcome.error = result.error();
         call.finished = clock.now();
-        call.out_at_end = *call.out;
+        if (call.out) call.out_at_end = *call.out;
+    } else if (call.staged && !call.ended) {
+        host.move_soon({request.session.value, request.ticket});
     }
     host.after_input();
     return call;
@@ -444,7 +483,7 @@ void Cluster::check() const {
     for (const std::string& error : errors) UNSCOPED_INFO(error);
     REQUIRE(errors.empty());
     for (const Call& call : calls_)
-        if (call.ended && call.out != call.in) REQUIRE(*call.out == call.out_at_end);
+        if (call.ended && call.out && call.out != call.in) REQUIRE(*call.out == call.out_at_end);
 }
 
 }  // namespace nexar::sim

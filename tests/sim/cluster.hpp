@@ -12,6 +12,7 @@
 
 #include "engine/engine.hpp"
 #include "network.hpp"
+#include "staged.hpp"
 
 namespace nexar::local {
 class SessionCore;
@@ -24,6 +25,7 @@ struct ClusterShape {
     NetworkShape network;
     Duration worker_delay{30us};
     Duration shard_hop{3us};
+    Duration move_delay{50us};  // until a staged call moves what it can
     link::MeshConfig mesh;
     engine::EngineConfig engine;
     wire::PlanTableRecord plan = engine::EngineConfig::default_plan();
@@ -39,6 +41,10 @@ struct Call {
     Time submitted, finished;
     std::shared_ptr<std::vector<std::byte>> in, out;
     std::vector<std::byte> out_at_end;
+    std::shared_ptr<StagedMemory> staged;  // or none; `windows`: what it lends
+    std::shared_ptr<const void> windows[2];
+    uint32_t stage_done = 0;
+    bool move_due = false;
     bool ok() const { return ended && outcome.error.code == Errc::ok; }
 };
 
@@ -73,6 +79,7 @@ class Host final : engine::Clients, engine::Workers, engine::PeerPort {
     void submit(engine::WorkerJob job) override;
     bool send(link::PeerIndex peer, Bytes message) override;
     void on_event(size_t mesh, const link::MeshEvent& event);
+    void move_soon(std::pair<uint64_t, uint64_t> call);
 
     Cluster& cluster_;
     std::unique_ptr<Log> log_;
@@ -122,8 +129,10 @@ class Cluster {
     const Result<engine::GroupInfo>* answer(const Open& open) const;
 
     // In and out are fresh memory: `in` as given, `out` of so many bytes. In place: out == in.
+    // A staged side of `words` has its memory already, and `staged` moves its bytes.
     Call& submit(const SimGroup& group, uint32_t rank, const engine::OpRequest& words,
-                 std::vector<std::byte> in, size_t out_bytes, bool in_place = false);
+                 std::vector<std::byte> in, size_t out_bytes, bool in_place = false,
+                 std::shared_ptr<StagedMemory> staged = {});
     void cancel(const SimGroup& group, uint32_t rank, const Call& call);
     void end_session(const SimGroup& group, uint32_t rank, bool crashed = true);
 

@@ -53,9 +53,54 @@ Call& Program::post(size_t index, uint32_t rank) {
     }
     engine::OpRequest request = request_of(d);
     request.timeout = step.timeout;
-    Call& call = cluster_.submit(group, rank, request, std::move(in), out, in_place);
+    std::shared_ptr<StagedMemory> staged;
+    if (windows_max_ > 0 && d.kind != OpKind::barrier && d.count > 0 && cluster_.clock.random.one_in(2)) {
+        const bool is_source = d.kind == OpKind::broadcast && rank == d.root;
+        staged = lend(d, in, is_source ? 0 : out, request);
+        if (staged) in_place = is_source && !request.stage.in;
+    }
+    Call& call = cluster_.submit(group, rank, request, std::move(in), out, in_place, staged);
     step.calls[rank] = &call;
     return call;
+}
+
+// Nothing: the side that was to be staged has no bytes for this rank.
+std::shared_ptr<StagedMemory> Program::lend(const OpDescriptor& d, std::vector<std::byte>& in,
+                                            size_t out_bytes, engine::OpRequest& request) {
+    Random& random = cluster_.clock.random;
+    const uint64_t sides = random.below(3);  // both; input; output
+    const uint64_t width = Reference::width(d.dtype), one = d.count * width;
+    auto staged = std::make_shared<StagedMemory>();
+    staged->count = d.count;
+    staged->element = width;
+    const uint64_t blocks =
+        collectives::blocks_of(collectives::Kind(d.kind), collectives::Layout(group.placement));
+    staged->segments = nexar_shm_segments(
+        d.count, width * blocks,
+        collectives::segment_bytes_of(collectives::Layout(group.placement), table_of(cluster_.shape.plan)));
+    staged->windows = 1 + static_cast<uint32_t>(random.below(windows_max_));
+    staged->at_most = random.one_in(2) ? UINT32_MAX : 1 + static_cast<uint32_t>(random.below(3));
+    const auto windows_of = [&](StagedMemory::Side& side, uint64_t bytes, uint64_t& stride) {
+        side.blocks = bytes / one;
+        side.stride = stride = nexar_shm_window_bytes(d.count, staged->segments, width, side.blocks);
+        auto memory = std::make_shared<std::vector<std::byte>>(stride * staged->windows, std::byte{0xcc});
+        side.windows = memory->data();
+        return engine::Buffer{memory->data(), memory->size(), memory};
+    };
+    engine::Stage& stage = request.stage;
+    stage.in = sides != 2 && !in.empty();
+    stage.out = sides != 1 && out_bytes > 0;
+    if (!stage.in && !stage.out) return {};
+    stage.windows = staged->windows;
+    if (stage.in) {
+        request.in = windows_of(staged->in, in.size(), stage.in_stride);
+        staged->in.user = std::exchange(in, {});
+    }
+    if (stage.out) {
+        request.out = windows_of(staged->out, out_bytes, stage.out_stride);
+        staged->out.user.assign(out_bytes, std::byte{0x77});
+    }
+    return staged;
 }
 
 // Looks again a little later until there is room for the next one: the rank's own thread, waiting.

@@ -31,6 +31,8 @@ class Program {
         step.calls.resize(group.size());
         steps.push_back(std::move(step));
     }
+    // From now on half of the calls are staged, a side or both, with 1 to `windows` windows.
+    void stage(uint32_t windows) { windows_max_ = windows; }
     // Every rank begins within `pause`, and waits up to `pause` before each next one. `depth`: in flight per
     // rank.
     void start(Duration pause, size_t depth = 1) {
@@ -59,9 +61,12 @@ class Program {
 
   private:
     void schedule(uint32_t rank, Duration pause);
+    std::shared_ptr<StagedMemory> lend(const OpDescriptor& d, std::vector<std::byte>& in, size_t out_bytes,
+                                       engine::OpRequest& request);
     Cluster& cluster_;
     Duration pause_{0};
     size_t depth_ = 1;
+    uint32_t windows_max_ = 0;  // nothing is staged
     std::vector<size_t> next_;
 
   public:

@@ -1,6 +1,6 @@
-// Seeds for ever: random clusters, groups, collectives, messages and faults. NEXAR_SIM_SEEDS=n runs n seeds
-// (default: what fits the ordinary test run), NEXAR_SIM_FIRST=s begins at seed s, NEXAR_SIM_STATE=1 prints
-// what every node knows after a virtual second. A failure prints its seed.
+// Seeds for ever: random clusters, groups, collectives (some staged), messages and faults. NEXAR_SIM_SEEDS=n
+// runs n seeds (default: what fits the ordinary test run), NEXAR_SIM_FIRST=s begins at seed s,
+// NEXAR_SIM_STATE=1 prints what every node knows after a virtual second. A failure prints its seed.
 #include <catch2/catch_test_macros.hpp>
 #include <cstdlib>
 #include <iostream>
@@ -111,6 +111,7 @@ void run_seed(uint64_t seed) {
         const size_t steps = 1 + random.below(12);
         for (size_t s = 0; s < steps; ++s)
             programs.back()->add(random_words(random, programs.back()->group.size()), random.one_in(2));
+        if (random.one_in(2)) programs.back()->stage(1 + static_cast<uint32_t>(random.below(4)));
     }
     const uint64_t fault = random.below(5);
     plan_faults(cluster, programs, fault, shape.nodes);
