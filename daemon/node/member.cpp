@@ -213,7 +213,7 @@ bool Member::step(Time now) {
     if (server_->wake_at() <= now) server_->on_time(now);
     if (engine_->wake_at() <= now) engine_->on_time(now);
     for (auto& shard : shards_) shard->flush();
-    plane_->step(now);  // what the engine has just posted leaves in this turn
+    work |= plane_->step(now);  // what the engine has just posted leaves in this turn
     read_plane(now);
     if (plane_->wants_writable() != plane_wants_write_) {
         plane_wants_write_ = plane_->wants_writable();

@@ -1,0 +1,104 @@
+// A member's step, driven by hand: what it says about work decides whether the control loop sleeps.
+#include "node/member.hpp"
+
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <ctime>
+
+#include "temporary.hpp"
+
+using namespace nexar;
+using namespace nexar::node;
+using namespace nexar::node::test;
+using namespace std::chrono_literals;
+using loop::Loop;
+
+namespace {
+
+struct Alone {
+    Folder folder;
+    config::Config config;
+    std::optional<StateDir> state;
+    std::optional<Identity> identity;
+    Loop loop;
+    loop::Wakeup wakeup;
+    std::function<void(const std::string&)> on_line = [](const std::string&) {};
+    Log log{[this](Level, const std::string& line) { on_line(line); }};
+    std::unique_ptr<Member> member;
+
+    Alone() {
+        config.socket = folder.file("nexard.sock");
+        config.state_dir = folder.file("state");
+        config.advertise = "127.0.0.1";
+        config.workers = 1;
+        state.emplace(open_state(config.state_dir));
+        auto made = init_cluster(*state, "one", std::time(nullptr));
+        REQUIRE(made);
+        identity = std::move(*made);
+        // Two ports, one after the other: a few tries find them.
+        for (int port = 20000 + ::getpid() % 10000, tries = 0; !member && tries < 50; ++tries, port += 2) {
+            config.listen = "127.0.0.1:" + std::to_string(port);
+            auto started = Member::start({config, *identity, *state, loop, wakeup, log, {}}, Loop::now());
+            if (started) member = std::move(*started);
+        }
+        REQUIRE(member);
+    }
+
+    // A datagram that nobody asked for, there when this returns.
+    void send_datagram() const {
+        const int fd = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+        const quic::SocketAddress to(member->plane().local());
+        REQUIRE(::sendto(fd, "x", 1, 0, &to.base, to.size) == 1);
+        ::close(fd);
+        pollfd there{member->plane().fd(), POLLIN, 0};
+        REQUIRE(::poll(&there, 1, 10000) == 1);
+    }
+
+    // An application that connects and says nothing.
+    int connect_silently() {
+        const int fd = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+        sockaddr_un address{};
+        address.sun_family = AF_UNIX;
+        std::strncpy(address.sun_path, config.socket.c_str(), sizeof address.sun_path - 1);
+        REQUIRE(::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+        const Time end = Loop::now() + 10s;
+        loop.set_turn([&] {
+            if (member->server().sessions() == 1 || Loop::now() > end) loop.stop();
+            return end;
+        });
+        loop.run();
+        REQUIRE(member->server().sessions() == 1);
+        return fd;
+    }
+};
+
+}  // namespace
+
+TEST_CASE("what arrives in the second half of a member's step is work: the loop looks again", "[node]") {
+    Alone alone;
+    Member& member = *alone.member;
+    const int client = alone.connect_silently();
+    Time now = Loop::now();
+    for (int i = 0; i < 100 && member.step(now); ++i) {
+    }
+    REQUIRE_FALSE(member.step(now + 1s));
+
+    // The handshake's deadline is looked at between the halves, and its line is the moment.
+    size_t closed = 0;
+    alone.on_line = [&](const std::string& line) {
+        if (!line.starts_with("session_closed")) return;
+        ++closed;
+        alone.send_datagram();
+    };
+    const bool work = member.step(now + 6s);
+
+    CHECK(closed == 1);
+    CHECK(member.plane().socket_stats().datagrams_received == 1);
+    CHECK(work);
+    ::close(client);
+}
