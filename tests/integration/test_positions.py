@@ -303,4 +303,31 @@ def test_a_daemon_killed_in_the_middle_of_handshakes_ends_them_at_once(cluster):
     still_works(cluster)
 
 
+# ---- The same between nodes: a daemon that is stopped or killed while another one shakes hands with it ----
+
+def joins_meanwhile(cluster, what):
+    """A node that joins through node 1, which is stopped, and after a while goes on in some way."""
+    token, issuer = cluster.token(), cluster[1]
+    issuer.pause()
+    joiner = cluster.node().start(wait=False, NEXAR_CLUSTER_TOKEN=token)
+    time.sleep(0.7)
+    assert "cluster_joined" not in joiner.log(), "it joined through a daemon that does not run"
+    what(issuer)
+    eventually(lambda: "cluster_joined" in joiner.log(), f"{joiner} to get in", 25)
+    cluster.wait_connected()
+    run([*two_each(cluster), joiner], one_sum)
+    joiner.end(signal.SIGKILL)
+    del cluster.nodes[joiner.number]
+
+
+def test_a_node_joins_although_its_issuer_is_stopped_or_killed_in_the_middle(cluster):
+    def dies_and_comes_back(issuer):
+        issuer.kill()
+        issuer.start()
+
+    joins_meanwhile(cluster, lambda issuer: issuer.resume())
+    joins_meanwhile(cluster, dies_and_comes_back)
+    still_works(cluster)
+
+
 main(globals())
