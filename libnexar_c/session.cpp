@@ -432,6 +432,8 @@ Result<void> Session::adopt(void* address, uint64_t bytes, int fd, uint64_t offs
 Result<int> Session::arm_fd() {
     NEXAR_TRY(const int fd, sleepers_.arm_fd());
     move_staged();  // what could be moved before rang no bell
+    std::lock_guard lock(poll_mutex_);
+    if (completions_.behind() || !poll_backlog_.empty()) sleepers_.tell_application();  // nor did what ended
     return fd;
 }
 

@@ -122,10 +122,9 @@ Woken Sleepers::poll_socket(Time until) {
 // ---- The application's own poll ----
 
 Result<int> Sleepers::arm_fd() {
-    int fd = connection_->fd();
     {
         std::lock_guard lock(bell_mutex_);
-        if (by_bell_ && app_fd_ < 0) {
+        if (app_fd_ < 0) {
             const int bell = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
             const int both = ::epoll_create1(EPOLL_CLOEXEC);
             if (bell < 0 || both < 0 || !add_to(both, bell) || !add_to(both, connection_->fd())) {
@@ -137,12 +136,15 @@ Result<int> Sleepers::arm_fd() {
             app_bell_ = bell;
             app_fd_ = both;
         }
-        if (by_bell_) fd = app_fd_;
         fd_used_ = true;
         shm::store_relaxed(bell_wanted(), 1u);
     }
     shm::fence();
-    return fd;
+    return app_fd_;
+}
+
+void Sleepers::tell_application() {
+    ring(app_bell_);
 }
 
 void Sleepers::begin_look() {

@@ -26,8 +26,10 @@ class Sleepers {
     // Until one of at most 3 words differs from what was expected, somebody nudged, or without a reason.
     Woken sleep(const Watched* words, unsigned count, uint32_t nudges_seen, Time until);
 
-    // The descriptor for nexar_session_fd, and from now on the daemon rings.
+    // The descriptor for nexar_session_fd, and from now on the daemon rings. Then look, and tell the
+    // application of what the daemon did not ring for [S5].
     Result<int> arm_fd();
+    void tell_application();
     // Around a look by nexar_session_poll: forgets what rang, and arms again before the last look.
     void begin_look();
     void arm_again();
@@ -44,14 +46,15 @@ class Sleepers {
     const bool by_bell_;
     uint32_t nudges_ = 0;  // a futex of this process
 
+    std::mutex bell_mutex_;  // bell_wanted, and whether the application polls
+    bool fd_used_ = false;
+    int app_fd_ = -1;    // an epoll of the socket and of app_bell_
+    int app_bell_ = -1;  // for what the socket does not tell the application, or a leader took from it
+
     // The rest: by bell only.
     std::atomic<bool> leading_{false};
     uint32_t tail_told_ = 0;  // the leader's: completion_tail when the others were last woken
     int nudge_fd_ = -1;       // wakes the leader
-    std::mutex bell_mutex_;   // bell_wanted, and whether the application polls
-    bool fd_used_ = false;
-    int app_fd_ = -1;    // an epoll of the socket and of app_bell_
-    int app_bell_ = -1;  // readable where the leader took a bell that the application may wait for
 };
 
 }  // namespace nexar::c

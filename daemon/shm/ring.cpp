@@ -48,6 +48,10 @@ void CompletionProducer::push(uint32_t slot, uint32_t generation) {
     store_release(view_.header().completion_tail, tail_);
 }
 
+bool CompletionConsumer::behind() const {
+    return load_acquire(view_.header().completion_tail) != next_;
+}
+
 std::optional<Entry> CompletionConsumer::try_pop() {
     auto ring = view_.completion();
     const uint32_t tail = load_acquire(view_.header().completion_tail);

@@ -64,6 +64,7 @@ class CompletionConsumer {
   public:
     explicit CompletionConsumer(ControlView view) : view_(view) {}
     std::optional<Entry> try_pop();
+    bool behind() const;  // an entry waits
     // True once after entries were overwritten before they were read: look at the whole table.
     bool take_overrun() { return std::exchange(overrun_, false); }
 

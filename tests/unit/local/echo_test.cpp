@@ -349,6 +349,33 @@ TEST_CASE("the session's descriptor is readable when something ended or the daem
     REQUIRE(nexar_session_close(session) == NEXAR_OK);
 }
 
+TEST_CASE("the session's descriptor tells also of what ended before it was asked for", "[local]") {
+    ThreadDaemon daemon;
+    for (const bool by_bell : {false, true}) {
+        Child client([&] {
+            if (by_bell) ::setenv("NEXAR_WITHOUT_WAITV", "1", 1);
+            nexar_session* session = open_session(daemon.path());
+            nexar_group* group = nullptr;
+            nexar_request request = 0, ended[4] = {};
+            if (open_group(session, "alone", 1, &group) != NEXAR_OK) return 1;
+            if (nexar_barrier_start(group, &request) != NEXAR_OK) return 2;
+            while (nexar_test(request, nullptr) == NEXAR_PENDING) ::usleep(1000);
+
+            pollfd watched{-1, POLLIN, 0};
+            if (nexar_session_fd(session, &watched.fd) != NEXAR_OK) return 3;
+            if (::poll(&watched, 1, 5000) != 1) return 4;
+            size_t count = 0;
+            if (nexar_session_poll(session, ended, 4, &count) != NEXAR_OK) return 5;
+            if (count != 1 || ended[0] != request) return 6;
+            if (nexar_session_fd(session, &watched.fd) != NEXAR_OK) return 7;
+            if (::poll(&watched, 1, 30) != 0) return 8;  // and not for ever
+            return 0;
+        });
+        CAPTURE(by_bell);
+        CHECK(client.wait() == 0);
+    }
+}
+
 TEST_CASE("memory of nexar_alloc is used in place, ordinary memory is copied, and both are counted",
           "[local]") {
     ThreadDaemon daemon;
