@@ -250,6 +250,20 @@ class Run(Case):
         again = self.run_shell(1, "echo $NEXAR_JOB_SECRET").stdout.split()[1]
         self.assertNotIn(again, secrets)
 
+    def test_as_json_each_line_is_an_object_and_the_last_is_the_exit_code(self):
+        done = ctl("run", "--json", "-n", 2, "--", "sh", "-c", 'echo "a $NEXAR_RANK"; echo "b \\"x\\"" >&2; exit 0')
+        *lines, last = map(json.loads, done.stdout.splitlines())
+        self.assertEqual((done.returncode, done.stderr, last), (0, "", {"exit": 0}))
+        self.assertEqual(sorted((line["rank"], line["stream"], line["line"]) for line in lines),
+                         [(rank, *said) for rank in range(2)
+                          for said in (("stderr", 'b "x"'), ("stdout", f"a {rank}"))])
+        done = ctl("run", "--json", "-n", 1, "--", "sh", "-c", "exit 3")
+        self.assertEqual((done.returncode, json.loads(done.stdout)), (3, {"exit": 3}))
+        done = ctl("run", "--json", "-n", 1, "--", "/nonexistent")
+        self.assertEqual(done.returncode, 127)
+        self.assertIn("/nonexistent", json.loads(done.stdout)["error"]["text"])
+        self.assertEqual(json.loads(ctl("run", "--json", "-n", 1).stdout)["error"]["name"], "INVALID_ARGUMENT")
+
     def test_several_hosts_share_a_secret_and_count_on(self):
         secret = Path(self.folder.name) / "secret"
         secret.write_text("0123456789abcdef\n")

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "nexarctl/client.hpp"
 #include "nexarctl/commands.hpp"
 #include "nexarctl/launcher.hpp"
 #include "nexarctl/options.hpp"
@@ -52,25 +53,25 @@ class Run final : public Command {
     }
     int run(const Context& context) override {
         const std::string wrong = complaint(context);
-        if (!wrong.empty()) {
-            std::fprintf(stderr, "nexarctl run: %s\n", wrong.c_str());
-            return exit_usage;
-        }
+        if (!wrong.empty()) return show_error(context, {exit_usage, "run: " + wrong, "INVALID_ARGUMENT"});
         job_.ranks = static_cast<uint32_t>(ranks_);
         job_.first_rank = static_cast<uint32_t>(node_index_ * ranks_);
         job_.world = static_cast<uint32_t>(nodes_ * ranks_);
         job_.prefix = !no_prefix_;
         job_.command = context.rest;
         if (secret_file_.empty()) job_.secret = random_secret();
+        job_.json = context.json;
         const auto code = run_job(job_, write_all);
-        if (code) return *code;
-        std::fprintf(stderr, "nexarctl run: %s\n", code.error().text.c_str());
-        return code.error().code == nexar::Errc::not_found ? 127 : 126;
+        if (code) {
+            if (context.json) std::printf("{\"exit\":%d}\n", *code);
+            return *code;
+        }
+        return show_error(context, {code.error().code == nexar::Errc::not_found ? 127 : 126,
+                                    "run: " + code.error().text, std::string(name_of(code.error().code))});
     }
     // What is wrong with the options together; empty: nothing. Reads the secret.
     std::string complaint(const Context& context) {
         if (context.rest.empty()) return "no command; write it after '--': nexarctl run -n 4 -- ./program";
-        if (context.json) return "--json has nothing to print here; the output is the job's";
         if (nodes_ * ranks_ > world_max) return "a group has at most " + std::to_string(world_max) + " ranks";
         if (node_index_ >= nodes_)
             return "--node-index " + std::to_string(node_index_) + " is not below --nodes " +

@@ -163,8 +163,13 @@ Result<void> Launcher::start_rank(uint32_t local_rank, const sigset_t& old_mask)
         ::close(out[1]);
         return fail(Errc::io, std::string("pipe: ") + std::strerror(errno));
     }
-    const std::string prefix = job_->prefix ? "[" + std::to_string(job_->first_rank + local_rank) + "] " : "";
-    children_.push_back({-1, false, {out[0], 1, LineWriter(prefix)}, {err[0], 2, LineWriter(prefix)}});
+    const uint32_t rank = job_->first_rank + local_rank;
+    const auto stream = [&](int fd, int to, const char* name) {
+        const std::string prefix = job_->prefix ? "[" + std::to_string(rank) + "] " : "";
+        return job_->json ? Stream{fd, 1, LineWriter::json(rank, name)}
+                          : Stream{fd, to, LineWriter::prefixed(prefix)};
+    };
+    children_.push_back({-1, false, stream(out[0], 1, "stdout"), stream(err[0], 2, "stderr")});
     for (const int fd : {out[0], err[0]}) ::fcntl(fd, F_SETFL, O_NONBLOCK);
     const auto why = fork_rank(local_rank, old_mask, out[1], err[1]);
     ::close(out[1]);

@@ -24,6 +24,7 @@ struct Job {
     double failure_delay_s =
         1;  // after one rank failed, before the others get SIGTERM: they notice by themselves
     bool prefix = true;
+    bool json = false;  // each line of output is an object on standard output
     std::vector<std::string> command;
 };
 constexpr uint32_t ranks_here_max = 1024;

@@ -1,8 +1,21 @@
 #include "nexarctl/line_writer.hpp"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 namespace nexarctl {
+
+LineWriter LineWriter::prefixed(std::string prefix) {
+    return LineWriter([prefix = std::move(prefix)](const std::string& line) { return prefix + line + "\n"; });
+}
+
+LineWriter LineWriter::json(uint32_t rank, std::string stream) {
+    return LineWriter([rank, stream = std::move(stream)](const std::string& line) {
+        using Json = nlohmann::ordered_json;
+        const Json object = {{"rank", rank}, {"stream", stream}, {"line", line}};
+        return object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+    });
+}
 
 std::string LineWriter::add(std::string_view bytes) {
     std::string out;
@@ -14,10 +27,10 @@ std::string LineWriter::add(std::string_view bytes) {
         bytes.remove_prefix(take);
         if (!bytes.empty() && bytes[0] == '\n') {
             bytes.remove_prefix(1);
-            out += prefix_ + line_ + "\n";
+            out += shape_(line_);
             line_.clear();
         } else if (line_.size() == line_bytes_max) {
-            out += prefix_ + line_ + "\n";
+            out += shape_(line_);
             line_.clear();
         }
     }
@@ -26,7 +39,7 @@ std::string LineWriter::add(std::string_view bytes) {
 
 std::string LineWriter::end() {
     if (line_.empty()) return {};
-    std::string out = prefix_ + line_ + "\n";
+    std::string out = shape_(line_);
     line_.clear();
     return out;
 }

@@ -47,7 +47,7 @@ TEST_CASE("a table aligns its columns, and no cell can break its line") {
 }
 
 TEST_CASE("lines come out whole and prefixed, however the bytes arrive") {
-    LineWriter writer("[3] ");
+    LineWriter writer = LineWriter::prefixed("[3] ");
     REQUIRE(writer.add("ab").empty());
     REQUIRE(writer.add("c\n\nde") == "[3] abc\n[3] \n");
     REQUIRE(writer.add("").empty());
@@ -55,8 +55,15 @@ TEST_CASE("lines come out whole and prefixed, however the bytes arrive") {
     REQUIRE(writer.end().empty());
 }
 
+TEST_CASE("as JSON each line is one object, whatever bytes it has") {
+    LineWriter writer = LineWriter::json(7, "stderr");
+    REQUIRE(writer.add("say \"hi\"\nab\tc\xff") ==
+            "{\"rank\":7,\"stream\":\"stderr\",\"line\":\"say \\\"hi\\\"\"}\n");
+    REQUIRE(writer.end() == "{\"rank\":7,\"stream\":\"stderr\",\"line\":\"ab\\tc\xef\xbf\xbd\"}\n");
+}
+
 TEST_CASE("a line without an end is printed in pieces, and takes no more memory than a piece") {
-    LineWriter writer("[0] ");
+    LineWriter writer = LineWriter::prefixed("[0] ");
     std::string out;
     for (int i = 0; i < 100; ++i) out += writer.add(std::string(10'000, 'x'));
     out += writer.end();
