@@ -4,6 +4,8 @@
     node 2: ranks 1, 4 ──┼── switch         node 2 is the one that goes
     node 3: ranks 2, 5 ──┘
 """
+import ctypes
+import select
 import signal
 import socket
 import threading
@@ -103,6 +105,43 @@ def test_a_stopped_daemon_is_found_out_by_its_ranks_and_by_the_others(cluster):
         comes_back(cluster)
 
 
+def asks_again_and_again(me, how):
+    """Never sleeps in the library."""
+    session = me.session(daemon_unresponsive=1)
+    request = me.group(session).recv_start(np.zeros(1), 0)
+    me.mark()
+    until = time.monotonic() + 8
+    while time.monotonic() < until:
+        if how == "test" and request.test():
+            return me.fails(request.wait)
+        if how == "poll" and (status := polled(session)) != 0:
+            return me.failure(nexar._error(status))
+        time.sleep(0.01)
+    return "it was never told"
+
+
+def polled(session):
+    ended, count = (ctypes.c_uint64 * 8)(), ctypes.c_size_t()
+    poll = nexar._lib.nexar_session_poll
+    poll.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
+    return poll(session._connection.handle, ended, 8, ctypes.byref(count))
+
+
+def test_a_stopped_daemon_is_found_out_by_who_only_tests_and_polls(cluster):
+    for how in ("test", "poll"):
+        job = Job([cluster[2]], asks_again_and_again, how)
+        job.await_marks()
+
+        since = time.monotonic()
+        cluster[2].pause()
+
+        failures = job.outcomes()
+        cluster[2].resume()
+        equal([getattr(failure, "name", failure) for failure in failures], ["DAEMON_UNRESPONSIVE"], "errors")
+        assert failures[0].at - since < 1 + 2 * 0.5 + 0.75, f"it took {failures[0].at - since:.2f} s"
+        comes_back(cluster)
+
+
 def test_a_daemon_that_was_stopped_and_goes_on_tells_its_ranks_what_the_others_decided(cluster):
     job = Job(two_each(cluster), waits, 60, False)
     job.await_marks()
@@ -131,7 +170,24 @@ def test_a_daemon_that_is_asked_to_end_says_goodbye(cluster):
     equal(status, 0, "exit status")
     assert 2.5 < took < 4.5, f"it waited {took:.1f} s for operations in flight; drain_timeout is 3 s"
     check_ends(cluster, job, begin + took, "DAEMON_LOST", AT_ONCE, AT_ONCE, rank=None)
+    gone, = [peer for peer in cluster[1].ask("status")["peers"] if peer["node"] == cluster[2].id]
+    equal((gone["state"], "said goodbye" in gone["why"]), ("connecting", True), f"what its peers say of it: {gone}")
     comes_back(cluster)
+
+
+def test_a_goodbye_is_heard_although_the_connection_closes_with_it(cluster):
+    """It proves the end; a closed connection alone is only suspicion, which others have to be asked about."""
+    read = {node.number: len(node.log()) for node in cluster}
+    for again in range(3):
+        equal(cluster[2].end(signal.SIGTERM), 0, "exit status")
+        cluster[2].start()
+        cluster.wait_connected()
+    for number in (1, 3):
+        ends = [line for line in cluster[number].log()[read[number]:].splitlines() if " peer_down " in line]
+        equal(len(ends), 3, f"ends of lives of node 2, as node {number} saw them")
+        for line in ends:
+            contains(line, "said goodbye", "proof=true")
+    run(two_each(cluster), one_sum)
 
 
 def late_but_in_time(me):
@@ -206,16 +262,12 @@ def everything_that_waits(me):
 
 
 def watches_its_descriptor(session):
-    import ctypes
-    import select
-    lib, handle, fd = nexar._lib, session._connection.handle, ctypes.c_int()
+    lib, fd = nexar._lib, ctypes.c_int()
     lib.nexar_session_fd.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
-    lib.nexar_session_poll.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
-    nexar._check(lib.nexar_session_fd(handle, ctypes.byref(fd)))
+    nexar._check(lib.nexar_session_fd(session._connection.handle, ctypes.byref(fd)))
     while True:
         select.select([fd.value], [], [], 20)
-        ended, count = (ctypes.c_uint64 * 8)(), ctypes.c_size_t()
-        nexar._check(lib.nexar_session_poll(handle, ended, 8, ctypes.byref(count)))
+        nexar._check(polled(session))
 
 
 def test_a_killed_daemon_releases_whoever_waits_in_whatever_way(cluster):
