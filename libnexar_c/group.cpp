@@ -30,6 +30,12 @@ Result<uint32_t> number(const char* variable, const char* text, const char* allo
     return out;
 }
 
+Result<void> check_timeout(const char* name, int64_t ms) {
+    if (ms >= -1) return {};
+    return fail(Errc::invalid_argument,
+                std::string(name) + " is " + std::to_string(ms) + "; allowed: -1 and from 0 up");
+}
+
 Result<void> check(const GroupRequest& r) {
     if (r.size == 0 || r.size > NEXAR_RANKS_MAX)
         return fail(Errc::invalid_argument, "size is " + std::to_string(r.size) + "; allowed: 1 to " +
@@ -37,12 +43,14 @@ Result<void> check(const GroupRequest& r) {
     if (r.rank != NEXAR_RANK_AUTO && r.rank >= r.size)
         return fail(Errc::invalid_argument, "rank is " + std::to_string(r.rank) + "; allowed: 0 to " +
                                                 std::to_string(r.size - 1) + ", or NEXAR_RANK_AUTO");
-    if (r.name.empty() || r.name.size() > NEXAR_NAME_MAX || r.secret.size() > NEXAR_NAME_MAX)
-        return fail(Errc::invalid_argument, "a group's name has 1 to " + std::to_string(NEXAR_NAME_MAX) +
-                                                " bytes, its secret at most as many");
-    if (r.timeout_ms < -1 || r.collective_timeout_ms < -1)
-        return fail(Errc::invalid_argument, "timeouts are milliseconds, or -1");
-    return {};
+    if (r.name.empty() || r.name.size() > NEXAR_NAME_MAX)
+        return fail(Errc::invalid_argument, "the group's name has " + std::to_string(r.name.size()) +
+                                                " bytes; allowed: 1 to " + std::to_string(NEXAR_NAME_MAX));
+    if (r.secret.size() > NEXAR_NAME_MAX)
+        return fail(Errc::invalid_argument, "the job's secret has " + std::to_string(r.secret.size()) +
+                                                " bytes; allowed: up to " + std::to_string(NEXAR_NAME_MAX));
+    NEXAR_TRY_VOID(check_timeout("timeout_ms", r.timeout_ms));
+    return check_timeout("collective_timeout_ms", r.collective_timeout_ms);
 }
 
 }  // namespace
