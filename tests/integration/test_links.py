@@ -64,6 +64,11 @@ def check_all(outcomes, *verdict, since, how, **named):
         same_failure(outcome, *verdict, **named)
 
 
+def names_an_end(cluster, outcomes, *ends):
+    """The node of a lost link is one of its ends (that it is the same on all is checked elsewhere)."""
+    assert outcomes[0][0].node in [cluster[end].id for end in ends], f"{outcomes[0][0]} names neither of {ends}"
+
+
 def heals(cluster):
     cluster.network.heal()
     cluster.wait_connected()
@@ -76,6 +81,7 @@ def test_when_two_nodes_cannot_reach_each_other_everybody_gets_the_same_lost_lin
 
         check_all(outcomes, "LINK_LOST", rank=0, other_rank=1, since=since, how=how,
                   node=outcomes[0][0].node)
+        names_an_end(cluster, outcomes, 1, 2)
         heals(cluster)
 
 
@@ -86,6 +92,7 @@ def test_a_link_cut_in_one_direction_is_the_same_lost_link_on_everybody(cluster)
 
             check_all(outcomes, "LINK_LOST", rank=min(deaf, speaker) - 1, other_rank=max(deaf, speaker) - 1,
                       since=since, how=how, node=outcomes[0][0].node)
+            names_an_end(cluster, outcomes, deaf, speaker)
             heals(cluster)
 
 
