@@ -212,15 +212,16 @@ NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_session_open(const nexar_session_o
 NEXAR_API nexar_status nexar_session_close(nexar_session* session);
 
 /* For event loops: *fd becomes readable when requests have ended, when bytes of staged requests can be moved (see
- * Memory), or when the daemon is gone; then call nexar_session_poll until it reports no more. Do not read, write or
- * close it. */
+ * Memory), or when the daemon is gone; then call nexar_session_poll until it reports no more. A daemon that does not
+ * run makes nothing readable: only a nexar_session_poll now and then finds that out. Do not read, write or close it. */
 NEXAR_API nexar_status nexar_session_fd(nexar_session* session, int* fd);
 
 typedef uint64_t nexar_request; /* 0 is never a request */
 
 /* Writes up to capacity requests that have ended since the last poll and were not freed, each once, and their
  * number. Call nexar_test on each for its status. Does not block. Moves the bytes of staged requests.
- *   DAEMON_LOST   the daemon is gone; what had ended before is still reported first */
+ *   DAEMON_LOST, DAEMON_UNRESPONSIVE   the daemon is gone, or stands still; what had ended before is still
+ *                                      reported first */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_session_poll(nexar_session* session, nexar_request* ended,
                                                            size_t capacity, size_t* count);
 

@@ -206,6 +206,7 @@ bool Session::ended(const Slot& slot) {
 
 Ending Session::look(const Slot& slot) {
     move_staged();
+    if (!ended(slot)) look_at_tick();
     Request& request = requests_[slot.index];
     std::lock_guard lock(request.mutex);
     Ending out;
@@ -439,6 +440,7 @@ Result<int> Session::arm_fd() {
 
 size_t Session::poll(Slot* out, size_t capacity) {
     std::lock_guard lock(poll_mutex_);
+    look_at_tick();
     sleepers_.begin_look();
     move_staged();
     size_t count = 0;

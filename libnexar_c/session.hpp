@@ -158,6 +158,7 @@ class Session {
     Waited wait_on_tail(Look look, Time until, bool interruptible);
     void on_hung_up();
     void check_alive();
+    void look_at_tick();
     void check_tick(Time at);
     Time next_tick_check(Time at) const;
 

@@ -155,6 +155,12 @@ Time Session::next_tick_check(Time at) const {
     return std::max(tick + options_.daemon_unresponsive, at);
 }
 
+// For a program that never sleeps here, but asks again and again.
+void Session::look_at_tick() {
+    const Time at = now();
+    if (at >= next_tick_check(at)) check_tick(at);
+}
+
 // Called at that time. Stale at first sight may mean that we were stopped together with the daemon (a frozen
 // container): it gets two more periods before we believe it [S9].
 void Session::check_tick(Time at) {
