@@ -397,7 +397,11 @@ void Group::check_watermark() {
 bool Group::process_death(const Error& error) const {
     if (error.code != Errc::peer_lost || error.rank < 0 || error.rank >= int64_t{facts.size()}) return false;
     const NodeIndex node = facts.layout.node_of(static_cast<uint32_t>(error.rank));
-    return node == facts.self || host_.reachable(facts.peers[node.value]);
+    if (node == facts.self || host_.reachable(facts.peers[node.value])) return true;
+    // A daemon that stopped in good order has said what each of its ranks handed over.
+    for (uint32_t rank = 0; rank < facts.size(); ++rank)
+        if (facts.layout.node_of(rank) == node && !is_gone(rank)) return false;
+    return true;
 }
 
 void Group::lose(const Error& error) {

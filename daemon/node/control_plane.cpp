@@ -60,6 +60,8 @@ ControlPlane::ControlPlane(Config config, std::unique_ptr<transport::QuicPort> p
 bool ControlPlane::step(Time now) {
     bool work = port_->on_readable(now);
     port_->on_time(now);
+    // What a peer said before it closed comes first: a GOODBYE and the close often share a datagram.
+    read_mesh(now);
     while (auto event = port_->poll_event()) {
         on_quic_event(now, *event);
         work = true;
