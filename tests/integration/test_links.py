@@ -194,6 +194,25 @@ def test_a_network_that_loses_datagrams_costs_time_and_nothing_else(cluster):
     heals(cluster)
 
 
+def test_all_survivors_learn_of_the_same_death_in_a_network_that_loses_datagrams(cluster):
+    for how in ("waits", "works", "works small"):
+        job = Job(two_each(cluster), suffers, how)
+        job.await_marks()
+        for number in (1, 2, 3):
+            cluster.network.lose(number, 10)
+        time.sleep(0.3)
+        since = time.monotonic()
+        job[4].kill()
+
+        # A message from the dead rank may end before the verdict, in words of its own.
+        for outcome in job.outcomes(0, 1, 2, 3, 5):
+            same_failure(outcome, "PEER_LOST", rank=4, node=cluster[2].id, since=since, within=SOON + 1,
+                         one_text=how != "waits")
+        assert cluster.network.lost(1) > 0, "no datagram was lost"
+        job[4].dispose()
+        heals(cluster)
+
+
 def opens_and_works(me):
     try:
         group = me.group(timeout=4)
