@@ -165,7 +165,8 @@ void Node::step_joiner(Time now) {
 }
 
 void Node::stop(const std::string& reason) {
-    if (drain_until_) {  // told twice: now
+    if (drain_until_) {
+        told_twice_ = true;
         drain_until_ = loop::Loop::now();
         return;
     }
@@ -179,7 +180,10 @@ void Node::stop(const std::string& reason) {
 void Node::drain(Time now) {
     const bool quiet = !member_ || member_->quiet();
     if (!quiet && now < *drain_until_) return;
-    if (!quiet) log_->warn("drain_timed_out", {field("after_s", config_.drain_timeout)});
+    if (!quiet && told_twice_)
+        log_->warn("drain_cut_short", {field("why", "a second signal")});
+    else if (!quiet)
+        log_->warn("drain_timed_out", {field("after_s", config_.drain_timeout)});
     if (member_) member_->say_goodbye(now, "nexard on this node is stopping (" + stop_reason_ + ")");
     loop_.stop();
 }

@@ -70,6 +70,7 @@ class Node final : private control::Facade {
     Time active_{};
     Time watchdog_at_ = never;
     std::optional<Time> drain_until_;
+    bool told_twice_ = false;  // to stop
     std::string stop_reason_;
     int exit_status_ = 0;
 };

@@ -175,6 +175,24 @@ def test_a_daemon_that_is_asked_to_end_says_goodbye(cluster):
     comes_back(cluster)
 
 
+def test_a_second_signal_ends_the_waiting_for_operations(cluster):
+    job = Job(two_each(cluster), waits, 10, False)
+    job.await_marks()
+    before = len(cluster[2].log())
+    cluster[2].process.send_signal(signal.SIGTERM)
+    eventually(lambda: "stopping" in cluster[2].log()[before:], "the daemon to be draining", 2)
+
+    begin = time.monotonic()
+    status = cluster[2].end(signal.SIGINT)
+
+    equal(status, 0, "exit status")
+    assert time.monotonic() - begin < 1.5, "drain_timeout is 3 s, and was waited for"
+    said = cluster[2].log()[before:]
+    assert "drain_cut_short" in said and "drain_timed_out" not in said, said
+    check_ends(cluster, job, begin + 1, "DAEMON_LOST", AT_ONCE, AT_ONCE, rank=None)
+    comes_back(cluster)
+
+
 def test_a_goodbye_is_heard_although_the_connection_closes_with_it(cluster):
     """It proves the end; a closed connection alone is only suspicion, which others have to be asked about."""
     read = {number: len(cluster[number].log()) for number in (1, 3)}
