@@ -180,15 +180,17 @@ Result<Config> load(const Sources& sources) {
 }
 
 std::vector<std::string> unknown_variables(const std::map<std::string, std::string>& environment) {
-    // Of applications (include/nexar.h, the Python binding, `nexarctl run`), which may start a daemon.
-    static constexpr std::string_view of_applications[] = {
-        "NEXAR_RANK",  "NEXAR_WORLD_SIZE", "NEXAR_LOCAL_RANK", "NEXAR_LOCAL_WORLD_SIZE",
-        "NEXAR_GROUP", "NEXAR_JOB_SECRET", "NEXAR_LIBRARY"};
+    // Of applications (include/nexar.h, the Python binding, `nexarctl run`) and of tools/, which may start a
+    // daemon.
+    static constexpr std::string_view of_others[] = {
+        "NEXAR_RANK",      "NEXAR_WORLD_SIZE", "NEXAR_LOCAL_RANK", "NEXAR_LOCAL_WORLD_SIZE",
+        "NEXAR_GROUP",     "NEXAR_JOB_SECRET", "NEXAR_LIBRARY",    "NEXAR_DIGITS_DATA",
+        "NEXAR_BUILD_DIR", "NEXAR_DEPS_DIR"};
     std::vector<std::string> out;
     for (const auto& [name, value] : environment) {
         const bool known =
             std::any_of(keys().begin(), keys().end(), [&](const Key& k) { return name == k.environment; }) ||
-            std::count(std::begin(of_applications), std::end(of_applications), name) != 0;
+            std::count(std::begin(of_others), std::end(of_others), name) != 0;
         if (name.starts_with("NEXAR_") && !known) out.push_back(name);
     }
     return out;
