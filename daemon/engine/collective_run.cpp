@@ -217,7 +217,7 @@ bool CollectiveRun::leave(uint32_t rank) {
     const Staging::Member* member = staging_ ? staging_->find(rank) : nullptr;
     if (member == nullptr) return true;
     staging_->leave(rank);
-    return member->has_filled();
+    return member->has_filled() || op_.stopped;  // one that was aborted ends without it
 }
 
 bool CollectiveRun::nobody_to_come() const {
@@ -270,10 +270,25 @@ std::optional<Error> CollectiveRun::cancel(SessionId session, uint64_t ticket) {
 void CollectiveRun::announce() {
     if (announced_ || !descriptor_) return;
     announced_ = true;
+    group_.tell(announcement());
+}
+
+wire::OpAnnounce CollectiveRun::announcement() const {
+    const GroupFacts& facts = group_.facts;
     const OpDescriptor& d = *descriptor_;
-    group_.to_others(wire::OpAnnounce{group_.facts.id, group_.facts.epoch.value, seq, uint8_t(d.kind),
-                                      uint8_t(d.dtype), uint8_t(d.op), d.count, d.root, first_rank_,
-                                      group_.facts.table_hash});
+    return {facts.id,      facts.epoch.value, seq,    uint8_t(d.kind), uint8_t(d.dtype),
+            uint8_t(d.op), d.count,           d.root, first_rank_,     facts.table_hash};
+}
+
+wire::ArrivalQuery CollectiveRun::arrival_query() const {
+    return {group_.facts.id, group_.facts.epoch.value, seq, nonce_};
+}
+
+void CollectiveRun::resync(collectives::NodeIndex node) const {
+    if (op_.stopped) return;  // the abort is said again
+    if (announced_) group_.tell(announcement(), node);
+    const bool answered = !words_.empty() && words_[node.value].arrival;
+    if (nonce_ != 0 && !answered) group_.tell(arrival_query(), node);
 }
 
 void CollectiveRun::on_announce(collectives::NodeIndex from, const wire::OpAnnounce& announce) {
@@ -354,7 +369,7 @@ void CollectiveRun::on_deadline() {
 void CollectiveRun::ask_who_has_arrived() {
     if (group_.facts.nodes.size() == 1) return;
     nonce_ = group_.context().random.next();
-    group_.to_others(wire::ArrivalQuery{group_.facts.id, group_.facts.epoch.value, seq, nonce_});
+    group_.tell(arrival_query());
 }
 
 bool CollectiveRun::all_answered() const {

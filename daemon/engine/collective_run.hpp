@@ -49,6 +49,7 @@ class CollectiveRun final : public Runnable, public Alarm {
     void on_announce(collectives::NodeIndex from, const wire::OpAnnounce& announce);
     void on_arrival_reply(collectives::NodeIndex from, const wire::ArrivalReply& reply);
     void announce();
+    void resync(collectives::NodeIndex node) const;  // a channel stands again
     bool has_posts() const;
     OpSnapshot snapshot(Time now) const;
 
@@ -80,6 +81,8 @@ class CollectiveRun final : public Runnable, public Alarm {
     bool nobody_to_come() const;
     void arm();
     void on_deadline();
+    wire::OpAnnounce announcement() const;
+    wire::ArrivalQuery arrival_query() const;
     void ask_who_has_arrived();
     bool all_answered() const;
     void tell_late();

@@ -316,7 +316,11 @@ std::optional<NodeIndex> Group::node_of(link::PeerIndex peer) const {
     return {};
 }
 
-void Group::send_said(const Said& said, std::optional<NodeIndex> only) {
+void Group::tell(const wire::Message& message, std::optional<NodeIndex> only) const {
+    send_said({{}, message}, only);
+}
+
+void Group::send_said(const Said& said, std::optional<NodeIndex> only) const {
     for (uint32_t i = 0; i < facts.peers.size(); ++i) {
         const NodeIndex node(i);
         if (node == facts.self || (said.to && *said.to != node) || (only && *only != node)) continue;
@@ -343,6 +347,7 @@ void Group::resync(link::PeerIndex peer) {
     for (const LocalRank& local : local_)
         if (local.left) context_.send(peer, gone_.at(local.rank));
     for (const Said& said : said_) send_said(said, node);
+    for (const auto& [seq, run] : runs_) run->resync(*node);
     messages_.resync(*node);
 }
 
@@ -350,6 +355,8 @@ std::vector<wire::Message> Group::last_words() const {
     std::vector<wire::Message> out;
     for (const Said& said : said_)
         if (!said.to && std::holds_alternative<wire::OpAbort>(said.message)) out.push_back(said.message);
+    if (out.size() > last_aborts_max)
+        out.erase(out.begin(), out.end() - static_cast<ptrdiff_t>(last_aborts_max));
     for (const LocalRank& local : local_)
         if (const auto it = gone_.find(local.rank); it != gone_.end()) out.emplace_back(it->second);
     return out;

@@ -64,7 +64,8 @@ struct GroupFacts {
     std::string describe(uint32_t rank) const;  // "rank 3 (node 01ab…, pid 77)"
 };
 
-constexpr size_t said_max = 256;  // control messages kept for a channel that breaks
+constexpr size_t said_max = 1024;  // control messages kept for a channel that breaks
+constexpr size_t last_aborts_max = 256;
 
 class Group final : public Runnable, public Alarm {
   public:
@@ -106,6 +107,8 @@ class Group final : public Runnable, public Alarm {
     // Control messages that must not be lost: said again when a channel was replaced. All are harmless twice.
     void to_others(const wire::Message& message);
     void to_node(collectives::NodeIndex node, const wire::Message& message);
+    // What a run says again by itself, in its resync(). To all others, or to one.
+    void tell(const wire::Message& message, std::optional<collectives::NodeIndex> only = {}) const;
     void run_changed() { context_.executor.push(this); }
     void transfer_lost(const Error& error);
     std::optional<collectives::NodeIndex> node_of(link::PeerIndex peer) const;
@@ -138,7 +141,7 @@ class Group final : public Runnable, public Alarm {
     uint64_t watermark() const;
     void apply_failure();
     bool process_death(const Error& error) const;
-    void send_said(const Said& said, std::optional<collectives::NodeIndex> only);
+    void send_said(const Said& said, std::optional<collectives::NodeIndex> only) const;
 
     Context& context_;
     GroupHost& host_;

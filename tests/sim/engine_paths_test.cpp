@@ -34,6 +34,55 @@ TEST_CASE("a process that crashes while its node's channel is down: the other no
     }
 }
 
+TEST_CASE("a cancel while the channel is down is said afterwards, whatever else there was to say meanwhile") {
+    for (const bool before : {true, false}) {
+        CAPTURE(before);
+        ClusterShape shape;
+        shape.collective_timeout = 0s;  // none: who is not told waits for ever
+        Cluster cluster(1, shape);
+        constexpr size_t many = 600;
+        Program program(cluster, cluster.make_group({0, 1}));
+        for (size_t i = 0; i < many; ++i) program.add(small_sum);
+        cluster.break_channel(0, 1, 100ms);
+        const auto cancel = [&] { cluster.cancel(program.group, 0, *program.steps[0].calls[0]); };
+        program.post(0, 0);
+        program.post(0, 1);
+        if (before) cancel();
+        for (size_t i = 1; i < many; ++i) program.post(i, 0);
+        cluster.run_for(50ms);  // all of them are announced
+        if (!before) cancel();
+        for (size_t i = 1; i < many; ++i) program.post(i, 1);
+
+        const bool finished = cluster.run(10s);
+
+        REQUIRE(finished);
+        cluster.check();
+        REQUIRE(program.steps[0].calls[0]->outcome.error.code == Errc::cancelled);
+        REQUIRE(program.steps[0].calls[1]->outcome.error.code == Errc::aborted);
+        for (size_t i = 1; i < many; ++i) REQUIRE(program.wrong(program.steps[i]) == "");
+    }
+}
+
+TEST_CASE("an announcement that a broken channel lost is said again: two nodes that never meet in a header") {
+    ClusterShape shape;
+    shape.collective_timeout = 0s;
+    Cluster cluster(1, shape);
+    const SimGroup group = cluster.make_group({0, 1});
+    // Both only send: neither's header finds a receive that could disagree.
+    Program program(cluster, group);
+    program.add({OpKind::broadcast, Dtype::i32, ReduceOp::sum, 500, 0});
+    program.add({OpKind::broadcast, Dtype::i32, ReduceOp::sum, 500, 1});
+    cluster.break_channel(0, 1, 100ms);
+    Call& a = program.post(0, 0);
+    Call& b = program.post(1, 1);  // it is rank 1's first
+    cluster.run_for(50ms);         // announced into the void
+
+    const bool finished = cluster.run(10s);
+
+    REQUIRE(finished);
+    for (const Call* call : {&a, &b}) REQUIRE(call->outcome.error.code == Errc::mismatch);
+}
+
 TEST_CASE(
     "a rank that crashes, leaves or cancels as soon as its group is open: nodes that learn of the group "
     "later know") {

@@ -387,6 +387,32 @@ TEST_CASE("a cancel while segments wait for their bytes ends the call on all ran
     }
 }
 
+TEST_CASE("a rank that leaves after a cancelled staged call has handed over what it did after that") {
+    Cluster cluster(1, cluster_of(2));
+    Ranks ranks(cluster, {0, 0, 1});
+    const auto handle = ranks.post(0, 1).first;
+    ranks.apps[0]->stop_moving();
+    cluster.run_for(1ms);
+    ranks.apps[0]->cancel(handle);
+    cluster.run_for(1ms);
+    REQUIRE(ranks.ends[0].size() == 1);  // its sibling has not come to the call yet
+    ranks.post(0, 0);
+    cluster.run_for(1ms);
+    ranks.apps[0]->quit();
+    cluster.run_for(1ms);
+    for (size_t i = 1; i < 3; ++i) ranks.post(i, 0);
+    cluster.run_for(1ms);
+    for (size_t i = 1; i < 3; ++i) ranks.post(i, 0);
+    REQUIRE(cluster.run(10s));
+    cluster.check();
+    REQUIRE(ranks.wrong == "");
+    for (size_t i = 1; i < 3; ++i) {
+        CAPTURE(i, ranks.ends[i][1].text);
+        REQUIRE(ranks.ends[i][0].status == static_cast<int32_t>(Errc::aborted));
+        REQUIRE(ranks.ends[i][1].status == 0);
+    }
+}
+
 TEST_CASE("counts that a client makes up end its calls somehow, and spoil nothing but its own group") {
     for (const uint64_t seed : seeds(40)) {
         CAPTURE(seed);
