@@ -89,7 +89,13 @@ class Engine::Impl final : public GroupHost {
     Result<void> make_group(const wire::GroupPrepare& prepare, const std::vector<LocalRank>& local);
     void keep_early(link::PeerIndex from, const GroupId& group, const wire::Message& message);
     void replay_early(const GroupId& group);
+    struct LastWords {
+        std::vector<link::PeerIndex> peers;  // by NodeIndex
+        NodeIndex self;                      // who of them is this node; of a group that was not made: none
+        std::vector<wire::Message> words;
+    };
     void keep_last_words(const Group& group);
+    void keep(LastWords last);
     void say_last_words(link::PeerIndex peer);
     void not_made(const Opening::Formed& formed, const Error& why);
     void answer_all(const Opening::Formed& formed, const Error& why);
@@ -117,11 +123,6 @@ class Engine::Impl final : public GroupHost {
     EarlyWords early;
     std::set<GroupId> finished;
     std::deque<GroupId> finished_order;
-    struct LastWords {
-        std::vector<link::PeerIndex> peers;  // by NodeIndex
-        NodeIndex self;
-        std::vector<wire::Message> words;
-    };
     std::deque<LastWords> last_words;  // of the groups that finished last
     std::map<GroupId, std::unique_ptr<Group>> groups;
     std::unordered_map<SessionId, std::vector<GroupId>> sessions;
@@ -149,7 +150,11 @@ void Engine::Impl::remove_finished() {
 // ranks would wait for ours until their deadline.
 void Engine::Impl::keep_last_words(const Group& group) {
     if (group.facts.nodes.size() == 1) return;
-    last_words.push_back({group.facts.peers, group.facts.self, group.last_words()});
+    keep({group.facts.peers, group.facts.self, group.last_words()});
+}
+
+void Engine::Impl::keep(LastWords last) {
+    last_words.push_back(std::move(last));
     if (last_words.size() > context.config.last_words_max) last_words.pop_front();
 }
 
@@ -172,13 +177,17 @@ void Engine::Impl::replay_early(const GroupId& group) {
 // The others hold the group for made: they learn that our ranks will do nothing.
 void Engine::Impl::not_made(const Opening::Formed& formed, const Error& why) {
     context.ports.log.warn("group_not_made", {field("group", formed.group.group), field("why", why.text)});
+    LastWords last{{}, NodeIndex(UINT32_MAX), {}};
     for (const auto& member : formed.group.members) {
-        const auto peer = context.find_peer(member.node);
-        if (!peer) continue;
-        for (const auto& l : formed.locals)
-            context.send(*peer,
-                         wire::RankGone{formed.group.group, formed.group.epoch, l.rank, 0, true, why.text});
+        const auto peer = member.node == context.config.self ? std::nullopt : context.find_peer(member.node);
+        if (peer && std::ranges::find(last.peers, *peer) == last.peers.end()) last.peers.push_back(*peer);
     }
+    for (const auto& l : formed.locals)
+        last.words.emplace_back(
+            wire::RankGone{formed.group.group, formed.group.epoch, l.rank, 0, true, why.text});
+    for (const link::PeerIndex peer : last.peers)
+        for (const wire::Message& word : last.words) context.send(peer, word);
+    keep(std::move(last));
     answer_all(formed, why);
 }
 

@@ -63,6 +63,32 @@ TEST_CASE("a cancel while the channel is down is said afterwards, whatever else 
     }
 }
 
+TEST_CASE(
+    "a group that a node cannot take: the others' ranks learn it, though the channel breaks at that moment") {
+    for (const uint64_t seed : seeds(100)) {
+        CAPTURE(seed);
+        ClusterShape shape;
+        shape.engine.groups_max = 1;
+        shape.engine.collective_timeout = 0s;
+        Cluster cluster(seed, shape);
+        cluster.make_group({1});
+        const auto a = cluster.open(0, "g", 2, 0), b = cluster.open(1, "g", 2, 1);
+        cluster.clock.after(cluster.clock.some(500us), [&] { cluster.break_channel(0, 1, 20ms); });
+        cluster.run_for(8s);
+        const auto* opened = cluster.answer(a);
+        const auto* refused = cluster.answer(b);
+        REQUIRE((opened != nullptr && refused != nullptr));
+        REQUIRE(opened->has_value());
+        REQUIRE(!refused->has_value());
+        REQUIRE(refused->error().code == Errc::table_full);
+        const SimGroup group{(*opened)->id, {0, 1}, {a.session, b.session}};
+        const Call& call = cluster.submit(group, 0, request_of({OpKind::barrier}), {}, 0);
+        cluster.run_for(5s);
+        REQUIRE(call.ended);
+        REQUIRE(call.outcome.error.code == Errc::peer_lost);
+    }
+}
+
 TEST_CASE("an announcement that a broken channel lost is said again: two nodes that never meet in a header") {
     ClusterShape shape;
     shape.collective_timeout = 0s;
