@@ -2,7 +2,7 @@
 // staged requests every waiter moves their bytes, and sleeps on the completion ring [S12].
 #include <algorithm>
 
-#include "cores.hpp"
+#include "core/cores.hpp"
 #include "session.hpp"
 #include "shm/words.hpp"
 #include "sleep.hpp"

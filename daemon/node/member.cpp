@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <ctime>
 #include <sstream>
-#include <thread>
 
+#include "core/cores.hpp"
 #include "node/group_key.hpp"
 #include "wire/limits.hpp"
 
@@ -17,10 +17,6 @@ constexpr const char* roster_file = "roster";
 
 WallSeconds wall_now() {
     return std::time(nullptr);
-}
-
-size_t cores() {
-    return std::max(1u, std::thread::hardware_concurrency());
 }
 
 quic::Identity quic_identity(const Identity& id) {
@@ -107,7 +103,7 @@ Result<void> Member::build(Time now) {
     };
     NEXAR_TRY_VOID(build_plane(now, identity, verifier));
     NEXAR_TRY_VOID(build_shards(identity, verifier));
-    worker_count_ = needs_.config.workers ? needs_.config.workers : std::max<size_t>(1, cores() - 1);
+    worker_count_ = needs_.config.workers ? needs_.config.workers : std::max<size_t>(1, usable_cores() - 1);
     pool_ = std::make_unique<workers::Pool>(worker_count_, needs_.wakeup);
     build_engine();
     return build_server();

@@ -3,8 +3,10 @@
 
 #include <netinet/in.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -31,11 +33,11 @@ struct Alone {
     Log log{[this](Level, const std::string& line) { on_line(line); }};
     std::unique_ptr<Member> member;
 
-    Alone() {
+    explicit Alone(uint64_t workers = 1) {
         config.socket = folder.file("nexard.sock");
         config.state_dir = folder.file("state");
         config.advertise = "127.0.0.1";
-        config.workers = 1;
+        config.workers = workers;
         state.emplace(open_state(config.state_dir));
         auto made = init_cluster(*state, "one", std::time(nullptr));
         REQUIRE(made);
@@ -101,4 +103,23 @@ TEST_CASE("what arrives in the second half of a member's step is work: the loop 
     CHECK(member.plane().socket_stats().datagrams_received == 1);
     CHECK(work);
     ::close(client);
+}
+
+// Can only fail where there are more than two cores.
+TEST_CASE("a daemon that may use one core has one worker", "[node]") {
+    const pid_t child = ::fork();  // the number of cores is found out once per process
+    if (child == 0) {
+        ::alarm(30);
+        cpu_set_t allowed, one;
+        CPU_ZERO(&one);
+        if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) ::_exit(0);  // too many CPUs for the set
+        for (int cpu = 0; CPU_COUNT(&one) == 0; ++cpu)
+            if (CPU_ISSET(cpu, &allowed)) CPU_SET(cpu, &one);
+        if (::sched_setaffinity(0, sizeof one, &one) != 0) ::_exit(3);
+        Alone alone(0);
+        ::_exit(alone.member->worker_count() == 1 ? 0 : 1);
+    }
+    int status = 0;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    CHECK(status == 0);
 }

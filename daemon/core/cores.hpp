@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-namespace nexar::c {
+namespace nexar {
 
 // A file's text, or nothing; tests give their own.
 using ReadText = std::function<std::optional<std::string>(const std::string& path)>;
@@ -18,4 +18,4 @@ std::optional<unsigned> quota_cores(const ReadText& read);
 // At least 1. Found out once.
 unsigned usable_cores();
 
-}  // namespace nexar::c
+}  // namespace nexar

@@ -1,10 +1,10 @@
 // CPU quotas of control groups, as files of version 1 and 2 tell them.
-#include "cores.hpp"
+#include "core/cores.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <map>
 
-using namespace nexar::c;
+using namespace nexar;
 
 namespace {
 

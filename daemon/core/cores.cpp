@@ -1,4 +1,4 @@
-#include "cores.hpp"
+#include "core/cores.hpp"
 
 #include <sched.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 #include <iterator>
 #include <sstream>
 
-namespace nexar::c {
+namespace nexar {
 
 namespace {
 
@@ -93,4 +93,4 @@ unsigned usable_cores() {
     return cores;
 }
 
-}  // namespace nexar::c
+}  // namespace nexar
