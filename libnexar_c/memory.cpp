@@ -82,19 +82,20 @@ Result<ScratchBlock> Scratch::take(uint64_t bytes) {
 
 Result<ScratchBlock> Scratch::take_small(unsigned shift, Lock& lock) {
     const uint64_t bytes = uint64_t{1} << shift;
-    if (!free_small_[shift].empty()) {
-        const ScratchBlock block = free_small_[shift].back();
-        free_small_[shift].pop_back();
-        return block;
-    }
-    if (arena_.bytes <
-        bytes) {  // what is left of the old one is given up: less than 1 MiB, and only while growing
+    if (free_small_[shift].empty() && arena_.bytes < bytes) {
         NEXAR_TRY(Region * region, grow(arena_bytes, lock));
-        arena_ = {region, 0, arena_bytes};
+        arenas_.emplace(region, 0);
+        arena_ = {region, 0, arena_bytes};  // what is left of the old one waits until all of it is idle
     }
-    const ScratchBlock block{arena_.region, arena_.offset, bytes};
-    arena_.offset += bytes;
-    arena_.bytes -= bytes;
+    ScratchBlock block{arena_.region, arena_.offset, bytes};
+    if (!free_small_[shift].empty()) {
+        block = free_small_[shift].back();
+        free_small_[shift].pop_back();
+    } else {
+        arena_.offset += bytes;
+        arena_.bytes -= bytes;
+    }
+    ++arenas_.at(block.region);
     return block;
 }
 
@@ -114,25 +115,44 @@ Result<ScratchBlock> Scratch::take_large(uint64_t bytes, Lock& lock) {
     return ScratchBlock{region, 0, rounded};
 }
 
-uint64_t Scratch::idle_large() const {
+// What could be given up at once.
+uint64_t Scratch::idle() const {
     uint64_t bytes = 0;
     for (const ScratchBlock& block : free_large_) bytes += block.bytes;
+    for (const auto& [region, in_use] : arenas_)
+        if (in_use == 0) bytes += region->bytes;
     return bytes;
+}
+
+Region* Scratch::take_idle() {
+    if (free_large_.empty()) return take_idle_arena();
+    Region* region = free_large_.back().region;
+    free_large_.pop_back();
+    return region;
+}
+
+Region* Scratch::take_idle_arena() {
+    const auto at = std::ranges::find_if(arenas_, [](const auto& arena) { return arena.second == 0; });
+    Region* region = at->first;
+    for (auto& blocks : free_small_)
+        std::erase_if(blocks, [&](const ScratchBlock& block) { return block.region == region; });
+    if (arena_.region == region) arena_ = {};
+    arenas_.erase(at);
+    return region;
 }
 
 bool Scratch::may_fit(uint64_t bytes) {
     Lock lock(mutex_);
-    return fits(bytes, idle_large());
+    return fits(bytes, idle());
 }
 
 Result<Region*> Scratch::grow(uint64_t bytes, Lock& lock) {
     // Idle blocks make room; but not for what does not fit without them either.
-    while (!fits(bytes, 0) && fits(bytes, idle_large())) {
-        const ScratchBlock idle = free_large_.back();
-        free_large_.pop_back();
-        held_.fetch_sub(idle.bytes, std::memory_order_relaxed);
+    while (!fits(bytes, 0) && fits(bytes, idle())) {
+        Region* region = take_idle();
+        held_.fetch_sub(region->bytes, std::memory_order_relaxed);
         lock.unlock();
-        destroy_(idle.region);
+        destroy_(region);
         lock.lock();
     }
     if (!fits(bytes, 0))
@@ -171,12 +191,14 @@ void Scratch::give_back(const ScratchBlock& block) {
         static_cast<void>(::madvise(block.data(), block.bytes, MADV_REMOVE));
     }
     std::lock_guard lock(mutex_);
-    if (block.own)
+    if (block.own) {
         idle_own_.push_back(block);
-    else if (block.bytes < arena_bytes)
+    } else if (block.bytes < arena_bytes) {
         free_small_[static_cast<unsigned>(std::bit_width(block.bytes)) - 1].push_back(block);
-    else
+        --arenas_.at(block.region);
+    } else {
         free_large_.push_back(block);
+    }
 }
 
 }  // namespace nexar::c

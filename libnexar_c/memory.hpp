@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
@@ -89,7 +90,9 @@ class Scratch {
     bool fits(uint64_t bytes, uint64_t idle) const {
         return bytes <= limit_ && held_.load(std::memory_order_relaxed) - idle <= limit_ - bytes;
     }
-    uint64_t idle_large() const;
+    uint64_t idle() const;
+    Region* take_idle();
+    Region* take_idle_arena();
 
     uint64_t limit_;
     Create create_;
@@ -98,8 +101,9 @@ class Scratch {
     std::array<std::vector<ScratchBlock>, arena_shift> free_small_;
     std::vector<ScratchBlock> free_large_;
     std::vector<ScratchBlock> idle_own_;
-    ScratchBlock arena_;             // the rest of the newest shared region
-    std::atomic<uint64_t> held_{0};  // counted against the limit
+    ScratchBlock arena_;                  // the rest of the newest shared region
+    std::map<Region*, uint32_t> arenas_;  // the shared regions, and how many of their blocks are in use
+    std::atomic<uint64_t> held_{0};       // counted against the limit
     std::atomic<uint64_t> own_{0};
 };
 
