@@ -284,6 +284,12 @@ void Group::on_arrival_query(link::PeerIndex from, const wire::ArrivalQuery& que
 }
 
 void Group::on_arrival_reply(NodeIndex from, const wire::ArrivalReply& reply) {
+    // A node speaks for its own ranks, once for each.
+    const auto own = [&](const wire::Arrival& a) {
+        return a.rank < facts.size() && facts.layout.node_of(a.rank) == from;
+    };
+    if (reply.ranks.size() > facts.layout.ranks_on(from).size() || !std::ranges::all_of(reply.ranks, own))
+        return;
     // The nonce says which run asked.
     for (auto& [seq, run] : runs_) run->on_arrival_reply(from, reply);
 }

@@ -96,6 +96,39 @@ TEST_CASE(
     REQUIRE(program.steps[0].calls[0]->outcome.error.code == Errc::timed_out);
 }
 
+TEST_CASE(
+    "a node speaks for its own ranks only: it cannot blame another node's for an operation that is late") {
+    for (const bool twice : {false, true}) {
+        CAPTURE(twice);
+        ClusterShape shape;
+        shape.nodes = 3;
+        shape.collective_timeout = 2s;
+        Cluster cluster(1, shape);
+        Program program(cluster, cluster.make_group({0, 1, 2}));
+        program.add(large_sum);
+        size_t asked = 0;
+        cluster.hosts[1]->table = [&](link::PeerIndex from, const wire::Message& message) {
+            const auto* query = std::get_if<wire::ArrivalQuery>(&message);
+            if (query == nullptr || from.value != 0) return false;
+            ++asked;
+            wire::ArrivalReply lie{program.group.id, query->nonce, {{twice ? 1u : 2u, 7, 0, true}}};
+            for (int i = 0; i < (twice ? 1000 : 0); ++i) lie.ranks.push_back({1, 7, 0, true});
+            cluster.clock.after(1us, [&cluster, lie] { say(cluster, 0, 1, lie); });
+            return true;
+        };
+        program.post(0, 0);
+        program.post(0, 2);
+
+        cluster.run_for(4s);
+
+        REQUIRE(asked > 0);
+        const std::string& text = program.steps[0].calls[0]->outcome.error.text;
+        CAPTURE(text);
+        REQUIRE_FALSE(text.contains("rank 2"));
+        REQUIRE_FALSE(text.contains("moved"));
+    }
+}
+
 TEST_CASE("a group is made once: a commit of one that exists, or existed, opens nothing") {
     for (const bool over : {false, true}) {
         CAPTURE(over);
