@@ -253,8 +253,10 @@ size_t UdpSocket::receive(std::array<Received, messages_per_receive>& out) {
     }
     // An error that ICMP left behind is reported once, in place of datagrams that may be there.
     int n = -1;
-    for (int attempt = 0; attempt < 3 && n < 0; ++attempt) {
+    bool empty = false;
+    for (int attempt = 0; attempt < 3 && n < 0 && !empty; ++attempt) {
         n = recvmmsg(fd_, b.messages.data(), messages_per_receive, MSG_DONTWAIT, nullptr);
+        empty = n < 0 && errno == EAGAIN;
         if (n < 0) drain_errors();
     }
     if (n <= 0) return 0;
