@@ -69,6 +69,10 @@ Result<void> Group::check(const LocalRank& local, const OpRequest& request) cons
                                                 " does not exist, the group's size is " +
                                                 std::to_string(size));
     const uint64_t one = d.count * element;
+    if (d.kind == OpKind::send && one > facts.message_bytes_max())
+        return fail(Errc::invalid_argument, d.text() + ": " + std::to_string(one) +
+                                                " bytes; the longest message of this group is of " +
+                                                std::to_string(facts.message_bytes_max()));
     const bool is_root = local.rank == d.root;
     uint64_t in = 0, out = 0;
     switch (d.kind) {

@@ -61,6 +61,7 @@ struct GroupFacts {
     Duration timeout{0};
 
     uint32_t size() const { return static_cast<uint32_t>(members.size()); }
+    uint64_t message_bytes_max() const { return uint64_t{link::transfer_chunks_max} * table.chunk_bytes; }
     std::string describe(uint32_t rank) const;  // "rank 3 (node 01ab…, pid 77)"
 };
 

@@ -314,10 +314,10 @@ void Messages::on_offer(NodeIndex from, const wire::MessageOffer& words) {
     if (!is_number_of(from, words.number)) return;        // of a collective, or of another node's message
     if (words.number <= last_offer_[from.value]) return;  // said again after a break
     last_offer_[from.value] = words.number;
-    const bool sane = words.src < facts.size() && words.dst < facts.size() &&
-                      facts.layout.node_of(words.src) == from &&
-                      facts.layout.node_of(words.dst) == facts.self && reduce::dtype_from(words.dtype) &&
-                      words.bytes % reduce::size_of(Dtype(words.dtype)) == 0;
+    const bool sane =
+        words.src < facts.size() && words.dst < facts.size() && facts.layout.node_of(words.src) == from &&
+        facts.layout.node_of(words.dst) == facts.self && reduce::dtype_from(words.dtype) &&
+        words.bytes % reduce::size_of(Dtype(words.dtype)) == 0 && words.bytes <= facts.message_bytes_max();
     const Offer offer{words, from, nullptr};
     if (!sane)
         return refuse(offer, {Errc::protocol_error, "the message's ranks or type do not exist", -1, -1, {}});

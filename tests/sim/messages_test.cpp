@@ -120,6 +120,32 @@ TEST_CASE("a message without bytes ends as others do: when it was received, or w
     }
 }
 
+TEST_CASE(
+    "a message of more chunks than a transfer may have is refused, at the sender and from a node that offers "
+    "it") {
+    ClusterShape shape = shape_of(2);
+    shape.plan.chunk_bytes = 64;  // whoever made the group said so
+    Cluster cluster(1, shape);
+    Post post(cluster, cluster.make_group({0, 1}));
+    constexpr uint64_t most = uint64_t{64} << 20;
+    Call& recv = post.recv(1, 0, 5, most / 4 + 1);
+    engine::OpRequest r = request_of({OpKind::send, Dtype::i32, ReduceOp::sum, most / 4 + 1, 0});
+    r.peer = 1;
+    r.tag = 5;
+    Call& send = cluster.submit(post.group, 0, r, std::vector<std::byte>(most + 4), 0);
+    REQUIRE_FALSE(send.accepted);
+    REQUIRE(send.outcome.error.code == Errc::invalid_argument);
+    REQUIRE(send.outcome.error.text.contains(std::to_string(most)));
+
+    const uint64_t number = link::OpKey::message_bit | 9;
+    cluster.hosts[1]->engine->on_message(
+        cluster.clock.now(), link::PeerIndex(0),
+        wire::MessageOffer{post.group.id, 1, 0, 1, 5, most + 4, static_cast<uint8_t>(Dtype::i32), number});
+    cluster.hosts[1]->after_input();
+    cluster.run_for(1ms);
+    REQUIRE_FALSE(recv.ended);
+}
+
 TEST_CASE("a receive takes the oldest message with its tag and source") {
     Cluster cluster(2, shape_of(2));
     Post post(cluster, cluster.make_group({0, 1, 0, 1}));
