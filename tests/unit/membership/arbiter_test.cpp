@@ -58,6 +58,27 @@ TEST_CASE("a killed node is named by every survivor, also when it was the arbite
             }
 }
 
+// [F11]: without the passing on, node 1 would hear nothing, find the arbiter dead and name that one.
+TEST_CASE("an arbiter that dies when it has told one node only: that one tells all others", "[membership]") {
+    for (uint64_t seed = 1; seed <= 30; ++seed)
+        for (const unsigned told : {1u, 2u, 3u}) {
+            CAPTURE(seed, told);
+            FailureCluster cluster(4, seed);
+            const GroupId group = cluster.make_group({0, 1, 2, 3});
+            cluster.run(ms(2000));
+            for (const unsigned other : {1u, 2u, 3u})
+                if (other != told) cluster.cut(0, other);
+
+            const Time ended = cluster.now();
+            cluster.rank_lost(3, group, 3, 3, "killed by signal 9");
+            cluster.run(ms(3));
+            cluster.kill(0);
+            cluster.run(ms(4000));
+
+            require_all(cluster, group, {1, 2, 3}, Errc::peer_lost, 3, -1, ended, ms(10));
+        }
+}
+
 TEST_CASE("a silent node is named within the silence timeout and one question", "[membership]") {
     for (uint64_t seed = 1; seed <= 10; ++seed)
         for (unsigned count = 2; count <= 5; ++count)
