@@ -7,6 +7,7 @@
 namespace nexar::node {
 namespace {
 
+constexpr size_t dial_failures_max = 4096;        // reasons kept, for people
 constexpr Duration replace_after{1'000'000'000};  // the peers' clocks may be a little behind
 constexpr Duration replace_within{30'000'000'000};
 constexpr WallSeconds replace_share =
@@ -108,6 +109,7 @@ void ControlPlane::read_links(Time now) {
             remote = it->second.address;
             dials_.erase(it);
         }
+        dial_failures_.erase(opened->node);
         lives_[opened->conn] = opened->theirs.incarnation;
         table_.on_connected(table_id(opened->conn), opened->node, opened->we_dialled, remote, now);
     }
@@ -125,8 +127,7 @@ void ControlPlane::read_links(Time now) {
         if (const auto it = dials_.find(closed->conn); it != dials_.end()) {
             const membership::Dial dial = it->second;
             dials_.erase(it);
-            log_->debug("dial_failed", {field("address", dial.address), field("why", why)});
-            table_.on_dial_failed(dial.address, dial.expected, why, now);
+            dial_failed(dial, why, now);
         } else {
             table_.on_closed(table_id(closed->conn), why, now);
         }
@@ -241,10 +242,19 @@ void ControlPlane::act(Time now, membership::TableAction action) {
         action);
 }
 
+void ControlPlane::dial_failed(const membership::Dial& dial, const std::string& why, Time now) {
+    if (dial_failures_.size() >= dial_failures_max) dial_failures_.clear();
+    if (!dial.expected.is_zero()) dial_failures_[dial.expected] = why;
+    table_.on_dial_failed(dial.address, dial.expected, why, now);
+}
+
+std::string ControlPlane::dial_failure(const NodeId& node) const {
+    const auto found = dial_failures_.find(node);
+    return found == dial_failures_.end() ? std::string() : found->second;
+}
+
 void ControlPlane::dial(Time now, const membership::Dial& order) {
-    const auto failed = [&](const std::string& why) {
-        table_.on_dial_failed(order.address, order.expected, why, now);
-    };
+    const auto failed = [&](const std::string& why) { dial_failed(order, why, now); };
     const auto address = quic::Address::parse(order.address);
     if (!address) return failed(address.error().text);
     std::optional<NodeId> expected;

@@ -89,6 +89,7 @@ class ControlPlane final : public engine::MeshPort, public engine::PeerPort {
     const membership::PeerTable& table() const { return table_; }
     std::optional<quic::ConnectionStats> stats(PeerIndex peer) const { return links_.stats(peer); }
     std::optional<quic::Address> remote_of(PeerIndex peer) const { return links_.remote_of(peer); }
+    std::string dial_failure(const NodeId& node) const;  // empty: none since it was connected
     const transport::SocketStats& socket_stats() const { return port_->socket_stats(); }
 
   private:
@@ -99,6 +100,7 @@ class ControlPlane final : public engine::MeshPort, public engine::PeerPort {
     void read_mesh(Time now);
     void act(Time now);
     void act(Time now, membership::TableAction action);
+    void dial_failed(const membership::Dial& dial, const std::string& why, Time now);
     void dial(Time now, const membership::Dial& dial);
     void send_on(const membership::SendOn& order);
     bool is_of_its_connection(quic::ConnId conn, const wire::Message& message);
@@ -114,6 +116,7 @@ class ControlPlane final : public engine::MeshPort, public engine::PeerPort {
     Renewer* renewer_;
     Log* log_;
     Random random_;
+    std::map<NodeId, std::string> dial_failures_;     // the last one, of nodes that are dialled in vain
     std::map<quic::ConnId, membership::Dial> dials_;  // not answered yet
     std::map<quic::ConnId, Incarnation> lives_;       // as the preambles say, until the hello
     std::map<quic::ConnId, Time> stale_;  // began with an old certificate of ours; when to replace it

@@ -25,6 +25,12 @@ std::vector<report::Address> addresses_of(const Member& member) {
     return out;
 }
 
+// Why it went, and why it cannot be had back.
+std::string why_not_up(const Member& member, const NodeId& node, const std::string& why_it_went) {
+    const std::string dialled = member.plane().dial_failure(node);
+    return why_it_went + (why_it_went.empty() || dialled.empty() ? "" : "; dialled: ") + dialled;
+}
+
 std::vector<report::Peer> peers_of(const Member& member, Duration silence_max, Time now) {
     std::vector<report::Peer> out;
     std::map<NodeId, bool> shown;
@@ -37,7 +43,8 @@ std::vector<report::Peer> peers_of(const Member& member, Duration silence_max, T
         if (const auto stats = member.plane().stats(index)) p.rtt = stats->rtt;
         if (view.heard != Time{}) p.heard_ago = now - view.heard;
         if (view.up && p.heard_ago && *p.heard_ago > silence_max) p.state = "suspected";
-        p.why = view.up && !view.bulk_up ? "no bulk connection yet" : view.why_down;
+        p.why = view.up ? (view.bulk_up ? "" : "no bulk connection yet")
+                        : why_not_up(member, p.record.node, view.why_down);
         shown[p.record.node] = true;
         out.push_back(std::move(p));
     }
@@ -46,7 +53,7 @@ std::vector<report::Peer> peers_of(const Member& member, Duration silence_max, T
         report::Peer p;
         p.record = record;
         p.state = "connecting";
-        p.why = member.why_gone(record.node);
+        p.why = why_not_up(member, record.node, member.why_gone(record.node));
         if (!record.addresses.empty()) p.address = record.addresses.front();
         out.push_back(std::move(p));
     }

@@ -223,6 +223,7 @@ class Local(Case):
                            (["status", "extra"], ("status: ", "'extra'", "nexarctl status --help")),
                            (["token", "create", "--uses", "0"], ("token create: ", "--uses", "1 to 10000")),
                            (["token", "revoke"], ("token revoke: ", "ID")),
+                           (["plan", "--bytes", "10", "--dtype", "f64"], ("10 bytes", "f64: multiples of 8")),
                            (["plan", "--bytes", "lots"], ("plan: ", "'lots'", "K, M, G or T"))):
             said = ctl(*bad).stderr
             for word in words:

@@ -103,12 +103,14 @@ def test_nodes_that_find_no_issuer_say_so_retry_and_part_when_they_expire(cluste
         assert any("has ended" in line for line in events(node, "peer_down", since)), f"{node} does not know why"
     shown = subprocess.run([os.environ["NEXAR_TEST_NEXARCTL"], "--socket", lonely.admin, "status"], text=True,
                            capture_output=True, timeout=20).stdout
-    contains(shown, "EXPIRED", "other nodes refuse this one")
+    contains(shown, "EXPIRED", "other nodes refuse this one until it joins again")
 
     # The issuer was away for longer than its own leaf lasts: it signs itself another one. Node 2 cannot come back.
     cluster[1].start(NEXAR_CERTIFICATE_LIFETIME_SECS=str(LIFE))
     assert certificate(cluster[1])["state"] == "valid"
     eventually(lambda: "expired" in "".join(events(cluster[1], "connection_refused")), "node 1 to refuse node 2")
+    eventually(lambda: any("certificate has expired" in peer["why"] for peer in lonely.ask("status")["peers"]
+                           if peer["node"] == cluster[1].id), "node 2 to say why it is refused", 10)
     lonely.kill()
     lonely.start(wait=False)
     lonely.expected_dead = True

@@ -69,6 +69,13 @@ class Plan final : public Command {
     }
     int run(const Context& context) override {
         table_.lanes = static_cast<uint32_t>(lanes_);
+        const uint32_t element = element_sizes().at(dtype_);
+        if (bytes_ % element != 0)
+            return show_error(
+                context, {exit_usage,
+                          std::to_string(bytes_) + " bytes are no whole number of elements; allowed for " +
+                              dtype_ + ": multiples of " + std::to_string(element),
+                          "INVALID_ARGUMENT"});
         PlanQuestion question;
         if (!group_.empty()) {
             const Reply reply = ask(context.socket, "plan", json{{"group", group_}}.dump());
@@ -85,8 +92,7 @@ class Plan final : public Command {
             question.table = table_;
         }
         question.op = op_;
-        question.shape = {kinds().at(op_), bytes_ / element_sizes().at(dtype_), element_sizes().at(dtype_),
-                          static_cast<uint32_t>(root_)};
+        question.shape = {kinds().at(op_), bytes_ / element, element, static_cast<uint32_t>(root_)};
         const auto answer = plan_report(question);
         if (!answer) return show_error(context, {exit_usage, answer.error().text, "INVALID_ARGUMENT"});
         std::printf("%s", context.json ? (answer->dump(2) + "\n").c_str() : render_plan(*answer).c_str());
@@ -155,14 +161,17 @@ nexar::Result<json> plan_report(const PlanQuestion& question) {
 std::string render_plan(const json& p) {
     const uint64_t segments = count_of(p, "segments");
     std::string out = aligned({
-        {"operation", text_of(p, "op") + " of " + std::to_string(count_of(p, "count")) + " elements of " +
-                          std::to_string(count_of(p, "element_bytes")) + " B"},
+        {"operation", text_of(p, "op") == "barrier"
+                          ? "barrier"
+                          : text_of(p, "op") + " of " + std::to_string(count_of(p, "count")) +
+                                " elements of " + std::to_string(count_of(p, "element_bytes")) + " B"},
         {"group", std::to_string(count_of(p, "ranks")) + " ranks on " + std::to_string(count_of(p, "nodes")) +
                       " nodes"},
         {"algorithm", text_of(p, "algorithm")},
         {"class", text_of(p, "class") == "bulk" ? "bulk: through the shards" : "small: with control"},
-        {"segments", std::to_string(segments) + ", " + std::to_string(count_of(p, "lanes")) + " at once, " +
-                         std::to_string(count_of(p, "phases_per_segment")) + " steps each"},
+        {"segments", std::to_string(segments) + ", " + std::to_string(count_of(p, "lanes")) +
+                         " at once, up to " + std::to_string(count_of(p, "phases_per_segment")) +
+                         " steps each"},
         {"chunks", bytes_text(count_of(p, "chunk_bytes"))},
         {"sent in all", bytes_text(count_of(p, "total_bytes"))},
     });

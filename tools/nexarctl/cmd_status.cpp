@@ -27,7 +27,7 @@ std::string certificate_text(const json& status) {
     const std::string failures = std::to_string(count_of(c, "renewal_failures"));
     const std::string why = text_of(c, "why").empty() ? "" : ": " + text_of(c, "why");
     if (text_of(c, "state") == "expired")
-        return "EXPIRED " + seconds_text(-left) + " ago; other nodes refuse this one until it is renewed" +
+        return "EXPIRED " + seconds_text(-left) + " ago; other nodes refuse this one until it joins again" +
                why;
     std::string out = "expires in " + seconds_text(left);
     if (text_of(c, "state") == "renewing") out += ", is being renewed";
