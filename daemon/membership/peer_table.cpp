@@ -19,6 +19,11 @@ std::vector<std::string> addresses_of(const wire::NodeRecord& record, const std:
     return out;
 }
 
+// The longest that there may be (wire/limits.hpp) make 125 KiB: a greeting, which comes before the mesh takes
+// over, has room for twice that.
+constexpr size_t greeting_records_max = 128;
+static_assert(greeting_records_max <= wire::roster_nodes_max);
+
 std::string life_text(Incarnation life) {
     return std::to_string(life.counter);
 }
@@ -70,11 +75,11 @@ void PeerTable::send_hello(ConnectionId id) {
     hello.bulk_port = config_.bulk_port;
     hello.bulk_shards = config_.bulk_shards;
     std::vector<wire::NodeRecord> all = roster();
-    const size_t first = std::min(all.size(), wire::roster_nodes_max);
+    const size_t first = std::min(all.size(), greeting_records_max);
     hello.roster.assign(all.begin(), all.begin() + static_cast<ptrdiff_t>(first));
     actions_.push_back(SendOn{id, std::move(hello)});
-    for (size_t at = first; at < all.size(); at += wire::roster_nodes_max) {
-        const size_t end = std::min(all.size(), at + wire::roster_nodes_max);
+    for (size_t at = first; at < all.size(); at += greeting_records_max) {
+        const size_t end = std::min(all.size(), at + greeting_records_max);
         actions_.push_back(SendOn{id, wire::RosterUpdate{{all.begin() + static_cast<ptrdiff_t>(at),
                                                           all.begin() + static_cast<ptrdiff_t>(end)}}});
     }

@@ -3,8 +3,11 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
+#include <cstring>
 
 #include "failure_cluster.hpp"
+#include "wire/codec.hpp"
+#include "wire/limits.hpp"
 
 namespace nexar::membership {
 namespace {
@@ -169,6 +172,34 @@ TEST_CASE("strangers, rosters and dials are bounded", "[membership]") {
     const Seen seen = drain(table);
     REQUIRE(seen.closes.size() == 1);
     CHECK(seen.closes[0].reason.find("roster is full") != std::string::npos);
+}
+
+TEST_CASE("a hello with a long roster comes in pieces that a greeting may have", "[membership]") {
+    auto limits = config();
+    PeerTable table(limits, Random(1), at_ms(0));
+    table.on_connected(c1, low, false, "there:1", at_ms(0));
+    table.on_message(c1, hello_of(low), at_ms(1));
+    wire::NodeRecord longest{{}, std::string(wire::hostname_bytes_max, 'h'), {}};
+    longest.addresses.assign(wire::addresses_max, std::string(wire::address_bytes_max, 'a'));
+    for (unsigned i = 0; i < limits.nodes_max; ++i) {
+        longest.node = node_id(100);
+        std::memcpy(longest.node.bytes.data() + 20, &i, sizeof i);
+        table.on_message(c1, wire::RosterUpdate{{longest}}, at_ms(2));
+    }
+    drain(table);
+    table.on_connected(c2, high, true, "there:2", at_ms(3));
+    size_t messages = 0, bytes = 0, records = 0;
+    for (const SendOn& sent : drain(table).sends) {
+        const size_t size = wire::encode(sent.message).size();
+        CHECK(size <= 256 * 1024);  // transport::greeting_bytes_max
+        ++messages;
+        bytes += size;
+        if (const auto* hello = std::get_if<wire::Hello>(&sent.message)) records += hello->roster.size();
+        if (const auto* more = std::get_if<wire::RosterUpdate>(&sent.message)) records += more->nodes.size();
+    }
+    CHECK(records == limits.nodes_max);
+    CHECK(messages < 64);       // transport's greetings_max
+    CHECK(bytes < (4u << 20));  // a control stream's send buffer
 }
 
 TEST_CASE("lives are bounded, over all and of each node: a node that is started again for ever is refused",
