@@ -421,7 +421,7 @@ TEST_CASE("waits yield before they sleep, as long as they may, and sleep at once
         uint64_t x = 1;
         for (int i = 0; i < 200; ++i)
             REQUIRE(nexar_all_reduce(group, &x, &x, 1, NEXAR_U64, NEXAR_SUM, -1) == NEXAR_OK);
-        REQUIRE(nexar_barrier(stuck, 20) == NEXAR_ERR_TIMED_OUT);  // a wait that is too long to stay awake
+        REQUIRE(nexar_barrier(stuck, 150) == NEXAR_ERR_TIMED_OUT);  // a wait that is too long to stay awake
         nexar_session_stats stats{};
         stats.struct_size = sizeof stats;
         REQUIRE(nexar_session_stats_get(session, &stats) == NEXAR_OK);
@@ -429,7 +429,7 @@ TEST_CASE("waits yield before they sleep, as long as they may, and sleep at once
         return stats;
     };
 
-    const auto awake = waits(2000), asleep = waits(0);
+    const auto awake = waits(100'000), asleep = waits(0);
 
     CHECK(awake.waits_yielded + awake.waits_spun > 0);
     CHECK(awake.waits_slept > 0);
