@@ -199,7 +199,7 @@ void CollectiveRun::report_success() {
         if (staged != nullptr && staged->gone && !staged->output_stands())
             outcome.error = {Errc::closed, "the group was freed before the result was taken", -1, -1, {}};
         post.reported = true;
-        group_.host().complete(post.session, post.ticket, outcome);
+        group_.complete(post.session, post.ticket, outcome);
     }
 }
 
@@ -251,7 +251,7 @@ void CollectiveRun::report_error() {
             outcome.error.code = Errc::cancelled;
         else if (post.deadline <= expired_at_ && expired_at_ != never)
             outcome.error.code = Errc::timed_out;
-        group_.host().complete(post.session, post.ticket, outcome);
+        group_.complete(post.session, post.ticket, outcome);
     }
 }
 

@@ -158,7 +158,10 @@ Result<void> Group::submit(LocalRank& local, const OpRequest& request) {
     NEXAR_TRY_VOID(check(local, request));
     const OpKind kind = request.descriptor.kind;
     if (kind == OpKind::send || kind == OpKind::recv) {
-        if (failed_) return fail(*failed_);
+        if (failed_) {
+            local.told = true;
+            return fail(*failed_);
+        }
         if (kind == OpKind::send)
             messages_.send(local, request);
         else
@@ -166,6 +169,7 @@ Result<void> Group::submit(LocalRank& local, const OpRequest& request) {
         return {};
     }
     if (const auto error = error_for(local.posted)) return fail(*error);
+    if (local.told) return refuse(local);
     if (local.posted >= lowest_open() + context_.config.seq_window)
         return fail(Errc::table_full, "rank " + std::to_string(local.rank) + " is " +
                                           std::to_string(context_.config.seq_window) +
@@ -176,6 +180,23 @@ Result<void> Group::submit(LocalRank& local, const OpRequest& request) {
     run->post(static_cast<size_t>(&local - local_.data()), request);
     check_watermark();
     return {};
+}
+
+void Group::complete(SessionId session, uint64_t ticket, const Outcome& outcome) {
+    LocalRank* local = find_local(session);
+    if (local != nullptr && failed_ && outcome.error.code == failed_->code) local->told = true;
+    host_.complete(session, ticket, outcome);
+}
+
+// [F16] Who was told that the group is finished gets the same from every later call, also where the dead had
+// handed over its part: what is called now may be another operation. Those who wait there for this rank are
+// told.
+Result<void> Group::refuse(LocalRank& local) {
+    const uint64_t mark = gone_.empty() ? local.posted + 1 : watermark();
+    const uint64_t end = std::min(mark, lowest_open() + context_.config.seq_window);
+    for (uint64_t seq = std::max(local.posted, local.refused); seq < end; ++seq) abort(seq, *failed_);
+    local.refused = std::max(local.refused, end);
+    return fail(*failed_);
 }
 
 bool Group::cancel(SessionId session, uint64_t ticket) {
@@ -392,7 +413,7 @@ uint64_t Group::watermark() const {
 
 std::optional<Error> Group::gone_error(uint32_t rank) const {
     const auto it = gone_.find(rank);
-    if (it == gone_.end()) return {};
+    if (it == gone_.end() || it->second.crashed) return {};  // a crash ends the group: the verdict says so
     return Error{Errc::peer_lost, facts.describe(rank) + " is gone: " + it->second.reason, rank, -1,
                  facts.members[rank].node.hex()};
 }

@@ -41,8 +41,10 @@ class GroupHost {
 struct LocalRank {
     uint32_t rank = 0;
     SessionId session;
-    uint64_t posted = 0;  // collectives so far: the next one's number
-    bool left = false;    // its process ended, or it freed the group
+    uint64_t posted = 0;   // collectives so far: the next one's number
+    bool left = false;     // its process ended, or it freed the group
+    bool told = false;     // an operation of its ended with the group's verdict
+    uint64_t refused = 0;  // collectives below it end without this rank
 };
 
 // The fixed facts of a group, from its GroupPrepare.
@@ -81,6 +83,7 @@ class Group final : public Runnable, public Alarm {
     bool cancel(SessionId session, uint64_t ticket);
     bool moved(SessionId session, uint64_t ticket, uint32_t filled, uint32_t taken);  // of a staged operation
     void leave(LocalRank& local, bool crashed, const std::string& reason);
+    void complete(SessionId session, uint64_t ticket, const Outcome& outcome);
 
     // From other nodes; `from` is a node of the group.
     void on_rank_gone(const wire::RankGone& gone);
@@ -136,6 +139,7 @@ class Group final : public Runnable, public Alarm {
                               uint64_t out) const;
     Result<void> check_stage(const OpRequest& request, uint64_t in, uint64_t out) const;
     uint64_t leave_runs(uint32_t rank, uint64_t posted);
+    Result<void> refuse(LocalRank& local);
     CollectiveRun* run_for(uint64_t seq);  // makes one; null: over already, or too far ahead
     uint64_t lowest_open() const;
     void check_watermark();

@@ -407,7 +407,7 @@ void Messages::finish(Send& send, Error error) {
     const SessionId session = send.session;
     const uint64_t ticket = send.ticket;
     std::erase_if(sends_, [&](const auto& s) { return s.get() == &send; });
-    group_.host().complete(session, ticket, Outcome{std::move(error)});
+    group_.complete(session, ticket, Outcome{std::move(error)});
     group_.run_changed();
 }
 
@@ -421,7 +421,7 @@ void Messages::finish(Recv& recv, Error error) {
     const SessionId session = recv.session;
     const uint64_t ticket = recv.ticket;
     std::erase_if(recvs_, [&](const auto& r) { return r.get() == &recv; });
-    group_.host().complete(session, ticket, outcome);
+    group_.complete(session, ticket, outcome);
     group_.run_changed();
 }
 

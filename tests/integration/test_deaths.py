@@ -103,6 +103,33 @@ def test_what_a_rank_handed_over_counts_although_it_was_killed_in_its_wait(clust
     still_works(cluster)
 
 
+def calls_something_else(me):
+    """Rank 1 dies with a collective handed over. Rank 0 hears of it by a message, and does not make that collective."""
+    group, x = me.group(), given("int64", "sum", me.rank, 1000)
+    group.barrier()
+    if me.rank == 1:
+        request = group.all_reduce_start(x)
+        me.mark()
+        request.wait()
+    me.mark()
+    first = me.fails(group.recv, x, 1) if me.rank == 0 else me.fails(group.all_reduce, x)
+    return [first, me.fails(group.barrier), me.fails(group.broadcast, np.zeros(3), 0), me.fails(group.barrier)]
+
+
+def test_who_was_told_of_a_death_hears_the_same_whatever_it_calls_next_and_so_do_the_others(cluster):
+    for placement in ([1, 2, 3], [1, 1, 2], [1, 2, 1], [1, 1, 1]):
+        job = Job([cluster[number] for number in placement], calls_something_else)
+        job.await_marks()
+        time.sleep(0.3)
+
+        since = killed(job, 1)
+
+        for outcome in job.outcomes(0, 2):
+            same_failure(outcome, "PEER_LOST", rank=1, node=cluster[placement[1]].id, since=since, within=SOON,
+                         one_text=False)
+    still_works(cluster)
+
+
 def works_for_ever(me, count):
     group, turns = me.group(), 0
     x, want = given("float32", "sum", me.rank, count), reduced("float32", "sum", me.size, count)
