@@ -125,6 +125,7 @@ class Engine::Impl final : public GroupHost {
     std::deque<GroupId> finished_order;
     std::deque<LastWords> last_words;  // of the groups that finished last
     std::map<GroupId, std::unique_ptr<Group>> groups;
+    bool stopping = false;  // [F17]: its ranks do not leave, they go with the daemon, and so do their groups
     std::unordered_map<SessionId, std::vector<GroupId>> sessions;
 };
 
@@ -402,7 +403,7 @@ void Engine::session_ended(Time now, SessionId session, bool crashed, const std:
     for (const GroupId& id : node.mapped()) {
         Group* group = impl_->find(id);
         if (LocalRank* local = group == nullptr ? nullptr : group->find_local(session))
-            group->leave(*local, crashed, reason);
+            group->leave(*local, crashed || impl_->stopping, reason);
     }
     impl_->turn();
 }
@@ -458,6 +459,7 @@ void Engine::goodbye(Time now, const std::string& reason) {
     const Error error{Errc::daemon_lost, "the daemon is stopping: " + reason, -1, -1,
                       impl_->context.config.self.hex()};
     for (auto& [id, group] : impl_->groups) group->lose(error);
+    impl_->stopping = true;
     impl_->turn();
 }
 

@@ -210,6 +210,26 @@ def test_a_goodbye_is_heard_although_the_connection_closes_with_it(cluster):
     run(two_each(cluster), one_sum)
 
 
+def waits_for_one_each(me):
+    group = me.group()
+    one_sum(me, group)
+    me.mark()
+    other = {0: 4, 2: 1, 3: 1}.get(me.rank)
+    return me.fails(group.barrier) if other is None else me.fails(group.recv, np.zeros(1), other)
+
+
+def test_a_daemon_that_is_asked_to_end_is_one_loss_whichever_of_its_ranks_is_waited_for(cluster):
+    job = Job(two_each(cluster), waits_for_one_each)
+    job.await_marks()
+
+    equal(cluster[2].end(signal.SIGTERM), 0, "exit status")
+
+    outcomes = job.outcomes(*REMOTE)
+    assert outcomes[0].rank in LOCAL, f"rank {outcomes[0].rank} is not on node 2: {outcomes}"
+    same_failure(outcomes, "PEER_LOST", rank=outcomes[0].rank, node=cluster[2].id)
+    comes_back(cluster)
+
+
 def late_but_in_time(me):
     group = me.group()
     one_sum(me, group)
