@@ -302,7 +302,7 @@ NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_group_open(nexar_session* session,
                                                          const nexar_group_options* options,
                                                          nexar_group** out);
 
-/* Leaves the group. Its pending requests end with CLOSED. Waits for nobody. */
+/* Leaves the group. Its requests that are still pending end with CLOSED. Waits for nobody. */
 NEXAR_API nexar_status nexar_group_free(nexar_group* group);
 
 NEXAR_API nexar_status nexar_group_rank(nexar_group* group, uint32_t* rank);

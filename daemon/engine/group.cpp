@@ -183,8 +183,8 @@ Result<void> Group::submit(LocalRank& local, const OpRequest& request) {
 }
 
 void Group::complete(SessionId session, uint64_t ticket, const Outcome& outcome) {
-    LocalRank* local = find_local(session);
-    if (local != nullptr && failed_ && outcome.error.code == failed_->code) local->told = true;
+    if (failed_ && outcome.error.code == failed_->code)
+        if (LocalRank* local = find_local(session)) local->told = true;
     host_.complete(session, ticket, outcome);
 }
 
