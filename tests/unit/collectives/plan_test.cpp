@@ -150,7 +150,8 @@ TEST_CASE("each algorithm's bytes per node pair are its formula's") {
         CHECK(bytes(Algorithm::ring_reduce_scatter, Kind::reduce_scatter, count) == ring((n - 1) * B));
         CHECK(bytes(Algorithm::ring_all_gather, Kind::all_gather, count) == ring((n - 1) * B));
         // A byte per node and step, to the node 1, 2, 4... places on.
-        CHECK(total(bytes(Algorithm::dissemination_barrier, Kind::barrier, 0)) == n * std::bit_width(n - 1));
+        CHECK(total(bytes(Algorithm::dissemination_barrier, Kind::barrier, 0)) ==
+              n * uint32_t(std::bit_width(n - 1)));
         for (const uint32_t root : {0u, n - 1}) {
             // Each node but the root gets (or gives) everything once, whatever the tree.
             for (const auto& [tree, kind] : {std::pair{Algorithm::binomial_broadcast, Kind::broadcast},
