@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# shellcheck disable=SC2154  # top and quick are set by tools/test
-# Fresh Debian roots: what a user with a new machine sees. Each repeats set-up, build and the demo; with --quick
-# before --roots also the quick tests.
+# shellcheck disable=SC2154  # top, quick and all are set by tools/test
+# Fresh Debian roots: what a user with a new machine sees. Each repeats set-up, build and the demo; with --quick or --all
+# before --roots also the quick tests, or all.
 # The mirror, the proxy and the like are the machine's own; only the root's tarball is kept, outside the tree.
 
 root_tarball_days=7
@@ -38,12 +38,14 @@ copy_tree() {
 # shellcheck disable=SC2016  # expanded by the inner shells
 root_script='
 set -e
+mount --bind "$1" "$1"  # a mount of its own, as the root of a machine is
+cd "$1"
 mount -t proc proc "$1/proc"
 mount --rbind /sys "$1/sys"
 mount --rbind /dev "$1/dev"
 mount -t tmpfs tmpfs "$1/run"
 exec chroot "$1" env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin TERM=dumb sh -c "
-    cd /src/nexar && tools/demo && if [ \"$2\" = yes ]; then tools/test --quick; fi"
+    cd /src/nexar && tools/demo && $2"
 '
 
 # unpack_root SUITE ROOT
@@ -61,9 +63,12 @@ test_root() (
     # The mounts live and die with the inner namespace: out here the root is plain files.
     trap 'rm -rf --one-file-system "$root"' EXIT
     trap 'exit 130' INT TERM
+    local tests=true
+    if [ "$quick" = yes ]; then tests="tools/test --quick"; fi
+    if [ "$all" = yes ]; then tests=tools/test; fi
     unpack_root "$1" "$root" &&
         unshare --mount --pid --fork --kill-child --propagation private \
-            bash -c "$root_script" root "$root" "$quick" </dev/null
+            bash -c "$root_script" root "$root" "$tests" </dev/null
 )
 
 require_root_tools() {

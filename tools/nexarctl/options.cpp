@@ -1,9 +1,11 @@
 #include "nexarctl/options.hpp"
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <sstream>
 
 #include "nexarctl/client.hpp"
 #include "nexarctl/units.hpp"
@@ -11,6 +13,21 @@
 namespace nexarctl {
 
 namespace {
+
+// In place of CLI::Range, whose words differ from version to version.
+template <class Number>
+CLI::Validator within(Number least, Number most) {
+    std::ostringstream allowed;
+    allowed << least << " to " << most;
+    const auto check = [least, most, allowed = allowed.str()](const std::string& given) -> std::string {
+        Number value{};
+        const char* end = given.data() + given.size();
+        const auto [stop, error] = std::from_chars(given.data(), end, value);
+        if (error == std::errc() && stop == end && value >= least && value <= most) return {};
+        return "'" + given + "' is not allowed; allowed: " + allowed;
+    };
+    return CLI::Validator(check, allowed.str());
+}
 
 class CliOptions final : public Options {
   public:
@@ -26,13 +43,13 @@ class CliOptions final : public Options {
     void count(const std::string& names, uint64_t& target, uint64_t least, uint64_t most,
                const std::string& help, bool required) override {
         app_->add_option(names, target, help)
-            ->check(CLI::Range(least, most))
+            ->check(within(least, most))
             ->required(required)
             ->capture_default_str();
     }
     void number(const std::string& names, double& target, double least, double most,
                 const std::string& help) override {
-        app_->add_option(names, target, help)->check(CLI::Range(least, most));
+        app_->add_option(names, target, help)->check(within(least, most));
     }
     void bytes(const std::string& names, uint64_t& target, const std::string& help) override {
         const auto read = [&target](const std::string& given) {
