@@ -63,7 +63,9 @@ def test_leaves_are_renewed_while_a_group_works_and_nobody_is_lost(cluster):
         equal(node.status()["node"], name, "NodeId")
         assert expires(node) > end and (node.state / "node.crt").read_text() != text, f"{node} has its old certificate"
         assert events(node, "certificate_renewed"), f"{node} did not say so"
-        equal(events(node, "peer_down"), [], f"what {node} lost")
+        # When connections are replaced, the end of the old one may arrive before the word that the new one stands.
+        lost = [line for line in events(node, "peer_down") if "the other one stays" not in line or "proof=true" in line]
+        equal(lost, [], f"what {node} lost")
     contains(cluster[1].log(), "certificate_signed")
     equal([line for node in cluster for line in node.log().splitlines() if "has ended" in line], [], "connections that met their end")
     assert all(4 <= len(events(node, "bulk_up")) <= 16 for node in cluster), "bulk connections were not replaced, or for ever"
@@ -90,7 +92,8 @@ def test_nodes_that_find_no_issuer_say_so_retry_and_part_when_they_expire(cluste
     before = {node: len(node.log()) for node in (lonely, other)}
     cluster[1].kill()
     eventually(lambda: certificate(lonely)["state"] == "renewal failed", "a failed renewal", LIFE)
-    contains(certificate(lonely)["why"], "none of the 1 connected nodes is an issuer")
+    # At an attempt while the connection with node 3 is just being replaced, it has none.
+    eventually(lambda: "none of the 1 connected nodes is an issuer" in certificate(lonely)["why"], "the reason", 5)
     assert certificate(lonely)["renewal_failures"] >= 1
     eventually(lambda: certificate(lonely)["state"] == "expired", "the end of the certificate", LIFE)
 
