@@ -28,9 +28,10 @@ import nexar  # noqa: E402
 
 from .cluster import (COLLECTIVE_TIMEOUT, HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT, PORT, Cluster, Node,  # noqa: E402
                       Refused, eventually)
+from .expected import expected_failure  # noqa: E402
 from .ranks import Failure, Job, Me, Rank, program, run  # noqa: E402
 from .runner import contains, equal, main, same_failure  # noqa: E402
 
 __all__ = ["COLLECTIVE_TIMEOUT", "Cluster", "Failure", "HEARTBEAT_INTERVAL", "HEARTBEAT_TIMEOUT", "Job", "Me", "Node",
-           "PORT", "Rank", "Refused", "SKIPPED", "contains", "equal", "eventually", "main", "nexar", "np", "program",
-           "run", "same_failure", "skip"]
+           "PORT", "Rank", "Refused", "SKIPPED", "contains", "equal", "eventually", "expected_failure", "main", "nexar", "np",
+           "program", "run", "same_failure", "skip"]

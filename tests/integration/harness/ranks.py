@@ -133,8 +133,9 @@ class Rank:
                 outcome = ("value", function(me, *arguments))
             except nexar.Error as error:
                 outcome = ("failure", me.failure(error))
-            except BaseException:
-                outcome = ("broken", traceback.format_exc())
+            except BaseException as error:
+                kind = AssertionError if isinstance(error, AssertionError) else RuntimeError
+                outcome = ("broken", traceback.format_exc(), kind)
             _send(wire_out, outcome)
             code = 0
         finally:
@@ -180,7 +181,7 @@ class Rank:
                 self._ended = message
         self.join()
         if self._ended[0] == "broken":
-            raise AssertionError(f"{self}: {self._ended[1]}")
+            raise self._ended[2](f"{self}: {self._ended[1]}")
         return self._ended[1]
 
     def kill(self, number=signal.SIGKILL):
