@@ -33,5 +33,5 @@ from .ranks import Failure, Job, Me, Rank, program, run  # noqa: E402
 from .runner import contains, equal, main, same_failure  # noqa: E402
 
 __all__ = ["COLLECTIVE_TIMEOUT", "Cluster", "Failure", "HEARTBEAT_INTERVAL", "HEARTBEAT_TIMEOUT", "Job", "Me", "Node",
-           "PORT", "Rank", "Refused", "SKIPPED", "contains", "equal", "eventually", "expected_failure", "main", "nexar", "np",
-           "program", "run", "same_failure", "skip"]
+           "PORT", "Rank", "Refused", "SKIPPED", "contains", "equal", "eventually", "expected_failure", "main", "nexar",
+           "np", "program", "run", "same_failure", "skip"]

@@ -1,0 +1,138 @@
+"""What tools/bench runs: builds, measures, prints a table, and writes JSON."""
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import platform
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from builds import FOLDER, Build
+from hosts import Failed
+from measure import Plan, Topology, measure
+
+ROOT = FOLDER.parents[1]
+SIZES = (8, 64, 4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20)
+QUICK_SIZES = (8, 4 << 10, 1 << 20)
+TOPOLOGIES = "1x2,1x4,2x1,2x2,2x4,3x2"
+QUICK_TOPOLOGIES = "1x2,2x1"
+# Programs of one process, and their arguments: (usual, quick).
+MICRO = {"link_bench": ([], []), "reduce_bench": (["4096"], ["256"]), "quic_bench": (["1", "3"], ["1", "1"])}
+MICRO_SECONDS = 120
+
+
+def topologies_from(text):
+    found = [re.fullmatch(r"([1-8])x([1-9][0-9]?)", word) for word in text.split(",")]
+    if not all(found):
+        raise argparse.ArgumentTypeError(f"'{text}': want HOSTSxRANKS-PER-HOST, 1..8 and 1..99, such as 1x2,3x2")
+    return [Topology(int(match[1]), int(match[2])) for match in found]
+
+
+def sizes_from(text):
+    if not all(re.fullmatch(r"[1-9][0-9]*", word) and int(word) % 8 == 0 for word in text.split(",")):
+        raise argparse.ArgumentTypeError(f"'{text}': want multiples of 8, such as 8,4096")
+    return [int(word) for word in text.split(",")]
+
+
+def parse():
+    parser = argparse.ArgumentParser(prog="tools/bench", description="Builds the release preset with the benchmarks "
+                                     "and runs them: the parts' own (one process each), and all_reduce and messages "
+                                     "on clusters of network namespaces. Every result on a cluster is checked. Without "
+                                     "options: at most about 8 minutes, and the build.")
+    parser.add_argument("--quick", action="store_true", help="at most about a minute: two topologies, three sizes")
+    parser.add_argument("--build", metavar="DIR[,DIR2]", help="measure these builds (build folders, or source trees "
+                        "with a build/release) instead of building; two are measured in alternation")
+    parser.add_argument("--topologies", type=topologies_from, metavar="LIST", help=f"default {TOPOLOGIES}")
+    parser.add_argument("--sizes", type=sizes_from, metavar="LIST", help="bytes per vector or message")
+    parser.add_argument("--rounds", type=int, help="jobs per build and topology (default 3; with --quick 2)")
+    parser.add_argument("--minutes", type=float, help="for the clusters; fewer rounds when they do not fit")
+    parser.add_argument("--no-micro", action="store_true", help="leave out the parts' own benchmarks")
+    parser.add_argument("--json", metavar="FILE", type=pathlib.Path, help="write everything there, too")
+    options = parser.parse_args()
+    quick = options.quick
+    options.topologies = options.topologies or topologies_from(QUICK_TOPOLOGIES if quick else TOPOLOGIES)
+    options.sizes = options.sizes or (QUICK_SIZES if quick else SIZES)
+    options.rounds = options.rounds or (2 if quick else 3)
+    options.minutes = options.minutes or (0.5 if quick else 6)
+    return options
+
+
+def build_here():
+    for command in (["cmake", "--preset", "release"], ["cmake", "--build", "--preset", "bench"]):
+        print("==", *command, file=sys.stderr, flush=True)
+        done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if done.returncode != 0:
+            sys.exit(f"{done.stdout[-3000:]}\nbench: '{' '.join(command)}' failed (tools/setup gets what it needs)")
+    return ROOT / "build/release"
+
+
+def run_micro(build, quick):
+    """Each program's output; a build without it is left out."""
+    results = {}
+    for name, arguments in MICRO.items():
+        program = build.folder / "tests/bench" / name
+        if not program.exists():
+            continue
+        done = subprocess.run([program, *arguments[quick]], capture_output=True, text=True, timeout=MICRO_SECONDS)
+        if done.returncode != 0:
+            raise Failed(f"{name} ended with {done.returncode}: {done.stderr.strip()}")
+        results[name] = done.stdout.splitlines()
+        print(f"== {name}", *results[name], sep="\n", flush=True)
+    return results
+
+
+def machine():
+    cpu = re.search(r"^model name\s*: (.*)$", pathlib.Path("/proc/cpuinfo").read_text(), re.M)
+    return {"cpu": cpu.group(1) if cpu else platform.machine(), "cores": len(os.sched_getaffinity(0)),
+            "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+            "kernel": platform.release(), "load_before": os.getloadavg()[0]}
+
+
+def print_rows(rows):
+    """A table of one topology; with two builds, the second's columns and the ratio follow."""
+    head = f"{'topology':8} {'operation':10} {'memory':8} {'bytes':>9}"
+    one = f"{'median us':>12} {'(q1 .. q3)':>25} {'MB/s':>9} {'n':>4}"
+    print("\n" + head + one * len(rows[0]) + ("   time B/A (pairs)" if len(rows[0]) == 2 else ""))
+    for row in rows:
+        line = "{topology:8} {operation:10} {memory:8} {bytes:9}".format(**row[0])
+        for cell in row:
+            span = f"({cell['q1_us']:.1f} .. {cell['q3_us']:.1f})"
+            rate = cell["megabytes_per_second"]
+            speed = "-" if rate is None else f"{rate:.1f}"
+            line += f"{cell['median_us']:12.1f} {span:>25} {speed:>9} {cell['samples']:4}"
+        if len(row) == 2:
+            line += "   {ratio:.3f} ({ratio_least:.3f} .. {ratio_greatest:.3f})".format(**row[1])
+        print(line, flush=True)
+
+
+def main():
+    options = parse()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an exception: everything is cleaned up
+    builds = [Build(folder) for folder in (options.build or str(build_here())).split(",")]
+    if len(builds) > 2:
+        sys.exit("bench: --build takes one build or two")
+    plan = Plan(options.topologies, options.sizes, options.rounds, options.minutes * 60, len(builds))
+    result = {"date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(), "machine": machine(),
+              "builds": [build.describe() for build in builds], "micro": [], "clusters": []}
+    begin = time.monotonic()
+    try:
+        with tempfile.TemporaryDirectory(prefix="nexar-bench.") as folder:
+            clients = [build.compile_client(f"{folder}/ops_bench{i}") for i, build in enumerate(builds)]
+            if not options.no_micro:
+                result["micro"] = [run_micro(build, options.quick) for build in builds]
+            result["clusters"] = measure(builds, clients, plan, print_rows)
+    except Failed as failure:
+        sys.exit(f"bench: {failure}")
+    result["seconds"] = round(time.monotonic() - begin, 1)
+    print(f"\n{result['seconds']} s; times are medians, with the first and third quartile")
+    if options.json:
+        options.json.write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

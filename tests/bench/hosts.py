@@ -1,0 +1,157 @@
+"""A cluster of one build's daemons, each on a host of its own (a network namespace), and jobs on it.
+
+The namespaces are those of the integration tests (tests/integration/harness/network.py).
+"""
+import contextlib
+import itertools
+import json
+import os
+import pathlib
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import types
+
+# Without the package's own __init__, which loads numpy and one build's library.
+_harness = types.ModuleType("harness")
+_harness.__path__ = [str(pathlib.Path(__file__).resolve().parents[1] / "integration/harness")]
+sys.modules.setdefault("harness", _harness)
+from harness.network import Network  # noqa: E402
+from harness.system import die_with_parent, enter, need_namespaces  # noqa: E402
+
+PORT = 7654
+START_SECONDS = 30
+END_SECONDS = 10
+CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("NEXAR_")}
+
+
+class Failed(Exception):
+    """A daemon or a rank did not do what was asked; the text says which."""
+
+
+class Cluster:
+    """with Cluster(build, hosts=2) as cluster: cluster.run([...], ranks=2)"""
+
+    def __init__(self, build, hosts):
+        need_namespaces()
+        self.build, self.hosts = build, range(1, hosts + 1)
+        self._daemons, self._jobs = {}, itertools.count(1)
+        self._folder = pathlib.Path(tempfile.mkdtemp(prefix="nexar-bench."))
+        self._network = Network()
+
+    def __enter__(self):
+        try:
+            self._start(1, NEXAR_INIT_CLUSTER="1")
+            self._await(lambda: self._peers_up(1) is not None, "host 1's daemon to answer")
+            if len(self.hosts) > 1:
+                token = self._ctl(1, "token", "create", "--uses", str(len(self.hosts) - 1)).strip()
+                for host in self.hosts[1:]:
+                    self._start(host, NEXAR_CLUSTER_TOKEN=token)
+            self._await(self._connected, "every daemon to be connected to every other")
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        for daemon in self._daemons.values():
+            daemon.terminate()
+        for daemon in self._daemons.values():
+            _end(daemon)
+        self._network.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _path(self, host, name):
+        return self._folder / str(host) / name
+
+    def _spawn(self, host, command, environment, **streams):
+        namespace = self._network.namespace(host)
+
+        def prepare():
+            enter(namespace)
+            die_with_parent()
+        return subprocess.Popen([str(word) for word in command], env={**CLEAN, **environment}, preexec_fn=prepare,
+                                stdin=subprocess.DEVNULL, **streams)
+
+    def _start(self, host, **environment):
+        self._path(host, "").mkdir()
+        command = [self.build.nexard, "--config", "/dev/null", "--socket", self._path(host, "nexard.sock"),
+                   "--admin-socket", self._path(host, "admin.sock"), "--state-dir", self._path(host, "state"),
+                   "--listen", f"{self._network.address(host)}:{PORT}"]
+        with open(self._path(host, "log"), "w") as log:
+            self._daemons[host] = self._spawn(host, command, environment, stdout=log, stderr=log)
+
+    def _ctl(self, host, *arguments):
+        done = subprocess.run([self.build.nexarctl, "--socket", self._path(host, "admin.sock"), *arguments], env=CLEAN,
+                              capture_output=True, text=True, timeout=END_SECONDS, stdin=subprocess.DEVNULL)
+        if done.returncode != 0:
+            raise Failed(f"nexarctl {' '.join(arguments)} at host {host}: {done.stderr.strip()}")
+        return done.stdout
+
+    def _peers_up(self, host):
+        """How many peers the host's daemon is connected to; None while it does not answer."""
+        if self._daemons[host].poll() is not None:
+            log = self._path(host, "log").read_text(errors="replace").splitlines()
+            raise Failed("\n".join([f"host {host}'s daemon has ended:", *log[-20:]]))
+        try:
+            peers = json.loads(self._ctl(host, "status", "--json"))["peers"]
+        except (Failed, subprocess.TimeoutExpired):
+            return None
+        return sum(peer["state"] == "up" for peer in peers)
+
+    def _connected(self):
+        return all(self._peers_up(host) == len(self.hosts) - 1 for host in self.hosts)
+
+    @staticmethod
+    def _await(condition, what):
+        end = time.monotonic() + START_SECONDS
+        while not condition():
+            if time.monotonic() > end:
+                raise Failed(f"waited {START_SECONDS} s for {what}")
+            time.sleep(0.05)
+
+    def run(self, command, ranks, seconds, capture=True):
+        """A job of so many ranks on each host, neighbours on one host; what rank 0 printed. Fails when a rank does."""
+        size, group = len(self.hosts) * ranks, f"bench{next(self._jobs)}"
+        common = {"NEXAR_WORLD_SIZE": str(size), "NEXAR_GROUP": group, "NEXAR_JOB_SECRET": secrets.token_hex(24),
+                  "NEXAR_LIBRARY": str(self.build.library)}
+        with tempfile.TemporaryFile("w+") as output, contextlib.ExitStack() as started:
+            processes = []
+            for rank in range(size):
+                host = self.hosts[rank // ranks]
+                own = {"NEXAR_RANK": str(rank), "NEXAR_SOCKET": str(self._path(host, "nexard.sock"))}
+                processes.append(self._spawn(host, command, {**common, **own}, stdout=output if capture else None))
+                started.callback(_kill, processes[-1])
+            self._await_all(processes, seconds)
+            output.seek(0)
+            return output.read()
+
+    @staticmethod
+    def _await_all(processes, seconds):
+        end = time.monotonic() + seconds
+        for rank, process in enumerate(processes):
+            try:
+                status = process.wait(max(0.1, end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                raise Failed(f"rank {rank} was still running after {seconds:.0f} s") from None
+            if status != 0:
+                raise Failed(f"rank {rank} ended with {status}")
+
+
+def _end(process):
+    try:
+        process.wait(END_SECONDS)
+    except subprocess.TimeoutExpired:
+        _kill(process)
+
+
+def _kill(process):
+    if process.poll() is None:
+        process.kill()
+        process.wait()
