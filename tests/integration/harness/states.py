@@ -1,0 +1,43 @@
+"""States of processes and operations that can be seen from outside: what a test waits for instead of a while."""
+import contextlib
+import pathlib
+
+
+def asleep(pid):
+    """Every thread of the process waits for something."""
+    states = []
+    for stat in pathlib.Path(f"/proc/{pid}/task").glob("*/stat"):
+        with contextlib.suppress(OSError):  # a thread that has ended meanwhile
+            states.append(stat.read_text().rsplit(")", 1)[1].split()[0])
+    return bool(states) and set(states) <= {"S"}
+
+
+def sockets_of(pid):
+    """How many sockets the process holds."""
+    found = 0
+    for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            found += str(fd.readlink()).startswith("socket:")
+    return found
+
+
+def arrived(node, group):
+    """The ranks that have started the collectives that a group has in flight, as the node knows; rank by rank once."""
+    return {rank for op in node.ask("ops")["ops"] if op["group"] == group for rank in op["arrived"]}
+
+
+def waiting_receives(node, groups):
+    """How many receives wait on a node for a message, in the groups whose names begin so."""
+    return sum(message["group"].startswith(groups) for message in node.ask("ops")["messages"])
+
+
+def failed(node, group):
+    """The node knows that the group has failed."""
+    return any(shown["name"] == group and shown["failed"] for shown in node.ask("groups")["groups"])
+
+
+def datagrams_sent(node):
+    """By all processes of the node's host."""
+    lines = pathlib.Path(f"/proc/{node.pid}/net/snmp").read_text().splitlines()
+    names, values = [line.split() for line in lines if line.startswith("Udp:")]
+    return int(values[names.index("OutDatagrams")])
