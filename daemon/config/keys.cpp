@@ -174,23 +174,26 @@ Key choice(const char* name, const char* environment, std::string Config::* fiel
             [field](const Config& c) { return c.*field; }};
 }
 
-std::vector<Key> make_keys() {
-    using C = Config;
-    const char* const timeout = "0.05 to 86400 seconds";
-    const char* const timeout_or_none = "0 (none), or 0.05 to 86400 seconds";
-    const auto bounded = [&](const char* n, const char* e, double C::* f, const char* help) {
-        return number(n, e, f, 0.05, 86400, timeout, help);
+// At least 50 ms, or 0: none.
+Key seconds_or_none(const char* name, const char* environment, double Config::* field, const char* help) {
+    Key key = number(name, environment, field, 0, 86400, "0 (none), or 0.05 to 86400 seconds", help);
+    key.set = [set = key.set, field](Config& c, std::string_view v) {
+        Config trial = c;
+        if (!set(trial, v) || (trial.*field > 0 && trial.*field < 0.05)) return false;
+        c = trial;
+        return true;
     };
-    const auto optional_time = [&](const char* n, const char* e, double C::* f, const char* help) {
-        Key k = number(n, e, f, 0, 86400, timeout_or_none, help);
-        k.set = [set = k.set, f](Config& c, std::string_view v) {
-            Config trial = c;
-            if (!set(trial, v) || (trial.*f > 0 && trial.*f < 0.05)) return false;
-            c = trial;
-            return true;
-        };
-        return k;
-    };
+    return key;
+}
+
+Key seconds(const char* name, const char* environment, double Config::* field, const char* help) {
+    return number(name, environment, field, 0.05, 86400, "0.05 to 86400 seconds", help);
+}
+
+using C = Config;
+
+// Where it listens and keeps things, and which cluster it is of.
+std::vector<Key> place_keys() {
     return {
         path("socket", "NEXAR_SOCKET", &C::socket, "where applications connect"),
         path("admin_socket", "NEXAR_ADMIN_SOCKET", &C::admin_socket, "where nexarctl connects"),
@@ -210,23 +213,35 @@ std::vector<Key> make_keys() {
         count("certificate_lifetime", "NEXAR_CERTIFICATE_LIFETIME_SECS", &C::certificate_lifetime, 10,
               uint64_t{5} * 365 * 86400, "10 to 157680000 seconds",
               "how long the certificates live that this node signs, if it is an issuer"),
-        optional_time("collective_timeout", "NEXAR_COLLECTIVE_TIMEOUT_SECS", &C::collective_timeout,
-                      "longest a collective may take unless the call says otherwise"),
-        optional_time("barrier_timeout", "NEXAR_BARRIER_TIMEOUT_SECS", &C::barrier_timeout,
-                      "the same for a barrier"),
-        bounded("rpc_timeout", "NEXAR_RPC_TIMEOUT_SECS", &C::rpc_timeout,
+    };
+}
+
+// Deadlines.
+std::vector<Key> time_keys() {
+    return {
+        seconds_or_none("collective_timeout", "NEXAR_COLLECTIVE_TIMEOUT_SECS", &C::collective_timeout,
+                        "longest a collective may take unless the call says otherwise"),
+        seconds_or_none("barrier_timeout", "NEXAR_BARRIER_TIMEOUT_SECS", &C::barrier_timeout,
+                        "the same for a barrier"),
+        seconds("rpc_timeout", "NEXAR_RPC_TIMEOUT_SECS", &C::rpc_timeout,
                 "longest wait for an RPC reply: checked, comes later"),
-        bounded("heartbeat_interval", "NEXAR_HEARTBEAT_INTERVAL_SECS", &C::heartbeat_interval,
+        seconds("heartbeat_interval", "NEXAR_HEARTBEAT_INTERVAL_SECS", &C::heartbeat_interval,
                 "an idle link is spoken on this often"),
-        bounded("heartbeat_timeout", "NEXAR_HEARTBEAT_TIMEOUT_SECS", &C::heartbeat_timeout,
+        seconds("heartbeat_timeout", "NEXAR_HEARTBEAT_TIMEOUT_SECS", &C::heartbeat_timeout,
                 "silence after which a node is accused"),
-        bounded("recovery_timeout", "NEXAR_RECOVERY_TIMEOUT_SECS", &C::recovery_timeout,
+        seconds("recovery_timeout", "NEXAR_RECOVERY_TIMEOUT_SECS", &C::recovery_timeout,
                 "longest wait for a vote: checked, comes later"),
-        bounded("elastic_checkpoint_timeout", "NEXAR_ELASTIC_CHECKPOINT_TIMEOUT_SECS",
+        seconds("elastic_checkpoint_timeout", "NEXAR_ELASTIC_CHECKPOINT_TIMEOUT_SECS",
                 &C::elastic_checkpoint_timeout,
                 "longest wait at an elastic checkpoint: checked, comes later"),
         number("drain_timeout", "NEXAR_DRAIN_TIMEOUT_SECS", &C::drain_timeout, 0, 3600, "0 to 3600 seconds",
                "how long SIGTERM waits for operations in flight"),
+    };
+}
+
+// Sizes, threads and limits.
+std::vector<Key> size_keys() {
+    return {
         count("small_message_bytes", "NEXAR_SMALL_MSG_BYTES", &C::small_message_bytes, 0, 64 * 1024,
               "0 to 65536", "up to this size data travels with control, for latency"),
         count("large_message_bytes", "NEXAR_LARGE_MSG_BYTES", &C::large_message_bytes, 64, uint64_t{1} << 40,
@@ -247,6 +262,12 @@ std::vector<Key> make_keys() {
               1 << 20, uint64_t{1} << 46, "1048576 to 70368744177664", "shared memory of one session"),
         number("yield_microseconds", "NEXAR_YIELD_MICROSECONDS", &C::yield_microseconds, 0, 10000,
                "0 to 10000", "how long the loop looks again before it sleeps"),
+    };
+}
+
+// Topology, and what comes later.
+std::vector<Key> plan_keys() {
+    return {
         choice("topology", "NEXAR_TOPOLOGY", &C::topology, {"full_mesh"},
                "full_mesh (hypercube and k_regular come with sparse meshes)", "which nodes are connected"),
         flag("tcp_bulk", "NEXAR_ENABLE_TCP_BULK_SIDECAR", &C::tcp_bulk,
@@ -266,6 +287,14 @@ std::vector<Key> make_keys() {
                {"automatic", "auto", "manual", "abort"}, "automatic (or auto), manual, abort",
                "what happens to a group that lost a rank: checked, comes later (today it ends)"),
     };
+}
+
+std::vector<Key> make_keys() {
+    std::vector<Key> all;
+    for (auto part : {place_keys, time_keys, size_keys, plan_keys}) {
+        for (Key& key : part()) all.push_back(std::move(key));
+    }
+    return all;
 }
 
 }  // namespace
