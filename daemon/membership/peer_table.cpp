@@ -6,6 +6,7 @@
 #include "membership/peer_table.hpp"
 
 #include <algorithm>
+#include <tuple>
 
 #include "core/check.hpp"
 #include "wire/limits.hpp"
@@ -377,6 +378,7 @@ void PeerTable::on_dial_failed(const std::string& address, const NodeId& expecte
 
 size_t PeerTable::dials_in_flight() const {
     size_t n = 0;
+    nodes_walked_ += nodes_.size();
     for (const auto& [id, node] : nodes_) n += node.dialling.gives_up != never;
     for (const auto& [address, seed] : seeds_) n += seed.gives_up != never;
     return n;
@@ -387,22 +389,40 @@ size_t PeerTable::strangers() const {
                                              [](const auto& c) { return !c.second.accepted; }));
 }
 
+// How many dials may be in flight when this one begins: some places are kept for those who were just lost.
+size_t PeerTable::dials_max_for(const Dialling& dialling) const {
+    return dialling.fast > 0 ? config_.dials_max : config_.dials_max - config_.dials_max / 4;
+}
+
+// Whoever was just lost first, then whoever has waited longest: nodes that will never answer take turns with
+// the others, whatever their names.
 void PeerTable::dial_due(Time now) {
     if (leaving_) return;
     size_t flying = dials_in_flight();
     for (auto& [address, seed] : seeds_) {
-        if (seed.gives_up != never || now < seed.next || flying >= config_.dials_max) continue;
+        if (seed.gives_up != never || now < seed.next || flying >= dials_max_for(seed)) continue;
         seed.gives_up = now + config_.dial_timeout;
         actions_.push_back(Dial{address, {}});
         ++flying;
     }
-    for (auto& [id, node] : nodes_) {
-        Dialling& dialling = node.dialling;
-        if (node.connection || dialling.gives_up != never || now < dialling.next) continue;
+    std::vector<std::pair<const NodeId, Node>*> due;
+    nodes_walked_ += nodes_.size();
+    for (auto& entry : nodes_) {
+        const Node& node = entry.second;
+        const bool idle = !node.connection && node.dialling.gives_up == never;
+        if (idle && now >= node.dialling.next && !addresses_of(node.record, node.seed).empty())
+            due.push_back(&entry);
+    }
+    std::ranges::sort(due, {}, [](const auto* entry) {
+        const Dialling& dialling = entry->second.dialling;
+        return std::tuple(dialling.fast == 0, dialling.next, entry->first);
+    });
+    for (auto* entry : due) {
+        auto& [id, node] = *entry;
+        if (flying >= dials_max_for(node.dialling)) break;
         const auto addresses = addresses_of(node.record, node.seed);
-        if (addresses.empty() || flying >= config_.dials_max) continue;
-        dialling.gives_up = now + config_.dial_timeout;
-        actions_.push_back(Dial{addresses[dialling.address % addresses.size()], id});
+        node.dialling.gives_up = now + config_.dial_timeout;
+        actions_.push_back(Dial{addresses[node.dialling.address % addresses.size()], id});
         ++flying;
     }
 }
@@ -423,6 +443,7 @@ void PeerTable::expire(Time now) {
         questions_.erase(questions_.begin() + static_cast<ptrdiff_t>(i));
         admit_newcomer(question, now);
     }
+    nodes_walked_ += nodes_.size();
     for (auto& [id, node] : nodes_)
         if (now >= node.dialling.gives_up) node_dial_failed(node, now);
     for (auto& [address, seed] : seeds_)
@@ -439,13 +460,14 @@ Time PeerTable::wake_at() const {
     for (const auto& [id, connection] : connections_)
         if (!connection.hello) next = std::min(next, connection.since + config_.hello_timeout);
     for (const CloneQuestion& question : questions_) next = std::min(next, question.deadline);
-    const bool may_dial = !leaving_ && dials_in_flight() < config_.dials_max;
+    const size_t flying = dials_in_flight();
     auto consider = [&](const Dialling& dialling) {
         if (dialling.gives_up != never)
             next = std::min(next, dialling.gives_up);
-        else if (may_dial)
+        else if (!leaving_ && flying < dials_max_for(dialling))
             next = std::min(next, dialling.next);
     };
+    nodes_walked_ += nodes_.size();
     for (const auto& [id, node] : nodes_)
         if (!node.connection && !addresses_of(node.record, node.seed).empty()) consider(node.dialling);
     for (const auto& [address, seed] : seeds_) consider(seed);

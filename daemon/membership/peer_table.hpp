@@ -17,7 +17,8 @@
 //        lower NodeId stays. Otherwise the newer stays: its opener knows that the older is dead.
 //   [P5] Every known node without a connection is dialled, address by address, with exponential backoff and
 //   jitter;
-//        after a loss the first fast_redials go out quickly. At most dials_max dials at a time.
+//        after a loss the first fast_redials go out quickly. At most dials_max dials at a time, a quarter of
+//        it only for fast redials; the others take turns, the longest due first.
 //   [P6] The roster is gossip: whoever learns a node it did not know passes it on once. What a node says
 //   about itself
 //        wins. At most nodes_max nodes.
@@ -136,6 +137,9 @@ class PeerTable {
     const PeerInfo* info_of(const NodeId& node) const;
     std::vector<NodeId> connected() const;
     std::vector<wire::NodeRecord> roster() const;  // everybody known, without self
+    uint64_t nodes_walked() const {
+        return nodes_walked_;
+    }  // entries of the roster that turns have looked at
 
   private:
     struct Connection {
@@ -193,6 +197,7 @@ class PeerTable {
     void node_dial_failed(Node& node, Time now);
     Duration jittered(Duration base);
     size_t dials_in_flight() const;
+    size_t dials_max_for(const Dialling& dialling) const;
     size_t strangers() const;
 
     PeerTableConfig config_;
@@ -205,6 +210,7 @@ class PeerTable {
     uint32_t next_peer_ = 0;
     uint64_t next_nonce_;
     bool leaving_ = false;
+    mutable uint64_t nodes_walked_ = 0;
 };
 
 }  // namespace nexar::membership

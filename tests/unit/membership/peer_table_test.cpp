@@ -270,5 +270,102 @@ TEST_CASE("addresses are tried in order", "[membership]") {
     CHECK(dialled == std::vector<std::string>{"a:1", "b:1", "c:1", "a:1", "b:1", "c:1"});
 }
 
+// A member that tells of others.
+wire::Hello hello_with(const NodeId& teller, unsigned first, unsigned count) {
+    wire::Hello hello = hello_of(teller);
+    for (unsigned n = first; n < first + count; ++n) hello.roster.push_back({node_id(n), "h", {"a:1"}});
+    return hello;
+}
+
+TEST_CASE("a node that came back is dialled although many others never answer", "[membership][H7]") {
+    PeerTable table(config(), Random(1), at_ms(0));
+    table.on_connected(c1, low, false, "there:1", at_ms(0));
+    table.on_message(c1, hello_with(low, 100, 60), at_ms(1));
+    drain(table);
+    Time now = at_ms(1);
+    // For a while nobody answers at all. Then the one that is last by its name does.
+    const NodeId back = node_id(159);
+    size_t turns = 0;
+    for (const Time returns = now + std::chrono::seconds(60);; ++turns) {
+        REQUIRE(turns < 100'000);
+        now = std::max(now, table.wake_at());
+        table.on_time(now);
+        size_t dialled = 0;
+        bool found = false;
+        for (const Dial& dial : drain(table).dials) {
+            ++dialled;
+            found = found || (now >= returns && dial.expected == back);
+        }
+        CHECK(dialled <= config().dials_max);
+        if (found) break;
+        REQUIRE(now < returns + std::chrono::seconds(30));
+    }
+    // Sixty of them, twelve at a time, three seconds each: five turns.
+    CHECK(now <= at_ms(60'000 + 6 * 3'000 + 1'000));
+}
+
+TEST_CASE("a peer that was just lost is dialled before those that never answer", "[membership][H7]") {
+    PeerTable table(config(), Random(1), at_ms(0));
+    table.on_connected(c1, high, true, "there:1", at_ms(0));
+    table.on_message(c1, hello_with(high, 100, 60), at_ms(1));
+    for (int ms = 1; ms < 20'000; ms += 50) table.on_time(at_ms(ms));
+    drain(table);
+    table.on_closed(c1, "cut", at_ms(20'000));
+    std::vector<int> dials;
+    for (int ms = 20'000; ms < 20'200; ++ms) {
+        table.on_time(at_ms(ms));
+        for (const Dial& dial : drain(table).dials)
+            if (dial.expected == high) {
+                dials.push_back(ms - 20'000);
+                table.on_dial_failed(dial.address, high, "refused", at_ms(ms));
+            }
+    }
+    REQUIRE(dials.size() >= 3);
+    CHECK(dials[0] == 0);
+    CHECK(dials[2] <= 45);
+}
+
+TEST_CASE("a turn of the loop does not walk the whole roster", "[membership][H7][!shouldfail]") {
+    PeerTable table(config(), Random(1), at_ms(0));
+    table.on_connected(c1, low, false, "there:1", at_ms(0));
+    table.on_message(c1, hello_with(low, 10, 200), at_ms(1));
+    table.on_time(at_ms(2));
+    drain(table);
+    const uint64_t before = table.nodes_walked();
+    for (int turn = 0; turn < 10; ++turn) {  // nothing is due
+        table.on_time(at_ms(3));
+        (void)table.wake_at();
+    }
+    CHECK(table.nodes_walked() - before <= 10);
+}
+
+TEST_CASE("a node that left a day ago is in the roster no more", "[membership][H7][!shouldfail]") {
+    PeerTable table(config(), Random(1), at_ms(0));
+    table.on_connected(c1, low, false, "there:1", at_ms(0));
+    table.on_message(c1, hello_of(low), at_ms(1));
+    table.on_message(c1, wire::Goodbye{"maintenance"}, at_ms(2));
+    drain(table);
+    REQUIRE(table.roster().size() == 1);
+    for (Time now = at_ms(3); now < at_ms(0) + std::chrono::hours(24);) {
+        now = std::min(std::max(now, table.wake_at()), now + std::chrono::minutes(1));
+        table.on_time(now);
+        for (const Dial& dial : drain(table).dials) table.on_dial_failed(dial.address, low, "gone", now);
+        now += std::chrono::milliseconds(1);
+    }
+    CHECK(table.roster().empty());
+}
+
+TEST_CASE("one member's gossip does not keep another node out", "[membership][H7][!shouldfail]") {
+    auto limits = config();
+    limits.nodes_max = 64;
+    PeerTable table(limits, Random(1), at_ms(0));
+    table.on_connected(c1, low, false, "there:1", at_ms(0));
+    table.on_message(c1, hello_with(low, 50, 200), at_ms(1));
+    drain(table);
+    table.on_connected(c2, high, false, "there:2", at_ms(2));
+    table.on_message(c2, hello_of(high), at_ms(3));
+    CHECK(drain(table).ups.size() == 1);
+}
+
 }  // namespace
 }  // namespace nexar::membership
