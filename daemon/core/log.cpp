@@ -1,9 +1,16 @@
 #include "core/log.hpp"
 
-#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/details/null_mutex.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
+#include <mutex>
+
+#include "core/event_limit.hpp"
+#include "core/line_writer.hpp"
 
 namespace nexar {
 namespace {
@@ -21,6 +28,73 @@ spdlog::level::level_enum spd_level(Level level) {
     }
     return spdlog::level::err;
 }
+
+class WriterSink final : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
+  public:
+    LineWriter& writer() { return writer_; }
+
+  private:
+    void sink_it_(const spdlog::details::log_msg& message) override {
+        spdlog::memory_buf_t line;
+        formatter_->format(message, line);
+        writer_.push({line.data(), line.size()});
+    }
+    void flush_() override {}
+
+    LineWriter writer_{STDERR_FILENO};
+};
+
+// What stands between an event and stderr: the limit per event, the pattern, and the writer. It never waits
+// for whoever reads: lines that find no room are dropped, and lines of one event over EventLimit left out,
+// both with a count.
+class StderrLog {
+  public:
+    StderrLog()
+        : journal_(std::getenv("JOURNAL_STREAM") != nullptr),
+          sink_(std::make_shared<WriterSink>()),
+          logger_("nexard", sink_) {
+        logger_.set_level(spdlog::level::debug);
+        // The journal adds time and unit by itself; it reads the priority from a <N> prefix.
+        logger_.set_pattern(journal_ ? "%v" : "%Y-%m-%dT%H:%M:%S.%e %L %v");
+    }
+
+    void write(Level level, const std::string& line) {
+        const std::lock_guard lock(mutex_);
+        const Time now(std::chrono::steady_clock::now().time_since_epoch());
+        report(now);
+        // Who asks for debug lines wants all of them.
+        if (level == Level::debug || limit_.allows(line.substr(0, line.find(' ')), now)) put(level, line);
+    }
+    void flush() {
+        {
+            const std::lock_guard lock(mutex_);
+            report(Time(std::chrono::steady_clock::now().time_since_epoch()));
+        }
+        sink_->writer().flush();
+    }
+
+  private:
+    void put(Level level, const std::string& line) {
+        static constexpr const char* priority[] = {"<7>", "<6>", "<4>", "<3>"};
+        if (journal_)
+            logger_.log(spd_level(level), "{}{}", priority[static_cast<int>(level)], line);
+        else
+            logger_.log(spd_level(level), "{}", line);
+    }
+    void report(Time now) {
+        while (const auto left_out = limit_.poll(now))
+            put(Level::warn,
+                "log_lines_left_out event=" + left_out->event + " count=" + std::to_string(left_out->lines));
+        if (const uint64_t dropped = sink_->writer().take_dropped())
+            put(Level::warn, "log_lines_dropped count=" + std::to_string(dropped));
+    }
+
+    std::mutex mutex_;
+    bool journal_;
+    EventLimit limit_;
+    std::shared_ptr<WriterSink> sink_;
+    spdlog::logger logger_;
+};
 
 // Values with spaces or quotes are quoted, so that a line splits into words unambiguously. Control characters
 // (names come from clients) are escaped: one event is always one line.
@@ -47,35 +121,22 @@ void append_value(std::string& line, std::string_view value) {
 }  // namespace
 
 struct Log::Impl {
-    std::shared_ptr<spdlog::logger> logger;
+    std::shared_ptr<StderrLog> stderr_log;
 };
 
 Log::Log(Sink sink, Level threshold) : sink_(std::move(sink)), threshold_(threshold), impl_(new Impl) {}
 Log::~Log() = default;
 
 std::unique_ptr<Log> Log::to_stderr(Level threshold) {
-    auto sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
-    auto logger = std::make_shared<spdlog::logger>("nexard", sink);
-    logger->set_level(spdlog::level::debug);
-    logger->flush_on(spdlog::level::debug);
-    // The journal adds time and unit by itself; it reads the priority from a <N> prefix.
-    const bool journal = std::getenv("JOURNAL_STREAM") != nullptr;
-    logger->set_pattern(journal ? "%v" : "%Y-%m-%dT%H:%M:%S.%e %L %v");
-    auto log = std::make_unique<Log>(
-        [logger, journal](Level level, const std::string& line) {
-            static constexpr const char* priority[] = {"<7>", "<6>", "<4>", "<3>"};
-            if (journal)
-                logger->log(spd_level(level), "{}{}", priority[static_cast<int>(level)], line);
-            else
-                logger->log(spd_level(level), "{}", line);
-        },
-        threshold);
-    log->impl_->logger = std::move(logger);
+    const auto to = std::make_shared<StderrLog>();
+    auto log = std::make_unique<Log>([to](Level level, const std::string& line) { to->write(level, line); },
+                                     threshold);
+    log->impl_->stderr_log = to;
     return log;
 }
 
 void Log::flush() {
-    if (impl_->logger) impl_->logger->flush();
+    if (impl_->stderr_log) impl_->stderr_log->flush();
 }
 
 void Log::note(Level level, std::string_view event,

@@ -1,0 +1,91 @@
+#include "core/line_writer.hpp"
+
+#include <poll.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <utility>
+
+namespace nexar {
+namespace {
+
+constexpr int poll_ms = 50;  // how long the thread may overlook that it is to stop
+
+// Signals, SIGPIPE among them, are for the others.
+std::thread without_signals(auto run) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    std::thread out(std::move(run));
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    return out;
+}
+
+}  // namespace
+
+LineWriter::LineWriter(int fd) : fd_(fd), thread_(without_signals([this] { run(); })) {}
+
+LineWriter::~LineWriter() {
+    flush();
+    stopping_ = true;
+    {
+        const std::lock_guard lock(mutex_);
+        waiting_.clear();
+    }
+    changed_.notify_all();
+    thread_.join();
+}
+
+void LineWriter::push(std::string_view line) {
+    {
+        const std::lock_guard lock(mutex_);
+        if (waiting_.size() + line.size() > bytes_max) {
+            ++dropped_;
+            return;
+        }
+        waiting_ += line;
+    }
+    changed_.notify_all();
+}
+
+uint64_t LineWriter::take_dropped() {
+    const std::lock_guard lock(mutex_);
+    return waiting_.size() > bytes_max / 2 ? 0 : std::exchange(dropped_, 0);
+}
+
+void LineWriter::flush() {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, flush_patience, [this] { return waiting_.empty() && !writing_; });
+}
+
+void LineWriter::run() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+        changed_.wait(lock, [this] { return stopping_ || !waiting_.empty(); });
+        if (waiting_.empty()) return;
+        const std::string bytes = std::exchange(waiting_, {});
+        writing_ = true;
+        lock.unlock();
+        write_out(bytes);
+        lock.lock();
+        writing_ = false;
+        changed_.notify_all();
+    }
+}
+
+// A pipe that poll() calls writable takes PIPE_BUF bytes without waiting.
+void LineWriter::write_out(std::string_view bytes) {
+    while (!bytes.empty() && !stopping_) {
+        pollfd one{fd_, POLLOUT, 0};
+        if (::poll(&one, 1, poll_ms) <= 0) continue;
+        const ssize_t n = ::write(fd_, bytes.data(), std::min<size_t>(bytes.size(), PIPE_BUF));
+        if (n < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+        if (n < 0) return;  // nobody can read it
+        bytes.remove_prefix(static_cast<size_t>(n));
+    }
+}
+
+}  // namespace nexar
