@@ -220,8 +220,7 @@ Result<std::string> Node::token(const std::string& command, const std::string& a
     }
     if (command == "token_revoke") {
         NEXAR_TRY(const std::string id, report::text_argument(arguments, "id", true));
-        NEXAR_TRY_VOID(issuer.tokens.revoke(id));
-        NEXAR_TRY_VOID(save_tokens(state_, issuer));
+        NEXAR_TRY_VOID(change_tokens(state_, issuer, [&](auto& tokens) { return tokens.revoke(id); }));
         return std::string("{}");
     }
     if (command != "token_create") return fail(Errc::unsupported, "there is no command '" + command + "'");
@@ -229,9 +228,11 @@ Result<std::string> Node::token(const std::string& command, const std::string& a
     std::vector<std::string> addresses;
     for (const auto& a : member_->addresses().chosen) addresses.push_back(a.address);
     addresses.resize(std::min(addresses.size(), admission::token_addresses_max));
-    NEXAR_TRY(const auto made,
-              issuer.tokens.create(identity_->root_key_hash, addresses, now, wish.lifetime, wish.uses));
-    NEXAR_TRY_VOID(save_tokens(state_, issuer));
+    admission::Token made;
+    NEXAR_TRY_VOID(change_tokens(state_, issuer, [&](auto& tokens) -> Result<void> {
+        NEXAR_TRY(made, tokens.create(identity_->root_key_hash, addresses, now, wish.lifetime, wish.uses));
+        return {};
+    }));
     log_->info("token_made", {field("id", admission::hex(made.id)), field("uses", wish.uses),
                               field("lifetime_s", wish.lifetime)});
     return report::token_created({admission::hex(made.id), made.expires, wish.uses}, made.text());

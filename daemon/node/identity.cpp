@@ -15,6 +15,9 @@ constexpr const char* root_key_file = "root.key";
 constexpr const char* issuer_key_file = "issuer.key";
 constexpr const char* issuer_file = "issuer.crt";
 constexpr const char* tokens_file = "tokens";
+// The certificate first: without it, nothing else counts.
+constexpr const char* membership_files[] = {certificate_file, node_key_file, root_file};
+constexpr const char* issuer_files[] = {issuer_key_file, issuer_file, tokens_file};
 constexpr const char* reset_secret_file = "reset-secret";
 constexpr size_t reset_secret_bytes = 32;
 
@@ -208,8 +211,24 @@ Result<Identity> accept_join(const StateDir& state, const std::string& node_key,
     return id;
 }
 
-Result<void> save_tokens(const StateDir& state, const Issuer& issuer) {
-    return state.write(tokens_file, issuer.tokens.text());
+void forget_identity(const StateDir& state) {
+    for (const char* file : membership_files) (void)state.remove(file);
+    for (const char* file : issuer_files) (void)state.remove(file);
+    (void)state.remove(root_key_file);
+}
+
+Result<void> change_tokens(const StateDir& state, Issuer& issuer,
+                           const std::function<Result<void>(TokenBook&)>& change) {
+    TokenBook changed = issuer.tokens;
+    NEXAR_TRY_VOID(change(changed));
+    if (auto saved = state.write(tokens_file, changed.text()); !saved) {
+        // It may have been replaced all the same, and only the directory's sync failed.
+        if (const auto text = state.read(tokens_file))
+            if (auto book = TokenBook::parse(text->value_or(""))) issuer.tokens = std::move(*book);
+        return fail(saved.error());
+    }
+    issuer.tokens = std::move(changed);
+    return {};
 }
 
 }  // namespace nexar::node

@@ -2,6 +2,7 @@
 // the state directory; made by init (first node) or by join. Rules: docs/protocol/admission.md.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -49,6 +50,10 @@ Result<ResetSecret> reset_secret(const StateDir& state, uint16_t port);
 Result<Identity> accept_join(const StateDir& state, const std::string& node_key,
                              const admission::JoinReply& reply, const admission::Digest& root_key_hash,
                              WallSeconds now);
-Result<void> save_tokens(const StateDir& state, const Issuer& issuer);
+// Undoes an init whose member could not start: none of its files is left.
+void forget_identity(const StateDir& state);
+// Changes the list of tokens: on disk, then in memory. After an error the list is what the disk holds.
+Result<void> change_tokens(const StateDir& state, Issuer& issuer,
+                           const std::function<Result<void>(admission::TokenBook&)>& change);
 
 }  // namespace nexar::node

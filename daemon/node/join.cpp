@@ -79,8 +79,9 @@ Result<JoinReply> JoinDoor::admit(quic::Connection& conn, Bytes bytes) {
     NEXAR_TRY(const JoinRequest request, decode_join_request(bytes));
     NEXAR_TRY(const auto exporter, conn.export_keying_material(exporter_label, {}, exporter_bytes));
     Issuer& issuer = *identity_->issuer;
-    NEXAR_TRY_VOID(issuer.tokens.admit(request, exporter, identity_->root_key_hash, wall_()));
-    NEXAR_TRY_VOID(save_tokens(*state_, issuer));  // [A5]
+    NEXAR_TRY_VOID(change_tokens(*state_, issuer, [&](auto& tokens) {  // [A5]
+        return tokens.admit(request, exporter, identity_->root_key_hash, wall_());
+    }));
     JoinReply reply;
     NEXAR_TRY(reply.certificate,
               sign_leaf(issuer.key, issuer.certificate, request.csr, wall_(), issuer.leaf_life));

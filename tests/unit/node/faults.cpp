@@ -1,0 +1,48 @@
+#include "faults.hpp"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+
+namespace nexar::node::test {
+
+Faults& faults() {
+    static thread_local Faults of_this_thread;
+    return of_this_thread;
+}
+
+namespace {
+
+// True: this call fails, with errno set.
+bool fails(int error) {
+    Faults& f = faults();
+    if (!f.counting || ++f.calls != f.fail_at) return false;
+    f.failed = true;
+    errno = error;
+    return true;
+}
+
+}  // namespace
+}  // namespace nexar::node::test
+
+// In place of the C library's, for everything in this binary.
+extern "C" {
+
+ssize_t write(int fd, const void* bytes, size_t size) {
+    if (fd > 2 && nexar::node::test::fails(ENOSPC)) return -1;
+    return syscall(SYS_write, fd, bytes, size);
+}
+
+int fsync(int fd) {
+    if (nexar::node::test::faults().counting) ++nexar::node::test::faults().fsyncs;
+    if (nexar::node::test::fails(EIO)) return -1;
+    return static_cast<int>(syscall(SYS_fsync, fd));
+}
+
+int renameat(int from, const char* old_name, int to, const char* new_name) noexcept {
+    if (nexar::node::test::fails(ENOSPC)) return -1;
+    return static_cast<int>(syscall(SYS_renameat2, from, old_name, to, new_name, 0));
+}
+}
