@@ -187,11 +187,21 @@ Result<std::string> Node::init(const std::string& arguments) {
     if (!config::is_cluster_name(name))
         return fail(Errc::invalid_argument,
                     "name = '" + name + "' is not allowed; allowed: " + config::cluster_name_allowed);
+    NEXAR_TRY_VOID(make_cluster(loop::Loop::now(), name));
+    return cluster();
+}
+
+// All of it or nothing: a cluster whose first member cannot run is not made.
+Result<void> Node::make_cluster(Time now, const std::string& name) {
     NEXAR_TRY(auto made, init_cluster(state_, name, std::time(nullptr),
                                       static_cast<WallSeconds>(config_.certificate_lifetime)));
-    log_->info("cluster_made", {field("name", name), field("node", made.node)});
-    NEXAR_TRY_VOID(become_member(loop::Loop::now(), std::move(made), {}));
-    return cluster();
+    const NodeId node = made.node;
+    if (auto member = become_member(now, std::move(made), {}); !member) {
+        forget_identity(state_);
+        return member;
+    }
+    log_->info("cluster_made", {field("name", name), field("node", node)});
+    return {};
 }
 
 void Node::join(const std::string& arguments, control::Answer answer) {

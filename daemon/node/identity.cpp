@@ -117,6 +117,15 @@ Result<void> write_membership(const StateDir& state, const Identity& id) {
     return save_certificate(state, id.certificate, id.issuer_certificate);
 }
 
+// An earlier cluster's tokens are none of this one's.
+Result<void> write_cluster(const StateDir& state, const std::string& root_key, const Identity& id) {
+    NEXAR_TRY_VOID(state.remove(tokens_file));
+    NEXAR_TRY_VOID(state.write(root_key_file, root_key));
+    NEXAR_TRY_VOID(state.write(issuer_key_file, id.issuer->key));
+    NEXAR_TRY_VOID(state.write(issuer_file, id.issuer->certificate));
+    return write_membership(state, id);
+}
+
 }  // namespace
 
 std::string Identity::cluster_name() const {
@@ -182,11 +191,11 @@ Result<Identity> init_cluster(const StateDir& state, const std::string& name, Wa
     NEXAR_TRY(id.certificate, sign_leaf(issuer.key, issuer.certificate, csr, now, leaf_life));
     id.issuer_certificate = issuer.certificate;
     NEXAR_TRY_VOID(fill_derived(id));
-    NEXAR_TRY_VOID(state.write(root_key_file, root_key));
-    NEXAR_TRY_VOID(state.write(issuer_key_file, issuer.key));
-    NEXAR_TRY_VOID(state.write(issuer_file, issuer.certificate));
-    NEXAR_TRY_VOID(write_membership(state, id));
     id.issuer = std::move(issuer);
+    if (auto written = write_cluster(state, root_key, id); !written) {
+        forget_identity(state);
+        return fail(written.error());
+    }
     return id;
 }
 
@@ -207,7 +216,11 @@ Result<Identity> accept_join(const StateDir& state, const std::string& node_key,
         chain.push_back(std::move(der));
     }
     NEXAR_TRY([[maybe_unused]] const NodeId verified, verify_member(chain, id.root_certificate, now));
-    NEXAR_TRY_VOID(write_membership(state, id));
+    for (const char* file : issuer_files) NEXAR_TRY_VOID(state.remove(file));
+    if (auto written = write_membership(state, id); !written) {
+        for (const char* file : membership_files) (void)state.remove(file);
+        return fail(written.error());
+    }
     return id;
 }
 

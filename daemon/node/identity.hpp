@@ -36,7 +36,8 @@ struct Identity {
 // issuer whose own leaf has expired renews it here.
 Result<std::optional<Identity>> load_identity(const StateDir& state, WallSeconds now,
                                               WallSeconds leaf_life = admission::leaf_seconds);
-// Makes root, issuer and node keys, and writes them. bad_state if there is an identity already.
+// Makes root, issuer and node keys, and writes them. bad_state if there is an identity already. After an
+// error none of its files is left.
 Result<Identity> init_cluster(const StateDir& state, const std::string& name, WallSeconds now,
                               WallSeconds leaf_life = admission::leaf_seconds);
 // Leaf and issuer in one file, replaced at once: a crash leaves the old pair or the new one.
@@ -46,7 +47,8 @@ Result<void> save_certificate(const StateDir& state, const std::string& certific
 // connections (RFC 9000 section 10.3). Another one for each port, so that no port answers for another.
 using ResetSecret = std::array<std::byte, 32>;
 Result<ResetSecret> reset_secret(const StateDir& state, uint16_t port);
-// Takes what the issuer sent, after checking that it fits our key and the token's root.
+// Takes what the issuer sent, after checking that it fits our key and the token's root. What makes an issuer
+// and was left by an init that was cut short goes first: it belongs to another cluster.
 Result<Identity> accept_join(const StateDir& state, const std::string& node_key,
                              const admission::JoinReply& reply, const admission::Digest& root_key_hash,
                              WallSeconds now);

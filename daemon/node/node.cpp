@@ -50,11 +50,7 @@ Result<void> Node::begin(Time now) {
     const auto leaf_life = static_cast<WallSeconds>(config_.certificate_lifetime);
     NEXAR_TRY(auto identity, load_identity(state_, wall_now(), leaf_life));
     if (identity) return become_member(now, std::move(*identity), {});
-    if (config_.init_cluster) {
-        NEXAR_TRY(auto made, init_cluster(state_, config_.cluster_name, wall_now(), leaf_life));
-        log_->info("cluster_made", {field("name", config_.cluster_name), field("node", made.node)});
-        return become_member(now, std::move(made), {});
-    }
+    if (config_.init_cluster) return make_cluster(now, config_.cluster_name);
     if (!config_.join_token.empty()) return begin_join(config_.join_token, now);
     log_->info("not_in_a_cluster", {field("do", "nexarctl cluster init, or nexarctl cluster join TOKEN")});
     return {};

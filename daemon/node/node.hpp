@@ -46,6 +46,7 @@ class Node final : private control::Facade {
     Result<std::string> look(const std::string& command, const std::string& arguments);
     Result<std::string> token(const std::string& command, const std::string& arguments);
     Result<std::string> init(const std::string& arguments);
+    Result<void> make_cluster(Time now, const std::string& name);
     void join(const std::string& arguments, control::Answer answer);
     const char* state_name() const;
     std::string status(Time now) const;

@@ -294,6 +294,72 @@ def test_an_issuer_whose_disk_is_full_admits_nobody_and_lives(cluster):
     forget(cluster, joiner, second, issuer)
 
 
+def fill(folder):
+    """Takes what is left of a tiny disk."""
+    with open(folder / "filler", "wb", buffering=0) as f:
+        try:
+            while True:
+                f.write(b"x" * 1024)
+        except OSError:
+            pass
+
+
+def test_a_token_whose_revocation_cannot_be_saved_stays_listed_and_valid(cluster):
+    """[H15] What the error says is what holds, before and after a restart; once there is room, the revocation counts."""
+    issuer = cluster.node(host=25)
+    issuer.state.mkdir()
+    mount_tiny(issuer.state, 128)
+    issuer.start(NEXAR_INIT_CLUSTER="1")
+    tokens = [issuer.ask("token_create", uses=5, lifetime_s=3600) for _ in range(3)]
+    before = issuer.ask("token_list")["tokens"]
+    equal(len(before), 3, "tokens before")
+    fill(issuer.state)
+
+    for command, arguments in (("token_revoke", {"id": tokens[1]["id"]}), ("token_create", {"uses": 1, "lifetime_s": 60})):
+        try:
+            issuer.ask(command, **arguments)
+            raise AssertionError(f"{command} says that it worked on a full disk")
+        except Refused as refused:
+            contains(refused.args[1], "No space left on device")
+        equal(issuer.ask("token_list")["tokens"], before, f"tokens after {command} failed")
+    issuer.kill()
+    (issuer.state / "filler").unlink()
+    issuer.start()
+    equal(issuer.ask("token_list")["tokens"], before, "tokens after a restart")
+
+    issuer.ask("token_revoke", id=tokens[1]["id"])
+    left = [entry for entry in before if entry["id"] != tokens[1]["id"]]
+    equal(issuer.ask("token_list")["tokens"], left, "tokens after a revocation that was saved")
+    issuer.kill()
+    issuer.start()
+    equal(issuer.ask("token_list")["tokens"], left, "and after a restart")
+    issuer.kill()
+    unmount(issuer.state)
+    forget(cluster, issuer)
+
+
+def test_an_init_that_failed_leaves_nothing_and_the_node_joins_another_cluster_as_a_plain_member(cluster):
+    """[H14] Whichever write it was that failed: more room lets init come further."""
+    tried = 0
+    for kilobytes in range(4, 64, 4):
+        node = cluster.node(host=26)
+        node.state.mkdir()
+        mount_tiny(node.state, kilobytes)
+        node.start()
+        try:
+            node.ask("cluster_init", seconds=15, name="other")
+            break
+        except Refused as refused:
+            contains(refused.args[1], "No space left on device")
+        finally:
+            left = {file.name for file in node.state.iterdir()} - {"lock", "incarnation", "reset-secret"}
+            forget(cluster, node)
+            unmount(node.state)
+        tried += 1
+        equal(left, set(), f"files that an init on {kilobytes} KiB left")
+    assert tried >= 5, f"init failed on {tried} sizes only: not at each of its files"
+
+
 # What a node can do without: addresses that nobody needs to dial, a key that only `cluster init` used, tokens that
 # were never made; a node without its certificate has not joined yet, and one without its issuer's key is a member.
 HARMLESS = {("roster", "any"), ("root.key", "any"), ("lock", "any"), ("incarnation", "missing"), ("tokens", "missing"),
