@@ -14,6 +14,7 @@ namespace {
 constexpr size_t events_per_turn_max = 1024;
 constexpr size_t why_gone_max = 4096;  // reasons kept, for people
 constexpr const char* roster_file = "roster";
+constexpr Duration roster_pause{1'000'000'000};  // a burst of new peers is one write and another at its end
 
 WallSeconds wall_now() {
     return std::time(nullptr);
@@ -128,7 +129,8 @@ Result<void> Member::build_plane(Time now, const quic::Identity& identity, const
     c.table.bulk_shards = static_cast<uint16_t>(std::max<uint64_t>(1, needs_.config.bulk_shards));
     c.table.seeds = needs_.seeds;
     NEXAR_TRY(const auto roster, needs_.state.read(roster_file));
-    std::istringstream lines(roster.value_or(""));
+    roster_saved_ = roster.value_or("");
+    std::istringstream lines(roster_saved_);
     for (std::string address; lines >> address && c.table.seeds.size() < 1024;)
         c.table.seeds.push_back(address);
     NEXAR_TRY(plane_, ControlPlane::open(std::move(c), door_.get(), needs_.log, now));
@@ -208,6 +210,7 @@ bool Member::step(Time now) {
     work |= server_->poll(now) > 0;
     if (server_->wake_at() <= now) server_->on_time(now);
     if (engine_->wake_at() <= now) engine_->on_time(now);
+    if (roster_due_ <= now) save_roster(now);
     for (auto& shard : shards_) shard->flush();
     work |= plane_->step(now);  // what the engine has just posted leaves in this turn
     read_plane(now);
@@ -260,7 +263,7 @@ void Member::peer_is_up(Time now, const PeerIsUp& up) {
         shards_[i]->post(std::move(known));
     }
     engine_->on_peer_up(now, up.info.peer, up.info.record.node, up.info.incarnation);
-    save_roster();
+    roster_due_ = std::max(now, roster_free_);
 }
 
 void Member::peer_is_down(Time now, const PeerIsDown& down) {
@@ -324,16 +327,21 @@ bool Member::read_workers(Time now) {
 }
 
 // Where the others were last seen: what a restarted node dials.
-void Member::save_roster() {
+void Member::save_roster(Time now) {
+    roster_due_ = never;
     std::string text;
     for (const auto& record : plane_->table().roster())
         for (const std::string& address : record.addresses) text += address + "\n";
+    if (text == roster_saved_) return;
+    roster_free_ = now + roster_pause;
     if (auto saved = needs_.state.write(roster_file, text); !saved)
         needs_.log.warn("roster_not_saved", {field("why", saved.error().text)});
+    else
+        roster_saved_ = std::move(text);
 }
 
 Time Member::wake_at() const {
-    return std::min({plane_->wake_at(), server_->wake_at(), engine_->wake_at()});
+    return std::min({plane_->wake_at(), server_->wake_at(), engine_->wake_at(), roster_due_});
 }
 
 bool Member::prepare_to_sleep() {
@@ -350,6 +358,7 @@ void Member::say_goodbye(Time now, const std::string& reason) {
     plane_->step(now);
     plane_->step(now);
     plane_->close_all(now, reason);
+    if (roster_due_ != never) save_roster(now);
 }
 
 void Member::watch(int fd, uint64_t key) {

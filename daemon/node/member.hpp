@@ -87,7 +87,7 @@ class Member final : private local::Descriptors {
     void use_new_certificate(Time now);
     bool read_shards(Time now);
     bool read_workers(Time now);
-    void save_roster();
+    void save_roster(Time now);
     void watch(int fd, uint64_t key) override;
     void unwatch(int fd, uint64_t key) override;
 
@@ -112,6 +112,9 @@ class Member final : private local::Descriptors {
     std::map<PeerIndex, PeerView> peers_;
     std::map<NodeId, std::string> why_gone_;
     bool plane_wants_write_ = false;
+    std::string roster_saved_;  // as the file holds it
+    Time roster_due_ = never;   // when to look whether it has changed
+    Time roster_free_{};        // not written again before
 };
 
 }  // namespace nexar::node

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <ctime>
 
+#include "faults.hpp"
 #include "temporary.hpp"
 
 using namespace nexar;
@@ -122,4 +123,85 @@ TEST_CASE("a daemon that may use one core has one worker", "[node]") {
     int status = 0;
     REQUIRE(::waitpid(child, &status, 0) == child);
     CHECK(status == 0);
+}
+
+namespace {
+
+// A second member of the same cluster, which can be started again and again.
+struct Beside {
+    Folder folder;
+    config::Config config;
+    StateDir state = open_state(folder.file("state"));
+    std::optional<Identity> identity;
+    Loop loop;
+    loop::Wakeup wakeup;
+    Log log{[](Level, const std::string&) {}};
+    std::unique_ptr<Member> member;
+
+    explicit Beside(const Alone& issuer) {
+        config.socket = folder.file("nexard.sock");
+        config.advertise = "127.0.0.1";
+        config.workers = 1;
+        const std::string key = admission::make_key().value();
+        const Issuer& by = *issuer.identity->issuer;
+        admission::JoinReply reply;
+        reply.certificate =
+            admission::sign_leaf(by.key, by.certificate, admission::make_csr(key).value(), std::time(nullptr))
+                .value();
+        reply.issuer_certificate = by.certificate;
+        reply.root_certificate = issuer.identity->root_certificate;
+        identity = accept_join(state, key, reply, issuer.identity->root_key_hash, std::time(nullptr)).value();
+    }
+    void start(const Alone& issuer) {
+        member.reset();
+        for (int port = 30000 + ::getpid() % 10000, tries = 0; !member && tries < 50; ++tries, port += 2) {
+            config.listen = "127.0.0.1:" + std::to_string(port);
+            auto started = Member::start(
+                {config, *identity, state, loop, wakeup, log, {issuer.config.listen}}, Loop::now());
+            if (started) member = std::move(*started);
+        }
+        REQUIRE(member);
+    }
+};
+
+// Steps both until the first has a peer in this incarnation of the second; returns how often the steps of the
+// first waited for its disk.
+size_t syncs_until_connected(Alone& first, Beside& second) {
+    size_t syncs = 0;
+    const Time end = Loop::now() + 20s;
+    for (bool connected = false; !connected;) {
+        REQUIRE(Loop::now() < end);
+        {
+            const Disk disk;
+            first.member->step(Loop::now());
+            syncs += faults().fsyncs;
+        }
+        second.member->step(Loop::now());
+        for (const auto& [index, peer] : first.member->peers())
+            connected = connected || (peer.up && peer.info.incarnation == second.member->incarnation());
+    }
+    return syncs;
+}
+
+}  // namespace
+
+TEST_CASE("a peer that comes again at its old address costs no write", "[node][H11]") {
+    Alone first;
+    Beside second(first);
+    second.start(first);
+    CHECK(syncs_until_connected(first, second) <= 2);
+    const std::string roster = first.folder.get("state/roster");
+    CHECK(contains(roster, second.config.listen));
+    for (int life = 0; life < 3; ++life) {
+        second.start(first);
+        CHECK(syncs_until_connected(first, second) == 0);
+    }
+    CHECK(first.folder.get("state/roster") == roster);
+}
+
+TEST_CASE("the control loop does not wait for the disk when a peer comes", "[node][H11][!shouldfail]") {
+    Alone first;
+    Beside second(first);
+    second.start(first);
+    CHECK(syncs_until_connected(first, second) == 0);
 }
