@@ -67,7 +67,7 @@ bool ControlPlane::step(Time now) {
         on_quic_event(now, *event);
         work = true;
     }
-    while (auto address = port_->poll_unreachable()) links_.close_remote(*address, "port unreachable (ICMP)");
+    while (auto address = port_->poll_unreachable()) port_->endpoint().on_unreachable(now, *address);
     if (door_) door_->step(now, port_->endpoint());
     read_links(now);
     read_mesh(now);

@@ -31,6 +31,7 @@ enum class CloseCode : uint64_t {
     send_overflow = 2,      // more was written to a class than its buffer may hold
     shutting_down = 3,      // the endpoint goes away
     certificate_ended = 4,  // what the peer showed at the beginning is valid no longer
+    unreachable = 5,        // ICMP says that nobody is there, and nobody answered a probe
     first_of_callers = 16,
 };
 
@@ -75,6 +76,9 @@ struct Config {
     size_t stateless_replies_per_second = 200;
     Duration handshake_timeout = std::chrono::seconds(5);
     Duration idle_timeout = std::chrono::seconds(30);
+    // How long a peer that ICMP calls unreachable has to answer a probe. Anybody can forge ICMP, but nobody
+    // can suppress the answer; only a peer that does not run for so long loses its connection to a forger.
+    Duration unreachable_patience = std::chrono::milliseconds(250);
 
     // Per class. What write() may have unacknowledged, and how much a peer may have in flight to us. More
     // than 2 MiB of bulk falls out of the cache before it is encrypted: 8 MiB cost a fifth more CPU and

@@ -130,6 +130,7 @@ void Connection::note_heard(Bytes packet) {
     const bool long_header = (packet.front() & std::byte{0x80}) != std::byte{};
     if (!is_new || long_header) return;
     heard_at_ = now_;
+    probe_ends_ = UINT64_MAX;
     heard_due_ = heard_due_ || now_ >= heard_event_at_;
 }
 
@@ -239,8 +240,13 @@ Connection::Batch Connection::poll_send(uint64_t ts, MutableBytes buffer) {
     };
     ngtcp2_pkt_info info{};
     size_t segment = 0;
+    // The library sends a PING of its own accord only to keep a connection alive: so this one is idle at
+    // once.
+    if (probe_due_) ngtcp2_conn_set_keep_alive_timeout(conn_, 1);
     const ngtcp2_ssize n = ngtcp2_conn_write_aggregate_pkt2(conn_, nullptr, &info, data_of(buffer),
                                                             buffer.size(), &segment, write, packets, ts);
+    if (probe_due_) ngtcp2_conn_set_keep_alive_timeout(conn_, UINT64_MAX);
+    if (n > 0) probe_due_ = false;
     if (n < 0) {
         fail_locally(static_cast<int>(n));
         if (state_ == State::closing) make_farewell(ts);

@@ -162,6 +162,7 @@ class Connection {
     bool start_server(const Initial& initial, uint64_t ts);
     void on_packet(uint64_t ts, Time now, Bytes packet, uint8_t ecn);
     void on_time(uint64_t ts);
+    void probe(uint64_t ts);  // ends with CloseCode::unreachable unless the peer is heard in time
     Batch poll_send(uint64_t ts, MutableBytes buffer);
     uint64_t expiry() const;
     bool half_open() const { return !announced_ && !we_dialled(); }
@@ -212,7 +213,10 @@ class Connection {
     uint64_t packets_heard_ = 0;
     std::optional<CloseInfo> ended_;
     bool was_reset_ = false;
-    std::vector<std::byte> farewell_;  // the packet with CONNECTION_CLOSE
+    bool probe_due_ = false;            // a PING is to be sent
+    uint64_t probe_ends_ = UINT64_MAX;  // the peer must be heard before; UINT64_MAX: it is not asked
+    uint64_t next_probe_ = 0;           // no earlier: ICMP comes as often as a forger likes
+    std::vector<std::byte> farewell_;   // the packet with CONNECTION_CLOSE
     bool farewell_due_ = false;
     unsigned heard_after_farewell_ = 0;
     uint64_t gone_at_ = UINT64_MAX;  // end of closing

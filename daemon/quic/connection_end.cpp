@@ -28,6 +28,7 @@ void Connection::end(CloseInfo info) {
     info.reason.resize(std::min(info.reason.size(), close_reason_bytes_max));
     ended_ = std::move(info);
     state_ = State::closing;
+    probe_ends_ = UINT64_MAX;
     mark_ready();
 }
 
@@ -131,12 +132,23 @@ void Connection::on_time(uint64_t ts) {
         const int failed = ngtcp2_conn_handle_expiry(conn_, ts);
         if (failed != 0) fail_locally(failed);
     }
+    if (ts >= probe_ends_)
+        end({CloseInfo::Cause::idle, false, true, static_cast<uint64_t>(CloseCode::unreachable),
+             "port unreachable (ICMP), and no answer to a probe"});
+    mark_ready();
+}
+
+void Connection::probe(uint64_t ts) {
+    if (state_ != State::open || ts < next_probe_) return;
+    const auto patience = static_cast<uint64_t>(shared_.config.unreachable_patience.count());
+    probe_ends_ = next_probe_ = ts + patience;
+    probe_due_ = true;
     mark_ready();
 }
 
 uint64_t Connection::expiry() const {
     if (state_ == State::gone) return UINT64_MAX;
-    return conn_ ? ngtcp2_conn_get_expiry2(conn_) : gone_at_;
+    return conn_ ? std::min(ngtcp2_conn_get_expiry2(conn_), probe_ends_) : gone_at_;
 }
 
 }  // namespace nexar::quic

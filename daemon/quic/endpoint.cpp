@@ -251,6 +251,17 @@ void Endpoint::on_time(Time now) {
     }
 }
 
+void Endpoint::on_unreachable(Time now, const Address& remote) {
+    const uint64_t ts = advance(now);
+    for (auto [at, end] = by_remote_.equal_range(remote); at != end; ++at) {
+        Connection& c = *at->second;
+        if (c.state_ == Connection::State::handshaking && c.we_dialled())
+            c.close(static_cast<uint64_t>(CloseCode::unreachable), "port unreachable (ICMP)");
+        c.probe(ts);
+        touch(c);
+    }
+}
+
 // ---- What connections did.
 
 void Endpoint::touch(Connection& c) {

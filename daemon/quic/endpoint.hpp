@@ -85,6 +85,9 @@ class Endpoint {
     void on_datagram(Time now, const Address& local, const Address& remote, Bytes bytes, uint8_t ecn = 0,
                      size_t segment = 0);
     void on_time(Time now);
+    // ICMP says that nobody listens at `remote`. Anybody can forge that: it ends a dial that has no handshake
+    // yet; a connection that stands is probed, at most once per unreachable_patience.
+    void on_unreachable(Time now, const Address& remote);
 
     // Output. `buffer` has at least send_buffer_bytes.
     std::optional<SendBatch> poll_send(Time now, MutableBytes buffer);

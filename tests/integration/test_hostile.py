@@ -12,6 +12,7 @@ import os
 import pathlib
 import signal
 import socket
+import struct
 import time
 
 from harness import *
@@ -143,6 +144,50 @@ def test_garbage_to_every_udp_port_harms_nobody(cluster):
         for target in (1, 2):
             garbage = Job([cluster[3]], sends_garbage, cluster.network.address(target), (PORT, PORT + 1), 15_000)
             equal(garbage.outcomes(), [15_000], "datagrams sent")
+
+
+def checksum(data):
+    words = struct.unpack(f"!{len(data) // 2}H", data)
+    total = sum(words)
+    while total >> 16:
+        total = (total & 0xffff) + (total >> 16)
+    return ~total & 0xffff
+
+
+def port_unreachable(victim, peer, port):
+    """The ICMP message that would tell `victim` that nobody listens at peer:port, for a datagram of its own."""
+    udp = struct.pack("!HHHH", port, port, 1208, 0) + b"\x40" * 8
+    ip = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 1228, 1, 0, 64, 17, 0, *map(socket.inet_aton, (victim, peer)))
+    ip = ip[:10] + struct.pack("!H", checksum(ip)) + ip[12:]
+    message = struct.pack("!BBHI", 3, 3, 0, 0) + ip + udp
+    return message[:2] + struct.pack("!H", checksum(message)) + message[4:]
+
+
+def forges_icmp(me, addresses, seconds):
+    """Tells each of them, without end, that the others are not there."""
+    s = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
+    end, sent = time.monotonic() + seconds, 0
+    while time.monotonic() < end:
+        for victim in addresses:
+            for peer in addresses:
+                for port in (PORT, PORT + 1):
+                    if victim != peer:
+                        s.sendto(port_unreachable(victim, peer, port), (victim, 0))
+                        sent += 1
+        time.sleep(0.005)
+    return sent
+
+
+def test_forged_icmp_harms_nobody(cluster):
+    """[H4] From a host that is on no path between the others: it costs a probe now and then, and no connection."""
+    before = {node: len(node.log()) for node in cluster}
+    addresses = [cluster.network.address(node.host) for node in cluster]
+    with unharmed(cluster, seconds=3):
+        forger = Job([cluster[3]], forges_icmp, addresses[:2], 2.5)
+        sent, = forger.outcomes()
+        assert sent > 500, f"only {sent} were forged"
+    for node, length in before.items():
+        assert "peer_down" not in node.log()[length:], f"{node} lost a connection: {node.log()[length:]}"
 
 
 ADMIN_GARBAGE = (b"", b"\n", b"{}\n", b"hello\n", b"\0" * 1000 + b"\n", b'{"command": 7}\n', b'{"command": "status"',

@@ -191,3 +191,51 @@ TEST_CASE("packets of a connection from another address are dropped", "[quic]") 
     p.b.endpoint->on_datagram(p.net.now, p.b.address, p.a.address, last);
     CHECK(p.b.inbox().bytes[1].size() == 5);
 }
+
+TEST_CASE("forged ICMP ends no connection that stands, and costs a probe now and then", "[quic][H4]") {
+    Pair p(38);
+    REQUIRE(p.connect());
+    p.net.pass(1s);
+    const uint64_t before = p.net.datagrams;
+    for (int i = 0; i < 3000; ++i) {  // for 3 s
+        p.a.endpoint->on_unreachable(p.net.now, p.b.address);
+        p.b.endpoint->on_unreachable(p.net.now, p.a.address);
+        p.net.pass(1ms);
+    }
+    CHECK(p.net.datagrams > before);
+    CHECK(p.net.datagrams - before <= 80);  // two sides, a probe and its answer every quarter of a second
+    p.net.pass(2s);
+    CHECK(p.a.count(Event::Kind::closed) + p.b.count(Event::Kind::closed) == 0);
+    p.a.connection()->write(Class::rpc, test::bytes_of("still here"));
+    REQUIRE(p.net.run([&] { return p.b.inbox().bytes[1].size() == 10; }));
+    CHECK(p.a.endpoint->wake_at() > p.net.now);
+}
+
+TEST_CASE("ICMP and no answer end a connection within half a second", "[quic][H4]") {
+    Pair p(39);
+    REQUIRE(p.connect());
+    p.net.pass(1s);
+    p.net.weather.lose_one_in = 1;
+    const Time since = p.net.now;
+    p.a.endpoint->on_unreachable(p.net.now, p.b.address);
+    REQUIRE(p.net.run([&] { return p.a.last(Event::Kind::closed); }, 5s));
+    CHECK(p.net.now - since <= 500ms);
+    CHECK(p.net.now - since >= 200ms);
+    const CloseInfo& end = p.a.last(Event::Kind::closed)->close;
+    CHECK(end.code == static_cast<uint64_t>(quic::CloseCode::unreachable));
+    CHECK(end.cause == CloseInfo::Cause::idle);
+    CHECK(p.b.count(Event::Kind::closed) == 0);
+}
+
+TEST_CASE("a dial without a handshake ends at once when ICMP says so, and only that of this address",
+          "[quic][H4]") {
+    Pair p(40);
+    p.net.weather.lose_one_in = 1;
+    p.dial();
+    p.net.pass(10ms);
+    p.a.endpoint->on_unreachable(p.net.now, *Address::parse("10.0.0.2:4434"));
+    p.net.pass(10ms);
+    CHECK(p.a.count(Event::Kind::closed) == 0);
+    p.a.endpoint->on_unreachable(p.net.now, p.b.address);
+    REQUIRE(p.net.run([&] { return p.a.last(Event::Kind::closed); }, 10ms));
+}
