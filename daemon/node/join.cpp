@@ -8,7 +8,7 @@ namespace {
 
 using namespace admission;
 
-constexpr Duration guest_patience{10'000'000'000};
+constexpr Duration guest_patience{3'000'000'000};
 constexpr Duration joiner_patience{30'000'000'000};
 constexpr Duration redial_pause{200'000'000};
 constexpr std::string_view exporter_label = "EXPORTER-nexar-join";
@@ -65,7 +65,7 @@ void JoinDoor::step(Time now, quic::Endpoint& endpoint) {
         else if (guest.stream.broken())
             conn->close(close_bad_request, "not a join request");
         else if (now >= guest.until)
-            conn->close(close_bad_request, "no join request within 10 s");
+            conn->close(close_bad_request, "no join request within 3 s");
     }
 }
 

@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 
@@ -79,8 +80,8 @@ bool Address::is_any_host() const {
     return host == std::array<uint8_t, 16>{};
 }
 
-bool Address::same_host(const Address& other) const {
-    return family == other.family && host == other.host;
+bool Address::same_site(const Address& other) const {
+    return family == other.family && std::equal(host.begin(), host.begin() + 8, other.host.begin());
 }
 
 SocketAddress::SocketAddress() : v6{} {}

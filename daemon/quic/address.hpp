@@ -29,7 +29,8 @@ struct Address {
 
     std::string text() const;
     bool is_any_host() const;  // 0.0.0.0 or ::
-    bool same_host(const Address& other) const;
+    // What one party is likely to have to itself: an IPv4 host, or the /64 network of an IPv6 host.
+    bool same_site(const Address& other) const;
 };
 
 // The socket interface's form. `size` is 0 for an address without a family.

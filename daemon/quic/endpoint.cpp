@@ -17,6 +17,11 @@ namespace {
 constexpr uint64_t ts_offset = 3600ull * 1'000'000'000;
 constexpr WallSeconds certificate_look_seconds = 3600;
 
+size_t connections_of_site(const std::vector<Connection*>& list, const Address& remote) {
+    return static_cast<size_t>(std::count_if(
+        list.begin(), list.end(), [&](const Connection* c) { return c->remote().same_site(remote); }));
+}
+
 }  // namespace
 
 size_t Endpoint::KeyHash::operator()(const Connection::Key& key) const noexcept {
@@ -184,13 +189,30 @@ void Endpoint::forget_remote(Connection& c) {
     }
 }
 
-bool Endpoint::has_space_for(const Address& remote) const {
+bool Endpoint::make_space_for(const Address& remote) {
     const Config& config = shared_.config;
-    if (half_open_.size() >= config.half_open_max || connections_.size() >= config.connections_max)
-        return false;
-    const auto same = std::count_if(half_open_.begin(), half_open_.end(),
-                                    [&](const Connection* c) { return c->remote_.same_host(remote); });
-    return static_cast<size_t>(same) < config.half_open_per_host_max;
+    if (connections_.size() >= config.connections_max) return false;
+    if (connections_of_site(half_open_, remote) >= config.half_open_per_host_max) return false;
+    return half_open_.size() < config.half_open_max || evict_for(remote, half_open_, "handshakes");
+}
+
+// Places for those who have not proved who they are go round by site: the site that holds most of them gives
+// its oldest one to a newcomer whose site holds fewer. So a few addresses cannot keep everybody else out.
+bool Endpoint::evict_for(const Address& newcomer, const std::vector<Connection*>& from, const char* what) {
+    Connection* evicted = nullptr;
+    size_t most = connections_of_site(from, newcomer);
+    for (Connection* c : from) {
+        const size_t held = connections_of_site(from, c->remote_);
+        if (held <= most) continue;
+        most = held;
+        evicted = c;
+    }
+    if (!evicted) return false;
+    evicted->end(
+        {CloseInfo::Cause::refused_here, false, false, NGTCP2_CONNECTION_REFUSED,
+         "too many unfinished " + std::string(what) + " from this address: another one's comes first"});
+    touch(*evicted);
+    return true;
 }
 
 void Endpoint::accept(uint64_t ts, const Address& local, const Address& remote, Bytes packet, uint8_t ecn) {
@@ -214,7 +236,7 @@ void Endpoint::accept(uint64_t ts, const Address& local, const Address& remote, 
         send_retry(ts, local, remote, header);
         return;
     }
-    if (!has_space_for(remote)) {
+    if (!make_space_for(remote)) {
         ++stats_.handshakes_over_limit;
         send_refusal(local, remote, header, NGTCP2_CONNECTION_REFUSED);
         return;
@@ -295,7 +317,8 @@ void Endpoint::touch(Connection& c) {
 
 void Endpoint::announce(Connection& c) {
     const bool joiner = !c.we_dialled() && c.alpn() == alpn_join;
-    if (joiner && joins_ >= shared_.config.join_connections_max) {
+    if (joiner && joining_.size() >= shared_.config.join_connections_max &&
+        !evict_for(c.remote_, joining_, "joins")) {
         ++stats_.handshakes_over_limit;
         c.end({CloseInfo::Cause::refused_here, false, false, NGTCP2_CONNECTION_REFUSED,
                "too many nodes are joining; at most " + std::to_string(shared_.config.join_connections_max)});
@@ -303,7 +326,7 @@ void Endpoint::announce(Connection& c) {
     }
     leave_half_open(c);
     c.announced_ = true;
-    if (joiner) ++joins_;
+    if (joiner) joining_.push_back(&c);
     look_at_certificate(c);
     events_.push_back(event_of(Event::Kind::connected, c));
 }
@@ -335,6 +358,8 @@ void Endpoint::end_expired() {
 
 void Endpoint::announce_end(Connection& c) {
     c.end_raised_ = true;
+    leave_half_open(c);
+    std::erase(joining_, &c);
     if (c.ended_->cause == CloseInfo::Cause::refused_here) ++stats_.handshakes_refused;
     c.end_is_event_ = c.announced_ || c.we_dialled();
     if (c.end_is_event_) {
@@ -376,7 +401,7 @@ void Endpoint::reap() {
         Connection& c = *found->second;
         leave_half_open(c);
         forget_remote(c);
-        if (c.announced_ && !c.we_dialled() && c.alpn_ == alpn_join) --joins_;
+        std::erase(joining_, &c);
         for (const Connection::Key& key : c.keys_) by_key_.erase(key);
         if (c.expiry_ != UINT64_MAX) timers_.erase({c.expiry_, id});
         if (c.ready_) std::erase(shared_.ready, &c);

@@ -114,7 +114,8 @@ class Endpoint {
     Connection* find_key(const Connection::Key& key);
     bool is_reset(uint64_t ts, const Address& remote, Bytes packet);
     void accept(uint64_t ts, const Address& local, const Address& remote, Bytes packet, uint8_t ecn);
-    bool has_space_for(const Address& remote) const;
+    bool make_space_for(const Address& remote);
+    bool evict_for(const Address& newcomer, const std::vector<Connection*>& from, const char* what);
     Connection& add(const Address& local, const Address& remote, std::string alpn,
                     std::optional<NodeId> expected);
     void touch(Connection& c);
@@ -152,9 +153,9 @@ class Endpoint {
     Connection* last_ = nullptr;
     std::multimap<Address, Connection*> by_remote_;
     std::set<std::pair<uint64_t, uint64_t>> timers_;  // (expiry, connection)
-    std::vector<Connection*> half_open_;
+    std::vector<Connection*> half_open_;              // the oldest first
+    std::vector<Connection*> joining_;  // accepted with alpn_join and not ended; the oldest first
     std::vector<uint64_t> dead_;
-    size_t joins_ = 0;
     Time certificates_at_ = never;  // when to look for connections whose certificate has ended
     std::deque<Event> events_;      // bounded: four per connection and refused_events_max
     size_t refused_events_ = 0;

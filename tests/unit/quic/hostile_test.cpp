@@ -239,3 +239,77 @@ TEST_CASE("a dial without a handshake ends at once when ICMP says so, and only t
     p.a.endpoint->on_unreachable(p.net.now, p.b.address);
     REQUIRE(p.net.run([&] { return p.a.last(Event::Kind::closed); }, 10ms));
 }
+
+TEST_CASE("a few addresses cannot hold all places of joiners", "[quic][H16]") {
+    quic::Config config;
+    config.accept_join = true;
+    config.join_connections_max = 16;
+    Network net(41);
+    Host& issuer = net.add(1, config, identity(2), accept_all);
+    issuer.attach_receivers = false;
+    std::vector<Host*> hostile;
+    for (uint8_t i = 0; i < 4; ++i) hostile.push_back(&net.add(10 + i, {}, {}, accept_all));
+    const auto open = [](const Host& host) {
+        size_t n = 0;
+        for (const Event& e : host.events)
+            if (e.kind == Event::Kind::connected)
+                if (quic::Connection* c = host.endpoint->find(e.conn)) n += c->is_open();
+        return n;
+    };
+    // They dial again whenever they are refused, and say nothing.
+    for (int turn = 0; turn < 8; ++turn) {
+        for (Host* h : hostile)
+            for (int i = 0; i < 6; ++i)
+                REQUIRE(h->endpoint->connect(net.now, h->address, issuer.address, quic::alpn_join));
+        net.pass(100ms);
+    }
+    size_t held = 0;
+    for (Host* h : hostile) held += open(*h);
+    REQUIRE(held == 16);
+
+    std::vector<Host*> honest;
+    for (uint8_t i = 0; i < 3; ++i) {
+        honest.push_back(&net.add(100 + i, {}, {}, accept_all));
+        REQUIRE(honest[i]->endpoint->connect(net.now, honest[i]->address, issuer.address, quic::alpn_join));
+        REQUIRE(net.run([&] { return honest[i]->connection() || honest[i]->last(Event::Kind::closed); }, 5s));
+        CHECK(honest[i]->connection());
+    }
+    // And they keep their places against those who dial on.
+    for (Host* h : hostile)
+        for (int i = 0; i < 10; ++i)
+            REQUIRE(h->endpoint->connect(net.now, h->address, issuer.address, quic::alpn_join));
+    net.pass(1s);
+    for (Host* h : honest) CHECK(open(*h) == 1);
+    held = 0;
+    for (Host* h : hostile) held += open(*h);
+    CHECK(held == 13);
+}
+
+TEST_CASE("a few addresses cannot hold all unfinished handshakes", "[quic][H16]") {
+    quic::Config config;
+    config.retry_after_half_open = 0;
+    config.half_open_max = 16;
+    config.half_open_per_host_max = 4;
+    Network net(42);
+    quic::Config slow;
+    slow.handshake_timeout = 60s;
+    Host& b = net.add(1, config, identity(2), accept_all);
+    // They prove their addresses and then fall silent: only Retry and its answer arrive.
+    std::vector<Host*> hostile;
+    for (uint8_t i = 0; i < 4; ++i) hostile.push_back(&net.add(10 + i, slow, identity(1), accept_all));
+    for (Host* h : hostile)
+        for (int i = 0; i < 6; ++i)
+            REQUIRE(h->endpoint->connect(net.now, h->address, b.address, quic::alpn_nexar));
+    REQUIRE(net.run([&] { return b.endpoint->stats().half_open == 16; }, 1s));
+    net.run([&] { return true; }, 0s);
+    net.weather.lose_one_in = 1;
+    net.pass(1ms);
+    REQUIRE(b.endpoint->stats().half_open == 16);
+    net.weather.lose_one_in = 0;
+
+    Host& honest = net.add(100, {}, identity(3), accept_all);
+    for (Host* h : hostile) h->address = *Address::parse("10.9.9.9:9");  // nothing reaches them any more
+    REQUIRE(honest.endpoint->connect(net.now, honest.address, b.address, quic::alpn_nexar));
+    REQUIRE(net.run([&] { return honest.connection() || honest.last(Event::Kind::closed); }, 2s));
+    CHECK(honest.connection());
+}
