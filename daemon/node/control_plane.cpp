@@ -69,6 +69,7 @@ bool ControlPlane::step(Time now) {
     }
     while (auto address = port_->poll_unreachable()) port_->endpoint().on_unreachable(now, *address);
     if (door_) door_->step(now, port_->endpoint());
+    links_.on_time(now);
     read_links(now);
     read_mesh(now);
     table_.on_time(now);
@@ -94,7 +95,7 @@ void ControlPlane::on_quic_event(Time now, const quic::Event& event) {
         if (door_) door_->on_event(now, event, port_->endpoint());
         return;
     }
-    links_.on_event(event);
+    links_.on_event(now, event);
 }
 
 void ControlPlane::read_links(Time now) {
@@ -281,7 +282,7 @@ std::optional<PlaneEvent> ControlPlane::poll_event() {
 }
 
 Time ControlPlane::wake_at() const {
-    Time at = std::min(port_->wake_at(), table_.wake_at());
+    Time at = std::min({port_->wake_at(), table_.wake_at(), links_.wake_at()});
     if (renewer_) at = std::min(at, renewer_->wake_at());
     for (const auto& [conn, when] : stale_) at = std::min(at, when);
     return door_ ? std::min(at, door_->wake_at()) : at;

@@ -171,7 +171,23 @@ void Connection::deliver(Incoming& in, int64_t stream, Bytes bytes) {
         return;
     }
     receiver_->on_bytes(in.cls, bytes);
-    credit(in, stream, bytes.size());
+    if (credit_held_)
+        in.held += bytes.size();
+    else
+        credit(in, stream, bytes.size());
+}
+
+void Connection::hold_credit(bool held) {
+    credit_held_ = held;
+    for (size_t i = 0; i < class_count && !held; ++i)
+        if (const size_t bytes = std::exchange(in_[i].held, 0)) {
+            credit(in_[i], stream_of_peer(i), bytes);
+            mark_ready();
+        }
+}
+
+int64_t Connection::stream_of_peer(size_t number) const {
+    return static_cast<int64_t>(number << 2 | (we_dialled() ? 3u : 2u));
 }
 
 // Credit goes back in quarters of the window, so that few frames carry it.
@@ -197,7 +213,7 @@ void Connection::set_receiver(Receiver* receiver) {
     for (size_t i = 0; i < class_count && receiver_; ++i) {
         std::vector<std::byte> waiting = std::exchange(in_[i].waiting, {});
         if (waiting.empty() || ended_) continue;
-        deliver(in_[i], static_cast<int64_t>(i << 2 | (we_dialled() ? 3u : 2u)), waiting);
+        deliver(in_[i], stream_of_peer(i), waiting);
         mark_ready();
     }
 }

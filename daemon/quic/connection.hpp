@@ -111,6 +111,8 @@ class Connection {
     // Received bytes wait, without flow control credit, until there is a receiver; then credit is returned as
     // soon as they were delivered. nullptr: wait again.
     void set_receiver(Receiver* receiver);
+    // While held, no credit goes back: the peer can send no more than its windows.
+    void hold_credit(bool held);
     // Unreliable, at most datagram_bytes_max; the oldest waiting one is dropped for it.
     void send_datagram(Bytes bytes);
     // What was written and not sent yet is dropped. The reason is cut to close_reason_bytes_max.
@@ -149,6 +151,7 @@ class Connection {
         uint8_t preamble = 0;  // bytes of it seen
         Class cls = Class::control;
         uint64_t uncredited = 0;
+        uint64_t held = 0;               // delivered while credit was held
         std::vector<std::byte> waiting;  // arrived before there was a receiver
     };
 
@@ -176,6 +179,7 @@ class Connection {
     bool on_preamble(Incoming& in, int64_t stream, std::byte byte);
     void deliver(Incoming& in, int64_t stream, Bytes bytes);
     void credit(Incoming& in, int64_t stream, size_t bytes);
+    int64_t stream_of_peer(size_t number) const;
     bool pick(unsigned blocked, Class& out) const;
     ptrdiff_t write_packet(ngtcp2_pkt_info* info, uint8_t* into, size_t size, uint64_t ts);
     ptrdiff_t write_datagrams(ngtcp2_pkt_info* info, uint8_t* into, size_t size, uint64_t ts);
@@ -205,6 +209,7 @@ class Connection {
     uint64_t uncredited_ = 0;  // connection level
     std::array<uint64_t, class_count> window_{};
     Receiver* receiver_ = nullptr;
+    bool credit_held_ = false;
     std::deque<std::vector<std::byte>> datagrams_;
 
     Time now_{};

@@ -160,9 +160,8 @@ void Connection::open_windows() {
     if (all > stranger_window) ngtcp2_conn_extend_max_offset(conn_, all - stranger_window);
     for (size_t i = 0; i < class_count; ++i) {
         if (in_[i].preamble < 2) continue;
-        const int64_t stream = static_cast<int64_t>(i << 2 | (we_dialled() ? 3u : 2u));
         const uint64_t window = window_[static_cast<size_t>(in_[i].cls)];
-        ngtcp2_conn_extend_max_stream_offset(conn_, stream, window - stranger_stream_window);
+        ngtcp2_conn_extend_max_stream_offset(conn_, stream_of_peer(i), window - stranger_stream_window);
     }
 }
 

@@ -206,9 +206,10 @@ void Shard::Thread::on_closed(Time now, const transport::Closed& closed) {
 size_t Shard::Thread::drain(Time now) {
     size_t n = 0;
     while (auto event = port_->endpoint().poll_event()) {
-        links_.on_event(*event);
+        links_.on_event(now, *event);
         ++n;
     }
+    links_.on_time(now);
     while (auto opened = links_.poll_opened()) on_opened(now, *opened);
     while (auto closed = links_.poll_closed()) on_closed(now, *closed);
     while (links_.poll_heard()) {
@@ -224,7 +225,7 @@ size_t Shard::Thread::drain(Time now) {
 }
 
 Time Shard::Thread::wake_at() const {
-    Time at = port_->wake_at();
+    Time at = std::min(port_->wake_at(), links_.wake_at());
     for (const auto& [index, peer] : peers_) at = std::min(at, peer.redial_at);
     return at;
 }

@@ -27,6 +27,7 @@ struct LinkPort::Conn final : link::Channel, quic::Receiver {
         if (quic) quic->write(static_cast<quic::Class>(cls), parts);
     }
     bool feeding() const { return peer && opening.switched(); }
+    bool is_opening() const { return !peer && quic && quic->is_open(); }
     void on_bytes(quic::Class cls, Bytes bytes) override {
         const auto c = static_cast<link::Class>(cls);
         if (feeding()) return port->mesh_->on_bytes(*peer, c, bytes);
@@ -107,6 +108,7 @@ void LinkPort::feed(Conn& c) {
         const auto early = c.opening.take(cls);
         if (!early.empty() && c.peer) mesh_->on_bytes(*c.peer, cls, early);
     }
+    if (c.quic) c.quic->hold_credit(false);
 }
 
 void LinkPort::greet(quic::ConnId conn, Bytes message) {
@@ -150,33 +152,57 @@ void LinkPort::close(link::PeerIndex peer, uint64_t code, const std::string& rea
     if (const auto it = peers_.find(peer); it != peers_.end()) refuse(it->second->id, code, reason);
 }
 
-void LinkPort::close_remote(const quic::Address& remote, const std::string& reason) {
-    for (auto& [id, c] : conns_)
-        if (c->remote == remote)
-            if (quic::Connection* quic = endpoint_->find(id)) quic->close(close_refused, reason);
+size_t LinkPort::openings_of(const NodeId& node) {
+    return static_cast<size_t>(std::count_if(openings_.begin(), openings_.end(), [&](const auto& opening) {
+        const Conn* c = find(opening.second);
+        return c && c->is_opening() && !c->we_dialled && c->node == node;
+    }));
 }
 
-void LinkPort::on_event(const quic::Event& event) {
+void LinkPort::connected(Time now, const quic::Event& event) {
+    Conn* c = find(event.conn);
+    if (!c) {
+        auto made = std::make_unique<Conn>();
+        made->port = this;
+        made->id = event.conn;
+        c = made.get();
+        conns_.emplace(event.conn, std::move(made));
+    }
+    const bool too_many = !c->we_dialled && openings_of(event.peer) >= opening_per_node_max;
+    c->node = event.peer;
+    c->generation = next_generation(c->node, true);
+    c->remote = event.remote;
+    c->quic = endpoint_->find(event.conn);
+    NEXAR_CHECK(c->quic != nullptr);
+    if (too_many)
+        return c->quic->close(close_refused, "this node has " + std::to_string(opening_per_node_max) +
+                                                 " connections here that are not accepted yet: no more");
+    openings_.emplace_back(now + opening_patience, c->id);
+    if (c->we_dialled) c->send_preamble();
+    c->quic->hold_credit(true);
+    c->quic->set_receiver(c);
+}
+
+void LinkPort::on_time(Time now) {
+    while (!openings_.empty()) {
+        const auto [end, id] = openings_.front();
+        Conn* c = find(id);
+        const bool opening = c && c->is_opening();
+        if (opening && now < end) return;
+        openings_.pop_front();
+        if (opening)
+            c->quic->close(c->opening.preamble() ? close_refused : close_garbage,
+                           c->opening.preamble() ? "not accepted within 5 s" : "no preamble within 5 s");
+    }
+}
+
+void LinkPort::on_event(Time now, const quic::Event& event) {
     using Kind = quic::Event::Kind;
     Conn* c = find(event.conn);
     switch (event.kind) {
-        case Kind::connected: {
-            if (!c) {
-                auto made = std::make_unique<Conn>();
-                made->port = this;
-                made->id = event.conn;
-                c = made.get();
-                conns_.emplace(event.conn, std::move(made));
-            }
-            c->node = event.peer;
-            c->generation = next_generation(c->node, true);
-            c->remote = event.remote;
-            c->quic = endpoint_->find(event.conn);
-            NEXAR_CHECK(c->quic != nullptr);
-            if (c->we_dialled) c->send_preamble();
-            c->quic->set_receiver(c);
+        case Kind::connected:
+            connected(now, event);
             break;
-        }
         case Kind::closed: {
             Closed closed{event.conn, event.peer, std::nullopt, event.remote, event.we_dialled, event.close};
             if (c) {

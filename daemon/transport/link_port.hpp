@@ -2,6 +2,9 @@
 // asks its owner whom a new connection belongs to, attaches it, and feeds what arrives to the mesh. Used
 // twice: by the control loop and by each bulk shard, with one endpoint and one mesh each.
 //
+// What a connection may cost before it is adopted: its flow control windows, for opening_patience, and
+// opening_per_node_max times that for one node.
+//
 // Thread: its owner's. No call is made back into the owner; it collects openings and closings with the poll
 // functions.
 #pragma once
@@ -40,6 +43,8 @@ class LinkPort {
     static constexpr uint64_t close_garbage = 17;
     static constexpr uint64_t close_goodbye = 18;
     static constexpr uint64_t close_replaced = 19;
+    static constexpr Duration opening_patience{5'000'000'000};  // from the handshake to adopt()
+    static constexpr size_t opening_per_node_max = 4;           // of those that the node dialled
 
     LinkPort(quic::Endpoint& endpoint, link::Mesh& mesh, const NodeId& self, Preamble ours);
     ~LinkPort();
@@ -56,12 +61,11 @@ class LinkPort {
     bool adopt(quic::ConnId conn, link::PeerIndex peer);
     void refuse(quic::ConnId conn, uint64_t code, const std::string& reason);
     void close(link::PeerIndex peer, uint64_t code, const std::string& reason);
-    // Connections and dials to this address end: the network says that nobody is there. Anybody can forge
-    // that, so it is only a reason to dial again.
-    void close_remote(const quic::Address& remote, const std::string& reason);
 
     // Every event of the endpoint about a member connection (ALPN nexar/1) goes here.
-    void on_event(const quic::Event& event);
+    void on_event(Time now, const quic::Event& event);
+    void on_time(Time now);
+    Time wake_at() const { return openings_.empty() ? never : openings_.front().first; }
     std::optional<Opened> poll_opened();
     std::optional<Closed> poll_closed();
     std::optional<std::pair<quic::ConnId, std::vector<std::byte>>> poll_greeting();
@@ -79,6 +83,8 @@ class LinkPort {
     void received(Conn& c);
     void opened(Conn& c);
     void feed(Conn& c);
+    void connected(Time now, const quic::Event& event);
+    size_t openings_of(const NodeId& node);
 
     quic::Endpoint* endpoint_;
     link::Mesh* mesh_;
@@ -86,6 +92,9 @@ class LinkPort {
     std::map<quic::ConnId, std::unique_ptr<Conn>> conns_;
     std::map<link::PeerIndex, Conn*> peers_;
     std::map<NodeId, uint32_t> generations_;  // the last one of each node that we ever met; they only grow
+    // Connections whose handshake is done, with the end of their patience, in order. The adopted ones are
+    // dropped when they come to the front.
+    std::deque<std::pair<Time, quic::ConnId>> openings_;
     NodeId self_;
     std::deque<std::pair<quic::ConnId, std::vector<std::byte>>> greetings_;
     std::deque<Opened> opened_;

@@ -153,7 +153,7 @@ int say_hello(const std::string& path, const std::string& to, const std::string&
 
     const Time until = loop::Loop::now() + 2s;
     while (turn(*port, until)) {
-        while (auto event = port->poll_event()) links.on_event(*event);
+        while (auto event = port->poll_event()) links.on_event(loop::Loop::now(), *event);
         while (auto opened = links.poll_opened())
             links.greet(opened->conn, wire::encode(wire::Message(hello_of(folder, life, how))));
         if (auto closed = links.poll_closed()) {

@@ -36,7 +36,7 @@ class Usurper {
         const Time now = Loop::now();
         port_->on_readable(now);
         port_->on_time(now);
-        while (auto event = port_->poll_event()) links_->on_event(*event);
+        while (auto event = port_->poll_event()) links_->on_event(now, *event);
         while (links_->poll_opened()) ++opened;
         while (auto end = links_->poll_closed()) {
             ++closed;

@@ -3,6 +3,7 @@
 #include "transport/link_port.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 
 #include "unit/quic/network.hpp"
 
@@ -36,6 +37,7 @@ std::vector<std::byte> text(std::string_view t) {
 }
 
 struct Side {
+    test::Network& net;
     test::Host& host;
     link::Mesh mesh;
     LinkPort port;
@@ -48,15 +50,17 @@ struct Side {
     std::map<uint64_t, int> done;
     size_t adopted = 0, refused = 0;
 
-    Side(test::Host& h, size_t number, uint32_t peer_number)
-        : host(h),
+    Side(test::Network& n, test::Host& h, size_t number, uint32_t peer_number)
+        : net(n),
+          host(h),
           mesh(mesh_config(number + 100)),
           port(*h.endpoint, mesh, test::leaf(number).id, ours(number)),
           peer(peer_number) {
         host.attach_receivers = false;
-        host.on_event = [this](const quic::Event& e) { port.on_event(e); };
+        host.on_event = [this](const quic::Event& e) { port.on_event(net.now, e); };
     }
     void turn() {
+        port.on_time(net.now);
         while (auto o = port.poll_opened()) {
             opened.push_back(*o);
             if (adopts) adopt(o->conn);
@@ -81,7 +85,7 @@ struct Two {
     test::Pair hosts;
     Side a, b;
 
-    explicit Two(uint64_t seed) : hosts(seed), a(hosts.a, 1, 20), b(hosts.b, 2, 10) {}
+    explicit Two(uint64_t seed) : hosts(seed), a(hosts.net, hosts.a, 1, 20), b(hosts.net, hosts.b, 2, 10) {}
     ConnId dial(Side& from, Side& to) {
         return *from.port.dial(hosts.net.now, from.host.address, to.host.address,
                                test::leaf(&to == &a ? 1 : 2).id);
@@ -190,7 +194,7 @@ TEST_CASE("a dialled connection opens on both sides with each other's preamble",
 
 TEST_CASE("a peer that does not begin with a preamble is closed for garbage", "[transport]") {
     test::Pair hosts(5);
-    Side b(hosts.b, 2, 10);
+    Side b(hosts.net, hosts.b, 2, 10);
     hosts.a.attach_receivers = true;
     hosts.dial();
     REQUIRE(hosts.net.run([&] {
@@ -281,4 +285,86 @@ TEST_CASE("a closed channel is reported with its peer, and a new dial takes up f
     REQUIRE(two.run([&] { return two.a.done[5] == 1 && two.b.done[5] == 1; }));
     CHECK(t.to == t.expected);
     CHECK(two.clean());
+}
+
+namespace {
+
+// A member that speaks QUIC and no more: side b is a LinkPort, and a dials it without one.
+struct Mute {
+    test::Pair hosts{11};
+    Side b{hosts.net, hosts.b, 2, 10};
+    Mute() { hosts.a.attach_receivers = false; }
+    // In steps: the network does not know when the port wants its turn.
+    bool run(const std::function<bool()>& done, Duration limit = 20s) {
+        for (const Time end = hosts.net.now + limit; hosts.net.now < end;)
+            if (hosts.net.run(
+                    [&] {
+                        b.turn();
+                        return done();
+                    },
+                    10ms))
+                return true;
+        return false;
+    }
+    std::vector<quic::Connection*> open() {
+        std::vector<quic::Connection*> out;
+        for (const quic::Event& e : hosts.a.events)
+            if (e.kind == quic::Event::Kind::connected)
+                if (quic::Connection* c = hosts.a.endpoint->find(e.conn); c && c->is_open()) out.push_back(c);
+        return out;
+    }
+};
+
+}  // namespace
+
+TEST_CASE("a connection without a preamble is closed after its time, and one that is never adopted too",
+          "[transport][H10]") {
+    const bool with_preamble = GENERATE(false, true);
+    Mute mute;
+    mute.b.adopts = false;
+    mute.hosts.dial();
+    REQUIRE(mute.run([&] { return mute.open().size() == 1; }));
+    if (with_preamble) mute.open()[0]->write(quic::Class::control, Bytes(to_bytes(ours(1))));
+    const Time since = mute.hosts.net.now;
+    REQUIRE(mute.run([&] { return mute.b.closed.size() == 1; }, 25s));
+    CHECK(mute.hosts.net.now - since >= 4900ms);
+    CHECK(mute.hosts.net.now - since < 6s);
+    CHECK(mute.b.opened.size() == (with_preamble ? 1u : 0u));
+    CHECK(mute.b.closed[0].why.code == (with_preamble ? LinkPort::close_refused : LinkPort::close_garbage));
+    mute.run([] { return false; }, 2s);
+    CHECK(mute.hosts.b.endpoint->stats().connections == 0);
+}
+
+TEST_CASE("one node has few connections that are not adopted, each with its windows and no more",
+          "[transport][H10]") {
+    Mute mute;
+    for (int i = 0; i < 20; ++i) mute.hosts.dial();
+    const auto decided = [&] {
+        return mute.hosts.a.count(quic::Event::Kind::connected) +
+               mute.hosts.a.count(quic::Event::Kind::closed);
+    };
+    REQUIRE(mute.run([&] { return decided() >= 20; }, 2s));
+    mute.run([] { return false; }, 100ms);
+    CHECK(mute.open().size() == 4);
+
+    quic::Connection& one = *mute.open()[0];
+    const std::vector<std::byte> piece(64 << 10);
+    size_t written = 0;
+    mute.run(
+        [&] {
+            while (one.is_open() && one.room(quic::Class::bulk) >= piece.size()) {
+                one.write(quic::Class::bulk, piece);
+                written += piece.size();
+            }
+            return false;
+        },
+        1s);
+    const quic::Config config;
+    CHECK(one.is_open());
+    CHECK(written >= 1u << 20);
+    CHECK(written <= config.receive_window[3] + config.send_buffer_max[3]);
+
+    // Who goes on properly gets all of it: the link takes over what waited, and credit flows.
+    one.write(quic::Class::control, Bytes(to_bytes(ours(1))));
+    REQUIRE(mute.run([&] { return mute.b.adopted == 1; }, 1s));
 }
