@@ -18,9 +18,9 @@ def operations_on(topology):
     return ("all_reduce", "latency", "stream") if topology in MESSAGES_ON else ("all_reduce",)
 
 
-def cells_of(plan):
-    """How many measurements one round over all topologies is."""
-    return sum(len(operations_on(t)) * len(MEMORY) * len(plan.sizes) for t in plan.topologies)
+def cells_of(topologies, sizes):
+    """How many measurements one round over the topologies is."""
+    return sum(len(operations_on(topology)) * len(MEMORY) * len(sizes) for topology in topologies)
 
 
 class Plan:
@@ -29,7 +29,12 @@ class Plan:
     def __init__(self, topologies, sizes, rounds, seconds, builds):
         self.topologies, self.sizes, self.rounds, self.seconds = topologies, sizes, rounds, seconds
         # Half of the time is for what takes longer than its share: large vectors, at least two of each.
-        self.cell_seconds = seconds / 2 / (cells_of(self) * rounds * builds)
+        self.cell_seconds = seconds / 2 / (cells_of(topologies, sizes) * rounds * builds)
+
+    def share_until(self, number):
+        """How much of the time may have passed after so many topologies."""
+        topologies = self.topologies
+        return self.seconds * cells_of(topologies[:number], self.sizes) / cells_of(topologies, self.sizes)
 
 
 def one_round(cluster, client, topology, plan):
@@ -80,8 +85,7 @@ def measure(builds, clients, plan, report):
     """report(rows of one topology) as they come; returns all: each row is the list of the builds' summaries."""
     begin, rows = time.monotonic(), []
     for number, topology in enumerate(plan.topologies, 1):
-        until = begin + plan.seconds * number / len(plan.topologies)
-        rounds = rounds_on(topology, builds, clients, plan, until)
+        rounds = rounds_on(topology, builds, clients, plan, begin + plan.share_until(number))
         here = []
         for key in rounds[0][0]:
             row = [summary(topology, key, of_build) for of_build in rounds]

@@ -180,16 +180,19 @@ double stream(const Job& job, Buffer& buffer, size_t messages, uint64_t turn) {
     return 0;
 }
 
-// As often as the seconds allow, which rank 0 decides for all; two runs that are not counted come first.
-std::vector<double> repeated(const Job& job, const Options& options, const auto& once) {
-    once(0);
-    const double each = microseconds_of([&] { once(1); });
+// As often as the seconds allow, which rank 0 decides for all, by the fastest of some turns that are not
+// counted.
+std::vector<double> repeated(const Job& job, const Options& options, size_t bytes, const auto& once) {
+    const uint64_t uncounted = bytes <= mebibyte ? 4 : 2;
+    double each = microseconds_of([&] { once(0); });
+    for (uint64_t turn = 1; turn < uncounted; ++turn)
+        each = std::min(each, microseconds_of([&] { once(turn); }));
     const double fit =
         std::clamp(options.seconds * 1e6 / each, 2.0, static_cast<double>(options.repetitions));
     auto repetitions = static_cast<uint64_t>(fit);
     must(calls::broadcast(job.group, &repetitions, sizeof repetitions, 0), "broadcast");
     std::vector<double> times;
-    for (uint64_t turn = 0; turn < repetitions; ++turn) times.push_back(once(turn + 2));
+    for (uint64_t turn = 0; turn < repetitions; ++turn) times.push_back(once(turn + uncounted));
     return times;
 }
 
@@ -208,14 +211,15 @@ void measure(const Job& job, const Options& options, const std::string& operatio
     std::vector<double> times;
     if (operation == "all_reduce") {
         Buffer buffer(job, memory, bytes);
-        times = repeated(job, options, [&](uint64_t turn) { return all_reduce(job, buffer, turn); });
+        times = repeated(job, options, bytes, [&](uint64_t turn) { return all_reduce(job, buffer, turn); });
     } else if (operation == "latency") {
         Buffer out(job, memory, bytes), in(job, memory, bytes);
-        times = repeated(job, options, [&](uint64_t turn) { return latency(job, out, in, turn); });
+        times = repeated(job, options, bytes, [&](uint64_t turn) { return latency(job, out, in, turn); });
     } else if (operation == "stream") {
         messages = std::clamp(64 * mebibyte / bytes, size_t{2}, size_t{64});
         Buffer buffer(job, memory, bytes * messages);
-        times = repeated(job, options, [&](uint64_t turn) { return stream(job, buffer, messages, turn); });
+        times =
+            repeated(job, options, bytes, [&](uint64_t turn) { return stream(job, buffer, messages, turn); });
     } else {
         fail("unknown operation '" + operation + "' (allowed: all_reduce, latency, stream)");
     }

@@ -383,7 +383,6 @@ def test_a_rank_that_moves_no_bytes_is_named_by_the_deadline(cluster):
         outcomes = Job(place(cluster), late_but_alive).outcomes()
         for outcome in outcomes:
             assert outcome.name in ("TIMED_OUT", "ABORTED") and outcome.rank == 1, outcome
-            contains(outcome.text, "rank 1", "has not moved its bytes")
 
 
 def cancels(me):
