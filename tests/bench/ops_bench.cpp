@@ -67,7 +67,7 @@ class Buffer {
   public:
     Buffer(const Job& job, const std::string& kind, size_t bytes) : session_(job.session), size_(bytes / 4) {
         if (kind == "alloc") {
-            must(nexar_alloc(session_, bytes, &shared_), "alloc");
+            must(calls::alloc(session_, bytes, &shared_), "alloc");
         } else {
             own_ = std::make_unique<uint32_t[]>(size_);
         }
