@@ -12,6 +12,7 @@ namespace {
 
 struct Range {
     std::atomic<uintptr_t> begin{0}, end{0};
+    std::atomic<size_t> page_bytes{0};
     std::atomic<bool> faulted{false};
 };
 Range ranges[BusGuard::ranges_max];
@@ -24,10 +25,10 @@ bool repair(uintptr_t address) {
     const int used = ranges_used.load(std::memory_order_acquire);
     for (int i = 0; i < used; ++i) {
         if (address < ranges[i].begin.load() || address >= ranges[i].end.load()) continue;
-        void* page = reinterpret_cast<void*>(address & ~uintptr_t{4095});
-        if (::mmap(page, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
-            MAP_FAILED)
-            return false;
+        const size_t bytes = ranges[i].page_bytes.load();
+        void* page = reinterpret_cast<void*>(address / bytes * bytes);
+        constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+        if (::mmap(page, bytes, PROT_READ | PROT_WRITE, flags, -1, 0) == MAP_FAILED) return false;
         ranges[i].faulted.store(true);
         fault_count.fetch_add(1);
         return true;
@@ -49,7 +50,7 @@ void install() {
 
 }  // namespace
 
-int BusGuard::watch(void* begin, size_t bytes) {
+int BusGuard::watch(MutableBytes memory, size_t page_bytes) {
     std::lock_guard lock(registry);
     static const bool installed = (install(), true);
     static_cast<void>(installed);
@@ -58,8 +59,9 @@ int BusGuard::watch(void* begin, size_t bytes) {
     while (at < used && ranges[at].end.load() != 0) ++at;
     if (at == ranges_max) return -1;
     ranges[at].faulted.store(false);
-    ranges[at].begin.store(reinterpret_cast<uintptr_t>(begin));
-    ranges[at].end.store(reinterpret_cast<uintptr_t>(begin) + bytes);
+    ranges[at].page_bytes.store(page_bytes);
+    ranges[at].begin.store(reinterpret_cast<uintptr_t>(memory.data()));
+    ranges[at].end.store(reinterpret_cast<uintptr_t>(memory.data()) + memory.size());
     if (at == used) ranges_used.store(used + 1, std::memory_order_release);
     return at;
 }

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/bytes.hpp"
+
 namespace nexar::local {
 
 class BusGuard {
@@ -13,7 +15,9 @@ class BusGuard {
 
     // Installs the handler at the first call. Returns a number for unwatch, -1 when there are ranges_max
     // already.
-    static int watch(void* begin, size_t bytes);
+    // `page_bytes`: of the mapping's pages, which huge pages have their own of. Only whole ones can be
+    // replaced.
+    static int watch(MutableBytes memory, size_t page_bytes);
     static void unwatch(int range);
     static bool faulted(int range);
     // Of the whole process, ever: cheap to compare.

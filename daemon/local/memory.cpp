@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 
 #include <cerrno>
 #include <cstring>
@@ -27,8 +28,6 @@ Result<void> check_extent(int fd, uint64_t offset, uint64_t bytes, uint64_t byte
     if (bytes == 0 || bytes > bytes_max)
         return fail(Errc::no_memory, "a region may have 1 to " + std::to_string(bytes_max) + " bytes, not " +
                                          std::to_string(bytes));
-    if (offset % page_bytes != 0)
-        return fail(Errc::invalid_argument, "a region begins at a multiple of the page size");
     struct stat status{};
     if (::fstat(fd, &status) != 0) return fail(Errc::io, "cannot ask for the memfd's size");
     const auto size = static_cast<uint64_t>(status.st_size);
@@ -40,6 +39,22 @@ Result<void> check_extent(int fd, uint64_t offset, uint64_t bytes, uint64_t byte
 
 }  // namespace
 
+Result<uint64_t> page_bytes_of(int fd) {
+    struct statfs status{};
+    if (::fstatfs(fd, &status) != 0 || status.f_bsize <= 0)
+        return fail(Errc::io, std::string("cannot ask for the memfd's page size: ") + std::strerror(errno));
+    return static_cast<uint64_t>(status.f_bsize);
+}
+
+Result<uint64_t> bytes_to_map(uint64_t offset, uint64_t bytes, uint64_t page) {
+    if (offset % page != 0)
+        return fail(Errc::invalid_argument, "a region begins at a multiple of its memfd's page size, " +
+                                                std::to_string(page) + " bytes, not at " +
+                                                std::to_string(offset));
+    if (bytes > UINT64_MAX - page) return fail(Errc::no_memory, "a region of too many bytes");
+    return (bytes + page - 1) / page * page;
+}
+
 Result<std::shared_ptr<Mapping>> Mapping::of_client(int fd, uint64_t offset, uint64_t bytes,
                                                     uint64_t bytes_max) {
     NEXAR_TRY_VOID(check_seals(fd));
@@ -48,21 +63,24 @@ Result<std::shared_ptr<Mapping>> Mapping::of_client(int fd, uint64_t offset, uin
 }
 
 Result<std::shared_ptr<Mapping>> Mapping::unchecked(int fd, uint64_t offset, uint64_t bytes) {
-    void* at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(offset));
+    NEXAR_TRY(const uint64_t page, page_bytes_of(fd));
+    NEXAR_TRY(const uint64_t whole, bytes_to_map(offset, bytes, page));
+    void* at = ::mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(offset));
     if (at == MAP_FAILED)
         return fail(errno == ENOMEM ? Errc::no_memory : Errc::unsupported,
                     std::string("the memfd cannot be mapped for writing: ") + std::strerror(errno));
-    const int guard = BusGuard::watch(at, bytes);
+    const MutableBytes mapped(static_cast<std::byte*>(at), whole);
+    const int guard = BusGuard::watch(mapped, page);
     if (guard < 0) {
-        ::munmap(at, bytes);
+        ::munmap(at, whole);
         return fail(Errc::table_full, "the daemon has too many mappings");
     }
-    return std::make_shared<Mapping>(static_cast<std::byte*>(at), bytes, guard);
+    return std::make_shared<Mapping>(mapped, bytes, guard);
 }
 
 Mapping::~Mapping() {
     BusGuard::unwatch(guard_);
-    ::munmap(data_, bytes_);
+    ::munmap(mapped_.data(), mapped_.size());
 }
 
 bool Mapping::faulted() const {

@@ -20,18 +20,18 @@ class Mapping {
     // Maps without asking for seals: tests of the guard.
     static Result<std::shared_ptr<Mapping>> unchecked(int fd, uint64_t offset, uint64_t bytes);
 
-    Mapping(std::byte* data, size_t bytes, int guard) : data_(data), bytes_(bytes), guard_(guard) {}
+    Mapping(MutableBytes mapped, size_t bytes, int guard) : mapped_(mapped), bytes_(bytes), guard_(guard) {}
     ~Mapping();
     Mapping(const Mapping&) = delete;
     Mapping& operator=(const Mapping&) = delete;
 
-    MutableBytes bytes() const { return {data_, bytes_}; }
+    MutableBytes bytes() const { return mapped_.first(bytes_); }
     // The client took memory away under us (SIGBUS): zeros were mapped instead.
     bool faulted() const;
 
   private:
-    std::byte* data_;
-    size_t bytes_;
+    MutableBytes mapped_;  // whole pages of the memfd: huge pages are unmapped as such or not at all
+    size_t bytes_;         // of them, the region's
     int guard_;
 };
 
@@ -44,5 +44,10 @@ struct PublishedPage {
 Result<PublishedPage> publish_page(const char* name, std::byte* where = nullptr);
 
 constexpr size_t page_bytes = 4096;
+
+// Bytes of one page of a memfd; MFD_HUGETLB has pages of its own size (2 MiB, 1 GiB).
+Result<uint64_t> page_bytes_of(int fd);
+// Bytes to map for a region: whole pages. Refuses a region that does not begin with a page.
+Result<uint64_t> bytes_to_map(uint64_t offset, uint64_t bytes, uint64_t page);
 
 }  // namespace nexar::local
