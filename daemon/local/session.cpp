@@ -14,6 +14,8 @@ Result<T> body_of(const Packet& packet, size_t descriptors) {
     if (packet.size != sizeof(T))
         return fail(Errc::protocol_error, "a message has " + std::to_string(packet.size) + " bytes, not " +
                                               std::to_string(sizeof(T)));
+    if (packet.fds.size() != descriptors && packet.out_of_descriptors && descriptors > 0)
+        return fail(Errc::no_memory, "the daemon is out of descriptors");
     if (packet.fds.size() != descriptors)
         return fail(Errc::protocol_error, "a message brings " + std::to_string(packet.fds.size()) +
                                               " descriptors, not " + std::to_string(descriptors));
@@ -145,15 +147,18 @@ Result<void> Session::on_ready_packet(Time now, uint32_t type, Packet& packet) {
 
 // What is wrong with the region is told in its slot; only a message that makes no sense ends the session.
 Result<void> Session::on_region_add(Packet& packet) {
-    NEXAR_TRY(auto add, body_of<nexar_msg_region_add>(packet, 1));
-    auto mapping =
-        Mapping::of_client(packet.fds[0].get(), add.offset, add.bytes, host_.limits.region_bytes_max);
-    Result<engine::Buffer> memory =
-        mapping ? Result<engine::Buffer>(
-                      engine::Buffer{(*mapping)->bytes().data(), (*mapping)->bytes().size(), *mapping})
-                : Result<engine::Buffer>(fail(mapping.error()));
-    core_->add_region(add.slot, add.generation, add.region, std::move(memory));
+    const bool comes_without = packet.out_of_descriptors && packet.fds.empty();
+    NEXAR_TRY(auto add, body_of<nexar_msg_region_add>(packet, comes_without ? 0 : 1));
+    core_->add_region(add.slot, add.generation, add.region, map_region(packet, add));
     return {};
+}
+
+Result<engine::Buffer> Session::map_region(const Packet& packet, const nexar_msg_region_add& add) const {
+    if (packet.fds.empty()) return fail(Errc::no_memory, "the daemon is out of descriptors");
+    NEXAR_TRY(auto mapping,
+              Mapping::of_client(packet.fds[0].get(), add.offset, add.bytes, host_.limits.region_bytes_max));
+    const auto bytes = mapping->bytes();
+    return engine::Buffer{bytes.data(), bytes.size(), std::move(mapping)};
 }
 
 size_t Session::drain(Time now) {

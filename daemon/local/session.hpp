@@ -60,6 +60,7 @@ class Session final : private Waker {
     Result<void> on_attach(Packet& packet);
     Result<void> on_ready_packet(Time now, uint32_t type, Packet& packet);
     Result<void> on_region_add(Packet& packet);
+    Result<engine::Buffer> map_region(const Packet& packet, const nexar_msg_region_add& add) const;
     void drain_rest(Time now);
     bool memory_faulted() const;
     void wake_all(uint32_t* word) override;

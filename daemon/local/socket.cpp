@@ -118,7 +118,10 @@ Packet receive_packet(int connection) {
     take_descriptors(header, packet);
     packet.size = static_cast<size_t>(got);
     packet.kind = Packet::Kind::message;
-    if (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
+    // Cut off below what there was room for: the kernel could not install them here (EMFILE, ENFILE).
+    const bool cut = (header.msg_flags & MSG_CTRUNC) != 0;
+    packet.out_of_descriptors = cut && packet.fds.size() < NEXAR_MSG_FDS_MAX;
+    if ((header.msg_flags & MSG_TRUNC) != 0 || (cut && !packet.out_of_descriptors)) {
         packet.kind = Packet::Kind::bad;
         packet.problem = header.msg_flags & MSG_TRUNC ? "message too long" : "too many descriptors";
     } else if (got == 0) {

@@ -28,7 +28,8 @@ struct Packet {
     alignas(8) std::byte bytes[NEXAR_MSG_BYTES_MAX];
     size_t size = 0;
     std::vector<Fd> fds;
-    const char* problem = "";  // with bad
+    bool out_of_descriptors = false;  // it brought descriptors that this process had no room for
+    const char* problem = "";         // with bad
 };
 // At most NEXAR_MSG_FDS_MAX descriptors are taken in; more make the packet bad. All are closed with the
 // packet.

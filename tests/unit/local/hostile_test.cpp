@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -104,6 +105,21 @@ bool serves(ThreadDaemon& daemon) {
                     nexar_all_reduce(group, &x, &x, 1, NEXAR_U64, NEXAR_SUM, 10000) == NEXAR_OK && x == 5;
     return nexar_session_close(session) == NEXAR_OK && ok;
 }
+
+// From now on this process gets no more descriptors, until the end of the scope.
+class NoMoreDescriptors {
+  public:
+    NoMoreDescriptors() {
+        ::getrlimit(RLIMIT_NOFILE, &before_);
+        const rlimit none{0, before_.rlim_max};  // no new one has a number below it
+        ::setrlimit(RLIMIT_NOFILE, &none);
+    }
+    ~NoMoreDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+    NoMoreDescriptors(const NoMoreDescriptors&) = delete;
+
+  private:
+    rlimit before_{};
+};
 
 size_t open_descriptors() {
     size_t count = 0;
@@ -227,6 +243,58 @@ TEST_CASE("a ready client's garbage ends its session; too many descriptors are c
     CHECK(daemon.eventually([&] { return daemon.counters.sessions == 0; }));
     CHECK(daemon.eventually([&] { return open_descriptors() == before; }));
     CHECK(serves(daemon));
+}
+
+TEST_CASE("a region that comes when there are no descriptors is refused alone: its session goes on",
+          "[local][hostile][H18]") {
+    ThreadDaemon daemon;
+    const size_t bytes = nexar_shm_control_bytes(16);
+    const Fd control = memfd(bytes), region = memfd(4096);
+    Fd fd = ready(daemon.path(), control);
+    void* at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, control.get(), 0);
+    REQUIRE(at != MAP_FAILED);
+    auto view = *shm::ControlView::over({static_cast<std::byte*>(at), bytes}, 16);
+    // How the registration of region `number` ends, in slot `number`.
+    const auto add = [&](uint32_t number) -> int32_t {
+        auto body = message<nexar_msg_region_add>(NEXAR_MSG_REGION_ADD);
+        body.slot = number, body.generation = 1, body.region = number, body.bytes = 4096;
+        auto& slot = view.slot(number);
+        std::atomic_ref<uint32_t>(slot.state).store(NEXAR_SLOT_WORD(1u, 1u));
+        if (!say(fd, body, {region.get()})) return 1001;
+        const auto ended = [&] {
+            return std::atomic_ref<uint32_t>(slot.state).load() == NEXAR_SLOT_WORD(1u, 2u);
+        };
+        return daemon.eventually(ended) ? slot.result.status : 1002;
+    };
+    REQUIRE(add(1) == 0);
+    int32_t refused = 0;
+    {
+        const NoMoreDescriptors none;
+        refused = add(2);
+    }
+    CHECK(refused == static_cast<int32_t>(Errc::no_memory));
+    CHECK(add(3) == 0);
+    CHECK(daemon.counters.sessions == 1);
+    CHECK(daemon.eventually([&] { return daemon.counters.regions == 2; }));
+    ::munmap(at, bytes);
+}
+
+TEST_CASE("a handshake that comes when there are no descriptors is refused, saying so",
+          "[local][hostile][H18]") {
+    ThreadDaemon daemon;
+    const Fd control = memfd(nexar_shm_control_bytes(16));
+    const Fd fd = dial(daemon.path());
+    REQUIRE(say(fd, hello()));
+    REQUIRE(hear(fd) == NEXAR_MSG_WELCOME);
+    const NoMoreDescriptors none;
+    REQUIRE(say(fd, attach(16), {control.get()}));
+    nexar_msg_refused refused{};
+    const timeval limit{5, 0};
+    ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    REQUIRE(::recv(fd.get(), &refused, sizeof refused, 0) == sizeof refused);
+    CHECK(refused.head.type == NEXAR_MSG_REFUSED);
+    CHECK(refused.code == static_cast<int32_t>(Errc::no_memory));
+    CHECK(std::string(refused.text).contains("out of descriptors"));
 }
 
 TEST_CASE("a client that never reads does not block the daemon", "[local][hostile]") {
