@@ -402,7 +402,8 @@ NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_send_start(nexar_group* group, con
                                                          nexar_request* request);
 
 /* Room for count elements; a shorter message is fine, a longer one is MISMATCH (and is gone). from may be
- * NEXAR_ANY_SOURCE, tag NEXAR_ANY_TAG. completion may be NULL. timeout_ms 0: only what is here already. */
+ * NEXAR_ANY_SOURCE, tag NEXAR_ANY_TAG. completion may be NULL. timeout_ms 0: only what is here already. PEER_LOST
+ * when the rank has left, or all others have, and nothing that they sent is left to receive. */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_recv(nexar_group* group, void* data, uint64_t count,
                                                    nexar_dtype dtype, uint32_t from, uint64_t tag,
                                                    int64_t timeout_ms, nexar_completion* completion);

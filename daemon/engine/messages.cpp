@@ -215,9 +215,24 @@ void Messages::match_recv(Recv& recv) {
         offers_.erase(it);
         return take(recv, offer);
     }
-    if (recv.source == any_rank) return;
-    // What it sent before it ended has been offered before that was said.
-    if (const auto gone = group_.gone_error(recv.source)) end(recv, *gone);
+    // What a rank sent before it ended has been offered before that was said.
+    if (const auto gone = no_sender_left(recv)) end(recv, *gone);
+}
+
+// Nothing while a rank is left that may still send what this receive waits for. A rank that is alone from
+// the beginning may send to itself.
+std::optional<Error> Messages::no_sender_left(const Recv& recv) const {
+    if (recv.source != any_rank) return group_.gone_error(recv.source);
+    const uint32_t size = group_.facts.size();
+    if (size == 1 || group_.gone().size() + 1 < size) return {};
+    std::optional<Error> last;
+    for (uint32_t rank = 0; rank < size; ++rank) {
+        if (rank == recv.rank) continue;
+        last = group_.gone_error(rank);
+        if (!last) return {};
+    }
+    last->text = recv.text() + ": all other ranks have left the group; " + last->text;
+    return last;
 }
 
 void Messages::arrive(const Offer& offer) {
@@ -434,10 +449,15 @@ void Messages::on_rank_gone(uint32_t rank) {
         return o.words.dst == rank;
     });
     for (const Offer& offer : unwanted) refuse(offer, *gone);
-    std::vector<Recv*> waiting;
-    for (auto& recv : recvs_)
-        if (!recv->moving && (recv->source == rank || recv->rank == rank)) waiting.push_back(recv.get());
-    for (Recv* recv : waiting) end(*recv, *gone);
+    std::vector<std::pair<Recv*, Error>> over;
+    for (auto& recv : recvs_) {
+        if (recv->moving) continue;
+        if (recv->rank == rank)
+            over.emplace_back(recv.get(), *gone);
+        else if (const auto error = no_sender_left(*recv))
+            over.emplace_back(recv.get(), *error);
+    }
+    for (auto& [recv, error] : over) end(*recv, error);
 }
 
 void Messages::fail_all(const Error& error) {

@@ -74,6 +74,7 @@ class Messages {
     link::Agreement agreement(const wire::MessageOffer& offer) const;
     link::Class class_of(uint64_t bytes) const;
     void withdraw(uint64_t number);
+    std::optional<Error> no_sender_left(const Recv& recv) const;
     Send* find_send(uint64_t number);
     Recv* find_recv(uint64_t number);
 

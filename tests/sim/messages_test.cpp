@@ -324,6 +324,49 @@ TEST_CASE("messages with a rank that is gone: what it had sent arrives, the rest
     }
 }
 
+TEST_CASE("a receive from any rank ends when all other ranks have left; what they had sent arrives first",
+          "[D14]") {
+    for (const std::vector<uint32_t>& placement : {std::vector<uint32_t>{0, 1, 0}, {0, 0, 0}, {0, 1, 2}}) {
+        CAPTURE(placement);
+        ClusterShape shape = shape_of(3);
+        shape.collective_timeout = Duration{0};
+        Cluster cluster(8, shape);
+        Post post(cluster, cluster.make_group(placement));
+        Call& before = post.recv(1, engine::any_rank, 1, 100);
+        Call& other_tag = post.recv(1, engine::any_rank, 9, 100);
+        post.send(0, 1, 1, 5, 100);
+        cluster.end_session(post.group, 0, false);
+        cluster.run_for(100ms);
+        expect_message(before, 5, 100, 0, 1);
+        REQUIRE_FALSE(other_tag.ended);  // rank 2 may still send
+
+        post.send(2, 1, 2, 6, 50'000);
+        cluster.end_session(post.group, 2, false);
+        cluster.run_for(100ms);
+
+        REQUIRE(other_tag.ended);
+        Call& sent_before = post.recv(1, engine::any_rank, 2, 50'000);
+        Call& after = post.recv(1, engine::any_rank, -1, 100);
+        expect_end(cluster);
+        expect_message(sent_before, 6, 50'000, 2, 2);
+        for (const Call* call : {&other_tag, &after}) {
+            REQUIRE(call->outcome.error.code == Errc::peer_lost);
+            REQUIRE((call->outcome.error.rank == 0 || call->outcome.error.rank == 2));
+        }
+    }
+}
+
+TEST_CASE("a rank that is alone in its group may wait for a message from itself", "[D14]") {
+    Cluster cluster(8, shape_of(1));
+    Post post(cluster, cluster.make_group({0}));
+    Call& recv = post.recv(0, engine::any_rank, 1, 10);
+    cluster.run_for(1ms);
+    REQUIRE_FALSE(recv.ended);
+    post.send(0, 0, 1, 5, 10);
+    expect_end(cluster);
+    expect_message(recv, 5, 10, 0, 1);
+}
+
 TEST_CASE("messages survive channels that break, in order and once") {
     for (uint64_t seed = 1; seed <= 40; ++seed) {
         CAPTURE(seed);
