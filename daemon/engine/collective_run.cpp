@@ -8,8 +8,23 @@
 namespace nexar::engine {
 namespace {
 
+// Any number may be in there: names and texts are total, and none is executed.
 OpDescriptor descriptor_of(const wire::OpAnnounce& a) {
     return {OpKind(a.kind), Dtype(a.dtype), ReduceOp(a.op), a.count, a.root};
+}
+
+bool is_known(const OpDescriptor& d) {
+    return d.kind <= OpKind::reduce_scatter && reduce::dtype_from(int(d.dtype)) &&
+           reduce::reduce_op_from(int(d.op));
+}
+
+Error unknown_operation(const Group& group, const wire::OpAnnounce& a) {
+    return {Errc::mismatch,
+            "collective " + std::to_string(a.seq) + ": " + group.facts.describe(a.first_rank) + " called " +
+                descriptor_of(a).text() + " (kind " + std::to_string(a.kind) + ", type " +
+                std::to_string(a.dtype) + ", operator " + std::to_string(a.op) +
+                "), which this daemon does not know",
+            a.first_rank, -1, group.facts.members[a.first_rank].node.hex()};
 }
 
 // Named lower rank first, so that both sides say the same.
@@ -296,6 +311,7 @@ void CollectiveRun::on_announce(collectives::NodeIndex from, const wire::OpAnnou
     words_[from.value].announce = announce;
     if (op_.stopped || group_.context().config.sabotage.skip_descriptor_check) return;
     const OpDescriptor theirs = descriptor_of(announce);
+    if (!is_known(theirs)) return group_.abort(seq, unknown_operation(group_, announce));
     if (descriptor_) {
         if (*descriptor_ != theirs)
             group_.abort(seq, mismatch(group_, first_rank_, *descriptor_, announce.first_rank, theirs, seq));

@@ -331,11 +331,11 @@ void Messages::on_offer(NodeIndex from, const wire::MessageOffer& words) {
     last_offer_[from.value] = words.number;
     const bool sane =
         words.src < facts.size() && words.dst < facts.size() && facts.layout.node_of(words.src) == from &&
-        facts.layout.node_of(words.dst) == facts.self && reduce::dtype_from(words.dtype) &&
+        facts.layout.node_of(words.dst) == facts.self &&  // a type that is not known fits no receive
         words.bytes % reduce::size_of(Dtype(words.dtype)) == 0 && words.bytes <= facts.message_bytes_max();
     const Offer offer{words, from, nullptr};
     if (!sane)
-        return refuse(offer, {Errc::protocol_error, "the message's ranks or type do not exist", -1, -1, {}});
+        return refuse(offer, {Errc::protocol_error, "the message's ranks or length cannot be", -1, -1, {}});
     if (const auto gone = group_.gone_error(words.dst)) return refuse(offer, *gone);
     if (group_.failed()) return refuse(offer, *group_.failed());
     arrive(offer);

@@ -28,6 +28,12 @@ constexpr std::array<Entry, dtype_count> dtypes{{
 }};
 constexpr std::array<std::string_view, reduce_op_count> ops{"sum", "prod", "min", "max", "avg"};
 
+// Total: numbers come from clients and peers, and an error's text names what is wrong with them.
+constexpr Entry entry_of(Dtype dtype) {
+    const size_t index = std::to_underlying(dtype);
+    return index < dtypes.size() ? dtypes[index] : Entry{"unknown type", 1};
+}
+
 }  // namespace
 
 std::optional<Dtype> dtype_from(int code) {
@@ -41,13 +47,14 @@ std::optional<ReduceOp> reduce_op_from(int code) {
 }
 
 size_t size_of(Dtype dtype) {
-    return dtypes[std::to_underlying(dtype)].bytes;
+    return entry_of(dtype).bytes;
 }
 std::string_view name_of(Dtype dtype) {
-    return dtypes[std::to_underlying(dtype)].name;
+    return entry_of(dtype).name;
 }
 std::string_view name_of(ReduceOp op) {
-    return ops[std::to_underlying(op)];
+    const size_t index = std::to_underlying(op);
+    return index < ops.size() ? ops[index] : "unknown operator";
 }
 
 }  // namespace nexar::reduce

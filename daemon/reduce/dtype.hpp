@@ -32,10 +32,10 @@ inline constexpr int reduce_op_count = 5;
 std::optional<Dtype> dtype_from(int code);
 std::optional<ReduceOp> reduce_op_from(int code);
 
-// Bytes of one element: 1, 2, 4 or 8.
+// Bytes of one element: 1, 2, 4 or 8; of a number that names no type 1.
 size_t size_of(Dtype dtype);
 
-// "f32", "bf16", ... and "sum", "avg", ...
+// "f32", "bf16", ... and "sum", "avg", ...; "unknown type" and "unknown operator" of other numbers.
 std::string_view name_of(Dtype dtype);
 std::string_view name_of(ReduceOp op);
 

@@ -341,9 +341,6 @@ void read(Decoder& d, s::OpAnnounce::Reader r, OpAnnounce& m) {
     m.kind = r.getKind();
     m.dtype = r.getDtype();
     m.op = r.getOp();
-    d.limit("op kind", m.kind, op_code_max);
-    d.limit("dtype", m.dtype, op_code_max);
-    d.limit("reduce op", m.op, op_code_max);
     m.count = r.getCount();
     m.root = r.getRoot();
     m.first_rank = d.real_rank("first_rank", r.getFirstRank());
@@ -403,7 +400,6 @@ void read(Decoder& d, s::MessageOffer::Reader r, MessageOffer& m) {
     m.tag = r.getTag();
     m.bytes = r.getBytes();
     m.dtype = r.getDtype();
-    d.limit("dtype", m.dtype, op_code_max);
     m.number = r.getNumber();
 }
 

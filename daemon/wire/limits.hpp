@@ -20,7 +20,6 @@ constexpr size_t group_name_bytes_max = 128;
 constexpr size_t text_bytes_max = 1024;         // reasons and error texts
 constexpr size_t csr_bytes_max = 4096;          // a certificate request, PEM
 constexpr size_t certificate_bytes_max = 8192;  // PEM
-constexpr uint8_t op_code_max = 63;  // kinds, dtypes and reduce ops: which are known is the engine's to say
 constexpr uint16_t bulk_shards_max = 64;
 
 }  // namespace nexar::wire

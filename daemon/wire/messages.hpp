@@ -174,7 +174,7 @@ struct OpAnnounce {  // to the nodes of the group when an op starts: the whole d
     GroupId group;
     uint32_t epoch = 0;
     uint64_t seq = 0;
-    uint8_t kind = 0, dtype = 0, op = 0;
+    uint8_t kind = 0, dtype = 0, op = 0;  // any number: which are known is the engine's to say
     uint64_t count = 0;
     uint32_t root = 0;
     uint32_t first_rank = 0;  // whose words these are

@@ -1,6 +1,9 @@
 // What a member that does not keep the rules can say about a group: its words end nothing that is not its
 // own.
+#include <array>
 #include <catch2/catch_test_macros.hpp>
+#include <optional>
+#include <vector>
 
 #include "program.hpp"
 
@@ -126,6 +129,64 @@ TEST_CASE(
         CAPTURE(text);
         REQUIRE_FALSE(text.contains("rank 2"));
         REQUIRE_FALSE(text.contains("moved"));
+    }
+}
+
+TEST_CASE("an announcement of an operation that is not known ends it as a mismatch, on all ranks", "[H1]") {
+    constexpr uint8_t all_reduce = 1, i32 = 5, sum = 0;
+    const std::vector<std::array<uint8_t, 3>> unknown{
+        {all_reduce, 12, sum},  {all_reduce, 63, sum}, {all_reduce, 255, sum}, {all_reduce, i32, 5},
+        {all_reduce, i32, 255}, {6, i32, sum},         {63, i32, sum},         {255, 255, 255}};
+    for (const bool posted_first : {true, false})
+        for (const auto& [kind, dtype, op] : unknown) {
+            CAPTURE(posted_first, kind, dtype, op);
+            ClusterShape shape;
+            shape.nodes = 3;
+            shape.collective_timeout = Duration{0};
+            Cluster cluster(1, shape);
+            Program program(cluster, cluster.make_group({0, 1, 2}));
+            program.add(large_sum);
+            const auto post = [&] {
+                for (uint32_t rank = 0; rank < 2; ++rank) program.post(0, rank);
+                cluster.run_for(10ms);
+            };
+            if (posted_first) post();
+            say(cluster, 0, 2, wire::OpAnnounce{program.group.id, 1, 0, kind, dtype, op, 500, 0, 2});
+            cluster.run_for(10ms);
+            if (!posted_first) post();
+
+            for (uint32_t rank = 0; rank < 2; ++rank) {
+                const Call& call = *program.steps[0].calls[rank];
+                CAPTURE(rank, call.outcome.error.text);
+                REQUIRE(call.ended);
+                REQUIRE(call.outcome.error.code == Errc::mismatch);
+                REQUIRE(call.outcome.error.rank == 2);
+                REQUIRE(call.outcome.error.node == cluster.hosts[2]->id.hex());
+            }
+            cluster.check();
+        }
+}
+
+TEST_CASE("a message of elements that are not known is a mismatch for its sender and its receiver", "[H1]") {
+    for (const uint8_t dtype : std::initializer_list<uint8_t>{12, 63, 255}) {
+        CAPTURE(dtype);
+        ClusterShape shape;
+        Cluster cluster(1, shape);
+        const SimGroup group = cluster.make_group({0, 1});
+        std::optional<Error> answer;
+        cluster.hosts[1]->table = [&](link::PeerIndex, const wire::Message& message) {
+            const auto* refused = std::get_if<wire::MessageRefused>(&message);
+            if (refused != nullptr) answer = refused->error;
+            return refused != nullptr;
+        };
+        Call& recv = cluster.submit(group, 0, receive_any(), {}, 2000);
+        const uint64_t number = link::OpKey::message_bit | uint64_t{1} << 40 | 1;
+        say(cluster, 0, 1, wire::MessageOffer{group.id, 1, 1, 0, 0, 2000, dtype, number});
+        cluster.run_for(10ms);
+        REQUIRE(recv.ended);
+        REQUIRE(recv.outcome.error.code == Errc::mismatch);
+        REQUIRE(answer);
+        REQUIRE(answer->code == Errc::mismatch);
     }
 }
 

@@ -29,6 +29,18 @@ TEST_CASE("operator numbers never change") {
     }
 }
 
+TEST_CASE("every number has a name and a size, also one that names nothing", "[H1]") {
+    for (int code = dtype_count; code < 256; ++code) {
+        CAPTURE(code);
+        CHECK(name_of(static_cast<Dtype>(code)) == "unknown type");
+        CHECK(size_of(static_cast<Dtype>(code)) == 1);
+    }
+    for (int code = reduce_op_count; code < 256; ++code) {
+        CAPTURE(code);
+        CHECK(name_of(static_cast<ReduceOp>(code)) == "unknown operator");
+    }
+}
+
 TEST_CASE("numbers that name nothing are refused") {
     for (const int code : {-1, dtype_count, 255, 256, 1 << 30, -(1 << 30)}) CHECK_FALSE(dtype_from(code));
     for (const int code : {-1, reduce_op_count, 255, 256, 1 << 30}) CHECK_FALSE(reduce_op_from(code));
