@@ -172,6 +172,12 @@ Result<void> PlanTable::check() const {
         return fail(Errc::invalid_argument, "plan table: segment_bytes " + std::to_string(segment_bytes) +
                                                 " is not in " + std::to_string(segment_bytes_min) + ".." +
                                                 std::to_string(segment_bytes_max));
+    // A segment is a transfer, or a little more: whole rows of all ranks.
+    if (divide_up(segment_bytes, chunk_bytes) > link::transfer_chunks_max / 2)
+        return fail(Errc::invalid_argument, "plan table: segment_bytes " + std::to_string(segment_bytes) +
+                                                " is more than " +
+                                                std::to_string(link::transfer_chunks_max / 2) +
+                                                " chunks of chunk_bytes " + std::to_string(chunk_bytes));
     // One segment of a doubling op has scratch for every step.
     if (doubling_bytes_max > segment_bytes || small_bytes_max > segment_bytes)
         return fail(Errc::invalid_argument,

@@ -194,6 +194,8 @@ void CollectiveRun::run() {
         const Result<void> result = task_.take_result();
         if (result) {
             report_success();
+        } else if (result.error().code == Errc::mismatch) {
+            return group_.abort(seq, result.error());  // a transfer that could not be begun
         } else {
             // A transfer failed that nobody withdrew: the link has given up on a peer. What that means for
             // the group is not for one op to say. Its deadline stays.

@@ -472,7 +472,9 @@ void Engine::on_mesh_event(Time now, size_t, const link::MeshEvent& event) {
             impl_->context.finished(event.handle, {});
             break;
         case link::MeshEvent::Kind::failed:
-            impl_->context.finished(event.handle, fail(Errc::aborted, "the transfer was withdrawn"));
+            impl_->context.finished(event.handle, event.text.empty()
+                                                      ? fail(Errc::aborted, "the transfer was withdrawn")
+                                                      : fail(Errc::mismatch, event.text));
             break;
         case link::MeshEvent::Kind::mismatch:
             if (Group* group = impl_->find(event.key.op.group)) group->on_mismatch(event);

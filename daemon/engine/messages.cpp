@@ -411,6 +411,10 @@ void Messages::on_over(Recv& recv, const Result<void>& result) {
     recv.moving = false;
     if (result) return finish(recv, {});
     if (recv.ending) return finish(recv, *recv.ending);
+    if (result.error().code == Errc::mismatch) {  // a transfer that could not be begun
+        refuse(*recv.taken, result.error());
+        return finish(recv, result.error());
+    }
     recv.taken.reset();
     if (!recv.retry) return group_.transfer_lost(result.error());
     recv.retry = false;

@@ -53,7 +53,8 @@ struct Batch {
 struct MeshEvent {
     enum class Kind : uint8_t {
         done,      // transfer `handle`: recv: all chunks applied; send: all chunks acked
-        failed,    // transfer `handle`: withdrawn, or its peer detached for good; memory is free
+        failed,    // transfer `handle`: withdrawn, or its peer detached for good; memory is free. `text`: or
+                   // it was never begun, and why
         mismatch,  // a peer's header disagrees with ours [W4]: `key`, `peer`, `theirs`; the op is not harmed
                    // yet
         message,   // a whole message from `peer`: `bytes`

@@ -19,7 +19,14 @@ void Receiving::post(RecvSpec&& spec, uint64_t handle, Send* forward) {
         return;
     }
     NEXAR_CHECK(chunks_of(bytes, spec.chunk_bytes) <= transfer_chunks_max);
-    NEXAR_CHECK(peer.recv_of.find(spec.key) == nullptr && peer.tombstones.find(spec.key) == nullptr);  // [W1]
+    NEXAR_CHECK(peer.recv_of.find(spec.key) == nullptr);  // [W1]
+    if (peer.tombstones.find(spec.key) != nullptr) {
+        // Whoever made the group chose its id, so this is not for us to rule out.
+        shared_->emit(MeshEvent::Kind::failed, handle, peer, spec.key);
+        shared_->events.back().text =
+            "the number of the transfer was used before: its group has the id of an earlier one";
+        return;
+    }
     if (spec.reduce)
         for (const Extent& e : spec.memory) NEXAR_CHECK(e.bytes % reduce::size_of(spec.reduce->dtype) == 0);
 

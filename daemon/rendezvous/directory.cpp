@@ -61,23 +61,24 @@ void Directory::move_via(Entry& entry, const NodeId& via) {
 }
 
 // An open by a later life proves the earlier ones dead: what they opened is in nobody's way any more. False:
-// the open is itself of an earlier life. Requests are numbered on from life to life.
+// the open is itself of an earlier life, or of another one with the same number, which cannot be. Requests
+// are numbered on from life to life.
 bool Directory::forget_earlier_lives(const wire::GroupOpen& open, Time now) {
     std::vector<wire::RequestId> dead;
     for (auto at = where_.lower_bound({open.id.origin, 0});
          at != where_.end() && at->first.origin == open.id.origin; ++at) {
         const auto& [key, arrival] = at->second;
         const Incarnation life = gatherings_.at(key).entries.at(arrival).open.life;
-        if (life.counter > open.life.counter) return false;
-        if (life.counter == open.life.counter) break;
+        if (life == open.life) break;
+        if (life.counter >= open.life.counter) return false;
         dead.push_back(at->first);
     }
     for (const wire::RequestId& request : dead) erase_waiting(request);
     std::map<GroupId, std::set<wire::RequestId>> hit;
     for (const auto& [id, forming] : forming_) {
         const auto life = forming.nodes.find(open.id.origin);
-        if (life == forming.nodes.end() || life->second.counter == open.life.counter) continue;
-        if (life->second.counter > open.life.counter) return false;
+        if (life == forming.nodes.end() || life->second == open.life) continue;
+        if (life->second.counter >= open.life.counter) return false;
         for (const Entry& entry : forming.entries)
             if (entry.open.id.origin == open.id.origin) hit[id].insert(entry.open.id);
     }
@@ -353,13 +354,14 @@ void Directory::on_time(Time now) {
 wire::GroupStatus Directory::status(const wire::RequestId& request, const wire::GroupKey& key,
                                     Time now) const {
     wire::GroupStatus status{request, 0, {}};
-    std::set<NodeId> nodes;
+    std::set<std::pair<NodeId, Incarnation>> lives;
     auto present = [&](const wire::GroupOpen& open) {
         status.size = open.size;
         // What a message can say: those behind are left out.
         if (status.present.size() >= wire::ranks_max) return;
-        if (nodes.size() >= wire::group_nodes_max && !nodes.contains(open.id.origin)) return;
-        nodes.insert(open.id.origin);
+        const std::pair life(open.id.origin, open.life);
+        if (lives.size() >= wire::group_nodes_max && !lives.contains(life)) return;
+        lives.insert(life);
         const uint32_t rank = open.rank < 0 ? UINT32_MAX : static_cast<uint32_t>(open.rank);
         status.present.push_back({open.id, open.id.origin, rank, open.pid, open.life});
     };

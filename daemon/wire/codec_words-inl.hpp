@@ -80,16 +80,20 @@ void fill(s::Members::Builder b, const std::vector<GroupMemberRecord>& members) 
         NEXAR_CHECK(nodes.size() <= group_nodes_max);
         return at->second;
     };
+    // An origin has no incarnation of its own and shares any line of its node, once all nodes have theirs: so
+    // a list that was read, and had room in one message, has room again.
+    auto index_of_origin = [&](const NodeId& origin) {
+        const auto at = index.lower_bound({origin, {}});
+        return at != index.end() && at->first.first == origin ? at->second : index_of(origin, {});
+    };
     auto list = b.initList(static_cast<uint32_t>(members.size()));
     for (uint32_t i = 0; i < list.size(); ++i) {
         list[i].setNumber(members[i].request.number);
         list[i].setRank(members[i].rank);
         list[i].setPid(members[i].pid);
         list[i].setNode(index_of(members[i].node, members[i].life));
-        // The usual origin is the node itself, and shares its line.
-        const NodeId& origin = members[i].request.origin;
-        list[i].setOrigin(index_of(origin, origin == members[i].node ? members[i].life : Incarnation{}));
     }
+    for (uint32_t i = 0; i < list.size(); ++i) list[i].setOrigin(index_of_origin(members[i].request.origin));
     auto table = b.initNodes(static_cast<uint32_t>(nodes.size()));
     auto lives = b.initLives(static_cast<uint32_t>(nodes.size()));
     for (uint32_t i = 0; i < table.size(); ++i) {

@@ -99,6 +99,33 @@ TEST_CASE(
     REQUIRE(program.steps[0].calls[0]->outcome.error.code == Errc::timed_out);
 }
 
+TEST_CASE("a transfer that cannot be begun ends its operation as a mismatch, also without a deadline",
+          "[H12]") {
+    ClusterShape shape;
+    shape.collective_timeout = Duration{0};
+    Cluster cluster(1, shape);
+    Program program(cluster, cluster.make_group({0, 1}));
+    program.add(large_sum);
+    program.post(0, 0);
+    for (uint64_t handle = 1; handle < 16; ++handle) {
+        link::MeshEvent failed;
+        failed.kind = link::MeshEvent::Kind::failed;
+        failed.handle = handle;
+        failed.text = "the number of the transfer was used before";
+        cluster.hosts[0]->engine->on_mesh_event(cluster.clock.now(), 0, failed);
+    }
+    cluster.hosts[0]->after_input();
+    cluster.run_for(100ms);
+    program.post(0, 1);
+    cluster.run_for(100ms);
+    for (const Call* call : program.steps[0].calls) {
+        REQUIRE(call->ended);
+        CAPTURE(call->outcome.error.text);
+        REQUIRE(call->outcome.error.code == Errc::mismatch);
+        REQUIRE(call->outcome.error.text.contains("used before"));
+    }
+}
+
 TEST_CASE(
     "a node speaks for its own ranks only: it cannot blame another node's for an operation that is late") {
     for (const bool twice : {false, true}) {

@@ -88,6 +88,25 @@ TEST_CASE("a plan table out of range is refused, naming the field") {
             }).contains("doubling_bytes_max"));
 }
 
+TEST_CASE("a plan table whose segments have more chunks than a transfer may have is refused", "[H12]") {
+    PlanTable t;
+    t.segment_bytes = segment_bytes_max;
+    REQUIRE(t.check());
+    t.chunk_bytes = 1024;
+    REQUIRE_FALSE(t.check());
+    CHECK(t.check().error().text.contains("1024"));
+    t.chunk_bytes = 64;
+    t.segment_bytes = uint64_t{32} << 20;
+    REQUIRE(t.check());
+    // The longest segments that such a table makes, with whole rows of many ranks.
+    const Layout layout(std::vector<uint32_t>{0, 1});
+    for (const uint64_t count : {uint64_t{1} << 20, (uint64_t{1} << 34) + 1, uint64_t{1} << 36}) {
+        const Plan p = plan({Kind::all_gather, count, 8, 0}, layout, t);
+        const uint64_t longest = part_of(count, p.segments, 0).count * 8 * 2;
+        CHECK((longest + p.chunk_bytes - 1) / p.chunk_bytes <= link::transfer_chunks_max);
+    }
+}
+
 TEST_CASE("the plan follows size and kind") {
     const Layout layout(std::vector<uint32_t>{0, 1, 0, 1, 2});
     const PlanTable table;

@@ -231,6 +231,48 @@ TEST_CASE("opens of more nodes than a group may have are refused; what a leader 
     look();
 }
 
+TEST_CASE("opens of one node in many incarnations at once make no list that cannot be said",
+          "[rendezvous][H12]") {
+    Config config;
+    config.self = self;
+    Rendezvous machine(std::move(config));
+    machine.on_peer_up(other2, {}, Time{});
+    constexpr unsigned opens = wire::group_nodes_max + 100;
+    size_t statuses = 0, listed = 0;
+    const auto look = [&] {
+        while (const auto action = machine.poll_action()) {
+            const auto* send = std::get_if<Send>(&*action);
+            REQUIRE(send != nullptr);
+            CHECK(!wire::encode(send->message).empty());
+            const auto* status = std::get_if<wire::GroupStatus>(&send->message);
+            if (status == nullptr) continue;
+            ++statuses;
+            listed = status->present.size();
+        }
+    };
+    SECTION("of one number, which has one nonce") {
+        for (unsigned i = 1; i <= opens; ++i)
+            machine.on_message(
+                other2, wire::GroupOpen{{other2, i}, key_of("g"), "g", opens, -1, 7, {5, i}, 1}, Time(ms(1)));
+        look();
+        machine.on_message(other2, wire::GroupStatusRequest{{other2, 1}, key_of("g")}, Time(ms(1)));
+        look();
+        CHECK(listed == 1);
+    }
+    SECTION("which end one after the other, and are listed for a moment") {
+        for (unsigned i = 1; i <= opens; ++i) {
+            const wire::GroupOpen open{{other2, i}, key_of("g"), "g", 60'000, -1, i, {i, 1}, 1};
+            machine.on_message(other2, open, Time(ms(1)));
+            machine.on_message(other2, wire::GroupWithdraw{open.id, open.key, false, true}, Time(ms(1)));
+        }
+        machine.on_message(other2, wire::GroupOpen{{other, 1}, key_of("g"), "g", 60'000, -1, 9, {1, 1}, 1},
+                           Time(ms(1)));
+        machine.on_message(other2, wire::GroupStatusRequest{{other2, 1}, key_of("g")}, Time(ms(1)));
+        look();
+    }
+    CHECK(statuses == 1);
+}
+
 TEST_CASE("a node that is asked about an attempt it never saw will not join it later", "[rendezvous]") {
     Member m;
     m.machine.on_message(other, wire::GroupQuery{group}, Time(ms(1)));
