@@ -128,6 +128,7 @@ void fill(s::RenewalReply::Builder b, const RenewalReply& m) {
 }
 void read(Decoder& d, s::RenewalReply::Reader r, RenewalReply& m) {
     read(d, r.getError(), m.error);
+    if (m.error.code > Errc::ok) d.complain("a renewal with code " + std::string(name_of(m.error.code)));
     m.certificate = pem(d, "certificate", r.getCertificate(), certificate_bytes_max);
     m.issuer_certificate = pem(d, "issuer certificate", r.getIssuerCertificate(), certificate_bytes_max);
 }
@@ -203,6 +204,8 @@ void fill(s::GroupPrepared::Builder b, const GroupPrepared& m) {
 void read(Decoder& d, s::GroupPrepared::Reader r, GroupPrepared& m) {
     read(d, r.getGroup(), m.group);
     read(d, r.getError(), m.error);
+    if (m.error.code != Errc::ok && m.error.code != Errc::pending)
+        d.failure("an answer to a prepare", m.error.code);
 }
 
 void fill(s::GroupCommit::Builder b, const GroupCommit& m) {
@@ -228,7 +231,8 @@ void read(Decoder& d, s::GroupRefused::Reader r, GroupRefused& m) {
     read(d, r.getId(), m.id);
     read(d, r.getGroup(), m.group);
     read(d, r.getError(), m.error);
-    if (m.error.code == Errc::ok) d.complain("a refusal with code OK");
+    const bool whole_attempt = m.id.number == 0;  // its opens stay
+    if (!whole_attempt || m.error.code != Errc::pending) d.failure("a refusal", m.error.code);
 }
 
 void fill(s::GroupStatusRequest::Builder b, const GroupStatusRequest& m) {
@@ -319,7 +323,7 @@ void read(Decoder& d, s::OpAbort::Reader r, OpAbort& m) {
     m.epoch = r.getEpoch();
     m.seq = r.getSeq();
     read(d, r.getError(), m.error);
-    if (m.error.code == Errc::ok) d.complain("an abort with code OK");
+    d.failure("an abort", m.error.code);
 }
 
 void fill(s::OpAnnounce::Builder b, const OpAnnounce& m) {
@@ -421,7 +425,7 @@ void read(Decoder& d, s::MessageRefused::Reader r, MessageRefused& m) {
     read(d, r.getGroup(), m.group);
     m.number = r.getNumber();
     read(d, r.getError(), m.error);
-    if (m.error.code == Errc::ok) d.complain("a refusal with code OK");
+    d.failure("a refusal", m.error.code);
 }
 
 // ---- The union ----

@@ -141,6 +141,12 @@ class Decoder {
                      std::to_string(ranks_max - 1));
         return value;
     }
+    // The code of what ends an operation, a message or a group: a failure that a client may be given.
+    void failure(const char* what, Errc code) {
+        if (code >= Errc::ok || code <= Errc::io)
+            complain(std::string(what) + " with code " + std::string(name_of(code)) +
+                     ", allowed are failures that a client may be given");
+    }
     uint32_t real_rank(const char* field, uint32_t value) {
         limit(field, value, ranks_max - 1);
         return value;
