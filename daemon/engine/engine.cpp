@@ -125,12 +125,14 @@ class Engine::Impl final : public GroupHost {
     std::deque<GroupId> finished_order;
     std::deque<LastWords> last_words;  // of the groups that finished last
     std::map<GroupId, std::unique_ptr<Group>> groups;
+    uint64_t groups_looked_at = 0;
     bool stopping = false;  // [F17]: its ranks do not leave, they go with the daemon, and so do their groups
     std::unordered_map<SessionId, std::vector<GroupId>> sessions;
 };
 
 void Engine::Impl::remove_finished() {
     for (auto it = groups.begin(); it != groups.end();) {
+        ++groups_looked_at;
         if (!it->second->finished()) {
             ++it;
             continue;
@@ -535,6 +537,10 @@ Snapshot Engine::snapshot(Time now) const {
 
 size_t Engine::sessions_known() const {
     return impl_->sessions.size();
+}
+
+uint64_t Engine::groups_looked_at() const {
+    return impl_->groups_looked_at;
 }
 
 bool Engine::quiet() const {

@@ -123,7 +123,8 @@ class Engine final : public Service {
     // Introspection.
     Snapshot snapshot(Time now) const;
     size_t sessions_known() const;
-    bool quiet() const;  // no op, no worker job, no transfer: tests
+    bool quiet() const;                 // no op, no worker job, no transfer: tests
+    uint64_t groups_looked_at() const;  // by all inputs so far: tests of what an input costs
 
     // A group made without rendezvous: tests. `sessions` are those of this node's ranks, in rank order.
     Result<void> install_group(Time now, const wire::GroupPrepare& group,

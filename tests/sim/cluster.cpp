@@ -436,6 +436,11 @@ void Cluster::block(uint32_t from, uint32_t to, bool blocked) {
     for (auto& pipe : link(from, to).pipes) pipe->set_blocked(blocked);
 }
 
+void Cluster::block_bulk(uint32_t from, uint32_t to) {
+    auto& pipes = link(from, to).pipes;
+    for (size_t m = 1; m < pipes.size(); ++m) pipes[m]->set_blocked(true);
+}
+
 void Cluster::kill(uint32_t dead, bool seen_at_once) {
     hosts[dead]->dead = true;
     for (const auto& [key, call] : hosts[dead]->calls)

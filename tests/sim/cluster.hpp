@@ -144,6 +144,7 @@ class Cluster {
     // Faults.
     void break_channel(uint32_t a, uint32_t b, Duration down_for);
     void block(uint32_t from, uint32_t to, bool blocked);  // one way
+    void block_bulk(uint32_t from, uint32_t to);           // one way, and the control channel stays
     void kill(uint32_t host, bool seen_at_once);           // the daemon and all its processes
 
     uint64_t bytes_sent(uint32_t from, uint32_t to) const;

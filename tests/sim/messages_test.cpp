@@ -272,6 +272,24 @@ TEST_CASE("a cancelled receive that had begun ends the send with an error, one t
     REQUIRE(send.outcome.error.text.contains("the receiving rank gave up"));
 }
 
+TEST_CASE("the deadline of a receive is its own: the message that had begun waits for the next receive",
+          "[D8][!shouldfail]") {
+    ClusterShape shape = shape_of(2);
+    shape.collective_timeout = Duration{0};
+    Cluster cluster(5, shape);
+    Post post(cluster, cluster.make_group({0, 1}));
+    Call& send = post.send(0, 1, 1, 5, 1'000'000);
+    cluster.run_for(1ms);
+    Call& late = post.recv(1, 0, 1, 1'000'000, 60us);
+    cluster.run_for(10ms);
+    if (!late.ended || late.outcome.error.code != Errc::timed_out) return;  // it was quick enough
+
+    Call& next = post.recv(1, 0, 1, 1'000'000);
+    cluster.run_for(1s);
+    CHECK((send.ended && send.ok()));
+    CHECK((next.ended && next.ok() && next.out_at_end == Reference::input(5, 0, 1'000'000, Dtype::i32)));
+}
+
 TEST_CASE("a receive without a message ends at its deadline, naming what it waited for") {
     Cluster cluster(6, shape_of(2));
     Post post(cluster, cluster.make_group({0, 1}));

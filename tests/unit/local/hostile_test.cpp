@@ -205,6 +205,20 @@ TEST_CASE("one user has a limit of connections that are not ready, and of sessio
     CHECK(serves(daemon));
 }
 
+TEST_CASE("many processes of one user that start together all get their sessions",
+          "[local][D6][!shouldfail]") {
+    ThreadDaemon daemon;
+    constexpr size_t processes = 48;
+    std::vector<Fd> connections;
+    for (size_t i = 0; i < processes; ++i) connections.push_back(dial(daemon.path()));
+    size_t welcome = 0;
+    for (const Fd& fd : connections) {
+        say(fd, hello());
+        welcome += hear(fd) == NEXAR_MSG_WELCOME;
+    }
+    CHECK(welcome == processes);
+}
+
 TEST_CASE("a ready client's garbage ends its session; too many descriptors are closed", "[local][hostile]") {
     ThreadDaemon daemon;
     const Fd control = memfd(nexar_shm_control_bytes(16));

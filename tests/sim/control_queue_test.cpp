@@ -1,0 +1,117 @@
+// What a peer daemon that stands still for a while may do to control messages: nothing. They arrive once and
+// in order, and those about failures are not crowded out by the rest.
+#include <catch2/catch_test_macros.hpp>
+#include <vector>
+
+#include "program.hpp"
+
+namespace nexar::sim {
+namespace {
+
+constexpr uint64_t messages = 1000;
+constexpr Duration stands_still{20'000'000'000};
+
+// Room for about a hundred offers between the two daemons; silence of a minute is no suspicion.
+ClusterShape narrow() {
+    ClusterShape shape;
+    shape.collective_timeout = Duration{0};
+    shape.network.room = 8 << 10;
+    shape.mesh.message_queue_bytes_max = 8 << 10;
+    shape.engine.heartbeat_timeout = 60s;
+    return shape;
+}
+
+Call& send(Cluster& cluster, const SimGroup& group, uint64_t salt) {
+    engine::OpRequest r = request_of({OpKind::send, Dtype::i32, ReduceOp::sum, 1, 0});
+    r.peer = 1;
+    r.tag = 5;
+    return cluster.submit(group, 0, r, Reference::input(salt, 0, 1, Dtype::i32), 0);
+}
+
+Call& recv(Cluster& cluster, const SimGroup& group) {
+    engine::OpRequest r = request_of({OpKind::recv, Dtype::i32, ReduceOp::sum, 1, 0});
+    r.peer = 0;
+    r.tag = 5;
+    return cluster.submit(group, 1, r, {}, 4);
+}
+
+// Rank 1 waits for rank 0, without a deadline.
+Call& wait_at_barrier(Cluster& cluster, const SimGroup& group) {
+    return cluster.submit(group, 1, request_of({OpKind::barrier, Dtype::u8, ReduceOp::sum, 0, 0}), {}, 0);
+}
+bool names_rank_0(const Call& call) {
+    return call.ended && call.outcome.error.code == Errc::peer_lost && call.outcome.error.rank == 0;
+}
+
+// Rank 0 sends while node 1 stands still; then node 1 receives.
+struct Flood {
+    explicit Flood(Cluster& c) : cluster(c), group(c.make_group({0, 1})) {
+        cluster.block(0, 1, true);
+        for (uint64_t i = 0; i < messages; ++i) sent.push_back(&send(cluster, group, i));
+        cluster.run_for(stands_still);
+    }
+    void over() {
+        cluster.block(0, 1, false);
+        cluster.run_for(1s);
+        for (uint64_t i = 0; i < messages; ++i) received.push_back(&recv(cluster, group));
+        sent.push_back(&send(cluster, group, messages));
+        cluster.run_for(60s);
+    }
+    Cluster& cluster;
+    SimGroup group;
+    std::vector<Call*> sent, received;
+};
+
+}  // namespace
+
+TEST_CASE("messages sent while the peer's daemon stands still all arrive", "[D4][!shouldfail]") {
+    Cluster cluster(1, narrow());
+    Flood flood(cluster);
+    flood.over();
+
+    uint64_t lost = 0;
+    for (const Call* call : flood.received) lost += !call->ended;
+    CHECK(lost == 0);
+}
+
+TEST_CASE("a later message of the same tag does not overtake one that found the peer's daemon standing still",
+          "[D4][!shouldfail]") {
+    Cluster cluster(1, narrow());
+    Flood flood(cluster);
+    flood.over();
+
+    uint64_t overtaken = 0;
+    for (uint64_t i = 0; i < messages; ++i) {
+        const Call& call = *flood.received[i];
+        overtaken += call.ok() && call.out_at_end != Reference::input(i, 0, 1, Dtype::i32);
+    }
+    CHECK(overtaken == 0);
+}
+
+TEST_CASE("the failure of a group reaches its survivors once the peer's daemon goes on") {
+    Cluster cluster(1, narrow());
+    const SimGroup victim = cluster.make_group({0, 1});
+    const Call& waits = wait_at_barrier(cluster, victim);
+    cluster.block(0, 1, true);
+    cluster.end_session(victim, 0, true);
+    cluster.run_for(stands_still);
+    cluster.block(0, 1, false);
+    cluster.run_for(1s);
+
+    CHECK(names_rank_0(waits));
+}
+
+TEST_CASE("the failure of a group reaches its survivors past another group's flood, too",
+          "[H5][!shouldfail]") {
+    Cluster cluster(1, narrow());
+    const SimGroup victim = cluster.make_group({0, 1});
+    const Call& waits = wait_at_barrier(cluster, victim);
+    Flood flood(cluster);
+    cluster.end_session(victim, 0, true);
+    cluster.run_for(stands_still);
+    flood.over();
+
+    CHECK(names_rank_0(waits));
+}
+
+}  // namespace nexar::sim
