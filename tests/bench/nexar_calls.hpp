@@ -1,6 +1,6 @@
-// The calls of include/nexar.h that the benchmarks make, in one form for every version of that header: 0.1 ends an
-// operation's arguments with timeout_ms, later ones with options. So one program measures builds of different
-// versions, each compiled against its own header.
+// The calls of include/nexar.h that the benchmarks make, in one form for every version of that header: 0.1
+// ends an operation's arguments with timeout_ms, later ones with options. So one program measures builds of
+// different versions, each compiled against its own header.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ inline nexar_status recv(nexar_group* group, void* data, uint64_t bytes, uint32_
     return nexar_recv(group, data, bytes, NEXAR_U8, from, tag, nullptr, defaults);
 }
 inline nexar_status wait(nexar_request request) {
-    return nexar_request_wait(request, -1, nullptr);
+    return nexar_request_wait(request, NEXAR_TIMEOUT_NONE, nullptr);
 }
 
 #endif
