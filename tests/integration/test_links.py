@@ -154,18 +154,32 @@ def keeps_working(me, seconds):
             return turns
 
 
-def test_a_short_cut_is_survived(cluster):
-    """Shorter than the timeout: nobody is accused, what was lost on the way is sent again."""
-    job = Job(two_each(cluster), keeps_working, 2.5)
-    job.await_marks()
+def short_cuts(cluster):
+    """Cuts a cable three times for 0.3 s; the longest that it took, since a busy machine comes back late to mend it."""
+    longest = 0
     for _ in range(3):
+        begin = time.monotonic()
         cluster.network.cut(1, 2)
         time.sleep(0.3)
         cluster.network.heal()
+        longest = max(longest, time.monotonic() - begin)
         time.sleep(0.4)
+    return longest
 
-    for turns in job.outcomes():
-        assert turns > 10, f"only {turns} turns"
+
+def test_a_short_cut_is_survived(cluster):
+    """Shorter than the timeout: nobody is accused, what was lost on the way is sent again."""
+    def survived():
+        job = Job(two_each(cluster), keeps_working, 2.5)
+        job.await_marks()
+        if short_cuts(cluster) > HEARTBEAT_TIMEOUT - 2 * HEARTBEAT_INTERVAL:
+            job.outcomes()  # too long to say anything
+            return False
+        for turns in job.outcomes():
+            assert isinstance(turns, int) and turns > 10, f"after short cuts: {turns}"
+        return True
+
+    eventually(survived, "cuts that are short on this machine", 60)
 
 
 def works_in_loss(me, turns):
