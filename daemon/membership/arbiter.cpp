@@ -73,13 +73,9 @@ void Arbiter::on_group(const GroupId& id, GroupEpoch epoch, std::vector<GroupNod
               [](const GroupNode& a, const GroupNode& b) { return a.lowest_rank < b.lowest_rank; });
     group.epoch = epoch;
     group.nodes = std::move(nodes);
-    const auto early =
-        std::find_if(early_.begin(), early_.end(), [&](const auto& v) { return v.group == id; });
-    if (early != early_.end()) {
-        const wire::Verdict verdict = *early;
-        early_.erase(early);
-        if (verdict.epoch == epoch.value) return adopt(id, group, verdict, self_);
-    }
+    for (const GroupNode& node : group.nodes)
+        if (const auto verdict = take_early(node.node, id); verdict && verdict->epoch == epoch.value)
+            return adopt(id, group, *verdict, self_);
     for (const GroupNode& node : group.nodes) {
         if (node.node == self_ || !suspects(node)) continue;
         const bool dead = is_dead(node);
@@ -88,6 +84,19 @@ void Arbiter::on_group(const GroupId& id, GroupEpoch epoch, std::vector<GroupNod
                  now);
     }
     read_answers(now);
+}
+
+// Only a member may judge, and who is one is known now.
+std::optional<wire::Verdict> Arbiter::take_early(const NodeId& from, const GroupId& group) {
+    const auto of_node = early_.find(from);
+    if (of_node == early_.end()) return std::nullopt;
+    auto& verdicts = of_node->second;
+    const auto at = std::ranges::find(verdicts, group, &wire::Verdict::group);
+    if (at == verdicts.end()) return std::nullopt;
+    wire::Verdict verdict = std::move(*at);
+    verdicts.erase(at);
+    if (verdicts.empty()) early_.erase(of_node);
+    return verdict;
 }
 
 void Arbiter::on_group_gone(const GroupId& id) {
@@ -276,10 +285,11 @@ void Arbiter::on_verdict(const NodeId& from, const wire::Verdict& verdict, Time 
     const auto at = groups_.find(verdict.group);
     const bool final_word = verdict.error.code != Errc::not_found;
     if (at == groups_.end()) {
-        const bool known = std::any_of(early_.begin(), early_.end(),
-                                       [&](const wire::Verdict& v) { return v.group == verdict.group; });
-        if (final_word && !known) early_.push_back(verdict);
-        if (early_.size() > config_.early_verdicts_max) early_.pop_front();
+        if (!final_word) return;
+        auto& verdicts = early_[from];
+        if (std::ranges::find(verdicts, verdict.group, &wire::Verdict::group) != verdicts.end()) return;
+        verdicts.push_back(verdict);
+        if (verdicts.size() > config_.early_verdicts_max) verdicts.pop_front();
         return;
     }
     Group& group = at->second;

@@ -19,7 +19,7 @@ namespace nexar::membership {
 struct ArbiterConfig {
     Duration verdict_timeout{1'000'000'000};  // V: how long an accuser waits for one arbiter
     unsigned arbiters_max = 3;                // then it decides itself
-    size_t early_verdicts_max = 256;          // for groups that this node does not know yet
+    size_t early_verdicts_max = 256;          // of each node, for groups that this one does not know yet
     ProbeConfig probe;
 };
 
@@ -99,6 +99,7 @@ class Arbiter {
     void adopt(const GroupId& id, Group& group, const wire::Verdict& verdict, const NodeId& from);
     void on_accusation(const NodeId& from, const wire::Accusation& accusation, Time now);
     void on_verdict(const NodeId& from, const wire::Verdict& verdict, Time now);
+    std::optional<wire::Verdict> take_early(const NodeId& from, const GroupId& group);
     void read_answers(Time now);
     bool suspects(const GroupNode& node) const;
     bool is_dead(const GroupNode& node) const;
@@ -109,7 +110,7 @@ class Arbiter {
     std::map<GroupId, Group> groups_;
     std::map<NodeId, Suspicion> suspicions_;  // of the life last spoken of
     std::map<NodeId, uint64_t> dead_;         // the last life of each that is proved dead, and all before it
-    std::deque<wire::Verdict> early_;         // [F11]
+    std::map<NodeId, std::deque<wire::Verdict>> early_;  // [F11], by who said so: whether it may shows later
     std::deque<Outgoing> sends_;
     std::deque<Decided> decided_;
 };

@@ -88,7 +88,33 @@ bool Directory::forget_earlier_lives(const wire::GroupOpen& open, Time now) {
     return true;
 }
 
+// What a node says of its own opens counts: others may have said something else in its name, of this open or
+// of a life that is yet to come.
+void Directory::forget_rumours(const wire::GroupOpen& open, Time now) {
+    const NodeId& origin = open.id.origin;
+    const auto contradicts = [&](const Entry& entry) {
+        const wire::GroupOpen& said = entry.open;
+        if (said.id.origin != origin || entry.via == origin) return false;
+        return (said.life != open.life && said.life.counter >= open.life.counter) ||
+               (said.id == open.id && (said.key != open.key || said.size != open.size ||
+                                       said.rank != open.rank || said.life != open.life));
+    };
+    std::vector<wire::RequestId> waiting;
+    for (auto at = where_.lower_bound({origin, 0}); at != where_.end() && at->first.origin == origin; ++at) {
+        const auto& [key, arrival] = at->second;
+        if (contradicts(gatherings_.at(key).entries.at(arrival))) waiting.push_back(at->first);
+    }
+    for (const wire::RequestId& request : waiting) erase_waiting(request);
+    std::map<GroupId, std::set<wire::RequestId>> hit;
+    for (const auto& [id, forming] : forming_)
+        for (const Entry& entry : forming.entries)
+            if (contradicts(entry)) hit[id].insert(entry.open.id);
+    const Error error{Errc::pending, who(open) + " was not listed by its own node", -1, -1, {}};
+    for (const auto& [id, out] : hit) call_off(id, error, out, now);
+}
+
 void Directory::add(const wire::GroupOpen& open, const NodeId& via, Time now) {
+    if (via == open.id.origin) forget_rumours(open, now);
     if (!forget_earlier_lives(open, now)) return;
     if (const auto at = where_.find(open.id); at != where_.end()) {  // sent again [R10]
         return move_via(gatherings_.at(at->second.first).entries.at(at->second.second), via);

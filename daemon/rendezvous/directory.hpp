@@ -110,6 +110,7 @@ class Directory {
     static void move_via(Entry& entry, const NodeId& via);
     void erase_waiting(const wire::RequestId& request);
     static void leave(Gathering& gathering, const wire::GroupOpen& open);
+    void forget_rumours(const wire::GroupOpen& open, Time now);
     bool forget_earlier_lives(const wire::GroupOpen& open, Time now);
     Error unsent_fault(const Forming& forming) const;
     void form_if_complete(const wire::GroupKey& key, Time now);

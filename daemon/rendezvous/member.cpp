@@ -17,8 +17,12 @@ void Rendezvous::on_prepare(const NodeId& from, const wire::GroupPrepare& prepar
         const Error error{Errc::pending, "called off here already", -1, -1, {}};
         return send(from, wire::GroupPrepared{prepare.group, error});
     }
+    if (has_promised(from, prepare)) {
+        const Error error{Errc::pending, "called off here already", -1, -1, {}};
+        return send(from, wire::GroupPrepared{prepare.group, error});
+    }
     if (const std::string fault = fault_of(from, prepare, now); !fault.empty()) {
-        decided(prepare.group, Outcome::called_off, {}, now);
+        promise(from, prepare.group);
         const std::string text = "node " + name_of(config_.self) + ": " + fault;
         return send(from, wire::GroupPrepared{prepare.group, {Errc::pending, text, -1, -1, {}}});
     }
@@ -59,13 +63,46 @@ std::string Rendezvous::fault_of(const NodeId& from, const wire::GroupPrepare& p
             if (reservations_.at(earlier).leader == from)
                 call_off(earlier, {Errc::pending, "replaced by a later attempt", -1, -1, {}}, now);
         }
-        const auto still = own_.find(member.request);
-        if (still != own_.end() && !still->second.reserved && still->second.open.key == prepare.key) continue;
+        // Of an open that `from` is not to lead it learns no more than that it is not there.
+        auto still = own_.find(member.request);
+        if (still != own_.end() && !still->second.listed.contains(from)) still = own_.end();
+        if (still != own_.end() && !still->second.reserved && still->second.open.key == prepare.key) {
+            if (const auto why = contradiction(still->second.open, prepare, member); !why.empty()) return why;
+            continue;
+        }
         fault = "pid " + std::to_string(member.pid) +
                 (still == own_.end() ? " has gone" : " is in another attempt");
         send(from, wire::GroupWithdraw{member.request, prepare.key, false, false});
     }
     return fault;
+}
+
+// Members, rank and size are not the leader's to choose.
+std::string Rendezvous::contradiction(const wire::GroupOpen& open, const wire::GroupPrepare& prepare,
+                                      const wire::GroupMemberRecord& member) {
+    const std::string pid = "pid " + std::to_string(open.pid);
+    if (prepare.members.size() != open.size)
+        return pid + " asked for a group of " + std::to_string(open.size) + ", not of " +
+               std::to_string(prepare.members.size());
+    if (open.rank >= 0 && member.rank != open.rank)
+        return pid + " asked for rank " + std::to_string(open.rank) + ", not " + std::to_string(member.rank);
+    return {};
+}
+
+void Rendezvous::promise(const NodeId& to, const GroupId& group) {
+    std::deque<GroupId>& groups = promised_[to];
+    if (std::ranges::find(groups, group) != groups.end()) return;
+    groups.push_back(group);
+    if (groups.size() > config_.promises_max) groups.pop_front();
+}
+
+bool Rendezvous::has_promised(const NodeId& from, const wire::GroupPrepare& prepare) const {
+    const auto to = [&](const NodeId& node) {
+        const auto at = promised_.find(node);
+        return at != promised_.end() && std::ranges::find(at->second, prepare.group) != at->second.end();
+    };
+    return to(from) ||
+           std::ranges::any_of(prepare.members, [&](const auto& member) { return to(member.node); });
 }
 
 // Only what cannot be is final: another life of the node may be on its way to us [R7].
@@ -120,7 +157,10 @@ void Rendezvous::resume(const NodeId& node, const GroupId& group, Reservation& r
 }
 
 void Rendezvous::on_commit(const NodeId& from, const GroupId& group, Time now) {
-    if (reservations_.contains(group)) return commit(group, now);
+    if (const auto at = reservations_.find(group); at != reservations_.end()) {
+        if (from == at->second.leader || at->second.nodes.contains(from)) commit(group, now);
+        return;
+    }
     const auto known = decisions_.find(group);
     if (known != decisions_.end() && known->second.outcome == Outcome::committed) return;
     // Called off here, or never heard of: whoever has committed must know [R9].
@@ -145,13 +185,13 @@ void Rendezvous::commit(const GroupId& group, Time now) {
     }
     std::vector<NodeId> nodes{config_.self};
     for (const auto& [node, life] : reservation.nodes) nodes.push_back(node);
-    decided(group, Outcome::committed, std::move(nodes), now);
+    decided(group, {Outcome::committed, std::move(nodes), reservation.leader, now});
     actions_.push_back(std::move(opened));
 }
 
 void Rendezvous::call_off(const GroupId& group, const Error& error, Time now) {
     const Reservation reservation = std::move(reservations_.extract(group).mapped());
-    decided(group, Outcome::called_off, {}, now);
+    decided(group, {Outcome::called_off, {}, {}, now});
     for (const wire::GroupMemberRecord& member : reservation.prepare.members) {
         if (member.node != config_.self) continue;
         Own& own = own_.at(member.request);
@@ -172,7 +212,8 @@ void Rendezvous::on_refused(const NodeId& from, const wire::GroupRefused& refuse
         const auto own = own_.find(refused.id);
         if (own != own_.end()) {
             if (!own->second.reserved && from == leader_of(own->second)) fail_open(refused.id, refused.error);
-        } else if (const auto relayed = relayed_.find(refused.id); relayed != relayed_.end()) {
+        } else if (const auto relayed = relayed_.find(refused.id);
+                   relayed != relayed_.end() && from == leader_) {
             const NodeId via = relayed->second.via;
             relayed_.erase(relayed);
             send(via, refused);
@@ -186,13 +227,16 @@ void Rendezvous::on_refused(const NodeId& from, const wire::GroupRefused& refuse
         return;
     }
     const NodeId& by = refused.id.origin.is_zero() ? from : refused.id.origin;
-    if (has_committed(refused.group)) disown(refused.group, by, refused.error);
+    if (has_committed(refused.group)) disown(from, refused.group, by, refused.error);
 }
 
 // [R9] Told once, and passed on to the other members, who may have committed too.
-void Rendezvous::disown(const GroupId& group, const NodeId& by, const Error& error) {
+void Rendezvous::disown(const NodeId& from, const GroupId& group, const NodeId& by, const Error& error) {
     Decision& decision = decisions_.at(group);
-    if (std::find(decision.nodes.begin(), decision.nodes.end(), by) == decision.nodes.end()) return;
+    const auto concerns = [&](const NodeId& node) {
+        return std::ranges::find(decision.nodes, node) != decision.nodes.end();
+    };
+    if (!concerns(by) || (from != decision.leader && !concerns(from))) return;
     decision.outcome = Outcome::called_off;
     for (const NodeId& node : decision.nodes)
         if (node != config_.self && node != by) send(node, wire::GroupRefused{{by, 0}, group, error});
@@ -214,7 +258,7 @@ void Rendezvous::on_query(const NodeId& from, const GroupId& group) {
     if (has_committed(group)) return send(from, wire::GroupCommit{group});
     const Error error{
         Errc::pending, "node " + name_of(config_.self) + " has called off the group", -1, -1, {}};
-    decided(group, Outcome::called_off, {}, Time{});  // and stays with it
+    if (!decisions_.contains(group)) promise(from, group);
     send(from, wire::GroupRefused{{}, group, error});
 }
 
@@ -238,10 +282,9 @@ bool Rendezvous::has_committed(const GroupId& group) const {
     return at != decisions_.end() && at->second.outcome == Outcome::committed;
 }
 
-void Rendezvous::decided(const GroupId& group, Outcome outcome, std::vector<NodeId> nodes, Time now) {
-    const auto [at, added] = decisions_.try_emplace(group);
+void Rendezvous::decided(const GroupId& group, Decision decision) {
+    const auto [at, added] = decisions_.try_emplace(group, std::move(decision));
     if (!added) return;
-    at->second = {outcome, std::move(nodes), now};
     decision_order_.push_back(group);
     if (decision_order_.size() > config_.decisions_max) {
         decisions_.erase(decision_order_.front());

@@ -64,13 +64,14 @@ Result<wire::RequestId> Rendezvous::open(const OpenSpec& spec, Time now) {
     own.session = spec.session;
     own.local = spec.local;
     own.deadline = now + std::clamp(spec.timeout, Duration{0}, config_.timeout_max);
-    const Own& kept = own_[own.open.id] = own;
+    Own& kept = own_[own.open.id] = own;
     list(kept, now);
     settle(now);
     return own.open.id;
 }
 
-void Rendezvous::list(const Own& own, Time now) {
+void Rendezvous::list(Own& own, Time now) {
+    own.listed.insert(leader_of(own));
     if (leader_of(own) == config_.self)
         directory_.add(own.open, config_.self, now);
     else
@@ -142,10 +143,10 @@ void Rendezvous::on_status_request(const NodeId& from, const wire::GroupStatusRe
         send(leader_, request);
 }
 
-void Rendezvous::on_status(const wire::GroupStatus& status, Time) {
+void Rendezvous::on_status(const NodeId& from, const wire::GroupStatus& status) {
     if (const auto own = own_.find(status.id); own != own_.end()) {
-        if (own->second.status_until != never) expire(status.id, &status);
-    } else if (const auto relayed = relayed_.find(status.id); relayed != relayed_.end()) {
+        if (own->second.status_until != never && from == leader_of(own->second)) expire(status.id, &status);
+    } else if (const auto relayed = relayed_.find(status.id); relayed != relayed_.end() && from == leader_) {
         send(relayed->second.via, status);
     }
 }
@@ -154,6 +155,10 @@ void Rendezvous::on_status(const wire::GroupStatus& status, Time) {
 
 void Rendezvous::on_open(const NodeId& from, const wire::GroupOpen& open, Time now) {
     if (open.id.origin == config_.self) return;
+    // For itself a node speaks only in the life that it is connected in.
+    const auto peer = peers_.find(from);
+    const bool said = peer != peers_.end() && peer->second != Incarnation{} && open.life != Incarnation{};
+    if (from == open.id.origin && said && open.life != peer->second) return;
     pass_on(open, from, now);
 }
 
@@ -163,6 +168,10 @@ void Rendezvous::pass_on(const wire::GroupOpen& open, const NodeId& via, Time no
         const Error error{Errc::table_full, "too many opens pass through this node", -1, -1, {}};
         return send(via, wire::GroupRefused{open.id, {}, error});
     }
+    const auto known = relayed_.find(open.id);
+    const NodeId& origin = open.id.origin;
+    if (known != relayed_.end() && known->second.via == origin && via != origin)
+        return;  // its own word counts
     relayed_[open.id] = {open, via};
     send(leader_, open);
 }
@@ -240,7 +249,7 @@ void Rendezvous::update_leader(Time now) {
 void Rendezvous::relist_all(Time now) {
     const auto relayed = std::exchange(relayed_, {});
     for (const auto& [id, item] : relayed) pass_on(item.open, item.via, now);
-    for (const auto& [id, own] : own_)
+    for (auto& [id, own] : own_)
         if (!own.local && !own.reserved) list(own, now);
 }
 
@@ -264,7 +273,7 @@ bool Rendezvous::on_message(const NodeId& from, const wire::Message& message, Ti
     else if (const auto* request = std::get_if<wire::GroupStatusRequest>(&message))
         on_status_request(from, *request, now);
     else if (const auto* status = std::get_if<wire::GroupStatus>(&message))
-        on_status(*status, now);
+        on_status(from, *status);
     else
         return false;
     if (from != config_.self) settle(now);
@@ -289,7 +298,7 @@ void Rendezvous::settle(Time now) {
         }
         while (auto committed = directory_.poll_committed()) {
             moved = true;
-            decided(committed->group, Outcome::committed, std::move(committed->nodes), now);
+            decided(committed->group, {Outcome::committed, std::move(committed->nodes), config_.self, now});
         }
         while (auto orphan = directory_.poll_orphan()) {
             moved = true;

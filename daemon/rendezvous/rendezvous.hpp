@@ -38,6 +38,7 @@ struct Config {
     size_t opens_per_node_max = 4096;
     size_t directory_max = 1 << 20;
     size_t decisions_max = 4096;
+    size_t promises_max = 256;                 // of each node
     Duration recommit_window{10'000'000'000};  // commits so young are repeated to nodes that reconnect
 };
 
@@ -111,6 +112,7 @@ class Rendezvous {
         wire::GroupOpen open;
         SessionId session;
         bool local = false;
+        std::set<NodeId> listed;  // with whom: they may lead it, nobody else
         Time deadline;
         Time status_until = never;  // asked the leader who is there [R11]
         std::optional<GroupId> reserved;
@@ -134,39 +136,44 @@ class Rendezvous {
     struct Decision {
         Outcome outcome = Outcome::called_off;
         std::vector<NodeId> nodes;  // committed: whom it concerns
+        NodeId leader;              // committed: who else may speak about it
         Time at{};
     };
 
     // Member side (member.cpp).
     void on_prepare(const NodeId& from, const wire::GroupPrepare& prepare, Time now);
     std::string fault_of(const NodeId& from, const wire::GroupPrepare& prepare, Time now);
+    static std::string contradiction(const wire::GroupOpen& open, const wire::GroupPrepare& prepare,
+                                     const wire::GroupMemberRecord& member);
+    void promise(const NodeId& to, const GroupId& group);
+    bool has_promised(const NodeId& from, const wire::GroupPrepare& prepare) const;
     void resume(const NodeId& node, const GroupId& group, Reservation& reservation, Time now);
     void answer_prepare(const GroupId& group, Reservation& reservation, Time now);
     void on_commit(const NodeId& from, const GroupId& group, Time now);
     void on_refused(const NodeId& from, const wire::GroupRefused& refused, Time now);
     void on_query(const NodeId& from, const GroupId& group);
     void commit(const GroupId& group, Time now);
-    void disown(const GroupId& group, const NodeId& by, const Error& error);
+    void disown(const NodeId& from, const GroupId& group, const NodeId& by, const Error& error);
     void call_off(const GroupId& group, const Error& error, Time now);
     void on_reservation_time(const GroupId& group, Time now);
     void ask_members(const GroupId& group, Reservation& reservation, Time now);
     Error link_fault(const Reservation& reservation, const NodeId& node, Reach reach) const;
     Reach reach_of(const NodeId& node, Incarnation life) const;
     // Opens (rendezvous.cpp).
-    void list(const Own& own, Time now);
+    void list(Own& own, Time now);
     void pass_on(const wire::GroupOpen& open, const NodeId& via, Time now);
     void relist_all(Time now);
     void on_open(const NodeId& from, const wire::GroupOpen& open, Time now);
     void on_withdraw(const NodeId& from, const wire::GroupWithdraw& withdraw, Time now);
     void on_status_request(const NodeId& from, const wire::GroupStatusRequest& request, Time now);
-    void on_status(const wire::GroupStatus& status, Time now);
+    void on_status(const NodeId& from, const wire::GroupStatus& status);
     void fail_open(const wire::RequestId& request, Error error);
     void expire(const wire::RequestId& request, const wire::GroupStatus* status);
     void expire_all(Time now);
     void update_leader(Time now);
     void send(const NodeId& to, wire::Message message);
     void settle(Time now);
-    void decided(const GroupId& group, Outcome outcome, std::vector<NodeId> nodes, Time now);
+    void decided(const GroupId& group, Decision decision);
     bool has_committed(const GroupId& group) const;
     std::string name_of(const NodeId& node) const;
     const NodeId& leader_of(const Own& own) const { return own.local ? config_.self : leader_; }
@@ -182,6 +189,9 @@ class Rendezvous {
     std::map<GroupId, Reservation> reservations_;
     std::map<GroupId, Decision> decisions_;
     std::deque<GroupId> decision_order_;
+    // Attempts that will not be joined, because a node was told so that may be in them. By node: what a
+    // stranger asks binds nobody, and takes no place from others.
+    std::map<NodeId, std::deque<GroupId>> promised_;
     Directory directory_;
     std::deque<wire::Message> inbox_;  // to ourselves
     std::deque<Action> actions_;

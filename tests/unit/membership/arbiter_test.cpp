@@ -3,6 +3,7 @@
 #include "membership/arbiter.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 
 #include "failure_cluster.hpp"
 
@@ -312,6 +313,25 @@ TEST_CASE("a verdict that comes before the group is kept for it", "[membership]"
     REQUIRE(decided);
     CHECK(decided->error.other_rank == 2);
     CHECK(arbiter.poll_send());  // and passed on
+}
+
+TEST_CASE("a verdict that comes before the group counts only if a member gave it", "[membership][H6]") {
+    Arbiter arbiter(ArbiterConfig{}, node_id(1), Incarnation{1, 2});
+    const GroupId group{1, 2, 3};
+    const Error lie{Errc::peer_lost, "said a stranger", 2, -1, {}}, lost{Errc::link_lost, "lost", 0, 2, {}};
+    const bool truth_too = GENERATE(false, true);
+    CAPTURE(truth_too);
+    for (uint64_t i = 0; i < 1000; ++i)  // and takes no place from the member's
+        arbiter.on_message(node_id(7), wire::Verdict{{1, 2, i}, 0, node_id(0), lie}, at_ms(0));
+    if (truth_too) arbiter.on_message(node_id(0), wire::Verdict{group, 0, node_id(0), lost}, at_ms(0));
+    for (uint64_t i = 0; i < 1000; ++i)
+        arbiter.on_message(node_id(7), wire::Verdict{{2, 2, i}, 0, node_id(0), lie}, at_ms(0));
+    arbiter.on_group(group, GroupEpoch{0},
+                     {{node_id(0), {}, 0, ""}, {node_id(1), {}, 1, ""}, {node_id(2), {}, 2, ""}}, at_ms(1));
+
+    const auto decided = arbiter.poll_decided();
+    REQUIRE(decided.has_value() == truth_too);
+    if (decided) CHECK(decided->error.text == "lost");
 }
 
 TEST_CASE("early verdicts are bounded", "[membership]") {

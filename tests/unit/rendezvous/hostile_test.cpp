@@ -13,7 +13,7 @@ const NodeId self = node_id(3), leader = node_id(0), other = node_id(1), other2 
 const GroupId group{1, 2, 3};
 
 struct Member {
-    Member()
+    explicit Member(uint32_t size = 2)
         : machine([] {
               Config config;
               config.self = self;
@@ -21,7 +21,7 @@ struct Member {
           }()) {
         machine.on_peer_up(leader, {}, Time{});
         machine.on_peer_up(other, {}, Time{});
-        request = *machine.open({SessionId{1}, key_of("g"), false, "g", 2, 0, 9, ms(60'000)}, Time{});
+        request = *machine.open({SessionId{1}, key_of("g"), false, "g", size, 0, 9, ms(60'000)}, Time{});
         sent();
     }
     std::vector<wire::Message> sent() {
@@ -128,7 +128,7 @@ TEST_CASE("refusals from strangers do not end an attempt or an open", "[rendezvo
 
 TEST_CASE("a committed group that another member disowns ends once, and the others are told",
           "[rendezvous]") {
-    Member m;
+    Member m(3);
     auto prepare = m.prepare();
     prepare.members.push_back({{leader, 9}, leader, 2, 8});
     m.machine.on_message(leader, prepare, Time(ms(1)));
@@ -281,6 +281,182 @@ TEST_CASE("a node that is asked about an attempt it never saw will not join it l
     const auto sent = m.sent();
     REQUIRE(count<wire::GroupPrepared>(sent) == 1);
     CHECK(std::get<wire::GroupPrepared>(sent[0]).error.code == Errc::pending);
+}
+
+// The member's side, with the leader at 0 and a stranger that is connected and in no group.
+const NodeId stranger = node_id(2);
+
+TEST_CASE("an open of a local group is never led from outside, whatever the prepare says",
+          "[rendezvous][H2]") {
+    Member m;
+    const auto local = *m.machine.open({SessionId{1}, key_of("l"), true, "l", 2, 0, 9, ms(60'000)}, Time{});
+    for (const NodeId& from : {leader, other, stranger}) {
+        wire::GroupPrepare prepare = m.prepare();
+        prepare.group = {9, 9, from.bytes[0]};
+        prepare.key = key_of("l");
+        prepare.members[0].request = local;
+        m.machine.on_message(from, prepare, Time(ms(1)));
+        const auto sent = m.sent();
+        REQUIRE(count<wire::GroupPrepared>(sent) == 1);
+        CHECK(std::get<wire::GroupPrepared>(sent.back()).error.code == Errc::pending);
+        m.machine.on_message(from, wire::GroupCommit{prepare.group}, Time(ms(2)));
+        CHECK(m.opened == 0);
+    }
+    // And its own node leads it as before.
+    (void)m.machine.open({SessionId{2}, key_of("l"), true, "l", 2, 1, 9, ms(60'000)}, Time(ms(3)));
+    m.sent();
+    CHECK(m.opened == 1);
+}
+
+TEST_CASE("only who was sent an open leads it, with the rank and the size that it asked for",
+          "[rendezvous][H2]") {
+    Member m;
+    wire::GroupPrepare prepare = m.prepare();
+    NodeId from = leader;
+    SECTION("a node that it was not listed with") {
+        from = other;
+    }
+    SECTION("another rank") {
+        std::swap(prepare.members[0].rank, prepare.members[1].rank);
+    }
+    SECTION("another size") {
+        prepare.members.push_back({{leader, 7}, leader, 2, 8});
+    }
+    m.machine.on_message(from, prepare, Time(ms(1)));
+    const auto sent = m.sent();
+    REQUIRE(count<wire::GroupPrepared>(sent) == 1);
+    CHECK(std::get<wire::GroupPrepared>(sent.back()).error.code == Errc::pending);
+    m.machine.on_message(from, wire::GroupCommit{prepare.group}, Time(ms(2)));
+    CHECK(m.opened == 0);
+    CHECK(m.machine.pending() == 1);
+}
+
+TEST_CASE("a stranger commits no attempt, and calls none off", "[rendezvous][H6]") {
+    Member m;
+    m.machine.on_message(leader, m.prepare(), Time(ms(1)));
+    m.sent();
+    m.machine.on_message(stranger, wire::GroupCommit{group}, Time(ms(2)));
+    m.sent();
+    CHECK(m.opened == 0);
+    m.machine.on_message(leader, wire::GroupCommit{group}, Time(ms(3)));
+    m.sent();
+    CHECK(m.opened == 1);
+}
+
+TEST_CASE("a stranger does not disown a group in the name of a member", "[rendezvous][H6]") {
+    Member m;
+    m.machine.on_message(leader, m.prepare(), Time(ms(1)));
+    m.machine.on_message(leader, wire::GroupCommit{group}, Time(ms(2)));
+    m.sent();
+    const Error error{Errc::peer_lost, "said a stranger", -1, -1, {}};
+    m.machine.on_message(stranger, wire::GroupRefused{{other, 0}, group, error}, Time(ms(3)));
+    CHECK(count<wire::GroupRefused>(m.sent()) == 0);
+    CHECK(m.disowned == 0);
+    // The leader, which may be no member, and the members themselves may.
+    m.machine.on_message(leader, wire::GroupRefused{{other, 0}, group, error}, Time(ms(3)));
+    m.sent();
+    CHECK(m.disowned == 1);
+}
+
+TEST_CASE("what a stranger asks about attempts to come binds nobody, however much it asks",
+          "[rendezvous][H6]") {
+    Member m;
+    for (uint64_t i = 0; i < 100; ++i)
+        m.machine.on_message(stranger, wire::GroupQuery{{group.creator, group.incarnation, i}}, Time(ms(1)));
+    m.sent();
+    m.machine.on_message(leader, m.prepare(), Time(ms(2)));
+    const auto sent = m.sent();
+    REQUIRE(count<wire::GroupPrepared>(sent) == 1);
+    CHECK(std::get<wire::GroupPrepared>(sent[0]).error.code == Errc::ok);
+    m.machine.on_message(leader, wire::GroupCommit{group}, Time(ms(3)));
+    m.sent();
+    CHECK(m.opened == 1);
+    // Nor does it make the node forget what was decided.
+    for (uint64_t i = 0; i < 10'000; ++i)
+        m.machine.on_message(stranger, wire::GroupQuery{{7, 7, i}}, Time(ms(4)));
+    m.sent();
+    m.machine.on_message(leader, wire::GroupCommit{group}, Time(ms(5)));
+    CHECK(m.sent().empty());
+}
+
+TEST_CASE("who is missing is for the leader to say", "[rendezvous][H6]") {
+    Member m;
+    m.machine.on_time(Time(ms(60'000)));
+    REQUIRE(count<wire::GroupStatusRequest>(m.sent()) == 1);
+    m.machine.on_message(stranger, wire::GroupStatus{m.request, 2, m.prepare().members}, Time(ms(60'001)));
+    m.sent();
+    CHECK(m.failed == 0);
+    m.machine.on_message(leader, wire::GroupStatus{m.request, 2, m.prepare().members}, Time(ms(60'002)));
+    m.sent();
+    CHECK(m.failed == 1);
+}
+
+// A leader with two connected nodes, one of which lies.
+struct Leader {
+    Leader()
+        : machine([] {
+              Config config;
+              config.self = node_id(0);
+              return config;
+          }()) {
+        machine.on_peer_up(opener, life, Time{});
+        machine.on_peer_up(stranger, {3, 3}, Time{});
+    }
+    wire::GroupOpen open(uint64_t number, int64_t rank) const {
+        return {{opener, number}, key_of("g"), "g", 2, rank, 9, life};
+    }
+    size_t prepares() {
+        size_t n = 0;
+        while (const auto action = machine.poll_action())
+            if (const auto* send = std::get_if<Send>(&*action))
+                n += std::holds_alternative<wire::GroupPrepare>(send->message);
+        return n;
+    }
+    static constexpr Incarnation life{5, 55};
+    const NodeId opener = node_id(1);
+    Rendezvous machine;
+};
+
+TEST_CASE("an open that another node made up, of a life to come, does not stand in the way of the node's own",
+          "[rendezvous][H6]") {
+    Leader l;
+    wire::GroupOpen lie = l.open(uint64_t{1} << 60, 0);
+    SECTION("of a life to come") {
+        lie.life = {UINT64_MAX, 1};
+        lie.key = key_of("x");
+    }
+    SECTION("under the number of one that comes") {
+        lie.id.number = 1;
+        lie.key = key_of("x");
+    }
+    l.machine.on_message(stranger, lie, Time(ms(1)));
+    l.machine.on_message(l.opener, l.open(1, 0), Time(ms(2)));
+    l.machine.on_message(l.opener, l.open(2, 1), Time(ms(3)));
+    CHECK(l.prepares() == 1);
+}
+
+TEST_CASE("a node lists its opens in the life that it is connected in", "[rendezvous][H6]") {
+    Leader l;
+    wire::GroupOpen later = l.open(1, 0);
+    later.life = {UINT64_MAX, 1};
+    l.machine.on_message(l.opener, later, Time(ms(1)));
+    l.machine.on_message(l.opener, l.open(2, 0), Time(ms(2)));
+    l.machine.on_message(l.opener, l.open(3, 1), Time(ms(3)));
+    CHECK(l.prepares() == 1);
+}
+
+// A relay cannot prove that a later life of another node began: its word removes what waits of the present
+// one.
+TEST_CASE("what waits is not removed by what another node says of its node's lives",
+          "[rendezvous][H6][!shouldfail]") {
+    Leader l;
+    l.machine.on_message(l.opener, l.open(1, 0), Time(ms(1)));
+    wire::GroupOpen lie = l.open(uint64_t{1} << 60, 0);
+    lie.life = {UINT64_MAX, 1};
+    lie.key = key_of("x");
+    l.machine.on_message(stranger, lie, Time(ms(2)));
+    l.machine.on_message(l.opener, l.open(2, 1), Time(ms(3)));
+    CHECK(l.prepares() == 1);
 }
 
 void every_open_ends(Member& m, Time now) {
