@@ -38,8 +38,9 @@ void Prober::on_request(const NodeId& from, const wire::ProbeRequest& request, T
         sends_.push_back({from, wire::ProbeReply{request.nonce, same_life, 0}});
         return;
     }
-    if (foreign_ >= config_.questions_max) return;  // [F14]
-    ++foreign_;
+    size_t& of_asker = foreign_[from];
+    if (of_asker >= config_.questions_max) return;  // [F14]
+    ++of_asker;
     const uint64_t nonce = next_nonce_++;
     Question& question = questions_[nonce];
     question.target = request.target;
@@ -69,7 +70,7 @@ void Prober::end(uint64_t nonce, bool heard_directly) {
     if (question.asker.is_zero()) {
         answers_.push_back({nonce, heard_directly, question.heard_by_other});
     } else {
-        --foreign_;
+        if (--foreign_.at(question.asker) == 0) foreign_.erase(question.asker);
         sends_.push_back({question.asker, wire::ProbeReply{question.asker_nonce, heard_directly, 0}});
     }
     questions_.erase(at);

@@ -18,7 +18,7 @@ struct ProbeConfig {
     Duration helper_deadline{150'000'000};  // H: of one asked on behalf of another node
     Duration stall_limit{100'000'000};      // our timer came so much late: ask again
     unsigned restarts_max = 2;
-    size_t questions_max = 1024;  // on behalf of others, at a time
+    size_t questions_max = 1024;  // on behalf of each other node, at a time
 };
 
 class Prober {
@@ -64,7 +64,7 @@ class Prober {
     NodeId self_;
     Incarnation life_;
     uint64_t next_nonce_ = 1;
-    size_t foreign_ = 0;
+    std::map<NodeId, size_t> foreign_;  // questions by asker
     std::map<uint64_t, Question> questions_;
     std::deque<Outgoing> sends_;
     std::deque<Answer> answers_;

@@ -97,6 +97,17 @@ TEST_CASE("questions on behalf of others are bounded", "[membership]") {
     CHECK(sent == 3 + 3 + 1);
 }
 
+TEST_CASE("a node that asks without end takes no answers from the others", "[membership][H6]") {
+    ProbeConfig config;
+    config.questions_max = 3;
+    auto p = prober(config);
+    for (uint64_t n = 0; n < 10; ++n) p.on_request(other, {n, target, {}}, at_ms(0));
+    p.on_request(node_id(9), {20, target, {}}, at_ms(0));
+    size_t sent = 0;
+    while (p.poll_send()) ++sent;
+    CHECK(sent == 3 + 1);
+}
+
 TEST_CASE("a node stalled during its own question asks again, a bounded number of times", "[membership]") {
     auto p = prober();
     p.ask(target, {1, 1}, {}, false, at_ms(0));
