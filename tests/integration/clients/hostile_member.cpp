@@ -1,0 +1,446 @@
+// A node with a valid certificate that speaks the real protocol and lies, as it is told on standard input.
+//
+//   hostile_member --types            the kinds of messages and link frames that there are, one per line
+//   hostile_member STATE_FOLDER LIFE  the member whose state lies there, in a life of this number
+//
+// Commands, one per line; each is answered "done" or "error WHY" after what it made happen:
+//   connect NAME ADDRESS              a QUIC connection with nothing on it; "connected NAME NODE" follows
+//   preamble NAME PURPOSE [VERSION [LIFE [NONCE]]]
+//   greet NAME JSON                   a message before the switch (JSON: Cap'n Proto's, data as lists of
+//   numbers) hello NAME                        the honest hello switch NAME                       from now on
+//   frames; heartbeats go out by themselves say NAME JSON                     a message in a frame frame NAME
+//   CLASS KIND [FIELD=N]*  a link frame (link_frames.hpp); "entries", "payload": how much of it raw NAME
+//   CLASS HEX learn JSON                        to lie with seed N lie NAME KIND COUNT               lies of
+//   one kind by the seed; KIND *: of any each NAME KIND FIRST STEP         each field of a kind in turn with
+//   each extreme of its type, from the FIRSTth,
+//                                     every STEPth; each is answered before the next, as long as anything is
+//   lie_frames NAME KIND COUNT [FIELD=N]*  the same for frames; the fields are what an honest one would have
+//   close NAME
+// Events: "connected", "preamble NAME LIFE NONCE GENERATION", "greeted NAME JSON", "switched NAME",
+// "message NAME JSON", "frame NAME KIND", "closed NAME WHY", "lied NEXT WHAT" (each, when it could not end).
+#include <poll.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <ctime>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <sstream>
+#include <string>
+
+#include "admission/certificates.hpp"
+#include "core/random.hpp"
+#include "link_frames.hpp"
+#include "loop/loop.hpp"
+#include "support/lies.hpp"
+#include "transport/opening.hpp"
+#include "transport/quic_port.hpp"
+#include "wire/codec.hpp"
+
+namespace nexar::hostile {
+namespace {
+
+using namespace std::chrono_literals;
+using Fault = std::runtime_error;
+
+constexpr Duration heartbeat_interval{100ms};
+constexpr Duration room_wait{10s};
+
+template <class T>
+T need(Result<T> result) {
+    if (!result) throw Fault(result.error().text);
+    return std::move(*result);
+}
+
+std::string read_file(const std::string& path) {
+    std::ifstream in(path, std::ios::binary);
+    if (!in) throw Fault("cannot read " + path);
+    return {std::istreambuf_iterator<char>(in), {}};
+}
+
+void say(const std::string& line) {
+    std::fwrite(line.data(), 1, line.size(), stdout);
+    std::fputc('\n', stdout);
+    std::fflush(stdout);
+}
+
+class Connection final : public quic::Receiver {
+  public:
+    Connection(std::string name, lies::Liar& liar) : name_(std::move(name)), liar_(&liar) {}
+
+    quic::ConnId id;
+    NodeId node;
+    quic::Connection* quic = nullptr;  // none: not yet, or it has ended
+    uint32_t generation = 0;
+    bool beats = false;
+    uint64_t question = 0;  // nonce of a probe that waits for its reply, or 0
+
+    // Preamble, greetings, switch; then frames, of which the messages are of interest.
+    void on_bytes(quic::Class cls, Bytes bytes) override {
+        if (cls != quic::Class::control) return;
+        in_.insert(in_.end(), bytes.begin(), bytes.end());
+        while (const size_t n = take()) in_.erase(in_.begin(), in_.begin() + static_cast<ptrdiff_t>(n));
+    }
+
+  private:
+    size_t take() {
+        if (!met_) return take_preamble();
+        if (!switched_) return take_greeting();
+        if (in_.size() < sizeof(link::FrameStart)) return 0;
+        const auto start = link::read_at<link::FrameStart>(in_, 0);
+        const size_t whole = start.length + link::length_bytes;
+        if (in_.size() < whole) return 0;
+        if (static_cast<link::FrameKind>(start.kind) == link::FrameKind::message)
+            heard("message ", {in_.begin() + sizeof start, in_.begin() + static_cast<ptrdiff_t>(whole)});
+        else
+            say("frame " + name_ + " " + std::to_string(start.kind));
+        return whole;
+    }
+    size_t take_preamble() {
+        transport::Preamble p;
+        if (in_.size() < sizeof p) return 0;
+        std::memcpy(static_cast<void*>(&p), in_.data(), sizeof p);
+        met_ = true;
+        generation = p.generation;
+        say("preamble " + name_ + " " + std::to_string(p.incarnation.counter) + " " +
+            std::to_string(p.incarnation.nonce) + " " + std::to_string(p.generation));
+        return sizeof p;
+    }
+    size_t take_greeting() {
+        if (in_.size() < sizeof(uint32_t)) return 0;
+        const auto n = link::read_at<uint32_t>(in_, 0);
+        if (in_.size() < sizeof n + n) return 0;
+        if (n == 0) {
+            switched_ = true;
+            say("switched " + name_);
+        } else {
+            heard("greeted ", {in_.begin() + sizeof n, in_.begin() + static_cast<ptrdiff_t>(sizeof n + n)});
+        }
+        return sizeof n + n;
+    }
+    void heard(const char* how, const lies::Encoded& message) {
+        liar_->learn(message);
+        if (const auto known = wire::decode(message))
+            if (const auto* reply = std::get_if<wire::ProbeReply>(&*known); reply && reply->nonce == question)
+                question = 0;
+        say(how + name_ + " " + lies::to_text(message));
+    }
+
+    std::string name_;
+    lies::Liar* liar_;
+    std::vector<std::byte> in_;
+    bool met_ = false, switched_ = false;
+};
+
+class Member {
+  public:
+    Member(const std::string& folder, uint64_t life)
+        : key_(read_file(folder + "/node.key")),
+          certificates_(read_file(folder + "/node.crt")),
+          root_(read_file(folder + "/root.crt")),
+          self_(need(admission::node_id_of_key(key_))),
+          life_{life, life * 7919 + 5},
+          liar_(std::make_unique<lies::Liar>(1)),
+          random_(1) {
+        transport::QuicPort::Options options;
+        options.listen = need(quic::Address::parse("0.0.0.0:0"));
+        options.quic.listen = false;
+        options.quic.connections_max = 100'000;
+        port_ = need(transport::QuicPort::open(std::move(options), {certificates_, key_, root_},
+                                               [this](const quic::PeerChain& chain, std::string_view) {
+                                                   return admission::verify_member(chain, root_,
+                                                                                   std::time(nullptr));
+                                               }));
+        say("self " + self_.hex() + " " + std::to_string(life_.counter) + " " + std::to_string(life_.nonce));
+    }
+
+    void run() {
+        std::string input;
+        for (;;) {
+            turn();
+            pollfd waits[] = {{STDIN_FILENO, POLLIN, 0}, {port_->fd(), POLLIN, 0}};
+            poll(waits, 2, 5);
+            if ((waits[0].revents & (POLLIN | POLLHUP)) == 0) continue;
+            char part[65536];
+            const ssize_t n = read(STDIN_FILENO, part, sizeof part);
+            if (n <= 0) return;
+            input.append(part, static_cast<size_t>(n));
+            for (size_t end; (end = input.find('\n')) != std::string::npos; input.erase(0, end + 1))
+                answer(input.substr(0, end));
+        }
+    }
+
+  private:
+    void answer(const std::string& line) {
+        try {
+            command(line);
+            say("done");
+        } catch (const std::exception& e) {
+            say(std::string("error ") + e.what());
+        }
+    }
+
+    void turn() {
+        const Time now = loop::Loop::now();
+        port_->flush(now, 64);
+        port_->on_readable(now);
+        port_->on_time(now);
+        while (auto event = port_->poll_event()) on_event(*event);
+        if (now < next_beat_) return;
+        next_beat_ = now + heartbeat_interval;
+        for (auto& [name, c] : connections_)
+            if (c->beats && c->quic && c->quic->room(quic::Class::control) > 4096)
+                write_message(*c, wire::encode(wire::Heartbeat{++beats_}));
+    }
+    void on_event(const quic::Event& event) {
+        for (auto& [name, c] : connections_) {
+            if (c->id != event.conn) continue;
+            if (event.kind == quic::Event::Kind::connected) {
+                c->quic = port_->endpoint().find(event.conn);
+                c->node = event.peer;
+                c->quic->set_receiver(c.get());
+                say("connected " + name + " " + event.peer.hex());
+            } else if (event.kind == quic::Event::Kind::closed) {
+                c->quic = nullptr;
+                say("closed " + name + " " + event.close.reason);
+            }
+        }
+    }
+
+    void write(Connection& c, quic::Class cls, Bytes bytes) {
+        const Time until = loop::Loop::now() + room_wait;
+        while (c.quic && c.quic->room(cls) < bytes.size() && loop::Loop::now() < until) turn();
+        if (!c.quic) throw Fault("the connection has ended");
+        if (c.quic->room(cls) < bytes.size()) throw Fault("no room");
+        c.quic->write(cls, bytes);
+    }
+    void write_message(Connection& c, Bytes message) {
+        const Frame::Values honest = honest_start(c);
+        const Frame frame(link::FrameKind::message, honest, {{"payload", message.size()}});
+        std::vector<std::byte> bytes = frame.bytes();
+        bytes.resize(sizeof(link::FrameStart));
+        bytes.insert(bytes.end(), message.begin(), message.end());
+        const uint64_t length = bytes.size() - link::length_bytes;
+        std::memcpy(bytes.data(), &length, sizeof length);
+        write(c, quic::Class::control, bytes);
+    }
+    Frame::Values honest_start(const Connection& c) const {
+        return {{"generation", c.generation}, {"incarnation", life_.nonce}};
+    }
+    void greet(Connection& c, Bytes message) {
+        const auto n = static_cast<uint32_t>(message.size());
+        write(c, quic::Class::control, std::as_bytes(std::span(&n, 1)));
+        write(c, quic::Class::control, message);
+    }
+    lies::Encoded hello() const {
+        wire::Hello h;
+        h.node = self_;
+        h.incarnation = life_;
+        h.cluster = admission::cluster_id_of(need(admission::key_hash_of_certificate(root_)));
+        h.self = {self_, "hostile", {}};
+        h.bulk_port = 9;
+        return wire::encode(wire::Message(h));
+    }
+
+    Connection& named(std::istringstream& in) {
+        std::string name;
+        in >> name;
+        const auto at = connections_.find(name);
+        if (at == connections_.end()) throw Fault("no connection " + name);
+        return *at->second;
+    }
+    static std::string rest(std::istringstream& in) {
+        std::string text;
+        std::getline(in >> std::ws, text);
+        return text;
+    }
+    static Frame::Values values(std::istringstream& in) {
+        Frame::Values out;
+        for (std::string word; in >> word;) {
+            const size_t at = word.find('=');
+            if (at == std::string::npos) throw Fault(word + " is not FIELD=N");
+            out[word.substr(0, at)] = std::stoull(word.substr(at + 1), nullptr, 0);
+        }
+        return out;
+    }
+
+    void command(const std::string& line) {
+        std::istringstream in(line);
+        std::string what;
+        in >> what;
+        if (what == "connect") return connect(in);
+        if (what == "seed") return reseed(in);
+        if (what == "learn") return liar_->learn(lies::from_text(rest(in)));
+        Connection& c = named(in);
+        if (what == "preamble")
+            preamble(c, in);
+        else if (what == "greet")
+            greet(c, lies::from_text(rest(in)));
+        else if (what == "hello")
+            greet(c, hello());
+        else if (what == "switch")
+            switch_over(c);
+        else if (what == "say")
+            write_message(c, lies::from_text(rest(in)));
+        else if (what == "frame")
+            send_frame(c, in);
+        else if (what == "raw")
+            send_raw(c, in);
+        else if (what == "lie")
+            lie(c, in);
+        else if (what == "each")
+            each(c, in);
+        else if (what == "lie_frames")
+            lie_frames(c, in);
+        else if (what == "close" && c.quic)
+            c.quic->close(16, "bye");
+        else if (what != "close")
+            throw Fault("no command " + what);
+    }
+    void connect(std::istringstream& in) {
+        std::string name, address;
+        in >> name >> address;
+        auto c = std::make_unique<Connection>(name, *liar_);
+        c->id =
+            need(port_->connect(loop::Loop::now(), need(quic::Address::parse(address)), quic::alpn_nexar));
+        connections_[name] = std::move(c);
+    }
+    void reseed(std::istringstream& in) {
+        uint64_t seed = 0;
+        in >> seed;
+        random_ = Random(seed);
+        liar_->reseed(seed);
+    }
+    void preamble(Connection& c, std::istringstream& in) {
+        transport::Preamble p;
+        p.incarnation = life_;
+        unsigned purpose = 0;
+        in >> purpose;
+        p.purpose = static_cast<transport::Purpose>(purpose);
+        if (unsigned version = 0; in >> version) p.version = static_cast<uint16_t>(version);
+        if (uint64_t counter = 0; in >> counter) p.incarnation.counter = counter;
+        if (uint64_t nonce = 0; in >> nonce) p.incarnation.nonce = nonce;
+        write(c, quic::Class::control, transport::to_bytes(p));
+    }
+    void switch_over(Connection& c) {
+        const uint32_t zero = 0;
+        write(c, quic::Class::control, std::as_bytes(std::span(&zero, 1)));
+        c.beats = true;
+    }
+    void send_frame(Connection& c, std::istringstream& in) {
+        unsigned cls = 0, kind = 0;
+        in >> cls >> kind;
+        const Frame frame(static_cast<link::FrameKind>(kind), honest_start(c), values(in));
+        write(c, static_cast<quic::Class>(cls), frame.bytes());
+    }
+    void send_raw(Connection& c, std::istringstream& in) {
+        unsigned cls = 0;
+        std::string hex;
+        in >> cls >> hex;
+        std::vector<std::byte> bytes;
+        for (size_t i = 0; i + 1 < hex.size(); i += 2)
+            bytes.push_back(static_cast<std::byte>(std::stoul(hex.substr(i, 2), nullptr, 16)));
+        write(c, static_cast<quic::Class>(cls), bytes);
+    }
+
+    static size_t number_of(const std::string& kind) {
+        const std::vector<std::string> all = lies::kinds();
+        const auto chosen = std::find(all.begin(), all.end(), kind);
+        if (chosen == all.end()) throw Fault("no kind " + kind);
+        return static_cast<size_t>(chosen - all.begin());
+    }
+    void lie(Connection& c, std::istringstream& in) {
+        std::string kind;
+        size_t count = 0;
+        in >> kind >> count;
+        const size_t all = lies::kinds().size();
+        for (size_t i = 0; i < count; ++i) {
+            const lies::Lie said = liar_->lie(kind == "*" ? random_.below(all) : number_of(kind));
+            write_message(c, said.message);
+            turn();
+            if (!c.quic) throw Fault("ended by " + said.what);
+        }
+    }
+    void each(Connection& c, std::istringstream& in) {
+        std::string kind;
+        size_t next = 0, step = 1;
+        in >> kind >> next >> step;
+        const auto said = liar_->each_field(number_of(kind));
+        for (; next < said.size() && c.quic; next += step) {
+            say("lied " + std::to_string(next + step) + " " + said[next].what);
+            write_message(c, said[next].message);
+            await_answer(c);
+        }
+        if (!c.quic) throw Fault("ended");
+    }
+    // A question behind the lie: the daemon has looked at both when it answers, or has ended the connection.
+    void await_answer(Connection& c) {
+        wire::ProbeRequest question;
+        question.nonce = c.question = ++questions_;
+        question.target = c.node;
+        write_message(c, wire::encode(question));
+        const Time until = loop::Loop::now() + room_wait;
+        while (c.quic && c.question != 0) {
+            if (loop::Loop::now() > until) throw Fault("no answer");
+            pollfd wait{port_->fd(), POLLIN, 0};
+            poll(&wait, 1, 1);
+            turn();
+        }
+    }
+    void lie_frames(Connection& c, std::istringstream& in) {
+        unsigned number = 0;
+        size_t count = 0;
+        in >> number >> count;
+        Frame::Values honest = values(in);
+        honest.merge(honest_start(c));
+        const auto kind = static_cast<link::FrameKind>(number);
+        for (size_t i = 0; i < count; ++i) {
+            const FrameLie said = hostile::lie(kind, honest, random_);
+            const bool data = kind == link::FrameKind::data;
+            const auto cls = random_.one_in(12) ? random_.below(4) : data ? 2 + random_.below(2) : 0;
+            write(c, static_cast<quic::Class>(cls), said.frame.bytes());
+            turn();
+            if (!c.quic) throw Fault("ended by " + said.what);
+        }
+    }
+
+    std::string key_, certificates_, root_;
+    NodeId self_;
+    Incarnation life_;
+    std::unique_ptr<lies::Liar> liar_;
+    Random random_;
+    std::unique_ptr<transport::QuicPort> port_;
+    std::map<std::string, std::unique_ptr<Connection>> connections_;
+    Time next_beat_{};
+    uint64_t beats_ = 0, questions_ = 1u << 20;
+};
+
+int types() {
+    if (!tables_are_whole()) {
+        std::fprintf(stderr, "hostile_member: link_frames.hpp does not name every field of link/frame.hpp\n");
+        return 1;
+    }
+    for (const std::string& kind : lies::kinds()) say("message " + kind);
+    for (const link::FrameKind kind : frame_kinds())
+        say("frame " + std::to_string(static_cast<unsigned>(kind)));
+    return 0;
+}
+
+}  // namespace
+}  // namespace nexar::hostile
+
+int main(int argc, char** argv) {
+    try {
+        if (argc == 2 && std::string(argv[1]) == "--types") return nexar::hostile::types();
+        if (argc == 3) {
+            nexar::hostile::Member(argv[1], std::stoull(argv[2])).run();
+            return 0;
+        }
+    } catch (const std::exception& e) {
+        std::fprintf(stderr, "hostile_member: %s\n", e.what());
+        return 1;
+    }
+    std::fprintf(stderr, "usage: hostile_member --types | STATE_FOLDER LIFE\n");
+    return 2;
+}

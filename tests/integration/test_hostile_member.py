@@ -1,0 +1,387 @@
+"""A member of the cluster that lies: it has a valid certificate, speaks the real protocol, and says what nobody honest
+would (harness/hostile.py). It may deny service to groups that it is in, and nothing else: no daemon dies of it, and
+nothing that the others do between themselves is wrong, late or missing.
+
+    node 1, node 2: honest, with all ranks             node 3: only its place and its key are left, for the liar
+
+By hand: test_hostile_member.py [words of names]; NEXAR_HOSTILE_FIRST=s NEXAR_HOSTILE_SEEDS=n for other seeds.
+"""
+import contextlib
+import os
+import time
+
+from harness import *
+from harness.hostile import Ended, HostileMember, group_key, kinds, local_group_key, members, position_of
+from harness.values import check, given, reduced
+
+SEEDS = range(int(os.environ.get("NEXAR_HOSTILE_FIRST", "1")),
+              int(os.environ.get("NEXAR_HOSTILE_FIRST", "1")) + int(os.environ.get("NEXAR_HOSTILE_SEEDS", "2")))
+STEP = int(os.environ.get("NEXAR_HOSTILE_STEP", "11"))  # of the extremes of each field, one of so many is said
+BELIEVED_SECONDS = 0.7  # a loss of a process ends its group after a short grace
+LOST = {"code": -40, "text": "said a stranger", "rank": 1}
+
+
+@contextlib.contextmanager
+def a_liar(cluster, place=max):
+    """(liar, leader, other): the liar in a new life, and the honest nodes, of which the first leads every group."""
+    if not hasattr(cluster, "place"):
+        cluster.place = place(cluster, key=lambda node: node.id)  # max: it leads nobody
+        cluster.liar_life = 1_000_000
+        cluster.place.kill()
+        del cluster.nodes[cluster.place.number]
+    liar = HostileMember(cluster.place, cluster.liar_life)
+    try:
+        leader, other = sorted(cluster, key=lambda node: node.id)
+        for node in (leader, other):
+            liar.enter(node)
+        yield liar, leader, other
+    finally:
+        cluster.liar_life = liar.life[0]
+        liar.close()
+
+
+def works(me, group, go_on):
+    """Until rank 0 says so: sums of numbers that differ by rank and position, compared exactly. Returns how many."""
+    turns, last = 0, False
+    while not last:
+        count = (1, 1000, 50_000)[turns % 3]
+        check(group.all_reduce(given("float32", "sum", me.rank, count, salt=turns)),
+              reduced("float32", "sum", me.size, count, salt=turns), f"turn {turns}")
+        last = not group.all_reduce(np.array([go_on()]).astype("int32"), op="max")[0]
+        turns += 1
+    return turns
+
+
+def until(end):
+    return lambda: time.monotonic() < end
+
+
+def opens_and_works(me, groups=3):
+    """Group after group; in the last one until a loss that somebody claimed would have been believed."""
+    session = me.session()
+    for turn in range(groups):
+        with me.group(session, name=f"{me.name}-{turn}", timeout=10) as group:
+            works(me, group, until(time.monotonic() + (BELIEVED_SECONDS if turn == groups - 1 else 0)))
+            group.barrier()
+    return groups
+
+
+def works_until_told(me):
+    group = me.group()
+    me.mark()
+    return works(me, group, lambda: me.rank == 0 and not me.was_told()) + \
+        works(me, group, until(time.monotonic() + BELIEVED_SECONDS))
+
+
+@contextlib.contextmanager
+def unharmed(leader, other):
+    """Around lies: a group of honest ranks works all the time, and others are opened afterwards."""
+    job = Job([leader, other, other, leader], works_until_told)
+    job.await_marks()
+    yield job
+    job.go(0)
+    for turns in job.outcomes():
+        assert isinstance(turns, int) and turns > 1, f"an honest rank beside the lies: {turns}"
+    equal(run([leader, other, other], opens_and_works), [3] * 3, "groups opened after the lies")
+
+
+def group_of(node, counter):
+    """The id of a group that this node has made or will make."""
+    return {"creator": int.from_bytes(bytes.fromhex(node.id)[:8], "little"), "incarnation": node.life[1],
+            "counter": counter}
+
+
+# ---- By name
+
+def test_verdicts_about_groups_to_come_end_nothing(cluster):
+    """[H6] The first word about a group that a node does not know yet was kept, whoever said it."""
+    with a_liar(cluster) as (liar, leader, other):
+        for node in (leader, other):
+            for counter in range(1, 100):
+                for epoch in (0, 1):
+                    liar.say(node, "verdict", group=group_of(leader, counter), epoch=epoch,
+                             arbiter=bytes.fromhex(liar.id), error={**LOST, "node": other.id})
+        equal(run([leader, other], opens_and_works), [3] * 2, "groups")
+
+
+def test_a_stranger_cannot_disown_a_group_for_a_member(cluster):
+    """[H6] GroupRefused with another node as its origin ended a group that its sender was not in."""
+    with a_liar(cluster) as (liar, leader, other), unharmed(leader, other):
+        for node in (leader, other):
+            for origin in (leader, other):
+                for counter in range(1, 100):
+                    liar.say(node, "groupRefused", id={"origin": bytes.fromhex(origin.id)},
+                             group=group_of(leader, counter), error=LOST)
+
+
+def test_questions_about_groups_to_come_bind_nobody(cluster):
+    """[H6] A node that was asked about an attempt that it had not heard of refused it when it came."""
+    with a_liar(cluster) as (liar, leader, other):
+        for counter in range(1, 300):
+            liar.say(other, "groupQuery", group=group_of(leader, counter))
+        equal(run([leader, other], opens_and_works), [3] * 2, "groups")
+
+
+def test_an_open_of_a_made_up_life_shuts_nobody_out(cluster):
+    """[H6] A GroupOpen in another node's name, of a life that it will never have, made its own opens those of a past
+    life."""
+    with a_liar(cluster) as (liar, leader, other):
+        for origin in (leader, other):
+            liar.say(leader, "groupOpen", id={"origin": bytes.fromhex(origin.id), "number": 1 << 60}, key=bytes(32),
+                     name="x", size=2, life={"counter": (1 << 64) - 1, "nonce": 1})
+        equal(run([leader, other], opens_and_works), [3] * 2, "groups")
+
+
+def opens_a_local_group(me):
+    """A group of one node without a secret; the second rank comes when it is told to."""
+    if me.rank == 1:
+        me.wait_for_go()
+    session = me.session()
+    me.mark()
+    with session.group(name="local", size=2, rank=me.rank, timeout=20) as group:
+        nodes = {group.node(rank) for rank in range(group.size)}
+        check(group.all_reduce(given("int64", "sum", me.rank, 1000)), reduced("int64", "sum", 2, 1000), "the sum")
+        return nodes
+
+
+def test_a_local_group_is_never_led_from_outside(cluster):
+    """[H2] GroupPrepare for an open that was never listed with its sender; the key of a local group is no secret."""
+    with a_liar(cluster) as (liar, leader, victim):
+        job = Job([victim, victim], opens_a_local_group)
+        job[0].await_mark()
+        key, asked, since = local_group_key("local", victim.id, os.getuid()), 0, len(liar.lines)
+        # When the open waits cannot be seen from outside: tried for a while.
+        while asked < 40 * 64:
+            for number in range(1, 65):
+                asked += 1
+                liar.say(victim, "groupPrepare", key=key, name="local", epoch=1, plan=liar.PLAN,
+                         group={"creator": 1, "incarnation": liar.life[1], "counter": asked},
+                         members=members((victim.id, victim.life, (victim.life[0] << 32) + number, 1),
+                                         (liar.id, liar.life, asked, 1)), collectiveTimeoutMs=5000)
+            liar.heard(victim, "groupPrepared", since, where=lambda said: int(said["group"]["counter"]) == asked)
+            taken = [said for said in liar.all_heard(victim, "groupPrepared", since) if said["error"]["code"] == 0]
+            assert not taken, f"the victim's daemon lets another node lead its local group: {taken[0]}"
+            since = len(liar.lines)
+        job.go(1)
+        equal(job.outcomes(), [{victim.id}] * 2, "nodes of the local group")
+
+
+def opens_with_the_secret(me):
+    with me.group(timeout=4) as group:
+        return sorted({group.node(rank) for rank in range(group.size)})
+
+
+@expected_failure("H2", owner="isolation")
+def test_a_leader_without_the_secret_gets_into_no_group(_):
+    """[H2] The lowest NodeId leads, and what an open tells its leader was all that a member had to know."""
+    own = Cluster(3)
+    try:
+        with a_liar(own, place=min) as (liar, *victims):
+            job = Job(victims, opens_with_the_secret)
+            for rank, victim in enumerate(victims):
+                _, wish = liar.heard(victim, "groupOpen")
+                here = (victim.id, victim.life, int(wish["id"]["number"]), wish["pid"])
+                both = [here, (liar.id, liar.life, 1, 1)]
+                group = {"creator": 1, "incarnation": liar.life[1], "counter": 1 + rank}
+                liar.say(victim, "groupPrepare", group=group, key=wish["key"], name=wish["name"], plan=liar.PLAN,
+                         members=members(*both[::1 if rank == 0 else -1]), collectiveTimeoutMs=5000)
+                liar.heard(victim, "groupPrepared")
+                liar.say(victim, "groupCommit", group=group)
+            for outcome in job.outcomes():
+                assert isinstance(outcome, Failure) or liar.id not in outcome, f"a group with the liar: {outcome}"
+    finally:
+        Job.dispose_all()
+        own.close()
+
+
+def waits_for_the_liar(me, size=2, deadline=COLLECTIVE_TIMEOUT):
+    group = me.group(size=size)
+    me.mark()
+    return me.fails(group.all_reduce, np.arange(5, dtype="float32") + me.rank, timeout=deadline)
+
+
+def keeps_trying(me):
+    """Operation after operation with the liar, as long as the group lives, and messages from and to it."""
+    group = me.group(size=2)
+    waiting = group.recv_start(np.zeros(8), 1), group.send_start(np.zeros(8), 1)
+    me.mark()
+    while True:
+        outcome = me.fails(group.all_reduce, np.arange(5, dtype="float32"), timeout=0.5)
+        if outcome.name not in ("MISMATCH", "TIMED_OUT", "ABORTED", "CANCELLED"):
+            del waiting
+            return outcome
+
+
+def in_a_group_with(liar, leader, victim, rank_0=waits_for_the_liar):
+    """A job of which the liar is rank 1: (job, what the leader said about the group)."""
+    job = Job([victim, None], rank_0, without=(1,))
+    prepare = liar.join_group(leader, job.name, "tests", 2, 1)
+    job.await_marks()
+    return job, prepare
+
+
+@expected_failure("H1", owner="isolation", crash=True)
+def test_an_announcement_of_what_does_not_exist_ends_no_daemon(cluster):
+    """[H1] A dtype, op or kind beyond the known ones was looked up in a table of names."""
+    with a_liar(cluster) as (liar, leader, victim), unharmed(leader, victim):
+        for wrong in ({"dtype": 63}, {"dtype": 12}, {"op": 63}, {"kind": 63}, {"dtype": 255, "op": 255, "kind": 255}):
+            job, prepare = in_a_group_with(liar, leader, victim)
+            words = {"kind": 1, "dtype": 0, "op": 0, "count": 5, "firstRank": 1, **wrong}
+            for seq in (0, 1):
+                liar.say(victim, "opAnnounce", group=prepare["group"], epoch=prepare["epoch"], seq=seq, **words)
+            outcome = job.outcomes(seconds=COLLECTIVE_TIMEOUT + 10)[0]
+            assert isinstance(outcome, Failure), outcome
+            assert victim.alive(), f"{victim} ended with {victim.process.returncode} of {wrong}"
+            if victim.number not in {node.number for node in (leader, victim) if liar.id in node.peers_up()}:
+                liar.enter_again(victim)
+
+
+@expected_failure("H13", owner="isolation")
+def test_an_abort_that_says_pending_does_not_outlive_the_deadline(cluster):
+    """[H13] The operation was ended with a code that says that it had not ended."""
+    with a_liar(cluster) as (liar, leader, victim):
+        job, prepare = in_a_group_with(liar, leader, victim)
+        with contextlib.suppress(Ended):
+            liar.say(victim, "opAbort", group=prepare["group"], epoch=prepare["epoch"], error={"code": 1})
+        began = time.monotonic()
+        outcome = job.outcomes(seconds=COLLECTIVE_TIMEOUT + 10)[0]
+        assert isinstance(outcome, Failure) and outcome.name != "PENDING", outcome
+        assert outcome.at - began < COLLECTIVE_TIMEOUT + 3, f"it ended after {outcome.at - began:.1f} s: {outcome}"
+
+
+# ---- By reflection
+
+def teach(liar, leader, *others):
+    """What a liar may know of groups that it is not in, to mix it into its lies."""
+    for counter in range(1, 40):
+        liar.learn("groupCommit", group=group_of(leader, counter))
+    for node in (leader, *others):
+        life = {"counter": node.life[0], "nonce": node.life[1]}
+        for number in range(1, 20):
+            liar.learn("groupOpen", id={"origin": bytes.fromhex(node.id), "number": (node.life[0] << 32) + number},
+                       key=group_key("job1", "tests"), name="job1", size=2, life=life)
+        liar.learn("accusation", group=group_of(leader, 1), accuser=bytes.fromhex(node.id), proof=True,
+                   accused=bytes.fromhex(node.id), reason="none")
+
+
+@contextlib.contextmanager
+def in_a_group(liar, leader, victim):
+    """Lies are told while an operation waits for the liar, if it still is let into a group."""
+    job = None
+    with contextlib.suppress(Ended, AssertionError):
+        job, _ = in_a_group_with(liar, leader, victim, keeps_trying)
+    teach(liar, leader, victim)
+    yield
+    if job:
+        job[0].dispose()
+
+
+def say_each(liar, leader, to, kind, step):
+    """Each field of one kind of message, extreme by extreme, and again from there when the daemon has hung up. Returns
+    how many lies."""
+    said, next_one = 0, 0
+    while True:
+        liar.enter_again(to)
+        with in_a_group(liar, leader, to):
+            since = len(liar.lines)
+            with contextlib.suppress(Ended):
+                liar.do(f"each {liar.name_of(to)} {kind} {next_one} {step}")
+                return said + len([line for line in liar.lines[since:] if line.startswith("lied ")])
+            lines = [position_of(line) for line in liar.lines[since:] if line.startswith("lied ")]
+            said, next_one = said + len(lines), lines[-1][0] if lines else next_one
+        assert to.alive(), f"{to} ended with {to.process.returncode} after {lines[-1:]}"
+
+
+def test_no_field_of_any_message_is_taken_at_its_word(cluster):
+    """[H1] [H6] Every kind of message that the schema has."""
+    messages, _ = kinds()
+    said = {}
+    with a_liar(cluster) as (liar, leader, other), unharmed(leader, other):
+        for at, kind in enumerate(sorted(messages)):
+            said[kind] = say_each(liar, leader, (leader, other)[at % 2], kind, STEP)
+    equal({kind for kind, count in said.items() if count}, messages, "kinds of messages that were lied about")
+    print(f"        {sum(said.values())} lies about {len(said)} kinds of messages")
+
+
+def test_no_frame_of_any_kind_is_taken_at_its_word(cluster):
+    """Every kind of frame that the link knows, on control and bulk connections."""
+    _, frames = kinds()
+    said, life = set(), ""
+    with a_liar(cluster) as (liar, leader, other), unharmed(leader, other):
+        for turn, kind in enumerate(sorted(frames) * 4):
+            to = (leader, other)[turn % 2]
+            liar.do(f"seed {turn + SEEDS[0]}")
+            with contextlib.suppress(Ended):
+                liar.enter_again(to)
+                name, honest = liar.name_of(to), "op=0 epoch=0"
+                with contextlib.suppress(Ended, AssertionError):
+                    _, prepare = in_a_group_with(liar, leader, to, keeps_trying)
+                    group = prepare["group"]
+                    honest += f" creator={group['creator']} key_incarnation={group['incarnation']}" \
+                              f" counter={group['counter']}"
+                if turn % 4 == 3:
+                    name = liar.connect(to, PORT + 1)
+                    liar.do(f"preamble {name} 1")
+                    liar.do(f"switch {name}")
+                said.add(kind)
+                liar.do(f"lie_frames {name} {kind} 50 {honest}")
+            assert to.alive(), f"{to} ended with {to.process.returncode}: kind {kind}, turn {turn}"
+    equal(said, frames, "kinds of frames that were lied about")
+
+
+def lie_at_random(liar, leader, to, turn):
+    """In one of the states of a connection: before its hello, idle, or with a group that waits for the liar."""
+    liar.enter_again(to)
+    if turn % 3 == 0:
+        name = liar.connect(to)
+        liar.do(f"preamble {name} 0")
+        liar.do(f"lie {name} * 5")
+    elif turn % 3 == 1:
+        liar.do(f"lie {liar.name_of(to)} * 60")
+    else:
+        with in_a_group(liar, leader, to):
+            liar.do(f"lie {liar.name_of(to)} * 60")
+
+
+def test_random_lies_harm_nobody_else(cluster):
+    """[H1] [H6] By seed."""
+    for seed in SEEDS:
+        print(f"        seed {seed}", flush=True)
+        with a_liar(cluster) as (liar, leader, other), unharmed(leader, other):
+            liar.do(f"seed {seed}")
+            teach(liar, leader, other)
+            for turn in range(12):
+                to = (leader, other)[turn % 2]
+                with contextlib.suppress(Ended):
+                    lie_at_random(liar, leader, to, turn)
+                for node in (leader, other):
+                    assert node.alive(), f"{node} ended with {node.process.returncode}"
+
+
+# ---- Connections
+
+SILENT, SILENT_MAX = 24, 8  # for each port
+REFUSED_SECONDS, SILENCE_SECONDS = 3, 15
+
+
+def test_connections_without_a_word_do_not_stay(cluster):
+    """[H10] A member connection that never said its preamble kept its place and its windows for a day."""
+    with a_liar(cluster) as (liar, leader, other), unharmed(leader, other):
+        before = len(liar.lines)
+        silent = []
+        for port in (PORT, PORT + 1):
+            for _ in range(SILENT):
+                with contextlib.suppress(Ended):  # more than one node may have are refused at once
+                    silent.append(liar.connect(other, port))
+        began = time.monotonic()
+
+        def still_there():
+            closed = {line.split()[1] for line in liar.lines[before:] if line.startswith("closed ")}
+            return [name for name in silent if name not in closed]
+
+        eventually(lambda: len(still_there()) <= 2 * SILENT_MAX, f"{SILENT_MAX} of {SILENT} to be left", REFUSED_SECONDS)
+        eventually(lambda: not still_there(), "none to be left", SILENCE_SECONDS - (time.monotonic() - began))
+
+
+if __name__ == "__main__":
+    main(globals())
