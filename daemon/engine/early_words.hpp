@@ -1,8 +1,9 @@
 // Early words: what other nodes said about a group before its commit came here, which took another way. The
-// oldest give way: by number over all, by bytes for each peer, so that none can take the memory or the place
-// of the others with few large words.
+// oldest give way: by bytes those of the same peer; by number those of the peer that has the most, so that
+// none can take the memory or the place of the others, with few large words or with many small ones.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <utility>
@@ -31,8 +32,10 @@ class EarlyWords {
         bytes += overhead_bytes;
         if (bytes > peer_bytes_max_) return;
         while (bytes_of(from) + bytes > peer_bytes_max_) drop_oldest_of(from);
-        if (words_.size() >= words_max_) drop(words_.begin());
-        bytes_[from] += bytes;
+        if (words_.size() >= words_max_) drop_oldest_of(loudest());
+        Kept& kept = kept_[from];
+        kept.bytes += bytes;
+        ++kept.words;
         words_.push_back({from, group, message, bytes});
     }
 
@@ -52,16 +55,22 @@ class EarlyWords {
 
     size_t size() const { return words_.size(); }
     size_t bytes_of(PeerIndex peer) const {
-        const auto at = bytes_.find(peer);
-        return at == bytes_.end() ? 0 : at->second;
+        const auto at = kept_.find(peer);
+        return at == kept_.end() ? 0 : at->second.bytes;
     }
 
   private:
+    struct Kept {
+        size_t words = 0, bytes = 0;
+    };
     std::deque<Word>::iterator drop(std::deque<Word>::iterator at) {
-        const auto of_peer = bytes_.find(at->from);
-        of_peer->second -= at->bytes;
-        if (of_peer->second == 0) bytes_.erase(of_peer);
+        const auto of_peer = kept_.find(at->from);
+        of_peer->second.bytes -= at->bytes;
+        if (--of_peer->second.words == 0) kept_.erase(of_peer);
         return words_.erase(at);
+    }
+    PeerIndex loudest() const {
+        return std::ranges::max_element(kept_, {}, [](const auto& k) { return k.second.words; })->first;
     }
     void drop_oldest_of(PeerIndex peer) {
         auto at = words_.begin();
@@ -71,7 +80,7 @@ class EarlyWords {
 
     size_t words_max_, peer_bytes_max_;
     std::deque<Word> words_;
-    std::map<PeerIndex, size_t> bytes_;
+    std::map<PeerIndex, Kept> kept_;
 };
 
 }  // namespace nexar::engine

@@ -55,5 +55,17 @@ TEST_CASE("a word larger than a peer's room is not kept, and the number of all i
     CHECK(seq_of(kept[0]) == 2);
 }
 
+TEST_CASE("a peer that fills the number of all words takes no place of the others'", "[engine][H6]") {
+    EarlyWords words(100, 1000 * word_bytes);
+    const PeerIndex loud{3}, quiet{4};
+    for (uint64_t i = 0; i < 10; ++i) words.keep(quiet, group(1), word(i), 10);
+    for (uint64_t i = 0; i < 500; ++i) words.keep(loud, group(2), word(i), 10);
+    CHECK(words.size() == 100);
+    CHECK(words.take(group(1)).size() == 10);
+    const auto last = words.take(group(2));
+    REQUIRE(last.size() == 90);
+    CHECK(seq_of(last[0]) == 410);
+}
+
 }  // namespace
 }  // namespace nexar::engine
