@@ -220,7 +220,6 @@ def in_a_group_with(liar, leader, victim, rank_0=waits_for_the_liar):
     return job, prepare
 
 
-@expected_failure("H1", owner="isolation", crash=True)
 def test_an_announcement_of_what_does_not_exist_ends_no_daemon(cluster):
     """[H1] A dtype, op or kind beyond the known ones was looked up in a table of names."""
     with a_liar(cluster) as (liar, leader, victim), unharmed(leader, victim):
@@ -236,7 +235,6 @@ def test_an_announcement_of_what_does_not_exist_ends_no_daemon(cluster):
                 liar.enter_again(victim)
 
 
-@expected_failure("H13", owner="isolation")
 def test_an_abort_that_says_pending_does_not_outlive_the_deadline(cluster):
     """[H13] The operation was ended with a code that says that it had not ended."""
     with a_liar(cluster) as (liar, leader, victim):
