@@ -225,9 +225,9 @@ TEST_CASE("a group is made once: a commit of one that exists, or existed, opens 
         const SimGroup old = cluster.make_group({0, 1});
         if (over)
             for (uint32_t rank = 0; rank < 2; ++rank) cluster.end_session(old, rank, false);
-        const auto open = cluster.open(0, "g", 2, 0);
+        const auto open = cluster.open(1, "g", 2, 0);
         REQUIRE(open.accepted);
-        const Host& host = *cluster.hosts[0];
+        const Host &host = *cluster.hosts[1], &leader = *cluster.hosts[0];
         wire::GroupPrepare prepare;
         prepare.group = old.id;
         prepare.epoch = 1;
@@ -239,10 +239,9 @@ TEST_CASE("a group is made once: a commit of one that exists, or existed, opens 
         for (size_t i = 0; i < words.size(); ++i)
             prepare.key[i] ^= static_cast<uint8_t>(static_cast<size_t>(words[i]) + i);
         const wire::RequestId id{host.id, (host.incarnation.counter << 32) + 1};
-        prepare.members = {{id, host.id, 0, 1, host.incarnation},
-                           {{cluster.hosts[1]->id, 1}, cluster.hosts[1]->id, 1, 1, {}}};
-        say(cluster, 0, 1, prepare);
-        say(cluster, 0, 1, wire::GroupCommit{old.id});
+        prepare.members = {{id, host.id, 0, 1, host.incarnation}, {{leader.id, 1}, leader.id, 1, 1, {}}};
+        say(cluster, 1, 0, prepare);
+        say(cluster, 1, 0, wire::GroupCommit{old.id});
         cluster.run_for(1s);
         const auto* answer = cluster.answer(open);
         REQUIRE(answer != nullptr);

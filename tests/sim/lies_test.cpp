@@ -95,7 +95,9 @@ void run_seed(uint64_t seed) {
     const bool finished = cluster.run(60s);
     cluster.run_for(21s);
 
-    INFO(cluster.unfinished() + (finished ? "" : "\n" + cluster.state() + scene.all));
+    const bool tell =
+        environment("NEXAR_SIM_STATE", 0) != 0;  // every lie, and what the nodes know at the end
+    INFO(cluster.unfinished() + (tell ? "\n" + cluster.state() + scene.all : ""));
     REQUIRE(finished);
     cluster.check();
     REQUIRE(bystander.wrong() == "");
