@@ -3,6 +3,7 @@
 
 #include "session.hpp"
 #include "shm/words.hpp"
+#include "sleep.hpp"
 
 namespace nexar::c {
 
@@ -87,7 +88,8 @@ Session::Moved Session::move_round(Request& request, uint32_t slot) {
 }
 
 Session::Moved Session::tell_daemon(Request& request, uint32_t slot) {
-    const bool told = push({slot, static_cast<uint32_t>(request.stage_generation), NEXAR_ENTRY_STAGE});
+    const shm::Entry entry{slot, static_cast<uint32_t>(request.stage_generation), NEXAR_ENTRY_STAGE};
+    const bool told = push(entry, now() + std::chrono::seconds(1));
     request.stage.unsent = !told;
     return told ? Moved::something : Moved::not_told;
 }

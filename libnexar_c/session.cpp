@@ -143,19 +143,18 @@ Result<Slot> Session::submit(const nexar_shm_descriptor& descriptor, Plan plan,
     if (!push({slot->index, static_cast<uint32_t>(slot->generation), NEXAR_ENTRY_SUBMIT})) {
         give_up(plan);
         take_back(*slot);
-        if (auto error = unusable()) return fail(*error);
-        return fail(Errc::table_full, "the submission ring is full");
+        return fail(*unusable());
     }
     if (plan.stage) begin_stage(*slot, plan.stage);
     return slot;
 }
 
-// The ring has room for one submission and three other entries per slot: full for long means that the daemon
-// does not run.
-bool Session::push(const shm::Entry& entry) {
-    const Time until = now() + std::min<Duration>(options_.daemon_unresponsive, std::chrono::seconds(1));
+// The ring has room for one submission and three other entries per slot: full means that the daemon does not
+// run, and for how long that is borne only its tick decides.
+bool Session::push(const shm::Entry& entry, Time until) {
     while (!submission_.try_push(entry)) {
-        if (now() >= until || unusable()) return false;
+        look_at_tick();
+        if (unusable() || now() >= until) return false;
         ring_doorbell();
         ::usleep(100);
     }
@@ -194,10 +193,9 @@ void Session::ring_doorbell() {
 
 void Session::cancel(const Slot& slot) {
     if (ended(slot)) return;
-    const shm::Entry entry{slot.index, static_cast<uint32_t>(slot.generation), NEXAR_ENTRY_CANCEL};
-    // A full ring: so many cancels are on their way that one more says nothing new, or the daemon does not
-    // run.
-    if (submission_.try_push(entry)) ring_doorbell();
+    // One entry says it all; so cancels do not fill the ring.
+    if (requests_[slot.index].cancelled.exchange(slot.generation) == slot.generation) return;
+    static_cast<void>(push({slot.index, static_cast<uint32_t>(slot.generation), NEXAR_ENTRY_CANCEL}));
 }
 
 bool Session::ended(const Slot& slot) {

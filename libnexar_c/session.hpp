@@ -112,6 +112,7 @@ class Session {
         std::atomic<uint64_t> generation{0};  // 0: free
         bool finished = false;
         std::atomic<uint8_t> kind{0};
+        std::atomic<uint64_t> cancelled{0};  // the generation whose cancel is in the ring
         Plan plan;  // but its stage, which is below once the request is pending
         bool staged = false;
         std::unique_ptr<Ending> ending;
@@ -134,7 +135,8 @@ class Session {
     Result<Slot> take_slot(uint8_t kind, const Plan& plan);
     void hand_over(const Slot& slot);
     void take_back(const Slot& slot);
-    bool push(const shm::Entry& entry);
+    // False: the session became unusable, or the ring was full until then.
+    bool push(const shm::Entry& entry, Time until = never);
     void ring_doorbell();
     void finish(Request& request, const Slot& slot);
     void copy_out(Request& request, Ending& ending);

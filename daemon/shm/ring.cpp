@@ -15,11 +15,18 @@ bool SubmissionProducer::try_push(const Entry& entry) {
     auto ring = view_.submission();
     std::atomic_ref<uint32_t> tail(view_.header().submit_tail);
     uint32_t at = tail.load(std::memory_order_relaxed);
-    do {
+    for (;;) {
         // Acquire: the daemon's read of the entry that we overwrite happened before.
         const uint32_t head = load_acquire(view_.header().submit_head);
-        if (at - head >= ring.size()) return false;
-    } while (!tail.compare_exchange_weak(at, at + 1, std::memory_order_relaxed));
+        if (at - head < ring.size()) {
+            if (tail.compare_exchange_weak(at, at + 1, std::memory_order_relaxed)) break;
+            continue;
+        }
+        // Full, or others moved the tail and the daemon its head while we looked: `head` is newer than `at`.
+        const uint32_t seen = at;
+        at = tail.load(std::memory_order_relaxed);
+        if (at == seen) return false;
+    }
     // Release: pairs with the acquire in try_pop; the slot's descriptor comes with it.
     store_release(ring[at & (ring.size() - 1)], entry.pack(turn_of(at, ring.size())));
     return true;
