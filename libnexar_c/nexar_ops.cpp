@@ -35,8 +35,7 @@ nexar_status run(nexar_group* handle, const Operation& operation, int64_t timeou
     if (!pinned) return failed(operation.name, pinned.error());
     auto slot = start(*pinned->session, *pinned->group, operation, true, timeout_ms);
     if (!slot) return failed(operation.name, slot.error());
-    const Ending ending =
-        pinned->session->finish_blocking(*slot, Duration(timeout_ns(*pinned->group, timeout_ms)));
+    const Ending ending = pinned->session->finish_blocking(*slot);
     give(completion, ending.completion);
     return ending.error ? failed(operation.name, *ending.error) : NEXAR_OK;
 }

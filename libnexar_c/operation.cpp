@@ -117,7 +117,7 @@ Result<Slot> start(Session& session, const Group& group, const Operation& o, boo
     if (o.kind == NEXAR_OP_RECV && o.tag == NEXAR_ANY_TAG) d.flags = NEXAR_SHM_FLAG_ANY_TAG;
     d.timeout_ns = timeout_ns(group, timeout_ms);
     NEXAR_TRY(const Plan plan, make_plan(session, group, checked, blocking, d));
-    return session.submit(d, plan);
+    return session.submit(d, plan, blocking ? Holder::call : Holder::handle);
 }
 
 }  // namespace nexar::c

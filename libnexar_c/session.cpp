@@ -110,7 +110,7 @@ void Session::check_alive() {
     fail_all(misused ? Errc::protocol_error : Errc::daemon_lost, reason);
 }
 
-Result<Slot> Session::take_slot(uint8_t kind, const Plan& plan) {
+Result<Slot> Session::take_slot(uint8_t kind, const Plan& plan, Holder holder) {
     if (auto error = unusable()) return fail(*error);
     const auto taken = pool_.try_take(kind >= NEXAR_CMD_GROUP_OPEN);
     if (!taken)
@@ -122,6 +122,7 @@ Result<Slot> Session::take_slot(uint8_t kind, const Plan& plan) {
     std::lock_guard lock(request.mutex);
     request.finished = false;
     request.kind.store(kind, std::memory_order_relaxed);
+    request.holder.store(holder, std::memory_order_relaxed);
     request.plan = plan;
     request.plan.stage = {};
     request.staged = bool(plan.stage);
@@ -129,9 +130,9 @@ Result<Slot> Session::take_slot(uint8_t kind, const Plan& plan) {
     return slot;
 }
 
-Result<Slot> Session::submit(const nexar_shm_descriptor& descriptor, Plan plan,
+Result<Slot> Session::submit(const nexar_shm_descriptor& descriptor, Plan plan, Holder holder,
                              const nexar_shm_group_open* payload) {
-    auto slot = take_slot(descriptor.kind, plan);
+    auto slot = take_slot(descriptor.kind, plan, holder);
     if (!slot) {
         give_up(plan);
         return slot;
@@ -200,6 +201,13 @@ void Session::cancel(const Slot& slot) {
 
 bool Session::ended(const Slot& slot) {
     return shm::load_acquire(control_.slot(slot.index).state) != pending_word(slot) || unusable().has_value();
+}
+
+bool Session::may_have_handle(const Slot& slot) const {
+    const Request& request = requests_[slot.index];
+    // Of another generation: whoever looks at it hears that it was freed.
+    return request.generation.load(std::memory_order_acquire) != slot.generation ||
+           request.holder.load(std::memory_order_relaxed) == Holder::handle;
 }
 
 Ending Session::look(const Slot& slot) {
@@ -301,31 +309,32 @@ Result<void> Session::free(const Slot& slot) {
 
 Result<Ending> Session::command(const nexar_shm_descriptor& descriptor, const nexar_shm_group_open* payload,
                                 bool interruptible) {
-    NEXAR_TRY(const Slot slot, submit(descriptor, {}, payload));
+    NEXAR_TRY(const Slot slot, submit(descriptor, {}, Holder::call, payload));
     bool interrupted = false;
     while (wait(slot, never, interruptible && !interrupted) == Waited::signal) {
         interrupted = true;
         cancel(slot);
     }
-    Ending ending = look(slot);
-    static_cast<void>(free(slot));
+    Ending ending = take_ending(slot);
     if (!ending.error) return ending;
     if (interrupted && ending.error->code == Errc::cancelled)
         return fail(Errc::interrupted, "a signal arrived while waiting");
     return fail(*ending.error);
 }
 
-Ending Session::finish_blocking(const Slot& slot, Duration timeout) {
-    // The daemon keeps the deadline, and knows who is missing. Only if it does not, we do.
-    constexpr Duration grace{5'000'000'000};
-    Time until =
-        timeout > Duration::zero() && timeout < Duration::max() / 4 ? now() + timeout + grace : never;
-    if (wait(slot, until, false) == Waited::timed_out) {
-        cancel(slot);
-        if (wait(slot, now() + grace, false) == Waited::timed_out)
-            fail_all(Errc::daemon_unresponsive, "the daemon lives but does not end an operation");
-    }
+Ending Session::finish_blocking(const Slot& slot) {
+    wait(slot, never, false);
+    return take_ending(slot);
+}
+
+// What this call waited for. Nobody else may have freed it; if somebody did, that is no success.
+Ending Session::take_ending(const Slot& slot) {
     Ending ending = look(slot);
+    if (ending.freed || ending.completion.status == NEXAR_PENDING) {
+        ending.error = Error{Errc::bad_handle, "this call's request was freed by somebody else", -1, -1, {}};
+        ending.completion.status = NEXAR_ERR_BAD_HANDLE;
+        return ending;
+    }
     static_cast<void>(free(slot));
     return ending;
 }
@@ -348,7 +357,7 @@ Result<Region*> Session::add_region(const Segment& segment, uint64_t offset, boo
     };
     region->id = regions_.take_id();
     if (region->id == 0) return abandon({Errc::table_full, "too many regions in this session", -1, -1, {}});
-    auto slot = take_slot(NEXAR_CMD_REGION_ADD, {});
+    auto slot = take_slot(NEXAR_CMD_REGION_ADD, {}, Holder::call);
     if (!slot) return abandon(slot.error());
     hand_over(*slot);
 
@@ -369,8 +378,7 @@ Result<Region*> Session::add_region(const Segment& segment, uint64_t offset, boo
         ::usleep(200);
     }
     wait(*slot, never, false);
-    Ending ending = look(*slot);
-    static_cast<void>(free(*slot));
+    const Ending ending = take_ending(*slot);
     if (ending.error) return abandon(*ending.error);
     if (mapped_here) ::close(segment.memfd);
     const uint32_t id = region->id;
@@ -446,8 +454,7 @@ size_t Session::poll(Slot* out, size_t capacity) {
         if (index >= requests_.size()) return;
         const uint64_t generation = requests_[index].generation.load(std::memory_order_acquire);
         if (generation == 0 || static_cast<uint32_t>(generation) != low_generation) return;  // freed already
-        if (requests_[index].kind.load(std::memory_order_relaxed) >= NEXAR_CMD_GROUP_OPEN)
-            return;  // one of our own
+        if (requests_[index].holder.load(std::memory_order_relaxed) != Holder::handle) return;
         // An entry may say that a staged operation came further [S12]; and one that ended may have two.
         if (reported_[index] == generation || !ended({index, generation})) return;
         reported_[index] = generation;

@@ -42,6 +42,12 @@ struct Slot {
     uint64_t generation = 0;  // 36 bits
 };
 
+// Who waits for a request, and gives its slot back.
+enum class Holder : uint8_t {
+    handle,  // the application, by the handle that it has
+    call     // the blocking call that made it: nobody else ever hears of it
+};
+
 // How a request ended, or that it did not yet.
 struct Ending {
     nexar_completion completion{};
@@ -65,7 +71,7 @@ class Session {
     std::optional<Error> unusable();
 
     // Takes a slot, fills it and submits it. The plan is given up in every case.
-    Result<Slot> submit(const nexar_shm_descriptor& descriptor, Plan plan,
+    Result<Slot> submit(const nexar_shm_descriptor& descriptor, Plan plan, Holder holder,
                         const nexar_shm_group_open* payload = nullptr);
     // Submits a command and waits for its end.
     Result<Ending> command(const nexar_shm_descriptor& descriptor,
@@ -77,13 +83,15 @@ class Session {
     // Waits until one of them has ended; its index.
     Waited wait_any(const Slot* slots, size_t count, Time until, size_t& index);
     bool ended(const Slot& slot);
+    // False: it is a blocking call's, whatever the application has guessed.
+    bool may_have_handle(const Slot& slot) const;
     // Pending: completion.status says so. Ended: copies output out, once; the same answer every time.
     Ending look(const Slot& slot);
     void cancel(const Slot& slot);
     // False: somebody else freed it. The request has ended.
     Result<void> free(const Slot& slot);
-    // Blocking operations: waits as long as it takes, also when the daemon does not end it in time.
-    Ending finish_blocking(const Slot& slot, Duration timeout);
+    // Blocking operations: waits as long as it takes, and frees it. The daemon keeps the deadline.
+    Ending finish_blocking(const Slot& slot);
 
     // Also moves bytes, as wait, wait_any and look do.
     size_t poll(Slot* out, size_t capacity);
@@ -112,6 +120,7 @@ class Session {
         std::atomic<uint64_t> generation{0};  // 0: free
         bool finished = false;
         std::atomic<uint8_t> kind{0};
+        std::atomic<Holder> holder{Holder::handle};
         std::atomic<uint64_t> cancelled{0};  // the generation whose cancel is in the ring
         Plan plan;  // but its stage, which is below once the request is pending
         bool staged = false;
@@ -132,7 +141,7 @@ class Session {
     Session(const SessionOptions& options, std::unique_ptr<Connection> connection);
     Result<Region*> add_region(const Segment& segment, uint64_t offset, bool mapped_here, bool scratch);
     void drop_region(std::unique_ptr<Region> region);
-    Result<Slot> take_slot(uint8_t kind, const Plan& plan);
+    Result<Slot> take_slot(uint8_t kind, const Plan& plan, Holder holder);
     void hand_over(const Slot& slot);
     void take_back(const Slot& slot);
     // False: the session became unusable, or the ring was full until then.
@@ -140,6 +149,7 @@ class Session {
     void ring_doorbell();
     void finish(Request& request, const Slot& slot);
     void copy_out(Request& request, Ending& ending);
+    Ending take_ending(const Slot& slot);
 
     // Staged requests, moving.cpp.
     bool any_staged() const { return staged_count_.load(std::memory_order_acquire) != 0; }

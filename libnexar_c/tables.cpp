@@ -113,7 +113,8 @@ Result<PinnedRequest> request_of(nexar_request request) {
     SessionPin pin;
     const auto found = sessions().pin_index(static_cast<uint32_t>(request >> session_shift) & 0xfff, pin);
     NEXAR_TRY(out.session, checked(found, std::move(pin)));
-    if (out.slot.index >= out.session->slots()) return fail(Errc::bad_handle, "not the handle of a request");
+    if (out.slot.index >= out.session->slots() || !out.session->may_have_handle(out.slot))
+        return fail(Errc::bad_handle, "not the handle of a request");
     return out;
 }
 

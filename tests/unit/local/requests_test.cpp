@@ -1,7 +1,9 @@
 // What becomes of requests when threads, cancels and ends meet in unlucky ways.
 #include <signal.h>
 
+#include <atomic>
 #include <catch2/catch_test_macros.hpp>
+#include <thread>
 
 #include "rank.hpp"
 #include "test_daemon.hpp"
@@ -24,4 +26,91 @@ TEST_CASE("a cancel is not lost in a ring full of cancels", "[local][D12]") {
 
     CHECK(nexar_wait(often, 10000, nullptr) == NEXAR_ERR_CANCELLED);
     CHECK(nexar_wait(once, 10000, nullptr) == NEXAR_ERR_CANCELLED);
+}
+
+namespace {
+
+// Polls like an event loop, and frees whatever it is offered, from two threads.
+class Poller {
+  public:
+    explicit Poller(nexar_session* session) {
+        for (std::thread& thread : threads_)
+            thread = std::thread([this, session] {
+                nexar_request ended[64];
+                size_t count = 0;
+                while (!stop_ && nexar_session_poll(session, ended, 64, &count) == NEXAR_OK) {
+                    reported += count;
+                    for (size_t i = 0; i < count; ++i) nexar_request_free(ended[i]);
+                    std::this_thread::yield();
+                }
+            });
+    }
+    ~Poller() {
+        stop_ = true;
+        for (std::thread& thread : threads_) thread.join();
+    }
+    std::atomic<size_t> reported{0};
+
+  private:
+    std::atomic<bool> stop_{false};
+    std::thread threads_[2];
+};
+
+}  // namespace
+
+TEST_CASE("a poll never reports a blocking call, whose failure stays one", "[local][D1]") {
+    ThreadDaemon daemon;
+    const TestSession session(daemon.path());
+    nexar_group* alone = session.group("alone");
+    nexar_group* failed = nullptr;
+    {
+        const TestSession peer(daemon.path());
+        nexar_group* theirs = nullptr;
+        std::thread other([&] { theirs = peer.group("pair", 2); });
+        failed = session.group("pair", 2);
+        other.join();
+    }
+    REQUIRE(daemon.eventually([&] { return daemon.counters.sessions == 1; }));
+
+    const Poller poller(session.get());
+    int failed_ok = 0, received_ok = 0;
+    for (int i = 0; i < 3000; ++i) {
+        uint64_t x = 1, y = 0;
+        failed_ok += nexar_all_reduce(failed, &x, &y, 1, NEXAR_U64, NEXAR_SUM, 20000) == NEXAR_OK;
+        REQUIRE(nexar_all_reduce(alone, &x, &y, 1, NEXAR_U64, NEXAR_SUM, 20000) == NEXAR_OK);
+        REQUIRE(y == 1);
+    }
+    for (int i = 0; i < 100; ++i) {  // nobody sends
+        uint64_t x = 0;
+        received_ok += nexar_recv(alone, &x, 1, NEXAR_U64, 0, 9, 0, nullptr) == NEXAR_OK;
+    }
+    CHECK(poller.reported == 0);
+    CHECK(failed_ok == 0);
+    CHECK(received_ok == 0);
+}
+
+// A handle is session, slot and generation: who guesses right has no more rights than who guesses wrong.
+TEST_CASE("a blocking call's request has no handle, not even a guessed one", "[local][D1]") {
+    ThreadDaemon daemon;
+    const TestSession session(daemon.path(), {.slots = 16});
+    nexar_group* stuck = session.group("stuck");
+    nexar_request mine = 0;
+    REQUIRE(nexar_barrier_start(stuck, &mine) == NEXAR_OK);
+    std::atomic<nexar_status> outcome{NEXAR_PENDING};
+    std::thread blocked([&] { outcome = nexar_barrier(stuck, 1500); });
+    REQUIRE(daemon.eventually([&] { return daemon.counters.pending == 2; }));
+
+    int known = 0;
+    const uint64_t session_bits = mine & 0xfff000;
+    for (uint64_t generation = 1; generation < (mine >> 24) + 64; ++generation)
+        for (uint64_t slot = 0; slot < 16; ++slot) {
+            const nexar_request guess = generation << 24 | session_bits | slot;
+            if (guess == mine) continue;
+            known += nexar_test(guess, nullptr) != NEXAR_ERR_BAD_HANDLE;
+            known += nexar_cancel(guess) != NEXAR_ERR_BAD_HANDLE;
+            known += nexar_request_free(guess) != NEXAR_ERR_BAD_HANDLE;
+        }
+    CHECK(known == 0);
+    blocked.join();
+    CHECK(outcome == NEXAR_ERR_TIMED_OUT);
 }
