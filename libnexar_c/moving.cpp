@@ -7,8 +7,10 @@
 
 namespace nexar::c {
 
-// The request is the daemon's already, so that it can begin while we fill.
-void Session::begin_stage(const Slot& slot, const Stage& stage) {
+// The stage is there before the daemon has the request: once that has ended its slot may be another's. We hold it
+// until the entry is in the ring, so that no STAGE entry is before it; who comes meanwhile leaves a flag, and we
+// go round for it.
+bool Session::submit_staged(const Slot& slot, const Stage& stage) {
     Request& request = requests_[slot.index];
     {
         std::lock_guard lock(request.moving);
@@ -16,22 +18,33 @@ void Session::begin_stage(const Slot& slot, const Stage& stage) {
         request.stage_generation = slot.generation;
         staged_[slot.index / 64].fetch_or(uint64_t{1} << slot.index % 64, std::memory_order_release);
         staged_count_.fetch_add(1, std::memory_order_release);
+        shm::fence();  // with the one in close(): either it sees the stage, or we see that it closes
+        if (lost_code_.load(std::memory_order_relaxed) != 0 || !hand_over(slot)) {
+            drop_stage(request, slot.index);
+            return false;
+        }
     }
     move_one(slot.index);
     // Who sleeps for something else moves our bytes from now on.
     if (waiting_threads.load(std::memory_order_relaxed) != 0) sleepers_.nudge();
+    return true;
 }
 
-// Nobody touches the caller's memory afterwards. Waits for who moves, at most for a round.
-uint64_t Session::end_stage(uint32_t slot, bool take_rest) {
-    Request& request = requests_[slot];
+// Nobody touches the caller's memory afterwards. Waits for who moves, at most for a round. `generation` 0:
+// whichever it is.
+uint64_t Session::end_stage(const Slot& slot, bool take_rest) {
+    Request& request = requests_[slot.index];
     std::lock_guard lock(request.moving);
-    if (!request.stage) return 0;
+    if (!request.stage || (slot.generation != 0 && slot.generation != request.stage_generation)) return 0;
     const uint64_t bytes = take_rest ? request.stage.take_rest() : 0;
+    drop_stage(request, slot.index);
+    return bytes;
+}
+
+void Session::drop_stage(Request& request, uint32_t slot) {
     request.stage = {};
     staged_[slot / 64].fetch_and(~(uint64_t{1} << slot % 64), std::memory_order_release);
     staged_count_.fetch_sub(1, std::memory_order_release);
-    return bytes;
 }
 
 Session::Moved Session::move_staged() {

@@ -67,7 +67,8 @@ Session::~Session() {
 void Session::close() {
     fail_all(Errc::closed, closed_error().text);
     // The caller's memory is the caller's again: nobody copies any more.
-    for (uint32_t slot = 0; any_staged() && slot < control_.slots(); ++slot) end_stage(slot, false);
+    shm::fence();  // with the one in submit_staged()
+    for (uint32_t slot = 0; any_staged() && slot < control_.slots(); ++slot) end_stage({slot, 0}, false);
     say_goodbye();
 }
 
@@ -118,6 +119,7 @@ Result<Slot> Session::take_slot(uint8_t kind, const Plan& plan, Holder holder) {
                     "all " + std::to_string(control_.slots()) +
                         " slots of this session are taken: free requests, or open with more slots");
     const Slot slot{taken->slot, taken->generation};
+    mark_pending(slot);  // before anybody can find the request and take the last one's end for its own
     Request& request = requests_[slot.index];
     std::lock_guard lock(request.mutex);
     request.finished = false;
@@ -140,14 +142,15 @@ Result<Slot> Session::submit(const nexar_shm_descriptor& descriptor, Plan plan, 
     shm::store_words(control_.slot(slot->index).descriptor, descriptor);
     if (payload) shm::store_words(control_.payload(slot->index).group_open, *payload);
     operations_.fetch_add(1, std::memory_order_relaxed);
-    hand_over(*slot);
-    if (!push({slot->index, static_cast<uint32_t>(slot->generation), NEXAR_ENTRY_SUBMIT})) {
-        give_up(plan);
-        take_back(*slot);
-        return fail(*unusable());
-    }
-    if (plan.stage) begin_stage(*slot, plan.stage);
-    return slot;
+    if (plan.stage ? submit_staged(*slot, plan.stage) : hand_over(*slot)) return slot;
+    give_up(plan);
+    take_back(*slot);
+    return fail(*unusable());
+}
+
+// The slot is the daemon's from here on. False: the session is lost.
+bool Session::hand_over(const Slot& slot) {
+    return push({slot.index, static_cast<uint32_t>(slot.generation), NEXAR_ENTRY_SUBMIT});
 }
 
 // The ring has room for one submission and three other entries per slot: full means that the daemon does not
@@ -169,8 +172,7 @@ void Session::take_back(const Slot& slot) {
     pool_.give_back(slot.index);
 }
 
-// The slot is the daemon's from here on.
-void Session::hand_over(const Slot& slot) {
+void Session::mark_pending(const Slot& slot) {
     auto& shared = control_.slot(slot.index);
     shm::store_relaxed(shared.generation, static_cast<uint32_t>(slot.generation));
     // What the last operation in this slot left there would be taken for progress of this one [S12].
@@ -260,7 +262,8 @@ void Session::finish(Request& request, const Slot& slot) {
 void Session::copy_out(Request& request, Ending& ending) {
     if (request.staged) {
         const auto index = static_cast<uint32_t>(&request - requests_.data());
-        count_copy(end_stage(index, !ending.error));
+        const uint64_t generation = request.generation.load(std::memory_order_relaxed);
+        count_copy(end_stage({index, generation}, !ending.error));
         // It ended well, and close() was quicker than the last copies.
         if (!ending.error && lost_code_.load() == static_cast<int32_t>(Errc::closed))
             ending.error = unusable();
@@ -359,7 +362,6 @@ Result<Region*> Session::add_region(const Segment& segment, uint64_t offset, boo
     if (region->id == 0) return abandon({Errc::table_full, "too many regions in this session", -1, -1, {}});
     auto slot = take_slot(NEXAR_CMD_REGION_ADD, {}, Holder::call);
     if (!slot) return abandon(slot.error());
-    hand_over(*slot);
 
     nexar_msg_region_add add{};
     add.head = {NEXAR_LOCAL_MAGIC, NEXAR_MSG_REGION_ADD};

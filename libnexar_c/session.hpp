@@ -142,7 +142,8 @@ class Session {
     Result<Region*> add_region(const Segment& segment, uint64_t offset, bool mapped_here, bool scratch);
     void drop_region(std::unique_ptr<Region> region);
     Result<Slot> take_slot(uint8_t kind, const Plan& plan, Holder holder);
-    void hand_over(const Slot& slot);
+    void mark_pending(const Slot& slot);
+    bool hand_over(const Slot& slot);
     void take_back(const Slot& slot);
     // False: the session became unusable, or the ring was full until then.
     bool push(const shm::Entry& entry, Time until = never);
@@ -153,8 +154,9 @@ class Session {
 
     // Staged requests, moving.cpp.
     bool any_staged() const { return staged_count_.load(std::memory_order_acquire) != 0; }
-    void begin_stage(const Slot& slot, const Stage& stage);
-    uint64_t end_stage(uint32_t slot, bool take_rest);
+    bool submit_staged(const Slot& slot, const Stage& stage);
+    uint64_t end_stage(const Slot& slot, bool take_rest);
+    void drop_stage(Request& request, uint32_t slot);
     Moved move_staged();
     Moved move_one(uint32_t slot);
     Moved move_round(Request& request, uint32_t slot);

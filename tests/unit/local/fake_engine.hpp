@@ -26,6 +26,7 @@ class FakeEngine final : public engine::Service {
         engine::GroupInfo info;
         info.id = {1, 2, ++groups_made_};
         info.size = request.size;
+        if (refuses(request.name)) info.segment_bytes = 65536;
         auto members = std::move(waiting);
         opening_.erase(request.name);
         Group& group = groups_[info.id];
@@ -47,6 +48,7 @@ class FakeEngine final : public engine::Service {
         if (found == groups_.end()) return fail(Errc::closed, "no such group");
         Group& group = found->second;
         if (group.lost.code != Errc::ok) return fail(group.lost);
+        if (refuses(group.name)) return fail(Errc::mismatch, "refused");
         const auto rank = rank_in(group, request.session);
         pending_.push_back(
             {request, rank, request.timeout > Duration::zero() ? now + request.timeout : never});
@@ -113,6 +115,9 @@ class FakeEngine final : public engine::Service {
     bool last_crashed = false;
 
   private:
+    // Of such a group operations are staged where they are long, and all of them end at once.
+    static bool refuses(const std::string& group) { return group == "refused"; }
+
     struct Opening {
         engine::OpenRequest request;
         Time until;

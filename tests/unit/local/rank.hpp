@@ -13,6 +13,7 @@ struct SessionWish {
     uint32_t slots = 256;
     uint64_t scratch_limit = uint64_t{256} << 20;
     int64_t daemon_unresponsive_ms = 10000;
+    int64_t spin_us = 50;
 };
 
 inline nexar_status try_open_session(const std::string& path, nexar_session** out,
@@ -23,6 +24,7 @@ inline nexar_status try_open_session(const std::string& path, nexar_session** ou
     options.slots = wish.slots;
     options.scratch_limit = wish.scratch_limit;
     options.daemon_unresponsive_ms = wish.daemon_unresponsive_ms;
+    options.spin_us = wish.spin_us;
     return nexar_session_open(&options, out);
 }
 

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <thread>
+#include <vector>
 
 #include "rank.hpp"
 #include "test_daemon.hpp"
@@ -113,4 +114,41 @@ TEST_CASE("a blocking call's request has no handle, not even a guessed one", "[l
     CHECK(known == 0);
     blocked.join();
     CHECK(outcome == NEXAR_ERR_TIMED_OUT);
+}
+
+// A stage that is installed late stands in a slot that is another's by then. While a session believes in a staged
+// request its waiters take another path, on which a wait is counted only when it sleeps.
+TEST_CASE("a staged request that ends at once and is freed by another thread leaves no stage behind",
+          "[local][D2]") {
+    ThreadDaemon daemon;
+    const TestSession session(daemon.path(),
+                              {.slots = 64, .scratch_limit = 2 << 20, .spin_us = 1'000'000});
+    nexar_group* refused = session.group("refused");
+    nexar_group* alone = session.group("alone");
+    {
+        const Poller poller(session.get());
+        std::atomic<int> unexpected{0};
+        std::thread starters[3];
+        for (std::thread& thread : starters)
+            thread = std::thread([&] {
+                std::vector<uint64_t> memory(512 * 1024);  // 4 MiB: beyond scratch_limit
+                for (int i = 0; i < 700; ++i) {
+                    nexar_request request = 0;
+                    const nexar_status status = nexar_all_reduce_start(
+                        refused, memory.data(), memory.data(), memory.size(), NEXAR_U64, NEXAR_SUM, &request);
+                    unexpected += status != NEXAR_OK && status != NEXAR_ERR_NO_MEMORY &&
+                                  status != NEXAR_ERR_TABLE_FULL;
+                }
+            });
+        for (std::thread& thread : starters) thread.join();
+        CHECK(unexpected == 0);
+        CHECK(daemon.eventually([&] { return daemon.counters.ops == poller.reported; }));
+    }
+    const auto waits = [&] {
+        const nexar_session_stats s = session.stats();
+        return s.waits_ready + s.waits_spun + s.waits_yielded + s.waits_slept;
+    };
+    const uint64_t before = waits();
+    for (uint64_t i = 0; i < 50; ++i) REQUIRE(nexar_barrier(alone, 20000) == NEXAR_OK);
+    CHECK(waits() - before == 50);
 }
