@@ -1,6 +1,5 @@
 #include "connection.hpp"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -12,17 +11,12 @@
 #include <cstring>
 
 #include "nexar.h"
+#include "segment.hpp"
 #include "sleep.hpp"
-
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
 
 namespace nexar::c {
 
 namespace {
-
-constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 template <class T>
 T message(uint32_t type) {
@@ -33,15 +27,6 @@ T message(uint32_t type) {
 template <class T>
 Bytes bytes_of(const T& value) {
     return std::as_bytes(std::span<const T>(&value, 1));
-}
-
-// First touch here, so that the memory is charged to this process and its cgroup, not to the daemon.
-Result<void> touch(MutableBytes memory) {
-    if (::madvise(memory.data(), memory.size(), MADV_POPULATE_WRITE) == 0) return {};
-    if (errno != EINVAL) return fail(Errc::no_memory, "the system has no memory left");
-    for (size_t i = 0; i < memory.size(); i += page_bytes)
-        *static_cast<volatile std::byte*>(&memory[i]) = std::byte{0};
-    return {};
 }
 
 Result<void*> map_page(int fd) {
@@ -59,32 +44,6 @@ Error refusal(const void* packet) {
 }
 
 }  // namespace
-
-Error io_error(const std::string& what) {
-    const Errc code = errno == ENOMEM ? Errc::no_memory : errno == EACCES ? Errc::permission : Errc::io;
-    return Error{code, what + ": " + std::strerror(errno), -1, -1, {}};
-}
-
-Result<Segment> make_segment(const char* name, uint64_t bytes) {
-    Segment out;
-    out.memfd = ::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (out.memfd < 0) return fail(io_error("cannot create shared memory"));
-    void* at = MAP_FAILED;
-    if (::ftruncate(out.memfd, static_cast<off_t>(bytes)) == 0 && ::fcntl(out.memfd, F_ADD_SEALS, seals) == 0)
-        at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, out.memfd, 0);
-    if (at == MAP_FAILED) {
-        Error error = io_error("cannot make " + std::to_string(bytes) + " bytes of shared memory");
-        ::close(out.memfd);
-        return fail(std::move(error));
-    }
-    out.memory = {static_cast<std::byte*>(at), bytes};
-    if (auto touched = touch(out.memory); !touched) {
-        ::munmap(at, bytes);
-        ::close(out.memfd);
-        return std::unexpected(touched.error());
-    }
-    return out;
-}
 
 Result<std::unique_ptr<Connection>> Connection::open(const ConnectOptions& options) {
     auto out = std::make_unique<Connection>();

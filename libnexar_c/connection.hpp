@@ -10,6 +10,7 @@
 #include "core/result.hpp"
 #include "core/time.hpp"
 #include "local_protocol.h"
+#include "segment.hpp"
 #include "shm/control.hpp"
 
 namespace nexar::c {
@@ -57,16 +58,5 @@ class Connection {
     mutable std::mutex refusal_mutex_;
     mutable std::string refusal_text_;
 };
-
-// A sealed memfd of `bytes` (a multiple of the page size), mapped, every page touched by this process.
-struct Segment {
-    MutableBytes memory;
-    int memfd = -1;
-};
-Result<Segment> make_segment(const char* name, uint64_t bytes);
-
-Error io_error(const std::string& what);
-
-constexpr size_t page_bytes = 4096;
 
 }  // namespace nexar::c

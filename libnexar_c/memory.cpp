@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <span>
 
 namespace nexar::c {
 
@@ -24,7 +25,8 @@ Region* Regions::find_and_use(const void* data, uint64_t bytes) {
     if (after == by_address_.begin()) return nullptr;
     Region& region = **std::prev(after);
     const auto offset = static_cast<uint64_t>(static_cast<const std::byte*>(data) - region.base);
-    if (region.scratch || offset > region.bytes || bytes > region.bytes - offset) return nullptr;
+    if (region.scratch || !region.ready.load(std::memory_order_acquire)) return nullptr;
+    if (offset > region.bytes || bytes > region.bytes - offset) return nullptr;
     region.users.fetch_add(1, std::memory_order_relaxed);
     return &region;
 }
@@ -44,29 +46,41 @@ void Regions::give_back_id(uint32_t id) {
     free_ids_.push_back(id);
 }
 
+bool Regions::hits(const std::byte* base, uint64_t bytes) const {
+    const auto next = std::upper_bound(by_address_.begin(), by_address_.end(), base, by_base);
+    if (next != by_address_.end() && (*next)->base < base + bytes) return true;
+    return next != by_address_.begin() && (*std::prev(next))->base + (*std::prev(next))->bytes > base;
+}
+
+bool Regions::overlaps(const std::byte* base, uint64_t bytes) const {
+    std::shared_lock lock(mutex_);
+    return hits(base, bytes);
+}
+
 Result<Region*> Regions::insert(std::unique_ptr<Region> region) {
     std::lock_guard lock(mutex_);
-    auto at = std::upper_bound(by_address_.begin(), by_address_.end(), region->base, by_base);
-    const bool hits_next = at != by_address_.end() && (*at)->base < region->base + region->bytes;
-    const bool hits_previous =
-        at != by_address_.begin() && (*std::prev(at))->base + (*std::prev(at))->bytes > region->base;
-    if (hits_next || hits_previous)
+    if (hits(region->base, region->bytes))
         return fail(Errc::invalid_argument, "part of this memory is registered already");
+    const auto at = std::upper_bound(by_address_.begin(), by_address_.end(), region->base, by_base);
     return by_address_.insert(at, std::move(region))->get();
 }
 
-Result<std::unique_ptr<Region>> Regions::take_out(const void* base, bool mapped_here) {
+Result<Region*> Regions::begin_removal(const void* base, bool mapped_here) {
     std::lock_guard lock(mutex_);
     auto after = std::upper_bound(by_address_.begin(), by_address_.end(), base, by_base);
     if (after == by_address_.begin()) return fail(Errc::not_found, "no memory of this session starts there");
-    auto at = std::prev(after);
-    if ((*at)->base != base || (*at)->mapped_here != mapped_here)
+    Region& region = **std::prev(after);
+    if (region.base != base || region.mapped_here != mapped_here || !region.ready.load())
         return fail(Errc::not_found, "no such memory of this session starts there");
-    if ((*at)->users.load(std::memory_order_acquire) != 0)
+    if (region.users.load(std::memory_order_acquire) != 0)
         return fail(Errc::bad_state, "a pending request uses this memory");
-    auto out = std::move(*at);
-    by_address_.erase(at);
-    return out;
+    region.ready.store(false, std::memory_order_release);
+    return &region;
+}
+
+void Regions::erase(const Region* region) {
+    std::lock_guard lock(mutex_);
+    std::erase_if(by_address_, [&](const auto& known) { return known.get() == region; });
 }
 
 size_t Regions::count() const {
@@ -74,18 +88,28 @@ size_t Regions::count() const {
     return by_address_.size();
 }
 
+uint64_t Scratch::arena_size(uint64_t limit) {
+    const uint64_t share = std::bit_floor(std::max<uint64_t>(limit / 8, 1));
+    return std::clamp(share, uint64_t{1} << smallest_shift, uint64_t{1} << arena_shift_max);
+}
+
 Result<ScratchBlock> Scratch::take(uint64_t bytes) {
     Lock lock(mutex_);
-    const auto shift = static_cast<unsigned>(std::bit_width(std::max<uint64_t>(bytes, 1) - 1));
-    return shift < arena_shift ? take_small(std::max(shift, smallest_shift), lock) : take_large(bytes, lock);
+    bytes = std::max<uint64_t>(bytes, 1);
+    const auto shift = std::max(static_cast<unsigned>(std::bit_width(bytes - 1)), smallest_shift);
+    if (uint64_t{1} << shift >= arena_bytes_) return take_large(bytes, lock);
+    auto block = take_small(shift, lock);
+    if (block || block.error().code != Errc::no_memory) return block;
+    if (const ScratchBlock larger = take_larger(shift)) return larger;
+    return take_large(bytes, lock);  // without the rounding there may be room
 }
 
 Result<ScratchBlock> Scratch::take_small(unsigned shift, Lock& lock) {
     const uint64_t bytes = uint64_t{1} << shift;
     if (free_small_[shift].empty() && arena_.bytes < bytes) {
-        NEXAR_TRY(Region * region, grow(arena_bytes, lock));
+        NEXAR_TRY(Region * region, grow(arena_bytes_, lock));
         arenas_.emplace(region, 0);
-        arena_ = {region, 0, arena_bytes};  // what is left of the old one waits until all of it is idle
+        arena_ = {region, 0, arena_bytes_};  // what is left of the old one waits until all of it is idle
     }
     ScratchBlock block{arena_.region, arena_.offset, bytes};
     if (!free_small_[shift].empty()) {
@@ -99,10 +123,22 @@ Result<ScratchBlock> Scratch::take_small(unsigned shift, Lock& lock) {
     return block;
 }
 
+// An idle block that is larger than it had to be; or none.
+ScratchBlock Scratch::take_larger(unsigned shift) {
+    for (auto& blocks : std::span(free_small_).subspan(shift)) {
+        if (blocks.empty()) continue;
+        const ScratchBlock block = blocks.back();
+        blocks.pop_back();
+        ++arenas_.at(block.region);
+        return block;
+    }
+    return {};
+}
+
 Result<ScratchBlock> Scratch::take_large(uint64_t bytes, Lock& lock) {
     auto best = free_large_.end();
     for (auto at = free_large_.begin(); at != free_large_.end(); ++at) {
-        const bool suits = at->bytes >= bytes && at->bytes / 2 <= bytes;
+        const bool suits = at->bytes >= bytes && at->bytes / 2 <= bytes && at->bytes - bytes <= limit_ / 8;
         if (suits && (best == free_large_.end() || at->bytes < best->bytes)) best = at;
     }
     if (best != free_large_.end()) {
@@ -110,9 +146,11 @@ Result<ScratchBlock> Scratch::take_large(uint64_t bytes, Lock& lock) {
         free_large_.erase(best);
         return block;
     }
-    const uint64_t rounded = bytes > limit_ ? bytes : (bytes + arena_bytes - 1) / arena_bytes * arena_bytes;
-    NEXAR_TRY(Region * region, grow(rounded, lock));
-    return ScratchBlock{region, 0, rounded};
+    // Rounded up, so that the next one of about this size can have it; but not beyond what there is.
+    const uint64_t rounded = (bytes + arena_bytes_ - 1) / arena_bytes_ * arena_bytes_;
+    const uint64_t wanted = bytes <= limit_ && fits(rounded, idle()) ? rounded : bytes;
+    NEXAR_TRY(Region * region, grow(wanted, lock));
+    return ScratchBlock{region, 0, wanted};
 }
 
 // What could be given up at once.
@@ -120,25 +158,25 @@ uint64_t Scratch::idle() const {
     uint64_t bytes = 0;
     for (const ScratchBlock& block : free_large_) bytes += block.bytes;
     for (const auto& [region, in_use] : arenas_)
-        if (in_use == 0) bytes += region->bytes;
+        if (in_use == 0) bytes += arena_bytes_;
     return bytes;
 }
 
-Region* Scratch::take_idle() {
+ScratchBlock Scratch::take_idle() {
     if (free_large_.empty()) return take_idle_arena();
-    Region* region = free_large_.back().region;
+    const ScratchBlock block = free_large_.back();
     free_large_.pop_back();
-    return region;
+    return block;
 }
 
-Region* Scratch::take_idle_arena() {
+ScratchBlock Scratch::take_idle_arena() {
     const auto at = std::ranges::find_if(arenas_, [](const auto& arena) { return arena.second == 0; });
     Region* region = at->first;
     for (auto& blocks : free_small_)
         std::erase_if(blocks, [&](const ScratchBlock& block) { return block.region == region; });
     if (arena_.region == region) arena_ = {};
     arenas_.erase(at);
-    return region;
+    return {region, 0, arena_bytes_};
 }
 
 bool Scratch::may_fit(uint64_t bytes) {
@@ -149,10 +187,10 @@ bool Scratch::may_fit(uint64_t bytes) {
 Result<Region*> Scratch::grow(uint64_t bytes, Lock& lock) {
     // Idle blocks make room; but not for what does not fit without them either.
     while (!fits(bytes, 0) && fits(bytes, idle())) {
-        Region* region = take_idle();
-        held_.fetch_sub(region->bytes, std::memory_order_relaxed);
+        const ScratchBlock given_up = take_idle();
+        held_.fetch_sub(given_up.bytes, std::memory_order_relaxed);
         lock.unlock();
-        destroy_(region);
+        destroy_(given_up.region);
         lock.lock();
     }
     if (!fits(bytes, 0))
@@ -169,7 +207,7 @@ Result<Region*> Scratch::grow(uint64_t bytes, Lock& lock) {
 
 Result<ScratchBlock> Scratch::take_own(uint64_t bytes) {
     tidy_up();
-    bytes = (bytes + page_bytes - 1) & ~(uint64_t{page_bytes} - 1);
+    bytes = whole_pages(bytes);
     NEXAR_TRY(Region * region, create_(bytes));
     own_.fetch_add(bytes, std::memory_order_relaxed);
     return ScratchBlock{region, 0, bytes, true};
@@ -193,9 +231,9 @@ void Scratch::give_back(const ScratchBlock& block) {
     std::lock_guard lock(mutex_);
     if (block.own) {
         idle_own_.push_back(block);
-    } else if (block.bytes < arena_bytes) {
+    } else if (const auto arena = arenas_.find(block.region); arena != arenas_.end()) {
         free_small_[static_cast<unsigned>(std::bit_width(block.bytes)) - 1].push_back(block);
-        --arenas_.at(block.region);
+        --arena->second;
     } else {
         free_large_.push_back(block);
     }

@@ -21,6 +21,7 @@ struct Region {
     uint32_t id = 0;
     bool mapped_here = false;  // by nexar_alloc or for scratch: we unmap
     bool scratch = false;
+    std::atomic<bool> ready{false};  // the daemon has it: operations may use it
     std::atomic<uint32_t> users{0};  // requests that are not ended
 };
 
@@ -33,24 +34,30 @@ class Regions {
     // 0: too many. Numbers are free again after give_back_id.
     uint32_t take_id();
     void give_back_id(uint32_t id);
-    Result<Region*> insert(std::unique_ptr<Region> region);  // overlapping another: invalid_argument
-    // Takes the region that starts at `base` out of the map, if nobody uses it.
-    Result<std::unique_ptr<Region>> take_out(const void* base, bool mapped_here);
+    // Reserves its addresses, before the daemon is asked; it is not ready. Overlapping another:
+    // invalid_argument.
+    Result<Region*> insert(std::unique_ptr<Region> region);
+    bool overlaps(const std::byte* base, uint64_t bytes) const;
+    // The region that starts at `base`, if nobody uses it: not ready any more. Then erase(), or `ready`
+    // again.
+    Result<Region*> begin_removal(const void* base, bool mapped_here);
+    void erase(const Region* region);
     size_t count() const;
 
   private:
+    bool hits(const std::byte* base, uint64_t bytes) const;
+
     mutable std::shared_mutex mutex_;
     std::vector<std::unique_ptr<Region>> by_address_;
     std::vector<uint32_t> free_ids_;
     uint32_t next_id_ = 1;
 };
 
-// Small blocks are powers of two, cut from shared regions; large ones (from 1 MiB) have a region of their
-// own.
+// Small blocks are powers of two, cut from shared regions (arenas); large ones have a region of their own.
 struct ScratchBlock {
     Region* region = nullptr;
     uint64_t offset = 0;
-    uint64_t bytes = 0;  // of the block
+    uint64_t bytes = 0;  // of the block: what is counted against the limit
     bool own = false;    // beyond the limit: its pages go when its request has ended
     std::byte* data() const { return region->base + offset; }
     explicit operator bool() const { return region != nullptr; }
@@ -58,11 +65,14 @@ struct ScratchBlock {
 
 class Scratch {
   public:
-    // Makes and registers a region (and destroys one): an exchange with the daemon.
+    // Makes and registers a region of at least so many bytes (and destroys one): an exchange with the daemon.
     using Create = std::function<Result<Region*>(uint64_t bytes)>;
     using Destroy = std::function<void(Region*)>;
     Scratch(uint64_t limit, Create create, Destroy destroy)
-        : limit_(limit), create_(std::move(create)), destroy_(std::move(destroy)) {}
+        : limit_(limit),
+          arena_bytes_(arena_size(limit)),
+          create_(std::move(create)),
+          destroy_(std::move(destroy)) {}
 
     Result<ScratchBlock> take(uint64_t bytes);
     // Whatever the limit is: for a message, which cannot be staged.
@@ -79,11 +89,12 @@ class Scratch {
     }
 
   private:
-    static constexpr unsigned smallest_shift = 12;  // 4 KiB
-    static constexpr unsigned arena_shift = 20;     // 1 MiB
-    static constexpr uint64_t arena_bytes = uint64_t{1} << arena_shift;
+    static constexpr unsigned smallest_shift = 12, arena_shift_max = 20;  // 4 KiB, 1 MiB
     using Lock = std::unique_lock<std::mutex>;
+    // So that the parts of arenas that nobody uses are a small part of the limit.
+    static uint64_t arena_size(uint64_t limit);
     Result<ScratchBlock> take_small(unsigned shift, Lock& lock);
+    ScratchBlock take_larger(unsigned shift);
     Result<ScratchBlock> take_large(uint64_t bytes, Lock& lock);
     // Lets go of the lock while it speaks with the daemon: requests lock themselves, and then us.
     Result<Region*> grow(uint64_t bytes, Lock& lock);
@@ -91,14 +102,14 @@ class Scratch {
         return bytes <= limit_ && held_.load(std::memory_order_relaxed) - idle <= limit_ - bytes;
     }
     uint64_t idle() const;
-    Region* take_idle();
-    Region* take_idle_arena();
+    ScratchBlock take_idle();
+    ScratchBlock take_idle_arena();
 
-    uint64_t limit_;
+    const uint64_t limit_, arena_bytes_;
     Create create_;
     Destroy destroy_;
     std::mutex mutex_;
-    std::array<std::vector<ScratchBlock>, arena_shift> free_small_;
+    std::array<std::vector<ScratchBlock>, arena_shift_max> free_small_;  // by the power of two
     std::vector<ScratchBlock> free_large_;
     std::vector<ScratchBlock> idle_own_;
     ScratchBlock arena_;                  // the rest of the newest shared region

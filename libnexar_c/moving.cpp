@@ -7,9 +7,9 @@
 
 namespace nexar::c {
 
-// The stage is there before the daemon has the request: once that has ended its slot may be another's. We hold it
-// until the entry is in the ring, so that no STAGE entry is before it; who comes meanwhile leaves a flag, and we
-// go round for it.
+// The stage is there before the daemon has the request: once that has ended its slot may be another's. We
+// hold it until the entry is in the ring, so that no STAGE entry is before it; who comes meanwhile leaves a
+// flag, and we go round for it.
 bool Session::submit_staged(const Slot& slot, const Stage& stage) {
     Request& request = requests_[slot.index];
     {

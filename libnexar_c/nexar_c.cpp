@@ -279,19 +279,27 @@ nexar_status nexar_group_open(nexar_session* handle, const nexar_group_options* 
 }
 
 nexar_status nexar_group_free(nexar_group* handle) {
-    GroupPin group;
-    const auto found = groups().close(number_of(handle), group);
-    if (found != Groups::Found::open)
+    const auto not_open = [](Groups::Found found) {
         return failed("group_free", found == Groups::Found::closed ? Errc::closed : Errc::bad_handle,
                       "not the handle of an open group");
+    };
+    GroupPin group;
+    if (const auto found = groups().pin(number_of(handle), group); found != Groups::Found::open)
+        return not_open(found);
     // Of a closed or lost session there is nothing left to tell the daemon.
     auto session = session_of(group->session);
-    if (!session || (*session)->unusable()) return NEXAR_OK;
-    nexar_shm_descriptor d{};
-    d.kind = NEXAR_CMD_GROUP_FREE;
-    d.group = group->name;
-    auto done = (*session)->command(d);
-    return done || (*session)->unusable() ? NEXAR_OK : failed("group_free", done.error());
+    if (session && !(*session)->unusable()) {
+        nexar_shm_descriptor d{};
+        d.kind = NEXAR_CMD_GROUP_FREE;
+        d.group = group->name;
+        auto done = (*session)->command(d);
+        // The handle stays open as long as the group does. CLOSED: another thread was quicker.
+        if (!done && done.error().code != Errc::closed && !(*session)->unusable())
+            return failed("group_free", done.error());
+    }
+    if (const auto found = groups().close(number_of(handle), group); found != Groups::Found::open)
+        return not_open(found);
+    return NEXAR_OK;
 }
 
 nexar_status nexar_group_rank(nexar_group* handle, uint32_t* rank) {

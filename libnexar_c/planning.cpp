@@ -109,9 +109,10 @@ Cut Planner::cut() const {
 }
 
 Result<ScratchBlock> Planner::take_scratch(uint64_t bytes) {
+    auto block = session_.take_scratch(bytes);
     // A message cannot be staged: one that does not fit has a block of its own.
-    return message() && !session_.may_copy(bytes) ? session_.take_own_scratch(bytes)
-                                                  : session_.take_scratch(bytes);
+    if (!block && block.error().code == Errc::no_memory && message()) return session_.take_own_scratch(bytes);
+    return block;
 }
 
 Result<void> Planner::copy_whole() {

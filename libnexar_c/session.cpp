@@ -1,7 +1,5 @@
 #include "session.hpp"
 
-#include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -43,14 +41,8 @@ Session::Session(const SessionOptions& options, std::unique_ptr<Connection> conn
       requests_(control_.slots()),
       scratch_(
           options.scratch_limit,
-          [this](uint64_t bytes) -> Result<Region*> {
-              NEXAR_TRY(auto segment, make_segment("nexar-scratch", bytes));
-              return add_region(segment, 0, true, true);
-          },
-          [this](Region* region) {
-              auto out = regions_.take_out(region->base, true);
-              if (out) drop_region(std::move(*out));
-          }),
+          [this](uint64_t bytes) { return make_region("nexar-scratch", bytes, true, {}); },
+          [this](Region* region) { static_cast<void>(release(region->base, true)); }),
       window_(options.spin),
       sleepers_(*connection_),
       completions_(control_),
@@ -112,12 +104,23 @@ void Session::check_alive() {
 }
 
 Result<Slot> Session::take_slot(uint8_t kind, const Plan& plan, Holder holder) {
-    if (auto error = unusable()) return fail(*error);
-    const auto taken = pool_.try_take(kind >= NEXAR_CMD_GROUP_OPEN);
-    if (!taken)
-        return fail(Errc::table_full,
-                    "all " + std::to_string(control_.slots()) +
-                        " slots of this session are taken: free requests, or open with more slots");
+    using For = shm::SlotPool::For;
+    const For purpose = kind < NEXAR_CMD_GROUP_OPEN    ? For::operation
+                        : kind == NEXAR_CMD_GROUP_OPEN ? For::opening
+                                                       : For::command;
+    std::optional<shm::SlotPool::Taken> taken;
+    for (;;) {
+        if (auto error = unusable()) return fail(*error);
+        taken = pool_.try_take(purpose);
+        if (taken) break;
+        if (purpose != For::command)
+            return fail(Errc::table_full,
+                        "all " + std::to_string(control_.slots()) +
+                            " slots of this session are taken: free requests, or open with more slots");
+        // The last slots are held by commands, which the daemon ends at once: one is free in a moment.
+        look_at_tick();
+        ::usleep(100);
+    }
     const Slot slot{taken->slot, taken->generation};
     mark_pending(slot);  // before anybody can find the request and take the last one's end for its own
     Request& request = requests_[slot.index];
@@ -340,100 +343,6 @@ Ending Session::take_ending(const Slot& slot) {
     }
     static_cast<void>(free(slot));
     return ending;
-}
-
-// ---- Memory ----
-
-Result<Region*> Session::add_region(const Segment& segment, uint64_t offset, bool mapped_here, bool scratch) {
-    auto region = std::make_unique<Region>();
-    region->base = segment.memory.data();
-    region->bytes = segment.memory.size();
-    region->mapped_here = mapped_here;
-    region->scratch = scratch;
-    const auto abandon = [&](Error error) -> Result<Region*> {
-        if (mapped_here) {
-            ::munmap(segment.memory.data(), segment.memory.size());
-            ::close(segment.memfd);
-        }
-        if (region->id != 0) regions_.give_back_id(region->id);
-        return fail(std::move(error));
-    };
-    region->id = regions_.take_id();
-    if (region->id == 0) return abandon({Errc::table_full, "too many regions in this session", -1, -1, {}});
-    auto slot = take_slot(NEXAR_CMD_REGION_ADD, {}, Holder::call);
-    if (!slot) return abandon(slot.error());
-
-    nexar_msg_region_add add{};
-    add.head = {NEXAR_LOCAL_MAGIC, NEXAR_MSG_REGION_ADD};
-    add.slot = slot->index;
-    add.generation = static_cast<uint32_t>(slot->generation);
-    add.region = region->id;
-    add.offset = offset;
-    add.bytes = segment.memory.size();
-    const Time until = now() + std::chrono::seconds(5);
-    while (!connection_->send(std::as_bytes(std::span(&add, 1)), segment.memfd)) {
-        // Full of bells: the daemon takes them soon, or is not well.
-        if ((errno != EAGAIN && errno != ENOBUFS) || now() >= until) {
-            fail_all(Errc::daemon_lost, "the daemon does not take memory over the socket");
-            break;
-        }
-        ::usleep(200);
-    }
-    wait(*slot, never, false);
-    const Ending ending = take_ending(*slot);
-    if (ending.error) return abandon(*ending.error);
-    if (mapped_here) ::close(segment.memfd);
-    const uint32_t id = region->id;
-    auto inserted = regions_.insert(std::move(region));
-    if (!inserted) regions_.give_back_id(id);  // only adopt() can overlap, and it looked before
-    return inserted;
-}
-
-void Session::drop_region(std::unique_ptr<Region> region) {
-    nexar_shm_descriptor descriptor{};
-    descriptor.kind = NEXAR_CMD_REGION_FREE;
-    descriptor.in.region = region->id;
-    if (command(descriptor)) regions_.give_back_id(region->id);
-    if (region->mapped_here) ::munmap(region->base, region->bytes);
-}
-
-Result<void*> Session::alloc(uint64_t bytes) {
-    if (bytes == 0 || bytes > uint64_t{1} << 46)
-        return fail(Errc::invalid_argument, "bytes is " + std::to_string(bytes) + "; allowed: 1 to 2^46");
-    if (auto error = unusable()) return fail(*error);
-    scratch_.tidy_up();
-    NEXAR_TRY(auto segment,
-              make_segment("nexar-memory", (bytes + page_bytes - 1) & ~(uint64_t{page_bytes} - 1)));
-    NEXAR_TRY(Region * region, add_region(segment, 0, true, false));
-    return region->base;
-}
-
-Result<void> Session::release(void* memory, bool mapped_here) {
-    NEXAR_TRY(auto region, regions_.take_out(memory, mapped_here));
-    drop_region(std::move(region));
-    return {};
-}
-
-Result<void> Session::adopt(void* address, uint64_t bytes, int fd, uint64_t offset) {
-    if (bytes == 0 || reinterpret_cast<uintptr_t>(address) % page_bytes != 0 || offset % page_bytes != 0)
-        return fail(Errc::invalid_argument,
-                    "address and offset must be multiples of the page size, and bytes not 0");
-    if (Region* known = regions_.find_and_use(address, 1)) {
-        known->users.fetch_sub(1);
-        return fail(Errc::invalid_argument, "this memory is registered already");
-    }
-    constexpr int needed = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-    const int seals = ::fcntl(fd, F_GET_SEALS);
-    if (seals < 0) return fail(Errc::unsupported, "the descriptor is not a memfd");
-    if ((seals & needed) != needed && ::fcntl(fd, F_ADD_SEALS, needed) != 0)
-        return fail(Errc::unsupported, "the memfd does not allow seals: create it with MFD_ALLOW_SEALING");
-    Segment segment;
-    segment.memory = {static_cast<std::byte*>(address), bytes};
-    segment.memfd = fd;
-    scratch_.tidy_up();
-    auto region = add_region(segment, offset, false, false);
-    if (!region) return std::unexpected(region.error());
-    return {};
 }
 
 // ---- Polling ----

@@ -27,6 +27,10 @@ struct SessionOptions {
     Duration spin{};
 };
 
+struct AllocOptions {
+    bool lazy = false;  // the application touches the pages itself, when it likes
+};
+
 // What an operation needs besides its descriptor, given up when it ends.
 struct Plan {
     Region* in_use[2] = {nullptr, nullptr};  // regions whose users were raised
@@ -97,7 +101,7 @@ class Session {
     size_t poll(Slot* out, size_t capacity);
     Result<int> arm_fd();
 
-    Result<void*> alloc(uint64_t bytes);
+    Result<void*> alloc(uint64_t bytes, const AllocOptions& options = {});
     Result<void> release(void* memory, bool mapped_here);
     Result<void> adopt(void* address, uint64_t bytes, int fd, uint64_t offset);
     Region* find_and_use(const void* data, uint64_t bytes) { return regions_.find_and_use(data, bytes); }
@@ -122,7 +126,7 @@ class Session {
         std::atomic<uint8_t> kind{0};
         std::atomic<Holder> holder{Holder::handle};
         std::atomic<uint64_t> cancelled{0};  // the generation whose cancel is in the ring
-        Plan plan;  // but its stage, which is below once the request is pending
+        Plan plan;                           // but its stage, which is below once the request is pending
         bool staged = false;
         std::unique_ptr<Ending> ending;
 
@@ -139,8 +143,14 @@ class Session {
     };  // not told: to the daemon, the ring was full
 
     Session(const SessionOptions& options, std::unique_ptr<Connection> connection);
+    // Memory, registering.cpp.
+    Result<Region*> make_region(const char* name, uint64_t bytes, bool scratch, const AllocOptions& options);
+    // It is the daemon's, too, but not ready.
     Result<Region*> add_region(const Segment& segment, uint64_t offset, bool mapped_here, bool scratch);
-    void drop_region(std::unique_ptr<Region> region);
+    Result<void> ask_for_region(const Region& region, int memfd, uint64_t offset);
+    bool send_region(const Slot& slot, const Region& region, int memfd, uint64_t offset);
+    Result<void> drop_region(Region* region);
+
     Result<Slot> take_slot(uint8_t kind, const Plan& plan, Holder holder);
     void mark_pending(const Slot& slot);
     bool hand_over(const Slot& slot);

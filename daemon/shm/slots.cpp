@@ -13,11 +13,14 @@ SlotPool::SlotPool(uint32_t slots, uint64_t generation_floor)
     }
 }
 
-std::optional<SlotPool::Taken> SlotPool::try_take(bool command) {
+std::optional<SlotPool::Taken> SlotPool::try_take(For purpose) {
+    const uint32_t kept = purpose == For::operation ? kept_from_operations
+                          : purpose == For::opening ? kept_from_openings
+                                                    : 0;
     // Count first: whoever got a number finds a slot.
     uint32_t free = free_.load(std::memory_order_relaxed);
     do {
-        if (free <= (command ? 0 : reserved_for_commands)) return std::nullopt;
+        if (free <= kept) return std::nullopt;
     } while (!free_.compare_exchange_weak(free, free - 1, std::memory_order_acquire));
 
     uint64_t top = top_.load(std::memory_order_acquire);

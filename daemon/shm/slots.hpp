@@ -14,8 +14,11 @@ namespace nexar::shm {
 class SlotPool {
   public:
     static constexpr uint64_t generation_mask = (uint64_t{1} << 36) - 1;
-    static constexpr uint32_t reserved_for_commands =
-        4;  // so that a full table can still free groups and regions
+    // The last slots are kept for what ends without anybody's help: so a table that is full of operations,
+    // which only their owner can end, and of group openings, which wait for other processes, still frees
+    // groups and memory.
+    enum class For : uint8_t { operation, opening, command };
+    static constexpr uint32_t kept_from_operations = 4, kept_from_openings = 2;
 
     // Every slot's first generation is above `generation_floor`.
     SlotPool(uint32_t slots, uint64_t generation_floor);
@@ -24,8 +27,8 @@ class SlotPool {
         uint32_t slot;
         uint64_t generation;
     };
-    // Nothing: the table is full. Operations leave the last few slots to commands.
-    std::optional<Taken> try_take(bool command);
+    // Nothing: the table is full for this purpose.
+    std::optional<Taken> try_take(For purpose);
     // The caller has made sure that it frees each generation once (Request's lock).
     void give_back(uint32_t slot);
 

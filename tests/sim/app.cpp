@@ -39,7 +39,7 @@ void App::later(Duration most, std::function<void()> act) {
 // ---- The application ----
 
 std::optional<App::Handle> App::take(bool command, Then then) {
-    const auto taken = pool_.try_take(command);
+    const auto taken = pool_.try_take(command ? shm::SlotPool::For::command : shm::SlotPool::For::operation);
     if (!taken) return std::nullopt;
     const Handle handle{taken->slot, static_cast<uint32_t>(taken->generation)};
     pending_[handle.slot] = {handle.generation, std::move(then), false, {}, false};

@@ -125,4 +125,28 @@ TEST_CASE("blocks in use at the same time never overlap, through many rounds at 
     CHECK(o.take(3 * mib).bytes == 3 * mib);
 }
 
+TEST_CASE("a limit below a mebibyte serves small blocks", "[D15]") {
+    Owner o(512 * 1024);
+    const ScratchBlock small = o.take(100);
+    const ScratchBlock half = o.take(256 * 1024);
+    CHECK(o.scratch.held() <= 512 * 1024);
+    o.scratch.give_back(small);
+    o.scratch.give_back(half);
+    CHECK(o.take(512 * 1024).bytes == 512 * 1024);
+}
+
+TEST_CASE("rounding never refuses what would fit", "[D15]") {
+    for (const uint64_t limit : {uint64_t{3} << 19, uint64_t{1'200'000}, uint64_t{700'001}, uint64_t{5000}}) {
+        Owner o(limit);
+        o.scratch.give_back(o.take(limit));
+        CHECK(o.scratch.held() <= limit);
+        const ScratchBlock most = o.take(limit - limit / 4);
+        o.take(1);
+        CHECK(o.scratch.held() <= limit);
+        CHECK_FALSE(o.scratch.take(limit / 2));
+        o.scratch.give_back(most);
+        o.take(limit / 2);
+    }
+}
+
 }  // namespace nexar::c

@@ -18,6 +18,7 @@ struct DaemonOptions {
     size_t sessions_per_uid_max = 64;
     Duration handshake_timeout{5'000'000'000};
     bool tick = true;
+    local::SessionLimits limits;
 };
 
 // Runs until `stop`; the counters are for tests of the same process.

@@ -9,30 +9,32 @@ using namespace nexar;
 using namespace nexar::shm;
 using namespace std::chrono_literals;
 
-TEST_CASE("the pool hands out every slot once, and keeps the last few for commands", "[shm]") {
+TEST_CASE("the pool hands out every slot once, and keeps the last few for what ends by itself", "[shm]") {
     SlotPool pool(16, 0);
     std::set<uint32_t> slots;
-    for (int i = 0; i < 12; ++i) slots.insert(pool.try_take(false)->slot);
-    CHECK(!pool.try_take(false));
-    for (int i = 0; i < 4; ++i) slots.insert(pool.try_take(true)->slot);
+    for (int i = 0; i < 12; ++i) slots.insert(pool.try_take(SlotPool::For::operation)->slot);
+    CHECK(!pool.try_take(SlotPool::For::operation));
+    for (int i = 0; i < 2; ++i) slots.insert(pool.try_take(SlotPool::For::opening)->slot);
+    CHECK(!pool.try_take(SlotPool::For::opening));
+    for (int i = 0; i < 2; ++i) slots.insert(pool.try_take(SlotPool::For::command)->slot);
 
     CHECK(slots.size() == 16);
-    CHECK(!pool.try_take(true));
+    CHECK(!pool.try_take(SlotPool::For::command));
     pool.give_back(7);
-    CHECK(pool.try_take(true)->slot == 7);
+    CHECK(pool.try_take(SlotPool::For::command)->slot == 7);
 }
 
 TEST_CASE("a slot's generation grows with each use, starts above the floor, and is never 0", "[shm]") {
     SlotPool pool(16, 41);
-    const auto first = *pool.try_take(false);
+    const auto first = *pool.try_take(SlotPool::For::operation);
     CHECK(first.generation == 42);
     pool.give_back(first.slot);
-    const auto second = *pool.try_take(false);
+    const auto second = *pool.try_take(SlotPool::For::operation);
     CHECK(second.slot == first.slot);
     CHECK(second.generation == 43);
     CHECK(pool.highest_generation() == 43);
     SlotPool wrapping(16, SlotPool::generation_mask);
-    CHECK(wrapping.try_take(false)->generation == 1);
+    CHECK(wrapping.try_take(SlotPool::For::operation)->generation == 1);
 }
 
 TEST_CASE("the ledger accepts a slot once, and ends only the generation that it accepted", "[shm]") {

@@ -104,7 +104,7 @@ TEST_CASE("four threads submit, one takes: every entry arrives once, in each thr
 TEST_CASE("a ring with room takes every entry, however many producers overtake each other",
           "[shm][tsan][D12]") {
     ControlMemory memory(256);
-    constexpr int in_use_max = 32, pushes = 4'000'000;
+    constexpr int in_use_max = 32, pushes = 2'000'000;
     std::atomic<int> in_use{0}, left{pushes}, refused{0};
     std::atomic<bool> stop{false};
     std::thread daemon([&] {
@@ -145,7 +145,7 @@ TEST_CASE("a descriptor written before the push is seen whole after the pop", "[
         SubmissionProducer producer(view);
         for (int i = 0; i < rounds; ++i) {
             std::optional<SlotPool::Taken> taken;
-            while (!(taken = pool.try_take(false))) std::this_thread::yield();
+            while (!(taken = pool.try_take(SlotPool::For::operation))) std::this_thread::yield();
             nexar_shm_descriptor d{};
             d.count = taken->generation * 3;
             d.tag = taken->generation * 7;
@@ -180,7 +180,7 @@ TEST_CASE("eight threads take and give back slots: no slot is ever with two", "[
     for (int t = 0; t < 8; ++t)
         threads.emplace_back([&] {
             for (int i = 0; i < 20000; ++i) {
-                const auto taken = pool.try_take(true);
+                const auto taken = pool.try_take(SlotPool::For::command);
                 if (!taken) continue;
                 if (held[taken->slot].fetch_add(1) != 0) twice = true;
                 held[taken->slot].fetch_sub(1);
@@ -190,7 +190,7 @@ TEST_CASE("eight threads take and give back slots: no slot is ever with two", "[
     for (auto& t : threads) t.join();
     CHECK(!twice);
     int left = 0;
-    while (pool.try_take(true)) ++left;
+    while (pool.try_take(SlotPool::For::command)) ++left;
     CHECK(left == 16);
 }
 

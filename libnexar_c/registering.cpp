@@ -1,0 +1,144 @@
+// Session's memory: what the daemon is told of, and when. Addresses are reserved first, then the daemon is
+// asked, then pages are touched: a refused call costs nothing and leaves nothing behind.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "session.hpp"
+#include "shm/words.hpp"
+#include "sleep.hpp"
+
+namespace nexar::c {
+
+Result<void*> Session::alloc(uint64_t bytes, const AllocOptions& options) {
+    if (bytes == 0 || bytes > uint64_t{1} << 46)
+        return fail(Errc::invalid_argument, "bytes is " + std::to_string(bytes) + "; allowed: 1 to 2^46");
+    if (auto error = unusable()) return fail(*error);
+    scratch_.tidy_up();
+    NEXAR_TRY(Region * region, make_region("nexar-memory", bytes, false, options));
+    return region->base;
+}
+
+Result<Region*> Session::make_region(const char* name, uint64_t bytes, bool scratch,
+                                     const AllocOptions& options) {
+    const uint64_t bytes_max =
+        std::min(connection_->welcome().region_bytes_max, connection_->welcome().session_bytes_max);
+    if (bytes > bytes_max)
+        return fail(Errc::no_memory, "the daemon allows a region of " + std::to_string(bytes_max) +
+                                         " bytes, not " + std::to_string(bytes));
+    NEXAR_TRY(const Segment segment, reserve_segment(name, whole_pages(bytes)));
+    auto region = add_region(segment, 0, true, scratch);
+    if (!region) {
+        drop_segment(segment);
+        return region;
+    }
+    ::close(segment.memfd);
+    if (auto populated = options.lazy ? Result<void>() : populate(segment.memory); !populated) {
+        static_cast<void>(drop_region(*region));
+        return std::unexpected(populated.error());
+    }
+    (*region)->ready.store(true, std::memory_order_release);
+    return region;
+}
+
+Result<Region*> Session::add_region(const Segment& segment, uint64_t offset, bool mapped_here, bool scratch) {
+    auto made = std::make_unique<Region>();
+    made->base = segment.memory.data();
+    made->bytes = segment.memory.size();
+    made->mapped_here = mapped_here;
+    made->scratch = scratch;
+    const uint32_t id = regions_.take_id();
+    made->id = id;
+    if (id == 0) return fail(Errc::table_full, "too many regions in this session");
+    auto region = regions_.insert(std::move(made));
+    if (!region) {
+        regions_.give_back_id(id);
+        return region;
+    }
+    if (auto accepted = ask_for_region(**region, segment.memfd, offset); !accepted) {
+        regions_.erase(*region);
+        regions_.give_back_id(id);
+        return std::unexpected(accepted.error());
+    }
+    return region;
+}
+
+Result<void> Session::ask_for_region(const Region& region, int memfd, uint64_t offset) {
+    NEXAR_TRY(const Slot slot, take_slot(NEXAR_CMD_REGION_ADD, {}, Holder::call));
+    if (!send_region(slot, region, memfd, offset))
+        fail_all(Errc::daemon_lost, "the daemon does not take memory over the socket");
+    wait(slot, never, false);
+    const Ending ending = take_ending(slot);
+    if (ending.error) return fail(*ending.error);
+    return {};
+}
+
+// False: the socket does not work. A full one is full of bells: the daemon takes them soon, or its tick
+// stops.
+bool Session::send_region(const Slot& slot, const Region& region, int memfd, uint64_t offset) {
+    nexar_msg_region_add add{};
+    add.head = {NEXAR_LOCAL_MAGIC, NEXAR_MSG_REGION_ADD};
+    add.slot = slot.index;
+    add.generation = static_cast<uint32_t>(slot.generation);
+    add.region = region.id;
+    add.offset = offset;
+    add.bytes = region.bytes;
+    while (!connection_->send(std::as_bytes(std::span(&add, 1)), memfd)) {
+        if (errno != EAGAIN && errno != ENOBUFS) return false;
+        look_at_tick();
+        if (unusable()) return true;  // that is the ending
+        ::usleep(200);
+    }
+    return true;
+}
+
+Result<void> Session::release(void* memory, bool mapped_here) {
+    NEXAR_TRY(Region * region, regions_.begin_removal(memory, mapped_here));
+    return drop_region(region);
+}
+
+// What the daemon keeps stays known here, too. The regions of a lost session went with it.
+Result<void> Session::drop_region(Region* region) {
+    nexar_shm_descriptor descriptor{};
+    descriptor.kind = NEXAR_CMD_REGION_FREE;
+    descriptor.in.region = region->id;
+    auto freed = command(descriptor);
+    if (!freed && !unusable()) {
+        region->ready.store(true, std::memory_order_release);
+        return std::unexpected(freed.error());
+    }
+    const MutableBytes mapped{region->base, region->mapped_here ? region->bytes : 0};
+    const uint32_t id = region->id;
+    regions_.erase(region);  // first: then others may get these addresses
+    if (!mapped.empty()) ::munmap(mapped.data(), mapped.size());
+    if (freed) regions_.give_back_id(id);
+    return {};
+}
+
+Result<void> Session::adopt(void* address, uint64_t bytes, int fd, uint64_t offset) {
+    const auto begin = reinterpret_cast<uintptr_t>(address);
+    if (bytes == 0 || bytes > UINTPTR_MAX - begin || begin % page_bytes != 0 || offset % page_bytes != 0)
+        return fail(
+            Errc::invalid_argument,
+            "address and offset must be multiples of the page size, and bytes from 1 to the end of memory");
+    if (regions_.overlaps(static_cast<std::byte*>(address), bytes))
+        return fail(Errc::invalid_argument, "part of this memory is registered already");
+    constexpr int needed = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+    const int seals = ::fcntl(fd, F_GET_SEALS);
+    if (seals < 0) return fail(Errc::unsupported, "the descriptor is not a memfd");
+    if ((seals & needed) != needed && ::fcntl(fd, F_ADD_SEALS, needed) != 0)
+        return fail(Errc::unsupported, "the memfd does not allow seals: create it with MFD_ALLOW_SEALING");
+    Segment segment;
+    segment.memory = {static_cast<std::byte*>(address), bytes};
+    segment.memfd = fd;
+    scratch_.tidy_up();
+    NEXAR_TRY(Region * region, add_region(segment, offset, false, false));
+    region->ready.store(true, std::memory_order_release);
+    return {};
+}
+
+}  // namespace nexar::c

@@ -1,0 +1,129 @@
+#include "segment.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <optional>
+#include <string_view>
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+namespace nexar::c {
+
+namespace {
+
+constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+constexpr uint64_t populate_step_bytes = uint64_t{64} << 20;
+
+// One of /proc/meminfo's lines, in bytes.
+std::optional<uint64_t> meminfo(std::string_view text, std::string_view name) {
+    const size_t at = text.find(name);
+    if (at == std::string_view::npos) return {};
+    const size_t digits = text.find_first_of("0123456789", at + name.size());
+    if (digits == std::string_view::npos) return {};
+    uint64_t kib = 0;
+    if (std::from_chars(text.data() + digits, text.data() + text.size(), kib).ec != std::errc()) return {};
+    return kib * 1024;
+}
+
+// What the system could give without ending a process. Nothing: it does not say.
+std::optional<uint64_t> available_bytes() {
+    const int fd = ::open("/proc/meminfo", O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return {};
+    char text[4096];
+    const ssize_t got = ::read(fd, text, sizeof text);
+    ::close(fd);
+    if (got <= 0) return {};
+    const std::string_view all(text, static_cast<size_t>(got));
+    const auto available = meminfo(all, "MemAvailable:");
+    if (!available) return {};
+    return *available + meminfo(all, "SwapFree:").value_or(0);
+}
+
+Result<void> check_available(uint64_t bytes) {
+    const auto available = available_bytes();
+    if (!available || bytes <= *available) return {};
+    return fail(Errc::no_memory, std::to_string(bytes) + " bytes are more than the " +
+                                     std::to_string(*available) + " that this host has available");
+}
+
+Result<void> populate_step(MutableBytes memory) {
+    int rc;
+    do rc = ::madvise(memory.data(), memory.size(), MADV_POPULATE_WRITE);
+    while (rc != 0 && errno == EINTR);
+    if (rc == 0) return {};
+    if (errno != EINVAL) return fail(Errc::no_memory, "the system has no memory left");
+    for (size_t i = 0; i < memory.size(); i += page_bytes)  // kernels before 5.14
+        *static_cast<volatile std::byte*>(&memory[i]) = std::byte{0};
+    return {};
+}
+
+// The kernel counts a memfd as a file, and ends with SIGXFSZ who makes one that is too long.
+Result<void> check_file_size_limit(uint64_t bytes) {
+    rlimit limit{};
+    if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur)
+        return {};
+    return fail(Errc::no_memory, "shared memory of " + std::to_string(bytes) +
+                                     " bytes is more than this process's limit on the size of files "
+                                     "(RLIMIT_FSIZE, ulimit -f), " +
+                                     std::to_string(limit.rlim_cur) + " bytes");
+}
+
+}  // namespace
+
+Error io_error(const std::string& what) {
+    const Errc code = errno == ENOMEM ? Errc::no_memory : errno == EACCES ? Errc::permission : Errc::io;
+    return Error{code, what + ": " + std::strerror(errno), -1, -1, {}};
+}
+
+Result<Segment> reserve_segment(const char* name, uint64_t bytes) {
+    NEXAR_TRY_VOID(check_file_size_limit(bytes));
+    Segment out;
+    out.memfd = ::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (out.memfd < 0) return fail(io_error("cannot create shared memory"));
+    void* at = MAP_FAILED;
+    if (::ftruncate(out.memfd, static_cast<off_t>(bytes)) == 0 && ::fcntl(out.memfd, F_ADD_SEALS, seals) == 0)
+        at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, out.memfd, 0);
+    if (at == MAP_FAILED) {
+        Error error = io_error("cannot make " + std::to_string(bytes) + " bytes of shared memory");
+        ::close(out.memfd);
+        return fail(std::move(error));
+    }
+    out.memory = {static_cast<std::byte*>(at), bytes};
+    return out;
+}
+
+// In steps, since others take memory meanwhile.
+Result<void> populate(MutableBytes memory) {
+    while (!memory.empty()) {
+        NEXAR_TRY_VOID(check_available(memory.size()));
+        const MutableBytes step = memory.first(std::min<size_t>(memory.size(), populate_step_bytes));
+        NEXAR_TRY_VOID(populate_step(step));
+        memory = memory.subspan(step.size());
+    }
+    return {};
+}
+
+Result<Segment> make_segment(const char* name, uint64_t bytes) {
+    NEXAR_TRY(auto segment, reserve_segment(name, bytes));
+    if (auto populated = populate(segment.memory); !populated) {
+        drop_segment(segment);
+        return std::unexpected(populated.error());
+    }
+    return segment;
+}
+
+void drop_segment(const Segment& segment) {
+    ::munmap(segment.memory.data(), segment.memory.size());
+    ::close(segment.memfd);
+}
+
+}  // namespace nexar::c

@@ -1,0 +1,33 @@
+// Shared memory of this process: sealed memfds that the daemon maps too. Address space first, pages only when
+// the daemon has agreed; what the system cannot give is an error before it is a signal or the end of the
+// process.
+#pragma once
+
+#include "core/bytes.hpp"
+#include "core/result.hpp"
+
+namespace nexar::c {
+
+constexpr size_t page_bytes = 4096;
+constexpr uint64_t whole_pages(uint64_t bytes) {
+    return (bytes + page_bytes - 1) & ~(uint64_t{page_bytes} - 1);
+}
+
+// Mapped. Plain values: whoever has it unmaps and closes.
+struct Segment {
+    MutableBytes memory;
+    int memfd = -1;
+};
+
+// A sealed memfd of `bytes` (a multiple of the page size), of which no page exists yet.
+Result<Segment> reserve_segment(const char* name, uint64_t bytes);
+// First touch of every page by this process, so that the memory is charged to it and its cgroup, not to the
+// daemon. Refuses at once what this host has not got.
+Result<void> populate(MutableBytes memory);
+// Both.
+Result<Segment> make_segment(const char* name, uint64_t bytes);
+void drop_segment(const Segment& segment);
+
+Error io_error(const std::string& what);
+
+}  // namespace nexar::c

@@ -1,0 +1,198 @@
+// Memory of a session: what is refused, and that a refusal costs nothing and leaves nothing behind.
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <catch2/catch_test_macros.hpp>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "rank.hpp"
+#include "test_daemon.hpp"
+
+using namespace nexar;
+using namespace nexar::test;
+
+namespace {
+
+constexpr uint64_t page = 4096, mib = uint64_t{1} << 20;
+
+struct Memfd {
+    explicit Memfd(uint64_t bytes_)
+        : fd(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING)), bytes(bytes_) {
+        REQUIRE(::ftruncate(fd, static_cast<off_t>(bytes)) == 0);
+        data = static_cast<std::byte*>(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+        REQUIRE(data != MAP_FAILED);
+    }
+    ~Memfd() {
+        ::munmap(data, bytes);
+        ::close(fd);
+    }
+    int fd;
+    uint64_t bytes;
+    std::byte* data;
+};
+
+// The most memory that this process has had at once, in KiB.
+long most_resident_kib() {
+    FILE* file = std::fopen("/proc/self/status", "r");
+    char line[256];
+    long kib = -1;
+    while (file && std::fgets(line, sizeof line, file))
+        if (std::strncmp(line, "VmHWM:", 6) == 0) kib = std::atol(line + 6);
+    if (file) std::fclose(file);
+    return kib;
+}
+
+int exit_code(bool good, int otherwise) {
+    return good ? 0 : otherwise;
+}
+
+}  // namespace
+
+TEST_CASE("a register that overlaps is refused, and everything else goes on", "[local][D10]") {
+    ThreadDaemon daemon;
+    const TestSession session(daemon.path());
+    const Memfd memory(16 * page);
+    REQUIRE(nexar_register(session.get(), memory.data + 4 * page, 4 * page, memory.fd, 4 * page) == NEXAR_OK);
+
+    for (const uint64_t begin : {uint64_t{0}, 2 * page, 4 * page, 7 * page})
+        CHECK(nexar_register(session.get(), memory.data + begin, 5 * page, memory.fd, begin) ==
+              NEXAR_ERR_INVALID_ARGUMENT);
+    CHECK(nexar_unregister(session.get(), memory.data) == NEXAR_ERR_NOT_FOUND);
+
+    void* some[3] = {};
+    for (void*& each : some) CHECK(nexar_alloc(session.get(), page, &each) == NEXAR_OK);
+    CHECK(daemon.eventually([&] { return daemon.counters.regions == 4; }));
+    CHECK(nexar_register(session.get(), memory.data + 8 * page, page, memory.fd, 8 * page) == NEXAR_OK);
+    CHECK(nexar_unregister(session.get(), memory.data + 4 * page) == NEXAR_OK);
+    CHECK(nexar_register(session.get(), memory.data + 4 * page, page, memory.fd, 4 * page) == NEXAR_OK);
+}
+
+// 12 operations and as many openings as there is room for: what ends only when somebody else does something.
+TEST_CASE("a full table still gives memory, takes it back, and frees groups", "[local][D13]") {
+    ThreadDaemon daemon;
+    const TestSession session(daemon.path(), {.slots = 16});
+    nexar_group* stuck = session.group("stuck");
+    nexar_group* other = session.group("alone");
+    void* memory = nullptr;
+    REQUIRE(nexar_alloc(session.get(), mib, &memory) == NEXAR_OK);
+    std::vector<nexar_request> requests;
+    for (nexar_request request = 0; nexar_barrier_start(stuck, &request) == NEXAR_OK;)
+        requests.push_back(request);
+    CHECK(last_failure().code == NEXAR_ERR_TABLE_FULL);
+    std::atomic<int> full{0}, incomplete{0};
+    std::vector<std::thread> openings;
+    for (int i = 0; i < 8; ++i)
+        openings.emplace_back([&, i] {
+            nexar_group* incomplete_group = nullptr;
+            const auto status =
+                try_open_group(session.get(), "nobody-" + std::to_string(i), 2, &incomplete_group, 2000);
+            full += status == NEXAR_ERR_TABLE_FULL;
+            incomplete += status == NEXAR_ERR_GROUP_INCOMPLETE;
+        });
+    REQUIRE(daemon.eventually([&] { return full >= 4; }));
+
+    REQUIRE(daemon.eventually([&] { return daemon.counters.regions == 1; }));
+    CHECK(nexar_free(session.get(), memory) == NEXAR_OK);
+    CHECK(daemon.eventually([&] { return daemon.counters.regions == 0; }));
+    CHECK(nexar_alloc(session.get(), mib, &memory) == NEXAR_OK);
+    CHECK(nexar_group_free(other) == NEXAR_OK);
+    CHECK(nexar_group_free(other) == NEXAR_ERR_CLOSED);
+
+    for (std::thread& opening : openings) opening.join();
+    CHECK(full + incomplete == 8);
+    for (const nexar_request request : requests) CHECK(nexar_cancel(request) == NEXAR_OK);
+    for (const nexar_request request : requests)
+        CHECK(nexar_wait(request, 10000, nullptr) == NEXAR_ERR_CANCELLED);
+}
+
+TEST_CASE("a message is sent whatever scratch_limit is", "[local][D15]") {
+    ThreadDaemon daemon;
+    for (const uint64_t limit : {uint64_t{3} << 19, uint64_t{1} << 19, uint64_t{1000}}) {
+        const TestSession session(daemon.path(), {.scratch_limit = limit});
+        nexar_group* group = session.group("alone");
+        std::vector<uint64_t> sent(150'000), received(150'000);
+        for (size_t i = 0; i < sent.size(); ++i) sent[i] = i * limit;
+        nexar_request large = 0, small = 0;
+        REQUIRE(nexar_send_start(group, sent.data(), sent.size(), NEXAR_U64, 0, 1, &large) == NEXAR_OK);
+        REQUIRE(nexar_send_start(group, sent.data(), 12, NEXAR_U64, 0, 2, &small) == NEXAR_OK);
+        CHECK(nexar_recv(group, received.data(), 12, NEXAR_U64, 0, 2, 10000, nullptr) == NEXAR_OK);
+        CHECK(received[11] == sent[11]);
+        CHECK(nexar_recv(group, received.data(), received.size(), NEXAR_U64, 0, 1, 10000, nullptr) ==
+              NEXAR_OK);
+        CHECK(received == sent);
+        CHECK(nexar_wait(large, 10000, nullptr) == NEXAR_OK);
+        CHECK(nexar_wait(small, 10000, nullptr) == NEXAR_OK);
+    }
+}
+
+TEST_CASE("a collective of a few bytes runs within a small scratch_limit", "[local][D15]") {
+    ThreadDaemon daemon;
+    const TestSession session(daemon.path(), {.scratch_limit = 512 * 1024});
+    nexar_group* group = session.group("alone");
+    uint64_t in = 77, out = 0;
+    CHECK(nexar_all_reduce(group, &in, &out, 1, NEXAR_U64, NEXAR_SUM, 10000) == NEXAR_OK);
+    CHECK(out == 77);
+}
+
+// The kernel counts memfds as files, and ends with SIGXFSZ who makes one that is too long.
+TEST_CASE("under a limit on the size of files memory is an error, not the end", "[local][D16]") {
+    ProcessDaemon daemon;
+    Child small([&] {
+        const rlimit limit{100 << 10, RLIM_INFINITY};
+        ::setrlimit(RLIMIT_FSIZE, &limit);
+        nexar_session* session = nullptr;
+        return exit_code(try_open_session(daemon.path(), &session) == NEXAR_ERR_NO_MEMORY, 1);
+    });
+    CHECK(small.wait() == 0);
+    Child large([&] {
+        nexar_session* session = nullptr;
+        if (try_open_session(daemon.path(), &session) != NEXAR_OK) return 1;
+        const rlimit limit{100 << 10, RLIM_INFINITY};
+        ::setrlimit(RLIMIT_FSIZE, &limit);
+        void* memory = nullptr;
+        if (nexar_alloc(session, 128 << 10, &memory) != NEXAR_ERR_NO_MEMORY) return 2;
+        return exit_code(nexar_alloc(session, 64 << 10, &memory) == NEXAR_OK, 3);
+    });
+    CHECK(large.wait() == 0);
+}
+
+TEST_CASE("memory beyond the daemon's limits is refused before a page of it exists", "[local][D20]") {
+    DaemonOptions options;
+    options.limits.session_bytes_max = 96 * mib;
+    ProcessDaemon daemon(options);
+    Child client([&] {
+        nexar_session* session = nullptr;
+        if (try_open_session(daemon.path(), &session) != NEXAR_OK) return 1;
+        void* memory = nullptr;
+        if (nexar_alloc(session, 16 * mib, &memory) != NEXAR_OK) return 2;
+        const long before = most_resident_kib();
+        // More than all may have, more than is left of that, and what no machine has.
+        for (const uint64_t bytes : {128 * mib, 90 * mib, uint64_t{1} << 45}) {
+            if (nexar_alloc(session, bytes, &memory) != NEXAR_ERR_NO_MEMORY) return 3;
+            if (most_resident_kib() - before > 8 * 1024) return 4;
+        }
+        return exit_code(nexar_alloc(session, 16 * mib, &memory) == NEXAR_OK, 5);
+    });
+    CHECK(client.wait() == 0);
+}
+
+TEST_CASE("memory that this host has not got is refused before a page of it exists", "[local][D20]") {
+    ProcessDaemon daemon;  // allows 2^40 bytes
+    Child client([&] {
+        nexar_session* session = nullptr;
+        if (try_open_session(daemon.path(), &session) != NEXAR_OK) return 1;
+        void* memory = nullptr;
+        const long before = most_resident_kib();
+        if (nexar_alloc(session, uint64_t{1} << 40, &memory) != NEXAR_ERR_NO_MEMORY) return 2;
+        if (most_resident_kib() - before > 8 * 1024) return 3;
+        return exit_code(nexar_alloc(session, mib, &memory) == NEXAR_OK, 4);
+    });
+    CHECK(client.wait() == 0);
+}
