@@ -47,7 +47,8 @@ Session::Session(const SessionOptions& options, std::unique_ptr<Connection> conn
       sleepers_(*connection_),
       completions_(control_),
       reported_(control_.slots()),
-      staged_((control_.slots() + 63) / 64) {}
+      staged_((control_.slots() + 63) / 64),
+      tick_watch_(options.daemon_unresponsive) {}
 
 Session::~Session() {
     uint64_t floor = generation_floor.load();

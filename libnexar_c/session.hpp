@@ -17,6 +17,7 @@
 #include "shm/wait_window.hpp"
 #include "sleepers.hpp"
 #include "staging.hpp"
+#include "tick_watch.hpp"
 
 namespace nexar::c {
 
@@ -182,9 +183,9 @@ class Session {
     Waited wait_on_tail(Look look, Time until, bool interruptible);
     void on_hung_up();
     void check_alive();
+    Time daemon_tick() const;
     void look_at_tick();
-    void check_tick(Time at);
-    Time next_tick_check(Time at) const;
+    void check_tick();
 
     SessionOptions options_;
     std::unique_ptr<Connection> connection_;
@@ -209,7 +210,7 @@ class Session {
     std::vector<std::atomic<uint64_t>> staged_;  // a bit per slot
     std::atomic<uint32_t> staged_count_{0};
 
-    std::atomic<uint64_t> tick_seen_{0}, tick_stale_since_{0};
+    TickWatch tick_watch_;
     std::atomic<uint64_t> operations_{0}, bytes_copied_{0}, doorbells_{0};
     std::atomic<uint64_t> waits_ready_{0}, waits_spun_{0}, waits_yielded_{0}, waits_slept_{0};
 };

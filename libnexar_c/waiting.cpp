@@ -117,7 +117,7 @@ Session::Waited Session::sleep_once(uint32_t& word, uint32_t expected, uint32_t 
     auto& alive = connection_->alive();
     const uint32_t alive_now = shm::load_acquire(alive);
     if (unusable()) return Waited::ended;
-    const Time check_at = next_tick_check(now());
+    const Time check_at = tick_watch_.check_at(daemon_tick());
     const Watched words[] = {{&word, expected}, {&alive, alive_now}};
     const Woken woken = sleepers_.sleep(words, 2, nudges, std::min(until, check_at));
     // [S8]: the kernel's one wake for a death may have been spent on us, whatever else woke us: pass it on.
@@ -134,7 +134,7 @@ Session::Waited Session::sleep_once(uint32_t& word, uint32_t expected, uint32_t 
             break;
     }
     const Time at = now();
-    if (at >= check_at) check_tick(at);
+    if (at >= check_at) check_tick();
     return at >= until ? Waited::timed_out : Waited::ended;
 }
 
@@ -144,43 +144,25 @@ void Session::on_hung_up() {
     if (!unusable()) fail_all(Errc::daemon_lost, "the daemon closed the connection");
 }
 
-// When the daemon's tick would have stood still for too long.
-Time Session::next_tick_check(Time at) const {
-    if (options_.daemon_unresponsive >= Duration::max() / 4) return never;
-    const uint64_t stale_since = tick_stale_since_.load(std::memory_order_relaxed);
-    if (stale_since != 0)
-        return Time(Duration(static_cast<int64_t>(stale_since))) +
-               std::chrono::milliseconds(2 * NEXAR_SHM_TICK_MS);
-    const Time tick(Duration(static_cast<int64_t>(shm::load_acquire(connection_->daemon().tick_ns))));
-    return std::max(tick + options_.daemon_unresponsive, at);
+Time Session::daemon_tick() const {
+    return Time(Duration(static_cast<int64_t>(shm::load_acquire(connection_->daemon().tick_ns))));
 }
 
 // For a program that never sleeps here, but asks again and again.
 void Session::look_at_tick() {
-    const Time at = now();
-    if (at >= next_tick_check(at)) check_tick(at);
+    if (now() >= tick_watch_.check_at(daemon_tick())) check_tick();
 }
 
-// Called at that time. Stale at first sight may mean that we were stopped together with the daemon (a frozen
-// container): it gets two more periods before we believe it [S9].
-void Session::check_tick(Time at) {
-    const uint64_t tick = shm::load_acquire(connection_->daemon().tick_ns);
-    const bool moved = tick_seen_.exchange(tick, std::memory_order_relaxed) != tick;
-    const Time last(Duration(static_cast<int64_t>(tick)));
-    if (at < last + options_.daemon_unresponsive) {
-        tick_stale_since_.store(0, std::memory_order_relaxed);
-        return;
-    }
-    const uint64_t since = tick_stale_since_.load(std::memory_order_relaxed);
-    if (since == 0 || moved) {
-        tick_stale_since_.store(static_cast<uint64_t>(at.time_since_epoch().count()),
-                                std::memory_order_relaxed);
-        return;
-    }
-    if (at < Time(Duration(static_cast<int64_t>(since))) + std::chrono::milliseconds(2 * NEXAR_SHM_TICK_MS))
-        return;
-    fail_all(Errc::daemon_unresponsive,
-             "the daemon has not run for " + std::to_string(to_ms(at - last)) + " ms");
+void Session::check_tick() {
+    Time tick, at;
+    const bool expired = tick_watch_.expired([&] {
+        tick = daemon_tick();
+        at = now();
+        return std::pair(tick, at);
+    });
+    if (expired)
+        fail_all(Errc::daemon_unresponsive,
+                 "the daemon has not run for " + std::to_string(to_ms(at - tick)) + " ms");
 }
 
 }  // namespace nexar::c
