@@ -67,8 +67,10 @@ void Session::close() {
 
 // No lock: also called while the process exits, whatever its other threads hold.
 void Session::say_goodbye() {
+    // A socket that is full of bells has no room for the message; the word is there whenever the end is seen.
+    shm::store_release(control_.header().goodbye, 1u);
     connection_->send_head(NEXAR_MSG_GOODBYE);
-    // The daemon sees the end also if the socket was full, and although a fork's child may hold it open.
+    // The daemon sees the end although a fork's child may hold the socket open.
     ::shutdown(connection_->fd(), SHUT_RDWR);
 }
 

@@ -172,7 +172,8 @@ typedef struct nexar_shm_header {
     uint32_t bell_wanted;        /* client: wants a byte on the socket when something ends [S5] */
     uint64_t bytes_copied;       /* client: for nexarctl */
     uint64_t waits_slept;
-    uint8_t reserved4[40];
+    uint32_t goodbye; /* client: 1: the end that comes is an orderly one; for a socket too full to say so */
+    uint8_t reserved4[36];
 
     uint32_t closed_code; /* daemon: why it ended this session, as nexar_status; 0: it did not */
     uint8_t reserved5[60];

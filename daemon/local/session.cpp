@@ -32,6 +32,10 @@ bool send_body(int connection, T body, uint32_t type, std::span<const int> fds =
     return send_packet(connection, std::as_bytes(std::span<const T>(&body, 1)), fds);
 }
 
+Error goodbye() {
+    return Error{Errc::closed, "the application closed its session", -1, -1, {}};
+}
+
 Error protocol_error(std::string text) {
     return Error{Errc::protocol_error, std::move(text), -1, -1, {}};
 }
@@ -55,7 +59,7 @@ void Session::on_readable(Time now) {
                 return;
             case Packet::Kind::closed:
                 drain_rest(now);
-                return end(now, true, {Errc::closed, "the connection ended", -1, -1, {}});
+                return end_by_client(now, {Errc::closed, "the connection ended", -1, -1, {}});
             case Packet::Kind::bad:
                 return end(now, true, protocol_error(packet.problem));
             case Packet::Kind::message:
@@ -135,7 +139,7 @@ Result<void> Session::on_ready_packet(Time now, uint32_t type, Packet& packet) {
         case NEXAR_MSG_GOODBYE: {
             NEXAR_TRY_VOID(body_of<nexar_msg_head>(packet, 0));
             drain_rest(now);
-            end(now, false, {Errc::closed, "the application closed its session", -1, -1, {}});
+            end(now, false, goodbye());
             return {};
         }
         case NEXAR_MSG_REGION_ADD:
@@ -180,9 +184,25 @@ void Session::drain_rest(Time now) {
     }
 }
 
+// A goodbye may stand behind bells that nobody has read.
+void Session::drain_socket(Time now) {
+    for (int i = 0; i < packets_at_end_max && !ended_; ++i) {
+        Packet packet = receive_packet(connection_.get());
+        if (packet.kind != Packet::Kind::message) return;  // how it ended is judged by who called
+        on_packet(now, packet);
+    }
+}
+
+// A crash, unless the client has said otherwise.
+void Session::end_by_client(Time now, Error crash) {
+    const bool orderly = ready() && core_->said_goodbye();
+    end(now, !orderly, orderly ? goodbye() : std::move(crash));
+}
+
 void Session::on_process_ended(Time now) {
+    drain_socket(now);
     drain_rest(now);
-    end(now, true, {Errc::peer_lost, "the process ended", -1, -1, {}});
+    end_by_client(now, {Errc::peer_lost, "the process ended", -1, -1, {}});
 }
 
 void Session::on_time(Time now) {

@@ -54,6 +54,7 @@ class Session final : private Waker {
   private:
     enum class State { expects_hello, expects_attach, ready };
     static constexpr int packets_per_turn_max = 16;
+    static constexpr int packets_at_end_max = 4096;  // more than a socket's buffer holds
 
     void on_packet(Time now, Packet& packet);
     Result<void> on_hello(const Packet& packet);
@@ -62,6 +63,8 @@ class Session final : private Waker {
     Result<void> on_region_add(Packet& packet);
     Result<engine::Buffer> map_region(const Packet& packet, const nexar_msg_region_add& add) const;
     void drain_rest(Time now);
+    void drain_socket(Time now);
+    void end_by_client(Time now, Error crash);
     bool memory_faulted() const;
     void wake_all(uint32_t* word) override;
     void ring_bell() override;

@@ -442,6 +442,10 @@ void SessionCore::wake(uint32_t slot_index) {
     if (shm::load_relaxed(header.bell_wanted) != 0) waker_->ring_bell();
 }
 
+bool SessionCore::said_goodbye() const {
+    return shm::load_acquire(control_.header().goodbye) == 1;
+}
+
 void SessionCore::break_off(Error why) {
     if (broken_) return;
     shm::store_release(control_.header().closed_code, static_cast<uint32_t>(why.code));

@@ -73,6 +73,9 @@ class SessionCore {
     void group_opened(uint64_t ticket, const Result<engine::GroupInfo>& info);
     void stage_done(uint64_t ticket, uint32_t done);
 
+    // The client's word that the end of its socket or process is an orderly one. It speaks for itself alone.
+    bool said_goodbye() const;
+
     // The session is to be closed for this reason. It does nothing more.
     const std::optional<Error>& broken() const { return broken_; }
     void break_off(Error why);
