@@ -113,6 +113,15 @@ class HandleTable {
         return Found::open;
     }
 
+    // The same by index, of an entry that the caller has pinned.
+    void close_index(uint32_t index) { entries_[index].word.fetch_and(~open_bit, std::memory_order_acq_rel); }
+    void close_all() {
+        for (uint32_t i = 0; i < used_; ++i) {
+            Pin pin;
+            if (pin_index(i, pin) == Found::open) close_index(i);
+        }
+    }
+
     void lock() { mutex_.lock(); }
     void unlock() { mutex_.unlock(); }
 

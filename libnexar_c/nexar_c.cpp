@@ -163,7 +163,7 @@ nexar_status nexar_session_open(const nexar_session_options* options, nexar_sess
     if (!session) return failed("session_open", session.error());
     Session* raw = session->get();
     raw->fork_epoch = fork_epoch();
-    say_goodbye_at_exit();
+    close_at_exit_or_unload();
     const uint64_t handle =
         sessions().insert(std::move(*session), [raw](uint32_t index) { raw->handle_index = index; });
     if (handle == 0) return failed("session_open", Errc::table_full, "this process has too many sessions");

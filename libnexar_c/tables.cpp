@@ -1,9 +1,13 @@
 #include "tables.hpp"
 
 #include <pthread.h>
+#include <semaphore.h>
 #include <sys/mman.h>
 
 #include <cstdlib>
+
+// Of the C++ ABI; <cxxabi.h> does not declare it everywhere.
+extern "C" int __cxa_atexit(void (*function)(void*), void* argument, void* library) noexcept;
 
 namespace nexar::c {
 
@@ -14,11 +18,13 @@ constexpr unsigned session_shift = 12, generation_shift = 24;
 static_assert(NEXAR_SHM_SLOTS_MAX <= 1 << session_shift);
 
 // A page that the kernel empties in a fork's child (madvise(2), MADV_WIPEONFORK).
+uint32_t* guard_page = nullptr;
 uint32_t* make_guard() {
     void* page = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED) return nullptr;
     ::madvise(page, 4096, MADV_WIPEONFORK);
-    return static_cast<uint32_t*>(page);
+    guard_page = static_cast<uint32_t*>(page);
+    return guard_page;
 }
 
 // The tables' locks are held for moments; a fork in such a moment must not leave them locked in the child.
@@ -51,14 +57,54 @@ Groups& groups() {
     return *table;
 }
 
-void say_goodbye_at_exit() {
-    static const int registered = std::atexit([] {
-        for (uint32_t i = 0; i < Sessions::capacity_max; ++i) {
-            SessionPin pin;
-            if (sessions().pin_index(i, pin) == Sessions::Found::open && pin->fork_epoch == fork_epoch())
-                pin->say_goodbye();
-        }
+namespace {
+
+// Raised while the process exits, and not when the library is unloaded: then other threads may still use our
+// memory, and the rest of it goes with the process.
+sem_t* exiting = nullptr;
+
+bool process_exits() {
+    int raised = 0;
+    return exiting == nullptr || ::sem_getvalue(exiting, &raised) != 0 || raised != 0;
+}
+
+// A fork's child says nothing for its parent's sessions, and closes none of them.
+template <class Act>
+void for_each_own_session(Act act) {
+    for (uint32_t i = 0; i < Sessions::capacity_max; ++i) {
+        SessionPin pin;
+        if (sessions().pin_index(i, pin) == Sessions::Found::open && pin->fork_epoch == fork_epoch())
+            act(i, *pin);
+    }
+}
+
+void at_exit_or_unload() {
+    if (process_exits())
+        return for_each_own_session([](uint32_t, Session& session) { session.say_goodbye(); });
+    for_each_own_session([](uint32_t index, Session& session) {
+        sessions().close_index(index);
+        session.close();
     });
+    groups().close_all();
+    delete &groups();
+    delete &sessions();
+    if (guard_page) ::munmap(guard_page, 4096);
+}
+
+}  // namespace
+
+// exit() calls what was registered last first, and dlclose() only what was registered for this library. So a
+// function that is nobody's, of the C library, tells us which of the two it is.
+void close_at_exit_or_unload() {
+    static const int registered = [] {
+        const int handler = std::atexit(at_exit_or_unload);
+        exiting = static_cast<sem_t*>(std::malloc(sizeof(sem_t)));  // outlives the library
+        if (!exiting) return handler;
+        ::sem_init(exiting, 0, 0);
+        const auto raise = reinterpret_cast<void (*)(void*)>(reinterpret_cast<void (*)()>(::sem_post));
+        if (__cxa_atexit(raise, exiting, nullptr) != 0) exiting = nullptr;
+        return handler;
+    }();
     (void)registered;  // without room for a handler an exit looks like a crash, as _exit() does
 }
 

@@ -17,8 +17,9 @@ Sessions& sessions();
 Groups& groups();
 
 // From now on exit() says goodbye for every session that is still open: a process that ends normally without
-// closing its sessions has not crashed. (A fork's child says nothing for its parent's sessions.)
-void say_goodbye_at_exit();
+// closing its sessions has not crashed. And dlclose() closes them. (A fork's child says nothing for its
+// parent's sessions.)
+void close_at_exit_or_unload();
 
 // Changes in a fork's child, however the fork was made.
 uint32_t fork_epoch();
