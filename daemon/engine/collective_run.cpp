@@ -223,6 +223,7 @@ void CollectiveRun::report_success() {
 void CollectiveRun::stop(const Error& error) {
     if (op_.stopped || state_ == State::over) return;
     op_.stopped = error;
+    op_.work_unwanted->store(true, std::memory_order_relaxed);
     for (MeshPort* mesh : group_.context().ports.meshes) mesh->withdraw(op_.key);
     if (staging_) staging_->fail(error);
     if (state_ != State::settled) state_ = State::stopping;

@@ -163,6 +163,7 @@ Op& MeshLane::job(WorkerJob job) {
         tracked.finish();
     } else {
         job.keepalive = op_.keepalive;
+        job.unwanted = op_.work_unwanted;
         tracked.begin();
         context_.submit_job(std::move(job), tracked);
     }

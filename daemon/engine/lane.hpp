@@ -3,6 +3,7 @@
 // and must be kept until idle(): transfers and jobs may outlive the algorithm.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -23,6 +24,8 @@ struct OpOnNode {
     std::vector<std::shared_ptr<const void>> keepalive;
     // Set: the op has ended badly; whatever is posted from now on fails at once with this.
     std::optional<Error> stopped;
+    // The same for worker threads: set when `stopped` is.
+    std::shared_ptr<std::atomic<bool>> work_unwanted = std::make_shared<std::atomic<bool>>(false);
     size_t outstanding = 0;       // transfers and jobs of all its lanes
     Runnable* on_idle = nullptr;  // queued when outstanding becomes 0
     // A transfer failed that nobody has withdrawn: its peer was dropped.

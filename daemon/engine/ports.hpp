@@ -2,6 +2,7 @@
 // and the simulator implement the virtual classes. Everything runs on one thread, the control loop's.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -148,6 +149,10 @@ struct WorkerJob {
     std::vector<link::Extents> dsts;
     std::vector<link::Extents> srcs;
     std::vector<std::shared_ptr<const void>> keepalive;
+    // True: its operation has ended badly, nobody wants the rest of it. What is left of the job is skipped,
+    // and it ends as soon as no worker is inside. Null: always wanted.
+    std::shared_ptr<const std::atomic<bool>> unwanted;
+    bool wanted() const { return !unwanted || !unwanted->load(std::memory_order_relaxed); }
 };
 
 class Workers {

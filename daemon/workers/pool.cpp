@@ -116,7 +116,7 @@ void Pool::run(Worker& w) {
             continue;
         }
         if (w.done_outbox.waits()) report(w);
-        run_piece(piece->job->job, piece->begin, piece->end);
+        if (piece->job->job.wanted()) run_piece(piece->job->job, piece->begin, piece->end);
         // acq_rel: the last one's report is ordered after every piece of every worker.
         if (piece->job->pieces_left.fetch_sub(1, std::memory_order_acq_rel) == 1) {
             w.done_outbox.push(piece->job->job.handle);

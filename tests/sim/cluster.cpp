@@ -151,7 +151,7 @@ void Host::submit(engine::WorkerJob job) {
     const Duration delay = cluster_.clock.some(cluster_.shape.worker_delay);
     cluster_.clock.after(delay, [this, j = std::make_shared<engine::WorkerJob>(std::move(job))] {
         if (dead) return;
-        workers::run_piece(*j, 0, workers::bytes_of(*j));
+        if (j->wanted()) workers::run_piece(*j, 0, workers::bytes_of(*j));
         engine->on_worker_done(cluster_.clock.now(), j->handle);
         after_input();
     });

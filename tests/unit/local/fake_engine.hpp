@@ -50,9 +50,10 @@ class FakeEngine final : public engine::Service {
         if (group.lost.code != Errc::ok) return fail(group.lost);
         if (refuses(group.name)) return fail(Errc::mismatch, "refused");
         const auto rank = rank_in(group, request.session);
-        pending_.push_back(
-            {request, rank, request.timeout > Duration::zero() ? now + request.timeout : never});
-        if (group.name != "stuck") match(group);
+        Time until = request.timeout > Duration::zero() ? now + request.timeout : never;
+        if (group.name == "slow") until = now + slow_takes;
+        pending_.push_back({request, rank, until});
+        if (group.name != "stuck" && group.name != "slow") match(group);
         return {};
     }
 
@@ -60,7 +61,10 @@ class FakeEngine final : public engine::Service {
 
     void cancel(Time, SessionId session, uint64_t ticket) override {
         end_where(
-            [&](const Pending& p) { return p.request.session == session && p.request.ticket == ticket; },
+            [&](const Pending& p) {
+                return p.request.session == session && p.request.ticket == ticket &&
+                       groups_[p.request.group].name != "slow";
+            },
             {Errc::cancelled, "cancelled", -1, -1, {}});
         for (auto& [name, waiting] : opening_)
             std::erase_if(waiting, [&](const Opening& o) {
@@ -115,6 +119,8 @@ class FakeEngine final : public engine::Service {
     bool last_crashed = false;
 
   private:
+    // A group named "stuck" never ends an operation by itself; "slow" ends it then, whatever its deadline.
+    static constexpr Duration slow_takes{10'700'000'000};
     // Of such a group operations are staged where they are long, and all of them end at once.
     static bool refuses(const std::string& group) { return group == "refused"; }
 

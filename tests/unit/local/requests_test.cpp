@@ -116,28 +116,29 @@ TEST_CASE("a blocking call's request has no handle, not even a guessed one", "[l
     CHECK(outcome == NEXAR_ERR_TIMED_OUT);
 }
 
-// A stage that is installed late stands in a slot that is another's by then. While a session believes in a staged
-// request its waiters take another path, on which a wait is counted only when it sleeps.
+// A stage that is installed late stands in a slot that is another's by then. While a session believes in a
+// staged request its waiters take another path, on which a wait is counted only when it sleeps.
 TEST_CASE("a staged request that ends at once and is freed by another thread leaves no stage behind",
           "[local][D2]") {
     ThreadDaemon daemon;
-    const TestSession session(daemon.path(),
-                              {.slots = 64, .scratch_limit = 2 << 20, .spin_us = 1'000'000});
+    const TestSession session(daemon.path(), {.slots = 64, .scratch_limit = 2 << 20, .spin_us = 1'000'000});
     nexar_group* refused = session.group("refused");
     nexar_group* alone = session.group("alone");
     {
         const Poller poller(session.get());
-        std::atomic<int> unexpected{0};
+        std::atomic<int> unexpected{0}, started{0};
         std::thread starters[3];
         for (std::thread& thread : starters)
             thread = std::thread([&] {
                 std::vector<uint64_t> memory(512 * 1024);  // 4 MiB: beyond scratch_limit
-                for (int i = 0; i < 700; ++i) {
+                while (started < 30000 && unexpected == 0) {
                     nexar_request request = 0;
                     const nexar_status status = nexar_all_reduce_start(
                         refused, memory.data(), memory.data(), memory.size(), NEXAR_U64, NEXAR_SUM, &request);
-                    unexpected += status != NEXAR_OK && status != NEXAR_ERR_NO_MEMORY &&
-                                  status != NEXAR_ERR_TABLE_FULL;
+                    started += status == NEXAR_OK;
+                    unexpected +=
+                        status != NEXAR_OK && status != NEXAR_ERR_NO_MEMORY && status != NEXAR_ERR_TABLE_FULL;
+                    if (status != NEXAR_OK) std::this_thread::yield();
                 }
             });
         for (std::thread& thread : starters) thread.join();
@@ -151,4 +152,29 @@ TEST_CASE("a staged request that ends at once and is freed by another thread lea
     const uint64_t before = waits();
     for (uint64_t i = 0; i < 50; ++i) REQUIRE(nexar_barrier(alone, 20000) == NEXAR_OK);
     CHECK(waits() - before == 50);
+}
+
+// A host that has no time: the daemon lives, its tick says so, and a deadline of 300 ms is long over.
+TEST_CASE("an operation that the daemon ends late does not cost the session", "[local][D9]") {
+    ThreadDaemon daemon;
+    const TestSession session(daemon.path());
+    nexar_group* slow = session.group("slow");
+    nexar_group* alone = session.group("alone");
+    CHECK(nexar_barrier(slow, 300) == NEXAR_ERR_TIMED_OUT);
+    CHECK(nexar_barrier(alone, 10000) == NEXAR_OK);
+}
+
+// daemon_unresponsive_ms -1: a debugger, a frozen container.
+TEST_CASE("a daemon that stands still for long is waited for when the session says so", "[local][D9]") {
+    ProcessDaemon daemon;
+    const TestSession session(daemon.path(), {.daemon_unresponsive_ms = -1});
+    nexar_group* alone = session.group("alone");
+    daemon.process().kill(SIGSTOP);
+    std::atomic<nexar_status> outcome{NEXAR_PENDING};
+    std::thread blocked([&] { outcome = nexar_barrier(alone, 300); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(10'700));  // the time itself is what is tested
+    daemon.process().kill(SIGCONT);
+    blocked.join();
+    CHECK(outcome == NEXAR_OK);
+    CHECK(nexar_barrier(alone, 10000) == NEXAR_OK);
 }

@@ -175,3 +175,32 @@ TEST_CASE("a pool ends with work before it, and lets go of all memory", "[worker
         CHECK(watch.expired());
     }
 }
+
+TEST_CASE("what is left of a job that nobody wants any more is skipped, and the job ends",
+          "[workers][threads][D9]") {
+    loop::Wakeup wakeup;
+    std::vector<std::byte> from(workers::piece_bytes, std::byte{7}), to(from.size()), end(from.size());
+    const auto unwanted = std::make_shared<std::atomic<bool>>(false);
+    Pool pool(1, wakeup);
+    const auto copy = [&](uint64_t handle, size_t pieces, std::vector<std::byte>& last) {
+        WorkerJob job;
+        job.handle = handle;
+        job.dsts = {link::Extents(pieces, {to.data(), to.size()})};
+        job.dsts[0].back() = {last.data(), last.size()};
+        job.srcs = {link::Extents(pieces, {from.data(), from.size()})};
+        return job;
+    };
+    // Behind work for seconds, so that its last piece has not begun when it is given up.
+    WorkerJob long_one = copy(1, 20000, end);
+    long_one.unwanted = unwanted;
+    pool.submit(std::move(long_one));
+    unwanted->store(true);
+    std::map<uint64_t, int> ends;
+    REQUIRE(collect(pool, wakeup, ends, 1));
+    CHECK(end == std::vector<std::byte>(end.size()));
+
+    std::vector<std::byte> next(from.size());
+    pool.submit(copy(2, 3, next));
+    REQUIRE(collect(pool, wakeup, ends, 2));
+    CHECK(next == from);
+}
