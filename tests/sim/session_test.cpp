@@ -178,7 +178,7 @@ TEST_CASE("a full table refuses operations, still takes commands, and recovers w
     const auto count = [&](const Done& d) { ended += d.status == 0 ? 1 : 0; };
     size_t posted = 0;
     while (a.start(barrier(group[0]), count)) ++posted;
-    REQUIRE(posted == 16 - shm::SlotPool::reserved_for_commands);
+    REQUIRE(posted == 16 - shm::SlotPool::kept_from_operations);
     // Nobody else is here yet: the table stays full, but a group can be opened and freed.
     cluster.run_for(50ms);
     REQUIRE_FALSE(a.start(barrier(group[0]), count));
