@@ -3,51 +3,61 @@
 
 /* This header is the manual. Rules that hold for every function below, so that no comment repeats them:
  *
+ *   Platform  Linux on 64-bit machines. All codes are int32_t; counts, sizes, offsets and requests are 64 bits.
  *   Handles   nexar_session*, nexar_group* and nexar_request are checked numbers, not addresses: using one that
  *             was closed, freed, or never existed is NEXAR_ERR_BAD_HANDLE (or _CLOSED), never a crash. You end a
  *             handle with the matching close or free. A child made by fork() owns none of its parent's handles:
  *             every call on one is NEXAR_ERR_CLOSED there, and the child may open a session of its own.
- *   Threads   Any thread may call anything at any time. One exception of meaning, not of safety: the collectives
- *             of one group must be started in the same order on all ranks, so two threads that start collectives
- *             on one group must agree on an order (use one group per thread, or a lock).
+ *   Threads   Any thread may call anything at any time. One rule of meaning: the collectives of one group must be
+ *             started in the same order on all ranks. So no two threads may be inside collectives of one group at
+ *             the same moment: while one starts a collective, or is inside a blocking one, any other thread's
+ *             collective on that group is refused with NEXAR_ERR_BAD_STATE and has no effect. What this cannot see
+ *             is two threads that take turns in another order than the other ranks' threads do. If what they call
+ *             differs (kind, count, dtype, op, root), that ends in MISMATCH; give each its own match_id (see
+ *             nexar_op_options) and it always does. Better: a group per thread, opened under another name.
+ *             Messages may be sent and received on one group by any number of threads.
  *   Blocking  Nothing blocks except: nexar_session_open and nexar_group_open; short exchanges with the local
- *             daemon (nexar_group_node, nexar_alloc, nexar_free, nexar_register, nexar_unregister); functions
- *             that take timeout_ms. There are no hidden threads and no signal handlers.
- *   Timeouts  int64_t milliseconds. -1: the group's collective_timeout. 0: try, do not wait. No call hangs: when
- *             the daemon dies every pending call ends at once with NEXAR_ERR_DAEMON_LOST, and when it is alive
- *             but does not run, with NEXAR_ERR_DAEMON_UNRESPONSIVE.
- *   Signals   A signal handler (installed without SA_RESTART, as Python's are) ends nexar_wait, nexar_wait_any and
- *             nexar_group_open with NEXAR_ERR_INTERRUPTED; a request stays as it was, wait again. The blocking operations go on
- *             waiting: where Ctrl-C must work, use _start and nexar_wait.
+ *             daemon (nexar_group_node, nexar_group_free, nexar_alloc, nexar_free, nexar_register_memfd,
+ *             nexar_unregister); blocking operations; and the waits. There are no hidden threads and no signal
+ *             handlers.
+ *   Timeouts  int64_t milliseconds, the same everywhere: NEXAR_TIMEOUT_DEFAULT, NEXAR_TIMEOUT_NONE, 0: do not
+ *             wait, or a positive number. A collective refuses 0, since its ranks never arrive in one instant.
+ *             No call hangs: when the daemon dies every pending call ends at once with NEXAR_ERR_DAEMON_LOST, and
+ *             when it is alive but does not run, with NEXAR_ERR_DAEMON_UNRESPONSIVE.
+ *   Signals   A signal handler (installed without SA_RESTART, as Python's are) ends nexar_request_wait, _wait_any,
+ *             _wait_all and nexar_group_open with NEXAR_ERR_INTERRUPTED; a request stays as it was, wait again. The
+ *             blocking operations go on waiting: where Ctrl-C must work, use _start and nexar_request_wait.
  *   Errors    Functions return nexar_status. Out parameters are written only on NEXAR_OK unless said otherwise.
- *             After any other status nexar_last_error() on the same thread says which rank, node, operation and
- *             why. A call that this process rejects (bad argument, table full) had no effect and used up no
- *             place in the group's order of operations: the other ranks are not affected.
- *   Memory    Any memory will do. Memory from nexar_alloc or nexar_register is used in place, without copies; other
- *             memory is copied through scratch, which this process pays for, up to scratch_limit.
+ *             After any negative status (but nexar_last_error's own) nexar_last_error() on the same thread says which
+ *             rank, host, operation and why, and nexar_perror() prints it. A call that this process rejects (bad argument,
+ *             table full) had no effect and used up no place in the group's order of operations.
+ *   Memory    Any memory will do. Memory from nexar_alloc or nexar_register_memfd is used in place, without copies;
+ *             other memory is copied through scratch, which this process pays for, up to scratch_limit.
  *             A blocking operation copies while it works. Of _start there are two cases. While the copies fit
  *             into scratch_limit, it copies the whole input before it returns, and needs no further call to progress;
  *             the output is copied back by the call that first finds that it ended. Beyond, a collective is
- *             *staged*: its bytes move only inside nexar_wait, nexar_test, nexar_wait_any, nexar_session_poll and blocking
- *             operations of this session (any of them moves the bytes of all staged requests), and inside nexar_session_fd.
- *             A rank that makes no such call holds up the others until the deadline, which names it. A message
- *             that does not fit has scratch of its own while it is pending, beyond the limit.
+ *             *staged*: its bytes move only inside the waits, nexar_request_test, nexar_session_poll and blocking
+ *             operations of this session (any of them moves the bytes of all staged requests), and inside
+ *             nexar_session_fd. A rank that makes no such call holds up the others until the deadline, which names
+ *             it. A message that does not fit has scratch of its own while it is pending, beyond the limit.
  *             Output memory is yours again when the request has ended, and input memory too (only where _start copied
  *             the whole input, already when it returns: do not count on it). On failure the content of output memory
  *             is unspecified.
  *             Counts are elements, not bytes, where a dtype stands beside them.
- *   Structs   Options and results begin with struct_size. Options: call nexar_<x>_options_init(&o, sizeof o),
- *             then set what you need; never copy the size by hand. Results (nexar_error, nexar_completion,
- *             nexar_session_stats): set struct_size = sizeof before the call. So old programs meet new libraries.
+ *   Structs   All begin with struct_size. Initialise each with its NEXAR_..._INIT, or options with their _init
+ *             function (for languages that do not see macros), then set what you need. A struct_size of 0 is
+ *             INVALID_ARGUMENT. An older, shorter struct is taken, and filled in, as far as it goes. A newer, longer
+ *             one is taken as long as what this library does not know is zero: in every field that will ever be
+ *             added, 0 means "as before". Reserved fields must be zero.
  *
  * A rank of a job is this short:
  *
  *     nexar_session *session;  nexar_group *group;  float *x;
  *     nexar_session_open(NULL, &session);
  *     nexar_group_open(session, NULL, &group);                    // who and how many: from the environment
- *     nexar_alloc(session, 1000 * sizeof *x, (void **)&x);
+ *     nexar_alloc(session, 1000 * sizeof *x, NULL, (void **)&x);
  *     ...
- *     if (nexar_all_reduce(group, x, x, 1000, NEXAR_F32, NEXAR_SUM, -1) != NEXAR_OK) ... nexar_last_error ...
+ *     if (nexar_all_reduce(group, x, x, 1000, NEXAR_F32, NEXAR_SUM, NULL) != NEXAR_OK) nexar_perror("step 1");
  *     nexar_group_free(group);  nexar_session_close(session);
  */
 #ifndef NEXAR_H
@@ -55,6 +65,10 @@
 
 #include <stddef.h>
 #include <stdint.h>
+
+#if defined(UINTPTR_MAX) && UINTPTR_MAX != UINT64_MAX
+#error "nexar is for 64-bit machines"
+#endif
 
 #if defined(__GNUC__)
 #define NEXAR_API __attribute__((visibility("default")))
@@ -69,93 +83,164 @@ extern "C" {
 #endif
 
 /* ==== Status ====
- * Grouped by what you can do about them. The numbers are stable, and the same in the daemon, on the wire and in
- * logs. */
+ * Grouped by what you can do about them: the hundreds of a number are its class. A program that meets a number that
+ * it does not know (of a newer library or daemon) still knows the class, and may read it as the class's own number,
+ * -100, -200, ... One event has one class on all ranks. The numbers are the same in the daemon, on the wire and in
+ * logs. Those marked * are reserved: nothing returns them yet. */
 
 typedef int32_t nexar_status;
 enum {
     NEXAR_OK = 0,
     NEXAR_PENDING = 1, /* not an error: started, not finished */
 
-    /* Fix the call. */
-    NEXAR_ERR_INVALID_ARGUMENT = -1,
-    NEXAR_ERR_BAD_STATE = -2, /* right call, wrong moment: freeing a pending request, memory in use, ... */
-    NEXAR_ERR_UNSUPPORTED = -3,
-    NEXAR_ERR_NOT_FOUND = -4, /* no daemon listens, or nothing of that name */
-    NEXAR_ERR_PERMISSION = -5,
-    NEXAR_ERR_CLOSED = -6, /* session or group was closed on this side, or is the parent process's */
-    NEXAR_ERR_BAD_HANDLE = -7,
+    /* Fix the call: it had no effect. */
+    NEXAR_ERR_CALL = -100, /* any of this class */
+    NEXAR_ERR_INVALID_ARGUMENT = -101,
+    NEXAR_ERR_BAD_STATE = -102, /* right call, wrong moment: freeing a pending request, memory in use, ... */
+    NEXAR_ERR_UNSUPPORTED = -103,
+    NEXAR_ERR_NOT_FOUND = -104, /* no daemon listens, or nothing of that name */
+    NEXAR_ERR_PERMISSION = -105,
+    NEXAR_ERR_CLOSED = -106, /* session or group was closed on this side, or is the parent process's */
+    NEXAR_ERR_BAD_HANDLE = -107,
 
-    /* Try again, or give more time or room. */
-    NEXAR_ERR_TABLE_FULL = -20, /* too many requests, groups or regions at once: end one first */
-    NEXAR_ERR_TIMED_OUT = -21,
-    NEXAR_ERR_INTERRUPTED = -22, /* a signal arrived while waiting */
-    NEXAR_ERR_NO_MEMORY = -23,
-    NEXAR_ERR_CANCELLED = -24,
+    /* The same call may succeed later, or with more room: it had no effect. */
+    NEXAR_ERR_RETRY = -200, /* any of this class */
+    NEXAR_ERR_TABLE_FULL = -201, /* too many requests, groups or regions at once: end one first */
+    NEXAR_ERR_NO_MEMORY = -202,
+    NEXAR_ERR_INTERRUPTED = -203,       /* a signal arrived while waiting */
+    NEXAR_ERR_NOT_SENT = -204,          /* * a remote call that certainly was not executed */
+    NEXAR_ERR_DEVICE_NO_MEMORY = -205,  /* * */
 
-    /* The ranks do not agree on what they are doing. This operation failed on all; the group lives. */
-    NEXAR_ERR_MISMATCH = -30,   /* kind, dtype, op, count or root differ, or a message exceeds its buffer */
-    NEXAR_ERR_RANK_CLASH = -31, /* two members ask for one rank, or different sizes under one name */
-    NEXAR_ERR_GROUP_INCOMPLETE = -32, /* the deadline passed and somebody is missing */
+    /* This operation failed, on all ranks that take part in it; the group lives. */
+    NEXAR_ERR_OPERATION = -300, /* any of this class */
+    NEXAR_ERR_TIMED_OUT = -301, /* its deadline passed on this rank */
+    NEXAR_ERR_CANCELLED = -302, /* cancelled by this rank */
+    NEXAR_ERR_ABORTED = -303,   /* another rank's deadline passed, or it cancelled or left: the error names it */
+    NEXAR_ERR_MISMATCH = -304,  /* kind, dtype, op, count, root or match_id differ, or a message exceeds its buffer */
+    NEXAR_ERR_MAYBE_EXECUTED = -305,    /* * a remote call whose answer was lost */
+    NEXAR_ERR_NO_SUCH_FUNCTION = -306,  /* * */
+    NEXAR_ERR_HANDLER_FAILED = -307,    /* * */
+    NEXAR_ERR_DEVICE_FAILED = -308,     /* * */
+
+    /* The group did not come about: correct what the text says on the ranks that it names, and open it again. */
+    NEXAR_ERR_OPEN = -400, /* any of this class */
+    NEXAR_ERR_RANK_CLASH = -401,       /* two members ask for one rank */
+    NEXAR_ERR_GROUP_INCOMPLETE = -402, /* the deadline passed and somebody is missing */
+    NEXAR_ERR_OPTIONS_DIFFER = -403,   /* members give different sizes, or different time-outs */
+    NEXAR_ERR_JOIN_REFUSED = -404,     /* * the group takes no more members */
+
+    /* The group goes on without those that are lost: take the new handle, and repeat what had not ended. */
+    NEXAR_ERR_RECOVERABLE = -500, /* any of this class */
+    NEXAR_ERR_GROUP_CHANGED = -501,      /* * this handle's epoch is over */
+    NEXAR_ERR_NO_QUORUM = -502,          /* * this side of a partition may not decide; it may heal */
+    NEXAR_ERR_RECOVERY_TIMED_OUT = -503, /* * */
+    NEXAR_ERR_RECOVERY_MISUSED = -504,   /* * */
+    NEXAR_ERR_CHECKPOINT_TIMED_OUT = -505, /* * */
 
     /* This group is finished: free it, and open a new one with the survivors. */
-    NEXAR_ERR_PEER_LOST = -40, /* a rank (its process or its node) is gone */
-    NEXAR_ERR_LINK_LOST = -41, /* two live nodes cannot reach each other */
-    NEXAR_ERR_ABORTED = -42,   /* another rank cancelled, or its deadline passed: this one operation failed */
+    NEXAR_ERR_GROUP = -600, /* any of this class */
+    NEXAR_ERR_PEER_LOST = -601, /* a rank (its process or its node) is gone */
+    NEXAR_ERR_LINK_LOST = -602, /* two live nodes cannot reach each other */
+    NEXAR_ERR_BELOW_MINIMUM = -603, /* * fewer ranks are left than the group allows */
+    NEXAR_ERR_EXPELLED = -604,      /* * the others go on without this rank */
 
-    /* This session is finished: close it, and open a new one. */
-    NEXAR_ERR_DAEMON_LOST = -60,
-    NEXAR_ERR_DAEMON_UNRESPONSIVE = -61,
-    NEXAR_ERR_SESSION_REFUSED = -62,
-    NEXAR_ERR_PROTOCOL_ERROR = -63,
+    /* This session is finished, or was never opened: open a new one. */
+    NEXAR_ERR_SESSION = -700, /* any of this class */
+    NEXAR_ERR_DAEMON_LOST = -701,
+    NEXAR_ERR_DAEMON_UNRESPONSIVE = -702,
+    NEXAR_ERR_SESSION_REFUSED = -703,
+    NEXAR_ERR_PROTOCOL_ERROR = -704,
 
-    NEXAR_ERR_IO = -80 /* the operating system refused something; the text says what */
+    /* The operating system refused something: nexar_error.system_errno and the text say what. */
+    NEXAR_ERR_SYSTEM = -800, /* any of this class */
+    NEXAR_ERR_IO = -801
 };
 
-/* What a status means for you, as a class. */
 enum {
-    NEXAR_CLASS_NONE = 0,      /* NEXAR_OK, NEXAR_PENDING */
-    NEXAR_CLASS_CALL = 1,      /* fix the call */
-    NEXAR_CLASS_RETRIABLE = 2, /* try again, or give more time or room */
-    NEXAR_CLASS_OPERATION = 3, /* this operation failed on all ranks; the group lives */
-    NEXAR_CLASS_GROUP = 4,     /* fatal for the group */
-    NEXAR_CLASS_SESSION = 5    /* fatal for the session */
+    NEXAR_CLASS_NONE = 0, /* NEXAR_OK, NEXAR_PENDING */
+    NEXAR_CLASS_CALL = 1,
+    NEXAR_CLASS_RETRY = 2,
+    NEXAR_CLASS_OPERATION = 3,
+    NEXAR_CLASS_OPEN = 4,
+    NEXAR_CLASS_RECOVERABLE = 5,
+    NEXAR_CLASS_GROUP = 6,
+    NEXAR_CLASS_SESSION = 7,
+    NEXAR_CLASS_SYSTEM = 8
 };
 
-enum { NEXAR_NODE_TEXT = 65, NEXAR_OP_TEXT = 24, NEXAR_ERROR_TEXT = 256 }; /* sizes with the ending zero */
+/* Sizes of texts, with the ending zero. */
+enum {
+    NEXAR_NODE_TEXT = 65,
+    NEXAR_HOST_TEXT = 256,
+    NEXAR_NAME_TEXT = 129,
+    NEXAR_OP_TEXT = 24,
+    NEXAR_ERROR_TEXT = 512,
+    NEXAR_ERROR_RANKS = 32
+};
+#define NEXAR_NO_SEQUENCE UINT64_MAX
 
 typedef struct nexar_error {
     uint32_t struct_size;
     nexar_status code;
-    int32_t error_class; /* NEXAR_CLASS_... of code */
-    int32_t reserved;
-    int64_t rank;                /* at fault, in its group; -1: none or not known */
-    int64_t other_rank;          /* second end of a lost link; -1: none */
-    char node[NEXAR_NODE_TEXT];  /* node at fault, 64 hex digits; "" : none or not known */
-    char op[NEXAR_OP_TEXT];      /* "all_reduce", "group_open", ... */
-    char text[NEXAR_ERROR_TEXT]; /* a sentence: what was wrong and what is allowed */
+    int32_t error_class;    /* NEXAR_CLASS_... of code */
+    int32_t system_errno;   /* of the system call that failed; 0: none did */
+    int64_t rank;           /* at fault, in its group; -1: none or not known */
+    int64_t other_rank;     /* second end of a lost link; -1: none */
+    uint64_t sequence;      /* the collective's number in its group, from 0; NEXAR_NO_SEQUENCE: not of a collective */
+    uint32_t epoch;         /* of the group; 0: not about a group */
+    uint32_t pid;           /* of the process at fault, on its host; 0: not known */
+    uint32_t reserved;
+    uint32_t lost_count;    /* how many ranks are lost; lost_ranks has the first NEXAR_ERROR_RANKS of them, ascending */
+    uint32_t lost_ranks[NEXAR_ERROR_RANKS];
+    char op[NEXAR_OP_TEXT];         /* the operation that failed, also where a wait reports it: "all_reduce", ... */
+    char group[NEXAR_NAME_TEXT];    /* name of the group; "": not about a group */
+    char node[NEXAR_NODE_TEXT];     /* node at fault, 64 hex digits; "" : none or not known */
+    char host[NEXAR_HOST_TEXT];     /* its host's name; "": not known */
+    char text[NEXAR_ERROR_TEXT];    /* a sentence: what was wrong and what is allowed */
+    char reserved_text[38];
 } nexar_error;
+#define NEXAR_ERROR_INIT {sizeof(nexar_error), 0, 0, 0, -1, -1, NEXAR_NO_SEQUENCE, 0, 0, 0, 0, {0}, {0}, {0}, {0}, {0}, {0}, {0}}
 
 /* The last failure of a nexar call on this thread; code NEXAR_OK if there was none. It stays until the next one.
- *   INVALID_ARGUMENT   error is NULL or struct_size was not set (a smaller one, of an older header, is filled in
- *                      part) */
+ *   INVALID_ARGUMENT   error is NULL, or struct_size is 0 or too small for a code */
 NEXAR_API nexar_status nexar_last_error(nexar_error* error);
+
+/* Prints the last failure of this thread on stderr, in one line, `prefix: ` first unless prefix is NULL or "":
+ *     step 1: all_reduce 17 of group "train" (epoch 1): PEER_LOST: rank 3 on gpu7 (pid 77): the connection ended
+ * Prints "no error" when there was none. */
+NEXAR_API void nexar_perror(const char* prefix);
+
+/* That line, without the prefix and its end of line, into text (always zero-ended, cut to size bytes). Writes the
+ * length that it has uncut, without the zero, to *length unless that is NULL. */
+NEXAR_API nexar_status nexar_error_line(const nexar_error* error, char* text, uint64_t size, uint64_t* length);
 
 /* Names, for people: "PEER_LOST", "f32", "sum"; never NULL ("UNKNOWN"). The strings are static. */
 NEXAR_API const char* nexar_status_name(nexar_status status);
+/* Of any number, known or not: its hundreds. */
 NEXAR_API int32_t nexar_status_class(nexar_status status);
 
-/* ==== Version ==== */
+/* ==== Time-outs ==== */
+
+/* What else was agreed or configured: of an operation, the group's time-out for its kind; of a wait: as long as the
+ * operation takes; of an option: its documented default. */
+#define NEXAR_TIMEOUT_DEFAULT INT64_C(-1)
+/* No deadline. (In configuration files and environment variables, which count in seconds, 0 says this.) */
+#define NEXAR_TIMEOUT_NONE INT64_C(-2)
+
+/* ==== Version ====
+ * The rule: until 1.0 each 0.N is an ABI of its own (SONAME libnexar_c.so.0.N, CMake and pkg-config accept 0.N.*);
+ * from 1.0 on the major number is (SONAME libnexar_c.so.N). Within one ABI things are only added. */
 
 #define NEXAR_VERSION_MAJOR 0
-#define NEXAR_VERSION_MINOR 1
+#define NEXAR_VERSION_MINOR 2
 #define NEXAR_VERSION_PATCH 0
-/* Of the library that is loaded: major << 16 | minor << 8 | patch, and the same as "0.1.0". */
+/* Of the library that is loaded: major << 16 | minor << 8 | patch, and the same as "0.2.0". */
 NEXAR_API uint32_t nexar_version(void);
 NEXAR_API const char* nexar_version_text(void);
 
 /* ==== Element types and reductions ====
- * avg is the sum divided once by the number of ranks. Sums of f16 and bf16 round as those types. */
+ * avg is the sum divided once by the number of ranks. Sums of f16 and bf16 round as those types. Sums and products of
+ * integers wrap as their type, also inside avg: its sum must fit; its division is towards zero. */
 
 typedef int32_t nexar_dtype;
 enum {
@@ -180,28 +265,51 @@ NEXAR_API uint64_t nexar_dtype_size(nexar_dtype dtype); /* bytes; 0: no such typ
 NEXAR_API const char* nexar_dtype_name(nexar_dtype dtype);
 NEXAR_API const char* nexar_reduce_op_name(nexar_reduce_op op);
 
+/* ==== Handles ==== */
+
+typedef struct nexar_session nexar_session; /* a connection to the daemon of this host */
+/* An ordered list of ranks, of which this process is one, in one epoch: when ranks are lost and the group goes on,
+ * that is another epoch with another handle, and this one answers questions and can be freed, no more. */
+typedef struct nexar_group nexar_group;
+typedef uint64_t nexar_request; /* a started operation; 0 is never one */
+
+/* What an ended request has to tell. */
+typedef struct nexar_completion {
+    uint32_t struct_size;
+    nexar_status status;   /* of the operation; NEXAR_PENDING: not ended */
+    nexar_request request;
+    uint64_t user_data;    /* as given in nexar_op_options or nexar_group_options */
+    nexar_group* group;    /* whose operation; of nexar_group_open_start: the group that was opened, yours to free */
+    uint64_t sequence;     /* collective: its number in the group, from 0; otherwise NEXAR_NO_SEQUENCE */
+    uint64_t bytes;        /* recv: received; otherwise 0 */
+    uint64_t tag;          /* recv: of the message; otherwise 0 */
+    uint32_t source;       /* recv: rank that sent it; otherwise NEXAR_ANY_SOURCE */
+    uint32_t epoch;        /* of the group */
+} nexar_completion;
+#define NEXAR_COMPLETION_INIT {sizeof(nexar_completion), NEXAR_PENDING, 0, 0, NULL, NEXAR_NO_SEQUENCE, 0, 0, UINT32_MAX, 0}
+
 /* ==== Session: a connection to the daemon of this host. Everything else lives inside one. ==== */
 
-typedef struct nexar_session nexar_session;
-
 typedef struct nexar_session_options {
-    uint32_t struct_size;           /* set by nexar_session_options_init */
-    uint32_t slots;                 /* requests at once, 16 .. 4096, a power of two; default 256 */
+    uint32_t struct_size;
+    uint32_t slots;                 /* 16 .. 4096, a power of two; 0: 256. Requests at once are 4 fewer */
     const char* socket_path;        /* NULL: $NEXAR_SOCKET, else /run/nexar/nexard.sock */
-    int64_t connect_timeout_ms;     /* default 5000 */
-    int64_t daemon_unresponsive_ms; /* a daemon that stood still for so long is given up; default 10000, -1:
-                                       never */
-    uint64_t scratch_limit;         /* bytes that copies of ordinary memory may take at once; default 256 MiB */
-    int64_t spin_us;                /* longest busy wait before sleeping; default 50, 0: always sleep */
+    int64_t connect_timeout_ms;     /* default 5000; 0 is refused */
+    int64_t daemon_unresponsive_ms; /* a daemon that stood still for so long, and up to two seconds more in which this
+                                       process may have been stopped with it, is given up; default 10000; 0 is refused */
+    uint64_t scratch_limit;         /* bytes that copies of ordinary memory may take at once; UINT64_MAX: 256 MiB */
+    int64_t spin_us;                /* longest busy wait before sleeping; -1: 50; 0: always sleep; at most 1000000 */
 } nexar_session_options;
-
-NEXAR_API void nexar_session_options_init(nexar_session_options* options, size_t size);
+#define NEXAR_SESSION_OPTIONS_INIT \
+    {sizeof(nexar_session_options), 0, NULL, NEXAR_TIMEOUT_DEFAULT, NEXAR_TIMEOUT_DEFAULT, UINT64_MAX, -1}
+NEXAR_API void nexar_session_options_init(nexar_session_options* options, uint64_t size);
 
 /* Opens a session; options may be NULL. Close it with nexar_session_close.
- *   NOT_FOUND         nobody listens at the socket
- *   PERMISSION        the socket's permissions refuse this user
- *   SESSION_REFUSED   the daemon said no (its reason is in the text): limit reached, versions too far apart
- *   TIMED_OUT         the daemon did not answer in connect_timeout_ms */
+ *   NOT_FOUND             nobody listens at the socket
+ *   PERMISSION            the socket's permissions refuse this user
+ *   SESSION_REFUSED       the daemon said no (its reason is in the text): limit reached, versions too far apart
+ *   DAEMON_UNRESPONSIVE   the daemon did not answer in connect_timeout_ms
+ *   IO                    this process may not have the memory or descriptors (ulimit) */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_session_open(const nexar_session_options* options,
                                                            nexar_session** out);
 
@@ -216,17 +324,17 @@ NEXAR_API nexar_status nexar_session_close(nexar_session* session);
  * run makes nothing readable: only a nexar_session_poll now and then finds that out. Do not read, write or close it. */
 NEXAR_API nexar_status nexar_session_fd(nexar_session* session, int* fd);
 
-typedef uint64_t nexar_request; /* 0 is never a request */
-
-/* Writes up to capacity requests that have ended since the last poll and were not freed, each once, and their
- * number. Call nexar_test on each for its status. Does not block. Moves the bytes of staged requests.
+/* Writes up to capacity completions of requests that have ended since the last poll and were not freed, each once, and
+ * their number. `stride` is sizeof(nexar_completion): the distance of the array's elements, whose struct_size need not
+ * be set. Requests stay yours to free. Does not block. Requests inside blocking operations are never reported here.
+ * Moves the bytes of staged requests.
  *   DAEMON_LOST, DAEMON_UNRESPONSIVE   the daemon is gone, or stands still; what had ended before is still
  *                                      reported first */
-NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_session_poll(nexar_session* session, nexar_request* ended,
-                                                           size_t capacity, size_t* count);
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_session_poll(nexar_session* session, nexar_completion* ended,
+                                                           uint64_t stride, uint64_t capacity, uint64_t* count);
 
 /* The identity of this host's node, 64 hex digits; size at least NEXAR_NODE_TEXT. */
-NEXAR_API nexar_status nexar_session_node(nexar_session* session, char* text, size_t size);
+NEXAR_API nexar_status nexar_session_node(nexar_session* session, char* text, uint64_t size);
 
 typedef struct nexar_session_stats {
     uint32_t struct_size;
@@ -234,204 +342,289 @@ typedef struct nexar_session_stats {
     uint64_t operations;    /* started */
     uint64_t bytes_copied;  /* in and out of scratch, because the memory was ordinary */
     uint64_t scratch_bytes; /* held now */
-    uint64_t regions;       /* from nexar_alloc, nexar_register, and scratch */
+    uint64_t regions;       /* from nexar_alloc, nexar_register_memfd, and scratch */
     uint64_t doorbells;     /* times that the daemon had to be woken */
     uint64_t waits_ready;   /* waits that found the operation ended */
     uint64_t waits_spun;    /* ... ended while spinning */
     uint64_t waits_yielded; /* ... ended while yielding the processor */
     uint64_t waits_slept;   /* ... slept */
 } nexar_session_stats;
+#define NEXAR_SESSION_STATS_INIT {sizeof(nexar_session_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
 NEXAR_API nexar_status nexar_session_stats_get(nexar_session* session, nexar_session_stats* stats);
 
 /* ==== Memory that the daemon can reach ==== */
 
-/* Zeroed, page-aligned memory that operations use in place. bytes > 0. It counts against this process.
- *   NO_MEMORY   the system or the daemon's limits for this user refused      TABLE_FULL   too many regions */
-NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_alloc(nexar_session* session, uint64_t bytes, void** out);
+enum {
+    NEXAR_ALLOC_LAZY = 1,      /* pages come when they are first touched (so may fail then); default: all at once */
+    NEXAR_ALLOC_HUGE_PAGES = 2 /* transparent huge pages where the system gives them to shared memory, else ordinary */
+};
 
-/* Gives memory from nexar_alloc back. BAD_STATE: a pending request uses it. NOT_FOUND: not the start of such
+typedef struct nexar_alloc_options {
+    uint32_t struct_size;
+    uint32_t reserved;
+    uint64_t flags; /* NEXAR_ALLOC_... */
+} nexar_alloc_options;
+#define NEXAR_ALLOC_OPTIONS_INIT {sizeof(nexar_alloc_options), 0, 0}
+NEXAR_API void nexar_alloc_options_init(nexar_alloc_options* options, uint64_t size);
+
+/* Zeroed, page-aligned memory that operations use in place. bytes > 0. It counts against this process. The limits are
+ * looked at before the first page is touched. options may be NULL.
+ *   NO_MEMORY   the system or the daemon's limits for this user refused      TABLE_FULL   too many regions */
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_alloc(nexar_session* session, uint64_t bytes,
+                                                    const nexar_alloc_options* options, void** out);
+
+/* Gives memory from nexar_alloc back. BAD_STATE: a request uses it that is pending, or whose end no call has seen. NOT_FOUND: not the start of such
  * memory. */
 NEXAR_API nexar_status nexar_free(nexar_session* session, void* memory);
 
 /* Makes memory that you mapped yourself usable in place: address is where this process mapped, shared and
- * writable, `bytes` bytes of the memfd `fd` from `offset` (a multiple of the page size) on. The memfd is sealed
- * against shrinking, growing and further seals (create it with MFD_ALLOW_SEALING); you keep the descriptor and the
- * mapping.
- *   UNSUPPORTED   not a memfd, or it does not allow seals */
-NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_register(nexar_session* session, void* address, uint64_t bytes,
-                                                       int fd, uint64_t offset);
+ * writable, `bytes` bytes of the memfd `fd` from `offset` on; offset, and with huge pages bytes too, a multiple of
+ * the memfd's page size. The memfd is sealed against shrinking, growing and further seals (create it with
+ * MFD_ALLOW_SEALING); you keep the descriptor and the mapping. A call that fails changes nothing, but for the seals
+ * where the daemon's limits refuse.
+ * (The name nexar_register is kept for memory of other kinds.)
+ *   UNSUPPORTED        not a memfd, or it does not allow seals
+ *   INVALID_ARGUMENT   not aligned; not a shared mapping of these bytes of this memfd; or the memory overlaps memory that
+ *                      is registered already */
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_register_memfd(nexar_session* session, void* address, uint64_t bytes,
+                                                             int fd, uint64_t offset);
 
 /* The reverse; before you unmap. BAD_STATE: a pending request uses it. */
 NEXAR_API nexar_status nexar_unregister(nexar_session* session, void* address);
 
-/* ==== Groups: ordered lists of ranks ==== */
-
-typedef struct nexar_group nexar_group;
+/* ==== Groups ==== */
 
 #define NEXAR_RANK_AUTO UINT32_MAX
 #define NEXAR_RANKS_MAX 4096
 #define NEXAR_NAME_MAX 128 /* bytes of a group's name or a job's secret, without the ending zero */
 
 typedef struct nexar_group_options {
-    uint32_t struct_size; /* set by nexar_group_options_init */
-    uint32_t size;        /* ranks, 1 .. NEXAR_RANKS_MAX; the same for all members */
-    uint32_t rank;        /* 0 .. size-1, each once; or NEXAR_RANK_AUTO on all members */
+    uint32_t struct_size;
+    uint32_t size;          /* ranks, 1 .. NEXAR_RANKS_MAX; the same for all members */
+    uint32_t rank;          /* 0 .. size-1, each once; or NEXAR_RANK_AUTO on all members */
     uint32_t reserved;
-    const char* name;       /* who meets: same name, same secret, same user; default "default" */
-    const char* job_secret; /* keeps jobs apart, and admits other users' processes; default NULL: none */
-    int64_t timeout_ms;     /* for all members to arrive; default and -1: 30000 */
-    int64_t collective_timeout_ms; /* deadline of each operation; -1: the daemon's (30000); 0: none */
+    const char* name;       /* who meets: same name, same secret, same user; NULL: "default", if there is a secret */
+    const char* job_secret; /* keeps jobs apart, and admits other hosts' and users' processes; NULL: none, and only
+                               processes of this host and user meet */
+    int64_t timeout_ms;     /* of this call: for all members to arrive; default 30 s; 0: only with those that wait */
+    /* Deadlines of the group's operations, agreed when it is made: members that say DEFAULT take what the others say,
+     * or else what the daemon of the member that leads the opening has in its configuration (30 s); members that say
+     * different things get OPTIONS_DIFFER. 0 is refused. */
+    int64_t collective_timeout_ms; /* of collectives and messages */
+    int64_t barrier_timeout_ms;    /* of barriers; default: as collective_timeout_ms */
+    int64_t rpc_timeout_ms;        /* agreed already, but there are no remote calls yet */
+    uint64_t user_data;            /* of nexar_group_open_start: comes back in its completion */
 } nexar_group_options;
+#define NEXAR_GROUP_OPTIONS_INIT                                                                           \
+    {sizeof(nexar_group_options), 0, NEXAR_RANK_AUTO, 0, NULL, NULL, NEXAR_TIMEOUT_DEFAULT, NEXAR_TIMEOUT_DEFAULT, \
+     NEXAR_TIMEOUT_DEFAULT, NEXAR_TIMEOUT_DEFAULT, 0}
 
 /* Defaults, size 0 (which you must set). Nothing is read from the environment. */
-NEXAR_API void nexar_group_options_init(nexar_group_options* options, size_t size);
+NEXAR_API void nexar_group_options_init(nexar_group_options* options, uint64_t size);
 
-/* Joins the group and waits for all its members. options NULL: from the environment, the first complete pair of
+/* Defaults, then what the environment says; set afterwards what you want otherwise. Rank and size: the first complete
+ * pair of
  *     NEXAR_RANK, NEXAR_WORLD_SIZE                       (nexarctl run)
  *     RANK, WORLD_SIZE                                   (torchrun)
  *     SLURM_PROCID, SLURM_NTASKS                         (srun)
  *     OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE         (mpirun)
- * The name is $NEXAR_GROUP, else the launcher's job id (TORCHELASTIC_RUN_ID, SLURM_JOB_ID.SLURM_STEP_ID,
- * PMIX_NAMESPACE), else "default"; the secret is $NEXAR_JOB_SECRET, else none. NEXAR_RANK=auto is NEXAR_RANK_AUTO.
- *   INVALID_ARGUMENT   an option is out of its range, or the environment names no rank and size
- *   RANK_CLASH         two members ask for one rank, or for different sizes
+ * NEXAR_RANK=auto is NEXAR_RANK_AUTO. The name is $NEXAR_GROUP, else the launcher's job id (TORCHELASTIC_RUN_ID, or
+ * where that is "none" MASTER_ADDR:MASTER_PORT; SLURM_JOB_ID.SLURM_STEP_ID; PMIX_NAMESPACE); the secret is
+ * $NEXAR_JOB_SECRET. Time-outs, in seconds, 0 for none:
+ * $NEXAR_OPEN_TIMEOUT_SECS, $NEXAR_COLLECTIVE_TIMEOUT_SECS, $NEXAR_BARRIER_TIMEOUT_SECS, $NEXAR_RPC_TIMEOUT_SECS.
+ * The strings belong to the library and stay until this thread calls this function again, or ends.
+ *   INVALID_ARGUMENT   the environment names no rank and size, or a variable is not a number; then the options have
+ *                      their defaults. (Whether rank and size make sense together nexar_group_open says.) */
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_group_options_from_env(nexar_group_options* options, uint64_t size);
+
+/* Joins the group and waits for all its members. options NULL: nexar_group_options_from_env. A session may have
+ * several ranks of one group, each opened by a call of its own (on as many threads, or with _start). There is no group
+ * that one gets into by accident: without a name, a secret and a launcher's job id the call is refused.
+ *   INVALID_ARGUMENT   an option is out of its range; or nothing says which group
+ *   RANK_CLASH         two members ask for one rank, or some for a rank and some for any: said to those that come
+ *                      later, the first one goes on waiting for a right one
+ *   OPTIONS_DIFFER     members give different sizes or time-outs
  *   GROUP_INCOMPLETE   the timeout passed; the text counts who is missing
  *   INTERRUPTED        a signal arrived: this process has left the meeting */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_group_open(nexar_session* session,
                                                          const nexar_group_options* options,
                                                          nexar_group** out);
+/* The completion's `group` is the group. Cancelling it leaves the meeting; freeing the request of an opening whose
+ * completion nobody has seen frees the group too. */
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_group_open_start(nexar_session* session,
+                                                               const nexar_group_options* options,
+                                                               nexar_request* request);
 
-/* Leaves the group. Its requests that are still pending end with CLOSED. Waits for nobody. */
+/* Leaves the group. Waits for nobody. This rank's requests that are still pending end with CLOSED at once, also those
+ * that other threads wait for. On the others, collectives that this rank had started, and messages to and from it that
+ * are under way, end with ABORTED naming it. The first collective that needs this rank and that it had not started
+ * ends the group: it, and from then on all else on the group, is PEER_LOST naming this rank. The handle is closed only
+ * on NEXAR_OK. */
 NEXAR_API nexar_status nexar_group_free(nexar_group* group);
 
 NEXAR_API nexar_status nexar_group_rank(nexar_group* group, uint32_t* rank);
 NEXAR_API nexar_status nexar_group_size(nexar_group* group, uint32_t* size);
+/* 1 for a group as it was opened; each recovery counts on. */
+NEXAR_API nexar_status nexar_group_epoch(nexar_group* group, uint32_t* epoch);
 
 /* Which node a rank runs on, 64 hex digits; size at least NEXAR_NODE_TEXT. */
-NEXAR_API nexar_status nexar_group_node(nexar_group* group, uint32_t rank, char* text, size_t size);
+NEXAR_API nexar_status nexar_group_node(nexar_group* group, uint32_t rank, char* text, uint64_t size);
+
+/* ==== Operations: what all of them take ====
+ * Each comes as nexar_x(..., options), which blocks until it has ended and returns how, and as
+ * nexar_x_start(..., options, &request). options may be NULL. */
+
+enum {
+    NEXAR_PRIORITY_DEFAULT = -1, /* the operation's own; the only one that is accepted yet */
+    NEXAR_PRIORITY_CRITICAL = 0,
+    NEXAR_PRIORITY_REALTIME = 1,
+    NEXAR_PRIORITY_BULK = 2
+};
+
+typedef struct nexar_op_options {
+    uint32_t struct_size;
+    int32_t priority;    /* NEXAR_PRIORITY_...; others than DEFAULT are UNSUPPORTED */
+    int64_t timeout_ms;  /* of the operation; default: what the group agreed on for its kind */
+    uint64_t match_id;   /* collectives: a number of your choice that must be the same on all ranks, or all get MISMATCH.
+                            It is compared, and never used to find what belongs together. Messages: must be 0 */
+    uint64_t user_data;  /* comes back in the completion */
+    uint64_t flags;      /* none yet: 0 */
+} nexar_op_options;
+#define NEXAR_OP_OPTIONS_INIT \
+    {sizeof(nexar_op_options), NEXAR_PRIORITY_DEFAULT, NEXAR_TIMEOUT_DEFAULT, 0, 0, 0}
+NEXAR_API void nexar_op_options_init(nexar_op_options* options, uint64_t size);
 
 /* ==== Collectives ====
- * Every rank of the group calls the same function with the same count, dtype, op and root; if not, all get
+ * Every rank of the group calls the same function with the same count, dtype, op, root and match_id; if not, all get
  * MISMATCH (a rank that only sent, or had its data from the root that it named, may have ended with success
  * before). Every result is bit-identical on all ranks that receive it. count may be 0: then memory may be NULL.
  *
- * Each comes as nexar_x(..., timeout_ms), which blocks, and as nexar_x_start(..., &request). A timeout or a cancel
- * ends the operation on ALL ranks: TIMED_OUT or CANCELLED here, ABORTED naming this rank elsewhere, success where
- * it had ended already. The next operation is not affected.
+ * A timeout or a cancel ends the operation on ALL ranks: TIMED_OUT or CANCELLED here, ABORTED naming this rank
+ * elsewhere, success where it had ended already. The next operation is not affected.
  *
  * in == out: in place. Otherwise in and out must not overlap.
  *
  * Errors of all of them: INVALID_ARGUMENT (NULL, unknown dtype or op, root >= size, count * size of dtype overflows
- * 2^63, overlap), TABLE_FULL (slots), NO_MEMORY (not even a piece of the ordinary memory, a few MiB, fits into what is
+ * 2^63, overlap, timeout 0), UNSUPPORTED (priority), BAD_STATE (another thread is inside a collective of this group:
+ * see Threads), TABLE_FULL (slots), NO_MEMORY (not even a piece of the ordinary memory, a few MiB, fits into what is
  * left of scratch_limit: end a request, or use nexar_alloc), MISMATCH, TIMED_OUT, CANCELLED, ABORTED, PEER_LOST,
  * LINK_LOST, CLOSED, DAEMON_LOST, DAEMON_UNRESPONSIVE. */
 
 /* out[i] = in_0[i] op in_1[i] op ... on every rank; count elements. */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_all_reduce(nexar_group* group, const void* in, void* out,
-                                                         uint64_t count, nexar_dtype dtype,
-                                                         nexar_reduce_op op, int64_t timeout_ms);
+                                                         uint64_t count, nexar_dtype dtype, nexar_reduce_op op,
+                                                         const nexar_op_options* options);
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_all_reduce_start(nexar_group* group, const void* in, void* out,
-                                                               uint64_t count, nexar_dtype dtype,
-                                                               nexar_reduce_op op, nexar_request* request);
+                                                               uint64_t count, nexar_dtype dtype, nexar_reduce_op op,
+                                                               const nexar_op_options* options,
+                                                               nexar_request* request);
 
 /* The same, on rank root only; out is not touched elsewhere and may be NULL there. */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_reduce(nexar_group* group, const void* in, void* out,
                                                      uint64_t count, nexar_dtype dtype, nexar_reduce_op op,
-                                                     uint32_t root, int64_t timeout_ms);
+                                                     uint32_t root, const nexar_op_options* options);
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_reduce_start(nexar_group* group, const void* in, void* out,
-                                                           uint64_t count, nexar_dtype dtype,
-                                                           nexar_reduce_op op, uint32_t root,
+                                                           uint64_t count, nexar_dtype dtype, nexar_reduce_op op,
+                                                           uint32_t root, const nexar_op_options* options,
                                                            nexar_request* request);
 
 /* Root's count elements of data arrive in data on every rank. */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_broadcast(nexar_group* group, void* data, uint64_t count,
-                                                        nexar_dtype dtype, uint32_t root, int64_t timeout_ms);
+                                                        nexar_dtype dtype, uint32_t root,
+                                                        const nexar_op_options* options);
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_broadcast_start(nexar_group* group, void* data, uint64_t count,
                                                               nexar_dtype dtype, uint32_t root,
+                                                              const nexar_op_options* options,
                                                               nexar_request* request);
 
 /* Every rank's count elements of `in`, in rank order, in `out` (size * count elements) on every rank.
  * In place: in == out, or in == out + rank * count: this rank's block stands already at its place in out. */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_all_gather(nexar_group* group, const void* in, void* out,
                                                          uint64_t count, nexar_dtype dtype,
-                                                         int64_t timeout_ms);
+                                                         const nexar_op_options* options);
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_all_gather_start(nexar_group* group, const void* in, void* out,
                                                                uint64_t count, nexar_dtype dtype,
+                                                               const nexar_op_options* options,
                                                                nexar_request* request);
 
 /* `in` is size blocks of count elements; block r of the reduction arrives in `out` (count elements) of rank
  * r. In place: in == out, or out == in + rank * count: the result replaces this rank's block of in; the other
  * blocks are unspecified afterwards. */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_reduce_scatter(nexar_group* group, const void* in, void* out,
-                                                             uint64_t count, nexar_dtype dtype,
-                                                             nexar_reduce_op op, int64_t timeout_ms);
-NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_reduce_scatter_start(nexar_group* group, const void* in,
-                                                                   void* out, uint64_t count,
-                                                                   nexar_dtype dtype, nexar_reduce_op op,
+                                                             uint64_t count, nexar_dtype dtype, nexar_reduce_op op,
+                                                             const nexar_op_options* options);
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_reduce_scatter_start(nexar_group* group, const void* in, void* out,
+                                                                   uint64_t count, nexar_dtype dtype,
+                                                                   nexar_reduce_op op,
+                                                                   const nexar_op_options* options,
                                                                    nexar_request* request);
 
 /* Ends when every rank has started it. */
-NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_barrier(nexar_group* group, int64_t timeout_ms);
-NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_barrier_start(nexar_group* group, nexar_request* request);
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_barrier(nexar_group* group, const nexar_op_options* options);
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_barrier_start(nexar_group* group, const nexar_op_options* options,
+                                                            nexar_request* request);
 
 /* ==== Messages between two ranks ====
  * Messages of one pair of ranks with one tag arrive in the order in which they were sent; a receive takes the
  * oldest that matches. A send ends when the receive that matched it has the data: two ranks that first send to each
  * other and then receive must use nexar_send_start. A timeout or a cancel ends only this side's call. A message to
- * oneself is allowed. */
+ * oneself is allowed. timeout_ms 0: a receive takes only what is here already; a send succeeds only if the receive
+ * waits for it already. */
 
 #define NEXAR_ANY_SOURCE UINT32_MAX
 #define NEXAR_ANY_TAG UINT64_MAX /* so tags are 0 .. UINT64_MAX - 1 */
 
-/* What an ended request has to tell. */
-typedef struct nexar_completion {
-    uint32_t struct_size;
-    nexar_status status; /* of the operation */
-    uint64_t bytes;      /* recv: received; otherwise 0 */
-    uint64_t tag;        /* recv: of the message */
-    uint32_t source;     /* recv: rank that sent it; otherwise NEXAR_ANY_SOURCE */
-    uint32_t reserved;
-} nexar_completion;
-
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_send(nexar_group* group, const void* data, uint64_t count,
                                                    nexar_dtype dtype, uint32_t to, uint64_t tag,
-                                                   int64_t timeout_ms);
+                                                   const nexar_op_options* options);
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_send_start(nexar_group* group, const void* data, uint64_t count,
                                                          nexar_dtype dtype, uint32_t to, uint64_t tag,
-                                                         nexar_request* request);
+                                                         const nexar_op_options* options, nexar_request* request);
 
 /* Room for count elements; a shorter message is fine, a longer one is MISMATCH (and is gone). from may be
- * NEXAR_ANY_SOURCE, tag NEXAR_ANY_TAG. completion may be NULL. timeout_ms 0: only what is here already. PEER_LOST
- * when the rank has left, or all others have, and nothing that they sent is left to receive. */
+ * NEXAR_ANY_SOURCE, tag NEXAR_ANY_TAG. completion may be NULL. PEER_LOST when the rank has left, or all others have,
+ * and nothing that they sent is left to receive. */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_recv(nexar_group* group, void* data, uint64_t count,
                                                    nexar_dtype dtype, uint32_t from, uint64_t tag,
-                                                   int64_t timeout_ms, nexar_completion* completion);
+                                                   nexar_completion* completion, const nexar_op_options* options);
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_recv_start(nexar_group* group, void* data, uint64_t count,
                                                          nexar_dtype dtype, uint32_t from, uint64_t tag,
-                                                         nexar_request* request);
+                                                         const nexar_op_options* options, nexar_request* request);
 
 /* ==== Requests ====
  * A request from nexar_x_start is pending until its operation has ended, gives the same answer for ever after, and
- * holds its slot until nexar_request_free. What nexar_wait returns is the operation's own status; TIMED_OUT can also
- * mean that the wait ended first. Then completion->status tells: it is NEXAR_PENDING while the request is pending.
- * completion may be NULL, and is written in every case where the handle was good. */
+ * holds its slot until nexar_request_free. A wait whose own timeout_ms runs out returns NEXAR_PENDING; everything else
+ * that a wait or test returns is the operation's own status, or a mistake in the call (BAD_HANDLE, CLOSED,
+ * INVALID_ARGUMENT, INTERRUPTED). completion may be NULL; it is written whenever the handle and its struct_size were
+ * good, and then its status is NEXAR_PENDING exactly while the request is pending. */
 
 /* NEXAR_PENDING, or the status of the operation. Never blocks; copies what there is to copy. */
-NEXAR_API nexar_status nexar_test(nexar_request request, nexar_completion* completion);
+NEXAR_API nexar_status nexar_request_test(nexar_request request, nexar_completion* completion);
 
-/* Waits for the end. timeout_ms -1: for as long as it takes (the operation has its own deadline).
- *   TIMED_OUT, INTERRUPTED   the request is still pending */
-NEXAR_API nexar_status nexar_wait(nexar_request request, int64_t timeout_ms, nexar_completion* completion);
+/* Waits for the end. INTERRUPTED: a signal arrived, the request is still pending. */
+NEXAR_API nexar_status nexar_request_wait(nexar_request request, int64_t timeout_ms, nexar_completion* completion);
 
-/* Waits until one of count requests (of one session, none 0) has ended, and writes its index. Returns
- * NEXAR_OK whatever the status of that operation: ask nexar_test. */
-NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_wait_any(const nexar_request* requests, size_t count,
-                                                       int64_t timeout_ms, size_t* index);
+/* Looks for one of count requests (1 .. 4096, of one session; those that are 0 are passed over) that has ended, or
+ * waits until one has: NEXAR_OK, its index and its completion, which has the operation's status. NEXAR_PENDING: none
+ * has, and nothing is written. INVALID_ARGUMENT: all are 0. */
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_request_test_any(const nexar_request* requests, uint64_t count,
+                                                               uint64_t* index, nexar_completion* completion);
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_request_wait_any(const nexar_request* requests, uint64_t count,
+                                                               int64_t timeout_ms, uint64_t* index,
+                                                               nexar_completion* completion);
+
+/* Waits until all of count requests (as above; those that are 0 count as ended) have ended. NEXAR_OK: all well. A
+ * failure: the status of the first one, in the array's order, that failed, when all have ended. NEXAR_PENDING: time ran
+ * out. completions: NULL, or an array of count elements at a distance of `stride` = sizeof(nexar_completion) bytes, all
+ * written (pending ones say so), except for those whose request is 0. */
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_request_wait_all(const nexar_request* requests, uint64_t count,
+                                                               int64_t timeout_ms, nexar_completion* completions,
+                                                               uint64_t stride);
 
 /* Asks for an end: CANCELLED if it was in time. Does not wait; the request is yours to wait for and free as
  * before. NEXAR_OK also if the request has ended already. */
-NEXAR_API nexar_status nexar_cancel(nexar_request request);
+NEXAR_API nexar_status nexar_request_cancel(nexar_request request);
 
 /* Gives the slot back. BAD_STATE: still pending (cancel and wait first). BAD_HANDLE: freed before. */
 NEXAR_API nexar_status nexar_request_free(nexar_request request);

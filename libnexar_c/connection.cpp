@@ -78,7 +78,8 @@ Result<void> Connection::dial(const ConnectOptions& options, Time until) {
                                              "; is nexard running, and in a cluster (nexarctl status)?");
         if (errno != EAGAIN && errno != EINTR) return fail(io_error("cannot connect to " + options.path));
         // The daemon's queue of connections is full, and a unix socket cannot be polled for that.
-        if (now() >= until) return fail(Errc::timed_out, "the daemon on " + options.path + " accepts nobody");
+        if (now() >= until)
+            return fail(Errc::daemon_unresponsive, "the daemon on " + options.path + " accepts nobody");
         ::poll(nullptr, 0, 1);
     }
     return {};
@@ -92,7 +93,8 @@ Result<void> Connection::receive(uint32_t type, void* out, size_t size, int* fds
         const int ready = ::poll(&wait, 1, static_cast<int>(to_ms(left) + 1));
         if (ready > 0) break;
         if (ready < 0 && errno != EINTR) return fail(io_error("cannot wait for the daemon"));
-        if (now() >= until) return fail(Errc::timed_out, "the daemon does not answer the handshake");
+        if (now() >= until)
+            return fail(Errc::daemon_unresponsive, "the daemon does not answer the handshake");
     }
     alignas(8) char packet[NEXAR_MSG_BYTES_MAX] = {};
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * NEXAR_MSG_FDS_MAX)];

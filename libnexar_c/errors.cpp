@@ -7,29 +7,59 @@ namespace nexar::c {
 
 namespace {
 
-thread_local nexar_error last{};
+constexpr nexar_error no_error = NEXAR_ERROR_INIT;
+thread_local nexar_error last = no_error;
 
-void put(char* to, size_t size, std::string_view text) {
+template <size_t size>
+void put(char (&to)[size], std::string_view text) {
     const size_t n = std::min(size - 1, text.size());
     std::memcpy(to, text.data(), n);
     std::memset(to + n, 0, size - n);
 }
 
+template <size_t size>
+std::string_view text_of(const char (&from)[size]) {
+    return {from, strnlen(from, size)};
+}
+
+void append_who(std::string& line, const nexar_error& e) {
+    const std::string_view host = text_of(e.host), node = text_of(e.node);
+    if (e.rank >= 0) line += " rank " + std::to_string(e.rank);
+    if (e.other_rank >= 0)
+        line.append(e.rank >= 0 ? " and" : "").append(" rank ").append(std::to_string(e.other_rank));
+    if (!host.empty())
+        line.append(" on ").append(host);
+    else if (!node.empty())
+        line.append(" on node ").append(node.substr(0, 8));
+    if (e.pid != 0) line += " (pid " + std::to_string(e.pid) + ")";
+    if (e.rank >= 0 || e.other_rank >= 0 || !host.empty() || !node.empty()) line += ":";
+}
+
 }  // namespace
 
-nexar_status failed(const char* op, const Error& error) {
+nexar_status failed(const ErrorContext& context, const Error& error) {
+    last = no_error;
     last.code = static_cast<nexar_status>(error.code);
     last.error_class = status_class(last.code);
+    last.system_errno = error.system_errno;
     last.rank = error.rank;
     last.other_rank = error.other_rank;
-    put(last.node, sizeof last.node, error.node);
-    put(last.op, sizeof last.op, op);
-    put(last.text, sizeof last.text, error.text);
+    last.sequence = context.sequence;
+    last.epoch = context.epoch;
+    last.pid = error.pid;
+    last.lost_count = static_cast<uint32_t>(error.lost_ranks.size());
+    std::copy_n(error.lost_ranks.begin(), std::min<size_t>(last.lost_count, NEXAR_ERROR_RANKS),
+                last.lost_ranks);
+    put(last.op, context.op);
+    if (context.group) put(last.group, *context.group);
+    put(last.node, error.node);
+    put(last.host, error.host);
+    put(last.text, error.text);
     return last.code;
 }
 
-nexar_status failed(const char* op, Errc code, std::string text) {
-    return failed(op, Error{code, std::move(text), -1, -1, {}});
+nexar_status failed(const ErrorContext& context, Errc code, std::string text) {
+    return failed(context, Error{code, std::move(text), -1, -1, {}});
 }
 
 Error error_from(nexar_status code, const nexar_shm_detail& detail) {
@@ -37,36 +67,53 @@ Error error_from(nexar_status code, const nexar_shm_detail& detail) {
     out.code = static_cast<Errc>(code);
     out.rank = detail.rank;
     out.other_rank = detail.other_rank;
+    out.pid = detail.pid;
+    out.system_errno = detail.system_errno;
     out.text.assign(detail.text, std::min<size_t>(detail.text_bytes, sizeof detail.text));
+    out.host = text_of(detail.host);
     if (detail.has_node) {
         char text[NEXAR_NODE_TEXT];
         node_text(detail.node, text);
         out.node = text;
     }
+    // Only so many are listed; how many there are is kept by the length.
+    const uint32_t lost = std::min<uint32_t>(detail.lost_count, NEXAR_SHM_GROUP_RANKS_MAX);
+    out.lost_ranks.assign(detail.lost_ranks,
+                          detail.lost_ranks + std::min<uint32_t>(lost, NEXAR_SHM_LOST_RANKS));
+    out.lost_ranks.resize(lost);
     return out;
 }
 
-nexar_status copy_last_error(nexar_error* out) {
-    constexpr uint32_t smallest = offsetof(nexar_error, rank);
-    if (!out || out->struct_size < smallest) return NEXAR_ERR_INVALID_ARGUMENT;
-    const uint32_t size = std::min<uint32_t>(out->struct_size, sizeof last);
-    std::memcpy(reinterpret_cast<char*>(out) + sizeof size,
-                reinterpret_cast<const char*>(&last) + sizeof size, size - sizeof size);
-    return NEXAR_OK;
+const nexar_error& last_error() {
+    return last;
+}
+
+std::string error_line(const nexar_error& e) {
+    if (e.code == NEXAR_OK) return "no error";
+    std::string line(text_of(e.op));
+    if (e.sequence != NEXAR_NO_SEQUENCE) line += " " + std::to_string(e.sequence);
+    if (const auto group = text_of(e.group); !group.empty()) {
+        line.append(" of group \"").append(group).append("\"");
+        if (e.epoch != 0) line += " (epoch " + std::to_string(e.epoch) + ")";
+    }
+    line.append(line.empty() ? "" : ": ").append(status_name(e.code)).append(":");
+    append_who(line, e);
+    line.append(" ").append(text_of(e.text));
+    if (e.system_errno != 0) line += " (errno " + std::to_string(e.system_errno) + ")";
+    // Names come from outside, and this is one line.
+    std::ranges::replace_if(line, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
+    return line;
 }
 
 const char* status_name(nexar_status status) {
-    return name_of(static_cast<Errc>(status)).data();  // literals: zero-ended
+    const auto code = static_cast<Errc>(status);
+    // What stays inside the daemon has no name here.
+    return status <= NEXAR_ERR_SYSTEM - 100 ? "UNKNOWN" : name_of(code).data();  // literals: zero-ended
 }
 
-int32_t status_class(nexar_status s) {
-    if (s >= 0) return NEXAR_CLASS_NONE;
-    if (s == NEXAR_ERR_ABORTED) return NEXAR_CLASS_OPERATION;
-    if (s > -20) return NEXAR_CLASS_CALL;
-    if (s > -30) return NEXAR_CLASS_RETRIABLE;
-    if (s > -40) return NEXAR_CLASS_OPERATION;
-    if (s > -60) return NEXAR_CLASS_GROUP;
-    return NEXAR_CLASS_SESSION;
+int32_t status_class(nexar_status status) {
+    if (status > -100) return NEXAR_CLASS_NONE;
+    return std::min<int32_t>(-(status / 100), NEXAR_CLASS_SYSTEM);
 }
 
 void node_text(const uint8_t node[32], char* out) {

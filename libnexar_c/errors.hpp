@@ -1,6 +1,7 @@
 // The thread's last error, and how a Result becomes a status.
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "core/result.hpp"
@@ -9,13 +10,23 @@
 
 namespace nexar::c {
 
+// What failed: an operation's name, and whose it was. Group's and request's errors know more than the others.
+struct ErrorContext {
+    const char* op;
+    const std::string* group = nullptr;  // name
+    uint32_t epoch = 0;
+    uint64_t sequence = NEXAR_NO_SEQUENCE;
+    ErrorContext(const char* name) : op(name) {}  // NOLINT: most calls have no group
+};
+
 // Every failing function ends with one of these.
-nexar_status failed(const char* op, const Error& error);
-nexar_status failed(const char* op, Errc code, std::string text);
+nexar_status failed(const ErrorContext& context, const Error& error);
+nexar_status failed(const ErrorContext& context, Errc code, std::string text);
 // From a slot's detail.
 Error error_from(nexar_status code, const nexar_shm_detail& detail);
 
-nexar_status copy_last_error(nexar_error* out);
+const nexar_error& last_error();
+std::string error_line(const nexar_error& error);
 const char* status_name(nexar_status status);
 int32_t status_class(nexar_status status);
 

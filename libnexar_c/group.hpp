@@ -1,33 +1,52 @@
 // Groups as the client knows them, and where their rank and size come from.
 #pragma once
 
-#include <optional>
+#include <atomic>
+#include <memory>
+#include <span>
 #include <string>
 
 #include "core/result.hpp"
 #include "core/time.hpp"
 #include "nexar.h"
+#include "shm_layout.h"
 
 namespace nexar::c {
 
 struct Group {
     uint64_t session = 0;  // handle
-    uint32_t name = 0;     // as the daemon calls it
+    uint64_t handle = 0;   // its own
+    uint32_t fork_epoch = 0;
+    uint32_t membership = 0;  // (group, epoch, rank), as the daemon calls it
     uint32_t rank = 0;
     uint32_t size = 0;
-    uint32_t segment_bytes = 0;          // what the daemon takes as one segment; 0: it cannot stage [S12]
-    int64_t collective_timeout_ns = -1;  // < 0: the daemon's; 0: none
+    uint32_t epoch = 0;
+    uint32_t segment_bytes = 0;  // what the daemon takes as one segment; 0: it cannot stage [S12]
+    std::shared_ptr<const std::string> name;
+
+    // A thread starts a collective, or is inside a blocking one: the header's rule for threads.
+    std::atomic<bool> in_collective{false};
+    std::atomic<bool> freeing{false};
+    std::atomic<bool> open{false};  // nexar_group_open_start: not before its request has ended
 };
 
 // nexar_group_options with its strings owned and its values checked.
 struct GroupRequest {
     std::string name, secret;
     uint32_t size = 0, rank = 0;
-    int64_t timeout_ms = -1, collective_timeout_ms = -1;
+    int64_t timeout_ms = NEXAR_TIMEOUT_DEFAULT;
+    int64_t collective_timeout_ms = NEXAR_TIMEOUT_DEFAULT;
+    int64_t barrier_timeout_ms = NEXAR_TIMEOUT_DEFAULT;
+    int64_t rpc_timeout_ms = NEXAR_TIMEOUT_DEFAULT;
+    uint64_t user_data = 0;
 };
+nexar_group_options group_defaults();
 Result<GroupRequest> from_options(const nexar_group_options& options);
-// `get` is getenv; tests give their own.
-Result<GroupRequest> from_environment(const char* (*get)(const char*));
+// What the environment says, unchecked but for what cannot be read. `get` is getenv; tests give their own.
+// The options' strings point into `name` (environment_name_bytes), and into the environment.
+constexpr size_t environment_name_bytes = 2 * NEXAR_NAME_TEXT;
+Result<nexar_group_options> from_environment(const char* (*get)(const char*), std::span<char> name);
+nexar_shm_group_open payload_of(const GroupRequest& request);
 
 // Milliseconds as the ABI has them, to nanoseconds as the daemon has them. Saturates.
 int64_t nanoseconds(int64_t ms);

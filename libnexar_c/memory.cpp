@@ -33,17 +33,14 @@ Region* Regions::find_and_use(const void* data, uint64_t bytes) {
 
 uint32_t Regions::take_id() {
     std::lock_guard lock(mutex_);
-    if (!free_ids_.empty()) {
-        const uint32_t id = free_ids_.back();
-        free_ids_.pop_back();
-        return id;
-    }
-    return next_id_ <= NEXAR_SHM_REGIONS_MAX ? next_id_++ : 0;
+    if (ids_ == NEXAR_SHM_REGIONS_MAX || last_id_ == UINT32_MAX) return 0;
+    ++ids_;
+    return ++last_id_;
 }
 
-void Regions::give_back_id(uint32_t id) {
+void Regions::give_back_id() {
     std::lock_guard lock(mutex_);
-    free_ids_.push_back(id);
+    --ids_;
 }
 
 bool Regions::hits(const std::byte* base, uint64_t bytes) const {

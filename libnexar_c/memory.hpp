@@ -31,9 +31,10 @@ class Regions {
     // The region that holds [data, data + bytes), used until `users` is lowered; or null.
     Region* find_and_use(const void* data, uint64_t bytes);
 
-    // 0: too many. Numbers are free again after give_back_id.
+    // 0: too many at once, until give_back_id. No number comes twice: a descriptor that names a region that
+    // is gone never means another one.
     uint32_t take_id();
-    void give_back_id(uint32_t id);
+    void give_back_id();
     // Reserves its addresses, before the daemon is asked; it is not ready. Overlapping another:
     // invalid_argument.
     Result<Region*> insert(std::unique_ptr<Region> region);
@@ -49,8 +50,7 @@ class Regions {
 
     mutable std::shared_mutex mutex_;
     std::vector<std::unique_ptr<Region>> by_address_;
-    std::vector<uint32_t> free_ids_;
-    uint32_t next_id_ = 1;
+    uint32_t ids_ = 0, last_id_ = 0;
 };
 
 // Small blocks are powers of two, cut from shared regions (arenas); large ones have a region of their own.

@@ -1,10 +1,14 @@
 // The exported functions of include/nexar.h, but for the operations (nexar_ops.cpp): check arguments, call,
 // convert.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
+#include "opening.hpp"
 #include "operation.hpp"
+#include "structs.hpp"
 #include "tables.hpp"
 
 using namespace nexar;
@@ -13,97 +17,60 @@ using namespace nexar::c;
 namespace {
 
 constexpr int64_t ms_max = INT64_MAX / 4'000'000;
+constexpr nexar_session_options session_defaults = NEXAR_SESSION_OPTIONS_INIT;
+constexpr nexar_alloc_options alloc_defaults = NEXAR_ALLOC_OPTIONS_INIT;
+constexpr uint64_t alloc_flags = NEXAR_ALLOC_LAZY | NEXAR_ALLOC_HUGE_PAGES;
 
-// Options of an older or newer program: what it has is taken, what it lacks is the default.
-template <class T>
-bool take_options(const T* given, T& defaults) {
-    if (!given) return true;
-    if (given->struct_size < sizeof(uint32_t) * 2) return false;
-    std::memcpy(&defaults, given, std::min<size_t>(given->struct_size, sizeof defaults));
-    return true;
-}
-
-template <class T>
-void init_options(T* options, size_t size, T defaults) {
-    if (!options) return;
-    defaults.struct_size = static_cast<uint32_t>(size);
-    std::memset(static_cast<void*>(options), 0, size);
-    std::memcpy(static_cast<void*>(options), &defaults, std::min(size, sizeof defaults));
-}
-
-nexar_session_options session_defaults() {
-    nexar_session_options o{};
-    o.slots = NEXAR_SHM_SLOTS_DEFAULT;
-    o.connect_timeout_ms = 5000;
-    o.daemon_unresponsive_ms = 10000;
-    o.scratch_limit = uint64_t{256} << 20;
-    o.spin_us = 50;
-    return o;
-}
-
-nexar_group_options group_defaults() {
-    nexar_group_options o{};
-    o.rank = NEXAR_RANK_AUTO;
-    o.timeout_ms = 30000;
-    o.collective_timeout_ms = -1;
-    return o;
+// Of options that count from 1: the default, never, or so long.
+Result<Duration> duration(const char* name, int64_t ms, Duration usual) {
+    if (ms == NEXAR_TIMEOUT_DEFAULT) return usual;
+    if (ms == NEXAR_TIMEOUT_NONE) return Duration::max();
+    if (ms > 0) return Duration(std::chrono::milliseconds(std::min(ms, ms_max)));
+    return fail(Errc::invalid_argument, std::string(name) + " is " + std::to_string(ms) +
+                                            "; allowed: a positive number of milliseconds, "
+                                            "NEXAR_TIMEOUT_DEFAULT (-1), NEXAR_TIMEOUT_NONE (-2)");
 }
 
 Result<SessionOptions> checked(const nexar_session_options* given) {
-    nexar_session_options o = session_defaults();
-    if (!take_options(given, o))
-        return fail(Errc::invalid_argument, "options were not made by nexar_session_options_init");
+    NEXAR_TRY(auto o, read_options(given, session_defaults, "nexar_session_options"));
+    if (o.slots == 0) o.slots = NEXAR_SHM_SLOTS_DEFAULT;
     if (!nexar_shm_slots_valid(o.slots))
+        return fail(Errc::invalid_argument, "slots is " + std::to_string(o.slots) +
+                                                "; allowed: a power of two from 16 to 4096, or 0: 256");
+    if (o.spin_us < -1 || o.spin_us > 1'000'000)
         return fail(Errc::invalid_argument,
-                    "slots is " + std::to_string(o.slots) + "; allowed: a power of two from 16 to 4096");
-    if (o.connect_timeout_ms < 0 || o.daemon_unresponsive_ms < -1 || o.spin_us < 0 || o.spin_us > 1'000'000)
-        return fail(Errc::invalid_argument,
-                    "connect_timeout_ms from 0, daemon_unresponsive_ms from -1, spin_us from 0 "
-                    "to 1000000");
+                    "spin_us is " + std::to_string(o.spin_us) + "; allowed: 0 to 1000000, or -1: 50");
     SessionOptions out;
     const char* from_environment = std::getenv("NEXAR_SOCKET");
     out.connect.path = o.socket_path      ? o.socket_path
                        : from_environment ? from_environment
                                           : NEXAR_LOCAL_SOCKET;
     out.connect.slots = o.slots;
-    out.connect.timeout = std::chrono::milliseconds(std::min(o.connect_timeout_ms, ms_max));
-    out.daemon_unresponsive =
-        o.daemon_unresponsive_ms < 0
-            ? Duration::max()
-            : Duration(std::chrono::milliseconds(std::min(o.daemon_unresponsive_ms, ms_max)));
-    out.scratch_limit = o.scratch_limit;
-    out.spin = std::chrono::microseconds(o.spin_us);
+    NEXAR_TRY(out.connect.timeout,
+              duration("connect_timeout_ms", o.connect_timeout_ms, std::chrono::milliseconds(5000)));
+    NEXAR_TRY(out.daemon_unresponsive, duration("daemon_unresponsive_ms", o.daemon_unresponsive_ms,
+                                                std::chrono::milliseconds(10'000)));
+    out.scratch_limit = o.scratch_limit == UINT64_MAX ? uint64_t{256} << 20 : o.scratch_limit;
+    out.spin = std::chrono::microseconds(o.spin_us == -1 ? 50 : o.spin_us);
     return out;
 }
 
-Result<nexar_group*> open_group(SessionPin& session, uint64_t session_handle, const GroupRequest& wanted) {
-    nexar_shm_descriptor d{};
-    d.kind = NEXAR_CMD_GROUP_OPEN;
-    nexar_shm_group_open asked{};
-    asked.size = wanted.size;
-    asked.rank = wanted.rank;
-    asked.timeout_ns = nanoseconds(wanted.timeout_ms < 0 ? 30000 : wanted.timeout_ms);
-    if (asked.timeout_ns == 0) asked.timeout_ns = 1;  // try: only with those who wait already
-    asked.name_bytes = static_cast<uint32_t>(wanted.name.size());
-    asked.secret_bytes = static_cast<uint32_t>(wanted.secret.size());
-    std::memcpy(asked.name, wanted.name.data(), wanted.name.size());
-    std::memcpy(asked.secret, wanted.secret.data(), wanted.secret.size());
-    NEXAR_TRY(const Ending ending, session->command(d, &asked, true));
-
-    auto group = std::make_unique<Group>();
-    group->session = session_handle;
-    group->name = ending.result.group;
-    group->rank = ending.result.rank;
-    group->size = ending.result.size;
-    group->segment_bytes = ending.result.stage;
-    group->collective_timeout_ns =
-        wanted.collective_timeout_ms < 0 ? -1 : nanoseconds(wanted.collective_timeout_ms);
-    const uint64_t handle = groups().insert(std::move(group), [](uint32_t) {});
-    if (handle == 0) return fail(Errc::table_full, "this process has too many groups");
-    return reinterpret_cast<nexar_group*>(handle);
+const char* environment(const char* name) {
+    return std::getenv(name);
 }
 
-nexar_status give_node(const char* op, const uint8_t node[32], char* text, size_t size) {
+// NULL: from the environment.
+Result<GroupRequest> wanted_group(const nexar_group_options* options) {
+    char name[environment_name_bytes];
+    if (!options) {
+        NEXAR_TRY(const auto found, from_environment(environment, name));
+        return from_options(found);
+    }
+    NEXAR_TRY(const auto given, read_options(options, group_defaults(), "nexar_group_options"));
+    return from_options(given);
+}
+
+nexar_status give_node(const char* op, const uint8_t node[32], char* text, uint64_t size) {
     if (!text || size < NEXAR_NODE_TEXT)
         return failed(op, Errc::invalid_argument, "text must have room for NEXAR_NODE_TEXT bytes");
     node_text(node, text);
@@ -115,7 +82,29 @@ nexar_status give_node(const char* op, const uint8_t node[32], char* text, size_
 extern "C" {
 
 nexar_status nexar_last_error(nexar_error* error) {
-    return copy_last_error(error);
+    // No failure of its own: it would overwrite what is asked for.
+    if (!error || !check_result(error, "nexar_error")) return NEXAR_ERR_INVALID_ARGUMENT;
+    give_result(error, last_error(), error->struct_size);
+    return NEXAR_OK;
+}
+nexar_status nexar_error_line(const nexar_error* error, char* text, uint64_t size, uint64_t* length) {
+    if (!error || (!text && size != 0))
+        return failed("error_line", Errc::invalid_argument, "error or text is NULL");
+    auto known = read_options(error, nexar_error NEXAR_ERROR_INIT, "nexar_error");
+    if (!known) return failed("error_line", known.error());
+    const std::string line = error_line(*known);
+    if (length) *length = line.size();
+    if (size == 0) return NEXAR_OK;
+    const size_t kept = std::min<size_t>(line.size(), size - 1);
+    std::memcpy(text, line.data(), kept);
+    text[kept] = 0;
+    return NEXAR_OK;
+}
+void nexar_perror(const char* prefix) {
+    std::string line = prefix && *prefix ? std::string(prefix) + ": " : std::string();
+    line += error_line(last_error()) + "\n";
+    // One write, so that the lines of several ranks do not mix; nobody is told if stderr is closed.
+    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
 }
 const char* nexar_status_name(nexar_status status) {
     return status_name(status);
@@ -147,11 +136,27 @@ const char* nexar_reduce_op_name(nexar_reduce_op op) {
     return op >= NEXAR_SUM && op <= NEXAR_AVG ? names[op] : "UNKNOWN";
 }
 
-void nexar_session_options_init(nexar_session_options* options, size_t size) {
-    init_options(options, size, session_defaults());
+void nexar_session_options_init(nexar_session_options* options, uint64_t size) {
+    init_options(options, size, session_defaults);
 }
-void nexar_group_options_init(nexar_group_options* options, size_t size) {
+void nexar_group_options_init(nexar_group_options* options, uint64_t size) {
     init_options(options, size, group_defaults());
+}
+void nexar_op_options_init(nexar_op_options* options, uint64_t size) {
+    init_options(options, size, op_defaults());
+}
+void nexar_alloc_options_init(nexar_alloc_options* options, uint64_t size) {
+    init_options(options, size, alloc_defaults);
+}
+nexar_status nexar_group_options_from_env(nexar_group_options* options, uint64_t size) {
+    if (!options || size < struct_bytes_min || size > struct_bytes_max)
+        return failed("group_options_from_env", Errc::invalid_argument,
+                      "options is NULL, or size is not sizeof(nexar_group_options)");
+    // No destructor: one would keep the library loaded after dlclose, for as long as this thread lives.
+    thread_local char name[environment_name_bytes];
+    auto found = from_environment(environment, name);
+    init_options(options, size, found ? *found : group_defaults());
+    return found ? NEXAR_OK : failed("group_options_from_env", found.error());
 }
 
 nexar_status nexar_session_open(const nexar_session_options* options, nexar_session** out) {
@@ -167,6 +172,7 @@ nexar_status nexar_session_open(const nexar_session_options* options, nexar_sess
     const uint64_t handle =
         sessions().insert(std::move(*session), [raw](uint32_t index) { raw->handle_index = index; });
     if (handle == 0) return failed("session_open", Errc::table_full, "this process has too many sessions");
+    raw->handle = handle;
     *out = reinterpret_cast<nexar_session*>(handle);
     return NEXAR_OK;
 }
@@ -178,6 +184,7 @@ nexar_status nexar_session_close(nexar_session* handle) {
     if (sessions().close(number_of(handle), pin) != Sessions::Found::open)
         return failed("session_close", Errc::closed, "the session was closed");
     pin->close();
+    close_groups_of(number_of(handle));
     return NEXAR_OK;
 }
 
@@ -191,25 +198,7 @@ nexar_status nexar_session_fd(nexar_session* handle, int* fd) {
     return NEXAR_OK;
 }
 
-nexar_status nexar_session_poll(nexar_session* handle, nexar_request* ended, size_t capacity, size_t* count) {
-    auto session = session_of(handle);
-    if (!session) return failed("session_poll", session.error());
-    if (!count || (!ended && capacity != 0))
-        return failed("session_poll", Errc::invalid_argument, "ended or count is NULL");
-    size_t found = 0;
-    Slot slots[64];
-    while (found < capacity) {
-        const size_t got = (*session)->poll(slots, std::min<size_t>(capacity - found, 64));
-        if (got == 0) break;
-        for (size_t i = 0; i < got; ++i) ended[found++] = request_handle(**session, slots[i]);
-    }
-    *count = found;
-    if (found == 0)
-        if (auto error = (*session)->unusable()) return failed("session_poll", *error);
-    return NEXAR_OK;
-}
-
-nexar_status nexar_session_node(nexar_session* handle, char* text, size_t size) {
+nexar_status nexar_session_node(nexar_session* handle, char* text, uint64_t size) {
     auto session = session_of(handle);
     if (!session) return failed("session_node", session.error());
     return give_node("session_node", (*session)->connection().welcome().node, text, size);
@@ -218,21 +207,30 @@ nexar_status nexar_session_node(nexar_session* handle, char* text, size_t size) 
 nexar_status nexar_session_stats_get(nexar_session* handle, nexar_session_stats* stats) {
     auto session = session_of(handle);
     if (!session) return failed("session_stats_get", session.error());
-    if (!stats || stats->struct_size < sizeof(uint32_t) * 2)
-        return failed("session_stats_get", Errc::invalid_argument,
-                      "stats is NULL or its struct_size is not set");
-    nexar_session_stats now_stats{};
+    if (!stats) return failed("session_stats_get", Errc::invalid_argument, "stats is NULL");
+    if (auto good = check_result(stats, "nexar_session_stats"); !good)
+        return failed("session_stats_get", good.error());
+    nexar_session_stats now_stats = NEXAR_SESSION_STATS_INIT;
     (*session)->stats(now_stats);
-    now_stats.struct_size = stats->struct_size;
-    std::memcpy(stats, &now_stats, std::min<size_t>(stats->struct_size, sizeof now_stats));
+    give_result(stats, now_stats, stats->struct_size);
     return NEXAR_OK;
 }
 
-nexar_status nexar_alloc(nexar_session* handle, uint64_t bytes, void** out) {
+nexar_status nexar_alloc(nexar_session* handle, uint64_t bytes, const nexar_alloc_options* options,
+                         void** out) {
     auto session = session_of(handle);
     if (!session) return failed("alloc", session.error());
     if (!out) return failed("alloc", Errc::invalid_argument, "out is NULL");
-    auto memory = (*session)->alloc(bytes);
+    auto wanted = read_options(options, alloc_defaults, "nexar_alloc_options");
+    if (!wanted) return failed("alloc", wanted.error());
+    if ((wanted->flags & ~alloc_flags) != 0 || wanted->reserved != 0)
+        return failed("alloc", Errc::invalid_argument,
+                      "flags is " + std::to_string(wanted->flags) + ", reserved " +
+                          std::to_string(wanted->reserved) +
+                          "; allowed: NEXAR_ALLOC_LAZY (1), NEXAR_ALLOC_HUGE_PAGES (2); reserved 0");
+    const AllocOptions how{.lazy = (wanted->flags & NEXAR_ALLOC_LAZY) != 0,
+                           .huge_pages = (wanted->flags & NEXAR_ALLOC_HUGE_PAGES) != 0};
+    auto memory = (*session)->alloc(bytes, how);
     if (!memory) return failed("alloc", memory.error());
     *out = *memory;
     return NEXAR_OK;
@@ -245,12 +243,13 @@ nexar_status nexar_free(nexar_session* handle, void* memory) {
     return done ? NEXAR_OK : failed("free", done.error());
 }
 
-nexar_status nexar_register(nexar_session* handle, void* address, uint64_t bytes, int fd, uint64_t offset) {
+nexar_status nexar_register_memfd(nexar_session* handle, void* address, uint64_t bytes, int fd,
+                                  uint64_t offset) {
     auto session = session_of(handle);
-    if (!session) return failed("register", session.error());
-    if (!address) return failed("register", Errc::invalid_argument, "address is NULL");
+    if (!session) return failed("register_memfd", session.error());
+    if (!address) return failed("register_memfd", Errc::invalid_argument, "address is NULL");
     auto done = (*session)->adopt(address, bytes, fd, offset);
-    return done ? NEXAR_OK : failed("register", done.error());
+    return done ? NEXAR_OK : failed("register_memfd", done.error());
 }
 
 nexar_status nexar_unregister(nexar_session* handle, void* address) {
@@ -264,42 +263,36 @@ nexar_status nexar_group_open(nexar_session* handle, const nexar_group_options* 
     auto session = session_of(handle);
     if (!session) return failed("group_open", session.error());
     if (!out) return failed("group_open", Errc::invalid_argument, "out is NULL");
-    nexar_group_options given = group_defaults();
-    if (!take_options(options, given))
-        return failed("group_open", Errc::invalid_argument,
-                      "options were not made by nexar_group_options_init");
-    auto wanted = options
-                      ? from_options(given)
-                      : from_environment([](const char* name) -> const char* { return std::getenv(name); });
+    auto wanted = wanted_group(options);
     if (!wanted) return failed("group_open", wanted.error());
-    auto group = open_group(*session, number_of(handle), *wanted);
-    if (!group) return failed("group_open", group.error());
-    *out = *group;
+    ErrorContext context("group_open");
+    context.group = &wanted->name;
+    auto slot = start_opening(**session, *wanted, true);
+    if (!slot) return failed(context, slot.error());
+    const Ending ending = (*session)->finish_command(*slot, true);
+    if (ending.error) return failed(context, *ending.error);
+    *out = ending.completion.group;
+    return NEXAR_OK;
+}
+
+nexar_status nexar_group_open_start(nexar_session* handle, const nexar_group_options* options,
+                                    nexar_request* request) {
+    auto session = session_of(handle);
+    if (!session) return failed("group_open", session.error());
+    if (!request) return failed("group_open", Errc::invalid_argument, "request is NULL");
+    auto wanted = wanted_group(options);
+    if (!wanted) return failed("group_open", wanted.error());
+    ErrorContext context("group_open");
+    context.group = &wanted->name;
+    auto slot = start_opening(**session, *wanted, false);
+    if (!slot) return failed(context, slot.error());
+    *request = (*session)->handle_of(*slot);
     return NEXAR_OK;
 }
 
 nexar_status nexar_group_free(nexar_group* handle) {
-    const auto not_open = [](Groups::Found found) {
-        return failed("group_free", found == Groups::Found::closed ? Errc::closed : Errc::bad_handle,
-                      "not the handle of an open group");
-    };
-    GroupPin group;
-    if (const auto found = groups().pin(number_of(handle), group); found != Groups::Found::open)
-        return not_open(found);
-    // Of a closed or lost session there is nothing left to tell the daemon.
-    auto session = session_of(group->session);
-    if (session && !(*session)->unusable()) {
-        nexar_shm_descriptor d{};
-        d.kind = NEXAR_CMD_GROUP_FREE;
-        d.group = group->name;
-        auto done = (*session)->command(d);
-        // The handle stays open as long as the group does. CLOSED: another thread was quicker.
-        if (!done && done.error().code != Errc::closed && !(*session)->unusable())
-            return failed("group_free", done.error());
-    }
-    if (const auto found = groups().close(number_of(handle), group); found != Groups::Found::open)
-        return not_open(found);
-    return NEXAR_OK;
+    auto done = free_group(number_of(handle));
+    return done ? NEXAR_OK : failed("group_free", done.error());
 }
 
 nexar_status nexar_group_rank(nexar_group* handle, uint32_t* rank) {
@@ -318,12 +311,21 @@ nexar_status nexar_group_size(nexar_group* handle, uint32_t* size) {
     return NEXAR_OK;
 }
 
-nexar_status nexar_group_node(nexar_group* handle, uint32_t rank, char* text, size_t size) {
+nexar_status nexar_group_epoch(nexar_group* handle, uint32_t* epoch) {
+    auto pinned = group_of(handle);
+    if (!pinned) return failed("group_epoch", pinned.error());
+    if (!epoch) return failed("group_epoch", Errc::invalid_argument, "epoch is NULL");
+    *epoch = pinned->group->epoch;
+    return NEXAR_OK;
+}
+
+nexar_status nexar_group_node(nexar_group* handle, uint32_t rank, char* text, uint64_t size) {
     auto pinned = group_of(handle);
     if (!pinned) return failed("group_node", pinned.error());
     nexar_shm_descriptor d{};
     d.kind = NEXAR_CMD_GROUP_NODE;
-    d.group = pinned->group->name;
+    d.group = pinned->group->membership;
+    d.epoch = pinned->group->epoch;
     d.peer = rank;
     auto ending = pinned->session->command(d);
     if (!ending) return failed("group_node", ending.error());

@@ -1,6 +1,7 @@
 #include "operation.hpp"
 
 #include "planning.hpp"
+#include "structs.hpp"
 
 namespace nexar::c {
 
@@ -91,17 +92,74 @@ uint64_t dtype_size(nexar_dtype dtype) {
     return dtype >= 0 && dtype < static_cast<int>(sizeof sizes) ? sizes[dtype] : 0;
 }
 
-int64_t timeout_ns(const Group& group, int64_t timeout_ms) {
-    if (timeout_ms < 0) return group.collective_timeout_ns;
-    // The daemon's 0 is "none"; "try" is a deadline that has passed at its next look.
-    return timeout_ms == 0 ? 1 : nanoseconds(timeout_ms);
+const char* kind_name(uint8_t kind) {
+    static constexpr const char* ops[] = {"barrier",    "all_reduce",     "reduce", "broadcast",
+                                          "all_gather", "reduce_scatter", "send",   "recv"};
+    if (kind < NEXAR_OP_KINDS) return ops[kind];
+    return kind == NEXAR_CMD_GROUP_OPEN ? "group_open" : "command";
+}
+
+ErrorContext Ending::context() const {
+    ErrorContext out(kind_name(kind));
+    out.group = group_name.get();
+    out.epoch = completion.epoch;
+    out.sequence = completion.sequence;
+    return out;
+}
+
+bool is_collective(uint8_t kind) {
+    return kind < NEXAR_OP_SEND;
+}
+
+nexar_op_options op_defaults() {
+    return NEXAR_OP_OPTIONS_INIT;
+}
+
+namespace {
+
+Result<int64_t> timeout_ns(const Operation& o, int64_t ms) {
+    if (ms == NEXAR_TIMEOUT_DEFAULT) return -1;
+    if (ms == NEXAR_TIMEOUT_NONE) return 0;
+    if (ms > 0) return nanoseconds(ms);
+    // The daemon's 0 is "none"; "do not wait" is a deadline that has passed at its next look.
+    if (ms == 0 && !is_collective(o.kind)) return 1;
+    return fail(Errc::invalid_argument,
+                "timeout_ms is " + std::to_string(ms) +
+                    (ms == 0 ? ": a collective cannot end at once (were the options initialised with "
+                               "NEXAR_OP_OPTIONS_INIT?)"
+                             : "; allowed: a positive number of milliseconds, NEXAR_TIMEOUT_DEFAULT (-1), "
+                               "NEXAR_TIMEOUT_NONE (-2); messages: 0 too"));
+}
+
+}  // namespace
+
+Result<OpOptions> read_op_options(const Operation& o, const nexar_op_options* given) {
+    OpOptions out;
+    if (!given) return out;
+    NEXAR_TRY(const auto options, read_options(given, op_defaults(), "nexar_op_options"));
+    if (options.flags != 0)
+        return fail(Errc::invalid_argument,
+                    "nexar_op_options.flags is " + std::to_string(options.flags) + "; there are none yet: 0");
+    NEXAR_TRY(out.timeout_ns, timeout_ns(o, options.timeout_ms));
+    if (options.priority < NEXAR_PRIORITY_DEFAULT || options.priority > NEXAR_PRIORITY_BULK)
+        return fail(Errc::invalid_argument, "priority is " + std::to_string(options.priority) +
+                                                "; allowed: NEXAR_PRIORITY_DEFAULT (-1)");
+    if (options.priority != NEXAR_PRIORITY_DEFAULT)
+        return fail(
+            Errc::unsupported,
+            "priority is " + std::to_string(options.priority) +
+                ": this version has none but NEXAR_PRIORITY_DEFAULT (-1) (were the options initialised with "
+                "NEXAR_OP_OPTIONS_INIT?)");
+    if (options.match_id != 0 && !is_collective(o.kind))
+        return fail(Errc::invalid_argument,
+                    "match_id is for collectives; messages are told apart by their tag");
+    out.match_id = options.match_id;
+    out.user_data = options.user_data;
+    return out;
 }
 
 Result<Slot> start(Session& session, const Group& group, const Operation& o, bool blocking,
-                   int64_t timeout_ms) {
-    if (timeout_ms < -1)
-        return fail(Errc::invalid_argument,
-                    "timeout_ms is " + std::to_string(timeout_ms) + "; allowed: -1 and from 0 up");
+                   const OpOptions& options) {
     NEXAR_TRY(Checked checked, check(group, o));
     NEXAR_TRY(checked.in_place, in_place(group, o, checked));
     if (auto error = session.unusable()) return fail(*error);
@@ -110,14 +168,18 @@ Result<Slot> start(Session& session, const Group& group, const Operation& o, boo
     d.kind = o.kind;
     d.dtype = static_cast<uint8_t>(o.dtype);
     d.op = reduces(o.kind) ? static_cast<uint8_t>(o.op) : 0;
-    d.group = group.name;
+    d.priority = NEXAR_SHM_PRIORITY_DEFAULT;
+    d.group = group.membership;
+    d.epoch = group.epoch;
     d.count = o.count;
     d.peer = o.peer;
     d.tag = o.tag;
+    d.match_id = options.match_id;
     if (o.kind == NEXAR_OP_RECV && o.tag == NEXAR_ANY_TAG) d.flags = NEXAR_SHM_FLAG_ANY_TAG;
-    d.timeout_ns = timeout_ns(group, timeout_ms);
+    d.timeout_ns = options.timeout_ns;
     NEXAR_TRY(const Plan plan, make_plan(session, group, checked, blocking, d));
-    return session.submit(d, plan, blocking ? Holder::call : Holder::handle);
+    const Holder holder = blocking ? Holder::call : Holder::handle;
+    return session.submit(d, plan, {options.user_data, group.handle, group.epoch, holder, group.name});
 }
 
 }  // namespace nexar::c

@@ -9,7 +9,6 @@
 namespace nexar::c {
 
 struct Operation {
-    const char* name;  // for errors
     uint8_t kind;
     const void* in = nullptr;
     void* out = nullptr;
@@ -20,12 +19,19 @@ struct Operation {
     uint64_t tag = 0;
 };
 
-constexpr int64_t of_the_group = -1;
+// nexar_op_options, checked; in the daemon's units.
+struct OpOptions {
+    int64_t timeout_ns = -1;  // -1: the group's; 0: none
+    uint64_t match_id = 0;
+    uint64_t user_data = 0;
+};
+nexar_op_options op_defaults();
+Result<OpOptions> read_op_options(const Operation& operation, const nexar_op_options* given);
 
-// timeout_ms as in the header; -1: the group's. `blocking`: the caller waits at once, for this alone.
+// `blocking`: the caller waits at once, for this alone.
 Result<Slot> start(Session& session, const Group& group, const Operation& operation, bool blocking,
-                   int64_t timeout_ms);
-int64_t timeout_ns(const Group& group, int64_t timeout_ms);
+                   const OpOptions& options);
 uint64_t dtype_size(nexar_dtype dtype);
+bool is_collective(uint8_t kind);
 
 }  // namespace nexar::c

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -37,6 +38,8 @@ Result<Region*> Session::make_region(const char* name, uint64_t bytes, bool scra
         return region;
     }
     ::close(segment.memfd);
+    // Advice: without huge pages for shared memory the kernel refuses, and the pages are ordinary ones.
+    if (options.huge_pages) ::madvise(segment.memory.data(), segment.memory.size(), MADV_HUGEPAGE);
     if (auto populated = options.lazy ? Result<void>() : populate(segment.memory); !populated) {
         static_cast<void>(drop_region(*region));
         return std::unexpected(populated.error());
@@ -56,19 +59,19 @@ Result<Region*> Session::add_region(const Segment& segment, uint64_t offset, boo
     if (id == 0) return fail(Errc::table_full, "too many regions in this session");
     auto region = regions_.insert(std::move(made));
     if (!region) {
-        regions_.give_back_id(id);
+        regions_.give_back_id();
         return region;
     }
     if (auto accepted = ask_for_region(**region, segment.memfd, offset); !accepted) {
         regions_.erase(*region);
-        regions_.give_back_id(id);
+        regions_.give_back_id();
         return std::unexpected(accepted.error());
     }
     return region;
 }
 
 Result<void> Session::ask_for_region(const Region& region, int memfd, uint64_t offset) {
-    NEXAR_TRY(const Slot slot, take_slot(NEXAR_CMD_REGION_ADD, {}, Holder::call));
+    NEXAR_TRY(const Slot slot, take_slot(NEXAR_CMD_REGION_ADD, {}, {}));
     if (!send_region(slot, region, memfd, offset))
         fail_all(Errc::daemon_lost, "the daemon does not take memory over the socket");
     wait(slot, never, false);
@@ -85,6 +88,7 @@ bool Session::send_region(const Slot& slot, const Region& region, int memfd, uin
     add.slot = slot.index;
     add.generation = static_cast<uint32_t>(slot.generation);
     add.region = region.id;
+    add.kind = NEXAR_MEMORY_MEMFD;
     add.offset = offset;
     add.bytes = region.bytes;
     while (!connection_->send(std::as_bytes(std::span(&add, 1)), memfd)) {
@@ -112,10 +116,9 @@ Result<void> Session::drop_region(Region* region) {
         return std::unexpected(freed.error());
     }
     const MutableBytes mapped{region->base, region->mapped_here ? region->bytes : 0};
-    const uint32_t id = region->id;
     regions_.erase(region);  // first: then others may get these addresses
     if (!mapped.empty()) ::munmap(mapped.data(), mapped.size());
-    if (freed) regions_.give_back_id(id);
+    if (freed) regions_.give_back_id();
     return {};
 }
 
@@ -129,9 +132,28 @@ Result<void> Session::adopt(void* address, uint64_t bytes, int fd, uint64_t offs
         return fail(Errc::invalid_argument, "part of this memory is registered already");
     constexpr int needed = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
     const int seals = ::fcntl(fd, F_GET_SEALS);
+    if (seals < 0 && errno == EBADF)
+        return fail(Errc::invalid_argument, "fd is " + std::to_string(fd) + ", which is not open");
     if (seals < 0) return fail(Errc::unsupported, "the descriptor is not a memfd");
-    if ((seals & needed) != needed && ::fcntl(fd, F_ADD_SEALS, needed) != 0)
+    const bool sealed = (seals & needed) == needed;
+    if (!sealed && (seals & F_SEAL_SEAL) != 0)
         return fail(Errc::unsupported, "the memfd does not allow seals: create it with MFD_ALLOW_SEALING");
+    // Before it is sealed, which cannot be undone.
+    struct stat file{};
+    if (::fstat(fd, &file) != 0) return fail(io_error("cannot look at the descriptor"));
+    const auto length = static_cast<uint64_t>(file.st_size);
+    if (offset > length || bytes > length - offset)
+        return fail(Errc::invalid_argument, "the memfd has " + std::to_string(length) + " bytes; offset " +
+                                                std::to_string(offset) + " and " + std::to_string(bytes) +
+                                                " bytes go beyond its end");
+    // Of other memory the daemon would see nothing, and its results would not arrive.
+    NEXAR_TRY(const bool same, is_mapping_of({static_cast<std::byte*>(address), bytes}, fd, offset));
+    if (!same)
+        return fail(Errc::invalid_argument,
+                    "address is not where this process mapped these bytes of the memfd, shared, readable and "
+                    "writable (mmap with MAP_SHARED, and offset " +
+                        std::to_string(offset) + ")");
+    if (!sealed && ::fcntl(fd, F_ADD_SEALS, needed) != 0) return fail(io_error("cannot seal the memfd"));
     Segment segment;
     segment.memory = {static_cast<std::byte*>(address), bytes};
     segment.memfd = fd;

@@ -3,11 +3,14 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cstdio>
 #include <cstring>
 #include <optional>
 #include <string_view>
@@ -80,8 +83,11 @@ Result<void> check_file_size_limit(uint64_t bytes) {
 }  // namespace
 
 Error io_error(const std::string& what) {
-    const Errc code = errno == ENOMEM ? Errc::no_memory : errno == EACCES ? Errc::permission : Errc::io;
-    return Error{code, what + ": " + std::strerror(errno), -1, -1, {}};
+    const int number = errno;
+    const Errc code = number == ENOMEM ? Errc::no_memory : number == EACCES ? Errc::permission : Errc::io;
+    Error error{code, what + ": " + std::strerror(number)};
+    error.system_errno = number;
+    return error;
 }
 
 Result<Segment> reserve_segment(const char* name, uint64_t bytes) {
@@ -124,6 +130,33 @@ Result<Segment> make_segment(const char* name, uint64_t bytes) {
 void drop_segment(const Segment& segment) {
     ::munmap(segment.memory.data(), segment.memory.size());
     ::close(segment.memfd);
+}
+
+// By /proc/self/maps: lines of "begin-end rwxs offset major:minor inode", ascending.
+Result<bool> is_mapping_of(MutableBytes memory, int fd, uint64_t offset) {
+    struct stat file{};
+    if (::fstat(fd, &file) != 0) return fail(io_error("cannot look at the descriptor"));
+    std::FILE* maps = std::fopen("/proc/self/maps", "re");
+    if (!maps) return fail(io_error("cannot read /proc/self/maps"));
+    uint64_t at = reinterpret_cast<uintptr_t>(memory.data());
+    const uint64_t first = at, end = at + memory.size();
+    char line[4352];  // a path has up to 4096 bytes
+    bool good = true;
+    while (good && at < end && std::fgets(line, sizeof line, maps)) {
+        unsigned long from = 0, to = 0, file_at = 0, inode = 0;
+        unsigned major_id = 0, minor_id = 0;
+        char allowed[5] = {};
+        if (std::sscanf(line, "%lx-%lx %4s %lx %x:%x %lu", &from, &to, allowed, &file_at, &major_id,
+                        &minor_id, &inode) != 7 ||
+            to <= at)
+            continue;
+        good = from <= at && allowed[0] == 'r' && allowed[1] == 'w' && allowed[3] == 's' &&
+               inode == file.st_ino && makedev(major_id, minor_id) == file.st_dev &&
+               file_at + (at - from) == offset + (at - first);
+        at = to;
+    }
+    std::fclose(maps);
+    return good && at >= end;
 }
 
 }  // namespace nexar::c

@@ -28,6 +28,9 @@ Result<void> populate(MutableBytes memory);
 Result<Segment> make_segment(const char* name, uint64_t bytes);
 void drop_segment(const Segment& segment);
 
+// Whether all of `memory` is a shared mapping, readable and writable, of the file from `offset` on.
+Result<bool> is_mapping_of(MutableBytes memory, int fd, uint64_t offset);
+
 Error io_error(const std::string& what);
 
 }  // namespace nexar::c

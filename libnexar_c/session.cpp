@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "errors.hpp"
+#include "opening.hpp"
 #include "shm/words.hpp"
 #include "sleep.hpp"
 
@@ -61,6 +62,7 @@ void Session::close() {
     fail_all(Errc::closed, closed_error().text);
     // The caller's memory is the caller's again: nobody copies any more.
     shm::fence();  // with the one in submit_staged()
+    for (Request& request : requests_) std::lock_guard wait(request.mutex);
     for (uint32_t slot = 0; any_staged() && slot < control_.slots(); ++slot) end_stage({slot, 0}, false);
     say_goodbye();
 }
@@ -106,7 +108,7 @@ void Session::check_alive() {
     fail_all(misused ? Errc::protocol_error : Errc::daemon_lost, reason);
 }
 
-Result<Slot> Session::take_slot(uint8_t kind, const Plan& plan, Holder holder) {
+Result<Slot> Session::take_slot(uint8_t kind, const Plan& plan, const Label& label) {
     using For = shm::SlotPool::For;
     const For purpose = kind < NEXAR_CMD_GROUP_OPEN    ? For::operation
                         : kind == NEXAR_CMD_GROUP_OPEN ? For::opening
@@ -128,9 +130,10 @@ Result<Slot> Session::take_slot(uint8_t kind, const Plan& plan, Holder holder) {
     mark_pending(slot);  // before anybody can find the request and take the last one's end for its own
     Request& request = requests_[slot.index];
     std::lock_guard lock(request.mutex);
-    request.finished = false;
+    request.finished = request.seen = false;
     request.kind.store(kind, std::memory_order_relaxed);
-    request.holder.store(holder, std::memory_order_relaxed);
+    request.holder.store(label.holder, std::memory_order_relaxed);
+    request.label = label;
     request.plan = plan;
     request.plan.stage = {};
     request.staged = bool(plan.stage);
@@ -138,9 +141,9 @@ Result<Slot> Session::take_slot(uint8_t kind, const Plan& plan, Holder holder) {
     return slot;
 }
 
-Result<Slot> Session::submit(const nexar_shm_descriptor& descriptor, Plan plan, Holder holder,
+Result<Slot> Session::submit(const nexar_shm_descriptor& descriptor, Plan plan, const Label& label,
                              const nexar_shm_group_open* payload) {
-    auto slot = take_slot(descriptor.kind, plan, holder);
+    auto slot = take_slot(descriptor.kind, plan, label);
     if (!slot) {
         give_up(plan);
         return slot;
@@ -229,20 +232,30 @@ Ending Session::look(const Slot& slot) {
         return out;
     }
     if (!request.finished && !ended(slot)) {
-        out.completion.status = NEXAR_PENDING;
-        out.completion.source = NEXAR_ANY_SOURCE;
+        label(request, slot, out);
         return out;
     }
     if (!request.finished) finish(request, slot);
     return *request.ending;
 }
 
+void Session::label(const Request& request, const Slot& slot, Ending& ending) const {
+    ending.kind = request.kind.load(std::memory_order_relaxed);
+    ending.group_name = request.label.group_name;
+    nexar_completion& c = ending.completion;
+    c.request = handle_of(slot);
+    c.user_data = request.label.user_data;
+    // A group that is being opened is nobody's yet.
+    if (ending.kind != NEXAR_CMD_GROUP_OPEN) c.group = reinterpret_cast<nexar_group*>(request.label.group);
+    c.epoch = request.label.epoch;
+}
+
 void Session::finish(Request& request, const Slot& slot) {
     if (!request.ending) request.ending = std::make_unique<Ending>();
-    const uint8_t kind = request.kind.load(std::memory_order_relaxed);
     Ending& ending = *request.ending;
     ending = {};
-    ending.completion.source = NEXAR_ANY_SOURCE;
+    label(request, slot, ending);
+    nexar_completion& c = ending.completion;
     auto& shared = control_.slot(slot.index);
     // What ended before the daemon died has ended well.
     if (shm::load_acquire(shared.state) == pending_word(slot)) {
@@ -252,14 +265,20 @@ void Session::finish(Request& request, const Slot& slot) {
         const auto& detail = control_.detail(slot.index);
         if (ending.result.status != NEXAR_OK) ending.error = error_from(ending.result.status, detail);
         if (ending.result.has_detail) std::memcpy(ending.node, detail.node, sizeof ending.node);
+        if (ending.kind < NEXAR_OP_SEND) c.sequence = ending.result.sequence;
     }
-    if (!ending.error && kind == NEXAR_OP_RECV) {
-        ending.completion.bytes = ending.result.bytes;
-        ending.completion.tag = ending.result.tag;
-        ending.completion.source = ending.result.source;
+    if (!ending.error && ending.kind == NEXAR_OP_RECV) {
+        c.bytes = ending.result.bytes;
+        c.tag = ending.result.tag;
+        c.source = ending.result.source;
     }
     copy_out(request, ending);
-    ending.completion.status = ending.error ? static_cast<int32_t>(ending.error->code) : NEXAR_OK;
+    c.status = ending.error ? static_cast<int32_t>(ending.error->code) : NEXAR_OK;
+    if (ending.kind == NEXAR_CMD_GROUP_OPEN) {
+        finish_opening(request.label.group, ending.result, !ending.error);
+        if (!ending.error) c.group = reinterpret_cast<nexar_group*>(request.label.group);
+        c.epoch = ending.error ? 0 : ending.result.group_epoch;
+    }
     give_up(request.plan);
     request.plan = {};
     request.finished = true;
@@ -275,6 +294,11 @@ void Session::copy_out(Request& request, Ending& ending) {
             ending.error = unusable();
     }
     if (ending.error || !request.plan.copy_to) return;
+    // close() was quicker: the caller's memory is the caller's again. It waits for who copies now.
+    if (lost_code_.load(std::memory_order_acquire) == static_cast<int32_t>(Errc::closed)) {
+        ending.error = unusable();
+        return;
+    }
     const bool received = request.kind.load(std::memory_order_relaxed) == NEXAR_OP_RECV;
     const uint64_t bytes =
         received ? std::min<uint64_t>(request.plan.copy_bytes, ending.result.bytes) : request.plan.copy_bytes;
@@ -299,7 +323,13 @@ void Session::give_up_scratch(Plan& plan) {
     plan.copy_to = nullptr;
 }
 
-Result<void> Session::free(const Slot& slot) {
+void Session::seen(const Slot& slot) {
+    Request& request = requests_[slot.index];
+    std::lock_guard lock(request.mutex);
+    if (request.generation.load(std::memory_order_relaxed) == slot.generation) request.seen = true;
+}
+
+Result<void> Session::free(const Slot& slot, uint64_t* unseen) {
     Request& request = requests_[slot.index];
     {
         std::lock_guard lock(request.mutex);
@@ -308,6 +338,8 @@ Result<void> Session::free(const Slot& slot) {
         if (!request.finished && !ended(slot))
             return fail(Errc::bad_state, "the request is pending: cancel it or wait for it first");
         if (!request.finished) finish(request, slot);
+        const bool opened = request.ending->kind == NEXAR_CMD_GROUP_OPEN && !request.ending->error;
+        if (opened && !request.seen && unseen) *unseen = request.label.group;
         request.generation.store(0, std::memory_order_release);
         // A slot that a lost daemon may still write to is never used again: no operation starts any more.
         if (!unusable()) shm::store_release(control_.slot(slot.index).state, uint32_t{NEXAR_SLOT_FREE});
@@ -318,17 +350,22 @@ Result<void> Session::free(const Slot& slot) {
 
 Result<Ending> Session::command(const nexar_shm_descriptor& descriptor, const nexar_shm_group_open* payload,
                                 bool interruptible) {
-    NEXAR_TRY(const Slot slot, submit(descriptor, {}, Holder::call, payload));
+    NEXAR_TRY(const Slot slot, submit(descriptor, {}, {}, payload));
+    Ending ending = finish_command(slot, interruptible);
+    if (ending.error) return fail(*ending.error);
+    return ending;
+}
+
+Ending Session::finish_command(const Slot& slot, bool interruptible) {
     bool interrupted = false;
     while (wait(slot, never, interruptible && !interrupted) == Waited::signal) {
         interrupted = true;
         cancel(slot);
     }
     Ending ending = take_ending(slot);
-    if (!ending.error) return ending;
-    if (interrupted && ending.error->code == Errc::cancelled)
-        return fail(Errc::interrupted, "a signal arrived while waiting");
-    return fail(*ending.error);
+    if (interrupted && ending.error && ending.error->code == Errc::cancelled)
+        ending.error = Error{Errc::interrupted, "a signal arrived while waiting", -1, -1, {}};
+    return ending;
 }
 
 Ending Session::finish_blocking(const Slot& slot) {

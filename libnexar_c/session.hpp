@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "connection.hpp"
+#include "errors.hpp"
 #include "memory.hpp"
 #include "nexar.h"
 #include "shm/ring.hpp"
@@ -29,7 +30,8 @@ struct SessionOptions {
 };
 
 struct AllocOptions {
-    bool lazy = false;  // the application touches the pages itself, when it likes
+    bool lazy = false;        // the application touches the pages itself, when it likes
+    bool huge_pages = false;  // transparent ones, where the system gives them to shared memory
 };
 
 // What an operation needs besides its descriptor, given up when it ends.
@@ -53,14 +55,31 @@ enum class Holder : uint8_t {
     call     // the blocking call that made it: nobody else ever hears of it
 };
 
+// A request's handle: slot (12 bits), session (12), generation (36).
+constexpr unsigned request_session_shift = 12, request_generation_shift = 24;
+static_assert(NEXAR_SHM_SLOTS_MAX <= 1 << request_session_shift);
+
+// Whose request it is: for its completion and its errors.
+struct Label {
+    uint64_t user_data = 0;
+    uint64_t group = 0;  // handle; of GROUP_OPEN: the one that it makes
+    uint32_t epoch = 0;
+    Holder holder = Holder::call;
+    std::shared_ptr<const std::string> group_name{};
+};
+
 // How a request ended, or that it did not yet.
 struct Ending {
-    nexar_completion completion{};
+    nexar_completion completion = NEXAR_COMPLETION_INIT;
     nexar_shm_result result{};
     std::optional<Error> error;
+    uint8_t kind = 0;
+    std::shared_ptr<const std::string> group_name{};
     uint8_t node[32] = {};  // GROUP_NODE's answer
     bool freed = false;     // the handle was freed by another thread
+    ErrorContext context() const;
 };
+const char* kind_name(uint8_t kind);
 
 class Session {
   public:
@@ -76,7 +95,7 @@ class Session {
     std::optional<Error> unusable();
 
     // Takes a slot, fills it and submits it. The plan is given up in every case.
-    Result<Slot> submit(const nexar_shm_descriptor& descriptor, Plan plan, Holder holder,
+    Result<Slot> submit(const nexar_shm_descriptor& descriptor, Plan plan, const Label& label = {},
                         const nexar_shm_group_open* payload = nullptr);
     // Submits a command and waits for its end.
     Result<Ending> command(const nexar_shm_descriptor& descriptor,
@@ -93,10 +112,20 @@ class Session {
     // Pending: completion.status says so. Ended: copies output out, once; the same answer every time.
     Ending look(const Slot& slot);
     void cancel(const Slot& slot);
-    // False: somebody else freed it. The request has ended.
-    Result<void> free(const Slot& slot);
+    // *unseen: a group that it opened, and that nobody can know (seen() was not called).
+    Result<void> free(const Slot& slot, uint64_t* unseen = nullptr);
+    void seen(const Slot& slot);
+    bool is_freed(const Slot& slot) const {
+        return requests_[slot.index].generation.load(std::memory_order_acquire) != slot.generation;
+    }
+    nexar_request handle_of(const Slot& slot) const {
+        return slot.generation << request_generation_shift | uint64_t{handle_index} << request_session_shift |
+               slot.index;
+    }
     // Blocking operations: waits as long as it takes, and frees it. The daemon keeps the deadline.
     Ending finish_blocking(const Slot& slot);
+    // A signal cancels it, and is its end if that was in time.
+    Ending finish_command(const Slot& slot, bool interruptible);
 
     // Also moves bytes, as wait, wait_any and look do.
     size_t poll(Slot* out, size_t capacity);
@@ -117,6 +146,7 @@ class Session {
     void stats(nexar_session_stats& out) const;
     uint32_t slots() const { return control_.slots(); }
     uint32_t handle_index = 0;  // in the table of sessions
+    uint64_t handle = 0;
     uint32_t fork_epoch = 0;
 
   private:
@@ -124,10 +154,12 @@ class Session {
         std::mutex mutex;
         std::atomic<uint64_t> generation{0};  // 0: free
         bool finished = false;
+        bool seen = false;  // its completion, by the program
         std::atomic<uint8_t> kind{0};
         std::atomic<Holder> holder{Holder::handle};
         std::atomic<uint64_t> cancelled{0};  // the generation whose cancel is in the ring
-        Plan plan;                           // but its stage, which is below once the request is pending
+        Label label;
+        Plan plan;  // but its stage, which is below once the request is pending
         bool staged = false;
         std::unique_ptr<Ending> ending;
 
@@ -152,13 +184,14 @@ class Session {
     bool send_region(const Slot& slot, const Region& region, int memfd, uint64_t offset);
     Result<void> drop_region(Region* region);
 
-    Result<Slot> take_slot(uint8_t kind, const Plan& plan, Holder holder);
+    Result<Slot> take_slot(uint8_t kind, const Plan& plan, const Label& label);
     void mark_pending(const Slot& slot);
     bool hand_over(const Slot& slot);
     void take_back(const Slot& slot);
     // False: the session became unusable, or the ring was full until then.
     bool push(const shm::Entry& entry, Time until = never);
     void ring_doorbell();
+    void label(const Request& request, const Slot& slot, Ending& ending) const;
     void finish(Request& request, const Slot& slot);
     void copy_out(Request& request, Ending& ending);
     Ending take_ending(const Slot& slot);

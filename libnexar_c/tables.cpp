@@ -13,10 +13,6 @@ namespace nexar::c {
 
 namespace {
 
-// A request's handle: slot (12 bits), session (12), generation (36).
-constexpr unsigned session_shift = 12, generation_shift = 24;
-static_assert(NEXAR_SHM_SLOTS_MAX <= 1 << session_shift);
-
 // A page that the kernel empties in a fork's child (madvise(2), MADV_WIPEONFORK).
 uint32_t* guard_page = nullptr;
 uint32_t* make_guard() {
@@ -63,6 +59,14 @@ namespace {
 // memory, and the rest of it goes with the process.
 sem_t* exiting = nullptr;
 
+#if defined(__SANITIZE_THREAD__)
+constexpr bool thread_sanitizer = true;
+#elif defined(__has_feature)
+constexpr bool thread_sanitizer = __has_feature(thread_sanitizer);
+#else
+constexpr bool thread_sanitizer = false;
+#endif
+
 bool process_exits() {
     int raised = 0;
     return exiting == nullptr || ::sem_getvalue(exiting, &raised) != 0 || raised != 0;
@@ -98,6 +102,9 @@ void at_exit_or_unload() {
 void close_at_exit_or_unload() {
     static const int registered = [] {
         const int handler = std::atexit(at_exit_or_unload);
+        // The thread sanitizer calls such a function without its argument. Then every end counts as the
+        // process's.
+        if constexpr (thread_sanitizer) return handler;
         exiting = static_cast<sem_t*>(std::malloc(sizeof(sem_t)));  // outlives the library
         if (!exiting) return handler;
         ::sem_init(exiting, 0, 0);
@@ -146,6 +153,7 @@ Result<PinnedGroup> group_of(const nexar_group* handle) {
     PinnedGroup out;
     const auto found = groups().pin(number_of(handle), out.group);
     if (found != Groups::Found::open) return fail(handle_error(found == Groups::Found::closed, "group"));
+    if (!out.group->open.load(std::memory_order_acquire)) return fail(handle_error(false, "group"));
     NEXAR_TRY(out.session, session_of(out.group->session));
     return out;
 }
@@ -153,19 +161,17 @@ Result<PinnedGroup> group_of(const nexar_group* handle) {
 Result<PinnedRequest> request_of(nexar_request request) {
     PinnedRequest out;
     out.slot.index = static_cast<uint32_t>(request) & (NEXAR_SHM_SLOTS_MAX - 1);
-    out.slot.generation = request >> generation_shift;
+    out.slot.generation = request >> request_generation_shift;
     if (out.slot.generation == 0 || out.slot.generation > shm::SlotPool::generation_mask)
         return fail(Errc::bad_handle, "not the handle of a request");
     SessionPin pin;
-    const auto found = sessions().pin_index(static_cast<uint32_t>(request >> session_shift) & 0xfff, pin);
+    const auto found =
+        sessions().pin_index(static_cast<uint32_t>(request >> request_session_shift) & 0xfff, pin);
+    if (found == Sessions::Found::never) return fail(Errc::bad_handle, "not the handle of a request");
     NEXAR_TRY(out.session, checked(found, std::move(pin)));
     if (out.slot.index >= out.session->slots() || !out.session->may_have_handle(out.slot))
         return fail(Errc::bad_handle, "not the handle of a request");
     return out;
-}
-
-nexar_request request_handle(const Session& session, const Slot& slot) {
-    return slot.generation << generation_shift | uint64_t{session.handle_index} << session_shift | slot.index;
 }
 
 }  // namespace nexar::c

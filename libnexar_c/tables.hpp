@@ -37,7 +37,6 @@ struct PinnedRequest {
     Slot slot;
 };
 Result<PinnedRequest> request_of(nexar_request request);
-nexar_request request_handle(const Session& session, const Slot& slot);
 
 inline uint64_t number_of(const void* handle) {
     return reinterpret_cast<uintptr_t>(handle);

@@ -98,7 +98,10 @@ Session::Waited Session::wait_on_tail(Look look, Time until, bool interruptible)
         const uint32_t tail = shm::load_acquire(word);
         const Moved moved = move_staged();
         if (look()) return Waited::ended;
-        if (now() >= until) return Waited::timed_out;
+        if (now() >= until) {
+            look_at_tick();  // who only asks never sleeps, and would not hear that the daemon stands still
+            return look() ? Waited::ended : Waited::timed_out;
+        }
         if (moved == Moved::something) continue;  // the daemon may be further by now
         if (!slept && stay_awake(word, tail) != Stayed::no) continue;
         Announced announced(header.completion_waiters);

@@ -21,8 +21,8 @@
 #include "shm_layout.h"
 
 enum {
-    NEXAR_LOCAL_VERSION = 1,
-    NEXAR_LOCAL_VERSION_MIN = 1 /* N - 1, once there is one */
+    NEXAR_LOCAL_VERSION = 2,
+    NEXAR_LOCAL_VERSION_MIN = 2 /* N - 1, once there is one after 0.2.0 */
 };
 #define NEXAR_LOCAL_SOCKET "/run/nexar/nexard.sock"
 #define NEXAR_LOCAL_MAGIC UINT32_C(0x4c52584e) /* "NXRL" */
@@ -76,14 +76,17 @@ typedef struct nexar_msg_attach {
     uint64_t control_bytes; /* nexar_shm_control_bytes(slots) */
 } nexar_msg_attach;
 
+enum { NEXAR_MEMORY_MEMFD = 1 }; /* kinds of memory */
+
 typedef struct nexar_msg_region_add {
     nexar_msg_head head;
     uint32_t slot;
     uint32_t generation;
-    uint32_t region;
-    uint32_t reserved;
-    uint64_t offset; /* in the memfd; a multiple of the page size */
+    uint32_t region; /* the session's number for it; never used again */
+    uint32_t kind;   /* NEXAR_MEMORY_...; the descriptor that comes with it is of this kind */
+    uint64_t offset; /* in the memfd; a multiple of its page size */
     uint64_t bytes;
+    uint64_t reserved; /* 0 */
 } nexar_msg_region_add;
 
 /* READY, BELL and GOODBYE are a bare nexar_msg_head. */
@@ -93,6 +96,6 @@ NEXAR_SHM_ASSERT(sizeof(nexar_msg_hello) == 32);
 NEXAR_SHM_ASSERT(sizeof(nexar_msg_welcome) == 72);
 NEXAR_SHM_ASSERT(sizeof(nexar_msg_refused) == 176);
 NEXAR_SHM_ASSERT(sizeof(nexar_msg_attach) == 24);
-NEXAR_SHM_ASSERT(sizeof(nexar_msg_region_add) == 40);
+NEXAR_SHM_ASSERT(sizeof(nexar_msg_region_add) == 48);
 
 #endif

@@ -15,17 +15,20 @@ enum {
     NEXAR_SHM_SLOTS_DEFAULT = 256,
     NEXAR_SHM_SLOT_BYTES = 256,
     NEXAR_SHM_PAYLOAD_BYTES = 512,
-    NEXAR_SHM_DETAIL_BYTES = 512,
+    NEXAR_SHM_DETAIL_BYTES = 1024,
     NEXAR_SHM_HEADER_BYTES = 4096,
     NEXAR_SHM_SUBMISSION_PER_SLOT = 4, /* entries of the submission ring per slot: one submit, some cancels */
-    NEXAR_SHM_REGIONS_MAX = 1024,      /* per session; ids 1 .. NEXAR_SHM_REGIONS_MAX, 0: no memory */
+    NEXAR_SHM_REGIONS_MAX = 1024,      /* per session at once; numbers are never used again, 0: no memory */
     NEXAR_SHM_GROUPS_MAX = 256,        /* per session */
     NEXAR_SHM_GROUP_RANKS_MAX = 4096,
     NEXAR_SHM_NAME_BYTES = 128,
     NEXAR_SHM_OP_BYTES = 24,
-    NEXAR_SHM_TEXT_BYTES = 256
+    NEXAR_SHM_HOST_BYTES = 256,
+    NEXAR_SHM_LOST_RANKS = 32,
+    NEXAR_SHM_TEXT_BYTES = 512
 };
-#define NEXAR_SHM_MAGIC UINT64_C(0x31304c5258454e01) /* 01 "NEXRL01": never a text file */
+#define NEXAR_SHM_MAGIC UINT64_C(0x32304c5258454e01) /* 01 "NEXRL02": never a text file */
+#define NEXAR_SHM_NO_SEQUENCE UINT64_MAX
 
 /* A slot's state, the low byte of its state word; the upper 24 bits are the low bits of its generation [S2].
  */
@@ -57,36 +60,44 @@ enum {
 };
 
 enum {
-    NEXAR_SHM_FLAG_ANY_TAG = 1,
+    NEXAR_SHM_FLAG_ANY_TAG = 1,   /* others than these are refused */
     NEXAR_SHM_FLAG_STAGED_IN = 2, /* `in` is a row of windows [S12], not the whole input; collectives only */
     NEXAR_SHM_FLAG_STAGED_OUT = 4 /* the same for `out` */
 };
 #define NEXAR_SHM_ANY_RANK UINT32_MAX
 
-/* Part of a region, or region 0: no memory. The length follows from the descriptor. */
+enum {
+    NEXAR_SHM_PRIORITY_DEFAULT = 255
+}; /* otherwise 0 critical, 1 realtime, 2 bulk: refused until they are real */
+
+/* A region's part that begins at `offset`; its length follows from the descriptor. Region 0: no memory.
+ * `entries` is for lists in memory, of which there are none yet: 0. */
 typedef struct nexar_shm_extent {
     uint32_t region;
-    uint32_t reserved;
+    uint32_t entries;
     uint64_t offset;
 } nexar_shm_extent;
 
-/* Written by the client before SUBMITTED, copied once by the daemon [S3]. */
+/* Written by the client before SUBMITTED, copied once by the daemon [S3]. What is not used must be 0 [S14].
+ */
 typedef struct nexar_shm_descriptor {
     uint8_t kind;
     uint8_t dtype;
     uint8_t op;
-    uint8_t flags;
-    uint32_t group; /* as the daemon named it in result.group */
+    uint8_t priority; /* NEXAR_SHM_PRIORITY_... */
+    uint32_t flags;   /* NEXAR_SHM_FLAG_... */
+    uint32_t group;   /* a membership, as the daemon named it in result.group: (group, epoch, rank) */
+    uint32_t peer;    /* root, destination, source or rank */
     uint64_t count;
-    uint32_t peer; /* root, destination, source or rank */
-    uint32_t reserved0;
     uint64_t tag;
-    int64_t timeout_ns; /* < 0: the group's; 0: none */
+    uint64_t match_id;  /* compared between ranks, never a key */
+    int64_t timeout_ns; /* -1: the group's; 0: none */
     nexar_shm_extent in;
     nexar_shm_extent out;
+    nexar_shm_extent args;  /* out-of-line lists: none yet */
+    uint32_t epoch;         /* the group's, as result.group_epoch said */
     uint32_t stage_windows; /* of each staged side; 0 when neither is staged */
-    uint32_t reserved1;
-    uint64_t reserved2[6];
+    uint8_t zero[24];
 } nexar_shm_descriptor;
 
 /* Written by the daemon before DONE [S4]. */
@@ -99,11 +110,11 @@ typedef struct nexar_shm_result {
     uint32_t rank;
     uint32_t size;
     uint32_t has_detail;
-    uint32_t group_epoch; /* for the flight recorder: what carried this operation */
+    uint32_t group_epoch; /* of the group that it was about; 0: of none */
     /* GROUP_OPEN: bytes that the group's operations take as one segment. A staged operation, while SUBMITTED:
      * how many segments are over, counted from the first without a gap [S12]. */
     uint32_t stage;
-    uint64_t sequence;
+    uint64_t sequence; /* a collective's number in its group; else NEXAR_SHM_NO_SEQUENCE */
     uint64_t plan_hash;
 } nexar_shm_result;
 
@@ -127,7 +138,11 @@ typedef struct nexar_shm_group_open {
     uint32_t rank; /* NEXAR_SHM_ANY_RANK: automatic */
     uint32_t name_bytes;
     uint32_t secret_bytes;
-    int64_t timeout_ns;
+    int64_t timeout_ns;            /* of the opening; 0: none */
+    int64_t collective_timeout_ns; /* these three: -1: what the others say; 0: none */
+    int64_t barrier_timeout_ns;
+    int64_t rpc_timeout_ns;
+    uint64_t instance; /* how often the launcher started this job again: 0 until there are restarts */
     char name[NEXAR_SHM_NAME_BYTES];
     char secret[NEXAR_SHM_NAME_BYTES];
 } nexar_shm_group_open;
@@ -144,11 +159,15 @@ typedef struct nexar_shm_detail {
     int64_t rank;
     int64_t other_rank;
     uint32_t has_node;
-    uint32_t reserved0;
+    uint32_t pid;         /* of the process at fault; 0: not known */
+    int32_t system_errno; /* 0: no system call failed */
+    uint32_t lost_count;  /* ranks that are lost; the first of them in lost_ranks, ascending */
     uint8_t node[32];
-    char op[NEXAR_SHM_OP_BYTES]; /* zero-ended */
+    uint32_t lost_ranks[NEXAR_SHM_LOST_RANKS];
+    char op[NEXAR_SHM_OP_BYTES];     /* zero-ended */
+    char host[NEXAR_SHM_HOST_BYTES]; /* zero-ended; "": not known */
     char text[NEXAR_SHM_TEXT_BYTES];
-    uint8_t reserved[NEXAR_SHM_DETAIL_BYTES - 344];
+    uint8_t reserved[NEXAR_SHM_DETAIL_BYTES - 992];
 } nexar_shm_detail;
 
 /* The first page of the control segment. One writer per cache line. */

@@ -57,6 +57,7 @@ struct Error {
   rank @2 :Int64 = -1;
   otherRank @3 :Int64 = -1;
   node @4 :Text;
+  pid @5 :UInt32;
 }
 struct NodeRecord {
   node @0 :Data;  # 32 bytes
@@ -110,6 +111,12 @@ struct RenewalReply {
 
 # ---- Rendezvous ----
 
+# Milliseconds; -1: not said, 0: none.
+struct Timeouts {
+  collective @0 :Int64 = -1;
+  barrier @1 :Int64 = -1;
+  rpc @2 :Int64 = -1;
+}
 struct GroupOpen {
   id @0 :RequestId;
   key @1 :Data;  # 32 bytes
@@ -119,6 +126,7 @@ struct GroupOpen {
   pid @5 :UInt32;
   life @6 :Incarnation;
   bulkShards @7 :UInt16 = 1;
+  timeouts @8 :Timeouts;
 }
 struct GroupWithdraw {
   id @0 :RequestId;
@@ -155,7 +163,7 @@ struct GroupPrepare {
   name @3 :Text;
   members @4 :Members;
   plan @5 :PlanTable;
-  collectiveTimeoutMs @6 :UInt64;
+  timeouts @6 :Timeouts;  # agreed: all are said
 }
 struct GroupPrepared {
   group @0 :GroupId;
@@ -191,6 +199,7 @@ struct RankGone {
   collectivesHandedOver @3 :UInt64;
   crashed @4 :Bool;
   reason @5 :Text;
+  freed @6 :Bool;
 }
 struct Accusation {
   group @0 :GroupId;
@@ -206,6 +215,7 @@ struct Verdict {
   epoch @1 :UInt32;
   arbiter @2 :Data;
   error @3 :Error;
+  wholeNode @4 :Bool;  # all ranks of error.node are lost
 }
 struct OpAbort {
   group @0 :GroupId;
@@ -224,6 +234,7 @@ struct OpAnnounce {
   root @7 :UInt32;
   firstRank @8 :UInt32;
   planHash @9 :UInt64;
+  matchId @10 :UInt64;
 }
 struct ArrivalQuery {
   group @0 :GroupId;

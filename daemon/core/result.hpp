@@ -3,58 +3,92 @@
 
 #include <cstdint>
 #include <expected>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace nexar {
 
 // What went wrong. The numbers are those of nexar_status in include/nexar.h (tests/abi compares them), so an
-// error crosses the wire, shared memory and the C ABI unchanged. Groups: by what the caller can do about it.
+// error crosses the wire, shared memory and the C ABI unchanged. The hundreds say what the caller can do
+// about it.
 enum class Errc : int32_t {
     ok = 0,
     pending = 1,  // not an error: started, not finished
 
     // Fix the call.
-    invalid_argument = -1,
-    bad_state = -2,  // right call, wrong moment: collectives on one group from several threads, ...
-    unsupported = -3,
-    not_found = -4,
-    permission = -5,
-    closed = -6,      // the handle, session or group was closed on this side
-    bad_handle = -7,  // never was one, or freed already
+    call = -100,
+    invalid_argument = -101,
+    bad_state = -102,  // right call, wrong moment: collectives on one group from several threads, ...
+    unsupported = -103,
+    not_found = -104,
+    permission = -105,
+    closed = -106,      // the handle, session or group was closed on this side
+    bad_handle = -107,  // never was one, or freed already
 
-    // Try again, or give more time or room.
-    table_full = -20,
-    timed_out = -21,
-    interrupted = -22,  // a signal arrived while waiting
-    no_memory = -23,
-    cancelled = -24,
+    // The same call may succeed later.
+    retry = -200,
+    table_full = -201,
+    no_memory = -202,
+    interrupted = -203,  // a signal arrived while waiting
+    not_sent = -204,
+    device_no_memory = -205,
 
-    // The group's ranks do not agree on what they are doing. This operation failed on all of them.
-    mismatch = -30,          // descriptors differ: kind, dtype, op, count or root
-    rank_clash = -31,        // two members ask for one rank, or different sizes under one name
-    group_incomplete = -32,  // the deadline passed and somebody is missing
+    // This operation failed on all ranks that take part in it.
+    operation = -300,
+    timed_out = -301,
+    cancelled = -302,
+    aborted = -303,   // another rank cancelled or left, or its deadline passed
+    mismatch = -304,  // descriptors differ: kind, dtype, op, count, root or match id
+    maybe_executed = -305,
+    no_such_function = -306,
+    handler_failed = -307,
+    device_failed = -308,
+
+    // The group did not come about.
+    open = -400,
+    rank_clash = -401,        // two members ask for one rank
+    group_incomplete = -402,  // the deadline passed and somebody is missing
+    options_differ = -403,    // different sizes or time-outs under one name
+    join_refused = -404,
+
+    // The group goes on in another epoch.
+    recoverable = -500,
+    group_changed = -501,
+    no_quorum = -502,
+    recovery_timed_out = -503,
+    recovery_misused = -504,
+    checkpoint_timed_out = -505,
 
     // This group is finished.
-    peer_lost = -40,  // a rank (process or its node) is gone
-    link_lost = -41,  // two live nodes cannot reach each other
-    aborted = -42,    // another rank cancelled, or its deadline passed
+    group = -600,
+    peer_lost = -601,  // a rank (process or its node) is gone
+    link_lost = -602,  // two live nodes cannot reach each other
+    below_minimum = -603,
+    expelled = -604,
 
     // This session is finished: open a new one.
-    daemon_lost = -60,
-    daemon_unresponsive = -61,
-    session_refused = -62,
-    protocol_error = -63,
+    session = -700,
+    daemon_lost = -701,
+    daemon_unresponsive = -702,
+    session_refused = -703,
+    protocol_error = -704,
+
+    // The operating system refused something.
+    system = -800,
+    io = -801,
 
     // Only inside the daemon and its tools.
-    io = -80,
-    bad_config = -81,
-    bad_certificate = -82,
-    bad_token = -83,
+    bad_config = -901,
+    bad_certificate = -902,
+    bad_token = -903,
 };
 
 std::string_view name_of(Errc code);
+// A number from outside: one that is not known is its class's general one; no failure's number: none.
+std::optional<Errc> failure_from(int32_t number);
 
 struct Error {
     Errc code = Errc::ok;
@@ -62,14 +96,18 @@ struct Error {
     // Who is at fault, where that is known (-1 / empty otherwise).
     int64_t rank = -1;
     int64_t other_rank = -1;  // second end of a lost link
-    std::string node;         // at fault, 64 hex digits; empty: none or not known
+    std::string node{};       // at fault, 64 hex digits; empty: none or not known
+    std::string host{};       // its host's name; empty: not known
+    uint32_t pid = 0;         // of the process at fault; 0: not known
+    int32_t system_errno = 0;
+    std::vector<uint32_t> lost_ranks{};  // ascending
 };
 
 template <class T = void>
 using Result = std::expected<T, Error>;
 
 [[nodiscard]] inline std::unexpected<Error> fail(Errc code, std::string text) {
-    return std::unexpected(Error{code, std::move(text), -1, -1, {}});
+    return std::unexpected(Error{.code = code, .text = std::move(text)});
 }
 [[nodiscard]] inline std::unexpected<Error> fail(Error error) {
     return std::unexpected(std::move(error));

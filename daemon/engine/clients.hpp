@@ -19,7 +19,8 @@ class Service {
     // A staged operation: the inputs of the first `filled` segments stand in their windows, the outputs of
     // the first `taken` were copied out. Neither is trusted; what shrinks or is too much changes nothing.
     virtual void stage(Time now, SessionId session, uint64_t ticket, uint32_t filled, uint32_t taken) = 0;
-    virtual Result<void> free_group(Time now, SessionId session, const GroupId& group) = 0;
+    // The rank leaves; what it has pending ends with CLOSED.
+    virtual Result<void> free_group(Time now, SessionId session, const GroupId& group, uint32_t rank) = 0;
     // No completion follows for this session. Its buffers' keepalives are released as its ops end.
     virtual void session_ended(Time now, SessionId session, bool crashed, const std::string& reason) = 0;
 

@@ -10,7 +10,7 @@ namespace {
 
 // Any number may be in there: names and texts are total, and none is executed.
 OpDescriptor descriptor_of(const wire::OpAnnounce& a) {
-    return {OpKind(a.kind), Dtype(a.dtype), ReduceOp(a.op), a.count, a.root};
+    return {OpKind(a.kind), Dtype(a.dtype), ReduceOp(a.op), a.count, a.root, a.match_id};
 }
 
 bool is_known(const OpDescriptor& d) {
@@ -72,12 +72,10 @@ void CollectiveRun::post(size_t local, const OpRequest& request) {
     mine.ticket = request.ticket;
     mine.in = request.in;
     mine.out = request.out;
-    const Duration usual =
-        request.descriptor.kind == OpKind::barrier && context.config.barrier_timeout >= Duration{0}
-            ? context.config.barrier_timeout
-            : group_.facts.timeout;
+    const Timeouts& agreed = group_.facts.timeouts;
+    const Duration usual = request.descriptor.kind == OpKind::barrier ? agreed.barrier : agreed.collective;
     const Duration timeout = request.timeout < Duration{0} ? usual : request.timeout;
-    if (timeout > Duration{0}) mine.deadline = context.now + timeout;
+    if (timeout > Duration{0}) mine.deadline = deadline_after(context.now, timeout);
     deadline_ = std::min(deadline_, mine.deadline);
     if (first_posted_ == never) first_posted_ = context.now;
     for (const Buffer* buffer : {&request.in, &request.out})
@@ -208,16 +206,14 @@ void CollectiveRun::run() {
 void CollectiveRun::report_success() {
     state_ = State::settled;
     wake_at(never);
-    for (size_t i = 0; i < posts_.size(); ++i) {
-        Post& post = posts_[i];
-        Outcome outcome;
-        // Later segments went over what a rank that freed the group had not taken.
-        const Staging::Member* staged = staging_ ? staging_->find(group_.locals()[i].rank) : nullptr;
-        if (staged != nullptr && staged->gone && !staged->output_stands())
-            outcome.error = {Errc::closed, "the group was freed before the result was taken", -1, -1, {}};
-        post.reported = true;
-        group_.complete(post.session, post.ticket, outcome);
-    }
+    for (size_t i = 0; i < posts_.size(); ++i) report(i, {});
+}
+
+void CollectiveRun::report(size_t local, Outcome outcome) {
+    Post& post = posts_[local];
+    post.reported = true;
+    outcome.sequence = seq;
+    group_.complete(group_.locals()[local].rank, post.session, post.ticket, std::move(outcome));
 }
 
 void CollectiveRun::stop(const Error& error) {
@@ -261,15 +257,17 @@ void CollectiveRun::end_if_idle() {
 }
 
 void CollectiveRun::report_error() {
-    for (Post& post : posts_) {
+    for (size_t i = 0; i < posts_.size(); ++i) {
+        const Post& post = posts_[i];
         if (!post.present || post.reported) continue;
-        post.reported = true;
-        Outcome outcome{*op_.stopped};
-        if (post.cancelled)
+        Outcome outcome{.error = *op_.stopped};
+        if (post.closed)
+            outcome.error = *post.closed;
+        else if (post.cancelled)
             outcome.error.code = Errc::cancelled;
         else if (post.deadline <= expired_at_ && expired_at_ != never)
             outcome.error.code = Errc::timed_out;
-        group_.complete(post.session, post.ticket, outcome);
+        report(i, std::move(outcome));
     }
 }
 
@@ -285,6 +283,18 @@ std::optional<Error> CollectiveRun::cancel(SessionId session, uint64_t ticket) {
     return {};
 }
 
+std::optional<Error> CollectiveRun::close(uint32_t rank, const Error& own, const std::string& reason) {
+    for (size_t i = 0; i < posts_.size(); ++i) {
+        Post& post = posts_[i];
+        if (group_.locals()[i].rank != rank || !post.present || post.reported) continue;
+        post.closed = own;
+        return Error{Errc::aborted,
+                     descriptor_->text() + " was left by " + group_.facts.describe(rank) + ": " + reason,
+                     rank, -1, group_.facts.nodes[group_.facts.self.value].hex()};
+    }
+    return {};
+}
+
 void CollectiveRun::announce() {
     if (announced_ || !descriptor_) return;
     announced_ = true;
@@ -294,8 +304,9 @@ void CollectiveRun::announce() {
 wire::OpAnnounce CollectiveRun::announcement() const {
     const GroupFacts& facts = group_.facts;
     const OpDescriptor& d = *descriptor_;
-    return {facts.id,      facts.epoch.value, seq,    uint8_t(d.kind), uint8_t(d.dtype),
-            uint8_t(d.op), d.count,           d.root, first_rank_,     facts.table_hash};
+    return {facts.id,         facts.epoch.value, seq,       uint8_t(d.kind),
+            uint8_t(d.dtype), uint8_t(d.op),     d.count,   d.root,
+            first_rank_,      facts.table_hash,  d.match_id};
 }
 
 wire::ArrivalQuery CollectiveRun::arrival_query() const {

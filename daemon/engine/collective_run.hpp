@@ -37,6 +37,8 @@ class CollectiveRun final : public Runnable, public Alarm {
     void stop(const Error& error);
     // True: found here, and the op is to end on all ranks with the error that is returned.
     std::optional<Error> cancel(SessionId session, uint64_t ticket);
+    // The same for a rank that frees the group: it gets `own`, the others what is returned.
+    std::optional<Error> close(uint32_t rank, const Error& own, const std::string& reason);
     void local_left() { end_if_idle(); }
     // False: of another operation.
     bool moved(SessionId session, uint64_t ticket, uint32_t filled, uint32_t taken) {
@@ -56,6 +58,7 @@ class CollectiveRun final : public Runnable, public Alarm {
   private:
     struct Post {
         bool present = false, reported = false, cancelled = false;
+        std::optional<Error> closed;  // instead of what ends the op
         SessionId session;
         uint64_t ticket = 0;
         Buffer in, out;
@@ -76,6 +79,7 @@ class CollectiveRun final : public Runnable, public Alarm {
     Side side(size_t local, const Buffer& buffer, bool out) const;
     void sweep_lanes();
     void end_if_idle();
+    void report(size_t local, Outcome outcome);
     void report_success();
     void report_error();
     bool nobody_to_come() const;

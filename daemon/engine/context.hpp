@@ -77,6 +77,10 @@ class Context {
     PeerState& peer(link::PeerIndex index);
     std::optional<link::PeerIndex> find_peer(const NodeId& node) const;
     void set_peer(const NodeId& node, link::PeerIndex index) { by_node_[node] = index; }
+    std::string host_of(const NodeId& node) const {
+        if (node == config.self) return config.hostname;
+        return config.host_of ? config.host_of(node) : std::string();
+    }
     // False: no channel. Nobody relies on a message that was sent when a channel broke: see Group::resync.
     bool send(link::PeerIndex to, const wire::Message& message);
 

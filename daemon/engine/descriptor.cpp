@@ -39,7 +39,7 @@ bool rooted(OpKind kind) {
 
 uint64_t OpDescriptor::hash() const {
     uint64_t h = 0x9e3779b97f4a7c15u;
-    for (uint64_t word : {uint64_t(kind), uint64_t(dtype), uint64_t(op), count, uint64_t{root}}) {
+    for (uint64_t word : {uint64_t(kind), uint64_t(dtype), uint64_t(op), count, uint64_t{root}, match_id}) {
         h ^= word;
         h *= 0xff51afd7ed558ccdu;
         h = std::rotl(h, 29) + 0x632be59bd9b4e019u;
@@ -49,11 +49,13 @@ uint64_t OpDescriptor::hash() const {
 
 std::string OpDescriptor::text() const {
     std::string out = kind_text(kind);
-    if (kind == OpKind::barrier) return out;
-    out += " " + std::string(reduce::name_of(dtype));
-    if (reduces(kind)) out += " " + std::string(reduce::name_of(op));
-    out += " count " + std::to_string(count);
-    if (rooted(kind)) out += " root " + std::to_string(root);
+    if (kind != OpKind::barrier) {
+        out += " " + std::string(reduce::name_of(dtype));
+        if (reduces(kind)) out += " " + std::string(reduce::name_of(op));
+        out += " count " + std::to_string(count);
+        if (rooted(kind)) out += " root " + std::to_string(root);
+    }
+    if (match_id != 0) out += " match_id " + std::to_string(match_id);
     return out;
 }
 

@@ -8,9 +8,11 @@
 
 #include "engine/early_words.hpp"
 #include "engine/group.hpp"
+#include "engine/last_words.hpp"
 #include "engine/opening.hpp"
 #include "engine/watch.hpp"
 #include "wire/codec.hpp"
+#include "wire/limits.hpp"
 
 namespace nexar::engine {
 
@@ -29,6 +31,13 @@ collectives::PlanTable table_of(const wire::PlanTableRecord& r) {
     return out;
 }
 
+Timeouts timeouts_of(const wire::TimeoutsRecord& r) {
+    const auto of = [](int64_t ms) {
+        return Duration(std::clamp<int64_t>(ms, 0, wire::timeout_ms_max) * 1'000'000);
+    };
+    return {of(r.collective_ms), of(r.barrier_ms), of(r.rpc_ms)};
+}
+
 }  // namespace
 
 wire::PlanTableRecord EngineConfig::default_plan() {
@@ -42,7 +51,8 @@ class Engine::Impl final : public GroupHost {
         : context(config, ports, seed),
           watch(context, Time{}),
           opening(context),
-          early(config.early_messages_max, config.early_bytes_per_peer_max) {}
+          early(config.early_messages_max, config.early_bytes_per_peer_max),
+          last_words(config.last_words_max) {}
 
     // Every input begins with the time and ends with a turn.
     void turn() {
@@ -67,11 +77,11 @@ class Engine::Impl final : public GroupHost {
         context.ports.log.warn("group_failed",
                                {field("group", decided.group), field("name", group->facts.name),
                                 field("why", decided.error.text)});
-        group->lose(decided.error);
+        group->lose(decided.error, decided.whole_node);
     }
     void on_opening(const Opening::Answer& answer) {
         if (sessions.contains(answer.session))
-            context.ports.clients.group_opened(answer.session, answer.ticket, fail(answer.error));
+            context.ports.clients.group_opened(answer.session, answer.ticket, fail(named(answer.error)));
     }
     void on_opening(const Opening::Formed& formed);
     void on_opening(const Opening::Lost& lost) {
@@ -81,6 +91,11 @@ class Engine::Impl final : public GroupHost {
             if (member.node == lost.node)
                 return watch.on_rank_lost(lost.group, Rank(member.rank), lost.node, lost.reason);
     }
+    Error named(Error error) const {
+        NodeId node;
+        if (error.host.empty() && NodeId::parse_hex(error.node, node)) error.host = context.host_of(node);
+        return error;
+    }
     Group* find(const GroupId& id) {
         const auto it = groups.find(id);
         return it == groups.end() ? nullptr : it->second.get();
@@ -89,14 +104,8 @@ class Engine::Impl final : public GroupHost {
     Result<void> make_group(const wire::GroupPrepare& prepare, const std::vector<LocalRank>& local);
     void keep_early(link::PeerIndex from, const GroupId& group, const wire::Message& message);
     void replay_early(const GroupId& group);
-    struct LastWords {
-        std::vector<link::PeerIndex> peers;  // by NodeIndex
-        NodeIndex self;                      // who of them is this node; of a group that was not made: none
-        std::vector<wire::Message> words;
-    };
+    void refuse_late(link::PeerIndex from, const wire::MessageOffer& offer);
     void keep_last_words(const Group& group);
-    void keep(LastWords last);
-    void say_last_words(link::PeerIndex peer);
     void not_made(const Opening::Formed& formed, const Error& why);
     void answer_all(const Opening::Formed& formed, const Error& why);
     void dispatch(link::PeerIndex from, const wire::Message& message);
@@ -123,7 +132,7 @@ class Engine::Impl final : public GroupHost {
     EarlyWords early;
     std::set<GroupId> finished;
     std::deque<GroupId> finished_order;
-    std::deque<LastWords> last_words;  // of the groups that finished last
+    LastWords last_words;
     std::map<GroupId, std::unique_ptr<Group>> groups;
     uint64_t groups_looked_at = 0;
     bool stopping = false;  // [F17]: its ranks do not leave, they go with the daemon, and so do their groups
@@ -149,28 +158,30 @@ void Engine::Impl::remove_finished() {
     }
 }
 
-// The channel that carries a group's last words may break after the group is gone here, and another node's
-// ranks would wait for ours until their deadline.
 void Engine::Impl::keep_last_words(const Group& group) {
-    if (group.facts.nodes.size() == 1) return;
-    keep({group.facts.peers, group.facts.self, group.last_words()});
-}
-
-void Engine::Impl::keep(LastWords last) {
-    last_words.push_back(std::move(last));
-    if (last_words.size() > context.config.last_words_max) last_words.pop_front();
-}
-
-void Engine::Impl::say_last_words(link::PeerIndex peer) {
-    for (const LastWords& last : last_words)
-        for (uint32_t i = 0; i < last.peers.size(); ++i)
-            if (NodeIndex(i) != last.self && last.peers[i] == peer)
-                for (const wire::Message& word : last.words) context.send(peer, word);
+    LastWords::OfGroup last{group.facts.peers, group.last_words()};
+    last.peers.erase(last.peers.begin() + group.facts.self.value);
+    last_words.keep(std::move(last));
 }
 
 // What came about a group before its commit, which took another way.
 void Engine::Impl::keep_early(link::PeerIndex from, const GroupId& group, const wire::Message& message) {
-    if (!finished.contains(group)) early.keep(from, group, message, wire::encode(message).size());
+    if (finished.contains(group)) {
+        if (const auto* offer = std::get_if<wire::MessageOffer>(&message)) refuse_late(from, *offer);
+        return;
+    }
+    early.keep(from, group, message, wire::encode(message).size());
+}
+
+// Its sender had not heard yet that the rank is gone, and nobody else is here to say so.
+void Engine::Impl::refuse_late(link::PeerIndex from, const wire::MessageOffer& offer) {
+    const wire::RankGone* gone = last_words.gone(offer.group, offer.dst);
+    const Error error{gone != nullptr && gone->freed ? Errc::aborted : Errc::peer_lost,
+                      "rank " + std::to_string(offer.dst) + " has left the group",
+                      offer.dst,
+                      -1,
+                      {}};
+    context.send(from, wire::MessageRefused{offer.group, offer.number, error});
 }
 
 void Engine::Impl::replay_early(const GroupId& group) {
@@ -180,7 +191,7 @@ void Engine::Impl::replay_early(const GroupId& group) {
 // The others hold the group for made: they learn that our ranks will do nothing.
 void Engine::Impl::not_made(const Opening::Formed& formed, const Error& why) {
     context.ports.log.warn("group_not_made", {field("group", formed.group.group), field("why", why.text)});
-    LastWords last{{}, NodeIndex(UINT32_MAX), {}};
+    LastWords::OfGroup last;
     for (const auto& member : formed.group.members) {
         const auto peer = member.node == context.config.self ? std::nullopt : context.find_peer(member.node);
         if (peer && std::ranges::find(last.peers, *peer) == last.peers.end()) last.peers.push_back(*peer);
@@ -190,7 +201,7 @@ void Engine::Impl::not_made(const Opening::Formed& formed, const Error& why) {
             wire::RankGone{formed.group.group, formed.group.epoch, l.rank, 0, true, why.text});
     for (const link::PeerIndex peer : last.peers)
         for (const wire::Message& word : last.words) context.send(peer, word);
-    keep(std::move(last));
+    last_words.keep(std::move(last));
     answer_all(formed, why);
 }
 
@@ -224,7 +235,7 @@ void Engine::Impl::on_opening(const Opening::Formed& formed) {
         info.rank = Rank(l.rank);
         const bool gone = l.gone || !sessions.contains(l.session);
         if (gone)
-            group->leave(group->locals()[i], true, "it ended while the group was being made");
+            group->leave(group->locals()[i], Leaving::crashed, "it ended while the group was being made");
         else
             context.ports.clients.group_opened(l.session, l.ticket, info);
     }
@@ -239,8 +250,7 @@ Result<void> Engine::Impl::make_group(const wire::GroupPrepare& prepare,
     facts.name = prepare.name;
     facts.members = prepare.members;
     facts.table = table_of(prepare.plan);
-    facts.timeout = Duration(
-        static_cast<int64_t>(std::min<uint64_t>(prepare.collective_timeout_ms, 1u << 31)) * 1'000'000);
+    facts.timeouts = timeouts_of(prepare.timeouts);
     if (groups.contains(prepare.group)) return {};  // said twice
     if (groups.size() >= context.config.groups_max)
         return fail(Errc::table_full,
@@ -261,7 +271,10 @@ Result<void> Engine::Impl::make_group(const wire::GroupPrepare& prepare,
     for (uint32_t rank = 0; rank < facts.size(); ++rank) {
         const NodeId& node = facts.members[rank].node;
         const auto [it, first] = numbers.try_emplace(node, static_cast<uint32_t>(facts.nodes.size()));
-        if (first) facts.nodes.push_back(node);
+        if (first) {
+            facts.nodes.push_back(node);
+            facts.hosts.push_back(context.host_of(node));
+        }
         placement.push_back(it->second);
         if (node != context.config.self) continue;
         if (local.size() >= ranks.size() || ranks[local.size()].rank != rank)
@@ -353,10 +366,11 @@ Result<void> Engine::open(Time now, const OpenRequest& request) {
 Result<void> Engine::submit(Time now, const OpRequest& request) {
     impl_->context.now = now;
     Group* group = impl_->find(request.group);
-    LocalRank* local = group == nullptr ? nullptr : group->find_local(request.session);
-    if (local == nullptr) return fail(Errc::not_found, "this session is in no such group");
-    const Result<void> result = group->submit(*local, request);
+    LocalRank* local = group == nullptr ? nullptr : group->find_local(request.session, request.rank);
+    if (local == nullptr) return fail(Errc::not_found, "this session has no such rank of the group");
+    Result<void> result = group->submit(*local, request);
     impl_->turn();
+    if (!result) return fail(group->facts.explained(std::move(result).error()));
     return result;
 }
 
@@ -384,15 +398,16 @@ void Engine::stage(Time now, SessionId session, uint64_t ticket, uint32_t filled
     impl_->turn();
 }
 
-Result<void> Engine::free_group(Time now, SessionId session, const GroupId& id) {
+Result<void> Engine::free_group(Time now, SessionId session, const GroupId& id, uint32_t rank) {
     impl_->context.now = now;
     Group* group = impl_->find(id);
-    LocalRank* local = group == nullptr ? nullptr : group->find_local(session);
-    if (local == nullptr) return fail(Errc::not_found, "this session is in no such group");
+    LocalRank* local = group == nullptr ? nullptr : group->find_local(session, rank);
+    if (local == nullptr) return fail(Errc::not_found, "this session has no such rank of the group");
     if (local->left) return fail(Errc::closed, "this rank has left the group already");
-    group->leave(*local, false, "it freed the group");
+    group->leave(*local, Leaving::freed, "it freed the group");
     const auto it = impl_->sessions.find(session);
-    if (it != impl_->sessions.end()) std::erase(it->second, id);
+    if (it != impl_->sessions.end())  // one for each rank
+        if (const auto at = std::ranges::find(it->second, id); at != it->second.end()) it->second.erase(at);
     impl_->turn();
     return {};
 }
@@ -404,8 +419,10 @@ void Engine::session_ended(Time now, SessionId session, bool crashed, const std:
     impl_->opening.session_ended(session);
     for (const GroupId& id : node.mapped()) {
         Group* group = impl_->find(id);
-        if (LocalRank* local = group == nullptr ? nullptr : group->find_local(session))
-            group->leave(*local, crashed || impl_->stopping, reason);
+        if (group == nullptr) continue;
+        for (LocalRank& local : group->locals())
+            if (local.session == session)
+                group->leave(local, crashed || impl_->stopping ? Leaving::crashed : Leaving::closed, reason);
     }
     impl_->turn();
 }
@@ -422,7 +439,7 @@ void Engine::on_peer_up(Time now, link::PeerIndex index, const NodeId& node, con
     impl_->opening.on_peer_up(node, incarnation);
     if (again) {
         for (auto& [id, group] : impl_->groups) group->resync(index);
-        impl_->say_last_words(index);
+        impl_->last_words.repeat(index, [&](const wire::Message& word) { impl_->context.send(index, word); });
     }
     impl_->turn();
 }
@@ -460,7 +477,7 @@ void Engine::goodbye(Time now, const std::string& reason) {
     impl_->context.now = now;
     const Error error{Errc::daemon_lost, "the daemon is stopping: " + reason, -1, -1,
                       impl_->context.config.self.hex()};
-    for (auto& [id, group] : impl_->groups) group->lose(error);
+    for (auto& [id, group] : impl_->groups) group->lose(error, false);
     impl_->stopping = true;
     impl_->turn();
 }
@@ -517,6 +534,7 @@ Snapshot Engine::snapshot(Time now) const {
         g.name = group->facts.name;
         g.nodes = group->facts.layout.nodes();
         g.failed = group->failed().value_or(Error{});
+        g.timeouts = group->facts.timeouts;
         g.ops_in_flight = group->runs_in_flight();
         g.messages_waiting = group->messages().offers_waiting();
         for (uint32_t rank = 0; rank < group->facts.size(); ++rank) {
@@ -533,10 +551,6 @@ Snapshot Engine::snapshot(Time now) const {
         group->messages().snapshot(now, out.messages);
     }
     return out;
-}
-
-size_t Engine::sessions_known() const {
-    return impl_->sessions.size();
 }
 
 uint64_t Engine::groups_looked_at() const {

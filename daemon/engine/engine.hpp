@@ -34,8 +34,8 @@ struct EngineConfig {
     std::string hostname;
     std::array<uint8_t, 16> cluster{};
 
-    Duration collective_timeout{30'000'000'000};  // 0: none
-    Duration barrier_timeout{-1};                 // of barriers; < 0: as the group's; 0: none
+    // Of groups that are led from here and whose members do not say. 0: none.
+    Timeouts timeouts{Duration{30'000'000'000}, Duration{30'000'000'000}, Duration{30'000'000'000}};
     Duration late_after{1'000'000'000};     // an op older than this is logged once, naming who is missing
     Duration ask_again_max{8'000'000'000};  // then the others are asked again after 1, 2, 4, 8, 8 ... s
     Duration arrival_grace{200'000'000};    // how long the answers to "who has arrived?" are waited for
@@ -53,6 +53,8 @@ struct EngineConfig {
 
     // The key of an open (docs/protocol/rendezvous.md): a SHA-256, which this dry module does not have.
     std::function<wire::GroupKey(const OpenRequest&)> group_key;
+    // The host's name of a node, for errors; "": not known. May be empty.
+    std::function<std::string(const NodeId&)> host_of;
 
     size_t groups_max = 4096;
     size_t runs_per_group_max = 16;  // collectives of one group that move data at the same time
@@ -97,7 +99,7 @@ class Engine final : public Service {
     void cancel(Time now, SessionId session,
                 uint64_t ticket) override;  // unknown or finished: nothing happens
     void stage(Time now, SessionId session, uint64_t ticket, uint32_t filled, uint32_t taken) override;
-    Result<void> free_group(Time now, SessionId session, const GroupId& group) override;
+    Result<void> free_group(Time now, SessionId session, const GroupId& group, uint32_t rank) override;
     // The session's process ended or closed its session. No complete() is called for it any more; its memory
     // is used until its last op is over, and its buffers' keepalives are released then.
     void session_ended(Time now, SessionId session, bool crashed, const std::string& reason) override;
@@ -122,7 +124,6 @@ class Engine final : public Service {
 
     // Introspection.
     Snapshot snapshot(Time now) const;
-    size_t sessions_known() const;
     bool quiet() const;                 // no op, no worker job, no transfer: tests
     uint64_t groups_looked_at() const;  // by all inputs so far: tests of what an input costs
 

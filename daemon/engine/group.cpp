@@ -31,6 +31,20 @@ std::string GroupFacts::describe(uint32_t rank) const {
            std::to_string(members[rank].pid) + ")";
 }
 
+Error GroupFacts::explained(Error error) const {
+    const bool named = error.rank >= 0 && error.rank < int64_t{size()};
+    if (named) {
+        const auto& member = members[static_cast<size_t>(error.rank)];
+        if (error.node.empty()) error.node = member.node.hex();
+        if (error.pid == 0 && error.node == member.node.hex()) error.pid = member.pid;
+        if (error.code == Errc::peer_lost && error.lost_ranks.empty())
+            error.lost_ranks.push_back(static_cast<uint32_t>(error.rank));
+    }
+    for (size_t i = 0; i < nodes.size() && error.host.empty(); ++i)
+        if (error.node == nodes[i].hex()) error.host = hosts[i];
+    return error;
+}
+
 Group::Group(Context& context, GroupHost& host, Timers& timers, GroupFacts f, std::vector<LocalRank> local)
     : Alarm(timers),
       facts(std::move(f)),
@@ -46,9 +60,9 @@ Group::~Group() {
 
 // ---- Sessions ----
 
-LocalRank* Group::find_local(SessionId session) {
+LocalRank* Group::find_local(SessionId session, uint32_t rank) {
     for (LocalRank& local : local_)
-        if (local.session == session) return &local;
+        if (local.session == session && local.rank == rank) return &local;
     return nullptr;
 }
 
@@ -182,9 +196,11 @@ Result<void> Group::submit(LocalRank& local, const OpRequest& request) {
     return {};
 }
 
-void Group::complete(SessionId session, uint64_t ticket, const Outcome& outcome) {
+void Group::complete(uint32_t rank, SessionId session, uint64_t ticket, Outcome outcome) {
     if (failed_ && outcome.error.code == failed_->code)
-        if (LocalRank* local = find_local(session)) local->told = true;
+        if (LocalRank* local = find_local(session, rank)) local->told = true;
+    if (outcome.error.code != Errc::ok) outcome.error = facts.explained(std::move(outcome.error));
+    outcome.epoch = facts.epoch.value;
     host_.complete(session, ticket, outcome);
 }
 
@@ -214,15 +230,18 @@ bool Group::moved(SessionId session, uint64_t ticket, uint32_t filled, uint32_t 
         runs_, [&](auto& entry) { return entry.second->moved(session, ticket, filled, taken); });
 }
 
-void Group::leave(LocalRank& local, bool crashed, const std::string& reason) {
+void Group::leave(LocalRank& local, Leaving how, const std::string& reason) {
     if (local.left) return;
     local.left = true;
-    const uint64_t handed_over = leave_runs(local.rank, local.posted);
+    if (how == Leaving::freed) close_pending(local, reason);
+    const uint64_t handed_over = how == Leaving::freed ? local.posted : leave_runs(local.rank, local.posted);
     const std::string why =
         handed_over == local.posted
             ? reason
             : reason + ", and had not moved all bytes of collective " + std::to_string(handed_over);
-    const wire::RankGone gone{facts.id, facts.epoch.value, local.rank, handed_over, crashed, why};
+    const wire::RankGone gone{
+        facts.id, facts.epoch.value,    local.rank, handed_over, how == Leaving::crashed,
+        why,      how == Leaving::freed};
     gone_[local.rank] = gone;
     to_others(gone);
     messages_.on_rank_gone(local.rank);
@@ -232,6 +251,15 @@ void Group::leave(LocalRank& local, bool crashed, const std::string& reason) {
     else
         check_watermark();
     run_changed();
+}
+
+// [D7] What a rank that frees the group has pending ends with CLOSED here, a collective with ABORTED on all
+// other ranks. That is said before the rank is said to be gone.
+void Group::close_pending(const LocalRank& local, const std::string& reason) {
+    const Error closed{Errc::closed, "the group was freed by this rank", -1, -1, {}};
+    for (auto& [seq, run] : runs_)
+        if (const auto error = run->close(local.rank, closed, reason)) abort(seq, *error);
+    messages_.close(local.rank, closed);
 }
 
 // How many collectives a rank that leaves has handed over: what it posted, up to one whose staged input is
@@ -411,10 +439,11 @@ uint64_t Group::watermark() const {
     return lowest;
 }
 
-std::optional<Error> Group::gone_error(uint32_t rank) const {
+std::optional<Error> Group::gone_error(uint32_t rank, bool waited) const {
     const auto it = gone_.find(rank);
     if (it == gone_.end() || it->second.crashed) return {};  // a crash ends the group: the verdict says so
-    return Error{Errc::peer_lost, facts.describe(rank) + " is gone: " + it->second.reason, rank, -1,
+    return Error{waited && it->second.freed ? Errc::aborted : Errc::peer_lost,
+                 facts.describe(rank) + " is gone: " + it->second.reason, rank, -1,
                  facts.members[rank].node.hex()};
 }
 
@@ -442,10 +471,12 @@ bool Group::process_death(const Error& error) const {
     return true;
 }
 
-void Group::lose(const Error& error) {
+void Group::lose(Error error, bool whole_node) {
     if (failed_) return;
-    failed_ = error;
-    messages_.fail_all(error);
+    for (uint32_t rank = 0; whole_node && rank < facts.size(); ++rank)
+        if (facts.members[rank].node.hex() == error.node) error.lost_ranks.push_back(rank);
+    failed_ = facts.explained(std::move(error));
+    messages_.fail_all(*failed_);
     apply_failure();
 }
 

@@ -37,6 +37,9 @@ class GroupHost {
     ~GroupHost() = default;
 };
 
+// How a rank leaves: it freed the group, its session was closed in good order, or its process died.
+enum class Leaving : uint8_t { freed, closed, crashed };
+
 // A rank of this node.
 struct LocalRank {
     uint32_t rank = 0;
@@ -60,11 +63,14 @@ struct GroupFacts {
     collectives::PlanTable table;
     uint64_t table_hash = 0;
     uint32_t bulk_shards = 1;  // the fewest of any of its nodes: lanes go over so many
-    Duration timeout{0};
+    Timeouts timeouts;
+    std::vector<std::string> hosts;  // by NodeIndex, as known when the group was made; "": not known
 
     uint32_t size() const { return static_cast<uint32_t>(members.size()); }
     uint64_t message_bytes_max() const { return uint64_t{link::transfer_chunks_max} * table.chunk_bytes; }
     std::string describe(uint32_t rank) const;  // "rank 3 (node 01ab…, pid 77)"
+    // With what is known of the rank or node at fault: node, host, pid, who is lost.
+    Error explained(Error error) const;
 };
 
 constexpr size_t said_max = 1024;  // control messages kept for a channel that breaks
@@ -78,12 +84,12 @@ class Group final : public Runnable, public Alarm {
     const GroupFacts facts;
 
     // From sessions.
-    LocalRank* find_local(SessionId session);
+    LocalRank* find_local(SessionId session, uint32_t rank);  // null: that session has no such rank
     Result<void> submit(LocalRank& local, const OpRequest& request);
     bool cancel(SessionId session, uint64_t ticket);
     bool moved(SessionId session, uint64_t ticket, uint32_t filled, uint32_t taken);  // of a staged operation
-    void leave(LocalRank& local, bool crashed, const std::string& reason);
-    void complete(SessionId session, uint64_t ticket, const Outcome& outcome);
+    void leave(LocalRank& local, Leaving how, const std::string& reason);
+    void complete(uint32_t rank, SessionId session, uint64_t ticket, Outcome outcome);
 
     // From other nodes; `from` is a node of the group.
     void on_rank_gone(const wire::RankGone& gone);
@@ -92,8 +98,8 @@ class Group final : public Runnable, public Alarm {
     void on_arrival_query(link::PeerIndex from, const wire::ArrivalQuery& query);
     void on_arrival_reply(collectives::NodeIndex from, const wire::ArrivalReply& reply);
     void on_mismatch(const link::MeshEvent& event);
-    void lose(const Error& error);      // final: the verdict
-    void resync(link::PeerIndex peer);  // a channel stands again: what it may have lost is said again
+    void lose(Error error, bool whole_node);  // final: the verdict
+    void resync(link::PeerIndex peer);        // a channel stands again: what it may have lost is said again
 
     std::vector<wire::Message> last_words() const;  // what others may still need when this group is gone
 
@@ -118,7 +124,9 @@ class Group final : public Runnable, public Alarm {
     std::optional<collectives::NodeIndex> node_of(link::PeerIndex peer) const;
     bool is_gone(uint32_t rank) const { return gone_.contains(rank); }
     std::optional<Error> error_for(uint64_t seq) const;
-    std::optional<Error> gone_error(uint32_t rank) const;
+    // What an operation that needs this rank ends with, if it has left; `waited`: begun before that was
+    // known.
+    std::optional<Error> gone_error(uint32_t rank, bool waited) const;
 
     template <class F>
     void for_runs(F f) const {
@@ -139,6 +147,7 @@ class Group final : public Runnable, public Alarm {
                               uint64_t out) const;
     Result<void> check_stage(const OpRequest& request, uint64_t in, uint64_t out) const;
     uint64_t leave_runs(uint32_t rank, uint64_t posted);
+    void close_pending(const LocalRank& local, const std::string& reason);
     Result<void> refuse(LocalRank& local);
     CollectiveRun* run_for(uint64_t seq);  // makes one; null: over already, or too far ahead
     uint64_t lowest_open() const;

@@ -153,10 +153,10 @@ void Messages::send(const LocalRank& from, const OpRequest& request) {
     send.in = request.in;
     send.to = facts.layout.node_of(request.peer);
     send.posted = context.now;
-    const Duration timeout = request.timeout < Duration{0} ? facts.timeout : request.timeout;
-    if (timeout > Duration{0}) send.wake_at(context.now + timeout);
+    const Duration timeout = request.timeout < Duration{0} ? facts.timeouts.collective : request.timeout;
+    if (timeout > Duration{0}) send.wake_at(deadline_after(context.now, timeout));
 
-    if (const auto gone = group_.gone_error(request.peer)) return finish(send, *gone);
+    if (const auto gone = group_.gone_error(request.peer, false)) return finish(send, *gone);
     if (send.to == facts.self) return arrive({send.words, facts.self, &send});
     context.send(facts.peers[send.to.value], send.words);
     send.moving = send.transfer = true;
@@ -187,9 +187,10 @@ void Messages::recv(const LocalRank& to, const OpRequest& request) {
     recv.ticket = request.ticket;
     recv.out = request.out;
     recv.posted = context.now;
-    const Duration timeout = request.timeout < Duration{0} ? group_.facts.timeout : request.timeout;
-    if (timeout > Duration{0}) recv.wake_at(context.now + timeout);
-    match_recv(recv);
+    const Duration timeout =
+        request.timeout < Duration{0} ? group_.facts.timeouts.collective : request.timeout;
+    if (timeout > Duration{0}) recv.wake_at(deadline_after(context.now, timeout));
+    match_recv(recv, false);
 }
 
 bool Messages::cancel(SessionId session, uint64_t ticket) {
@@ -201,6 +202,18 @@ bool Messages::cancel(SessionId session, uint64_t ticket) {
     return false;
 }
 
+// What is being copied between two ranks of this node ends by itself, soon.
+void Messages::close(uint32_t rank, const Error& own) {
+    std::vector<Send*> sends;
+    std::vector<Recv*> recvs;
+    for (auto& send : sends_)
+        if (send->words.src == rank) sends.push_back(send.get());
+    for (auto& recv : recvs_)
+        if (recv->rank == rank) recvs.push_back(recv.get());
+    for (Send* send : sends) end(*send, own);
+    for (Recv* recv : recvs) end(*recv, own);
+}
+
 // ---- Matching ----
 
 bool Messages::fits(const Recv& recv, const wire::MessageOffer& offer) const {
@@ -208,7 +221,7 @@ bool Messages::fits(const Recv& recv, const wire::MessageOffer& offer) const {
            (recv.source == any_rank || recv.source == offer.src) && (recv.any_tag || recv.tag == offer.tag);
 }
 
-void Messages::match_recv(Recv& recv) {
+void Messages::match_recv(Recv& recv, bool waited) {
     const auto it = std::ranges::find_if(offers_, [&](const Offer& o) { return fits(recv, o.words); });
     if (it != offers_.end()) {
         const Offer offer = *it;
@@ -216,19 +229,19 @@ void Messages::match_recv(Recv& recv) {
         return take(recv, offer);
     }
     // What a rank sent before it ended has been offered before that was said.
-    if (const auto gone = no_sender_left(recv)) end(recv, *gone);
+    if (const auto gone = no_sender_left(recv, waited)) end(recv, *gone);
 }
 
 // Nothing while a rank is left that may still send what this receive waits for. A rank that is alone from
 // the beginning may send to itself.
-std::optional<Error> Messages::no_sender_left(const Recv& recv) const {
-    if (recv.source != any_rank) return group_.gone_error(recv.source);
+std::optional<Error> Messages::no_sender_left(const Recv& recv, bool waited) const {
+    if (recv.source != any_rank) return group_.gone_error(recv.source, waited);
     const uint32_t size = group_.facts.size();
     if (size == 1 || group_.gone().size() + 1 < size) return {};
     std::optional<Error> last;
     for (uint32_t rank = 0; rank < size; ++rank) {
         if (rank == recv.rank) continue;
-        last = group_.gone_error(rank);
+        last = group_.gone_error(rank, waited);
         if (!last) return {};
     }
     last->text = recv.text() + ": all other ranks have left the group; " + last->text;
@@ -336,7 +349,8 @@ void Messages::on_offer(NodeIndex from, const wire::MessageOffer& words) {
     const Offer offer{words, from, nullptr};
     if (!sane)
         return refuse(offer, {Errc::protocol_error, "the message's ranks or length cannot be", -1, -1, {}});
-    if (const auto gone = group_.gone_error(words.dst)) return refuse(offer, *gone);
+    // Sent before its node knew: later ones are not even offered.
+    if (const auto gone = group_.gone_error(words.dst, true)) return refuse(offer, *gone);
     if (group_.failed()) return refuse(offer, *group_.failed());
     arrive(offer);
 }
@@ -418,20 +432,21 @@ void Messages::on_over(Recv& recv, const Result<void>& result) {
     recv.taken.reset();
     if (!recv.retry) return group_.transfer_lost(result.error());
     recv.retry = false;
-    match_recv(recv);
+    match_recv(recv, true);
 }
 
 void Messages::finish(Send& send, Error error) {
     drop_offer_of(send);
     const SessionId session = send.session;
     const uint64_t ticket = send.ticket;
+    const uint32_t rank = send.words.src;
     std::erase_if(sends_, [&](const auto& s) { return s.get() == &send; });
-    group_.complete(session, ticket, Outcome{std::move(error)});
+    group_.complete(rank, session, ticket, Outcome{.error = std::move(error)});
     group_.run_changed();
 }
 
 void Messages::finish(Recv& recv, Error error) {
-    Outcome outcome{error};
+    Outcome outcome{.error = error};
     if (error.code == Errc::ok) {
         outcome.bytes = recv.taken->words.bytes;
         outcome.source = recv.taken->words.src;
@@ -439,13 +454,14 @@ void Messages::finish(Recv& recv, Error error) {
     }
     const SessionId session = recv.session;
     const uint64_t ticket = recv.ticket;
+    const uint32_t rank = recv.rank;
     std::erase_if(recvs_, [&](const auto& r) { return r.get() == &recv; });
-    group_.complete(session, ticket, outcome);
+    group_.complete(rank, session, ticket, std::move(outcome));
     group_.run_changed();
 }
 
 void Messages::on_rank_gone(uint32_t rank) {
-    const auto gone = group_.gone_error(rank);
+    const auto gone = group_.gone_error(rank, true);
     if (!gone) return;
     std::vector<Offer> unwanted;
     std::erase_if(offers_, [&](const Offer& o) {
@@ -458,7 +474,7 @@ void Messages::on_rank_gone(uint32_t rank) {
         if (recv->moving) continue;
         if (recv->rank == rank)
             over.emplace_back(recv.get(), *gone);
-        else if (const auto error = no_sender_left(*recv))
+        else if (const auto error = no_sender_left(*recv, true))
             over.emplace_back(recv.get(), *error);
     }
     for (auto& [recv, error] : over) end(*recv, error);

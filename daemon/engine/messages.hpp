@@ -32,6 +32,7 @@ class Messages {
     void send(const LocalRank& from, const OpRequest& request);
     void recv(const LocalRank& to, const OpRequest& request);
     bool cancel(SessionId session, uint64_t ticket);
+    void close(uint32_t rank, const Error& own);  // a rank of this node frees the group
 
     void on_offer(collectives::NodeIndex from, const wire::MessageOffer& offer);
     void on_withdraw(collectives::NodeIndex from, const wire::MessageWithdraw& withdraw);
@@ -56,7 +57,7 @@ class Messages {
     };
 
     bool fits(const Recv& recv, const wire::MessageOffer& offer) const;
-    void match_recv(Recv& recv);
+    void match_recv(Recv& recv, bool waited);
     void arrive(const Offer& offer);
     void take(Recv& recv, const Offer& offer);
     Error unfit(const Recv& recv, const wire::MessageOffer& offer) const;
@@ -74,7 +75,7 @@ class Messages {
     link::Agreement agreement(const wire::MessageOffer& offer) const;
     link::Class class_of(uint64_t bytes) const;
     void withdraw(uint64_t number);
-    std::optional<Error> no_sender_left(const Recv& recv) const;
+    std::optional<Error> no_sender_left(const Recv& recv, bool waited) const;
     Send* find_send(uint64_t number);
     Recv* find_recv(uint64_t number);
 

@@ -2,9 +2,19 @@
 
 #include <algorithm>
 
+#include "wire/limits.hpp"
+
 namespace nexar::engine {
 
 namespace {
+
+// -1 ns (not said) stays -1.
+int64_t ms_of(Duration d) {
+    return d < Duration{0} ? -1 : std::min(to_ms(d), wire::timeout_ms_max);
+}
+wire::TimeoutsRecord record_of(const Timeouts& t) {
+    return {ms_of(t.collective), ms_of(t.barrier), ms_of(t.rpc)};
+}
 
 rendezvous::Config config_of(const EngineConfig& config) {
     rendezvous::Config out;
@@ -12,7 +22,7 @@ rendezvous::Config config_of(const EngineConfig& config) {
     out.life = config.incarnation;
     out.bulk_shards = static_cast<uint16_t>(config.bulk_shards);
     out.plan = config.plan;
-    out.collective_timeout_ms = static_cast<uint64_t>(std::max<int64_t>(0, to_ms(config.collective_timeout)));
+    out.timeouts = record_of(config.timeouts);
     return out;
 }
 
@@ -31,6 +41,7 @@ Result<void> Opening::open(const OpenRequest& request) {
     spec.rank = request.rank;
     spec.pid = request.pid;
     spec.timeout = request.timeout;
+    spec.timeouts = record_of(request.asked);
     NEXAR_TRY(const wire::RequestId id, machine_.open(spec, context_.now));
     asked_[id.number] = {request.session, request.ticket};
     return {};

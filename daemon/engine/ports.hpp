@@ -36,6 +36,7 @@ struct OpDescriptor {
     ReduceOp op = ReduceOp::sum;
     uint64_t count = 0;
     uint32_t root = 0;
+    uint64_t match_id = 0;  // the application's: compared, never a key
     bool operator==(const OpDescriptor&) const = default;
     uint64_t hash() const;
     std::string text() const;  // "all_reduce f32 sum count 1024"
@@ -67,9 +68,10 @@ struct OpRequest {
     SessionId session;
     uint64_t ticket = 0;  // slot and generation: comes back in the completion
     GroupId group;
+    uint32_t rank = 0;  // whose: a session may have several ranks of a group
     OpDescriptor descriptor;
     Buffer in, out;
-    Duration timeout{-1};  // < 0: the group's collective_timeout; 0: none
+    Duration timeout{-1};  // < 0: what the group agreed on for its kind; 0: none
     Stage stage;           // collectives only; in and out are then rows of windows
     // Messages only.
     uint32_t peer = any_rank;
@@ -77,12 +79,22 @@ struct OpRequest {
     bool any_tag = false;
 };
 
+constexpr uint64_t no_sequence = UINT64_MAX;
+
 // How one operation of one rank ended.
 struct Outcome {
     Error error;          // code ok on success
     uint64_t bytes = 0;   // recv: how many arrived
     uint32_t source = 0;  // recv: from whom
     uint64_t tag = 0;
+    uint64_t sequence = no_sequence;  // a collective's number in its group
+    uint32_t epoch = 0;               // of the group
+};
+
+// What a group's operations have for deadlines when they say none themselves. 0: none.
+struct Timeouts {
+    Duration collective{0}, barrier{0}, rpc{0};
+    bool operator==(const Timeouts&) const = default;
 };
 
 struct OpenRequest {
@@ -90,10 +102,12 @@ struct OpenRequest {
     uint64_t ticket = 0;
     std::string name;
     uint32_t size = 0;
-    int64_t rank = -1;          // -1: automatic
-    std::string job_secret;     // empty: only sessions of the same uid on this node find each other
-    uint32_t uid = 0, pid = 0;  // attested by the kernel
-    Duration timeout{30'000'000'000};
+    int64_t rank = -1;                 // -1: automatic
+    std::string job_secret;            // empty: only sessions of the same uid on this node find each other
+    uint32_t uid = 0, pid = 0;         // attested by the kernel
+    uint64_t instance = 0;             // how often the launcher started this job again: another job each time
+    Duration timeout{30'000'000'000};  // 0: none
+    Timeouts asked{Duration{-1}, Duration{-1}, Duration{-1}};  // -1: not said
 };
 
 struct GroupMember {

@@ -27,6 +27,7 @@ struct GroupSnapshot {
     std::vector<RankSnapshot> ranks;  // in rank order
     uint32_t nodes = 0;
     Error failed;  // code ok: healthy
+    Timeouts timeouts;
     size_t ops_in_flight = 0;
     size_t messages_waiting = 0;  // offers without a receive
 };

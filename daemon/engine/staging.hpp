@@ -22,8 +22,6 @@ class Staging {
         uint32_t filled = 0, taken = 0;
         bool gone = false;  // nobody takes its output: it is not waited for
         bool has_filled() const { return !stage.in || filled == segments; }
-        // What it has not taken still stands in its windows.
-        bool output_stands() const { return !stage.out || uint64_t{taken} + stage.windows >= segments; }
     };
 
     explicit Staging(bool sabotaged) : sabotaged_(sabotaged) {}

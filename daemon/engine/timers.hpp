@@ -10,6 +10,11 @@
 
 namespace nexar::engine {
 
+// A client may ask for 292 years, which are not left on this clock.
+constexpr Time deadline_after(Time now, Duration timeout) {
+    return timeout < never - now ? now + timeout : never;
+}
+
 class Timers;
 
 // Something that wants to be woken. It leaves the list by itself when destroyed.

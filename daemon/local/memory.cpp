@@ -14,6 +14,12 @@ namespace nexar::local {
 
 namespace {
 
+std::unexpected<Error> system_failure(Errc code, const char* what) {
+    const int number = errno;
+    return fail(
+        Error{.code = code, .text = std::string(what) + std::strerror(number), .system_errno = number});
+}
+
 Result<void> check_seals(int fd) {
     const int seals = ::fcntl(fd, F_GET_SEALS);
     constexpr int needed = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
@@ -29,7 +35,7 @@ Result<void> check_extent(int fd, uint64_t offset, uint64_t bytes, uint64_t byte
         return fail(Errc::no_memory, "a region may have 1 to " + std::to_string(bytes_max) + " bytes, not " +
                                          std::to_string(bytes));
     struct stat status{};
-    if (::fstat(fd, &status) != 0) return fail(Errc::io, "cannot ask for the memfd's size");
+    if (::fstat(fd, &status) != 0) return system_failure(Errc::io, "cannot ask for the memfd's size: ");
     const auto size = static_cast<uint64_t>(status.st_size);
     if (offset > size || bytes > size - offset)
         return fail(Errc::invalid_argument, "the memfd has " + std::to_string(size) + " bytes, too few for " +
@@ -42,7 +48,7 @@ Result<void> check_extent(int fd, uint64_t offset, uint64_t bytes, uint64_t byte
 Result<uint64_t> page_bytes_of(int fd) {
     struct statfs status{};
     if (::fstatfs(fd, &status) != 0 || status.f_bsize <= 0)
-        return fail(Errc::io, std::string("cannot ask for the memfd's page size: ") + std::strerror(errno));
+        return system_failure(Errc::io, "cannot ask for the memfd's page size: ");
     return static_cast<uint64_t>(status.f_bsize);
 }
 
@@ -67,8 +73,8 @@ Result<std::shared_ptr<Mapping>> Mapping::unchecked(int fd, uint64_t offset, uin
     NEXAR_TRY(const uint64_t whole, bytes_to_map(offset, bytes, page));
     void* at = ::mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(offset));
     if (at == MAP_FAILED)
-        return fail(errno == ENOMEM ? Errc::no_memory : Errc::unsupported,
-                    std::string("the memfd cannot be mapped for writing: ") + std::strerror(errno));
+        return system_failure(errno == ENOMEM ? Errc::no_memory : Errc::unsupported,
+                              "the memfd cannot be mapped for writing: ");
     const MutableBytes mapped(static_cast<std::byte*>(at), whole);
     const int guard = BusGuard::watch(mapped, page);
     if (guard < 0) {
@@ -91,17 +97,16 @@ Result<PublishedPage> publish_page(const char* name, std::byte* where) {
     PublishedPage out;
     out.fd.reset(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (!out.fd || ::ftruncate(out.fd.get(), page_bytes) != 0)
-        return fail(Errc::io, std::string("cannot create a shared page: ") + std::strerror(errno));
+        return system_failure(Errc::io, "cannot create a shared page: ");
     void* at = ::mmap(where, page_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | (where ? MAP_FIXED : 0),
                       out.fd.get(), 0);
-    if (at == MAP_FAILED)
-        return fail(Errc::no_memory, std::string("cannot map a shared page: ") + std::strerror(errno));
+    if (at == MAP_FAILED) return system_failure(Errc::no_memory, "cannot map a shared page: ");
     out.page = static_cast<std::byte*>(at);
     // Our mapping stays writable; nobody gets another one.
     constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;
     if (::fcntl(out.fd.get(), F_ADD_SEALS, seals) != 0) {
         if (!where) ::munmap(at, page_bytes);
-        return fail(Errc::io, std::string("cannot seal a shared page: ") + std::strerror(errno));
+        return system_failure(Errc::io, "cannot seal a shared page: ");
     }
     return out;
 }

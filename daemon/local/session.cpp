@@ -158,6 +158,10 @@ Result<void> Session::on_region_add(Packet& packet) {
 }
 
 Result<engine::Buffer> Session::map_region(const Packet& packet, const nexar_msg_region_add& add) const {
+    if (add.kind != NEXAR_MEMORY_MEMFD)
+        return fail(Errc::unsupported, "the kind of memory is " + std::to_string(add.kind) +
+                                           "; allowed: " + std::to_string(NEXAR_MEMORY_MEMFD) + " (memfd)");
+    if (add.reserved != 0) return fail(Errc::invalid_argument, "a reserved field of the region is not 0");
     if (packet.fds.empty()) return fail(Errc::no_memory, "the daemon is out of descriptors");
     NEXAR_TRY(auto mapping,
               Mapping::of_client(packet.fds[0].get(), add.offset, add.bytes, host_.limits.region_bytes_max));

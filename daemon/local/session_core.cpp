@@ -11,15 +11,11 @@ using engine::OpKind;
 
 namespace {
 
-bool is_command(uint8_t kind) {
-    return kind >= NEXAR_CMD_GROUP_OPEN;
-}
-
 Error at_fault(Errc code, std::string text) {
-    return Error{code, std::move(text), -1, -1, {}};
+    return Error{.code = code, .text = std::move(text)};
 }
 
-constexpr uint8_t stage_flags = NEXAR_SHM_FLAG_STAGED_IN | NEXAR_SHM_FLAG_STAGED_OUT;
+constexpr uint32_t stage_flags = NEXAR_SHM_FLAG_STAGED_IN | NEXAR_SHM_FLAG_STAGED_OUT;
 
 // The client's library counts with the same function [S12].
 uint32_t staged_segments(const engine::OpDescriptor& d, const engine::GroupInfo& group) {
@@ -27,65 +23,15 @@ uint32_t staged_segments(const engine::OpDescriptor& d, const engine::GroupInfo&
     return nexar_shm_segments(d.count, size_of(d.dtype) * (blocks ? group.size : 1), group.segment_bytes);
 }
 
-uint64_t multiply(uint64_t a, uint64_t b, bool& overflow) {
-    uint64_t out = 0;
-    overflow |= __builtin_mul_overflow(a, b, &out);
-    return out;
-}
-
-Result<engine::OpDescriptor> descriptor_from(const nexar_shm_descriptor& asked) {
-    const auto dtype = reduce::dtype_from(asked.dtype);
-    if (!dtype) return fail(Errc::invalid_argument, "dtype " + std::to_string(asked.dtype) + " is unknown");
-    const auto op = reduce::reduce_op_from(asked.op);
-    if (!op) return fail(Errc::invalid_argument, "reduction " + std::to_string(asked.op) + " is unknown");
-    engine::OpDescriptor out;
-    out.kind = static_cast<OpKind>(asked.kind);
-    out.dtype = *dtype;
-    out.op = *op;
-    out.count = asked.count;
-    out.root = out.kind == OpKind::reduce || out.kind == OpKind::broadcast ? asked.peer : 0;
+// What every result says; the epoch of the group that it is about, or 0.
+nexar_shm_result about(uint32_t epoch) {
+    nexar_shm_result out{};
+    out.group_epoch = epoch;
+    out.sequence = NEXAR_SHM_NO_SEQUENCE;
     return out;
 }
 
 }  // namespace
-
-const char* kind_name(uint8_t kind) {
-    static constexpr const char* ops[] = {"barrier",    "all_reduce",     "reduce", "broadcast",
-                                          "all_gather", "reduce_scatter", "send",   "recv"};
-    static constexpr const char* commands[] = {"group_open", "group_free", "group_node", "region_add",
-                                               "region_free"};
-    if (kind < NEXAR_OP_KINDS) return ops[kind];
-    if (is_command(kind) && kind <= NEXAR_CMD_REGION_FREE) return commands[kind - NEXAR_CMD_GROUP_OPEN];
-    return "unknown";
-}
-
-Result<Lengths> lengths_of(const engine::OpDescriptor& d, uint32_t size, uint32_t rank) {
-    bool overflow = false;
-    const uint64_t block = multiply(d.count, size_of(d.dtype), overflow);
-    const uint64_t all = multiply(block, size, overflow);
-    if (overflow || all >> 63 != 0)
-        return fail(Errc::invalid_argument,
-                    "count " + std::to_string(d.count) + " is too large for its type");
-    switch (d.kind) {
-        case OpKind::barrier:
-            return Lengths{0, 0};
-        case OpKind::all_reduce:
-            return Lengths{block, block};
-        case OpKind::reduce:
-            return Lengths{block, d.root == rank ? block : 0};
-        case OpKind::broadcast:
-            return d.root == rank ? Lengths{block, 0} : Lengths{0, block};
-        case OpKind::all_gather:
-            return Lengths{block, all};
-        case OpKind::reduce_scatter:
-            return Lengths{all, block};
-        case OpKind::send:
-            return Lengths{block, 0};
-        case OpKind::recv:
-            return Lengths{0, block};
-    }
-    return fail(Errc::invalid_argument, "unknown operation");
-}
 
 SessionCore::SessionCore(const SessionIdentity& identity, shm::ControlView control, engine::Service& service,
                          Waker& waker, const SessionLimits& limits)
@@ -97,8 +43,7 @@ SessionCore::SessionCore(const SessionIdentity& identity, shm::ControlView contr
       submission_(control),
       completion_(control),
       ledger_(control.slots()),
-      kinds_(control.slots()),
-      regions_(std::min<size_t>(limits.regions_max, NEXAR_SHM_REGIONS_MAX)) {}
+      kinds_(control.slots()) {}
 
 size_t SessionCore::drain(Time now) {
     size_t taken = 0;
@@ -146,8 +91,9 @@ void SessionCore::on_submit(Time now, Ticket ticket) {
 
     const auto asked = shm::copy_once(slot.descriptor);  // [S3]
     kinds_[ticket.slot] = asked.kind;
-    auto accepted = dispatch(now, ticket, asked);
-    if (!accepted) end_with(ticket, asked.kind, accepted.error());
+    auto accepted = check_words(asked);  // [S14]
+    if (accepted) accepted = dispatch(now, ticket, asked);
+    if (!accepted) end_with(ticket, asked.kind, accepted.error(), about(epoch_of(asked)));
 }
 
 // [S12]: only growth, and at most what there is; whatever else stands there changes nothing.
@@ -191,6 +137,11 @@ Result<void> SessionCore::dispatch(Time now, Ticket ticket, const nexar_shm_desc
     }
 }
 
+uint32_t SessionCore::epoch_of(const nexar_shm_descriptor& asked) const {
+    const auto found = groups_.find(asked.group);
+    return found == groups_.end() ? 0 : found->second.epoch.value;
+}
+
 Result<const engine::GroupInfo*> SessionCore::group_named(uint32_t name) const {
     auto found = groups_.find(name);
     if (found == groups_.end()) return fail(Errc::closed, "the group is not open in this session");
@@ -199,6 +150,9 @@ Result<const engine::GroupInfo*> SessionCore::group_named(uint32_t name) const {
 
 Result<void> SessionCore::submit_op(Time now, Ticket ticket, const nexar_shm_descriptor& asked) {
     NEXAR_TRY(const auto* group, group_named(asked.group));
+    if (asked.epoch != group->epoch.value)
+        return fail(Errc::group_changed, "the handle is of epoch " + std::to_string(asked.epoch) +
+                                             ", the group is in epoch " + std::to_string(group->epoch.value));
     NEXAR_TRY(auto descriptor, descriptor_from(asked));
     const bool is_message = asked.kind == NEXAR_OP_SEND || asked.kind == NEXAR_OP_RECV;
     const bool any_source = asked.kind == NEXAR_OP_RECV && asked.peer == engine::any_rank;
@@ -217,7 +171,8 @@ Result<void> SessionCore::submit_op(Time now, Ticket ticket, const nexar_shm_des
     request.session = identity_.id;
     request.ticket = ticket.value();
     request.group = group->id;
-    request.timeout = Duration(std::max<int64_t>(asked.timeout_ns, -1));
+    request.rank = group->rank.value;
+    request.timeout = Duration(asked.timeout_ns);
     if (is_message) request.peer = asked.peer;
     request.tag = asked.tag;
     request.any_tag = (asked.flags & NEXAR_SHM_FLAG_ANY_TAG) != 0;
@@ -230,8 +185,6 @@ Result<void> SessionCore::submit_op(Time now, Ticket ticket, const nexar_shm_des
 Result<void> SessionCore::resolve_stage(const nexar_shm_descriptor& asked, const engine::GroupInfo& group,
                                         Lengths& lengths, engine::OpRequest& request) const {
     const engine::OpDescriptor& d = request.descriptor;
-    if (d.kind == OpKind::barrier || d.kind >= OpKind::send)
-        return fail(Errc::invalid_argument, std::string(kind_name(asked.kind)) + " cannot be staged");
     if ((asked.flags & stage_flags) == 0 || asked.stage_windows == 0 ||
         asked.stage_windows > NEXAR_SHM_STAGE_WINDOWS_MAX)
         return fail(Errc::invalid_argument, "a staged operation has a staged side and 1 to " +
@@ -243,11 +196,11 @@ Result<void> SessionCore::resolve_stage(const nexar_shm_descriptor& asked, const
     stage.windows = asked.stage_windows;
     bool overflow = false;
     // Lengths of all ranks' blocks are below 2^63, so a window's are, and its rounding up fits.
-    const auto side = [&](int flag, uint64_t& bytes, uint64_t& stride) {
+    const auto side = [&](uint32_t flag, uint64_t& bytes, uint64_t& stride) {
         if ((asked.flags & flag) == 0 || bytes == 0) return false;
         const uint64_t blocks = bytes / (d.count * size_of(d.dtype));
         stride = nexar_shm_window_bytes(d.count, segments, size_of(d.dtype), blocks);
-        bytes = multiply(stride, stage.windows, overflow);
+        overflow |= __builtin_mul_overflow(stride, uint64_t{stage.windows}, &bytes);
         return true;
     };
     stage.in = side(NEXAR_SHM_FLAG_STAGED_IN, lengths.in, stage.in_stride);
@@ -259,10 +212,11 @@ Result<void> SessionCore::resolve_stage(const nexar_shm_descriptor& asked, const
 Result<engine::Buffer> SessionCore::resolve(const nexar_shm_extent& extent, uint64_t bytes, uint64_t align,
                                             const char* which) const {
     if (bytes == 0) return engine::Buffer{};
-    if (extent.region == 0 || extent.region > regions_.size() || !regions_[extent.region - 1].keepalive)
+    const auto found = regions_.find(extent.region);
+    if (found == regions_.end())
         return fail(Errc::invalid_argument, std::string("the ") + which + " names region " +
                                                 std::to_string(extent.region) + ", which is not one");
-    const engine::Buffer& region = regions_[extent.region - 1];
+    const engine::Buffer& region = found->second;
     if (extent.offset > region.bytes || bytes > region.bytes - extent.offset)
         return fail(Errc::invalid_argument, std::string("the ") + which + " ends beyond its region of " +
                                                 std::to_string(region.bytes) + " bytes");
@@ -276,25 +230,11 @@ Result<void> SessionCore::open_group(Time now, Ticket ticket) {
         return fail(Errc::table_full,
                     "this session may have " + std::to_string(limits_.groups_max) + " groups");
     const auto asked = shm::copy_once(control_.payload(ticket.slot)).group_open;  // [S3]
-    if (asked.name_bytes == 0 || asked.name_bytes > sizeof asked.name ||
-        asked.secret_bytes > sizeof asked.secret)
-        return fail(Errc::invalid_argument, "a group's name has 1 to 128 bytes, its secret at most 128");
-    if (asked.size == 0 || asked.size > NEXAR_SHM_GROUP_RANKS_MAX)
-        return fail(Errc::invalid_argument, "size is " + std::to_string(asked.size) + "; allowed: 1 to " +
-                                                std::to_string(NEXAR_SHM_GROUP_RANKS_MAX));
-    if (asked.rank != NEXAR_SHM_ANY_RANK && asked.rank >= asked.size)
-        return fail(Errc::invalid_argument, "rank " + std::to_string(asked.rank) + " is not in a group of " +
-                                                std::to_string(asked.size));
-    engine::OpenRequest request;
+    NEXAR_TRY(auto request, open_request_from(asked));
     request.session = identity_.id;
     request.ticket = ticket.value();
-    request.name.assign(asked.name, asked.name_bytes);
-    request.size = asked.size;
-    request.rank = asked.rank == NEXAR_SHM_ANY_RANK ? -1 : int64_t{asked.rank};
-    request.job_secret.assign(asked.secret, asked.secret_bytes);
     request.uid = identity_.uid;
     request.pid = identity_.pid;
-    if (asked.timeout_ns > 0) request.timeout = Duration(asked.timeout_ns);
     ++groups_opening_;
     auto accepted = service_->open(now, request);
     if (!accepted) --groups_opening_;
@@ -305,13 +245,12 @@ void SessionCore::group_opened(uint64_t value, const Result<engine::GroupInfo>& 
     const Ticket ticket = Ticket::from(value);
     if (broken_ || !ledger_.in_flight(ticket.slot, ticket.generation)) return;
     --groups_opening_;
-    if (!info) return end_with(ticket, NEXAR_CMD_GROUP_OPEN, info.error());
+    if (!info) return end_with(ticket, NEXAR_CMD_GROUP_OPEN, info.error(), about(0));
     const uint32_t name = next_group_++;
-    nexar_shm_result result{};
+    nexar_shm_result result = about(info->epoch.value);
     result.group = name;
     result.rank = info->rank.value;
     result.size = info->size;
-    result.group_epoch = info->epoch.value;
     result.stage = static_cast<uint32_t>(std::min<uint64_t>(info->segment_bytes, UINT32_MAX));
     groups_.emplace(name, *info);
     end(ticket, result);
@@ -319,10 +258,11 @@ void SessionCore::group_opened(uint64_t value, const Result<engine::GroupInfo>& 
 
 Result<void> SessionCore::free_group(Time now, Ticket ticket, const nexar_shm_descriptor& asked) {
     NEXAR_TRY(const auto* group, group_named(asked.group));
-    auto freed = service_->free_group(now, identity_.id, group->id);
-    groups_.erase(asked.group);  // also when the engine did not know it any more: it is gone either way
-    if (!freed) return freed;
-    end(ticket, {});
+    const GroupId id = group->id;
+    const uint32_t rank = group->rank.value, epoch = group->epoch.value;
+    groups_.erase(asked.group);  // also when the engine does not know it any more: it is gone either way
+    NEXAR_TRY_VOID(service_->free_group(now, identity_.id, id, rank));
+    end(ticket, about(epoch));
     return {};
 }
 
@@ -338,20 +278,19 @@ Result<void> SessionCore::tell_node(Ticket ticket, const nexar_shm_descriptor& a
     detail.other_rank = -1;
     std::memcpy(detail.node, node.bytes.data(), sizeof detail.node);
     shm::store_words(control_.detail(ticket.slot), detail);
-    nexar_shm_result result{};
+    nexar_shm_result result = about(group->epoch.value);
     result.has_detail = 1;
     end(ticket, result);
     return {};
 }
 
 Result<void> SessionCore::free_region(Ticket ticket, const nexar_shm_descriptor& asked) {
-    const uint32_t region = asked.in.region;
-    if (region == 0 || region > regions_.size() || !regions_[region - 1].keepalive)
-        return fail(Errc::not_found, "region " + std::to_string(region) + " is not one");
-    region_bytes_ -= regions_[region - 1].bytes;
-    --regions_in_use_;
-    regions_[region - 1] = {};  // [S10] operations in flight hold their own keepalive
-    end(ticket, {});
+    const auto found = regions_.find(asked.in.region);
+    if (found == regions_.end())
+        return fail(Errc::not_found, "region " + std::to_string(asked.in.region) + " is not one");
+    region_bytes_ -= found->second.bytes;
+    regions_.erase(found);  // [S10] operations in flight hold their own keepalive
+    end(ticket, about(0));
     return {};
 }
 
@@ -362,24 +301,32 @@ void SessionCore::add_region(uint32_t slot, uint32_t generation, uint32_t region
     if (slot >= control_.slots()) return bad_entry("names a slot beyond the table");
     if (!ledger_.try_accept(slot, generation)) return bad_entry("names a slot that is in flight");
     kinds_[slot] = NEXAR_CMD_REGION_ADD;
-    auto accepted = memory ? accept_region(region, std::move(*memory)) : Result<void>(fail(memory.error()));
-    if (!accepted) return end_with(ticket, NEXAR_CMD_REGION_ADD, accepted.error());
-    end(ticket, {});
+    auto accepted = use_region_number(region);  // used up, whatever becomes of the memory
+    if (accepted) accepted = memory ? accept_region(region, std::move(*memory)) : fail(memory.error());
+    if (!accepted) return end_with(ticket, NEXAR_CMD_REGION_ADD, accepted.error(), about(0));
+    end(ticket, about(0));
+}
+
+Result<void> SessionCore::use_region_number(uint32_t region) {
+    if (region_numbers_.try_use(region)) return {};
+    return fail(Errc::invalid_argument, "the region's number is " + std::to_string(region) +
+                                            "; allowed: one above 0 that this session has not used before");
+}
+
+size_t SessionCore::regions_max() const {
+    return std::min<size_t>(limits_.regions_max, NEXAR_SHM_REGIONS_MAX);
 }
 
 Result<void> SessionCore::accept_region(uint32_t region, engine::Buffer memory) {
-    if (region == 0 || region > regions_.size())
+    if (regions_.size() >= regions_max())
         return fail(Errc::table_full,
-                    "this session may have " + std::to_string(regions_.size()) + " regions");
-    if (regions_[region - 1].keepalive)
-        return fail(Errc::bad_state, "region " + std::to_string(region) + " is in use");
+                    "this session may have " + std::to_string(regions_max()) + " regions at once");
     if (memory.bytes > limits_.session_bytes_max - region_bytes_)
         return fail(Errc::no_memory, "this session may register " +
                                          std::to_string(limits_.session_bytes_max) + " bytes; it has " +
                                          std::to_string(region_bytes_));
     region_bytes_ += memory.bytes;
-    ++regions_in_use_;
-    regions_[region - 1] = std::move(memory);
+    regions_.emplace(region, std::move(memory));
     return {};
 }
 
@@ -387,10 +334,11 @@ void SessionCore::complete(uint64_t value, const engine::Outcome& outcome) {
     const Ticket ticket = Ticket::from(value);
     if (broken_ || !ledger_.in_flight(ticket.slot, ticket.generation)) return;
     if (kinds_[ticket.slot] == NEXAR_CMD_GROUP_OPEN) --groups_opening_;
-    nexar_shm_result result{};
+    nexar_shm_result result = about(outcome.epoch);
     result.bytes = outcome.bytes;
     result.source = outcome.source;
     result.tag = outcome.tag;
+    result.sequence = outcome.sequence;
     if (outcome.error.code != Errc::ok) return end_with(ticket, kinds_[ticket.slot], outcome.error, result);
     end(ticket, result);
 }
@@ -407,12 +355,18 @@ void SessionCore::write_detail(uint32_t slot, uint8_t kind, const Error& error) 
     detail.code = static_cast<int32_t>(error.code);
     detail.rank = error.rank;
     detail.other_rank = error.other_rank;
+    detail.pid = error.pid;
+    detail.system_errno = error.system_errno;
+    detail.lost_count = static_cast<uint32_t>(error.lost_ranks.size());
+    std::copy_n(error.lost_ranks.begin(), std::min<size_t>(detail.lost_count, NEXAR_SHM_LOST_RANKS),
+                detail.lost_ranks);
     NodeId node;
     if (NodeId::parse_hex(error.node, node)) {
         detail.has_node = 1;
         std::memcpy(detail.node, node.bytes.data(), sizeof detail.node);
     }
     std::strncpy(detail.op, kind_name(kind), sizeof detail.op - 1);
+    std::strncpy(detail.host, error.host.c_str(), sizeof detail.host - 1);
     detail.text_bytes = static_cast<uint32_t>(std::min(error.text.size(), sizeof detail.text));
     std::memcpy(detail.text, error.text.data(), detail.text_bytes);
     shm::store_words(control_.detail(slot), detail);

@@ -15,6 +15,8 @@
 #include "core/result.hpp"
 #include "core/time.hpp"
 #include "engine/clients.hpp"
+#include "local/requests.hpp"
+#include "local/used_numbers.hpp"
 #include "shm/control.hpp"
 #include "shm/ring.hpp"
 #include "shm/slots.hpp"
@@ -23,8 +25,8 @@ namespace nexar::local {
 
 struct SessionLimits {
     size_t entries_per_turn_max = 64;
-    size_t groups_max = 64;
-    size_t regions_max = 256;
+    size_t groups_max = NEXAR_SHM_GROUPS_MAX;
+    size_t regions_max = NEXAR_SHM_REGIONS_MAX;  // at once
     uint64_t region_bytes_max = uint64_t{1} << 40;
     uint64_t session_bytes_max = uint64_t{1} << 42;
     size_t bad_entries_max = 16;  // senseless ring entries before the session is closed
@@ -45,13 +47,6 @@ struct SessionIdentity {
     uint32_t uid = 0, pid = 0;  // attested by the kernel
     NodeId node;                // of this daemon
 };
-
-// Bytes of `in` and `out` for an operation, checked for overflow; for a group of `size` ranks where this is
-// `rank`.
-struct Lengths {
-    uint64_t in = 0, out = 0;
-};
-Result<Lengths> lengths_of(const engine::OpDescriptor& descriptor, uint32_t size, uint32_t rank);
 
 class SessionCore {
   public:
@@ -83,13 +78,13 @@ class SessionCore {
     uint32_t slots() const { return control_.slots(); }
     template <class Predicate>
     bool any_region(Predicate predicate) const {
-        for (const auto& region : regions_)
-            if (region.keepalive && predicate(region)) return true;
+        for (const auto& [number, region] : regions_)
+            if (predicate(region)) return true;
         return false;
     }
     size_t in_flight() const { return ledger_.count(); }
     size_t groups() const { return groups_.size(); }
-    size_t regions() const { return regions_in_use_; }
+    size_t regions() const { return regions_.size(); }
     uint64_t region_bytes() const { return region_bytes_; }
     const SessionIdentity& identity() const { return identity_; }
 
@@ -121,14 +116,17 @@ class SessionCore {
     Result<void> free_group(Time now, Ticket ticket, const nexar_shm_descriptor& asked);
     Result<void> tell_node(Ticket ticket, const nexar_shm_descriptor& asked);
     Result<void> free_region(Ticket ticket, const nexar_shm_descriptor& asked);
+    Result<void> use_region_number(uint32_t region);
     Result<void> accept_region(uint32_t region, engine::Buffer memory);
+    uint32_t epoch_of(const nexar_shm_descriptor& asked) const;
     Result<engine::Buffer> resolve(const nexar_shm_extent& extent, uint64_t bytes, uint64_t align,
                                    const char* which) const;
     Result<const engine::GroupInfo*> group_named(uint32_t name) const;
+    size_t regions_max() const;
 
     void bad_entry(const char* what);
     void end(Ticket ticket, nexar_shm_result result);
-    void end_with(Ticket ticket, uint8_t kind, const Error& error, nexar_shm_result result = {});
+    void end_with(Ticket ticket, uint8_t kind, const Error& error, nexar_shm_result result);
     void write_detail(uint32_t slot, uint8_t kind, const Error& error);
     void wake(uint32_t slot);
 
@@ -142,17 +140,16 @@ class SessionCore {
     shm::SlotLedger ledger_;
     std::vector<uint8_t> kinds_;                   // what each slot in flight asks for: names it in errors
     std::unordered_map<uint32_t, Staged> staged_;  // by slot; mostly empty
-    std::vector<engine::Buffer> regions_;          // by region id - 1; no keepalive: free
-    size_t regions_in_use_ = 0;
+    std::unordered_map<uint32_t, engine::Buffer> regions_;  // by the client's number
+    UsedNumbers region_numbers_;
     uint64_t region_bytes_ = 0;
-    std::unordered_map<uint32_t, engine::GroupInfo> groups_;  // by the name that the client knows
+    // Memberships (group, epoch, rank), by the name that the client knows.
+    std::unordered_map<uint32_t, engine::GroupInfo> groups_;
     size_t groups_opening_ = 0;
     uint32_t next_group_ = 1;
     size_t bad_entries_ = 0;
     uint64_t completions_ = 0;
     std::optional<Error> broken_;
 };
-
-const char* kind_name(uint8_t kind);
 
 }  // namespace nexar::local

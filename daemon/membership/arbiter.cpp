@@ -231,7 +231,7 @@ void Arbiter::judge(const GroupId& id, Group& group, const wire::Accusation& acc
     NEXAR_CHECK(accused);
     if (accusation.rank >= 0)
         return decide(id, group, rank_lost(*accused, accusation.rank, accusation.reason));
-    if (accusation.proof) return decide(id, group, node_lost(*accused));
+    if (accusation.proof) return decide(id, group, node_lost(*accused), true);
     if (accusation.accused == self_) {  // they do not hear us, but this arrived: the way back is cut
         const GroupNode* accuser = find_node(group.nodes, accusation.accuser);
         return decide(id, group, link_lost(*accuser, *accused));
@@ -268,7 +268,7 @@ void Arbiter::conclude(const GroupId& id, Group& group, size_t index, const Prob
     const Trial trial = group.trials[index];
     group.trials.erase(group.trials.begin() + static_cast<ptrdiff_t>(index));
     const GroupNode& accused = *find_node(group.nodes, trial.accused);
-    if (!answer.heard_directly && !answer.heard_by_other) return decide(id, group, node_lost(accused));
+    if (!answer.heard_directly && !answer.heard_by_other) return decide(id, group, node_lost(accused), true);
     // If we hear it ourselves, the cut is between the accused and somebody else who accused it.
     const auto accuser = std::find_if(trial.accusers.begin(), trial.accusers.end(), [&](const NodeId& node) {
         return !answer.heard_directly || node != self_;
@@ -277,8 +277,8 @@ void Arbiter::conclude(const GroupId& id, Group& group, size_t index, const Prob
     decide(id, group, link_lost(*find_node(group.nodes, *accuser), accused));
 }
 
-void Arbiter::decide(const GroupId& id, Group& group, Error error) {
-    adopt(id, group, wire::Verdict{id, group.epoch.value, self_, std::move(error)}, self_);
+void Arbiter::decide(const GroupId& id, Group& group, Error error, bool whole_node) {
+    adopt(id, group, wire::Verdict{id, group.epoch.value, self_, std::move(error), whole_node}, self_);
 }
 
 void Arbiter::on_verdict(const NodeId& from, const wire::Verdict& verdict, Time now) {
@@ -306,7 +306,7 @@ void Arbiter::adopt(const GroupId& id, Group& group, const wire::Verdict& verdic
     group.complaints.clear();
     for (const Trial& trial : group.trials) prober_.cancel(trial.question);
     group.trials.clear();
-    decided_.push_back({id, verdict.error});
+    decided_.push_back({id, verdict.error, verdict.whole_node});
     for (const GroupNode& node : group.nodes)
         if (node.node != self_ && node.node != from) sends_.push_back({node.node, verdict});
 }

@@ -36,6 +36,7 @@ class Arbiter {
     struct Decided {
         GroupId group;
         Error error;  // peer_lost or link_lost: final, for every pending and later call of the group
+        bool whole_node = false;  // all ranks of error.node are lost
     };
 
     Arbiter(const ArbiterConfig& config, const NodeId& self, Incarnation life);
@@ -95,7 +96,7 @@ class Arbiter {
     void judge(const GroupId& id, Group& group, const wire::Accusation& accusation, Time now);
     void conclude(const GroupId& id, Group& group, size_t trial, const Prober::Answer& answer, Time now);
     void dismiss(Group& group, const NodeId& accused);
-    void decide(const GroupId& id, Group& group, Error error);
+    void decide(const GroupId& id, Group& group, Error error, bool whole_node = false);
     void adopt(const GroupId& id, Group& group, const wire::Verdict& verdict, const NodeId& from);
     void on_accusation(const NodeId& from, const wire::Accusation& accusation, Time now);
     void on_verdict(const NodeId& from, const wire::Verdict& verdict, Time now);

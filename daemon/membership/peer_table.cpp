@@ -171,9 +171,10 @@ void PeerTable::on_closed_by_fault(ConnectionId id, const std::string& fault, Ti
 
 std::string PeerTable::fault_of(const Connection& connection, const wire::Hello& hello) const {
     const auto [low, high] = std::minmax(hello.protocol, config_.protocol);
-    if (high - low > 1)
+    if (high - low > 1 || low < config_.protocol_min)
         return "protocol version " + std::to_string(hello.protocol) + " is not spoken here, only " +
-               std::to_string(config_.protocol) + " and one less or more";
+               std::to_string(std::max(config_.protocol_min, config_.protocol - 1)) + " to " +
+               std::to_string(config_.protocol + 1);
     if (hello.node != connection.certified || hello.self.node != connection.certified)
         return "says that it is node " + hello.node.short_hex() + ", but its certificate is of " +
                connection.certified.short_hex();
@@ -506,6 +507,11 @@ std::vector<NodeId> PeerTable::connected() const {
         if (node.connection) out.push_back(id);
     return out;
 }
+std::string PeerTable::hostname_of(const NodeId& node) const {
+    const auto known = nodes_.find(node);
+    return known == nodes_.end() ? std::string() : known->second.record.hostname;
+}
+
 std::vector<wire::NodeRecord> PeerTable::roster() const {
     std::vector<wire::NodeRecord> out;
     for (const auto& [id, node] : nodes_)

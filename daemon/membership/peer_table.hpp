@@ -47,7 +47,8 @@ struct PeerTableConfig {
     wire::NodeRecord self;  // NodeId, hostname, advertised addresses
     Incarnation incarnation;
     std::array<uint8_t, 16> cluster{};
-    uint32_t protocol = 1;  // highest spoken; one less is accepted
+    uint32_t protocol = wire::protocol_version;  // highest spoken; one less is accepted,
+    uint32_t protocol_min = 2;                   // but not below this: 1 was another
     uint16_t bulk_port = 0;
     uint16_t bulk_shards = 1;
     std::vector<std::string> seeds;  // addresses from the configuration, whoever lives there
@@ -71,7 +72,7 @@ struct PeerInfo {
     Incarnation incarnation;
     uint16_t bulk_port = 0;
     uint16_t bulk_shards = 1;
-    uint32_t protocol = 1;  // agreed
+    uint32_t protocol = wire::protocol_version;  // agreed
 };
 
 // What the table wants or tells.
@@ -136,7 +137,8 @@ class PeerTable {
     std::optional<ConnectionId> connection_of(const NodeId& node) const;
     const PeerInfo* info_of(const NodeId& node) const;
     std::vector<NodeId> connected() const;
-    std::vector<wire::NodeRecord> roster() const;  // everybody known, without self
+    std::string hostname_of(const NodeId& node) const;  // "": not known
+    std::vector<wire::NodeRecord> roster() const;       // everybody known, without self
     uint64_t nodes_walked() const {
         return nodes_walked_;
     }  // entries of the roster that turns have looked at

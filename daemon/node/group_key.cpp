@@ -9,14 +9,15 @@ wire::GroupKey group_key(const engine::OpenRequest& request, const NodeId& self)
     Writer w(data);
     const auto put = [&](std::string_view text) { w.put_bytes(std::as_bytes(std::span(text))); };
     if (!request.job_secret.empty()) {
-        put("nexar-group-v1");
+        put("nexar-group-v2");
         w.put(static_cast<uint32_t>(request.job_secret.size()));
         put(request.job_secret);
     } else {
-        put("nexar-local-v1");
+        put("nexar-local-v2");
         w.put(self.bytes);
         w.put(request.uid);
     }
+    w.put(request.instance);
     put(request.name);
     return admission::sha256(data);
 }

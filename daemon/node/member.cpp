@@ -176,13 +176,14 @@ void Member::build_engine() {
     c.incarnation = incarnation_;
     c.hostname = host_name();
     c.cluster = needs_.identity.cluster;
-    c.collective_timeout = config::seconds(config.collective_timeout);
-    c.barrier_timeout = config::seconds(config.barrier_timeout);
+    c.timeouts = {config::seconds(config.collective_timeout), config::seconds(config.barrier_timeout),
+                  config::seconds(config.rpc_timeout)};
     c.plan = plan_table();
     c.heartbeat_interval = config::seconds(config.heartbeat_interval);
     c.heartbeat_timeout = config::seconds(config.heartbeat_timeout);
     c.bulk_shards = static_cast<uint32_t>(shards_.size());
     c.group_key = [self = c.self](const engine::OpenRequest& request) { return group_key(request, self); };
+    c.host_of = [this](const NodeId& node) { return plane_->table().hostname_of(node); };
     clients_ = std::make_unique<ClientsRelay>();
     engine::EnginePorts ports{*clients_, *pool_, *plane_, {plane_.get()}, needs_.log};
     for (auto& mesh : shard_meshes_) ports.meshes.push_back(mesh.get());

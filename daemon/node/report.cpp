@@ -68,7 +68,10 @@ json error_json(const Error& error) {
             {"text", error.text},
             {"rank", error.rank},
             {"other_rank", error.other_rank},
-            {"node", error.node}};
+            {"node", error.node},
+            {"host", error.host},
+            {"pid", error.pid},
+            {"lost_ranks", error.lost_ranks}};
 }
 
 json group_json(const engine::GroupSnapshot& g, const HostNames& hosts) {
@@ -91,6 +94,10 @@ json group_json(const engine::GroupSnapshot& g, const HostNames& hosts) {
             {"next_op", next_op},
             {"ops_in_flight", g.ops_in_flight},
             {"messages_waiting", g.messages_waiting},
+            {"timeouts_ms",
+             {{"collective", ms(g.timeouts.collective)},
+              {"barrier", ms(g.timeouts.barrier)},
+              {"rpc", ms(g.timeouts.rpc)}}},
             {"failed", error_json(g.failed)},
             {"ranks", std::move(ranks)}};
 }

@@ -35,7 +35,7 @@ enum class CloseCode : uint64_t {
     first_of_callers = 16,
 };
 
-constexpr std::string_view alpn_nexar = "nexar/1";
+constexpr std::string_view alpn_nexar = "nexar/2";
 constexpr std::string_view alpn_join = "nexar-join";  // the dialler has no certificate yet
 
 // Certificate chain (leaf first), private key, trust anchors: PEM, or DER for a single certificate or key.

@@ -82,8 +82,12 @@ void Connection::on_peer_close(uint64_t ts) {
         info.application = true;
     } else if ((error.error_code & ~uint64_t{0xff}) == NGTCP2_CRYPTO_ERROR) {
         info.cause = CloseInfo::Cause::refused_by_peer;
-        info.reason = "TLS alert " + alert_text(static_cast<uint8_t>(error.error_code & 0xff)) +
-                      (info.reason.empty() ? "" : ": " + info.reason);
+        const auto alert = static_cast<uint8_t>(error.error_code & 0xff);
+        info.reason = "TLS alert " + alert_text(alert) + (info.reason.empty() ? "" : ": " + info.reason);
+        // 120: no_application_protocol (RFC 7301 §3.2). What an old daemon says of it does not name the cure.
+        if (alert == 120 && tls_.dial_alpn().starts_with("nexar/"))
+            info.reason = "the node there does not speak " + tls_.dial_alpn() +
+                          ", as this daemon does: upgrade the older of the two (" + info.reason + ")";
     } else if (error.error_code == NGTCP2_CONNECTION_REFUSED) {
         info.cause = CloseInfo::Cause::refused_by_peer;
     } else if (error.error_code == NGTCP2_NO_ERROR || error.error_code == NGTCP2_APPLICATION_ERROR) {

@@ -136,12 +136,28 @@ int verify_peer(X509_STORE_CTX* store, void*) {
     return 0;
 }
 
+// For people of both sides: what is wrong and what helps. `offered`: the dialler's first few names.
+std::string no_common_protocol(const std::vector<std::string>& offered,
+                               const std::vector<std::string>& spoken) {
+    std::string theirs, ours;
+    for (const std::string& name : offered) theirs += (theirs.empty() ? "" : ", ") + name;
+    for (const std::string& name : spoken) ours += (ours.empty() ? "" : ", ") + name;
+    const bool version = !offered.empty() && offered.front().starts_with("nexar/");
+    const bool newer =
+        version && (offered.front().size() > alpn_nexar.size() || offered.front() > alpn_nexar);
+    return "the dialler speaks " + (theirs.empty() ? std::string("nothing known") : theirs) +
+           "; this daemon speaks " + ours +
+           (!version ? ""
+            : newer  ? ": upgrade this one"
+                     : ": upgrade the dialler");
+}
+
 // Picks the dialler's first name that we know, and relaxes the demand for a certificate for a joiner only. It
 // runs before the CertificateRequest is written.
 int select_alpn(SSL* ssl, const unsigned char** out, unsigned char* out_size, const unsigned char* in,
                 unsigned int in_size, void*) {
     TlsSession& session = session_of(ssl);
-    std::string offered;
+    std::vector<std::string> offered;
     for (unsigned int at = 0; at < in_size; at += 1u + in[at]) {
         if (at + 1u + in[at] > in_size) break;
         const std::string_view name(reinterpret_cast<const char*>(in + at + 1), in[at]);
@@ -152,9 +168,9 @@ int select_alpn(SSL* ssl, const unsigned char** out, unsigned char* out_size, co
             SSL_set_verify(ssl, SSL_VERIFY_NONE, nullptr);
             return session.context().show_join_identity(ssl) ? SSL_TLSEXT_ERR_OK : SSL_TLSEXT_ERR_ALERT_FATAL;
         }
-        if (offered.size() < 64) offered += (offered.empty() ? "" : ", ") + std::string(name.substr(0, 32));
+        if (offered.size() < 4) offered.emplace_back(name.substr(0, 32));
     }
-    session.refuse("it offers the protocols [" + offered + "], none of which is spoken here");
+    session.refuse(no_common_protocol(offered, session.context().alpns()));
     return SSL_TLSEXT_ERR_ALERT_FATAL;
 }
 

@@ -32,6 +32,7 @@ class TlsContext {
     bool has_certificate() const { return has_certificate_; }
     bool show_join_identity(ssl_st* ssl) const;  // false: the TLS library refused
     bool accepts_alpn(std::string_view alpn) const;
+    const std::vector<std::string>& alpns() const { return alpns_; }
     std::optional<WallSeconds> wall_seconds() const;
 
   private:

@@ -38,15 +38,31 @@ std::vector<uint32_t> assign_ranks(const std::vector<wire::GroupOpen>& opens, ui
     return ranks;
 }
 
+namespace {
+
+constexpr const char* timeout_names[] = {"collective", "barrier", "rpc"};
+
+std::array<int64_t, 3> said_by(const wire::GroupOpen& open) {
+    return {open.timeouts.collective_ms, open.timeouts.barrier_ms, open.timeouts.rpc_ms};
+}
+
+std::string timeout_text(int64_t ms) {
+    return ms == 0 ? "none" : std::to_string(ms) + " ms";
+}
+
+}  // namespace
+
 std::string Directory::who(const wire::GroupOpen& open) const {
-    return "pid " + std::to_string(open.pid) + " on node " + config_.name_of(open.id.origin);
+    return (open.rank < 0 ? "" : "rank " + std::to_string(open.rank) + ", ") + "pid " +
+           std::to_string(open.pid) + " on node " + config_.name_of(open.id.origin);
 }
 
 Error Directory::clash(const wire::GroupOpen& open, const Entry& with, const std::string& what) const {
     Error error{
         Errc::rank_clash,
         "group \"" + open.name + "\": " + what + ": first by " + who(with.open) + ", now by " + who(open),
-        open.rank, with.open.rank, config_.name_of(open.id.origin)};
+        open.rank, with.open.rank, open.id.origin.hex()};
+    error.pid = open.pid;
     return error;
 }
 
@@ -140,15 +156,19 @@ void Directory::place(const wire::GroupKey& key, Entry entry) {
         return refuse(entry, {Errc::rank_clash,
                               "group \"" + open.name + "\": rank " + std::to_string(open.rank) + " of " +
                                   who(open) + " is beyond its size of " + std::to_string(open.size),
-                              open.rank, -1, config_.name_of(open.id.origin)});
+                              open.rank, -1, open.id.origin.hex()});
     Gathering& gathering = gatherings_[key];
     if (gathering.entries.empty()) gathering.size = open.size;
-    if (gathering.size != open.size) {
-        const Entry& first = gathering.entries.begin()->second;
-        return refuse(entry, clash(open, first,
-                                   "opened with different sizes, " + std::to_string(gathering.size) +
-                                       " and " + std::to_string(open.size)));
+    if (const auto error = difference(open, gathering)) {  // the group cannot come about: all learn it
+        refuse(entry, *error);
+        return refuse_all(key, *error);
     }
+    const bool automatic = open.rank < 0;
+    if (const Entry* first = gathering.entries.empty() ? nullptr : &gathering.entries.begin()->second;
+        first != nullptr && automatic != (first->open.rank < 0))
+        return refuse(entry, clash(open, *first,
+                                   automatic ? "opened with a rank and with any"
+                                             : "opened with any rank and with one"));
     if (gathering.nodes.size() >= wire::group_nodes_max && !gathering.nodes.contains(open.id.origin))
         return refuse(entry,
                       {Errc::table_full,
@@ -165,7 +185,45 @@ void Directory::place(const wire::GroupKey& key, Entry entry) {
     }
     where_[open.id] = {key, entry.arrival};
     ++gathering.nodes[open.id.origin];
+    for (size_t i = 0; i < gathering.timeouts.size(); ++i)
+        if (const int64_t ms = said_by(open)[i]; ms >= 0)
+            gathering.timeouts[i] = {ms, gathering.timeouts[i].entries + 1};
     gathering.entries.emplace(entry.arrival, std::move(entry));
+}
+
+// [R3] Sizes and time-outs that are said are the same for all of one group.
+std::optional<Error> Directory::difference(const wire::GroupOpen& open, const Gathering& gathering) const {
+    const auto differ = [&](const wire::GroupOpen& first, const std::string& what) {
+        Error error{
+            Errc::options_differ,
+            "group \"" + open.name + "\": " + what + ": first by " + who(first) + ", now by " + who(open),
+            open.rank, first.rank, open.id.origin.hex()};
+        error.pid = open.pid;
+        return error;
+    };
+    if (gathering.size != open.size)
+        return differ(gathering.entries.begin()->second.open, "opened with different sizes, " +
+                                                                  std::to_string(gathering.size) + " and " +
+                                                                  std::to_string(open.size));
+    for (size_t i = 0; i < gathering.timeouts.size(); ++i) {
+        const Said& said = gathering.timeouts[i];
+        const int64_t ms = said_by(open)[i];
+        if (ms < 0 || said.entries == 0 || said.ms == ms) continue;
+        const auto first = std::ranges::find_if(
+            gathering.entries, [&](const auto& e) { return said_by(e.second.open)[i] >= 0; });
+        return differ(first->second.open, std::string("opened with different ") + timeout_names[i] +
+                                              " time-outs, " + timeout_text(said.ms) + " and " +
+                                              timeout_text(ms));
+    }
+    return {};
+}
+
+void Directory::refuse_all(const wire::GroupKey& key, const Error& error) {
+    const auto gathering = gatherings_.extract(key);
+    for (const auto& [arrival, entry] : gathering.mapped().entries) {
+        where_.erase(entry.open.id);
+        refuse(entry, error);
+    }
 }
 
 // Those of an attempt that was called off were first: later ones have to agree with them.
@@ -181,7 +239,8 @@ void Directory::put_back(std::vector<Entry> entries, Time now) {
     std::sort(entries.begin(), entries.end(),
               [](const Entry& a, const Entry& b) { return a.arrival < b.arrival; });
     for (Entry& entry : entries) place(key, std::move(entry));
-    gatherings_[key].not_before = now + config_.retry_delay;
+    if (const auto at = gatherings_.find(key); at != gatherings_.end())  // or all were refused
+        at->second.not_before = now + config_.retry_delay;
 }
 
 void Directory::form_if_complete(const wire::GroupKey& key, Time now) {
@@ -202,6 +261,22 @@ void Directory::form_if_complete(const wire::GroupKey& key, Time now) {
     prepare(std::move(entries), now);
 }
 
+// What they say, or else the configuration here; who says only how long a collective may take means barriers,
+// too.
+wire::TimeoutsRecord Directory::agreed(const std::vector<wire::GroupOpen>& opens) const {
+    wire::TimeoutsRecord out;
+    for (const wire::GroupOpen& open : opens) {
+        out.collective_ms = std::max(out.collective_ms, open.timeouts.collective_ms);
+        out.barrier_ms = std::max(out.barrier_ms, open.timeouts.barrier_ms);
+        out.rpc_ms = std::max(out.rpc_ms, open.timeouts.rpc_ms);
+    }
+    if (out.barrier_ms < 0)
+        out.barrier_ms = out.collective_ms < 0 ? config_.timeouts.barrier_ms : out.collective_ms;
+    if (out.collective_ms < 0) out.collective_ms = config_.timeouts.collective_ms;
+    if (out.rpc_ms < 0) out.rpc_ms = config_.timeouts.rpc_ms;
+    return out;
+}
+
 void Directory::prepare(std::vector<Entry> entries, Time now) {
     std::vector<wire::GroupOpen> opens;
     for (const Entry& entry : entries) opens.push_back(entry.open);
@@ -211,7 +286,7 @@ void Directory::prepare(std::vector<Entry> entries, Time now) {
     forming.prepare.key = opens[0].key;
     forming.prepare.name = opens[0].name;
     forming.prepare.plan = config_.plan;
-    forming.prepare.collective_timeout_ms = config_.collective_timeout_ms;
+    forming.prepare.timeouts = agreed(opens);
     forming.prepare.plan.bulk_shards = opens[0].bulk_shards;
     forming.prepare.members.resize(entries.size());
     for (size_t i = 0; i < opens.size(); ++i) {
@@ -291,6 +366,8 @@ void Directory::erase_waiting(const wire::RequestId& request) {
 
 void Directory::leave(Gathering& gathering, const wire::GroupOpen& open) {
     if (open.rank >= 0) gathering.taken.erase(static_cast<uint32_t>(open.rank));
+    for (size_t i = 0; i < gathering.timeouts.size(); ++i)
+        if (said_by(open)[i] >= 0) --gathering.timeouts[i].entries;
     const auto node = gathering.nodes.find(open.id.origin);
     if (--node->second == 0) gathering.nodes.erase(node);
 }
@@ -355,7 +432,7 @@ Error Directory::unsent_fault(const Forming& forming) const {
     return {Errc::link_lost,
             "nodes " + config_.name_of(config_.self) + " and " + config_.name_of(node) +
                 " do not reach each other, so group \"" + forming.prepare.name + "\" cannot be formed",
-            member->rank, -1, config_.name_of(node)};
+            member->rank, -1, node.hex()};
 }
 
 void Directory::on_time(Time now) {
@@ -395,9 +472,10 @@ wire::GroupStatus Directory::status(const wire::RequestId& request, const wire::
         for (const auto& [arrival, entry] : at->second.entries) present(entry.open);
     for (const Ghost& ghost : ghosts_) {
         if (ghost.open.key != key || now >= ghost.until || status.present.size() >= ghost.open.size) continue;
+        // A process may open several ranks, each by its number.
         const bool again = std::any_of(status.present.begin(), status.present.end(), [&](const auto& member) {
-            return (member.node == ghost.open.id.origin && member.pid == ghost.open.pid) ||
-                   (ghost.open.rank >= 0 && member.rank == ghost.open.rank);
+            return ghost.open.rank >= 0 ? member.rank == ghost.open.rank
+                                        : member.node == ghost.open.id.origin && member.pid == ghost.open.pid;
         });
         if (!again) present(ghost.open);
     }

@@ -3,6 +3,7 @@
 // messages. Sans-io.
 #pragma once
 
+#include <array>
 #include <deque>
 #include <functional>
 #include <map>
@@ -31,7 +32,7 @@ struct DirectoryConfig {
     NodeId self;
     uint64_t incarnation = 0;
     wire::PlanTableRecord plan;
-    uint64_t collective_timeout_ms = 0;
+    wire::TimeoutsRecord timeouts;  // where members do not say
     Duration prepare_timeout{};
     Duration retry_delay{};
     size_t opens_max = 0;
@@ -88,8 +89,14 @@ class Directory {
         wire::GroupOpen open;
         Time until;
     };
+    // What the entries say of one time-out: the same, or nothing.
+    struct Said {
+        int64_t ms = -1;
+        size_t entries = 0;
+    };
     struct Gathering {
         uint32_t size = 0;
+        std::array<Said, 3> timeouts{};
         std::map<uint64_t, Entry> entries;   // by arrival
         std::map<uint32_t, uint64_t> taken;  // explicit rank -> arrival
         std::map<NodeId, size_t> nodes;      // how many entries each has
@@ -104,6 +111,8 @@ class Directory {
     };
 
     Error clash(const wire::GroupOpen& open, const Entry& with, const std::string& what) const;
+    std::optional<Error> difference(const wire::GroupOpen& open, const Gathering& gathering) const;
+    void refuse_all(const wire::GroupKey& key, const Error& error);
     std::string who(const wire::GroupOpen& open) const;
     void place(const wire::GroupKey& key, Entry entry);
     void put_back(std::vector<Entry> entries, Time now);
@@ -115,6 +124,7 @@ class Directory {
     Error unsent_fault(const Forming& forming) const;
     void form_if_complete(const wire::GroupKey& key, Time now);
     void prepare(std::vector<Entry> entries, Time now);
+    wire::TimeoutsRecord agreed(const std::vector<wire::GroupOpen>& opens) const;
     void commit(const GroupId& group);
     void call_off(const GroupId& group, const Error& error, const std::set<wire::RequestId>& out, Time now);
     void refuse(const Entry& entry, Error error);

@@ -127,7 +127,7 @@ Error Rendezvous::link_fault(const Reservation& reservation, const NodeId& node,
     return {Errc::link_lost,
             "nodes " + name_of(low) + " and " + name_of(high) + " do not reach each other, so group \"" +
                 reservation.prepare.name + "\" cannot be formed",
-            std::min(ours, theirs), std::max(ours, theirs), name_of(low)};
+            std::min(ours, theirs), std::max(ours, theirs), low.hex()};
 }
 
 void Rendezvous::answer_prepare(const GroupId& group, Reservation& reservation, Time now) {
@@ -165,7 +165,7 @@ void Rendezvous::on_commit(const NodeId& from, const GroupId& group, Time now) {
     if (known != decisions_.end() && known->second.outcome == Outcome::committed) return;
     // Called off here, or never heard of: whoever has committed must know [R9].
     const Error error{Errc::peer_lost, "node " + name_of(config_.self) + " had called off the group", -1, -1,
-                      name_of(config_.self)};
+                      config_.self.hex()};
     send(from, wire::GroupRefused{{}, group, error});
 }
 

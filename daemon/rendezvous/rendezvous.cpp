@@ -15,8 +15,8 @@ Rendezvous::Rendezvous(Config config)
     : config_(std::move(config)),
       leader_(config_.self),
       next_request_((config_.life.counter << 32) + 1),
-      directory_({config_.self, config_.life.nonce, config_.plan, config_.collective_timeout_ms,
-                  config_.prepare_timeout, config_.retry_delay, config_.directory_max,
+      directory_({config_.self, config_.life.nonce, config_.plan, config_.timeouts, config_.prepare_timeout,
+                  config_.retry_delay, config_.directory_max,
                   [this](const NodeId& node) { return name_of(node); }}) {
     directory_.reach = [this](const NodeId& node, Incarnation life) { return reach_of(node, life); };
     directory_.leads = [this](const wire::GroupOpen& open) {
@@ -60,10 +60,13 @@ Result<wire::RequestId> Rendezvous::open(const OpenSpec& spec, Time now) {
                 spec.rank,
                 spec.pid,
                 config_.life,
-                config_.bulk_shards};
+                config_.bulk_shards,
+                spec.timeouts};
     own.session = spec.session;
     own.local = spec.local;
-    own.deadline = now + std::clamp(spec.timeout, Duration{0}, config_.timeout_max);
+    own.deadline = spec.timeout == Duration{0}
+                       ? never
+                       : now + std::clamp(spec.timeout, Duration{1}, config_.timeout_max);
     Own& kept = own_[own.open.id] = own;
     list(kept, now);
     settle(now);

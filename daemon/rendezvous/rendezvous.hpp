@@ -22,11 +22,11 @@ namespace nexar::rendezvous {
 
 struct Config {
     NodeId self;
-    Incarnation life;            // its nonce goes into the ids of groups
-    uint16_t bulk_shards = 1;    // of this node
-    wire::PlanTableRecord plan;  // for groups led from here
-    uint64_t collective_timeout_ms = 30'000;
-    std::function<std::string(const NodeId&)> name_of;  // for texts; empty: the NodeId
+    Incarnation life;                                       // its nonce goes into the ids of groups
+    uint16_t bulk_shards = 1;                               // of this node
+    wire::PlanTableRecord plan;                             // for groups led from here
+    wire::TimeoutsRecord timeouts{30'000, 30'000, 30'000};  // where members do not say
+    std::function<std::string(const NodeId&)> name_of;      // for texts; empty: the NodeId
     Duration link_wait{1'000'000'000};
     Duration prepare_timeout{2'000'000'000};
     Duration retry_delay{100'000'000};
@@ -34,7 +34,7 @@ struct Config {
     Duration query_timeout{1'000'000'000};
     Duration status_wait{300'000'000};
     Duration timeout_max{std::chrono::hours(24)};
-    size_t opens_per_session_max = 64;
+    size_t opens_per_session_max = 256;
     size_t opens_per_node_max = 4096;
     size_t directory_max = 1 << 20;
     size_t decisions_max = 4096;
@@ -50,7 +50,8 @@ struct OpenSpec {
     uint32_t size = 0;
     int64_t rank = -1;
     uint32_t pid = 0;
-    Duration timeout{30'000'000'000};
+    Duration timeout{30'000'000'000};  // 0: none
+    wire::TimeoutsRecord timeouts{};
 };
 
 // What the machine wants or tells.

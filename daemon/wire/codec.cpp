@@ -144,6 +144,7 @@ void fill(s::GroupOpen::Builder b, const GroupOpen& m) {
     b.setPid(m.pid);
     fill(b.initLife(), m.life);
     b.setBulkShards(m.bulk_shards);
+    fill(b.initTimeouts(), m.timeouts);
 }
 void read(Decoder& d, s::GroupOpen::Reader r, GroupOpen& m) {
     read(d, r.getId(), m.id);
@@ -159,6 +160,7 @@ void read(Decoder& d, s::GroupOpen::Reader r, GroupOpen& m) {
     d.limit("bulk_shards", m.bulk_shards, bulk_shards_max);
     if (m.bulk_shards == 0)
         d.complain("bulk_shards is 0, allowed is 1 to " + std::to_string(bulk_shards_max));
+    read(d, r.getTimeouts(), m.timeouts, -1);
 }
 
 void fill(s::GroupWithdraw::Builder b, const GroupWithdraw& m) {
@@ -181,7 +183,7 @@ void fill(s::GroupPrepare::Builder b, const GroupPrepare& m) {
     b.setName(CleanText(m.name, group_name_bytes_max).reader());
     fill(b.initMembers(), m.members);
     fill(b.initPlan(), m.plan);
-    b.setCollectiveTimeoutMs(m.collective_timeout_ms);
+    fill(b.initTimeouts(), m.timeouts);
 }
 void read(Decoder& d, s::GroupPrepare::Reader r, GroupPrepare& m) {
     read(d, r.getGroup(), m.group);
@@ -194,7 +196,7 @@ void read(Decoder& d, s::GroupPrepare::Reader r, GroupPrepare& m) {
         if (m.members[i].rank != i)
             d.complain("member " + std::to_string(i) + " has rank " + std::to_string(m.members[i].rank));
     read(d, r.getPlan(), m.plan);
-    m.collective_timeout_ms = r.getCollectiveTimeoutMs();
+    read(d, r.getTimeouts(), m.timeouts, 0);
 }
 
 void fill(s::GroupPrepared::Builder b, const GroupPrepared& m) {
@@ -267,6 +269,7 @@ void fill(s::RankGone::Builder b, const RankGone& m) {
     b.setCollectivesHandedOver(m.collectives_handed_over);
     b.setCrashed(m.crashed);
     b.setReason(CleanText(m.reason, text_bytes_max).reader());
+    b.setFreed(m.freed);
 }
 void read(Decoder& d, s::RankGone::Reader r, RankGone& m) {
     read(d, r.getGroup(), m.group);
@@ -275,6 +278,7 @@ void read(Decoder& d, s::RankGone::Reader r, RankGone& m) {
     m.collectives_handed_over = r.getCollectivesHandedOver();
     m.crashed = r.getCrashed();
     m.reason = d.text("reason", r.getReason(), text_bytes_max);
+    m.freed = r.getFreed();
 }
 
 void fill(s::Accusation::Builder b, const Accusation& m) {
@@ -301,12 +305,14 @@ void fill(s::Verdict::Builder b, const Verdict& m) {
     b.setEpoch(m.epoch);
     b.setArbiter(data_of(m.arbiter));
     fill(b.initError(), m.error);
+    b.setWholeNode(m.whole_node);
 }
 void read(Decoder& d, s::Verdict::Reader r, Verdict& m) {
     read(d, r.getGroup(), m.group);
     m.epoch = r.getEpoch();
     m.arbiter = d.node("arbiter", r.getArbiter());
     read(d, r.getError(), m.error);
+    m.whole_node = r.getWholeNode();
     if (m.error.code != Errc::peer_lost && m.error.code != Errc::link_lost && m.error.code != Errc::not_found)
         d.complain("a verdict of " + std::string(name_of(m.error.code)) +
                    ", allowed are PEER_LOST, LINK_LOST, NOT_FOUND");
@@ -337,6 +343,7 @@ void fill(s::OpAnnounce::Builder b, const OpAnnounce& m) {
     b.setRoot(m.root);
     b.setFirstRank(m.first_rank);
     b.setPlanHash(m.plan_hash);
+    b.setMatchId(m.match_id);
 }
 void read(Decoder& d, s::OpAnnounce::Reader r, OpAnnounce& m) {
     read(d, r.getGroup(), m.group);
@@ -349,6 +356,7 @@ void read(Decoder& d, s::OpAnnounce::Reader r, OpAnnounce& m) {
     m.root = r.getRoot();
     m.first_rank = d.real_rank("first_rank", r.getFirstRank());
     m.plan_hash = r.getPlanHash();
+    m.match_id = r.getMatchId();
 }
 
 void fill(s::ArrivalQuery::Builder b, const ArrivalQuery& m) {

@@ -39,6 +39,12 @@ void fill(s::Error::Builder b, const Error& v) {
     b.setRank(v.rank);
     b.setOtherRank(v.other_rank);
     b.setNode(CleanText(v.node, hostname_bytes_max).reader());
+    b.setPid(v.pid);
+}
+void fill(s::Timeouts::Builder b, const TimeoutsRecord& v) {
+    b.setCollective(v.collective_ms);
+    b.setBarrier(v.barrier_ms);
+    b.setRpc(v.rpc_ms);
 }
 void fill(s::RequestId::Builder b, const RequestId& v) {
     b.setOrigin(data_of(v.origin));
@@ -163,12 +169,28 @@ void read(Decoder&, s::GroupId::Reader r, GroupId& v) {
     v = {r.getCreator(), r.getIncarnation(), r.getCounter()};
 }
 void read(Decoder& d, s::Error::Reader r, Error& v) {
-    v.code = static_cast<Errc>(r.getCode());
-    if (name_of(v.code) == "UNKNOWN") d.complain("error code " + std::to_string(r.getCode()) + " is unknown");
+    // Answers say so when nothing is wrong (ok), or that an attempt is over (pending).
+    const int32_t code = r.getCode();
+    const bool no_failure =
+        code == static_cast<int32_t>(Errc::ok) || code == static_cast<int32_t>(Errc::pending);
+    if (const auto failure = failure_from(code))
+        v.code = *failure;
+    else if (no_failure)
+        v.code = static_cast<Errc>(code);
+    else
+        d.complain("error code " + std::to_string(code) + " is unknown");
     v.text = d.text("error text", r.getText(), text_bytes_max);
     v.rank = d.rank("error rank", r.getRank());
     v.other_rank = d.rank("error other_rank", r.getOtherRank());
     v.node = d.text("error node", r.getNode(), hostname_bytes_max);
+    v.pid = r.getPid();
+}
+void read(Decoder& d, s::Timeouts::Reader r, TimeoutsRecord& v, int64_t least) {
+    v = {r.getCollective(), r.getBarrier(), r.getRpc()};
+    for (const int64_t ms : {v.collective_ms, v.barrier_ms, v.rpc_ms})
+        if (ms < least || ms > timeout_ms_max)
+            d.complain("a time-out is " + std::to_string(ms) + " ms, allowed is " + std::to_string(least) +
+                       " to " + std::to_string(timeout_ms_max));
 }
 void read(Decoder& d, s::RequestId::Reader r, RequestId& v) {
     v.origin = d.node("request origin", r.getOrigin());

@@ -22,4 +22,6 @@ constexpr size_t csr_bytes_max = 4096;          // a certificate request, PEM
 constexpr size_t certificate_bytes_max = 8192;  // PEM
 constexpr uint16_t bulk_shards_max = 64;
 
+constexpr int64_t timeout_ms_max = int64_t{1} << 31;  // of a group's operations
+
 }  // namespace nexar::wire

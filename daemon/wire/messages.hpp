@@ -20,10 +20,12 @@ struct NodeRecord {
     bool operator==(const NodeRecord&) const = default;
 };
 
+constexpr uint32_t protocol_version = 2;  // and the N of ALPN nexar/N
+
 // First on every control connection, both ways. The NodeId inside must be that of the connection's
 // certificate.
 struct Hello {
-    uint32_t protocol = 1;  // highest spoken; the lower of both is used, N-1 is accepted
+    uint32_t protocol = protocol_version;  // highest spoken; the lower of both is used, N-1 is accepted
     NodeId node;
     Incarnation incarnation;
     std::array<uint8_t, 16> cluster{};
@@ -69,6 +71,11 @@ struct RequestId {
     uint64_t number = 0;
     auto operator<=>(const RequestId&) const = default;
 };
+// Of a group's operations, in milliseconds. -1: not said; 0: none.
+struct TimeoutsRecord {
+    int64_t collective_ms = -1, barrier_ms = -1, rpc_ms = -1;
+    bool operator==(const TimeoutsRecord&) const = default;
+};
 struct GroupOpen {
     RequestId id;
     GroupKey key{};
@@ -76,8 +83,9 @@ struct GroupOpen {
     uint32_t size = 0;
     int64_t rank = -1;
     uint32_t pid = 0;
-    Incarnation life{};        // of the origin; zero: it does not say (an older version)
-    uint16_t bulk_shards = 1;  // of the origin
+    Incarnation life{};         // of the origin; zero: it does not say (an older version)
+    uint16_t bulk_shards = 1;   // of the origin
+    TimeoutsRecord timeouts{};  // as asked
 };
 struct GroupWithdraw {  // the opener gave up, or its process died
     RequestId id;
@@ -104,12 +112,12 @@ struct PlanTableRecord {
 };
 struct GroupPrepare {
     GroupId group;
-    uint32_t epoch = 0;
+    uint32_t epoch = 1;  // of a group as it was opened; each recovery will count on
     GroupKey key{};
     std::string name;
     std::vector<GroupMemberRecord> members;  // in rank order
     PlanTableRecord plan;
-    uint64_t collective_timeout_ms = 0;
+    TimeoutsRecord timeouts{};  // as agreed: all are said
 };
 struct GroupPrepared {
     GroupId group;
@@ -147,6 +155,7 @@ struct RankGone {  // a process ended: its daemon's word is enough
     uint64_t collectives_handed_over = 0;  // its ops below this number are complete on its side
     bool crashed = false;
     std::string reason;
+    bool freed = false;  // it freed the group, with whatever was pending: who waits for that has ABORTED
 };
 struct Accusation {  // to the arbiter of the group
     GroupId group;
@@ -162,6 +171,7 @@ struct Verdict {  // flooded; the first one is final for the group
     uint32_t epoch = 0;
     NodeId arbiter;
     Error error;  // peer_lost (rank, node) or link_lost (rank, other_rank); not_found: "I know no such group"
+    bool whole_node = false;  // all ranks of error.node are lost
 };
 struct OpAbort {  // ends one collective on all ranks; the next op is unaffected
     GroupId group;
@@ -179,6 +189,7 @@ struct OpAnnounce {  // to the nodes of the group when an op starts: the whole d
     uint32_t root = 0;
     uint32_t first_rank = 0;  // whose words these are
     uint64_t plan_hash = 0;   // of the plan table that this node works by; 0: not said
+    uint64_t match_id = 0;
 };
 struct ArrivalQuery {
     GroupId group;

@@ -8,18 +8,14 @@
 namespace digits {
 namespace {
 
-constexpr int64_t group_timeout = -1;  // the group's own deadline for one operation
-
-// The library's sentence, and whom it blames.
+// The library's line: which operation of which group, who is at fault, and why.
 std::unexpected<std::string> failure(nexar_status status) {
-    nexar_error error{};
-    error.struct_size = sizeof error;
-    if (nexar_last_error(&error) != NEXAR_OK || error.code != status)
+    nexar_error error = NEXAR_ERROR_INIT;
+    char line[1024] = "";
+    if (nexar_last_error(&error) != NEXAR_OK || error.code != status ||
+        nexar_error_line(&error, line, sizeof line, nullptr) != NEXAR_OK)
         return std::unexpected(std::string(nexar_status_name(status)));
-    std::string text = std::string(error.op) + ": " + nexar_status_name(status) + ": " + error.text;
-    if (error.rank >= 0) text += " [rank " + std::to_string(error.rank) + "]";
-    if (error.node[0] != 0) text += " [node " + std::string(error.node, 12) + "]";
-    return std::unexpected(std::move(text));
+    return std::unexpected(std::string(line));
 }
 
 Outcome<> outcome(nexar_status status) {
@@ -50,22 +46,23 @@ class NexarPeers final : public Peers {
 
     Outcome<std::span<float>> allocate(size_t count) override {
         void* memory = nullptr;
-        if (auto s = nexar_alloc(session_, count * sizeof(float), &memory); s != NEXAR_OK) return failure(s);
+        if (auto s = nexar_alloc(session_, count * sizeof(float), nullptr, &memory); s != NEXAR_OK)
+            return failure(s);
         return std::span(static_cast<float*>(memory), count);
     }
 
     Outcome<> all_reduce_sum(std::span<float> values) override {
         return outcome(nexar_all_reduce(group_, values.data(), values.data(), values.size(), NEXAR_F32,
-                                        NEXAR_SUM, group_timeout));
+                                        NEXAR_SUM, nullptr));
     }
 
     Outcome<> broadcast_from_first(std::span<float> values) override {
-        return outcome(nexar_broadcast(group_, values.data(), values.size(), NEXAR_F32, 0, group_timeout));
+        return outcome(nexar_broadcast(group_, values.data(), values.size(), NEXAR_F32, 0, nullptr));
     }
 
     Outcome<std::vector<uint64_t>> all_gather(uint64_t mine) override {
         std::vector<uint64_t> all(ranks_);  // ordinary memory: the library copies it
-        if (auto s = nexar_all_gather(group_, &mine, all.data(), 1, NEXAR_U64, group_timeout); s != NEXAR_OK)
+        if (auto s = nexar_all_gather(group_, &mine, all.data(), 1, NEXAR_U64, nullptr); s != NEXAR_OK)
             return failure(s);
         return all;
     }

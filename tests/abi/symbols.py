@@ -1,5 +1,8 @@
-"""What libnexar_c.so exports is what nexar.map lists is what include/nexar.h declares; it needs libc and the C++
-runtime, nothing else. Usage: symbols.py libnexar_c.so nexar.map nexar.h [sanitized]"""
+"""What libnexar_c.so exports is what nexar.map lists is what include/nexar.h declares, under one version, which is the
+header's; nothing.c calls all of it; the library needs libc and the C++ runtime, nothing else.
+
+    symbols.py libnexar_c.so nexar.map nexar.h nothing.c [sanitized]
+"""
 
 import re
 import subprocess
@@ -21,15 +24,31 @@ def exported(library):
     return names
 
 
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def abi_version(header):
+    """Until 1.0 each 0.N is an ABI of its own."""
+    major, minor = (re.search(rf"NEXAR_VERSION_{part} (\d+)", header)[1] for part in ("MAJOR", "MINOR"))
+    return f"NEXAR_0.{minor}" if major == "0" else f"NEXAR_{major}"
+
+
 def main():
-    library, map_file, header = sys.argv[1:4]
-    with open(map_file, encoding="utf-8") as file:
-        listed = set(re.findall(r"^\s*(nexar_\w+);", file.read(), re.MULTILINE))
-    with open(header, encoding="utf-8") as file:
-        text = re.sub(r"/\*.*?\*/", "", file.read(), flags=re.DOTALL)
+    library, map_file, header, caller = sys.argv[1:5]
+    listed_text, text, called = (read(path) for path in (map_file, header, caller))
+    listed = set(re.findall(r"^\s*(nexar_\w+);", listed_text, re.MULTILINE))
+    text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
     declared = set(re.findall(r"\b(nexar_\w+)\s*\(", text))
-    found = exported(library)
-    complaints = []
+    found, version = exported(library), abi_version(text)
+    complaints = [f"{name}: never called by {caller}" for name in sorted(declared - set(re.findall(r"nexar_\w+", called)))]
+    if re.findall(r"^(\S+) \{", listed_text, re.MULTILINE) != [version]:
+        complaints.append(f"nexar.map has other version nodes than {version}")
+    for line in run("nm", "-D", "--defined-only", "--with-symbol-versions", library).splitlines():
+        name = line.split()[-1]
+        if name.startswith("nexar_") and not name.endswith(f"@@{version}"):
+            complaints.append(f"{name}: not of version {version}")
     for name in sorted(found ^ listed):
         complaints.append(f"{name}: {'exported, but not in nexar.map' if name in found else 'in nexar.map, not exported'}")
     for name in sorted(declared ^ listed):

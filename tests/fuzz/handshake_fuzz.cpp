@@ -29,7 +29,7 @@ struct Engine final : engine::Service {
     Result<void> submit(Time, const engine::OpRequest&) override { return {}; }
     void cancel(Time, SessionId, uint64_t) override {}
     void stage(Time, SessionId, uint64_t, uint32_t, uint32_t) override {}
-    Result<void> free_group(Time, SessionId, const GroupId&) override { return {}; }
+    Result<void> free_group(Time, SessionId, const GroupId&, uint32_t) override { return {}; }
     void session_ended(Time, SessionId, bool, const std::string&) override {}
 };
 

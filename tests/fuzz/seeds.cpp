@@ -158,6 +158,7 @@ void save_handshake() {
     attach.control_bytes = nexar_shm_control_bytes(16);
     nexar_msg_region_add region{};
     region.generation = region.region = 1;
+    region.kind = NEXAR_MEMORY_MEMFD;
     region.bytes = 8192;
     std::vector<std::byte> whole, refused, unsealed;
     Writer w(whole), r(refused), u(unsealed);

@@ -3,7 +3,6 @@
 All members of a group draw the same operations from the group's seed; how each posts them (memory, blocking, how many
 at once, in which order it waits) is its own.
 """
-import ctypes
 import dataclasses
 import os
 import random
@@ -11,23 +10,17 @@ import signal
 import threading
 import time
 import traceback
-from ctypes import POINTER, byref, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import byref, c_uint64
 
-from harness import nexar, np
+from harness import cabi, nexar, np
 from harness.values import check, given, reduced
 
 KINDS = ("all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "barrier", "messages")
 DTYPES = tuple(nexar.DTYPES)
 OPS = tuple(nexar.OPS)
-PENDING = 1
+PENDING = cabi.PENDING
 
-lib = nexar._lib
-_memory = [c_void_p, c_void_p, c_uint64, c_int32]
-for _name, _arguments in {"all_reduce": [*_memory, c_int32], "reduce": [*_memory, c_int32, c_uint32],
-                          "broadcast": [c_void_p, c_uint64, c_int32, c_uint32], "all_gather": _memory,
-                          "reduce_scatter": [*_memory, c_int32], "barrier": []}.items():
-    getattr(lib, f"nexar_{_name}").argtypes = [c_void_p, *_arguments, c_int64]
-lib.nexar_wait_any.argtypes = [POINTER(c_uint64), c_size_t, c_int64, POINTER(c_size_t)]
+lib = cabi.lib
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,11 +113,11 @@ class Turn:
         until = time.monotonic() + 20
         while True:
             request = c_uint64()
-            status = getattr(lib, f"nexar_{function}_start")(self.w.group._handle, *arguments, byref(request))
-            if status in (-20, -23) and time.monotonic() < until:  # no slot or no scratch: others end first
+            status = getattr(lib, f"nexar_{function}_start")(self.w.group._handle, *arguments, None, byref(request))
+            if status in (cabi.TABLE_FULL, cabi.NO_MEMORY) and time.monotonic() < until:  # no slot or no scratch: others end first
                 self.w.pump()
                 continue
-            nexar._check(status)
+            cabi.check(status)
             self.requests.append(request.value)
             return
 
@@ -146,11 +139,11 @@ class Turn:
             return self.w.finish(self)
         until = time.monotonic() + 20
         while True:
-            status = getattr(lib, f"nexar_{self.plan.kind}")(self.w.group._handle, *self.arguments(), -1)
-            if status not in (-20, -23) or time.monotonic() > until:
+            status = getattr(lib, f"nexar_{self.plan.kind}")(self.w.group._handle, *self.arguments(), None)
+            if status not in (cabi.TABLE_FULL, cabi.NO_MEMORY) or time.monotonic() > until:
                 break
             time.sleep(0.001)
-        nexar._check(status)
+        cabi.check(status)
         self.verify()
 
     def verify(self):
@@ -252,7 +245,7 @@ class Worker:
         """Lets staged requests move."""
         for turn in self.pending:
             for request in turn.requests:
-                lib.nexar_test(request, None)
+                lib.nexar_request_test(request, None)
         time.sleep(0.001)
 
     def finish(self, turn):
@@ -260,22 +253,22 @@ class Worker:
         how = self.local.randrange(3)
         for request in turn.requests:
             if how == 0:
-                while (status := lib.nexar_test(request, None)) == PENDING:
+                while (status := lib.nexar_request_test(request, None)) == PENDING:
                     time.sleep(0.0005)
             elif how == 1:
-                index = c_size_t()
-                while (status := lib.nexar_wait_any((c_uint64 * 1)(request), 1, 500, byref(index))) == -21:
+                index = c_uint64()
+                while (status := lib.nexar_request_wait_any(cabi.requests(request), 1, 500, byref(index),
+                                                            None)) == PENDING:
                     pass
-                nexar._check(status)
-                status = lib.nexar_test(request, None)
+                cabi.check(status)
+                status = lib.nexar_request_test(request, None)
             else:
-                end = nexar._Completion(struct_size=ctypes.sizeof(nexar._Completion), status=PENDING)
-                while (status := lib.nexar_wait(request, 500, byref(end))) in (-21, -22) and end.status == PENDING:
+                while (status := lib.nexar_request_wait(request, 500, None)) in (PENDING, cabi.INTERRUPTED):
                     pass
             if status != 0 and first is None:
-                first = nexar._error(status)
+                first = cabi.error_of(status)
             freed = lib.nexar_request_free(request)
-            assert freed == 0 or status == freed == -6, f"request_free: {freed} after {status}"
+            assert freed == 0 or status == freed == cabi.CLOSED, f"request_free: {freed} after {status}"
         turn.requests = []
         if first is not None:
             if not self.survivable(first):
@@ -300,10 +293,10 @@ class Worker:
             self.group.free()
             for t in self.pending:
                 for request in t.requests:
-                    status = lib.nexar_wait(request, 5000, None)
+                    status = lib.nexar_request_wait(request, 5000, None)
                     name = lib.nexar_status_name(status).decode()
                     # PEER_LOST: the message's other end went first.
-                    assert name in ("OK", "CLOSED", "CANCELLED", "PEER_LOST"), f"freed: {nexar._error(status)}"
+                    assert name in ("OK", "CLOSED", "CANCELLED", "PEER_LOST"), f"freed: {cabi.error_of(status)}"
         elif how == "close":
             lib.nexar_session_close(self.session._connection.handle)
         self.ready.set()

@@ -287,7 +287,7 @@ def test_python_and_cpp_ranks_share_a_group(cluster):
 
 
 def automatic(me):
-    group = me.group(rank=None)
+    group = me.group(rank=nexar.RANK_AUTO)
     total = group.all_reduce(np.array([1 << group.rank], np.int64))
     return group.rank, int(total[0]), [group.node(rank) for rank in range(group.size)]
 

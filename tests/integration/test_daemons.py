@@ -4,7 +4,6 @@
     node 2: ranks 1, 4 ──┼── switch         node 2 is the one that goes
     node 3: ranks 2, 5 ──┘
 """
-import ctypes
 import select
 import signal
 import socket
@@ -115,16 +114,13 @@ def asks_again_and_again(me, how):
         if how == "test" and request.test():
             return me.fails(request.wait)
         if how == "poll" and (status := polled(session)) != 0:
-            return me.failure(nexar._error(status))
+            return me.failure(cabi.error_of(status))
         time.sleep(0.01)
     return "it was never told"
 
 
 def polled(session):
-    ended, count = (ctypes.c_uint64 * 8)(), ctypes.c_size_t()
-    poll = nexar._lib.nexar_session_poll
-    poll.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
-    return poll(session._connection.handle, ended, 8, ctypes.byref(count))
+    return cabi.poll(session)[0]
 
 
 def test_a_stopped_daemon_is_found_out_by_who_only_tests_and_polls(cluster):
@@ -302,12 +298,10 @@ def everything_that_waits(me):
 
 
 def watches_its_descriptor(session):
-    lib, fd = nexar._lib, ctypes.c_int()
-    lib.nexar_session_fd.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
-    nexar._check(lib.nexar_session_fd(session._connection.handle, ctypes.byref(fd)))
+    fd = session.fileno()
     while True:
-        select.select([fd.value], [], [], 20)
-        nexar._check(polled(session))
+        select.select([fd], [], [], 20)
+        cabi.check(polled(session))
 
 
 def test_a_killed_daemon_releases_whoever_waits_in_whatever_way(cluster):

@@ -227,7 +227,7 @@ def test_a_rank_killed_with_a_full_submission_ring_is_named(cluster):
     still_works(cluster)
 
 
-HELLO = struct.pack("<II6I", 0x4C52584E, 1, 1, 1, 0, 0, 0, 0)
+HELLO = struct.pack("<II6I", 0x4C52584E, 1, 2, 2, 0, 0, 0, 0)
 
 
 def half_a_handshake(me, packets):

@@ -24,7 +24,7 @@ def train(cluster, command_of_rank, seconds=90):
         node = cluster[rank // 2 + 1]
         environment = {**os.environ, "NEXAR_SOCKET": str(node.socket), "NEXAR_RANK": str(rank), "NEXAR_WORLD_SIZE": "6",
                        "NEXAR_GROUP": "digits", "NEXAR_JOB_SECRET": "a secret of the test",
-                       "PYTHONPATH": str(pathlib.Path(nexar.__file__).parent)}
+                       "PYTHONPATH": str(pathlib.Path(nexar.__file__).parents[1])}
         namespace = node.network.namespace(node.host)
         ranks.append(subprocess.Popen(
             [*command_of_rank(rank), "--epochs", str(EPOCHS), "--json", *(["--check-reference"] if rank == 0 else [])],

@@ -18,7 +18,8 @@ SEEDS = range(int(os.environ.get("NEXAR_HOSTILE_FIRST", "1")),
               int(os.environ.get("NEXAR_HOSTILE_FIRST", "1")) + int(os.environ.get("NEXAR_HOSTILE_SEEDS", "2")))
 STEP = int(os.environ.get("NEXAR_HOSTILE_STEP", "11"))  # of the extremes of each field, one of so many is said
 BELIEVED_SECONDS = 0.7  # a loss of a process ends its group after a short grace
-LOST = {"code": -40, "text": "said a stranger", "rank": 1}
+TIMEOUTS = {"collective": 5000, "barrier": 5000, "rpc": 5000}
+LOST = {"code": -601, "text": "said a stranger", "rank": 1}
 
 
 @contextlib.contextmanager
@@ -157,7 +158,7 @@ def test_a_local_group_is_never_led_from_outside(cluster):
                 liar.say(victim, "groupPrepare", key=key, name="local", epoch=1, plan=liar.PLAN,
                          group={"creator": 1, "incarnation": liar.life[1], "counter": asked},
                          members=members((victim.id, victim.life, (victim.life[0] << 32) + number, 1),
-                                         (liar.id, liar.life, asked, 1)), collectiveTimeoutMs=5000)
+                                         (liar.id, liar.life, asked, 1)), timeouts=TIMEOUTS)
             liar.heard(victim, "groupPrepared", since, where=lambda said: int(said["group"]["counter"]) == asked)
             taken = [said for said in liar.all_heard(victim, "groupPrepared", since) if said["error"]["code"] == 0]
             assert not taken, f"the victim's daemon lets another node lead its local group: {taken[0]}"
@@ -184,7 +185,7 @@ def test_a_leader_without_the_secret_gets_into_no_group(_):
                 both = [here, (liar.id, liar.life, 1, 1)]
                 group = {"creator": 1, "incarnation": liar.life[1], "counter": 1 + rank}
                 liar.say(victim, "groupPrepare", group=group, key=wish["key"], name=wish["name"], plan=liar.PLAN,
-                         members=members(*both[::1 if rank == 0 else -1]), collectiveTimeoutMs=5000)
+                         members=members(*both[::1 if rank == 0 else -1]), timeouts=TIMEOUTS)
                 liar.heard(victim, "groupPrepared")
                 liar.say(victim, "groupCommit", group=group)
             for outcome in job.outcomes():

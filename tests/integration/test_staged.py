@@ -5,11 +5,11 @@
 
 The Python binding starts and waits; what it never calls (blocking operations, wait_any, fd and poll) is called here.
 """
-import ctypes
 import os
 import select
 import time
-from ctypes import POINTER, byref, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
+import types
+from ctypes import byref, c_uint64
 
 from harness import *
 from harness.values import check, given, reduced
@@ -20,32 +20,13 @@ LIMIT = 3 * MIB      # of scratch: less than any operation below, enough for win
 COUNT = 400_003      # int64: 3.1 MiB a block
 KINDS = ("all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter")
 SOON = 0.75
-PENDING = 1
+PENDING = cabi.PENDING
 
-lib = nexar._lib
-_memory = [c_void_p, c_void_p, c_uint64, c_int32]
-for name, arguments in {"all_reduce": [*_memory, c_int32], "reduce": [*_memory, c_int32, c_uint32],
-                        "broadcast": [c_void_p, c_uint64, c_int32, c_uint32], "all_gather": _memory,
-                        "reduce_scatter": [*_memory, c_int32]}.items():
-    getattr(lib, f"nexar_{name}").argtypes = [c_void_p, *arguments, c_int64]
-lib.nexar_wait_any.argtypes = [POINTER(c_uint64), c_size_t, c_int64, POINTER(c_size_t)]
-lib.nexar_session_fd.argtypes = [c_void_p, POINTER(c_int32)]
-lib.nexar_session_poll.argtypes = [c_void_p, POINTER(c_uint64), c_size_t, POINTER(c_size_t)]
-
-
-class Stats(ctypes.Structure):
-    _fields_ = [("struct_size", c_uint32), ("reserved", c_uint32)] + [(name, c_uint64) for name in (
-        "operations", "bytes_copied", "scratch_bytes", "regions", "doorbells", "waits_ready", "waits_spun",
-        "waits_yielded", "waits_slept")]
-
-
-lib.nexar_session_stats_get.argtypes = [c_void_p, POINTER(Stats)]
+lib = cabi.lib
 
 
 def stats(session):
-    result = Stats(struct_size=ctypes.sizeof(Stats))
-    nexar._check(lib.nexar_session_stats_get(session._connection.handle, byref(result)))
-    return result
+    return types.SimpleNamespace(**session.stats())
 
 
 def two_nodes(cluster):
@@ -94,13 +75,11 @@ class Case:
                 "reduce_scatter": (*pair, op),
                 "broadcast": (self.x.ctypes.data, self.count, number, self.root)}[self.kind]
 
-    def call(self, group, timeout_ms=-1):
-        nexar._check(getattr(lib, f"nexar_{self.kind}")(group._handle, *self.arguments(), timeout_ms))
+    def call(self, group):
+        cabi.check(getattr(lib, f"nexar_{self.kind}")(group._handle, *self.arguments(), None))
 
     def start(self, group):
-        request = c_uint64()
-        nexar._check(getattr(lib, f"nexar_{self.kind}_start")(group._handle, *self.arguments(), byref(request)))
-        return request.value
+        return cabi.started(self.kind, group, *self.arguments())
 
     def verify(self, what=""):
         rank, size, count = self.me.rank, self.me.size, self.count
@@ -120,7 +99,7 @@ class Case:
 
 def end(request):
     """Its status; the request is freed."""
-    status = lib.nexar_test(request, None)
+    status = lib.nexar_request_test(request, None)
     assert status != PENDING
     assert lib.nexar_request_free(request) == 0
     return status
@@ -139,7 +118,7 @@ def every_collective(me, started):
                 case = Case(me, session, kind, turn, in_place, region)
                 if started:
                     request = case.start(group)
-                    nexar._check(lib.nexar_wait(request, 20000, None))
+                    cabi.check(lib.nexar_request_wait(request, 20000, None))
                     equal(end(request), 0)
                 else:
                     case.call(group)
@@ -187,28 +166,28 @@ def test_the_same_where_futex_waitv_is_refused(cluster):
 def by_tests(session, requests):
     left = list(requests)
     while left:
-        left = [request for request in left if lib.nexar_test(request, None) == PENDING]
+        left = [request for request in left if lib.nexar_request_test(request, None) == PENDING]
 
 
 def by_wait_any(session, requests):
     left = list(requests)
     while left:
-        index = c_size_t()
-        nexar._check(lib.nexar_wait_any((c_uint64 * len(left))(*left), len(left), 20000, byref(index)))
+        index = c_uint64()
+        cabi.check(lib.nexar_request_wait_any(cabi.requests(*left), len(left), 20000, byref(index), None))
         left.pop(index.value)
 
 
 def by_poll(session, requests):
-    fd, some, count, left = c_int32(), (c_uint64 * 4)(), c_size_t(), set(requests)
-    nexar._check(lib.nexar_session_fd(session._connection.handle, byref(fd)))
+    fd, left = session.fileno(), set(requests)
     while left:
         while True:
-            nexar._check(lib.nexar_session_poll(session._connection.handle, some, 4, byref(count)))
-            for request in some[:count.value]:
-                left.remove(request)  # each is reported once
-            if count.value == 0:
+            status, ended = cabi.poll(session, 4)
+            cabi.check(status)
+            for each in ended:
+                left.remove(each.request)  # each is reported once
+            if not ended:
                 break
-        assert not left or select.select([fd.value], [], [], 10)[0], "the descriptor told nothing for 10 s"
+        assert not left or select.select([fd], [], [], 10)[0], "the descriptor told nothing for 10 s"
 
 
 def many_at_once(me, how):
@@ -238,7 +217,7 @@ def others_wait_moves(me):
     case = Case(me, session, "all_reduce", 1)
     request = case.start(group)
     if me.rank == 0:
-        nexar._check(lib.nexar_wait(request, 20000, None))
+        cabi.check(lib.nexar_request_wait(request, 20000, None))
         equal(end(request), 0)
         for other in range(1, me.size):
             group.send(np.ones(1), other)
@@ -334,8 +313,8 @@ def begins_and_stays(me, staying, blocking, timeout=None):
         request = case.start(group)
         me.mark()
         me.wait_for_go()
-        status = lib.nexar_wait(request, 10000, None)
-        first = me.failure(nexar._error(status))
+        status = lib.nexar_request_wait(request, 10000, None)
+        first = me.failure(cabi.error_of(status))
         equal(end(request), status)
     else:
         me.mark()
@@ -343,7 +322,7 @@ def begins_and_stays(me, staying, blocking, timeout=None):
             first = me.fails(case.call, group)
         else:
             request = case.start(group)
-            first = me.failure(nexar._error(lib.nexar_wait(request, 20000, None)))
+            first = me.failure(cabi.error_of(lib.nexar_request_wait(request, 20000, None)))
             end(request)
     return first, stats(session).scratch_bytes
 
@@ -369,7 +348,7 @@ def late_but_alive(me):
     if me.rank == 1:
         request = case.start(group)
         time.sleep(2)
-        first = me.failure(nexar._error(lib.nexar_wait(request, 10000, None)))
+        first = me.failure(cabi.error_of(lib.nexar_request_wait(request, 10000, None)))
         end(request)
     else:
         first = me.fails(case.call, group)
@@ -395,10 +374,10 @@ def cancels(me):
         request = case.start(group)
         if me.rank == turn % me.size:
             for _ in range(turn):
-                lib.nexar_test(request, None)
-            nexar._check(lib.nexar_cancel(request))
-        status = lib.nexar_wait(request, 20000, None)
-        names.append("OK" if status == 0 else me.failure(nexar._error(status)).name)
+                lib.nexar_request_test(request, None)
+            cabi.check(lib.nexar_request_cancel(request))
+        status = lib.nexar_request_wait(request, 20000, None)
+        names.append("OK" if status == 0 else me.failure(cabi.error_of(status)).name)
         equal(end(request), status)
         if status == 0:
             case.verify("that was not cancelled in time")
@@ -426,14 +405,14 @@ def until_it_fails(me, blocking):
     me.mark()
     while True:
         if blocking:
-            status = lib.nexar_all_reduce(group._handle, *case.arguments(), -1)
+            status = lib.nexar_all_reduce(group._handle, *case.arguments(), None)
         else:
             request = case.start(group)
-            while (status := lib.nexar_test(request, None)) == PENDING:
+            while (status := lib.nexar_request_test(request, None)) == PENDING:
                 pass
             lib.nexar_request_free(request)
         if status != 0:
-            return me.failure(nexar._error(status))
+            return me.failure(cabi.error_of(status))
 
 
 def test_a_daemon_that_is_killed_in_the_middle_ends_them_at_once(cluster):

@@ -5,7 +5,6 @@ import os
 import pathlib
 
 from harness import *
-from harness import memory
 
 GREEDY, OTHER = 2001, 2002
 MIB = 1 << 20
@@ -34,8 +33,8 @@ def sparse(session, nbytes):
     os.ftruncate(fd, nbytes)
     # Not Python's mmap: it keeps a descriptor for each.
     address = _libc.mmap(None, nbytes, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, fd, 0)
-    nexar._check(memory._lib.nexar_register(session._connection.handle, address, nbytes, fd, 0))
-    return np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(address)), fd
+    array = np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(address))
+    return session.register_memfd(array, fd), fd
 
 
 def anonymous_mib(node):
@@ -121,7 +120,7 @@ REDUCES = 16
 
 def reduces_to_a_root_that_never_calls(me):
     session = me.session(slots=64)
-    group = me.group(session, collective_timeout=0)
+    group = me.group(session, collective_timeout=nexar.NO_TIMEOUT)
     if me.rank == 0:
         values = session.alloc(8 * MIB, "uint8")
         values[:] = 1

@@ -8,6 +8,25 @@
 
 namespace nexar::sim {
 
+namespace {
+
+// As the library writes it: what a kind does not use is 0 [S14].
+nexar_shm_descriptor as_library(nexar_shm_descriptor d) {
+    if (d.kind >= NEXAR_OP_KINDS) return d;
+    const bool rooted = d.kind == NEXAR_OP_REDUCE || d.kind == NEXAR_OP_BROADCAST;
+    const bool message = d.kind == NEXAR_OP_SEND || d.kind == NEXAR_OP_RECV;
+    const bool reduces =
+        d.kind == NEXAR_OP_ALL_REDUCE || d.kind == NEXAR_OP_REDUCE || d.kind == NEXAR_OP_REDUCE_SCATTER;
+    d.priority = NEXAR_SHM_PRIORITY_DEFAULT;
+    d.epoch = 1;
+    if (!reduces) d.op = 0;
+    if (!rooted && !message) d.peer = 0;
+    if (d.kind == NEXAR_OP_BARRIER) d.dtype = 0, d.count = 0;
+    return d;
+}
+
+}  // namespace
+
 App::App(Cluster& cluster, uint32_t host, const AppShape& shape)
     : cluster_(cluster),
       host_(*cluster.hosts[host]),
@@ -67,7 +86,7 @@ std::optional<App::Handle> App::start(const nexar_shm_descriptor& words, Then th
     const auto handle = take(words.kind >= NEXAR_OP_KINDS, std::move(then));
     if (!handle) return std::nullopt;
     auto& slot = view_.slot(handle->slot);
-    slot.descriptor = words;
+    slot.descriptor = as_library(words);
     slot.stage_filled = slot.stage_taken = slot.result.stage = 0;
     pending_[handle->slot].staged = std::move(staged);
     push(*handle, NEXAR_ENTRY_SUBMIT);

@@ -53,7 +53,7 @@ class Host::Port final : public engine::MeshPort {
 };
 
 Host::Host(Cluster& cluster, uint32_t index, uint32_t identity, uint64_t life)
-    : cluster_(cluster), pump_scheduled_(meshes_per_host) {
+    : cluster_(cluster), index_(index), pump_scheduled_(meshes_per_host) {
     for (size_t i = 0; i < id.bytes.size(); ++i)
         id.bytes[i] = static_cast<uint8_t>(identity * 37 + i * 11 + 1);
     incarnation = {life, index + 100};
@@ -68,6 +68,12 @@ Host::Host(Cluster& cluster, uint32_t index, uint32_t identity, uint64_t life)
     config.self = id;
     config.incarnation = incarnation;
     config.plan = cluster.shape.plan;
+    config.hostname = hostname();
+    config.host_of = [&cluster](const NodeId& node) {
+        for (const auto& host : cluster.hosts)
+            if (host->id == node) return host->hostname();
+        return std::string();
+    };
     config.group_key = [index](const engine::OpenRequest& r) {
         wire::GroupKey key{};
         const std::string words =
@@ -263,18 +269,23 @@ void Cluster::connect(uint32_t a, uint32_t b) {
 }
 
 SimGroup Cluster::make_group(std::vector<uint32_t> placement,
-                             const std::map<uint32_t, wire::PlanTableRecord>& plans) {
+                             const std::map<uint32_t, wire::PlanTableRecord>& plans, bool shared) {
     SimGroup group;
+    std::map<uint32_t, SessionId> session_of;
     group.placement = std::move(placement);
     wire::GroupPrepare prepare;
     prepare.group = {hosts[group.placement[0]]->id.prefix(), 1, next_group_++};
     prepare.epoch = 1;
     prepare.name = "g" + std::to_string(prepare.group.counter);
     prepare.plan = shape.plan;
-    prepare.collective_timeout_ms = static_cast<uint64_t>(to_ms(shape.collective_timeout));
+    const int64_t timeout_ms = to_ms(shape.collective_timeout);
+    prepare.timeouts = {timeout_ms, to_ms(shape.barrier_timeout), 0};
     group.id = prepare.group;
     for (uint32_t rank = 0; rank < group.size(); ++rank) {
-        group.sessions.push_back(SessionId(next_session_++));
+        const auto known = session_of.find(group.placement[rank]);
+        const bool again = shared && known != session_of.end();
+        group.sessions.push_back(again ? known->second : SessionId(next_session_++));
+        session_of[group.placement[rank]] = group.sessions.back();
         prepare.members.push_back({{}, hosts[group.placement[rank]]->id, rank, 1000 + rank});
     }
     for (uint32_t h = 0; h < shape.nodes; ++h) {
@@ -292,8 +303,16 @@ SimGroup Cluster::make_group(std::vector<uint32_t> placement,
 Cluster::Open Cluster::open(uint32_t host, const std::string& name, uint32_t size, int64_t rank,
                             const std::string& secret, Duration timeout) {
     Open out{host, SessionId(next_session_++), hosts[host]->next_ticket++, {}};
-    engine::OpenRequest request{out.session, out.ticket, name,        size,   rank,
-                                secret,      1000,       4000 + host, timeout};
+    engine::OpenRequest request;
+    request.session = out.session;
+    request.ticket = out.ticket;
+    request.name = name;
+    request.size = size;
+    request.rank = rank;
+    request.job_secret = secret;
+    request.uid = 1000;
+    request.pid = 4000 + host;
+    request.timeout = timeout;
     out.accepted = hosts[host]->engine->open(clock.now(), request);
     hosts[host]->after_input();
     return out;
@@ -319,6 +338,7 @@ Call& Cluster::submit(const SimGroup& group, uint32_t rank, const engine::OpRequ
     engine::OpRequest request = words;
     request.session = group.sessions[rank];
     request.group = group.id;
+    request.rank = rank;
     request.ticket = host.next_ticket++;
     if (!request.stage.in) request.in = {call.in->data(), call.in->size(), call.in};
     if (!request.stage.out) request.out = {call.out->data(), call.out->size(), call.out};
@@ -352,6 +372,13 @@ void Cluster::cancel(const SimGroup& group, uint32_t rank, const Call& call) {
     for (const auto& [key, candidate] : host.calls)
         if (candidate == &call)
             return host.engine->cancel(clock.now(), SessionId(key.first), key.second), host.after_input();
+}
+
+Result<void> Cluster::free_group(const SimGroup& group, uint32_t rank) {
+    Host& host = *hosts[group.placement[rank]];
+    auto freed = host.engine->free_group(clock.now(), group.sessions[rank], group.id, rank);
+    host.after_input();
+    return freed;
 }
 
 void Cluster::end_session(const SimGroup& group, uint32_t rank, bool crashed) {

@@ -30,6 +30,7 @@ struct ClusterShape {
     engine::EngineConfig engine;
     wire::PlanTableRecord plan = engine::EngineConfig::default_plan();
     Duration collective_timeout{30s};
+    Duration barrier_timeout{30s};
     bool connected = true;  // false: nodes find each other by their peer tables (planes.hpp)
 };
 
@@ -56,6 +57,7 @@ class Host final : engine::Clients, engine::Workers, engine::PeerPort {
     ~Host();
 
     NodeId id;
+    std::string hostname() const { return "host" + std::to_string(index_); }
     Incarnation incarnation;
     bool dead = false;
     std::unique_ptr<engine::Engine> engine;
@@ -82,6 +84,7 @@ class Host final : engine::Clients, engine::Workers, engine::PeerPort {
     void move_soon(std::pair<uint64_t, uint64_t> call);
 
     Cluster& cluster_;
+    uint32_t index_;
     std::unique_ptr<Log> log_;
     std::vector<std::unique_ptr<Port>> ports_;
     std::vector<bool> pump_scheduled_;
@@ -107,8 +110,9 @@ class Cluster {
     std::vector<std::string> warnings;  // names of warn events
 
     // `plans`: hosts that are told another plan table than the shape's.
+    // `shared`: all ranks of a host are of one session.
     SimGroup make_group(std::vector<uint32_t> placement,
-                        const std::map<uint32_t, wire::PlanTableRecord>& plans);
+                        const std::map<uint32_t, wire::PlanTableRecord>& plans, bool shared = false);
     SimGroup make_group(std::vector<uint32_t> placement) { return make_group(std::move(placement), {}); }
     // A daemon more: another node, or a later life of one. Nothing leads to it yet.
     uint32_t add_host(uint32_t identity, uint64_t life) {
@@ -134,6 +138,7 @@ class Cluster {
                  std::vector<std::byte> in, size_t out_bytes, bool in_place = false,
                  std::shared_ptr<StagedMemory> staged = {});
     void cancel(const SimGroup& group, uint32_t rank, const Call& call);
+    Result<void> free_group(const SimGroup& group, uint32_t rank);
     void end_session(const SimGroup& group, uint32_t rank, bool crashed = true);
 
     // Runs until all calls so far of living ranks have ended and nothing is under way, or virtual time is up.

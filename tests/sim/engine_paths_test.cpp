@@ -69,7 +69,7 @@ TEST_CASE(
         CAPTURE(seed);
         ClusterShape shape;
         shape.engine.groups_max = 1;
-        shape.engine.collective_timeout = 0s;
+        shape.engine.timeouts = {};
         Cluster cluster(seed, shape);
         cluster.make_group({1});
         const auto a = cluster.open(0, "g", 2, 0), b = cluster.open(1, "g", 2, 1);

@@ -355,8 +355,9 @@ TEST_CASE("a group that all its ranks have freed is forgotten") {
 
     for (uint32_t rank = 0; rank < 3; ++rank) {
         auto& engine = *cluster.hosts[program.group.placement[rank]]->engine;
-        REQUIRE(engine.free_group(cluster.clock.now(), program.group.sessions[rank], program.group.id));
-        REQUIRE_FALSE(engine.free_group(cluster.clock.now(), program.group.sessions[rank], program.group.id));
+        REQUIRE(engine.free_group(cluster.clock.now(), program.group.sessions[rank], program.group.id, rank));
+        REQUIRE_FALSE(
+            engine.free_group(cluster.clock.now(), program.group.sessions[rank], program.group.id, rank));
     }
 
     for (const auto& host : cluster.hosts)

@@ -233,6 +233,7 @@ TEST_CASE("a group is made once: a commit of one that exists, or existed, opens 
         prepare.epoch = 1;
         prepare.name = "g";
         prepare.plan = shape.plan;
+        prepare.timeouts = {1000, 1000, 1000};
         engine::OpenRequest request;
         request.name = "g", request.job_secret = "s";
         const std::string words = "s|g";  // as Host makes keys

@@ -108,22 +108,28 @@ TEST_CASE("the deadline of an open comes on a lone node too, where nothing else 
     REQUIRE(answer->error().code == Errc::group_incomplete);
 }
 
-TEST_CASE("clashing ranks and different sizes under one name are refused, naming them") {
+TEST_CASE("clashing ranks and different sizes under one name are refused, the latter for all who wait",
+          "[U2]") {
     ClusterShape shape;
     shape.nodes = 2;
     Cluster cluster(1, shape);
-    cluster.open(0, "job", 2, 0);
+    const auto first = cluster.open(0, "job", 2, 0);
     cluster.run_for(10ms);
     const auto clash = cluster.open(1, "job", 2, 0);
+    cluster.run_for(10ms);
+    REQUIRE(cluster.answer(first) == nullptr);
     const auto size = cluster.open(1, "job", 3, 1);
 
     cluster.run_for(1s);
 
-    for (const auto& open : {clash, size}) {
+    for (const auto& open : {clash, size, first}) {
         const auto* answer = cluster.answer(open);
         REQUIRE(answer != nullptr);
         REQUIRE_FALSE(answer->has_value());
-        REQUIRE(answer->error().code == Errc::rank_clash);
+        const bool of_ranks = open.session == clash.session;
+        REQUIRE(answer->error().code == (of_ranks ? Errc::rank_clash : Errc::options_differ));
+        REQUIRE(answer->error().host == "host1");
+        REQUIRE(answer->error().pid == 4001);
     }
 }
 

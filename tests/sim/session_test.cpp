@@ -131,6 +131,27 @@ TEST_CASE("a session takes part in several groups at a time, each with its own r
     }
 }
 
+TEST_CASE("several ranks of one group in one session, each a membership of its own", "[D3]") {
+    for (const uint64_t seed : seeds(20)) {
+        CAPTURE(seed);
+        Random random(seed * 19 + 5);
+        Cluster cluster(seed, random_cluster(random));
+        Apps apps = some_apps(cluster, random, 2);
+        std::vector<App*> of_rank;
+        for (uint64_t i = 0; i < 2 + random.below(5); ++i)
+            of_rank.push_back(apps[seed % 3 == 0 ? 0 : random.below(2)].get());
+        Job job(cluster, "job", of_rank);
+        add_random(job, random, of_rank.size(), 10);
+        job.start(50us, 1 + random.below(3), random.one_in(2));
+
+        REQUIRE(cluster.run(60s));
+
+        cluster.check();
+        REQUIRE(job.wrong() == "");
+        for (const auto& app : apps) REQUIRE(app->core()->groups() == 0);
+    }
+}
+
 TEST_CASE("two groups that two sessions use in opposite orders both come to their end") {
     for (const uint64_t seed : seeds(20)) {
         CAPTURE(seed);

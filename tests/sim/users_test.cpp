@@ -19,7 +19,7 @@ class User {
         if (opens_++ % 32 == 0) session_ = cluster_.new_session();
         ticket_ = host.next_ticket++;
         const std::string name = std::to_string(uid_) + "-" + std::to_string(opens_);
-        const engine::OpenRequest request{session_, ticket_, name, size, 0, {}, uid_, 4000, 60s};
+        const engine::OpenRequest request{session_, ticket_, name, size, 0, {}, uid_, 4000, 0, 60s};
         const bool accepted = host.engine->open(cluster_.clock.now(), request).has_value();
         host.after_input();
         return accepted;

@@ -6,6 +6,7 @@ import re
 import tidy
 
 LIMIT = 600
+MANUAL = "include/nexar.h"  # one file by its nature: what programs include, and read
 FUNCTION_LIMIT = 70  # from the line of its name to its closing brace
 SUFFIXES = (".h", ".hpp", ".c", ".cpp", ".cu", ".py", ".sh", ".cmake", "CMakeLists.txt", ".capnp", ".rs", ".jl")
 SCRIPTS_WITHOUT_SUFFIX = ("tools", ".ci")
@@ -71,7 +72,7 @@ def functions(path, text):
 
 def check_file(path, text):
     lines = len(text.splitlines())
-    complaints = [f"{path}: {lines} lines, the limit is {LIMIT}"] if lines > LIMIT else []
+    complaints = [f"{path}: {lines} lines, the limit is {LIMIT}"] if lines > LIMIT and path != MANUAL else []
     return complaints + [f"{path}:{line}: a function of {lines} lines, the limit is {FUNCTION_LIMIT}: {words[:60]}"
                          for words, line, lines in functions(path, text) if lines > FUNCTION_LIMIT]
 

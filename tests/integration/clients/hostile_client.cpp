@@ -60,7 +60,13 @@ struct Attack {
         d.kind = static_cast<uint8_t>(chance(8) ? random() : below(8) + (chance(4) ? 64 : 0));
         d.dtype = static_cast<uint8_t>(chance(8) ? random() : below(12));
         d.op = static_cast<uint8_t>(chance(8) ? random() : below(5));
-        d.flags = static_cast<uint8_t>(chance(4) ? random() : 0);
+        d.flags = chance(4) ? static_cast<uint32_t>(chance(2) ? below(8) : random()) : 0;
+        if (chance(8)) d.priority = static_cast<uint8_t>(random());
+        if (chance(8)) d.epoch = static_cast<uint32_t>(number());
+        if (chance(8)) d.match_id = number();
+        if (chance(8)) d.stage_windows = static_cast<uint32_t>(chance(2) ? below(66) : number());
+        if (chance(16)) d.args = {static_cast<uint32_t>(number()), static_cast<uint32_t>(number()), number()};
+        if (chance(16)) d.zero[below(sizeof d.zero)] = 1;
         d.timeout_ns = chance(2) ? 1'000'000 : static_cast<int64_t>(number());
         d.peer = chance(2) ? 0 : static_cast<uint32_t>(number());
         if (chance(8)) d.group = static_cast<uint32_t>(number());
@@ -83,6 +89,10 @@ void descriptors(Attack& a) {
             open.name_bytes = a.chance(2) ? 5 : static_cast<uint32_t>(a.number());
             open.secret_bytes = a.chance(2) ? 0 : static_cast<uint32_t>(a.number());
             open.timeout_ns = a.chance(2) ? 1'000'000 : static_cast<int64_t>(a.number());
+            for (int64_t* time :
+                 {&open.collective_timeout_ns, &open.barrier_timeout_ns, &open.rpc_timeout_ns})
+                *time = a.chance(2) ? -1 : static_cast<int64_t>(a.number());
+            open.instance = a.chance(2) ? 0 : a.number();
             for (char& c : open.name) c = static_cast<char>(a.chance(4) ? a.random() : 'a' + a.below(3));
             const uint32_t generation = s->submit(at, a.descriptor(*s));
             if (a.chance(4)) s->push(NEXAR_ENTRY_CANCEL, at, generation);
@@ -197,6 +207,8 @@ void descriptors_of_files(Attack& a) {
             add.slot = static_cast<uint32_t>(a.chance(8) ? a.number() : a.below(RawSession::slots));
             add.generation = static_cast<uint32_t>(a.random());
             add.region = static_cast<uint32_t>(a.chance(4) ? a.number() : 2 + a.below(20));
+            add.kind = static_cast<uint32_t>(a.chance(8) ? a.number() : uint64_t{NEXAR_MEMORY_MEMFD});
+            add.reserved = a.chance(16) ? a.number() : 0;
             add.offset = a.chance(2) ? 0 : a.number();
             add.bytes = a.chance(2) ? 4096 : a.number();
             std::vector<int> fds(a.chance(16) ? a.below(9) : 1);
@@ -221,8 +233,8 @@ void handshakes(Attack& a) {
         for (char& c : bytes) c = static_cast<char>(a.random());
         nexar_msg_hello hello{};
         hello.head = {NEXAR_LOCAL_MAGIC, static_cast<uint32_t>(a.below(10))};
-        hello.version_min = static_cast<uint32_t>(a.below(3));
-        hello.version_max = static_cast<uint32_t>(a.below(3));
+        hello.version_min = static_cast<uint32_t>(a.below(NEXAR_LOCAL_VERSION + 2));
+        hello.version_max = static_cast<uint32_t>(a.below(NEXAR_LOCAL_VERSION + 2));
         const int fd = s->socket_fd();
         if (a.chance(2))
             s->send(&hello, a.chance(4) ? a.below(sizeof hello) : sizeof hello, std::span(&fd, a.below(2)),

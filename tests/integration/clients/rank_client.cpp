@@ -11,12 +11,7 @@
 namespace {
 
 int fail(const char* what) {
-    nexar_error e{};
-    e.struct_size = sizeof e;
-    if (nexar_last_error(&e) != NEXAR_OK)
-        std::printf("%s\n", what);
-    else
-        std::printf("%s: %s: %s\n", what, nexar_status_name(e.code), e.text);
+    nexar_perror(what);
     return 1;
 }
 
@@ -40,7 +35,7 @@ int main(int argc, char** argv) {
     std::vector<float> in(count), out(count);
     for (uint64_t round = 0; round < rounds; ++round) {
         for (uint64_t i = 0; i < count; ++i) in[i] = element(rank, i, round);
-        if (nexar_all_reduce(group, in.data(), out.data(), count, NEXAR_F32, NEXAR_SUM, -1) != NEXAR_OK)
+        if (nexar_all_reduce(group, in.data(), out.data(), count, NEXAR_F32, NEXAR_SUM, nullptr) != NEXAR_OK)
             return fail("all_reduce");
         for (uint64_t i = 0; i < count; ++i) {
             float want = 0;

@@ -150,7 +150,9 @@ class RawSession {
     nexar_shm_descriptor all_reduce(uint64_t count) const {
         nexar_shm_descriptor d{};
         d.kind = NEXAR_OP_ALL_REDUCE;
+        d.priority = NEXAR_SHM_PRIORITY_DEFAULT;
         d.group = group_;
+        d.epoch = epoch_;
         d.count = count;
         d.timeout_ns = 1'000'000'000;
         d.in = {1, 0, 0};
@@ -178,6 +180,7 @@ class RawSession {
         add.slot = 0;
         add.generation = ++generations_[0];
         add.region = 1;
+        add.kind = NEXAR_MEMORY_MEMFD;
         add.bytes = region_bytes;
         std::atomic_ref(slot(0).state).store(NEXAR_SLOT_WORD(add.generation, NEXAR_SLOT_SUBMITTED));
         return send(&add, sizeof add, std::span(&region_fd_, 1)) && await(0, add.generation) &&
@@ -192,17 +195,19 @@ class RawSession {
         open.rank = 0;
         open.name_bytes = static_cast<uint32_t>(name.size());
         open.timeout_ns = 5'000'000'000;
+        open.collective_timeout_ns = open.barrier_timeout_ns = open.rpc_timeout_ns = -1;
         std::memcpy(open.name, name.data(), name.size());
         nexar_shm_descriptor d{};
         d.kind = NEXAR_CMD_GROUP_OPEN;
         if (!await(0, submit(0, d)) || slot(0).result.status != 0) return false;
         group_ = slot(0).result.group;
+        epoch_ = slot(0).result.group_epoch;
         return true;
     }
 
     int socket_ = -1, control_fd_ = -1, region_fd_ = -1;
     uint8_t *control_ = nullptr, *region_ = nullptr;
-    uint32_t tail_ = 0, group_ = 0;
+    uint32_t tail_ = 0, group_ = 0, epoch_ = 0;
     uint32_t generations_[slots] = {};
 };
 

@@ -26,12 +26,11 @@ struct Shared {
 };
 
 void failed(Shared& shared, const char* what, uint64_t thread, uint64_t round) {
-    nexar_error e{};
-    e.struct_size = sizeof e;
-    const bool known = nexar_last_error(&e) == NEXAR_OK;
+    nexar_error error = NEXAR_ERROR_INIT;
+    static_cast<void>(nexar_last_error(&error));
     std::printf("rank %u, thread %llu, round %llu: %s: %s %s\n", shared.rank,
                 static_cast<unsigned long long>(thread), static_cast<unsigned long long>(round), what,
-                known ? nexar_status_name(e.code) : "", known ? e.text : "");
+                nexar_status_name(error.code), error.text);
     ++shared.failures;
 }
 
@@ -41,8 +40,7 @@ uint64_t element(uint64_t rank, uint64_t i, uint64_t thread, uint64_t round) {
 
 nexar_group* open_group(Shared& shared, uint64_t thread) {
     const std::string name = std::string(std::getenv("NEXAR_GROUP")) + "-" + std::to_string(thread);
-    nexar_group_options options;
-    nexar_group_options_init(&options, sizeof options);
+    nexar_group_options options = NEXAR_GROUP_OPTIONS_INIT;
     options.name = name.c_str();
     options.job_secret = std::getenv("NEXAR_JOB_SECRET");
     options.size = shared.size;
@@ -57,18 +55,18 @@ bool await_end(Shared& shared, uint64_t thread, uint64_t round, nexar_request mi
     const nexar_request other = shared.pending[(thread + 1) % shared.threads].load();
     switch ((thread + round) % 4) {
         case 0:
-            return nexar_wait(mine, 30000, nullptr) == NEXAR_OK;
+            return nexar_request_wait(mine, 30000, nullptr) == NEXAR_OK;
         case 1:
-            while (nexar_test(mine, nullptr) == NEXAR_PENDING) {
+            while (nexar_request_test(mine, nullptr) == NEXAR_PENDING) {
             }
-            return nexar_test(mine, nullptr) == NEXAR_OK;
+            return nexar_request_test(mine, nullptr) == NEXAR_OK;
         case 2:
-            if (other != 0) static_cast<void>(nexar_wait(other, 1000, nullptr));
-            return nexar_wait(mine, 30000, nullptr) == NEXAR_OK;
+            if (other != 0) static_cast<void>(nexar_request_wait(other, 1000, nullptr));
+            return nexar_request_wait(mine, 30000, nullptr) == NEXAR_OK;
         default:
-            size_t index = 7;
-            return nexar_wait_any(&mine, 1, 30000, &index) == NEXAR_OK && index == 0 &&
-                   nexar_test(mine, nullptr) == NEXAR_OK;
+            uint64_t index = 7;
+            return nexar_request_wait_any(&mine, 1, 30000, &index, nullptr) == NEXAR_OK && index == 0 &&
+                   nexar_request_test(mine, nullptr) == NEXAR_OK;
     }
 }
 
@@ -79,8 +77,8 @@ void work(Shared& shared, uint64_t thread) {
         for (uint64_t i = 0; i < shared.count; ++i) in[i] = element(shared.rank, i, thread, round);
         uint64_t* out = round % 2 ? in.data() : apart.data();
         nexar_request request = 0;
-        if (nexar_all_reduce_start(group, in.data(), out, shared.count, NEXAR_U64, NEXAR_SUM, &request) !=
-            NEXAR_OK)
+        if (nexar_all_reduce_start(group, in.data(), out, shared.count, NEXAR_U64, NEXAR_SUM, nullptr,
+                                   &request) != NEXAR_OK)
             return failed(shared, "start", thread, round);
         shared.pending[thread] = request;
         if (!await_end(shared, thread, round, request)) failed(shared, "wait", thread, round);
@@ -101,9 +99,9 @@ void event_loop(Shared& shared) {
     int fd = -1;
     if (nexar_session_fd(shared.session, &fd) != NEXAR_OK) return failed(shared, "fd", 0, 0);
     while (!shared.stop) {
-        nexar_request some[8];
-        size_t count = 0;
-        if (nexar_session_poll(shared.session, some, 8, &count) != NEXAR_OK)
+        nexar_completion some[8];
+        uint64_t count = 0;
+        if (nexar_session_poll(shared.session, some, sizeof *some, 8, &count) != NEXAR_OK)
             return failed(shared, "poll", 0, 0);
         pollfd wait{fd, POLLIN, 0};
         if (count == 0) ::poll(&wait, 1, 50);
@@ -121,8 +119,7 @@ int main(int argc, char** argv) {
     shared.pending = std::vector<std::atomic<nexar_request>>(shared.threads);
     shared.rank = static_cast<uint32_t>(std::atoi(std::getenv("NEXAR_RANK")));
     shared.size = static_cast<uint32_t>(std::atoi(std::getenv("NEXAR_WORLD_SIZE")));
-    nexar_session_options options;
-    nexar_session_options_init(&options, sizeof options);
+    nexar_session_options options = NEXAR_SESSION_OPTIONS_INIT;
     options.scratch_limit = std::strtoull(argv[4], nullptr, 10);
     if (nexar_session_open(&options, &shared.session) != NEXAR_OK) return failed(shared, "session", 0, 0), 1;
     std::vector<std::thread> threads;

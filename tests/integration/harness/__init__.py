@@ -10,8 +10,9 @@ import sys
 _ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(_ROOT / "bindings" / "python"))
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the ranks are the parallelism; read at import
-for _variable, _path in {"NEXAR_TEST_NEXARD": "daemon/nexard", "NEXAR_LIBRARY": "libnexar_c/libnexar_c.so.0",
+for _variable, _path in {"NEXAR_TEST_NEXARD": "daemon/nexard", "NEXAR_LIBRARY": "libnexar_c/libnexar_c.so.0.2",
                          "NEXAR_TEST_NEXARCTL": "tools/nexarctl/nexarctl", "NEXAR_TEST_DIGITS": "examples/nexar_digits",
+                         "NEXAR_TEST_ABI_FUTURE": "tests/abi/abi_future",
                          "NEXAR_TEST_RANK_CLIENT": "tests/integration/rank_client",
                          "NEXAR_TEST_HOSTILE_CLIENT": "tests/integration/hostile_client",
                          "NEXAR_TEST_STAGED_CLIENT": "tests/integration/staged_client",
@@ -27,6 +28,7 @@ except ImportError:
     skip("numpy is missing for this Python")
 import nexar  # noqa: E402
 
+from . import cabi  # noqa: E402
 from .cluster import (COLLECTIVE_TIMEOUT, HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT, PORT, Cluster, Node,  # noqa: E402
                       Refused, eventually)
 from .expected import expected_failure  # noqa: E402
@@ -34,5 +36,5 @@ from .ranks import Failure, Job, Me, Rank, program, run  # noqa: E402
 from .runner import contains, equal, main, same_failure  # noqa: E402
 
 __all__ = ["COLLECTIVE_TIMEOUT", "Cluster", "Failure", "HEARTBEAT_INTERVAL", "HEARTBEAT_TIMEOUT", "Job", "Me", "Node",
-           "PORT", "Rank", "Refused", "SKIPPED", "contains", "equal", "eventually", "expected_failure", "main", "nexar",
-           "np", "program", "run", "same_failure", "skip"]
+           "PORT", "Rank", "Refused", "SKIPPED", "contains", "equal", "eventually", "expected_failure", "main", "cabi",
+           "nexar", "np", "program", "run", "same_failure", "skip"]

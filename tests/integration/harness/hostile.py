@@ -30,14 +30,14 @@ def kinds():
 
 
 def group_key(name, secret):
-    """docs/protocol/rendezvous.md: what every member of a job can compute."""
+    """docs/protocol/rendezvous.md: what every member of a job can compute. The 8 bytes: instance 0."""
     secret = secret.encode()
-    return hashlib.sha256(b"nexar-group-v1" + struct.pack("<I", len(secret)) + secret + name.encode()).digest()
+    return hashlib.sha256(b"nexar-group-v2" + struct.pack("<I", len(secret)) + secret + bytes(8) + name.encode()).digest()
 
 
 def local_group_key(name, node, uid):
     """Of a group without a secret: nothing in it is unknown to other nodes."""
-    return hashlib.sha256(b"nexar-local-v1" + bytes.fromhex(node) + struct.pack("<I", uid) + name.encode()).digest()
+    return hashlib.sha256(b"nexar-local-v2" + bytes.fromhex(node) + struct.pack("<I", uid) + bytes(8) + name.encode()).digest()
 
 
 def members(*ranks):

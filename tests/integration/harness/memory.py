@@ -1,18 +1,13 @@
 """The kinds of memory that an operation may work on: ordinary, nexar_alloc's, and registered memfds."""
-import ctypes
 import fcntl
 import mmap
 import os
 
-import nexar
 import numpy as np
 
 from .values import storage, typed
 
 OPENING = 3  # elements that are left out before each array: not every array starts on a page
-_lib = nexar._lib
-_lib.nexar_register.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_int32, ctypes.c_uint64]
-_lib.nexar_unregister.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
 
 
 class Memory:
@@ -32,8 +27,7 @@ class Memory:
         self._fd = os.memfd_create("test", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
         os.ftruncate(self._fd, 2 * nbytes)  # the registered part starts in its middle
         self._map = mmap.mmap(self._fd, nbytes, mmap.MAP_SHARED, offset=nbytes)
-        array = np.frombuffer(self._map, np.uint8)
-        nexar._check(_lib.nexar_register(session._connection.handle, array.ctypes.data, nbytes, self._fd, nbytes))
+        array = session.register_memfd(np.frombuffer(self._map, np.uint8), self._fd, nbytes)
         seals = fcntl.fcntl(self._fd, fcntl.F_GET_SEALS)
         assert seals & fcntl.F_SEAL_SHRINK and seals & fcntl.F_SEAL_GROW, "registered memory is not sealed"
         return array

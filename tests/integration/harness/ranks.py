@@ -31,6 +31,7 @@ class Failure:
     node: str | None
     op: str
     text: str
+    error: nexar.Error = dataclasses.field(compare=False)
     at: float = dataclasses.field(compare=False, default=0)
 
     @property
@@ -95,7 +96,8 @@ class Me:
 
     @staticmethod
     def failure(error):
-        return Failure(error.name, error.rank, error.other_rank, error.node, error.op, error.text, time.monotonic())
+        return Failure(error.name, error.rank, error.other_rank, error.node, error.op, error.text, error,
+                       time.monotonic())
 
     def fails(self, function, *arguments, **named):
         """The Failure of a call that must fail."""

@@ -14,7 +14,7 @@ class BFloat16(np.ndarray):
     pass
 
 
-_array = nexar._array
+_array = nexar._arrays.array
 
 
 def _array_of_any_type(array, write):
@@ -22,7 +22,7 @@ def _array_of_any_type(array, write):
     return address, count, nexar.DTYPES["bfloat16"] if isinstance(array, BFloat16) else dtype
 
 
-nexar._array = _array_of_any_type
+nexar._arrays.array = _array_of_any_type
 
 
 def storage(dtype):

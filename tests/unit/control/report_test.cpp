@@ -77,10 +77,19 @@ TEST_CASE("groups: name, id, epoch, next operation, and every rank with node and
 TEST_CASE("a failed group says why, and which rank") {
     auto s = snapshot();
     s.groups[0].failed = {Errc::peer_lost, "the process of rank 1 ended", 1, -1, node_id(2).hex()};
+    s.groups[0].failed.host = "beta";
+    s.groups[0].failed.pid = 200;
+    s.groups[0].failed.lost_ranks = {1, 4};
+    s.groups[0].timeouts = {std::chrono::seconds(30), std::chrono::milliseconds(5), Duration{0}};
     const json g = json::parse(*report::groups(s, hosts))["groups"][0];
     REQUIRE(g["failed"]["name"] == "PEER_LOST");
     REQUIRE(g["failed"]["rank"] == 1);
     REQUIRE(g["failed"]["node"] == node_id(2).hex());
+    REQUIRE(g["failed"]["code"] == -601);
+    REQUIRE(g["failed"]["host"] == "beta");
+    REQUIRE(g["failed"]["pid"] == 200);
+    REQUIRE(g["failed"]["lost_ranks"] == json{1, 4});
+    REQUIRE(g["timeouts_ms"] == json{{"collective", 30000.0}, {"barrier", 5.0}, {"rpc", 0.0}});
 }
 
 TEST_CASE("ops: what is in flight, who arrived, and who is missing with node and pid") {

@@ -45,7 +45,7 @@ TEST_CASE("an answer is one line of JSON, whatever bytes the error's text holds"
     const json parsed = json::parse(line);
     REQUIRE(parsed["ok"] == false);
     REQUIRE(parsed["error"]["name"] == "PEER_LOST");
-    REQUIRE(parsed["error"]["code"] == -40);
+    REQUIRE(parsed["error"]["code"] == -601);
     REQUIRE(parsed["error"]["rank"] == 3);
     REQUIRE(parsed["error"]["node"] == "abc");
 }

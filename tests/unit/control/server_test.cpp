@@ -146,7 +146,7 @@ TEST_CASE("a question is answered on one line, and the connection can ask again"
     REQUIRE(world.until([&] { return client.has_line(); }));
     const json refused = client.line();
     REQUIRE(refused["ok"] == false);
-    REQUIRE(refused["error"] == json{{"code", -5}, {"name", "PERMISSION"}, {"text", "not you"}});
+    REQUIRE(refused["error"] == json{{"code", -105}, {"name", "PERMISSION"}, {"text", "not you"}});
 }
 
 TEST_CASE("the facade learns from the kernel who asks") {

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""bindings/python/nexar.py over fake_nexar.c: arguments, results, errors, time-outs, Ctrl-C, lifetimes.
+"""bindings/python over fake_nexar.c: arguments, results, errors, time-outs, Ctrl-C, lifetimes.
 
     binding_test.py FAKE_LIBRARY BINDINGS_FOLDER
 """
 import ctypes
 import gc
 import os
+import pickle
 import signal
 import sys
 import threading
@@ -21,13 +22,22 @@ except ImportError:
 os.environ["NEXAR_LIBRARY"], folder = os.path.abspath(sys.argv[1]), sys.argv[2]
 sys.path.insert(0, folder)
 import nexar
+from nexar import _library
 
 fake = ctypes.CDLL(os.environ["NEXAR_LIBRARY"])
-SUCCEEDS, START_FAILS, LOSES_RANK, NEVER_ENDS, INTERRUPTS = range(5)
+SUCCEEDS, START_FAILS, LOSES_RANK, NEVER_ENDS = range(4)
 
 
 def number(name):
     return ctypes.c_int.in_dll(fake, name).value
+
+
+def seen(struct, name):
+    return type(struct.__name__, (ctypes.Structure,), {"_fields_": struct._fields_}).in_dll(fake, name)
+
+
+def op_options():
+    return seen(_library.OpOptions, "fake_op_options")
 
 
 def next_op(what):
@@ -36,6 +46,7 @@ def next_op(what):
 
 class Binding(unittest.TestCase):
     def setUp(self):
+        os.environ.update(NEXAR_RANK="1", NEXAR_WORLD_SIZE="3")
         self.session = nexar.Session()
         self.group = self.session.group()
 
@@ -51,14 +62,49 @@ class Binding(unittest.TestCase):
         self.assertEqual((self.group.rank, self.group.size), (1, 3))
         self.assertEqual((self.session.node, self.group.node(2)), ("5".zfill(64), "2".zfill(64)))
 
-    def test_given_group_options_arrive(self):
-        class Options(ctypes.Structure):
-            _fields_ = nexar._GroupOptions._fields_
+    def test_given_group_options_arrive_and_the_environment_says_the_rest(self):
+        with self.session.group("jörg", timeout=1.5, collective_timeout=nexar.NO_TIMEOUT, rpc_timeout=0.0001):
+            got = seen(_library.GroupOptions, "fake_group_options")
+            self.assertEqual((got.name.decode(), got.job_secret, got.size, got.rank), ("jörg", b"secret", 3, 1))
+            self.assertEqual((got.timeout_ms, got.collective_timeout_ms, got.barrier_timeout_ms, got.rpc_timeout_ms),
+                             (1500, -2, -1, 1))
 
-        with self.session.group("jörg", size=5, timeout=1.5, collective_timeout=0):
-            got = Options.in_dll(fake, "fake_group_options")
-            self.assertEqual((got.name.decode(), got.size, got.rank, got.timeout_ms, got.collective_timeout_ms),
-                             ("jörg", 5, nexar.RANK_AUTO, 1500, 0))
+    def test_a_given_size_is_enough_where_the_environment_has_none(self):
+        del os.environ["NEXAR_RANK"]
+        os.environ.update(NEXAR_GROUP="its name", NEXAR_BARRIER_TIMEOUT_SECS="0")
+        try:
+            with self.session.group(size=5):
+                got = seen(_library.GroupOptions, "fake_group_options")
+                self.assertEqual((got.name, got.size, got.rank, got.barrier_timeout_ms),
+                                 (b"its name", 5, nexar.RANK_AUTO, -2))
+            with self.assertRaisesRegex(nexar.CallError, "no rank"):
+                self.session.group("x")
+            os.environ["NEXAR_BARRIER_TIMEOUT_SECS"] = "soon"
+            with self.assertRaisesRegex(ValueError, "NEXAR_BARRIER_TIMEOUT_SECS is 'soon'"):
+                self.session.group(size=5)
+        finally:
+            del os.environ["NEXAR_GROUP"], os.environ["NEXAR_BARRIER_TIMEOUT_SECS"]
+
+    def test_an_opening_can_be_started(self):
+        request = self.session.group_start("other", user_data=5)
+        with request.wait() as group:
+            self.assertIs(request.completion.group, group)
+            self.assertEqual((group.rank, group.epoch, request.completion.user_data), (1, 1, 5))
+
+    def test_operation_options_arrive(self):
+        self.group.barrier()
+        got = op_options()
+        self.assertEqual((got.priority, got.timeout_ms, got.match_id, got.flags), (-1, -1, 0, 0))
+        self.group.barrier(timeout=2.5, match_id=1 << 63, priority=2)
+        got = op_options()
+        self.assertEqual((got.priority, got.timeout_ms, got.match_id), (2, 2500, 1 << 63))
+        self.group.barrier(timeout=nexar.NO_TIMEOUT)
+        self.assertEqual(op_options().timeout_ms, -2)
+        self.group.recv(np.zeros(4, np.int32), timeout=0)
+        self.assertEqual(op_options().timeout_ms, 0)
+        for wrong in (-1, float("nan")):
+            self.assertRaises(ValueError, self.group.barrier, timeout=wrong)
+        self.assertRaises(TypeError, self.group.barrier, deadline=3)
 
     def test_collectives_give_their_results(self):
         x = self.session.alloc((2, 3))
@@ -94,11 +140,28 @@ class Binding(unittest.TestCase):
         self.assertRaises(ValueError, self.group.all_gather, x, np.zeros(4, np.float32))
         self.assertRaises(ValueError, self.group.reduce_scatter, x)  # 4 elements, 3 ranks
 
+    def test_numbers_and_texts_that_the_library_would_see_otherwise_are_refused(self):
+        with self.assertRaisesRegex(TypeError, "name must be text, not int"):
+            self.session.group(name=3, size=3, rank=1)
+        with self.assertRaisesRegex(TypeError, "job_secret must be text"):
+            self.session.group(name="g", job_secret=3, size=3, rank=1)
+        with self.assertRaisesRegex(TypeError, "socket_path must be text"):
+            nexar.Session(socket_path=3)
+        for wrong in (2**32 + 3, -1, 2**64):
+            with self.assertRaisesRegex(ValueError, "size is"):
+                self.session.group(name="g", size=wrong, rank=1)
+            with self.assertRaises((ValueError, ctypes.ArgumentError)):
+                self.group.broadcast(np.zeros(4), root=wrong)
+            with self.assertRaises((ValueError, ctypes.ArgumentError)):
+                self.group.send(np.zeros(4), wrong)
+        with self.assertRaisesRegex(ValueError, "match_id is"):
+            self.group.barrier(match_id=2**64 + 5)
+
     def test_a_refused_call_is_a_CallError(self):
         next_op(START_FAILS)
         with self.assertRaisesRegex(nexar.CallError, "refused") as caught:
             self.group.barrier()
-        self.assertEqual((caught.exception.code, caught.exception.rank, caught.exception.node), (-1, None, None))
+        self.assertEqual((caught.exception.code, caught.exception.rank, caught.exception.node), (-101, None, None))
 
     def test_a_lost_rank_is_a_GroupError_naming_rank_and_node(self):
         next_op(LOSES_RANK)
@@ -106,6 +169,17 @@ class Binding(unittest.TestCase):
             self.group.all_reduce(np.zeros(4, np.float32))
         error = caught.exception
         self.assertEqual((error.rank, error.other_rank, error.node, error.op), (2, None, "a" * 64, "all_reduce"))
+        self.assertEqual((error.group, error.epoch, error.sequence, error.host, error.pid, error.errno),
+                         ("train", 1, 17, "gpu7", 77, 5))
+        self.assertEqual((error.lost_ranks, error.lost_count, error.text), ((0, 2), 2, "its process ended"))
+
+    def test_errors_can_be_pickled(self):
+        next_op(LOSES_RANK)
+        with self.assertRaises(nexar.GroupError) as caught:
+            self.group.all_reduce(np.zeros(4, np.float32))
+        again = pickle.loads(pickle.dumps(caught.exception))
+        self.assertIs(type(again), nexar.GroupError)
+        self.assertEqual((str(again), vars(again)), (str(caught.exception), vars(caught.exception)))
 
     def test_no_daemon_says_so(self):
         with self.assertRaisesRegex(nexar.Error, "nobody listens at /nowhere"):
@@ -122,14 +196,16 @@ class Binding(unittest.TestCase):
         self.assertRaises(TimeoutError, request.wait, 0.01)
         self.assertFalse(request.test())
         request.cancel()
-        self.assertRaises(nexar.RetriableError, request.wait)
-        self.assertRaises(nexar.RetriableError, request.wait)
+        self.assertRaises(nexar.OperationError, request.wait)
+        self.assertRaises(nexar.OperationError, request.wait)
 
-    def test_a_blocking_call_whose_time_is_up_ends_the_operation(self):
+    def test_the_timeout_of_a_blocking_call_is_the_operations_own(self):
+        cancels = number("fake_cancels")
         next_op(NEVER_ENDS)
-        with self.assertRaises(nexar.RetriableError) as caught:
+        with self.assertRaises(nexar.OperationError) as caught:
             self.group.barrier(timeout=0.01)
-        self.assertEqual(caught.exception.name, "timed_out")
+        self.assertEqual((caught.exception.name, caught.exception.rank), ("timed_out", 2))  # the late one is named
+        self.assertEqual(number("fake_cancels"), cancels)
 
     def test_ctrl_c_ends_a_blocking_call_and_cancels_its_operation(self):
         cancels, interrupts, begin = number("fake_cancels"), number("fake_interrupts"), time.monotonic()
@@ -150,11 +226,83 @@ class Binding(unittest.TestCase):
         signal.signal(signal.SIGUSR1, kept)
         self.assertEqual(seen, [1])
         request.cancel()
-        self.assertRaises(nexar.RetriableError, request.wait)
+        self.assertRaises(nexar.OperationError, request.wait)
 
-    def test_an_interrupted_group_open_is_tried_again(self):
-        next_op(INTERRUPTS)
-        self.session.group().free()
+    def test_several_are_waited_for_at_once(self):
+        next_op(NEVER_ENDS)
+        never, ended = self.group.barrier_start(), self.group.all_reduce_start(np.ones(3, np.float32))
+        self.assertEqual((nexar.test_any([None, never, ended]), nexar.wait_any([never, ended])), (2, 1))
+        self.assertEqual(nexar.wait_any([never, None, ended]), 2)  # still
+        self.assertIsNone(nexar.test_any([never]))
+        self.assertRaises(TimeoutError, nexar.wait_any, [never], 0.01)
+        self.assertRaises(TimeoutError, nexar.wait_all, [ended, never], 0.01)
+        self.assertEqual(nexar.wait_all([None, ended])[1].tolist(), [3, 3, 3])
+        self.assertRaisesRegex(nexar.CallError, "all requests are 0", nexar.wait_any, [None])
+        never.cancel()
+        self.assertRaises(nexar.OperationError, nexar.wait_all, [never, ended])
+
+    def test_poll_gives_each_ended_request_once_and_none_of_blocking_forms(self):
+        next_op(NEVER_ENDS)
+        pending = self.group.barrier_start(user_data=1)
+        first, second = (self.group.barrier_start(user_data=n) for n in (8, 9))
+        self.group.barrier()
+        ended = self.session.poll()
+        self.assertEqual([(end.request, end.user_data, end.name) for end in ended],
+                         [(first, 8, "ok"), (second, 9, "ok")])
+        self.assertEqual((ended[0].group, ended[0].epoch, ended[0].sequence, ended[0].source),
+                         (self.group, 1, 3, None))
+        self.assertEqual(self.session.poll(), [])
+        pending.cancel()
+        self.assertEqual([end.user_data for end in self.session.poll()], [1])
+        self.assertRaises(nexar.OperationError, pending.wait)
+        self.assertEqual(self.session.fileno(), 44)
+
+    def test_a_dropped_request_gives_its_slot_back(self):
+        self.group.barrier_start()
+        gc.collect()
+        self.assertEqual(number("fake_open_requests"), 0)
+        next_op(NEVER_ENDS)
+        x = self.session.alloc(4)
+        request, cancels = self.group.all_reduce_start(x), number("fake_cancels")
+        del request, x
+        gc.collect()
+        self.assertEqual((number("fake_cancels"), number("fake_memories")), (cancels + 1, 1))  # its memory is kept
+        self.session.poll()
+        gc.collect()
+        self.assertEqual((number("fake_open_requests"), number("fake_memories")), (0, 0))
+
+    def test_a_collective_beside_another_threads_is_refused(self):
+        ends = []
+
+        def blocks():
+            try:
+                self.group.barrier(timeout=0.4)
+            except nexar.Error as error:
+                ends.append(error.name)
+
+        next_op(NEVER_ENDS)
+        thread = threading.Thread(target=blocks)
+        thread.start()
+        while number("fake_open_requests") == 0:
+            time.sleep(0.001)
+        for call in (self.group.barrier, self.group.barrier_start):
+            with self.assertRaisesRegex(nexar.CallError, "another thread") as caught:
+                call()
+            self.assertEqual(caught.exception.code, -102)
+        self.group.send(np.array([1, 42], np.int32), to=2, tag=1 << 40)  # messages may
+        thread.join()
+        self.assertEqual(len(ends), 1)
+        self.group.barrier()
+
+    def test_kinds_of_memory(self):
+        for arguments, flags in ({}, 0), ({"lazy": True}, 1), ({"lazy": True, "huge_pages": True}, 3):
+            self.session.alloc(4, **arguments)
+            self.assertEqual(seen(_library.AllocOptions, "fake_alloc_options").flags, flags)
+        x = np.zeros(4)
+        self.assertIs(self.session.register_memfd(x, 6, 4096), x)
+        self.session.unregister(x)
+        self.assertEqual(number("fake_registered"), 0)
+        self.assertEqual(self.session.stats()["waits_slept"], 9)
 
     def test_an_array_outlives_the_session_it_came_from(self):
         x = self.session.alloc(4)[1:]
@@ -170,8 +318,7 @@ class Binding(unittest.TestCase):
         self.assertEqual(number("fake_memories"), 1)
         request.wait()
         del request
-        gc.collect()
-        self.assertEqual(number("fake_memories"), 0)
+        self.assertEqual(number("fake_memories"), 0)  # at once, without a garbage collection
 
     def test_an_empty_array_is_fine(self):
         self.assertEqual(self.group.all_reduce(self.session.alloc(0)).size, 0)

@@ -1,5 +1,5 @@
 /* A libnexar_c of one process, for binding_test.py: rank 1 of 3, whose fellows do what fake_next says.
- * Compiled against nexar.h, so that a signature or struct that nexar.py has wrong shows. */
+ * Compiled against nexar.h, so that a signature or struct that bindings/python has wrong shows. */
 #include <errno.h>
 #include <nexar.h>
 #include <poll.h>
@@ -7,50 +7,74 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SIZE = 3, RANK = 1, SOURCE = 2, TAG = 9 };
-enum { SUCCEEDS, START_FAILS, LOSES_RANK, NEVER_ENDS, INTERRUPTS };
+enum { SIZE = 3, RANK = 1, SOURCE = 2, TAG = 9, SLOTS = 16 };
+enum { SUCCEEDS, START_FAILS, LOSES_RANK, NEVER_ENDS };
 
-NEXAR_API int fake_next;       /* what the next operation or group_open does */
+NEXAR_API int fake_next;       /* what the next operation or opening does */
 NEXAR_API int fake_interrupts; /* signals that ended a wait */
 NEXAR_API int fake_cancels, fake_frees, fake_open_requests, fake_open_sessions, fake_open_groups,
-    fake_memories;
+    fake_memories, fake_registered;
 NEXAR_API nexar_group_options fake_group_options;
+NEXAR_API nexar_op_options fake_op_options;       /* of the last operation */
+NEXAR_API nexar_alloc_options fake_alloc_options; /* of the last allocation */
 
-static nexar_error last;
-static nexar_status pending_status; /* of the one request */
-static nexar_completion completed;
-static char session_object, group_object;
+static nexar_error last = NEXAR_ERROR_INIT;
+static struct {
+    int used, reported;
+    int64_t timeout_ms;
+    nexar_completion end;
+} slots[SLOTS]; /* request n is slot n - 70 */
+static char session_object, group_objects[256];
 
 static nexar_status fail(nexar_status code, const char* op, int64_t rank, const char* text) {
-    memset(&last, 0, sizeof last);
+    last = (nexar_error)NEXAR_ERROR_INIT;
     last.code = code;
     last.rank = rank;
-    last.other_rank = -1;
     snprintf(last.op, sizeof last.op, "%s", op);
     snprintf(last.text, sizeof last.text, "%s", text);
-    if (rank >= 0) memset(last.node, 'a', 64);
+    if (rank < 0) return code;
+    memset(last.node, 'a', 64);
+    snprintf(last.host, sizeof last.host, "gpu7");
+    snprintf(last.group, sizeof last.group, "train");
+    last.pid = 77;
+    last.epoch = 1;
+    last.sequence = 17;
+    last.system_errno = EIO;
+    last.lost_count = 2;
+    last.lost_ranks[0] = 0;
+    last.lost_ranks[1] = (uint32_t)rank;
     return code;
 }
 
 nexar_status nexar_last_error(nexar_error* error) {
     if (error->struct_size != sizeof last) return NEXAR_ERR_INVALID_ARGUMENT;
-    last.struct_size = sizeof last;
     *error = last;
     return NEXAR_OK;
 }
+nexar_status nexar_error_line(const nexar_error* error, char* text, uint64_t size, uint64_t* length) {
+    if (error->struct_size != sizeof last || length) abort();
+    snprintf(text, size, "%s: %s: %s", error->op, nexar_status_name(error->code), error->text);
+    return NEXAR_OK;
+}
 const char* nexar_status_name(nexar_status status) {
-    return status == NEXAR_ERR_PEER_LOST   ? "peer_lost"
+    return status == NEXAR_OK              ? "ok"
+           : status == NEXAR_ERR_PEER_LOST ? "peer_lost"
            : status == NEXAR_ERR_TIMED_OUT ? "timed_out"
                                            : "other";
 }
 int32_t nexar_status_class(nexar_status s) {
-    return s >= 0 ? 0 : s > -20 ? 1 : s > -30 ? 2 : s > -40 || s == -42 ? 3 : s > -60 ? 4 : 5;
+    return s < 0 ? -s / 100 : 0;
+}
+uint32_t nexar_version(void) {
+    return NEXAR_VERSION_MAJOR << 16 | NEXAR_VERSION_MINOR << 8;
+}
+const char* nexar_version_text(void) {
+    return "fake";
 }
 
-void nexar_session_options_init(nexar_session_options* o, size_t size) {
-    memset(o, 0, size);
-    o->struct_size = sizeof *o;
-    o->slots = 256;
+void nexar_session_options_init(nexar_session_options* o, uint64_t size) {
+    if (size != sizeof *o) abort();
+    *o = (nexar_session_options)NEXAR_SESSION_OPTIONS_INIT;
 }
 nexar_status nexar_session_open(const nexar_session_options* o, nexar_session** out) {
     if (o->struct_size != sizeof *o) abort();
@@ -65,13 +89,42 @@ nexar_status nexar_session_close(nexar_session* s) {
     --fake_open_sessions;
     return NEXAR_OK;
 }
-nexar_status nexar_session_node(nexar_session* s, char* text, size_t size) {
+nexar_status nexar_session_node(nexar_session* s, char* text, uint64_t size) {
     (void)s;
     snprintf(text, size, "%064d", 5);
     return NEXAR_OK;
 }
-nexar_status nexar_alloc(nexar_session* s, uint64_t bytes, void** out) {
+nexar_status nexar_session_fd(nexar_session* s, int* fd) {
     (void)s;
+    *fd = 44;
+    return NEXAR_OK;
+}
+nexar_status nexar_session_stats_get(nexar_session* s, nexar_session_stats* stats) {
+    (void)s;
+    if (stats->struct_size != sizeof *stats) abort();
+    stats->operations = 6;
+    stats->waits_slept = 9;
+    return NEXAR_OK;
+}
+nexar_status nexar_session_poll(nexar_session* s, nexar_completion* ended, uint64_t stride, uint64_t capacity,
+                                uint64_t* count) {
+    (void)s;
+    if (stride != sizeof *ended) abort();
+    *count = 0;
+    for (int i = 0; i < SLOTS && *count < capacity; ++i) {
+        if (!slots[i].used || slots[i].reported || slots[i].end.status == NEXAR_PENDING) continue;
+        slots[i].reported = 1;
+        ended[(*count)++] = slots[i].end;
+    }
+    return NEXAR_OK;
+}
+void nexar_alloc_options_init(nexar_alloc_options* o, uint64_t size) {
+    if (size != sizeof *o) abort();
+    *o = (nexar_alloc_options)NEXAR_ALLOC_OPTIONS_INIT;
+}
+nexar_status nexar_alloc(nexar_session* s, uint64_t bytes, const nexar_alloc_options* o, void** out) {
+    (void)s;
+    fake_alloc_options = *o;
     *out = calloc(1, bytes);
     ++fake_memories;
     return NEXAR_OK;
@@ -83,25 +136,32 @@ nexar_status nexar_free(nexar_session* s, void* memory) {
     --fake_memories;
     return NEXAR_OK;
 }
-
-void nexar_group_options_init(nexar_group_options* o, size_t size) {
-    memset(o, 0, size);
-    o->struct_size = sizeof *o;
-    o->timeout_ms = o->collective_timeout_ms = -1;
-}
-nexar_status nexar_group_open(nexar_session* s, const nexar_group_options* o, nexar_group** out) {
+nexar_status nexar_register_memfd(nexar_session* s, void* address, uint64_t bytes, int fd, uint64_t offset) {
     (void)s;
-    if (fake_next == INTERRUPTS) {
-        fake_next = SUCCEEDS;
-        ++fake_interrupts;
-        return fail(NEXAR_ERR_INTERRUPTED, "group_open", -1, "a signal");
-    }
-    if (o) {
-        fake_group_options = *o;
-        fake_group_options.name = strdup(o->name ? o->name : "");
-    }
-    ++fake_open_groups;
-    *out = (nexar_group*)&group_object;
+    (void)address;
+    if (bytes != 32 || fd != 6 || offset != 4096) abort();
+    ++fake_registered;
+    return NEXAR_OK;
+}
+nexar_status nexar_unregister(nexar_session* s, void* address) {
+    (void)s;
+    (void)address;
+    --fake_registered;
+    return NEXAR_OK;
+}
+
+void nexar_group_options_init(nexar_group_options* o, uint64_t size) {
+    if (size != sizeof *o) abort();
+    *o = (nexar_group_options)NEXAR_GROUP_OPTIONS_INIT;
+}
+nexar_status nexar_group_options_from_env(nexar_group_options* o, uint64_t size) {
+    nexar_group_options_init(o, size);
+    if (!getenv("NEXAR_RANK"))
+        return fail(NEXAR_ERR_INVALID_ARGUMENT, "group_options_from_env", -1, "no rank");
+    o->size = SIZE;
+    o->rank = RANK;
+    o->name = "environment";
+    o->job_secret = "secret";
     return NEXAR_OK;
 }
 nexar_status nexar_group_free(nexar_group* g) {
@@ -119,111 +179,185 @@ nexar_status nexar_group_size(nexar_group* g, uint32_t* size) {
     *size = SIZE;
     return NEXAR_OK;
 }
-nexar_status nexar_group_node(nexar_group* g, uint32_t rank, char* text, size_t size) {
+nexar_status nexar_group_epoch(nexar_group* g, uint32_t* epoch) {
+    (void)g;
+    *epoch = 1;
+    return NEXAR_OK;
+}
+nexar_status nexar_group_node(nexar_group* g, uint32_t rank, char* text, uint64_t size) {
     (void)g;
     snprintf(text, size, "%064u", rank);
     return NEXAR_OK;
 }
 
 /* Every operation: done at once, refused, or left pending. */
-static nexar_status start(const char* op, nexar_request* request) {
+static nexar_status start_with(const char* op, uint64_t user_data, nexar_completion end,
+                               nexar_request* request) {
     const int what = fake_next;
+    int slot = 0;
     fake_next = SUCCEEDS;
     if (what == START_FAILS) return fail(NEXAR_ERR_INVALID_ARGUMENT, op, -1, "refused");
-    memset(&completed, 0, sizeof completed);
-    completed.source = NEXAR_ANY_SOURCE;
-    pending_status = what == LOSES_RANK ? NEXAR_ERR_PEER_LOST : what == NEVER_ENDS ? NEXAR_PENDING : NEXAR_OK;
+    while (slots[slot].used)
+        if (++slot == SLOTS) abort();
+    end.status = what == LOSES_RANK ? NEXAR_ERR_PEER_LOST : what == NEVER_ENDS ? NEXAR_PENDING : NEXAR_OK;
+    end.request = *request = 70 + (uint64_t)slot;
+    end.user_data = user_data;
+    slots[slot].end = end;
+    slots[slot].used = 1;
+    slots[slot].reported = 0;
+    slots[slot].timeout_ms = -1;
     ++fake_open_requests;
-    *request = 77;
     return NEXAR_OK;
 }
+static nexar_status start(const char* op, nexar_group* g, const nexar_op_options* o, nexar_request* request) {
+    nexar_completion end = NEXAR_COMPLETION_INIT;
+    end.group = g;
+    end.epoch = 1;
+    end.sequence = 3;
+    if (o->struct_size != sizeof *o) abort();
+    fake_op_options = *o;
+    const nexar_status status = start_with(op, o->user_data, end, request);
+    if (status == NEXAR_OK) slots[*request - 70].timeout_ms = o->timeout_ms;
+    return status;
+}
+void nexar_op_options_init(nexar_op_options* o, uint64_t size) {
+    if (size != sizeof *o) abort();
+    *o = (nexar_op_options)NEXAR_OP_OPTIONS_INIT;
+}
+static unsigned opened;
+nexar_status nexar_group_open_start(nexar_session* s, const nexar_group_options* o, nexar_request* request) {
+    nexar_completion end = NEXAR_COMPLETION_INIT;
+    (void)s;
+    if (o->struct_size != sizeof *o) abort();
+    fake_group_options = *o;
+    fake_group_options.name = strdup(o->name ? o->name : "");
+    fake_group_options.job_secret = strdup(o->job_secret ? o->job_secret : "");
+    if (fake_next == SUCCEEDS) ++fake_open_groups;
+    end.group = (nexar_group*)&group_objects[opened++ % sizeof group_objects];
+    end.epoch = 1;
+    return start_with("group_open", o->user_data, end, request);
+}
 nexar_status nexar_all_reduce_start(nexar_group* g, const void* in, void* out, uint64_t count,
-                                    nexar_dtype dtype, nexar_reduce_op op, nexar_request* request) {
-    (void)g;
+                                    nexar_dtype dtype, nexar_reduce_op op, const nexar_op_options* o,
+                                    nexar_request* request) {
     if (dtype == NEXAR_F32 && op == NEXAR_SUM)
         for (uint64_t i = 0; i < count; ++i) ((float*)out)[i] = 3 * ((const float*)in)[i];
-    return start("all_reduce", request);
+    return start("all_reduce", g, o, request);
 }
 nexar_status nexar_reduce_start(nexar_group* g, const void* in, void* out, uint64_t count, nexar_dtype dtype,
-                                nexar_reduce_op op, uint32_t root, nexar_request* request) {
+                                nexar_reduce_op op, uint32_t root, const nexar_op_options* o,
+                                nexar_request* request) {
     if ((root == RANK) != (out != NULL)) abort();
-    return out ? nexar_all_reduce_start(g, in, out, count, dtype, op, request) : start("reduce", request);
+    return out ? nexar_all_reduce_start(g, in, out, count, dtype, op, o, request)
+               : start("reduce", g, o, request);
 }
 nexar_status nexar_broadcast_start(nexar_group* g, void* data, uint64_t count, nexar_dtype dtype,
-                                   uint32_t root, nexar_request* request) {
-    (void)g;
+                                   uint32_t root, const nexar_op_options* o, nexar_request* request) {
     if (root != RANK) memset(data, 7, count * (dtype == NEXAR_U8 ? 1 : 4));
-    return start("broadcast", request);
+    return start("broadcast", g, o, request);
 }
 nexar_status nexar_all_gather_start(nexar_group* g, const void* in, void* out, uint64_t count,
-                                    nexar_dtype dtype, nexar_request* request) {
-    (void)g;
+                                    nexar_dtype dtype, const nexar_op_options* o, nexar_request* request) {
     if (dtype != NEXAR_U64) abort();
     for (uint64_t i = 0; i < SIZE * count; ++i)
         ((uint64_t*)out)[i] = ((const uint64_t*)in)[i % count] + i / count;
-    return start("all_gather", request);
+    return start("all_gather", g, o, request);
 }
 nexar_status nexar_reduce_scatter_start(nexar_group* g, const void* in, void* out, uint64_t count,
-                                        nexar_dtype dtype, nexar_reduce_op op, nexar_request* request) {
-    (void)g;
+                                        nexar_dtype dtype, nexar_reduce_op op, const nexar_op_options* o,
+                                        nexar_request* request) {
     if (dtype != NEXAR_F64 || op != NEXAR_MAX) abort();
     memmove(out, (const double*)in + RANK * count, count * sizeof(double));
-    return start("reduce_scatter", request);
+    return start("reduce_scatter", g, o, request);
 }
-nexar_status nexar_barrier_start(nexar_group* g, nexar_request* request) {
-    (void)g;
-    return start("barrier", request);
+nexar_status nexar_barrier_start(nexar_group* g, const nexar_op_options* o, nexar_request* request) {
+    return start("barrier", g, o, request);
 }
 nexar_status nexar_send_start(nexar_group* g, const void* data, uint64_t count, nexar_dtype dtype,
-                              uint32_t to, uint64_t tag, nexar_request* request) {
-    (void)g;
+                              uint32_t to, uint64_t tag, const nexar_op_options* o, nexar_request* request) {
     if (((const int32_t*)data)[count - 1] != 42 || dtype != NEXAR_I32 || to != 2 || tag != 1ull << 40)
         abort();
-    return start("send", request);
+    return start("send", g, o, request);
 }
 nexar_status nexar_recv_start(nexar_group* g, void* data, uint64_t count, nexar_dtype dtype, uint32_t from,
-                              uint64_t tag, nexar_request* request) {
-    (void)g;
+                              uint64_t tag, const nexar_op_options* o, nexar_request* request) {
     if (dtype != NEXAR_I32 || from != NEXAR_ANY_SOURCE || tag != NEXAR_ANY_TAG) abort();
     for (uint64_t i = 0; i + 1 < count; ++i)
         ((int32_t*)data)[i] = 10 + (int32_t)i; /* one shorter than the room */
-    nexar_status status = start("recv", request);
-    completed.bytes = (count - 1) * 4;
-    completed.source = SOURCE;
-    completed.tag = TAG;
+    nexar_status status = start("recv", g, o, request);
+    slots[*request - 70].end.bytes = (count - 1) * 4;
+    slots[*request - 70].end.source = SOURCE;
+    slots[*request - 70].end.tag = TAG;
     return status;
 }
 
-nexar_status nexar_test(nexar_request request, nexar_completion* c) {
-    if (request != 77 || fake_open_requests != 1)
-        return fail(NEXAR_ERR_BAD_HANDLE, "test", -1, "no such request");
-    if (c->struct_size != sizeof *c) abort();
-    const uint32_t size = c->struct_size;
-    *c = completed;
-    c->struct_size = size;
-    c->status = pending_status;
-    if (pending_status == NEXAR_ERR_PEER_LOST)
-        return fail(pending_status, "all_reduce", 2, "its process ended");
-    return pending_status == NEXAR_ERR_CANCELLED ? fail(pending_status, "all_reduce", -1, "cancelled")
-                                                 : pending_status;
+static int slot_of(nexar_request request) {
+    const int slot = (int)request - 70;
+    return request >= 70 && slot < SLOTS && slots[slot].used ? slot : -1;
 }
-nexar_status nexar_wait(nexar_request request, int64_t timeout_ms, nexar_completion* c) {
-    if (pending_status == NEXAR_PENDING && poll(NULL, 0, (int)timeout_ms) < 0 && errno == EINTR) {
-        nexar_test(request, c);
-        ++fake_interrupts;
-        return fail(NEXAR_ERR_INTERRUPTED, "wait", -1, "a signal");
+nexar_status nexar_request_test(nexar_request request, nexar_completion* c) {
+    const int slot = slot_of(request);
+    if (slot < 0) return fail(NEXAR_ERR_BAD_HANDLE, "request_test", -1, "no such request");
+    if (c && c->struct_size != sizeof *c) abort();
+    if (c) *c = slots[slot].end;
+    switch (slots[slot].end.status) {
+        case NEXAR_ERR_PEER_LOST:
+            return fail(NEXAR_ERR_PEER_LOST, "all_reduce", 2, "its process ended");
+        case NEXAR_ERR_CANCELLED:
+            return fail(NEXAR_ERR_CANCELLED, "all_reduce", -1, "cancelled");
+        default:
+            return slots[slot].end.status;
     }
-    const nexar_status status = nexar_test(request, c);
-    return status == NEXAR_PENDING ? fail(NEXAR_ERR_TIMED_OUT, "wait", -1, "still pending") : status;
 }
-nexar_status nexar_cancel(nexar_request request) {
-    (void)request;
+/* An operation with a deadline that is waited for as long as that ends by it. */
+nexar_status nexar_request_wait(nexar_request request, int64_t timeout_ms, nexar_completion* c) {
+    if (nexar_request_test(request, c) != NEXAR_PENDING) return nexar_request_test(request, c);
+    const int64_t deadline = slots[request - 70].timeout_ms;
+    if (deadline > 0 && deadline <= timeout_ms) {
+        poll(NULL, 0, (int)deadline);
+        c->status = slots[request - 70].end.status = NEXAR_ERR_TIMED_OUT;
+        return fail(NEXAR_ERR_TIMED_OUT, "barrier", 2, "rank 2 has not come");
+    }
+    if (poll(NULL, 0, (int)timeout_ms) < 0 && errno == EINTR) {
+        ++fake_interrupts;
+        return fail(NEXAR_ERR_INTERRUPTED, "request_wait", -1, "a signal");
+    }
+    return NEXAR_PENDING;
+}
+nexar_status nexar_request_wait_any(const nexar_request* requests, uint64_t count, int64_t timeout_ms,
+                                    uint64_t* index, nexar_completion* c) {
+    int some = 0;
+    if (c) abort();
+    for (uint64_t i = 0; i < count; ++i) {
+        const int slot = slot_of(requests[i]);
+        if (requests[i] == 0) continue;
+        if (slot < 0) return fail(NEXAR_ERR_BAD_HANDLE, "request_wait_any", -1, "no such request");
+        some = 1;
+        if (slots[slot].end.status == NEXAR_PENDING) continue;
+        *index = i;
+        return NEXAR_OK;
+    }
+    if (!some) return fail(NEXAR_ERR_INVALID_ARGUMENT, "request_wait_any", -1, "all requests are 0");
+    poll(NULL, 0, (int)timeout_ms);
+    return NEXAR_PENDING;
+}
+nexar_status nexar_request_test_any(const nexar_request* requests, uint64_t count, uint64_t* index,
+                                    nexar_completion* c) {
+    return nexar_request_wait_any(requests, count, 0, index, c);
+}
+nexar_status nexar_request_cancel(nexar_request request) {
+    const int slot = slot_of(request);
+    if (slot < 0) return fail(NEXAR_ERR_BAD_HANDLE, "request_cancel", -1, "no such request");
     ++fake_cancels;
-    if (pending_status == NEXAR_PENDING) pending_status = NEXAR_ERR_CANCELLED;
+    if (slots[slot].end.status == NEXAR_PENDING) slots[slot].end.status = NEXAR_ERR_CANCELLED;
     return NEXAR_OK;
 }
 nexar_status nexar_request_free(nexar_request request) {
-    if (request != 77 || pending_status == NEXAR_PENDING) abort();
+    const int slot = slot_of(request);
+    if (slot < 0) return fail(NEXAR_ERR_BAD_HANDLE, "request_free", -1, "no such request");
+    if (slots[slot].end.status == NEXAR_PENDING)
+        return fail(NEXAR_ERR_BAD_STATE, "request_free", -1, "still pending");
+    slots[slot].used = 0;
     --fake_open_requests;
     ++fake_frees;
     return NEXAR_OK;

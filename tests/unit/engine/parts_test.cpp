@@ -44,6 +44,14 @@ TEST_CASE("the hash of a descriptor changes with every field, and its text says 
     REQUIRE(OpDescriptor{}.text() == "barrier");
 }
 
+TEST_CASE("a time-out of centuries is a deadline that never comes, not one that has passed") {
+    const Time now(Duration(1'000'000'000'000));
+    CHECK(deadline_after(now, Duration(5)) == now + Duration(5));
+    CHECK(deadline_after(now, Duration::max()) == never);
+    CHECK(deadline_after(now, never - now) == never);
+    CHECK(deadline_after(now, never - now - Duration(1)) == never - Duration(1));
+}
+
 TEST_CASE("alarms ring in time order, once, and not after they are gone") {
     Timers timers;
     std::vector<int> heard;

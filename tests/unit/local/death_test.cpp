@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "calls.hpp"
 #include "local/futex.hpp"
 #include "nexar.h"
 #include "shm/control.hpp"
@@ -55,11 +56,11 @@ struct Sleepers {
     explicit Sleepers(nexar_group* group) {
         for (int i = 0; i < 8; ++i) {
             nexar_request request = 0;
-            if (nexar_barrier_start(group, &request) != NEXAR_OK) continue;
+            if (nexar_barrier_start(group, nullptr, &request) != NEXAR_OK) continue;
             requests.push_back(request);
             threads.emplace_back([this, i, request] {
                 ++waiting;
-                got[i] = nexar_wait(request, 20000, nullptr);
+                got[i] = nexar_request_wait(request, 20000, nullptr);
                 done_at[i] = now_ms();
             });
         }
@@ -157,13 +158,13 @@ TEST_CASE("a killed daemon releases all eight waiting threads at once with DAEMO
             const int64_t last = sleepers.join();
             if (!sleepers.all(NEXAR_ERR_DAEMON_LOST)) return 2;
             if (last - killed_at > 100) return 3;
-            if (nexar_barrier(rank.group, -1) != NEXAR_ERR_DAEMON_LOST) return 4;
-            if (nexar_test(sleepers.requests[0], nullptr) != NEXAR_ERR_DAEMON_LOST) return 5;
+            if (nexar_barrier(rank.group, nullptr) != NEXAR_ERR_DAEMON_LOST) return 4;
+            if (nexar_request_test(sleepers.requests[0], nullptr) != NEXAR_ERR_DAEMON_LOST) return 5;
             if (nexar_request_free(sleepers.requests[0]) != NEXAR_OK) return 6;
-            nexar_request none[1];
+            nexar_completion none[1];
             size_t count = 0;
-            if (nexar_session_poll(rank.session, none, 1, &count) != NEXAR_OK &&
-                nexar_session_poll(rank.session, none, 1, &count) != NEXAR_ERR_DAEMON_LOST)
+            if (nexar_session_poll(rank.session, none, sizeof *none, 1, &count) != NEXAR_OK &&
+                nexar_session_poll(rank.session, none, sizeof *none, 1, &count) != NEXAR_ERR_DAEMON_LOST)
                 return 7;
             if (nexar_session_close(rank.session) != NEXAR_OK) return 8;
             return 0;
@@ -187,7 +188,7 @@ TEST_CASE("who waits for nothing does not wake up, with futex_waitv and without"
             const uint64_t after = switches_of_others();
             if (before == 0 || after != before) return 2;
             for (const nexar_request request : sleepers.requests)
-                if (nexar_cancel(request) != NEXAR_OK) return 3;
+                if (nexar_request_cancel(request) != NEXAR_OK) return 3;
             sleepers.join();
             return sleepers.all(NEXAR_ERR_CANCELLED) ? 0 : 4;
         });
@@ -220,10 +221,15 @@ TEST_CASE("a daemon killed at any moment of a busy client's life: every call end
             for (int t = 0; t < 3; ++t)
                 threads.emplace_back([&, t] {
                     std::vector<uint64_t> x(t == 0 ? 200000 : 10, 3);
-                    nexar_status status = NEXAR_OK;
+                    nexar_group_options options = NEXAR_GROUP_OPTIONS_INIT;
+                    const std::string name = "alone" + std::to_string(t);
+                    options.name = name.c_str();
+                    options.size = 1;
+                    nexar_group* own = nullptr;
+                    nexar_status status = nexar_group_open(rank.session, &options, &own);
                     while (status == NEXAR_OK)
-                        status = nexar_all_reduce(rank.group, x.data(), x.data(), x.size(), NEXAR_U64,
-                                                  NEXAR_SUM, -1);
+                        status = nexar_all_reduce(own, x.data(), x.data(), x.size(), NEXAR_U64, NEXAR_SUM,
+                                                  nullptr);
                     if (status != NEXAR_ERR_DAEMON_LOST) bad = status;
                 });
             for (auto& t : threads) t.join();
@@ -234,6 +240,29 @@ TEST_CASE("a daemon killed at any moment of a busy client's life: every call end
         CAPTURE(round);
         CHECK(client.wait() == 0);
     }
+}
+
+TEST_CASE("who only asks, and never waits, finds out that the daemon stands still", "[local][death]") {
+    ProcessDaemon daemon;
+    Child client([&] {
+        Joined rank = join(daemon.path(), "stuck", 1, 500);
+        if (!rank.group) return 1;
+        nexar_request request = 0;
+        if (nexar_barrier_start(rank.group, nullptr, &request) != NEXAR_OK) return 2;
+        ::kill(daemon.process().pid(), SIGSTOP);
+        const int64_t until = now_ms() + 20000;
+        nexar_completion end = NEXAR_COMPLETION_INIT;
+        uint64_t index = 7;
+        nexar_status found = NEXAR_PENDING;
+        while (found == NEXAR_PENDING && now_ms() < until) {
+            found = nexar_request_test_any(&request, 1, &index, &end);
+            ::usleep(1000);
+        }
+        if (found != NEXAR_OK || index != 0) return 3;
+        return end.status == NEXAR_ERR_DAEMON_UNRESPONSIVE ? 0 : 4;
+    });
+    CHECK(client.wait() == 0);
+    daemon.process().kill(SIGCONT);
 }
 
 TEST_CASE("a stopped daemon is DAEMON_UNRESPONSIVE after the limit, not before", "[local][death]") {
@@ -263,7 +292,7 @@ TEST_CASE("a client killed at any moment is noticed, and its siblings learn whic
             Joined rank = join(daemon.path(), name.c_str(), 2);
             if (!rank.group) return 1;
             uint64_t x[64] = {};
-            while (nexar_all_reduce(rank.group, x, x, 64, NEXAR_U64, NEXAR_SUM, -1) == NEXAR_OK) {
+            while (nexar_all_reduce(rank.group, x, x, 64, NEXAR_U64, NEXAR_SUM, nullptr) == NEXAR_OK) {
             }
             return 0;
         });
@@ -273,7 +302,7 @@ TEST_CASE("a client killed at any moment is noticed, and its siblings learn whic
             uint64_t x[64] = {};
             nexar_status status = NEXAR_OK;
             while (status == NEXAR_OK)
-                status = nexar_all_reduce(rank.group, x, x, 64, NEXAR_U64, NEXAR_SUM, 15000);
+                status = nexar_all_reduce(rank.group, x, x, 64, NEXAR_U64, NEXAR_SUM, within(15000));
             nexar_error error{};
             error.struct_size = sizeof error;
             uint32_t mine = 9;
@@ -308,7 +337,7 @@ TEST_CASE("a killed client whose forked child lives on is noticed all the same",
             ::_exit(0);
         }
         if (::write(fds[1], &child, sizeof child) != sizeof child) return 1;
-        return nexar_barrier(rank.group, -1) == NEXAR_OK ? 0 : 2;
+        return nexar_barrier(rank.group, nullptr) == NEXAR_OK ? 0 : 2;
     });
     pid_t grandchild = 0;
     REQUIRE(::read(fds[0], &grandchild, sizeof grandchild) == sizeof grandchild);
@@ -329,24 +358,24 @@ TEST_CASE("a fork's child owns nothing of its parent's, may open its own, and it
         Joined rank = join(daemon.path(), "alone", 1);
         if (!rank.group) return 1;
         void* memory = nullptr;
-        if (nexar_alloc(rank.session, 4096, &memory) != NEXAR_OK) return 2;
+        if (nexar_alloc(rank.session, 4096, nullptr, &memory) != NEXAR_OK) return 2;
         nexar_request pending = 0;
-        if (nexar_barrier_start(rank.group, &pending) != NEXAR_OK) return 3;
+        if (nexar_barrier_start(rank.group, nullptr, &pending) != NEXAR_OK) return 3;
         Child child([&] {
-            if (nexar_barrier(rank.group, -1) != NEXAR_ERR_CLOSED) return 1;
-            if (nexar_test(pending, nullptr) != NEXAR_ERR_CLOSED) return 2;
+            if (nexar_barrier(rank.group, nullptr) != NEXAR_ERR_CLOSED) return 1;
+            if (nexar_request_test(pending, nullptr) != NEXAR_ERR_CLOSED) return 2;
             if (nexar_session_close(rank.session) != NEXAR_ERR_CLOSED) return 3;
             if (nexar_free(rank.session, memory) != NEXAR_ERR_CLOSED) return 4;
             Joined own = join(daemon.path(), "childs", 1);
-            if (!own.group || nexar_barrier(own.group, -1) != NEXAR_OK) return 5;
+            if (!own.group || nexar_barrier(own.group, nullptr) != NEXAR_OK) return 5;
             ::raise(SIGKILL);
             return 6;
         });
         if (const int status = child.wait(); status != -SIGKILL) return 10 + status;
         uint64_t x[3] = {1, 2, 3};
-        if (nexar_all_reduce(rank.group, x, x, 3, NEXAR_U64, NEXAR_SUM, -1) != NEXAR_OK || x[2] != 3)
+        if (nexar_all_reduce(rank.group, x, x, 3, NEXAR_U64, NEXAR_SUM, nullptr) != NEXAR_OK || x[2] != 3)
             return 4;
-        if (nexar_wait(pending, 1000, nullptr) != NEXAR_OK) return 5;
+        if (nexar_request_wait(pending, 1000, nullptr) != NEXAR_OK) return 5;
         return nexar_session_close(rank.session) == NEXAR_OK ? 0 : 6;
     });
     CHECK(parent.wait() == 0);
@@ -362,7 +391,7 @@ TEST_CASE("closing a session on one thread ends the waits of the others with CLO
     sleepers.join();
 
     REQUIRE(sleepers.all(NEXAR_ERR_CLOSED));
-    REQUIRE(nexar_test(sleepers.requests[3], nullptr) == NEXAR_ERR_CLOSED);
+    REQUIRE(nexar_request_test(sleepers.requests[3], nullptr) == NEXAR_ERR_CLOSED);
     REQUIRE(daemon.eventually([&] { return daemon.counters.sessions == 0; }));
 }
 
@@ -374,7 +403,7 @@ TEST_CASE("a signal ends a wait and leaves the request as it was", "[local][deat
         ::sigaction(SIGUSR1, &action, nullptr);
         Joined rank = join(daemon.path(), "stuck", 1);
         nexar_request request = 0;
-        if (!rank.group || nexar_barrier_start(rank.group, &request) != NEXAR_OK) return 1;
+        if (!rank.group || nexar_barrier_start(rank.group, nullptr, &request) != NEXAR_OK) return 1;
         std::atomic<bool> over{false};
         const auto waiter = ::pthread_self();
         std::thread signals([&] {
@@ -383,11 +412,11 @@ TEST_CASE("a signal ends a wait and leaves the request as it was", "[local][deat
                 ::pthread_kill(waiter, SIGUSR1);
             }
         });
-        const auto status = nexar_wait(request, 15000, nullptr);
+        const auto status = nexar_request_wait(request, 15000, nullptr);
         over = true;
         signals.join();
         if (status != NEXAR_ERR_INTERRUPTED) return 2;
-        return nexar_test(request, nullptr) == NEXAR_PENDING ? 0 : 3;
+        return nexar_request_test(request, nullptr) == NEXAR_PENDING ? 0 : 3;
     });
     CHECK(client.wait() == 0);
 }
@@ -414,9 +443,9 @@ TEST_CASE("a lost wake-up in the daemon is noticed: waits end late", "[local][de
         int late = 0;
         for (int i = 0; i < 64 && late < 2; ++i) {
             nexar_request request = 0;
-            REQUIRE(nexar_barrier_start(group, &request) == NEXAR_OK);
+            REQUIRE(nexar_barrier_start(group, nullptr, &request) == NEXAR_OK);
             const int64_t from = now_ms();
-            REQUIRE(nexar_wait(request, 1000, nullptr) ==
+            REQUIRE(nexar_request_wait(request, 1000, nullptr) ==
                     NEXAR_OK);  // at the time-out it looks, and it has ended
             late += now_ms() - from >= 1000;
             REQUIRE(nexar_request_free(request) == NEXAR_OK);

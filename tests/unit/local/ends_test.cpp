@@ -58,7 +58,7 @@ struct Engine final : engine::Service {
     }
     void cancel(Time, SessionId, uint64_t) override {}
     void stage(Time, SessionId, uint64_t, uint32_t, uint32_t) override {}
-    Result<void> free_group(Time, SessionId, const GroupId&) override { return {}; }
+    Result<void> free_group(Time, SessionId, const GroupId&, uint32_t) override { return {}; }
     void session_ended(Time, SessionId, bool how, const std::string&) override {
         ++ends;
         ops_at_end = ops;
@@ -122,7 +122,7 @@ void end_with_a_full_ring(End how) {
     for (uint32_t i = 0; i <= submitted; ++i) {
         auto& d = view.slot(i).descriptor;
         d.kind = i == 0 ? NEXAR_CMD_GROUP_OPEN : NEXAR_OP_BARRIER;
-        d.group = 1;
+        if (i != 0) d.group = 1, d.priority = NEXAR_SHM_PRIORITY_DEFAULT;
         view.slot(i).state = NEXAR_SLOT_WORD(1u, 1u);
         view.payload(0).group_open.size = view.payload(0).group_open.name_bytes = 1;
         REQUIRE(producer.try_push({i, 1, NEXAR_ENTRY_SUBMIT}));

@@ -49,10 +49,9 @@ class FakeEngine final : public engine::Service {
         Group& group = found->second;
         if (group.lost.code != Errc::ok) return fail(group.lost);
         if (refuses(group.name)) return fail(Errc::mismatch, "refused");
-        const auto rank = rank_in(group, request.session);
         Time until = request.timeout > Duration::zero() ? now + request.timeout : never;
         if (group.name == "slow") until = now + slow_takes;
-        pending_.push_back({request, rank, until});
+        pending_.push_back({request, request.rank, until});
         if (group.name != "stuck" && group.name != "slow") match(group);
         return {};
     }
@@ -74,9 +73,12 @@ class FakeEngine final : public engine::Service {
             });
     }
 
-    Result<void> free_group(Time, SessionId session, const GroupId& group) override {
-        end_where([&](const Pending& p) { return p.request.session == session && p.request.group == group; },
-                  {Errc::closed, "the group was freed", -1, -1, {}});
+    Result<void> free_group(Time, SessionId session, const GroupId& group, uint32_t rank) override {
+        end_where(
+            [&](const Pending& p) {
+                return p.request.session == session && p.request.group == group && p.rank == rank;
+            },
+            {Errc::closed, "the group was freed", -1, -1, {}});
         return {};
     }
 
@@ -138,11 +140,6 @@ class FakeEngine final : public engine::Service {
         uint32_t rank;
         Time until;
     };
-
-    static uint32_t rank_in(const Group& group, SessionId session) {
-        const auto at = std::find(group.sessions.begin(), group.sessions.end(), session);
-        return static_cast<uint32_t>(at - group.sessions.begin());
-    }
 
     template <class Predicate>
     void end_where(Predicate predicate, const Error& error) {

@@ -50,7 +50,7 @@ struct Engine final : engine::Service {
     }
     void cancel(Time, SessionId, uint64_t) override {}
     void stage(Time, SessionId, uint64_t, uint32_t, uint32_t) override {}
-    Result<void> free_group(Time, SessionId, const GroupId&) override { return {}; }
+    Result<void> free_group(Time, SessionId, const GroupId&, uint32_t) override { return {}; }
     void session_ended(Time, SessionId, bool crashed, const std::string&) override {
         ++ends;
         crashes += crashed;
@@ -81,7 +81,7 @@ void end_behind_bells(int operations, bool close_first) {
         if (::write(ready[1], "r", 1) != 1 || ::read(go[0], &byte, 1) != 1) return 3;
         for (int i = 0; i < operations; ++i) {
             nexar_request request = 0;
-            if (nexar_barrier_start(group, &request) != NEXAR_OK) return 4;
+            if (nexar_barrier_start(group, nullptr, &request) != NEXAR_OK) return 4;
         }
         if (close_first) return nexar_session_close(session) == NEXAR_OK ? 0 : 5;
         std::exit(0);

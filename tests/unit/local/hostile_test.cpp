@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "calls.hpp"
 #include "core/random.hpp"
 #include "local/fd.hpp"
 #include "local/memory.hpp"
@@ -99,10 +100,12 @@ bool serves(ThreadDaemon& daemon) {
     nexar_group_options group_options;
     nexar_group_options_init(&group_options, sizeof group_options);
     group_options.size = 1;
+    group_options.name = "serves";
     uint64_t x = 5;
     const bool ok = nexar_session_open(&options, &session) == NEXAR_OK &&
                     nexar_group_open(session, &group_options, &group) == NEXAR_OK &&
-                    nexar_all_reduce(group, &x, &x, 1, NEXAR_U64, NEXAR_SUM, 10000) == NEXAR_OK && x == 5;
+                    nexar_all_reduce(group, &x, &x, 1, NEXAR_U64, NEXAR_SUM, within(10000)) == NEXAR_OK &&
+                    x == 5;
     return nexar_session_close(session) == NEXAR_OK && ok;
 }
 
@@ -259,6 +262,42 @@ TEST_CASE("a ready client's garbage ends its session; too many descriptors are c
     CHECK(serves(daemon));
 }
 
+TEST_CASE("memory of another kind, or with a field that must be 0, is refused in its slot",
+          "[local][hostile]") {
+    ThreadDaemon daemon;
+    const size_t bytes = nexar_shm_control_bytes(16);
+    const Fd control = memfd(bytes), region = memfd(4096);
+    Fd fd = ready(daemon.path(), control);
+    void* at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, control.get(), 0);
+    REQUIRE(at != MAP_FAILED);
+    auto view = *shm::ControlView::over({static_cast<std::byte*>(at), bytes}, 16);
+    struct Case {
+        uint32_t kind;
+        uint64_t reserved;
+        Errc status;
+    };
+    const Case cases[] = {{0, 0, Errc::unsupported},
+                          {2, 0, Errc::unsupported},
+                          {NEXAR_MEMORY_MEMFD, 1, Errc::invalid_argument},
+                          {NEXAR_MEMORY_MEMFD, 0, Errc::ok}};
+    uint32_t number = 0;
+    for (const Case& c : cases) {
+        ++number;
+        CAPTURE(number);
+        auto body = message<nexar_msg_region_add>(NEXAR_MSG_REGION_ADD);
+        body.slot = number, body.generation = 1, body.region = number, body.bytes = 4096;
+        body.kind = c.kind, body.reserved = c.reserved;
+        auto& slot = view.slot(number);
+        std::atomic_ref<uint32_t>(slot.state).store(NEXAR_SLOT_WORD(1u, 1u));
+        REQUIRE(say(fd, body, {region.get()}));
+        REQUIRE(daemon.eventually(
+            [&] { return std::atomic_ref<uint32_t>(slot.state).load() == NEXAR_SLOT_WORD(1u, 2u); }));
+        CHECK(slot.result.status == static_cast<int32_t>(c.status));
+    }
+    CHECK(daemon.counters.sessions == 1);
+    ::munmap(at, bytes);
+}
+
 TEST_CASE("a region that comes when there are no descriptors is refused alone: its session goes on",
           "[local][hostile][H18]") {
     ThreadDaemon daemon;
@@ -272,6 +311,7 @@ TEST_CASE("a region that comes when there are no descriptors is refused alone: i
     const auto add = [&](uint32_t number) -> int32_t {
         auto body = message<nexar_msg_region_add>(NEXAR_MSG_REGION_ADD);
         body.slot = number, body.generation = 1, body.region = number, body.bytes = 4096;
+        body.kind = NEXAR_MEMORY_MEMFD;
         auto& slot = view.slot(number);
         std::atomic_ref<uint32_t>(slot.state).store(NEXAR_SLOT_WORD(1u, 1u));
         if (!say(fd, body, {region.get()})) return 1001;
@@ -309,6 +349,21 @@ TEST_CASE("a handshake that comes when there are no descriptors is refused, sayi
     CHECK(refused.head.type == NEXAR_MSG_REFUSED);
     CHECK(refused.code == static_cast<int32_t>(Errc::no_memory));
     CHECK(std::string(refused.text).contains("out of descriptors"));
+}
+
+TEST_CASE("a library of protocol 1 is refused with both sides' versions", "[local][hostile]") {
+    ThreadDaemon daemon;
+    const Fd fd = dial(daemon.path());
+    auto old = hello();
+    old.version_min = old.version_max = 1;
+    REQUIRE(say(fd, old));
+    nexar_msg_refused refused{};
+    const timeval limit{5, 0};
+    ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    REQUIRE(::recv(fd.get(), &refused, sizeof refused, 0) == sizeof refused);
+    CHECK(refused.head.type == NEXAR_MSG_REFUSED);
+    CHECK(refused.code == static_cast<int32_t>(Errc::session_refused));
+    CHECK(std::string(refused.text) == "the library speaks versions 1 to 1, the daemon 2 to 2");
 }
 
 TEST_CASE("a client that never reads does not block the daemon", "[local][hostile]") {
@@ -508,30 +563,31 @@ TEST_CASE("registered memory is used in place; what is not a sealable memfd is r
     auto* memory =
         static_cast<uint64_t*>(::mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 8192));
 
-    REQUIRE(nexar_register(session, memory, 8192, fd.get(), 8192) == NEXAR_OK);
+    REQUIRE(nexar_register_memfd(session, memory, 8192, fd.get(), 8192) == NEXAR_OK);
 
     for (uint64_t i = 0; i < 8; ++i) memory[i] = 11 * i;
-    CHECK(nexar_all_reduce(group, memory, memory + 512, 8, NEXAR_U64, NEXAR_SUM, -1) == NEXAR_OK);
+    CHECK(nexar_all_reduce(group, memory, memory + 512, 8, NEXAR_U64, NEXAR_SUM, nullptr) == NEXAR_OK);
     CHECK(memory[512 + 7] == 77);
     nexar_session_stats stats{};
     stats.struct_size = sizeof stats;
     REQUIRE(nexar_session_stats_get(session, &stats) == NEXAR_OK);
     CHECK(stats.bytes_copied == 0);
-    CHECK(nexar_register(session, memory, 4096, fd.get(), 8192) == NEXAR_ERR_INVALID_ARGUMENT);
+    CHECK(nexar_register_memfd(session, memory, 4096, fd.get(), 8192) == NEXAR_ERR_INVALID_ARGUMENT);
     CHECK(nexar_free(session, memory) == NEXAR_ERR_NOT_FOUND);  // it is not from nexar_alloc
     nexar_request pending = 0;
-    REQUIRE(nexar_all_reduce_start(stuck, memory, memory, 8, NEXAR_U64, NEXAR_SUM, &pending) == NEXAR_OK);
+    REQUIRE(nexar_all_reduce_start(stuck, memory, memory, 8, NEXAR_U64, NEXAR_SUM, nullptr, &pending) ==
+            NEXAR_OK);
     CHECK(nexar_unregister(session, memory) == NEXAR_ERR_BAD_STATE);
-    REQUIRE(nexar_cancel(pending) == NEXAR_OK);
-    REQUIRE(nexar_wait(pending, 5000, nullptr) == NEXAR_ERR_CANCELLED);
+    REQUIRE(nexar_request_cancel(pending) == NEXAR_OK);
+    REQUIRE(nexar_request_wait(pending, 5000, nullptr) == NEXAR_ERR_CANCELLED);
     REQUIRE(nexar_request_free(pending) == NEXAR_OK);
     CHECK(nexar_unregister(session, memory) == NEXAR_OK);
     CHECK(nexar_unregister(session, memory) == NEXAR_ERR_NOT_FOUND);
     const Fd zero(::open("/dev/zero", O_RDWR | O_CLOEXEC));
-    CHECK(nexar_register(session, memory, 4096, zero.get(), 0) == NEXAR_ERR_UNSUPPORTED);
+    CHECK(nexar_register_memfd(session, memory, 4096, zero.get(), 0) == NEXAR_ERR_UNSUPPORTED);
     const Fd fixed(::memfd_create("fixed", MFD_CLOEXEC));  // no MFD_ALLOW_SEALING
-    CHECK(nexar_register(session, memory, 4096, fixed.get(), 0) == NEXAR_ERR_UNSUPPORTED);
-    CHECK(nexar_register(session, memory, 1 << 20, fd.get(), 8192) ==
+    CHECK(nexar_register_memfd(session, memory, 4096, fixed.get(), 0) == NEXAR_ERR_UNSUPPORTED);
+    CHECK(nexar_register_memfd(session, memory, 1 << 20, fd.get(), 8192) ==
           NEXAR_ERR_INVALID_ARGUMENT);  // beyond its end
     REQUIRE(nexar_session_close(session) == NEXAR_OK);
     ::munmap(memory, 8192);

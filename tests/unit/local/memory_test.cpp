@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "calls.hpp"
 #include "rank.hpp"
 #include "test_daemon.hpp"
 
@@ -55,23 +56,51 @@ int exit_code(bool good, int otherwise) {
 
 }  // namespace
 
+TEST_CASE("only the memfd's own memory, shared and writable, is taken for it", "[local]") {
+    ThreadDaemon daemon;
+    const TestSession session(daemon.path());
+    const Memfd memory(4 * page), other(4 * page);
+    const auto taken = [&](void* at, uint64_t bytes, int fd, uint64_t offset) {
+        return nexar_register_memfd(session.get(), at, bytes, fd, offset);
+    };
+    const auto mapped = [&](int protection, int flags, int fd) {
+        void* at = ::mmap(nullptr, 4 * page, protection, flags, fd, 0);
+        REQUIRE(at != MAP_FAILED);
+        return at;
+    };
+    constexpr int both = PROT_READ | PROT_WRITE;
+    CHECK(taken(mapped(both, MAP_PRIVATE, memory.fd), 4 * page, memory.fd, 0) == NEXAR_ERR_INVALID_ARGUMENT);
+    CHECK(taken(mapped(PROT_READ, MAP_SHARED, memory.fd), 4 * page, memory.fd, 0) ==
+          NEXAR_ERR_INVALID_ARGUMENT);
+    CHECK(taken(mapped(both, MAP_PRIVATE | MAP_ANONYMOUS, -1), 4 * page, memory.fd, 0) ==
+          NEXAR_ERR_INVALID_ARGUMENT);
+    CHECK(taken(other.data, 4 * page, memory.fd, 0) == NEXAR_ERR_INVALID_ARGUMENT);
+    CHECK(taken(memory.data, 2 * page, memory.fd, page) == NEXAR_ERR_INVALID_ARGUMENT);
+    CHECK(taken(memory.data, page, -1, 0) == NEXAR_ERR_INVALID_ARGUMENT);
+    // Two mappings of it, one after the other, are one piece of memory.
+    REQUIRE(::mprotect(memory.data + page, page, PROT_READ) == 0);
+    REQUIRE(::mprotect(memory.data + page, page, both) == 0);
+    CHECK(taken(memory.data + page, 2 * page, memory.fd, page) == NEXAR_OK);
+}
+
 TEST_CASE("a register that overlaps is refused, and everything else goes on", "[local][D10]") {
     ThreadDaemon daemon;
     const TestSession session(daemon.path());
     const Memfd memory(16 * page);
-    REQUIRE(nexar_register(session.get(), memory.data + 4 * page, 4 * page, memory.fd, 4 * page) == NEXAR_OK);
+    REQUIRE(nexar_register_memfd(session.get(), memory.data + 4 * page, 4 * page, memory.fd, 4 * page) ==
+            NEXAR_OK);
 
     for (const uint64_t begin : {uint64_t{0}, 2 * page, 4 * page, 7 * page})
-        CHECK(nexar_register(session.get(), memory.data + begin, 5 * page, memory.fd, begin) ==
+        CHECK(nexar_register_memfd(session.get(), memory.data + begin, 5 * page, memory.fd, begin) ==
               NEXAR_ERR_INVALID_ARGUMENT);
     CHECK(nexar_unregister(session.get(), memory.data) == NEXAR_ERR_NOT_FOUND);
 
     void* some[3] = {};
-    for (void*& each : some) CHECK(nexar_alloc(session.get(), page, &each) == NEXAR_OK);
+    for (void*& each : some) CHECK(nexar_alloc(session.get(), page, nullptr, &each) == NEXAR_OK);
     CHECK(daemon.eventually([&] { return daemon.counters.regions == 4; }));
-    CHECK(nexar_register(session.get(), memory.data + 8 * page, page, memory.fd, 8 * page) == NEXAR_OK);
+    CHECK(nexar_register_memfd(session.get(), memory.data + 8 * page, page, memory.fd, 8 * page) == NEXAR_OK);
     CHECK(nexar_unregister(session.get(), memory.data + 4 * page) == NEXAR_OK);
-    CHECK(nexar_register(session.get(), memory.data + 4 * page, page, memory.fd, 4 * page) == NEXAR_OK);
+    CHECK(nexar_register_memfd(session.get(), memory.data + 4 * page, page, memory.fd, 4 * page) == NEXAR_OK);
 }
 
 // 12 operations and as many openings as there is room for: what ends only when somebody else does something.
@@ -81,9 +110,9 @@ TEST_CASE("a full table still gives memory, takes it back, and frees groups", "[
     nexar_group* stuck = session.group("stuck");
     nexar_group* other = session.group("alone");
     void* memory = nullptr;
-    REQUIRE(nexar_alloc(session.get(), mib, &memory) == NEXAR_OK);
+    REQUIRE(nexar_alloc(session.get(), mib, nullptr, &memory) == NEXAR_OK);
     std::vector<nexar_request> requests;
-    for (nexar_request request = 0; nexar_barrier_start(stuck, &request) == NEXAR_OK;)
+    for (nexar_request request = 0; nexar_barrier_start(stuck, nullptr, &request) == NEXAR_OK;)
         requests.push_back(request);
     CHECK(last_failure().code == NEXAR_ERR_TABLE_FULL);
     std::atomic<int> full{0}, incomplete{0};
@@ -101,15 +130,15 @@ TEST_CASE("a full table still gives memory, takes it back, and frees groups", "[
     REQUIRE(daemon.eventually([&] { return daemon.counters.regions == 1; }));
     CHECK(nexar_free(session.get(), memory) == NEXAR_OK);
     CHECK(daemon.eventually([&] { return daemon.counters.regions == 0; }));
-    CHECK(nexar_alloc(session.get(), mib, &memory) == NEXAR_OK);
+    CHECK(nexar_alloc(session.get(), mib, nullptr, &memory) == NEXAR_OK);
     CHECK(nexar_group_free(other) == NEXAR_OK);
     CHECK(nexar_group_free(other) == NEXAR_ERR_CLOSED);
 
     for (std::thread& opening : openings) opening.join();
     CHECK(full + incomplete == 8);
-    for (const nexar_request request : requests) CHECK(nexar_cancel(request) == NEXAR_OK);
+    for (const nexar_request request : requests) CHECK(nexar_request_cancel(request) == NEXAR_OK);
     for (const nexar_request request : requests)
-        CHECK(nexar_wait(request, 10000, nullptr) == NEXAR_ERR_CANCELLED);
+        CHECK(nexar_request_wait(request, 10000, nullptr) == NEXAR_ERR_CANCELLED);
 }
 
 TEST_CASE("a message is sent whatever scratch_limit is", "[local][D15]") {
@@ -120,15 +149,16 @@ TEST_CASE("a message is sent whatever scratch_limit is", "[local][D15]") {
         std::vector<uint64_t> sent(150'000), received(150'000);
         for (size_t i = 0; i < sent.size(); ++i) sent[i] = i * limit;
         nexar_request large = 0, small = 0;
-        REQUIRE(nexar_send_start(group, sent.data(), sent.size(), NEXAR_U64, 0, 1, &large) == NEXAR_OK);
-        REQUIRE(nexar_send_start(group, sent.data(), 12, NEXAR_U64, 0, 2, &small) == NEXAR_OK);
-        CHECK(nexar_recv(group, received.data(), 12, NEXAR_U64, 0, 2, 10000, nullptr) == NEXAR_OK);
+        REQUIRE(nexar_send_start(group, sent.data(), sent.size(), NEXAR_U64, 0, 1, nullptr, &large) ==
+                NEXAR_OK);
+        REQUIRE(nexar_send_start(group, sent.data(), 12, NEXAR_U64, 0, 2, nullptr, &small) == NEXAR_OK);
+        CHECK(nexar_recv(group, received.data(), 12, NEXAR_U64, 0, 2, nullptr, within(10000)) == NEXAR_OK);
         CHECK(received[11] == sent[11]);
-        CHECK(nexar_recv(group, received.data(), received.size(), NEXAR_U64, 0, 1, 10000, nullptr) ==
+        CHECK(nexar_recv(group, received.data(), received.size(), NEXAR_U64, 0, 1, nullptr, within(10000)) ==
               NEXAR_OK);
         CHECK(received == sent);
-        CHECK(nexar_wait(large, 10000, nullptr) == NEXAR_OK);
-        CHECK(nexar_wait(small, 10000, nullptr) == NEXAR_OK);
+        CHECK(nexar_request_wait(large, 10000, nullptr) == NEXAR_OK);
+        CHECK(nexar_request_wait(small, 10000, nullptr) == NEXAR_OK);
     }
 }
 
@@ -137,7 +167,7 @@ TEST_CASE("a collective of a few bytes runs within a small scratch_limit", "[loc
     const TestSession session(daemon.path(), {.scratch_limit = 512 * 1024});
     nexar_group* group = session.group("alone");
     uint64_t in = 77, out = 0;
-    CHECK(nexar_all_reduce(group, &in, &out, 1, NEXAR_U64, NEXAR_SUM, 10000) == NEXAR_OK);
+    CHECK(nexar_all_reduce(group, &in, &out, 1, NEXAR_U64, NEXAR_SUM, within(10000)) == NEXAR_OK);
     CHECK(out == 77);
 }
 
@@ -157,8 +187,8 @@ TEST_CASE("under a limit on the size of files memory is an error, not the end", 
         const rlimit limit{100 << 10, RLIM_INFINITY};
         ::setrlimit(RLIMIT_FSIZE, &limit);
         void* memory = nullptr;
-        if (nexar_alloc(session, 128 << 10, &memory) != NEXAR_ERR_NO_MEMORY) return 2;
-        return exit_code(nexar_alloc(session, 64 << 10, &memory) == NEXAR_OK, 3);
+        if (nexar_alloc(session, 128 << 10, nullptr, &memory) != NEXAR_ERR_NO_MEMORY) return 2;
+        return exit_code(nexar_alloc(session, 64 << 10, nullptr, &memory) == NEXAR_OK, 3);
     });
     CHECK(large.wait() == 0);
 }
@@ -171,14 +201,14 @@ TEST_CASE("memory beyond the daemon's limits is refused before a page of it exis
         nexar_session* session = nullptr;
         if (try_open_session(daemon.path(), &session) != NEXAR_OK) return 1;
         void* memory = nullptr;
-        if (nexar_alloc(session, 16 * mib, &memory) != NEXAR_OK) return 2;
+        if (nexar_alloc(session, 16 * mib, nullptr, &memory) != NEXAR_OK) return 2;
         const long before = most_resident_kib();
         // More than all may have, more than is left of that, and what no machine has.
         for (const uint64_t bytes : {128 * mib, 90 * mib, uint64_t{1} << 45}) {
-            if (nexar_alloc(session, bytes, &memory) != NEXAR_ERR_NO_MEMORY) return 3;
+            if (nexar_alloc(session, bytes, nullptr, &memory) != NEXAR_ERR_NO_MEMORY) return 3;
             if (most_resident_kib() - before > 8 * 1024) return 4;
         }
-        return exit_code(nexar_alloc(session, 16 * mib, &memory) == NEXAR_OK, 5);
+        return exit_code(nexar_alloc(session, 16 * mib, nullptr, &memory) == NEXAR_OK, 5);
     });
     CHECK(client.wait() == 0);
 }
@@ -190,9 +220,9 @@ TEST_CASE("memory that this host has not got is refused before a page of it exis
         if (try_open_session(daemon.path(), &session) != NEXAR_OK) return 1;
         void* memory = nullptr;
         const long before = most_resident_kib();
-        if (nexar_alloc(session, uint64_t{1} << 40, &memory) != NEXAR_ERR_NO_MEMORY) return 2;
+        if (nexar_alloc(session, uint64_t{1} << 40, nullptr, &memory) != NEXAR_ERR_NO_MEMORY) return 2;
         if (most_resident_kib() - before > 8 * 1024) return 3;
-        return exit_code(nexar_alloc(session, mib, &memory) == NEXAR_OK, 4);
+        return exit_code(nexar_alloc(session, mib, nullptr, &memory) == NEXAR_OK, 4);
     });
     CHECK(client.wait() == 0);
 }

@@ -98,7 +98,7 @@ struct Engine final : engine::Service {
     }
     void cancel(Time, SessionId, uint64_t) override {}
     void stage(Time, SessionId, uint64_t, uint32_t, uint32_t) override { ++stages; }
-    Result<void> free_group(Time, SessionId, const GroupId&) override { return {}; }
+    Result<void> free_group(Time, SessionId, const GroupId&, uint32_t) override { return {}; }
     void session_ended(Time, SessionId, bool, const std::string&) override {}
 };
 struct NoWaker final : Waker {
@@ -141,11 +141,13 @@ TEST_CASE("descriptor, payload and stage counts are read once, whatever is check
     CHECK(of_open.words == sizeof open / 8);
 
     engine::GroupInfo info;
-    info.id = {1, 1, 1}, info.size = 2, info.rank = Rank(1), info.segment_bytes = 4096;
+    info.id = {1, 1, 1}, info.epoch = GroupEpoch(1), info.size = 2, info.rank = Rank(1),
+    info.segment_bytes = 4096;
     info.members = {{Rank(0), NodeId{{7}}, 1}, {Rank(1), NodeId{{7}}, 1}};
     core.group_opened(engine.opens[0].ticket, info);
     auto& d = view.slot(3).descriptor;
-    d.kind = NEXAR_OP_ALL_REDUCE, d.group = 1, d.count = 4000, d.flags = NEXAR_SHM_FLAG_STAGED_IN;
+    d.kind = NEXAR_OP_ALL_REDUCE, d.priority = 255, d.group = 1, d.epoch = 1, d.count = 4000,
+    d.flags = NEXAR_SHM_FLAG_STAGED_IN;
     d.in = {1, 0, 0}, d.out = {1, 0, 32768}, d.stage_windows = 2;
     drained(3, NEXAR_ENTRY_SUBMIT);
     const Reads of_op = reads_of(d);

@@ -1,120 +1,13 @@
 // SessionCore over plain memory: what a hostile or broken client may write there, and what becomes of it.
 #include "local/session_core.hpp"
 
-#include <catch2/catch_test_macros.hpp>
-#include <string>
-#include <vector>
-
 #include "core/random.hpp"
-#include "shm/words.hpp"
-#include "support/control_memory.hpp"
+#include "core_fixture.hpp"
+#include "local/used_numbers.hpp"
 
 using namespace nexar;
 using namespace nexar::local;
-using test::ControlMemory;
-
-namespace {
-
-constexpr Time at{};
-
-// Takes everything and completes nothing by itself; answers group opens at once.
-struct Engine final : engine::Service {
-    SessionCore* core = nullptr;
-    std::vector<engine::OpRequest> ops;
-    std::vector<uint64_t> cancelled;
-    struct Moved {
-        uint64_t ticket;
-        uint32_t filled, taken;
-        bool operator==(const Moved&) const = default;
-    };
-    std::vector<Moved> moves;
-    size_t freed_groups = 0;
-
-    Result<void> open(Time, const engine::OpenRequest& request) override {
-        engine::GroupInfo info;
-        info.id = {1, 1, 1};
-        info.size = request.size;
-        info.segment_bytes = 4096;
-        info.rank = Rank(request.rank < 0 ? 0 : static_cast<uint32_t>(request.rank));
-        for (uint32_t r = 0; r < request.size; ++r) info.members.push_back({Rank(r), NodeId{{7}}, 1});
-        core->group_opened(request.ticket, info);
-        return {};
-    }
-    Result<void> submit(Time, const engine::OpRequest& request) override {
-        ops.push_back(request);
-        if (ops.size() > 100000) ops.clear();
-        return {};
-    }
-    void cancel(Time, SessionId, uint64_t ticket) override { cancelled.push_back(ticket); }
-    void stage(Time, SessionId, uint64_t ticket, uint32_t filled, uint32_t taken) override {
-        moves.push_back({ticket, filled, taken});
-    }
-    Result<void> free_group(Time, SessionId, const GroupId&) override {
-        ++freed_groups;
-        return {};
-    }
-    void session_ended(Time, SessionId, bool, const std::string&) override {}
-};
-
-struct NoWaker final : Waker {
-    size_t bells = 0;
-    void wake_all(uint32_t*) override {}
-    void ring_bell() override { ++bells; }
-};
-
-struct Fixture {
-    ControlMemory memory{16};
-    Engine engine;
-    NoWaker waker;
-    SessionCore core{{SessionId(5), 1000, 77, {}}, memory.view(), engine, waker, {}};
-    shm::SubmissionProducer producer{memory.view()};
-    uint32_t generation = 0;
-    std::vector<std::byte> region = std::vector<std::byte>(65536);
-
-    Fixture() {
-        engine.core = &core;
-        auto keepalive = std::shared_ptr<const void>(region.data(), [](const void*) {});
-        core.add_region(15, 1, 1, engine::Buffer{region.data(), region.size(), keepalive});
-        nexar_shm_group_open open{};
-        open.size = 4, open.rank = 2, open.name_bytes = 3;
-        memory.view().payload(0).group_open = open;
-        nexar_shm_descriptor d{};
-        d.kind = NEXAR_CMD_GROUP_OPEN;
-        REQUIRE(ask(0, d) == 0);
-        REQUIRE(memory.view().slot(0).result.group == 1);
-    }
-
-    uint32_t push(uint32_t slot, const nexar_shm_descriptor& d) {
-        ++generation;
-        memory.view().slot(slot).descriptor = d;
-        memory.view().slot(slot).state = NEXAR_SLOT_WORD(generation, 1u);
-        REQUIRE(producer.try_push({slot, generation, NEXAR_ENTRY_SUBMIT}));
-        core.drain(at);
-        return generation;
-    }
-    // The slot's status after a drain; PENDING if it is in flight.
-    int32_t ask(uint32_t slot, const nexar_shm_descriptor& d) {
-        const uint32_t mine = push(slot, d);
-        const auto& shared = memory.view().slot(slot);
-        return shared.state == NEXAR_SLOT_WORD(mine, 2u) ? shared.result.status : 1;
-    }
-    std::string text(uint32_t slot) {
-        const auto& detail = memory.view().detail(slot);
-        return {detail.text, detail.text_bytes};
-    }
-};
-
-nexar_shm_descriptor all_reduce(uint64_t count) {
-    nexar_shm_descriptor d{};
-    d.kind = NEXAR_OP_ALL_REDUCE;
-    d.group = 1;
-    d.count = count;
-    d.in = {1, 0, 0};
-    d.out = {1, 0, 4096};
-    return d;
-}
-
-}  // namespace
+using namespace nexar::test;
 
 TEST_CASE("a good descriptor becomes a request with the right memory, and its completion lands in its slot",
           "[local]") {
@@ -143,32 +36,35 @@ TEST_CASE("every field of a descriptor is validated, and the answer names it", "
         return std::to_string(status) + " " + f.text(2);
     };
     auto d = all_reduce(100);
-    CHECK((d.kind = 9, refused(d)) == "-3 request kind 9 is unknown");
-    CHECK((d.kind = 255, refused(d)) == "-3 request kind 255 is unknown");
+    CHECK((d.kind = 9, refused(d)) == "-103 request kind 9 is unknown");
+    CHECK((d.kind = 255, refused(d)) == "-103 request kind 255 is unknown");
     d = all_reduce(100);
-    CHECK((d.dtype = 12, refused(d)) == "-1 dtype 12 is unknown");
+    CHECK((d.dtype = 12, refused(d)) == "-101 dtype 12 is unknown");
     d = all_reduce(100);
-    CHECK((d.op = 5, refused(d)) == "-1 reduction 5 is unknown");
+    CHECK((d.op = 5, refused(d)) == "-101 reduction 5 is unknown");
     d = all_reduce(100);
-    CHECK((d.group = 2, refused(d)) == "-6 the group is not open in this session");
-    CHECK(refused(all_reduce(UINT64_MAX / 2)) == "-1 count 9223372036854775807 is too large for its type");
-    CHECK(refused(all_reduce(16385)).substr(0, 40) == "-1 the input ends beyond its region of 6");
+    CHECK((d.group = 2, refused(d)) == "-106 the group is not open in this session");
+    CHECK(refused(all_reduce(UINT64_MAX / 2)) == "-101 count 9223372036854775807 is too large for its type");
+    CHECK(refused(all_reduce(16385)).substr(0, 42) == "-101 the input ends beyond its region of 6");
     d = all_reduce(100);
-    CHECK((d.in.region = 2, refused(d)) == "-1 the input names region 2, which is not one");
-    CHECK((d.in.region = UINT32_MAX, refused(d)) == "-1 the input names region 4294967295, which is not one");
+    CHECK((d.in.region = 2, refused(d)) == "-101 the input names region 2, which is not one");
+    CHECK((d.in.region = UINT32_MAX, refused(d)) ==
+          "-101 the input names region 4294967295, which is not one");
     d = all_reduce(100);
-    CHECK((d.out.offset = UINT64_MAX - 3, refused(d)).substr(0, 20) == "-1 the output ends b");
-    CHECK((d.out.offset = 65536, refused(d)).substr(0, 20) == "-1 the output ends b");
-    CHECK((d.out.offset = 2, refused(d)) == "-1 the output is not aligned to its elements");
+    CHECK((d.out.offset = UINT64_MAX - 3, refused(d)).substr(0, 22) == "-101 the output ends b");
+    CHECK((d.out.offset = 65536, refused(d)).substr(0, 22) == "-101 the output ends b");
+    CHECK((d.out.offset = 2, refused(d)) == "-101 the output is not aligned to its elements");
     d = all_reduce(1);
     d.kind = NEXAR_OP_BROADCAST, d.peer = 4;
-    CHECK(refused(d) == "-1 rank 4 is not in a group of 4");
+    CHECK(refused(d) == "-101 rank 4 is not in a group of 4");
     d.kind = NEXAR_OP_SEND, d.peer = UINT32_MAX;
-    CHECK(refused(d).substr(0, 8) == "-1 rank ");
-    d.kind = NEXAR_CMD_GROUP_NODE, d.peer = 4;
-    CHECK(refused(d).substr(0, 8) == "-1 rank ");
+    CHECK(refused(d).substr(0, 10) == "-101 rank ");
+    d = {};
+    d.kind = NEXAR_CMD_GROUP_NODE, d.group = 1, d.peer = 4;
+    CHECK(refused(d).substr(0, 10) == "-101 rank ");
+    d = {};
     d.kind = NEXAR_CMD_REGION_FREE, d.in.region = 0;
-    CHECK(refused(d) == "-4 region 0 is not one");
+    CHECK(refused(d) == "-104 region 0 is not one");
     CHECK(f.engine.ops.empty());
     CHECK(!f.core.broken());
 }
@@ -192,22 +88,212 @@ TEST_CASE("a region's memory lives until the last operation on it is over", "[lo
     CHECK(f.core.regions() == 1);
     f.engine.ops.clear();
     CHECK(alive.expired());
-    CHECK(f.ask(4, free) == -4);
+    CHECK(f.ask(4, free) == -104);
 }
 
-TEST_CASE("regions: an id twice, an id too large, too many bytes", "[local]") {
+TEST_CASE("regions: numbers used once, so many at once, so many bytes", "[local]") {
     Fixture f;
     const auto add = [&](uint32_t region, uint64_t bytes) {
         auto keepalive = std::shared_ptr<const void>(f.region.data(), [](const void*) {});
         f.core.add_region(14, ++f.generation, region, engine::Buffer{f.region.data(), bytes, keepalive});
-        return f.memory.view().slot(14).result.status;
+        return static_cast<Errc>(f.memory.view().slot(14).result.status);
     };
-    CHECK(add(1, 64) == -2);
-    CHECK(add(0, 64) == -20);
-    CHECK(add(257, 64) == -20);
-    CHECK(add(2, uint64_t{1} << 42) == -23);
-    CHECK(add(2, 64) == 0);
+    const auto free = [&](uint32_t region) {
+        nexar_shm_descriptor d{};
+        d.kind = NEXAR_CMD_REGION_FREE;
+        d.in.region = region;
+        return f.ask(13, d);
+    };
+    CHECK(add(1, 64) == Errc::invalid_argument);
+    CHECK(f.text(14).contains("number is 1;"));
+    CHECK(add(0, 64) == Errc::invalid_argument);
+    CHECK(add(3, uint64_t{1} << 42) == Errc::no_memory);
+    CHECK(add(3, 64) == Errc::invalid_argument);  // used up, although nothing came of it
+    CHECK(add(2, 64) == Errc::ok);                // one thread may overtake another
     CHECK(f.core.region_bytes() == 65536 + 64);
+    CHECK(free(2) == 0);
+    CHECK(add(2, 64) == Errc::invalid_argument);
+    uint32_t next = 1'000'000'000;  // numbers far beyond the table's length
+    while (f.core.regions() < NEXAR_SHM_REGIONS_MAX) REQUIRE(add(next++, 1) == Errc::ok);
+    CHECK(add(next++, 1) == Errc::table_full);
+    CHECK(free(1'000'000'000) == 0);
+    CHECK(add(next++, 1) == Errc::ok);
+    CHECK(add(UINT32_MAX, 1) == Errc::table_full);
+}
+
+TEST_CASE("the numbers that were used are remembered in bounded memory, whatever order they come in",
+          "[local]") {
+    UsedNumbers used(4);
+    for (const uint32_t n : {2u, 1u, 3u}) REQUIRE(used.try_use(n));
+    for (const uint32_t n : {0u, 1u, 2u, 3u}) REQUIRE_FALSE(used.try_use(n));
+    for (const uint32_t n : {10u, 20u, 30u, 40u}) REQUIRE(used.try_use(n));
+    REQUIRE(used.try_use(5));
+    REQUIRE_FALSE(used.try_use(4));  // passed over for too long
+    REQUIRE(used.try_use(11));
+    REQUIRE_FALSE(used.try_use(10));
+    REQUIRE(used.try_use(UINT32_MAX));
+    REQUIRE_FALSE(used.try_use(UINT32_MAX));
+}
+
+TEST_CASE("what a request does not use must be 0, and the answer names the field [S14]", "[local]") {
+    Fixture f;
+    const auto refused = [&](nexar_shm_descriptor d) {
+        const auto status = static_cast<Errc>(f.ask(2, d));
+        return std::string(name_of(status)) + " " + f.text(2);
+    };
+    using D = nexar_shm_descriptor;
+    const auto with = [&](uint8_t kind, auto change) {
+        D d = kind < NEXAR_OP_KINDS ? all_reduce(8) : D{};
+        d.kind = kind;
+        if (kind == NEXAR_OP_BARRIER) d.count = 0;
+        change(d);
+        return refused(d);
+    };
+    const std::string bad = "INVALID_ARGUMENT ";
+    const uint8_t op = NEXAR_OP_ALL_REDUCE;
+    CHECK(with(op, [](D& d) { d.priority = 0; }).starts_with("UNSUPPORTED priority is 0"));
+    CHECK(with(op, [](D& d) { d.priority = 77; }).starts_with("UNSUPPORTED priority is 77"));
+    CHECK(with(op, [](D& d) { d.flags = 8; }).starts_with(bad + "flags has the unknown bits 8"));
+    CHECK(with(op, [](D& d) { d.flags = NEXAR_SHM_FLAG_ANY_TAG; }).starts_with(bad + "flags says any tag"));
+    CHECK(with(op, [](D& d) { d.peer = 1; }).starts_with(bad + "peer is 1"));
+    CHECK(with(op, [](D& d) { d.tag = 9; }).starts_with(bad + "tag is 9"));
+    CHECK(with(op, [](D& d) { d.timeout_ns = -2; }).starts_with(bad + "timeout_ns is -2"));
+    CHECK(with(op, [](D& d) { d.in.entries = 1; }).starts_with(bad + "in.entries is 1"));
+    CHECK(with(op, [](D& d) { d.out.entries = 1; }).starts_with(bad + "out.entries is 1"));
+    CHECK(with(op, [](D& d) { d.args.region = 1; }).starts_with(bad + "args.region is 1"));
+    CHECK(with(op, [](D& d) { d.args.entries = 1; }).starts_with(bad + "args.entries is 1"));
+    CHECK(with(op, [](D& d) { d.args.offset = 8; }).starts_with(bad + "args.offset is 8"));
+    for (size_t i = 0; i < sizeof(D::zero); ++i)
+        CHECK(with(op, [&](D& d) { d.zero[i] = 1; }).starts_with(bad + "a reserved byte"));
+    CHECK(with(NEXAR_OP_BARRIER, [](D& d) { d.count = 4; }).starts_with(bad + "count is 4"));
+    CHECK(with(NEXAR_OP_BARRIER, [](D& d) { d.dtype = 1; }).starts_with(bad + "dtype is 1"));
+    CHECK(with(NEXAR_OP_BROADCAST, [](D& d) { d.op = 1; }).starts_with(bad + "op is 1"));
+    for (const uint8_t message : {NEXAR_OP_SEND, NEXAR_OP_RECV})
+        CHECK(with(message, [](D& d) { d.match_id = 3; }).starts_with(bad + "match_id is 3"));
+    CHECK(with(NEXAR_CMD_REGION_FREE, [](D& d) { d.group = 1; }).starts_with(bad + "group is 1"));
+    CHECK(with(NEXAR_CMD_GROUP_OPEN, [](D& d) { d.epoch = 1; }).starts_with(bad + "epoch is 1"));
+    CHECK(with(NEXAR_CMD_GROUP_OPEN, [](D& d) { d.timeout_ns = -1; }).starts_with(bad + "timeout_ns"));
+    CHECK(with(NEXAR_CMD_GROUP_FREE, [](D& d) { d.priority = 255; }).starts_with(bad + "priority"));
+    CHECK(with(NEXAR_CMD_GROUP_NODE, [](D& d) { d.count = 1; }).starts_with(bad + "count is 1"));
+    CHECK(with(NEXAR_CMD_REGION_ADD, [](D&) {}).starts_with("UNSUPPORTED request kind 67"));
+    CHECK(f.engine.ops.empty());
+    CHECK(f.core.groups() == 1);
+
+    auto d = all_reduce(8);
+    d.epoch = 2;
+    CHECK(refused(d) == "GROUP_CHANGED the handle is of epoch 2, the group is in epoch 1");
+    CHECK(f.memory.view().slot(2).result.group_epoch == 1);
+    CHECK(f.memory.view().slot(2).result.sequence == NEXAR_SHM_NO_SEQUENCE);
+    CHECK(f.engine.ops.empty());
+    // Who has an old handle may ask and free.
+    d = {};
+    d.kind = NEXAR_CMD_GROUP_NODE, d.group = 1, d.epoch = 2, d.peer = 3;
+    CHECK(f.ask(2, d) == 0);
+
+    d = all_reduce(8);
+    d.match_id = 42;
+    CHECK(f.ask(2, d) == 1);
+    REQUIRE(f.engine.ops.size() == 1);
+    CHECK(f.engine.ops[0].descriptor.match_id == 42);
+}
+
+TEST_CASE("an open's words are validated, and its time-outs handed on", "[local]") {
+    Fixture f;
+    nexar_shm_group_open good{};
+    good.size = 4, good.rank = 1, good.name_bytes = 3;
+    good.timeout_ns = 5'000'000;
+    good.collective_timeout_ns = 1'500'001;  // rounded up to whole milliseconds
+    good.barrier_timeout_ns = -1;
+    good.rpc_timeout_ns = 0;
+    good.instance = 7;
+    const auto answer = [&](auto change) {
+        auto open = good;
+        change(open);
+        f.memory.view().payload(0).group_open = open;
+        nexar_shm_descriptor d{};
+        d.kind = NEXAR_CMD_GROUP_OPEN;
+        const auto status = static_cast<Errc>(f.ask(0, d));
+        return std::string(name_of(status)) + " " + (status == Errc::ok ? "" : f.text(0));
+    };
+    using Open = nexar_shm_group_open;
+    CHECK(answer([](Open&) {}) == "OK ");
+    const auto& asked = f.engine.opens.back();
+    CHECK(asked.timeout == Duration(5'000'000));
+    CHECK(asked.asked.collective == Duration(2'000'000));
+    CHECK(asked.asked.barrier == Duration(-1));
+    CHECK(asked.asked.rpc == Duration(0));
+    CHECK(asked.instance == 7);
+    CHECK(answer([](Open& o) { o.timeout_ns = -1; }).contains("timeout_ns of the opening is -1"));
+    CHECK(answer([](Open& o) { o.collective_timeout_ns = -2; }).contains("collective_timeout_ns is -2"));
+    CHECK(answer([](Open& o) { o.barrier_timeout_ns = INT64_MIN; }).contains("barrier_timeout_ns is -9"));
+    CHECK(answer([](Open& o) { o.rpc_timeout_ns = -7; }).contains("rpc_timeout_ns is -7"));
+    CHECK(answer([](Open& o) { o.size = 4097; }).contains("allowed: 1 to 4096"));
+    CHECK(answer([](Open& o) { o.name_bytes = 129; }).contains("1 to 128 bytes"));
+}
+
+TEST_CASE("[D3] two ranks of one group in one session are two memberships", "[local]") {
+    Fixture f;  // rank 2 of 4 is membership 1
+    nexar_shm_group_open open{};
+    open.size = 4, open.rank = 0, open.name_bytes = 3;
+    f.memory.view().payload(0).group_open = open;
+    nexar_shm_descriptor d{};
+    d.kind = NEXAR_CMD_GROUP_OPEN;
+    f.engine.groups = 0;  // the same group
+    REQUIRE(f.ask(0, d) == 0);
+    const uint32_t other = f.memory.view().slot(0).result.group;
+    REQUIRE(other == 2);
+
+    d = all_reduce(8);
+    f.push(3, d);
+    d.group = other;
+    f.push(4, d);
+    d.kind = NEXAR_OP_BROADCAST;  // root 0: this membership gives, the other takes
+    f.push(5, d);
+    REQUIRE(f.engine.ops.size() == 3);
+    CHECK(f.engine.ops[0].rank == 2);
+    CHECK(f.engine.ops[1].rank == 0);
+    CHECK(f.engine.ops[0].group == f.engine.ops[1].group);
+    CHECK((f.engine.ops[2].in.bytes == 32 && f.engine.ops[2].out.bytes == 0));
+
+    d = {};
+    d.kind = NEXAR_CMD_GROUP_FREE, d.group = other;
+    CHECK(f.ask(6, d) == 0);
+    CHECK(f.engine.freed_ranks == std::vector<uint32_t>{0});
+    CHECK(f.core.groups() == 1);
+    CHECK(f.ask(6, d) == static_cast<int32_t>(Errc::closed));
+    CHECK(f.ask(7, all_reduce(8)) == 1);  // the other one stands
+}
+
+TEST_CASE("a result has epoch and sequence number, its detail whom and what it was about", "[local]") {
+    Fixture f;
+    f.push(3, all_reduce(100));
+    engine::Outcome outcome;
+    outcome.sequence = 17;
+    outcome.epoch = 1;
+    outcome.error = {.code = Errc::peer_lost,
+                     .text = "gone",
+                     .rank = 3,
+                     .other_rank = 1,
+                     .node = NodeId{{7}}.hex(),
+                     .host = "gpu7",
+                     .pid = 77,
+                     .system_errno = 12};
+    for (uint32_t r = 3; r < 43; ++r) outcome.error.lost_ranks.push_back(r);
+    f.core.complete(f.engine.ops[0].ticket, outcome);
+    const auto& result = f.memory.view().slot(3).result;
+    CHECK(result.status == static_cast<int32_t>(Errc::peer_lost));
+    CHECK((result.sequence == 17 && result.group_epoch == 1 && result.has_detail == 1));
+    const auto& detail = f.memory.view().detail(3);
+    CHECK((detail.rank == 3 && detail.other_rank == 1 && detail.pid == 77 && detail.system_errno == 12));
+    CHECK((detail.has_node == 1 && detail.node[0] == 7));
+    CHECK(detail.lost_count == 40);
+    CHECK((detail.lost_ranks[0] == 3 && detail.lost_ranks[31] == 34));
+    CHECK(std::string(detail.op) == "all_reduce");
+    CHECK(std::string(detail.host) == "gpu7");
+    // A command is about no sequence number, and one without a group about no epoch.
+    CHECK(f.memory.view().slot(15).result.sequence == NEXAR_SHM_NO_SEQUENCE);
+    CHECK(f.memory.view().slot(15).result.group_epoch == 0);
+    CHECK(f.memory.view().slot(0).result.group_epoch == 1);
 }
 
 TEST_CASE("cancel reaches the engine only for what is in flight", "[local]") {
@@ -286,143 +372,4 @@ TEST_CASE("random words in every field, drained and completed: refused or closed
     }
     CHECK(closed > 0);
     CHECK(accepted > 1000);  // or this test would be about nothing
-}
-
-// ---- Staged operations [S12] ----
-
-namespace {
-
-// 4 ranks, segments of 4096 bytes: 10 segments.
-nexar_shm_descriptor staged_all_reduce(uint32_t windows = 2) {
-    nexar_shm_descriptor d = all_reduce(10240);
-    d.flags = NEXAR_SHM_FLAG_STAGED_IN | NEXAR_SHM_FLAG_STAGED_OUT;
-    d.stage_windows = windows;
-    d.out.offset = 16384;
-    return d;
-}
-
-}  // namespace
-
-TEST_CASE("a staged descriptor becomes a request with its windows; the group's segment size was told",
-          "[local]") {
-    Fixture f;
-    CHECK(f.memory.view().slot(0).result.stage == 4096);
-    f.push(3, staged_all_reduce());
-    REQUIRE(f.engine.ops.size() == 1);
-    const auto& op = f.engine.ops[0];
-    CHECK(op.stage.windows == 2);
-    CHECK((op.stage.in && op.stage.out));
-    CHECK((op.stage.in_stride == 4096 && op.stage.out_stride == 4096));
-    CHECK((op.in.bytes == 8192 && op.out.bytes == 8192));
-    CHECK(op.out.data == f.region.data() + 16384);
-
-    auto d = staged_all_reduce(3);
-    d.kind = NEXAR_OP_ALL_GATHER;  // rows of 4 ranks: 40 segments of 256 elements
-    f.push(4, d);
-    REQUIRE(f.engine.ops.size() == 2);
-    CHECK(f.engine.ops[1].stage.in_stride == 1024);
-    CHECK(f.engine.ops[1].stage.out_stride == 4096);
-    CHECK(f.engine.ops[1].out.bytes == 3 * 4096);
-
-    d = staged_all_reduce(1);
-    d.kind = NEXAR_OP_BROADCAST;  // we are rank 2, the root is 0: no input here, so nothing of it is staged
-    d.in = {};
-    f.push(5, d);
-    REQUIRE(f.engine.ops.size() == 3);
-    CHECK((!f.engine.ops[2].stage.in && f.engine.ops[2].stage.out));
-}
-
-TEST_CASE("a staged descriptor that makes no sense is refused, and the answer says why", "[local]") {
-    Fixture f;
-    const auto refused = [&](nexar_shm_descriptor d) {
-        const int32_t status = f.ask(2, d);
-        return std::to_string(status) + " " + f.text(2);
-    };
-    auto d = staged_all_reduce();
-    for (const uint8_t kind : {NEXAR_OP_SEND, NEXAR_OP_RECV, NEXAR_OP_BARRIER})
-        CHECK((d.kind = kind, refused(d)).find("cannot be staged") != std::string::npos);
-    for (const uint32_t windows : {0u, 65u, UINT32_MAX})
-        CHECK(refused(staged_all_reduce(windows)).find("1 to 64 windows") != std::string::npos);
-    d = staged_all_reduce();
-    CHECK((d.flags = 0, refused(d)).find("a staged side") != std::string::npos);
-    d = staged_all_reduce();
-    CHECK((d.out.offset = 65536 - 8191 / 4 * 4, refused(d)).find("output ends beyond") != std::string::npos);
-    CHECK((d.out.offset = 16384 + 2, refused(d)).find("not aligned") != std::string::npos);
-    CHECK((d.in.region = 9, refused(d)).find("not one") != std::string::npos);
-    for (const uint64_t count : {uint64_t{1} << 60, (uint64_t{1} << 60) - 1, uint64_t{1} << 61, UINT64_MAX}) {
-        d = staged_all_reduce(64);
-        d.count = count;
-        CHECK(f.ask(2, d) == static_cast<int32_t>(Errc::invalid_argument));
-        d.kind = NEXAR_OP_REDUCE_SCATTER;
-        CHECK(f.ask(2, d) == static_cast<int32_t>(Errc::invalid_argument));
-    }
-    CHECK(f.engine.ops.empty());
-    CHECK(!f.core.broken());
-}
-
-TEST_CASE(
-    "hostile stage counts: growth only, clamped; for nothing in flight a race, for what is not staged a "
-    "fault",
-    "[local]") {
-    Fixture f;
-    const uint32_t generation = f.push(3, staged_all_reduce());
-    const uint64_t ticket = f.engine.ops[0].ticket;
-    auto& slot = f.memory.view().slot(3);
-    const auto say = [&](uint32_t filled, uint32_t taken, uint32_t which) {
-        slot.stage_filled = filled, slot.stage_taken = taken;
-        REQUIRE(f.producer.try_push({3, which, NEXAR_ENTRY_STAGE}));
-        f.core.drain(at);
-    };
-    say(2, 0, generation);
-    say(1, 1, generation);
-    say(1, 0, generation);           // nothing new
-    say(9, 9, generation + 1);       // not in flight: ignored
-    say(UINT32_MAX, 0, generation);  // 10 is all there is
-    say(0, UINT32_MAX - 1, generation);
-    const std::vector<Engine::Moved> expected{
-        {ticket, 2, 0}, {ticket, 2, 1}, {ticket, 10, 1}, {ticket, 10, 10}};
-    CHECK(f.engine.moves == expected);
-
-    f.push(4, all_reduce(100));
-    for (int i = 0; i < 40 && !f.core.broken(); ++i) {
-        REQUIRE(f.producer.try_push({4, f.generation, NEXAR_ENTRY_STAGE}));
-        f.core.drain(at);
-    }
-    REQUIRE(f.core.broken());
-    CHECK(f.core.broken()->text.find("not staged") != std::string::npos);
-    CHECK(f.engine.moves.size() == 4);
-}
-
-TEST_CASE(
-    "how far a staged operation has come stands in its slot, wakes like an ending, and stays at its end",
-    "[local]") {
-    Fixture f;
-    f.memory.view().header().bell_wanted = 1;
-    const uint32_t generation = f.push(3, staged_all_reduce());
-    const uint64_t ticket = f.engine.ops[0].ticket;
-    shm::CompletionConsumer completions(f.memory.view());
-    while (completions.try_pop()) {
-    }
-    auto& slot = f.memory.view().slot(3);
-
-    f.core.stage_done(ticket, 4);
-
-    CHECK(slot.result.stage == 4);
-    CHECK(slot.state == NEXAR_SLOT_WORD(generation, 1u));
-    const auto entry = completions.try_pop();
-    REQUIRE(entry);
-    CHECK((entry->slot == 3 && entry->generation == generation && entry->kind == NEXAR_ENTRY_COMPLETION));
-    CHECK(f.waker.bells == 1);
-    f.core.stage_done(ticket, 10);
-    f.core.complete(ticket, {});
-    CHECK(slot.state == NEXAR_SLOT_WORD(generation, 2u));
-    CHECK(slot.result.stage == 10);
-
-    f.core.stage_done(ticket, 3);  // late: ignored
-    CHECK(slot.result.stage == 10);
-    const uint32_t next = f.push(3, all_reduce(100));  // the slot's next use is not staged
-    f.core.stage_done(f.engine.ops[1].ticket, 7);
-    f.core.complete(f.engine.ops[1].ticket, {});
-    CHECK(slot.state == NEXAR_SLOT_WORD(next, 2u));
-    CHECK(slot.result.stage == 0);
 }

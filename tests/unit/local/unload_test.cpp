@@ -37,10 +37,11 @@ void* load_and_open(const std::string& path) {
     options.socket_path = path.c_str();
     nexar_session* session = nullptr;
     void* memory = nullptr;
-    if (open(&options, &session) != NEXAR_OK || alloc(session, 1 << 20, &memory) != NEXAR_OK) return nullptr;
+    if (open(&options, &session) != NEXAR_OK || alloc(session, 1 << 20, nullptr, &memory) != NEXAR_OK)
+        return nullptr;
     std::memset(memory, 1, 1 << 20);
     // A failure, so that this thread has an error to remember.
-    if (alloc(session, 0, &memory) != NEXAR_ERR_INVALID_ARGUMENT) return nullptr;
+    if (alloc(session, 0, nullptr, &memory) != NEXAR_ERR_INVALID_ARGUMENT) return nullptr;
     return library;
 }
 
@@ -118,7 +119,8 @@ TEST_CASE("exit with sessions open does not take their memory away", "[local][D1
         options.socket_path = daemon.path().c_str();
         nexar_session* session = nullptr;
         void* given = nullptr;
-        if (open(&options, &session) != NEXAR_OK || alloc(session, 4096, &given) != NEXAR_OK) return 2;
+        if (open(&options, &session) != NEXAR_OK || alloc(session, 4096, nullptr, &given) != NEXAR_OK)
+            return 2;
         memory = static_cast<char*>(given);
         std::thread([] {
             auto& word = *reinterpret_cast<std::atomic<char>*>(memory);

@@ -90,6 +90,20 @@ TEST_CASE("versions N-1, N and N+1 talk, at the lower of both", "[membership]") 
     }
 }
 
+TEST_CASE("version 2 does not talk to version 1, which was another protocol", "[membership]") {
+    PeerTableConfig two = config();
+    two.protocol = 2;
+    PeerTable table(two, Random(1), at_ms(0));
+    table.on_connected(c1, low, false, "there:1", at_ms(0));
+    drain(table);
+    auto hello = hello_of(low);
+    hello.protocol = 1;
+    table.on_message(c1, hello, at_ms(1));
+    const Seen seen = drain(table);
+    REQUIRE(seen.closes.size() == 1);
+    CHECK(seen.closes[0].reason == "protocol version 1 is not spoken here, only 2 to 3");
+}
+
 TEST_CASE("anything before a hello closes the connection, and no hello at all does too", "[membership]") {
     PeerTable table(config(), Random(1), at_ms(0));
     table.on_connected(c1, low, false, "there:1", at_ms(0));

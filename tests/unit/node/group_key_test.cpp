@@ -30,6 +30,9 @@ TEST_CASE("with a secret, secret and name alone decide, on every node and for ev
     CHECK(key == node::group_key(request("secret-of-the-job", "train", 5), here));
     CHECK(key != node::group_key(request("secret-of-the-joc", "train"), here));
     CHECK(key != node::group_key(request("secret-of-the-job", "test"), here));
+    auto again = request("secret-of-the-job", "train");
+    again.instance = 1;  // the launcher's next attempt is another job
+    CHECK(key != node::group_key(again, here));
 }
 
 TEST_CASE("where the secret ends and the name begins is part of the key", "[node]") {
@@ -56,6 +59,6 @@ TEST_CASE("no secret can be chosen that gives the key of a group without one", "
     local.append(reinterpret_cast<const char*>(&uid), sizeof uid);
     const auto key = node::group_key(request("", "train"), here);
     CHECK(key != node::group_key(request(local, "train"), here));
-    CHECK(key != node::group_key(request("nexar-local-v1" + local, "train"), here));
+    CHECK(key != node::group_key(request("nexar-local-v2" + local, "train"), here));
     CHECK(key != node::group_key(request("x", local + "train"), here));
 }

@@ -34,7 +34,7 @@ TEST_CASE("two members connect and each learns the other's id", "[quic]") {
     CHECK(p.b.connection()->peer() == leaf(1).id);
     CHECK(p.a.last(Event::Kind::connected)->we_dialled);
     CHECK_FALSE(p.b.last(Event::Kind::connected)->we_dialled);
-    CHECK(p.a.last(Event::Kind::connected)->alpn == "nexar/1");
+    CHECK(p.a.last(Event::Kind::connected)->alpn == "nexar/2");
     CHECK(p.a.connection()->stats().cipher == "TLS_AES_128_GCM_SHA256");
     CHECK(p.b.connection()->peer_chain().size() == 2);
 }
@@ -130,7 +130,7 @@ TEST_CASE("a connection ends when the certificate ends that it began with, by th
     CHECK(said);
 }
 
-TEST_CASE("a dialler without a certificate is refused on nexar/1 and cannot even try", "[quic]") {
+TEST_CASE("a dialler without a certificate is refused as a member and cannot even try", "[quic]") {
     Network net(7);
     Host& a = net.add(1, {}, {"", "", test_ca().certificate_pem()}, accept_all);
     Host& b = net.add(2, {}, identity(2), accept_all);
@@ -190,7 +190,35 @@ TEST_CASE("a protocol that the other side does not speak is refused", "[quic]") 
     const CloseInfo& end = refused_dial(p, "nexar/99");
     CHECK(end.cause == CloseInfo::Cause::refused_by_peer);
     CHECK(end.code == 0x100 + 120);  // no_application_protocol
-    CHECK(has(p.b.last(Event::Kind::refused)->close.reason, "nexar/99"));
+    const std::string& text = p.b.last(Event::Kind::refused)->close.reason;
+    CHECK(text == "the dialler speaks nexar/99; this daemon speaks nexar/2: upgrade this one");
+}
+
+TEST_CASE("a peer that speaks nexar/1 is refused with a text that says what to do, on both sides", "[quic]") {
+    SECTION("it dials") {
+        Pair p(11);
+        const CloseInfo& end = refused_dial(p, "nexar/1");
+        const std::string text =
+            "the dialler speaks nexar/1; this daemon speaks nexar/2: upgrade the dialler";
+        CHECK(end.cause == CloseInfo::Cause::refused_by_peer);
+        CHECK(end.code == 0x100 + 120);
+        CHECK(has(end.reason, text));  // also an old one shows what it is told
+        CHECK(p.b.last(Event::Kind::refused)->close.reason == text);
+    }
+    SECTION("it is dialled") {
+        quic::Config old;
+        old.alpns = {"nexar/1"};
+        Network net(14);
+        Host& a = net.add(1, {}, identity(1), accept_all);
+        Host& b = net.add(2, old, identity(2), accept_all);
+        REQUIRE(a.endpoint->connect(net.now, a.address, b.address, quic::alpn_nexar));
+        REQUIRE(net.run([&] { return a.last(Event::Kind::closed) && b.last(Event::Kind::refused); }));
+        const CloseInfo& end = a.last(Event::Kind::closed)->close;
+        CHECK(end.cause == CloseInfo::Cause::refused_by_peer);
+        CHECK(has(end.reason,
+                  "does not speak nexar/2, as this daemon does: upgrade the older of the two (TLS alert"));
+        CHECK(a.count(Event::Kind::connected) + b.count(Event::Kind::connected) == 0);
+    }
 }
 
 TEST_CASE("two versions of the protocol: the accepting side speaks both", "[quic]") {

@@ -86,7 +86,7 @@ void Cluster::restart(unsigned node, unsigned unaware) {
 }
 
 size_t Cluster::open(unsigned node, const std::string& name, uint32_t size, int64_t rank, Duration timeout,
-                     bool local) {
+                     bool local, wire::TimeoutsRecord timeouts) {
     Opener opener;
     opener.node = node;
     opener.spec = {SessionId{openers_.size()},
@@ -96,7 +96,8 @@ size_t Cluster::open(unsigned node, const std::string& name, uint32_t size, int6
                    size,
                    rank,
                    static_cast<uint32_t>(openers_.size() + 1),
-                   timeout};
+                   timeout,
+                   timeouts};
     opener.deadline = now_ + timeout;
     const auto request = machines_[node]->open(opener.spec, now_);
     REQUIRE(request);

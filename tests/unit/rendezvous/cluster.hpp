@@ -49,7 +49,7 @@ class Cluster {
     };
     // Returns its number in openers().
     size_t open(unsigned node, const std::string& name, uint32_t size, int64_t rank = -1,
-                Duration timeout = ms(5000), bool local = false);
+                Duration timeout = ms(5000), bool local = false, wire::TimeoutsRecord timeouts = {});
     void withdraw(size_t opener);
     void run(Duration span);
     bool step(Time end);  // one moment; false: nothing happens before `end`

@@ -35,9 +35,8 @@ TEST_CASE("1 to 17 ranks on 1 to 5 nodes meet in any order of arrival", "[rendez
         std::vector<int64_t> ranks(size);
         for (uint32_t i = 0; i < size; ++i) ranks[i] = i;
         for (uint32_t i = size; i > 1; --i) std::swap(ranks[i - 1], ranks[random.below(i)]);
-        const auto explicit_ones = random.below(3);  // none, some, all
+        const bool given = random.one_in(2);
         for (uint32_t i = 0; i < size; ++i) {
-            const bool given = explicit_ones == 2 || (explicit_ones == 1 && random.one_in(2));
             cluster.open(static_cast<unsigned>(random.below(nodes)), "train", size, given ? ranks[i] : -1);
             if (random.one_in(2)) cluster.run(Duration(static_cast<int64_t>(random.below(4'000'000))));
         }
@@ -83,11 +82,10 @@ TEST_CASE("two groups at once with the same members do not disturb each other", 
         for (int64_t rank = 0; rank < 6; ++rank) {
             const auto node = static_cast<unsigned>(rank % 3);
             const bool first = (static_cast<uint64_t>(rank) + seed) % 2;
-            cluster.open(node, first ? "a" : "b", 6, rank);
-            cluster.open(node, first ? "b" : "a", 6, -1);
+            cluster.open(node, first ? "a" : "b", 6, first ? rank : -1);
+            cluster.open(node, first ? "b" : "a", 6, first ? -1 : rank);
         }
         cluster.run(ms(40));
-        // Explicit and automatic ranks of one key never clash, whoever comes first.
         cluster.require_all_answered();
         REQUIRE(cluster.groups() == 2);
     }
@@ -141,22 +139,124 @@ TEST_CASE("a rank asked for twice: the latecomer is refused naming both, the oth
     }
 }
 
-TEST_CASE("different sizes under one name: the latecomer is refused naming both", "[rendezvous]") {
-    Cluster cluster(2, 3);
-    cluster.open(1, "train", 2, 0);
-    cluster.run(ms(20));
-    const size_t late = cluster.open(0, "train", 3, 1);
-    cluster.run(ms(20));
-    cluster.open(0, "train", 2, 1);
-    cluster.run(ms(20));
+TEST_CASE("some ask for a rank, some for any: the latecomer is refused naming both", "[rendezvous]") {
+    for (const int64_t first : {0, -1}) {
+        CAPTURE(first);
+        Cluster cluster(2, 3);
+        cluster.open(1, "train", 2, first);
+        cluster.run(ms(20));
+        const size_t late = cluster.open(0, "train", 2, first < 0 ? 1 : -1);
+        cluster.run(ms(20));
+        const auto& refused = cluster.openers()[late];
+        REQUIRE(refused.failed);
+        CHECK(refused.failed->code == Errc::rank_clash);
+        CHECK(says(*refused.failed, "pid 1 on node host1"));
+        CHECK(says(*refused.failed, "pid 2 on node host0"));
+        CHECK(refused.failed->pid == 2);
+        CHECK(refused.failed->node == node_id(0).hex());
+        REQUIRE_FALSE(cluster.openers()[0].answered_at_all());
+    }
+}
 
-    const auto& refused = cluster.openers()[late];
-    REQUIRE(refused.failed);
-    CHECK(refused.failed->code == Errc::rank_clash);
-    CHECK(says(*refused.failed, "different sizes, 2 and 3"));
-    CHECK(says(*refused.failed, "pid 1 on node host1"));
-    CHECK(cluster.openers()[0].group);
-    CHECK(cluster.openers()[2].group);
+TEST_CASE("[U2] different sizes under one name: one class of error for all who wait, naming both",
+          "[rendezvous]") {
+    for (uint64_t seed = 1; seed <= 20; ++seed) {
+        CAPTURE(seed);
+        Cluster cluster(3, seed);
+        cluster.open(1, "train", 3, 0);
+        cluster.open(2, "train", 3, 1);
+        cluster.run(ms(20));
+        cluster.open(0, "train", 4, 2);
+        cluster.run(ms(20));
+
+        for (const auto& opener : cluster.openers()) {
+            REQUIRE(opener.failed);
+            CHECK(opener.failed->code == Errc::options_differ);
+            CHECK(says(*opener.failed, "different sizes, 3 and 4"));
+            CHECK(says(*opener.failed, "on node host0"));
+            CHECK(opener.failed->pid == 3);
+        }
+        // Nothing of it is left: what was corrected meets.
+        for (unsigned node = 0; node < 3; ++node) cluster.open(node, "train", 3, node);
+        cluster.run(ms(30));
+        REQUIRE(cluster.groups() == 1);
+    }
+}
+
+TEST_CASE("time-outs are agreed: silence takes what the others say, or else the leader's configuration",
+          "[rendezvous]") {
+    using Record = wire::TimeoutsRecord;
+    struct Case {
+        Record first, second, third, agreed;
+    };
+    // Config{} has 30 s for all three.
+    const Case cases[] = {
+        {{}, {}, {}, {30'000, 30'000, 30'000}},
+        {{5000, -1, -1}, {}, {}, {5000, 5000, 30'000}},  // barriers as collectives
+        {{}, {}, {-1, 7000, 0}, {30'000, 7000, 0}},
+        {{0, -1, -1}, {0, 60'000, -1}, {-1, -1, 9}, {0, 60'000, 9}},
+    };
+    for (uint64_t seed = 1; seed <= 6; ++seed)
+        for (const Case& c : cases) {
+            CAPTURE(seed, &c - cases);
+            Cluster cluster(3, seed);
+            cluster.open(seed % 3, "train", 3, 0, ms(5000), false, c.first);
+            cluster.open((seed + 1) % 3, "train", 3, 1, ms(5000), false, c.second);
+            cluster.run(ms(static_cast<int64_t>(seed)));
+            cluster.open((seed + 2) % 3, "train", 3, 2, ms(5000), false, c.third);
+            cluster.run(ms(30));
+            for (const auto& opener : cluster.openers()) {
+                REQUIRE(opener.group);
+                CHECK(cluster.group(*opener.group).timeouts == c.agreed);
+            }
+        }
+}
+
+TEST_CASE("two who say different time-outs: OPTIONS_DIFFER for all who wait, naming both values",
+          "[rendezvous]") {
+    using Record = wire::TimeoutsRecord;
+    const std::tuple<Record, Record, std::string_view> cases[] = {
+        {{5000, -1, -1}, {6000, -1, -1}, "different collective time-outs, 5000 ms and 6000 ms"},
+        {{-1, 0, -1}, {-1, 1, -1}, "different barrier time-outs, none and 1 ms"},
+        {{1, 2, 3}, {1, 2, 0}, "different rpc time-outs, 3 ms and none"},
+    };
+    for (const auto& [first, second, text] : cases) {
+        Cluster cluster(3, 3);
+        cluster.open(2, "train", 3, 2);  // says nothing, and is refused with them
+        cluster.open(1, "train", 3, 0, ms(5000), false, first);
+        cluster.run(ms(20));
+        cluster.open(0, "train", 3, 1, ms(5000), false, second);
+        cluster.run(ms(20));
+        for (const auto& opener : cluster.openers()) {
+            REQUIRE(opener.failed);
+            CHECK(opener.failed->code == Errc::options_differ);
+            CHECK(says(*opener.failed, text));
+            CHECK(says(*opener.failed,
+                       "first by rank 0, pid 2 on node host1, now by rank 1, pid 3 on node host0"));
+        }
+    }
+    // Who said something and went away has said nothing.
+    Cluster cluster(2, 3);
+    const size_t gone = cluster.open(1, "train", 3, 0, ms(5000), false, {5000, -1, -1});
+    cluster.open(1, "train", 3, 1);
+    cluster.run(ms(10));
+    cluster.withdraw(gone);
+    cluster.run(ms(10));
+    cluster.open(0, "train", 3, 0, ms(5000), false, {6000, -1, -1});
+    cluster.open(0, "train", 3, 2);
+    cluster.run(ms(30));
+    REQUIRE(cluster.groups() == 1);
+    CHECK(cluster.group(*cluster.openers()[1].group).timeouts.collective_ms == 6000);
+}
+
+TEST_CASE("an open without a deadline waits as long as it takes", "[rendezvous]") {
+    Cluster cluster(2, 3);
+    cluster.open(1, "train", 2, 0, Duration{0});
+    cluster.run(std::chrono::hours(48));
+    REQUIRE_FALSE(cluster.openers()[0].answered_at_all());
+    cluster.open(0, "train", 2, 1);
+    cluster.run(ms(30));
+    CHECK(cluster.groups() == 1);
 }
 
 TEST_CASE("more openers than the size: the first ones meet, the rest learns who is missing", "[rendezvous]") {
@@ -265,7 +365,7 @@ TEST_CASE("what is wrong with an open is said at once, naming what is allowed", 
     CHECK(says(with([](OpenSpec& s) { s.size = 65537; }), "allowed is 1 to 65536"));
     CHECK(says(with([](OpenSpec& s) { s.rank = 4; }), "allowed is 0 to 3"));
     CHECK(says(with([](OpenSpec& s) { s.rank = -2; }), "allowed is 0 to 3"));
-    for (int i = 0; i < 64; ++i) REQUIRE(cluster[0].open(good, cluster.now()));
+    for (int i = 0; i < 256; ++i) REQUIRE(cluster[0].open(good, cluster.now()));
 }
 
 TEST_CASE("opens are bounded per session and per node", "[rendezvous]") {

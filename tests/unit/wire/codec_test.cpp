@@ -12,7 +12,7 @@
 namespace nexar {
 bool operator==(const Error& a, const Error& b) {
     return a.code == b.code && a.text == b.text && a.rank == b.rank && a.other_rank == b.other_rank &&
-           a.node == b.node;
+           a.node == b.node && a.pid == b.pid;
 }
 }  // namespace nexar
 
@@ -39,7 +39,7 @@ struct Same {
     NEXAR_SAME(Goodbye, f1)
     NEXAR_SAME(ProbeRequest, f1, f2, f3)
     NEXAR_SAME(ProbeReply, f1, f2, f3)
-    NEXAR_SAME(GroupOpen, f1, f2, f3, f4, f5, f6, f7, f8)
+    NEXAR_SAME(GroupOpen, f1, f2, f3, f4, f5, f6, f7, f8, f9)
     NEXAR_SAME(GroupWithdraw, f1, f2, f3, f4)
     NEXAR_SAME(GroupPrepared, f1, f2)
     NEXAR_SAME(GroupCommit, f1)
@@ -48,11 +48,11 @@ struct Same {
     NEXAR_SAME(RenewalReply, f1, f2, f3)
     NEXAR_SAME(GroupRefused, f1, f2, f3)
     NEXAR_SAME(GroupStatusRequest, f1, f2)
-    NEXAR_SAME(RankGone, f1, f2, f3, f4, f5, f6)
+    NEXAR_SAME(RankGone, f1, f2, f3, f4, f5, f6, f7)
     NEXAR_SAME(Accusation, f1, f2, f3, f4, f5, f6, f7)
-    NEXAR_SAME(Verdict, f1, f2, f3, f4)
+    NEXAR_SAME(Verdict, f1, f2, f3, f4, f5)
     NEXAR_SAME(OpAbort, f1, f2, f3, f4)
-    NEXAR_SAME(OpAnnounce, f1, f2, f3, f4, f5, f6, f7, f8, f9, f10)
+    NEXAR_SAME(OpAnnounce, f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11)
     NEXAR_SAME(ArrivalQuery, f1, f2, f3, f4)
     NEXAR_SAME(MessageOffer, f1, f2, f3, f4, f5, f6, f7, f8)
     NEXAR_SAME(MessageWithdraw, f1, f2)
@@ -207,6 +207,26 @@ TEST_CASE("the largest group fits in one message and comes back whole", "[wire]"
     CHECK(same(*back, prepare));
 }
 
+TEST_CASE("a failure of a newer version is read as its class's general one", "[wire]") {
+    for (const auto& [sent, read] : {std::pair(-199, Errc::call),
+                                     {-299, Errc::retry},
+                                     {-399, Errc::operation},
+                                     {-499, Errc::open},
+                                     {-599, Errc::recoverable},
+                                     {-699, Errc::group},
+                                     {-799, Errc::session},
+                                     {-899, Errc::system},
+                                     {-601, Errc::peer_lost},
+                                     {-300, Errc::operation}}) {
+        CAPTURE(sent);
+        auto abort = sample<OpAbort>();
+        abort.error.code = static_cast<Errc>(sent);
+        const auto back = decode(encode(abort));
+        REQUIRE(back);
+        CHECK(std::get<OpAbort>(*back).error.code == read);
+    }
+}
+
 TEST_CASE("values over their limits are refused, naming the field and the limit", "[wire]") {
     SECTION("group size") {
         auto open = sample<GroupOpen>();
@@ -225,6 +245,16 @@ TEST_CASE("values over their limits are refused, naming the field and the limit"
         gone.rank = ranks_max;
         CHECK(says(refusal_of(gone), "rank is 65536"));
     }
+    SECTION("time-outs") {
+        auto open = sample<GroupOpen>();
+        open.timeouts.barrier_ms = -2;
+        CHECK(says(refusal_of(open), "a time-out is -2 ms, allowed is -1 to 2147483648"));
+        auto prepare = sample<GroupPrepare>();
+        prepare.timeouts.rpc_ms = -1;  // agreed: said by somebody
+        CHECK(says(refusal_of(prepare), "a time-out is -1 ms, allowed is 0 to 2147483648"));
+        prepare.timeouts.rpc_ms = timeout_ms_max + 1;
+        CHECK(says(refusal_of(prepare), "a time-out is 2147483649 ms"));
+    }
     SECTION("ranks of a prepared group out of order") {
         auto prepare = sample<GroupPrepare>();
         std::swap(prepare.members[1].rank, prepare.members[2].rank);
@@ -236,6 +266,10 @@ TEST_CASE("values over their limits are refused, naming the field and the limit"
         auto abort = sample<OpAbort>();
         abort.error.code = static_cast<Errc>(12345);
         CHECK(says(refusal_of(abort), "error code 12345 is unknown"));
+        for (const int code : {2, 99, -1, -99, -900, -999, -1000, INT32_MIN}) {
+            abort.error.code = static_cast<Errc>(code);
+            CHECK(says(refusal_of(abort), "error code " + std::to_string(code) + " is unknown"));
+        }
         auto verdict = sample<Verdict>();
         verdict.error.code = Errc::mismatch;
         CHECK(says(refusal_of(verdict), "a verdict of MISMATCH"));

@@ -23,7 +23,11 @@ struct Distinct {
     Incarnation incarnation() { return {u64(), u64()}; }
     GroupId group() { return {u64(), u64(), u64()}; }
     RequestId request() { return {node(), u64()}; }
-    Error error(Errc code) { return {code, text("what"), rank(), rank(), text("host")}; }
+    Error error(Errc code) {
+        Error out{code, text("what"), rank(), rank(), text("node")};
+        out.pid = u32();
+        return out;
+    }
     NodeRecord record() {
         return {node(),
                 text("host"),
@@ -62,13 +66,20 @@ void add_node_messages(Distinct& d, std::vector<Message>& out) {
 }
 
 void add_rendezvous_messages(Distinct& d, std::vector<Message>& out) {
-    out.push_back(GroupOpen{d.request(), d.bytes<32>(), d.text("train"), 60000, d.rank(), d.u32(),
-                            d.incarnation(), 13});
+    out.push_back(GroupOpen{d.request(),
+                            d.bytes<32>(),
+                            d.text("train"),
+                            60000,
+                            d.rank(),
+                            d.u32(),
+                            d.incarnation(),
+                            13,
+                            {-1, 0, 30'000}});
     out.push_back(GroupWithdraw{d.request(), d.bytes<32>(), false, true});
     out.push_back(GroupWithdraw{d.request(), d.bytes<32>(), true, false});
     const PlanTableRecord plan{d.u32(), d.u64(), d.u64(), d.u64(), d.u64(), d.u32(), 11};
-    out.push_back(
-        GroupPrepare{d.group(), d.u32(), d.bytes<32>(), d.text("train"), d.members(false), plan, d.u64()});
+    out.push_back(GroupPrepare{
+        d.group(), d.u32(), d.bytes<32>(), d.text("train"), d.members(false), plan, {5000, 0, 7000}});
     out.push_back(GroupPrepared{d.group(), d.error(Errc::link_lost)});
     out.push_back(GroupCommit{d.group()});
     out.push_back(GroupRefused{d.request(), d.group(), d.error(Errc::rank_clash)});
@@ -79,11 +90,12 @@ void add_rendezvous_messages(Distinct& d, std::vector<Message>& out) {
 
 void add_group_messages(Distinct& d, std::vector<Message>& out) {
     out.push_back(RankGone{d.group(), d.u32(), d.rank(), d.u64(), true, d.text("signal")});
+    out.push_back(RankGone{d.group(), d.u32(), d.rank(), d.u64(), false, d.text("it freed"), true});
     out.push_back(Accusation{d.group(), d.u32(), d.node(), d.node(), d.text("silent"), d.rank(), true});
-    out.push_back(Verdict{d.group(), d.u32(), d.node(), d.error(Errc::peer_lost)});
+    out.push_back(Verdict{d.group(), d.u32(), d.node(), d.error(Errc::peer_lost), true});
     out.push_back(OpAbort{d.group(), d.u32(), d.u64(), d.error(Errc::aborted)});
-    out.push_back(
-        OpAnnounce{d.group(), d.u32(), d.u64(), d.u8(), d.u8(), d.u8(), d.u64(), d.u32(), d.rank(), d.u64()});
+    out.push_back(OpAnnounce{d.group(), d.u32(), d.u64(), d.u8(), d.u8(), d.u8(), d.u64(), d.u32(), d.rank(),
+                             d.u64(), d.u64()});
     out.push_back(ArrivalQuery{d.group(), d.u32(), d.u64(), d.u64()});
     out.push_back(
         ArrivalReply{d.group(), d.u64(), {{d.rank(), d.u32(), d.u64(), true}, {d.rank(), d.u32(), d.u64()}}});

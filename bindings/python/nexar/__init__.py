@@ -1,0 +1,35 @@
+"""nexar for Python: the C library libnexar_c through ctypes, with numpy arrays.
+
+    import nexar
+    with nexar.Session() as session, session.group() as group:   # who and how many: from the environment
+        x = session.alloc(1000, "float32")                       # memory that is reduced in place
+        x[:] = group.rank
+        group.all_reduce(x)                                      # the sum, on every rank
+
+include/nexar.h is the manual; this package only says what Python adds:
+
+Times are seconds, the same everywhere: None is the default (of an operation: what its group agreed on for its kind; of
+a wait: as long as the operation takes), nexar.NO_TIMEOUT none at all, 0 does not wait (a collective refuses it).
+
+Every operation has a blocking form and a _start form that returns a Request. Both take, by name, timeout= (the
+operation's own deadline: when it passes, the operation ends, and the error names who is late), match_id= (collectives: a
+number that must be the same on all ranks, or all get MISMATCH) and user_data= (comes back in the Completion).
+
+While anything waits, other threads run and Ctrl-C works: it cancels the operation of a blocking form, on all ranks of
+the group, and raises KeyboardInterrupt. A wait for a Request leaves that pending.
+
+Failures are nexar.Error, in classes by what one can do about them; ValueError and TypeError say what this package does
+not take. Linux on 64-bit machines only, as the library.
+"""
+from ._arrays import DTYPES, OPS
+from ._errors import (CallError, Error, GroupError, NexarSystemError, OpenError, OperationError, RecoverableError,
+                      RetryError, SessionError)
+from ._group import Group
+from ._library import ANY_SOURCE, ANY_TAG, NO_TIMEOUT, RANK_AUTO, version
+from ._requests import Completion, Request, test_any, wait_all, wait_any
+from ._session import Session
+
+__version__ = version()
+__all__ = ["ANY_SOURCE", "ANY_TAG", "CallError", "Completion", "DTYPES", "Error", "Group", "GroupError", "NO_TIMEOUT",
+           "NexarSystemError", "OPS", "OpenError", "OperationError", "RANK_AUTO", "RecoverableError", "Request",
+           "RetryError", "Session", "SessionError", "test_any", "wait_all", "wait_any"]

@@ -1,0 +1,108 @@
+"""Failures, in classes by what one can do about them."""
+import ctypes
+from ctypes import byref
+
+from . import _library
+from ._library import lib
+
+_NO_SEQUENCE = 0xFFFFFFFFFFFFFFFF
+
+
+class Error(Exception):
+    """A nexar call failed. Its text is the library's one line; the fields, as in nexar_error:
+
+    code, name      which nexar_status: -601, "PEER_LOST"
+    text            a sentence: what was wrong and what is allowed
+    op              the operation that failed, "all_reduce"; "" if none
+    rank            at fault, or None; other_rank: the second end of a lost link, or None
+    node, host, pid of the process at fault, each None where it is not known
+    group, epoch    the group's name and epoch, or None where it is not about a group
+    sequence        the collective's number in its group, from 0, or None
+    lost_ranks      those that are lost, ascending (at most 32 of them); lost_count: how many they are
+    errno           of the system call that failed, or None
+    """
+
+    def __init__(self, code, line="", **fields):
+        self.code, self.name = code, lib.nexar_status_name(code).decode()
+        self.text, self.op, self.lost_ranks, self.lost_count = "", "", (), 0
+        self.rank = self.other_rank = self.node = self.host = self.pid = None
+        self.group = self.epoch = self.sequence = self.errno = None
+        vars(self).update(fields)
+        super().__init__(line or self.name)
+
+    def __reduce__(self):
+        return _again, (type(self), self.args, vars(self))
+
+
+def _again(kind, arguments, fields):
+    error = kind.__new__(kind, *arguments)
+    error.args = arguments
+    vars(error).update(fields)
+    return error
+
+
+class CallError(Error):
+    """Fix the call: it had no effect."""
+
+
+class RetryError(Error):
+    """The same call may succeed later, or with more room: it had no effect."""
+
+
+class OperationError(Error):
+    """This operation failed, on all ranks that take part in it; the group lives."""
+
+
+class OpenError(Error):
+    """The group did not come about: correct what the text says, and open it again."""
+
+
+class RecoverableError(Error):
+    """The group goes on without those that are lost."""
+
+
+class GroupError(Error):
+    """This group is finished: free it, and open a new one with the survivors."""
+
+
+class SessionError(Error):
+    """This session is finished, or was never opened: open a new one."""
+
+
+class NexarSystemError(Error):
+    """The operating system refused something: see errno."""
+
+
+_CLASSES = {1: CallError, 2: RetryError, 3: OperationError, 4: OpenError, 5: RecoverableError, 6: GroupError,
+            7: SessionError, 8: NexarSystemError}
+
+
+def error_of(status):
+    """The Error of a status that the last nexar call on this thread returned."""
+    kind = _CLASSES.get(lib.nexar_status_class(status), Error)
+    last = _library.Error(struct_size=ctypes.sizeof(_library.Error))
+    if lib.nexar_last_error(byref(last)) != 0 or last.code != status:
+        return kind(status)
+    line = ctypes.create_string_buffer(2048)
+    lib.nexar_error_line(byref(last), line, len(line), None)
+    return kind(status, _text(line.value), **_fields(last))
+
+
+def check(status):
+    if status != 0:
+        raise error_of(status)
+
+
+def _text(value):
+    return value.decode(errors="replace")
+
+
+def _fields(last):
+    about_group = last.epoch != 0 or last.group != b""
+    return {"text": _text(last.text), "op": _text(last.op), "node": _text(last.node) or None,
+            "host": _text(last.host) or None, "pid": last.pid or None, "errno": last.system_errno or None,
+            "rank": None if last.rank < 0 else last.rank,
+            "other_rank": None if last.other_rank < 0 else last.other_rank,
+            "group": _text(last.group) if about_group else None, "epoch": last.epoch or None,
+            "sequence": None if last.sequence == _NO_SEQUENCE else last.sequence, "lost_count": last.lost_count,
+            "lost_ranks": tuple(last.lost_ranks[:min(last.lost_count, len(last.lost_ranks))])}

@@ -1,0 +1,190 @@
+"""libnexar_c: where it is, its structs, its functions' arguments."""
+import contextlib
+import ctypes
+import glob
+import math
+import operator
+import os
+from ctypes import (POINTER, byref, c_char, c_char_p, c_int, c_int32, c_int64, c_uint32, c_uint64, c_void_p)
+
+ABI = (0, 2)  # until 1.0 each 0.N is an ABI of its own
+PENDING, BAD_STATE, CLOSED, BAD_HANDLE, INTERRUPTED = 1, -102, -106, -107, -203
+ANY_SOURCE, ANY_TAG, RANK_AUTO = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF, 0xFFFFFFFF
+NO_TIMEOUT = math.inf
+DEFAULT_MS, NONE_MS = -1, -2
+
+
+class Error(ctypes.Structure):
+    _fields_ = [("struct_size", c_uint32), ("code", c_int32), ("error_class", c_int32), ("system_errno", c_int32),
+                ("rank", c_int64), ("other_rank", c_int64), ("sequence", c_uint64), ("epoch", c_uint32),
+                ("pid", c_uint32), ("reserved", c_uint32), ("lost_count", c_uint32), ("lost_ranks", c_uint32 * 32),
+                ("op", c_char * 24), ("group", c_char * 129), ("node", c_char * 65), ("host", c_char * 256),
+                ("text", c_char * 512), ("reserved_text", c_char * 38)]
+
+
+class SessionOptions(ctypes.Structure):
+    _fields_ = [("struct_size", c_uint32), ("slots", c_uint32), ("socket_path", c_char_p),
+                ("connect_timeout_ms", c_int64), ("daemon_unresponsive_ms", c_int64), ("scratch_limit", c_uint64),
+                ("spin_us", c_int64)]
+
+
+class SessionStats(ctypes.Structure):
+    _fields_ = [("struct_size", c_uint32), ("reserved", c_uint32)] + [(name, c_uint64) for name in (
+        "operations", "bytes_copied", "scratch_bytes", "regions", "doorbells", "waits_ready", "waits_spun",
+        "waits_yielded", "waits_slept")]
+
+
+class AllocOptions(ctypes.Structure):
+    _fields_ = [("struct_size", c_uint32), ("reserved", c_uint32), ("flags", c_uint64)]
+
+
+class GroupOptions(ctypes.Structure):
+    _fields_ = [("struct_size", c_uint32), ("size", c_uint32), ("rank", c_uint32), ("reserved", c_uint32),
+                ("name", c_char_p), ("job_secret", c_char_p), ("timeout_ms", c_int64),
+                ("collective_timeout_ms", c_int64), ("barrier_timeout_ms", c_int64), ("rpc_timeout_ms", c_int64),
+                ("user_data", c_uint64)]
+
+
+class OpOptions(ctypes.Structure):
+    _fields_ = [("struct_size", c_uint32), ("priority", c_int32), ("timeout_ms", c_int64), ("match_id", c_uint64),
+                ("user_data", c_uint64), ("flags", c_uint64)]
+
+
+class Completion(ctypes.Structure):
+    _fields_ = [("struct_size", c_uint32), ("status", c_int32), ("request", c_uint64), ("user_data", c_uint64),
+                ("group", c_void_p), ("sequence", c_uint64), ("bytes", c_uint64), ("tag", c_uint64),
+                ("source", c_uint32), ("epoch", c_uint32)]
+
+
+def checked(kind, value, what):
+    """The value, if the C type has it: ctypes itself takes what is left of a number after cutting it."""
+    low, high = (0, 2**32 - 1) if kind is c_uint32 else (0, 2**64 - 1) if kind is c_uint64 else (-2**63, 2**63 - 1)
+    number = operator.index(value)
+    if not low <= number <= high:
+        raise ValueError(f"{what} is {number}; allowed: {low} to {high}")
+    return number
+
+
+class _Rank:
+    @staticmethod
+    def from_param(value):
+        return c_uint32(checked(c_uint32, value, "a rank"))
+
+
+class _Tag:
+    @staticmethod
+    def from_param(value):
+        return c_uint64(checked(c_uint64, value, "a tag"))
+
+
+_session = _group = _memory = c_void_p
+_count = _request = c_uint64
+_dtype = _op = c_int32
+_rank = _Rank
+_options, _started = POINTER(OpOptions), POINTER(c_uint64)
+_operations = {
+    "all_reduce": [_group, _memory, _memory, _count, _dtype, _op],
+    "reduce": [_group, _memory, _memory, _count, _dtype, _op, _rank],
+    "broadcast": [_group, _memory, _count, _dtype, _rank],
+    "all_gather": [_group, _memory, _memory, _count, _dtype],
+    "reduce_scatter": [_group, _memory, _memory, _count, _dtype, _op],
+    "barrier": [_group],
+    "send": [_group, _memory, _count, _dtype, _rank, _Tag],
+    "recv": [_group, _memory, _count, _dtype, _rank, _Tag],
+}
+_signatures = {
+    # name: argument types; all return nexar_status
+    "last_error": [POINTER(Error)],
+    "error_line": [POINTER(Error), c_char_p, c_uint64, POINTER(c_uint64)],
+    "session_open": [POINTER(SessionOptions), POINTER(_session)],
+    "session_close": [_session],
+    "session_fd": [_session, POINTER(c_int)],
+    "session_poll": [_session, POINTER(Completion), c_uint64, c_uint64, POINTER(c_uint64)],
+    "session_node": [_session, c_char_p, c_uint64],
+    "session_stats_get": [_session, POINTER(SessionStats)],
+    "alloc": [_session, c_uint64, POINTER(AllocOptions), POINTER(_memory)],
+    "free": [_session, _memory],
+    "register_memfd": [_session, _memory, c_uint64, c_int, c_uint64],
+    "unregister": [_session, _memory],
+    "group_options_from_env": [POINTER(GroupOptions), c_uint64],
+    "group_open_start": [_session, POINTER(GroupOptions), _started],
+    "group_free": [_group],
+    "group_rank": [_group, POINTER(c_uint32)],
+    "group_size": [_group, POINTER(c_uint32)],
+    "group_epoch": [_group, POINTER(c_uint32)],
+    "group_node": [_group, _rank, c_char_p, c_uint64],
+    "request_test": [_request, POINTER(Completion)],
+    "request_wait": [_request, c_int64, POINTER(Completion)],
+    "request_test_any": [POINTER(c_uint64), c_uint64, POINTER(c_uint64), POINTER(Completion)],
+    "request_wait_any": [POINTER(c_uint64), c_uint64, c_int64, POINTER(c_uint64), POINTER(Completion)],
+    "request_cancel": [_request],
+    "request_free": [_request],
+    "status_class": [c_int32],
+    **{f"{name}_start": [*arguments, _options, _started] for name, arguments in _operations.items()},
+}
+
+
+def _load():
+    """$NEXAR_LIBRARY; else the library of the prefix that this file is installed in; else the loader's choice."""
+    named, file = os.environ.get("NEXAR_LIBRARY"), "libnexar_c.so." + ".".join(map(str, ABI))
+    prefix = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../..")
+    names = [named] if named else [*sorted(glob.glob(f"{prefix}/lib/**/{file}", recursive=True)), file]
+    for name in names:
+        with contextlib.suppress(OSError):
+            loaded = ctypes.CDLL(name)
+            break
+    else:
+        raise ImportError(f"{' and '.join(names)} cannot be loaded: install nexar, or set NEXAR_LIBRARY to its path")
+    loaded.nexar_version_text.restype = c_char_p
+    major, minor = loaded.nexar_version() >> 16, loaded.nexar_version() >> 8 & 0xFF
+    if (major, minor) != ABI:
+        raise ImportError(f"{name} is version {loaded.nexar_version_text().decode()}; this binding needs "
+                          f"{ABI[0]}.{ABI[1]}")
+    for function, arguments in _signatures.items():
+        getattr(loaded, "nexar_" + function).argtypes = arguments
+        getattr(loaded, "nexar_" + function).restype = c_int32
+    for name, struct in {"session": SessionOptions, "alloc": AllocOptions, "group": GroupOptions, "op": OpOptions}.items():
+        function = getattr(loaded, f"nexar_{name}_options_init")
+        function.argtypes, function.restype = [POINTER(struct), c_uint64], None
+    loaded.nexar_status_name.argtypes, loaded.nexar_status_name.restype = [c_int32], c_char_p
+    return loaded
+
+
+lib = _load()
+
+
+def version():
+    return lib.nexar_version_text().decode()
+
+
+def milliseconds(seconds):
+    """A time-out as the library counts it: none is NO_TIMEOUT, and what is not 0 does not become 0."""
+    if seconds is None:
+        return DEFAULT_MS
+    if math.isnan(seconds) or seconds < 0:
+        raise ValueError(f"a time-out is None, 0, a positive number of seconds, or nexar.NO_TIMEOUT; not {seconds}")
+    if seconds == NO_TIMEOUT:
+        return NONE_MS
+    return 0 if seconds == 0 else max(1, round(seconds * 1000))
+
+
+def options(struct, init, **values):
+    """The struct as `init` leaves it, with those values that are not None."""
+    result = struct()
+    init(byref(result), ctypes.sizeof(struct))
+    assign(result, **values)
+    return result
+
+
+def assign(struct, **values):
+    kinds = dict(struct._fields_)
+    for name, value in values.items():
+        if value is None:
+            continue
+        if kinds[name] is c_char_p:
+            if not isinstance(value, (str, bytes, os.PathLike)):
+                raise TypeError(f"{name} must be text, not {type(value).__name__}")
+            value = os.fsencode(value)
+        elif kinds[name] in (c_uint32, c_uint64, c_int64):
+            value = checked(kinds[name], value, name)
+        setattr(struct, name, value)

@@ -1,0 +1,262 @@
+"""Started operations: one at a time, and several at once."""
+import contextlib
+import ctypes
+import dataclasses
+import threading
+import time
+import weakref
+from ctypes import byref, c_uint64
+
+from . import _library
+from ._errors import Error, check, error_of
+from ._library import BAD_HANDLE, BAD_STATE, INTERRUPTED, NO_TIMEOUT, PENDING, lib, milliseconds
+
+# Longest single wait. A signal that arrives just before the library sleeps is seen after so long at the latest.
+WAIT_MS = 500
+# How long an interrupted operation may take to end after it was cancelled.
+CANCEL_SECONDS = 5
+_NO_SEQUENCE, _NOBODY = 0xFFFFFFFFFFFFFFFF, 0xFFFFFFFF
+
+
+@dataclasses.dataclass(frozen=True)
+class Completion:
+    """What an ended operation has to tell, as nexar_completion.
+
+    request     the Request
+    status      0, or the nexar_status of its failure; name: that in words, "OK"
+    user_data   as given when it was started
+    group       the Group whose operation it was, or that was opened; None where there is none any more
+    epoch       of the group
+    sequence    a collective's number in its group, from 0; None: not a collective
+    bytes, tag, source   of a received message; source None: not a receive
+    """
+    request: "Request"
+    status: int
+    name: str
+    user_data: int
+    group: object
+    epoch: int
+    sequence: "int | None"
+    bytes: int
+    tag: int
+    source: "int | None"
+
+
+class Dropped:
+    """Requests whose Request nobody holds any more: cancelled, and freed when they have ended. Until then their arrays
+    stay alive. One per session."""
+
+    def __init__(self):
+        self._requests = {}  # number: (what to keep alive, whether it opens a group)
+
+    def take(self, number, keep, opens):
+        """Called when a Request is gone, in any thread, also in the middle of garbage collection."""
+        if lib.nexar_request_free(number) == BAD_STATE:
+            lib.nexar_request_cancel(number)
+            self._requests[number] = keep, opens
+
+    def sweep(self):
+        for number in list(self._requests):
+            if lib.nexar_request_free(number) != BAD_STATE:
+                self._requests.pop(number, None)
+
+    def saw(self, end):
+        """A poll has seen the end of a request that is not there any more."""
+        _, opens = self._requests.get(end.request, (None, False))
+        if opens and end.status == 0:
+            lib.nexar_group_free(end.group)  # else the library would have, with the request
+
+
+class Request:
+    """A started operation.
+
+    Its arrays stay alive until it has ended. Keep it until then: a Request that nobody holds any more is cancelled (a
+    collective on all ranks).
+    """
+
+    def __init__(self, connection, start, keep, result, user_data=0, hidden=False, opens=False):
+        """start(user_data, number): the call of the library, which is given a number of ours for user_data, so that a
+        poll on another thread knows the Request before the call has returned."""
+        self._connection, self._result, self._kept = connection, result, [keep]
+        self._user_data, self._hidden = user_data, hidden
+        self._answer, self._lock, self._last = None, threading.Lock(), None  # answer: (value, error)
+        self._finalizer, self._number = None, 0
+        self._key, number = next(connection.keys), c_uint64()
+        connection.requests[self._key] = self
+        connection.dropped.sweep()
+        check(start(self._key, byref(number)))
+        with self._lock:
+            self._number = number.value
+            self._finalizer = weakref.finalize(self, connection.dropped.take, self._number, self._kept, opens)
+            self._finalizer.atexit = False  # the process ends: the library closes the session
+            if self._answer is not None:
+                self._finalizer.detach()
+
+    @property
+    def completion(self):
+        """Its Completion; None: pending."""  # made anew: kept, it and the Request would keep each other alive
+        return None if self._last is None else self._connection.completion(self._last, self)
+
+    def test(self):
+        """Whether it has ended. Never blocks, never raises what the operation failed with: wait() does."""
+        return self._answer is not None or self._look(lambda end: lib.nexar_request_test(self._number, end))
+
+    def wait(self, timeout=None):
+        """The result of the operation, or its error raised. After `timeout` seconds it is still pending: TimeoutError."""
+        clock = _Clock(timeout)
+        while not self._ended():
+            left = clock.slice_ms()
+            if not self._look(lambda end: lib.nexar_request_wait(self._number, left, end)) and clock.over():
+                raise TimeoutError("still pending")
+        value, error = self._answer
+        if error is not None:
+            raise error
+        return value
+
+    def cancel(self):
+        """Asks for an end; wait() then tells how it ended. A collective ends on all ranks."""
+        if self._answer is None:
+            status = lib.nexar_request_cancel(self._number)
+            if status != 0 and self._answer is None:
+                raise error_of(status)
+
+    def _seen(self, end):
+        """Its Completion, which a poll has found."""
+        self._number = end.request  # on another thread the call that started it may not have returned yet
+        self.test()
+        return self.completion
+
+    def _ended(self):
+        return self._answer is not None
+
+    def _look(self, ask):
+        """Asks the library. True: it has ended, and its slot is free."""
+        end = _library.Completion(struct_size=ctypes.sizeof(_library.Completion), status=PENDING)
+        status = ask(byref(end))
+        with self._lock:
+            if self._answer is not None:
+                return True  # another thread was first, and freed it
+            if status in (PENDING, INTERRUPTED):
+                return False
+            if end.status == PENDING or status == BAD_HANDLE:
+                raise error_of(status)  # the call itself failed
+            error = error_of(status) if status != 0 else None
+            value = self._result(end) if error is None else None
+            self._last = end
+            self._answer = value, error
+            if self._finalizer is not None:
+                self._finalizer.detach()
+            lib.nexar_request_free(end.request)
+        self._connection.requests.pop(self._key, None)
+        self._kept.clear()
+        self._result = None
+        return True
+
+    def _finish(self):
+        """The blocking form: when Ctrl-C is pressed the operation itself ends."""
+        try:
+            return self.wait()
+        except KeyboardInterrupt:
+            with contextlib.suppress(Error, TimeoutError):
+                self.cancel()
+                self.wait(CANCEL_SECONDS)
+            raise
+
+
+class _Clock:
+    """What is left of a time-out, in slices: between them Python's signal handlers run."""
+
+    def __init__(self, timeout):
+        milliseconds(timeout)  # refuses what is no time-out
+        self._end = None if timeout is None or timeout == NO_TIMEOUT else time.monotonic() + timeout
+
+    def slice_ms(self):
+        if self._end is None:
+            return WAIT_MS
+        return min(WAIT_MS, milliseconds(max(0, self._end - time.monotonic())))
+
+    def left(self):
+        return None if self._end is None else max(0, self._end - time.monotonic())
+
+    def over(self):
+        return self._end is not None and time.monotonic() >= self._end
+
+
+# ---- Several at once ----
+
+def wait_any(requests, timeout=None):
+    """The index of a request that has ended; those that are None are passed over. Its wait() has the result or the
+    error. After `timeout` seconds none has: TimeoutError."""
+    clock, index = _Clock(timeout), c_uint64()
+    while (found := _answered(requests)) is None:
+        numbers, left = _numbers(requests), clock.slice_ms()
+        status = lib.nexar_request_wait_any(numbers, len(numbers), left, byref(index), None)
+        if status == 0:
+            requests[index.value].test()
+            return index.value
+        if _lost_race(status, requests):
+            continue
+        if clock.over():
+            raise TimeoutError("all still pending")
+    return found
+
+
+def test_any(requests):
+    """The same without waiting; None: none has ended."""
+    index = c_uint64()
+    while (found := _answered(requests)) is None:
+        numbers = _numbers(requests)
+        status = lib.nexar_request_test_any(numbers, len(numbers), byref(index), None)
+        if status == 0:
+            requests[index.value].test()
+            return index.value
+        if not _lost_race(status, requests):
+            return None
+    return found
+
+
+def wait_all(requests, timeout=None):
+    """The results, in order; None for those that are None. When all have ended, and some have failed: the first one's
+    error is raised. After `timeout` seconds not all have ended: TimeoutError."""
+    clock, results, first = _Clock(timeout), [], None
+    for request in requests:
+        try:
+            results.append(None if request is None else request.wait(clock.left()))
+        except Error as error:
+            first = first or error
+    if first is not None:
+        raise first
+    return results
+
+
+def _numbers(requests):
+    return (c_uint64 * len(requests))(*(0 if request is None or request._ended() else request._number
+                                        for request in requests))
+
+
+def _answered(requests):
+    return next((i for i, request in enumerate(requests) if request is not None and request._ended()), None)
+
+
+def _lost_race(status, requests):
+    """Whether another thread saw the end of one of them meanwhile. What is no state of a wait is raised."""
+    if status in (PENDING, INTERRUPTED):
+        return False
+    error = error_of(status)
+    if status == BAD_HANDLE and _answered(requests) is not None:
+        return True
+    raise error
+
+
+def poll(connection, capacity):
+    ended, count = (_library.Completion * capacity)(), c_uint64()
+    check(lib.nexar_session_poll(connection.handle, ended, ctypes.sizeof(_library.Completion), capacity, byref(count)))
+    completions = []
+    for end in ended[:count.value]:
+        request = connection.requests.get(end.user_data)
+        if request is None:
+            connection.dropped.saw(end)
+        elif not request._hidden:
+            completions.append(request._seen(end))
+    connection.dropped.sweep()
+    return completions

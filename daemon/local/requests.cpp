@@ -1,0 +1,209 @@
+#include "local/requests.hpp"
+
+#include <algorithm>
+#include <string>
+
+namespace nexar::local {
+
+using engine::OpKind;
+
+namespace {
+
+// Fields that not every kind of request uses.
+enum Use : uint32_t {
+    use_dtype = 1,
+    use_op = 2,
+    use_peer = 4,
+    use_count = 8,
+    use_tag = 16,
+    use_match = 32,
+    use_group = 64,
+    use_stage = 128,
+    use_any_tag = 256,
+};
+constexpr uint32_t elements = use_group | use_dtype | use_count;
+constexpr uint32_t collective = elements | use_match | use_stage;
+
+uint32_t uses_of(uint8_t kind) {
+    switch (kind) {
+        case NEXAR_OP_BARRIER:
+            return use_group | use_match;
+        case NEXAR_OP_ALL_REDUCE:
+        case NEXAR_OP_REDUCE_SCATTER:
+            return collective | use_op;
+        case NEXAR_OP_REDUCE:
+            return collective | use_op | use_peer;
+        case NEXAR_OP_BROADCAST:
+            return collective | use_peer;
+        case NEXAR_OP_ALL_GATHER:
+            return collective;
+        case NEXAR_OP_SEND:
+            return elements | use_peer | use_tag;
+        case NEXAR_OP_RECV:
+            return elements | use_peer | use_tag | use_any_tag;
+        case NEXAR_CMD_GROUP_FREE:
+            return use_group;
+        case NEXAR_CMD_GROUP_NODE:
+            return use_group | use_peer;
+        default:
+            return 0;
+    }
+}
+
+std::unexpected<Error> not_allowed(const char* field, uint64_t value, const std::string& allowed) {
+    return fail(Errc::invalid_argument,
+                std::string(field) + " is " + std::to_string(value) + "; allowed: " + allowed);
+}
+
+Result<void> check_unused(const nexar_shm_descriptor& d, uint32_t uses) {
+    const struct {
+        const char* name;
+        uint64_t value;
+        uint32_t use;
+    } fields[] = {
+        {"dtype", d.dtype, use_dtype},     {"op", d.op, use_op},
+        {"peer", d.peer, use_peer},        {"count", d.count, use_count},
+        {"tag", d.tag, use_tag},           {"match_id", d.match_id, use_match},
+        {"group", d.group, use_group},     {"epoch", d.epoch, use_group},
+        {"in.entries", d.in.entries, 0},   {"out.entries", d.out.entries, 0},
+        {"args.region", d.args.region, 0}, {"args.entries", d.args.entries, 0},
+        {"args.offset", d.args.offset, 0},
+    };
+    for (const auto& field : fields)
+        if ((uses & field.use) == 0 && field.value != 0)
+            return not_allowed(field.name, field.value, std::string("0, ") + kind_name(d.kind) + " has none");
+    for (const uint8_t byte : d.zero)
+        if (byte != 0) return not_allowed("a reserved byte of the descriptor", byte, "0");
+    return {};
+}
+
+Result<void> check_flags(const nexar_shm_descriptor& d, uint32_t uses) {
+    constexpr uint32_t staged = NEXAR_SHM_FLAG_STAGED_IN | NEXAR_SHM_FLAG_STAGED_OUT;
+    const uint32_t unknown = d.flags & ~uint32_t{staged | NEXAR_SHM_FLAG_ANY_TAG};
+    if (unknown != 0)
+        return fail(Errc::invalid_argument, "flags has the unknown bits " + std::to_string(unknown));
+    if ((d.flags & NEXAR_SHM_FLAG_ANY_TAG) != 0 && (uses & use_any_tag) == 0)
+        return fail(Errc::invalid_argument,
+                    std::string("flags says any tag; ") + kind_name(d.kind) + " has none");
+    if (((d.flags & staged) != 0 || d.stage_windows != 0) && (uses & use_stage) == 0)
+        return fail(Errc::invalid_argument, std::string(kind_name(d.kind)) + " cannot be staged");
+    return {};
+}
+
+// Agreed in milliseconds; what is not a whole number of them is rounded up: 0 is something else.
+Result<Duration> agreed_timeout(const char* field, int64_t ns) {
+    constexpr int64_t ms = 1'000'000;
+    if (ns < -1)
+        return fail(Errc::invalid_argument, std::string(field) + " is " + std::to_string(ns) +
+                                                "; allowed: -1 (what the others say), 0 (none) or more");
+    return Duration(ns <= 0 ? ns : ns / ms * ms + (ns % ms != 0 && ns < INT64_MAX - ms ? ms : 0));
+}
+
+uint64_t multiply(uint64_t a, uint64_t b, bool& overflow) {
+    uint64_t out = 0;
+    overflow |= __builtin_mul_overflow(a, b, &out);
+    return out;
+}
+
+}  // namespace
+
+const char* kind_name(uint8_t kind) {
+    static constexpr const char* ops[] = {"barrier",    "all_reduce",     "reduce", "broadcast",
+                                          "all_gather", "reduce_scatter", "send",   "recv"};
+    static constexpr const char* commands[] = {"group_open", "group_free", "group_node", "region_add",
+                                               "region_free"};
+    if (kind < NEXAR_OP_KINDS) return ops[kind];
+    if (kind >= NEXAR_CMD_GROUP_OPEN && kind <= NEXAR_CMD_REGION_FREE)
+        return commands[kind - NEXAR_CMD_GROUP_OPEN];
+    return "unknown";
+}
+
+Result<void> check_words(const nexar_shm_descriptor& d) {
+    const bool op = d.kind < NEXAR_OP_KINDS;
+    if (!op &&
+        (d.kind < NEXAR_CMD_GROUP_OPEN || d.kind > NEXAR_CMD_REGION_FREE || d.kind == NEXAR_CMD_REGION_ADD))
+        return fail(Errc::unsupported, "request kind " + std::to_string(d.kind) + " is unknown");
+    if (op && d.priority != NEXAR_SHM_PRIORITY_DEFAULT)
+        return fail(Errc::unsupported, "priority is " + std::to_string(d.priority) +
+                                           "; allowed: " + std::to_string(NEXAR_SHM_PRIORITY_DEFAULT) +
+                                           ", the operation's own");
+    if (!op && d.priority != 0) return not_allowed("priority", d.priority, "0 in a command");
+    if (!op && d.timeout_ns != 0) return fail(Errc::invalid_argument, "timeout_ns must be 0 in a command");
+    if (d.timeout_ns < -1)
+        return fail(Errc::invalid_argument, "timeout_ns is " + std::to_string(d.timeout_ns) +
+                                                "; allowed: -1 (the group's), 0 (none) or more");
+    const uint32_t uses = uses_of(d.kind);
+    NEXAR_TRY_VOID(check_flags(d, uses));
+    return check_unused(d, uses);
+}
+
+Result<engine::OpDescriptor> descriptor_from(const nexar_shm_descriptor& asked) {
+    const auto dtype = reduce::dtype_from(asked.dtype);
+    if (!dtype) return fail(Errc::invalid_argument, "dtype " + std::to_string(asked.dtype) + " is unknown");
+    const auto op = reduce::reduce_op_from(asked.op);
+    if (!op) return fail(Errc::invalid_argument, "reduction " + std::to_string(asked.op) + " is unknown");
+    engine::OpDescriptor out;
+    out.kind = static_cast<OpKind>(asked.kind);
+    out.dtype = *dtype;
+    out.op = *op;
+    out.count = asked.count;
+    out.root = out.kind == OpKind::reduce || out.kind == OpKind::broadcast ? asked.peer : 0;
+    out.match_id = asked.match_id;
+    return out;
+}
+
+Result<Lengths> lengths_of(const engine::OpDescriptor& d, uint32_t size, uint32_t rank) {
+    bool overflow = false;
+    const uint64_t block = multiply(d.count, size_of(d.dtype), overflow);
+    const uint64_t all = multiply(block, size, overflow);
+    if (overflow || all >> 63 != 0)
+        return fail(Errc::invalid_argument,
+                    "count " + std::to_string(d.count) + " is too large for its type");
+    switch (d.kind) {
+        case OpKind::barrier:
+            return Lengths{0, 0};
+        case OpKind::all_reduce:
+            return Lengths{block, block};
+        case OpKind::reduce:
+            return Lengths{block, d.root == rank ? block : 0};
+        case OpKind::broadcast:
+            return d.root == rank ? Lengths{block, 0} : Lengths{0, block};
+        case OpKind::all_gather:
+            return Lengths{block, all};
+        case OpKind::reduce_scatter:
+            return Lengths{all, block};
+        case OpKind::send:
+            return Lengths{block, 0};
+        case OpKind::recv:
+            return Lengths{0, block};
+    }
+    return fail(Errc::invalid_argument, "unknown operation");
+}
+
+Result<engine::OpenRequest> open_request_from(const nexar_shm_group_open& asked) {
+    if (asked.name_bytes == 0 || asked.name_bytes > sizeof asked.name ||
+        asked.secret_bytes > sizeof asked.secret)
+        return fail(Errc::invalid_argument, "a group's name has 1 to 128 bytes, its secret at most 128");
+    if (asked.size == 0 || asked.size > NEXAR_SHM_GROUP_RANKS_MAX)
+        return not_allowed("size", asked.size, "1 to " + std::to_string(NEXAR_SHM_GROUP_RANKS_MAX));
+    if (asked.rank != NEXAR_SHM_ANY_RANK && asked.rank >= asked.size)
+        return fail(Errc::invalid_argument, "rank " + std::to_string(asked.rank) + " is not in a group of " +
+                                                std::to_string(asked.size));
+    if (asked.timeout_ns < 0)
+        return fail(Errc::invalid_argument, "timeout_ns of the opening is " +
+                                                std::to_string(asked.timeout_ns) +
+                                                "; allowed: 0 (none) or more");
+    engine::OpenRequest out;
+    out.name.assign(asked.name, asked.name_bytes);
+    out.size = asked.size;
+    out.rank = asked.rank == NEXAR_SHM_ANY_RANK ? -1 : int64_t{asked.rank};
+    out.job_secret.assign(asked.secret, asked.secret_bytes);
+    out.instance = asked.instance;
+    out.timeout = Duration(asked.timeout_ns);
+    NEXAR_TRY(out.asked.collective, agreed_timeout("collective_timeout_ns", asked.collective_timeout_ns));
+    NEXAR_TRY(out.asked.barrier, agreed_timeout("barrier_timeout_ns", asked.barrier_timeout_ns));
+    NEXAR_TRY(out.asked.rpc, agreed_timeout("rpc_timeout_ns", asked.rpc_timeout_ns));
+    return out;
+}
+
+}  // namespace nexar::local

@@ -1,0 +1,234 @@
+// The exported functions of include/nexar.h about requests.
+#include <cstring>
+#include <vector>
+
+#include "opening.hpp"
+#include "sleep.hpp"
+#include "structs.hpp"
+#include "tables.hpp"
+
+using namespace nexar;
+using namespace nexar::c;
+
+namespace {
+
+Time deadline(int64_t timeout_ms) {
+    constexpr int64_t ms_max = INT64_MAX / 4'000'000;
+    return timeout_ms < 0 || timeout_ms > ms_max ? never : now() + std::chrono::milliseconds(timeout_ms);
+}
+
+Result<void> check_timeout(int64_t ms) {
+    if (ms >= 0 || ms == NEXAR_TIMEOUT_DEFAULT || ms == NEXAR_TIMEOUT_NONE) return {};
+    return fail(Errc::invalid_argument, "timeout_ms is " + std::to_string(ms) +
+                                            "; allowed: 0 and more, NEXAR_TIMEOUT_DEFAULT (-1), "
+                                            "NEXAR_TIMEOUT_NONE (-2)");
+}
+
+Error freed_error() {
+    return Error{Errc::bad_handle, "the request was freed, or never was one", -1, -1, {}};
+}
+
+void give(Session& session, const Slot& slot, const Ending& ending, nexar_completion* out, uint32_t size) {
+    if (!out) return;
+    give_result(out, ending.completion, size);
+    if (ending.completion.status == NEXAR_OK) session.seen(slot);
+}
+
+// The answer of nexar_request_test and _wait once the request was looked at.
+nexar_status answer(const char* op, PinnedRequest& pinned, const Ending& ending,
+                    nexar_completion* completion) {
+    if (ending.freed) return failed(op, freed_error());
+    if (completion) give(*pinned.session, pinned.slot, ending, completion, completion->struct_size);
+    return ending.error ? failed(ending.context(), *ending.error) : ending.completion.status;
+}
+
+// Requests of one session, none freed; those that are 0 are left out.
+struct Several {
+    SessionPin session;
+    std::vector<Slot> slots;
+    std::vector<uint64_t> places;  // of each slot, in the caller's array
+};
+
+Result<Several> several(const nexar_request* requests, uint64_t count) {
+    if (!requests || count == 0 || count > NEXAR_SHM_SLOTS_MAX)
+        return fail(Errc::invalid_argument, "requests is NULL, or count is " + std::to_string(count) +
+                                                "; allowed: 1 to " + std::to_string(NEXAR_SHM_SLOTS_MAX));
+    Several out;
+    out.slots.reserve(count);
+    out.places.reserve(count);
+    for (uint64_t i = 0; i < count; ++i) {
+        if (requests[i] == 0) continue;
+        auto found = request_of(requests[i]);
+        if (!found)
+            return fail(found.error().code,
+                        "request " + std::to_string(i) + " of the array: " + found.error().text);
+        PinnedRequest pinned = std::move(*found);
+        if (out.session && pinned.session->handle_index != out.session->handle_index)
+            return fail(Errc::invalid_argument, "the requests are of several sessions");
+        if (pinned.session->is_freed(pinned.slot))
+            return fail(Errc::bad_handle, "request " + std::to_string(i) + " of the array was freed");
+        if (!out.session) out.session = std::move(pinned.session);
+        out.slots.push_back(pinned.slot);
+        out.places.push_back(i);
+    }
+    return out;
+}
+
+nexar_status any(const char* op, const nexar_request* requests, uint64_t count, int64_t timeout_ms,
+                 uint64_t* index, nexar_completion* completion) {
+    if (!index) return failed(op, Errc::invalid_argument, "index is NULL");
+    if (auto good = check_result(completion, "nexar_completion"); !good) return failed(op, good.error());
+    if (auto good = check_timeout(timeout_ms); !good) return failed(op, good.error());
+    auto among = several(requests, count);
+    if (!among) return failed(op, among.error());
+    if (among->slots.empty()) return failed(op, Errc::invalid_argument, "all requests are 0");
+    size_t place = 0;
+    switch (among->session->wait_any(among->slots.data(), among->slots.size(), deadline(timeout_ms), place)) {
+        case Session::Waited::signal:
+            return failed(op, Errc::interrupted, "a signal arrived while waiting");
+        case Session::Waited::timed_out:
+            return NEXAR_PENDING;
+        case Session::Waited::ended:
+            break;
+    }
+    const Ending ending = among->session->look(among->slots[place]);
+    if (ending.freed) return failed(op, freed_error());
+    *index = among->places[place];
+    if (completion) give(*among->session, among->slots[place], ending, completion, completion->struct_size);
+    return NEXAR_OK;
+}
+
+// Where completion i of a caller's array is; its room is the distance of the elements.
+struct Row {
+    nexar_completion* first;
+    uint64_t stride;
+    nexar_completion* operator[](uint64_t i) const {
+        if (!first) return nullptr;
+        return reinterpret_cast<nexar_completion*>(reinterpret_cast<std::byte*>(first) + i * stride);
+    }
+    uint32_t room() const { return static_cast<uint32_t>(stride); }
+};
+
+Result<Row> row(nexar_completion* first, uint64_t stride) {
+    if (first &&
+        (stride < struct_bytes_min || stride > struct_bytes_max || stride % alignof(nexar_completion) != 0))
+        return fail(Errc::invalid_argument,
+                    "stride is " + std::to_string(stride) + "; it must be sizeof(nexar_completion)");
+    return Row{first, stride};
+}
+
+}  // namespace
+
+extern "C" {
+
+nexar_status nexar_request_test(nexar_request request, nexar_completion* completion) {
+    auto pinned = request_of(request);
+    if (!pinned) return failed("request_test", pinned.error());
+    if (auto good = check_result(completion, "nexar_completion"); !good)
+        return failed("request_test", good.error());
+    return answer("request_test", *pinned, pinned->session->look(pinned->slot), completion);
+}
+
+nexar_status nexar_request_wait(nexar_request request, int64_t timeout_ms, nexar_completion* completion) {
+    constexpr const char* op = "request_wait";
+    auto pinned = request_of(request);
+    if (!pinned) return failed(op, pinned.error());
+    if (auto good = check_result(completion, "nexar_completion"); !good) return failed(op, good.error());
+    if (auto good = check_timeout(timeout_ms); !good) return failed(op, good.error());
+    // A freed handle must not wait on whoever has its slot now.
+    Ending ending = pinned->session->look(pinned->slot);
+    if (ending.freed || ending.completion.status != NEXAR_PENDING)
+        return answer(op, *pinned, ending, completion);
+    const auto waited = pinned->session->wait(pinned->slot, deadline(timeout_ms), true);
+    ending = pinned->session->look(pinned->slot);
+    const nexar_status status = answer(op, *pinned, ending, completion);
+    if (status == NEXAR_PENDING && waited == Session::Waited::signal)
+        return failed(op, Errc::interrupted, "a signal arrived while waiting");
+    return status;
+}
+
+nexar_status nexar_request_test_any(const nexar_request* requests, uint64_t count, uint64_t* index,
+                                    nexar_completion* completion) {
+    return any("request_test_any", requests, count, 0, index, completion);
+}
+
+nexar_status nexar_request_wait_any(const nexar_request* requests, uint64_t count, int64_t timeout_ms,
+                                    uint64_t* index, nexar_completion* completion) {
+    return any("request_wait_any", requests, count, timeout_ms, index, completion);
+}
+
+nexar_status nexar_request_wait_all(const nexar_request* requests, uint64_t count, int64_t timeout_ms,
+                                    nexar_completion* completions, uint64_t stride) {
+    constexpr const char* op = "request_wait_all";
+    auto into = row(completions, stride);
+    if (!into) return failed(op, into.error());
+    if (auto good = check_timeout(timeout_ms); !good) return failed(op, good.error());
+    auto all = several(requests, count);
+    if (!all) return failed(op, all.error());
+    const Time until = deadline(timeout_ms);
+    auto waited = Session::Waited::ended;
+    for (const Slot& slot : all->slots) {
+        waited = all->session->wait(slot, until, true);
+        if (waited == Session::Waited::signal) break;
+    }
+    bool pending = false;
+    std::optional<Ending> first_failed;
+    for (size_t i = 0; i < all->slots.size(); ++i) {
+        const Ending ending = all->session->look(all->slots[i]);
+        if (ending.freed) return failed(op, freed_error());
+        give(*all->session, all->slots[i], ending, (*into)[all->places[i]], into->room());
+        pending |= ending.completion.status == NEXAR_PENDING;
+        if (ending.error && !first_failed) first_failed = ending;
+    }
+    if (pending && waited == Session::Waited::signal)
+        return failed(op, Errc::interrupted, "a signal arrived while waiting");
+    if (pending) return NEXAR_PENDING;
+    return first_failed ? failed(first_failed->context(), *first_failed->error) : NEXAR_OK;
+}
+
+nexar_status nexar_request_cancel(nexar_request request) {
+    auto pinned = request_of(request);
+    if (!pinned) return failed("request_cancel", pinned.error());
+    if (pinned->session->is_freed(pinned->slot)) return failed("request_cancel", freed_error());
+    pinned->session->cancel(pinned->slot);
+    return NEXAR_OK;
+}
+
+nexar_status nexar_request_free(nexar_request request) {
+    auto pinned = request_of(request);
+    if (!pinned) return failed("request_free", pinned.error());
+    uint64_t unseen = 0;  // a group that nobody heard of
+    auto done = pinned->session->free(pinned->slot, &unseen);
+    if (!done) return failed("request_free", done.error());
+    if (unseen != 0) static_cast<void>(free_group(unseen));
+    return NEXAR_OK;
+}
+
+nexar_status nexar_session_poll(nexar_session* handle, nexar_completion* ended, uint64_t stride,
+                                uint64_t capacity, uint64_t* count) {
+    constexpr const char* op = "session_poll";
+    auto session = session_of(handle);
+    if (!session) return failed(op, session.error());
+    if (!count || (!ended && capacity != 0))
+        return failed(op, Errc::invalid_argument, "ended or count is NULL");
+    auto into = row(ended, stride);
+    if (!into) return failed(op, into.error());
+    uint64_t found = 0;
+    Slot slots[64];
+    while (found < capacity) {
+        const size_t got =
+            (*session)->poll(slots, static_cast<size_t>(std::min<uint64_t>(capacity - found, 64)));
+        if (got == 0) break;
+        for (size_t i = 0; i < got; ++i) {
+            const Ending ending = (*session)->look(slots[i]);
+            if (ending.freed) continue;  // by another thread, just now
+            give(**session, slots[i], ending, (*into)[found++], into->room());
+        }
+    }
+    *count = found;
+    if (found == 0)
+        if (auto error = (*session)->unusable()) return failed(op, *error);
+    return NEXAR_OK;
+}
+
+}  // extern "C"

@@ -1,0 +1,55 @@
+// The structs of include/nexar.h between programs and libraries of different age: options are taken as far as
+// both know them, results are filled in as far as the caller has room.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include "core/result.hpp"
+
+namespace nexar::c {
+
+constexpr uint32_t struct_bytes_min = 8, struct_bytes_max = 4096;
+
+Result<void> check_struct_size(uint32_t size, const char* type);
+// What lies beyond the part that this library knows must be zero, which means "as before".
+Result<void> check_unknown_part(const void* given, uint32_t size, uint32_t known, const char* type);
+
+// NULL: the defaults.
+template <class T>
+Result<T> read_options(const T* given, T defaults, const char* type) {
+    if (!given) return defaults;
+    const uint32_t size = given->struct_size;
+    NEXAR_TRY_VOID(check_struct_size(size, type));
+    NEXAR_TRY_VOID(check_unknown_part(given, size, sizeof(T), type));
+    std::memcpy(static_cast<void*>(&defaults), given, std::min<size_t>(size, sizeof defaults));
+    return defaults;
+}
+
+template <class T>
+void init_options(T* options, uint64_t size, T defaults) {
+    if (!options || size < struct_bytes_min) return;
+    std::memset(static_cast<void*>(options), 0, size);
+    std::memcpy(static_cast<void*>(options), &defaults, std::min<size_t>(size, sizeof defaults));
+    options->struct_size = static_cast<uint32_t>(size);
+}
+
+// Before anything has happened: whether give_result will write. NULL is fine.
+template <class T>
+Result<void> check_result(const T* out, const char* type) {
+    return out ? check_struct_size(out->struct_size, type) : Result<void>{};
+}
+
+// `size` bytes of room; what this library does not know becomes zero.
+template <class T>
+void give_result(T* out, T value, uint32_t size) {
+    if (!out) return;
+    value.struct_size = size;
+    if (size > sizeof value)
+        std::memset(reinterpret_cast<std::byte*>(out) + sizeof value, 0, size - sizeof value);
+    std::memcpy(static_cast<void*>(out), &value, std::min<size_t>(size, sizeof value));
+}
+
+}  // namespace nexar::c

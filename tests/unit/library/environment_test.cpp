@@ -1,0 +1,166 @@
+// Where a group's options come from: the environment, the options, and never from nowhere.
+#include <catch2/catch_test_macros.hpp>
+#include <map>
+#include <string>
+
+#include "group.hpp"
+
+using namespace nexar;
+using namespace nexar::c;
+
+namespace {
+
+std::map<std::string, std::string> variables;
+
+const char* get(const char* name) {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+}
+
+Result<GroupRequest> request() {
+    char name[environment_name_bytes];
+    const auto options = from_environment(get, name);
+    if (!options) return fail(options.error());
+    return from_options(*options);
+}
+
+std::string name_in(std::map<std::string, std::string> given) {
+    variables = std::move(given);
+    const auto out = request();
+    return out ? out->name : std::string(name_of(out.error().code));
+}
+
+}  // namespace
+
+TEST_CASE("a rank and a size alone do not say which group", "[D18]") {
+    for (const char* launcher : {"torchrun", "Slurm", "Open MPI", "nexarctl"}) {
+        variables.clear();
+        const bool torch = std::string(launcher) == "torchrun", slurm = std::string(launcher) == "Slurm",
+                   mpi = std::string(launcher) == "Open MPI";
+        variables[torch   ? "RANK"
+                  : slurm ? "SLURM_PROCID"
+                  : mpi   ? "OMPI_COMM_WORLD_RANK"
+                          : "NEXAR_RANK"] = "1";
+        variables[torch   ? "WORLD_SIZE"
+                  : slurm ? "SLURM_NTASKS"
+                  : mpi   ? "OMPI_COMM_WORLD_SIZE"
+                          : "NEXAR_WORLD_SIZE"] = "2";
+        CAPTURE(launcher);
+        const auto refused = request();
+        REQUIRE(!refused);
+        CHECK(refused.error().code == Errc::invalid_argument);
+        CHECK(refused.error().text.find("NEXAR_GROUP") != std::string::npos);
+        variables["NEXAR_GROUP"] = "mine";
+        const auto named = request();
+        REQUIRE(named);
+        CHECK(named->name == "mine");
+        CHECK(named->rank == 1);
+        CHECK(named->size == 2);
+    }
+}
+
+TEST_CASE("each launcher's job id is a name", "[D18]") {
+    CHECK(name_in({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"TORCHELASTIC_RUN_ID", "run7"}}) == "run7");
+    CHECK(
+        name_in(
+            {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}, {"SLURM_JOB_ID", "12"}, {"SLURM_STEP_ID", "3"}}) ==
+        "12.3");
+    CHECK(
+        name_in({{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "2"}, {"PMIX_NAMESPACE", "ns1"}}) ==
+        "ns1");
+    // What torchrun says when nobody gave an id is no id: every job would have it.
+    CHECK(name_in({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"TORCHELASTIC_RUN_ID", "none"}}) ==
+          "INVALID_ARGUMENT");
+    CHECK(name_in({{"RANK", "0"},
+                   {"WORLD_SIZE", "2"},
+                   {"TORCHELASTIC_RUN_ID", "none"},
+                   {"MASTER_ADDR", "gpu1"},
+                   {"MASTER_PORT", "29500"}}) == "gpu1:29500");
+    CHECK(name_in({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"NEXAR_JOB_SECRET", "s3cret"}}) == "default");
+    CHECK(name_in({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"NEXAR_JOB_SECRET", ""}}) == "INVALID_ARGUMENT");
+    // The first complete pair counts.
+    CHECK(
+        name_in({{"NEXAR_RANK", "0"}, {"RANK", "0"}, {"WORLD_SIZE", "2"}, {"TORCHELASTIC_RUN_ID", "run7"}}) ==
+        "run7");
+}
+
+TEST_CASE("an environment that makes no sense is refused by name") {
+    const auto refusal = [](std::map<std::string, std::string> given) {
+        given["NEXAR_GROUP"] = "g";
+        variables = std::move(given);
+        return request().error().text;
+    };
+    CHECK(refusal({}).find("NEXAR_RANK") != std::string::npos);
+    CHECK(refusal({{"RANK", "x"}, {"WORLD_SIZE", "2"}}) == "RANK is \"x\"; it must be a number or auto");
+    CHECK(refusal({{"RANK", "0"}, {"WORLD_SIZE", ""}}).starts_with("WORLD_SIZE is"));
+    CHECK(refusal({{"RANK", "2"}, {"WORLD_SIZE", "2"}}).starts_with("rank is 2"));
+    CHECK(refusal({{"RANK", "-1"}, {"WORLD_SIZE", "2"}}).starts_with("RANK is"));
+    CHECK(refusal({{"RANK", "0"}, {"WORLD_SIZE", "99999"}}).starts_with("size is 99999"));
+    // An incomplete pair is passed over.
+    variables = {{"NEXAR_RANK", "1"}, {"RANK", "0"}, {"WORLD_SIZE", "2"}, {"NEXAR_GROUP", "g"}};
+    CHECK(request()->rank == 0);
+}
+
+TEST_CASE("options without a name and a secret are refused", "[D18]") {
+    nexar_group_options o = NEXAR_GROUP_OPTIONS_INIT;
+    o.size = 2;
+    CHECK(from_options(o).error().code == Errc::invalid_argument);
+    o.job_secret = "s";
+    CHECK(from_options(o)->name == "default");
+    o.job_secret = nullptr;
+    o.name = "n";
+    CHECK(from_options(o)->name == "n");
+    o.name = "";
+    CHECK(from_options(o).error().code == Errc::invalid_argument);
+    o.name = "n";
+    o.reserved = 77;
+    CHECK(from_options(o).error().code == Errc::invalid_argument);
+}
+
+TEST_CASE("time-outs are seconds in the environment, and 0 is none") {
+    variables = {{"NEXAR_RANK", "auto"},
+                 {"NEXAR_WORLD_SIZE", "3"},
+                 {"NEXAR_GROUP", "g"},
+                 {"NEXAR_OPEN_TIMEOUT_SECS", "0"},
+                 {"NEXAR_COLLECTIVE_TIMEOUT_SECS", "7"},
+                 {"NEXAR_BARRIER_TIMEOUT_SECS", "0.25"}};
+    const auto r = request();
+    REQUIRE(r);
+    CHECK(r->rank == NEXAR_RANK_AUTO);
+    CHECK(r->timeout_ms == NEXAR_TIMEOUT_NONE);
+    CHECK(r->collective_timeout_ms == 7000);
+    CHECK(r->barrier_timeout_ms == 250);
+    CHECK(r->rpc_timeout_ms == NEXAR_TIMEOUT_DEFAULT);
+    const nexar_shm_group_open payload = payload_of(*r);
+    CHECK(payload.timeout_ns == 0);
+    CHECK(payload.collective_timeout_ns == 7'000'000'000);
+    CHECK(payload.barrier_timeout_ns == 250'000'000);
+    CHECK(payload.rpc_timeout_ns == -1);
+    for (const char* wrong : {"-1", "soon", "", "1e99", "nan", "7s"}) {
+        CAPTURE(wrong);
+        variables["NEXAR_COLLECTIVE_TIMEOUT_SECS"] = wrong;
+        const auto refused = request();
+        REQUIRE(!refused);
+        CHECK(refused.error().text.find("NEXAR_COLLECTIVE_TIMEOUT_SECS") == 0);
+    }
+}
+
+TEST_CASE("a group's time-outs may be default, none, or positive") {
+    nexar_group_options o = NEXAR_GROUP_OPTIONS_INIT;
+    o.size = 2;
+    o.name = "g";
+    CHECK(payload_of(*from_options(o)).timeout_ns == 30'000'000'000);
+    o.timeout_ms = 0;  // do not wait
+    CHECK(payload_of(*from_options(o)).timeout_ns == 1);
+    for (int64_t nexar_group_options::* field :
+         {&nexar_group_options::collective_timeout_ms, &nexar_group_options::barrier_timeout_ms,
+          &nexar_group_options::rpc_timeout_ms}) {
+        for (const int64_t wrong : {int64_t{0}, int64_t{-3}, INT64_MIN}) {
+            o.*field = wrong;
+            CHECK(from_options(o).error().code == Errc::invalid_argument);
+        }
+        o.*field = INT64_MAX;
+        CHECK(from_options(o));
+        o.*field = NEXAR_TIMEOUT_DEFAULT;
+    }
+}
