@@ -64,9 +64,8 @@ Result<wire::RequestId> Rendezvous::open(const OpenSpec& spec, Time now) {
                 spec.timeouts};
     own.session = spec.session;
     own.local = spec.local;
-    own.deadline = spec.timeout == Duration{0}
-                       ? never
-                       : now + std::clamp(spec.timeout, Duration{1}, config_.timeout_max);
+    own.timeout = std::clamp(spec.timeout, Duration{1}, config_.timeout_max);
+    own.deadline = spec.timeout == Duration{0} ? never : now + own.timeout;
     Own& kept = own_[own.open.id] = own;
     list(kept, now);
     settle(now);
@@ -113,8 +112,8 @@ void Rendezvous::expire(const wire::RequestId& request, const wire::GroupStatus*
     const auto at = own_.find(request);
     if (at == own_.end() || at->second.reserved) return;
     const Own& own = at->second;
-    Error error =
-        group_incomplete(own.open, status, own.trouble, [this](const NodeId& n) { return name_of(n); });
+    Error error = group_incomplete({own.open, own.local, own.timeout, own.trouble}, status,
+                                   [this](const NodeId& n) { return name_of(n); });
     send(leader_of(own), wire::GroupWithdraw{request, own.open.key, false, true});
     fail_open(request, std::move(error));
 }

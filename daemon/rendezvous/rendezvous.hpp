@@ -114,6 +114,7 @@ class Rendezvous {
         SessionId session;
         bool local = false;
         std::set<NodeId> listed;  // with whom: they may lead it, nobody else
+        Duration timeout;
         Time deadline;
         Time status_until = never;  // asked the leader who is there [R11]
         std::optional<GroupId> reserved;

@@ -7,7 +7,7 @@
 namespace nexar::rendezvous {
 namespace {
 
-constexpr size_t listed_max = 16;  // of ranks in a text
+constexpr size_t listed_max = 12;  // of ranks in a text
 
 std::string list(const std::vector<std::string>& items) {
     std::string out;
@@ -16,42 +16,68 @@ std::string list(const std::vector<std::string>& items) {
     return out;
 }
 
+std::string span_text(Duration span) {
+    const int64_t ms = to_ms(span);
+    return ms >= 1000 && ms % 1000 == 0 ? std::to_string(ms / 1000) + " s" : std::to_string(ms) + " ms";
+}
+
+std::string advice(bool local) {
+    return std::string("Were all started, and do they give this name, size") +
+           (local ? "? With no job_secret only processes of this host and user can meet"
+                  : " and job_secret?") +
+           (local ? ". " : " ") + "To wait longer: timeout_ms, or NEXAR_OPEN_TIMEOUT_SECS";
+}
+
+struct Members {
+    std::vector<bool> there;
+    std::vector<std::string> present, missing;
+    bool automatic = false;
+};
+
+Members members_of(const wire::GroupOpen& open, const wire::GroupStatus& status,
+                   const std::function<std::string(const NodeId&)>& name_of) {
+    Members out;
+    out.there.resize(open.size);
+    for (const wire::GroupMemberRecord& member : status.present) {
+        const bool has_rank = member.rank < open.size;
+        if (has_rank) out.there[member.rank] = true;
+        out.automatic |= !has_rank;
+        out.present.push_back((has_rank ? "rank " + std::to_string(member.rank) : "automatic rank") +
+                              " (pid " + std::to_string(member.pid) + " on node " + name_of(member.node) +
+                              ")");
+    }
+    for (uint32_t rank = 0; rank < open.size; ++rank)
+        if (!out.there[rank]) out.missing.push_back("rank " + std::to_string(rank));
+    return out;
+}
+
 }  // namespace
 
-Error group_incomplete(const wire::GroupOpen& open, const wire::GroupStatus* status,
-                       const std::string& trouble, const std::function<std::string(const NodeId&)>& name_of) {
+// Who is missing comes first, and what to do next: the text may be cut at its end.
+Error group_incomplete(const Unfilled& unfilled, const wire::GroupStatus* status,
+                       const std::function<std::string(const NodeId&)>& name_of) {
+    const wire::GroupOpen& open = unfilled.open;
     Error error{Errc::group_incomplete,
-                "group \"" + open.name + "\" of " + std::to_string(open.size) + ": ",
+                "group \"" + open.name + "\" of " + std::to_string(open.size) + " after " +
+                    span_text(unfilled.waited) + ": ",
                 -1,
                 -1,
                 {}};
     if (!status) {
-        error.text += "the node that collects its ranks did not say who is there";
+        error.text += "the node that collects its ranks did not say who is there. " + advice(unfilled.local);
     } else {
-        std::vector<bool> there(open.size);
-        std::vector<std::string> present, missing;
-        bool automatic = false;
-        for (const wire::GroupMemberRecord& member : status->present) {
-            if (member.rank < open.size)
-                there[member.rank] = true;
-            else
-                automatic = true;
-            present.push_back(
-                (member.rank < open.size ? "rank " + std::to_string(member.rank) : "automatic rank") +
-                " (pid " + std::to_string(member.pid) + " on node " + name_of(member.node) + ")");
-        }
-        for (uint32_t rank = 0; rank < open.size; ++rank)
-            if (!there[rank]) missing.push_back("rank " + std::to_string(rank));
-        const size_t count = open.size - std::min<size_t>(open.size, present.size());
-        // Who is missing comes first: the text may be cut at its end. If nobody is, `trouble` says the rest.
-        error.text += count == 0  ? "nobody is missing, but it could not be formed"
-                      : automatic ? "missing: " + std::to_string(count) + " of any rank"
-                                  : "missing: " + list(missing);
-        error.text += "; " + std::to_string(present.size()) + " came: " + list(present);
-        if (!automatic && !missing.empty())
-            error.rank = std::find(there.begin(), there.end(), false) - there.begin();
+        const Members members = members_of(open, *status, name_of);
+        const size_t count = open.size - std::min<size_t>(open.size, members.present.size());
+        error.text += count == 0          ? "nobody is missing, but it could not be formed"
+                      : members.automatic ? "missing: " + std::to_string(count) + " of any rank"
+                                          : "missing: " + list(members.missing);
+        if (count != 0) error.text += ". " + advice(unfilled.local);
+        error.text += (count != 0 ? ". " : "; ") + std::to_string(members.present.size()) +
+                      " came: " + list(members.present);
+        if (!members.automatic && !members.missing.empty())
+            error.rank = std::ranges::find(members.there, false) - members.there.begin();
     }
-    if (!trouble.empty()) error.text += "; last attempt: " + trouble;
+    if (!unfilled.trouble.empty()) error.text += "; last attempt: " + unfilled.trouble;
     return error;
 }
 

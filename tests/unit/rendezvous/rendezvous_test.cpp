@@ -295,14 +295,41 @@ TEST_CASE("a group that never fills fails at the deadline, naming who came and w
     }
 }
 
+TEST_CASE("the text of an open that failed says how long it waited, what to look at and how to wait longer",
+          "[rendezvous][U8]") {
+    Cluster cluster(2, 3);
+    cluster.open(0, "train", 2, 0, ms(2000));
+    cluster.open(1, "train", 2, -1, ms(1500), true);
+    cluster.run(ms(3000));
+    for (const auto& opener : cluster.openers()) {
+        REQUIRE(opener.failed);
+        CHECK(says(*opener.failed, "timeout_ms, or NEXAR_OPEN_TIMEOUT_SECS"));
+    }
+    const Error &far = *cluster.openers()[0].failed, &local = *cluster.openers()[1].failed;
+    CHECK(says(far, "group \"train\" of 2 after 2 s: missing: rank 1."));
+    CHECK(says(far, "this name, size and job_secret?"));
+    CHECK(says(local, "after 1500 ms: missing: 1 of any rank."));
+    CHECK(says(local, "With no job_secret only processes of this host and user can meet"));
+}
+
+TEST_CASE("with the longest name and long lists the text still says what to do within what is kept of it",
+          "[rendezvous]") {
+    Cluster cluster(2, 3);
+    cluster.open(1, std::string(128, 'n'), 4096, 4095, ms(23'456'789), true);
+    cluster.run(std::chrono::hours(7));
+    const std::string kept = cluster.openers()[0].failed->text.substr(0, 511);
+    INFO(kept);
+    CHECK(kept.find("NEXAR_OPEN_TIMEOUT_SECS") != std::string::npos);
+}
+
 TEST_CASE("with automatic ranks the count of the missing is named, and long lists are cut", "[rendezvous]") {
     Cluster cluster(2, 3);
     cluster.open(1, "train", 4, -1, ms(500));
     cluster.open(1, "big", 1000, 7, ms(500));
     cluster.run(ms(1000));
-    CHECK(says(*cluster.openers()[0].failed,
-               "missing: 3 of any rank; 1 came: automatic rank (pid 1 on node host1)"));
-    CHECK(says(*cluster.openers()[1].failed, "rank 16 and 983 more"));
+    CHECK(says(*cluster.openers()[0].failed, "1 came: automatic rank (pid 1 on node host1)"));
+    CHECK(says(*cluster.openers()[0].failed, "missing: 3 of any rank."));
+    CHECK(says(*cluster.openers()[1].failed, "rank 12 and 987 more"));
 }
 
 TEST_CASE("an opener that gives up or dies is not waited for, and its rank is free again", "[rendezvous]") {
