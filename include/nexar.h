@@ -427,21 +427,25 @@ NEXAR_API void nexar_group_options_init(nexar_group_options* options, uint64_t s
  * pair of
  *     NEXAR_RANK, NEXAR_WORLD_SIZE                       (nexarctl run)
  *     RANK, WORLD_SIZE                                   (torchrun)
- *     SLURM_PROCID, SLURM_NTASKS                         (srun)
  *     OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE         (mpirun)
+ *     SLURM_PROCID, SLURM_NTASKS                         (srun)
  * NEXAR_RANK=auto is NEXAR_RANK_AUTO. The name is $NEXAR_GROUP, else the launcher's job id (TORCHELASTIC_RUN_ID, or
  * where that is "none" MASTER_ADDR:MASTER_PORT; SLURM_JOB_ID.SLURM_STEP_ID; PMIX_NAMESPACE); the secret is
  * $NEXAR_JOB_SECRET. Time-outs, in seconds, 0 for none:
  * $NEXAR_OPEN_TIMEOUT_SECS, $NEXAR_COLLECTIVE_TIMEOUT_SECS, $NEXAR_BARRIER_TIMEOUT_SECS, $NEXAR_RPC_TIMEOUT_SECS.
+ * No other variable is looked at; the texts of the errors below name those that begin with NEXAR_ and are none of ours.
  * The strings belong to the library and stay until this thread calls this function again, or ends.
- *   INVALID_ARGUMENT   the environment names no rank and size, or a variable is not a number; then the options have
- *                      their defaults. (Whether rank and size make sense together nexar_group_open says.) */
+ *   NOT_FOUND          no rank and size: no complete pair, and neither NEXAR_RANK nor NEXAR_WORLD_SIZE. All else is filled
+ *                      in; size is 0, which you must set, and rank is NEXAR_RANK_AUTO
+ *   INVALID_ARGUMENT   NEXAR_RANK or NEXAR_WORLD_SIZE is set without the other, or a variable is no number or out of its
+ *                      range: the text names it, and the options have their defaults */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_group_options_from_env(nexar_group_options* options, uint64_t size);
 
 /* Joins the group and waits for all its members. options NULL: nexar_group_options_from_env. A session may have
  * several ranks of one group, each opened by a call of its own (on as many threads, or with _start). There is no group
  * that one gets into by accident: without a name, a secret and a launcher's job id the call is refused.
  *   INVALID_ARGUMENT   an option is out of its range; or nothing says which group
+ *   NOT_FOUND          options is NULL, and the environment names no rank and size
  *   RANK_CLASH         two members ask for one rank, or some for a rank and some for any: said to those that come
  *                      later, the first one goes on waiting for a right one
  *   OPTIONS_DIFFER     members give different sizes or time-outs

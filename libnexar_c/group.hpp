@@ -1,9 +1,8 @@
-// Groups as the client knows them, and where their rank and size come from.
+// Groups as the client knows them, and how one asks for them.
 #pragma once
 
 #include <atomic>
 #include <memory>
-#include <span>
 #include <string>
 
 #include "core/result.hpp"
@@ -42,10 +41,6 @@ struct GroupRequest {
 };
 nexar_group_options group_defaults();
 Result<GroupRequest> from_options(const nexar_group_options& options);
-// What the environment says, unchecked but for what cannot be read. `get` is getenv; tests give their own.
-// The options' strings point into `name` (environment_name_bytes), and into the environment.
-constexpr size_t environment_name_bytes = 2 * NEXAR_NAME_TEXT;
-Result<nexar_group_options> from_environment(const char* (*get)(const char*), std::span<char> name);
 nexar_shm_group_open payload_of(const GroupRequest& request);
 
 // Milliseconds as the ABI has them, to nanoseconds as the daemon has them. Saturates.

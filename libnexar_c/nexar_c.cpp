@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "environment.hpp"
 #include "opening.hpp"
 #include "operation.hpp"
 #include "structs.hpp"
@@ -55,15 +56,16 @@ Result<SessionOptions> checked(const nexar_session_options* given) {
     return out;
 }
 
-const char* environment(const char* name) {
-    return std::getenv(name);
+Environment environment() {
+    return {[](const char* name) -> const char* { return std::getenv(name); }, environ};
 }
 
 // NULL: from the environment.
 Result<GroupRequest> wanted_group(const nexar_group_options* options) {
-    char name[environment_name_bytes];
     if (!options) {
-        NEXAR_TRY(const auto found, from_environment(environment, name));
+        char name[environment_name_bytes];
+        nexar_group_options found;
+        NEXAR_TRY_VOID(from_environment(environment(), name, found));
         return from_options(found);
     }
     NEXAR_TRY(const auto given, read_options(options, group_defaults(), "nexar_group_options"));
@@ -154,8 +156,9 @@ nexar_status nexar_group_options_from_env(nexar_group_options* options, uint64_t
                       "options is NULL, or size is not sizeof(nexar_group_options)");
     // No destructor: one would keep the library loaded after dlclose, for as long as this thread lives.
     thread_local char name[environment_name_bytes];
-    auto found = from_environment(environment, name);
-    init_options(options, size, found ? *found : group_defaults());
+    nexar_group_options read;
+    auto found = from_environment(environment(), name, read);
+    init_options(options, size, read);
     return found ? NEXAR_OK : failed("group_options_from_env", found.error());
 }
 

@@ -112,7 +112,7 @@ def environments(me):
     good = {"NEXAR_RANK": 0, "NEXAR_WORLD_SIZE": 1, "NEXAR_GROUP": "environment"}
     for what, variables in {
             "nothing": {}, "half": {"RANK": 0}, "rank": {**good, "NEXAR_RANK": "x"}, "size": {**good, "NEXAR_WORLD_SIZE": 0},
-            "time": {**good, "NEXAR_BARRIER_TIMEOUT_SECS": "soon"}, "beyond": {**good, "NEXAR_RANK": 1},
+            "alone": {"NEXAR_RANK": 0, "RANK": 0, "WORLD_SIZE": 1}, "time": {**good, "NEXAR_BARRIER_TIMEOUT_SECS": "soon"}, "beyond": {**good, "NEXAR_RANK": 1},
             "good": good, "none": {**good, "NEXAR_COLLECTIVE_TIMEOUT_SECS": 0}, "auto": {**good, "NEXAR_RANK": "auto"},
             "srun": {"SLURM_PROCID": 0, "SLURM_NTASKS": 1, "SLURM_JOB_ID": 7, "SLURM_STEP_ID": 1},
             "mpirun": {"OMPI_COMM_WORLD_RANK": 0, "OMPI_COMM_WORLD_SIZE": 1, "PMIX_NAMESPACE": "x"}}.items():
@@ -128,9 +128,10 @@ def test_the_environment_is_understood_or_refused_by_its_variable(cluster):
     found = run([cluster[1]], environments)[0]
     for what in ("good", "none", "auto", "srun", "mpirun"):
         equal(found[what], ("OK", ""), what)
-    for what, variable in {"rank": "NEXAR_RANK", "size": "size", "time": "NEXAR_BARRIER_TIMEOUT_SECS", "beyond": "rank",
-                           "nothing": "NEXAR_RANK", "half": "NEXAR_RANK"}.items():
-        equal(found[what][0], "INVALID_ARGUMENT", what)
+    for what, variable in {"rank": "NEXAR_RANK", "size": "NEXAR_WORLD_SIZE", "time": "NEXAR_BARRIER_TIMEOUT_SECS",
+                           "beyond": "NEXAR_RANK", "nothing": "NEXAR_RANK", "half": "RANK is set, WORLD_SIZE is not",
+                           "alone": "NEXAR_RANK is set, NEXAR_WORLD_SIZE is not"}.items():
+        equal(found[what][0], "NOT_FOUND" if what in ("nothing", "half") else "INVALID_ARGUMENT", what)
         contains(found[what][1], variable)
 
 

@@ -8,7 +8,7 @@ import os
 from ctypes import (POINTER, byref, c_char, c_char_p, c_int, c_int32, c_int64, c_uint32, c_uint64, c_void_p)
 
 ABI = (0, 2)  # until 1.0 each 0.N is an ABI of its own
-PENDING, BAD_STATE, CLOSED, BAD_HANDLE, INTERRUPTED = 1, -102, -106, -107, -203
+PENDING, BAD_STATE, NOT_FOUND, CLOSED, BAD_HANDLE, INTERRUPTED = 1, -102, -104, -106, -107, -203
 ANY_SOURCE, ANY_TAG, RANK_AUTO = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF, 0xFFFFFFFF
 NO_TIMEOUT = math.inf
 DEFAULT_MS, NONE_MS = -1, -2

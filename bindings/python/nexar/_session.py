@@ -1,7 +1,6 @@
 """Sessions: the connection to this host's daemon, memory, and the opening of groups."""
 import ctypes
 import itertools
-import os
 import weakref
 from ctypes import byref, c_char, c_int, c_void_p
 
@@ -10,7 +9,7 @@ import numpy as np
 from . import _arrays, _library, _requests
 from ._errors import check
 from ._group import Group
-from ._library import NO_TIMEOUT, RANK_AUTO, assign, lib, milliseconds, options
+from ._library import NOT_FOUND, assign, lib, milliseconds, options
 from ._requests import Request
 
 _LAZY, _HUGE_PAGES = 1, 2  # NEXAR_ALLOC_...
@@ -168,24 +167,12 @@ def _group_options(name, size, rank, job_secret=None, timeout=None, collective_t
                    rpc_timeout=None):
     result = _library.GroupOptions()
     status = lib.nexar_group_options_from_env(byref(result), ctypes.sizeof(result))
-    if status != 0 and size is None:
+    if status != NOT_FOUND or size is None:  # no rank and size there: what else it says counts all the same
         check(status)
-    if status != 0:  # no rank and size there; what else it says counts all the same
-        assign(result, rank=RANK_AUTO, name=os.environ.get("NEXAR_GROUP"), job_secret=os.environ.get("NEXAR_JOB_SECRET"),
-               **{field: _from_environment(variable) for field, variable in _TIMES.items()})
     times = zip(_TIMES, (timeout, collective_timeout, barrier_timeout, rpc_timeout))
     assign(result, name=name, size=size, rank=rank, job_secret=job_secret,
            **{field: milliseconds(value) for field, value in times if value is not None})
     return result, (result.name, result.job_secret)
 
 
-_TIMES = {"timeout_ms": "NEXAR_OPEN_TIMEOUT_SECS", "collective_timeout_ms": "NEXAR_COLLECTIVE_TIMEOUT_SECS",
-          "barrier_timeout_ms": "NEXAR_BARRIER_TIMEOUT_SECS", "rpc_timeout_ms": "NEXAR_RPC_TIMEOUT_SECS"}
-
-
-def _from_environment(variable):
-    text = os.environ.get(variable)
-    try:
-        return None if text is None else milliseconds(float(text) or NO_TIMEOUT)
-    except ValueError:
-        raise ValueError(f"{variable} is {text!r}; it must be a number of seconds, or 0 for none") from None
+_TIMES = ("timeout_ms", "collective_timeout_ms", "barrier_timeout_ms", "rpc_timeout_ms")

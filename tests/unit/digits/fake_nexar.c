@@ -156,8 +156,13 @@ void nexar_group_options_init(nexar_group_options* o, uint64_t size) {
 }
 nexar_status nexar_group_options_from_env(nexar_group_options* o, uint64_t size) {
     nexar_group_options_init(o, size);
-    if (!getenv("NEXAR_RANK"))
-        return fail(NEXAR_ERR_INVALID_ARGUMENT, "group_options_from_env", -1, "no rank");
+    if (getenv("NEXAR_BARRIER_TIMEOUT_SECS") && strcmp(getenv("NEXAR_BARRIER_TIMEOUT_SECS"), "0") != 0)
+        return fail(NEXAR_ERR_INVALID_ARGUMENT, "group_options_from_env", -1, "no number of seconds");
+    if (!getenv("NEXAR_RANK")) {
+        o->name = getenv("NEXAR_GROUP");
+        if (getenv("NEXAR_BARRIER_TIMEOUT_SECS")) o->barrier_timeout_ms = NEXAR_TIMEOUT_NONE;
+        return fail(NEXAR_ERR_NOT_FOUND, "group_options_from_env", -1, "no rank");
+    }
     o->size = SIZE;
     o->rank = RANK;
     o->name = "environment";

@@ -1,7 +1,10 @@
 // Where a group's options come from: the environment, the options, and never from nowhere.
+#include "environment.hpp"
+
 #include <catch2/catch_test_macros.hpp>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "group.hpp"
 
@@ -17,11 +20,21 @@ const char* get(const char* name) {
     return found == variables.end() ? nullptr : found->second.c_str();
 }
 
+// `options` in any case, as nexar_group_options_from_env gives them.
+Result<void> read(std::span<char> name, nexar_group_options& options) {
+    std::vector<std::string> entries;
+    for (const auto& [variable, value] : variables) entries.push_back(variable + "=" + value);
+    std::vector<const char*> all;
+    for (const std::string& entry : entries) all.push_back(entry.c_str());
+    all.push_back(nullptr);
+    return from_environment({get, all.data()}, name, options);
+}
+
 Result<GroupRequest> request() {
     char name[environment_name_bytes];
-    const auto options = from_environment(get, name);
-    if (!options) return fail(options.error());
-    return from_options(*options);
+    nexar_group_options options;
+    if (const auto read_well = read(name, options); !read_well) return fail(read_well.error());
+    return from_options(options);
 }
 
 std::string name_in(std::map<std::string, std::string> given) {
@@ -79,9 +92,66 @@ TEST_CASE("each launcher's job id is a name", "[D18]") {
     CHECK(name_in({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"NEXAR_JOB_SECRET", "s3cret"}}) == "default");
     CHECK(name_in({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"NEXAR_JOB_SECRET", ""}}) == "INVALID_ARGUMENT");
     // The first complete pair counts.
-    CHECK(
-        name_in({{"NEXAR_RANK", "0"}, {"RANK", "0"}, {"WORLD_SIZE", "2"}, {"TORCHELASTIC_RUN_ID", "run7"}}) ==
-        "run7");
+    CHECK(name_in(
+              {{"SLURM_NTASKS", "3"}, {"RANK", "0"}, {"WORLD_SIZE", "2"}, {"TORCHELASTIC_RUN_ID", "run7"}}) ==
+          "run7");
+}
+
+TEST_CASE("a rank that mpirun started inside a Slurm job is mpirun's, not the job's") {
+    variables = {{"SLURM_PROCID", "0"},         {"SLURM_NTASKS", "1"},         {"SLURM_JOB_ID", "12"},
+                 {"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}, {"PMIX_NAMESPACE", "ns1"}};
+    const auto r = request();
+    REQUIRE(r);
+    CHECK(r->rank == 1);
+    CHECK(r->size == 2);
+    CHECK(r->name == "ns1");
+}
+
+TEST_CASE("a variable that stands alone is refused by its name") {
+    const auto refusal = [](std::map<std::string, std::string> given) {
+        given["NEXAR_GROUP"] = "g";
+        variables = std::move(given);
+        const auto refused = request();
+        REQUIRE(!refused);
+        return refused.error();
+    };
+    for (const auto& [rank, size] :
+         {std::pair("RANK", "WORLD_SIZE"), std::pair("SLURM_PROCID", "SLURM_NTASKS"),
+          std::pair("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")}) {
+        const Error no_size = refusal({{rank, "0"}}), no_rank = refusal({{size, "2"}});
+        CHECK(no_size.code == Errc::not_found);
+        CHECK(no_size.text.find(std::string(rank) + " is set, " + size + " is not") != std::string::npos);
+        CHECK(no_rank.text.find(std::string(size) + " is set, " + rank + " is not") != std::string::npos);
+    }
+    // Nobody but nexarctl and people set these.
+    for (const char* name : {"NEXAR_RANK", "NEXAR_WORLD_SIZE"}) {
+        const Error error = refusal({{name, "1"}, {"RANK", "0"}, {"WORLD_SIZE", "2"}});
+        CHECK(error.code == Errc::invalid_argument);
+        CHECK(error.text.starts_with(std::string(name) + " is set, NEXAR_"));
+    }
+    const Error misspelt = refusal({{"NEXAR_RANK", "1"}, {"NEXAR_WORLDSIZE", "2"}, {"NEXAR_SOCKET", "/x"}});
+    CHECK(misspelt.text.ends_with("; no rank looks at NEXAR_WORLDSIZE"));
+    const Error many = refusal({{"NEXAR_A", ""}, {"NEXAR_B", ""}, {"NEXAR_C", ""}, {"NEXAR_D", ""}});
+    CHECK(many.text.ends_with("; no rank looks at NEXAR_A, NEXAR_B, NEXAR_C"));
+}
+
+TEST_CASE("without a rank the environment's other words count, with a wrong one nothing does") {
+    variables = {{"NEXAR_GROUP", "g"},
+                 {"NEXAR_JOB_SECRET", "s"},
+                 {"NEXAR_BARRIER_TIMEOUT_SECS", "2"},
+                 {"SLURM_NTASKS", "4"}};
+    char name[environment_name_bytes];
+    nexar_group_options o;
+    CHECK(read(name, o).error().code == Errc::not_found);
+    CHECK(std::string(o.name) == "g");
+    CHECK(std::string(o.job_secret) == "s");
+    CHECK(o.barrier_timeout_ms == 2000);
+    CHECK(o.size == 0);
+    CHECK(o.rank == NEXAR_RANK_AUTO);
+    variables["NEXAR_RANK"] = "0";
+    CHECK(read(name, o).error().code == Errc::invalid_argument);
+    CHECK(o.name == nullptr);
+    CHECK(o.barrier_timeout_ms == NEXAR_TIMEOUT_DEFAULT);
 }
 
 TEST_CASE("an environment that makes no sense is refused by name") {
@@ -91,14 +161,17 @@ TEST_CASE("an environment that makes no sense is refused by name") {
         return request().error().text;
     };
     CHECK(refusal({}).find("NEXAR_RANK") != std::string::npos);
-    CHECK(refusal({{"RANK", "x"}, {"WORLD_SIZE", "2"}}) == "RANK is \"x\"; it must be a number or auto");
+    CHECK(refusal({{"RANK", "x"}, {"WORLD_SIZE", "2"}}) ==
+          "RANK is \"x\"; it must be a number from 0 to 1 (WORLD_SIZE is 2), or auto");
     CHECK(refusal({{"RANK", "0"}, {"WORLD_SIZE", ""}}).starts_with("WORLD_SIZE is"));
-    CHECK(refusal({{"RANK", "2"}, {"WORLD_SIZE", "2"}}).starts_with("rank is 2"));
+    CHECK(refusal({{"RANK", "2"}, {"WORLD_SIZE", "2"}}).starts_with("RANK is 2; it must be"));
     CHECK(refusal({{"RANK", "-1"}, {"WORLD_SIZE", "2"}}).starts_with("RANK is"));
-    CHECK(refusal({{"RANK", "0"}, {"WORLD_SIZE", "99999"}}).starts_with("size is 99999"));
-    // An incomplete pair is passed over.
-    variables = {{"NEXAR_RANK", "1"}, {"RANK", "0"}, {"WORLD_SIZE", "2"}, {"NEXAR_GROUP", "g"}};
-    CHECK(request()->rank == 0);
+    CHECK(refusal({{"RANK", "0"}, {"WORLD_SIZE", "99999"}}) ==
+          "WORLD_SIZE is 99999; it must be a number from 1 to 4096");
+    CHECK(refusal({{"NEXAR_RANK", "auto"}, {"NEXAR_WORLD_SIZE", "0"}}).starts_with("NEXAR_WORLD_SIZE is 0"));
+    // An incomplete pair is passed over where another is whole.
+    variables = {{"SLURM_NTASKS", "1"}, {"RANK", "0"}, {"WORLD_SIZE", "2"}, {"NEXAR_GROUP", "g"}};
+    CHECK(request()->size == 2);
 }
 
 TEST_CASE("options without a name and a secret are refused", "[D18]") {
