@@ -48,6 +48,9 @@ class Planner {
     Cut cut() const;
     Result<void> copy_whole();
     Result<void> copy_together();
+    Result<void> copy_side_by_side();
+    void copy_in(const ScratchBlock& block, uint64_t at);
+    void copy_out(const ScratchBlock& block, uint64_t at);
     Result<void> stage(Cut cut);
     Result<ScratchBlock> take_windows(Cut& cut, uint64_t& in_bytes);
     Result<ScratchBlock> take_scratch(uint64_t bytes);
@@ -70,6 +73,10 @@ Result<void> Planner::plan(bool blocking) {
     if (stageable && ((blocking && cut.segments > whole_segments_max) || !session_.may_copy(bytes_to_copy())))
         return stage(cut);
     auto copied = checked_.in_place ? copy_together() : copy_whole();
+    if (!copied && copied.error().code == Errc::no_memory && copy_in_ && copy_out_ && !checked_.in_place) {
+        session_.give_up_scratch(result);
+        copied = copy_side_by_side();
+    }
     if (copied || copied.error().code != Errc::no_memory || !stageable) return copied;
     session_.give_up_scratch(result);  // others were quicker
     return stage(cut);
@@ -116,21 +123,36 @@ Result<ScratchBlock> Planner::take_scratch(uint64_t bytes) {
 }
 
 Result<void> Planner::copy_whole() {
-    const Checked& c = checked_;
     if (copy_in_) {
-        NEXAR_TRY(result.scratch[0], take_scratch(c.in.bytes));
-        std::memcpy(result.scratch[0].data(), c.in.data, c.in.bytes);
-        session_.count_copy(c.in.bytes);
-        point_to(descriptor_.in, result.scratch[0], 0);
+        NEXAR_TRY(result.scratch[0], take_scratch(checked_.in.bytes));
+        copy_in(result.scratch[0], 0);
     }
     if (copy_out_) {
-        NEXAR_TRY(result.scratch[1], take_scratch(c.out.bytes));
-        point_to(descriptor_.out, result.scratch[1], 0);
-        result.copy_to = const_cast<std::byte*>(c.out.data);
-        result.copy_from = result.scratch[1].data();
-        result.copy_bytes = c.out.bytes;
+        NEXAR_TRY(result.scratch[1], take_scratch(checked_.out.bytes));
+        copy_out(result.scratch[1], 0);
     }
     return {};
+}
+
+// Both sides in one block: two are rounded up twice, and the first may leave too little for the second.
+Result<void> Planner::copy_side_by_side() {
+    NEXAR_TRY(result.scratch[0], take_scratch(checked_.in.bytes + checked_.out.bytes));
+    copy_in(result.scratch[0], 0);
+    copy_out(result.scratch[0], checked_.in.bytes);
+    return {};
+}
+
+void Planner::copy_in(const ScratchBlock& block, uint64_t at) {
+    std::memcpy(block.data() + at, checked_.in.data, checked_.in.bytes);
+    session_.count_copy(checked_.in.bytes);
+    point_to(descriptor_.in, block, at);
+}
+
+void Planner::copy_out(const ScratchBlock& block, uint64_t at) {
+    point_to(descriptor_.out, block, at);
+    result.copy_to = const_cast<std::byte*>(checked_.out.data);
+    result.copy_from = block.data() + at;
+    result.copy_bytes = checked_.out.bytes;
 }
 
 // Both sides in one block, laid out as the caller has them.
@@ -139,15 +161,8 @@ Result<void> Planner::copy_together() {
     const Span& whole = c.in.holds(c.out) ? c.in : c.out;
     NEXAR_TRY(result.scratch[0], take_scratch(whole.bytes));
     const ScratchBlock& block = result.scratch[0];
-    const auto in_at = static_cast<uint64_t>(c.in.data - whole.data);
-    const auto out_at = static_cast<uint64_t>(c.out.data - whole.data);
-    std::memcpy(block.data() + in_at, c.in.data, c.in.bytes);
-    session_.count_copy(c.in.bytes);
-    point_to(descriptor_.in, block, in_at);
-    point_to(descriptor_.out, block, out_at);
-    result.copy_to = const_cast<std::byte*>(c.out.data);
-    result.copy_from = block.data() + out_at;
-    result.copy_bytes = c.out.bytes;
+    copy_in(block, static_cast<uint64_t>(c.in.data - whole.data));
+    copy_out(block, static_cast<uint64_t>(c.out.data - whole.data));
     return {};
 }
 

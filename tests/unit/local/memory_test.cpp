@@ -171,6 +171,25 @@ TEST_CASE("a collective of a few bytes runs within a small scratch_limit", "[loc
     CHECK(out == 77);
 }
 
+TEST_CASE("input and output that together fill scratch_limit are copied, however they are rounded",
+          "[local][D15]") {
+    ThreadDaemon daemon;
+    const TestSession session(daemon.path(), {.scratch_limit = 1'000'000});
+    nexar_group* group = session.group("alone");
+    std::vector<uint64_t> in(62'500, 7), out(62'500);
+    nexar_request request = 0;
+    REQUIRE(nexar_all_reduce_start(group, in.data(), out.data(), in.size(), NEXAR_U64, NEXAR_SUM,
+                                   within(10000), &request) == NEXAR_OK);
+    CHECK(session.stats().scratch_bytes == 1'000'000);
+    CHECK(nexar_request_wait(request, 10000, nullptr) == NEXAR_OK);
+    CHECK(out == in);
+    CHECK(nexar_request_free(request) == NEXAR_OK);
+    in.assign(in.size(), 8);
+    CHECK(nexar_all_reduce(group, in.data(), out.data(), in.size(), NEXAR_U64, NEXAR_SUM, within(10000)) ==
+          NEXAR_OK);
+    CHECK(out == in);
+}
+
 // The kernel counts memfds as files, and ends with SIGXFSZ who makes one that is too long.
 TEST_CASE("under a limit on the size of files memory is an error, not the end", "[local][D16]") {
     ProcessDaemon daemon;
