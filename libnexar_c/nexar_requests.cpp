@@ -1,4 +1,5 @@
 // The exported functions of include/nexar.h about requests.
+#include <cstddef>
 #include <cstring>
 #include <vector>
 
@@ -31,7 +32,9 @@ Error freed_error() {
 void give(Session& session, const Slot& slot, const Ending& ending, nexar_completion* out, uint32_t size) {
     if (!out) return;
     give_result(out, ending.completion, size);
-    if (ending.completion.status == NEXAR_OK) session.seen(slot);
+    // Where a group was opened, whoever has no room for its handle has not seen it: it goes with the request.
+    constexpr size_t with_group = offsetof(nexar_completion, group) + sizeof out->group;
+    if (ending.completion.status == NEXAR_OK && size >= with_group) session.seen(slot);
 }
 
 // The answer of nexar_request_test and _wait once the request was looked at.

@@ -17,7 +17,7 @@ class FakeEngine final : public engine::Service {
   public:
     engine::Clients* clients = nullptr;
     size_t sessions_ended = 0;
-    size_t ops_seen = 0;
+    size_t ops_seen = 0, groups_freed = 0;
 
     Result<void> open(Time now, const engine::OpenRequest& request) override {
         auto& waiting = opening_[request.name];
@@ -74,6 +74,7 @@ class FakeEngine final : public engine::Service {
     }
 
     Result<void> free_group(Time, SessionId session, const GroupId& group, uint32_t rank) override {
+        ++groups_freed;
         end_where(
             [&](const Pending& p) {
                 return p.request.session == session && p.request.group == group && p.rank == rank;

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
+#include <cstddef>
 #include <thread>
 #include <vector>
 
@@ -30,6 +31,34 @@ TEST_CASE("a cancel is not lost in a ring full of cancels", "[local][D12]") {
 
     CHECK(nexar_request_wait(often, 10000, nullptr) == NEXAR_ERR_CANCELLED);
     CHECK(nexar_request_wait(once, 10000, nullptr) == NEXAR_ERR_CANCELLED);
+}
+
+TEST_CASE("a group whose handle did not fit into the caller's completion goes with its request", "[local]") {
+    ThreadDaemon daemon;
+    const TestSession session(daemon.path());
+    nexar_group_options options = NEXAR_GROUP_OPTIONS_INIT;
+    options.name = "alone";
+    options.size = 1;
+    // An older program's struct; and this one's.
+    for (const uint32_t size :
+         {uint32_t{8}, uint32_t{offsetof(nexar_completion, group) + 7}, uint32_t{sizeof(nexar_completion)}}) {
+        CAPTURE(size);
+        nexar_request request = 0;
+        REQUIRE(nexar_group_open_start(session.get(), &options, &request) == NEXAR_OK);
+        nexar_completion end = NEXAR_COMPLETION_INIT;
+        end.struct_size = size;
+        const size_t before = daemon.counters.groups_freed;
+        REQUIRE(nexar_request_wait(request, 10000, &end) == NEXAR_OK);
+        CHECK(end.status == NEXAR_OK);
+        REQUIRE(nexar_request_free(request) == NEXAR_OK);
+        if (size != sizeof end) {
+            CHECK(daemon.eventually([&] { return daemon.counters.groups_freed == before + 1; }));
+        } else {
+            uint32_t rank = 7;
+            CHECK(nexar_group_rank(end.group, &rank) == NEXAR_OK);
+            CHECK(nexar_group_free(end.group) == NEXAR_OK);
+        }
+    }
 }
 
 namespace {

@@ -82,6 +82,7 @@ void run_daemon(const std::string& path, const DaemonOptions& options, std::atom
             counters->pending = engine.pending();
             counters->ended = engine.sessions_ended;
             counters->ops = engine.ops_seen;
+            counters->groups_freed = engine.groups_freed;
         }
         const bool idle = (*server)->poll(now()) == 0 && (*server)->prepare_to_sleep();
         const Time wake =

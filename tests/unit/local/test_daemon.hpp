@@ -23,7 +23,7 @@ struct DaemonOptions {
 
 // Runs until `stop`; the counters are for tests of the same process.
 struct DaemonCounters {
-    std::atomic<size_t> sessions{0}, pending{0}, ended{0}, regions{0}, ops{0};
+    std::atomic<size_t> sessions{0}, pending{0}, ended{0}, regions{0}, ops{0}, groups_freed{0};
 };
 void run_daemon(const std::string& path, const DaemonOptions& options, std::atomic<bool>& stop, int ready_fd,
                 DaemonCounters* counters);
