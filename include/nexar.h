@@ -216,7 +216,8 @@ NEXAR_API nexar_status nexar_error_line(const nexar_error* error, char* text, ui
 
 /* Names, for people: "PEER_LOST", "f32", "sum"; never NULL ("UNKNOWN"). The strings are static. */
 NEXAR_API const char* nexar_status_name(nexar_status status);
-/* Of any number, known or not: its hundreds. */
+/* Of any number, known or not: its hundreds without the sign, also beyond the classes above; NEXAR_CLASS_NONE of what
+ * is not negative. */
 NEXAR_API int32_t nexar_status_class(nexar_status status);
 
 /* ==== Time-outs ==== */

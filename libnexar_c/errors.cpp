@@ -112,8 +112,7 @@ const char* status_name(nexar_status status) {
 }
 
 int32_t status_class(nexar_status status) {
-    if (status > -100) return NEXAR_CLASS_NONE;
-    return std::min<int32_t>(-(status / 100), NEXAR_CLASS_SYSTEM);
+    return status < 0 ? -(status / 100) : NEXAR_CLASS_NONE;
 }
 
 void node_text(const uint8_t node[32], char* out) {

@@ -150,6 +150,11 @@ TEST_CASE("the class of a code is its hundreds, also of a code that is not known
     CHECK(status_class(-599) == NEXAR_CLASS_RECOVERABLE);
     CHECK(status_class(-600) == NEXAR_CLASS_GROUP);
     CHECK(status_class(NEXAR_ERR_IO) == NEXAR_CLASS_SYSTEM);
+    // What a later library may have, and what none has.
+    for (int32_t status = -100'000; status < 1000; ++status)
+        if (status_class(status) != (status < 0 ? -status / 100 : 0)) FAIL("the class of " << status);
+    CHECK(status_class(INT32_MIN) == INT32_MAX / 100);
+    CHECK(status_class(INT32_MAX) == NEXAR_CLASS_NONE);
     CHECK(std::string(status_name(-666)) == "UNKNOWN");
     CHECK(std::string(status_name(static_cast<int>(Errc::bad_token))) == "UNKNOWN");
 }
