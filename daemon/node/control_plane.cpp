@@ -13,15 +13,15 @@ constexpr Duration replace_within{30'000'000'000};
 constexpr WallSeconds replace_share =
     4;  // and within this part of the time that the old certificate has left
 
-membership::ConnectionId table_id(quic::ConnId id) {
-    return membership::ConnectionId(id.value);
+connections::ConnectionId table_id(quic::ConnId id) {
+    return connections::ConnectionId(id.value);
 }
-quic::ConnId quic_id(membership::ConnectionId id) {
+quic::ConnId quic_id(connections::ConnectionId id) {
     return quic::ConnId(id.value);
 }
 
-transport::Preamble preamble_of(const Incarnation& incarnation) {
-    transport::Preamble p;
+connections::Preamble preamble_of(const Incarnation& incarnation) {
+    connections::Preamble p;
     p.incarnation = incarnation;
     return p;
 }
@@ -100,7 +100,7 @@ void ControlPlane::on_quic_event(Time now, const quic::Event& event) {
 
 void ControlPlane::read_links(Time now) {
     while (auto opened = links_.poll_opened()) {
-        if (opened->theirs.purpose != transport::Purpose::control) {
+        if (opened->theirs.purpose != connections::Purpose::control) {
             links_.refuse(opened->conn, transport::LinkPort::close_refused,
                           "this port is for control connections");
             continue;
@@ -111,22 +111,22 @@ void ControlPlane::read_links(Time now) {
             dials_.erase(it);
         }
         dial_failures_.erase(opened->node);
-        lives_[opened->conn] = opened->theirs.incarnation;
-        table_.on_connected(table_id(opened->conn), opened->node, opened->we_dialled, remote, now);
+        table_.on_connected({table_id(opened->conn), opened->node, opened->we_dialled, remote,
+                             opened->generation, opened->theirs.incarnation},
+                            now);
     }
     while (auto greeting = links_.poll_greeting()) {
         const auto message = wire::decode(greeting->second);
         if (!message)
             links_.refuse(greeting->first, transport::LinkPort::close_garbage, message.error().text);
-        else if (is_of_its_connection(greeting->first, *message))
+        else
             table_.on_message(table_id(greeting->first), *message, now);
     }
     while (auto closed = links_.poll_closed()) {
         const std::string why = text_of(closed->why);
-        lives_.erase(closed->conn);
         stale_.erase(closed->conn);
         if (const auto it = dials_.find(closed->conn); it != dials_.end()) {
-            const membership::Dial dial = it->second;
+            const connections::Dial dial = it->second;
             dials_.erase(it);
             dial_failed(dial, why, now);
         } else {
@@ -162,21 +162,6 @@ void ControlPlane::read_message(Time now, PeerIndex peer, Bytes bytes) {
     const quic::Connection* quic = conn ? port_->endpoint().find(*conn) : nullptr;
     if (renewer_ && quic && renewer_->on_message(now, quic->peer(), quic->peer_chain(), *message)) return;
     events_.push_back(PeerSaid{peer, std::move(*message)});
-}
-
-// A hello speaks for the life that its connection's preamble named: whatever was decided by the one must hold
-// for the other.
-bool ControlPlane::is_of_its_connection(quic::ConnId conn, const wire::Message& message) {
-    const auto* hello = std::get_if<wire::Hello>(&message);
-    const auto life = lives_.find(conn);
-    if (!hello || life == lives_.end() || hello->incarnation == life->second) return true;
-    const quic::Connection* quic = port_->endpoint().find(conn);
-    const std::string reason = "says that it is in life " + std::to_string(hello->incarnation.counter) +
-                               ", but its connection began as life " + std::to_string(life->second.counter);
-    log_->warn("peer_refused", {field("node", quic ? quic->peer() : NodeId{}),
-                                field("address", links_.address_of(conn).text()), field("reason", reason)});
-    links_.refuse(conn, transport::LinkPort::close_refused, reason);
-    return false;
 }
 
 void ControlPlane::tend_renewal(Time now) {
@@ -218,32 +203,34 @@ void ControlPlane::act(Time now) {
     while (auto action = table_.poll_action()) act(now, std::move(*action));
 }
 
-void ControlPlane::act(Time now, membership::TableAction action) {
+void ControlPlane::act(Time now, connections::TableAction action) {
     std::visit(
         [&](auto& a) {
             using A = std::decay_t<decltype(a)>;
-            if constexpr (std::is_same_v<A, membership::Dial>) {
+            if constexpr (std::is_same_v<A, connections::Dial>) {
                 dial(now, a);
-            } else if constexpr (std::is_same_v<A, membership::CloseConnection>) {
+            } else if constexpr (std::is_same_v<A, connections::CloseConnection>) {
                 links_.refuse(quic_id(a.connection), transport::LinkPort::close_refused, a.reason);
-            } else if constexpr (std::is_same_v<A, membership::SendOn>) {
+            } else if constexpr (std::is_same_v<A, connections::SendOn>) {
                 send_on(a);
-            } else if constexpr (std::is_same_v<A, membership::PeerUp>) {
+            } else if constexpr (std::is_same_v<A, connections::PeerUp>) {
                 const auto remote = links_.address_of(quic_id(a.connection));
                 if (links_.adopt(quic_id(a.connection), a.info.peer))
                     events_.push_back(PeerIsUp{a.info, remote});
-            } else if constexpr (std::is_same_v<A, membership::PeerDown>) {
+            } else if constexpr (std::is_same_v<A, connections::PeerDown>) {
                 events_.push_back(PeerIsDown{a.peer, a.why, a.proof});
-            } else if constexpr (std::is_same_v<A, membership::RedialFailed>) {
+            } else if constexpr (std::is_same_v<A, connections::RedialFailed>) {
                 events_.push_back(RedialFailed{a.peer});
-            } else if constexpr (std::is_same_v<A, membership::Note>) {
+            } else if constexpr (std::is_same_v<A, connections::NodeForgotten>) {
+                dial_failures_.erase(a.node);
+            } else if constexpr (std::is_same_v<A, connections::Note>) {
                 log_->note(a.level, a.event, a.fields);
             }
         },
         action);
 }
 
-void ControlPlane::dial_failed(const membership::Dial& dial, const std::string& why, Time now) {
+void ControlPlane::dial_failed(const connections::Dial& dial, const std::string& why, Time now) {
     if (dial_failures_.size() >= dial_failures_max) dial_failures_.clear();
     if (!dial.expected.is_zero()) dial_failures_[dial.expected] = why;
     table_.on_dial_failed(dial.address, dial.expected, why, now);
@@ -254,7 +241,7 @@ std::string ControlPlane::dial_failure(const NodeId& node) const {
     return found == dial_failures_.end() ? std::string() : found->second;
 }
 
-void ControlPlane::dial(Time now, const membership::Dial& order) {
+void ControlPlane::dial(Time now, const connections::Dial& order) {
     const auto failed = [&](const std::string& why) { dial_failed(order, why, now); };
     const auto address = quic::Address::parse(order.address);
     if (!address) return failed(address.error().text);
@@ -265,7 +252,7 @@ void ControlPlane::dial(Time now, const membership::Dial& order) {
     dials_.emplace(*conn, order);
 }
 
-void ControlPlane::send_on(const membership::SendOn& order) {
+void ControlPlane::send_on(const connections::SendOn& order) {
     const auto bytes = wire::encode(order.message);
     const quic::ConnId conn = quic_id(order.connection);
     if (const auto peer = links_.peer_of(conn))

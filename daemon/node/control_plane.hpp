@@ -12,10 +12,10 @@
 #include <memory>
 #include <variant>
 
+#include "connections/peer_table.hpp"
 #include "core/log.hpp"
 #include "engine/ports.hpp"
 #include "link/mesh.hpp"
-#include "membership/peer_table.hpp"
 #include "node/identity.hpp"
 #include "node/join.hpp"
 #include "node/renewer.hpp"
@@ -26,7 +26,7 @@ namespace nexar::node {
 
 // What happened, for the node to pass on.
 struct PeerIsUp {
-    membership::PeerInfo info;
+    connections::PeerInfo info;
     quic::Address remote;
 };
 struct PeerIsDown {
@@ -55,7 +55,7 @@ class ControlPlane final : public engine::MeshPort, public engine::PeerPort {
         quic::Config quic;
         quic::Identity identity;
         quic::Verifier verifier;
-        membership::PeerTableConfig table;
+        connections::PeerTableConfig table;
         link::MeshConfig mesh;
         uint64_t seed = 0;
         std::optional<std::array<std::byte, 32>> reset_secret;
@@ -86,7 +86,7 @@ class ControlPlane final : public engine::MeshPort, public engine::PeerPort {
     // engine::PeerPort
     bool send(PeerIndex peer, Bytes message) override { return mesh_.send_message(peer, message); }
 
-    const membership::PeerTable& table() const { return table_; }
+    const connections::PeerTable& table() const { return table_; }
     std::optional<quic::ConnectionStats> stats(PeerIndex peer) const { return links_.stats(peer); }
     std::optional<quic::Address> remote_of(PeerIndex peer) const { return links_.remote_of(peer); }
     std::string dial_failure(const NodeId& node) const;  // empty: none since it was connected
@@ -99,11 +99,10 @@ class ControlPlane final : public engine::MeshPort, public engine::PeerPort {
     void read_links(Time now);
     void read_mesh(Time now);
     void act(Time now);
-    void act(Time now, membership::TableAction action);
-    void dial_failed(const membership::Dial& dial, const std::string& why, Time now);
-    void dial(Time now, const membership::Dial& dial);
-    void send_on(const membership::SendOn& order);
-    bool is_of_its_connection(quic::ConnId conn, const wire::Message& message);
+    void act(Time now, connections::TableAction action);
+    void dial_failed(const connections::Dial& dial, const std::string& why, Time now);
+    void dial(Time now, const connections::Dial& dial);
+    void send_on(const connections::SendOn& order);
     void read_message(Time now, PeerIndex peer, Bytes bytes);
     void tend_renewal(Time now);
     void redial_stale(Time now);
@@ -111,14 +110,13 @@ class ControlPlane final : public engine::MeshPort, public engine::PeerPort {
     std::unique_ptr<transport::QuicPort> port_;
     link::Mesh mesh_;
     transport::LinkPort links_;
-    membership::PeerTable table_;
+    connections::PeerTable table_;
     JoinDoor* door_;
     Renewer* renewer_;
     Log* log_;
     Random random_;
-    std::map<NodeId, std::string> dial_failures_;     // the last one, of nodes that are dialled in vain
-    std::map<quic::ConnId, membership::Dial> dials_;  // not answered yet
-    std::map<quic::ConnId, Incarnation> lives_;       // as the preambles say, until the hello
+    std::map<NodeId, std::string> dial_failures_;      // the last one, of nodes that are dialled in vain
+    std::map<quic::ConnId, connections::Dial> dials_;  // not answered yet
     std::map<quic::ConnId, Time> stale_;  // began with an old certificate of ours; when to replace it
     std::deque<PlaneEvent> events_;
     uint64_t datagrams_seen_ = 0;

@@ -24,7 +24,7 @@
 namespace nexar::node {
 
 struct PeerView {  // for people
-    membership::PeerInfo info;
+    connections::PeerInfo info;
     std::string remote;
     bool up = false;
     bool bulk_up = false;

@@ -44,9 +44,9 @@ class Shard::Thread {
         Duration pause = redial_first;
     };
 
-    transport::Preamble preamble() const {
-        transport::Preamble p;
-        p.purpose = transport::Purpose::bulk;
+    connections::Preamble preamble() const {
+        connections::Preamble p;
+        p.purpose = connections::Purpose::bulk;
         p.shard = config_.number;
         p.incarnation = config_.incarnation;
         return p;
@@ -165,7 +165,7 @@ void Shard::Thread::redial(Time now) {
 // A connection is a peer's if it is of the life that the loop introduced; one that comes before its
 // introduction waits (bounded), one of an older life is refused.
 void Shard::Thread::on_opened(Time now, const transport::Opened& opened) {
-    if (opened.theirs.purpose != transport::Purpose::bulk || opened.theirs.shard != config_.number)
+    if (opened.theirs.purpose != connections::Purpose::bulk || opened.theirs.shard != config_.number)
         return links_.refuse(opened.conn, transport::LinkPort::close_refused,
                              "this port is for bulk connections");
     const auto known = by_node_.find(opened.node);

@@ -6,6 +6,9 @@
 
 namespace nexar::transport {
 
+using connections::Opening;
+using connections::Preamble;
+
 // One connection: a channel for the mesh, a receiver for QUIC.
 struct LinkPort::Conn final : link::Channel, quic::Receiver {
     LinkPort* port = nullptr;
@@ -98,7 +101,7 @@ void LinkPort::opened(Conn& c) {
         c.generation = std::max(theirs.generation, next_generation(c.node, false));
         c.send_preamble();
     }
-    opened_.push_back({c.id, c.node, theirs, c.remote, c.we_dialled});
+    opened_.push_back({c.id, c.node, theirs, c.remote, c.we_dialled, c.generation});
 }
 
 // What came before both sides had accepted each other.
@@ -114,7 +117,7 @@ void LinkPort::feed(Conn& c) {
 void LinkPort::greet(quic::ConnId conn, Bytes message) {
     Conn* c = find(conn);
     if (!c || !c->quic || c->peer) return;
-    NEXAR_CHECK(c->preamble_sent && message.size() <= greeting_bytes_max);
+    NEXAR_CHECK(c->preamble_sent && message.size() <= connections::greeting_bytes_max);
     c->write_length(static_cast<uint32_t>(message.size()));
     c->quic->write(quic::Class::control, message);
 }

@@ -15,18 +15,19 @@
 #include <optional>
 #include <string>
 
+#include "connections/opening.hpp"
 #include "link/mesh.hpp"
 #include "quic/endpoint.hpp"
-#include "transport/opening.hpp"
 
 namespace nexar::transport {
 
 struct Opened {  // both preambles are known: adopt() or refuse() it
     quic::ConnId conn;
     NodeId node;  // as its certificate proves
-    Preamble theirs;
+    connections::Preamble theirs;
     quic::Address remote;
     bool we_dialled = false;
+    uint32_t generation = 0;  // as both ends agreed
 };
 struct Closed {
     quic::ConnId conn;
@@ -46,7 +47,7 @@ class LinkPort {
     static constexpr Duration opening_patience{5'000'000'000};  // from the handshake to adopt()
     static constexpr size_t opening_per_node_max = 4;           // of those that the node dialled
 
-    LinkPort(quic::Endpoint& endpoint, link::Mesh& mesh, const NodeId& self, Preamble ours);
+    LinkPort(quic::Endpoint& endpoint, link::Mesh& mesh, const NodeId& self, connections::Preamble ours);
     ~LinkPort();
     LinkPort(const LinkPort&) = delete;
     LinkPort& operator=(const LinkPort&) = delete;
@@ -88,7 +89,7 @@ class LinkPort {
 
     quic::Endpoint* endpoint_;
     link::Mesh* mesh_;
-    Preamble ours_;
+    connections::Preamble ours_;
     std::map<quic::ConnId, std::unique_ptr<Conn>> conns_;
     std::map<link::PeerIndex, Conn*> peers_;
     std::map<NodeId, uint32_t> generations_;  // the last one of each node that we ever met; they only grow

@@ -2,11 +2,11 @@
 // class, two for the length, the bytes.
 #include <cstdlib>
 
-#include "transport/opening.hpp"
+#include "connections/opening.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     using namespace nexar;
-    transport::Opening opening;
+    connections::Opening opening;
     Reader in(std::as_bytes(std::span(data, size)));
     size_t greeted = 0, taken = 0;
     while (in.left() > 3) {

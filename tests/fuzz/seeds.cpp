@@ -5,9 +5,9 @@
 
 #include "admission/token.hpp"
 #include "config/config.hpp"
+#include "connections/opening.hpp"
 #include "local_protocol.h"
 #include "shm/control.hpp"
-#include "transport/opening.hpp"
 #include "unit/link/harness.hpp"
 #include "unit/quic/network.hpp"
 #include "unit/wire/samples.hpp"
@@ -94,11 +94,11 @@ void save_admission() {
 }
 
 void save_opening() {
-    transport::Preamble p;
+    connections::Preamble p;
     p.generation = 3;
     std::vector<std::byte> control, out;
     Writer w(control);
-    w.put_bytes(transport::to_bytes(p));
+    w.put_bytes(connections::to_bytes(p));
     w.put(uint32_t{5});
     w.put_bytes(test::bytes_of("hello"));
     w.put(uint32_t{0});

@@ -8,7 +8,7 @@
 
 namespace nexar::sim {
 
-using membership::ConnectionId;
+using connections::ConnectionId;
 
 struct Planes::End {
     ConnectionId id;
@@ -17,8 +17,8 @@ struct Planes::End {
     End* other = nullptr;
     bool we_dialled = false, announced = false, open = true;
     uint32_t generation = 0;
-    membership::Dial order;  // of the dialler
-    transport::Opening opening;
+    connections::Dial order;  // of the dialler
+    connections::Opening opening;
     std::optional<link::PeerIndex> peer;
     std::unique_ptr<Pipe> out, bulk;  // to the other end
 
@@ -36,7 +36,7 @@ struct Planes::Plane {
     uint32_t number = 0;
     Host* host = nullptr;
     std::string address;
-    std::unique_ptr<membership::PeerTable> table;
+    std::unique_ptr<connections::PeerTable> table;
     std::map<ConnectionId, End*> ends;
     std::map<link::PeerIndex, End*> peers;
     std::map<NodeId, uint32_t> generations;
@@ -54,10 +54,10 @@ struct Planes::Plane {
 };
 
 void Planes::End::send_preamble() {
-    transport::Preamble p;
+    connections::Preamble p;
     p.generation = generation;
     p.incarnation = plane->host->incarnation;
-    const auto bytes = transport::to_bytes(p);
+    const auto bytes = connections::to_bytes(p);
     control(Bytes(bytes));
 }
 
@@ -74,12 +74,12 @@ uint32_t Planes::start(uint32_t identity, uint64_t life, const std::string& addr
     plane->number = cluster_.add_host(identity, life);
     plane->host = cluster_.hosts[plane->number].get();
     plane->address = address;
-    membership::PeerTableConfig config;
+    connections::PeerTableConfig config;
     config.self = {plane->host->id, "host" + std::to_string(identity), {address}};
     config.incarnation = plane->host->incarnation;
     config.seeds = std::move(seeds);
-    plane->table = std::make_unique<membership::PeerTable>(config, Random(cluster_.clock.random.next()),
-                                                           cluster_.clock.now());
+    plane->table = std::make_unique<connections::PeerTable>(config, Random(cluster_.clock.random.next()),
+                                                            cluster_.clock.now());
     plane->host->table = [this, p = plane.get()](link::PeerIndex peer, const wire::Message& message) {
         const auto at = p->peers.find(peer);
         if (at == p->peers.end()) return false;
@@ -111,21 +111,21 @@ void Planes::settle(Plane& plane) {
     });
 }
 
-void Planes::act(Plane& plane, const membership::TableAction& action) {
-    if (const auto* order = std::get_if<membership::Dial>(&action)) {
+void Planes::act(Plane& plane, const connections::TableAction& action) {
+    if (const auto* order = std::get_if<connections::Dial>(&action)) {
         dial(plane, *order);
-    } else if (const auto* end = std::get_if<membership::CloseConnection>(&action)) {
+    } else if (const auto* end = std::get_if<connections::CloseConnection>(&action)) {
         if (const auto at = plane.ends.find(end->connection); at != plane.ends.end())
             close(*at->second, end->reason);
-    } else if (const auto* say = std::get_if<membership::SendOn>(&action)) {
+    } else if (const auto* say = std::get_if<connections::SendOn>(&action)) {
         send_on(plane, *say);
-    } else if (const auto* up = std::get_if<membership::PeerUp>(&action)) {
+    } else if (const auto* up = std::get_if<connections::PeerUp>(&action)) {
         peer_up(plane, *up);
-    } else if (const auto* down = std::get_if<membership::PeerDown>(&action)) {
+    } else if (const auto* down = std::get_if<connections::PeerDown>(&action)) {
         peer_down(plane, *down);
-    } else if (const auto* failed = std::get_if<membership::RedialFailed>(&action)) {
+    } else if (const auto* failed = std::get_if<connections::RedialFailed>(&action)) {
         plane.host->engine->on_redial_failed(cluster_.clock.now(), failed->peer);
-    } else if (const auto* note = std::get_if<membership::Note>(&action)) {
+    } else if (const auto* note = std::get_if<connections::Note>(&action)) {
         std::string line(note->event);
         for (const auto& [key, value] : note->fields) line += " " + key + "='" + value + "'";
         plane.notes.push_back(line);
@@ -133,7 +133,7 @@ void Planes::act(Plane& plane, const membership::TableAction& action) {
     }
 }
 
-void Planes::send_on(Plane& plane, const membership::SendOn& order) {
+void Planes::send_on(Plane& plane, const connections::SendOn& order) {
     const auto at = plane.ends.find(order.connection);
     if (at == plane.ends.end()) return;
     End& end = *at->second;
@@ -147,7 +147,7 @@ void Planes::send_on(Plane& plane, const membership::SendOn& order) {
     }
 }
 
-void Planes::peer_up(Plane& plane, const membership::PeerUp& up) {
+void Planes::peer_up(Plane& plane, const connections::PeerUp& up) {
     const auto at = plane.ends.find(up.connection);
     if (at == plane.ends.end() || !adopt(*at->second, up.info.peer)) return;
     plane.host->engine->on_peer_up(cluster_.clock.now(), up.info.peer, up.info.record.node,
@@ -155,7 +155,7 @@ void Planes::peer_up(Plane& plane, const membership::PeerUp& up) {
     if (at->second->other->peer) open_bulk(*at->second->wire);
 }
 
-void Planes::peer_down(Plane& plane, const membership::PeerDown& down) {
+void Planes::peer_down(Plane& plane, const connections::PeerDown& down) {
     plane.host->engine->on_peer_down(cluster_.clock.now(), down.peer, down.why, down.proof);
     if (!down.proof) return;
     for (auto& mesh : plane.host->meshes) mesh->drop_peer(down.peer);
@@ -163,7 +163,7 @@ void Planes::peer_down(Plane& plane, const membership::PeerDown& down) {
 
 // ---- Connections (LinkPort) ----
 
-void Planes::dial(Plane& plane, const membership::Dial& order) {
+void Planes::dial(Plane& plane, const connections::Dial& order) {
     ++plane.dials;
     cluster_.clock.after(delay(), [this, &plane, order] {
         if (plane.host->dead) return;
@@ -235,7 +235,9 @@ void Planes::opened(End& end) {
         end.send_preamble();
     }
     const std::string remote = end.we_dialled ? end.order.address : end.other->plane->address + " (from)";
-    end.plane->table->on_connected(end.id, node, end.we_dialled, remote, cluster_.clock.now());
+    end.plane->table->on_connected(
+        {end.id, node, end.we_dialled, remote, end.generation, end.opening.preamble()->incarnation},
+        cluster_.clock.now());
 }
 
 void Planes::feed(End& end) {
@@ -350,7 +352,7 @@ void Planes::reset(uint32_t a, uint32_t b) {
         if (end->other->plane->number == b) close(*end, "reset");
 }
 
-const membership::PeerTable& Planes::table(uint32_t host) const {
+const connections::PeerTable& Planes::table(uint32_t host) const {
     return *planes_.at(host)->table;
 }
 

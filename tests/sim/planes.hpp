@@ -1,5 +1,5 @@
 // Planes: the control planes of simulated daemons. Each has a production PeerTable that knows some addresses,
-// and connections whose first bytes are read by the production transport::Opening; what LinkPort and
+// and connections whose first bytes are read by the production connections::Opening; what LinkPort and
 // ControlPlane do between them and QUIC is played here by the same rules: preambles agree on a generation,
 // greetings before adoption, the older channel closed. TLS is not here: a connection knows the NodeId of its
 // other end.
@@ -12,8 +12,8 @@
 #include <string>
 
 #include "cluster.hpp"
-#include "membership/peer_table.hpp"
-#include "transport/opening.hpp"
+#include "connections/opening.hpp"
+#include "connections/peer_table.hpp"
 
 namespace nexar::sim {
 
@@ -31,7 +31,7 @@ class Planes {
     // Ends the connection of two nodes, if there is one.
     void reset(uint32_t a, uint32_t b);
 
-    const membership::PeerTable& table(uint32_t host) const;
+    const connections::PeerTable& table(uint32_t host) const;
     // All of these are connected to one another, both ends of each pair by the same connection.
     bool meshed(const std::vector<uint32_t>& hosts) const;
     bool noted(uint32_t host, std::string_view event) const;
@@ -44,12 +44,12 @@ class Planes {
     struct Wire;
     struct End;
 
-    void dial(Plane& plane, const membership::Dial& order);
-    void act(Plane& plane, const membership::TableAction& action);
+    void dial(Plane& plane, const connections::Dial& order);
+    void act(Plane& plane, const connections::TableAction& action);
     void settle(Plane& plane);
-    void peer_up(Plane& plane, const membership::PeerUp& up);
-    void peer_down(Plane& plane, const membership::PeerDown& down);
-    void send_on(Plane& plane, const membership::SendOn& order);
+    void peer_up(Plane& plane, const connections::PeerUp& up);
+    void peer_down(Plane& plane, const connections::PeerDown& down);
+    void send_on(Plane& plane, const connections::SendOn& order);
     void on_bytes(End& end, link::Class cls, Bytes bytes);
     void opened(End& end);
     void feed(End& end);

@@ -30,11 +30,11 @@
 #include <string>
 
 #include "admission/certificates.hpp"
+#include "connections/opening.hpp"
 #include "core/random.hpp"
 #include "link_frames.hpp"
 #include "loop/loop.hpp"
 #include "support/lies.hpp"
-#include "transport/opening.hpp"
 #include "transport/quic_port.hpp"
 #include "wire/codec.hpp"
 
@@ -98,7 +98,7 @@ class Connection final : public quic::Receiver {
         return whole;
     }
     size_t take_preamble() {
-        transport::Preamble p;
+        connections::Preamble p;
         if (in_.size() < sizeof p) return 0;
         std::memcpy(static_cast<void*>(&p), in_.data(), sizeof p);
         met_ = true;
@@ -313,15 +313,15 @@ class Member {
         liar_->reseed(seed);
     }
     void preamble(Connection& c, std::istringstream& in) {
-        transport::Preamble p;
+        connections::Preamble p;
         p.incarnation = life_;
         unsigned purpose = 0;
         in >> purpose;
-        p.purpose = static_cast<transport::Purpose>(purpose);
+        p.purpose = static_cast<connections::Purpose>(purpose);
         if (unsigned version = 0; in >> version) p.version = static_cast<uint16_t>(version);
         if (uint64_t counter = 0; in >> counter) p.incarnation.counter = counter;
         if (uint64_t nonce = 0; in >> nonce) p.incarnation.nonce = nonce;
-        write(c, quic::Class::control, transport::to_bytes(p));
+        write(c, quic::Class::control, connections::to_bytes(p));
     }
     void switch_over(Connection& c) {
         const uint32_t zero = 0;

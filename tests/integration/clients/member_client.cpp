@@ -146,7 +146,7 @@ int say_hello(const std::string& path, const std::string& to, const std::string&
                                       return admission::verify_member(chain, folder.root, std::time(nullptr));
                                   }));
     link::Mesh mesh{link::MeshConfig{}};
-    transport::Preamble preamble;
+    connections::Preamble preamble;
     preamble.incarnation = life;
     transport::LinkPort links(port->endpoint(), mesh, self, preamble);
     need(links.dial(loop::Loop::now(), port->local(), remote, std::nullopt));

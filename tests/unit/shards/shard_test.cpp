@@ -23,8 +23,8 @@ class Usurper {
         auto made = transport::QuicPort::open(std::move(options), identity_, judge);
         if (!made) FAIL(made.error().text);
         port_ = std::move(*made);
-        transport::Preamble ours;
-        ours.purpose = transport::Purpose::bulk;
+        connections::Preamble ours;
+        ours.purpose = connections::Purpose::bulk;
         ours.incarnation = life;
         links_ = std::make_unique<transport::LinkPort>(port_->endpoint(), mesh_, as.leaf.id, ours);
     }

@@ -9,13 +9,13 @@
 
 using namespace nexar;
 using namespace std::chrono_literals;
+using connections::Preamble;
+using connections::Purpose;
 using link::MeshEvent;
 using quic::ConnId;
 using transport::Closed;
 using transport::LinkPort;
 using transport::Opened;
-using transport::Preamble;
-using transport::Purpose;
 
 namespace {
 

@@ -1,10 +1,10 @@
-#include "transport/opening.hpp"
+#include "connections/opening.hpp"
 
 #include <cstring>
 #include <string>
 #include <utility>
 
-namespace nexar::transport {
+namespace nexar::connections {
 
 std::array<std::byte, sizeof(Preamble)> to_bytes(const Preamble& preamble) {
     std::array<std::byte, sizeof(Preamble)> out;
@@ -79,4 +79,4 @@ std::vector<std::byte> Opening::take(link::Class cls) {
     return out;
 }
 
-}  // namespace nexar::transport
+}  // namespace nexar::connections

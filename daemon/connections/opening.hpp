@@ -20,7 +20,7 @@
 #include "core/result.hpp"
 #include "link/transfer.hpp"
 
-namespace nexar::transport {
+namespace nexar::connections {
 
 enum class Purpose : uint16_t { control = 0, bulk = 1 };
 
@@ -65,4 +65,4 @@ class Opening {
     static constexpr size_t greetings_max = 64;
 };
 
-}  // namespace nexar::transport
+}  // namespace nexar::connections

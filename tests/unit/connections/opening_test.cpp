@@ -1,5 +1,5 @@
 // The first bytes of a connection: in pieces of any size, broken, too large, and with data before the switch.
-#include "transport/opening.hpp"
+#include "connections/opening.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <cstring>
@@ -7,10 +7,10 @@
 #include "core/random.hpp"
 
 using namespace nexar;
+using connections::Opening;
+using connections::Preamble;
+using connections::Purpose;
 using link::Class;
-using transport::Opening;
-using transport::Preamble;
-using transport::Purpose;
 
 namespace {
 
@@ -104,11 +104,11 @@ TEST_CASE("the largest greeting passes, one byte more is refused before it arriv
     Opening o;
     REQUIRE(o.on_bytes(Class::control, preamble()));
     std::vector<std::byte> large;
-    append_greeting(large, std::string(transport::greeting_bytes_max, 'x'));
+    append_greeting(large, std::string(connections::greeting_bytes_max, 'x'));
     REQUIRE(o.on_bytes(Class::control, large));
-    CHECK(o.poll_greeting()->size() == transport::greeting_bytes_max);
+    CHECK(o.poll_greeting()->size() == connections::greeting_bytes_max);
     std::vector<std::byte> length;
-    Writer(length).put(transport::greeting_bytes_max + 1);
+    Writer(length).put(connections::greeting_bytes_max + 1);
     const auto end = o.on_bytes(Class::control, length);
     REQUIRE_FALSE(end);
     CHECK(end.error().code == Errc::protocol_error);

@@ -1,0 +1,81 @@
+// Carrier: what dials, moves bytes and closes below this module: QUIC on a socket (transport/quic_carrier) or
+// the simulator's network (tests/sim/carrier). The peer of a connection is authenticated before it is
+// reported.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+
+#include "core/bytes.hpp"
+#include "core/ids.hpp"
+#include "core/result.hpp"
+#include "core/time.hpp"
+#include "link/transfer.hpp"
+
+namespace nexar::connections {
+
+// A connection, as the carrier numbers it; never reused.
+using ConnectionId = Id<struct ConnectionTag, uint64_t>;
+
+class Receiver {
+  public:
+    virtual void on_bytes(link::Class cls, Bytes bytes) = 0;
+
+  protected:
+    ~Receiver() = default;
+};
+
+// One connection. Lives from on_connected() until on_closed() returns.
+class CarriedConnection {
+  public:
+    virtual size_t room(link::Class cls) const = 0;
+    // Copies all parts. Beyond room() the carrier may close the connection.
+    virtual void write(link::Class cls, std::span<const Bytes> parts) = 0;
+    // on_closed() follows, not from inside of this call.
+    virtual void close(uint64_t code, const std::string& reason) = 0;
+    virtual bool is_open() const = 0;  // false: it was closed, and on_closed() has not come yet
+    // While held the peer gets no credit back: it can send no more than the flow control windows.
+    virtual void hold_credit(bool held) = 0;
+    virtual void set_receiver(Receiver* receiver) = 0;  // nullptr: what arrives waits
+    virtual Duration rtt() const = 0;                   // zero: not measured
+
+  protected:
+    ~CarriedConnection() = default;
+};
+
+class Carrier {
+  public:
+    // The result is known by on_connected() or on_closed(). `expected` none: a node that is not known yet.
+    virtual Result<ConnectionId> dial(Time now, const std::string& address,
+                                      const std::optional<NodeId>& expected) = 0;
+
+  protected:
+    ~Carrier() = default;
+};
+
+struct ClosedBy {
+    uint64_t code = 0;   // the peer's or ours; 0: neither said one
+    std::string reason;  // for people
+};
+
+// What a carrier reports, to whom it carries for.
+class CarrierEvents {
+  public:
+    struct Connected {
+        ConnectionId id;
+        NodeId node;         // as its certificate proves
+        std::string remote;  // where it leads to
+        bool we_dialled = false;
+    };
+    virtual void on_connected(Time now, const Connected& connected, CarriedConnection& connection) = 0;
+    virtual void on_closed(Time now, ConnectionId id,
+                           const ClosedBy& why) = 0;  // the last about it; a dial too
+    virtual void on_room(ConnectionId id) = 0;        // some class has more room than before
+    virtual void on_heard(ConnectionId id) = 0;       // an authentic packet arrived
+
+  protected:
+    ~CarrierEvents() = default;
+};
+
+}  // namespace nexar::connections

@@ -1,0 +1,502 @@
+// See peer_table.hpp. Lives of one node, as this table sees them:
+//   unknown -> up      HELLO accepted [P1]
+//   up -> lost         its connection closed: suspicion, it is dialled again
+//   lost -> up         a connection of the same life: same index, higher generation [P2]
+//   up, lost -> over   goodbye, another life proved it dead [P3], or it was lost for too long [P7]
+#include "connections/peer_table.hpp"
+
+#include <algorithm>
+
+#include "core/check.hpp"
+#include "wire/limits.hpp"
+
+namespace nexar::connections {
+namespace {
+
+// The longest that there may be (wire/limits.hpp) make 125 KiB: a greeting, which comes before the mesh takes
+// over, has room for twice that.
+constexpr size_t greeting_records_max = 128;
+static_assert(greeting_records_max <= wire::roster_nodes_max);
+
+std::string life_text(Incarnation life) {
+    return std::to_string(life.counter);
+}
+
+}  // namespace
+
+PeerTable::PeerTable(const PeerTableConfig& config, Random random, Time now)
+    : config_(config),
+      schedule_(config.dial, random),
+      roster_(config.roster),
+      next_nonce_(uint64_t{1} << 63) {  // the prober counts from below
+    for (const std::string& seed : config_.seeds) {
+        if (is_relayed(seed) || !seeds_.insert(seed).second) continue;
+        schedule_.add({{}, seed}, 1);
+        schedule_.start({{}, seed}, now);
+    }
+}
+
+// ---- Connections ----
+
+void PeerTable::on_connected(const NewConnection& opened, Time now) {
+    NEXAR_CHECK(!connections_.contains(opened.id));
+    if (opened.outgoing) {  // not dialled again while this one has not said hello
+        schedule_.postpone({{}, opened.remote}, now + config_.hello_timeout);
+        const auto node = nodes_.find(opened.certified);
+        if (node != nodes_.end() && !node->second.connection)
+            schedule_.postpone({opened.certified, {}}, now + config_.hello_timeout);
+    }
+    if (opened.certified == config_.self.node) {
+        schedule_.remove({{}, opened.remote});
+        seeds_.erase(opened.remote);
+        actions_.push_back(CloseConnection{opened.id, "a node does not connect to itself"});
+        return;
+    }
+    if (leaving_ || strangers_ >= config_.strangers_max) {
+        actions_.push_back(CloseConnection{
+            opened.id, leaving_ ? "this node is stopping" : "too many connections without a hello"});
+        return;
+    }
+    connections_[opened.id] = {opened, {}, false};
+    ++strangers_;
+    hellos_due_.emplace_back(now + config_.hello_timeout, opened.id);
+    send_hello(opened.id);
+}
+
+void PeerTable::send_hello(ConnectionId id) {
+    wire::Hello hello;
+    hello.protocol = config_.protocol;
+    hello.node = config_.self.node;
+    hello.incarnation = config_.incarnation;
+    hello.cluster = config_.cluster;
+    hello.self = config_.self;
+    hello.bulk_port = config_.bulk_port;
+    hello.bulk_shards = config_.bulk_shards;
+    std::vector<wire::NodeRecord> all = roster();
+    const size_t first = std::min(all.size(), greeting_records_max);
+    hello.roster.assign(all.begin(), all.begin() + static_cast<ptrdiff_t>(first));
+    actions_.push_back(SendOn{id, std::move(hello)});
+    for (size_t at = first; at < all.size(); at += greeting_records_max) {
+        const size_t end = std::min(all.size(), at + greeting_records_max);
+        actions_.push_back(SendOn{id, wire::RosterUpdate{{all.begin() + static_cast<ptrdiff_t>(at),
+                                                          all.begin() + static_cast<ptrdiff_t>(end)}}});
+    }
+}
+
+bool PeerTable::erase(ConnectionId id) {
+    const auto at = connections_.find(id);
+    if (at == connections_.end()) return false;
+    if (!at->second.accepted) --strangers_;
+    connections_.erase(at);
+    std::erase_if(questions_, [&](const CloneQuestion& q) { return q.newcomer == id; });
+    return true;
+}
+
+// Closes from our side. What it means for the node is the caller's to say.
+void PeerTable::drop(ConnectionId id, const std::string& reason) {
+    if (erase(id)) actions_.push_back(CloseConnection{id, reason});
+}
+
+void PeerTable::refuse(ConnectionId id, Level level, std::string_view event, const std::string& reason,
+                       Time now) {
+    const NewConnection& opened = connections_.at(id).opened;
+    actions_.push_back(
+        Note{level,
+             event,
+             {{"node", opened.certified.short_hex()}, {"address", opened.remote}, {"reason", reason}}});
+    const auto node = nodes_.find(opened.certified);
+    if (opened.outgoing && node != nodes_.end() && !node->second.connection)
+        target_failed({opened.certified, {}}, now);
+    drop(id, reason);
+}
+
+void PeerTable::on_closed(ConnectionId id, const std::string& why, Time now, Duration rtt) {
+    const auto at = connections_.find(id);
+    if (at == connections_.end()) return;  // we closed it
+    const NewConnection opened = at->second.opened;
+    const bool was_accepted = at->second.accepted;
+    erase(id);
+    const auto found = nodes_.find(opened.certified);
+    if (found == nodes_.end()) return;
+    Node& node = found->second;
+    const Target target{opened.certified, {}};
+    if (node.connection == id) {
+        node.connection.reset();
+        roster_.set_standing(opened.certified, Roster::Standing::lost, now);
+        // A connection that did not live long (the peer refuses us?) is no reason to hurry.
+        if (now - node.connected_since >= config_.young)
+            schedule_.start(target, now, true, 3 * rtt);
+        else
+            schedule_.failed(target, now);
+        actions_.push_back(PeerDown{node.life->peer, opened.certified, node.life->incarnation, why, false});
+    } else if (!was_accepted && opened.outgoing && !node.connection) {
+        target_failed(target, now);
+    }
+    answer_question(id, now);
+}
+
+// ---- Messages ----
+
+bool PeerTable::on_message(ConnectionId id, const wire::Message& message, Time now) {
+    const auto at = connections_.find(id);
+    if (at == connections_.end()) return true;  // closed by us: what still arrives is of no use
+    Connection& connection = at->second;
+    if (const auto* hello = std::get_if<wire::Hello>(&message)) {
+        if (connection.hello)
+            on_closed_by_fault(id, "a second hello", now);
+        else
+            on_hello(id, connection, *hello, now);
+        return true;
+    }
+    if (!connection.accepted) {
+        if (!connection.hello) refuse(id, Level::warn, "peer_refused", "a message before its hello", now);
+        return true;  // held back: nothing of it counts yet
+    }
+    if (const auto* goodbye = std::get_if<wire::Goodbye>(&message))
+        return on_goodbye(id, *goodbye, now), true;
+    if (const auto* reply = std::get_if<wire::ProbeReply>(&message)) return on_probe_reply(id, *reply, now);
+    if (const auto* update = std::get_if<wire::RosterUpdate>(&message)) {
+        for (const wire::NodeRecord& record : update->nodes) learn(record, id, now);
+        return true;
+    }
+    return false;
+}
+
+void PeerTable::on_closed_by_fault(ConnectionId id, const std::string& fault, Time now) {
+    actions_.push_back(CloseConnection{id, fault});
+    on_closed(id, fault, now);
+}
+
+std::string PeerTable::fault_of(const Connection& connection, const wire::Hello& hello) const {
+    const auto [low, high] = std::minmax(hello.protocol, config_.protocol);
+    const NewConnection& opened = connection.opened;
+    if (high - low > 1 || low < config_.protocol_min)
+        return "protocol version " + std::to_string(hello.protocol) + " is not spoken here, only " +
+               std::to_string(std::max(config_.protocol_min, config_.protocol - 1)) + " to " +
+               std::to_string(config_.protocol + 1);
+    if (hello.node != opened.certified || hello.self.node != opened.certified)
+        return "says that it is node " + hello.node.short_hex() + ", but its certificate is of " +
+               opened.certified.short_hex();
+    if (hello.incarnation != opened.incarnation)
+        return "says that it is in life " + life_text(hello.incarnation) +
+               ", but its connection began as life " + life_text(opened.incarnation);
+    if (hello.cluster != config_.cluster) return "belongs to another cluster";
+    if (!roster_.has_room_for(hello.node))
+        return "the roster is full (" + std::to_string(config_.roster.nodes_max) + " nodes)";
+    return {};
+}
+
+void PeerTable::on_hello(ConnectionId id, Connection& connection, const wire::Hello& hello, Time now) {
+    if (const std::string fault = fault_of(connection, hello); !fault.empty())
+        return refuse(id, Level::warn, "peer_refused", fault, now);
+    connection.hello = hello;
+    const auto node = nodes_.find(hello.node);
+    if (node != nodes_.end() && node->second.connection &&
+        node->second.life->incarnation != hello.incarnation)
+        return ask_old_life(id, node->second, now);
+    take_life(id, now);
+}
+
+// [P3] The old life answers over its own connection, or it is dead.
+void PeerTable::ask_old_life(ConnectionId newcomer, const Node& node, Time now) {
+    const CloneQuestion question{newcomer, *node.connection, next_nonce_++, now + config_.clone_window};
+    questions_.push_back(question);
+    const wire::ProbeRequest request{question.nonce, node.life->record.node, node.life->incarnation};
+    actions_.push_back(SendOn{question.old, request});
+}
+
+bool PeerTable::on_probe_reply(ConnectionId id, const wire::ProbeReply& reply, Time now) {
+    const auto at = std::find_if(questions_.begin(), questions_.end(), [&](const CloneQuestion& q) {
+        return q.nonce == reply.nonce && q.old == id;
+    });
+    if (at == questions_.end()) return reply.nonce >> 63 != 0;  // late, but ours
+    const CloneQuestion question = *at;
+    questions_.erase(at);
+    if (!reply.heard) {
+        admit_newcomer(question, now);
+        return true;
+    }
+    const std::string old = connections_.at(id).opened.remote;
+    const NewConnection& newcomer = connections_.at(question.newcomer).opened;
+    refuse(question.newcomer, Level::error, "clone_refused",
+           "node " + newcomer.certified.short_hex() + " is alive at " + old + " and connects from " +
+               newcomer.remote + " as well: one of them has a copied state directory",
+           now);
+    return true;
+}
+
+// The connection of an old life has ended: that is an answer.
+void PeerTable::answer_question(ConnectionId old, Time now) {
+    const auto at = std::ranges::find(questions_, old, &CloneQuestion::old);
+    if (at == questions_.end()) return;
+    const CloneQuestion answered = *at;
+    questions_.erase(at);
+    admit_newcomer(answered, now);
+}
+
+// The old life did not answer, or its connection closed.
+void PeerTable::admit_newcomer(CloneQuestion question, Time now) {
+    if (connections_.contains(question.newcomer)) take_life(question.newcomer, now);
+}
+
+std::string PeerTable::fault_of_life(const Connection& connection) const {
+    const wire::Hello& hello = *connection.hello;
+    const uint64_t highest = roster_.highest_counter_of(hello.node);
+    if (hello.incarnation.counter < highest)
+        return "node " + hello.node.short_hex() + " at " + connection.opened.remote +
+               " is in its life number " + life_text(hello.incarnation) + ", but number " +
+               std::to_string(highest) + " was seen: its state directory is an old copy";
+    return {};
+}
+
+// Accepts the hello of this connection, ending another life of the node if need be [P3].
+void PeerTable::take_life(ConnectionId id, Time now) {
+    Connection& connection = connections_.at(id);
+    const wire::Hello& hello = *connection.hello;
+    if (const std::string fault = fault_of_life(connection); !fault.empty())
+        return refuse(id, Level::error, "stale_incarnation_refused", fault, now);
+    const auto known = nodes_.find(hello.node);
+    const bool new_life =
+        known == nodes_.end() || !known->second.life || known->second.life->incarnation != hello.incarnation;
+    const size_t lives = known == nodes_.end() ? 0 : known->second.lives;
+    if (new_life && (next_peer_ >= config_.lives_max || lives >= config_.lives_max / 4))
+        return refuse(id, Level::error, "too_many_lives",
+                      "this daemon has met " + std::to_string(next_peer_) + " lives of nodes, " +
+                          std::to_string(lives) + " of node " + hello.node.short_hex() + "; the most are " +
+                          std::to_string(config_.lives_max) + " and a quarter of it",
+                      now);
+    learn(hello.self, id, now);
+    const auto found = nodes_.find(hello.node);
+    if (found == nodes_.end())  // others took the room while the old life was asked
+        return refuse(id, Level::warn, "peer_refused", "the roster is full", now);
+    Node& node = found->second;
+    if (node.life && new_life) {
+        const auto old = node.connection;
+        end_life(node, "a later life of node " + hello.node.short_hex() + " connected from " +
+                           connection.opened.remote);
+        if (old) drop(*old, "replaced by a later life");
+    }
+    if (!new_life && connection.opened.generation <= node.generation)  // [P4]
+        return drop(id, "another connection of the same two nodes is in use");
+    if (node.connection) drop(*node.connection, "another connection of the same two nodes is in use");
+    if (new_life) {
+        node.life = PeerInfo{PeerIndex{next_peer_++}, {}, {}, 0, 1, 1};
+        ++node.lives;
+    }
+    use(id, node, now);
+}
+
+void PeerTable::use(ConnectionId id, Node& node, Time now) {
+    Connection& connection = connections_.at(id);
+    const wire::Hello& hello = *connection.hello;
+    connection.accepted = true;
+    --strangers_;
+    node.life->record = hello.self;
+    node.life->incarnation = hello.incarnation;
+    node.life->bulk_port = hello.bulk_port;
+    node.life->bulk_shards = hello.bulk_shards;
+    node.life->protocol = std::min(hello.protocol, config_.protocol);
+    node.connection = id;
+    node.connected_since = now;
+    node.generation = connection.opened.generation;
+    roster_.set_highest_counter(hello.node, hello.incarnation.counter);
+    roster_.set_standing(hello.node, Roster::Standing::met, now);
+    schedule_.stop({hello.node, {}});
+    if (connection.opened.outgoing && seeds_.erase(connection.opened.remote) > 0) {
+        schedule_.remove({{}, connection.opened.remote});
+        node.seed = connection.opened.remote;
+        schedule_.add({hello.node, {}}, addresses_of(hello.node).size());
+    }
+    actions_.push_back(PeerUp{*node.life, id, node.generation});
+    for (const wire::NodeRecord& record : hello.roster) learn(record, id, now);
+}
+
+void PeerTable::end_life(Node& node, const std::string& why) {
+    if (!node.life) return;
+    actions_.push_back(PeerDown{node.life->peer, node.life->record.node, node.life->incarnation, why, true});
+    node.life.reset();
+    node.connection.reset();
+}
+
+void PeerTable::on_goodbye(ConnectionId id, const wire::Goodbye& goodbye, Time now) {
+    const NodeId who = connections_.at(id).opened.certified;
+    Node& node = nodes_.at(who);
+    if (node.connection != id) return;
+    end_life(node, goodbye.reason.empty() ? "said goodbye" : "said goodbye: " + goodbye.reason);
+    roster_.set_standing(who, Roster::Standing::departed, now);
+    drop(id, "goodbye");
+    schedule_.start({who, {}}, now + config_.dial.backoff_max);
+    answer_question(id, now);
+}
+
+// [P6]
+void PeerTable::learn(const wire::NodeRecord& record, ConnectionId from, Time now) {
+    if (record.node == config_.self.node || record.node.is_zero()) return;
+    const NodeId sender = connections_.at(from).opened.certified;
+    const Roster::Learnt learnt = roster_.learn(record, sender, now);
+    drop_forgotten(now);
+    if (learnt == Roster::Learnt::nothing) return;
+    const Target target{record.node, {}};
+    Node& node = nodes_[record.node];
+    schedule_.add(target, addresses_of(record.node).size());
+    // The lower NodeId dials first, so that most pairs get by with one connection.
+    const bool is_lower = config_.self.node < record.node;
+    if (learnt == Roster::Learnt::added && !node.connection)
+        schedule_.start(target, now + (is_lower ? Duration{} : 2 * config_.dial.backoff_min));
+    for (const auto& [id, connection] : connections_)
+        if (connection.accepted && id != from && connection.opened.certified != record.node)
+            actions_.push_back(SendOn{id, wire::RosterUpdate{{record}}});
+}
+
+// [P7] An address from the configuration is a seed again.
+void PeerTable::drop_forgotten(Time now) {
+    while (const auto gone = roster_.poll_forgotten(now)) {
+        ++nodes_walked_;
+        Node& node = nodes_.at(*gone);
+        end_life(node, "not connected for too long");
+        schedule_.remove({*gone, {}});
+        if (!node.seed.empty() && seeds_.insert(node.seed).second) {
+            schedule_.add({{}, node.seed}, 1);
+            schedule_.start({{}, node.seed}, now + config_.dial.backoff_max);
+        }
+        nodes_.erase(*gone);
+        actions_.push_back(NodeForgotten{*gone});
+    }
+}
+
+void PeerTable::say_goodbye(const std::string& reason) {
+    leaving_ = true;
+    for (const auto& [id, connection] : connections_)
+        if (connection.accepted) actions_.push_back(SendOn{id, wire::Goodbye{reason}});
+}
+
+// ---- Dialling [P5] ----
+
+std::vector<std::string> PeerTable::addresses_of(const NodeId& node) const {
+    std::vector<std::string> out;
+    if (const wire::NodeRecord* record = roster_.find(node))
+        std::ranges::remove_copy_if(record->addresses, std::back_inserter(out), is_relayed);
+    const std::string& seed = nodes_.at(node).seed;
+    if (!seed.empty() && std::ranges::find(out, seed) == out.end()) out.push_back(seed);
+    return out;
+}
+
+void PeerTable::target_failed(const Target& target, Time now) {
+    schedule_.failed(target, now);
+    const auto node = nodes_.find(target.node);
+    if (node != nodes_.end() && node->second.life && !node->second.connection)
+        actions_.push_back(RedialFailed{node->second.life->peer});
+}
+
+void PeerTable::on_dial_failed(const std::string& address, const NodeId& expected, const std::string& why,
+                               Time now) {
+    actions_.push_back(Note{Level::debug, "dial_failed", {{"address", address}, {"reason", why}}});
+    const Target target{expected, expected.is_zero() ? address : std::string()};
+    if (schedule_.is_dialling(target)) target_failed(target, now);
+}
+
+void PeerTable::dial_due(Time now) {
+    while (const auto due = schedule_.poll_due(now)) {
+        ++nodes_walked_;
+        const NodeId& node = due->target.node;
+        actions_.push_back(node.is_zero() ? Dial{due->target.seed, {}}
+                                          : Dial{addresses_of(node).at(due->address), node});
+    }
+}
+
+// ---- Time ----
+
+void PeerTable::expire(Time now) {
+    while (!hellos_due_.empty() && hellos_due_.front().first <= now) {
+        const ConnectionId id = hellos_due_.front().second;
+        hellos_due_.pop_front();
+        const auto at = connections_.find(id);
+        if (at != connections_.end() && !at->second.hello) on_closed_by_fault(id, "no hello in time", now);
+    }
+    for (size_t i = 0; i < questions_.size();) {
+        if (now < questions_[i].deadline) {
+            ++i;
+            continue;
+        }
+        const CloneQuestion question = questions_[i];
+        questions_.erase(questions_.begin() + static_cast<ptrdiff_t>(i));
+        admit_newcomer(question, now);
+    }
+    while (const auto target = schedule_.unanswered(now)) {
+        ++nodes_walked_;
+        target_failed(*target, now);
+    }
+    drop_forgotten(now);
+}
+
+void PeerTable::on_time(Time now) {
+    expire(now);
+    if (!leaving_) dial_due(now);
+}
+
+Time PeerTable::wake_at() const {
+    Time next = roster_.wake_at();
+    if (!hellos_due_.empty()) next = std::min(next, hellos_due_.front().first);
+    for (const CloneQuestion& question : questions_) next = std::min(next, question.deadline);
+    return leaving_ ? next : std::min(next, schedule_.wake_at());
+}
+
+std::optional<TableAction> PeerTable::poll_action() {
+    if (actions_.empty()) return std::nullopt;
+    TableAction out = std::move(actions_.front());
+    actions_.pop_front();
+    return out;
+}
+
+// ---- Looking up ----
+
+std::optional<PeerIndex> PeerTable::peer_of(ConnectionId connection) const {
+    const auto at = connections_.find(connection);
+    if (at == connections_.end() || !at->second.accepted) return std::nullopt;
+    return nodes_.at(at->second.opened.certified).life->peer;
+}
+std::optional<PeerIndex> PeerTable::index_of(const NodeId& node) const {
+    const PeerInfo* info = info_of(node);
+    return info ? std::optional(info->peer) : std::nullopt;
+}
+std::optional<ConnectionId> PeerTable::connection_of(const NodeId& node) const {
+    const auto at = nodes_.find(node);
+    return at == nodes_.end() ? std::nullopt : at->second.connection;
+}
+const PeerInfo* PeerTable::info_of(const NodeId& node) const {
+    const auto at = nodes_.find(node);
+    return at == nodes_.end() || !at->second.life ? nullptr : &*at->second.life;
+}
+std::vector<NodeId> PeerTable::connected() const {
+    std::vector<NodeId> out;
+    for (const auto& [id, node] : nodes_)
+        if (node.connection) out.push_back(id);
+    return out;
+}
+std::string PeerTable::hostname_of(const NodeId& node) const {
+    const wire::NodeRecord* record = roster_.find(node);
+    return record ? record->hostname : std::string();
+}
+
+void PeerTable::check_invariants() const {
+    schedule_.check_invariants();
+    roster_.check_invariants();
+    NEXAR_CHECK(nodes_.size() == roster_.size());
+    size_t in_use = 0, strangers = 0;
+    for (const auto& [id, node] : nodes_) {
+        NEXAR_CHECK(roster_.find(id) != nullptr);
+        NEXAR_CHECK(!node.life || node.life->peer.value < next_peer_);
+        if (!node.connection) continue;
+        ++in_use;
+        const Connection& connection = connections_.at(*node.connection);
+        NEXAR_CHECK(node.life && connection.accepted && connection.opened.certified == id);
+        NEXAR_CHECK(connection.opened.generation == node.generation);
+        NEXAR_CHECK(connection.opened.incarnation == node.life->incarnation);
+        NEXAR_CHECK(!schedule_.is_dialling({id, {}}));
+    }
+    for (const auto& [id, connection] : connections_) strangers += connection.accepted ? 0 : 1;
+    NEXAR_CHECK(strangers == strangers_ && in_use + strangers == connections_.size());
+    for (const CloneQuestion& question : questions_) NEXAR_CHECK(connections_.contains(question.newcomer));
+}
+
+}  // namespace nexar::connections
