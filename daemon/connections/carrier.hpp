@@ -26,7 +26,7 @@ class Receiver {
     ~Receiver() = default;
 };
 
-// One connection. Lives from on_connected() until on_closed() returns.
+// One connection. Incarnations from on_connected() until on_closed() returns.
 class CarriedConnection {
   public:
     virtual size_t room(link::Class cls) const = 0;
@@ -55,7 +55,7 @@ class Carrier {
 };
 
 struct ClosedBy {
-    uint64_t code = 0;   // the peer's or ours; 0: neither said one
+    uint64_t code = 0;   // the peer's or ours; 0: neither gave one
     std::string reason;  // for people
 };
 
@@ -72,7 +72,7 @@ class CarrierEvents {
     virtual void on_closed(Time now, ConnectionId id,
                            const ClosedBy& why) = 0;  // the last about it; a dial too
     virtual void on_room(ConnectionId id) = 0;        // some class has more room than before
-    virtual void on_heard(ConnectionId id) = 0;       // an authentic packet arrived
+    virtual void on_received(ConnectionId id) = 0;    // an authentic packet arrived
 
   protected:
     ~CarrierEvents() = default;

@@ -23,7 +23,7 @@ struct Target {
 };
 
 struct DialConfig {
-    Duration dial_timeout{3'000'000'000};  // the carrier has said neither yes nor no
+    Duration dial_timeout{3'000'000'000};  // it is not answered
     Duration backoff_min{50'000'000};
     Duration backoff_max{2'000'000'000};
     Duration fast_redial{20'000'000};  // pause between the redials of a target that was just lost, at least

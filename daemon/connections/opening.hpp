@@ -1,8 +1,8 @@
 // The first bytes on a new connection's control stream, both ways, before it becomes a link's channel:
 //
-//   preamble   which life of the node speaks, what the connection is for, which generation of the channel it
-//   is greetings  any number of messages, each with its length before it (u32): HELLO, and questions about a
-//   life switch     the length 0: from here on the link's frames follow
+//   preamble   which incarnation of the node sends, what the connection is for, which generation of the
+//   channel it is greetings  any number of messages, each with its length before it (u32): HELLO, and
+//   questions about a incarnation switch     the length 0: from here on the link's frames follow
 //
 // The dialler proposes a generation, the acceptor answers with the one that both use [W6]: the proposal, or
 // more when it has seen more. Each side switches by itself, when it has accepted the other.

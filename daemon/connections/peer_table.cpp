@@ -1,8 +1,9 @@
-// See peer_table.hpp. Lives of one node, as this table sees them:
+// See peer_table.hpp. Incarnations of one node, as this table sees them:
 //   unknown -> up      HELLO accepted [P1]
 //   up -> lost         its connection closed: suspicion, it is dialled again
-//   lost -> up         a connection of the same life: same index, higher generation [P2]
-//   up, lost -> over   goodbye, another life proved it dead [P3], or it was lost for too long [P7]
+//   lost -> up         a connection of the same incarnation: same index, higher generation [P2]
+//   up, lost -> over   goodbye, another incarnation proved that it has failed [P3], or it was lost for too
+//   long [P7]
 #include "connections/peer_table.hpp"
 
 #include <algorithm>
@@ -18,8 +19,8 @@ namespace {
 constexpr size_t greeting_records_max = 128;
 static_assert(greeting_records_max <= wire::roster_nodes_max);
 
-std::string life_text(Incarnation life) {
-    return std::to_string(life.counter);
+std::string counter_text(Incarnation incarnation) {
+    return std::to_string(incarnation.counter);
 }
 
 }  // namespace
@@ -40,7 +41,7 @@ PeerTable::PeerTable(const PeerTableConfig& config, Random random, Time now)
 
 void PeerTable::on_connected(const NewConnection& opened, Time now) {
     NEXAR_CHECK(!connections_.contains(opened.id));
-    if (opened.outgoing) {  // not dialled again while this one has not said hello
+    if (opened.outgoing) {  // not dialled again while this one has not sent its hello
         schedule_.postpone({{}, opened.remote}, now + config_.hello_timeout);
         const auto node = nodes_.find(opened.certified);
         if (node != nodes_.end() && !node->second.connection)
@@ -52,13 +53,13 @@ void PeerTable::on_connected(const NewConnection& opened, Time now) {
         actions_.push_back(CloseConnection{opened.id, "a node does not connect to itself"});
         return;
     }
-    if (leaving_ || strangers_ >= config_.strangers_max) {
+    if (leaving_ || unidentified_ >= config_.unidentified_max) {
         actions_.push_back(CloseConnection{
             opened.id, leaving_ ? "this node is stopping" : "too many connections without a hello"});
         return;
     }
     connections_[opened.id] = {opened, {}, false};
-    ++strangers_;
+    ++unidentified_;
     hellos_due_.emplace_back(now + config_.hello_timeout, opened.id);
     send_hello(opened.id);
 }
@@ -86,7 +87,7 @@ void PeerTable::send_hello(ConnectionId id) {
 bool PeerTable::erase(ConnectionId id) {
     const auto at = connections_.find(id);
     if (at == connections_.end()) return false;
-    if (!at->second.accepted) --strangers_;
+    if (!at->second.accepted) --unidentified_;
     connections_.erase(at);
     std::erase_if(questions_, [&](const CloneQuestion& q) { return q.newcomer == id; });
     return true;
@@ -128,7 +129,7 @@ void PeerTable::on_closed(ConnectionId id, const std::string& why, Time now, Dur
             schedule_.start(target, now, true, 3 * rtt);
         else
             schedule_.failed(target, now);
-        actions_.push_back(PeerDown{node.life->peer, opened.certified, node.life->incarnation, why, false});
+        actions_.push_back(PeerDown{node.peer->peer, opened.certified, node.peer->incarnation, why, false});
     } else if (!was_accepted && opened.outgoing && !node.connection) {
         target_failed(target, now);
     }
@@ -171,15 +172,15 @@ std::string PeerTable::fault_of(const Connection& connection, const wire::Hello&
     const auto [low, high] = std::minmax(hello.protocol, config_.protocol);
     const NewConnection& opened = connection.opened;
     if (high - low > 1 || low < config_.protocol_min)
-        return "protocol version " + std::to_string(hello.protocol) + " is not spoken here, only " +
+        return "protocol version " + std::to_string(hello.protocol) + " is not used here, only " +
                std::to_string(std::max(config_.protocol_min, config_.protocol - 1)) + " to " +
                std::to_string(config_.protocol + 1);
     if (hello.node != opened.certified || hello.self.node != opened.certified)
         return "says that it is node " + hello.node.short_hex() + ", but its certificate is of " +
                opened.certified.short_hex();
     if (hello.incarnation != opened.incarnation)
-        return "says that it is in life " + life_text(hello.incarnation) +
-               ", but its connection began as life " + life_text(opened.incarnation);
+        return "says that it is incarnation " + counter_text(hello.incarnation) +
+               ", but its connection began as incarnation " + counter_text(opened.incarnation);
     if (hello.cluster != config_.cluster) return "belongs to another cluster";
     if (!roster_.has_room_for(hello.node))
         return "the roster is full (" + std::to_string(config_.roster.nodes_max) + " nodes)";
@@ -192,16 +193,16 @@ void PeerTable::on_hello(ConnectionId id, Connection& connection, const wire::He
     connection.hello = hello;
     const auto node = nodes_.find(hello.node);
     if (node != nodes_.end() && node->second.connection &&
-        node->second.life->incarnation != hello.incarnation)
-        return ask_old_life(id, node->second, now);
-    take_life(id, now);
+        node->second.peer->incarnation != hello.incarnation)
+        return ask_old_incarnation(id, node->second, now);
+    take_incarnation(id, now);
 }
 
-// [P3] The old life answers over its own connection, or it is dead.
-void PeerTable::ask_old_life(ConnectionId newcomer, const Node& node, Time now) {
+// [P3] The old incarnation answers over its own connection, or it has failed.
+void PeerTable::ask_old_incarnation(ConnectionId newcomer, const Node& node, Time now) {
     const CloneQuestion question{newcomer, *node.connection, next_nonce_++, now + config_.clone_window};
     questions_.push_back(question);
-    const wire::ProbeRequest request{question.nonce, node.life->record.node, node.life->incarnation};
+    const wire::ProbeRequest request{question.nonce, node.peer->record.node, node.peer->incarnation};
     actions_.push_back(SendOn{question.old, request});
 }
 
@@ -225,7 +226,7 @@ bool PeerTable::on_probe_reply(ConnectionId id, const wire::ProbeReply& reply, T
     return true;
 }
 
-// The connection of an old life has ended: that is an answer.
+// The connection of an old incarnation has ended: that is an answer.
 void PeerTable::answer_question(ConnectionId old, Time now) {
     const auto at = std::ranges::find(questions_, old, &CloneQuestion::old);
     if (at == questions_.end()) return;
@@ -234,54 +235,55 @@ void PeerTable::answer_question(ConnectionId old, Time now) {
     admit_newcomer(answered, now);
 }
 
-// The old life did not answer, or its connection closed.
+// The old incarnation did not answer, or its connection closed.
 void PeerTable::admit_newcomer(CloneQuestion question, Time now) {
-    if (connections_.contains(question.newcomer)) take_life(question.newcomer, now);
+    if (connections_.contains(question.newcomer)) take_incarnation(question.newcomer, now);
 }
 
-std::string PeerTable::fault_of_life(const Connection& connection) const {
+std::string PeerTable::fault_of_incarnation(const Connection& connection) const {
     const wire::Hello& hello = *connection.hello;
     const uint64_t highest = roster_.highest_counter_of(hello.node);
     if (hello.incarnation.counter < highest)
         return "node " + hello.node.short_hex() + " at " + connection.opened.remote +
-               " is in its life number " + life_text(hello.incarnation) + ", but number " +
+               " is in its incarnation number " + counter_text(hello.incarnation) + ", but number " +
                std::to_string(highest) + " was seen: its state directory is an old copy";
     return {};
 }
 
-// Accepts the hello of this connection, ending another life of the node if need be [P3].
-void PeerTable::take_life(ConnectionId id, Time now) {
+// Accepts the hello of this connection, ending another incarnation of the node if need be [P3].
+void PeerTable::take_incarnation(ConnectionId id, Time now) {
     Connection& connection = connections_.at(id);
     const wire::Hello& hello = *connection.hello;
-    if (const std::string fault = fault_of_life(connection); !fault.empty())
+    if (const std::string fault = fault_of_incarnation(connection); !fault.empty())
         return refuse(id, Level::error, "stale_incarnation_refused", fault, now);
     const auto known = nodes_.find(hello.node);
-    const bool new_life =
-        known == nodes_.end() || !known->second.life || known->second.life->incarnation != hello.incarnation;
-    const size_t lives = known == nodes_.end() ? 0 : known->second.lives;
-    if (new_life && (next_peer_ >= config_.lives_max || lives >= config_.lives_max / 4))
-        return refuse(id, Level::error, "too_many_lives",
-                      "this daemon has met " + std::to_string(next_peer_) + " lives of nodes, " +
-                          std::to_string(lives) + " of node " + hello.node.short_hex() + "; the most are " +
-                          std::to_string(config_.lives_max) + " and a quarter of it",
+    const bool is_new =
+        known == nodes_.end() || !known->second.peer || known->second.peer->incarnation != hello.incarnation;
+    const size_t incarnations = known == nodes_.end() ? 0 : known->second.incarnations;
+    if (is_new && (next_peer_ >= config_.incarnations_max || incarnations >= config_.incarnations_max / 4))
+        return refuse(id, Level::error, "too_many_incarnations",
+                      "this daemon has met " + std::to_string(next_peer_) + " incarnations of nodes, " +
+                          std::to_string(incarnations) + " of node " + hello.node.short_hex() +
+                          "; the most are " + std::to_string(config_.incarnations_max) +
+                          " and a quarter of it",
                       now);
     learn(hello.self, id, now);
     const auto found = nodes_.find(hello.node);
-    if (found == nodes_.end())  // others took the room while the old life was asked
+    if (found == nodes_.end())  // others took the room while the old incarnation was asked
         return refuse(id, Level::warn, "peer_refused", "the roster is full", now);
     Node& node = found->second;
-    if (node.life && new_life) {
+    if (node.peer && is_new) {
         const auto old = node.connection;
-        end_life(node, "a later life of node " + hello.node.short_hex() + " connected from " +
-                           connection.opened.remote);
-        if (old) drop(*old, "replaced by a later life");
+        end_incarnation(node, "a later incarnation of node " + hello.node.short_hex() + " connected from " +
+                                  connection.opened.remote);
+        if (old) drop(*old, "replaced by a later incarnation");
     }
-    if (!new_life && connection.opened.generation <= node.generation)  // [P4]
+    if (!is_new && connection.opened.generation <= node.generation)  // [P4]
         return drop(id, "another connection of the same two nodes is in use");
     if (node.connection) drop(*node.connection, "another connection of the same two nodes is in use");
-    if (new_life) {
-        node.life = PeerInfo{PeerIndex{next_peer_++}, {}, {}, 0, 1, 1};
-        ++node.lives;
+    if (is_new) {
+        node.peer = PeerInfo{PeerIndex{next_peer_++}, {}, {}, 0, 1, 1};
+        ++node.incarnations;
     }
     use(id, node, now);
 }
@@ -290,12 +292,12 @@ void PeerTable::use(ConnectionId id, Node& node, Time now) {
     Connection& connection = connections_.at(id);
     const wire::Hello& hello = *connection.hello;
     connection.accepted = true;
-    --strangers_;
-    node.life->record = hello.self;
-    node.life->incarnation = hello.incarnation;
-    node.life->bulk_port = hello.bulk_port;
-    node.life->bulk_shards = hello.bulk_shards;
-    node.life->protocol = std::min(hello.protocol, config_.protocol);
+    --unidentified_;
+    node.peer->record = hello.self;
+    node.peer->incarnation = hello.incarnation;
+    node.peer->bulk_port = hello.bulk_port;
+    node.peer->bulk_shards = hello.bulk_shards;
+    node.peer->protocol = std::min(hello.protocol, config_.protocol);
     node.connection = id;
     node.connected_since = now;
     node.generation = connection.opened.generation;
@@ -307,14 +309,14 @@ void PeerTable::use(ConnectionId id, Node& node, Time now) {
         node.seed = connection.opened.remote;
         schedule_.add({hello.node, {}}, addresses_of(hello.node).size());
     }
-    actions_.push_back(PeerUp{*node.life, id, node.generation});
+    actions_.push_back(PeerUp{*node.peer, id, node.generation});
     for (const wire::NodeRecord& record : hello.roster) learn(record, id, now);
 }
 
-void PeerTable::end_life(Node& node, const std::string& why) {
-    if (!node.life) return;
-    actions_.push_back(PeerDown{node.life->peer, node.life->record.node, node.life->incarnation, why, true});
-    node.life.reset();
+void PeerTable::end_incarnation(Node& node, const std::string& why) {
+    if (!node.peer) return;
+    actions_.push_back(PeerDown{node.peer->peer, node.peer->record.node, node.peer->incarnation, why, true});
+    node.peer.reset();
     node.connection.reset();
 }
 
@@ -322,7 +324,7 @@ void PeerTable::on_goodbye(ConnectionId id, const wire::Goodbye& goodbye, Time n
     const NodeId who = connections_.at(id).opened.certified;
     Node& node = nodes_.at(who);
     if (node.connection != id) return;
-    end_life(node, goodbye.reason.empty() ? "said goodbye" : "said goodbye: " + goodbye.reason);
+    end_incarnation(node, goodbye.reason.empty() ? "sent goodbye" : "sent goodbye: " + goodbye.reason);
     roster_.set_standing(who, Roster::Standing::departed, now);
     drop(id, "goodbye");
     schedule_.start({who, {}}, now + config_.dial.backoff_max);
@@ -353,7 +355,7 @@ void PeerTable::drop_forgotten(Time now) {
     while (const auto gone = roster_.poll_forgotten(now)) {
         ++nodes_walked_;
         Node& node = nodes_.at(*gone);
-        end_life(node, "not connected for too long");
+        end_incarnation(node, "not connected for too long");
         schedule_.remove({*gone, {}});
         if (!node.seed.empty() && seeds_.insert(node.seed).second) {
             schedule_.add({{}, node.seed}, 1);
@@ -384,8 +386,8 @@ std::vector<std::string> PeerTable::addresses_of(const NodeId& node) const {
 void PeerTable::target_failed(const Target& target, Time now) {
     schedule_.failed(target, now);
     const auto node = nodes_.find(target.node);
-    if (node != nodes_.end() && node->second.life && !node->second.connection)
-        actions_.push_back(RedialFailed{node->second.life->peer});
+    if (node != nodes_.end() && node->second.peer && !node->second.connection)
+        actions_.push_back(RedialFailed{node->second.peer->peer});
 }
 
 void PeerTable::on_dial_failed(const std::string& address, const NodeId& expected, const std::string& why,
@@ -453,7 +455,7 @@ std::optional<TableAction> PeerTable::poll_action() {
 std::optional<PeerIndex> PeerTable::peer_of(ConnectionId connection) const {
     const auto at = connections_.find(connection);
     if (at == connections_.end() || !at->second.accepted) return std::nullopt;
-    return nodes_.at(at->second.opened.certified).life->peer;
+    return nodes_.at(at->second.opened.certified).peer->peer;
 }
 std::optional<PeerIndex> PeerTable::index_of(const NodeId& node) const {
     const PeerInfo* info = info_of(node);
@@ -465,7 +467,7 @@ std::optional<ConnectionId> PeerTable::connection_of(const NodeId& node) const {
 }
 const PeerInfo* PeerTable::info_of(const NodeId& node) const {
     const auto at = nodes_.find(node);
-    return at == nodes_.end() || !at->second.life ? nullptr : &*at->second.life;
+    return at == nodes_.end() || !at->second.peer ? nullptr : &*at->second.peer;
 }
 std::vector<NodeId> PeerTable::connected() const {
     std::vector<NodeId> out;
@@ -482,20 +484,20 @@ void PeerTable::check_invariants() const {
     schedule_.check_invariants();
     roster_.check_invariants();
     NEXAR_CHECK(nodes_.size() == roster_.size());
-    size_t in_use = 0, strangers = 0;
+    size_t in_use = 0, unidentified = 0;
     for (const auto& [id, node] : nodes_) {
         NEXAR_CHECK(roster_.find(id) != nullptr);
-        NEXAR_CHECK(!node.life || node.life->peer.value < next_peer_);
+        NEXAR_CHECK(!node.peer || node.peer->peer.value < next_peer_);
         if (!node.connection) continue;
         ++in_use;
         const Connection& connection = connections_.at(*node.connection);
-        NEXAR_CHECK(node.life && connection.accepted && connection.opened.certified == id);
+        NEXAR_CHECK(node.peer && connection.accepted && connection.opened.certified == id);
         NEXAR_CHECK(connection.opened.generation == node.generation);
-        NEXAR_CHECK(connection.opened.incarnation == node.life->incarnation);
+        NEXAR_CHECK(connection.opened.incarnation == node.peer->incarnation);
         NEXAR_CHECK(!schedule_.is_dialling({id, {}}));
     }
-    for (const auto& [id, connection] : connections_) strangers += connection.accepted ? 0 : 1;
-    NEXAR_CHECK(strangers == strangers_ && in_use + strangers == connections_.size());
+    for (const auto& [id, connection] : connections_) unidentified += connection.accepted ? 0 : 1;
+    NEXAR_CHECK(unidentified == unidentified_ && in_use + unidentified == connections_.size());
     for (const CloneQuestion& question : questions_) NEXAR_CHECK(connections_.contains(question.newcomer));
 }
 

@@ -26,18 +26,18 @@ struct PeerTableConfig {
     wire::NodeRecord self;  // NodeId, hostname, advertised addresses
     Incarnation incarnation;
     std::array<uint8_t, 16> cluster{};
-    uint32_t protocol = wire::protocol_version;  // highest spoken; one less is accepted,
+    uint32_t protocol = wire::protocol_version;  // the highest; one less is accepted,
     uint32_t protocol_min = 2;                   // but not below this: 1 was another
     uint16_t bulk_port = 0;
     uint16_t bulk_shards = 1;
-    std::vector<std::string> seeds;  // addresses from the configuration, whoever lives there
+    std::vector<std::string> seeds;  // addresses from the configuration, of unknown nodes
     Duration hello_timeout{3'000'000'000};
     Duration clone_window{300'000'000};
     Duration young{3'000'000'000};  // a connection that did not live so long is no reason for fast redials
     DialConfig dial;
     RosterConfig roster;
-    size_t lives_max = 65536;    // incarnations met since our start; of one node a quarter of it
-    size_t strangers_max = 256;  // connections without an accepted HELLO
+    size_t incarnations_max = 65536;  // incarnations met since our start; of one node a quarter of it
+    size_t unidentified_max = 256;    // connections without an accepted HELLO
 };
 
 struct PeerInfo {
@@ -62,7 +62,7 @@ struct NewConnection {
 // Output.
 struct Dial {  // answered by on_connected(outgoing) or on_dial_failed with the same address and expectation
     std::string address;
-    NodeId expected;  // zero: whoever answers (a seed)
+    NodeId expected;  // zero: any node (a seed)
 };
 struct CloseConnection {
     ConnectionId connection;
@@ -72,7 +72,8 @@ struct SendOn {
     ConnectionId connection;
     wire::Message message;
 };
-struct PeerUp {  // a connection of this life is in use; a later one replaces it, with a higher generation
+struct PeerUp {  // a connection of this incarnation is in use; a later one replaces it, with a higher
+                 // generation
     PeerInfo info;
     ConnectionId connection;
     uint32_t generation = 0;
@@ -82,13 +83,14 @@ struct PeerDown {
     NodeId node;
     Incarnation incarnation;
     std::string why;
-    bool proof = false;  // true: this life is over, its index is retired. false: suspicion, it may come back
+    bool proof =
+        false;  // true: this incarnation is over, its index is retired. false: suspicion, it may come back
 };
-struct RedialFailed {  // of a life whose connection was lost
+struct RedialFailed {  // of an incarnation whose connection was lost
     PeerIndex peer;
 };
-struct NodeForgotten {  // it is in the roster no more [P7]; of its life there was a PeerDown before, with
-                        // proof
+struct NodeForgotten {  // it is in the roster no more [P7]; of its incarnation there was a PeerDown before,
+                        // with proof
     NodeId node;
 };
 struct Note {  // for the log
@@ -121,7 +123,8 @@ class PeerTable {
 
     // Looking up.
     std::optional<PeerIndex> peer_of(ConnectionId connection) const;  // only the connection in use
-    std::optional<PeerIndex> index_of(const NodeId& node) const;      // of the present life, connected or not
+    std::optional<PeerIndex> index_of(
+        const NodeId& node) const;  // of the present incarnation, connected or not
     std::optional<ConnectionId> connection_of(const NodeId& node) const;
     const PeerInfo* info_of(const NodeId& node) const;
     std::vector<NodeId> connected() const;
@@ -138,11 +141,11 @@ class PeerTable {
     };
     struct Node {          // of everybody in the roster
         std::string seed;  // the seed's address that led to it; or empty
-        std::optional<PeerInfo> life;
-        std::optional<ConnectionId> connection;  // of that life, in use; none: it was lost
+        std::optional<PeerInfo> peer;
+        std::optional<ConnectionId> connection;  // of that incarnation, in use; none: it was lost
         Time connected_since;
         uint32_t generation = 0;  // of the last connection in use
-        size_t lives = 0;         // how many there were
+        size_t incarnations = 0;  // how many there were
     };
     struct CloneQuestion {
         ConnectionId newcomer;
@@ -153,11 +156,11 @@ class PeerTable {
 
     void on_hello(ConnectionId id, Connection& connection, const wire::Hello& hello, Time now);
     std::string fault_of(const Connection& connection, const wire::Hello& hello) const;
-    std::string fault_of_life(const Connection& connection) const;
-    void take_life(ConnectionId id, Time now);
+    std::string fault_of_incarnation(const Connection& connection) const;
+    void take_incarnation(ConnectionId id, Time now);
     void use(ConnectionId id, Node& node, Time now);
-    void ask_old_life(ConnectionId newcomer, const Node& node, Time now);
-    void end_life(Node& node, const std::string& why);
+    void ask_old_incarnation(ConnectionId newcomer, const Node& node, Time now);
+    void end_incarnation(Node& node, const std::string& why);
     bool erase(ConnectionId id);
     void drop(ConnectionId id, const std::string& reason);
     void refuse(ConnectionId id, Level level, std::string_view event, const std::string& reason, Time now);
@@ -180,9 +183,9 @@ class PeerTable {
     std::map<NodeId, Node> nodes_;  // the same as in the roster
     std::set<std::string> seeds_;   // that have not led to a node yet
     std::map<ConnectionId, Connection> connections_;
-    size_t strangers_ = 0;  // of these, not accepted
+    size_t unidentified_ = 0;  // of these, not accepted
     std::deque<std::pair<Time, ConnectionId>>
-        hellos_due_;  // in order; may hold connections that have said it
+        hellos_due_;  // in order; may hold connections that have sent it
     std::vector<CloneQuestion> questions_;
     std::deque<TableAction> actions_;
     uint32_t next_peer_ = 0;

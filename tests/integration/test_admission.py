@@ -99,7 +99,7 @@ def test_a_hello_that_lies_is_refused_by_name(cluster):
     name = liar.id[:12]
     liar.kill()
     cases = {"node": f"but its certificate is of {name}",
-             "incarnation": "says that it is in life 1001000, but its connection began as life 1000000",
+             "incarnation": "says that it is incarnation 1001000, but its connection began as incarnation 1000000",
              "cluster": "belongs to another cluster"}
     for how, words in cases.items():
         before = len(cluster[1].log())

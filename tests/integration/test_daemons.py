@@ -167,7 +167,7 @@ def test_a_daemon_that_is_asked_to_end_says_goodbye(cluster):
     assert 2.5 < took < 4.5, f"it waited {took:.1f} s for operations in flight; drain_timeout is 3 s"
     check_ends(cluster, job, begin + took, "DAEMON_LOST", AT_ONCE, AT_ONCE, rank=None)
     gone, = [peer for peer in cluster[1].ask("status")["peers"] if peer["node"] == cluster[2].id]
-    equal((gone["state"], "said goodbye" in gone["why"]), ("connecting", True), f"what its peers say of it: {gone}")
+    equal((gone["state"], "sent goodbye" in gone["why"]), ("connecting", True), f"what its peers say of it: {gone}")
     comes_back(cluster)
 
 
@@ -202,7 +202,7 @@ def test_a_goodbye_is_heard_although_the_connection_closes_with_it(cluster):
             return [line for line in log if " peer_down " in line and "is stopping (SIGTERM)" in line]
         eventually(lambda: len(ends()) >= 3, f"node {number} to log three ends of node 2", 5)
         for line in ends():
-            contains(line, "said goodbye", "proof=true")
+            contains(line, "sent goodbye", "proof=true")
     run(two_each(cluster), one_sum)
 
 

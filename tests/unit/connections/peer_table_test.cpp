@@ -21,12 +21,12 @@ PeerTableConfig config() {
     out.protocol = 3;
     return out;
 }
-wire::Hello hello_of(const NodeId& node, Incarnation life = {1, 7}) {
+wire::Hello hello_of(const NodeId& node, Incarnation incarnation = {1, 7}) {
     wire::Hello hello;
     hello.protocol = 3;
     hello.node = node;
     hello.self = {node, "host", {"there:1"}};
-    hello.incarnation = life;
+    hello.incarnation = incarnation;
     return hello;
 }
 struct Seen {
@@ -49,11 +49,11 @@ Seen drain(PeerTable& table) {
     return seen;
 }
 constexpr ConnectionId c1{1}, c2{2};
-// A later connection has a higher generation, unless told otherwise.
+// A later connection has a higher generation, unless one is given.
 void connect(PeerTable& table, ConnectionId id, const NodeId& node, bool outgoing, const std::string& remote,
-             Time now, Incarnation life = {1, 7}, uint32_t generation = 0) {
+             Time now, Incarnation incarnation = {1, 7}, uint32_t generation = 0) {
     const auto counted = static_cast<uint32_t>(id.value);
-    table.on_connected({id, node, outgoing, remote, generation ? generation : counted, life}, now);
+    table.on_connected({id, node, outgoing, remote, generation ? generation : counted, incarnation}, now);
 }
 
 TEST_CASE("a hello is refused for a wrong version, name, cluster or node, and the text says which",
@@ -108,7 +108,7 @@ TEST_CASE("version 2 does not talk to version 1, which was another protocol", "[
     table.on_message(c1, hello, at_ms(1));
     const Seen seen = drain(table);
     REQUIRE(seen.closes.size() == 1);
-    CHECK(seen.closes[0].reason == "protocol version 1 is not spoken here, only 2 to 3");
+    CHECK(seen.closes[0].reason == "protocol version 1 is not used here, only 2 to 3");
 }
 
 TEST_CASE("anything before a hello closes the connection, and no hello at all does too", "[connections]") {
@@ -138,7 +138,8 @@ TEST_CASE("a second hello is a fault", "[connections]") {
     CHECK(seen.downs.size() == 1);
 }
 
-TEST_CASE("of the connections of one life the one with the highest generation stays", "[connections][P4]") {
+TEST_CASE("of the connections of one incarnation the one with the highest generation stays",
+          "[connections][P4]") {
     const bool higher_first = GENERATE(true, false), outgoing_first = GENERATE(true, false);
     PeerTable table(config(), Random(1), at_ms(0));
     connect(table, c1, low, outgoing_first, "there:1", at_ms(0), {1, 7}, higher_first ? 3 : 2);
@@ -170,9 +171,9 @@ TEST_CASE("of an old and a new connection the new one stays", "[connections]") {
     CHECK(seen.ups[1].generation > seen.ups[0].generation);
 }
 
-TEST_CASE("strangers, rosters and dials are bounded", "[connections][P5][P6][P9]") {
+TEST_CASE("unidentified, rosters and dials are bounded", "[connections][P5][P6][P9]") {
     auto limits = config();
-    limits.strangers_max = 4;
+    limits.unidentified_max = 4;
     limits.roster.nodes_max = 40;
     limits.dial.dials_max = 4;
     PeerTable table(limits, Random(1), at_ms(0));
@@ -206,13 +207,13 @@ TEST_CASE("a roster that is full of met nodes takes no more, and says so", "[con
     CHECK(seen.closes[0].reason.find("roster is full") != std::string::npos);
 }
 
-TEST_CASE("a hello of another life than its connection's preamble is refused", "[connections][P1]") {
+TEST_CASE("a hello of another incarnation than its connection's preamble is refused", "[connections][P1]") {
     PeerTable table(config(), Random(1), at_ms(0));
     connect(table, c1, low, false, "there:1", at_ms(0), {2, 8});
     table.on_message(c1, hello_of(low, {1, 7}), at_ms(1));
     const Seen seen = drain(table);
     REQUIRE(seen.closes.size() == 1);
-    CHECK(seen.closes[0].reason.find("began as life 2") != std::string::npos);
+    CHECK(seen.closes[0].reason.find("began as incarnation 2") != std::string::npos);
     CHECK(seen.ups.empty());
     CHECK(table.roster().empty());
 }
@@ -272,10 +273,11 @@ TEST_CASE("a hello with a long roster comes in pieces that a greeting may have",
     CHECK(bytes < (4u << 20));  // a control stream's send buffer
 }
 
-TEST_CASE("lives are bounded, over all and of each node: a node that is started again for ever is refused",
-          "[connections]") {
+TEST_CASE(
+    "incarnations are bounded, over all and of each node: a node that is started again for ever is refused",
+    "[connections]") {
     auto limits = config();
-    limits.lives_max = 8;  // of one node: a quarter
+    limits.incarnations_max = 8;  // of one node: a quarter
     PeerTable table(limits, Random(1), at_ms(0));
     size_t ups = 0, refused = 0;
     for (uint64_t i = 0; i < 40; ++i) {
@@ -284,15 +286,16 @@ TEST_CASE("lives are bounded, over all and of each node: a node that is started 
         const auto now = at_ms(static_cast<int>(1000 * i));
         connect(table, connection, node, false, "there:1", now, {i + 1, i + 1});
         table.on_message(connection, hello_of(node, {i + 1, i + 1}), now);
-        table.on_time(at_ms(static_cast<int>(1000 * i + 500)));  // the life before does not answer
+        table.on_time(at_ms(static_cast<int>(1000 * i + 500)));  // the incarnation before does not answer
         const Seen seen = drain(table);
         ups += seen.ups.size();
-        for (const PeerUp& up : seen.ups) CHECK(up.info.peer.value < limits.lives_max);
-        for (const CloseConnection& close : seen.closes) refused += close.reason.contains("lives") ? 1 : 0;
+        for (const PeerUp& up : seen.ups) CHECK(up.info.peer.value < limits.incarnations_max);
+        for (const CloseConnection& close : seen.closes)
+            refused += close.reason.contains("incarnations") ? 1 : 0;
     }
     CHECK(ups == 8);
     CHECK(refused == 32);
-    // A connection of a life that is known is no new one.
+    // A connection of an incarnation that is known is no new one.
     connect(table, c1, node_id(20), true, "there:1", at_ms(100'000), {2, 2}, 900);
     table.on_message(c1, hello_of(node_id(20), {2, 2}), at_ms(100'000));
     CHECK(drain(table).ups.size() == 1);
