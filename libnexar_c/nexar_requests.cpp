@@ -1,8 +1,8 @@
 // The exported functions of include/nexar.h about requests.
 #include <cstddef>
 #include <cstring>
-#include <vector>
 
+#include "on_stack.hpp"
 #include "opening.hpp"
 #include "sleep.hpp"
 #include "structs.hpp"
@@ -47,18 +47,18 @@ nexar_status answer(const char* op, PinnedRequest& pinned, const Ending& ending,
 
 // Requests of one session, none freed; those that are 0 are left out.
 struct Several {
+    static constexpr size_t usual = 64;
+    explicit Several(size_t count) : slots(count), places(count) {}
     SessionPin session;
-    std::vector<Slot> slots;
-    std::vector<uint64_t> places;  // of each slot, in the caller's array
+    OnStack<Slot, usual> slots;
+    OnStack<uint64_t, usual> places;  // of each slot, in the caller's array
 };
 
 Result<Several> several(const nexar_request* requests, uint64_t count) {
     if (!requests || count == 0 || count > NEXAR_SHM_SLOTS_MAX)
         return fail(Errc::invalid_argument, "requests is NULL, or count is " + std::to_string(count) +
                                                 "; allowed: 1 to " + std::to_string(NEXAR_SHM_SLOTS_MAX));
-    Several out;
-    out.slots.reserve(count);
-    out.places.reserve(count);
+    Several out(count);
     for (uint64_t i = 0; i < count; ++i) {
         if (requests[i] == 0) continue;
         auto found = request_of(requests[i]);

@@ -1,0 +1,61 @@
+// Waiting for a few requests asks for no memory: it is what a rank does between two steps.
+#include <catch2/catch_test_macros.hpp>
+#include <cstdlib>
+#include <new>
+#include <vector>
+
+#include "calls.hpp"
+#include "rank.hpp"
+#include "test_daemon.hpp"
+
+namespace {
+thread_local size_t allocations = 0;
+}
+
+// In the whole program, and so in the library that it loads.
+void* operator new(size_t bytes) {
+    ++allocations;
+    if (void* out = std::malloc(bytes == 0 ? 1 : bytes)) return out;
+    throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept {
+    std::free(memory);
+}
+void operator delete(void* memory, size_t) noexcept {
+    std::free(memory);
+}
+
+using namespace nexar;
+using namespace nexar::test;
+
+TEST_CASE("waiting for up to 64 requests asks for no memory, for more it works all the same", "[local]") {
+    ThreadDaemon daemon;
+    const TestSession session(daemon.path());
+    nexar_group *alone = session.group("alone"), *stuck = session.group("stuck");
+    nexar_request pending = 0;
+    REQUIRE(nexar_barrier_start(stuck, nullptr, &pending) == NEXAR_OK);
+    for (const uint64_t count : {uint64_t{64}, uint64_t{65}}) {
+        CAPTURE(count);
+        std::vector<nexar_request> requests(count);
+        for (nexar_request& request : requests)
+            REQUIRE(nexar_barrier_start(alone, nullptr, &request) == NEXAR_OK);
+        // Whoever first sees the end of a request keeps its ending.
+        REQUIRE(nexar_request_wait_all(requests.data(), count, 10000, nullptr, 0) == NEXAR_OK);
+        uint64_t index = 0;
+        size_t before = allocations;
+        const nexar_status all = nexar_request_wait_all(requests.data(), count, 10000, nullptr, 0);
+        const nexar_status any = nexar_request_wait_any(requests.data(), count, 10000, &index, nullptr);
+        const nexar_status none = nexar_request_wait_any(&pending, 1, 20, &index, nullptr);
+        const size_t asked = allocations - before;
+        CHECK(all == NEXAR_OK);
+        CHECK(any == NEXAR_OK);
+        CHECK(none == NEXAR_PENDING);
+        CHECK((asked == 0) == (count == 64));
+        before = allocations;
+        ::operator delete(::operator new(100));
+        CHECK(allocations == before + 1);  // it does count
+        for (const nexar_request request : requests) CHECK(nexar_request_free(request) == NEXAR_OK);
+    }
+    CHECK(nexar_request_cancel(pending) == NEXAR_OK);
+    CHECK(nexar_request_wait(pending, 10000, nullptr) == NEXAR_ERR_CANCELLED);
+}
