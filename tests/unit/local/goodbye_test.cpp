@@ -1,17 +1,13 @@
-// An orderly end is never taken for a crash, however full the socket is by then. The server runs in this
-// thread and takes nothing by itself: a daemon that is not scheduled.
+// An orderly end is never taken for a crash, however full the socket is by then.
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <catch2/catch_test_macros.hpp>
 #include <cstdlib>
-#include <map>
-#include <string>
-#include <vector>
 
-#include "local/server.hpp"
 #include "rank.hpp"
+#include "still_server.hpp"
 #include "test_daemon.hpp"
 
 using namespace nexar;
@@ -19,56 +15,10 @@ using namespace nexar::test;
 
 namespace {
 
-constexpr Time now{std::chrono::hours(1)};
-
-struct Descriptors final : local::Descriptors {
-    std::map<int, uint64_t> keys;
-    void watch(int fd, uint64_t key) override { keys[fd] = key; }
-    void unwatch(int fd, uint64_t) override { keys.erase(fd); }
-    void run(local::Server& server, int timeout_ms) {
-        std::vector<pollfd> all;
-        for (const auto& [fd, key] : keys) all.push_back({fd, POLLIN, 0});
-        if (::poll(all.data(), all.size(), timeout_ms) <= 0) return;
-        for (const pollfd& each : all)
-            if (each.revents != 0 && keys.contains(each.fd)) server.on_readable(now, keys[each.fd]);
-    }
-};
-
-struct Engine final : engine::Service {
-    local::Server* server = nullptr;
-    size_t ops = 0, ends = 0, crashes = 0;
-    Result<void> open(Time, const engine::OpenRequest& request) override {
-        engine::GroupInfo info;
-        info.id = {1, 1, 1}, info.size = 1, info.rank = Rank(0);
-        info.members = {{Rank(0), NodeId{{7}}, 1}};
-        server->group_opened(request.session, request.ticket, info);
-        return {};
-    }
-    Result<void> submit(Time, const engine::OpRequest&) override {
-        ++ops;
-        return {};
-    }
-    void cancel(Time, SessionId, uint64_t) override {}
-    void stage(Time, SessionId, uint64_t, uint32_t, uint32_t) override {}
-    Result<void> free_group(Time, SessionId, const GroupId&, uint32_t) override { return {}; }
-    void session_ended(Time, SessionId, bool crashed, const std::string&) override {
-        ++ends;
-        crashes += crashed;
-    }
-};
-
 // A client that starts so many operations while nobody takes them from its ring, each with a bell, and then
 // ends.
 void end_behind_bells(int operations, bool close_first) {
-    const std::string path = "/tmp/nexar-goodbye-" + std::to_string(::getpid()) + ".sock";
-    Log log([](Level, const std::string&) {});
-    Descriptors descriptors;
-    Engine engine;
-    local::ServerConfig config;
-    config.path = path;
-    auto server = local::Server::open(config, engine, descriptors, log);
-    REQUIRE(server);
-    engine.server = server->get();
+    StillServer server;
     int ready[2], go[2];
     REQUIRE(::pipe(ready) == 0);
     REQUIRE(::pipe(go) == 0);
@@ -76,7 +26,7 @@ void end_behind_bells(int operations, bool close_first) {
         nexar_session* session = nullptr;
         nexar_group* group = nullptr;
         char byte = 0;
-        if (try_open_session(path, &session, {.slots = 1024}) != NEXAR_OK) return 1;
+        if (try_open_session(server.path, &session, {.slots = 1024}) != NEXAR_OK) return 1;
         if (try_open_group(session, "g", 1, &group) != NEXAR_OK) return 2;
         if (::write(ready[1], "r", 1) != 1 || ::read(go[0], &byte, 1) != 1) return 3;
         for (int i = 0; i < operations; ++i) {
@@ -91,18 +41,18 @@ void end_behind_bells(int operations, bool close_first) {
         return ::poll(&wait, 1, 0) == 1;
     };
     for (int i = 0; i < 10000 && !readable(ready[0]); ++i) {
-        (*server)->poll(now);
-        descriptors.run(**server, 1);
+        server->poll(StillServer::now);
+        server.take(1);
     }
     REQUIRE(readable(ready[0]));
-    REQUIRE((*server)->prepare_to_sleep());
+    REQUIRE(server->prepare_to_sleep());
     REQUIRE(::write(go[1], "g", 1) == 1);
     REQUIRE(client.wait() == 0);
-    for (int i = 0; i < 1000 && engine.ends == 0; ++i) descriptors.run(**server, 10);
+    for (int i = 0; i < 1000 && server.engine.ends == 0; ++i) server.take(10);
 
-    CHECK(engine.ends == 1);
-    CHECK(engine.crashes == 0);
-    CHECK(engine.ops == static_cast<size_t>(operations));
+    CHECK(server.engine.ends == 1);
+    CHECK(server.engine.crashes == 0);
+    CHECK(server.engine.ops == static_cast<size_t>(operations));
     for (const int fd : {ready[0], ready[1], go[0], go[1]}) ::close(fd);
 }
 

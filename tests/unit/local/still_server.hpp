@@ -1,0 +1,81 @@
+// A daemon that is not scheduled: the server runs in the test's thread, and takes nothing by itself. Its
+// engine gives one group, keeps every operation, and counts.
+#pragma once
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "local/server.hpp"
+
+namespace nexar::test {
+
+struct KeepingEngine final : engine::Service {
+    local::Server* server = nullptr;
+    size_t ops = 0, ops_at_end = 0, ends = 0, crashes = 0;
+    Result<void> open(Time, const engine::OpenRequest& request) override {
+        engine::GroupInfo info;
+        info.id = {1, 1, 1}, info.size = 1, info.rank = Rank(0);
+        info.members = {{Rank(0), NodeId{{7}}, 1}};
+        server->group_opened(request.session, request.ticket, info);
+        return {};
+    }
+    Result<void> submit(Time, const engine::OpRequest&) override {
+        ++ops;
+        return {};
+    }
+    void cancel(Time, SessionId, uint64_t) override {}
+    void stage(Time, SessionId, uint64_t, uint32_t, uint32_t) override {}
+    Result<void> free_group(Time, SessionId, const GroupId&, uint32_t) override { return {}; }
+    void session_ended(Time, SessionId, bool crashed, const std::string&) override {
+        ++ends;
+        crashes += crashed;
+        ops_at_end = ops;
+    }
+};
+
+class StillServer {
+  public:
+    static constexpr Time now{std::chrono::hours(1)};
+
+    StillServer() : path("/tmp/nexar-still-" + std::to_string(::getpid()) + ".sock") {
+        local::ServerConfig config;
+        config.path = path;
+        auto opened = local::Server::open(config, engine, descriptors_, log_);
+        REQUIRE(opened);
+        server_ = std::move(*opened);
+        engine.server = server_.get();
+    }
+
+    // Takes what has come; false: nothing did in that time.
+    bool take(int timeout_ms) {
+        std::vector<pollfd> all;
+        for (const auto& [fd, key] : descriptors_.keys) all.push_back({fd, POLLIN, 0});
+        if (::poll(all.data(), all.size(), timeout_ms) <= 0) return false;
+        for (const pollfd& each : all)
+            if (each.revents != 0 && descriptors_.keys.contains(each.fd))
+                server_->on_readable(now, descriptors_.keys[each.fd]);
+        return true;
+    }
+    local::Server* operator->() const { return server_.get(); }
+
+    const std::string path;
+    KeepingEngine engine;
+
+  private:
+    struct Descriptors final : local::Descriptors {
+        std::map<int, uint64_t> keys;
+        void watch(int fd, uint64_t key) override { keys[fd] = key; }
+        void unwatch(int fd, uint64_t) override { keys.erase(fd); }
+    };
+    Log log_{[](Level, const std::string&) {}};
+    Descriptors descriptors_;
+    std::unique_ptr<local::Server> server_;
+};
+
+}  // namespace nexar::test
