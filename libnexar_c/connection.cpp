@@ -76,6 +76,9 @@ Result<void> Connection::dial(const ConnectOptions& options, Time until) {
         if (errno == ENOENT || errno == ECONNREFUSED)
             return fail(Errc::not_found, "no daemon listens on " + options.path +
                                              "; is nexard running, and in a cluster (nexarctl status)?");
+        if (errno == EACCES)
+            return fail(io_error("this user may not use " + options.path + " (ls -l " + options.path +
+                                 " says who may, also of its directory)"));
         if (errno != EAGAIN && errno != EINTR) return fail(io_error("cannot connect to " + options.path));
         // The daemon's queue of connections is full, and a unix socket cannot be polled for that.
         if (now() >= until)

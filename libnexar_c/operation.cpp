@@ -123,12 +123,13 @@ Result<int64_t> timeout_ns(const Operation& o, int64_t ms) {
     if (ms > 0) return nanoseconds(ms);
     // The daemon's 0 is "none"; "do not wait" is a deadline that has passed at its next look.
     if (ms == 0 && !is_collective(o.kind)) return 1;
-    return fail(Errc::invalid_argument,
-                "timeout_ms is " + std::to_string(ms) +
-                    (ms == 0 ? ": a collective cannot end at once (were the options initialised with "
-                               "NEXAR_OP_OPTIONS_INIT?)"
-                             : "; allowed: a positive number of milliseconds, NEXAR_TIMEOUT_DEFAULT (-1), "
-                               "NEXAR_TIMEOUT_NONE (-2); messages: 0 too"));
+    return fail(
+        Errc::invalid_argument,
+        "timeout_ms is " + std::to_string(ms) +
+            (ms == 0 ? ": a collective cannot have 0, its ranks never arrive in one instant" : "") +
+            "; allowed: a positive number of milliseconds, NEXAR_TIMEOUT_DEFAULT (-1), "
+            "NEXAR_TIMEOUT_NONE (-2)" +
+            (ms == 0 ? " (were the options initialised with NEXAR_OP_OPTIONS_INIT?)" : "; messages: 0 too"));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -96,6 +97,18 @@ class Daemonless(Case):
         self.assertEqual(ctl("status", NEXAR_ADMIN_SOCKET=self.socket).returncode, 3)
         done = ctl("status", "--json", NEXAR_ADMIN_SOCKET=self.socket)
         self.assertEqual(json.loads(done.stdout)["error"]["name"], "NO_DAEMON")
+
+    @unittest.skipIf(os.geteuid() != 0, "needs root, to be somebody else")
+    def test_who_may_not_use_the_socket_is_told_who_may(self):
+        self.daemon(lambda _: None)
+        os.chmod(self.socket, 0o660)
+        os.chmod(self.folder.name, 0o755)
+        program = shutil.copy(NEXARCTL, self.folder.name)  # the checkout may be closed to others
+        done = subprocess.run([program, "--socket", self.socket, "status"], capture_output=True, text=True, timeout=20,
+                              check=False, user=65534, group=65534, extra_groups=[])
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        for hint in ("sudo", "socket_group", "nexard.toml", f"ls -l {self.socket}"):
+            self.assertIn(hint, done.stderr)
 
     def test_a_daemon_that_does_not_answer_is_given_up_after_five_seconds(self):
         with socket.socket(socket.AF_UNIX) as stuck:

@@ -277,11 +277,12 @@ def has_no_permission(me):
         os.setresuid(65534, 65534, 65534)
     except OSError:
         return None  # a user namespace with one user
-    return me.fails(me.session).name
+    failure = me.fails(me.session)
+    return failure.name, failure.error.errno, f"ls -l {me.node.socket}" in failure.text
 
 
-def test_a_socket_that_this_user_may_not_use_is_a_matter_of_permission(cluster):
-    assert run([cluster[1]], has_no_permission)[0] in ("PERMISSION", None)
+def test_a_socket_that_this_user_may_not_use_is_a_matter_of_permission_and_the_text_says_where_to_look(cluster):
+    assert run([cluster[1]], has_no_permission)[0] in (("PERMISSION", 13, True), None)
     os.chmod(cluster[1].socket, 0o666)
 
 

@@ -57,7 +57,10 @@ Reply connect_error(const std::string& socket) {
     if (errno == ENOENT || errno == ECONNREFUSED || errno == ENOTDIR) return no_daemon(socket);
     if (errno == EACCES || errno == EPERM)
         return {exit_failed,
-                "you may not use " + socket + "; be root, or a member of its group (ls -l " + socket + ")",
+                "you may not use " + socket +
+                    ": run nexarctl with sudo, or be a member of the group that socket_group in nexard.toml "
+                    "names (ls -l " +
+                    socket + " shows it)",
                 "PERMISSION"};
     return {exit_failed, "cannot connect to " + socket + ": " + std::strerror(errno), "IO"};
 }
