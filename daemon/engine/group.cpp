@@ -10,6 +10,7 @@ using collectives::NodeIndex;
 
 namespace {
 
+constexpr size_t ends_ahead_windows = 16;           // of seq_window each: how many ends are remembered
 constexpr Duration watermark_grace{5'000'000'000};  // for ops below a dead rank's last one to end well
 
 bool overlap(const Buffer& a, uint64_t a_bytes, const Buffer& b, uint64_t b_bytes) {
@@ -291,7 +292,10 @@ CollectiveRun* Group::run_for(uint64_t seq) {
     if (error_for(seq)) return nullptr;  // nobody can post it any more
     const uint64_t open = lowest_open();
     if (seq < open || seq - open > context_.config.seq_window) return nullptr;
-    return runs_.emplace(seq, std::make_unique<CollectiveRun>(*this, timers_, seq)).first->second.get();
+    CollectiveRun& run =
+        *runs_.emplace(seq, std::make_unique<CollectiveRun>(*this, timers_, seq)).first->second;
+    if (const auto ended = ended_ahead_.extract(seq)) run.stop(ended_long_ago(seq, ended.mapped()));
+    return &run;
 }
 
 void Group::run() {
@@ -315,7 +319,33 @@ void Group::abort(uint64_t seq, const Error& error) {
 }
 
 void Group::on_abort(const wire::OpAbort& abort) {
-    if (CollectiveRun* run = run_for(abort.seq)) run->stop(abort.error);
+    if (CollectiveRun* run = run_for(abort.seq))
+        run->stop(abort.error);
+    else if (abort.seq >= lowest_open() && !error_for(abort.seq))
+        remember_end(abort);
+}
+
+// A collective that succeeds, or has no data, needs the others: a rank is ahead of them by what it may have
+// pending at once. One that gives up goes on to the next, so its aborts may be any number of collectives
+// ahead of the ranks here. What is kept of them is small, and where there are too many the group ends.
+void Group::remember_end(const wire::OpAbort& abort) {
+    const auto late = std::ranges::min_element(
+        local_, {}, [](const LocalRank& local) { return local.left ? UINT64_MAX : local.posted; });
+    if (ended_ahead_.size() < ends_ahead_windows * context_.config.seq_window) {
+        ended_ahead_.try_emplace(abort.seq, EndedAhead{abort.error.code, abort.error.rank});
+    } else if (!rank_lost_told_) {
+        rank_lost_told_ = true;
+        host_.rank_lost(facts.id, Rank(late->rank), facts.nodes[facts.self.value],
+                        "it is so far behind that " + std::to_string(ended_ahead_.size()) +
+                            " collectives ended before it called them");
+    }
+}
+
+Error Group::ended_long_ago(uint64_t seq, const EndedAhead& ended) const {
+    const bool named = ended.rank >= 0 && ended.rank < int64_t{facts.size()};
+    const std::string text = "collective " + std::to_string(seq) + " ended long before this rank called it" +
+                             (named ? ", for " + facts.describe(static_cast<uint32_t>(ended.rank)) : "");
+    return {ended.code, text, named ? ended.rank : -1, -1, {}};
 }
 
 void Group::on_announce(NodeIndex from, const wire::OpAnnounce& announce) {

@@ -136,6 +136,12 @@ class Group final : public Runnable, public Alarm {
 
   private:
     void tables_differ(uint64_t seq, const std::string& other);
+    struct EndedAhead {  // a collective that no rank here has called
+        Errc code;
+        int64_t rank;  // that gave it up; -1: not known
+    };
+    void remember_end(const wire::OpAbort& abort);
+    Error ended_long_ago(uint64_t seq, const EndedAhead& ended) const;
     struct Said {
         std::optional<collectives::NodeIndex> to;  // nothing: all others
         wire::Message message;
@@ -167,7 +173,8 @@ class Group final : public Runnable, public Alarm {
     std::optional<Error> failed_;
     uint64_t fail_from_ = 0;  // ops below it may still end well
     bool rank_lost_told_ = false;
-    std::deque<Said> said_;  // the last said_max
+    std::deque<Said> said_;                       // the last said_max
+    std::map<uint64_t, EndedAhead> ended_ahead_;  // beyond the window, by sequence number
 };
 
 }  // namespace nexar::engine

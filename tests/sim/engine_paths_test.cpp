@@ -63,6 +63,66 @@ TEST_CASE("a cancel while the channel is down is said afterwards, whatever else 
     }
 }
 
+namespace {
+
+// Rank 0 calls so many barriers and gives each up, while rank 1 is elsewhere.
+void give_up_barriers(Cluster& cluster, Program& program, size_t how_many) {
+    for (size_t i = 0; i < how_many; ++i) {
+        program.add({OpKind::barrier, Dtype::f32, ReduceOp::sum, 0, 0});
+        program.post(i, 0);
+        cluster.cancel(program.group, 0, *program.steps[i].calls[0]);
+        cluster.run_for(1ms);
+        REQUIRE(program.steps[i].calls[0]->outcome.error.code == Errc::cancelled);
+    }
+    cluster.run_for(100ms);
+}
+
+ClusterShape small_window() {
+    ClusterShape shape;
+    shape.collective_timeout = 0s;  // none: who is not told waits for ever
+    shape.engine.seq_window = 20;
+    return shape;
+}
+
+}  // namespace
+
+TEST_CASE("what was given up far ahead of another node's ranks ends there too, when they come to it") {
+    Cluster cluster(1, small_window());
+    Program program(cluster, cluster.make_group({0, 1}));
+    constexpr size_t ahead = 100;
+    give_up_barriers(cluster, program, ahead);
+    for (size_t i = 0; i < ahead; ++i) program.post(i, 1);
+    program.add(small_sum);
+    for (const uint32_t rank : {0u, 1u}) program.post(ahead, rank);
+
+    const bool finished = cluster.run(10s);
+
+    INFO(cluster.unfinished());
+    REQUIRE(finished);
+    cluster.check();
+    for (size_t i = 0; i < ahead; ++i) {
+        REQUIRE(program.steps[i].calls[1]->outcome.error.code == Errc::aborted);
+        REQUIRE(program.steps[i].calls[1]->outcome.error.rank == 0);
+    }
+    REQUIRE(program.wrong(program.steps[ahead]) == "");
+}
+
+TEST_CASE("a rank that is further behind than a node remembers ends the group, and is named") {
+    Cluster cluster(1, small_window());
+    Program program(cluster, cluster.make_group({0, 1}));
+    const size_t remembered = 1 + 17 * small_window().engine.seq_window;
+    give_up_barriers(cluster, program, remembered + 1);
+    program.add(small_sum);
+    for (const uint32_t rank : {0u, 1u}) {
+        const Call& call = program.post(remembered + 1, rank);
+        cluster.run_for(5s);
+        INFO(cluster.unfinished());
+        REQUIRE(call.ended);
+        REQUIRE(call.outcome.error.code == Errc::peer_lost);
+        REQUIRE(call.outcome.error.rank == 1);
+    }
+}
+
 TEST_CASE(
     "a group that a node cannot take: the others' ranks learn it, though the channel breaks at that moment") {
     for (const uint64_t seed : seeds(100)) {
