@@ -205,8 +205,27 @@ void CollectiveRun::run() {
 
 void CollectiveRun::report_success() {
     state_ = State::settled;
-    wake_at(never);
+    wake_at(op_.outstanding > 0 && deadline_ != never ? group_.context().now + patience() : never);
     for (size_t i = 0; i < posts_.size(); ++i) report(i, {});
+}
+
+// All ranks here have their results, but transfers that nobody waits for are under way, for as long as it
+// takes others to come to this op. Once all have come, and nothing has moved in the time that they had,
+// nobody takes them any more: their op was ended.
+void CollectiveRun::on_lingering() {
+    bool all_came = true;
+    for (uint32_t rank = 0; rank < group_.facts.size(); ++rank) all_came &= arrived(rank);
+    if (all_came && op_.outstanding == lingering_) {
+        for (MeshPort* mesh : group_.context().ports.meshes) mesh->withdraw(op_.key);
+        return;
+    }
+    lingering_ = op_.outstanding;
+    ask_who_has_arrived();
+    wake_at(group_.context().now + patience());
+}
+
+Duration CollectiveRun::patience() const {
+    return std::max(deadline_ - first_posted_, group_.context().config.late_after);
 }
 
 void CollectiveRun::report(size_t local, Outcome outcome) {
@@ -358,6 +377,7 @@ void CollectiveRun::arm() {
 void CollectiveRun::on_time() {
     const EngineConfig& config = group_.context().config;
     const Time now = group_.context().now;
+    if (state_ == State::settled) return on_lingering();
     if (first_posted_ != never) {
         if (!announced_ && now >= first_posted_ + config.announce_after) announce();
         if (late_ == Late::no && now >= first_posted_ + config.late_after) {
@@ -412,7 +432,7 @@ void CollectiveRun::on_arrival_reply(collectives::NodeIndex from, const wire::Ar
     if (nonce_ == 0 || reply.nonce != nonce_ || op_.stopped || first_posted_ == never) return;
     if (words_.empty()) words_.resize(group_.facts.nodes.size());
     words_[from.value].arrival = reply;
-    if (!all_answered()) return;
+    if (state_ == State::settled || !all_answered()) return;
     if (asking_) return expire();
     if (late_ == Late::asked) tell_late();
     arm();

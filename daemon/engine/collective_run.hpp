@@ -81,6 +81,8 @@ class CollectiveRun final : public Runnable, public Alarm {
     void end_if_idle();
     void report(size_t local, Outcome outcome);
     void report_success();
+    void on_lingering();
+    Duration patience() const;
     void report_error();
     bool nobody_to_come() const;
     void arm();
@@ -113,6 +115,7 @@ class CollectiveRun final : public Runnable, public Alarm {
     uint64_t nonce_ = 0;
     Time asking_ends_ = never;
     Time expired_at_ = never;
+    size_t lingering_ = 0;  // transfers that were under way at the last look, after the end
 
     OpOnNode op_;
     TwoLevelOp two_level_;
