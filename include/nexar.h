@@ -436,10 +436,10 @@ NEXAR_API void nexar_group_options_init(nexar_group_options* options, uint64_t s
  * $NEXAR_OPEN_TIMEOUT_SECS, $NEXAR_COLLECTIVE_TIMEOUT_SECS, $NEXAR_BARRIER_TIMEOUT_SECS, $NEXAR_RPC_TIMEOUT_SECS.
  * No other variable is looked at; the texts of the errors below name those that begin with NEXAR_ and are none of ours.
  * The strings belong to the library and stay until this thread calls this function again, or ends.
- *   NOT_FOUND          no rank and size: no complete pair, and neither NEXAR_RANK nor NEXAR_WORLD_SIZE. All else is filled
- *                      in; size is 0, which you must set, and rank is NEXAR_RANK_AUTO
- *   INVALID_ARGUMENT   NEXAR_RANK or NEXAR_WORLD_SIZE is set without the other, or a variable is no number or out of its
- *                      range: the text names it, and the options have their defaults */
+ *   NOT_FOUND          no rank and size: no complete pair, and neither NEXAR_RANK nor NEXAR_WORLD_SIZE. All else is
+ *                      filled in; size is 0, which you must set, and rank is NEXAR_RANK_AUTO
+ *   INVALID_ARGUMENT   NEXAR_RANK or NEXAR_WORLD_SIZE is set without the other, or a variable is no number or out of
+ *                      its range: the text names it, and the options have their defaults */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_group_options_from_env(nexar_group_options* options, uint64_t size);
 
 /* Joins the group and waits for all its members. options NULL: nexar_group_options_from_env. A session may have
@@ -449,8 +449,9 @@ NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_group_options_from_env(nexar_group
  *   NOT_FOUND          options is NULL, and the environment names no rank and size
  *   RANK_CLASH         two members ask for one rank, or some for a rank and some for any: said to those that come
  *                      later, the first one goes on waiting for a right one
- *   OPTIONS_DIFFER     members give different sizes or time-outs
- *   GROUP_INCOMPLETE   the timeout passed; the text counts who is missing
+ *   OPTIONS_DIFFER     members give different sizes or time-outs: said to all that wait, and to the one that came;
+ *                      those that come after that begin anew, and wait for each other
+ *   GROUP_INCOMPLETE   the timeout passed; the text names who is missing, as far as they have ranks, and who came
  *   INTERRUPTED        a signal arrived: this process has left the meeting */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_group_open(nexar_session* session,
                                                          const nexar_group_options* options,

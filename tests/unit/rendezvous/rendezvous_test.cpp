@@ -249,6 +249,25 @@ TEST_CASE("two who say different time-outs: OPTIONS_DIFFER for all who wait, nam
     CHECK(cluster.group(*cluster.openers()[1].group).timeouts.collective_ms == 6000);
 }
 
+TEST_CASE("different sizes are told to all who wait and to who comes, and the next ones begin anew",
+          "[rendezvous]") {
+    Cluster cluster(2, 3);
+    cluster.open(0, "train", 3, 0);
+    cluster.open(1, "train", 3, 1);
+    cluster.run(ms(10));
+    cluster.open(1, "train", 2, 1);
+    cluster.run(ms(10));
+    for (const auto& opener : cluster.openers()) {
+        REQUIRE(opener.failed);
+        CHECK(opener.failed->code == Errc::options_differ);
+    }
+    cluster.open(0, "train", 2, 0);
+    cluster.open(1, "train", 2, 1);
+    cluster.run(ms(30));
+    CHECK(cluster.openers()[3].group);
+    CHECK(cluster.openers()[4].group);
+}
+
 TEST_CASE("an open without a deadline waits as long as it takes", "[rendezvous]") {
     Cluster cluster(2, 3);
     cluster.open(1, "train", 2, 0, Duration{0});
