@@ -140,6 +140,17 @@ TEST_CASE("an error in one line names the operation, the group and who") {
     CHECK(std::strlen(last.group) == 0);
 }
 
+TEST_CASE("a failure is one line, whatever stands in its names and texts") {
+    const std::string group = "tra\nin\x1b[31m";
+    ErrorContext context("barrier");
+    context.group = &group;
+    Error error{Errc::peer_lost, "gone\r\n\x7fnow", 1, -1, {}};
+    error.host = "gpu\n7";
+    failed(context, error);
+    CHECK(error_line(last_error()) ==
+          "barrier of group \"tra?in?[31m\": PEER_LOST: rank 1 on gpu?7: gone???now");
+}
+
 TEST_CASE("the class of a code is its hundreds, also of a code that is not known yet") {
     CHECK(status_class(NEXAR_OK) == NEXAR_CLASS_NONE);
     CHECK(status_class(NEXAR_PENDING) == NEXAR_CLASS_NONE);

@@ -61,6 +61,19 @@ TEST_CASE("a group whose handle did not fit into the caller's completion goes wi
     }
 }
 
+TEST_CASE("a forked child cannot free its parent's group, which lives on", "[local]") {
+    ProcessDaemon daemon;
+    const TestSession session(daemon.path());
+    nexar_group* group = session.group("alone");
+    Child child([&] {
+        if (nexar_group_free(group) != NEXAR_ERR_CLOSED) return 1;
+        return last_failure().code == NEXAR_ERR_CLOSED ? 0 : 2;
+    });
+    CHECK(child.wait() == 0);
+    CHECK(nexar_barrier(group, within(10000)) == NEXAR_OK);
+    CHECK(nexar_group_free(group) == NEXAR_OK);
+}
+
 namespace {
 
 // Polls like an event loop, and frees whatever it is offered, from two threads.
