@@ -57,8 +57,8 @@ struct EngineConfig {
     std::function<std::string(const NodeId&)> host_of;
 
     size_t groups_max = 4096;
-    size_t runs_per_group_max = 16;  // collectives of one group that move data at the same time
-    size_t seq_window = 4096;        // of words about collectives further ahead only ends are kept
+    size_t runs_per_group_max = 16;      // collectives of one group that move data at the same time
+    size_t seq_window = 4096;            // of words about collectives further ahead only ends are kept
     size_t offers_per_group_max = 1024;  // messages sent to us that no receive has asked for; beyond: refused
     size_t early_messages_max = 4096;    // about groups whose commit has not come yet
     size_t early_bytes_per_peer_max = 1 << 20;  // the same, of each peer
