@@ -44,7 +44,8 @@ def test_programs_of_a_later_and_an_earlier_0_2_work_with_this_library(cluster):
 
 def in_environment(**variables):
     for name in list(os.environ):
-        if name.startswith(("NEXAR_", "TORCHELASTIC_", "SLURM_", "OMPI_", "PMIX_")) and name != "NEXAR_SOCKET":
+        of_a_launcher = name.startswith(("NEXAR_", "TORCHELASTIC_", "SLURM_", "OMPI_", "PMIX_"))
+        if name in ("RANK", "WORLD_SIZE") or (of_a_launcher and name != "NEXAR_SOCKET"):
             del os.environ[name]
     for name, value in variables.items():
         os.environ[name] = str(value)
