@@ -45,6 +45,7 @@ struct Messages::Recv final : Pending, Alarm {
     std::optional<Offer> taken;
     std::byte nothing{};  // where a message without bytes goes
     std::optional<Error> ending;
+    bool tell = false;   // its sender, if it does end so
     bool retry = false;  // the sender took its message back: wait for another one
     void over(Result<void> result) override { owner.on_over(*this, result); }
     void on_time() override;
@@ -402,16 +403,14 @@ void Messages::end(Recv& recv, const Error& error, bool tell) {
     recv.ending = error;
     recv.wake_at(never);
     if (!recv.moving) return finish(recv, error);
-    const uint64_t number = recv.taken->words.number;
-    const Error told{Errc::aborted, "the receiving rank gave up: " + error.text, recv.rank, -1, {}};
-    if (tell) group_.to_node(recv.taken->from, wire::MessageRefused{group_.facts.id, number, told});
-    withdraw(number);
+    recv.tell = tell;
+    withdraw(recv.taken->words.number);  // over() follows, and may still say that it went well
 }
 
 void Messages::on_over(Send& send, const Result<void>& result) {
     send.transfer = false;
-    if (send.ending) return finish(send, *send.ending);
     if (result) return finish(send, {});
+    if (send.ending) return finish(send, *send.ending);
     group_.transfer_lost(result.error());  // the verdict ends it
 }
 
@@ -424,7 +423,12 @@ void Messages::on_over(Recv& recv, const Result<void>& result) {
     }
     recv.moving = false;
     if (result) return finish(recv, {});
-    if (recv.ending) return finish(recv, *recv.ending);
+    if (recv.ending) {
+        const Error told{
+            Errc::aborted, "the receiving rank gave up: " + recv.ending->text, recv.rank, -1, {}};
+        if (recv.tell) refuse(*recv.taken, told);
+        return finish(recv, *recv.ending);
+    }
     if (result.error().code == Errc::mismatch) {  // a transfer that could not be begun
         refuse(*recv.taken, result.error());
         return finish(recv, result.error());

@@ -248,6 +248,27 @@ TEST_CASE("a send cancelled at any moment: the receive gets it, or the next one,
     }
 }
 
+TEST_CASE("a receive whose cancel came too late: its sender, too, is told that it went well") {
+    size_t well = 0;
+    for (uint64_t seed = 1; seed <= 120; ++seed) {
+        CAPTURE(seed);
+        Cluster cluster(seed, shape_of(2));
+        Post post(cluster, cluster.make_group({0, 1}));
+        Call& recv = post.recv(1, 0, 1, 60'000);
+        Call& send = post.send(0, 1, 1, seed, 50'000);
+        cluster.run_for(cluster.clock.some(400us));
+        cluster.cancel(post.group, 1, recv);
+        while (!recv.ended) cluster.run_for(10us);
+        cluster.run_for(20ms);
+        if (!recv.ok()) continue;
+        ++well;
+        expect_message(recv, seed, 50'000, 0, 1);
+        CAPTURE(send.outcome.error.text);
+        REQUIRE((send.ended && send.ok()));
+    }
+    REQUIRE(well > 0);
+}
+
 TEST_CASE("a cancelled receive that had begun ends the send with an error, one that had not ends alone") {
     Cluster cluster(5, shape_of(2));
     Post post(cluster, cluster.make_group({0, 1}));
