@@ -190,7 +190,9 @@ typedef struct nexar_error {
     uint32_t epoch;         /* of the group; 0: not about a group */
     uint32_t pid;           /* of the process at fault, on its host; 0: not known */
     uint32_t reserved;
-    uint32_t lost_count;    /* how many ranks are lost; lost_ranks has the first NEXAR_ERROR_RANKS of them, ascending */
+    uint32_t lost_count;    /* PEER_LOST: how many ranks this rank's daemon knew to be lost (crashed, or with their node)
+                               when this error was made; a later one may list more. lost_ranks has the first
+                               NEXAR_ERROR_RANKS of them, ascending */
     uint32_t lost_ranks[NEXAR_ERROR_RANKS];
     char op[NEXAR_OP_TEXT];         /* the operation that failed, also where a wait reports it: "all_reduce", ... */
     char group[NEXAR_NAME_TEXT];    /* name of the group; "": not about a group */

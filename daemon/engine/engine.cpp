@@ -370,7 +370,7 @@ Result<void> Engine::submit(Time now, const OpRequest& request) {
     if (local == nullptr) return fail(Errc::not_found, "this session has no such rank of the group");
     Result<void> result = group->submit(*local, request);
     impl_->turn();
-    if (!result) return fail(group->facts.explained(std::move(result).error()));
+    if (!result) return fail(group->explained(std::move(result).error()));
     return result;
 }
 
@@ -533,7 +533,7 @@ Snapshot Engine::snapshot(Time now) const {
         g.epoch = group->facts.epoch;
         g.name = group->facts.name;
         g.nodes = group->facts.layout.nodes();
-        g.failed = group->failed().value_or(Error{});
+        g.failed = group->failed() ? group->explained(*group->failed()) : Error{};
         g.timeouts = group->facts.timeouts;
         g.ops_in_flight = group->runs_in_flight();
         g.messages_waiting = group->messages().offers_waiting();

@@ -46,6 +46,24 @@ Error GroupFacts::explained(Error error) const {
     return error;
 }
 
+// The verdict names the first that was lost. Others may have been lost since, and are no verdict's matter.
+Error Group::explained(Error error) const {
+    error = facts.explained(std::move(error));
+    if (error.code != Errc::peer_lost) return error;
+    for (uint32_t rank = 0; rank < facts.size(); ++rank)
+        if (is_lost(rank)) error.lost_ranks.push_back(rank);
+    std::ranges::sort(error.lost_ranks);
+    const auto twice = std::ranges::unique(error.lost_ranks);
+    error.lost_ranks.erase(twice.begin(), twice.end());
+    return error;
+}
+
+bool Group::is_lost(uint32_t rank) const {
+    if (const auto it = gone_.find(rank); it != gone_.end()) return it->second.crashed;
+    const NodeIndex node = facts.layout.node_of(rank);
+    return failed_ && node != facts.self && !host_.reachable(facts.peers[node.value]);
+}
+
 Group::Group(Context& context, GroupHost& host, Timers& timers, GroupFacts f, std::vector<LocalRank> local)
     : Alarm(timers),
       facts(std::move(f)),
@@ -200,7 +218,7 @@ Result<void> Group::submit(LocalRank& local, const OpRequest& request) {
 void Group::complete(uint32_t rank, SessionId session, uint64_t ticket, Outcome outcome) {
     if (failed_ && outcome.error.code == failed_->code)
         if (LocalRank* local = find_local(session, rank)) local->told = true;
-    if (outcome.error.code != Errc::ok) outcome.error = facts.explained(std::move(outcome.error));
+    if (outcome.error.code != Errc::ok) outcome.error = explained(std::move(outcome.error));
     outcome.epoch = facts.epoch.value;
     host_.complete(session, ticket, outcome);
 }

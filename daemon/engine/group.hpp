@@ -105,6 +105,8 @@ class Group final : public Runnable, public Alarm {
 
     Messages& messages() { return messages_; }
     const std::optional<Error>& failed() const { return failed_; }
+    // As GroupFacts::explained, with all ranks that are known to be lost by now.
+    Error explained(Error error) const;
     bool finished() const;  // all local ranks have left and nothing is under way
     size_t runs_in_flight() const { return runs_.size(); }
 
@@ -157,6 +159,7 @@ class Group final : public Runnable, public Alarm {
     Result<void> refuse(LocalRank& local);
     CollectiveRun* run_for(uint64_t seq);  // makes one; null: over already, or too far ahead
     uint64_t lowest_open() const;
+    bool is_lost(uint32_t rank) const;
     void check_watermark();
     uint64_t watermark() const;
     void apply_failure();

@@ -376,4 +376,35 @@ TEST_CASE("PEER_LOST names host, pid and the lost ranks: one of a process, all o
     }
 }
 
+TEST_CASE("PEER_LOST lists all ranks that its node knows to be lost when it says so") {
+    for (const bool first_is_here : {true, false}) {
+        CAPTURE(first_is_here);
+        Cluster cluster(7, three_nodes());
+        Program program(cluster, cluster.make_group({0, 0, 1, 1, 0, 2, 1}));
+        for (int i = 0; i < 3; ++i) program.add(all_reduce(10));
+        for (uint32_t rank : {0u, 6u}) program.post(0, rank);
+        cluster.run_for(5ms);
+        const std::vector<uint32_t> order =
+            first_is_here ? std::vector<uint32_t>{1, 2, 4} : std::vector<uint32_t>{2, 1, 4};
+        for (uint32_t rank : order) {
+            cluster.end_session(program.group, rank);
+            cluster.run_for(10ms);
+        }
+        for (uint32_t rank : {0u, 6u}) {
+            expect_code(*program.steps[0].calls[rank], Errc::peer_lost, order[0]);
+            REQUIRE(program.steps[0].calls[rank]->outcome.error.lost_ranks ==
+                    std::vector<uint32_t>{order[0]});
+            const Error& later = program.post(1, rank).outcome.error;
+            REQUIRE(later.rank == order[0]);
+            REQUIRE(later.lost_ranks == std::vector<uint32_t>{1, 2, 4});
+        }
+        // A rank that leaves in good order is not lost; a node that is, takes all of its ranks.
+        cluster.end_session(program.group, 3, false);
+        cluster.kill(2, true);
+        cluster.run_for(20s);
+        for (uint32_t rank : {0u, 6u})
+            REQUIRE(program.post(2, rank).outcome.error.lost_ranks == std::vector<uint32_t>{1, 2, 4, 5});
+    }
+}
+
 }  // namespace nexar::sim
