@@ -317,7 +317,8 @@ NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_session_open(const nexar_session_o
                                                            nexar_session** out);
 
 /* Ends the session, its groups, its requests and its memory. Calls that wait on other threads end with
- * CLOSED. Memory from nexar_alloc is unmapped: do not use it any more. A rank that closes its session before
+ * CLOSED. What was sent before is delivered all the same, until its deadline: the daemon keeps the memory for it; so
+ * it is when a process exits, below. Memory from nexar_alloc is unmapped: do not use it any more. A rank that closes its session before
  * its last collective ended is PEER_LOST to the others. A process that returns from main or calls exit() without
  * closing has closed its sessions; one that crashes, is killed or calls _exit() ends all its groups with PEER_LOST. */
 NEXAR_API nexar_status nexar_session_close(nexar_session* session);
@@ -464,11 +465,12 @@ NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_group_open_start(nexar_session* se
                                                                const nexar_group_options* options,
                                                                nexar_request* request);
 
-/* Leaves the group. Waits for nobody. This rank's requests that are still pending end with CLOSED at once, also those
- * that other threads wait for. On the others, collectives that this rank had started, and messages to and from it that
- * are under way, end with ABORTED naming it. The first collective that needs this rank and that it had not started
- * ends the group: it, and from then on all else on the group, is PEER_LOST naming this rank. The handle is closed only
- * on NEXAR_OK. */
+/* Leaves the group. Waits for nobody. This rank's requests that are still pending, all but sends, end with CLOSED at
+ * once, also those that other threads wait for. What it has sent is delivered, as after nexar_session_close: the request
+ * of such a send goes on, its memory is in use until it has ended, and it can be waited for and cancelled as before. On
+ * the others, collectives that this rank had started, receives from it that nothing was sent for, and sends to it, end
+ * with ABORTED naming it. The first collective that needs this rank and that it had not started ends the group: it, and
+ * from then on all else on the group, is PEER_LOST naming this rank. The handle is closed only on NEXAR_OK. */
 NEXAR_API nexar_status nexar_group_free(nexar_group* group);
 
 NEXAR_API nexar_status nexar_group_rank(nexar_group* group, uint32_t* rank);

@@ -101,6 +101,7 @@ class Engine::Impl final : public GroupHost {
         return it == groups.end() ? nullptr : it->second.get();
     }
     void remove_finished();
+    void part(SessionId session, const GroupId& id);
     Result<void> make_group(const wire::GroupPrepare& prepare, const std::vector<LocalRank>& local);
     void keep_early(link::PeerIndex from, const GroupId& group, const wire::Message& message);
     void replay_early(const GroupId& group);
@@ -139,6 +140,13 @@ class Engine::Impl final : public GroupHost {
     std::unordered_map<SessionId, std::vector<GroupId>> sessions;
 };
 
+// One entry for each rank that the session has in the group.
+void Engine::Impl::part(SessionId session, const GroupId& id) {
+    const auto it = sessions.find(session);
+    if (it == sessions.end()) return;
+    if (const auto at = std::ranges::find(it->second, id); at != it->second.end()) it->second.erase(at);
+}
+
 void Engine::Impl::remove_finished() {
     for (auto it = groups.begin(); it != groups.end();) {
         ++groups_looked_at;
@@ -149,6 +157,7 @@ void Engine::Impl::remove_finished() {
         for (MeshPort* mesh : context.ports.meshes) mesh->forget_group(it->first);
         watch.on_group_gone(it->first);
         keep_last_words(*it->second);
+        for (const LocalRank& local : it->second->locals()) part(local.session, it->first);
         if (finished.insert(it->first).second) finished_order.push_back(it->first);
         if (finished_order.size() > context.config.finished_groups_max) {
             finished.erase(finished_order.front());
@@ -405,9 +414,7 @@ Result<void> Engine::free_group(Time now, SessionId session, const GroupId& id, 
     if (local == nullptr) return fail(Errc::not_found, "this session has no such rank of the group");
     if (local->left) return fail(Errc::closed, "this rank has left the group already");
     group->leave(*local, Leaving::freed, "it freed the group");
-    const auto it = impl_->sessions.find(session);
-    if (it != impl_->sessions.end())  // one for each rank
-        if (const auto at = std::ranges::find(it->second, id); at != it->second.end()) it->second.erase(at);
+    if (!group->messages().has_sends_of(session)) impl_->part(session, id);  // they may still be cancelled
     impl_->turn();
     return {};
 }

@@ -272,8 +272,8 @@ void Group::leave(LocalRank& local, Leaving how, const std::string& reason) {
     run_changed();
 }
 
-// [D7] What a rank that frees the group has pending ends with CLOSED here, a collective with ABORTED on all
-// other ranks. That is said before the rank is said to be gone.
+// [D7] What a rank that frees the group has pending ends with CLOSED here, all but its sends, and a
+// collective with ABORTED on all other ranks. That is said before the rank is said to be gone.
 void Group::close_pending(const LocalRank& local, const std::string& reason) {
     const Error closed{Errc::closed, "the group was freed by this rank", -1, -1, {}};
     for (auto& [seq, run] : runs_)

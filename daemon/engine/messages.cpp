@@ -203,16 +203,17 @@ bool Messages::cancel(SessionId session, uint64_t ticket) {
     return false;
 }
 
-// What is being copied between two ranks of this node ends by itself, soon.
+// What it has sent is delivered, as that of a rank whose session was closed is. What is being copied between
+// two ranks of this node ends by itself, soon.
 void Messages::close(uint32_t rank, const Error& own) {
-    std::vector<Send*> sends;
     std::vector<Recv*> recvs;
-    for (auto& send : sends_)
-        if (send->words.src == rank) sends.push_back(send.get());
     for (auto& recv : recvs_)
         if (recv->rank == rank) recvs.push_back(recv.get());
-    for (Send* send : sends) end(*send, own);
     for (Recv* recv : recvs) end(*recv, own);
+}
+
+bool Messages::has_sends_of(SessionId session) const {
+    return std::ranges::any_of(sends_, [&](const auto& send) { return send->session == session; });
 }
 
 // ---- Matching ----

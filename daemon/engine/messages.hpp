@@ -33,6 +33,7 @@ class Messages {
     void recv(const LocalRank& to, const OpRequest& request);
     bool cancel(SessionId session, uint64_t ticket);
     void close(uint32_t rank, const Error& own);  // a rank of this node frees the group
+    bool has_sends_of(SessionId session) const;
 
     void on_offer(collectives::NodeIndex from, const wire::MessageOffer& offer);
     void on_withdraw(collectives::NodeIndex from, const wire::MessageWithdraw& withdraw);

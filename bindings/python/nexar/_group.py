@@ -37,7 +37,8 @@ class Group:
         return number.value
 
     def free(self):
-        """Leaves the group. This rank's pending requests end with CLOSED, the other ranks' with ABORTED."""
+        """Leaves the group. This rank's pending requests end with CLOSED, the other ranks' with ABORTED; what
+        this rank has sent is delivered."""
         if self._free.alive:
             status = lib.nexar_group_free(self._handle)
             if status not in (0, CLOSED):
