@@ -85,7 +85,7 @@ Operation reduce(const void* in, void* out, uint64_t count, nexar_dtype dtype, n
     return {NEXAR_OP_REDUCE, in, out, count, dtype, op, root, 0};
 }
 Operation broadcast(void* data, uint64_t count, nexar_dtype dtype, uint32_t root) {
-    return {NEXAR_OP_BROADCAST, nullptr, data, count, dtype, NEXAR_SUM, root, 0};
+    return {NEXAR_OP_BROADCAST, data, data, count, dtype, NEXAR_SUM, root, 0};
 }
 Operation all_gather(const void* in, void* out, uint64_t count, nexar_dtype dtype) {
     return {NEXAR_OP_ALL_GATHER, in, out, count, dtype, NEXAR_SUM, 0, 0};

@@ -7,8 +7,9 @@ namespace nexar::c {
 
 namespace {
 
-bool reduces(uint8_t kind) {
-    return kind == NEXAR_OP_ALL_REDUCE || kind == NEXAR_OP_REDUCE || kind == NEXAR_OP_REDUCE_SCATTER;
+// Of a kind that this library made.
+const OpRow& row_of(const Operation& o) {
+    return row_of(static_cast<OpKind>(o.kind));
 }
 
 Result<void> check_codes(const Group& group, const Operation& o) {
@@ -20,11 +21,12 @@ Result<void> check_codes(const Group& group, const Operation& o) {
         return fail(Errc::invalid_argument, "op is " + std::to_string(o.op) +
                                                 "; allowed: 0 (NEXAR_SUM) to 4 "
                                                 "(NEXAR_AVG)");
-    const bool any = o.kind == NEXAR_OP_RECV && o.peer == NEXAR_ANY_SOURCE;
+    const OpRow& row = row_of(o);
+    const bool any = row.any_source && o.peer == NEXAR_ANY_SOURCE;
     if (o.peer >= group.size && !any)
         return fail(Errc::invalid_argument,
                     "rank " + std::to_string(o.peer) + " is not in a group of " + std::to_string(group.size));
-    if (o.kind == NEXAR_OP_SEND && o.tag == NEXAR_ANY_TAG)
+    if (!row.collective && !row.any_source && o.tag == NEXAR_ANY_TAG)
         return fail(Errc::invalid_argument, "a message cannot be sent with NEXAR_ANY_TAG");
     return {};
 }
@@ -40,35 +42,14 @@ Result<Checked> check(const Group& group, const Operation& o) {
                     "count is " + std::to_string(o.count) + ": that many bytes do not exist");
     const auto* in = static_cast<const std::byte*>(o.in);
     const auto* memory = static_cast<const std::byte*>(o.out);
+    const OpRow& row = row_of(o);
+    const SideBlocks blocks = blocks_of(row, group.size, o.peer == group.rank);
+    out.in = {in, block * blocks.in}, out.out = {memory, block * blocks.out};
+    // In place, where one side is a block of the other: the caller may name the whole of both.
     const uint64_t mine = group.rank * block;
-    switch (o.kind) {
-        case NEXAR_OP_ALL_REDUCE:
-            out.in = {in, block}, out.out = {memory, block};
-            break;
-        case NEXAR_OP_REDUCE:
-            out.in = {in, block}, out.out = {memory, o.peer == group.rank ? block : 0};
-            break;
-        case NEXAR_OP_BROADCAST:
-            if (o.peer == group.rank)
-                out.in = {memory, block};
-            else
-                out.out = {memory, block};
-            break;
-        case NEXAR_OP_ALL_GATHER:
-            out.in = {in == memory && in ? in + mine : in, block}, out.out = {memory, all};
-            break;
-        case NEXAR_OP_REDUCE_SCATTER:
-            out.in = {in, all}, out.out = {in == memory && in ? memory + mine : memory, block};
-            break;
-        case NEXAR_OP_SEND:
-            out.in = {in, block};
-            break;
-        case NEXAR_OP_RECV:
-            out.out = {memory, block};
-            break;
-        default:
-            break;
-    }
+    const bool same = in == memory && in;
+    if (row.in_place == InPlace::block_of_out && same) out.in.data += mine;
+    if (row.in_place == InPlace::block_of_in && same) out.out.data += mine;
     if ((out.in.bytes != 0 && !out.in.data) || (out.out.bytes != 0 && !out.out.data))
         return fail(Errc::invalid_argument,
                     out.in.bytes != 0 && !out.in.data ? "the input is NULL" : "the output is NULL");
@@ -79,9 +60,8 @@ Result<Checked> check(const Group& group, const Operation& o) {
 // refused.
 Result<bool> in_place(const Group& group, const Operation& o, const Checked& c) {
     if (c.in.bytes == 0 || c.out.bytes == 0 || !c.in.overlaps(c.out)) return false;
-    if (c.in.data == c.out.data && c.in.bytes == c.out.bytes) return true;
-    if (o.kind == NEXAR_OP_ALL_GATHER && c.in.data == c.out.data + group.rank * c.in.bytes) return true;
-    if (o.kind == NEXAR_OP_REDUCE_SCATTER && c.out.data == c.in.data + group.rank * c.out.bytes) return true;
+    const uint64_t own = group.rank * o.count * c.element;
+    if (may_share(row_of(o).in_place, c.in.data, c.out.data, own)) return true;
     return fail(Errc::invalid_argument, "input and output overlap, and not as they may in place");
 }
 
@@ -93,9 +73,7 @@ uint64_t dtype_size(nexar_dtype dtype) {
 }
 
 const char* kind_name(uint8_t kind) {
-    static constexpr const char* ops[] = {"barrier",    "all_reduce",     "reduce", "broadcast",
-                                          "all_gather", "reduce_scatter", "send",   "recv"};
-    if (kind < NEXAR_OP_KINDS) return ops[kind];
+    if (const OpRow* row = find_operation(kind)) return row->name;
     return kind == NEXAR_CMD_GROUP_OPEN ? "group_open" : "command";
 }
 
@@ -105,10 +83,6 @@ ErrorContext Ending::context() const {
     out.epoch = completion.epoch;
     out.sequence = completion.sequence;
     return out;
-}
-
-bool is_collective(uint8_t kind) {
-    return kind < NEXAR_OP_SEND;
 }
 
 nexar_op_options op_defaults() {
@@ -168,7 +142,8 @@ Result<Slot> start(Session& session, const Group& group, const Operation& o, boo
     nexar_shm_descriptor d{};
     d.kind = o.kind;
     d.dtype = static_cast<uint8_t>(o.dtype);
-    d.op = reduces(o.kind) ? static_cast<uint8_t>(o.op) : 0;
+    const OpRow& row = row_of(o);
+    d.op = row.reduces ? static_cast<uint8_t>(o.op) : 0;
     d.priority = NEXAR_SHM_PRIORITY_DEFAULT;
     d.group = group.membership;
     d.epoch = group.epoch;
@@ -176,7 +151,7 @@ Result<Slot> start(Session& session, const Group& group, const Operation& o, boo
     d.peer = o.peer;
     d.tag = o.tag;
     d.match_id = options.match_id;
-    if (o.kind == NEXAR_OP_RECV && o.tag == NEXAR_ANY_TAG) d.flags = NEXAR_SHM_FLAG_ANY_TAG;
+    if (row.any_source && o.tag == NEXAR_ANY_TAG) d.flags = NEXAR_SHM_FLAG_ANY_TAG;
     d.timeout_ns = options.timeout_ns;
     NEXAR_TRY(const Plan plan, make_plan(session, group, checked, blocking, d));
     const Holder holder = blocking ? Holder::call : Holder::handle;

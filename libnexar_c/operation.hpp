@@ -2,6 +2,7 @@
 // for its memory. Errors name the argument.
 #pragma once
 
+#include "core/operations.hpp"
 #include "core/result.hpp"
 #include "group.hpp"
 #include "session.hpp"
@@ -13,7 +14,7 @@ struct Operation {
     const void* in = nullptr;
     void* out = nullptr;
     uint64_t count = 0;
-    nexar_dtype dtype = NEXAR_U8;
+    nexar_dtype dtype = NEXAR_F32;  // 0, also where there are no elements
     nexar_reduce_op op = NEXAR_SUM;
     uint32_t peer = 0;  // root, destination or source
     uint64_t tag = 0;
@@ -32,6 +33,5 @@ Result<OpOptions> read_op_options(const Operation& operation, const nexar_op_opt
 Result<Slot> start(Session& session, const Group& group, const Operation& operation, bool blocking,
                    const OpOptions& options);
 uint64_t dtype_size(nexar_dtype dtype);
-bool is_collective(uint8_t kind);
 
 }  // namespace nexar::c

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/operations.hpp"
+
 namespace nexar::c {
 
 namespace {
@@ -54,9 +56,10 @@ class Planner {
     Result<void> stage(Cut cut);
     Result<ScratchBlock> take_windows(Cut& cut, uint64_t& in_bytes);
     Result<ScratchBlock> take_scratch(uint64_t bytes);
-    uint64_t in_blocks() const { return descriptor_.kind == NEXAR_OP_REDUCE_SCATTER ? group_.size : 1; }
-    uint64_t out_blocks() const { return descriptor_.kind == NEXAR_OP_ALL_GATHER ? group_.size : 1; }
-    bool message() const { return descriptor_.kind == NEXAR_OP_SEND || descriptor_.kind == NEXAR_OP_RECV; }
+    const OpRow& row() const { return row_of(static_cast<OpKind>(descriptor_.kind)); }
+    uint64_t in_blocks() const { return row().in == SideSize::all ? group_.size : 1; }
+    uint64_t out_blocks() const { return row().out == SideSize::all ? group_.size : 1; }
+    bool message() const { return !row().collective; }
 
     Session& session_;
     const Group& group_;
@@ -110,8 +113,7 @@ Cut Planner::cut() const {
     Cut out;
     out.count = descriptor_.count;
     out.element = checked_.element;
-    out.segments =
-        nexar_shm_segments(out.count, out.element * in_blocks() * out_blocks(), group_.segment_bytes);
+    out.segments = segments_of(row(), out.count, out.element, group_.size, group_.segment_bytes);
     return out;
 }
 

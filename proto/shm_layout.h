@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "segments.h"
+
 enum {
     NEXAR_SHM_SLOTS_MIN = 16,
     NEXAR_SHM_SLOTS_MAX = 4096,
@@ -39,18 +41,13 @@ enum {
 };
 #define NEXAR_SLOT_WORD(generation, state) ((((generation) & 0xffffffu) << 8) | (state))
 
-/* What a slot asks for. Below 64: operations of a group (the engine's numbers). From 64: commands of the
+/* What a slot asks for. Below 64: operations of a group, the rows of operations.def. From 64: commands of the
  * session. */
 enum {
-    NEXAR_OP_BARRIER = 0,
-    NEXAR_OP_ALL_REDUCE = 1,
-    NEXAR_OP_REDUCE = 2,
-    NEXAR_OP_BROADCAST = 3,
-    NEXAR_OP_ALL_GATHER = 4,
-    NEXAR_OP_REDUCE_SCATTER = 5,
-    NEXAR_OP_SEND = 6,
-    NEXAR_OP_RECV = 7,
-    NEXAR_OP_KINDS = 8,
+#define NEXAR_COLLECTIVE(number, name, NAME, ...) NEXAR_OP_##NAME = (number),
+#define NEXAR_MESSAGE(number, name, NAME, ...) NEXAR_OP_##NAME = (number),
+#include "operations.def"
+    NEXAR_OP_KINDS, /* one more than the last */
 
     NEXAR_CMD_GROUP_OPEN = 64, /* payload: nexar_shm_group_open */
     NEXAR_CMD_GROUP_FREE = 65, /* group */
@@ -261,33 +258,6 @@ static inline uint64_t nexar_shm_completion_offset(uint32_t slots) {
 /* A multiple of 4096. */
 static inline uint64_t nexar_shm_control_bytes(uint32_t slots) {
     return (nexar_shm_completion_offset(slots) + UINT64_C(1) * slots * 8 + 4095) & ~UINT64_C(4095);
-}
-
-/* ---- Staged operations [S12]: how both sides cut them ----
- * An operation of `count` elements, each with row_bytes (its element, or one element per rank where there is
- * a block per rank), is cut into segments of about segment_bytes; segment i takes elements [begin(i), begin(i
- * + 1)) of every block. */
-#define NEXAR_SHM_SEGMENTS_MAX 65536
-enum { NEXAR_SHM_STAGE_WINDOWS_MAX = 64, NEXAR_SHM_STAGE_ALIGN = 64 };
-
-static inline uint32_t nexar_shm_segments(uint64_t count, uint64_t row_bytes, uint64_t segment_bytes) {
-    const uint64_t bytes = count * row_bytes;
-    uint64_t wanted = bytes / segment_bytes + (bytes % segment_bytes != 0);
-    if (wanted > count) wanted = count;
-    if (wanted < 1) wanted = 1;
-    if (wanted > NEXAR_SHM_SEGMENTS_MAX) wanted = NEXAR_SHM_SEGMENTS_MAX;
-    return wanted & UINT32_C(0xffffffff); /* as a cast, which C and C++ write differently */
-}
-/* Sizes differ by at most one element, the longer ones first. index may be `segments`: the end. */
-static inline uint64_t nexar_shm_segment_begin(uint64_t count, uint32_t segments, uint32_t index) {
-    const uint64_t longer = count % segments;
-    return count / segments * index + (index < longer ? index : longer);
-}
-/* From one window to the next: the longest segment of `blocks` blocks. */
-static inline uint64_t nexar_shm_window_bytes(uint64_t count, uint32_t segments, uint64_t element_bytes,
-                                              uint64_t blocks) {
-    const uint64_t bytes = (count / segments + (count % segments != 0)) * element_bytes * blocks;
-    return (bytes + NEXAR_SHM_STAGE_ALIGN - 1) / NEXAR_SHM_STAGE_ALIGN * NEXAR_SHM_STAGE_ALIGN;
 }
 
 static inline int nexar_shm_slots_valid(uint32_t slots) {

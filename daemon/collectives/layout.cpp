@@ -5,13 +5,13 @@
 
 #include "collectives/extents.hpp"
 #include "core/check.hpp"
+#include "segments.h"
 
 namespace nexar::collectives {
 
 ElementRange part_of(uint64_t count, uint32_t parts, uint32_t index) {
-    const uint64_t each = count / parts;
-    const uint64_t longer = count % parts;  // the first so many have one more
-    return {each * index + std::min<uint64_t>(index, longer), each + (index < longer ? 1 : 0)};
+    const uint64_t begin = nexar_shm_segment_begin(count, parts, index);
+    return {begin, nexar_shm_segment_begin(count, parts, index + 1) - begin};
 }
 
 Layout::Layout(std::span<const uint32_t> node_of_rank) {

@@ -20,6 +20,18 @@ struct ElementRange {
 // Part `index` of `count` elements cut into `parts`: contiguous, in order, sizes differ by at most one.
 ElementRange part_of(uint64_t count, uint32_t parts, uint32_t index);
 
+// Where the ranks' blocks lie in a side that has one for each: (offset, length) in elements, by rank.
+// Uniform: all have the op's count, one after the other.
+class Blocks {
+  public:
+    Blocks() = default;
+    explicit Blocks(uint64_t each) : each_(each) {}
+    ElementRange of(uint32_t rank) const { return {rank * each_, each_}; }
+
+  private:
+    uint64_t each_ = 0;
+};
+
 class Layout {
   public:
     Layout() = default;

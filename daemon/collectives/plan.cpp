@@ -31,8 +31,9 @@ Algorithm choose(const Shape& shape, uint64_t bytes, const Layout& layout, const
             return Algorithm::ring_all_gather;
         case Kind::reduce_scatter:
             return Algorithm::ring_reduce_scatter;
+        default:
+            return Algorithm::local;  // messages have no plan
     }
-    return Algorithm::local;
 }
 
 uint32_t phases_of(Algorithm algorithm, uint32_t nodes) {
@@ -223,33 +224,21 @@ std::string Plan::text() const {
            (lanes == 1 ? " lane, chunks of " : " lanes, chunks of ") + std::to_string(chunk_bytes) + " bytes";
 }
 
-uint32_t blocks_of(Kind kind, const Layout& layout) {
-    return kind == Kind::all_gather || kind == Kind::reduce_scatter ? layout.size() : 1;
-}
-
 uint64_t segment_bytes_of(const Layout& layout, const PlanTable& table) {
     return layout.nodes() <= 1 ? local_segment_bytes : table.segment_bytes;
 }
 
-// A segment holds whole rows: a row longer than segment_bytes is a segment by itself.
-uint32_t segments_of(const Shape& shape, const Layout& layout, uint64_t segment_bytes) {
-    const uint64_t row_bytes = uint64_t{shape.element_bytes} * blocks_of(shape.kind, layout);
-    const uint64_t count = shape.kind == Kind::barrier ? 0 : shape.count;
-    const uint64_t wanted = divide_up(count * row_bytes, segment_bytes);
-    return static_cast<uint32_t>(std::clamp<uint64_t>(std::min(wanted, count), 1, segments_max));
-}
-
 Plan plan(const Shape& shape, const Layout& layout, const PlanTable& table) {
-    const uint64_t row_bytes = uint64_t{shape.element_bytes} * blocks_of(shape.kind, layout);
-    const uint64_t count = shape.kind == Kind::barrier ? 0 : shape.count;
-    const uint64_t bytes = count * row_bytes;
+    const OpRow& row = row_of(shape.kind);
+    const uint64_t count = row.has_elements ? shape.count : 0;
+    const uint64_t bytes = count * shape.element_bytes * row_blocks(row, layout.size());
 
     Plan out;
     out.algorithm = choose(shape, bytes, layout, table);
     out.cls = bytes <= table.small_bytes_max ? link::Class::small : link::Class::bulk;
     out.chunk_bytes = table.chunk_bytes;
     if (out.algorithm == Algorithm::local) return out;
-    out.segments = segments_of(shape, layout, table.segment_bytes);
+    out.segments = segments_of(row, shape.count, shape.element_bytes, layout.size(), table.segment_bytes);
     out.lanes = std::min(table.lanes, out.segments);
     out.phases = phases_of(out.algorithm, layout.nodes());
     return out;
@@ -258,7 +247,8 @@ Plan plan(const Shape& shape, const Layout& layout, const PlanTable& table) {
 Plan staged_plan(const Shape& shape, const Layout& layout, const PlanTable& table) {
     Plan out = plan(shape, layout, table);
     if (out.algorithm != Algorithm::local) return out;
-    out.segments = segments_of(shape, layout, local_segment_bytes);
+    out.segments =
+        segments_of(row_of(shape.kind), shape.count, shape.element_bytes, layout.size(), local_segment_bytes);
     out.lanes = std::min(table.lanes, out.segments);
     return out;
 }

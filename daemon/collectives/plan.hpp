@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "collectives/layout.hpp"
+#include "core/operations.hpp"
 
 namespace nexar::collectives {
 
@@ -27,16 +28,8 @@ struct PlanTable {
 constexpr uint32_t lanes_max = 64;
 constexpr uint64_t segment_bytes_min = 4096;
 constexpr uint64_t segment_bytes_max = uint64_t{1} << 30;
-constexpr uint64_t segments_max = 65536;
 
-enum class Kind : uint8_t {
-    barrier = 0,
-    all_reduce = 1,
-    reduce = 2,
-    broadcast = 3,
-    all_gather = 4,
-    reduce_scatter = 5
-};
+using Kind = OpKind;  // collectives only
 
 enum class Algorithm : uint8_t {
     local,  // one node: no algorithm
@@ -72,16 +65,12 @@ struct Plan {
     std::string text() const;
 };
 
-// Elements of the op's logical memory per element of count: 1, or one block per rank.
-uint32_t blocks_of(Kind kind, const Layout& layout);
-
 Plan plan(const Shape& shape, const Layout& layout, const PlanTable& table);
 
 // Staged operations (docs/protocol/shm.md [S12]): client and daemon cut alike, so that both know which window
 // a segment is in. An op of one node is cut only when one of its ranks is staged.
 constexpr uint64_t local_segment_bytes = 1024 * 1024;
 uint64_t segment_bytes_of(const Layout& layout, const PlanTable& table);
-uint32_t segments_of(const Shape& shape, const Layout& layout, uint64_t segment_bytes);
 Plan staged_plan(const Shape& shape, const Layout& layout, const PlanTable& table);
 
 // Payload bytes from node i to node j: [i * nodes + j].

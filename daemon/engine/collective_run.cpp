@@ -14,7 +14,7 @@ OpDescriptor descriptor_of(const wire::OpAnnounce& a) {
 }
 
 bool is_known(const OpDescriptor& d) {
-    return d.kind <= OpKind::reduce_scatter && reduce::dtype_from(int(d.dtype)) &&
+    return is_collective(uint64_t(d.kind)) && reduce::dtype_from(int(d.dtype)) &&
            reduce::reduce_op_from(int(d.op));
 }
 
@@ -43,7 +43,7 @@ std::string join(const std::string& a, const std::string& b) {
 }
 
 collectives::Shape shape_of(const OpDescriptor& d) {
-    return {collectives::Kind(d.kind), d.count, static_cast<uint32_t>(reduce::size_of(d.dtype)), d.root};
+    return {d.kind, d.count, static_cast<uint32_t>(reduce::size_of(d.dtype)), d.root};
 }
 
 }  // namespace
@@ -73,7 +73,8 @@ void CollectiveRun::post(size_t local, const OpRequest& request) {
     mine.in = request.in;
     mine.out = request.out;
     const Timeouts& agreed = group_.facts.timeouts;
-    const Duration usual = request.descriptor.kind == OpKind::barrier ? agreed.barrier : agreed.collective;
+    const bool data = row_of(request.descriptor.kind).has_elements;
+    const Duration usual = data ? agreed.collective : agreed.barrier;
     const Duration timeout = request.timeout < Duration{0} ? usual : request.timeout;
     if (timeout > Duration{0}) mine.deadline = deadline_after(context.now, timeout);
     deadline_ = std::min(deadline_, mine.deadline);
@@ -112,15 +113,19 @@ void CollectiveRun::stage(const OpRequest& request, uint32_t rank) {
     member.session = request.session;
     member.ticket = request.ticket;
     member.stage = request.stage;
-    member.segments = collectives::segments_of(shape_of(request.descriptor), facts.layout,
-                                               collectives::segment_bytes_of(facts.layout, facts.table));
+    const OpDescriptor& d = request.descriptor;
+    member.segments = segments_of(row_of(d.kind), d.count, reduce::size_of(d.dtype), facts.size(),
+                                  collectives::segment_bytes_of(facts.layout, facts.table));
     staging_->add(member);
 }
 
 Side CollectiveRun::side(size_t local, const Buffer& buffer, bool out) const {
     const Staging::Member* member = staging_ ? staging_->find(group_.locals()[local].rank) : nullptr;
-    if (member == nullptr || !(out ? member->stage.out : member->stage.in)) return {buffer.data, 0, 0};
-    return {buffer.data, member->stage.windows, out ? member->stage.out_stride : member->stage.in_stride};
+    const collectives::Blocks blocks(descriptor_->count);
+    if (member == nullptr || !(out ? member->stage.out : member->stage.in))
+        return {buffer.data, 0, 0, blocks};
+    return {buffer.data, member->stage.windows, out ? member->stage.out_stride : member->stage.in_stride,
+            blocks};
 }
 
 void CollectiveRun::start() {
@@ -136,9 +141,10 @@ void CollectiveRun::start() {
     two_level_.self = facts.self;
     for (size_t i = 0; i < posts_.size(); ++i) {
         const uint32_t rank = group_.locals()[i].rank;
-        const bool only_gives = descriptor_->kind == OpKind::broadcast && rank == descriptor_->root;
+        const SideBlocks blocks =
+            blocks_of(row_of(descriptor_->kind), facts.size(), rank == descriptor_->root);
         two_level_.locals.push_back(
-            {rank, side(i, posts_[i].in, false), only_gives ? Side{} : side(i, posts_[i].out, true)});
+            {rank, side(i, posts_[i].in, false), blocks.out == 0 ? Side{} : side(i, posts_[i].out, true)});
     }
     op_.agreement = {facts.table_hash, descriptor_->hash()};
     if (group_.context().config.sabotage.skip_descriptor_check) op_.agreement.descriptor_hash = 0;

@@ -4,38 +4,6 @@
 #include "engine/ports.hpp"
 
 namespace nexar::engine {
-namespace {
-
-const char* kind_text(OpKind kind) {
-    switch (kind) {
-        case OpKind::barrier:
-            return "barrier";
-        case OpKind::all_reduce:
-            return "all_reduce";
-        case OpKind::reduce:
-            return "reduce";
-        case OpKind::broadcast:
-            return "broadcast";
-        case OpKind::all_gather:
-            return "all_gather";
-        case OpKind::reduce_scatter:
-            return "reduce_scatter";
-        case OpKind::send:
-            return "send";
-        case OpKind::recv:
-            return "recv";
-    }
-    return "unknown";
-}
-
-bool reduces(OpKind kind) {
-    return kind == OpKind::all_reduce || kind == OpKind::reduce || kind == OpKind::reduce_scatter;
-}
-bool rooted(OpKind kind) {
-    return kind == OpKind::reduce || kind == OpKind::broadcast;
-}
-
-}  // namespace
 
 uint64_t OpDescriptor::hash() const {
     uint64_t h = 0x9e3779b97f4a7c15u;
@@ -48,12 +16,13 @@ uint64_t OpDescriptor::hash() const {
 }
 
 std::string OpDescriptor::text() const {
-    std::string out = kind_text(kind);
-    if (kind != OpKind::barrier) {
+    std::string out = name_of(kind);
+    const OpRow* row = find_operation(uint64_t(kind));
+    if (row == nullptr || row->has_elements) {
         out += " " + std::string(reduce::name_of(dtype));
-        if (reduces(kind)) out += " " + std::string(reduce::name_of(op));
+        if (row != nullptr && row->reduces) out += " " + std::string(reduce::name_of(op));
         out += " count " + std::to_string(count);
-        if (rooted(kind)) out += " root " + std::to_string(root);
+        if (row != nullptr && row->rooted) out += " root " + std::to_string(root);
     }
     if (match_id != 0) out += " match_id " + std::to_string(match_id);
     return out;

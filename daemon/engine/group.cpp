@@ -92,12 +92,12 @@ Result<void> Group::check(const LocalRank& local, const OpRequest& request) cons
     if (d.count > (uint64_t{1} << 62) / element / size)
         return fail(Errc::invalid_argument,
                     d.text() + ": the count is too large for " + std::to_string(size) + " ranks");
-    if (d.root >= size && (d.kind == OpKind::reduce || d.kind == OpKind::broadcast))
+    const OpRow& row = row_of(d.kind);
+    if (d.root >= size && row.rooted)
         return fail(Errc::invalid_argument,
                     d.text() + ": the root must be below the group's size " + std::to_string(size));
-    const bool message = d.kind == OpKind::send || d.kind == OpKind::recv;
-    const bool any_allowed = d.kind == OpKind::recv && request.peer == any_rank;
-    if (message && request.peer >= size && !any_allowed)
+    const bool any_allowed = row.any_source && request.peer == any_rank;
+    if (!row.collective && request.peer >= size && !any_allowed)
         return fail(Errc::invalid_argument, d.text() + ": rank " + std::to_string(request.peer) +
                                                 " does not exist, the group's size is " +
                                                 std::to_string(size));
@@ -106,33 +106,8 @@ Result<void> Group::check(const LocalRank& local, const OpRequest& request) cons
         return fail(Errc::invalid_argument, d.text() + ": " + std::to_string(one) +
                                                 " bytes; the longest message of this group is of " +
                                                 std::to_string(facts.message_bytes_max()));
-    const bool is_root = local.rank == d.root;
-    uint64_t in = 0, out = 0;
-    switch (d.kind) {
-        case OpKind::barrier:
-            break;
-        case OpKind::all_reduce:
-            in = out = one;
-            break;
-        case OpKind::reduce:
-            in = one, out = is_root ? one : 0;
-            break;
-        case OpKind::broadcast:
-            (is_root ? in : out) = one;
-            break;
-        case OpKind::all_gather:
-            in = one, out = one * size;
-            break;
-        case OpKind::reduce_scatter:
-            in = one * size, out = one;
-            break;
-        case OpKind::send:
-            in = one;
-            break;
-        case OpKind::recv:
-            out = one;
-            break;
-    }
+    const SideBlocks blocks = blocks_of(row, size, local.rank == d.root);
+    const uint64_t in = one * blocks.in, out = one * blocks.out;
     return request.stage.windows > 0 ? check_stage(request, in, out) : check_memory(local, request, in, out);
 }
 
@@ -144,10 +119,7 @@ Result<void> Group::check_memory(const LocalRank& local, const OpRequest& reques
     if (!overlap(request.in, in, request.out, out)) return {};
     // In place: the same start, or this rank's own block of the larger buffer.
     const uint64_t own = local.rank * d.count * reduce::size_of(d.dtype);
-    const bool in_place = d.kind == OpKind::all_gather       ? request.in.data == request.out.data + own
-                          : d.kind == OpKind::reduce_scatter ? request.out.data == request.in.data + own
-                                                             : request.in.data == request.out.data;
-    if (in_place) return {};
+    if (may_share(row_of(d.kind).in_place, request.in.data, request.out.data, own)) return {};
     return fail(Errc::invalid_argument, d.text() + ": input and output overlap, and not as in-place allows");
 }
 
@@ -155,15 +127,15 @@ Result<void> Group::check_memory(const LocalRank& local, const OpRequest& reques
 Result<void> Group::check_stage(const OpRequest& request, uint64_t in, uint64_t out) const {
     const OpDescriptor& d = request.descriptor;
     const Stage& stage = request.stage;
-    if (d.kind == OpKind::barrier || d.kind == OpKind::send || d.kind == OpKind::recv)
+    const OpRow& row = row_of(d.kind);
+    if (!row.collective || !row.has_elements)
         return fail(Errc::invalid_argument, d.text() + " cannot be staged");
-    if (stage.windows > stage_windows_max)
+    if (stage.windows > NEXAR_SHM_STAGE_WINDOWS_MAX)
         return fail(Errc::invalid_argument, d.text() + ": " + std::to_string(stage.windows) +
                                                 " windows; allowed: 1 to " +
-                                                std::to_string(stage_windows_max));
-    const uint32_t segments = collectives::segments_of(
-        {collectives::Kind(d.kind), d.count, static_cast<uint32_t>(reduce::size_of(d.dtype)), d.root},
-        facts.layout, collectives::segment_bytes_of(facts.layout, facts.table));
+                                                std::to_string(NEXAR_SHM_STAGE_WINDOWS_MAX));
+    const uint32_t segments = segments_of(row, d.count, reduce::size_of(d.dtype), facts.size(),
+                                          collectives::segment_bytes_of(facts.layout, facts.table));
     const uint64_t longest = collectives::part_of(d.count, segments, 0).count;
     const auto room = [&](bool staged, uint64_t bytes, uint64_t stride) -> uint64_t {
         if (!staged || bytes == 0) return bytes;
@@ -177,20 +149,18 @@ Result<void> Group::check_stage(const OpRequest& request, uint64_t in, uint64_t 
     NEXAR_TRY_VOID(check_room("input windows", request.in, in_room, d));
     NEXAR_TRY_VOID(check_room("output windows", request.out, out_room, d));
     if (!overlap(request.in, in_room, request.out, out_room)) return {};
-    const bool same_place = d.kind == OpKind::all_reduce || d.kind == OpKind::reduce;
-    if (same_place && stage.in && stage.out && request.in.data == request.out.data &&
+    if (row.in_place == InPlace::same && stage.in && stage.out && request.in.data == request.out.data &&
         stage.in_stride == stage.out_stride)
         return {};
-    return fail(
-        Errc::invalid_argument,
-        d.text() + ": windows of input and output overlap, and are not the same of an all_reduce or reduce");
+    return fail(Errc::invalid_argument,
+                d.text() + ": windows of input and output overlap, and not as in-place allows");
 }
 
 Result<void> Group::submit(LocalRank& local, const OpRequest& request) {
     if (local.left) return fail(Errc::closed, "this rank has left the group " + facts.name);
     NEXAR_TRY_VOID(check(local, request));
     const OpKind kind = request.descriptor.kind;
-    if (kind == OpKind::send || kind == OpKind::recv) {
+    if (!row_of(kind).collective) {
         if (failed_) {
             local.told = true;
             return fail(*failed_);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/ids.hpp"
+#include "core/operations.hpp"
 #include "core/result.hpp"
 #include "core/time.hpp"
 #include "link/mesh.hpp"
@@ -17,19 +18,10 @@
 
 namespace nexar::engine {
 
-// Codes are those of proto/shm_layout.h.
-enum class OpKind : uint8_t {
-    barrier = 0,
-    all_reduce = 1,      // in, out: count elements
-    reduce = 2,          // in: count; out at root: count
-    broadcast = 3,       // in at root (or in == out), out elsewhere: count
-    all_gather = 4,      // in: count; out: size * count, in rank order
-    reduce_scatter = 5,  // in: size * count; out: count, block `rank`
-    send = 6,            // in: count elements to `peer`
-    recv = 7,            // out: up to count elements from `peer`
-};
+using nexar::OpKind;  // a row of proto/operations.def
 
-// What all ranks of a group must say alike in their n-th collective.
+// The agreed part of an operation: equal on all ranks of a group in their n-th collective. A field that the
+// row has no use for is 0. What is the rank's own (memory, windows, deadline) is in OpRequest.
 struct OpDescriptor {
     OpKind kind = OpKind::barrier;
     Dtype dtype = Dtype::f32;
@@ -58,7 +50,6 @@ struct Stage {
     bool in = false, out = false;
     uint64_t in_stride = 0, out_stride = 0;
 };
-constexpr uint32_t stage_windows_max = 64;
 
 constexpr uint32_t any_rank = UINT32_MAX;
 

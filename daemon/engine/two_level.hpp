@@ -17,6 +17,7 @@ struct Side {
     std::byte* data = nullptr;
     uint32_t windows = 0;  // 0: all of it
     uint64_t stride = 0;
+    collectives::Blocks blocks;  // of a side with a block per rank
 };
 
 struct LocalBuffers {

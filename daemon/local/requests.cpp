@@ -21,26 +21,17 @@ enum Use : uint32_t {
     use_stage = 128,
     use_any_tag = 256,
 };
-constexpr uint32_t elements = use_group | use_dtype | use_count;
-constexpr uint32_t collective = elements | use_match | use_stage;
-
+uint32_t uses_of(const OpRow& row) {
+    uint32_t uses = use_group;
+    if (row.has_elements) uses |= use_dtype | use_count;
+    if (row.reduces) uses |= use_op;
+    if (row.rooted) uses |= use_peer;
+    if (row.collective) return uses | use_match | (row.has_elements ? use_stage : 0);
+    return uses | use_peer | use_tag | (row.any_source ? use_any_tag : 0);
+}
 uint32_t uses_of(uint8_t kind) {
+    if (const OpRow* row = find_operation(kind)) return uses_of(*row);
     switch (kind) {
-        case NEXAR_OP_BARRIER:
-            return use_group | use_match;
-        case NEXAR_OP_ALL_REDUCE:
-        case NEXAR_OP_REDUCE_SCATTER:
-            return collective | use_op;
-        case NEXAR_OP_REDUCE:
-            return collective | use_op | use_peer;
-        case NEXAR_OP_BROADCAST:
-            return collective | use_peer;
-        case NEXAR_OP_ALL_GATHER:
-            return collective;
-        case NEXAR_OP_SEND:
-            return elements | use_peer | use_tag;
-        case NEXAR_OP_RECV:
-            return elements | use_peer | use_tag | use_any_tag;
         case NEXAR_CMD_GROUP_FREE:
             return use_group;
         case NEXAR_CMD_GROUP_NODE:
@@ -108,18 +99,16 @@ uint64_t multiply(uint64_t a, uint64_t b, bool& overflow) {
 }  // namespace
 
 const char* kind_name(uint8_t kind) {
-    static constexpr const char* ops[] = {"barrier",    "all_reduce",     "reduce", "broadcast",
-                                          "all_gather", "reduce_scatter", "send",   "recv"};
     static constexpr const char* commands[] = {"group_open", "group_free", "group_node", "region_add",
                                                "region_free"};
-    if (kind < NEXAR_OP_KINDS) return ops[kind];
+    if (const OpRow* row = find_operation(kind)) return row->name;
     if (kind >= NEXAR_CMD_GROUP_OPEN && kind <= NEXAR_CMD_REGION_FREE)
         return commands[kind - NEXAR_CMD_GROUP_OPEN];
     return "unknown";
 }
 
 Result<void> check_words(const nexar_shm_descriptor& d) {
-    const bool op = d.kind < NEXAR_OP_KINDS;
+    const bool op = find_operation(d.kind) != nullptr;
     if (!op &&
         (d.kind < NEXAR_CMD_GROUP_OPEN || d.kind > NEXAR_CMD_REGION_FREE || d.kind == NEXAR_CMD_REGION_ADD))
         return fail(Errc::unsupported, "request kind " + std::to_string(d.kind) + " is unknown");
@@ -147,7 +136,7 @@ Result<engine::OpDescriptor> descriptor_from(const nexar_shm_descriptor& asked) 
     out.dtype = *dtype;
     out.op = *op;
     out.count = asked.count;
-    out.root = out.kind == OpKind::reduce || out.kind == OpKind::broadcast ? asked.peer : 0;
+    out.root = row_of(out.kind).rooted ? asked.peer : 0;
     out.match_id = asked.match_id;
     return out;
 }
@@ -159,25 +148,8 @@ Result<Lengths> lengths_of(const engine::OpDescriptor& d, uint32_t size, uint32_
     if (overflow || all >> 63 != 0)
         return fail(Errc::invalid_argument,
                     "count " + std::to_string(d.count) + " is too large for its type");
-    switch (d.kind) {
-        case OpKind::barrier:
-            return Lengths{0, 0};
-        case OpKind::all_reduce:
-            return Lengths{block, block};
-        case OpKind::reduce:
-            return Lengths{block, d.root == rank ? block : 0};
-        case OpKind::broadcast:
-            return d.root == rank ? Lengths{block, 0} : Lengths{0, block};
-        case OpKind::all_gather:
-            return Lengths{block, all};
-        case OpKind::reduce_scatter:
-            return Lengths{all, block};
-        case OpKind::send:
-            return Lengths{block, 0};
-        case OpKind::recv:
-            return Lengths{0, block};
-    }
-    return fail(Errc::invalid_argument, "unknown operation");
+    const SideBlocks blocks = blocks_of(row_of(d.kind), size, d.root == rank);
+    return Lengths{block * blocks.in, block * blocks.out};
 }
 
 Result<engine::OpenRequest> open_request_from(const nexar_shm_group_open& asked) {

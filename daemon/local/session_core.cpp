@@ -19,8 +19,7 @@ constexpr uint32_t stage_flags = NEXAR_SHM_FLAG_STAGED_IN | NEXAR_SHM_FLAG_STAGE
 
 // The client's library counts with the same function [S12].
 uint32_t staged_segments(const engine::OpDescriptor& d, const engine::GroupInfo& group) {
-    const bool blocks = d.kind == OpKind::all_gather || d.kind == OpKind::reduce_scatter;
-    return nexar_shm_segments(d.count, size_of(d.dtype) * (blocks ? group.size : 1), group.segment_bytes);
+    return segments_of(row_of(d.kind), d.count, size_of(d.dtype), group.size, group.segment_bytes);
 }
 
 // What every result says; the epoch of the group that it is about, or 0.
@@ -122,7 +121,7 @@ void SessionCore::stage_done(uint64_t value, uint32_t done) {
 }
 
 Result<void> SessionCore::dispatch(Time now, Ticket ticket, const nexar_shm_descriptor& asked) {
-    if (asked.kind < NEXAR_OP_KINDS) return submit_op(now, ticket, asked);
+    if (find_operation(asked.kind) != nullptr) return submit_op(now, ticket, asked);
     switch (asked.kind) {
         case NEXAR_CMD_GROUP_OPEN:
             return open_group(now, ticket);
@@ -154,8 +153,9 @@ Result<void> SessionCore::submit_op(Time now, Ticket ticket, const nexar_shm_des
         return fail(Errc::group_changed, "the handle is of epoch " + std::to_string(asked.epoch) +
                                              ", the group is in epoch " + std::to_string(group->epoch.value));
     NEXAR_TRY(auto descriptor, descriptor_from(asked));
-    const bool is_message = asked.kind == NEXAR_OP_SEND || asked.kind == NEXAR_OP_RECV;
-    const bool any_source = asked.kind == NEXAR_OP_RECV && asked.peer == engine::any_rank;
+    const OpRow& row = row_of(descriptor.kind);
+    const bool is_message = !row.collective;
+    const bool any_source = row.any_source && asked.peer == engine::any_rank;
     if ((is_message && !any_source && asked.peer >= group->size) || descriptor.root >= group->size)
         return fail(Errc::invalid_argument, "rank " + std::to_string(asked.peer) + " is not in a group of " +
                                                 std::to_string(group->size));

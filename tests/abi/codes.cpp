@@ -7,7 +7,6 @@
 #include <string_view>
 
 #include "core/result.hpp"
-#include "engine/ports.hpp"
 #include "reduce/dtype.hpp"
 #include "shm_layout.h"
 
@@ -83,15 +82,6 @@ SAME(NEXAR_MIN, ReduceOp::min);
 SAME(NEXAR_MAX, ReduceOp::max);
 SAME(NEXAR_AVG, ReduceOp::avg);
 
-using nexar::engine::OpKind;
-SAME(NEXAR_OP_BARRIER, OpKind::barrier);
-SAME(NEXAR_OP_ALL_REDUCE, OpKind::all_reduce);
-SAME(NEXAR_OP_REDUCE, OpKind::reduce);
-SAME(NEXAR_OP_BROADCAST, OpKind::broadcast);
-SAME(NEXAR_OP_ALL_GATHER, OpKind::all_gather);
-SAME(NEXAR_OP_REDUCE_SCATTER, OpKind::reduce_scatter);
-SAME(NEXAR_OP_SEND, OpKind::send);
-SAME(NEXAR_OP_RECV, OpKind::recv);
 static_assert(NEXAR_RANKS_MAX == NEXAR_SHM_GROUP_RANKS_MAX && NEXAR_NAME_MAX == NEXAR_SHM_NAME_BYTES);
 
 namespace {

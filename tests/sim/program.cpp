@@ -73,10 +73,8 @@ std::shared_ptr<StagedMemory> Program::lend(const OpDescriptor& d, std::vector<s
     auto staged = std::make_shared<StagedMemory>();
     staged->count = d.count;
     staged->element = width;
-    const uint64_t blocks =
-        collectives::blocks_of(collectives::Kind(d.kind), collectives::Layout(group.placement));
-    staged->segments = nexar_shm_segments(
-        d.count, width * blocks,
+    staged->segments = segments_of(
+        row_of(d.kind), d.count, width, group.size(),
         collectives::segment_bytes_of(collectives::Layout(group.placement), table_of(cluster_.shape.plan)));
     staged->windows = 1 + static_cast<uint32_t>(random.below(windows_max_));
     staged->at_most = random.one_in(2) ? UINT32_MAX : 1 + static_cast<uint32_t>(random.below(3));

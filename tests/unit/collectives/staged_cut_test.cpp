@@ -18,7 +18,7 @@ TEST_CASE("client and engine cut an operation into the same segments") {
         table.segment_bytes = segment_bytes_min + random.below(uint64_t{1} << (1 + random.below(25)));
         const Shape shape{static_cast<Kind>(1 + random.below(5)), random.next() >> (20 + random.below(44)),
                           uint32_t{1} << random.below(4), 0};
-        const uint64_t row_bytes = uint64_t{shape.element_bytes} * blocks_of(shape.kind, layout);
+        const uint64_t row_bytes = shape.element_bytes * row_blocks(row_of(shape.kind), layout.size());
         CAPTURE(shape.count, row_bytes, table.segment_bytes, layout.nodes());
 
         const Plan cut = staged_plan(shape, layout, table);

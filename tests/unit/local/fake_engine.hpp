@@ -175,7 +175,7 @@ class FakeEngine final : public engine::Service {
         }
     }
 
-    static bool is_message(const Pending& p) { return p.request.descriptor.kind >= engine::OpKind::send; }
+    static bool is_message(const Pending& p) { return !row_of(p.request.descriptor.kind).collective; }
 
     void carry_out(const std::vector<Pending>& ops) {
         const auto& d = ops[0].request.descriptor;

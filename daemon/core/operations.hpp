@@ -1,0 +1,137 @@
+// The rows of proto/operations.def as values: what every part that handles an operation must know of it. Also
+// used by libnexar_c.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <string_view>
+
+#include "segments.h"
+
+namespace nexar {
+
+enum class OpKind : uint8_t {
+#define NEXAR_COLLECTIVE(number, name, ...) name = (number),
+#define NEXAR_MESSAGE(number, name, ...) name = (number),
+#include "operations.def"
+};
+
+// Elements of one side of an operation, per element of its count.
+enum class SideSize : uint8_t { none, one, all, one_at_root, one_elsewhere };
+// How input and output may share memory.
+enum class InPlace : uint8_t { never, same, block_of_out, block_of_in };
+
+struct OpRow {
+    OpKind kind;
+    const char* name;
+    const char* summary;
+    SideSize in, out;
+    InPlace in_place = InPlace::never;
+    bool collective = false;    // false: a message
+    bool has_elements = false;  // a dtype and a count
+    bool reduces = false;
+    bool rooted = false;
+    bool any_source = false;  // a message's peer and tag may be left open
+};
+
+namespace operation_table {  // the words of the table's columns
+
+constexpr bool reduces = true, moves = false, rooted = true, unrooted = false, elements = true,
+               nothing = false, any = true, exact = false;
+
+inline constexpr OpRow rows[] = {
+#define NEXAR_COLLECTIVE(number, name, NAME, summary, memory, in, out, in_place, reduction, root, agreed, \
+                         ...)                                                                             \
+    {OpKind::name, #name,  summary,   SideSize::in, SideSize::out, InPlace::in_place,                     \
+     true,         agreed, reduction, root,         false},
+#define NEXAR_MESSAGE(number, name, NAME, summary, in, out, source)             \
+    {OpKind::name, #name, summary, SideSize::in, SideSize::out, InPlace::never, \
+     false,        true,  false,   false,        source},
+#include "operations.def"
+};
+
+constexpr bool in_order() {
+    for (size_t i = 0; i < std::size(rows); ++i)
+        if (static_cast<size_t>(rows[i].kind) != i) return false;
+    return true;
+}
+static_assert(in_order(), "operations.def: a number is missing, or rows are not in order");
+
+}  // namespace operation_table
+
+constexpr size_t operation_count = std::size(operation_table::rows);
+
+// Null: no operation has this number.
+constexpr const OpRow* find_operation(uint64_t number) {
+    return number < operation_count ? &operation_table::rows[number] : nullptr;
+}
+// Requires: a number that find_operation knows. Descriptors of other nodes may hold any.
+constexpr const OpRow& row_of(OpKind kind) {
+    return operation_table::rows[static_cast<size_t>(kind)];
+}
+constexpr const char* name_of(OpKind kind) {
+    const OpRow* row = find_operation(static_cast<uint64_t>(kind));
+    return row != nullptr ? row->name : "unknown";
+}
+constexpr bool is_collective(uint64_t number) {
+    const OpRow* row = find_operation(number);
+    return row != nullptr && row->collective;
+}
+constexpr const OpRow* find_operation(std::string_view name) {
+    for (const OpRow& row : operation_table::rows)
+        if (row.name == name) return &row;
+    return nullptr;
+}
+
+// Blocks of `count` elements on each side, for one rank.
+struct SideBlocks {
+    uint64_t in = 0, out = 0;
+};
+constexpr uint64_t blocks_of(SideSize side, uint64_t ranks, bool is_root) {
+    switch (side) {
+        case SideSize::none:
+            return 0;
+        case SideSize::one:
+            return 1;
+        case SideSize::all:
+            return ranks;
+        case SideSize::one_at_root:
+            return is_root ? 1 : 0;
+        case SideSize::one_elsewhere:
+            return is_root ? 0 : 1;
+    }
+    return 0;
+}
+constexpr SideBlocks blocks_of(const OpRow& row, uint64_t ranks, bool is_root) {
+    return {blocks_of(row.in, ranks, is_root), blocks_of(row.out, ranks, is_root)};
+}
+// Blocks of the larger side: what an element of count stands for when an operation is cut into segments.
+constexpr uint64_t row_blocks(const OpRow& row, uint64_t ranks) {
+    return row.in == SideSize::all || row.out == SideSize::all ? ranks : 1;
+}
+
+// Segments of about segment_bytes, of whole rows: a row longer than segment_bytes is a segment by itself.
+inline uint32_t segments_of(const OpRow& row, uint64_t count, uint64_t element_bytes, uint64_t ranks,
+                            uint64_t segment_bytes) {
+    return nexar_shm_segments(row.has_elements ? count : 0, element_bytes * row_blocks(row, ranks),
+                              segment_bytes);
+}
+
+// Whether input and output that overlap may: own_offset is where this rank's block lies in the larger side,
+// in bytes.
+constexpr bool may_share(InPlace rule, const std::byte* in, const std::byte* out, uint64_t own_offset) {
+    switch (rule) {
+        case InPlace::never:
+            return false;
+        case InPlace::same:
+            return in == out;
+        case InPlace::block_of_out:
+            return in == out + own_offset;
+        case InPlace::block_of_in:
+            return out == in + own_offset;
+    }
+    return false;
+}
+
+}  // namespace nexar
