@@ -18,4 +18,9 @@ Task<> binomial_broadcast(Lane& lane, Extents data, NodeIndex root) {
     co_return ok();
 }
 
+const Cost binomial_broadcast_cost{
+    .phases = [](const SegmentShape&) -> uint32_t { return 1; },
+    .bytes = [](Ledger& ledger, const SegmentShape& s) { add_binomial(ledger, s, true); },
+};
+
 }  // namespace nexar::collectives

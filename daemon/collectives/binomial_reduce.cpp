@@ -25,4 +25,9 @@ Task<> binomial_reduce(Lane& lane, Extents data, NodeIndex root, Arithmetic arit
     co_return ok();
 }
 
+const Cost binomial_reduce_cost{
+    .phases = [](const SegmentShape&) -> uint32_t { return 1; },
+    .bytes = [](Ledger& ledger, const SegmentShape& s) { add_binomial(ledger, s, false); },
+};
+
 }  // namespace nexar::collectives

@@ -21,4 +21,9 @@ Task<> chain_broadcast(Lane& lane, Extents data, NodeIndex root) {
     co_return ok();
 }
 
+const Cost chain_broadcast_cost{
+    .phases = [](const SegmentShape&) -> uint32_t { return 1; },
+    .bytes = [](Ledger& ledger, const SegmentShape& s) { add_chain(ledger, s, true); },
+};
+
 }  // namespace nexar::collectives

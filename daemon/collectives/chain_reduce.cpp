@@ -21,4 +21,9 @@ Task<> chain_reduce(Lane& lane, Extents data, NodeIndex root, Arithmetic arithme
     co_return ok();
 }
 
+const Cost chain_reduce_cost{
+    .phases = [](const SegmentShape&) -> uint32_t { return 1; },
+    .bytes = [](Ledger& ledger, const SegmentShape& s) { add_chain(ledger, s, false); },
+};
+
 }  // namespace nexar::collectives

@@ -2,7 +2,10 @@
 // round k every node tells the one 2^k ahead that it, and all it has heard of, have arrived.
 //
 // Steps: ceil(log2 n), any n. Bytes: 1 per node and step (a transfer of nothing would send nothing).
+#include <bit>
+
 #include "collectives/algorithms.hpp"
+#include "collectives/cost.hpp"
 
 namespace nexar::collectives {
 
@@ -28,5 +31,15 @@ Task<> dissemination_barrier(Lane& lane) {
     }
     co_return ok();
 }
+
+const Cost dissemination_barrier_cost{
+    .phases = [](const SegmentShape& s) { return static_cast<uint32_t>(std::bit_width(s.nodes() - 1)); },
+    .bytes =
+        [](Ledger& ledger, const SegmentShape& s) {
+            for (uint32_t i = 0; i < s.nodes(); ++i)
+                for (uint32_t distance = 1; distance < s.nodes(); distance *= 2)
+                    ledger.add(i, (i + distance) % s.nodes(), 1);
+        },
+};
 
 }  // namespace nexar::collectives

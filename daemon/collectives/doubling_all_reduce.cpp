@@ -10,6 +10,7 @@
 #include <bit>
 
 #include "collectives/algorithms.hpp"
+#include "collectives/cost.hpp"
 
 namespace nexar::collectives {
 namespace {
@@ -84,5 +85,18 @@ Task<> doubling_all_reduce(Lane& lane, Extents data, Arithmetic arithmetic) {
     co_await done(lane.copy(data, mine));
     co_return ok();
 }
+
+const Cost doubling_all_reduce_cost{
+    .phases = [](const SegmentShape& s) { return static_cast<uint32_t>(std::bit_width(s.nodes())) + 1; },
+    .bytes =
+        [](Ledger& ledger, const SegmentShape& s) {
+            for (uint32_t node = 0; node < s.nodes(); ++node) {
+                const Folding nodes(s.nodes(), node);
+                if (nodes.paired()) ledger.add(node, nodes.twin().value, s.bytes());
+                for (uint32_t step = 0; !nodes.sits_out() && step < nodes.steps(); ++step)
+                    ledger.add(node, nodes.partner(step).value, s.bytes());
+            }
+        },
+};
 
 }  // namespace nexar::collectives

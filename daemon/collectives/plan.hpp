@@ -33,15 +33,8 @@ using Kind = OpKind;  // collectives only
 
 enum class Algorithm : uint8_t {
     local,  // one node: no algorithm
-    dissemination_barrier,
-    doubling_all_reduce,
-    ring_all_reduce,
-    binomial_broadcast,
-    chain_broadcast,
-    binomial_reduce,
-    chain_reduce,
-    ring_all_gather,
-    ring_reduce_scatter,
+#define NEXAR_ALGORITHM(name, text) name,
+#include "operations.def"
 };
 std::string_view name_of(Algorithm algorithm);
 

@@ -22,4 +22,9 @@ Task<> ring_all_gather(Lane& lane, std::vector<Extents> blocks) {
     co_return ok();
 }
 
+const Cost ring_all_gather_cost{
+    .phases = [](const SegmentShape& s) { return s.nodes() - 1; },
+    .bytes = [](Ledger& ledger, const SegmentShape& s) { add_ring(ledger, blocks_by_ranks(s), 1); },
+};
+
 }  // namespace nexar::collectives

@@ -33,4 +33,13 @@ Task<> ring_all_reduce(Lane& lane, std::vector<Extents> blocks, Arithmetic arith
     co_return ok();
 }
 
+const Cost ring_all_reduce_cost{
+    .phases = [](const SegmentShape& s) { return 2 * (s.nodes() - 1); },
+    .bytes =
+        [](Ledger& ledger, const SegmentShape& s) {
+            add_ring(ledger, even_blocks(s), 0);
+            add_ring(ledger, even_blocks(s), 1);
+        },
+};
+
 }  // namespace nexar::collectives

@@ -22,4 +22,9 @@ Task<> ring_reduce_scatter(Lane& lane, std::vector<Extents> blocks, Arithmetic a
     co_return ok();
 }
 
+const Cost ring_reduce_scatter_cost{
+    .phases = [](const SegmentShape& s) { return s.nodes() - 1; },
+    .bytes = [](Ledger& ledger, const SegmentShape& s) { add_ring(ledger, blocks_by_ranks(s), 0); },
+};
+
 }  // namespace nexar::collectives

@@ -5,6 +5,7 @@
 #include <bit>
 #include <vector>
 
+#include "collectives/cost.hpp"
 #include "collectives/link.hpp"
 
 namespace nexar::collectives {
@@ -30,5 +31,15 @@ class BinomialTree {
 
     uint32_t nodes_, root_, position_;
 };
+
+// Bytes of the tree; `outwards`: away from the root.
+inline void add_binomial(Ledger& ledger, const SegmentShape& segment, bool outwards) {
+    const uint32_t nodes = segment.nodes(), root = segment.root.value;
+    for (uint32_t position = 1; position < nodes; ++position) {
+        const uint32_t child = (position + root) % nodes;
+        const uint32_t parent = ((position & (position - 1)) + root) % nodes;
+        ledger.add(outwards ? parent : child, outwards ? child : parent, segment.bytes());
+    }
+}
 
 }  // namespace nexar::collectives
