@@ -1,0 +1,10 @@
+// barrier. All local ranks have arrived when it begins, so only the nodes are left.
+#include "engine/schedules/schedule.hpp"
+
+namespace nexar::engine {
+
+Task<> barrier_schedule(MeshLane& lane, const TwoLevelOp&, Geometry) {
+    return collectives::dissemination_barrier(lane);
+}
+
+}  // namespace nexar::engine

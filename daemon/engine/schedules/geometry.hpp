@@ -1,0 +1,108 @@
+// Geometry: where one segment of a collective lies in this node's memory, and the jobs that its schedule
+// passes to workers.
+#pragma once
+
+#include <vector>
+
+#include "engine/two_level.hpp"
+
+namespace nexar::engine {
+
+// Partial results between nodes are sums, also for avg: it is divided once, at the end, by
+// each node for itself; that is the same division of the same bits everywhere.
+class Geometry {
+  public:
+    Geometry(const TwoLevelOp& op, uint32_t segment)
+        : op_(op),
+          segment_(segment),
+          range_(collectives::part_of(op.descriptor.count, op.plan.segments, segment)),
+          element_bytes_(reduce::size_of(op.descriptor.dtype)) {}
+
+    uint32_t nodes() const { return op_.layout->nodes(); }
+    bool alone() const { return nodes() == 1; }
+    size_t bytes() const { return range_.count * element_bytes_; }
+    collectives::Arithmetic arithmetic() const {
+        const ReduceOp op = op_.descriptor.op == ReduceOp::avg ? ReduceOp::sum : op_.descriptor.op;
+        return {op_.descriptor.dtype, op};
+    }
+    // The segment of a side of `count` elements.
+    link::Extents rows(const Side& side) const {
+        if (side.windows > 0) return {{window(side), bytes()}};
+        return {{side.data + range_.begin * element_bytes_, bytes()}};
+    }
+    // The segment of one rank's block in a side with a block per rank; in a window they are packed.
+    link::Extent block(const Side& side, uint32_t rank) const {
+        if (side.windows > 0) return {window(side) + rank * bytes(), bytes()};
+        return {side.data + (side.blocks.of(rank).begin + range_.begin) * element_bytes_, bytes()};
+    }
+    link::Extents blocks(const Side& side) const {
+        link::Extents out;
+        for (uint32_t rank = 0; rank < op_.layout->size(); ++rank) out.push_back(block(side, rank));
+        return out;
+    }
+    // Those of one node's ranks, of a list with one extent per rank.
+    link::Extents of_node(const link::Extents& by_rank, uint32_t node) const {
+        link::Extents out;
+        for (uint32_t rank : op_.layout->ranks_on(collectives::NodeIndex(node))) out.push_back(by_rank[rank]);
+        return out;
+    }
+    std::vector<link::Extents> by_node(const link::Extents& by_rank) const {
+        std::vector<link::Extents> out;
+        for (uint32_t node = 0; node < nodes(); ++node) out.push_back(of_node(by_rank, node));
+        return out;
+    }
+    // One contiguous buffer of the segment's size, cut into a part per node.
+    std::vector<link::Extents> parts(std::byte* data) const {
+        std::vector<link::Extents> out;
+        for (uint32_t node = 0; node < nodes(); ++node) {
+            const collectives::ElementRange part = collectives::part_of(range_.count, nodes(), node);
+            out.push_back({{data + part.begin * element_bytes_, part.count * element_bytes_}});
+        }
+        return out;
+    }
+
+    // No dsts: nothing to do.
+    WorkerJob combine(std::vector<link::Extents> dsts, std::vector<link::Extents> srcs) const {
+        WorkerJob job = empty(WorkerJob::Kind::reduce);
+        if (srcs.size() == 1) return copy(std::move(dsts), std::move(srcs[0]));
+        job.dsts = std::move(dsts);
+        job.srcs = std::move(srcs);
+        return job;
+    }
+    WorkerJob copy(std::vector<link::Extents> dsts, link::Extents src) const {
+        WorkerJob job = empty(WorkerJob::Kind::copy);
+        std::erase_if(dsts, [&](const link::Extents& dst) { return same(dst, src); });
+        job.dsts = std::move(dsts);
+        job.srcs = {std::move(src)};
+        return job;
+    }
+    WorkerJob finish(std::vector<link::Extents> results) const {
+        WorkerJob job = empty(WorkerJob::Kind::finish_avg);
+        job.divisor = op_.layout->size();
+        if (op_.descriptor.op == ReduceOp::avg) job.dsts = std::move(results);
+        return job;
+    }
+
+  private:
+    std::byte* window(const Side& side) const { return side.data + segment_ % side.windows * side.stride; }
+    static bool same(const link::Extents& a, const link::Extents& b) {
+        if (a.size() != b.size()) return false;
+        for (size_t i = 0; i < a.size(); ++i)
+            if (a[i].data != b[i].data) return false;
+        return true;
+    }
+    WorkerJob empty(WorkerJob::Kind kind) const {
+        WorkerJob job;
+        job.kind = kind;
+        job.dtype = op_.descriptor.dtype;
+        job.op = arithmetic().op;
+        return job;
+    }
+
+    const TwoLevelOp& op_;
+    uint32_t segment_;
+    collectives::ElementRange range_;
+    size_t element_bytes_;
+};
+
+}  // namespace nexar::engine

@@ -1,0 +1,37 @@
+// reduce_scatter. Workers combine the local inputs, a block for every rank; each node ends with its own
+// ranks' blocks, which workers copy to them. Scratch between nodes: a segment.
+#include "engine/schedules/schedule.hpp"
+
+namespace nexar::engine {
+
+using link::Extents;
+
+Task<> reduce_scatter_schedule(MeshLane& lane, const TwoLevelOp& op, Geometry at) {
+    std::vector<Extents> ins;
+    Extents outs;
+    for (const LocalBuffers& local : op.locals) {
+        ins.push_back(at.blocks(local.in));
+        const Extents out = at.rows(local.out);
+        outs.push_back(out[0]);
+    }
+    std::vector<Extents> results{outs};
+    if (at.alone()) {
+        co_await done(lane.job(at.combine(results, std::move(ins))));
+        co_await done(lane.job(at.finish(std::move(results))));
+        co_return ok();
+    }
+    // The accumulator has a block for every rank; only this node's own end up whole.
+    const auto memory = lane.scratch(at.bytes() * op.layout->size());
+    Extents partial;
+    for (uint32_t rank = 0; rank < op.layout->size(); ++rank)
+        partial.push_back({memory.data() + rank * at.bytes(), at.bytes()});
+    std::vector<Extents> accumulator{partial};
+
+    co_await done(lane.job(at.combine(std::move(accumulator), std::move(ins))));
+    co_await collectives::ring_reduce_scatter(lane, at.by_node(partial), at.arithmetic());
+    co_await done(lane.job(at.copy(results, at.of_node(partial, op.self.value))));
+    co_await done(lane.job(at.finish(std::move(results))));
+    co_return ok();
+}
+
+}  // namespace nexar::engine

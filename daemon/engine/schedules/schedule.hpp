@@ -1,0 +1,15 @@
+// One schedule per collective, each in the file of its name: what a segment does on one node. The local
+// ranks' shares are combined or gathered by workers, the nodes exchange (collectives/algorithms.hpp), workers
+// hand the result out. On a single node only the local step is left.
+#pragma once
+
+#include "collectives/algorithms.hpp"
+#include "engine/schedules/geometry.hpp"
+
+namespace nexar::engine {
+
+#define NEXAR_COLLECTIVE(number, name, ...) \
+    Task<> name##_schedule(MeshLane& lane, const TwoLevelOp& op, Geometry at);
+#include "operations.def"
+
+}  // namespace nexar::engine
