@@ -1,4 +1,4 @@
-// The exported operations of include/nexar.h.
+// The exported operations of include/nexar.h: those of the table, and messages.
 #include <cstring>
 
 #include "operation.hpp"
@@ -77,25 +77,22 @@ nexar_status run(nexar_group* handle, const Operation& operation, const nexar_op
     return ending.error ? failed(ending.context(), *ending.error) : NEXAR_OK;
 }
 
-Operation all_reduce(const void* in, void* out, uint64_t count, nexar_dtype dtype, nexar_reduce_op op) {
-    return {NEXAR_OP_ALL_REDUCE, in, out, count, dtype, op, 0, 0};
-}
-Operation reduce(const void* in, void* out, uint64_t count, nexar_dtype dtype, nexar_reduce_op op,
-                 uint32_t root) {
-    return {NEXAR_OP_REDUCE, in, out, count, dtype, op, root, 0};
-}
-Operation broadcast(void* data, uint64_t count, nexar_dtype dtype, uint32_t root) {
-    return {NEXAR_OP_BROADCAST, data, data, count, dtype, NEXAR_SUM, root, 0};
-}
-Operation all_gather(const void* in, void* out, uint64_t count, nexar_dtype dtype) {
-    return {NEXAR_OP_ALL_GATHER, in, out, count, dtype, NEXAR_SUM, 0, 0};
-}
-Operation reduce_scatter(const void* in, void* out, uint64_t count, nexar_dtype dtype, nexar_reduce_op op) {
-    return {NEXAR_OP_REDUCE_SCATTER, in, out, count, dtype, op, 0, 0};
-}
-Operation barrier() {
-    return {NEXAR_OP_BARRIER, nullptr, nullptr, 0, NEXAR_F32, NEXAR_SUM, 0, 0};
-}
+// What a call of a row takes and makes of it, by the words in the row's columns.
+#define NEXAR_TAKES_nothing
+#define NEXAR_TAKES_data , void *data, uint64_t count, nexar_dtype dtype
+#define NEXAR_TAKES_in_out , const void *in, void *out, uint64_t count, nexar_dtype dtype
+#define NEXAR_TAKES_moves
+#define NEXAR_TAKES_reduces , nexar_reduce_op op
+#define NEXAR_TAKES_unrooted
+#define NEXAR_TAKES_rooted , uint32_t root
+#define NEXAR_MAKES_nothing
+#define NEXAR_MAKES_data .in = data, .out = data, .count = count, .dtype = dtype,
+#define NEXAR_MAKES_in_out .in = in, .out = out, .count = count, .dtype = dtype,
+#define NEXAR_MAKES_moves
+#define NEXAR_MAKES_reduces .op = op,
+#define NEXAR_MAKES_unrooted
+#define NEXAR_MAKES_rooted .peer = root,
+
 Operation send(const void* data, uint64_t count, nexar_dtype dtype, uint32_t to, uint64_t tag) {
     return {NEXAR_OP_SEND, data, nullptr, count, dtype, NEXAR_SUM, to, tag};
 }
@@ -107,57 +104,25 @@ Operation recv(void* data, uint64_t count, nexar_dtype dtype, uint32_t from, uin
 
 extern "C" {
 
-nexar_status nexar_all_reduce(nexar_group* group, const void* in, void* out, uint64_t count,
-                              nexar_dtype dtype, nexar_reduce_op op, const nexar_op_options* options) {
-    return run(group, all_reduce(in, out, count, dtype, op), options);
-}
-nexar_status nexar_all_reduce_start(nexar_group* group, const void* in, void* out, uint64_t count,
-                                    nexar_dtype dtype, nexar_reduce_op op, const nexar_op_options* options,
-                                    nexar_request* request) {
-    return begin(group, all_reduce(in, out, count, dtype, op), options, request);
-}
-nexar_status nexar_reduce(nexar_group* group, const void* in, void* out, uint64_t count, nexar_dtype dtype,
-                          nexar_reduce_op op, uint32_t root, const nexar_op_options* options) {
-    return run(group, reduce(in, out, count, dtype, op, root), options);
-}
-nexar_status nexar_reduce_start(nexar_group* group, const void* in, void* out, uint64_t count,
-                                nexar_dtype dtype, nexar_reduce_op op, uint32_t root,
-                                const nexar_op_options* options, nexar_request* request) {
-    return begin(group, reduce(in, out, count, dtype, op, root), options, request);
-}
-nexar_status nexar_broadcast(nexar_group* group, void* data, uint64_t count, nexar_dtype dtype, uint32_t root,
-                             const nexar_op_options* options) {
-    return run(group, broadcast(data, count, dtype, root), options);
-}
-nexar_status nexar_broadcast_start(nexar_group* group, void* data, uint64_t count, nexar_dtype dtype,
-                                   uint32_t root, const nexar_op_options* options, nexar_request* request) {
-    return begin(group, broadcast(data, count, dtype, root), options, request);
-}
-nexar_status nexar_all_gather(nexar_group* group, const void* in, void* out, uint64_t count,
-                              nexar_dtype dtype, const nexar_op_options* options) {
-    return run(group, all_gather(in, out, count, dtype), options);
-}
-nexar_status nexar_all_gather_start(nexar_group* group, const void* in, void* out, uint64_t count,
-                                    nexar_dtype dtype, const nexar_op_options* options,
-                                    nexar_request* request) {
-    return begin(group, all_gather(in, out, count, dtype), options, request);
-}
-nexar_status nexar_reduce_scatter(nexar_group* group, const void* in, void* out, uint64_t count,
-                                  nexar_dtype dtype, nexar_reduce_op op, const nexar_op_options* options) {
-    return run(group, reduce_scatter(in, out, count, dtype, op), options);
-}
-nexar_status nexar_reduce_scatter_start(nexar_group* group, const void* in, void* out, uint64_t count,
-                                        nexar_dtype dtype, nexar_reduce_op op,
-                                        const nexar_op_options* options, nexar_request* request) {
-    return begin(group, reduce_scatter(in, out, count, dtype, op), options, request);
-}
-nexar_status nexar_barrier(nexar_group* group, const nexar_op_options* options) {
-    return run(group, barrier(), options);
-}
-nexar_status nexar_barrier_start(nexar_group* group, const nexar_op_options* options,
-                                 nexar_request* request) {
-    return begin(group, barrier(), options, request);
-}
+#define NEXAR_COLLECTIVE(number, name, NAME, summary, memory, in, out, in_place, reduction, root, ...)  \
+    nexar_status nexar_##name(                                                                          \
+        nexar_group* group NEXAR_TAKES_##memory NEXAR_TAKES_##reduction NEXAR_TAKES_##root,             \
+        const nexar_op_options* options) {                                                              \
+        return run(                                                                                     \
+            group,                                                                                      \
+            {.kind = NEXAR_OP_##NAME, NEXAR_MAKES_##memory NEXAR_MAKES_##reduction NEXAR_MAKES_##root}, \
+            options);                                                                                   \
+    }                                                                                                   \
+    nexar_status nexar_##name##_start(                                                                  \
+        nexar_group* group NEXAR_TAKES_##memory NEXAR_TAKES_##reduction NEXAR_TAKES_##root,             \
+        const nexar_op_options* options, nexar_request* request) {                                      \
+        return begin(                                                                                   \
+            group,                                                                                      \
+            {.kind = NEXAR_OP_##NAME, NEXAR_MAKES_##memory NEXAR_MAKES_##reduction NEXAR_MAKES_##root}, \
+            options, request);                                                                          \
+    }
+#include "operations.def"
+
 nexar_status nexar_send(nexar_group* group, const void* data, uint64_t count, nexar_dtype dtype, uint32_t to,
                         uint64_t tag, const nexar_op_options* options) {
     return run(group, send(data, count, dtype, to, tag), options);

@@ -1,7 +1,7 @@
-"""What libnexar_c.so exports is what nexar.map lists is what include/nexar.h declares, under one version, which is the
-header's; nothing.c calls all of it; the library needs libc and the C++ runtime, nothing else.
+"""What libnexar_c.so exports is what include/nexar.h declares, under one version, which is the header's; nothing.c calls
+all of it; the library needs libc and the C++ runtime, nothing else.
 
-    symbols.py libnexar_c.so nexar.map nexar.h nothing.c [sanitized]
+    symbols.py libnexar_c.so nexar.h nothing.c [sanitized]
 """
 
 import re
@@ -36,23 +36,18 @@ def abi_version(header):
 
 
 def main():
-    library, map_file, header, caller = sys.argv[1:5]
-    listed_text, text, called = (read(path) for path in (map_file, header, caller))
-    listed = set(re.findall(r"^\s*(nexar_\w+);", listed_text, re.MULTILINE))
+    library, header, caller = sys.argv[1:4]
+    text, called = (read(path) for path in (header, caller))
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
     declared = set(re.findall(r"\b(nexar_\w+)\s*\(", text))
     found, version = exported(library), abi_version(text)
     complaints = [f"{name}: never called by {caller}" for name in sorted(declared - set(re.findall(r"nexar_\w+", called)))]
-    if re.findall(r"^(\S+) \{", listed_text, re.MULTILINE) != [version]:
-        complaints.append(f"nexar.map has other version nodes than {version}")
     for line in run("nm", "-D", "--defined-only", "--with-symbol-versions", library).splitlines():
         name = line.split()[-1]
         if name.startswith("nexar_") and not name.endswith(f"@@{version}"):
             complaints.append(f"{name}: not of version {version}")
-    for name in sorted(found ^ listed):
-        complaints.append(f"{name}: {'exported, but not in nexar.map' if name in found else 'in nexar.map, not exported'}")
-    for name in sorted(declared ^ listed):
-        complaints.append(f"{name}: {'declared, but not in nexar.map' if name in declared else 'in nexar.map, not declared'}")
+    for name in sorted(found ^ declared):
+        complaints.append(f"{name}: {'exported, but not declared' if name in found else 'declared, but not exported'}")
     if "sanitized" not in sys.argv:
         for name in re.findall(r"NEEDED.*\[(.*)\]", run("readelf", "-d", library)):
             if not name.startswith(RUNTIME):
