@@ -12,16 +12,13 @@ namespace {
 
 // As the library writes it: what a kind does not use is 0 [S14].
 nexar_shm_descriptor as_library(nexar_shm_descriptor d) {
-    if (d.kind >= NEXAR_OP_KINDS) return d;
-    const bool rooted = d.kind == NEXAR_OP_REDUCE || d.kind == NEXAR_OP_BROADCAST;
-    const bool message = d.kind == NEXAR_OP_SEND || d.kind == NEXAR_OP_RECV;
-    const bool reduces =
-        d.kind == NEXAR_OP_ALL_REDUCE || d.kind == NEXAR_OP_REDUCE || d.kind == NEXAR_OP_REDUCE_SCATTER;
+    const OpRow* row = find_operation(d.kind);
+    if (row == nullptr) return d;
     d.priority = NEXAR_SHM_PRIORITY_DEFAULT;
     d.epoch = 1;
-    if (!reduces) d.op = 0;
-    if (!rooted && !message) d.peer = 0;
-    if (d.kind == NEXAR_OP_BARRIER) d.dtype = 0, d.count = 0;
+    if (!row->reduces) d.op = 0;
+    if (!row->rooted && row->collective) d.peer = 0;
+    if (!row->has_elements) d.dtype = 0, d.count = 0;
     return d;
 }
 

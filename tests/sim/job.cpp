@@ -106,7 +106,7 @@ bool Job::post(Member& member, size_t index) {
     const uint64_t used_before = member.used;
     member.used = out_at + padded(lengths->out);
     std::shared_ptr<StagedMemory> staged;
-    if (wants_stage(member) && d.kind != OpKind::barrier)
+    if (wants_stage(member) && row_of(d.kind).has_elements)
         staged = stage(member, d, std::move(in), lengths->out, words);
     Call& call = calls_.emplace_back();
     const bool from_in = d.kind == OpKind::broadcast && d.root == member.rank;
@@ -145,11 +145,10 @@ std::shared_ptr<StagedMemory> Job::stage(Member& member, const OpDescriptor& d, 
                                          uint64_t out_bytes, nexar_shm_descriptor& words) {
     auto staged = std::make_shared<StagedMemory>();
     const auto size = program_.group.size();
-    const bool blocks = d.kind == OpKind::all_gather || d.kind == OpKind::reduce_scatter;
+    const OpRow& row = row_of(d.kind);
     staged->count = d.count;
     staged->element = Reference::width(d.dtype);
-    staged->segments =
-        nexar_shm_segments(d.count, staged->element * (blocks ? size : 1), member.segment_bytes);
+    staged->segments = segments_of(row, d.count, staged->element, size, member.segment_bytes);
     staged->windows = 1 + static_cast<uint32_t>(random_->below(windows_max_));
     staged->at_most = random_->one_in(2) ? UINT32_MAX : 1 + static_cast<uint32_t>(random_->below(3));
     const auto sides = random_->below(3);  // both; input; output
@@ -166,11 +165,11 @@ std::shared_ptr<StagedMemory> Job::stage(Member& member, const OpDescriptor& d, 
     if (sides != 2) words.flags |= NEXAR_SHM_FLAG_STAGED_IN;
     if (sides != 1) words.flags |= NEXAR_SHM_FLAG_STAGED_OUT;
     if (sides != 2 && !in.empty()) {
-        words.in.offset = place(staged->in, d.kind == OpKind::reduce_scatter ? size : 1);
+        words.in.offset = place(staged->in, row.in == SideSize::all ? size : 1);
         staged->in.user = std::move(in);
     }
     if (sides != 1 && out_bytes != 0) {
-        words.out.offset = place(staged->out, d.kind == OpKind::all_gather ? size : 1);
+        words.out.offset = place(staged->out, row.out == SideSize::all ? size : 1);
         staged->out.user.assign(out_bytes, std::byte{0x77});
     }
     return staged;

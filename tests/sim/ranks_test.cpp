@@ -9,9 +9,6 @@
 namespace nexar::sim {
 namespace {
 
-constexpr OpKind collectives_of_all[] = {OpKind::barrier,   OpKind::all_reduce, OpKind::reduce,
-                                         OpKind::broadcast, OpKind::all_gather, OpKind::reduce_scatter};
-
 ClusterShape three_nodes() {
     ClusterShape shape;
     shape.nodes = 3;
@@ -67,11 +64,10 @@ TEST_CASE("all collectives are right when a session has several ranks, or all", 
             placement.push_back(static_cast<uint32_t>(random.below(nodes)));
         Program program(cluster, cluster.make_group(placement, {}, true));
         if (random.one_in(2)) program.stage(3);
-        for (const OpKind kind : collectives_of_all)
+        for (const OpKind kind : collective_kinds)
             for (const uint64_t count : {1u, 700u, 5000u}) {
-                OpDescriptor d{kind, Dtype::i32, ReduceOp::sum, kind == OpKind::barrier ? 0 : count, 0};
-                if (kind == OpKind::reduce || kind == OpKind::broadcast)
-                    d.root = static_cast<uint32_t>(random.below(placement.size()));
+                OpDescriptor d{kind, Dtype::i32, ReduceOp::sum, count_for(kind, count), 0};
+                if (row_of(kind).rooted) d.root = static_cast<uint32_t>(random.below(placement.size()));
                 program.add(d);
             }
         program.start(Duration(50'000), 1 + random.below(4));
@@ -164,8 +160,8 @@ TEST_CASE("freeing a group with collectives in flight, at any moment: one end pe
         Random random(seed * 7 + 1);
         Program program(cluster, cluster.make_group(placements[seed % placements.size()]));
         if (seed % 3 == 0) program.stage(2);
-        const OpKind kind = collectives_of_all[random.below(6)];
-        const uint64_t count = kind == OpKind::barrier ? 0 : 20'000;
+        const OpKind kind = collective_kinds[random.below(collective_kinds.size())];
+        const uint64_t count = count_for(kind, 20'000);
         for (int i = 0; i < 3; ++i) program.add({kind, Dtype::i32, ReduceOp::sum, count, 0});
         for (size_t step = 0; step < 3; ++step)
             for (uint32_t rank = 0; rank < 3; ++rank) program.post(step, rank);
@@ -325,13 +321,13 @@ TEST_CASE("a rank that takes its last message and frees the group fails nobody",
 
 TEST_CASE("match ids that differ are a mismatch that names both sides, on all ranks", "[D19]") {
     for (const std::vector<uint32_t>& placement : placements)
-        for (const OpKind kind : collectives_of_all) {
+        for (const OpKind kind : collective_kinds) {
             CAPTURE(placement, static_cast<int>(kind));
             Cluster cluster(6, three_nodes());
             const SimGroup group = cluster.make_group(placement);
             std::vector<Call*> calls;
             for (uint32_t rank = 0; rank < 3; ++rank) {
-                OpDescriptor d{kind, Dtype::i32, ReduceOp::sum, kind == OpKind::barrier ? 0u : 900u, 0, 7};
+                OpDescriptor d{kind, Dtype::i32, ReduceOp::sum, count_for(kind, 900), 0, 7};
                 if (rank == 2) d.match_id = 8;
                 calls.push_back(
                     &cluster.submit(group, rank, request_of(d), std::vector<std::byte>(3 * 3600), 3 * 3600));
@@ -356,8 +352,8 @@ TEST_CASE("match ids that agree change nothing, whatever they are and in whateve
     Cluster cluster(6, three_nodes());
     Program program(cluster, cluster.make_group({0, 1, 2, 0}));
     for (const uint64_t id : {uint64_t{5}, uint64_t{5}, uint64_t{0}, UINT64_MAX, uint64_t{1}})
-        for (const OpKind kind : collectives_of_all)
-            program.add({kind, Dtype::i32, ReduceOp::sum, kind == OpKind::barrier ? 0u : 900u, 0, id});
+        for (const OpKind kind : collective_kinds)
+            program.add({kind, Dtype::i32, ReduceOp::sum, count_for(kind, 900), 0, id});
     program.start(30us, 4);
     expect_end(cluster);
     REQUIRE(program.wrong() == "");

@@ -2,6 +2,8 @@
 // position, integers modulo 2^bits, floats as doubles with a bound.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -14,6 +16,20 @@ namespace nexar::sim {
 
 using engine::OpDescriptor;
 using engine::OpKind;
+
+// Every collective of proto/operations.def.
+inline constexpr auto collective_kinds = [] {
+    std::array<OpKind,
+               static_cast<size_t>(std::ranges::count(operation_table::rows, true, &OpRow::collective))>
+        out{};
+    size_t n = 0;
+    for (const OpRow& row : operation_table::rows)
+        if (row.collective) out[n++] = row.kind;
+    return out;
+}();
+inline uint64_t count_for(OpKind kind, uint64_t count) {
+    return row_of(kind).has_elements ? count : 0;
+}
 
 struct Reference {
     static bool is_float(Dtype d) {

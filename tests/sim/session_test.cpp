@@ -10,9 +10,6 @@ namespace {
 
 using Apps = std::vector<std::unique_ptr<App>>;
 
-constexpr OpKind all_kinds[] = {OpKind::barrier,   OpKind::all_reduce, OpKind::reduce,
-                                OpKind::broadcast, OpKind::all_gather, OpKind::reduce_scatter};
-
 AppShape random_app(Random& random) {
     AppShape shape;
     shape.slots = 16u << random.below(3);
@@ -47,13 +44,11 @@ std::vector<App*> pointers(const Apps& apps) {
 OpDescriptor random_words(Random& random, size_t size) {
     const uint64_t counts[] = {0, 1, random.below(30), random.below(2000)};
     OpDescriptor d;
-    d.kind = all_kinds[random.below(6)];
+    d.kind = collective_kinds[random.below(collective_kinds.size())];
     d.dtype = static_cast<Dtype>(random.below(static_cast<uint64_t>(reduce::dtype_count)));
     d.op = static_cast<ReduceOp>(random.below(static_cast<uint64_t>(reduce::reduce_op_count)));
     d.count = counts[random.below(4)];
-    d.root = d.kind == OpKind::reduce || d.kind == OpKind::broadcast
-                 ? static_cast<uint32_t>(random.below(size))
-                 : 0;
+    d.root = row_of(d.kind).rooted ? static_cast<uint32_t>(random.below(size)) : 0;
     return d;
 }
 
