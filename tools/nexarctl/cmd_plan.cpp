@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "collectives/plan.hpp"
+#include "core/operations.hpp"
 #include "nexarctl/client.hpp"
 #include "nexarctl/commands.hpp"
 #include "nexarctl/options.hpp"
@@ -26,12 +27,18 @@ namespace {
 constexpr size_t pairs_shown_max = 64;
 constexpr uint64_t ranks_max = 4096;
 
-const std::map<std::string, Kind>& kinds() {
-    static const std::map<std::string, Kind> table = {
-        {"all_reduce", Kind::all_reduce}, {"reduce", Kind::reduce},
-        {"broadcast", Kind::broadcast},   {"all_gather", Kind::all_gather},
-        {"barrier", Kind::barrier},       {"reduce_scatter", Kind::reduce_scatter}};
-    return table;
+std::map<std::string, Kind> kinds() {
+    std::map<std::string, Kind> out;
+    for (const nexar::OpRow& row : nexar::operation_table::rows)
+        if (row.collective) out[row.name] = row.kind;
+    return out;
+}
+
+std::string rooted_names() {
+    std::string out;
+    for (const nexar::OpRow& row : nexar::operation_table::rows)
+        if (row.rooted) out += (out.empty() ? "of " : " and ") + std::string(row.name);
+    return out;
 }
 
 template <class Names>
@@ -54,10 +61,10 @@ class Plan final : public Command {
     void declare(Options& options) override {
         options.choice("--op", op_, keys_of(kinds()), "the operation");
         options.bytes("--bytes", bytes_,
-                      "of one rank: all_reduce, reduce, broadcast: its vector; all_gather: what it "
-                      "gives; reduce_scatter: what it gets");
+                      "what a call's count stands for: a rank's values, or one block of an operation with a "
+                      "block for each rank");
         options.choice("--dtype", dtype_, keys_of(element_sizes()), "the element type");
-        options.count("--root", root_, 0, ranks_max - 1, "of reduce and broadcast");
+        options.count("--root", root_, 0, ranks_max - 1, rooted_names());
         options.count("--nodes", nodes_, 1, ranks_max, "hosts");
         options.count("--ranks-per-node", ranks_per_node_, 1, ranks_max, "ranks on each");
         options.text("--group", group_,
@@ -160,9 +167,10 @@ nexar::Result<json> plan_report(const PlanQuestion& question) {
 
 std::string render_plan(const json& p) {
     const uint64_t segments = count_of(p, "segments");
+    const nexar::OpRow* row = nexar::find_operation(std::string_view(text_of(p, "op")));
     std::string out = aligned({
-        {"operation", text_of(p, "op") == "barrier"
-                          ? "barrier"
+        {"operation", row != nullptr && !row->has_elements
+                          ? text_of(p, "op")
                           : text_of(p, "op") + " of " + std::to_string(count_of(p, "count")) +
                                 " elements of " + std::to_string(count_of(p, "element_bytes")) + " B"},
         {"group", std::to_string(count_of(p, "ranks")) + " ranks on " + std::to_string(count_of(p, "nodes")) +
