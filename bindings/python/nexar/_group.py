@@ -9,12 +9,13 @@ import numpy as np
 
 from . import _arrays, _library
 from ._arrays import pair, reduction
+from ._collectives import Collectives
 from ._errors import CallError, check, error_of
 from ._library import ANY_SOURCE, ANY_TAG, BAD_STATE, CLOSED, lib, milliseconds, options
 from ._requests import Request
 
 
-class Group:
+class Group(Collectives):
     """An ordered list of ranks, of which this is one: `rank` of `size`, in `epoch`.
 
     Arrays are C-contiguous numpy arrays, of any shape: only their number of elements and their dtype count, and must be
@@ -86,86 +87,37 @@ class Group:
         finally:
             self._inside.release()
 
-    # ---- Collectives ----
+    # ---- Collectives: what the methods of _collectives.py do ----
 
-    def all_reduce(self, values, out=None, op="sum", **options):
-        """out[i] = the reduction of all ranks' values[i], on every rank; returns out. As many elements as values."""
-        return self._run(self.all_reduce_start, values, out, op, **options)
+    def _begin(self, row, values=None, out=None, op="sum", root=0, *, given):
+        """Starts the collective of a row of the table."""
+        arguments, result = (), None
+        if row.memory == "data":
+            arguments, result = _arrays.array(values, self.rank != root), values
+        elif row.memory == "in_out":
+            arguments, result = self._sides(row, values, out, root)
+        operands = (reduction(op),) * row.reduces + (root,) * row.rooted
+        return self._collective(getattr(lib, f"nexar_{row.name}_start"), *arguments, *operands, keep=(values, result),
+                                result=lambda _: result, given=given)
 
-    def all_reduce_start(self, values, out=None, op="sum", **options):
-        """Begins all_reduce."""
-        out, address, out_address, count, out_count, dtype = pair(values, out)
-        if count != out_count:
-            raise ValueError(f"values has {count} elements and out {out_count}; all_reduce needs as many")
-        return self._collective(lib.nexar_all_reduce_start, address, out_address, count, dtype, reduction(op),
-                                keep=(values, out), result=lambda _: out, given=options)
+    def _sides(self, row, values, out, root):
+        """(addresses, count and dtype; the output). The count is of one block."""
+        address, elements, dtype = _arrays.array(values, False)
+        if row.out == "one_at_root" and self.rank != root:
+            return (address, None, elements, dtype), None
+        count, rest = divmod(elements, self._blocks(row.in_))
+        if rest:
+            raise ValueError(f"values has {elements} elements, which {self.size} ranks cannot share evenly")
+        if out is None and row.in_place != "same":
+            out = np.empty((self.size, *values.shape) if row.out == "all" else count, values.dtype)
+        out, _, out_address, _, out_elements, _ = pair(values, out)
+        wanted = count * self._blocks(row.out)
+        if out_elements != wanted:
+            raise ValueError(f"out has {out_elements} elements; {row.name} of {elements} on {self.size} ranks needs {wanted}")
+        return (address, out_address, count, dtype), out
 
-    def reduce(self, values, out=None, op="sum", root=0, **options):
-        """The same on rank `root` only, which gets out; the others get None, and their out is not looked at."""
-        return self._run(self.reduce_start, values, out, op, root, **options)
-
-    def reduce_start(self, values, out=None, op="sum", root=0, **options):
-        """Begins reduce."""
-        if self.rank == root:
-            out, address, out_address, count, out_count, dtype = pair(values, out)
-            if count != out_count:
-                raise ValueError(f"values has {count} elements and out {out_count}; reduce needs as many")
-        else:
-            out = out_address = None
-            address, count, dtype = _arrays.array(values, False)
-        return self._collective(lib.nexar_reduce_start, address, out_address, count, dtype, reduction(op), root,
-                                keep=(values, out), result=lambda _: out, given=options)
-
-    def broadcast(self, values, root=0, **options):
-        """The root's elements arrive in values on every rank; returns values."""
-        return self._run(self.broadcast_start, values, root, **options)
-
-    def broadcast_start(self, values, root=0, **options):
-        """Begins broadcast."""
-        address, count, dtype = _arrays.array(values, self.rank != root)
-        return self._collective(lib.nexar_broadcast_start, address, count, dtype, root,
-                                keep=values, result=lambda _: values, given=options)
-
-    def all_gather(self, values, out=None, **options):
-        """Every rank's values, in rank order; returns out: size * values.size elements (None: a new array of shape
-        (size, *values.shape)). In place: values is out[rank * n:(rank + 1) * n]."""
-        return self._run(self.all_gather_start, values, out, **options)
-
-    def all_gather_start(self, values, out=None, **options):
-        """Begins all_gather."""
-        if out is None:
-            out = np.empty((self.size, *values.shape), values.dtype)
-        out, address, out_address, count, out_count, dtype = pair(values, out)
-        if out_count != count * self.size:
-            raise ValueError(f"out has {out_count} elements; {self.size} ranks with {count} each need "
-                             f"{count * self.size}")
-        return self._collective(lib.nexar_all_gather_start, address, out_address, count, dtype,
-                                keep=(values, out), result=lambda _: out, given=options)
-
-    def reduce_scatter(self, values, out=None, op="sum", **options):
-        """values are size blocks of n elements; block r of the reduction arrives in out of rank r. Returns out: n
-        elements (None: a new array of shape (n,)). In place: out is values[rank * n:(rank + 1) * n]."""
-        return self._run(self.reduce_scatter_start, values, out, op, **options)
-
-    def reduce_scatter_start(self, values, out=None, op="sum", **options):
-        """Begins reduce_scatter."""
-        if values.size % self.size:
-            raise ValueError(f"values has {values.size} elements, which {self.size} ranks cannot share evenly")
-        if out is None:
-            out = np.empty(values.size // self.size, values.dtype)
-        out, address, out_address, count, out_count, dtype = pair(values, out)
-        if out_count * self.size != count:
-            raise ValueError(f"out has {out_count} elements; want {count // self.size}")
-        return self._collective(lib.nexar_reduce_scatter_start, address, out_address, out_count, dtype, reduction(op),
-                                keep=(values, out), result=lambda _: out, given=options)
-
-    def barrier(self, **options):
-        """Ends when every rank has started it."""
-        return self._run(self.barrier_start, **options)
-
-    def barrier_start(self, **options):
-        """Begins barrier."""
-        return self._collective(lib.nexar_barrier_start, keep=None, result=lambda _: None, given=options)
+    def _blocks(self, side):
+        return self.size if side == "all" else 1
 
     # ---- Messages ----
 

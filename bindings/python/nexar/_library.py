@@ -7,6 +7,8 @@ import operator
 import os
 from ctypes import (POINTER, byref, c_char, c_char_p, c_int, c_int32, c_int64, c_uint32, c_uint64, c_void_p)
 
+from ._collectives import ROWS
+
 ABI = (0, 2)  # until 1.0 each 0.N is an ABI of its own
 PENDING, BAD_STATE, NOT_FOUND, CLOSED, BAD_HANDLE, INTERRUPTED = 1, -102, -104, -106, -107, -203
 ANY_SOURCE, ANY_TAG, RANK_AUTO = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF, 0xFFFFFFFF
@@ -82,13 +84,9 @@ _count = _request = c_uint64
 _dtype = _op = c_int32
 _rank = _Rank
 _options, _started = POINTER(OpOptions), POINTER(c_uint64)
-_operations = {
-    "all_reduce": [_group, _memory, _memory, _count, _dtype, _op],
-    "reduce": [_group, _memory, _memory, _count, _dtype, _op, _rank],
-    "broadcast": [_group, _memory, _count, _dtype, _rank],
-    "all_gather": [_group, _memory, _memory, _count, _dtype],
-    "reduce_scatter": [_group, _memory, _memory, _count, _dtype, _op],
-    "barrier": [_group],
+_memory_of = {"nothing": [], "data": [_memory, _count, _dtype], "in_out": [_memory, _memory, _count, _dtype]}
+operations = {
+    **{row.name: [_group, *_memory_of[row.memory], *[_op] * row.reduces, *[_rank] * row.rooted] for row in ROWS.values()},
     "send": [_group, _memory, _count, _dtype, _rank, _Tag],
     "recv": [_group, _memory, _count, _dtype, _rank, _Tag],
 }
@@ -120,7 +118,7 @@ _signatures = {
     "request_cancel": [_request],
     "request_free": [_request],
     "status_class": [c_int32],
-    **{f"{name}_start": [*arguments, _options, _started] for name, arguments in _operations.items()},
+    **{f"{name}_start": [*arguments, _options, _started] for name, arguments in operations.items()},
 }
 
 

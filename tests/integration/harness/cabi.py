@@ -10,14 +10,10 @@ PENDING = 1
 INVALID_ARGUMENT, BAD_STATE, CLOSED, TABLE_FULL, NO_MEMORY, INTERRUPTED = -101, -102, -106, -201, -202, -203
 DEFAULT, NONE = -1, -2  # time-outs
 
-_data = [c_void_p, c_void_p, c_void_p, c_uint64, c_int32]
 _options, _end = POINTER(OpOptions), POINTER(Completion)
 for _name, _arguments in {
-        "all_reduce": [*_data, c_int32, _options], "reduce": [*_data, c_int32, c_uint32, _options],
-        "broadcast": [c_void_p, c_void_p, c_uint64, c_int32, c_uint32, _options], "all_gather": [*_data, _options],
-        "reduce_scatter": [*_data, c_int32, _options], "barrier": [c_void_p, _options],
-        "send": [c_void_p, c_void_p, c_uint64, c_int32, c_uint32, c_uint64, _options],
-        "recv": [c_void_p, c_void_p, c_uint64, c_int32, c_uint32, c_uint64, _end, _options],
+        **{name: [*arguments, _options] for name, arguments in _library.operations.items()},
+        "recv": [*_library.operations["recv"], _end, _options],
         "group_open": [c_void_p, POINTER(GroupOptions), POINTER(c_void_p)],
         "request_wait_all": [POINTER(c_uint64), c_uint64, c_int64, c_void_p, c_uint64]}.items():
     getattr(lib, f"nexar_{_name}").argtypes = _arguments
