@@ -173,7 +173,7 @@ nexar_status nexar_session_open(const nexar_session_options* options, nexar_sess
     raw->fork_epoch = fork_epoch();
     close_at_exit_or_unload();
     const uint64_t handle =
-        sessions().insert(std::move(*session), [raw](uint32_t index) { raw->handle_index = index; });
+        sessions().insert(std::move(*session), [raw](uint32_t index) { raw->set_index(index); });
     if (handle == 0) return failed("session_open", Errc::table_full, "this process has too many sessions");
     raw->handle = handle;
     *out = reinterpret_cast<nexar_session*>(handle);

@@ -38,7 +38,7 @@ Session::Session(const SessionOptions& options, std::unique_ptr<Connection> conn
       connection_(std::move(connection)),
       control_(connection_->control()),
       submission_(control_),
-      pool_(control_.slots(), generation_floor.load(std::memory_order_relaxed)),
+      pool_(control_.slots()),
       requests_(control_.slots()),
       scratch_(
           options.scratch_limit,
@@ -56,6 +56,12 @@ Session::~Session() {
     const uint64_t mine = pool_.highest_generation();
     while (floor < mine && !generation_floor.compare_exchange_weak(floor, mine)) {
     }
+}
+
+void Session::set_index(uint32_t index) {
+    handle_index = index;
+    // Not before: the last session of this index may have ended since this one was made.
+    pool_.start_above(generation_floor.load(std::memory_order_acquire));
 }
 
 void Session::close() {
@@ -152,7 +158,6 @@ Result<Slot> Session::submit(const nexar_shm_descriptor& descriptor, Plan plan, 
     if (payload) shm::store_words(control_.payload(slot->index).group_open, *payload);
     operations_.fetch_add(1, std::memory_order_relaxed);
     if (plan.stage ? submit_staged(*slot, plan.stage) : hand_over(*slot)) return slot;
-    give_up(plan);
     take_back(*slot);
     return fail(*unusable());
 }
@@ -175,9 +180,16 @@ bool Session::push(const shm::Entry& entry, Time until) {
     return true;
 }
 
+// Another thread's poll may have found the request ended with the session, and its owner may have freed it.
 void Session::take_back(const Slot& slot) {
-    requests_[slot.index].generation.store(0, std::memory_order_release);
-    shm::store_release(control_.slot(slot.index).state, uint32_t{NEXAR_SLOT_FREE});
+    Request& request = requests_[slot.index];
+    {
+        std::lock_guard lock(request.mutex);
+        if (request.generation.load(std::memory_order_relaxed) != slot.generation) return;
+        if (!request.finished) give_up(request.plan);
+        request.plan = {};
+        request.generation.store(0, std::memory_order_release);
+    }
     pool_.give_back(slot.index);
 }
 

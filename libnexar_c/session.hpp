@@ -145,7 +145,9 @@ class Session {
     const Connection& connection() const { return *connection_; }
     void stats(nexar_session_stats& out) const;
     uint32_t slots() const { return control_.slots(); }
-    uint32_t handle_index = 0;  // in the table of sessions
+    // In the table of sessions, before anybody can find it there.
+    void set_index(uint32_t index);
+    uint32_t handle_index = 0;
     uint64_t handle = 0;
     uint32_t fork_epoch = 0;
 

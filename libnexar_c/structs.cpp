@@ -5,7 +5,7 @@
 namespace nexar::c {
 
 Result<void> check_struct_size(uint32_t size, const char* type) {
-    if (size >= struct_bytes_min && size <= struct_bytes_max) return {};
+    if (size >= struct_bytes_min && size <= struct_bytes_max && size % struct_bytes_step == 0) return {};
     return fail(Errc::invalid_argument, std::string(type) + ".struct_size is " + std::to_string(size) +
                                             ": initialise the struct with its NEXAR_..._INIT, or its init "
                                             "function");

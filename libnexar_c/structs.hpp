@@ -11,7 +11,9 @@
 
 namespace nexar::c {
 
-constexpr uint32_t struct_bytes_min = 8, struct_bytes_max = 4096;
+// Fields have at most 8 bytes, at multiples of their size: so no size that is taken ends within a field,
+// which would be read in half.
+constexpr uint32_t struct_bytes_min = 8, struct_bytes_max = 4096, struct_bytes_step = 8;
 
 Result<void> check_struct_size(uint32_t size, const char* type);
 // What lies beyond the part that this library knows must be zero, which means "as before".
@@ -20,6 +22,7 @@ Result<void> check_unknown_part(const void* given, uint32_t size, uint32_t known
 // NULL: the defaults.
 template <class T>
 Result<T> read_options(const T* given, T defaults, const char* type) {
+    static_assert(sizeof(T) % struct_bytes_step == 0 && alignof(T) == struct_bytes_step);
     if (!given) return defaults;
     const uint32_t size = given->struct_size;
     NEXAR_TRY_VOID(check_struct_size(size, type));

@@ -4,13 +4,15 @@
 
 namespace nexar::shm {
 
-SlotPool::SlotPool(uint32_t slots, uint64_t generation_floor)
-    : generations_(slots), next_(slots), top_(slots), free_(slots) {
-    for (uint32_t i = 0; i < slots; ++i) {
-        generations_[i].store(generation_floor & generation_mask, std::memory_order_relaxed);
+SlotPool::SlotPool(uint32_t slots) : generations_(slots), next_(slots), top_(slots), free_(slots) {
+    for (uint32_t i = 0; i < slots; ++i)
         next_[i].store(
             i, std::memory_order_relaxed);  // slot i's successor is i - 1, named by i; 0 ends the list
-    }
+}
+
+void SlotPool::start_above(uint64_t generation_floor) {
+    for (auto& generation : generations_)
+        generation.store(generation_floor & generation_mask, std::memory_order_relaxed);
 }
 
 std::optional<SlotPool::Taken> SlotPool::try_take(For purpose) {

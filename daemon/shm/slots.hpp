@@ -20,8 +20,9 @@ class SlotPool {
     enum class For : uint8_t { operation, opening, command };
     static constexpr uint32_t kept_from_operations = 4, kept_from_openings = 2;
 
-    // Every slot's first generation is above `generation_floor`.
-    SlotPool(uint32_t slots, uint64_t generation_floor);
+    explicit SlotPool(uint32_t slots);
+    // Every slot's first generation is above `generation_floor`. Requires: no slot was taken yet.
+    void start_above(uint64_t generation_floor);
 
     struct Taken {
         uint32_t slot;

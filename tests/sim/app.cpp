@@ -31,7 +31,7 @@ App::App(Cluster& cluster, uint32_t host, const AppShape& shape)
       id_(cluster.new_session()),
       control_(shape.slots),
       view_(control_.view()),
-      pool_(shape.slots, 0),
+      pool_(shape.slots),
       submission_(view_),
       completion_(view_) {
     const local::SessionIdentity identity{id_, 1000, 4000 + static_cast<uint32_t>(id_.value), host_.id};

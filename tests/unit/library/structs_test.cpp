@@ -45,6 +45,21 @@ TEST_CASE("a longer struct is taken while what is not known is zero") {
     }
 }
 
+TEST_CASE("a size that would end within a field is refused, so no half of a pointer is read") {
+    nexar_group_options o = NEXAR_GROUP_OPTIONS_INIT;
+    o.name = "a name";
+    for (uint32_t size = 0; size <= sizeof o; ++size) {
+        INFO("struct_size " << size);
+        o.struct_size = size;
+        const auto out =
+            read_options(&o, nexar_group_options NEXAR_GROUP_OPTIONS_INIT, "nexar_group_options");
+        REQUIRE(out.has_value() == (size >= struct_bytes_min && size % 8 == 0));
+        if (!out) CHECK(out.error().code == Errc::invalid_argument);
+        const bool whole = size >= offsetof(nexar_group_options, name) + sizeof o.name;
+        if (out) CHECK(out->name == (whole ? o.name : nullptr));
+    }
+}
+
 TEST_CASE("a shorter struct has defaults for the rest") {
     nexar_op_options o = NEXAR_OP_OPTIONS_INIT;
     o.match_id = 9;

@@ -10,7 +10,7 @@ using namespace nexar::shm;
 using namespace std::chrono_literals;
 
 TEST_CASE("the pool hands out every slot once, and keeps the last few for what ends by itself", "[shm]") {
-    SlotPool pool(16, 0);
+    SlotPool pool(16);
     std::set<uint32_t> slots;
     for (int i = 0; i < 12; ++i) slots.insert(pool.try_take(SlotPool::For::operation)->slot);
     CHECK(!pool.try_take(SlotPool::For::operation));
@@ -25,7 +25,8 @@ TEST_CASE("the pool hands out every slot once, and keeps the last few for what e
 }
 
 TEST_CASE("a slot's generation grows with each use, starts above the floor, and is never 0", "[shm]") {
-    SlotPool pool(16, 41);
+    SlotPool pool(16);
+    pool.start_above(41);
     const auto first = *pool.try_take(SlotPool::For::operation);
     CHECK(first.generation == 42);
     pool.give_back(first.slot);
@@ -33,7 +34,8 @@ TEST_CASE("a slot's generation grows with each use, starts above the floor, and 
     CHECK(second.slot == first.slot);
     CHECK(second.generation == 43);
     CHECK(pool.highest_generation() == 43);
-    SlotPool wrapping(16, SlotPool::generation_mask);
+    SlotPool wrapping(16);
+    wrapping.start_above(SlotPool::generation_mask);
     CHECK(wrapping.try_take(SlotPool::For::operation)->generation == 1);
 }
 

@@ -139,7 +139,7 @@ TEST_CASE("a descriptor written before the push is seen whole after the pop", "[
     ControlMemory memory(16);
     auto view = memory.view();
     SubmissionConsumer consumer(view);
-    SlotPool pool(16, 0);
+    SlotPool pool(16);
     constexpr int rounds = 20000;
     std::thread client([&] {
         SubmissionProducer producer(view);
@@ -173,7 +173,7 @@ TEST_CASE("a descriptor written before the push is seen whole after the pop", "[
 }
 
 TEST_CASE("eight threads take and give back slots: no slot is ever with two", "[shm][tsan]") {
-    SlotPool pool(16, 0);
+    SlotPool pool(16);
     std::atomic<int> held[16] = {};
     std::atomic<bool> twice{false};
     std::vector<std::thread> threads;
