@@ -467,9 +467,14 @@ void Engine::on_redial_failed(Time now, link::PeerIndex peer) {
     impl_->turn();
 }
 
-void Engine::on_heard(Time now, link::PeerIndex peer) {
+void Engine::on_heard(Time now, link::PeerIndex peer, Duration rtt) {
     impl_->context.now = now;
-    impl_->watch.on_heard(peer);
+    impl_->watch.on_heard(peer, rtt);
+}
+
+void Engine::on_sent(Time now, link::PeerIndex peer) {
+    impl_->context.now = now;
+    impl_->watch.on_sent(peer);
 }
 
 void Engine::on_message(Time now, link::PeerIndex from, const wire::Message& message) {

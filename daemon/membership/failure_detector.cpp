@@ -31,6 +31,7 @@ void FailureDetector::move(PeerIndex index, Peer& peer, State to, std::string re
 }
 
 void FailureDetector::on_up(PeerIndex index, Time now) {
+    if (peers_.empty()) promised_ = now + config_.interval;
     Peer& peer = peers_[index];
     peer.connected = true;
     peer.heard = peer.sent = now;
@@ -86,7 +87,7 @@ void FailureDetector::restart_silences(Time now) {
 }
 
 void FailureDetector::on_time(Time now) {
-    if (promised_ != never && now > promised_ + config_.timeout / 2) restart_silences(now);  // [F3]
+    if (!peers_.empty() && now > promised_ + config_.timeout / 2) restart_silences(now);  // [F3]
     for (auto& [index, peer] : peers_) {
         if (peer.connected && now >= peer.sent + config_.interval) {
             peer.sent = now;
@@ -98,7 +99,7 @@ void FailureDetector::on_time(Time now) {
         else if (peer.state == State::probing && now >= peer.window_ends)
             move(index, peer, State::suspected, "connection closed (" + peer.why + "), no new one in time");
     }
-    promised_ = wake_at();
+    promised_ = now + config_.interval;
 }
 
 std::optional<PeerIndex> FailureDetector::poll_heartbeat() {
@@ -123,7 +124,7 @@ Time FailureDetector::next_of(const Peer& peer) const {
 }
 
 Time FailureDetector::wake_at() const {
-    Time next = never;
+    Time next = peers_.empty() ? never : promised_;
     for (const auto& [index, peer] : peers_) next = std::min(next, next_of(peer));
     return next;
 }

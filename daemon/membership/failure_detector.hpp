@@ -68,7 +68,9 @@ class FailureDetector {
     std::map<PeerIndex, Peer> peers_;
     std::deque<PeerIndex> heartbeats_;
     std::deque<Change> changes_;
-    Time promised_;  // when on_time was due, as of its last call: later by T/2 means that we were stalled
+    // When on_time() is due at the latest, whatever traffic postpones: later by T/2 means that we were
+    // stalled.
+    Time promised_;
 };
 
 }  // namespace nexar::membership

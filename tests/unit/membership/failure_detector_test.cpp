@@ -55,6 +55,18 @@ TEST_CASE("a suspect that is heard again is alive; one that is gone stays unknow
     }
 }
 
+TEST_CASE("traffic replaces heartbeats, and is not taken for a stall of this node", "[membership][F2][F3]") {
+    auto detector = with_one_peer();
+    for (int ms = 0; ms < 20'000; ms += 100) {
+        detector.on_sent(peer, at_ms(ms));
+        if (ms < 10'000) detector.on_heard(peer, at_ms(ms));
+        if (detector.wake_at() <= at_ms(ms)) detector.on_time(at_ms(ms));
+        CHECK_FALSE(detector.poll_heartbeat());
+        const auto change = detector.poll_change();
+        CHECK(change.has_value() == (ms == 14'900));  // the last was received at 9,900
+    }
+}
+
 TEST_CASE("heartbeats go out only when nothing else does", "[membership]") {
     auto detector = with_one_peer();
     size_t beats = 0;
