@@ -34,7 +34,6 @@ class CarriedConnection {
     virtual void write(link::Class cls, std::span<const Bytes> parts) = 0;
     // on_closed() follows, not from inside of this call.
     virtual void close(uint64_t code, const std::string& reason) = 0;
-    virtual bool is_open() const = 0;  // false: it was closed, and on_closed() has not come yet
     // While held the peer gets no credit back: it can send no more than the flow control windows.
     virtual void hold_credit(bool held) = 0;
     virtual void set_receiver(Receiver* receiver) = 0;  // nullptr: what arrives waits
@@ -56,7 +55,9 @@ class Carrier {
 
 struct ClosedBy {
     uint64_t code = 0;   // the peer's or ours; 0: neither gave one
-    std::string reason;  // for people
+    std::string cause;   // "closed by the peer", "no answer"
+    std::string reason;  // as it was given to close(); may be empty
+    std::string text() const { return reason.empty() ? cause : cause + ": " + reason; }  // for people
 };
 
 // What a carrier reports, to whom it carries for.

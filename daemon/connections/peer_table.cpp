@@ -124,7 +124,7 @@ void PeerTable::on_closed(ConnectionId id, const std::string& why, Time now, Dur
     if (node.connection == id) {
         node.connection.reset();
         roster_.set_standing(opened.certified, Roster::Standing::lost, now);
-        // A connection that did not live long (the peer refuses us?) is no reason to hurry.
+        // A connection that did not last long (the peer refuses us?) is no reason to hurry.
         if (now - node.connected_since >= config_.young)
             schedule_.start(target, now, true, 3 * rtt);
         else
@@ -456,6 +456,11 @@ std::optional<PeerIndex> PeerTable::peer_of(ConnectionId connection) const {
     const auto at = connections_.find(connection);
     if (at == connections_.end() || !at->second.accepted) return std::nullopt;
     return nodes_.at(at->second.opened.certified).peer->peer;
+}
+std::optional<NodeId> PeerTable::node_of(ConnectionId connection) const {
+    const auto at = connections_.find(connection);
+    if (at == connections_.end() || !at->second.accepted) return std::nullopt;
+    return at->second.opened.certified;
 }
 std::optional<PeerIndex> PeerTable::index_of(const NodeId& node) const {
     const PeerInfo* info = info_of(node);

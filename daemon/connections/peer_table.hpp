@@ -33,7 +33,7 @@ struct PeerTableConfig {
     std::vector<std::string> seeds;  // addresses from the configuration, of unknown nodes
     Duration hello_timeout{3'000'000'000};
     Duration clone_window{300'000'000};
-    Duration young{3'000'000'000};  // a connection that did not live so long is no reason for fast redials
+    Duration young{3'000'000'000};  // a connection that did not last so long is no reason for fast redials
     DialConfig dial;
     RosterConfig roster;
     size_t incarnations_max = 65536;  // incarnations met since our start; of one node a quarter of it
@@ -123,6 +123,7 @@ class PeerTable {
 
     // Looking up.
     std::optional<PeerIndex> peer_of(ConnectionId connection) const;  // only the connection in use
+    std::optional<NodeId> node_of(ConnectionId connection) const;     // of a connection in use
     std::optional<PeerIndex> index_of(
         const NodeId& node) const;  // of the present incarnation, connected or not
     std::optional<ConnectionId> connection_of(const NodeId& node) const;

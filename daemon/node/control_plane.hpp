@@ -1,52 +1,34 @@
 // The control plane: this node's connections to all other daemons, on the control loop. One UDP port, one
-// mesh (for messages and small data), the peer table that decides whom to dial and whom to believe, and, on
-// an issuer, the door for joiners. It moves bytes between the dry machines and the socket, and decides
-// nothing itself.
+// mesh (for messages and small data), the control connections over QUIC, and, on an issuer, the door for
+// joiners. It moves bytes between the dry machines and the socket, and decides nothing itself.
 //
 // Thread: the control loop's.
 #pragma once
 
 #include <deque>
-#include <functional>
-#include <map>
 #include <memory>
 #include <variant>
 
-#include "connections/peer_table.hpp"
+#include "connections/control.hpp"
 #include "core/log.hpp"
 #include "engine/ports.hpp"
 #include "link/mesh.hpp"
 #include "node/identity.hpp"
 #include "node/join.hpp"
 #include "node/renewer.hpp"
-#include "transport/link_port.hpp"
+#include "transport/quic_carrier.hpp"
 #include "transport/quic_port.hpp"
 
 namespace nexar::node {
 
 // What happened, for the node to pass on.
-struct PeerIsUp {
-    connections::PeerInfo info;
-    quic::Address remote;
-};
-struct PeerIsDown {
-    PeerIndex peer;
-    std::string why;
-    bool proof = false;
-};
-struct PeerHeard {
-    PeerIndex peer;
-};
-struct RedialFailed {
-    PeerIndex peer;
-};
 struct CertificateRenewed {};  // of this node: new connections shall show it
 struct PeerSaid {
     PeerIndex peer;
     wire::Message message;
 };
-using PlaneEvent = std::variant<PeerIsUp, PeerIsDown, PeerHeard, RedialFailed, PeerSaid, CertificateRenewed,
-                                link::MeshEvent>;
+using PlaneEvent = std::variant<connections::PeerIsUp, connections::PeerIsDown, connections::PeerReceived,
+                                connections::RedialFailed, PeerSaid, CertificateRenewed, link::MeshEvent>;
 
 class ControlPlane final : public engine::MeshPort, public engine::PeerPort {
   public:
@@ -70,6 +52,7 @@ class ControlPlane final : public engine::MeshPort, public engine::PeerPort {
     // One turn. True: something happened.
     bool step(Time now);
     std::optional<PlaneEvent> poll_event();
+    std::optional<PeerIndex> poll_sent() { return connections_.poll_sent(); }  // [F2]
     Time wake_at() const;
     int fd() const { return port_->fd(); }
     bool wants_writable() const { return port_->wants_writable(); }
@@ -86,38 +69,27 @@ class ControlPlane final : public engine::MeshPort, public engine::PeerPort {
     // engine::PeerPort
     bool send(PeerIndex peer, Bytes message) override { return mesh_.send_message(peer, message); }
 
-    const connections::PeerTable& table() const { return table_; }
-    std::optional<quic::ConnectionStats> stats(PeerIndex peer) const { return links_.stats(peer); }
-    std::optional<quic::Address> remote_of(PeerIndex peer) const { return links_.remote_of(peer); }
-    std::string dial_failure(const NodeId& node) const;  // empty: none since it was connected
+    const connections::PeerTable& table() const { return connections_.table(); }
+    std::optional<quic::ConnectionStats> stats(PeerIndex peer) const;
+    std::string dial_failure(const NodeId& node) const { return connections_.dial_failure(node); }
     const transport::SocketStats& socket_stats() const { return port_->socket_stats(); }
 
   private:
     ControlPlane(Config config, std::unique_ptr<transport::QuicPort> port, JoinDoor* door, Log& log,
                  Time now);
     void on_quic_event(Time now, const quic::Event& event);
-    void read_links(Time now);
+    void read_connections();
     void read_mesh(Time now);
-    void act(Time now);
-    void act(Time now, connections::TableAction action);
-    void dial_failed(const connections::Dial& dial, const std::string& why, Time now);
-    void dial(Time now, const connections::Dial& dial);
-    void send_on(const connections::SendOn& order);
     void read_message(Time now, PeerIndex peer, Bytes bytes);
     void tend_renewal(Time now);
-    void redial_stale(Time now);
 
     std::unique_ptr<transport::QuicPort> port_;
     link::Mesh mesh_;
-    transport::LinkPort links_;
-    connections::PeerTable table_;
+    transport::QuicCarrier carrier_;
+    connections::ControlConnections connections_;
     JoinDoor* door_;
     Renewer* renewer_;
     Log* log_;
-    Random random_;
-    std::map<NodeId, std::string> dial_failures_;      // the last one, of nodes that are dialled in vain
-    std::map<quic::ConnId, connections::Dial> dials_;  // not answered yet
-    std::map<quic::ConnId, Time> stale_;  // began with an old certificate of ours; when to replace it
     std::deque<PlaneEvent> events_;
     uint64_t datagrams_seen_ = 0;
 };

@@ -224,20 +224,21 @@ bool Member::step(Time now) {
 
 void Member::read_plane(Time now) {
     while (auto event = plane_->poll_event()) on_plane(now, std::move(*event));
+    while (const auto peer = plane_->poll_sent()) engine_->on_sent(now, *peer);
 }
 
 void Member::on_plane(Time now, PlaneEvent event) {
     std::visit(
         [&](auto& e) {
             using E = std::decay_t<decltype(e)>;
-            if constexpr (std::is_same_v<E, PeerIsUp>) {
+            if constexpr (std::is_same_v<E, connections::PeerIsUp>) {
                 peer_is_up(now, e);
-            } else if constexpr (std::is_same_v<E, PeerIsDown>) {
+            } else if constexpr (std::is_same_v<E, connections::PeerIsDown>) {
                 peer_is_down(now, e);
-            } else if constexpr (std::is_same_v<E, PeerHeard>) {
+            } else if constexpr (std::is_same_v<E, connections::PeerReceived>) {
                 peers_[e.peer].heard = now;
-                engine_->on_heard(now, e.peer);
-            } else if constexpr (std::is_same_v<E, RedialFailed>) {
+                engine_->on_heard(now, e.peer, e.rtt);
+            } else if constexpr (std::is_same_v<E, connections::RedialFailed>) {
                 engine_->on_redial_failed(now, e.peer);
             } else if constexpr (std::is_same_v<E, PeerSaid>) {
                 engine_->on_message(now, e.peer, e.message);
@@ -250,24 +251,29 @@ void Member::on_plane(Time now, PlaneEvent event) {
         event);
 }
 
-void Member::peer_is_up(Time now, const PeerIsUp& up) {
+void Member::peer_is_up(Time now, const connections::PeerIsUp& up) {
     PeerView& view = peers_[up.info.peer];
     why_gone_.erase(up.info.record.node);
-    view = {up.info, up.remote.text(), true, view.bulk_up, now, now, {}};
+    view = {up.info, up.remote, true, view.bulk_up, now, now, {}};
     needs_.log.info("peer_up", {field("peer", up.info.record.node), field("host", up.info.record.hostname),
                                 field("address", view.remote)});
-    // The peer's shard of the same number, if it has so many: groups use as many as all their nodes have.
-    for (size_t i = 0; i < std::min<size_t>(shards_.size(), up.info.bulk_shards); ++i) {
-        shards::KnowPeer known{up.info.peer, up.info.record.node, up.info.incarnation, up.remote,
-                               needs_.identity.node < up.info.record.node};
-        known.address.port = static_cast<uint16_t>(up.info.bulk_port + i);
-        shards_[i]->post(std::move(known));
-    }
+    introduce_to_shards(up);
     engine_->on_peer_up(now, up.info.peer, up.info.record.node, up.info.incarnation);
     roster_due_ = std::max(now, roster_free_);
 }
 
-void Member::peer_is_down(Time now, const PeerIsDown& down) {
+// The peer's shard of the same number, if it has so many: groups use as many as all their nodes have.
+void Member::introduce_to_shards(const connections::PeerIsUp& up) {
+    auto address = quic::Address::parse(up.remote);
+    if (!address) return;  // not reached: the connection leads there
+    for (size_t i = 0; i < std::min<size_t>(shards_.size(), up.info.bulk_shards); ++i) {
+        address->port = static_cast<uint16_t>(up.info.bulk_port + i);
+        shards_[i]->post(connections::KnownPeer{up.info.peer, up.info.record.node, up.info.incarnation,
+                                                address->text(), needs_.identity.node < up.info.record.node});
+    }
+}
+
+void Member::peer_is_down(Time now, const connections::PeerIsDown& down) {
     PeerView& view = peers_[down.peer];
     view.up = false;
     view.since = now;
@@ -307,7 +313,7 @@ bool Member::read_shards(Time now) {
             work = true;
             if (auto* mesh = std::get_if<link::MeshEvent>(&*event)) {
                 engine_->on_mesh_event(now, i + 1, *mesh);
-            } else if (auto* bulk = std::get_if<shards::BulkState>(&*event)) {
+            } else if (auto* bulk = std::get_if<connections::BulkState>(&*event)) {
                 if (const auto it = peers_.find(bulk->peer); it != peers_.end())
                     it->second.bulk_up = bulk->up;
                 needs_.log.debug(bulk->up ? "bulk_up" : "bulk_down",

@@ -82,8 +82,9 @@ class Member final : private local::Descriptors {
     Result<void> build_server();
     void read_plane(Time now);
     void on_plane(Time now, PlaneEvent event);
-    void peer_is_up(Time now, const PeerIsUp& up);
-    void peer_is_down(Time now, const PeerIsDown& down);
+    void peer_is_up(Time now, const connections::PeerIsUp& up);
+    void introduce_to_shards(const connections::PeerIsUp& up);
+    void peer_is_down(Time now, const connections::PeerIsDown& down);
     void use_new_certificate(Time now);
     bool read_shards(Time now);
     bool read_workers(Time now);

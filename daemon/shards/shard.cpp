@@ -4,21 +4,24 @@
 #include <sched.h>
 #include <time.h>
 
-#include <map>
-
 #include "core/check.hpp"
 #include "loop/loop.hpp"
-#include "transport/link_port.hpp"
+#include "transport/quic_carrier.hpp"
 #include "transport/quic_port.hpp"
 
 namespace nexar::shards {
 namespace {
 
-constexpr Duration redial_first{20'000'000};
-constexpr Duration redial_most{1'000'000'000};
-constexpr Duration replace_interval{5'000'000};  // connections with an old certificate, one after the other
 constexpr size_t commands_per_turn = 256;
-constexpr size_t strangers_max = 256;  // connections of members whom the loop has not introduced yet
+
+connections::BulkConfig bulk_config(const ShardConfig& config) {
+    connections::BulkConfig out;
+    out.self = config.self;
+    out.incarnation = config.incarnation;
+    out.shard = config.number;
+    out.seed = config.incarnation.nonce;
+    return out;
+}
 
 }  // namespace
 
@@ -30,35 +33,15 @@ class Shard::Thread {
           config_(std::move(config)),
           port_(std::move(port)),
           mesh_(config_.mesh),
-          links_(port_->endpoint(), mesh_, config_.self, preamble()) {}
+          carrier_(port_->endpoint(), port_->local()),
+          connections_(bulk_config(config_), carrier_, mesh_) {}
 
     void run();
     quic::Address local_address() const { return port_->local(); }
 
   private:
-    struct Peer {
-        KnowPeer known;
-        bool up = false;
-        std::optional<quic::ConnId> dialling;  // the dial that has not ended in a channel or a failure yet
-        Time redial_at = never;
-        Duration pause = redial_first;
-    };
-
-    connections::Preamble preamble() const {
-        connections::Preamble p;
-        p.purpose = connections::Purpose::bulk;
-        p.shard = config_.number;
-        p.incarnation = config_.incarnation;
-        return p;
-    }
     size_t take_commands(Time now);
     void obey(Time now, Command command);
-    void on_opened(Time now, const transport::Opened& opened);
-    void on_closed(Time now, const transport::Closed& closed);
-    void introduce(Time now, const KnowPeer& known);
-    void use(Time now, const quic::Identity& identity);
-    void dial(Time now, Peer& peer);
-    void redial(Time now);
     size_t drain(Time now);
     void tell(Event event);
     Time wake_at() const;
@@ -72,12 +55,10 @@ class Shard::Thread {
     ShardConfig config_;
     std::unique_ptr<transport::QuicPort> port_;
     link::Mesh mesh_;
-    transport::LinkPort links_;
+    transport::QuicCarrier carrier_;
+    connections::BulkConnections connections_;
     bool told_ = false;
     uint64_t datagrams_seen_ = 0;
-    std::map<link::PeerIndex, Peer> peers_;
-    std::map<NodeId, link::PeerIndex> by_node_;
-    std::map<quic::ConnId, transport::Opened> strangers_;
 };
 
 void Shard::Thread::tell(Event event) {
@@ -108,116 +89,31 @@ void Shard::Thread::obey(Time now, Command command) {
         mesh_.withdraw(w->op);
     else if (auto* f = std::get_if<ForgetGroup>(&command))
         mesh_.forget_group(f->group);
-    else if (auto* k = std::get_if<KnowPeer>(&command))
-        introduce(now, *k);
-    else if (auto* u = std::get_if<UseIdentity>(&command))
-        use(now, *u->identity);
-    else if (auto* d = std::get_if<DropPeer>(&command)) {
-        links_.close(d->peer, transport::LinkPort::close_goodbye, "this node counts you as gone");
+    else if (auto* k = std::get_if<connections::KnownPeer>(&command))
+        connections_.introduce(*k, now);
+    else if (auto* u = std::get_if<UseIdentity>(&command)) {
+        NEXAR_CHECK(port_->endpoint().set_identity(*u->identity));  // the control loop has checked it
+        connections_.replace_all(now);
+    } else if (auto* d = std::get_if<DropPeer>(&command)) {
+        connections_.drop(d->peer);
         mesh_.drop_peer(d->peer);
-        if (const auto it = peers_.find(d->peer); it != peers_.end()) {
-            if (const auto n = by_node_.find(it->second.known.node);
-                n != by_node_.end() && n->second == d->peer)
-                by_node_.erase(n);
-            peers_.erase(it);
-        }
     }
-}
-
-void Shard::Thread::introduce(Time now, const KnowPeer& known) {
-    by_node_[known.node] = known.peer;
-    Peer& peer = peers_[known.peer];
-    peer.known = known;
-    for (auto it = strangers_.begin(); it != strangers_.end();) {
-        if (it->second.node != known.node) {
-            ++it;
-            continue;
-        }
-        const transport::Opened opened = it->second;
-        it = strangers_.erase(it);
-        on_opened(now, opened);
-    }
-    if (known.dial && !peer.up && !peer.dialling) dial(now, peer);
-}
-
-// The control loop has checked this identity. A dial that succeeds replaces the connection that stands; its
-// transfers go on from their applied-bitmaps.
-void Shard::Thread::use(Time now, const quic::Identity& identity) {
-    NEXAR_CHECK(port_->endpoint().set_identity(identity));
-    Time at = now;
-    for (auto& [index, peer] : peers_)
-        if (peer.up) peer.redial_at = at += replace_interval;
-}
-
-void Shard::Thread::dial(Time now, Peer& peer) {
-    const auto id = links_.dial(now, port_->local(), peer.known.address, peer.known.node);
-    peer.dialling.reset();
-    if (id) peer.dialling = *id;
-    peer.redial_at = id ? never : now + peer.pause;
-    peer.pause = std::min(2 * peer.pause, redial_most);
-}
-
-void Shard::Thread::redial(Time now) {
-    for (auto& [index, peer] : peers_)
-        if (peer.redial_at <= now) dial(now, peer);
-}
-
-// A connection is a peer's if it is of the life that the loop introduced; one that comes before its
-// introduction waits (bounded), one of an older life is refused.
-void Shard::Thread::on_opened(Time now, const transport::Opened& opened) {
-    if (opened.theirs.purpose != connections::Purpose::bulk || opened.theirs.shard != config_.number)
-        return links_.refuse(opened.conn, transport::LinkPort::close_refused,
-                             "this port is for bulk connections");
-    const auto known = by_node_.find(opened.node);
-    Peer* peer = known == by_node_.end() ? nullptr : &peers_.at(known->second);
-    if (!peer || peer->known.incarnation != opened.theirs.incarnation) {
-        const bool older = peer && opened.theirs.incarnation.counter <= peer->known.incarnation.counter;
-        if (older || strangers_.size() >= strangers_max)
-            return links_.refuse(opened.conn, transport::LinkPort::close_refused,
-                                 "not a life of this node that is known here");
-        strangers_[opened.conn] = opened;
-        return;
-    }
-    if (peer->dialling == opened.conn) peer->dialling.reset();
-    if (!links_.adopt(opened.conn, peer->known.peer)) return;
-    peer->up = true;
-    peer->pause = redial_first;
-    peer->redial_at = never;
-    tell(BulkState{peer->known.peer, true, {}});
-    (void)now;
-}
-
-void Shard::Thread::on_closed(Time now, const transport::Closed& closed) {
-    strangers_.erase(closed.conn);
-    const auto known = by_node_.find(closed.node);
-    if (known == by_node_.end()) return;
-    Peer& peer = peers_.at(known->second);
-    if (peer.dialling == closed.conn) peer.dialling.reset();
-    // The one that replaces it may have been adopted in this very turn.
-    if (closed.peer == peer.known.peer && !links_.conn_of(peer.known.peer)) {
-        peer.up = false;
-        tell(BulkState{peer.known.peer, false, closed.why.reason});
-    }
-    // Whether the node is alive is the control connection's to say; until it says no, the bulk channel comes
-    // back and the transfers go on from their applied-bitmaps.
-    if (peer.known.dial && !peer.up && !peer.dialling) peer.redial_at = now + peer.pause;
 }
 
 size_t Shard::Thread::drain(Time now) {
     size_t n = 0;
     while (auto event = port_->endpoint().poll_event()) {
-        links_.on_event(now, *event);
+        carrier_.on_event(now, *event, connections_.events());
         ++n;
     }
-    links_.on_time(now);
-    while (auto opened = links_.poll_opened()) on_opened(now, *opened);
-    while (auto closed = links_.poll_closed()) on_closed(now, *closed);
-    while (links_.poll_heard()) {
-    }
+    while (auto address = port_->poll_unreachable())
+        port_->endpoint().on_unreachable(now, *address);  // [P11]
+    connections_.on_time(now);
+    while (auto state = connections_.poll_event()) tell(std::move(*state));
     mesh_.flush();
     while (auto event = mesh_.poll_event()) {
         if (event->kind == link::MeshEvent::Kind::peer_garbage)
-            links_.close(event->peer, transport::LinkPort::close_garbage, event->text);
+            connections_.on_garbage(event->peer, event->text);
         tell(std::move(*event));
         ++n;
     }
@@ -225,9 +121,7 @@ size_t Shard::Thread::drain(Time now) {
 }
 
 Time Shard::Thread::wake_at() const {
-    Time at = std::min(port_->wake_at(), links_.wake_at());
-    for (const auto& [index, peer] : peers_) at = std::min(at, peer.redial_at);
-    return at;
+    return std::min(port_->wake_at(), connections_.wake_at());
 }
 
 // ppoll: to the nanosecond on every kernel, and two descriptors are no case for epoll.
@@ -254,8 +148,8 @@ size_t Shard::Thread::heard_something() {
 
 void Shard::Thread::publish_counters() {
     uint64_t sent = 0, received = 0;
-    for (const auto& [index, peer] : peers_) {
-        const auto s = mesh_.stats(index);
+    for (const link::PeerIndex peer : connections_.peers()) {
+        const auto s = mesh_.stats(peer);
         sent += s.bytes_sent;
         received += s.bytes_received;
     }
@@ -284,7 +178,6 @@ void Shard::Thread::run() {
         size_t work = take_commands(now);
         work += port_->on_readable(now) ? 1u : 0u;
         port_->on_time(now);
-        redial(now);
         work += drain(now);
         if (port_->wants_writable())
             port_->on_writable(now);
@@ -307,7 +200,7 @@ void Shard::Thread::run() {
         active = loop::Loop::now() -
                  config_.yield_window;  // look once; a wake-up without work sleeps again at once
     }
-    port_->endpoint().close_all(transport::LinkPort::close_goodbye, "nexard is stopping");
+    port_->endpoint().close_all(connections::Channels::close_goodbye, "nexard is stopping");
     port_->flush(loop::Loop::now());
 }
 

@@ -12,6 +12,7 @@
 #include <thread>
 #include <variant>
 
+#include "connections/bulk.hpp"
 #include "core/spsc_queue.hpp"
 #include "link/mesh.hpp"
 #include "loop/wakeup.hpp"
@@ -20,7 +21,7 @@
 namespace nexar::shards {
 
 struct ShardConfig {
-    uint16_t number = 0;  // from 0; it dials the peer's shard of the same number
+    uint16_t number = 0;  // from 0; it dials the peers' shard of the same number
     quic::Address listen;
     quic::Config quic;
     quic::Identity identity;
@@ -32,14 +33,7 @@ struct ShardConfig {
     Duration yield_window{50'000};
 };
 
-// Commands, loop to shard.
-struct KnowPeer {  // a peer is a member now; `dial`: it is ours to open the bulk connection
-    link::PeerIndex peer;
-    NodeId node;
-    Incarnation incarnation;
-    quic::Address address;
-    bool dial = false;
-};
+// Commands, loop to shard; and connections::KnownPeer.
 struct DropPeer {  // its node is gone: all its transfers fail
     link::PeerIndex peer;
 };
@@ -53,15 +47,10 @@ struct ForgetGroup {
 struct UseIdentity {
     std::shared_ptr<const quic::Identity> identity;
 };
-using Command =
-    std::variant<std::monostate, KnowPeer, DropPeer, link::Batch, Withdraw, ForgetGroup, UseIdentity>;
+using Command = std::variant<std::monostate, connections::KnownPeer, DropPeer, link::Batch, Withdraw,
+                             ForgetGroup, UseIdentity>;
 
-struct BulkState {  // of one peer's bulk connection, for people
-    link::PeerIndex peer;
-    bool up = false;
-    std::string why;
-};
-using Event = std::variant<std::monostate, link::MeshEvent, BulkState>;
+using Event = std::variant<std::monostate, link::MeshEvent, connections::BulkState>;
 
 class Shard {
   public:

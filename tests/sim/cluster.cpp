@@ -179,6 +179,7 @@ void Host::pump(size_t mesh) {
     pump_scheduled_[mesh] = false;
     if (dead) return;
     meshes[mesh]->flush();
+    if (mesh == 0 && after_flush) after_flush();
     while (auto event = meshes[mesh]->poll_event()) ports_[mesh]->event(std::move(*event));
 }
 

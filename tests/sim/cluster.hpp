@@ -31,7 +31,7 @@ struct ClusterShape {
     wire::PlanTableRecord plan = engine::EngineConfig::default_plan();
     Duration collective_timeout{30s};
     Duration barrier_timeout{30s};
-    bool connected = true;  // false: nodes find each other by their peer tables (planes.hpp)
+    bool connected = true;  // false: nodes find each other by their peer tables (nodes.hpp)
 };
 
 // One operation of one rank, from submit to its end. `out` is looked at when it completes, and again at the
@@ -66,7 +66,8 @@ class Host final : engine::Clients, engine::Workers, engine::PeerPort {
     uint64_t next_ticket = 1;
     std::map<std::pair<uint64_t, uint64_t>, Result<engine::GroupInfo>> opened;
     std::map<uint64_t, local::SessionCore*> cores;  // sessions that speak through shared memory (app.hpp)
-    std::function<bool(link::PeerIndex, const wire::Message&)> table;  // sees messages first (planes.hpp)
+    std::function<bool(link::PeerIndex, const wire::Message&)> table;  // sees messages first (nodes.hpp)
+    std::function<void()> after_flush;                                 // of the loop's own mesh (nodes.hpp)
     void schedule_pump(size_t mesh);
 
     void pump(size_t mesh);

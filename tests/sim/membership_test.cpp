@@ -1,9 +1,9 @@
-// Nodes that know one address find each other by production peer tables, and run jobs on what they found.
+// Nodes that know one address find each other by the production connections, and run jobs on what they found.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 
 #include "job.hpp"
-#include "planes.hpp"
+#include "nodes.hpp"
 #include "seeds.hpp"
 
 namespace nexar::sim {
@@ -23,12 +23,12 @@ std::string address(uint32_t identity) {
 }
 
 // So many nodes, all of which know only the first one's address, at random moments.
-std::vector<uint32_t> start_nodes(Cluster& cluster, Planes& planes, uint32_t count) {
+std::vector<uint32_t> start_nodes(Cluster& cluster, Nodes& nodes, uint32_t count) {
     std::vector<uint32_t> hosts;
     for (uint32_t i = 0; i < count; ++i) {
         std::vector<std::string> seeds;
         if (i > 0) seeds.push_back(address(0));
-        hosts.push_back(planes.start(i, 1, address(i), std::move(seeds)));
+        hosts.push_back(nodes.start(i, 1, address(i), std::move(seeds)));
         if (cluster.clock.random.one_in(2)) cluster.run_for(cluster.clock.some(2ms));
     }
     return hosts;
@@ -61,19 +61,19 @@ TEST_CASE("nodes that know one address find all others by gossip, and a collecti
         CAPTURE(seed);
         Random random(seed);
         Cluster cluster(seed, unconnected(random));
-        Planes planes(cluster);
-        const auto hosts = start_nodes(cluster, planes, static_cast<uint32_t>(2 + random.below(5)));
+        Nodes nodes(cluster);
+        const auto hosts = start_nodes(cluster, nodes, static_cast<uint32_t>(2 + random.below(5)));
         cluster.run_for(3s);
         for (const uint32_t host : hosts)
-            for (const std::string& note : planes.notes(host)) UNSCOPED_INFO(host << ": " << note);
-        REQUIRE(planes.meshed(hosts));
+            for (const std::string& note : nodes.notes(host)) UNSCOPED_INFO(host << ": " << note);
+        REQUIRE(nodes.meshed(hosts));
         REQUIRE(run_job(cluster, hosts, "job") == "");
         cluster.check();
         // It stays so: nobody dials any more.
-        const size_t made = planes.connections_made;
+        const size_t made = nodes.connections_made();
         cluster.run_for(20s);
-        REQUIRE(planes.connections_made == made);
-        REQUIRE(planes.meshed(hosts));
+        REQUIRE(nodes.connections_made() == made);
+        REQUIRE(nodes.meshed(hosts));
     }
 }
 
@@ -84,12 +84,12 @@ TEST_CASE("two nodes that dial each other at the same moment end with one connec
         ++tried;
         Random random(seed);
         Cluster cluster(seed, unconnected(random));
-        Planes planes(cluster);
-        const std::vector<uint32_t> hosts{planes.start(0, 1, address(0), {address(1)}),
-                                          planes.start(1, 1, address(1), {address(0)})};
+        Nodes nodes(cluster);
+        const std::vector<uint32_t> hosts{nodes.start(0, 1, address(0), {address(1)}),
+                                          nodes.start(1, 1, address(1), {address(0)})};
         cluster.run_for(2s);
-        doubled += planes.connections_made > 1 ? 1 : 0;
-        REQUIRE(planes.meshed(hosts));
+        doubled += nodes.connections_made() > 1 ? 1 : 0;
+        REQUIRE(nodes.meshed(hosts));
         REQUIRE(run_job(cluster, hosts, "job") == "");
         cluster.check();
     }
@@ -101,12 +101,12 @@ TEST_CASE("a connection that breaks under a job is dialled again, and the job en
         CAPTURE(seed);
         Random random(seed);
         Cluster cluster(seed, unconnected(random));
-        Planes planes(cluster);
-        const auto hosts = start_nodes(cluster, planes, 3);
+        Nodes nodes(cluster);
+        const auto hosts = start_nodes(cluster, nodes, 3);
         cluster.run_for(5s);
-        REQUIRE(planes.meshed(hosts));
+        REQUIRE(nodes.meshed(hosts));
         for (int i = 0; i < 3; ++i)
-            cluster.clock.after(cluster.clock.some(3ms), [&] { planes.reset(hosts[0], hosts[1]); });
+            cluster.clock.after(cluster.clock.some(3ms), [&] { nodes.reset(hosts[0], hosts[1]); });
         REQUIRE(run_job(cluster, hosts, "job") == "");
         cluster.check();
     }
@@ -117,8 +117,8 @@ TEST_CASE("a killed daemon that starts again is a new life: old groups end, new 
         CAPTURE(seed);
         Random random(seed);
         Cluster cluster(seed, unconnected(random));
-        Planes planes(cluster);
-        auto hosts = start_nodes(cluster, planes, 3);
+        Nodes nodes(cluster);
+        auto hosts = start_nodes(cluster, nodes, 3);
         cluster.run_for(3s);
         App a(cluster, hosts[0]), b(cluster, hosts[1]), c(cluster, hosts[2]);
         std::vector<uint32_t> names(3);
@@ -141,16 +141,16 @@ TEST_CASE("a killed daemon that starts again is a new life: old groups end, new 
             });
         }
         cluster.run_for(cluster.clock.some(2ms));
-        planes.kill(hosts[2]);
+        nodes.kill(hosts[2]);
         cluster.run_for(cluster.clock.some(random.one_in(2) ? 1ms : 2s));
-        hosts[2] = planes.start(2, 2, address(2), {address(0), address(1)});
+        hosts[2] = nodes.start(2, 2, address(2), {address(0), address(1)});
         cluster.run_for(10s);
 
         for (const auto& node : {hosts[0], hosts[1]})
-            for (const std::string& note : planes.notes(node)) UNSCOPED_INFO(node << ": " << note);
+            for (const std::string& note : nodes.notes(node)) UNSCOPED_INFO(node << ": " << note);
         REQUIRE(ended == 2);
         REQUIRE(errors.size() == 1);
-        REQUIRE(planes.meshed(hosts));
+        REQUIRE(nodes.meshed(hosts));
         REQUIRE(run_job(cluster, hosts, "new") == "");
     }
 }
@@ -162,20 +162,20 @@ TEST_CASE("a group formed within moments of a quick restart lives") {
         CAPTURE(seed);
         Random random(seed * 7 + 1);
         Cluster cluster(seed, unconnected(random));
-        Planes planes(cluster);
-        auto hosts = start_nodes(cluster, planes, 3);
+        Nodes nodes(cluster);
+        auto hosts = start_nodes(cluster, nodes, 3);
         cluster.run_for(3s);
-        REQUIRE(planes.meshed(hosts));
+        REQUIRE(nodes.meshed(hosts));
         const auto victim = static_cast<uint32_t>(random.below(3));
         const uint32_t other = (victim + 1) % 3, unaware = (victim + 2) % 3;
         for (uint64_t life = 2; life < 5; ++life) {
-            planes.kill(hosts[victim], {hosts[unaware]});
+            nodes.kill(hosts[victim], {hosts[unaware]});
             cluster.run_for(cluster.clock.some(20ms));
-            hosts[victim] = planes.start(victim, life, address(victim), {address(other), address(unaware)});
+            hosts[victim] = nodes.start(victim, life, address(victim), {address(other), address(unaware)});
             cluster.run_for(cluster.clock.some(random.one_in(3) ? 400ms : 5ms));
             const std::string wrong = run_job(cluster, hosts, "job " + std::to_string(life));
             for (const uint32_t host : hosts)
-                for (const std::string& note : planes.notes(host)) UNSCOPED_INFO(host << ": " << note);
+                for (const std::string& note : nodes.notes(host)) UNSCOPED_INFO(host << ": " << note);
             REQUIRE(wrong == "");
             cluster.check();
         }
@@ -187,14 +187,14 @@ TEST_CASE("a node that says goodbye and comes back in its next life is taken in 
         CAPTURE(seed);
         Random random(seed);
         Cluster cluster(seed, unconnected(random));
-        Planes planes(cluster);
-        auto hosts = start_nodes(cluster, planes, 3);
+        Nodes nodes(cluster);
+        auto hosts = start_nodes(cluster, nodes, 3);
         cluster.run_for(3s);
-        planes.leave(hosts[1]);
+        nodes.leave(hosts[1]);
         cluster.run_for(100ms);
-        hosts[1] = planes.start(1, 2, address(1), {address(2)});
+        hosts[1] = nodes.start(1, 2, address(1), {address(2)});
         cluster.run_for(10s);
-        REQUIRE(planes.meshed(hosts));
+        REQUIRE(nodes.meshed(hosts));
         REQUIRE(run_job(cluster, hosts, "job") == "");
     }
 }
@@ -204,20 +204,20 @@ TEST_CASE("a daemon on a copied state directory is refused while the original li
         CAPTURE(seed);
         Random random(seed);
         Cluster cluster(seed, unconnected(random));
-        Planes planes(cluster);
-        const auto hosts = start_nodes(cluster, planes, 3);
+        Nodes nodes(cluster);
+        const auto hosts = start_nodes(cluster, nodes, 3);
         cluster.run_for(3s);
         // Same key, a higher or the same counter, another address.
-        const uint32_t clone = planes.start(1, 1 + random.below(2), "10.0.9.9:1", {address(0)});
+        const uint32_t clone = nodes.start(1, 1 + random.below(2), "10.0.9.9:1", {address(0)});
         cluster.run_for(5s);
 
-        REQUIRE(planes.noted(hosts[0], "clone_refused"));
+        REQUIRE(nodes.noted(hosts[0], "clone_refused"));
         for (const uint32_t host : {hosts[0], hosts[2]}) {  // to them the node is still the one that it was
-            const auto* info = planes.table(host).info_of(cluster.hosts[clone]->id);
+            const auto* info = nodes.table(host).info_of(cluster.hosts[clone]->id);
             REQUIRE(info != nullptr);
             REQUIRE(info->incarnation == cluster.hosts[hosts[1]]->incarnation);
         }
-        REQUIRE(planes.meshed(hosts));
+        REQUIRE(nodes.meshed(hosts));
         REQUIRE(run_job(cluster, hosts, "job") == "");
     }
 }
@@ -225,17 +225,17 @@ TEST_CASE("a daemon on a copied state directory is refused while the original li
 TEST_CASE("an old copy of a state directory is refused also when the original is gone") {
     Random random(1);
     Cluster cluster(1, unconnected(random));
-    Planes planes(cluster);
-    const uint32_t stays = planes.start(0, 1, address(0), {});
-    const uint32_t original = planes.start(1, 5, address(1), {address(0)});
+    Nodes nodes(cluster);
+    const uint32_t stays = nodes.start(0, 1, address(0), {});
+    const uint32_t original = nodes.start(1, 5, address(1), {address(0)});
     cluster.run_for(2s);
-    REQUIRE(planes.meshed({stays, original}));
-    planes.kill(original);
+    REQUIRE(nodes.meshed({stays, original}));
+    nodes.kill(original);
     cluster.run_for(1s);
-    const uint32_t copy = planes.start(1, 4, address(1), {address(0)});
+    const uint32_t copy = nodes.start(1, 4, address(1), {address(0)});
     cluster.run_for(5s);
-    REQUIRE(planes.noted(stays, "stale_incarnation_refused"));
-    REQUIRE_FALSE(planes.table(stays).connection_of(cluster.hosts[copy]->id));
+    REQUIRE(nodes.noted(stays, "stale_incarnation_refused"));
+    REQUIRE_FALSE(nodes.table(stays).connection_of(cluster.hosts[copy]->id));
 }
 
 TEST_CASE("after any order of starts, resets, kills and restarts all living nodes are connected again") {
@@ -243,39 +243,144 @@ TEST_CASE("after any order of starts, resets, kills and restarts all living node
         CAPTURE(seed);
         Random random(seed * 31 + 5);
         Cluster cluster(seed, unconnected(random));
-        Planes planes(cluster);
+        Nodes nodes(cluster);
         const auto count = static_cast<uint32_t>(3 + random.below(3));
-        auto hosts = start_nodes(cluster, planes, count);
+        auto hosts = start_nodes(cluster, nodes, count);
         std::vector<uint64_t> lives(count, 1);
         for (int event = 0; event < 12; ++event) {
             cluster.run_for(cluster.clock.some(random.one_in(3) ? 1s : 3ms));
             const auto who = static_cast<uint32_t>(random.below(count));
             const auto other = static_cast<uint32_t>(random.below(count));
             if (random.one_in(2)) {
-                if (who != other) planes.reset(hosts[who], hosts[other]);
+                if (who != other) nodes.reset(hosts[who], hosts[other]);
                 continue;
             }
             if (random.one_in(4)) {
-                planes.leave(hosts[who]);
+                nodes.leave(hosts[who]);
                 cluster.run_for(6ms);
             } else {
-                planes.kill(hosts[who]);
+                nodes.kill(hosts[who]);
                 if (random.one_in(2)) cluster.run_for(cluster.clock.some(500ms));
             }
             // A restarted daemon dials whom it remembers (Member::save_roster).
             std::vector<std::string> seeds;
             for (uint32_t i = 0; i < count; ++i)
                 if (i != who) seeds.push_back(address(i));
-            hosts[who] = planes.start(who, ++lives[who], address(who), std::move(seeds));
+            hosts[who] = nodes.start(who, ++lives[who], address(who), std::move(seeds));
         }
         cluster.run_for(20s);
 
         for (const uint32_t host : hosts)
-            for (const std::string& note : planes.notes(host)) UNSCOPED_INFO(host << ": " << note);
-        REQUIRE(planes.meshed(hosts));
+            for (const std::string& note : nodes.notes(host)) UNSCOPED_INFO(host << ": " << note);
+        REQUIRE(nodes.meshed(hosts));
         REQUIRE(run_job(cluster, hosts, "job") == "");
         cluster.check();
     }
+}
+
+namespace {
+
+const Nodes::Happened& last_about(const Cluster& cluster, const Nodes& nodes, uint32_t host, uint32_t about) {
+    const auto& all = nodes.happened(host);
+    const auto at = std::find_if(all.rbegin(), all.rend(),
+                                 [&](const auto& h) { return h.node == cluster.hosts[about]->id; });
+    REQUIRE(at != all.rend());
+    return *at;
+}
+
+}  // namespace
+
+TEST_CASE("a goodbye is proof, and a killed node is only suspected", "[P2]") {
+    for (const uint64_t seed : seeds(10)) {
+        CAPTURE(seed);
+        Random random(seed);
+        Cluster cluster(seed, unconnected(random));
+        Nodes nodes(cluster);
+        const auto hosts = start_nodes(cluster, nodes, 4);
+        cluster.run_for(4s);
+        REQUIRE(nodes.meshed(hosts));
+        const bool polite = random.one_in(2);
+        if (polite)
+            nodes.leave(hosts[3]);
+        else
+            nodes.kill(hosts[3]);
+        cluster.run_for(50ms);
+        for (uint32_t i = 0; i < 3; ++i) {
+            const auto& last = last_about(cluster, nodes, hosts[i], hosts[3]);
+            REQUIRE_FALSE(last.up);
+            REQUIRE(last.proof == polite);
+            if (polite) REQUIRE(last.why.find("maintenance") != std::string::npos);
+        }
+        cluster.check();
+    }
+}
+
+TEST_CASE("a lost connection between nodes that both run comes back with the same index", "[P2]") {
+    for (const uint64_t seed : seeds(10)) {
+        CAPTURE(seed);
+        Random random(seed);
+        Cluster cluster(seed, unconnected(random));
+        Nodes nodes(cluster);
+        const auto hosts = start_nodes(cluster, nodes, 2);
+        cluster.run_for(4s);
+        const PeerIndex before = last_about(cluster, nodes, hosts[0], hosts[1]).peer;
+        nodes.reset(hosts[0], hosts[1]);
+        cluster.run_for(2s);
+        REQUIRE(nodes.meshed(hosts));
+        const auto& last = last_about(cluster, nodes, hosts[0], hosts[1]);
+        REQUIRE((last.up && last.peer == before));
+        cluster.check();
+    }
+}
+
+TEST_CASE("redials are fast at first, back off to their ceiling, and go on", "[P5]") {
+    Random random(4);
+    Cluster cluster(4, unconnected(random));
+    Nodes nodes(cluster);
+    const auto hosts = start_nodes(cluster, nodes, 2);
+    cluster.run_for(4s);
+    nodes.kill(hosts[1]);
+    const size_t before = nodes.dialled_at(hosts[0]).size();
+    cluster.run_for(60s);
+    const auto& times = nodes.dialled_at(hosts[0]);
+    const size_t dials = times.size() - before;
+    REQUIRE(dials >= 25);  // every 2 s at least
+    REQUIRE(dials <= 60);
+    REQUIRE(times.back() - times[times.size() - 2] <= 2100ms);
+    REQUIRE(times[before + 1] - times[before] <= 30ms);
+}
+
+TEST_CASE("a bulk connection that breaks under a job is dialled again, and the job ends rightly", "[P12]") {
+    for (const uint64_t seed : seeds(25)) {
+        CAPTURE(seed);
+        Random random(seed);
+        Cluster cluster(seed, unconnected(random));
+        Nodes nodes(cluster);
+        const auto hosts = start_nodes(cluster, nodes, 3);
+        cluster.run_for(5s);
+        REQUIRE(nodes.meshed(hosts));
+        for (int i = 0; i < 5; ++i)
+            cluster.clock.after(cluster.clock.some(3ms), [&, i] {
+                nodes.reset_bulk(hosts[static_cast<size_t>(i) % 3], hosts[static_cast<size_t>(i + 1) % 3]);
+            });
+        REQUIRE(run_job(cluster, hosts, "job") == "");
+        cluster.run_for(2s);
+        REQUIRE(nodes.meshed(hosts));
+        cluster.check();
+    }
+}
+
+TEST_CASE("two nodes without traffic exchange one heartbeat each second", "[F2]") {
+    Random random(4);
+    Cluster cluster(4, unconnected(random));
+    Nodes nodes(cluster);
+    const auto hosts = start_nodes(cluster, nodes, 2);
+    cluster.run_for(4s);
+    const auto beats = [&] { return nodes.messages(hosts[0]) + nodes.messages(hosts[1]); };
+    const size_t before = beats();
+    cluster.run_for(10s);
+    REQUIRE(beats() - before >= 18);
+    REQUIRE(beats() - before <= 20);
 }
 
 }  // namespace nexar::sim

@@ -16,10 +16,11 @@
 
 #include "admission/certificates.hpp"
 #include "admission/token.hpp"
+#include "connections/channels.hpp"
 #include "link/mesh.hpp"
 #include "loop/loop.hpp"
 #include "node/join.hpp"
-#include "transport/link_port.hpp"
+#include "transport/quic_carrier.hpp"
 #include "transport/quic_port.hpp"
 #include "wire/codec.hpp"
 
@@ -148,14 +149,15 @@ int say_hello(const std::string& path, const std::string& to, const std::string&
     link::Mesh mesh{link::MeshConfig{}};
     connections::Preamble preamble;
     preamble.incarnation = life;
-    transport::LinkPort links(port->endpoint(), mesh, self, preamble);
-    need(links.dial(loop::Loop::now(), port->local(), remote, std::nullopt));
+    transport::QuicCarrier carrier(port->endpoint(), port->local());
+    connections::Channels links(carrier, mesh, self, preamble);
+    need(links.dial(loop::Loop::now(), to, std::nullopt));
 
     const Time until = loop::Loop::now() + 2s;
     while (turn(*port, until)) {
-        while (auto event = port->poll_event()) links.on_event(loop::Loop::now(), *event);
+        while (auto event = port->poll_event()) carrier.on_event(loop::Loop::now(), *event, links);
         while (auto opened = links.poll_opened())
-            links.greet(opened->conn, wire::encode(wire::Message(hello_of(folder, life, how))));
+            links.greet(opened->id, wire::encode(wire::Message(hello_of(folder, life, how))));
         if (auto closed = links.poll_closed()) {
             std::printf("closed: %s\n", closed->why.reason.c_str());
             return 0;

@@ -8,11 +8,12 @@
 #include <cstring>
 #include <map>
 
+#include "connections/channels.hpp"
 #include "core/random.hpp"
 #include "loop/loop.hpp"
 #include "shards/shard.hpp"
 #include "support/test_certs.hpp"
-#include "transport/link_port.hpp"
+#include "transport/quic_carrier.hpp"
 #include "transport/quic_port.hpp"
 
 namespace nexar::shards::test {
@@ -62,7 +63,7 @@ struct Node {
     }
     void collect() {
         while (auto event = shard->poll_event()) {
-            if (auto* state = std::get_if<BulkState>(&*event)) {
+            if (auto* state = std::get_if<connections::BulkState>(&*event)) {
                 ups += state->up;
                 if (!state->up) downs.push_back(state->why);
             } else if (auto* e = std::get_if<link::MeshEvent>(&*event)) {
@@ -102,11 +103,11 @@ struct Pair {
         a.start(1);
         b.start(1);
     }
-    KnowPeer of_a(bool dial) const {
-        return {peer_a, a.leaf.id, a.incarnation, a.shard->local_address(), dial};
+    connections::KnownPeer of_a(bool dial) const {
+        return {peer_a, a.leaf.id, a.incarnation, a.shard->local_address().text(), dial};
     }
-    KnowPeer of_b(bool dial) const {
-        return {peer_b, b.leaf.id, b.incarnation, b.shard->local_address(), dial};
+    connections::KnownPeer of_b(bool dial) const {
+        return {peer_b, b.leaf.id, b.incarnation, b.shard->local_address().text(), dial};
     }
     // b dials.
     void introduce() {

@@ -26,17 +26,21 @@ class Usurper {
         connections::Preamble ours;
         ours.purpose = connections::Purpose::bulk;
         ours.incarnation = life;
-        links_ = std::make_unique<transport::LinkPort>(port_->endpoint(), mesh_, as.leaf.id, ours);
+        carrier_ = std::make_unique<transport::QuicCarrier>(port_->endpoint(), port_->local());
+        links_ = std::make_unique<connections::Channels>(*carrier_, mesh_, as.leaf.id, ours);
     }
-    ~Usurper() { links_.reset(); }
+    ~Usurper() {
+        links_.reset();
+        carrier_.reset();
+    }
     void dial(const Node& to) {
-        REQUIRE(links_->dial(Loop::now(), port_->local(), to.shard->local_address(), to.leaf.id));
+        REQUIRE(links_->dial(Loop::now(), to.shard->local_address().text(), to.leaf.id));
     }
     void turn() {
         const Time now = Loop::now();
         port_->on_readable(now);
         port_->on_time(now);
-        while (auto event = port_->poll_event()) links_->on_event(now, *event);
+        while (auto event = port_->poll_event()) carrier_->on_event(now, *event, *links_);
         while (links_->poll_opened()) ++opened;
         while (auto end = links_->poll_closed()) {
             ++closed;
@@ -45,13 +49,14 @@ class Usurper {
         port_->flush(now);
     }
     size_t opened = 0, closed = 0;
-    quic::CloseInfo why;
+    connections::ClosedBy why;
 
   private:
     link::Mesh mesh_;
     quic::Identity identity_;
     std::unique_ptr<transport::QuicPort> port_;
-    std::unique_ptr<transport::LinkPort> links_;
+    std::unique_ptr<transport::QuicCarrier> carrier_;
+    std::unique_ptr<connections::Channels> links_;
 };
 
 void transfer_64_mib(bool reduce) {
@@ -186,9 +191,29 @@ TEST_CASE("an older life of a node is refused when a newer one is known", "[shar
     old.dial(pair.a);
     pair.also = [&] { old.turn(); };
     REQUIRE(pair.run([&] { return old.closed == 1; }));
-    CHECK(old.why.by_peer);
-    CHECK(old.why.code == transport::LinkPort::close_refused);
+    CHECK(old.why.cause == "closed by the peer");
+    CHECK(old.why.code == connections::Channels::close_refused);
     // b's own connection is untouched.
     CHECK(pair.a.downs.empty());
     CHECK(pair.b.downs.empty());
+}
+
+TEST_CASE("a bulk connection to a process that was killed ends by a probe, and the next one is used",
+          "[shards][P11]") {
+    Pair pair;
+    pair.a.shard->post(pair.of_b(false));
+    auto killed = std::make_unique<Usurper>(pair.b);
+    killed->dial(pair.a);
+    pair.also = [&] {
+        if (killed) killed->turn();
+    };
+    REQUIRE(pair.run([&] { return pair.a.ups == 1; }));
+    killed.reset();  // its socket closes without a word to a: only ICMP answers from now on
+    Transfers t(1, 2, 50'000, false);
+    pair.a.shard->post(t.sends(peer_b, 100));
+    pair.b.shard->post(t.recvs(peer_a, 200));
+    REQUIRE(pair.run([&] { return !pair.a.downs.empty(); }, 10s));
+    pair.b.shard->post(pair.of_a(true));
+    REQUIRE(pair.run([&] { return pair.a.over() == 2 && pair.b.over() == 2; }));
+    CHECK(t.wrong() == 0);
 }

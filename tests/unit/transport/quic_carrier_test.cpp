@@ -1,21 +1,23 @@
-// LinkPort over two endpoints in a simulated network: opening, greetings, adoption, dials that cross, stale
-// and replaced connections.
-#include "transport/link_port.hpp"
+// Channels over the QUIC carrier, two endpoints in a simulated network: opening, greetings, adoption, dials
+// that cross, stale and replaced connections.
+#include "transport/quic_carrier.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 
+#include "connections/channels.hpp"
 #include "unit/quic/network.hpp"
 
 using namespace nexar;
 using namespace std::chrono_literals;
+using connections::Channels;
+using connections::Closed;
+using connections::ConnectionId;
+using connections::Opened;
 using connections::Preamble;
 using connections::Purpose;
 using link::MeshEvent;
-using quic::ConnId;
-using transport::Closed;
-using transport::LinkPort;
-using transport::Opened;
+using transport::QuicCarrier;
 
 namespace {
 
@@ -40,7 +42,8 @@ struct Side {
     test::Network& net;
     test::Host& host;
     link::Mesh mesh;
-    LinkPort port;
+    QuicCarrier carrier;
+    Channels port;
     link::PeerIndex peer;  // how this side numbers the other
     bool adopts = true;
     std::vector<Opened> opened;
@@ -54,19 +57,21 @@ struct Side {
         : net(n),
           host(h),
           mesh(mesh_config(number + 100)),
-          port(*h.endpoint, mesh, test::leaf(number).id, ours(number)),
+          carrier(*h.endpoint, h.address),
+          port(carrier, mesh, test::leaf(number).id, ours(number)),
           peer(peer_number) {
         host.attach_receivers = false;
-        host.on_event = [this](const quic::Event& e) { port.on_event(net.now, e); };
+        host.on_event = [this](const quic::Event& e) { carrier.on_event(net.now, e, port); };
     }
     void turn() {
         port.on_time(net.now);
         while (auto o = port.poll_opened()) {
             opened.push_back(*o);
-            if (adopts) adopt(o->conn);
+            if (adopts) adopt(o->id);
         }
         while (auto c = port.poll_closed()) closed.push_back(*c);
         while (auto g = port.poll_greeting()) greetings.push_back(g->second);
+        port.check_invariants();
         mesh.flush();
         while (auto e = mesh.poll_event()) {
             if (e->kind == MeshEvent::Kind::message) messages.push_back(e->bytes);
@@ -74,7 +79,7 @@ struct Side {
             if (e->kind == MeshEvent::Kind::done) ++done[e->handle];
         }
     }
-    bool adopt(ConnId conn) {
+    bool adopt(ConnectionId conn) {
         const bool ok = port.adopt(conn, peer);
         ++(ok ? adopted : refused);
         return ok;
@@ -86,9 +91,8 @@ struct Two {
     Side a, b;
 
     explicit Two(uint64_t seed) : hosts(seed), a(hosts.net, hosts.a, 1, 20), b(hosts.net, hosts.b, 2, 10) {}
-    ConnId dial(Side& from, Side& to) {
-        return *from.port.dial(hosts.net.now, from.host.address, to.host.address,
-                               test::leaf(&to == &a ? 1 : 2).id);
+    ConnectionId dial(Side& from, Side& to) {
+        return *from.port.dial(hosts.net.now, to.host.address.text(), test::leaf(&to == &a ? 1 : 2).id);
     }
     template <class Done>
     bool run(Done done, Duration limit = 20s) {
@@ -148,9 +152,9 @@ struct Transfer {
 TEST_CASE("a dialled connection opens on both sides with each other's preamble", "[transport]") {
     Two two(1);
     two.a.adopts = two.b.adopts = false;
-    const ConnId conn = two.dial(two.a, two.b);
+    const ConnectionId conn = two.dial(two.a, two.b);
     REQUIRE(two.run([&] { return two.a.opened.size() == 1 && two.b.opened.size() == 1; }));
-    CHECK(two.a.opened[0].conn == conn);
+    CHECK(two.a.opened[0].id == conn);
     CHECK(two.a.opened[0].we_dialled);
     CHECK(two.a.opened[0].node == test::leaf(2).id);
     CHECK(two.a.opened[0].theirs.incarnation == Incarnation{2, 102});
@@ -161,31 +165,31 @@ TEST_CASE("a dialled connection opens on both sides with each other's preamble",
     CHECK(two.b.opened[0].theirs.generation == two.a.opened[0].theirs.generation);  // proposed, accepted
 
     SECTION("greetings pass before it is adopted, messages after") {
-        two.a.port.greet(two.a.opened[0].conn, text("hello from a"));
-        two.b.port.greet(two.b.opened[0].conn, text("hello from b"));
-        two.b.port.greet(two.b.opened[0].conn, text("and who are you?"));
+        two.a.port.greet(two.a.opened[0].id, text("hello from a"));
+        two.b.port.greet(two.b.opened[0].id, text("hello from b"));
+        two.b.port.greet(two.b.opened[0].id, text("and who are you?"));
         REQUIRE(two.run([&] { return two.a.greetings.size() == 2 && two.b.greetings.size() == 1; }));
         CHECK(two.b.greetings[0] == text("hello from a"));
         CHECK(two.a.greetings[1] == text("and who are you?"));
-        REQUIRE(two.a.adopt(two.a.opened[0].conn));
+        REQUIRE(two.a.adopt(two.a.opened[0].id));
         // a has switched, b has not: what a sends meanwhile waits at b.
         REQUIRE(two.a.mesh.send_message(two.a.peer, text("early")));
         two.pass(1s);
         CHECK(two.b.messages.empty());
-        REQUIRE(two.b.adopt(two.b.opened[0].conn));
+        REQUIRE(two.b.adopt(two.b.opened[0].id));
         REQUIRE(two.run([&] { return two.b.messages.size() == 1; }));
         CHECK(two.b.messages[0] == text("early"));
         CHECK(two.talk("both"));
         CHECK(two.a.port.peer_of(conn) == two.a.peer);
         CHECK(two.a.port.conn_of(two.a.peer) == conn);
-        CHECK(two.a.port.remote_of(two.a.peer) == two.b.host.address);
+        CHECK(two.a.port.remote_of(conn) == two.b.host.address.text());
         CHECK(two.clean());
     }
     SECTION("one that is refused closes on both sides, with the reason") {
-        two.b.port.refuse(two.b.opened[0].conn, LinkPort::close_refused, "not a member");
+        two.b.port.refuse(two.b.opened[0].id, Channels::close_refused, "not a member");
         REQUIRE(two.run([&] { return two.a.closed.size() == 1 && two.b.closed.size() == 1; }));
         CHECK(two.a.closed[0].why.reason == "not a member");
-        CHECK(two.a.closed[0].why.code == LinkPort::close_refused);
+        CHECK(two.a.closed[0].why.code == Channels::close_refused);
         CHECK_FALSE(two.a.closed[0].peer);
         CHECK_FALSE(two.a.port.adopt(conn, two.a.peer));  // it has ended meanwhile
         two.a.port.greet(conn, text("nobody"));           // and this does nothing
@@ -206,7 +210,7 @@ TEST_CASE("a peer that does not begin with a preamble is closed for garbage", "[
         b.turn();
         return hosts.a.last(quic::Event::Kind::closed) != nullptr;
     }));
-    CHECK(hosts.a.last(quic::Event::Kind::closed)->close.code == LinkPort::close_garbage);
+    CHECK(hosts.a.last(quic::Event::Kind::closed)->close.code == Channels::close_garbage);
     CHECK(b.opened.empty());
 }
 
@@ -225,8 +229,7 @@ TEST_CASE("dials that cross end with one connection, the same on both sides", "[
         REQUIRE(at_b);
         CHECK(two.a.host.endpoint->stats().connections == 1);
         CHECK(two.b.host.endpoint->stats().connections == 1);
-        CHECK(two.a.host.endpoint->find(*at_a)->we_dialled() !=
-              two.b.host.endpoint->find(*at_b)->we_dialled());
+        CHECK(two.a.carrier.find(*at_a)->we_dialled() != two.b.carrier.find(*at_b)->we_dialled());
         CHECK(two.talk("still here"));  // with generations that differ this would be garbage
         CHECK(two.clean());
     }
@@ -239,11 +242,11 @@ TEST_CASE("a connection whose generation is not above the last one's is refused"
     two.dial(two.a, two.b);
     REQUIRE(two.run([&] { return two.a.opened.size() == 2 && two.b.opened.size() == 2; }));
     CHECK(two.b.opened[0].theirs.generation == two.b.opened[1].theirs.generation);
-    CHECK(two.b.adopt(two.b.opened[0].conn));
-    CHECK_FALSE(two.b.adopt(two.b.opened[1].conn));
+    CHECK(two.b.adopt(two.b.opened[0].id));
+    CHECK_FALSE(two.b.adopt(two.b.opened[1].id));
     REQUIRE(two.run([&] { return two.a.closed.size() == 1 && two.b.closed.size() == 1; }));
-    CHECK(two.a.closed[0].why.code == LinkPort::close_replaced);
-    CHECK(two.b.port.conn_of(two.b.peer) == two.b.opened[0].conn);
+    CHECK(two.a.closed[0].why.code == Channels::close_replaced);
+    CHECK(two.b.port.conn_of(two.b.peer) == two.b.opened[0].id);
 }
 
 TEST_CASE("a connection that replaces another goes on with its transfers, each chunk once", "[transport]") {
@@ -273,10 +276,10 @@ TEST_CASE("a closed channel is reported with its peer, and a new dial takes up f
     two.dial(two.a, two.b);
     REQUIRE(two.run([&] { return two.a.adopted == 1 && two.b.adopted == 1; }));
     Transfer t(1000);
-    two.a.port.close(two.a.peer, LinkPort::close_goodbye, "going down");
+    two.a.port.close(two.a.peer, Channels::close_goodbye, "going down");
     REQUIRE(two.run([&] { return two.a.closed.size() == 1 && two.b.closed.size() == 1; }));
     CHECK(two.b.closed[0].peer == two.b.peer);
-    CHECK(two.b.closed[0].why.code == LinkPort::close_goodbye);
+    CHECK(two.b.closed[0].why.code == Channels::close_goodbye);
     CHECK(two.b.closed[0].why.reason == "going down");
     CHECK_FALSE(two.b.port.conn_of(two.b.peer));
     CHECK_FALSE(two.b.mesh.send_message(two.b.peer, text("nobody")));
@@ -289,7 +292,7 @@ TEST_CASE("a closed channel is reported with its peer, and a new dial takes up f
 
 namespace {
 
-// A member that speaks QUIC and no more: side b is a LinkPort, and a dials it without one.
+// A member that speaks QUIC and no more: side b has channels, and a dials it without one.
 struct Mute {
     test::Pair hosts{11};
     Side b{hosts.net, hosts.b, 2, 10};
@@ -330,7 +333,7 @@ TEST_CASE("a connection without a preamble is closed after its time, and one tha
     CHECK(mute.hosts.net.now - since >= 4900ms);
     CHECK(mute.hosts.net.now - since < 6s);
     CHECK(mute.b.opened.size() == (with_preamble ? 1u : 0u));
-    CHECK(mute.b.closed[0].why.code == (with_preamble ? LinkPort::close_refused : LinkPort::close_garbage));
+    CHECK(mute.b.closed[0].why.code == (with_preamble ? Channels::close_refused : Channels::close_garbage));
     mute.run([] { return false; }, 2s);
     CHECK(mute.hosts.b.endpoint->stats().connections == 0);
 }

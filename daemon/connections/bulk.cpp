@@ -1,0 +1,174 @@
+#include "connections/bulk.hpp"
+
+#include <algorithm>
+
+#include "core/check.hpp"
+
+namespace nexar::connections {
+namespace {
+
+constexpr Duration replace_interval{5'000'000};
+
+Preamble preamble_of(const BulkConfig& config) {
+    Preamble p;
+    p.purpose = Purpose::bulk;
+    p.shard = config.shard;
+    p.incarnation = config.incarnation;
+    return p;
+}
+
+}  // namespace
+
+BulkConnections::BulkConnections(const BulkConfig& config, Carrier& carrier, link::Mesh& mesh)
+    : config_(config),
+      channels_(carrier, mesh, config.self, preamble_of(config)),
+      schedule_(config.dial, Random(config.seed)) {}
+
+BulkConnections::Peer* BulkConnections::find(const NodeId& node) {
+    const auto known = by_node_.find(node);
+    return known == by_node_.end() ? nullptr : &peers_.at(known->second);
+}
+
+void BulkConnections::introduce(const KnownPeer& known, Time now) {
+    by_node_[known.node] = known.peer;
+    Peer& peer = peers_[known.peer];
+    peer.known = known;
+    const Target target{known.node, {}};
+    schedule_.add(target, 1);
+    if (known.dial && !peer.up && !peer.dialling) schedule_.start(target, now);
+    const auto [first, last] = waiting_.equal_range(known.node);
+    std::vector<Opened> waited;
+    for (auto it = first; it != last; ++it) waited.push_back(it->second);
+    waiting_.erase(first, last);
+    for (const Opened& opened : waited) on_opened(opened, now);
+}
+
+void BulkConnections::drop(link::PeerIndex index) {
+    channels_.close(index, Channels::close_goodbye, "this node counts you as gone");
+    const auto at = peers_.find(index);
+    if (at == peers_.end()) return;
+    const NodeId node = at->second.known.node;
+    if (const auto known = by_node_.find(node); known != by_node_.end() && known->second == index) {
+        by_node_.erase(known);
+        schedule_.remove({node, {}});
+    }
+    peers_.erase(at);
+}
+
+void BulkConnections::on_garbage(link::PeerIndex from, const std::string& what) {
+    channels_.close(from, Channels::close_garbage, what);
+}
+
+void BulkConnections::replace_all(Time now) {
+    Time at = now;
+    for (const auto& [node, index] : by_node_)
+        if (peers_.at(index).up) schedule_.start({node, {}}, at += replace_interval);
+}
+
+void BulkConnections::on_time(Time now) {
+    channels_.on_time(now);
+    while (const auto opened = channels_.poll_opened()) on_opened(*opened, now);
+    while (const auto closed = channels_.poll_closed()) on_closed(*closed, now);
+    while (channels_.poll_received()) {  // silence is judged on the control connection
+    }
+    while (channels_.poll_written()) {
+    }
+    while (const auto target = schedule_.unanswered(now)) dial_failed(*find(target->node), now);
+    dial_due(now);
+}
+
+void BulkConnections::dial_due(Time now) {
+    while (const auto due = schedule_.poll_due(now)) {
+        Peer& peer = *find(due->target.node);
+        const auto id = channels_.dial(now, peer.known.address, peer.known.node);
+        if (id)
+            peer.dialling = *id;
+        else
+            dial_failed(peer, now);
+    }
+}
+
+// A dial that was to replace a connection in use: that one goes on.
+void BulkConnections::dial_failed(Peer& peer, Time now) {
+    peer.dialling.reset();
+    const Target target{peer.known.node, {}};
+    if (peer.known.dial && !peer.up)
+        schedule_.failed(target, now);
+    else
+        schedule_.stop(target);
+}
+
+void BulkConnections::on_opened(const Opened& opened, Time now) {
+    if (opened.theirs.purpose != Purpose::bulk || opened.theirs.shard != config_.shard)
+        return channels_.refuse(opened.id, Channels::close_refused, "this port is for bulk connections");
+    Peer* peer = find(opened.node);
+    if (!peer || peer->known.incarnation != opened.theirs.incarnation) {
+        const bool older = peer && opened.theirs.incarnation.counter <= peer->known.incarnation.counter;
+        if (older || waiting_.size() >= config_.waiting_max)
+            channels_.refuse(opened.id, Channels::close_refused,
+                             "not an incarnation of this node that is known here");
+        else
+            waiting_.emplace(opened.node, opened);
+        return;
+    }
+    if (!channels_.adopt(opened.id, peer->known.peer)) return;
+    peer->dialling.reset();
+    peer->up = true;
+    peer->up_since = now;
+    schedule_.stop({opened.node, {}});
+    events_.push_back({peer->known.peer, true, {}});
+}
+
+void BulkConnections::on_closed(const Closed& closed, Time now) {
+    const auto [first, last] = waiting_.equal_range(closed.node);
+    const auto waits = std::find_if(first, last, [&](const auto& w) { return w.second.id == closed.id; });
+    if (waits != last) waiting_.erase(waits);
+    if (closed.peer) return lost(closed, now);
+    Peer* peer = find(closed.node);
+    if (peer && peer->dialling == closed.id) dial_failed(*peer, now);
+}
+
+void BulkConnections::lost(const Closed& closed, Time now) {
+    const auto at = peers_.find(*closed.peer);
+    // The connection that replaces it may have been adopted in this very turn.
+    if (at == peers_.end() || channels_.conn_of(*closed.peer)) return;
+    Peer& peer = at->second;
+    peer.up = false;
+    events_.push_back({*closed.peer, false, closed.why.reason});
+    if (find(closed.node) == &peer && peer.known.dial && !peer.dialling) redial(peer, closed.rtt, now);
+}
+
+// One that did not last long (the peer refuses us?) is no reason to hurry.
+void BulkConnections::redial(const Peer& peer, Duration rtt, Time now) {
+    if (now - peer.up_since >= config_.young)
+        schedule_.start({peer.known.node, {}}, now, true, 3 * rtt);
+    else
+        schedule_.failed({peer.known.node, {}}, now);
+}
+
+std::optional<BulkState> BulkConnections::poll_event() {
+    if (events_.empty()) return std::nullopt;
+    BulkState front = std::move(events_.front());
+    events_.pop_front();
+    return front;
+}
+
+std::vector<link::PeerIndex> BulkConnections::peers() const {
+    std::vector<link::PeerIndex> out;
+    for (const auto& [index, peer] : peers_) out.push_back(index);
+    return out;
+}
+
+void BulkConnections::check_invariants() const {
+    channels_.check_invariants();
+    schedule_.check_invariants();
+    NEXAR_CHECK(by_node_.size() <= peers_.size());
+    NEXAR_CHECK(waiting_.size() <= config_.waiting_max);
+    for (const auto& [node, index] : by_node_) NEXAR_CHECK(peers_.at(index).known.node == node);
+    for (const auto& [index, peer] : peers_) {
+        NEXAR_CHECK(peer.known.peer == index);
+        NEXAR_CHECK(peer.up == channels_.conn_of(index).has_value());
+    }
+}
+
+}  // namespace nexar::connections

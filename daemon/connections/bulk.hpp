@@ -1,0 +1,93 @@
+// Bulk connections: one per peer, of one shard. The control plane announces each incarnation of a node; a
+// connection of that incarnation is used, an older one refused, a newer one waits for its announcement.
+// Whether a node has failed is judged on its control connection: a bulk connection that is lost is dialled
+// again. (docs/protocol/connections.md [P12]) Sans-io: it runs over any carrier, in a shard's thread and in
+// the simulator.
+//
+// How it is driven: the carrier reports to events(); then on_time(), once per turn and at wake_at(), and
+// poll_event() until there is none.
+#pragma once
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "connections/channels.hpp"
+#include "connections/dial_schedule.hpp"
+
+namespace nexar::connections {
+
+struct BulkConfig {
+    NodeId self;
+    Incarnation incarnation;
+    uint16_t shard = 0;  // the peers' shard of the same number is dialled
+    DialConfig dial{.dial_timeout = Duration{3'000'000'000},
+                    .backoff_min = Duration{20'000'000},
+                    .backoff_max = Duration{1'000'000'000},
+                    .dials_max = 64};
+    Duration young{1'000'000'000};  // a connection that did not last so long is no reason for fast redials
+    size_t waiting_max = 256;       // connections whose incarnation is not announced yet
+    uint64_t seed = 0;
+};
+
+struct KnownPeer {  // `dial`: it is ours to open the bulk connection
+    link::PeerIndex peer;
+    NodeId node;
+    Incarnation incarnation;
+    std::string address;
+    bool dial = false;
+};
+
+struct BulkState {  // of one peer's bulk connection, for people
+    link::PeerIndex peer;
+    bool up = false;
+    std::string why;
+};
+
+class BulkConnections {
+  public:
+    BulkConnections(const BulkConfig& config, Carrier& carrier, link::Mesh& mesh);
+
+    CarrierEvents& events() { return channels_; }
+    void introduce(const KnownPeer& known, Time now);  // again for every control connection of it
+    void drop(link::PeerIndex peer);                   // its incarnation is over
+    void on_garbage(link::PeerIndex from, const std::string& what);  // what it sent breaks the protocol
+    // Every connection in use is replaced by a new one, one after the other: what they show at their
+    // handshake has changed. Their transfers go on from their applied-bitmaps.
+    void replace_all(Time now);
+    void on_time(Time now);
+
+    std::optional<BulkState> poll_event();
+    Time wake_at() const { return std::min(channels_.wake_at(), schedule_.wake_at()); }
+    std::optional<ConnectionId> conn_of(link::PeerIndex peer) const { return channels_.conn_of(peer); }
+    std::vector<link::PeerIndex> peers() const;  // announced, and their incarnation is not over
+    void check_invariants() const;
+
+  private:
+    struct Peer {
+        KnownPeer known;
+        std::optional<ConnectionId> dialling;  // the dial that has led to no channel and no failure yet
+        bool up = false;
+        Time up_since{};
+    };
+    void on_opened(const Opened& opened, Time now);
+    void on_closed(const Closed& closed, Time now);
+    void lost(const Closed& closed, Time now);
+    void dial_due(Time now);
+    void dial_failed(Peer& peer, Time now);
+    void redial(const Peer& peer, Duration rtt, Time now);
+    Peer* find(const NodeId& node);
+
+    BulkConfig config_;
+    Channels channels_;
+    DialSchedule schedule_;  // of the nodes in by_node_
+    std::map<link::PeerIndex, Peer> peers_;
+    std::map<NodeId, link::PeerIndex> by_node_;  // the incarnation announced last
+    std::multimap<NodeId, Opened> waiting_;      // of incarnations that are not announced yet
+    std::deque<BulkState> events_;
+};
+
+}  // namespace nexar::connections

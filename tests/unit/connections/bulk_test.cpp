@@ -1,0 +1,224 @@
+// Bulk connections: announced incarnations, those that come too early or too late, redials [P12].
+#include "connections/bulk.hpp"
+
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+
+#include "fake_carrier.hpp"
+#include "nodes.hpp"
+
+namespace nexar::connections {
+namespace {
+
+const NodeId self = node_id(5), low = node_id(1), high = node_id(9);
+constexpr link::PeerIndex peer{3}, later{4};
+
+struct Fixture {
+    FakeCarrier carrier;
+    link::Mesh mesh{link::MeshConfig{}};
+    BulkConnections bulk;
+    std::vector<BulkState> states;
+
+    static BulkConfig config() {
+        BulkConfig out;
+        out.self = self;
+        out.incarnation = {1, 1};
+        out.shard = 2;
+        out.waiting_max = 3;
+        return out;
+    }
+    Fixture() : bulk(config(), carrier, mesh) { carrier.events = &bulk.events(); }
+
+    void turn(Time now) {
+        bulk.on_time(now);
+        bulk.check_invariants();
+        while (auto state = bulk.poll_event()) states.push_back(*state);
+    }
+    void introduce(const NodeId& node, Incarnation incarnation, link::PeerIndex index, bool dial, Time now) {
+        bulk.introduce({index, node, incarnation, "there:2", dial}, now);
+        turn(now);
+    }
+    ConnectionId accept(const NodeId& node, Incarnation incarnation, Time now, uint32_t generation = 3) {
+        carrier.connect(node, now).receive(preamble_of(incarnation, generation, Purpose::bulk, 2));
+        turn(now);
+        return carrier.last;
+    }
+    // The last dial is answered.
+    ConnectionId answer(const NodeId& node, Incarnation incarnation, Time now, uint32_t generation = 3) {
+        const ConnectionId id = carrier.dials.back().id;
+        carrier.connect(node, now, id).receive(preamble_of(incarnation, generation, Purpose::bulk, 2));
+        turn(now);
+        return id;
+    }
+    bool is_closed(ConnectionId id) { return carrier.conns.at(id).closed.has_value(); }
+};
+
+TEST_CASE("the lower NodeId dials the announced address, the other one waits", "[connections][P12]") {
+    Fixture f;
+    f.introduce(low, {1, 7}, peer, false, at_ms(0));
+    CHECK(f.carrier.dials.empty());
+    f.introduce(high, {1, 8}, later, true, at_ms(0));
+    REQUIRE(f.carrier.dials.size() == 1);
+    CHECK(f.carrier.dials[0].address == "there:2");
+    CHECK(f.carrier.dials[0].expected == high);
+    f.introduce(high, {1, 8}, later, true, at_ms(1));  // its control connection was replaced
+    CHECK(f.carrier.dials.size() == 1);
+    const ConnectionId id = f.answer(high, {1, 8}, at_ms(2));
+    CHECK(f.bulk.conn_of(later) == id);
+    REQUIRE(f.states.size() == 1);
+    CHECK((f.states[0].up && f.states[0].peer == later));
+    CHECK(f.carrier.conns.at(id).preamble().purpose == Purpose::bulk);
+    CHECK(f.carrier.conns.at(id).preamble().shard == 2);
+    for (int ms = 3; ms < 9000; ms += 50) f.turn(at_ms(ms));
+    CHECK(f.carrier.dials.size() == 1);
+    CHECK(f.bulk.peers().size() == 2);
+}
+
+TEST_CASE("a connection that is not for this shard's bulk is refused", "[connections][P12]") {
+    Fixture f;
+    f.introduce(low, {1, 7}, peer, false, at_ms(0));
+    FakeCarrier::Conn& control = f.carrier.connect(low, at_ms(0));
+    control.receive(preamble_of({1, 7}, 3));
+    FakeCarrier::Conn& other_shard = f.carrier.connect(low, at_ms(0));
+    other_shard.receive(preamble_of({1, 7}, 3, Purpose::bulk, 1));
+    f.turn(at_ms(0));
+    CHECK((control.closed && other_shard.closed));
+    CHECK(f.states.empty());
+}
+
+TEST_CASE("a connection waits for the announcement of its incarnation, an older one is refused",
+          "[connections][P12][P9]") {
+    Fixture f;
+    const ConnectionId early = f.accept(low, {2, 8}, at_ms(0));
+    CHECK_FALSE(f.is_closed(early));
+    f.introduce(low, {1, 7}, peer, false, at_ms(10));  // not yet this one
+    CHECK_FALSE(f.is_closed(early));
+    CHECK(f.states.empty());
+    const ConnectionId old = f.accept(low, {0, 3}, at_ms(20));
+    CHECK(f.is_closed(old));
+    f.introduce(low, {2, 8}, later, false, at_ms(30));
+    CHECK(f.bulk.conn_of(later) == early);
+    f.bulk.drop(peer);
+    f.turn(at_ms(40));
+    CHECK(f.bulk.conn_of(later) == early);
+    CHECK(f.is_closed(f.accept(low, {1, 7}, at_ms(50), 9)));  // the one before
+}
+
+TEST_CASE("few connections wait for an announcement, and none longer than its patience",
+          "[connections][P9][P12][H10]") {
+    Fixture f;
+    std::vector<ConnectionId> ids;
+    for (unsigned n = 20; n < 23; ++n) ids.push_back(f.accept(node_id(n), {1, 7}, at_ms(0)));
+    for (const ConnectionId id : ids) CHECK_FALSE(f.is_closed(id));
+    CHECK(f.is_closed(f.accept(node_id(23), {1, 7}, at_ms(0))));
+    f.carrier.close(ids[0], at_ms(1));
+    f.turn(at_ms(1));
+    CHECK_FALSE(f.is_closed(f.accept(node_id(24), {1, 7}, at_ms(1))));
+    f.turn(at_ms(5000));
+    CHECK((f.is_closed(ids[1]) && f.is_closed(ids[2])));
+    f.introduce(node_id(21), {1, 7}, peer, false, at_ms(5001));
+    CHECK_FALSE(f.bulk.conn_of(peer));
+}
+
+TEST_CASE("a dial that fails is repeated with back-off, until the incarnation is over",
+          "[connections][P5][P12]") {
+    Fixture f;
+    f.introduce(high, {1, 8}, peer, true, at_ms(0));
+    std::vector<int> dials{0};
+    for (int ms = 0; ms < 9000; ++ms) {
+        f.turn(at_ms(ms));
+        if (f.carrier.dials.size() == dials.size()) {
+            f.carrier.close(f.carrier.dials.back().id, at_ms(ms), "refused");
+            dials.push_back(ms);
+        }
+    }
+    CHECK(dials.size() >= 10);
+    CHECK(dials.size() <= 20);
+    f.bulk.drop(peer);
+    const size_t before = f.carrier.dials.size();
+    for (int ms = 9000; ms < 20'000; ms += 10) f.turn(at_ms(ms));
+    CHECK(f.carrier.dials.size() == before);
+    CHECK(f.bulk.wake_at() == never);
+    CHECK(f.bulk.peers().empty());
+    f.bulk.drop(peer);  // once more does nothing
+}
+
+TEST_CASE("a dial without an answer, and one that the carrier does not take, are failed dials",
+          "[connections][P5]") {
+    Fixture f;
+    f.introduce(high, {1, 8}, peer, true, at_ms(0));
+    f.turn(at_ms(2999));
+    CHECK(f.carrier.dials.size() == 1);
+    f.carrier.refuses = true;
+    f.turn(at_ms(3000));
+    f.turn(at_ms(3100));
+    CHECK(f.carrier.dials.size() == 1);
+    f.carrier.refuses = false;
+    for (int ms = 3100; ms < 4500; ms += 10) f.turn(at_ms(ms));
+    CHECK(f.carrier.dials.size() == 2);
+}
+
+TEST_CASE("a connection that is lost is redialled at once, a young one with back-off",
+          "[connections][P5][P12]") {
+    Fixture f;
+    f.introduce(high, {1, 8}, peer, true, at_ms(0));
+    f.carrier.close(f.answer(high, {1, 8}, at_ms(1), 3), at_ms(5), "not wanted");
+    f.turn(at_ms(5));
+    CHECK(f.carrier.dials.size() == 1);  // it lasted 4 ms
+    CHECK(f.states.back().why == "not wanted");
+    for (int ms = 5; ms < 100; ++ms) f.turn(at_ms(ms));
+    REQUIRE(f.carrier.dials.size() == 2);
+    f.carrier.close(f.answer(high, {1, 8}, at_ms(100), 5), at_ms(9000));
+    f.turn(at_ms(9000));
+    CHECK(f.carrier.dials.size() == 3);
+    CHECK_FALSE(f.bulk.conn_of(peer));
+    f.answer(high, {1, 8}, at_ms(9001), 7);
+    CHECK(f.bulk.conn_of(peer));
+    CHECK(f.states.back().up);
+}
+
+TEST_CASE("garbage closes, and a lost connection of a peer that dials itself is waited for",
+          "[connections][P12]") {
+    Fixture f;
+    f.introduce(low, {1, 7}, peer, false, at_ms(0));
+    const ConnectionId id = f.accept(low, {1, 7}, at_ms(0));
+    f.bulk.on_garbage(peer, "a frame of kind 77");
+    REQUIRE(f.is_closed(id));
+    CHECK(f.carrier.conns.at(id).closed->first == Channels::close_garbage);
+    f.carrier.close(id, at_ms(1));
+    for (int ms = 1; ms < 5000; ms += 10) f.turn(at_ms(ms));
+    CHECK(f.carrier.dials.empty());
+    f.accept(low, {1, 7}, at_ms(5000), 5);
+    CHECK(f.bulk.conn_of(peer));
+}
+
+TEST_CASE("connections are replaced one after the other, and a failed replacement changes nothing",
+          "[connections][P12]") {
+    Fixture f;
+    f.introduce(low, {1, 7}, peer, false, at_ms(0));
+    f.introduce(high, {1, 8}, later, true, at_ms(0));
+    const ConnectionId theirs = f.accept(low, {1, 7}, at_ms(0));
+    const ConnectionId ours = f.answer(high, {1, 8}, at_ms(0));
+    f.bulk.replace_all(at_ms(100));
+    f.turn(at_ms(105));
+    REQUIRE(f.carrier.dials.size() == 2);
+    const NodeId first = *f.carrier.dials.back().expected;
+    f.carrier.close(f.carrier.dials.back().id, at_ms(106), "refused");
+    f.turn(at_ms(110));
+    REQUIRE(f.carrier.dials.size() == 3);
+    const NodeId second = *f.carrier.dials.back().expected;
+    CHECK(first != second);
+    const ConnectionId replacement =
+        f.answer(second, second == low ? Incarnation{1, 7} : Incarnation{1, 8}, at_ms(111), 9);
+    CHECK(f.bulk.conn_of(second == low ? peer : later) == replacement);
+    CHECK(f.is_closed(second == low ? theirs : ours));
+    CHECK_FALSE(f.is_closed(second == low ? ours : theirs));
+    const size_t downs = static_cast<size_t>(
+        std::ranges::count_if(f.states, [](const BulkState& state) { return !state.up; }));
+    CHECK(downs == 0);
+    for (int ms = 111; ms < 9000; ms += 10) f.turn(at_ms(ms));
+    CHECK(f.carrier.dials.size() == 3);
+}
+
+}  // namespace
+}  // namespace nexar::connections
