@@ -115,6 +115,12 @@ Result<void> Connection::receive(uint32_t type, void* out, size_t size, int* fds
         found = std::min(fd_count, (c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
         if (found > 0) std::memcpy(fds, CMSG_DATA(c), found * sizeof(int));
     }
+    // The kernel leaves out what this process has no room for.
+    if ((header.msg_flags & MSG_CTRUNC) != 0 && found < fd_count) {
+        for (size_t i = 0; i < found; ++i) ::close(fds[i]);
+        errno = EMFILE;
+        return fail(io_error("cannot take the descriptors that the daemon sends"));
+    }
     nexar_msg_head head;
     std::memcpy(&head, packet, sizeof head);
     const bool refused = head.magic == NEXAR_LOCAL_MAGIC && head.type == NEXAR_MSG_REFUSED;

@@ -85,7 +85,8 @@ Result<void> check_file_size_limit(uint64_t bytes) {
 Error io_error(const std::string& what) {
     const int number = errno;
     const Errc code = number == ENOMEM ? Errc::no_memory : number == EACCES ? Errc::permission : Errc::io;
-    Error error{code, what + ": " + std::strerror(number)};
+    const char* help = number == EMFILE ? "; raise ulimit -n" : "";
+    Error error{code, what + ": " + std::strerror(number) + help};
     error.system_errno = number;
     return error;
 }

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -210,6 +211,29 @@ TEST_CASE("under a limit on the size of files memory is an error, not the end", 
         return exit_code(nexar_alloc(session, 64 << 10, nullptr, &memory) == NEXAR_OK, 3);
     });
     CHECK(large.wait() == 0);
+}
+
+TEST_CASE("a process that has no descriptors left hears it, whichever one is missing", "[local]") {
+    ProcessDaemon daemon;
+    Child client([&] {
+        const rlimit limit{256, 256};
+        ::setrlimit(RLIMIT_NOFILE, &limit);
+        std::vector<int> held;
+        for (int fd = ::dup(0); fd >= 0; fd = ::dup(0)) held.push_back(fd);
+        int refusals = 0;
+        for (;; ++refusals) {
+            nexar_session* session = nullptr;
+            if (try_open_session(daemon.path(), &session) == NEXAR_OK) break;
+            const nexar_error error = last_failure();
+            if (error.code != NEXAR_ERR_IO || error.system_errno != EMFILE) return 10 + refusals;
+            if (!std::strstr(error.text, "ulimit -n")) return 30 + refusals;
+            if (held.empty()) return 1;
+            ::close(held.back());
+            held.pop_back();
+        }
+        return exit_code(refusals > 2, 2);  // for the socket, and for each of the two that come over it
+    });
+    CHECK(client.wait() == 0);
 }
 
 TEST_CASE("memory beyond the daemon's limits is refused before a page of it exists", "[local][D20]") {
