@@ -32,7 +32,8 @@
  *             rank, host, operation and why, and nexar_perror() prints it. A call that this process rejects (bad argument,
  *             table full) had no effect and used up no place in the group's order of operations.
  *   Memory    Any memory will do. Memory from nexar_alloc or nexar_register_memfd is used in place, without copies;
- *             other memory is copied through scratch, which this process pays for, up to scratch_limit.
+ *             other memory is copied through scratch, which this process pays for, up to scratch_limit. A buffer that
+ *             begins in such memory and runs past its end is refused, INVALID_ARGUMENT.
  *             A blocking operation copies while it works. Of _start there are two cases. While the copies fit
  *             into scratch_limit, it copies the whole input before it returns, and needs no further call to progress;
  *             the output is copied back by the call that first finds that it ended. Beyond, a collective is

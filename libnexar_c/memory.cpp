@@ -19,14 +19,20 @@ Regions::~Regions() {
         if (region->mapped_here) ::munmap(region->base, region->bytes);
 }
 
-Region* Regions::find_and_use(const void* data, uint64_t bytes) {
+Result<Region*> Regions::find_and_use(const void* data, uint64_t bytes) {
     std::shared_lock lock(mutex_);
     auto after = std::upper_bound(by_address_.begin(), by_address_.end(), data, by_base);
     if (after == by_address_.begin()) return nullptr;
     Region& region = **std::prev(after);
     const auto offset = static_cast<uint64_t>(static_cast<const std::byte*>(data) - region.base);
     if (region.scratch || !region.ready.load(std::memory_order_acquire)) return nullptr;
-    if (offset > region.bytes || bytes > region.bytes - offset) return nullptr;
+    if (offset >= region.bytes) return nullptr;
+    // A count of bytes that was meant for elements, most often; copying would read what lies behind.
+    if (bytes > region.bytes - offset)
+        return fail(Errc::invalid_argument, "the buffer of " + std::to_string(bytes) +
+                                                " bytes begins at byte " + std::to_string(offset) +
+                                                " of registered memory of " + std::to_string(region.bytes) +
+                                                " bytes and runs past its end (count is in elements)");
     region.users.fetch_add(1, std::memory_order_relaxed);
     return &region;
 }

@@ -28,8 +28,9 @@ struct Region {
 class Regions {
   public:
     ~Regions();
-    // The region that holds [data, data + bytes), used until `users` is lowered; or null.
-    Region* find_and_use(const void* data, uint64_t bytes);
+    // The region that holds [data, data + bytes), used until `users` is lowered; or null. Where only its
+    // start is in a region: invalid_argument.
+    Result<Region*> find_and_use(const void* data, uint64_t bytes);
 
     // 0: too many at once, until give_back_id. No number comes twice: a descriptor that names a region that
     // is gone never means another one.

@@ -20,11 +20,15 @@ bool aligned(const void* data, uint64_t element) {
 }
 
 // True: the daemon reaches `span` where it is.
-bool use_region(Session& session, const Span& span, uint64_t element, nexar_shm_extent& extent,
-                Region*& in_use) {
-    if (!aligned(span.data, element)) return false;
-    Region* region = session.find_and_use(span.data, span.bytes);
+Result<bool> use_region(Session& session, const Span& span, uint64_t element, nexar_shm_extent& extent,
+                        Region*& in_use) {
+    if (span.bytes == 0) return false;
+    NEXAR_TRY(Region * region, session.find_and_use(span.data, span.bytes));
     if (!region) return false;
+    if (!aligned(span.data, element)) {
+        region->users.fetch_sub(1, std::memory_order_release);
+        return false;
+    }
     extent.region = region->id;
     extent.offset = static_cast<uint64_t>(span.data - region->base);
     in_use = region;
@@ -45,7 +49,7 @@ class Planner {
     Plan result;
 
   private:
-    void find_regions();
+    Result<void> find_regions();
     uint64_t bytes_to_copy() const;
     Cut cut() const;
     Result<void> copy_whole();
@@ -69,7 +73,7 @@ class Planner {
 };
 
 Result<void> Planner::plan(bool blocking) {
-    find_regions();
+    NEXAR_TRY_VOID(find_regions());
     if (!copy_in_ && !copy_out_) return {};
     const Cut cut = this->cut();
     const bool stageable = cut.segments != 0;
@@ -85,21 +89,21 @@ Result<void> Planner::plan(bool blocking) {
     return stage(cut);
 }
 
-void Planner::find_regions() {
+Result<void> Planner::find_regions() {
     const Checked& c = checked_;
-    const bool in_there =
-        c.in.bytes != 0 && use_region(session_, c.in, c.element, descriptor_.in, result.in_use[0]);
-    const bool out_there =
-        c.out.bytes != 0 && use_region(session_, c.out, c.element, descriptor_.out, result.in_use[1]);
+    NEXAR_TRY(const bool in_there, use_region(session_, c.in, c.element, descriptor_.in, result.in_use[0]));
+    NEXAR_TRY(const bool out_there,
+              use_region(session_, c.out, c.element, descriptor_.out, result.in_use[1]));
     copy_in_ = c.in.bytes != 0 && !in_there;
     copy_out_ = c.out.bytes != 0 && !out_there;
-    if (!c.in_place || copy_in_ == copy_out_) return;
+    if (!c.in_place || copy_in_ == copy_out_) return {};
     // Only a part of this memory is in a region: both sides as if nothing was.
     for (Region*& region : result.in_use) {
         if (region) region->users.fetch_sub(1, std::memory_order_release);
         region = nullptr;
     }
     copy_in_ = copy_out_ = true;
+    return {};
 }
 
 uint64_t Planner::bytes_to_copy() const {

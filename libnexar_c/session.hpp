@@ -134,7 +134,9 @@ class Session {
     Result<void*> alloc(uint64_t bytes, const AllocOptions& options = {});
     Result<void> release(void* memory, bool mapped_here);
     Result<void> adopt(void* address, uint64_t bytes, int fd, uint64_t offset);
-    Region* find_and_use(const void* data, uint64_t bytes) { return regions_.find_and_use(data, bytes); }
+    Result<Region*> find_and_use(const void* data, uint64_t bytes) {
+        return regions_.find_and_use(data, bytes);
+    }
     Result<ScratchBlock> take_scratch(uint64_t bytes) { return scratch_.take(bytes); }
     Result<ScratchBlock> take_own_scratch(uint64_t bytes) { return scratch_.take_own(bytes); }
     bool may_copy(uint64_t bytes) { return scratch_.may_fit(bytes); }

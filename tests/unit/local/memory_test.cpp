@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -140,6 +141,31 @@ TEST_CASE("a full table still gives memory, takes it back, and frees groups", "[
     for (const nexar_request request : requests) CHECK(nexar_request_cancel(request) == NEXAR_OK);
     for (const nexar_request request : requests)
         CHECK(nexar_request_wait(request, 10000, nullptr) == NEXAR_ERR_CANCELLED);
+}
+
+TEST_CASE("a buffer that starts in registered memory and runs past its end is refused", "[local]") {
+    ThreadDaemon daemon;
+    const TestSession session(daemon.path());
+    nexar_group* group = session.group("alone");
+    const Memfd memory(16 * page);  // so that what lies behind the region can be touched
+    REQUIRE(nexar_register_memfd(session.get(), memory.data, 4 * page, memory.fd, 0) == NEXAR_OK);
+    const auto refused = [&](std::byte* in, std::byte* out, uint64_t count) {
+        const auto status = nexar_all_reduce(group, in, out, count, NEXAR_U8, NEXAR_SUM, within(10000));
+        if (status != NEXAR_ERR_INVALID_ARGUMENT) return false;
+        const std::string text = last_failure().text;
+        CAPTURE(text);
+        CHECK(text.find("16384 bytes") != std::string::npos);
+        CHECK(text.find(std::to_string(count) + " bytes") != std::string::npos);
+        return true;
+    };
+    std::vector<std::byte> ordinary(8 * page);
+    CHECK(refused(memory.data, memory.data, 4 * page + 1));
+    CHECK(refused(memory.data + 3 * page, ordinary.data(), 2 * page));
+    CHECK(refused(ordinary.data(), memory.data + 4 * page - 1, 2));
+    // Nobody uses the region on account of a call that was refused.
+    CHECK(nexar_all_reduce(group, memory.data, memory.data, 4 * page, NEXAR_U8, NEXAR_SUM, within(10000)) ==
+          NEXAR_OK);
+    CHECK(nexar_unregister(session.get(), memory.data) == NEXAR_OK);
 }
 
 TEST_CASE("a message is sent whatever scratch_limit is", "[local][D15]") {
