@@ -311,9 +311,11 @@ NEXAR_API void nexar_session_options_init(nexar_session_options* options, uint64
 /* Opens a session; options may be NULL. Close it with nexar_session_close.
  *   NOT_FOUND             nobody listens at the socket
  *   PERMISSION            the socket's permissions refuse this user
- *   SESSION_REFUSED       the daemon said no (its reason is in the text): limit reached, versions too far apart
+ *   SESSION_REFUSED       the daemon said no (its reason is in the text): limit reached (sessions_max,
+ *                         sessions_per_uid_max in its configuration), versions too far apart
  *   DAEMON_UNRESPONSIVE   the daemon did not answer in connect_timeout_ms
- *   IO                    this process may not have the memory or descriptors (ulimit) */
+ *   IO                    this process may not have the memory or descriptors (ulimit), or the socket is of another
+ *                         kind, such as the admin socket */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_session_open(const nexar_session_options* options,
                                                            nexar_session** out);
 
@@ -375,7 +377,8 @@ NEXAR_API void nexar_alloc_options_init(nexar_alloc_options* options, uint64_t s
 
 /* Zeroed, page-aligned memory that operations use in place. bytes > 0. It counts against this process. The limits are
  * looked at before the first page is touched. options may be NULL.
- *   NO_MEMORY   the system or the daemon's limits for this user refused      TABLE_FULL   too many regions */
+ *   NO_MEMORY    the system refused, or the daemon's limit for a session (session_memory_max_bytes, its configuration)
+ *   TABLE_FULL   this session has 1024 regions: of nexar_alloc, nexar_register_memfd, and scratch */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_alloc(nexar_session* session, uint64_t bytes,
                                                     const nexar_alloc_options* options, void** out);
 
@@ -390,8 +393,9 @@ NEXAR_API nexar_status nexar_free(nexar_session* session, void* memory);
  * where the daemon's limits refuse.
  * (The name nexar_register is kept for memory of other kinds.)
  *   UNSUPPORTED        not a memfd, or it does not allow seals
- *   INVALID_ARGUMENT   not aligned; not a shared mapping of these bytes of this memfd; or the memory overlaps memory that
- *                      is registered already */
+ *   TABLE_FULL         as nexar_alloc
+ *   INVALID_ARGUMENT   not aligned; not a shared mapping of these bytes of this memfd; or the memory overlaps memory
+ *                      that is registered already */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_register_memfd(nexar_session* session, void* address, uint64_t bytes,
                                                              int fd, uint64_t offset);
 

@@ -79,6 +79,10 @@ Result<void> Connection::dial(const ConnectOptions& options, Time until) {
         if (errno == EACCES)
             return fail(io_error("this user may not use " + options.path + " (ls -l " + options.path +
                                  " says who may, also of its directory)"));
+        if (errno == EPROTOTYPE)
+            return fail(io_error(options.path + " is another kind of socket; is this the admin socket? The "
+                                                "session socket is /run/nexar/nexard.sock, or what nexard's "
+                                                "configuration has for socket"));
         if (errno != EAGAIN && errno != EINTR) return fail(io_error("cannot connect to " + options.path));
         // The daemon's queue of connections is full, and a unix socket cannot be polled for that.
         if (now() >= until)

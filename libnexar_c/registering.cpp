@@ -29,8 +29,9 @@ Result<Region*> Session::make_region(const char* name, uint64_t bytes, bool scra
     const uint64_t bytes_max =
         std::min(connection_->welcome().region_bytes_max, connection_->welcome().session_bytes_max);
     if (bytes > bytes_max)
-        return fail(Errc::no_memory, "the daemon allows a region of " + std::to_string(bytes_max) +
-                                         " bytes, not " + std::to_string(bytes));
+        return fail(Errc::no_memory, "the daemon allows a session " + std::to_string(bytes_max) +
+                                         " bytes (session_memory_max_bytes in its configuration), not " +
+                                         std::to_string(bytes));
     NEXAR_TRY(const Segment segment, reserve_segment(name, whole_pages(bytes)));
     auto region = add_region(segment, 0, true, scratch);
     if (!region) {
@@ -56,7 +57,9 @@ Result<Region*> Session::add_region(const Segment& segment, uint64_t offset, boo
     made->scratch = scratch;
     const uint32_t id = regions_.take_id();
     made->id = id;
-    if (id == 0) return fail(Errc::table_full, "too many regions in this session");
+    if (id == 0)
+        return fail(Errc::table_full, "this session has " + std::to_string(NEXAR_SHM_REGIONS_MAX) +
+                                          " regions, the most that it may have: free one first");
     auto region = regions_.insert(std::move(made));
     if (!region) {
         regions_.give_back_id();

@@ -114,6 +114,14 @@ void Session::check_alive() {
     fail_all(misused ? Errc::protocol_error : Errc::daemon_lost, reason);
 }
 
+std::string Session::full_text(shm::SlotPool::For purpose) const {
+    const uint32_t kept = purpose == shm::SlotPool::For::operation ? shm::SlotPool::kept_from_operations
+                                                                   : shm::SlotPool::kept_from_openings;
+    return "this session has " + std::to_string(control_.slots() - kept) +
+           " requests, and no room for more with " + std::to_string(control_.slots()) +
+           " slots: free some, or open the session with more slots";
+}
+
 Result<Slot> Session::take_slot(uint8_t kind, const Plan& plan, const Label& label) {
     using For = shm::SlotPool::For;
     const For purpose = kind < NEXAR_CMD_GROUP_OPEN    ? For::operation
@@ -124,10 +132,7 @@ Result<Slot> Session::take_slot(uint8_t kind, const Plan& plan, const Label& lab
         if (auto error = unusable()) return fail(*error);
         taken = pool_.try_take(purpose);
         if (taken) break;
-        if (purpose != For::command)
-            return fail(Errc::table_full,
-                        "all " + std::to_string(control_.slots()) +
-                            " slots of this session are taken: free requests, or open with more slots");
+        if (purpose != For::command) return fail(Errc::table_full, full_text(purpose));
         // The last slots are held by commands, which the daemon ends at once: one is free in a moment.
         look_at_tick();
         ::usleep(100);

@@ -188,6 +188,7 @@ class Session {
     bool send_region(const Slot& slot, const Region& region, int memfd, uint64_t offset);
     Result<void> drop_region(Region* region);
 
+    std::string full_text(shm::SlotPool::For purpose) const;
     Result<Slot> take_slot(uint8_t kind, const Plan& plan, const Label& label);
     void mark_pending(const Slot& slot);
     bool hand_over(const Slot& slot);

@@ -106,12 +106,17 @@ Result<void> Server::admit(Time now, Fd connection) {
         of_uid += s->uid() == peer.uid;
         not_ready += s->uid() == peer.uid && !s->ready();
     }
-    const char* limit = sessions_.size() >= config_.sessions_max      ? "sessions of this daemon"
-                        : of_uid >= config_.sessions_per_uid_max      ? "sessions of this user"
-                        : not_ready >= config_.handshakes_per_uid_max ? "handshakes of this user at once"
-                                                                      : nullptr;
-    if (limit) {
-        const Error why{Errc::table_full, std::string("the limit of ") + limit + " is reached", -1, -1, {}};
+    std::string limit;
+    if (sessions_.size() >= config_.sessions_max)
+        limit = "sessions of this daemon is reached (sessions_max = " + std::to_string(config_.sessions_max) +
+                " in its configuration)";
+    else if (of_uid >= config_.sessions_per_uid_max)
+        limit = "sessions of this user is reached (sessions_per_uid_max = " +
+                std::to_string(config_.sessions_per_uid_max) + " in the daemon's configuration)";
+    else if (not_ready >= config_.handshakes_per_uid_max)
+        limit = "handshakes of this user at once is reached";
+    if (!limit.empty()) {
+        const Error why{Errc::table_full, "the limit of " + limit, -1, -1, {}};
         refuse(connection.get(), why);
         return fail(why);
     }

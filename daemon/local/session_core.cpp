@@ -322,9 +322,9 @@ Result<void> SessionCore::accept_region(uint32_t region, engine::Buffer memory) 
         return fail(Errc::table_full,
                     "this session may have " + std::to_string(regions_max()) + " regions at once");
     if (memory.bytes > limits_.session_bytes_max - region_bytes_)
-        return fail(Errc::no_memory, "this session may register " +
-                                         std::to_string(limits_.session_bytes_max) + " bytes; it has " +
-                                         std::to_string(region_bytes_));
+        return fail(Errc::no_memory,
+                    "this session may register " + std::to_string(limits_.session_bytes_max) +
+                        " bytes (session_memory_max_bytes); it has " + std::to_string(region_bytes_));
     region_bytes_ += memory.bytes;
     regions_.emplace(region, std::move(memory));
     return {};

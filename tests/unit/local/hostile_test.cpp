@@ -21,6 +21,7 @@
 #include "local/memory.hpp"
 #include "local/socket.hpp"
 #include "nexar.h"
+#include "rank.hpp"
 #include "test_daemon.hpp"
 
 using namespace nexar;
@@ -202,6 +203,9 @@ TEST_CASE("one user has a limit of connections that are not ready, and of sessio
     for (int i = 0; i < 5; ++i) connections.push_back(dial(daemon.path()));
     Fd extra = dial(daemon.path());
     CHECK(hear(extra) == NEXAR_MSG_REFUSED);
+    nexar_session* session = nullptr;
+    CHECK(try_open_session(daemon.path(), &session) == NEXAR_ERR_SESSION_REFUSED);
+    CHECK(std::string(last_failure().text).find("sessions_per_uid_max = 5") != std::string::npos);
     CHECK(daemon.eventually([&] { return daemon.counters.sessions == 5; }));
     connections.clear();
     CHECK(daemon.eventually([&] { return daemon.counters.sessions == 0; }));

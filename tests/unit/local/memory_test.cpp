@@ -117,6 +117,8 @@ TEST_CASE("a full table still gives memory, takes it back, and frees groups", "[
     for (nexar_request request = 0; nexar_barrier_start(stuck, nullptr, &request) == NEXAR_OK;)
         requests.push_back(request);
     CHECK(last_failure().code == NEXAR_ERR_TABLE_FULL);
+    CHECK(requests.size() == 12);
+    CHECK(std::string(last_failure().text).find("12 requests") != std::string::npos);
     std::atomic<int> full{0}, incomplete{0};
     std::vector<std::thread> openings;
     for (int i = 0; i < 8; ++i)
@@ -276,6 +278,7 @@ TEST_CASE("memory beyond the daemon's limits is refused before a page of it exis
         for (const uint64_t bytes : {128 * mib, 90 * mib, uint64_t{1} << 45}) {
             if (nexar_alloc(session, bytes, nullptr, &memory) != NEXAR_ERR_NO_MEMORY) return 3;
             if (most_resident_kib() - before > 8 * 1024) return 4;
+            if (!std::strstr(last_failure().text, "session_memory_max_bytes")) return 6;
         }
         return exit_code(nexar_alloc(session, 16 * mib, nullptr, &memory) == NEXAR_OK, 5);
     });

@@ -1,11 +1,15 @@
 // What becomes of requests when threads, cancels and ends meet in unlucky ways.
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
+#include <cstring>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -72,6 +76,23 @@ TEST_CASE("a forked child cannot free its parent's group, which lives on", "[loc
     CHECK(child.wait() == 0);
     CHECK(nexar_barrier(group, within(10000)) == NEXAR_OK);
     CHECK(nexar_group_free(group) == NEXAR_OK);
+}
+
+TEST_CASE("the admin socket is not taken for the one of sessions", "[local]") {
+    const std::string path = "/tmp/nexar-requests-test-" + std::to_string(::getpid()) + ".sock";
+    const int listener = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path, path.data(), path.size());
+    REQUIRE(::bind(listener, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+    REQUIRE(::listen(listener, 1) == 0);
+    nexar_session* session = nullptr;
+    CHECK(try_open_session(path, &session) == NEXAR_ERR_IO);
+    const std::string text = last_failure().text;
+    CHECK(text.find("is this the admin socket?") != std::string::npos);
+    CHECK(text.find("/run/nexar/nexard.sock") != std::string::npos);
+    ::close(listener);
+    ::unlink(path.c_str());
 }
 
 namespace {
