@@ -620,16 +620,17 @@ NEXAR_API nexar_status nexar_request_test(nexar_request request, nexar_completio
 /* Waits for the end. INTERRUPTED: a signal arrived, the request is still pending. */
 NEXAR_API nexar_status nexar_request_wait(nexar_request request, int64_t timeout_ms, nexar_completion* completion);
 
-/* Looks for one of count requests (1 .. 4096, of one session; those that are 0 are passed over) that has ended, or
+/* Looks for one of count requests (at most 4096, of one session; those that are 0 are passed over) that has ended, or
  * waits until one has: NEXAR_OK, its index and its completion, which has the operation's status. NEXAR_PENDING: none
- * has, and nothing is written. INVALID_ARGUMENT: all are 0. */
+ * has, and nothing is written. INVALID_ARGUMENT: count is 0, or all requests are: there is none to find. */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_request_test_any(const nexar_request* requests, uint64_t count,
                                                                uint64_t* index, nexar_completion* completion);
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_request_wait_any(const nexar_request* requests, uint64_t count,
                                                                int64_t timeout_ms, uint64_t* index,
                                                                nexar_completion* completion);
 
-/* Waits until all of count requests (as above; those that are 0 count as ended) have ended. NEXAR_OK: all well. A
+/* Waits until all of count requests (as above; those that are 0 count as ended) have ended. NEXAR_OK: all well, and at
+ * once when there are none (count 0: requests may be NULL). A
  * failure: the status of the first one, in the array's order, that failed, when all have ended. NEXAR_PENDING: time ran
  * out. completions: NULL, or an array of count elements at a distance of `stride` = sizeof(nexar_completion) bytes, all
  * written (pending ones say so), except for those whose request is 0. */

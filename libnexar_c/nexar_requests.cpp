@@ -55,9 +55,9 @@ struct Several {
 };
 
 Result<Several> several(const nexar_request* requests, uint64_t count) {
-    if (!requests || count == 0 || count > NEXAR_SHM_SLOTS_MAX)
+    if ((!requests && count != 0) || count > NEXAR_SHM_SLOTS_MAX)
         return fail(Errc::invalid_argument, "requests is NULL, or count is " + std::to_string(count) +
-                                                "; allowed: 1 to " + std::to_string(NEXAR_SHM_SLOTS_MAX));
+                                                "; allowed: 0 to " + std::to_string(NEXAR_SHM_SLOTS_MAX));
     Several out(count);
     for (uint64_t i = 0; i < count; ++i) {
         if (requests[i] == 0) continue;
@@ -84,7 +84,7 @@ nexar_status any(const char* op, const nexar_request* requests, uint64_t count, 
     if (auto good = check_timeout(timeout_ms); !good) return failed(op, good.error());
     auto among = several(requests, count);
     if (!among) return failed(op, among.error());
-    if (among->slots.empty()) return failed(op, Errc::invalid_argument, "all requests are 0");
+    if (among->slots.empty()) return failed(op, Errc::invalid_argument, "count or all requests are 0");
     size_t place = 0;
     switch (among->session->wait_any(among->slots.data(), among->slots.size(), deadline(timeout_ms), place)) {
         case Session::Waited::signal:

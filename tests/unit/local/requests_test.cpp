@@ -95,6 +95,23 @@ TEST_CASE("the admin socket is not taken for the one of sessions", "[local]") {
     ::unlink(path.c_str());
 }
 
+TEST_CASE("waiting for none of the requests ends at once, and well", "[local]") {
+    nexar_completion completion = NEXAR_COMPLETION_INIT;
+    const nexar_request none[2] = {0, 0};
+    CHECK(nexar_request_wait_all(nullptr, 0, NEXAR_TIMEOUT_NONE, nullptr, 0) == NEXAR_OK);
+    CHECK(nexar_request_wait_all(none, 0, 0, &completion, sizeof completion) == NEXAR_OK);
+    CHECK(nexar_request_wait_all(none, 2, NEXAR_TIMEOUT_NONE, nullptr, 0) == NEXAR_OK);
+    CHECK(nexar_request_wait_all(nullptr, 1, 0, nullptr, 0) == NEXAR_ERR_INVALID_ARGUMENT);
+    // There is no first one of none.
+    uint64_t index = 7;
+    CHECK(nexar_request_wait_any(nullptr, 0, NEXAR_TIMEOUT_NONE, &index, nullptr) ==
+          NEXAR_ERR_INVALID_ARGUMENT);
+    CHECK(nexar_request_test_any(none, 0, &index, &completion) == NEXAR_ERR_INVALID_ARGUMENT);
+    CHECK(nexar_request_test_any(none, 2, &index, &completion) == NEXAR_ERR_INVALID_ARGUMENT);
+    CHECK(index == 7);
+    CHECK(completion.status == NEXAR_PENDING);
+}
+
 namespace {
 
 // Polls like an event loop, and frees whatever it is offered, from two threads.
