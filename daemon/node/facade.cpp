@@ -11,7 +11,7 @@ namespace nexar::node {
 namespace {
 
 constexpr const char* in_no_cluster =
-    "this node is in no cluster: `nexarctl cluster init` or `nexarctl cluster join`";
+    "this node is in no cluster: `nexarctl cluster init` or `nexarctl cluster join -`";
 
 bool is_change(const std::string& command) {
     return command == "token_create" || command == "token_revoke" || command == "cluster_init" ||

@@ -92,7 +92,7 @@ Result<void> revive(const StateDir& state, Identity& id, WallSeconds now) {
         return fail(Errc::bad_certificate,
                     "this node's certificate expired " + std::to_string(now - *expiry) +
                         " s ago, before an issuer renewed it; join again with a new token: move " +
-                        state.path() + " away, then nexarctl cluster join");
+                        state.path() + " away, then nexarctl cluster join -");
     NEXAR_TRY(const std::string csr, make_csr(id.node_key));
     NEXAR_TRY(id.certificate,
               sign_leaf(id.issuer->key, id.issuer->certificate, csr, now, id.issuer->leaf_life));

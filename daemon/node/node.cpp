@@ -52,7 +52,7 @@ Result<void> Node::begin(Time now) {
     if (identity) return become_member(now, std::move(*identity), {});
     if (config_.init_cluster) return make_cluster(now, config_.cluster_name);
     if (!config_.join_token.empty()) return begin_join(config_.join_token, now);
-    log_->info("not_in_a_cluster", {field("do", "nexarctl cluster init, or nexarctl cluster join TOKEN")});
+    log_->info("not_in_a_cluster", {field("do", "nexarctl cluster init, or nexarctl cluster join -")});
     return {};
 }
 

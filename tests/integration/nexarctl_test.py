@@ -157,7 +157,20 @@ class Asking(Case):
         daemon = self.daemon(lambda request: {"ok": True, "result": {"token": "nexar1.abc"}})
         done = ctl("--socket", self.socket, "token", "create", "--uses", 2, "--lifetime", 60)
         self.assertEqual((done.returncode, done.stdout), (0, "nexar1.abc\n"))
+        self.assertIn("nexarctl cluster join - ", done.stderr)
         self.assertEqual(daemon.asked, [{"command": "token_create", "arguments": {"uses": 2, "lifetime_s": 60}}])
+
+    def test_no_hint_puts_a_token_on_a_command_line_which_others_can_read(self):
+        self.daemon(lambda request: {"ok": True, "result": {}})
+        for asked in (["token", "create"], ["cluster", "init"], ["cluster", "show"], ["status"]):
+            done = ctl("--socket", self.socket, *asked)
+            said = done.stdout + done.stderr
+            self.assertIn("cluster join -", said, asked)
+            self.assertNotIn("TOKEN", said, asked)
+        said = ctl("cluster", "join").stderr
+        self.assertIn("cluster join -", said)
+        self.assertNotIn("argument", said)
+        self.assertIn("(ps)", ctl("cluster", "join", "--help").stdout)
 
     def test_a_token_comes_by_argument_standard_input_or_environment(self):
         daemon = self.daemon(lambda request: {"ok": True, "result": {}})

@@ -29,7 +29,7 @@ class Init final : public Command {
                 return "made the cluster " + text_of(made, "cluster") + "; this node is " +
                        text_of(made, "node").substr(0, 12) +
                        "\nnext: nexarctl token create, then on each other node: "
-                       "nexarctl cluster join TOKEN\n";
+                       "nexarctl cluster join -, which reads the token\n";
             },
             init_timeout_ms);
     }
@@ -39,7 +39,8 @@ class Init final : public Command {
 class Join final : public Command {
     void declare(Options& options) override {
         options.text("TOKEN", token_,
-                     "from token create; '-' reads it from standard input; none: NEXAR_CLUSTER_TOKEN");
+                     "from token create; '-' reads it from standard input; none: NEXAR_CLUSTER_TOKEN. "
+                     "Written here, other users of this host can read it (ps)");
     }
     int run(const Context& context) override {
         // On the command line other users of this machine can read it; the other two ways are for them.
@@ -48,8 +49,8 @@ class Join final : public Command {
             if (const char* const set = std::getenv("NEXAR_CLUSTER_TOKEN")) token_ = set;
         if (token_.empty())
             return show_error(context, {exit_usage,
-                                        "cluster join needs a token: as argument, as '-' on standard input, "
-                                        "or in NEXAR_CLUSTER_TOKEN",
+                                        "cluster join needs a token: 'cluster join -' reads it from standard "
+                                        "input, else it is looked for in NEXAR_CLUSTER_TOKEN",
                                         "INVALID_ARGUMENT"});
         return ask_and_show(
             context, "cluster_join", {{"token", token_}},
@@ -77,8 +78,7 @@ std::string joined(const json& list) {
 }  // namespace
 
 std::string render_cluster(const json& c) {
-    if (!has(c, "cluster"))
-        return "this node is in no cluster: nexarctl cluster init, or cluster join TOKEN\n";
+    if (!has(c, "cluster")) return "this node is in no cluster: nexarctl cluster init, or cluster join -\n";
     std::string out = aligned({{"cluster", text_of(c, "name") + " (" + text_of(c, "cluster") + ")"},
                                {"root key", text_of(c, "root_key_hash")},
                                {"this node", text_of(c, "node")},

@@ -59,7 +59,7 @@ class Status final : public Command {
 std::string render_status(const json& s) {
     const std::string cluster = has(s, "cluster")
                                     ? text_of(s, "cluster_name") + " (" + text_of(s, "cluster") + ")"
-                                    : "none: nexarctl cluster init, or cluster join TOKEN";
+                                    : "none: nexarctl cluster init, or cluster join -";
     return aligned({
                {"node", node_text(s)},
                {"state", text_of(s, "state")},

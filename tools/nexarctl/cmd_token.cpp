@@ -28,7 +28,7 @@ class Create final : public Command {
                 std::fprintf(stderr,
                              "Whoever has this token can join the cluster: good for %llu %s, for %s. On the "
                              "new node:\n"
-                             "    nexarctl cluster join TOKEN\n",
+                             "    nexarctl cluster join -      # then paste the token, and Enter\n",
                              static_cast<unsigned long long>(uses_), uses_ == 1 ? "node" : "nodes",
                              seconds_text(static_cast<double>(lifetime_)).c_str());
                 return text_of(made, "token") + "\n";

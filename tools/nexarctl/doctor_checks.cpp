@@ -136,7 +136,7 @@ Check session_socket(const Facts& f) {
 Check membership(const Facts& f) {
     const bool member = f.state != "no cluster" && f.state != "joining";
     return judged("cluster", member, Verdict::warn, member ? "a member" : f.state,
-                  "nexarctl cluster init on the first node, nexarctl cluster join TOKEN on the others");
+                  "nexarctl cluster init on the first node, nexarctl cluster join - on the others");
 }
 
 Check certificate(const Facts& f) {
@@ -146,7 +146,7 @@ Check certificate(const Facts& f) {
         return {"certificate", Verdict::fail, "expired " + seconds_text(-c.expires_in_s) + " ago" + why,
                 "is this host's clock right? Other nodes refuse this one until it joins again: stop nexard, "
                 "empty " +
-                    f.state_dir + ", start it, nexarctl cluster join TOKEN"};
+                    f.state_dir + ", start it, nexarctl cluster join -"};
     std::string found = "expires in " + seconds_text(c.expires_in_s);
     if (c.state == "renewal failed")
         return {

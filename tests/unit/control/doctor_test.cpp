@@ -90,11 +90,11 @@ TEST_CASE("each ailment has its verdict and its advice") {
         {"peer beta", [](Facts& f) { f.peers[0].state = "down"; }, Verdict::fail, "firewall"},
         {"peer beta", [](Facts& f) { f.peers[0].rtt_ms = 80; }, Verdict::warn, "slow path"},
         {"address", [](Facts& f) { f.addresses[0].chosen = false; }, Verdict::fail, "set advertise"},
-        {"cluster", [](Facts& f) { f.state = "no cluster"; }, Verdict::warn, "cluster join TOKEN"},
+        {"cluster", [](Facts& f) { f.state = "no cluster"; }, Verdict::warn, "cluster join -"},
         {"certificate", [](Facts& f) { f.certificate = {"renewal failed", "no issuer", 86400, -864000, 7}; },
          Verdict::warn, "disk not full"},
         {"certificate", [](Facts& f) { f.certificate = {"expired", "no issuer", -60, -864000, 9}; },
-         Verdict::fail, "empty /var/lib/nexar"},
+         Verdict::fail, "empty /var/lib/nexar, start it, nexarctl cluster join -"},
         {"daemon", [](Facts& f) { f.daemon = false; }, Verdict::warn, "cannot be checked"},
     };
     for (const Case& c : cases) {
