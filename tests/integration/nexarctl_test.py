@@ -250,6 +250,8 @@ class Local(Case):
                            (["token", "create", "--uses", "0"], ("token create: ", "--uses", "1 to 10000")),
                            (["token", "revoke"], ("token revoke: ", "ID")),
                            (["plan", "--bytes", "10", "--dtype", "f64"], ("10 bytes", "f64: multiples of 8")),
+                           (["run", "-n", "2", "./hello"], ("run: ", "'./hello'", "write the program after '--'")),
+                           (["run", "-n", "2", "./hello", "-x"], ("'./hello'", "after '--'")),
                            (["plan", "--bytes", "lots"], ("plan: ", "'lots'", "K, M, G or T"))):
             said = ctl(*bad).stderr
             for word in words:
@@ -257,6 +259,11 @@ class Local(Case):
             error = json.loads(ctl("--json", *bad).stdout)["error"]
             self.assertEqual(error["name"], "INVALID_ARGUMENT")
             self.assertEqual(f"nexarctl: {error['text']}\n", said)
+
+    def test_what_must_be_given_has_no_default_in_the_help(self):
+        line = next(line for line in ctl("run", "--help").stdout.splitlines() if "--ranks" in line)
+        self.assertIn("REQUIRED", line)
+        self.assertNotIn("=", line)
 
 
 class Run(Case):

@@ -1,6 +1,7 @@
 #include "nexarctl/options.hpp"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
@@ -42,10 +43,11 @@ class CliOptions final : public Options {
     }
     void count(const std::string& names, uint64_t& target, uint64_t least, uint64_t most,
                const std::string& help, bool required) override {
-        app_->add_option(names, target, help)
-            ->check(within(least, most))
-            ->required(required)
-            ->capture_default_str();
+        CLI::Option* const made = app_->add_option(names, target, help)->check(within(least, most));
+        if (required)
+            made->required();  // so its default is nobody's business
+        else
+            made->capture_default_str();
     }
     void number(const std::string& names, double& target, double least, double most,
                 const std::string& help) override {
@@ -103,17 +105,24 @@ const CLI::App* deepest(const CLI::App* app, std::string& name) {
     }
 }
 
+using Commands = std::vector<std::pair<CLI::App*, std::unique_ptr<Command>>>;
+
 // CLI11 says what it missed, but not in which command, nor which word it took for what.
-int usage_error(const CLI::App& root, const Context& context, const CLI::ParseError& error) {
+int usage_error(const CLI::App& root, const Commands& commands, const Context& context,
+                const CLI::ParseError& error) {
     std::string name = root.get_name();
     const CLI::App* const app = deepest(&root, name);
+    const auto starts_program = [&](const auto& command) {
+        return command.first == app && command.second->takes_rest();
+    };
     const auto odd = root.remaining(/*recurse=*/true);
     std::string text = error.what();
     if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr && app->get_require_subcommand_min() > 0)
         text = (odd.empty() ? "a command is missing" : "there is no command '" + odd.front() + "'") +
                "; allowed: " + names_of(*app);
     else if (!odd.empty())
-        text = "'" + odd.front() + "' is not understood";
+        text = "'" + odd.front() + "' is not understood" +
+               (std::ranges::any_of(commands, starts_program) ? "; write the program after '--'" : "");
     if (name != root.get_name()) text = name.substr(root.get_name().size() + 1) + ": " + text;
     return show_error(context, {exit_usage, text + " (" + name + " --help)", "INVALID_ARGUMENT"});
 }
@@ -141,7 +150,7 @@ int parse_and_run(int argc, char** argv, std::span<const Entry> table) {
         ->capture_default_str();
     root.add_flag("--json", context.json, "print JSON, for programs");
 
-    std::vector<std::pair<CLI::App*, std::unique_ptr<Command>>> made;
+    Commands made;
     std::map<std::string, CLI::App*> parents;
     for (const Entry& entry : table) {
         CLI::App* const app = add_command(root, parents, entry);
@@ -155,7 +164,7 @@ int parse_and_run(int argc, char** argv, std::span<const Entry> table) {
     try {
         root.parse(own, argv);
     } catch (const CLI::ParseError& error) {
-        if (error.get_exit_code() != 0) return usage_error(root, context, error);
+        if (error.get_exit_code() != 0) return usage_error(root, made, context, error);
         root.exit(error);  // --help, --version
         return exit_ok;
     }
