@@ -1,7 +1,10 @@
 #include "environment.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 
@@ -147,12 +150,24 @@ Result<void> read(const Environment& e, std::span<char> name, nexar_group_option
 
 }  // namespace
 
+Environment environment() {
+    return {[](const char* name) -> const char* { return std::getenv(name); }, environ};
+}
+
 Result<void> from_environment(const Environment& environment, std::span<char> name,
                               nexar_group_options& out) {
     out = group_defaults();
     auto done = read(environment, name, out);
     if (!done && done.error().code != Errc::not_found) out = group_defaults();
     return done;
+}
+
+const char* rank_variable(const Environment& environment, uint32_t rank) {
+    for (const Launcher& launcher : launchers) {
+        if (!environment.get(launcher.rank) || !environment.get(launcher.size)) continue;
+        return std::to_string(rank) == environment.get(launcher.rank) ? launcher.rank : nullptr;
+    }
+    return nullptr;
 }
 
 }  // namespace nexar::c

@@ -14,6 +14,9 @@ struct Environment {
     const char* const* all;                // environ
 };
 
+// This process's.
+Environment environment();
+
 constexpr size_t environment_name_bytes = 2 * NEXAR_NAME_TEXT;
 
 // Writes defaults and what is said into `out`, whose strings point into `name` (environment_name_bytes) and
@@ -22,5 +25,8 @@ constexpr size_t environment_name_bytes = 2 * NEXAR_NAME_TEXT;
 //   invalid_argument   a variable makes no sense, or NEXAR_RANK or NEXAR_WORLD_SIZE stands alone: the
 //   defaults
 Result<void> from_environment(const Environment& environment, std::span<char> name, nexar_group_options& out);
+
+// The variable that says this rank; null: none does.
+const char* rank_variable(const Environment& environment, uint32_t rank);
 
 }  // namespace nexar::c

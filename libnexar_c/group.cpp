@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "environment.hpp"
+
 namespace nexar::c {
 
 namespace {
@@ -15,12 +17,19 @@ Result<void> check_timeout(const char* name, int64_t ms, bool may_try) {
                                             "NEXAR_TIMEOUT_NONE (-2)");
 }
 
+// A rank of the job that was meant for another group: a program set the size and not the rank.
+std::string said_by_environment(uint32_t rank) {
+    const char* variable = rank_variable(environment(), rank);
+    return variable ? std::string(" (from ") + variable + "; give a rank beside the size)" : std::string();
+}
+
 Result<void> check(const GroupRequest& r) {
     if (r.size == 0 || r.size > NEXAR_RANKS_MAX)
         return fail(Errc::invalid_argument, "size is " + std::to_string(r.size) + "; allowed: 1 to " +
                                                 std::to_string(NEXAR_RANKS_MAX));
     if (r.rank != NEXAR_RANK_AUTO && r.rank >= r.size)
-        return fail(Errc::invalid_argument, "rank is " + std::to_string(r.rank) + "; allowed: 0 to " +
+        return fail(Errc::invalid_argument, "rank is " + std::to_string(r.rank) +
+                                                said_by_environment(r.rank) + "; allowed: 0 to " +
                                                 std::to_string(r.size - 1) + ", or NEXAR_RANK_AUTO");
     if (r.name.empty() || r.name.size() > NEXAR_NAME_MAX)
         return fail(Errc::invalid_argument, "the group's name has " + std::to_string(r.name.size()) +

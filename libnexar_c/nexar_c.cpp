@@ -56,10 +56,6 @@ Result<SessionOptions> checked(const nexar_session_options* given) {
     return out;
 }
 
-Environment environment() {
-    return {[](const char* name) -> const char* { return std::getenv(name); }, environ};
-}
-
 // NULL: from the environment.
 Result<GroupRequest> wanted_group(const nexar_group_options* options) {
     if (!options) {

@@ -174,6 +174,22 @@ TEST_CASE("an environment that makes no sense is refused by name") {
     CHECK(request()->size == 2);
 }
 
+TEST_CASE("the variable that said a rank is found again") {
+    const auto variable = [](std::map<std::string, std::string> given, uint32_t rank) {
+        variables = std::move(given);
+        const char* name = rank_variable({get, nullptr}, rank);
+        return std::string(name ? name : "none");
+    };
+    CHECK(variable({{"NEXAR_RANK", "1"}, {"NEXAR_WORLD_SIZE", "2"}}, 1) == "NEXAR_RANK");
+    CHECK(variable({{"NEXAR_RANK", "1"}, {"NEXAR_WORLD_SIZE", "2"}}, 0) == "none");
+    CHECK(variable({{"NEXAR_RANK", "1"}}, 1) == "none");
+    CHECK(variable({{"RANK", "3"}, {"WORLD_SIZE", "4"}, {"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "4"}}, 3) ==
+          "RANK");
+    CHECK(variable({{"RANK", "3"}, {"WORLD_SIZE", "4"}, {"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "4"}}, 1) ==
+          "none");
+    CHECK(variable({}, 0) == "none");
+}
+
 TEST_CASE("options without a name and a secret are refused", "[D18]") {
     nexar_group_options o = NEXAR_GROUP_OPTIONS_INIT;
     o.size = 2;
