@@ -146,6 +146,49 @@ def test_a_rejected_call_uses_up_no_place_in_the_order_of_operations(cluster):
     equal(set(run(two_each(cluster), rejected_calls)), {"NO_MEMORY"}, "errors")
 
 
+def refuses(call):
+    """The exception's name."""
+    try:
+        call()
+    except Exception as error:
+        return type(error).__name__
+    return "nothing"
+
+
+def python_refuses(me):
+    """What is no argument for the C functions: {what: exception}; and how many regions that has cost."""
+    session = me.session()
+    group, x = me.group(session), session.alloc(4)
+    before = session.stats()["regions"]
+    said = {what: refuses(call) for what, call in {
+        "root": lambda: group.broadcast(x, root=-1), "large root": lambda: group.reduce(x, root=1 << 32),
+        "to": lambda: group.send(x, -1), "tag": lambda: group.send(x, 0, tag=-1), "node": lambda: group.node(-1),
+        "source": lambda: group.recv(x, source=-1), "list to gather": lambda: group.all_gather([1, 2]),
+        "list to scatter": lambda: group.reduce_scatter([1, 2]), "shape": lambda: session.alloc(-1),
+        "shape of two": lambda: session.alloc((-1, -2)), "objects": lambda: session.alloc(3, object),
+        "half an element": lambda: session.alloc(1.5)}.items()}
+    one_sum(me, group)
+    return said, session.stats()["regions"] - before
+
+
+def test_python_refuses_what_is_no_argument_and_keeps_no_memory(cluster):
+    for said, regions in run(two_each(cluster), python_refuses):
+        wanted = dict.fromkeys(said, "ValueError") | {"half an element": "TypeError"}
+        equal(said, wanted, "exceptions")
+        equal(regions, 0, "regions of calls that failed")
+
+
+def group_beside_its_job(me):
+    os.environ.update(NEXAR_RANK="1", NEXAR_WORLD_SIZE="2")
+    return me.fails(me.session().group, "beside", size=1)
+
+
+def test_a_rank_of_the_environment_that_does_not_fit_is_said_to_be_one(cluster):
+    failure = run([cluster[1]], group_beside_its_job)[0]
+    equal(failure.name, "INVALID_ARGUMENT", "status")
+    contains(failure.text, "rank is 1 (from NEXAR_RANK", "allowed: 0 to 0")
+
+
 def fills_its_table(me):
     session = me.session(slots=16)
     group = me.group(session)

@@ -56,11 +56,13 @@ class Group(Collectives):
     def node(self, rank):
         """The identity of the node that a rank runs on, 64 hex digits."""
         text = ctypes.create_string_buffer(65)
+        _library.check_numbers(lib.nexar_group_node, self._handle, rank)
         check(lib.nexar_group_node(self._handle, rank, text, len(text)))
         return text.value.decode()
 
     def _start(self, function, *arguments, keep, result, given):
         request = _Given(**given)
+        _library.check_numbers(function, self._handle, *arguments)
 
         def start(key, number):
             return function(self._handle, *arguments, byref(request.options(key)), number)

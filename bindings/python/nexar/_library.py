@@ -79,6 +79,13 @@ class _Tag:
         return c_uint64(checked(c_uint64, value, "a tag"))
 
 
+def check_numbers(function, *arguments):
+    """ValueError for a rank or a tag that no C type has: raised by ctypes it would be an ArgumentError."""
+    for kind, value in zip(function.argtypes, arguments):
+        if kind in (_Rank, _Tag):
+            kind.from_param(value)
+
+
 _session = _group = _memory = c_void_p
 _count = _request = c_uint64
 _dtype = _op = c_int32

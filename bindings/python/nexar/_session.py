@@ -111,11 +111,16 @@ class Session:
         """A zeroed array that operations use in place, without copies. lazy: its pages come when they are first touched;
         huge_pages: in huge pages where the system gives them."""
         connection, dtype, memory = self._open(), np.dtype(dtype), c_void_p()
+        if dtype.hasobject:
+            raise ValueError(f"dtype {dtype} holds Python objects, which only this process can reach")
         nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        if nbytes < 0:
+            raise ValueError(f"shape is {shape}; allowed: 0 and more elements")
+        array = c_char * nbytes  # what can fail comes before there is memory to lose
         how = options(_library.AllocOptions, lib.nexar_alloc_options_init,
                       flags=(_LAZY if lazy else 0) | (_HUGE_PAGES if huge_pages else 0))
         check(lib.nexar_alloc(connection.handle, max(nbytes, 1), byref(how), byref(memory)))
-        block = (c_char * nbytes).from_address(memory.value)
+        block = array.from_address(memory.value)
         # The array keeps the block. At the end of the process the library gives the memory back, not Python.
         weakref.finalize(block, _free_memory, connection, memory.value).atexit = False
         return np.ndarray(shape, dtype, buffer=block)
