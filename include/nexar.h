@@ -29,8 +29,8 @@
  *             blocking operations go on waiting: where Ctrl-C must work, use _start and nexar_request_wait.
  *   Errors    Functions return nexar_status. Out parameters are written only on NEXAR_OK unless said otherwise.
  *             After any negative status (but nexar_last_error's own) nexar_last_error() on the same thread says which
- *             rank, host, operation and why, and nexar_perror() prints it. A call that this process rejects (bad argument,
- *             table full) had no effect and used up no place in the group's order of operations.
+ *             rank, host, operation and why, and nexar_perror() prints it. A call that this process rejects (bad
+ *             argument, table full) had no effect and used up no place in the group's order of operations.
  *   Memory    Any memory will do. Memory from nexar_alloc or nexar_register_memfd is used in place, without copies;
  *             other memory is copied through scratch, which this process pays for, up to scratch_limit. A buffer that
  *             begins in such memory and runs past its end is refused, INVALID_ARGUMENT.
@@ -53,13 +53,16 @@
  *
  * A rank of a job is this short:
  *
- *     nexar_session *session;  nexar_group *group;  float *x;
- *     nexar_session_open(NULL, &session);
- *     nexar_group_open(session, NULL, &group);                    // who and how many: from the environment
- *     nexar_alloc(session, 1000 * sizeof *x, NULL, (void **)&x);
+ *     static int failed(const char *what) { nexar_perror(what); return 1; }
  *     ...
- *     if (nexar_all_reduce(group, x, x, 1000, NEXAR_F32, NEXAR_SUM, NULL) != NEXAR_OK) nexar_perror("step 1");
- *     nexar_group_free(group);  nexar_session_close(session);
+ *     nexar_session *session;  nexar_group *group;  float *x;
+ *     if (nexar_session_open(NULL, &session) != NEXAR_OK) return failed("session");
+ *     // Who and how many: from the environment.
+ *     if (nexar_group_open(session, NULL, &group) != NEXAR_OK) return failed("group");
+ *     if (nexar_alloc(session, 1000 * sizeof *x, NULL, (void **)&x) != NEXAR_OK) return failed("memory");
+ *     ...
+ *     if (nexar_all_reduce(group, x, x, 1000, NEXAR_F32, NEXAR_SUM, NULL) != NEXAR_OK) return failed("step 1");
+ *     return nexar_group_free(group) | nexar_session_close(session);
  */
 #ifndef NEXAR_H
 #define NEXAR_H
@@ -86,8 +89,10 @@ extern "C" {
 /* ==== Status ====
  * Grouped by what you can do about them: the hundreds of a number are its class. A program that meets a number that
  * it does not know (of a newer library or daemon) still knows the class, and may read it as the class's own number,
- * -100, -200, ... One event has one class on all ranks. The numbers are the same in the daemon, on the wire and in
- * logs. Those marked * are reserved: nothing returns them yet. */
+ * -100, -200, ... One event has one class on all ranks, with two exceptions: a daemon that dies is class SESSION for
+ * the ranks of its own host and class GROUP for the others; and what is pending, other than sends, when this rank calls
+ * nexar_group_free ends with CLOSED here and with ABORTED elsewhere. The numbers are the same in the daemon, on the
+ * wire and in logs. Those marked * are reserved: nothing returns them yet. */
 
 typedef int32_t nexar_status;
 enum {
@@ -101,7 +106,8 @@ enum {
     NEXAR_ERR_UNSUPPORTED = -103,
     NEXAR_ERR_NOT_FOUND = -104, /* no daemon listens, or nothing of that name */
     NEXAR_ERR_PERMISSION = -105,
-    NEXAR_ERR_CLOSED = -106, /* session or group was closed on this side, or is the parent process's */
+    NEXAR_ERR_CLOSED = -106, /* session or group was closed on this side, or is the parent process's. What an
+                                operation ended with, not its start: whether it took place is unknown */
     NEXAR_ERR_BAD_HANDLE = -107,
 
     /* The same call may succeed later, or with more room: it had no effect. */
@@ -127,7 +133,7 @@ enum {
     NEXAR_ERR_OPEN = -400, /* any of this class */
     NEXAR_ERR_RANK_CLASH = -401,       /* two members ask for one rank */
     NEXAR_ERR_GROUP_INCOMPLETE = -402, /* the deadline passed and somebody is missing */
-    NEXAR_ERR_OPTIONS_DIFFER = -403,   /* members give different sizes, or different time-outs */
+    NEXAR_ERR_OPTIONS_DIFFER = -403,   /* members give different sizes, or different time-outs: said to all that wait */
     NEXAR_ERR_JOIN_REFUSED = -404,     /* * the group takes no more members */
 
     /* The group goes on without those that are lost: take the new handle, and repeat what had not ended. */
@@ -191,8 +197,8 @@ typedef struct nexar_error {
     uint32_t epoch;         /* of the group; 0: not about a group */
     uint32_t pid;           /* of the process at fault, on its host; 0: not known */
     uint32_t reserved;
-    uint32_t lost_count;    /* PEER_LOST: how many ranks this rank's daemon knew to be lost (crashed, or with their node)
-                               when this error was made; a later one may list more. lost_ranks has the first
+    uint32_t lost_count;    /* PEER_LOST: how many ranks this rank's daemon knew to be lost (crashed, or with their
+                               node) when this error was made; a later one may list more. lost_ranks has the first
                                NEXAR_ERROR_RANKS of them, ascending */
     uint32_t lost_ranks[NEXAR_ERROR_RANKS];
     char op[NEXAR_OP_TEXT];         /* the operation that failed, also where a wait reports it: "all_reduce", ... */
@@ -202,7 +208,8 @@ typedef struct nexar_error {
     char text[NEXAR_ERROR_TEXT];    /* a sentence: what was wrong and what is allowed */
     char reserved_text[38];
 } nexar_error;
-#define NEXAR_ERROR_INIT {sizeof(nexar_error), 0, 0, 0, -1, -1, NEXAR_NO_SEQUENCE, 0, 0, 0, 0, {0}, {0}, {0}, {0}, {0}, {0}, {0}}
+#define NEXAR_ERROR_INIT \
+    {sizeof(nexar_error), 0, 0, 0, -1, -1, NEXAR_NO_SEQUENCE, 0, 0, 0, 0, {0}, {0}, {0}, {0}, {0}, {0}, {0}}
 
 /* The last failure of a nexar call on this thread; code NEXAR_OK if there was none. It stays until the next one.
  *   INVALID_ARGUMENT   error is NULL, or struct_size is 0 or too small for a code */
@@ -290,7 +297,8 @@ typedef struct nexar_completion {
     uint32_t source;       /* recv: rank that sent it; otherwise NEXAR_ANY_SOURCE */
     uint32_t epoch;        /* of the group */
 } nexar_completion;
-#define NEXAR_COMPLETION_INIT {sizeof(nexar_completion), NEXAR_PENDING, 0, 0, NULL, NEXAR_NO_SEQUENCE, 0, 0, UINT32_MAX, 0}
+#define NEXAR_COMPLETION_INIT \
+    {sizeof(nexar_completion), NEXAR_PENDING, 0, 0, NULL, NEXAR_NO_SEQUENCE, 0, 0, UINT32_MAX, 0}
 
 /* ==== Session: a connection to the daemon of this host. Everything else lives inside one. ==== */
 
@@ -300,7 +308,8 @@ typedef struct nexar_session_options {
     const char* socket_path;        /* NULL: $NEXAR_SOCKET, else /run/nexar/nexard.sock */
     int64_t connect_timeout_ms;     /* default 5000; 0 is refused */
     int64_t daemon_unresponsive_ms; /* a daemon that stood still for so long, and up to two seconds more in which this
-                                       process may have been stopped with it, is given up; default 10000; 0 is refused */
+                                       process may have been stopped with it, is given up; default 10000; 0 is
+                                       refused */
     uint64_t scratch_limit;         /* bytes that copies of ordinary memory may take at once; UINT64_MAX: 256 MiB */
     int64_t spin_us;                /* longest busy wait before sleeping; -1: 50; 0: always sleep; at most 1000000 */
 } nexar_session_options;
@@ -321,9 +330,10 @@ NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_session_open(const nexar_session_o
 
 /* Ends the session, its groups, its requests and its memory. Calls that wait on other threads end with
  * CLOSED. What was sent before is delivered all the same, until its deadline: the daemon keeps the memory for it; so
- * it is when a process exits, below. Memory from nexar_alloc is unmapped: do not use it any more. A rank that closes its session before
- * its last collective ended is PEER_LOST to the others. A process that returns from main or calls exit() without
- * closing has closed its sessions; one that crashes, is killed or calls _exit() ends all its groups with PEER_LOST. */
+ * it is when a process exits, below. Memory from nexar_alloc is unmapped: do not use it any more. A rank that closes
+ * its session before its last collective ended is PEER_LOST to the others. A process that returns from main or calls
+ * exit() without closing has closed its sessions; one that crashes, is killed or calls _exit() ends all its groups with
+ * PEER_LOST. */
 NEXAR_API nexar_status nexar_session_close(nexar_session* session);
 
 /* For event loops: *fd becomes readable when requests have ended, when bytes of staged requests can be moved (see
@@ -382,8 +392,8 @@ NEXAR_API void nexar_alloc_options_init(nexar_alloc_options* options, uint64_t s
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_alloc(nexar_session* session, uint64_t bytes,
                                                     const nexar_alloc_options* options, void** out);
 
-/* Gives memory from nexar_alloc back. BAD_STATE: a request uses it that is pending, or whose end no call has seen. NOT_FOUND: not the start of such
- * memory. */
+/* Gives memory from nexar_alloc back. BAD_STATE: a request uses it that is pending, or whose end no call has seen.
+ * NOT_FOUND: not the start of such memory. */
 NEXAR_API nexar_status nexar_free(nexar_session* session, void* memory);
 
 /* Makes memory that you mapped yourself usable in place: address is where this process mapped, shared and
@@ -460,6 +470,7 @@ NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_group_options_from_env(nexar_group
  *   OPTIONS_DIFFER     members give different sizes or time-outs: said to all that wait, and to the one that came;
  *                      those that come after that begin anew, and wait for each other
  *   GROUP_INCOMPLETE   the timeout passed; the text names who is missing, as far as they have ranks, and who came
+ *   TABLE_FULL         this session has 256 groups, or too many openings or requests at once: end one first
  *   INTERRUPTED        a signal arrived: this process has left the meeting */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_group_open(nexar_session* session,
                                                          const nexar_group_options* options,
@@ -471,11 +482,12 @@ NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_group_open_start(nexar_session* se
                                                                nexar_request* request);
 
 /* Leaves the group. Waits for nobody. This rank's requests that are still pending, all but sends, end with CLOSED at
- * once, also those that other threads wait for. What it has sent is delivered, as after nexar_session_close: the request
- * of such a send goes on, its memory is in use until it has ended, and it can be waited for and cancelled as before. On
- * the others, collectives that this rank had started, receives from it that nothing was sent for, and sends to it, end
- * with ABORTED naming it. The first collective that needs this rank and that it had not started ends the group: it, and
- * from then on all else on the group, is PEER_LOST naming this rank. The handle is closed only on NEXAR_OK. */
+ * once, also those that other threads wait for. What it has sent is delivered, as after nexar_session_close: the
+ * request of such a send goes on, its memory is in use until it has ended, and it can be waited for and cancelled as
+ * before. On the others, collectives that this rank had started, receives from it that nothing was sent for, and sends
+ * to it, end with ABORTED naming it. The first collective that needs this rank and that it had not started ends the
+ * group: it, and from then on all else on the group, is PEER_LOST naming this rank. The handle is closed only on
+ * NEXAR_OK. */
 NEXAR_API nexar_status nexar_group_free(nexar_group* group);
 
 NEXAR_API nexar_status nexar_group_rank(nexar_group* group, uint32_t* rank);
@@ -501,8 +513,9 @@ typedef struct nexar_op_options {
     uint32_t struct_size;
     int32_t priority;    /* NEXAR_PRIORITY_...; others than DEFAULT are UNSUPPORTED */
     int64_t timeout_ms;  /* of the operation; default: what the group agreed on for its kind */
-    uint64_t match_id;   /* collectives: a number of your choice that must be the same on all ranks, or all get MISMATCH.
-                            It is compared, and never used to find what belongs together. Messages: must be 0 */
+    uint64_t match_id;   /* collectives: a number of your choice that must be the same on all ranks, or all get
+                            MISMATCH. It is compared, and never used to find what belongs together. Messages: must be
+                            0 */
     uint64_t user_data;  /* comes back in the completion */
     uint64_t flags;      /* none yet: 0 */
 } nexar_op_options;
@@ -518,7 +531,7 @@ NEXAR_API void nexar_op_options_init(nexar_op_options* options, uint64_t size);
  * A timeout or a cancel ends the operation on ALL ranks: TIMED_OUT or CANCELLED here, ABORTED naming this rank
  * elsewhere, success where it had ended already. The next operation is not affected.
  *
- * in == out: in place. Otherwise in and out must not overlap.
+ * in == out: in place. all_gather and reduce_scatter say below what that means. Otherwise in and out must not overlap.
  *
  * Errors of all of them: INVALID_ARGUMENT (NULL, unknown dtype or op, root >= size, count * size of dtype overflows
  * 2^63, overlap, timeout 0), UNSUPPORTED (priority), BAD_STATE (another thread is inside a collective of this group:
@@ -554,7 +567,11 @@ NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_broadcast_start(nexar_group* group
                                                               nexar_request* request);
 
 /* Every rank's count elements of `in`, in rank order, in `out` (size * count elements) on every rank.
- * In place: in == out, or in == out + rank * count: this rank's block stands already at its place in out. */
+ * In place: this rank's block stands already at its place in out, out + rank * count elements. Two ways to say so mean
+ * the same: in == out (as MPI_IN_PLACE), and in == out + rank * count (as NCCL). So with in == out, too, the block is
+ * read from there, and not from the beginning of out:
+ *     float *all = ..., *mine = all + rank * 1000;  // of size * 1000; fill in mine[0 .. 999]
+ *     nexar_all_gather(group, all, all, 1000, NEXAR_F32, NULL)     // or (group, mine, all, ...) */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_all_gather(nexar_group* group, const void* in, void* out,
                                                          uint64_t count, nexar_dtype dtype,
                                                          const nexar_op_options* options);
@@ -564,8 +581,11 @@ NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_all_gather_start(nexar_group* grou
                                                                nexar_request* request);
 
 /* `in` is size blocks of count elements; block r of the reduction arrives in `out` (count elements) of rank
- * r. In place: in == out, or out == in + rank * count: the result replaces this rank's block of in; the other
- * blocks are unspecified afterwards. */
+ * r. In place: the result replaces this rank's block, at in + rank * count elements; the other blocks are unspecified
+ * afterwards. Two ways to say so mean the same: in == out, and out == in + rank * count. So with in == out, too, the
+ * result is left there, and not at the beginning of out:
+ *     nexar_reduce_scatter(group, all, all, 1000, NEXAR_F32, NEXAR_SUM, NULL)    // or (group, all, mine, ...)
+ *     ... mine[0 .. 999] ...                                                     // as above: all + rank * 1000 */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_reduce_scatter(nexar_group* group, const void* in, void* out,
                                                              uint64_t count, nexar_dtype dtype, nexar_reduce_op op,
                                                              const nexar_op_options* options);
@@ -583,9 +603,12 @@ NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_barrier_start(nexar_group* group, 
 /* ==== Messages between two ranks ====
  * Messages of one pair of ranks with one tag arrive in the order in which they were sent; a receive takes the
  * oldest that matches. A send ends when the receive that matched it has the data: two ranks that first send to each
- * other and then receive must use nexar_send_start. A timeout or a cancel ends only this side's call. A message to
- * oneself is allowed. timeout_ms 0: a receive takes only what is here already; a send succeeds only if the receive
- * waits for it already. */
+ * other and then receive must use nexar_send_start. A message to oneself is allowed. timeout_ms 0: a receive takes only
+ * what is here already; a send succeeds only if the receive waits for it already.
+ * A timeout or a cancel ends only this side's call. A send that ended with TIMED_OUT or CANCELLED may have been
+ * delivered all the same: the receive may have ended just before. A receive whose deadline passes while a message of
+ * another host is arriving loses that message, and its send ends with ABORTED (a known defect: it should stay for the
+ * next receive). */
 
 #define NEXAR_ANY_SOURCE UINT32_MAX
 #define NEXAR_ANY_TAG UINT64_MAX /* so tags are 0 .. UINT64_MAX - 1 */
