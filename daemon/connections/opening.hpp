@@ -1,12 +1,6 @@
-// The first bytes on a new connection's control stream, both ways, before it becomes a link's channel:
-//
-//   preamble   which incarnation of the node sends, what the connection is for, which generation of the
-//   channel it is greetings  any number of messages, each with its length before it (u32): HELLO, and
-//   questions about a incarnation switch     the length 0: from here on the link's frames follow
-//
-// The dialler proposes a generation, the acceptor answers with the one that both use [W6]: the proposal, or
-// more when it has seen more. Each side switches by itself, when it has accepted the other.
-// (docs/protocol/wire.md, "Opening a channel".)
+// The first bytes on a new connection's control stream, both ways, before it becomes a link's channel: a
+// preamble, any number of greetings (messages with their length before them), and the switch to the link's
+// frames. (docs/protocol/connections.md, "The opening")
 #pragma once
 
 #include <array>
