@@ -122,7 +122,8 @@ enum {
     NEXAR_ERR_OPERATION = -300, /* any of this class */
     NEXAR_ERR_TIMED_OUT = -301, /* its deadline passed on this rank */
     NEXAR_ERR_CANCELLED = -302, /* cancelled by this rank */
-    NEXAR_ERR_ABORTED = -303,   /* another rank's deadline passed, or it cancelled or left: the error names it */
+    NEXAR_ERR_ABORTED = -303,   /* another rank cancelled or left, which the error names; or its deadline passed: the
+                                   error names the late rank, as TIMED_OUT does, and the text whose deadline it was */
     NEXAR_ERR_MISMATCH = -304,  /* kind, dtype, op, count, root or match_id differ, or a message exceeds its buffer */
     NEXAR_ERR_MAYBE_EXECUTED = -305,    /* * a remote call whose answer was lost */
     NEXAR_ERR_NO_SUCH_FUNCTION = -306,  /* * */
@@ -528,8 +529,9 @@ NEXAR_API void nexar_op_options_init(nexar_op_options* options, uint64_t size);
  * MISMATCH (a rank that only sent, or had its data from the root that it named, may have ended with success
  * before). Every result is bit-identical on all ranks that receive it. count may be 0: then memory may be NULL.
  *
- * A timeout or a cancel ends the operation on ALL ranks: TIMED_OUT or CANCELLED here, ABORTED naming this rank
- * elsewhere, success where it had ended already. The next operation is not affected.
+ * A timeout or a cancel ends the operation on ALL ranks: TIMED_OUT or CANCELLED here, ABORTED elsewhere, success where
+ * it had ended already. After a timeout the errors of all ranks name the one that is late, and the text whose deadline
+ * it was; after a cancel those of the others name this rank. The next operation is not affected.
  *
  * in == out: in place. all_gather and reduce_scatter say below what that means. Otherwise in and out must not overlap.
  *

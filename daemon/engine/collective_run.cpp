@@ -76,13 +76,17 @@ void CollectiveRun::post(size_t local, const OpRequest& request) {
     const bool data = row_of(request.descriptor.kind).has_elements;
     const Duration usual = data ? agreed.collective : agreed.barrier;
     const Duration timeout = request.timeout < Duration{0} ? usual : request.timeout;
+    const uint32_t rank = group_.locals()[local].rank;
     if (timeout > Duration{0}) mine.deadline = deadline_after(context.now, timeout);
-    deadline_ = std::min(deadline_, mine.deadline);
+    if (mine.deadline < deadline_) {
+        deadline_ = mine.deadline;
+        timeout_ = timeout;
+        timeout_rank_ = rank;
+    }
     if (first_posted_ == never) first_posted_ = context.now;
     for (const Buffer* buffer : {&request.in, &request.out})
         if (buffer->keepalive) op_.keepalive.push_back(buffer->keepalive);
 
-    const uint32_t rank = group_.locals()[local].rank;
     if (request.stage.windows > 0) stage(request, rank);
     if (state_ == State::stopping) return end_if_idle();
     if (!descriptor_) {
@@ -514,8 +518,8 @@ std::string CollectiveRun::unmoved_text() const {
 void CollectiveRun::expire() {
     Context& context = group_.context();
     expired_at_ = context.now;
-    const auto waited = std::to_string(to_ms(context.now - first_posted_));
-    std::string text = descriptor_->text() + " did not finish within " + waited + " ms: ";
+    std::string text = descriptor_->text() + " did not finish within " + std::to_string(to_ms(timeout_)) +
+                       " ms, the deadline of rank " + std::to_string(timeout_rank_) + ": ";
     Error error{Errc::aborted, {}, -1, -1, {}};
     const std::string missing = missing_text(), unmoved_ranks = unmoved_text();
     if (!missing.empty()) text += "not arrived: " + missing;

@@ -106,8 +106,10 @@ class CollectiveRun final : public Runnable, public Alarm {
     std::optional<OpDescriptor> descriptor_;
     uint32_t first_rank_ = 0;  // whose descriptor that is
     Time first_posted_ = never;
-    Time deadline_ = never;
-    std::vector<Word> words_;  // by NodeIndex; empty while there are none
+    Time deadline_ = never;      // the earliest of this node's ranks
+    Duration timeout_{};         // that rank's; 0: there is none
+    uint32_t timeout_rank_ = 0;  // meaningful beside a deadline_
+    std::vector<Word> words_;    // by NodeIndex; empty while there are none
     bool announced_ = false;
     enum class Late : uint8_t { no, asked, told } late_ = Late::no;
     Time ask_again_ = never;

@@ -20,6 +20,7 @@ struct Messages::Send final : Pending, Alarm {
     Buffer in;
     NodeIndex to;
     Time posted;
+    Duration timeout{};     // as asked for or agreed; not above 0: none
     bool moving = false;    // the transfer is posted, or a receive here copies
     bool transfer = false;  // under way in the mesh
     Recv* copied_by = nullptr;
@@ -41,6 +42,7 @@ struct Messages::Recv final : Pending, Alarm {
     uint64_t ticket = 0;
     Buffer out;
     Time posted;
+    Duration timeout{};  // as in Send
     bool moving = false;
     std::optional<Offer> taken;
     std::byte nothing{};  // where a message without bytes goes
@@ -59,17 +61,17 @@ std::string Messages::Recv::text() const {
 }
 
 void Messages::Send::on_time() {
-    const auto waited = std::to_string(to_ms(owner.group_.context().now - posted));
-    owner.end(*this, Error{Errc::timed_out,
-                           "send to rank " + std::to_string(words.dst) + ", tag " +
-                               std::to_string(words.tag) + " was not received within " + waited + " ms",
-                           words.dst,
-                           -1,
-                           {}});
+    owner.end(*this,
+              Error{Errc::timed_out,
+                    "send to rank " + std::to_string(words.dst) + ", tag " + std::to_string(words.tag) +
+                        " was not received within " + std::to_string(to_ms(timeout)) + " ms",
+                    words.dst,
+                    -1,
+                    {}});
 }
 
 void Messages::Recv::on_time() {
-    const auto waited = std::to_string(to_ms(owner.group_.context().now - posted));
+    const auto waited = std::to_string(to_ms(timeout));
     const int64_t rank_or_none = source == any_rank ? -1 : int64_t{source};
     const std::string what =
         moving ? ": the message did not arrive whole within " : ": no such message within ";
@@ -154,8 +156,8 @@ void Messages::send(const LocalRank& from, const OpRequest& request) {
     send.in = request.in;
     send.to = facts.layout.node_of(request.peer);
     send.posted = context.now;
-    const Duration timeout = request.timeout < Duration{0} ? facts.timeouts.collective : request.timeout;
-    if (timeout > Duration{0}) send.wake_at(deadline_after(context.now, timeout));
+    send.timeout = request.timeout < Duration{0} ? facts.timeouts.collective : request.timeout;
+    if (send.timeout > Duration{0}) send.wake_at(deadline_after(context.now, send.timeout));
 
     if (const auto gone = group_.gone_error(request.peer, false)) return finish(send, *gone);
     if (send.to == facts.self) return arrive({send.words, facts.self, &send});
@@ -188,9 +190,8 @@ void Messages::recv(const LocalRank& to, const OpRequest& request) {
     recv.ticket = request.ticket;
     recv.out = request.out;
     recv.posted = context.now;
-    const Duration timeout =
-        request.timeout < Duration{0} ? group_.facts.timeouts.collective : request.timeout;
-    if (timeout > Duration{0}) recv.wake_at(deadline_after(context.now, timeout));
+    recv.timeout = request.timeout < Duration{0} ? group_.facts.timeouts.collective : request.timeout;
+    if (recv.timeout > Duration{0}) recv.wake_at(deadline_after(context.now, recv.timeout));
     match_recv(recv, false);
 }
 

@@ -208,7 +208,8 @@ def test_one_event_has_one_class_on_all_ranks(cluster):
         equal({type(outcome.error) for outcome in outcomes}, {nexar.OperationError}, "classes")
         if how == "timeout":
             equal(outcomes[0].rank, 1, f"who is late: {outcomes[0]}")
-            contains(outcomes[0].text, "rank 1")
+            for outcome in outcomes:
+                contains(outcome.text, "the deadline of rank 0", "not arrived: rank 1")
 
 
 def fake_daemon(path, answer):

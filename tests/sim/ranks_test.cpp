@@ -378,6 +378,10 @@ TEST_CASE("an operation without a time-out of its own has the group's for its ki
     cluster.run_for(2s);
     expect_code(message, Errc::timed_out, 1);
     expect_code(reduce, Errc::timed_out, 1);
+    // In the words of who set it: not how long it took until that was seen.
+    REQUIRE(barrier.outcome.error.text.contains("within 1000 ms, the deadline of rank 0"));
+    REQUIRE(message.outcome.error.text.contains("within 3000 ms"));
+    REQUIRE(reduce.outcome.error.text.contains("within 3000 ms, the deadline of rank 0"));
     REQUIRE(reduce.outcome.error.pid == 1001);
     REQUIRE(reduce.outcome.error.host == "host1");
     REQUIRE((reduce.outcome.sequence == 1 && reduce.outcome.epoch == 1));
