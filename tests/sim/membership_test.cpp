@@ -370,6 +370,28 @@ TEST_CASE("a bulk connection that breaks under a job is dialled again, and the j
     }
 }
 
+TEST_CASE("redials, and with them the suspicion, keep to the measured round trip", "[F1][P5]") {
+    for (const bool is_far : {false, true}) {
+        Random random(4);
+        ClusterShape shape = unconnected(random);
+        shape.network.latency_min = is_far ? 15ms : 5us;
+        shape.network.jitter = 10us;
+        Cluster cluster(4, shape);
+        Nodes nodes(cluster);
+        const auto hosts = start_nodes(cluster, nodes, 2);
+        cluster.run_for(10s);
+        REQUIRE(nodes.meshed(hosts));
+        REQUIRE(cluster.warnings.empty());
+        nodes.kill(hosts[1]);
+        const Time killed = cluster.clock.now();
+        while (cluster.warnings.empty()) cluster.run_for(1ms);
+        const Duration suspected = cluster.clock.now() - killed;
+        REQUIRE(cluster.warnings[0].contains("redials failed"));
+        REQUIRE(suspected >= (is_far ? 180ms : 40ms));  // three dials, 90 ms or 20 ms between two of them
+        REQUIRE(suspected <= (is_far ? 190ms : 50ms));
+    }
+}
+
 TEST_CASE("two nodes without traffic exchange one heartbeat each second", "[F2]") {
     Random random(4);
     Cluster cluster(4, unconnected(random));

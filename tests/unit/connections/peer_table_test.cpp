@@ -57,7 +57,7 @@ void connect(PeerTable& table, ConnectionId id, const NodeId& node, bool outgoin
 }
 
 TEST_CASE("a hello is refused for a wrong version, name, cluster or node, and the text says which",
-          "[connections]") {
+          "[connections][P1]") {
     PeerTable table(config(), Random(1), at_ms(0));
     connect(table, c1, low, false, "there:1", at_ms(0));
     drain(table);
@@ -84,7 +84,7 @@ TEST_CASE("a hello is refused for a wrong version, name, cluster or node, and th
     CHECK_FALSE(table.peer_of(c1));
 }
 
-TEST_CASE("versions N-1, N and N+1 talk, at the lower of both", "[connections]") {
+TEST_CASE("versions N-1, N and N+1 talk, at the lower of both", "[connections][P1]") {
     for (uint32_t theirs : {2u, 3u, 4u}) {
         PeerTable table(config(), Random(1), at_ms(0));
         connect(table, c1, low, false, "there:1", at_ms(0));
@@ -97,7 +97,7 @@ TEST_CASE("versions N-1, N and N+1 talk, at the lower of both", "[connections]")
     }
 }
 
-TEST_CASE("version 2 does not talk to version 1, which was another protocol", "[connections]") {
+TEST_CASE("version 2 does not talk to version 1, which was another protocol", "[connections][P1]") {
     PeerTableConfig two = config();
     two.protocol = 2;
     PeerTable table(two, Random(1), at_ms(0));
@@ -111,7 +111,8 @@ TEST_CASE("version 2 does not talk to version 1, which was another protocol", "[
     CHECK(seen.closes[0].reason == "protocol version 1 is not used here, only 2 to 3");
 }
 
-TEST_CASE("anything before a hello closes the connection, and no hello at all does too", "[connections]") {
+TEST_CASE("anything before a hello closes the connection, and no hello at all does too",
+          "[connections][P1]") {
     PeerTable table(config(), Random(1), at_ms(0));
     connect(table, c1, low, false, "there:1", at_ms(0));
     drain(table);
@@ -127,7 +128,7 @@ TEST_CASE("anything before a hello closes the connection, and no hello at all do
     CHECK(drain(table).ups.empty());
 }
 
-TEST_CASE("a second hello is a fault", "[connections]") {
+TEST_CASE("a second hello is a fault", "[connections][P1]") {
     PeerTable table(config(), Random(1), at_ms(0));
     connect(table, c1, low, false, "there:1", at_ms(0));
     table.on_message(c1, hello_of(low), at_ms(1));
@@ -158,7 +159,7 @@ TEST_CASE("of the connections of one incarnation the one with the highest genera
     CHECK_FALSE(table.connection_of(low));
 }
 
-TEST_CASE("of an old and a new connection the new one stays", "[connections]") {
+TEST_CASE("of an old and a new connection the new one stays", "[connections][P4]") {
     PeerTable table(config(), Random(1), at_ms(0));
     connect(table, c1, low, false, "there:1", at_ms(0));
     table.on_message(c1, hello_of(low), at_ms(1));
@@ -171,7 +172,7 @@ TEST_CASE("of an old and a new connection the new one stays", "[connections]") {
     CHECK(seen.ups[1].generation > seen.ups[0].generation);
 }
 
-TEST_CASE("unidentified, rosters and dials are bounded", "[connections][P5][P6][P9]") {
+TEST_CASE("unidentified connections, rosters and dials are bounded", "[connections][P5][P6][P9]") {
     auto limits = config();
     limits.unidentified_max = 4;
     limits.roster.nodes_max = 40;
@@ -275,7 +276,7 @@ TEST_CASE("a hello with a long roster comes in pieces that a greeting may have",
 
 TEST_CASE(
     "incarnations are bounded, over all and of each node: a node that is started again for ever is refused",
-    "[connections]") {
+    "[connections][P2]") {
     auto limits = config();
     limits.incarnations_max = 8;  // of one node: a quarter
     PeerTable table(limits, Random(1), at_ms(0));
@@ -301,7 +302,8 @@ TEST_CASE(
     CHECK(drain(table).ups.size() == 1);
 }
 
-TEST_CASE("what a node says about itself wins over gossip, and gossip is passed on once", "[connections]") {
+TEST_CASE("what a node says about itself wins over gossip, and gossip is passed on once",
+          "[connections][P6]") {
     PeerTable table(config(), Random(1), at_ms(0));
     connect(table, c1, low, false, "there:1", at_ms(0));
     table.on_message(c1, hello_of(low), at_ms(0));
@@ -324,7 +326,7 @@ TEST_CASE("what a node says about itself wins over gossip, and gossip is passed 
     CHECK(table.roster().size() == 3);
 }
 
-TEST_CASE("addresses are tried in order", "[connections]") {
+TEST_CASE("addresses are tried in order", "[connections][P5]") {
     PeerTable table(config(), Random(1), at_ms(0));
     connect(table, c1, low, false, "there:1", at_ms(0));
     auto hello = hello_of(low);
@@ -350,7 +352,7 @@ wire::Hello hello_with(const NodeId& teller, unsigned first, unsigned count) {
     return hello;
 }
 
-TEST_CASE("a node that came back is dialled although many others never answer", "[connections][H7]") {
+TEST_CASE("a node that came back is dialled although many others never answer", "[connections][P5][H7]") {
     PeerTable table(config(), Random(1), at_ms(0));
     connect(table, c1, low, false, "there:1", at_ms(0));
     table.on_message(c1, hello_with(low, 100, 60), at_ms(1));
@@ -377,7 +379,7 @@ TEST_CASE("a node that came back is dialled although many others never answer", 
     CHECK(now <= at_ms(60'000 + 6 * 3'000 + 1'000));
 }
 
-TEST_CASE("a peer that was just lost is dialled before those that never answer", "[connections][H7]") {
+TEST_CASE("a peer that was just lost is dialled before those that never answer", "[connections][P5][H7]") {
     PeerTable table(config(), Random(1), at_ms(0));
     connect(table, c1, high, true, "there:1", at_ms(0));
     table.on_message(c1, hello_with(high, 100, 60), at_ms(1));
@@ -398,7 +400,7 @@ TEST_CASE("a peer that was just lost is dialled before those that never answer",
     CHECK(dials[2] <= 45);
 }
 
-TEST_CASE("a turn of the loop does not walk the whole roster", "[connections][H7]") {
+TEST_CASE("a turn of the loop does not walk the whole roster", "[connections][P10][H7]") {
     PeerTable table(config(), Random(1), at_ms(0));
     connect(table, c1, low, false, "there:1", at_ms(0));
     table.on_message(c1, hello_with(low, 10, 200), at_ms(1));
@@ -412,7 +414,7 @@ TEST_CASE("a turn of the loop does not walk the whole roster", "[connections][H7
     CHECK(table.nodes_walked() - before <= 10);
 }
 
-TEST_CASE("a node that left a day ago is in the roster no more", "[connections][H7]") {
+TEST_CASE("a node that left a day ago is in the roster no more", "[connections][P7][H7]") {
     PeerTable table(config(), Random(1), at_ms(0));
     connect(table, c1, low, false, "there:1", at_ms(0));
     table.on_message(c1, hello_of(low), at_ms(1));
@@ -428,7 +430,48 @@ TEST_CASE("a node that left a day ago is in the roster no more", "[connections][
     CHECK(table.roster().empty());
 }
 
-TEST_CASE("one member's gossip does not keep another node out", "[connections][H7]") {
+TEST_CASE("a peer that is lost for a week is over, and its configured address is a seed again",
+          "[connections][P5][P7]") {
+    using namespace std::chrono_literals;
+    auto with_seed = config();
+    with_seed.seeds = {"seed:1"};
+    PeerTable table(with_seed, Random(1), at_ms(0));
+    table.on_time(at_ms(0));
+    REQUIRE(drain(table).dials.size() == 1);
+    connect(table, c1, low, true, "seed:1", at_ms(1));
+    table.on_message(c1, hello_of(low), at_ms(2));
+    table.on_closed(c1, "cut", at_ms(3));
+    const Seen lost = drain(table);
+    REQUIRE(lost.downs.size() == 1);
+    CHECK_FALSE(lost.downs[0].proof);
+    table.on_time(at_ms(2) + 7 * 24h);
+    CHECK(drain(table).downs.empty());
+    table.on_time(at_ms(3) + 7 * 24h);
+    const Seen over = drain(table);
+    REQUIRE(over.downs.size() == 1);
+    CHECK(over.downs[0].proof);
+    CHECK(over.downs[0].peer == lost.ups[0].info.peer);
+    CHECK(table.roster().empty());
+    CHECK_FALSE(table.index_of(low));
+    table.on_time(at_ms(10'000) + 7 * 24h);
+    const Seen later = drain(table);
+    REQUIRE(later.dials.size() == 1);
+    CHECK(later.dials[0].address == "seed:1");
+    CHECK(later.dials[0].expected.is_zero());
+    // It comes back: a new index; its highest counter is remembered.
+    const Time back_at = at_ms(11'000) + 7 * 24h;
+    connect(table, c2, low, false, "there:1", back_at);
+    table.on_message(c2, hello_of(low), back_at);
+    const Seen back = drain(table);
+    REQUIRE(back.ups.size() == 1);
+    CHECK(back.ups[0].info.peer != lost.ups[0].info.peer);
+    table.on_closed(c2, "cut", back_at);
+    connect(table, ConnectionId{3}, low, false, "copy:1", back_at, {0, 9});
+    table.on_message(ConnectionId{3}, hello_of(low, {0, 9}), back_at);
+    REQUIRE(drain(table).closes.size() == 1);
+}
+
+TEST_CASE("one member's gossip does not keep another node out", "[connections][P6][H7]") {
     auto limits = config();
     limits.roster.nodes_max = 64;
     PeerTable table(limits, Random(1), at_ms(0));
