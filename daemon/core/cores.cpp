@@ -31,8 +31,8 @@ std::optional<unsigned> quota_v1(const ReadText& read, const std::string& folder
     return quota && period ? whole_cores(*quota, *period) : std::nullopt;
 }
 
-// From the group up to the root of what is mounted. A container may see a path that is only the host's: then
-// its own group is the root.
+// From the group up to the root of the mounted hierarchy. A container may see a path that exists on the host
+// only: then the container's own group is the root.
 template <class Quota>
 std::optional<unsigned> smallest(const ReadText& read, const std::string& root, std::string path,
                                  Quota quota) {
@@ -84,7 +84,7 @@ unsigned usable_cores() {
     static const unsigned cores = [] {
         cpu_set_t set;
         CPU_ZERO(&set);
-        // It fails where there are more CPUs than the set has room for: then all of them.
+        // sched_getaffinity fails where the machine has more CPUs than cpu_set_t: then all CPUs count.
         const auto allowed = ::sched_getaffinity(0, sizeof set, &set) == 0
                                  ? static_cast<unsigned>(std::max(1, CPU_COUNT(&set)))
                                  : static_cast<unsigned>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));

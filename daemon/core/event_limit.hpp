@@ -1,6 +1,6 @@
-// So many log lines of one event a second and no more: clients that come and go by the thousand shall not
-// fill the disk, nor keep the daemon busy with writing about them. What is left out is counted. Dry: time is
-// handed in. Not thread-safe.
+// Limits the log lines of one event per second: clients that connect and leave by the thousand must not fill
+// the disk or keep the daemon busy with logging. Lines that are left out are counted. Dry: the caller passes
+// the time. Thread: one at a time.
 #pragma once
 
 #include <cstdint>
@@ -17,23 +17,24 @@ class EventLimit {
   public:
     static constexpr uint64_t lines_per_second = 200;
 
-    // False: leave this line out.
+    // False: the caller leaves this line out.
     bool allows(std::string_view event, Time now);
     struct LeftOut {
         std::string event;
         uint64_t lines = 0;
     };
-    // Of a second that is over; nothing else is known about these lines.
+    // The count of one event's left-out lines, once their second has ended; nothing: no such count.
     std::optional<LeftOut> poll(Time now);
 
   private:
     struct Second {
-        Time begin{};
-        uint64_t lines = 0;
-        uint64_t left_out = 0;
+        Time begin{};           // of its first line
+        uint64_t lines = 0;     // allowed
+        uint64_t left_out = 0;  // not allowed, and not reported yet
     };
-    std::map<std::string, Second, std::less<>> seconds_;  // by event: the names in the source are finite
-    size_t unreported_ = 0;                               // events with lines that were left out
+    // The current second of each event. Bounded: the source has finitely many events.
+    std::map<std::string, Second, std::less<>> seconds_by_event_;
+    size_t unreported_ = 0;  // entries with left_out > 0
 };
 
 }  // namespace nexar

@@ -26,7 +26,8 @@ struct NodeId {
     static bool parse_hex(std::string_view text, NodeId& out);
 };
 
-// One life of a node: a persisted counter and a random nonce, both new at every start.
+// One membership of a daemon under its NodeId: a persisted counter and a random nonce, both new at every
+// start.
 struct Incarnation {
     uint64_t counter = 0;
     uint64_t nonce = 0;
@@ -45,12 +46,12 @@ struct Id {
 using Rank = Id<struct RankTag, uint32_t>;          // position in a group
 using SessionId = Id<struct SessionTag, uint64_t>;  // one local process connected to its daemon; never reused
 using PeerIndex =
-    Id<struct PeerIndexTag, uint32_t>;        // one life of a peer node in this daemon's table; never reused
+    Id<struct PeerIndexTag, uint32_t>;  // one incarnation of a peer, in this daemon's table; never reused
 using OpSeq = Id<struct OpSeqTag, uint64_t>;  // number of a collective in its group, from 0
 using GroupEpoch = Id<struct GroupEpochTag, uint32_t>;
 
-// A group's id is allotted by the daemon that created it: (creator, its incarnation, a counter). Never
-// hashed.
+// The daemon that creates a group allots its id: (creator, the creator's incarnation, a counter). Never a
+// hash.
 struct GroupId {
     uint64_t creator = 0;      // NodeId::prefix() of the creating node
     uint64_t incarnation = 0;  // its incarnation nonce

@@ -12,9 +12,9 @@
 namespace nexar {
 namespace {
 
-constexpr int poll_ms = 50;  // how long the thread may overlook that it is to stop
+constexpr int poll_ms = 50;  // how soon the thread notices `stopping_` while its reader takes nothing
 
-// Signals, SIGPIPE among them, are for the others.
+// All signals stay blocked in this thread: the loop's thread handles them, and SIGPIPE must end nothing.
 std::thread without_signals(auto run) {
     sigset_t all, before;
     sigfillset(&all);
@@ -83,7 +83,7 @@ void LineWriter::write_out(std::string_view bytes) {
         if (::poll(&one, 1, poll_ms) <= 0) continue;
         const ssize_t n = ::write(fd_, bytes.data(), std::min<size_t>(bytes.size(), PIPE_BUF));
         if (n < 0 && (errno == EAGAIN || errno == EINTR)) continue;
-        if (n < 0) return;  // nobody can read it
+        if (n < 0) return;  // the descriptor has no reader any more
         bytes.remove_prefix(static_cast<size_t>(n));
     }
 }

@@ -44,9 +44,9 @@ class WriterSink final : public spdlog::sinks::base_sink<spdlog::details::null_m
     LineWriter writer_{STDERR_FILENO};
 };
 
-// What stands between an event and stderr: the limit per event, the pattern, and the writer. It never waits
-// for whoever reads: lines that find no room are dropped, and lines of one event over EventLimit left out,
-// both with a count.
+// From an event to stderr: the limit per event, the pattern, and the writer. Logging never waits for the
+// reader: the writer drops lines that find no room, EventLimit leaves out lines over its limit, and both are
+// counted in a line of their own.
 class StderrLog {
   public:
     StderrLog()
@@ -62,7 +62,7 @@ class StderrLog {
         const std::lock_guard lock(mutex_);
         const Time now(std::chrono::steady_clock::now().time_since_epoch());
         report(now);
-        // Who asks for debug lines wants all of them.
+        // Debug lines are unlimited: they exist only when the operator asked for all of them.
         if (level == Level::debug || limit_.allows(line.substr(0, line.find(' ')), now)) put(level, line);
     }
     void flush() {

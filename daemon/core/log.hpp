@@ -1,7 +1,7 @@
-// Named events with typed fields: log.info("peer_suspected", field("peer", id), field("silent_ms", 612))
-// prints `peer_suspected peer=3f… silent_ms=612`. Names are stable, past tense, grep-able; units are in the
-// field name. spdlog is the sink (log.cpp is the only file that sees it). Thread-safe. Passed by reference,
-// never global.
+// Named events with typed fields (docs/glossary.md: noun_verb in the past): log.info("peer_suspected",
+// field("peer", id), field("silent_ms", 612)) prints `peer_suspected peer=3f… silent_ms=612`. Names are
+// stable, so that scripts can search for them; a field's name ends in its unit. spdlog is the sink, and
+// log.cpp the only file that includes it. Passed by reference, never global. Thread: any.
 #pragma once
 
 #include <cstdint>
@@ -61,7 +61,7 @@ Field field(std::string_view key, Id<Tag, Int> id) {
 
 class Log {
   public:
-    // Where lines go besides the flight recorder. Tests capture; the simulator fails a run on `error`.
+    // Receives every line. Tests capture lines; the simulator fails a run on `error`.
     using Sink = std::function<void(Level, const std::string& line)>;
 
     explicit Log(Sink sink, Level threshold = Level::info);
@@ -85,7 +85,7 @@ class Log {
         write(Level::error, event, std::span(fields.begin(), fields.size()));
     }
 
-    // For events that a dry machine has collected.
+    // Logs an event that a dry machine has collected.
     void note(Level level, std::string_view event,
               const std::vector<std::pair<std::string, std::string>>& fields);
 
@@ -95,8 +95,8 @@ class Log {
   private:
     void write(Level level, std::string_view event, std::span<const Field> fields);
 
-    Sink sink_;
-    Level threshold_;
+    Sink sink_;        // receives each line
+    Level threshold_;  // less severe events are not written
     struct Impl;
     std::unique_ptr<Impl> impl_;
 };

@@ -1,5 +1,6 @@
-// A seeded generator that is passed in, never global: a simulation is its seed. (xoshiro256++ would do as
-// well; this is splitmix64, whose state is one word. Not for secrets: those come from the TLS library.)
+// A seeded generator, passed in and never global, so that a seed repeats a simulation. Source: splitmix64
+// (Steele, Lea, Flood 2014), chosen for its state of one word. Not for secrets: those come from the TLS
+// library.
 #pragma once
 
 #include <cstdint>

@@ -50,7 +50,7 @@ enum class Errc : int32_t {
     // The group did not come about.
     open = -400,
     rank_clash = -401,        // two members ask for one rank
-    group_incomplete = -402,  // the deadline passed and somebody is missing
+    group_incomplete = -402,  // the deadline passed and a member is missing
     options_differ = -403,    // different sizes or time-outs under one name
     join_refused = -404,
 
@@ -64,7 +64,7 @@ enum class Errc : int32_t {
 
     // This group is finished.
     group = -600,
-    peer_lost = -601,  // a rank (process or its node) is gone
+    peer_lost = -601,  // a rank's process or node failed
     link_lost = -602,  // two live nodes cannot reach each other
     below_minimum = -603,
     expelled = -604,
@@ -87,18 +87,19 @@ enum class Errc : int32_t {
 };
 
 std::string_view name_of(Errc code);
-// A number from outside: one that is not known is its class's general one; no failure's number: none.
+// Reads a number from outside: an unknown failure becomes its class's general code; nothing: it is no
+// failure.
 std::optional<Errc> failure_from(int32_t number);
 
 struct Error {
     Errc code = Errc::ok;
     std::string text;  // names what was wrong and what is allowed
-    // Who is at fault, where that is known (-1 / empty otherwise).
+    // The rank at fault, where that is known (-1 / empty otherwise).
     int64_t rank = -1;
     int64_t other_rank = -1;  // second end of a lost link
-    std::string node{};       // at fault, 64 hex digits; empty: none or not known
-    std::string host{};       // its host's name; empty: not known
-    uint32_t pid = 0;         // of the process at fault; 0: not known
+    std::string node{};       // the rank's node, 64 hex digits; empty: none or not known
+    std::string host{};       // the node's host name; empty: not known
+    uint32_t pid = 0;         // the rank's process; 0: not known
     int32_t system_errno = 0;
     std::vector<uint32_t> lost_ranks{};  // ascending
 };

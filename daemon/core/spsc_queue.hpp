@@ -1,5 +1,5 @@
-// A bounded single-producer single-consumer queue between two threads of the daemon. No locks.
-// push() and pop() may run at the same time, each on one thread.
+// A bounded single-producer single-consumer queue between two threads of the daemon, without locks.
+// Thread: push() on one, pop() on one, at the same time.
 #pragma once
 
 #include <atomic>
@@ -44,22 +44,23 @@ class SpscQueue {
         head_.store(head + 1, std::memory_order_release);
         return value;
     }
-    // Either side; a moment's truth. seq_cst, because sleepers recheck with it after announcing their sleep.
+    // Either side; true at the moment of the call. seq_cst: a sleeper rechecks with it after it has announced
+    // its sleep.
     bool empty() const {
         return head_.load(std::memory_order_seq_cst) == tail_.load(std::memory_order_seq_cst);
     }
 
   private:
-    const size_t mask_;
+    const size_t mask_;  // capacity - 1
     std::unique_ptr<T[]> slots_;
-    alignas(64) std::atomic<size_t> head_{0};
-    size_t tail_seen_ = 0;  // consumer's
-    alignas(64) std::atomic<size_t> tail_{0};
-    size_t head_seen_ = 0;  // producer's
+    alignas(64) std::atomic<size_t> head_{0};  // values popped so far
+    size_t tail_seen_ = 0;                     // the consumer's last view of tail_; never ahead of it
+    alignas(64) std::atomic<size_t> tail_{0};  // values pushed so far
+    size_t head_seen_ = 0;                     // the producer's last view of head_; never ahead of it
 };
 
-// The producer's end of a queue that must not refuse: what does not fit waits here, in order, until flush().
-// It is bounded by what its producer has in flight (transfers, jobs), which has its own limits.
+// The producer's end of a queue that must not refuse: values that do not fit wait here, in order, until
+// flush(). Bounded by what the producer has in flight (transfers, jobs), which has limits of its own.
 template <class T>
 class Outbox {
   public:
@@ -80,7 +81,7 @@ class Outbox {
 
   private:
     SpscQueue<T>* queue_;
-    std::deque<T> waiting_;
+    std::deque<T> waiting_;  // later than everything in the queue; empty while the queue has room
 };
 
 }  // namespace nexar

@@ -1,5 +1,4 @@
-// Time as a value that is handed in. Dry code never reads a clock; the wet loop and the simulator give it
-// `Time`.
+// Time as a value that the caller passes. Dry code reads no clock: the loop and the simulator pass `Time`.
 #pragma once
 
 #include <chrono>
@@ -20,7 +19,7 @@ using Time = MonotonicClock::time_point;
 
 constexpr Time never = Time::max();
 
-// Wall clock, seconds since 1970: only certificates and tokens use it, and it too is handed in.
+// Wall clock. Units: seconds since 1970. Certificates and tokens alone use it; the caller passes it too.
 using WallSeconds = int64_t;
 
 inline constexpr int64_t to_ms(Duration d) {

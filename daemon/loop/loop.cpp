@@ -12,11 +12,11 @@
 namespace nexar::loop {
 namespace {
 
-// A uv handle lives on the heap until its close callback: libuv's rule for handle memory.
+// A uv handle stays on the heap until its close callback. Source: libuv, "Handles and requests".
 struct PollHandle {
     uv_poll_t uv{};
-    std::function<void(Loop::Ready)> on_ready;  // empty: closed by its Watch
-    int events = 0;                             // wanted
+    std::function<void(Loop::Ready)> on_ready;  // empty: its Watch was destroyed
+    int events = 0;                             // UV_READABLE and UV_WRITABLE as wanted; 0: not watched
 
     void start();
 };
@@ -28,7 +28,7 @@ void on_poll(uv_poll_t* uv, int status, int events) {
     ready.writable = (events & UV_WRITABLE) != 0;
     ready.hung_up = status < 0 || (events & UV_DISCONNECT) != 0;
     if (auto callback = handle->on_ready) callback(ready);  // a copy: it may destroy its own Watch
-    // libuv stops a handle at an error. On a UDP socket that is only what ICMP left behind: go on.
+    // libuv stops a handle at an error. On a UDP socket the error is only what ICMP left: start again.
     if (status < 0 && handle->on_ready) handle->start();
 }
 
@@ -66,12 +66,12 @@ class PollWatch final : public Loop::Watch {
 struct Loop::Impl {
     uv_loop_t uv{};
     uv_prepare_t prepare{};
-    uv_idle_t idle{};  // active: the next poll does not block
-    bool idling = false;
-    int timer_fd = -1;
-    Time armed = never;
-    std::unique_ptr<Watch> timer_watch;
-    std::function<Time()> turn;
+    uv_idle_t idle{};                    // active: the next poll does not block
+    bool idling = false;                 // `idle` is active
+    int timer_fd = -1;                   // one timerfd for all deadlines
+    Time armed = never;                  // when timer_fd expires; never: disarmed
+    std::unique_ptr<Watch> timer_watch;  // on timer_fd
+    std::function<Time()> turn;          // empty: set_turn() was not called
     struct Signal {
         uv_signal_t uv{};
         std::function<void(int)> handler;
@@ -86,7 +86,7 @@ struct Loop::Impl {
         idling = busy;
         if (!busy) arm(wake);
     }
-    // Only moves the timer when the deadline changed: one system call saved on nearly every turn.
+    // Moves the timer only when the deadline has changed: that saves a system call on nearly every turn.
     void arm(Time wake) {
         if (wake == armed) return;
         armed = wake;

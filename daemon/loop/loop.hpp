@@ -1,6 +1,6 @@
-// The control loop: libuv behind five functions. This folder is the only one that includes <uv.h>, and its
-// callbacks do one thing: they call what was registered. All work happens in the turn, from the loop's top.
-// Thread: the one that calls run(), except where said.
+// The control loop: libuv behind five functions. This folder alone includes <uv.h>, and its callbacks only
+// call the registered functions. All work happens in the turn, from the loop's top. Thread: the one that
+// calls run(), except where stated.
 #pragma once
 
 #include <functional>
@@ -17,10 +17,10 @@ class Loop {
     Loop(const Loop&) = delete;
     Loop& operator=(const Loop&) = delete;
 
-    static Time now();  // CLOCK_MONOTONIC, read fresh: libuv's cached milliseconds are too coarse
+    static Time now();  // reads CLOCK_MONOTONIC: libuv's cached milliseconds are too coarse. Thread: any
 
-    // Watches a descriptor while it lives. Level-triggered, also after an error, which is `readable`: the
-    // callback must take it off, or end the watch. The callback may destroy its own Watch.
+    // Watches a descriptor until it is destroyed. Level-triggered, also after an error, which is `readable`.
+    // Requires: the callback reads the error off the descriptor, or destroys its Watch (which it may do).
     class Watch {
       public:
         virtual ~Watch() = default;
@@ -31,8 +31,8 @@ class Loop {
     };
     std::unique_ptr<Watch> watch(int fd, bool readable, bool writable, std::function<void(Ready)> on_ready);
 
-    // The turn runs before every poll and says until when the loop may sleep; a time that has passed means
-    // that it must not. (One timerfd: libuv's own timers have millisecond steps.)
+    // The turn runs before every poll and returns until when the loop may sleep; a past time forbids a sleep.
+    // Deadlines use a timerfd, since libuv's own timers have steps of a millisecond.
     void set_turn(std::function<Time()> turn);
 
     void on_signal(int signal, std::function<void(int)> handler);

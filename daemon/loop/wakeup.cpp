@@ -17,7 +17,7 @@ Wakeup::~Wakeup() {
 }
 
 void Wakeup::write_fd() {
-    // One write per announced sleep is enough; the next announcement re-arms it.
+    // One write for each announced sleep is enough; the next announcement arms it again.
     if (!sleeping_.exchange(false, std::memory_order_relaxed)) return;
     const uint64_t one = 1;
     [[maybe_unused]] const auto n =

@@ -1,8 +1,7 @@
-// Wakeup: how another thread of the daemon gets a sleeping one out of its poll. An eventfd that no client
-// ever sees. The sleeper announces itself (sleeping = true, seq_cst), rechecks its queues, then polls the
-// descriptor; a notifier pushes first and writes the descriptor only when it sees the announcement. Either
-// the recheck sees the push, or the notifier sees the announcement: sequential consistency forbids that both
-// miss.
+// Wakeup: one thread of the daemon ends another thread's poll. An eventfd that no client can reach. The
+// sleeper announces its sleep (sleeping = true, seq_cst), rechecks its queues, then polls the descriptor; a
+// notifier pushes first and writes the descriptor only when it sees the announcement. Either the recheck sees
+// the push, or the notifier sees the announcement: sequential consistency forbids that both miss.
 #pragma once
 
 #include <atomic>
@@ -18,25 +17,25 @@ class Wakeup {
 
     int fd() const { return fd_; }
 
-    // Any thread, after its push.
+    // Thread: any, after its push.
     void notify() {
         std::atomic_thread_fence(std::memory_order_seq_cst);
         if (sleeping_.load(std::memory_order_relaxed)) write_fd();
     }
-    // Sleeper, before its recheck and poll.
+    // Thread: the sleeper, before its recheck and poll.
     void announce_sleep() {
         sleeping_.store(true, std::memory_order_relaxed);
         std::atomic_thread_fence(std::memory_order_seq_cst);
     }
-    // Sleeper, awake again.
+    // Thread: the sleeper, after its poll.
     void awake() { sleeping_.store(false, std::memory_order_relaxed); }
-    // Sleeper, when the poll says that the descriptor is readable (a write may come after awake()).
+    // Thread: the sleeper, when the poll reported the descriptor as readable (a write may follow awake()).
     void drain();
 
   private:
     void write_fd();
-    int fd_;
-    std::atomic<bool> sleeping_{false};
+    int fd_;                             // the eventfd
+    std::atomic<bool> sleeping_{false};  // announced, and no notifier has written since
 };
 
 }  // namespace nexar::loop

@@ -1,5 +1,5 @@
-// A view of a control segment (proto/shm_layout.h) over plain bytes: memfd in the real thing, an array in
-// tests and in the simulator. Knows where everything is; owns nothing.
+// A view of a control segment (proto/shm_layout.h) over plain bytes: a memfd in the daemon and the library,
+// an array in tests and in the simulator. It computes addresses and owns nothing.
 #pragma once
 
 #include <span>
@@ -15,7 +15,7 @@ class ControlView {
     // `memory` is at least nexar_shm_control_bytes(slots), 64-byte aligned, and outlives the view.
     static Result<ControlView> over(MutableBytes memory, uint32_t slots);
 
-    // What the client does once, in memory that is all zeros.
+    // Requires: memory that is all zeros. The client calls it once.
     void initialise();
 
     uint32_t slots() const { return slots_; }
@@ -42,8 +42,8 @@ class ControlView {
         return reinterpret_cast<T*>(base_ + offset);
     }
 
-    std::byte* base_;
-    uint32_t slots_;
+    std::byte* base_;  // of the segment, 64-byte aligned
+    uint32_t slots_;   // a power of two
 };
 
 }  // namespace nexar::shm

@@ -5,7 +5,7 @@
 namespace nexar::shm {
 
 namespace {
-// Positions run on modulo 2^32, of which every ring's length times 256 is a divisor: turns never skip.
+// Positions wrap at 2^32, a multiple of every ring's length times 256: so a turn's number never skips.
 uint8_t turn_of(uint32_t position, size_t entries) {
     return static_cast<uint8_t>(position / entries + 1);
 }
@@ -16,13 +16,14 @@ bool SubmissionProducer::try_push(const Entry& entry) {
     std::atomic_ref<uint32_t> tail(view_.header().submit_tail);
     uint32_t at = tail.load(std::memory_order_relaxed);
     for (;;) {
-        // Acquire: the daemon's read of the entry that we overwrite happened before.
+        // Acquire: the daemon has read the entry before this thread overwrites it.
         const uint32_t head = load_acquire(view_.header().submit_head);
         if (at - head < ring.size()) {
             if (tail.compare_exchange_weak(at, at + 1, std::memory_order_relaxed)) break;
             continue;
         }
-        // Full, or others moved the tail and the daemon its head while we looked: `head` is newer than `at`.
+        // Full; or other threads moved the tail and the daemon its head meanwhile, and `head` is newer than
+        // `at`.
         const uint32_t seen = at;
         at = tail.load(std::memory_order_relaxed);
         if (at == seen) return false;
@@ -70,7 +71,7 @@ std::optional<Entry> CompletionConsumer::try_pop() {
     }
     const uint64_t raw = load_acquire(ring[next_ & (ring.size() - 1)]);
     if (static_cast<uint8_t>(raw >> 24) != turn_of(next_, ring.size())) {
-        // Overwritten since we looked at the tail: a whole round went by.
+        // The daemon has overwritten the entry since the load of the tail: a whole turn of the ring passed.
         overrun_ = true;
         next_ = load_acquire(view_.header().completion_tail);
         return std::nullopt;

@@ -25,18 +25,18 @@ struct Entry {
     bool operator==(const Entry&) const = default;
 };
 
-// Client side. Any thread, no lock.
+// Client side. Thread: any, without a lock.
 class SubmissionProducer {
   public:
     explicit SubmissionProducer(ControlView view) : view_(view) {}
-    // False: the ring is full. The caller then fences and looks at the daemon's `sleeping` word [S7].
+    // False: the ring is full. Ensures, after true: the caller may fence and read the `sleeping` word [S7].
     bool try_push(const Entry& entry);
 
   private:
     ControlView view_;
 };
 
-// Daemon side. One thread. Never trusts submit_tail: an entry is there when its turn is right.
+// Daemon side. Thread: one. It never trusts submit_tail: an entry counts when its turn is the expected one.
 class SubmissionConsumer {
   public:
     explicit SubmissionConsumer(ControlView view) : view_(view) {}
@@ -45,10 +45,10 @@ class SubmissionConsumer {
 
   private:
     ControlView view_;
-    uint32_t head_ = 0;
+    uint32_t head_ = 0;  // position of the next entry; the shared submit_head follows it
 };
 
-// Daemon side. One thread. Cannot be full [S6].
+// Daemon side. Thread: one. The ring cannot be full [S6].
 class CompletionProducer {
   public:
     explicit CompletionProducer(ControlView view) : view_(view) {}
@@ -56,22 +56,22 @@ class CompletionProducer {
 
   private:
     ControlView view_;
-    uint32_t tail_ = 0;
+    uint32_t tail_ = 0;  // position of the next entry; the shared completion_tail follows it
 };
 
-// Client side. One thread at a time.
+// Client side. Thread: one at a time.
 class CompletionConsumer {
   public:
     explicit CompletionConsumer(ControlView view) : view_(view) {}
     std::optional<Entry> try_pop();
-    bool behind() const;  // an entry waits
-    // True once after entries were overwritten before they were read: look at the whole table.
+    bool behind() const;  // an entry is waiting
+    // True once after the daemon overwrote entries that were not read: the caller scans the whole table.
     bool take_overrun() { return std::exchange(overrun_, false); }
 
   private:
     ControlView view_;
-    uint32_t next_ = 0;
-    bool overrun_ = false;
+    uint32_t next_ = 0;     // position of the next entry to read
+    bool overrun_ = false;  // since take_overrun()
 };
 
 }  // namespace nexar::shm

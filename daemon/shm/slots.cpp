@@ -7,7 +7,7 @@ namespace nexar::shm {
 SlotPool::SlotPool(uint32_t slots) : generations_(slots), next_(slots), top_(slots), free_(slots) {
     for (uint32_t i = 0; i < slots; ++i)
         next_[i].store(
-            i, std::memory_order_relaxed);  // slot i's successor is i - 1, named by i; 0 ends the list
+            i, std::memory_order_relaxed);  // slot i - 1 follows slot i, stored as + 1; 0 ends the list
 }
 
 void SlotPool::start_above(uint64_t generation_floor) {
@@ -19,7 +19,7 @@ std::optional<SlotPool::Taken> SlotPool::try_take(For purpose) {
     const uint32_t kept = purpose == For::operation ? kept_from_operations
                           : purpose == For::opening ? kept_from_openings
                                                     : 0;
-    // Count first: whoever got a number finds a slot.
+    // The count first: a thread that has decremented it finds a slot in the list.
     uint32_t free = free_.load(std::memory_order_relaxed);
     do {
         if (free <= kept) return std::nullopt;

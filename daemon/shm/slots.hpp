@@ -1,5 +1,5 @@
-// Who has which op slot: the client's free list with generations, and the daemon's ledger of what is in
-// flight. Neither reads a decision back from shared memory. docs/protocol/shm.md [S2].
+// The owner of each op slot: the client's free list with generations, and the daemon's ledger of what is in
+// flight. Neither reads its own decision back from shared memory. docs/protocol/shm.md [S2].
 #pragma once
 
 #include <atomic>
@@ -14,9 +14,8 @@ namespace nexar::shm {
 class SlotPool {
   public:
     static constexpr uint64_t generation_mask = (uint64_t{1} << 36) - 1;
-    // The last slots are kept for what ends without anybody's help: so a table that is full of operations,
-    // which only their owner can end, and of group openings, which wait for other processes, still frees
-    // groups and memory.
+    // The last slots are kept for commands that complete by themselves: so groups and memory can be freed
+    // also when the table is full of operations and of group openings, which wait for other processes.
     enum class For : uint8_t { operation, opening, command };
     static constexpr uint32_t kept_from_operations = 4, kept_from_openings = 2;
 
@@ -30,17 +29,17 @@ class SlotPool {
     };
     // Nothing: the table is full for this purpose.
     std::optional<Taken> try_take(For purpose);
-    // The caller has made sure that it frees each generation once (Request's lock).
+    // Requires: each generation is given back once (Request's lock ensures it).
     void give_back(uint32_t slot);
 
     uint64_t generation_of(uint32_t slot) const { return generations_[slot].load(std::memory_order_relaxed); }
     uint64_t highest_generation() const;
 
   private:
-    std::vector<std::atomic<uint64_t>> generations_;
-    std::vector<std::atomic<uint32_t>> next_;
-    std::atomic<uint64_t> top_;  // tag << 32 | slot + 1; the tag makes a stale compare-and-swap fail
-    std::atomic<uint32_t> free_;
+    std::vector<std::atomic<uint64_t>> generations_;  // of each slot, the latest
+    std::vector<std::atomic<uint32_t>> next_;         // in the free list, + 1; 0: the last one
+    std::atomic<uint64_t> top_;   // tag << 32 | slot + 1; the tag makes a stale compare-and-swap fail
+    std::atomic<uint32_t> free_;  // slots in the list, or about to be: never more than there are
 };
 
 // Daemon side.
@@ -60,8 +59,8 @@ class SlotLedger {
         uint32_t generation = 0;
         bool in_flight = false;
     };
-    std::vector<Record> records_;
-    size_t count_ = 0;
+    std::vector<Record> records_;  // by slot
+    size_t count_ = 0;             // records in flight
 };
 
 }  // namespace nexar::shm

@@ -1,6 +1,6 @@
 // How long a waiter stays on the processor before it sleeps: as long as recent waits suggest, up to a limit.
-// Dry: durations are given. design.md §4.4 has the measurements: with more waiters than cores, yielding beats
-// both sleeping (a futex round trip is 20 us) and spinning (which keeps the awaited one off the core).
+// Dry: the caller passes durations. Measured: with more waiters than cores, yielding beats both sleeping (a
+// futex round trip takes 20 us) and spinning (which keeps the awaited thread off the core).
 #pragma once
 
 #include <atomic>
@@ -14,17 +14,17 @@ class WaitWindow {
   public:
     explicit WaitWindow(Duration limit) : limit_(limit), average_ns_(limit.count() / 4) {}
 
-    // How long to stay before sleeping.
+    // How long to stay before the sleep.
     Duration window() const;
-    // A wait took so long altogether. Any thread; lost updates are harmless.
+    // Reports a wait's whole duration. Thread: any; a lost update is harmless.
     void on_wait_ended(Duration took);
 
-    // Pause-spinning is for when everyone who runs has a core of its own: the waiters and the daemon.
+    // Spinning pays only when each waiter and the daemon has a core of its own.
     static bool may_spin(unsigned waiters, unsigned cores) { return waiters + 1 <= cores; }
 
   private:
-    Duration limit_;
-    std::atomic<int64_t> average_ns_;
+    Duration limit_;                   // window() returns no more
+    std::atomic<int64_t> average_ns_;  // of recent waits, each weighing 1/8
 };
 
 }  // namespace nexar::shm

@@ -1,5 +1,5 @@
-// Atomic access to the plain words of proto/shm_layout.h. The other side is another process, which may be
-// hostile: everything that it may write is read through these, once, into a local.
+// Atomic access to the plain words of proto/shm_layout.h. The other process may be hostile: each word that it
+// may write is read through these functions, once, into a local variable.
 #pragma once
 
 #include <atomic>
@@ -34,7 +34,7 @@ inline void fence() {
     std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
-// Copies a structure that the other side may be writing, word by word: each word is read exactly once [S3].
+// Copies a structure that the other process may be writing, reading each word exactly once [S3].
 template <class T>
 T copy_once(T& shared) {
     static_assert(sizeof(T) % 8 == 0 && alignof(T) <= 8);
@@ -48,7 +48,7 @@ T copy_once(T& shared) {
     return out;
 }
 
-// The reverse: the reader may be looking already (it only believes it after DONE).
+// Stores a structure that the other process may be reading; the reader uses it only after DONE.
 template <class T>
 void store_words(T& shared, const T& value) {
     static_assert(sizeof(T) % 8 == 0 && alignof(T) <= 8);

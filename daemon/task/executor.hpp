@@ -1,5 +1,5 @@
-// The ready queue. Whoever completes something pushes; only run_ready() runs, from the loop's top, in order.
-// So nothing is re-entered, and a simulation replays from its seed. Single-threaded.
+// The ready queue. A completion only pushes; run_ready() alone runs, from the loop's top, in order. So no
+// code is re-entered, and a simulation replays from its seed. Thread: one.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,7 @@ class Executor {
         while (!ready_.empty()) {
             Runnable* r = ready_.front();
             ready_.pop_front();
-            if (r == nullptr) continue;  // forgotten
+            if (r == nullptr) continue;  // forget() took it out
             ++n;
             r->run();
         }
@@ -44,7 +44,7 @@ class Executor {
     bool idle() const { return ready_.empty(); }
 
   private:
-    std::deque<Runnable*> ready_;
+    std::deque<Runnable*> ready_;  // in the order of push(); null: forget() took it out
 };
 
 }  // namespace nexar

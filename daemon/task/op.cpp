@@ -23,7 +23,7 @@ bool OpsAwaiter::suspend(TaskState& task) noexcept {
         ++pending_;
     }
     if (pending_ > 0) return true;
-    task.end_with(*first_error());  // all done and not ready: one has failed
+    task.end_with(*first_error());  // every op is done and await_ready() was false: one has failed
     return true;
 }
 

@@ -1,9 +1,9 @@
-// Op: one pending outside operation that a task awaits. It is finished from outside, exactly once; the
-// awaiting task is queued, never run on the finisher's stack.
+// Op: one pending outside operation that a task awaits. The outside finishes it exactly once; that queues the
+// awaiting task and never runs it on the finisher's stack.
 //
-// Whoever starts an outside operation owns its Op and keeps it until it is finished: the outside may still be
-// writing into memory after the task has lost interest, so a task that ends early withdraws nothing by
-// itself. The engine withdraws all transfers of an op at once and waits until each has said that it is over.
+// Owner: the starter of the outside operation, until the Op is finished. The outside may still write into
+// memory after the task has ended, so a task that ends early withdraws nothing by itself. The engine
+// withdraws all transfers of an operation at once and waits until each of them has finished.
 #pragma once
 
 #include <span>
@@ -17,8 +17,8 @@ class Op;
 
 namespace detail {
 
-// Waits for several Ops; lives in the awaiting frame. All of them are over before the task goes on, also when
-// one failed; then the first failure, in the order given, ends the task.
+// Waits for several Ops; a part of the awaiting frame. All of them are finished before the task resumes, also
+// when one failed; then the first failure, in the order given, ends the task.
 class OpsAwaiter final : public Runnable {
   public:
     explicit OpsAwaiter(std::span<Op* const> ops) : ops_(ops) {}
@@ -39,9 +39,9 @@ class OpsAwaiter final : public Runnable {
     bool suspend(TaskState& task) noexcept;
     const Error* first_error() const;
 
-    std::span<Op* const> ops_;
-    TaskState* task_ = nullptr;
-    size_t pending_ = 0;
+    std::span<Op* const> ops_;   // owned by the awaiting function
+    TaskState* task_ = nullptr;  // the awaiting task; null until it has suspended
+    size_t pending_ = 0;         // ops_ that are not finished
 };
 
 }  // namespace detail
@@ -65,8 +65,8 @@ class Op {
   private:
     friend class detail::OpsAwaiter;
     bool done_ = false;
-    std::optional<Error> error_;
-    detail::OpsAwaiter* waiter_ = nullptr;
+    std::optional<Error> error_;            // set when it finished with a failure
+    detail::OpsAwaiter* waiter_ = nullptr;  // null: no task has suspended on it
 };
 
 namespace detail {
@@ -106,21 +106,22 @@ class TasksAwaiter final : public Runnable {
     bool await_suspend(std::coroutine_handle<P> h) noexcept {
         task_ = &h.promise();
         pending_ = tasks_.size();
-        for (Task<>& t : tasks_) t.start(*task_->executor, this);  // each queues us once, when it ended
+        for (Task<>& t : tasks_)
+            t.start(*task_->executor, this);  // each queues this awaiter once, at its end
         return true;
     }
     void await_resume() noexcept {}
     void run() override;
 
   private:
-    std::span<Task<>> tasks_;
-    TaskState* task_ = nullptr;
-    size_t pending_ = 0;
+    std::span<Task<>> tasks_;    // owned by the awaiting function
+    TaskState* task_ = nullptr;  // the awaiting task; null until it has suspended
+    size_t pending_ = 0;         // tasks_ that have not ended
 };
 
 }  // namespace detail
 
-// co_await all(tasks): every task has ended before the caller goes on; the first failure, in order, ends it.
+// co_await all(tasks): every task has ended before the caller resumes; the first failure, in order, ends it.
 inline detail::TasksAwaiter all(std::span<Task<>> tasks) {
     return detail::TasksAwaiter(tasks);
 }

@@ -7,7 +7,7 @@ void TaskState::finish() {
     if (on_end) executor->push(on_end);
     if (!parent) return;
     if (error && !parent_wants_error) {
-        parent->end_with(*error);  // its awaiting line fails, so it ends too; its frame goes with its owner
+        parent->end_with(*error);  // its awaiting line fails, so it ends too; its owner destroys the frame
         return;
     }
     executor->push(parent);

@@ -1,9 +1,9 @@
-// Task<T>: a coroutine that begins, waits for things, and ends. Lazy, owned by one variable, single-threaded.
-// The style (docs/STYLE.md): awaiting a failure ends the awaiting function with that failure, as `return
-// error` would, up to the nearest `as_result`; completions never run your code, they queue it (Executor).
+// Task<T>: a coroutine that begins, waits for things, and ends. Lazy, owned by one variable. Awaiting a
+// failure ends the awaiting function with that failure, as `return error` would, up to the nearest
+// `as_result`. A completion never runs a task, it queues the task (Executor). Thread: one.
 //
-// No symmetric transfer: a child runs on its parent's stack until it first suspends. When it ended without
-// suspending, the parent simply goes on; a million children in a loop need no tail call to stay shallow.
+// No symmetric transfer: a child runs on its parent's stack until it first suspends. When the child ends
+// without suspending, the parent continues; a million children in a loop need no tail call to stay shallow.
 #pragma once
 
 #include <coroutine>
@@ -22,15 +22,14 @@ namespace nexar {
 struct TaskState : Runnable {
     std::coroutine_handle<> handle;
     Executor* executor = nullptr;
-    TaskState* parent = nullptr;      // who awaits us, once we have suspended
+    TaskState* parent = nullptr;      // the awaiting task, once this one has suspended; null: a root task
     bool parent_wants_error = false;  // the parent awaits as_result(): resume it also with a failure
     bool ended = false;
     std::optional<Error> error;  // set when the task ended with a failure
-    Runnable* on_end = nullptr;  // a root task's owner: queued once it ended
+    Runnable* on_end = nullptr;  // of a root task: queued when it has ended; null: nothing waits
 
     void run() override { handle.resume(); }
-    // Ends a task that is suspended at an await which failed; its parents follow, up to one that wants the
-    // error.
+    // Ends a task that is suspended at an await which failed, and its parents up to one that wants the error.
     void end_with(Error why);
     void finish();
 
@@ -55,7 +54,7 @@ struct TaskPromiseBase : TaskState {
         void await_resume() noexcept {}
     };
     Final final_suspend() noexcept { return {}; }
-    void unhandled_exception() noexcept { std::terminate(); }  // none of ours throws
+    void unhandled_exception() noexcept { std::terminate(); }  // no code of this repository throws
 };
 
 template <class T>
@@ -120,7 +119,7 @@ class [[nodiscard]] Task {
         NEXAR_CHECK(ended());
         return handle_.promise().take();
     }
-    // Starts a root task; `on_end` is queued on the executor when it ended (also when it ends at once).
+    // Starts a root task; its end queues `on_end` on the executor, also when it ends at once.
     void start(Executor& executor, Runnable* on_end = nullptr) {
         TaskState& s = handle_.promise();
         s.executor = &executor;
@@ -135,7 +134,7 @@ class [[nodiscard]] Task {
         if (handle_) handle_.destroy();
         handle_ = nullptr;
     }
-    std::coroutine_handle<promise_type> handle_;
+    std::coroutine_handle<promise_type> handle_;  // null: moved from, or never a task
 };
 
 namespace detail {
@@ -163,13 +162,13 @@ struct TaskAwaiter {
         auto& state = child.handle().promise();
         state.executor = parent.executor;
         child.handle().resume();
-        if (!state.ended) {  // it suspended: it will queue us when it ends
+        if (!state.ended) {  // it has suspended: its end will queue the parent
             state.parent = &parent;
             state.parent_wants_error = wants_error;
             return true;
         }
         if (wants_error || !state.error) return false;
-        parent.end_with(*state.error);  // it failed: so have we
+        parent.end_with(*state.error);  // the child failed: the parent ends with its error
         return true;
     }
     auto await_resume() {

@@ -1,5 +1,5 @@
-// What a worker does with one piece of a WorkerJob: bytes [begin, end) of its logical range, cut where any of
-// its extent lists is cut. Pure; used by the worker threads and by the tests.
+// Runs one piece of a WorkerJob: bytes [begin, end) of its logical range, cut where any of its extent lists
+// is cut. Pure; the worker threads and the tests use it.
 #pragma once
 
 #include <cstddef>

@@ -39,8 +39,8 @@ void Pool::submit(engine::WorkerJob job) {
     for (auto& w : workers_) fill(*w);
 }
 
-// Pieces that found the queue full go in as far as there is room. Said first, then tried: either we see the
-// room, or the worker that falls asleep over an empty queue sees that more is to come, and tells the loop.
+// Moves waiting pieces into the queue as far as it has room. `unfilled` is set before the attempt: either the
+// loop sees the room, or the worker that sleeps at an empty queue sees `unfilled` and wakes the loop.
 void Pool::fill(Worker& w) {
     if (w.outbox.waits()) {
         w.unfilled.store(true, std::memory_order_relaxed);
@@ -61,7 +61,7 @@ std::optional<uint64_t> Pool::poll_done() {
         fill(*w);
         if (auto handle = w->done.pop()) {
             std::atomic_thread_fence(
-                std::memory_order_seq_cst);  // made room, then look; pairs with sleep()'s
+                std::memory_order_seq_cst);  // the room before the look; pairs with sleep()'s
             if (w->unreported.load(std::memory_order_relaxed)) wake(*w);
             --in_flight_;
             return handle;
@@ -71,33 +71,33 @@ std::optional<uint64_t> Pool::poll_done() {
 }
 
 void Pool::wake(Worker& w) {
-    std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with the fence in sleep(): push, then look
+    std::atomic_thread_fence(std::memory_order_seq_cst);  // the push before the look; pairs with sleep()'s
     if (!w.sleeping.load(std::memory_order_relaxed)) return;
     w.signal.fetch_add(1, std::memory_order_release);
     w.signal.notify_one();
 }
 
 void Pool::sleep(Worker& w) {
-    // A short yield phase: the next segment of the same op usually follows within microseconds.
+    // A short phase of yields: the next segment of the same operation usually follows within microseconds.
     for (int i = 0; i < 64; ++i) {
         if (!w.pieces.empty() || stopping_.load(std::memory_order_relaxed)) return;
         sched_yield();
     }
     const uint32_t seen = w.signal.load(std::memory_order_acquire);
     w.sleeping.store(true, std::memory_order_relaxed);
-    std::atomic_thread_fence(std::memory_order_seq_cst);  // announce, then look again
+    std::atomic_thread_fence(std::memory_order_seq_cst);  // the announcement before the second look
     if (may_sleep(w) && !stopping_.load(std::memory_order_seq_cst)) w.signal.wait(seen);
     w.sleeping.store(false, std::memory_order_relaxed);
 }
 
-// What found the queue full goes in as far as there is room, and the loop is told: it may have slept since.
+// Moves waiting completions into the queue as far as it has room, and wakes the loop, which may sleep by now.
 void Pool::report(Worker& w) {
     const bool waits = w.done_outbox.waits();
     w.unreported.store(waits && !w.done_outbox.flush(), std::memory_order_relaxed);
     if (waits) loop_wakeup_->notify();
 }
 
-// Nothing to do, and nothing to report that there is room for: poll_done() wakes whoever found no room.
+// True: no piece waits, and no completion that finds room; poll_done() wakes a worker whose queue was full.
 bool Pool::may_sleep(Worker& w) {
     if (!w.pieces.empty()) return false;
     if (w.unfilled.load(std::memory_order_relaxed)) loop_wakeup_->notify();
@@ -117,7 +117,7 @@ void Pool::run(Worker& w) {
         }
         if (w.done_outbox.waits()) report(w);
         if (piece->job->job.wanted()) run_piece(piece->job->job, piece->begin, piece->end);
-        // acq_rel: the last one's report is ordered after every piece of every worker.
+        // acq_rel: the last piece's completion is ordered after every piece of every worker.
         if (piece->job->pieces_left.fetch_sub(1, std::memory_order_acq_rel) == 1) {
             w.done_outbox.push(piece->job->job.handle);
             loop_wakeup_->notify();
