@@ -96,8 +96,8 @@ struct Config {
     CongestionControl congestion_control = CongestionControl::cubic;
     bool pacing = false;
 
-    // A connection raises `heard` at most this often.
-    Duration heard_event_interval = std::chrono::milliseconds(10);
+    // A connection raises `received` at most this often.
+    Duration received_event_interval = std::chrono::milliseconds(10);
 
     // Wall clock for the certificates' validity. Empty: the TLS library's own, and connections outlive the
     // certificates that they began with.

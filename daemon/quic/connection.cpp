@@ -87,9 +87,9 @@ void Connection::on_packet(uint64_t ts, Time now, Bytes packet, uint8_t ecn) {
     now_ = now;
     if (state_ == State::gone) return;
     if (!conn_) {  // closing: the farewell answers the 1st, 2nd, 4th, 8th ... packet
-        const unsigned n = ++heard_after_farewell_;
-        if (!farewell_.empty() && (n & (n - 1)) == 0) {
-            farewell_due_ = true;
+        const unsigned n = ++packets_after_close_;
+        if (!close_packet_.empty() && (n & (n - 1)) == 0) {
+            close_packet_due_ = true;
             mark_ready();
         }
         return;
@@ -113,25 +113,25 @@ void Connection::on_packet(uint64_t ts, Time now, Bytes packet, uint8_t ecn) {
     }
     if (has_opened_ && state_ == State::handshaking) {
         on_handshake_done();
-        heard_at_ = now_;
+        last_received_at_ = now_;
     }
-    note_heard(packet);
+    note_received(packet);
     mark_ready();
 }
 
 // Replayed and forged packets are discarded and do not count. Late packets with a long header are counted by
 // ngtcp2 without being decrypted, as their keys are gone: they say nothing.
-void Connection::note_heard(Bytes packet) {
+void Connection::note_received(Bytes packet) {
     if (state_ != State::open) return;
     ngtcp2_conn_info info;
     ngtcp2_conn_get_conn_info2(conn_, &info);
-    const bool is_new = info.pkt_recv != packets_heard_;
-    packets_heard_ = info.pkt_recv;
+    const bool is_new = info.pkt_recv != packets_authentic_;
+    packets_authentic_ = info.pkt_recv;
     const bool long_header = (packet.front() & std::byte{0x80}) != std::byte{};
     if (!is_new || long_header) return;
-    heard_at_ = now_;
+    last_received_at_ = now_;
     probe_ends_ = UINT64_MAX;
-    heard_due_ = heard_due_ || now_ >= heard_event_at_;
+    received_due_ = received_due_ || now_ >= received_event_at_;
 }
 
 void Connection::on_stream_data(int64_t stream, Bytes bytes) {
@@ -160,8 +160,8 @@ bool Connection::on_preamble(Incoming& in, int64_t stream, std::byte byte) {
     }
     classes_seen_ |= 1u << value;
     in.cls = static_cast<Class>(value);
-    if (window_[value] > stranger_stream_window)
-        ngtcp2_conn_extend_max_stream_offset(conn_, stream, window_[value] - stranger_stream_window);
+    if (window_[value] > unidentified_stream_window)
+        ngtcp2_conn_extend_max_stream_offset(conn_, stream, window_[value] - unidentified_stream_window);
     return true;
 }
 
@@ -195,14 +195,14 @@ void Connection::credit(Incoming& in, int64_t stream, size_t bytes) {
     if (!conn_ || ended_) return;
     in.uncredited += bytes;
     uncredited_ += bytes;
-    const uint64_t window = std::max(window_[index_of(in.cls)], stranger_stream_window);
+    const uint64_t window = std::max(window_[index_of(in.cls)], unidentified_stream_window);
     if (in.uncredited >= window / 4) {
         ngtcp2_conn_extend_max_stream_offset(conn_, stream, in.uncredited);
         in.uncredited = 0;
     }
     uint64_t all = 0;
     for (uint64_t one : window_) all += one;
-    if (uncredited_ >= std::max(all, stranger_window) / 8) {
+    if (uncredited_ >= std::max(all, unidentified_window) / 8) {
         ngtcp2_conn_extend_max_offset(conn_, uncredited_);
         uncredited_ = 0;
     }
@@ -244,8 +244,8 @@ void Connection::count_passed_over(Class served) {
 }
 
 Connection::Batch Connection::poll_send(uint64_t ts, MutableBytes buffer) {
-    if (ended_ && conn_) make_farewell(ts);
-    if (!conn_) return send_farewell(buffer);
+    if (ended_ && conn_) make_close_packet(ts);
+    if (!conn_) return send_close_packet(buffer);
 
     const size_t payload = ngtcp2_conn_get_path_max_tx_udp_payload_size2(conn_);
     // Whole segments only: a short one at the end of each batch costs 10 to 20 %.
@@ -265,8 +265,8 @@ Connection::Batch Connection::poll_send(uint64_t ts, MutableBytes buffer) {
     if (n > 0) probe_due_ = false;
     if (n < 0) {
         fail_locally(static_cast<int>(n));
-        if (state_ == State::closing) make_farewell(ts);
-        return send_farewell(buffer);
+        if (state_ == State::closing) make_close_packet(ts);
+        return send_close_packet(buffer);
     }
     if (shared_.config.pacing) ngtcp2_conn_update_pkt_tx_time(conn_, ts);
     return {static_cast<size_t>(n), segment, info.ecn};

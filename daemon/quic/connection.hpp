@@ -100,7 +100,9 @@ class Connection {
     const NodeId& peer() const { return tls_.peer(); }
     const PeerChain& peer_chain() const { return tls_.peer_chain(); }
     std::optional<WallSeconds> peer_valid_until() const { return tls_.peer_valid_until(); }
-    Time heard_at() const { return heard_at_; }  // of the last packet that was new and authentic
+    Time last_received_at() const {
+        return last_received_at_;
+    }  // of the last packet that was new and authentic
 
     // Bytes write() takes now for this class; 0 when closed.
     size_t room(Class cls) const;
@@ -173,7 +175,7 @@ class Connection {
     void on_handshake_done();
     bool open_streams();
     void open_windows();
-    void note_heard(Bytes packet);
+    void note_received(Bytes packet);
     void on_stream_data(int64_t stream, Bytes bytes);
     void on_acked(int64_t stream, uint64_t up_to);
     bool on_preamble(Incoming& in, int64_t stream, std::byte byte);
@@ -189,8 +191,8 @@ class Connection {
     void end(CloseInfo info);  // state becomes closing (a farewell is owed) or gone
     void end_bad_stream(std::string what);
     void on_peer_close(uint64_t ts);
-    void make_farewell(uint64_t ts);
-    Batch send_farewell(MutableBytes buffer);
+    void make_close_packet(uint64_t ts);
+    Batch send_close_packet(MutableBytes buffer);
     void mark_ready();
     void release();
 
@@ -213,17 +215,17 @@ class Connection {
     std::deque<std::vector<std::byte>> datagrams_;
 
     Time now_{};
-    Time heard_at_{};
-    Time heard_event_at_{};
-    uint64_t packets_heard_ = 0;
+    Time last_received_at_{};
+    Time received_event_at_{};
+    uint64_t packets_authentic_ = 0;
     std::optional<CloseInfo> ended_;
     bool was_reset_ = false;
-    bool probe_due_ = false;            // a PING is to be sent
-    uint64_t probe_ends_ = UINT64_MAX;  // the peer must be heard before; UINT64_MAX: it is not asked
-    uint64_t next_probe_ = 0;           // no earlier: ICMP comes as often as a forger likes
-    std::vector<std::byte> farewell_;   // the packet with CONNECTION_CLOSE
-    bool farewell_due_ = false;
-    unsigned heard_after_farewell_ = 0;
+    bool probe_due_ = false;               // a PING is to be sent
+    uint64_t probe_ends_ = UINT64_MAX;     // the peer must be heard before; UINT64_MAX: it is not asked
+    uint64_t next_probe_ = 0;              // no earlier: ICMP comes as often as a forger likes
+    std::vector<std::byte> close_packet_;  // the packet with CONNECTION_CLOSE
+    bool close_packet_due_ = false;
+    unsigned packets_after_close_ = 0;
     uint64_t gone_at_ = UINT64_MAX;  // end of closing
 
     // Bookkeeping of the endpoint.
@@ -235,9 +237,9 @@ class Connection {
     bool end_raised_ = false;     // the endpoint has seen the end
     bool end_is_event_ = false;   // and raised `closed` for it
     bool end_announced_ = false;  // which was polled
-    bool dead_ = false;           // waits to be deleted
+    bool unused_ = false;         // waits to be deleted
     bool room_event_ = false, room_due_ = false;
-    bool heard_event_ = false, heard_due_ = false;
+    bool received_event_ = false, received_due_ = false;
     uint64_t expiry_ = UINT64_MAX;  // as the endpoint has it in its timers
     ConnectionStats last_stats_;
 };

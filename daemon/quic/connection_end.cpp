@@ -101,29 +101,30 @@ void Connection::on_peer_close(uint64_t ts) {
     release();
 }
 
-void Connection::make_farewell(uint64_t ts) {
+void Connection::make_close_packet(uint64_t ts) {
     ngtcp2_ccerr error;
     const auto* reason = reinterpret_cast<const uint8_t*>(ended_->reason.data());
     if (ended_->application)
         ngtcp2_ccerr_set_application_error(&error, ended_->code, reason, ended_->reason.size());
     else
         ngtcp2_ccerr_set_transport_error(&error, ended_->code, reason, ended_->reason.size());
-    farewell_.resize(NGTCP2_MAX_UDP_PAYLOAD_SIZE);
+    close_packet_.resize(NGTCP2_MAX_UDP_PAYLOAD_SIZE);
     ngtcp2_pkt_info info{};
     const ngtcp2_ssize n = ngtcp2_conn_write_connection_close(
-        conn_, nullptr, &info, reinterpret_cast<uint8_t*>(farewell_.data()), farewell_.size(), &error, ts);
-    farewell_.resize(n > 0 ? static_cast<size_t>(n) : 0);
-    farewell_due_ = n > 0;
+        conn_, nullptr, &info, reinterpret_cast<uint8_t*>(close_packet_.data()), close_packet_.size(), &error,
+        ts);
+    close_packet_.resize(n > 0 ? static_cast<size_t>(n) : 0);
+    close_packet_due_ = n > 0;
     gone_at_ = ts + 3 * ngtcp2_conn_get_pto2(conn_);
     if (n <= 0) state_ = State::gone;
     release();
 }
 
-Connection::Batch Connection::send_farewell(MutableBytes buffer) {
-    if (state_ != State::closing || !farewell_due_) return {};
-    farewell_due_ = false;
-    std::copy(farewell_.begin(), farewell_.end(), buffer.begin());
-    return {farewell_.size(), farewell_.size(), 0};
+Connection::Batch Connection::send_close_packet(MutableBytes buffer) {
+    if (state_ != State::closing || !close_packet_due_) return {};
+    close_packet_due_ = false;
+    std::copy(close_packet_.begin(), close_packet_.end(), buffer.begin());
+    return {close_packet_.size(), close_packet_.size(), 0};
 }
 
 void Connection::on_time(uint64_t ts) {

@@ -36,8 +36,8 @@ ngtcp2_transport_params params_for(const Config& config) {
     ngtcp2_transport_params_default(&p);
     p.initial_max_streams_uni = class_count;
     p.initial_max_streams_bidi = 0;
-    p.initial_max_stream_data_uni = stranger_stream_window;
-    p.initial_max_data = stranger_window;
+    p.initial_max_stream_data_uni = unidentified_stream_window;
+    p.initial_max_data = unidentified_window;
     p.max_idle_timeout = static_cast<uint64_t>(config.idle_timeout.count());
     p.max_ack_delay = static_cast<uint64_t>(config.max_ack_delay.count());
     p.max_datagram_frame_size = Connection::datagram_bytes_max + 16;
@@ -154,14 +154,14 @@ bool Connection::open_streams() {
 void Connection::open_windows() {
     uint64_t all = 0;
     for (size_t i = 0; i < class_count; ++i) {
-        window_[i] = std::max<uint64_t>(shared_.config.receive_window[i], stranger_stream_window);
+        window_[i] = std::max<uint64_t>(shared_.config.receive_window[i], unidentified_stream_window);
         all += window_[i];
     }
-    if (all > stranger_window) ngtcp2_conn_extend_max_offset(conn_, all - stranger_window);
+    if (all > unidentified_window) ngtcp2_conn_extend_max_offset(conn_, all - unidentified_window);
     for (size_t i = 0; i < class_count; ++i) {
         if (in_[i].preamble < 2) continue;
         const uint64_t window = window_[static_cast<size_t>(in_[i].cls)];
-        ngtcp2_conn_extend_max_stream_offset(conn_, stream_of_peer(i), window - stranger_stream_window);
+        ngtcp2_conn_extend_max_stream_offset(conn_, stream_of_peer(i), window - unidentified_stream_window);
     }
 }
 

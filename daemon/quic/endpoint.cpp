@@ -73,7 +73,7 @@ Connection& Endpoint::add(const Address& local, const Address& remote, std::stri
     const uint64_t id = next_id_++;
     auto made = std::unique_ptr<Connection>(
         new Connection(shared_, ConnId(id), tls_, std::move(alpn), expected, local, remote));
-    made->now_ = made->heard_at_ = now_;
+    made->now_ = made->last_received_at_ = now_;
     by_remote_.emplace(remote, made.get());
     return *(connections_[id] = std::move(made));
 }
@@ -295,12 +295,12 @@ void Endpoint::touch(Connection& c) {
     c.old_keys_.clear();
 
     if (c.is_open() && !c.announced_) announce(c);
-    if (c.heard_due_ && !c.heard_event_ && c.announced_) {
-        c.heard_event_ = true;
-        c.heard_event_at_ = now_ + shared_.config.heard_event_interval;
-        events_.push_back(event_of(Event::Kind::heard, c));
+    if (c.received_due_ && !c.received_event_ && c.announced_) {
+        c.received_event_ = true;
+        c.received_event_at_ = now_ + shared_.config.received_event_interval;
+        events_.push_back(event_of(Event::Kind::received, c));
     }
-    c.heard_due_ = false;
+    c.received_due_ = false;
     if (c.room_due_ && !c.room_event_ && c.is_open()) {
         c.room_event_ = true;
         events_.push_back(event_of(Event::Kind::room, c));
@@ -309,9 +309,9 @@ void Endpoint::touch(Connection& c) {
     if (c.ended_ && !c.end_raised_) announce_end(c);
     set_timer(c);
     if (c.state_ == Connection::State::gone && (c.end_announced_ || !c.end_raised_ || !c.end_is_event_) &&
-        !c.dead_) {
-        c.dead_ = true;
-        dead_.push_back(c.id_.value);
+        !c.unused_) {
+        c.unused_ = true;
+        unused_.push_back(c.id_.value);
     }
 }
 
@@ -395,8 +395,8 @@ void Endpoint::leave_half_open(Connection& c) {
 }
 
 void Endpoint::reap() {
-    if (!dead_.empty()) last_ = nullptr;
-    for (uint64_t id : dead_) {
+    if (!unused_.empty()) last_ = nullptr;
+    for (uint64_t id : unused_) {
         const auto found = connections_.find(id);
         Connection& c = *found->second;
         leave_half_open(c);
@@ -407,7 +407,7 @@ void Endpoint::reap() {
         if (c.ready_) std::erase(shared_.ready, &c);
         connections_.erase(found);
     }
-    dead_.clear();
+    unused_.clear();
 }
 
 // ---- Output.
@@ -450,7 +450,7 @@ std::optional<Event> Endpoint::poll_event() {
     }
     Connection& c = *connections_.at(e.conn.value);
     if (e.kind == Event::Kind::room) c.room_event_ = false;
-    if (e.kind == Event::Kind::heard) c.heard_event_ = false;
+    if (e.kind == Event::Kind::received) c.received_event_ = false;
     if (e.kind == Event::Kind::closed) {
         c.end_announced_ = true;
         c.receiver_ = nullptr;

@@ -30,7 +30,7 @@ struct Event {
         connected,  // both sides accepted each other; comes before anything else about this connection
         closed,     // last about this connection; a dial that failed has only this
         room,       // some class has more room than before
-        heard,      // an authentic packet came (at most one per heard_event_interval)
+        received,   // an authentic packet came (at most one per received_event_interval)
         refused,    // somebody who dialled us was refused; `remote` and `close` say who and why
     };
     Kind kind;
@@ -155,7 +155,7 @@ class Endpoint {
     std::set<std::pair<uint64_t, uint64_t>> timers_;  // (expiry, connection)
     std::vector<Connection*> half_open_;              // the oldest first
     std::vector<Connection*> joining_;  // accepted with alpn_join and not ended; the oldest first
-    std::vector<uint64_t> dead_;
+    std::vector<uint64_t> unused_;
     Time certificates_at_ = never;  // when to look for connections whose certificate has ended
     std::deque<Event> events_;      // bounded: four per connection and refused_events_max
     size_t refused_events_ = 0;

@@ -11,8 +11,8 @@ namespace nexar::quic {
 constexpr size_t connection_id_bytes = 12;
 
 // Until a peer is known to be a member it may have this much in flight to us; a joiner never gets more.
-constexpr uint64_t stranger_stream_window = 128 * 1024;
-constexpr uint64_t stranger_window = 256 * 1024;
+constexpr uint64_t unidentified_stream_window = 128 * 1024;
+constexpr uint64_t unidentified_window = 256 * 1024;
 
 struct Connection::Initial {
     ngtcp2_cid client_dcid{};  // as the dialler chose it

@@ -83,7 +83,7 @@ void QuicCarrier::on_event(Time now, const quic::Event& event, connections::Carr
         case Kind::room:
             events.on_room(id);
             break;
-        case Kind::heard:
+        case Kind::received:
             events.on_received(id);
             break;
         case Kind::refused:

@@ -183,15 +183,15 @@ TEST_CASE("heartbeats arrive although bulk fills the connection, and count as he
     Pair p(19);
     REQUIRE(p.connect());
     p.net.pass(1s);
-    const Time before = p.b.connection()->heard_at();
+    const Time before = p.b.connection()->last_received_at();
     p.a.connection()->write(Class::bulk, pattern(1, Class::bulk, 0, 1 << 20));
     p.a.connection()->send_datagram(test::bytes_of("beat"));
     REQUIRE(p.net.run([&] { return !p.b.inbox().datagrams.empty(); }));
     CHECK(p.b.inbox().datagrams[0] ==
           std::vector<std::byte>{std::byte{'b'}, std::byte{'e'}, std::byte{'a'}, std::byte{'t'}});
     CHECK(p.b.inbox().bytes[3].size() < (1 << 20));
-    CHECK(p.b.connection()->heard_at() > before);
-    CHECK(p.b.last(Event::Kind::heard));
+    CHECK(p.b.connection()->last_received_at() > before);
+    CHECK(p.b.last(Event::Kind::received));
 }
 
 TEST_CASE("only so many heartbeats wait, and the newest are kept", "[quic]") {
