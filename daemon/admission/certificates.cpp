@@ -100,11 +100,11 @@ std::string common_name_of(X509* c) {
 
 Result<std::vector<CertPtr>> parse_chain(const DerChain& chain_der) {
     if (chain_der.empty())
-        return fail(Errc::bad_certificate, "the peer showed no certificate; a member must");
+        return fail(Errc::bad_certificate, "the peer showed no certificate; a member must show one");
     if (chain_der.size() > chain_length_max)
-        return fail(Errc::bad_certificate, "a chain of " + std::to_string(chain_der.size()) +
-                                               " certificates; at most " + std::to_string(chain_length_max) +
-                                               " are allowed");
+        return fail(Errc::bad_certificate, "the peer showed a chain of " + std::to_string(chain_der.size()) +
+                                               " certificates; allowed: at most " +
+                                               std::to_string(chain_length_max));
     std::vector<CertPtr> chain;
     for (const auto& der : chain_der) {
         const auto* p = reinterpret_cast<const unsigned char*>(der.data());
@@ -275,17 +275,17 @@ Result<NodeId> node_id_of_csr(const std::string& csr) {
 }
 
 Result<std::string> sign_leaf(const std::string& issuer_key, const std::string& issuer_certificate,
-                              const std::string& csr, WallSeconds now, WallSeconds life) {
+                              const std::string& csr, WallSeconds now, WallSeconds lifetime) {
     NEXAR_TRY(auto signer, read_key(issuer_key));
     NEXAR_TRY(auto issuer, read_certificate(issuer_certificate));
     NEXAR_TRY(const auto req, read_csr(csr));
     EVP_PKEY* key = X509_REQ_get0_pubkey(req.get());
     NEXAR_TRY(const Digest hash, key_hash(key));
-    // A leaf that outlives its issuer would promise what no peer believes.
+    // No later than the issuer's own expiry: after it, no peer would accept the leaf.
     NEXAR_TRY(const WallSeconds end, expiry_of_certificate(issuer_certificate));
     if (end <= now) return fail(Errc::bad_certificate, "the issuer's own certificate has expired");
     const Profile profile{node_id(hash).hex(), "critical,CA:FALSE", "critical,digitalSignature",
-                          std::min(life, end - now)};
+                          std::min(lifetime, end - now)};
     return make_certificate(profile, key, signer.get(), issuer.get(), now);
 }
 

@@ -1,6 +1,6 @@
-// Keys and certificates of a cluster. root signs issuers, an issuer signs leaves; each node makes its own
-// keys, so no private key ever travels. docs/protocol/admission.md is the page; [A1]... are its invariants.
-// Dry: the wall clock is handed in; randomness is the TLS library's. ECDSA P-256 with SHA-256 throughout.
+// Keys and certificates of a cluster. The root signs issuers, an issuer signs leaves; each node makes its own
+// keys, so no private key leaves its node. docs/protocol/admission.md has the invariants [A1] and on.
+// Dry: the caller passes the wall clock; random bytes come from the TLS library. ECDSA P-256 with SHA-256.
 #pragma once
 
 #include <array>
@@ -18,10 +18,10 @@ namespace nexar::admission {
 using Digest = std::array<uint8_t, 32>;
 using ClusterId = std::array<uint8_t, 16>;
 
-constexpr WallSeconds leaf_seconds = 30 * 86400;  // unless the issuer's configuration says otherwise
+constexpr WallSeconds leaf_seconds = 30 * 86400;  // unless the issuer's certificate_lifetime is set
 constexpr WallSeconds issuer_seconds = 5 * 365 * 86400;
 constexpr WallSeconds root_seconds = 20 * 365 * 86400;
-constexpr WallSeconds backdate_seconds = 600;  // clocks differ; a fresh certificate is valid on a slow one
+constexpr WallSeconds backdate_seconds = 600;  // so that a fresh certificate is valid where the clock is slow
 constexpr size_t chain_length_max = 4;
 constexpr size_t csr_bytes_max = 4096;
 
@@ -45,11 +45,11 @@ Result<std::string> make_issuer(const std::string& root_key, const std::string& 
                                 const std::string& issuer_key, WallSeconds now);
 
 Result<std::string> make_csr(const std::string& node_key);
-// Checks the request's own signature (proof of possession) and signs; the subject is derived from the key,
-// whatever the request says [A3].
+// Verifies the request's own signature (proof of possession) and signs. The subject is derived from the key;
+// the request's subject is ignored [A3].
 Result<std::string> sign_leaf(const std::string& issuer_key, const std::string& issuer_certificate,
-                              const std::string& csr, WallSeconds now, WallSeconds life = leaf_seconds);
-// Of the key that a request is for; bad_certificate also when its own signature is wrong.
+                              const std::string& csr, WallSeconds now, WallSeconds lifetime = leaf_seconds);
+// The node of a request's key; bad_certificate also when the request's own signature is wrong.
 Result<NodeId> node_id_of_csr(const std::string& csr);
 
 // A chain as TLS gives it: DER, leaf first.
@@ -57,11 +57,11 @@ using DerChain = std::vector<std::vector<std::byte>>;
 
 Result<std::vector<std::byte>> der_of_pem(const std::string& certificate_pem);
 
-// Whoever connects as a member: a leaf signed by an issuer signed by our root, all valid now, whose name is
-// the hash of its key [A1]. chain_der: as the peer sent it, leaf first.
+// Verifies a peer that connects as a member: a leaf, signed by an issuer, signed by this cluster's root, all
+// valid now, whose name is the hash of its key [A1]. chain_der: as the peer sent it, leaf first.
 Result<NodeId> verify_member(const DerChain& chain_der, const std::string& root_certificate, WallSeconds now);
-// Whom a joiner talks to: the holder of an ISSUER key signed by the root whose key hash the token carries
-// [A2]. A member's leaf is not enough.
+// Verifies the peer of a joiner: the holder of an issuer's key, signed by the root whose key hash the token
+// carries [A2]. A member's leaf is not enough.
 Result<NodeId> verify_issuer(const DerChain& chain_der, const Digest& root_key_hash, WallSeconds now);
 
 }  // namespace nexar::admission

@@ -31,7 +31,7 @@ using ExtPtr = std::unique_ptr<X509_EXTENSION, Free<X509_EXTENSION_free>>;
 using StorePtr = std::unique_ptr<X509_STORE, Free<X509_STORE_free>>;
 using StoreCtxPtr = std::unique_ptr<X509_STORE_CTX, Free<X509_STORE_CTX_free>>;
 
-// The library's last error, as part of a text. Empties the error queue.
+// An error with the TLS library's last error in its text. Empties the library's error queue.
 inline std::unexpected<Error> openssl_failed(Errc code, const std::string& what) {
     char text[256] = "no further reason";
     if (const auto e = ERR_get_error()) ERR_error_string_n(e, text, sizeof text);

@@ -61,8 +61,9 @@ Renewal::Renewal(const NodeId& self, bool is_issuer, const LeafTimes& leaf, cons
     : self_(self), is_issuer_(is_issuer), leaf_(leaf), config_(config), random_(random) {}
 
 void Renewal::on_time(Time now, WallSeconds wall, std::span<const NodeId> connected) {
-    if (wall > leaf_.expires && !std::exchange(said_expired_, true))
-        note(Level::error, "certificate_expired", "every other node refuses this one from now on", wall);
+    if (wall > leaf_.expires && !std::exchange(expiry_reported_, true))
+        note(Level::error, "certificate_expired",
+             "all other nodes refuse connections with this one from now on", wall);
     if (wall < renewal_due(leaf_)) {
         wake_at_ = now + std::min(seconds_until(renewal_due(leaf_), wall), config_.look_again);
         return;
@@ -73,11 +74,11 @@ void Renewal::on_time(Time now, WallSeconds wall, std::span<const NodeId> connec
         on_refused(*asked_, {Errc::peer_lost, "its connection was lost", -1, -1, {}}, now);
     if (!asked_ && now >= next_round_) ask_next(now, wall, connected);
     wake_at_ = asked_ ? asked_until_ : next_round_;
-    if (!said_expired_) wake_at_ = std::min(wake_at_, now + seconds_until(leaf_.expires + 1, wall));
+    if (!expiry_reported_) wake_at_ = std::min(wake_at_, now + seconds_until(leaf_.expires + 1, wall));
 }
 
-// Each connected member once, whoever renewed us last first, the others in random order: most are no issuer,
-// which they say at once.
+// Asks each connected member once: the last issuer first, the others in random order. Most members are no
+// issuer, and such a member refuses at once.
 void Renewal::ask_next(Time now, WallSeconds wall, std::span<const NodeId> connected) {
     std::vector<NodeId> left;
     if (is_issuer_) left.push_back(self_);
@@ -95,13 +96,13 @@ void Renewal::ask_next(Time now, WallSeconds wall, std::span<const NodeId> conne
         actions_.emplace_back(AskIssuer{*asked_});
 }
 
-std::string Renewal::nobody() const {
-    return tried_.empty() ? "this node is connected with no other one"
+std::string Renewal::no_issuer_text() const {
+    return tried_.empty() ? "this node is connected to no other node"
                           : "none of the " + std::to_string(tried_.size()) + " connected nodes is an issuer";
 }
 
 void Renewal::round_failed(Time now, WallSeconds wall) {
-    why_ = complaint_.empty() ? nobody() : complaint_;
+    why_ = complaint_.empty() ? no_issuer_text() : complaint_;
     ++failures_;
     next_round_ = now + pause(wall);
     tried_.clear();
@@ -109,8 +110,8 @@ void Renewal::round_failed(Time now, WallSeconds wall) {
     note(wall > leaf_.expires ? Level::error : Level::warn, "certificate_renewal_failed", why_, wall);
 }
 
-// Doubles up to an hour, and at least eight tries are left until the end [A9]. The jitter keeps nodes that
-// lost the same issuer apart.
+// Doubles up to an hour, and leaves at least eight rounds until the expiry [A9]. The jitter spreads the
+// rounds of nodes that lost the same issuer.
 Duration Renewal::pause(WallSeconds wall) {
     Duration wait = config_.backoff_min;
     for (unsigned i = 1; i < std::min(failures_, doublings_max) && wait < config_.backoff_max; ++i) wait *= 2;
@@ -124,7 +125,7 @@ Duration Renewal::pause(WallSeconds wall) {
 void Renewal::on_refused(const NodeId& from, const Error& why, Time now) {
     if (asked_ != from) return;
     asked_.reset();
-    next_round_ = wake_at_ = now;  // the next one at once
+    next_round_ = wake_at_ = now;  // the next member at once
     if (why.code != Errc::unsupported)
         complaint_ = (from == self_ ? "this issuer" : "node " + from.short_hex()) + ": " + why.text;
 }
@@ -136,8 +137,8 @@ void Renewal::on_renewed(const LeafTimes& leaf, Time now) {
     why_.clear();
     complaint_.clear();
     tried_.clear();
-    said_expired_ = false;
-    // A leaf whose two thirds are over already (a tiny life, a clock that is ahead) is no reason to spin.
+    expiry_reported_ = false;
+    // A pause, also for a leaf that is due again already (a short lifetime, a clock that is ahead).
     next_round_ = now + config_.backoff_min;
     wake_at_ = now;
 }

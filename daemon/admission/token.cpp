@@ -36,7 +36,7 @@ bool un_base64url(std::string_view in, std::vector<std::byte>& out) {
             out.push_back(static_cast<std::byte>(v >> bits & 255));
         }
     }
-    return bits < 6 && (v & ((1u << bits) - 1)) == 0;  // one spelling per token
+    return bits < 6 && (v & ((1u << bits) - 1)) == 0;  // exactly one text for each token
 }
 
 void put_text(Writer& w, std::string_view text) {
@@ -179,10 +179,10 @@ Result<Token> TokenBook::create(const Digest& root_key_hash, std::vector<std::st
                                 WallSeconds now, WallSeconds lifetime, uint32_t uses) {
     if (lifetime < 1 || lifetime > 30 * 86400)
         return fail(Errc::invalid_argument,
-                    "a token's life of " + std::to_string(lifetime) + " s; allowed are 1 s to 30 days");
+                    "a token's lifetime of " + std::to_string(lifetime) + " s; allowed: 1 s to 30 days");
     if (uses < 1 || uses > uses_max)
         return fail(Errc::invalid_argument,
-                    std::to_string(uses) + " uses; allowed are 1 to " + std::to_string(uses_max));
+                    std::to_string(uses) + " uses; allowed: 1 to " + std::to_string(uses_max));
     if (addresses.empty() || addresses.size() > token_addresses_max)
         return fail(Errc::invalid_argument, "a token needs 1 to 16 issuer addresses");
     drop_expired(now);

@@ -1,4 +1,4 @@
-// Join tokens: what `nexarctl token create` prints and a joiner shows. docs/protocol/admission.md.
+// Join tokens: `nexarctl token create` prints one, a joiner shows it. docs/protocol/admission.md.
 #pragma once
 
 #include <string>
@@ -27,7 +27,7 @@ struct Token {
 
 std::string hex(std::span<const uint8_t> bytes);
 
-// MAC over what both ends of this TLS connection know and nobody in the middle can replay [A4]:
+// MAC over values that both ends of this TLS connection know and no third party can replay [A4]:
 // HMAC(secret, exporter ‖ id ‖ root key hash ‖ CSR).
 Digest join_mac(const Secret& secret, Bytes exporter, const TokenId& id, const Digest& root_key_hash,
                 std::string_view csr);
@@ -49,8 +49,8 @@ std::vector<std::byte> encode(const JoinReply& reply);
 Result<JoinRequest> decode_join_request(Bytes bytes);
 Result<JoinReply> decode_join_reply(Bytes bytes);
 
-// The issuer's list of tokens it made. Each use is recorded, and the record is on disk before the certificate
-// leaves [A5]: the owner saves text() whenever changed() says so, and only then sends what admit() returned.
+// The tokens that an issuer has made. Requires: its owner writes text() to disk after each change, and sends
+// a certificate only when the use that admit() recorded is on disk [A5].
 class TokenBook {
   public:
     static constexpr size_t tokens_max = 1024;
@@ -58,8 +58,8 @@ class TokenBook {
 
     Result<Token> create(const Digest& root_key_hash, std::vector<std::string> addresses, WallSeconds now,
                          WallSeconds lifetime, uint32_t uses);
-    // Checks token, MAC and expiry, and takes one use. The error tells an attacker nothing but "refused"
-    // would; it names expiry and used-up tokens only after the MAC was right.
+    // Checks token, MAC and expiry, and takes one use. The error names expiry and used-up tokens only after
+    // the MAC was right: without the secret, an attacker learns only that it was refused.
     Result<void> admit(const JoinRequest& request, Bytes exporter, const Digest& root_key_hash,
                        WallSeconds now);
     Result<void> revoke(const std::string& id_hex);
@@ -77,7 +77,7 @@ class TokenBook {
 
   private:
     Entry* find(const TokenId& id);
-    std::vector<Entry> entries_;
+    std::vector<Entry> entries_;  // at most tokens_max; expired ones until drop_expired()
 };
 
 }  // namespace nexar::admission

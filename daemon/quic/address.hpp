@@ -1,5 +1,5 @@
 // A UDP address as a value: IPv4 or IPv6 host, port, and the scope of a link-local IPv6 host.
-// It knows the socket interface's form of itself, but touches no socket.
+// It converts to and from the socket interface's form, and uses no socket.
 #pragma once
 
 #include <netinet/in.h>
@@ -29,7 +29,7 @@ struct Address {
 
     std::string text() const;
     bool is_any_host() const;  // 0.0.0.0 or ::
-    // What one party is likely to have to itself: an IPv4 host, or the /64 network of an IPv6 host.
+    // Both are in what one party is likely to own: one IPv4 host, or the /64 network of an IPv6 host.
     bool same_site(const Address& other) const;
 };
 

@@ -1,4 +1,4 @@
-// What ngtcp2 calls back, each handed to the Connection. None of these may call ngtcp2's read or write
+// The callbacks of ngtcp2; each passes its event to the Connection. None may call ngtcp2's read or write
 // functions.
 #include <ngtcp2/ngtcp2_crypto.h>
 
@@ -10,20 +10,20 @@ struct Callbacks {
     static Connection& self(void* user) { return *static_cast<Connection*>(user); }
 
     static int handshake_completed(ngtcp2_conn*, void* user) {
-        // The accepting side is done when the dialler's Finished was verified.
+        // The accepting side has verified the dialler's Finished by now.
         if (!self(user).we_dialled()) self(user).has_opened_ = true;
         return 0;
     }
     static int handshake_confirmed(ngtcp2_conn*, void* user) {
-        // The dialling side waits for HANDSHAKE_DONE: in TLS 1.3 its own handshake completes before the other
-        // side has looked at its certificate, and `connected` shall mean that both agreed.
+        // The dialling side waits for HANDSHAKE_DONE: in TLS 1.3 its own handshake completes before the peer
+        // has verified its certificate, and `connected` means that both sides accepted.
         if (self(user).we_dialled()) self(user).has_opened_ = true;
         return 0;
     }
     static int recv_stream_data(ngtcp2_conn*, uint32_t flags, int64_t stream, uint64_t, const uint8_t* data,
                                 size_t size, void* user, void*) {
         if (size > 0) self(user).on_stream_data(stream, bytes_of(data, size));
-        if (flags & NGTCP2_STREAM_DATA_FLAG_FIN) self(user).end_bad_stream("it ended a class stream");
+        if (flags & NGTCP2_STREAM_DATA_FLAG_FIN) self(user).end_bad_stream("the peer ended a class stream");
         return 0;
     }
     static int acked_stream_data(ngtcp2_conn*, int64_t stream, uint64_t offset, uint64_t size, void* user,
@@ -32,11 +32,11 @@ struct Callbacks {
         return 0;
     }
     static int stream_reset(ngtcp2_conn*, int64_t, uint64_t, uint64_t, void* user, void*) {
-        self(user).end_bad_stream("it reset a class stream");
+        self(user).end_bad_stream("the peer reset a class stream");
         return 0;
     }
     static int recv_stop_sending(ngtcp2_conn*, int64_t, uint64_t, void* user, void*) {
-        self(user).end_bad_stream("it stopped reading a class stream");
+        self(user).end_bad_stream("the peer stopped reading a class stream");
         return 0;
     }
     static int recv_datagram(ngtcp2_conn*, uint32_t, const uint8_t* data, size_t size, void* user) {

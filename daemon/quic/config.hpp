@@ -1,5 +1,4 @@
-// What an endpoint is told by its owner: limits, time-outs, the identity, the judge of certificates,
-// randomness.
+// An endpoint's configuration: limits, timeouts, the identity, the verifier of certificates, randomness.
 #pragma once
 
 #include <array>
@@ -30,8 +29,8 @@ enum class CloseCode : uint64_t {
     bad_stream = 1,         // unknown kind or class, a class twice, or a class stream that ended
     send_overflow = 2,      // more was written to a class than its buffer may hold
     shutting_down = 3,      // the endpoint goes away
-    certificate_ended = 4,  // what the peer showed at the beginning is valid no longer
-    unreachable = 5,        // ICMP says that nobody is there, and nobody answered a probe
+    certificate_ended = 4,  // the certificate that the peer showed at the beginning has expired
+    unreachable = 5,        // ICMP reported the port as unreachable, and no probe was answered
     first_of_callers = 16,
 };
 
@@ -53,7 +52,8 @@ struct Identity {
 // anchor.
 using PeerChain = std::vector<std::vector<std::byte>>;
 
-// Judges a peer during its handshake: who it is, or why it is refused. Must not call back into the endpoint.
+// Verifies a peer during its handshake: returns its node id, or why it is refused. Requires: it does not call
+// the endpoint.
 using Verifier = std::function<Result<NodeId>(const PeerChain& chain, std::string_view alpn)>;
 
 // Fills memory with random bytes. Connection ids, tokens' secrets, packet number skips come from here, so
@@ -76,13 +76,14 @@ struct Config {
     size_t stateless_replies_per_second = 200;
     Duration handshake_timeout = std::chrono::seconds(5);
     Duration idle_timeout = std::chrono::seconds(30);
-    // How long a peer that ICMP calls unreachable has to answer a probe. Anybody can forge ICMP, but nobody
-    // can suppress the answer; only a peer that does not run for so long loses its connection to a forger.
+    // How long a peer that ICMP reports as unreachable has to answer a probe. ICMP can be forged, but a
+    // forger cannot suppress the answer; only a peer that does not run for this long loses its connection to
+    // one.
     Duration unreachable_patience = std::chrono::milliseconds(250);
 
-    // Per class. What write() may have unacknowledged, and how much a peer may have in flight to us. More
-    // than 2 MiB of bulk falls out of the cache before it is encrypted: 8 MiB cost a fifth more CPU and
-    // brought nothing.
+    // Per class. How much write() may have unacknowledged, and how much a peer may have in flight to this
+    // side. More than 2 MiB of bulk leaves the cache before it is encrypted: 8 MiB took a fifth more CPU and
+    // gained nothing.
     std::array<size_t, class_count> send_buffer_max = {4u << 20, 1u << 20, 2u << 20, 2u << 20};
     std::array<size_t, class_count> receive_window = {1u << 20, 1u << 20, 2u << 20, 4u << 20};
 
@@ -91,8 +92,8 @@ struct Config {
     // Small, for a data centre: it only times the handshake's first repetition (3 x initial_rtt).
     Duration initial_rtt = std::chrono::milliseconds(10);
     Duration max_ack_delay = std::chrono::milliseconds(5);
-    // cubic (RFC 9438) unless told otherwise. Pacing needs a timer that is good to tens of microseconds and
-    // costs about 5 % on loopback; without it, a burst is limited by the congestion window only.
+    // cubic (RFC 9438) by default. Pacing needs a timer that is precise to tens of microseconds and costs
+    // about 5 % on loopback; without it, only the congestion window limits a burst.
     CongestionControl congestion_control = CongestionControl::cubic;
     bool pacing = false;
 
@@ -103,7 +104,7 @@ struct Config {
     // certificates that they began with.
     std::function<WallSeconds()> wall_clock;
 
-    // Tests only: what the other side must notice.
+    // Tests only: faults that the peer must detect.
     struct Sabotage {
         std::array<std::byte, 2> control_preamble = {std::byte{stream_kind_framed}, std::byte{0}};
         bool dial_without_certificate = false;

@@ -1,4 +1,4 @@
-// Connection: the part that speaks with its user and fills packets. connection_start.cpp begins it,
+// Connection: its interface for the user, and how it fills packets. connection_start.cpp begins a connection,
 // connection_end.cpp ends it.
 #include "quic/connection.hpp"
 
@@ -86,7 +86,7 @@ void Connection::mark_ready() {
 void Connection::on_packet(uint64_t ts, Time now, Bytes packet, uint8_t ecn) {
     now_ = now;
     if (state_ == State::gone) return;
-    if (!conn_) {  // closing: the farewell answers the 1st, 2nd, 4th, 8th ... packet
+    if (!conn_) {  // closing: the close packet answers the 1st, 2nd, 4th, 8th ... packet
         const unsigned n = ++packets_after_close_;
         if (!close_packet_.empty() && (n & (n - 1)) == 0) {
             close_packet_due_ = true;
@@ -119,8 +119,8 @@ void Connection::on_packet(uint64_t ts, Time now, Bytes packet, uint8_t ecn) {
     mark_ready();
 }
 
-// Replayed and forged packets are discarded and do not count. Late packets with a long header are counted by
-// ngtcp2 without being decrypted, as their keys are gone: they say nothing.
+// Replayed and forged packets are discarded and do not count. ngtcp2 counts late packets with a long header
+// without decrypting them, since their keys are discarded: they prove nothing.
 void Connection::note_received(Bytes packet) {
     if (state_ != State::open) return;
     ngtcp2_conn_info info;
@@ -149,13 +149,13 @@ bool Connection::on_preamble(Incoming& in, int64_t stream, std::byte byte) {
     const unsigned value = std::to_integer<unsigned>(byte);
     if (in.preamble++ == 0) {
         if (value == stream_kind_framed) return true;
-        end_bad_stream("its stream is of kind " + std::to_string(value) + "; known is 1");
+        end_bad_stream("a stream of the peer has kind " + std::to_string(value) + "; allowed: 1");
         return false;
     }
     if (value >= class_count || (classes_seen_ & (1u << value))) {
         end_bad_stream(value >= class_count
-                           ? "its stream is of class " + std::to_string(value) + "; known are 0 to 3"
-                           : "two of its streams are of class " + std::to_string(value));
+                           ? "a stream of the peer has class " + std::to_string(value) + "; allowed: 0 to 3"
+                           : "two streams of the peer have class " + std::to_string(value));
         return false;
     }
     classes_seen_ |= 1u << value;
@@ -167,7 +167,8 @@ bool Connection::on_preamble(Incoming& in, int64_t stream, std::byte byte) {
 
 void Connection::deliver(Incoming& in, int64_t stream, Bytes bytes) {
     if (!receiver_) {
-        in.waiting.insert(in.waiting.end(), bytes.begin(), bytes.end());  // at most the window: no credit
+        in.waiting.insert(in.waiting.end(), bytes.begin(),
+                          bytes.end());  // bounded by the window: no credit is returned
         return;
     }
     receiver_->on_bytes(in.cls, bytes);
@@ -221,7 +222,8 @@ void Connection::set_receiver(Receiver* receiver) {
 // ---- Sending.
 
 void Connection::on_acked(int64_t stream, uint64_t up_to) {
-    out_[static_cast<size_t>(stream >> 2)].queue.mark_acked(up_to);  // ours are opened in the classes' order
+    out_[static_cast<size_t>(stream >> 2)].queue.mark_acked(
+        up_to);  // this side opens its streams in the classes' order
     room_due_ = true;
 }
 
@@ -248,7 +250,7 @@ Connection::Batch Connection::poll_send(uint64_t ts, MutableBytes buffer) {
     if (!conn_) return send_close_packet(buffer);
 
     const size_t payload = ngtcp2_conn_get_path_max_tx_udp_payload_size2(conn_);
-    // Whole segments only: a short one at the end of each batch costs 10 to 20 %.
+    // Whole segments only: a short segment at the end of each batch costs 10 to 20 %.
     const size_t packets = std::clamp<size_t>(batch_bytes_max / payload, 1, batch_segments_max);
     auto write = [](ngtcp2_conn*, ngtcp2_path*, ngtcp2_pkt_info* info, uint8_t* into, size_t size,
                     ngtcp2_tstamp t, void* user) -> ngtcp2_ssize {
@@ -256,8 +258,7 @@ Connection::Batch Connection::poll_send(uint64_t ts, MutableBytes buffer) {
     };
     ngtcp2_pkt_info info{};
     size_t segment = 0;
-    // The library sends a PING of its own accord only to keep a connection alive: so this one is idle at
-    // once.
+    // ngtcp2 sends a PING by itself only to keep an idle connection alive: so this one becomes idle at once.
     if (probe_due_) ngtcp2_conn_set_keep_alive_timeout(conn_, 1);
     const ngtcp2_ssize n = ngtcp2_conn_write_aggregate_pkt2(conn_, nullptr, &info, data_of(buffer),
                                                             buffer.size(), &segment, write, packets, ts);

@@ -1,4 +1,4 @@
-// Connection: how it ends, and what it still owes the peer then (RFC 9000 §10).
+// Connection: how it ends, and what it still sends the peer then (RFC 9000 §10).
 #include <algorithm>
 
 #include "quic/initial.hpp"
@@ -14,7 +14,7 @@ void Connection::release() {
     last_stats_ = stats();
     ngtcp2_conn_del(conn_);
     conn_ = nullptr;
-    for (Outgoing& o : out_) o.queue.clear();  // only now: ngtcp2 pointed into it
+    for (Outgoing& o : out_) o.queue.clear();  // only now: ngtcp2 had pointers into it
     for (Incoming& in : in_) in.waiting = {};
     datagrams_.clear();
 }
@@ -41,7 +41,7 @@ void Connection::fail_locally(int library_error) {
     CloseInfo info;
     switch (library_error) {
         case NGTCP2_ERR_IDLE_CLOSE:
-            info = {CloseInfo::Cause::idle, false, false, 0, "nothing was heard for the idle timeout"};
+            info = {CloseInfo::Cause::idle, false, false, 0, "nothing was received for the idle timeout"};
             break;
         case NGTCP2_ERR_HANDSHAKE_TIMEOUT:
             info = {CloseInfo::Cause::handshake_timeout, false, false, 0, "no handshake within the timeout"};
@@ -49,7 +49,7 @@ void Connection::fail_locally(int library_error) {
         case NGTCP2_ERR_CRYPTO: {
             const uint8_t alert = ngtcp2_conn_get_tls_alert2(conn_);
             info.cause = CloseInfo::Cause::refused_here;
-            // 46: certificate_unknown (RFC 8446 §6), for what only we object to.
+            // 46: certificate_unknown (RFC 8446 §6), where only nexar's own checks failed.
             info.code = NGTCP2_CRYPTO_ERROR + (alert ? alert : 46u);
             info.reason = tls_.refusal().empty() ? "TLS: " + alert_text(alert) : tls_.refusal();
             break;
@@ -60,7 +60,7 @@ void Connection::fail_locally(int library_error) {
             info.reason = ngtcp2_strerror(library_error);
     }
     end(std::move(info));
-    // Nobody to say farewell to; DROP_CONN and RETRY: there never was a connection.
+    // No peer would receive a close packet; DROP_CONN and RETRY: there never was a connection.
     if (library_error == NGTCP2_ERR_IDLE_CLOSE || library_error == NGTCP2_ERR_HANDSHAKE_TIMEOUT ||
         library_error == NGTCP2_ERR_DROP_CONN || library_error == NGTCP2_ERR_RETRY) {
         state_ = State::gone;
@@ -84,7 +84,7 @@ void Connection::on_peer_close(uint64_t ts) {
         info.cause = CloseInfo::Cause::refused_by_peer;
         const auto alert = static_cast<uint8_t>(error.error_code & 0xff);
         info.reason = "TLS alert " + alert_text(alert) + (info.reason.empty() ? "" : ": " + info.reason);
-        // 120: no_application_protocol (RFC 7301 §3.2). What an old daemon says of it does not name the cure.
+        // 120: no_application_protocol (RFC 7301 §3.2). An old daemon's text of it does not name the cure.
         if (alert == 120 && tls_.dial_alpn().starts_with("nexar/"))
             info.reason = "the node there does not speak " + tls_.dial_alpn() +
                           ", as this daemon does: upgrade the older of the two (" + info.reason + ")";
@@ -96,7 +96,7 @@ void Connection::on_peer_close(uint64_t ts) {
         info.cause = CloseInfo::Cause::protocol_error;
     }
     end(std::move(info));
-    // Draining: known under its ids for three more time-outs, so that stragglers find it, but silent.
+    // Draining: its ids stay known for three probe timeouts, so that late packets find it, but it is silent.
     gone_at_ = ts + 3 * ngtcp2_conn_get_pto2(conn_);
     release();
 }

@@ -9,7 +9,7 @@ namespace nexar::quic {
 
 namespace {
 
-// RFC 8899 probes, in ngtcp2's order: it goes on from the first that fails.
+// Sizes to probe (RFC 8899), in ngtcp2's order: it continues from the first that fails.
 constexpr uint16_t path_probes[] = {1452, 4000, 8952, 16000, 32700, 65507};
 
 ngtcp2_settings settings_for(EndpointShared& shared, uint64_t ts) {
@@ -71,8 +71,7 @@ bool Connection::start_client(uint64_t ts) {
     if (!tls_.ok()) return false;
     const ngtcp2_settings settings = settings_for(shared_, ts);
     const ngtcp2_transport_params params = params_for(shared_.config);
-    const ngtcp2_cid dcid =
-        random_cid(shared_.random, 18);  // unguessable: it is the Initial's only protection
+    const ngtcp2_cid dcid = random_cid(shared_.random, 18);  // unguessable: nothing else protects the Initial
     const ngtcp2_cid scid = random_cid(shared_.random, connection_id_bytes);
     ngtcp2_path path{
         {&local_socket_.base, local_socket_.size}, {&remote_socket_.base, remote_socket_.size}, nullptr};
@@ -149,8 +148,8 @@ bool Connection::open_streams() {
     return true;
 }
 
-// A member gets the configured windows: the connection's now, each stream's when its class is known. The
-// peer's streams whose preamble came before (a dialler hears HANDSHAKE_DONE late) get theirs now.
+// A member gets the configured windows: the connection's now, each stream's when its class is known. Streams
+// whose preamble arrived earlier (a dialler receives HANDSHAKE_DONE late) get theirs now.
 void Connection::open_windows() {
     uint64_t all = 0;
     for (size_t i = 0; i < class_count; ++i) {

@@ -1,4 +1,4 @@
-// Endpoint: routes packets to connections, accepts and dials, turns what connections did into events.
+// Endpoint: routes packets to connections, accepts and dials, turns changes of connections into events.
 #include "quic/endpoint.hpp"
 
 #include <ngtcp2/ngtcp2.h>
@@ -13,7 +13,7 @@ namespace nexar::quic {
 
 namespace {
 
-// ngtcp2 subtracts spans from timestamps: keep away from zero, where a simulation begins.
+// ngtcp2 subtracts durations from timestamps: an offset keeps them above zero, where a simulation begins.
 constexpr uint64_t ts_offset = 3600ull * 1'000'000'000;
 constexpr WallSeconds certificate_look_seconds = 3600;
 
@@ -25,7 +25,7 @@ size_t connections_of_site(const std::vector<Connection*>& list, const Address& 
 }  // namespace
 
 size_t Endpoint::KeyHash::operator()(const Connection::Key& key) const noexcept {
-    // Diallers choose their first id: without the secret they could choose collisions.
+    // A dialler chooses its first id: without the secret it could choose collisions.
     uint64_t words[3] = {};
     std::memcpy(words, key.bytes.data(), key.bytes.size());
     uint64_t x = secret + key.size;
@@ -62,7 +62,7 @@ Result<> Endpoint::set_identity(const Identity& identity) {
     return {};
 }
 
-// Time never goes backwards for a connection; ngtcp2 aborts otherwise.
+// Ensures: time never goes backwards for a connection. ngtcp2 aborts otherwise.
 uint64_t Endpoint::advance(Time now) {
     now_ = std::max(now_, now);
     return static_cast<uint64_t>(now_.time_since_epoch().count()) + ts_offset;
@@ -167,8 +167,8 @@ Connection* Endpoint::find_key(const Connection::Key& key) {
     return last_ = found->second;
 }
 
-// A stateless reset has a random connection id: only its end says whom it means (RFC 9000 §10.3.1), and
-// ngtcp2 knows the tokens. The connections with this peer are few.
+// A stateless reset has a random connection id: only the token at its end names the connection (RFC 9000
+// §10.3.1), and ngtcp2 compares the tokens. The connections with this peer are few.
 bool Endpoint::is_reset(uint64_t ts, const Address& remote, Bytes packet) {
     auto [at, end] = by_remote_.equal_range(remote);
     for (size_t tried = 0; at != end && tried < reset_candidates_max; ++at, ++tried) {
@@ -196,8 +196,8 @@ bool Endpoint::make_space_for(const Address& remote) {
     return half_open_.size() < config.half_open_max || evict_for(remote, half_open_, "handshakes");
 }
 
-// Places for those who have not proved who they are go round by site: the site that holds most of them gives
-// its oldest one to a newcomer whose site holds fewer. So a few addresses cannot keep everybody else out.
+// Makes a place for an unidentified connection: the site that holds most of the places loses its oldest one
+// to a newcomer whose site holds fewer. So a few addresses cannot exclude all others [H16].
 bool Endpoint::evict_for(const Address& newcomer, const std::vector<Connection*>& from, const char* what) {
     Connection* evicted = nullptr;
     size_t most = connections_of_site(from, newcomer);
@@ -230,7 +230,7 @@ void Endpoint::accept(uint64_t ts, const Address& local, const Address& remote, 
         send_refusal(local, remote, header, NGTCP2_INVALID_TOKEN);
         return;
     }
-    // A Retry costs us nothing and proves the dialler's address; it comes before any limit that a forger
+    // A Retry needs no memory and proves the dialler's address; it comes before any limit that forged packets
     // could fill.
     if (token == Token::none && half_open_.size() >= shared_.config.retry_after_half_open) {
         send_retry(ts, local, remote, header);
@@ -262,8 +262,7 @@ void Endpoint::on_time(Time now) {
         c.expiry_ = UINT64_MAX;
         c.now_ = now_;
         c.on_time(ts);
-        // Some deadlines move only when a packet was written: leave the timer off until poll_send() has done
-        // so.
+        // Some deadlines move only when a packet is written: the timer stays off until poll_send() has run.
         const bool still_due = c.expiry() <= ts;
         touch(c);
         if (still_due && c.expiry_ != UINT64_MAX) {
@@ -284,7 +283,7 @@ void Endpoint::on_unreachable(Time now, const Address& remote) {
     }
 }
 
-// ---- What connections did.
+// ---- Changes of connections.
 
 void Endpoint::touch(Connection& c) {
     for (const Connection::Key& key : c.new_keys_)
@@ -331,7 +330,7 @@ void Endpoint::announce(Connection& c) {
     events_.push_back(event_of(Event::Kind::connected, c));
 }
 
-// The wall clock can be set, so the look comes at the latest after a while.
+// The wall clock can be set, so the next look comes after certificate_look_seconds at the latest.
 void Endpoint::look_at_certificate(const Connection& c) {
     const auto wall = tls_->wall_seconds();
     const auto end = c.peer_valid_until();
@@ -427,7 +426,7 @@ std::optional<SendBatch> Endpoint::poll_send(Time now, MutableBytes buffer) {
         shared_.ready.pop_front();
         c.ready_ = false;
         const Connection::Batch batch = c.poll_send(ts, buffer.first(send_buffer_bytes));
-        if (batch.bytes > 0) c.mark_ready();  // it may have more; others come first
+        if (batch.bytes > 0) c.mark_ready();  // it may have more to send, after all other connections
         touch(c);
         if (batch.bytes > 0) return SendBatch{c.local_, c.remote_, batch.bytes, batch.segment, batch.ecn};
     }
@@ -437,7 +436,7 @@ std::optional<SendBatch> Endpoint::poll_send(Time now, MutableBytes buffer) {
 std::optional<Event> Endpoint::poll_event() {
     reap();
     if (events_.empty()) {
-        // close() and write() were called from outside: what they caused has no other input to carry it.
+        // The user called close() or write(): no other input of the connection would call touch().
         for (Connection* c : shared_.ready)
             if (c->ended_ && !c->end_raised_) touch(*c);
         if (events_.empty()) return std::nullopt;

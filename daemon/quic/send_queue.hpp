@@ -1,5 +1,4 @@
-// Bytes on their way out of one stream: copied in, kept until acknowledged. Memory is whole blocks from a
-// pool.
+// The outgoing bytes of one stream: copied in, kept until acknowledged, in whole blocks from a pool.
 #pragma once
 
 #include <array>
@@ -12,8 +11,8 @@
 
 namespace nexar::quic {
 
-// Blocks that all connections of an endpoint share. It keeps some free ones: memory of this size that goes
-// back to the system would be cleared page by page each time.
+// Blocks that all connections of an endpoint share. The pool keeps some free blocks: the system would clear
+// returned memory of this size page by page each time.
 class BlockPool {
   public:
     static constexpr size_t block_bytes = 128 * 1024;
@@ -24,8 +23,8 @@ class BlockPool {
     void give(Block block);
 
   private:
-    size_t free_blocks_max_;
-    std::vector<Block> free_;
+    size_t free_blocks_max_;   // a block beyond it is returned to the system
+    std::vector<Block> free_;  // kept blocks
 };
 
 class SendQueue {
@@ -52,8 +51,8 @@ class SendQueue {
 
   private:
     BlockPool* pool_;
-    std::deque<BlockPool::Block> blocks_;  // blocks_[i] holds offsets first_ + i * block_bytes and on
-    uint64_t first_ = 0;
+    std::deque<BlockPool::Block> blocks_;      // blocks_[i] holds offsets first_ + i * block_bytes and on
+    uint64_t first_ = 0;                       // offset of blocks_[0]'s first byte
     uint64_t acked_ = 0, sent_ = 0, end_ = 0;  // acked_ <= sent_ <= end_
 };
 

@@ -1,5 +1,5 @@
-// Endpoint: answers that need no connection: Version Negotiation, Retry, refusals, stateless resets (RFC 9000
-// §6, §8.1, §10.3). None is larger than what caused it, and there is a limit per second.
+// Endpoint: replies that need no connection: Version Negotiation, Retry, refusals, stateless resets (RFC 9000
+// §6, §8.1, §10.3). No reply is larger than its cause, and replies per second are limited.
 #include <ngtcp2/ngtcp2_crypto.h>
 
 #include <algorithm>
@@ -12,8 +12,8 @@ namespace nexar::quic {
 namespace {
 
 constexpr uint64_t token_lifetime_ns = 10ull * 1'000'000'000;
-// A reset must look like a packet with a short header, be shorter than its cause (so that two endpoints
-// cannot go on for ever), and not be too short to hide among packets.
+// A reset looks like a packet with a short header, is shorter than its cause (so that two endpoints cannot
+// answer each other for ever), and is not too short to hide among packets.
 constexpr size_t reset_bytes_min = 41;
 constexpr size_t reset_bytes_max = 64;
 
@@ -76,7 +76,7 @@ void Endpoint::send_retry(uint64_t ts, const Address& local, const Address& remo
 
 Endpoint::Token Endpoint::check_token(uint64_t ts, const Address& remote, const ngtcp2_pkt_hd& packet,
                                       Connection::Initial& out) {
-    // Tokens of other kinds are not ours, and a dialler may send what it likes: as if there were none.
+    // A token of another kind is not from this endpoint and counts as none: a dialler can send any bytes.
     if (packet.tokenlen == 0 || packet.token[0] != NGTCP2_CRYPTO_TOKEN_MAGIC_RETRY2) return Token::none;
     const SocketAddress address(remote);
     if (ngtcp2_crypto_verify_retry_token2(&out.original_dcid, packet.token, packet.tokenlen,

@@ -17,7 +17,8 @@
 
 namespace nexar::quic {
 
-// What ngtcp2's glue and our callbacks find from an SSL object. The glue's part comes first.
+// An SSL object's application data, for ngtcp2's glue and for this file's callbacks. The glue's part comes
+// first.
 struct ConnRef {
     ngtcp2_crypto_conn_ref glue;
     ngtcp2_conn* conn;
@@ -82,7 +83,7 @@ Result<std::vector<Certificate>> parse_certificates(const std::string& text, con
 
 Result<Key> parse_key(const std::string& text) {
     Bio bio = memory(text);
-    // No passphrase callback: an encrypted key is an error, not a question on the terminal.
+    // No passphrase callback: an encrypted key is an error, not a prompt on the terminal.
     auto no_passphrase = [](char*, int, int, void*) { return -1; };
     Key key(is_pem(text) ? PEM_read_bio_PrivateKey(bio.get(), nullptr, no_passphrase, nullptr)
                          : d2i_PrivateKey_bio(bio.get(), nullptr));
@@ -114,34 +115,35 @@ std::optional<WallSeconds> first_end(STACK_OF(X509) * certificates) {
     return first;
 }
 
-// Replaces the library's verification: first the chain to an anchor (not for a joiner, who has no anchor yet
-// and knows the issuer by its key's hash), then the caller's judgement.
+// Replaces the library's verification: first the chain to an anchor (not for a joiner, which has no anchor
+// yet and knows the issuer by its key's hash), then the caller's verifier.
 int verify_peer(X509_STORE_CTX* store, void*) {
     SSL* ssl = static_cast<SSL*>(X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()));
     TlsSession& session = session_of(ssl);
-    // By what we dialled, not by what the other side claims to have chosen.
+    // Decided by the protocol that was dialled, not by the peer's claim about its choice.
     const bool joining = session.dial_alpn() == alpn_join;
     if (!joining) {
         if (auto wall = session.context().wall_seconds()) X509_STORE_CTX_set_time(store, 0, *wall);
         if (X509_verify_cert(store) != 1) {
-            session.refuse(std::string("its certificate is not valid here: ") +
+            session.refuse(std::string("the peer's certificate is not valid here: ") +
                            X509_verify_cert_error_string(X509_STORE_CTX_get_error(store)));
             return 0;
         }
     }
     STACK_OF(X509)* chain = joining ? X509_STORE_CTX_get0_untrusted(store) : X509_STORE_CTX_get0_chain(store);
     session.set_peer_valid_until(first_end(chain));
-    if (session.judge(to_der(chain))) return 1;
+    if (session.verify(to_der(chain))) return 1;
     X509_STORE_CTX_set_error(store, X509_V_ERR_APPLICATION_VERIFICATION);
     return 0;
 }
 
-// For people of both sides: what is wrong and what helps. `offered`: the dialler's first few names.
+// The text for the operators of both nodes: what is wrong and what helps. `offered`: the dialler's first
+// names.
 std::string no_common_protocol(const std::vector<std::string>& offered,
-                               const std::vector<std::string>& spoken) {
+                               const std::vector<std::string>& accepted) {
     std::string theirs, ours;
     for (const std::string& name : offered) theirs += (theirs.empty() ? "" : ", ") + name;
-    for (const std::string& name : spoken) ours += (ours.empty() ? "" : ", ") + name;
+    for (const std::string& name : accepted) ours += (ours.empty() ? "" : ", ") + name;
     const bool version = !offered.empty() && offered.front().starts_with("nexar/");
     const bool newer =
         version && (offered.front().size() > alpn_nexar.size() || offered.front() > alpn_nexar);
@@ -152,8 +154,8 @@ std::string no_common_protocol(const std::vector<std::string>& offered,
                      : ": upgrade the dialler");
 }
 
-// Picks the dialler's first name that we know, and relaxes the demand for a certificate for a joiner only. It
-// runs before the CertificateRequest is written.
+// Picks the dialler's first name that this endpoint accepts, and requires no certificate of a joiner. It runs
+// before the CertificateRequest is written.
 int select_alpn(SSL* ssl, const unsigned char** out, unsigned char* out_size, const unsigned char* in,
                 unsigned int in_size, void*) {
     TlsSession& session = session_of(ssl);
@@ -191,7 +193,7 @@ void configure(SSL_CTX* ctx) {
     const int suites = SSL_CTX_set_ciphersuites(
         ctx, "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256:TLS_AES_256_GCM_SHA384");
     NEXAR_CHECK(suites == 1 && SSL_CTX_set1_groups_list(ctx, "X25519") == 1);
-    // No resumption in any form, and so no early data: every connection proves both identities anew.
+    // No resumption in any form, and so no early data: every connection proves both identities again.
     SSL_CTX_set_options(ctx, SSL_OP_NO_TICKET | SSL_OP_CIPHER_SERVER_PREFERENCE);
     SSL_CTX_set_num_tickets(ctx, 0);
     SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
@@ -214,7 +216,7 @@ Result<> add_anchors(SSL_CTX* ctx, const std::vector<Certificate>& anchors) {
 
 Result<std::shared_ptr<TlsContext>> TlsContext::make(const Identity& identity, const Config& config,
                                                      Verifier verifier) {
-    // Prefetches the ciphers; without it each packet's encryption looks them up again.
+    // Prefetches the ciphers; otherwise each packet's encryption looks them up.
     static const int prefetched = ngtcp2_crypto_ossl_init();
     NEXAR_CHECK(prefetched == 0);
 
@@ -262,7 +264,7 @@ Result<> TlsContext::keep_join_identity(const Identity& identity) {
     return {};
 }
 
-// The choice of the protocol comes before the certificate is written, so it can still be another one.
+// The protocol is chosen before the certificate is written, so the certificate can still be replaced.
 bool TlsContext::show_join_identity(SSL* ssl) const {
     if (!join_) return true;
     STACK_OF(X509)* issuers = sk_X509_new_null();
@@ -303,7 +305,7 @@ TlsSession::TlsSession(std::shared_ptr<TlsContext> context, std::string alpn, st
         wire += dial_alpn_;
         failed = SSL_set_alpn_protos(ssl_, reinterpret_cast<const unsigned char*>(wire.data()),
                                      static_cast<unsigned>(wire.size()));
-        // A dialler with alpn_join has no certificate that it could show, or none that matters.
+        // A dialler with alpn_join shows no certificate, or one that does not matter.
         failed |= ngtcp2_crypto_ossl_configure_client_session(ssl_);
     } else {
         SSL_set_accept_state(ssl_);
@@ -314,7 +316,7 @@ TlsSession::TlsSession(std::shared_ptr<TlsContext> context, std::string alpn, st
 
 TlsSession::~TlsSession() {
     if (!ssl_) return;
-    SSL_set_app_data(ssl_, nullptr);  // the ngtcp2_conn is gone by now
+    SSL_set_app_data(ssl_, nullptr);  // the ngtcp2_conn is deleted by now
     SSL_free(ssl_);
     if (glue_) ngtcp2_crypto_ossl_ctx_del(glue_);
 }
@@ -323,24 +325,24 @@ void TlsSession::attach(ngtcp2_conn* conn) {
     ref_->conn = conn;
 }
 
-bool TlsSession::judge(PeerChain chain) {
+bool TlsSession::verify(PeerChain chain) {
     if (chain.empty()) {
-        refuse("it showed no certificate");
+        refuse("the peer showed no certificate");
         return false;
     }
-    Result<NodeId> who = context_->verifier()(chain, we_dialled() ? std::string_view(dial_alpn_) : alpn());
-    if (!who) {
-        refuse(who.error().text);
+    Result<NodeId> node = context_->verifier()(chain, we_dialled() ? std::string_view(dial_alpn_) : alpn());
+    if (!node) {
+        refuse(node.error().text);
         return false;
     }
-    if (expected_ && *expected_ != *who) {
+    if (expected_ && *expected_ != *node) {
         refuse("node " + expected_->short_hex() + " was expected at this address, but node " +
-               who->short_hex() + " answered");
+               node->short_hex() + " answered");
         return false;
     }
-    peer_ = *who;
+    peer_ = *node;
     peer_chain_ = std::move(chain);
-    judged_ = true;
+    verified_ = true;
     return true;
 }
 
@@ -351,7 +353,7 @@ void TlsSession::refuse(std::string why) {
 std::optional<std::string> TlsSession::objection() const {
     const std::string_view name = alpn();
     if (we_dialled() ? name != dial_alpn_ : !context_->accepts_alpn(name)) return "no common protocol (ALPN)";
-    if (!judged_ && (we_dialled() || name != alpn_join)) return "the peer showed no certificate";
+    if (!verified_ && (we_dialled() || name != alpn_join)) return "the peer showed no certificate";
     return std::nullopt;
 }
 

@@ -17,8 +17,8 @@ struct ngtcp2_crypto_ossl_ctx;
 
 namespace nexar::quic {
 
-// What an endpoint's handshakes share. Replaced as a whole when the certificate is renewed; sessions that
-// began with the old one keep it.
+// Shared by an endpoint's handshakes. A renewed certificate replaces it as a whole; sessions that began with
+// the old context keep it.
 class TlsContext {
   public:
     static Result<std::shared_ptr<TlsContext>> make(const Identity& identity, const Config& config,
@@ -37,19 +37,19 @@ class TlsContext {
 
   private:
     TlsContext() = default;
-    ssl_ctx_st* server_ = nullptr;
-    ssl_ctx_st* client_ = nullptr;
+    ssl_ctx_st* server_ = nullptr;  // of accepted connections
+    ssl_ctx_st* client_ = nullptr;  // of dialled connections
     Result<> keep_join_identity(const Identity& identity);
 
     Verifier verifier_;
     struct JoinIdentity;
-    std::shared_ptr<const JoinIdentity> join_;
-    std::vector<std::string> alpns_;
-    std::function<WallSeconds()> wall_clock_;
-    bool has_certificate_ = false;
+    std::shared_ptr<const JoinIdentity> join_;  // shown to joiners; null: the same identity as to members
+    std::vector<std::string> alpns_;            // protocols that this endpoint accepts
+    std::function<WallSeconds()> wall_clock_;   // empty: the TLS library's clock
+    bool has_certificate_ = false;              // false: it can only dial with alpn_join
 };
 
-// One connection's handshake. The library holds pointers to it: it does not move.
+// One connection's handshake. The TLS library holds pointers to it: it does not move.
 class TlsSession {
   public:
     // `alpn` empty: the server side. `expected`: the dialled node, if its id is known.
@@ -61,21 +61,25 @@ class TlsSession {
     void attach(ngtcp2_conn* conn);  // before the first packet
     void* native_handle() const { return glue_; }
 
-    // After the handshake: none, or why this connection must not live although the TLS library is content.
+    // After the handshake: nothing, or why the connection must end although the TLS library accepted it.
     std::optional<std::string> objection() const;
     std::string_view alpn() const;
-    const NodeId& peer() const { return peer_; }  // zero: it showed no certificate (alpn_join, server side)
+    const NodeId& peer() const {
+        return peer_;
+    }  // zero: the peer showed no certificate (alpn_join, server side)
     const PeerChain& peer_chain() const { return peer_chain_; }
-    // The first end of a certificate in its chain; none: it showed none.
+    // The earliest expiry in the peer's chain; nothing: the peer showed no chain.
     std::optional<WallSeconds> peer_valid_until() const { return peer_valid_until_; }
     void set_peer_valid_until(std::optional<WallSeconds> end) { peer_valid_until_ = end; }
-    const std::string& refusal() const { return refusal_; }  // why we refused the peer; empty: we did not
+    const std::string& refusal() const {
+        return refusal_;
+    }  // why this side refused the peer; empty: it did not
     std::string_view cipher() const;
     Result<std::vector<std::byte>> export_keying_material(std::string_view label, Bytes context,
                                                           size_t bytes) const;
 
-    // Called back by the TLS library.
-    bool judge(PeerChain chain);
+    // Called by the TLS library's callbacks.
+    bool verify(PeerChain chain);
     void refuse(std::string why);
     const TlsContext& context() const { return *context_; }
     bool we_dialled() const { return !dial_alpn_.empty(); }
@@ -83,16 +87,16 @@ class TlsSession {
 
   private:
     std::shared_ptr<TlsContext> context_;
-    std::string dial_alpn_;
-    std::optional<NodeId> expected_;
-    ssl_st* ssl_ = nullptr;
-    ngtcp2_crypto_ossl_ctx* glue_ = nullptr;
-    std::unique_ptr<struct ConnRef> ref_;
-    bool judged_ = false;
-    NodeId peer_;
-    PeerChain peer_chain_;
-    std::optional<WallSeconds> peer_valid_until_;
-    std::string refusal_;
+    std::string dial_alpn_;                        // empty: the server side
+    std::optional<NodeId> expected_;               // the node that was dialled; nothing: any
+    ssl_st* ssl_ = nullptr;                        // null: the TLS library failed
+    ngtcp2_crypto_ossl_ctx* glue_ = nullptr;       // ngtcp2's view of ssl_; null: not ok()
+    std::unique_ptr<struct ConnRef> ref_;          // ssl_'s application data
+    bool verified_ = false;                        // verify() accepted the peer
+    NodeId peer_;                                  // zero until verified_
+    PeerChain peer_chain_;                         // empty until verified_
+    std::optional<WallSeconds> peer_valid_until_;  // see peer_valid_until()
+    std::string refusal_;                          // the first reason; empty: not refused
 };
 
 // The TLS library's generator, as a RandomSource.

@@ -176,7 +176,7 @@ TEST_CASE("alone, or among members of which none is an issuer, it says so") {
     Bench alone;
     alone.to(due);
     REQUIRE(alone.step().is_zero());
-    REQUIRE(alone.renewal.why().find("connected with no other") != std::string::npos);
+    REQUIRE(alone.renewal.why().find("connected to no other") != std::string::npos);
 
     Bench among;
     among.connected = {node(1), node(2)};

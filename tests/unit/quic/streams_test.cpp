@@ -224,9 +224,9 @@ TEST_CASE("a stream of an unknown kind or class, or a class twice, closes the co
         std::string reason;
     };
     for (const Broken& broken :
-         {Broken{{std::byte{9}, std::byte{0}}, "its stream is of kind 9; known is 1"},
-          Broken{{std::byte{1}, std::byte{7}}, "its stream is of class 7; known are 0 to 3"},
-          Broken{{std::byte{1}, std::byte{3}}, "two of its streams are of class 3"}}) {
+         {Broken{{std::byte{9}, std::byte{0}}, "a stream of the peer has kind 9; allowed: 1"},
+          Broken{{std::byte{1}, std::byte{7}}, "a stream of the peer has class 7; allowed: 0 to 3"},
+          Broken{{std::byte{1}, std::byte{3}}, "two streams of the peer have class 3"}}) {
         quic::Config config;
         config.sabotage.control_preamble = broken.preamble;
         Network net(22);
