@@ -1,15 +1,14 @@
 #include "config/config.hpp"
 
-// The parser asserts where the text is wrong in ways that it does not expect (3.3.0: "[" and a control
-// character), and without assertions it goes on undefined. Here such a fault is thrown, in every build, and
-// caught below. NDEBUG first: the header drops any TOML_ASSERT under it.
+// toml++ 3.3.0 asserts on some wrong texts ("[" and a control character), and without assertions its
+// behaviour is undefined. Here a failed assertion throws, in every build, and read_toml() catches it. NDEBUG
+// comes first: the header drops any TOML_ASSERT under it.
 #undef NDEBUG
 namespace nexar::config {
 struct ParserFault {};
 }  // namespace nexar::config
 #define TOML_ASSERT(...) (static_cast<bool>(__VA_ARGS__) ? void(0) : throw ::nexar::config::ParserFault{})
-// Some of its assertions stand in noexcept functions, where throwing ends the program like any assertion; g++
-// says so.
+// Some assertions stand in noexcept functions, where a throw ends the program like any assertion; g++ warns.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wterminate"
 #endif
@@ -35,7 +34,7 @@ std::unexpected<Error> refused(const Key& key, const std::string& value, const s
                                       "' is not allowed; allowed: " + key.allowed);
 }
 
-// A TOML scalar as the text that the table's setters read. Arrays of text become comma-separated.
+// A TOML scalar as the text that a key's setter reads. An array of texts becomes a comma-separated text.
 std::optional<std::string> text_of(const toml::node& node) {
     if (auto s = node.as_string()) return s->get();
     if (auto i = node.as_integer()) return std::to_string(i->get());
@@ -58,8 +57,9 @@ std::optional<std::string> text_of(const toml::node& node) {
     return std::nullopt;
 }
 
-// Outside of comments and one-line strings the parser (3.3.0) asks of every character that is not ASCII
-// whether it is white space, and its table ends in undefined behaviour for many. None may stand there anyway.
+// Outside of comments and one-line strings, toml++ 3.3.0 looks up every non-ASCII character in a table of
+// white space, with undefined behaviour for many. TOML allows none there: so such a text is an error already
+// here.
 bool breaks_parser(std::string_view text) {
     if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);  // a byte order mark
     char inside = 0;                                              // '#' a comment, or the quote of a string
@@ -85,7 +85,7 @@ toml::parse_result parse(const std::string& text) try {
     if (breaks_parser(text)) throw ParserFault{};
     return toml::parse(text);
 } catch (const ParserFault&) {
-    return toml::parse("= characters where none may stand");  // an error like any other, of line 1
+    return toml::parse("= characters where none may stand");  // yields a parse error at line 1
 }
 
 Result<void> apply_file(Config& config, const Sources& sources) {
@@ -134,7 +134,7 @@ std::string short_text(double value) {
     return out.str();
 }
 
-// Conditions that join two keys.
+// Conditions on two keys at once.
 Result<void> check_together(const Config& c) {
     if (c.heartbeat_timeout < 2 * c.heartbeat_interval)
         return fail(Errc::bad_config, "heartbeat_timeout = " + short_text(c.heartbeat_timeout) +
@@ -180,8 +180,8 @@ Result<Config> load(const Sources& sources) {
 }
 
 std::vector<std::string> unknown_variables(const std::map<std::string, std::string>& environment) {
-    // Of applications (include/nexar.h, the Python binding, `nexarctl run`) and of tools/, which may start a
-    // daemon.
+    // Variables of applications (include/nexar.h, the Python binding, `nexarctl run`) and of tools/, which
+    // may start a daemon.
     static constexpr std::string_view of_others[] = {
         "NEXAR_RANK",      "NEXAR_WORLD_SIZE", "NEXAR_LOCAL_RANK",       "NEXAR_LOCAL_WORLD_SIZE",
         "NEXAR_GROUP",     "NEXAR_JOB_SECRET", "NEXAR_LIBRARY",          "NEXAR_DIGITS_DATA",

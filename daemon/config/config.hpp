@@ -1,6 +1,7 @@
-// The daemon's configuration: one TOML file; every key also as environment variable and as flag. Precedence:
-// flag, environment, file, default. What comes out is valid; a bad value is an error naming key, value, where
-// it was set and what is allowed. Pure: the caller reads the file and the environment.
+// The daemon's configuration: one TOML file; every key is also an environment variable and a flag.
+// Precedence: flag, environment, file, default. Ensures: a loaded configuration is valid; a bad value is an
+// error with its key, its value, its place and the allowed values. Pure: the caller reads the file and the
+// environment. docs/adding.md has the steps for a new key.
 #pragma once
 
 #include <cstdint>
@@ -53,7 +54,7 @@ struct Config {
     uint64_t session_memory_max_bytes = uint64_t{64} << 30;
     double yield_microseconds = 50;  // how long the loop looks again before it sleeps
 
-    // Named by the seed; their features come later, their values are checked today
+    // Checked today; their features come later
     uint64_t large_message_bytes = 8 << 20;
     uint64_t ring_max_world = 8;
     std::string topology = "full_mesh";
@@ -66,13 +67,13 @@ struct Config {
     std::string recovery_policy = "automatic";
 };
 
-// One line of the table that parsing, flags, help and `nexarctl config` are made from.
+// One row of the table behind parsing, flags, help and `nexarctl config`.
 struct Key {
     const char* name;         // in the file, "heartbeat_timeout"; as flag, "--heartbeat-timeout"
     const char* environment;  // "NEXAR_HEARTBEAT_TIMEOUT_SECS"
     const char* allowed;      // for people: "0.05 to 3600 seconds"
     const char* help;
-    std::function<bool(Config&, std::string_view)> set;  // false: not allowed
+    std::function<bool(Config&, std::string_view)> set;  // false: the value is not allowed
     std::function<std::string(const Config&)> get;
     bool secret = false;   // never printed
     bool is_text = false;  // quoted in a file also when it looks like a number
@@ -92,8 +93,7 @@ struct Sources {
 };
 Result<Config> load(const Sources& sources);
 
-// Variables that begin with NEXAR_ and mean nothing to a daemon nor to an application: misspelt ones, most
-// likely.
+// Variables that begin with NEXAR_ and are neither a daemon's nor an application's: most likely misspelt.
 std::vector<std::string> unknown_variables(const std::map<std::string, std::string>& environment);
 
 // The whole effective configuration as a TOML file, secrets left out.

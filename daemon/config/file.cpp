@@ -16,9 +16,10 @@ Result<std::optional<std::string>> read_file(const std::string& path) {
     if (!file) return fail(Errc::io, "cannot read " + path + ": " + std::strerror(errno));
     std::string text(file_bytes_max + 1, '\0');
     file.read(text.data(), static_cast<std::streamsize>(text.size()));
-    if (file.bad()) return fail(Errc::io, "cannot read " + path + ": is it a file?");
+    if (file.bad()) return fail(Errc::io, "cannot read " + path + "; it must be a regular file");
     text.resize(static_cast<size_t>(file.gcount()));
-    if (text.size() > file_bytes_max) return fail(Errc::bad_config, path + ": longer than 1 MiB");
+    if (text.size() > file_bytes_max)
+        return fail(Errc::bad_config, path + " is longer than 1 MiB; a configuration file is shorter");
     return text;
 }
 

@@ -1,4 +1,4 @@
-// Reading the configuration file: apart from the rest, which is pure.
+// Reads the configuration file; the rest of this module is pure.
 #pragma once
 
 #include <optional>
@@ -8,8 +8,8 @@
 
 namespace nexar::config {
 
-// None: there is no such file. One that is there and cannot be read is an error: a daemon that went on with
-// its defaults would be another one than its owner configured.
+// Nothing: there is no such file. A file that cannot be read is an error: a daemon must not run with defaults
+// in place of what its operator configured.
 Result<std::optional<std::string>> read_file(const std::string& path);
 
 }  // namespace nexar::config

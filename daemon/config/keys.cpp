@@ -1,4 +1,4 @@
-// The table of keys: names, ranges, how a text becomes a value.
+// The table of keys: names, ranges, and the conversion of a text to a value.
 #include <arpa/inet.h>
 
 #include <cctype>
@@ -38,7 +38,7 @@ Key path(const char* name, const char* environment, std::string Config::* field,
             "an absolute path of up to 107 characters",
             help,
             [field](Config& c, std::string_view v) {
-                // 107: what sun_path holds; one limit for all paths is easier to remember than two.
+                // 107: the capacity of sun_path; one limit for all paths is easier to remember than two.
                 if (v.empty() || v[0] != '/' || v.size() > 107) return false;
                 c.*field = std::string(v);
                 return true;
@@ -46,8 +46,7 @@ Key path(const char* name, const char* environment, std::string Config::* field,
             [field](const Config& c) { return c.*field; }};
 }
 
-// "192.0.2.1:7654" or "[2001:db8::1]:7654". Names are not looked up: a daemon starts before the resolver
-// does.
+// "192.0.2.1:7654" or "[2001:db8::1]:7654". Host names are not resolved: a daemon starts before the resolver.
 bool is_listen_address(std::string_view v) {
     const bool v6 = v.starts_with('[');
     const size_t colon = v.rfind(':');
@@ -77,7 +76,7 @@ Key listen_address(const char* name, const char* environment, std::string Config
             true};
 }
 
-// Becomes part of the root certificate's name.
+// The name becomes part of the root certificate's name.
 Key cluster_name(const char* name, const char* environment, std::string Config::* field, const char* help) {
     return {name,
             environment,
@@ -174,7 +173,7 @@ Key choice(const char* name, const char* environment, std::string Config::* fiel
             [field](const Config& c) { return c.*field; }};
 }
 
-// At least 50 ms, or 0: none.
+// At least 50 ms, or 0: no timeout.
 Key seconds_or_none(const char* name, const char* environment, double Config::* field, const char* help) {
     Key key = number(name, environment, field, 0, 86400, "0 (none), or 0.05 to 86400 seconds", help);
     key.set = [set = key.set, field](Config& c, std::string_view v) {
@@ -192,7 +191,7 @@ Key seconds(const char* name, const char* environment, double Config::* field, c
 
 using C = Config;
 
-// Where it listens and keeps things, and which cluster it is of.
+// Sockets, addresses, the state directory, and the cluster.
 std::vector<Key> place_keys() {
     return {
         path("socket", "NEXAR_SOCKET", &C::socket, "where applications connect"),
@@ -202,7 +201,7 @@ std::vector<Key> place_keys() {
         listen_address("listen", "NEXAR_LISTEN", &C::listen,
                        "UDP address for other nodes; bulk data takes the next port, or ports"),
         text("advertise", "NEXAR_ADVERTISE", &C::advertise,
-             "addresses or interface patterns told to other nodes"),
+             "addresses or interface patterns that other nodes dial"),
         choice("log_level", "NEXAR_LOG_LEVEL", &C::log_level, {"debug", "info", "warn", "error"},
                "debug, info, warn or error", "least severe event that is printed"),
         text("join_token", "NEXAR_CLUSTER_TOKEN", &C::join_token,
@@ -212,7 +211,7 @@ std::vector<Key> place_keys() {
                      "name of the cluster that init makes"),
         count("certificate_lifetime", "NEXAR_CERTIFICATE_LIFETIME_SECS", &C::certificate_lifetime, 10,
               uint64_t{5} * 365 * 86400, "10 to 157680000 seconds",
-              "how long the certificates live that this node signs, if it is an issuer"),
+              "validity of the certificates that this node signs, if it is an issuer"),
     };
 }
 
@@ -220,15 +219,15 @@ std::vector<Key> place_keys() {
 std::vector<Key> time_keys() {
     return {
         seconds_or_none("collective_timeout", "NEXAR_COLLECTIVE_TIMEOUT_SECS", &C::collective_timeout,
-                        "longest a collective may take unless the call says otherwise"),
+                        "longest a collective may take, unless the call has a timeout"),
         seconds_or_none("barrier_timeout", "NEXAR_BARRIER_TIMEOUT_SECS", &C::barrier_timeout,
                         "the same for a barrier"),
         seconds("rpc_timeout", "NEXAR_RPC_TIMEOUT_SECS", &C::rpc_timeout,
                 "longest wait for an RPC reply: checked, comes later"),
         seconds("heartbeat_interval", "NEXAR_HEARTBEAT_INTERVAL_SECS", &C::heartbeat_interval,
-                "an idle link is spoken on this often"),
+                "how often an idle connection sends a heartbeat"),
         seconds("heartbeat_timeout", "NEXAR_HEARTBEAT_TIMEOUT_SECS", &C::heartbeat_timeout,
-                "silence after which a node is accused"),
+                "silence after which a node is suspected"),
         seconds("recovery_timeout", "NEXAR_RECOVERY_TIMEOUT_SECS", &C::recovery_timeout,
                 "longest wait for a vote: checked, comes later"),
         seconds("elastic_checkpoint_timeout", "NEXAR_ELASTIC_CHECKPOINT_TIMEOUT_SECS",
@@ -261,7 +260,7 @@ std::vector<Key> size_keys() {
         count("session_memory_max_bytes", "NEXAR_SESSION_MEMORY_MAX_BYTES", &C::session_memory_max_bytes,
               1 << 20, uint64_t{1} << 46, "1048576 to 70368744177664", "shared memory of one session"),
         number("yield_microseconds", "NEXAR_YIELD_MICROSECONDS", &C::yield_microseconds, 0, 10000,
-               "0 to 10000", "how long the loop looks again before it sleeps"),
+               "0 to 10000", "how long the loop polls before it sleeps"),
     };
 }
 

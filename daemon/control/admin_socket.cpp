@@ -34,12 +34,13 @@ Result<sockaddr_un> address_of(const std::string& path) {
     return address;
 }
 
-bool somebody_listens(const sockaddr_un& address) {
+bool has_listener(const sockaddr_un& address) {
     const int probe = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    const bool heard = ::connect(probe, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 ||
-                       errno == EAGAIN;  // its backlog is full
+    const bool connected =
+        ::connect(probe, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 ||
+        errno == EAGAIN;  // its backlog is full
     ::close(probe);
-    return heard;
+    return connected;
 }
 
 Result<void> make_room(const std::string& path, const sockaddr_un& address) {
@@ -50,7 +51,7 @@ Result<void> make_room(const std::string& path, const sockaddr_un& address) {
     struct stat status{};
     if (::lstat(path.c_str(), &status) != 0) return {};
     if (!S_ISSOCK(status.st_mode)) return fail(Errc::io, path + " exists and is not a socket");
-    if (somebody_listens(address)) return fail(Errc::bad_state, "another daemon listens on " + path);
+    if (has_listener(address)) return fail(Errc::bad_state, "another daemon listens on " + path);
     if (::unlink(path.c_str()) != 0) return io_error("cannot remove the stale socket " + path);
     return {};
 }
@@ -69,13 +70,13 @@ Result<uint32_t> group_number(const std::string& name) {
 
 Result<void> bind_and_listen(int fd, const std::string& path, const sockaddr_un& address, unsigned mode,
                              const std::string& group, uint32_t gid) {
-    // The socket's own mode becomes the path's: nobody slips in between bind() and chmod().
+    // bind() gives the path the socket's mode: so no process can connect before chmod().
     if (::fchmod(fd, 0600) != 0) return io_error("cannot set the mode of a socket");
     if (::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
         return io_error("cannot bind " + path);
     if (!group.empty() && ::chown(path.c_str(), static_cast<uid_t>(-1), gid) != 0)
         return io_error("cannot give " + path + " to the group " + group +
-                        " (is the daemon's user a member?)");
+                        "; the daemon's user must be a member of it");
     if (::chmod(path.c_str(), mode) != 0) return io_error("cannot set the mode of " + path);
     if (::listen(fd, backlog) != 0) return io_error("cannot listen on " + path);
     return {};
@@ -114,7 +115,7 @@ Result<Caller> caller_of(int connection, uint32_t group) {
     ucred credentials{};
     socklen_t size = sizeof credentials;
     if (::getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0)
-        return io_error("cannot tell who connects");
+        return io_error("cannot read the credentials of a connection");
     Caller caller{credentials.uid, credentials.gid, static_cast<uint32_t>(credentials.pid), false};
     caller.may_change = caller.uid == 0 || caller.uid == ::geteuid() || caller.gid == group;
     if (caller.may_change) return caller;
@@ -122,7 +123,8 @@ Result<Caller> caller_of(int connection, uint32_t group) {
     std::vector<gid_t> groups(64);
     size = static_cast<socklen_t>(groups.size() * sizeof(gid_t));
     int got = ::getsockopt(connection, SOL_SOCKET, SO_PEERGROUPS, groups.data(), &size);
-    if (got != 0 && errno == ERANGE && size / sizeof(gid_t) <= groups_max) {  // it said how many there are
+    if (got != 0 && errno == ERANGE &&
+        size / sizeof(gid_t) <= groups_max) {  // `size` has the length that is needed
         groups.resize(size / sizeof(gid_t));
         got = ::getsockopt(connection, SOL_SOCKET, SO_PEERGROUPS, groups.data(), &size);
     }

@@ -1,5 +1,5 @@
-// What nexarctl may ask of the daemon, as one interface; the node implements it. Questions and answers are
-// JSON text, one line each (the format is docs/protocol/control.md). Thread: the control loop's.
+// The commands of nexarctl, as one interface; the node implements it. Requests and answers are JSON texts,
+// one line each (docs/protocol/control.md has the format). Thread: the control loop's.
 #pragma once
 
 #include <functional>
@@ -11,10 +11,10 @@ namespace nexar::control {
 
 struct Caller {
     uint32_t uid = 0, gid = 0, pid = 0;
-    bool may_change = false;  // root, the daemon's own user, or in its group: others may only look
+    bool may_change = false;  // root, the daemon's user, or a member of its group; all others may only read
 };
 
-// Exactly one call, now or later; later calls and calls after the caller hung up do nothing.
+// Requires: one call, at once or later. A second call does nothing, nor does one after the caller hung up.
 using Answer = std::function<void(Result<std::string> json)>;
 
 class Facade {

@@ -9,7 +9,7 @@ using nlohmann::json;
 
 namespace {
 
-// The library prints and copies by recursion: what a stranger sends may not decide how deep.
+// The JSON library prints and copies by recursion: a limit on nesting bounds its depth.
 bool nests_too_deep(std::string_view line) {
     size_t depth = 0;
     bool in_string = false;

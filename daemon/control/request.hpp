@@ -15,7 +15,7 @@ struct Request {
 constexpr size_t command_bytes_max = 64;
 constexpr size_t nesting_max = 16;
 
-// protocol_error says what is wrong with the line.
+// protocol_error names the fault of the line.
 Result<Request> parse_request(std::string_view line);
 
 // {"ok": true, "result": ...} or {"ok": false, "error": {...}}, with the ending newline.

@@ -17,26 +17,26 @@ constexpr size_t read_bytes = 16 * 1024;
 constexpr Duration listener_pause = std::chrono::seconds(1);
 }  // namespace
 
-// What a connection is doing:
-//   reading    out empty, no question open        until a line is whole
-//   waiting    a question is with the facade      until it answers
-//   writing    out not empty                      until the caller took it all; then reading, or closed if
-//   `last`
+// The states of a connection:
+//   reading    `out` is empty, not `waiting`      until a line is whole
+//   waiting    the facade has a request           until it answers
+//   writing    `out` is not empty                 until the caller has read it all; then reading, or closed
+//   if `last`
 struct Server::Connection {
     Server* server = nullptr;
     uint64_t id = 0;
     int fd = -1;
     Caller caller;
-    std::unique_ptr<loop::Loop::Watch> watch;
-    std::string in, out;
-    size_t written = 0;
-    uint64_t questions = 0;  // asked so far: an answer to an earlier one is ignored
-    bool waiting = false;
-    bool ended = false;  // the caller sends no more; it may still want its answer
-    bool last = false;   // close after `out`
-    bool more = false;   // whole lines are left for the next turn
-    bool advancing = false;
-    Time deadline = never;
+    std::unique_ptr<loop::Loop::Watch> watch;  // null: dropped
+    std::string in, out;                       // received and not handled; to be written
+    size_t written = 0;                        // of out
+    uint64_t questions = 0;                    // requests so far: an answer to an earlier one is ignored
+    bool waiting = false;                      // for the answer to request number `questions`
+    bool ended = false;                        // the caller sends no more; it may still read its answer
+    bool last = false;                         // close after `out`
+    bool more = false;                         // whole lines are left for the next turn
+    bool advancing = false;                    // advance() runs: an answer inside ask() does not enter it
+    Time deadline = never;                     // of the present state
 
     ~Connection() {
         watch.reset();
@@ -56,7 +56,7 @@ Server::Server(const ServerConfig& config, loop::Loop& loop, Facade& facade, Log
 }
 
 Server::~Server() {
-    // Answers that are still out find nobody: they hold the connections weakly.
+    // Answers that come later find no connection: they hold the connections weakly.
     connections_.clear();
     listener_.reset();
     remove_socket(config_.path, socket_);
@@ -91,7 +91,7 @@ void Server::admit(int fd) {
         const std::string line =
             answer_line(fail(Errc::table_full, "too many admin connections; at most " +
                                                    std::to_string(config_.connections_max)));
-        // Best effort: an empty socket's buffer takes it.
+        // Best effort: the buffer of a new socket has room for the line.
         [[maybe_unused]] const auto sent = ::send(fd, line.data(), line.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
         return;
     }
@@ -105,7 +105,7 @@ void Server::admit(int fd) {
 void Server::on_ready(uint64_t id) {
     const auto found = connections_.find(id);
     if (found == connections_.end()) return;
-    const auto connection = found->second;  // stays while its functions run, also when it is dropped inside
+    const auto connection = found->second;  // exists until its functions return, also when they drop it
     if (!flush(*connection) || !read_some(*connection)) return drop(id);
     advance(connection);
 }
@@ -124,10 +124,10 @@ bool Server::read_some(Connection& connection) {
     return true;
 }
 
-// Takes whole lines while nothing else is going on.
+// Handles whole lines while the connection neither waits nor writes.
 void Server::advance(const std::shared_ptr<Connection>& connection) {
     Connection& c = *connection;
-    if (c.advancing) return;  // an answer that came inside ask()
+    if (c.advancing) return;  // the facade answered inside ask()
     c.advancing = true;
     c.more = false;
     for (unsigned taken = 0; !c.waiting && c.out.empty() && !c.last; ++taken) {
@@ -160,7 +160,7 @@ void Server::ask(const std::shared_ptr<Connection>& connection, const std::strin
     c.waiting = true;
     c.deadline = loop::Loop::now() + config_.answer_deadline;
     const uint64_t question = ++c.questions;
-    // Weak: a connection that is gone, or a server that is, hears no answer.
+    // Weak: the answer may come after the end of the connection or of the server.
     facade_->ask(c.caller, request->command, request->arguments,
                  [weak = std::weak_ptr(connection), question](Result<std::string> result) {
                      if (const auto alive = weak.lock())
@@ -203,7 +203,7 @@ bool Server::flush(Connection& connection) {
     return true;
 }
 
-// Closes what is over, and watches for what can happen next.
+// Closes a finished connection; otherwise watches for its next events.
 void Server::settle(const std::shared_ptr<Connection>& connection) {
     Connection& c = *connection;
     if (!c.watch) return;  // dropped meanwhile
@@ -231,7 +231,7 @@ void Server::on_time(Time now) {
     for (const auto& connection : due) {
         if (!connection->watch) continue;
         if (connection->deadline <= now) {
-            // Only who waits for us is told; who does not send or read is just closed.
+            // A caller that waits for an answer receives an error; one that does not send or read is closed.
             if (connection->waiting) {
                 connection->waiting = false;
                 connection->last = true;

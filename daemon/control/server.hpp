@@ -1,6 +1,6 @@
-// Server: answers nexarctl on the admin socket, one JSON line per question (docs/protocol/control.md). Never
-// blocks and never keeps more than its limits say: a caller that is silent, endless, greedy or gone costs a
-// bounded buffer for a bounded time. Thread: the control loop's; whoever owns the loop's turn calls on_time()
+// Server: answers nexarctl on the admin socket, one JSON line per request (docs/protocol/control.md). It
+// never blocks, and its limits bound what it keeps: a caller that is silent, endless, greedy or absent takes
+// a bounded buffer for a bounded time. Thread: the control loop's. Requires: the loop's turn calls on_time()
 // at wake_at().
 #pragma once
 
@@ -23,11 +23,11 @@ struct ServerConfig {
     size_t connections_max = 64;
     size_t request_bytes_max = 64 * 1024;
     size_t answer_bytes_max = 8 << 20;
-    unsigned requests_per_turn_max = 16;  // of one connection, before the loop does something else
+    unsigned requests_per_turn_max = 16;  // of one connection, before the loop continues
     Duration request_deadline{
         15'000'000'000};  // from connecting, or from the last answer, to the end of a line
-    Duration answer_deadline{60'000'000'000};  // for the facade; joining a cluster takes a while
-    Duration write_deadline{10'000'000'000};   // for the caller to take its answer
+    Duration answer_deadline{60'000'000'000};  // for the facade; a join takes seconds
+    Duration write_deadline{10'000'000'000};   // for the caller to read its answer
 };
 
 class Server {
@@ -64,11 +64,11 @@ class Server {
     Facade* facade_;
     Log* log_;
     AdminSocket socket_;
-    std::unique_ptr<loop::Loop::Watch> listener_;
-    Time listen_again_ = never;  // the process is out of descriptors: do not spin on the listener
-    std::map<uint64_t, std::shared_ptr<Connection>> connections_;
+    std::unique_ptr<loop::Loop::Watch> listener_;  // on socket_
+    Time listen_again_ = never;  // accept() failed: the listener is not watched until then; never: it is
+    std::map<uint64_t, std::shared_ptr<Connection>> connections_;  // by id
     uint64_t next_connection_ = 1;
-    uint64_t refused_ = 0;
+    uint64_t refused_ = 0;  // connections over connections_max
 };
 
 }  // namespace nexar::control

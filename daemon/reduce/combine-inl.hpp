@@ -1,5 +1,5 @@
 // What one reduction does to a vector: begin with the first source, fold in the others, end. Compiled once
-// per instruction set. Raw vectors are bytes, so that neither alignment nor type punning is anyone's worry.
+// per instruction set. Raw vectors are bytes, so that neither alignment nor type punning matters.
 #if defined(NEXAR_REDUCE_COMBINE_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef NEXAR_REDUCE_COMBINE_INL_HPP
 #undef NEXAR_REDUCE_COMBINE_INL_HPP
@@ -134,7 +134,7 @@ struct CombineHalf {
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
 // Sums and products of f16 with F16C, five times as fast. Unlike the bf16 instructions it follows IEEE 754
 // whatever the control bits say: the bits are those of F16::widen and narrow, but for NaNs, and those are
-// made one at the end. The tests compare it with all 2^16 values and all ties.
+// unified at the end. The tests compare it with all 2^16 values and all ties.
 template <ReduceOp op>
 struct CombineHalf<F16, op> {
     using Dhalf = hn::Rebind<hwy::float16_t, Df32>;

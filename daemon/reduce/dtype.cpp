@@ -28,7 +28,7 @@ constexpr std::array<Entry, dtype_count> dtypes{{
 }};
 constexpr std::array<std::string_view, reduce_op_count> ops{"sum", "prod", "min", "max", "avg"};
 
-// Total: numbers come from clients and peers, and an error's text names what is wrong with them.
+// Defined for every number: numbers come from clients and peers, and error texts name unknown ones.
 constexpr Entry entry_of(Dtype dtype) {
     const size_t index = std::to_underlying(dtype);
     return index < dtypes.size() ? dtypes[index] : Entry{"unknown type", 1};

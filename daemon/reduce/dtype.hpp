@@ -28,7 +28,7 @@ inline constexpr int dtype_count = 12;
 enum class ReduceOp : uint8_t { sum = 0, prod = 1, min = 2, max = 3, avg = 4 };
 inline constexpr int reduce_op_count = 5;
 
-// Nothing for numbers that name no type: they come from clients and peers.
+// Nothing: the number, which a client or a peer sent, names no type.
 std::optional<Dtype> dtype_from(int code);
 std::optional<ReduceOp> reduce_op_from(int code);
 

@@ -1,6 +1,6 @@
 // The floating-point environment of IEEE 754 for the length of a scope: round to nearest even, subnormals
-// kept, no traps. A client's thread may run with flush-to-zero, as any library linked with -ffast-math turns
-// it on; the daemon's threads do not, and both must get the same bits.
+// kept, no traps. A client's thread may run with flush-to-zero, which any library linked with -ffast-math
+// turns on; the daemon's threads run without it, and both must compute the same bits.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Inside of reduce/: one table of kernels per instruction set, and which of them this CPU can run.
-// Tests use it to compare the sets with one another; everyone else calls reduce.hpp.
+// Private to reduce/: one table of kernels per instruction set, and the tables that this CPU can run.
+// Tests compare the sets through it; all other code calls reduce.hpp.
 #pragma once
 
 #include <cstddef>
