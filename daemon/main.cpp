@@ -100,7 +100,7 @@ int main(int argc, char** argv) {
 
     const auto log = Log::to_stderr(level_of(loaded->log_level));
     for (const auto& name : config::unknown_variables(sources.environment))
-        log->warn("variable_unknown", {field("name", name), field("allowed", "those of nexard --help")});
+        log->warn("variable_ignored", {field("name", name), field("allowed", "those of nexard --help")});
     auto node = node::Node::start(*loaded, *log);
     if (!node) {
         log->error("start_failed", {field("code", node.error().code), field("why", node.error().text)});

@@ -83,7 +83,7 @@ class Refusals(unittest.TestCase):
         daemon.send_signal(signal.SIGTERM)
         _, rest = daemon.communicate(timeout=20)
         self.assertEqual(daemon.returncode, 0, rest)
-        self.assertEqual([line for line in lines if "variable_unknown" in line and "NEXAR_HEARTBEAT_TIMEOUT" in line],
+        self.assertEqual([line for line in lines if "variable_ignored" in line and "NEXAR_HEARTBEAT_TIMEOUT" in line],
                          lines[:1])
         self.assertNotIn("NEXAR_RANK", "".join(lines))
 
