@@ -1,4 +1,4 @@
-# Chooses the compiler before project(): clang 19 when nobody said otherwise.
+# Chooses the compiler before project(): clang 19 by default.
 if(NOT DEFINED CMAKE_CXX_COMPILER AND NOT DEFINED ENV{CXX} AND
    NOT DEFINED CMAKE_C_COMPILER AND NOT DEFINED ENV{CC} AND NOT DEFINED CMAKE_TOOLCHAIN_FILE)
   find_program(NEXAR_CLANGXX clang++-19)

@@ -1,5 +1,5 @@
 /* local_protocol.h - the few fixed messages on the local SOCK_SEQPACKET socket. C11. docs/protocol/shm.md
- * tells how.
+ * shows how.
  *
  *     client                      daemon
  *     HELLO              ──▶

@@ -92,7 +92,7 @@ typedef struct nexar_shm_descriptor {
     nexar_shm_extent in;
     nexar_shm_extent out;
     nexar_shm_extent args;  /* out-of-line lists: none yet */
-    uint32_t epoch;         /* the group's, as result.group_epoch said */
+    uint32_t epoch;         /* the group's, as in result.group_epoch */
     uint32_t stage_windows; /* of each staged side; 0 when neither is staged */
     uint8_t zero[24];
 } nexar_shm_descriptor;
@@ -169,7 +169,7 @@ typedef struct nexar_shm_detail {
 
 /* The first page of the control segment. One writer per cache line. */
 typedef struct nexar_shm_header {
-    uint64_t magic; /* client, once; for people: the daemon computes with what the handshake said */
+    uint64_t magic; /* client, once; for people: the daemon computes with the numbers of the handshake */
     uint32_t version;
     uint32_t slots;
     uint64_t bytes;
@@ -198,7 +198,7 @@ typedef struct nexar_shm_header {
 } nexar_shm_header;
 
 /* Ring entries are 64 bits: generation << 32 | turn << 24 | kind << 16 | slot. `turn` is the number of times
- * that the ring went round, plus 1, modulo 256: it tells a written entry from last round's [S1]. */
+ * that the ring went round, plus 1, modulo 256: it distinguishes a written entry from last round's [S1]. */
 enum {
     NEXAR_ENTRY_SUBMIT = 1,
     NEXAR_ENTRY_CANCEL = 2,
@@ -212,10 +212,10 @@ typedef struct nexar_shm_daemon_page {
     uint32_t version;
     uint32_t pid;
     uint8_t reserved0[48];
-    uint64_t tick_ns; /* CLOCK_MONOTONIC of the loop's last sign of life; every NEXAR_SHM_TICK_MS while anyone
+    uint64_t tick_ns; /* CLOCK_MONOTONIC of the loop's last turn; every NEXAR_SHM_TICK_MS while anyone
                          is here */
     uint8_t reserved1[56];
-    uint32_t sleeping; /* 1: the loop sleeps or is about to: ring the bell [S7] */
+    uint32_t sleeping; /* 1: the loop sleeps or is about to: ring the doorbell [S7] */
     uint8_t reserved2[60];
     uint32_t busy_sessions; /* sessions with operations in flight: for the wait policy */
     uint8_t reserved3[60];
@@ -224,7 +224,7 @@ typedef struct nexar_shm_daemon_page {
 enum { NEXAR_SHM_TICK_MS = 500 };
 
 /* The alive page: one per session, which the daemon alone can write. `alive` is a robust futex of the
- * daemon's loop thread: tid | FUTEX_WAITERS while it lives; FUTEX_OWNER_DIED by the kernel's hand;
+ * daemon's loop thread: tid | FUTEX_WAITERS while it runs; FUTEX_OWNER_DIED by the kernel's hand;
  * NEXAR_ALIVE_STOPPED [S8]. */
 typedef struct nexar_shm_alive_page {
     uint32_t alive;

@@ -1,4 +1,4 @@
-# Daemon to daemon: membership, rendezvous, and what groups at work tell each other. Headers of data are not here
+# Daemon to daemon: membership, rendezvous, and the messages of groups at work. Headers of data are not here
 # (docs/protocol/wire.md). The meaning of each message is beside its struct in daemon/wire/messages.hpp.
 #
 # Compatibility: fields and union members are only ever added, at the end. A reader of version N-1 sees the
@@ -111,7 +111,7 @@ struct RenewalReply {
 
 # ---- Rendezvous ----
 
-# Milliseconds; -1: not said, 0: none.
+# Milliseconds; -1: not set, 0: none.
 struct Timeouts {
   collective @0 :Int64 = -1;
   barrier @1 :Int64 = -1;
@@ -134,7 +134,7 @@ struct GroupWithdraw {
   moved @2 :Bool;
   expired @3 :Bool;
 }
-# 24 bytes per member: the nodes (with their lives) stand once in a table, so that the largest group fits in one message.
+# 24 bytes per member: the nodes (with their incarnations) stand once in a table, so that the largest group fits in one message.
 struct Member {
   number @0 :UInt64;
   rank @1 :UInt32;
@@ -145,7 +145,7 @@ struct Member {
 struct Members {
   nodes @0 :List(Data);
   list @1 :List(Member);
-  lives @2 :List(Incarnation);  # of nodes, one for one; fewer: the rest is not said
+  lives @2 :List(Incarnation);  # of nodes, one for one; fewer: the rest is not known
 }
 struct PlanTable {
   version @0 :UInt32;
@@ -163,7 +163,7 @@ struct GroupPrepare {
   name @3 :Text;
   members @4 :Members;
   plan @5 :PlanTable;
-  timeouts @6 :Timeouts;  # agreed: all are said
+  timeouts @6 :Timeouts;  # agreed: all are set
 }
 struct GroupPrepared {
   group @0 :GroupId;

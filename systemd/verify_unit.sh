@@ -24,13 +24,13 @@ sed -e "s|$sbindir/nexard\$|$work/bin/nexard|" -e "s|$bindir/nexarctl |$work/bin
     "$unit" >"$work/nexard.service"
 grep -q "=$work/bin/nexard\$" "$work/nexard.service" || { echo "ExecStart is not where it was"; exit 1; }
 
-said=$(systemd-analyze verify --man=no "$work/nexard.service" 2>&1) || { echo "$said"; exit 1; }
-if [ -n "$said" ]; then
-    echo "$said"
+report=$(systemd-analyze verify --man=no "$work/nexard.service" 2>&1) || { echo "$report"; exit 1; }
+if [ -n "$report" ]; then
+    echo "$report"
     exit 1
 fi
 
 # The check can fail: a key that does not exist is complained about.
 echo 'NoSuchKey=yes' | sed 's/^/[Service]\n/' >>"$work/nexard.service"
-said=$(systemd-analyze verify --man=no "$work/nexard.service" 2>&1) || true
-[ -n "$said" ] || { echo "verify does not notice a bad key"; exit 1; }
+report=$(systemd-analyze verify --man=no "$work/nexard.service" 2>&1) || true
+[ -n "$report" ] || { echo "verify does not notice a bad key"; exit 1; }

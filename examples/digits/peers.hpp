@@ -18,7 +18,7 @@ class Peers {
     virtual uint32_t rank() const = 0;
     virtual uint32_t ranks() const = 0;
 
-    // Memory that all_reduce_sum works on in place; zeroed, and lives as long as the peers.
+    // Memory that all_reduce_sum works on in place; zeroed, and valid as long as the peers.
     virtual Outcome<std::span<float>> allocate(size_t count) = 0;
 
     // Each replaces or returns the same on every rank, or fails on every rank naming who is lost.

@@ -63,25 +63,25 @@ def measured(header, path, compiler):
     """A program prints sizes, offsets and values: the compiler decides them."""
     lines = [f'#include "{os.path.abspath(path)}"', "#include <inttypes.h>", "#include <stdio.h>", "int main(void) {"]
 
-    def tell(form, *values):
+    def describe(form, *values):
         lines.append(f'    printf("{form}\\n"{"".join(", " + value for value in values)});')
 
     for name in header.constants:
-        tell(f"constant {name} = %lld", f"(long long){name}")
+        describe(f"constant {name} = %lld", f"(long long){name}")
     for name, value in header.macros.items():
         if value.startswith("{"):
-            tell("initialiser " + name + " = " + value.replace("%", "%%").replace('"', '\\"'))
+            describe("initialiser " + name + " = " + value.replace("%", "%%").replace('"', '\\"'))
         else:
-            tell(f"constant {name} = %s%\" PRIu64 \"", f'{name} < 0 ? "-" : ""',
+            describe(f"constant {name} = %s%\" PRIu64 \"", f'{name} < 0 ? "-" : ""',
                  f"(uint64_t)({name} < 0 ? 0 - (uint64_t){name} : (uint64_t){name})")
     for kind, name in header.scalars:
-        tell(f"type {name} = {kind}, %zu bytes", f"sizeof({name})")
+        describe(f"type {name} = {kind}, %zu bytes", f"sizeof({name})")
     for name in header.opaque:
-        tell(f"type {name}: opaque")
+        describe(f"type {name}: opaque")
     for name, members in header.structs.items():
-        tell(f"struct {name}: %zu bytes, aligned to %zu", f"sizeof({name})", f"_Alignof({name})")
+        describe(f"struct {name}: %zu bytes, aligned to %zu", f"sizeof({name})", f"_Alignof({name})")
         for member, kind in members:
-            tell(f"    {name}.{member}: {kind}, at %zu, %zu bytes", f"offsetof({name}, {member})",
+            describe(f"    {name}.{member}: {kind}, at %zu, %zu bytes", f"offsetof({name}, {member})",
                  f"sizeof((({name}*)0)->{member})")
     lines += ["    return 0;", "}"]
     with tempfile.TemporaryDirectory() as folder:

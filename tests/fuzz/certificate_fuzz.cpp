@@ -1,4 +1,4 @@
-// Certificate chains of whoever connects, and the requests of whoever joins. Bytes at random never get far,
+// Certificate chains of peers that connect, and the requests of joiners. Bytes at random never get far,
 // so the input is what to do to a good chain, or to a good request: its first byte chooses, then pieces of
 // five bytes say what, to which certificate, where, and with which byte. Or it is the certificate itself.
 // Whatever is accepted carries the key that was signed: nobody becomes another node by changing bytes.

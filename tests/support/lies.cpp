@@ -133,7 +133,7 @@ struct Liar::Impl {
         return of[random.below(of.size())];
     }
 
-    // ---- What was heard
+    // ---- What was received
     void learn(DynamicStruct::Reader r) {
         const StructSchema schema = r.getSchema();
         if (schema != root()) {

@@ -25,7 +25,7 @@ struct Lie {
     std::string what;  // for people: the kind, and what was done to it
 };
 
-// Mixes what it has heard with what makes no sense: what was said of one group or node is said of another,
+// Mixes received messages with nonsense: what was sent about one group or node is sent about another,
 // one to three fields are extreme, and now and then the encoding itself is broken.
 class Liar {
   public:
@@ -33,7 +33,7 @@ class Liar {
     ~Liar();
     Liar(const Liar&) = delete;
 
-    void reseed(uint64_t seed);  // what was heard stays
+    void reseed(uint64_t seed);  // received messages stay
     void learn(const Encoded& message);
     Lie lie(size_t kind);
     // Each field of this kind in turn, with each extreme that its type has; the rest as an honest one says

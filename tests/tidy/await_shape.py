@@ -10,7 +10,7 @@ import tidy
 
 
 def is_initializer(code, offset):
-    """Whether the brace at offset opens a value (`Pair{1}`, `= {1}`) and not a block; the format tells them apart."""
+    """Whether the brace at offset opens a value (`Pair{1}`, `= {1}`) and not a block; the format distinguishes them."""
     before = code[:offset]
     if re.search(r"[\w>\])]$", before):
         return True

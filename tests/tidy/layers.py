@@ -1,10 +1,10 @@
-"""Every #include in daemon/ and libnexar_c/ obeys the layer table, which is read from daemon/CMakeLists.txt."""
+"""Every #include in daemon/ and libnexar_c/ follows the layer table, which is read from daemon/CMakeLists.txt."""
 
 import re
 
 import tidy
 
-# libnexar_c lives in applications: it may not pull in more of the daemon than this.
+# libnexar_c is part of applications: it may not pull in more of the daemon than this.
 LIBNEXAR_C = {"core", "shm"}
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"]+)[>"]', re.MULTILINE)
 

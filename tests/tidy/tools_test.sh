@@ -49,7 +49,7 @@ not_listed() { ! missing_line 12 | grep -qE "(^| )$1 "; }
 expect "an installed package is not missing" 0 '' not_listed cmake
 expect "a virtual package is met by its provider" 0 '' not_listed pkg-config
 fake id 'echo 1000'
-expect "a user without sudo is told what to ask for" 1 'ask an administrator.* cmake make$' \
+expect "a user without sudo learns what to ask for" 1 'ask an administrator.* cmake make$' \
     only_fakes install_packages "$work/log" cmake make
 fake id 'echo 0'
 fake env 'echo "E: Unable to fetch some archives"; exit 100'

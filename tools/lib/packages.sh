@@ -28,7 +28,7 @@ needed_packages() {
     fi
 }
 
-# missing_packages RELEASE: those of them that dpkg does not have. A virtual name is met by whoever provides it.
+# missing_packages RELEASE: those of them that dpkg does not have. Any package that provides a virtual name meets it.
 missing_packages() {
     local have
     # dpkg-query exits 1 when one of the names is unknown; what it prints is right all the same.

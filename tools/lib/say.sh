@@ -7,7 +7,7 @@ fail() {
     exit 1
 }
 
-# The steps of a set-up: `step TEXT` prints [2/5] TEXT. step_total is set by whoever plans the steps.
+# The steps of a set-up: `step TEXT` prints [2/5] TEXT. The caller that plans the steps sets step_total.
 step_number=0
 step_total=0
 step() {

@@ -36,14 +36,14 @@ class Doctor final : public Command {
             print_json(checks);
         else
             std::printf("%s", render_checks(checks).c_str());
-        return worst(checks) == Verdict::fail ? exit_failed : exit_ok;
+        return worst(checks) == Outcome::fail ? exit_failed : exit_ok;
     }
     static void print_json(const std::vector<Check>& checks) {
         static constexpr const char* words[] = {"ok", "warn", "fail"};
         json list = json::array();
         for (const auto& c : checks)
             list.push_back({{"check", c.name},
-                            {"verdict", words[static_cast<size_t>(c.verdict)]},
+                            {"verdict", words[static_cast<size_t>(c.outcome)]},
                             {"found", c.found},
                             {"advice", c.advice}});
         const json all = {{"verdict", words[static_cast<size_t>(worst(checks))]},

@@ -27,7 +27,7 @@ std::string group_text(const json& g) {
     for (const auto& r : list_of(g, "ranks"))
         table.row(
             {"  " + std::to_string(count_of(r, "rank")), node_text(r), std::to_string(count_of(r, "pid")),
-             // Of a rank elsewhere nothing may have been heard: no number is better than a wrong one.
+             // No number may have been received of a remote rank: none is better than a wrong one.
              flag_of(r, "local") || count_of(r, "posted") > 0 ? std::to_string(count_of(r, "posted")) : "",
              flag_of(r, "gone")    ? "gone"
              : flag_of(r, "local") ? "here"

@@ -22,11 +22,11 @@ std::string missing_text(const json& op) {
                printable(node_text(r)) + ", pid " + std::to_string(count_of(r, "pid")) + "\n";
     const uint64_t all = count_of(op, "missing_count");
     if (all > missing.size()) out += "    and " + std::to_string(all - missing.size()) + " more\n";
-    const json& unheard = list_of(op, "unheard");
+    const json& unanswered = list_of(op, "unheard");
     std::string nodes;
-    for (const auto& n : unheard) nodes += (nodes.empty() ? "" : ", ") + printable(node_text(n));
+    for (const auto& n : unanswered) nodes += (nodes.empty() ? "" : ", ") + printable(node_text(n));
     const uint64_t silent = count_of(op, "unheard_count");
-    if (silent > unheard.size()) nodes += " and " + std::to_string(silent - unheard.size()) + " more";
+    if (silent > unanswered.size()) nodes += " and " + std::to_string(silent - unanswered.size()) + " more";
     if (!nodes.empty()) out += "    no word yet from " + nodes + "\n";
     return out;
 }

@@ -72,7 +72,7 @@ class Plan final : public Command {
         options.bytes("--small", table_.small_bytes_max, "largest operation that travels with control");
         options.bytes("--doubling", table_.doubling_bytes_max, "largest all_reduce by recursive doubling");
         options.bytes("--segment", table_.segment_bytes, "bytes of a segment");
-        options.count("--lanes", lanes_, 1, nexar::collectives::lanes_max, "segments under way at once");
+        options.count("--lanes", lanes_, 1, nexar::collectives::lanes_max, "segments in flight at once");
     }
     int run(const Context& context) override {
         table_.lanes = static_cast<uint32_t>(lanes_);

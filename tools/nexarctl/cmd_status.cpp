@@ -38,7 +38,8 @@ std::string certificate_text(const json& status) {
 std::string peers_text(const json& status) {
     const json& peers = list_of(status, "peers");
     if (peers.empty()) return "no peers\n";
-    Table table({"PEER", "STATE", "ADDRESS", ">RTT", ">HEARD", ">SENT", ">RECEIVED", ">LIFE", "WHY"});
+    Table table(
+        {"PEER", "STATE", "ADDRESS", ">RTT", ">LAST PACKET", ">SENT", ">RECEIVED", ">INCARNATION", "WHY"});
     for (const auto& p : peers)
         table.row({node_text(p), text_of(p, "state"), text_of(p, "address"),
                    has(p, "rtt_ms") ? milliseconds_text(number_of(p, "rtt_ms")) : "",
@@ -64,9 +65,9 @@ std::string render_status(const json& s) {
                {"node", node_text(s)},
                {"state", text_of(s, "state")},
                {"cluster", cluster},
-               {"life", std::to_string(count_of(s, "incarnation")) + ", up for " +
-                            seconds_text(number_of(s, "uptime_s")) + ", pid " +
-                            std::to_string(count_of(s, "pid"))},
+               {"incarnation", std::to_string(count_of(s, "incarnation")) + ", up for " +
+                                   seconds_text(number_of(s, "uptime_s")) + ", pid " +
+                                   std::to_string(count_of(s, "pid"))},
                {"certificate", certificate_text(s)},
                {"version", text_of(s, "version")},
                {"address", address_text(s)},

@@ -26,7 +26,7 @@ class Create final : public Command {
             context, "token_create", {{"uses", uses_}, {"lifetime_s", lifetime_}}, [&](const json& made) {
                 // Advice is not part of the output that scripts read.
                 std::fprintf(stderr,
-                             "Whoever has this token can join the cluster: good for %llu %s, for %s. On the "
+                             "Anyone with this token can join the cluster: good for %llu %s, for %s. On the "
                              "new node:\n"
                              "    nexarctl cluster join -      # then paste the token, and Enter\n",
                              static_cast<unsigned long long>(uses_), uses_ == 1 ? "node" : "nodes",

@@ -22,7 +22,7 @@ struct PathFact {
     bool exists = false, is_socket = false;
     uint32_t mode = 0;
     std::string owner, group;
-    bool usable = false;  // by whoever runs the doctor
+    bool usable = false;  // by the user who runs the doctor
 };
 
 // What is unknown is empty.
@@ -64,17 +64,17 @@ struct Facts {
     std::optional<Certificate> certificate;
 };
 
-enum class Verdict { ok, warn, fail };
+enum class Outcome { ok, warn, fail };
 
 struct Check {
     std::string name;
-    Verdict verdict = Verdict::ok;
+    Outcome outcome = Outcome::ok;
     std::string found;
     std::string advice;  // empty when ok
 };
 
 std::vector<Check> judge(const Facts& facts);
-Verdict worst(const std::vector<Check>& checks);
+Outcome worst(const std::vector<Check>& checks);
 std::string render_checks(const std::vector<Check>& checks);
 
 void gather_machine(Facts& facts, uint32_t limits_pid);  // 0: this process's limits

@@ -21,10 +21,10 @@ constexpr int mtu_usual = 1500;
 constexpr double rtt_high_ms = 50;
 
 Check good(std::string name, std::string found) {
-    return {std::move(name), Verdict::ok, std::move(found), ""};
+    return {std::move(name), Outcome::ok, std::move(found), ""};
 }
-Check judged(std::string name, bool fine, Verdict otherwise, std::string found, std::string advice) {
-    return {std::move(name), fine ? Verdict::ok : otherwise, std::move(found), fine ? "" : std::move(advice)};
+Check judged(std::string name, bool fine, Outcome otherwise, std::string found, std::string advice) {
+    return {std::move(name), fine ? Outcome::ok : otherwise, std::move(found), fine ? "" : std::move(advice)};
 }
 
 std::string limit_text(const std::optional<uint64_t>& value, bool bytes) {
@@ -38,19 +38,19 @@ Check kernel(const Facts& f) {
     const bool read = std::sscanf(f.kernel.c_str(), "%u.%u", &major, &minor) == 2;
     const bool fine =
         read && (major > kernel_major_min || (major == kernel_major_min && minor >= kernel_minor_min));
-    return judged("kernel", fine, Verdict::fail, f.kernel,
+    return judged("kernel", fine, Outcome::fail, f.kernel,
                   "Linux 5.16 or later is needed; Debian 12 has 6.1");
 }
 
-Check feature(const std::string& name, const std::optional<bool>& there, Verdict otherwise,
+Check feature(const std::string& name, const std::optional<bool>& there, Outcome otherwise,
               const std::string& advice) {
-    if (!there) return {name, Verdict::warn, "could not be tried", advice};
+    if (!there) return {name, Outcome::warn, "could not be tried", advice};
     return judged(name, *there, otherwise, *there ? "available" : "not available", advice);
 }
 
 Check memlock(const Facts& f) {
     return judged(
-        "locked memory", f.memlock_bytes.value_or(0) >= memlock_wanted, Verdict::warn,
+        "locked memory", f.memlock_bytes.value_or(0) >= memlock_wanted, Outcome::warn,
         limit_text(f.memlock_bytes, true) + " for " + f.limits_of,
         "set LimitMEMLOCK=infinity (the unit does) or ulimit -l unlimited; RDMA memory will need it");
 }
@@ -58,13 +58,13 @@ Check memlock(const Facts& f) {
 Check nofile(const Facts& f) {
     const uint64_t limit = f.nofile.value_or(0);
     return judged(
-        "open files", limit >= nofile_wanted, limit < nofile_least ? Verdict::fail : Verdict::warn,
+        "open files", limit >= nofile_wanted, limit < nofile_least ? Outcome::fail : Outcome::warn,
         limit_text(f.nofile, false) + " for " + f.limits_of,
         "set LimitNOFILE=65536 (the unit does) or ulimit -n 65536; each local process takes several");
 }
 
 Check socket_buffer(const std::string& name, const std::optional<uint64_t>& value) {
-    return judged(name, value.value_or(0) >= socket_buffer_wanted, Verdict::warn, limit_text(value, true),
+    return judged(name, value.value_or(0) >= socket_buffer_wanted, Outcome::warn, limit_text(value, true),
                   "sysctl -w " + name + "=" + std::to_string(socket_buffer_wanted * 4) +
                       " (and in /etc/sysctl.d); with CAP_NET_ADMIN, as in the unit, nexard does without");
 }
@@ -75,15 +75,15 @@ Check interface(const InterfaceFact& i) {
     const std::string name = "interface " + i.name;
     if (!i.up || i.loopback) return good(name, found);
     if (i.mtu < mtu_least)
-        return {name, Verdict::fail, found, "QUIC needs 1280 bytes: ip link set " + i.name + " mtu 1500"};
-    return judged(name, i.mtu >= mtu_usual, Verdict::warn, found,
+        return {name, Outcome::fail, found, "QUIC needs 1280 bytes: ip link set " + i.name + " mtu 1500"};
+    return judged(name, i.mtu >= mtu_usual, Outcome::warn, found,
                   "below 1500: a tunnel? Packets get smaller and transfers slower");
 }
 
 Check cpu(const Facts& f) {
     std::string found = std::string(f.aes ? "AES" : "no AES") + (f.vaes ? " VAES" : "") +
                         (f.avx2 ? " AVX2" : "") + (f.avx512f ? " AVX-512" : "");
-    return judged("processor", f.aes, Verdict::warn, found,
+    return judged("processor", f.aes, Outcome::warn, found,
                   "without AES instructions encryption limits bulk data to some hundred MB/s");
 }
 
@@ -92,13 +92,13 @@ Check quota(const Facts& f) {
     std::snprintf(text, sizeof text, f.cpu_quota ? "%u cores, limited to %.2f of them" : "%u cores, no limit",
                   f.cores, f.cpu_quota.value_or(0));
     return judged(
-        "CPU time", !f.cpu_quota || *f.cpu_quota >= 2, Verdict::warn, text,
+        "CPU time", !f.cpu_quota || *f.cpu_quota >= 2, Outcome::warn, text,
         "a cgroup quota below two cores stalls the daemon: raise CPUQuota= or the container's limit");
 }
 
 Check clock(const Facts& f) {
-    if (!f.clock_synchronised) return {"wall clock", Verdict::warn, "unknown", "adjtimex did not say"};
-    return judged("wall clock", *f.clock_synchronised, Verdict::warn,
+    if (!f.clock_synchronised) return {"wall clock", Outcome::warn, "unknown", "adjtimex did not say"};
+    return judged("wall clock", *f.clock_synchronised, Outcome::warn,
                   *f.clock_synchronised ? "synchronised" : "not synchronised",
                   "run an NTP client (systemd-timesyncd, chrony): certificates and tokens allow 10 minutes "
                   "of difference");
@@ -107,20 +107,20 @@ Check clock(const Facts& f) {
 Check clock_source(const Facts& f) {
     const bool fine = f.clock_source == "tsc" || f.clock_source == "kvm-clock" ||
                       f.clock_source == "arch_sys_counter" || f.clock_source == "hyperv_clocksource_tsc_page";
-    return judged("clock source", fine, Verdict::warn, f.clock_source.empty() ? "unknown" : f.clock_source,
+    return judged("clock source", fine, Outcome::warn, f.clock_source.empty() ? "unknown" : f.clock_source,
                   "reading this clock is a system call; tsc or kvm-clock is faster");
 }
 
 Check socket(const std::string& name, const PathFact& p, bool daemon) {
     if (!p.exists)
-        return {name, daemon ? Verdict::fail : Verdict::warn, p.path + " is not there",
+        return {name, daemon ? Outcome::fail : Outcome::warn, p.path + " is not there",
                 daemon ? "the daemon's socket option says otherwise, or it was removed: restart nexard"
                        : "systemctl start nexard"};
     if (!p.is_socket)
-        return {name, Verdict::fail, p.path + " is not a socket", "remove it and restart nexard"};
+        return {name, Outcome::fail, p.path + " is not a socket", "remove it and restart nexard"};
     char mode[8];
     std::snprintf(mode, sizeof mode, "%04o", p.mode & 07777u);
-    return judged(name, p.usable, Verdict::warn, p.path + " " + mode + " " + p.owner + ":" + p.group,
+    return judged(name, p.usable, Outcome::warn, p.path + " " + mode + " " + p.owner + ":" + p.group,
                   "you may not use it: be root, or " +
                       (p.group == "root" ? std::string("set socket_group to a group of yours")
                                          : "join the group (usermod -aG " + p.group + " USER)"));
@@ -135,7 +135,7 @@ Check session_socket(const Facts& f) {
 
 Check membership(const Facts& f) {
     const bool member = f.state != "no cluster" && f.state != "joining";
-    return judged("cluster", member, Verdict::warn, member ? "a member" : f.state,
+    return judged("cluster", member, Outcome::warn, member ? "a member" : f.state,
                   "nexarctl cluster init on the first node, nexarctl cluster join - on the others");
 }
 
@@ -143,14 +143,14 @@ Check certificate(const Facts& f) {
     const auto& c = *f.certificate;
     const std::string why = c.why.empty() ? "" : ": " + c.why;
     if (c.state == "expired")
-        return {"certificate", Verdict::fail, "expired " + seconds_text(-c.expires_in_s) + " ago" + why,
+        return {"certificate", Outcome::fail, "expired " + seconds_text(-c.expires_in_s) + " ago" + why,
                 "is this host's clock right? Other nodes refuse this one until it joins again: stop nexard, "
                 "empty " +
                     f.state_dir + ", start it, nexarctl cluster join -"};
     std::string found = "expires in " + seconds_text(c.expires_in_s);
     if (c.state == "renewal failed")
         return {
-            "certificate", Verdict::warn,
+            "certificate", Outcome::warn,
             found + ", renewal failed " + std::to_string(c.failures) + " times" + why,
             "it is tried again by itself; is the host where the cluster was made up, connected, and its disk "
             "not full?"};
@@ -160,7 +160,7 @@ Check certificate(const Facts& f) {
 }
 
 void add_daemon(const Facts& f, std::vector<Check>& out) {
-    out.push_back(judged("daemon", f.daemon, Verdict::warn,
+    out.push_back(judged("daemon", f.daemon, Outcome::warn,
                          f.daemon ? "answers, listens on " + f.listen : f.daemon_problem,
                          "what follows from it cannot be checked"));
     if (!f.state.empty()) out.push_back(membership(f));
@@ -172,17 +172,17 @@ void add_daemon(const Facts& f, std::vector<Check>& out) {
         std::any_of(f.addresses.begin(), f.addresses.end(), [](const auto& a) { return a.chosen; });
     if (f.daemon && !f.addresses.empty() && !any_chosen)
         out.push_back(
-            {"address", Verdict::fail, "none chosen", "other nodes cannot reach this one: set advertise"});
+            {"address", Outcome::fail, "none chosen", "other nodes cannot reach this one: set advertise"});
     for (const auto& p : f.peers) {
         const std::string name = "peer " + p.name;
         const std::string rtt = p.rtt_ms ? ", round trip " + milliseconds_text(*p.rtt_ms) : "";
         const std::string where = p.state + " at " + (p.address.empty() ? "no address" : p.address) + rtt +
                                   (p.why.empty() ? "" : ": " + p.why);
         if (p.state == "up")
-            out.push_back(judged(name, !p.rtt_ms || *p.rtt_ms < rtt_high_ms, Verdict::warn, where,
+            out.push_back(judged(name, !p.rtt_ms || *p.rtt_ms < rtt_high_ms, Outcome::warn, where,
                                  "a slow path for collectives; is this the intended network (advertise)?"));
         else
-            out.push_back({name, Verdict::fail, where,
+            out.push_back({name, Outcome::fail, where,
                            "is nexard running there, and does a firewall pass UDP both ways to that port?"});
     }
 }
@@ -193,18 +193,18 @@ std::vector<Check> judge(const Facts& f) {
     std::vector<Check> out;
     out.push_back(kernel(f));
     out.push_back(
-        feature("futex_waitv", f.futex_waitv, Verdict::fail, "Linux 5.16 and no seccomp filter against it"));
-    out.push_back(feature("memfd seals", f.memfd_seals, Verdict::fail,
+        feature("futex_waitv", f.futex_waitv, Outcome::fail, "Linux 5.16 and no seccomp filter against it"));
+    out.push_back(feature("memfd seals", f.memfd_seals, Outcome::fail,
                           "shared memory needs memfd_create with sealing"));
-    out.push_back(feature("pidfd", f.pidfd, Verdict::warn,
+    out.push_back(feature("pidfd", f.pidfd, Outcome::warn,
                           "without it a dead process is noticed through its socket only"));
     out.push_back(memlock(f));
     out.push_back(nofile(f));
     out.push_back(socket_buffer("net.core.rmem_max", f.rmem_max));
     out.push_back(socket_buffer("net.core.wmem_max", f.wmem_max));
-    out.push_back(feature("UDP send offload (GSO)", f.gso, Verdict::warn,
+    out.push_back(feature("UDP send offload (GSO)", f.gso, Outcome::warn,
                           "more system calls per byte; Linux 4.18 has it"));
-    out.push_back(feature("UDP receive offload (GRO)", f.gro, Verdict::warn,
+    out.push_back(feature("UDP receive offload (GRO)", f.gro, Outcome::warn,
                           "more system calls per byte; Linux 5.0 has it"));
     for (const auto& i : f.interfaces) out.push_back(interface(i));
     out.push_back(cpu(f));
@@ -217,9 +217,9 @@ std::vector<Check> judge(const Facts& f) {
     return out;
 }
 
-Verdict worst(const std::vector<Check>& checks) {
-    Verdict out = Verdict::ok;
-    for (const auto& check : checks) out = std::max(out, check.verdict);
+Outcome worst(const std::vector<Check>& checks) {
+    Outcome out = Outcome::ok;
+    for (const auto& check : checks) out = std::max(out, check.outcome);
     return out;
 }
 
@@ -228,9 +228,9 @@ std::string render_checks(const std::vector<Check>& checks) {
     Table table({"", "CHECK", "FOUND"});
     size_t counts[3] = {};
     for (const auto& check : checks) {
-        const auto verdict = static_cast<size_t>(check.verdict);
-        ++counts[verdict];
-        table.row({words[verdict], check.name, check.found});
+        const auto outcome = static_cast<size_t>(check.outcome);
+        ++counts[outcome];
+        table.row({words[outcome], check.name, check.found});
         if (!check.advice.empty()) table.row({" ", " ", "-> " + check.advice});
     }
     return table.text() + "\n" + std::to_string(counts[0]) + " ok, " + std::to_string(counts[1]) +

@@ -65,7 +65,7 @@ struct Child {
     ::sigprocmask(SIG_SETMASK, &mask, nullptr);
     ::execvpe(arguments[0], arguments.data(), variables.data());
     const int why = errno;
-    [[maybe_unused]] const auto told = ::write(complaint, &why, sizeof why);
+    [[maybe_unused]] const auto written = ::write(complaint, &why, sizeof why);
     ::_exit(why == ENOENT ? exit_not_found : exit_not_executable);
 }
 
@@ -179,7 +179,7 @@ Result<void> Launcher::start_rank(uint32_t local_rank, const sigset_t& old_mask)
                 "cannot start '" + job_->command[0] + "': " + std::strerror(*why));
 }
 
-// The reason why it did not start. The pipe that tells it closes itself at a successful exec.
+// The reason why it did not start. The pipe that carries it closes itself at a successful exec.
 std::optional<int> Launcher::fork_rank(uint32_t local_rank, const sigset_t& mask, int out, int err) {
     std::vector<std::string> command = job_->command;
     std::vector<std::string> environment = full_environment(*job_, local_rank);
@@ -195,7 +195,7 @@ std::optional<int> Launcher::fork_rank(uint32_t local_rank, const sigset_t& mask
     int why = 0;
     ssize_t got = 0;
     if (pid > 0) {
-        ::setpgid(pid, pid);  // both sides: whoever comes first
+        ::setpgid(pid, pid);  // both processes call it: the order is open
         children_.back().pid = pid;
         do got = ::read(complaint[0], &why, sizeof why);
         while (got < 0 && errno == EINTR);

@@ -44,7 +44,7 @@ using Output = std::function<bool(int fd, const std::string& lines)>;
 bool write_all(int fd, const std::string& text);
 
 // Runs the job to its end. The exit code: the first failing rank's, 124 after the timeout, 128 + signal when
-// we were told to stop. An error: nothing was started. Takes over SIGINT, SIGTERM, SIGHUP, SIGCHLD and
+// a signal asked to stop. An error: nothing was started. Takes over SIGINT, SIGTERM, SIGHUP, SIGCHLD and
 // SIGPIPE meanwhile.
 nexar::Result<int> run_job(const Job& job, const Output& output);
 

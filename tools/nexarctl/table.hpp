@@ -1,4 +1,4 @@
-// Aligned tables for people. Cells may come from strangers: control characters are shown as '?'.
+// Aligned tables for people. Cells may hold names of any user: control characters are shown as '?'.
 #pragma once
 
 #include <string>

@@ -50,7 +50,7 @@ class RetryError(Error):
 
 
 class OperationError(Error):
-    """This operation failed, on all ranks that take part in it; the group lives."""
+    """This operation failed, on all ranks that take part in it; the group stays usable."""
 
 
 class OpenError(Error):

@@ -19,7 +19,7 @@ class Group(Collectives):
     """An ordered list of ranks, of which this is one: `rank` of `size`, in `epoch`.
 
     Arrays are C-contiguous numpy arrays, of any shape: only their number of elements and their dtype count, and must be
-    the same on all ranks. An `out` of None is the input itself (in place), unless said otherwise. `op` is one of
+    the same on all ranks. An `out` of None is the input itself (in place), unless stated otherwise. `op` is one of
     nexar.OPS: "sum", "prod", "min", "max", "avg". Every operation also takes, by name: timeout= (seconds), match_id=,
     user_data=. Each x_start begins what x does and returns a Request, whose wait() returns what x returns.
     """

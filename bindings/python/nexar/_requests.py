@@ -20,7 +20,7 @@ _NO_SEQUENCE, _NOBODY = 0xFFFFFFFFFFFFFFFF, 0xFFFFFFFF
 
 @dataclasses.dataclass(frozen=True)
 class Completion:
-    """What an ended operation has to tell, as nexar_completion.
+    """The completion of an ended operation, as nexar_completion.
 
     request     the Request
     status      0, or the nexar_status of its failure; name: that in words, "OK"
@@ -114,7 +114,7 @@ class Request:
         return value
 
     def cancel(self):
-        """Asks for an end; wait() then tells how it ended. A collective ends on all ranks."""
+        """Requests the end; wait() then returns or raises how it ended. A collective ends on all ranks."""
         if self._answer is None:
             status = lib.nexar_request_cancel(self._number)
             if status != 0 and self._answer is None:

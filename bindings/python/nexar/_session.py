@@ -16,7 +16,7 @@ _LAZY, _HUGE_PAGES = 1, 2  # NEXAR_ALLOC_...
 
 
 class _Connection:
-    """The C session. It lives until nobody holds it: the Session, its groups and requests, and every array from alloc,
+    """The C session. It exists until its last holder is gone: the Session, its groups and requests, and every array from alloc,
     so that no array can outlive its memory."""
 
     def __init__(self, session_options):
@@ -34,7 +34,7 @@ class _Connection:
             end.bytes, end.tag, None if end.source == _requests._NOBODY else end.source)
 
     def opened(self, handle):
-        """The Group of a handle that an opening gave: one, whoever sees the completion first."""
+        """The Group of the handle of an opening: one object, whichever thread sees the completion first."""
         return self.groups.get(handle) or Group(self, handle)
 
 

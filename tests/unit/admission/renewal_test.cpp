@@ -11,8 +11,8 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr WallSeconds issued = 1'800'000'000;
-constexpr WallSeconds life = 30 * 86400;
-constexpr WallSeconds due = issued + life * 2 / 3;
+constexpr WallSeconds lifetime = 30 * 86400;
+constexpr WallSeconds due = issued + lifetime * 2 / 3;
 
 NodeId node(uint8_t n) {
     NodeId id;
@@ -27,7 +27,7 @@ Error error(Errc code, const std::string& text) {
 
 // One machine, and a world in which the two clocks go together.
 struct Bench {
-    explicit Bench(bool issuer = false) : renewal(self, issuer, {issued, issued + life}, {}, Random(7)) {}
+    explicit Bench(bool issuer = false) : renewal(self, issuer, {issued, issued + lifetime}, {}, Random(7)) {}
 
     WallSeconds wall() const {
         return issued + std::chrono::duration_cast<std::chrono::seconds>(now.time_since_epoch()).count();
@@ -47,7 +47,7 @@ struct Bench {
     void refuse(const NodeId& from, Errc code, const std::string& text) {
         renewal.on_refused(from, error(code, text), now);
     }
-    size_t said(std::string_view event) const {
+    size_t count_of(std::string_view event) const {
         size_t n = 0;
         for (const auto& note : notes) n += note.event == event;
         return n;
@@ -61,7 +61,7 @@ struct Bench {
 
 }  // namespace
 
-TEST_CASE("nobody is asked before two thirds of the life are over, and somebody then") {
+TEST_CASE("nobody is asked before two thirds of the lifetime have passed, and a member then") {
     Bench b;
     b.connected = {node(1)};
     for (int hours = 0; hours < 20 * 24; hours += 7) {
@@ -102,12 +102,12 @@ TEST_CASE("who is no issuer is passed over at once, until an issuer is found") {
         if (i < 4) b.refuse(last, Errc::unsupported, "this node is no issuer");
     }
     REQUIRE(asked.size() == 5);  // each once
-    b.renewal.on_renewed({due, due + life}, b.now);
+    b.renewal.on_renewed({due, due + lifetime}, b.now);
     REQUIRE(b.step().is_zero());
     REQUIRE(b.renewal.failures() == 0);
     REQUIRE(b.notes.empty());
 
-    b.to(due + life * 2 / 3);  // the next time the same issuer is asked first
+    b.to(due + lifetime * 2 / 3);  // the next time the same issuer is asked first
     REQUIRE(b.step() == last);
 }
 
@@ -152,16 +152,16 @@ TEST_CASE("failed rounds wait longer and longer, at most an hour, and say why") 
         last = b.now;
     }
     REQUIRE(longest >= 45min);
-    REQUIRE(b.said("certificate_renewal_failed") == 20);
+    REQUIRE(b.count_of("certificate_renewal_failed") == 20);
     REQUIRE(b.notes.back().level == Level::warn);
 }
 
 TEST_CASE("near the end it tries more often, and at least eight times") {
     Bench b;
     b.connected = {node(1)};
-    b.to(issued + life - 3600);
+    b.to(issued + lifetime - 3600);
     unsigned tries = 0;
-    while (b.wall() < issued + life) {
+    while (b.wall() < issued + lifetime) {
         REQUIRE(b.step() == node(1));
         b.refuse(node(1), Errc::bad_certificate, "no");
         REQUIRE(b.step().is_zero());
@@ -186,21 +186,21 @@ TEST_CASE("alone, or among members of which none is an issuer, it says so") {
     REQUIRE(among.renewal.why() == "none of the 2 connected nodes is an issuer");
 }
 
-TEST_CASE("an expired leaf is said once, as an error, and still retried") {
+TEST_CASE("an expired leaf is reported once, as an error, and still retried") {
     Bench b;
     b.connected = {node(1)};
-    b.to(issued + life + 1);
+    b.to(issued + lifetime + 1);
     REQUIRE(b.step() == node(1));
-    REQUIRE(b.said("certificate_expired") == 1);
+    REQUIRE(b.count_of("certificate_expired") == 1);
     REQUIRE(b.notes.front().level == Level::error);
     b.refuse(node(1), Errc::bad_certificate, "no");
     REQUIRE(b.step().is_zero());
     b.now = b.renewal.wake_at();
     REQUIRE(b.step() == node(1));
-    REQUIRE(b.said("certificate_expired") == 1);
+    REQUIRE(b.count_of("certificate_expired") == 1);
 }
 
-TEST_CASE("an issuer signs its own, whoever else is there") {
+TEST_CASE("an issuer signs its own, whatever other issuers are connected") {
     Bench b(true);
     b.connected = {node(1), node(2)};
     b.to(due);
@@ -210,7 +210,7 @@ TEST_CASE("an issuer signs its own, whoever else is there") {
     REQUIRE(b.renewal.why() == "this issuer: No space left on device");
     b.now = b.renewal.wake_at();
     REQUIRE(b.step() == self);
-    b.renewal.on_renewed({b.wall(), b.wall() + life}, b.now);
+    b.renewal.on_renewed({b.wall(), b.wall() + lifetime}, b.now);
     REQUIRE(b.step().is_zero());
     REQUIRE(b.renewal.failures() == 0);
 }
@@ -255,7 +255,7 @@ struct Certified {
 
 }  // namespace
 
-TEST_CASE("a leaf's life is what the issuer says, counted without the backdating") {
+TEST_CASE("a leaf's lifetime is the issuer's, counted without the backdating") {
     Certified c;
     const auto times = leaf_times(c.leaf(issued, 20));
     REQUIRE(times);
@@ -291,7 +291,7 @@ TEST_CASE("a renewed leaf has the same NodeId, and is taken only if it is ours, 
     REQUIRE_FALSE(c.check("", old, issued + 700));
 }
 
-TEST_CASE("a request tells the key that it is for, and a damaged one nothing") {
+TEST_CASE("a request names its key, and a damaged one is refused") {
     Certified c;
     std::string csr = *make_csr(c.key);
     REQUIRE(*node_id_of_csr(csr) == c.id);

@@ -345,7 +345,7 @@ TEST_CASE("addresses are tried in order", "[connections][P5]") {
     CHECK(dialled == std::vector<std::string>{"a:1", "b:1", "c:1", "a:1", "b:1", "c:1"});
 }
 
-// A member that tells of others.
+// A member that reports others.
 wire::Hello hello_with(const NodeId& teller, unsigned first, unsigned count) {
     wire::Hello hello = hello_of(teller);
     for (unsigned n = first; n < first + count; ++n) hello.roster.push_back({node_id(n), "h", {"a:1"}});

@@ -47,68 +47,68 @@ TEST_CASE("a healthy host is all ok and gets no advice") {
     const auto checks = judge(healthy());
     for (const auto& check : checks) {
         CAPTURE(check.name, check.found);
-        REQUIRE(check.verdict == Verdict::ok);
+        REQUIRE(check.outcome == Outcome::ok);
         REQUIRE(check.advice.empty());
     }
-    REQUIRE(worst(checks) == Verdict::ok);
+    REQUIRE(worst(checks) == Outcome::ok);
 }
 
-TEST_CASE("each ailment has its verdict and its advice") {
+TEST_CASE("each ailment has its outcome and its advice") {
     struct Case {
         const char* name;
         void (*hurt)(Facts&);
-        Verdict verdict;
+        Outcome outcome;
         const char* advice;
     };
     const Case cases[] = {
-        {"kernel", [](Facts& f) { f.kernel = "5.10.0"; }, Verdict::fail, "5.16"},
-        {"kernel", [](Facts& f) { f.kernel = "?"; }, Verdict::fail, "5.16"},
-        {"futex_waitv", [](Facts& f) { f.futex_waitv = false; }, Verdict::fail, "seccomp"},
-        {"memfd seals", [](Facts& f) { f.memfd_seals = false; }, Verdict::fail, "memfd_create"},
-        {"pidfd", [](Facts& f) { f.pidfd = false; }, Verdict::warn, "socket"},
-        {"locked memory", [](Facts& f) { f.memlock_bytes = 65536; }, Verdict::warn, "LimitMEMLOCK"},
-        {"open files", [](Facts& f) { f.nofile = 4096; }, Verdict::warn, "LimitNOFILE"},
-        {"open files", [](Facts& f) { f.nofile = 256; }, Verdict::fail, "LimitNOFILE"},
-        {"net.core.rmem_max", [](Facts& f) { f.rmem_max = 212992; }, Verdict::warn,
+        {"kernel", [](Facts& f) { f.kernel = "5.10.0"; }, Outcome::fail, "5.16"},
+        {"kernel", [](Facts& f) { f.kernel = "?"; }, Outcome::fail, "5.16"},
+        {"futex_waitv", [](Facts& f) { f.futex_waitv = false; }, Outcome::fail, "seccomp"},
+        {"memfd seals", [](Facts& f) { f.memfd_seals = false; }, Outcome::fail, "memfd_create"},
+        {"pidfd", [](Facts& f) { f.pidfd = false; }, Outcome::warn, "socket"},
+        {"locked memory", [](Facts& f) { f.memlock_bytes = 65536; }, Outcome::warn, "LimitMEMLOCK"},
+        {"open files", [](Facts& f) { f.nofile = 4096; }, Outcome::warn, "LimitNOFILE"},
+        {"open files", [](Facts& f) { f.nofile = 256; }, Outcome::fail, "LimitNOFILE"},
+        {"net.core.rmem_max", [](Facts& f) { f.rmem_max = 212992; }, Outcome::warn,
          "sysctl -w net.core.rmem_max="},
-        {"net.core.wmem_max", [](Facts& f) { f.wmem_max.reset(); }, Verdict::warn,
+        {"net.core.wmem_max", [](Facts& f) { f.wmem_max.reset(); }, Outcome::warn,
          "sysctl -w net.core.wmem_max="},
-        {"UDP send offload (GSO)", [](Facts& f) { f.gso.reset(); }, Verdict::warn, "system calls"},
-        {"UDP receive offload (GRO)", [](Facts& f) { f.gro = false; }, Verdict::warn, "system calls"},
-        {"interface eth0", [](Facts& f) { f.interfaces[1].mtu = 1400; }, Verdict::warn, "tunnel"},
-        {"interface eth0", [](Facts& f) { f.interfaces[1].mtu = 576; }, Verdict::fail, "mtu 1500"},
-        {"processor", [](Facts& f) { f.aes = false; }, Verdict::warn, "encryption"},
-        {"CPU time", [](Facts& f) { f.cpu_quota = 0.5; }, Verdict::warn, "CPUQuota"},
-        {"wall clock", [](Facts& f) { f.clock_synchronised = false; }, Verdict::warn, "NTP"},
-        {"clock source", [](Facts& f) { f.clock_source = "acpi_pm"; }, Verdict::warn, "system call"},
-        {"admin socket", [](Facts& f) { f.admin_socket.exists = false; }, Verdict::fail, "restart nexard"},
-        {"admin socket", [](Facts& f) { f.admin_socket.is_socket = false; }, Verdict::fail, "remove it"},
-        {"session socket", [](Facts& f) { f.session_socket.usable = false; }, Verdict::warn,
+        {"UDP send offload (GSO)", [](Facts& f) { f.gso.reset(); }, Outcome::warn, "system calls"},
+        {"UDP receive offload (GRO)", [](Facts& f) { f.gro = false; }, Outcome::warn, "system calls"},
+        {"interface eth0", [](Facts& f) { f.interfaces[1].mtu = 1400; }, Outcome::warn, "tunnel"},
+        {"interface eth0", [](Facts& f) { f.interfaces[1].mtu = 576; }, Outcome::fail, "mtu 1500"},
+        {"processor", [](Facts& f) { f.aes = false; }, Outcome::warn, "encryption"},
+        {"CPU time", [](Facts& f) { f.cpu_quota = 0.5; }, Outcome::warn, "CPUQuota"},
+        {"wall clock", [](Facts& f) { f.clock_synchronised = false; }, Outcome::warn, "NTP"},
+        {"clock source", [](Facts& f) { f.clock_source = "acpi_pm"; }, Outcome::warn, "system call"},
+        {"admin socket", [](Facts& f) { f.admin_socket.exists = false; }, Outcome::fail, "restart nexard"},
+        {"admin socket", [](Facts& f) { f.admin_socket.is_socket = false; }, Outcome::fail, "remove it"},
+        {"session socket", [](Facts& f) { f.session_socket.usable = false; }, Outcome::warn,
          "usermod -aG nexar"},
         {"admin socket", [](Facts& f) { f.admin_socket.usable = false, f.admin_socket.group = "root"; },
-         Verdict::warn, "be root, or set socket_group"},  // nobody is told to join the group root
-        {"peer beta", [](Facts& f) { f.peers[0].state = "down"; }, Verdict::fail, "firewall"},
-        {"peer beta", [](Facts& f) { f.peers[0].rtt_ms = 80; }, Verdict::warn, "slow path"},
-        {"address", [](Facts& f) { f.addresses[0].chosen = false; }, Verdict::fail, "set advertise"},
-        {"cluster", [](Facts& f) { f.state = "no cluster"; }, Verdict::warn, "cluster join -"},
+         Outcome::warn, "be root, or set socket_group"},  // no advice is to join the group root
+        {"peer beta", [](Facts& f) { f.peers[0].state = "down"; }, Outcome::fail, "firewall"},
+        {"peer beta", [](Facts& f) { f.peers[0].rtt_ms = 80; }, Outcome::warn, "slow path"},
+        {"address", [](Facts& f) { f.addresses[0].chosen = false; }, Outcome::fail, "set advertise"},
+        {"cluster", [](Facts& f) { f.state = "no cluster"; }, Outcome::warn, "cluster join -"},
         {"certificate", [](Facts& f) { f.certificate = {"renewal failed", "no issuer", 86400, -864000, 7}; },
-         Verdict::warn, "disk not full"},
+         Outcome::warn, "disk not full"},
         {"certificate", [](Facts& f) { f.certificate = {"expired", "no issuer", -60, -864000, 9}; },
-         Verdict::fail, "empty /var/lib/nexar, start it, nexarctl cluster join -"},
-        {"daemon", [](Facts& f) { f.daemon = false; }, Verdict::warn, "cannot be checked"},
+         Outcome::fail, "empty /var/lib/nexar, start it, nexarctl cluster join -"},
+        {"daemon", [](Facts& f) { f.daemon = false; }, Outcome::warn, "cannot be checked"},
     };
     for (const Case& c : cases) {
         CAPTURE(c.name, c.advice);
         Facts facts = healthy();
         c.hurt(facts);
         const auto checks = judge(facts);
-        REQUIRE(of(checks, c.name).verdict == c.verdict);
+        REQUIRE(of(checks, c.name).outcome == c.outcome);
         REQUIRE(of(checks, c.name).advice.find(c.advice) != std::string::npos);
-        REQUIRE(worst(checks) >= c.verdict);
+        REQUIRE(worst(checks) >= c.outcome);
     }
 }
 
-TEST_CASE("the certificate's remaining life and its renewal are shown") {
+TEST_CASE("the certificate's remaining validity and its renewal are shown") {
     Facts facts = healthy();
     REQUIRE(of(judge(facts), "certificate").found == "expires in 30 d, renewed in 20 d");
     facts.certificate = {"renewing", "", 10 * 86400, -1, 0};
@@ -118,7 +118,7 @@ TEST_CASE("the certificate's remaining life and its renewal are shown") {
             "expires in 9 d, renewal failed 12 times: the issuer's disk is full");
     facts.certificate = {"expired", "no issuer is up", -90, -86400, 40};
     REQUIRE(of(judge(facts), "certificate").found == "expired 1 min 30 s ago: no issuer is up");
-    REQUIRE(worst(judge(facts)) == Verdict::fail);
+    REQUIRE(worst(judge(facts)) == Outcome::fail);
 }
 
 TEST_CASE("a daemon in no cluster yet is asked to join one, not to be repaired") {
@@ -128,17 +128,17 @@ TEST_CASE("a daemon in no cluster yet is asked to join one, not to be repaired")
     facts.addresses.clear();
     facts.peers.clear();
     facts.session_socket = {"/run/nexar/nexard.sock", false, false, 0, "", "", false};
-    REQUIRE(worst(judge(facts)) == Verdict::warn);
+    REQUIRE(worst(judge(facts)) == Outcome::warn);
     REQUIRE(of(judge(facts), "session socket").found.find("when the node is in a cluster") !=
             std::string::npos);
     facts.state = "running";
-    REQUIRE(of(judge(facts), "session socket").verdict == Verdict::fail);
+    REQUIRE(of(judge(facts), "session socket").outcome == Outcome::fail);
 }
 
 TEST_CASE("an interface that is down or loopback may have any MTU") {
     Facts facts = healthy();
     facts.interfaces[1] = {"ifb0", 600, false, false, {}};
-    REQUIRE(worst(judge(facts)) == Verdict::ok);
+    REQUIRE(worst(judge(facts)) == Outcome::ok);
 }
 
 TEST_CASE("the daemon's answer becomes facts; a strange one becomes none") {

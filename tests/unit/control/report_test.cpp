@@ -145,7 +145,7 @@ TEST_CASE("a name with bytes that are not UTF-8 is shown, not thrown") {
     REQUIRE(json::accept(text));
 }
 
-TEST_CASE("status: identity, life, peers with state and times that may be unknown") {
+TEST_CASE("status: identity, incarnation, peers with state and times that may be unknown") {
     report::Status s;
     s.node = node_id(1);
     s.host = "alpha";

@@ -31,7 +31,7 @@ class Manager {
     }
     ~Manager() { ::close(fd_); }
     Manager(const Manager&) = delete;
-    std::string heard() const {
+    std::string received() const {
         char buffer[512];
         const ssize_t got = ::recv(fd_, buffer, sizeof buffer, 0);
         return got < 0 ? "(nothing)" : std::string(buffer, size_t(got));
@@ -47,27 +47,27 @@ struct Folder {
     std::string path = std::filesystem::temp_directory_path() / "nexar-notify.XXXXXX";
 };
 
-void tell_all(const std::string& name) {
+void notify_all_states(const std::string& name) {
     const Manager manager(name);
     SystemdNotifier notifier(name, "", "");
     REQUIRE(notifier.active());
     REQUIRE(notifier.ready());
-    REQUIRE(manager.heard() == "READY=1");
+    REQUIRE(manager.received() == "READY=1");
     REQUIRE(notifier.status("member\nREADY=0 of cluster"));
-    REQUIRE(manager.heard() == "STATUS=member READY=0 of cluster");
+    REQUIRE(manager.received() == "STATUS=member READY=0 of cluster");
     REQUIRE(notifier.watchdog());
-    REQUIRE(manager.heard() == "WATCHDOG=1");
+    REQUIRE(manager.received() == "WATCHDOG=1");
     REQUIRE(notifier.stopping());
-    REQUIRE(manager.heard() == "STOPPING=1");
-    REQUIRE(manager.heard() == "(nothing)");
+    REQUIRE(manager.received() == "STOPPING=1");
+    REQUIRE(manager.received() == "(nothing)");
 }
 
 }  // namespace
 
-TEST_CASE("systemd hears every message as one datagram, at a path and at an abstract name") {
+TEST_CASE("systemd receives every message as one datagram, at a path and at an abstract name") {
     const Folder folder;
-    tell_all(folder.path + "/notify");
-    tell_all("@nexar-notify-test-" + std::to_string(::getpid()));
+    notify_all_states(folder.path + "/notify");
+    notify_all_states("@nexar-notify-test-" + std::to_string(::getpid()));
 }
 
 TEST_CASE("outside of systemd nothing is sent and nothing is wrong") {
@@ -116,7 +116,7 @@ TEST_CASE("the environment is read once and cleared: children do not speak for t
     SystemdNotifier notifier;
     REQUIRE(notifier.watchdog_interval() == Duration(5s));
     REQUIRE(notifier.ready());
-    REQUIRE(manager.heard() == "READY=1");
+    REQUIRE(manager.received() == "READY=1");
     for (const char* variable : {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"})
         REQUIRE(std::getenv(variable) == nullptr);
 }

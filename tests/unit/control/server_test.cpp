@@ -127,7 +127,7 @@ struct World {
     FakeFacade facade;
     Log log{[](Level, const std::string&) {}};
     std::unique_ptr<Server> server;
-    Duration skipped{0};  // what on_time() is told beyond the real clock
+    Duration skipped{0};  // what on_time() is passed beyond the real clock
 };
 
 const char* const echo = "{\"command\": \"echo\", \"arguments\": {\"a\": 1}}\n";
@@ -312,7 +312,7 @@ TEST_CASE("silence is closed at the request deadline, a mute facade is reported 
     REQUIRE(world.server->connections() == 0);
 }
 
-TEST_CASE("connections are limited; who comes later is told, and gets in when another leaves") {
+TEST_CASE("connections are limited; a later one gets an error, and gets in when another leaves") {
     World world;
     std::vector<std::unique_ptr<Client>> clients;
     for (size_t i = 0; i < world.config.connections_max; ++i)
@@ -382,7 +382,7 @@ TEST_CASE("what cannot be listened on is an error that names it") {
 
 namespace {
 
-// Connects as another user and waits to be told to end.
+// Connects as another user and waits for the signal to end.
 pid_t connect_as(const std::string& path, uint32_t uid, uint32_t gid, std::vector<gid_t> groups, int until) {
     const pid_t child = ::fork();
     REQUIRE(child >= 0);

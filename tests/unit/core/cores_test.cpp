@@ -1,4 +1,4 @@
-// CPU quotas of control groups, as files of version 1 and 2 tell them.
+// CPU quotas of control groups, as files of version 1 and 2 have them.
 #include "core/cores.hpp"
 
 #include <catch2/catch_test_macros.hpp>

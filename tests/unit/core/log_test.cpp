@@ -145,7 +145,8 @@ TEST_CASE("the journal gets priorities instead of times", "[core]") {
     CHECK(out == "<6>i\n<4>w\n<3>e\n");
 }
 
-TEST_CASE("a reader that has stopped delays nobody, and hears how many lines it missed", "[core][H11]") {
+TEST_CASE("a reader that has stopped delays nobody, and gets the number of lines that it missed",
+          "[core][H11]") {
     unsetenv("JOURNAL_STREAM");
     int ends[2];
     REQUIRE(pipe(ends) == 0);

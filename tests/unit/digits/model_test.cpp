@@ -108,7 +108,7 @@ TEST_CASE("the update has the golden bits", "[digits]") {
     REQUIRE(hash(velocity) == golden::updated_velocity_hash);
 }
 
-TEST_CASE("the golden bits tell a fused multiply-add apart", "[digits]") {
+TEST_CASE("the golden bits detect a fused multiply-add", "[digits]") {
     Random random(42);
     const auto velocity = uniform(random, 4096), gradient = uniform(random, 4096);
     size_t different = 0;

@@ -105,7 +105,7 @@ TEST_CASE("any number of ranks stays within the stated tolerance of one process"
         }
 }
 
-TEST_CASE("the tolerance tells one image too few apart", "[digits]") {
+TEST_CASE("the tolerance detects one image too few", "[digits]") {
     Dataset without_one = data();
     without_one.train[700].pixels = {};
     Alone alone;

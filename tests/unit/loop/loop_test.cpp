@@ -28,7 +28,7 @@ struct Pipe {
             if (fd >= 0) close(fd);
     }
     void say() { REQUIRE(write(ends[1], "x", 1) == 1); }
-    size_t hear() {
+    size_t receive() {
         char buffer[16];
         const ssize_t n = read(ends[0], buffer, sizeof buffer);
         return n > 0 ? static_cast<size_t>(n) : 0;
@@ -80,7 +80,7 @@ TEST_CASE("a deadline can be moved nearer by an event", "[loop]") {
     Pipe pipe;
     Time due = Loop::now() + 1h;
     auto watch = loop.watch(pipe.ends[0], true, false, [&](Loop::Ready) {
-        pipe.hear();
+        pipe.receive();
         due = Loop::now() + 2ms;
     });
     bool reached = false;
@@ -96,14 +96,14 @@ TEST_CASE("a deadline can be moved nearer by an event", "[loop]") {
     CHECK(reached);
 }
 
-TEST_CASE("a turn that returns the past comes again without sleep, and descriptors are still heard",
+TEST_CASE("a turn that returns the past comes again without sleep, and descriptors are still received",
           "[loop]") {
     Loop loop;
     Pipe pipe;
-    size_t turns = 0, heard = 0;
+    size_t turns = 0, received = 0;
     auto watch = loop.watch(pipe.ends[0], true, false, [&](Loop::Ready r) {
         CHECK(r.readable);
-        heard += pipe.hear();
+        received += pipe.receive();
     });
     loop.set_turn([&] {
         if (turns % 10 == 0 && turns < 1000) pipe.say();
@@ -114,7 +114,7 @@ TEST_CASE("a turn that returns the past comes again without sleep, and descripto
     const Time begin = Loop::now();
     loop.run();
     CHECK(turns == 1010);
-    CHECK(heard == 100);
+    CHECK(received == 100);
     CHECK(Loop::now() - begin <
           5s);  // a sleep of a millisecond per turn would be seen by the count, not this
 }
@@ -146,7 +146,7 @@ TEST_CASE("a watch may be destroyed inside its own callback, another's, and outs
         calls.push_back("a");
         watch_b.reset();
         watch_a.reset();
-        calls.push_back("a is still on its feet");  // what the callback captured lives until it returns
+        calls.push_back("a is still on its feet");  // the callback keeps what it captured until it returns
     });
     watch_b = loop.watch(b.ends[0], true, false, [&](Loop::Ready) {
         calls.push_back("b");
@@ -173,11 +173,11 @@ TEST_CASE("a new watch of the same descriptor in the callback of the old one wor
     Loop loop;
     Guard guard;
     Pipe pipe;
-    size_t heard = 0;
+    size_t received = 0;
     std::unique_ptr<Loop::Watch> watch;
     std::function<void(Loop::Ready)> on_ready = [&](Loop::Ready) {
-        heard += pipe.hear();
-        if (heard == 5) return loop.stop();
+        received += pipe.receive();
+        if (received == 5) return loop.stop();
         watch.reset();
         watch = loop.watch(pipe.ends[0], true, false, on_ready);
         pipe.say();
@@ -189,7 +189,7 @@ TEST_CASE("a new watch of the same descriptor in the callback of the old one wor
     });
     pipe.say();
     loop.run();
-    CHECK(heard == 5);
+    CHECK(received == 5);
 }
 
 TEST_CASE("want() chooses what is watched", "[loop]") {
@@ -220,13 +220,13 @@ TEST_CASE("want() chooses what is watched", "[loop]") {
     CHECK(readable > 0);
 }
 
-TEST_CASE("the other end's hanging up is heard", "[loop]") {
+TEST_CASE("the other end's hanging up is received", "[loop]") {
     Loop loop;
     Guard guard;
     Pipe pipe;
     bool ended = false;
     auto watch = loop.watch(pipe.ends[0], true, false, [&](Loop::Ready) {
-        ended = pipe.hear() == 0;
+        ended = pipe.receive() == 0;
         loop.stop();
     });
     loop.set_turn([&] {
@@ -238,7 +238,7 @@ TEST_CASE("the other end's hanging up is heard", "[loop]") {
     CHECK(ended);
 }
 
-TEST_CASE("a UDP socket is heard also after ICMP has left an error on it", "[loop]") {
+TEST_CASE("a UDP socket is received also after ICMP has left an error on it", "[loop]") {
     Loop loop;
     Guard guard;
     const auto bound = [](sockaddr_in& address) {
@@ -259,7 +259,7 @@ TEST_CASE("a UDP socket is heard also after ICMP has left an error on it", "[loo
     const int on = 1;
     REQUIRE(setsockopt(fd, IPPROTO_IP, IP_RECVERR, &on, sizeof on) == 0);
     close(bound(nobody));  // a port where nobody listens any more
-    size_t errors = 0, heard = 0;
+    size_t errors = 0, received = 0;
     auto watch = loop.watch(fd, true, false, [&](Loop::Ready ready) {
         CHECK(ready.readable);
         char byte, control[512];
@@ -270,9 +270,9 @@ TEST_CASE("a UDP socket is heard also after ICMP has left an error on it", "[loo
         message.msg_control = control;
         message.msg_controllen = sizeof control;
         if (recvmsg(fd, &message, MSG_ERRQUEUE) >= 0) ++errors;
-        while (recv(fd, &byte, 1, 0) == 1) ++heard;
-        if (errors == 3 && heard == 3) loop.stop();
-        if (errors != heard)
+        while (recv(fd, &byte, 1, 0) == 1) ++received;
+        if (errors == 3 && received == 3) loop.stop();
+        if (errors != received)
             send(fd, here);  // it comes while the loop sleeps
         else if (errors < 3)
             send(fd, nobody);
@@ -284,7 +284,7 @@ TEST_CASE("a UDP socket is heard also after ICMP has left an error on it", "[loo
     send(fd, nobody);
     loop.run();
     CHECK(errors == 3);
-    CHECK(heard == 3);
+    CHECK(received == 3);
     watch.reset();
     close(fd);
 }

@@ -1,4 +1,4 @@
-// Who may connect, who is refused, and what each side is told; how connections end.
+// Who may connect, who is refused, and the reason that each side receives; how connections end.
 #include <catch2/catch_test_macros.hpp>
 
 #include "network.hpp"
@@ -64,13 +64,13 @@ TEST_CASE("the dialled node must be the expected one", "[quic]") {
 
 TEST_CASE("a certificate of another authority is refused by either side", "[quic]") {
     const CertificateAuthority other("other root");
-    const Leaf stranger = other.issue("stranger");
+    const Leaf foreigner = other.issue("foreigner");
     SECTION("the dialler's") {
         Network net(4);
         Host& b = net.add(2, {}, identity(2), accept_all);
-        Host& a =
-            net.add(1, {}, {stranger.certificate_pem, stranger.private_key_pem, test_ca().certificate_pem()},
-                    accept_all);
+        Host& a = net.add(1, {},
+                          {foreigner.certificate_pem, foreigner.private_key_pem, test_ca().certificate_pem()},
+                          accept_all);
         REQUIRE(a.endpoint->connect(net.now, a.address, b.address, quic::alpn_nexar));
         REQUIRE(net.run([&] { return a.last(Event::Kind::closed) && b.last(Event::Kind::refused); }));
         CHECK(a.count(Event::Kind::connected) == 0);
@@ -81,9 +81,9 @@ TEST_CASE("a certificate of another authority is refused by either side", "[quic
     }
     SECTION("the answering side's") {
         Network net(5);
-        Host& b =
-            net.add(2, {}, {stranger.certificate_pem, stranger.private_key_pem, test_ca().certificate_pem()},
-                    accept_all);
+        Host& b = net.add(2, {},
+                          {foreigner.certificate_pem, foreigner.private_key_pem, test_ca().certificate_pem()},
+                          accept_all);
         Host& a = net.add(1, {}, identity(1), accept_all);
         REQUIRE(a.endpoint->connect(net.now, a.address, b.address, quic::alpn_nexar));
         REQUIRE(net.run([&] { return a.last(Event::Kind::closed); }));
@@ -125,9 +125,10 @@ TEST_CASE("a connection ends when the certificate ends that it began with, by th
     CHECK(p.a.last(Event::Kind::closed) == nullptr);
     wall = *end + 1;
     REQUIRE(p.net.run([&] { return p.a.last(Event::Kind::closed) && p.b.last(Event::Kind::closed); }, 4000s));
-    bool said = false;
-    for (Host* host : {&p.a, &p.b}) said |= has(host->last(Event::Kind::closed)->close.reason, "has ended");
-    CHECK(said);
+    bool has_ended = false;
+    for (Host* host : {&p.a, &p.b})
+        has_ended |= has(host->last(Event::Kind::closed)->close.reason, "has ended");
+    CHECK(has_ended);
 }
 
 TEST_CASE("a dialler without a certificate is refused as a member and cannot even try", "[quic]") {
@@ -202,7 +203,7 @@ TEST_CASE("a peer that speaks nexar/1 is refused with a text that says what to d
             "the dialler speaks nexar/1; this daemon speaks nexar/2: upgrade the dialler";
         CHECK(end.cause == CloseInfo::Cause::refused_by_peer);
         CHECK(end.code == 0x100 + 120);
-        CHECK(has(end.reason, text));  // also an old one shows what it is told
+        CHECK(has(end.reason, text));  // also an old one shows the reason that it receives
         CHECK(p.b.last(Event::Kind::refused)->close.reason == text);
     }
     SECTION("it is dialled") {
@@ -261,7 +262,7 @@ TEST_CASE("a joiner without a certificate reaches an issuer whose key it knows",
     CHECK(a.inbox().bytes[0] == answer);
 }
 
-TEST_CASE("a joiner gets a stranger's window, and only so many join at once", "[quic]") {
+TEST_CASE("a joiner gets an unidentified peer's window, and only so many join at once", "[quic]") {
     quic::Config config;
     config.accept_join = true;
     config.join_connections_max = 2;
@@ -345,13 +346,13 @@ TEST_CASE("a close carries its code and reason to the other side, and nothing is
     CHECK(p.b.inbox().bytes[0].empty());
 }
 
-TEST_CASE("a lost farewell is repeated when the peer speaks", "[quic]") {
+TEST_CASE("a lost close packet is repeated when the peer sends", "[quic]") {
     Pair p(18);
     REQUIRE(p.connect());
     p.net.pass(100ms);
     p.b.connection()->write(Class::bulk, std::vector<std::byte>(1 << 20));
     p.a.connection()->close(43, "bye");
-    p.net.weather.lose_one_in = 1;  // the first farewell does not arrive
+    p.net.weather.lose_one_in = 1;  // the first close packet does not arrive
     p.net.run([&] { return p.a.last(Event::Kind::closed) != nullptr; });
     p.net.weather.lose_one_in = 0;
     REQUIRE(p.net.run([&] { return p.b.last(Event::Kind::closed); }, 2s));
@@ -415,7 +416,7 @@ TEST_CASE("both sides dial at once: two connections, for the caller to choose fr
         [&] { return p.a.count(Event::Kind::connected) == 2 && p.b.count(Event::Kind::connected) == 2; }));
 }
 
-TEST_CASE("a restarted node with the same reset secret tells its peer at once", "[quic]") {
+TEST_CASE("a restarted node with the same reset secret resets its peer at once", "[quic]") {
     Network net(24);
     std::array<std::byte, 32> secret{};
     Host& a = net.add(1, {}, identity(1), accept_all);

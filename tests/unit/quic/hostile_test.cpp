@@ -20,7 +20,7 @@ TEST_CASE("random, truncated, mutated and replayed datagrams harm nobody", "[qui
         [&] { return p.a.inbox().bytes[3].size() == 300'000 && p.b.inbox().bytes[3].size() == 300'000; }));
     p.net.tap = nullptr;
     p.net.pass(1s);  // nothing is in the air any more: what comes from here on is a replay
-    const Time heard = p.b.connection()->last_received_at();
+    const Time received = p.b.connection()->last_received_at();
 
     Random& random = p.net.random();
     const Address spoofed = *Address::parse("10.9.9.9:1");
@@ -53,7 +53,7 @@ TEST_CASE("random, truncated, mutated and replayed datagrams harm nobody", "[qui
     }
     CHECK(p.a.count(Event::Kind::closed) == 0);
     CHECK(p.b.count(Event::Kind::closed) == 0);
-    CHECK(p.b.connection()->last_received_at() == heard);  // replays do not keep anybody alive
+    CHECK(p.b.connection()->last_received_at() == received);  // replays do not keep anybody alive
     CHECK(p.a.endpoint->stats().connections < 300);
     // What was sent meanwhile was lost: the connection repairs it.
     p.a.connection()->write(Class::rpc, std::vector<std::byte>(1000, std::byte{8}));

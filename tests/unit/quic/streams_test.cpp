@@ -179,7 +179,7 @@ TEST_CASE("bytes without a receiver wait, and stop the sender at the window", "[
     CHECK(whole(p.b.inbox(), 1, 12 << 20));
 }
 
-TEST_CASE("heartbeats arrive although bulk fills the connection, and count as heard", "[quic]") {
+TEST_CASE("heartbeats arrive although bulk fills the connection, and count as received", "[quic]") {
     Pair p(19);
     REQUIRE(p.connect());
     p.net.pass(1s);

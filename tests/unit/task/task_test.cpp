@@ -111,7 +111,7 @@ TEST_CASE("finishing an op queues the task and never runs it on the finisher's s
     REQUIRE(task.take_result());
 }
 
-TEST_CASE("a failed op ends the task and every parent, and the root's owner hears of it once") {
+TEST_CASE("a failed op ends the task and every parent, and the root's owner is notified once") {
     Executor executor;
     Ended ended;
     std::string trace;
