@@ -109,7 +109,7 @@ typedef struct nexar_shm_result {
     uint32_t has_detail;
     uint32_t group_epoch; /* of the group that it was about; 0: of none */
     /* GROUP_OPEN: bytes that the group's operations take as one segment. A staged operation, while SUBMITTED:
-     * how many segments are over, counted from the first without a gap [S12]. */
+     * how many segments are finished, counted from the first without a gap [S12]. */
     uint32_t stage;
     uint64_t sequence; /* a collective's number in its group; else NEXAR_SHM_NO_SEQUENCE */
     uint64_t plan_hash;
@@ -136,7 +136,7 @@ typedef struct nexar_shm_group_open {
     uint32_t name_bytes;
     uint32_t secret_bytes;
     int64_t timeout_ns;            /* of the opening; 0: none */
-    int64_t collective_timeout_ns; /* these three: -1: what the others say; 0: none */
+    int64_t collective_timeout_ns; /* these three: -1: the other ranks' value; 0: none */
     int64_t barrier_timeout_ns;
     int64_t rpc_timeout_ns;
     uint64_t instance; /* how often the launcher started this job again: 0 until there are restarts */
@@ -188,7 +188,7 @@ typedef struct nexar_shm_header {
     uint32_t bell_wanted;        /* client: wants a byte on the socket when something ends [S5] */
     uint64_t bytes_copied;       /* client: for nexarctl */
     uint64_t waits_slept;
-    uint32_t goodbye; /* client: 1: the end that comes is an orderly one; for a socket too full to say so */
+    uint32_t goodbye; /* client: 1: its end is orderly; for a socket too full for GOODBYE */
     uint8_t reserved4[36];
 
     uint32_t closed_code; /* daemon: why it ended this session, as nexar_status; 0: it did not */
@@ -198,22 +198,23 @@ typedef struct nexar_shm_header {
 } nexar_shm_header;
 
 /* Ring entries are 64 bits: generation << 32 | turn << 24 | kind << 16 | slot. `turn` is the number of times
- * that the ring went round, plus 1, modulo 256: it distinguishes a written entry from last round's [S1]. */
+ * that the ring went round, plus 1, modulo 256: it distinguishes a written entry from the last round's [S1].
+ */
 enum {
     NEXAR_ENTRY_SUBMIT = 1,
     NEXAR_ENTRY_CANCEL = 2,
-    NEXAR_ENTRY_COMPLETION = 3, /* a slot has ended, or a staged one has come further [S12] */
+    NEXAR_ENTRY_COMPLETION = 3, /* a slot is DONE, or a staged one has made progress [S12] */
     NEXAR_ENTRY_STAGE = 4       /* stage_filled or stage_taken of the slot has grown [S12] */
 };
 
-/* The daemon's page: one per daemon, which alone can write it; clients map it read-only. */
+/* The daemon's page: one per daemon, its only writer; clients map it read-only. */
 typedef struct nexar_shm_daemon_page {
     uint64_t magic;
     uint32_t version;
     uint32_t pid;
     uint8_t reserved0[48];
-    uint64_t tick_ns; /* CLOCK_MONOTONIC of the loop's last turn; every NEXAR_SHM_TICK_MS while anyone
-                         is here */
+    uint64_t tick_ns; /* CLOCK_MONOTONIC of the loop's last turn; every NEXAR_SHM_TICK_MS while there is
+                         a session */
     uint8_t reserved1[56];
     uint32_t sleeping; /* 1: the loop sleeps or is about to: ring the doorbell [S7] */
     uint8_t reserved2[60];
@@ -224,7 +225,7 @@ typedef struct nexar_shm_daemon_page {
 enum { NEXAR_SHM_TICK_MS = 500 };
 
 /* The alive page: one per session, which the daemon alone can write. `alive` is a robust futex of the
- * daemon's loop thread: tid | FUTEX_WAITERS while it runs; FUTEX_OWNER_DIED by the kernel's hand;
+ * daemon's loop thread: tid | FUTEX_WAITERS while it runs; FUTEX_OWNER_DIED, set by the kernel;
  * NEXAR_ALIVE_STOPPED [S8]. */
 typedef struct nexar_shm_alive_page {
     uint32_t alive;
@@ -234,7 +235,7 @@ typedef struct nexar_shm_alive_page {
 #define NEXAR_ALIVE_TID_MASK UINT32_C(0x3fffffff)
 #define NEXAR_ALIVE_OWNER_DIED UINT32_C(0x40000000)
 #define NEXAR_ALIVE_WAITERS UINT32_C(0x80000000)
-#define NEXAR_ALIVE_STOPPED NEXAR_ALIVE_WAITERS /* tid 0: nobody; the session was ended in order */
+#define NEXAR_ALIVE_STOPPED NEXAR_ALIVE_WAITERS /* tid 0: no thread; the session ended in order */
 
 /* The control segment: header, slots, payloads, details, submission ring, completion ring, in this order. */
 static inline uint64_t nexar_shm_slots_offset(void) {

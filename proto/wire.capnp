@@ -40,7 +40,7 @@ struct Message {
   }
 }
 
-# ---- Words ----
+# ---- Shared structs ----
 
 struct Incarnation {
   counter @0 :UInt64;

@@ -26,7 +26,7 @@ class Receiver {
     ~Receiver() = default;
 };
 
-// One connection. Incarnations from on_connected() until on_closed() returns.
+// One connection. Valid from on_connected() until on_closed() returns.
 class CarriedConnection {
   public:
     virtual size_t room(link::Class cls) const = 0;

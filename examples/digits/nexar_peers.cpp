@@ -8,7 +8,7 @@
 namespace digits {
 namespace {
 
-// The library's line: which operation of which group, who is at fault, and why.
+// The library's line: the operation, its group, the rank at fault, and the reason.
 std::unexpected<std::string> failure(nexar_status status) {
     nexar_error error = NEXAR_ERROR_INIT;
     char line[1024] = "";

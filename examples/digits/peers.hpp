@@ -21,7 +21,7 @@ class Peers {
     // Memory that all_reduce_sum works on in place; zeroed, and valid as long as the peers.
     virtual Outcome<std::span<float>> allocate(size_t count) = 0;
 
-    // Each replaces or returns the same on every rank, or fails on every rank naming who is lost.
+    // Each replaces or returns the same on every rank, or fails on every rank and names the lost rank.
     virtual Outcome<> all_reduce_sum(std::span<float> values) = 0;
     virtual Outcome<> broadcast_from_first(std::span<float> values) = 0;
     virtual Outcome<std::vector<uint64_t>> all_gather(uint64_t mine) = 0;

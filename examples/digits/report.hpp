@@ -1,4 +1,4 @@
-// What rank 0 says at the end, and whether every check passed.
+// Rank 0's report at the end, and whether every check passed.
 #pragma once
 
 #include <cstdint>

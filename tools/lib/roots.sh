@@ -57,7 +57,7 @@ unpack_root() {
         copy_tree "$2/src/nexar"
 }
 
-# test_root SUITE: the status says whether everything worked. Runs in a shell of its own.
+# test_root SUITE: status 0: everything worked. Runs in a shell of its own.
 test_root() (
     root=$(mktemp -d "${TMPDIR:-/tmp}/nexar-root-$1.XXXXXX") || exit 1
     # The mounts live and die with the inner namespace: out here the root is plain files.

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # What the tools print. Progress goes to stderr, so that stdout stays for results.
 
-# fail TEXT...: one line that says what failed and what to do; ends the program.
+# fail TEXT...: one line with what failed and what to do; ends the program.
 fail() {
     printf '%s: %s\n' "${0##*/}" "$*" >&2
     exit 1

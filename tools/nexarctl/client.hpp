@@ -1,4 +1,4 @@
-// One question to the daemon over its admin socket (docs/protocol/control.md), with a deadline.
+// One request to the daemon over its admin socket (docs/protocol/control.md), with a deadline.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// nexarctl check-config FILE: what the daemon would say to this file, without a daemon. The unit runs it
+// nexarctl check-config FILE: checks the file as the daemon would, without a daemon. The unit runs it
 // before nexard.
 #include <cstdio>
 #include <cstdlib>

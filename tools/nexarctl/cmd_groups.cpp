@@ -1,4 +1,4 @@
-// nexarctl groups: who is in the groups that have a rank on this node.
+// nexarctl groups: the members of the groups that have a rank on this node.
 #include <nlohmann/json.hpp>
 
 #include "nexarctl/client.hpp"

@@ -1,4 +1,4 @@
-// nexarctl ops: what is in flight, how long already, and for whom it waits.
+// nexarctl ops: the operations in flight, their age, and the ranks that they wait for.
 #include <nlohmann/json.hpp>
 
 #include "nexarctl/client.hpp"

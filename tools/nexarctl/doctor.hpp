@@ -1,5 +1,5 @@
 // The doctor: facts are gathered by system calls (doctor_facts.cpp, doctor_network.cpp), and judged by pure
-// functions (doctor_checks.cpp) that say what to do about each.
+// functions (doctor_checks.cpp) with an advice for each.
 #pragma once
 
 #include <cstdint>

@@ -53,7 +53,7 @@ struct Child {
 // In the child, after fork(): only async-signal-safe calls.
 [[noreturn]] void become(const std::vector<char*>& arguments, const std::vector<char*>& variables, int out,
                          int err, const sigset_t& mask, pid_t parent, int complaint) {
-    // A launcher that is killed takes its ranks along; if that has happened already nobody waits for us.
+    // The kernel kills a rank whose launcher is killed; a rank whose launcher was killed earlier exits here.
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (::getppid() != parent) ::_exit(exit_timed_out);
     ::setpgid(0, 0);  // Ctrl-C reaches the launcher alone, which forwards it once
@@ -301,7 +301,7 @@ void Launcher::read_stream(Stream& stream) {
         const std::string lines = stream.writer.add({buffer, static_cast<size_t>(got)});
         if (!lines.empty() && !(*output_)(stream.to, lines) && !ending_)
             begin_end(Clock::now(), 128 + SIGPIPE,
-                      0);  // nobody reads our output any more: "nexarctl run ... | head"
+                      0);  // the output has no reader any more: "nexarctl run ... | head"
     }
 }
 

@@ -1,6 +1,5 @@
-// Starts the local ranks of a job and stays with them to the end: forwards their output line by line and
-// signals to them, ends the others when one fails, and leaves no process behind. Linux only: signalfd; one
-// thread.
+// Starts the local ranks of a job and waits for their end: forwards their output line by line and signals to
+// them, ends the others when one fails, and leaves no process behind. Linux only: signalfd. Thread: one.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +21,7 @@ struct Job {
     double timeout_s = 0;  // 0: none
     double grace_s = 5;    // from SIGTERM to SIGKILL
     double failure_delay_s =
-        1;  // after one rank failed, before the others get SIGTERM: they notice by themselves
+        1;  // after one rank failed, before the others get SIGTERM: time to end by themselves
     bool prefix = true;
     bool json = false;  // each line of output is an object on standard output
     std::vector<std::string> command;
@@ -33,7 +32,7 @@ constexpr uint32_t world_max = 4096;
 // "NAME=value" for one rank, on top of the caller's environment.
 std::vector<std::string> environment_of(const Job& job, uint32_t local_rank);
 
-// 128 + signal for a killed process, as shells say it.
+// 128 + signal for a killed process, as in shells.
 int exit_code_of(int wait_status);
 
 // 32 random bytes in hex.

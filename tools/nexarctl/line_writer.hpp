@@ -10,7 +10,8 @@ namespace nexarctl {
 
 class LineWriter {
   public:
-    // A line longer than this is printed in pieces: a rank that prints no newline must not fill our memory.
+    // A line longer than this is printed in pieces: a rank that prints no newline must not fill the
+    // launcher's memory.
     static constexpr size_t line_bytes_max = 64 * 1024;
 
     using Shape = std::function<std::string(const std::string& line)>;  // without and with the ending newline

@@ -15,7 +15,7 @@ namespace nexarctl {
 
 namespace {
 
-// In place of CLI::Range, whose words differ from version to version.
+// In place of CLI::Range, whose texts differ between versions.
 template <class Number>
 CLI::Validator within(Number least, Number most) {
     std::ostringstream allowed;
@@ -107,7 +107,7 @@ const CLI::App* deepest(const CLI::App* app, std::string& name) {
 
 using Commands = std::vector<std::pair<CLI::App*, std::unique_ptr<Command>>>;
 
-// CLI11 says what it missed, but not in which command, nor which word it took for what.
+// CLI11's text names what is missing, but not the command, nor how it read each argument.
 int usage_error(const CLI::App& root, const Commands& commands, const Context& context,
                 const CLI::ParseError& error) {
     std::string name = root.get_name();

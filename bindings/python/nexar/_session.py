@@ -172,7 +172,7 @@ def _group_options(name, size, rank, job_secret=None, timeout=None, collective_t
                    rpc_timeout=None):
     result = _library.GroupOptions()
     status = lib.nexar_group_options_from_env(byref(result), ctypes.sizeof(result))
-    if status != NOT_FOUND or size is None:  # no rank and size there: what else it says counts all the same
+    if status != NOT_FOUND or size is None:  # no rank and size there: its other variables count all the same
         check(status)
     times = zip(_TIMES, (timeout, collective_timeout, barrier_timeout, rpc_timeout))
     assign(result, name=name, size=size, rank=rank, job_secret=job_secret,
