@@ -50,7 +50,9 @@ Reply no_answer(const std::string& socket, int timeout_ms) {
             "NO_ANSWER"};
 }
 Reply broken(const std::string& socket, const std::string& why) {
-    return {exit_no_answer, "the daemon on " + socket + " ended the conversation: " + why, "NO_ANSWER"};
+    return {exit_no_answer,
+            "the daemon on " + socket + " ended the connection: " + why + "; see journalctl -u nexard",
+            "NO_ANSWER"};
 }
 
 Reply connect_error(const std::string& socket) {

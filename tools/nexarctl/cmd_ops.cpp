@@ -27,7 +27,7 @@ std::string missing_text(const json& op) {
     for (const auto& n : unanswered) nodes += (nodes.empty() ? "" : ", ") + printable(node_text(n));
     const uint64_t silent = count_of(op, "unheard_count");
     if (silent > unanswered.size()) nodes += " and " + std::to_string(silent - unanswered.size()) + " more";
-    if (!nodes.empty()) out += "    no word yet from " + nodes + "\n";
+    if (!nodes.empty()) out += "    no answer yet from " + nodes + "\n";
     return out;
 }
 

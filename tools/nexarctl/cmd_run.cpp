@@ -22,7 +22,7 @@ nexar::Result<std::string> read_secret(const std::string& path) {
         return nexar::fail(nexar::Errc::invalid_argument, path + ": " + why);
     };
     std::ifstream file(path, std::ios::binary);
-    if (!file) return bad("the secret cannot be read");
+    if (!file) return bad("the secret cannot be read; check the path and its permissions");
     struct stat status{};
     if (::stat(path.c_str(), &status) == 0 && (status.st_mode & 077) != 0)
         std::fprintf(stderr, "nexarctl: others can read %s; chmod 600 it\n", path.c_str());
@@ -43,7 +43,7 @@ class Run final : public Command {
         options.count("-n,--ranks", ranks_, 1, ranks_here_max, "ranks to start here", /*required=*/true);
         options.count("--nodes", nodes_, 1, world_max,
                       "hosts on which this command is started, each with -n ranks");
-        options.count("--node-index", node_index_, 0, world_max - 1, "which of the hosts this is, from 0");
+        options.count("--node-index", node_index_, 0, world_max - 1, "index of this host, from 0");
         options.text("--secret-file", secret_file_,
                      "the job's secret, the same on all hosts; none: a random one");
         options.text("--group", job_.group, "name of the group (NEXAR_GROUP)");

@@ -6,11 +6,11 @@ std::span<const Entry> commands() {
     static constexpr Entry table[] = {
         {"status", "this node: identity, peers, sessions, memory", make_status},
         {"groups", "groups with ranks on this node, and where their ranks are", make_groups},
-        {"ops", "operations in flight, and who has not arrived", make_ops},
+        {"ops", "operations in flight, and the ranks that have not arrived", make_ops},
         {"plan", "which algorithm an operation would use and what it would send; needs no daemon", make_plan},
         {"token create", "make a token with which a node may join", make_token_create},
         {"token list", "tokens that have not expired", make_token_list},
-        {"token revoke", "make a token worthless", make_token_revoke},
+        {"token revoke", "make a token invalid", make_token_revoke},
         {"cluster init", "make a new cluster with this node as its first", make_cluster_init},
         {"cluster join", "join a cluster with a token", make_cluster_join},
         {"cluster show", "the cluster's identity and members", make_cluster_show},

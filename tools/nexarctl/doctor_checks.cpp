@@ -97,7 +97,7 @@ Check quota(const Facts& f) {
 }
 
 Check clock(const Facts& f) {
-    if (!f.clock_synchronised) return {"wall clock", Outcome::warn, "unknown", "adjtimex did not say"};
+    if (!f.clock_synchronised) return {"wall clock", Outcome::warn, "unknown", "adjtimex has no answer"};
     return judged("wall clock", *f.clock_synchronised, Outcome::warn,
                   *f.clock_synchronised ? "synchronised" : "not synchronised",
                   "run an NTP client (systemd-timesyncd, chrony): certificates and tokens allow 10 minutes "
@@ -114,7 +114,7 @@ Check clock_source(const Facts& f) {
 Check socket(const std::string& name, const PathFact& p, bool daemon) {
     if (!p.exists)
         return {name, daemon ? Outcome::fail : Outcome::warn, p.path + " is not there",
-                daemon ? "the daemon's socket option says otherwise, or it was removed: restart nexard"
+                daemon ? "another socket is configured, or this one was removed: restart nexard"
                        : "systemctl start nexard"};
     if (!p.is_socket)
         return {name, Outcome::fail, p.path + " is not a socket", "remove it and restart nexard"};
@@ -144,16 +144,15 @@ Check certificate(const Facts& f) {
     const std::string why = c.why.empty() ? "" : ": " + c.why;
     if (c.state == "expired")
         return {"certificate", Outcome::fail, "expired " + seconds_text(-c.expires_in_s) + " ago" + why,
-                "is this host's clock right? Other nodes refuse this one until it joins again: stop nexard, "
+                "check this host's clock. Other nodes refuse this one until it joins again: stop nexard, "
                 "empty " +
                     f.state_dir + ", start it, nexarctl cluster join -"};
     std::string found = "expires in " + seconds_text(c.expires_in_s);
     if (c.state == "renewal failed")
-        return {
-            "certificate", Outcome::warn,
-            found + ", renewal failed " + std::to_string(c.failures) + " times" + why,
-            "it is tried again by itself; is the host where the cluster was made up, connected, and its disk "
-            "not full?"};
+        return {"certificate", Outcome::warn,
+                found + ", renewal failed " + std::to_string(c.failures) + " times" + why,
+                "the daemon tries again; the host where the cluster was made must be up and connected, its "
+                "disk not full"};
     return good("certificate",
                 found + (c.renewal_due_in_s > 0 ? ", renewed in " + seconds_text(c.renewal_due_in_s)
                                                 : ", is being renewed"));
@@ -180,10 +179,10 @@ void add_daemon(const Facts& f, std::vector<Check>& out) {
                                   (p.why.empty() ? "" : ": " + p.why);
         if (p.state == "up")
             out.push_back(judged(name, !p.rtt_ms || *p.rtt_ms < rtt_high_ms, Outcome::warn, where,
-                                 "a slow path for collectives; is this the intended network (advertise)?"));
+                                 "a slow path for collectives; advertise chooses another network"));
         else
             out.push_back({name, Outcome::fail, where,
-                           "is nexard running there, and does a firewall pass UDP both ways to that port?"});
+                           "start nexard there, and let the firewall pass UDP both ways to that port"});
     }
 }
 
@@ -197,7 +196,7 @@ std::vector<Check> judge(const Facts& f) {
     out.push_back(feature("memfd seals", f.memfd_seals, Outcome::fail,
                           "shared memory needs memfd_create with sealing"));
     out.push_back(feature("pidfd", f.pidfd, Outcome::warn,
-                          "without it a dead process is noticed through its socket only"));
+                          "without it only its socket shows that a process has failed"));
     out.push_back(memlock(f));
     out.push_back(nofile(f));
     out.push_back(socket_buffer("net.core.rmem_max", f.rmem_max));

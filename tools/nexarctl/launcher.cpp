@@ -114,12 +114,14 @@ class Launcher {
 
     const Job* job_;
     const Output* output_;
-    std::vector<Child> children_;
-    int signals_ = -1;
-    sigset_t old_mask_{};
-    bool masked_ = false;
-    int code_ = 0;
-    bool ending_ = false;
+    std::vector<Child> children_;  // by local rank
+    int signals_ = -1;             // a signalfd; -1: not opened
+    sigset_t old_mask_{};          // the caller's, valid when masked_
+    bool masked_ = false;          // the signals of signals_ are blocked
+    int code_ = 0;                 // the job's exit code so far
+    bool ending_ = false;          // a rank failed, a signal or the timeout came
+    // The job's timeout; SIGTERM and SIGKILL to ranks that still run; the end of reading their output.
+    // Nothing: not due.
     std::optional<Clock::time_point> deadline_, terminate_at_, kill_at_, drain_until_;
 };
 
@@ -145,7 +147,7 @@ Result<void> Launcher::start() {
     masked_ = true;
     ::sigdelset(&ours, SIGPIPE);
     signals_ = ::signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (signals_ < 0) return fail(Errc::io, std::string("signalfd: ") + std::strerror(errno));
+    if (signals_ < 0) return fail(Errc::io, std::string("cannot make a signalfd: ") + std::strerror(errno));
     if (job_->timeout_s > 0) deadline_ = Clock::now() + seconds(job_->timeout_s);
     children_.reserve(job_->ranks);
     for (uint32_t i = 0; i < job_->ranks; ++i) {

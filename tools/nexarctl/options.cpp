@@ -121,7 +121,7 @@ int usage_error(const CLI::App& root, const Commands& commands, const Context& c
         text = (odd.empty() ? "a command is missing" : "there is no command '" + odd.front() + "'") +
                "; allowed: " + names_of(*app);
     else if (!odd.empty())
-        text = "'" + odd.front() + "' is not understood" +
+        text = "'" + odd.front() + "' is not a known argument" +
                (std::ranges::any_of(commands, starts_program) ? "; write the program after '--'" : "");
     if (name != root.get_name()) text = name.substr(root.get_name().size() + 1) + ": " + text;
     return show_error(context, {exit_usage, text + " (" + name + " --help)", "INVALID_ARGUMENT"});
@@ -137,7 +137,7 @@ std::string default_socket() {
 int parse_and_run(int argc, char** argv, std::span<const Entry> table) {
     Context context;
     context.socket = default_socket();
-    // What follows "--" is another program's: it is not looked at.
+    // What follows "--" belongs to another program: it is not parsed.
     int own = 0;
     while (own < argc && std::string(argv[own]) != "--") ++own;
     for (int i = own + 1; i < argc; ++i) context.rest.emplace_back(argv[i]);
