@@ -597,6 +597,16 @@ NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_reduce_scatter_start(nexar_group* 
                                                                    const nexar_op_options* options,
                                                                    nexar_request* request);
 
+/* `in` and `out` are size blocks of count elements. Block r of `in` arrives in `out` of rank r, as the block with this
+ * rank's number. In place: in == out. */
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_all_to_all(nexar_group* group, const void* in, void* out,
+                                                         uint64_t count, nexar_dtype dtype,
+                                                         const nexar_op_options* options);
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_all_to_all_start(nexar_group* group, const void* in, void* out,
+                                                               uint64_t count, nexar_dtype dtype,
+                                                               const nexar_op_options* options,
+                                                               nexar_request* request);
+
 /* Ends when every rank has started it. */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_barrier(nexar_group* group, const nexar_op_options* options);
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_barrier_start(nexar_group* group, const nexar_op_options* options,

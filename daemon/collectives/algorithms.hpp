@@ -23,6 +23,11 @@ Task<> ring_reduce_scatter(Lane& lane, std::vector<Extents> blocks, Arithmetic a
 // Before: node i has block i. Afterwards every node has all blocks.
 Task<> ring_all_gather(Lane& lane, std::vector<Extents> blocks);
 
+// outgoing[j] arrives in incoming[i] of node j, where i is this node; both have the same bytes. Those of this
+// node itself are not looked at. No transfer is longer than transfer_bytes_max.
+Task<> pairwise_all_to_all(Lane& lane, std::vector<Extents> outgoing, std::vector<Extents> incoming,
+                           size_t transfer_bytes_max);
+
 Task<> binomial_broadcast(Lane& lane, Extents data, NodeIndex root);
 Task<> chain_broadcast(Lane& lane, Extents data, NodeIndex root);
 

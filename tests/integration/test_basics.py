@@ -86,6 +86,13 @@ class Bench:
             x[:] = given(dtype, "sum", rank, count, salt=rank)
         check(self.group.all_gather(x, out), want, f"all_gather {dtype} x {count}, {self.what}")
 
+    def all_to_all(self, dtype, count):
+        size, mine = self.me.size, slice(self.me.rank * count, (self.me.rank + 1) * count)
+        x = self.input(count * size, dtype, given(dtype, "sum", self.me.rank, count * size))
+        out = self.output(count * size, dtype) if self.second else None
+        want = np.concatenate([given(dtype, "sum", other, count * size)[mine] for other in range(size)])
+        check(self.group.all_to_all(x, out), want, f"all_to_all {dtype} x {count}, {self.what}")
+
     def broadcast(self, dtype, count, root):
         x = self.input(count, dtype, given(dtype, "sum", root, count) if self.me.rank == root else 9)
         check(self.group.broadcast(x, root), given(dtype, "sum", root, count),
@@ -101,6 +108,8 @@ def everything_small(me):
                 bench.reduce_scatter(dtype, op, count)
                 bench.reduce(dtype, op, count, (calls := calls + 1) % me.size)
             bench.all_gather(dtype, count)
+            for _ in range(2):  # apart and in place
+                bench.all_to_all(dtype, count)
             bench.broadcast(dtype, count, calls % me.size)
         bench.group.barrier()
     return calls
@@ -117,6 +126,7 @@ def everything_large(me):
         for name, dtype, op, root in LARGE_REDUCTIONS:
             getattr(bench, name)(dtype, op, LARGE, *root)
         bench.all_gather("int16", LARGE)
+        bench.all_to_all("int32", LARGE // size)
         bench.broadcast("float64", LARGE, 2 % size)
 
 
@@ -272,6 +282,9 @@ def with_cpp(me, count, rounds):
     for turn in range(rounds):
         check(group.all_reduce(given("float32", "sum", me.rank, count, salt=turn)),
               reduced("float32", "sum", me.size, count, salt=turn), f"turn {turn}")
+        mine = slice(me.rank * count, (me.rank + 1) * count)
+        inputs = [given("float32", "sum", rank, count * me.size, salt=turn) for rank in range(me.size)]
+        check(group.all_to_all(inputs[me.rank]), np.concatenate([values[mine] for values in inputs]), f"turn {turn}")
 
 
 def test_python_and_cpp_ranks_share_a_group(cluster):

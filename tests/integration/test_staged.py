@@ -18,7 +18,7 @@ MIB = 1 << 20
 SEGMENT = 256 << 10  # between nodes; on one node segments are a MiB
 LIMIT = 3 * MIB      # of scratch: less than any operation below, enough for windows
 COUNT = 400_003      # int64: 3.1 MiB a block
-KINDS = ("all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter")
+KINDS = ("all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all")
 SOON = 0.75
 PENDING = cabi.PENDING
 
@@ -44,7 +44,7 @@ class Case:
         self.me, self.kind, self.turn, self.dtype, self.count = me, kind, turn, dtype, count
         self.root = turn % me.size
         rank, size = me.rank, me.size
-        blocks_in, blocks_out = (size if kind == k else 1 for k in ("reduce_scatter", "all_gather"))
+        blocks_in, blocks_out = (size if kind in (k, "all_to_all") else 1 for k in ("reduce_scatter", "all_gather"))
 
         def memory(elements):
             return session.alloc(elements, dtype) if region else np.full(elements, 77, dtype)
@@ -72,7 +72,7 @@ class Case:
         number, op = nexar.DTYPES[self.dtype], nexar.OPS["sum"]
         pair = (self.x.ctypes.data, self.out.ctypes.data, self.count, number)
         return {"all_reduce": (*pair, op), "reduce": (*pair, op, self.root), "all_gather": pair,
-                "reduce_scatter": (*pair, op),
+                "all_to_all": pair, "reduce_scatter": (*pair, op),
                 "broadcast": (self.x.ctypes.data, self.count, number, self.root)}[self.kind]
 
     def call(self, group):
@@ -88,6 +88,9 @@ class Case:
             check(self.out, self.values(self.root, count), what)
         elif self.kind == "all_gather":
             check(self.out, np.concatenate([self.values(r, count) for r in range(size)]), what)
+        elif self.kind == "all_to_all":
+            mine = slice(rank * count, (rank + 1) * count)
+            check(self.out, np.concatenate([self.values(r, count * size)[mine] for r in range(size)]), what)
         elif self.kind == "reduce_scatter":
             want = reduced(self.dtype, "sum", size, count * size, salt=self.turn)
             check(self.out, want[rank * count:(rank + 1) * count], what)

@@ -75,6 +75,32 @@ TEST_CASE("every dtype and operator gives the reference's values, with the same 
             }
 }
 
+TEST_CASE(
+    "all_to_all brings block r of rank s to rank r: apart, in place and staged, blocks short and long") {
+    const std::vector<std::vector<uint32_t>> placements{
+        {0, 0, 0}, {0, 1}, {0, 1, 0, 1, 1}, {0, 1, 2, 0}, {3, 0, 2, 1, 3, 0}, {0, 4, 1, 2, 3, 4, 0, 1}};
+    for (size_t p = 0; p < placements.size(); ++p)
+        for (uint64_t count : {0u, 1u, 3u, 511u, 2000u, 20'001u}) {
+            CAPTURE(p, count);
+            ClusterShape shape;
+            shape.nodes = 5;
+            shape.plan.segment_bytes = 128 * 1024;
+            Cluster cluster(10 * p + count, shape);
+            Program program(cluster, cluster.make_group(placements[p]));
+            if (count == 2000) program.stage(2);
+            for (Dtype dtype : {Dtype::u8, Dtype::f64, Dtype::bf16})
+                for (bool in_place : {false, true})
+                    program.add(words(OpKind::all_to_all, dtype, ReduceOp::sum, count), in_place);
+
+            program.start(20us, 3);
+
+            expect_right(cluster, program);
+            for (uint32_t a = 0; a < 5; ++a)
+                for (uint32_t b = 0; b < 5; ++b)
+                    if (a != b) REQUIRE(cluster.bytes_sent(a, b) == program.predicted_bytes(a, b));
+        }
+}
+
 TEST_CASE("the bytes between every two nodes are those that the plan predicts, whatever the placement") {
     for (const std::vector<uint32_t>& placement :
          {std::vector<uint32_t>{0, 1, 2, 3}, {0, 1, 0, 1, 2, 2, 3}, {3, 0, 3, 1, 3, 2}})

@@ -48,6 +48,10 @@ Call& Program::post(size_t index, uint32_t rank) {
             in = Reference::input(step.salt, rank, d.count * size, d.dtype);
             in_place = false;
             break;
+        case OpKind::all_to_all:
+            in = Reference::input(step.salt, rank, d.count * size, d.dtype);
+            out = one * size;
+            break;
         default:
             break;
     }
@@ -147,12 +151,19 @@ std::string Program::wrong_result(const Step& step, uint32_t rank) const {
                 if (!Reference::reduced(at(i), step.salt, group.size(), rank * d.count + i, d.dtype, d.op))
                     return bad(i);
             break;
+        case OpKind::all_to_all:
+            for (uint64_t i = 0; i < d.count * group.size(); ++i)
+                if (at(i) != Reference::element(step.salt, static_cast<uint32_t>(i / d.count),
+                                                rank * d.count + i % d.count, d.dtype))
+                    return bad(i);
+            break;
         default:
             break;
     }
     // Who has something of every rank cannot have it before the last one came; a barrier is nothing else.
     const bool of_all = d.kind == OpKind::barrier || d.kind == OpKind::all_reduce ||
-                        d.kind == OpKind::all_gather || d.kind == OpKind::reduce_scatter;
+                        d.kind == OpKind::all_gather || d.kind == OpKind::reduce_scatter ||
+                        d.kind == OpKind::all_to_all;
     for (uint32_t other = 0; of_all && other < group.size(); ++other)
         if (step.calls[other] == nullptr || step.calls[other]->submitted > step.calls[rank]->finished)
             return "rank " + std::to_string(rank) + " had ended before rank " + std::to_string(other) +

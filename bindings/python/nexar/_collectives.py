@@ -20,6 +20,7 @@ ROWS = {row.name: row for row in (
     Row("broadcast", "data", "one_at_root", "one_elsewhere", "never", False, True),
     Row("all_gather", "in_out", "one", "all", "block_of_out", False, False),
     Row("reduce_scatter", "in_out", "all", "one", "block_of_in", True, False),
+    Row("all_to_all", "in_out", "all", "all", "same", False, False),
 )}
 
 
@@ -76,3 +77,11 @@ class Collectives:
     def reduce_scatter_start(self, values, out=None, op="sum", **options):
         """Begins reduce_scatter."""
         return self._begin(ROWS["reduce_scatter"], values=values, out=out, op=op, given=options)
+
+    def all_to_all(self, values, out=None, **options):
+        """Block r of rank s's values arrives in out of rank r, as block s. Returns out; None: values itself (in place)."""
+        return self._run(self.all_to_all_start, values, out, **options)
+
+    def all_to_all_start(self, values, out=None, **options):
+        """Begins all_to_all."""
+        return self._begin(ROWS["all_to_all"], values=values, out=out, given=options)

@@ -1,5 +1,5 @@
-// One rank of a group in C++, for tests that mix it with Python ranks: all_reduces the values of
-// harness/values.py and compares every element.
+// One rank of a group in C++, for tests that mix it with Python ranks: all_reduce and all_to_all of the
+// values of harness/values.py; it compares every element.
 //
 //   rank_client COUNT ROUNDS      rank, size and group come from the environment
 #include <nexar.h>
@@ -19,36 +19,69 @@ float element(uint64_t rank, uint64_t i, uint64_t round) {
     return static_cast<float>(((i + round) * 1009 + rank * 7919) % 100003);
 }
 
+// want(i) for each element of got.
+template <class Want>
+bool all_right(const std::vector<float>& got, uint64_t round, Want want) {
+    for (uint64_t i = 0; i < got.size(); ++i) {
+        if (got[i] == want(i)) continue;
+        std::printf("round %llu, element %llu: %g, want %g\n", static_cast<unsigned long long>(round),
+                    static_cast<unsigned long long>(i), static_cast<double>(got[i]),
+                    static_cast<double>(want(i)));
+        return false;
+    }
+    return true;
+}
+
+struct Rank {
+    nexar_group* group = nullptr;
+    uint32_t rank = 0, size = 0;
+
+    std::vector<float> values(uint64_t count, uint64_t round) const {
+        std::vector<float> out(count);
+        for (uint64_t i = 0; i < count; ++i) out[i] = element(rank, i, round);
+        return out;
+    }
+    bool all_reduce(uint64_t count, uint64_t round) const {
+        const std::vector<float> in = values(count, round);
+        std::vector<float> out(count);
+        if (nexar_all_reduce(group, in.data(), out.data(), count, NEXAR_F32, NEXAR_SUM, nullptr) != NEXAR_OK)
+            return fail("all_reduce") == 0;
+        return all_right(out, round, [&](uint64_t i) {
+            float want = 0;
+            for (uint64_t r = 0; r < size; ++r) want += element(r, i, round);
+            return want;
+        });
+    }
+    bool all_to_all(uint64_t count, uint64_t round) const {
+        const std::vector<float> in = values(count * size, round);
+        std::vector<float> out(count * size);
+        nexar_request request = 0;
+        const bool started = nexar_all_to_all_start(group, in.data(), out.data(), count, NEXAR_F32, nullptr,
+                                                    &request) == NEXAR_OK;
+        if (!started || nexar_request_wait(request, NEXAR_TIMEOUT_NONE, nullptr) != NEXAR_OK ||
+            nexar_request_free(request) != NEXAR_OK)
+            return fail("all_to_all") == 0;
+        return all_right(out, round,
+                         [&](uint64_t i) { return element(i / count, rank * count + i % count, round); });
+    }
+};
+
 }  // namespace
 
 int main(int argc, char** argv) {
     if (argc != 3) return 2;
     const uint64_t count = std::strtoull(argv[1], nullptr, 10), rounds = std::strtoull(argv[2], nullptr, 10);
     nexar_session* session = nullptr;
-    nexar_group* group = nullptr;
+    Rank me;
     if (nexar_session_open(nullptr, &session) != NEXAR_OK) return fail("session");
-    if (nexar_group_open(session, nullptr, &group) != NEXAR_OK) return fail("group");
-    uint32_t rank = 0, size = 0;
-    if (nexar_group_rank(group, &rank) != NEXAR_OK || nexar_group_size(group, &size) != NEXAR_OK)
+    if (nexar_group_open(session, nullptr, &me.group) != NEXAR_OK) return fail("group");
+    if (nexar_group_rank(me.group, &me.rank) != NEXAR_OK || nexar_group_size(me.group, &me.size) != NEXAR_OK)
         return fail("rank");
 
-    std::vector<float> in(count), out(count);
-    for (uint64_t round = 0; round < rounds; ++round) {
-        for (uint64_t i = 0; i < count; ++i) in[i] = element(rank, i, round);
-        if (nexar_all_reduce(group, in.data(), out.data(), count, NEXAR_F32, NEXAR_SUM, nullptr) != NEXAR_OK)
-            return fail("all_reduce");
-        for (uint64_t i = 0; i < count; ++i) {
-            float want = 0;
-            for (uint64_t r = 0; r < size; ++r) want += element(r, i, round);
-            if (out[i] == want) continue;
-            std::printf("round %llu, element %llu: %g, want %g\n", static_cast<unsigned long long>(round),
-                        static_cast<unsigned long long>(i), static_cast<double>(out[i]),
-                        static_cast<double>(want));
-            return 1;
-        }
-    }
-    std::printf("rank %u: %llu right\n", rank, static_cast<unsigned long long>(rounds));
-    nexar_group_free(group);
+    for (uint64_t round = 0; round < rounds; ++round)
+        if (!me.all_reduce(count, round) || !me.all_to_all(count, round)) return 1;
+    std::printf("rank %u: %llu right\n", me.rank, static_cast<unsigned long long>(rounds));
+    nexar_group_free(me.group);
     nexar_session_close(session);
     return 0;
 }

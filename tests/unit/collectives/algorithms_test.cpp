@@ -118,6 +118,34 @@ TEST_CASE("recursive doubling all-reduce: every node ends with the sum, also whe
     });
 }
 
+TEST_CASE("pairwise all-to-all: node j ends with block j of every node, in transfers of any length") {
+    for_all_sizes([](uint32_t nodes, size_t count, uint64_t seed) {
+        const size_t transfer_bytes_max = seed % 2 ? 1 << 20 : 4 * (1 + count / 3);
+        Data data = distinct(nodes, nodes * count), results(nodes, std::vector<int32_t>(nodes * count));
+        const auto blocks = [&](std::vector<int32_t>& v) {
+            std::vector<Extents> out;
+            for (uint32_t i = 0; i < nodes; ++i) {
+                auto* begin = reinterpret_cast<std::byte*>(v.data() + i * count);
+                const size_t first = 4 * (count / 3);
+                out.push_back({{begin, first}, {begin + first, 4 * count - first}});
+            }
+            return out;
+        };
+
+        const auto bytes = run(nodes, data, seed, [&](Lane& lane, std::vector<int32_t>& v) {
+            return pairwise_all_to_all(lane, blocks(v), blocks(results[lane.self().value]),
+                                       transfer_bytes_max);
+        });
+
+        for (uint32_t node = 0; node < nodes; ++node)
+            for (uint32_t from = 0; from < nodes; ++from)
+                for (size_t i = 0; from != node && i < count; ++i)
+                    REQUIRE(results[node][from * count + i] == value(from, node * count + i));
+        REQUIRE((nodes == 1 ||
+                 bytes == predicted(Algorithm::pairwise_all_to_all, Kind::all_to_all, nodes, count)));
+    });
+}
+
 TEST_CASE("ring reduce-scatter: node i ends with block i of the sum") {
     for_all_sizes([](uint32_t nodes, size_t count, uint64_t seed) {
         Data data = distinct(nodes, count);

@@ -107,6 +107,24 @@ TEST_CASE("a plan table whose segments have more chunks than a transfer may have
     }
 }
 
+TEST_CASE("an all_to_all sends a block for each pair of ranks, and counts a phase per transfer") {
+    const Layout layout(std::vector<uint32_t>{0, 1, 2, 0, 1, 0});  // 3, 2 and 1 ranks
+    const Shape shape{Kind::all_to_all, 1001, 8, 0};
+    const uint64_t block = 1001 * 8;
+    const auto bytes = predict_bytes(plan(shape, layout, {}), shape, layout);
+    REQUIRE(bytes ==
+            std::vector<uint64_t>{0, 6 * block, 3 * block, 6 * block, 0, 2 * block, 3 * block, 2 * block, 0});
+
+    PlanTable t;
+    REQUIRE(plan({Kind::all_to_all, 1 << 20, 4, 0}, layout, t).phases == 1);
+    t.chunk_bytes = 64;
+    t.segment_bytes = uint64_t{32} << 20;
+    std::vector<uint32_t> placement(16);
+    for (uint32_t rank = 0; rank < 16; ++rank) placement[rank] = rank % 2;
+    // Eight ranks to eight: 64 blocks of 2 MiB, in transfers of at most 2^20 chunks.
+    REQUIRE(plan({Kind::all_to_all, 10 << 20, 4, 0}, Layout(placement), t).phases == 2);
+}
+
 TEST_CASE("the plan follows size and kind") {
     const Layout layout(std::vector<uint32_t>{0, 1, 0, 1, 2});
     const PlanTable table;

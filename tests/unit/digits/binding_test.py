@@ -120,6 +120,8 @@ class Binding(unittest.TestCase):
         gathered = self.group.all_gather(np.array([5, 6], np.uint64))
         self.assertEqual(gathered.tolist(), [[5, 6], [6, 7], [7, 8]])
         self.assertEqual(self.group.reduce_scatter(np.arange(6.0), op="max").tolist(), [2, 3])
+        x = np.arange(6, dtype=np.int16)
+        self.assertEqual(self.group.all_to_all(x, np.zeros_like(x)).tolist(), [2, 3] * 3)
         self.assertIsNone(self.group.barrier())
 
     def test_messages(self):
@@ -139,6 +141,8 @@ class Binding(unittest.TestCase):
         self.assertRaises(ValueError, self.group.all_reduce, x, op="xor")
         self.assertRaises(ValueError, self.group.all_gather, x, np.zeros(4, np.float32))
         self.assertRaises(ValueError, self.group.reduce_scatter, x)  # 4 elements, 3 ranks
+        self.assertRaises(ValueError, self.group.all_to_all, x)
+        self.assertRaises(ValueError, self.group.all_to_all, np.zeros(6, np.int16), np.zeros(5, np.int16))
 
     def test_numbers_and_texts_that_the_library_would_see_otherwise_are_refused(self):
         with self.assertRaisesRegex(TypeError, "name must be text, not int"):

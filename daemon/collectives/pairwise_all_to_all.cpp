@@ -1,0 +1,62 @@
+// Pairwise all-to-all: every node sends to every other node what it has for that node, all of it at once.
+// Nothing is forwarded. Each node begins with the nearest node on its right, so that not all of them send to
+// the same one first.
+//
+// Steps: 1. Bytes from node i to node j: a block from each rank of i to each rank of j. A pair has one
+// transfer, or several where one would be longer than a transfer may be.
+#include <algorithm>
+
+#include "collectives/algorithms.hpp"
+#include "collectives/extents.hpp"
+#include "collectives/ring.hpp"
+
+namespace nexar::collectives {
+
+Task<> pairwise_all_to_all(Lane& lane, std::vector<Extents> outgoing, std::vector<Extents> incoming,
+                           size_t transfer_bytes_max) {
+    const Ring ring(lane);
+    std::vector<Op*> ops;
+
+    // Calls post(phase, memory) for each transfer of a list.
+    const auto cut = [&](const Extents& list, auto post) {
+        const size_t bytes = link::bytes_of(list);
+        uint32_t phase = 0;
+        for (size_t begin = 0; begin < bytes; begin += transfer_bytes_max)
+            ops.push_back(&post(phase++, slice(list, begin, std::min(transfer_bytes_max, bytes - begin))));
+    };
+    for (uint32_t distance = 1; distance < ring.nodes; ++distance) {
+        const NodeIndex from(ring.behind(distance));
+        cut(incoming[from.value], [&](uint32_t phase, Extents memory) -> Op& {
+            return lane.recv_copy(from, phase, std::move(memory));
+        });
+    }
+    for (uint32_t distance = 1; distance < ring.nodes; ++distance) {
+        const NodeIndex to((ring.self + distance) % ring.nodes);
+        cut(outgoing[to.value],
+            [&](uint32_t phase, Extents memory) -> Op& { return lane.send(to, phase, std::move(memory)); });
+    }
+
+    co_await all(ops);
+    co_return ok();
+}
+
+const Cost pairwise_all_to_all_cost{
+    .phases =
+        [](const SegmentShape& s) {
+            uint64_t ranks = 0;  // of the node that has most
+            for (uint32_t node = 0; node < s.nodes(); ++node)
+                ranks = std::max<uint64_t>(ranks, s.ranks_on(node));
+            const uint64_t bytes_max = uint64_t{link::transfer_chunks_max} * s.chunk_bytes;
+            return static_cast<uint32_t>(
+                std::max<uint64_t>(1, (ranks * ranks * s.bytes() + bytes_max - 1) / bytes_max));
+        },
+    .bytes =
+        [](Ledger& ledger, const SegmentShape& s) {
+            for (uint32_t from = 0; from < s.nodes(); ++from)
+                for (uint32_t to = 0; to < s.nodes(); ++to)
+                    if (from != to)
+                        ledger.add(from, to, uint64_t{s.ranks_on(from)} * s.ranks_on(to) * s.bytes());
+        },
+};
+
+}  // namespace nexar::collectives

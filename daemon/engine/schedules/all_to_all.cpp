@@ -1,0 +1,111 @@
+// all_to_all. The blocks of all ranks of one node for all ranks of another travel together, from the inputs
+// into the outputs; workers copy the blocks between ranks of this node. Blocks that are short travel packed,
+// and inputs that share memory with an output are copied away first: both through scratch.
+//
+// Scratch: the segment of all local inputs, and packed as much again; on one node, where an operation is one
+// segment however long, part_bytes_max.
+#include <algorithm>
+
+#include "engine/schedules/schedule.hpp"
+
+namespace nexar::engine {
+namespace {
+
+using collectives::NodeIndex;
+using link::Extents;
+using Lists = std::vector<Extents>;  // by node
+
+constexpr size_t packed_below = 4096;           // bytes of a block
+constexpr size_t part_bytes_max = 1024 * 1024;  // of scratch
+
+// The same run of bytes of every block.
+struct Run {
+    size_t begin = 0, bytes = 0;
+    link::Extent of(link::Extent block) const { return {block.data + begin, bytes}; }
+};
+
+// What a node's ranks receive from this node's ranks, source by source; and the other way round in the same
+// order.
+Lists outgoing(const TwoLevelOp& op, const Geometry& at, Run run) {
+    Lists out(at.nodes());
+    for (uint32_t node = 0; node < at.nodes(); ++node)
+        for (const LocalBuffers& local : op.locals)
+            for (const uint32_t to : op.layout->ranks_on(NodeIndex(node)))
+                out[node].push_back(run.of(at.block(local.in, to)));
+    return out;
+}
+Lists incoming(const TwoLevelOp& op, const Geometry& at, Run run) {
+    Lists out(at.nodes());
+    for (uint32_t node = 0; node < at.nodes(); ++node)
+        for (const uint32_t from : op.layout->ranks_on(NodeIndex(node)))
+            for (const LocalBuffers& local : op.locals)
+                out[node].push_back(run.of(at.block(local.out, from)));
+    return out;
+}
+
+bool shares_memory(const TwoLevelOp& op, const Geometry& at) {
+    return std::ranges::any_of(op.locals, [&](const LocalBuffers& local) {
+        return at.block(local.in, 0).data == at.block(local.out, 0).data;
+    });
+}
+
+Extents joined(const Lists& lists) {
+    Extents out;
+    for (const Extents& list : lists) out.insert(out.end(), list.begin(), list.end());
+    return out;
+}
+
+// As many bytes for each node, one after the other.
+Lists laid_out(std::byte* memory, const Lists& like) {
+    Lists out;
+    for (const Extents& list : like) {
+        out.push_back({{memory, link::bytes_of(list)}});
+        memory += link::bytes_of(list);
+    }
+    return out;
+}
+
+// `scratch`: null, or room for the run of all local inputs.
+Task<> exchange(MeshLane& lane, const TwoLevelOp& op, Geometry at, Run run, std::byte* scratch, bool packed) {
+    Lists from = outgoing(op, at, run), to = incoming(op, at, run);
+    if (scratch != nullptr) {
+        Lists gathered = laid_out(scratch, from);
+        Lists dsts(1, joined(gathered));
+        co_await done(lane.job(at.copy(std::move(dsts), joined(from))));
+        from = std::move(gathered);
+    }
+    Lists own(1, to[op.self.value]);
+    Op& local = lane.job(at.copy(std::move(own), from[op.self.value]));
+    if (!at.alone()) {
+        to[op.self.value].clear();
+        Lists arriving = to;
+        if (packed) arriving = laid_out(lane.scratch(link::bytes_of(joined(to))).data(), to);
+        const size_t transfer_bytes_max = size_t{link::transfer_chunks_max} * op.plan.chunk_bytes;
+        co_await collectives::pairwise_all_to_all(lane, std::move(from), arriving, transfer_bytes_max);
+        Lists places(1, joined(to));
+        if (packed) co_await done(lane.job(at.copy(std::move(places), joined(arriving))));
+    }
+    co_await done(local);
+    co_return ok();
+}
+
+}  // namespace
+
+Task<> all_to_all_schedule(MeshLane& lane, const TwoLevelOp& op, Geometry at) {
+    const size_t block = at.bytes(), element = reduce::size_of(op.descriptor.dtype);
+    if (block == 0) co_return ok();
+    const size_t blocks = op.locals.size() * op.layout->size();
+    const bool packed = !at.alone() && block < packed_below && op.layout->size() > at.nodes();
+    const bool through_scratch = packed || shares_memory(op, at);
+    size_t step = block;
+    if (at.alone() && through_scratch)
+        step = std::min(block, std::max<size_t>(1, part_bytes_max / blocks / element) * element);
+    std::byte* scratch = through_scratch ? lane.scratch(step * blocks).data() : nullptr;
+    for (size_t begin = 0; begin < block; begin += step) {
+        const Run run{begin, std::min(step, block - begin)};
+        co_await exchange(lane, op, at, run, scratch, packed);
+    }
+    co_return ok();
+}
+
+}  // namespace nexar::engine
