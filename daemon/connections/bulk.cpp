@@ -51,6 +51,7 @@ void BulkConnections::drop(link::PeerIndex index) {
     if (const auto known = by_node_.find(node); known != by_node_.end() && known->second == index) {
         by_node_.erase(known);
         schedule_.remove({node, {}});
+        channels_.forget(node);
     }
     peers_.erase(at);
 }

@@ -79,11 +79,14 @@ Result<ConnectionId> Channels::dial(Time now, const std::string& address,
     return id;
 }
 
-// Above all that this side has seen. When both ends dial at once, from the same state, the lower NodeId's
-// connection gets the higher number: it is the one that stays.
+// Above all that this side has seen, and above its own earlier dials, of which two may be answered. When both
+// ends dial at once, from the same state, the lower NodeId's connection gets the higher number: it is the one
+// that stays.
 uint32_t Channels::next_generation(const NodeId& node, bool we_dial) const {
-    const auto it = generations_.find(node);
-    const uint32_t base = it == generations_.end() ? 2 : (it->second / 2 + 1) * 2;
+    const auto used = generations_.find(node), proposed = proposed_.find(node);
+    uint32_t last = used == generations_.end() ? 0 : used->second;
+    if (we_dial && proposed != proposed_.end()) last = std::max(last, proposed->second);
+    const uint32_t base = (last / 2 + 1) * 2;
     const bool lower_dials = (self_ < node) == we_dial;
     return base + (lower_dials ? 1 : 0);
 }
@@ -100,8 +103,8 @@ void Channels::on_connected(Time now, const Connected& connected, CarriedConnect
     }
     NEXAR_CHECK(!c->carried);
     c->node = connected.node;
-    c->generation = next_generation(c->node, true);
     c->carried = &connection;
+    if (c->we_dialled) proposed_[c->node] = c->generation = next_generation(c->node, true);
     if (!c->we_dialled) {
         if (const auto at = unidentified_.find(c->node);
             at != unidentified_.end() && at->second >= opening_per_node_max)
@@ -159,6 +162,11 @@ void Channels::greet(ConnectionId id, Bytes message) {
     c->control(message);
 }
 
+void Channels::forget(const NodeId& node) {
+    generations_.erase(node);
+    proposed_.erase(node);
+}
+
 bool Channels::adopt(ConnectionId id, link::PeerIndex peer) {
     Conn* c = find(id);
     if (!c || !c->is_opening()) return false;  // it ended meanwhile; its Closed follows
@@ -169,6 +177,8 @@ bool Channels::adopt(ConnectionId id, link::PeerIndex peer) {
         return false;
     }
     last = c->generation;
+    if (const auto at = proposed_.find(c->node); at != proposed_.end() && at->second <= last)
+        proposed_.erase(at);
     if (const auto old = peers_.find(peer); old != peers_.end()) {
         Conn& before = *old->second;
         before.peer.reset();

@@ -61,7 +61,7 @@ class Channels final : public CarrierEvents {
     bool adopt(ConnectionId id, link::PeerIndex peer);
     void refuse(ConnectionId id, uint64_t code, const std::string& reason);
     void close(link::PeerIndex peer, uint64_t code, const std::string& reason);
-    void forget(const NodeId& node) { generations_.erase(node); }  // both ends agree on one anew
+    void forget(const NodeId& node);  // both ends agree on a generation anew
 
     // CarrierEvents
     void on_connected(Time now, const Connected& connected, CarriedConnection& connection) override;
@@ -103,6 +103,7 @@ class Channels final : public CarrierEvents {
     std::map<ConnectionId, std::unique_ptr<Conn>> conns_;
     std::map<link::PeerIndex, Conn*> peers_;  // in use
     std::map<NodeId, uint32_t> generations_;  // of the last connection in use of each node; they only grow
+    std::map<NodeId, uint32_t> proposed_;     // above that: of our last dial of each node
     std::map<NodeId, size_t> unidentified_;   // that the node dialled and that are not in use yet
     // When the patience with each connection ends, in order. May hold what is in use or has ended.
     std::deque<std::pair<Time, ConnectionId>> openings_;

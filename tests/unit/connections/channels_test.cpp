@@ -65,6 +65,22 @@ TEST_CASE("of dials that cross the lower NodeId's has the higher generation", "[
     }
 }
 
+TEST_CASE("two dials of one node that are both answered have different generations",
+          "[connections][P4][P8]") {
+    Fixture f;
+    std::vector<uint32_t> generations;
+    for (int i = 0; i < 3; ++i) {
+        const auto id = f.channels.dial(at_ms(0), "there:1", high);
+        REQUIRE(id);
+        generations.push_back(f.carrier.connect(high, at_ms(1), *id).preamble().generation);
+    }
+    CHECK(generations[0] < generations[1]);
+    CHECK(generations[1] < generations[2]);
+    f.channels.forget(high);
+    const auto id = f.channels.dial(at_ms(0), "there:1", high);
+    CHECK(f.carrier.connect(high, at_ms(1), *id).preamble().generation == generations[0]);
+}
+
 TEST_CASE("a dial ends with its closing, connected or not", "[connections][P5]") {
     Fixture f;
     const auto unknown = f.channels.dial(at_ms(0), "seed:1", std::nullopt);
