@@ -47,8 +47,8 @@ struct Messages::Recv final : Pending, Alarm {
     std::optional<Offer> taken;
     std::byte nothing{};  // where a message without bytes goes
     std::optional<Error> ending;
-    bool tell = false;   // its sender, if it does end so
-    bool retry = false;  // the sender took its message back: wait for another one
+    Rest rest = Rest::refused;  // where it does end so
+    bool retry = false;         // the sender took its message back: wait for another one
     void over(Result<void> result) override { owner.on_over(*this, result); }
     void on_time() override;
     std::string text() const;
@@ -75,7 +75,8 @@ void Messages::Recv::on_time() {
     const int64_t rank_or_none = source == any_rank ? -1 : int64_t{source};
     const std::string what =
         moving ? ": the message did not arrive whole within " : ": no such message within ";
-    owner.end(*this, Error{Errc::timed_out, text() + what + waited + " ms", rank_or_none, -1, {}});
+    owner.end(*this, Error{Errc::timed_out, text() + what + waited + " ms", rank_or_none, -1, {}},
+              Rest::given_back);
 }
 
 namespace {
@@ -200,7 +201,8 @@ bool Messages::cancel(SessionId session, uint64_t ticket) {
     for (auto& send : sends_)
         if (send->session == session && send->ticket == ticket) return end(*send, cancelled), true;
     for (auto& recv : recvs_)
-        if (recv->session == session && recv->ticket == ticket) return end(*recv, cancelled), true;
+        if (recv->session == session && recv->ticket == ticket)
+            return end(*recv, cancelled, Rest::given_back), true;
     return false;
 }
 
@@ -225,6 +227,7 @@ bool Messages::fits(const Recv& recv, const wire::MessageOffer& offer) const {
 }
 
 void Messages::match_recv(Recv& recv, bool waited) {
+    if (comes_back(recv)) return;
     const auto it = std::ranges::find_if(offers_, [&](const Offer& o) { return fits(recv, o.words); });
     if (it != offers_.end()) {
         const Offer offer = *it;
@@ -251,9 +254,28 @@ std::optional<Error> Messages::no_sender_left(const Recv& recv, bool waited) con
     return last;
 }
 
-void Messages::arrive(const Offer& offer) {
+// An older message than any that waits may be given back in a moment, and is then the next for this receive.
+bool Messages::comes_back(const Recv& waiting) const {
+    return std::ranges::any_of(recvs_, [&](const auto& recv) {
+        return recv->moving && recv->ending && recv->rest == Rest::given_back && !recv->retry &&
+               fits(waiting, recv->taken->words);
+    });
+}
+
+void Messages::match_waiting() {
+    std::vector<Recv*> waiting;
     for (auto& recv : recvs_)
-        if (fits(*recv, offer.words)) return take(*recv, offer);
+        if (!recv->moving && !recv->ending) waiting.push_back(recv.get());
+    for (Recv* recv : waiting) match_recv(*recv, true);
+}
+
+void Messages::arrive(Offer offer) {
+    offer.place = ++arrivals_;
+    for (auto& recv : recvs_)
+        if (fits(*recv, offer.words)) {
+            if (comes_back(*recv)) break;
+            return take(*recv, offer);
+        }
     if (offers_.size() >= group_.context().config.offers_per_group_max)
         return refuse(
             offer, {Errc::table_full,
@@ -316,7 +338,8 @@ void Messages::start_transfer(Recv& recv, const Offer& offer) {
                            memory_of(recv.out, offer.words.bytes, recv.nothing),
                            facts.table.chunk_bytes,
                            {},
-                           {}});
+                           {},
+                           offer.begun});
     context.ports.meshes[context.mesh_for(cls, offer.words.number, facts.bulk_shards)]->post(
         std::move(batch));
 }
@@ -363,7 +386,7 @@ void Messages::on_withdraw(NodeIndex from, const wire::MessageWithdraw& words) {
     std::erase_if(offers_, [&](const Offer& o) { return o.from == from && o.words.number == words.number; });
     withdraw(words.number);
     Recv* recv = find_recv(words.number);
-    if (recv != nullptr && recv->taken->from == from && !recv->ending) recv->retry = true;
+    if (recv != nullptr && recv->taken->from == from) recv->retry = true;
 }
 
 void Messages::on_refused(NodeIndex from, const wire::MessageRefused& refused) {
@@ -399,14 +422,36 @@ void Messages::end(Send& send, const Error& error, bool tell) {
     finish(send, error);
 }
 
-void Messages::end(Recv& recv, const Error& error, bool tell) {
+void Messages::end(Recv& recv, const Error& error, Rest rest) {
     if (recv.ending) return;
     if (recv.moving && recv.taken->local != nullptr) return;  // the copy ends by itself, soon
     recv.ending = error;
     recv.wake_at(never);
     if (!recv.moving) return finish(recv, error);
-    recv.tell = tell;
-    withdraw(recv.taken->words.number);  // over() follows, and may still say that it went well
+    recv.rest = rest;  // over() follows, and may still say that it went well
+    const uint64_t number = recv.taken->words.number;
+    if (rest != Rest::given_back) return withdraw(number);
+    for (MeshPort* mesh : group_.context().ports.meshes) mesh->retract(key(number));
+}
+
+void Messages::ended_early(Recv& recv) {
+    if (recv.rest == Rest::given_back && !recv.retry) {
+        give_back(*recv.taken);
+    } else if (recv.rest == Rest::refused) {
+        const Error told{
+            Errc::aborted, "the receiving rank gave up: " + recv.ending->text, recv.rank, -1, {}};
+        refuse(*recv.taken, told);
+    }
+    finish(recv, *recv.ending);
+    match_waiting();
+}
+
+void Messages::give_back(Offer offer) {
+    if (const auto gone = group_.gone_error(offer.words.dst, true)) return refuse(offer, *gone);
+    if (group_.failed()) return;
+    offer.begun = true;
+    offers_.insert(std::ranges::find_if(offers_, [&](const Offer& o) { return o.place > offer.place; }),
+                   offer);
 }
 
 void Messages::on_over(Send& send, const Result<void>& result) {
@@ -424,13 +469,12 @@ void Messages::on_over(Recv& recv, const Result<void>& result) {
         return finish(recv, {});
     }
     recv.moving = false;
-    if (result) return finish(recv, {});
-    if (recv.ending) {
-        const Error told{
-            Errc::aborted, "the receiving rank gave up: " + recv.ending->text, recv.rank, -1, {}};
-        if (recv.tell) refuse(*recv.taken, told);
-        return finish(recv, *recv.ending);
+    if (result) {
+        const bool others_wait = recv.ending.has_value();
+        finish(recv, {});
+        return others_wait ? match_waiting() : void();
     }
+    if (recv.ending) return ended_early(recv);
     if (result.error().code == Errc::mismatch) {  // a transfer that could not be begun
         refuse(*recv.taken, result.error());
         return finish(recv, result.error());
@@ -480,6 +524,8 @@ void Messages::on_rank_gone(uint32_t rank) {
         if (recv->moving) continue;
         if (recv->rank == rank)
             over.emplace_back(recv.get(), *gone);
+        else if (comes_back(*recv))
+            continue;
         else if (const auto error = no_sender_left(*recv, true))
             over.emplace_back(recv.get(), *error);
     }
@@ -493,7 +539,7 @@ void Messages::fail_all(const Error& error) {
     for (auto& send : sends_) sends.push_back(send.get());
     for (auto& recv : recvs_) recvs.push_back(recv.get());
     for (Send* send : sends) end(*send, error, false);
-    for (Recv* recv : recvs) end(*recv, error, false);
+    for (Recv* recv : recvs) end(*recv, error, Rest::dropped);
 }
 
 // In order of their numbers: the receiver takes what is not above the last one for said again.

@@ -55,18 +55,27 @@ class Messages {
         wire::MessageOffer words;
         collectives::NodeIndex from;
         Send* local = nullptr;
+        uint64_t place = 0;  // offers_ is in this order
+        bool begun = false;  // a receive had begun with it, and gave it back
     };
+    // What becomes of the message that a receive has begun with when it ends early: the next receive may have
+    // it, its sender is told that it is over, or its sender knows that already.
+    enum class Rest : uint8_t { given_back, refused, dropped };
 
     bool fits(const Recv& recv, const wire::MessageOffer& offer) const;
     void match_recv(Recv& recv, bool waited);
-    void arrive(const Offer& offer);
+    void arrive(Offer offer);
+    bool comes_back(const Recv& waiting) const;
+    void give_back(Offer offer);
+    void match_waiting();
+    void ended_early(Recv& recv);
     void take(Recv& recv, const Offer& offer);
     Error unfit(const Recv& recv, const wire::MessageOffer& offer) const;
     void start_transfer(Recv& recv, const Offer& offer);
     void start_copy(Recv& recv, Send& send);
     void refuse(const Offer& offer, const Error& error);
     void end(Send& send, const Error& error, bool tell = true);
-    void end(Recv& recv, const Error& error, bool tell = true);
+    void end(Recv& recv, const Error& error, Rest rest = Rest::refused);
     void drop_offer_of(const Send& send);
     void finish(Send& send, Error error);  // by value: it may be the send's own
     void finish(Recv& recv, Error error);
@@ -84,7 +93,8 @@ class Messages {
     Timers& timers_;
     std::list<std::unique_ptr<Send>> sends_;  // in the order in which they were posted
     std::list<std::unique_ptr<Recv>> recvs_;
-    std::list<Offer> offers_;           // in order of arrival
+    std::list<Offer> offers_;  // in order of arrival
+    uint64_t arrivals_ = 0;
     std::vector<uint64_t> last_offer_;  // by NodeIndex: an offer not above it has been here before
     uint64_t counter_ = 0;
 };

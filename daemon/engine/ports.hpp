@@ -134,6 +134,7 @@ class MeshPort {
   public:
     virtual void post(link::Batch batch) = 0;
     virtual void withdraw(const link::OpKey& op) = 0;
+    virtual void retract(const link::OpKey& op) = 0;
     virtual void forget_group(const GroupId& group) = 0;
 
   protected:

@@ -79,7 +79,8 @@ const char* broken_rule(const ListFrame& frame) {
 
 const char* broken_rule(const GrantEntry& entry, size_t bytes_left_after) {
     if (const char* rule = broken_transfer(entry.bytes, entry.chunk_bytes)) return rule;
-    if ((entry.flags & ~grant_more) != 0) return "unknown grant flag";
+    if ((entry.flags & ~(grant_more | grant_anew)) != 0) return "unknown grant flag";
+    if ((entry.flags & grant_anew) != 0 && entry.first_word != 0) return "grant anew amid its bitmap";
     if (entry.words > grant_words_max) return "grant with too long a bitmap";
     if (entry.words * sizeof(uint64_t) > bytes_left_after) return "grant's bitmap beyond its frame";
     const uint64_t words = (chunks_of(entry.bytes, entry.chunk_bytes) + 63) / 64;

@@ -17,6 +17,7 @@ constexpr size_t list_bytes_max = 64 * 1024;  // of an ack, nack, ask or grant f
 constexpr uint32_t grant_words_max = 256;     // of bitmap in one grant entry
 constexpr uint32_t ask_last = 1;              // list flag: the last of the asks of this generation
 constexpr uint32_t grant_more = 1;            // entry flag: more of this grant's bitmap follows
+constexpr uint32_t grant_anew = 2;            // entry flag: what the bitmap does not name is to be sent again
 
 struct FrameStart {
     uint64_t length;  // of all that follows this field

@@ -8,6 +8,8 @@ namespace nexar::link {
 void Receiving::acknowledge(Recv& recv, uint32_t chunk) {
     Peer& peer = *recv.peer;
     if (peer.channel == nullptr) return;  // the sender will ask
+    // Its grant will say so. An ack before it would be added to those of the retracted receive.
+    if (recv.anew && recv.grant_pending) return;
     if (recv.ack_batch == peer.ack_batch) {
         RangeEntry& newest = peer.acks[recv.ack_at];
         if (newest.first + newest.count == chunk) {
@@ -102,7 +104,7 @@ void Receiving::add_grant(Peer& peer, Recv& recv, uint32_t& count) {
     do {
         e.first_word = at;
         e.words = std::min(words - at, grant_words_max);
-        e.flags = at + e.words < words ? grant_more : 0;
+        e.flags = (at + e.words < words ? grant_more : 0) | (recv.anew && at == 0 ? grant_anew : 0);
         const size_t need = sizeof e + e.words * sizeof(uint64_t);
         if (sizeof(ListFrame) + grant_bytes_.size() + need > list_bytes_max) write_grant_frame(peer, count);
         Writer out(grant_bytes_);

@@ -21,6 +21,7 @@ class Mesh::Impl {
     void drop(Peer& peer);
     void post(Batch& batch);
     void withdraw(const OpKey& op);
+    void retract(const OpKey& op);
     void forget_group(const GroupId& group);
     bool send_message(Peer& peer, Bytes message);
     void write(Peer& peer);
@@ -94,6 +95,13 @@ void Mesh::Impl::withdraw(const OpKey& op) {
     while (record->serial == serial && !record->sends.empty()) sending.fail(*record->sends.front());
 }
 
+void Mesh::Impl::retract(const OpKey& op) {
+    OpRecord* record = shared.find_op(op);
+    if (record == nullptr) return;
+    const uint64_t serial = record->serial;
+    while (record->serial == serial && !record->recvs.empty()) receiving.fail(*record->recvs.front());
+}
+
 // Tombstones stay: the ranks here may have all they wanted while a sender still waits for a lost ack.
 void Mesh::Impl::forget_group(const GroupId& group) {
     shared.remember_forgotten(group);
@@ -165,6 +173,9 @@ void Mesh::post(Batch batch) {
 }
 void Mesh::withdraw(const OpKey& op) {
     impl_->withdraw(op);
+}
+void Mesh::retract(const OpKey& op) {
+    impl_->retract(op);
 }
 void Mesh::forget_group(const GroupId& group) {
     impl_->forget_group(group);

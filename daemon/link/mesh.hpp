@@ -97,6 +97,9 @@ class Mesh {
     void on_room(PeerIndex peer);  // the channel has more room than before
     void post(Batch batch);
     void withdraw(const OpKey& op);  // all transfers of the op fail now; later frames for it are dropped
+    // Its receives fail now, its sends stay. A receive may be posted again (RecvSpec::anew), unless the op
+    // was withdrawn.
+    void retract(const OpKey& op);
     void forget_group(const GroupId& group);  // the group is gone: its stash and grants too
     // False: this peer's queue is over its limit, or it has no channel.
     bool send_message(PeerIndex peer, Bytes message);

@@ -42,6 +42,7 @@ void Receiving::post(RecvSpec&& spec, uint64_t handle, Send* forward) {
     r.chunks = static_cast<uint32_t>(chunks_of(bytes, spec.chunk_bytes));
     r.finished = 0;
     r.mismatch_told = r.needs_grant = r.grant_pending = false;
+    r.anew = spec.anew;
     r.applied.reset(r.chunks);
     r.reduce = spec.reduce;
     r.forward = forward != nullptr ? Weak<Send>(*forward) : Weak<Send>();
@@ -50,14 +51,15 @@ void Receiving::post(RecvSpec&& spec, uint64_t handle, Send* forward) {
     peer.recvs.push_back(r);
     r.op->recvs.push_back(r);
 
-    r.needs_grant = !shared_->is_eager(r.cls, bytes) || peer.early.wants_forgotten();
+    r.needs_grant = r.anew || !shared_->is_eager(r.cls, bytes) || peer.early.wants_forgotten();
+    if (r.anew) grant(r);
     if (const auto early = peer.early.take_recv(r.key)) {
         r.needs_grant |= early->wanted;
         const Weak<Recv> alive(r);
         apply_early(r, *early);
         if (alive.get() == nullptr) return;
     }
-    if (r.needs_grant) grant(r);
+    if (r.needs_grant && !r.grant_pending) grant(r);
 }
 
 void Receiving::apply_early(Recv& recv, const EarlyRecv& early) {
@@ -213,6 +215,7 @@ bool Receiving::mark_applied(Recv& recv, uint32_t chunk) {
 
 void Receiving::complete(Recv& recv) {
     Peer& peer = *recv.peer;
+    if (recv.anew && recv.grant_pending) acknowledge(peer, {to_wire(recv.key), 0, recv.chunks});
     peer.tombstones.add(recv.key, {recv.chunks, peer.generation, peer.acks_sent + 1});
     shared_->emit(MeshEvent::Kind::done, recv.handle, peer, recv.key);
     release(recv);

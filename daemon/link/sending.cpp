@@ -115,6 +115,7 @@ void Sending::on_grant(Peer& peer, const GrantEntry& entry, Bytes words) {
         update_ready(s);
         return;
     }
+    if ((entry.flags & grant_anew) != 0) send_again(s);
     for (uint32_t i = 0; i < entry.words; ++i)
         acknowledge(s, entry.first_word + i, read_at<uint64_t>(words, i * sizeof(uint64_t)));
     if ((entry.flags & grant_more) == 0) s.granted = true;
@@ -149,6 +150,17 @@ const char* Sending::on_nack(Peer& peer, const RangeEntry& range) {
     s.eager = s.granted = false;
     update_ready(s);
     return nullptr;
+}
+
+// What was acknowledged went into memory that the receiver has given up. A chunk that was never ready stays
+// so.
+void Sending::send_again(Send& s) {
+    for (uint32_t w = 0; w < s.queued.words(); ++w) {
+        s.queued.set_word(w, s.queued.word(w) | s.flying.word(w) | s.acked.word(w));
+        s.flying.set_word(w, 0);
+        s.acked.set_word(w, 0);
+    }
+    s.finished = 0;
 }
 
 void Sending::acknowledge(Send& s, uint32_t word, uint64_t bits) {

@@ -25,6 +25,7 @@ class Sending {
 
   private:
     void update_ready(Send& send);
+    void send_again(Send& send);
     void acknowledge(Send& send, uint32_t word, uint64_t bits);
     void complete_if_done(Send& send);
     void release(Send& send);

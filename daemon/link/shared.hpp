@@ -65,6 +65,7 @@ struct Recv : Transfer {
     ChunkSet applied;
     std::optional<RecvSpec::Reduce> reduce;
     Weak<Send> forward;
+    bool anew = false;           // as are all its grants
     bool needs_grant = false;    // so it is granted again in every generation
     bool grant_pending = false;  // it is in Peer::grants
     uint64_t ack_batch = 0;      // of Peer::ack_batch: our newest range is acks[ack_at]

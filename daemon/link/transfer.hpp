@@ -98,6 +98,8 @@ struct RecvSpec {
     // Set: the index, in the same batch, of the SendSpec (ready = false, same bytes and chunk_bytes) whose
     // chunk i becomes sendable when our chunk i was applied: recv_reduce_send and recv_copy_send.
     std::optional<size_t> forward;
+    // An earlier receive of this key was retracted: what it has acknowledged is to be sent again, too.
+    bool anew = false;
 };
 
 }  // namespace nexar::link

@@ -64,6 +64,7 @@ class ControlPlane final : public engine::MeshPort, public engine::PeerPort {
     // engine::MeshPort: the loop's own mesh.
     void post(link::Batch batch) override { mesh_.post(std::move(batch)); }
     void withdraw(const link::OpKey& op) override { mesh_.withdraw(op); }
+    void retract(const link::OpKey& op) override { mesh_.retract(op); }
     void forget_group(const GroupId& group) override { mesh_.forget_group(group); }
     void drop_peer(PeerIndex peer) { mesh_.drop_peer(peer); }
     // engine::PeerPort

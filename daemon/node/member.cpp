@@ -46,6 +46,7 @@ class Member::ShardMesh final : public engine::MeshPort {
     explicit ShardMesh(shards::Shard& shard) : shard_(&shard) {}
     void post(link::Batch batch) override { shard_->post(std::move(batch)); }
     void withdraw(const link::OpKey& op) override { shard_->post(shards::Withdraw{op}); }
+    void retract(const link::OpKey& op) override { shard_->post(shards::Retract{op}); }
     void forget_group(const GroupId& group) override { shard_->post(shards::ForgetGroup{group}); }
 
   private:

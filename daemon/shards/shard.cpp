@@ -87,6 +87,8 @@ void Shard::Thread::obey(Time now, Command command) {
         mesh_.post(std::move(*batch));
     else if (auto* w = std::get_if<Withdraw>(&command))
         mesh_.withdraw(w->op);
+    else if (auto* r = std::get_if<Retract>(&command))
+        mesh_.retract(r->op);
     else if (auto* f = std::get_if<ForgetGroup>(&command))
         mesh_.forget_group(f->group);
     else if (auto* k = std::get_if<connections::KnownPeer>(&command))

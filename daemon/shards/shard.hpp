@@ -40,6 +40,9 @@ struct DropPeer {  // its node is gone: all its transfers fail
 struct Withdraw {
     link::OpKey op;
 };
+struct Retract {
+    link::OpKey op;
+};
 struct ForgetGroup {
     GroupId group;
 };
@@ -47,7 +50,7 @@ struct ForgetGroup {
 struct UseIdentity {
     std::shared_ptr<const quic::Identity> identity;
 };
-using Command = std::variant<std::monostate, connections::KnownPeer, DropPeer, link::Batch, Withdraw,
+using Command = std::variant<std::monostate, connections::KnownPeer, DropPeer, link::Batch, Withdraw, Retract,
                              ForgetGroup, UseIdentity>;
 
 using Event = std::variant<std::monostate, link::MeshEvent, connections::BulkState>;

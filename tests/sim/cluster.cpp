@@ -24,6 +24,9 @@ class Host::Port final : public engine::MeshPort {
     void withdraw(const link::OpKey& op) override {
         later([this, op] { host_.meshes[mesh_]->withdraw(op); });
     }
+    void retract(const link::OpKey& op) override {
+        later([this, op] { host_.meshes[mesh_]->retract(op); });
+    }
     void forget_group(const GroupId& group) override {
         later([this, group] { host_.meshes[mesh_]->forget_group(group); });
     }

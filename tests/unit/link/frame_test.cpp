@@ -243,6 +243,11 @@ TEST_CASE("each rule of lists and grants is named") {
     Frame count = list_frame(FrameKind::ack, {{k, 0, 1}});
     count[32] = std::byte{200};
     CHECK(give(count) == "list length and count differ");
+    Frame anew = grant_frame(key(1, 1), 6400, 640, 1, 0);
+    anew[40 + 68] = std::byte{2};
+    CHECK(give(anew) == "grant anew amid its bitmap");
+    anew[40 + 68] = std::byte{4};
+    CHECK(give(anew) == "unknown grant flag");
     Frame words = grant_frame(key(1, 1), 1 << 25, 64, 0, 1);
     words[40 + 76] = std::byte{99};
     CHECK(give(words) == "grant's bitmap beyond its frame");

@@ -163,4 +163,46 @@ TEST_CASE("what came early for an op goes with it, and what comes later is neith
     CHECK(net.end_of(0, 3).done == 0);
 }
 
+// A receive retracted after `steps` and posted again, into other memory, after some more.
+TEST_CASE("a receive retracted at any moment fails alone; posted again it gets all, also over a break") {
+    size_t retracted = 0;
+    for (size_t steps = 0; steps < 240; ++steps) {
+        CAPTURE(steps);
+        const bool eager = steps % 3 == 0, breaks = steps % 4 == 1, breaks_after = steps % 5 == 2;
+        const Class cls = eager ? Class::small : Class::bulk;
+        const size_t bytes = eager ? 9000 : 60'000;
+        Net net(2, steps + 1);
+        net.set_capacity(5000);
+        Memory from(bytes), first(bytes), again(bytes), other(bytes);
+        from.set(pattern(bytes, steps));
+        net[0].post(batch(1, {}, {send_spec(key(1, 1), 1, from, 1024, cls)}));
+        net[0].post(batch(2, {}, {send_spec(key(1, 2), 1, from, 1024, cls)}));
+        net[1].post(batch(1, {recv_spec(key(1, 1), 0, first, 1024, cls)}, {}));
+        net[1].post(batch(2, {recv_spec(key(1, 2), 0, other, 1024, cls)}, {}));
+        for (size_t i = 0; i < steps; ++i) net.step();
+        net[1].retract(key(1, 1).op);
+        net.collect(1);
+        if (net.done(1, 1)) continue;  // it was too late
+        ++retracted;
+        REQUIRE(net.end_of(1, 1).failed == 1);
+        first.fill(later);
+        if (breaks) net.connect(0, 1);
+        for (size_t i = 0; i < steps % 40; ++i) net.step();
+        CHECK_FALSE(net.done(0, 1));
+
+        RecvSpec spec = recv_spec(key(1, 1), 0, again, 1024, cls);
+        spec.anew = true;
+        net[1].post(batch(3, {spec}, {}));
+        for (size_t i = 0; breaks_after && i < 30; ++i) net.step();
+        if (breaks_after) net.connect(0, 1);
+        REQUIRE(net.run());
+        CHECK((net.done(0, 1) && net.done(1, 3)));
+        CHECK((again.flat() == pattern(bytes, steps) && again.canaries_live()));
+        CHECK(first.all(later));
+        CHECK((net.done(0, 2) && net.done(1, 2) && other.flat() == pattern(bytes, steps)));
+        CHECK(net.garbage.empty());
+    }
+    CHECK(retracted > 50);
+}
+
 }  // namespace nexar::link::test
