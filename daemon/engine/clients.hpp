@@ -9,6 +9,10 @@
 
 namespace nexar::engine {
 
+// Its process ended it in good order; died; or lives, and goes on without this daemon: its memory has other
+// uses by now, so nothing that it handed over is carried out (docs/protocol/shm.md [S15]).
+enum class SessionEnd : uint8_t { closed, crashed, given_up };
+
 class Service {
   public:
     // An error means refused: no completion follows. Every accepted call gets exactly one Clients::complete
@@ -22,7 +26,7 @@ class Service {
     // The rank leaves; what it has pending ends with CLOSED.
     virtual Result<void> free_group(Time now, SessionId session, const GroupId& group, uint32_t rank) = 0;
     // No completion follows for this session. Its buffers' keepalives are released as its ops end.
-    virtual void session_ended(Time now, SessionId session, bool crashed, const std::string& reason) = 0;
+    virtual void session_ended(Time now, SessionId session, SessionEnd how, const std::string& reason) = 0;
 
   protected:
     ~Service() = default;

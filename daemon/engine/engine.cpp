@@ -419,17 +419,20 @@ Result<void> Engine::free_group(Time now, SessionId session, const GroupId& id, 
     return {};
 }
 
-void Engine::session_ended(Time now, SessionId session, bool crashed, const std::string& reason) {
+void Engine::session_ended(Time now, SessionId session, SessionEnd how, const std::string& reason) {
     impl_->context.now = now;
     const auto node = impl_->sessions.extract(session);  // from here on nothing is completed for it
     if (node.empty()) return;
     impl_->opening.session_ended(session);
+    const bool crashed = how == SessionEnd::crashed || impl_->stopping;
+    const Leaving leaving = how == SessionEnd::given_up ? Leaving::given_up
+                            : crashed                   ? Leaving::crashed
+                                                        : Leaving::closed;
     for (const GroupId& id : node.mapped()) {
         Group* group = impl_->find(id);
         if (group == nullptr) continue;
         for (LocalRank& local : group->locals())
-            if (local.session == session)
-                group->leave(local, crashed || impl_->stopping ? Leaving::crashed : Leaving::closed, reason);
+            if (local.session == session) group->leave(local, leaving, reason);
     }
     impl_->turn();
 }

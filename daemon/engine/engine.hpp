@@ -102,7 +102,7 @@ class Engine final : public Service {
     Result<void> free_group(Time now, SessionId session, const GroupId& group, uint32_t rank) override;
     // The session's process ended or closed its session. No complete() is called for it any more; its memory
     // is used until its last op is over, and its buffers' keepalives are released then.
-    void session_ended(Time now, SessionId session, bool crashed, const std::string& reason) override;
+    void session_ended(Time now, SessionId session, SessionEnd how, const std::string& reason) override;
 
     // Peers. A PeerIndex stands for one incarnation of one node, for good. Hello and RosterUpdate are the
     // node's business; given here they only count as a sign of life.

@@ -223,14 +223,16 @@ void Group::leave(LocalRank& local, Leaving how, const std::string& reason) {
     if (local.left) return;
     local.left = true;
     if (how == Leaving::freed) close_pending(local, reason);
-    const uint64_t handed_over = how == Leaving::freed ? local.posted : leave_runs(local.rank, local.posted);
+    const uint64_t handed_over = how == Leaving::freed      ? local.posted
+                                 : how == Leaving::given_up ? take_back(local, reason)
+                                                            : leave_runs(local.rank, local.posted);
     const std::string why =
-        handed_over == local.posted
+        handed_over == local.posted || how == Leaving::given_up
             ? reason
             : reason + ", and had not moved all bytes of collective " + std::to_string(handed_over);
-    const wire::RankGone gone{
-        facts.id, facts.epoch.value,    local.rank, handed_over, how == Leaving::crashed,
-        why,      how == Leaving::freed};
+    const bool crashed = how == Leaving::crashed || how == Leaving::given_up;
+    const wire::RankGone gone{facts.id, facts.epoch.value,    local.rank, handed_over, crashed,
+                              why,      how == Leaving::freed};
     gone_[local.rank] = gone;
     to_others(gone);
     messages_.on_rank_gone(local.rank);
@@ -258,6 +260,25 @@ uint64_t Group::leave_runs(uint32_t rank, uint64_t posted) {
     for (auto& [seq, run] : runs_)
         if (!run->leave(rank)) handed_over = std::min(handed_over, seq);
     return handed_over;
+}
+
+// What this rank has pending ends now: its memory has other uses. How many collectives are over for it.
+uint64_t Group::take_back(const LocalRank& local, const std::string& reason) {
+    const NodeId& node = facts.members[local.rank].node;
+    // In the words of the verdict to come: all survivors are told the same.
+    const Error lost{
+        Errc::peer_lost,
+        "rank " + std::to_string(local.rank) + " on node " + node.short_hex() + " is lost: " + reason,
+        local.rank, -1, node.hex()};
+    uint64_t over = local.posted;
+    for (auto& [seq, run] : runs_) {
+        const bool ended = run->state() == CollectiveRun::State::stopping;  // for another reason, for all
+        if (ended || !run->close(local.rank, lost, reason)) continue;
+        run->stop(lost);
+        over = std::min(over, seq);
+    }
+    messages_.take_back(local.rank, lost);
+    return over;
 }
 
 bool Group::finished() const {

@@ -37,8 +37,9 @@ class GroupHost {
     ~GroupHost() = default;
 };
 
-// How a rank leaves: it freed the group, its session was closed in good order, or its process died.
-enum class Leaving : uint8_t { freed, closed, crashed };
+// How a rank leaves: it freed the group, its session was closed in good order, its process died, or goes on
+// without this daemon.
+enum class Leaving : uint8_t { freed, closed, crashed, given_up };
 
 // A rank of this node.
 struct LocalRank {
@@ -155,6 +156,7 @@ class Group final : public Runnable, public Alarm {
                               uint64_t out) const;
     Result<void> check_stage(const OpRequest& request, uint64_t in, uint64_t out) const;
     uint64_t leave_runs(uint32_t rank, uint64_t posted);
+    uint64_t take_back(const LocalRank& local, const std::string& reason);
     void close_pending(const LocalRank& local, const std::string& reason);
     Result<void> refuse(LocalRank& local);
     CollectiveRun* run_for(uint64_t seq);  // makes one; null: over already, or too far ahead

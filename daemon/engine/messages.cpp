@@ -49,6 +49,7 @@ struct Messages::Recv final : Pending, Alarm {
     std::optional<Error> ending;
     Rest rest = Rest::refused;  // where it does end so
     bool retry = false;         // the sender took its message back: wait for another one
+    Error spoiled;              // how a copy from a rank of this node ends: one of the two took it back
     void over(Result<void> result) override { owner.on_over(*this, result); }
     void on_time() override;
     std::string text() const;
@@ -213,6 +214,23 @@ void Messages::close(uint32_t rank, const Error& own) {
     for (auto& recv : recvs_)
         if (recv->rank == rank) recvs.push_back(recv.get());
     for (Recv* recv : recvs) end(*recv, own);
+}
+
+// Its peers hear it from the group's verdict. Of a copy between two ranks of this node, which ends by itself,
+// nobody knows what it copied or where to.
+void Messages::take_back(uint32_t rank, const Error& lost) {
+    std::vector<Send*> sends;
+    std::vector<Recv*> recvs;
+    for (auto& send : sends_)
+        if (send->words.src == rank) sends.push_back(send.get());
+    for (auto& recv : recvs_)
+        if (recv->rank == rank) recvs.push_back(recv.get());
+    for (Send* send : sends)
+        if (send->copied_by != nullptr) send->copied_by->spoiled = lost;
+    for (Recv* recv : recvs)
+        if (recv->moving) recv->spoiled = lost;
+    for (Send* send : sends) end(*send, lost);
+    for (Recv* recv : recvs) end(*recv, lost, Rest::dropped);
 }
 
 bool Messages::has_sends_of(SessionId session) const {
@@ -465,8 +483,8 @@ void Messages::on_over(Recv& recv, const Result<void>& result) {
     if (recv.taken->local != nullptr) {
         Send* send = recv.taken->local;
         send->copied_by = nullptr;
-        finish(*send, {});
-        return finish(recv, {});
+        finish(*send, recv.spoiled);
+        return finish(recv, recv.spoiled);
     }
     recv.moving = false;
     if (result) {

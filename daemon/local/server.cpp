@@ -214,7 +214,8 @@ void Server::stop(Time now, const std::string& reason) {
     if (stopped_) return;
     stopped_ = true;
     descriptors_->unwatch(listener_.get(), listener_key);
-    for (Session* session : order_) session->end(now, false, {Errc::daemon_lost, reason, -1, -1, {}});
+    for (Session* session : order_)
+        session->end(now, engine::SessionEnd::closed, {Errc::daemon_lost, reason, -1, -1, {}});
     sweep();
 }
 

@@ -7,6 +7,8 @@
 
 namespace nexar::local {
 
+using engine::SessionEnd;
+
 namespace {
 
 template <class T>
@@ -61,7 +63,7 @@ void Session::on_readable(Time now) {
                 drain_rest(now);
                 return end_by_client(now, {Errc::closed, "the connection ended", -1, -1, {}});
             case Packet::Kind::bad:
-                return end(now, true, protocol_error(packet.problem));
+                return end(now, SessionEnd::crashed, protocol_error(packet.problem));
             case Packet::Kind::message:
                 on_packet(now, packet);
         }
@@ -72,7 +74,7 @@ void Session::on_packet(Time now, Packet& packet) {
     nexar_msg_head head{};
     if (packet.size >= sizeof head) std::memcpy(&head, packet.bytes, sizeof head);
     if (head.magic != NEXAR_LOCAL_MAGIC)
-        return end(now, true, protocol_error("a message is not one of nexar's"));
+        return end(now, SessionEnd::crashed, protocol_error("a message is not one of nexar's"));
 
     Result<void> done;
     if (state_ == State::expects_hello && head.type == NEXAR_MSG_HELLO)
@@ -83,7 +85,7 @@ void Session::on_packet(Time now, Packet& packet) {
         done = on_ready_packet(now, head.type, packet);
     else
         done = fail(protocol_error("message type " + std::to_string(head.type) + " is out of order"));
-    if (!done) end(now, true, done.error());
+    if (!done) end(now, SessionEnd::crashed, done.error());
 }
 
 Result<void> Session::on_hello(const Packet& packet) {
@@ -139,7 +141,7 @@ Result<void> Session::on_ready_packet(Time now, uint32_t type, Packet& packet) {
         case NEXAR_MSG_GOODBYE: {
             NEXAR_TRY_VOID(body_of<nexar_msg_head>(packet, 0));
             drain_rest(now);
-            end(now, false, goodbye());
+            end(now, SessionEnd::closed, goodbye());
             return {};
         }
         case NEXAR_MSG_REGION_ADD:
@@ -172,7 +174,7 @@ Result<engine::Buffer> Session::map_region(const Packet& packet, const nexar_msg
 size_t Session::drain(Time now) {
     if (!ready()) return 0;
     const size_t taken = core_->drain(now);
-    if (core_->broken()) end(now, true, *core_->broken());
+    if (core_->broken()) end(now, SessionEnd::crashed, *core_->broken());
     return taken;
 }
 
@@ -200,7 +202,7 @@ void Session::drain_socket(Time now) {
 // A crash, unless the client has said otherwise.
 void Session::end_by_client(Time now, Error crash) {
     const bool orderly = ready() && core_->said_goodbye();
-    end(now, !orderly, orderly ? goodbye() : std::move(crash));
+    end(now, orderly ? SessionEnd::closed : SessionEnd::crashed, orderly ? goodbye() : std::move(crash));
 }
 
 void Session::on_process_ended(Time now) {
@@ -212,8 +214,8 @@ void Session::on_process_ended(Time now) {
 void Session::on_time(Time now) {
     if (ended_) return;
     if (state_ != State::ready && now >= handshake_until_)
-        return end(now, true, {Errc::timed_out, "the handshake took too long", -1, -1, {}});
-    if (memory_faulted()) end(now, true, protocol_error("the client took shared memory away"));
+        return end(now, SessionEnd::crashed, {Errc::timed_out, "the handshake took too long", -1, -1, {}});
+    if (memory_faulted()) end(now, SessionEnd::crashed, protocol_error("the client took shared memory away"));
 }
 
 bool Session::memory_faulted() const {
@@ -222,7 +224,7 @@ bool Session::memory_faulted() const {
            }));
 }
 
-void Session::end(Time now, bool crashed, Error why) {
+void Session::end(Time now, SessionEnd how, Error why) {
     if (ended_) return;
     const bool was_ready = state_ == State::ready && core_;
     ended_ = why;
@@ -232,7 +234,7 @@ void Session::end(Time now, bool crashed, Error why) {
     std::memcpy(refused.text, why.text.data(), std::min(why.text.size(), sizeof refused.text - 1));
     send_body(connection_.get(), refused, NEXAR_MSG_REFUSED);
     if (alive_) alive_->stop();  // wakes every sleeper of the client
-    if (was_ready) host_.service->session_ended(now, id_, crashed, why.text);
+    if (was_ready) host_.service->session_ended(now, id_, how, why.text);
 }
 
 void Session::wake_all(uint32_t* word) {

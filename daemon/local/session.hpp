@@ -39,7 +39,7 @@ class Session final : private Waker {
     Time wake_at() const { return state_ == State::ready || ended_ ? never : handshake_until_; }
 
     // Ends it now: tells the client why if it can, and the engine if it knows the session.
-    void end(Time now, bool crashed, Error why);
+    void end(Time now, engine::SessionEnd how, Error why);
     bool ended() const { return ended_.has_value(); }
     const Error& why() const { return *ended_; }
 

@@ -30,7 +30,7 @@ struct Engine final : engine::Service {
     void cancel(Time, SessionId, uint64_t) override {}
     void stage(Time, SessionId, uint64_t, uint32_t, uint32_t) override {}
     Result<void> free_group(Time, SessionId, const GroupId&, uint32_t) override { return {}; }
-    void session_ended(Time, SessionId, bool, const std::string&) override {}
+    void session_ended(Time, SessionId, engine::SessionEnd, const std::string&) override {}
 };
 
 void must(bool what) {

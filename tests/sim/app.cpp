@@ -323,7 +323,8 @@ void App::end(bool crashed, const std::string& why, bool process_too) {
     why_ = why;
     host_.cores.erase(id_.value);
     core_.reset();
-    host_.engine->session_ended(now, id_, crashed, why_);  // `why` may have been the core's own text
+    host_.engine->session_ended(now, id_, crashed ? engine::SessionEnd::crashed : engine::SessionEnd::closed,
+                                why_);  // `why` may have been the core's own text
     host_.after_input();
     if (process_too) {
         if (!deaf_) cluster_.to_be_submitted -= static_cast<int>(pending_.size());

@@ -386,12 +386,18 @@ Result<void> Cluster::free_group(const SimGroup& group, uint32_t rank) {
 }
 
 void Cluster::end_session(const SimGroup& group, uint32_t rank, bool crashed) {
+    end_session(group, rank, crashed ? engine::SessionEnd::crashed : engine::SessionEnd::closed);
+}
+
+void Cluster::end_session(const SimGroup& group, uint32_t rank, engine::SessionEnd how) {
     Host& host = *hosts[group.placement[rank]];
     if (host.dead) return;
     for (const auto& [key, call] : host.calls)
         if (key.first == group.sessions[rank].value && !call->ended) abandoned_.insert(call);
-    host.engine->session_ended(clock.now(), group.sessions[rank], crashed,
-                               crashed ? "it crashed" : "it exited");
+    host.engine->session_ended(clock.now(), group.sessions[rank], how,
+                               how == engine::SessionEnd::closed    ? "it exited"
+                               : how == engine::SessionEnd::crashed ? "it crashed"
+                                                                    : "it gave its daemon up");
     host.after_input();
 }
 

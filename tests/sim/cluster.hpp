@@ -141,6 +141,7 @@ class Cluster {
     void cancel(const SimGroup& group, uint32_t rank, const Call& call);
     Result<void> free_group(const SimGroup& group, uint32_t rank);
     void end_session(const SimGroup& group, uint32_t rank, bool crashed = true);
+    void end_session(const SimGroup& group, uint32_t rank, engine::SessionEnd how);
 
     // Runs until all calls so far of living ranks have ended and nothing is under way, or virtual time is up.
     bool run(Duration limit = 60s);

@@ -141,7 +141,8 @@ TEST_CASE("an open that is cancelled, or whose process ends, leaves room for ano
     const auto ended = cluster.open(1, "job", 2, 1);
     cluster.hosts[0]->engine->cancel(cluster.clock.now(), cancelled.session, cancelled.ticket);
     cluster.hosts[0]->after_input();
-    cluster.hosts[1]->engine->session_ended(cluster.clock.now(), ended.session, true, "it crashed");
+    cluster.hosts[1]->engine->session_ended(cluster.clock.now(), ended.session, engine::SessionEnd::crashed,
+                                            "it crashed");
     cluster.hosts[1]->after_input();
     cluster.run_for(100ms);
     REQUIRE(cluster.answer(cancelled)->error().code == Errc::cancelled);

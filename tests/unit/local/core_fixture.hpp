@@ -55,7 +55,7 @@ struct Engine final : engine::Service {
         freed_ranks.push_back(rank);
         return {};
     }
-    void session_ended(Time, SessionId, bool, const std::string&) override {}
+    void session_ended(Time, SessionId, engine::SessionEnd, const std::string&) override {}
 };
 
 struct NoWaker final : Waker {

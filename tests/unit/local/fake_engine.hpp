@@ -83,9 +83,9 @@ class FakeEngine final : public engine::Service {
         return {};
     }
 
-    void session_ended(Time, SessionId session, bool crashed, const std::string& reason) override {
+    void session_ended(Time, SessionId session, engine::SessionEnd how, const std::string& reason) override {
         ++sessions_ended;
-        last_crashed = crashed;
+        last_crashed = how != engine::SessionEnd::closed;
         pending_.remove_if([&](const Pending& p) { return p.request.session == session; });
         for (auto& [name, waiting] : opening_)
             std::erase_if(waiting, [&](const Opening& o) { return o.request.session == session; });

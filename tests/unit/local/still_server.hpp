@@ -32,9 +32,9 @@ struct KeepingEngine final : engine::Service {
     void cancel(Time, SessionId, uint64_t) override {}
     void stage(Time, SessionId, uint64_t, uint32_t, uint32_t) override {}
     Result<void> free_group(Time, SessionId, const GroupId&, uint32_t) override { return {}; }
-    void session_ended(Time, SessionId, bool crashed, const std::string&) override {
+    void session_ended(Time, SessionId, engine::SessionEnd how, const std::string&) override {
         ++ends;
-        crashes += crashed;
+        crashes += how == engine::SessionEnd::crashed;
         ops_at_end = ops;
     }
 };
