@@ -155,7 +155,7 @@ enum {
     /* This session is finished, or was never opened: open a new one. */
     NEXAR_ERR_SESSION = -700, /* any of this class */
     NEXAR_ERR_DAEMON_LOST = -701,
-    NEXAR_ERR_DAEMON_UNRESPONSIVE = -702,
+    NEXAR_ERR_DAEMON_UNRESPONSIVE = -702, /* it lives, but stood still: see nexar_session_options */
     NEXAR_ERR_SESSION_REFUSED = -703,
     NEXAR_ERR_PROTOCOL_ERROR = -704,
 
@@ -317,6 +317,14 @@ typedef struct nexar_session_options {
 #define NEXAR_SESSION_OPTIONS_INIT \
     {sizeof(nexar_session_options), 0, NULL, NEXAR_TIMEOUT_DEFAULT, NEXAR_TIMEOUT_DEFAULT, UINT64_MAX, -1}
 NEXAR_API void nexar_session_options_init(nexar_session_options* options, uint64_t size);
+
+/* DAEMON_UNRESPONSIVE is final for the session. A daemon that runs again ends it before anything else: nothing of it
+ * that was pending is begun, and for the other ranks this one is lost (PEER_LOST). What it cannot call back is what it
+ * was in the middle of when it stopped: until it runs again and has withdrawn them, which nobody can tell this process,
+ * pending operations may still write their output and read their input in memory of nexar_alloc and
+ * nexar_register_memfd, and may still end well on other ranks. Do not use that memory for anything else: close the
+ * session, which unmaps what nexar_alloc gave, and take the bytes of a memfd for spoilt. Ordinary memory is yours at
+ * once. */
 
 /* Opens a session; options may be NULL. Close it with nexar_session_close.
  *   NOT_FOUND             nobody listens at the socket

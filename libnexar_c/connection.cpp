@@ -202,6 +202,10 @@ void Connection::send_head(uint32_t type) const {
     send(bytes_of(head));
 }
 
+void Connection::shut_down() const {
+    ::shutdown(fd_, SHUT_RDWR);
+}
+
 bool Connection::drain() const {
     alignas(8) char packet[NEXAR_MSG_BYTES_MAX];
     bool any = false;

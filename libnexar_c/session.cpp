@@ -1,6 +1,5 @@
 #include "session.hpp"
 
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -79,7 +78,7 @@ void Session::say_goodbye() {
     shm::store_release(control_.header().goodbye, 1u);
     connection_->send_head(NEXAR_MSG_GOODBYE);
     // The daemon sees the end although a fork's child may hold the socket open.
-    ::shutdown(connection_->fd(), SHUT_RDWR);
+    connection_->shut_down();
 }
 
 void Session::fail_all(Errc code, const std::string& text) {

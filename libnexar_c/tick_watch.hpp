@@ -18,12 +18,18 @@ class TickWatch {
     // When to call expired(), at the earliest, if the last tick was at `tick`. Cheap.
     Time check_at(Time tick) const;
     // To be called from then on. `tick` and `now` are read by whoever holds the lock: an older pair than
-    // another thread's would undo what that one saw.
-    template <class Read>
-    bool expired(Read read) {
+    // another thread's would undo what that one saw. True is final: before, the daemon was told by say(true),
+    // and the tick did not move for it; if it did, that is taken back by say(false) [S15].
+    template <class Read, class Say>
+    bool expired(Read read, Say say) {
         std::lock_guard lock(mutex_);
         const auto [tick, now] = read();
-        return expired_at(tick, now);
+        if (given_up_ || !expired_at(tick, now)) return given_up_;
+        say(true);
+        const auto [tick_after, after] = read();
+        given_up_ = tick_after == tick;
+        if (!given_up_) say(false);
+        return given_up_;
     }
 
   private:
@@ -31,6 +37,7 @@ class TickWatch {
 
     const Duration limit_;
     std::mutex mutex_;
+    bool given_up_ = false;
     Time stale_tick_{};                          // the tick that was found standing still
     std::atomic<Duration::rep> stale_since_{0};  // when; 0: it moves
 };

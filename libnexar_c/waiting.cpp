@@ -158,14 +158,19 @@ void Session::look_at_tick() {
 
 void Session::check_tick() {
     Time tick, at;
-    const bool expired = tick_watch_.expired([&] {
+    const auto read = [&] {
         tick = daemon_tick();
         at = now();
         return std::pair(tick, at);
-    });
-    if (expired)
-        fail_all(Errc::daemon_unresponsive,
-                 "the daemon has not run for " + std::to_string(to_ms(at - tick)) + " ms");
+    };
+    const auto say = [&](bool given_up) {
+        shm::store_release(control_.header().given_up, given_up ? 1u : 0u);
+        shm::fence();  // [S15]: before the second look at the tick
+    };
+    if (!tick_watch_.expired(read, say)) return;
+    fail_all(Errc::daemon_unresponsive,
+             "the daemon has not run for " + std::to_string(to_ms(at - tick)) + " ms");
+    connection_->shut_down();  // wakes the daemon when it runs again; nothing more is said on it
 }
 
 }  // namespace nexar::c

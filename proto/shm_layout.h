@@ -188,8 +188,9 @@ typedef struct nexar_shm_header {
     uint32_t bell_wanted;        /* client: wants a byte on the socket when something ends [S5] */
     uint64_t bytes_copied;       /* client: for nexarctl */
     uint64_t waits_slept;
-    uint32_t goodbye; /* client: 1: its end is orderly; for a socket too full for GOODBYE */
-    uint8_t reserved4[36];
+    uint32_t goodbye;  /* client: 1: its end is orderly; for a socket too full for GOODBYE */
+    uint32_t given_up; /* client: 1: it believes that the daemon stands still, and goes on without it [S15] */
+    uint8_t reserved4[32];
 
     uint32_t closed_code; /* daemon: why it ended this session, as nexar_status; 0: it did not */
     uint8_t reserved5[60];

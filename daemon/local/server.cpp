@@ -63,6 +63,7 @@ Server::~Server() {
 }
 
 void Server::on_readable(Time now, uint64_t key) {
+    end_given_up(now);
     if (key == listener_key) {
         accept_all(now);
     } else if (auto found = sessions_.find(key / 2); found != sessions_.end()) {
@@ -142,6 +143,7 @@ void Server::refuse(int connection, const Error& why) {
 }
 
 size_t Server::poll(Time now) {
+    end_given_up(now);
     size_t taken = 0;
     for (Session* session : order_) taken += session->drain(now);
     if (BusGuard::faults() != faults_seen_) {
@@ -174,10 +176,25 @@ void Server::on_woken() {
     shm::store_relaxed(page().sleeping, 0u);
 }
 
+bool Server::tick_is_due(Time now) const {
+    return now >= last_tick_ + tick_interval || last_tick_ == Time{};
+}
+
+void Server::end_given_up(Time now) {
+    if (tick_is_due(now)) look_whether_given_up(now);
+}
+
+void Server::look_whether_given_up(Time now) {
+    for (Session* session : order_) session->look_whether_given_up(now);
+    sweep();
+}
+
 void Server::on_time(Time now) {
-    if (now >= last_tick_ + tick_interval || last_tick_ == Time{}) {
+    if (tick_is_due(now)) {
         last_tick_ = now;
         shm::store_release(page().tick_ns, static_cast<uint64_t>(now.time_since_epoch().count()));
+        shm::fence();  // [S15]: either we see that a client gave up, or it sees that the tick moved
+        look_whether_given_up(now);
     }
     for (Session* session : order_) session->on_time(now);
     sweep();

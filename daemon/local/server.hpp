@@ -46,6 +46,10 @@ class Server final : public engine::Clients {
     Server(const Server&) = delete;
     Server& operator=(const Server&) = delete;
 
+    // Ends the sessions of clients that have given this daemon up while it stood still. First in a turn: what
+    // comes from elsewhere may be for them. Looks only while the tick is due, since no client gives up a
+    // daemon whose tick moves [S15].
+    void end_given_up(Time now);
     void on_readable(Time now, uint64_t key);
     // Takes submitted work from every session, a bounded share of each. Returns how many entries: 0 means
     // idle.
@@ -76,6 +80,8 @@ class Server final : public engine::Clients {
     Result<void> admit(Time now, Fd connection);
     void refuse(int connection, const Error& why);
     void survive_full_table();
+    bool tick_is_due(Time now) const;
+    void look_whether_given_up(Time now);
     void sweep();
     void update_busy();
     nexar_shm_daemon_page& page() { return *reinterpret_cast<nexar_shm_daemon_page*>(page_.page); }

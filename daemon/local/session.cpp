@@ -171,7 +171,18 @@ Result<engine::Buffer> Session::map_region(const Packet& packet, const nexar_msg
     return engine::Buffer{bytes.data(), bytes.size(), std::move(mapping)};
 }
 
+void Session::look_whether_given_up(Time now) {
+    if (!ready() || !core_->was_given_up()) return;
+    end(now, SessionEnd::given_up,
+        {Errc::daemon_unresponsive,
+         "the process gave its session up, because its daemon stood still",
+         -1,
+         -1,
+         {}});
+}
+
 size_t Session::drain(Time now) {
+    look_whether_given_up(now);
     if (!ready()) return 0;
     const size_t taken = core_->drain(now);
     if (core_->broken()) end(now, SessionEnd::crashed, *core_->broken());
@@ -181,6 +192,7 @@ size_t Session::drain(Time now) {
 // What was handed over before the end is carried out: each entry was published whole. Bounded by the ring's
 // length, although nobody should be writing any more.
 void Session::drain_rest(Time now) {
+    look_whether_given_up(now);
     if (!ready()) return;
     size_t left = nexar_shm_submission_entries(core_->slots());
     while (left > 0) {

@@ -400,6 +400,10 @@ bool SessionCore::said_goodbye() const {
     return shm::load_acquire(control_.header().goodbye) == 1;
 }
 
+bool SessionCore::was_given_up() const {
+    return shm::load_acquire(control_.header().given_up) != 0;
+}
+
 void SessionCore::break_off(Error why) {
     if (broken_) return;
     shm::store_release(control_.header().closed_code, static_cast<uint32_t>(why.code));

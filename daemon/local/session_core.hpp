@@ -70,6 +70,8 @@ class SessionCore {
 
     // The client's word that the end of its socket or process is an orderly one. It speaks for itself alone.
     bool said_goodbye() const;
+    // The client goes on without us: its memory has other uses by now [S15].
+    bool was_given_up() const;
 
     // The session is to be closed for this reason. It does nothing more.
     const std::optional<Error>& broken() const { return broken_; }

@@ -205,6 +205,7 @@ Result<void> Member::build_server() {
 }
 
 bool Member::step(Time now) {
+    server_->end_given_up(now);
     bool work = plane_->step(now);
     read_plane(now);
     work |= read_shards(now);

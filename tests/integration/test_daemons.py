@@ -138,6 +138,44 @@ def test_a_stopped_daemon_is_found_out_by_who_only_tests_and_polls(cluster):
         comes_back(cluster)
 
 
+def gives_up_a_receive(me):
+    """Rank 1 gives its daemon up while it receives, and uses the memory again; then rank 0 sends."""
+    session = me.session(daemon_unresponsive=1 if me.rank == 1 else nexar.NO_TIMEOUT)
+    group = me.group(session)
+    memory = session.alloc(4096, np.uint8)
+    request = group.recv_start(memory, 0) if me.rank == 1 else None
+    group.barrier()
+    me.mark()
+    me.wait_for_go()
+    if me.rank == 0:
+        return me.fails(group.send, np.full(4096, 9, np.uint8), 1, timeout=SILENT)
+    failure = me.fails(request.wait)
+    memory[:] = 1
+    me.mark()
+    me.wait_for_go()
+    return failure, set(memory.tolist())
+
+
+def test_a_daemon_that_was_given_up_and_goes_on_carries_nothing_out(cluster):
+    for sender in (2, 1):
+        job = Job([cluster[sender], cluster[2]], gives_up_a_receive)
+        job.await_marks()
+        cluster[2].pause()
+        job.go(1)
+        job[1].await_mark()
+        cluster[2].resume()
+        cluster.wait_connected()
+
+        job.go(0)
+        lost = job.outcomes(0)[0]
+        job.go(1)
+        failure, bytes_now = job.outcomes(1)[0]
+
+        equal((failure.name, bytes_now), ("DAEMON_UNRESPONSIVE", {1}), "what rank 1 was told, and its memory after that")
+        equal((lost.name, lost.rank), ("PEER_LOST", 1), f"what its sender was told: {lost}")
+        comes_back(cluster)
+
+
 def test_a_daemon_that_was_stopped_and_goes_on_tells_its_ranks_what_the_others_decided(cluster):
     job = Job(two_each(cluster), waits, 60, False)
     job.await_marks()

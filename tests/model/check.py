@@ -25,6 +25,8 @@ MODELS = {
     "generations": {name: WRONG for name in ("LEDGER_FORGETS_GENERATIONS", "NO_LEDGER", "SAME_GENERATION_AGAIN",
                                              "DONE_BEFORE_RESULT", "ENTRY_BEFORE_PAYLOAD")},
     "alive": {},
+    "given_up": {name: WRONG for name in ("NO_FENCE_IN_CLIENT", "NO_FENCE_IN_DAEMON", "ONE_LOOK_AT_THE_TICK",
+                                          "NO_LOOK_AFTER_THE_TICK", "NO_LOOK_BEFORE_THE_REST")},
 }
 HOLD = {"ring": {"TWO_PRODUCERS"}}
 DEPTH = 100000

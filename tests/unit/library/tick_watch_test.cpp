@@ -4,6 +4,7 @@
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <thread>
+#include <vector>
 
 using namespace nexar;
 using namespace nexar::c;
@@ -14,7 +15,7 @@ namespace {
 constexpr Time start{1h};
 
 bool expired(TickWatch& watch, Time tick, Time now) {
-    return watch.expired([&] { return std::pair(tick, now); });
+    return watch.expired([&] { return std::pair(tick, now); }, [](bool) {});
 }
 
 }  // namespace
@@ -35,6 +36,31 @@ TEST_CASE("a tick that moves begins anew, whether or not anybody looked meanwhil
     CHECK_FALSE(expired(watch, start + 60s, start + 70'999ms));
     CHECK_FALSE(expired(watch, start + 71s, start + 72s));
     CHECK(watch.check_at(start + 71s) == start + 81s);
+}
+
+TEST_CASE("a tick that moves when the daemon was told is no verdict, and that is taken back", "[S15]") {
+    TickWatch watch(10s);
+    static_cast<void>(expired(watch, start, start + 10s));
+    Time tick = start;
+    std::vector<bool> said;
+    const auto read = [&] { return std::pair(tick, start + 11s); };
+    CHECK_FALSE(watch.expired(read, [&](bool given_up) {
+        said.push_back(given_up);
+        tick = start + 11s;
+    }));
+    CHECK(said == std::vector{true, false});
+    CHECK_FALSE(watch.expired(read, [&](bool given_up) { said.push_back(given_up); }));
+    CHECK(said.size() == 2);
+}
+
+TEST_CASE("a verdict is final, and said once", "[S15]") {
+    TickWatch watch(10s);
+    static_cast<void>(expired(watch, start, start + 10s));
+    std::vector<bool> said;
+    const auto say = [&](bool given_up) { said.push_back(given_up); };
+    CHECK(watch.expired([] { return std::pair(start, start + 11s); }, say));
+    CHECK(watch.expired([] { return std::pair(start + 12s, start + 12s); }, say));
+    CHECK(said == std::vector{true});
 }
 
 TEST_CASE("without a limit nobody ever looks") {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <catch2/catch_test_macros.hpp>
+#include <chrono>
 #include <map>
 #include <memory>
 #include <string>
@@ -18,6 +19,7 @@ namespace nexar::test {
 struct KeepingEngine final : engine::Service {
     local::Server* server = nullptr;
     size_t ops = 0, ops_at_end = 0, ends = 0, crashes = 0;
+    size_t ops_at_first_end = 0, given_up = 0;
     Result<void> open(Time, const engine::OpenRequest& request) override {
         engine::GroupInfo info;
         info.id = {1, 1, 1}, info.size = 1, info.rank = Rank(0);
@@ -33,8 +35,9 @@ struct KeepingEngine final : engine::Service {
     void stage(Time, SessionId, uint64_t, uint32_t, uint32_t) override {}
     Result<void> free_group(Time, SessionId, const GroupId&, uint32_t) override { return {}; }
     void session_ended(Time, SessionId, engine::SessionEnd how, const std::string&) override {
-        ++ends;
+        if (++ends == 1) ops_at_first_end = ops;
         crashes += how == engine::SessionEnd::crashed;
+        given_up += how == engine::SessionEnd::given_up;
         ops_at_end = ops;
     }
 };
@@ -52,14 +55,17 @@ class StillServer {
         engine.server = server_.get();
     }
 
+    // The clients' clock, for tests in which they look at the tick.
+    static Time real_now() { return Time(std::chrono::steady_clock::now().time_since_epoch()); }
+
     // Takes what has come; false: nothing did in that time.
-    bool take(int timeout_ms) {
+    bool take(int timeout_ms, Time at = now) {
         std::vector<pollfd> all;
         for (const auto& [fd, key] : descriptors_.keys) all.push_back({fd, POLLIN, 0});
         if (::poll(all.data(), all.size(), timeout_ms) <= 0) return false;
         for (const pollfd& each : all)
             if (each.revents != 0 && descriptors_.keys.contains(each.fd))
-                server_->on_readable(now, descriptors_.keys[each.fd]);
+                server_->on_readable(at, descriptors_.keys[each.fd]);
         return true;
     }
     local::Server* operator->() const { return server_.get(); }
