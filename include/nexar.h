@@ -26,7 +26,10 @@
  *             when it is alive but does not run, with NEXAR_ERR_DAEMON_UNRESPONSIVE.
  *   Signals   A signal handler (installed without SA_RESTART, as Python's are) ends nexar_request_wait, _wait_any,
  *             _wait_all and nexar_group_open with NEXAR_ERR_INTERRUPTED; a request stays as it was, wait again. The
- *             blocking operations go on waiting: where Ctrl-C must work, use _start and nexar_request_wait.
+ *             blocking operations go on waiting: where Ctrl-C must work, use _start and nexar_request_wait. Only a
+ *             sleep is ended: a handler that runs while the call is awake (before it sleeps it looks around for up
+ *             to spin_us, and it moves the bytes of staged requests) leaves it waiting. Who must not miss one waits
+ *             with a timeout and looks at a flag of his own between, or polls nexar_session_fd beside a signalfd.
  *   Errors    Functions return nexar_status. Out parameters are written only on NEXAR_OK unless said otherwise.
  *             After any negative status (but nexar_last_error's own) nexar_last_error() on the same thread says which
  *             rank, host, operation and why, and nexar_perror() prints it. A call that this process rejects (bad
@@ -194,7 +197,8 @@ typedef struct nexar_error {
     int32_t system_errno;   /* of the system call that failed; 0: none did */
     int64_t rank;           /* at fault, in its group; -1: none or not known */
     int64_t other_rank;     /* second end of a lost link; -1: none */
-    uint64_t sequence;      /* the collective's number in its group, from 0; NEXAR_NO_SEQUENCE: not of a collective */
+    uint64_t sequence;      /* the collective's number in its group, from 0; NEXAR_NO_SEQUENCE: not of a collective, or
+                               of one that was refused before it got a number, as a finished group refuses all */
     uint32_t epoch;         /* of the group; 0: not about a group */
     uint32_t pid;           /* of the process at fault, on its host; 0: not known */
     uint32_t reserved;
@@ -292,7 +296,8 @@ typedef struct nexar_completion {
     nexar_request request;
     uint64_t user_data;    /* as given in nexar_op_options or nexar_group_options */
     nexar_group* group;    /* whose operation; of nexar_group_open_start: the group that was opened, yours to free */
-    uint64_t sequence;     /* collective: its number in the group, from 0; otherwise NEXAR_NO_SEQUENCE */
+    uint64_t sequence;     /* collective: its number in the group, from 0; otherwise, and of one that was refused
+                              before it got a number (as by a finished group), NEXAR_NO_SEQUENCE */
     uint64_t bytes;        /* recv: received; otherwise 0 */
     uint64_t tag;          /* recv: of the message; otherwise 0 */
     uint32_t source;       /* recv: rank that sent it; otherwise NEXAR_ANY_SOURCE */
