@@ -628,12 +628,15 @@ NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_barrier_start(nexar_group* group, 
 /* ==== Messages between two ranks ====
  * Messages of one pair of ranks with one tag arrive in the order in which they were sent; a receive takes the
  * oldest that matches. A send ends when the receive that matched it has the data: two ranks that first send to each
- * other and then receive must use nexar_send_start. A message to oneself is allowed. timeout_ms 0: a receive takes only
- * what is here already, and a large message of another node is here only when it was moved, which takes a receive with
- * more time; a send succeeds only if the receive waits for it already.
+ * other and then receive must use nexar_send_start. A message to oneself is allowed.
+ * timeout_ms 0: a receive takes only what is here already; a send succeeds only if the receive waits for it already.
+ * The receiver's host decides that: a send to another host waits for its answer, and one that is not taken ends with
+ * TIMED_OUT and is not delivered. A message that is taken has the group's time to arrive.
  * A timeout or a cancel ends only this side's call: a message that had begun to arrive waits, whole, for the next
- * receive. A send that ended with TIMED_OUT or CANCELLED may have been delivered all the same: the receive may have
- * ended just before. */
+ * receive; if a later receive has got a newer one already, its send ends with ABORTED instead. A send that ended with
+ * TIMED_OUT or CANCELLED takes its message back; it may have been delivered all the same: the receive may have ended
+ * just before. A receive that was taking such a message takes the next one that matches; where a later receive has got
+ * one of those already, the order would be wrong: it ends with ABORTED naming the sender. */
 
 #define NEXAR_ANY_SOURCE UINT32_MAX
 #define NEXAR_ANY_TAG UINT64_MAX /* so tags are 0 .. UINT64_MAX - 1 */

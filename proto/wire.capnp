@@ -262,6 +262,7 @@ struct MessageOffer {
   bytes @5 :UInt64;
   dtype @6 :UInt8;
   number @7 :UInt64;
+  onlyNow @8 :Bool;
 }
 struct MessageWithdraw {
   group @0 :GroupId;

@@ -2,58 +2,16 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "core/check.hpp"
 #include "engine/group.hpp"
 #include "engine/local_job.hpp"
+#include "engine/message_state.hpp"
 
 namespace nexar::engine {
 
 using collectives::NodeIndex;
-
-struct Messages::Send final : Pending, Alarm {
-    Send(Messages& m, Timers& timers) : Alarm(timers), owner(m) {}
-    Messages& owner;
-    wire::MessageOffer words;
-    SessionId session;
-    uint64_t ticket = 0;
-    Buffer in;
-    NodeIndex to;
-    Time posted;
-    Duration timeout{};     // as asked for or agreed; not above 0: none
-    bool moving = false;    // the transfer is posted, or a receive here copies
-    bool transfer = false;  // under way in the mesh
-    Recv* copied_by = nullptr;
-    std::byte nothing{};  // what is moved of a message without bytes
-    std::optional<Error> ending;
-    void over(Result<void> result) override { owner.on_over(*this, result); }
-    void on_time() override;
-};
-
-struct Messages::Recv final : Pending, Alarm {
-    Recv(Messages& m, Timers& timers) : Alarm(timers), owner(m) {}
-    Messages& owner;
-    uint32_t rank = 0, source = any_rank;
-    uint64_t tag = 0;
-    bool any_tag = false;
-    Dtype dtype = Dtype::u8;
-    uint64_t capacity = 0;
-    SessionId session;
-    uint64_t ticket = 0;
-    Buffer out;
-    Time posted;
-    Duration timeout{};  // as in Send
-    bool moving = false;
-    std::optional<Offer> taken;
-    std::byte nothing{};  // where a message without bytes goes
-    std::optional<Error> ending;
-    Rest rest = Rest::refused;  // where it does end so
-    bool retry = false;         // the sender took its message back: wait for another one
-    Error spoiled;              // how a copy from a rank of this node ends: one of the two took it back
-    void over(Result<void> result) override { owner.on_over(*this, result); }
-    void on_time() override;
-    std::string text() const;
-};
 
 std::string Messages::Recv::text() const {
     return "recv by rank " + std::to_string(rank) + " from " +
@@ -81,12 +39,6 @@ void Messages::Recv::on_time() {
 }
 
 namespace {
-
-// A transfer of nothing would end at once, and its sender not know whether it was received: a byte goes.
-link::Extents memory_of(const Buffer& buffer, uint64_t bytes, std::byte& nothing) {
-    if (bytes == 0) return {{&nothing, 1}};
-    return {{buffer.data, bytes}};
-}
 
 // The numbers of one node's messages.
 uint64_t first_number(NodeIndex node) {
@@ -158,8 +110,10 @@ void Messages::send(const LocalRank& from, const OpRequest& request) {
     send.in = request.in;
     send.to = facts.layout.node_of(request.peer);
     send.posted = context.now;
-    send.timeout = request.timeout < Duration{0} ? facts.timeouts.collective : request.timeout;
-    if (send.timeout > Duration{0}) send.wake_at(deadline_after(context.now, send.timeout));
+    send.words.only_now = request.timeout == OpRequest::only_now;  // the receiver's node answers
+    const bool usual = request.timeout < Duration{0} || send.words.only_now;
+    send.timeout = usual ? facts.timeouts.collective : request.timeout;
+    send.wake_at(deadline(send.timeout));
 
     if (const auto gone = group_.gone_error(request.peer, false)) return finish(send, *gone);
     if (send.to == facts.self) return arrive({send.words, facts.self, &send});
@@ -192,9 +146,14 @@ void Messages::recv(const LocalRank& to, const OpRequest& request) {
     recv.ticket = request.ticket;
     recv.out = request.out;
     recv.posted = context.now;
+    recv.only_now = request.timeout == OpRequest::only_now;
     recv.timeout = request.timeout < Duration{0} ? group_.facts.timeouts.collective : request.timeout;
-    if (recv.timeout > Duration{0}) recv.wake_at(deadline_after(context.now, recv.timeout));
-    match_recv(recv, false);
+    recv.wake_at(deadline(recv.timeout));
+    match_recv(recv);
+}
+
+Time Messages::deadline(Duration timeout) const {
+    return timeout > Duration{0} ? deadline_after(group_.context().now, timeout) : never;
 }
 
 bool Messages::cancel(SessionId session, uint64_t ticket) {
@@ -237,148 +196,6 @@ bool Messages::has_sends_of(SessionId session) const {
     return std::ranges::any_of(sends_, [&](const auto& send) { return send->session == session; });
 }
 
-// ---- Matching ----
-
-bool Messages::fits(const Recv& recv, const wire::MessageOffer& offer) const {
-    return !recv.moving && !recv.ending && recv.rank == offer.dst &&
-           (recv.source == any_rank || recv.source == offer.src) && (recv.any_tag || recv.tag == offer.tag);
-}
-
-void Messages::match_recv(Recv& recv, bool waited) {
-    if (comes_back(recv)) return;
-    const auto it = std::ranges::find_if(offers_, [&](const Offer& o) { return fits(recv, o.words); });
-    if (it != offers_.end()) {
-        const Offer offer = *it;
-        offers_.erase(it);
-        return take(recv, offer);
-    }
-    // What a rank sent before it ended has been offered before that was said.
-    if (const auto gone = no_sender_left(recv, waited)) end(recv, *gone);
-}
-
-// Nothing while a rank is left that may still send what this receive waits for. A rank that is alone from
-// the beginning may send to itself.
-std::optional<Error> Messages::no_sender_left(const Recv& recv, bool waited) const {
-    if (recv.source != any_rank) return group_.gone_error(recv.source, waited);
-    const uint32_t size = group_.facts.size();
-    if (size == 1 || group_.gone().size() + 1 < size) return {};
-    std::optional<Error> last;
-    for (uint32_t rank = 0; rank < size; ++rank) {
-        if (rank == recv.rank) continue;
-        last = group_.gone_error(rank, waited);
-        if (!last) return {};
-    }
-    last->text = recv.text() + ": all other ranks have left the group; " + last->text;
-    return last;
-}
-
-// An older message than any that waits may be given back in a moment, and is then the next for this receive.
-bool Messages::comes_back(const Recv& waiting) const {
-    return std::ranges::any_of(recvs_, [&](const auto& recv) {
-        return recv->moving && recv->ending && recv->rest == Rest::given_back && !recv->retry &&
-               fits(waiting, recv->taken->words);
-    });
-}
-
-void Messages::match_waiting() {
-    std::vector<Recv*> waiting;
-    for (auto& recv : recvs_)
-        if (!recv->moving && !recv->ending) waiting.push_back(recv.get());
-    for (Recv* recv : waiting) match_recv(*recv, true);
-}
-
-void Messages::arrive(Offer offer) {
-    offer.place = ++arrivals_;
-    for (auto& recv : recvs_)
-        if (fits(*recv, offer.words)) {
-            if (comes_back(*recv)) break;
-            return take(*recv, offer);
-        }
-    if (offers_.size() >= group_.context().config.offers_per_group_max)
-        return refuse(
-            offer, {Errc::table_full,
-                    "rank " + std::to_string(offer.words.dst) + " has not asked for the " +
-                        std::to_string(offers_.size()) + " messages that wait on its node; no more are kept",
-                    offer.words.dst,
-                    -1,
-                    {}});
-    offers_.push_back(offer);
-}
-
-Error Messages::unfit(const Recv& recv, const wire::MessageOffer& offer) const {
-    if (offer.bytes > recv.capacity)
-        return {Errc::mismatch,  // as nexar.h says: they do not agree on what they do
-                "the message of " + std::to_string(offer.bytes) + " bytes from rank " +
-                    std::to_string(offer.src) + " does not fit the receive of " +
-                    std::to_string(recv.capacity) + " bytes by rank " + std::to_string(recv.rank),
-                recv.rank,
-                offer.src,
-                {}};
-    if (offer.dtype != uint8_t(recv.dtype))
-        return {Errc::mismatch,
-                "rank " + std::to_string(offer.src) + " sent elements of " +
-                    std::string(reduce::name_of(Dtype(offer.dtype))) + ", rank " + std::to_string(recv.rank) +
-                    " receives " + std::string(reduce::name_of(recv.dtype)),
-                recv.rank,
-                offer.src,
-                {}};
-    return {};
-}
-
-void Messages::take(Recv& recv, const Offer& offer) {
-    recv.taken = offer;
-    if (const Error error = unfit(recv, offer.words); error.code != Errc::ok) {
-        refuse(offer, error);
-        return finish(recv, error);
-    }
-    if (offer.words.bytes == 0 && offer.local != nullptr) {
-        finish(*offer.local, {});
-        return finish(recv, {});
-    }
-    recv.moving = true;
-    if (offer.local != nullptr)
-        start_copy(recv, *offer.local);
-    else
-        start_transfer(recv, offer);
-}
-
-void Messages::start_transfer(Recv& recv, const Offer& offer) {
-    const GroupFacts& facts = group_.facts;
-    Context& context = group_.context();
-    const link::Class cls = class_of(offer.words.bytes);
-    link::Batch batch;
-    batch.first_handle = context.allot_handles(1);
-    context.expect(batch.first_handle, recv);
-    batch.recvs.push_back({{key(offer.words.number), 0},
-                           facts.peers[offer.from.value],
-                           cls,
-                           agreement(offer.words),
-                           memory_of(recv.out, offer.words.bytes, recv.nothing),
-                           facts.table.chunk_bytes,
-                           {},
-                           {},
-                           offer.begun});
-    context.ports.meshes[context.mesh_for(cls, offer.words.number, facts.bulk_shards)]->post(
-        std::move(batch));
-}
-
-void Messages::start_copy(Recv& recv, Send& send) {
-    send.moving = true;
-    send.copied_by = &recv;
-    WorkerJob job;
-    job.dsts = {{{recv.out.data, send.words.bytes}}};
-    job.srcs = {{{send.in.data, send.words.bytes}}};
-    for (const Buffer* buffer : {&recv.out, &send.in})
-        if (buffer->keepalive) job.keepalive.push_back(buffer->keepalive);
-    group_.context().submit_job(std::move(job), recv);
-}
-
-void Messages::refuse(const Offer& offer, const Error& error) {
-    if (offer.local != nullptr) return end(*offer.local, error, false);
-    withdraw(offer.words.number);  // what has come of it already is dropped
-    group_.to_node(offer.from, wire::MessageRefused{group_.facts.id, offer.words.number, error});
-}
-
 // ---- From other nodes ----
 
 void Messages::on_offer(NodeIndex from, const wire::MessageOffer& words) {
@@ -404,7 +221,9 @@ void Messages::on_withdraw(NodeIndex from, const wire::MessageWithdraw& words) {
     std::erase_if(offers_, [&](const Offer& o) { return o.from == from && o.words.number == words.number; });
     withdraw(words.number);
     Recv* recv = find_recv(words.number);
-    if (recv != nullptr && recv->taken->from == from) recv->retry = true;
+    if (recv == nullptr || recv->taken->from != from || !recv->moving) return;
+    recv->retry = true;
+    hold(*recv);
 }
 
 void Messages::on_refused(NodeIndex from, const wire::MessageRefused& refused) {
@@ -449,10 +268,13 @@ void Messages::end(Recv& recv, const Error& error, Rest rest) {
     recv.rest = rest;  // over() follows, and may still say that it went well
     const uint64_t number = recv.taken->words.number;
     if (rest != Rest::given_back) return withdraw(number);
+    hold(recv);
     for (MeshPort* mesh : group_.context().ports.meshes) mesh->retract(key(number));
 }
 
 void Messages::ended_early(Recv& recv) {
+    // After a newer one that a later receive has got, the message would be out of order.
+    if (recv.rest == Rest::given_back && overtaken(recv)) recv.rest = Rest::refused;
     if (recv.rest == Rest::given_back && !recv.retry) {
         give_back(*recv.taken);
     } else if (recv.rest == Rest::refused) {
@@ -461,7 +283,6 @@ void Messages::ended_early(Recv& recv) {
         refuse(*recv.taken, told);
     }
     finish(recv, *recv.ending);
-    match_waiting();
 }
 
 void Messages::give_back(Offer offer) {
@@ -486,21 +307,26 @@ void Messages::on_over(Recv& recv, const Result<void>& result) {
         finish(*send, recv.spoiled);
         return finish(recv, recv.spoiled);
     }
+    const bool held = std::exchange(recv.holds, false);
     recv.moving = false;
-    if (result) {
-        const bool others_wait = recv.ending.has_value();
-        finish(recv, {});
-        return others_wait ? match_waiting() : void();
-    }
+    transferred(recv, result);
+    if (held && --held_ == 0) match_again();
+}
+
+void Messages::transferred(Recv& recv, const Result<void>& result) {
+    if (result) return finish(recv, {});
     if (recv.ending) return ended_early(recv);
     if (result.error().code == Errc::mismatch) {  // a transfer that could not be begun
         refuse(*recv.taken, result.error());
         return finish(recv, result.error());
     }
+    if (recv.retry && recv.only_now) {
+        recv.timeout = OpRequest::only_now;
+        return recv.on_time();
+    }
+    if (recv.retry) return;
     recv.taken.reset();
-    if (!recv.retry) return group_.transfer_lost(result.error());
-    recv.retry = false;
-    match_recv(recv, true);
+    group_.transfer_lost(result.error());
 }
 
 void Messages::finish(Send& send, Error error) {
@@ -519,6 +345,10 @@ void Messages::finish(Recv& recv, Error error) {
         outcome.bytes = recv.taken->words.bytes;
         outcome.source = recv.taken->words.src;
         outcome.tag = recv.taken->words.tag;
+        for (auto& earlier : recvs_) {
+            if (earlier.get() == &recv) break;
+            earlier->passed = earlier->passed || earlier->wants(recv.taken->words);
+        }
     }
     const SessionId session = recv.session;
     const uint64_t ticket = recv.ticket;
@@ -537,16 +367,19 @@ void Messages::on_rank_gone(uint32_t rank) {
         return o.words.dst == rank;
     });
     for (const Offer& offer : unwanted) refuse(offer, *gone);
+    std::vector<Recv*> own;
+    for (auto& recv : recvs_)
+        if (!recv->moving && recv->rank == rank) own.push_back(recv.get());
+    for (Recv* recv : own) end(*recv, *gone);
+    end_without_sender();
+}
+
+void Messages::end_without_sender() {
+    if (held_ > 0) return;  // there may be messages that match_again() gives them
     std::vector<std::pair<Recv*, Error>> over;
-    for (auto& recv : recvs_) {
-        if (recv->moving) continue;
-        if (recv->rank == rank)
-            over.emplace_back(recv.get(), *gone);
-        else if (comes_back(*recv))
-            continue;
-        else if (const auto error = no_sender_left(*recv, true))
-            over.emplace_back(recv.get(), *error);
-    }
+    for (auto& recv : recvs_)
+        if (!recv->moving)
+            if (const auto error = no_sender_left(*recv, true)) over.emplace_back(recv.get(), *error);
     for (auto& [recv, error] : over) end(*recv, error);
 }
 

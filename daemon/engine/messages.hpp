@@ -1,7 +1,7 @@
 // Messages: send and recv between the ranks of one group. Messages of one (source, destination) pair are
 // matched in the order in which they were sent; a receive takes the oldest message that fits its source and
-// tag, a message the oldest such receive. The offer travels as a message of the control link, the bytes as a
-// transfer of their own.
+// tag, a message the oldest such receive; also those receives whose message its sender took back. The offer
+// travels as a message of the control link, the bytes as a transfer of their own.
 //
 // A send ends when its bytes are in the receiver's memory; one of nothing when it was received, too.
 #pragma once
@@ -64,11 +64,13 @@ class Messages {
     enum class Rest : uint8_t { given_back, refused, dropped };
 
     bool fits(const Recv& recv, const wire::MessageOffer& offer) const;
-    void match_recv(Recv& recv, bool waited);
+    void match_recv(Recv& recv);
     void arrive(Offer offer);
-    bool comes_back(const Recv& waiting) const;
+    void match(const Offer& offer);
+    void match_again();
+    bool overtaken(const Recv& recv) const;
+    void hold(Recv& recv);
     void give_back(Offer offer);
-    void match_waiting();
     void ended_early(Recv& recv);
     void take(Recv& recv, const Offer& offer);
     Error unfit(const Recv& recv, const wire::MessageOffer& offer) const;
@@ -82,11 +84,14 @@ class Messages {
     void finish(Recv& recv, Error error);
     void on_over(Send& send, const Result<void>& result);
     void on_over(Recv& recv, const Result<void>& result);
+    void transferred(Recv& recv, const Result<void>& result);
+    Time deadline(Duration timeout) const;
     link::OpKey key(uint64_t number) const;
     link::Agreement agreement(const wire::MessageOffer& offer) const;
     link::Class class_of(uint64_t bytes) const;
     void withdraw(uint64_t number);
     std::optional<Error> no_sender_left(const Recv& recv, bool waited) const;
+    void end_without_sender();
     Send* find_send(uint64_t number);
     Recv* find_recv(uint64_t number);
 
@@ -98,6 +103,9 @@ class Messages {
     uint64_t arrivals_ = 0;
     std::vector<uint64_t> last_offer_;  // by NodeIndex: an offer not above it has been here before
     uint64_t counter_ = 0;
+    // Receives whose message goes back, to its sender or to offers_, once their transfer is over. Nothing is
+    // matched until then: a later receive would get what one of these, or the next of them, is to get.
+    size_t held_ = 0;
 };
 
 }  // namespace nexar::engine

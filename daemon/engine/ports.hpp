@@ -56,6 +56,9 @@ constexpr uint32_t any_rank = UINT32_MAX;
 // One operation of one rank, validated: sizes, alignment, enums. Whether the group exists and the peer or
 // root is in it is the engine's to check.
 struct OpRequest {
+    // The timeout of messages that do not wait: a receive takes what is here, a send is taken or refused.
+    static constexpr Duration only_now{1};
+
     SessionId session;
     uint64_t ticket = 0;  // slot and generation: comes back in the completion
     GroupId group;

@@ -403,6 +403,7 @@ void fill(s::MessageOffer::Builder b, const MessageOffer& m) {
     b.setBytes(m.bytes);
     b.setDtype(m.dtype);
     b.setNumber(m.number);
+    b.setOnlyNow(m.only_now);
 }
 void read(Decoder& d, s::MessageOffer::Reader r, MessageOffer& m) {
     read(d, r.getGroup(), m.group);
@@ -413,6 +414,7 @@ void read(Decoder& d, s::MessageOffer::Reader r, MessageOffer& m) {
     m.bytes = r.getBytes();
     m.dtype = r.getDtype();
     m.number = r.getNumber();
+    m.only_now = r.getOnlyNow();
 }
 
 void fill(s::MessageWithdraw::Builder b, const MessageWithdraw& m) {

@@ -215,7 +215,8 @@ struct MessageOffer {  // one send of rank src to rank dst; its bytes travel as 
     uint64_t tag = 0;
     uint64_t bytes = 0;
     uint8_t dtype = 0;
-    uint64_t number = 0;  // per (group, sending node), with link::OpKey::message_bit
+    uint64_t number = 0;    // per (group, sending node), with link::OpKey::message_bit
+    bool only_now = false;  // refused unless a receive waits for it
 };
 struct MessageWithdraw {  // the sender cancelled before it was matched
     GroupId group;

@@ -1,59 +1,9 @@
 // Send and receive: order, tags, any source, one node and several, too long, cancelled, withdrawn, refused.
 #include <catch2/catch_test_macros.hpp>
 
-#include "program.hpp"
+#include "post.hpp"
 
 namespace nexar::sim {
-namespace {
-
-class Post {
-  public:
-    explicit Post(Cluster& c, SimGroup g) : cluster(c), group(std::move(g)) {}
-
-    Call& send(uint32_t from, uint32_t to, uint64_t tag, uint64_t salt, uint64_t count,
-               Duration timeout = Duration{-1}) {
-        engine::OpRequest r = request_of({OpKind::send, Dtype::i32, ReduceOp::sum, count, 0});
-        r.peer = to;
-        r.tag = tag;
-        r.timeout = timeout;
-        return cluster.submit(group, from, r, Reference::input(salt, 0, count, Dtype::i32), 0);
-    }
-    Call& recv(uint32_t at, uint32_t from, int64_t tag, uint64_t count, Duration timeout = Duration{-1}) {
-        engine::OpRequest r = request_of({OpKind::recv, Dtype::i32, ReduceOp::sum, count, 0});
-        r.peer = from;
-        r.any_tag = tag < 0;
-        r.tag = tag < 0 ? 0 : static_cast<uint64_t>(tag);
-        r.timeout = timeout;
-        return cluster.submit(group, at, r, {}, count * 4);
-    }
-    Cluster& cluster;
-    SimGroup group;
-};
-
-void expect_message(const Call& call, uint64_t salt, uint64_t count, uint32_t source, uint64_t tag) {
-    REQUIRE(call.ok());
-    REQUIRE(call.outcome.bytes == 4 * count);
-    REQUIRE(call.outcome.source == source);
-    REQUIRE(call.outcome.tag == tag);
-    const auto expected = Reference::input(salt, 0, count, Dtype::i32);
-    REQUIRE(std::equal(expected.begin(), expected.end(), call.out_at_end.begin()));
-}
-
-void expect_end(Cluster& cluster) {
-    const bool finished = cluster.run();
-    INFO(cluster.unfinished());
-    REQUIRE(finished);
-    cluster.check();
-}
-
-ClusterShape shape_of(uint32_t nodes) {
-    ClusterShape shape;
-    shape.nodes = nodes;
-    return shape;
-}
-
-}  // namespace
-
 TEST_CASE("messages of one pair arrive in the order in which they were sent, small and large, near and far") {
     for (const std::vector<uint32_t>& placement : {std::vector<uint32_t>{0, 1}, {0, 0}})
         for (uint64_t seed = 1; seed <= 30; ++seed) {
@@ -269,81 +219,6 @@ TEST_CASE("a receive whose cancel came too late: its sender, too, is told that i
     REQUIRE(well > 0);
 }
 
-TEST_CASE("a receive that ends early, at any moment, has the message or leaves it to the next, in order",
-          "[D8]") {
-    size_t early = 0, well = 0;
-    for (uint64_t seed = 1; seed <= 240; ++seed) {
-        const bool by_deadline = seed % 2 == 0, next_is_there = seed % 3 == 0, breaks = seed % 4 == 1;
-        const uint64_t count = seed % 5 == 0 ? 2'000 : 50'000;
-        CAPTURE(seed, by_deadline, next_is_there, breaks, count);
-        ClusterShape shape = shape_of(2);
-        shape.collective_timeout = Duration{0};
-        Cluster cluster(seed, shape);
-        Post post(cluster, cluster.make_group({0, 1}));
-        std::vector<Call*> sent, received;
-        for (uint64_t i = 0; i < 3; ++i) sent.push_back(&post.send(0, 1, i, seed + i, count + i));
-        cluster.run_for(cluster.clock.some(300us));
-        const Duration at = 1us + cluster.clock.some(400us);
-        if (breaks)
-            cluster.clock.after(cluster.clock.some(600us),
-                                [&] { cluster.break_channel(0, 1, cluster.clock.some(200us)); });
-        Call& first = post.recv(1, 0, -1, count + 9, by_deadline ? at : Duration{-1});
-        if (!by_deadline) {
-            cluster.run_for(at);
-            cluster.cancel(post.group, 1, first);
-        }
-        if (next_is_there) received.push_back(&post.recv(1, 0, -1, count + 9));
-        while (!first.ended) cluster.run_for(10us);
-        if (first.ok()) received.insert(received.begin(), &first);
-        (first.ok() ? well : early) += 1;
-        while (received.size() < 3) received.push_back(&post.recv(1, engine::any_rank, -1, count + 9));
-
-        expect_end(cluster);
-
-        if (!first.ok())
-            REQUIRE(first.outcome.error.code == (by_deadline ? Errc::timed_out : Errc::cancelled));
-        for (uint64_t i = 0; i < 3; ++i) {
-            if (by_deadline && next_is_there && !first.ok())
-                break;  // both had begun when the first one ended
-            expect_message(*received[i], seed + i, count + i, 0, i);
-        }
-        for (const Call* call : sent) REQUIRE(call->ok());
-        for (const Call* call : received) REQUIRE(call->ok());
-    }
-    REQUIRE(early > 0);
-    REQUIRE(well > 0);
-}
-
-TEST_CASE("a message that its receive gave back is taken back by its sender, or goes with its rank", "[D8]") {
-    for (uint64_t seed = 1; seed <= 60; ++seed) {
-        CAPTURE(seed);
-        ClusterShape shape = shape_of(2);
-        shape.collective_timeout = Duration{0};
-        Cluster cluster(seed, shape);
-        Post post(cluster, cluster.make_group({0, 1}));
-        Call& send = post.send(0, 1, 1, 5, 50'000);
-        Call& begun = post.recv(1, 0, 1, 50'000);
-        cluster.run_for(cluster.clock.some(200us));
-        cluster.cancel(post.group, 1, begun);
-        cluster.run_for(cluster.clock.some(100us));
-        if (seed % 2)
-            cluster.cancel(post.group, 0, send);
-        else
-            REQUIRE(cluster.free_group(post.group, 1));
-        cluster.run_for(20ms);
-        REQUIRE((begun.ended && send.ended));
-        if (!begun.ok() && seed % 2) REQUIRE(send.outcome.error.code == Errc::cancelled);
-        if (!begun.ok() && seed % 2 == 0) REQUIRE(send.outcome.error.code == Errc::aborted);
-        if (seed % 2) {
-            post.send(0, 1, 1, 6, 40'000);
-            const Call& next = post.recv(1, 0, 1, 50'000);
-            expect_end(cluster);
-            expect_message(next, 6, 40'000, 0, 1);
-        }
-        expect_end(cluster);
-    }
-}
-
 TEST_CASE("a cancelled receive ends alone: its message, also one that had begun, waits for the next",
           "[D8]") {
     Cluster cluster(5, shape_of(2));
@@ -388,6 +263,79 @@ TEST_CASE("the deadline of a receive is its own: the message that had begun wait
     cluster.run_for(1s);
     CHECK((send.ended && send.ok()));
     CHECK((next.ended && next.ok() && next.out_at_end == Reference::input(5, 0, 1'000'000, Dtype::i32)));
+}
+
+TEST_CASE("a send that does not wait: received where a receive waits, else TIMED_OUT and never received") {
+    for (const std::vector<uint32_t>& placement : {std::vector<uint32_t>{0, 1}, {0, 0}})
+        for (const uint64_t count : {0u, 10u, 60'000u})
+            for (const bool breaks : {false, true}) {
+                CAPTURE(placement, count, breaks);
+                ClusterShape shape = shape_of(2);
+                shape.collective_timeout = Duration{0};
+                Cluster cluster(5, shape);
+                Post post(cluster, cluster.make_group(placement));
+                Call& refused = post.send(0, 1, 1, 5, count, engine::OpRequest::only_now);
+                Call& other_tag = post.recv(1, 0, 2, count);
+                cluster.run_for(1ms);
+                REQUIRE(refused.ended);
+                CAPTURE(refused.outcome.error.text);
+                REQUIRE(refused.outcome.error.code == Errc::timed_out);
+                REQUIRE(refused.outcome.error.rank == 1);
+                REQUIRE(refused.outcome.error.text.contains("rank 1 is not waiting for tag 1 from rank 0"));
+
+                Call& recv = post.recv(1, 0, 1, count);
+                cluster.run_for(1ms);
+                REQUIRE_FALSE((recv.ended || other_tag.ended));
+                Call& send = post.send(0, 1, 1, 6, count, engine::OpRequest::only_now);
+                if (breaks) cluster.break_channel(0, 1, 300us);
+                cluster.run_for(20ms);
+                expect_message(recv, 6, count, 0, 1);
+                REQUIRE(send.ok());
+                cluster.cancel(post.group, 1, other_tag);
+                expect_end(cluster);
+            }
+}
+
+TEST_CASE("a receive that does not wait takes the message that is here, however long it is") {
+    for (const std::vector<uint32_t>& placement : {std::vector<uint32_t>{0, 1}, {0, 0}})
+        for (const uint64_t count : {0u, 10u, 60'000u}) {
+            CAPTURE(placement, count);
+            Cluster cluster(5, shape_of(2));
+            Post post(cluster, cluster.make_group(placement));
+            Call& none = post.recv(1, 0, 1, count, engine::OpRequest::only_now);
+            cluster.run_for(1us);
+            Call& send = post.send(0, 1, 1, 5, count);
+            cluster.run_for(1ms);
+            REQUIRE((none.ended && !send.ended));
+            REQUIRE(none.outcome.error.code == Errc::timed_out);
+
+            Call& recv = post.recv(1, 0, 1, count, engine::OpRequest::only_now);
+            expect_end(cluster);
+            expect_message(recv, 5, count, 0, 1);
+            REQUIRE(send.ok());
+        }
+}
+
+TEST_CASE("a receive that does not wait ends when its sender takes the message back") {
+    size_t taken_back = 0;
+    for (uint64_t seed = 1; seed <= 30; ++seed) {
+        CAPTURE(seed);
+        Cluster cluster(seed, shape_of(2));
+        Post post(cluster, cluster.make_group({0, 1}));
+        Call& send = post.send(0, 1, 1, 5, 60'000);
+        cluster.run_for(1ms);
+        Call& recv = post.recv(1, 0, 1, 60'000, engine::OpRequest::only_now);
+        cluster.run_for(cluster.clock.some(100us));
+        cluster.cancel(post.group, 0, send);
+        cluster.run_for(20ms);
+        REQUIRE(recv.ended);
+        if (recv.ok()) continue;
+        ++taken_back;
+        REQUIRE(recv.outcome.error.code == Errc::timed_out);
+        REQUIRE(send.outcome.error.code == Errc::cancelled);
+        expect_end(cluster);
+    }
+    REQUIRE(taken_back > 0);
 }
 
 TEST_CASE("a receive without a message ends at its deadline, naming what it waited for") {

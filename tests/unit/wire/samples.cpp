@@ -99,7 +99,8 @@ void add_group_messages(Distinct& d, std::vector<Message>& out) {
     out.push_back(ArrivalQuery{d.group(), d.u32(), d.u64(), d.u64()});
     out.push_back(
         ArrivalReply{d.group(), d.u64(), {{d.rank(), d.u32(), d.u64(), true}, {d.rank(), d.u32(), d.u64()}}});
-    out.push_back(MessageOffer{d.group(), d.u32(), d.rank(), d.rank(), d.u64(), d.u64(), d.u8(), d.u64()});
+    out.push_back(
+        MessageOffer{d.group(), d.u32(), d.rank(), d.rank(), d.u64(), d.u64(), d.u8(), d.u64(), true});
     out.push_back(MessageWithdraw{d.group(), d.u64()});
     out.push_back(MessageRefused{d.group(), d.u64(), d.error(Errc::closed)});
 }
