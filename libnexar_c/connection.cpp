@@ -111,7 +111,12 @@ Result<void> Connection::receive(uint32_t type, void* out, size_t size, int* fds
     header.msg_iovlen = 1;
     header.msg_control = control;
     header.msg_controllen = sizeof control;
-    const ssize_t got = ::recvmsg(fd_, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    ssize_t got = ::recvmsg(fd_, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    // Closed with our message unread: the kernel reports that first, and once; a refusal may lie behind it.
+    if (got < 0 && errno == ECONNRESET) {
+        header.msg_controllen = sizeof control;
+        got = ::recvmsg(fd_, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    }
     if (got <= 0) return fail(Errc::daemon_lost, "the daemon closed the connection during the handshake");
     size_t found = 0;
     for (cmsghdr* c = CMSG_FIRSTHDR(&header); c != nullptr; c = CMSG_NXTHDR(&header, c)) {
@@ -212,6 +217,7 @@ bool Connection::drain() const {
     // Bounded by what a socket's buffer holds; the daemon sends bells and one refusal.
     for (int i = 0; i < 1024; ++i) {
         const ssize_t got = ::recv(fd_, packet, sizeof packet, MSG_DONTWAIT);
+        if (got < 0 && errno == ECONNRESET) continue;  // reported once, before what lies behind it
         if (got <= 0) break;
         any = true;
         nexar_msg_head head;

@@ -39,7 +39,7 @@ TEST_CASE("waiting for up to 64 requests asks for no memory, for more it works a
         std::vector<nexar_request> requests(count);
         for (nexar_request& request : requests)
             REQUIRE(nexar_barrier_start(alone, nullptr, &request) == NEXAR_OK);
-        // Whoever first sees the end of a request keeps its ending.
+        // The first look at an ended request stores its ending.
         REQUIRE(nexar_request_wait_all(requests.data(), count, 10000, nullptr, 0) == NEXAR_OK);
         uint64_t index = 0;
         size_t before = allocations;
