@@ -38,7 +38,7 @@ class Connection {
     // One packet, with at most one descriptor; never blocks. False: the socket is full or gone (errno tells).
     bool send(Bytes packet, int descriptor = -1) const;
     void send_head(uint32_t type) const;
-    void shut_down() const;  // both directions; whoever polls it sees the end
+    void shut_down() const;  // both directions; every poll of it sees the end
     // Takes everything that waits on the socket (bells); whether there was anything.
     bool drain() const;
     // Why the daemon closed, if it said so in what was drained; else empty.

@@ -32,7 +32,8 @@ Error freed_error() {
 void give(Session& session, const Slot& slot, const Ending& ending, nexar_completion* out, uint32_t size) {
     if (!out) return;
     give_result(out, ending.completion, size);
-    // Where a group was opened, whoever has no room for its handle has not seen it: it goes with the request.
+    // A caller without room for the handle of an opened group has not seen it: the group goes with the
+    // request.
     constexpr size_t with_group = offsetof(nexar_completion, group) + sizeof out->group;
     if (ending.completion.status == NEXAR_OK && size >= with_group) session.seen(slot);
 }

@@ -1,6 +1,7 @@
 // Which message a receive gets: the oldest that matches, and what follows when one is taken back or given
 // back.
 #include <algorithm>
+#include <utility>
 
 #include "engine/group.hpp"
 #include "engine/local_job.hpp"

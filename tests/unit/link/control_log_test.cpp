@@ -165,7 +165,7 @@ class Play {
         }
         if (rule != nullptr) fail(rule);
     }
-    // Whoever acknowledges has applied.
+    // Acknowledged means applied [L3].
     void acknowledged(Side& side, uint64_t number) {
         const Side& other = &side == &sides_[0] ? sides_[1] : sides_[0];
         if (number > other.applied && other.log.generation() == side.log.generation())
