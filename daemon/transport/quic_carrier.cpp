@@ -1,3 +1,4 @@
+// See quic_carrier.hpp.
 #include "transport/quic_carrier.hpp"
 
 #include "core/check.hpp"
@@ -42,8 +43,8 @@ class QuicCarrier::Conn final : public connections::CarriedConnection, public qu
     }
 
   private:
-    quic::Connection* quic_;
-    connections::Receiver* receiver_ = nullptr;
+    quic::Connection* quic_;                     // the endpoint's; outlives this object
+    connections::Receiver* receiver_ = nullptr;  // null: the connection keeps what arrives
 };
 
 QuicCarrier::QuicCarrier(quic::Endpoint& endpoint, const quic::Address& local)
@@ -87,7 +88,7 @@ void QuicCarrier::on_event(Time now, const quic::Event& event, connections::Carr
             events.on_received(id);
             break;
         case Kind::refused:
-            break;  // the owner logs it
+            break;  // the endpoint's owner logs it
     }
 }
 

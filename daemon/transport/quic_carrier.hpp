@@ -1,5 +1,5 @@
-// QuicCarrier: the connections of a QUIC endpoint, as the module connections/ sees them. It passes bytes and
-// events on and decides nothing.
+// QuicCarrier: the connections of a QUIC endpoint as a connections::Carrier. It translates calls and events
+// and has no policy.
 //
 // Thread: its owner's.
 #pragma once
@@ -12,12 +12,12 @@
 
 namespace nexar::transport {
 
-// Why a connection ended, for people.
+// Why a connection ended, for logs and error texts.
 std::string text_of(const quic::CloseInfo& why);
 
 class QuicCarrier final : public connections::Carrier {
   public:
-    // `local`: the address that is dialled from.
+    // `local`: the source address of dials.
     QuicCarrier(quic::Endpoint& endpoint, const quic::Address& local);
     ~QuicCarrier();
     QuicCarrier(const QuicCarrier&) = delete;
@@ -25,17 +25,17 @@ class QuicCarrier final : public connections::Carrier {
 
     Result<connections::ConnectionId> dial(Time now, const std::string& address,
                                            const std::optional<NodeId>& expected) override;
-    // Every event of the endpoint about a member connection (ALPN nexar/N) goes here.
+    // Requires: called with every event of the endpoint about a member connection (ALPN nexar/N).
     void on_event(Time now, const quic::Event& event, connections::CarrierEvents& events);
 
-    quic::Connection* find(connections::ConnectionId id) const;  // nullptr: its end was reported
+    quic::Connection* find(connections::ConnectionId id) const;  // nullptr: closed, and reported as closed
 
   private:
     class Conn;
 
     quic::Endpoint* endpoint_;
     quic::Address local_;
-    std::map<quic::ConnId, std::unique_ptr<Conn>> conns_;  // connected, and their end is not reported
+    std::map<quic::ConnId, std::unique_ptr<Conn>> conns_;  // from the event `connected` to the event `closed`
 };
 
 }  // namespace nexar::transport

@@ -1,4 +1,4 @@
-// QuicPort: moves batches between the socket and the endpoint.
+// See quic_port.hpp.
 #include "transport/quic_port.hpp"
 
 namespace nexar::transport {

@@ -1,7 +1,7 @@
-// One UDP socket and the QUIC endpoint behind it. Whoever owns it polls fd() for readability (and for
+// QuicPort: one UDP socket and the QUIC endpoint behind it. The owner polls fd() for readability (and for
 // writability while wants_writable()), and has a timer at wake_at(). One turn: on_readable() when readable,
 // on_time(), handle poll_event()s, flush(). A call moves at most a few batches of 64 KiB (25 µs each at 1452
-// bytes per datagram), so that no turn is long; what it returns says whether to come again at once.
+// bytes per datagram), so that turns stay short; its result says whether to call again at once.
 //
 // Thread: its owner's.
 #pragma once
@@ -38,17 +38,17 @@ class QuicPort {
         return endpoint_->connect(now, socket_->local(), remote, alpn, expected);
     }
 
-    // True: there may be more to read.
+    // Ensures: when true, more datagrams may be waiting.
     bool on_readable(Time now, size_t batches = batches_per_turn);
     bool on_writable(Time now) { return flush(now); }
     void on_time(Time now) { endpoint_->on_time(now); }
     std::optional<quic::Event> poll_event() { return endpoint_->poll_event(); }
-    // A peer that ICMP calls unreachable: a hint that anybody can forge.
+    // A peer that an ICMP message calls unreachable. A hint only: ICMP can be forged.
     std::optional<quic::Address> poll_unreachable() { return socket_->poll_unreachable(); }
-    // True: there is more to send, and the socket takes it.
+    // Ensures: when true, there is more to send and the socket accepts it.
     bool flush(Time now, size_t batches = batches_per_turn);
     bool wants_writable() const { return full_; }
-    // While the socket is full only its writability helps, not time.
+    // `never` while the socket is full: then writability, not time, makes progress possible.
     Time wake_at() const;
 
   private:
@@ -57,10 +57,10 @@ class QuicPort {
 
     std::unique_ptr<UdpSocket> socket_;
     std::unique_ptr<quic::Endpoint> endpoint_;
-    std::vector<std::byte> buffer_;
-    quic::SendBatch pending_;  // what the socket did not take: buffer_[pending_from_, pending_.bytes)
-    size_t pending_from_ = 0;
-    bool full_ = false;
+    std::vector<std::byte> buffer_;  // the batch that was last written by the endpoint
+    quic::SendBatch pending_;  // that batch's description; unsent: buffer_[pending_from_, pending_.bytes)
+    size_t pending_from_ = 0;  // == pending_.bytes: nothing is left of the batch
+    bool full_ = false;        // the last send() left a rest: wait until the socket is writable
 };
 
 }  // namespace nexar::transport

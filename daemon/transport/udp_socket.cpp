@@ -1,4 +1,4 @@
-// UdpSocket: the system calls.
+// See udp_socket.hpp.
 #include "transport/udp_socket.hpp"
 
 #include <linux/errqueue.h>
@@ -19,7 +19,7 @@ namespace nexar::transport {
 namespace {
 
 constexpr size_t control_bytes = 256;
-// A device without checksum offload refuses segmentation for ever; a batch may be refused for its size only.
+// A device without checksum offload refuses every batch; other devices refuse single batches for their size.
 constexpr unsigned refusals_until_off = 8;
 
 Result<> set_option(int fd, int level, int name, int value, const char* what) {
@@ -105,8 +105,8 @@ Result<std::unique_ptr<UdpSocket>> UdpSocket::open(const quic::Address& local, c
 Result<> UdpSocket::configure(const Options& options) {
     const bool v4 = local_.family == 4;
     if (!v4) NEXAR_TRY_VOID(set_option(fd_, IPPROTO_IPV6, IPV6_V6ONLY, 1, "IPV6_V6ONLY"));
-    // PROBE: never fragment, and do not listen to forgeable "fragmentation needed": QUIC probes the path
-    // itself.
+    // PROBE: never fragment, and ignore ICMP "fragmentation needed", which can be forged: QUIC probes the
+    // path itself.
     NEXAR_TRY_VOID(
         v4 ? set_option(fd_, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE, "IP_MTU_DISCOVER")
            : set_option(fd_, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_PROBE, "IPV6_MTU_DISCOVER"));
@@ -134,7 +134,8 @@ void UdpSocket::set_buffer(int force, int plain, size_t bytes) {
 
 // ---- Sending.
 
-// One sendmsg(). 0 or errno; errors that another call left behind (IP_RECVERR) are taken off first.
+// One sendmsg(); returns 0 or errno. An error that an earlier datagram caused (IP_RECVERR) is drained, and
+// the call is repeated.
 int UdpSocket::send_some(const quic::SendBatch& batch, Bytes bytes) {
     const quic::SocketAddress remote(batch.remote);
     iovec vector{const_cast<std::byte*>(bytes.data()), bytes.size()};
@@ -152,7 +153,7 @@ int UdpSocket::send_some(const quic::SendBatch& batch, Bytes bytes) {
         else
             control.add(IPPROTO_IPV6, IPV6_TCLASS, static_cast<int>(batch.ecn));
     }
-    // Answer from the address that was spoken to: only a wildcard socket could do otherwise.
+    // A wildcard socket must choose the source: the address that the peer sent to.
     if (local_.is_any_host() && !batch.local.is_any_host()) {
         const quic::SocketAddress from(batch.local);
         if (v4)
@@ -190,7 +191,7 @@ size_t UdpSocket::send(const quic::SendBatch& batch, Bytes bytes) {
             const bool always =
                 error == EIO || error == EOPNOTSUPP || ++refused_in_a_row_ >= refusals_until_off;
             if (always) stats_.segmentation = false;
-            // Datagram by datagram, this batch: too big a one is dropped alone.
+            // Send this batch datagram by datagram, so that only a datagram that is too big is dropped.
             for (Bytes rest = now; !rest.empty();) {
                 const Bytes one = rest.first(std::min(batch.segment, rest.size()));
                 const int again = send_some(batch, one);
@@ -251,7 +252,7 @@ size_t UdpSocket::receive(std::array<Received, messages_per_receive>& out) {
         m.msg_control = b.controls[i].bytes;
         m.msg_controllen = control_bytes;
     }
-    // An error that ICMP left behind is reported once, in place of datagrams that may be there.
+    // A pending ICMP error makes the call fail once although datagrams may be waiting.
     int n = -1;
     bool empty = false;
     for (int attempt = 0; attempt < 3 && n < 0 && !empty; ++attempt) {
@@ -273,7 +274,7 @@ size_t UdpSocket::receive(std::array<Received, messages_per_receive>& out) {
     return count;
 }
 
-// Left undrained, the error queue would keep the descriptor "readable" for ever.
+// A non-empty error queue keeps the descriptor readable, so its poller would spin.
 void UdpSocket::drain_errors() {
     for (int i = 0; i < 64; ++i) {
         sockaddr_in6 about{};
@@ -296,18 +297,18 @@ void UdpSocket::drain_errors() {
             const bool icmp = e.ee_origin == SO_EE_ORIGIN_ICMP || e.ee_origin == SO_EE_ORIGIN_ICMP6;
             if (!icmp || e.ee_errno == EMSGSIZE) continue;
             ++stats_.unreachable;
-            const auto who = quic::Address::from_sockaddr(reinterpret_cast<const sockaddr*>(&about));
-            if (unreachable_.size() < unreachable_kept_max && !std::ranges::count(unreachable_, who))
-                unreachable_.push_back(who);
+            const auto peer = quic::Address::from_sockaddr(reinterpret_cast<const sockaddr*>(&about));
+            if (unreachable_.size() < unreachable_kept_max && !std::ranges::count(unreachable_, peer))
+                unreachable_.push_back(peer);
         }
     }
 }
 
 std::optional<quic::Address> UdpSocket::poll_unreachable() {
     if (unreachable_.empty()) return std::nullopt;
-    const quic::Address who = unreachable_.front();
+    const quic::Address peer = unreachable_.front();
     unreachable_.pop_front();
-    return who;
+    return peer;
 }
 
 }  // namespace nexar::transport

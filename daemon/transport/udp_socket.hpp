@@ -1,8 +1,9 @@
-// A UDP socket as QUIC wants it: non-blocking, large buffers, one system call for up to 64 KiB of datagrams
-// in each direction (UDP_SEGMENT, UDP_GRO), no fragmentation, ECN, the local address of each datagram, and
-// ICMP errors as hints. What the kernel refuses is done without and shown in the stats.
+// UdpSocket: a UDP socket as QUIC needs it: non-blocking, large buffers, one system call for up to 64 KiB of
+// datagrams in each direction (UDP_SEGMENT, UDP_GRO), no fragmentation, ECN, the local address of each
+// datagram, and ICMP errors as hints. An offload that the kernel refuses is switched off; the stats show it.
 //
 // Thread: one at a time.
+// Source: udp(7), ip(7) (IP_RECVERR, IP_MTU_DISCOVER, IP_PKTINFO).
 #pragma once
 
 #include <sys/socket.h>
@@ -22,11 +23,11 @@ namespace nexar::transport {
 struct SocketStats {
     uint64_t sends = 0, datagrams_sent = 0, bytes_sent = 0;
     uint64_t receives = 0, datagrams_received = 0, bytes_received = 0;
-    uint64_t too_big = 0;               // EMSGSIZE: path probes, and what is on its way when a path shrinks
-    uint64_t unreachable = 0;           // ICMP said so; forgeable, so only a reason to ask
-    uint64_t send_errors = 0;           // other; the datagrams count as lost
-    uint64_t segmentation_refused = 0;  // batches that went out datagram by datagram instead
-    bool segmentation = true, coalescing = true;  // UDP_SEGMENT, UDP_GRO: in use
+    uint64_t too_big = 0;               // EMSGSIZE: path probes, and datagrams in flight when a path shrinks
+    uint64_t unreachable = 0;           // ICMP errors; forgeable, so a reason to probe and nothing more
+    uint64_t send_errors = 0;           // other errors; the datagrams count as lost
+    uint64_t segmentation_refused = 0;  // batches that were sent datagram by datagram instead
+    bool segmentation = true, coalescing = true;  // UDP_SEGMENT, UDP_GRO are in use
     size_t send_buffer = 0, receive_buffer = 0;   // as the kernel granted them
 };
 
@@ -50,8 +51,8 @@ class UdpSocket {
     const quic::Address& local() const { return local_; }
     const SocketStats& stats() const { return stats_; }
 
-    // Bytes done with: sent, or dropped for an error that is like loss. Less than all: the socket is full;
-    // wait until it is writable and send the rest.
+    // Returns the bytes that were sent, or dropped because of an error that counts as loss. Fewer than all:
+    // the socket is full; wait until it is writable and send the rest.
     size_t send(const quic::SendBatch& batch, Bytes bytes);
 
     struct Received {
@@ -60,9 +61,9 @@ class UdpSocket {
         uint8_t ecn = 0;
         size_t segment = 0;  // 0: one datagram
     };
-    // Up to messages_per_receive of them; 0: nothing is there.
+    // Returns how many messages it received; 0: none is waiting.
     size_t receive(std::array<Received, messages_per_receive>& out);
-    // Peers about which ICMP said unreachable, each once per occurrence, at most unreachable_kept_max.
+    // Peers that ICMP reported as unreachable; at most unreachable_kept_max wait here, each once.
     std::optional<quic::Address> poll_unreachable();
 
   private:
@@ -75,11 +76,11 @@ class UdpSocket {
     Received parse(msghdr& message, Bytes bytes) const;
 
     int fd_ = -1;
-    quic::Address local_;
+    quic::Address local_;  // as bound: with the port that the kernel chose
     SocketStats stats_;
-    unsigned refused_in_a_row_ = 0;
-    std::unique_ptr<Buffers> buffers_;
-    std::deque<quic::Address> unreachable_;
+    unsigned refused_in_a_row_ = 0;          // batches refused by UDP_SEGMENT since one was accepted
+    std::unique_ptr<Buffers> buffers_;       // what receive() reads into
+    std::deque<quic::Address> unreachable_;  // not polled yet; at most unreachable_kept_max
 };
 
 }  // namespace nexar::transport

@@ -132,7 +132,7 @@ TEST_CASE("64 MiB cross real sockets whole", "[transport]") {
     transfer({.buffer_bytes = 64 << 10}, 1452, "127.0.0.1:0", "1452, 64 KiB socket buffers");
 }
 
-TEST_CASE("a peer that died is told by ICMP, and comes back with a reset", "[transport]") {
+TEST_CASE("ICMP reports a peer that crashed, and its successor resets the connection", "[transport]") {
     Peer a("127.0.0.1:0", {}, 1452);
     auto b = std::make_unique<Peer>("127.0.0.1:0", transport::UdpSocket::Options{}, 1452);
     const quic::Address where = b->port->local();

@@ -86,7 +86,7 @@ TEST_CASE("the same over IPv6", "[transport]") {
     check_batch("[::1]:0", {.segmentation = false, .coalescing = false});
 }
 
-TEST_CASE("a wildcard socket says which address was spoken to, and answers from it", "[transport]") {
+TEST_CASE("a wildcard socket reports the address that was sent to, and answers from it", "[transport]") {
     auto a = open("127.0.0.1:0"), b = open("0.0.0.0:0");
     Address to = *Address::parse("127.0.0.77:0");
     to.port = b->local().port;
@@ -157,7 +157,7 @@ TEST_CASE("a closed port is reported as unreachable, and does not stop other sen
     CHECK(poll(&p, 1, 0) == 0);  // nothing is left that would wake the loop again
 }
 
-TEST_CASE("what cannot be opened says why", "[transport]") {
+TEST_CASE("a socket that cannot be opened is an error with its reason", "[transport]") {
     auto a = open("127.0.0.1:0");
     const auto again = UdpSocket::open(a->local(), {});
     REQUIRE_FALSE(again);
