@@ -1,3 +1,4 @@
+// See shard.hpp.
 #include "shards/shard.hpp"
 
 #include <poll.h>
@@ -25,7 +26,7 @@ connections::BulkConfig bulk_config(const ShardConfig& config) {
 
 }  // namespace
 
-// Everything that only the shard's thread touches.
+// The state of the shard's thread. Thread: the constructor runs on the control loop, all else on the shard.
 class Shard::Thread {
   public:
     Thread(Shard& shard, ShardConfig config, std::unique_ptr<transport::QuicPort> port)
@@ -40,16 +41,16 @@ class Shard::Thread {
     quic::Address local_address() const { return port_->local(); }
 
   private:
-    size_t take_commands(Time now);
-    void obey(Time now, Command command);
-    size_t drain(Time now);
-    void tell(Event event);
+    size_t apply_commands(Time now);
+    void apply(Time now, Command command);
+    size_t drain_events(Time now);
+    void push(Event event);
     Time wake_at() const;
     void sleep(Time until);
     void publish_counters();
-    void report();
+    void flush_events();
     bool may_sleep();
-    size_t heard_something();
+    bool has_received();
 
     Shard* shard_;
     ShardConfig config_;
@@ -57,32 +58,32 @@ class Shard::Thread {
     link::Mesh mesh_;
     transport::QuicCarrier carrier_;
     connections::BulkConnections connections_;
-    bool told_ = false;
-    uint64_t datagrams_seen_ = 0;
+    bool pushed_ = false;              // an event since the control loop was notified last
+    uint64_t datagrams_received_ = 0;  // the socket's count at the last has_received()
 };
 
-void Shard::Thread::tell(Event event) {
+void Shard::Thread::push(Event event) {
     shard_->event_outbox_.push(std::move(event));
-    told_ = true;
+    pushed_ = true;
 }
 
-size_t Shard::Thread::take_commands(Time now) {
+size_t Shard::Thread::apply_commands(Time now) {
     size_t n = 0;
     while (n < commands_per_turn) {
         auto command = shard_->commands_.pop();
         if (!command) break;
-        obey(now, std::move(*command));
+        apply(now, std::move(*command));
         ++n;
     }
     if (n > 0) {
-        std::atomic_thread_fence(
-            std::memory_order_seq_cst);  // made room, then look; pairs with the loop's sleep
+        // Room is made before the flag is read; pairs with Shard::flush().
+        std::atomic_thread_fence(std::memory_order_seq_cst);
         if (shard_->commands_wait_.load(std::memory_order_relaxed)) shard_->loop_wakeup_->notify();
     }
     return n;
 }
 
-void Shard::Thread::obey(Time now, Command command) {
+void Shard::Thread::apply(Time now, Command command) {
     if (auto* batch = std::get_if<link::Batch>(&command))
         mesh_.post(std::move(*batch));
     else if (auto* w = std::get_if<Withdraw>(&command))
@@ -102,7 +103,7 @@ void Shard::Thread::obey(Time now, Command command) {
     }
 }
 
-size_t Shard::Thread::drain(Time now) {
+size_t Shard::Thread::drain_events(Time now) {
     size_t n = 0;
     while (auto event = port_->endpoint().poll_event()) {
         carrier_.on_event(now, *event, connections_.events());
@@ -111,12 +112,12 @@ size_t Shard::Thread::drain(Time now) {
     while (auto address = port_->poll_unreachable())
         port_->endpoint().on_unreachable(now, *address);  // [P11]
     connections_.on_time(now);
-    while (auto state = connections_.poll_event()) tell(std::move(*state));
+    while (auto state = connections_.poll_event()) push(std::move(*state));
     mesh_.flush();
     while (auto event = mesh_.poll_event()) {
         if (event->kind == link::MeshEvent::Kind::peer_garbage)
             connections_.on_garbage(event->peer, event->text);
-        tell(std::move(*event));
+        push(std::move(*event));
         ++n;
     }
     return n;
@@ -126,7 +127,7 @@ Time Shard::Thread::wake_at() const {
     return std::min(port_->wake_at(), connections_.wake_at());
 }
 
-// ppoll: to the nanosecond on every kernel, and two descriptors are no case for epoll.
+// ppoll has nanosecond timeouts on every kernel; two descriptors do not need epoll.
 void Shard::Thread::sleep(Time until) {
     const Time now = loop::Loop::now();
     timespec timeout{};
@@ -141,11 +142,10 @@ void Shard::Thread::sleep(Time until) {
     if (ppoll(fds, 2, limit, nullptr) > 0 && fds[0].revents != 0) shard_->wakeup_.drain();
 }
 
-// Datagrams that brought no event are work too: half a chunk is still on its way.
-size_t Shard::Thread::heard_something() {
+// Datagrams without an event count as work: the rest of their chunk is still in flight.
+bool Shard::Thread::has_received() {
     const uint64_t datagrams = port_->socket_stats().datagrams_received;
-    const bool heard = datagrams != std::exchange(datagrams_seen_, datagrams);
-    return heard ? 1 : 0;
+    return datagrams != std::exchange(datagrams_received_, datagrams);
 }
 
 void Shard::Thread::publish_counters() {
@@ -159,17 +159,18 @@ void Shard::Thread::publish_counters() {
     shard_->bytes_received_.store(received, std::memory_order_relaxed);
 }
 
-void Shard::Thread::report() {
+void Shard::Thread::flush_events() {
     const bool waited = shard_->events_wait_.load(std::memory_order_relaxed);
     shard_->events_wait_.store(!shard_->event_outbox_.flush(), std::memory_order_relaxed);
-    if (std::exchange(told_, false) || waited) shard_->loop_wakeup_->notify();
+    if (std::exchange(pushed_, false) || waited) shard_->loop_wakeup_->notify();
 }
 
-// The recheck after the announcement: whoever makes one of these false later sees the announcement.
+// Requires: announce_sleep() was called. A thread that makes a condition false after this check sees the
+// announcement and wakes the shard.
 bool Shard::Thread::may_sleep() {
     if (!shard_->commands_.empty() || shard_->stopping_.load(std::memory_order_acquire)) return false;
     if (!shard_->events_wait_.load(std::memory_order_relaxed)) return true;
-    report();
+    flush_events();
     return shard_->events_wait_.load(std::memory_order_relaxed);
 }
 
@@ -177,16 +178,16 @@ void Shard::Thread::run() {
     Time active = loop::Loop::now();
     while (!shard_->stopping_.load(std::memory_order_acquire)) {
         const Time now = loop::Loop::now();
-        size_t work = take_commands(now);
+        size_t work = apply_commands(now);
         work += port_->on_readable(now) ? 1u : 0u;
         port_->on_time(now);
-        work += drain(now);
+        work += drain_events(now);
         if (port_->wants_writable())
             port_->on_writable(now);
         else
             work += port_->flush(now) ? 1u : 0u;
-        work += heard_something();
-        report();
+        work += has_received() ? 1u : 0u;
+        flush_events();
         if (work > 0) {
             active = now;
             continue;
@@ -199,8 +200,8 @@ void Shard::Thread::run() {
         shard_->wakeup_.announce_sleep();
         if (may_sleep()) sleep(wake_at());
         shard_->wakeup_.awake();
-        active = loop::Loop::now() -
-                 config_.yield_window;  // look once; a wake-up without work sleeps again at once
+        // One turn without the yield phase: a wake-up that brings no work sleeps again at once.
+        active = loop::Loop::now() - config_.yield_window;
     }
     port_->endpoint().close_all(connections::Channels::close_goodbye, "nexard is stopping");
     port_->flush(loop::Loop::now());
@@ -213,7 +214,7 @@ Result<std::unique_ptr<Shard>> Shard::start(ShardConfig config, loop::Wakeup& lo
     options.listen = config.listen;
     options.quic = config.quic;
     options.reset_secret = config.reset_secret;
-    // Whether the peer lives is judged on its control connection; an idle bulk connection just waits.
+    // The control connection detects failures; an idle bulk connection has no deadline.
     options.quic.idle_timeout = std::chrono::hours(24);
     NEXAR_TRY(auto port, transport::QuicPort::open(std::move(options), config.identity, config.verifier));
     std::unique_ptr<Shard> shard(new Shard(config, loop_wakeup));
@@ -241,19 +242,19 @@ void Shard::post(Command command) {
 std::optional<Event> Shard::poll_event() {
     auto event = events_.pop();
     if (!event) return event;
-    std::atomic_thread_fence(std::memory_order_seq_cst);  // made room, then look; pairs with may_sleep()
+    std::atomic_thread_fence(std::memory_order_seq_cst);  // room first, then the flag; pairs with may_sleep()
     if (events_wait_.load(std::memory_order_relaxed)) wakeup_.notify();
     return event;
 }
 
 void Shard::flush() {
     if (!command_outbox_.waits()) return;
-    // Said first, then tried: had we tried first, the shard could have emptied the whole queue before the
-    // word, and it tells us of room only when it makes some.
+    // The flag is set before the attempt. In the other order the shard could empty the queue between the
+    // attempt and the flag, and it notifies only when it makes room.
     commands_wait_.store(true, std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_seq_cst);
     commands_wait_.store(!command_outbox_.flush(), std::memory_order_relaxed);
-    wakeup_.notify();  // also when all went in: the shard may sleep since it emptied the queue
+    wakeup_.notify();  // also when all fitted: the shard may have emptied the queue and fallen asleep
 }
 
 }  // namespace nexar::shards

@@ -1,8 +1,8 @@
-// A bulk shard: one thread with its own UDP socket, TLS objects and QUIC connections, and one
-// link::Mesh. Each chunk runs to completion here: receive, authenticate, reduce or copy while it is hot,
-// count. The control loop posts commands and takes events; there is no lock between them.
+// Shard: a bulk shard, one thread with its own UDP socket, TLS objects, QUIC connections and link::Mesh. Each
+// chunk runs to completion on it: receive, authenticate, reduce or copy while the chunk is in the cache,
+// count. The control loop posts commands and polls events; there is no lock between them.
 //
-// Thread: the public functions belong to the control loop; everything else to the shard's thread.
+// Thread: the public functions belong to the control loop, Shard::Thread to the shard's thread.
 #pragma once
 
 #include <atomic>
@@ -33,8 +33,8 @@ struct ShardConfig {
     Duration yield_window{50'000};
 };
 
-// Commands, loop to shard; and connections::KnownPeer.
-struct DropPeer {  // its node is gone: all its transfers fail
+// Commands from the control loop to the shard; connections::KnownPeer is one more.
+struct DropPeer {  // the peer's node failed or departed: all transfers with it fail
     link::PeerIndex peer;
 };
 struct Withdraw {
@@ -46,7 +46,7 @@ struct Retract {
 struct ForgetGroup {
     GroupId group;
 };
-// This node's certificate was renewed. New connections show it; those that stand are replaced within a while.
+// This node's certificate was renewed. New connections show the new one; open connections are replaced.
 struct UseIdentity {
     std::shared_ptr<const quic::Identity> identity;
 };
@@ -57,7 +57,7 @@ using Event = std::variant<std::monostate, link::MeshEvent, connections::BulkSta
 
 class Shard {
   public:
-    // Binds the socket at once, so that a refused port is an error here; then starts the thread.
+    // Binds the socket before it starts the thread, so that a refused port is this call's error.
     static Result<std::unique_ptr<Shard>> start(ShardConfig config, loop::Wakeup& loop_wakeup);
     ~Shard();  // closes its connections, joins the thread
     Shard(const Shard&) = delete;
@@ -66,7 +66,7 @@ class Shard {
     quic::Address local_address() const;
     void post(Command command);
     std::optional<Event> poll_event();
-    void flush();  // commands that did not fit leave; once per turn of the loop
+    void flush();  // moves commands that found the queue full; Requires: called in each turn of the loop
 
     uint64_t bytes_sent() const { return bytes_sent_.load(std::memory_order_relaxed); }
     uint64_t bytes_received() const { return bytes_received_.load(std::memory_order_relaxed); }
@@ -79,13 +79,13 @@ class Shard {
     Outbox<Command> command_outbox_{commands_};
     SpscQueue<Event> events_{16384};
     Outbox<Event> event_outbox_{events_};  // the shard's side
-    // What is full: its emptier wakes the one who waits for room.
+    // The outbox holds what found the queue full: the consumer wakes the producer when it has made room.
     std::atomic<bool> commands_wait_{false}, events_wait_{false};
-    loop::Wakeup wakeup_;
-    loop::Wakeup* loop_wakeup_;
+    loop::Wakeup wakeup_;        // wakes the shard
+    loop::Wakeup* loop_wakeup_;  // wakes the control loop
     std::atomic<bool> stopping_{false};
-    std::atomic<uint64_t> bytes_sent_{0}, bytes_received_{0};
-    std::unique_ptr<Thread> state_;
+    std::atomic<uint64_t> bytes_sent_{0}, bytes_received_{0};  // published by the shard's thread
+    std::unique_ptr<Thread> state_;                            // everything that only the shard's thread uses
     std::thread thread_;
 };
 

@@ -1,4 +1,4 @@
-// Two bulk shards over real loopback sockets, and the control loops that they would belong to: this thread.
+// Two bulk shards over real loopback sockets. The test's thread is the control loop of both.
 #pragma once
 
 #include <poll.h>
@@ -46,9 +46,9 @@ struct Node {
     quic::Identity identity() const {
         return {leaf.certificate_pem, leaf.private_key_pem, ca().certificate_pem()};
     }
-    void start(uint64_t life, Duration yield_window = 50us) {
-        static uint64_t nonces = 7;  // of every life of every node another one
-        incarnation = {life, ++nonces};
+    void start(uint64_t counter, Duration yield_window = 50us) {
+        static uint64_t nonces = 7;  // each incarnation of each node has its own
+        incarnation = {counter, ++nonces};
         ShardConfig c;
         c.listen = *quic::Address::parse("127.0.0.1:0");
         c.identity = identity();
@@ -93,7 +93,7 @@ struct Node {
     }
 };
 
-constexpr link::PeerIndex peer_a(5), peer_b(9);  // as the other one numbers it
+constexpr link::PeerIndex peer_a(5), peer_b(9);  // a's number at b, b's number at a
 
 struct Pair {
     Node a, b;
@@ -192,7 +192,7 @@ struct Transfers {
         }
         return batch;
     }
-    // Words that are not what one application of every chunk makes them.
+    // The number of words that differ from applying each chunk exactly once.
     size_t wrong() const {
         size_t n = 0;
         for (size_t t = 0; t < to.size(); ++t)

@@ -11,12 +11,12 @@ using shards::Withdraw;
 
 namespace {
 
-// Somebody with b's key and life who dials a's shard: a takes the new connection for b's and closes the old
-// one. It never reads a frame, so what a sends over it is lost.
+// A second process with b's key and incarnation that dials a's shard: a takes the new connection for b's and
+// closes the old one. It never reads a frame, so what a sends over it is lost.
 class Usurper {
   public:
     explicit Usurper(const Node& as) : Usurper(as, as.incarnation) {}
-    Usurper(const Node& as, const Incarnation& life) : mesh_({}), identity_(as.identity()) {
+    Usurper(const Node& as, const Incarnation& incarnation) : mesh_({}), identity_(as.identity()) {
         transport::QuicPort::Options options;
         options.listen = *quic::Address::parse("127.0.0.1:0");
         options.quic.listen = false;
@@ -25,7 +25,7 @@ class Usurper {
         port_ = std::move(*made);
         connections::Preamble ours;
         ours.purpose = connections::Purpose::bulk;
-        ours.incarnation = life;
+        ours.incarnation = incarnation;
         carrier_ = std::make_unique<transport::QuicCarrier>(port_->endpoint(), port_->local());
         links_ = std::make_unique<connections::Channels>(*carrier_, mesh_, as.leaf.id, ours);
     }
@@ -96,7 +96,7 @@ TEST_CASE("receives posted before the connection is there wait for it", "[shards
 TEST_CASE("a peer that dials before it is introduced waits for its introduction", "[shards]") {
     Pair pair;
     pair.b.shard->post(pair.of_a(true));
-    // The connection is up for b before a knows whose it is.
+    // The connection is up for b before a can assign it to a peer.
     REQUIRE(pair.run([&] { return pair.b.ups > 0; }));
     CHECK(pair.a.ups == 0);
     pair.a.shard->post(pair.of_b(false));
@@ -116,7 +116,7 @@ TEST_CASE("connections that are cut in the middle and dialled again apply every 
     Usurper usurper(pair.b);
     size_t cuts = 0;
     pair.also = [&] {
-        // Again and again while transfers are under way; each time after b is back.
+        // Repeats while transfers are in flight, each time after b has reconnected.
         const bool b_is_back = pair.b.ups > cuts && pair.a.ups > 2 * cuts;
         if (cuts < 4 && b_is_back && pair.a.over() >= cuts * 4 && pair.a.over() < count) {
             usurper.dial(pair.a);
@@ -150,7 +150,7 @@ TEST_CASE("a withdrawn op ends all its transfers once, and its memory is not tou
     const auto snapshot = t.to;
     pair.b.shard->post(Withdraw{key(1, 0).op});
     REQUIRE(pair.run([&] { return pair.b.over() == count; }));
-    // Another op passes: what was under way for the first has arrived by then.
+    // When another op has completed, everything that was in flight for the first one has arrived.
     Transfers next(2, 4, 100'000, true);
     pair.a.shard->post(next.recvs(peer_b, 300));
     pair.b.shard->post(next.sends(peer_a, 400));
@@ -177,14 +177,14 @@ TEST_CASE("a dropped peer fails its transfers, and later ones at once", "[shards
     REQUIRE(pair.run([&] { return pair.a.over() == count + 2; }));
     CHECK(pair.a.ends[300].failed == 1);
     CHECK(pair.a.ends[301].failed == 1);
-    // The other side is told why its connection ended; its own loop has to judge.
+    // b receives the closing reason; its control loop decides about the peer.
     REQUIRE(pair.run([&] { return !pair.b.downs.empty(); }));
     pair.b.shard->post(DropPeer{peer_a});
     REQUIRE(pair.run([&] { return pair.b.over() == count; }));
     CHECK(pair.b.each_once());
 }
 
-TEST_CASE("an older life of a node is refused when a newer one is known", "[shards]") {
+TEST_CASE("an older incarnation of a node is refused when a newer one is known", "[shards]") {
     Pair pair;
     pair.introduce();
     Usurper old(pair.b, {0, 99});
@@ -208,7 +208,7 @@ TEST_CASE("a bulk connection to a process that was killed ends by a probe, and t
         if (killed) killed->turn();
     };
     REQUIRE(pair.run([&] { return pair.a.ups == 1; }));
-    killed.reset();  // its socket closes without a word to a: only ICMP answers from now on
+    killed.reset();  // its socket closes without a CONNECTION_CLOSE: only ICMP answers from now on
     Transfers t(1, 2, 50'000, false);
     pair.a.shard->post(t.sends(peer_b, 100));
     pair.b.shard->post(t.recvs(peer_a, 200));

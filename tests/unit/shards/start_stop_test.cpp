@@ -1,5 +1,5 @@
-// The life of a shard's thread: it ends when it is told to, whatever it is doing, and no command or event is
-// left lying because a queue was full.
+// Start and stop of a shard's thread: it stops when asked, in every phase of its turn, and a full queue
+// delays commands and events but loses none.
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
@@ -31,7 +31,7 @@ TEST_CASE("a shard ends at once, also when it is just falling asleep", "[shards]
 
 namespace {
 
-// From here on this process is one of an old kernel, or of a sandbox that knows no newer calls.
+// Makes this process behave as on an old kernel, or in a sandbox that permits no newer calls.
 bool refuse_call(uint32_t number) {
     sock_filter rules[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -83,8 +83,8 @@ TEST_CASE("a port that is taken is an error, not a thread", "[shards]") {
 
 namespace {
 
-// Sends to a peer that nobody introduced: they wait until they are withdrawn, then each fails, one event per
-// handle.
+// Sends to a peer that was never introduced: they wait until they are withdrawn, then each fails, with one
+// event per handle.
 link::Batch waiting_sends(uint64_t op, uint64_t first_handle, uint32_t count) {
     static std::byte some[64];
     link::Batch batch;
@@ -99,7 +99,7 @@ link::Batch waiting_sends(uint64_t op, uint64_t first_handle, uint32_t count) {
     return batch;
 }
 
-// Collects until `count` transfers are over, asleep in between; false: nobody woke us, or it took too long.
+// Collects until `count` transfers are over, asleep in between. False: no wake-up came, or 30 s have passed.
 bool collect_asleep(Node& n, size_t count) {
     const Time end = Loop::now() + 30s;
     while (n.over() < count && Loop::now() < end) {
@@ -110,7 +110,8 @@ bool collect_asleep(Node& n, size_t count) {
         n.collect();
         if (n.over() != before) continue;
         pollfd p{n.wakeup.fd(), POLLIN, 0};
-        if (poll(&p, 1, 10000) != 1) return false;  // something is still to come, so somebody must wake us
+        if (poll(&p, 1, 10000) != 1)
+            return false;  // events are outstanding, so the shard must wake this thread
     }
     return n.over() >= count;
 }
@@ -132,7 +133,7 @@ TEST_CASE("commands that found the queue full wake a shard that has emptied it s
     Node n;
     n.start(1);
     constexpr uint32_t many = 16000, too_many = 5000;
-    // While the shard is busy with the first two, this thread fills its queue and has some left.
+    // While the shard applies the first two, this thread fills its queue and keeps a rest in the outbox.
     n.shard->post(waiting_sends(1, 0, many));
     n.shard->post(shards::Withdraw{key(1, 0).op});
     for (uint64_t i = 0; i < too_many; ++i) n.shard->post(shards::Withdraw{key(2, 0).op});
