@@ -1,4 +1,4 @@
-// Binomial broadcast: whoever has the data passes it on to the root of the largest subtree that lacks it.
+// Binomial broadcast: a node that has the data sends it to the roots of its subtrees, the largest first.
 //
 // Steps: ceil(log2 n). Bytes: the data once over each of the tree's n-1 edges.
 #include <ranges>

@@ -1,5 +1,5 @@
-// Binomial reduce: the broadcast's tree run backwards. The children's shares are received side by side and
-// combined in one order, so that a result does not depend on which arrived first.
+// Binomial reduce: the broadcast's tree in reverse. The children's shares are received at the same time and
+// combined in a fixed order, so the order of arrival does not change the result.
 //
 // Steps: ceil(log2 n). Bytes: the data once over each of the tree's n-1 edges. Scratch: the data per child.
 #include "collectives/algorithms.hpp"

@@ -1,4 +1,4 @@
-// Pipelined chain broadcast, for large data: every node passes each chunk on as soon as it has it.
+// Pipelined chain broadcast, for large data: every node forwards each chunk as soon as it has arrived.
 //
 // Steps: n-1 for the first chunk, one per chunk after it. Bytes: the data once over each of the n-1 hops; no
 // node sends it twice, as the binomial tree's root does.

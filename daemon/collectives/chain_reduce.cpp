@@ -1,5 +1,5 @@
-// Pipelined chain reduce, for large data: the chain broadcast run backwards, each node adding its share to
-// every chunk on the way to the root.
+// Pipelined chain reduce, for large data: the chain broadcast in reverse; each node adds its share to every
+// chunk on the way to the root.
 //
 // Steps: n-1 for the first chunk, one per chunk after it. Bytes: the data once over each of the n-1 hops.
 #include "collectives/algorithms.hpp"

@@ -1,6 +1,6 @@
-// What an algorithm between nodes costs: its steps, and the bytes between every two nodes. Each algorithm's
-// file says so for itself. plan() counts phases with it, and predict_bytes() bytes, which tests compare with
-// what was sent.
+// Cost of an algorithm between nodes: its phases, and the bytes between every two nodes. Each algorithm's
+// file defines its own. plan() uses the phases, predict_bytes() the bytes, which tests compare with those
+// sent.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,7 @@ class Ledger {
 };
 
 struct Cost {
-    uint32_t (*phases)(const SegmentShape& segment);  // phase numbers that a lane uses for it, at most
+    uint32_t (*phases)(const SegmentShape& segment);  // upper limit of the phase numbers that a lane uses
     void (*bytes)(Ledger& ledger, const SegmentShape& segment);
 };
 

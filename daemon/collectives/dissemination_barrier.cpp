@@ -1,5 +1,5 @@
 // Dissemination barrier (Hensgen, Finkel, Manber, "Two algorithms for barrier synchronization", 1988): in
-// round k every node tells the one 2^k ahead that it, and all it has heard of, have arrived.
+// round k node i notifies node i + 2^k that node i, and every node that notified it before, have arrived.
 //
 // Steps: ceil(log2 n), any n. Bytes: 1 per node and step (a transfer of nothing would send nothing).
 #include <bit>
@@ -16,10 +16,10 @@ Task<> dissemination_barrier(Lane& lane) {
 
     std::vector<Op*> rounds;
     for (uint32_t distance = 1; distance < n; distance *= 2) {
-        const auto heard = lane.scratch(1);
+        const auto arrival = lane.scratch(1);
         const NodeIndex from((self + n - distance) % n);
         const auto round = static_cast<uint32_t>(rounds.size());
-        Extents into{{heard.data(), heard.size()}};
+        Extents into{{arrival.data(), arrival.size()}};
         rounds.push_back(&lane.recv_copy(from, round, std::move(into)));
     }
 

@@ -1,12 +1,12 @@
 // Recursive doubling all-reduce (Thakur, Rabenseifner, Gropp, "Optimization of Collective Communication
-// Operations in MPICH", 2005), for data so small that latency is all. For n that is no power of two, p is the
-// largest below; each of the first n-p pairs of nodes is folded into one before and unfolded after.
+// Operations in MPICH", 2005), for small data, where latency dominates. When n is no power of two, p is the
+// largest power of two below n; each of the first n-p pairs of nodes is folded into one before, unfolded
+// after.
 //
 // Steps: log2(p), and 2 more when folded. Bytes: the whole data per step, both ways between partners.
 //
-// Both partners compute the same sum of two, whose order does not matter, so all nodes end with the same
-// bits. Each step's value lives in its own scratch: nothing sent is overwritten, so no step waits for an
-// acknowledgement.
+// Both partners compute the same commutative sum of two values, so all nodes end with the same bits. Each
+// step's value has its own scratch: nothing sent is overwritten, so no step waits for an acknowledgement.
 #include <bit>
 
 #include "collectives/algorithms.hpp"
@@ -15,7 +15,7 @@
 namespace nexar::collectives {
 namespace {
 
-// Which nodes take part in the doubling, and as what.
+// The role of this node in the doubling: partner of others, or folded into its twin.
 struct Folding {
     uint32_t participants, folded, self;
 
@@ -49,8 +49,7 @@ Task<> doubling_all_reduce(Lane& lane, Extents data, Arithmetic arithmetic) {
     Extents mine = scratch(lane, bytes);
     if (nodes.sits_out()) {
         Op& result = lane.recv_copy(nodes.twin(), unfold_phase, data);
-        Op& given =
-            lane.send(nodes.twin(), 0, data);  // the result comes only after this was applied: see the ring
+        Op& given = lane.send(nodes.twin(), 0, data);  // applied before the result arrives
         co_await done(given);
         co_await done(result);
         co_return ok();

@@ -1,5 +1,5 @@
-// Layout: which rank lives on which node. Ranks may interleave over nodes in any way; nodes are numbered by
-// their first rank, so every daemon of the group numbers them alike. A value.
+// Layout: the node of each rank. Ranks may interleave over nodes in any way; nodes are numbered by their
+// first rank, so all daemons of the group have the same numbers. A value.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,12 @@ struct ElementRange {
     bool operator==(const ElementRange&) const = default;
 };
 
-// Part `index` of `count` elements cut into `parts`: contiguous, in order, sizes differ by at most one.
+// Part `index` of `count` elements that are cut into `parts`: contiguous, in order; sizes differ by at
+// most 1.
 ElementRange part_of(uint64_t count, uint32_t parts, uint32_t index);
 
-// Where the ranks' blocks lie in a side that has one for each: (offset, length) in elements, by rank.
-// Uniform: all have the op's count, one after the other.
+// The place of each rank's block in a buffer that has one block for each rank, in elements. Uniform: each
+// block has the op's count, one after the other.
 class Blocks {
   public:
     Blocks() = default;
@@ -35,7 +36,7 @@ class Blocks {
 class Layout {
   public:
     Layout() = default;
-    // node_of_rank[r] is any number that names the node of rank r.
+    // node_of_rank[r]: any number, the same for ranks of the same node.
     explicit Layout(std::span<const uint32_t> node_of_rank);
 
     uint32_t size() const { return static_cast<uint32_t>(node_of_.size()); }
@@ -45,8 +46,8 @@ class Layout {
     std::span<const uint32_t> ranks_on(NodeIndex node) const { return ranks_of_[node.value]; }
 
   private:
-    std::vector<NodeIndex> node_of_;
-    std::vector<std::vector<uint32_t>> ranks_of_;
+    std::vector<NodeIndex> node_of_;               // by rank
+    std::vector<std::vector<uint32_t>> ranks_of_;  // by node, in rank order
 };
 
 }  // namespace nexar::collectives

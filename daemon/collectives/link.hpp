@@ -1,9 +1,9 @@
-// What an algorithm may know: the verbs. An algorithm is a coroutine over these (one file each), and runs
-// between NODES; what happens between the ranks of one node is the engine's. Every verb returns an Op that
-// the Lane owns.
+// Lane: the verbs, an algorithm's only interface. An algorithm is a coroutine over them and runs between
+// NODES; the engine moves data between the ranks of one node.
 //
-// Posting does not send: what an algorithm posts before it next suspends leaves as one batch, receives first,
-// so that the whole receive schedule reaches each peer in one frame.
+// Posting does not send: the verbs that an algorithm posts before it next suspends leave as one batch,
+// receives first, so that the whole receive schedule reaches each peer in one frame. Owner: the Lane owns the
+// Op that a verb returns.
 #pragma once
 
 #include <cstdint>
@@ -31,20 +31,20 @@ class Lane {
     virtual NodeIndex self() const = 0;
     virtual uint32_t nodes() const = 0;
 
-    // done: every chunk was applied.
+    // The Op completes when every chunk was applied.
     virtual Op& recv_copy(NodeIndex from, uint32_t phase, Extents into) = 0;
     virtual Op& recv_reduce(NodeIndex from, uint32_t phase, Extents into, Arithmetic arithmetic) = 0;
-    // done: every chunk was acknowledged, so the memory may be overwritten.
+    // The Op completes when every chunk was acknowledged, so the memory may be overwritten.
     virtual Op& send(NodeIndex to, uint32_t phase, Extents from) = 0;
-    // Composite: what arrives is applied, and each chunk goes on to `to` as soon as it was. Two Ops end it:
-    // the returned one ends when both the receive and the forward are over.
+    // Composite: each chunk is applied and then forwarded to `to`. The Op completes when both the receive and
+    // the forward are complete.
     virtual Op& recv_copy_send(NodeIndex from, NodeIndex to, uint32_t phase_in, uint32_t phase_out,
                                Extents memory) = 0;
     virtual Op& recv_reduce_send(NodeIndex from, NodeIndex to, uint32_t phase_in, uint32_t phase_out,
                                  Extents memory, Arithmetic arithmetic) = 0;
-    // Scratch memory of this op, freed when the op is over (not when the coroutine ends).
+    // Scratch memory of this op, freed when the op has ended (not when the coroutine ends).
     virtual std::span<std::byte> scratch(size_t bytes) = 0;
-    // dst = dst op src, on a worker for anything that is not small.
+    // dst = dst op src; a worker computes it unless it is small.
     virtual Op& reduce(Extents dst, Extents src, Arithmetic arithmetic) = 0;
     virtual Op& copy(Extents dst, Extents src) = 0;
 

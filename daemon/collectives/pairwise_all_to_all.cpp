@@ -1,6 +1,5 @@
-// Pairwise all-to-all: every node sends to every other node what it has for that node, all of it at once.
-// Nothing is forwarded. Each node begins with the nearest node on its right, so that not all of them send to
-// the same one first.
+// Pairwise all-to-all: every node posts the transfers to all other nodes at once. Nothing is forwarded. Node
+// i begins with node i+1, so that not all nodes send to the same one first.
 //
 // Steps: 1. Bytes from node i to node j: a block from each rank of i to each rank of j. A pair has one
 // transfer, or several where one would be longer than a transfer may be.
@@ -43,7 +42,7 @@ Task<> pairwise_all_to_all(Lane& lane, std::vector<Extents> outgoing, std::vecto
 const Cost pairwise_all_to_all_cost{
     .phases =
         [](const SegmentShape& s) {
-            uint64_t ranks = 0;  // of the node that has most
+            uint64_t ranks = 0;  // of the node with the most ranks
             for (uint32_t node = 0; node < s.nodes(); ++node)
                 ranks = std::max<uint64_t>(ranks, s.ranks_on(node));
             const uint64_t bytes_max = uint64_t{link::transfer_chunks_max} * s.chunk_bytes;

@@ -13,7 +13,7 @@ constexpr uint64_t divide_up(uint64_t a, uint64_t b) {
 
 Algorithm choose(const Shape& shape, uint64_t bytes, const Layout& layout, const PlanTable& table) {
     if (layout.nodes() <= 1) return Algorithm::local;
-    // An op without data still synchronises: that is when its descriptors are compared.
+    // An op without data still synchronises: its barrier carries the descriptors that are compared.
     if (bytes == 0) return Algorithm::dissemination_barrier;
     switch (shape.kind) {
 #define NEXAR_COLLECTIVE(number, name, NAME, summary, memory, in, out, in_place, reduction, root, agreed, \
@@ -43,7 +43,7 @@ SegmentShape segment_of(const Plan& plan, const Shape& shape, const Layout& layo
 }  // namespace
 
 uint64_t PlanTable::hash() const {
-    uint64_t h = 0xcbf29ce484222325u;  // FNV-1a over the words: all of them count, their order too
+    uint64_t h = 0xcbf29ce484222325u;  // FNV-1a over 64-bit words
     for (uint64_t word : {uint64_t{version}, small_bytes_max, doubling_bytes_max, uint64_t{chunk_bytes},
                           segment_bytes, uint64_t{lanes}}) {
         for (int shift = 0; shift < 64; shift += 8) h = (h ^ ((word >> shift) & 0xff)) * 0x100000001b3u;
@@ -66,7 +66,7 @@ Result<void> PlanTable::check() const {
         return fail(Errc::invalid_argument, "plan table: segment_bytes " + std::to_string(segment_bytes) +
                                                 " is not in " + std::to_string(segment_bytes_min) + ".." +
                                                 std::to_string(segment_bytes_max));
-    // A segment is a transfer, or a little more: whole rows of all ranks.
+    // A segment is at most a few rows above one transfer: it has whole rows of all ranks.
     if (divide_up(segment_bytes, chunk_bytes) > link::transfer_chunks_max / 2)
         return fail(Errc::invalid_argument, "plan table: segment_bytes " + std::to_string(segment_bytes) +
                                                 " is more than " +

@@ -1,6 +1,6 @@
-// plan(): which algorithm an op uses, in which class, cut how. Pure: all daemons of a group compute the same
-// from the same PlanTable, whose hash is in every header. Also what it will cost, which tests hold against
-// what was sent.
+// plan(): an op's algorithm, traffic class and segments. A pure function: all daemons of a group compute the
+// same plan from the same PlanTable, whose hash is in every header. predict_bytes() gives the plan's cost,
+// which tests compare with the bytes sent.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,12 @@ struct PlanTable {
     uint64_t small_bytes_max = 32 * 1024;     // larger ops are bulk: they go through the shards
     uint64_t doubling_bytes_max = 16 * 1024;  // all_reduce: recursive doubling up to here, ring beyond
     uint32_t chunk_bytes = link::chunk_bytes_max;
-    uint64_t segment_bytes = 4 * 1024 * 1024;  // of an op, combined, exchanged and handed out as one
-    uint32_t lanes = 2;                        // segments under way at the same time
+    uint64_t segment_bytes = 4 * 1024 * 1024;  // combined, exchanged and fanned out as a unit
+    uint32_t lanes = 2;                        // segments in flight at the same time
 
     bool operator==(const PlanTable&) const = default;
     uint64_t hash() const;
-    Result<void> check() const;  // it came from another daemon
+    Result<void> check() const;  // for a table that another daemon sent
 };
 constexpr uint32_t lanes_max = 64;
 constexpr uint64_t segment_bytes_min = 4096;
@@ -49,8 +49,8 @@ struct Plan {
     Algorithm algorithm = Algorithm::local;
     link::Class cls = link::Class::small;
     uint32_t chunk_bytes = 0;
-    uint32_t segments =
-        1;  // each takes part_of(count, segments, i), of every rank's block where there are blocks
+    // Segment i has part_of(count, segments, i), of each rank's block where there are blocks.
+    uint32_t segments = 1;
     uint32_t lanes = 1;
     uint32_t phases = 1;  // per segment: segment i uses phases [i * phases, (i + 1) * phases)
 
@@ -60,8 +60,9 @@ struct Plan {
 
 Plan plan(const Shape& shape, const Layout& layout, const PlanTable& table);
 
-// Staged operations (docs/protocol/shm.md [S12]): client and daemon cut alike, so that both know which window
-// a segment is in. An op of one node is cut only when one of its ranks is staged.
+// Staged operations (docs/protocol/shm.md [S12]): library and daemon cut segments by the same formula, so
+// that both know the window of a segment. An op of one node has segments only when one of its ranks is
+// staged.
 constexpr uint64_t local_segment_bytes = 1024 * 1024;
 uint64_t segment_bytes_of(const Layout& layout, const PlanTable& table);
 Plan staged_plan(const Shape& shape, const Layout& layout, const PlanTable& table);

@@ -23,8 +23,8 @@ struct Ring {
     uint32_t behind(uint32_t steps) const { return (self + 2 * nodes - steps) % nodes; }
 };
 
-// Bytes of one round: every node sends to the right all blocks, less that of the node `skipped` places to the
-// right of itself.
+// Bytes of one pass round the ring: each node sends to its right neighbour all blocks but the one of the node
+// `skipped` places to its right.
 inline void add_ring(Ledger& ledger, const std::vector<uint64_t>& blocks, uint32_t skipped) {
     const auto nodes = static_cast<uint32_t>(blocks.size());
     uint64_t total = 0;
@@ -33,7 +33,7 @@ inline void add_ring(Ledger& ledger, const std::vector<uint64_t>& blocks, uint32
         ledger.add(i, (i + 1) % nodes, total - blocks[(i + skipped) % nodes]);
 }
 
-// A block per node: the segment cut evenly, or one block per rank.
+// Bytes of each node's block: the segment cut evenly, or one block per rank of the node.
 inline std::vector<uint64_t> even_blocks(const SegmentShape& segment) {
     std::vector<uint64_t> out;
     for (uint32_t node = 0; node < segment.nodes(); ++node)

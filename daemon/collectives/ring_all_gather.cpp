@@ -1,4 +1,4 @@
-// Ring all-gather: every block runs round the ring once, from its node to that node's left neighbour.
+// Ring all-gather: every block passes the ring once, from its node to that node's left neighbour.
 //
 // Steps: n-1. Bytes from node i to i+1: all blocks but block i+1.
 #include "collectives/algorithms.hpp"

@@ -4,10 +4,10 @@
 // Steps: 2(n-1). Bytes from node i to i+1: the data twice, less block i in the first half and block i+1 in
 // the second: 2(n-1)/n of the data for even blocks, whatever n is.
 //
-// Everything is posted at once, and chunks run round the ring by themselves. That a block is received into
-// (second half) while its partial value may still be being sent (first half) is safe: chunk c of the finished
-// block was made from chunk c of ours, so when it arrives, ours has been applied and is never read again with
-// effect.
+// Everything is posted at once; the link forwards chunks without the algorithm. The second half may receive
+// into a block whose partial value the first half still sends. This is safe: chunk c of the finished block
+// includes chunk c of the partial value, so the partial chunk has been applied, and a repeated send of it has
+// no effect.
 #include "collectives/algorithms.hpp"
 #include "collectives/ring.hpp"
 
@@ -20,8 +20,8 @@ Task<> ring_all_reduce(Lane& lane, std::vector<Extents> blocks, Arithmetic arith
     std::vector<Op*> ops;
 
     ops.push_back(&lane.send(ring.right, 0, blocks[ring.behind(1)]));
-    for (uint32_t step = 0; step < last;
-         ++step)  // ends with block `self`, whose forward begins the second half
+    // Ends with block `self`, whose forward begins the second half.
+    for (uint32_t step = 0; step < last; ++step)
         ops.push_back(&lane.recv_reduce_send(ring.left, ring.right, step, step + 1,
                                              blocks[ring.behind(step + 2)], arithmetic));
     for (uint32_t step = 0; step + 1 < last; ++step)

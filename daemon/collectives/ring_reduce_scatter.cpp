@@ -1,4 +1,4 @@
-// Ring reduce-scatter: block b starts at node b+1 and collects every node's share on its way round to node b.
+// Ring reduce-scatter: block b starts at node b+1, adds each node's share on its way and ends at node b.
 //
 // Steps: n-1. Bytes from node i to i+1: all blocks but block i.
 #include "collectives/algorithms.hpp"

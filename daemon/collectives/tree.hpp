@@ -1,5 +1,5 @@
-// The binomial tree over nodes, counted from a root: the children of position v are v + 1, v + 2, v + 4, ...
-// below v's lowest set bit.
+// BinomialTree: positions are counted from the root. The children of position v are v + 1, v + 2, v + 4, ...
+// with steps below v's lowest set bit.
 #pragma once
 
 #include <bit>

@@ -1,6 +1,6 @@
 // The verbs in memory: all nodes of one lane in one object, chunk by chunk in an order drawn from a seed. A
 // chunk is read from the sender's memory at the last possible moment, when it is applied, so an algorithm
-// that overwrites what it has not yet been told was received computes a wrong result here.
+// that overwrites memory before its send is acknowledged computes a wrong result here.
 #pragma once
 
 #include <catch2/catch_test_macros.hpp>
@@ -52,7 +52,7 @@ class MemoryNetwork {
         std::optional<Key> forward;
         std::function<void()> over;
     };
-    struct Later {  // an acknowledgement or a local job under way
+    struct Later {  // an acknowledgement or a local job in flight
         std::function<void()> act;
     };
 
