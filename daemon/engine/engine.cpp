@@ -565,6 +565,7 @@ Snapshot Engine::snapshot(Time now) const {
         group->for_runs([&](const CollectiveRun& run) { out.ops.push_back(run.snapshot(now)); });
         group->messages().snapshot(now, out.messages);
     }
+    out.forming = impl_->opening.snapshot();
     return out;
 }
 

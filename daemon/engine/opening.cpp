@@ -77,6 +77,14 @@ Opening::Formed Opening::formed(const rendezvous::Opened& opened) {
     return out;
 }
 
+std::vector<OpeningSnapshot> Opening::snapshot() const {
+    std::vector<OpeningSnapshot> out;
+    for (const auto& [open, session, reserved, deadline] : machine_.pending_opens())
+        out.push_back(
+            {open.name, open.size, open.rank < 0 ? std::nullopt : std::optional(open.rank), open.pid});
+    return out;
+}
+
 std::optional<Opening::Event> Opening::poll() {
     while (const auto action = machine_.poll_action()) {
         if (const auto* send = std::get_if<rendezvous::Send>(&*action)) {

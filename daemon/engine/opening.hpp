@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "engine/context.hpp"
+#include "engine/snapshot.hpp"
 #include "rendezvous/rendezvous.hpp"
 
 namespace nexar::engine {
@@ -52,6 +53,7 @@ class Opening {
     // Sends what is due; then what was decided, or nothing.
     std::optional<Event> poll();
     size_t pending() const { return asked_.size(); }
+    std::vector<OpeningSnapshot> snapshot() const;
 
   private:
     struct Asked {

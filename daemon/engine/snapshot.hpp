@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -51,8 +52,17 @@ struct MessageSnapshot {
     Duration age{0};
 };
 
+// A process of this node that waits for its group to be complete.
+struct OpeningSnapshot {
+    std::string name;
+    uint32_t size = 0;
+    std::optional<int64_t> rank;  // none: it takes any
+    uint32_t pid = 0;
+};
+
 struct Snapshot {
     std::vector<GroupSnapshot> groups;
+    std::vector<OpeningSnapshot> forming;
     std::vector<OpSnapshot> ops;
     std::vector<MessageSnapshot> messages;
 };

@@ -102,6 +102,13 @@ json group_json(const engine::GroupSnapshot& g, const HostNames& hosts) {
             {"ranks", std::move(ranks)}};
 }
 
+json opening_json(const engine::OpeningSnapshot& opening) {
+    return {{"name", opening.name},
+            {"size", opening.size},
+            {"rank", opening.rank ? json(*opening.rank) : json(nullptr)},
+            {"pid", opening.pid}};
+}
+
 json op_json(const engine::OpSnapshot& op, const HostNames& hosts) {
     json missing = json::array();
     for (const auto& r : op.missing) {
@@ -206,8 +213,16 @@ Result<std::string> groups(const engine::Snapshot& snapshot, const HostNames& ho
         else
             list.push_back(group_json(g, hosts));
     }
-    if (list.empty() && !group.empty()) return no_group(snapshot, group);
-    return print({{"groups", std::move(list)}, {"omitted", omitted}});
+    json forming = json::array();
+    for (const auto& opening : snapshot.forming) {
+        if (!group.empty() && group != opening.name) continue;
+        if (forming.size() == groups_shown_max)
+            ++omitted;
+        else
+            forming.push_back(opening_json(opening));
+    }
+    if (list.empty() && forming.empty() && !group.empty()) return no_group(snapshot, group);
+    return print({{"groups", std::move(list)}, {"forming", std::move(forming)}, {"omitted", omitted}});
 }
 
 Result<std::string> ops(const engine::Snapshot& snapshot, const HostNames& hosts, const std::string& group) {

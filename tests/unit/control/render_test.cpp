@@ -82,6 +82,15 @@ TEST_CASE("groups list their ranks, and say what failed") {
             "\n3 more groups are not shown; name one\n");
 }
 
+TEST_CASE("groups list who waits for a group to form") {
+    const json answer =
+        json::parse(R"({"groups": [], "forming": [{"name": "digits", "size": 3, "rank": 0, "pid": 100},
+        {"name": "digits", "size": 3, "rank": null, "pid": 200}]})");
+    REQUIRE(render_groups(answer) ==
+            "digits  forming: rank 0 of 3, pid 100, waits for the others\n"
+            "digits  forming: a rank of 3, pid 200, waits for the others\n");
+}
+
 TEST_CASE("ops name who has not arrived, with node and pid") {
     const json ops =
         json::parse(R"({"ops": [{"group": "digits", "seq": 42, "op": "all_reduce f32 sum count 1024",

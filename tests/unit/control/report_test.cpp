@@ -92,6 +92,17 @@ TEST_CASE("a failed group says why, and which rank") {
     REQUIRE(g["timeouts_ms"] == json{{"collective", 30000.0}, {"barrier", 5.0}, {"rpc", 0.0}});
 }
 
+TEST_CASE("groups: who waits here for a group to form") {
+    engine::Snapshot s;
+    s.forming = {{"digits", 3, 0, 100}, {"other", 2, std::nullopt, 200}};
+    const json all = json::parse(*report::groups(s, hosts));
+    REQUIRE(all["groups"].empty());
+    REQUIRE(all["forming"] ==
+            json::array({{{"name", "digits"}, {"size", 3}, {"rank", 0}, {"pid", 100}},
+                         {{"name", "other"}, {"size", 2}, {"rank", nullptr}, {"pid", 200}}}));
+    REQUIRE(json::parse(*report::groups(s, hosts, "other"))["forming"].size() == 1);
+}
+
 TEST_CASE("ops: what is in flight, who arrived, and who is missing with node and pid") {
     const json answer = json::parse(*report::ops(snapshot(), hosts));
     const json& op = answer["ops"][0];
@@ -188,7 +199,7 @@ TEST_CASE("plan names the nodes by their first rank and gives the thresholds") {
     REQUIRE(report::plan(snapshot(), hosts, table, "x").error().code == Errc::not_found);
 }
 
-TEST_CASE("cluster, tokens, doctor and config are JSON, and the configuration shows no secret") {
+TEST_CASE("cluster, tokens, doctor and config are JSON, and the configuration shows no secret", "[C6]") {
     report::Cluster c{
         "prod", "c0ffee", "ab", node_id(1), true, 1'900'000'000, {{node_id(1), "alpha", {"10.0.0.1:7654"}}}};
     REQUIRE(json::parse(report::cluster(c))["members"][0]["addresses"] == json{"10.0.0.1:7654"});

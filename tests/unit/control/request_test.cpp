@@ -29,7 +29,8 @@ TEST_CASE("what is not a request is refused with the reason, whatever it is") {
     REQUIRE(!parse_request(R"({"command": ")" + std::string(65, 'x') + "\"}"));
 }
 
-TEST_CASE("nesting is limited, also thirty thousand levels deep, and brackets inside strings do not count") {
+TEST_CASE("nesting is limited, also thirty thousand levels deep, and brackets inside strings do not count",
+          "[C2]") {
     const std::string deep(30000, '[');
     REQUIRE(parse_request(R"({"command": "x", "arguments": {"a": )" + deep).error().text.find("16 levels") !=
             std::string::npos);
