@@ -114,7 +114,7 @@ class Cluster:
         while not condition():
             if time.monotonic() > end:
                 raise Failed(f"waited {START_SECONDS} s for {what}")
-            time.sleep(0.05)
+            time.sleep(0.05)  # sleep: between two looks
 
     def run(self, command, ranks, seconds, capture=True):
         """A job of so many ranks on each host, neighbours on one host; what rank 0 printed. Fails when a rank does."""

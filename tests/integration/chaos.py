@@ -35,6 +35,11 @@ class Violation(AssertionError):
     pass
 
 
+def lets_pass(seconds):
+    """Time in which anything may happen."""
+    time.sleep(seconds)  # sleep: the seed chooses the moments; each round is right whatever happens meanwhile
+
+
 def expect(condition, what):
     if not condition:
         raise Violation(what)
@@ -74,7 +79,7 @@ class Round:
         for process, rank in self.job.ranks.items():
             if process not in but:
                 rank.await_mark(60)
-        time.sleep(self.rng.random() * 0.5)
+        lets_pass(self.rng.random() * 0.5)
         return self
 
     def inject(self, action):
@@ -133,7 +138,7 @@ class Round:
 
 def nothing(r):
     r.begin().ready()
-    time.sleep(r.rng.random() * 3)
+    lets_pass(r.rng.random() * 3)
     r.all_well()
 
 
@@ -142,9 +147,9 @@ def short_stop_of_a_rank(r):
     for _ in range(r.rng.randint(1, 4)):
         rank = r.job[r.rng.randrange(len(r.places))]
         rank.kill(signal.SIGSTOP)
-        time.sleep(r.rng.random() * 1.0)
+        lets_pass(r.rng.random() * 1.0)
         rank.kill(signal.SIGCONT)
-        time.sleep(r.rng.random() * 0.3)
+        lets_pass(r.rng.random() * 0.3)
     r.all_well()
 
 
@@ -153,9 +158,9 @@ def short_stop_of_a_daemon(r):
     for _ in range(r.rng.randint(1, 4)):
         node = r.rng.choice(list(r.cluster))
         node.pause()
-        time.sleep(r.rng.random() * 0.6)
+        lets_pass(r.rng.random() * 0.6)
         node.resume()
-        time.sleep(0.3 + r.rng.random() * 0.5)
+        lets_pass(0.3 + r.rng.random() * 0.5)
     r.all_well()
 
 
@@ -164,9 +169,9 @@ def short_cut(r):
     for _ in range(r.rng.randint(1, 4)):
         a, b = r.rng.sample([node.number for node in r.cluster], 2)
         r.rng.choice((r.cluster.network.cut, r.cluster.network.deafen, lambda a, b: r.cluster.network.unplug(a)))(a, b)
-        time.sleep(r.rng.random() * 0.6)
+        lets_pass(r.rng.random() * 0.6)
         r.cluster.network.heal()
-        time.sleep(1.5)
+        lets_pass(1.5)
     r.all_well()
 
 
@@ -174,7 +179,7 @@ def killed_rank(r):
     r.begin().ready()
     victim = r.rng.randrange(len(r.places))
     r.inject(lambda: r.job[victim].kill())
-    time.sleep(0.4)
+    lets_pass(0.4)
     worst = 0
     r.stop[0] = 1  # the groups without the victim end well
     for name, group in r.outcomes(dead={victim}).items():
@@ -191,7 +196,7 @@ def killed_rank(r):
 def lost_node(r, node, local, within=SILENT, local_within=SILENT):
     """Every group with ranks on the node has lost it; `local`: the names of errors that its own ranks may have."""
     worst = 0
-    time.sleep(0.4)  # votes in flight
+    lets_pass(0.4)  # votes in flight
     r.stop[0] = 1
     for name, group in r.outcomes().items():
         spec = next(s for s in r.specs if s.name == name)
@@ -239,9 +244,9 @@ def stopped_daemon_goes_on(r):
     node = r.rng.choice(list(r.cluster))
     node.id
     r.inject(node.pause)
-    time.sleep(T + I + Q + 0.5 + r.rng.random() * 4)
+    lets_pass(T + I + Q + 0.5 + r.rng.random() * 4)
     node.resume()
-    time.sleep(1.5)  # the verdict arrives; a vote that lay there already may still have ended well
+    lets_pass(1.5)  # the verdict arrives; a vote that lay there already may still have ended well
     worst = 0
     r.stop[0] = 1
     for name, group in r.outcomes().items():
@@ -289,7 +294,7 @@ def long_cut(r):
     na.id, nb.id
     r.inject({"cut": lambda: net.cut(a, b), "deaf a": lambda: net.deafen(a, b),
               "deaf b": lambda: net.deafen(b, a)}[how])
-    time.sleep(T + I + Q + 0.5 + r.rng.random())
+    lets_pass(T + I + Q + 0.5 + r.rng.random())
     r.stop[0] = 1
     worst = 0
     for name, group in r.outcomes().items():
@@ -317,7 +322,7 @@ def unplugged(r):
     node = r.rng.choice(list(r.cluster))
     node.id
     r.inject(lambda: r.cluster.network.unplug(node.number))
-    time.sleep(T + I + Q + 0.5 + r.rng.random() * 2)
+    lets_pass(T + I + Q + 0.5 + r.rng.random() * 2)
     r.stop[0] = 1
     worst = 0
     for name, group in r.outcomes().items():
@@ -341,9 +346,9 @@ def long_stop_of_a_rank(r):
     r.begin().ready()
     victim = r.rng.randrange(len(r.places))
     r.inject(lambda: r.job[victim].kill(signal.SIGSTOP))
-    time.sleep(r.deadline + 1.0 + r.rng.random())
+    lets_pass(r.deadline + 1.0 + r.rng.random())
     r.job[victim].kill(signal.SIGCONT)
-    time.sleep(0.5)
+    lets_pass(0.5)
     failed = 0
     for name, group in r.finish().items():
         turns = collections.defaultdict(set)
@@ -369,7 +374,7 @@ def somebody_leaves(r):
     r.stop[0] = 0
     gone = {leaver} if how == "kill" else set()
     # Groups without the leaver, or that it has not left, must not fail; so all is told to stop after a while.
-    time.sleep(1.0)
+    lets_pass(1.0)
     r.stop[0] = 1
     reports = r.outcomes(dead=gone)
     for name, group in reports.items():
@@ -394,7 +399,7 @@ def anything(r):
     r.begin()
     dead, actions = set(), []
     for _ in range(r.rng.randint(1, 3)):
-        time.sleep(r.rng.random() * 0.5)
+        lets_pass(r.rng.random() * 0.5)
         what = r.rng.choice(("rank", "daemon", "restart", "cut", "deafen", "unplug", "heal", "stop", "pause"))
         node, other = r.rng.sample(list(r.cluster), 2)
         actions.append(what)
@@ -417,13 +422,13 @@ def anything(r):
             victim = r.job[r.rng.randrange(len(r.places))]
             if victim.rank not in dead:
                 victim.kill(signal.SIGSTOP)
-                time.sleep(r.rng.random())
+                lets_pass(r.rng.random())
                 victim.kill(signal.SIGCONT)
         elif node.alive():
             node.pause()
-            time.sleep(r.rng.random() * 3)
+            lets_pass(r.rng.random() * 3)
             node.resume()
-    time.sleep(r.rng.random() * 2)
+    lets_pass(r.rng.random() * 2)
     r.stop[0] = 1
     # What ends by itself ends; the forming groups have 6 s, operations their deadline.
     reports = r.outcomes(dead=dead, seconds=DEADLINE + 2 * SILENT)

@@ -142,7 +142,7 @@ class Turn:
             status = getattr(lib, f"nexar_{self.plan.kind}")(self.w.group._handle, *self.arguments(), None)
             if status not in (cabi.TABLE_FULL, cabi.NO_MEMORY) or time.monotonic() > until:
                 break
-            time.sleep(0.001)
+            time.sleep(0.001)  # sleep: between two tries
         cabi.check(status)
         self.verify()
 
@@ -246,7 +246,7 @@ class Worker:
         for turn in self.pending:
             for request in turn.requests:
                 lib.nexar_request_test(request, None)
-        time.sleep(0.001)
+        time.sleep(0.001)  # sleep: between two looks
 
     def finish(self, turn):
         first = None
@@ -254,7 +254,7 @@ class Worker:
         for request in turn.requests:
             if how == 0:
                 while (status := lib.nexar_request_test(request, None)) == PENDING:
-                    time.sleep(0.0005)
+                    time.sleep(0.0005)  # sleep: between two looks
             elif how == 1:
                 index = c_uint64()
                 while (status := lib.nexar_request_wait_any(cabi.requests(request), 1, 500, byref(index),
@@ -331,14 +331,14 @@ def opened(me, **options):
         except nexar.Error:
             if time.monotonic() > until:
                 raise
-            time.sleep(0.1)
+            time.sleep(0.1)  # sleep: between two tries
 
 
 def member(me, specs, stop, options):
     """One process: its session, and a thread per group."""
     local = random.Random(f"{options['seed']}/process {me.rank}")
     delay = options.get("delays", {}).get(me.rank, 0)
-    time.sleep(delay)
+    time.sleep(delay)  # sleep: a late process is what the seed asks for
     options_here = dict(slots=local.choice((64, 256, 1024)), daemon_unresponsive=options["unresponsive"],
                         scratch_limit=local.choice((None, None, 64 << 20, 12 << 20)),
                         spin_us=local.choice((None, 0, 500)))

@@ -34,7 +34,7 @@ def running(pid):
 def await_true(condition, seconds=10):
     deadline = time.monotonic() + seconds
     while not condition() and time.monotonic() < deadline:
-        time.sleep(0.02)
+        time.sleep(0.02)  # sleep: between two looks
     return condition()
 
 

@@ -16,6 +16,7 @@ import struct
 import time
 
 from harness import *
+from harness.local import refusal
 from harness.values import check, given, reduced
 
 ATTACK_SECONDS = 1.5
@@ -26,7 +27,7 @@ def two_each(cluster):
 
 
 def works(me, seconds):
-    """All-reduces and checks until rank 0's time is up; returns the number of turns and the longest."""
+    """All-reduces and checks until everybody's time is up and each size was seen twice; the longest turn."""
     group, end, turns, longest = me.group(), time.monotonic() + seconds, 0, 0
     me.mark()
     while True:
@@ -34,10 +35,10 @@ def works(me, seconds):
         count = (1, 1000, 50_000)[turns % 3]
         check(group.all_reduce(given("float32", "sum", me.rank, count, salt=turns)),
               reduced("float32", "sum", me.size, count, salt=turns), f"turn {turns}")
-        go_on = group.all_reduce(np.array([time.monotonic() < end]).astype("int32"), op="min")
+        go_on = group.all_reduce(np.array([time.monotonic() < end or turns < 6]).astype("int32"), op="min")
         longest, turns = max(longest, time.monotonic() - begin), turns + 1
         if not go_on[0]:
-            return turns, longest
+            return longest
 
 
 def descriptors_of(node):
@@ -57,12 +58,11 @@ def unharmed(cluster, seconds=ATTACK_SECONDS, working=True):
     job = Job(two_each(cluster), works, seconds) if working else None
     if job:
         job.await_marks()
-    yield
+    yield job
     if job:
         for outcome in job.outcomes():
             assert not isinstance(outcome, Failure), f"an honest rank failed: {outcome}"
-            assert outcome[0] > 5, f"only {outcome[0]} turns beside the attack"
-            assert outcome[1] < 2, f"an honest operation took {outcome[1]:.1f} s beside the attack"
+            assert outcome < 2 + BUSY, f"an honest operation took {outcome:.1f} s beside the attack"
     eventually(lambda: node.status()["sessions"] == 0, "all sessions to end", 10)
     eventually(lambda: descriptors_of(node) <= before[0] + 2, f"{before[0]} descriptors again", 10)
     assert resident_megabytes(node) < before[1] + 150, f"from {before[1]} to {resident_megabytes(node)} MiB"
@@ -99,12 +99,12 @@ test_handshakes_of_every_kind_harm_nobody = against("handshakes")
 
 
 def test_a_client_that_is_stopped_in_the_middle_delays_only_itself(cluster):
-    with unharmed(cluster, seconds=2):
+    with unharmed(cluster, seconds=2) as honest:
         attackers = [attack(cluster, mode) for mode in ("descriptors", "bells", "scribble")]
-        time.sleep(0.4)
+        eventually(lambda: cluster[2].status()["sessions"] > 2, "an attacker's session beside those of the two ranks")
         for each in attackers:
             each.send_signal(signal.SIGSTOP)
-        time.sleep(1)
+        honest.outcomes()
         for each in attackers:
             each.kill()
             each.communicate(timeout=10)
@@ -118,10 +118,10 @@ def test_silent_handshakes_are_closed_after_their_time(cluster):
             s.connect(str(cluster[2].socket))
             silent.append(s)
         # More than one user may have open at once: the rest is told so at once.
-        silent[-1].settimeout(2)
-        contains(silent[-1].recv(256).decode(errors="replace"), "limit of handshakes of this user")
-        silent[0].settimeout(8)
-        contains(silent[0].recv(256).decode(errors="replace"), "handshake took too long")
+        silent[-1].settimeout(BUSY)
+        equal(refusal(silent[-1].recv(1024)), "TABLE_FULL", "the answer to one handshake too many")
+        silent[0].settimeout(5 + BUSY)
+        equal(refusal(silent[0].recv(1024)), "TIMED_OUT", "the end of a handshake of which nothing comes")
         for s in silent:
             s.close()
 
@@ -164,17 +164,17 @@ def port_unreachable(victim, peer, port):
 
 
 def forges_icmp(me, addresses, seconds):
-    """Tells each of them, without end, that the others are not there."""
+    """Tells each of them, so long and 500 times at least, that the others are not there."""
     s = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
     end, sent = time.monotonic() + seconds, 0
-    while time.monotonic() < end:
+    while time.monotonic() < end or sent < 500:
         for victim in addresses:
             for peer in addresses:
                 for port in (PORT, PORT + 1):
                     if victim != peer:
                         s.sendto(port_unreachable(victim, peer, port), (victim, 0))
                         sent += 1
-        time.sleep(0.005)
+        time.sleep(0.005)  # sleep: the pace of the forger
     return sent
 
 
@@ -184,8 +184,7 @@ def test_forged_icmp_harms_nobody(cluster):
     addresses = [cluster.network.address(node.host) for node in cluster]
     with unharmed(cluster, seconds=3):
         forger = Job([cluster[3]], forges_icmp, addresses[:2], 2.5)
-        sent, = forger.outcomes()
-        assert sent > 500, f"only {sent} were forged"
+        forger.outcomes()
     for node, length in before.items():
         assert "peer_down" not in node.log()[length:], f"{node} lost a connection: {node.log()[length:]}"
 

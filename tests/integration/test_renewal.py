@@ -55,7 +55,7 @@ def test_leaves_are_renewed_while_a_group_works_and_nobody_is_lost(cluster):
         for node in cluster:
             equal(len(node.peers_up()), 2, f"peers of {node}")
             assert certificate(node)["state"] in ("valid", "renewing"), certificate(node)
-        time.sleep(0.2)
+        time.sleep(0.2)  # sleep: between two looks
 
     rounds = job.outcomes(seconds=60)
     assert min(rounds) > 20, rounds

@@ -12,6 +12,7 @@ import types
 from ctypes import byref, c_uint64
 
 from harness import *
+from harness.states import arrived, in_collective
 from harness.values import check, given, reduced
 
 MIB = 1 << 20
@@ -19,7 +20,7 @@ SEGMENT = 256 << 10  # between nodes; on one node segments are a MiB
 LIMIT = 3 * MIB      # of scratch: less than any operation below, enough for windows
 COUNT = 400_003      # int64: 3.1 MiB a block
 KINDS = ("all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all")
-SOON = 0.75
+SOON = BUSY
 PENDING = cabi.PENDING
 
 lib = cabi.lib
@@ -335,7 +336,7 @@ def test_a_rank_that_dies_with_half_of_its_bytes_moved_is_named_to_the_others(cl
         for blocking in (True, False):
             job = Job(place(cluster), begins_and_stays, 1, blocking)
             job.await_marks()
-            time.sleep(0.3)
+            eventually(lambda: in_collective(job, *(r for r in job.ranks if r != 1)), "the others to wait for rank 1")
             since = time.monotonic()
             job[1].kill()
             outcomes = job.outcomes(*(r for r in range(len(place(cluster))) if r != 1))
@@ -350,20 +351,27 @@ def late_but_alive(me):
     case = Case(me, session, "all_reduce", 1)
     if me.rank == 1:
         request = case.start(group)
-        time.sleep(2)
+        me.wait_for_go()
         first = me.failure(cabi.error_of(lib.nexar_request_wait(request, 10000, None)))
         end(request)
     else:
         first = me.fails(case.call, group)
-        time.sleep(1.2)
+    me.mark()
+    me.wait_for_go()
     sums(me, group)  # that one operation failed; the group lives
     return first
 
 
 def test_a_rank_that_moves_no_bytes_is_named_by_the_deadline(cluster):
     for place in (two_nodes, one_node):
-        outcomes = Job(place(cluster), late_but_alive).outcomes()
-        for outcome in outcomes:
+        job = Job(place(cluster), late_but_alive)
+        for rank in job.ranks:
+            if rank != 1:
+                job[rank].await_mark()
+        job.go(1)
+        job[1].await_mark()
+        job.go()
+        for outcome in job.outcomes():
             assert outcome.name in ("TIMED_OUT", "ABORTED") and outcome.rank == 1, outcome
 
 
@@ -422,7 +430,7 @@ def test_a_daemon_that_is_killed_in_the_middle_ends_them_at_once(cluster):
     for blocking in (True, False):
         job = Job(two_nodes(cluster), until_it_fails, blocking)
         job.await_marks()
-        time.sleep(0.3)
+        eventually(lambda: all(rank in arrived(job[rank].node, job.name) for rank in job.ranks), "all ranks to work")
         since = time.monotonic()
         cluster[2].kill()
         for outcome in job.outcomes(1, 3):

@@ -35,7 +35,7 @@ struct Attack {
                 ++sessions;
                 return out;
             }
-            usleep(1000);
+            usleep(1000);  // sleep: between two tries
         }
         return nullptr;
     }
@@ -130,7 +130,7 @@ void entries(Attack& a) {
             s->push(static_cast<uint32_t>(a.chance(2) ? a.below(4) : a.below(256)),
                     static_cast<uint32_t>(a.chance(2) ? a.below(RawSession::slots) : a.below(65536)),
                     static_cast<uint32_t>(a.random()));
-            if (a.chance(64)) usleep(100);
+            if (a.chance(64)) usleep(100);  // sleep: a pause, at random
         }
 }
 
@@ -224,7 +224,7 @@ void handshakes(Attack& a) {
     while (a.goes_on()) {
         auto s = std::make_unique<RawSession>();
         if (!s->dial(a.path)) {
-            usleep(1000);
+            usleep(1000);  // sleep: between two tries
             held.clear();
             continue;
         }

@@ -49,7 +49,7 @@ std::string read_file(const std::string& path) {
 bool turn(transport::QuicPort& port, Time until) {
     port.flush(loop::Loop::now());
     const timespec nap{0, 1'000'000};
-    nanosleep(&nap, nullptr);
+    nanosleep(&nap, nullptr);  // sleep: between two turns
     port.on_readable(loop::Loop::now());
     port.on_time(loop::Loop::now());
     return loop::Loop::now() < until;

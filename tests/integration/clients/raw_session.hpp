@@ -142,7 +142,7 @@ class RawSession {
         const auto end = Clock::now() + std::chrono::milliseconds(milliseconds);
         while (std::atomic_ref(slot(i).state).load() != NEXAR_SLOT_WORD(generation, NEXAR_SLOT_DONE)) {
             if (Clock::now() > end || ended()) return false;
-            usleep(50);
+            usleep(50);  // sleep: between two looks
         }
         return true;
     }

@@ -29,12 +29,12 @@ except ImportError:
 import nexar  # noqa: E402
 
 from . import cabi  # noqa: E402
-from .cluster import (COLLECTIVE_TIMEOUT, HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT, PORT, Cluster, Node,  # noqa: E402
-                      Refused, eventually)
+from .cluster import (BUSY, COLLECTIVE_TIMEOUT, HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT, PORT, Cluster,  # noqa: E402
+                      Node, Refused, eventually)
 from .expected import expected_failure  # noqa: E402
 from .ranks import Failure, Job, Me, Rank, program, run  # noqa: E402
 from .runner import contains, equal, main, same_failure  # noqa: E402
 
-__all__ = ["COLLECTIVE_TIMEOUT", "Cluster", "Failure", "HEARTBEAT_INTERVAL", "HEARTBEAT_TIMEOUT", "Job", "Me", "Node",
-           "PORT", "Rank", "Refused", "SKIPPED", "contains", "equal", "eventually", "expected_failure", "main", "cabi",
+__all__ = ["BUSY", "COLLECTIVE_TIMEOUT", "Cluster", "Failure", "HEARTBEAT_INTERVAL", "HEARTBEAT_TIMEOUT", "Job", "Me",
+           "Node", "PORT", "Rank", "Refused", "SKIPPED", "contains", "equal", "eventually", "expected_failure", "main", "cabi",
            "nexar", "np", "program", "run", "same_failure", "skip"]

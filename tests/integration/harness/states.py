@@ -12,6 +12,28 @@ def asleep(pid):
     return bool(states) and set(states) <= {"S"}
 
 
+def asleep_in_threads(pid, count):
+    """Every thread of the process waits for something, and it has so many besides its first."""
+    return len(list(pathlib.Path(f"/proc/{pid}/task").iterdir())) > count and asleep(pid)
+
+
+def in_collective(job, *ranks):
+    """Each of these ranks (none: all) has started a collective of the job's group that is in flight, and sleeps."""
+    return all(rank in arrived(job[rank].node, job.name) and asleep(job[rank].pid) for rank in ranks or job.ranks)
+
+
+def receiving(job, *ranks):
+    """Each of these ranks (none: all) sleeps, and a receive of it waits on its node."""
+    here = [job[rank] for rank in ranks or job.ranks]
+    return all(waiting_receives(node, job.name) >= sum(rank.node is node for rank in here)
+               for node in {rank.node for rank in here}) and all(asleep(rank.pid) for rank in here)
+
+
+def forming(node, group):
+    """The ranks of a node's processes that wait for this group to form; None: it takes any."""
+    return [waits["rank"] for waits in node.ask("groups")["forming"] if waits["name"] == group]
+
+
 def sockets_of(pid):
     """How many sockets the process holds."""
     found = 0

@@ -288,7 +288,7 @@ class Binding(unittest.TestCase):
         thread = threading.Thread(target=blocks)
         thread.start()
         while number("fake_open_requests") == 0:
-            time.sleep(0.001)
+            time.sleep(0.001)  # sleep: between two looks
         for call in (self.group.barrier, self.group.barrier_start):
             with self.assertRaisesRegex(nexar.CallError, "another thread") as caught:
                 call()

@@ -363,7 +363,8 @@ TEST_CASE("the session's descriptor tells also of what ended before it was asked
             nexar_completion ended[4] = {};
             if (open_group(session, "alone", 1, &group) != NEXAR_OK) return 1;
             if (nexar_barrier_start(group, nullptr, &request) != NEXAR_OK) return 2;
-            while (nexar_request_test(request, nullptr) == NEXAR_PENDING) ::usleep(1000);
+            while (nexar_request_test(request, nullptr) == NEXAR_PENDING)
+                ::usleep(1000);  // sleep: between two looks
 
             pollfd watched{-1, POLLIN, 0};
             if (nexar_session_fd(session, &watched.fd) != NEXAR_OK) return 3;

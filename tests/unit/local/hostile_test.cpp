@@ -370,7 +370,7 @@ TEST_CASE("a library of protocol 1 is refused with both sides' versions", "[loca
     CHECK(std::string(refused.text) == "the library speaks versions 1 to 1, the daemon 2 to 2");
 }
 
-TEST_CASE("a client that never reads does not block the daemon", "[local][hostile]") {
+TEST_CASE("a client that never reads does not block the daemon", "[local][hostile][S11]") {
     ThreadDaemon daemon;
     const Fd control = memfd(nexar_shm_control_bytes(16));
     Fd fd = ready(daemon.path(), control);
@@ -391,7 +391,7 @@ TEST_CASE("a client that never reads does not block the daemon", "[local][hostil
         for (int i = 0; i < 50000 && !pushed; ++i) {
             pushed = producer.try_push({generation % 16, generation, NEXAR_ENTRY_SUBMIT});
             const nexar_msg_head bell{NEXAR_LOCAL_MAGIC, NEXAR_MSG_BELL};
-            if (!pushed) say(fd, bell), ::usleep(100);
+            if (!pushed) say(fd, bell), ::usleep(100);  // sleep: between two tries
         }
         REQUIRE(pushed);
         for (int i = 0;
@@ -399,7 +399,7 @@ TEST_CASE("a client that never reads does not block the daemon", "[local][hostil
              ++i) {
             const nexar_msg_head bell{NEXAR_LOCAL_MAGIC, NEXAR_MSG_BELL};
             if (i % 100 == 0) say(fd, bell);
-            ::usleep(1);
+            ::usleep(1);  // sleep: between two looks
         }
     }
     CHECK(serves(daemon));

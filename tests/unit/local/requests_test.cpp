@@ -217,7 +217,7 @@ TEST_CASE("memory that was given to a request is the caller's again when the ses
         REQUIRE(nexar_send_start(group, data.data(), bytes, NEXAR_U8, 0, 1, nullptr, &send) == NEXAR_OK);
         nexar_status waited = NEXAR_PENDING;
         std::thread waiter([&] { waited = nexar_request_wait(receive, 20000, nullptr); });
-        ::usleep(static_cast<useconds_t>(round * 2000));
+        ::usleep(static_cast<useconds_t>(round * 2000));  // sleep: each round another moment
         CHECK(nexar_session_close(session) == NEXAR_OK);
         ::munmap(out, bytes);  // whoever still copies there ends this process
         waiter.join();
@@ -283,7 +283,7 @@ TEST_CASE("a daemon that stands still for long is waited for when the session sa
     daemon.process().kill(SIGSTOP);
     std::atomic<nexar_status> outcome{NEXAR_PENDING};
     std::thread blocked([&] { outcome = nexar_barrier(alone, within(300)); });
-    std::this_thread::sleep_for(std::chrono::milliseconds(10'700));  // the time itself is what is tested
+    ::usleep(10'700'000);  // sleep: the time itself is what is tested
     daemon.process().kill(SIGCONT);
     blocked.join();
     CHECK(outcome == NEXAR_OK);

@@ -109,9 +109,9 @@ ThreadDaemon::~ThreadDaemon() {
 }
 
 bool ThreadDaemon::eventually(const std::function<bool()>& condition) {
-    for (int i = 0; i < 1000; ++i) {
+    for (int i = 0; i < 5000; ++i) {
         if (condition()) return true;
-        ::usleep(5000);
+        ::usleep(5000);  // sleep: between two looks
     }
     return false;
 }
@@ -140,7 +140,7 @@ int Child::wait(int seconds) {
             reaped_ = true;
             return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
         }
-        ::usleep(2000);
+        ::usleep(2000);  // sleep: between two looks
     }
     ::kill(pid_, SIGKILL);
     ::waitpid(pid_, nullptr, 0);

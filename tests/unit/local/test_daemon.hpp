@@ -35,7 +35,7 @@ class ThreadDaemon {
     ~ThreadDaemon();
     const std::string& path() const { return path_; }
     DaemonCounters counters;
-    // False after five seconds.
+    // False when it took 25 seconds.
     bool eventually(const std::function<bool()>& condition);
 
   private:

@@ -48,7 +48,8 @@ nexar_group* own_group(nexar_session* session, uint64_t thread) {
 
 }  // namespace
 
-TEST_CASE("six threads of one session: every call gets its own answer, asleep or awake", "[local][tsan]") {
+TEST_CASE("six threads of one session: every call gets its own answer, asleep or awake",
+          "[local][tsan][S7]") {
     for (const int64_t spin_us : {0, 50}) {
         ThreadDaemon daemon;
         Joined rank = join(daemon.path(), "alone", 1, spin_us);

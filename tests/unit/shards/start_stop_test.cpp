@@ -54,12 +54,14 @@ TEST_CASE("a shard with nothing to do sleeps, also where epoll_pwait2 is refused
         if (!refuse_call(SYS_epoll_pwait2)) _exit(cannot_try);
         Node n;
         n.start(1);
-        std::this_thread::sleep_for(100ms);
-        const std::clock_t before = std::clock();
-        std::this_thread::sleep_for(400ms);
-        const std::clock_t used = std::clock() - before;  // of the whole process
+        bool idle = false;
+        for (int again = 0; again < 5 && !idle; ++again) {  // the first may have its start
+            const std::clock_t before = std::clock();       // of the whole process
+            std::this_thread::sleep_for(400ms);             // sleep: the time over which it is measured
+            idle = std::clock() - before < CLOCKS_PER_SEC / 200;
+        }
         n.shard.reset();
-        _exit(used < CLOCKS_PER_SEC / 200 ? 0 : 1);
+        _exit(idle ? 0 : 1);
     }
     int status = 0;
     REQUIRE(waitpid(child, &status, 0) == child);
@@ -139,7 +141,7 @@ TEST_CASE("commands that found the queue full wake a shard that has emptied it s
     for (uint64_t i = 0; i < too_many; ++i) n.shard->post(shards::Withdraw{key(2, 0).op});
     n.shard->post(waiting_sends(3, many, 1));
     n.shard->post(shards::Withdraw{key(3, 0).op});
-    std::this_thread::sleep_for(100ms);  // it empties the queue and sleeps
+    std::this_thread::sleep_for(100ms);  // sleep: it empties its queue and sleeps, or not: both are right
     CHECK(collect_asleep(n, many + 1));
     CHECK(n.each_once());
 }

@@ -72,7 +72,8 @@ int late_wakes(int rounds, bool announce, bool forget_every_100th) {
 
 }  // namespace
 
-TEST_CASE("four threads submit, one takes: every entry arrives once, in each thread's order", "[shm][tsan]") {
+TEST_CASE("four threads submit, one takes: every entry arrives once, in each thread's order",
+          "[shm][tsan][S1]") {
     ControlMemory memory(16);
     SubmissionConsumer consumer(memory.view());
     constexpr uint32_t each = 20000;
@@ -194,7 +195,7 @@ TEST_CASE("eight threads take and give back slots: no slot is ever with two", "[
     CHECK(left == 16);
 }
 
-TEST_CASE("sleeping and waking by announce, fence, look: no wake-up is lost", "[shm][tsan]") {
+TEST_CASE("sleeping and waking by announce, fence, look: no wake-up is lost", "[shm][tsan][S5][S7]") {
     CHECK(late_wakes(20000, true, false) == 0);
 }
 

@@ -131,9 +131,8 @@ TEST_CASE("more completions than the queue holds are all reported, once they are
         copy.handle = i;
         pool.submit(copy);
     }
-    // Long enough for the worker to fill its queue of completions and fall asleep: makes the case, proves
-    // nothing.
-    std::this_thread::sleep_for(50ms);
+    // The worker fills its queue of completions and falls asleep meanwhile, or not.
+    std::this_thread::sleep_for(50ms);  // sleep: makes the case, proves nothing
     REQUIRE(collect(pool, wakeup, ends, jobs));
     CHECK(ends.size() == jobs);
     CHECK(to == from);
