@@ -7,6 +7,7 @@
 
 #include "admission/token.hpp"
 #include "clock.hpp"
+#include "seeds.hpp"
 
 namespace nexar::sim {
 namespace {
@@ -143,7 +144,8 @@ TEST_CASE("admission: a token holds to its last second by the issuer's clock, wh
     }
 }
 
-TEST_CASE("admission: a request replayed on another connection, or changed, is refused and costs no use") {
+TEST_CASE("admission: a request replayed on another connection, or changed, is refused and costs no use",
+          "[A4]") {
     Clock clock(3);
     Issuer issuer(clock);
     const Token token = issuer.make_token(3600, 1);
@@ -167,9 +169,10 @@ TEST_CASE("admission: a request replayed on another connection, or changed, is r
     }
 }
 
-TEST_CASE("admission: a crash between recording and answering costs one use and never gives one away") {
+TEST_CASE("admission: a crash between recording and answering costs one use and never gives one away",
+          "[A5]") {
     size_t lost = 0, repeated = 0;
-    for (uint64_t seed = 1; seed <= 40; ++seed) {
+    for (const uint64_t seed : seeds(40)) {
         CAPTURE(seed);
         Clock clock(seed);
         Random& random = clock.random;

@@ -2,6 +2,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include "program.hpp"
+#include "seeds.hpp"
 
 namespace nexar::sim {
 namespace {
@@ -179,7 +180,7 @@ TEST_CASE("a rank that never posts delays only its own group") {
 }
 
 TEST_CASE("channels that break in the middle lose nothing and apply nothing twice") {
-    for (uint64_t seed = 1; seed <= 40; ++seed) {
+    for (const uint64_t seed : seeds(40)) {
         CAPTURE(seed);
         ClusterShape shape;
         shape.nodes = 3;

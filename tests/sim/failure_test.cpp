@@ -5,6 +5,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include "program.hpp"
+#include "seeds.hpp"
 
 namespace nexar::sim {
 namespace {
@@ -58,7 +59,7 @@ void expect_end(Cluster& cluster) {
 }  // namespace
 
 TEST_CASE("a process that crashes in the middle: every survivor gets the same error naming it") {
-    for (uint64_t seed = 1; seed <= 150; ++seed) {
+    for (const uint64_t seed : seeds(150)) {
         CAPTURE(seed);
         Cluster cluster(seed, three_nodes());
         Program program(cluster, cluster.make_group({0, 1, 2, 1, 0, 2}));
@@ -82,7 +83,7 @@ TEST_CASE("a process that crashes in the middle: every survivor gets the same er
 }
 
 TEST_CASE("two processes that crash at about the same time: still one error for all") {
-    for (uint64_t seed = 1; seed <= 100; ++seed) {
+    for (const uint64_t seed : seeds(100)) {
         CAPTURE(seed);
         Cluster cluster(seed, three_nodes());
         Program program(cluster, cluster.make_group({0, 1, 2, 1, 0, 2}));
@@ -101,7 +102,7 @@ TEST_CASE("two processes that crash at about the same time: still one error for 
 }
 
 TEST_CASE("a process that exits after its last op fails nobody") {
-    for (uint64_t seed = 1; seed <= 100; ++seed) {
+    for (const uint64_t seed : seeds(100)) {
         CAPTURE(seed);
         Cluster cluster(seed, three_nodes());
         Program program(cluster, cluster.make_group({0, 1, 2, 1}));
@@ -123,7 +124,7 @@ TEST_CASE("a process that exits after its last op fails nobody") {
 }
 
 TEST_CASE("a daemon that dies: every survivor ends with the same error within the timeout") {
-    for (uint64_t seed = 1; seed <= 120; ++seed) {
+    for (const uint64_t seed : seeds(120)) {
         CAPTURE(seed);
         Cluster cluster(seed, three_nodes());
         Program program(cluster, cluster.make_group({0, 1, 2, 1, 0, 2}));
@@ -145,7 +146,7 @@ TEST_CASE("a daemon that dies: every survivor ends with the same error within th
 
 TEST_CASE("a cut between two nodes that both reach the third ends in one error naming the link") {
     for (const bool one_way : {false, true})
-        for (uint64_t seed = 1; seed <= 20; ++seed) {
+        for (const uint64_t seed : seeds(20)) {
             CAPTURE(seed, one_way);
             Cluster cluster(seed, three_nodes());
             Program program(cluster, cluster.make_group({0, 1, 2}));
@@ -166,7 +167,7 @@ TEST_CASE("a cut between two nodes that both reach the third ends in one error n
 }
 
 TEST_CASE("a node cut off from all others: both sides end") {
-    for (uint64_t seed = 1; seed <= 20; ++seed) {
+    for (const uint64_t seed : seeds(20)) {
         CAPTURE(seed);
         Cluster cluster(seed, three_nodes());
         Program program(cluster, cluster.make_group({0, 1, 2}));
@@ -205,7 +206,7 @@ TEST_CASE("a group that has failed fails later calls at once with the same error
 }
 
 TEST_CASE("a cancelled collective ends on all ranks, naming who; the next one is unaffected") {
-    for (uint64_t seed = 1; seed <= 100; ++seed) {
+    for (const uint64_t seed : seeds(100)) {
         CAPTURE(seed);
         Cluster cluster(seed, three_nodes());
         Program program(cluster, cluster.make_group({0, 1, 2, 0}));
@@ -279,7 +280,7 @@ TEST_CASE(
     others[4].root = 2;
     for (size_t field = 0; field < others.size(); ++field)
         for (uint32_t odd = 0; odd < 4; ++odd)
-            for (uint64_t seed = 1; seed <= 3; ++seed) {
+            for (const uint64_t seed : seeds(3)) {
                 CAPTURE(field, odd, seed);
                 Cluster cluster(seed, three_nodes());
                 Program program(cluster, cluster.make_group({0, 1, 2, 1}));

@@ -6,6 +6,7 @@
 
 #include "engine/context.hpp"
 #include "program.hpp"
+#include "seeds.hpp"
 
 namespace nexar::sim {
 namespace {
@@ -126,7 +127,7 @@ TEST_CASE("a copy that is under way when a rank gives up ends with PEER_LOST") {
 }
 
 TEST_CASE("a rank gives up at any moment: every survivor has the right result, or the same error naming it") {
-    for (uint64_t seed = 1; seed <= 100; ++seed) {
+    for (const uint64_t seed : seeds(100)) {
         CAPTURE(seed);
         ClusterShape shape;
         shape.nodes = 3;

@@ -22,17 +22,41 @@ std::string address(uint32_t identity) {
     return "10.0.0." + std::to_string(identity + 1) + ":1";
 }
 
-// So many nodes, all of which know only the first one's address, at random moments.
-std::vector<uint32_t> start_nodes(Cluster& cluster, Nodes& nodes, uint32_t count) {
-    std::vector<uint32_t> hosts;
-    for (uint32_t i = 0; i < count; ++i) {
-        std::vector<std::string> seeds;
-        if (i > 0) seeds.push_back(address(0));
-        hosts.push_back(nodes.start(i, 1, address(i), std::move(seeds)));
-        if (cluster.clock.random.one_in(2)) cluster.run_for(cluster.clock.some(2ms));
+// Nodes that are not connected yet: where every test here begins.
+struct World {
+    explicit World(uint64_t seed) : World(seed, seed) {}
+    World(uint64_t seed, uint64_t random_seed)
+        : random(random_seed), cluster(seed, unconnected(random)), nodes(cluster) {}
+    World(uint64_t seed, const ClusterShape& shape) : random(seed), cluster(seed, shape), nodes(cluster) {}
+
+    // Starts so many nodes, all of which know only the first one's address, at random moments.
+    std::vector<uint32_t> start(uint32_t count) {
+        std::vector<uint32_t> hosts;
+        for (uint32_t i = 0; i < count; ++i) {
+            std::vector<std::string> seeds;
+            if (i > 0) seeds.push_back(address(0));
+            hosts.push_back(nodes.start(i, 1, address(i), std::move(seeds)));
+            if (cluster.clock.random.one_in(2)) cluster.run_for(cluster.clock.some(2ms));
+        }
+        return hosts;
     }
-    return hosts;
-}
+    // The same; `settle` later all are connected.
+    std::vector<uint32_t> start(uint32_t count, Duration settle) {
+        auto hosts = start(count);
+        cluster.run_for(settle);
+        require_meshed(hosts);
+        return hosts;
+    }
+    void require_meshed(const std::vector<uint32_t>& hosts) {
+        for (const uint32_t host : hosts)
+            for (const std::string& note : nodes.notes(host)) UNSCOPED_INFO(host << ": " << note);
+        REQUIRE(nodes.meshed(hosts));
+    }
+
+    Random random;
+    Cluster cluster;
+    Nodes nodes;
+};
 
 // Applications on these hosts run a job; empty: all right.
 std::string run_job(Cluster& cluster, const std::vector<uint32_t>& hosts, const std::string& name) {
@@ -59,21 +83,16 @@ std::string run_job(Cluster& cluster, const std::vector<uint32_t>& hosts, const 
 TEST_CASE("nodes that know one address find all others by gossip, and a collective runs on what they found") {
     for (const uint64_t seed : seeds(25)) {
         CAPTURE(seed);
-        Random random(seed);
-        Cluster cluster(seed, unconnected(random));
-        Nodes nodes(cluster);
-        const auto hosts = start_nodes(cluster, nodes, static_cast<uint32_t>(2 + random.below(5)));
-        cluster.run_for(3s);
-        for (const uint32_t host : hosts)
-            for (const std::string& note : nodes.notes(host)) UNSCOPED_INFO(host << ": " << note);
-        REQUIRE(nodes.meshed(hosts));
+        World world(seed);
+        auto& [random, cluster, nodes] = world;
+        const auto hosts = world.start(static_cast<uint32_t>(2 + random.below(5)), 3s);
         REQUIRE(run_job(cluster, hosts, "job") == "");
         cluster.check();
         // It stays so: nobody dials any more.
         const size_t made = nodes.connections_made();
         cluster.run_for(20s);
         REQUIRE(nodes.connections_made() == made);
-        REQUIRE(nodes.meshed(hosts));
+        world.require_meshed(hosts);
     }
 }
 
@@ -82,14 +101,13 @@ TEST_CASE("two nodes that dial each other at the same moment end with one connec
     for (const uint64_t seed : seeds(100)) {
         CAPTURE(seed);
         ++tried;
-        Random random(seed);
-        Cluster cluster(seed, unconnected(random));
-        Nodes nodes(cluster);
+        World world(seed);
+        auto& [random, cluster, nodes] = world;
         const std::vector<uint32_t> hosts{nodes.start(0, 1, address(0), {address(1)}),
                                           nodes.start(1, 1, address(1), {address(0)})};
         cluster.run_for(2s);
         doubled += nodes.connections_made() > 1 ? 1 : 0;
-        REQUIRE(nodes.meshed(hosts));
+        world.require_meshed(hosts);
         REQUIRE(run_job(cluster, hosts, "job") == "");
         cluster.check();
     }
@@ -99,12 +117,9 @@ TEST_CASE("two nodes that dial each other at the same moment end with one connec
 TEST_CASE("a connection that breaks under a job is dialled again, and the job ends rightly") {
     for (const uint64_t seed : seeds(25)) {
         CAPTURE(seed);
-        Random random(seed);
-        Cluster cluster(seed, unconnected(random));
-        Nodes nodes(cluster);
-        const auto hosts = start_nodes(cluster, nodes, 3);
-        cluster.run_for(5s);
-        REQUIRE(nodes.meshed(hosts));
+        World world(seed);
+        auto& [random, cluster, nodes] = world;
+        const auto hosts = world.start(3, 5s);
         for (int i = 0; i < 3; ++i)
             cluster.clock.after(cluster.clock.some(3ms), [&] { nodes.reset(hosts[0], hosts[1]); });
         REQUIRE(run_job(cluster, hosts, "job") == "");
@@ -115,11 +130,9 @@ TEST_CASE("a connection that breaks under a job is dialled again, and the job en
 TEST_CASE("a killed daemon that starts again is a new life: old groups end, new ones form") {
     for (const uint64_t seed : seeds(25)) {
         CAPTURE(seed);
-        Random random(seed);
-        Cluster cluster(seed, unconnected(random));
-        Nodes nodes(cluster);
-        auto hosts = start_nodes(cluster, nodes, 3);
-        cluster.run_for(3s);
+        World world(seed);
+        auto& [random, cluster, nodes] = world;
+        auto hosts = world.start(3, 3s);
         App a(cluster, hosts[0]), b(cluster, hosts[1]), c(cluster, hosts[2]);
         std::vector<uint32_t> names(3);
         App* apps[] = {&a, &b, &c};
@@ -150,7 +163,7 @@ TEST_CASE("a killed daemon that starts again is a new life: old groups end, new 
             for (const std::string& note : nodes.notes(node)) UNSCOPED_INFO(node << ": " << note);
         REQUIRE(ended == 2);
         REQUIRE(errors.size() == 1);
-        REQUIRE(nodes.meshed(hosts));
+        world.require_meshed(hosts);
         REQUIRE(run_job(cluster, hosts, "new") == "");
     }
 }
@@ -160,12 +173,9 @@ TEST_CASE("a killed daemon that starts again is a new life: old groups end, new 
 TEST_CASE("a group formed within moments of a quick restart lives") {
     for (const uint64_t seed : seeds(60)) {
         CAPTURE(seed);
-        Random random(seed * 7 + 1);
-        Cluster cluster(seed, unconnected(random));
-        Nodes nodes(cluster);
-        auto hosts = start_nodes(cluster, nodes, 3);
-        cluster.run_for(3s);
-        REQUIRE(nodes.meshed(hosts));
+        World world(seed, seed * 7 + 1);
+        auto& [random, cluster, nodes] = world;
+        auto hosts = world.start(3, 3s);
         const auto victim = static_cast<uint32_t>(random.below(3));
         const uint32_t other = (victim + 1) % 3, unaware = (victim + 2) % 3;
         for (uint64_t life = 2; life < 5; ++life) {
@@ -185,16 +195,14 @@ TEST_CASE("a group formed within moments of a quick restart lives") {
 TEST_CASE("a node that says goodbye and comes back in its next life is taken in again") {
     for (const uint64_t seed : seeds(10)) {
         CAPTURE(seed);
-        Random random(seed);
-        Cluster cluster(seed, unconnected(random));
-        Nodes nodes(cluster);
-        auto hosts = start_nodes(cluster, nodes, 3);
-        cluster.run_for(3s);
+        World world(seed);
+        auto& [random, cluster, nodes] = world;
+        auto hosts = world.start(3, 3s);
         nodes.leave(hosts[1]);
         cluster.run_for(100ms);
         hosts[1] = nodes.start(1, 2, address(1), {address(2)});
         cluster.run_for(10s);
-        REQUIRE(nodes.meshed(hosts));
+        world.require_meshed(hosts);
         REQUIRE(run_job(cluster, hosts, "job") == "");
     }
 }
@@ -202,11 +210,9 @@ TEST_CASE("a node that says goodbye and comes back in its next life is taken in 
 TEST_CASE("a daemon on a copied state directory is refused while the original lives, and hurts nobody") {
     for (const uint64_t seed : seeds(25)) {
         CAPTURE(seed);
-        Random random(seed);
-        Cluster cluster(seed, unconnected(random));
-        Nodes nodes(cluster);
-        const auto hosts = start_nodes(cluster, nodes, 3);
-        cluster.run_for(3s);
+        World world(seed);
+        auto& [random, cluster, nodes] = world;
+        const auto hosts = world.start(3, 3s);
         // Same key, a higher or the same counter, another address.
         const uint32_t clone = nodes.start(1, 1 + random.below(2), "10.0.9.9:1", {address(0)});
         cluster.run_for(5s);
@@ -217,15 +223,14 @@ TEST_CASE("a daemon on a copied state directory is refused while the original li
             REQUIRE(info != nullptr);
             REQUIRE(info->incarnation == cluster.hosts[hosts[1]]->incarnation);
         }
-        REQUIRE(nodes.meshed(hosts));
+        world.require_meshed(hosts);
         REQUIRE(run_job(cluster, hosts, "job") == "");
     }
 }
 
 TEST_CASE("an old copy of a state directory is refused also when the original is gone") {
-    Random random(1);
-    Cluster cluster(1, unconnected(random));
-    Nodes nodes(cluster);
+    World world(1);
+    auto& [random, cluster, nodes] = world;
     const uint32_t stays = nodes.start(0, 1, address(0), {});
     const uint32_t original = nodes.start(1, 5, address(1), {address(0)});
     cluster.run_for(2s);
@@ -241,11 +246,10 @@ TEST_CASE("an old copy of a state directory is refused also when the original is
 TEST_CASE("after any order of starts, resets, kills and restarts all living nodes are connected again") {
     for (const uint64_t seed : seeds(60)) {
         CAPTURE(seed);
-        Random random(seed * 31 + 5);
-        Cluster cluster(seed, unconnected(random));
-        Nodes nodes(cluster);
+        World world(seed, seed * 31 + 5);
+        auto& [random, cluster, nodes] = world;
         const auto count = static_cast<uint32_t>(3 + random.below(3));
-        auto hosts = start_nodes(cluster, nodes, count);
+        auto hosts = world.start(count);
         std::vector<uint64_t> lives(count, 1);
         for (int event = 0; event < 12; ++event) {
             cluster.run_for(cluster.clock.some(random.one_in(3) ? 1s : 3ms));
@@ -270,9 +274,7 @@ TEST_CASE("after any order of starts, resets, kills and restarts all living node
         }
         cluster.run_for(20s);
 
-        for (const uint32_t host : hosts)
-            for (const std::string& note : nodes.notes(host)) UNSCOPED_INFO(host << ": " << note);
-        REQUIRE(nodes.meshed(hosts));
+        world.require_meshed(hosts);
         REQUIRE(run_job(cluster, hosts, "job") == "");
         cluster.check();
     }
@@ -293,12 +295,9 @@ const Nodes::Happened& last_about(const Cluster& cluster, const Nodes& nodes, ui
 TEST_CASE("a goodbye is proof, and a killed node is only suspected", "[P2]") {
     for (const uint64_t seed : seeds(10)) {
         CAPTURE(seed);
-        Random random(seed);
-        Cluster cluster(seed, unconnected(random));
-        Nodes nodes(cluster);
-        const auto hosts = start_nodes(cluster, nodes, 4);
-        cluster.run_for(4s);
-        REQUIRE(nodes.meshed(hosts));
+        World world(seed);
+        auto& [random, cluster, nodes] = world;
+        const auto hosts = world.start(4, 4s);
         const bool polite = random.one_in(2);
         if (polite)
             nodes.leave(hosts[3]);
@@ -318,15 +317,13 @@ TEST_CASE("a goodbye is proof, and a killed node is only suspected", "[P2]") {
 TEST_CASE("a lost connection between nodes that both run comes back with the same index", "[P2]") {
     for (const uint64_t seed : seeds(10)) {
         CAPTURE(seed);
-        Random random(seed);
-        Cluster cluster(seed, unconnected(random));
-        Nodes nodes(cluster);
-        const auto hosts = start_nodes(cluster, nodes, 2);
-        cluster.run_for(4s);
+        World world(seed);
+        auto& [random, cluster, nodes] = world;
+        const auto hosts = world.start(2, 4s);
         const PeerIndex before = last_about(cluster, nodes, hosts[0], hosts[1]).peer;
         nodes.reset(hosts[0], hosts[1]);
         cluster.run_for(2s);
-        REQUIRE(nodes.meshed(hosts));
+        world.require_meshed(hosts);
         const auto& last = last_about(cluster, nodes, hosts[0], hosts[1]);
         REQUIRE((last.up && last.peer == before));
         cluster.check();
@@ -334,11 +331,9 @@ TEST_CASE("a lost connection between nodes that both run comes back with the sam
 }
 
 TEST_CASE("redials are fast at first, back off to their ceiling, and go on", "[P5]") {
-    Random random(4);
-    Cluster cluster(4, unconnected(random));
-    Nodes nodes(cluster);
-    const auto hosts = start_nodes(cluster, nodes, 2);
-    cluster.run_for(4s);
+    World world(4);
+    auto& [random, cluster, nodes] = world;
+    const auto hosts = world.start(2, 4s);
     nodes.kill(hosts[1]);
     const size_t before = nodes.dialled_at(hosts[0]).size();
     cluster.run_for(60s);
@@ -353,19 +348,16 @@ TEST_CASE("redials are fast at first, back off to their ceiling, and go on", "[P
 TEST_CASE("a bulk connection that breaks under a job is dialled again, and the job ends rightly", "[P12]") {
     for (const uint64_t seed : seeds(25)) {
         CAPTURE(seed);
-        Random random(seed);
-        Cluster cluster(seed, unconnected(random));
-        Nodes nodes(cluster);
-        const auto hosts = start_nodes(cluster, nodes, 3);
-        cluster.run_for(5s);
-        REQUIRE(nodes.meshed(hosts));
+        World world(seed);
+        auto& [random, cluster, nodes] = world;
+        const auto hosts = world.start(3, 5s);
         for (int i = 0; i < 5; ++i)
             cluster.clock.after(cluster.clock.some(3ms), [&, i] {
                 nodes.reset_bulk(hosts[static_cast<size_t>(i) % 3], hosts[static_cast<size_t>(i + 1) % 3]);
             });
         REQUIRE(run_job(cluster, hosts, "job") == "");
         cluster.run_for(2s);
-        REQUIRE(nodes.meshed(hosts));
+        world.require_meshed(hosts);
         cluster.check();
     }
 }
@@ -376,11 +368,9 @@ TEST_CASE("redials, and with them the suspicion, keep to the measured round trip
         ClusterShape shape = unconnected(random);
         shape.network.latency_min = is_far ? 15ms : 5us;
         shape.network.jitter = 10us;
-        Cluster cluster(4, shape);
-        Nodes nodes(cluster);
-        const auto hosts = start_nodes(cluster, nodes, 2);
-        cluster.run_for(10s);
-        REQUIRE(nodes.meshed(hosts));
+        World world(4, shape);
+        auto& [_, cluster, nodes] = world;
+        const auto hosts = world.start(2, 10s);
         REQUIRE(cluster.warnings.empty());
         nodes.kill(hosts[1]);
         const Time killed = cluster.clock.now();
@@ -393,11 +383,9 @@ TEST_CASE("redials, and with them the suspicion, keep to the measured round trip
 }
 
 TEST_CASE("two nodes without traffic exchange one heartbeat each second", "[F2]") {
-    Random random(4);
-    Cluster cluster(4, unconnected(random));
-    Nodes nodes(cluster);
-    const auto hosts = start_nodes(cluster, nodes, 2);
-    cluster.run_for(4s);
+    World world(4);
+    auto& [random, cluster, nodes] = world;
+    const auto hosts = world.start(2, 4s);
     const auto beats = [&] { return nodes.messages(hosts[0]) + nodes.messages(hosts[1]); };
     const size_t before = beats();
     cluster.run_for(10s);

@@ -1,12 +1,13 @@
 // What becomes of a message whose receive ends early [D8].
 #include "post.hpp"
+#include "seeds.hpp"
 
 namespace nexar::sim {
 
 TEST_CASE("a receive that ends early, at any moment, has the message or leaves it to the next, in order",
           "[D8]") {
     size_t early = 0, well = 0;
-    for (uint64_t seed = 1; seed <= 240; ++seed) {
+    for (const uint64_t seed : seeds(240)) {
         const bool by_deadline = seed % 2 == 0, next_is_there = seed % 3 == 0, breaks = seed % 4 == 1;
         const uint64_t count = seed % 5 == 0 ? 2'000 : 50'000;
         CAPTURE(seed, by_deadline, next_is_there, breaks, count);
@@ -56,7 +57,7 @@ TEST_CASE("a receive that ends early, at any moment, has the message or leaves i
 }
 
 TEST_CASE("a message that its receive gave back is taken back by its sender, or goes with its rank", "[D8]") {
-    for (uint64_t seed = 1; seed <= 60; ++seed) {
+    for (const uint64_t seed : seeds(60)) {
         CAPTURE(seed);
         ClusterShape shape = shape_of(2);
         shape.collective_timeout = Duration{0};

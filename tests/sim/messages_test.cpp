@@ -2,11 +2,12 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include "post.hpp"
+#include "seeds.hpp"
 
 namespace nexar::sim {
 TEST_CASE("messages of one pair arrive in the order in which they were sent, small and large, near and far") {
     for (const std::vector<uint32_t>& placement : {std::vector<uint32_t>{0, 1}, {0, 0}})
-        for (uint64_t seed = 1; seed <= 30; ++seed) {
+        for (const uint64_t seed : seeds(30)) {
             CAPTURE(seed, placement);
             Cluster cluster(seed, shape_of(2));
             Post post(cluster, cluster.make_group(placement));
@@ -25,7 +26,7 @@ TEST_CASE("messages of one pair arrive in the order in which they were sent, sma
 }
 
 TEST_CASE("messages without bytes survive a channel that breaks, in their order among the others") {
-    for (uint64_t seed = 1; seed <= 60; ++seed) {
+    for (const uint64_t seed : seeds(60)) {
         CAPTURE(seed);
         Cluster cluster(seed, shape_of(2));
         Post post(cluster, cluster.make_group({0, 1}));
@@ -174,7 +175,7 @@ TEST_CASE("a cancelled or late send leaves no trace: the receive takes the next 
 }
 
 TEST_CASE("a send cancelled at any moment: the receive gets it, or the next one, whole") {
-    for (uint64_t seed = 1; seed <= 60; ++seed) {
+    for (const uint64_t seed : seeds(60)) {
         CAPTURE(seed);
         Cluster cluster(seed, shape_of(2));
         Post post(cluster, cluster.make_group({0, 1}));
@@ -200,7 +201,7 @@ TEST_CASE("a send cancelled at any moment: the receive gets it, or the next one,
 
 TEST_CASE("a receive whose cancel came too late: its sender, too, is told that it went well") {
     size_t well = 0;
-    for (uint64_t seed = 1; seed <= 120; ++seed) {
+    for (const uint64_t seed : seeds(120)) {
         CAPTURE(seed);
         Cluster cluster(seed, shape_of(2));
         Post post(cluster, cluster.make_group({0, 1}));
@@ -318,7 +319,7 @@ TEST_CASE("a receive that does not wait takes the message that is here, however 
 
 TEST_CASE("a receive that does not wait ends when its sender takes the message back") {
     size_t taken_back = 0;
-    for (uint64_t seed = 1; seed <= 30; ++seed) {
+    for (const uint64_t seed : seeds(30)) {
         CAPTURE(seed);
         Cluster cluster(seed, shape_of(2));
         Post post(cluster, cluster.make_group({0, 1}));
@@ -434,7 +435,7 @@ TEST_CASE("a rank that is alone in its group may wait for a message from itself"
 }
 
 TEST_CASE("messages survive channels that break, in order and once") {
-    for (uint64_t seed = 1; seed <= 40; ++seed) {
+    for (const uint64_t seed : seeds(40)) {
         CAPTURE(seed);
         Cluster cluster(seed, shape_of(2));
         Post post(cluster, cluster.make_group({0, 1}));

@@ -4,6 +4,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include "program.hpp"
+#include "seeds.hpp"
 
 namespace nexar::sim {
 namespace {
@@ -28,7 +29,7 @@ SimGroup group_of(const Cluster& cluster, const std::vector<Cluster::Open>& open
 }  // namespace
 
 TEST_CASE("ranks that open a group by name, given or automatic, get it, and it works at once") {
-    for (uint64_t seed = 1; seed <= 30; ++seed) {
+    for (const uint64_t seed : seeds(30)) {
         CAPTURE(seed);
         ClusterShape shape;
         shape.nodes = 3;
@@ -139,6 +140,11 @@ TEST_CASE("an open that is cancelled, or whose process ends, leaves room for ano
     Cluster cluster(1, shape);
     const auto cancelled = cluster.open(0, "job", 2, 0);
     const auto ended = cluster.open(1, "job", 2, 1);
+    for (const size_t host : {size_t{0}, size_t{1}}) {
+        const auto forming = cluster.hosts[host]->engine->snapshot(cluster.clock.now()).forming;
+        REQUIRE(forming.size() == 1);
+        REQUIRE((forming[0].name == "job" && forming[0].size == 2 && forming[0].rank == int64_t(host)));
+    }
     cluster.hosts[0]->engine->cancel(cluster.clock.now(), cancelled.session, cancelled.ticket);
     cluster.hosts[0]->after_input();
     cluster.hosts[1]->engine->session_ended(cluster.clock.now(), ended.session, engine::SessionEnd::crashed,

@@ -119,7 +119,8 @@ TEST_CASE("one rank of a session frees the group, the other stays; the session's
 
 // ---- A rank that frees the group with requests pending ----
 
-TEST_CASE("freeing a group while others are still to come: CLOSED at once, ABORTED for all others", "[D7]") {
+TEST_CASE("freeing a group while others are still to come: CLOSED at once, ABORTED for all others",
+          "[D7][F18]") {
     for (const std::vector<uint32_t>& placement : placements) {
         CAPTURE(placement);
         ClusterShape shape = three_nodes();
@@ -185,7 +186,7 @@ TEST_CASE("freeing a group with collectives in flight, at any moment: one end pe
 }
 
 TEST_CASE("freeing a group with receives pending: CLOSED here, ABORTED for who waits, PEER_LOST later",
-          "[D7]") {
+          "[D7][F18]") {
     for (const std::vector<uint32_t>& placement : placements) {
         CAPTURE(placement);
         ClusterShape shape = three_nodes();
@@ -248,7 +249,7 @@ TEST_CASE("freeing a group while messages of its rank are on their way, at any m
     REQUIRE(aborted > 0);
 }
 
-TEST_CASE("what a rank has sent arrives, whether it then frees the group or closes its session") {
+TEST_CASE("what a rank has sent arrives, whether it then frees the group or closes its session", "[F18]") {
     for (const std::vector<uint32_t>& placement : placements)
         for (const bool freed : {true, false})
             for (const uint64_t count : {0u, 100u, 60'000u}) {
@@ -390,7 +391,7 @@ TEST_CASE("an operation without a time-out of its own has the group's for its ki
     REQUIRE(snapshot.groups.at(0).timeouts == engine::Timeouts{3s, 1s, 0s});
 }
 
-TEST_CASE("PEER_LOST names host, pid and the lost ranks: one of a process, all of a node") {
+TEST_CASE("PEER_LOST names host, pid and the lost ranks: one of a process, all of a node", "[F19]") {
     for (const bool node : {false, true}) {
         CAPTURE(node);
         Cluster cluster(6, three_nodes());
@@ -419,7 +420,7 @@ TEST_CASE("PEER_LOST names host, pid and the lost ranks: one of a process, all o
     }
 }
 
-TEST_CASE("PEER_LOST lists all ranks that its node knows to be lost when it says so") {
+TEST_CASE("PEER_LOST lists all ranks that its node knows to be lost when it says so", "[F19]") {
     for (const bool first_is_here : {true, false}) {
         CAPTURE(first_is_here);
         Cluster cluster(7, three_nodes());

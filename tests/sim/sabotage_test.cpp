@@ -3,6 +3,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include "program.hpp"
+#include "seeds.hpp"
 
 namespace nexar::sim {
 namespace {
@@ -10,7 +11,7 @@ namespace {
 // Whether a run with breaking channels, bulk and small data, goes wrong in any way that a test would see.
 bool noticed(const link::MeshConfig::Sabotage& link_sabotage,
              const engine::EngineConfig::Sabotage& engine_sabotage) {
-    for (uint64_t seed = 1; seed <= 30; ++seed) {
+    for (const uint64_t seed : seeds(30)) {
         ClusterShape shape;
         shape.nodes = 3;
         shape.plan = {1, 256, 64, 128, 4096, 2};

@@ -268,7 +268,7 @@ TEST_CASE("a session that never reads what ended and never frees a slot delays n
     // live one; the longest of each over several seeds.
     const auto longest = [](bool with_deaf) {
         Duration most{0};
-        for (uint64_t seed = 1; seed <= 15; ++seed) {
+        for (const uint64_t seed : seeds(15)) {
             CAPTURE(seed);
             ClusterShape shape;
             Cluster cluster(seed, shape);

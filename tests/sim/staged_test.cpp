@@ -148,7 +148,8 @@ struct Ranks {
 
 }  // namespace
 
-TEST_CASE("staged and in-place ranks give right values: all collectives, any windows, one to five nodes") {
+TEST_CASE("staged and in-place ranks give right values: all collectives, any windows, one to five nodes",
+          "[S12]") {
     for (const uint64_t seed : seeds(80)) {
         CAPTURE(seed);
         Random random(seed * 911 + 5);
@@ -214,7 +215,8 @@ TEST_CASE("one window is enough, however many lanes there are") {
         }
 }
 
-TEST_CASE("a rank that does not move its bytes is named: in nexarctl ops, when it is late, at the deadline") {
+TEST_CASE("a rank that does not move its bytes is named: in nexarctl ops, when it is late, at the deadline",
+          "[S13]") {
     for (const bool one_node : {true, false}) {
         CAPTURE(one_node);
         Cluster cluster(3, cluster_of(3));

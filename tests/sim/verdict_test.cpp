@@ -3,6 +3,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include "program.hpp"
+#include "seeds.hpp"
 
 namespace nexar::sim {
 namespace {
@@ -42,8 +43,9 @@ struct Crash {
 
 }  // namespace
 
-TEST_CASE("a verdict before the RankGone that caused it ends nothing that the dead rank had handed over") {
-    for (uint64_t seed = 1; seed <= 10; ++seed) {
+TEST_CASE("a verdict before the RankGone that caused it ends nothing that the dead rank had handed over",
+          "[F16]") {
+    for (const uint64_t seed : seeds(10)) {
         CAPTURE(seed);
         Crash c(seed, true);
         c.cluster.run_for(50ms);
