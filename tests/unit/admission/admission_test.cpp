@@ -40,7 +40,7 @@ TEST_CASE("a node's certificate is accepted and yields the hash of its key") {
     REQUIRE_FALSE(*id == *node_id_of_key(*make_key()));
 }
 
-TEST_CASE("a certificate of another cluster's issuer is refused") {
+TEST_CASE("a certificate of another cluster's issuer is refused", "[A1]") {
     TestCluster ours, theirs;
     const std::string leaf = theirs.leaf_for(*make_key());
     REQUIRE(verify_member(chain({leaf, theirs.issuer, theirs.root}), ours.root, now).error().code ==
@@ -48,7 +48,7 @@ TEST_CASE("a certificate of another cluster's issuer is refused") {
     REQUIRE_FALSE(verify_member(chain({leaf, ours.issuer, ours.root}), ours.root, now));
 }
 
-TEST_CASE("a certificate is refused before it is valid and after it expired") {
+TEST_CASE("a certificate is refused before it is valid and after it expired", "[A1]") {
     TestCluster c;
     const std::string leaf = c.leaf_for(*make_key());
     const auto at = [&](WallSeconds t) { return verify_member(chain({leaf, c.issuer, c.root}), c.root, t); };
@@ -60,7 +60,7 @@ TEST_CASE("a certificate is refused before it is valid and after it expired") {
     REQUIRE(*expiry_of_certificate(leaf) == now + leaf_seconds);
 }
 
-TEST_CASE("a member cannot pass as an issuer, nor an issuer as a member") {
+TEST_CASE("a member cannot pass as an issuer, nor an issuer as a member", "[A2]") {
     TestCluster c;
     const std::string leaf = c.leaf_for(*make_key());
     REQUIRE(verify_issuer(chain({c.issuer, c.root}), c.root_hash, now));
@@ -78,7 +78,7 @@ TEST_CASE("a member's leaf cannot sign another leaf") {
     REQUIRE_FALSE(verify_member(chain({forged, evil_leaf, c.issuer, c.root}), c.root, now));
 }
 
-TEST_CASE("an issuer of another root is refused by the token's hash") {
+TEST_CASE("an issuer of another root is refused by the token's hash", "[A2]") {
     TestCluster ours, theirs;
     REQUIRE_FALSE(verify_issuer(chain({theirs.issuer, theirs.root}), ours.root_hash, now));
     REQUIRE_FALSE(verify_issuer(chain({theirs.issuer, ours.root}), ours.root_hash, now));
@@ -98,7 +98,7 @@ TEST_CASE("chains that are empty, too long or garbage are refused") {
     }
 }
 
-TEST_CASE("a request signed by another key than its own is refused, and so is an oversized one") {
+TEST_CASE("a request signed by another key than its own is refused, and so is an oversized one", "[A3]") {
     TestCluster c;
     std::string csr = *make_csr(*make_key());
     REQUIRE(sign_leaf(c.issuer_key, c.issuer, csr, now));
@@ -149,7 +149,7 @@ TEST_CASE("a token admits as often as it says, until it expires") {
             std::string::npos);
 }
 
-TEST_CASE("a join request replayed on another connection is refused, and takes no use") {
+TEST_CASE("a join request replayed on another connection is refused, and takes no use", "[A4]") {
     const Digest root{5};
     TokenBook book;
     Joiner j{*book.create(root, {"a:1"}, now, 600, 1)};

@@ -61,7 +61,7 @@ struct Bench {
 
 }  // namespace
 
-TEST_CASE("nobody is asked before two thirds of the lifetime have passed, and a member then") {
+TEST_CASE("nobody is asked before two thirds of the lifetime have passed, and a member then", "[A9]") {
     Bench b;
     b.connected = {node(1)};
     for (int hours = 0; hours < 20 * 24; hours += 7) {
@@ -89,7 +89,7 @@ TEST_CASE("a jump of the wall clock makes it due, and back again it is not") {
     REQUIRE_FALSE(c.renewal.poll_action());
 }
 
-TEST_CASE("who is no issuer is passed over at once, until an issuer is found") {
+TEST_CASE("who is no issuer is passed over at once, until an issuer is found", "[A9]") {
     Bench b;
     for (uint8_t n = 1; n <= 5; ++n) b.connected.push_back(node(n));
     b.to(due);
@@ -129,7 +129,7 @@ TEST_CASE("an issuer that does not answer, or is lost, gives way to the next one
     REQUIRE((third != first && third != second));
 }
 
-TEST_CASE("failed rounds wait longer and longer, at most an hour, and say why") {
+TEST_CASE("failed rounds wait longer and longer, at most an hour, and say why", "[A9]") {
     Bench b;
     b.connected = {node(1)};
     b.to(due);
@@ -255,7 +255,7 @@ struct Certified {
 
 }  // namespace
 
-TEST_CASE("a leaf's lifetime is the issuer's, counted without the backdating") {
+TEST_CASE("a leaf's lifetime is the issuer's, counted without the backdating", "[A7]") {
     Certified c;
     const auto times = leaf_times(c.leaf(issued, 20));
     REQUIRE(times);
@@ -272,7 +272,7 @@ TEST_CASE("no leaf outlives its issuer") {
     REQUIRE_FALSE(sign_leaf(c.issuer_key, c.issuer, *make_csr(c.key), issued + issuer_seconds + 1));
 }
 
-TEST_CASE("a renewed leaf has the same NodeId, and is taken only if it is ours, valid and longer") {
+TEST_CASE("a renewed leaf has the same NodeId, and is taken only if it is ours, valid and longer", "[A10]") {
     Certified c, other;
     const LeafTimes old{issued, issued + 1000};
     const std::string fresh = c.leaf(issued + 700, 1000);

@@ -149,7 +149,7 @@ TEST_CASE("a question is answered on one line, and the connection can ask again"
     REQUIRE(refused["error"] == json{{"code", -105}, {"name", "PERMISSION"}, {"text", "not you"}});
 }
 
-TEST_CASE("the facade learns from the kernel who asks") {
+TEST_CASE("the facade learns from the kernel who asks", "[C4]") {
     World world;
     Client client(world.config.path);
     client.send("{\"command\": \"status\"}\n");
@@ -161,7 +161,7 @@ TEST_CASE("the facade learns from the kernel who asks") {
     REQUIRE(caller.may_change);
 }
 
-TEST_CASE("garbage gets an error and the next line is a new start") {
+TEST_CASE("garbage gets an error and the next line is a new start", "[C3]") {
     World world;
     Client client(world.config.path);
     client.send(std::string("\0\xff{{{[[[\n\n", 11));
@@ -186,7 +186,7 @@ TEST_CASE("a request in pieces of one byte is one request") {
     REQUIRE(client.line()["ok"] == true);
 }
 
-TEST_CASE("an endless line is refused at its limit, and takes no more memory than that") {
+TEST_CASE("an endless line is refused at its limit, and takes no more memory than that", "[C2]") {
     World world;
     Client client(world.config.path);
     const std::string piece(8192, 'x');
@@ -237,7 +237,7 @@ TEST_CASE("a caller that hung up before the answer harms nobody") {
     world.facade.open[0].answer(std::string("2"));  // a second call does nothing
 }
 
-TEST_CASE("only the first answer to a question counts, and none comes after the server's end") {
+TEST_CASE("only the first answer to a question counts, and none comes after the server's end", "[C5]") {
     World world;
     Client client(world.config.path);
     client.send("{\"command\": \"one\"}\n");
@@ -262,7 +262,7 @@ TEST_CASE("only the first answer to a question counts, and none comes after the 
     REQUIRE(client.closed);
 }
 
-TEST_CASE("a slow reader gets its large answer in its own time while others are served") {
+TEST_CASE("a slow reader gets its large answer in its own time while others are served", "[C1]") {
     World world;
     Client slow(world.config.path), quick(world.config.path);
     slow.send("{\"command\": \"huge\", \"arguments\": {\"bytes\": 4000000}}\n");
@@ -279,7 +279,7 @@ TEST_CASE("a slow reader gets its large answer in its own time while others are 
     REQUIRE(slow.line()["result"].get<std::string>().size() == 4'000'000);
 }
 
-TEST_CASE("a caller that never reads is closed at the write deadline") {
+TEST_CASE("a caller that never reads is closed at the write deadline", "[C2]") {
     World world;
     Client deaf(world.config.path);
     deaf.send("{\"command\": \"huge\", \"arguments\": {\"bytes\": 4000000}}\n");
@@ -298,7 +298,8 @@ TEST_CASE("an answer beyond the limit is an error that says so") {
     REQUIRE(client.line()["error"]["text"].get<std::string>().find("9000002 bytes") != std::string::npos);
 }
 
-TEST_CASE("silence is closed at the request deadline, a mute facade is reported at the answer deadline") {
+TEST_CASE("silence is closed at the request deadline, a mute facade is reported at the answer deadline",
+          "[C2]") {
     World world;
     Client silent(world.config.path), waiting(world.config.path);
     waiting.send("{\"command\": \"later\"}\n");
@@ -312,7 +313,7 @@ TEST_CASE("silence is closed at the request deadline, a mute facade is reported 
     REQUIRE(world.server->connections() == 0);
 }
 
-TEST_CASE("connections are limited; a later one gets an error, and gets in when another leaves") {
+TEST_CASE("connections are limited; a later one gets an error, and gets in when another leaves", "[C2]") {
     World world;
     std::vector<std::unique_ptr<Client>> clients;
     for (size_t i = 0; i < world.config.connections_max; ++i)
@@ -331,7 +332,7 @@ TEST_CASE("connections are limited; a later one gets an error, and gets in when 
     REQUIRE(next.line()["ok"] == true);
 }
 
-TEST_CASE("hundreds of requests sent at once are all answered, in order, a few per turn") {
+TEST_CASE("hundreds of requests sent at once are all answered, in order, a few per turn", "[C1][C5]") {
     World world;
     Client client(world.config.path);
     std::string all;
@@ -402,7 +403,7 @@ pid_t connect_as(const std::string& path, uint32_t uid, uint32_t gid, std::vecto
 
 }  // namespace
 
-TEST_CASE("members of the group may change things, other users may only look") {
+TEST_CASE("members of the group may change things, other users may only look", "[C4]") {
     if (::getuid() != 0) SKIP("only root can become other users");
     ServerConfig config;
     config.mode = 0666;  // an administrator's choice; by default others cannot even connect

@@ -52,7 +52,8 @@ TEST_CASE("a side that is not staged is not waited for") {
     REQUIRE(only_out.find(3)->has_filled());
 }
 
-TEST_CASE("made-up counts: only growth, at most what there is, and only for the operation that they name") {
+TEST_CASE("made-up counts: only growth, at most what there is, and only for the operation that they name",
+          "[S12]") {
     Staging staging = staging_of(2, 6);
     REQUIRE_FALSE(staging.moved(session, 78, 6, 6));
     REQUIRE_FALSE(staging.moved(SessionId(6), 77, 6, 6));

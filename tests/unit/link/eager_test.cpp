@@ -6,7 +6,7 @@
 
 namespace nexar::link::test {
 
-TEST_CASE("small data that comes early is kept, and acknowledged only when it was applied") {
+TEST_CASE("small data that comes early is kept, and acknowledged only when it was applied", "[W5]") {
     Net net(2, 1);
     Memory from(1000), to(1000);
     from.set(pattern(1000, 1));
@@ -22,7 +22,7 @@ TEST_CASE("small data that comes early is kept, and acknowledged only when it wa
     CHECK(net[1].stats(peer(0)).grants_sent == 0);
 }
 
-TEST_CASE("beyond the stash data is refused, and sent again when the grant comes") {
+TEST_CASE("beyond the stash data is refused, and sent again when the grant comes", "[W2]") {
     MeshConfig config;
     config.eager_room_per_group = 2 * (256 + 128);
     Net net(2, 2, config);
@@ -159,7 +159,7 @@ TEST_CASE("an ack lost with its channel is repaired by the sender's ask") {
     }
 }
 
-TEST_CASE("a duplicate of a finished chunk is acknowledged again and not applied") {
+TEST_CASE("a duplicate of a finished chunk is acknowledged again and not applied", "[W3]") {
     Net net(2, 9);
     net.wire(0, 1).keep_frames = true;
     Memory from(128), to(128);
@@ -263,7 +263,7 @@ TEST_CASE("an ack that was lost with the channel is repaired although the receiv
     }
 }
 
-TEST_CASE("a grant of an earlier generation does not hold in the next one") {
+TEST_CASE("a grant of an earlier generation does not hold in the next one", "[W6]") {
     Net net(2, 13);
     Memory from(640), to(640);
     net[1].post(batch(1, {recv_spec(key(1, 1), 0, to, 64)}, {}));

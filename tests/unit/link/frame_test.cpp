@@ -118,7 +118,7 @@ TEST_CASE("the frames that the other tests break are good") {
     }
 }
 
-TEST_CASE("every bit of every frame flipped: no crash, and the node still works or names the rule") {
+TEST_CASE("every bit of every frame flipped: no crash, and the node still works or names the rule", "[W9]") {
     for (const auto& [cls, frame] : good_frames())
         for (size_t bit = 0; bit < std::min<size_t>(frame.size(), 200) * 8; ++bit) {
             Target t;
@@ -170,7 +170,7 @@ TEST_CASE("after garbage the channel is dead, and a new one works") {
     CHECK(t.net.garbage.size() == 1);
 }
 
-TEST_CASE("each rule of a data header is named") {
+TEST_CASE("each rule of a data header is named", "[W9]") {
     const auto with = [](auto change) {
         DataFrame f = good_data();
         change(f);
@@ -229,7 +229,7 @@ TEST_CASE("each rule about who speaks, and where, is named") {
     CHECK(t.give(Class::bulk, other) == "the sender's incarnation changed");
 }
 
-TEST_CASE("each rule of lists and grants is named") {
+TEST_CASE("each rule of lists and grants is named", "[W9]") {
     const auto give = [](const Frame& frame) { return Target().give(Class::control, frame); };
     const WireKey k = to_wire(key(1, 1, 0));
     CHECK(give(list_frame(FrameKind::ack, {{k, 0, 0}})) == "empty range of chunks");
@@ -267,7 +267,7 @@ TEST_CASE("a peer that brings one chunk on two streams at once cannot write into
     CHECK(t.net.end_of(1, 50).done == 1);
 }
 
-TEST_CASE("a peer that sends early data of ever new groups and ops is held to the limits") {
+TEST_CASE("a peer that sends early data of ever new groups and ops is held to the limits", "[W8]") {
     MeshConfig config;
     config.eager_groups_max = 4;
     config.eager_room_per_group = 1000;
@@ -282,7 +282,8 @@ TEST_CASE("a peer that sends early data of ever new groups and ops is held to th
     CHECK_FALSE(mesh.poll_event().has_value());
 }
 
-TEST_CASE("what a peer sends early is bounded by bytes over all its groups, and the room comes back") {
+TEST_CASE("what a peer sends early is bounded by bytes over all its groups, and the room comes back",
+          "[W8]") {
     MeshConfig config;
     config.early_bytes_max = 100'000;
     config.incarnation = 1;

@@ -104,7 +104,7 @@ TEST_CASE("transfers of one class take turns, one chunk each") {
           std::vector<uint64_t>{1, 2, 1, 2, 1, 2, 1, 1});
 }
 
-TEST_CASE("a group whose receiver never posts does not delay another") {
+TEST_CASE("a group whose receiver never posts does not delay another", "[W2]") {
     for (const Class cls : {Class::small, Class::bulk}) {
         Net net(2, 3);
         net.set_capacity(4000);

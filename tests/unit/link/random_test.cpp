@@ -145,7 +145,7 @@ TEST_CASE("random transfers end exactly once with the right bytes") {
     CHECK(nacks > 0);  // the scenario takes the path it is there for
 }
 
-TEST_CASE("random transfers end exactly once with the right bytes although channels break") {
+TEST_CASE("random transfers end exactly once with the right bytes although channels break", "[W10][W3]") {
     for (uint64_t seed = 1; seed <= 400; ++seed) {
         const Outcome out = run_random(seed, 1 + seed % 12);
         INFO("seed " << seed << ": " << out.why);

@@ -5,7 +5,7 @@
 
 namespace nexar::link::test {
 
-TEST_CASE("a receive under a number that a finished one had fails alone, and says why", "[H12]") {
+TEST_CASE("a receive under a number that a finished one had fails alone, and says why", "[H12][W1]") {
     Net net(2, 1);
     Memory from(3000), to(3000), again(3000);
     from.set(pattern(3000, 1));

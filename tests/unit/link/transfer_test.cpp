@@ -155,7 +155,7 @@ constexpr Odd odd_ones[] = {{"plan hash", {12, 22}, 6400, 640},
 
 }  // namespace
 
-TEST_CASE("a transfer on which the sides disagree is refused before a byte is applied") {
+TEST_CASE("a transfer on which the sides disagree is refused before a byte is applied", "[W4]") {
     for (const Odd& odd : odd_ones)
         for (const bool receiver_first : {false, true})
             for (const Class cls : {Class::small, Class::bulk}) {

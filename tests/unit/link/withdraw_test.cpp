@@ -71,14 +71,15 @@ std::string withdraw_at(size_t steps, bool reduce, bool break_after) {
 
 }  // namespace
 
-TEST_CASE("an op withdrawn at any moment fails once and leaves its memory alone") {
+TEST_CASE("an op withdrawn at any moment fails once and leaves its memory alone", "[W7]") {
     for (size_t steps = 0; steps < 160; ++steps) {
         INFO("steps " << steps);
         CHECK(withdraw_at(steps, steps % 2 == 0, steps % 3 == 0) == "");
     }
 }
 
-TEST_CASE("a chunk half received when its op is withdrawn is skipped, and the frame behind it is read") {
+TEST_CASE("a chunk half received when its op is withdrawn is skipped, and the frame behind it is read",
+          "[W7]") {
     for (const bool reduce : {false, true}) {
         Net net(2, 1);
         Memory from(4096), to(4096), to2(4096);

@@ -80,7 +80,7 @@ int give_up(const std::string& path, const Gate& gate, bool close) {
 }  // namespace
 
 TEST_CASE("what stands in the ring of a session that gave its daemon up is not carried out",
-          "[local][death]") {
+          "[local][death][S15]") {
     const bool close = GENERATE(false, true);  // a goodbye after that changes nothing
     CAPTURE(close);
     StillServer server;

@@ -264,7 +264,7 @@ TEST_CASE("a process that has no descriptors left hears it, whichever one is mis
     CHECK(client.wait() == 0);
 }
 
-TEST_CASE("memory beyond the daemon's limits is refused before a page of it exists", "[local][D20]") {
+TEST_CASE("memory beyond the daemon's limits is refused before a page of it exists", "[local][D20][S10]") {
     DaemonOptions options;
     options.limits.session_bytes_max = 96 * mib;
     ProcessDaemon daemon(options);

@@ -109,7 +109,7 @@ struct NoWaker final : Waker {
 }  // namespace
 
 TEST_CASE("descriptor, payload and stage counts are read once, whatever is checked and used",
-          "[local][hostile]") {
+          "[local][hostile][S3]") {
     memory = static_cast<std::byte*>(
         ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     REQUIRE(memory != MAP_FAILED);

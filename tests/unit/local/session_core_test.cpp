@@ -10,7 +10,7 @@ using namespace nexar::local;
 using namespace nexar::test;
 
 TEST_CASE("a good descriptor becomes a request with the right memory, and its completion lands in its slot",
-          "[local]") {
+          "[local][S4]") {
     Fixture f;
     const uint32_t generation = f.push(3, all_reduce(100));
 
@@ -29,7 +29,7 @@ TEST_CASE("a good descriptor becomes a request with the right memory, and its co
     CHECK(!f.core.broken());
 }
 
-TEST_CASE("every field of a descriptor is validated, and the answer names it", "[local]") {
+TEST_CASE("every field of a descriptor is validated, and the answer names it", "[local][S14]") {
     Fixture f;
     const auto refused = [&](nexar_shm_descriptor d) {
         const int32_t status = f.ask(2, d);
@@ -69,7 +69,7 @@ TEST_CASE("every field of a descriptor is validated, and the answer names it", "
     CHECK(!f.core.broken());
 }
 
-TEST_CASE("a region's memory lives until the last operation on it is over", "[local]") {
+TEST_CASE("a region's memory lives until the last operation on it is over", "[local][S10]") {
     Fixture f;
     auto owned = std::make_shared<std::vector<std::byte>>(4096);
     std::weak_ptr<std::vector<std::byte>> alive = owned;
@@ -317,7 +317,7 @@ TEST_CASE("a turn takes a bounded number of entries; senseless ones end the sess
     CHECK(f.memory.view().header().closed_code == static_cast<uint32_t>(Errc::protocol_error));
 }
 
-TEST_CASE("the same slot submitted twice is taken once", "[local]") {
+TEST_CASE("the same slot submitted twice is taken once", "[local][S2]") {
     Fixture f;
     const uint32_t generation = f.push(3, all_reduce(100));
     REQUIRE(f.producer.try_push({3, generation, NEXAR_ENTRY_SUBMIT}));

@@ -19,7 +19,7 @@ nexar_shm_descriptor staged_all_reduce(uint32_t windows = 2) {
 }  // namespace
 
 TEST_CASE("a staged descriptor becomes a request with its windows; the group's segment size was told",
-          "[local]") {
+          "[local][S12]") {
     Fixture f;
     CHECK(f.memory.view().slot(0).result.stage == 4096);
     f.push(3, staged_all_reduce());
@@ -78,7 +78,7 @@ TEST_CASE("a staged descriptor that makes no sense is refused, and the answer sa
 TEST_CASE(
     "hostile stage counts: growth only, clamped; for nothing in flight a race, for what is not staged a "
     "fault",
-    "[local]") {
+    "[local][S12]") {
     Fixture f;
     const uint32_t generation = f.push(3, staged_all_reduce());
     const uint64_t ticket = f.engine.ops[0].ticket;

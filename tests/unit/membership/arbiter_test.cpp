@@ -41,7 +41,7 @@ std::vector<unsigned> all_of(unsigned count) {
     return all_but(count, count);
 }
 
-TEST_CASE("a killed node is named by every survivor, also when it was the arbiter", "[membership]") {
+TEST_CASE("a killed node is named by every survivor, also when it was the arbiter", "[membership][F8]") {
     for (uint64_t seed = 1; seed <= 30; ++seed)
         for (unsigned count = 2; count <= 5; ++count)
             for (unsigned victim = 0; victim < count; ++victim) {
@@ -60,7 +60,8 @@ TEST_CASE("a killed node is named by every survivor, also when it was the arbite
 }
 
 // [F11]: without the passing on, node 1 would hear nothing, find the arbiter dead and name that one.
-TEST_CASE("an arbiter that dies when it has told one node only: that one tells all others", "[membership]") {
+TEST_CASE("an arbiter that dies when it has told one node only: that one tells all others",
+          "[membership][F11]") {
     for (uint64_t seed = 1; seed <= 30; ++seed)
         for (const unsigned told : {1u, 2u, 3u}) {
             CAPTURE(seed, told);
@@ -80,7 +81,7 @@ TEST_CASE("an arbiter that dies when it has told one node only: that one tells a
         }
 }
 
-TEST_CASE("a silent node is named within the silence timeout and one question", "[membership]") {
+TEST_CASE("a silent node is named within the silence timeout and one question", "[membership][F9]") {
     for (uint64_t seed = 1; seed <= 10; ++seed)
         for (unsigned count = 2; count <= 5; ++count)
             for (unsigned victim = 0; victim < count; ++victim) {
@@ -155,7 +156,7 @@ TEST_CASE("a one-way cut is a lost link, and the node that hears everybody learn
 }
 
 TEST_CASE("a cut between two nodes that both reach the others is the same lost link for all",
-          "[membership]") {
+          "[membership][F9]") {
     for (uint64_t seed = 1; seed <= 20; ++seed)
         for (unsigned count = 3; count <= 5; ++count)
             for (unsigned a = 0; a < count; ++a)
@@ -220,7 +221,7 @@ TEST_CASE("a group made while a member is already suspected ends as soon", "[mem
     require_all(cluster, group, {0, 2}, Errc::peer_lost, 1, -1, since, ms(300));
 }
 
-TEST_CASE("an ended process is named at once and alike, whoever needed it first", "[membership]") {
+TEST_CASE("an ended process is named at once and alike, whoever needed it first", "[membership][F10]") {
     for (uint64_t seed = 1; seed <= 50; ++seed) {
         CAPTURE(seed);
         FailureCluster cluster(4, seed);
@@ -256,7 +257,7 @@ TEST_CASE("two processes that end at the same time leave one error on every node
     }
 }
 
-TEST_CASE("an accusation that races with a verdict is answered with the verdict", "[membership]") {
+TEST_CASE("an accusation that races with a verdict is answered with the verdict", "[membership][F11]") {
     FailureCluster cluster(3, 9);
     const GroupId group = cluster.make_group({0, 1, 2});
     cluster.cut(0, 2);  // node 2 misses the flood
@@ -274,7 +275,7 @@ TEST_CASE("an accusation that races with a verdict is answered with the verdict"
 }
 
 TEST_CASE("arbiters that do not answer are passed over, and at last the accuser decides itself",
-          "[membership]") {
+          "[membership][F12]") {
     FailureCluster cluster(6, 4);
     const GroupId group = cluster.make_group({0, 1, 2, 3, 4, 5});
     cluster.run(ms(500));
@@ -288,7 +289,7 @@ TEST_CASE("arbiters that do not answer are passed over, and at last the accuser 
     REQUIRE(*cluster.decided_at(5, group) >= since + ms(3000));
 }
 
-TEST_CASE("an arbiter that has freed the group is passed over at once", "[membership]") {
+TEST_CASE("an arbiter that has freed the group is passed over at once", "[membership][F12]") {
     FailureCluster cluster(3, 4);
     const GroupId group = cluster.make_group({0, 1, 2});
     cluster.run(ms(500));
@@ -301,7 +302,7 @@ TEST_CASE("an arbiter that has freed the group is passed over at once", "[member
     REQUIRE_FALSE(cluster.verdict(0, group));
 }
 
-TEST_CASE("a verdict that comes before the group is kept for it", "[membership]") {
+TEST_CASE("a verdict that comes before the group is kept for it", "[membership][F11]") {
     Arbiter arbiter(ArbiterConfig{}, node_id(1), Incarnation{1, 2});
     const GroupId group{1, 2, 3};
     const Error lost{Errc::link_lost, "lost", 0, 2, {}};
@@ -334,7 +335,7 @@ TEST_CASE("a verdict that comes before the group counts only if a member gave it
     if (decided) CHECK(decided->error.text == "lost");
 }
 
-TEST_CASE("early verdicts are bounded", "[membership]") {
+TEST_CASE("early verdicts are bounded", "[membership][F14]") {
     ArbiterConfig config;
     config.early_verdicts_max = 4;
     Arbiter arbiter(config, node_id(1), Incarnation{1, 2});
@@ -349,7 +350,8 @@ TEST_CASE("early verdicts are bounded", "[membership]") {
     CHECK(decided == 4);
 }
 
-TEST_CASE("an accuser that hears the accused in its own question takes the accusation back", "[membership]") {
+TEST_CASE("an accuser that hears the accused in its own question takes the accusation back",
+          "[membership][F9]") {
     Arbiter arbiter(ArbiterConfig{}, node_id(0), Incarnation{1, 1});
     const GroupId group{1, 2, 3};
     arbiter.on_group(group, GroupEpoch{0}, {{node_id(0), {}, 0, ""}, {node_id(1), {}, 1, ""}}, at_ms(0));
@@ -365,7 +367,7 @@ TEST_CASE("an accuser that hears the accused in its own question takes the accus
     CHECK(arbiter.wake_at() == never);
 }
 
-TEST_CASE("an answer by another life of the accused proves the old one dead", "[membership]") {
+TEST_CASE("an answer by another life of the accused proves the old one dead", "[membership][F7]") {
     Arbiter arbiter(ArbiterConfig{}, node_id(0), Incarnation{1, 1});
     Arbiter reborn(ArbiterConfig{}, node_id(1), Incarnation{2, 9});
     const GroupId group{1, 2, 3};
@@ -385,7 +387,7 @@ TEST_CASE("an answer by another life of the accused proves the old one dead", "[
     CHECK(decided->error.code == Errc::peer_lost);
 }
 
-TEST_CASE("a proved death is decided without a question", "[membership]") {
+TEST_CASE("a proved death is decided without a question", "[membership][F10]") {
     Arbiter arbiter(ArbiterConfig{}, node_id(0), Incarnation{1, 1});
     const GroupId group{1, 2, 3};
     arbiter.on_group(group, GroupEpoch{0}, {{node_id(0), {}, 0, ""}, {node_id(1), {5, 2}, 1, ""}}, at_ms(0));
@@ -400,7 +402,7 @@ TEST_CASE("a proved death is decided without a question", "[membership]") {
 }
 
 TEST_CASE("a death of a life loses the groups of that life and of earlier ones, also those made later",
-          "[membership]") {
+          "[membership][F15]") {
     Arbiter arbiter(ArbiterConfig{}, node_id(0), Incarnation{1, 1});
     const auto made_with = [&](uint64_t number, Incarnation life) {
         arbiter.on_group({1, 2, number}, GroupEpoch{0}, {{node_id(0), {}, 0, ""}, {node_id(1), life, 1, ""}},

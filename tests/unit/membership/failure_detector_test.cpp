@@ -36,7 +36,7 @@ TEST_CASE("a silent peer is suspected at the timeout and not before", "[membersh
     CHECK_FALSE(detector.poll_change());
 }
 
-TEST_CASE("a suspect that is heard again is alive; one that is gone stays unknown", "[membership]") {
+TEST_CASE("a suspect that is heard again is alive; one that is gone stays unknown", "[membership][F4]") {
     auto detector = with_one_peer();
     run_to(detector, at_ms(6000));
     REQUIRE(detector.poll_change());
@@ -126,7 +126,7 @@ TEST_CASE("a closed connection is suspected after three failed redials, or after
     }
 }
 
-TEST_CASE("a detector that was itself stalled starts all silences anew", "[membership]") {
+TEST_CASE("a detector that was itself stalled starts all silences anew", "[membership][F3]") {
     auto detector = with_one_peer();
     run_to(detector, at_ms(1000));
 

@@ -15,7 +15,7 @@ Prober prober(ProbeConfig config = {}) {
     return Prober(config, self, Incarnation{3, 4});
 }
 
-TEST_CASE("a question asks the target and each helper once", "[membership]") {
+TEST_CASE("a question asks the target and each helper once", "[membership][F6]") {
     auto p = prober();
     p.ask(target, {1, 1}, {helper, target, self, other}, true, at_ms(0));
     std::vector<NodeId> asked;
@@ -39,7 +39,7 @@ TEST_CASE("answers of helpers end a question unless the direct one matters", "[m
     CHECK(p.wake_at() == never);
 }
 
-TEST_CASE("answers by strangers, noes of helpers and wrong numbers do not count", "[membership]") {
+TEST_CASE("answers by strangers, noes of helpers and wrong numbers do not count", "[membership][F5]") {
     auto p = prober();
     const uint64_t q = p.ask(target, {1, 1}, {helper}, false, at_ms(0));
     p.on_reply(other, {q, true, 0}, at_ms(10));
@@ -53,7 +53,7 @@ TEST_CASE("answers by strangers, noes of helpers and wrong numbers do not count"
     CHECK_FALSE(answer->heard_directly);
 }
 
-TEST_CASE("a node asked about itself answers for its own life only", "[membership]") {
+TEST_CASE("a node asked about itself answers for its own life only", "[membership][F5]") {
     auto p = prober();
     p.on_request(other, {71, self, {3, 4}}, at_ms(0));
     p.on_request(other, {72, self, {}}, at_ms(0));
@@ -63,7 +63,7 @@ TEST_CASE("a node asked about itself answers for its own life only", "[membershi
     CHECK(heard == std::vector{true, true, false});
 }
 
-TEST_CASE("a helper asks the target itself and says no at its deadline", "[membership]") {
+TEST_CASE("a helper asks the target itself and says no at its deadline", "[membership][F6]") {
     auto p = prober();
     p.on_request(other, {71, target, {1, 1}}, at_ms(0));
     const auto question = p.poll_send();
@@ -83,7 +83,7 @@ TEST_CASE("a helper asks the target itself and says no at its deadline", "[membe
     CHECK(std::get<wire::ProbeReply>(out->message).heard == answered);
 }
 
-TEST_CASE("questions on behalf of others are bounded", "[membership]") {
+TEST_CASE("questions on behalf of others are bounded", "[membership][F14]") {
     ProbeConfig config;
     config.questions_max = 3;
     auto p = prober(config);
@@ -108,7 +108,8 @@ TEST_CASE("a node that asks without end takes no answers from the others", "[mem
     CHECK(sent == 3 + 1);
 }
 
-TEST_CASE("a node stalled during its own question asks again, a bounded number of times", "[membership]") {
+TEST_CASE("a node stalled during its own question asks again, a bounded number of times",
+          "[membership][F6]") {
     auto p = prober();
     p.ask(target, {1, 1}, {}, false, at_ms(0));
     Time now = at_ms(0);

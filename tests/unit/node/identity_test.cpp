@@ -130,7 +130,7 @@ TEST_CASE("an issuer whose own leaf expired while it was down signs itself a new
     CHECK((*load_identity(m.state, late + 4000))->certificate == (*loaded)->certificate);  // it is on disk
 }
 
-TEST_CASE("a renewed certificate replaces the old one and its issuer at once", "[node]") {
+TEST_CASE("a renewed certificate replaces the old one and its issuer at once", "[node][A10]") {
     Made m;
     const std::string issuer_key = make_key().value();
     const std::string root_key = **m.state.read("root.key");

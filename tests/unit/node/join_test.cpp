@@ -119,7 +119,7 @@ struct Guest {
 
 }  // namespace
 
-TEST_CASE("who has a token joins, and its use is on disk before the certificate leaves", "[node]") {
+TEST_CASE("who has a token joins, and its use is on disk before the certificate leaves", "[node][A5]") {
     World world;
     const Token token = world.token(2);
     const auto joined = world.join(token);

@@ -110,7 +110,8 @@ TEST_CASE("a member asks at two thirds, and shows and keeps what the issuer sign
     CHECK(w.logged("certificate_renewed"));
 }
 
-TEST_CASE("an issuer signs only for the key of the connection, and only while its leaf is valid", "[node]") {
+TEST_CASE("an issuer signs only for the key of the connection, and only while its leaf is valid",
+          "[node][A8]") {
     World w;
     const auto request = w.request();
     const auto foreign = w.answer(*w.other, request);  // the other one sends the member's request

@@ -52,7 +52,7 @@ int failing_write(const std::string& path) {
 
 }  // namespace
 
-TEST_CASE("the directory is made with its parents, private, and so are its files", "[node]") {
+TEST_CASE("the directory is made with its parents, private, and so are its files", "[node][A6]") {
     Folder folder;
     const std::string path = folder.file("a/b/state");
     umask(0);

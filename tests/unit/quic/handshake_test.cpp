@@ -62,7 +62,7 @@ TEST_CASE("the dialled node must be the expected one", "[quic]") {
     CHECK(q.b.last(Event::Kind::refused)->close.cause == CloseInfo::Cause::refused_by_peer);
 }
 
-TEST_CASE("a certificate of another authority is refused by either side", "[quic]") {
+TEST_CASE("a certificate of another authority is refused by either side", "[quic][A1]") {
     const CertificateAuthority other("other root");
     const Leaf foreigner = other.issue("foreigner");
     SECTION("the dialler's") {
@@ -108,7 +108,7 @@ TEST_CASE("an expired certificate is refused, by the clock that was handed in", 
 }
 
 TEST_CASE("a connection ends when the certificate ends that it began with, by the clock that was handed in",
-          "[quic]") {
+          "[quic][A11]") {
     WallSeconds wall = time(nullptr);
     quic::Config config;
     config.wall_clock = [&wall] { return wall; };  // leaves: 3600 s

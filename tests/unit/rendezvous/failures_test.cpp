@@ -57,7 +57,7 @@ TEST_CASE("a leader with a rank dies at any step: all others meet a replacement,
 }
 
 TEST_CASE("a member node dies at any step: the others wait on, and name it as missing at the deadline",
-          "[rendezvous]") {
+          "[rendezvous][R7]") {
     for (uint64_t seed = 1; seed <= 300; ++seed) {
         CAPTURE(seed);
         Cluster cluster(4, seed);
@@ -139,7 +139,7 @@ TEST_CASE("a connection that takes the place of another, at any step, costs no t
                 }
 }
 
-TEST_CASE("two member nodes that do not reach each other: LINK_LOST naming both", "[rendezvous]") {
+TEST_CASE("two member nodes that do not reach each other: LINK_LOST naming both", "[rendezvous][R7]") {
     for (uint64_t seed = 1; seed <= 20; ++seed) {
         Cluster cluster(3, seed);
         cluster.unlink(1, 2);
@@ -167,7 +167,7 @@ TEST_CASE("a link that comes up a moment later does no harm", "[rendezvous]") {
     }
 }
 
-TEST_CASE("an open reaches the leader through another node, and so does the answer", "[rendezvous]") {
+TEST_CASE("an open reaches the leader through another node, and so does the answer", "[rendezvous][R1]") {
     for (uint64_t seed = 1; seed <= 20; ++seed) {
         CAPTURE(seed);
         Cluster cluster(3, seed);
@@ -213,7 +213,8 @@ TEST_CASE("an open reaches the leader through another node, and so does the answ
     }
 }
 
-TEST_CASE("a leader that does not say who is there is not waited for longer than the limit", "[rendezvous]") {
+TEST_CASE("a leader that does not say who is there is not waited for longer than the limit",
+          "[rendezvous][R11]") {
     Config config;
     config.self = node_id(3);
     Rendezvous machine(config);

@@ -53,7 +53,7 @@ size_t count(const std::vector<wire::Message>& messages) {
     return n;
 }
 
-TEST_CASE("repeated prepares and commits change nothing", "[rendezvous]") {
+TEST_CASE("repeated prepares and commits change nothing", "[rendezvous][R10]") {
     Member m;
     for (int i = 0; i < 3; ++i) m.machine.on_message(leader, m.prepare(), Time(ms(1)));
     CHECK(count<wire::GroupPrepared>(m.sent()) == 1);
@@ -65,7 +65,7 @@ TEST_CASE("repeated prepares and commits change nothing", "[rendezvous]") {
 }
 
 TEST_CASE("a prepare with opens that are not ours, listed twice, or of another key is refused",
-          "[rendezvous]") {
+          "[rendezvous][R5]") {
     Member m;
     auto prepare = m.prepare();
     SECTION("unknown") {
@@ -91,7 +91,7 @@ TEST_CASE("a prepare with opens that are not ours, listed twice, or of another k
     CHECK(m.machine.pending() == 1);
 }
 
-TEST_CASE("an open is reserved for one attempt at a time", "[rendezvous]") {
+TEST_CASE("an open is reserved for one attempt at a time", "[rendezvous][R2]") {
     Member m;
     m.machine.on_message(leader, m.prepare(), Time(ms(1)));
     m.sent();
@@ -127,7 +127,7 @@ TEST_CASE("refusals from strangers do not end an attempt or an open", "[rendezvo
 }
 
 TEST_CASE("a committed group that another member disowns ends once, and the others are told",
-          "[rendezvous]") {
+          "[rendezvous][R9]") {
     Member m(3);
     auto prepare = m.prepare();
     prepare.members.push_back({{leader, 9}, leader, 2, 8});
@@ -146,7 +146,7 @@ TEST_CASE("a committed group that another member disowns ends once, and the othe
 }
 
 TEST_CASE("a reservation without a decision asks the others and is called off in bounded time",
-          "[rendezvous]") {
+          "[rendezvous][R8]") {
     Member m;
     m.machine.on_message(leader, m.prepare(), Time(ms(0)));
     m.sent();
@@ -176,7 +176,7 @@ TEST_CASE("a reservation without a decision asks the others and is called off in
     CHECK(m.failed == 0);
 }
 
-TEST_CASE("an open is sent again when a connection to the leader replaces another", "[rendezvous]") {
+TEST_CASE("an open is sent again when a connection to the leader replaces another", "[rendezvous][R1]") {
     Member m;
     m.machine.on_peer_up(leader, {}, Time(ms(1)));
     CHECK(count<wire::GroupOpen>(m.sent()) == 1);
@@ -273,7 +273,7 @@ TEST_CASE("opens of one node in many incarnations at once make no list that cann
     CHECK(statuses == 1);
 }
 
-TEST_CASE("a node that is asked about an attempt it never saw will not join it later", "[rendezvous]") {
+TEST_CASE("a node that is asked about an attempt it never saw will not join it later", "[rendezvous][R8]") {
     Member m;
     m.machine.on_message(other, wire::GroupQuery{group}, Time(ms(1)));
     CHECK(count<wire::GroupRefused>(m.sent()) == 1);
@@ -309,7 +309,7 @@ TEST_CASE("an open of a local group is never led from outside, whatever the prep
 }
 
 TEST_CASE("only who was sent an open leads it, with the rank and the size that it asked for",
-          "[rendezvous][H2]") {
+          "[rendezvous][H2][R17]") {
     Member m;
     wire::GroupPrepare prepare = m.prepare();
     NodeId from = leader;
@@ -331,7 +331,7 @@ TEST_CASE("only who was sent an open leads it, with the rank and the size that i
     CHECK(m.machine.pending() == 1);
 }
 
-TEST_CASE("a stranger commits no attempt, and calls none off", "[rendezvous][H6]") {
+TEST_CASE("a stranger commits no attempt, and calls none off", "[rendezvous][H6][R6]") {
     Member m;
     m.machine.on_message(leader, m.prepare(), Time(ms(1)));
     m.sent();
@@ -435,7 +435,7 @@ TEST_CASE("an open that another node made up, of a life to come, does not stand 
     CHECK(l.prepares() == 1);
 }
 
-TEST_CASE("a node lists its opens in the life that it is connected in", "[rendezvous][H6]") {
+TEST_CASE("a node lists its opens in the life that it is connected in", "[rendezvous][H6][R17]") {
     Leader l;
     wire::GroupOpen later = l.open(1, 0);
     later.life = {UINT64_MAX, 1};

@@ -30,7 +30,7 @@ void require_formed(const Cluster& cluster, const std::vector<size_t>& openers) 
 }  // namespace
 
 TEST_CASE("a member that still sees a node's old life waits for the new one before it agrees",
-          "[rendezvous]") {
+          "[rendezvous][R15]") {
     for (const unsigned unaware : {0u, 1u}) {  // the leader, another member
         for (uint64_t seed = 1; seed <= 20; ++seed) {
             CAPTURE(unaware, seed);
@@ -67,7 +67,7 @@ TEST_CASE("a member that never sees the new life: the openers' deadline, and the
     }
 }
 
-TEST_CASE("an open of an earlier life is in nobody's way", "[rendezvous]") {
+TEST_CASE("an open of an earlier life is in nobody's way", "[rendezvous][R15]") {
     for (const bool forming : {false, true}) {
         for (uint64_t seed = 1; seed <= 20; ++seed) {
             CAPTURE(forming, seed);

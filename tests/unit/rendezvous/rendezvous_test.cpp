@@ -16,7 +16,7 @@ wire::GroupOpen wish(unsigned node, uint64_t number, int64_t rank) {
     return {{node_id(node), number}, {}, "g", 0, rank, 0};
 }
 
-TEST_CASE("automatic ranks fill the free numbers, grouped by node in order of arrival", "[rendezvous]") {
+TEST_CASE("automatic ranks fill the free numbers, grouped by node in order of arrival", "[rendezvous][R4]") {
     CHECK(assign_ranks({wish(2, 1, -1), wish(0, 1, -1), wish(2, 2, -1), wish(0, 2, -1)}, 4) ==
           std::vector<uint32_t>{0, 2, 1, 3});
     CHECK(assign_ranks({wish(2, 1, -1), wish(0, 1, 1), wish(2, 2, -1), wish(0, 2, -1)}, 4) ==
@@ -91,7 +91,7 @@ TEST_CASE("two groups at once with the same members do not disturb each other", 
     }
 }
 
-TEST_CASE("a name is opened again while the older group lives, as another group", "[rendezvous]") {
+TEST_CASE("a name is opened again while the older group lives, as another group", "[rendezvous][R13]") {
     Cluster cluster(2, 5);
     for (int round = 0; round < 3; ++round) {
         cluster.open(0, "train", 2, 1);
@@ -118,7 +118,8 @@ TEST_CASE("a local group forms without the others, and two nodes' local groups n
     CHECK(alone.openers()[0].group);
 }
 
-TEST_CASE("a rank asked for twice: the latecomer is refused naming both, the others go on", "[rendezvous]") {
+TEST_CASE("a rank asked for twice: the latecomer is refused naming both, the others go on",
+          "[rendezvous][R3]") {
     for (uint64_t seed = 1; seed <= 20; ++seed) {
         Cluster cluster(3, seed);
         cluster.open(1, "train", 3, 1);
@@ -159,7 +160,7 @@ TEST_CASE("some ask for a rank, some for any: the latecomer is refused naming bo
 }
 
 TEST_CASE("[U2] different sizes under one name: one class of error for all who wait, naming both",
-          "[rendezvous]") {
+          "[rendezvous][R3]") {
     for (uint64_t seed = 1; seed <= 20; ++seed) {
         CAPTURE(seed);
         Cluster cluster(3, seed);
@@ -184,7 +185,7 @@ TEST_CASE("[U2] different sizes under one name: one class of error for all who w
 }
 
 TEST_CASE("time-outs are agreed: silence takes what the others say, or else the leader's configuration",
-          "[rendezvous]") {
+          "[rendezvous][R18]") {
     using Record = wire::TimeoutsRecord;
     struct Case {
         Record first, second, third, agreed;
@@ -293,7 +294,7 @@ TEST_CASE("more openers than the size: the first ones meet, the rest learns who 
 }
 
 TEST_CASE("a group that never fills fails at the deadline, naming who came and who is missing",
-          "[rendezvous]") {
+          "[rendezvous][R11]") {
     for (unsigned nodes : {1u, 3u}) {
         Cluster cluster(nodes, 3);
         cluster.open(0, "train", 4, 0, ms(2000));
@@ -351,7 +352,8 @@ TEST_CASE("with automatic ranks the count of the missing is named, and long list
     CHECK(says(*cluster.openers()[1].failed, "rank 12 and 987 more"));
 }
 
-TEST_CASE("an opener that gives up or dies is not waited for, and its rank is free again", "[rendezvous]") {
+TEST_CASE("an opener that gives up or dies is not waited for, and its rank is free again",
+          "[rendezvous][R12]") {
     for (uint64_t seed = 1; seed <= 30; ++seed) {
         CAPTURE(seed);
         Cluster cluster(3, seed);
@@ -370,7 +372,7 @@ TEST_CASE("an opener that gives up or dies is not waited for, and its rank is fr
 }
 
 TEST_CASE("an opener that dies at any moment leaves the others a group or the wait for another",
-          "[rendezvous]") {
+          "[rendezvous][R12]") {
     size_t started_without_it = 0;
     for (uint64_t seed = 1; seed <= 400; ++seed) {
         CAPTURE(seed);
@@ -391,7 +393,7 @@ TEST_CASE("an opener that dies at any moment leaves the others a group or the wa
     CHECK(started_without_it > 0);
 }
 
-TEST_CASE("what is wrong with an open is said at once, naming what is allowed", "[rendezvous]") {
+TEST_CASE("what is wrong with an open is said at once, naming what is allowed", "[rendezvous][R14]") {
     Cluster cluster(1, 1);
     auto error_of = [&](OpenSpec spec) {
         const auto result = cluster[0].open(spec, cluster.now());
@@ -414,7 +416,7 @@ TEST_CASE("what is wrong with an open is said at once, naming what is allowed", 
     for (int i = 0; i < 256; ++i) REQUIRE(cluster[0].open(good, cluster.now()));
 }
 
-TEST_CASE("opens are bounded per session and per node", "[rendezvous]") {
+TEST_CASE("opens are bounded per session and per node", "[rendezvous][R14]") {
     Config config;
     config.self = node_id(0);
     config.opens_per_session_max = 2;
@@ -439,7 +441,7 @@ TEST_CASE("opens are bounded per session and per node", "[rendezvous]") {
     CHECK(machine.open(spec, Time{}));
 }
 
-TEST_CASE("a full directory refuses, naming its limit", "[rendezvous]") {
+TEST_CASE("a full directory refuses, naming its limit", "[rendezvous][R14]") {
     Config config;
     config.self = node_id(0);
     config.directory_max = 2;

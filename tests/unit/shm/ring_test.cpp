@@ -59,7 +59,8 @@ TEST_CASE("positions wrap at 2^32 without a gap in the turns", "[shm]") {
     CHECK((uint64_t{1} << 32) % (uint64_t{nexar_shm_submission_entries(NEXAR_SHM_SLOTS_MAX)} * 256) == 0);
 }
 
-TEST_CASE("an entry that is reserved but not stored is not taken, and holds back those behind it", "[shm]") {
+TEST_CASE("an entry that is reserved but not stored is not taken, and holds back those behind it",
+          "[shm][S1]") {
     ControlMemory memory(16);
     SubmissionProducer producer(memory.view());
     SubmissionConsumer consumer(memory.view());
@@ -73,7 +74,8 @@ TEST_CASE("an entry that is reserved but not stored is not taken, and holds back
     CHECK(consumer.try_pop()->generation == 22);
 }
 
-TEST_CASE("completions: a reader that fell behind by more than the ring looks at the whole table", "[shm]") {
+TEST_CASE("completions: a reader that fell behind by more than the ring looks at the whole table",
+          "[shm][S6]") {
     ControlMemory memory(16);
     CompletionProducer producer(memory.view());
     CompletionConsumer consumer(memory.view());

@@ -24,7 +24,7 @@ TEST_CASE("the pool hands out every slot once, and keeps the last few for what e
     CHECK(pool.try_take(SlotPool::For::command)->slot == 7);
 }
 
-TEST_CASE("a slot's generation grows with each use, starts above the floor, and is never 0", "[shm]") {
+TEST_CASE("a slot's generation grows with each use, starts above the floor, and is never 0", "[shm][S2]") {
     SlotPool pool(16);
     pool.start_above(41);
     const auto first = *pool.try_take(SlotPool::For::operation);
@@ -39,7 +39,7 @@ TEST_CASE("a slot's generation grows with each use, starts above the floor, and 
     CHECK(wrapping.try_take(SlotPool::For::operation)->generation == 1);
 }
 
-TEST_CASE("the ledger accepts a slot once, and ends only the generation that it accepted", "[shm]") {
+TEST_CASE("the ledger accepts a slot once, and ends only the generation that it accepted", "[shm][S2]") {
     SlotLedger ledger(16);
     CHECK(ledger.try_accept(3, 9));
     CHECK(!ledger.try_accept(3, 9));
