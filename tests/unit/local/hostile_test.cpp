@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "by_hand.hpp"
 #include "calls.hpp"
 #include "core/random.hpp"
 #include "local/fd.hpp"
@@ -29,58 +30,6 @@ using namespace nexar::test;
 using local::Fd;
 
 namespace {
-
-Fd dial(const std::string& path) {
-    Fd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    std::memcpy(address.sun_path, path.data(), path.size());
-    REQUIRE(::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
-    return fd;
-}
-
-template <class T>
-T message(uint32_t type) {
-    T out{};
-    out.head = {NEXAR_LOCAL_MAGIC, type};
-    return out;
-}
-
-template <class T>
-bool say(const Fd& fd, const T& body, std::vector<int> descriptors = {}) {
-    return local::send_packet(fd.get(), std::as_bytes(std::span<const T>(&body, 1)), descriptors);
-}
-
-// The next packet's type; 0 at the end of file. Waits up to 5 s.
-uint32_t hear(const Fd& fd) {
-    const timeval limit{5, 0};
-    ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-    char bytes[NEXAR_MSG_BYTES_MAX] = {};
-    const ssize_t got = ::recv(fd.get(), bytes, sizeof bytes, 0);
-    nexar_msg_head head{};
-    if (got >= static_cast<ssize_t>(sizeof head)) std::memcpy(&head, bytes, sizeof head);
-    return got > 0 ? head.type : got == 0 || errno == ECONNRESET ? 0 : 999;
-}
-
-nexar_msg_hello hello() {
-    auto out = message<nexar_msg_hello>(NEXAR_MSG_HELLO);
-    out.version_min = out.version_max = NEXAR_LOCAL_VERSION;
-    return out;
-}
-
-Fd memfd(uint64_t bytes, int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) {
-    Fd fd(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-    REQUIRE(::ftruncate(fd.get(), static_cast<off_t>(bytes)) == 0);
-    if (seals) REQUIRE(::fcntl(fd.get(), F_ADD_SEALS, seals) == 0);
-    return fd;
-}
-
-nexar_msg_attach attach(uint32_t slots) {
-    auto out = message<nexar_msg_attach>(NEXAR_MSG_ATTACH);
-    out.slots = slots;
-    out.control_bytes = nexar_shm_control_bytes(slots);
-    return out;
-}
 
 // A whole handshake by hand.
 Fd ready(const std::string& path, const Fd& control) {
@@ -352,7 +301,6 @@ TEST_CASE("a handshake that comes when there are no descriptors is refused, sayi
     REQUIRE(::recv(fd.get(), &refused, sizeof refused, 0) == sizeof refused);
     CHECK(refused.head.type == NEXAR_MSG_REFUSED);
     CHECK(refused.code == static_cast<int32_t>(Errc::no_memory));
-    CHECK(std::string(refused.text).contains("out of descriptors"));
 }
 
 TEST_CASE("a library of protocol 1 is refused with both sides' versions", "[local][hostile]") {
@@ -367,7 +315,7 @@ TEST_CASE("a library of protocol 1 is refused with both sides' versions", "[loca
     REQUIRE(::recv(fd.get(), &refused, sizeof refused, 0) == sizeof refused);
     CHECK(refused.head.type == NEXAR_MSG_REFUSED);
     CHECK(refused.code == static_cast<int32_t>(Errc::session_refused));
-    CHECK(std::string(refused.text) == "the library speaks versions 1 to 1, the daemon 2 to 2");
+    for (const char* versions : {"1 to 1", "2 to 2"}) CHECK(std::string(refused.text).contains(versions));
 }
 
 TEST_CASE("a client that never reads does not block the daemon", "[local][hostile][S11]") {
@@ -523,7 +471,8 @@ TEST_CASE("the socket's place: a stale one is replaced, a live one is not, a fil
         path = daemon.path();
         auto second = local::listen_on(path, 0600);
         REQUIRE(!second);
-        CHECK(second.error().text == "another daemon listens on " + path);
+        CHECK(second.error().code == Errc::bad_state);
+        CHECK(second.error().text.contains(path));
         CHECK(serves(daemon));
     }
     {
