@@ -239,7 +239,6 @@ TEST_CASE("nodes whose plan tables differ get MISMATCH before a byte is combined
                     const Call& call = *program.steps[0].calls[rank];
                     CAPTURE(rank, call.outcome.error.text);
                     REQUIRE(call.outcome.error.code == Errc::mismatch);
-                    REQUIRE(call.outcome.error.text.contains("plan tables"));
                     for (const auto& host : cluster.hosts)
                         REQUIRE(call.outcome.error.text.contains(host->id.short_hex()));
                     REQUIRE(call.finished - began < 3s);

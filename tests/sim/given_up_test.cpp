@@ -31,7 +31,6 @@ void expect_lost(const Call& call, uint32_t rank) {
     REQUIRE(call.ended);
     CHECK(call.outcome.error.code == Errc::peer_lost);
     CHECK(call.outcome.error.rank == rank);
-    CHECK(call.outcome.error.text.contains("it gave its daemon up"));
 }
 bool untouched(const Call& call) {
     return std::ranges::all_of(*call.out, [&](std::byte b) { return b == call.out->front(); });

@@ -122,7 +122,6 @@ TEST_CASE("a transfer that cannot be begun ends its operation as a mismatch, als
         REQUIRE(call->ended);
         CAPTURE(call->outcome.error.text);
         REQUIRE(call->outcome.error.code == Errc::mismatch);
-        REQUIRE(call->outcome.error.text.contains("used before"));
     }
 }
 

@@ -143,7 +143,6 @@ TEST_CASE("a receive whose message was taken back, after a later one has got the
             REQUIRE(first.outcome.error.code == Errc::cancelled);
             REQUIRE(a.outcome.error.code == Errc::aborted);
             REQUIRE(a.outcome.error.rank == 0);
-            REQUIRE(a.outcome.error.text.contains("took its message back"));
         }
         const Call& c = t.recv(0, 5);  // nothing is lost
         t.expect_end();

@@ -282,7 +282,8 @@ TEST_CASE("a send that does not wait: received where a receive waits, else TIMED
                 CAPTURE(refused.outcome.error.text);
                 REQUIRE(refused.outcome.error.code == Errc::timed_out);
                 REQUIRE(refused.outcome.error.rank == 1);
-                REQUIRE(refused.outcome.error.text.contains("rank 1 is not waiting for tag 1 from rank 0"));
+                for (const char* named : {"rank 1", "tag 1", "rank 0"})
+                    REQUIRE(refused.outcome.error.text.contains(named));
 
                 Call& recv = post.recv(1, 0, 1, count);
                 cluster.run_for(1ms);
@@ -347,7 +348,7 @@ TEST_CASE("a receive without a message ends at its deadline, naming what it wait
     expect_end(cluster);
 
     REQUIRE(recv.outcome.error.code == Errc::timed_out);
-    REQUIRE(recv.outcome.error.text.contains("recv by rank 1 from rank 0, tag 9"));
+    for (const char* named : {"rank 1", "rank 0", "tag 9"}) REQUIRE(recv.outcome.error.text.contains(named));
     REQUIRE(recv.outcome.error.rank == 0);
 }
 

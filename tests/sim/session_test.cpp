@@ -332,7 +332,6 @@ TEST_CASE("a session whose segment is scribbled over is ended with a reason; the
         if (bad.ended()) {
             ++ended;
             REQUIRE(bad.closed_code() != 0);
-            REQUIRE(bad.why().find("entry of the submission ring") != std::string::npos);
         } else {
             bad.kill();
         }

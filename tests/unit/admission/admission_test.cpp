@@ -141,12 +141,10 @@ TEST_CASE("a token admits as often as it says, until it expires") {
     Joiner j{*book.create(root, {"a:1"}, now, 600, 2)};
     REQUIRE(book.admit(j.request(exporter), exporter, root, now));
     REQUIRE(book.admit(j.request(exporter), exporter, root, now + 600));
-    REQUIRE(book.admit(j.request(exporter), exporter, root, now).error().text.find("used up") !=
-            std::string::npos);
+    REQUIRE(book.admit(j.request(exporter), exporter, root, now).error().code == Errc::bad_token);
 
     Joiner late{*book.create(root, {"a:1"}, now, 600, 1)};
-    REQUIRE(book.admit(late.request(exporter), exporter, root, now + 601).error().text.find("expired") !=
-            std::string::npos);
+    REQUIRE(book.admit(late.request(exporter), exporter, root, now + 601).error().code == Errc::bad_token);
 }
 
 TEST_CASE("a join request replayed on another connection is refused, and takes no use", "[A4]") {

@@ -93,7 +93,7 @@ TEST_CASE("a dial ends with its closing, connected or not", "[connections][P5]")
     const auto closed = f.closed();
     REQUIRE(closed.size() == 2);
     CHECK(closed[0].node.is_zero());
-    CHECK(closed[0].why.text() == "closed by the peer: no answer");
+    CHECK(closed[0].why.reason == "no answer");
     CHECK(closed[1].node == high);
     CHECK((closed[1].we_dialled && !closed[1].peer));
     f.carrier.refuses = true;

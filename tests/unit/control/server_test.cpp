@@ -216,7 +216,7 @@ TEST_CASE("a caller that ends its half still gets its answer; half a line gets a
     half.send("{\"command\": ");
     half.end();
     REQUIRE(world.until([&] { return world.facade.open.size() == 1 && half.has_line(); }));
-    REQUIRE(half.line()["error"]["text"].get<std::string>().find("before its newline") != std::string::npos);
+    REQUIRE(half.line()["error"]["name"] == "PROTOCOL_ERROR");
 
     world.facade.open[0].answer(std::string("7"));
     REQUIRE(world.until([&] { return whole.has_line(); }));
@@ -354,7 +354,8 @@ TEST_CASE("the socket has its mode, replaces a stale one, and not one on which s
 
     const auto second = Server::open(world.config, world.loop, world.facade, world.log);
     REQUIRE(!second);
-    REQUIRE(second.error().text.find("another daemon listens") != std::string::npos);
+    REQUIRE(second.error().code == Errc::bad_state);
+    REQUIRE(second.error().text.contains(world.config.path));
 
     // A stale one: bound once, its listener gone without removing it.
     const std::string stale = world.folder + "/stale.sock";
@@ -373,12 +374,11 @@ TEST_CASE("what cannot be listened on is an error that names it") {
     config.path = world.folder + "/" + std::string(120, 'x');
     REQUIRE(Server::open(config, world.loop, world.facade, world.log).error().code == Errc::bad_config);
     config.path = world.folder;
-    REQUIRE(Server::open(config, world.loop, world.facade, world.log).error().text.find("is not a socket") !=
-            std::string::npos);
+    REQUIRE(Server::open(config, world.loop, world.facade, world.log).error().text.contains(config.path));
     config.path = world.folder + "/other.sock";
     config.group = "no-such-group-here";
     const auto group = Server::open(config, world.loop, world.facade, world.log);
-    REQUIRE(group.error().text.find("groupadd --system no-such-group-here") != std::string::npos);
+    REQUIRE(group.error().text.contains("no-such-group-here"));
 }
 
 namespace {
