@@ -121,7 +121,7 @@ class Daemonless(Case):
                 _, said = one.communicate(timeout=20)
                 self.assertEqual(one.returncode, 4)
                 self.assertIn("does not answer within 5 s", said)
-            self.assertTrue(4.5 < time.monotonic() - started < 9)
+            self.assertTrue(4.5 < time.monotonic() - started < 5 + 10, "it took too long")
 
     def test_strange_answers_are_an_error_and_no_crash(self):
         for answer in (None, b"\n", b"hello\n", b"[1,2]\n", b'{"ok": true', b'{"ok": tr', b"\xff" * 100 + b"\n",

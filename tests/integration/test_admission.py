@@ -125,7 +125,7 @@ def test_a_restarted_daemon_resets_the_connections_of_its_former_life(cluster):
     issuer.start()
     cluster.network.plug(issuer.host)
 
-    eventually(lambda: "peer_down" in peer.log()[since:], f"{peer} to notice", 5)
+    eventually(lambda: "peer_down" in peer.log()[since:], f"{peer} to notice")
     down = [line for line in peer.log()[since:].splitlines() if "peer_down" in line][0]
     contains(down, "stateless reset", issuer.id[:12])
     cluster.wait_connected()
@@ -192,7 +192,7 @@ def test_nobody_but_an_issuer_of_the_right_root_can_admit(cluster):
         print(f"        {what}: {[line for line in node.log().splitlines() if 'join_failed' in line][-1]}")
         assert "node_admitted" not in other.log() + impostor.log(), f"{what} admitted somebody"
     # More than half a minute has passed since anybody joined.
-    eventually(cluster[1].idle, "the issuer to be idle", 2)
+    eventually(cluster[1].idle, "the issuer to be idle")
     forget(cluster, *nodes.values(), other, impostor)
     cluster[3].start()
 
@@ -244,7 +244,7 @@ def test_a_cloned_state_directory_is_refused_naming_both(cluster):
         line = [line for line in node.log().splitlines() if "clone_refused" in line][-1]
         contains(line, *both, original.id[:8])
         assert original.id in node.peers_up(), f"{node} has lost the original"
-    eventually(lambda: all(address in clone.log() for address in both), "the clone to hear why", 5)
+    eventually(lambda: all(address in clone.log() for address in both), "the clone to hear why")
     equal(clone.peers_up(), set(), "peers of the clone")
     forget(cluster, clone)
     cluster.wait_connected()

@@ -251,7 +251,7 @@ def test_a_goodbye_is_heard_although_the_connection_closes_with_it(cluster):
         def ends():
             log = cluster[number].log()[read[number]:].splitlines()
             return [line for line in log if " peer_down " in line]
-        eventually(lambda: len(ends()) >= 3, f"node {number} to log three ends of node 2", 5)
+        eventually(lambda: len(ends()) >= 3, f"node {number} to log three ends of node 2")
         for line in ends():
             contains(line, "proof=true")
     run(two_each(cluster), one_sum)

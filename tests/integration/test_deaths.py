@@ -34,7 +34,7 @@ def still_works(cluster):
     """A new group over all nodes gives right results, and the daemons have forgotten the dead."""
     run(two_each(cluster), one_sum)
     for node in cluster.alive():
-        eventually(lambda node=node: node.status()["sessions"] == 0, f"{node} to have no session", 5)
+        eventually(lambda node=node: node.status()["sessions"] == 0, f"{node} to have no session")
 
 
 def killed(job, rank, number=signal.SIGKILL):

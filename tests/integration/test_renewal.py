@@ -73,7 +73,7 @@ def test_leaves_are_renewed_while_a_group_works_and_nobody_is_lost(cluster):
     said = cluster[2].member_client("hello", old, cluster[1].endpoint, "honest")
     contains(said, "closed", "expired")
     # The client hears of its refusal before the daemon has logged it.
-    eventually(lambda: "expired" in "".join(events(cluster[1], "connection_refused")), "the event about it", 3)
+    eventually(lambda: "expired" in "".join(events(cluster[1], "connection_refused")), "the event about it")
     print(f"        {rounds[0]} rounds; the old certificate: {said.strip()}")
 
 
@@ -93,15 +93,15 @@ def test_nodes_that_find_no_issuer_say_so_retry_and_part_when_they_expire(cluste
     cluster[1].kill()
     eventually(lambda: certificate(lonely)["state"] == "renewal failed", "a failed renewal", LIFE)
     # At an attempt while the connection with node 3 is just being replaced, it has none.
-    eventually(lambda: "none of the 1 connected nodes is an issuer" in certificate(lonely)["why"], "the reason", 5)
+    eventually(lambda: "none of the 1 connected nodes is an issuer" in certificate(lonely)["why"], "the reason")
     assert certificate(lonely)["renewal_failures"] >= 1
     eventually(lambda: certificate(lonely)["state"] == "expired", "the end of the certificate", LIFE)
 
     assert len(events(lonely, "certificate_renewal_failed")) >= 2, "it did not try again"
-    eventually(lambda: events(lonely, "certificate_expired"), "the event about it", 3)
+    eventually(lambda: events(lonely, "certificate_expired"), "the event about it")
     equal(len(events(lonely, "certificate_expired")), 1, "how often it says that it expired")
     # What was connected with a valid certificate does not stay so.
-    eventually(lambda: not lonely.peers_up() and not other.peers_up(), "the two to part", 5)
+    eventually(lambda: not lonely.peers_up() and not other.peers_up(), "the two to part")
     equal(len([line for node, since in before.items() for line in events(node, "peer_down", since)
                if "has ended" in line and "closed here" in line]) > 0, True, "one of them closed it for that reason")
     for node, since in before.items():
