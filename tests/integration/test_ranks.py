@@ -9,7 +9,7 @@ import threading
 import time
 
 from harness import *
-from harness.states import asleep
+from harness.states import in_collective, receiving
 from harness.values import check, given, reduced
 
 lib = cabi.lib
@@ -156,7 +156,7 @@ def test_a_rank_that_frees_its_group_ends_what_was_pending(cluster):
     for other in (1, 2):
         job = Job([cluster[1], cluster[other], cluster[2]], leaves)
         job.await_marks()
-        eventually(lambda: asleep(job[0].pid), "rank 0's thread to wait in its barrier")
+        eventually(lambda: in_collective(job, 0, 1) and receiving(job, 0, 2), "what is pending to have arrived")
         since = time.monotonic()
         job.go(0)
         ends, took = job.outcomes(0)[0]
