@@ -107,7 +107,7 @@ const char* kind_name(uint8_t kind) {
     return "unknown";
 }
 
-Result<void> check_words(const nexar_shm_descriptor& d) {
+Result<void> check_fields(const nexar_shm_descriptor& d) {
     const bool op = find_operation(d.kind) != nullptr;
     if (!op &&
         (d.kind < NEXAR_CMD_GROUP_OPEN || d.kind > NEXAR_CMD_REGION_FREE || d.kind == NEXAR_CMD_REGION_ADD))

@@ -12,7 +12,7 @@ namespace nexar::local {
 
 const char* kind_name(uint8_t kind);  // "all_reduce", "group_open", ...; "unknown"
 
-Result<void> check_words(const nexar_shm_descriptor& asked);
+Result<void> check_fields(const nexar_shm_descriptor& asked);
 // Of an operation whose words are good.
 Result<engine::OpDescriptor> descriptor_from(const nexar_shm_descriptor& asked);
 

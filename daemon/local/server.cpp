@@ -80,7 +80,7 @@ void Server::accept_all(Time now) {
     for (int i = 0; i < accepts_per_turn_max && !stopped_; ++i) {
         Fd connection(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
         if (!connection) {
-            if (errno == EMFILE || errno == ENFILE) survive_full_table();
+            if (errno == EMFILE || errno == ENFILE) refuse_without_descriptors();
             return;
         }
         const int fd = connection.get();
@@ -91,7 +91,7 @@ void Server::accept_all(Time now) {
 }
 
 // Out of descriptors: without this the listener stays readable and the loop spins.
-void Server::survive_full_table() {
+void Server::refuse_without_descriptors() {
     spare_.reset();
     Fd connection(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (connection)
@@ -181,11 +181,11 @@ bool Server::tick_is_due(Time now) const {
 }
 
 void Server::end_given_up(Time now) {
-    if (tick_is_due(now)) look_whether_given_up(now);
+    if (tick_is_due(now)) end_all_given_up(now);
 }
 
-void Server::look_whether_given_up(Time now) {
-    for (Session* session : order_) session->look_whether_given_up(now);
+void Server::end_all_given_up(Time now) {
+    for (Session* session : order_) session->end_if_given_up(now);
     sweep();
 }
 
@@ -194,7 +194,7 @@ void Server::on_time(Time now) {
         last_tick_ = now;
         shm::store_release(page().tick_ns, static_cast<uint64_t>(now.time_since_epoch().count()));
         shm::fence();  // [S15]: either we see that a client gave up, or it sees that the tick moved
-        look_whether_given_up(now);
+        end_all_given_up(now);
     }
     for (Session* session : order_) session->on_time(now);
     sweep();

@@ -79,9 +79,9 @@ class Server final : public engine::Clients {
     void accept_all(Time now);
     Result<void> admit(Time now, Fd connection);
     void refuse(int connection, const Error& why);
-    void survive_full_table();
+    void refuse_without_descriptors();
     bool tick_is_due(Time now) const;
-    void look_whether_given_up(Time now);
+    void end_all_given_up(Time now);
     void sweep();
     void update_busy();
     nexar_shm_daemon_page& page() { return *reinterpret_cast<nexar_shm_daemon_page*>(page_.page); }

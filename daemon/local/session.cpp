@@ -153,8 +153,8 @@ Result<void> Session::on_ready_packet(Time now, uint32_t type, Packet& packet) {
 
 // What is wrong with the region is told in its slot; only a message that makes no sense ends the session.
 Result<void> Session::on_region_add(Packet& packet) {
-    const bool comes_without = packet.out_of_descriptors && packet.fds.empty();
-    NEXAR_TRY(auto add, body_of<nexar_msg_region_add>(packet, comes_without ? 0 : 1));
+    const bool lacks_descriptor = packet.out_of_descriptors && packet.fds.empty();
+    NEXAR_TRY(auto add, body_of<nexar_msg_region_add>(packet, lacks_descriptor ? 0 : 1));
     core_->add_region(add.slot, add.generation, add.region, map_region(packet, add));
     return {};
 }
@@ -171,7 +171,7 @@ Result<engine::Buffer> Session::map_region(const Packet& packet, const nexar_msg
     return engine::Buffer{bytes.data(), bytes.size(), std::move(mapping)};
 }
 
-void Session::look_whether_given_up(Time now) {
+void Session::end_if_given_up(Time now) {
     if (!ready() || !core_->was_given_up()) return;
     end(now, SessionEnd::given_up,
         {Errc::daemon_unresponsive,
@@ -182,7 +182,7 @@ void Session::look_whether_given_up(Time now) {
 }
 
 size_t Session::drain(Time now) {
-    look_whether_given_up(now);
+    end_if_given_up(now);
     if (!ready()) return 0;
     const size_t taken = core_->drain(now);
     if (core_->broken()) end(now, SessionEnd::crashed, *core_->broken());
@@ -192,7 +192,7 @@ size_t Session::drain(Time now) {
 // What was handed over before the end is carried out: each entry was published whole. Bounded by the ring's
 // length, although nobody should be writing any more.
 void Session::drain_rest(Time now) {
-    look_whether_given_up(now);
+    end_if_given_up(now);
     if (!ready()) return;
     size_t left = nexar_shm_submission_entries(core_->slots());
     while (left > 0) {
@@ -213,7 +213,7 @@ void Session::drain_socket(Time now) {
 
 // A crash, unless the client has said otherwise.
 void Session::end_by_client(Time now, Error crash) {
-    const bool orderly = ready() && core_->said_goodbye();
+    const bool orderly = ready() && core_->has_goodbye();
     end(now, orderly ? SessionEnd::closed : SessionEnd::crashed, orderly ? goodbye() : std::move(crash));
 }
 
@@ -253,7 +253,7 @@ void Session::wake_all(uint32_t* word) {
     futex_wake_all(word);
 }
 
-void Session::ring_bell() {
+void Session::ring_doorbell() {
     // A full socket has a bell in it already.
     send_body(connection_.get(), nexar_msg_head{}, NEXAR_MSG_BELL);
 }

@@ -30,10 +30,10 @@ class Session final : private Waker {
     Session(const Session&) = delete;
     Session& operator=(const Session&) = delete;
 
-    void on_readable(Time now);            // the connection; takes a bounded number of packets
-    void on_process_ended(Time now);       // the pidfd
-    void on_time(Time now);                // the handshake's deadline; memory that faulted
-    void look_whether_given_up(Time now);  // [S15]
+    void on_readable(Time now);       // the connection; takes a bounded number of packets
+    void on_process_ended(Time now);  // the pidfd
+    void on_time(Time now);           // the handshake's deadline; memory that faulted
+    void end_if_given_up(Time now);   // [S15]
     // Takes what was submitted; returns how much.
     size_t drain(Time now);
     bool has_work() const { return core_ && core_->has_work(); }
@@ -68,7 +68,7 @@ class Session final : private Waker {
     void end_by_client(Time now, Error crash);
     bool memory_faulted() const;
     void wake_all(uint32_t* word) override;
-    void ring_bell() override;
+    void ring_doorbell() override;
 
     SessionId id_;
     Fd connection_;

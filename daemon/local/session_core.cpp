@@ -23,7 +23,7 @@ uint32_t staged_segments(const engine::OpDescriptor& d, const engine::GroupInfo&
 }
 
 // What every result says; the epoch of the group that it is about, or 0.
-nexar_shm_result about(uint32_t epoch) {
+nexar_shm_result result_of_epoch(uint32_t epoch) {
     nexar_shm_result out{};
     out.group_epoch = epoch;
     out.sequence = NEXAR_SHM_NO_SEQUENCE;
@@ -50,12 +50,12 @@ size_t SessionCore::drain(Time now) {
         const auto entry = submission_.try_pop();
         if (!entry) break;
         ++taken;
-        take(now, *entry);
+        handle_entry(now, *entry);
     }
     return taken;
 }
 
-void SessionCore::take(Time now, const shm::Entry& entry) {
+void SessionCore::handle_entry(Time now, const shm::Entry& entry) {
     const Ticket ticket{entry.slot, entry.generation};
     if (entry.slot >= control_.slots()) return bad_entry("names a slot beyond the table");
     switch (entry.kind) {
@@ -90,9 +90,9 @@ void SessionCore::on_submit(Time now, Ticket ticket) {
 
     const auto asked = shm::copy_once(slot.descriptor);  // [S3]
     kinds_[ticket.slot] = asked.kind;
-    auto accepted = check_words(asked);  // [S14]
+    auto accepted = check_fields(asked);  // [S14]
     if (accepted) accepted = dispatch(now, ticket, asked);
-    if (!accepted) end_with(ticket, asked.kind, accepted.error(), about(epoch_of(asked)));
+    if (!accepted) end_with(ticket, asked.kind, accepted.error(), result_of_epoch(epoch_of(asked)));
 }
 
 // [S12]: only growth, and at most what there is; whatever else stands there changes nothing.
@@ -128,7 +128,7 @@ Result<void> SessionCore::dispatch(Time now, Ticket ticket, const nexar_shm_desc
         case NEXAR_CMD_GROUP_FREE:
             return free_group(now, ticket, asked);
         case NEXAR_CMD_GROUP_NODE:
-            return tell_node(ticket, asked);
+            return report_node(ticket, asked);
         case NEXAR_CMD_REGION_FREE:
             return free_region(ticket, asked);
         default:
@@ -245,9 +245,9 @@ void SessionCore::group_opened(uint64_t value, const Result<engine::GroupInfo>& 
     const Ticket ticket = Ticket::from(value);
     if (broken_ || !ledger_.in_flight(ticket.slot, ticket.generation)) return;
     --groups_opening_;
-    if (!info) return end_with(ticket, NEXAR_CMD_GROUP_OPEN, info.error(), about(0));
+    if (!info) return end_with(ticket, NEXAR_CMD_GROUP_OPEN, info.error(), result_of_epoch(0));
     const uint32_t name = next_group_++;
-    nexar_shm_result result = about(info->epoch.value);
+    nexar_shm_result result = result_of_epoch(info->epoch.value);
     result.group = name;
     result.rank = info->rank.value;
     result.size = info->size;
@@ -262,11 +262,11 @@ Result<void> SessionCore::free_group(Time now, Ticket ticket, const nexar_shm_de
     const uint32_t rank = group->rank.value, epoch = group->epoch.value;
     groups_.erase(asked.group);  // also when the engine does not know it any more: it is gone either way
     NEXAR_TRY_VOID(service_->free_group(now, identity_.id, id, rank));
-    end(ticket, about(epoch));
+    end(ticket, result_of_epoch(epoch));
     return {};
 }
 
-Result<void> SessionCore::tell_node(Ticket ticket, const nexar_shm_descriptor& asked) {
+Result<void> SessionCore::report_node(Ticket ticket, const nexar_shm_descriptor& asked) {
     NEXAR_TRY(const auto* group, group_named(asked.group));
     if (asked.peer >= group->members.size())
         return fail(Errc::invalid_argument, "rank " + std::to_string(asked.peer) + " is not in a group of " +
@@ -278,7 +278,7 @@ Result<void> SessionCore::tell_node(Ticket ticket, const nexar_shm_descriptor& a
     detail.other_rank = -1;
     std::memcpy(detail.node, node.bytes.data(), sizeof detail.node);
     shm::store_words(control_.detail(ticket.slot), detail);
-    nexar_shm_result result = about(group->epoch.value);
+    nexar_shm_result result = result_of_epoch(group->epoch.value);
     result.has_detail = 1;
     end(ticket, result);
     return {};
@@ -290,7 +290,7 @@ Result<void> SessionCore::free_region(Ticket ticket, const nexar_shm_descriptor&
         return fail(Errc::not_found, "region " + std::to_string(asked.in.region) + " is not one");
     region_bytes_ -= found->second.bytes;
     regions_.erase(found);  // [S10] operations in flight hold their own keepalive
-    end(ticket, about(0));
+    end(ticket, result_of_epoch(0));
     return {};
 }
 
@@ -303,8 +303,8 @@ void SessionCore::add_region(uint32_t slot, uint32_t generation, uint32_t region
     kinds_[slot] = NEXAR_CMD_REGION_ADD;
     auto accepted = use_region_number(region);  // used up, whatever becomes of the memory
     if (accepted) accepted = memory ? accept_region(region, std::move(*memory)) : fail(memory.error());
-    if (!accepted) return end_with(ticket, NEXAR_CMD_REGION_ADD, accepted.error(), about(0));
-    end(ticket, about(0));
+    if (!accepted) return end_with(ticket, NEXAR_CMD_REGION_ADD, accepted.error(), result_of_epoch(0));
+    end(ticket, result_of_epoch(0));
 }
 
 Result<void> SessionCore::use_region_number(uint32_t region) {
@@ -334,7 +334,7 @@ void SessionCore::complete(uint64_t value, const engine::Outcome& outcome) {
     const Ticket ticket = Ticket::from(value);
     if (broken_ || !ledger_.in_flight(ticket.slot, ticket.generation)) return;
     if (kinds_[ticket.slot] == NEXAR_CMD_GROUP_OPEN) --groups_opening_;
-    nexar_shm_result result = about(outcome.epoch);
+    nexar_shm_result result = result_of_epoch(outcome.epoch);
     result.bytes = outcome.bytes;
     result.source = outcome.source;
     result.tag = outcome.tag;
@@ -393,10 +393,10 @@ void SessionCore::wake(uint32_t slot_index) {
     auto& header = control_.header();
     if (shm::load_relaxed(slot.waiters) != 0) waker_->wake_all(&slot.state);
     if (shm::load_relaxed(header.completion_waiters) != 0) waker_->wake_all(&header.completion_tail);
-    if (shm::load_relaxed(header.bell_wanted) != 0) waker_->ring_bell();
+    if (shm::load_relaxed(header.bell_wanted) != 0) waker_->ring_doorbell();
 }
 
-bool SessionCore::said_goodbye() const {
+bool SessionCore::has_goodbye() const {
     return shm::load_acquire(control_.header().goodbye) == 1;
 }
 

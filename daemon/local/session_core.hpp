@@ -36,7 +36,7 @@ struct SessionLimits {
 class Waker {
   public:
     virtual void wake_all(uint32_t* word) = 0;
-    virtual void ring_bell() = 0;
+    virtual void ring_doorbell() = 0;
 
   protected:
     ~Waker() = default;
@@ -69,7 +69,7 @@ class SessionCore {
     void stage_done(uint64_t ticket, uint32_t done);
 
     // The client's word that the end of its socket or process is an orderly one. It speaks for itself alone.
-    bool said_goodbye() const;
+    bool has_goodbye() const;
     // The client goes on without us: its memory has other uses by now [S15].
     bool was_given_up() const;
 
@@ -107,7 +107,7 @@ class SessionCore {
         uint32_t segments = 1, filled = 0, taken = 0, done = 0;
     };
 
-    void take(Time now, const shm::Entry& entry);
+    void handle_entry(Time now, const shm::Entry& entry);
     void on_stage(Time now, Ticket ticket);
     void on_submit(Time now, Ticket ticket);
     Result<void> dispatch(Time now, Ticket ticket, const nexar_shm_descriptor& asked);
@@ -116,7 +116,7 @@ class SessionCore {
                                Lengths& lengths, engine::OpRequest& request) const;
     Result<void> open_group(Time now, Ticket ticket);
     Result<void> free_group(Time now, Ticket ticket, const nexar_shm_descriptor& asked);
-    Result<void> tell_node(Ticket ticket, const nexar_shm_descriptor& asked);
+    Result<void> report_node(Ticket ticket, const nexar_shm_descriptor& asked);
     Result<void> free_region(Ticket ticket, const nexar_shm_descriptor& asked);
     Result<void> use_region_number(uint32_t region);
     Result<void> accept_region(uint32_t region, engine::Buffer memory);

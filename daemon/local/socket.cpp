@@ -25,13 +25,13 @@ Error io_error(const std::string& what) {
                  {}};
 }
 
-bool somebody_listens(const sockaddr_un& address) {
+bool has_listener(const sockaddr_un& address) {
     Fd probe(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     return ::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 ||
            errno == EAGAIN;
 }
 
-Result<void> make_room(const std::string& path, const sockaddr_un& address) {
+Result<void> remove_stale_socket(const std::string& path, const sockaddr_un& address) {
     const size_t slash = path.rfind('/');
     if (slash != std::string::npos && slash > 0 && ::mkdir(path.substr(0, slash).c_str(), 0755) != 0 &&
         errno != EEXIST)
@@ -39,7 +39,7 @@ Result<void> make_room(const std::string& path, const sockaddr_un& address) {
     struct stat status{};
     if (::lstat(path.c_str(), &status) != 0) return {};
     if (!S_ISSOCK(status.st_mode)) return fail(Errc::io, path + " exists and is not a socket");
-    if (somebody_listens(address)) return fail(Errc::bad_state, "another daemon listens on " + path);
+    if (has_listener(address)) return fail(Errc::bad_state, "another daemon listens on " + path);
     if (::unlink(path.c_str()) != 0) return fail(io_error("cannot remove the stale socket " + path));
     return {};
 }
@@ -65,7 +65,7 @@ Result<Fd> listen_on(const std::string& path, unsigned mode) {
         return fail(Errc::bad_config, "the socket's path must have 1 to " +
                                           std::to_string(sizeof address.sun_path - 1) + " bytes: " + path);
     std::memcpy(address.sun_path, path.data(), path.size());
-    NEXAR_TRY_VOID(make_room(path, address));
+    NEXAR_TRY_VOID(remove_stale_socket(path, address));
 
     Fd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!fd) return fail(io_error("cannot create a unix socket"));

@@ -40,7 +40,7 @@ struct Engine final : engine::Service {
 };
 struct NoWaker final : local::Waker {
     void wake_all(uint32_t*) override {}
-    void ring_bell() override {}
+    void ring_doorbell() override {}
 };
 
 }  // namespace

@@ -288,7 +288,7 @@ void App::wake_all(uint32_t* word) {
             later(shape_.wake_delay, [this, s = slot] { look(s); });
 }
 
-void App::ring_bell() {
+void App::ring_doorbell() {
     later(shape_.wake_delay, [this] { look_at_all(); });
 }
 

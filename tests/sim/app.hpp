@@ -97,7 +97,7 @@ class App final : local::Waker {
     void move_soon(uint32_t slot);
     void say_moved(Handle handle);
     void wake_all(uint32_t* word) override;
-    void ring_bell() override;
+    void ring_doorbell() override;
 
     Cluster& cluster_;
     Host& host_;

@@ -51,7 +51,7 @@ bool say(const local::Fd& fd, const T& body, std::vector<int> descriptors = {}) 
 }
 
 // The next packet's type; 0 at the end of file. Waits up to 5 s.
-inline uint32_t hear(const local::Fd& fd) {
+inline uint32_t receive_type(const local::Fd& fd) {
     const timeval limit{5, 0};
     ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     char bytes[NEXAR_MSG_BYTES_MAX] = {};

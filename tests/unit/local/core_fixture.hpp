@@ -59,9 +59,9 @@ struct Engine final : engine::Service {
 };
 
 struct NoWaker final : Waker {
-    size_t bells = 0;
+    size_t doorbells = 0;
     void wake_all(uint32_t*) override {}
-    void ring_bell() override { ++bells; }
+    void ring_doorbell() override { ++doorbells; }
 };
 
 struct Fixture {

@@ -165,10 +165,10 @@ TEST_CASE("a waiter that wakes because its own request ended passes a daemon's d
 }
 
 TEST_CASE("a killed daemon releases all eight waiting threads at once with DAEMON_LOST", "[local][death]") {
-    for (const bool by_bell : {false, true}) {
+    for (const bool by_doorbell : {false, true}) {
         ProcessDaemon daemon;
         Child client([&] {
-            if (by_bell) ::setenv("NEXAR_WITHOUT_WAITV", "1", 1);
+            if (by_doorbell) ::setenv("NEXAR_WITHOUT_WAITV", "1", 1);
             Joined rank = join(daemon.path(), "stuck", 1);
             if (!rank.group) return 1;
             Sleepers sleepers(rank.group);
@@ -189,16 +189,16 @@ TEST_CASE("a killed daemon releases all eight waiting threads at once with DAEMO
             if (nexar_session_close(rank.session) != NEXAR_OK) return 8;
             return 0;
         });
-        CAPTURE(by_bell);
+        CAPTURE(by_doorbell);
         CHECK(client.wait() == 0);
     }
 }
 
 TEST_CASE("who waits for nothing does not wake up, with futex_waitv and without", "[local][death][S9]") {
-    for (const bool by_bell : {false, true}) {
+    for (const bool by_doorbell : {false, true}) {
         ProcessDaemon daemon;
         Child client([&] {
-            if (by_bell) ::setenv("NEXAR_WITHOUT_WAITV", "1", 1);
+            if (by_doorbell) ::setenv("NEXAR_WITHOUT_WAITV", "1", 1);
             Joined rank = join(daemon.path(), "stuck", 1);
             if (!rank.group) return 1;
             Sleepers sleepers(rank.group);
@@ -215,7 +215,7 @@ TEST_CASE("who waits for nothing does not wake up, with futex_waitv and without"
             sleepers.join();
             return sleepers.all(NEXAR_ERR_CANCELLED) ? 0 : 4;
         });
-        CAPTURE(by_bell);
+        CAPTURE(by_doorbell);
         CHECK(client.wait() == 0);
     }
 }

@@ -353,9 +353,9 @@ TEST_CASE("the session's descriptor is readable when something ended or the daem
 
 TEST_CASE("the session's descriptor tells also of what ended before it was asked for", "[local]") {
     ThreadDaemon daemon;
-    for (const bool by_bell : {false, true}) {
+    for (const bool by_doorbell : {false, true}) {
         Child client([&] {
-            if (by_bell) ::setenv("NEXAR_WITHOUT_WAITV", "1", 1);
+            if (by_doorbell) ::setenv("NEXAR_WITHOUT_WAITV", "1", 1);
             nexar_session* session = open_session(daemon.path());
             nexar_group* group = nullptr;
             nexar_request request = 0;
@@ -375,7 +375,7 @@ TEST_CASE("the session's descriptor tells also of what ended before it was asked
             if (::poll(&watched, 1, 30) != 0) return 8;  // and not for ever
             return 0;
         });
-        CAPTURE(by_bell);
+        CAPTURE(by_doorbell);
         CHECK(client.wait() == 0);
     }
 }

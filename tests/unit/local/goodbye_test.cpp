@@ -17,7 +17,7 @@ namespace {
 
 // A client that starts so many operations while nobody takes them from its ring, each with a bell, and then
 // ends.
-void end_behind_bells(int operations, bool close_first) {
+void end_behind_doorbells(int operations, bool close_first) {
     StillServer server;
     int ready[2], go[2];
     REQUIRE(::pipe(ready) == 0);
@@ -59,14 +59,14 @@ void end_behind_bells(int operations, bool close_first) {
 }  // namespace
 
 TEST_CASE("a goodbye behind forty bells is heard, although the process has ended", "[local][death][D11]") {
-    end_behind_bells(40, true);
+    end_behind_doorbells(40, true);
 }
 
 TEST_CASE("a goodbye for which the socket has no room is heard", "[local][death][D11]") {
-    end_behind_bells(600, true);
+    end_behind_doorbells(600, true);
 }
 
 TEST_CASE("an exit behind bells is an orderly end", "[local][death][D11]") {
-    end_behind_bells(40, false);
-    end_behind_bells(600, false);
+    end_behind_doorbells(40, false);
+    end_behind_doorbells(600, false);
 }

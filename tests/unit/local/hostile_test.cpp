@@ -35,9 +35,9 @@ namespace {
 Fd ready(const std::string& path, const Fd& control) {
     Fd fd = dial(path);
     REQUIRE(say(fd, hello()));
-    REQUIRE(hear(fd) == NEXAR_MSG_WELCOME);
+    REQUIRE(receive_type(fd) == NEXAR_MSG_WELCOME);
     REQUIRE(say(fd, attach(16), {control.get()}));
-    REQUIRE(hear(fd) == NEXAR_MSG_READY);
+    REQUIRE(receive_type(fd) == NEXAR_MSG_READY);
     return fd;
 }
 
@@ -94,23 +94,23 @@ TEST_CASE("a handshake that is wrong in any way is refused, closed, and leaks no
         const Fd file(::open("/dev/zero", O_RDWR | O_CLOEXEC));
         auto old = hello();
         old.version_min = 7, old.version_max = 9;
-        auto stranger = hello();
-        stranger.head.magic = 1;
+        auto foreign = hello();
+        foreign.head.magic = 1;
         const auto after_hello = [&](auto body, std::vector<int> fds) {
             Fd fd = dial(daemon.path());
             REQUIRE(say(fd, hello()));
-            REQUIRE(hear(fd) == NEXAR_MSG_WELCOME);
+            REQUIRE(receive_type(fd) == NEXAR_MSG_WELCOME);
             say(fd, body, std::move(fds));
-            return hear(fd);
+            return receive_type(fd);
         };
         const auto first = [&](auto body, std::vector<int> fds = {}) {
             Fd fd = dial(daemon.path());
             say(fd, body, std::move(fds));
-            return hear(fd);
+            return receive_type(fd);
         };
         const uint32_t refused = NEXAR_MSG_REFUSED;
         CHECK(first(old) == refused);
-        CHECK(first(stranger) == refused);
+        CHECK(first(foreign) == refused);
         CHECK(first(hello(), {good.get()}) == refused);
         CHECK(first(attach(16), {good.get()}) == refused);
         CHECK(first(std::array<char, 3>{'x', 'y', 'z'}) == refused);
@@ -136,11 +136,11 @@ TEST_CASE("a half-done handshake ends at its deadline", "[local][hostile]") {
     ThreadDaemon daemon(options);
     Fd silent = dial(daemon.path()), half = dial(daemon.path());
     REQUIRE(say(half, hello()));
-    REQUIRE(hear(half) == NEXAR_MSG_WELCOME);
+    REQUIRE(receive_type(half) == NEXAR_MSG_WELCOME);
 
-    CHECK(hear(silent) == NEXAR_MSG_REFUSED);
-    CHECK(hear(half) == NEXAR_MSG_REFUSED);
-    CHECK(hear(half) == 0);
+    CHECK(receive_type(silent) == NEXAR_MSG_REFUSED);
+    CHECK(receive_type(half) == NEXAR_MSG_REFUSED);
+    CHECK(receive_type(half) == 0);
     CHECK(daemon.eventually([&] { return daemon.counters.sessions == 0; }));
 }
 
@@ -151,7 +151,7 @@ TEST_CASE("one user has a limit of connections that are not ready, and of sessio
     std::vector<Fd> connections;
     for (int i = 0; i < 5; ++i) connections.push_back(dial(daemon.path()));
     Fd extra = dial(daemon.path());
-    CHECK(hear(extra) == NEXAR_MSG_REFUSED);
+    CHECK(receive_type(extra) == NEXAR_MSG_REFUSED);
     nexar_session* session = nullptr;
     CHECK(try_open_session(daemon.path(), &session) == NEXAR_ERR_SESSION_REFUSED);
     CHECK(std::string(last_failure().text).find("sessions_per_uid_max = 5") != std::string::npos);
@@ -170,7 +170,7 @@ TEST_CASE("many processes of one user that start together all get their sessions
     size_t welcome = 0;
     for (const Fd& fd : connections) {
         say(fd, hello());
-        welcome += hear(fd) == NEXAR_MSG_WELCOME;
+        welcome += receive_type(fd) == NEXAR_MSG_WELCOME;
     }
     CHECK(welcome == processes);
 }
@@ -187,8 +187,8 @@ TEST_CASE("a ready client's garbage ends its session; too many descriptors are c
         if (kind == 2) say(fd, message<nexar_msg_region_add>(NEXAR_MSG_REGION_ADD));
         if (kind == 3) say(fd, nexar_msg_head{NEXAR_LOCAL_MAGIC, NEXAR_MSG_BELL}, {one, one, one, one});
         CAPTURE(kind);
-        CHECK(hear(fd) == NEXAR_MSG_REFUSED);
-        CHECK(hear(fd) == 0);
+        CHECK(receive_type(fd) == NEXAR_MSG_REFUSED);
+        CHECK(receive_type(fd) == 0);
     }
     {
         // More descriptors than there is room for: the kernel cuts them off.
@@ -208,7 +208,7 @@ TEST_CASE("a ready client's garbage ends its session; too many descriptors are c
         for (size_t i = 0; i < 50; ++i)
             std::memcpy(CMSG_DATA(c) + i * 4, std::array{control.get()}.data(), 4);
         REQUIRE(::sendmsg(fd.get(), &header, 0) == 1);
-        CHECK(hear(fd) == NEXAR_MSG_REFUSED);
+        CHECK(receive_type(fd) == NEXAR_MSG_REFUSED);
     }
     CHECK(daemon.eventually([&] { return daemon.counters.sessions == 0; }));
     CHECK(daemon.eventually([&] { return open_descriptors() == before; }));
@@ -292,7 +292,7 @@ TEST_CASE("a handshake that comes when there are no descriptors is refused, sayi
     const Fd control = memfd(nexar_shm_control_bytes(16));
     const Fd fd = dial(daemon.path());
     REQUIRE(say(fd, hello()));
-    REQUIRE(hear(fd) == NEXAR_MSG_WELCOME);
+    REQUIRE(receive_type(fd) == NEXAR_MSG_WELCOME);
     const NoMoreDescriptors none;
     REQUIRE(say(fd, attach(16), {control.get()}));
     nexar_msg_refused refused{};
@@ -338,15 +338,15 @@ TEST_CASE("a client that never reads does not block the daemon", "[local][hostil
         bool pushed = false;
         for (int i = 0; i < 50000 && !pushed; ++i) {
             pushed = producer.try_push({generation % 16, generation, NEXAR_ENTRY_SUBMIT});
-            const nexar_msg_head bell{NEXAR_LOCAL_MAGIC, NEXAR_MSG_BELL};
-            if (!pushed) say(fd, bell), ::usleep(100);  // sleep: between two tries
+            const nexar_msg_head doorbell{NEXAR_LOCAL_MAGIC, NEXAR_MSG_BELL};
+            if (!pushed) say(fd, doorbell), ::usleep(100);  // sleep: between two tries
         }
         REQUIRE(pushed);
         for (int i = 0;
              i < 50000 && std::atomic_ref<uint32_t>(slot.state).load() != NEXAR_SLOT_WORD(generation, 2u);
              ++i) {
-            const nexar_msg_head bell{NEXAR_LOCAL_MAGIC, NEXAR_MSG_BELL};
-            if (i % 100 == 0) say(fd, bell);
+            const nexar_msg_head doorbell{NEXAR_LOCAL_MAGIC, NEXAR_MSG_BELL};
+            if (i % 100 == 0) say(fd, doorbell);
             ::usleep(1);  // sleep: between two looks
         }
     }

@@ -103,7 +103,7 @@ struct Engine final : engine::Service {
 };
 struct NoWaker final : Waker {
     void wake_all(uint32_t*) override {}
-    void ring_bell() override {}
+    void ring_doorbell() override {}
 };
 
 }  // namespace

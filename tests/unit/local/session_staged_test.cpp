@@ -127,7 +127,7 @@ TEST_CASE(
     const auto entry = completions.try_pop();
     REQUIRE(entry);
     CHECK((entry->slot == 3 && entry->generation == generation && entry->kind == NEXAR_ENTRY_COMPLETION));
-    CHECK(f.waker.bells == 1);
+    CHECK(f.waker.doorbells == 1);
     f.core.stage_done(ticket, 10);
     f.core.complete(ticket, {});
     CHECK(slot.state == NEXAR_SLOT_WORD(generation, 2u));
