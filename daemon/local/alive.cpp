@@ -1,3 +1,4 @@
+// See alive.hpp.
 #include "local/alive.hpp"
 
 #include <sys/mman.h>
@@ -39,7 +40,7 @@ Result<std::unique_ptr<AliveWord>> RobustList::add() {
     out->list_ = this;
     shm::store_release(*out->word(), static_cast<uint32_t>(thread_) | NEXAR_ALIVE_WAITERS);
 
-    // Linked by one store, so that a death at any moment finds a whole list.
+    // One store links the node, so that the kernel finds a whole list whenever the thread ends.
     auto* node = new (out->pages_) AliveWord::Node;
     auto* first = head_.list.next;
     node->link.next = first;
@@ -54,7 +55,7 @@ Result<std::unique_ptr<AliveWord>> RobustList::add() {
 void AliveWord::stop() {
     if (stopped_ || !list_) return;
     stopped_ = true;
-    // Off the list first: the kernel ignores a word without our thread's number anyway.
+    // The node leaves the list before the word changes: the kernel handles only words with this thread's id.
     auto* next = node()->link.next;
     if (node()->previous)
         node()->previous->link.next = next;

@@ -1,5 +1,6 @@
-// The words by which clients learn that the daemon died, from the kernel, at once [S8]: robust futexes of the
-// loop's thread. get_robust_list(2), Documentation/locking/robust-futexes.rst.
+// Alive words: robust futexes of the control loop's thread. When the thread ends for any reason, the kernel
+// wakes the clients that sleep on them [S8]. Source: get_robust_list(2),
+// Documentation/locking/robust-futexes.rst.
 #pragma once
 
 #include <linux/futex.h>
@@ -13,8 +14,8 @@ namespace nexar::local {
 
 class AliveWord;
 
-// The calling thread's robust list: made and used on the loop's thread only. Takes the list's head from the C
-// library for as long as it lives; so this thread may not hold robust pthread mutexes (nobody here does).
+// The calling thread's robust list. It replaces the C library's list during its lifetime, so the thread must
+// not hold robust pthread mutexes. Thread: the control loop's, also for the constructor and the destructor.
 class RobustList {
   public:
     RobustList();
@@ -22,20 +23,20 @@ class RobustList {
     RobustList(const RobustList&) = delete;
     RobustList& operator=(const RobustList&) = delete;
 
-    // The kernel walks 2048 entries at a thread's death, no more (ROBUST_LIST_LIMIT).
+    // The kernel walks at most 2048 entries when a thread ends (ROBUST_LIST_LIMIT).
     static constexpr size_t words_max = 2000;
     Result<std::unique_ptr<AliveWord>> add();
 
   private:
     friend class AliveWord;
-    robust_list_head head_{};
-    robust_list_head* previous_ = nullptr;
-    size_t previous_size_ = 0;
-    int thread_ = 0;
-    size_t words_ = 0;
+    robust_list_head head_{};               // registered with the kernel
+    robust_list_head* previous_ = nullptr;  // the C library's head, restored by the destructor
+    size_t previous_size_ = 0;              // its size, as the kernel reported it
+    int thread_ = 0;                        // kernel id of the thread that made the list
+    size_t words_ = 0;                      // words in the list
 };
 
-// One session's word. Destroyed or stopped: STOPPED, and all sleepers wake.
+// One session's word. The destructor and stop() set it to STOPPED and wake all sleepers.
 class AliveWord {
   public:
     ~AliveWord();
@@ -48,17 +49,17 @@ class AliveWord {
   private:
     friend class RobustList;
     AliveWord() = default;
-    struct Node {  // at the start of the private page; the word is page_bytes further on, as the head says
+    struct Node {  // at the start of the private page; futex_offset leads from here to the word
         robust_list link;
         Node* previous;
     };
     Node* node() const { return reinterpret_cast<Node*>(pages_); }
     uint32_t* word() const { return reinterpret_cast<uint32_t*>(pages_ + page_bytes); }
 
-    RobustList* list_ = nullptr;
-    std::byte* pages_ = nullptr;  // private page, then the alive page
-    Fd fd_;
-    bool stopped_ = false;
+    RobustList* list_ = nullptr;  // null: the word was never added
+    std::byte* pages_ = nullptr;  // the private page, then the alive page
+    Fd fd_;                       // the alive page's memfd; empty after close_fd()
+    bool stopped_ = false;        // STOPPED is set, and the word is off the list
 };
 
 }  // namespace nexar::local

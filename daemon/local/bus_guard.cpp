@@ -1,3 +1,4 @@
+// See bus_guard.hpp.
 #include "local/bus_guard.hpp"
 
 #include <signal.h>
@@ -37,7 +38,7 @@ bool repair(uintptr_t address) {
 }
 
 void on_bus_error(int, siginfo_t* info, void*) {
-    // Not ours: put back what was there and let the instruction fault again.
+    // Outside all ranges: restore the previous handler and let the instruction fault again.
     if (!repair(reinterpret_cast<uintptr_t>(info->si_addr))) ::sigaction(SIGBUS, &previous, nullptr);
 }
 

@@ -1,5 +1,6 @@
-// Survives SIGBUS in clients' memory: the handler maps zeros over the page and notes it; the session is
-// closed later. Process-wide, because signal handlers are. SIGBUS elsewhere stays deadly.
+// BusGuard: keeps the daemon running when a client truncates its memory. On SIGBUS in a watched range the
+// handler maps zeros over the page and marks the range; the session is closed later. SIGBUS elsewhere still
+// ends the process. Process-wide, because signal handlers are.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +14,13 @@ class BusGuard {
   public:
     static constexpr int ranges_max = 1 << 14;
 
-    // Installs the handler at the first call. Returns a number for unwatch, -1 when there are ranges_max
-    // already.
-    // `page_bytes`: of the mapping's pages, which huge pages have their own of. Only whole ones can be
-    // replaced.
+    // Installs the handler at the first call. Returns a number for unwatch(), or -1 when ranges_max are
+    // watched. `page_bytes`: the size of the mapping's pages (huge pages differ); the handler replaces whole
+    // pages.
     static int watch(MutableBytes memory, size_t page_bytes);
     static void unwatch(int range);
     static bool faulted(int range);
-    // Of the whole process, ever: cheap to compare.
+    // Faults of the whole process since its start; a change means that some range has faulted.
     static uint64_t faults();
 };
 

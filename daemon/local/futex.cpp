@@ -1,3 +1,4 @@
+// See futex.hpp.
 #include "local/futex.hpp"
 
 #include <linux/futex.h>

@@ -1,4 +1,4 @@
-// Waking sleepers on a word that is shared between processes.
+// futex_wake_all: wakes all sleepers on a word that is shared between processes.
 #pragma once
 
 #include <cstdint>

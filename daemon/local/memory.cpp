@@ -1,3 +1,4 @@
+// See memory.hpp.
 #include "local/memory.hpp"
 
 #include <fcntl.h>
@@ -35,7 +36,7 @@ Result<void> check_extent(int fd, uint64_t offset, uint64_t bytes, uint64_t byte
         return fail(Errc::no_memory, "a region may have 1 to " + std::to_string(bytes_max) + " bytes, not " +
                                          std::to_string(bytes));
     struct stat status{};
-    if (::fstat(fd, &status) != 0) return system_failure(Errc::io, "cannot ask for the memfd's size: ");
+    if (::fstat(fd, &status) != 0) return system_failure(Errc::io, "cannot read the memfd's size: ");
     const auto size = static_cast<uint64_t>(status.st_size);
     if (offset > size || bytes > size - offset)
         return fail(Errc::invalid_argument, "the memfd has " + std::to_string(size) + " bytes, too few for " +
@@ -48,7 +49,7 @@ Result<void> check_extent(int fd, uint64_t offset, uint64_t bytes, uint64_t byte
 Result<uint64_t> page_bytes_of(int fd) {
     struct statfs status{};
     if (::fstatfs(fd, &status) != 0 || status.f_bsize <= 0)
-        return system_failure(Errc::io, "cannot ask for the memfd's page size: ");
+        return system_failure(Errc::io, "cannot read the memfd's page size: ");
     return static_cast<uint64_t>(status.f_bsize);
 }
 
@@ -102,7 +103,7 @@ Result<PublishedPage> publish_page(const char* name, std::byte* where) {
                       out.fd.get(), 0);
     if (at == MAP_FAILED) return system_failure(Errc::no_memory, "cannot map a shared page: ");
     out.page = static_cast<std::byte*>(at);
-    // Our mapping stays writable; nobody gets another one.
+    // FUTURE_WRITE: this mapping stays writable, every later one is read-only.
     constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;
     if (::fcntl(out.fd.get(), F_ADD_SEALS, seals) != 0) {
         if (!where) ::munmap(at, page_bytes);

@@ -1,4 +1,5 @@
-// Memory that is shared with clients: their memfds, checked and mapped, and the daemon's own read-only pages.
+// Memory that is shared with clients: their memfds, which are checked and mapped, and pages of the daemon
+// that clients can only read.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +11,14 @@
 
 namespace nexar::local {
 
-// A mapping of a client's memfd. Unmapped when the last operation that uses it is over [S10]. A fault in it
-// is caught (bus_guard.hpp).
+// A mapping of a client's memfd. The last holder unmaps it: the session, or an operation that uses it [S10].
+// BusGuard handles faults in it.
 class Mapping {
   public:
-    // Refuses what is not a memfd sealed with SHRINK, GROW and SEAL, and what does not have the bytes.
+    // Refuses a descriptor that is not a memfd sealed with SHRINK, GROW and SEAL, or that is too short.
     static Result<std::shared_ptr<Mapping>> of_client(int fd, uint64_t offset, uint64_t bytes,
                                                       uint64_t bytes_max);
-    // Maps without asking for seals: tests of the guard.
+    // Maps without a check of the seals, for of_client() and for tests of BusGuard.
     static Result<std::shared_ptr<Mapping>> unchecked(int fd, uint64_t offset, uint64_t bytes);
 
     Mapping(MutableBytes mapped, size_t bytes, int guard) : mapped_(mapped), bytes_(bytes), guard_(guard) {}
@@ -26,28 +27,30 @@ class Mapping {
     Mapping& operator=(const Mapping&) = delete;
 
     MutableBytes bytes() const { return mapped_.first(bytes_); }
-    // The client took memory away under us (SIGBUS): zeros were mapped instead.
+    // A page of the memory was missing (SIGBUS), and zeros were mapped instead.
     bool faulted() const;
 
   private:
-    MutableBytes mapped_;  // whole pages of the memfd: huge pages are unmapped as such or not at all
-    size_t bytes_;         // of them, the region's
-    int guard_;
+    MutableBytes mapped_;  // whole pages of the memfd: munmap refuses a part of a huge page
+    size_t bytes_;         // the region's share of mapped_, from its start
+    int guard_;            // BusGuard's number
 };
 
-// One page that only this process can write and that others may map for reading.
+// One page that only this process can write and that other processes may map for reading.
 struct PublishedPage {
     Fd fd;
     std::byte* page = nullptr;
 };
-// Maps it at `where` if that is not null (a reserved page, MAP_FIXED). The caller unmaps.
+// Maps the page at `where` unless that is null. Requires: `where` is a page that the caller has mapped
+// (MAP_FIXED replaces it). The caller unmaps the page.
 Result<PublishedPage> publish_page(const char* name, std::byte* where = nullptr);
 
 constexpr size_t page_bytes = 4096;
 
-// Bytes of one page of a memfd; MFD_HUGETLB has pages of its own size (2 MiB, 1 GiB).
+// Bytes of one page of a memfd: 4 KiB, or the huge page size of an MFD_HUGETLB memfd (2 MiB, 1 GiB).
 Result<uint64_t> page_bytes_of(int fd);
-// Bytes to map for a region: whole pages. Refuses a region that does not begin with a page.
+// Bytes to map for a region, in whole pages. Refuses a region whose offset is not a multiple of the page
+// size.
 Result<uint64_t> bytes_to_map(uint64_t offset, uint64_t bytes, uint64_t page);
 
 }  // namespace nexar::local

@@ -1,3 +1,4 @@
+// See requests.hpp.
 #include "local/requests.hpp"
 
 #include <algorithm>
@@ -75,18 +76,18 @@ Result<void> check_flags(const nexar_shm_descriptor& d, uint32_t uses) {
         return fail(Errc::invalid_argument, "flags has the unknown bits " + std::to_string(unknown));
     if ((d.flags & NEXAR_SHM_FLAG_ANY_TAG) != 0 && (uses & use_any_tag) == 0)
         return fail(Errc::invalid_argument,
-                    std::string("flags says any tag; ") + kind_name(d.kind) + " has none");
+                    std::string("flags has the bit for any tag; ") + kind_name(d.kind) + " has none");
     if (((d.flags & staged) != 0 || d.stage_windows != 0) && (uses & use_stage) == 0)
         return fail(Errc::invalid_argument, std::string(kind_name(d.kind)) + " cannot be staged");
     return {};
 }
 
-// Agreed in milliseconds; what is not a whole number of them is rounded up: 0 is something else.
+// Groups agree on time-outs in milliseconds. A fraction is rounded up, because 0 means "none".
 Result<Duration> agreed_timeout(const char* field, int64_t ns) {
     constexpr int64_t ms = 1'000'000;
     if (ns < -1)
         return fail(Errc::invalid_argument, std::string(field) + " is " + std::to_string(ns) +
-                                                "; allowed: -1 (what the others say), 0 (none) or more");
+                                                "; allowed: -1 (the other ranks' value), 0 (none) or more");
     return Duration(ns <= 0 ? ns : ns / ms * ms + (ns % ms != 0 && ns < INT64_MAX - ms ? ms : 0));
 }
 

@@ -1,5 +1,6 @@
-// What a client may write into a descriptor or an open, apart from the memory that it names: each field has
-// an allowed range, and what a request of its kind does not use is 0 [S14]. Works on copies.
+// Checks of a client's descriptors and opens, apart from the memory that they name: each field has an allowed
+// range, and a field that the kind of request does not use is 0 [S14].
+// Requires: the arguments are private copies, not shared memory.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +14,16 @@ namespace nexar::local {
 const char* kind_name(uint8_t kind);  // "all_reduce", "group_open", ...; "unknown"
 
 Result<void> check_fields(const nexar_shm_descriptor& asked);
-// Of an operation whose words are good.
+// Requires: `asked` is an operation that check_fields() has accepted.
 Result<engine::OpDescriptor> descriptor_from(const nexar_shm_descriptor& asked);
 
-// Bytes of `in` and `out` for an operation, checked for overflow; for a group of `size` ranks where this is
-// `rank`.
+// Bytes of `in` and `out` of an operation at `rank` in a group of `size` ranks, checked for overflow.
 struct Lengths {
     uint64_t in = 0, out = 0;
 };
 Result<Lengths> lengths_of(const engine::OpDescriptor& descriptor, uint32_t size, uint32_t rank);
 
-// What is asked of the engine, but for who asks.
+// The engine's request, without the fields that identify the session.
 Result<engine::OpenRequest> open_request_from(const nexar_shm_group_open& asked);
 
 }  // namespace nexar::local

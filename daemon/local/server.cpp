@@ -1,3 +1,4 @@
+// See server.hpp.
 #include "local/server.hpp"
 
 #include <fcntl.h>
@@ -90,7 +91,8 @@ void Server::accept_all(Time now) {
     }
 }
 
-// Out of descriptors: without this the listener stays readable and the loop spins.
+// When the process is out of descriptors, a connection that is not accepted keeps the listener readable, and
+// the loop spins. The spare descriptor makes room to accept and refuse it.
 void Server::refuse_without_descriptors() {
     spare_.reset();
     Fd connection(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
@@ -130,7 +132,7 @@ Result<void> Server::admit(Time now, Fd connection) {
     if (session->pidfd() >= 0) descriptors_->watch(session->pidfd(), process_key(id));
     order_.push_back(session.get());
     sessions_.emplace(id.value, std::move(session));
-    if (sessions_.size() == 1) on_time(now);  // the tick was not kept while nobody was here
+    if (sessions_.size() == 1) on_time(now);  // without sessions the tick does not move
     return {};
 }
 
@@ -163,7 +165,7 @@ void Server::update_busy() {
 
 bool Server::prepare_to_sleep() {
     shm::store_relaxed(page().sleeping, 1u);
-    shm::fence();  // [S7]: before the look at the rings
+    shm::fence();  // [S7]: before the rings are read
     for (const Session* session : order_) {
         if (!session->has_work()) continue;
         on_woken();
@@ -193,7 +195,7 @@ void Server::on_time(Time now) {
     if (tick_is_due(now)) {
         last_tick_ = now;
         shm::store_release(page().tick_ns, static_cast<uint64_t>(now.time_since_epoch().count()));
-        shm::fence();  // [S15]: either we see that a client gave up, or it sees that the tick moved
+        shm::fence();  // [S15]: either the daemon reads `given_up`, or the client reads the new tick
         end_all_given_up(now);
     }
     for (Session* session : order_) session->on_time(now);
@@ -207,7 +209,7 @@ Time Server::wake_at() const {
     return at;
 }
 
-// Sessions end at any moment, also inside the engine's calls; they go away here.
+// A session may end inside a call of its own or of the engine, so this function destroys it.
 void Server::sweep() {
     std::erase_if(order_, [this](Session* session) {
         if (!session->ended()) return false;

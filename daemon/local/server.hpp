@@ -1,6 +1,8 @@
-// Server: accepts applications on the local socket and drives their sessions. It has descriptors but no event
-// loop: whoever owns the loop watches what Descriptors::watch names and calls on_readable; before it sleeps
-// it asks prepare_to_sleep [S7]. Everything on the loop's thread. docs/protocol/shm.md.
+// Server: accepts clients on the local socket and drives their sessions (docs/protocol/shm.md). It has
+// descriptors but no event loop: the owner watches the descriptors that it passes to Descriptors::watch and
+// calls on_readable(); before the owner sleeps it calls prepare_to_sleep() [S7].
+//
+// Thread: the control loop's.
 #pragma once
 
 #include <memory>
@@ -16,8 +18,8 @@ namespace nexar::local {
 
 struct ServerConfig {
     std::string path = NEXAR_LOCAL_SOCKET;
-    unsigned mode =
-        0666;  // who may connect is for the folder and the tenancy rules; the kernel says who it is
+    // Access control is the folder's mode and the tenancy rules, over the uid that the kernel attests.
+    unsigned mode = 0666;
     NodeId node;
     size_t sessions_max = 1024;
     size_t sessions_per_uid_max = 256;
@@ -27,7 +29,7 @@ struct ServerConfig {
     SessionCore::Sabotage sabotage;
 };
 
-// The owner's event loop: level-triggered readability. A watch may be dropped from inside on_readable.
+// The owner's event loop: level-triggered readability. on_readable() may call unwatch().
 class Descriptors {
   public:
     virtual void watch(int fd, uint64_t key) = 0;
@@ -39,36 +41,35 @@ class Descriptors {
 
 class Server final : public engine::Clients {
   public:
-    // Call it on the loop's thread: the robust list is that thread's.
+    // Requires: called on the control loop's thread, because it makes that thread's robust list.
     static Result<std::unique_ptr<Server>> open(const ServerConfig& config, engine::Service& service,
                                                 Descriptors& descriptors, Log& log);
     ~Server();
     Server(const Server&) = delete;
     Server& operator=(const Server&) = delete;
 
-    // Ends the sessions of clients that have given this daemon up while it stood still. First in a turn: what
-    // comes from elsewhere may be for them. Looks only while the tick is due, since no client gives up a
-    // daemon whose tick moves [S15].
+    // Ends the sessions of clients that gave this daemon up while it was stopped. It does so only while the
+    // tick is due, because no client gives up a daemon whose tick moves [S15]. Requires: called first in a
+    // turn, before inputs that may belong to such a session.
     void end_given_up(Time now);
     void on_readable(Time now, uint64_t key);
-    // Takes submitted work from every session, a bounded share of each. Returns how many entries: 0 means
-    // idle.
+    // Handles submitted entries of every session, a bounded number of each. Returns how many; 0: idle.
     size_t poll(Time now);
-    // True: every ring is empty and clients will ring the bell; sleep on the descriptors, then call
-    // on_woken().
+    // True: every ring is empty and clients will ring the doorbell. The caller then sleeps on the descriptors
+    // and calls on_woken() afterwards.
     bool prepare_to_sleep();
     void on_woken();
 
     void on_time(Time now);
     Time wake_at() const;
-    // Ends all sessions in order: clients get DAEMON_LOST at once. No new ones are accepted.
+    // Ends all sessions: clients get DAEMON_LOST at once. No new session is accepted.
     void stop(Time now, const std::string& reason);
 
     size_t sessions() const { return sessions_.size(); }
     size_t regions() const;
     uint64_t memory_bytes() const;  // of all sessions' regions
 
-    // From the engine. A session that is gone is ignored.
+    // From the engine. A call for a session that has ended is ignored.
     void complete(SessionId session, uint64_t ticket, const engine::Outcome& outcome) override;
     void group_opened(SessionId session, uint64_t ticket, const Result<engine::GroupInfo>& info) override;
     void stage_done(SessionId session, uint64_t ticket, uint32_t done) override;
@@ -91,15 +92,15 @@ class Server final : public engine::Clients {
     Descriptors* descriptors_;
     Log* log_;
     Fd listener_;
-    Fd spare_;  // given up to accept and refuse when the process is out of descriptors
-    PublishedPage page_;
+    Fd spare_;            // closed to accept and refuse one connection when the process is out of descriptors
+    PublishedPage page_;  // nexar_shm_daemon_page, which all clients map
     RobustList robust_;
-    std::unordered_map<uint64_t, std::unique_ptr<Session>> sessions_;
-    std::vector<Session*> order_;  // the same, for walking
+    std::unordered_map<uint64_t, std::unique_ptr<Session>> sessions_;  // by SessionId, until sweep()
+    std::vector<Session*> order_;  // the same sessions, in order of arrival
     uint64_t next_session_ = 1;
-    uint64_t faults_seen_ = 0;
-    Time last_tick_{};
-    bool stopped_ = false;
+    uint64_t faults_seen_ = 0;  // BusGuard::faults() when the sessions' memory was last checked
+    Time last_tick_{};          // zero before the first tick
+    bool stopped_ = false;      // stop() was called
 };
 
 }  // namespace nexar::local

@@ -1,3 +1,7 @@
+// See session.hpp. Transitions:
+//   expects_hello -> expects_attach   HELLO with a version that both have; WELCOME was sent
+//   expects_attach -> ready           ATTACH with a control segment that can be mapped; READY was sent
+//   any -> ended                      end(): by the client, its process's end, a protocol error, a deadline
 #include "local/session.hpp"
 
 #include <algorithm>
@@ -92,9 +96,8 @@ Result<void> Session::on_hello(const Packet& packet) {
     NEXAR_TRY(auto hello, body_of<nexar_msg_hello>(packet, 0));
     const uint32_t version = std::min<uint32_t>(hello.version_max, NEXAR_LOCAL_VERSION);
     if (version < hello.version_min || version < NEXAR_LOCAL_VERSION_MIN)
-        return fail(Errc::session_refused, "the library speaks versions " +
-                                               std::to_string(hello.version_min) + " to " +
-                                               std::to_string(hello.version_max) + ", the daemon " +
+        return fail(Errc::session_refused, "the library has versions " + std::to_string(hello.version_min) +
+                                               " to " + std::to_string(hello.version_max) + ", the daemon " +
                                                std::to_string(NEXAR_LOCAL_VERSION_MIN) + " to " +
                                                std::to_string(NEXAR_LOCAL_VERSION));
     NEXAR_TRY(alive_, host_.robust->add());
@@ -107,7 +110,7 @@ Result<void> Session::on_hello(const Packet& packet) {
     std::memcpy(welcome.node, host_.node.bytes.data(), sizeof welcome.node);
     const int pages[] = {host_.daemon_page_fd, alive_->fd()};
     if (!send_body(connection_.get(), welcome, NEXAR_MSG_WELCOME, pages))
-        return fail(Errc::closed, "the client does not take the answer");
+        return fail(Errc::closed, "the answer could not be sent to the client");
     alive_->close_fd();
     state_ = State::expects_attach;
     return {};
@@ -127,7 +130,7 @@ Result<void> Session::on_attach(Packet& packet) {
     core_ = std::make_unique<SessionCore>(identity, view, *host_.service, waker, host_.limits);
     core_->sabotage = host_.sabotage;
     if (!send_body(connection_.get(), nexar_msg_head{}, NEXAR_MSG_READY))
-        return fail(Errc::closed, "the client does not take the answer");
+        return fail(Errc::closed, "the answer could not be sent to the client");
     state_ = State::ready;
     return {};
 }
@@ -136,7 +139,7 @@ Result<void> Session::on_ready_packet(Time now, uint32_t type, Packet& packet) {
     switch (type) {
         case NEXAR_MSG_BELL: {
             NEXAR_TRY_VOID(body_of<nexar_msg_head>(packet, 0));
-            return {};  // it woke the loop: that was all
+            return {};  // the packet has woken the loop; drain() handles the ring
         }
         case NEXAR_MSG_GOODBYE: {
             NEXAR_TRY_VOID(body_of<nexar_msg_head>(packet, 0));
@@ -151,7 +154,7 @@ Result<void> Session::on_ready_packet(Time now, uint32_t type, Packet& packet) {
     }
 }
 
-// What is wrong with the region is told in its slot; only a message that makes no sense ends the session.
+// A region that cannot be mapped is an error in its slot; only a malformed message ends the session.
 Result<void> Session::on_region_add(Packet& packet) {
     const bool lacks_descriptor = packet.out_of_descriptors && packet.fds.empty();
     NEXAR_TRY(auto add, body_of<nexar_msg_region_add>(packet, lacks_descriptor ? 0 : 1));
@@ -175,7 +178,7 @@ void Session::end_if_given_up(Time now) {
     if (!ready() || !core_->was_given_up()) return;
     end(now, SessionEnd::given_up,
         {Errc::daemon_unresponsive,
-         "the process gave its session up, because its daemon stood still",
+         "the process gave its session up, because its daemon did not run",
          -1,
          -1,
          {}});
@@ -189,8 +192,8 @@ size_t Session::drain(Time now) {
     return taken;
 }
 
-// What was handed over before the end is carried out: each entry was published whole. Bounded by the ring's
-// length, although nobody should be writing any more.
+// Handles the entries that were submitted before the end: each was published whole. Bounded by the ring's
+// length, in case a process that inherited the segment still writes.
 void Session::drain_rest(Time now) {
     end_if_given_up(now);
     if (!ready()) return;
@@ -202,16 +205,16 @@ void Session::drain_rest(Time now) {
     }
 }
 
-// A goodbye may stand behind bells that nobody has read.
+// Reads the packets that are left: GOODBYE may be behind doorbells.
 void Session::drain_socket(Time now) {
     for (int i = 0; i < packets_at_end_max && !ended_; ++i) {
         Packet packet = receive_packet(connection_.get());
-        if (packet.kind != Packet::Kind::message) return;  // how it ended is judged by who called
+        if (packet.kind != Packet::Kind::message) return;  // the caller ends the session
         on_packet(now, packet);
     }
 }
 
-// A crash, unless the client has said otherwise.
+// The end counts as a crash unless the client has announced it.
 void Session::end_by_client(Time now, Error crash) {
     const bool orderly = ready() && core_->has_goodbye();
     end(now, orderly ? SessionEnd::closed : SessionEnd::crashed, orderly ? goodbye() : std::move(crash));
@@ -254,7 +257,7 @@ void Session::wake_all(uint32_t* word) {
 }
 
 void Session::ring_doorbell() {
-    // A full socket has a bell in it already.
+    // When the socket is full, it already holds a doorbell that was not read.
     send_body(connection_.get(), nexar_msg_head{}, NEXAR_MSG_BELL);
 }
 

@@ -1,6 +1,7 @@
-// Session: one application's connection: the handshake and the socket on one side, a SessionCore on the
-// other. A machine driven by its Server, on the loop's thread; it owns the connection's descriptors and
-// mappings.
+// Session: one client's connection: the handshake, the socket, and a SessionCore behind them. It owns the
+// connection's descriptors and mappings; its Server drives it.
+//
+// Thread: the control loop's.
 #pragma once
 
 #include <memory>
@@ -13,7 +14,7 @@
 
 namespace nexar::local {
 
-// What a session needs of its server.
+// The server's objects and settings that every session uses.
 struct SessionHost {
     engine::Service* service = nullptr;
     RobustList* robust = nullptr;
@@ -34,12 +35,13 @@ class Session final : private Waker {
     void on_process_ended(Time now);  // the pidfd
     void on_time(Time now);           // the handshake's deadline; memory that faulted
     void end_if_given_up(Time now);   // [S15]
-    // Takes what was submitted; returns how much.
+    // Handles submitted entries; returns how many.
     size_t drain(Time now);
     bool has_work() const { return core_ && core_->has_work(); }
     Time wake_at() const { return state_ == State::ready || ended_ ? never : handshake_until_; }
 
-    // Ends it now: tells the client why if it can, and the engine if it knows the session.
+    // Ends the session: sends the reason to the client if the socket takes it, and reports the end to the
+    // engine if the session was ready.
     void end(Time now, engine::SessionEnd how, Error why);
     bool ended() const { return ended_.has_value(); }
     const Error& why() const { return *ended_; }
@@ -55,7 +57,7 @@ class Session final : private Waker {
   private:
     enum class State { expects_hello, expects_attach, ready };
     static constexpr int packets_per_turn_max = 16;
-    static constexpr int packets_at_end_max = 4096;  // more than a socket's buffer holds
+    static constexpr int packets_at_end_max = 4096;  // above the capacity of a socket's buffer
 
     void on_packet(Time now, Packet& packet);
     Result<void> on_hello(const Packet& packet);
@@ -74,12 +76,12 @@ class Session final : private Waker {
     Fd connection_;
     PeerProcess peer_;
     SessionHost host_;
-    Time handshake_until_;
+    Time handshake_until_;  // the session ends when it is not ready by then
     State state_ = State::expects_hello;
-    std::unique_ptr<AliveWord> alive_;
-    std::shared_ptr<Mapping> control_;
-    std::unique_ptr<SessionCore> core_;
-    std::optional<Error> ended_;
+    std::unique_ptr<AliveWord> alive_;   // null before HELLO
+    std::shared_ptr<Mapping> control_;   // the control segment; null before ATTACH
+    std::unique_ptr<SessionCore> core_;  // null before ATTACH
+    std::optional<Error> ended_;         // the reason, once the session has ended
 };
 
 }  // namespace nexar::local

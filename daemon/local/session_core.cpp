@@ -1,3 +1,4 @@
+// See session_core.hpp.
 #include "local/session_core.hpp"
 
 #include <algorithm>
@@ -17,12 +18,12 @@ Error at_fault(Errc code, std::string text) {
 
 constexpr uint32_t stage_flags = NEXAR_SHM_FLAG_STAGED_IN | NEXAR_SHM_FLAG_STAGED_OUT;
 
-// The client's library counts with the same function [S12].
+// The library computes the same number with the same function [S12].
 uint32_t staged_segments(const engine::OpDescriptor& d, const engine::GroupInfo& group) {
     return segments_of(row_of(d.kind), d.count, size_of(d.dtype), group.size, group.segment_bytes);
 }
 
-// What every result says; the epoch of the group that it is about, or 0.
+// A result without values; `epoch`: of the request's group, 0 without one.
 nexar_shm_result result_of_epoch(uint32_t epoch) {
     nexar_shm_result out{};
     out.group_epoch = epoch;
@@ -62,7 +63,7 @@ void SessionCore::handle_entry(Time now, const shm::Entry& entry) {
         case NEXAR_ENTRY_SUBMIT:
             return on_submit(now, ticket);
         case NEXAR_ENTRY_CANCEL:
-            // Not in flight any more is the common race, not a fault.
+            // A slot that is no longer in flight is the common race, not an error.
             if (ledger_.in_flight(ticket.slot, ticket.generation))
                 service_->cancel(now, identity_.id, ticket.value());
             return;
@@ -74,7 +75,7 @@ void SessionCore::handle_entry(Time now, const shm::Entry& entry) {
     }
 }
 
-// The client's library never makes such an entry, so there is no slot to answer in.
+// The library never writes such an entry, so there is no slot for an error.
 void SessionCore::bad_entry(const char* what) {
     if (++bad_entries_ < limits_.bad_entries_max) return;
     break_off(at_fault(Errc::protocol_error, std::string("an entry of the submission ring ") + what));
@@ -95,7 +96,7 @@ void SessionCore::on_submit(Time now, Ticket ticket) {
     if (!accepted) end_with(ticket, asked.kind, accepted.error(), result_of_epoch(epoch_of(asked)));
 }
 
-// [S12]: only growth, and at most what there is; whatever else stands there changes nothing.
+// [S12]: a count only grows, up to the number of segments; any other value is ignored.
 void SessionCore::on_stage(Time now, Ticket ticket) {
     const auto found = staged_.find(ticket.slot);
     if (found == staged_.end()) return bad_entry("moves bytes of a slot that is not staged");
@@ -176,12 +177,12 @@ Result<void> SessionCore::submit_op(Time now, Ticket ticket, const nexar_shm_des
     if (is_message) request.peer = asked.peer;
     request.tag = asked.tag;
     request.any_tag = (asked.flags & NEXAR_SHM_FLAG_ANY_TAG) != 0;
-    // Before it is submitted: it may be over when submit returns.
+    // Before submit(), which may complete the operation.
     if (staged) staged_[ticket.slot].segments = staged_segments(descriptor, *group);
     return service_->submit(now, request);
 }
 
-// A side that has no bytes for this rank is not staged, whatever the flags say.
+// A side that has no bytes at this rank is not staged, even if its flag is set.
 Result<void> SessionCore::resolve_stage(const nexar_shm_descriptor& asked, const engine::GroupInfo& group,
                                         Lengths& lengths, engine::OpRequest& request) const {
     const engine::OpDescriptor& d = request.descriptor;
@@ -195,7 +196,8 @@ Result<void> SessionCore::resolve_stage(const nexar_shm_descriptor& asked, const
     engine::Stage& stage = request.stage;
     stage.windows = asked.stage_windows;
     bool overflow = false;
-    // Lengths of all ranks' blocks are below 2^63, so a window's are, and its rounding up fits.
+    // The length of all ranks' blocks is below 2^63, so a window's length does not overflow when it is
+    // rounded up.
     const auto side = [&](uint32_t flag, uint64_t& bytes, uint64_t& stride) {
         if ((asked.flags & flag) == 0 || bytes == 0) return false;
         const uint64_t blocks = bytes / (d.count * size_of(d.dtype));
@@ -260,7 +262,7 @@ Result<void> SessionCore::free_group(Time now, Ticket ticket, const nexar_shm_de
     NEXAR_TRY(const auto* group, group_named(asked.group));
     const GroupId id = group->id;
     const uint32_t rank = group->rank.value, epoch = group->epoch.value;
-    groups_.erase(asked.group);  // also when the engine does not know it any more: it is gone either way
+    groups_.erase(asked.group);  // also when the engine has removed the group before
     NEXAR_TRY_VOID(service_->free_group(now, identity_.id, id, rank));
     end(ticket, result_of_epoch(epoch));
     return {};
@@ -289,7 +291,7 @@ Result<void> SessionCore::free_region(Ticket ticket, const nexar_shm_descriptor&
     if (found == regions_.end())
         return fail(Errc::not_found, "region " + std::to_string(asked.in.region) + " is not one");
     region_bytes_ -= found->second.bytes;
-    regions_.erase(found);  // [S10] operations in flight hold their own keepalive
+    regions_.erase(found);  // [S10] operations in flight keep the mapping themselves
     end(ticket, result_of_epoch(0));
     return {};
 }
@@ -301,7 +303,7 @@ void SessionCore::add_region(uint32_t slot, uint32_t generation, uint32_t region
     if (slot >= control_.slots()) return bad_entry("names a slot beyond the table");
     if (!ledger_.try_accept(slot, generation)) return bad_entry("names a slot that is in flight");
     kinds_[slot] = NEXAR_CMD_REGION_ADD;
-    auto accepted = use_region_number(region);  // used up, whatever becomes of the memory
+    auto accepted = use_region_number(region);  // used, also when the memory is refused
     if (accepted) accepted = memory ? accept_region(region, std::move(*memory)) : fail(memory.error());
     if (!accepted) return end_with(ticket, NEXAR_CMD_REGION_ADD, accepted.error(), result_of_epoch(0));
     end(ticket, result_of_epoch(0));
@@ -386,7 +388,7 @@ void SessionCore::end(Ticket ticket, nexar_shm_result result) {
     wake(ticket.slot);
 }
 
-// [S5]: the waker's side, for the slot, the completion ring and the bell with one fence.
+// [S5]: the waker's side; one fence serves the slot, the completion ring and the doorbell.
 void SessionCore::wake(uint32_t slot_index) {
     shm::fence();
     auto& slot = control_.slot(slot_index);

@@ -1,7 +1,9 @@
-// SessionCore: one client's op slots and rings, turned into requests to the engine and back. Dry although it
-// lives in a wet folder: it works on a plain span of memory and never touches a descriptor, so the simulator
-// drives it too. Everything in the segment is hostile: each descriptor is copied once and validated [S3],
-// each decision is made on private state [S2]. Runs on the control loop's thread.
+// SessionCore: turns one client's op slots and ring entries into requests to the engine, and the engine's
+// results into completions. Dry although its folder is wet: it works on a plain span of memory and has no
+// descriptor, so the simulator drives it too. The segment's content is hostile: each descriptor is copied
+// once and checked [S3], and every decision is made on private state [S2].
+//
+// Thread: the control loop's.
 #pragma once
 
 #include <cstdint>
@@ -26,13 +28,13 @@ namespace nexar::local {
 struct SessionLimits {
     size_t entries_per_turn_max = 64;
     size_t groups_max = NEXAR_SHM_GROUPS_MAX;
-    size_t regions_max = NEXAR_SHM_REGIONS_MAX;  // at once
+    size_t regions_max = NEXAR_SHM_REGIONS_MAX;  // registered at the same time
     uint64_t region_bytes_max = uint64_t{1} << 40;
     uint64_t session_bytes_max = uint64_t{1} << 42;
-    size_t bad_entries_max = 16;  // senseless ring entries before the session is closed
+    size_t bad_entries_max = 16;  // the session is closed at this many malformed ring entries
 };
 
-// How sleepers in the client are woken; the words are in shared memory.
+// Wakes sleepers in the client, on words in shared memory or by its doorbell.
 class Waker {
   public:
     virtual void wake_all(uint32_t* word) = 0;
@@ -55,25 +57,26 @@ class SessionCore {
     SessionCore(const SessionCore&) = delete;
     SessionCore& operator=(const SessionCore&) = delete;
 
-    // Takes what the client submitted, at most entries_per_turn_max. Returns how many.
+    // Handles submitted entries, at most entries_per_turn_max. Returns how many.
     size_t drain(Time now);
     bool has_work() const { return !broken_ && submission_.has_entry(); }
 
-    // A region that came over the socket (the memory is mapped), or could not be taken. Ends the slot that
-    // asked.
+    // A region that arrived over the socket, mapped, or the reason why it is not. Completes the slot of the
+    // request.
     void add_region(uint32_t slot, uint32_t generation, uint32_t region, Result<engine::Buffer> memory);
 
-    // From the engine (engine::Clients). Unknown tickets are ignored: late completions of what was given up.
+    // From the engine (engine::Clients). A ticket that is not in flight is ignored: its slot was completed
+    // before.
     void complete(uint64_t ticket, const engine::Outcome& outcome);
     void group_opened(uint64_t ticket, const Result<engine::GroupInfo>& info);
     void stage_done(uint64_t ticket, uint32_t done);
 
-    // The client's word that the end of its socket or process is an orderly one. It speaks for itself alone.
+    // The client has announced that the end of its socket or process is an orderly one.
     bool has_goodbye() const;
-    // The client goes on without us: its memory has other uses by now [S15].
+    // The client has given its session up and may use its memory for something else [S15].
     bool was_given_up() const;
 
-    // The session is to be closed for this reason. It does nothing more.
+    // Set: the session must be closed for this reason, and every later input is ignored.
     const std::optional<Error>& broken() const { return broken_; }
     void break_off(Error why);
 
@@ -102,7 +105,8 @@ class SessionCore {
         static Ticket from(uint64_t v) { return {static_cast<uint32_t>(v), static_cast<uint32_t>(v >> 32)}; }
     };
 
-    // A staged operation in flight [S12]: the client's counts as far as they were believed, and ours.
+    // A staged operation in flight [S12]. `filled`, `taken`: the client's counts of segments, as accepted;
+    // `done`: the daemon's.
     struct Staged {
         uint32_t segments = 1, filled = 0, taken = 0, done = 0;
     };
@@ -139,19 +143,18 @@ class SessionCore {
     SessionLimits limits_;
     shm::SubmissionConsumer submission_;
     shm::CompletionProducer completion_;
-    shm::SlotLedger ledger_;
-    std::vector<uint8_t> kinds_;                   // what each slot in flight asks for: names it in errors
-    std::unordered_map<uint32_t, Staged> staged_;  // by slot; mostly empty
+    shm::SlotLedger ledger_;      // generation and state of each slot, as this daemon knows them
+    std::vector<uint8_t> kinds_;  // by slot: the request's kind, valid while it is in flight
+    std::unordered_map<uint32_t, Staged> staged_;           // by slot: operations in flight that are staged
     std::unordered_map<uint32_t, engine::Buffer> regions_;  // by the client's number
-    UsedNumbers region_numbers_;
-    uint64_t region_bytes_ = 0;
-    // Memberships (group, epoch, rank), by the name that the client knows.
-    std::unordered_map<uint32_t, engine::GroupInfo> groups_;
-    size_t groups_opening_ = 0;
-    uint32_t next_group_ = 1;
-    size_t bad_entries_ = 0;
-    uint64_t completions_ = 0;
-    std::optional<Error> broken_;
+    UsedNumbers region_numbers_;                            // a number is used once, also when it was refused
+    uint64_t region_bytes_ = 0;                             // sum of regions_
+    std::unordered_map<uint32_t, engine::GroupInfo> groups_;  // by the handle that the client knows
+    size_t groups_opening_ = 0;                               // opens in flight
+    uint32_t next_group_ = 1;                                 // the next handle; handles are not used again
+    size_t bad_entries_ = 0;                                  // since the start of the session
+    uint64_t completions_ = 0;                                // slots completed, for the sabotage
+    std::optional<Error> broken_;                             // see broken()
 };
 
 }  // namespace nexar::local

@@ -1,3 +1,4 @@
+// See socket.hpp.
 #include "local/socket.hpp"
 
 #include <fcntl.h>
@@ -81,7 +82,7 @@ Result<PeerProcess> peer_of(int connection) {
     ucred credentials{};
     socklen_t size = sizeof credentials;
     if (::getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0)
-        return fail(io_error("cannot tell who connects"));
+        return fail(io_error("cannot read the client's credentials"));
     peer.uid = credentials.uid;
     peer.gid = credentials.gid;
     peer.pid = static_cast<uint32_t>(credentials.pid);
@@ -90,8 +91,8 @@ Result<PeerProcess> peer_of(int connection) {
     if (::getsockopt(connection, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &size) == 0) {
         peer.pidfd.reset(pidfd);
     } else if (credentials.pid > 0) {
-        // Older kernels: by number. If the process has ended already and the number was taken again, end of
-        // file on the socket tells. pid 0: in a namespace that we cannot see into.
+        // Older kernels: by number. If the process has ended and its number is used again, the session ends
+        // by the socket's end of file. pid 0: the process is in a pid namespace outside this one.
         peer.pidfd.reset(static_cast<int>(::syscall(SYS_pidfd_open, credentials.pid, 0)));
     }
     if (peer.pidfd) ::fcntl(peer.pidfd.get(), F_SETFD, FD_CLOEXEC);
@@ -118,14 +119,14 @@ Packet receive_packet(int connection) {
     take_descriptors(header, packet);
     packet.size = static_cast<size_t>(got);
     packet.kind = Packet::Kind::message;
-    // Cut off below what there was room for: the kernel could not install them here (EMFILE, ENFILE).
+    // Cut although there was room: the kernel could not install the descriptors (EMFILE, ENFILE).
     const bool cut = (header.msg_flags & MSG_CTRUNC) != 0;
     packet.out_of_descriptors = cut && packet.fds.size() < NEXAR_MSG_FDS_MAX;
     if ((header.msg_flags & MSG_TRUNC) != 0 || (cut && !packet.out_of_descriptors)) {
         packet.kind = Packet::Kind::bad;
         packet.problem = header.msg_flags & MSG_TRUNC ? "message too long" : "too many descriptors";
     } else if (got == 0) {
-        // End of file; an empty packet looks alike, and nobody who speaks the protocol sends one.
+        // End of file. An empty packet looks the same; the protocol has none.
         packet.kind = Packet::Kind::closed;
     }
     return packet;

@@ -1,6 +1,6 @@
-// The local socket's system calls: listening, whole packets with descriptors, who is at the other end. Every
-// call on a connection passes MSG_DONTWAIT itself: the client shares the description and could clear
-// O_NONBLOCK [S11].
+// The local socket's system calls: listening, packets with descriptors, the peer's credentials. Every call on
+// a connection passes MSG_DONTWAIT: the client shares the open file description and could clear O_NONBLOCK
+// [S11].
 #pragma once
 
 #include <span>
@@ -14,7 +14,7 @@
 
 namespace nexar::local {
 
-// Creates the folder (one level, 0755) and replaces a stale socket, but not one on which somebody listens.
+// Creates the folder (one level, 0755) and replaces a stale socket, but not one that has a listener.
 Result<Fd> listen_on(const std::string& path, unsigned mode);
 
 struct PeerProcess {
@@ -28,14 +28,13 @@ struct Packet {
     alignas(8) std::byte bytes[NEXAR_MSG_BYTES_MAX];
     size_t size = 0;
     std::vector<Fd> fds;
-    bool out_of_descriptors = false;  // it brought descriptors that this process had no room for
+    bool out_of_descriptors = false;  // the kernel dropped its descriptors: this process has too many
     const char* problem = "";         // with bad
 };
-// At most NEXAR_MSG_FDS_MAX descriptors are taken in; more make the packet bad. All are closed with the
-// packet.
+// More than NEXAR_MSG_FDS_MAX descriptors make the packet bad. The packet owns its descriptors.
 Packet receive_packet(int connection);
 
-// False: the socket is full or gone. Never blocks, never raises SIGPIPE.
+// False: the socket is full or closed. Never blocks, never raises SIGPIPE.
 bool send_packet(int connection, Bytes bytes, std::span<const int> fds = {});
 
 }  // namespace nexar::local

@@ -1,5 +1,5 @@
-// UsedNumbers: which of the numbers that a client gives to its regions were used already. They are used once
-// each, about in order: threads of one client may overtake each other by a little.
+// UsedNumbers: the region numbers that a client has used. Each is used once, almost in order: threads of one
+// client may overtake each other.
 #pragma once
 
 #include <cstddef>
@@ -16,16 +16,16 @@ class UsedNumbers {
     bool try_use(uint32_t number) {
         if (number < first_free_ || !above_.insert(number).second) return false;
         while (!above_.empty() && (*above_.begin() == first_free_ || above_.size() > gaps_max_)) {
-            first_free_ = uint64_t{*above_.begin()} + 1;  // what was passed over for so long never comes
+            first_free_ = uint64_t{*above_.begin()} + 1;  // a skipped number counts as used from here on
             above_.erase(above_.begin());
         }
         return true;
     }
 
   private:
-    size_t gaps_max_;
-    uint64_t first_free_ = 1;   // all below were used
-    std::set<uint32_t> above_;  // and these, at most gaps_max
+    size_t gaps_max_;           // a gap closes when so many numbers above it are used
+    uint64_t first_free_ = 1;   // all numbers below are used
+    std::set<uint32_t> above_;  // the used numbers above first_free_, at most gaps_max_
 };
 
 }  // namespace nexar::local

@@ -177,7 +177,7 @@ TEST_CASE("a killed daemon releases all eight waiting threads at once with DAEMO
             const int64_t last = sleepers.join();
             if (!sleepers.all(NEXAR_ERR_DAEMON_LOST)) return 2;
             if (last - killed_at > 5000)
-                return 3;  // their waits would end after 20 s, the daemon's ticks tell after 10
+                return 3;  // their waits would end after 20 s, the daemon's tick ends them after 10
             if (nexar_barrier(rank.group, nullptr) != NEXAR_ERR_DAEMON_LOST) return 4;
             if (nexar_request_test(sleepers.requests[0], nullptr) != NEXAR_ERR_DAEMON_LOST) return 5;
             if (nexar_request_free(sleepers.requests[0]) != NEXAR_OK) return 6;
@@ -233,7 +233,7 @@ TEST_CASE("a daemon that stops in order releases its waiters too, and can be rep
     REQUIRE(nexar_session_close(rank.session) == NEXAR_OK);
 }
 
-TEST_CASE("a daemon killed at any moment of a busy client's life: every call ends", "[local][death]") {
+TEST_CASE("a daemon killed at any moment of a busy client: every call ends", "[local][death]") {
     for (int round = 0; round < 12; ++round) {
         ProcessDaemon daemon;
         Child client([&] {
@@ -348,7 +348,7 @@ TEST_CASE("a client killed at any moment is noticed, and its siblings learn whic
     }
 }
 
-TEST_CASE("a killed client whose forked child lives on is noticed all the same", "[local][death]") {
+TEST_CASE("a killed client whose forked child still runs is noticed", "[local][death]") {
     ThreadDaemon daemon;
     int fds[2];
     REQUIRE(::pipe(fds) == 0);
@@ -356,7 +356,7 @@ TEST_CASE("a killed client whose forked child lives on is noticed all the same",
         Joined rank = join(daemon.path(), "stuck", 1);
         const pid_t child = ::fork();
         if (child == 0) {
-            ::sleep(30);  // sleep: its life, in which it holds the socket open
+            ::sleep(30);  // sleep: meanwhile it holds the socket open
             ::_exit(0);
         }
         if (::write(fds[1], &child, sizeof child) != sizeof child) return 1;

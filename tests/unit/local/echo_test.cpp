@@ -351,7 +351,8 @@ TEST_CASE("the session's descriptor is readable when something ended or the daem
     REQUIRE(nexar_session_close(session) == NEXAR_OK);
 }
 
-TEST_CASE("the session's descriptor tells also of what ended before it was asked for", "[local]") {
+TEST_CASE("the session's descriptor is readable also for a request that completed before it was asked for",
+          "[local]") {
     ThreadDaemon daemon;
     for (const bool by_doorbell : {false, true}) {
         Child client([&] {

@@ -1,5 +1,5 @@
-// What a client had put into its ring when it ended was handed over: it is taken, all of it, before its
-// engine hears of the end.
+// The entries that a client had pushed when it ended were submitted: all of them are handled before the
+// engine gets the end.
 #include <signal.h>
 #include <sys/mman.h>
 
@@ -72,11 +72,12 @@ TEST_CASE("what stands in the ring at a goodbye is taken first", "[local][death]
     end_with_a_full_ring(End::goodbye);
 }
 
-TEST_CASE("what stands in the ring when the connection ends is taken first", "[local][death]") {
+TEST_CASE("entries in the ring are handled before the end of the connection", "[local][death]") {
     end_with_a_full_ring(End::end_of_file);
 }
 
-TEST_CASE("what stands in the ring when the process ends is taken first, whoever holds its socket",
-          "[local][death]") {
+TEST_CASE(
+    "entries in the ring are handled before the process's end, even if another process holds its socket",
+    "[local][death]") {
     end_with_a_full_ring(End::process);
 }

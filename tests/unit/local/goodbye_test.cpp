@@ -15,7 +15,7 @@ using namespace nexar::test;
 
 namespace {
 
-// A client that starts so many operations while nobody takes them from its ring, each with a bell, and then
+// A client that starts so many operations while the daemon reads nothing, each with a doorbell, and then
 // ends.
 void end_behind_doorbells(int operations, bool close_first) {
     StillServer server;
@@ -58,15 +58,16 @@ void end_behind_doorbells(int operations, bool close_first) {
 
 }  // namespace
 
-TEST_CASE("a goodbye behind forty bells is heard, although the process has ended", "[local][death][D11]") {
+TEST_CASE("a goodbye behind forty doorbells is received, although the process has ended",
+          "[local][death][D11]") {
     end_behind_doorbells(40, true);
 }
 
-TEST_CASE("a goodbye for which the socket has no room is heard", "[local][death][D11]") {
+TEST_CASE("a goodbye for which the socket has no room is received", "[local][death][D11]") {
     end_behind_doorbells(600, true);
 }
 
-TEST_CASE("an exit behind bells is an orderly end", "[local][death][D11]") {
+TEST_CASE("an exit behind doorbells is an orderly end", "[local][death][D11]") {
     end_behind_doorbells(40, false);
     end_behind_doorbells(600, false);
 }

@@ -324,7 +324,7 @@ TEST_CASE("a client that never reads does not block the daemon", "[local][hostil
     Fd fd = ready(daemon.path(), control);
     const int flags = ::fcntl(fd.get(), F_GETFL);
     ::fcntl(fd.get(), F_SETFL, flags & ~O_NONBLOCK);
-    // Bells for ever: each completion of a bad entry rings one, and nobody takes them.
+    // Endless doorbells: each completion of a bad entry rings one, and the client reads none.
     void* at =
         ::mmap(nullptr, nexar_shm_control_bytes(16), PROT_READ | PROT_WRITE, MAP_SHARED, control.get(), 0);
     REQUIRE(at != MAP_FAILED);
@@ -387,7 +387,7 @@ TEST_CASE("what the daemon shows to all its clients none of them can write, cut 
     pollfd wait{fd.get(), POLLIN, 0};
     REQUIRE(::poll(&wait, 1, 5000) == 1);
     const local::Packet welcome = local::receive_packet(fd.get());
-    REQUIRE(welcome.fds.size() == 2);  // the daemon's page, and the word of its life
+    REQUIRE(welcome.fds.size() == 2);  // the daemon's page, and the alive word
     for (const Fd& page : welcome.fds) {
         const auto reopened = "/proc/self/fd/" + std::to_string(page.get());
         const Fd again(::open(reopened.c_str(), O_RDWR | O_CLOEXEC));
@@ -409,7 +409,7 @@ TEST_CASE("what the daemon shows to all its clients none of them can write, cut 
     CHECK(serves(daemon));
 }
 
-TEST_CASE("sockets closed in one direction, with work in flight and bells to come", "[local][hostile]") {
+TEST_CASE("sockets closed in one direction, with work in flight and doorbells to come", "[local][hostile]") {
     ThreadDaemon daemon;
     const size_t bytes = nexar_shm_control_bytes(16), before = open_descriptors();
     for (const int direction : {SHUT_RD, SHUT_WR, SHUT_RDWR}) {
@@ -423,7 +423,8 @@ TEST_CASE("sockets closed in one direction, with work in flight and bells to com
         ::shutdown(fd.get(), direction);
         shm::SubmissionProducer producer(view);
         for (uint32_t i = 1; i < 16; ++i) {
-            view.slot(i).descriptor.kind = NEXAR_OP_BARRIER;  // of no group: refused in the slot, with a bell
+            view.slot(i).descriptor.kind =
+                NEXAR_OP_BARRIER;  // of no group: refused in the slot, with a doorbell
             std::atomic_ref<uint32_t>(view.slot(i).state).store(NEXAR_SLOT_WORD(1u, 1u));
             CHECK(producer.try_push({i, 1, NEXAR_ENTRY_SUBMIT}));
             say(fd, nexar_msg_head{NEXAR_LOCAL_MAGIC, NEXAR_MSG_BELL});

@@ -241,7 +241,7 @@ TEST_CASE("under a limit on the size of files memory is an error, not the end", 
     CHECK(large.wait() == 0);
 }
 
-TEST_CASE("a process that has no descriptors left hears it, whichever one is missing", "[local]") {
+TEST_CASE("a process that has no descriptors left gets an error, whichever one is missing", "[local]") {
     ProcessDaemon daemon;
     Child client([&] {
         const rlimit limit{256, 256};

@@ -45,7 +45,7 @@ void after_access(int, siginfo_t*, void* context) {
     static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_EFL] &= ~trap_flag;
 }
 
-// While it lives every access is counted.
+// Counts every access during its lifetime.
 class Watched {
   public:
     Watched() {

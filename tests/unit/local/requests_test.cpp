@@ -65,7 +65,7 @@ TEST_CASE("a group whose handle did not fit into the caller's completion goes wi
     }
 }
 
-TEST_CASE("a forked child cannot free its parent's group, which lives on", "[local]") {
+TEST_CASE("a forked child cannot free its parent's group, which stays open", "[local]") {
     ProcessDaemon daemon;
     const TestSession session(daemon.path());
     nexar_group* group = session.group("alone");
@@ -199,7 +199,7 @@ TEST_CASE("a blocking call's request has no handle, not even a guessed one", "[l
     CHECK(outcome == NEXAR_ERR_TIMED_OUT);
 }
 
-// The bytes of ordinary memory are copied back by whoever sees the end; after close() nobody may any more.
+// The thread that sees the completion copies bytes back to ordinary memory; after close() no thread may.
 TEST_CASE("memory that was given to a request is the caller's again when the session is closed", "[local]") {
     constexpr size_t bytes = size_t{64} << 20;
     for (int round = 0; round < 8; ++round) {
@@ -219,7 +219,7 @@ TEST_CASE("memory that was given to a request is the caller's again when the ses
         std::thread waiter([&] { waited = nexar_request_wait(receive, 20000, nullptr); });
         ::usleep(static_cast<useconds_t>(round * 2000));  // sleep: each round another moment
         CHECK(nexar_session_close(session) == NEXAR_OK);
-        ::munmap(out, bytes);  // whoever still copies there ends this process
+        ::munmap(out, bytes);  // a copy to it would end this process
         waiter.join();
         CHECK((waited == NEXAR_OK || waited == NEXAR_ERR_CLOSED));
     }
@@ -265,7 +265,7 @@ TEST_CASE("a staged request that ends at once and is freed by another thread lea
     CHECK(waits() - before == 50);
 }
 
-// A host that has no time: the daemon lives, its tick says so, and a deadline of 300 ms is long over.
+// A starved host: the daemon runs, as its tick shows, and a deadline of 300 ms has passed long ago.
 TEST_CASE("an operation that the daemon ends late does not cost the session", "[local][D9]") {
     ThreadDaemon daemon;
     const TestSession session(daemon.path());

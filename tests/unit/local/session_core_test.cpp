@@ -69,7 +69,7 @@ TEST_CASE("every field of a descriptor is validated, and the answer names it", "
     CHECK(!f.core.broken());
 }
 
-TEST_CASE("a region's memory lives until the last operation on it is over", "[local][S10]") {
+TEST_CASE("a region's memory stays mapped until the last operation on it has ended", "[local][S10]") {
     Fixture f;
     auto owned = std::make_shared<std::vector<std::byte>>(4096);
     std::weak_ptr<std::vector<std::byte>> alive = owned;
@@ -154,7 +154,9 @@ TEST_CASE("what a request does not use must be 0, and the answer names the field
     CHECK(with(op, [](D& d) { d.priority = 0; }).starts_with("UNSUPPORTED priority is 0"));
     CHECK(with(op, [](D& d) { d.priority = 77; }).starts_with("UNSUPPORTED priority is 77"));
     CHECK(with(op, [](D& d) { d.flags = 8; }).starts_with(bad + "flags has the unknown bits 8"));
-    CHECK(with(op, [](D& d) { d.flags = NEXAR_SHM_FLAG_ANY_TAG; }).starts_with(bad + "flags says any tag"));
+    CHECK(with(op, [](D& d) {
+              d.flags = NEXAR_SHM_FLAG_ANY_TAG;
+          }).starts_with(bad + "flags has the bit for any tag"));
     CHECK(with(op, [](D& d) { d.peer = 1; }).starts_with(bad + "peer is 1"));
     CHECK(with(op, [](D& d) { d.tag = 9; }).starts_with(bad + "tag is 9"));
     CHECK(with(op, [](D& d) { d.timeout_ns = -2; }).starts_with(bad + "timeout_ns is -2"));

@@ -18,7 +18,7 @@ nexar_shm_descriptor staged_all_reduce(uint32_t windows = 2) {
 
 }  // namespace
 
-TEST_CASE("a staged descriptor becomes a request with its windows; the group's segment size was told",
+TEST_CASE("a staged descriptor becomes a request with its windows; the group's segment size was reported",
           "[local][S12]") {
     Fixture f;
     CHECK(f.memory.view().slot(0).result.stage == 4096);

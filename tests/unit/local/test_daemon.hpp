@@ -44,7 +44,7 @@ class ThreadDaemon {
     std::thread thread_;
 };
 
-// A child process that runs `body` and exits with its answer; killed at the end if it still lives.
+// A child process that runs `body` and exits with its answer; killed at the end if it still runs.
 class Child {
   public:
     explicit Child(const std::function<int()>& body);

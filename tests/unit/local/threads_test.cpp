@@ -113,7 +113,7 @@ TEST_CASE("without futex_waitv: waiters, an event loop and polls share one socke
                     ++wrong;
             }
         });
-    // An event loop: its own requests, one at a time, whose ends it hears of by the descriptor alone.
+    // An event loop: its own requests, one at a time, whose completions only the descriptor reports.
     threads.emplace_back([&] {
         int fd = -1;
         nexar_group* group = own_group(rank.session, 99);
