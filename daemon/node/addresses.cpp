@@ -102,7 +102,7 @@ Result<AddressChoices> choose_addresses(const quic::Address& listen, const std::
         if (why_not.empty())
             out.chosen.push_back({text, "up, on " + i.name + ", MTU " + std::to_string(i.mtu)});
         else
-            out.passed_over.push_back({text, i.name + ": " + why_not});
+            out.rejected.push_back({text, i.name + ": " + why_not});
     }
     if (out.chosen.empty())  // a machine without a network: still a cluster of one
         out.chosen.push_back({with_port(listen.family == 4 ? *quic::Address::parse("127.0.0.1:1")

@@ -22,7 +22,7 @@ struct AddressChoice {
 };
 struct AddressChoices {
     std::vector<AddressChoice> chosen;  // best first; told to other nodes
-    std::vector<AddressChoice> passed_over;
+    std::vector<AddressChoice> rejected;
 };
 
 // Pure. `advertise`: comma-separated; each item an address, or a pattern (fnmatch) for interface names or

@@ -13,24 +13,25 @@ constexpr WallSeconds replace_share =
 
 }  // namespace
 
-Result<std::unique_ptr<ControlPlane>> ControlPlane::open(Config config, JoinDoor* door, Log& log, Time now) {
+Result<std::unique_ptr<ControlPlane>> ControlPlane::open(Config config, JoinServer* join_server, Log& log,
+                                                         Time now) {
     transport::QuicPort::Options options;
     options.listen = config.listen;
     options.quic = config.quic;
-    options.quic.accept_join = door != nullptr;
+    options.quic.accept_join = join_server != nullptr;
     options.reset_secret = config.reset_secret;
     NEXAR_TRY(auto port, transport::QuicPort::open(std::move(options), config.identity, config.verifier));
     return std::unique_ptr<ControlPlane>(
-        new ControlPlane(std::move(config), std::move(port), door, log, now));
+        new ControlPlane(std::move(config), std::move(port), join_server, log, now));
 }
 
-ControlPlane::ControlPlane(Config config, std::unique_ptr<transport::QuicPort> port, JoinDoor* door, Log& log,
-                           Time now)
+ControlPlane::ControlPlane(Config config, std::unique_ptr<transport::QuicPort> port, JoinServer* join_server,
+                           Log& log, Time now)
     : port_(std::move(port)),
       mesh_(config.mesh),
       carrier_(port_->endpoint(), port_->local()),
       connections_(config.table, carrier_, mesh_, config.seed, now),
-      door_(door),
+      join_server_(join_server),
       renewer_(config.renewer),
       log_(&log) {}
 
@@ -44,7 +45,7 @@ bool ControlPlane::step(Time now) {
         work = true;
     }
     while (auto address = port_->poll_unreachable()) port_->endpoint().on_unreachable(now, *address);
-    if (door_) door_->step(now, port_->endpoint());
+    if (join_server_) join_server_->step(now, port_->endpoint());
     connections_.on_time(now);
     read_connections();
     read_mesh(now);
@@ -65,8 +66,8 @@ void ControlPlane::on_quic_event(Time now, const quic::Event& event) {
                    {field("remote", event.remote.text()), field("why", transport::text_of(event.close))});
         return;
     }
-    if (event.alpn == quic::alpn_join || (door_ && door_->knows(event.conn))) {
-        if (door_) door_->on_event(now, event, port_->endpoint());
+    if (event.alpn == quic::alpn_join || (join_server_ && join_server_->has(event.conn))) {
+        if (join_server_) join_server_->on_event(now, event, port_->endpoint());
         return;
     }
     carrier_.on_event(now, event, connections_.events());
@@ -110,7 +111,7 @@ void ControlPlane::read_message(Time now, PeerIndex peer, Bytes bytes) {
     const auto conn = connections_.conn_of(peer);
     const quic::Connection* quic = conn ? carrier_.find(*conn) : nullptr;
     if (renewer_ && quic && renewer_->on_message(now, quic->peer(), quic->peer_chain(), *message)) return;
-    events_.push_back(PeerSaid{peer, std::move(*message)});
+    events_.push_back(PeerMessage{peer, std::move(*message)});
 }
 
 void ControlPlane::tend_renewal(Time now) {
@@ -145,7 +146,7 @@ std::optional<PlaneEvent> ControlPlane::poll_event() {
 Time ControlPlane::wake_at() const {
     Time at = std::min(port_->wake_at(), connections_.wake_at());
     if (renewer_) at = std::min(at, renewer_->wake_at());
-    return door_ ? std::min(at, door_->wake_at()) : at;
+    return join_server_ ? std::min(at, join_server_->wake_at()) : at;
 }
 
 void ControlPlane::say_goodbye(const std::string& reason) {

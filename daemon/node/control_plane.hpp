@@ -1,6 +1,6 @@
 // The control plane: this node's connections to all other daemons, on the control loop. One UDP port, one
-// mesh (for messages and small data), the control connections over QUIC, and, on an issuer, the door for
-// joiners. It moves bytes between the dry machines and the socket, and decides nothing itself.
+// mesh (for messages and small data), the control connections over QUIC, and, on an issuer, the join_server
+// for joiners. It moves bytes between the dry machines and the socket, and decides nothing itself.
 //
 // Thread: the control loop's.
 #pragma once
@@ -23,12 +23,12 @@ namespace nexar::node {
 
 // What happened, for the node to pass on.
 struct CertificateRenewed {};  // of this node: new connections shall show it
-struct PeerSaid {
+struct PeerMessage {
     PeerIndex peer;
     wire::Message message;
 };
 using PlaneEvent = std::variant<connections::PeerIsUp, connections::PeerIsDown, connections::PeerReceived,
-                                connections::RedialFailed, PeerSaid, CertificateRenewed, link::MeshEvent>;
+                                connections::RedialFailed, PeerMessage, CertificateRenewed, link::MeshEvent>;
 
 class ControlPlane final : public engine::MeshPort, public engine::PeerPort {
   public:
@@ -43,7 +43,8 @@ class ControlPlane final : public engine::MeshPort, public engine::PeerPort {
         std::optional<std::array<std::byte, 32>> reset_secret;
         Renewer* renewer = nullptr;
     };
-    static Result<std::unique_ptr<ControlPlane>> open(Config config, JoinDoor* door, Log& log, Time now);
+    static Result<std::unique_ptr<ControlPlane>> open(Config config, JoinServer* join_server, Log& log,
+                                                      Time now);
 
     // For connections from now on; those that stand are replaced one after the other, before the certificate
     // that they began with comes to its end, in `old_left` seconds.
@@ -76,7 +77,7 @@ class ControlPlane final : public engine::MeshPort, public engine::PeerPort {
     const transport::SocketStats& socket_stats() const { return port_->socket_stats(); }
 
   private:
-    ControlPlane(Config config, std::unique_ptr<transport::QuicPort> port, JoinDoor* door, Log& log,
+    ControlPlane(Config config, std::unique_ptr<transport::QuicPort> port, JoinServer* join_server, Log& log,
                  Time now);
     void on_quic_event(Time now, const quic::Event& event);
     void read_connections();
@@ -88,7 +89,7 @@ class ControlPlane final : public engine::MeshPort, public engine::PeerPort {
     link::Mesh mesh_;
     transport::QuicCarrier carrier_;
     connections::ControlConnections connections_;
-    JoinDoor* door_;
+    JoinServer* join_server_;
     Renewer* renewer_;
     Log* log_;
     std::deque<PlaneEvent> events_;

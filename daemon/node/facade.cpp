@@ -21,7 +21,7 @@ bool is_change(const std::string& command) {
 std::vector<report::Address> addresses_of(const Member& member) {
     std::vector<report::Address> out;
     for (const auto& a : member.addresses().chosen) out.push_back({a.address, true, a.why});
-    for (const auto& a : member.addresses().passed_over) out.push_back({a.address, false, a.why});
+    for (const auto& a : member.addresses().rejected) out.push_back({a.address, false, a.why});
     return out;
 }
 
@@ -41,8 +41,8 @@ std::vector<report::Peer> peers_of(const Member& member, Duration silence_max, T
         p.state = view.up ? "up" : "down";
         p.address = view.remote;
         if (const auto stats = member.plane().stats(index)) p.rtt = stats->rtt;
-        if (view.heard != Time{}) p.heard_ago = now - view.heard;
-        if (view.up && p.heard_ago && *p.heard_ago > silence_max) p.state = "suspected";
+        if (view.last_received_at != Time{}) p.received_ago = now - view.last_received_at;
+        if (view.up && p.received_ago && *p.received_ago > silence_max) p.state = "suspected";
         p.why = view.up ? (view.bulk_up ? "" : "no bulk connection yet")
                         : why_not_up(member, p.record.node, view.why_down);
         shown[p.record.node] = true;
@@ -53,7 +53,7 @@ std::vector<report::Peer> peers_of(const Member& member, Duration silence_max, T
         report::Peer p;
         p.record = record;
         p.state = "connecting";
-        p.why = why_not_up(member, record.node, member.why_gone(record.node));
+        p.why = why_not_up(member, record.node, member.why_departed(record.node));
         if (!record.addresses.empty()) p.address = record.addresses.front();
         out.push_back(std::move(p));
     }
@@ -83,7 +83,8 @@ void Node::ask(const control::Caller& caller, const std::string& command, const 
     if (command == "cluster_join") return join(arguments, std::move(answer));
     if (command == "cluster_init") return answer(init(arguments));
     if (command.starts_with("token_")) return answer(token(command, arguments));
-    if (command == "groups" || command == "ops" || command == "plan") return answer(look(command, arguments));
+    if (command == "groups" || command == "ops" || command == "plan")
+        return answer(query_group(command, arguments));
     if (auto none = report::no_arguments(arguments); !none) return answer(fail(none.error()));
     if (command == "config") return answer(report::config(config_));
     if (command == "status") return answer(status(loop::Loop::now()));
@@ -92,7 +93,7 @@ void Node::ask(const control::Caller& caller, const std::string& command, const 
     answer(fail(Errc::unsupported, "there is no command '" + command + "'"));
 }
 
-Result<std::string> Node::look(const std::string& command, const std::string& arguments) {
+Result<std::string> Node::query_group(const std::string& command, const std::string& arguments) {
     if (!member_) return fail(Errc::bad_state, in_no_cluster);
     NEXAR_TRY(const std::string group, report::text_argument(arguments, "group", command == "plan"));
     const auto snapshot = member_->engine().snapshot(loop::Loop::now());

@@ -85,7 +85,7 @@ Result<void> split_certificates(const StateDir& state, const std::string& both, 
 }
 
 // An issuer needs nobody: it signs its own key again. Whoever is none has to ask, and nobody talks to it.
-Result<void> revive(const StateDir& state, Identity& id, WallSeconds now) {
+Result<void> renew_own_leaf(const StateDir& state, Identity& id, WallSeconds now) {
     const auto expiry = expiry_of_certificate(id.certificate);
     if (!expiry || *expiry >= now) return {};  // what does not parse is said later, by its name
     if (!id.issuer)
@@ -95,7 +95,7 @@ Result<void> revive(const StateDir& state, Identity& id, WallSeconds now) {
                         state.path() + " away, then nexarctl cluster join -");
     NEXAR_TRY(const std::string csr, make_csr(id.node_key));
     NEXAR_TRY(id.certificate,
-              sign_leaf(id.issuer->key, id.issuer->certificate, csr, now, id.issuer->leaf_life));
+              sign_leaf(id.issuer->key, id.issuer->certificate, csr, now, id.issuer->leaf_lifetime));
     id.issuer_certificate = id.issuer->certificate;
     return save_certificate(state, id.certificate, id.issuer_certificate);
 }
@@ -157,7 +157,8 @@ Result<ResetSecret> reset_secret(const StateDir& state, uint16_t port) {
     return out;
 }
 
-Result<std::optional<Identity>> load_identity(const StateDir& state, WallSeconds now, WallSeconds leaf_life) {
+Result<std::optional<Identity>> load_identity(const StateDir& state, WallSeconds now,
+                                              WallSeconds leaf_lifetime) {
     NEXAR_TRY(const auto certificates, state.read(certificate_file));
     if (!certificates) return std::nullopt;
     Identity id;
@@ -167,16 +168,16 @@ Result<std::optional<Identity>> load_identity(const StateDir& state, WallSeconds
     NEXAR_TRY(auto issuer_key, state.read(issuer_key_file));
     if (issuer_key) {
         NEXAR_TRY(id.issuer, load_issuer(state, std::move(*issuer_key)));
-        id.issuer->leaf_life = leaf_life;
+        id.issuer->leaf_lifetime = leaf_lifetime;
     }
-    NEXAR_TRY_VOID(revive(state, id, now));
+    NEXAR_TRY_VOID(renew_own_leaf(state, id, now));
     NEXAR_TRY_VOID(check_files(state, id, now));
     NEXAR_TRY_VOID(fill_derived(id));
     return id;
 }
 
 Result<Identity> init_cluster(const StateDir& state, const std::string& name, WallSeconds now,
-                              WallSeconds leaf_life) {
+                              WallSeconds leaf_lifetime) {
     NEXAR_TRY(const auto present, state.read(certificate_file));
     if (present) return fail(Errc::bad_state, "this node is in a cluster already (" + state.path() + ")");
     Identity id;
@@ -184,11 +185,11 @@ Result<Identity> init_cluster(const StateDir& state, const std::string& name, Wa
     NEXAR_TRY(const std::string root_key, make_key());
     NEXAR_TRY(id.root_certificate, make_root(root_key, name, now));
     NEXAR_TRY(issuer.key, make_key());
-    issuer.leaf_life = leaf_life;
+    issuer.leaf_lifetime = leaf_lifetime;
     NEXAR_TRY(issuer.certificate, make_issuer(root_key, id.root_certificate, issuer.key, now));
     NEXAR_TRY(id.node_key, make_key());
     NEXAR_TRY(const std::string csr, make_csr(id.node_key));
-    NEXAR_TRY(id.certificate, sign_leaf(issuer.key, issuer.certificate, csr, now, leaf_life));
+    NEXAR_TRY(id.certificate, sign_leaf(issuer.key, issuer.certificate, csr, now, leaf_lifetime));
     id.issuer_certificate = issuer.certificate;
     NEXAR_TRY_VOID(fill_derived(id));
     id.issuer = std::move(issuer);

@@ -14,7 +14,7 @@ namespace nexar::node {
 
 struct Issuer {
     std::string key, certificate;
-    WallSeconds leaf_life = admission::leaf_seconds;  // of what it signs
+    WallSeconds leaf_lifetime = admission::leaf_seconds;  // of what it signs
     admission::TokenBook tokens;
 };
 
@@ -32,14 +32,14 @@ struct Identity {
     std::string chain() const { return certificate + issuer_certificate; }
 };
 
-// none: this node is in no cluster yet. `leaf_life`: of the leaves that it signs, if it is an issuer; an
+// none: this node is in no cluster yet. `leaf_lifetime`: of the leaves that it signs, if it is an issuer; an
 // issuer whose own leaf has expired renews it here.
 Result<std::optional<Identity>> load_identity(const StateDir& state, WallSeconds now,
-                                              WallSeconds leaf_life = admission::leaf_seconds);
+                                              WallSeconds leaf_lifetime = admission::leaf_seconds);
 // Makes root, issuer and node keys, and writes them. bad_state if there is an identity already. After an
 // error none of its files is left.
 Result<Identity> init_cluster(const StateDir& state, const std::string& name, WallSeconds now,
-                              WallSeconds leaf_life = admission::leaf_seconds);
+                              WallSeconds leaf_lifetime = admission::leaf_seconds);
 // Leaf and issuer in one file, replaced at once: a crash leaves the old pair or the new one.
 Result<void> save_certificate(const StateDir& state, const std::string& certificate,
                               const std::string& issuer_certificate);

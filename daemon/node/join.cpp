@@ -8,8 +8,8 @@ namespace {
 
 using namespace admission;
 
-constexpr Duration guest_patience{3'000'000'000};
-constexpr Duration joiner_patience{30'000'000'000};
+constexpr Duration request_timeout{3'000'000'000};
+constexpr Duration join_timeout{30'000'000'000};
 constexpr Duration redial_pause{200'000'000};
 constexpr std::string_view exporter_label = "EXPORTER-nexar-join";
 constexpr size_t exporter_bytes = 32;
@@ -42,40 +42,40 @@ void JoinStream::write(quic::Connection& conn, Bytes message) {
     conn.write(quic::Class::control, message);
 }
 
-void JoinDoor::on_event(Time now, const quic::Event& event, quic::Endpoint& endpoint) {
+void JoinServer::on_event(Time now, const quic::Event& event, quic::Endpoint& endpoint) {
     if (event.kind == quic::Event::Kind::closed) {
-        guests_.erase(event.conn);
+        connections_.erase(event.conn);
         return;
     }
     if (event.kind != quic::Event::Kind::connected) return;
     auto* conn = endpoint.find(event.conn);
     if (!conn) return;
-    Guest& guest = guests_[event.conn];
-    guest.remote = event.remote;
-    guest.until = now + guest_patience;
-    conn->set_receiver(&guest.stream);
+    Joining& joining = connections_[event.conn];
+    joining.remote = event.remote;
+    joining.until = now + request_timeout;
+    conn->set_receiver(&joining.stream);
 }
 
-void JoinDoor::step(Time now, quic::Endpoint& endpoint) {
-    for (auto& [id, guest] : guests_) {
+void JoinServer::step(Time now, quic::Endpoint& endpoint) {
+    for (auto& [id, joining] : connections_) {
         auto* conn = endpoint.find(id);
         if (!conn) continue;  // its closed event is on its way
-        if (auto request = guest.stream.poll(); request && !guest.answered)
-            answer(*conn, guest, *request);
-        else if (guest.stream.broken())
+        if (auto request = joining.stream.poll(); request && !joining.answered)
+            answer(*conn, joining, *request);
+        else if (joining.stream.broken())
             conn->close(close_bad_request, "not a join request");
-        else if (now >= guest.until)
+        else if (now >= joining.until)
             conn->close(close_bad_request, "no join request within 3 s");
     }
 }
 
-Time JoinDoor::wake_at() const {
+Time JoinServer::wake_at() const {
     Time at = never;
-    for (const auto& [id, guest] : guests_) at = std::min(at, guest.until);
+    for (const auto& [id, joining] : connections_) at = std::min(at, joining.until);
     return at;
 }
 
-Result<JoinReply> JoinDoor::admit(quic::Connection& conn, Bytes bytes) {
+Result<JoinReply> JoinServer::admit(quic::Connection& conn, Bytes bytes) {
     NEXAR_TRY(const JoinRequest request, decode_join_request(bytes));
     NEXAR_TRY(const auto exporter, conn.export_keying_material(exporter_label, {}, exporter_bytes));
     Issuer& issuer = *identity_->issuer;
@@ -84,21 +84,22 @@ Result<JoinReply> JoinDoor::admit(quic::Connection& conn, Bytes bytes) {
     }));
     JoinReply reply;
     NEXAR_TRY(reply.certificate,
-              sign_leaf(issuer.key, issuer.certificate, request.csr, wall_(), issuer.leaf_life));
+              sign_leaf(issuer.key, issuer.certificate, request.csr, wall_(), issuer.leaf_lifetime));
     reply.issuer_certificate = issuer.certificate;
     reply.root_certificate = identity_->root_certificate;
     return reply;
 }
 
-void JoinDoor::answer(quic::Connection& conn, Guest& guest, Bytes request) {
-    guest.answered = true;
+void JoinServer::answer(quic::Connection& conn, Joining& joining, Bytes request) {
+    joining.answered = true;
     auto reply = admit(conn, request);
     if (reply) {
         const auto node = node_id_of_certificate(reply->certificate);
         log_->info("node_admitted",
-                   {field("node", node ? *node : NodeId{}), field("remote", guest.remote.text())});
+                   {field("node", node ? *node : NodeId{}), field("remote", joining.remote.text())});
     } else {
-        log_->warn("join_refused", {field("remote", guest.remote.text()), field("why", reply.error().text)});
+        log_->warn("join_refused",
+                   {field("remote", joining.remote.text()), field("why", reply.error().text)});
         reply = JoinReply{reply.error(), {}, {}, {}};
     }
     JoinStream::write(conn, encode(*reply));  // the joiner closes when it has read it, or the deadline does
@@ -110,7 +111,7 @@ Joiner::Joiner(const Token& token, const StateDir& state, std::string hostname,
       state_(&state),
       hostname_(std::move(hostname)),
       wall_(std::move(wall)),
-      until_(now + joiner_patience),
+      until_(now + join_timeout),
       redial_at_(now) {}
 
 Result<std::unique_ptr<Joiner>> Joiner::start(const Token& token, const StateDir& state,
@@ -141,7 +142,7 @@ void Joiner::dial(Time now) {
     const auto address = quic::Address::parse(address_);
     if (!address) {
         last_failure_ = address.error().text;
-        return go_on(now);
+        return schedule_redial(now);
     }
     dialled_ = *address;
     connected_ = false;
@@ -150,11 +151,11 @@ void Joiner::dial(Time now) {
         conn_ = *conn;
     else
         last_failure_ = conn.error().text;
-    if (!conn) go_on(now);
+    if (!conn) schedule_redial(now);
 }
 
 // To the next address at once; before a new round over all of them, a pause.
-void Joiner::go_on(Time now) {
+void Joiner::schedule_redial(Time now) {
     const bool round_over = next_address_ % token_.issuer_addresses.size() == 0;
     redial_at_ = round_over ? now + redial_pause : now;
 }
@@ -166,7 +167,7 @@ void Joiner::on_unreachable(Time now, const quic::Address& address) {
     last_failure_ = "nobody listens there (ICMP says unreachable)";
     if (auto* conn = port_->endpoint().find(*std::exchange(conn_, {})))
         conn->close(close_done, last_failure_);
-    go_on(now);
+    schedule_redial(now);
 }
 
 void Joiner::ask(quic::Connection& conn) {

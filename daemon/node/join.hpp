@@ -32,32 +32,32 @@ class JoinStream final : public quic::Receiver {
 };
 
 // The issuer's side: one request, one reply, a deadline.
-class JoinDoor {
+class JoinServer {
   public:
-    JoinDoor(Identity& identity, const StateDir& state, std::function<WallSeconds()> wall, Log& log)
+    JoinServer(Identity& identity, const StateDir& state, std::function<WallSeconds()> wall, Log& log)
         : identity_(&identity), state_(&state), wall_(std::move(wall)), log_(&log) {}
 
     // Only the event `connected` says which protocol a connection speaks.
-    bool knows(quic::ConnId conn) const { return guests_.contains(conn); }
+    bool has(quic::ConnId conn) const { return connections_.contains(conn); }
     void on_event(Time now, const quic::Event& event, quic::Endpoint& endpoint);
     void step(Time now, quic::Endpoint& endpoint);
     Time wake_at() const;
 
   private:
-    struct Guest {
+    struct Joining {
         JoinStream stream;
         quic::Address remote;
         Time until;
         bool answered = false;
     };
-    void answer(quic::Connection& conn, Guest& guest, Bytes request);
+    void answer(quic::Connection& conn, Joining& joining, Bytes request);
     Result<admission::JoinReply> admit(quic::Connection& conn, Bytes request);
 
     Identity* identity_;
     const StateDir* state_;
     std::function<WallSeconds()> wall_;
     Log* log_;
-    std::map<quic::ConnId, Guest> guests_;
+    std::map<quic::ConnId, Joining> connections_;
 };
 
 // The joiner's side: tries the token's addresses in turn until one admits us, one refuses us for good, or
@@ -78,7 +78,7 @@ class Joiner {
     Joiner(const admission::Token& token, const StateDir& state, std::string hostname,
            std::function<WallSeconds()> wall, Time now);
     void dial(Time now);
-    void go_on(Time now);
+    void schedule_redial(Time now);
     void on_unreachable(Time now, const quic::Address& address);
     void ask(quic::Connection& conn);
 

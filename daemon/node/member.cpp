@@ -12,7 +12,7 @@ namespace nexar::node {
 namespace {
 
 constexpr size_t events_per_turn_max = 1024;
-constexpr size_t why_gone_max = 4096;  // reasons kept, for people
+constexpr size_t departures_max = 4096;  // reasons kept, for people
 constexpr const char* roster_file = "roster";
 constexpr Duration roster_pause{1'000'000'000};  // a burst of new peers is one write and another at its end
 
@@ -93,7 +93,7 @@ Result<void> Member::build(Time now) {
     NEXAR_TRY(addresses_, choose_addresses(listen_, needs_.config.advertise, list_interfaces()));
     NEXAR_TRY(incarnation_, needs_.state.next_incarnation());
     if (needs_.identity.issuer)
-        door_ = std::make_unique<JoinDoor>(needs_.identity, needs_.state, wall_now, needs_.log);
+        join_server_ = std::make_unique<JoinServer>(needs_.identity, needs_.state, wall_now, needs_.log);
     NEXAR_TRY(leaf_, admission::leaf_times(needs_.identity.certificate));
     renewer_ =
         std::make_unique<Renewer>(needs_.identity, leaf_, needs_.state, wall_now, needs_.log, random_u64());
@@ -134,7 +134,7 @@ Result<void> Member::build_plane(Time now, const quic::Identity& identity, const
     std::istringstream lines(roster_saved_);
     for (std::string address; lines >> address && c.table.seeds.size() < 1024;)
         c.table.seeds.push_back(address);
-    NEXAR_TRY(plane_, ControlPlane::open(std::move(c), door_.get(), needs_.log, now));
+    NEXAR_TRY(plane_, ControlPlane::open(std::move(c), join_server_.get(), needs_.log, now));
     plane_watch_ =
         needs_.loop.watch(plane_->fd(), true, false, [](loop::Loop::Ready) {});  // the turn reads it
     return {};
@@ -238,11 +238,11 @@ void Member::on_plane(Time now, PlaneEvent event) {
             } else if constexpr (std::is_same_v<E, connections::PeerIsDown>) {
                 peer_is_down(now, e);
             } else if constexpr (std::is_same_v<E, connections::PeerReceived>) {
-                peers_[e.peer].heard = now;
+                peers_[e.peer].last_received_at = now;
                 engine_->on_heard(now, e.peer, e.rtt);
             } else if constexpr (std::is_same_v<E, connections::RedialFailed>) {
                 engine_->on_redial_failed(now, e.peer);
-            } else if constexpr (std::is_same_v<E, PeerSaid>) {
+            } else if constexpr (std::is_same_v<E, PeerMessage>) {
                 engine_->on_message(now, e.peer, e.message);
             } else if constexpr (std::is_same_v<E, CertificateRenewed>) {
                 use_new_certificate(now);
@@ -255,7 +255,7 @@ void Member::on_plane(Time now, PlaneEvent event) {
 
 void Member::peer_is_up(Time now, const connections::PeerIsUp& up) {
     PeerView& view = peers_[up.info.peer];
-    why_gone_.erase(up.info.record.node);
+    departures_.erase(up.info.record.node);
     view = {up.info, up.remote, true, view.bulk_up, now, now, {}};
     needs_.log.info("peer_up", {field("peer", up.info.record.node), field("host", up.info.record.hostname),
                                 field("address", view.remote)});
@@ -286,14 +286,14 @@ void Member::peer_is_down(Time now, const connections::PeerIsDown& down) {
     if (!down.proof) return;  // it may come back: its transfers wait
     for (auto& shard : shards_) shard->post(shards::DropPeer{down.peer});
     plane_->drop_peer(down.peer);
-    if (why_gone_.size() >= why_gone_max) why_gone_.clear();
-    why_gone_[view.info.record.node] = down.why;
+    if (departures_.size() >= departures_max) departures_.clear();
+    departures_[view.info.record.node] = down.why;
     peers_.erase(down.peer);
 }
 
-std::string Member::why_gone(const NodeId& node) const {
-    const auto found = why_gone_.find(node);
-    return found == why_gone_.end() ? std::string() : found->second;
+std::string Member::why_departed(const NodeId& node) const {
+    const auto found = departures_.find(node);
+    return found == departures_.end() ? std::string() : found->second;
 }
 
 void Member::use_new_certificate(Time now) {

@@ -28,7 +28,7 @@ struct PeerView {  // for people
     std::string remote;
     bool up = false;
     bool bulk_up = false;
-    Time heard{};
+    Time last_received_at{};
     Time since{};
     std::string why_down;
 };
@@ -60,7 +60,8 @@ class Member final : private local::Descriptors {
     const Renewer& renewer() const { return *renewer_; }
     const ControlPlane& plane() const { return *plane_; }
     const std::map<PeerIndex, PeerView>& peers() const { return peers_; }
-    std::string why_gone(const NodeId& node) const;  // of one that is no peer at the moment; empty: never was
+    std::string why_departed(
+        const NodeId& node) const;  // of one that is no peer at the moment; empty: never was
     const AddressChoices& addresses() const { return addresses_; }
     const Incarnation& incarnation() const { return incarnation_; }
     wire::PlanTableRecord plan_table() const;
@@ -98,7 +99,7 @@ class Member final : private local::Descriptors {
     Incarnation incarnation_;
     Time started_{};
     size_t worker_count_ = 0;
-    std::unique_ptr<JoinDoor> door_;
+    std::unique_ptr<JoinServer> join_server_;
     std::unique_ptr<Renewer> renewer_;
     admission::LeafTimes leaf_;  // of the certificate that connections show
     std::unique_ptr<ControlPlane> plane_;
@@ -111,7 +112,7 @@ class Member final : private local::Descriptors {
     std::unique_ptr<loop::Loop::Watch> plane_watch_;
     std::map<uint64_t, std::unique_ptr<loop::Loop::Watch>> session_watches_;
     std::map<PeerIndex, PeerView> peers_;
-    std::map<NodeId, std::string> why_gone_;
+    std::map<NodeId, std::string> departures_;
     bool plane_wants_write_ = false;
     std::string roster_saved_;  // as the file holds it
     Time roster_due_ = never;   // when to look whether it has changed

@@ -47,8 +47,8 @@ Result<void> Node::begin(Time now) {
     c.group = config_.socket_group;
     NEXAR_TRY(control_, control::Server::open(c, loop_, *this, *log_));
 
-    const auto leaf_life = static_cast<WallSeconds>(config_.certificate_lifetime);
-    NEXAR_TRY(auto identity, load_identity(state_, wall_now(), leaf_life));
+    const auto leaf_lifetime = static_cast<WallSeconds>(config_.certificate_lifetime);
+    NEXAR_TRY(auto identity, load_identity(state_, wall_now(), leaf_lifetime));
     if (identity) return become_member(now, std::move(*identity), {});
     if (config_.init_cluster) return make_cluster(now, config_.cluster_name);
     if (!config_.join_token.empty()) return begin_join(config_.join_token, now);
@@ -162,7 +162,7 @@ void Node::step_joiner(Time now) {
 
 void Node::stop(const std::string& reason) {
     if (drain_until_) {
-        told_twice_ = true;
+        stop_repeated_ = true;
         drain_until_ = loop::Loop::now();
         return;
     }
@@ -176,7 +176,7 @@ void Node::stop(const std::string& reason) {
 void Node::drain(Time now) {
     const bool quiet = !member_ || member_->quiet();
     if (!quiet && now < *drain_until_) return;
-    if (!quiet && told_twice_)
+    if (!quiet && stop_repeated_)
         log_->warn("drain_cut_short", {field("why", "a second signal")});
     else if (!quiet)
         log_->warn("drain_timed_out", {field("after_s", config_.drain_timeout)});

@@ -43,7 +43,7 @@ class Node final : private control::Facade {
     // facade.cpp: what nexarctl asks.
     void ask(const control::Caller& caller, const std::string& command, const std::string& arguments,
              control::Answer answer) override;
-    Result<std::string> look(const std::string& command, const std::string& arguments);
+    Result<std::string> query_group(const std::string& command, const std::string& arguments);
     Result<std::string> token(const std::string& command, const std::string& arguments);
     Result<std::string> init(const std::string& arguments);
     Result<void> make_cluster(Time now, const std::string& name);
@@ -71,7 +71,7 @@ class Node final : private control::Facade {
     Time active_{};
     Time watchdog_at_ = never;
     std::optional<Time> drain_until_;
-    bool told_twice_ = false;  // to stop
+    bool stop_repeated_ = false;  // to stop
     std::string stop_reason_;
     int exit_status_ = 0;
 };

@@ -50,7 +50,7 @@ void Renewer::sign_own(Time now) {
     auto renewed = [&]() -> Result<void> {
         NEXAR_TRY(const std::string csr, make_csr(identity_->node_key));
         NEXAR_TRY(const std::string leaf,
-                  sign_leaf(issuer.key, issuer.certificate, csr, wall_(), issuer.leaf_life));
+                  sign_leaf(issuer.key, issuer.certificate, csr, wall_(), issuer.leaf_lifetime));
         return take(now, leaf, issuer.certificate);
     }();
     if (!renewed) renewal_.on_refused(identity_->node, renewed.error(), now);
@@ -112,13 +112,13 @@ Result<std::string> Renewer::sign(Time now, const NodeId& from, const quic::Peer
     if (proven != from || wanted != from)
         return fail(Errc::permission, "node " + from.short_hex() + " asks for a certificate of node " +
                                           wanted.short_hex() + "; it can only renew its own");
-    if (asks_too_often(now, from))
+    if (has_signed_lately(now, from))
         return fail(Errc::table_full, "this node's certificate was signed less than a second ago");
     const Issuer& issuer = *identity_->issuer;
-    return sign_leaf(issuer.key, issuer.certificate, csr, wall_(), issuer.leaf_life);
+    return sign_leaf(issuer.key, issuer.certificate, csr, wall_(), issuer.leaf_lifetime);
 }
 
-bool Renewer::asks_too_often(Time now, const NodeId& node) {
+bool Renewer::has_signed_lately(Time now, const NodeId& node) {
     std::erase_if(signed_, [&](const auto& s) { return now - s.second >= between_signatures; });
     return !signed_.emplace(node, now).second;
 }

@@ -44,7 +44,7 @@ class Renewer {
                               const wire::RenewalRequest& request);
     Result<std::string> sign(Time now, const NodeId& from, const quic::PeerChain& chain,
                              const std::string& csr);
-    bool asks_too_often(Time now, const NodeId& node);
+    bool has_signed_lately(Time now, const NodeId& node);
 
     Identity* identity_;
     const StateDir* state_;

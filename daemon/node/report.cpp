@@ -50,7 +50,7 @@ json peers_json(const std::vector<Peer>& peers) {
                         {"address", p.address},
                         {"incarnation", p.incarnation.counter},
                         {"rtt_ms", optional_ms(p.rtt)},
-                        {"heard_ago_ms", optional_ms(p.heard_ago)},
+                        {"heard_ago_ms", optional_ms(p.received_ago)},
                         {"bulk_bytes_sent", p.bulk_bytes_sent},
                         {"bulk_bytes_received", p.bulk_bytes_received},
                         {"why", p.why}});

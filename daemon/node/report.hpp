@@ -29,7 +29,7 @@ struct Peer {
     std::string state;    // "up", "suspected", "down", "connecting"
     std::string address;  // the one in use, or the last one tried
     std::optional<Duration> rtt;
-    std::optional<Duration> heard_ago;
+    std::optional<Duration> received_ago;
     uint64_t bulk_bytes_sent = 0, bulk_bytes_received = 0;
     std::string why;  // when not up: the last reason
 };

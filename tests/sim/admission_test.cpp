@@ -1,6 +1,7 @@
 // Admission in the simulator: joiners and an issuer whose wall clocks, connections and crashes are made up;
-// tokens, requests, replies and certificates are the production code. An issuer here does what JoinDoor does,
-// in its order: admit, save the book, sign, answer; its disk is a string, and it may stop between any two.
+// tokens, requests, replies and certificates are the production code. An issuer here does what JoinServer
+// does, in its order: admit, save the book, sign, answer; its disk is a string, and it may stop between any
+// two.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <optional>

@@ -85,9 +85,9 @@ TEST_CASE("the addresses that are told follow from the machine and the setting",
 TEST_CASE("what was passed over is told with its reason", "[node]") {
     const auto got = choose_addresses(*quic::Address::parse("0.0.0.0:1"), "", machine);
     REQUIRE(got);
-    CHECK(got->chosen.size() + got->passed_over.size() == machine.size());
+    CHECK(got->chosen.size() + got->rejected.size() == machine.size());
     const auto why = [&](const std::string& address) {
-        for (const auto& p : got->passed_over)
+        for (const auto& p : got->rejected)
             if (p.address == address) return p.why;
         return std::string("not there");
     };

@@ -1,4 +1,4 @@
-// Joining over real loopback sockets: the issuer's door and the joiner.
+// Joining over real loopback sockets: the issuer's join_server and the joiner.
 #include "node/join.hpp"
 
 #include <poll.h>
@@ -25,7 +25,7 @@ struct World {
     std::vector<std::string> lines;
     Log log{[this](Level, const std::string& line) { lines.push_back(line); }, Level::debug};
     Identity identity = init_cluster(issuer_state, "test", wall).value();
-    JoinDoor door{identity, issuer_state, [this] { return wall; }, log};
+    JoinServer join_server{identity, issuer_state, [this] { return wall; }, log};
     std::unique_ptr<transport::QuicPort> port;
 
     World() {
@@ -56,9 +56,9 @@ struct World {
         port->on_time(t);
         while (auto event = port->poll_event()) {
             closed += event->kind == quic::Event::Kind::closed;
-            door.on_event(t, *event, port->endpoint());
+            join_server.on_event(t, *event, port->endpoint());
         }
-        door.step(t, port->endpoint());
+        join_server.step(t, port->endpoint());
         while (port->flush(t)) {
         }
     }
@@ -90,7 +90,7 @@ struct World {
     }
 };
 
-// Somebody who dials the door with no Joiner's manners.
+// Somebody who dials the join_server with no Joiner's manners.
 struct Guest {
     std::unique_ptr<transport::QuicPort> port;
     std::optional<quic::ConnId> conn;
@@ -132,9 +132,9 @@ TEST_CASE("who has a token joins, and its use is on disk before the certificate 
     REQUIRE(kept);
     REQUIRE(kept->entries().size() == 1);
     CHECK(kept->entries()[0].uses_left == 1);
-    // The joiner has closed, and the door forgets it.
+    // The joiner has closed, and the join_server forgets it.
     REQUIRE(world.run(-1, [&] { return world.closed == 1; }));
-    CHECK(world.door.wake_at() == never);
+    CHECK(world.join_server.wake_at() == never);
 }
 
 TEST_CASE("a wrong secret, an expired and a used-up token are refused with a reason", "[node]") {
@@ -253,19 +253,20 @@ TEST_CASE("garbage for a request is answered with an error, a message too long w
     CHECK(contains(large.end->reason, "not a join request"));
 }
 
-TEST_CASE("a guest that says nothing is closed after its time, and the door's clock goes on", "[node]") {
+TEST_CASE("a guest that says nothing is closed after its time, and the join_server's clock goes on",
+          "[node]") {
     World world;
     Guest guest(world);
     REQUIRE(world.run(guest.port->fd(), [&] {
         guest.turn(world.now());
-        return guest.conn && world.door.wake_at() != never;
+        return guest.conn && world.join_server.wake_at() != never;
     }));
-    CHECK(world.door.wake_at() > world.now());
-    CHECK(world.door.wake_at() <= world.now() + 3s);
+    CHECK(world.join_server.wake_at() > world.now());
+    CHECK(world.join_server.wake_at() <= world.now() + 3s);
     world.ahead = 4s;
     REQUIRE(world.run(guest.port->fd(), [&] {
         guest.turn(world.now());
-        return guest.end && world.door.wake_at() == never;
+        return guest.end && world.join_server.wake_at() == never;
     }));
     CHECK(contains(guest.end->reason, "no join request within 3 s"));
 }
