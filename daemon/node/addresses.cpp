@@ -1,3 +1,4 @@
+// See addresses.hpp.
 #include "node/addresses.hpp"
 
 #include <fnmatch.h>
@@ -40,7 +41,7 @@ bool link_local(const quic::Address& a) {
                          : a.host[0] == 0xfe && (a.host[1] & 0xc0) == 0x80;
 }
 
-// Bridges and tunnels of containers and virtual machines: reachable from here, from nowhere else.
+// Bridges and tunnels of containers and virtual machines: other hosts cannot reach them.
 bool virtual_bridge(const std::string& name) {
     for (const char* pattern :
          {"docker*", "br-*", "virbr*", "veth*", "cni*", "flannel*", "cali*", "lxc*", "podman*"})
@@ -72,7 +73,7 @@ Result<AddressChoices> by_patterns(const quic::Address& listen, const std::vecto
             out.chosen.push_back({host->text(), "configured"});
         } else {
             for (const Interface& i : interfaces)
-                if (i.address.family == listen.family &&  // nobody could reach the socket at another
+                if (i.address.family == listen.family &&  // the socket receives only its own family
                     (fnmatch(item.c_str(), i.name.c_str(), 0) == 0 ||
                      fnmatch(item.c_str(), host_text(i.address).c_str(), 0) == 0))
                     out.chosen.push_back(
@@ -104,7 +105,7 @@ Result<AddressChoices> choose_addresses(const quic::Address& listen, const std::
         else
             out.rejected.push_back({text, i.name + ": " + why_not});
     }
-    if (out.chosen.empty())  // a machine without a network: still a cluster of one
+    if (out.chosen.empty())  // a host without a network is still a cluster of one node
         out.chosen.push_back({with_port(listen.family == 4 ? *quic::Address::parse("127.0.0.1:1")
                                                            : *quic::Address::parse("[::1]:1"),
                                         listen.port),

@@ -1,5 +1,5 @@
-// Which addresses this node tells the others, and why: for a wrong choice here is what users of every other
-// system curse first. `nexarctl doctor` prints the reasons.
+// choose_addresses: the addresses that this node advertises, and the reason for each choice. `nexarctl
+// doctor` prints the reasons, because a wrong choice makes the node unreachable.
 #pragma once
 
 #include <string>
@@ -21,12 +21,12 @@ struct AddressChoice {
     std::string why;
 };
 struct AddressChoices {
-    std::vector<AddressChoice> chosen;  // best first; told to other nodes
+    std::vector<AddressChoice> chosen;  // advertised, best first
     std::vector<AddressChoice> rejected;
 };
 
-// Pure. `advertise`: comma-separated; each item an address, or a pattern (fnmatch) for interface names or
-// addresses.
+// A pure function. `advertise`: comma-separated; each item is an address, or a pattern (fnmatch(3)) for
+// interface names or addresses. Empty: chosen by the interfaces' properties.
 Result<AddressChoices> choose_addresses(const quic::Address& listen, const std::string& advertise,
                                         const std::vector<Interface>& interfaces);
 std::vector<Interface> list_interfaces();

@@ -1,3 +1,4 @@
+// See control_plane.hpp.
 #include "node/control_plane.hpp"
 
 #include <type_traits>
@@ -7,9 +8,10 @@
 namespace nexar::node {
 namespace {
 
+// Connections are replaced within the smaller of replace_within and 1/replace_share of the old certificate's
+// rest.
 constexpr Duration replace_within{30'000'000'000};
-constexpr WallSeconds replace_share =
-    4;  // and within this part of the time that the old certificate has left
+constexpr WallSeconds replace_share = 4;
 
 }  // namespace
 
@@ -38,7 +40,7 @@ ControlPlane::ControlPlane(Config config, std::unique_ptr<transport::QuicPort> p
 bool ControlPlane::step(Time now) {
     bool work = port_->on_readable(now);
     port_->on_time(now);
-    // What a peer sent before it closed comes first: a GOODBYE and the close often share a datagram.
+    // Messages before connection events: a GOODBYE and the close often share a datagram.
     read_mesh(now);
     while (auto event = port_->poll_event()) {
         on_quic_event(now, *event);
@@ -120,8 +122,8 @@ void ControlPlane::tend_renewal(Time now) {
     if (renewer_->take_renewed()) events_.push_back(CertificateRenewed{});
 }
 
-// The old connections would be closed by the peers when the old certificate ends. Replacing them before that
-// is no interruption; not all at once is no burst.
+// Peers close a connection when its certificate expires; replacing it earlier avoids the interruption, and
+// doing so one after the other avoids a burst of handshakes.
 Result<void> ControlPlane::set_identity(const quic::Identity& identity, WallSeconds old_left, Time now) {
     NEXAR_TRY_VOID(port_->endpoint().set_identity(identity));
     const Duration left(std::max<WallSeconds>(old_left, 0) * 1'000'000'000 / replace_share);

@@ -1,6 +1,6 @@
-// The control plane: this node's connections to all other daemons, on the control loop. One UDP port, one
-// mesh (for messages and small data), the control connections over QUIC, and, on an issuer, the join_server
-// for joiners. It moves bytes between the dry machines and the socket, and decides nothing itself.
+// ControlPlane: this node's connections to all other daemons, on the control loop. It has one UDP port, one mesh
+// (for messages and small data), the control connections over QUIC and, on an issuer, the join server. It moves
+// bytes between the dry modules and the socket and has no policy.
 //
 // Thread: the control loop's.
 #pragma once
@@ -21,8 +21,8 @@
 
 namespace nexar::node {
 
-// What happened, for the node to pass on.
-struct CertificateRenewed {};  // of this node: new connections shall show it
+// Events for the Member.
+struct CertificateRenewed {};  // this node's: new connections must show the new certificate
 struct PeerMessage {
     PeerIndex peer;
     wire::Message message;
@@ -46,11 +46,11 @@ class ControlPlane final : public engine::MeshPort, public engine::PeerPort {
     static Result<std::unique_ptr<ControlPlane>> open(Config config, JoinServer* join_server, Log& log,
                                                       Time now);
 
-    // For connections from now on; those that stand are replaced one after the other, before the certificate
-    // that they began with comes to its end, in `old_left` seconds.
+    // New connections use `identity`. Open connections are replaced one after the other, before the
+    // certificate that they began with expires, in `old_left` seconds.
     Result<void> set_identity(const quic::Identity& identity, WallSeconds old_left, Time now);
 
-    // One turn. True: something happened.
+    // One turn. True: there was work.
     bool step(Time now);
     std::optional<PlaneEvent> poll_event();
     std::optional<PeerIndex> poll_sent() { return connections_.poll_sent(); }  // [F2]
@@ -89,11 +89,11 @@ class ControlPlane final : public engine::MeshPort, public engine::PeerPort {
     link::Mesh mesh_;
     transport::QuicCarrier carrier_;
     connections::ControlConnections connections_;
-    JoinServer* join_server_;
-    Renewer* renewer_;
+    JoinServer* join_server_;  // null: this node is no issuer
+    Renewer* renewer_;         // null: certificates are not renewed (tests)
     Log* log_;
-    std::deque<PlaneEvent> events_;
-    uint64_t datagrams_seen_ = 0;
+    std::deque<PlaneEvent> events_;  // not polled yet
+    uint64_t datagrams_seen_ = 0;    // the socket's count at the last step()
 };
 
 }  // namespace nexar::node

@@ -1,4 +1,4 @@
-// What nexarctl asks of this node. Looking is for whoever may open the socket; changing needs
+// Node's answers to nexarctl. Every process that may open the admin socket may query; a change needs
 // Caller::may_change.
 #include <unistd.h>
 
@@ -25,10 +25,10 @@ std::vector<report::Address> addresses_of(const Member& member) {
     return out;
 }
 
-// Why it went, and why it cannot be had back.
-std::string why_not_up(const Member& member, const NodeId& node, const std::string& why_it_went) {
+// The reason of the last close and that of the last failed dial.
+std::string why_not_up(const Member& member, const NodeId& node, const std::string& why_closed) {
     const std::string dialled = member.plane().dial_failure(node);
-    return why_it_went + (why_it_went.empty() || dialled.empty() ? "" : "; dialled: ") + dialled;
+    return why_closed + (why_closed.empty() || dialled.empty() ? "" : "; dialled: ") + dialled;
 }
 
 std::vector<report::Peer> peers_of(const Member& member, Duration silence_max, Time now) {
@@ -79,7 +79,7 @@ void Node::ask(const control::Caller& caller, const std::string& command, const 
     if (is_change(command) && !caller.may_change)
         return answer(fail(Errc::permission, "'" + command +
                                                  "' is for root, the daemon's user and its group; uid " +
-                                                 std::to_string(caller.uid) + " may only look"));
+                                                 std::to_string(caller.uid) + " may only query"));
     if (command == "cluster_join") return join(arguments, std::move(answer));
     if (command == "cluster_init") return answer(init(arguments));
     if (command.starts_with("token_")) return answer(token(command, arguments));
@@ -101,7 +101,7 @@ Result<std::string> Node::query_group(const std::string& command, const std::str
     hosts[identity_->node] = host_name();
     if (command == "groups") return report::groups(snapshot, hosts, group);
     if (command == "ops") return report::ops(snapshot, hosts, group);
-    const wire::PlanTableRecord mine = member_->plan_table();  // of the groups that this node creates
+    const wire::PlanTableRecord mine = member_->plan_table();  // for groups that this node creates
     return report::plan(snapshot, hosts,
                         {mine.version, mine.small_bytes_max, mine.doubling_bytes_max,
                          static_cast<uint32_t>(mine.chunk_bytes), mine.segment_bytes, mine.lanes},
@@ -192,7 +192,7 @@ Result<std::string> Node::init(const std::string& arguments) {
     return cluster();
 }
 
-// All of it or nothing: a cluster whose first member cannot run is not made.
+// Either the cluster exists and its first member runs, or none of its files is left.
 Result<void> Node::make_cluster(Time now, const std::string& name) {
     NEXAR_TRY(auto made, init_cluster(state_, name, std::time(nullptr),
                                       static_cast<WallSeconds>(config_.certificate_lifetime)));
@@ -201,7 +201,7 @@ Result<void> Node::make_cluster(Time now, const std::string& name) {
         forget_identity(state_);
         return member;
     }
-    log_->info("cluster_made", {field("name", name), field("node", node)});
+    log_->info("cluster_created", {field("name", name), field("node", node)});
     return {};
 }
 
@@ -219,7 +219,8 @@ void Node::join(const std::string& arguments, control::Answer answer) {
 Result<std::string> Node::token(const std::string& command, const std::string& arguments) {
     if (!identity_) return fail(Errc::bad_state, in_no_cluster);
     if (!identity_->issuer)
-        return fail(Errc::bad_state, "this node is no issuer; ask the node where the cluster was made");
+        return fail(Errc::bad_state,
+                    "this node is no issuer; run the command on the node that made the cluster");
     Issuer& issuer = *identity_->issuer;
     const WallSeconds now = std::time(nullptr);
     if (command == "token_list") {
@@ -244,8 +245,8 @@ Result<std::string> Node::token(const std::string& command, const std::string& a
         NEXAR_TRY(made, tokens.create(identity_->root_key_hash, addresses, now, wish.lifetime, wish.uses));
         return {};
     }));
-    log_->info("token_made", {field("id", admission::hex(made.id)), field("uses", wish.uses),
-                              field("lifetime_s", wish.lifetime)});
+    log_->info("token_created", {field("id", admission::hex(made.id)), field("uses", wish.uses),
+                                 field("lifetime_s", wish.lifetime)});
     return report::token_created({admission::hex(made.id), made.expires, wish.uses}, made.text());
 }
 

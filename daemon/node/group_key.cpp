@@ -1,3 +1,4 @@
+// See group_key.hpp.
 #include "node/group_key.hpp"
 
 #include "admission/certificates.hpp"

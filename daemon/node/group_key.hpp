@@ -1,4 +1,5 @@
-// The key of a group, docs/protocol/rendezvous.md: who may find whom. The secret itself never travels.
+// group_key: opens with the same key form one group (docs/protocol/rendezvous.md). A hash: the job secret is
+// never sent.
 #pragma once
 
 #include "engine/ports.hpp"

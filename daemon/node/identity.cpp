@@ -1,3 +1,4 @@
+// See identity.hpp.
 #include "node/identity.hpp"
 
 #include <algorithm>
@@ -7,7 +8,7 @@ namespace {
 
 using namespace admission;
 
-// One file per item; the certificate is written last, so a half-done init or join is simply not done.
+// One file per item. The certificate is written last, so an interrupted init or join has no effect.
 constexpr const char* node_key_file = "node.key";
 constexpr const char* certificate_file = "node.crt";  // and its issuer's, in one file
 constexpr const char* root_file = "root.crt";
@@ -15,7 +16,7 @@ constexpr const char* root_key_file = "root.key";
 constexpr const char* issuer_key_file = "issuer.key";
 constexpr const char* issuer_file = "issuer.crt";
 constexpr const char* tokens_file = "tokens";
-// The certificate first: without it, nothing else counts.
+// The certificate is removed first: without it the other files are ignored.
 constexpr const char* membership_files[] = {certificate_file, node_key_file, root_file};
 constexpr const char* issuer_files[] = {issuer_key_file, issuer_file, tokens_file};
 constexpr const char* reset_secret_file = "reset-secret";
@@ -28,7 +29,7 @@ Result<std::string> need(const StateDir& state, const char* file) {
     return std::move(*text);
 }
 
-// An error about what is in a file, with the file's name.
+// An error in a file's content, with the file's name.
 std::unexpected<Error> damaged(const StateDir& state, const char* file, const Error& why) {
     return fail(why.code, state.path() + "/" + file + ": " + why.text);
 }
@@ -39,8 +40,8 @@ Result<std::vector<std::byte>> certificate_in(const StateDir& state, const char*
     return der ? std::move(der) : damaged(state, file, der.error());
 }
 
-// Each file by itself, so that the error names the one that is damaged; then whether they belong together. A
-// node that started without this would be refused by every peer, and only they would know why.
+// Checks each file by itself, so that the error names the damaged one, then the chain. Without this check
+// every peer would refuse the node, and only the peers' logs would show the reason.
 Result<void> check_files(const StateDir& state, const Identity& id, WallSeconds now) {
     if (const auto key = node_id_of_key(id.node_key); !key) return damaged(state, node_key_file, key.error());
     NEXAR_TRY(auto leaf, certificate_in(state, certificate_file, id.certificate));
@@ -71,7 +72,7 @@ Result<Issuer> load_issuer(const StateDir& state, std::string key) {
     return issuer;
 }
 
-// "leaf PEM, issuer PEM" to its two halves.
+// Splits the leaf's PEM from the issuer's.
 Result<void> split_certificates(const StateDir& state, const std::string& both, Identity& id) {
     static constexpr std::string_view begin = "-----BEGIN CERTIFICATE-----";
     const size_t second = both.find(begin, both.find(begin) + 1);
@@ -84,10 +85,10 @@ Result<void> split_certificates(const StateDir& state, const std::string& both, 
     return {};
 }
 
-// An issuer needs nobody: it signs its own key again. Whoever is none has to ask, and nobody talks to it.
+// Renews an issuer's own expired leaf. A node that is no issuer cannot: peers refuse its expired certificate.
 Result<void> renew_own_leaf(const StateDir& state, Identity& id, WallSeconds now) {
     const auto expiry = expiry_of_certificate(id.certificate);
-    if (!expiry || *expiry >= now) return {};  // what does not parse is said later, by its name
+    if (!expiry || *expiry >= now) return {};  // check_files() reports a certificate that does not parse
     if (!id.issuer)
         return fail(Errc::bad_certificate,
                     "this node's certificate expired " + std::to_string(now - *expiry) +
@@ -117,7 +118,7 @@ Result<void> write_membership(const StateDir& state, const Identity& id) {
     return save_certificate(state, id.certificate, id.issuer_certificate);
 }
 
-// An earlier cluster's tokens are none of this one's.
+// Tokens of an earlier cluster are removed.
 Result<void> write_cluster(const StateDir& state, const std::string& root_key, const Identity& id) {
     NEXAR_TRY_VOID(state.remove(tokens_file));
     NEXAR_TRY_VOID(state.write(root_key_file, root_key));
@@ -236,7 +237,7 @@ Result<void> change_tokens(const StateDir& state, Issuer& issuer,
     TokenBook changed = issuer.tokens;
     NEXAR_TRY_VOID(change(changed));
     if (auto saved = state.write(tokens_file, changed.text()); !saved) {
-        // It may have been replaced all the same, and only the directory's sync failed.
+        // The file may have been replaced although the directory's sync failed.
         if (const auto text = state.read(tokens_file))
             if (auto book = TokenBook::parse(text->value_or(""))) issuer.tokens = std::move(*book);
         return fail(saved.error());

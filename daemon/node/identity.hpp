@@ -1,5 +1,6 @@
-// Who this node is: key, certificate chain, root; and, on an issuer, the means to admit others. Loaded from
-// the state directory; made by init (first node) or by join. Rules: docs/protocol/admission.md.
+// Identity: this node's key, certificate chain and root, and, on an issuer, the keys and tokens to admit
+// others. It is loaded from the state directory; init_cluster() or accept_join() make it
+// (docs/protocol/admission.md).
 #pragma once
 
 #include <functional>
@@ -14,7 +15,7 @@ namespace nexar::node {
 
 struct Issuer {
     std::string key, certificate;
-    WallSeconds leaf_lifetime = admission::leaf_seconds;  // of what it signs
+    WallSeconds leaf_lifetime = admission::leaf_seconds;  // of the leaves that it signs
     admission::TokenBook tokens;
 };
 
@@ -24,7 +25,7 @@ struct Identity {
     admission::Digest root_key_hash{};
     std::string node_key;
     std::string certificate;         // the leaf
-    std::string issuer_certificate;  // of whoever signed it
+    std::string issuer_certificate;  // of the issuer that signed the leaf
     std::string root_certificate;
     std::optional<Issuer> issuer;
 
@@ -32,8 +33,8 @@ struct Identity {
     std::string chain() const { return certificate + issuer_certificate; }
 };
 
-// none: this node is in no cluster yet. `leaf_lifetime`: of the leaves that it signs, if it is an issuer; an
-// issuer whose own leaf has expired renews it here.
+// none: this node is in no cluster yet. `leaf_lifetime`: of the leaves that an issuer signs. An issuer whose
+// own leaf has expired renews it here.
 Result<std::optional<Identity>> load_identity(const StateDir& state, WallSeconds now,
                                               WallSeconds leaf_lifetime = admission::leaf_seconds);
 // Makes root, issuer and node keys, and writes them. bad_state if there is an identity already. After an
@@ -43,18 +44,19 @@ Result<Identity> init_cluster(const StateDir& state, const std::string& name, Wa
 // Leaf and issuer in one file, replaced at once: a crash leaves the old pair or the new one.
 Result<void> save_certificate(const StateDir& state, const std::string& certificate,
                               const std::string& issuer_certificate);
-// Random, made at the first start: what lets a restarted node tell its peers at once that it lost their
-// connections (RFC 9000 section 10.3). Another one for each port, so that no port answers for another.
+// The secret for stateless resets, by which a restarted node closes its peers' old connections at once.
+// Random, made at the first start; each port has its own, so that no port resets another port's connections.
+// Source: RFC 9000 section 10.3.
 using ResetSecret = std::array<std::byte, 32>;
 Result<ResetSecret> reset_secret(const StateDir& state, uint16_t port);
-// Takes what the issuer sent, after checking that it fits our key and the token's root. What makes an issuer
-// and was left by an init that was cut short goes first: it belongs to another cluster.
+// Checks the issuer's reply against this node's key and the token's root, and writes it. An issuer's files
+// that an interrupted init left are removed before: they belong to another cluster.
 Result<Identity> accept_join(const StateDir& state, const std::string& node_key,
                              const admission::JoinReply& reply, const admission::Digest& root_key_hash,
                              WallSeconds now);
 // Undoes an init whose member could not start: none of its files is left.
 void forget_identity(const StateDir& state);
-// Changes the list of tokens: on disk, then in memory. After an error the list is what the disk holds.
+// Changes the list of tokens, on disk and then in memory. Ensures: after an error memory equals the disk.
 Result<void> change_tokens(const StateDir& state, Issuer& issuer,
                            const std::function<Result<void>(admission::TokenBook&)>& change);
 

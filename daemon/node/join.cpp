@@ -1,3 +1,4 @@
+// See join.hpp.
 #include "node/join.hpp"
 
 #include <algorithm>
@@ -59,7 +60,7 @@ void JoinServer::on_event(Time now, const quic::Event& event, quic::Endpoint& en
 void JoinServer::step(Time now, quic::Endpoint& endpoint) {
     for (auto& [id, joining] : connections_) {
         auto* conn = endpoint.find(id);
-        if (!conn) continue;  // its closed event is on its way
+        if (!conn) continue;  // closed: its event follows
         if (auto request = joining.stream.poll(); request && !joining.answered)
             answer(*conn, joining, *request);
         else if (joining.stream.broken())
@@ -102,7 +103,7 @@ void JoinServer::answer(quic::Connection& conn, Joining& joining, Bytes request)
                    {field("remote", joining.remote.text()), field("why", reply.error().text)});
         reply = JoinReply{reply.error(), {}, {}, {}};
     }
-    JoinStream::write(conn, encode(*reply));  // the joiner closes when it has read it, or the deadline does
+    JoinStream::write(conn, encode(*reply));  // the joiner closes the connection, or the deadline does
 }
 
 Joiner::Joiner(const Token& token, const StateDir& state, std::string hostname,
@@ -154,17 +155,17 @@ void Joiner::dial(Time now) {
     if (!conn) schedule_redial(now);
 }
 
-// To the next address at once; before a new round over all of them, a pause.
+// The next address is dialled at once; after the last one there is a pause.
 void Joiner::schedule_redial(Time now) {
     const bool round_over = next_address_ % token_.issuer_addresses.size() == 0;
     redial_at_ = round_over ? now + redial_pause : now;
 }
 
-// No sense in waiting for the handshake's time to run out. Anybody can forge such a message, but it only
-// makes us go on, and come back to this address in the next round.
+// Dials the next address without waiting for the handshake's time-out. A forged ICMP message does no more
+// than that: this address is dialled again in the next round.
 void Joiner::on_unreachable(Time now, const quic::Address& address) {
     if (!conn_ || connected_ || address != dialled_) return;
-    last_failure_ = "nobody listens there (ICMP says unreachable)";
+    last_failure_ = "no process listens there (ICMP: unreachable)";
     if (auto* conn = port_->endpoint().find(*std::exchange(conn_, {})))
         conn->close(close_done, last_failure_);
     schedule_redial(now);

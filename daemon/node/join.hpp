@@ -1,4 +1,6 @@
-// Joining a cluster, both sides, over ALPN nexar-join. docs/protocol/admission.md.
+// JoinServer and Joiner: the issuer's and the joiner's side of joining a cluster, over ALPN nexar-join
+// (docs/protocol/admission.md).
+//
 // Thread: the control loop's.
 #pragma once
 
@@ -18,7 +20,7 @@ namespace nexar::node {
 
 constexpr size_t join_message_bytes_max = 64 * 1024;
 
-// One connection's messages: each with its length (u32) before it, on the control stream.
+// One connection's messages on the control stream, each with its length (u32) before it.
 class JoinStream final : public quic::Receiver {
   public:
     void on_bytes(quic::Class cls, Bytes bytes) override;
@@ -27,17 +29,17 @@ class JoinStream final : public quic::Receiver {
     static void write(quic::Connection& conn, Bytes message);
 
   private:
-    std::vector<std::byte> in_;
-    bool broken_ = false;
+    std::vector<std::byte> in_;  // received and not polled; at most one message and its length
+    bool broken_ = false;        // the peer broke the format: nothing more is polled
 };
 
-// The issuer's side: one request, one reply, a deadline.
+// The issuer's side: each connection has one request, one reply and a deadline.
 class JoinServer {
   public:
     JoinServer(Identity& identity, const StateDir& state, std::function<WallSeconds()> wall, Log& log)
         : identity_(&identity), state_(&state), wall_(std::move(wall)), log_(&log) {}
 
-    // Only the event `connected` says which protocol a connection speaks.
+    // Later events of a connection do not carry its ALPN; this function recognizes a join connection.
     bool has(quic::ConnId conn) const { return connections_.contains(conn); }
     void on_event(Time now, const quic::Event& event, quic::Endpoint& endpoint);
     void step(Time now, quic::Endpoint& endpoint);
@@ -46,9 +48,9 @@ class JoinServer {
   private:
     struct Joining {
         JoinStream stream;
-        quic::Address remote;
-        Time until;
-        bool answered = false;
+        quic::Address remote;   // for the log
+        Time until;             // the connection is closed then
+        bool answered = false;  // the reply was written
     };
     void answer(quic::Connection& conn, Joining& joining, Bytes request);
     Result<admission::JoinReply> admit(quic::Connection& conn, Bytes request);
@@ -57,17 +59,17 @@ class JoinServer {
     const StateDir* state_;
     std::function<WallSeconds()> wall_;
     Log* log_;
-    std::map<quic::ConnId, Joining> connections_;
+    std::map<quic::ConnId, Joining> connections_;  // from the event `connected` to the event `closed`
 };
 
-// The joiner's side: tries the token's addresses in turn until one admits us, one refuses us for good, or
-// time is up.
+// The joiner's side: dials the token's addresses in turn until an issuer admits or refuses this node, or the
+// deadline passes.
 class Joiner {
   public:
     static Result<std::unique_ptr<Joiner>> start(const admission::Token& token, const StateDir& state,
                                                  const std::string& hostname,
                                                  std::function<WallSeconds()> wall, Time now);
-    // none: still at it.
+    // none: in progress.
     std::optional<Result<Identity>> step(Time now);
     Time wake_at() const;
     int fd() const { return port_->fd(); }
@@ -86,16 +88,16 @@ class Joiner {
     const StateDir* state_;
     std::string hostname_;
     std::function<WallSeconds()> wall_;
-    Time until_;
-    std::string key_, csr_;
+    Time until_;             // the deadline of the whole join
+    std::string key_, csr_;  // this node's new key, and the request to certify it
     std::unique_ptr<transport::QuicPort> port_;
-    JoinStream stream_;
-    std::optional<quic::ConnId> conn_;
-    quic::Address dialled_;  // by conn_
-    bool connected_ = false;
+    JoinStream stream_;                 // of conn_
+    std::optional<quic::ConnId> conn_;  // the dial in progress or its connection; none: wait for redial_at_
+    quic::Address dialled_;             // by conn_
+    bool connected_ = false;            // conn_ has completed its handshake
     Time redial_at_;
-    size_t next_address_ = 0;
-    std::string address_;
+    size_t next_address_ = 0;  // counts dials; modulo the number of addresses
+    std::string address_;      // the last one dialled, as the token has it
     std::string last_failure_ = "no answer";
 };
 

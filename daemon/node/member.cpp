@@ -1,3 +1,4 @@
+// See member.hpp.
 #include "node/member.hpp"
 
 #include <algorithm>
@@ -12,9 +13,9 @@ namespace nexar::node {
 namespace {
 
 constexpr size_t events_per_turn_max = 1024;
-constexpr size_t departures_max = 4096;  // reasons kept, for people
+constexpr size_t departures_max = 4096;
 constexpr const char* roster_file = "roster";
-constexpr Duration roster_pause{1'000'000'000};  // a burst of new peers is one write and another at its end
+constexpr Duration roster_pause{1'000'000'000};  // between two writes, so that a burst of new peers is two
 
 WallSeconds wall_now() {
     return std::time(nullptr);
@@ -40,7 +41,7 @@ uint64_t random_u64() {
 
 }  // namespace
 
-// A bulk shard's mesh, as the engine sees it: commands over a queue.
+// A bulk shard's mesh for the engine: every call is a command in the shard's queue.
 class Member::ShardMesh final : public engine::MeshPort {
   public:
     explicit ShardMesh(shards::Shard& shard) : shard_(&shard) {}
@@ -53,7 +54,7 @@ class Member::ShardMesh final : public engine::MeshPort {
     shards::Shard* shard_;
 };
 
-// The engine is built before the server that serves its clients.
+// Passes the engine's results to the server, which is built after the engine.
 class Member::ClientsRelay final : public engine::Clients {
   public:
     local::Server* server = nullptr;
@@ -76,7 +77,7 @@ Result<std::unique_ptr<Member>> Member::start(const Needs& needs, Time now) {
     return member;
 }
 
-// Sessions first: they hold memory that the engine's ops use; then whoever may still touch it.
+// Shards and workers stop before the server unmaps the sessions' memory, which their jobs use.
 Member::~Member() {
     session_watches_.clear();
     plane_watch_.reset();
@@ -215,7 +216,7 @@ bool Member::step(Time now) {
     if (engine_->wake_at() <= now) engine_->on_time(now);
     if (roster_due_ <= now) save_roster(now);
     for (auto& shard : shards_) shard->flush();
-    work |= plane_->step(now);  // what the engine has just posted leaves in this turn
+    work |= plane_->step(now);  // sends what the engine has posted in this turn
     read_plane(now);
     if (plane_->wants_writable() != plane_wants_write_) {
         plane_wants_write_ = plane_->wants_writable();
@@ -264,10 +265,10 @@ void Member::peer_is_up(Time now, const connections::PeerIsUp& up) {
     roster_due_ = std::max(now, roster_free_);
 }
 
-// The peer's shard of the same number, if it has so many: groups use as many as all their nodes have.
+// Each shard connects to the peer's shard of the same number; a group uses as many as all its nodes have.
 void Member::introduce_to_shards(const connections::PeerIsUp& up) {
     auto address = quic::Address::parse(up.remote);
-    if (!address) return;  // not reached: the connection leads there
+    if (!address) return;  // cannot happen: the address is that of an open connection
     for (size_t i = 0; i < std::min<size_t>(shards_.size(), up.info.bulk_shards); ++i) {
         address->port = static_cast<uint16_t>(up.info.bulk_port + i);
         shards_[i]->post(connections::KnownPeer{up.info.peer, up.info.record.node, up.info.incarnation,
@@ -283,7 +284,7 @@ void Member::peer_is_down(Time now, const connections::PeerIsDown& down) {
     needs_.log.warn("peer_down", {field("peer", view.info.record.node), field("why", down.why),
                                   field("proof", down.proof)});
     engine_->on_peer_down(now, down.peer, down.why, down.proof);
-    if (!down.proof) return;  // it may come back: its transfers wait
+    if (!down.proof) return;  // transfers wait for a new connection
     for (auto& shard : shards_) shard->post(shards::DropPeer{down.peer});
     plane_->drop_peer(down.peer);
     if (departures_.size() >= departures_max) departures_.clear();
@@ -335,7 +336,7 @@ bool Member::read_workers(Time now) {
     return work;
 }
 
-// Where the others were last seen: what a restarted node dials.
+// Saves the known addresses, which a restarted node dials.
 void Member::save_roster(Time now) {
     roster_due_ = never;
     std::string text;

@@ -1,6 +1,5 @@
-// Member: everything a node runs while it is in a cluster, wired together: control plane, bulk shards,
-// workers, engine, local sessions. The only place that knows them all; it passes events from one to the other
-// and decides nothing.
+// Member: owns and connects everything that a node runs while it is in a cluster: control plane, bulk shards,
+// workers, engine, local sessions. It passes events from one to the other and has no policy.
 //
 // Thread: the control loop's.
 #pragma once
@@ -23,7 +22,7 @@
 
 namespace nexar::node {
 
-struct PeerView {  // for people
+struct PeerView {  // for nexarctl
     connections::PeerInfo info;
     std::string remote;
     bool up = false;
@@ -47,9 +46,9 @@ class Member final : private local::Descriptors {
     static Result<std::unique_ptr<Member>> start(const Needs& needs, Time now);
     ~Member();
 
-    bool step(Time now);  // true: something happened
+    bool step(Time now);  // true: there was work
     Time wake_at() const;
-    bool prepare_to_sleep();  // false: work has come meanwhile
+    bool prepare_to_sleep();  // false: work has arrived
     void on_woken();
 
     bool quiet() const { return engine_->quiet(); }
@@ -60,8 +59,8 @@ class Member final : private local::Descriptors {
     const Renewer& renewer() const { return *renewer_; }
     const ControlPlane& plane() const { return *plane_; }
     const std::map<PeerIndex, PeerView>& peers() const { return peers_; }
-    std::string why_departed(
-        const NodeId& node) const;  // of one that is no peer at the moment; empty: never was
+    // The reason of the last close of a node that is no peer now; empty: it never was one.
+    std::string why_departed(const NodeId& node) const;
     const AddressChoices& addresses() const { return addresses_; }
     const Incarnation& incarnation() const { return incarnation_; }
     wire::PlanTableRecord plan_table() const;
@@ -99,7 +98,7 @@ class Member final : private local::Descriptors {
     Incarnation incarnation_;
     Time started_{};
     size_t worker_count_ = 0;
-    std::unique_ptr<JoinServer> join_server_;
+    std::unique_ptr<JoinServer> join_server_;  // null: this node is no issuer
     std::unique_ptr<Renewer> renewer_;
     admission::LeafTimes leaf_;  // of the certificate that connections show
     std::unique_ptr<ControlPlane> plane_;
@@ -111,12 +110,12 @@ class Member final : private local::Descriptors {
     std::unique_ptr<local::Server> server_;
     std::unique_ptr<loop::Loop::Watch> plane_watch_;
     std::map<uint64_t, std::unique_ptr<loop::Loop::Watch>> session_watches_;
-    std::map<PeerIndex, PeerView> peers_;
-    std::map<NodeId, std::string> departures_;
-    bool plane_wants_write_ = false;
-    std::string roster_saved_;  // as the file holds it
-    Time roster_due_ = never;   // when to look whether it has changed
-    Time roster_free_{};        // not written again before
+    std::map<PeerIndex, PeerView> peers_;       // until their failure or departure is proved
+    std::map<NodeId, std::string> departures_;  // reasons by node, at most departures_max
+    bool plane_wants_write_ = false;            // plane_watch_ includes writability
+    std::string roster_saved_;                  // the file's content
+    Time roster_due_ = never;                   // when to compare the roster with the file
+    Time roster_free_{};                        // the file is not written before
 };
 
 }  // namespace nexar::node

@@ -1,3 +1,4 @@
+// See node.hpp.
 #include "node/node.hpp"
 
 #include <sched.h>
@@ -9,7 +10,7 @@
 namespace nexar::node {
 namespace {
 
-constexpr int steps_per_turn = 16;  // then libuv looks at the other descriptors
+constexpr int steps_per_turn = 16;  // then libuv polls the other descriptors
 
 WallSeconds wall_now() {
     return std::time(nullptr);
@@ -103,8 +104,8 @@ bool Node::step(Time now) {
     return work;
 }
 
-// The wait policy of the loop: work while there is work, look again for a bounded time while giving the core
-// to whoever wants it, then announce the sleep, look a last time, and sleep.
+// The wait policy of the control loop: step while there is work, then step and yield the core for a bounded
+// time, then announce the sleep, check once more, and sleep.
 Time Node::turn() {
     if (std::exchange(sleeping_, false)) {
         wakeup_.awake();
@@ -124,8 +125,8 @@ Time Node::turn() {
     if (now - active_ < window) return now;
     sleeping_ = true;
     wakeup_.announce_sleep();
-    const bool nothing_came = !member_ || member_->prepare_to_sleep();
-    if (nothing_came && !step(now)) return wake_at();
+    const bool is_idle = !member_ || member_->prepare_to_sleep();
+    if (is_idle && !step(now)) return wake_at();
     active_ = now;
     return now;
 }
@@ -154,7 +155,7 @@ void Node::step_joiner(Time now) {
     if (!result) log_->error("join_failed", {field("why", result.error().text)});
     if (auto answer = std::exchange(join_answer_, nullptr)) {
         answer(result ? Result<std::string>(cluster()) : fail(result.error()));
-    } else if (!result) {  // told to join by the configuration: without it this node is of no use
+    } else if (!result) {  // the configuration asked for the join: its failure ends the node
         exit_status_ = 1;
         stop("the cluster could not be joined");
     }

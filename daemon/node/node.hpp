@@ -1,5 +1,5 @@
-// Node: the life of one nexard, from its state directory to its last goodbye. Without an identity it only
-// answers nexarctl (and joins, when told to); with one it runs a Member.
+// Node: one nexard from start to stop. Without an identity it answers nexarctl, and joins a cluster on
+// request or by configuration; with an identity it runs a Member.
 //
 // Thread: the one that calls run(), which becomes the control loop.
 #pragma once
@@ -25,7 +25,7 @@ class Node final : private control::Facade {
   public:
     static Result<std::unique_ptr<Node>> start(const config::Config& config, Log& log);
     ~Node();
-    // Until SIGTERM or SIGINT; the exit status.
+    // Runs until SIGTERM or SIGINT, or until a configured join fails. Returns the exit status.
     int run();
 
   private:
@@ -40,7 +40,7 @@ class Node final : private control::Facade {
     void stop(const std::string& reason);
     void drain(Time now);
 
-    // facade.cpp: what nexarctl asks.
+    // facade.cpp: answers to nexarctl.
     void ask(const control::Caller& caller, const std::string& command, const std::string& arguments,
              control::Answer answer) override;
     Result<std::string> query_group(const std::string& command, const std::string& arguments);
@@ -59,20 +59,20 @@ class Node final : private control::Facade {
     loop::Loop loop_;
     loop::Wakeup wakeup_;
     std::unique_ptr<loop::Loop::Watch> wakeup_watch_;
-    std::optional<Identity> identity_;
-    std::unique_ptr<Member> member_;
+    std::optional<Identity> identity_;  // none: in no cluster
+    std::unique_ptr<Member> member_;    // with identity_
     std::unique_ptr<control::Server> control_;
-    std::unique_ptr<Joiner> joiner_;
+    std::unique_ptr<Joiner> joiner_;  // while a join is in progress
     std::unique_ptr<loop::Loop::Watch> joiner_watch_;
-    control::Answer join_answer_;
+    control::Answer join_answer_;  // empty: the configuration asked for the join
     SystemdNotifier systemd_;
-    bool sleeping_ = false;
-    Time began_{};
-    Time active_{};
-    Time watchdog_at_ = never;
-    std::optional<Time> drain_until_;
-    bool stop_repeated_ = false;  // to stop
-    std::string stop_reason_;
+    bool sleeping_ = false;            // the last turn announced a sleep
+    Time began_{};                     // when the node started
+    Time active_{};                    // the last time there was work
+    Time watchdog_at_ = never;         // when systemd's watchdog is due
+    std::optional<Time> drain_until_;  // set by stop(): then the node stops even if operations are in flight
+    bool stop_repeated_ = false;       // a second signal ended the drain
+    std::string stop_reason_;          // of the first stop()
     int exit_status_ = 0;
 };
 

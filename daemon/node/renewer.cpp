@@ -1,3 +1,4 @@
+// See renewer.hpp.
 #include "node/renewer.hpp"
 
 #include <type_traits>
@@ -7,8 +8,8 @@ namespace {
 
 using namespace admission;
 
-constexpr Duration between_signatures{1'000'000'000};  // of one node: a signature costs the loop 50 us
-constexpr size_t out_max = 4096;                       // answers that have not left in this turn
+constexpr Duration between_signatures{1'000'000'000};  // for one node: a signature costs the loop 50 us
+constexpr size_t out_max = 4096;                       // replies that were not polled yet
 
 }  // namespace
 
@@ -56,7 +57,7 @@ void Renewer::sign_own(Time now) {
     if (!renewed) renewal_.on_refused(identity_->node, renewed.error(), now);
 }
 
-// On disk before it is used: a restart after this finds what the peers have seen.
+// The certificate is on disk before it is used, so that a restart finds the one that peers have seen.
 Result<void> Renewer::take(Time now, const std::string& certificate, const std::string& issuer_certificate) {
     NEXAR_TRY(const LeafTimes times,
               check_renewed(certificate, issuer_certificate, identity_->root_certificate, identity_->node,
@@ -85,7 +86,7 @@ bool Renewer::on_message(Time now, const NodeId& from, const quic::PeerChain& ch
 }
 
 void Renewer::on_reply(Time now, const NodeId& from, const wire::RenewalReply& reply) {
-    if (!renewal_.waits_for(from)) return;  // late, or never asked
+    if (!renewal_.waits_for(from)) return;  // late, or never requested
     if (reply.error.code != Errc::ok) return renewal_.on_refused(from, reply.error, now);
     if (auto taken = take(now, reply.certificate, reply.issuer_certificate); !taken)
         renewal_.on_refused(from, {Errc::bad_certificate, taken.error().text, -1, -1, {}}, now);

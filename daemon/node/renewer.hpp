@@ -1,6 +1,7 @@
-// Renewing leaves, both sides, over the members' control connections: this node's own, and, on an issuer,
-// those of the others. The deciding is admission::Renewal's; here are the keys, the files and the messages.
-// docs/protocol/admission.md.
+// Renewer: renews this node's leaf and, on an issuer, signs the renewals of other nodes, over the members'
+// control connections (docs/protocol/admission.md). admission::Renewal decides when; this class has the keys,
+// the files and the messages.
+//
 // Thread: the control loop's.
 #pragma once
 
@@ -26,10 +27,10 @@ class Renewer {
             std::function<WallSeconds()> wall, Log& log, uint64_t seed);
 
     void on_time(Time now, const std::vector<NodeId>& connected);
-    // `from`, `chain`: as the connection proved it. False: the message is about something else.
+    // `from`, `chain`: as the connection's handshake proved them. False: the message is not about renewals.
     bool on_message(Time now, const NodeId& from, const quic::PeerChain& chain, const wire::Message& message);
     std::optional<std::pair<NodeId, wire::Message>> poll_send();
-    // Once after every renewal: connections from now on shall show identity.certificate.
+    // True once after every renewal: new connections must show identity.certificate.
     bool take_renewed() { return std::exchange(renewed_, false); }
     Time wake_at() const { return renewal_.wake_at(); }
 
@@ -51,9 +52,9 @@ class Renewer {
     std::function<WallSeconds()> wall_;
     Log* log_;
     admission::Renewal renewal_;
-    std::deque<std::pair<NodeId, wire::Message>> out_;
-    std::map<NodeId, Time> signed_;  // when, of whom it was lately
-    bool renewed_ = false;
+    std::deque<std::pair<NodeId, wire::Message>> out_;  // not polled yet
+    std::map<NodeId, Time> signed_;  // the last signature for a node, younger than a second
+    bool renewed_ = false;           // since take_renewed()
 };
 
 }  // namespace nexar::node

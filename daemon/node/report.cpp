@@ -10,7 +10,7 @@ using json = nlohmann::ordered_json;
 
 namespace {
 
-// Names come from clients and peers: bytes that are not UTF-8 are shown as such, not thrown at us.
+// Names come from clients and peers; bytes that are not UTF-8 are replaced, because dump() would throw.
 std::string print(const json& document) {
     return document.dump(-1, ' ', false, json::error_handler_t::replace);
 }

@@ -1,6 +1,5 @@
-// What nexarctl shows, as JSON text: pure functions from plain copies of the daemon's state. The words and
-// units are documented in docs/protocol/control.md. Also the other way: the arguments of its questions,
-// checked.
+// The JSON of nexarctl's answers: pure functions from plain copies of the daemon's state.
+// docs/protocol/control.md documents keys and units. Also the checks of the arguments of nexarctl's commands.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +19,7 @@
 
 namespace nexar::node::report {
 
-// For people; a node that is missing here is shown by its id only.
+// A node without an entry is shown by its id only.
 using HostNames = std::map<NodeId, std::string>;
 
 struct Peer {
@@ -44,8 +43,8 @@ struct Certificate {  // this node's leaf
     WallSeconds now = 0;
     WallSeconds expires = 0;
     WallSeconds renewal_due = 0;
-    unsigned failures = 0;  // to renew it, since it was due
-    std::string why;        // of the last one
+    unsigned failures = 0;  // failed renewals since the renewal was due
+    std::string why;        // the reason of the last failure
 };
 
 struct Status {
@@ -76,7 +75,7 @@ Result<std::string> groups(const engine::Snapshot& snapshot, const HostNames& ho
 Result<std::string> ops(const engine::Snapshot& snapshot, const HostNames& hosts,
                         const std::string& group = {});
 
-// What nexarctl needs to plan for a group by itself: who is where, and the thresholds.
+// The input of plan() for a group, for nexarctl: the layout and the thresholds.
 Result<std::string> plan(const engine::Snapshot& snapshot, const HostNames& hosts,
                          const collectives::PlanTable& table, const std::string& group);
 
@@ -117,7 +116,7 @@ std::string config(const config::Config& config);
 
 // ---- Arguments. invalid_argument names what is wrong and what is allowed; unknown keys are refused. ----
 
-// At most this many ranks or groups are listed in one answer; it says how many were left out.
+// Limits of the lists in one answer; the answer has the full counts.
 constexpr size_t ranks_shown_max = 4096;
 constexpr size_t groups_shown_max = 1024;
 constexpr size_t ops_shown_max = 1024;
@@ -131,8 +130,7 @@ constexpr uint32_t token_uses_max = 10000;
 constexpr WallSeconds token_lifetime_max = 30 * 86400;
 Result<TokenWish> token_wish(const std::string& arguments);
 
-// The one text that a command takes ("group", "id", "name", "token"). Empty when it is missing and not
-// required.
+// The text argument of a command ("group", "id", "name", "token"). Empty when it is missing and not required.
 Result<std::string> text_argument(const std::string& arguments, const std::string& key, bool required);
 Result<void> no_arguments(const std::string& arguments);
 

@@ -1,3 +1,4 @@
+// See sd_notify.hpp.
 #include "node/sd_notify.hpp"
 
 #include <sys/socket.h>
@@ -24,7 +25,7 @@ std::optional<uint64_t> number(const std::string& text) {
     return value;
 }
 
-// One line per field: a newline inside would start another one.
+// A newline in a value would begin another field.
 std::string one_line(std::string text) {
     for (char& c : text)
         if (c == '\n' || c == '\r' || c == '\0') c = ' ';
@@ -95,7 +96,7 @@ bool SystemdNotifier::send(const std::string& text) {
         sent = ::sendto(fd_, text.data(), text.size(), MSG_NOSIGNAL,
                         reinterpret_cast<const sockaddr*>(&address), size);
     } while (sent < 0 && errno == EINTR);
-    if (sent < 0) problem_ = "systemd was not told: " + socket_ + ": " + std::strerror(errno);
+    if (sent < 0) problem_ = "cannot notify systemd: " + socket_ + ": " + std::strerror(errno);
     return sent >= 0;
 }
 

@@ -1,3 +1,4 @@
+// See state_dir.hpp.
 #include "node/state_dir.hpp"
 
 #include <fcntl.h>

@@ -1,6 +1,6 @@
-// The state directory: identity, certificates, tokens, roster, incarnation. Mode 0700, one daemon at a time
-// (flock), every write atomic and on disk before it counts: write a temporary file, fsync, rename, fsync the
-// directory.
+// StateDir: the state directory with identity, certificates, tokens, roster and incarnation. Its mode is
+// 0700; a lock (flock(2)) keeps other daemons out. Every write is atomic and on disk before it returns: write
+// a temporary file, fsync, rename, fsync the directory.
 #pragma once
 
 #include <optional>
@@ -33,8 +33,8 @@ class StateDir {
     StateDir(std::string path, int directory, int lock)
         : path_(std::move(path)), directory_(directory), lock_(lock) {}
     std::string path_;
-    int directory_ = -1;
-    int lock_ = -1;
+    int directory_ = -1;  // -1 after a move
+    int lock_ = -1;       // the lock's file, locked while it is open
 };
 
 }  // namespace nexar::node

@@ -1,4 +1,4 @@
-// Which addresses a node tells the others: a table of machines and settings.
+// The addresses that a node advertises: a table of hosts and settings.
 #include "node/addresses.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -39,7 +39,7 @@ struct Case {
 
 }  // namespace
 
-TEST_CASE("the addresses that are told follow from the machine and the setting", "[node]") {
+TEST_CASE("the advertised addresses follow from the host and the setting", "[node]") {
     const std::vector<Case> cases = {
         {"every usable one of the family", "0.0.0.0:7654", "", {"10.0.0.5:7654", "192.168.1.5:7654"}},
         {"IPv6 without link-local", "[::]:7654", "", {"[2001:db8::5]:7654"}},
@@ -82,7 +82,7 @@ TEST_CASE("the addresses that are told follow from the machine and the setting",
     }
 }
 
-TEST_CASE("what was passed over is told with its reason", "[node]") {
+TEST_CASE("a rejected address is reported with its reason", "[node]") {
     const auto got = choose_addresses(*quic::Address::parse("0.0.0.0:1"), "", machine);
     REQUIRE(got);
     CHECK(got->chosen.size() + got->rejected.size() == machine.size());

@@ -19,7 +19,7 @@ std::vector<std::string> files_in(const Folder& folder) {
     return out;
 }
 
-// Another cluster, whose issuer admits whoever comes.
+// Another cluster, whose issuer admits every joiner.
 struct Elsewhere {
     Folder folder;
     StateDir state = open_state(folder.file("state"));
@@ -144,7 +144,7 @@ TEST_CASE("after a failure the tokens in memory are those that a restart would f
         REQUIRE(*loaded);
         CHECK(texts(*(*loaded)->issuer) == texts(issuer));
         CHECK((texts(issuer) == before || issuer.tokens.entries().size() == 2));
-        if (failed) {  // it can be said again
+        if (failed) {  // it can be repeated
             (void)change_tokens(state, issuer, [&](TokenBook& tokens) { return tokens.revoke(revoked); });
         }
         CHECK(issuer.tokens.entries().size() == 2);

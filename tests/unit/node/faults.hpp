@@ -1,4 +1,4 @@
-// A disk that fails when it is told to: write, fsync and renameat of this binary go through here, and count.
+// A disk that fails on request: write, fsync and renameat of this binary go through here, and count.
 #pragma once
 
 #include <cstddef>

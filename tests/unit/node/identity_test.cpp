@@ -109,7 +109,7 @@ TEST_CASE("files of two clusters do not mix", "[node]") {
     }
 }
 
-TEST_CASE("an expired certificate is told as such", "[node]") {
+TEST_CASE("an expired certificate is reported as expired", "[node]") {
     Made m;
     REQUIRE(m.state.remove("issuer.key"));
     CHECK(load_identity(m.state, now + leaf_seconds - 7200));

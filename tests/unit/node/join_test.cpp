@@ -148,7 +148,7 @@ TEST_CASE("a wrong secret, an expired and a used-up token are refused with a rea
     CHECK(contains(guessed.error().text, "unknown here, or its proof is wrong"));
     Token unknown = token;
     unknown.id[0] ^= 1;
-    CHECK(world.join(unknown).error().text == guessed.error().text);  // tells nothing more
+    CHECK(world.join(unknown).error().text == guessed.error().text);  // the error reveals nothing more
     CHECK(world.logged("join_refused"));
 
     REQUIRE(world.join(token));
@@ -217,7 +217,7 @@ TEST_CASE("a joiner whose only address refuses it says so, and soon tries again"
     const Time begun = loop::Loop::now();
     REQUIRE(world.run((*joiner)->fd(), [&] {
         REQUIRE_FALSE((*joiner)->step(world.now()));
-        return contains((*joiner)->last_failure(), "nobody listens there");
+        return contains((*joiner)->last_failure(), "no process listens there");
     }));
     CHECK(loop::Loop::now() - begun < 3s);
     CHECK((*joiner)->wake_at() < loop::Loop::now() + 1s);  // and comes again soon
@@ -246,9 +246,9 @@ TEST_CASE("garbage for a request is answered with an error, a message too long w
         if (!reply) reply = answer.poll();
         return reply && large.end;
     }));
-    const auto said = decode_join_reply(*reply);
-    REQUIRE(said);
-    CHECK(said->error.code == Errc::protocol_error);
+    const auto decoded = decode_join_reply(*reply);
+    REQUIRE(decoded);
+    CHECK(decoded->error.code == Errc::protocol_error);
     CHECK(large.end->by_peer);
     CHECK(contains(large.end->reason, "not a join request"));
 }

@@ -192,7 +192,7 @@ TEST_CASE("a peer that comes again at its old address costs no write", "[node][H
     CHECK(syncs_until_connected(first, second) <= 2);
     const std::string roster = first.folder.get("state/roster");
     CHECK(contains(roster, second.config.listen));
-    for (int life = 0; life < 3; ++life) {
+    for (int start = 0; start < 3; ++start) {
         second.start(first);
         CHECK(syncs_until_connected(first, second) == 0);
     }

@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr WallSeconds begin = 1'800'000'000;
-constexpr WallSeconds life = 3000;
+constexpr WallSeconds lifetime = 3000;
 
 struct World {
     WallSeconds wall = begin;
@@ -41,7 +41,7 @@ struct World {
     };
     std::unique_ptr<Side> issuer = [this] {
         auto state = open_state(folder.file("issuer"));
-        auto id = init_cluster(state, "test", begin, life).value();
+        auto id = init_cluster(state, "test", begin, lifetime).value();
         return std::make_unique<Side>(*this, std::move(state), std::move(id));
     }();
     std::unique_ptr<Side> member = join("member"), other = join("other");
@@ -51,7 +51,7 @@ struct World {
         const std::string key = make_key().value();
         const Issuer& by = *issuer->identity.issuer;
         JoinReply reply;
-        reply.certificate = sign_leaf(by.key, by.certificate, make_csr(key).value(), begin, life).value();
+        reply.certificate = sign_leaf(by.key, by.certificate, make_csr(key).value(), begin, lifetime).value();
         reply.issuer_certificate = by.certificate;
         reply.root_certificate = issuer->identity.root_certificate;
         auto id = accept_join(state, key, reply, issuer->identity.root_key_hash, begin).value();
@@ -101,7 +101,7 @@ TEST_CASE("a member asks at two thirds, and shows and keeps what the issuer sign
     CHECK(w.member->renewer.take_renewed());
     CHECK_FALSE(w.member->renewer.take_renewed());
     CHECK(w.member->identity.certificate != old);
-    CHECK(expiry_of_certificate(w.member->identity.certificate).value() == begin + 2000 + life);
+    CHECK(expiry_of_certificate(w.member->identity.certificate).value() == begin + 2000 + lifetime);
     const auto loaded = load_identity(w.member->state, begin + 2001);
     REQUIRE(loaded);
     CHECK((*loaded)->certificate == w.member->identity.certificate);
@@ -123,7 +123,7 @@ TEST_CASE("an issuer signs only for the key of the connection, and only while it
     CHECK_FALSE(w.answer(*w.member, {"no request"}).error.text.empty());
     CHECK_FALSE(w.answer(*w.member, {std::string(5000, 'x')}).error.text.empty());
 
-    w.wall = begin + life + 1;
+    w.wall = begin + lifetime + 1;
     const auto late = w.answer(*w.member, request);
     CHECK(late.error.code == Errc::bad_certificate);
     CHECK(contains(late.error.text, "expired"));
@@ -176,7 +176,7 @@ TEST_CASE("an issuer renews its own leaf without asking anybody", "[node]") {
     w.issuer->renewer.on_time(w.now, {w.member->identity.node});
     CHECK_FALSE(w.issuer->renewer.poll_send());
     CHECK(w.issuer->renewer.take_renewed());
-    CHECK(expiry_of_certificate(w.issuer->identity.certificate).value() == begin + 2000 + life);
+    CHECK(expiry_of_certificate(w.issuer->identity.certificate).value() == begin + 2000 + lifetime);
     CHECK((*load_identity(w.issuer->state, begin + 2001))->certificate == w.issuer->identity.certificate);
 }
 

@@ -76,7 +76,7 @@ TEST_CASE("a directory that others may read is made private", "[node]") {
     CHECK(mode_of(folder.file("state")) == 0700);
 }
 
-TEST_CASE("a second daemon is refused while the first lives, and welcome after", "[node]") {
+TEST_CASE("a second daemon is refused while the first one runs, and accepted afterwards", "[node]") {
     Folder folder;
     {
         const StateDir first = open_state(folder.file("state"));
