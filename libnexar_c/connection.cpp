@@ -49,7 +49,7 @@ Result<std::unique_ptr<Connection>> Connection::open(const ConnectOptions& optio
     auto out = std::make_unique<Connection>();
     const Time until = now() + options.timeout;
     NEXAR_TRY_VOID(out->dial(options, until));
-    NEXAR_TRY_VOID(out->shake_hands(options, until));
+    NEXAR_TRY_VOID(out->handshake(options, until));
     return out;
 }
 
@@ -153,7 +153,7 @@ Result<void> Connection::make_control(uint32_t slots, int& memfd) {
     return {};
 }
 
-Result<void> Connection::shake_hands(const ConnectOptions& options, Time until) {
+Result<void> Connection::handshake(const ConnectOptions& options, Time until) {
     auto hello = message<nexar_msg_hello>(NEXAR_MSG_HELLO);
     hello.version_min = NEXAR_LOCAL_VERSION_MIN;
     hello.version_max = NEXAR_LOCAL_VERSION;

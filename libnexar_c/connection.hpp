@@ -46,7 +46,7 @@ class Connection {
 
   private:
     Result<void> dial(const ConnectOptions& options, Time until);
-    Result<void> shake_hands(const ConnectOptions& options, Time until);
+    Result<void> handshake(const ConnectOptions& options, Time until);
     Result<void> make_control(uint32_t slots, int& memfd);
     Result<void> receive(uint32_t type, void* out, size_t size, int* fds, size_t fd_count, Time until);
 

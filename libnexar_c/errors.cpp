@@ -22,7 +22,7 @@ std::string_view text_of(const char (&from)[size]) {
     return {from, strnlen(from, size)};
 }
 
-void append_who(std::string& line, const nexar_error& e) {
+void append_origin(std::string& line, const nexar_error& e) {
     const std::string_view host = text_of(e.host), node = text_of(e.node);
     if (e.rank >= 0) line += " rank " + std::to_string(e.rank);
     if (e.other_rank >= 0)
@@ -97,7 +97,7 @@ std::string error_line(const nexar_error& e) {
         if (e.epoch != 0) line += " (epoch " + std::to_string(e.epoch) + ")";
     }
     line.append(line.empty() ? "" : ": ").append(status_name(e.code)).append(":");
-    append_who(line, e);
+    append_origin(line, e);
     line.append(" ").append(text_of(e.text));
     if (e.system_errno != 0) line += " (errno " + std::to_string(e.system_errno) + ")";
     // Names come from outside, and this is one line.

@@ -18,7 +18,7 @@ Result<void> check_timeout(const char* name, int64_t ms, bool may_try) {
 }
 
 // A rank of the job that was meant for another group: a program set the size and not the rank.
-std::string said_by_environment(uint32_t rank) {
+std::string variable_of_rank(uint32_t rank) {
     const char* variable = rank_variable(environment(), rank);
     return variable ? std::string(" (from ") + variable + "; give a rank beside the size)" : std::string();
 }
@@ -28,9 +28,9 @@ Result<void> check(const GroupRequest& r) {
         return fail(Errc::invalid_argument, "size is " + std::to_string(r.size) + "; allowed: 1 to " +
                                                 std::to_string(NEXAR_RANKS_MAX));
     if (r.rank != NEXAR_RANK_AUTO && r.rank >= r.size)
-        return fail(Errc::invalid_argument, "rank is " + std::to_string(r.rank) +
-                                                said_by_environment(r.rank) + "; allowed: 0 to " +
-                                                std::to_string(r.size - 1) + ", or NEXAR_RANK_AUTO");
+        return fail(Errc::invalid_argument, "rank is " + std::to_string(r.rank) + variable_of_rank(r.rank) +
+                                                "; allowed: 0 to " + std::to_string(r.size - 1) +
+                                                ", or NEXAR_RANK_AUTO");
     if (r.name.empty() || r.name.size() > NEXAR_NAME_MAX)
         return fail(Errc::invalid_argument, "the group's name has " + std::to_string(r.name.size()) +
                                                 " bytes; allowed: 1 to " + std::to_string(NEXAR_NAME_MAX));

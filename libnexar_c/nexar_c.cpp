@@ -68,7 +68,7 @@ Result<GroupRequest> wanted_group(const nexar_group_options* options) {
     return from_options(given);
 }
 
-nexar_status give_node(const char* op, const uint8_t node[32], char* text, uint64_t size) {
+nexar_status write_node(const char* op, const uint8_t node[32], char* text, uint64_t size) {
     if (!text || size < NEXAR_NODE_TEXT)
         return failed(op, Errc::invalid_argument, "text must have room for NEXAR_NODE_TEXT bytes");
     node_text(node, text);
@@ -82,7 +82,7 @@ extern "C" {
 nexar_status nexar_last_error(nexar_error* error) {
     // No failure of its own: it would overwrite what is asked for.
     if (!error || !check_result(error, "nexar_error")) return NEXAR_ERR_INVALID_ARGUMENT;
-    give_result(error, last_error(), error->struct_size);
+    write_result(error, last_error(), error->struct_size);
     return NEXAR_OK;
 }
 nexar_status nexar_error_line(const nexar_error* error, char* text, uint64_t size, uint64_t* length) {
@@ -200,7 +200,7 @@ nexar_status nexar_session_fd(nexar_session* handle, int* fd) {
 nexar_status nexar_session_node(nexar_session* handle, char* text, uint64_t size) {
     auto session = session_of(handle);
     if (!session) return failed("session_node", session.error());
-    return give_node("session_node", (*session)->connection().welcome().node, text, size);
+    return write_node("session_node", (*session)->connection().welcome().node, text, size);
 }
 
 nexar_status nexar_session_stats_get(nexar_session* handle, nexar_session_stats* stats) {
@@ -211,7 +211,7 @@ nexar_status nexar_session_stats_get(nexar_session* handle, nexar_session_stats*
         return failed("session_stats_get", good.error());
     nexar_session_stats now_stats = NEXAR_SESSION_STATS_INIT;
     (*session)->stats(now_stats);
-    give_result(stats, now_stats, stats->struct_size);
+    write_result(stats, now_stats, stats->struct_size);
     return NEXAR_OK;
 }
 
@@ -247,7 +247,7 @@ nexar_status nexar_register_memfd(nexar_session* handle, void* address, uint64_t
     auto session = session_of(handle);
     if (!session) return failed("register_memfd", session.error());
     if (!address) return failed("register_memfd", Errc::invalid_argument, "address is NULL");
-    auto done = (*session)->adopt(address, bytes, fd, offset);
+    auto done = (*session)->register_memfd(address, bytes, fd, offset);
     return done ? NEXAR_OK : failed("register_memfd", done.error());
 }
 
@@ -268,9 +268,9 @@ nexar_status nexar_group_open(nexar_session* handle, const nexar_group_options* 
     context.group = &wanted->name;
     auto slot = start_opening(**session, *wanted, true);
     if (!slot) return failed(context, slot.error());
-    const Ending ending = (*session)->finish_command(*slot, true);
-    if (ending.error) return failed(context, *ending.error);
-    *out = ending.completion.group;
+    const Outcome outcome = (*session)->finish_command(*slot, true);
+    if (outcome.error) return failed(context, *outcome.error);
+    *out = outcome.completion.group;
     return NEXAR_OK;
 }
 
@@ -326,9 +326,9 @@ nexar_status nexar_group_node(nexar_group* handle, uint32_t rank, char* text, ui
     d.group = pinned->group->membership;
     d.epoch = pinned->group->epoch;
     d.peer = rank;
-    auto ending = pinned->session->command(d);
-    if (!ending) return failed("group_node", ending.error());
-    return give_node("group_node", ending->node, text, size);
+    auto outcome = pinned->session->command(d);
+    if (!outcome) return failed("group_node", outcome.error());
+    return write_node("group_node", outcome->node, text, size);
 }
 
 }  // extern "C"

@@ -72,9 +72,9 @@ nexar_status run(nexar_group* handle, const Operation& operation, const nexar_op
     if (auto mine = turn.check(); !mine) return failed(context, mine.error());
     auto slot = start(*pinned->session, *pinned->group, operation, true, *wanted);
     if (!slot) return failed(context, slot.error());
-    const Ending ending = pinned->session->finish_blocking(*slot);
-    if (completion) give_result(completion, ending.completion, completion->struct_size);
-    return ending.error ? failed(ending.context(), *ending.error) : NEXAR_OK;
+    const Outcome outcome = pinned->session->finish_blocking(*slot);
+    if (completion) write_result(completion, outcome.completion, completion->struct_size);
+    return outcome.error ? failed(outcome.context(), *outcome.error) : NEXAR_OK;
 }
 
 // What a call of a row takes and makes of it, by the words in the row's columns.

@@ -29,37 +29,39 @@ Error freed_error() {
     return Error{Errc::bad_handle, "the request was freed, or never was one", -1, -1, {}};
 }
 
-void give(Session& session, const Slot& slot, const Ending& ending, nexar_completion* out, uint32_t size) {
+void fill_completion(Session& session, const Slot& slot, const Outcome& outcome, nexar_completion* out,
+                     uint32_t size) {
     if (!out) return;
-    give_result(out, ending.completion, size);
+    write_result(out, outcome.completion, size);
     // A caller without room for the handle of an opened group has not seen it: the group goes with the
     // request.
     constexpr size_t with_group = offsetof(nexar_completion, group) + sizeof out->group;
-    if (ending.completion.status == NEXAR_OK && size >= with_group) session.seen(slot);
+    if (outcome.completion.status == NEXAR_OK && size >= with_group) session.seen(slot);
 }
 
 // The answer of nexar_request_test and _wait once the request was looked at.
-nexar_status answer(const char* op, PinnedRequest& pinned, const Ending& ending,
+nexar_status answer(const char* op, PinnedRequest& pinned, const Outcome& outcome,
                     nexar_completion* completion) {
-    if (ending.freed) return failed(op, freed_error());
-    if (completion) give(*pinned.session, pinned.slot, ending, completion, completion->struct_size);
-    return ending.error ? failed(ending.context(), *ending.error) : ending.completion.status;
+    if (outcome.freed) return failed(op, freed_error());
+    if (completion)
+        fill_completion(*pinned.session, pinned.slot, outcome, completion, completion->struct_size);
+    return outcome.error ? failed(outcome.context(), *outcome.error) : outcome.completion.status;
 }
 
 // Requests of one session, none freed; those that are 0 are left out.
-struct Several {
+struct RequestList {
     static constexpr size_t usual = 64;
-    explicit Several(size_t count) : slots(count), places(count) {}
+    explicit RequestList(size_t count) : slots(count), places(count) {}
     SessionPin session;
     OnStack<Slot, usual> slots;
     OnStack<uint64_t, usual> places;  // of each slot, in the caller's array
 };
 
-Result<Several> several(const nexar_request* requests, uint64_t count) {
+Result<RequestList> list_of(const nexar_request* requests, uint64_t count) {
     if ((!requests && count != 0) || count > NEXAR_SHM_SLOTS_MAX)
         return fail(Errc::invalid_argument, "requests is NULL, or count is " + std::to_string(count) +
                                                 "; allowed: 0 to " + std::to_string(NEXAR_SHM_SLOTS_MAX));
-    Several out(count);
+    RequestList out(count);
     for (uint64_t i = 0; i < count; ++i) {
         if (requests[i] == 0) continue;
         auto found = request_of(requests[i]);
@@ -83,7 +85,7 @@ nexar_status any(const char* op, const nexar_request* requests, uint64_t count, 
     if (!index) return failed(op, Errc::invalid_argument, "index is NULL");
     if (auto good = check_result(completion, "nexar_completion"); !good) return failed(op, good.error());
     if (auto good = check_timeout(timeout_ms); !good) return failed(op, good.error());
-    auto among = several(requests, count);
+    auto among = list_of(requests, count);
     if (!among) return failed(op, among.error());
     if (among->slots.empty()) return failed(op, Errc::invalid_argument, "count or all requests are 0");
     size_t place = 0;
@@ -92,13 +94,14 @@ nexar_status any(const char* op, const nexar_request* requests, uint64_t count, 
             return failed(op, Errc::interrupted, "a signal arrived while waiting");
         case Session::Waited::timed_out:
             return NEXAR_PENDING;
-        case Session::Waited::ended:
+        case Session::Waited::completed:
             break;
     }
-    const Ending ending = among->session->look(among->slots[place]);
-    if (ending.freed) return failed(op, freed_error());
+    const Outcome outcome = among->session->test(among->slots[place]);
+    if (outcome.freed) return failed(op, freed_error());
     *index = among->places[place];
-    if (completion) give(*among->session, among->slots[place], ending, completion, completion->struct_size);
+    if (completion)
+        fill_completion(*among->session, among->slots[place], outcome, completion, completion->struct_size);
     return NEXAR_OK;
 }
 
@@ -130,7 +133,7 @@ nexar_status nexar_request_test(nexar_request request, nexar_completion* complet
     if (!pinned) return failed("request_test", pinned.error());
     if (auto good = check_result(completion, "nexar_completion"); !good)
         return failed("request_test", good.error());
-    return answer("request_test", *pinned, pinned->session->look(pinned->slot), completion);
+    return answer("request_test", *pinned, pinned->session->test(pinned->slot), completion);
 }
 
 nexar_status nexar_request_wait(nexar_request request, int64_t timeout_ms, nexar_completion* completion) {
@@ -140,12 +143,12 @@ nexar_status nexar_request_wait(nexar_request request, int64_t timeout_ms, nexar
     if (auto good = check_result(completion, "nexar_completion"); !good) return failed(op, good.error());
     if (auto good = check_timeout(timeout_ms); !good) return failed(op, good.error());
     // A freed handle must not wait on whoever has its slot now.
-    Ending ending = pinned->session->look(pinned->slot);
-    if (ending.freed || ending.completion.status != NEXAR_PENDING)
-        return answer(op, *pinned, ending, completion);
+    Outcome outcome = pinned->session->test(pinned->slot);
+    if (outcome.freed || outcome.completion.status != NEXAR_PENDING)
+        return answer(op, *pinned, outcome, completion);
     const auto waited = pinned->session->wait(pinned->slot, deadline(timeout_ms), true);
-    ending = pinned->session->look(pinned->slot);
-    const nexar_status status = answer(op, *pinned, ending, completion);
+    outcome = pinned->session->test(pinned->slot);
+    const nexar_status status = answer(op, *pinned, outcome, completion);
     if (status == NEXAR_PENDING && waited == Session::Waited::signal)
         return failed(op, Errc::interrupted, "a signal arrived while waiting");
     return status;
@@ -167,22 +170,22 @@ nexar_status nexar_request_wait_all(const nexar_request* requests, uint64_t coun
     auto into = row(completions, stride);
     if (!into) return failed(op, into.error());
     if (auto good = check_timeout(timeout_ms); !good) return failed(op, good.error());
-    auto all = several(requests, count);
+    auto all = list_of(requests, count);
     if (!all) return failed(op, all.error());
     const Time until = deadline(timeout_ms);
-    auto waited = Session::Waited::ended;
+    auto waited = Session::Waited::completed;
     for (const Slot& slot : all->slots) {
         waited = all->session->wait(slot, until, true);
         if (waited == Session::Waited::signal) break;
     }
     bool pending = false;
-    std::optional<Ending> first_failed;
+    std::optional<Outcome> first_failed;
     for (size_t i = 0; i < all->slots.size(); ++i) {
-        const Ending ending = all->session->look(all->slots[i]);
-        if (ending.freed) return failed(op, freed_error());
-        give(*all->session, all->slots[i], ending, (*into)[all->places[i]], into->room());
-        pending |= ending.completion.status == NEXAR_PENDING;
-        if (ending.error && !first_failed) first_failed = ending;
+        const Outcome outcome = all->session->test(all->slots[i]);
+        if (outcome.freed) return failed(op, freed_error());
+        fill_completion(*all->session, all->slots[i], outcome, (*into)[all->places[i]], into->room());
+        pending |= outcome.completion.status == NEXAR_PENDING;
+        if (outcome.error && !first_failed) first_failed = outcome;
     }
     if (pending && waited == Session::Waited::signal)
         return failed(op, Errc::interrupted, "a signal arrived while waiting");
@@ -224,9 +227,9 @@ nexar_status nexar_session_poll(nexar_session* handle, nexar_completion* ended, 
             (*session)->poll(slots, static_cast<size_t>(std::min<uint64_t>(capacity - found, 64)));
         if (got == 0) break;
         for (size_t i = 0; i < got; ++i) {
-            const Ending ending = (*session)->look(slots[i]);
-            if (ending.freed) continue;  // by another thread, just now
-            give(**session, slots[i], ending, (*into)[found++], into->room());
+            const Outcome outcome = (*session)->test(slots[i]);
+            if (outcome.freed) continue;  // by another thread, just now
+            fill_completion(**session, slots[i], outcome, (*into)[found++], into->room());
         }
     }
     *count = found;

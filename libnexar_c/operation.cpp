@@ -77,7 +77,7 @@ const char* kind_name(uint8_t kind) {
     return kind == NEXAR_CMD_GROUP_OPEN ? "group_open" : "command";
 }
 
-ErrorContext Ending::context() const {
+ErrorContext Outcome::context() const {
     ErrorContext out(kind_name(kind));
     out.group = group_name.get();
     out.epoch = completion.epoch;

@@ -81,11 +81,11 @@ Result<void> Planner::plan(bool blocking) {
         return stage(cut);
     auto copied = checked_.in_place ? copy_together() : copy_whole();
     if (!copied && copied.error().code == Errc::no_memory && copy_in_ && copy_out_ && !checked_.in_place) {
-        session_.give_up_scratch(result);
+        session_.release_scratch(result);
         copied = copy_side_by_side();
     }
     if (copied || copied.error().code != Errc::no_memory || !stageable) return copied;
-    session_.give_up_scratch(result);  // others were quicker
+    session_.release_scratch(result);  // others were quicker
     return stage(cut);
 }
 
@@ -211,7 +211,7 @@ Result<Plan> make_plan(Session& session, const Group& group, const Checked& chec
     Planner planner(session, group, checked, descriptor);
     auto planned = planner.plan(blocking);
     if (planned) return planner.result;
-    session.give_up(planner.result);
+    session.release_plan(planner.result);
     return std::unexpected(planned.error());
 }
 

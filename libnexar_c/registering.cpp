@@ -65,7 +65,7 @@ Result<Region*> Session::add_region(const Segment& segment, uint64_t offset, boo
         regions_.give_back_id();
         return region;
     }
-    if (auto accepted = ask_for_region(**region, segment.memfd, offset); !accepted) {
+    if (auto accepted = request_region(**region, segment.memfd, offset); !accepted) {
         regions_.erase(*region);
         regions_.give_back_id();
         return std::unexpected(accepted.error());
@@ -73,13 +73,13 @@ Result<Region*> Session::add_region(const Segment& segment, uint64_t offset, boo
     return region;
 }
 
-Result<void> Session::ask_for_region(const Region& region, int memfd, uint64_t offset) {
+Result<void> Session::request_region(const Region& region, int memfd, uint64_t offset) {
     NEXAR_TRY(const Slot slot, take_slot(NEXAR_CMD_REGION_ADD, {}, {}));
     if (!send_region(slot, region, memfd, offset))
         fail_all(Errc::daemon_lost, "the daemon does not take memory over the socket");
     wait(slot, never, false);
-    const Ending ending = take_ending(slot);
-    if (ending.error) return fail(*ending.error);
+    const Outcome outcome = take_outcome(slot);
+    if (outcome.error) return fail(*outcome.error);
     return {};
 }
 
@@ -96,8 +96,8 @@ bool Session::send_region(const Slot& slot, const Region& region, int memfd, uin
     add.bytes = region.bytes;
     while (!connection_->send(std::as_bytes(std::span(&add, 1)), memfd)) {
         if (errno != EAGAIN && errno != ENOBUFS) return false;
-        look_at_tick();
-        if (unusable()) return true;  // that is the ending
+        check_tick_when_due();
+        if (unusable()) return true;  // that is the outcome
         ::usleep(200);
     }
     return true;
@@ -125,7 +125,7 @@ Result<void> Session::drop_region(Region* region) {
     return {};
 }
 
-Result<void> Session::adopt(void* address, uint64_t bytes, int fd, uint64_t offset) {
+Result<void> Session::register_memfd(void* address, uint64_t bytes, int fd, uint64_t offset) {
     const auto begin = reinterpret_cast<uintptr_t>(address);
     if (bytes == 0 || bytes > UINTPTR_MAX - begin || begin % page_bytes != 0 || offset % page_bytes != 0)
         return fail(

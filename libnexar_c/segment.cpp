@@ -37,7 +37,7 @@ std::optional<uint64_t> meminfo(std::string_view text, std::string_view name) {
     return kib * 1024;
 }
 
-// What the system could give without ending a process. Nothing: it does not say.
+// What the system could give without outcome a process. Nothing: it does not say.
 std::optional<uint64_t> available_bytes() {
     const int fd = ::open("/proc/meminfo", O_RDONLY | O_CLOEXEC);
     if (fd < 0) return {};

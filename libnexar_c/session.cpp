@@ -69,11 +69,11 @@ void Session::close() {
     shm::fence();  // with the one in submit_staged()
     for (Request& request : requests_) std::lock_guard wait(request.mutex);
     for (uint32_t slot = 0; any_staged() && slot < control_.slots(); ++slot) end_stage({slot, 0}, false);
-    say_goodbye();
+    send_goodbye();
 }
 
 // No lock: also called while the process exits, whatever its other threads hold.
-void Session::say_goodbye() {
+void Session::send_goodbye() {
     // A socket that is full of bells has no room for the message; the word is there whenever the end is seen.
     shm::store_release(control_.header().goodbye, 1u);
     connection_->send_head(NEXAR_MSG_GOODBYE);
@@ -133,7 +133,7 @@ Result<Slot> Session::take_slot(uint8_t kind, const Plan& plan, const Label& lab
         if (taken) break;
         if (purpose != For::command) return fail(Errc::table_full, full_text(purpose));
         // The last slots are held by commands, which the daemon ends at once: one is free in a moment.
-        look_at_tick();
+        check_tick_when_due();
         ::usleep(100);
     }
     const Slot slot{taken->slot, taken->generation};
@@ -155,19 +155,19 @@ Result<Slot> Session::submit(const nexar_shm_descriptor& descriptor, Plan plan, 
                              const nexar_shm_group_open* payload) {
     auto slot = take_slot(descriptor.kind, plan, label);
     if (!slot) {
-        give_up(plan);
+        release_plan(plan);
         return slot;
     }
     shm::store_words(control_.slot(slot->index).descriptor, descriptor);
     if (payload) shm::store_words(control_.payload(slot->index).group_open, *payload);
     operations_.fetch_add(1, std::memory_order_relaxed);
-    if (plan.stage ? submit_staged(*slot, plan.stage) : hand_over(*slot)) return slot;
-    take_back(*slot);
+    if (plan.stage ? submit_staged(*slot, plan.stage) : push_submission(*slot)) return slot;
+    undo_submission(*slot);
     return fail(*unusable());
 }
 
 // The slot is the daemon's from here on. False: the session is lost.
-bool Session::hand_over(const Slot& slot) {
+bool Session::push_submission(const Slot& slot) {
     return push({slot.index, static_cast<uint32_t>(slot.generation), NEXAR_ENTRY_SUBMIT});
 }
 
@@ -175,7 +175,7 @@ bool Session::hand_over(const Slot& slot) {
 // run, and for how long that is borne only its tick decides.
 bool Session::push(const shm::Entry& entry, Time until) {
     while (!submission_.try_push(entry)) {
-        look_at_tick();
+        check_tick_when_due();
         if (unusable() || now() >= until) return false;
         ring_doorbell();
         ::usleep(100);
@@ -185,12 +185,12 @@ bool Session::push(const shm::Entry& entry, Time until) {
 }
 
 // Another thread's poll may have found the request ended with the session, and its owner may have freed it.
-void Session::take_back(const Slot& slot) {
+void Session::undo_submission(const Slot& slot) {
     Request& request = requests_[slot.index];
     {
         std::lock_guard lock(request.mutex);
         if (request.generation.load(std::memory_order_relaxed) != slot.generation) return;
-        if (!request.finished) give_up(request.plan);
+        if (!request.finished) release_plan(request.plan);
         request.plan = {};
         request.generation.store(0, std::memory_order_release);
     }
@@ -220,13 +220,13 @@ void Session::ring_doorbell() {
 }
 
 void Session::cancel(const Slot& slot) {
-    if (ended(slot)) return;
+    if (is_completed(slot)) return;
     // One entry says it all; so cancels do not fill the ring.
     if (requests_[slot.index].cancelled.exchange(slot.generation) == slot.generation) return;
     static_cast<void>(push({slot.index, static_cast<uint32_t>(slot.generation), NEXAR_ENTRY_CANCEL}));
 }
 
-bool Session::ended(const Slot& slot) {
+bool Session::is_completed(const Slot& slot) {
     return shm::load_acquire(control_.slot(slot.index).state) != pending_word(slot) || unusable().has_value();
 }
 
@@ -237,92 +237,92 @@ bool Session::may_have_handle(const Slot& slot) const {
            request.holder.load(std::memory_order_relaxed) == Holder::handle;
 }
 
-Ending Session::look(const Slot& slot) {
-    move_staged();
-    if (!ended(slot)) look_at_tick();
+Outcome Session::test(const Slot& slot) {
+    progress_staged();
+    if (!is_completed(slot)) check_tick_when_due();
     Request& request = requests_[slot.index];
     std::lock_guard lock(request.mutex);
-    Ending out;
+    Outcome out;
     if (request.generation.load(std::memory_order_relaxed) != slot.generation) {
         out.freed = true;
         return out;
     }
-    if (!request.finished && !ended(slot)) {
+    if (!request.finished && !is_completed(slot)) {
         label(request, slot, out);
         return out;
     }
     if (!request.finished) finish(request, slot);
-    return *request.ending;
+    return *request.outcome;
 }
 
-void Session::label(const Request& request, const Slot& slot, Ending& ending) const {
-    ending.kind = request.kind.load(std::memory_order_relaxed);
-    ending.group_name = request.label.group_name;
-    nexar_completion& c = ending.completion;
+void Session::label(const Request& request, const Slot& slot, Outcome& outcome) const {
+    outcome.kind = request.kind.load(std::memory_order_relaxed);
+    outcome.group_name = request.label.group_name;
+    nexar_completion& c = outcome.completion;
     c.request = handle_of(slot);
     c.user_data = request.label.user_data;
     // A group that is being opened is nobody's yet.
-    if (ending.kind != NEXAR_CMD_GROUP_OPEN) c.group = reinterpret_cast<nexar_group*>(request.label.group);
+    if (outcome.kind != NEXAR_CMD_GROUP_OPEN) c.group = reinterpret_cast<nexar_group*>(request.label.group);
     c.epoch = request.label.epoch;
 }
 
 void Session::finish(Request& request, const Slot& slot) {
-    if (!request.ending) request.ending = std::make_unique<Ending>();
-    Ending& ending = *request.ending;
-    ending = {};
-    label(request, slot, ending);
-    nexar_completion& c = ending.completion;
+    if (!request.outcome) request.outcome = std::make_unique<Outcome>();
+    Outcome& outcome = *request.outcome;
+    outcome = {};
+    label(request, slot, outcome);
+    nexar_completion& c = outcome.completion;
     auto& shared = control_.slot(slot.index);
     // What ended before the daemon died has ended well.
     if (shm::load_acquire(shared.state) == pending_word(slot)) {
-        ending.error = unusable();
+        outcome.error = unusable();
     } else {
-        ending.result = shared.result;  // [S4]
+        outcome.result = shared.result;  // [S4]
         const auto& detail = control_.detail(slot.index);
-        if (ending.result.status != NEXAR_OK) ending.error = error_from(ending.result.status, detail);
-        if (ending.result.has_detail) std::memcpy(ending.node, detail.node, sizeof ending.node);
-        if (ending.kind < NEXAR_OP_SEND) c.sequence = ending.result.sequence;
+        if (outcome.result.status != NEXAR_OK) outcome.error = error_from(outcome.result.status, detail);
+        if (outcome.result.has_detail) std::memcpy(outcome.node, detail.node, sizeof outcome.node);
+        if (outcome.kind < NEXAR_OP_SEND) c.sequence = outcome.result.sequence;
     }
-    if (!ending.error && ending.kind == NEXAR_OP_RECV) {
-        c.bytes = ending.result.bytes;
-        c.tag = ending.result.tag;
-        c.source = ending.result.source;
+    if (!outcome.error && outcome.kind == NEXAR_OP_RECV) {
+        c.bytes = outcome.result.bytes;
+        c.tag = outcome.result.tag;
+        c.source = outcome.result.source;
     }
-    copy_out(request, ending);
-    c.status = ending.error ? static_cast<int32_t>(ending.error->code) : NEXAR_OK;
-    if (ending.kind == NEXAR_CMD_GROUP_OPEN) {
-        finish_opening(request.label.group, ending.result, !ending.error);
-        if (!ending.error) c.group = reinterpret_cast<nexar_group*>(request.label.group);
-        c.epoch = ending.error ? 0 : ending.result.group_epoch;
+    copy_out(request, outcome);
+    c.status = outcome.error ? static_cast<int32_t>(outcome.error->code) : NEXAR_OK;
+    if (outcome.kind == NEXAR_CMD_GROUP_OPEN) {
+        finish_opening(request.label.group, outcome.result, !outcome.error);
+        if (!outcome.error) c.group = reinterpret_cast<nexar_group*>(request.label.group);
+        c.epoch = outcome.error ? 0 : outcome.result.group_epoch;
     }
-    give_up(request.plan);
+    release_plan(request.plan);
     request.plan = {};
     request.finished = true;
 }
 
-void Session::copy_out(Request& request, Ending& ending) {
+void Session::copy_out(Request& request, Outcome& outcome) {
     if (request.staged) {
         const auto index = static_cast<uint32_t>(&request - requests_.data());
         const uint64_t generation = request.generation.load(std::memory_order_relaxed);
-        count_copy(end_stage({index, generation}, !ending.error));
+        count_copy(end_stage({index, generation}, !outcome.error));
         // It ended well, and close() was quicker than the last copies.
-        if (!ending.error && lost_code_.load() == static_cast<int32_t>(Errc::closed))
-            ending.error = unusable();
+        if (!outcome.error && lost_code_.load() == static_cast<int32_t>(Errc::closed))
+            outcome.error = unusable();
     }
-    if (ending.error || !request.plan.copy_to) return;
+    if (outcome.error || !request.plan.copy_to) return;
     // close() was quicker: the caller's memory is the caller's again. It waits for who copies now.
     if (lost_code_.load(std::memory_order_acquire) == static_cast<int32_t>(Errc::closed)) {
-        ending.error = unusable();
+        outcome.error = unusable();
         return;
     }
     const bool received = request.kind.load(std::memory_order_relaxed) == NEXAR_OP_RECV;
-    const uint64_t bytes =
-        received ? std::min<uint64_t>(request.plan.copy_bytes, ending.result.bytes) : request.plan.copy_bytes;
+    const uint64_t bytes = received ? std::min<uint64_t>(request.plan.copy_bytes, outcome.result.bytes)
+                                    : request.plan.copy_bytes;
     std::memcpy(request.plan.copy_to, request.plan.copy_from, bytes);
     count_copy(bytes);
 }
 
-void Session::give_up(const Plan& plan) {
+void Session::release_plan(const Plan& plan) {
     for (Region* region : plan.in_use)
         if (region) region->users.fetch_sub(1, std::memory_order_release);
     // Of a lost session's scratch nobody knows whether the daemon still writes it: no operation starts any
@@ -331,7 +331,7 @@ void Session::give_up(const Plan& plan) {
         if (block) scratch_.give_back(block);
 }
 
-void Session::give_up_scratch(Plan& plan) {
+void Session::release_scratch(Plan& plan) {
     for (ScratchBlock& block : plan.scratch) {
         if (block) scratch_.give_back(block);
         block = {};
@@ -351,10 +351,10 @@ Result<void> Session::free(const Slot& slot, uint64_t* unseen) {
         std::lock_guard lock(request.mutex);
         if (request.generation.load(std::memory_order_relaxed) != slot.generation)
             return fail(Errc::bad_handle, "the request was freed before, or never was one");
-        if (!request.finished && !ended(slot))
+        if (!request.finished && !is_completed(slot))
             return fail(Errc::bad_state, "the request is pending: cancel it or wait for it first");
         if (!request.finished) finish(request, slot);
-        const bool opened = request.ending->kind == NEXAR_CMD_GROUP_OPEN && !request.ending->error;
+        const bool opened = request.outcome->kind == NEXAR_CMD_GROUP_OPEN && !request.outcome->error;
         if (opened && !request.seen && unseen) *unseen = request.label.group;
         request.generation.store(0, std::memory_order_release);
         // A slot that a lost daemon may still write to is never used again: no operation starts any more.
@@ -364,58 +364,59 @@ Result<void> Session::free(const Slot& slot, uint64_t* unseen) {
     return {};
 }
 
-Result<Ending> Session::command(const nexar_shm_descriptor& descriptor, const nexar_shm_group_open* payload,
-                                bool interruptible) {
+Result<Outcome> Session::command(const nexar_shm_descriptor& descriptor, const nexar_shm_group_open* payload,
+                                 bool interruptible) {
     NEXAR_TRY(const Slot slot, submit(descriptor, {}, {}, payload));
-    Ending ending = finish_command(slot, interruptible);
-    if (ending.error) return fail(*ending.error);
-    return ending;
+    Outcome outcome = finish_command(slot, interruptible);
+    if (outcome.error) return fail(*outcome.error);
+    return outcome;
 }
 
-Ending Session::finish_command(const Slot& slot, bool interruptible) {
+Outcome Session::finish_command(const Slot& slot, bool interruptible) {
     bool interrupted = false;
     while (wait(slot, never, interruptible && !interrupted) == Waited::signal) {
         interrupted = true;
         cancel(slot);
     }
-    Ending ending = take_ending(slot);
-    if (interrupted && ending.error && ending.error->code == Errc::cancelled)
-        ending.error = Error{Errc::interrupted, "a signal arrived while waiting", -1, -1, {}};
-    return ending;
+    Outcome outcome = take_outcome(slot);
+    if (interrupted && outcome.error && outcome.error->code == Errc::cancelled)
+        outcome.error = Error{Errc::interrupted, "a signal arrived while waiting", -1, -1, {}};
+    return outcome;
 }
 
-Ending Session::finish_blocking(const Slot& slot) {
+Outcome Session::finish_blocking(const Slot& slot) {
     wait(slot, never, false);
-    return take_ending(slot);
+    return take_outcome(slot);
 }
 
 // What this call waited for. Nobody else may have freed it; if somebody did, that is no success.
-Ending Session::take_ending(const Slot& slot) {
-    Ending ending = look(slot);
-    if (ending.freed || ending.completion.status == NEXAR_PENDING) {
-        ending.error = Error{Errc::bad_handle, "this call's request was freed by somebody else", -1, -1, {}};
-        ending.completion.status = NEXAR_ERR_BAD_HANDLE;
-        return ending;
+Outcome Session::take_outcome(const Slot& slot) {
+    Outcome outcome = test(slot);
+    if (outcome.freed || outcome.completion.status == NEXAR_PENDING) {
+        outcome.error = Error{Errc::bad_handle, "this call's request was freed by somebody else", -1, -1, {}};
+        outcome.completion.status = NEXAR_ERR_BAD_HANDLE;
+        return outcome;
     }
     static_cast<void>(free(slot));
-    return ending;
+    return outcome;
 }
 
 // ---- Polling ----
 
 Result<int> Session::arm_fd() {
     NEXAR_TRY(const int fd, sleepers_.arm_fd());
-    move_staged();  // what could be moved before rang no bell
+    progress_staged();  // what could be moved before rang no bell
     std::lock_guard lock(poll_mutex_);
-    if (completions_.behind() || !poll_backlog_.empty()) sleepers_.tell_application();  // nor did what ended
+    if (completions_.behind() || !poll_backlog_.empty())
+        sleepers_.notify_application();  // nor did what ended
     return fd;
 }
 
 size_t Session::poll(Slot* out, size_t capacity) {
     std::lock_guard lock(poll_mutex_);
-    look_at_tick();
-    sleepers_.begin_look();
-    move_staged();
+    check_tick_when_due();
+    sleepers_.begin_poll();
+    progress_staged();
     size_t count = 0;
     const auto offer = [&](uint32_t index, uint32_t low_generation) {
         if (index >= requests_.size()) return;
@@ -423,7 +424,7 @@ size_t Session::poll(Slot* out, size_t capacity) {
         if (generation == 0 || static_cast<uint32_t>(generation) != low_generation) return;  // freed already
         if (requests_[index].holder.load(std::memory_order_relaxed) != Holder::handle) return;
         // An entry may say that a staged operation came further [S12]; and one that ended may have two.
-        if (reported_[index] == generation || !ended({index, generation})) return;
+        if (reported_[index] == generation || !is_completed({index, generation})) return;
         reported_[index] = generation;
         out[count++] = {index, generation};
     };
@@ -443,7 +444,8 @@ size_t Session::poll(Slot* out, size_t capacity) {
             // [S6]: look at the whole table; the next call goes on with what does not fit.
             for (uint32_t i = 0; i < requests_.size(); ++i) {
                 const uint64_t generation = requests_[i].generation.load(std::memory_order_acquire);
-                if (generation != 0 && ended({i, generation})) poll_backlog_.push_back({i, generation});
+                if (generation != 0 && is_completed({i, generation}))
+                    poll_backlog_.push_back({i, generation});
             }
             while (count < capacity && !poll_backlog_.empty()) {
                 const Slot slot = poll_backlog_.back();
@@ -453,10 +455,10 @@ size_t Session::poll(Slot* out, size_t capacity) {
         }
     };
     take();
-    sleepers_.arm_again();
-    move_staged();
+    sleepers_.rearm();
+    progress_staged();
     take();
-    sleepers_.end_look();
+    sleepers_.end_poll();
     return count;
 }
 

@@ -69,7 +69,7 @@ struct Label {
 };
 
 // How a request ended, or that it did not yet.
-struct Ending {
+struct Outcome {
     nexar_completion completion = NEXAR_COMPLETION_INIT;
     nexar_shm_result result{};
     std::optional<Error> error;
@@ -90,7 +90,7 @@ class Session {
 
     // Calls from other threads return with CLOSED; the object goes when the last of them has left.
     void close();
-    void say_goodbye();  // tells the daemon that this is an orderly end
+    void send_goodbye();  // tells the daemon that this is an orderly end
     // The session cannot be used: closed here, or the daemon is gone. Cheap.
     std::optional<Error> unusable();
 
@@ -98,19 +98,20 @@ class Session {
     Result<Slot> submit(const nexar_shm_descriptor& descriptor, Plan plan, const Label& label = {},
                         const nexar_shm_group_open* payload = nullptr);
     // Submits a command and waits for its end.
-    Result<Ending> command(const nexar_shm_descriptor& descriptor,
-                           const nexar_shm_group_open* payload = nullptr, bool interruptible = false);
+    Result<Outcome> command(const nexar_shm_descriptor& descriptor,
+                            const nexar_shm_group_open* payload = nullptr, bool interruptible = false);
 
-    enum class Waited { ended, timed_out, signal };
-    // `interruptible`: returns at a signal. `ended` also when the session became unusable: take_ending tells.
+    enum class Waited { completed, timed_out, signal };
+    // `interruptible`: returns at a signal. `ended` also when the session became unusable: take_outcome
+    // tells.
     Waited wait(const Slot& slot, Time until, bool interruptible);
     // Waits until one of them has ended; its index.
     Waited wait_any(const Slot* slots, size_t count, Time until, size_t& index);
-    bool ended(const Slot& slot);
+    bool is_completed(const Slot& slot);
     // False: it is a blocking call's, whatever the application has guessed.
     bool may_have_handle(const Slot& slot) const;
     // Pending: completion.status says so. Ended: copies output out, once; the same answer every time.
-    Ending look(const Slot& slot);
+    Outcome test(const Slot& slot);
     void cancel(const Slot& slot);
     // *unseen: a group that it opened, and that nobody can know (seen() was not called).
     Result<void> free(const Slot& slot, uint64_t* unseen = nullptr);
@@ -123,9 +124,9 @@ class Session {
                slot.index;
     }
     // Blocking operations: waits as long as it takes, and frees it. The daemon keeps the deadline.
-    Ending finish_blocking(const Slot& slot);
+    Outcome finish_blocking(const Slot& slot);
     // A signal cancels it, and is its end if that was in time.
-    Ending finish_command(const Slot& slot, bool interruptible);
+    Outcome finish_command(const Slot& slot, bool interruptible);
 
     // Also moves bytes, as wait, wait_any and look do.
     size_t poll(Slot* out, size_t capacity);
@@ -133,15 +134,15 @@ class Session {
 
     Result<void*> alloc(uint64_t bytes, const AllocOptions& options = {});
     Result<void> release(void* memory, bool mapped_here);
-    Result<void> adopt(void* address, uint64_t bytes, int fd, uint64_t offset);
+    Result<void> register_memfd(void* address, uint64_t bytes, int fd, uint64_t offset);
     Result<Region*> find_and_use(const void* data, uint64_t bytes) {
         return regions_.find_and_use(data, bytes);
     }
     Result<ScratchBlock> take_scratch(uint64_t bytes) { return scratch_.take(bytes); }
     Result<ScratchBlock> take_own_scratch(uint64_t bytes) { return scratch_.take_own(bytes); }
     bool may_copy(uint64_t bytes) { return scratch_.may_fit(bytes); }
-    void give_up(const Plan& plan);
-    void give_up_scratch(Plan& plan);
+    void release_plan(const Plan& plan);
+    void release_scratch(Plan& plan);
     void count_copy(uint64_t bytes) { bytes_copied_.fetch_add(bytes, std::memory_order_relaxed); }
 
     const Connection& connection() const { return *connection_; }
@@ -165,18 +166,18 @@ class Session {
         Label label;
         Plan plan;  // but its stage, which is below once the request is pending
         bool staged = false;
-        std::unique_ptr<Ending> ending;
+        std::unique_ptr<Outcome> outcome;
 
         // Held while bytes move, by one thread; taken after `mutex` where both are.
-        std::mutex moving;
-        std::atomic<bool> move_again{false};  // somebody came while they moved
+        std::mutex stage_mutex;
+        std::atomic<bool> progress_again{false};  // somebody came while they moved
         uint64_t stage_generation = 0;
         Stage stage;
     };
-    enum class Moved : uint8_t {
+    enum class Progress : uint8_t {
         nothing,
         something,
-        not_told
+        unannounced
     };  // not told: to the daemon, the ring was full
 
     Session(const SessionOptions& options, std::unique_ptr<Connection> connection);
@@ -184,45 +185,45 @@ class Session {
     Result<Region*> make_region(const char* name, uint64_t bytes, bool scratch, const AllocOptions& options);
     // It is the daemon's, too, but not ready.
     Result<Region*> add_region(const Segment& segment, uint64_t offset, bool mapped_here, bool scratch);
-    Result<void> ask_for_region(const Region& region, int memfd, uint64_t offset);
+    Result<void> request_region(const Region& region, int memfd, uint64_t offset);
     bool send_region(const Slot& slot, const Region& region, int memfd, uint64_t offset);
     Result<void> drop_region(Region* region);
 
     std::string full_text(shm::SlotPool::For purpose) const;
     Result<Slot> take_slot(uint8_t kind, const Plan& plan, const Label& label);
     void mark_pending(const Slot& slot);
-    bool hand_over(const Slot& slot);
-    void take_back(const Slot& slot);
+    bool push_submission(const Slot& slot);
+    void undo_submission(const Slot& slot);
     // False: the session became unusable, or the ring was full until then.
     bool push(const shm::Entry& entry, Time until = never);
     void ring_doorbell();
-    void label(const Request& request, const Slot& slot, Ending& ending) const;
+    void label(const Request& request, const Slot& slot, Outcome& outcome) const;
     void finish(Request& request, const Slot& slot);
-    void copy_out(Request& request, Ending& ending);
-    Ending take_ending(const Slot& slot);
+    void copy_out(Request& request, Outcome& outcome);
+    Outcome take_outcome(const Slot& slot);
 
-    // Staged requests, moving.cpp.
+    // Staged requests, progress.cpp.
     bool any_staged() const { return staged_count_.load(std::memory_order_acquire) != 0; }
     bool submit_staged(const Slot& slot, const Stage& stage);
     uint64_t end_stage(const Slot& slot, bool take_rest);
     void drop_stage(Request& request, uint32_t slot);
-    Moved move_staged();
-    Moved move_one(uint32_t slot);
-    Moved move_round(Request& request, uint32_t slot);
-    Moved tell_daemon(Request& request, uint32_t slot);
+    Progress progress_staged();
+    Progress progress_one(uint32_t slot);
+    Progress progress_once(Request& request, uint32_t slot);
+    Progress announce_stage(Request& request, uint32_t slot);
     void fail_all(Errc code, const std::string& text);
 
     uint32_t pending_word(const Slot& slot) const;
-    enum class Stayed { no, spun, yielded };
-    Stayed stay_awake(uint32_t& word, uint32_t expected);
+    enum class Polled { no, spun, yielded };
+    Polled poll_awake(uint32_t& word, uint32_t expected);
     // One sleep, with its looks at the daemon's life. `timed_out` is for `until` only.
     Waited sleep_once(uint32_t& word, uint32_t expected, uint32_t nudges, Time until, bool interruptible);
-    template <class Look>
-    Waited wait_on_tail(Look look, Time until, bool interruptible);
+    template <class Predicate>
+    Waited wait_on_tail(Predicate is_done, Time until, bool interruptible);
     void on_hung_up();
     void check_alive();
     Time daemon_tick() const;
-    void look_at_tick();
+    void check_tick_when_due();
     void check_tick();
 
     SessionOptions options_;

@@ -83,7 +83,7 @@ Time now() {
     return Time(Duration(int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec));
 }
 
-bool stay_while(uint32_t& word, uint32_t expected, Duration at_most, bool yield) {
+bool poll_while(uint32_t& word, uint32_t expected, Duration at_most, bool yield) {
     if (at_most <= Duration::zero()) return false;
     const Time until = now() + at_most;
     do {

@@ -29,6 +29,6 @@ Time now();
 timespec spec_of(Duration d);
 
 // Pause-spins until the word has changed or the time is up. `yield`: gives the processor away between looks.
-bool stay_while(uint32_t& word, uint32_t expected, Duration at_most, bool yield);
+bool poll_while(uint32_t& word, uint32_t expected, Duration at_most, bool yield);
 
 }  // namespace nexar::c

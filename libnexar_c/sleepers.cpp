@@ -35,15 +35,15 @@ bool add_to(int epoll, int fd) {
 
 }  // namespace
 
-Sleepers::Sleepers(const Connection& connection) : connection_(&connection), by_bell_(!waitv_works()) {}
+Sleepers::Sleepers(const Connection& connection) : connection_(&connection), by_doorbell_(!waitv_works()) {}
 
 Sleepers::~Sleepers() {
-    for (const int fd : {nudge_fd_, app_fd_, app_bell_})
+    for (const int fd : {nudge_fd_, app_fd_, app_eventfd_})
         if (fd >= 0) ::close(fd);
 }
 
 Result<void> Sleepers::open() {
-    if (!by_bell_) return {};
+    if (!by_doorbell_) return {};
     nudge_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (nudge_fd_ < 0) return fail(io_error("cannot create an eventfd"));
     return {};
@@ -56,25 +56,25 @@ uint32_t Sleepers::nudges() {
 void Sleepers::nudge() {
     std::atomic_ref<uint32_t>(nudges_).fetch_add(1, std::memory_order_release);
     wake_all(&nudges_);
-    if (!by_bell_) return;
+    if (!by_doorbell_) return;
     shm::fence();  // with the one in lead(): either it sees the nudge, or we see that it leads
     if (leading_.load(std::memory_order_relaxed)) ring(nudge_fd_);
 }
 
 Woken Sleepers::sleep(const Watched* words, unsigned count, uint32_t nudges_seen, Time until) {
-    if (!by_bell_) {
+    if (!by_doorbell_) {
         Watched all[4];
         std::copy_n(words, count, all);
         all[count] = {&nudges_, nudges_seen};
         return sleep_on(all, count + 1, until);
     }
-    if (must_look(words, count, nudges_seen)) return Woken::changed_or_woken;
+    if (has_changed(words, count, nudges_seen)) return Woken::changed_or_woken;
     if (leading_.exchange(true, std::memory_order_acq_rel))
         return sleep_on_one({&nudges_, nudges_seen}, until);
     return lead(words, count, nudges_seen, until);
 }
 
-bool Sleepers::must_look(const Watched* words, unsigned count, uint32_t nudges_seen) {
+bool Sleepers::has_changed(const Watched* words, unsigned count, uint32_t nudges_seen) {
     for (unsigned i = 0; i < count; ++i)
         if (shm::load_acquire(*words[i].word) != words[i].expected) return true;
     return shm::load_acquire(nudges_) != nudges_seen;
@@ -83,14 +83,14 @@ bool Sleepers::must_look(const Watched* words, unsigned count, uint32_t nudges_s
 // One sleep of the leader. Then everybody looks, and the first who finds nothing leads.
 Woken Sleepers::lead(const Watched* words, unsigned count, uint32_t nudges_seen, Time until) {
     {
-        std::lock_guard lock(bell_mutex_);
+        std::lock_guard lock(doorbell_mutex_);
         shm::store_relaxed(bell_wanted(), 1u);
     }
     shm::fence();  // [S5] armed, look again, poll
     // What ended while nobody was armed rang no bell, and the others may have looked before it.
-    const bool news = shm::load_acquire(connection_->control().header().completion_tail) != tail_told_;
+    const bool news = shm::load_acquire(connection_->control().header().completion_tail) != tail_notified_;
     Woken out = Woken::changed_or_woken;
-    if (!news && !must_look(words, count, nudges_seen)) out = poll_socket(until);
+    if (!news && !has_changed(words, count, nudges_seen)) out = poll_socket(until);
     const bool rang = connection_->drain();
     leave(rang);
     return out;
@@ -98,11 +98,11 @@ Woken Sleepers::lead(const Watched* words, unsigned count, uint32_t nudges_seen,
 
 void Sleepers::leave(bool rang) {
     {
-        std::lock_guard lock(bell_mutex_);
+        std::lock_guard lock(doorbell_mutex_);
         if (!fd_used_) shm::store_relaxed(bell_wanted(), 0u);
-        if (fd_used_ && rang) ring(app_bell_);
+        if (fd_used_ && rang) ring(app_eventfd_);
     }
-    tail_told_ = shm::load_acquire(connection_->control().header().completion_tail);
+    tail_notified_ = shm::load_acquire(connection_->control().header().completion_tail);
     leading_.store(false, std::memory_order_release);
     std::atomic_ref<uint32_t>(nudges_).fetch_add(1, std::memory_order_release);
     wake_all(&nudges_);
@@ -123,17 +123,17 @@ Woken Sleepers::poll_socket(Time until) {
 
 Result<int> Sleepers::arm_fd() {
     {
-        std::lock_guard lock(bell_mutex_);
+        std::lock_guard lock(doorbell_mutex_);
         if (app_fd_ < 0) {
-            const int bell = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+            const int doorbell = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
             const int both = ::epoll_create1(EPOLL_CLOEXEC);
-            if (bell < 0 || both < 0 || !add_to(both, bell) || !add_to(both, connection_->fd())) {
+            if (doorbell < 0 || both < 0 || !add_to(both, doorbell) || !add_to(both, connection_->fd())) {
                 Error error = io_error("cannot create a descriptor to poll");
-                if (bell >= 0) ::close(bell);
+                if (doorbell >= 0) ::close(doorbell);
                 if (both >= 0) ::close(both);
                 return fail(std::move(error));
             }
-            app_bell_ = bell;
+            app_eventfd_ = doorbell;
             app_fd_ = both;
         }
         fd_used_ = true;
@@ -143,28 +143,28 @@ Result<int> Sleepers::arm_fd() {
     return app_fd_;
 }
 
-void Sleepers::tell_application() {
-    ring(app_bell_);
+void Sleepers::notify_application() {
+    ring(app_eventfd_);
 }
 
-void Sleepers::begin_look() {
-    std::lock_guard lock(bell_mutex_);
+void Sleepers::begin_poll() {
+    std::lock_guard lock(doorbell_mutex_);
     shm::store_relaxed(bell_wanted(), 0u);
     connection_->drain();
-    if (app_bell_ >= 0) silence(app_bell_);
+    if (app_eventfd_ >= 0) silence(app_eventfd_);
 }
 
-void Sleepers::arm_again() {
+void Sleepers::rearm() {
     {
-        std::lock_guard lock(bell_mutex_);
+        std::lock_guard lock(doorbell_mutex_);
         shm::store_relaxed(bell_wanted(), 1u);
     }
     shm::fence();  // [S5]
 }
 
 // Meanwhile the bell was not armed, and what rang before was taken from the leader.
-void Sleepers::end_look() {
-    if (by_bell_) nudge();
+void Sleepers::end_poll() {
+    if (by_doorbell_) nudge();
 }
 
 }  // namespace nexar::c

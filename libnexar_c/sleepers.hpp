@@ -29,32 +29,32 @@ class Sleepers {
     // The descriptor for nexar_session_fd, and from now on the daemon rings. Then look, and tell the
     // application of what the daemon did not ring for [S5].
     Result<int> arm_fd();
-    void tell_application();
+    void notify_application();
     // Around a look by nexar_session_poll: forgets what rang, and arms again before the last look.
-    void begin_look();
-    void arm_again();
-    void end_look();
+    void begin_poll();
+    void rearm();
+    void end_poll();
 
   private:
     uint32_t& bell_wanted() const { return connection_->control().header().bell_wanted; }
     Woken lead(const Watched* words, unsigned count, uint32_t nudges_seen, Time until);
     Woken poll_socket(Time until);
-    bool must_look(const Watched* words, unsigned count, uint32_t nudges_seen);
+    bool has_changed(const Watched* words, unsigned count, uint32_t nudges_seen);
     void leave(bool rang);
 
     const Connection* connection_;
-    const bool by_bell_;
+    const bool by_doorbell_;
     uint32_t nudges_ = 0;  // a futex of this process
 
-    std::mutex bell_mutex_;  // bell_wanted, and whether the application polls
+    std::mutex doorbell_mutex_;  // bell_wanted, and whether the application polls
     bool fd_used_ = false;
-    int app_fd_ = -1;    // an epoll of the socket and of app_bell_
-    int app_bell_ = -1;  // for what the socket does not tell the application, or a leader took from it
+    int app_fd_ = -1;       // an epoll of the socket and of app_eventfd_
+    int app_eventfd_ = -1;  // for what the socket does not tell the application, or a leader took from it
 
     // The rest: by bell only.
     std::atomic<bool> leading_{false};
-    uint32_t tail_told_ = 0;  // the leader's: completion_tail when the others were last woken
-    int nudge_fd_ = -1;       // wakes the leader
+    uint32_t tail_notified_ = 0;  // the leader's: completion_tail when the others were last woken
+    int nudge_fd_ = -1;           // wakes the leader
 };
 
 }  // namespace nexar::c

@@ -27,8 +27,8 @@ uint64_t StagedSide::window_bytes(const Cut& cut) const {
     return nexar_shm_window_bytes(cut.count, cut.segments, cut.element, blocks);
 }
 
-void Stage::on_done(uint32_t told) {
-    done_ = std::max(done_, std::min(told, cut_.segments));
+void Stage::on_done(uint32_t segments) {
+    done_ = std::max(done_, std::min(segments, cut_.segments));
 }
 
 bool Stage::can_fill() const {

@@ -39,7 +39,7 @@ class Stage {
     uint32_t taken() const { return taken_; }
 
     // So many segments are over. Only growth counts.
-    void on_done(uint32_t told);
+    void on_done(uint32_t segments);
     bool can_fill() const;
     bool can_take() const { return out_ && taken_ < done_; }
     // One segment in or out; the bytes copied.

@@ -11,7 +11,7 @@ Result<void> check_struct_size(uint32_t size, const char* type) {
                                             "function");
 }
 
-Result<void> check_unknown_part(const void* given, uint32_t size, uint32_t known, const char* type) {
+Result<void> check_unknown_fields(const void* given, uint32_t size, uint32_t known, const char* type) {
     const auto* bytes = static_cast<const std::byte*>(given);
     for (uint32_t at = known; at < size; ++at)
         if (bytes[at] != std::byte{0})

@@ -17,7 +17,7 @@ constexpr uint32_t struct_bytes_min = 8, struct_bytes_max = 4096, struct_bytes_s
 
 Result<void> check_struct_size(uint32_t size, const char* type);
 // What lies beyond the part that this library knows must be zero, which means "as before".
-Result<void> check_unknown_part(const void* given, uint32_t size, uint32_t known, const char* type);
+Result<void> check_unknown_fields(const void* given, uint32_t size, uint32_t known, const char* type);
 
 // NULL: the defaults.
 template <class T>
@@ -26,7 +26,7 @@ Result<T> read_options(const T* given, T defaults, const char* type) {
     if (!given) return defaults;
     const uint32_t size = given->struct_size;
     NEXAR_TRY_VOID(check_struct_size(size, type));
-    NEXAR_TRY_VOID(check_unknown_part(given, size, sizeof(T), type));
+    NEXAR_TRY_VOID(check_unknown_fields(given, size, sizeof(T), type));
     std::memcpy(static_cast<void*>(&defaults), given, std::min<size_t>(size, sizeof defaults));
     return defaults;
 }
@@ -39,7 +39,7 @@ void init_options(T* options, uint64_t size, T defaults) {
     options->struct_size = static_cast<uint32_t>(size);
 }
 
-// Before anything has happened: whether give_result will write. NULL is fine.
+// Before anything has happened: whether write_result will write. NULL is fine.
 template <class T>
 Result<void> check_result(const T* out, const char* type) {
     return out ? check_struct_size(out->struct_size, type) : Result<void>{};
@@ -47,7 +47,7 @@ Result<void> check_result(const T* out, const char* type) {
 
 // `size` bytes of room; what this library does not know becomes zero.
 template <class T>
-void give_result(T* out, T value, uint32_t size) {
+void write_result(T* out, T value, uint32_t size) {
     if (!out) return;
     value.struct_size = size;
     if (size > sizeof value)

@@ -84,7 +84,7 @@ void for_each_own_session(Act act) {
 
 void at_exit_or_unload() {
     if (process_exits())
-        return for_each_own_session([](uint32_t, Session& session) { session.say_goodbye(); });
+        return for_each_own_session([](uint32_t, Session& session) { session.send_goodbye(); });
     for_each_own_session([](uint32_t index, Session& session) {
         sessions().close_index(index);
         session.close();

@@ -18,17 +18,17 @@ class TickWatch {
     // When to call expired(), at the earliest, if the last tick was at `tick`. Cheap.
     Time check_at(Time tick) const;
     // To be called from then on. `tick` and `now` are read by whoever holds the lock: an older pair than
-    // another thread's would undo what that one saw. True is final: before, the daemon was told by say(true),
-    // and the tick did not move for it; if it did, that is taken back by say(false) [S15].
-    template <class Read, class Say>
-    bool expired(Read read, Say say) {
+    // another thread's would undo what that one saw. True is final: before, the daemon was told by
+    // report(true), and the tick did not move for it; if it did, that is taken back by report(false) [S15].
+    template <class Read, class Report>
+    bool expired(Read read, Report report) {
         std::lock_guard lock(mutex_);
         const auto [tick, now] = read();
         if (given_up_ || !expired_at(tick, now)) return given_up_;
-        say(true);
+        report(true);
         const auto [tick_after, after] = read();
         given_up_ = tick_after == tick;
-        if (!given_up_) say(false);
+        if (!given_up_) report(false);
         return given_up_;
     }
 

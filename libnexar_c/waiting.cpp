@@ -31,14 +31,14 @@ struct Announced {
 }  // namespace
 
 // The phase before sleeping. Not `no`: the word changed.
-Session::Stayed Session::stay_awake(uint32_t& word, uint32_t expected) {
+Session::Polled Session::poll_awake(uint32_t& word, uint32_t expected) {
     const Duration window = window_.window();
     // Of this process all waiters count, of the others those with something in flight; and the daemon itself.
     const uint32_t busy = shm::load_relaxed(connection_->daemon().busy_sessions);
     const uint32_t waiters = std::max(waiting_threads.load(std::memory_order_relaxed), busy);
-    if (shm::WaitWindow::may_spin(waiters, usable_cores()) && stay_while(word, expected, window / 4, false))
-        return Stayed::spun;
-    return stay_while(word, expected, window, true) ? Stayed::yielded : Stayed::no;
+    if (shm::WaitWindow::may_spin(waiters, usable_cores()) && poll_while(word, expected, window / 4, false))
+        return Polled::spun;
+    return poll_while(word, expected, window, true) ? Polled::yielded : Polled::no;
 }
 
 Session::Waited Session::wait(const Slot& slot, Time until, bool interruptible) {
@@ -46,72 +46,73 @@ Session::Waited Session::wait(const Slot& slot, Time until, bool interruptible) 
     const uint32_t pending = pending_word(slot);
     if (shm::load_acquire(shared.state) != pending) {
         waits_ready_.fetch_add(1, std::memory_order_relaxed);
-        return Waited::ended;
+        return Waited::completed;
     }
     Counted counted;
     const Time started = now();
-    Waited out = Waited::ended;
+    Waited out = Waited::completed;
     if (!any_staged() && until > started) {
-        const Stayed stayed = stay_awake(shared.state, pending);
-        if (stayed != Stayed::no) {
-            (stayed == Stayed::spun ? waits_spun_ : waits_yielded_).fetch_add(1, std::memory_order_relaxed);
+        const Polled stayed = poll_awake(shared.state, pending);
+        if (stayed != Polled::no) {
+            (stayed == Polled::spun ? waits_spun_ : waits_yielded_).fetch_add(1, std::memory_order_relaxed);
         } else {
             waits_slept_.fetch_add(1, std::memory_order_relaxed);
             Announced announced(shared.waiters);
             for (;;) {
                 const uint32_t nudges = sleepers_.nudges();
-                if (ended(slot) || any_staged()) break;
+                if (is_completed(slot) || any_staged()) break;
                 out = sleep_once(shared.state, pending, nudges, until, interruptible);
-                if (out != Waited::ended) break;
+                if (out != Waited::completed) break;
             }
         }
     }
-    if (out == Waited::ended && !ended(slot))
-        out = wait_on_tail([&] { return ended(slot); }, until, interruptible);
-    if (ended(slot)) out = Waited::ended;
-    if (out == Waited::ended) window_.on_wait_ended(now() - started);
+    if (out == Waited::completed && !is_completed(slot))
+        out = wait_on_tail([&] { return is_completed(slot); }, until, interruptible);
+    if (is_completed(slot)) out = Waited::completed;
+    if (out == Waited::completed) window_.on_wait_ended(now() - started);
     return out;
 }
 
 Session::Waited Session::wait_any(const Slot* slots, size_t count, Time until, size_t& index) {
     Counted counted;
-    const auto look = [&] {
+    const auto any_completed = [&] {
         for (size_t i = 0; i < count; ++i) {
-            if (!ended(slots[i])) continue;
+            if (!is_completed(slots[i])) continue;
             index = i;
             return true;
         }
         return false;
     };
-    return wait_on_tail(look, until, true);
+    return wait_on_tail(any_completed, until, true);
 }
 
 // Everything that ends or comes further changes completion_tail. It is read before the bytes are moved and
 // before the look: what comes after these changes it again.
-template <class Look>
-Session::Waited Session::wait_on_tail(Look look, Time until, bool interruptible) {
+template <class Predicate>
+Session::Waited Session::wait_on_tail(Predicate is_done, Time until, bool interruptible) {
     auto& header = control_.header();
     auto& word = header.completion_tail;
     bool slept = false;
     for (;;) {
         const uint32_t nudges = sleepers_.nudges();
         const uint32_t tail = shm::load_acquire(word);
-        const Moved moved = move_staged();
-        if (look()) return Waited::ended;
+        const Progress moved = progress_staged();
+        if (is_done()) return Waited::completed;
         if (now() >= until) {
-            look_at_tick();  // who only asks never sleeps, and would not hear that the daemon stands still
-            return look() ? Waited::ended : Waited::timed_out;
+            check_tick_when_due();  // who only asks never sleeps, and would not hear that the daemon stands
+                                    // still
+            return is_done() ? Waited::completed : Waited::timed_out;
         }
-        if (moved == Moved::something) continue;  // the daemon may be further by now
-        if (!slept && stay_awake(word, tail) != Stayed::no) continue;
+        if (moved == Progress::something) continue;  // the daemon may be further by now
+        if (!slept && poll_awake(word, tail) != Polled::no) continue;
         Announced announced(header.completion_waiters);
         if (shm::load_acquire(word) != tail) continue;
         if (!slept) waits_slept_.fetch_add(1, std::memory_order_relaxed);
         slept = true;
         // The ring was full: nobody will wake us for what the daemon does not know.
-        const Time again = moved == Moved::not_told ? now() + std::chrono::milliseconds(10) : never;
+        const Time again = moved == Progress::unannounced ? now() + std::chrono::milliseconds(10) : never;
         const Waited out = sleep_once(word, tail, nudges, std::min(until, again), interruptible);
-        if (out == Waited::signal) return look() ? Waited::ended : out;
+        if (out == Waited::signal) return is_done() ? Waited::completed : out;
     }
 }
 
@@ -119,7 +120,7 @@ Session::Waited Session::sleep_once(uint32_t& word, uint32_t expected, uint32_t 
                                     bool interruptible) {
     auto& alive = connection_->alive();
     const uint32_t alive_now = shm::load_acquire(alive);
-    if (unusable()) return Waited::ended;
+    if (unusable()) return Waited::completed;
     const Time check_at = tick_watch_.check_at(daemon_tick());
     const Watched words[] = {{&word, expected}, {&alive, alive_now}};
     const Woken woken = sleepers_.sleep(words, 2, nudges, std::min(until, check_at));
@@ -127,18 +128,18 @@ Session::Waited Session::sleep_once(uint32_t& word, uint32_t expected, uint32_t 
     if (shm::load_acquire(alive) != alive_now) static_cast<void>(unusable());
     switch (woken) {
         case Woken::signal:
-            return interruptible ? Waited::signal : Waited::ended;
+            return interruptible ? Waited::signal : Waited::completed;
         case Woken::changed_or_woken:
-            return Waited::ended;
+            return Waited::completed;
         case Woken::hung_up:
             on_hung_up();
-            return Waited::ended;
+            return Waited::completed;
         case Woken::timed_out:
             break;
     }
     const Time at = now();
     if (at >= check_at) check_tick();
-    return at >= until ? Waited::timed_out : Waited::ended;
+    return at >= until ? Waited::timed_out : Waited::completed;
 }
 
 // The kernel has marked a dead daemon's `alive` before it closes its sockets; whatever else closes them ends
@@ -152,7 +153,7 @@ Time Session::daemon_tick() const {
 }
 
 // For a program that never sleeps here, but asks again and again.
-void Session::look_at_tick() {
+void Session::check_tick_when_due() {
     if (now() >= tick_watch_.check_at(daemon_tick())) check_tick();
 }
 
@@ -163,11 +164,11 @@ void Session::check_tick() {
         at = now();
         return std::pair(tick, at);
     };
-    const auto say = [&](bool given_up) {
+    const auto report = [&](bool given_up) {
         shm::store_release(control_.header().given_up, given_up ? 1u : 0u);
         shm::fence();  // [S15]: before the second look at the tick
     };
-    if (!tick_watch_.expired(read, say)) return;
+    if (!tick_watch_.expired(read, report)) return;
     fail_all(Errc::daemon_unresponsive,
              "the daemon has not run for " + std::to_string(to_ms(at - tick)) + " ms");
     connection_->shut_down();  // wakes the daemon when it runs again; nothing more is said on it

@@ -1,6 +1,6 @@
-// ControlPlane: this node's connections to all other daemons, on the control loop. It has one UDP port, one mesh
-// (for messages and small data), the control connections over QUIC and, on an issuer, the join server. It moves
-// bytes between the dry modules and the socket and has no policy.
+// ControlPlane: this node's connections to all other daemons, on the control loop. It has one UDP port, one
+// mesh (for messages and small data), the control connections over QUIC and, on an issuer, the join server.
+// It moves bytes between the dry modules and the socket and has no policy.
 //
 // Thread: the control loop's.
 #pragma once

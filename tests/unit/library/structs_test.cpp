@@ -118,14 +118,14 @@ TEST_CASE("results are written as far as there is room, and zero beyond") {
     nexar_completion value = NEXAR_COMPLETION_INIT;
     value.bytes = 11;
     value.epoch = 3;
-    give_result(&room.known, value, sizeof room);
+    write_result(&room.known, value, sizeof room);
     CHECK(room.known.struct_size == sizeof room);
     CHECK(room.known.bytes == 11);
     CHECK(room.later[0] == 0);
     CHECK(room.later[1] == 0);
     nexar_completion shorter = NEXAR_COMPLETION_INIT;
     shorter.epoch = 99;
-    give_result(&shorter, value, offsetof(nexar_completion, epoch));
+    write_result(&shorter, value, offsetof(nexar_completion, epoch));
     CHECK(shorter.bytes == 11);
     CHECK(shorter.epoch == 99);
 }

@@ -13,18 +13,18 @@ namespace nexar::c {
 bool Session::submit_staged(const Slot& slot, const Stage& stage) {
     Request& request = requests_[slot.index];
     {
-        std::lock_guard lock(request.moving);
+        std::lock_guard lock(request.stage_mutex);
         request.stage = stage;
         request.stage_generation = slot.generation;
         staged_[slot.index / 64].fetch_or(uint64_t{1} << slot.index % 64, std::memory_order_release);
         staged_count_.fetch_add(1, std::memory_order_release);
         shm::fence();  // with the one in close(): either it sees the stage, or we see that it closes
-        if (lost_code_.load(std::memory_order_relaxed) != 0 || !hand_over(slot)) {
+        if (lost_code_.load(std::memory_order_relaxed) != 0 || !push_submission(slot)) {
             drop_stage(request, slot.index);
             return false;
         }
     }
-    move_one(slot.index);
+    progress_one(slot.index);
     // Who sleeps for something else moves our bytes from now on.
     if (waiting_threads.load(std::memory_order_relaxed) != 0) sleepers_.nudge();
     return true;
@@ -34,7 +34,7 @@ bool Session::submit_staged(const Slot& slot, const Stage& stage) {
 // whichever it is.
 uint64_t Session::end_stage(const Slot& slot, bool take_rest) {
     Request& request = requests_[slot.index];
-    std::lock_guard lock(request.moving);
+    std::lock_guard lock(request.stage_mutex);
     if (!request.stage || (slot.generation != 0 && slot.generation != request.stage_generation)) return 0;
     const uint64_t bytes = take_rest ? request.stage.take_rest() : 0;
     drop_stage(request, slot.index);
@@ -47,28 +47,28 @@ void Session::drop_stage(Request& request, uint32_t slot) {
     staged_count_.fetch_sub(1, std::memory_order_release);
 }
 
-Session::Moved Session::move_staged() {
-    Moved out = Moved::nothing;
+Session::Progress Session::progress_staged() {
+    Progress out = Progress::nothing;
     if (!any_staged()) return out;
     for (uint32_t word = 0; word < staged_.size(); ++word)
         for (uint64_t bits = staged_[word].load(std::memory_order_acquire); bits != 0; bits &= bits - 1)
-            out = std::max(out, move_one(word * 64 + static_cast<uint32_t>(std::countr_zero(bits))));
+            out = std::max(out, progress_one(word * 64 + static_cast<uint32_t>(std::countr_zero(bits))));
     return out;
 }
 
 // Never waits for another thread that moves the same bytes; but what we know it may not have seen, so it goes
-// round once more. (Of our fence and the one after its unlock one is first: either it sees move_again, or we
-// get the lock.)
-Session::Moved Session::move_one(uint32_t slot) {
+// round once more. (Of our fence and the one after its unlock one is first: either it sees progress_again, or
+// we get the lock.)
+Session::Progress Session::progress_one(uint32_t slot) {
     Request& request = requests_[slot];
-    Moved out = Moved::nothing;
-    request.move_again.store(true, std::memory_order_release);
+    Progress out = Progress::nothing;
+    request.progress_again.store(true, std::memory_order_release);
     shm::fence();
-    while (request.move_again.load(std::memory_order_relaxed)) {
-        std::unique_lock lock(request.moving, std::try_to_lock);
+    while (request.progress_again.load(std::memory_order_relaxed)) {
+        std::unique_lock lock(request.stage_mutex, std::try_to_lock);
         if (!lock) break;
-        request.move_again.exchange(false, std::memory_order_acq_rel);
-        out = std::max(out, move_round(request, slot));
+        request.progress_again.exchange(false, std::memory_order_acq_rel);
+        out = std::max(out, progress_once(request, slot));
         lock.unlock();
         shm::fence();
     }
@@ -76,15 +76,15 @@ Session::Moved Session::move_one(uint32_t slot) {
 }
 
 // As far as the daemon had come when it began: at most a row of windows in and one out.
-Session::Moved Session::move_round(Request& request, uint32_t slot) {
+Session::Progress Session::progress_once(Request& request, uint32_t slot) {
     Stage& stage = request.stage;
-    if (!stage || lost_code_.load(std::memory_order_acquire) != 0) return Moved::nothing;
+    if (!stage || lost_code_.load(std::memory_order_acquire) != 0) return Progress::nothing;
     auto& shared = control_.slot(slot);
     const Slot mine{slot, request.stage_generation};
     if (shm::load_acquire(shared.state) != pending_word(mine))
-        return Moved::nothing;  // finish() does the rest
+        return Progress::nothing;  // finish() does the rest
     stage.on_done(shm::load_acquire(shared.result.stage));
-    Moved out = stage.unsent ? tell_daemon(request, slot) : Moved::nothing;
+    Progress out = stage.unsent ? announce_stage(request, slot) : Progress::nothing;
     while (stage.can_take() || stage.can_fill()) {
         if (stage.can_take()) {
             count_copy(stage.take_next());
@@ -95,16 +95,16 @@ Session::Moved Session::move_round(Request& request, uint32_t slot) {
             shm::store_release(shared.stage_filled, stage.filled());
         }
         // After each segment: the daemon works on it while we copy the next.
-        out = std::max(out, tell_daemon(request, slot));
+        out = std::max(out, announce_stage(request, slot));
     }
     return out;
 }
 
-Session::Moved Session::tell_daemon(Request& request, uint32_t slot) {
+Session::Progress Session::announce_stage(Request& request, uint32_t slot) {
     const shm::Entry entry{slot, static_cast<uint32_t>(request.stage_generation), NEXAR_ENTRY_STAGE};
-    const bool told = push(entry, now() + std::chrono::seconds(1));
-    request.stage.unsent = !told;
-    return told ? Moved::something : Moved::not_told;
+    const bool announced = push(entry, now() + std::chrono::seconds(1));
+    request.stage.unsent = !announced;
+    return announced ? Progress::something : Progress::unannounced;
 }
 
 }  // namespace nexar::c
