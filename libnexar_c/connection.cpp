@@ -1,3 +1,4 @@
+// See connection.hpp.
 #include "connection.hpp"
 
 #include <poll.h>
@@ -84,9 +85,10 @@ Result<void> Connection::dial(const ConnectOptions& options, Time until) {
                                                 "session socket is /run/nexar/nexard.sock, or what nexard's "
                                                 "configuration has for socket"));
         if (errno != EAGAIN && errno != EINTR) return fail(io_error("cannot connect to " + options.path));
-        // The daemon's queue of connections is full, and a unix socket cannot be polled for that.
+        // The daemon's queue of connections is full; poll(2) cannot wait for room in it.
         if (now() >= until)
-            return fail(Errc::daemon_unresponsive, "the daemon on " + options.path + " accepts nobody");
+            return fail(Errc::daemon_unresponsive,
+                        "the daemon on " + options.path + " accepts no connections");
         ::poll(nullptr, 0, 1);
     }
     return {};
@@ -112,7 +114,8 @@ Result<void> Connection::receive(uint32_t type, void* out, size_t size, int* fds
     header.msg_control = control;
     header.msg_controllen = sizeof control;
     ssize_t got = ::recvmsg(fd_, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    // Closed with our message unread: the kernel reports that first, and once; a refusal may lie behind it.
+    // When the daemon closes without reading this process's message, the kernel reports that once, before a
+    // refusal that was sent.
     if (got < 0 && errno == ECONNRESET) {
         header.msg_controllen = sizeof control;
         got = ::recvmsg(fd_, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
@@ -124,7 +127,7 @@ Result<void> Connection::receive(uint32_t type, void* out, size_t size, int* fds
         found = std::min(fd_count, (c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
         if (found > 0) std::memcpy(fds, CMSG_DATA(c), found * sizeof(int));
     }
-    // The kernel leaves out what this process has no room for.
+    // The kernel drops descriptors that this process has no room for.
     if ((header.msg_flags & MSG_CTRUNC) != 0 && found < fd_count) {
         for (size_t i = 0; i < found; ++i) ::close(fds[i]);
         errno = EMFILE;
@@ -137,7 +140,7 @@ Result<void> Connection::receive(uint32_t type, void* out, size_t size, int* fds
     if (refused || !expected || static_cast<size_t>(got) != size) {
         for (size_t i = 0; i < found; ++i) ::close(fds[i]);
         if (refused) return fail(refusal(packet));
-        return fail(Errc::protocol_error, "what listens there does not speak nexar's protocol");
+        return fail(Errc::protocol_error, "the process that listens there does not use nexar's protocol");
     }
     std::memcpy(out, packet, size);
     return {};
@@ -158,7 +161,7 @@ Result<void> Connection::handshake(const ConnectOptions& options, Time until) {
     hello.version_min = NEXAR_LOCAL_VERSION_MIN;
     hello.version_max = NEXAR_LOCAL_VERSION;
     hello.library_version = nexar_version();
-    // A refusal may be waiting already, with the socket closed: so a failed send is told by the receive.
+    // A failed send is ignored here: the daemon may have refused and closed already, and receive() reads why.
     send(bytes_of(hello));
     int pages[2] = {-1, -1};
     NEXAR_TRY_VOID(receive(NEXAR_MSG_WELCOME, &welcome_, sizeof welcome_, pages, 2, until));
@@ -214,10 +217,10 @@ void Connection::shut_down() const {
 bool Connection::drain() const {
     alignas(8) char packet[NEXAR_MSG_BYTES_MAX];
     bool any = false;
-    // Bounded by what a socket's buffer holds; the daemon sends bells and one refusal.
+    // The bound is above the capacity of the socket's buffer; the daemon sends doorbells and one refusal.
     for (int i = 0; i < 1024; ++i) {
         const ssize_t got = ::recv(fd_, packet, sizeof packet, MSG_DONTWAIT);
-        if (got < 0 && errno == ECONNRESET) continue;  // reported once, before what lies behind it
+        if (got < 0 && errno == ECONNRESET) continue;  // reported once, before the packets that wait
         if (got <= 0) break;
         any = true;
         nexar_msg_head head;

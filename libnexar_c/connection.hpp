@@ -1,5 +1,5 @@
-// One connection to the daemon: the handshake on the socket, and the memory that it results in.
-// docs/protocol/shm.md, "Handshake".
+// Connection: one connection to the daemon. Its handshake on the socket sets up the shared memory
+// (docs/protocol/shm.md, "Handshake").
 #pragma once
 
 #include <memory>
@@ -35,13 +35,14 @@ class Connection {
     uint32_t& alive() const { return *reinterpret_cast<uint32_t*>(alive_page_); }
     const nexar_msg_welcome& welcome() const { return welcome_; }
 
-    // One packet, with at most one descriptor; never blocks. False: the socket is full or gone (errno tells).
+    // Sends one packet with at most one descriptor; never blocks. False: the socket is full or closed
+    // (errno).
     bool send(Bytes packet, int descriptor = -1) const;
     void send_head(uint32_t type) const;
-    void shut_down() const;  // both directions; every poll of it sees the end
-    // Takes everything that waits on the socket (bells); whether there was anything.
+    void shut_down() const;  // both directions: every poll of the socket returns
+    // Reads all packets that wait (doorbells, a refusal). True: there was one.
     bool drain() const;
-    // Why the daemon closed, if it said so in what was drained; else empty.
+    // The daemon's reason for the close, if drain() has read one; otherwise empty.
     std::string refusal_text() const;
 
   private:
@@ -50,14 +51,14 @@ class Connection {
     Result<void> make_control(uint32_t slots, int& memfd);
     Result<void> receive(uint32_t type, void* out, size_t size, int* fds, size_t fd_count, Time until);
 
-    int fd_ = -1;
-    MutableBytes control_;
+    int fd_ = -1;           // the socket
+    MutableBytes control_;  // the control segment, mapped; empty before the handshake
     uint32_t slots_ = 0;
-    void* daemon_page_ = nullptr;
-    void* alive_page_ = nullptr;
-    nexar_msg_welcome welcome_{};
+    void* daemon_page_ = nullptr;  // read-only
+    void* alive_page_ = nullptr;   // read-only
+    nexar_msg_welcome welcome_{};  // the daemon's answer: limits, node
     mutable std::mutex refusal_mutex_;
-    mutable std::string refusal_text_;
+    mutable std::string refusal_text_;  // guarded by refusal_mutex_
 };
 
 }  // namespace nexar::c

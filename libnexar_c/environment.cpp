@@ -1,3 +1,4 @@
+// See environment.hpp.
 #include "environment.hpp"
 
 #include <unistd.h>
@@ -17,7 +18,7 @@ namespace {
 struct Launcher {
     const char *rank, *size, *job, *step;
 };
-// mpirun inside a Slurm job: the job's variables are there as well, the same for all ranks.
+// The order matters: mpirun inside a Slurm job also has the job's variables, the same for all ranks.
 constexpr Launcher launchers[] = {
     {"NEXAR_RANK", "NEXAR_WORLD_SIZE", nullptr, nullptr},
     {"RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID", nullptr},
@@ -48,7 +49,7 @@ Result<void> read_timeout(const Environment& e, const char* variable, int64_t& o
     return {};
 }
 
-// The launcher's name for the job, if it is one: torchrun says "none" where nobody gave an id.
+// The launcher's name for the job, or empty. torchrun sets "none" when it has no id.
 std::string job_of(const Environment& e, const Launcher& launcher) {
     const char* job = launcher.job ? e.get(launcher.job) : nullptr;
     if (job && *job && std::strcmp(job, "none") != 0) {
@@ -68,7 +69,7 @@ std::string half_of(const Environment& e, const Launcher& launcher) {
            (rank ? launcher.size : launcher.rank) + " is not";
 }
 
-// A misspelt variable is best seen where one is missed.
+// The NEXAR_ variables that are not known, for the error about a missing one: they may be misspelt.
 std::string unknown_variables(const Environment& e) {
     constexpr std::string_view known[] = {"NEXAR_RANK",
                                           "NEXAR_WORLD_SIZE",
@@ -94,7 +95,7 @@ std::string unknown_variables(const Environment& e) {
 }
 
 Result<const Launcher*> find_launcher(const Environment& e) {
-    // Nobody else sets these: one alone is a mistake, whatever other launchers say.
+    // No other launcher sets these, so one without the other is a mistake.
     if (const std::string half = half_of(e, launchers[0]); !half.empty())
         return fail(Errc::invalid_argument,
                     half + ": set both, or neither (NEXAR_RANK=auto for any rank)" + unknown_variables(e));
@@ -138,7 +139,7 @@ Result<void> read(const Environment& e, std::span<char> name, nexar_group_option
     const char* group = e.get("NEXAR_GROUP");
     const std::string found = group ? group : launcher ? job_of(e, **launcher) : std::string();
     if (group || !found.empty()) {
-        // What does not fit is too long in any case, and refused as such.
+        // A name that does not fit is cut, and is still too long, so it is refused.
         const size_t kept = std::min(found.size(), name.size() - 1);
         std::memcpy(name.data(), found.data(), kept);
         name[kept] = 0;

@@ -1,3 +1,4 @@
+// See errors.hpp.
 #include "errors.hpp"
 
 #include <algorithm>
@@ -76,7 +77,7 @@ Error error_from(nexar_status code, const nexar_shm_detail& detail) {
         node_text(detail.node, text);
         out.node = text;
     }
-    // Only so many are listed; how many there are is kept by the length.
+    // The detail lists some of the ranks; the length keeps their number.
     const uint32_t lost = std::min<uint32_t>(detail.lost_count, NEXAR_SHM_GROUP_RANKS_MAX);
     out.lost_ranks.assign(detail.lost_ranks,
                           detail.lost_ranks + std::min<uint32_t>(lost, NEXAR_SHM_LOST_RANKS));
@@ -100,14 +101,14 @@ std::string error_line(const nexar_error& e) {
     append_origin(line, e);
     line.append(" ").append(text_of(e.text));
     if (e.system_errno != 0) line += " (errno " + std::to_string(e.system_errno) + ")";
-    // Names come from outside, and this is one line.
+    // Names come from other processes and may have newlines.
     std::ranges::replace_if(line, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
     return line;
 }
 
 const char* status_name(nexar_status status) {
     const auto code = static_cast<Errc>(status);
-    // What stays inside the daemon has no name here.
+    // The daemon's internal codes have no name in the ABI.
     return status <= NEXAR_ERR_SYSTEM - 100 ? "UNKNOWN" : name_of(code).data();  // literals: zero-ended
 }
 

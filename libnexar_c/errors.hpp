@@ -1,4 +1,4 @@
-// The thread's last error, and how a Result becomes a status.
+// failed() turns an Error into a status and stores it as the thread's last error.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace nexar::c {
 
-// What failed: an operation's name, and whose it was. Group's and request's errors know more than the others.
+// The operation that failed. Errors of groups and requests have more fields than others.
 struct ErrorContext {
     const char* op;
     const std::string* group = nullptr;  // name
@@ -30,7 +30,7 @@ std::string error_line(const nexar_error& error);
 const char* status_name(nexar_status status);
 int32_t status_class(nexar_status status);
 
-// The node's digits out of 32 bytes; size at least NEXAR_NODE_TEXT.
+// Writes the node's 32 bytes as hexadecimal digits. Requires: `out` has NEXAR_NODE_TEXT bytes.
 void node_text(const uint8_t node[32], char* out);
 
 }  // namespace nexar::c

@@ -1,3 +1,4 @@
+// See group.hpp.
 #include "group.hpp"
 
 #include <algorithm>
@@ -17,7 +18,8 @@ Result<void> check_timeout(const char* name, int64_t ms, bool may_try) {
                                             "NEXAR_TIMEOUT_NONE (-2)");
 }
 
-// A rank of the job that was meant for another group: a program set the size and not the rank.
+// For the error about a rank that is too large: a program may set the size, and take the job's rank from the
+// environment.
 std::string variable_of_rank(uint32_t rank) {
     const char* variable = rank_variable(environment(), rank);
     return variable ? std::string(" (from ") + variable + "; give a rank beside the size)" : std::string();
@@ -43,7 +45,7 @@ Result<void> check(const GroupRequest& r) {
     return check_timeout("rpc_timeout_ms", r.rpc_timeout_ms, false);
 }
 
-// -1: what the others say; 0: none.
+// -1: the other ranks' value; 0: none.
 int64_t agreed_ns(int64_t ms) {
     return ms == NEXAR_TIMEOUT_DEFAULT ? -1 : ms == NEXAR_TIMEOUT_NONE ? 0 : nanoseconds(ms);
 }
@@ -54,8 +56,7 @@ nexar_group_options group_defaults() {
     return NEXAR_GROUP_OPTIONS_INIT;
 }
 
-// Nobody gets into a group by accident: two jobs that say nothing would meet, and add up each other's
-// numbers.
+// Requires a name or a secret: with a default name two unrelated jobs would form one group [D18].
 Result<GroupRequest> from_options(const nexar_group_options& o) {
     if (o.reserved != 0)
         return fail(Errc::invalid_argument,
@@ -64,7 +65,7 @@ Result<GroupRequest> from_options(const nexar_group_options& o) {
     if (!o.name && !secret)
         return fail(
             Errc::invalid_argument,
-            "nothing says which group: set NEXAR_GROUP (the option name) or NEXAR_JOB_SECRET (job_secret) to "
+            "no group is named: set NEXAR_GROUP (the option name) or NEXAR_JOB_SECRET (job_secret) to "
             "something that is this job's alone, or use a launcher that names its jobs (nexarctl run, "
             "torchrun with --rdzv-id, srun, mpirun)");
     GroupRequest out{
@@ -79,7 +80,7 @@ nexar_shm_group_open payload_of(const GroupRequest& r) {
     out.size = r.size;
     out.rank = r.rank;
     constexpr int64_t usual_ms = 30'000;
-    // The daemon's 0 is "none"; "try" is a deadline that has passed at its next look.
+    // The daemon's 0 means "none", so a timeout of 0 becomes 1 ns: a deadline that has passed at once.
     out.timeout_ns = r.timeout_ms == 0                       ? 1
                      : r.timeout_ms == NEXAR_TIMEOUT_DEFAULT ? nanoseconds(usual_ms)
                                                              : agreed_ns(r.timeout_ms);

@@ -1,4 +1,4 @@
-// Groups as the client knows them, and how one asks for them.
+// Group: the library's record of an open group. GroupRequest: the checked arguments of an open.
 #pragma once
 
 #include <atomic>
@@ -16,17 +16,17 @@ struct Group {
     uint64_t session = 0;  // handle
     uint64_t handle = 0;   // its own
     uint32_t fork_epoch = 0;
-    uint32_t membership = 0;  // (group, epoch, rank), as the daemon calls it
+    uint32_t membership = 0;  // the daemon's handle for (group, epoch, rank)
     uint32_t rank = 0;
     uint32_t size = 0;
     uint32_t epoch = 0;
-    uint32_t segment_bytes = 0;  // what the daemon takes as one segment; 0: it cannot stage [S12]
+    uint32_t segment_bytes = 0;  // the daemon's segment size; 0: the group has no staged operations [S12]
     std::shared_ptr<const std::string> name;
 
-    // A thread starts a collective, or is inside a blocking one: the header's rule for threads.
+    // A thread starts a collective or is inside a blocking one; a second thread gets BAD_STATE.
     std::atomic<bool> in_collective{false};
-    std::atomic<bool> freeing{false};
-    std::atomic<bool> open{false};  // nexar_group_open_start: not before its request has ended
+    std::atomic<bool> freeing{false};  // a thread is inside free_group()
+    std::atomic<bool> open{false};     // the request to open it has completed
 };
 
 // nexar_group_options with its strings owned and its values checked.

@@ -1,5 +1,5 @@
-// Handles are numbers, not addresses: index, generation and kind, carried in a pointer. So a closed or
-// made-up handle is an error, not a crash, and an object lives until the last call that uses it has returned.
+// HandleTable: handles are numbers (index, generation, kind), carried in a pointer. So a closed or invalid
+// handle is an error, not a crash, and an object exists until the last call that uses it has returned.
 #pragma once
 
 #include <atomic>
@@ -49,8 +49,8 @@ class HandleTable {
 
     enum class Found { open, closed, never };
 
-    // 0: the table is full; the object is destroyed. `named` is called with the index before anyone can pin
-    // it.
+    // Returns the handle. 0: the table is full, and the object is destroyed. `named` is called with the index
+    // before another thread can pin the object.
     template <class Named>
     uint64_t insert(std::unique_ptr<T> object, Named named) {
         std::lock_guard lock(mutex_);
@@ -85,7 +85,7 @@ class HandleTable {
         out = Pin(this, index);
         return Found::open;
     }
-    // By index alone, whatever its generation.
+    // By index, for any generation.
     Found pin_index(uint32_t index, Pin& out) {
         if (index >= capacity) return Found::never;
         uint64_t word = entries_[index].word.load(std::memory_order_relaxed);
@@ -98,8 +98,8 @@ class HandleTable {
         return Found::open;
     }
 
-    // Nobody finds it any more; it is destroyed when the last pin goes. One closer gets the pin, others
-    // Found::closed.
+    // Closes the handle: no thread can pin it any more, and the object is destroyed with its last pin. One
+    // caller gets the pin, concurrent callers get Found::closed.
     Found close(uint64_t handle, Pin& out) {
         Pin mine;
         const Found found = pin(handle, mine);
@@ -113,7 +113,7 @@ class HandleTable {
         return Found::open;
     }
 
-    // The same by index, of an entry that the caller has pinned.
+    // Requires: the caller has pinned the entry.
     void close_index(uint32_t index) { entries_[index].word.fetch_and(~open_bit, std::memory_order_acq_rel); }
     void close_all() {
         for (uint32_t i = 0; i < used_; ++i) {
@@ -126,7 +126,7 @@ class HandleTable {
     void unlock() { mutex_.unlock(); }
 
   private:
-    // 4 bits of kind, so that one sort of handle is not taken for another; low so that it is no aligned
+    // The kind has the low 4 bits: a handle of another kind is refused, and no handle equals an aligned
     // address.
     static uint64_t encode(uint32_t index, uint64_t generation) {
         return (generation & 0xffffffffu) << 24 | uint64_t{index} << 4 | kind;
@@ -148,8 +148,8 @@ class HandleTable {
 
     Entry entries_[capacity];
     std::mutex mutex_;
-    std::vector<uint32_t> free_;
-    uint32_t used_ = 0;
+    std::vector<uint32_t> free_;  // indices below used_ without an object
+    uint32_t used_ = 0;           // indices that ever had an object
 };
 
 }  // namespace nexar::c

@@ -1,3 +1,4 @@
+// See memory.hpp.
 #include "memory.hpp"
 
 #include <sys/mman.h>
@@ -27,7 +28,7 @@ Result<Region*> Regions::find_and_use(const void* data, uint64_t bytes) {
     const auto offset = static_cast<uint64_t>(static_cast<const std::byte*>(data) - region.base);
     if (region.scratch || !region.ready.load(std::memory_order_acquire)) return nullptr;
     if (offset >= region.bytes) return nullptr;
-    // A count of bytes that was meant for elements, most often; copying would read what lies behind.
+    // Most often `count` was given in bytes instead of elements; a copy would read past the region.
     if (bytes > region.bytes - offset)
         return fail(Errc::invalid_argument, "the buffer of " + std::to_string(bytes) +
                                                 " bytes begins at byte " + std::to_string(offset) +
@@ -112,7 +113,7 @@ Result<ScratchBlock> Scratch::take_small(unsigned shift, Lock& lock) {
     if (free_small_[shift].empty() && arena_.bytes < bytes) {
         NEXAR_TRY(Region * region, grow(arena_bytes_, lock));
         arenas_.emplace(region, 0);
-        arena_ = {region, 0, arena_bytes_};  // what is left of the old one waits until all of it is idle
+        arena_ = {region, 0, arena_bytes_};  // the rest of the old arena is not used until all of it is idle
     }
     ScratchBlock block{arena_.region, arena_.offset, bytes};
     if (!free_small_[shift].empty()) {
@@ -126,7 +127,7 @@ Result<ScratchBlock> Scratch::take_small(unsigned shift, Lock& lock) {
     return block;
 }
 
-// An idle block that is larger than it had to be; or none.
+// An idle block that is larger than needed, or none.
 ScratchBlock Scratch::take_larger(unsigned shift) {
     for (auto& blocks : std::span(free_small_).subspan(shift)) {
         if (blocks.empty()) continue;
@@ -149,14 +150,14 @@ Result<ScratchBlock> Scratch::take_large(uint64_t bytes, Lock& lock) {
         free_large_.erase(best);
         return block;
     }
-    // Rounded up, so that the next one of about this size can have it; but not beyond what there is.
+    // Rounded up if there is room, so that a later request of about this size can use the block.
     const uint64_t rounded = (bytes + arena_bytes_ - 1) / arena_bytes_ * arena_bytes_;
     const uint64_t wanted = bytes <= limit_ && fits(rounded, idle()) ? rounded : bytes;
     NEXAR_TRY(Region * region, grow(wanted, lock));
     return ScratchBlock{region, 0, wanted};
 }
 
-// What could be given up at once.
+// Bytes of idle blocks and arenas, which take_idle() can free.
 uint64_t Scratch::idle() const {
     uint64_t bytes = 0;
     for (const ScratchBlock& block : free_large_) bytes += block.bytes;
@@ -188,7 +189,7 @@ bool Scratch::may_fit(uint64_t bytes) {
 }
 
 Result<Region*> Scratch::grow(uint64_t bytes, Lock& lock) {
-    // Idle blocks make room; but not for what does not fit without them either.
+    // Idle blocks are freed only if that makes enough room.
     while (!fits(bytes, 0) && fits(bytes, idle())) {
         const ScratchBlock given_up = take_idle();
         held_.fetch_sub(given_up.bytes, std::memory_order_relaxed);
@@ -228,7 +229,7 @@ void Scratch::tidy_up() {
 void Scratch::give_back(const ScratchBlock& block) {
     if (block.own) {
         own_.fetch_sub(block.bytes, std::memory_order_relaxed);
-        // Pages of shared memory go at once, for the daemon's mapping too; refused, they go in tidy_up().
+        // MADV_REMOVE frees the pages, for the daemon's mapping too. If it fails, tidy_up() frees them.
         static_cast<void>(::madvise(block.data(), block.bytes, MADV_REMOVE));
     }
     std::lock_guard lock(mutex_);

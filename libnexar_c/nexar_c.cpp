@@ -1,5 +1,5 @@
-// The exported functions of include/nexar.h, but for the operations (nexar_ops.cpp): check arguments, call,
-// convert.
+// The exported functions of include/nexar.h, without operations (nexar_ops.cpp) and requests
+// (nexar_requests.cpp): they check arguments, call, and convert the result.
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ constexpr nexar_session_options session_defaults = NEXAR_SESSION_OPTIONS_INIT;
 constexpr nexar_alloc_options alloc_defaults = NEXAR_ALLOC_OPTIONS_INIT;
 constexpr uint64_t alloc_flags = NEXAR_ALLOC_LAZY | NEXAR_ALLOC_HUGE_PAGES;
 
-// Of options that count from 1: the default, never, or so long.
+// A time-out option: `usual` for the default, Duration::max() for none, or a positive number.
 Result<Duration> duration(const char* name, int64_t ms, Duration usual) {
     if (ms == NEXAR_TIMEOUT_DEFAULT) return usual;
     if (ms == NEXAR_TIMEOUT_NONE) return Duration::max();
@@ -80,7 +80,7 @@ nexar_status write_node(const char* op, const uint8_t node[32], char* text, uint
 extern "C" {
 
 nexar_status nexar_last_error(nexar_error* error) {
-    // No failure of its own: it would overwrite what is asked for.
+    // failed() is not called: it would overwrite the last error.
     if (!error || !check_result(error, "nexar_error")) return NEXAR_ERR_INVALID_ARGUMENT;
     write_result(error, last_error(), error->struct_size);
     return NEXAR_OK;
@@ -101,7 +101,7 @@ nexar_status nexar_error_line(const nexar_error* error, char* text, uint64_t siz
 void nexar_perror(const char* prefix) {
     std::string line = prefix && *prefix ? std::string(prefix) + ": " : std::string();
     line += error_line(last_error()) + "\n";
-    // One write, so that the lines of several ranks do not mix; nobody is told if stderr is closed.
+    // One write, so that the lines of several ranks do not mix. A closed stderr is ignored.
     [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
 }
 const char* nexar_status_name(nexar_status status) {
@@ -150,7 +150,7 @@ nexar_status nexar_group_options_from_env(nexar_group_options* options, uint64_t
     if (!options || size < struct_bytes_min || size > struct_bytes_max)
         return failed("group_options_from_env", Errc::invalid_argument,
                       "options is NULL, or size is not sizeof(nexar_group_options)");
-    // No destructor: one would keep the library loaded after dlclose, for as long as this thread lives.
+    // A thread_local with a destructor would keep the library loaded after dlclose() until the thread ends.
     thread_local char name[environment_name_bytes];
     nexar_group_options read;
     auto found = from_environment(environment(), name, read);
@@ -162,7 +162,7 @@ nexar_status nexar_session_open(const nexar_session_options* options, nexar_sess
     if (!out) return failed("session_open", Errc::invalid_argument, "out is NULL");
     auto wanted = checked(options);
     if (!wanted) return failed("session_open", wanted.error());
-    groups();  // made here, so that fork finds both tables' locks
+    groups();  // makes both tables, so that the fork handlers lock them
     auto session = Session::open(*wanted);
     if (!session) return failed("session_open", session.error());
     Session* raw = session->get();

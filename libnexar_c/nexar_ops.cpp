@@ -10,8 +10,8 @@ using namespace nexar::c;
 
 namespace {
 
-// One thread at a time is inside collectives of a group: the header's rule. A thread that comes second could
-// not know which of the two is first on the other ranks.
+// One thread at a time is inside collectives of a group (a rule of nexar.h): the order of two threads could
+// differ between ranks.
 class Turn {
   public:
     Turn(Group& group, const Operation& operation) {
@@ -77,7 +77,7 @@ nexar_status run(nexar_group* handle, const Operation& operation, const nexar_op
     return outcome.error ? failed(outcome.context(), *outcome.error) : NEXAR_OK;
 }
 
-// What a call of a row takes and makes of it, by the words in the row's columns.
+// Parameters and initialisers of a row's functions, by the values in the row's columns.
 #define NEXAR_TAKES_nothing
 #define NEXAR_TAKES_data , void *data, uint64_t count, nexar_dtype dtype
 #define NEXAR_TAKES_in_out , const void *in, void *out, uint64_t count, nexar_dtype dtype

@@ -33,13 +33,13 @@ void fill_completion(Session& session, const Slot& slot, const Outcome& outcome,
                      uint32_t size) {
     if (!out) return;
     write_result(out, outcome.completion, size);
-    // A caller without room for the handle of an opened group has not seen it: the group goes with the
-    // request.
+    // A caller whose struct has no field for the group's handle cannot free the group, so it is freed with
+    // the request.
     constexpr size_t with_group = offsetof(nexar_completion, group) + sizeof out->group;
     if (outcome.completion.status == NEXAR_OK && size >= with_group) session.seen(slot);
 }
 
-// The answer of nexar_request_test and _wait once the request was looked at.
+// The result of nexar_request_test and nexar_request_wait.
 nexar_status answer(const char* op, PinnedRequest& pinned, const Outcome& outcome,
                     nexar_completion* completion) {
     if (outcome.freed) return failed(op, freed_error());
@@ -48,7 +48,7 @@ nexar_status answer(const char* op, PinnedRequest& pinned, const Outcome& outcom
     return outcome.error ? failed(outcome.context(), *outcome.error) : outcome.completion.status;
 }
 
-// Requests of one session, none freed; those that are 0 are left out.
+// Requests of one session, none of them freed; entries that are 0 are skipped.
 struct RequestList {
     static constexpr size_t usual = 64;
     explicit RequestList(size_t count) : slots(count), places(count) {}
@@ -105,7 +105,7 @@ nexar_status any(const char* op, const nexar_request* requests, uint64_t count, 
     return NEXAR_OK;
 }
 
-// Where completion i of a caller's array is; its room is the distance of the elements.
+// The caller's array of completions: element i is at i * stride and has `stride` bytes.
 struct Row {
     nexar_completion* first;
     uint64_t stride;
@@ -142,7 +142,7 @@ nexar_status nexar_request_wait(nexar_request request, int64_t timeout_ms, nexar
     if (!pinned) return failed(op, pinned.error());
     if (auto good = check_result(completion, "nexar_completion"); !good) return failed(op, good.error());
     if (auto good = check_timeout(timeout_ms); !good) return failed(op, good.error());
-    // A freed handle must not wait on whoever has its slot now.
+    // The wait below is on the slot, which another request may have when this one was freed.
     Outcome outcome = pinned->session->test(pinned->slot);
     if (outcome.freed || outcome.completion.status != NEXAR_PENDING)
         return answer(op, *pinned, outcome, completion);
@@ -204,7 +204,7 @@ nexar_status nexar_request_cancel(nexar_request request) {
 nexar_status nexar_request_free(nexar_request request) {
     auto pinned = request_of(request);
     if (!pinned) return failed("request_free", pinned.error());
-    uint64_t unseen = 0;  // a group that nobody heard of
+    uint64_t unseen = 0;  // a group whose handle was never returned
     auto done = pinned->session->free(pinned->slot, &unseen);
     if (!done) return failed("request_free", done.error());
     if (unseen != 0) static_cast<void>(free_group(unseen));

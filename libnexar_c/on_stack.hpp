@@ -1,4 +1,4 @@
-// A list that asks for memory only when it is long.
+// OnStack: a list that allocates memory only when it is longer than `room`.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@ namespace nexar::c {
 template <class T, size_t room>
 class OnStack {
   public:
-    // At most so many are ever pushed.
+    // Requires: at most `capacity` elements are pushed.
     explicit OnStack(size_t capacity) {
         if (capacity > room) long_.resize(capacity);
     }

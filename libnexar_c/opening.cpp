@@ -1,3 +1,4 @@
+// See opening.hpp.
 #include "opening.hpp"
 
 #include "tables.hpp"
@@ -16,7 +17,7 @@ Result<Slot> start_opening(Session& session, const GroupRequest& wanted, bool bl
     if (label.group == 0)
         return fail(Errc::table_full, "this process has " + std::to_string(Groups::capacity_max) +
                                           " groups; no more are possible: free one");
-    raw->handle = label.group;  // nobody else has it yet
+    raw->handle = label.group;  // no other thread knows the handle yet
     nexar_shm_descriptor d{};
     d.kind = NEXAR_CMD_GROUP_OPEN;
     const nexar_shm_group_open payload = payload_of(wanted);
@@ -49,7 +50,7 @@ Result<void> free_group(uint64_t handle) {
     if (group->fork_epoch != fork_epoch())
         return fail(Errc::closed, "the group belongs to the process that forked this one");
     if (group->freeing.exchange(true)) return fail(Errc::closed, "another thread frees the group");
-    // Of a closed or lost session there is nothing left to tell the daemon.
+    // When the session is closed or lost, the daemon has freed the group.
     auto session = session_of(group->session);
     if (session && !(*session)->unusable()) {
         nexar_shm_descriptor d{};

@@ -1,4 +1,4 @@
-// From a request to open a group to the group's handle, and back again.
+// Opening and freeing groups: from a GroupRequest to a group's handle, and its end.
 #pragma once
 
 #include "group.hpp"
@@ -6,14 +6,15 @@
 
 namespace nexar::c {
 
-// Takes part in the meeting. The group's handle exists from now on, but is nobody's until the request has
-// ended well.
+// Submits the request to open a group. The group's handle exists at once; the application gets it when the
+// request has completed with NEXAR_OK.
 Result<Slot> start_opening(Session& session, const GroupRequest& wanted, bool blocking);
-// The daemon has answered: the handle becomes good, or goes. Called once, by whoever sees the end first.
+// The request has completed: opens the group's handle, or closes it when it failed.
+// Requires: called once for each request (Session::finish).
 void finish_opening(uint64_t group, const nexar_shm_result& result, bool well);
 // Leaves the group; the handle is closed only on success.
 Result<void> free_group(uint64_t handle);
-// Of a session that was closed.
+// Closes the handles of all groups of a closed session.
 void close_groups_of(uint64_t session);
 
 }  // namespace nexar::c

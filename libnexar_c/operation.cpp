@@ -1,3 +1,4 @@
+// See operation.hpp.
 #include "operation.hpp"
 
 #include "planning.hpp"
@@ -7,7 +8,7 @@ namespace nexar::c {
 
 namespace {
 
-// Of a kind that this library made.
+// Requires: the kind is in the operation table.
 const OpRow& row_of(const Operation& o) {
     return row_of(static_cast<OpKind>(o.kind));
 }
@@ -45,7 +46,8 @@ Result<Checked> check(const Group& group, const Operation& o) {
     const OpRow& row = row_of(o);
     const SideBlocks blocks = blocks_of(row, group.size, o.peer == group.rank);
     out.in = {in, block * blocks.in}, out.out = {memory, block * blocks.out};
-    // In place, where one side is a block of the other: the caller may name the whole of both.
+    // In place where one side is a block of the other: the caller may pass the start of the larger side for
+    // both.
     const uint64_t mine = group.rank * block;
     const bool same = in == memory && in;
     if (row.in_place == InPlace::block_of_out && same) out.in.data += mine;
@@ -56,8 +58,7 @@ Result<Checked> check(const Group& group, const Operation& o) {
     return out;
 }
 
-// In place is: the same memory, or this rank's own block of the larger side. Anything else that overlaps is
-// refused.
+// In place means the same memory, or this rank's block of the larger side. Every other overlap is refused.
 Result<bool> in_place(const Group& group, const Operation& o, const Checked& c) {
     if (c.in.bytes == 0 || c.out.bytes == 0 || !c.in.overlaps(c.out)) return false;
     const uint64_t own = group.rank * o.count * c.element;
@@ -95,7 +96,7 @@ Result<int64_t> timeout_ns(const Operation& o, int64_t ms) {
     if (ms == NEXAR_TIMEOUT_DEFAULT) return -1;
     if (ms == NEXAR_TIMEOUT_NONE) return 0;
     if (ms > 0) return nanoseconds(ms);
-    // The daemon's 0 is "none"; "do not wait" is a deadline that has passed at its next look.
+    // The daemon's 0 means "none", so a timeout of 0 becomes 1 ns: a deadline that has passed at once.
     if (ms == 0 && !is_collective(o.kind)) return 1;
     return fail(
         Errc::invalid_argument,
@@ -127,7 +128,7 @@ Result<OpOptions> read_op_options(const Operation& o, const nexar_op_options* gi
                 "NEXAR_OP_OPTIONS_INIT?)");
     if (options.match_id != 0 && !is_collective(o.kind))
         return fail(Errc::invalid_argument,
-                    "match_id is for collectives; messages are told apart by their tag");
+                    "match_id is for collectives; messages are distinguished by their tag");
     out.match_id = options.match_id;
     out.user_data = options.user_data;
     return out;

@@ -1,5 +1,5 @@
-// One collective or message as the caller gave it: checked, and turned into a slot's descriptor and a plan
-// for its memory. Errors name the argument.
+// Operation: the arguments of one collective or message. start() checks them and makes a slot's descriptor
+// and a plan for the memory. Errors name the argument.
 #pragma once
 
 #include "core/operations.hpp"
@@ -29,7 +29,7 @@ struct OpOptions {
 nexar_op_options op_defaults();
 Result<OpOptions> read_op_options(const Operation& operation, const nexar_op_options* given);
 
-// `blocking`: the caller waits at once, for this alone.
+// `blocking`: the caller waits for this operation at once.
 Result<Slot> start(Session& session, const Group& group, const Operation& operation, bool blocking,
                    const OpOptions& options);
 uint64_t dtype_size(nexar_dtype dtype);

@@ -1,3 +1,4 @@
+// See planning.hpp.
 #include "planning.hpp"
 
 #include <algorithm>
@@ -9,17 +10,17 @@ namespace nexar::c {
 
 namespace {
 
-// A blocking call on more segments than this is staged: copies then run beside the work, not before and after
-// it.
+// A blocking call with more segments than this is staged: copies then run at the same time as the operation.
 constexpr uint32_t whole_segments_max = 2;
-// Windows per side: two in work, one being filled, one being taken. Fewer where scratch_limit is small.
+// Windows per side: two in the daemon's work, one that is filled, one that is read. Fewer if scratch_limit is
+// small.
 constexpr uint32_t windows_wanted = 4;
 
 bool aligned(const void* data, uint64_t element) {
     return reinterpret_cast<uintptr_t>(data) % element == 0;
 }
 
-// True: the daemon reaches `span` where it is.
+// True: `span` is in a region, so nothing is copied.
 Result<bool> use_region(Session& session, const Span& span, uint64_t element, nexar_shm_extent& extent,
                         Region*& in_use) {
     if (span.bytes == 0) return false;
@@ -69,7 +70,7 @@ class Planner {
     const Group& group_;
     const Checked& checked_;
     nexar_shm_descriptor& descriptor_;
-    bool copy_in_ = false, copy_out_ = false;  // ordinary memory
+    bool copy_in_ = false, copy_out_ = false;  // this side is ordinary memory
 };
 
 Result<void> Planner::plan(bool blocking) {
@@ -85,7 +86,7 @@ Result<void> Planner::plan(bool blocking) {
         copied = copy_side_by_side();
     }
     if (copied || copied.error().code != Errc::no_memory || !stageable) return copied;
-    session_.release_scratch(result);  // others were quicker
+    session_.release_scratch(result);  // other threads have taken the room
     return stage(cut);
 }
 
@@ -97,7 +98,7 @@ Result<void> Planner::find_regions() {
     copy_in_ = c.in.bytes != 0 && !in_there;
     copy_out_ = c.out.bytes != 0 && !out_there;
     if (!c.in_place || copy_in_ == copy_out_) return {};
-    // Only a part of this memory is in a region: both sides as if nothing was.
+    // Only one of two overlapping sides is in a region: both are treated as ordinary memory.
     for (Region*& region : result.in_use) {
         if (region) region->users.fetch_sub(1, std::memory_order_release);
         region = nullptr;
@@ -111,7 +112,7 @@ uint64_t Planner::bytes_to_copy() const {
     return (copy_in_ ? checked_.in.bytes : 0) + (copy_out_ ? checked_.out.bytes : 0);
 }
 
-// As the engine cuts it; no segments: it cannot be staged.
+// The engine's segments; none: the operation cannot be staged.
 Cut Planner::cut() const {
     if (group_.segment_bytes == 0 || message()) return {};
     Cut out;
@@ -123,7 +124,7 @@ Cut Planner::cut() const {
 
 Result<ScratchBlock> Planner::take_scratch(uint64_t bytes) {
     auto block = session_.take_scratch(bytes);
-    // A message cannot be staged: one that does not fit has a block of its own.
+    // A message cannot be staged; one that does not fit gets its own block.
     if (!block && block.error().code == Errc::no_memory && message()) return session_.take_own_scratch(bytes);
     return block;
 }
@@ -140,7 +141,7 @@ Result<void> Planner::copy_whole() {
     return {};
 }
 
-// Both sides in one block: two are rounded up twice, and the first may leave too little for the second.
+// Both sides in one block, which needs less room than two: each block is rounded up.
 Result<void> Planner::copy_side_by_side() {
     NEXAR_TRY(result.scratch[0], take_scratch(checked_.in.bytes + checked_.out.bytes));
     copy_in(result.scratch[0], 0);

@@ -1,4 +1,5 @@
-// Where the daemon finds an operation's memory: in a region, copied into scratch, or staged through windows.
+// make_plan: how the daemon reaches an operation's memory: in a region, copied into scratch, or staged
+// through windows.
 #pragma once
 
 #include "core/result.hpp"
@@ -7,7 +8,7 @@
 
 namespace nexar::c {
 
-// What an operation touches.
+// A side of an operation: the input or the output.
 struct Span {
     const std::byte* data = nullptr;
     uint64_t bytes = 0;
@@ -19,15 +20,14 @@ struct Span {
     }
 };
 
-// An operation that was found good.
+// An operation whose arguments are valid.
 struct Checked {
     Span in, out;
     uint64_t element = 0;
     bool in_place = false;
 };
 
-// Fills in the descriptor's memory. `blocking`: the caller stays until the end, so its bytes can move
-// meanwhile.
+// Fills in the descriptor's extents. `blocking`: the caller waits until the end, so it can stage.
 Result<Plan> make_plan(Session& session, const Group& group, const Checked& checked, bool blocking,
                        nexar_shm_descriptor& descriptor);
 

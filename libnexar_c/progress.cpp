@@ -1,4 +1,5 @@
-// Session's staged requests: their bytes move here, inside whatever call of the session comes by [S12] [S13].
+// Session's progress engine: it moves the bytes of staged requests, inside any call that waits, tests or
+// polls [S12] [S13].
 #include <bit>
 
 #include "session.hpp"
@@ -7,9 +8,10 @@
 
 namespace nexar::c {
 
-// The stage is there before the daemon has the request: once that has ended its slot may be another's. We
-// hold it until the entry is in the ring, so that no STAGE entry is before it; who comes meanwhile leaves a
-// flag, and we go round for it.
+// The stage is stored before the daemon has the request, because the request may complete and its slot be
+// reused at once. This thread holds stage_mutex until the SUBMIT entry is in the ring, so that no STAGE entry
+// precedes it. Another thread that wants to make progress meanwhile sets progress_again, which this thread
+// handles afterwards.
 bool Session::submit_staged(const Slot& slot, const Stage& stage) {
     Request& request = requests_[slot.index];
     {
@@ -18,20 +20,20 @@ bool Session::submit_staged(const Slot& slot, const Stage& stage) {
         request.stage_generation = slot.generation;
         staged_[slot.index / 64].fetch_or(uint64_t{1} << slot.index % 64, std::memory_order_release);
         staged_count_.fetch_add(1, std::memory_order_release);
-        shm::fence();  // with the one in close(): either it sees the stage, or we see that it closes
+        shm::fence();  // pairs with close(): either close() sees the stage, or this thread sees the close
         if (lost_code_.load(std::memory_order_relaxed) != 0 || !push_submission(slot)) {
             drop_stage(request, slot.index);
             return false;
         }
     }
     progress_one(slot.index);
-    // Who sleeps for something else moves our bytes from now on.
+    // Sleeping threads must wake up and help to make progress.
     if (waiting_threads.load(std::memory_order_relaxed) != 0) sleepers_.nudge();
     return true;
 }
 
-// Nobody touches the caller's memory afterwards. Waits for who moves, at most for a round. `generation` 0:
-// whichever it is.
+// Ensures: no thread touches the caller's memory afterwards. Waits for a thread that makes progress, at most
+// for one pass. `generation` 0: any.
 uint64_t Session::end_stage(const Slot& slot, bool take_rest) {
     Request& request = requests_[slot.index];
     std::lock_guard lock(request.stage_mutex);
@@ -56,9 +58,9 @@ Session::Progress Session::progress_staged() {
     return out;
 }
 
-// Never waits for another thread that moves the same bytes; but what we know it may not have seen, so it goes
-// round once more. (Of our fence and the one after its unlock one is first: either it sees progress_again, or
-// we get the lock.)
+// Never waits for another thread that moves the same bytes. That thread may have missed what this one has
+// seen, so it makes one more pass. (Of this thread's fence and the one after the other thread's unlock one is
+// first: either the other thread sees progress_again, or this one gets the lock.)
 Session::Progress Session::progress_one(uint32_t slot) {
     Request& request = requests_[slot];
     Progress out = Progress::nothing;
@@ -75,14 +77,14 @@ Session::Progress Session::progress_one(uint32_t slot) {
     return out;
 }
 
-// As far as the daemon had come when it began: at most a row of windows in and one out.
+// One pass: up to the daemon's count at its start, so at most all windows in and all windows out.
 Session::Progress Session::progress_once(Request& request, uint32_t slot) {
     Stage& stage = request.stage;
     if (!stage || lost_code_.load(std::memory_order_acquire) != 0) return Progress::nothing;
     auto& shared = control_.slot(slot);
     const Slot mine{slot, request.stage_generation};
     if (shm::load_acquire(shared.state) != pending_word(mine))
-        return Progress::nothing;  // finish() does the rest
+        return Progress::nothing;  // completed: finish() copies the rest
     stage.on_done(shm::load_acquire(shared.result.stage));
     Progress out = stage.unsent ? announce_stage(request, slot) : Progress::nothing;
     while (stage.can_take() || stage.can_fill()) {
@@ -94,7 +96,7 @@ Session::Progress Session::progress_once(Request& request, uint32_t slot) {
             count_copy(stage.fill_next());
             shm::store_release(shared.stage_filled, stage.filled());
         }
-        // After each segment: the daemon works on it while we copy the next.
+        // After each segment, so that the daemon works on it while the next one is copied.
         out = std::max(out, announce_stage(request, slot));
     }
     return out;

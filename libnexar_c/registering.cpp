@@ -1,5 +1,5 @@
-// Session's memory: what the daemon is told of, and when. Addresses are reserved first, then the daemon is
-// asked, then pages are touched: a refused call costs nothing and leaves nothing behind.
+// Session's memory. The order is: reserve addresses, register with the daemon, touch the pages. So a refused
+// call costs nothing and has no effect.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -76,15 +76,14 @@ Result<Region*> Session::add_region(const Segment& segment, uint64_t offset, boo
 Result<void> Session::request_region(const Region& region, int memfd, uint64_t offset) {
     NEXAR_TRY(const Slot slot, take_slot(NEXAR_CMD_REGION_ADD, {}, {}));
     if (!send_region(slot, region, memfd, offset))
-        fail_all(Errc::daemon_lost, "the daemon does not take memory over the socket");
+        fail_all(Errc::daemon_lost, "memory could not be sent to the daemon over the socket");
     wait(slot, never, false);
     const Outcome outcome = take_outcome(slot);
     if (outcome.error) return fail(*outcome.error);
     return {};
 }
 
-// False: the socket does not work. A full one is full of bells: the daemon takes them soon, or its tick
-// stops.
+// False: the socket has failed. A full socket holds doorbells: the daemon reads them soon, or its tick stops.
 bool Session::send_region(const Slot& slot, const Region& region, int memfd, uint64_t offset) {
     nexar_msg_region_add add{};
     add.head = {NEXAR_LOCAL_MAGIC, NEXAR_MSG_REGION_ADD};
@@ -97,7 +96,7 @@ bool Session::send_region(const Slot& slot, const Region& region, int memfd, uin
     while (!connection_->send(std::as_bytes(std::span(&add, 1)), memfd)) {
         if (errno != EAGAIN && errno != ENOBUFS) return false;
         check_tick_when_due();
-        if (unusable()) return true;  // that is the outcome
+        if (unusable()) return true;  // the caller's wait() returns at once
         ::usleep(200);
     }
     return true;
@@ -108,7 +107,7 @@ Result<void> Session::release(void* memory, bool mapped_here) {
     return drop_region(region);
 }
 
-// What the daemon keeps stays known here, too. The regions of a lost session went with it.
+// When the daemon refuses, the region stays registered here too. A lost session has no regions at the daemon.
 Result<void> Session::drop_region(Region* region) {
     nexar_shm_descriptor descriptor{};
     descriptor.kind = NEXAR_CMD_REGION_FREE;
@@ -119,7 +118,7 @@ Result<void> Session::drop_region(Region* region) {
         return std::unexpected(freed.error());
     }
     const MutableBytes mapped{region->base, region->mapped_here ? region->bytes : 0};
-    regions_.erase(region);  // first: then others may get these addresses
+    regions_.erase(region);  // before munmap(), after which another thread may get these addresses
     if (!mapped.empty()) ::munmap(mapped.data(), mapped.size());
     if (freed) regions_.give_back_id();
     return {};
@@ -141,15 +140,15 @@ Result<void> Session::register_memfd(void* address, uint64_t bytes, int fd, uint
     const bool sealed = (seals & needed) == needed;
     if (!sealed && (seals & F_SEAL_SEAL) != 0)
         return fail(Errc::unsupported, "the memfd does not allow seals: create it with MFD_ALLOW_SEALING");
-    // Before it is sealed, which cannot be undone.
+    // All checks come before the seals, which cannot be removed.
     struct stat file{};
-    if (::fstat(fd, &file) != 0) return fail(io_error("cannot look at the descriptor"));
+    if (::fstat(fd, &file) != 0) return fail(io_error("cannot read the descriptor's properties"));
     const auto length = static_cast<uint64_t>(file.st_size);
     if (offset > length || bytes > length - offset)
         return fail(Errc::invalid_argument, "the memfd has " + std::to_string(length) + " bytes; offset " +
                                                 std::to_string(offset) + " and " + std::to_string(bytes) +
                                                 " bytes go beyond its end");
-    // Of other memory the daemon would see nothing, and its results would not arrive.
+    // Other memory than the memfd's would neither be read nor written by the daemon.
     NEXAR_TRY(const bool same, is_mapping_of({static_cast<std::byte*>(address), bytes}, fd, offset));
     if (!same)
         return fail(Errc::invalid_argument,

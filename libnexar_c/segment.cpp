@@ -1,3 +1,4 @@
+// See segment.hpp.
 #include "segment.hpp"
 
 #include <fcntl.h>
@@ -37,7 +38,7 @@ std::optional<uint64_t> meminfo(std::string_view text, std::string_view name) {
     return kib * 1024;
 }
 
-// What the system could give without outcome a process. Nothing: it does not say.
+// The memory that the system can provide without its OOM killer; none: unknown.
 std::optional<uint64_t> available_bytes() {
     const int fd = ::open("/proc/meminfo", O_RDONLY | O_CLOEXEC);
     if (fd < 0) return {};
@@ -69,7 +70,7 @@ Result<void> populate_step(MutableBytes memory) {
     return {};
 }
 
-// The kernel counts a memfd as a file, and ends with SIGXFSZ who makes one that is too long.
+// A memfd counts as a file: the kernel sends SIGXFSZ to a process that makes one above its limit.
 Result<void> check_file_size_limit(uint64_t bytes) {
     rlimit limit{};
     if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur)
@@ -108,7 +109,7 @@ Result<Segment> reserve_segment(const char* name, uint64_t bytes) {
     return out;
 }
 
-// In steps, since others take memory meanwhile.
+// In steps, because the available memory changes meanwhile.
 Result<void> populate(MutableBytes memory) {
     while (!memory.empty()) {
         NEXAR_TRY_VOID(check_available(memory.size()));
@@ -136,7 +137,7 @@ void drop_segment(const Segment& segment) {
 // By /proc/self/maps: lines of "begin-end rwxs offset major:minor inode", ascending.
 Result<bool> is_mapping_of(MutableBytes memory, int fd, uint64_t offset) {
     struct stat file{};
-    if (::fstat(fd, &file) != 0) return fail(io_error("cannot look at the descriptor"));
+    if (::fstat(fd, &file) != 0) return fail(io_error("cannot read the descriptor's properties"));
     std::FILE* maps = std::fopen("/proc/self/maps", "re");
     if (!maps) return fail(io_error("cannot read /proc/self/maps"));
     uint64_t at = reinterpret_cast<uintptr_t>(memory.data());

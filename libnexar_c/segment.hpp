@@ -1,6 +1,6 @@
-// Shared memory of this process: sealed memfds that the daemon maps too. Address space first, pages only when
-// the daemon has agreed; what the system cannot give is an error before it is a signal or the end of the
-// process.
+// Segment: shared memory of this process, a sealed memfd that the daemon maps too. Address space is reserved
+// first; pages are touched when the daemon has accepted it. Missing memory is an error before it is a signal
+// or the end of the process.
 #pragma once
 
 #include "core/bytes.hpp"
@@ -13,7 +13,7 @@ constexpr uint64_t whole_pages(uint64_t bytes) {
     return (bytes + page_bytes - 1) & ~(uint64_t{page_bytes} - 1);
 }
 
-// Mapped. Plain values: whoever has it unmaps and closes.
+// A mapped memfd. Owner: the caller, who unmaps and closes it (drop_segment).
 struct Segment {
     MutableBytes memory;
     int memfd = -1;

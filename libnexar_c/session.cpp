@@ -1,3 +1,4 @@
+// See session.hpp.
 #include "session.hpp"
 
 #include <unistd.h>
@@ -15,8 +16,8 @@ namespace nexar::c {
 
 namespace {
 
-// Slots of a new session start above every generation that an older one used, so that a stale handle whose
-// session number was taken again is still told apart.
+// Slots of a new session start above all generations of older sessions, so that a stale handle is recognized
+// when a new session has the index of its session.
 std::atomic<uint64_t> generation_floor{0};
 
 Error closed_error() {
@@ -59,25 +60,26 @@ Session::~Session() {
 
 void Session::set_index(uint32_t index) {
     handle_index = index;
-    // Not before: the last session of this index may have ended since this one was made.
+    // Not in the constructor: the previous session of this index may end between the two calls.
     pool_.start_above(generation_floor.load(std::memory_order_acquire));
 }
 
 void Session::close() {
     fail_all(Errc::closed, closed_error().text);
-    // The caller's memory is the caller's again: nobody copies any more.
-    shm::fence();  // with the one in submit_staged()
+    // After close() no thread may copy to the application's memory, so close() waits for those that do.
+    shm::fence();  // pairs with submit_staged()
     for (Request& request : requests_) std::lock_guard wait(request.mutex);
     for (uint32_t slot = 0; any_staged() && slot < control_.slots(); ++slot) end_stage({slot, 0}, false);
     send_goodbye();
 }
 
-// No lock: also called while the process exits, whatever its other threads hold.
+// Takes no lock, because it also runs while the process exits and other threads may hold locks.
 void Session::send_goodbye() {
-    // A socket that is full of bells has no room for the message; the word is there whenever the end is seen.
+    // The message does not fit when doorbells fill the socket; the daemon reads this word at the session's
+    // end.
     shm::store_release(control_.header().goodbye, 1u);
     connection_->send_head(NEXAR_MSG_GOODBYE);
-    // The daemon sees the end although a fork's child may hold the socket open.
+    // A forked child may hold the socket open; shutdown() ends the connection all the same.
     connection_->shut_down();
 }
 
@@ -99,12 +101,13 @@ std::optional<Error> Session::unusable() {
     return lost_;
 }
 
-// [S8]: whoever finds the word changed wakes all others before anything else.
+// [S8]: a thread that finds the word changed first wakes all other threads.
 void Session::check_alive() {
     const uint32_t alive = shm::load_acquire(connection_->alive());
     if ((alive & NEXAR_ALIVE_TID_MASK) != 0 && !(alive & NEXAR_ALIVE_OWNER_DIED)) return;
     wake_all(&connection_->alive());
-    if (alive & NEXAR_ALIVE_OWNER_DIED) return fail_all(Errc::daemon_lost, "the daemon died");
+    if (alive & NEXAR_ALIVE_OWNER_DIED)
+        return fail_all(Errc::daemon_lost, "the daemon ended without stopping in order");
     connection_->drain();
     std::string reason = connection_->refusal_text();
     const auto code = static_cast<int32_t>(shm::load_acquire(control_.header().closed_code));
@@ -132,12 +135,12 @@ Result<Slot> Session::take_slot(uint8_t kind, const Plan& plan, const Label& lab
         taken = pool_.try_take(purpose);
         if (taken) break;
         if (purpose != For::command) return fail(Errc::table_full, full_text(purpose));
-        // The last slots are held by commands, which the daemon ends at once: one is free in a moment.
+        // Commands have the last slots, and the daemon completes commands at once, so one is free soon.
         check_tick_when_due();
         ::usleep(100);
     }
     const Slot slot{taken->slot, taken->generation};
-    mark_pending(slot);  // before anybody can find the request and take the last one's end for its own
+    mark_pending(slot);  // before another thread can find the request and read the previous one's result
     Request& request = requests_[slot.index];
     std::lock_guard lock(request.mutex);
     request.finished = request.seen = false;
@@ -166,13 +169,13 @@ Result<Slot> Session::submit(const nexar_shm_descriptor& descriptor, Plan plan, 
     return fail(*unusable());
 }
 
-// The slot is the daemon's from here on. False: the session is lost.
+// Ensures: when true, the daemon owns the slot. False: the session is unusable.
 bool Session::push_submission(const Slot& slot) {
     return push({slot.index, static_cast<uint32_t>(slot.generation), NEXAR_ENTRY_SUBMIT});
 }
 
-// The ring has room for one submission and three other entries per slot: full means that the daemon does not
-// run, and for how long that is borne only its tick decides.
+// The ring has room for one submission and three other entries per slot, so a full ring means that the daemon
+// does not run. The loop ends by the daemon's tick.
 bool Session::push(const shm::Entry& entry, Time until) {
     while (!submission_.try_push(entry)) {
         check_tick_when_due();
@@ -184,7 +187,7 @@ bool Session::push(const shm::Entry& entry, Time until) {
     return true;
 }
 
-// Another thread's poll may have found the request ended with the session, and its owner may have freed it.
+// Another thread may have polled the request after the session's end, and the application may have freed it.
 void Session::undo_submission(const Slot& slot) {
     Request& request = requests_[slot.index];
     {
@@ -200,7 +203,7 @@ void Session::undo_submission(const Slot& slot) {
 void Session::mark_pending(const Slot& slot) {
     auto& shared = control_.slot(slot.index);
     shm::store_relaxed(shared.generation, static_cast<uint32_t>(slot.generation));
-    // What the last operation in this slot left there would be taken for progress of this one [S12].
+    // The previous operation's counts would be read as this one's progress [S12].
     shm::store_relaxed(shared.stage_filled, 0u);
     shm::store_relaxed(shared.stage_taken, 0u);
     shm::store_relaxed(shared.result.stage, 0u);
@@ -211,7 +214,7 @@ uint32_t Session::pending_word(const Slot& slot) const {
     return NEXAR_SLOT_WORD(static_cast<uint32_t>(slot.generation), uint32_t{NEXAR_SLOT_SUBMITTED});
 }
 
-// [S7], the client's half.
+// [S7]: the client's side.
 void Session::ring_doorbell() {
     shm::fence();
     if (shm::load_relaxed(connection_->daemon().sleeping) == 0) return;
@@ -221,7 +224,7 @@ void Session::ring_doorbell() {
 
 void Session::cancel(const Slot& slot) {
     if (is_completed(slot)) return;
-    // One entry says it all; so cancels do not fill the ring.
+    // One entry for each request is enough, so that cancels do not fill the ring.
     if (requests_[slot.index].cancelled.exchange(slot.generation) == slot.generation) return;
     static_cast<void>(push({slot.index, static_cast<uint32_t>(slot.generation), NEXAR_ENTRY_CANCEL}));
 }
@@ -232,7 +235,7 @@ bool Session::is_completed(const Slot& slot) {
 
 bool Session::may_have_handle(const Slot& slot) const {
     const Request& request = requests_[slot.index];
-    // Of another generation: whoever looks at it hears that it was freed.
+    // A handle of another generation is valid as a handle: test() reports that its request was freed.
     return request.generation.load(std::memory_order_acquire) != slot.generation ||
            request.holder.load(std::memory_order_relaxed) == Holder::handle;
 }
@@ -261,7 +264,7 @@ void Session::label(const Request& request, const Slot& slot, Outcome& outcome) 
     nexar_completion& c = outcome.completion;
     c.request = handle_of(slot);
     c.user_data = request.label.user_data;
-    // A group that is being opened is nobody's yet.
+    // The application gets a group's handle when the group is open.
     if (outcome.kind != NEXAR_CMD_GROUP_OPEN) c.group = reinterpret_cast<nexar_group*>(request.label.group);
     c.epoch = request.label.epoch;
 }
@@ -273,7 +276,7 @@ void Session::finish(Request& request, const Slot& slot) {
     label(request, slot, outcome);
     nexar_completion& c = outcome.completion;
     auto& shared = control_.slot(slot.index);
-    // What ended before the daemon died has ended well.
+    // A completion that was written before the daemon ended is valid.
     if (shm::load_acquire(shared.state) == pending_word(slot)) {
         outcome.error = unusable();
     } else {
@@ -305,12 +308,12 @@ void Session::copy_out(Request& request, Outcome& outcome) {
         const auto index = static_cast<uint32_t>(&request - requests_.data());
         const uint64_t generation = request.generation.load(std::memory_order_relaxed);
         count_copy(end_stage({index, generation}, !outcome.error));
-        // It ended well, and close() was quicker than the last copies.
+        // The operation succeeded, but close() ran before the last copies.
         if (!outcome.error && lost_code_.load() == static_cast<int32_t>(Errc::closed))
             outcome.error = unusable();
     }
     if (outcome.error || !request.plan.copy_to) return;
-    // close() was quicker: the caller's memory is the caller's again. It waits for who copies now.
+    // After close() the application's memory must not be written. (close() waits for a copy that has begun.)
     if (lost_code_.load(std::memory_order_acquire) == static_cast<int32_t>(Errc::closed)) {
         outcome.error = unusable();
         return;
@@ -325,8 +328,8 @@ void Session::copy_out(Request& request, Outcome& outcome) {
 void Session::release_plan(const Plan& plan) {
     for (Region* region : plan.in_use)
         if (region) region->users.fetch_sub(1, std::memory_order_release);
-    // Of a lost session's scratch nobody knows whether the daemon still writes it: no operation starts any
-    // more.
+    // After the session is lost the daemon may still write to scratch memory; no new operation can use it,
+    // because submit() fails.
     for (const ScratchBlock& block : plan.scratch)
         if (block) scratch_.give_back(block);
 }
@@ -357,7 +360,8 @@ Result<void> Session::free(const Slot& slot, uint64_t* unseen) {
         const bool opened = request.outcome->kind == NEXAR_CMD_GROUP_OPEN && !request.outcome->error;
         if (opened && !request.seen && unseen) *unseen = request.label.group;
         request.generation.store(0, std::memory_order_release);
-        // A slot that a lost daemon may still write to is never used again: no operation starts any more.
+        // A lost session's daemon may still write to the slot; it is not marked free, and no operation uses
+        // it.
         if (!unusable()) shm::store_release(control_.slot(slot.index).state, uint32_t{NEXAR_SLOT_FREE});
     }
     pool_.give_back(slot.index);
@@ -389,11 +393,11 @@ Outcome Session::finish_blocking(const Slot& slot) {
     return take_outcome(slot);
 }
 
-// What this call waited for. Nobody else may have freed it; if somebody did, that is no success.
+// The outcome of a call's own request. If another thread has freed the request, the call fails.
 Outcome Session::take_outcome(const Slot& slot) {
     Outcome outcome = test(slot);
     if (outcome.freed || outcome.completion.status == NEXAR_PENDING) {
-        outcome.error = Error{Errc::bad_handle, "this call's request was freed by somebody else", -1, -1, {}};
+        outcome.error = Error{Errc::bad_handle, "another thread freed this call's request", -1, -1, {}};
         outcome.completion.status = NEXAR_ERR_BAD_HANDLE;
         return outcome;
     }
@@ -405,10 +409,10 @@ Outcome Session::take_outcome(const Slot& slot) {
 
 Result<int> Session::arm_fd() {
     NEXAR_TRY(const int fd, sleepers_.arm_fd());
-    progress_staged();  // what could be moved before rang no bell
+    progress_staged();  // segments that were done before did not ring the doorbell
     std::lock_guard lock(poll_mutex_);
     if (completions_.behind() || !poll_backlog_.empty())
-        sleepers_.notify_application();  // nor did what ended
+        sleepers_.notify_application();  // neither did these completions
     return fd;
 }
 
@@ -423,7 +427,7 @@ size_t Session::poll(Slot* out, size_t capacity) {
         const uint64_t generation = requests_[index].generation.load(std::memory_order_acquire);
         if (generation == 0 || static_cast<uint32_t>(generation) != low_generation) return;  // freed already
         if (requests_[index].holder.load(std::memory_order_relaxed) != Holder::handle) return;
-        // An entry may say that a staged operation came further [S12]; and one that ended may have two.
+        // An entry may stand for a segment that is done [S12]; a completed request may have two entries.
         if (reported_[index] == generation || !is_completed({index, generation})) return;
         reported_[index] = generation;
         out[count++] = {index, generation};
@@ -441,7 +445,7 @@ size_t Session::poll(Slot* out, size_t capacity) {
                 continue;
             }
             if (!completions_.take_overrun()) return;
-            // [S6]: look at the whole table; the next call goes on with what does not fit.
+            // [S6]: scan the whole table; the next call returns the requests that do not fit.
             for (uint32_t i = 0; i < requests_.size(); ++i) {
                 const uint64_t generation = requests_[i].generation.load(std::memory_order_acquire);
                 if (generation != 0 && is_completed({i, generation}))

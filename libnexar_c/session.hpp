@@ -1,5 +1,8 @@
-// Session: the client's side of a connection. Requests live in op slots; their private records here say what
-// to do when they end. Any thread; docs/protocol/shm.md has the order of everything shared.
+// Session: the library's side of a connection. Each request has an op slot in shared memory, and a private
+// record here with what to do at its completion. docs/protocol/shm.md has the order of all accesses to shared
+// memory.
+//
+// Thread: any.
 #pragma once
 
 #include <atomic>
@@ -24,24 +27,24 @@ namespace nexar::c {
 
 struct SessionOptions {
     ConnectOptions connect;
-    Duration daemon_unresponsive{};  // never(): Duration::max()
+    Duration daemon_unresponsive{};  // Duration::max(): without a limit
     uint64_t scratch_limit = 0;
     Duration spin{};
 };
 
 struct AllocOptions {
-    bool lazy = false;        // the application touches the pages itself, when it likes
-    bool huge_pages = false;  // transparent ones, where the system gives them to shared memory
+    bool lazy = false;        // the application touches the pages itself
+    bool huge_pages = false;  // transparent huge pages, if the system has them for shared memory
 };
 
-// What an operation needs besides its descriptor, given up when it ends.
+// The memory of an operation, released at its completion.
 struct Plan {
     Region* in_use[2] = {nullptr, nullptr};  // regions whose users were raised
     ScratchBlock scratch[2];
     void* copy_to = nullptr;  // ordinary output memory
     const std::byte* copy_from = nullptr;
     uint64_t copy_bytes = 0;
-    Stage stage;  // or none; its windows are in scratch
+    Stage stage;  // empty: not staged; its windows are in `scratch`
 };
 
 struct Slot {
@@ -49,33 +52,33 @@ struct Slot {
     uint64_t generation = 0;  // 36 bits
 };
 
-// Who waits for a request, and gives its slot back.
+// The holder of a request waits for it and frees its slot.
 enum class Holder : uint8_t {
-    handle,  // the application, by the handle that it has
-    call     // the blocking call that made it: nobody else ever hears of it
+    handle,  // the application, which has the request's handle
+    call     // the blocking call that made the request; the application never sees it
 };
 
 // A request's handle: slot (12 bits), session (12), generation (36).
 constexpr unsigned request_session_shift = 12, request_generation_shift = 24;
 static_assert(NEXAR_SHM_SLOTS_MAX <= 1 << request_session_shift);
 
-// Whose request it is: for its completion and its errors.
+// The fields of a request that its completion and its errors repeat.
 struct Label {
     uint64_t user_data = 0;
-    uint64_t group = 0;  // handle; of GROUP_OPEN: the one that it makes
+    uint64_t group = 0;  // its handle; of a GROUP_OPEN: the handle of the group that it opens
     uint32_t epoch = 0;
     Holder holder = Holder::call;
     std::shared_ptr<const std::string> group_name{};
 };
 
-// How a request ended, or that it did not yet.
+// The state of a request, and its completion or error once it has ended.
 struct Outcome {
     nexar_completion completion = NEXAR_COMPLETION_INIT;
     nexar_shm_result result{};
     std::optional<Error> error;
     uint8_t kind = 0;
     std::shared_ptr<const std::string> group_name{};
-    uint8_t node[32] = {};  // GROUP_NODE's answer
+    uint8_t node[32] = {};  // GROUP_NODE's result
     bool freed = false;     // the handle was freed by another thread
     ErrorContext context() const;
 };
@@ -88,32 +91,33 @@ class Session {
     Session(const Session&) = delete;
     Session& operator=(const Session&) = delete;
 
-    // Calls from other threads return with CLOSED; the object goes when the last of them has left.
+    // Calls of other threads return CLOSED; the last pin of the handle destroys the object.
     void close();
-    void send_goodbye();  // tells the daemon that this is an orderly end
-    // The session cannot be used: closed here, or the daemon is gone. Cheap.
+    void send_goodbye();  // announces an orderly end to the daemon
+    // An error: the session was closed, or its daemon has stopped. Cheap.
     std::optional<Error> unusable();
 
-    // Takes a slot, fills it and submits it. The plan is given up in every case.
+    // Takes a slot, fills it and submits it. The plan is released at the completion, or here on failure.
     Result<Slot> submit(const nexar_shm_descriptor& descriptor, Plan plan, const Label& label = {},
                         const nexar_shm_group_open* payload = nullptr);
-    // Submits a command and waits for its end.
+    // Submits a command and waits for its completion.
     Result<Outcome> command(const nexar_shm_descriptor& descriptor,
                             const nexar_shm_group_open* payload = nullptr, bool interruptible = false);
 
     enum class Waited { completed, timed_out, signal };
-    // `interruptible`: returns at a signal. `ended` also when the session became unusable: take_outcome
-    // tells.
+    // `interruptible`: returns at a signal. Returns `completed` also when the session became unusable, which
+    // take_outcome() reports.
     Waited wait(const Slot& slot, Time until, bool interruptible);
-    // Waits until one of them has ended; its index.
+    // Waits until one of the slots has completed, and returns its index.
     Waited wait_any(const Slot* slots, size_t count, Time until, size_t& index);
     bool is_completed(const Slot& slot);
-    // False: it is a blocking call's, whatever the application has guessed.
+    // False: the request belongs to a blocking call, so the application's handle for it is not valid.
     bool may_have_handle(const Slot& slot) const;
-    // Pending: completion.status says so. Ended: copies output out, once; the same answer every time.
+    // Makes progress and returns the request's state. The first call after the completion copies the output;
+    // every later call returns the same outcome.
     Outcome test(const Slot& slot);
     void cancel(const Slot& slot);
-    // *unseen: a group that it opened, and that nobody can know (seen() was not called).
+    // *unseen: the group that the request opened, if its handle was never returned (no call of seen()).
     Result<void> free(const Slot& slot, uint64_t* unseen = nullptr);
     void seen(const Slot& slot);
     bool is_freed(const Slot& slot) const {
@@ -123,12 +127,12 @@ class Session {
         return slot.generation << request_generation_shift | uint64_t{handle_index} << request_session_shift |
                slot.index;
     }
-    // Blocking operations: waits as long as it takes, and frees it. The daemon keeps the deadline.
+    // Waits without a limit and frees the request. The daemon keeps the operation's deadline.
     Outcome finish_blocking(const Slot& slot);
-    // A signal cancels it, and is its end if that was in time.
+    // The same; a signal cancels the request, whose outcome is then INTERRUPTED unless it completed before.
     Outcome finish_command(const Slot& slot, bool interruptible);
 
-    // Also moves bytes, as wait, wait_any and look do.
+    // Makes progress too, as wait, wait_any and test do.
     size_t poll(Slot* out, size_t capacity);
     Result<int> arm_fd();
 
@@ -148,42 +152,40 @@ class Session {
     const Connection& connection() const { return *connection_; }
     void stats(nexar_session_stats& out) const;
     uint32_t slots() const { return control_.slots(); }
-    // In the table of sessions, before anybody can find it there.
+    // Requires: called by the table of sessions, before another thread can find the session.
     void set_index(uint32_t index);
-    uint32_t handle_index = 0;
+    uint32_t handle_index = 0;  // in the table of sessions
     uint64_t handle = 0;
-    uint32_t fork_epoch = 0;
+    uint32_t fork_epoch = 0;  // of the process that opened the session
 
   private:
     struct Request {
-        std::mutex mutex;
+        std::mutex mutex;                     // guards everything up to stage_mutex
         std::atomic<uint64_t> generation{0};  // 0: free
-        bool finished = false;
-        bool seen = false;  // its completion, by the program
+        bool finished = false;                // finish() has run, and `outcome` is final
+        bool seen = false;                    // the application has received the completion
         std::atomic<uint8_t> kind{0};
         std::atomic<Holder> holder{Holder::handle};
         std::atomic<uint64_t> cancelled{0};  // the generation whose cancel is in the ring
         Label label;
-        Plan plan;  // but its stage, which is below once the request is pending
-        bool staged = false;
-        std::unique_ptr<Outcome> outcome;
+        Plan plan;                         // empty when finished; its stage is below
+        bool staged = false;               // the request has a stage
+        std::unique_ptr<Outcome> outcome;  // kept for the slot's next request, to save allocations
 
-        // Held while bytes move, by one thread; taken after `mutex` where both are.
+        // Guards the stage; the thread that moves its bytes holds it. Taken after `mutex` by a thread that
+        // needs both.
         std::mutex stage_mutex;
-        std::atomic<bool> progress_again{false};  // somebody came while they moved
-        uint64_t stage_generation = 0;
-        Stage stage;
+        std::atomic<bool> progress_again{false};  // another thread wants progress: one more pass
+        uint64_t stage_generation = 0;            // of the request that `stage` belongs to
+        Stage stage;                              // empty: no staged request in flight in this slot
     };
-    enum class Progress : uint8_t {
-        nothing,
-        something,
-        unannounced
-    };  // not told: to the daemon, the ring was full
+    // unannounced: bytes were moved, but the ring was full, so the daemon does not know the counts.
+    enum class Progress : uint8_t { nothing, something, unannounced };
 
     Session(const SessionOptions& options, std::unique_ptr<Connection> connection);
     // Memory, registering.cpp.
     Result<Region*> make_region(const char* name, uint64_t bytes, bool scratch, const AllocOptions& options);
-    // It is the daemon's, too, but not ready.
+    // Registers the region with the daemon; it is not ready yet.
     Result<Region*> add_region(const Segment& segment, uint64_t offset, bool mapped_here, bool scratch);
     Result<void> request_region(const Region& region, int memfd, uint64_t offset);
     bool send_region(const Slot& slot, const Region& region, int memfd, uint64_t offset);
@@ -194,7 +196,7 @@ class Session {
     void mark_pending(const Slot& slot);
     bool push_submission(const Slot& slot);
     void undo_submission(const Slot& slot);
-    // False: the session became unusable, or the ring was full until then.
+    // False: the session became unusable, or the ring was full up to `until`.
     bool push(const shm::Entry& entry, Time until = never);
     void ring_doorbell();
     void label(const Request& request, const Slot& slot, Outcome& outcome) const;
@@ -216,7 +218,7 @@ class Session {
     uint32_t pending_word(const Slot& slot) const;
     enum class Polled { no, spun, yielded };
     Polled poll_awake(uint32_t& word, uint32_t expected);
-    // One sleep, with its looks at the daemon's life. `timed_out` is for `until` only.
+    // One sleep, with checks whether the daemon still runs. Returns `timed_out` for `until` only.
     Waited sleep_once(uint32_t& word, uint32_t expected, uint32_t nudges, Time until, bool interruptible);
     template <class Predicate>
     Waited wait_on_tail(Predicate is_done, Time until, bool interruptible);
@@ -230,31 +232,33 @@ class Session {
     std::unique_ptr<Connection> connection_;
     shm::ControlView control_;
     shm::SubmissionProducer submission_;
-    shm::SlotPool pool_;
-    std::vector<Request> requests_;
+    shm::SlotPool pool_;             // the free slots
+    std::vector<Request> requests_;  // by slot
     Regions regions_;
     Scratch scratch_;
-    shm::WaitWindow window_;
+    shm::WaitWindow window_;  // how long a wait polls before it sleeps
 
     Sleepers sleepers_;
     std::mutex lost_mutex_;
-    std::optional<Error> lost_;
-    std::atomic<int32_t> lost_code_{0};
+    std::optional<Error> lost_;          // why the session is unusable; guarded by lost_mutex_
+    std::atomic<int32_t> lost_code_{0};  // its code; 0: usable
 
-    std::mutex poll_mutex_;
+    std::mutex poll_mutex_;  // guards the next three
     shm::CompletionConsumer completions_;
-    std::vector<Slot> poll_backlog_;  // from a look at the whole table
-    std::vector<uint64_t> reported_;  // by slot: the generation that was reported last
+    std::vector<Slot>
+        poll_backlog_;  // completed requests found by a scan of the whole table, not returned yet
+    std::vector<uint64_t> reported_;  // by slot: the generation that poll() has returned last
 
-    std::vector<std::atomic<uint64_t>> staged_;  // a bit per slot
-    std::atomic<uint32_t> staged_count_{0};
+    std::vector<std::atomic<uint64_t>> staged_;  // one bit per slot: a staged request is in flight
+    std::atomic<uint32_t> staged_count_{0};      // the number of these bits
 
     TickWatch tick_watch_;
+    // For nexar_session_stats_get.
     std::atomic<uint64_t> operations_{0}, bytes_copied_{0}, doorbells_{0};
     std::atomic<uint64_t> waits_ready_{0}, waits_spun_{0}, waits_yielded_{0}, waits_slept_{0};
 };
 
-// Threads of this process that are inside a wait: for the choice between spinning and yielding.
+// Threads of this process that are inside a wait; they decide between spinning and yielding by it.
 extern std::atomic<uint32_t> waiting_threads;
 
 }  // namespace nexar::c

@@ -1,3 +1,4 @@
+// See sleep.hpp.
 #include "sleep.hpp"
 
 #include <linux/futex.h>
@@ -44,7 +45,7 @@ timespec spec_of(Duration d) {
 
 bool waitv_works() {
     if (std::getenv("NEXAR_WITHOUT_WAITV") != nullptr) return false;  // tests
-    // No words at all: invalid for those who know the call.
+    // A call without words is EINVAL where the system call exists.
     return ::syscall(SYS_futex_waitv, nullptr, 0, 0, nullptr, CLOCK_MONOTONIC) < 0 && errno == EINVAL;
 }
 
@@ -58,7 +59,7 @@ Woken sleep_on(const Watched* words, unsigned count, Time until) {
     if (rc >= 0 || errno == EAGAIN) return Woken::changed_or_woken;
     if (errno == ETIMEDOUT) return Woken::timed_out;
     if (errno == EINTR) return Woken::signal;
-    ::usleep(1000);  // the kernel has no memory for it
+    ::usleep(1000);  // ENOMEM: poll slowly instead
     return Woken::changed_or_woken;
 }
 

@@ -1,5 +1,5 @@
-// Futexes and the clock: sleeping on several words at once (futex_waitv(2)) or on one, waking, and staying
-// awake for a while. sleepers.hpp chooses. docs/protocol/shm.md [S9].
+// Futexes and the clock: sleeping on several words at once or on one, waking, and polling a word. Sleepers
+// chooses between them (docs/protocol/shm.md [S9]). Source: futex_waitv(2), futex(2).
 #pragma once
 
 #include <time.h>
@@ -18,9 +18,9 @@ struct Watched {
 // hung_up: the daemon's end of the socket is closed.
 enum class Woken { changed_or_woken, timed_out, signal, hung_up };
 
-// Whether this kernel has futex_waitv, and lets us. Asks it.
+// Whether futex_waitv works in this process: the kernel may lack it, or a sandbox refuse it.
 bool waitv_works();
-// At most 4 words, shared between processes. The caller looks at the words after every return but timed_out.
+// At most 4 words, shared between processes. The caller reads the words after every return but timed_out.
 Woken sleep_on(const Watched* words, unsigned count, Time until);
 Woken sleep_on_one(const Watched& word, Time until);
 
@@ -28,7 +28,8 @@ void wake_all(uint32_t* word);
 Time now();
 timespec spec_of(Duration d);
 
-// Pause-spins until the word has changed or the time is up. `yield`: gives the processor away between looks.
+// Polls until the word has changed or the time has passed. `yield`: yields the processor between two reads.
+// True: the word has changed.
 bool poll_while(uint32_t& word, uint32_t expected, Duration at_most, bool yield);
 
 }  // namespace nexar::c

@@ -1,3 +1,4 @@
+// See sleepers.hpp.
 #include "sleepers.hpp"
 
 #include <poll.h>
@@ -16,7 +17,7 @@ namespace {
 
 void ring(int eventfd) {
     const uint64_t one = 1;
-    // Full means that it rings already.
+    // The write fails when the counter is at its maximum, and the descriptor is readable then.
     while (::write(eventfd, &one, sizeof one) < 0 && errno == EINTR) {
     }
 }
@@ -57,7 +58,7 @@ void Sleepers::nudge() {
     std::atomic_ref<uint32_t>(nudges_).fetch_add(1, std::memory_order_release);
     wake_all(&nudges_);
     if (!by_doorbell_) return;
-    shm::fence();  // with the one in lead(): either it sees the nudge, or we see that it leads
+    shm::fence();  // pairs with lead(): either the leader sees the nudge, or this thread sees `leading_`
     if (leading_.load(std::memory_order_relaxed)) ring(nudge_fd_);
 }
 
@@ -80,14 +81,15 @@ bool Sleepers::has_changed(const Watched* words, unsigned count, uint32_t nudges
     return shm::load_acquire(nudges_) != nudges_seen;
 }
 
-// One sleep of the leader. Then everybody looks, and the first who finds nothing leads.
+// One sleep of the leader. Then all threads check their words, and the first that must sleep again leads.
 Woken Sleepers::lead(const Watched* words, unsigned count, uint32_t nudges_seen, Time until) {
     {
         std::lock_guard lock(doorbell_mutex_);
         shm::store_relaxed(bell_wanted(), 1u);
     }
-    shm::fence();  // [S5] armed, look again, poll
-    // What ended while nobody was armed rang no bell, and the others may have looked before it.
+    shm::fence();  // [S5]: arm, check again, poll
+    // A completion while the doorbell was not armed rang nothing, and the other threads may have checked
+    // before it.
     const bool news = shm::load_acquire(connection_->control().header().completion_tail) != tail_notified_;
     Woken out = Woken::changed_or_woken;
     if (!news && !has_changed(words, count, nudges_seen)) out = poll_socket(until);
@@ -162,7 +164,7 @@ void Sleepers::rearm() {
     shm::fence();  // [S5]
 }
 
-// Meanwhile the bell was not armed, and what rang before was taken from the leader.
+// The doorbell was not armed meanwhile, and begin_poll() may have read the leader's doorbell.
 void Sleepers::end_poll() {
     if (by_doorbell_) nudge();
 }

@@ -1,6 +1,8 @@
-// The threads of a session that sleep, and how they are woken: on several words at once (futex_waitv), or,
-// where the kernel or a sandbox refuses that, by a leader who polls the socket. Any thread.
-// docs/protocol/shm.md [S9].
+// Sleepers: puts a session's threads to sleep and wakes them (docs/protocol/shm.md [S9]). They sleep on
+// several words at once (futex_waitv). Where the kernel or a sandbox refuses that, one of them, the leader,
+// polls the socket for the daemon's doorbell, and the others sleep on `nudges_`.
+//
+// Thread: any.
 #pragma once
 
 #include <atomic>
@@ -19,18 +21,19 @@ class Sleepers {
     Sleepers& operator=(const Sleepers&) = delete;
     Result<void> open();  // once, before anything else
 
-    // Changes with every nudge. Read it before the last look; what came after that look then ends the sleep.
+    // Changes with every nudge. Requires: read before the caller's last check, so that a later nudge ends the
+    // sleep.
     uint32_t nudges();
-    // Every sleeper of this session looks again.
+    // Wakes every sleeper of this session.
     void nudge();
-    // Until one of at most 3 words differs from what was expected, somebody nudged, or without a reason.
+    // Sleeps until one of at most 3 words differs from its expected value, or a nudge, or a spurious wake-up.
     Woken sleep(const Watched* words, unsigned count, uint32_t nudges_seen, Time until);
 
-    // The descriptor for nexar_session_fd, and from now on the daemon rings. Then look, and tell the
-    // application of what the daemon did not ring for [S5].
+    // The descriptor for nexar_session_fd; from now on the daemon rings the doorbell. The caller then checks
+    // for completions, and calls notify_application() for those for which the daemon did not ring [S5].
     Result<int> arm_fd();
     void notify_application();
-    // Around a look by nexar_session_poll: forgets what rang, and arms again before the last look.
+    // Around nexar_session_poll: begin_poll() clears the descriptor, rearm() comes before the last check.
     void begin_poll();
     void rearm();
     void end_poll();
@@ -43,18 +46,18 @@ class Sleepers {
     void leave(bool rang);
 
     const Connection* connection_;
-    const bool by_doorbell_;
-    uint32_t nudges_ = 0;  // a futex of this process
+    const bool by_doorbell_;  // futex_waitv does not work here
+    uint32_t nudges_ = 0;     // a futex of this process
 
-    std::mutex doorbell_mutex_;  // bell_wanted, and whether the application polls
-    bool fd_used_ = false;
-    int app_fd_ = -1;       // an epoll of the socket and of app_eventfd_
-    int app_eventfd_ = -1;  // for what the socket does not tell the application, or a leader took from it
+    std::mutex doorbell_mutex_;  // guards bell_wanted and fd_used_
+    bool fd_used_ = false;       // arm_fd() was called: the application polls
+    int app_fd_ = -1;            // an epoll of the socket and of app_eventfd_; -1 before arm_fd()
+    int app_eventfd_ = -1;  // readable for completions without a doorbell, and for those a leader has read
 
-    // The rest: by bell only.
-    std::atomic<bool> leading_{false};
-    uint32_t tail_notified_ = 0;  // the leader's: completion_tail when the others were last woken
-    int nudge_fd_ = -1;           // wakes the leader
+    // The rest is used with by_doorbell_ only.
+    std::atomic<bool> leading_{false};  // a thread polls the socket
+    uint32_t tail_notified_ = 0;        // the leader's: completion_tail when the others were last woken
+    int nudge_fd_ = -1;                 // wakes the leader
 };
 
 }  // namespace nexar::c

@@ -1,3 +1,4 @@
+// See staging.hpp.
 #include "staging.hpp"
 
 #include <algorithm>

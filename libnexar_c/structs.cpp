@@ -1,3 +1,4 @@
+// See structs.hpp.
 #include "structs.hpp"
 
 #include "nexar.h"

@@ -1,5 +1,5 @@
-// The structs of include/nexar.h between programs and libraries of different age: options are taken as far as
-// both know them, results are filled in as far as the caller has room.
+// The structs of include/nexar.h between programs and libraries of different versions: options are read up to
+// the fields that both have, results are written up to the caller's size.
 #pragma once
 
 #include <algorithm>
@@ -11,12 +11,11 @@
 
 namespace nexar::c {
 
-// Fields have at most 8 bytes, at multiples of their size: so no size that is taken ends within a field,
-// which would be read in half.
+// Fields have at most 8 bytes, at multiples of their size, so that no accepted size ends inside a field.
 constexpr uint32_t struct_bytes_min = 8, struct_bytes_max = 4096, struct_bytes_step = 8;
 
 Result<void> check_struct_size(uint32_t size, const char* type);
-// What lies beyond the part that this library knows must be zero, which means "as before".
+// Fields that this library does not know must be zero, which means the behaviour without them.
 Result<void> check_unknown_fields(const void* given, uint32_t size, uint32_t known, const char* type);
 
 // NULL: the defaults.
@@ -39,13 +38,13 @@ void init_options(T* options, uint64_t size, T defaults) {
     options->struct_size = static_cast<uint32_t>(size);
 }
 
-// Before anything has happened: whether write_result will write. NULL is fine.
+// Checks an out struct before the call has any effect. NULL is allowed.
 template <class T>
 Result<void> check_result(const T* out, const char* type) {
     return out ? check_struct_size(out->struct_size, type) : Result<void>{};
 }
 
-// `size` bytes of room; what this library does not know becomes zero.
+// Writes at most `size` bytes; fields that this library does not know become zero.
 template <class T>
 void write_result(T* out, T value, uint32_t size) {
     if (!out) return;

@@ -1,3 +1,4 @@
+// See tables.hpp.
 #include "tables.hpp"
 
 #include <pthread.h>
@@ -23,7 +24,7 @@ uint32_t* make_guard() {
     return guard_page;
 }
 
-// The tables' locks are held for moments; a fork in such a moment must not leave them locked in the child.
+// A fork while another thread holds a table's lock must not leave it locked in the child.
 void lock_tables() {
     sessions().lock();
     groups().lock();
@@ -55,8 +56,8 @@ Groups& groups() {
 
 namespace {
 
-// Raised while the process exits, and not when the library is unloaded: then other threads may still use our
-// memory, and the rest of it goes with the process.
+// Raised when the process exits, not when the library is unloaded. While the process exits other threads may
+// still use the library's memory, so nothing is freed.
 sem_t* exiting = nullptr;
 
 #if defined(__SANITIZE_THREAD__)
@@ -72,7 +73,7 @@ bool process_exits() {
     return exiting == nullptr || ::sem_getvalue(exiting, &raised) != 0 || raised != 0;
 }
 
-// A fork's child says nothing for its parent's sessions, and closes none of them.
+// Skips sessions that a forked child has from its parent.
 template <class Act>
 void for_each_own_session(Act act) {
     for (uint32_t i = 0; i < Sessions::capacity_max; ++i) {
@@ -97,13 +98,14 @@ void at_exit_or_unload() {
 
 }  // namespace
 
-// exit() calls what was registered last first, and dlclose() only what was registered for this library. So a
-// function that is nobody's, of the C library, tells us which of the two it is.
+// exit() calls all handlers, the last registered first; dlclose() calls only this library's handlers. So a
+// handler that is registered for no library (sem_post, with a semaphore) distinguishes the two: it has run
+// before this one only in exit().
 void close_at_exit_or_unload() {
     static const int registered = [] {
         const int handler = std::atexit(at_exit_or_unload);
-        // The thread sanitizer calls such a function without its argument. Then every end counts as the
-        // process's.
+        // The thread sanitizer calls such a handler without its argument, so there every end counts as
+        // exit().
         if constexpr (thread_sanitizer) return handler;
         exiting = static_cast<sem_t*>(std::malloc(sizeof(sem_t)));  // outlives the library
         if (!exiting) return handler;
@@ -112,7 +114,7 @@ void close_at_exit_or_unload() {
         if (__cxa_atexit(raise, exiting, nullptr) != 0) exiting = nullptr;
         return handler;
     }();
-    (void)registered;  // without room for a handler an exit looks like a crash, as _exit() does
+    (void)registered;  // without a handler an exit counts as a crash, as _exit() does
 }
 
 uint32_t fork_epoch() {

@@ -1,4 +1,4 @@
-// The process's handles: which sessions, groups and requests there are, and whether a fork lies between.
+// The process's handles of sessions, groups and requests. A forked child cannot use its parent's.
 #pragma once
 
 #include "errors.hpp"
@@ -16,12 +16,11 @@ using GroupPin = Groups::Pin;
 Sessions& sessions();
 Groups& groups();
 
-// From now on exit() says goodbye for every session that is still open: a process that ends normally without
-// closing its sessions has not crashed. And dlclose() closes them. (A fork's child says nothing for its
-// parent's sessions.)
+// Registers a handler: exit() sends GOODBYE for every open session, because a normal exit is not a crash;
+// dlclose() closes the sessions. A forked child does neither for its parent's sessions.
 void close_at_exit_or_unload();
 
-// Changes in a fork's child, however the fork was made.
+// Differs in a forked child, also when the fork did not run pthread_atfork handlers.
 uint32_t fork_epoch();
 
 Result<SessionPin> session_of(const nexar_session* handle);

@@ -1,3 +1,4 @@
+// See tick_watch.hpp.
 #include "tick_watch.hpp"
 
 #include <algorithm>
@@ -22,7 +23,7 @@ bool TickWatch::expired_at(Time tick, Time now) {
         stale_since_.store(0, std::memory_order_relaxed);
         return false;
     }
-    // Another tick than the one that was found stale: it moved in between, and this is the next halt.
+    // The tick has moved since it was found stale, so this is another halt, with its own grace.
     if (since == Time{} || tick != stale_tick_) {
         stale_tick_ = tick;
         stale_since_.store(now.time_since_epoch().count(), std::memory_order_relaxed);

@@ -1,6 +1,8 @@
-// Whether the daemon runs, by its tick. One rule for all threads of a session: a tick that stands still may
-// mean that we were stopped together with the daemon (a frozen container), so it gets two more periods before
-// it is believed. docs/protocol/shm.md [S9]. Any thread.
+// TickWatch: decides by the daemon's tick whether the daemon runs (docs/protocol/shm.md [S9]). One rule for
+// all threads of a session: a tick that does not move may mean that this process was stopped together with
+// the daemon (a frozen container), so it gets a grace of two more periods.
+//
+// Thread: any.
 #pragma once
 
 #include <atomic>
@@ -12,14 +14,14 @@ namespace nexar::c {
 
 class TickWatch {
   public:
-    // `limit`: for how long a tick may stand still; Duration::max(): for ever.
+    // `limit`: how long the tick may stay the same; Duration::max(): without a limit.
     explicit TickWatch(Duration limit) : limit_(limit) {}
 
     // When to call expired(), at the earliest, if the last tick was at `tick`. Cheap.
     Time check_at(Time tick) const;
-    // To be called from then on. `tick` and `now` are read by whoever holds the lock: an older pair than
-    // another thread's would undo what that one saw. True is final: before, the daemon was told by
-    // report(true), and the tick did not move for it; if it did, that is taken back by report(false) [S15].
+    // Called from check_at() on. read() returns (tick, now) under the lock, because an older pair than
+    // another thread's would undo that thread's finding. True is final: report(true) has notified the daemon,
+    // and the tick did not move afterwards. When it moves, report(false) revokes that [S15].
     template <class Read, class Report>
     bool expired(Read read, Report report) {
         std::lock_guard lock(mutex_);
@@ -37,9 +39,9 @@ class TickWatch {
 
     const Duration limit_;
     std::mutex mutex_;
-    bool given_up_ = false;
-    Time stale_tick_{};                          // the tick that was found standing still
-    std::atomic<Duration::rep> stale_since_{0};  // when; 0: it moves
+    bool given_up_ = false;                      // final: expired() has returned true
+    Time stale_tick_{};                          // the tick that was older than limit_
+    std::atomic<Duration::rep> stale_since_{0};  // when that was found; 0: the tick moves
 };
 
 }  // namespace nexar::c

@@ -1,5 +1,5 @@
-// Session's waits: stay a little, then sleep on the word, the daemon's life and nudges [S9]. While there are
-// staged requests every waiter moves their bytes, and sleeps on the completion ring [S12].
+// Session's waits: poll for a moment, then sleep on the word, the daemon's alive word and nudges [S9]. While
+// there are staged requests every waiter makes progress on them, and sleeps on the completion ring [S12].
 #include <algorithm>
 
 #include "core/cores.hpp"
@@ -18,7 +18,7 @@ struct Counted {
     ~Counted() { waiting_threads.fetch_sub(1, std::memory_order_relaxed); }
 };
 
-// [S5]: raised before the last look, lowered after the sleep.
+// [S5]: raised before the last check, lowered after the sleep.
 struct Announced {
     uint32_t& count;
     explicit Announced(uint32_t& c) : count(c) {
@@ -30,10 +30,11 @@ struct Announced {
 
 }  // namespace
 
-// The phase before sleeping. Not `no`: the word changed.
+// The phase before sleeping. `no`: the word has not changed.
 Session::Polled Session::poll_awake(uint32_t& word, uint32_t expected) {
     const Duration window = window_.window();
-    // Of this process all waiters count, of the others those with something in flight; and the daemon itself.
+    // Spinning needs a core per waiter: the waiters of this process, or all sessions with operations in
+    // flight.
     const uint32_t busy = shm::load_relaxed(connection_->daemon().busy_sessions);
     const uint32_t waiters = std::max(waiting_threads.load(std::memory_order_relaxed), busy);
     if (shm::WaitWindow::may_spin(waiters, usable_cores()) && poll_while(word, expected, window / 4, false))
@@ -86,8 +87,8 @@ Session::Waited Session::wait_any(const Slot* slots, size_t count, Time until, s
     return wait_on_tail(any_completed, until, true);
 }
 
-// Everything that ends or comes further changes completion_tail. It is read before the bytes are moved and
-// before the look: what comes after these changes it again.
+// Every completion and every segment that is done changes completion_tail. It is read before the progress and
+// the check, so that a later change ends the sleep.
 template <class Predicate>
 Session::Waited Session::wait_on_tail(Predicate is_done, Time until, bool interruptible) {
     auto& header = control_.header();
@@ -99,17 +100,16 @@ Session::Waited Session::wait_on_tail(Predicate is_done, Time until, bool interr
         const Progress moved = progress_staged();
         if (is_done()) return Waited::completed;
         if (now() >= until) {
-            check_tick_when_due();  // who only asks never sleeps, and would not hear that the daemon stands
-                                    // still
+            check_tick_when_due();  // a caller that only tests never sleeps, and sleep_once() would not check
             return is_done() ? Waited::completed : Waited::timed_out;
         }
-        if (moved == Progress::something) continue;  // the daemon may be further by now
+        if (moved == Progress::something) continue;  // the daemon may have made progress meanwhile
         if (!slept && poll_awake(word, tail) != Polled::no) continue;
         Announced announced(header.completion_waiters);
         if (shm::load_acquire(word) != tail) continue;
         if (!slept) waits_slept_.fetch_add(1, std::memory_order_relaxed);
         slept = true;
-        // The ring was full: nobody will wake us for what the daemon does not know.
+        // The ring was full: the daemon does not know the counts and will not wake this thread for them.
         const Time again = moved == Progress::unannounced ? now() + std::chrono::milliseconds(10) : never;
         const Waited out = sleep_once(word, tail, nudges, std::min(until, again), interruptible);
         if (out == Waited::signal) return is_done() ? Waited::completed : out;
@@ -124,7 +124,7 @@ Session::Waited Session::sleep_once(uint32_t& word, uint32_t expected, uint32_t 
     const Time check_at = tick_watch_.check_at(daemon_tick());
     const Watched words[] = {{&word, expected}, {&alive, alive_now}};
     const Woken woken = sleepers_.sleep(words, 2, nudges, std::min(until, check_at));
-    // [S8]: the kernel's one wake for a death may have been spent on us, whatever else woke us: pass it on.
+    // [S8]: the kernel wakes one sleeper when the daemon ends; unusable() wakes the others.
     if (shm::load_acquire(alive) != alive_now) static_cast<void>(unusable());
     switch (woken) {
         case Woken::signal:
@@ -142,8 +142,8 @@ Session::Waited Session::sleep_once(uint32_t& word, uint32_t expected, uint32_t 
     return at >= until ? Waited::timed_out : Waited::completed;
 }
 
-// The kernel has marked a dead daemon's `alive` before it closes its sockets; whatever else closes them ends
-// us, too.
+// The kernel marks the alive word of an ended daemon before it closes its sockets. When the word is not
+// marked, the daemon has closed the connection.
 void Session::on_hung_up() {
     if (!unusable()) fail_all(Errc::daemon_lost, "the daemon closed the connection");
 }
@@ -152,7 +152,7 @@ Time Session::daemon_tick() const {
     return Time(Duration(static_cast<int64_t>(shm::load_acquire(connection_->daemon().tick_ns))));
 }
 
-// For a program that never sleeps here, but asks again and again.
+// For a program that tests again and again and never sleeps here.
 void Session::check_tick_when_due() {
     if (now() >= tick_watch_.check_at(daemon_tick())) check_tick();
 }
@@ -166,12 +166,12 @@ void Session::check_tick() {
     };
     const auto report = [&](bool given_up) {
         shm::store_release(control_.header().given_up, given_up ? 1u : 0u);
-        shm::fence();  // [S15]: before the second look at the tick
+        shm::fence();  // [S15]: before the tick is read again
     };
     if (!tick_watch_.expired(read, report)) return;
     fail_all(Errc::daemon_unresponsive,
              "the daemon has not run for " + std::to_string(to_ms(at - tick)) + " ms");
-    connection_->shut_down();  // wakes the daemon when it runs again; nothing more is said on it
+    connection_->shut_down();  // wakes the daemon when it runs again
 }
 
 }  // namespace nexar::c

@@ -174,7 +174,7 @@ TEST_CASE("an environment that makes no sense is refused by name") {
     CHECK(request()->size == 2);
 }
 
-TEST_CASE("the variable that said a rank is found again") {
+TEST_CASE("the variable that has a rank is found") {
     const auto variable = [](std::map<std::string, std::string> given, uint32_t rank) {
         variables = std::move(given);
         const char* name = rank_variable({get, nullptr}, rank);

@@ -187,7 +187,7 @@ TEST_CASE("a side in a region stays in place: only the other moves", "[library]"
     CHECK(out == want);
 }
 
-TEST_CASE("what the daemon tells never shrinks, and never exceeds the segments", "[library]") {
+TEST_CASE("the daemon's count never shrinks, and never exceeds the segments", "[library]") {
     Words in = numbers(9, 0), out(9, 77);
     Made made({9, 9, 2}, in.data(), 1, out.data(), 1);
     made.stage.on_done(4'000'000'000);

@@ -38,32 +38,32 @@ TEST_CASE("a tick that moves begins anew, whether or not anybody looked meanwhil
     CHECK(watch.check_at(start + 71s) == start + 81s);
 }
 
-TEST_CASE("a tick that moves when the daemon was told is no verdict, and that is taken back", "[S15]") {
+TEST_CASE("a tick that moves after the report revokes it, and the daemon is not given up", "[S15]") {
     TickWatch watch(10s);
     static_cast<void>(expired(watch, start, start + 10s));
     Time tick = start;
-    std::vector<bool> said;
+    std::vector<bool> reports;
     const auto read = [&] { return std::pair(tick, start + 11s); };
     CHECK_FALSE(watch.expired(read, [&](bool given_up) {
-        said.push_back(given_up);
+        reports.push_back(given_up);
         tick = start + 11s;
     }));
-    CHECK(said == std::vector{true, false});
-    CHECK_FALSE(watch.expired(read, [&](bool given_up) { said.push_back(given_up); }));
-    CHECK(said.size() == 2);
+    CHECK(reports == std::vector{true, false});
+    CHECK_FALSE(watch.expired(read, [&](bool given_up) { reports.push_back(given_up); }));
+    CHECK(reports.size() == 2);
 }
 
-TEST_CASE("a verdict is final, and said once", "[S15]") {
+TEST_CASE("giving the daemon up is final, and reported once", "[S15]") {
     TickWatch watch(10s);
     static_cast<void>(expired(watch, start, start + 10s));
-    std::vector<bool> said;
-    const auto say = [&](bool given_up) { said.push_back(given_up); };
-    CHECK(watch.expired([] { return std::pair(start, start + 11s); }, say));
-    CHECK(watch.expired([] { return std::pair(start + 12s, start + 12s); }, say));
-    CHECK(said == std::vector{true});
+    std::vector<bool> reports;
+    const auto report = [&](bool given_up) { reports.push_back(given_up); };
+    CHECK(watch.expired([] { return std::pair(start, start + 11s); }, report));
+    CHECK(watch.expired([] { return std::pair(start + 12s, start + 12s); }, report));
+    CHECK(reports == std::vector{true});
 }
 
-TEST_CASE("without a limit nobody ever looks") {
+TEST_CASE("without a limit the tick is never checked") {
     CHECK(TickWatch(Duration::max()).check_at(start) == never);
 }
 
