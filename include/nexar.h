@@ -1,4 +1,4 @@
-/* nexar.h - talk to the nexar daemon of this host: groups of ranks, collectives, messages. */
+/* nexar.h - the C interface of the nexar daemon of this host: groups of ranks, collectives, messages. */
 /* clang-format off */
 
 /* This header is the manual. Rules that hold for every function below, so that no comment repeats them:
@@ -8,51 +8,53 @@
  *             was closed, freed, or never existed is NEXAR_ERR_BAD_HANDLE (or _CLOSED), never a crash. You end a
  *             handle with the matching close or free. A child made by fork() owns none of its parent's handles:
  *             every call on one is NEXAR_ERR_CLOSED there, and the child may open a session of its own.
- *   Threads   Any thread may call anything at any time. One rule of meaning: the collectives of one group must be
- *             started in the same order on all ranks. So no two threads may be inside collectives of one group at
- *             the same moment: while one starts a collective, or is inside a blocking one, any other thread's
- *             collective on that group is refused with NEXAR_ERR_BAD_STATE and has no effect. What this cannot see
- *             is two threads that take turns in another order than the other ranks' threads do. If what they call
- *             differs (kind, count, dtype, op, root), that ends in MISMATCH; give each its own match_id (see
- *             nexar_op_options) and it always does. Better: a group per thread, opened under another name.
+ *   Threads   Any thread may call any function at any time. One rule: the collectives of one group must be started
+ *             in the same order on all ranks. So no two threads may be inside collectives of one group at the same
+ *             moment: while one starts a collective, or is inside a blocking one, any other thread's collective on
+ *             that group is refused with NEXAR_ERR_BAD_STATE and has no effect. This check does not detect two threads
+ *             that take turns in another order than the threads of other ranks. If their calls differ (kind, count,
+ *             dtype, op, root), the result is MISMATCH; with a different match_id for each thread (see
+ *             nexar_op_options) it always is. Better: a group per thread, opened under another name.
  *             Messages may be sent and received on one group by any number of threads.
  *   Blocking  Nothing blocks except: nexar_session_open and nexar_group_open; short exchanges with the local
  *             daemon (nexar_group_node, nexar_group_free, nexar_alloc, nexar_free, nexar_register_memfd,
  *             nexar_unregister); blocking operations; and the waits. There are no hidden threads and no signal
  *             handlers.
  *   Timeouts  int64_t milliseconds, the same everywhere: NEXAR_TIMEOUT_DEFAULT, NEXAR_TIMEOUT_NONE, 0: do not
- *             wait, or a positive number. A collective refuses 0, since its ranks never arrive in one instant.
- *             No call hangs: when the daemon dies every pending call ends at once with NEXAR_ERR_DAEMON_LOST, and
- *             when it is alive but does not run, with NEXAR_ERR_DAEMON_UNRESPONSIVE.
+ *             wait, or a positive number. A collective refuses 0, because its ranks never arrive in one instant.
+ *             No call hangs: when the daemon's process ends, every pending call ends at once with
+ *             NEXAR_ERR_DAEMON_LOST; when it exists but does not run, with NEXAR_ERR_DAEMON_UNRESPONSIVE.
  *   Signals   A signal handler (installed without SA_RESTART, as Python's are) ends nexar_request_wait, _wait_any,
- *             _wait_all and nexar_group_open with NEXAR_ERR_INTERRUPTED; a request stays as it was, wait again. The
- *             blocking operations go on waiting: where Ctrl-C must work, use _start and nexar_request_wait. Only a
- *             sleep is ended: a handler that runs while the call is awake (before it sleeps it looks around for up
- *             to spin_us, and it moves the bytes of staged requests) leaves it waiting. Who must not miss one waits
- *             with a timeout and looks at a flag of his own between, or polls nexar_session_fd beside a signalfd.
- *   Errors    Functions return nexar_status. Out parameters are written only on NEXAR_OK unless said otherwise.
- *             After any negative status (but nexar_last_error's own) nexar_last_error() on the same thread says which
- *             rank, host, operation and why, and nexar_perror() prints it. A call that this process rejects (bad
- *             argument, table full) had no effect and used up no place in the group's order of operations.
- *   Memory    Any memory will do. Memory from nexar_alloc or nexar_register_memfd is used in place, without copies;
- *             other memory is copied through scratch, which this process pays for, up to scratch_limit. A buffer that
- *             begins in such memory and runs past its end is refused, INVALID_ARGUMENT.
+ *             _wait_all and nexar_group_open with NEXAR_ERR_INTERRUPTED; a request stays as it was, wait again.
+ *             Blocking operations continue to wait: where Ctrl-C must work, use _start and nexar_request_wait. A
+ *             signal ends a sleep only: a handler that runs while the call is awake (it polls for up to spin_us before
+ *             it sleeps, and it moves the bytes of staged requests) does not end the wait. A program that must not
+ *             miss a signal waits with a timeout and checks its own flag between, or polls nexar_session_fd beside a
+ *             signalfd.
+ *   Errors    Functions return nexar_status. Out parameters are written only on NEXAR_OK, except where a function
+ *             documents otherwise. After any negative status (but nexar_last_error's own) nexar_last_error() on the
+ *             same thread has the rank, host, operation and reason, and nexar_perror() prints them. A call that this
+ *             process rejects (bad argument, table full) has no effect and no place in the group's order of
+ *             operations.
+ *   Memory    All memory can be used. Memory from nexar_alloc or nexar_register_memfd is used in place, without
+ *             copies; other memory is copied through scratch memory, which counts against this process, up to
+ *             scratch_limit. A buffer that begins in such memory and ends past it is refused, INVALID_ARGUMENT.
  *             A blocking operation copies while it works. Of _start there are two cases. While the copies fit
  *             into scratch_limit, it copies the whole input before it returns, and needs no further call to progress;
  *             the output is copied back by the call that first finds that it ended. Beyond, a collective is
  *             *staged*: its bytes move only inside the waits, nexar_request_test, nexar_session_poll and blocking
  *             operations of this session (any of them moves the bytes of all staged requests), and inside
- *             nexar_session_fd. A rank that makes no such call holds up the others until the deadline, which names
- *             it. A message that does not fit has scratch of its own while it is pending, beyond the limit.
+ *             nexar_session_fd. A rank that makes no such call delays the other ranks until the deadline, whose error
+ *             names it. A message that does not fit has its own scratch memory while it is pending, above the limit.
  *             Output memory is yours again when the request has ended, and input memory too (only where _start copied
  *             the whole input, already when it returns: do not count on it). On failure the content of output memory
  *             is unspecified.
- *             Counts are elements, not bytes, where a dtype stands beside them.
+ *             A count beside a dtype is in elements, not bytes.
  *   Structs   All begin with struct_size. Initialise each with its NEXAR_..._INIT, or options with their _init
- *             function (for languages that do not see macros), then set what you need. A struct_size of 0 is
- *             INVALID_ARGUMENT. An older, shorter struct is taken, and filled in, as far as it goes. A newer, longer
- *             one is taken as long as what this library does not know is zero: in every field that will ever be
- *             added, 0 means "as before". Reserved fields must be zero.
+ *             function (for languages without macros), then set the fields that you need. A struct_size of 0 is
+ *             INVALID_ARGUMENT. An older, shorter struct is accepted, and written, up to its size. A newer, longer one
+ *             is accepted if the fields that this library does not know are zero: in every field that is added later,
+ *             0 means "as before". Reserved fields must be zero.
  *
  * A rank of a job is this short:
  *
@@ -60,7 +62,7 @@
  *     ...
  *     nexar_session *session;  nexar_group *group;  float *x;
  *     if (nexar_session_open(NULL, &session) != NEXAR_OK) return failed("session");
- *     // Who and how many: from the environment.
+ *     // Rank and size: from the environment.
  *     if (nexar_group_open(session, NULL, &group) != NEXAR_OK) return failed("group");
  *     if (nexar_alloc(session, 1000 * sizeof *x, NULL, (void **)&x) != NEXAR_OK) return failed("memory");
  *     ...
@@ -90,12 +92,12 @@ extern "C" {
 #endif
 
 /* ==== Status ====
- * Grouped by what you can do about them: the hundreds of a number are its class. A program that meets a number that
+ * Grouped by what you can do about them: the hundreds of a number are its class. A program that gets a number that
  * it does not know (of a newer library or daemon) still knows the class, and may read it as the class's own number,
- * -100, -200, ... One event has one class on all ranks, with two exceptions: a daemon that dies is class SESSION for
- * the ranks of its own host and class GROUP for the others; and what is pending, other than sends, when this rank calls
- * nexar_group_free ends with CLOSED here and with ABORTED elsewhere. The numbers are the same in the daemon, on the
- * wire and in logs. Those marked * are reserved: nothing returns them yet. */
+ * -100, -200, ... One event has one class on all ranks, with two exceptions: a daemon whose process ends is class
+ * SESSION for the ranks of its own host and class GROUP for all others; and a request other than a send that is pending
+ * when this rank calls nexar_group_free ends with CLOSED here and with ABORTED elsewhere. The numbers are the same in
+ * the daemon, on the wire and in logs. Those marked * are reserved: no function returns them yet. */
 
 typedef int32_t nexar_status;
 enum {
@@ -107,10 +109,10 @@ enum {
     NEXAR_ERR_INVALID_ARGUMENT = -101,
     NEXAR_ERR_BAD_STATE = -102, /* right call, wrong moment: freeing a pending request, memory in use, ... */
     NEXAR_ERR_UNSUPPORTED = -103,
-    NEXAR_ERR_NOT_FOUND = -104, /* no daemon listens, or nothing of that name */
+    NEXAR_ERR_NOT_FOUND = -104, /* no daemon listens, or the name is not known */
     NEXAR_ERR_PERMISSION = -105,
-    NEXAR_ERR_CLOSED = -106, /* session or group was closed on this side, or is the parent process's. What an
-                                operation ended with, not its start: whether it took place is unknown */
+    NEXAR_ERR_CLOSED = -106, /* session or group was closed on this side, or is the parent process's. As the status
+                                of a started operation: whether it took place is unknown */
     NEXAR_ERR_BAD_HANDLE = -107,
 
     /* The same call may succeed later, or with more room: it had no effect. */
@@ -121,48 +123,49 @@ enum {
     NEXAR_ERR_NOT_SENT = -204,          /* * a remote call that certainly was not executed */
     NEXAR_ERR_DEVICE_NO_MEMORY = -205,  /* * */
 
-    /* This operation failed, on all ranks that take part in it; the group lives. */
+    /* This operation failed, on all ranks that take part in it; the group can still be used. */
     NEXAR_ERR_OPERATION = -300, /* any of this class */
     NEXAR_ERR_TIMED_OUT = -301, /* its deadline passed on this rank */
     NEXAR_ERR_CANCELLED = -302, /* cancelled by this rank */
-    NEXAR_ERR_ABORTED = -303,   /* another rank cancelled or left, which the error names; or its deadline passed: the
-                                   error names the late rank, as TIMED_OUT does, and the text whose deadline it was */
+    NEXAR_ERR_ABORTED = -303,   /* another rank cancelled or left: the error names it; or another rank's deadline
+                                   passed: the error names the late rank, as TIMED_OUT does, and the text has the rank
+                                   whose deadline it was */
     NEXAR_ERR_MISMATCH = -304,  /* kind, dtype, op, count, root or match_id differ, or a message exceeds its buffer */
     NEXAR_ERR_MAYBE_EXECUTED = -305,    /* * a remote call whose answer was lost */
     NEXAR_ERR_NO_SUCH_FUNCTION = -306,  /* * */
     NEXAR_ERR_HANDLER_FAILED = -307,    /* * */
     NEXAR_ERR_DEVICE_FAILED = -308,     /* * */
 
-    /* The group did not come about: correct what the text says on the ranks that it names, and open it again. */
+    /* The group was not formed: correct the cause in the text on the ranks that it names, and open it again. */
     NEXAR_ERR_OPEN = -400, /* any of this class */
     NEXAR_ERR_RANK_CLASH = -401,       /* two members ask for one rank */
-    NEXAR_ERR_GROUP_INCOMPLETE = -402, /* the deadline passed and somebody is missing */
-    NEXAR_ERR_OPTIONS_DIFFER = -403,   /* members give different sizes, or different time-outs: said to all that wait */
+    NEXAR_ERR_GROUP_INCOMPLETE = -402, /* the deadline passed and a member is missing */
+    NEXAR_ERR_OPTIONS_DIFFER = -403,   /* members give different sizes or time-outs: reported to all that wait */
     NEXAR_ERR_JOIN_REFUSED = -404,     /* * the group takes no more members */
 
-    /* The group goes on without those that are lost: take the new handle, and repeat what had not ended. */
+    /* The group continues without the lost ranks: use the new handle, and repeat the operations that had not ended. */
     NEXAR_ERR_RECOVERABLE = -500, /* any of this class */
     NEXAR_ERR_GROUP_CHANGED = -501,      /* * this handle's epoch is over */
-    NEXAR_ERR_NO_QUORUM = -502,          /* * this side of a partition may not decide; it may heal */
+    NEXAR_ERR_NO_QUORUM = -502,          /* * this side of a partition cannot decide; the partition may heal */
     NEXAR_ERR_RECOVERY_TIMED_OUT = -503, /* * */
     NEXAR_ERR_RECOVERY_MISUSED = -504,   /* * */
     NEXAR_ERR_CHECKPOINT_TIMED_OUT = -505, /* * */
 
     /* This group is finished: free it, and open a new one with the survivors. */
     NEXAR_ERR_GROUP = -600, /* any of this class */
-    NEXAR_ERR_PEER_LOST = -601, /* a rank (its process or its node) is gone */
+    NEXAR_ERR_PEER_LOST = -601, /* a rank has failed or left: its process or its node */
     NEXAR_ERR_LINK_LOST = -602, /* two live nodes cannot reach each other */
     NEXAR_ERR_BELOW_MINIMUM = -603, /* * fewer ranks are left than the group allows */
-    NEXAR_ERR_EXPELLED = -604,      /* * the others go on without this rank */
+    NEXAR_ERR_EXPELLED = -604,      /* * the other ranks continue without this rank */
 
     /* This session is finished, or was never opened: open a new one. */
     NEXAR_ERR_SESSION = -700, /* any of this class */
     NEXAR_ERR_DAEMON_LOST = -701,
-    NEXAR_ERR_DAEMON_UNRESPONSIVE = -702, /* it lives, but stood still: see nexar_session_options */
+    NEXAR_ERR_DAEMON_UNRESPONSIVE = -702, /* its process exists, but did not run: see nexar_session_options */
     NEXAR_ERR_SESSION_REFUSED = -703,
     NEXAR_ERR_PROTOCOL_ERROR = -704,
 
-    /* The operating system refused something: nexar_error.system_errno and the text say what. */
+    /* A system call failed: see nexar_error.system_errno and the text. */
     NEXAR_ERR_SYSTEM = -800, /* any of this class */
     NEXAR_ERR_IO = -801
 };
@@ -203,14 +206,14 @@ typedef struct nexar_error {
     uint32_t pid;           /* of the process at fault, on its host; 0: not known */
     uint32_t reserved;
     uint32_t lost_count;    /* PEER_LOST: how many ranks this rank's daemon knew to be lost (crashed, or with their
-                               node) when this error was made; a later one may list more. lost_ranks has the first
+                               node) when this error was made; a later error may list more. lost_ranks has the first
                                NEXAR_ERROR_RANKS of them, ascending */
     uint32_t lost_ranks[NEXAR_ERROR_RANKS];
     char op[NEXAR_OP_TEXT];         /* the operation that failed, also where a wait reports it: "all_reduce", ... */
     char group[NEXAR_NAME_TEXT];    /* name of the group; "": not about a group */
     char node[NEXAR_NODE_TEXT];     /* node at fault, 64 hex digits; "" : none or not known */
     char host[NEXAR_HOST_TEXT];     /* its host's name; "": not known */
-    char text[NEXAR_ERROR_TEXT];    /* a sentence: what was wrong and what is allowed */
+    char text[NEXAR_ERROR_TEXT];    /* a sentence: what happened, and what is allowed or helps */
     char reserved_text[38];
 } nexar_error;
 #define NEXAR_ERROR_INIT \
@@ -225,22 +228,22 @@ NEXAR_API nexar_status nexar_last_error(nexar_error* error);
  * Prints "no error" when there was none. */
 NEXAR_API void nexar_perror(const char* prefix);
 
-/* That line, without the prefix and its end of line, into text (always zero-ended, cut to size bytes). Writes the
- * length that it has uncut, without the zero, to *length unless that is NULL. */
+/* Writes that line, without prefix and newline, into text (always zero-ended, cut to size bytes), and its uncut length
+ * without the zero to *length unless that is NULL. */
 NEXAR_API nexar_status nexar_error_line(const nexar_error* error, char* text, uint64_t size, uint64_t* length);
 
 /* Names, for people: "PEER_LOST", "f32", "sum"; never NULL ("UNKNOWN"). The strings are static. */
 NEXAR_API const char* nexar_status_name(nexar_status status);
-/* Of any number, known or not: its hundreds without the sign, also beyond the classes above; NEXAR_CLASS_NONE of what
- * is not negative. */
+/* The hundreds of any number, known or not, without the sign, also beyond the classes above; NEXAR_CLASS_NONE of a
+ * number that is not negative. */
 NEXAR_API int32_t nexar_status_class(nexar_status status);
 
 /* ==== Time-outs ==== */
 
-/* What else was agreed or configured: of an operation, the group's time-out for its kind; of a wait: as long as the
- * operation takes; of an option: its documented default. */
+/* For an operation: the group's time-out for its kind; for a wait: without a limit; for an option: its documented
+ * default. */
 #define NEXAR_TIMEOUT_DEFAULT INT64_C(-1)
-/* No deadline. (In configuration files and environment variables, which count in seconds, 0 says this.) */
+/* No deadline. (In configuration files and environment variables, which count in seconds, this is 0.) */
 #define NEXAR_TIMEOUT_NONE INT64_C(-2)
 
 /* ==== Version ====
@@ -284,18 +287,18 @@ NEXAR_API const char* nexar_reduce_op_name(nexar_reduce_op op);
 /* ==== Handles ==== */
 
 typedef struct nexar_session nexar_session; /* a connection to the daemon of this host */
-/* An ordered list of ranks, of which this process is one, in one epoch: when ranks are lost and the group goes on,
- * that is another epoch with another handle, and this one answers questions and can be freed, no more. */
+/* An ordered list of ranks, of which this process is one, in one epoch. When a group continues without lost ranks, it
+ * gets a new epoch with a new handle; the old handle can only be queried and freed. */
 typedef struct nexar_group nexar_group;
 typedef uint64_t nexar_request; /* a started operation; 0 is never one */
 
-/* What an ended request has to tell. */
+/* The completion of a request. */
 typedef struct nexar_completion {
     uint32_t struct_size;
     nexar_status status;   /* of the operation; NEXAR_PENDING: not ended */
     nexar_request request;
     uint64_t user_data;    /* as given in nexar_op_options or nexar_group_options */
-    nexar_group* group;    /* whose operation; of nexar_group_open_start: the group that was opened, yours to free */
+    nexar_group* group;    /* of the operation; of nexar_group_open_start: the new group, which you free */
     uint64_t sequence;     /* collective: its number in the group, from 0; otherwise, and of one that was refused
                               before it got a number (as by a finished group), NEXAR_NO_SEQUENCE */
     uint64_t bytes;        /* recv: received; otherwise 0 */
@@ -306,16 +309,15 @@ typedef struct nexar_completion {
 #define NEXAR_COMPLETION_INIT \
     {sizeof(nexar_completion), NEXAR_PENDING, 0, 0, NULL, NEXAR_NO_SEQUENCE, 0, 0, UINT32_MAX, 0}
 
-/* ==== Session: a connection to the daemon of this host. Everything else lives inside one. ==== */
+/* ==== Session: a connection to the daemon of this host. All other handles belong to one. ==== */
 
 typedef struct nexar_session_options {
     uint32_t struct_size;
-    uint32_t slots;                 /* 16 .. 4096, a power of two; 0: 256. Requests at once are 4 fewer */
+    uint32_t slots;                 /* 16 .. 4096, a power of two; 0: 256. At most slots - 4 requests at a time */
     const char* socket_path;        /* NULL: $NEXAR_SOCKET, else /run/nexar/nexard.sock */
     int64_t connect_timeout_ms;     /* default 5000; 0 is refused */
-    int64_t daemon_unresponsive_ms; /* a daemon that stood still for so long, and up to two seconds more in which this
-                                       process may have been stopped with it, is given up; default 10000; 0 is
-                                       refused */
+    int64_t daemon_unresponsive_ms; /* a daemon that has not run for so long is given up, up to two seconds later in
+                                       case this process was stopped together with it; default 10000; 0 is refused */
     uint64_t scratch_limit;         /* bytes that copies of ordinary memory may take at once; UINT64_MAX: 256 MiB */
     int64_t spin_us;                /* longest busy wait before sleeping; -1: 50; 0: always sleep; at most 1000000 */
 } nexar_session_options;
@@ -323,43 +325,42 @@ typedef struct nexar_session_options {
     {sizeof(nexar_session_options), 0, NULL, NEXAR_TIMEOUT_DEFAULT, NEXAR_TIMEOUT_DEFAULT, UINT64_MAX, -1}
 NEXAR_API void nexar_session_options_init(nexar_session_options* options, uint64_t size);
 
-/* DAEMON_UNRESPONSIVE is final for the session. A daemon that runs again ends it before anything else: nothing of it
- * that was pending is begun, and for the other ranks this one is lost (PEER_LOST). What it cannot call back is what it
- * was in the middle of when it stopped: until it runs again and has withdrawn them, which nobody can tell this process,
- * pending operations may still write their output and read their input in memory of nexar_alloc and
- * nexar_register_memfd, and may still end well on other ranks. Do not use that memory for anything else: close the
- * session, which unmaps what nexar_alloc gave, and take the bytes of a memfd for spoilt. Ordinary memory is yours at
- * once. */
+/* DAEMON_UNRESPONSIVE is final for the session. A daemon that runs again first ends the session: it starts none of the
+ * pending operations, and for all other ranks this rank is lost (PEER_LOST). It cannot revoke the operations that were
+ * in progress when it stopped: until it runs again and has withdrawn them, of which this process is not notified, they
+ * may still read and write memory of nexar_alloc and nexar_register_memfd, and may still succeed on other ranks. Do not
+ * use that memory for anything else: close the session, which unmaps the memory of nexar_alloc, and discard the content
+ * of a memfd. Ordinary memory is yours at once. */
 
 /* Opens a session; options may be NULL. Close it with nexar_session_close.
- *   NOT_FOUND             nobody listens at the socket
+ *   NOT_FOUND             no daemon listens at the socket
  *   PERMISSION            the socket's permissions refuse this user
- *   SESSION_REFUSED       the daemon said no (its reason is in the text): limit reached (sessions_max,
+ *   SESSION_REFUSED       the daemon refused (its reason is in the text): limit reached (sessions_max,
  *                         sessions_per_uid_max in its configuration), versions too far apart
  *   DAEMON_UNRESPONSIVE   the daemon did not answer in connect_timeout_ms
- *   IO                    this process may not have the memory or descriptors (ulimit), or the socket is of another
- *                         kind, such as the admin socket */
+ *   IO                    a limit of this process on memory or descriptors (ulimit), or the socket is of another kind,
+ *                         such as the admin socket */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_session_open(const nexar_session_options* options,
                                                            nexar_session** out);
 
 /* Ends the session, its groups, its requests and its memory. Calls that wait on other threads end with
- * CLOSED. What was sent before is delivered all the same, until its deadline: the daemon keeps the memory for it; so
- * it is when a process exits, below. Memory from nexar_alloc is unmapped: do not use it any more. A rank that closes
- * its session before its last collective ended is PEER_LOST to the others. A process that returns from main or calls
- * exit() without closing has closed its sessions; one that crashes, is killed or calls _exit() ends all its groups with
- * PEER_LOST. */
+ * CLOSED. Messages that were sent before are still delivered, until their deadline: the daemon keeps their memory; the
+ * same holds when a process exits (below). Memory from nexar_alloc is unmapped. A rank that closes its session before
+ * its last collective ended is PEER_LOST to the other ranks. A process that returns from main or calls exit() without
+ * closing has closed its sessions; one that crashes, is killed or calls _exit() ends all its groups with PEER_LOST. */
 NEXAR_API nexar_status nexar_session_close(nexar_session* session);
 
 /* For event loops: *fd becomes readable when requests have ended, when bytes of staged requests can be moved (see
- * Memory), or when the daemon is gone; then call nexar_session_poll until it reports no more. A daemon that does not
- * run makes nothing readable: only a nexar_session_poll now and then finds that out. Do not read, write or close it. */
+ * Memory), or when the daemon has ended; then call nexar_session_poll until it reports no more. A daemon that does not
+ * run does not make it readable: call nexar_session_poll from time to time to detect that. Do not read, write or close
+ * the descriptor. */
 NEXAR_API nexar_status nexar_session_fd(nexar_session* session, int* fd);
 
 /* Writes up to capacity completions of requests that have ended since the last poll and were not freed, each once, and
  * their number. `stride` is sizeof(nexar_completion): the distance of the array's elements, whose struct_size need not
  * be set. Requests stay yours to free. Does not block. Requests inside blocking operations are never reported here.
  * Moves the bytes of staged requests.
- *   DAEMON_LOST, DAEMON_UNRESPONSIVE   the daemon is gone, or stands still; what had ended before is still
+ *   DAEMON_LOST, DAEMON_UNRESPONSIVE   the daemon has ended, or does not run; requests that had ended before are
  *                                      reported first */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_session_poll(nexar_session* session, nexar_completion* ended,
                                                            uint64_t stride, uint64_t capacity, uint64_t* count);
@@ -374,8 +375,8 @@ typedef struct nexar_session_stats {
     uint64_t bytes_copied;  /* in and out of scratch, because the memory was ordinary */
     uint64_t scratch_bytes; /* held now */
     uint64_t regions;       /* from nexar_alloc, nexar_register_memfd, and scratch */
-    uint64_t doorbells;     /* times that the daemon had to be woken */
-    uint64_t waits_ready;   /* waits that found the operation ended */
+    uint64_t doorbells;     /* how often the daemon was woken */
+    uint64_t waits_ready;   /* waits for an operation that had ended */
     uint64_t waits_spun;    /* ... ended while spinning */
     uint64_t waits_yielded; /* ... ended while yielding the processor */
     uint64_t waits_slept;   /* ... slept */
@@ -387,7 +388,7 @@ NEXAR_API nexar_status nexar_session_stats_get(nexar_session* session, nexar_ses
 /* ==== Memory that the daemon can reach ==== */
 
 enum {
-    NEXAR_ALLOC_LAZY = 1,      /* pages come when they are first touched (so may fail then); default: all at once */
+    NEXAR_ALLOC_LAZY = 1,      /* pages are made when first touched (and may fail then); default: all at once */
     NEXAR_ALLOC_HUGE_PAGES = 2 /* transparent huge pages where the system gives them to shared memory, else ordinary */
 };
 
@@ -400,21 +401,21 @@ typedef struct nexar_alloc_options {
 NEXAR_API void nexar_alloc_options_init(nexar_alloc_options* options, uint64_t size);
 
 /* Zeroed, page-aligned memory that operations use in place. bytes > 0. It counts against this process. The limits are
- * looked at before the first page is touched. options may be NULL.
+ * checked before the first page is touched. options may be NULL.
  *   NO_MEMORY    the system refused, or the daemon's limit for a session (session_memory_max_bytes, its configuration)
  *   TABLE_FULL   this session has 1024 regions: of nexar_alloc, nexar_register_memfd, and scratch */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_alloc(nexar_session* session, uint64_t bytes,
                                                     const nexar_alloc_options* options, void** out);
 
-/* Gives memory from nexar_alloc back. BAD_STATE: a request uses it that is pending, or whose end no call has seen.
+/* Frees memory of nexar_alloc. BAD_STATE: a request uses it that is pending, or whose end no call has returned yet.
  * NOT_FOUND: not the start of such memory. */
 NEXAR_API nexar_status nexar_free(nexar_session* session, void* memory);
 
 /* Makes memory that you mapped yourself usable in place: address is where this process mapped, shared and
  * writable, `bytes` bytes of the memfd `fd` from `offset` on; offset, and with huge pages bytes too, a multiple of
  * the memfd's page size. The memfd is sealed against shrinking, growing and further seals (create it with
- * MFD_ALLOW_SEALING); you keep the descriptor and the mapping. A call that fails changes nothing, but for the seals
- * where the daemon's limits refuse.
+ * MFD_ALLOW_SEALING); you keep the descriptor and the mapping. A call that fails has no effect, except for the seals
+ * when the daemon's limits refuse it.
  * (The name nexar_register is kept for memory of other kinds.)
  *   UNSUPPORTED        not a memfd, or it does not allow seals
  *   TABLE_FULL         as nexar_alloc
@@ -437,17 +438,17 @@ typedef struct nexar_group_options {
     uint32_t size;          /* ranks, 1 .. NEXAR_RANKS_MAX; the same for all members */
     uint32_t rank;          /* 0 .. size-1, each once; or NEXAR_RANK_AUTO on all members */
     uint32_t reserved;
-    const char* name;       /* who meets: same name, same secret, same user; NULL: "default", if there is a secret */
-    const char* job_secret; /* keeps jobs apart, and admits other hosts' and users' processes; NULL: none, and only
-                               processes of this host and user meet */
-    int64_t timeout_ms;     /* of this call: for all members to arrive; default 30 s; 0: only with those that wait */
-    /* Deadlines of the group's operations, agreed when it is made: members that say DEFAULT take what the others say,
-     * or else what the daemon of the member that leads the opening has in its configuration (30 s); members that say
-     * different things get OPTIONS_DIFFER. 0 is refused. */
+    const char* name;       /* members have the same name, secret and user; NULL: "default", if there is a secret */
+    const char* job_secret; /* separates jobs, and admits processes of other hosts and users; NULL: none, and only
+                               processes of this host and user are members */
+    int64_t timeout_ms;     /* of this call: for all members to arrive; default 30 s; 0: only if all others wait */
+    /* Time-outs of the group's operations, agreed when it is formed: members with DEFAULT take the other members'
+     * value, or else the configuration (30 s) of the daemon that leads the opening; members with different values get
+     * OPTIONS_DIFFER. 0 is refused. */
     int64_t collective_timeout_ms; /* of collectives and messages */
     int64_t barrier_timeout_ms;    /* of barriers; default: as collective_timeout_ms */
-    int64_t rpc_timeout_ms;        /* agreed already, but there are no remote calls yet */
-    uint64_t user_data;            /* of nexar_group_open_start: comes back in its completion */
+    int64_t rpc_timeout_ms;        /* agreed, but there are no remote calls yet */
+    uint64_t user_data;            /* of nexar_group_open_start: repeated in its completion */
 } nexar_group_options;
 #define NEXAR_GROUP_OPTIONS_INIT                                                                           \
     {sizeof(nexar_group_options), 0, NEXAR_RANK_AUTO, 0, NULL, NULL, NEXAR_TIMEOUT_DEFAULT, NEXAR_TIMEOUT_DEFAULT, \
@@ -456,7 +457,7 @@ typedef struct nexar_group_options {
 /* Defaults, size 0 (which you must set). Nothing is read from the environment. */
 NEXAR_API void nexar_group_options_init(nexar_group_options* options, uint64_t size);
 
-/* Defaults, then what the environment says; set afterwards what you want otherwise. Rank and size: the first complete
+/* Defaults, then the environment's values; change the fields afterwards as you need. Rank and size: the first complete
  * pair of
  *     NEXAR_RANK, NEXAR_WORLD_SIZE                       (nexarctl run)
  *     RANK, WORLD_SIZE                                   (torchrun)
@@ -466,55 +467,55 @@ NEXAR_API void nexar_group_options_init(nexar_group_options* options, uint64_t s
  * where that is "none" MASTER_ADDR:MASTER_PORT; SLURM_JOB_ID.SLURM_STEP_ID; PMIX_NAMESPACE); the secret is
  * $NEXAR_JOB_SECRET. Time-outs, in seconds, 0 for none:
  * $NEXAR_OPEN_TIMEOUT_SECS, $NEXAR_COLLECTIVE_TIMEOUT_SECS, $NEXAR_BARRIER_TIMEOUT_SECS, $NEXAR_RPC_TIMEOUT_SECS.
- * No other variable is looked at; the texts of the errors below name those that begin with NEXAR_ and are none of ours.
- * The strings belong to the library and stay until this thread calls this function again, or ends.
- *   NOT_FOUND          no rank and size: no complete pair, and neither NEXAR_RANK nor NEXAR_WORLD_SIZE. All else is
- *                      filled in; size is 0, which you must set, and rank is NEXAR_RANK_AUTO
+ * No other variable is read; the texts of the errors below name unknown variables that begin with NEXAR_.
+ * The strings belong to the library and are valid until this thread calls this function again, or ends.
+ *   NOT_FOUND          no rank and size: no complete pair, and neither NEXAR_RANK nor NEXAR_WORLD_SIZE. All other
+ *                      fields are written; size is 0, which you must set, and rank is NEXAR_RANK_AUTO
  *   INVALID_ARGUMENT   NEXAR_RANK or NEXAR_WORLD_SIZE is set without the other, or a variable is no number or out of
  *                      its range: the text names it, and the options have their defaults */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_group_options_from_env(nexar_group_options* options, uint64_t size);
 
 /* Joins the group and waits for all its members. options NULL: nexar_group_options_from_env. A session may have
- * several ranks of one group, each opened by a call of its own (on as many threads, or with _start). There is no group
- * that one gets into by accident: without a name, a secret and a launcher's job id the call is refused.
- *   INVALID_ARGUMENT   an option is out of its range; or nothing says which group
+ * several ranks of one group, each opened by its own call (on as many threads, or with _start). Without a name, a
+ * secret and a launcher's job id the call is refused, so that unrelated jobs never form one group.
+ *   INVALID_ARGUMENT   an option is out of its range; or neither name, secret nor job id is given
  *   NOT_FOUND          options is NULL, and the environment names no rank and size
- *   RANK_CLASH         two members ask for one rank, or some for a rank and some for any: said to those that come
- *                      later, the first one goes on waiting for a right one
- *   OPTIONS_DIFFER     members give different sizes or time-outs: said to all that wait, and to the one that came;
- *                      those that come after that begin anew, and wait for each other
- *   GROUP_INCOMPLETE   the timeout passed; the text names who is missing, as far as they have ranks, and who came
+ *   RANK_CLASH         two members ask for one rank, or some for a rank and some for any: returned to the later ones;
+ *                      the first one waits on
+ *   OPTIONS_DIFFER     members give different sizes or time-outs: returned to all that wait, and to the one that
+ *                      arrived; members that arrive later form a new attempt
+ *   GROUP_INCOMPLETE   the timeout passed; the text names the missing ranks, if they are numbered, and the arrived ones
  *   TABLE_FULL         this session has 256 groups, or too many openings or requests at once: end one first
- *   INTERRUPTED        a signal arrived: this process has left the meeting */
+ *   INTERRUPTED        a signal arrived: this process no longer waits for the group */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_group_open(nexar_session* session,
                                                          const nexar_group_options* options,
                                                          nexar_group** out);
-/* The completion's `group` is the group. Cancelling it leaves the meeting; freeing the request of an opening whose
- * completion nobody has seen frees the group too. */
+/* The completion's `group` is the group. Cancelling the request ends the opening; freeing the request of an opening
+ * whose completion no call has returned frees the group too. */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_group_open_start(nexar_session* session,
                                                                const nexar_group_options* options,
                                                                nexar_request* request);
 
-/* Leaves the group. Waits for nobody. This rank's requests that are still pending, all but sends, end with CLOSED at
- * once, also those that other threads wait for. What it has sent is delivered, as after nexar_session_close: the
- * request of such a send goes on, its memory is in use until it has ended, and it can be waited for and cancelled as
- * before. On the others, collectives that this rank had started, receives from it that nothing was sent for, and sends
- * to it, end with ABORTED naming it. The first collective that needs this rank and that it had not started ends the
- * group: it, and from then on all else on the group, is PEER_LOST naming this rank. The handle is closed only on
+/* Leaves the group. Does not wait for other ranks. This rank's pending requests, all but sends, end with CLOSED at
+ * once, also those that other threads wait for. Its sends are delivered, as after nexar_session_close: the request of a
+ * send stays pending until it has ended, uses its memory, and can be waited for and cancelled as before. On the other
+ * ranks, collectives that this rank had started, receives from it for which nothing was sent, and sends to it, end with
+ * ABORTED naming it. The first collective that needs this rank and that it had not started ends the group: that
+ * collective, and every later operation on the group, is PEER_LOST naming this rank. The handle is closed only on
  * NEXAR_OK. */
 NEXAR_API nexar_status nexar_group_free(nexar_group* group);
 
 NEXAR_API nexar_status nexar_group_rank(nexar_group* group, uint32_t* rank);
 NEXAR_API nexar_status nexar_group_size(nexar_group* group, uint32_t* size);
-/* 1 for a group as it was opened; each recovery counts on. */
+/* 1 for a group as it was opened; each recovery adds 1. */
 NEXAR_API nexar_status nexar_group_epoch(nexar_group* group, uint32_t* epoch);
 
-/* Which node a rank runs on, 64 hex digits; size at least NEXAR_NODE_TEXT. */
+/* The node of a rank, 64 hex digits; size at least NEXAR_NODE_TEXT. */
 NEXAR_API nexar_status nexar_group_node(nexar_group* group, uint32_t rank, char* text, uint64_t size);
 
-/* ==== Operations: what all of them take ====
- * Each comes as nexar_x(..., options), which blocks until it has ended and returns how, and as
- * nexar_x_start(..., options, &request). options may be NULL. */
+/* ==== Operations: common options ====
+ * Each operation has two functions: nexar_x(..., options) blocks until it has ended and returns its status,
+ * nexar_x_start(..., options, &request) returns at once. options may be NULL. */
 
 enum {
     NEXAR_PRIORITY_DEFAULT = -1, /* the operation's own; the only one that is accepted yet */
@@ -526,11 +527,10 @@ enum {
 typedef struct nexar_op_options {
     uint32_t struct_size;
     int32_t priority;    /* NEXAR_PRIORITY_...; others than DEFAULT are UNSUPPORTED */
-    int64_t timeout_ms;  /* of the operation; default: what the group agreed on for its kind */
+    int64_t timeout_ms;  /* of the operation; default: the group's for its kind */
     uint64_t match_id;   /* collectives: a number of your choice that must be the same on all ranks, or all get
-                            MISMATCH. It is compared, and never used to find what belongs together. Messages: must be
-                            0 */
-    uint64_t user_data;  /* comes back in the completion */
+                            MISMATCH. It is compared only: calls are matched by their order. Messages: must be 0 */
+    uint64_t user_data;  /* repeated in the completion */
     uint64_t flags;      /* none yet: 0 */
 } nexar_op_options;
 #define NEXAR_OP_OPTIONS_INIT \
@@ -543,10 +543,10 @@ NEXAR_API void nexar_op_options_init(nexar_op_options* options, uint64_t size);
  * before). Every result is bit-identical on all ranks that receive it. count may be 0: then memory may be NULL.
  *
  * A timeout or a cancel ends the operation on ALL ranks: TIMED_OUT or CANCELLED here, ABORTED elsewhere, success where
- * it had ended already. After a timeout the errors of all ranks name the one that is late, and the text whose deadline
- * it was; after a cancel those of the others name this rank. The next operation is not affected.
+ * it had ended already. After a timeout the errors of all ranks name the late rank, and the text has the rank whose
+ * deadline it was; after a cancel the errors of the other ranks name this rank. The next operation is not affected.
  *
- * in == out: in place. all_gather and reduce_scatter say below what that means. Otherwise in and out must not overlap.
+ * in == out: in place; see below for all_gather and reduce_scatter. Otherwise in and out must not overlap.
  *
  * Errors of all of them: INVALID_ARGUMENT (NULL, unknown dtype or op, root >= size, count * size of dtype overflows
  * 2^63, overlap, timeout 0), UNSUPPORTED (priority), BAD_STATE (another thread is inside a collective of this group:
@@ -582,9 +582,9 @@ NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_broadcast_start(nexar_group* group
                                                               nexar_request* request);
 
 /* Every rank's count elements of `in`, in rank order, in `out` (size * count elements) on every rank.
- * In place: this rank's block stands already at its place in out, out + rank * count elements. Two ways to say so mean
- * the same: in == out (as MPI_IN_PLACE), and in == out + rank * count (as NCCL). So with in == out, too, the block is
- * read from there, and not from the beginning of out:
+ * In place: this rank's block is already at its place in out, out + rank * count elements. Two forms mean the same:
+ * in == out (as MPI_IN_PLACE), and in == out + rank * count (as NCCL). So with in == out, too, the block is read from
+ * there, and not from the beginning of out:
  *     float *all = ..., *mine = all + rank * 1000;  // of size * 1000; fill in mine[0 .. 999]
  *     nexar_all_gather(group, all, all, 1000, NEXAR_F32, NULL)     // or (group, mine, all, ...) */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_all_gather(nexar_group* group, const void* in, void* out,
@@ -597,8 +597,8 @@ NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_all_gather_start(nexar_group* grou
 
 /* `in` is size blocks of count elements; block r of the reduction arrives in `out` (count elements) of rank
  * r. In place: the result replaces this rank's block, at in + rank * count elements; the other blocks are unspecified
- * afterwards. Two ways to say so mean the same: in == out, and out == in + rank * count. So with in == out, too, the
- * result is left there, and not at the beginning of out:
+ * afterwards. Two forms mean the same: in == out, and out == in + rank * count. So with in == out, too, the result is
+ * written there, and not at the beginning of out:
  *     nexar_reduce_scatter(group, all, all, 1000, NEXAR_F32, NEXAR_SUM, NULL)    // or (group, all, mine, ...)
  *     ... mine[0 .. 999] ...                                                     // as above: all + rank * 1000 */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_reduce_scatter(nexar_group* group, const void* in, void* out,
@@ -629,9 +629,9 @@ NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_barrier_start(nexar_group* group, 
  * Messages of one pair of ranks with one tag arrive in the order in which they were sent; a receive takes the
  * oldest that matches. A send ends when the receive that matched it has the data: two ranks that first send to each
  * other and then receive must use nexar_send_start. A message to oneself is allowed.
- * timeout_ms 0: a receive takes only what is here already; a send succeeds only if the receive waits for it already.
- * The receiver's host decides that: a send to another host waits for its answer, and one that is not taken ends with
- * TIMED_OUT and is not delivered. A message that is taken has the group's time to arrive.
+ * timeout_ms 0: a receive takes only a message that has arrived; a send succeeds only if its receive waits already.
+ * The receiver's host decides that: a send to another host waits for its answer, and one that is not matched ends with
+ * TIMED_OUT and is not delivered. A message that is matched has the group's time-out to arrive.
  * A timeout or a cancel ends only this side's call: a message that had begun to arrive waits, whole, for the next
  * receive; if a later receive has got a newer one already, its send ends with ABORTED instead. A send that ended with
  * TIMED_OUT or CANCELLED takes its message back; it may have been delivered all the same: the receive may have ended
@@ -648,9 +648,9 @@ NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_send_start(nexar_group* group, con
                                                          nexar_dtype dtype, uint32_t to, uint64_t tag,
                                                          const nexar_op_options* options, nexar_request* request);
 
-/* Room for count elements; a shorter message is fine, a longer one is MISMATCH (and is gone). from may be
- * NEXAR_ANY_SOURCE, tag NEXAR_ANY_TAG. completion may be NULL. PEER_LOST when the rank has left, or all others have,
- * and nothing that they sent is left to receive. */
+/* `data` has room for count elements; a shorter message is received, a longer one is MISMATCH (and is discarded). from
+ * may be NEXAR_ANY_SOURCE, tag NEXAR_ANY_TAG. completion may be NULL. PEER_LOST when the rank, or all other ranks, have
+ * left and none of their messages is left to receive. */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_recv(nexar_group* group, void* data, uint64_t count,
                                                    nexar_dtype dtype, uint32_t from, uint64_t tag,
                                                    nexar_completion* completion, const nexar_op_options* options);
@@ -659,41 +659,41 @@ NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_recv_start(nexar_group* group, voi
                                                          const nexar_op_options* options, nexar_request* request);
 
 /* ==== Requests ====
- * A request from nexar_x_start is pending until its operation has ended, gives the same answer for ever after, and
- * holds its slot until nexar_request_free. A wait whose own timeout_ms runs out returns NEXAR_PENDING; everything else
- * that a wait or test returns is the operation's own status, or a mistake in the call (BAD_HANDLE, CLOSED,
- * INVALID_ARGUMENT, INTERRUPTED). completion may be NULL; it is written whenever the handle and its struct_size were
- * good, and then its status is NEXAR_PENDING exactly while the request is pending. */
+ * A request from nexar_x_start is pending until its operation has ended, has the same status from then on, and holds
+ * its slot until nexar_request_free. A wait whose own timeout_ms has passed returns NEXAR_PENDING; every other value of
+ * a wait or test is the operation's own status, or an error of the call (BAD_HANDLE, CLOSED, INVALID_ARGUMENT,
+ * INTERRUPTED). completion may be NULL; it is written whenever the handle and its struct_size are valid, and then its
+ * status is NEXAR_PENDING exactly while the request is pending. */
 
-/* NEXAR_PENDING, or the status of the operation. Never blocks; copies what there is to copy. */
+/* NEXAR_PENDING, or the status of the operation. Never blocks; copies bytes that can be copied. */
 NEXAR_API nexar_status nexar_request_test(nexar_request request, nexar_completion* completion);
 
 /* Waits for the end. INTERRUPTED: a signal arrived, the request is still pending. */
 NEXAR_API nexar_status nexar_request_wait(nexar_request request, int64_t timeout_ms, nexar_completion* completion);
 
-/* Looks for one of count requests (at most 4096, of one session; those that are 0 are passed over) that has ended, or
- * waits until one has: NEXAR_OK, its index and its completion, which has the operation's status. NEXAR_PENDING: none
- * has, and nothing is written. INVALID_ARGUMENT: count is 0, or all requests are: there is none to find. */
+/* Finds one of count requests (at most 4096, of one session; those that are 0 are skipped) that has ended, or waits
+ * until one has: NEXAR_OK, its index and its completion, which has the operation's status. NEXAR_PENDING: none has
+ * ended, and nothing is written. INVALID_ARGUMENT: count is 0, or all requests are 0. */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_request_test_any(const nexar_request* requests, uint64_t count,
                                                                uint64_t* index, nexar_completion* completion);
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_request_wait_any(const nexar_request* requests, uint64_t count,
                                                                int64_t timeout_ms, uint64_t* index,
                                                                nexar_completion* completion);
 
-/* Waits until all of count requests (as above; those that are 0 count as ended) have ended. NEXAR_OK: all well, and at
- * once when there are none (count 0: requests may be NULL). A
- * failure: the status of the first one, in the array's order, that failed, when all have ended. NEXAR_PENDING: time ran
- * out. completions: NULL, or an array of count elements at a distance of `stride` = sizeof(nexar_completion) bytes, all
- * written (pending ones say so), except for those whose request is 0. */
+/* Waits until all of count requests (as above; those that are 0 count as ended) have ended. NEXAR_OK: all succeeded, or
+ * there are none (count 0: requests may be NULL). A failure: the status of the first one, in the array's order, that
+ * failed, when all have ended. NEXAR_PENDING: the timeout has passed. completions: NULL, or an array of count elements
+ * at a distance of `stride` = sizeof(nexar_completion) bytes; all are written, also those of pending requests, except
+ * for those whose request is 0. */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_request_wait_all(const nexar_request* requests, uint64_t count,
                                                                int64_t timeout_ms, nexar_completion* completions,
                                                                uint64_t stride);
 
-/* Asks for an end: CANCELLED if it was in time. Does not wait; the request is yours to wait for and free as
- * before. NEXAR_OK also if the request has ended already. */
+/* Asks the daemon to end the request: its status is CANCELLED if that is in time. Does not wait; wait for the request
+ * and free it as before. NEXAR_OK also if the request has ended already. */
 NEXAR_API nexar_status nexar_request_cancel(nexar_request request);
 
-/* Gives the slot back. BAD_STATE: still pending (cancel and wait first). BAD_HANDLE: freed before. */
+/* Frees the request's slot. BAD_STATE: still pending (cancel and wait first). BAD_HANDLE: freed before. */
 NEXAR_API nexar_status nexar_request_free(nexar_request request);
 
 #ifdef __cplusplus
