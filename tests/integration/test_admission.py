@@ -58,6 +58,7 @@ def forget(cluster, *nodes):
 
 
 def test_a_token_admits_as_often_as_it_says(cluster):
+    """[A6] And it is in nobody's log."""
     token = cluster.token(uses=2)
     first, second = joins(cluster, token), joins(cluster, token)
     cluster.wait_connected()
@@ -84,6 +85,7 @@ def test_of_two_joiners_with_one_use_one_gets_in(cluster):
 
 
 def test_a_captured_join_request_is_worthless_on_another_connection(cluster):
+    """[A4]"""
     made = cluster[1].ask("token_create", uses=5, lifetime_s=60)
     said = cluster[2].member_client("replay", made["token"])
     contains(said, "first: admitted", "replayed: the token is unknown here, or its proof is wrong")
