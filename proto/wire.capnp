@@ -72,14 +72,13 @@ struct RequestId {
 # ---- Nodes ----
 
 struct Hello {
-  protocol @0 :UInt32;
-  node @1 :Data;  # 32 bytes
-  incarnation @2 :Incarnation;
-  cluster @3 :Data;  # 16 bytes
-  self @4 :NodeRecord;
-  bulkPort @5 :UInt16;
-  bulkShards @6 :UInt16;
-  roster @7 :List(NodeRecord);
+  node @0 :Data;  # 32 bytes
+  incarnation @1 :Incarnation;
+  cluster @2 :Data;  # 16 bytes
+  self @3 :NodeRecord;
+  bulkPort @4 :UInt16;
+  bulkShards @5 :UInt16;
+  roster @6 :List(NodeRecord);
 }
 struct RosterUpdate {
   nodes @0 :List(NodeRecord);
@@ -127,6 +126,7 @@ struct GroupOpen {
   life @6 :Incarnation;
   bulkShards @7 :UInt16 = 1;
   timeouts @8 :Timeouts;
+  features @9 :UInt64;
 }
 struct GroupWithdraw {
   id @0 :RequestId;
@@ -146,6 +146,7 @@ struct Members {
   nodes @0 :List(Data);
   list @1 :List(Member);
   lives @2 :List(Incarnation);  # of nodes, one for one; fewer: the rest is not known
+  features @3 :List(UInt64);    # the same; fewer: the rest has none
 }
 struct PlanTable {
   version @0 :UInt32;

@@ -14,6 +14,7 @@ Preamble preamble_of(const BulkConfig& config) {
     p.purpose = Purpose::bulk;
     p.shard = config.shard;
     p.incarnation = config.incarnation;
+    p.capabilities = config.capabilities;
     return p;
 }
 
@@ -102,6 +103,8 @@ void BulkConnections::dial_failed(Peer& peer, Time now) {
 void BulkConnections::on_opened(const Opened& opened, Time now) {
     if (opened.theirs.purpose != Purpose::bulk || opened.theirs.shard != config_.shard)
         return channels_.refuse(opened.id, Channels::close_refused, "this port is for bulk connections");
+    if (!opened.agreed)
+        return channels_.refuse(opened.id, Channels::close_refused, channels_.no_common_version(opened));
     Peer* peer = find(opened.node);
     if (!peer || peer->known.incarnation != opened.theirs.incarnation) {
         const bool older = peer && opened.theirs.incarnation.counter <= peer->known.incarnation.counter;

@@ -23,6 +23,7 @@ namespace nexar::connections {
 struct BulkConfig {
     NodeId self;
     Incarnation incarnation;
+    Capabilities capabilities;
     uint16_t shard = 0;  // the peers' shard of the same number is dialled
     DialConfig dial{.dial_timeout = Duration{3'000'000'000},
                     .backoff_min = Duration{20'000'000},

@@ -141,7 +141,8 @@ void Channels::opened(Conn& c) {
         c.generation = std::max(theirs.generation, next_generation(c.node, false));
         c.send_preamble();
     }
-    opened_.push_back({c.id, c.node, theirs, c.remote, c.we_dialled, c.generation});
+    opened_.push_back({c.id, c.node, theirs, c.remote, c.we_dialled, c.generation,
+                       agreed(ours_.capabilities, theirs.capabilities)});
 }
 
 // What came before both sides had accepted each other.
@@ -281,6 +282,13 @@ std::optional<link::PeerIndex> Channels::peer_of(ConnectionId id) const {
 std::string Channels::remote_of(ConnectionId id) const {
     const Conn* c = find(id);
     return c ? c->remote : std::string();
+}
+
+std::string Channels::no_common_version(const Opened& opened) const {
+    const Capabilities &ours = ours_.capabilities, &theirs = opened.theirs.capabilities;
+    const NodeId& older = theirs.version_max < ours.version_min ? opened.node : self_;
+    return "node " + opened.node.short_hex() + " speaks " + theirs.versions() + ", node " +
+           self_.short_hex() + " speaks " + ours.versions() + ": upgrade node " + older.short_hex();
 }
 
 void Channels::check_invariants() const {

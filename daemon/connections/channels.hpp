@@ -27,7 +27,8 @@ struct Opened {  // both preambles are known: adopt() or refuse() it
     Preamble theirs;
     std::string remote;
     bool we_dialled = false;
-    uint32_t generation = 0;  // as both ends agreed [P8]
+    uint32_t generation = 0;       // as both ends agreed [P8]
+    std::optional<Agreed> agreed;  // none: no version is in both ranges, and adopt() is not allowed [V1]
 };
 struct Closed {
     ConnectionId id;
@@ -85,6 +86,8 @@ class Channels final : public CarrierEvents {
     std::optional<ConnectionId> conn_of(link::PeerIndex peer) const;
     std::optional<link::PeerIndex> peer_of(ConnectionId id) const;  // none: not in use
     std::string remote_of(ConnectionId id) const;
+    // Why an opened connection without a common version is refused: both ranges, and what helps.
+    std::string no_common_version(const Opened& opened) const;
     void check_invariants() const;
 
   private:

@@ -11,9 +11,10 @@ namespace {
 
 constexpr Duration replace_after{1'000'000'000};  // the peers' clocks may be a little behind
 
-Preamble preamble_of(const Incarnation& incarnation) {
+Preamble preamble_of(const PeerTableConfig& config) {
     Preamble p;
-    p.incarnation = incarnation;
+    p.incarnation = config.incarnation;
+    p.capabilities = config.capabilities;
     return p;
 }
 
@@ -22,7 +23,7 @@ Preamble preamble_of(const Incarnation& incarnation) {
 ControlConnections::ControlConnections(const PeerTableConfig& config, Carrier& carrier, link::Mesh& mesh,
                                        uint64_t seed, Time now)
     : mesh_(&mesh),
-      channels_(carrier, mesh, config.self.node, preamble_of(config.incarnation)),
+      channels_(carrier, mesh, config.self.node, preamble_of(config)),
       table_(config, Random(seed), now),
       random_(seed + 1) {}
 
@@ -62,15 +63,25 @@ void ControlConnections::read_channels(Time now) {
 void ControlConnections::on_opened(const Opened& opened, Time now) {
     if (opened.theirs.purpose != Purpose::control)
         return channels_.refuse(opened.id, Channels::close_refused, "this port is for control connections");
+    if (!opened.agreed) return refuse_version(opened);
     std::string remote = opened.remote;
     if (const auto it = dials_.find(opened.id); it != dials_.end()) {
         remote = it->second.address;
         dials_.erase(it);
     }
     dial_failures_.erase(opened.node);
-    table_.on_connected(
-        {opened.id, opened.node, opened.we_dialled, remote, opened.generation, opened.theirs.incarnation},
-        now);
+    table_.on_connected({opened.id, opened.node, opened.we_dialled, remote, opened.generation,
+                         opened.theirs.incarnation, *opened.agreed},
+                        now);
+}
+
+// [V1] A dial counts as one that failed, by the end of the connection that follows.
+void ControlConnections::refuse_version(const Opened& opened) {
+    const std::string why = channels_.no_common_version(opened);
+    events_.push_back(Note{Level::warn,
+                           "peer_refused",
+                           {{"node", opened.node.short_hex()}, {"address", opened.remote}, {"reason", why}}});
+    channels_.refuse(opened.id, Channels::close_refused, why);
 }
 
 void ControlConnections::on_closed(const Closed& closed, Time now) {

@@ -66,6 +66,7 @@ class ControlConnections {
   private:
     void read_channels(Time now);
     void on_opened(const Opened& opened, Time now);
+    void refuse_version(const Opened& opened);
     void on_closed(const Closed& closed, Time now);
     void act(Time now);
     void act(Time now, TableAction action);

@@ -1,5 +1,7 @@
 #include "connections/opening.hpp"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -40,14 +42,16 @@ Result<void> Opening::read_head() {
         head_.erase(head_.begin(), head_.begin() + static_cast<ptrdiff_t>(n));
     };
     if (!preamble_) {
-        if (head_.size() < sizeof(Preamble)) return {};
+        constexpr size_t fixed_bytes = offsetof(Preamble, generation);
+        if (head_.size() < fixed_bytes) return {};
         Preamble p;
-        std::memcpy(static_cast<void*>(&p), head_.data(), sizeof p);
-        if (p.magic != Preamble::magic_value || p.version != 1 || p.purpose > Purpose::bulk)
-            return fail(Errc::protocol_error,
-                        "the connection does not begin with a nexar preamble of version 1");
+        std::memcpy(static_cast<void*>(&p), head_.data(), std::min(head_.size(), sizeof p));
+        if (p.magic != Preamble::magic_value || p.bytes < sizeof p || p.bytes > preamble_bytes_max ||
+            p.purpose > Purpose::bulk)
+            return fail(Errc::protocol_error, "the connection does not begin with a nexar/2 preamble");
+        if (head_.size() < p.bytes) return {};
         preamble_ = p;
-        drop(sizeof p);
+        drop(p.bytes);
         return {};
     }
     if (head_.size() < sizeof(uint32_t)) return {};

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/bytes.hpp"
+#include "core/features.hpp"
 #include "core/ids.hpp"
 #include "core/result.hpp"
 #include "link/transfer.hpp"
@@ -21,14 +22,17 @@ enum class Purpose : uint16_t { control = 0, bulk = 1 };
 struct Preamble {
     static constexpr uint32_t magic_value = 0x3152584e;  // "NXR1"
     uint32_t magic = magic_value;
-    uint16_t version = 1;
+    uint16_t bytes =
+        48;  // of the whole preamble: what a later version has behind these fields is skipped [V3]
     Purpose purpose = Purpose::control;
     uint32_t generation = 0;
     uint16_t shard = 0;
     uint16_t reserved = 0;
+    Capabilities capabilities;
     Incarnation incarnation;
 };
-static_assert(sizeof(Preamble) == 32);
+static_assert(sizeof(Preamble) == 48);
+constexpr uint16_t preamble_bytes_max = 1024;
 
 std::array<std::byte, sizeof(Preamble)> to_bytes(const Preamble& preamble);
 

@@ -18,12 +18,7 @@ std::string counter_text(Incarnation incarnation) {
 }  // namespace
 
 std::string PeerTable::fault_of(const Connection& connection, const wire::Hello& hello) const {
-    const auto [low, high] = std::minmax(hello.protocol, config_.protocol);
     const NewConnection& opened = connection.opened;
-    if (high - low > 1 || low < config_.protocol_min)
-        return "protocol version " + std::to_string(hello.protocol) + " is not used here, only " +
-               std::to_string(std::max(config_.protocol_min, config_.protocol - 1)) + " to " +
-               std::to_string(config_.protocol + 1);
     if (hello.node != opened.certified || hello.self.node != opened.certified)
         return "says that it is node " + hello.node.short_hex() + ", but its certificate is of " +
                opened.certified.short_hex();
@@ -131,7 +126,7 @@ void PeerTable::take_incarnation(ConnectionId id, Time now) {
         return drop(id, "another connection of the same two nodes is in use");
     if (node.connection) drop(*node.connection, "another connection of the same two nodes is in use");
     if (is_new) {
-        node.peer = PeerInfo{PeerIndex{next_peer_++}, {}, {}, 0, 1, 1};
+        node.peer = PeerInfo{PeerIndex{next_peer_++}, {}, {}, 0, 1, {}};
         ++node.incarnations;
     }
     use(id, node, now);
@@ -146,7 +141,7 @@ void PeerTable::use(ConnectionId id, Node& node, Time now) {
     node.peer->incarnation = hello.incarnation;
     node.peer->bulk_port = hello.bulk_port;
     node.peer->bulk_shards = hello.bulk_shards;
-    node.peer->protocol = std::min(hello.protocol, config_.protocol);
+    node.peer->agreed = connection.opened.agreed;
     node.connection = id;
     node.connected_since = now;
     node.generation = connection.opened.generation;

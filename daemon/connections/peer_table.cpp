@@ -57,7 +57,6 @@ void PeerTable::on_connected(const NewConnection& opened, Time now) {
 
 void PeerTable::send_hello(ConnectionId id) {
     wire::Hello hello;
-    hello.protocol = config_.protocol;
     hello.node = config_.self.node;
     hello.incarnation = config_.incarnation;
     hello.cluster = config_.cluster;

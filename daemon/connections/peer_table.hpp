@@ -14,6 +14,7 @@
 #include "connections/carrier.hpp"
 #include "connections/dial_schedule.hpp"
 #include "connections/roster.hpp"
+#include "core/features.hpp"
 #include "core/ids.hpp"
 #include "core/log.hpp"
 #include "core/random.hpp"
@@ -26,8 +27,7 @@ struct PeerTableConfig {
     wire::NodeRecord self;  // NodeId, hostname, advertised addresses
     Incarnation incarnation;
     std::array<uint8_t, 16> cluster{};
-    uint32_t protocol = wire::protocol_version;  // the highest; one less is accepted,
-    uint32_t protocol_min = 2;                   // but not below this: 1 was another
+    Capabilities capabilities;
     uint16_t bulk_port = 0;
     uint16_t bulk_shards = 1;
     std::vector<std::string> seeds;  // addresses from the configuration, of unknown nodes
@@ -46,7 +46,7 @@ struct PeerInfo {
     Incarnation incarnation;
     uint16_t bulk_port = 0;
     uint16_t bulk_shards = 1;
-    uint32_t protocol = wire::protocol_version;  // agreed
+    Agreed agreed;
 };
 
 // A connection whose preambles are exchanged.
@@ -57,6 +57,7 @@ struct NewConnection {
     std::string remote;       // where it leads to: of an outgoing one exactly the address of its Dial
     uint32_t generation = 0;  // as both ends agreed [P8]
     Incarnation incarnation;  // as the peer's preamble says
+    Agreed agreed;            // by both preambles
 };
 
 // Output.

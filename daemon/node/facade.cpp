@@ -38,6 +38,7 @@ std::vector<report::Peer> peers_of(const Member& member, Duration silence_max, T
         report::Peer p;
         p.record = view.info.record;
         p.incarnation = view.info.incarnation;
+        p.agreed = view.info.agreed;
         p.state = view.up ? "up" : "down";
         p.address = view.remote;
         if (const auto stats = member.plane().stats(index)) p.rtt = stats->rtt;

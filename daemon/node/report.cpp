@@ -49,6 +49,8 @@ json peers_json(const std::vector<Peer>& peers) {
                         {"state", p.state},
                         {"address", p.address},
                         {"incarnation", p.incarnation.counter},
+                        {"version", p.agreed.version},
+                        {"features", p.agreed.features},
                         {"rtt_ms", optional_ms(p.rtt)},
                         {"heard_ago_ms", optional_ms(p.received_ago)},
                         {"bulk_bytes_sent", p.bulk_bytes_sent},

@@ -11,6 +11,7 @@
 #include "collectives/layout.hpp"
 #include "collectives/plan.hpp"
 #include "config/config.hpp"
+#include "core/features.hpp"
 #include "core/ids.hpp"
 #include "core/result.hpp"
 #include "core/time.hpp"
@@ -31,6 +32,7 @@ struct Peer {
     std::optional<Duration> received_ago;
     uint64_t bulk_bytes_sent = 0, bulk_bytes_received = 0;
     std::string why;  // when not up: the last reason
+    Agreed agreed{};  // version 0: it was never connected
 };
 
 struct Address {

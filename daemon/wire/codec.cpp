@@ -42,7 +42,6 @@ namespace s = schema;
 // ---- Nodes ----
 
 void fill(s::Hello::Builder b, const Hello& m) {
-    b.setProtocol(m.protocol);
     b.setNode(data_of(m.node));
     fill(b.initIncarnation(), m.incarnation);
     b.setCluster(data_of(m.cluster));
@@ -52,7 +51,6 @@ void fill(s::Hello::Builder b, const Hello& m) {
     fill_records([&](uint32_t n) { return b.initRoster(n); }, m.roster);
 }
 void read(Decoder& d, s::Hello::Reader r, Hello& m) {
-    m.protocol = r.getProtocol();
     m.node = d.node("node", r.getNode());
     read(d, r.getIncarnation(), m.incarnation);
     m.cluster = d.fixed<16>("cluster", r.getCluster());
@@ -145,6 +143,7 @@ void fill(s::GroupOpen::Builder b, const GroupOpen& m) {
     fill(b.initLife(), m.life);
     b.setBulkShards(m.bulk_shards);
     fill(b.initTimeouts(), m.timeouts);
+    b.setFeatures(m.features);
 }
 void read(Decoder& d, s::GroupOpen::Reader r, GroupOpen& m) {
     read(d, r.getId(), m.id);
@@ -161,6 +160,7 @@ void read(Decoder& d, s::GroupOpen::Reader r, GroupOpen& m) {
     if (m.bulk_shards == 0)
         d.complain("bulk_shards is 0, allowed is 1 to " + std::to_string(bulk_shards_max));
     read(d, r.getTimeouts(), m.timeouts, -1);
+    m.features = r.getFeatures();
 }
 
 void fill(s::GroupWithdraw::Builder b, const GroupWithdraw& m) {
@@ -313,9 +313,10 @@ void read(Decoder& d, s::Verdict::Reader r, Verdict& m) {
     m.arbiter = d.node("arbiter", r.getArbiter());
     read(d, r.getError(), m.error);
     m.whole_node = r.getWholeNode();
-    if (m.error.code != Errc::peer_lost && m.error.code != Errc::link_lost && m.error.code != Errc::not_found)
+    const bool is_of_group = m.error.code <= Errc::group && m.error.code > Errc::session;
+    if (!is_of_group && m.error.code != Errc::not_found)
         d.complain("a verdict of " + std::string(name_of(m.error.code)) +
-                   ", allowed are PEER_LOST, LINK_LOST, NOT_FOUND");
+                   ", allowed are failures of a group and NOT_FOUND");
 }
 
 void fill(s::OpAbort::Builder b, const OpAbort& m) {

@@ -80,9 +80,13 @@ void fill(s::Members::Builder b, const std::vector<GroupMemberRecord>& members) 
     using Life = std::pair<NodeId, Incarnation>;
     std::map<Life, uint16_t> index;
     std::vector<Life> nodes;
-    auto index_of = [&](const NodeId& node, const Incarnation& life) {
+    std::vector<uint64_t> features;
+    auto index_of = [&](const NodeId& node, const Incarnation& life, uint64_t bits) {
         auto [at, added] = index.try_emplace({node, life}, static_cast<uint16_t>(nodes.size()));
-        if (added) nodes.emplace_back(node, life);
+        if (added) {
+            nodes.emplace_back(node, life);
+            features.push_back(bits);
+        }
         NEXAR_CHECK(nodes.size() <= group_nodes_max);
         return at->second;
     };
@@ -90,21 +94,23 @@ void fill(s::Members::Builder b, const std::vector<GroupMemberRecord>& members) 
     // a list that was read, and had room in one message, has room again.
     auto index_of_origin = [&](const NodeId& origin) {
         const auto at = index.lower_bound({origin, {}});
-        return at != index.end() && at->first.first == origin ? at->second : index_of(origin, {});
+        return at != index.end() && at->first.first == origin ? at->second : index_of(origin, {}, 0);
     };
     auto list = b.initList(static_cast<uint32_t>(members.size()));
     for (uint32_t i = 0; i < list.size(); ++i) {
         list[i].setNumber(members[i].request.number);
         list[i].setRank(members[i].rank);
         list[i].setPid(members[i].pid);
-        list[i].setNode(index_of(members[i].node, members[i].life));
+        list[i].setNode(index_of(members[i].node, members[i].life, members[i].features));
     }
     for (uint32_t i = 0; i < list.size(); ++i) list[i].setOrigin(index_of_origin(members[i].request.origin));
     auto table = b.initNodes(static_cast<uint32_t>(nodes.size()));
     auto lives = b.initLives(static_cast<uint32_t>(nodes.size()));
+    auto bits = b.initFeatures(static_cast<uint32_t>(nodes.size()));
     for (uint32_t i = 0; i < table.size(); ++i) {
         table.set(i, data_of(nodes[i].first));
         fill(lives[i], nodes[i].second);
+        bits.set(i, features[i]);
     }
 }
 
@@ -220,14 +226,18 @@ void read(Decoder& d, s::Members::Reader r, std::vector<GroupMemberRecord>& v) {
     const auto table = r.getNodes();
     const auto list = r.getList();
     const auto lives = r.getLives();
+    const auto bits = r.getFeatures();
     d.limit("count of group nodes", table.size(), group_nodes_max);
     d.limit("count of group nodes' lives", lives.size(), table.size());
+    d.limit("count of group nodes' features", bits.size(), table.size());
     d.limit("count of members", list.size(), ranks_max);
     if (!d.ok()) return;
     std::vector<NodeId> nodes;
     for (const auto node : table) nodes.push_back(d.node("group node", node));
     std::vector<Incarnation> life(nodes.size());
     for (uint32_t i = 0; i < lives.size(); ++i) read(d, lives[i], life[i]);
+    std::vector<uint64_t> features(nodes.size());
+    for (uint32_t i = 0; i < bits.size(); ++i) features[i] = bits[i];
     v.reserve(list.size());
     for (const auto m : list) {
         if (m.getNode() >= nodes.size() || m.getOrigin() >= nodes.size())
@@ -237,6 +247,7 @@ void read(Decoder& d, s::Members::Reader r, std::vector<GroupMemberRecord>& v) {
                      nodes[m.getNode()],
                      m.getRank(),
                      m.getPid(),
-                     life[m.getNode()]});
+                     life[m.getNode()],
+                     features[m.getNode()]});
     }
 }

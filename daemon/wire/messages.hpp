@@ -20,12 +20,9 @@ struct NodeRecord {
     bool operator==(const NodeRecord&) const = default;
 };
 
-constexpr uint32_t protocol_version = 2;  // and the N of ALPN nexar/N
-
-// First on every control connection, both ways. The NodeId inside must be that of the connection's
-// certificate.
+// First on every control connection, both ways, behind the preamble, which has versions and features. The
+// NodeId inside must be that of the connection's certificate.
 struct Hello {
-    uint32_t protocol = protocol_version;  // highest spoken; the lower of both is used, N-1 is accepted
     NodeId node;
     Incarnation incarnation;
     std::array<uint8_t, 16> cluster{};
@@ -86,6 +83,7 @@ struct GroupOpen {
     Incarnation life{};         // of the origin; zero: it does not say (an older version)
     uint16_t bulk_shards = 1;   // of the origin
     TimeoutsRecord timeouts{};  // as asked
+    uint64_t features = 0;      // of the origin, also those that the reader does not know
 };
 struct GroupWithdraw {  // the opener gave up, or its process died
     RequestId id;
@@ -98,10 +96,11 @@ struct GroupMemberRecord {
     NodeId node;
     uint32_t rank = 0;
     uint32_t pid = 0;
-    Incarnation life{};  // of the node: another life of it is not in the group; zero: any
+    Incarnation life{};     // of the node: another life of it is not in the group; zero: any
+    uint64_t features = 0;  // of the node, as its GroupOpen named them
 };
 struct PlanTableRecord {
-    uint32_t version = 1;
+    uint32_t version = 1;  // of the plan function
     uint64_t small_bytes_max = 0;
     uint64_t doubling_bytes_max = 0;
     uint64_t chunk_bytes = 0;

@@ -16,7 +16,7 @@ using Encoded = std::vector<std::byte>;
 // The members of the union, in order: every kind of message that there is.
 std::vector<std::string> kinds();
 
-// {"hello": {"protocol": 1, ...}}: the text of Cap'n Proto's JSON codec. Data is a list of numbers.
+// {"hello": {"bulkPort": 1, ...}}: the text of Cap'n Proto's JSON codec. Data is a list of numbers.
 Encoded from_text(const std::string& json);  // throws std::invalid_argument
 std::string to_text(const Encoded& message);
 

@@ -5,7 +5,10 @@
 //
 // Commands, one per line; each is answered "done" or "error WHY" after what it made happen:
 //   connect NAME ADDRESS              a QUIC connection with nothing on it; "connected NAME NODE" follows
-//   preamble NAME PURPOSE [VERSION [LIFE [NONCE]]]
+//   preamble NAME PURPOSE [FIELD=N]*  with the fields "counter", "nonce", "version_min", "version_max",
+//   "features"
+//                                     and "bytes", its stated length; "tail": how much lies behind what is
+//                                     known
 //   greet NAME JSON                   a message before the switch (JSON: Cap'n Proto's, data as lists of
 //   numbers) hello NAME                        the honest hello switch NAME                       from now on
 //   frames; heartbeats go out by themselves say NAME JSON                     a message in a frame frame NAME
@@ -318,10 +321,27 @@ class Member {
         unsigned purpose = 0;
         in >> purpose;
         p.purpose = static_cast<connections::Purpose>(purpose);
-        if (unsigned version = 0; in >> version) p.version = static_cast<uint16_t>(version);
-        if (uint64_t counter = 0; in >> counter) p.incarnation.counter = counter;
-        if (uint64_t nonce = 0; in >> nonce) p.incarnation.nonce = nonce;
+        size_t tail = 0;
+        for (const auto& [field, value] : values(in)) {
+            if (field == "counter")
+                p.incarnation.counter = value;
+            else if (field == "nonce")
+                p.incarnation.nonce = value;
+            else if (field == "version_min")
+                p.capabilities.version_min = static_cast<uint16_t>(value);
+            else if (field == "version_max")
+                p.capabilities.version_max = static_cast<uint16_t>(value);
+            else if (field == "features")
+                p.capabilities.features = value;
+            else if (field == "bytes")
+                p.bytes = static_cast<uint16_t>(value);
+            else if (field == "tail")
+                tail = value;
+            else
+                throw Fault("a preamble has no field " + field);
+        }
         write(c, quic::Class::control, connections::to_bytes(p));
+        write(c, quic::Class::control, std::vector<std::byte>(tail, std::byte{0xEE}));
     }
     void switch_over(Connection& c) {
         const uint32_t zero = 0;

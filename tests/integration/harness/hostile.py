@@ -153,10 +153,10 @@ class HostileMember:
             raise Ended(line)
         return name
 
-    def enter(self, to):
-        """Becomes a member that the node talks to: preamble, hello, switch."""
+    def enter(self, to, **preamble):
+        """Becomes a member that the node talks to: preamble (with these fields of hostile_member.cpp), hello, switch."""
         name = self.connect(to)
-        since = self.do(f"preamble {name} 0")
+        since = self.do(" ".join([f"preamble {name} 0", *(f"{field}={value}" for field, value in preamble.items())]))
         self.do(f"hello {name}")
         for what in ("preamble", "greeted", "switched"):
             line = self.await_any([f"{what} {name}", f"closed {name} "], since)[1]
@@ -209,13 +209,13 @@ class HostileMember:
 
     # ---- A group that it is really in
 
-    def join_group(self, leader, name, secret, size, rank):
+    def join_group(self, leader, name, secret, size, rank, features=0):
         """Opens a group as an honest node would, led by another; what the leader said of it, when it is made."""
         self._requests = getattr(self, "_requests", self._life << 32) + 1
         since = len(self.lines)
         self.say(leader, "groupOpen", id={"origin": bytes.fromhex(self.id), "number": self._requests},
                  key=group_key(name, secret), name=name, size=size, rank=rank, pid=os.getpid(),
-                 life={"counter": self.life[0], "nonce": self.life[1]})
+                 life={"counter": self.life[0], "nonce": self.life[1]}, features=features)
         _, prepare = self.heard(leader, "groupPrepare", since)
         self.say(leader, "groupPrepared", group=prepare["group"])
         self.heard(leader, "groupCommit", since, where=lambda said: said["group"] == prepare["group"])

@@ -74,15 +74,19 @@ TEST_CASE("the lower NodeId dials the announced address, the other one waits", "
     CHECK(f.bulk.peers().size() == 2);
 }
 
-TEST_CASE("a connection that is not for this shard's bulk is refused", "[connections][P12]") {
+TEST_CASE("a connection that is not for this shard's bulk is refused", "[connections][P12][V1]") {
     Fixture f;
     f.introduce(low, {1, 7}, peer, false, at_ms(0));
     FakeCarrier::Conn& control = f.carrier.connect(low, at_ms(0));
     control.receive(preamble_of({1, 7}, 3));
     FakeCarrier::Conn& other_shard = f.carrier.connect(low, at_ms(0));
     other_shard.receive(preamble_of({1, 7}, 3, Purpose::bulk, 1));
+    FakeCarrier::Conn& ahead = f.carrier.connect(low, at_ms(0));
+    Preamble later_version = preamble_of({1, 7}, 3, Purpose::bulk, 2);
+    later_version.capabilities = {3, 4, 0, 0};  // [V1]
+    ahead.receive(later_version);
     f.turn(at_ms(0));
-    CHECK((control.closed && other_shard.closed));
+    CHECK((control.closed && other_shard.closed && ahead.closed));
     CHECK(f.states.empty());
 }
 

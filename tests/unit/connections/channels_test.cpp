@@ -52,6 +52,46 @@ TEST_CASE("the acceptor answers with the proposed generation or more, and report
     CHECK_FALSE(opened->we_dialled);
 }
 
+Preamble with(Capabilities capabilities) {
+    Preamble out = preamble_of({1, 7}, 3);
+    out.capabilities = capabilities;
+    return out;
+}
+
+TEST_CASE("both ends use the highest version that both speak, and the features that both have",
+          "[connections][V1][V2]") {
+    constexpr uint64_t unknown = uint64_t{1} << 63;
+    struct Case {
+        Capabilities theirs;
+        std::optional<Agreed> expected;
+    };
+    const uint64_t all = known_features();
+    const Case cases[] = {
+        {{2, 2, 0, all}, Agreed{2, all}}, {{2, 3, 0, all | unknown}, Agreed{2, all}},  // one ahead
+        {{1, 2, 0, 0}, Agreed{2, 0}},                                                  // one behind
+        {{3, 4, 0, all}, std::nullopt},   {{1, 1, 0, all}, std::nullopt},
+        {{3, 1, 0, all}, std::nullopt},  // no range at all
+    };
+    for (const Case& c : cases) {
+        Fixture f;
+        f.carrier.connect(high, at_ms(0)).receive(with(c.theirs));
+        const auto opened = f.channels.poll_opened();
+        REQUIRE(opened);
+        CHECK(opened->agreed == c.expected);
+    }
+}
+
+TEST_CASE("the reason for no common version names both ranges and the older node", "[connections][V1]") {
+    const std::string us = "node " + self.short_hex(), them = "node " + high.short_hex();
+    Fixture f;
+    f.carrier.connect(high, at_ms(0)).receive(with({3, 4, 0, 0}));
+    CHECK(f.channels.no_common_version(*f.channels.poll_opened()) ==
+          them + " speaks nexar/3 to nexar/4, " + us + " speaks nexar/2: upgrade " + us);
+    f.carrier.connect(high, at_ms(0)).receive(with({1, 1, 0, 0}));
+    CHECK(f.channels.no_common_version(*f.channels.poll_opened()) ==
+          them + " speaks nexar/1, " + us + " speaks nexar/2: upgrade " + them);
+}
+
 TEST_CASE("of dials that cross the lower NodeId's has the higher generation", "[connections][P4][P8]") {
     for (const NodeId& other : {low, high}) {
         Fixture f;

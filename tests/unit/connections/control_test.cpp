@@ -3,6 +3,7 @@
 #include "connections/control.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 
 #include "fake_carrier.hpp"
 #include "nodes.hpp"
@@ -121,6 +122,44 @@ TEST_CASE("a connection that breaks the rules of its opening is closed, and nobo
     CHECK(f.ups.empty());
     f.carrier.close(f.carrier.last, at_ms(3002));
     f.turn(at_ms(3002));
+}
+
+TEST_CASE("a node without a common version is refused on both ends, before its hello, with both ranges",
+          "[connections][V1]") {
+    Fixture f({"seed:1"});
+    f.turn(at_ms(0));
+    Preamble ahead = preamble_of({1, 7}, 3);
+    ahead.capabilities = {3, 4, 0, 0};
+    const bool dialled = GENERATE(true, false);
+    const ConnectionId id = dialled ? f.carrier.dials[0].id : ConnectionId(77);
+    FakeCarrier::Conn& conn = f.carrier.connect(high, at_ms(1), dialled ? std::optional(id) : std::nullopt);
+    conn.receive(ahead);
+    conn.receive_greeting(hello_of(high, {1, 7}));
+    f.turn(at_ms(1));
+    REQUIRE(conn.closed);
+    CHECK(conn.closed->first == Channels::close_refused);
+    const std::string why = conn.closed->second;
+    CHECK(why.find("speaks nexar/3 to nexar/4, ") != std::string::npos);
+    CHECK(why.find("speaks nexar/2: upgrade node " + self.short_hex()) != std::string::npos);
+    REQUIRE_FALSE(f.notes.empty());
+    CHECK(f.notes.back().event == "peer_refused");
+    f.carrier.close(f.carrier.last, at_ms(2), why);
+    f.turn(at_ms(2));
+    CHECK(f.ups.empty());
+    CHECK((f.notes.back().event == "dial_failed") == dialled);
+    CHECK(f.control.wake_at() < at_ms(5000));  // its seed is dialled again: it may have been upgraded
+}
+
+TEST_CASE("a peer of which one knows more features is used with those of both", "[connections][V1][V2]") {
+    Fixture f;
+    FakeCarrier::Conn& conn = f.carrier.connect(high, at_ms(0));
+    Preamble ahead = preamble_of({1, 7}, 3);
+    ahead.capabilities = {2, 3, 0, known_features() | uint64_t{1} << 63};
+    conn.receive(ahead);
+    conn.receive_greeting(hello_of(high, {1, 7}));
+    f.turn(at_ms(0));
+    REQUIRE(f.ups.size() == 1);
+    CHECK(f.ups[0].info.agreed == Agreed{2, known_features()});
 }
 
 TEST_CASE("a peer that sends garbage is closed, and dialled again", "[connections][P5]") {

@@ -85,19 +85,48 @@ TEST_CASE("an opening is read whole, byte by byte, and in random pieces alike", 
     }
 }
 
-TEST_CASE("what does not begin with our preamble is refused as soon as it is there", "[transport]") {
-    for (size_t at : {size_t{0}, size_t{4}, size_t{6}}) {  // magic, version, purpose
+TEST_CASE("what does not begin with our preamble is refused as soon as that is known", "[transport]") {
+    for (size_t at : {size_t{0}, size_t{5}, size_t{6}}) {  // magic, length, purpose
         auto bytes = preamble();
         bytes[at] ^= std::byte{0x40};
         Opening o;
-        CHECK(o.on_bytes(Class::control, Bytes(bytes).first(sizeof(Preamble) - 1)));
-        const auto end = o.on_bytes(Class::control, Bytes(bytes).last(1));
+        CHECK(o.on_bytes(Class::control, Bytes(bytes).first(7)));
+        const auto end = o.on_bytes(Class::control, Bytes(bytes).subspan(7, 1));
         REQUIRE_FALSE(end);
         CHECK(end.error().code == Errc::protocol_error);
         CHECK_FALSE(o.preamble());
     }
     Opening http;
     CHECK_FALSE(http.on_bytes(Class::control, text("GET / HTTP/1.1\r\nHost: example.org\r\n\r\n")));
+}
+
+TEST_CASE("a longer preamble is read as far as it is known, and the rest of it is skipped",
+          "[transport][V3]") {
+    for (const size_t more : {size_t{1}, size_t{8}, connections::preamble_bytes_max - sizeof(Preamble)}) {
+        auto bytes = whole();
+        const auto length = static_cast<uint16_t>(sizeof(Preamble) + more);
+        std::memcpy(bytes.data() + offsetof(Preamble, bytes), &length, sizeof length);
+        bytes.insert(bytes.begin() + sizeof(Preamble), more, std::byte{0xEE});
+        Opening at_once, one_by_one;
+        REQUIRE(at_once.on_bytes(Class::control, bytes));
+        check_whole(at_once);
+        for (size_t i = 0; i < bytes.size(); ++i) {
+            CHECK(one_by_one.preamble().has_value() == (i >= length));
+            REQUIRE(one_by_one.on_bytes(Class::control, Bytes(bytes).subspan(i, 1)));
+        }
+        check_whole(one_by_one);
+    }
+}
+
+TEST_CASE("a preamble that is too short or too long is refused", "[transport][V3]") {
+    for (const size_t length :
+         {size_t{0}, sizeof(Preamble) - 1, size_t{connections::preamble_bytes_max} + 1}) {
+        auto bytes = preamble();
+        const auto stated = static_cast<uint16_t>(length);
+        std::memcpy(bytes.data() + offsetof(Preamble, bytes), &stated, sizeof stated);
+        Opening o;
+        CHECK_FALSE(o.on_bytes(Class::control, bytes));
+    }
 }
 
 TEST_CASE("the largest greeting passes, one byte more is refused before it arrives", "[transport]") {

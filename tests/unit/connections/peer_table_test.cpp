@@ -18,12 +18,10 @@ PeerTableConfig config() {
     PeerTableConfig out;
     out.self = {self, "me", {"me:1"}};
     out.incarnation = {1, 1};
-    out.protocol = 3;
     return out;
 }
 wire::Hello hello_of(const NodeId& node, Incarnation incarnation = {1, 7}) {
     wire::Hello hello;
-    hello.protocol = 3;
     hello.node = node;
     hello.self = {node, "host", {"there:1"}};
     hello.incarnation = incarnation;
@@ -53,19 +51,16 @@ constexpr ConnectionId c1{1}, c2{2};
 void connect(PeerTable& table, ConnectionId id, const NodeId& node, bool outgoing, const std::string& remote,
              Time now, Incarnation incarnation = {1, 7}, uint32_t generation = 0) {
     const auto counted = static_cast<uint32_t>(id.value);
-    table.on_connected({id, node, outgoing, remote, generation ? generation : counted, incarnation}, now);
+    table.on_connected({id, node, outgoing, remote, generation ? generation : counted, incarnation, {}}, now);
 }
 
-TEST_CASE("a hello is refused for a wrong version, name, cluster or node, and the text says which",
+TEST_CASE("a hello is refused for a wrong name, cluster or node, and the text says which",
           "[connections][P1]") {
     PeerTable table(config(), Random(1), at_ms(0));
     connect(table, c1, low, false, "there:1", at_ms(0));
     drain(table);
     wire::Hello hello = hello_of(low);
     std::string expected;
-    SECTION("version") {
-        hello.protocol = 5, expected = "protocol version 5";
-    }
     SECTION("stolen name") {
         hello.node = high, expected = "its certificate";
     }
@@ -82,33 +77,6 @@ TEST_CASE("a hello is refused for a wrong version, name, cluster or node, and th
     CHECK(seen.closes[0].reason.find(expected) != std::string::npos);
     CHECK(seen.ups.empty());
     CHECK_FALSE(table.peer_of(c1));
-}
-
-TEST_CASE("versions N-1, N and N+1 talk, at the lower of both", "[connections][P1]") {
-    for (uint32_t theirs : {2u, 3u, 4u}) {
-        PeerTable table(config(), Random(1), at_ms(0));
-        connect(table, c1, low, false, "there:1", at_ms(0));
-        auto hello = hello_of(low);
-        hello.protocol = theirs;
-        table.on_message(c1, hello, at_ms(1));
-        const Seen seen = drain(table);
-        REQUIRE(seen.ups.size() == 1);
-        CHECK(seen.ups[0].info.protocol == std::min(theirs, 3u));
-    }
-}
-
-TEST_CASE("version 2 does not talk to version 1, which was another protocol", "[connections][P1]") {
-    PeerTableConfig two = config();
-    two.protocol = 2;
-    PeerTable table(two, Random(1), at_ms(0));
-    connect(table, c1, low, false, "there:1", at_ms(0));
-    drain(table);
-    auto hello = hello_of(low);
-    hello.protocol = 1;
-    table.on_message(c1, hello, at_ms(1));
-    const Seen seen = drain(table);
-    REQUIRE(seen.closes.size() == 1);
-    CHECK(seen.closes[0].reason == "protocol version 1 is not used here, only 2 to 3");
 }
 
 TEST_CASE("anything before a hello closes the connection, and no hello at all does too",

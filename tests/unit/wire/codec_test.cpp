@@ -6,6 +6,7 @@
 
 #include "core/random.hpp"
 #include "samples.hpp"
+#include "support/lies.hpp"
 #include "wire/limits.hpp"
 #include "wire/text.hpp"
 
@@ -33,13 +34,13 @@ struct Same {
         };                                                \
         return tie(a) == tie(b);                          \
     }
-    NEXAR_SAME(Hello, f1, f2, f3, f4, f5, f6, f7, f8)
+    NEXAR_SAME(Hello, f1, f2, f3, f4, f5, f6, f7)
     NEXAR_SAME(RosterUpdate, f1)
     NEXAR_SAME(Heartbeat, f1)
     NEXAR_SAME(Goodbye, f1)
     NEXAR_SAME(ProbeRequest, f1, f2, f3)
     NEXAR_SAME(ProbeReply, f1, f2, f3)
-    NEXAR_SAME(GroupOpen, f1, f2, f3, f4, f5, f6, f7, f8, f9)
+    NEXAR_SAME(GroupOpen, f1, f2, f3, f4, f5, f6, f7, f8, f9, f10)
     NEXAR_SAME(GroupWithdraw, f1, f2, f3, f4)
     NEXAR_SAME(GroupPrepared, f1, f2)
     NEXAR_SAME(GroupCommit, f1)
@@ -59,9 +60,9 @@ struct Same {
     NEXAR_SAME(MessageRefused, f1, f2, f3)
 #undef NEXAR_SAME
     static auto members(const std::vector<GroupMemberRecord>& list) {
-        std::vector<std::tuple<RequestId, NodeId, uint32_t, uint32_t, Incarnation>> out;
-        for (const auto& [request, node, rank, pid, life] : list)
-            out.emplace_back(request, node, rank, pid, life);
+        std::vector<std::tuple<RequestId, NodeId, uint32_t, uint32_t, Incarnation, uint64_t>> out;
+        for (const auto& [request, node, rank, pid, life, features] : list)
+            out.emplace_back(request, node, rank, pid, life, features);
         return out;
     }
     bool operator()(const GroupPrepare& a, const GroupPrepare& b) const {
@@ -207,7 +208,7 @@ TEST_CASE("the largest group fits in one message and comes back whole", "[wire]"
     CHECK(same(*back, prepare));
 }
 
-TEST_CASE("a failure of a newer version is read as its class's general one", "[wire]") {
+TEST_CASE("a failure of a newer version is read as its class's general one", "[wire][V2]") {
     for (const auto& [sent, read] : {std::pair(-199, Errc::call),
                                      {-299, Errc::retry},
                                      {-399, Errc::operation},
@@ -225,6 +226,9 @@ TEST_CASE("a failure of a newer version is read as its class's general one", "[w
         REQUIRE(back);
         CHECK(std::get<OpAbort>(*back).error.code == read);
     }
+    auto verdict = sample<Verdict>();
+    verdict.error.code = static_cast<Errc>(-699);
+    CHECK(std::get<Verdict>(*decode(encode(verdict))).error.code == Errc::group);
 }
 
 TEST_CASE("values over their limits are refused, naming the field and the limit", "[wire]") {
@@ -273,6 +277,14 @@ TEST_CASE("values over their limits are refused, naming the field and the limit"
         auto verdict = sample<Verdict>();
         verdict.error.code = Errc::mismatch;
         CHECK(says(refusal_of(verdict), "a verdict of MISMATCH"));
+    }
+    SECTION("features of more nodes than there are") {
+        std::string key = "0";
+        for (size_t i = 1; i < GroupKey{}.size(); ++i) key += ", 0";
+        const auto result = decode(lies::from_text(R"({"groupPrepare": {"key": [)" + key +
+                                                   R"(], "members": {"features": ["1", "2", "3"]}}})"));
+        REQUIRE_FALSE(result);
+        CHECK(says(result.error().text, "count of group nodes' features is 3, allowed is at most 0"));
     }
     SECTION("shards") {
         auto hello = sample<Hello>();

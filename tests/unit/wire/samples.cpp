@@ -37,19 +37,20 @@ struct Distinct {
         std::vector<GroupMemberRecord> out;
         const NodeId a = node(), b = node();
         const Incarnation of_a = incarnation(), of_b = incarnation();
+        const uint64_t features_of_a = u64(), features_of_b = u64();
         for (uint32_t i = 0; i < 5; ++i)
             out.push_back({{i % 2 ? a : b, u64()},
                            i % 3 ? a : b,
                            automatic && i == 4 ? UINT32_MAX : i,
                            u32(),
-                           i % 3 ? of_a : of_b});
+                           i % 3 ? of_a : of_b,
+                           i % 3 ? features_of_a : features_of_b});
         return out;
     }
 };
 
 void add_node_messages(Distinct& d, std::vector<Message>& out) {
-    out.push_back(Hello{d.u32(),
-                        d.node(),
+    out.push_back(Hello{d.node(),
                         d.incarnation(),
                         d.bytes<16>(),
                         d.record(),
@@ -74,7 +75,8 @@ void add_rendezvous_messages(Distinct& d, std::vector<Message>& out) {
                             d.u32(),
                             d.incarnation(),
                             13,
-                            {-1, 0, 30'000}});
+                            {-1, 0, 30'000},
+                            d.u64()});
     out.push_back(GroupWithdraw{d.request(), d.bytes<32>(), false, true});
     out.push_back(GroupWithdraw{d.request(), d.bytes<32>(), true, false});
     const PlanTableRecord plan{d.u32(), d.u64(), d.u64(), d.u64(), d.u64(), d.u32(), 11};

@@ -1,0 +1,76 @@
+// What a daemon states of itself to its peers: the versions of the protocol that it speaks, and a bit for
+// each feature that nexar/2 did not have from the beginning. Two nodes use the highest version and the
+// features that both have; a group uses the features of all its nodes. (docs/protocol/wire.md, "Versions and
+// features")
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "core/operations.hpp"
+
+namespace nexar {
+
+constexpr uint16_t protocol_version_min = 2;  // nexar/1 was another protocol
+constexpr uint16_t protocol_version_max = 2;  // and the N of ALPN nexar/N
+
+// The latest of the functions that cut operations into plans. The first one has no bit.
+constexpr uint32_t plan_version_max = 1;
+// The operations below this number have no bit: every daemon of nexar/2 carries them out.
+constexpr uint64_t base_operations = 8;
+
+// The first bit of each kind of feature.
+enum class FeatureRange : unsigned { carriers = 0, codecs = 8, plans = 16, operations = 24, end = 64 };
+
+constexpr uint64_t feature_bit(FeatureRange range, uint64_t index) {
+    return uint64_t{1} << (static_cast<uint64_t>(range) + index);
+}
+// 0: every peer has it.
+constexpr uint64_t feature_of(OpKind kind) {
+    const auto number = static_cast<uint64_t>(kind);
+    return number < base_operations ? 0 : feature_bit(FeatureRange::operations, number - base_operations);
+}
+constexpr uint64_t feature_of_plan(uint32_t version) {
+    return version <= 1 ? 0 : feature_bit(FeatureRange::plans, version - 2);
+}
+static_assert(operation_count - base_operations <=
+              static_cast<uint64_t>(FeatureRange::end) - static_cast<uint64_t>(FeatureRange::operations));
+
+// Of this daemon.
+constexpr uint64_t known_features() {
+    uint64_t out = 0;
+    for (const OpRow& row : operation_table::rows) out |= feature_of(row.kind);
+    for (uint32_t version = 1; version <= plan_version_max; ++version) out |= feature_of_plan(version);
+    return out;
+}
+// The latest plan function that has its bit in there, also one that this daemon does not know.
+constexpr uint32_t plan_version_of(uint64_t features) {
+    constexpr uint64_t plan_bits = feature_bit(FeatureRange::operations, 0) - feature_of_plan(2);
+    const uint64_t plans = (features & plan_bits) >> static_cast<unsigned>(FeatureRange::plans);
+    return 1 + static_cast<uint32_t>(std::bit_width(plans));
+}
+
+// As it lies in the preamble of a connection.
+struct Capabilities {
+    uint16_t version_min = protocol_version_min;
+    uint16_t version_max = protocol_version_max;
+    uint32_t reserved = 0;
+    uint64_t features = known_features();
+
+    std::string versions() const;  // "nexar/2 to nexar/3"
+};
+static_assert(sizeof(Capabilities) == 16);
+
+// What both ends of a connection have.
+struct Agreed {
+    uint16_t version = 0;
+    uint64_t features = 0;
+    bool operator==(const Agreed&) const = default;
+};
+// None: no version is in both ranges [V1].
+std::optional<Agreed> agreed(const Capabilities& ours, const Capabilities& theirs);
+
+}  // namespace nexar
