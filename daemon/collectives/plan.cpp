@@ -52,9 +52,10 @@ uint64_t PlanTable::hash() const {
 }
 
 Result<void> PlanTable::check() const {
-    if (version != 1)
-        return fail(Errc::unsupported,
-                    "plan table version " + std::to_string(version) + "; this daemon knows 1");
+    if (version == 0 || version > plan_version_max)
+        return fail(Errc::unsupported, "plan function version " + std::to_string(version) +
+                                           "; the latest that this daemon knows is " +
+                                           std::to_string(plan_version_max));
     if (chunk_bytes == 0 || chunk_bytes % 64 != 0 || chunk_bytes > link::chunk_bytes_max)
         return fail(Errc::invalid_argument, "plan table: chunk_bytes " + std::to_string(chunk_bytes) +
                                                 " is not a multiple of 64 from 64 to " +

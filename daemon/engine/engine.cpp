@@ -283,6 +283,7 @@ Result<void> Engine::Impl::make_group(const wire::GroupPrepare& prepare,
         if (first) {
             facts.nodes.push_back(node);
             facts.hosts.push_back(context.host_of(node));
+            facts.features.push_back(facts.members[rank].features);
         }
         placement.push_back(it->second);
         if (node != context.config.self) continue;

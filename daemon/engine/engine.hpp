@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "core/features.hpp"
 #include "core/ids.hpp"
 #include "core/log.hpp"
 #include "core/result.hpp"
@@ -33,6 +34,7 @@ struct EngineConfig {
     Incarnation incarnation;
     std::string hostname;
     std::array<uint8_t, 16> cluster{};
+    uint64_t features = known_features();  // of this daemon (core/features.hpp)
 
     // Of groups that are led from here and whose members do not say. 0: none.
     Timeouts timeouts{Duration{30'000'000'000}, Duration{30'000'000'000}, Duration{30'000'000'000}};

@@ -46,6 +46,21 @@ Error GroupFacts::explained(Error error) const {
     return error;
 }
 
+Result<void> GroupFacts::check_supported(const OpDescriptor& descriptor) const {
+    const uint64_t needed = feature_of(descriptor.kind);
+    for (uint32_t i = 0; i < features.size(); ++i) {
+        if ((features[i] & needed) == needed) continue;
+        const uint32_t rank = layout.ranks_on(NodeIndex(i))[0];
+        const std::string host = hosts[i].empty() ? "" : " (" + hosts[i] + ")";
+        return fail(Error{Errc::unsupported,
+                          std::string(name_of(descriptor.kind)) + ": node " + nodes[i].short_hex() + host +
+                              ", which has rank " + std::to_string(rank) +
+                              ", runs a daemon without this operation; upgrade it",
+                          rank, -1, nodes[i].hex()});
+    }
+    return {};
+}
+
 // The verdict names the first that was lost. Others may have been lost since, and are no verdict's matter.
 Error Group::explained(Error error) const {
     error = facts.explained(std::move(error));
@@ -87,6 +102,7 @@ LocalRank* Group::find_local(SessionId session, uint32_t rank) {
 
 Result<void> Group::check(const LocalRank& local, const OpRequest& request) const {
     const OpDescriptor& d = request.descriptor;
+    NEXAR_TRY_VOID(facts.check_supported(d));
     const uint32_t size = facts.size();
     const uint64_t element = reduce::size_of(d.dtype);
     if (d.count > (uint64_t{1} << 62) / element / size)

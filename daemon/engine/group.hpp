@@ -66,12 +66,15 @@ struct GroupFacts {
     uint32_t bulk_shards = 1;  // the fewest of any of its nodes: lanes go over so many
     Timeouts timeouts;
     std::vector<std::string> hosts;  // by NodeIndex, as known when the group was made; "": not known
+    std::vector<uint64_t> features;  // by NodeIndex
 
     uint32_t size() const { return static_cast<uint32_t>(members.size()); }
     uint64_t message_bytes_max() const { return uint64_t{link::transfer_chunks_max} * table.chunk_bytes; }
     std::string describe(uint32_t rank) const;  // "rank 3 (node 01ab…, pid 77)"
     // With what is known of the rank or node at fault: node, host, pid, who is lost.
     Error explained(Error error) const;
+    // [V6] Names the first of its nodes that lacks the operation.
+    Result<void> check_supported(const OpDescriptor& descriptor) const;
 };
 
 constexpr size_t said_max = 1024;  // control messages kept for a channel that breaks

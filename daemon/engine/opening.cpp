@@ -21,6 +21,7 @@ rendezvous::Config config_of(const EngineConfig& config) {
     out.self = config.self;
     out.life = config.incarnation;
     out.bulk_shards = static_cast<uint16_t>(config.bulk_shards);
+    out.features = config.features;
     out.plan = config.plan;
     out.timeouts = record_of(config.timeouts);
     return out;

@@ -10,9 +10,16 @@
 #include <tuple>
 
 #include "core/check.hpp"
+#include "core/features.hpp"
 #include "wire/limits.hpp"
 
 namespace nexar::rendezvous {
+
+uint64_t common_features(const std::vector<wire::GroupMemberRecord>& members) {
+    uint64_t out = ~uint64_t{0};
+    for (const wire::GroupMemberRecord& member : members) out &= member.features;
+    return out;
+}
 
 std::vector<uint32_t> assign_ranks(const std::vector<wire::GroupOpen>& opens, uint32_t size) {
     std::vector<bool> taken(size);
@@ -291,11 +298,14 @@ void Directory::prepare(std::vector<Entry> entries, Time now) {
     forming.prepare.members.resize(entries.size());
     for (size_t i = 0; i < opens.size(); ++i) {
         const NodeId& node = opens[i].id.origin;
-        forming.prepare.members[ranks[i]] = {opens[i].id, node, ranks[i], opens[i].pid, opens[i].life};
+        forming.prepare.members[ranks[i]] = {opens[i].id,  node,          ranks[i],
+                                             opens[i].pid, opens[i].life, opens[i].features};
         forming.nodes[node] = opens[i].life;
         forming.waiting_for.insert(node);
         forming.prepare.plan.bulk_shards = std::min(forming.prepare.plan.bulk_shards, opens[i].bulk_shards);
     }
+    forming.prepare.plan.version =
+        std::min(config_.plan.version, plan_version_of(common_features(forming.prepare.members)));
     forming.entries = std::move(entries);
     forming.deadline = now + config_.prepare_timeout;
     for (const auto& [node, life] : forming.nodes) {

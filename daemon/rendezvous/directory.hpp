@@ -140,6 +140,9 @@ class Directory {
     std::deque<std::pair<wire::GroupOpen, NodeId>> orphans_;
 };
 
+// What all nodes of a group have [V5].
+uint64_t common_features(const std::vector<wire::GroupMemberRecord>& members);
+
 // Who gets which rank [R4]: explicit ranks stay, automatic ones fill the free numbers, grouped by node.
 std::vector<uint32_t> assign_ranks(const std::vector<wire::GroupOpen>& opens_by_arrival, uint32_t size);
 

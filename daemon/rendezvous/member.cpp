@@ -5,6 +5,7 @@
 //   any -> committed             told so by the leader or by another member
 //   any -> called off            told so, or nobody answered
 #include <algorithm>
+#include <bit>
 
 #include "rendezvous/rendezvous.hpp"
 
@@ -47,6 +48,9 @@ void Rendezvous::on_prepare(const NodeId& from, const wire::GroupPrepare& prepar
 // [R2].
 std::string Rendezvous::fault_of(const NodeId& from, const wire::GroupPrepare& prepare, Time now) {
     std::string fault = "no open of this node in it";
+    if (prepare.plan.version > plan_version_of(common_features(prepare.members)))  // [V5]
+        return "the group counts on plan function " + std::to_string(prepare.plan.version) +
+               ", which a node of it lacks";
     bool any = false;
     std::set<wire::RequestId> seen;
     std::map<NodeId, Incarnation> lives;
@@ -54,6 +58,9 @@ std::string Rendezvous::fault_of(const NodeId& from, const wire::GroupPrepare& p
         if (lives.try_emplace(member.node, member.life).first->second != member.life)
             return "two lives of node " + name_of(member.node) + " in it";
         if (member.node != config_.self) continue;
+        if (const uint64_t missing = member.features & ~config_.features; missing != 0)
+            return "it lacks feature " + std::to_string(std::countr_zero(missing)) +
+                   ", which the group ascribes to it";
         if (!std::exchange(any, true)) fault.clear();
         if (!seen.insert(member.request).second) return "the same open twice";
         const auto own = own_.find(member.request);

@@ -61,7 +61,8 @@ Result<wire::RequestId> Rendezvous::open(const OpenSpec& spec, Time now) {
                 spec.pid,
                 config_.life,
                 config_.bulk_shards,
-                spec.timeouts};
+                spec.timeouts,
+                config_.features};
     own.session = spec.session;
     own.local = spec.local;
     own.timeout = std::clamp(spec.timeout, Duration{1}, config_.timeout_max);

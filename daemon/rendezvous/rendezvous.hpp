@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "core/features.hpp"
 #include "core/ids.hpp"
 #include "core/result.hpp"
 #include "core/time.hpp"
@@ -24,6 +25,7 @@ struct Config {
     NodeId self;
     Incarnation life;                                       // its nonce goes into the ids of groups
     uint16_t bulk_shards = 1;                               // of this node
+    uint64_t features = known_features();                   // the same
     wire::PlanTableRecord plan;                             // for groups led from here
     wire::TimeoutsRecord timeouts{30'000, 30'000, 30'000};  // where members do not say
     std::function<std::string(const NodeId&)> name_of;      // for texts; empty: the NodeId

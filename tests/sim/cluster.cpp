@@ -72,6 +72,7 @@ Host::Host(Cluster& cluster, uint32_t index, uint32_t identity, uint64_t life)
     config.incarnation = incarnation;
     config.plan = cluster.shape.plan;
     config.hostname = hostname();
+    config.features = cluster.capabilities_of(identity).features;
     config.host_of = [&cluster](const NodeId& node) {
         for (const auto& host : cluster.hosts)
             if (host->id == node) return host->hostname();
@@ -290,7 +291,9 @@ SimGroup Cluster::make_group(std::vector<uint32_t> placement,
         const bool again = shared && known != session_of.end();
         group.sessions.push_back(again ? known->second : SessionId(next_session_++));
         session_of[group.placement[rank]] = group.sessions.back();
-        prepare.members.push_back({{}, hosts[group.placement[rank]]->id, rank, 1000 + rank});
+        const uint32_t host = group.placement[rank];
+        prepare.members.push_back(
+            {{}, hosts[host]->id, rank, 1000 + rank, {}, capabilities_of(host).features});
     }
     for (uint32_t h = 0; h < shape.nodes; ++h) {
         std::vector<SessionId> local;

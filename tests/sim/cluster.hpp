@@ -31,6 +31,7 @@ struct ClusterShape {
     wire::PlanTableRecord plan = engine::EngineConfig::default_plan();
     Duration collective_timeout{30s};
     Duration barrier_timeout{30s};
+    std::map<uint32_t, Capabilities> capabilities;  // by identity; of the others: this build's
     bool connected = true;  // false: nodes find each other by their peer tables (nodes.hpp)
 };
 
@@ -120,6 +121,10 @@ class Cluster {
         const auto index = static_cast<uint32_t>(hosts.size());
         hosts.push_back(std::make_unique<Host>(*this, index, identity, life));
         return index;
+    }
+    Capabilities capabilities_of(uint32_t identity) const {
+        const auto own = shape.capabilities.find(identity);
+        return own == shape.capabilities.end() ? Capabilities{} : own->second;
     }
     SessionId new_session() { return SessionId(next_session_++); }
     // By the production rendezvous: one open of a new session on a host. Answers are in Host::opened.

@@ -43,7 +43,9 @@ uint32_t Nodes::start(uint32_t identity, uint64_t incarnation, const std::string
     config.self = {node.host->id, "host" + std::to_string(identity), {address}};
     config.incarnation = node.host->incarnation;
     config.seeds = std::move(seeds);
+    config.capabilities = cluster_.capabilities_of(identity);
     BulkConfig bulk;
+    bulk.capabilities = config.capabilities;
     bulk.self = node.host->id;
     bulk.incarnation = node.host->incarnation;
     bulk.seed = cluster_.clock.random.next();

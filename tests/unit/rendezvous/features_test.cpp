@@ -1,0 +1,104 @@
+// What a group may use when its nodes run daemons of different versions (docs/protocol/wire.md [V5]).
+#include <catch2/catch_test_macros.hpp>
+
+#include "cluster.hpp"
+
+namespace nexar::rendezvous {
+namespace {
+
+constexpr uint64_t unknown = uint64_t{1} << 63;
+const NodeId leader = node_id(0), other = node_id(1);
+const Incarnation life{1, 7};
+
+Config config_of(const NodeId& node, uint64_t features) {
+    Config out;
+    out.self = node;
+    out.life = life;
+    out.features = features;
+    return out;
+}
+
+struct Node {
+    Rendezvous machine;
+    wire::RequestId request;
+
+    Node(const NodeId& self, const NodeId& peer, uint64_t features, uint32_t rank)
+        : machine(config_of(self, features)) {
+        machine.on_peer_up(peer, life, Time{});
+        request = *machine.open({SessionId{1}, key_of("g"), false, "g", 2, rank, 9, ms(60'000)}, Time{});
+    }
+    template <class T>
+    std::vector<T> sent() {
+        std::vector<T> out;
+        while (const auto action = machine.poll_action())
+            if (const auto* send = std::get_if<Send>(&*action))
+                if (const auto* message = std::get_if<T>(&send->message)) out.push_back(*message);
+        return out;
+    }
+};
+
+// As the leader makes it when the other node's open names these features.
+wire::GroupPrepare prepared_with(uint64_t ours, uint64_t theirs) {
+    Node node(leader, other, ours, 0);
+    wire::GroupOpen open{{other, (uint64_t{1} << 32) + 1}, key_of("g"), "g", 2, 1, 8, life, 3, {}, theirs};
+    node.machine.on_message(other, open, Time(ms(1)));
+    const auto prepares = node.sent<wire::GroupPrepare>();
+    REQUIRE(prepares.size() == 1);
+    return prepares[0];
+}
+
+}  // namespace
+
+TEST_CASE("an open names its node's features", "[rendezvous][V5]") {
+    Node node(other, leader, known_features() | unknown, 1);
+    const auto opens = node.sent<wire::GroupOpen>();
+    REQUIRE(opens.size() == 1);
+    CHECK(opens[0].features == (known_features() | unknown));
+}
+
+TEST_CASE("a leader passes features on unchanged, also those that it does not know", "[rendezvous][V2][V5]") {
+    const wire::GroupPrepare prepare = prepared_with(known_features(), unknown);
+    CHECK(prepare.members[0].features == known_features());
+    CHECK(prepare.members[1].features == unknown);
+    CHECK(common_features(prepare.members) == (known_features() & unknown));
+}
+
+TEST_CASE("a group's plan function is one that all its nodes and its leader know", "[rendezvous][V5]") {
+    const uint64_t two = feature_of_plan(2);
+    CHECK(prepared_with(0, two).plan.version == 1);
+    CHECK(prepared_with(two, 0).plan.version == 1);
+    CHECK(prepared_with(two, two).plan.version == plan_version_max);
+}
+
+TEST_CASE("a prepare that counts on what a node lacks is not answered OK by it", "[rendezvous][V5]") {
+    const uint64_t features = known_features();
+    Node node(other, leader, features, 1);
+    wire::GroupPrepare prepare;
+    prepare.group = {1, 2, 3};
+    prepare.key = key_of("g");
+    prepare.name = "g";
+    prepare.members = {{{leader, 5}, leader, 0, 7, life, features},
+                       {node.request, other, 1, 9, life, features}};
+    std::string expected;
+    SECTION("what it has") {}
+    SECTION("less than it has") {
+        prepare.members[1].features = 0;
+    }
+    SECTION("a feature that it lacks") {
+        prepare.members[1].features |= unknown;
+        expected = "feature 63";
+    }
+    SECTION("a plan function that it lacks") {
+        prepare.plan.version = 2;
+        prepare.members[0].features |= feature_of_plan(2);
+        expected = "plan function 2";
+    }
+    node.machine.on_message(leader, prepare, Time(ms(1)));
+    const auto answers = node.sent<wire::GroupPrepared>();
+    REQUIRE(answers.size() == 1);
+    INFO(answers[0].error.text);
+    CHECK((answers[0].error.code == Errc::ok) == expected.empty());
+    CHECK(answers[0].error.text.find(expected) != std::string::npos);
+}
+
+}  // namespace nexar::rendezvous
