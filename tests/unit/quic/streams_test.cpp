@@ -218,13 +218,15 @@ TEST_CASE("answering from inside the receiver works", "[quic]") {
 }
 
 TEST_CASE("a stream of an unknown kind or class, or a class twice, closes the connection and is named",
-          "[quic]") {
+          "[quic][V4]") {
     struct Broken {
         std::array<std::byte, 2> preamble;
         std::string reason;
     };
     for (const Broken& broken :
          {Broken{{std::byte{9}, std::byte{0}}, "a stream of the peer has kind 9; allowed: 1"},
+          Broken{{std::byte{2}, std::byte{3}}, "a stream of the peer has kind 2; allowed: 1"},
+          Broken{{std::byte{0}, std::byte{3}}, "a stream of the peer has kind 0; allowed: 1"},
           Broken{{std::byte{1}, std::byte{7}}, "a stream of the peer has class 7; allowed: 0 to 3"},
           Broken{{std::byte{1}, std::byte{3}}, "two streams of the peer have class 3"}}) {
         quic::Config config;
