@@ -112,23 +112,23 @@ class Round:
     def lowest(self, spec, node):
         return min(rank for rank, p in enumerate(spec.members) if self.places[p] is node)
 
-    def same(self, spec, group, verdicts, processes=None, within=SILENT, first_only=False):
-        """All reports of these processes are failures with one of the verdicts, the same on all; in time."""
+    def same(self, spec, group, causes, processes=None, within=SILENT, first_only=False):
+        """All reports of these processes are failures with one of the causes, the same on all; in time."""
         seen = set()
         latest = 0
         for p, report in group.items():
             if processes is not None and p not in processes:
                 continue
             expect(report.end == "failed", f"{spec.name}: process {p} on {self.places[p]} {report.end}; all: "
-                   f"{ {q: (r.end, [f.verdict for f in r.failures]) for q, r in group.items()} }")
+                   f"{ {q: (r.end, [f.cause for f in r.failures]) for q, r in group.items()} }")
             for failure in report.failures:
-                seen.add(failure.verdict)
+                seen.add(failure.cause)
             latest = max(latest, report.failures[0].at - self.since)
-        said = {q: (str(self.places[q]), r.rank, [(f.verdict, f.op, f.text) for f in r.failures])
+        reports = {q: (str(self.places[q]), r.rank, [(f.cause, f.op, f.text) for f in r.failures])
                 for q, r in group.items()}
-        expect(len(seen) <= 1, f"{spec.name}: different errors: {seen}; {said}")
-        if seen and verdicts is not None:
-            expect(next(iter(seen)) in verdicts, f"{spec.name}: {seen} is not one of {verdicts}; layout "
+        expect(len(seen) <= 1, f"{spec.name}: different errors: {seen}; {reports}")
+        if seen and causes is not None:
+            expect(next(iter(seen)) in causes, f"{spec.name}: {seen} is not one of {causes}; layout "
                    f"{[self.places[p].number for p in spec.members]}")
         expect(latest < within, f"{spec.name}: it took {latest:.2f} s, allowed {within}")
         return latest
@@ -204,8 +204,8 @@ def lost_node(r, node, local, within=SILENT, local_within=SILENT):
         others = set(spec.members) - mine
         if mine:
             if others:
-                verdict = ("PEER_LOST", r.lowest(spec, node), None, node.id)
-                worst = max(worst, r.same(spec, group, {verdict}, others, within))
+                cause = ("PEER_LOST", r.lowest(spec, node), None, node.id)
+                worst = max(worst, r.same(spec, group, {cause}, others, within))
             for p in mine:
                 failures = group[p].failures
                 expect(failures and {f.name for f in failures} <= set(local),
@@ -246,15 +246,15 @@ def stopped_daemon_goes_on(r):
     r.inject(node.pause)
     lets_pass(T + I + Q + 0.5 + r.rng.random() * 4)
     node.resume()
-    lets_pass(1.5)  # the verdict arrives; a vote that lay there already may still have ended well
+    lets_pass(1.5)  # the failure arrives; a vote that was in flight may still have succeeded
     worst = 0
     r.stop[0] = 1
     for name, group in r.outcomes().items():
         spec = next(s for s in r.specs if s.name == name)
         mine = {p for p in spec.members if r.places[p] is node}
         if mine and set(spec.members) - mine:
-            verdict = ("PEER_LOST", r.lowest(spec, node), None, node.id)
-            worst = max(worst, r.same(spec, group, {verdict}, within=SILENT + 8))
+            cause = ("PEER_LOST", r.lowest(spec, node), None, node.id)
+            worst = max(worst, r.same(spec, group, {cause}, within=SILENT + 8))
         else:
             r.all_well({name: group})
     return f"{worst:.2f} s"
@@ -277,8 +277,8 @@ def terminated_daemon(r):
         if not mine:
             r.all_well({name: group})
             continue
-        verdicts = {("PEER_LOST", rank, None, node.id) for rank, p in enumerate(spec.members) if p in mine}
-        worst = max(worst, r.same(spec, group, verdicts, others))
+        causes = {("PEER_LOST", rank, None, node.id) for rank, p in enumerate(spec.members) if p in mine}
+        worst = max(worst, r.same(spec, group, causes, others))
         for p in mine:
             failures = group[p].failures
             expect(failures and {f.name for f in failures} <= {"DAEMON_LOST"},
@@ -338,7 +338,7 @@ def unplugged(r):
 
 
 def long_stop_of_a_rank(r):
-    """Beyond the collective timeout: operations fail on all, the group lives."""
+    """Beyond the collective timeout: operations fail on all, the group can still be used."""
     r.options.update(survive=True)
     spec = r.specs[0]
     collectives = tuple(kind for kind in KINDS if kind != "messages")
@@ -373,7 +373,7 @@ def somebody_leaves(r):
     r.since = time.monotonic()
     r.stop[0] = 0
     gone = {leaver} if how == "kill" else set()
-    # Groups without the leaver, or that it has not left, must not fail; so all is told to stop after a while.
+    # Groups without the leaver, or that it has not left, must not fail; so all ranks are asked to stop after a while.
     lets_pass(1.0)
     r.stop[0] = 1
     reports = r.outcomes(dead=gone)
@@ -470,7 +470,7 @@ def settled(cluster):
         except AssertionError:
             raise Violation(f"{node} keeps {left()}") from None
         count, memfds, rss, threads = resources(node)
-        expect(memfds <= 1,  # its own life
+        expect(memfds <= 1,  # its own alive word
                f"{node} holds {memfds} memfds")
         yield node, (count, rss, threads)
 

@@ -50,7 +50,7 @@ class FakeDaemon:
         self.thread.start()
 
     def close(self):
-        """shutdown() ends the accept() of the thread, and the descriptor lives until the thread is gone: closed before
+        """shutdown() ends the accept() of the thread, and the descriptor stays open until the thread has ended: closed before
         that, its number could be the next test's listener, which the thread would then answer in this one's words."""
         self.listener.shutdown(socket.SHUT_RDWR)
         self.thread.join(10)
@@ -99,7 +99,7 @@ class Daemonless(Case):
         self.assertEqual(json.loads(done.stdout)["error"]["name"], "NO_DAEMON")
 
     @unittest.skipIf(os.geteuid() != 0, "needs root, to be somebody else")
-    def test_who_may_not_use_the_socket_is_told_who_may(self):
+    def test_a_user_without_permission_learns_who_has_it(self):
         self.daemon(lambda _: None)
         os.chmod(self.socket, 0o660)
         os.chmod(self.folder.name, 0o755)
@@ -118,9 +118,9 @@ class Daemonless(Case):
             several = [subprocess.Popen([NEXARCTL, "--socket", self.socket, "status"], stderr=subprocess.PIPE, text=True)
                        for _ in range(3)]
             for one in several:
-                _, said = one.communicate(timeout=20)
+                _, output = one.communicate(timeout=20)
                 self.assertEqual(one.returncode, 4)
-                self.assertIn("does not answer within 5 s", said)
+                self.assertIn("does not answer within 5 s", output)
             self.assertTrue(4.5 < time.monotonic() - started < 5 + 10, "it took too long")
 
     def test_strange_answers_are_an_error_and_no_crash(self):
@@ -164,12 +164,12 @@ class Asking(Case):
         self.daemon(lambda request: {"ok": True, "result": {}})
         for asked in (["token", "create"], ["cluster", "init"], ["cluster", "show"], ["status"]):
             done = ctl("--socket", self.socket, *asked)
-            said = done.stdout + done.stderr
-            self.assertIn("cluster join -", said, asked)
-            self.assertNotIn("TOKEN", said, asked)
-        said = ctl("cluster", "join").stderr
-        self.assertIn("cluster join -", said)
-        self.assertNotIn("argument", said)
+            output = done.stdout + done.stderr
+            self.assertIn("cluster join -", output, asked)
+            self.assertNotIn("TOKEN", output, asked)
+        output = ctl("cluster", "join").stderr
+        self.assertIn("cluster join -", output)
+        self.assertNotIn("argument", output)
         self.assertIn("(ps)", ctl("cluster", "join", "--help").stdout)
 
     def test_a_token_comes_by_argument_standard_input_or_environment(self):
@@ -253,12 +253,12 @@ class Local(Case):
                            (["run", "-n", "2", "./hello"], ("run: ", "'./hello'", "write the program after '--'")),
                            (["run", "-n", "2", "./hello", "-x"], ("'./hello'", "after '--'")),
                            (["plan", "--bytes", "lots"], ("plan: ", "'lots'", "K, M, G or T"))):
-            said = ctl(*bad).stderr
+            output = ctl(*bad).stderr
             for word in words:
-                self.assertIn(word, said, bad)
+                self.assertIn(word, output, bad)
             error = json.loads(ctl("--json", *bad).stdout)["error"]
             self.assertEqual(error["name"], "INVALID_ARGUMENT")
-            self.assertEqual(f"nexarctl: {error['text']}\n", said)
+            self.assertEqual(f"nexarctl: {error['text']}\n", output)
 
     def test_what_must_be_given_has_no_default_in_the_help(self):
         line = next(line for line in ctl("run", "--help").stdout.splitlines() if "--ranks" in line)
@@ -289,8 +289,8 @@ class Run(Case):
         *lines, last = map(json.loads, done.stdout.splitlines())
         self.assertEqual((done.returncode, done.stderr, last), (0, "", {"exit": 0}))
         self.assertEqual(sorted((line["rank"], line["stream"], line["line"]) for line in lines),
-                         [(rank, *said) for rank in range(2)
-                          for said in (("stderr", 'b "x"'), ("stdout", f"a {rank}"))])
+                         [(rank, *output) for rank in range(2)
+                          for output in (("stderr", 'b "x"'), ("stdout", f"a {rank}"))])
         done = ctl("run", "--json", "-n", 1, "--", "sh", "-c", "exit 3")
         self.assertEqual((done.returncode, json.loads(done.stdout)), (3, {"exit": 3}))
         done = ctl("run", "--json", "-n", 1, "--", "/nonexistent")
@@ -391,7 +391,7 @@ class Run(Case):
         job.stdout.close()
         self.assertNotEqual(job.wait(timeout=15), 0)
 
-    def test_what_cannot_be_started_is_said_and_starts_nothing(self):
+    def test_a_command_that_cannot_be_started_is_an_error_and_starts_nothing(self):
         done = ctl("run", "-n", 2, "--", "no-such-program")
         self.assertEqual((done.returncode, done.stdout), (127, ""))
         self.assertIn("no-such-program", done.stderr)

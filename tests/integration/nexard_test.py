@@ -65,10 +65,10 @@ class Refusals(unittest.TestCase):
             self.refused(done, self.file, "Permission denied")
 
     def test_help_names_variable_default_and_range_of_every_key(self):
-        said = nexard("--help").stdout
+        output = nexard("--help").stdout
         for words in ("NEXAR_HEARTBEAT_TIMEOUT_SECS", "default 5.0", "0.05 to 86400 seconds", "NEXAR_CLUSTER_TOKEN",
                       "/etc/nexar/nexar.toml"):
-            self.assertIn(words, " ".join(said.split()))
+            self.assertIn(words, " ".join(output.split()))
 
     def test_a_misspelt_variable_is_warned_of(self):
         folder = self.file.parent

@@ -36,8 +36,8 @@ def one_sum(me, group):
 
 def test_programs_of_a_later_and_an_earlier_0_2_work_with_this_library(cluster):
     started = program(cluster[1], "NEXAR_TEST_ABI_FUTURE", "daemon")
-    said, _ = started.communicate(timeout=30)
-    equal((started.returncode, said), (0, "all as it should be\n"), "exit and output")
+    output, _ = started.communicate(timeout=30)
+    equal((started.returncode, output), (0, "all as it should be\n"), "exit and output")
 
 
 # ---- Who is in a group: the environment ----
@@ -160,7 +160,7 @@ def loses_rank_1(me):
         return failure, before, file.read().decode().splitlines()
 
 
-def test_an_error_tells_operation_group_number_rank_host_and_process(cluster):
+def test_an_error_names_operation_group_number_rank_host_and_process(cluster):
     """[U5] In 0.1.0 the operation was "wait", and the rest was missing."""
     for other in (cluster[1], cluster[2]):
         job = Job([cluster[1], other, cluster[2]], loses_rank_1)
@@ -338,7 +338,7 @@ def waits(me):
     equal(lib.nexar_request_wait_all(cabi.requests(0, 0), 2, 0, None, 0), 0, "those that are 0 count as ended")
 
 
-def test_waiting_testing_and_polling_tell_pending_from_ended(cluster):
+def test_waiting_testing_and_polling_distinguish_pending_from_ended(cluster):
     run([cluster[1]], waits)
 
 

@@ -46,7 +46,7 @@ def joins(cluster, token, host=None):
 def is_refused(node, *words, seconds=15):
     """The daemon ends by itself, with 1, and says these words."""
     node.expected_dead = True
-    equal(node.process.wait(seconds), 1, f"exit status of {node}; it said: {node.log()}")
+    equal(node.process.wait(seconds), 1, f"exit status of {node}; its log: {node.log()}")
     contains(node.log(), *words)
     assert not (node.state / "node.crt").exists(), "a certificate was kept all the same"
 
@@ -87,8 +87,8 @@ def test_of_two_joiners_with_one_use_one_gets_in(cluster):
 def test_a_captured_join_request_is_worthless_on_another_connection(cluster):
     """[A4]"""
     made = cluster[1].ask("token_create", uses=5, lifetime_s=60)
-    said = cluster[2].member_client("replay", made["token"])
-    contains(said, "first: admitted", "replayed: the token is unknown here, or its proof is wrong")
+    output = cluster[2].member_client("replay", made["token"])
+    contains(output, "first: admitted", "replayed: the token is unknown here, or its proof is wrong")
     contains(cluster[1].log(), "join_refused")
     entry, = [entry for entry in cluster[1].ask("token_list")["tokens"] if entry["id"] == made["id"]]
     equal(entry["uses_left"], 4, "uses left after one honest request and its replay")
@@ -105,17 +105,17 @@ def test_a_hello_that_lies_is_refused_by_name(cluster):
              "cluster": "belongs to another cluster"}
     for how, words in cases.items():
         before = len(cluster[1].log())
-        said = liar.member_client("hello", liar.state, cluster[1].endpoint, how)
-        contains(said, "closed", words)
+        output = liar.member_client("hello", liar.state, cluster[1].endpoint, how)
+        contains(output, "closed", words)
         refusal, = [line for line in cluster[1].log()[before:].splitlines() if "peer_refused" in line]
         contains(refusal, words, name)
     equal(liar.member_client("hello", liar.state, cluster[1].endpoint, "honest"), "accepted\n", "the same, honestly")
     forget(cluster, liar)
 
 
-def test_a_restarted_daemon_resets_the_connections_of_its_former_life(cluster):
-    """Whoever was dialled has given out reset tokens, and a joiner dials its issuer. The restarted issuer dials nobody
-    by itself, and no ICMP tells the others: only the reset can be what the joiner hears."""
+def test_a_restarted_daemon_resets_the_connections_of_its_former_incarnation(cluster):
+    """A node that was dialled has given out reset tokens, and a joiner dials its issuer. The restarted issuer dials no node
+    by itself, and no ICMP reaches the others: only the reset can end the joiner's connection."""
     issuer, peer = cluster[1], cluster.node().start(NEXAR_CLUSTER_TOKEN=cluster.token())
     cluster.wait_connected()
     secret = (issuer.state / "reset-secret").read_bytes()
@@ -200,21 +200,21 @@ def test_nobody_but_an_issuer_of_the_right_root_can_admit(cluster):
 
 
 def test_nodes_of_two_clusters_do_not_talk(cluster):
-    stranger = cluster.node(host=21).start(NEXAR_INIT_CLUSTER="1")
-    equal(stranger.peers_up(), set(), "peers of a new cluster")
-    stranger.end()
-    (stranger.state / "roster").write_text("".join(node.endpoint + "\n" for node in list(cluster)[:3]))
+    foreign = cluster.node(host=21).start(NEXAR_INIT_CLUSTER="1")
+    equal(foreign.peers_up(), set(), "peers of a new cluster")
+    foreign.end()
+    (foreign.state / "roster").write_text("".join(node.endpoint + "\n" for node in list(cluster)[:3]))
     before = {node: len(node.log()) for node in list(cluster)[:3]}
 
-    stranger.start()
+    foreign.start()
     for node in before:
-        eventually(lambda: " connection_refused " in node.log()[before[node]:] + stranger.log(), "an attempt to fail")
+        eventually(lambda: " connection_refused " in node.log()[before[node]:] + foreign.log(), "an attempt to fail")
 
-    equal(stranger.peers_up(), set(), "peers of the stranger")
+    equal(foreign.peers_up(), set(), "peers of the foreign")
     for node in before:
-        assert stranger.status()["node"] not in node.peers_up(), f"{node} takes the stranger for a member"
-        assert len(node.log()) - before[node] < 20_000, f"{node} floods its log about a stranger"
-    forget(cluster, stranger)
+        assert foreign.status()["node"] not in node.peers_up(), f"{node} takes the foreign for a member"
+        assert len(node.log()) - before[node] < 20_000, f"{node} floods its log about a foreign"
+    forget(cluster, foreign)
 
 
 def test_a_certificate_without_its_key_is_worthless(cluster):
@@ -246,7 +246,7 @@ def test_a_cloned_state_directory_is_refused_naming_both(cluster):
         line = [line for line in node.log().splitlines() if "clone_refused" in line][-1]
         contains(line, *both, original.id[:8])
         assert original.id in node.peers_up(), f"{node} has lost the original"
-    eventually(lambda: all(address in clone.log() for address in both), "the clone to hear why")
+    eventually(lambda: all(address in clone.log() for address in both), "the clone to receive the reason")
     equal(clone.peers_up(), set(), "peers of the clone")
     forget(cluster, clone)
     cluster.wait_connected()
@@ -267,7 +267,7 @@ def test_a_full_disk_at_the_start_is_a_clear_error_and_no_half_made_cluster(clus
     forget(cluster, node)
 
 
-def test_an_issuer_whose_disk_is_full_admits_nobody_and_lives(cluster):
+def test_an_issuer_whose_disk_is_full_admits_nobody_and_keeps_running(cluster):
     issuer = cluster.node(host=24)
     issuer.state.mkdir()
     mount_tiny(issuer.state, 128)

@@ -38,7 +38,7 @@ def asks_for(me, ranks, sizes, timeouts):
     return group.rank
 
 
-def test_two_that_ask_for_one_rank_are_told_so_and_the_first_is_not_disturbed(cluster):
+def test_the_second_that_asks_for_a_rank_gets_an_error_and_the_first_is_not_disturbed(cluster):
     for second in (cluster[1], cluster[2]):
         job = Job([cluster[1], second, cluster[3]], asks_for, [0, 0, 1], [2, 2, 2], [10, 10, 10])
         job.go(0)
@@ -52,7 +52,7 @@ def test_two_that_ask_for_one_rank_are_told_so_and_the_first_is_not_disturbed(cl
         equal(job.outcomes(0, 2), [0, 1], "ranks of the others")
 
 
-def test_different_sizes_under_one_name_are_told_so(cluster):
+def test_different_sizes_under_one_name_are_an_error(cluster):
     for second in (cluster[1], cluster[2]):
         job = Job([cluster[2], second], asks_for, [0, 1], [2, 3], [10, 10])
         job.go(0)
@@ -168,7 +168,7 @@ def python_refuses(me):
     group, x = me.group(session), session.alloc(4)
     one_sum(me, group)  # so that there is scratch memory
     before = session.stats()["regions"]
-    said = {what: refuses(call) for what, call in {
+    refusals = {what: refuses(call) for what, call in {
         "root": lambda: group.broadcast(x, root=-1), "large root": lambda: group.reduce(x, root=1 << 32),
         "to": lambda: group.send(x, -1), "tag": lambda: group.send(x, 0, tag=-1), "node": lambda: group.node(-1),
         "source": lambda: group.recv(x, source=-1), "list to gather": lambda: group.all_gather([1, 2]),
@@ -176,13 +176,13 @@ def python_refuses(me):
         "shape of two": lambda: session.alloc((-1, -2)), "objects": lambda: session.alloc(3, object),
         "half an element": lambda: session.alloc(1.5)}.items()}
     one_sum(me, group)
-    return said, session.stats()["regions"] - before
+    return refusals, session.stats()["regions"] - before
 
 
 def test_python_refuses_what_is_no_argument_and_keeps_no_memory(cluster):
-    for said, regions in run(two_each(cluster), python_refuses):
-        wanted = dict.fromkeys(said, "ValueError") | {"half an element": "TypeError"}
-        equal(said, wanted, "exceptions")
+    for refusals, regions in run(two_each(cluster), python_refuses):
+        wanted = dict.fromkeys(refusals, "ValueError") | {"half an element": "TypeError"}
+        equal(refusals, wanted, "exceptions")
         equal(regions, 0, "regions of calls that failed")
 
 
@@ -192,7 +192,7 @@ def group_beside_its_job(me):
     return failure.name, failure.text
 
 
-def test_a_rank_of_the_environment_that_does_not_fit_is_said_to_be_one(cluster):
+def test_a_rank_of_the_environment_that_does_not_fit_is_reported_as_one(cluster):
     name, text = run([cluster[1]], group_beside_its_job)[0]
     equal(name, "INVALID_ARGUMENT", "status")
     contains(text, "rank is 1 (from NEXAR_RANK", "allowed: 0 to 0")
@@ -308,7 +308,7 @@ def disagrees(me, odd):
     return failures
 
 
-def test_ranks_that_disagree_all_get_mismatch_and_the_group_lives(cluster):
+def test_ranks_that_disagree_all_get_mismatch_and_the_group_can_be_used(cluster):
     for odd in ({2, 5}, {4}, {0}):  # a node against the others; two ranks of one node; the first rank
         outcomes = Job(two_each(cluster), disagrees, odd).outcomes()
         for what in DISAGREEMENTS:
@@ -317,7 +317,7 @@ def test_ranks_that_disagree_all_get_mismatch_and_the_group_lives(cluster):
                 # Who had what it was to have from a root before anybody saw the disagreement keeps its success.
                 if outcome[what] is None and what.startswith("root") and rank not in odd:
                     continue
-                assert outcome[what], f"{what} (odd: {odd}): rank {rank} was told that all is well"
+                assert outcome[what], f"{what} (odd: {odd}): rank {rank} got success"
                 equal(outcome[what].name, "MISMATCH", f"{what}, rank {rank}: {outcome[what]}")
             for text in {outcome[what].text for outcome in outcomes if outcome[what]}:
                 words = text.replace(",", " ").replace(";", " ").split()
@@ -406,7 +406,7 @@ def test_a_collective_that_not_all_join_in_time_names_who_is_missing(cluster):
             assert failure.name in ("TIMED_OUT", "ABORTED"), f"rank {rank}: {failure}"
             for absent in late:
                 contains(failure.text, f"rank {absent}")
-            assert 0.9 < after < 1 + BUSY, f"rank {rank} was told after {after:.1f} s"
+            assert 0.9 < after < 1 + BUSY, f"rank {rank} got its error after {after:.1f} s"
         for rank in late:  # they join an operation that is over
             equal(outcomes[rank][0].name, "ABORTED", f"error of the late rank {rank}: {outcomes[rank][0]}")
 

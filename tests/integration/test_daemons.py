@@ -75,7 +75,7 @@ def await_work(job, working):
 
 def check_ends(cluster, job, since, local_code, local_within, remote_within, rank=1):
     local, remote = job.outcomes(*LOCAL), job.outcomes(*REMOTE)
-    if rank is None:  # both ranks of the node say that they go, and either may be heard first
+    if rank is None:  # both ranks of the node leave, and either may be reported first
         rank = remote[0][0].rank
         assert rank in LOCAL, f"rank {rank} is not on node 2: {remote}"
     same_failure([o[0] for o in remote], "PEER_LOST", rank=rank, node=cluster[2].id, since=since, within=remote_within)
@@ -124,7 +124,7 @@ def asks_again_and_again(me, how):
         if how == "poll" and (status := polled(session)) != 0:
             return me.failure(cabi.error_of(status))
         time.sleep(0.01)  # sleep: between two questions
-    return "it was never told"
+    return "it was never released"
 
 
 def polled(session):
@@ -179,12 +179,12 @@ def test_a_daemon_that_was_given_up_and_goes_on_carries_nothing_out(cluster):
         job.go(1)
         failure, bytes_now = job.outcomes(1)[0]
 
-        equal((failure.name, bytes_now), ("DAEMON_UNRESPONSIVE", {1}), "what rank 1 was told, and its memory after that")
-        equal((lost.name, lost.rank), ("PEER_LOST", 1), f"what its sender was told: {lost}")
+        equal((failure.name, bytes_now), ("DAEMON_UNRESPONSIVE", {1}), "rank 1's error, and its memory after that")
+        equal((lost.name, lost.rank), ("PEER_LOST", 1), f"its sender's error: {lost}")
         comes_back(cluster)
 
 
-def test_a_daemon_that_was_stopped_and_goes_on_tells_its_ranks_what_the_others_decided(cluster):
+def test_a_daemon_that_was_stopped_and_goes_on_passes_the_others_decision_to_its_ranks(cluster):
     job = Job(two_each(cluster), waits, 60, False)
     await_work(job, False)
     cluster[2].pause()
@@ -218,7 +218,7 @@ def test_a_daemon_that_is_asked_to_end_says_goodbye(cluster):
 
 
 def drains(node, since):
-    """The node has said in its log, from there on, that it is stopping."""
+    """The node has logged, from there on, that it is stopping."""
     return " stopping " in node.log()[since:]
 
 
@@ -234,13 +234,13 @@ def test_a_second_signal_ends_the_waiting_for_operations(cluster):
         status = cluster[2].end(second)
 
         equal(status, 0, "exit status")
-        said = cluster[2].log()[before:]
-        assert " drain_cut_short " in said and " drain_timed_out " not in said, said
+        log = cluster[2].log()[before:]
+        assert " drain_cut_short " in log and " drain_timed_out " not in log, log
         check_ends(cluster, job, begin, "DAEMON_LOST", AT_ONCE, AT_ONCE, rank=None)
         comes_back(cluster)
 
 
-def test_a_goodbye_is_heard_although_the_connection_closes_with_it(cluster):
+def test_a_goodbye_is_received_although_the_connection_closes_with_it(cluster):
     """It proves the end; a closed connection alone is only suspicion, which others have to be asked about."""
     read = {number: len(cluster[number].log()) for number in (1, 3)}
     for again in range(3):
@@ -342,7 +342,7 @@ def watches_its_descriptor(session):
         cabi.check(polled(session))
 
 
-def test_a_killed_daemon_releases_whoever_waits_in_whatever_way(cluster):
+def test_a_killed_daemon_releases_every_kind_of_wait(cluster):
     job = Job([cluster[1], cluster[2]], everything_that_waits)
     job.await_marks()
     eventually(lambda: asleep_in_threads(job[1].pid, 6), "six threads to wait")
@@ -370,7 +370,7 @@ def test_a_restart_keeps_the_identity_and_needs_no_token(cluster):
     run(two_each(cluster), one_sum)
 
 
-def test_a_daemon_that_is_back_before_it_was_missed_is_another_life(cluster):
+def test_a_daemon_that_is_back_before_it_was_missed_is_another_incarnation(cluster):
     job = Job(two_each(cluster), waits, 10, False)
     job.await_marks()
 
@@ -403,7 +403,7 @@ def large_sum(me, group=None, count=1_000_000):
 
 
 def test_groups_formed_in_the_moment_of_a_quick_restart_live(cluster):
-    """Some nodes may still see the old life then [P3]. Nobody waits for the cluster to be connected in between."""
+    """Some nodes may still see the old incarnation then [P3]. Nobody waits for the cluster to be connected in between."""
     for again in range(8):
         cluster[2].kill()
         time.sleep(0.15 * (again % 3))  # sleep: each time another moment of the others' detection

@@ -1,4 +1,4 @@
-"""Processes die in every position that is hard to die in. Two ranks on each of three nodes, unless said otherwise:
+"""Processes die in every position that is hard to die in. Two ranks on each of three nodes, unless noted otherwise:
 
     node 1: ranks 0, 3 ──┐
     node 2: ranks 1, 4 ──┼── switch
@@ -108,7 +108,7 @@ def test_what_a_rank_handed_over_counts_although_it_was_killed_in_its_wait(clust
 
 
 def calls_something_else(me):
-    """Rank 1 dies with a collective handed over. Rank 0 hears of it by a message, and does not make that collective."""
+    """Rank 1 dies with a collective posted. Rank 0 learns it from a message, and does not make that collective."""
     group, x = me.group(), given("int64", "sum", me.rank, 1000)
     group.barrier()
     if me.rank == 1:
@@ -120,7 +120,7 @@ def calls_something_else(me):
     return [first, me.fails(group.barrier), me.fails(group.broadcast, np.zeros(3), 0), me.fails(group.barrier)]
 
 
-def test_who_was_told_of_a_death_hears_the_same_whatever_it_calls_next_and_so_do_the_others(cluster):
+def test_a_rank_that_got_a_failure_gets_it_from_every_later_call_and_so_do_the_others(cluster):
     for placement in ([1, 2, 3], [1, 1, 2], [1, 2, 1], [1, 1, 1]):
         job = Job([cluster[number] for number in placement], calls_something_else)
         job.await_marks()
@@ -313,7 +313,7 @@ def test_a_process_killed_with_eight_threads_waiting_is_named_in_all_its_groups(
 
 
 def needs_somebody_else(me):
-    """Rank 2 waits for rank 1, which lives; rank 0 dies."""
+    """Rank 2 waits for rank 1, which runs; rank 0 dies."""
     group = me.group()
     group.barrier()
     me.mark()
@@ -348,7 +348,7 @@ def with_a_child(me):
     return me.fails(group.barrier)
 
 
-def test_a_killed_rank_whose_forked_child_lives_on_is_named(cluster):
+def test_a_killed_rank_whose_forked_child_still_runs_is_named(cluster):
     job = Job(two_each(cluster), with_a_child)
     child = job.await_marks()[0]
     try:

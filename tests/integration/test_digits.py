@@ -32,7 +32,7 @@ def train(cluster, command_of_rank, seconds=90):
             preexec_fn=lambda namespace=namespace: (enter(namespace), die_with_parent())))
     outputs = [rank.communicate(timeout=seconds)[0] for rank in ranks]
     for rank, (process, output) in enumerate(zip(ranks, outputs)):
-        equal(process.returncode, 0, f"exit status of rank {rank}, which said:\n{output}")
+        equal(process.returncode, 0, f"exit status of rank {rank}, with output:\n{output}")
     return json.loads(outputs[0])
 
 

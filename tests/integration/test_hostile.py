@@ -76,7 +76,7 @@ def attack(cluster, mode, seed=1):
 
 def had_sessions(started):
     output, _ = started.communicate(timeout=ATTACK_SECONDS + 20)
-    equal(started.returncode, 0, f"exit status of the attacker, which said {output!r}")
+    equal(started.returncode, 0, f"exit status of the attacker, with output {output!r}")
     return output.strip()
 
 
@@ -93,14 +93,14 @@ test_scribbling_over_the_whole_segment_harms_nobody = against("scribble")
 test_senseless_ring_entries_harm_nobody = against("entries")
 test_a_descriptor_that_changes_between_check_and_use_harms_nobody = against("flip")
 test_holes_punched_into_shared_memory_harm_nobody = against("punch")
-test_bells_without_end_and_a_socket_never_read_harm_nobody = against("bells")
+test_endless_doorbells_and_a_socket_never_read_harm_nobody = against("doorbells")
 test_files_of_every_kind_as_memory_harm_nobody = against("files")
 test_handshakes_of_every_kind_harm_nobody = against("handshakes")
 
 
 def test_a_client_that_is_stopped_in_the_middle_delays_only_itself(cluster):
     with unharmed(cluster, seconds=2) as honest:
-        attackers = [attack(cluster, mode) for mode in ("descriptors", "bells", "scribble")]
+        attackers = [attack(cluster, mode) for mode in ("descriptors", "doorbells", "scribble")]
         eventually(lambda: cluster[2].status()["sessions"] > 2, "an attacker's session beside those of the two ranks")
         for each in attackers:
             each.send_signal(signal.SIGSTOP)
@@ -117,7 +117,7 @@ def test_silent_handshakes_are_closed_after_their_time(cluster):
             s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             s.connect(str(cluster[2].socket))
             silent.append(s)
-        # More than one user may have open at once: the rest is told so at once.
+        # More than one user may have open at once: the rest gets an error at once.
         silent[-1].settimeout(BUSY)
         equal(refusal(silent[-1].recv(1024)), "TABLE_FULL", "the answer to one handshake too many")
         silent[0].settimeout(5 + BUSY)
@@ -155,7 +155,7 @@ def checksum(data):
 
 
 def port_unreachable(victim, peer, port):
-    """The ICMP message that would tell `victim` that nobody listens at peer:port, for a datagram of its own."""
+    """The ICMP message that would report to `victim` that no process listens at peer:port, for a datagram of its own."""
     udp = struct.pack("!HHHH", port, port, 1208, 0) + b"\x40" * 8
     ip = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 1228, 1, 0, 64, 17, 0, *map(socket.inet_aton, (victim, peer)))
     ip = ip[:10] + struct.pack("!H", checksum(ip)) + ip[12:]
@@ -164,7 +164,7 @@ def port_unreachable(victim, peer, port):
 
 
 def forges_icmp(me, addresses, seconds):
-    """Tells each of them, so long and 500 times at least, that the others are not there."""
+    """Reports to each of them, so long and 500 times at least, that the others are not there."""
     s = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
     end, sent = time.monotonic() + seconds, 0
     while time.monotonic() < end or sent < 500:
@@ -218,7 +218,7 @@ def test_garbage_on_the_admin_socket_harms_nobody(cluster):
         eventually(lambda: cluster[2].status(), "the admin socket to answer", 10)
 
 
-def test_a_stranger_on_the_session_socket_cannot_use_it_as_the_admin_socket(cluster):
+def test_a_client_of_the_session_socket_cannot_use_it_as_the_admin_socket(cluster):
     with unharmed(cluster, working=False):
         for kind, path in ((socket.SOCK_STREAM, cluster[2].socket), (socket.SOCK_SEQPACKET, cluster[2].admin)):
             with socket.socket(socket.AF_UNIX, kind) as s:

@@ -70,7 +70,7 @@ def opens_and_works(me, groups=3):
 def works_until_told(me):
     group = me.group()
     me.mark()
-    return works(me, group, lambda: me.rank == 0 and not me.was_told()) + \
+    return works(me, group, lambda: me.rank == 0 and not me.is_released()) + \
         works(me, group, until(time.monotonic() + BELIEVED_SECONDS))
 
 

@@ -68,11 +68,11 @@ def after_cut(cluster, how, cut, placement=None):
     return job.outcomes(), since
 
 
-def check_all(outcomes, *verdict, since, how, **named):
-    same_failure([outcome[0] for outcome in outcomes], *verdict, **named, since=since,
+def check_all(outcomes, *cause, since, how, **named):
+    same_failure([outcome[0] for outcome in outcomes], *cause, **named, since=since,
                  within=SOON + (SOON if how == "idle" else 0))
     for outcome in outcomes:
-        same_failure(outcome, *verdict, **named)
+        same_failure(outcome, *cause, **named)
 
 
 def names_an_end(cluster, outcomes, *ends):
@@ -114,7 +114,7 @@ def test_an_unplugged_node_is_lost_to_all_others(cluster):
         alone = (number - 1, number + 2)
         others = [outcome for rank, outcome in enumerate(outcomes) if rank not in alone]
         check_all(others, "PEER_LOST", rank=number - 1, node=cluster[number].id, since=since, how=how)
-        # Whoever is cut off from two nodes at once can only name one of them, but does, and on both its ranks.
+        # A node that is cut off from two nodes at once names one of them, the same on both its ranks.
         names = [outcomes[rank][0] for rank in alone]
         lost = names[0].rank
         assert lost in {0, 1, 2} - {number - 1}, f"rank {lost} is not on the other side: {names}"
@@ -138,9 +138,9 @@ def keeps_working(me):
     group, left = me.group(), 10
     me.mark()
     while left > 0:
-        told = group.all_reduce(np.array([me.rank == 0 and me.was_told()]).astype("int32"), op="max")[0]
+        released = group.all_reduce(np.array([me.rank == 0 and me.is_released()]).astype("int32"), op="max")[0]
         one_sum(me, group)
-        left -= told
+        left -= released
 
 
 def ends_well(job):
@@ -177,7 +177,7 @@ def short_cuts(cluster):
 
 
 def test_a_short_cut_is_survived(cluster):
-    """Shorter than the timeout: nobody is accused, what was lost on the way is sent again."""
+    """Shorter than the timeout: no node is suspected, and lost packets are sent again."""
     def survived():
         job = Job(two_each(cluster), keeps_working)
         job.await_marks()
@@ -214,7 +214,7 @@ def works_in_loss(me, turns):
 
 
 def test_a_network_that_loses_datagrams_costs_time_and_nothing_else(cluster):
-    """Nobody is accused, no value is wrong, and the group forms in it, too."""
+    """No node is suspected, no value is wrong, and the group forms in it, too."""
     for number in (1, 2, 3):
         cluster.network.lose(number, 4)
     before = [len(node.log()) for node in cluster]
@@ -225,8 +225,8 @@ def test_a_network_that_loses_datagrams_costs_time_and_nothing_else(cluster):
 
     eventually(lost_on_every_host, "more than 10 lost datagrams on every host", 60)
     for node, since in zip(cluster, before):
-        said = node.log()[since:]
-        assert "peer_down" not in said and "group_failed" not in said, f"{node} lost somebody: {said}"
+        log = node.log()[since:]
+        assert "peer_down" not in log and "group_failed" not in log, f"{node} lost somebody: {log}"
     heals(cluster)
 
 
@@ -240,7 +240,7 @@ def test_all_survivors_learn_of_the_same_death_in_a_network_that_loses_datagrams
         since = time.monotonic()
         job[4].kill()
 
-        # A message from the dead rank may end before the verdict, in words of its own.
+        # A message from the dead rank may end before the failure, with an error of its own.
         for outcome in job.outcomes(0, 1, 2, 3, 5):
             same_failure(outcome, "PEER_LOST", rank=4, node=cluster[2].id, since=since, within=SOON + 1,
                          one_text=how != "waits")
@@ -256,7 +256,7 @@ def opens_and_works(me):
     return "barrier", me.fails(group.barrier)
 
 
-def test_a_group_that_forms_across_a_cut_is_told_so(cluster):
+def test_a_group_that_forms_across_a_cut_is_an_error(cluster):
     """By the one who collects its ranks, if that one reaches both ends; else by who is missing; else by the first
     operation."""
     cluster.network.cut(1, 2)

@@ -204,7 +204,7 @@ def test_no_daemon_is_one_clear_line(cluster):
     cluster[3].start()
 
 
-def test_a_wedged_daemon_is_said_to_be_one(cluster):
+def test_a_wedged_daemon_is_reported_as_one(cluster):
     cluster[3].pause()
     begin = time.monotonic()
     _, complaint = ctl(cluster[3], "status", expect=NO_ANSWER)
@@ -216,7 +216,7 @@ def test_a_wedged_daemon_is_said_to_be_one(cluster):
 def test_wrong_usage_says_what_is_allowed(cluster):
     for words in (("nonsense",), ("token", "create", "--uses", "0"), ("run", "-n", "2"), ("plan", "--op", "nothing")):
         _, complaint = ctl(cluster[1], *words, expect=None)
-        assert complaint.strip(), f"nothing was said about {words}"
+        assert complaint.strip(), f"no error about {words}"
         assert "terminate called" not in complaint, complaint
 
 

@@ -163,7 +163,7 @@ def test_a_process_stopped_with_a_full_submission_ring_is_served_when_it_goes_on
     job[0].await_mark()
     job[0].kill(signal.SIGSTOP)
     cluster[1].resume()
-    # The daemon takes what is in the ring, and whoever else it serves is not delayed.
+    # The daemon takes what is in the ring, and its other clients are not delayed.
     cluster.wait_connected()
     run([cluster[1], cluster[1], cluster[3]], one_sum)
     job[0].kill(signal.SIGCONT)

@@ -300,7 +300,7 @@ def opens_with(me, options):
     return me.fails(me.group, timeout=4, **options[me.rank])
 
 
-def test_members_that_want_different_time_outs_are_told_so(cluster):
+def test_members_that_want_different_time_outs_get_an_error(cluster):
     for kind in ("collective_timeout", "barrier_timeout", "rpc_timeout"):
         for values in ((1, 2), (3, nexar.NO_TIMEOUT)):
             for other in (1, 2):

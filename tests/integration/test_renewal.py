@@ -13,7 +13,7 @@ import time
 from harness import *
 from harness.values import check, given, reduced
 
-LIFE = 20
+LIFETIME = 20
 
 
 def certificate(node):
@@ -49,7 +49,7 @@ def test_leaves_are_renewed_while_a_group_works_and_nobody_is_lost(cluster):
     old = cluster.folder / "old"
     shutil.copytree(cluster[2].state, old)
     first_end = max(end for _, end, _ in before.values())
-    assert 0 < first_end - time.time() <= LIFE, before
+    assert 0 < first_end - time.time() <= LIFETIME, before
     job = Job(list(cluster), works_until, first_end + 3)
 
     while time.time() < first_end + 2:
@@ -71,16 +71,16 @@ def test_leaves_are_renewed_while_a_group_works_and_nobody_is_lost(cluster):
     equal([line for node in cluster for line in node.log().splitlines() if "has ended" in line], [], "connections that met their end")
     assert all(4 <= len(events(node, "bulk_up")) <= 16 for node in cluster), "bulk connections were not replaced, or for ever"
 
-    said = cluster[2].member_client("hello", old, cluster[1].endpoint, "honest")
-    contains(said, "closed", "expired")
-    # The client hears of its refusal before the daemon has logged it.
+    output = cluster[2].member_client("hello", old, cluster[1].endpoint, "honest")
+    contains(output, "closed", "expired")
+    # The client receives its refusal before the daemon has logged it.
     eventually(lambda: "expired" in "".join(events(cluster[1], "connection_refused")), "the event about it")
-    print(f"        {rounds[0]} rounds; the old certificate: {said.strip()}")
+    print(f"        {rounds[0]} rounds; the old certificate: {output.strip()}")
 
 
 def test_a_restart_uses_the_renewed_certificate(cluster):
     end = expires(cluster[2])
-    eventually(lambda: expires(cluster[2]) > end, "the next renewal", LIFE)
+    eventually(lambda: expires(cluster[2]) > end, "the next renewal", LIFETIME)
     end = expires(cluster[2])
     cluster[2].kill()
     cluster[2].start()
@@ -91,12 +91,12 @@ def test_a_restart_uses_the_renewed_certificate(cluster):
 def test_nodes_that_find_no_issuer_say_so_retry_and_part_when_they_expire(cluster):
     lonely, other = cluster[2], cluster[3]
     # Both have to be members still when the first attempt of node 2 fails.
-    eventually(lambda: expires(other) > expires(lonely) - 4, "node 3 to be renewed, too", LIFE)
+    eventually(lambda: expires(other) > expires(lonely) - 4, "node 3 to be renewed, too", LIFETIME)
     before = {node: len(node.log()) for node in (lonely, other)}
     cluster[1].kill()
-    eventually(lambda: certificate(lonely)["state"] == "renewal failed", "a failed renewal", LIFE)
+    eventually(lambda: certificate(lonely)["state"] == "renewal failed", "a failed renewal", LIFETIME)
     assert certificate(lonely)["renewal_failures"] >= 1
-    eventually(lambda: certificate(lonely)["state"] == "expired", "the end of the certificate", LIFE)
+    eventually(lambda: certificate(lonely)["state"] == "expired", "the end of the certificate", LIFETIME)
 
     assert len(events(lonely, "certificate_renewal_failed")) >= 2, "it did not try again"
     eventually(lambda: events(lonely, "certificate_expired"), "the event about it")
@@ -112,7 +112,7 @@ def test_nodes_that_find_no_issuer_say_so_retry_and_part_when_they_expire(cluste
     contains(shown, "EXPIRED", "other nodes refuse this one until it joins again")
 
     # The issuer was away for longer than its own leaf lasts: it signs itself another one. Node 2 cannot come back.
-    cluster[1].start(NEXAR_CERTIFICATE_LIFETIME_SECS=str(LIFE))
+    cluster[1].start(NEXAR_CERTIFICATE_LIFETIME_SECS=str(LIFETIME))
     assert certificate(cluster[1])["state"] == "valid"
     eventually(lambda: "expired" in "".join(events(cluster[1], "connection_refused")), "node 1 to refuse node 2")
     eventually(lambda: any("certificate has expired" in peer["why"] for peer in lonely.ask("status")["peers"]
@@ -127,4 +127,4 @@ def test_nodes_that_find_no_issuer_say_so_retry_and_part_when_they_expire(cluste
         del cluster.nodes[node.number]
 
 
-main(globals(), nodes=3, NEXAR_CERTIFICATE_LIFETIME_SECS=str(LIFE))
+main(globals(), nodes=3, NEXAR_CERTIFICATE_LIFETIME_SECS=str(LIFETIME))

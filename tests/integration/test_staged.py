@@ -191,7 +191,7 @@ def by_poll(session, requests):
                 left.remove(each.request)  # each is reported once
             if not ended:
                 break
-        assert not left or select.select([fd], [], [], 10)[0], "the descriptor told nothing for 10 s"
+        assert not left or select.select([fd], [], [], 10)[0], "the descriptor was not readable for 10 s"
 
 
 def many_at_once(me, how):
@@ -246,8 +246,8 @@ def test_threads_that_come_to_move_the_same_bytes_get_them_right(cluster):
                              size=4, group="threads"))
     os.environ.pop("NEXAR_WITHOUT_WAITV", None)
     for rank, started in enumerate(ranks):
-        said, _ = started.communicate(timeout=90)
-        equal((started.returncode, said), (0, f"rank {rank}: 0 failures\n"), "exit and output")
+        output, _ = started.communicate(timeout=90)
+        equal((started.returncode, output), (0, f"rank {rank}: 0 failures\n"), "exit and output")
 
 
 # ---- Limits ----
@@ -308,7 +308,7 @@ def sums(me, group, count=100):
 
 
 def begins_and_stays(me, staying, blocking, timeout=None):
-    """One rank starts and moves no more bytes; the others wait for it. All tell how it ended, and what then."""
+    """One rank starts and moves no more bytes; the others wait for it. All report how it ended, and what happened then."""
     session = me.session(scratch_limit=LIMIT)
     group = me.group(session, collective_timeout=timeout)
     sums(me, group)
@@ -358,7 +358,7 @@ def late_but_alive(me):
         first = me.fails(case.call, group)
     me.mark()
     me.wait_for_go()
-    sums(me, group)  # that one operation failed; the group lives
+    sums(me, group)  # that one operation failed; the group can still be used
     return first
 
 

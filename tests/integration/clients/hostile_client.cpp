@@ -171,14 +171,14 @@ void punch(Attack& a) {
         }
 }
 
-// Bells without end, and an answer to each operation that is never read.
-void bells(Attack& a) {
+// Endless doorbells, and an answer to each operation that is never read.
+void doorbells(Attack& a) {
     while (auto s = a.session()) {
         std::atomic_ref(s->header().bell_wanted).store(1);
         fcntl(s->socket_fd(), F_SETFL, 0);  // blocking, should the daemon share it
-        const nexar_msg_head bell{NEXAR_LOCAL_MAGIC, NEXAR_MSG_BELL};
+        const nexar_msg_head doorbell{NEXAR_LOCAL_MAGIC, NEXAR_MSG_BELL};
         while (a.goes_on() && !s->ended()) {
-            for (int i = 0; i < 1000; ++i) s->send(&bell, sizeof bell, {}, MSG_DONTWAIT);
+            for (int i = 0; i < 1000; ++i) s->send(&doorbell, sizeof doorbell, {}, MSG_DONTWAIT);
             uint32_t last = 0;
             for (uint32_t at = 1; at < RawSession::slots; ++at) last = s->submit(at, s->all_reduce(1));
             a.ended += s->await(RawSession::slots - 1, last, 100);
@@ -253,7 +253,7 @@ int run(int argc, char** argv) {
                                                          {"entries", entries},
                                                          {"flip", flip},
                                                          {"punch", punch},
-                                                         {"bells", bells},
+                                                         {"doorbells", doorbells},
                                                          {"files", descriptors_of_files},
                                                          {"handshakes", handshakes}};
     const char* path = std::getenv("NEXAR_SOCKET");

@@ -122,10 +122,10 @@ struct Folder {
           root(read_file(path + "/root.crt")) {}
 };
 
-wire::Hello hello_of(const Folder& folder, const Incarnation& life, const std::string& how) {
+wire::Hello hello_of(const Folder& folder, const Incarnation& incarnation, const std::string& how) {
     wire::Hello hello;
     hello.node = need(admission::node_id_of_key(folder.key));
-    hello.incarnation = life;
+    hello.incarnation = incarnation;
     hello.cluster = admission::cluster_id_of(need(admission::key_hash_of_certificate(folder.root)));
     if (how == "node") hello.node.bytes[0] ^= 1;
     if (how == "incarnation") hello.incarnation.counter += 1000;
@@ -136,7 +136,7 @@ wire::Hello hello_of(const Folder& folder, const Incarnation& life, const std::s
 
 int say_hello(const std::string& path, const std::string& to, const std::string& how) {
     const Folder folder(path);
-    const Incarnation life{1'000'000, 7};
+    const Incarnation incarnation{1'000'000, 7};
     const NodeId self = need(admission::node_id_of_key(folder.key));
     const auto remote = need(quic::Address::parse(to));
     transport::QuicPort::Options options;
@@ -148,7 +148,7 @@ int say_hello(const std::string& path, const std::string& to, const std::string&
                                   }));
     link::Mesh mesh{link::MeshConfig{}};
     connections::Preamble preamble;
-    preamble.incarnation = life;
+    preamble.incarnation = incarnation;
     transport::QuicCarrier carrier(port->endpoint(), port->local());
     connections::Channels links(carrier, mesh, self, preamble);
     need(links.dial(loop::Loop::now(), to, std::nullopt));
@@ -157,7 +157,7 @@ int say_hello(const std::string& path, const std::string& to, const std::string&
     while (turn(*port, until)) {
         while (auto event = port->poll_event()) carrier.on_event(loop::Loop::now(), *event, links);
         while (auto opened = links.poll_opened())
-            links.greet(opened->id, wire::encode(wire::Message(hello_of(folder, life, how))));
+            links.greet(opened->id, wire::encode(wire::Message(hello_of(folder, incarnation, how))));
         if (auto closed = links.poll_closed()) {
             std::printf("closed: %s\n", closed->why.reason.c_str());
             return 0;

@@ -126,8 +126,8 @@ class RawSession {
         std::atomic_ref(ring[at % entries])
             .store(uint64_t{generation} << 32 | turn << 24 | uint64_t{kind} << 16 | slot_index);
         std::atomic_ref(header().submit_tail).store(tail_);
-        const nexar_msg_head bell{NEXAR_LOCAL_MAGIC, NEXAR_MSG_BELL};
-        send(&bell, sizeof bell, {}, MSG_DONTWAIT);
+        const nexar_msg_head doorbell{NEXAR_LOCAL_MAGIC, NEXAR_MSG_BELL};
+        send(&doorbell, sizeof doorbell, {}, MSG_DONTWAIT);
     }
 
     uint32_t submit(uint32_t i, const nexar_shm_descriptor& descriptor) {

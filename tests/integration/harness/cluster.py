@@ -147,12 +147,12 @@ class Node:
         self._id = status["node"]
         return status
 
-    def lives_up(self):
-        """The peers that it is connected to: {NodeId: which life of it}."""
+    def incarnations_up(self):
+        """The peers that it is connected to: {NodeId: its incarnation}."""
         return {peer["node"]: peer["incarnation"] for peer in self.status()["peers"] if peer["state"] == "up"}
 
     def peers_up(self):
-        return set(self.lives_up())
+        return set(self.incarnations_up())
 
     def cpu_seconds(self):
         fields = pathlib.Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
@@ -218,8 +218,8 @@ class Cluster:
         def connected():
             members = [node for node in self.alive() if not node.expected_dead]
             try:
-                lives = [(status["node"], status["incarnation"]) for status in (node.status() for node in members)]
-                return all(node.lives_up().items() | {life} >= set(lives) for node, life in zip(members, lives))
+                present = [(status["node"], status["incarnation"]) for status in (node.status() for node in members)]
+                return all(node.incarnations_up().items() | {own} >= set(present) for node, own in zip(members, present))
             except (OSError, KeyError, Refused):
                 return False
         eventually(connected, "all nodes to be connected", seconds)

@@ -35,7 +35,7 @@ class Failure:
     at: float = dataclasses.field(compare=False, default=0)
 
     @property
-    def verdict(self):
+    def cause(self):
         """What has to be the same on every survivor."""
         return self.name, self.rank, self.other_rank, self.node
 
@@ -82,21 +82,21 @@ class Me:
         return (session or self.session()).group(**given)
 
     def mark(self, what=None):
-        """Tells the test that this process has come here."""
+        """Reports to the test that this process has come here."""
         _send(self._out, ("mark", what))
 
     def wait_for_go(self, seconds=RESULT_SECONDS):
         if not select.select([self._in], [], [], seconds)[0]:
-            raise TimeoutError("the test never said go")
+            raise TimeoutError("the test never released this rank")
         os.read(self._in, 1)
 
     @staticmethod
     def stay():
         """Does nothing, until the test ends this process."""
-        time.sleep(60)  # sleep: this process's life, which nothing waits for
+        time.sleep(60)  # sleep: until the test kills this process
 
-    def was_told(self):
-        """Whether the test has said go, without waiting for it."""
+    def is_released(self):
+        """Whether the test has released this rank, without waiting for it."""
         return bool(select.select([self._in], [], [], 0)[0])
 
     @staticmethod
@@ -164,7 +164,7 @@ class Rank:
                     message, self._buffer = pickle.loads(self._buffer[4:size]), self._buffer[size:]
                     return message
             if not select.select([self._from], [], [], max(0, until - time.monotonic()))[0]:
-                raise AssertionError(f"{self} said nothing in time: it hangs")
+                raise AssertionError(f"{self} reported nothing in time: it hangs")
             part = os.read(self._from, 1 << 20)
             if not part:
                 return None

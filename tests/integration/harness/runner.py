@@ -26,7 +26,7 @@ def same_failure(outcomes, name, rank=None, other_rank=None, node=None, since=0,
     for outcome in outcomes:
         if not isinstance(outcome, Failure):
             raise AssertionError(f"want {name}, have the value {outcome!r}; all: {outcomes}")
-        equal(outcome.verdict, (name, rank, other_rank, node), f"error ({outcome.text})")
+        equal(outcome.cause, (name, rank, other_rank, node), f"error ({outcome.text})")
         if within is not None and outcome.at - since > within:
             raise AssertionError(f"{name} came after {outcome.at - since:.2f} s, allowed are {within} s: {outcome.text}")
         if not outcome.text:

@@ -12,7 +12,7 @@ import sys
 CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWNET = 0x00020000, 0x10000000, 0x40000000
 MS_REC, MS_PRIVATE = 0x4000, 1 << 18
 PR_SET_PDEATHSIG = 1
-SKIPPED = 77  # tells ctest
+SKIPPED = 77  # for ctest
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -90,7 +90,7 @@ def new_network():
 
 
 def run_in(namespace, *command):
-    """A short command in a namespace; its output, or an error that shows what it said."""
+    """A short command in a namespace; its output, or an error with its output."""
     done = subprocess.run(command, capture_output=True, text=True, timeout=20, preexec_fn=lambda: enter(namespace))
     if done.returncode != 0:
         raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip() or done.returncode}")
