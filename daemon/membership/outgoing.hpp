@@ -1,4 +1,4 @@
-// What the machines of this folder want sent.
+// Outgoing: a message that a machine of this folder sends.
 #pragma once
 
 #include "core/ids.hpp"

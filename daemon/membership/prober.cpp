@@ -3,17 +3,19 @@
 
 #include <algorithm>
 
+#include "core/check.hpp"
+
 namespace nexar::membership {
 
-Prober::Prober(const ProbeConfig& config, const NodeId& self, Incarnation life)
-    : config_(config), self_(self), life_(life) {}
+Prober::Prober(const ProbeConfig& config, const NodeId& self, Incarnation incarnation)
+    : config_(config), self_(self), incarnation_(incarnation) {}
 
-uint64_t Prober::ask(const NodeId& target, Incarnation life, std::vector<NodeId> helpers, bool prefer_direct,
-                     Time now) {
+uint64_t Prober::ask(const NodeId& target, Incarnation incarnation, std::vector<NodeId> helpers,
+                     bool prefer_direct, Time now) {
     const uint64_t nonce = next_nonce_++;
     Question& question = questions_[nonce];
     question.target = target;
-    question.life = life;
+    question.incarnation = incarnation;
     question.helpers = std::move(helpers);
     question.prefer_direct = prefer_direct;
     question.deadline = now + config_.deadline;
@@ -22,7 +24,7 @@ uint64_t Prober::ask(const NodeId& target, Incarnation life, std::vector<NodeId>
 }
 
 void Prober::send_all(uint64_t nonce, const Question& question) {
-    const wire::ProbeRequest request{nonce, question.target, question.life};
+    const wire::ProbeRequest request{nonce, question.target, question.incarnation};
     sends_.push_back({question.target, request});
     for (const NodeId& helper : question.helpers)
         if (helper != self_ && helper != question.target) sends_.push_back({helper, request});
@@ -34,44 +36,45 @@ void Prober::cancel(uint64_t question) {
 
 void Prober::on_request(const NodeId& from, const wire::ProbeRequest& request, Time now) {
     if (request.target == self_) {
-        const bool same_life = request.incarnation == Incarnation{} || request.incarnation == life_;
-        sends_.push_back({from, wire::ProbeReply{request.nonce, same_life, 0}});
+        const bool is_same = request.incarnation == Incarnation{} || request.incarnation == incarnation_;
+        sends_.push_back({from, wire::ProbeReply{request.nonce, is_same, 0}});
         return;
     }
-    size_t& of_asker = foreign_[from];
-    if (of_asker >= config_.questions_max) return;  // [F14]
-    ++of_asker;
+    size_t& of_requester = foreign_[from];
+    if (of_requester >= config_.questions_max) return;  // [F14]
+    ++of_requester;
     const uint64_t nonce = next_nonce_++;
     Question& question = questions_[nonce];
     question.target = request.target;
-    question.life = request.incarnation;
-    question.asker = from;
-    question.asker_nonce = request.nonce;
+    question.incarnation = request.incarnation;
+    question.requester = from;
+    question.requester_nonce = request.nonce;
     question.deadline = now + config_.helper_deadline;
     send_all(nonce, question);
 }
 
 void Prober::on_reply(const NodeId& from, const wire::ProbeReply& reply, Time) {
     const auto at = questions_.find(reply.nonce);
-    if (at == questions_.end()) return;  // late, or not ours
+    if (at == questions_.end()) return;  // late, or invented
     Question& question = at->second;
-    // From the target: a "no" means that another life of it answers, which ends the question too [F7].
+    // From the target: a "no" means that another incarnation answers, which ends the question too [F7].
     if (from == question.target) return end(reply.nonce, reply.heard);
     if (!reply.heard ||
         std::find(question.helpers.begin(), question.helpers.end(), from) == question.helpers.end())
         return;
-    question.heard_by_other = true;
+    question.reached_by_helper = true;
     if (!question.prefer_direct) end(reply.nonce, false);
 }
 
-void Prober::end(uint64_t nonce, bool heard_directly) {
+void Prober::end(uint64_t nonce, bool reached_directly) {
     const auto at = questions_.find(nonce);
     const Question& question = at->second;
-    if (question.asker.is_zero()) {
-        answers_.push_back({nonce, heard_directly, question.heard_by_other});
+    if (question.requester.is_zero()) {
+        answers_.push_back({nonce, reached_directly, question.reached_by_helper});
     } else {
-        if (--foreign_.at(question.asker) == 0) foreign_.erase(question.asker);
-        sends_.push_back({question.asker, wire::ProbeReply{question.asker_nonce, heard_directly, 0}});
+        if (--foreign_.at(question.requester) == 0) foreign_.erase(question.requester);
+        sends_.push_back(
+            {question.requester, wire::ProbeReply{question.requester_nonce, reached_directly, 0}});
     }
     questions_.erase(at);
 }
@@ -81,11 +84,11 @@ void Prober::on_time(Time now) {
     for (auto& [nonce, question] : questions_) {
         if (now < question.deadline) continue;
         const bool stalled = now > question.deadline + config_.stall_limit;
-        if (!stalled || !question.asker.is_zero() || question.restarts >= config_.restarts_max) {
+        if (!stalled || !question.requester.is_zero() || question.restarts >= config_.restarts_max) {
             over.push_back(nonce);
             continue;
         }
-        // We slept through the answers: they may be in our sockets still [F6].
+        // This process was stalled, and the answers may still be in its sockets [F6].
         ++question.restarts;
         question.deadline = now + config_.deadline;
         send_all(nonce, question);
@@ -105,6 +108,18 @@ std::optional<Prober::Answer> Prober::poll_answer() {
     const Answer out = answers_.front();
     answers_.pop_front();
     return out;
+}
+
+void Prober::check_invariants() const {
+    std::map<NodeId, size_t> foreign;
+    for (const auto& [nonce, question] : questions_) {
+        NEXAR_CHECK(nonce < next_nonce_);
+        NEXAR_CHECK(question.restarts <= config_.restarts_max);
+        NEXAR_CHECK(question.deadline != never);
+        if (!question.requester.is_zero()) ++foreign[question.requester];
+    }
+    NEXAR_CHECK(foreign == foreign_);
+    for (const auto& [requester, count] : foreign_) NEXAR_CHECK(count <= config_.questions_max);
 }
 
 Time Prober::wake_at() const {

@@ -1,5 +1,6 @@
-// Prober: finds out whether anybody can make a round trip to a node now (docs/protocol/failure.md [F5]-[F7]).
-// Both sides: asks for our own arbiter, and answers or passes on the questions of others. Sans-io.
+// Prober: checks whether this node, or any helper, can make a round trip to a node now
+// (docs/protocol/failure.md [F5]-[F7]). Each node has both roles: it asks questions of its own, and it
+// answers the questions of other nodes or probes on their behalf. Sans-io.
 #pragma once
 
 #include <deque>
@@ -14,27 +15,27 @@
 namespace nexar::membership {
 
 struct ProbeConfig {
-    Duration deadline{250'000'000};         // Q: of a question of our own
-    Duration helper_deadline{150'000'000};  // H: of one asked on behalf of another node
-    Duration stall_limit{100'000'000};      // our timer came so much late: ask again
-    unsigned restarts_max = 2;
-    size_t questions_max = 1024;  // on behalf of each other node, at a time
+    Duration deadline{250'000'000};         // Q: of a question of this node
+    Duration helper_deadline{150'000'000};  // H: of a question on behalf of another node
+    Duration stall_limit{100'000'000};      // a timer that is so late means that this process was stalled
+    unsigned restarts_max = 2;              // how often a stalled question is asked again [F6]
+    size_t questions_max = 1024;            // in flight on behalf of each other node [F14]
 };
 
 class Prober {
   public:
     struct Answer {
         uint64_t question = 0;
-        bool heard_directly = false;  // we had the round trip ourselves
-        bool heard_by_other = false;
+        bool heard_directly = false;  // this node made the round trip
+        bool heard_by_other = false;  // a helper did
     };
 
-    Prober(const ProbeConfig& config, const NodeId& self, Incarnation life);
+    Prober(const ProbeConfig& config, const NodeId& self, Incarnation incarnation);
 
-    // One node, one life, asked directly and through the helpers. Answered by poll_answer() within
-    // deadline * (1 + restarts_max). `prefer_direct`: an answer by a helper does not end the question.
-    uint64_t ask(const NodeId& target, Incarnation life, std::vector<NodeId> helpers, bool prefer_direct,
-                 Time now);
+    // Probes one incarnation of a node, directly and through the helpers. poll_answer() returns the answer
+    // within deadline * (1 + restarts_max). `prefer_direct`: a helper's answer does not end the question.
+    uint64_t ask(const NodeId& target, Incarnation incarnation, std::vector<NodeId> helpers,
+                 bool prefer_direct, Time now);
     void cancel(uint64_t question);
 
     void on_request(const NodeId& from, const wire::ProbeRequest& request, Time now);
@@ -45,29 +46,31 @@ class Prober {
     std::optional<Answer> poll_answer();
     Time wake_at() const;
 
+    void check_invariants() const;  // for tests; walks all questions
+
   private:
     struct Question {
         NodeId target;
-        Incarnation life;
-        std::vector<NodeId> helpers;  // ours
+        Incarnation incarnation;  // of the target; zero: any
+        std::vector<NodeId> helpers;
         bool prefer_direct = false;
-        bool heard_by_other = false;
+        bool reached_by_helper = false;  // a helper's answer has arrived
         unsigned restarts = 0;
-        NodeId asker;  // not ours: whom to tell, and under which nonce
-        uint64_t asker_nonce = 0;
+        NodeId requester;              // zero: this node; otherwise the node that gets the answer,
+        uint64_t requester_nonce = 0;  // under its own number
         Time deadline;
     };
     void send_all(uint64_t nonce, const Question& question);
-    void end(uint64_t nonce, bool heard_directly);
+    void end(uint64_t nonce, bool reached_directly);
 
     ProbeConfig config_;
     NodeId self_;
-    Incarnation life_;
+    Incarnation incarnation_;
     uint64_t next_nonce_ = 1;
-    std::map<NodeId, size_t> foreign_;  // questions by asker
-    std::map<uint64_t, Question> questions_;
-    std::deque<Outgoing> sends_;
-    std::deque<Answer> answers_;
+    std::map<NodeId, size_t> foreign_;        // by requester: its questions in flight; an entry is above 0
+    std::map<uint64_t, Question> questions_;  // in flight, by nonce
+    std::deque<Outgoing> sends_;              // not polled yet
+    std::deque<Answer> answers_;              // not polled yet
 };
 
 }  // namespace nexar::membership

@@ -145,5 +145,42 @@ TEST_CASE("a detector that was itself stalled starts all silences anew", "[membe
     }
 }
 
+TEST_CASE("a detector's invariants hold after every input", "[membership]") {
+    for (uint64_t seed = 1; seed <= 20; ++seed) {
+        CAPTURE(seed);
+        Random random(seed);
+        Time now{};
+        FailureDetector detector({}, now);
+        for (int step = 0; step < 2000; ++step) {
+            now += Duration(
+                static_cast<int64_t>(random.below(random.one_in(50) ? 10'000'000'000 : 300'000'000)));
+            const PeerIndex one{static_cast<uint32_t>(random.below(4))};
+            switch (random.below(7)) {
+                case 0:
+                    detector.on_up(one, now);
+                    break;
+                case 1:
+                    detector.on_heard(one, now);
+                    break;
+                case 2:
+                    detector.on_sent(one, now);
+                    break;
+                case 3:
+                    detector.on_closed(one, "closed", now);
+                    break;
+                case 4:
+                    detector.on_redial_failed(one, now);
+                    break;
+                case 5:
+                    if (random.one_in(10)) detector.on_gone(one);
+                    break;
+                default:
+                    detector.on_time(now);
+            }
+            detector.check_invariants();
+        }
+    }
+}
+
 }  // namespace
 }  // namespace nexar::membership

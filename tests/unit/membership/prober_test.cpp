@@ -123,5 +123,40 @@ TEST_CASE("a node stalled during its own question asks again, a bounded number o
     CHECK(p.wake_at() == never);
 }
 
+TEST_CASE("a prober's invariants hold after every input", "[membership][F14]") {
+    for (uint64_t seed = 1; seed <= 20; ++seed) {
+        CAPTURE(seed);
+        Random random(seed);
+        ProbeConfig config;
+        config.questions_max = 4;
+        auto p = prober(config);
+        Time now{};
+        const NodeId nodes[] = {self, target, helper, other};
+        const auto any = [&] { return nodes[random.below(4)]; };
+        std::vector<uint64_t> own;
+        for (int step = 0; step < 2000; ++step) {
+            now += Duration(static_cast<int64_t>(random.below(100'000'000)));
+            const uint64_t nonce = random.below(200);
+            switch (random.below(5)) {
+                case 0:
+                    own.push_back(p.ask(any(), {1, 1}, {any(), any()}, random.one_in(2), now));
+                    break;
+                case 1:
+                    if (!own.empty()) p.cancel(own[random.below(own.size())]);
+                    break;
+                case 2:
+                    p.on_request(nodes[1 + random.below(3)], {nonce, any(), {3, 4}}, now);
+                    break;
+                case 3:
+                    p.on_reply(any(), {nonce, random.one_in(2), 0}, now);
+                    break;
+                default:
+                    p.on_time(now);
+            }
+            p.check_invariants();
+        }
+    }
+}
+
 }  // namespace
 }  // namespace nexar::membership
