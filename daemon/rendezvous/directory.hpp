@@ -74,6 +74,7 @@ class Directory {
     // Of a called off attempt, when another node leads by now.
     std::optional<std::pair<wire::GroupOpen, NodeId>> poll_orphan();
     Time wake_at() const;
+    void check_invariants() const;  // for tests; walks everything
 
     // Set by the owner. Is this life of the node connected? Is this open ours to lead?
     std::function<Reach(const NodeId&, Incarnation)> reach;

@@ -99,6 +99,8 @@ class Rendezvous {
     std::optional<Action> poll_action();
     Time wake_at() const;
 
+    void check_invariants() const;  // for tests; walks everything
+
     NodeId leader() const { return leader_; }
     size_t pending() const { return own_.size(); }
     // For nexarctl: the opens of this node.

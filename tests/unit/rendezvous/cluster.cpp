@@ -141,6 +141,7 @@ void Cluster::on_opened(unsigned node, const Opened& opened) {
 }
 
 void Cluster::drain(unsigned node) {
+    machines_[node]->check_invariants();
     while (const auto action = machines_[node]->poll_action()) {
         if (const auto* send = std::get_if<Send>(&*action)) {
             ++messages_;
