@@ -47,7 +47,7 @@ class Shard::Thread {
     void push(Event event);
     Time wake_at() const;
     void sleep(Time until);
-    void publish_counters();
+    void publish_counters(Time now);
     void flush_events();
     bool may_sleep();
     bool has_received();
@@ -60,6 +60,7 @@ class Shard::Thread {
     connections::BulkConnections connections_;
     bool pushed_ = false;              // an event since the control loop was notified last
     uint64_t datagrams_received_ = 0;  // the socket's count at the last has_received()
+    Time counters_published_at_{};
 };
 
 void Shard::Thread::push(Event event) {
@@ -148,7 +149,8 @@ bool Shard::Thread::has_received() {
     return datagrams != std::exchange(datagrams_received_, datagrams);
 }
 
-void Shard::Thread::publish_counters() {
+void Shard::Thread::publish_counters(Time now) {
+    counters_published_at_ = now;
     uint64_t sent = 0, received = 0;
     for (const link::PeerIndex peer : connections_.peers()) {
         const auto s = mesh_.stats(peer);
@@ -188,6 +190,7 @@ void Shard::Thread::run() {
             work += port_->flush(now) ? 1u : 0u;
         work += has_received() ? 1u : 0u;
         flush_events();
+        if (now - counters_published_at_ >= counters_period) publish_counters(now);
         if (work > 0) {
             active = now;
             continue;
@@ -196,7 +199,7 @@ void Shard::Thread::run() {
             sched_yield();
             continue;
         }
-        publish_counters();
+        publish_counters(now);
         shard_->wakeup_.announce_sleep();
         if (may_sleep()) sleep(wake_at());
         shard_->wakeup_.awake();

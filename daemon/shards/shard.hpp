@@ -68,6 +68,8 @@ class Shard {
     std::optional<Event> poll_event();
     void flush();  // moves commands that found the queue full; Requires: called in each turn of the loop
 
+    // Payload bytes with all current peers, at most counters_period old while the shard works.
+    static constexpr Duration counters_period{10'000'000};
     uint64_t bytes_sent() const { return bytes_sent_.load(std::memory_order_relaxed); }
     uint64_t bytes_received() const { return bytes_received_.load(std::memory_order_relaxed); }
 

@@ -81,6 +81,18 @@ TEST_CASE("64 MiB arrive and are copied or added, each word once", "[shards]") {
     transfer_64_mib(true);
 }
 
+TEST_CASE("a shard that never sleeps publishes its counters", "[shards]") {
+    Pair pair;
+    pair.a.start(2, 1h);
+    pair.b.start(2, 1h);
+    pair.introduce();
+    Transfers t(1, 1, 100'000, false);
+    pair.a.shard->post(t.recvs(peer_b, 100));
+    pair.b.shard->post(t.sends(peer_a, 200));
+    CHECK(pair.run(
+        [&] { return pair.a.shard->bytes_received() >= 400'000 && pair.b.shard->bytes_sent() >= 400'000; }));
+}
+
 TEST_CASE("receives posted before the connection is there wait for it", "[shards]") {
     Pair pair;
     Transfers t(1, 4, 100'000, true);
