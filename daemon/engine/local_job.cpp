@@ -1,3 +1,4 @@
+// See local_job.hpp.
 #include "engine/local_job.hpp"
 
 #include <algorithm>
@@ -9,27 +10,23 @@
 namespace nexar::engine {
 namespace {
 
-// Walks an extent list in runs.
-class Walk {
-  public:
-    explicit Walk(const link::Extents& extents) : at_(extents.begin()), end_(extents.end()) { skip_empty(); }
-    bool ended() const { return at_ == end_; }
-    size_t run() const { return at_->bytes - used_; }
-    std::byte* data() const { return at_->data + used_; }
-    void advance(size_t n) {
-        used_ += n;
-        if (used_ < at_->bytes) return;
-        ++at_;
-        used_ = 0;
-        skip_empty();
-    }
+// A position in an extent list.
+struct Cursor {
+    const link::Extents* extents;
+    size_t index = 0;
+    size_t offset = 0;
 
-  private:
-    void skip_empty() {
-        while (at_ != end_ && at_->bytes == 0) ++at_;
+    Cursor(const link::Extents& list, size_t skip) : extents(&list) { advance(skip); }
+    std::byte* at() const { return (*extents)[index].data + offset; }
+    size_t run() const { return index == extents->size() ? 0 : (*extents)[index].bytes - offset; }
+    void advance(size_t n) {
+        while (index < extents->size() && n >= (*extents)[index].bytes - offset) {
+            n -= (*extents)[index].bytes - offset;
+            ++index;
+            offset = 0;
+        }
+        offset += n;
     }
-    link::Extents::const_iterator at_, end_;
-    size_t used_ = 0;
 };
 
 void run_flat(const WorkerJob& job, std::span<void* const> dsts, std::span<const void* const> srcs,
@@ -37,37 +34,49 @@ void run_flat(const WorkerJob& job, std::span<void* const> dsts, std::span<const
     const size_t count = bytes / reduce::size_of(job.dtype);
     switch (job.kind) {
         case WorkerJob::Kind::reduce:
-            return reduce::reduce_many_to(dsts, srcs, count, job.dtype, job.op);
+            reduce::reduce_many_to(dsts, srcs, count, job.dtype, job.op);
+            break;
         case WorkerJob::Kind::copy:
             for (void* dst : dsts)
                 if (dst != srcs[0]) std::memmove(dst, srcs[0], bytes);
-            return;
+            break;
         case WorkerJob::Kind::finish_avg:
             for (void* dst : dsts) reduce::finish_avg(dst, count, job.dtype, job.divisor);
-            return;
+            break;
     }
 }
 
 }  // namespace
 
+size_t bytes_of(const WorkerJob& job) {
+    return job.dsts.empty() ? 0 : link::bytes_of(job.dsts[0]);
+}
+
 size_t total_bytes(const WorkerJob& job) {
-    return job.dsts.empty() ? 0 : link::bytes_of(job.dsts[0]) * (job.dsts.size() + job.srcs.size());
+    return bytes_of(job) * (job.dsts.size() + job.srcs.size());
 }
 
 void run_here(const WorkerJob& job) {
-    std::vector<Walk> walks;
-    for (const auto& list : job.dsts) walks.emplace_back(list);
-    for (const auto& list : job.srcs) walks.emplace_back(list);
-    std::vector<void*> dsts(job.dsts.size());
-    std::vector<const void*> srcs(job.srcs.size());
-    while (!walks.empty() && !walks[0].ended()) {
-        size_t run = walks[0].run();
-        for (const Walk& w : walks) run = std::min(run, w.ended() ? 0 : w.run());
+    run_piece(job, 0, bytes_of(job));
+}
+
+void run_piece(const WorkerJob& job, size_t begin, size_t end) {
+    std::vector<Cursor> dst_at, src_at;
+    for (const auto& list : job.dsts) dst_at.emplace_back(list, begin);
+    for (const auto& list : job.srcs) src_at.emplace_back(list, begin);
+    std::vector<void*> dsts(dst_at.size());
+    std::vector<const void*> srcs(src_at.size());
+    for (size_t left = end - begin; left > 0;) {
+        size_t run = left;
+        for (const Cursor& c : dst_at) run = std::min(run, c.run());
+        for (const Cursor& c : src_at) run = std::min(run, c.run());
         NEXAR_CHECK(run > 0);  // all lists cover the same bytes
-        for (size_t i = 0; i < dsts.size(); ++i) dsts[i] = walks[i].data();
-        for (size_t i = 0; i < srcs.size(); ++i) srcs[i] = walks[dsts.size() + i].data();
+        for (size_t i = 0; i < dst_at.size(); ++i) dsts[i] = dst_at[i].at();
+        for (size_t i = 0; i < src_at.size(); ++i) srcs[i] = src_at[i].at();
         run_flat(job, dsts, srcs, run);
-        for (Walk& w : walks) w.advance(run);
+        for (Cursor& c : dst_at) c.advance(run);
+        for (Cursor& c : src_at) c.advance(run);
+        left -= run;
     }
 }
 

@@ -2,7 +2,7 @@
 
 #include <sched.h>
 
-#include "workers/job.hpp"
+#include "engine/local_job.hpp"
 
 namespace nexar::workers {
 
@@ -22,9 +22,9 @@ Pool::~Pool() {
 
 void Pool::submit(engine::WorkerJob job) {
     ++in_flight_;
-    const size_t bytes = bytes_of(job);
+    const size_t bytes = engine::bytes_of(job);
     if (bytes <= inline_bytes_max || workers_.empty()) {
-        run_piece(job, 0, bytes);
+        engine::run_piece(job, 0, bytes);
         done_inline_.push_back(job.handle);
         return;
     }
@@ -116,7 +116,7 @@ void Pool::run(Worker& w) {
             continue;
         }
         if (w.done_outbox.waits()) report(w);
-        if (piece->job->job.wanted()) run_piece(piece->job->job, piece->begin, piece->end);
+        if (piece->job->job.wanted()) engine::run_piece(piece->job->job, piece->begin, piece->end);
         // acq_rel: the last piece's completion is ordered after every piece of every worker.
         if (piece->job->pieces_left.fetch_sub(1, std::memory_order_acq_rel) == 1) {
             w.done_outbox.push(piece->job->job.handle);

@@ -5,9 +5,9 @@
 #include <cstring>
 #include <sstream>
 
+#include "engine/local_job.hpp"
 #include "local/session_core.hpp"
 #include "wire/codec.hpp"
-#include "workers/job.hpp"
 
 namespace nexar::sim {
 
@@ -161,7 +161,7 @@ void Host::submit(engine::WorkerJob job) {
     const Duration delay = cluster_.clock.some(cluster_.shape.worker_delay);
     cluster_.clock.after(delay, [this, j = std::make_shared<engine::WorkerJob>(std::move(job))] {
         if (dead) return;
-        if (j->wanted()) workers::run_piece(*j, 0, workers::bytes_of(*j));
+        if (j->wanted()) engine::run_here(*j);
         engine->on_worker_done(cluster_.clock.now(), j->handle);
         after_input();
     });

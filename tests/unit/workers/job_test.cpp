@@ -1,9 +1,8 @@
 // Pieces of jobs whose extent lists are each cut differently, against the simple reference.
-#include "workers/job.hpp"
-
 #include <catch2/catch_test_macros.hpp>
 #include <deque>
 
+#include "engine/local_job.hpp"
 #include "memory.hpp"
 
 using namespace nexar;
@@ -16,7 +15,7 @@ namespace {
 
 // Runs the job in pieces with bounds at multiples of `element`, in any order.
 void run_in_pieces(Random& random, const WorkerJob& job, size_t element) {
-    const size_t bytes = workers::bytes_of(job);
+    const size_t bytes = engine::bytes_of(job);
     std::vector<std::pair<size_t, size_t>> pieces;
     for (size_t at = 0; at < bytes;) {
         const size_t n = std::min(bytes - at, (1 + random.below(500)) * element);
@@ -25,7 +24,7 @@ void run_in_pieces(Random& random, const WorkerJob& job, size_t element) {
     }
     while (!pieces.empty()) {
         const auto i = pieces.begin() + static_cast<ptrdiff_t>(random.below(pieces.size()));
-        workers::run_piece(job, i->first, i->second);
+        engine::run_piece(job, i->first, i->second);
         pieces.erase(i);
     }
 }
@@ -122,13 +121,13 @@ TEST_CASE("an average is divided once per element, however it is cut", "[workers
 
 TEST_CASE("a job of nothing does nothing", "[workers]") {
     WorkerJob job;
-    CHECK(workers::bytes_of(job) == 0);
-    workers::run_piece(job, 0, 0);
+    CHECK(engine::bytes_of(job) == 0);
+    engine::run_piece(job, 0, 0);
     job.dsts = {{}};
     job.srcs = {{}};
-    CHECK(workers::bytes_of(job) == 0);
-    workers::run_piece(job, 0, 0);
+    CHECK(engine::bytes_of(job) == 0);
+    engine::run_piece(job, 0, 0);
     std::byte some[8] = {};
     job.dsts = {{{some, 0}, {some, 8}, {some, 0}}};
-    CHECK(workers::bytes_of(job) == 8);
+    CHECK(engine::bytes_of(job) == 8);
 }
