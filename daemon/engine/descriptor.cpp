@@ -1,4 +1,4 @@
-// The words of an op's descriptor, as numbers for the wire and as text for people.
+// OpDescriptor: its fields as numbers for the wire, and as text for errors and nexarctl.
 #include <bit>
 
 #include "engine/ports.hpp"

@@ -7,7 +7,7 @@ namespace nexar::engine {
 using collectives::Arithmetic;
 using collectives::NodeIndex;
 
-// One Op and the parts of it that are under way: one, or two for a composite.
+// One Op and its parts in flight: one, or two for a composite.
 class MeshLane::Tracked final : public Pending {
   public:
     explicit Tracked(MeshLane& lane) : lane_(lane) {}
@@ -79,7 +79,7 @@ Op& MeshLane::send(NodeIndex to, uint32_t phase, link::Extents from) {
     if (op_.stopped)
         tracked.finish_with(*op_.stopped);
     else if (link::bytes_of(from) == 0)
-        tracked.finish();  // both sides see that there is nothing to move
+        tracked.finish();  // both sides skip a transfer without bytes
     else
         post_send(tracked, to, phase, std::move(from), true);
     return tracked.op;
@@ -175,7 +175,7 @@ void MeshLane::flush() {
     link::Batch batch = std::exchange(batch_, {});
     const auto recvs = std::exchange(recv_of_, {});
     const auto sends = std::exchange(send_of_, {});
-    if (op_.stopped) {  // ended between posting and leaving: nothing of it has left
+    if (op_.stopped) {  // the op failed between the post and this flush: nothing was sent
         for (Tracked* tracked : recvs) tracked->over(std::unexpected(*op_.stopped));
         for (Tracked* tracked : sends) tracked->over(std::unexpected(*op_.stopped));
         return;

@@ -1,6 +1,6 @@
-// MeshLane: the verbs of collectives/ for one segment of one op, over the meshes and the workers. What is
-// posted before the algorithm suspends leaves as one batch. It owns the Ops it hands out, and its scratch,
-// and must be kept until idle(): transfers and jobs may outlive the algorithm.
+// MeshLane: the verbs of collectives/ for one segment of one op, over the meshes and the workers. Verbs that
+// are posted before the algorithm suspends leave as one batch. Owner: the lane owns the Ops that it returns
+// and its scratch; the run keeps the lane until idle(), because transfers and jobs may outlive the algorithm.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@
 
 namespace nexar::engine {
 
-// What all segments of an op on this node have in common; lives in its run.
+// The state that all segments of an op on this node share. Owner: its run.
 struct OpOnNode {
     link::OpKey key;
     link::Agreement agreement;
@@ -22,14 +22,12 @@ struct OpOnNode {
     link::Class cls = link::Class::small;
     uint32_t chunk_bytes = 0;
     std::vector<std::shared_ptr<const void>> keepalive;
-    // Set: the op has ended badly; whatever is posted from now on fails at once with this.
+    // Set: the op has failed, and every later verb fails at once with this error.
     std::optional<Error> stopped;
     // The same for worker threads: set when `stopped` is.
     std::shared_ptr<std::atomic<bool>> work_unwanted = std::make_shared<std::atomic<bool>>(false);
     size_t outstanding = 0;       // transfers and jobs of all its lanes
     Runnable* on_idle = nullptr;  // queued when outstanding becomes 0
-    // A transfer failed that nobody has withdrawn: its peer was dropped.
-    bool transfer_lost = false;
 };
 
 class MeshLane final : public collectives::Lane, public Poster {
@@ -56,7 +54,7 @@ class MeshLane final : public collectives::Lane, public Poster {
     std::span<std::byte> scratch(size_t bytes) override;
     Op& reduce(link::Extents dst, link::Extents src, collectives::Arithmetic arithmetic) override;
     Op& copy(link::Extents dst, link::Extents src) override;
-    // Any job; finished at once when there is nothing to do.
+    // Any job. One without bytes completes at once.
     Op& job(WorkerJob job);
 
     void flush() override;
@@ -77,13 +75,13 @@ class MeshLane final : public collectives::Lane, public Poster {
 
     Context& context_;
     OpOnNode& op_;
-    uint32_t phase_base_;
-    size_t mesh_;
-    size_t outstanding_ = 0;
-    bool dirty_ = false;
-    link::Batch batch_;
-    std::vector<Tracked*> recv_of_, send_of_;  // by index in the batch
-    std::vector<std::unique_ptr<Tracked>> tracked_;
+    uint32_t phase_base_;                            // added to the algorithm's phases
+    size_t mesh_;                                    // index of the mesh: 0 is the control loop's
+    size_t outstanding_ = 0;                         // parts of Ops that have not ended: transfers and jobs
+    bool dirty_ = false;                             // batch_ has a part, and flush() is due
+    link::Batch batch_;                              // posted since the last flush()
+    std::vector<Tracked*> recv_of_, send_of_;        // by index in batch_
+    std::vector<std::unique_ptr<Tracked>> tracked_;  // all Ops of this lane
     std::vector<ScratchPool::Piece> scratch_;
 };
 

@@ -1,5 +1,7 @@
-// Scratch memory of ops, kept warm: a fresh 4 MiB costs a thousand page faults, a returned one none. Bounded
-// by what is in use (runs x lanes x segment) plus `kept_max`. Single-threaded.
+// ScratchPool: scratch memory of ops. It keeps returned memory, because a new 4 MiB costs a thousand page
+// faults. Bounded by the memory in use (runs x lanes x segment) plus `kept_max`.
+//
+// Thread: the control loop's.
 #pragma once
 
 #include <bit>
@@ -14,7 +16,7 @@ class ScratchPool {
   public:
     explicit ScratchPool(size_t kept_max) : kept_max_(kept_max) {}
 
-    // A piece of memory that goes back to the pool when its holder is destroyed.
+    // Memory that its destructor returns to the pool.
     class Piece {
       public:
         Piece(ScratchPool& pool, std::unique_ptr<std::byte[]> memory, size_t bytes)

@@ -38,9 +38,9 @@ void Staging::begin(uint32_t lanes) {
     for (uint32_t lane = 0; lane < lanes; ++lane) next_of_lane_.push_back(lane);
 }
 
-// [S12] The segment's input stands in its window, and what the output window held before was taken. Whatever
-// a client says, and when it is gone, no two segments are ever in one window: one row of windows beyond what
-// is over.
+// [S12]: the segment's input is in its window, and the output window's last content was taken. For every
+// count of a client, and after its end, no two segments are in one window: a segment begins at most one row
+// of windows after the finished ones.
 bool Staging::may_begin(const Member& member, uint32_t segment) const {
     const bool filled = !member.stage.in || member.filled > segment || sabotaged_;
     const uint64_t taken = member.gone ? over_ : std::min(member.taken, over_);
@@ -88,7 +88,7 @@ bool Staging::waits_for(uint32_t rank) const {
     const Member* member = find(rank);
     if (member == nullptr || failed_) return false;
     return std::ranges::any_of(gates_, [&](const auto& gate) {
-        // Of a segment beyond the windows of what is not over it cannot move anything yet: others hold it up.
+        // The windows of a later segment are still in use, so this rank does not delay it.
         return gate && !gate->op.done() && gate->segment < uint64_t{over_} + member->stage.windows &&
                !may_begin(*member, gate->segment);
     });

@@ -1,5 +1,5 @@
-// Staging: of one collective on this node, what its staged ranks have moved (docs/protocol/shm.md [S12]):
-// which segments may begin, and how many are over. Only an op with a staged rank has one.
+// Staging: the progress of the staged ranks of one collective on this node (docs/protocol/shm.md [S12]):
+// which segments may begin, and how many are finished. Only an op with a staged rank has one.
 #pragma once
 
 #include <memory>
@@ -18,9 +18,9 @@ class Staging {
         SessionId session;
         uint64_t ticket = 0;
         Stage stage;
-        uint32_t segments = 0;  // by its own words: they may not match the others'
+        uint32_t segments = 0;  // as its descriptor has them; another rank's may differ
         uint32_t filled = 0, taken = 0;
-        bool gone = false;  // nobody takes its output: it is not waited for
+        bool gone = false;  // its session has ended: no segment waits for it
         bool has_filled() const { return !stage.in || filled == segments; }
     };
 
@@ -29,15 +29,16 @@ class Staging {
     void add(const Member& member) { members_.push_back(member); }
     Member* find(uint32_t rank);
     const Member* find(uint32_t rank) const;
-    // False: of another operation.
+    // False: the ticket is of another operation.
     bool moved(SessionId session, uint64_t ticket, uint32_t filled, uint32_t taken);
     void leave(uint32_t rank);
 
     void begin(uint32_t lanes);
-    // Done when the segment may begin; of one lane one after the other. Fails once fail() was called.
+    // The Op completes when the segment may begin; one at a time for each lane. It fails once fail() was
+    // called.
     Op& gate(uint32_t lane, uint32_t segment);
     void fail(const Error& error);
-    // True: more segments than before are over, counted from the first without a gap.
+    // True: the number of finished segments, counted from the first without a gap, has grown.
     bool over(uint32_t segment);
     uint32_t segments_over() const { return over_; }
 
@@ -56,7 +57,7 @@ class Staging {
 
     std::vector<Member> members_;
     std::vector<std::unique_ptr<Gate>> gates_;  // by lane
-    std::vector<uint32_t> next_of_lane_;        // the first of the lane's segments that is not over
+    std::vector<uint32_t> next_of_lane_;        // by lane: its first segment that is not finished
     uint32_t over_ = 0;
     std::optional<Error> failed_;
     bool sabotaged_;

@@ -1,5 +1,5 @@
-// Deadlines in order, on time that is handed in. Equal times fire in the order in which they were armed
-// first, so a simulation replays.
+// Timers: deadlines in order of time; the caller passes the time. Equal deadlines fire in the order in which
+// they were first armed, so that a simulation is deterministic.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 
 namespace nexar::engine {
 
-// A client may ask for 292 years, which are not left on this clock.
+// A client may ask for 292 years, which would overflow the clock.
 constexpr Time deadline_after(Time now, Duration timeout) {
     return timeout < never - now ? now + timeout : never;
 }
 
 class Timers;
 
-// Something that wants to be woken. It leaves the list by itself when destroyed.
+// One deadline. The destructor disarms it.
 class Alarm {
   public:
     explicit Alarm(Timers& timers);
@@ -25,7 +25,7 @@ class Alarm {
     Alarm& operator=(const Alarm&) = delete;
     virtual void on_time() = 0;
 
-    void wake_at(Time at);  // replaces what was asked before; never: not at all
+    void wake_at(Time at);  // replaces the earlier deadline; never: disarms it
 
   protected:
     ~Alarm() { wake_at(never); }
@@ -40,7 +40,7 @@ class Alarm {
 class Timers {
   public:
     Time next() const { return queue_.empty() ? never : std::get<0>(*queue_.begin()); }
-    // Fires everything due at `now`. Each is disarmed first and may arm itself again.
+    // Fires all that are due at `now`. Each is disarmed first and may arm itself again.
     void run(Time now) {
         while (next() <= now) {
             Alarm* alarm = std::get<2>(*queue_.begin());

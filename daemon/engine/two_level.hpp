@@ -1,7 +1,6 @@
-// What one segment of a collective does on one node: the local ranks' shares are combined by workers into an
-// accumulator, the nodes exchange, the result is handed out by workers. On a single node only the first is
-// left, as one fused job. The accumulator is the memory where the result has to be anyway, where there is
-// such memory.
+// run_segment: one segment of a collective on one node. Workers combine the local ranks' shares in an
+// accumulator, the nodes exchange, and workers fan the result out. On a single node only the first step is
+// left, as one fused job. The accumulator is an output's memory, if there is one.
 #pragma once
 
 #include <vector>

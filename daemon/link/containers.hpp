@@ -1,5 +1,5 @@
 // The link's containers: a flat hash map, an intrusive list, a slab with weak references, a set of chunks.
-// None allocates in the steady state; none has an order that depends on addresses.
+// None allocates in the steady state, and the order of none depends on addresses.
 #pragma once
 
 #include <bit>
@@ -24,7 +24,7 @@ class FlatMap {
             if (cells_[i].key == key) return &cells_[i].value;
         }
     }
-    // The key must be new.
+    // Requires: the key is not in the map.
     V& insert(const K& key, V value) {
         if (cells_.empty() || (count_ + 1) * 4 > cells_.size() * 3) grow();
         size_t i = home(key);
@@ -85,7 +85,7 @@ struct Hook {
     bool linked = false;
 };
 
-// A first-in first-out list through a Hook member of T; owns nothing.
+// A first-in first-out list through a Hook member of T. Owner: the caller owns the items.
 template <class T, Hook<T> T::* hook>
 class List {
   public:
@@ -116,7 +116,8 @@ class List {
     T* tail_ = nullptr;
 };
 
-// T has a member `uint64_t serial`. Stable addresses; a released object is used again with a new serial.
+// Requires: T has a member `uint64_t serial`. Addresses are stable; a released object is reused with a new
+// serial.
 template <class T>
 class Slab {
   public:
@@ -141,7 +142,7 @@ class Slab {
     uint64_t serial_ = 0;
 };
 
-// Refers to a slab's object for as long as that lives.
+// A reference to a slab's object; null once the object was released.
 template <class T>
 class Weak {
   public:
@@ -154,7 +155,7 @@ class Weak {
     uint64_t serial_ = 0;
 };
 
-// Bits 0 .. n-1; up to 64 of them without memory of its own.
+// Bits 0 .. n-1; up to 64 bits need no allocation.
 class ChunkSet {
   public:
     void reset(uint32_t bits, bool value = false) {
@@ -172,7 +173,7 @@ class ChunkSet {
         if (i / 64 < low_) low_ = i / 64;
     }
     void clear(uint32_t i) { data()[i / 64] &= ~(uint64_t{1} << (i % 64)); }
-    // The lowest bit that is set, or `none`. Amortised O(1): it remembers where the zeros below end.
+    // The lowest bit that is set, or `none`. Amortised O(1): low_ skips words without bits.
     static constexpr uint32_t none = ~uint32_t{0};
     uint32_t first() const {
         for (; low_ < words(); ++low_)

@@ -1,4 +1,4 @@
-// Early arrivals: docs/protocol/wire.md, "What happens" and "Bounds".
+// See early.hpp; docs/protocol/wire.md, "What happens" and "Bounds".
 #include "link/early.hpp"
 
 #include "core/check.hpp"

@@ -1,5 +1,6 @@
-// What one peer sent before we posted the matching transfer: stashed chunks, refusals to make good, grants.
-// All of it is bounded, belongs to a group and goes with the group [W8].
+// Early: what one peer sent before this node posted the matching transfer: chunks (in the unexpected-message
+// buffer), refusals that the post must follow by a grant, and grants. All of it is bounded, belongs to a
+// group, and is dropped with the group [W8].
 #pragma once
 
 #include <map>
@@ -18,36 +19,37 @@ struct Stashed {
 };
 struct EarlyRecv {
     std::vector<Stashed> chunks;
-    bool wanted = false;  // something was refused, or asked about: the post must grant
+    bool wanted = false;  // a chunk was refused, or the peer asked: the post must grant
 };
 
 class Early {
   public:
-    static constexpr size_t stash_overhead_bytes = 128;  // what a stashed chunk costs beyond its payload
-    static constexpr size_t want_bytes = 192;            // what a wanted grant costs
+    static constexpr size_t stash_overhead_bytes = 128;  // cost of a buffered chunk beyond its payload
+    static constexpr size_t want_bytes = 192;            // cost of a wanted grant
 
     explicit Early(const MeshConfig& config) : config_(&config) {}
 
     bool has_room(const TransferKey& key, size_t payload) const;
     bool holds(const TransferKey& key, uint32_t chunk) const;
-    void stash(const TransferKey& key, Stashed chunk);  // only after has_room()
+    void stash(const TransferKey& key, Stashed chunk);  // Requires: has_room()
     void want(const TransferKey& key);
     void keep_grant(const TransferKey& key, const GrantEntry& entry);
 
     std::optional<EarlyRecv> take_recv(const TransferKey& key);
     std::optional<GrantEntry> take_grant(const TransferKey& key);
 
-    // A limit was met and something could not be remembered: grant every receive, ask for every send.
+    // A limit was reached, and a want (a grant) was dropped: the node then grants every receive (asks for
+    // every send).
     bool wants_forgotten() const { return wants_forgotten_; }
     bool grants_forgotten() const { return grants_forgotten_; }
 
     size_t stash_bytes() const;
     size_t grants() const { return grants_; }
-    size_t bytes() const { return bytes_; }  // what early_bytes_max bounds
+    size_t bytes() const { return bytes_; }  // bounded by early_bytes_max
 
     void drop_op(const OpKey& op);
     void drop_group(const GroupId& group) { drop_group_at(groups_.find(group)); }
-    void drop_grants();  // a new generation: the peer sends those that still hold again
+    void drop_grants();  // for a new generation, in which the peer sends its valid grants again
     void clear();
 
   private:
@@ -63,11 +65,11 @@ class Early {
     void drop_if_empty(Groups::iterator at);
 
     const MeshConfig* config_;
-    Groups groups_;
-    size_t grants_ = 0;
-    size_t bytes_ = 0;  // costs of all recvs of all groups
-    bool wants_forgotten_ = false;
-    bool grants_forgotten_ = false;
+    Groups groups_;                  // groups with an early chunk, want or grant
+    size_t grants_ = 0;              // of all groups
+    size_t bytes_ = 0;               // cost of all recvs of all groups
+    bool wants_forgotten_ = false;   // since clear()
+    bool grants_forgotten_ = false;  // since drop_grants()
 };
 
 }  // namespace nexar::link

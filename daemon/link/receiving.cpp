@@ -1,4 +1,5 @@
-// Receiving: docs/protocol/wire.md [W2] [W3] [W4] [W7] and "What happens". The lists that leave: lists.cpp.
+// See receiving.hpp; docs/protocol/wire.md [W2] [W3] [W4] [W7] and "What happens". lists.cpp writes the
+// lists.
 #include "link/receiving.hpp"
 
 #include "reduce/reduce.hpp"
@@ -21,7 +22,7 @@ void Receiving::post(RecvSpec&& spec, uint64_t handle, Send* forward) {
     NEXAR_CHECK(chunks_of(bytes, spec.chunk_bytes) <= transfer_chunks_max);
     NEXAR_CHECK(peer.recv_of.find(spec.key) == nullptr);  // [W1]
     if (peer.tombstones.find(spec.key) != nullptr) {
-        // Whoever made the group chose its id, so this is not for us to rule out.
+        // Another node chose the group's id, so a peer can provoke this: it is no bug here.
         shared_->emit(MeshEvent::Kind::failed, handle, peer, spec.key);
         shared_->events.back().text =
             "the number of the transfer was used before: its group has the id of an earlier one";
@@ -98,7 +99,7 @@ void Receiving::begin(Peer& peer, Stream& stream) {
         return;
     }
     if (shared_->is_gone(key.op)) return;        // neither ack nor nack: see wire.md, "Withdrawn"
-    if (peer.early.holds(key, f.chunk)) return;  // its ack comes when it is applied
+    if (peer.early.holds(key, f.chunk)) return;  // it is acknowledged when it is applied
     if (!peer.early.has_room(key, f.payload_bytes)) {
         refuse(peer, f);
         return;
@@ -118,7 +119,7 @@ void Receiving::feed(Peer& peer, Stream& stream, Bytes bytes) {
     }
     if (stream.sink == Stream::Sink::drop) return;
     Recv* r = stream.recv.get();
-    if (r == nullptr) {  // withdrawn while this frame came in [W7]
+    if (r == nullptr) {  // withdrawn while this frame arrived [W7]
         stream.sink = Stream::Sink::drop;
         return;
     }
@@ -129,7 +130,7 @@ void Receiving::feed(Peer& peer, Stream& stream, Bytes bytes) {
         });
         return;
     }
-    if (bytes.size() == f.payload_bytes) {  // whole in one piece: no need to stage it
+    if (bytes.size() == f.payload_bytes) {  // the whole payload at once: it is not buffered
         apply_whole(*r, f, bytes);
         stream.sink = Stream::Sink::drop;
         return;
@@ -152,7 +153,7 @@ void Receiving::end(Peer& peer, Stream& stream) {
             if (r != nullptr) apply_whole(*r, f, {stream.stage.get(), f.payload_bytes});
             break;
         case Stream::Sink::stash: {
-            // The receive may have been posted, or withdrawn, while the chunk came in.
+            // The receive may have been posted, or withdrawn, while the chunk arrived.
             const TransferKey key = from_wire(f.key);
             Recv** posted = peer.recv_of.find(key);
             if (posted != nullptr) {
@@ -181,7 +182,7 @@ bool Receiving::agrees(Recv& recv, const DataFrame& f) {
 }
 
 bool Receiving::apply_whole(Recv& recv, const DataFrame& f, Bytes payload) {
-    // Looked at again here: another class stream of a hostile peer may have brought the same chunk meanwhile.
+    // Checked again: a hostile peer may have sent the same chunk on another class stream meanwhile.
     if (recv.applied.test(f.chunk) && !shared_->config.sabotage.no_deduplication) {
         acknowledge(recv, f.chunk);
         return true;

@@ -1,5 +1,5 @@
-// What arrives: chunks to their homes, exactly once [W3], what has no home to the stash or back [W2];
-// and the grants, acks and nacks that say so.
+// Receiving: applies arriving chunks to their receives, exactly once [W3]; a chunk without a receive goes to
+// the unexpected-message buffer, or is refused [W2]. It sends the grants, acks and nacks.
 #pragma once
 
 #include "link/sending.hpp"
@@ -14,7 +14,7 @@ class Receiving {
     void post(RecvSpec&& spec, uint64_t handle, Send* forward);
     void fail(Recv& recv);
 
-    // One data frame, as its bytes come: stream.frame is decoded and valid.
+    // One data frame, as its bytes arrive. Requires: stream.frame is decoded and valid.
     void begin(Peer& peer, Stream& stream);
     void feed(Peer& peer, Stream& stream, Bytes bytes);
     void end(Peer& peer, Stream& stream);
@@ -23,11 +23,11 @@ class Receiving {
     void on_asks_ended(Peer& peer) { peer.tombstones.asks_ended(peer.generation); }
 
     void on_channel_lost(Peer& peer);
-    void on_channel(Peer& peer);   // a new one: grant again
+    void on_channel(Peer& peer);   // a new channel: grants again
     void write_lists(Peer& peer);  // acks, nacks, asks, grants
 
   private:
-    static constexpr size_t ranges_pending_max = 1024;  // then they leave at once; they fit one frame
+    static constexpr size_t ranges_pending_max = 1024;  // at this number they are sent at once, in one frame
     static_assert(ranges_pending_max < ranges_per_frame);
 
     void apply_early(Recv& recv, const EarlyRecv& early);

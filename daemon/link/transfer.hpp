@@ -1,5 +1,5 @@
-// The words that the engine and the link share: what a transfer is and how it is named.
-// The protocol is docs/protocol/wire.md; numbers in brackets, like [W3], are its invariants.
+// The types that engine and link share: transfers and their keys. docs/protocol/wire.md has the protocol and
+// its invariants ([W3]).
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ namespace nexar::link {
 using reduce::Dtype;
 using reduce::ReduceOp;
 
-// A peer node, as this daemon numbers it: an index into its peer table, never reused.
+// This daemon's number of a peer: an index into its peer table, never reused.
 using PeerIndex = Id<struct PeerIndexTag, uint32_t>;
 
 // An op between nodes: a collective's sequence number in its group or, with the top bit set, one message.
@@ -41,11 +41,11 @@ struct TransferKey {
     auto operator<=>(const TransferKey&) const = default;
 };
 
-// The strict order of the sender: control before rpc before small before bulk, with a floor for each.
+// Traffic classes in the sender's strict order, with a floor for each.
 enum class Class : uint8_t { control = 0, rpc = 1, small = 2, bulk = 3 };
 constexpr size_t class_count = 4;
 
-// A run of memory, in logical order. The memory outlives the transfer: the engine sees to that.
+// A run of memory. Requires: the memory outlives the transfer (the engine ensures it).
 struct Extent {
     std::byte* data = nullptr;
     size_t bytes = 0;
@@ -57,16 +57,16 @@ inline size_t bytes_of(std::span<const Extent> extents) {
     return n;
 }
 
-// Identical on both sides of a transfer, or it is refused before a byte is combined [W4].
+// Requires: identical on both sides of a transfer; otherwise it is refused before a byte is combined [W4].
 struct Agreement {
     uint64_t plan_hash = 0;        // of the group's PlanTable
     uint64_t descriptor_hash = 0;  // of the op's descriptor
     bool operator==(const Agreement&) const = default;
 };
 
-// Bytes per chunk of a transfer; the last chunk is shorter. Agreed by the PlanTable, so both sides compute
-// alike. Chunk i covers logical bytes [i * chunk_bytes, ...). A multiple of 64, so a chunk never splits an
-// element.
+// Upper limit of the bytes per chunk; the last chunk of a transfer may be shorter. The PlanTable fixes
+// chunk_bytes, so both sides cut alike: chunk i covers logical bytes [i * chunk_bytes, ...). A multiple of
+// 64, so that no chunk splits an element.
 constexpr uint32_t chunk_bytes_max = 256 * 1024;
 constexpr uint32_t transfer_chunks_max = 1u << 20;
 
@@ -75,9 +75,9 @@ struct SendSpec {
     PeerIndex to;
     Class cls = Class::bulk;
     Agreement agreement;
-    Extents memory;  // read until the send is done (every chunk acked)
+    Extents memory;  // read until every chunk is acknowledged
     uint32_t chunk_bytes = chunk_bytes_max;
-    // false: chunks become sendable one by one, as the recv that forwards into this send applies them.
+    // false: a chunk can be sent when the receive that forwards into this send has applied it.
     bool ready = true;
 };
 
@@ -86,19 +86,19 @@ struct RecvSpec {
     PeerIndex from;
     Class cls = Class::bulk;
     Agreement agreement;
-    Extents memory;  // written until the recv is done
+    Extents memory;  // written until the receive is complete
     uint32_t chunk_bytes = chunk_bytes_max;
-    // Set: received chunks are combined into memory (memory = memory op received), whole chunks only, once
-    // [W3]. Not set: they are copied.
+    // Set: whole chunks are combined into the memory, each once (memory = memory op received) [W3]. Not set:
+    // they are copied.
     struct Reduce {
         Dtype dtype;
         ReduceOp op;
     };
     std::optional<Reduce> reduce;
-    // Set: the index, in the same batch, of the SendSpec (ready = false, same bytes and chunk_bytes) whose
-    // chunk i becomes sendable when our chunk i was applied: recv_reduce_send and recv_copy_send.
+    // Set (recv_reduce_send, recv_copy_send): the index, in the same batch, of the SendSpec (ready = false,
+    // same bytes and chunk_bytes) whose chunk i can be sent when chunk i of this receive was applied.
     std::optional<size_t> forward;
-    // An earlier receive of this key was retracted: what it has acknowledged is to be sent again, too.
+    // An earlier receive of this key was retracted: chunks that it has acknowledged must be sent again, too.
     bool anew = false;
 };
 

@@ -1,6 +1,6 @@
-// all_to_all. The blocks of all ranks of one node for all ranks of another travel together, from the inputs
-// into the outputs; workers copy the blocks between ranks of this node. Blocks that are short travel packed,
-// and inputs that share memory with an output are copied away first: both through scratch.
+// all_to_all. The blocks from all ranks of one node to all ranks of another are one list, from the inputs
+// into the outputs; workers copy the blocks between ranks of this node. Short blocks are packed in scratch
+// memory, and inputs that share memory with an output are copied there first.
 //
 // Scratch: the segment of all local inputs, and packed as much again; on one node, where an operation is one
 // segment however long, part_bytes_max.
@@ -24,8 +24,8 @@ struct Run {
     link::Extent of(link::Extent block) const { return {block.data + begin, bytes}; }
 };
 
-// What a node's ranks receive from this node's ranks, source by source; and the other way round in the same
-// order.
+// The blocks that a node's ranks receive from this node's ranks, source by source; the reverse direction has
+// the same order.
 Lists outgoing(const TwoLevelOp& op, const Geometry& at, Run run) {
     Lists out(at.nodes());
     for (uint32_t node = 0; node < at.nodes(); ++node)
@@ -55,7 +55,7 @@ Extents joined(const Lists& lists) {
     return out;
 }
 
-// As many bytes for each node, one after the other.
+// The same number of bytes for each node, one after the other.
 Lists laid_out(std::byte* memory, const Lists& like) {
     Lists out;
     for (const Extents& list : like) {

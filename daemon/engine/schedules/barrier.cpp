@@ -1,4 +1,4 @@
-// barrier. All local ranks have arrived when it begins, so only the nodes are left.
+// barrier. All local ranks have arrived when it begins, so only the nodes synchronize.
 #include "engine/schedules/schedule.hpp"
 
 namespace nexar::engine {

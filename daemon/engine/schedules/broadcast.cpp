@@ -16,7 +16,7 @@ Task<> broadcast_schedule(MeshLane& lane, const TwoLevelOp& op, Geometry at) {
         if (local.rank == op.descriptor.root) source = at.rows(local.in);
         if (local.out.data != nullptr) outs.push_back(at.rows(local.out));
     }
-    // At the root's node, handing out and sending both only read, so they run side by side.
+    // At the root's node, fan-out and send both only read, so they run at the same time.
     Op* handed_out = nullptr;
     if (op.self == root)
         handed_out = &lane.job(at.copy(outs, source));

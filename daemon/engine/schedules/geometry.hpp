@@ -1,4 +1,4 @@
-// Geometry: where one segment of a collective lies in this node's memory, and the jobs that its schedule
+// Geometry: the place of one segment of a collective in this node's memory, and the jobs that its schedule
 // passes to workers.
 #pragma once
 
@@ -8,8 +8,8 @@
 
 namespace nexar::engine {
 
-// Partial results between nodes are sums, also for avg: it is divided once, at the end, by
-// each node for itself; that is the same division of the same bits everywhere.
+// Partial results between nodes are sums, also for avg: each node divides once at the end, and all of them
+// divide the same bits.
 class Geometry {
   public:
     Geometry(const TwoLevelOp& op, uint32_t segment)
@@ -40,7 +40,7 @@ class Geometry {
         for (uint32_t rank = 0; rank < op_.layout->size(); ++rank) out.push_back(block(side, rank));
         return out;
     }
-    // Those of one node's ranks, of a list with one extent per rank.
+    // The extents of one node's ranks, out of a list with one extent per rank.
     link::Extents of_node(const link::Extents& by_rank, uint32_t node) const {
         link::Extents out;
         for (uint32_t rank : op_.layout->ranks_on(collectives::NodeIndex(node))) out.push_back(by_rank[rank]);
@@ -61,7 +61,7 @@ class Geometry {
         return out;
     }
 
-    // No dsts: nothing to do.
+    // Without dsts: an empty job.
     WorkerJob combine(std::vector<link::Extents> dsts, std::vector<link::Extents> srcs) const {
         WorkerJob job = empty(WorkerJob::Kind::reduce);
         if (srcs.size() == 1) return copy(std::move(dsts), std::move(srcs[0]));

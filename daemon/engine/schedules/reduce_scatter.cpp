@@ -20,7 +20,8 @@ Task<> reduce_scatter_schedule(MeshLane& lane, const TwoLevelOp& op, Geometry at
         co_await done(lane.job(at.finish(std::move(results))));
         co_return ok();
     }
-    // The accumulator has a block for every rank; only this node's own end up whole.
+    // The accumulator has a block for every rank; only the blocks of this node's ranks are complete at the
+    // end.
     const auto memory = lane.scratch(at.bytes() * op.layout->size());
     Extents partial;
     for (uint32_t rank = 0; rank < op.layout->size(); ++rank)

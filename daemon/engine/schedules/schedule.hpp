@@ -1,6 +1,6 @@
-// One schedule per collective, each in the file of its name: what a segment does on one node. The local
-// ranks' shares are combined or gathered by workers, the nodes exchange (collectives/algorithms.hpp), workers
-// hand the result out. On a single node only the local step is left.
+// One schedule per collective, each in the file of its name: the steps of a segment on one node. Workers
+// combine or gather the local ranks' shares, the nodes exchange (collectives/algorithms.hpp), workers fan the
+// result out. On a single node only the local step is left.
 #pragma once
 
 #include "collectives/algorithms.hpp"
