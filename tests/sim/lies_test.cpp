@@ -1,5 +1,5 @@
-// One node lies: every kind of message, with what it has heard and what makes no sense, while groups that it
-// is not in open and work, and one that it is in fails as it may. NEXAR_SIM_SEEDS and _FIRST as everywhere.
+// One node lies: it sends every kind of message, with values that it has received and with random ones.
+// Groups without it must open and work; a group with it may fail. NEXAR_SIM_SEEDS and _FIRST as everywhere.
 #include "support/lies.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -33,7 +33,7 @@ struct Scene {
         return message;
     }
     // Known: rendezvous/hostile_test.cpp has it as a test that has to fail [H6].
-    bool tells_of_a_later_life(const wire::Message& message) const {
+    bool is_of_a_later_incarnation(const wire::Message& message) const {
         const auto* open = std::get_if<wire::GroupOpen>(&message);
         return open != nullptr && open->id.origin != cluster.hosts[liar_host]->id &&
                open->life.counter > cluster.hosts[0]->incarnation.counter;
@@ -52,19 +52,19 @@ struct Scene {
         program.start(lies_for / 14);
     }
     void lie(size_t kind) {
-        const lies::Lie said = liar.lie(kind);
-        const auto message = wire::decode(said.message);
-        if (!message || tells_of_a_later_life(*message))
+        const lies::Lie sent = liar.lie(kind);
+        const auto message = wire::decode(sent.message);
+        if (!message || is_of_a_later_incarnation(*message))
             return;  // undecodable: a daemon closes the connection
         const auto to = static_cast<uint32_t>(cluster.clock.random.below(liar_host));
         all += std::to_string(to_ms(cluster.clock.now() - Time{})) + " to " + std::to_string(to) + " " +
-               said.what + " " + lies::to_text(said.message) + "\n";
+               sent.what + " " + lies::to_text(sent.message) + "\n";
         cluster.hosts[to]->engine->on_message(cluster.clock.now(), link::PeerIndex(liar_host), *message);
         cluster.hosts[to]->after_input();
     }
     Cluster cluster;
     lies::Liar liar;
-    std::string all;  // that was said
+    std::string all;  // the lies that were sent
 };
 
 void check_opened(Scene& scene, const std::vector<Cluster::Open>& opens, size_t first) {
@@ -112,8 +112,8 @@ void run_seed(uint64_t seed) {
     cluster.run_for(21s);
     REQUIRE(cluster.all_ended());
     REQUIRE(cluster.to_be_submitted == 0);
-    // Nothing that somebody called is still under way, also where its caller has its answer. What was said of
-    // collectives that nobody has called yet is kept for when somebody does: it goes with the ranks.
+    // No operation is still in flight. Announcements of collectives that no rank here has called are kept
+    // until a rank calls them, or has left.
     for (const auto& host : cluster.hosts)
         for (const auto& op : host->engine->snapshot(cluster.clock.now()).ops) {
             INFO(cluster.unfinished());
@@ -123,9 +123,9 @@ void run_seed(uint64_t seed) {
         cluster.end_session(with_the_liar.group, rank);
     const bool finished = cluster.run(60s);
 
-    const bool tell =
-        environment("NEXAR_SIM_STATE", 0) != 0;  // every lie, and what the nodes know at the end
-    INFO(cluster.unfinished() + (tell ? "\n" + cluster.state() + scene.all : ""));
+    // Shows every lie, and the nodes' state at the end.
+    const bool is_verbose = environment("NEXAR_SIM_STATE", 0) != 0;
+    INFO(cluster.unfinished() + (is_verbose ? "\n" + cluster.state() + scene.all : ""));
     REQUIRE(finished);
     cluster.check();
     REQUIRE(bystander.wrong() == "");

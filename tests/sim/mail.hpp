@@ -38,7 +38,7 @@ class Mail {
                                      std::to_string(letter.from) + " to " + std::to_string(letter.to) + ": ";
             for (const Call* call : {letter.sent, letter.received}) {
                 const uint32_t rank = call == letter.sent ? letter.from : letter.to;
-                if (call == nullptr || !lives(rank)) continue;
+                if (call == nullptr || !is_alive(rank)) continue;
                 if (!call->ended) return name + "it has not ended";
                 if (faultless && !call->ok()) return name + call->outcome.error.text;
             }
@@ -60,13 +60,13 @@ class Mail {
         bool any_source = false;
         Call *sent = nullptr, *received = nullptr;
     };
-    bool lives(uint32_t rank) const {
+    bool is_alive(uint32_t rank) const {
         return !program_.stopped.contains(rank) && !cluster_.hosts[program_.group.placement[rank]]->dead;
     }
     void post(Letter& letter, bool sends) {
         --cluster_.to_be_submitted;
         const uint32_t rank = sends ? letter.from : letter.to;
-        if (!lives(rank)) return;
+        if (!is_alive(rank)) return;
         engine::OpRequest request =
             request_of({sends ? OpKind::send : OpKind::recv, Dtype::u16, ReduceOp::sum, letter.count, 0});
         request.tag = letter.tag;

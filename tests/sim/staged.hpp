@@ -23,7 +23,7 @@ struct StagedMemory {
     uint32_t filled = 0, taken = 0, poisoned = 0;
     uint32_t at_most = UINT32_MAX;  // segments moved per look
 
-    // What the daemon said: `done` segments are over. True: the counts have grown.
+    // The daemon has finished `done` segments. True: the counts have grown.
     bool move(uint32_t done) {
         const uint32_t filled_before = filled, taken_before = taken;
         for (; poisoned < std::min(done, filled) && !in.user.empty(); ++poisoned)

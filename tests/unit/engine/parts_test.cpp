@@ -15,10 +15,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-struct Bell final : Alarm {
-    Bell(Timers& timers, std::vector<int>& heard, int name) : Alarm(timers), heard_(heard), name_(name) {}
-    void on_time() override { heard_.push_back(name_); }
-    std::vector<int>& heard_;
+struct Recorder final : Alarm {
+    Recorder(Timers& timers, std::vector<int>& fired, int name) : Alarm(timers), fired_(fired), name_(name) {}
+    void on_time() override { fired_.push_back(name_); }
+    std::vector<int>& fired_;
     int name_;
 };
 
@@ -54,21 +54,21 @@ TEST_CASE("a time-out of centuries is a deadline that never comes, not one that 
 
 TEST_CASE("alarms ring in time order, once, and not after they are gone") {
     Timers timers;
-    std::vector<int> heard;
-    Bell one(timers, heard, 1), two(timers, heard, 2);
+    std::vector<int> fired;
+    Recorder one(timers, fired, 1), two(timers, fired, 2);
     one.wake_at(Time{} + 20ms);
     two.wake_at(Time{} + 10ms);
     {
-        Bell three(timers, heard, 3);
+        Recorder three(timers, fired, 3);
         three.wake_at(Time{} + 5ms);
     }
     REQUIRE(timers.next() == Time{} + 10ms);
 
     timers.run(Time{} + 9ms);
-    REQUIRE(heard.empty());
+    REQUIRE(fired.empty());
     timers.run(Time{} + 30ms);
 
-    REQUIRE(heard == std::vector<int>{2, 1});
+    REQUIRE(fired == std::vector<int>{2, 1});
     REQUIRE(timers.next() == never);
 }
 
