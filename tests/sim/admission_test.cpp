@@ -95,7 +95,7 @@ const std::string& csr() {
 }
 
 // What the joiner has in the end: empty is success, and its certificate counts as a member's.
-std::string verdict(const std::optional<std::vector<std::byte>>& answer, WallSeconds now) {
+std::string result_of(const std::optional<std::vector<std::byte>>& answer, WallSeconds now) {
     if (!answer) return "no answer";
     const auto reply = decode_join_reply(*answer);
     REQUIRE(reply);
@@ -118,7 +118,7 @@ TEST_CASE("admission: a token admits as often as it says, then never again") {
         clock.at(clock.now() + 10s, [] {});
         clock.step();
         const auto answer = issuer.answer(request_of(token, csr(), connection), connection, Stop::nowhere);
-        REQUIRE(verdict(answer, issuer.wall()) == (connection <= 3 ? "" : "the token is used up"));
+        REQUIRE(result_of(answer, issuer.wall()) == (connection <= 3 ? "" : "the token is used up"));
     }
     REQUIRE(issuer.certificates_sent == 3);
 }
@@ -130,17 +130,17 @@ TEST_CASE("admission: a token holds to its last second by the issuer's clock, wh
         Issuer issuer(clock);
         issuer.wall_offset = offset;
         const Token token = issuer.make_token(60, 10);
-        std::vector<std::string> verdicts;
+        std::vector<std::string> results;
         for (const Duration when : {Duration{0}, Duration{60s}, Duration{61s}, Duration{1h}})
             clock.at(Time{} + when, [&] {
-                const uint64_t connection = verdicts.size();
-                verdicts.push_back(
-                    verdict(issuer.answer(request_of(token, csr(), connection), connection, Stop::nowhere),
-                            issuer.wall()));
+                const uint64_t connection = results.size();
+                results.push_back(
+                    result_of(issuer.answer(request_of(token, csr(), connection), connection, Stop::nowhere),
+                              issuer.wall()));
             });
         while (clock.step()) {
         }
-        REQUIRE(verdicts ==
+        REQUIRE(results ==
                 std::vector<std::string>{"", "", "the token has expired", "the token has expired"});
     }
 }
@@ -152,11 +152,11 @@ TEST_CASE("admission: a request replayed on another connection, or changed, is r
     const Token token = issuer.make_token(3600, 1);
     const std::string refused = "the token is unknown here, or its proof is wrong";
     const auto overheard = request_of(token, csr(), 1);
-    REQUIRE(verdict(issuer.answer(overheard, 2, Stop::nowhere), issuer.wall()) == refused);
+    REQUIRE(result_of(issuer.answer(overheard, 2, Stop::nowhere), issuer.wall()) == refused);
     // An attacker's own CSR with the overheard proof.
     auto stolen = *decode_join_request(overheard);
     stolen.csr = *make_csr(*make_key());
-    REQUIRE(verdict(issuer.answer(encode(stolen), 1, Stop::nowhere), issuer.wall()) == refused);
+    REQUIRE(result_of(issuer.answer(encode(stolen), 1, Stop::nowhere), issuer.wall()) == refused);
     // Every byte of the request, changed: refused or not a request; never a certificate.
     for (size_t at = 0; at < overheard.size(); ++at) {
         auto changed = overheard;
@@ -165,7 +165,7 @@ TEST_CASE("admission: a request replayed on another connection, or changed, is r
         const bool is_hostname = at + 4 >= overheard.size();  // a name for the log, not part of the proof
         if (is_hostname) continue;
         CAPTURE(at);
-        REQUIRE(verdict(answer, issuer.wall()) != "");
+        REQUIRE(result_of(answer, issuer.wall()) != "");
         if (issuer.book.entries()[0].uses_left == 0) FAIL("a use was taken at byte " << at);
     }
 }
@@ -186,7 +186,7 @@ TEST_CASE("admission: a crash between recording and answering costs one use and 
             const auto stop = random.one_in(4) ? static_cast<Stop>(random.below(3)) : Stop::nowhere;
             const bool has_use = taken < uses;
             const auto answer = issuer.answer(request_of(token, csr(), connection), connection, stop);
-            const std::string end = verdict(answer, issuer.wall());
+            const std::string end = result_of(answer, issuer.wall());
             CAPTURE(connection, static_cast<int>(stop), taken, uses);
             if (!has_use) {
                 REQUIRE(end == (stop == Stop::nowhere ? "the token is used up" : "no answer"));

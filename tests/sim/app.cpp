@@ -40,7 +40,7 @@ App::App(Cluster& cluster, uint32_t host, const AppShape& shape)
         std::make_unique<local::SessionCore>(identity, view_, *host_.engine, waker, local::SessionLimits{});
     core_->sabotage.lose_a_wakeup = shape.lose_a_wakeup;
     host_.cores[id_.value] = core_.get();
-    if (shape_.sleeps == Sleeps::on_bell) view_.header().bell_wanted = 1;
+    if (shape_.sleeps == Sleeps::on_doorbell) view_.header().bell_wanted = 1;
     if (shape_.sleeps == Sleeps::on_ring) look_at_ring();
 }
 

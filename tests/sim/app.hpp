@@ -20,7 +20,7 @@
 
 namespace nexar::sim {
 
-enum class Sleeps { on_slot, on_ring, on_bell };  // one thread per call; a wait_any thread; an event loop
+enum class Sleeps { on_slot, on_ring, on_doorbell };  // one thread per call; a wait_any thread; an event loop
 
 struct AppShape {
     uint32_t slots = 64;
@@ -55,7 +55,7 @@ class App final : local::Waker {
     bool cancel(Handle handle);
 
     void kill() { end(true, "the process ended", true); }
-    void quit() { end(false, "it said goodbye", true); }
+    void quit() { end(false, "it sent GOODBYE", true); }
     // From now on no bytes of staged calls move, as in an application that calls nothing; and again.
     void stop_moving() { moves_ = false; }
     void move_again();

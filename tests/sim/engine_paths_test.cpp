@@ -34,11 +34,11 @@ TEST_CASE("a process that crashes while its node's channel is down: the other no
     }
 }
 
-TEST_CASE("a cancel while the channel is down is said afterwards, whatever else there was to say meanwhile") {
+TEST_CASE("a cancel while the channel is down is sent afterwards, after all messages of the meantime") {
     for (const bool before : {true, false}) {
         CAPTURE(before);
         ClusterShape shape;
-        shape.collective_timeout = 0s;  // none: who is not told waits for ever
+        shape.collective_timeout = 0s;  // none: a rank that is not notified waits for ever
         Cluster cluster(1, shape);
         constexpr size_t many = 600;
         Program program(cluster, cluster.make_group({0, 1}));
@@ -79,7 +79,7 @@ void give_up_barriers(Cluster& cluster, Program& program, size_t how_many) {
 
 ClusterShape small_window() {
     ClusterShape shape;
-    shape.collective_timeout = 0s;  // none: who is not told waits for ever
+    shape.collective_timeout = 0s;  // none: a rank that is not notified waits for ever
     shape.engine.seq_window = 20;
     return shape;
 }
@@ -149,7 +149,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("an announcement that a broken channel lost is said again: two nodes that never meet in a header") {
+TEST_CASE("an announcement that a broken channel lost is replayed: two nodes that never meet in a header") {
     ClusterShape shape;
     shape.collective_timeout = 0s;
     Cluster cluster(1, shape);
@@ -204,7 +204,7 @@ TEST_CASE(
         for (uint32_t rank = 0; rank < 3; ++rank)
             REQUIRE((ends[rank] == others || (way == 2 && ends[rank] == 0)));  // over before the cancel
         REQUIRE((ends[3] == own || (way == 2 && ends[3] == 0)));
-        for (const auto& host : cluster.hosts) REQUIRE(host->engine->quiet());  // nothing is left under way
+        for (const auto& host : cluster.hosts) REQUIRE(host->engine->quiet());  // nothing is left in flight
     }
 }
 

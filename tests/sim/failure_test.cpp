@@ -303,7 +303,8 @@ TEST_CASE(
                     const Call& call = *(rank == odd ? strange : program).steps[0].calls[rank];
                     CAPTURE(rank, call.outcome.error.text);
                     REQUIRE(call.ended);
-                    // Who only gives may be done before the odd one is heard of; nobody who gets a result is.
+                    // A rank that only sends may be done before the odd one is known; a rank that gets a
+                    // result is not.
                     if (call.ok()) {
                         REQUIRE((rank != right.root && rank != odd));
                         continue;
@@ -336,9 +337,9 @@ TEST_CASE("bad calls are refused, consume no number and leave the group working"
                 .contains("32 bytes of output"));
     REQUIRE(refused({OpKind::all_reduce, Dtype::f64, ReduceOp::sum, uint64_t{1} << 61, 0}, 16, 16)
                 .contains("too large"));
-    engine::OpRequest stranger = request_of(all_reduce(1));
+    engine::OpRequest foreign = request_of(all_reduce(1));
     const SimGroup nowhere{GroupId{9, 9, 9}, program.group.placement, program.group.sessions};
-    REQUIRE(cluster.submit(nowhere, 0, stranger, std::vector<std::byte>(4), 4).outcome.error.code ==
+    REQUIRE(cluster.submit(nowhere, 0, foreign, std::vector<std::byte>(4), 4).outcome.error.code ==
             Errc::not_found);
 
     program.add(all_reduce(10));
@@ -386,7 +387,7 @@ TEST_CASE("a rank whose node has not answered is not called missing, and one tha
     cluster.run_for(1s);
     REQUIRE(seen(0) == std::pair(std::vector<uint32_t>{1, 2, 3}, std::vector<NodeId>{}));
 
-    program.post(0, 2);  // not its node's first rank: nothing else tells
+    program.post(0, 2);  // not its node's first rank: nothing else shows it
     cluster.run_for(1s);
     REQUIRE(seen(0) == std::pair(std::vector<uint32_t>{1, 3}, std::vector<NodeId>{}));
     REQUIRE(seen(1).first == std::vector<uint32_t>{1});
@@ -438,10 +439,10 @@ TEST_CASE("a bulk channel that is cut alone ends what needs it, also without a d
     for (uint32_t rank = 0; rank < 2; ++rank) program.post(0, rank);
     cluster.run_for(120s);
 
-    size_t told = 0;
+    size_t failed = 0;
     for (const Call* call : program.steps[0].calls)
-        told += call->ended && call->outcome.error.code == Errc::link_lost;
-    CHECK(told == 2);
+        failed += call->ended && call->outcome.error.code == Errc::link_lost;
+    CHECK(failed == 2);
 }
 
 }  // namespace nexar::sim

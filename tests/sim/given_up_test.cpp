@@ -1,5 +1,5 @@
 // [S15] A rank that gave its daemon up has its memory for something else: what it had handed over is not
-// carried out, and the others hear PEER_LOST.
+// carried out, and the others get PEER_LOST.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <set>
@@ -65,7 +65,7 @@ TEST_CASE("a collective of a rank that gave up is not begun, and writes nothing 
     }
 }
 
-TEST_CASE("what a rank that gave up waits for goes nowhere, and its sender hears PEER_LOST") {
+TEST_CASE("what a rank that gave up waits for goes nowhere, and its sender gets PEER_LOST") {
     for (const auto& placement : placements) {
         CAPTURE(placement);
         Cluster cluster(5, two_nodes());
@@ -104,7 +104,7 @@ TEST_CASE("what a rank that gave up has sent is not delivered any more") {
     }
 }
 
-TEST_CASE("a copy that is under way when a rank gives up ends with PEER_LOST") {
+TEST_CASE("a copy that is in flight when a rank gives up ends with PEER_LOST") {
     for (const uint32_t victim : {0u, 1u}) {
         CAPTURE(victim);
         ClusterShape shape = two_nodes();

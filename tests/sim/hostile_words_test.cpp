@@ -80,7 +80,7 @@ TEST_CASE("a group that all its ranks have left is forgotten, though another nod
 }
 
 TEST_CASE(
-    "a collective whose transfers the link has given up, though the peer is heard, ends at its deadline") {
+    "a collective whose transfers the link has given up, though the peer is alive, ends at its deadline") {
     ClusterShape shape;
     shape.collective_timeout = 2s;
     Cluster cluster(1, shape);

@@ -127,7 +127,7 @@ TEST_CASE("a connection that breaks under a job is dialled again, and the job en
     }
 }
 
-TEST_CASE("a killed daemon that starts again is a new life: old groups end, new ones form") {
+TEST_CASE("a killed daemon that starts again is a new incarnation: old groups end, new ones form") {
     for (const uint64_t seed : seeds(25)) {
         CAPTURE(seed);
         World world(seed);
@@ -168,9 +168,9 @@ TEST_CASE("a killed daemon that starts again is a new life: old groups end, new 
     }
 }
 
-// While one node still holds the old life for alive [P3], the others have the new one and form a group with
-// it.
-TEST_CASE("a group formed within moments of a quick restart lives") {
+// While one node still holds the old incarnation for alive [P3], the others have the new one and form a group
+// with it.
+TEST_CASE("a group formed within moments of a quick restart keeps working") {
     for (const uint64_t seed : seeds(60)) {
         CAPTURE(seed);
         World world(seed, seed * 7 + 1);
@@ -178,12 +178,13 @@ TEST_CASE("a group formed within moments of a quick restart lives") {
         auto hosts = world.start(3, 3s);
         const auto victim = static_cast<uint32_t>(random.below(3));
         const uint32_t other = (victim + 1) % 3, unaware = (victim + 2) % 3;
-        for (uint64_t life = 2; life < 5; ++life) {
+        for (uint64_t incarnation = 2; incarnation < 5; ++incarnation) {
             nodes.kill(hosts[victim], {hosts[unaware]});
             cluster.run_for(cluster.clock.some(20ms));
-            hosts[victim] = nodes.start(victim, life, address(victim), {address(other), address(unaware)});
+            hosts[victim] =
+                nodes.start(victim, incarnation, address(victim), {address(other), address(unaware)});
             cluster.run_for(cluster.clock.some(random.one_in(3) ? 400ms : 5ms));
-            const std::string wrong = run_job(cluster, hosts, "job " + std::to_string(life));
+            const std::string wrong = run_job(cluster, hosts, "job " + std::to_string(incarnation));
             for (const uint32_t host : hosts)
                 for (const std::string& note : nodes.notes(host)) UNSCOPED_INFO(host << ": " << note);
             REQUIRE(wrong == "");
@@ -192,7 +193,7 @@ TEST_CASE("a group formed within moments of a quick restart lives") {
     }
 }
 
-TEST_CASE("a node that says goodbye and comes back in its next life is taken in again") {
+TEST_CASE("a node that says goodbye and comes back in its next incarnation is taken in again") {
     for (const uint64_t seed : seeds(10)) {
         CAPTURE(seed);
         World world(seed);
@@ -207,7 +208,7 @@ TEST_CASE("a node that says goodbye and comes back in its next life is taken in 
     }
 }
 
-TEST_CASE("a daemon on a copied state directory is refused while the original lives, and hurts nobody") {
+TEST_CASE("a daemon on a copied state directory is refused while the original runs, and hurts nobody") {
     for (const uint64_t seed : seeds(25)) {
         CAPTURE(seed);
         World world(seed);
@@ -250,7 +251,7 @@ TEST_CASE("after any order of starts, resets, kills and restarts all living node
         auto& [random, cluster, nodes] = world;
         const auto count = static_cast<uint32_t>(3 + random.below(3));
         auto hosts = world.start(count);
-        std::vector<uint64_t> lives(count, 1);
+        std::vector<uint64_t> incarnations(count, 1);
         for (int event = 0; event < 12; ++event) {
             cluster.run_for(cluster.clock.some(random.one_in(3) ? 1s : 3ms));
             const auto who = static_cast<uint32_t>(random.below(count));
@@ -270,7 +271,7 @@ TEST_CASE("after any order of starts, resets, kills and restarts all living node
             std::vector<std::string> seeds;
             for (uint32_t i = 0; i < count; ++i)
                 if (i != who) seeds.push_back(address(i));
-            hosts[who] = nodes.start(who, ++lives[who], address(who), std::move(seeds));
+            hosts[who] = nodes.start(who, ++incarnations[who], address(who), std::move(seeds));
         }
         cluster.run_for(20s);
 

@@ -42,7 +42,7 @@ TEST_CASE("ranks that open a group by name, given or automatic, get it, and it w
             REQUIRE(opens.back().accepted);
             cluster.run_for(cluster.clock.some(3ms));
         }
-        // A rank posts as soon as it is told, when others may not have been told yet.
+        // A rank posts as soon as it has its result, when others may not have theirs yet.
         std::vector<Call*> calls(size);
         for (int round = 0; round < 4000 && std::count(calls.begin(), calls.end(), nullptr) > 0; ++round) {
             cluster.run_for(20us);

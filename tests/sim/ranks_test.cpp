@@ -133,7 +133,7 @@ TEST_CASE("freeing a group while others are still to come: CLOSED at once, ABORT
         cluster.run_for(5ms);
 
         REQUIRE(cluster.free_group(program.group, 1));
-        cluster.run_for(50us);  // what was under way is taken back first
+        cluster.run_for(50us);  // what was in flight is taken back first
         for (size_t step : {0u, 1u}) expect_code(*program.steps[step].calls[1], Errc::closed, -1);
         cluster.run_for(5ms);
         for (size_t step : {0u, 1u}) expect_code(*program.steps[step].calls[0], Errc::aborted, 1);

@@ -318,7 +318,7 @@ TEST_CASE("a session whose segment is scribbled over is ended with a reason; the
         App bad(cluster, static_cast<uint32_t>(random.below(cluster.shape.nodes)), random_app(random));
         Job honest(cluster, "honest", pointers(apps));
         add_random(honest, random, apps.size(), 12);
-        // A group with one of the honest sessions in it: its calls end, with whatever the scribbler said.
+        // A group with one of the honest sessions in it: its calls end, whatever the scribbler writes.
         Job mixed(cluster, "mixed", {apps[0].get(), &bad});
         add_random(mixed, random, 2, 12);
         honest.start(50us, 3);
@@ -371,7 +371,7 @@ TEST_CASE("sessions that die at any moment: the others of their group get one er
 }
 
 TEST_CASE("losing a wake-up of a session is noticed: its call never ends") {
-    for (const Sleeps sleeps : {Sleeps::on_slot, Sleeps::on_ring, Sleeps::on_bell}) {
+    for (const Sleeps sleeps : {Sleeps::on_slot, Sleeps::on_ring, Sleeps::on_doorbell}) {
         CAPTURE(static_cast<int>(sleeps));
         const auto comes_to_its_end = [&](bool sabotaged) {
             ClusterShape shape;

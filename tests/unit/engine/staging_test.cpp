@@ -92,7 +92,7 @@ TEST_CASE("a rank that has gone is not waited for to take its output; its input 
     REQUIRE_FALSE(staging.gate(0, 2).done());
 }
 
-TEST_CASE("two segments are never in one window, however much was said to be taken") {
+TEST_CASE("two segments are never in one window, whatever count of taken segments is sent") {
     Staging staging = staging_of(1, 6);
     REQUIRE(staging.moved(session, 77, 6, 6));
     REQUIRE(staging.gate(0, 0).done());

@@ -1,5 +1,5 @@
-// Data that comes before its receive is posted: the stash, its limits, refusal and resending; tombstones;
-// asks.
+// Data that comes before its receive is posted: the unexpected-message buffer, its limits, refusal and
+// resending; tombstones; asks.
 #include <catch2/catch_test_macros.hpp>
 
 #include "harness.hpp"
@@ -22,7 +22,7 @@ TEST_CASE("small data that comes early is kept, and acknowledged only when it wa
     CHECK(net[1].stats(peer(0)).grants_sent == 0);
 }
 
-TEST_CASE("beyond the stash data is refused, and sent again when the grant comes", "[W2]") {
+TEST_CASE("beyond the buffer data is refused, and sent again when the grant comes", "[W2]") {
     MeshConfig config;
     config.eager_room_per_group = 2 * (256 + 128);
     Net net(2, 2, config);
@@ -43,7 +43,7 @@ TEST_CASE("beyond the stash data is refused, and sent again when the grant comes
     CHECK(net[0].stats(peer(1)).bytes_sent == 2000 + 2000 - 2 * 256);
 }
 
-TEST_CASE("the stash of one group does not take the room of another") {
+TEST_CASE("the buffer of one group does not take the room of another") {
     MeshConfig config;
     config.eager_room_per_group = 1000;
     Net net(2, 3, config);
@@ -150,7 +150,7 @@ TEST_CASE("an ack lost with its channel is repaired by the sender's ask") {
         }
         REQUIRE(net.done(1, 1));
         REQUIRE(net.end_of(0, 1).done == 0);
-        net.flush();  // the ack is under way
+        net.flush();  // the ack is in flight
         net.connect(0, 1);
         const uint64_t sent = net[0].stats(peer(1)).bytes_sent;
         REQUIRE(net.run());
@@ -226,7 +226,7 @@ TEST_CASE("a bitmap longer than a grant entry comes in several") {
     CHECK((to.flat() == sum_u32(pattern(chunks * 64, 2), pattern(chunks * 64, 1))));
 }
 
-TEST_CASE("the stash's room comes back when a chunk finds its home") {
+TEST_CASE("the buffer's room comes back when a chunk finds its home") {
     MeshConfig config;
     config.eager_room_per_group = 2 * (64 + 128);
     Net net(2, 12, config);

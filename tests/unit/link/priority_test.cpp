@@ -111,7 +111,7 @@ TEST_CASE("a group whose receiver never posts does not delay another", "[W2]") {
         const size_t bytes = cls == Class::small ? 9000 : 100'000;
         Memory from(bytes), to(bytes);
         from.set(pattern(bytes, 1));
-        for (uint64_t op = 0; op < 100; ++op)  // far more than the stash takes
+        for (uint64_t op = 0; op < 100; ++op)  // far more than the buffer takes
             net[0].post(batch(1 + op, {}, {send_spec(key(1, op), 1, from, 1024, cls)}));
         for (int i = 0; i < 100; ++i) net.step();
         net[1].post(batch(1000, {recv_spec(key(2, 1), 0, to, 1024, cls)}, {}));

@@ -1,4 +1,5 @@
-// The number of a transfer that comes back: whoever makes groups chooses their ids, so it comes from outside.
+// A transfer's number that is used again: the node that makes a group chooses its id, so peers can provoke
+// it.
 #include <catch2/catch_test_macros.hpp>
 
 #include "harness.hpp"

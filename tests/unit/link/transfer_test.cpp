@@ -5,7 +5,7 @@
 
 namespace nexar::link::test {
 
-TEST_CASE("a bulk transfer arrives whole, and both sides are told once") {
+TEST_CASE("a bulk transfer arrives whole, and both sides get one event") {
     Net net(2, 1);
     Random random(5);
     Memory from(random, 100'000), to(random, 100'000);
@@ -144,8 +144,8 @@ bool mismatch_is_caught(const Odd& odd, bool receiver_first, Class cls, MeshConf
     net.run();
     const Terminal sender = net.end_of(0, 1), receiver = net.end_of(1, 1);
     // Bulk: the sender sees it by the grant and sends nothing. Eager: the receiver by the data.
-    const bool told = cls == Class::bulk ? sender.mismatch == 1 : receiver.mismatch == 1;
-    return told && sender.done == 0 && receiver.done == 0 && to.all(Memory::canary);
+    const bool reported = cls == Class::bulk ? sender.mismatch == 1 : receiver.mismatch == 1;
+    return reported && sender.done == 0 && receiver.done == 0 && to.all(Memory::canary);
 }
 
 constexpr Odd odd_ones[] = {{"plan hash", {12, 22}, 6400, 640},
@@ -173,7 +173,7 @@ TEST_CASE("sabotage: a skipped descriptor check is caught") {
     CHECK(mismatch_is_caught(odd_ones[1], false, Class::bulk, {}));
 }
 
-TEST_CASE("messages arrive whole and in order, whatever else is under way") {
+TEST_CASE("messages arrive whole and in order, whatever else is in flight") {
     Net net(2, 9);
     Memory from(200'000), to(200'000);
     net[1].post(batch(1, {recv_spec(key(1, 1), 0, to, 4096)}, {}));

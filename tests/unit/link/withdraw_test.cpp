@@ -103,7 +103,8 @@ TEST_CASE("a chunk half received when its op is withdrawn is skipped, and the fr
     }
 }
 
-TEST_CASE("what is posted to an op after its withdrawal fails, and its grants and stash are gone") {
+TEST_CASE(
+    "what is posted to an op after its withdrawal fails, and its grants and buffered chunks are dropped") {
     Net net(2, 2);
     Memory from(1000), to(1000);
     net[0].post(batch(1, {}, {send_spec(key(1, 1, 0), 1, from, 64, Class::small)}));

@@ -39,7 +39,7 @@ TEST_CASE("answers of helpers end a question unless the direct one matters", "[m
     CHECK(p.wake_at() == never);
 }
 
-TEST_CASE("answers by strangers, noes of helpers and wrong numbers do not count", "[membership][F5]") {
+TEST_CASE("answers by other nodes, noes of helpers and wrong numbers do not count", "[membership][F5]") {
     auto p = prober();
     const uint64_t q = p.ask(target, {1, 1}, {helper}, false, at_ms(0));
     p.on_reply(other, {q, true, 0}, at_ms(10));
@@ -53,14 +53,14 @@ TEST_CASE("answers by strangers, noes of helpers and wrong numbers do not count"
     CHECK_FALSE(answer->heard_directly);
 }
 
-TEST_CASE("a node asked about itself answers for its own life only", "[membership][F5]") {
+TEST_CASE("a node asked about itself answers for its own incarnation only", "[membership][F5]") {
     auto p = prober();
     p.on_request(other, {71, self, {3, 4}}, at_ms(0));
     p.on_request(other, {72, self, {}}, at_ms(0));
     p.on_request(other, {73, self, {3, 5}}, at_ms(0));
-    std::vector<bool> heard;
-    while (const auto out = p.poll_send()) heard.push_back(std::get<wire::ProbeReply>(out->message).heard);
-    CHECK(heard == std::vector{true, true, false});
+    std::vector<bool> answers;
+    while (const auto out = p.poll_send()) answers.push_back(std::get<wire::ProbeReply>(out->message).heard);
+    CHECK(answers == std::vector{true, true, false});
 }
 
 TEST_CASE("a helper asks the target itself and says no at its deadline", "[membership][F6]") {

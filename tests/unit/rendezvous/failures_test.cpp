@@ -1,5 +1,5 @@
-// Meeting while nodes die and links come and go: every open is answered within its bound, and nobody is told
-// two different things (the cluster checks that after every event).
+// Meeting while nodes die and links come and go: every open is answered within its bound, and no two members
+// get two different things (the cluster checks that after every event).
 #include <catch2/catch_test_macros.hpp>
 
 #include "cluster.hpp"
@@ -116,7 +116,7 @@ TEST_CASE("connections that break and come back at any step lose nothing", "[ren
                 REQUIRE(opener.group == cluster.openers()[0].group);
             }
     }
-    // The price of having no consensus [R9]: rare, and told.
+    // The price of having no consensus [R9]: rare, and reported.
     CHECK(disowned < 12);
 }
 

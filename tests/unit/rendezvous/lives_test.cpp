@@ -1,5 +1,5 @@
-// Nodes that are restarted while groups form: members are named with their nodes' lives, and who still sees
-// another life waits for the right one.
+// Nodes that are restarted while groups form: members are named with their nodes' incarnations, and a node
+// that still sees another incarnation waits for the right one.
 #include <catch2/catch_test_macros.hpp>
 
 #include "cluster.hpp"
@@ -29,7 +29,7 @@ void require_formed(const Cluster& cluster, const std::vector<size_t>& openers) 
 
 }  // namespace
 
-TEST_CASE("a member that still sees a node's old life waits for the new one before it agrees",
+TEST_CASE("a member that still sees a node's old incarnation waits for the new one before it agrees",
           "[rendezvous][R15]") {
     for (const unsigned unaware : {0u, 1u}) {  // the leader, another member
         for (uint64_t seed = 1; seed <= 20; ++seed) {
@@ -47,8 +47,9 @@ TEST_CASE("a member that still sees a node's old life waits for the new one befo
     }
 }
 
-TEST_CASE("a member that never sees the new life: the openers' deadline, and the error names both nodes",
-          "[rendezvous]") {
+TEST_CASE(
+    "a member that never sees the new incarnation: the openers' deadline, and the error names both nodes",
+    "[rendezvous]") {
     for (uint64_t seed = 1; seed <= 20; ++seed) {
         CAPTURE(seed);
         Cluster cluster(3, seed);
@@ -67,7 +68,7 @@ TEST_CASE("a member that never sees the new life: the openers' deadline, and the
     }
 }
 
-TEST_CASE("an open of an earlier life is in nobody's way", "[rendezvous][R15]") {
+TEST_CASE("an open of an earlier incarnation blocks no other open", "[rendezvous][R15]") {
     for (const bool forming : {false, true}) {
         for (uint64_t seed = 1; seed <= 20; ++seed) {
             CAPTURE(forming, seed);
@@ -92,7 +93,7 @@ TEST_CASE("an open of an earlier life is in nobody's way", "[rendezvous][R15]") 
     }
 }
 
-TEST_CASE("the end of an old life leaves a group that forms with the new one alone", "[rendezvous]") {
+TEST_CASE("the end of an old incarnation leaves a group that forms with the new one alone", "[rendezvous]") {
     Config config;
     config.self = node_id(0);
     config.life = {1, 7};

@@ -91,7 +91,7 @@ TEST_CASE("two groups at once with the same members do not disturb each other", 
     }
 }
 
-TEST_CASE("a name is opened again while the older group lives, as another group", "[rendezvous][R13]") {
+TEST_CASE("a name is opened again while the older group exists, as another group", "[rendezvous][R13]") {
     Cluster cluster(2, 5);
     for (int round = 0; round < 3; ++round) {
         cluster.open(0, "train", 2, 1);
@@ -236,7 +236,7 @@ TEST_CASE("two who say different time-outs: OPTIONS_DIFFER for all who wait, nam
                        "first by rank 0, pid 2 on node host1, now by rank 1, pid 3 on node host0"));
         }
     }
-    // Who said something and went away has said nothing.
+    // An open that was withdrawn does not count.
     Cluster cluster(2, 3);
     const size_t gone = cluster.open(1, "train", 3, 0, ms(5000), false, {5000, -1, -1});
     cluster.open(1, "train", 3, 1);
@@ -250,7 +250,7 @@ TEST_CASE("two who say different time-outs: OPTIONS_DIFFER for all who wait, nam
     CHECK(cluster.group(*cluster.openers()[1].group).timeouts.collective_ms == 6000);
 }
 
-TEST_CASE("different sizes are told to all who wait and to who comes, and the next ones begin anew",
+TEST_CASE("different sizes are an error for all that wait and for the new one, and later ones begin anew",
           "[rendezvous]") {
     Cluster cluster(2, 3);
     cluster.open(0, "train", 3, 0);
@@ -382,7 +382,7 @@ TEST_CASE("an opener that dies at any moment leaves the others a group or the wa
         cluster.withdraw(seed % 3);
         cluster.run(ms(500));
         if (cluster.gone() > 0) {
-            ++started_without_it;  // it was too late: the group lives, with that rank gone
+            ++started_without_it;  // it was too late: the group is formed, with that rank lost
         } else if (cluster.openers()[seed % 3].withdrawn) {
             cluster.open(static_cast<unsigned>(seed % 2), "train", 3, static_cast<int64_t>(seed % 3));
             cluster.run(ms(500));
@@ -393,7 +393,7 @@ TEST_CASE("an opener that dies at any moment leaves the others a group or the wa
     CHECK(started_without_it > 0);
 }
 
-TEST_CASE("what is wrong with an open is said at once, naming what is allowed", "[rendezvous][R14]") {
+TEST_CASE("an invalid open is refused at once, with the allowed values", "[rendezvous][R14]") {
     Cluster cluster(1, 1);
     auto error_of = [&](OpenSpec spec) {
         const auto result = cluster[0].open(spec, cluster.now());
