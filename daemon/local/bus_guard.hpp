@@ -1,6 +1,7 @@
-// BusGuard: keeps the daemon running when a client truncates its memory. On SIGBUS in a watched range the
-// handler maps zeros over the page and marks the range; the session is closed later. SIGBUS elsewhere still
-// ends the process. Process-wide, because signal handlers are.
+// BusGuard: keeps the daemon running when the kernel has no page for a client's memory (a punched hole while
+// huge pages are exhausted). On SIGBUS in a watched range the handler maps zeros over the page and marks the
+// range; the session is closed later. SIGBUS elsewhere still ends the process. Process-wide, because signal
+// handlers are.
 #pragma once
 
 #include <cstddef>
