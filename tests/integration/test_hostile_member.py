@@ -16,28 +16,28 @@ from harness.values import check, given, reduced
 
 SEEDS = range(int(os.environ.get("NEXAR_HOSTILE_FIRST", "1")),
               int(os.environ.get("NEXAR_HOSTILE_FIRST", "1")) + int(os.environ.get("NEXAR_HOSTILE_SEEDS", "2")))
-STEP = int(os.environ.get("NEXAR_HOSTILE_STEP", "11"))  # of the extremes of each field, one of so many is said
+STEP = int(os.environ.get("NEXAR_HOSTILE_STEP", "11"))  # of the extremes of each field, one of so many is sent
 BELIEVED_SECONDS = 0.7  # a loss of a process ends its group after a short grace
 TIMEOUTS = {"collective": 5000, "barrier": 5000, "rpc": 5000}
-LOST = {"code": -601, "text": "said a stranger", "rank": 1}
+LOST = {"code": -601, "text": "a lie", "rank": 1}
 
 
 @contextlib.contextmanager
 def a_liar(cluster, place=max):
-    """(liar, leader, other): the liar in a new life, and the honest nodes, of which the first leads every group."""
+    """(liar, leader, other): the liar in a new incarnation, and the honest nodes, of which the first leads every group."""
     if not hasattr(cluster, "place"):
         cluster.place = place(cluster, key=lambda node: node.id)  # max: it leads nobody
-        cluster.liar_life = 1_000_000
+        cluster.liar_counter = 1_000_000
         cluster.place.kill()
         del cluster.nodes[cluster.place.number]
-    liar = HostileMember(cluster.place, cluster.liar_life)
+    liar = HostileMember(cluster.place, cluster.liar_counter)
     try:
         leader, other = sorted(cluster, key=lambda node: node.id)
         for node in (leader, other):
             liar.enter(node)
         yield liar, leader, other
     finally:
-        cluster.liar_life = liar.life[0]
+        cluster.liar_counter = liar.incarnation[0]
         liar.close()
 
 
@@ -67,7 +67,7 @@ def opens_and_works(me, groups=3):
     return groups
 
 
-def works_until_told(me):
+def works_until_released(me):
     group = me.group()
     me.mark()
     return works(me, group, lambda: me.rank == 0 and not me.is_released()) + \
@@ -77,7 +77,7 @@ def works_until_told(me):
 @contextlib.contextmanager
 def unharmed(leader, other):
     """Around lies: a group of honest ranks works all the time, and others are opened afterwards."""
-    job = Job([leader, other, other, leader], works_until_told)
+    job = Job([leader, other, other, leader], works_until_released)
     job.await_marks()
     yield job
     job.go(0)
@@ -88,14 +88,14 @@ def unharmed(leader, other):
 
 def group_of(node, counter):
     """The id of a group that this node has made or will make."""
-    return {"creator": int.from_bytes(bytes.fromhex(node.id)[:8], "little"), "incarnation": node.life[1],
+    return {"creator": int.from_bytes(bytes.fromhex(node.id)[:8], "little"), "incarnation": node.incarnation[1],
             "counter": counter}
 
 
 # ---- By name
 
-def test_verdicts_about_groups_to_come_end_nothing(cluster):
-    """[H6] The first word about a group that a node does not know yet was kept, whoever said it."""
+def test_decisions_about_groups_to_come_end_nothing(cluster):
+    """[H6] The first decision about a group that a node does not know yet was kept, of any sender."""
     with a_liar(cluster) as (liar, leader, other):
         for node in (leader, other):
             for counter in range(1, 100):
@@ -105,7 +105,7 @@ def test_verdicts_about_groups_to_come_end_nothing(cluster):
         equal(run([leader, other], opens_and_works), [3] * 2, "groups")
 
 
-def test_a_stranger_cannot_disown_a_group_for_a_member(cluster):
+def test_a_node_outside_the_group_cannot_disown_it_for_a_member(cluster):
     """[H6] GroupRefused with another node as its origin ended a group that its sender was not in."""
     with a_liar(cluster) as (liar, leader, other), unharmed(leader, other):
         for node in (leader, other):
@@ -116,16 +116,16 @@ def test_a_stranger_cannot_disown_a_group_for_a_member(cluster):
 
 
 def test_questions_about_groups_to_come_bind_nobody(cluster):
-    """[H6] A node that was asked about an attempt that it had not heard of refused it when it came."""
+    """[H6] A node that was asked about an attempt that it did not know refused it when it came."""
     with a_liar(cluster) as (liar, leader, other):
         for counter in range(1, 300):
             liar.say(other, "groupQuery", group=group_of(leader, counter))
         equal(run([leader, other], opens_and_works), [3] * 2, "groups")
 
 
-def test_an_open_of_a_made_up_life_shuts_nobody_out(cluster):
-    """[H6] A GroupOpen in another node's name, of a life that it will never have, made its own opens those of a past
-    life."""
+def test_an_open_of_a_made_up_incarnation_shuts_nobody_out(cluster):
+    """[H6] A GroupOpen in another node's name, of an incarnation that it will never have, made its own opens those of a
+    past incarnation."""
     with a_liar(cluster) as (liar, leader, other):
         for origin in (leader, other):
             liar.say(leader, "groupOpen", id={"origin": bytes.fromhex(origin.id), "number": 1 << 60}, key=bytes(32),
@@ -134,7 +134,7 @@ def test_an_open_of_a_made_up_life_shuts_nobody_out(cluster):
 
 
 def opens_a_local_group(me):
-    """A group of one node without a secret; the second rank comes when it is told to."""
+    """A group of one node without a secret; the second rank comes when the test releases it."""
     if me.rank == 1:
         me.wait_for_go()
     session = me.session()
@@ -156,11 +156,11 @@ def test_a_local_group_is_never_led_from_outside(cluster):
             for number in range(1, 65):
                 asked += 1
                 liar.say(victim, "groupPrepare", key=key, name="local", epoch=1, plan=liar.PLAN,
-                         group={"creator": 1, "incarnation": liar.life[1], "counter": asked},
-                         members=members((victim.id, victim.life, (victim.life[0] << 32) + number, 1),
-                                         (liar.id, liar.life, asked, 1)), timeouts=TIMEOUTS)
-            liar.heard(victim, "groupPrepared", since, where=lambda said: int(said["group"]["counter"]) == asked)
-            taken = [said for said in liar.all_heard(victim, "groupPrepared", since) if said["error"]["code"] == 0]
+                         group={"creator": 1, "incarnation": liar.incarnation[1], "counter": asked},
+                         members=members((victim.id, victim.incarnation, (victim.incarnation[0] << 32) + number, 1),
+                                         (liar.id, liar.incarnation, asked, 1)), timeouts=TIMEOUTS)
+            liar.received(victim, "groupPrepared", since, where=lambda message: int(message["group"]["counter"]) == asked)
+            taken = [message for message in liar.all_received(victim, "groupPrepared", since) if message["error"]["code"] == 0]
             assert not taken, f"the victim's daemon lets another node lead its local group: {taken[0]}"
             since = len(liar.lines)
         job.go(1)
@@ -174,19 +174,19 @@ def opens_with_the_secret(me):
 
 @expected_failure("H2", owner="isolation")
 def test_a_leader_without_the_secret_gets_into_no_group(_):
-    """[H2] The lowest NodeId leads, and what an open tells its leader was all that a member had to know."""
+    """[H2] The lowest NodeId leads, and what an open sends its leader was all that a member had to know."""
     own = Cluster(3)
     try:
         with a_liar(own, place=min) as (liar, *victims):
             job = Job(victims, opens_with_the_secret)
             for rank, victim in enumerate(victims):
-                _, wish = liar.heard(victim, "groupOpen")
-                here = (victim.id, victim.life, int(wish["id"]["number"]), wish["pid"])
-                both = [here, (liar.id, liar.life, 1, 1)]
-                group = {"creator": 1, "incarnation": liar.life[1], "counter": 1 + rank}
+                _, wish = liar.received(victim, "groupOpen")
+                here = (victim.id, victim.incarnation, int(wish["id"]["number"]), wish["pid"])
+                both = [here, (liar.id, liar.incarnation, 1, 1)]
+                group = {"creator": 1, "incarnation": liar.incarnation[1], "counter": 1 + rank}
                 liar.say(victim, "groupPrepare", group=group, key=wish["key"], name=wish["name"], plan=liar.PLAN,
                          members=members(*both[::1 if rank == 0 else -1]), timeouts=TIMEOUTS)
-                liar.heard(victim, "groupPrepared")
+                liar.received(victim, "groupPrepared")
                 liar.say(victim, "groupCommit", group=group)
             for outcome in job.outcomes():
                 assert isinstance(outcome, Failure) or liar.id not in outcome, f"a group with the liar: {outcome}"
@@ -202,7 +202,7 @@ def waits_for_the_liar(me, size=2, deadline=COLLECTIVE_TIMEOUT):
 
 
 def keeps_trying(me):
-    """Operation after operation with the liar, as long as the group lives, and messages from and to it."""
+    """Operation after operation with the liar, as long as the group works, and messages from and to it."""
     group = me.group(size=2)
     waiting = group.recv_start(np.zeros(8), 1), group.send_start(np.zeros(8), 1)
     me.mark()
@@ -214,7 +214,7 @@ def keeps_trying(me):
 
 
 def in_a_group_with(liar, leader, victim, rank_0=waits_for_the_liar):
-    """A job of which the liar is rank 1: (job, what the leader said about the group)."""
+    """A job of which the liar is rank 1: (job, the leader's prepare)."""
     job = Job([victim, None], rank_0, without=(1,))
     prepare = liar.join_group(leader, job.name, "tests", 2, 1)
     job.await_marks()
@@ -255,17 +255,17 @@ def teach(liar, leader, *others):
     for counter in range(1, 40):
         liar.learn("groupCommit", group=group_of(leader, counter))
     for node in (leader, *others):
-        life = {"counter": node.life[0], "nonce": node.life[1]}
+        own = {"counter": node.incarnation[0], "nonce": node.incarnation[1]}
         for number in range(1, 20):
-            liar.learn("groupOpen", id={"origin": bytes.fromhex(node.id), "number": (node.life[0] << 32) + number},
-                       key=group_key("job1", "tests"), name="job1", size=2, life=life)
+            liar.learn("groupOpen", id={"origin": bytes.fromhex(node.id), "number": (node.incarnation[0] << 32) + number},
+                       key=group_key("job1", "tests"), name="job1", size=2, life=own)
         liar.learn("accusation", group=group_of(leader, 1), accuser=bytes.fromhex(node.id), proof=True,
                    accused=bytes.fromhex(node.id), reason="none")
 
 
 @contextlib.contextmanager
 def in_a_group(liar, leader, victim):
-    """Lies are told while an operation waits for the liar, if it still is let into a group."""
+    """Lies are sent while an operation waits for the liar, if it still is let into a group."""
     job = None
     with contextlib.suppress(Ended, AssertionError):
         job, _ = in_a_group_with(liar, leader, victim, keeps_trying)
@@ -278,34 +278,34 @@ def in_a_group(liar, leader, victim):
 def say_each(liar, leader, to, kind, step):
     """Each field of one kind of message, extreme by extreme, and again from there when the daemon has hung up. Returns
     how many lies."""
-    said, next_one = 0, 0
+    sent, next_one = 0, 0
     while True:
         liar.enter_again(to)
         with in_a_group(liar, leader, to):
             since = len(liar.lines)
             with contextlib.suppress(Ended):
                 liar.do(f"each {liar.name_of(to)} {kind} {next_one} {step}")
-                return said + len([line for line in liar.lines[since:] if line.startswith("lied ")])
+                return sent + len([line for line in liar.lines[since:] if line.startswith("lied ")])
             lines = [position_of(line) for line in liar.lines[since:] if line.startswith("lied ")]
-            said, next_one = said + len(lines), lines[-1][0] if lines else next_one
+            sent, next_one = sent + len(lines), lines[-1][0] if lines else next_one
         assert to.alive(), f"{to} ended with {to.process.returncode} after {lines[-1:]}"
 
 
 def test_no_field_of_any_message_is_taken_at_its_word(cluster):
     """[H1] [H6] Every kind of message that the schema has."""
     messages, _ = kinds()
-    said = {}
+    sent = {}
     with a_liar(cluster) as (liar, leader, other), unharmed(leader, other):
         for at, kind in enumerate(sorted(messages)):
-            said[kind] = say_each(liar, leader, (leader, other)[at % 2], kind, STEP)
-    equal({kind for kind, count in said.items() if count}, messages, "kinds of messages that were lied about")
-    print(f"        {sum(said.values())} lies about {len(said)} kinds of messages")
+            sent[kind] = say_each(liar, leader, (leader, other)[at % 2], kind, STEP)
+    equal({kind for kind, count in sent.items() if count}, messages, "kinds of messages that were lied about")
+    print(f"        {sum(sent.values())} lies about {len(sent)} kinds of messages")
 
 
 def test_no_frame_of_any_kind_is_taken_at_its_word(cluster):
     """Every kind of frame that the link knows, on control and bulk connections."""
     _, frames = kinds()
-    said, life = set(), ""
+    sent = set()
     with a_liar(cluster) as (liar, leader, other), unharmed(leader, other):
         for turn, kind in enumerate(sorted(frames) * 4):
             to = (leader, other)[turn % 2]
@@ -322,10 +322,10 @@ def test_no_frame_of_any_kind_is_taken_at_its_word(cluster):
                     name = liar.connect(to, PORT + 1)
                     liar.do(f"preamble {name} 1")
                     liar.do(f"switch {name}")
-                said.add(kind)
+                sent.add(kind)
                 liar.do(f"lie_frames {name} {kind} 50 {honest}")
             assert to.alive(), f"{to} ended with {to.process.returncode}: kind {kind}, turn {turn}"
-    equal(said, frames, "kinds of frames that were lied about")
+    equal(sent, frames, "kinds of frames that were lied about")
 
 
 def lie_at_random(liar, leader, to, turn):
@@ -364,7 +364,7 @@ REFUSED_SECONDS, SILENCE_SECONDS = 3 + BUSY, 15 + BUSY
 
 
 def test_connections_without_a_word_do_not_stay(cluster):
-    """[H10] A member connection that never said its preamble kept its place and its windows for a day."""
+    """[H10] A member connection that never sent its preamble kept its place and its windows for a day."""
     with a_liar(cluster) as (liar, leader, other), unharmed(leader, other):
         before = len(liar.lines)
         silent = []

@@ -18,14 +18,14 @@ def a_member(cluster):
     """(member, node): of another version, and the real daemon that leads its groups."""
     if not hasattr(cluster, "place"):
         cluster.place = max(cluster, key=lambda node: node.id)
-        cluster.place_life = 1_000_000
+        cluster.place_counter = 1_000_000
         cluster.place.kill()
         del cluster.nodes[cluster.place.number]
-    member = HostileMember(cluster.place, cluster.place_life)
+    member = HostileMember(cluster.place, cluster.place_counter)
     try:
         yield member, min(cluster, key=lambda node: node.id)
     finally:
-        cluster.place_life = member.life[0]
+        cluster.place_counter = member.incarnation[0]
         member.close()
 
 
@@ -40,7 +40,7 @@ def group_with(member, node, features):
     """A job of which the member is rank 1: (what rank 0 got, GroupPrepare, the first OpAnnounce)."""
     job = Job([node, None], calls, without=(1,))
     prepare = member.join_group(node, job.name, "tests", 2, 1, features=features)
-    _, announced = member.heard(node, "opAnnounce", where=lambda said: said["group"] == prepare["group"])
+    _, announced = member.received(node, "opAnnounce", where=lambda message: message["group"] == prepare["group"])
     return job.outcomes(seconds=20)[0], prepare, announced
 
 

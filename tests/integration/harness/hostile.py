@@ -1,4 +1,4 @@
-"""A member that lies: it has the certificate of a node whose daemon has ended, and says what the test tells it to.
+"""A member that lies: it has the certificate of a node whose daemon has ended, and sends what the test asks for.
 
 The messages are those of proto/wire.capnp, as dictionaries: {"groupQuery": {"group": {...}}}. 64-bit numbers come as
 text, as in every JSON of Cap'n Proto; bytes are lists of numbers, and `bytes` will do for sending.
@@ -41,12 +41,12 @@ def local_group_key(name, node, uid):
 
 
 def members(*ranks):
-    """The schema's table of members from (NodeId, life or None, request number, pid), in rank order."""
-    nodes = list(dict.fromkeys((node, life) for node, life, _, _ in ranks))
+    """The schema's table of members from (NodeId, incarnation or None, request number, pid), in rank order."""
+    nodes = list(dict.fromkeys((node, own) for node, own, _, _ in ranks))
     return {"nodes": [bytes.fromhex(node) for node, _ in nodes],
-            "lives": [{"counter": life[0], "nonce": life[1]} if life else {} for _, life in nodes],
-            "list": [{"number": number, "rank": rank, "pid": pid, "node": nodes.index((node, life)),
-                      "origin": nodes.index((node, life))} for rank, (node, life, number, pid) in enumerate(ranks)]}
+            "lives": [{"counter": own[0], "nonce": own[1]} if own else {} for _, own in nodes],
+            "list": [{"number": number, "rank": rank, "pid": pid, "node": nodes.index((node, own)),
+                      "origin": nodes.index((node, own))} for rank, (node, own, number, pid) in enumerate(ranks)]}
 
 
 def _plain(value):
@@ -63,17 +63,17 @@ class HostileMember:
     PLAN = {"version": 1, "smallBytesMax": 65536, "doublingBytesMax": 16384, "chunkBytes": 65536,
             "segmentBytes": 1 << 20, "lanes": 1, "bulkShards": 1}
 
-    def __init__(self, node, life=1_000_000):
+    def __init__(self, node, counter=1_000_000):
         """node: whose place it takes; its daemon has been started once, and has ended or is killed now."""
-        self.node, self._life = node, life
+        self.node, self._counter = node, counter
         self.id = node.id
         if node.alive():
             node.kill()
         self.start()
 
     def start(self):
-        """In a new life."""
-        self._life += 1
+        """In a new incarnation."""
+        self._counter += 1
         self.lines, self._news, self._names = [], threading.Condition(), {}
 
         def prepare():
@@ -81,12 +81,12 @@ class HostileMember:
             die_with_parent()
 
         self.process = subprocess.Popen(
-            [os.environ["NEXAR_TEST_HOSTILE_MEMBER"], str(self.node.state), str(self._life)], text=True, bufsize=1,
+            [os.environ["NEXAR_TEST_HOSTILE_MEMBER"], str(self.node.state), str(self._counter)], text=True, bufsize=1,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, preexec_fn=prepare)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         words = self.await_line("self ").split()
-        self.life = int(words[2]), int(words[3])
+        self.incarnation = int(words[2]), int(words[3])
 
     def close(self):
         self.process.kill()
@@ -163,7 +163,7 @@ class HostileMember:
             if line.startswith("closed"):
                 raise Ended(line)
             if what == "preamble":
-                to.life = tuple(int(word) for word in line.split()[2:4])
+                to.incarnation = tuple(int(word) for word in line.split()[2:4])
             if what == "greeted":
                 self.do(f"switch {name}")
         return name
@@ -173,7 +173,7 @@ class HostileMember:
         return self._names[to.number][-1]
 
     def enter_again(self, to, seconds=10):
-        """After the node hung up. When it holds this life for ended, in the next one: all connections are new."""
+        """After the node hung up. When it holds this incarnation for ended, in the next one: all connections are new."""
         end = time.monotonic() + seconds
         while True:
             try:
@@ -192,7 +192,7 @@ class HostileMember:
     def learn(self, kind, /, **fields):
         self.do(f"learn {json.dumps(_plain({kind: fields}))}")
 
-    def heard(self, to, kind, since=0, seconds=ANSWER_SECONDS, where=lambda message: True):
+    def received(self, to, kind, since=0, seconds=ANSWER_SECONDS, where=lambda message: True):
         """The next message of this kind from a node (as it calls this connection): (index, fields)."""
         end = time.monotonic() + seconds
         while True:
@@ -202,23 +202,23 @@ class HostileMember:
                 return at, message[kind]
             since = at + 1
 
-    def all_heard(self, to, kind, since=0):
+    def all_received(self, to, kind, since=0):
         start = f"message {self.name_of(to)} "
-        said = (json.loads(line[len(start):]) for line in self.lines[since:] if line.startswith(start))
-        return [message[kind] for message in said if kind in message]
+        messages = (json.loads(line[len(start):]) for line in self.lines[since:] if line.startswith(start))
+        return [message[kind] for message in messages if kind in message]
 
     # ---- A group that it is really in
 
     def join_group(self, leader, name, secret, size, rank, features=0):
-        """Opens a group as an honest node would, led by another; what the leader said of it, when it is made."""
-        self._requests = getattr(self, "_requests", self._life << 32) + 1
+        """Opens a group as an honest node would, led by another; the leader's prepare, when it is made."""
+        self._requests = getattr(self, "_requests", self._counter << 32) + 1
         since = len(self.lines)
         self.say(leader, "groupOpen", id={"origin": bytes.fromhex(self.id), "number": self._requests},
                  key=group_key(name, secret), name=name, size=size, rank=rank, pid=os.getpid(),
-                 life={"counter": self.life[0], "nonce": self.life[1]}, features=features)
-        _, prepare = self.heard(leader, "groupPrepare", since)
+                 life={"counter": self.incarnation[0], "nonce": self.incarnation[1]}, features=features)
+        _, prepare = self.received(leader, "groupPrepare", since)
         self.say(leader, "groupPrepared", group=prepare["group"])
-        self.heard(leader, "groupCommit", since, where=lambda said: said["group"] == prepare["group"])
+        self.received(leader, "groupCommit", since, where=lambda message: message["group"] == prepare["group"])
         return prepare
 
 
