@@ -250,10 +250,10 @@ def test_a_goodbye_is_received_although_the_connection_closes_with_it(cluster):
     for number in (1, 3):
         def ends():
             log = cluster[number].log()[read[number]:].splitlines()
-            return [line for line in log if " peer_down " in line]
+            return [line for line in log if " peer_down " in line and "is stopping (SIGTERM)" in line]
         eventually(lambda: len(ends()) >= 3, f"node {number} to log three ends of node 2")
         for line in ends():
-            contains(line, "proof=true")
+            contains(line, "sent goodbye", "proof=true")  # a later incarnation would be proof, too
     run(two_each(cluster), one_sum)
 
 

@@ -157,7 +157,7 @@ class HostileMember:
         """Becomes a member that the node talks to: preamble (with these fields of hostile_member.cpp), hello, switch."""
         name = self.connect(to)
         since = self.do(" ".join([f"preamble {name} 0", *(f"{field}={value}" for field, value in preamble.items())]))
-        self.do(f"hello {name}")
+        self._do_or_say_why(f"hello {name}", name, since)
         for what in ("preamble", "greeted", "switched"):
             line = self.await_any([f"{what} {name}", f"closed {name} "], since)[1]
             if line.startswith("closed"):
@@ -165,8 +165,15 @@ class HostileMember:
             if what == "preamble":
                 to.incarnation = tuple(int(word) for word in line.split()[2:4])
             if what == "greeted":
-                self.do(f"switch {name}")
+                self._do_or_say_why(f"switch {name}", name, since)
         return name
+
+    def _do_or_say_why(self, command, name, since):
+        """A command on a connection that the daemon may have closed by now: then its reason is raised."""
+        try:
+            self.do(command)
+        except Ended:
+            raise Ended(self.await_line(f"closed {name} ", since)) from None
 
     def name_of(self, to):
         """Of the last connection to a node."""
