@@ -22,8 +22,8 @@ enum class Purpose : uint16_t { control = 0, bulk = 1 };
 struct Preamble {
     static constexpr uint32_t magic_value = 0x3152584e;  // "NXR1"
     uint32_t magic = magic_value;
-    uint16_t bytes =
-        48;  // of the whole preamble: what a later version has behind these fields is skipped [V3]
+    // Of the whole preamble: what a later version has behind these fields is skipped [V3].
+    uint16_t bytes = 48;
     Purpose purpose = Purpose::control;
     uint32_t generation = 0;
     uint16_t shard = 0;

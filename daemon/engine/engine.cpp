@@ -258,6 +258,7 @@ Result<void> Engine::Impl::make_group(const wire::GroupPrepare& prepare,
     facts.epoch = GroupEpoch(prepare.epoch);
     facts.name = prepare.name;
     facts.members = prepare.members;
+    facts.features = rendezvous::common_features(prepare.members);
     facts.table = table_of(prepare.plan);
     facts.timeouts = timeouts_of(prepare.timeouts);
     if (groups.contains(prepare.group)) return {};  // said twice
@@ -283,7 +284,6 @@ Result<void> Engine::Impl::make_group(const wire::GroupPrepare& prepare,
         if (first) {
             facts.nodes.push_back(node);
             facts.hosts.push_back(context.host_of(node));
-            facts.features.push_back(facts.members[rank].features);
         }
         placement.push_back(it->second);
         if (node != context.config.self) continue;

@@ -48,17 +48,15 @@ Error GroupFacts::explained(Error error) const {
 
 Result<void> GroupFacts::check_supported(const OpDescriptor& descriptor) const {
     const uint64_t needed = feature_of(descriptor.kind);
-    for (uint32_t i = 0; i < features.size(); ++i) {
-        if ((features[i] & needed) == needed) continue;
-        const uint32_t rank = layout.ranks_on(NodeIndex(i))[0];
-        const std::string host = hosts[i].empty() ? "" : " (" + hosts[i] + ")";
-        return fail(Error{Errc::unsupported,
-                          std::string(name_of(descriptor.kind)) + ": node " + nodes[i].short_hex() + host +
-                              ", which has rank " + std::to_string(rank) +
-                              ", runs a daemon without this operation; upgrade it",
-                          rank, -1, nodes[i].hex()});
-    }
-    return {};
+    if ((features & needed) == needed) return {};
+    const auto lacks = std::ranges::find_if(
+        members, [&](const auto& member) { return (member.features & needed) != needed; });
+    const std::string& host = hosts[layout.node_of(lacks->rank).value];
+    return fail(Error{Errc::unsupported,
+                      std::string(name_of(descriptor.kind)) + ": node " + lacks->node.short_hex() +
+                          (host.empty() ? "" : " (" + host + ")") + ", which has rank " +
+                          std::to_string(lacks->rank) + ", runs a daemon without this operation; upgrade it",
+                      lacks->rank, -1, lacks->node.hex()});
 }
 
 // The verdict names the first that was lost. Others may have been lost since, and are no verdict's matter.

@@ -66,7 +66,7 @@ struct GroupFacts {
     uint32_t bulk_shards = 1;  // the fewest of any of its nodes: lanes go over so many
     Timeouts timeouts;
     std::vector<std::string> hosts;  // by NodeIndex, as known when the group was made; "": not known
-    std::vector<uint64_t> features;  // by NodeIndex
+    uint64_t features = 0;           // that all nodes have [V5]
 
     uint32_t size() const { return static_cast<uint32_t>(members.size()); }
     uint64_t message_bytes_max() const { return uint64_t{link::transfer_chunks_max} * table.chunk_bytes; }
