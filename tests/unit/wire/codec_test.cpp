@@ -186,6 +186,17 @@ TEST_CASE("bytes after the end of a message are refused", "[wire]") {
     CHECK(says(result.error().text, "left over"));
 }
 
+TEST_CASE("a kind of message that is not known is refused, and named", "[wire][V4]") {
+    auto bytes = encode(Heartbeat{7});
+    constexpr size_t kind_at = 16;  // behind the segment table and the root pointer
+    REQUIRE(bytes[kind_at] == std::byte{2});
+    bytes[kind_at] = std::byte{200};
+    const auto result = decode(bytes);
+    REQUIRE_FALSE(result);
+    CHECK(result.error().code == Errc::protocol_error);
+    CHECK(says(result.error().text, "200"));
+}
+
 TEST_CASE("a message over the size limit is refused before it is read", "[wire]") {
     const std::vector<std::byte> bytes(message_bytes_max + 8);
     const auto result = decode(bytes);
