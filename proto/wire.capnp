@@ -37,6 +37,8 @@ struct Message {
     groupQuery @24 :GroupQuery;
     renewalRequest @25 :RenewalRequest;
     renewalReply @26 :RenewalReply;
+    messageCredit @27 :MessageCredit;
+    groupUnlisted @28 :GroupUnlisted;
   }
 }
 
@@ -181,6 +183,9 @@ struct GroupRefused {
   group @1 :GroupId;
   error @2 :Error;
 }
+struct GroupUnlisted {
+  id @0 :RequestId;
+}
 struct GroupStatusRequest {
   id @0 :RequestId;
   key @1 :Data;
@@ -273,4 +278,10 @@ struct MessageRefused {
   group @0 :GroupId;
   number @1 :UInt64;
   error @2 :Error;
+}
+struct MessageCredit {
+  group @0 :GroupId;
+  epoch @1 :UInt32;
+  src @2 :UInt32;
+  limit @3 :UInt64;
 }

@@ -4,6 +4,7 @@
 
 #include "core/check.hpp"
 #include "engine/group.hpp"
+#include "wire/codec.hpp"
 
 namespace nexar::engine {
 namespace {
@@ -327,7 +328,7 @@ std::optional<Error> CollectiveRun::close(uint32_t rank, const Error& own, const
 void CollectiveRun::announce() {
     if (announced_ || !descriptor_) return;
     announced_ = true;
-    group_.tell(announcement());
+    group_.to_others(announcement(), &room_);
 }
 
 wire::OpAnnounce CollectiveRun::announcement() const {
@@ -340,13 +341,6 @@ wire::OpAnnounce CollectiveRun::announcement() const {
 
 wire::ArrivalQuery CollectiveRun::arrival_query() const {
     return {group_.facts.id, group_.facts.epoch.value, seq, nonce_};
-}
-
-void CollectiveRun::resync(collectives::NodeIndex node) const {
-    if (op_.stopped) return;  // the abort is said again
-    if (announced_) group_.tell(announcement(), node);
-    const bool answered = !words_.empty() && words_[node.value].arrival;
-    if (nonce_ != 0 && !answered) group_.tell(arrival_query(), node);
 }
 
 void CollectiveRun::on_announce(collectives::NodeIndex from, const wire::OpAnnounce& announce) {
@@ -426,10 +420,28 @@ void CollectiveRun::on_deadline() {
     ask_who_has_arrived();
 }
 
+// A node that has not answered yet is not asked again: it answers by what is so when it applies the query.
 void CollectiveRun::ask_who_has_arrived() {
-    if (group_.facts.nodes.size() == 1) return;
-    nonce_ = group_.context().random.next();
-    group_.tell(arrival_query());
+    const GroupFacts& facts = group_.facts;
+    if (facts.nodes.size() == 1) return;
+    if (!has_room_to_ask()) return;
+    if (words_.empty()) words_.resize(facts.nodes.size());
+    const std::vector<std::byte> query = wire::encode(arrival_query());
+    const auto account = room_.spend(query.size());
+    for (uint32_t node = 0; node < facts.nodes.size(); ++node) {
+        if (node == facts.self.value) continue;
+        if (!std::exchange(words_[node].asked, true))
+            group_.context().ports.peers.append(facts.peers[node], query, account);
+        else if (account)
+            room_.give_back(node, query.size());
+    }
+}
+
+// The first time it was reserved with the operation.
+bool CollectiveRun::has_room_to_ask() {
+    if (nonce_ != 0) return room_.reserve_more(query_room);
+    nonce_ = group_.context().random.next() | 1;
+    return true;
 }
 
 bool CollectiveRun::all_answered() const {
@@ -442,6 +454,7 @@ void CollectiveRun::on_arrival_reply(collectives::NodeIndex from, const wire::Ar
     if (nonce_ == 0 || reply.nonce != nonce_ || op_.stopped || first_posted_ == never) return;
     if (words_.empty()) words_.resize(group_.facts.nodes.size());
     words_[from.value].arrival = reply;
+    words_[from.value].asked = false;
     if (state_ == State::settled || !all_answered()) return;
     if (asking_) return expire();
     if (late_ == Late::asked) tell_late();
@@ -468,51 +481,8 @@ bool CollectiveRun::counted_missing(uint32_t rank) const {
     return known && !arrived(rank);
 }
 
-std::string CollectiveRun::missing_text() const {
-    constexpr size_t named_max = 8;
-    std::string out;
-    size_t missing = 0;
-    for (uint32_t rank = 0; rank < group_.facts.size(); ++rank) {
-        if (!counted_missing(rank)) continue;
-        if (missing++ >= named_max) continue;
-        out += (out.empty() ? "" : ", ") + group_.facts.describe(rank);
-    }
-    if (missing > named_max) out += " and " + std::to_string(missing - named_max) + " more";
-    return out;
-}
-
 bool CollectiveRun::waits_for_bytes_of(uint32_t rank) const {
     return staging_ && staging_->waits_for(rank);
-}
-
-std::vector<uint32_t> CollectiveRun::unmoved_here() const {
-    std::vector<uint32_t> out;
-    for (const LocalRank& local : group_.locals())
-        if (waits_for_bytes_of(local.rank)) out.push_back(local.rank);
-    return out;
-}
-
-// Ranks whose bytes a segment waits for: of this node, and of nodes that have answered.
-std::vector<uint32_t> CollectiveRun::unmoved() const {
-    std::vector<uint32_t> out = unmoved_here();
-    for (const Word& word : words_)
-        if (word.arrival)
-            for (const wire::Arrival& arrival : word.arrival->ranks)
-                if (arrival.stalled && arrival.rank < group_.facts.size()) out.push_back(arrival.rank);
-    std::ranges::sort(out);
-    return out;
-}
-
-std::string CollectiveRun::unmoved_text() const {
-    constexpr size_t named_max = 8;
-    std::string out;
-    const std::vector<uint32_t> ranks = unmoved();
-    for (size_t i = 0; i < std::min(ranks.size(), named_max); ++i)
-        out += (i == 0 ? "" : ", ") + group_.facts.describe(ranks[i]);
-    if (ranks.size() > named_max) out += " and " + std::to_string(ranks.size() - named_max) + " more";
-    if (ranks.size() == 1) out += " has not moved its bytes: it must call wait, test or poll";
-    if (ranks.size() > 1) out += " have not moved their bytes: they must call wait, test or poll";
-    return out;
 }
 
 void CollectiveRun::expire() {

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/control_room.hpp"
 #include "engine/snapshot.hpp"
 #include "engine/staging.hpp"
 #include "engine/timers.hpp"
@@ -51,8 +52,10 @@ class CollectiveRun final : public Runnable, public Alarm {
     void on_announce(collectives::NodeIndex from, const wire::OpAnnounce& announce);
     void on_arrival_reply(collectives::NodeIndex from, const wire::ArrivalReply& reply);
     void announce();
-    void resync(collectives::NodeIndex node) const;  // a channel stands again
     bool has_posts() const;
+    bool is_stopped() const { return op_.stopped.has_value(); }
+    void give(ControlRoom room) { room_ = std::move(room); }
+    ControlRoom& room() { return room_; }
     OpSnapshot snapshot(Time now) const;
 
   private:
@@ -66,6 +69,7 @@ class CollectiveRun final : public Runnable, public Alarm {
     };
     // What another node has said about this op.
     struct Word {
+        bool asked = false;  // and the answer has not come
         std::optional<wire::OpAnnounce> announce;
         std::optional<wire::ArrivalReply> arrival;
     };
@@ -90,6 +94,7 @@ class CollectiveRun final : public Runnable, public Alarm {
     wire::OpAnnounce announcement() const;
     wire::ArrivalQuery arrival_query() const;
     void ask_who_has_arrived();
+    bool has_room_to_ask();
     bool all_answered() const;
     void tell_late();
     void expire();
@@ -104,6 +109,7 @@ class CollectiveRun final : public Runnable, public Alarm {
     State state_ = State::waiting;
     std::vector<Post> posts_;  // by index of the local rank
     std::optional<OpDescriptor> descriptor_;
+    ControlRoom room_;         // for its control messages; nothing while no local rank has posted
     uint32_t first_rank_ = 0;  // whose descriptor that is
     Time first_posted_ = never;
     Time deadline_ = never;      // the earliest of this node's ranks
@@ -114,7 +120,7 @@ class CollectiveRun final : public Runnable, public Alarm {
     enum class Late : uint8_t { no, asked, told } late_ = Late::no;
     Time ask_again_ = never;
     bool asking_ = false;  // the deadline has passed
-    uint64_t nonce_ = 0;
+    uint64_t nonce_ = 0;   // of its queries; 0: none yet
     Time asking_ends_ = never;
     Time expired_at_ = never;
     size_t lingering_ = 0;  // transfers that were under way at the last look, after the end

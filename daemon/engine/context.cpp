@@ -54,9 +54,12 @@ std::optional<link::PeerIndex> Context::find_peer(const NodeId& node) const {
     return it->second;
 }
 
-bool Context::send(link::PeerIndex to, const wire::Message& message) {
+void Context::send(link::PeerIndex to, const wire::Message& message, std::optional<link::Account> account) {
     const auto bytes = wire::encode(message);
-    return ports.peers.send(to, bytes);
+    if (wire::is_logged(message))
+        ports.peers.append(to, bytes, account);
+    else
+        ports.peers.send(to, bytes);
 }
 
 size_t Context::mesh_for(link::Class cls, uint64_t lane, uint32_t shards) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <unordered_map>
 #include <vector>
 
@@ -67,6 +68,9 @@ class Context {
     // A job on the workers, or at once when it is small: then `pending` is over when this returns.
     void submit_job(WorkerJob job, Pending& pending);
 
+    // Whose sends wait for room in a control log.
+    std::set<GroupId> groups_without_room;
+
     void mark_dirty(Poster& poster) { dirty_.push_back(&poster); }
     void forget_dirty(const Poster& poster);
     // Everything that is ready runs, and everything posted leaves.
@@ -81,8 +85,9 @@ class Context {
         if (node == config.self) return config.hostname;
         return config.host_of ? config.host_of(node) : std::string();
     }
-    // False: no channel. Nobody relies on a message that was sent when a channel broke: see Group::resync.
-    bool send(link::PeerIndex to, const wire::Message& message);
+    // By the control log, if it is a message of a group (wire::is_logged). With an account: charged to what
+    // was reserved for it; otherwise to the daemon's reserve.
+    void send(link::PeerIndex to, const wire::Message& message, std::optional<link::Account> account = {});
 
     // `shards`: how many all nodes of the group have (GroupFacts::bulk_shards).
     size_t mesh_for(link::Class cls, uint64_t lane, uint32_t shards) const;

@@ -5,11 +5,12 @@
 #include <map>
 #include <set>
 #include <unordered_map>
+#include <utility>
 
-#include "engine/early_words.hpp"
+#include "engine/early_messages.hpp"
 #include "engine/group.hpp"
-#include "engine/last_words.hpp"
 #include "engine/opening.hpp"
+#include "engine/records.hpp"
 #include "engine/watch.hpp"
 #include "wire/codec.hpp"
 #include "wire/limits.hpp"
@@ -17,28 +18,6 @@
 namespace nexar::engine {
 
 using collectives::NodeIndex;
-
-namespace {
-
-collectives::PlanTable table_of(const wire::PlanTableRecord& r) {
-    collectives::PlanTable out;
-    out.version = r.version;
-    out.small_bytes_max = r.small_bytes_max;
-    out.doubling_bytes_max = r.doubling_bytes_max;
-    out.chunk_bytes = static_cast<uint32_t>(std::min<uint64_t>(r.chunk_bytes, UINT32_MAX));
-    out.segment_bytes = r.segment_bytes;
-    out.lanes = r.lanes;
-    return out;
-}
-
-Timeouts timeouts_of(const wire::TimeoutsRecord& r) {
-    const auto of = [](int64_t ms) {
-        return Duration(std::clamp<int64_t>(ms, 0, wire::timeout_ms_max) * 1'000'000);
-    };
-    return {of(r.collective_ms), of(r.barrier_ms), of(r.rpc_ms)};
-}
-
-}  // namespace
 
 wire::PlanTableRecord EngineConfig::default_plan() {
     const collectives::PlanTable t;
@@ -51,8 +30,7 @@ class Engine::Impl final : public GroupHost {
         : context(config, ports, seed),
           watch(context, Time{}),
           opening(context),
-          early(config.early_messages_max, config.early_bytes_per_peer_max),
-          last_words(config.last_words_max) {}
+          early(config.early_bytes_per_peer_max) {}
 
     // Every input begins with the time and ends with a turn.
     void turn() {
@@ -106,10 +84,11 @@ class Engine::Impl final : public GroupHost {
     void keep_early(link::PeerIndex from, const GroupId& group, const wire::Message& message);
     void replay_early(const GroupId& group);
     void refuse_late(link::PeerIndex from, const wire::MessageOffer& offer);
-    void keep_last_words(const Group& group);
     void not_made(const Opening::Formed& formed, const Error& why);
     void answer_all(const Opening::Formed& formed, const Error& why);
     void dispatch(link::PeerIndex from, const wire::Message& message);
+    void log_discarded(link::PeerIndex peer);
+    void log_has_room();
 
     // GroupHost
     void rank_lost(const GroupId& group, Rank rank, const NodeId& node, const std::string& reason) override {
@@ -130,21 +109,26 @@ class Engine::Impl final : public GroupHost {
     Timers timers;
     Watch watch;
     Opening opening;
-    EarlyWords early;
+    EarlyMessages early;
     std::set<GroupId> finished;
     std::deque<GroupId> finished_order;
-    LastWords last_words;
     std::map<GroupId, std::unique_ptr<Group>> groups;
     uint64_t groups_looked_at = 0;
     bool stopping = false;  // [F17]: its ranks do not leave, they go with the daemon, and so do their groups
-    std::unordered_map<SessionId, std::vector<GroupId>> sessions;
+    struct Session {
+        std::vector<GroupId> groups;  // one for each of its ranks
+        link::Account account;        // its user
+    };
+    std::unordered_map<SessionId, Session> sessions;
 };
 
 // One entry for each rank that the session has in the group.
 void Engine::Impl::part(SessionId session, const GroupId& id) {
     const auto it = sessions.find(session);
     if (it == sessions.end()) return;
-    if (const auto at = std::ranges::find(it->second, id); at != it->second.end()) it->second.erase(at);
+    std::vector<GroupId>& groups_of_session = it->second.groups;
+    if (const auto at = std::ranges::find(groups_of_session, id); at != groups_of_session.end())
+        groups_of_session.erase(at);
 }
 
 void Engine::Impl::remove_finished() {
@@ -156,7 +140,6 @@ void Engine::Impl::remove_finished() {
         }
         for (MeshPort* mesh : context.ports.meshes) mesh->forget_group(it->first);
         watch.on_group_gone(it->first);
-        keep_last_words(*it->second);
         for (const LocalRank& local : it->second->locals()) part(local.session, it->first);
         if (finished.insert(it->first).second) finished_order.push_back(it->first);
         if (finished_order.size() > context.config.finished_groups_max) {
@@ -167,50 +150,42 @@ void Engine::Impl::remove_finished() {
     }
 }
 
-void Engine::Impl::keep_last_words(const Group& group) {
-    LastWords::OfGroup last{group.facts.peers, group.last_words()};
-    last.peers.erase(last.peers.begin() + group.facts.self.value);
-    last_words.keep(std::move(last));
-}
-
 // What came about a group before its commit, which took another way.
 void Engine::Impl::keep_early(link::PeerIndex from, const GroupId& group, const wire::Message& message) {
-    if (finished.contains(group)) {
+    // A group is active nowhere before all its nodes have prepared it: without that it is over here.
+    if (!opening.awaits(group)) {
         if (const auto* offer = std::get_if<wire::MessageOffer>(&message)) refuse_late(from, *offer);
         return;
     }
-    early.keep(from, group, message, wire::encode(message).size());
+    const size_t bytes = wire::encode(message).size();
+    if (early.keep(from, group, message, bytes)) return;
+    early.drop_if([this](const EarlyMessages::Kept& kept) { return !opening.awaits(kept.group); });
+    if (early.keep(from, group, message, bytes)) return;
+    context.ports.peers.discard_log(from, "too many messages about groups that are not active here yet");
 }
 
-// Its sender had not heard yet that the rank is gone, and nobody else is here to say so.
+// It crossed the message that the rank is gone: that is applied before this answer, and says why.
 void Engine::Impl::refuse_late(link::PeerIndex from, const wire::MessageOffer& offer) {
-    const wire::RankGone* gone = last_words.gone(offer.group, offer.dst);
-    const Error error{gone != nullptr && gone->freed ? Errc::aborted : Errc::peer_lost,
-                      "rank " + std::to_string(offer.dst) + " has left the group",
-                      offer.dst,
-                      -1,
-                      {}};
+    const Error error{
+        Errc::peer_lost, "rank " + std::to_string(offer.dst) + " has left the group", offer.dst, -1, {}};
     context.send(from, wire::MessageRefused{offer.group, offer.number, error});
 }
 
 void Engine::Impl::replay_early(const GroupId& group) {
-    for (const EarlyWords::Word& e : early.take(group)) dispatch(e.from, e.message);
+    for (const EarlyMessages::Kept& e : early.take(group)) dispatch(e.from, e.message);
 }
 
 // The others hold the group for made: they learn that our ranks will do nothing.
 void Engine::Impl::not_made(const Opening::Formed& formed, const Error& why) {
     context.ports.log.warn("group_not_made", {field("group", formed.group.group), field("why", why.text)});
-    LastWords::OfGroup last;
-    for (const auto& member : formed.group.members) {
-        const auto peer = member.node == context.config.self ? std::nullopt : context.find_peer(member.node);
-        if (peer && std::ranges::find(last.peers, *peer) == last.peers.end()) last.peers.push_back(*peer);
-    }
-    for (const auto& l : formed.locals)
-        last.words.emplace_back(
-            wire::RankGone{formed.group.group, formed.group.epoch, l.rank, 0, true, why.text});
-    for (const link::PeerIndex peer : last.peers)
-        for (const wire::Message& word : last.words) context.send(peer, word);
-    last_words.keep(std::move(last));
+    std::set<link::PeerIndex> peers;
+    for (const auto& member : formed.group.members)
+        if (const auto peer = context.find_peer(member.node); peer && member.node != context.config.self)
+            peers.insert(*peer);
+    for (const link::PeerIndex peer : peers)
+        for (const auto& l : formed.locals)
+            context.send(peer,
+                         wire::RankGone{formed.group.group, formed.group.epoch, l.rank, 0, true, why.text});
     answer_all(formed, why);
 }
 
@@ -309,8 +284,12 @@ Result<void> Engine::Impl::make_group(const wire::GroupPrepare& prepare,
     }
     const GroupId id = facts.id;
     const GroupEpoch epoch = facts.epoch;
-    for (const LocalRank& mine : local)
-        if (const auto it = sessions.find(mine.session); it != sessions.end()) it->second.push_back(id);
+    for (LocalRank& mine : local) {
+        const auto it = sessions.find(mine.session);
+        if (it == sessions.end()) continue;
+        it->second.groups.push_back(id);
+        mine.account = it->second.account;
+    }
     groups.emplace(id, std::make_unique<Group>(context, *this, timers, std::move(facts), std::move(local)));
     watch.on_group(id, epoch, std::move(watched));
     return {};
@@ -337,6 +316,7 @@ struct ToGroup {
     void operator()(const wire::MessageOffer& m) const { group.messages().on_offer(node, m); }
     void operator()(const wire::MessageWithdraw& m) const { group.messages().on_withdraw(node, m); }
     void operator()(const wire::MessageRefused& m) const { group.messages().on_refused(node, m); }
+    void operator()(const wire::MessageCredit& m) const { group.messages().on_credit(node, m); }
     template <class M>
     void operator()(const M&) const {}
 };
@@ -358,6 +338,20 @@ void Engine::Impl::dispatch(link::PeerIndex from, const wire::Message& message) 
         message);
 }
 
+// [L7] What the rendezvous and the groups had sent each other over it is lost.
+void Engine::Impl::log_discarded(link::PeerIndex index) {
+    const PeerState& peer = context.peer(index);
+    if (!peer.known) return;
+    watch.on_log_discarded(index);
+    opening.on_peer_down(peer.node, peer.incarnation);
+    if (peer.up && watch.reachable(index)) opening.on_peer_up(peer.node, peer.incarnation);
+}
+
+void Engine::Impl::log_has_room() {
+    for (const GroupId& id : std::exchange(context.groups_without_room, {}))
+        if (Group* group = find(id)) group->messages().send_waiting();
+}
+
 Engine::Engine(const EngineConfig& config, const EnginePorts& ports, uint64_t seed)
     : impl_(std::make_unique<Impl>(config, ports, seed)) {}
 
@@ -367,7 +361,7 @@ Engine::~Engine() = default;
 
 Result<void> Engine::open(Time now, const OpenRequest& request) {
     impl_->context.now = now;
-    impl_->sessions.try_emplace(request.session);
+    impl_->sessions[request.session].account = link::Account(request.uid);
     const Result<void> result = impl_->opening.open(request);
     impl_->turn();
     return result;
@@ -393,7 +387,7 @@ void Engine::cancel(Time now, SessionId session, uint64_t ticket) {
         impl_->context.ports.clients.group_opened(session, ticket, fail(cancelled));
         return impl_->turn();
     }
-    for (const GroupId& id : it->second)
+    for (const GroupId& id : it->second.groups)
         if (Group* group = impl_->find(id); group != nullptr && group->cancel(session, ticket)) break;
     impl_->turn();
 }
@@ -402,7 +396,7 @@ void Engine::stage(Time now, SessionId session, uint64_t ticket, uint32_t filled
     impl_->context.now = now;
     const auto it = impl_->sessions.find(session);
     if (it == impl_->sessions.end()) return;
-    for (const GroupId& id : it->second)
+    for (const GroupId& id : it->second.groups)
         if (Group* group = impl_->find(id); group != nullptr && group->moved(session, ticket, filled, taken))
             break;
     impl_->turn();
@@ -429,7 +423,7 @@ void Engine::session_ended(Time now, SessionId session, SessionEnd how, const st
     const Leaving leaving = how == SessionEnd::given_up ? Leaving::given_up
                             : crashed                   ? Leaving::crashed
                                                         : Leaving::closed;
-    for (const GroupId& id : node.mapped()) {
+    for (const GroupId& id : node.mapped().groups) {
         Group* group = impl_->find(id);
         if (group == nullptr) continue;
         for (LocalRank& local : group->locals())
@@ -443,15 +437,10 @@ void Engine::session_ended(Time now, SessionId session, SessionEnd how, const st
 void Engine::on_peer_up(Time now, link::PeerIndex index, const NodeId& node, const Incarnation& incarnation) {
     impl_->context.now = now;
     PeerState& peer = impl_->context.peer(index);
-    const bool again = peer.known;
     peer = {node, incarnation, true, true};
     impl_->context.set_peer(node, index);
     impl_->watch.on_peer_up(index);
     impl_->opening.on_peer_up(node, incarnation);
-    if (again) {
-        for (auto& [id, group] : impl_->groups) group->resync(index);
-        impl_->last_words.repeat(index, [&](const wire::Message& word) { impl_->context.send(index, word); });
-    }
     impl_->turn();
 }
 
@@ -513,6 +502,12 @@ void Engine::on_mesh_event(Time now, size_t, const link::MeshEvent& event) {
             break;
         case link::MeshEvent::Kind::mismatch:
             if (Group* group = impl_->find(event.key.op.group)) group->on_mismatch(event);
+            break;
+        case link::MeshEvent::Kind::log_discarded:
+            impl_->log_discarded(event.peer);
+            break;
+        case link::MeshEvent::Kind::log_room:
+            impl_->log_has_room();
             break;
         case link::MeshEvent::Kind::message:
         case link::MeshEvent::Kind::peer_garbage:

@@ -59,15 +59,14 @@ struct EngineConfig {
     std::function<std::string(const NodeId&)> host_of;
 
     size_t groups_max = 4096;
-    size_t runs_per_group_max = 16;      // collectives of one group that move data at the same time
-    size_t seq_window = 4096;            // of words about collectives further ahead only ends are kept
-    size_t offers_per_group_max = 1024;  // messages sent to us that no receive has asked for; beyond: refused
-    size_t early_messages_max = 4096;    // about groups whose commit has not come yet
-    size_t early_bytes_per_peer_max = 1 << 20;  // the same, of each peer
+    size_t runs_per_group_max = 16;  // collectives of one group that move data at the same time
+    size_t seq_window = 4096;        // of words about collectives further ahead only ends are kept
+    // Unexpected messages of a group that one node keeps; its ranks share them evenly as credits. Alike on
+    // all nodes that share a group.
+    size_t unexpected_per_group_max = 1024;
+    size_t early_bytes_per_peer_max = 1 << 20;  // about groups whose commit has not come yet
     size_t finished_groups_max =
         4096;  // remembered, so that late words about them are not kept as early ones
-
-    size_t last_words_max = 256;  // finished groups whose last words are said again over a new channel
 
     // Tests only: each switch breaks one thing that a named test must notice.
     struct Sabotage {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/check.hpp"
+#include "wire/codec.hpp"
 
 namespace nexar::engine {
 
@@ -191,8 +192,15 @@ Result<void> Group::submit(LocalRank& local, const OpRequest& request) {
         return fail(Errc::table_full, "rank " + std::to_string(local.rank) + " is " +
                                           std::to_string(context_.config.seq_window) +
                                           " collectives ahead of the slowest; no more are taken");
+    const auto known = runs_.find(local.posted);
+    const bool has_room = facts.nodes.size() == 1 || (known != runs_.end() && known->second->has_posts());
+    ControlRoom room;
+    if (!has_room && !room.reserve(context_, facts.peers, facts.self.value, local.account, collective_room))
+        return fail(Errc::table_full, "the control messages that wait for the other nodes of group " +
+                                          facts.name + " leave no room for those of another collective");
     CollectiveRun* run = run_for(local.posted);
     NEXAR_CHECK(run != nullptr);
+    if (!has_room) run->give(std::move(room));
     ++local.posted;
     run->post(static_cast<size_t>(&local - local_.data()), request);
     check_watermark();
@@ -336,8 +344,8 @@ void Group::run() {
 
 void Group::abort(uint64_t seq, const Error& error) {
     CollectiveRun* run = run_for(seq);
-    if (run == nullptr) return;
-    to_others(wire::OpAbort{facts.id, facts.epoch.value, seq, error});
+    if (run == nullptr || run->is_stopped()) return;  // all nodes have got the abort, or will
+    to_others(wire::OpAbort{facts.id, facts.epoch.value, seq, error}, &run->room());
     run->stop(error);
 }
 
@@ -428,50 +436,16 @@ std::optional<NodeIndex> Group::node_of(link::PeerIndex peer) const {
     return {};
 }
 
-void Group::tell(const wire::Message& message, std::optional<NodeIndex> only) const {
-    send_said({{}, message}, only);
-}
-
-void Group::send_said(const Said& said, std::optional<NodeIndex> only) const {
-    for (uint32_t i = 0; i < facts.peers.size(); ++i) {
-        const NodeIndex node(i);
-        if (node == facts.self || (said.to && *said.to != node) || (only && *only != node)) continue;
-        context_.send(facts.peers[i], said.message);
-    }
-}
-
-void Group::to_others(const wire::Message& message) {
+void Group::to_others(const wire::Message& message, ControlRoom* room) const {
     if (facts.nodes.size() == 1) return;
-    said_.push_back({{}, message});
-    send_said(said_.back(), {});
-    if (said_.size() > said_max) said_.pop_front();
+    const std::vector<std::byte> bytes = wire::encode(message);
+    const auto account = room == nullptr ? std::nullopt : room->spend(bytes.size());
+    for (uint32_t i = 0; i < facts.peers.size(); ++i)
+        if (NodeIndex(i) != facts.self) context_.ports.peers.append(facts.peers[i], bytes, account);
 }
 
-void Group::to_node(NodeIndex node, const wire::Message& message) {
-    said_.push_back({node, message});
-    send_said(said_.back(), {});
-    if (said_.size() > said_max) said_.pop_front();
-}
-
-void Group::resync(link::PeerIndex peer) {
-    const auto node = node_of(peer);
-    if (!node) return;
-    for (const LocalRank& local : local_)
-        if (local.left) context_.send(peer, gone_.at(local.rank));
-    for (const Said& said : said_) send_said(said, node);
-    for (const auto& [seq, run] : runs_) run->resync(*node);
-    messages_.resync(*node);
-}
-
-std::vector<wire::Message> Group::last_words() const {
-    std::vector<wire::Message> out;
-    for (const Said& said : said_)
-        if (!said.to && std::holds_alternative<wire::OpAbort>(said.message)) out.push_back(said.message);
-    if (out.size() > last_aborts_max)
-        out.erase(out.begin(), out.end() - static_cast<ptrdiff_t>(last_aborts_max));
-    for (const LocalRank& local : local_)
-        if (const auto it = gone_.find(local.rank); it != gone_.end()) out.emplace_back(it->second);
-    return out;
+void Group::to_node(NodeIndex node, const wire::Message& message) const {
+    context_.send(facts.peers[node.value], message);
 }
 
 // ---- Failure ----

@@ -3,7 +3,6 @@
 // for all ranks.
 #pragma once
 
-#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -45,10 +44,11 @@ enum class Leaving : uint8_t { freed, closed, crashed, given_up };
 struct LocalRank {
     uint32_t rank = 0;
     SessionId session;
-    uint64_t posted = 0;   // collectives so far: the next one's number
-    bool left = false;     // its process ended, or it freed the group
-    bool told = false;     // an operation of its ended with the group's verdict
-    uint64_t refused = 0;  // collectives below it end without this rank
+    uint64_t posted = 0;      // collectives so far: the next one's number
+    bool left = false;        // its process ended, or it freed the group
+    bool told = false;        // an operation of its ended with the group's verdict
+    uint64_t refused = 0;     // collectives below it end without this rank
+    link::Account account{};  // that pays for its control messages
 };
 
 // The fixed facts of a group, from its GroupPrepare.
@@ -77,9 +77,6 @@ struct GroupFacts {
     Result<void> check_supported(const OpDescriptor& descriptor) const;
 };
 
-constexpr size_t said_max = 1024;  // control messages kept for a channel that breaks
-constexpr size_t last_aborts_max = 256;
-
 class Group final : public Runnable, public Alarm {
   public:
     Group(Context& context, GroupHost& host, Timers& timers, GroupFacts facts, std::vector<LocalRank> local);
@@ -103,9 +100,6 @@ class Group final : public Runnable, public Alarm {
     void on_arrival_reply(collectives::NodeIndex from, const wire::ArrivalReply& reply);
     void on_mismatch(const link::MeshEvent& event);
     void lose(Error error, bool whole_node);  // final: the verdict
-    void resync(link::PeerIndex peer);        // a channel stands again: what it may have lost is said again
-
-    std::vector<wire::Message> last_words() const;  // what others may still need when this group is gone
 
     Messages& messages() { return messages_; }
     const std::optional<Error>& failed() const { return failed_; }
@@ -120,11 +114,9 @@ class Group final : public Runnable, public Alarm {
     std::vector<LocalRank>& locals() { return local_; }
     const std::vector<LocalRank>& locals() const { return local_; }
     void abort(uint64_t seq, const Error& error);  // on all ranks
-    // Control messages that must not be lost: said again when a channel was replaced. All are harmless twice.
-    void to_others(const wire::Message& message);
-    void to_node(collectives::NodeIndex node, const wire::Message& message);
-    // What a run says again by itself, in its resync(). To all others, or to one.
-    void tell(const wire::Message& message, std::optional<collectives::NodeIndex> only = {}) const;
+    // To all other nodes. `room`: of the operation that causes it; without it the daemon's reserve pays.
+    void to_others(const wire::Message& message, ControlRoom* room = nullptr) const;
+    void to_node(collectives::NodeIndex node, const wire::Message& message) const;
     void run_changed() { context_.executor.push(this); }
     void transfer_lost(const Error& error);
     std::optional<collectives::NodeIndex> node_of(link::PeerIndex peer) const;
@@ -148,10 +140,6 @@ class Group final : public Runnable, public Alarm {
     };
     void remember_end(const wire::OpAbort& abort);
     Error ended_long_ago(uint64_t seq, const EndedAhead& ended) const;
-    struct Said {
-        std::optional<collectives::NodeIndex> to;  // nothing: all others
-        wire::Message message;
-    };
     void run() override;      // starts and removes runs
     void on_time() override;  // the grace for ops below the watermark is over
     Result<void> check(const LocalRank& local, const OpRequest& request) const;
@@ -169,7 +157,6 @@ class Group final : public Runnable, public Alarm {
     uint64_t watermark() const;
     void apply_failure();
     bool process_death(const Error& error) const;
-    void send_said(const Said& said, std::optional<collectives::NodeIndex> only) const;
 
     Context& context_;
     GroupHost& host_;
@@ -181,7 +168,6 @@ class Group final : public Runnable, public Alarm {
     std::optional<Error> failed_;
     uint64_t fail_from_ = 0;  // ops below it may still end well
     bool rank_lost_told_ = false;
-    std::deque<Said> said_;                       // the last said_max
     std::map<uint64_t, EndedAhead> ended_ahead_;  // beyond the window, by sequence number
 };
 

@@ -89,14 +89,6 @@ void Messages::match(const Offer& offer) {
                               offer.words.dst,
                               -1,
                               {}});
-    if (offers_.size() >= group_.context().config.offers_per_group_max)
-        return refuse(
-            offer, {Errc::table_full,
-                    "rank " + std::to_string(offer.words.dst) + " has not asked for the " +
-                        std::to_string(offers_.size()) + " messages that wait on its node; no more are kept",
-                    offer.words.dst,
-                    -1,
-                    {}});
     offers_.push_back(offer);
 }
 
@@ -120,7 +112,8 @@ Error Messages::unfit(const Recv& recv, const wire::MessageOffer& offer) const {
     return {};
 }
 
-void Messages::take(Recv& recv, const Offer& offer) {
+void Messages::take(Recv& recv, Offer offer) {
+    return_credit(offer);
     recv.taken = offer;
     if (const Error error = unfit(recv, offer.words); error.code != Errc::ok) {
         refuse(offer, error);
@@ -172,8 +165,9 @@ void Messages::start_copy(Recv& recv, Send& send) {
     group_.context().submit_job(std::move(job), recv);
 }
 
-void Messages::refuse(const Offer& offer, const Error& error) {
+void Messages::refuse(Offer offer, const Error& error) {
     if (offer.local != nullptr) return end(*offer.local, error, false);
+    return_credit(offer);
     withdraw(offer.words.number);  // what has come of it already is dropped
     group_.to_node(offer.from, wire::MessageRefused{group_.facts.id, offer.words.number, error});
 }

@@ -1,9 +1,10 @@
-// The state of one send and of one receive: for messages.cpp and message_matching.cpp only.
+// The state of one send and of one receive: for messages.cpp, message_matching.cpp and message_sends.cpp only.
 #pragma once
 
 #include <optional>
 #include <string>
 
+#include "engine/control_room.hpp"
 #include "engine/messages.hpp"
 
 namespace nexar::engine {
@@ -18,6 +19,9 @@ struct Messages::Send final : Pending, Alarm {
     collectives::NodeIndex to;
     Time posted;
     Duration timeout{};     // as asked for or agreed; not above 0: none
+    bool waiting = false;   // for a credit or for room in the control log: nothing was sent
+    ControlRoom room;       // for its withdrawal
+    link::Account account;
     bool moving = false;    // the transfer is posted, or a receive here copies
     bool transfer = false;  // under way in the mesh
     Recv* copied_by = nullptr;
@@ -61,6 +65,14 @@ struct Messages::Recv final : Pending, Alarm {
 inline link::Extents memory_of(const Buffer& buffer, uint64_t bytes, std::byte& nothing) {
     if (bytes == 0) return {{&nothing, 1}};
     return {{buffer.data, bytes}};
+}
+
+// The numbers of one node's messages.
+inline uint64_t first_number(collectives::NodeIndex node) {
+    return link::OpKey::message_bit | uint64_t{node.value} << 40;
+}
+inline bool is_number_of(collectives::NodeIndex node, uint64_t number) {
+    return number >> 40 == first_number(node) >> 40;
 }
 
 }  // namespace nexar::engine

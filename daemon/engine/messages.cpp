@@ -8,6 +8,7 @@
 #include "engine/group.hpp"
 #include "engine/local_job.hpp"
 #include "engine/message_state.hpp"
+#include "wire/codec.hpp"
 
 namespace nexar::engine {
 
@@ -38,20 +39,11 @@ void Messages::Recv::on_time() {
               Rest::given_back);
 }
 
-namespace {
-
-// The numbers of one node's messages.
-uint64_t first_number(NodeIndex node) {
-    return link::OpKey::message_bit | uint64_t{node.value} << 40;
-}
-bool is_number_of(NodeIndex node, uint64_t number) {
-    return number >> 40 == first_number(node) >> 40;
-}
-
-}  // namespace
-
 Messages::Messages(Group& group, Timers& timers)
-    : group_(group), timers_(timers), last_offer_(group.facts.nodes.size()) {}
+    : group_(group),
+      timers_(timers),
+      credits_(credit_window(group.context().config.unexpected_per_group_max, group.facts.size())),
+      last_offer_(group.facts.nodes.size()) {}
 
 Messages::~Messages() = default;
 
@@ -89,49 +81,6 @@ Messages::Recv* Messages::find_recv(uint64_t number) {
 }
 
 // ---- From this node's ranks ----
-
-void Messages::send(const LocalRank& from, const OpRequest& request) {
-    const GroupFacts& facts = group_.facts;
-    Context& context = group_.context();
-    Send& send = *sends_.emplace_back(std::make_unique<Send>(*this, timers_));
-    const uint64_t bytes = request.descriptor.count * reduce::size_of(request.descriptor.dtype);
-    // Unique among all nodes of the group: both directions of a pair share the space of op numbers.
-    const uint64_t number = first_number(facts.self) | ++counter_;
-    send.words = {facts.id,
-                  facts.epoch.value,
-                  from.rank,
-                  request.peer,
-                  request.tag,
-                  bytes,
-                  uint8_t(request.descriptor.dtype),
-                  number};
-    send.session = request.session;
-    send.ticket = request.ticket;
-    send.in = request.in;
-    send.to = facts.layout.node_of(request.peer);
-    send.posted = context.now;
-    send.words.only_now = request.timeout == OpRequest::only_now;  // the receiver's node answers
-    const bool usual = request.timeout < Duration{0} || send.words.only_now;
-    send.timeout = usual ? facts.timeouts.collective : request.timeout;
-    send.wake_at(deadline(send.timeout));
-
-    if (const auto gone = group_.gone_error(request.peer, false)) return finish(send, *gone);
-    if (send.to == facts.self) return arrive({send.words, facts.self, &send});
-    context.send(facts.peers[send.to.value], send.words);
-    send.moving = send.transfer = true;
-    link::Batch batch;
-    batch.first_handle = context.allot_handles(1);
-    context.expect(batch.first_handle, send);
-    batch.sends.push_back({{key(number), 0},
-                           facts.peers[send.to.value],
-                           class_of(bytes),
-                           agreement(send.words),
-                           memory_of(send.in, bytes, send.nothing),
-                           facts.table.chunk_bytes,
-                           true});
-    context.ports.meshes[context.mesh_for(class_of(bytes), number, facts.bulk_shards)]->post(
-        std::move(batch));
-}
 
 void Messages::recv(const LocalRank& to, const OpRequest& request) {
     Context& context = group_.context();
@@ -201,15 +150,22 @@ bool Messages::has_sends_of(SessionId session) const {
 void Messages::on_offer(NodeIndex from, const wire::MessageOffer& words) {
     const GroupFacts& facts = group_.facts;
     if (!is_number_of(from, words.number)) return;        // of a collective, or of another node's message
-    if (words.number <= last_offer_[from.value]) return;  // said again after a break
+    if (words.number <= last_offer_[from.value]) return;  // the key of its transfer may be in use [W1]
     last_offer_[from.value] = words.number;
     const bool sane =
         words.src < facts.size() && words.dst < facts.size() && facts.layout.node_of(words.src) == from &&
         facts.layout.node_of(words.dst) == facts.self &&  // a type that is not known fits no receive
         words.bytes % reduce::size_of(Dtype(words.dtype)) == 0 && words.bytes <= facts.message_bytes_max();
-    const Offer offer{words, from, nullptr};
+    Offer offer{words, from, nullptr};
     if (!sane)
         return refuse(offer, {Errc::protocol_error, "the message's ranks or length cannot be", -1, -1, {}});
+    if (!credits_.arrived(words.src))
+        return refuse(offer, {Errc::table_full,
+                              "rank " + std::to_string(words.src) + " has no credit for another message",
+                              words.dst,
+                              -1,
+                              {}});
+    offer.has_credit = true;
     // Sent before its node knew: later ones are not even offered.
     if (const auto gone = group_.gone_error(words.dst, true)) return refuse(offer, *gone);
     if (group_.failed()) return refuse(offer, *group_.failed());
@@ -218,7 +174,12 @@ void Messages::on_offer(NodeIndex from, const wire::MessageOffer& words) {
 
 void Messages::on_withdraw(NodeIndex from, const wire::MessageWithdraw& words) {
     if (!is_number_of(from, words.number)) return;
-    std::erase_if(offers_, [&](const Offer& o) { return o.from == from && o.words.number == words.number; });
+    const auto at = std::ranges::find_if(
+        offers_, [&](const Offer& o) { return o.from == from && o.words.number == words.number; });
+    if (at != offers_.end()) {
+        return_credit(*at);
+        offers_.erase(at);
+    }
     withdraw(words.number);
     Recv* recv = find_recv(words.number);
     if (recv == nullptr || recv->taken->from != from || !recv->moving) return;
@@ -228,7 +189,11 @@ void Messages::on_withdraw(NodeIndex from, const wire::MessageWithdraw& words) {
 
 void Messages::on_refused(NodeIndex from, const wire::MessageRefused& refused) {
     Send* send = find_send(refused.number);
-    if (send != nullptr && send->to == from) end(*send, refused.error, false);
+    if (send == nullptr || send->to != from) return;
+    // Its node may have forgotten the group, and with it how the rank left.
+    const auto gone = group_.gone_error(send->words.dst, true);
+    const bool lost = refused.error.code == Errc::peer_lost && gone;
+    end(*send, lost ? *gone : refused.error, false);
 }
 
 void Messages::on_mismatch(const link::MeshEvent& event) {
@@ -253,8 +218,16 @@ void Messages::end(Send& send, const Error& error, bool tell) {
     send.ending = error;
     send.wake_at(never);
     drop_offer_of(send);
-    if (tell && send.to != group_.facts.self)
-        group_.to_node(send.to, wire::MessageWithdraw{group_.facts.id, send.words.number});
+    if (send.waiting) {
+        stop_waiting(send);
+        return finish(send, error);
+    }
+    if (tell && send.to != group_.facts.self) {
+        const wire::MessageWithdraw words{group_.facts.id, send.words.number};
+        const std::vector<std::byte> bytes = wire::encode(words);
+        group_.context().ports.peers.append(group_.facts.peers[send.to.value], bytes,
+                                            send.room.spend(bytes.size()));
+    }
     if (send.transfer) return withdraw(send.words.number);  // over() follows
     finish(send, error);
 }
@@ -359,6 +332,8 @@ void Messages::finish(Recv& recv, Error error) {
 }
 
 void Messages::on_rank_gone(uint32_t rank) {
+    end_never_offered(rank, any_rank,
+                      {Errc::closed, "its rank left before the receiver had granted a credit", rank, -1, {}});
     const auto gone = group_.gone_error(rank, true);
     if (!gone) return;
     std::vector<Offer> unwanted;
@@ -367,6 +342,7 @@ void Messages::on_rank_gone(uint32_t rank) {
         return o.words.dst == rank;
     });
     for (const Offer& offer : unwanted) refuse(offer, *gone);
+    end_never_offered(any_rank, rank, *gone);
     std::vector<Recv*> own;
     for (auto& recv : recvs_)
         if (!recv->moving && recv->rank == rank) own.push_back(recv.get());
@@ -391,16 +367,6 @@ void Messages::fail_all(const Error& error) {
     for (auto& recv : recvs_) recvs.push_back(recv.get());
     for (Send* send : sends) end(*send, error, false);
     for (Recv* recv : recvs) end(*recv, error, Rest::dropped);
-}
-
-// In order of their numbers: the receiver takes what is not above the last one for said again.
-void Messages::resync(NodeIndex node) {
-    std::vector<wire::MessageOffer> offers;
-    for (auto& send : sends_)
-        if (send->to == node && !send->ending) offers.push_back(send->words);
-    std::ranges::sort(offers, {}, &wire::MessageOffer::number);
-    for (const wire::MessageOffer& words : offers)
-        group_.context().send(group_.facts.peers[node.value], words);
 }
 
 void Messages::snapshot(Time now, std::vector<MessageSnapshot>& out) const {

@@ -1,13 +1,15 @@
 // Messages: send and recv between the ranks of one group. Messages of one (source, destination) pair are
 // matched in the order in which they were sent; a receive takes the oldest message that fits its source and
 // tag, a message the oldest such receive; also those receives whose message its sender took back. The offer
-// travels as a message of the control link, the bytes as a transfer of their own.
+// travels as a message of the control link, the bytes as a transfer of their own. A send to another node
+// waits here, with its bytes, until that node has granted its rank a credit and the control log has room [L9].
 //
 // A send ends when its bytes are in the receiver's memory; one of nothing when it was received, too.
 #pragma once
 
 #include <deque>
 #include <list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,6 +17,7 @@
 
 #include "collectives/layout.hpp"
 #include "engine/context.hpp"
+#include "engine/credits.hpp"
 #include "engine/timers.hpp"
 
 namespace nexar::engine {
@@ -39,10 +42,11 @@ class Messages {
     void on_offer(collectives::NodeIndex from, const wire::MessageOffer& offer);
     void on_withdraw(collectives::NodeIndex from, const wire::MessageWithdraw& withdraw);
     void on_refused(collectives::NodeIndex from, const wire::MessageRefused& refused);
+    void on_credit(collectives::NodeIndex from, const wire::MessageCredit& credit);
+    void send_waiting();  // a control log has room again
     void on_mismatch(const link::MeshEvent& event);
     void on_rank_gone(uint32_t rank);  // local or not
     void fail_all(const Error& error);
-    void resync(collectives::NodeIndex node);
 
     bool idle() const { return sends_.empty() && recvs_.empty(); }
     size_t offers_waiting() const { return offers_.size(); }
@@ -58,11 +62,26 @@ class Messages {
         Send* local = nullptr;
         uint64_t place = 0;  // offers_ is in this order
         bool begun = false;  // a receive had begun with it, and gave it back
+        bool has_credit = false;  // to be returned when it is not unexpected any more
     };
     // What becomes of the message that a receive has begun with when it ends early: the next receive may have
     // it, its sender is told that it is over, or its sender knows that already.
     enum class Rest : uint8_t { given_back, refused, dropped };
 
+    // What one rank of this node sends to one other node, in order.
+    struct Line {
+        std::deque<Send*> waiting;  // not offered yet; mostly empty
+        uint64_t offered = 0;
+        uint64_t limit = 0;  // credits so far: `offered` never exceeds it
+    };
+    using LineKey = std::pair<uint32_t, uint32_t>;  // rank, NodeIndex
+
+    void enqueue(Send& send);
+    void advance(const LineKey& key, Line& line);
+    void offer(Send& send);
+    void stop_waiting(Send& send);
+    void end_never_offered(uint32_t src, uint32_t dst, const Error& error);
+    void return_credit(Offer& offer);
     bool fits(const Recv& recv, const wire::MessageOffer& offer) const;
     void match_recv(Recv& recv);
     void arrive(Offer offer);
@@ -72,11 +91,11 @@ class Messages {
     void hold(Recv& recv);
     void give_back(Offer offer);
     void ended_early(Recv& recv);
-    void take(Recv& recv, const Offer& offer);
+    void take(Recv& recv, Offer offer);
     Error unfit(const Recv& recv, const wire::MessageOffer& offer) const;
     void start_transfer(Recv& recv, const Offer& offer);
     void start_copy(Recv& recv, Send& send);
-    void refuse(const Offer& offer, const Error& error);
+    void refuse(Offer offer, const Error& error);
     void end(Send& send, const Error& error, bool tell = true);
     void end(Recv& recv, const Error& error, Rest rest = Rest::refused);
     void drop_offer_of(const Send& send);
@@ -101,7 +120,9 @@ class Messages {
     std::list<std::unique_ptr<Recv>> recvs_;
     std::list<Offer> offers_;  // in order of arrival
     uint64_t arrivals_ = 0;
-    std::vector<uint64_t> last_offer_;  // by NodeIndex: an offer not above it has been here before
+    std::map<LineKey, Line> lines_;
+    CreditTable credits_;               // of other nodes' ranks
+    std::vector<uint64_t> last_offer_;  // by NodeIndex: numbers only grow
     uint64_t counter_ = 0;
     // Receives whose message goes back, to its sender or to offers_, once their transfer is over. Nothing is
     // matched until then: a later receive would get what one of these, or the next of them, is to get.

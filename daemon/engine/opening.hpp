@@ -54,6 +54,7 @@ class Opening {
     std::optional<Event> poll();
     size_t pending() const { return asked_.size(); }
     std::vector<OpeningSnapshot> snapshot() const;
+    bool awaits(const GroupId& group) const { return machine_.awaits(group); }
 
   private:
     struct Asked {

@@ -176,7 +176,13 @@ class Workers {
 // Messages to other daemons over the control link (Cap'n Proto bytes made by wire/).
 class PeerPort {
   public:
-    virtual bool send(link::PeerIndex peer, Bytes message) = 0;  // false: no channel
+    // Outside the control log: lost without a connection.
+    virtual void send(link::PeerIndex peer, Bytes message) = 0;
+    // In the control log (link::Mesh): applied once and in order while both incarnations live.
+    virtual void append(link::PeerIndex peer, Bytes message, std::optional<link::Account> account) = 0;
+    virtual bool reserve(link::PeerIndex peer, link::Account account, size_t bytes) = 0;
+    virtual void release(link::PeerIndex peer, link::Account account, size_t bytes) = 0;
+    virtual void discard_log(link::PeerIndex peer, const std::string& why) = 0;
 
   protected:
     ~PeerPort() = default;

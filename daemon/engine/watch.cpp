@@ -24,7 +24,6 @@ Watch::Watch(Context& context, Time now)
 
 void Watch::on_peer_up(link::PeerIndex peer) {
     detector_.on_up(peer, context_.now);
-    arbiter_.on_reachable(context_.peer(peer).node, context_.now);
 }
 
 void Watch::on_peer_down(link::PeerIndex peer, const std::string& reason, bool proof) {
@@ -65,6 +64,11 @@ void Watch::on_rank_lost(const GroupId& group, Rank rank, const NodeId& node, co
 void Watch::suspect(link::PeerIndex peer, const std::string& reason) {
     const PeerState& state = context_.peer(peer);
     arbiter_.on_suspect(state.node, state.incarnation, reason, context_.now);
+}
+
+void Watch::on_log_discarded(link::PeerIndex peer) {
+    const PeerState& state = context_.peer(peer);
+    arbiter_.on_log_discarded(state.node, state.incarnation);
 }
 
 void Watch::on_time() {

@@ -24,6 +24,7 @@ class Watch {
     void on_group(const GroupId& group, GroupEpoch epoch, std::vector<membership::GroupNode> nodes);
     void on_group_gone(const GroupId& group);
     void on_rank_lost(const GroupId& group, Rank rank, const NodeId& node, const std::string& reason);
+    void on_log_discarded(link::PeerIndex peer);
     void suspect(link::PeerIndex peer, const std::string& reason);
     void on_time();
 

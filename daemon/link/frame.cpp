@@ -21,6 +21,7 @@ namespace {
 
 constexpr size_t start_rest = sizeof(FrameStart) - length_bytes;
 constexpr size_t data_rest = sizeof(DataFrame) - length_bytes;
+constexpr size_t entry_rest = sizeof(EntryFrame) - length_bytes;
 constexpr size_t list_rest = sizeof(ListFrame) - length_bytes;
 
 const char* broken_transfer(uint64_t bytes, uint32_t chunk_bytes) {
@@ -29,6 +30,11 @@ const char* broken_transfer(uint64_t bytes, uint32_t chunk_bytes) {
         return "chunk bytes are not a multiple of 64 in (0, 256 KiB]";
     if (chunks_of(bytes, chunk_bytes) > transfer_chunks_max) return "a transfer has more than 2^20 chunks";
     return nullptr;
+}
+
+size_t log_frame_rest(const FrameStart& start) {
+    const bool resume = static_cast<FrameKind>(start.kind) == FrameKind::resume;
+    return (resume ? sizeof(ResumeFrame) : sizeof(AppliedFrame)) - length_bytes;
 }
 
 }  // namespace
@@ -52,6 +58,15 @@ const char* broken_rule(const FrameStart& start, Class cls, size_t message_bytes
             if (cls != Class::control) return "grant, ack, nack or ask outside the control stream";
             if (start.length < list_rest) return "list frame shorter than its header";
             return start.length > list_bytes_max ? "list frame over the size limit" : nullptr;
+        case FrameKind::entry:
+            if (cls != Class::control) return "a control log's frame outside the control stream";
+            if (start.length <= entry_rest) return "entry without a message";
+            return start.length > entry_rest + message_bytes_max ? "message over the size limit" : nullptr;
+        case FrameKind::applied:
+        case FrameKind::resume:
+            if (cls != Class::control) return "a control log's frame outside the control stream";
+            return start.length == log_frame_rest(start) ? nullptr
+                                                         : "a control log's frame of another length";
     }
     return "unknown frame kind";
 }

@@ -11,7 +11,17 @@
 
 namespace nexar::link {
 
-enum class FrameKind : uint8_t { message = 1, data = 2, grant = 3, ack = 4, nack = 5, ask = 6 };
+enum class FrameKind : uint8_t {
+    message = 1,
+    data = 2,
+    grant = 3,
+    ack = 4,
+    nack = 5,
+    ask = 6,
+    entry = 7,  // of the control log (docs/protocol/control_log.md), as are the next two
+    applied = 8,
+    resume = 9,
+};
 constexpr uint8_t wire_version = 1;
 constexpr size_t list_bytes_max = 64 * 1024;  // of an ack, nack, ask or grant frame, after its length field
 constexpr uint32_t grant_words_max = 256;     // of bitmap in one grant entry
@@ -59,6 +69,26 @@ struct ListFrame {
     uint32_t flags;
 };
 static_assert(sizeof(ListFrame) == 40);
+
+struct EntryFrame {  // the message follows
+    FrameStart start;
+    uint64_t number;
+    uint64_t applied;
+};
+static_assert(sizeof(EntryFrame) == 48);
+
+struct AppliedFrame {
+    FrameStart start;
+    uint64_t applied;
+};
+static_assert(sizeof(AppliedFrame) == 40);
+
+struct ResumeFrame {
+    FrameStart start;
+    uint64_t log_generation;
+    uint64_t applied;
+};
+static_assert(sizeof(ResumeFrame) == 48);
 
 struct RangeEntry {
     WireKey key;

@@ -120,11 +120,48 @@ const char* Inbound::on_body(Peer& peer, Stream& s, Bytes body) {
         e.bytes.assign(body.begin(), body.end());
         return nullptr;
     }
+    if (static_cast<FrameKind>(start.kind) >= FrameKind::entry) {
+        const char* rule = on_log_frame(peer, start, body);
+        peer.log_broken = rule != nullptr;
+        return rule;
+    }
     ListFrame frame{start, read_at<uint32_t>(body, 0), read_at<uint32_t>(body, sizeof(uint32_t))};
     if (const char* rule = broken_rule(frame)) return rule;
     const Bytes entries = body.subspan(2 * sizeof(uint32_t));
     return static_cast<FrameKind>(start.kind) == FrameKind::grant ? on_grants(peer, frame, entries)
                                                                   : on_list(peer, frame, entries);
+}
+
+const char* Inbound::on_applied(Peer& peer, uint64_t number) {
+    const char* rule = peer.log.on_applied(number);
+    shared_->report_room(peer);
+    return rule;
+}
+
+// docs/protocol/control_log.md, "Frames".
+const char* Inbound::on_log_frame(Peer& peer, const FrameStart& start, Bytes body) {
+    if (!shared_->config.has_log) return "a control log's frame on a connection that carries none";
+    const auto first = read_at<uint64_t>(body, 0);
+    if (static_cast<FrameKind>(start.kind) == FrameKind::applied) return on_applied(peer, first);
+    const auto applied = read_at<uint64_t>(body, sizeof(uint64_t));
+    if (static_cast<FrameKind>(start.kind) == FrameKind::resume) {
+        bool discarded = false;
+        const char* rule = peer.log.on_resume({first, applied}, discarded);
+        if (discarded) shared_->log_discarded(peer, "the peer began the control log anew", true);
+        shared_->report_room(peer);
+        shared_->touch(peer);
+        return rule;
+    }
+    if (const char* rule = on_applied(peer, applied)) return rule;
+    const ControlLog::Arrival arrival = peer.log.on_entry(first);
+    if (!arrival.is_new) return arrival.rule;
+    const Bytes message = body.subspan(2 * sizeof(uint64_t));
+    MeshEvent& e = shared_->events.emplace_back();
+    e.kind = MeshEvent::Kind::message;
+    e.peer = peer.index;
+    e.bytes.assign(message.begin(), message.end());
+    e.logged = true;
+    return nullptr;
 }
 
 const char* Inbound::on_list(Peer& peer, const ListFrame& frame, Bytes entries) {

@@ -24,6 +24,9 @@ class Mesh::Impl {
     void retract(const OpKey& op);
     void forget_group(const GroupId& group);
     bool send_message(Peer& peer, Bytes message);
+    void append(Peer& peer, Bytes message, std::optional<Account> account);
+    void discard_log(Peer& peer, const std::string& why);
+    void write_log(Peer& peer);
     void write(Peer& peer);
 
     Shared shared;
@@ -43,6 +46,7 @@ void Mesh::Impl::attach(PeerIndex index, uint32_t generation, Channel& channel) 
     peer.dropped = false;
     peer.generation = generation;
     peer.channel = &channel;
+    peer.resume_due = shared.config.has_log;
     receiving.on_channel(peer);
     sending.on_channel(peer);
 }
@@ -50,6 +54,7 @@ void Mesh::Impl::attach(PeerIndex index, uint32_t generation, Channel& channel) 
 void Mesh::Impl::lose_channel(Peer& peer) {
     if (peer.channel == nullptr) return;
     peer.channel = nullptr;
+    peer.log.on_channel_lost();
     sending.on_channel_lost(peer);
     receiving.on_channel_lost(peer);
 }
@@ -63,6 +68,8 @@ void Mesh::Impl::drop(Peer& peer) {
     while (Send* s = peer.sends.front()) sending.fail(*s);
     peer.early.clear();
     peer.tombstones.clear();
+    std::erase_if(shared.events, [&](const MeshEvent& e) { return e.logged && e.peer == peer.index; });
+    peer.log = ControlLog(shared.config.log);
 }
 
 void Mesh::Impl::post(Batch& batch) {
@@ -111,7 +118,8 @@ void Mesh::Impl::forget_group(const GroupId& group) {
 
 bool Mesh::Impl::send_message(Peer& peer, Bytes message) {
     if (peer.channel == nullptr || message.size() > shared.config.message_bytes_max) return false;
-    if (peer.messages.empty() && peer.channel->room(Class::control) >= sizeof(FrameStart) + message.size()) {
+    const bool is_next = peer.messages.empty() && Sending::next_entry(peer) == nullptr;
+    if (is_next && peer.channel->room(Class::control) >= sizeof(FrameStart) + message.size()) {
         sending.write_message(peer, message);
         return true;
     }
@@ -121,8 +129,39 @@ bool Mesh::Impl::send_message(Peer& peer, Bytes message) {
     return true;
 }
 
+void Mesh::Impl::append(Peer& peer, Bytes message, std::optional<Account> account) {
+    NEXAR_CHECK(shared.config.has_log && message.size() <= shared.config.message_bytes_max);
+    if (peer.dropped) return;  // its incarnation is over
+    if (!peer.log.append(message, account)) return discard_log(peer, "the control log is full");
+    if (peer.channel != nullptr) sending.write_entries(peer);
+}
+
+void Mesh::Impl::discard_log(Peer& peer, const std::string& why) {
+    lose_channel(peer);
+    shared.discard_log(peer, why);
+}
+
+void Mesh::Impl::write_log(Peer& peer) {
+    if (std::exchange(peer.resume_due, false)) {
+        const ControlLog::Resume resume = peer.log.resume();
+        ResumeFrame f{};
+        f.start = shared.start_of(peer, FrameKind::resume, sizeof f);
+        f.log_generation = resume.generation;
+        f.applied = resume.applied;
+        const std::array<Bytes, 1> parts{bytes_of_struct(f)};
+        peer.channel->write(Class::control, parts);
+    }
+    if (!peer.log.resumed() || !peer.log.ack_due()) return;
+    AppliedFrame f{};
+    f.start = shared.start_of(peer, FrameKind::applied, sizeof f);
+    f.applied = peer.log.take_ack();
+    const std::array<Bytes, 1> parts{bytes_of_struct(f)};
+    peer.channel->write(Class::control, parts);
+}
+
 void Mesh::Impl::write(Peer& peer) {
     if (peer.channel == nullptr) return;
+    write_log(peer);
     receiving.write_lists(peer);
     sending.pump(peer);
     if (peer.acks_processed - peer.acks_confirmed < unconfirmed_acks_max) return;
@@ -161,6 +200,7 @@ void Mesh::on_bytes(PeerIndex index, Class cls, Bytes bytes) {
     e.peer = index;
     e.text = rule;
     impl_->lose_channel(*peer);
+    if (std::exchange(peer->log_broken, false)) impl_->shared.discard_log(*peer, rule);
 }
 
 void Mesh::on_room(PeerIndex index) {
@@ -186,6 +226,29 @@ bool Mesh::send_message(PeerIndex index, Bytes message) {
     return peer != nullptr && impl_->send_message(*peer, message);
 }
 
+void Mesh::append(PeerIndex index, Bytes message, std::optional<Account> account) {
+    impl_->append(impl_->shared.peer(index), message, account);
+}
+
+bool Mesh::reserve(PeerIndex index, Account account, size_t bytes) {
+    return impl_->shared.peer(index).log.reserve(account, bytes);
+}
+
+void Mesh::release(PeerIndex index, Account account, size_t bytes) {
+    Peer& peer = impl_->shared.peer(index);
+    peer.log.release(account, bytes);
+    impl_->shared.report_room(peer);
+}
+
+void Mesh::discard_log(PeerIndex index, const std::string& why) {
+    impl_->discard_log(impl_->shared.peer(index), why);
+}
+
+const ControlLog* Mesh::log_of(PeerIndex index) const {
+    const Peer* peer = impl_->shared.find_peer(index);
+    return peer == nullptr ? nullptr : &peer->log;
+}
+
 void Mesh::flush() {
     // Writing to a peer touches no other one; what it has left continues in on_room().
     for (Peer* peer : impl_->shared.dirty) {
@@ -200,6 +263,10 @@ std::optional<MeshEvent> Mesh::poll_event() {
     if (events.empty()) return {};
     std::optional<MeshEvent> out = std::move(events.front());
     events.pop_front();
+    if (!out->logged) return out;
+    Peer& peer = impl_->shared.peer(out->peer);
+    peer.log.applied();
+    impl_->shared.touch(peer);
     return out;
 }
 

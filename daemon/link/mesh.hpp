@@ -15,6 +15,7 @@
 
 #include "core/bytes.hpp"
 #include "link/channel.hpp"
+#include "link/control_log.hpp"
 #include "link/transfer.hpp"
 
 namespace nexar::link {
@@ -32,6 +33,8 @@ struct MeshConfig {
     size_t message_queue_bytes_max = 4 << 20;  // messages waiting for room in the channel, per peer
     size_t class_floor_bytes = 1 << 20;  // a class passed over by this much of higher ones sends one chunk
     size_t tombstones_max = 65536;       // finished receives that the sender has not confirmed, per peer
+    bool has_log = false;                // the control loop's mesh: it carries the control log with each peer
+    ControlLogConfig log;
     // Tests only: each switch breaks one thing that a named test must notice (docs/protocol/wire.md,
     // sabotage).
     struct Sabotage {
@@ -57,8 +60,12 @@ struct MeshEvent {
                    // it was never begun, and why
         mismatch,  // a peer's header disagrees with ours [W4]: `key`, `peer`, `theirs`; the op is not harmed
                    // yet
-        message,   // a whole message from `peer`: `bytes`
-        peer_garbage,  // `peer` sent something that breaks the protocol: close its channel; `text` says what
+        message,   // a whole message from `peer`: `bytes`. A `logged` one counts as applied once it is
+                   // polled: its owner applies it before the next flush() [L3]
+        log_discarded,  // [L7] what waited in the log with `peer` is lost. `by_peer`: the peer began it
+                        // anew; otherwise the connection is to be closed, `text` says why
+        log_room,       // a reserve() for `peer` failed, and may succeed now
+        peer_garbage,   // `peer` sent something that breaks the protocol: close its channel; `text` says what
     };
     Kind kind;
     uint64_t handle = 0;
@@ -67,6 +74,7 @@ struct MeshEvent {
     Agreement theirs;
     std::vector<std::byte> bytes;
     std::string text;
+    bool logged = false, by_peer = false;
 };
 
 struct MeshStats {
@@ -101,8 +109,16 @@ class Mesh {
     // was withdrawn.
     void retract(const OpKey& op);
     void forget_group(const GroupId& group);  // the group is gone: its stash and grants too
-    // False: this peer's queue is over its limit, or it has no channel.
+    // A message about this connection or this moment, outside the log. False: this peer's queue is over its
+    // limit, or it has no channel.
     bool send_message(PeerIndex peer, Bytes message);
+    // The control log [L1]-[L9]: applied by the peer once and in order, unless its incarnation ends or the
+    // log is discarded. With an account: charged to what was reserved for it.
+    void append(PeerIndex peer, Bytes message, std::optional<Account> account);
+    bool reserve(PeerIndex peer, Account account, size_t bytes);
+    void release(PeerIndex peer, Account account, size_t bytes);
+    void discard_log(PeerIndex peer, const std::string& why);  // it holds what nobody can apply
+    const ControlLog* log_of(PeerIndex peer) const;            // null: no such peer
     void flush();  // acks and grants collected so far leave; called once per turn of whoever drives it
 
     // Output.

@@ -1,6 +1,7 @@
 // Sending: docs/protocol/wire.md [W5] [W6] [W10] and "Priority".
 #include "link/sending.hpp"
 
+#include <array>
 #include <bit>
 
 namespace nexar::link {
@@ -231,8 +232,11 @@ void Sending::on_channel(Peer& peer) {
 }
 
 size_t Sending::next_bytes(const Peer& peer, Class cls) const {
-    if (cls == Class::control)
+    if (cls == Class::control) {
+        if (const ControlLog::Entry* entry = next_entry(peer))
+            return sizeof(EntryFrame) + entry->message.size();
         return peer.messages.empty() ? 0 : sizeof(FrameStart) + peer.messages.front().size();
+    }
     const Send* s = peer.ready[index_of(cls)].front();
     if (s == nullptr) return 0;
     return sizeof(DataFrame) + bytes_of_chunk(s->memory.bytes(), s->chunk_bytes, s->queued.first());
@@ -267,6 +271,7 @@ void Sending::pump(Peer& peer) {
 }
 
 void Sending::write_next(Peer& peer, Class cls) {
+    if (cls == Class::control && next_entry(peer) != nullptr) return write_entry(peer);
     if (cls == Class::control) {
         const std::vector<std::byte> message = std::move(peer.messages.front());
         peer.messages.pop_front();
@@ -285,6 +290,28 @@ void Sending::write_message(Peer& peer, Bytes message) {
     const FrameStart start = shared_->start_of(peer, FrameKind::message, sizeof(FrameStart) + message.size());
     const std::array<Bytes, 2> parts{bytes_of_struct(start), message};
     peer.channel->write(Class::control, parts);
+}
+
+// Before the messages outside the log: a goodbye follows what was appended before it.
+const ControlLog::Entry* Sending::next_entry(const Peer& peer) {
+    return peer.resume_due ? nullptr : peer.log.next();
+}
+
+void Sending::write_entries(Peer& peer) {
+    while (next_entry(peer) != nullptr &&
+           peer.channel->room(Class::control) >= next_bytes(peer, Class::control))
+        write_entry(peer);
+}
+
+void Sending::write_entry(Peer& peer) {
+    const ControlLog::Entry& entry = *peer.log.next();
+    EntryFrame f{};
+    f.start = shared_->start_of(peer, FrameKind::entry, sizeof f + entry.message.size());
+    f.number = entry.number;
+    f.applied = peer.log.take_ack();
+    const std::array<Bytes, 2> parts{bytes_of_struct(f), Bytes(entry.message)};
+    peer.channel->write(Class::control, parts);
+    peer.log.written();
 }
 
 void Sending::write_chunk(Peer& peer, Send& s) {

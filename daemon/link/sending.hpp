@@ -22,6 +22,8 @@ class Sending {
     void on_channel(Peer& peer);  // a new one: queue again, ask
     void pump(Peer& peer);        // writes messages and chunks as far as there is room
     void write_message(Peer& peer, Bytes message);
+    static const ControlLog::Entry* next_entry(const Peer& peer);  // null: nothing may be written now
+    void write_entries(Peer& peer);  // of the control log, as far as there is room
 
   private:
     void update_ready(Send& send);
@@ -33,6 +35,7 @@ class Sending {
     size_t next_bytes(const Peer& peer, Class cls) const;  // of its next frame; 0: has nothing to send
     bool pick(Peer& peer, Class& out) const;
     void write_next(Peer& peer, Class cls);
+    void write_entry(Peer& peer);
     void write_chunk(Peer& peer, Send& send);
 
     Shared* shared_;

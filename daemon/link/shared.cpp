@@ -135,6 +135,28 @@ void Shared::tell_mismatch(Transfer& t, const Agreement& theirs) {
     events.back().theirs = theirs;
 }
 
+void Shared::discard_log(Peer& peer, const std::string& why) {
+    peer.log.discard();
+    log_discarded(peer, why, false);
+}
+
+void Shared::report_room(Peer& peer) {
+    if (!peer.log.take_room_again()) return;
+    MeshEvent& e = events.emplace_back();
+    e.kind = MeshEvent::Kind::log_room;
+    e.peer = peer.index;
+}
+
+// What arrived of it and was not polled yet goes with it.
+void Shared::log_discarded(Peer& peer, const std::string& why, bool by_peer) {
+    std::erase_if(events, [&](const MeshEvent& e) { return e.logged && e.peer == peer.index; });
+    MeshEvent& e = events.emplace_back();
+    e.kind = MeshEvent::Kind::log_discarded;
+    e.peer = peer.index;
+    e.text = why;
+    e.by_peer = by_peer;
+}
+
 FrameStart Shared::start_of(Peer& peer, FrameKind kind, uint64_t bytes_of_frame) {
     peer.acks_confirmed = peer.acks_processed;
     FrameStart start{};

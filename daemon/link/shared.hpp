@@ -13,6 +13,7 @@
 
 #include "core/check.hpp"
 #include "link/containers.hpp"
+#include "link/control_log.hpp"
 #include "link/early.hpp"
 #include "link/frame.hpp"
 #include "link/memory_map.hpp"
@@ -129,9 +130,12 @@ struct Stream {
 };
 
 struct Peer {
-    Peer(PeerIndex i, const MeshConfig& c) : index(i), early(c), tombstones(c.tombstones_max) {}
+    Peer(PeerIndex i, const MeshConfig& c) : index(i), log(c.log), early(c), tombstones(c.tombstones_max) {}
 
     PeerIndex index;
+    ControlLog log;
+    bool resume_due = false;  // the first frame of the log on this connection is not written yet
+    bool log_broken = false;  // the peer broke a rule of the log: it is discarded with the channel
     Channel* channel = nullptr;
     uint32_t generation = 0;
     uint64_t incarnation = 0;
@@ -188,6 +192,9 @@ class Shared {
     bool is_eager(Class cls, size_t bytes) const {
         return cls != Class::bulk && bytes <= config.eager_bytes_max;
     }
+    void discard_log(Peer& peer, const std::string& why);  // from this side
+    void report_room(Peer& peer);                          // if somebody waits for it
+    void log_discarded(Peer& peer, const std::string& why, bool by_peer);
     FrameStart start_of(Peer& peer, FrameKind kind, uint64_t bytes_of_frame);
 
     std::unique_ptr<std::byte[]> take_stage();

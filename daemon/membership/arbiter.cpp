@@ -41,13 +41,14 @@ Error rank_lost(const GroupNode& node, int64_t rank, const std::string& reason) 
 }
 
 // The smaller rank first: A about B and B about A are the same error [F9].
-Error link_lost(const GroupNode& a, const GroupNode& b) {
+Error link_lost(const GroupNode& a, const GroupNode& b,
+                const std::string& why = "both live, but do not reach each other") {
     const GroupNode& low = a.lowest_rank < b.lowest_rank ? a : b;
     const GroupNode& high = a.lowest_rank < b.lowest_rank ? b : a;
     return {Errc::link_lost,
             "the link between ranks " + std::to_string(low.lowest_rank) + " and " +
                 std::to_string(high.lowest_rank) + " is lost: nodes " + label(low) + " and " + label(high) +
-                " both live, but do not reach each other",
+                " " + why,
             low.lowest_rank, high.lowest_rank, low.node.hex()};
 }
 
@@ -147,9 +148,13 @@ void Arbiter::dismiss(Group& group, const NodeId& accused) {
     });
 }
 
-void Arbiter::on_reachable(const NodeId& node, Time) {
-    for (auto& [id, group] : groups_)
-        if (group.verdict && find_node(group.nodes, node)) sends_.push_back({node, *group.verdict});
+void Arbiter::on_log_discarded(const NodeId& node, Incarnation life) {
+    for (auto& [id, group] : groups_) {
+        const GroupNode* other = find_node(group.nodes, node);
+        const GroupNode* self = find_node(group.nodes, self_);
+        if (group.verdict || !other || !self || !same_life(other->life, life)) continue;
+        decide(id, group, link_lost(*self, *other, "discarded the control messages between them"));
+    }
 }
 
 void Arbiter::on_rank_lost(const GroupId& id, Rank rank, const NodeId& node, const std::string& reason,
@@ -223,10 +228,7 @@ void Arbiter::on_accusation(const NodeId& from, const wire::Accusation& accusati
 }
 
 void Arbiter::judge(const GroupId& id, Group& group, const wire::Accusation& accusation, Time now) {
-    if (group.verdict) {
-        if (accusation.accuser != self_) sends_.push_back({accusation.accuser, *group.verdict});
-        return;
-    }
+    if (group.verdict) return;  // it is on its way to the accuser
     const GroupNode* accused = find_node(group.nodes, accusation.accused);
     NEXAR_CHECK(accused);
     if (accusation.rank >= 0)

@@ -47,8 +47,10 @@ class Arbiter {
     // This node's view of a peer's life. A suspicion is remembered for groups made later.
     void on_suspect(const NodeId& node, Incarnation life, const std::string& reason, Time now);
     void on_dead(const NodeId& node, Incarnation life, const std::string& proof, Time now);
-    void on_clear(const NodeId& node, Time now);      // heard again
-    void on_reachable(const NodeId& node, Time now);  // a connection stands: it may have missed verdicts
+    void on_clear(const NodeId& node, Time now);  // heard again
+    // The control log with this incarnation was discarded: what the groups that span both nodes sent each
+    // other is lost, and they end [F20].
+    void on_log_discarded(const NodeId& node, Incarnation life);
     // A process ended and an operation of the group needs it: `reason` goes into the error's text.
     void on_rank_lost(const GroupId& group, Rank rank, const NodeId& node, const std::string& reason,
                       Time now);

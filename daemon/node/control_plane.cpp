@@ -95,18 +95,32 @@ void ControlPlane::read_mesh(Time now) {
             log_->warn("peer_sent_garbage", {field("peer", event->peer), field("what", event->text)});
             connections_.on_garbage(event->peer, event->text);
         } else if (event->kind == Kind::message) {
-            read_message(now, event->peer, event->bytes);
+            read_message(now, *event);
+        } else if (event->kind == Kind::log_discarded) {
+            on_log_discarded(std::move(*event));
         } else {
             events_.push_back(std::move(*event));
         }
     }
 }
 
-void ControlPlane::read_message(Time now, PeerIndex peer, Bytes bytes) {
-    auto message = wire::decode(bytes);
+void ControlPlane::on_log_discarded(link::MeshEvent event) {
+    log_->warn("control_log_discarded", {field("peer", event.peer), field("why", event.text)});
+    if (!event.by_peer) connections_.on_garbage(event.peer, event.text);
+    events_.push_back(std::move(event));
+}
+
+// A message that cannot be applied would be replayed for ever: its log goes with it [L7].
+void ControlPlane::read_message(Time now, const link::MeshEvent& event) {
+    const PeerIndex peer = event.peer;
+    auto message = wire::decode(event.bytes);
+    if (message && wire::is_logged(*message) != event.logged)
+        message = fail(Errc::protocol_error, event.logged ? "control message: it does not belong in the log"
+                                                          : "control message: it belongs in the log");
     if (!message) {
         log_->warn("peer_sent_garbage", {field("peer", peer), field("what", message.error().text)});
         connections_.on_garbage(peer, message.error().text);
+        if (event.logged) mesh_.discard_log(peer, message.error().text);
         return;
     }
     if (connections_.on_message(peer, *message, now)) return read_connections();

@@ -69,7 +69,17 @@ class ControlPlane final : public engine::MeshPort, public engine::PeerPort {
     void forget_group(const GroupId& group) override { mesh_.forget_group(group); }
     void drop_peer(PeerIndex peer) { mesh_.drop_peer(peer); }
     // engine::PeerPort
-    bool send(PeerIndex peer, Bytes message) override { return mesh_.send_message(peer, message); }
+    void send(PeerIndex peer, Bytes message) override { mesh_.send_message(peer, message); }
+    void append(PeerIndex peer, Bytes message, std::optional<link::Account> account) override {
+        mesh_.append(peer, message, account);
+    }
+    bool reserve(PeerIndex peer, link::Account account, size_t bytes) override {
+        return mesh_.reserve(peer, account, bytes);
+    }
+    void release(PeerIndex peer, link::Account account, size_t bytes) override {
+        mesh_.release(peer, account, bytes);
+    }
+    void discard_log(PeerIndex peer, const std::string& why) override { mesh_.discard_log(peer, why); }
 
     const connections::PeerTable& table() const { return connections_.table(); }
     std::optional<quic::ConnectionStats> stats(PeerIndex peer) const;
@@ -82,7 +92,8 @@ class ControlPlane final : public engine::MeshPort, public engine::PeerPort {
     void on_quic_event(Time now, const quic::Event& event);
     void read_connections();
     void read_mesh(Time now);
-    void read_message(Time now, PeerIndex peer, Bytes bytes);
+    void read_message(Time now, const link::MeshEvent& event);
+    void on_log_discarded(link::MeshEvent event);
     void tend_renewal(Time now);
 
     std::unique_ptr<transport::QuicPort> port_;

@@ -122,6 +122,7 @@ Result<void> Member::build_plane(Time now, const quic::Identity& identity, const
     NEXAR_TRY(c.reset_secret, reset_secret(needs_.state, listen_.port));
     c.mesh.incarnation = incarnation_.nonce;
     c.mesh.message_bytes_max = wire::message_bytes_max;
+    c.mesh.has_log = true;
     c.seed = random_u64();
     c.table.self = {needs_.identity.node, host_name(), {}};
     for (const AddressChoice& a : addresses_.chosen) c.table.self.addresses.push_back(a.address);

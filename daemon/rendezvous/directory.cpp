@@ -319,9 +319,8 @@ void Directory::prepare(std::vector<Entry> entries, Time now) {
 }
 
 void Directory::on_connected(const NodeId& node) {
-    for (auto& [id, forming] : forming_) {  // not sent yet, or lost with an earlier connection
-        if (!forming.waiting_for.contains(node) || reach(node, forming.nodes.at(node)) != Reach::here)
-            continue;
+    for (auto& [id, forming] : forming_) {
+        if (!forming.unsent.contains(node) || reach(node, forming.nodes.at(node)) != Reach::here) continue;
         forming.unsent.erase(node);
         sends_.push_back({node, forming.prepare});
     }
@@ -405,13 +404,19 @@ void Directory::remove_via(const NodeId& via, Incarnation life, Time now) {
     for (const auto& [key, gathering] : gatherings_)
         for (const auto& [arrival, entry] : gathering.entries)
             if (entry.via == via) waiting.push_back(entry.open.id);
-    for (const wire::RequestId& request : waiting) erase_waiting(request);
+    for (const wire::RequestId& request : waiting) {
+        erase_waiting(request);
+        sends_.push_back({via, wire::GroupUnlisted{request}});
+    }
     std::map<GroupId, std::set<wire::RequestId>> hit;
     for (const auto& [id, forming] : forming_) {
         const auto member = forming.nodes.find(via);
         if (member != forming.nodes.end() && member->second.counter <= life.counter) hit[id];
         for (const Entry& entry : forming.entries)
-            if (entry.via == via) hit[id].insert(entry.open.id);
+            if (entry.via == via) {
+                hit[id].insert(entry.open.id);
+                sends_.push_back({via, wire::GroupUnlisted{entry.open.id}});
+            }
     }
     const Error error{
         Errc::pending, "node " + config_.name_of(via) + " was lost while the group was formed", -1, -1, {}};

@@ -147,19 +147,13 @@ void Rendezvous::answer_prepare(const GroupId& group, Reservation& reservation, 
         break;
     }
     reservation.link_deadline = never;
-    reservation.answer = error;
     send(reservation.leader, wire::GroupPrepared{group, std::move(error)});
 }
 
-// A connection to `node` stands: what was in an earlier one is said again. If it leads and is still at it, it
-// decides as if nothing had been; if not, it answers the question.
+// `node` is reachable again. If it leads, it decides as if nothing had been.
 void Rendezvous::resume(const NodeId& node, const GroupId& group, Reservation& reservation, Time now) {
-    if (reservation.link_deadline != never)
-        answer_prepare(group, reservation, now);
-    else if (reservation.leader == node)
-        send(node, wire::GroupPrepared{group, reservation.answer});
+    if (reservation.link_deadline != never) answer_prepare(group, reservation, now);
     if (reservation.query_until == never) return;
-    if (reservation.nodes.contains(node) || reservation.leader == node) send(node, wire::GroupQuery{group});
     if (reservation.leader == node && now < reservation.decision_deadline) reservation.query_until = never;
 }
 

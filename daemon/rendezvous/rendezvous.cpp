@@ -187,6 +187,17 @@ void Rendezvous::on_withdraw(const NodeId& from, const wire::GroupWithdraw& with
     if (!withdraw.moved) send(leader_, withdraw);
 }
 
+// The leader lost this node and has it again. One that was reserved is listed again when its attempt is
+// called off.
+void Rendezvous::on_unlisted(const NodeId& from, const wire::RequestId& request, Time now) {
+    if (const auto own = own_.find(request); own != own_.end()) {
+        if (!own->second.reserved && !own->second.withdrawn && from == leader_of(own->second))
+            list(own->second, now);
+    } else if (const auto relayed = relayed_.find(request); relayed != relayed_.end() && from == leader_) {
+        send(leader_, relayed->second.open);
+    }
+}
+
 // ---- Peers ----
 
 Reach Rendezvous::reach_of(const NodeId& node, Incarnation life) const {
@@ -207,15 +218,9 @@ void Rendezvous::on_peer_up(const NodeId& node, Incarnation life, Time now) {
         on_peer_down(node, other->second, now);
     peers_[node] = life;
     lost_.erase(node);
-    const NodeId before = leader_;
     update_leader(now);
-    if (leader_ == before && leader_ == node) relist_all(now);  // what was under way may be lost
     directory_.on_connected(node);
     for (auto& [group, reservation] : reservations_) resume(node, group, reservation, now);
-    for (const auto& [group, decision] : decisions_)
-        if (decision.outcome == Outcome::committed && now - decision.at < config_.recommit_window &&
-            std::find(decision.nodes.begin(), decision.nodes.end(), node) != decision.nodes.end())
-            send(node, wire::GroupCommit{group});
     settle(now);
 }
 
@@ -273,6 +278,8 @@ bool Rendezvous::on_message(const NodeId& from, const wire::Message& message, Ti
         on_refused(from, *refused, now);
     else if (const auto* query = std::get_if<wire::GroupQuery>(&message))
         on_query(from, query->group);
+    else if (const auto* unlisted = std::get_if<wire::GroupUnlisted>(&message))
+        on_unlisted(from, unlisted->id, now);
     else if (const auto* request = std::get_if<wire::GroupStatusRequest>(&message))
         on_status_request(from, *request, now);
     else if (const auto* status = std::get_if<wire::GroupStatus>(&message))

@@ -40,8 +40,7 @@ struct Config {
     size_t opens_per_node_max = 4096;
     size_t directory_max = 1 << 20;
     size_t decisions_max = 4096;
-    size_t promises_max = 256;                 // of each node
-    Duration recommit_window{10'000'000'000};  // commits so young are repeated to nodes that reconnect
+    size_t promises_max = 256;  // of each node
 };
 
 struct OpenSpec {
@@ -57,7 +56,7 @@ struct OpenSpec {
 };
 
 // What the machine wants or tells.
-struct Send {  // best effort; to a node without a connection it is dropped
+struct Send {  // by the control log: once and in order, while the incarnation that it is for lives
     NodeId to;
     wire::Message message;
 };
@@ -89,7 +88,6 @@ class Rendezvous {
     Result<wire::RequestId> open(const OpenSpec& spec, Time now);
     void withdraw(const wire::RequestId& request, Time now);
     void withdraw_session(SessionId session, Time now);
-    // At every PeerUp, also when a connection replaced another: what was in the old one is sent again.
     void on_peer_up(const NodeId& node, Incarnation life, Time now);
     void on_peer_down(const NodeId& node, Incarnation life, Time now);            // of another life: no news
     bool on_message(const NodeId& from, const wire::Message& message, Time now);  // false: not for us
@@ -103,6 +101,8 @@ class Rendezvous {
 
     NodeId leader() const { return leader_; }
     size_t pending() const { return own_.size(); }
+    // This node has prepared the group and waits for its commit.
+    bool awaits(const GroupId& group) const { return reservations_.contains(group); }
     // For nexarctl: the opens of this node.
     struct PendingOpen {
         wire::GroupOpen open;
@@ -134,7 +134,6 @@ class Rendezvous {
         NodeId leader;
         std::map<NodeId, Incarnation> nodes;  // of the members, without self
         Time link_deadline = never;           // waiting for links; never: answered
-        Error answer;                         // what was, for a connection that replaces another
         Time decision_deadline;
         Time query_until = never;  // asking the others [R8]
     };
@@ -158,6 +157,7 @@ class Rendezvous {
     void on_commit(const NodeId& from, const GroupId& group, Time now);
     void on_refused(const NodeId& from, const wire::GroupRefused& refused, Time now);
     void on_query(const NodeId& from, const GroupId& group);
+    void on_unlisted(const NodeId& from, const wire::RequestId& request, Time now);
     void commit(const GroupId& group, Time now);
     void disown(const NodeId& from, const GroupId& group, const NodeId& by, const Error& error);
     void call_off(const GroupId& group, const Error& error, Time now);

@@ -237,6 +237,13 @@ void read(Decoder& d, s::GroupRefused::Reader r, GroupRefused& m) {
     if (!whole_attempt || m.error.code != Errc::pending) d.failure("a refusal", m.error.code);
 }
 
+void fill(s::GroupUnlisted::Builder b, const GroupUnlisted& m) {
+    fill(b.initId(), m.id);
+}
+void read(Decoder& d, s::GroupUnlisted::Reader r, GroupUnlisted& m) {
+    read(d, r.getId(), m.id);
+}
+
 void fill(s::GroupStatusRequest::Builder b, const GroupStatusRequest& m) {
     fill(b.initId(), m.id);
     b.setKey(data_of(m.key));
@@ -439,6 +446,19 @@ void read(Decoder& d, s::MessageRefused::Reader r, MessageRefused& m) {
     d.failure("a refusal", m.error.code);
 }
 
+void fill(s::MessageCredit::Builder b, const MessageCredit& m) {
+    fill(b.initGroup(), m.group);
+    b.setEpoch(m.epoch);
+    b.setSrc(m.src);
+    b.setLimit(m.limit);
+}
+void read(Decoder& d, s::MessageCredit::Reader r, MessageCredit& m) {
+    read(d, r.getGroup(), m.group);
+    m.epoch = r.getEpoch();
+    m.src = d.real_rank("src", r.getSrc());
+    m.limit = r.getLimit();
+}
+
 // ---- The union ----
 
 // One line per kind: the struct, and the schema's name in its two spellings.
@@ -470,7 +490,9 @@ void read(Decoder& d, s::MessageRefused::Reader r, MessageRefused& m) {
     X(MessageRefused, MESSAGE_REFUSED) \
     X(GroupQuery, GROUP_QUERY) \
     X(RenewalRequest, RENEWAL_REQUEST) \
-    X(RenewalReply, RENEWAL_REPLY)
+    X(RenewalReply, RENEWAL_REPLY) \
+    X(MessageCredit, MESSAGE_CREDIT) \
+    X(GroupUnlisted, GROUP_UNLISTED)
 // clang-format on
 
 struct Filler {

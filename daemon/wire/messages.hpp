@@ -135,6 +135,11 @@ struct GroupRefused {
     GroupId group;
     Error error;
 };
+// To the node that an open came through: it was not reachable, and the open is not listed here any more. If
+// it still waits for this leader, it is to be listed again.
+struct GroupUnlisted {
+    RequestId id;
+};
 // Leader to openers, on request at their deadline: who is there, so that the error names who is missing.
 struct GroupStatusRequest {
     RequestId id;
@@ -228,10 +233,33 @@ struct MessageRefused {
     Error error;
 };
 
+// To the node of the sending rank src: it may send this node so many messages in all, counted from the
+// group's beginning.
+struct MessageCredit {
+    GroupId group;
+    uint32_t epoch = 0;
+    uint32_t src = 0;
+    uint64_t limit = 0;
+};
+
 using Message =
     std::variant<Hello, RosterUpdate, Heartbeat, Goodbye, ProbeRequest, ProbeReply, GroupOpen, GroupWithdraw,
                  GroupPrepare, GroupPrepared, GroupCommit, GroupRefused, GroupStatusRequest, GroupStatus,
                  RankGone, Accusation, Verdict, OpAbort, OpAnnounce, ArrivalQuery, ArrivalReply, MessageOffer,
-                 MessageWithdraw, MessageRefused, GroupQuery, RenewalRequest, RenewalReply>;
+                 MessageWithdraw, MessageRefused, GroupQuery, RenewalRequest, RenewalReply, MessageCredit,
+                 GroupUnlisted>;
+
+// Part of the control log (docs/protocol/control_log.md). The others are about one connection or one moment:
+// an old one that came over the next connection would be wrong.
+inline bool is_logged(const Message& message) {
+    return std::visit(
+        []<class M>(const M&) {
+            return !(std::is_same_v<M, Hello> || std::is_same_v<M, RosterUpdate> ||
+                     std::is_same_v<M, Heartbeat> || std::is_same_v<M, Goodbye> ||
+                     std::is_same_v<M, ProbeRequest> || std::is_same_v<M, ProbeReply> ||
+                     std::is_same_v<M, RenewalRequest> || std::is_same_v<M, RenewalReply>);
+        },
+        message);
+}
 
 }  // namespace nexar::wire

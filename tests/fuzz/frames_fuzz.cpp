@@ -32,6 +32,7 @@ struct World {
     static link::MeshConfig config() {
         link::MeshConfig c;
         c.incarnation = 1000;  // the seeds' receiver
+        c.has_log = true;
         return c;
     }
     World() : mesh(config()) {

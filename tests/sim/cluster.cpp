@@ -60,6 +60,7 @@ Host::Host(Cluster& cluster, uint32_t index, uint32_t identity, uint64_t life)
     for (size_t i = 0; i < id.bytes.size(); ++i)
         id.bytes[i] = static_cast<uint8_t>(identity * 37 + i * 11 + 1);
     incarnation = {life, index + 100};
+    close = [&cluster, index](link::PeerIndex peer) { cluster.break_channel(index, peer.value, 1ms); };
     log_ = std::make_unique<Log>(
         [&cluster, index](Level level, const std::string& line) {
             if (level == Level::error)
@@ -90,6 +91,7 @@ Host::Host(Cluster& cluster, uint32_t index, uint32_t identity, uint64_t life)
     for (size_t i = 0; i < meshes_per_host; ++i) {
         link::MeshConfig mesh = cluster.shape.mesh;
         mesh.incarnation = incarnation.nonce;
+        mesh.has_log = i == 0;
         meshes.push_back(std::make_unique<link::Mesh>(mesh));
         ports_.push_back(std::make_unique<Port>(*this, i));
         ports.push_back(ports_.back().get());
@@ -98,7 +100,10 @@ Host::Host(Cluster& cluster, uint32_t index, uint32_t identity, uint64_t life)
     engine = std::make_unique<engine::Engine>(config, edges, cluster.clock.random.next());
 }
 
-Host::~Host() = default;
+// What its operations have reserved goes back to the meshes.
+Host::~Host() {
+    engine.reset();
+}
 
 void Host::complete(SessionId session, uint64_t ticket, const engine::Outcome& outcome) {
     if (const auto core = cores.find(session.value); core != cores.end())
@@ -167,10 +172,29 @@ void Host::submit(engine::WorkerJob job) {
     });
 }
 
-bool Host::send(link::PeerIndex peer, Bytes message) {
-    const bool sent = meshes[0]->send_message(peer, message);
+void Host::send(link::PeerIndex peer, Bytes message) {
+    meshes[0]->send_message(peer, message);
     schedule_pump(0);
-    return sent;
+}
+
+void Host::append(link::PeerIndex peer, Bytes message, std::optional<link::Account> account) {
+    meshes[0]->append(peer, message, account);
+    if (on_append) on_append(peer);
+    schedule_pump(0);
+}
+
+bool Host::reserve(link::PeerIndex peer, link::Account account, size_t bytes) {
+    return meshes[0]->reserve(peer, account, bytes);
+}
+
+void Host::release(link::PeerIndex peer, link::Account account, size_t bytes) {
+    meshes[0]->release(peer, account, bytes);
+    schedule_pump(0);
+}
+
+void Host::discard_log(link::PeerIndex peer, const std::string& why) {
+    meshes[0]->discard_log(peer, why);
+    schedule_pump(0);
 }
 
 void Host::schedule_pump(size_t mesh) {
@@ -190,14 +214,13 @@ void Host::pump(size_t mesh) {
 void Host::on_event(size_t mesh, const link::MeshEvent& event) {
     const Time now = cluster_.clock.now();
     switch (event.kind) {
-        case link::MeshEvent::Kind::message: {
-            const auto message = wire::decode(event.bytes);
-            if (!message)
-                cluster_.errors.push_back("undecodable message: " + message.error().text);
-            else if (!table || !table(event.peer, *message))
-                engine->on_message(now, event.peer, *message);
+        case link::MeshEvent::Kind::message:
+            on_message(event);
             break;
-        }
+        case link::MeshEvent::Kind::log_discarded:
+            if (!event.by_peer) close(event.peer);
+            engine->on_mesh_event(now, mesh, event);
+            break;
         case link::MeshEvent::Kind::peer_garbage:
             cluster_.errors.push_back("garbage: " + event.text);
             break;
@@ -205,6 +228,17 @@ void Host::on_event(size_t mesh, const link::MeshEvent& event) {
             engine->on_mesh_event(now, mesh, event);
     }
     after_input();
+}
+
+void Host::on_message(const link::MeshEvent& event) {
+    if (event.logged && on_arrival) on_arrival(event.peer);
+    const auto message = wire::decode(event.bytes);
+    if (!message)
+        cluster_.errors.push_back("undecodable message: " + message.error().text);
+    else if (wire::is_logged(*message) != event.logged)
+        cluster_.errors.push_back("a message of the log outside it, or the other way round");
+    else if (!table || !table(event.peer, *message))
+        engine->on_message(cluster_.clock.now(), event.peer, *message);
 }
 
 void Host::after_input() {
@@ -308,7 +342,7 @@ SimGroup Cluster::make_group(std::vector<uint32_t> placement,
 }
 
 Cluster::Open Cluster::open(uint32_t host, const std::string& name, uint32_t size, int64_t rank,
-                            const std::string& secret, Duration timeout) {
+                            const std::string& secret, Duration timeout, uint32_t uid) {
     Open out{host, SessionId(next_session_++), hosts[host]->next_ticket++, {}};
     engine::OpenRequest request;
     request.session = out.session;
@@ -317,7 +351,7 @@ Cluster::Open Cluster::open(uint32_t host, const std::string& name, uint32_t siz
     request.size = size;
     request.rank = rank;
     request.job_secret = secret;
-    request.uid = 1000;
+    request.uid = uid;
     request.pid = 4000 + host;
     request.timeout = timeout;
     out.accepted = hosts[host]->engine->open(clock.now(), request);

@@ -69,6 +69,8 @@ class Host final : engine::Clients, engine::Workers, engine::PeerPort {
     std::map<uint64_t, local::SessionCore*> cores;  // sessions that speak through shared memory (app.hpp)
     std::function<bool(link::PeerIndex, const wire::Message&)> table;  // sees messages first (nodes.hpp)
     std::function<void()> after_flush;                                 // of the loop's own mesh (nodes.hpp)
+    std::function<void(link::PeerIndex)> on_append, on_arrival;  // of a message of the control log; or none
+    std::function<void(link::PeerIndex)> close;  // the connection, after its control log was discarded
     void schedule_pump(size_t mesh);
 
     void pump(size_t mesh);
@@ -81,7 +83,12 @@ class Host final : engine::Clients, engine::Workers, engine::PeerPort {
     void group_opened(SessionId session, uint64_t ticket, const Result<engine::GroupInfo>& info) override;
     void stage_done(SessionId session, uint64_t ticket, uint32_t done) override;
     void submit(engine::WorkerJob job) override;
-    bool send(link::PeerIndex peer, Bytes message) override;
+    void send(link::PeerIndex peer, Bytes message) override;
+    void append(link::PeerIndex peer, Bytes message, std::optional<link::Account> account) override;
+    bool reserve(link::PeerIndex peer, link::Account account, size_t bytes) override;
+    void release(link::PeerIndex peer, link::Account account, size_t bytes) override;
+    void discard_log(link::PeerIndex peer, const std::string& why) override;
+    void on_message(const link::MeshEvent& event);
     void on_event(size_t mesh, const link::MeshEvent& event);
     void move_soon(std::pair<uint64_t, uint64_t> call);
 
@@ -135,7 +142,7 @@ class Cluster {
         Result<void> accepted;
     };
     Open open(uint32_t host, const std::string& name, uint32_t size, int64_t rank,
-              const std::string& secret = "s", Duration timeout = Duration{30s});
+              const std::string& secret = "s", Duration timeout = Duration{30s}, uint32_t uid = 1000);
     const Result<engine::GroupInfo>* answer(const Open& open) const;
 
     // In and out are fresh memory: `in` as given, `out` of so many bytes. In place: out == in.

@@ -14,9 +14,11 @@ constexpr Duration stands_still{20'000'000'000};
 // Room for about a hundred offers between the two daemons; silence of a minute is no suspicion.
 ClusterShape narrow() {
     ClusterShape shape;
-    shape.collective_timeout = Duration{0};
+    shape.collective_timeout = shape.barrier_timeout = Duration{0};
     shape.network.room = 8 << 10;
-    shape.mesh.message_queue_bytes_max = 8 << 10;
+    shape.mesh.log.bytes_max = 16 << 10;
+    shape.mesh.log.requests_bytes_max = 8 << 10;
+    shape.mesh.log.account_bytes_max = 8 << 10;
     shape.engine.heartbeat_timeout = 60s;
     return shape;
 }
@@ -64,7 +66,7 @@ struct Flood {
 
 }  // namespace
 
-TEST_CASE("messages sent while the peer's daemon stands still all arrive", "[D4][!shouldfail]") {
+TEST_CASE("messages sent while the peer's daemon stands still all arrive", "[D4][L9]") {
     Cluster cluster(1, narrow());
     Flood flood(cluster);
     flood.over();
@@ -75,7 +77,7 @@ TEST_CASE("messages sent while the peer's daemon stands still all arrive", "[D4]
 }
 
 TEST_CASE("a later message of the same tag does not overtake one that found the peer's daemon standing still",
-          "[D4][!shouldfail]") {
+          "[D4][L2]") {
     Cluster cluster(1, narrow());
     Flood flood(cluster);
     flood.over();
@@ -101,8 +103,7 @@ TEST_CASE("the failure of a group reaches its survivors once the peer's daemon g
     CHECK(names_rank_0(waits));
 }
 
-TEST_CASE("the failure of a group reaches its survivors past another group's flood, too",
-          "[H5][!shouldfail]") {
+TEST_CASE("the failure of a group reaches its survivors past another group's flood, too", "[H5][L8]") {
     Cluster cluster(1, narrow());
     const SimGroup victim = cluster.make_group({0, 1});
     const Call& waits = wait_at_barrier(cluster, victim);
@@ -111,6 +112,7 @@ TEST_CASE("the failure of a group reaches its survivors past another group's flo
     cluster.run_for(stands_still);
     flood.over();
 
+    CAPTURE(waits.ended, waits.outcome.error.text, cluster.warnings);
     CHECK(names_rank_0(waits));
 }
 

@@ -68,6 +68,10 @@ uint32_t Nodes::start(uint32_t identity, uint64_t incarnation, const std::string
         while (const auto peer = node.control->poll_sent())
             node.host->engine->on_sent(cluster_.clock.now(), *peer);
     };
+    node.host->close = [this, &node](link::PeerIndex peer) {
+        node.control->on_garbage(peer, "the control log was discarded");
+        turn(node);
+    };
     nodes_[node.number] = std::move(made);
     turn(node);
     return node.number;

@@ -49,6 +49,7 @@ using Fault = std::runtime_error;
 
 constexpr Duration heartbeat_interval{100ms};
 constexpr Duration room_wait{10s};
+constexpr Duration resume_wait{2s};
 
 template <class T>
 T need(Result<T> result) {
@@ -68,6 +69,20 @@ void say(const std::string& line) {
     std::fflush(stdout);
 }
 
+// The control log with one daemon, over all connections. What was lost with one is not replayed: it is a lie
+// less.
+struct ControlLog {
+    uint64_t generation = 1, sent = 0, applied = 0;
+};
+
+// By the number of the union's member: which kinds are outside the control log (wire::is_logged).
+bool is_logged(Bytes message) {
+    constexpr size_t kind_at = 16;  // behind segment table and root pointer
+    if (message.size() < kind_at + sizeof(uint16_t)) return true;
+    const auto kind = link::read_at<uint16_t>(message, kind_at);
+    return kind > 5 && kind != 25 && kind != 26;
+}
+
 class Connection final : public quic::Receiver {
   public:
     Connection(std::string name, lies::Liar& liar) : name_(std::move(name)), liar_(&liar) {}
@@ -77,6 +92,9 @@ class Connection final : public quic::Receiver {
     quic::Connection* quic = nullptr;  // none: not yet, or it has ended
     uint32_t generation = 0;
     bool beats = false;
+    ControlLog* log = nullptr;
+    bool resumed = false;  // the daemon has said where its log stands
+    bool ack_due = false;
     uint64_t question = 0;  // nonce of a probe that waits for its reply, or 0
 
     // Preamble, greetings, switch; then frames, of which the messages are of interest.
@@ -96,9 +114,25 @@ class Connection final : public quic::Receiver {
         if (in_.size() < whole) return 0;
         if (static_cast<link::FrameKind>(start.kind) == link::FrameKind::message)
             heard("message ", {in_.begin() + sizeof start, in_.begin() + static_cast<ptrdiff_t>(whole)});
+        else if (log && static_cast<link::FrameKind>(start.kind) == link::FrameKind::entry)
+            take_entry(whole);
+        else if (log && static_cast<link::FrameKind>(start.kind) == link::FrameKind::resume)
+            take_resume();
         else
             say("frame " + name_ + " " + std::to_string(start.kind));
         return whole;
+    }
+    void take_entry(size_t whole) {
+        log->applied = link::read_at<link::EntryFrame>(in_, 0).number;
+        ack_due = true;
+        heard("message ",
+              {in_.begin() + sizeof(link::EntryFrame), in_.begin() + static_cast<ptrdiff_t>(whole)});
+    }
+    void take_resume() {
+        const auto theirs = link::read_at<link::ResumeFrame>(in_, 0);
+        if (theirs.log_generation > log->generation) *log = {theirs.log_generation, 0, 0};
+        if (theirs.log_generation == log->generation) log->sent = theirs.applied;
+        resumed = true;
     }
     size_t take_preamble() {
         connections::Preamble p;
@@ -190,6 +224,8 @@ class Member {
         port_->on_readable(now);
         port_->on_time(now);
         while (auto event = port_->poll_event()) on_event(*event);
+        for (auto& [name, c] : connections_)
+            if (c->quic && std::exchange(c->ack_due, false)) acknowledge(*c);
         if (now < next_beat_) return;
         next_beat_ = now + heartbeat_interval;
         for (auto& [name, c] : connections_)
@@ -202,6 +238,7 @@ class Member {
             if (event.kind == quic::Event::Kind::connected) {
                 c->quic = port_->endpoint().find(event.conn);
                 c->node = event.peer;
+                c->log = &logs_[event.peer];
                 c->quic->set_receiver(c.get());
                 say("connected " + name + " " + event.peer.hex());
             } else if (event.kind == quic::Event::Kind::closed) {
@@ -218,11 +255,25 @@ class Member {
         if (c.quic->room(cls) < bytes.size()) throw Fault("no room");
         c.quic->write(cls, bytes);
     }
+    void acknowledge(Connection& c) {
+        Frame::Values values = honest_start(c);
+        values["applied"] = c.log->applied;
+        const Frame frame(link::FrameKind::applied, values, {});
+        if (c.quic->room(quic::Class::control) >= frame.bytes().size())
+            c.quic->write(quic::Class::control, frame.bytes());
+    }
+    // Not before the daemon has begun the log, if it ever does.
     void write_message(Connection& c, Bytes message) {
-        const Frame::Values honest = honest_start(c);
-        const Frame frame(link::FrameKind::message, honest, {{"payload", message.size()}});
+        const bool logged = is_logged(message) && c.log;
+        const Time until = loop::Loop::now() + resume_wait;
+        while (logged && c.quic && !c.resumed && loop::Loop::now() < until) turn();
+        Frame::Values honest = honest_start(c);
+        if (logged) honest["number"] = ++c.log->sent;
+        if (logged) honest["entry_applied"] = c.log->applied;
+        const Frame frame(logged ? link::FrameKind::entry : link::FrameKind::message, honest,
+                          {{"payload", message.size()}});
         std::vector<std::byte> bytes = frame.bytes();
-        bytes.resize(sizeof(link::FrameStart));
+        bytes.resize(logged ? sizeof(link::EntryFrame) : sizeof(link::FrameStart));
         bytes.insert(bytes.end(), message.begin(), message.end());
         const uint64_t length = bytes.size() - link::length_bytes;
         std::memcpy(bytes.data(), &length, sizeof length);
@@ -321,6 +372,7 @@ class Member {
         unsigned purpose = 0;
         in >> purpose;
         p.purpose = static_cast<connections::Purpose>(purpose);
+        if (p.purpose != connections::Purpose::control) c.log = nullptr;  // bulk connections carry none
         size_t tail = 0;
         for (const auto& [field, value] : values(in)) {
             if (field == "counter")
@@ -347,6 +399,11 @@ class Member {
         const uint32_t zero = 0;
         write(c, quic::Class::control, std::as_bytes(std::span(&zero, 1)));
         c.beats = true;
+        if (!c.log) return;
+        Frame::Values values = honest_start(c);
+        values["log_generation"] = c.log->generation;
+        values["resume_applied"] = c.log->applied;
+        write(c, quic::Class::control, Frame(link::FrameKind::resume, values, {}).bytes());
     }
     void send_frame(Connection& c, std::istringstream& in) {
         unsigned cls = 0, kind = 0;
@@ -431,6 +488,7 @@ class Member {
     std::unique_ptr<lies::Liar> liar_;
     Random random_;
     std::unique_ptr<transport::QuicPort> port_;
+    std::map<NodeId, ControlLog> logs_;
     std::map<std::string, std::unique_ptr<Connection>> connections_;
     Time next_beat_{};
     uint64_t beats_ = 0, questions_ = 1u << 20;

@@ -41,6 +41,11 @@ inline const std::vector<Field> grant_fields{
     NEXAR_FIELD(link::GrantEntry, bytes), NEXAR_FIELD(link::GrantEntry, chunk_bytes),
     {"grant_flags", offsetof(link::GrantEntry, flags), 4},
     NEXAR_FIELD(link::GrantEntry, first_word), NEXAR_FIELD(link::GrantEntry, words)};
+inline const std::vector<Field> entry_fields{
+    NEXAR_FIELD(link::EntryFrame, number), {"entry_applied", offsetof(link::EntryFrame, applied), 8}};
+inline const std::vector<Field> applied_fields{NEXAR_FIELD(link::AppliedFrame, applied)};
+inline const std::vector<Field> resume_fields{
+    NEXAR_FIELD(link::ResumeFrame, log_generation), {"resume_applied", offsetof(link::ResumeFrame, applied), 8}};
 #undef NEXAR_FIELD
 // clang-format on
 
@@ -79,6 +84,8 @@ class Frame {
             bytes_.resize(sizeof(link::FrameStart) + size("payload", 0));
         else if (kind == data)
             data_frame();
+        else if (kind == entry || kind == applied || kind == resume)
+            log_frame(kind);
         else
             list_frame(kind);
         put_default("length", bytes_.size() - link::length_bytes);
@@ -111,6 +118,15 @@ class Frame {
         put(key_fields, offsetof(link::DataFrame, key));
         put(data_fields, 0);
     }
+    void log_frame(link::FrameKind kind) {
+        const bool is_entry = kind == link::FrameKind::entry;
+        const bool is_resume = kind == link::FrameKind::resume;
+        const size_t head = is_entry    ? sizeof(link::EntryFrame)
+                            : is_resume ? sizeof(link::ResumeFrame)
+                                        : sizeof(link::AppliedFrame);
+        bytes_.assign(head + (is_entry ? size("payload", 64) : 0), std::byte{0});
+        put(is_entry ? entry_fields : is_resume ? resume_fields : applied_fields, 0);
+    }
     void list_frame(link::FrameKind kind) {
         const bool grant = kind == link::FrameKind::grant;
         const size_t entry = grant ? sizeof(link::GrantEntry) : sizeof(link::RangeEntry);
@@ -135,6 +151,9 @@ inline bool tables_are_whole() {
     return head == sizeof(link::FrameStart) && key == sizeof(link::WireKey) &&
            head + key + bytes_of(data_fields) == sizeof(link::DataFrame) &&
            head + list == sizeof(link::ListFrame) &&
+           head + bytes_of(entry_fields) == sizeof(link::EntryFrame) &&
+           head + bytes_of(applied_fields) == sizeof(link::AppliedFrame) &&
+           head + bytes_of(resume_fields) == sizeof(link::ResumeFrame) &&
            key + bytes_of(range_fields) == sizeof(link::RangeEntry) &&
            key + bytes_of(grant_fields) == sizeof(link::GrantEntry);
 }
@@ -152,8 +171,9 @@ struct FrameLie {
     std::string what;
 };
 inline FrameLie lie(link::FrameKind kind, const Frame::Values& honest, Random& random) {
-    static const std::vector<const std::vector<Field>*> tables{&start_fields, &key_fields,   &data_fields,
-                                                               &list_fields,  &range_fields, &grant_fields};
+    static const std::vector<const std::vector<Field>*> tables{
+        &start_fields, &key_fields,   &data_fields,    &list_fields,  &range_fields,
+        &grant_fields, &entry_fields, &applied_fields, &resume_fields};
     Frame::Values lies;
     std::string what = "frame of kind " + std::to_string(static_cast<unsigned>(kind));
     for (uint64_t n = random.below(3); n > 0; --n) {

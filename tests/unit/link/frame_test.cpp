@@ -206,7 +206,7 @@ TEST_CASE("each rule about who speaks, and where, is named") {
     CHECK(with(Class::bulk, ack, same) == "grant, ack, nack or ask outside the control stream");
     CHECK(with(Class::bulk, message, same) == "message on a data stream");
     CHECK(with(Class::bulk, data, [](FrameStart& s) { s.version = 2; }) == "unknown frame version");
-    CHECK(with(Class::bulk, data, [](FrameStart& s) { s.kind = 7; }) == "unknown frame kind");
+    CHECK(with(Class::bulk, data, [](FrameStart& s) { s.kind = 10; }) == "unknown frame kind");
     CHECK(with(Class::bulk, data, [](FrameStart& s) { s.flags = 1; }) == "frame flags are not 0");
     CHECK(with(Class::bulk, data, [](FrameStart& s) { s.length = 3; }) == "frame shorter than its header");
     CHECK(with(Class::bulk, data, [](FrameStart& s) { s.length = 1 << 30; }) ==

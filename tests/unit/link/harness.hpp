@@ -35,7 +35,7 @@ class Wire final : public Channel {
     std::array<size_t, class_count> capacity{1 << 20, 1 << 20, 1 << 20, 1 << 20};
     std::vector<std::pair<Class, FrameKind>> written;  // one entry per frame, in order of writing
     std::vector<std::vector<std::byte>> frames;        // kept if keep_frames
-    std::array<size_t, 7> frames_of_kind{};
+    std::array<size_t, 10> frames_of_kind{};
     bool keep_frames = false;
 
     size_t room(Class cls) const override {
@@ -141,6 +141,8 @@ class Net {
             if (e->kind == MeshEvent::Kind::mismatch) ++t.mismatch;
             if (e->kind == MeshEvent::Kind::peer_garbage) garbage.push_back(e->text);
             if (e->kind == MeshEvent::Kind::message) messages.emplace_back(node, e->bytes);
+            if (e->kind == MeshEvent::Kind::log_discarded) discarded.emplace_back(node, e->by_peer);
+            if (e->kind == MeshEvent::Kind::log_room) ++rooms;
         }
     }
     Terminal end_of(size_t node, uint64_t handle) { return ends[node][handle]; }
@@ -162,6 +164,8 @@ class Net {
     std::vector<std::map<uint64_t, Terminal>> ends;  // per node, by handle
     std::vector<std::string> garbage;
     std::vector<std::pair<size_t, std::vector<std::byte>>> messages;
+    std::vector<std::pair<size_t, bool>> discarded;  // control logs: at which node, and by its peer
+    size_t rooms = 0;
     size_t slow_class = class_count;
     size_t piece_max = 4096;
 

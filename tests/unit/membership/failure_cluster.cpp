@@ -2,6 +2,7 @@
 #include "failure_cluster.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace nexar::membership {
 
@@ -73,7 +74,7 @@ void FailureCluster::join(unsigned a, unsigned b) {
     cut_[a][b] = cut_[b][a] = false;
     for (auto [x, y] : {std::pair(a, b), std::pair(b, a)}) {
         nodes_[x].detector->on_up(PeerIndex{y}, now_);
-        nodes_[x].arbiter->on_reachable(node_id(y), now_);
+        for (Packet& packet : std::exchange(logs_[{x, y}].waiting, {})) fly(std::move(packet));
         drain(x);
     }
 }
@@ -87,9 +88,18 @@ void FailureCluster::rank_lost(unsigned at, const GroupId& group, uint32_t rank,
 void FailureCluster::send(unsigned from, unsigned to, std::optional<wire::Message> message) {
     if (message) ++messages_;
     if (message && std::holds_alternative<wire::Accusation>(*message)) ++accusations_;
+    Packet packet{from, to, std::move(message)};
+    if (packet.message && wire::is_logged(*packet.message))
+        return open(from, to) ? fly(std::move(packet)) : logs_[{from, to}].waiting.push_back(packet);
     if (!open(from, to) || (lose_one_in_ && random_.one_in(lose_one_in_))) return;
-    flying_.emplace(now_ + Duration(100'000 + random_.below(2'000'000)),
-                    Packet{from, to, std::move(message)});
+    flying_.emplace(now_ + Duration(100'000 + random_.below(2'000'000)), std::move(packet));
+}
+
+// By the control log: nothing is lost, and none overtakes another.
+void FailureCluster::fly(Packet packet) {
+    Time& last = logs_[{packet.from, packet.to}].last;
+    last = std::max(last, now_ + Duration(100'000 + random_.below(2'000'000)));
+    flying_.emplace(last, std::move(packet));
 }
 
 void FailureCluster::deliver(const Packet& packet) {
@@ -113,7 +123,7 @@ void FailureCluster::drain(unsigned index) {
         if (change->state == FailureDetector::State::suspected)
             node.arbiter->on_suspect(peer, {1, change->peer.value + 1}, change->reason, now_);
         else
-            node.arbiter->on_clear(peer, now_), node.arbiter->on_reachable(peer, now_);
+            node.arbiter->on_clear(peer, now_);
     }
     while (const auto out = node.arbiter->poll_send())
         for (unsigned i = 0; i < nodes_.size(); ++i)

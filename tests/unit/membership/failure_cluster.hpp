@@ -60,6 +60,7 @@ class FailureCluster {
         bool refused = false;
     };
     void send(unsigned from, unsigned to, std::optional<wire::Message> message);
+    void fly(Packet packet);
     void deliver(const Packet& packet);
     void drain(unsigned node);
     void redial(unsigned from, unsigned to);
@@ -70,6 +71,11 @@ class FailureCluster {
     std::vector<Node> nodes_;
     std::vector<std::vector<bool>> cut_;
     std::multimap<Time, Packet> flying_;
+    struct ControlLog {
+        std::vector<Packet> waiting;  // while the way is cut
+        Time last{};                  // the newest one arrives then
+    };
+    std::map<std::pair<unsigned, unsigned>, ControlLog> logs_;  // from, to
     std::vector<Packet> parked_;  // at stopped nodes: they read it when they go on
     uint64_t groups_made_ = 0;
     uint64_t lose_one_in_ = 0;

@@ -2,6 +2,7 @@
 #include "cluster.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <utility>
 
 #include "wire/codec.hpp"
 
@@ -42,6 +43,7 @@ void Cluster::link(unsigned a, unsigned b) {
     links_[{std::min(a, b), std::max(a, b)}] = next_connection_++;
     for (auto [x, y] : {std::pair(a, b), std::pair(b, a)}) {
         machines_[x]->on_peer_up(node_id(y), lives_[y], now_);
+        replay(x, y);
         drain(x);
     }
 }
@@ -140,6 +142,24 @@ void Cluster::on_opened(unsigned node, const Opened& opened) {
     gone_ += opened.gone.size();
 }
 
+// The control log: in order, and lost only with an incarnation.
+void Cluster::fly(Packet packet) {
+    const std::pair way(packet.from, packet.to);
+    Time& last = last_[way];
+    last = std::max(now_ + Duration(50'000 + random_.below(3'000'000)), last + Duration(1));
+    flying_.emplace(last, std::move(packet));
+}
+
+void Cluster::replay(unsigned from, unsigned to) {
+    std::vector<Packet> all = std::exchange(logs_[{from, to}], {});
+    for (auto at = flying_.begin(); at != flying_.end();) {
+        const bool behind = at->second.from == from && at->second.to == to;
+        if (behind) all.push_back(std::move(at->second));
+        at = behind ? flying_.erase(at) : std::next(at);
+    }
+    for (Packet& packet : all) fly(std::move(packet));
+}
+
 void Cluster::drain(unsigned node) {
     machines_[node]->check_invariants();
     while (const auto action = machines_[node]->poll_action()) {
@@ -147,11 +167,7 @@ void Cluster::drain(unsigned node) {
             ++messages_;
             REQUIRE(send->to != node_id(node));
             const unsigned to = send->to.bytes[0] - 1u;
-            const auto connection = links_.find({std::min(node, to), std::max(node, to)});
-            if (connection == links_.end()) continue;
-            Time& last = last_[{node, to}];
-            last = std::max(now_ + Duration(50'000 + random_.below(3'000'000)), last + Duration(1));
-            flying_.emplace(last, Packet{node, to, connection->second, wire::encode(send->message)});
+            fly({node, to, lives_[node], lives_[to], wire::encode(send->message)});
         } else if (const auto* opened = std::get_if<Opened>(&*action)) {
             on_opened(node, *opened);
         } else if (const auto* failed = std::get_if<Failed>(&*action)) {
@@ -175,9 +191,13 @@ bool Cluster::step(Time end) {
     if (next > end) return false;
     now_ = std::max(now_, next);
     while (!flying_.empty() && flying_.begin()->first <= now_) {
-        const Packet packet = flying_.extract(flying_.begin()).mapped();
-        const auto link = links_.find({std::min(packet.from, packet.to), std::max(packet.from, packet.to)});
-        if (link == links_.end() || link->second != packet.connection) continue;
+        Packet packet = flying_.extract(flying_.begin()).mapped();
+        if (packet.sender != lives_[packet.from] || packet.receiver != lives_[packet.to]) continue;
+        if (dead_[packet.to]) continue;
+        if (!links_.contains({std::min(packet.from, packet.to), std::max(packet.from, packet.to)})) {
+            logs_[{packet.from, packet.to}].push_back(std::move(packet));
+            continue;
+        }
         const auto message = wire::decode(packet.bytes);
         REQUIRE(message);
         REQUIRE(machines_[packet.to]->on_message(node_id(packet.from), *message, now_));

@@ -25,9 +25,8 @@ class Cluster {
 
     void link(unsigned a, unsigned b);
     void unlink(unsigned a, unsigned b);
-    void flap(unsigned a, unsigned b);  // what is under way is lost, both hear of a new connection
-    // Another connection takes the place of theirs: what is under way is lost; only `hears_end` (if one of
-    // them) hears of an end.
+    void flap(unsigned a, unsigned b);  // both see a loss and a new connection
+    // Another connection takes the place of theirs; only `hears_end` (if one of them) sees a loss.
     void replace(unsigned a, unsigned b, unsigned hears_end);
     void kill(unsigned node);
     // The node's next life, which is connected to all that were, but to `unaware`: that one still holds its
@@ -69,9 +68,11 @@ class Cluster {
   private:
     struct Packet {
         unsigned from, to;
-        uint64_t connection;
+        Incarnation sender, receiver;
         std::vector<std::byte> bytes;
     };
+    void fly(Packet packet);
+    void replay(unsigned from, unsigned to);
     void drain(unsigned node);
     std::unique_ptr<Rendezvous> make_machine(unsigned node) const;
     void on_opened(unsigned node, const Opened& opened);
@@ -84,6 +85,7 @@ class Cluster {
     std::map<std::pair<unsigned, unsigned>, uint64_t> links_;  // (low, high) -> connection
     uint64_t next_connection_ = 1;
     std::map<std::pair<unsigned, unsigned>, Time> last_;
+    std::map<std::pair<unsigned, unsigned>, std::vector<Packet>> logs_;  // what waits for a connection
     std::multimap<Time, Packet> flying_;
     std::vector<Opener> openers_;
     std::map<GroupId, wire::GroupPrepare> groups_;

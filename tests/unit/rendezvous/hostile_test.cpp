@@ -176,12 +176,14 @@ TEST_CASE("a reservation without a decision asks the others and is called off in
     CHECK(m.failed == 0);
 }
 
-TEST_CASE("an open is sent again when a connection to the leader replaces another", "[rendezvous][R1]") {
+TEST_CASE("an open is listed again when its leader has lost it, and not because of a connection",
+          "[rendezvous][R1]") {
     Member m;
-    m.machine.on_peer_up(leader, {}, Time(ms(1)));
-    CHECK(count<wire::GroupOpen>(m.sent()) == 1);
-    m.machine.on_peer_up(other, {}, Time(ms(1)));
+    for (const NodeId& node : {leader, other}) m.machine.on_peer_up(node, {}, Time(ms(1)));
+    m.machine.on_message(other, wire::GroupUnlisted{m.request}, Time(ms(2)));
     CHECK(m.sent().empty());
+    m.machine.on_message(leader, wire::GroupUnlisted{m.request}, Time(ms(3)));
+    CHECK(count<wire::GroupOpen>(m.sent()) == 1);
 }
 
 TEST_CASE("opens of more nodes than a group may have are refused; what a leader says can be said",

@@ -45,6 +45,7 @@ struct Same {
     NEXAR_SAME(GroupPrepared, f1, f2)
     NEXAR_SAME(GroupCommit, f1)
     NEXAR_SAME(GroupQuery, f1)
+    NEXAR_SAME(GroupUnlisted, f1)
     NEXAR_SAME(RenewalRequest, f1)
     NEXAR_SAME(RenewalReply, f1, f2, f3)
     NEXAR_SAME(GroupRefused, f1, f2, f3)
@@ -58,6 +59,7 @@ struct Same {
     NEXAR_SAME(MessageOffer, f1, f2, f3, f4, f5, f6, f7, f8, f9)
     NEXAR_SAME(MessageWithdraw, f1, f2)
     NEXAR_SAME(MessageRefused, f1, f2, f3)
+    NEXAR_SAME(MessageCredit, f1, f2, f3, f4)
 #undef NEXAR_SAME
     static auto members(const std::vector<GroupMemberRecord>& list) {
         std::vector<std::tuple<RequestId, NodeId, uint32_t, uint32_t, Incarnation, uint64_t>> out;

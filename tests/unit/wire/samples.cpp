@@ -88,6 +88,7 @@ void add_rendezvous_messages(Distinct& d, std::vector<Message>& out) {
     out.push_back(GroupStatusRequest{d.request(), d.bytes<32>()});
     out.push_back(GroupStatus{d.request(), d.rank(), d.members(true)});
     out.push_back(GroupQuery{d.group()});
+    out.push_back(GroupUnlisted{d.request()});
 }
 
 void add_group_messages(Distinct& d, std::vector<Message>& out) {
@@ -105,6 +106,7 @@ void add_group_messages(Distinct& d, std::vector<Message>& out) {
         MessageOffer{d.group(), d.u32(), d.rank(), d.rank(), d.u64(), d.u64(), d.u8(), d.u64(), true});
     out.push_back(MessageWithdraw{d.group(), d.u64()});
     out.push_back(MessageRefused{d.group(), d.u64(), d.error(Errc::closed)});
+    out.push_back(MessageCredit{d.group(), d.u32(), d.rank(), d.u64()});
 }
 
 }  // namespace

@@ -1,0 +1,54 @@
+// Credits for unexpected messages: docs/protocol/control_log.md [L9].
+#include "engine/credits.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <deque>
+
+#include "core/random.hpp"
+
+namespace nexar::engine {
+namespace {
+
+TEST_CASE("the ranks of a group share what a node keeps of unexpected messages", "[L9]") {
+    CHECK(credit_window(1024, 1) == 256);
+    CHECK(credit_window(1024, 2) == 256);
+    CHECK(credit_window(1024, 64) == 16);
+    CHECK(credit_window(1024, 60'000) == 1);
+}
+
+TEST_CASE("a rank that sends beyond its credits is noticed", "[L9]") {
+    CreditTable table(3);
+    for (int i = 0; i < 3; ++i) CHECK(table.arrived(7));
+    CHECK_FALSE(table.arrived(7));
+    CHECK(table.arrived(8));  // each has its own
+    table.check_invariants();
+}
+
+TEST_CASE("no credit is lost: whatever is taken in whatever order, a rank can go on sending", "[L9]") {
+    for (const uint64_t window : {1u, 2u, 3u, 16u, 255u}) {
+        CAPTURE(window);
+        Random random(window);
+        CreditTable table(window);
+        uint64_t limit = window, sent = 0, kept = 0, taken = 0;
+        std::deque<uint64_t> limits;  // on their way to the sender
+        for (int step = 0; step < 20'000; ++step) {
+            if (random.one_in(2) && sent < limit) {
+                REQUIRE(table.arrived(1));
+                ++sent, ++kept;
+            } else if (random.one_in(2) && kept > 0) {
+                --kept, ++taken;
+                if (const auto more = table.left(1)) limits.push_back(*more);
+            } else if (!limits.empty()) {
+                limit = limits.front();
+                limits.pop_front();
+            }
+            table.check_invariants();
+            REQUIRE(kept <= window);
+            REQUIRE((sent < limit || kept > 0 || !limits.empty()));  // it is never stuck
+        }
+        REQUIRE(taken > 1000);
+    }
+}
+
+}  // namespace
+}  // namespace nexar::engine
