@@ -28,15 +28,19 @@ class CreditTable {
         ++use.arrived;
         return true;
     }
-    // It is not unexpected any more: matched, withdrawn or refused. The new limit, if it is to be sent now:
-    // by half windows, or at once to a rank that has used up what it was granted.
-    std::optional<uint64_t> left(uint32_t rank) {
+    // It is not unexpected any more: matched, withdrawn or refused.
+    void left(uint32_t rank) {
         Use& use = uses_[rank];
         NEXAR_CHECK(use.returned < use.arrived);
         ++use.returned;
+    }
+    // The rank's new limit, if it is to be sent now: by half windows, or at once to a rank that has used up
+    // what it was granted. To be asked after each of the two.
+    std::optional<uint64_t> take_limit(uint32_t rank) {
+        Use& use = uses_[rank];
         const uint64_t due = use.returned - use.returned_and_sent;
         const bool is_dry = use.arrived == use.returned_and_sent + window_;
-        if (!is_dry && due < (window_ + 1) / 2) return {};
+        if (due == 0 || (!is_dry && due < (window_ + 1) / 2)) return {};
         use.returned_and_sent = use.returned;
         return use.returned + window_;
     }

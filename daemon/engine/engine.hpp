@@ -72,6 +72,7 @@ struct EngineConfig {
     struct Sabotage {
         bool skip_descriptor_check = false;
         bool lose_a_wakeup = false;
+        bool lose_a_credit = false;
         bool begin_before_filled = false;  // staged segments do not wait for their input
     } sabotage;
 

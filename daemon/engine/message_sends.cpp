@@ -50,13 +50,13 @@ void Messages::enqueue(Send& send) {
     advance(key, line);
     // Without a credit as many earlier messages of this rank wait there as that node keeps.
     if (send.waiting && send.words.only_now)
-        end(send,
-            {Errc::timed_out,
-             "rank " + std::to_string(send.words.dst) +
-                 "'s node has no room for another message that no receive waits for, and the send does not wait",
-             send.words.dst,
-             -1,
-             {}});
+        end(send, {Errc::timed_out,
+                   "rank " + std::to_string(send.words.dst) +
+                       "'s node has no room for another message that no receive waits for, and the send does "
+                       "not wait",
+                   send.words.dst,
+                   -1,
+                   {}});
 }
 
 void Messages::advance(const LineKey& key, Line& line) {
@@ -106,9 +106,14 @@ void Messages::offer(Send& send) {
 // Once for each message: one that its receive gave back is expected already.
 void Messages::return_credit(Offer& offer) {
     if (!std::exchange(offer.has_credit, false)) return;
-    if (const auto limit = credits_.left(offer.words.src))
-        group_.to_node(offer.from, wire::MessageCredit{group_.facts.id, group_.facts.epoch.value,
-                                                       offer.words.src, *limit});
+    credits_.left(offer.words.src);
+    grant_credits(offer.from, offer.words.src);
+}
+
+void Messages::grant_credits(NodeIndex node, uint32_t src) {
+    const auto limit = credits_.take_limit(src);
+    if (!limit || group_.context().config.sabotage.lose_a_credit) return;
+    group_.to_node(node, wire::MessageCredit{group_.facts.id, group_.facts.epoch.value, src, *limit});
 }
 
 void Messages::on_credit(NodeIndex from, const wire::MessageCredit& credit) {

@@ -1,4 +1,5 @@
-// The state of one send and of one receive: for messages.cpp, message_matching.cpp and message_sends.cpp only.
+// The state of one send and of one receive: for messages.cpp, message_matching.cpp and message_sends.cpp
+// only.
 #pragma once
 
 #include <optional>
@@ -18,9 +19,9 @@ struct Messages::Send final : Pending, Alarm {
     Buffer in;
     collectives::NodeIndex to;
     Time posted;
-    Duration timeout{};     // as asked for or agreed; not above 0: none
-    bool waiting = false;   // for a credit or for room in the control log: nothing was sent
-    ControlRoom room;       // for its withdrawal
+    Duration timeout{};    // as asked for or agreed; not above 0: none
+    bool waiting = false;  // for a credit or for room in the control log: nothing was sent
+    ControlRoom room;      // for its withdrawal
     link::Account account;
     bool moving = false;    // the transfer is posted, or a receive here copies
     bool transfer = false;  // under way in the mesh

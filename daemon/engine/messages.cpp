@@ -166,6 +166,7 @@ void Messages::on_offer(NodeIndex from, const wire::MessageOffer& words) {
                               -1,
                               {}});
     offer.has_credit = true;
+    grant_credits(from, words.src);
     // Sent before its node knew: later ones are not even offered.
     if (const auto gone = group_.gone_error(words.dst, true)) return refuse(offer, *gone);
     if (group_.failed()) return refuse(offer, *group_.failed());

@@ -2,7 +2,8 @@
 // matched in the order in which they were sent; a receive takes the oldest message that fits its source and
 // tag, a message the oldest such receive; also those receives whose message its sender took back. The offer
 // travels as a message of the control link, the bytes as a transfer of their own. A send to another node
-// waits here, with its bytes, until that node has granted its rank a credit and the control log has room [L9].
+// waits here, with its bytes, until that node has granted its rank a credit and the control log has room
+// [L9].
 //
 // A send ends when its bytes are in the receiver's memory; one of nothing when it was received, too.
 #pragma once
@@ -60,8 +61,8 @@ class Messages {
         wire::MessageOffer words;
         collectives::NodeIndex from;
         Send* local = nullptr;
-        uint64_t place = 0;  // offers_ is in this order
-        bool begun = false;  // a receive had begun with it, and gave it back
+        uint64_t place = 0;       // offers_ is in this order
+        bool begun = false;       // a receive had begun with it, and gave it back
         bool has_credit = false;  // to be returned when it is not unexpected any more
     };
     // What becomes of the message that a receive has begun with when it ends early: the next receive may have
@@ -82,6 +83,7 @@ class Messages {
     void stop_waiting(Send& send);
     void end_never_offered(uint32_t src, uint32_t dst, const Error& error);
     void return_credit(Offer& offer);
+    void grant_credits(collectives::NodeIndex node, uint32_t src);
     bool fits(const Recv& recv, const wire::MessageOffer& offer) const;
     void match_recv(Recv& recv);
     void arrive(Offer offer);

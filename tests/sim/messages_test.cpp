@@ -349,24 +349,6 @@ TEST_CASE("a receive without a message ends at its deadline, naming what it wait
     REQUIRE(recv.outcome.error.rank == 0);
 }
 
-TEST_CASE("messages that nobody asks for are bounded: beyond that they wait at their sender, and all arrive",
-          "[L9]") {
-    ClusterShape shape = shape_of(2);
-    shape.engine.unexpected_per_group_max = 16;
-    Cluster cluster(7, shape);
-    Post post(cluster, cluster.make_group({0, 1}));
-    std::vector<Call*> sends;
-    for (uint64_t i = 0; i < 20; ++i) sends.push_back(&post.send(0, 1, 1, i, 4));
-    cluster.run_for(10ms);
-
-    const engine::Snapshot there = cluster.hosts[1]->engine->snapshot(cluster.clock.now());
-    REQUIRE(there.groups.front().messages_waiting == 8);  // half of what the node keeps is for rank 0
-    std::vector<Call*> received;
-    for (uint64_t i = 0; i < 20; ++i) received.push_back(&post.recv(1, 0, 1, 4));
-    expect_end(cluster);
-    for (uint64_t i = 0; i < 20; ++i) expect_message(*received[i], i, 4, 0, 1);
-}
-
 TEST_CASE("messages with a rank that is gone: what it had sent arrives, the rest names it") {
     for (const std::vector<uint32_t>& placement : {std::vector<uint32_t>{0, 1}, {0, 0}}) {
         CAPTURE(placement);

@@ -61,6 +61,25 @@ TEST_CASE("losing a wake-up of the engine is noticed") {
     REQUIRE(noticed({}, s));
 }
 
+TEST_CASE("losing a credit of messages is noticed", "[L9]") {
+    const auto all_arrive = [](bool sabotaged) {
+        ClusterShape shape;
+        shape.engine.unexpected_per_group_max = 8;
+        shape.engine.sabotage.lose_a_credit = sabotaged;
+        Cluster cluster(1, shape);
+        const SimGroup group = cluster.make_group({0, 1});
+        const auto post = [&](OpKind kind, uint32_t rank) -> Call& {
+            engine::OpRequest r = request_of({kind, Dtype::i32, ReduceOp::sum, 1, 0});
+            r.peer = 1 - rank;
+            return cluster.submit(group, rank, r, std::vector<std::byte>(4), 4);
+        };
+        for (int i = 0; i < 20; ++i) post(OpKind::send, 0), post(OpKind::recv, 1);
+        return cluster.run(10s);
+    };
+    REQUIRE(all_arrive(false));
+    REQUIRE_FALSE(all_arrive(true));
+}
+
 // Two layers check: the link compares the hash in every header with ours, before it touches memory; the
 // engine compares announcements of ops that last, to name both sides. Each is missed alone: a short op ends
 // before it is announced, and without the engine's words (its hashes are all alike then) the link has nothing

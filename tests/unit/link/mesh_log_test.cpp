@@ -152,6 +152,29 @@ TEST_CASE("the log of an incarnation that is over goes with it", "[L6]") {
     CHECK(net[0].log_of(peer(1))->queued_bytes() == 0);
 }
 
+TEST_CASE("a log that one end has forgotten begins anew at both", "[L5][L6]") {
+    for (const bool spoke : {true, false}) {
+        CAPTURE(spoke);
+        Net net(2, 1, with_log());
+        net[spoke ? 0 : 1].append(peer(spoke ? 1 : 0), numbered(1), std::nullopt);
+        REQUIRE(net.run());
+        net.disconnect(0, 1);
+        net[0].drop_peer(peer(1));  // it was lost for so long that this node forgot it
+        net.connect(0, 1);
+        REQUIRE(net.run());
+        REQUIRE(net.garbage.size() == 1);
+        net.disconnect(0, 1);
+        net.connect(0, 1);
+        net.messages.clear();
+        for (const size_t from : {size_t{0}, size_t{1}})
+            net[from].append(peer(1 - from), numbered(1), std::nullopt);
+        REQUIRE(net.run());
+        CHECK(in_order(net, 0) == 1);
+        CHECK(in_order(net, 1) == 1);
+        CHECK(net.discarded.size() == 2);
+    }
+}
+
 TEST_CASE("whoever found no room for a request learns when there is some again", "[L8]") {
     MeshConfig config = with_log();
     config.log.account_bytes_max = 200;
