@@ -117,13 +117,20 @@ ControlLog::Arrival ControlLog::on_entry(uint64_t number) {
     return {nullptr, true};
 }
 
-void ControlLog::applied() {
+void ControlLog::applied(size_t bytes) {
     NEXAR_CHECK(applied_ < received_ || config_.sabotage.apply_twice);
     applied_ = std::min(applied_ + 1, received_);
+    unacknowledged_bytes_ += bytes;
+}
+
+bool ControlLog::ack_urgent() const {
+    return applied_to_send() - acknowledged_ >= config_.unacknowledged_max ||
+           unacknowledged_bytes_ >= config_.unacknowledged_bytes_max;
 }
 
 uint64_t ControlLog::take_ack() {
     acknowledged_ = applied_to_send();
+    unacknowledged_bytes_ = 0;
     return acknowledged_;
 }
 
@@ -163,6 +170,7 @@ void ControlLog::reset() {
     drop_through(last());
     dropped_ = written_ = ever_written_ = 0;
     received_ = applied_ = acknowledged_ = 0;
+    unacknowledged_bytes_ = 0;
     resumed_ = false;
 }
 

@@ -26,6 +26,8 @@ struct ControlLogConfig {
     size_t bytes_max = 48 << 20;           // all that waits for the peer; beyond it the log is discarded [L7]
     size_t requests_bytes_max = 32 << 20;  // of it, queued and reserved for requests; the rest is the reserve
     size_t account_bytes_max = 16 << 20;   // of that, of one account
+    uint64_t unacknowledged_max = 16;      // applied messages that wait for another frame to go with
+    size_t unacknowledged_bytes_max = 64 << 10;
     // Tests only: each switch breaks one promise that a named test must notice.
     struct Sabotage {
         bool skip_a_number = false;
@@ -74,8 +76,9 @@ class ControlLog {
 
     // ---- Receiving
     Arrival on_entry(uint64_t number);
-    void applied();  // the oldest entry that arrived and was not applied yet
+    void applied(size_t bytes);  // the oldest entry that arrived and was not applied yet
     bool ack_due() const { return acknowledged_ < applied_to_send(); }
+    bool ack_urgent() const;  // it does not wait for another frame
     uint64_t take_ack();
 
     // ---- Connections
@@ -114,9 +117,10 @@ class ControlLog {
     uint64_t ever_written_ = 0;  // the highest number written to any connection
     bool resumed_ = false;       // the peer's RESUME of this connection has arrived
 
-    uint64_t received_ = 0;      // the highest number that arrived
-    uint64_t applied_ = 0;       // the highest number that was applied here
-    uint64_t acknowledged_ = 0;  // the highest number that this side has acknowledged
+    uint64_t received_ = 0;            // the highest number that arrived
+    uint64_t applied_ = 0;             // the highest number that was applied here
+    uint64_t acknowledged_ = 0;        // the highest number that this side has acknowledged
+    size_t unacknowledged_bytes_ = 0;  // of the messages between
 
     std::map<Account, Use> uses_;  // of accounts that have something here
     size_t queued_bytes_ = 0;      // costs of entries_

@@ -26,7 +26,8 @@ class Mesh::Impl {
     bool send_message(Peer& peer, Bytes message);
     void append(Peer& peer, Bytes message, std::optional<Account> account);
     void discard_log(Peer& peer, const std::string& why);
-    void write_log(Peer& peer);
+    void write_resume(Peer& peer);
+    void acknowledge(Peer& peer);
     void write(Peer& peer);
 
     Shared shared;
@@ -118,6 +119,7 @@ void Mesh::Impl::forget_group(const GroupId& group) {
 
 bool Mesh::Impl::send_message(Peer& peer, Bytes message) {
     if (peer.channel == nullptr || message.size() > shared.config.message_bytes_max) return false;
+    if (peer.log.ack_due()) shared.touch(peer);  // it goes along
     const bool is_next = peer.messages.empty() && Sending::next_entry(peer) == nullptr;
     if (is_next && peer.channel->room(Class::control) >= sizeof(FrameStart) + message.size()) {
         sending.write_message(peer, message);
@@ -141,17 +143,22 @@ void Mesh::Impl::discard_log(Peer& peer, const std::string& why) {
     shared.discard_log(peer, why);
 }
 
-void Mesh::Impl::write_log(Peer& peer) {
-    if (std::exchange(peer.resume_due, false)) {
-        const ControlLog::Resume resume = peer.log.resume();
-        ResumeFrame f{};
-        f.start = shared.start_of(peer, FrameKind::resume, sizeof f);
-        f.log_generation = resume.generation;
-        f.applied = resume.applied;
-        const std::array<Bytes, 1> parts{bytes_of_struct(f)};
-        peer.channel->write(Class::control, parts);
-    }
-    if (!peer.log.resumed() || !peer.log.ack_due()) return;
+void Mesh::Impl::write_resume(Peer& peer) {
+    if (!std::exchange(peer.resume_due, false)) return;
+    const ControlLog::Resume resume = peer.log.resume();
+    ResumeFrame f{};
+    f.start = shared.start_of(peer, FrameKind::resume, sizeof f);
+    f.log_generation = resume.generation;
+    f.applied = resume.applied;
+    const std::array<Bytes, 1> parts{bytes_of_struct(f)};
+    peer.channel->write(Class::control, parts);
+}
+
+// With what leaves anyhow, at the latest with a heartbeat; only many of them are worth a frame of their own.
+void Mesh::Impl::acknowledge(Peer& peer) {
+    const bool goes_along = peer.spoke_in_turn == shared.turn;
+    if (!peer.log.resumed() || !peer.log.ack_due() || !(goes_along || peer.log.ack_urgent())) return;
+    if (peer.channel->room(Class::control) < sizeof(AppliedFrame)) return;
     AppliedFrame f{};
     f.start = shared.start_of(peer, FrameKind::applied, sizeof f);
     f.applied = peer.log.take_ack();
@@ -161,9 +168,10 @@ void Mesh::Impl::write_log(Peer& peer) {
 
 void Mesh::Impl::write(Peer& peer) {
     if (peer.channel == nullptr) return;
-    write_log(peer);
+    write_resume(peer);
     receiving.write_lists(peer);
     sending.pump(peer);
+    acknowledge(peer);
     if (peer.acks_processed - peer.acks_confirmed < unconfirmed_acks_max) return;
     ListFrame f{};
     f.start = shared.start_of(peer, FrameKind::nack, sizeof f);
@@ -256,6 +264,7 @@ void Mesh::flush() {
         peer->dirty = false;
     }
     impl_->shared.dirty.clear();
+    ++impl_->shared.turn;
 }
 
 std::optional<MeshEvent> Mesh::poll_event() {
@@ -265,7 +274,7 @@ std::optional<MeshEvent> Mesh::poll_event() {
     events.pop_front();
     if (!out->logged) return out;
     Peer& peer = impl_->shared.peer(out->peer);
-    peer.log.applied();
+    peer.log.applied(out->bytes.size());
     impl_->shared.touch(peer);
     return out;
 }

@@ -159,6 +159,7 @@ void Shared::log_discarded(Peer& peer, const std::string& why, bool by_peer) {
 
 FrameStart Shared::start_of(Peer& peer, FrameKind kind, uint64_t bytes_of_frame) {
     peer.acks_confirmed = peer.acks_processed;
+    peer.spoke_in_turn = turn;
     FrameStart start{};
     start.length = bytes_of_frame - length_bytes;
     start.kind = static_cast<uint8_t>(kind);

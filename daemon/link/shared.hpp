@@ -135,6 +135,7 @@ struct Peer {
     PeerIndex index;
     ControlLog log;
     bool resume_due = false;  // the first frame of the log on this connection is not written yet
+    uint64_t spoke_in_turn = 0;
     bool log_broken = false;  // the peer broke a rule of the log: it is discarded with the channel
     Channel* channel = nullptr;
     uint32_t generation = 0;
@@ -207,6 +208,7 @@ class Shared {
     Slab<Send> sends;
     Slab<Recv> recvs;
     std::vector<Peer*> dirty;
+    uint64_t turn = 1;  // ends with flush()
     std::vector<std::unique_ptr<Peer>> peers;
 
   private:

@@ -43,7 +43,9 @@ void save_wire() {
 // What a mesh with the same transfers sends to the one of frames_fuzz.cpp.
 void save_frames() {
     using namespace nexar::link::test;
-    Net net(2, 1);
+    MeshConfig config;
+    config.has_log = true;
+    Net net(2, 1, config);
     net.wire(1, 0).keep_frames = true;
     Memory a(4096), b(4096), c(4096), d(4096);
     a.set(pattern(4096, 1));
@@ -53,6 +55,8 @@ void save_frames() {
                       {send_spec(key7(0), 0, a, 1024), send_spec(key7(1), 0, a, 1024)}));
     net[0].post(batch(1, {recv_spec(key7(0), 1, d, 1024), recv_spec(key7(1), 1, d, 1024)},
                       {send_spec(key8(1), 1, a, 1024), send_spec(key8(2), 1, a, 1024)}));
+    net[0].append(peer(1), std::vector<std::byte>(40, std::byte{4}), std::nullopt);
+    net[1].append(peer(0), std::vector<std::byte>(40, std::byte{6}), std::nullopt);
     net[1].send_message(peer(0), std::vector<std::byte>(40, std::byte{5}));
     net.run();
     size_t n = 0;

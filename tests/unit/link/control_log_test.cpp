@@ -136,8 +136,8 @@ class Play {
         if (side.arrived.empty()) return;
         uint64_t value = 0;
         std::memcpy(&value, side.arrived.front().data(), sizeof value);
+        side.log.applied(side.arrived.front().size());
         side.arrived.pop_front();
-        side.log.applied();
         if (value != side.applied + 1) return fail("a message was applied twice, or out of order");
         side.applied = value;
     }
