@@ -26,7 +26,7 @@ struct Message {
     groupStatus @13 :GroupStatus;
     rankGone @14 :RankGone;
     accusation @15 :Accusation;
-    verdict @16 :Verdict;
+    groupFailed @16 :GroupFailed;
     opAbort @17 :OpAbort;
     opAnnounce @18 :OpAnnounce;
     arrivalQuery @19 :ArrivalQuery;
@@ -39,6 +39,12 @@ struct Message {
     renewalReply @26 :RenewalReply;
     messageCredit @27 :MessageCredit;
     groupUnlisted @28 :GroupUnlisted;
+    groupFreeze @29 :GroupFreeze;
+    groupReport @30 :GroupReport;
+    groupCut @31 :GroupCut;
+    groupAccepted @32 :GroupAccepted;
+    groupEnd @33 :GroupEnd;
+    groupDeparted @34 :GroupDeparted;
   }
 }
 
@@ -213,15 +219,7 @@ struct Accusation {
   accuser @2 :Data;
   accused @3 :Data;
   reason @4 :Text;
-  rank @5 :Int64 = -1;
-  proof @6 :Bool;
-}
-struct Verdict {
-  group @0 :GroupId;
-  epoch @1 :UInt32;
-  arbiter @2 :Data;
-  error @3 :Error;
-  wholeNode @4 :Bool;  # all ranks of error.node are lost
+  proof @5 :Bool;
 }
 struct OpAbort {
   group @0 :GroupId;
@@ -284,4 +282,63 @@ struct MessageCredit {
   epoch @1 :UInt32;
   src @2 :UInt32;
   limit @3 :UInt64;
+}
+
+# ---- The agreement on a group's end: docs/protocol/group_lifecycle.md ----
+
+struct Ballot {
+  round @0 :UInt64;
+  coordinator @1 :UInt32;
+}
+struct FailedSet {
+  error @0 :Error;
+  excluded @1 :List(UInt32);
+}
+struct Cut {
+  seq @0 :UInt64;
+  failed @1 :FailedSet;
+}
+struct GroupFailed {
+  group @0 :GroupId;
+  epoch @1 :UInt32;
+  seen @2 :Ballot;
+  failed @3 :FailedSet;
+}
+struct GroupFreeze {
+  group @0 :GroupId;
+  epoch @1 :UInt32;
+  ballot @2 :Ballot;
+  failed @3 :FailedSet;
+}
+struct GroupReport {
+  group @0 :GroupId;
+  epoch @1 :UInt32;
+  ballot @2 :Ballot;
+  failed @3 :FailedSet;
+  handedOver @4 :UInt64;
+  endedBelow @5 :UInt64;
+  hasAccepted @6 :Bool;
+  acceptedBallot @7 :Ballot;
+  acceptedCut @8 :Cut;
+}
+struct GroupCut {
+  group @0 :GroupId;
+  epoch @1 :UInt32;
+  ballot @2 :Ballot;
+  cut @3 :Cut;
+}
+struct GroupAccepted {
+  group @0 :GroupId;
+  epoch @1 :UInt32;
+  ballot @2 :Ballot;
+  stuckAt @3 :UInt64;
+}
+struct GroupEnd {
+  group @0 :GroupId;
+  epoch @1 :UInt32;
+  cut @2 :Cut;
+}
+struct GroupDeparted {
+  group @0 :GroupId;
+  epoch @1 :UInt32;
 }

@@ -218,6 +218,7 @@ void CollectiveRun::report_success() {
     state_ = State::settled;
     wake_at(op_.outstanding > 0 && deadline_ != never ? group_.context().now + patience() : never);
     for (size_t i = 0; i < posts_.size(); ++i) report(i, {});
+    group_.run_changed();
 }
 
 // All ranks here have their results, but transfers that nobody waits for are under way, for as long as it
@@ -243,18 +244,43 @@ void CollectiveRun::report(size_t local, Outcome outcome) {
     Post& post = posts_[local];
     post.reported = true;
     outcome.sequence = seq;
-    group_.complete(group_.locals()[local].rank, post.session, post.ticket, std::move(outcome));
+    group_.complete(post.session, post.ticket, std::move(outcome));
 }
 
 void CollectiveRun::stop(const Error& error) {
+    if (halted_) {
+        halted_ = false;
+        op_.stopped = error;
+        return end_if_idle();
+    }
     if (op_.stopped || state_ == State::over) return;
     op_.stopped = error;
+    stop_work(error);
+    end_if_idle();
+}
+
+void CollectiveRun::stop_work(const Error& error) {
     op_.work_unwanted->store(true, std::memory_order_relaxed);
     for (MeshPort* mesh : group_.context().ports.meshes) mesh->withdraw(op_.key);
     if (staging_) staging_->fail(error);
     if (state_ != State::settled) state_ = State::stopping;
     wake_at(never);
-    end_if_idle();
+}
+
+void CollectiveRun::halt(const Error& why) {
+    if (op_.stopped || state_ == State::settled || state_ == State::over) return;
+    halted_ = true;
+    op_.stopped = why;
+    stop_work(why);
+}
+
+bool CollectiveRun::is_decided() const {
+    return !halted_ && state_ >= State::settled;
+}
+
+bool CollectiveRun::has_filled(uint32_t rank) const {
+    const Staging::Member* member = staging_ ? staging_->find(rank) : nullptr;
+    return member == nullptr || member->has_filled();
 }
 
 bool CollectiveRun::leave(uint32_t rank) {
@@ -265,7 +291,7 @@ bool CollectiveRun::leave(uint32_t rank) {
 }
 
 bool CollectiveRun::nobody_to_come() const {
-    if (group_.error_for(seq)) return true;  // posts are refused from now on
+    if (group_.failed()) return true;  // posts are refused from now on
     for (size_t i = 0; i < posts_.size(); ++i)
         if (!posts_[i].present && !group_.locals()[i].left) return false;
     return true;
@@ -274,6 +300,7 @@ bool CollectiveRun::nobody_to_come() const {
 void CollectiveRun::end_if_idle() {
     const bool task_done = !task_ || task_.ended();
     if (!task_done || op_.outstanding > 0) return;
+    if (halted_) return;  // how it ends is not known yet
     if (state_ == State::stopping) {
         report_error();
         if (!nobody_to_come()) return;
@@ -467,6 +494,8 @@ bool CollectiveRun::arrived(uint32_t rank) const {
         for (size_t i = 0; i < posts_.size(); ++i)
             if (group_.locals()[i].rank == rank) return posts_[i].present;
     }
+    if (const auto gone = group_.gone().find(rank); gone != group_.gone().end())
+        return gone->second.collectives_handed_over > seq;
     if (words_.empty()) return false;
     if (words_[node].arrival)
         for (const wire::Arrival& arrival : words_[node].arrival->ranks)

@@ -36,6 +36,9 @@ class CollectiveRun final : public Runnable, public Alarm {
     void post(size_t local, const OpRequest& request);
     void start();
     void stop(const Error& error);
+    // As stop(), but how it ends here is not known yet: stop() follows.
+    void halt(const Error& why);
+    bool is_decided() const;  // how it ends here will not change
     // True: found here, and the op is to end on all ranks with the error that is returned.
     std::optional<Error> cancel(SessionId session, uint64_t ticket);
     // The same for a rank that frees the group: it gets `own`, the others what is returned.
@@ -48,6 +51,7 @@ class CollectiveRun final : public Runnable, public Alarm {
     // A local rank has left. False: it has not moved all its input, so it has not handed this op over.
     bool leave(uint32_t rank);
     bool waits_for_bytes_of(uint32_t rank) const;
+    bool has_filled(uint32_t rank) const;  // nothing of that rank's input is still to be moved
 
     void on_announce(collectives::NodeIndex from, const wire::OpAnnounce& announce);
     void on_arrival_reply(collectives::NodeIndex from, const wire::ArrivalReply& reply);
@@ -82,6 +86,7 @@ class CollectiveRun final : public Runnable, public Alarm {
     void stage(const OpRequest& request, uint32_t rank);
     Side side(size_t local, const Buffer& buffer, bool out) const;
     void sweep_lanes();
+    void stop_work(const Error& error);
     void end_if_idle();
     void report(size_t local, Outcome outcome);
     void report_success();
@@ -107,6 +112,7 @@ class CollectiveRun final : public Runnable, public Alarm {
 
     Group& group_;
     State state_ = State::waiting;
+    bool halted_ = false;      // stopping, and nothing is reported before stop()
     std::vector<Post> posts_;  // by index of the local rank
     std::optional<OpDescriptor> descriptor_;
     ControlRoom room_;         // for its control messages; nothing while no local rank has posted

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/check.hpp"
+#include "membership/failure_texts.hpp"
 #include "wire/codec.hpp"
 
 namespace nexar::engine {
@@ -11,8 +12,7 @@ using collectives::NodeIndex;
 
 namespace {
 
-constexpr size_t ends_ahead_windows = 16;           // of seq_window each: how many ends are remembered
-constexpr Duration watermark_grace{5'000'000'000};  // for ops below a dead rank's last one to end well
+constexpr size_t ends_ahead_windows = 16;  // of seq_window each: how many ends are remembered
 
 bool overlap(const Buffer& a, uint64_t a_bytes, const Buffer& b, uint64_t b_bytes) {
     return a_bytes > 0 && b_bytes > 0 && a.data < b.data + b_bytes && b.data < a.data + a_bytes;
@@ -60,7 +60,7 @@ Result<void> GroupFacts::check_supported(const OpDescriptor& descriptor) const {
                       lacks->rank, -1, lacks->node.hex()});
 }
 
-// The verdict names the first that was lost. Others may have been lost since, and are no verdict's matter.
+// The cut's error names the first that was lost. Others may have been lost since.
 Error Group::explained(Error error) const {
     error = facts.explained(std::move(error));
     if (error.code != Errc::peer_lost) return error;
@@ -75,6 +75,7 @@ Error Group::explained(Error error) const {
 bool Group::is_lost(uint32_t rank) const {
     if (const auto it = gone_.find(rank); it != gone_.end()) return it->second.crashed;
     const NodeIndex node = facts.layout.node_of(rank);
+    if (lifecycle_.excludes(node.value)) return true;
     return failed_ && node != facts.self && !host_.reachable(facts.peers[node.value]);
 }
 
@@ -85,7 +86,9 @@ Group::Group(Context& context, GroupHost& host, Timers& timers, GroupFacts f, st
       host_(host),
       timers_(timers),
       local_(std::move(local)),
-      messages_(*this, timers) {}
+      messages_(*this, timers),
+      lifecycle_(*this,
+                 {facts.id, facts.epoch, static_cast<uint32_t>(facts.nodes.size()), facts.self.value}) {}
 
 Group::~Group() {
     context_.executor.forget(this);
@@ -174,20 +177,15 @@ Result<void> Group::check_stage(const OpRequest& request, uint64_t in, uint64_t 
 Result<void> Group::submit(LocalRank& local, const OpRequest& request) {
     if (local.left) return fail(Errc::closed, "this rank has left the group " + facts.name);
     NEXAR_TRY_VOID(check(local, request));
+    if (failed_) return fail(*failed_);  // [F16]
     const OpKind kind = request.descriptor.kind;
     if (!row_of(kind).collective) {
-        if (failed_) {
-            local.told = true;
-            return fail(*failed_);
-        }
         if (kind == OpKind::send)
             messages_.send(local, request);
         else
             messages_.recv(local, request);
         return {};
     }
-    if (const auto error = error_for(local.posted)) return fail(*error);
-    if (local.told) return refuse(local);
     if (local.posted >= lowest_open() + context_.config.seq_window)
         return fail(Errc::table_full, "rank " + std::to_string(local.rank) + " is " +
                                           std::to_string(context_.config.seq_window) +
@@ -207,23 +205,10 @@ Result<void> Group::submit(LocalRank& local, const OpRequest& request) {
     return {};
 }
 
-void Group::complete(uint32_t rank, SessionId session, uint64_t ticket, Outcome outcome) {
-    if (failed_ && outcome.error.code == failed_->code)
-        if (LocalRank* local = find_local(session, rank)) local->told = true;
+void Group::complete(SessionId session, uint64_t ticket, Outcome outcome) {
     if (outcome.error.code != Errc::ok) outcome.error = explained(std::move(outcome.error));
     outcome.epoch = facts.epoch.value;
     host_.complete(session, ticket, outcome);
-}
-
-// [F16] Who was told that the group is finished gets the same from every later call, also where the dead had
-// handed over its part: what is called now may be another operation. Those who wait there for this rank are
-// told.
-Result<void> Group::refuse(LocalRank& local) {
-    const uint64_t mark = gone_.empty() ? local.posted + 1 : watermark();
-    const uint64_t end = std::min(mark, lowest_open() + context_.config.seq_window);
-    for (uint64_t seq = std::max(local.posted, local.refused); seq < end; ++seq) abort(seq, *failed_);
-    local.refused = std::max(local.refused, end);
-    return fail(*failed_);
 }
 
 bool Group::cancel(SessionId session, uint64_t ticket) {
@@ -259,10 +244,7 @@ void Group::leave(LocalRank& local, Leaving how, const std::string& reason) {
     to_others(gone);
     messages_.on_rank_gone(local.rank);
     for (auto& [seq, run] : runs_) run->local_left();
-    if (failed_ && handed_over < local.posted)
-        apply_failure();
-    else
-        check_watermark();
+    check_watermark();
     run_changed();
 }
 
@@ -287,24 +269,24 @@ uint64_t Group::leave_runs(uint32_t rank, uint64_t posted) {
 // What this rank has pending ends now: its memory has other uses. How many collectives are over for it.
 uint64_t Group::take_back(const LocalRank& local, const std::string& reason) {
     const NodeId& node = facts.members[local.rank].node;
-    // In the words of the verdict to come: all survivors are told the same.
-    const Error lost{
-        Errc::peer_lost,
-        "rank " + std::to_string(local.rank) + " on node " + node.short_hex() + " is lost: " + reason,
-        local.rank, -1, node.hex()};
+    const Error lost = membership::rank_lost({node, {}, local.rank, {}}, local.rank, reason);
     uint64_t over = local.posted;
     for (auto& [seq, run] : runs_) {
         const bool ended = run->state() == CollectiveRun::State::stopping;  // for another reason, for all
         if (ended || !run->close(local.rank, lost, reason)) continue;
-        run->stop(lost);
+        run->halt(lost);
         over = std::min(over, seq);
     }
     messages_.take_back(local.rank, lost);
     return over;
 }
 
+bool Group::agreeing() const {
+    return lifecycle_.state() == membership::GroupLifecycle::State::frozen && !failed_;
+}
+
 bool Group::finished() const {
-    return std::ranges::all_of(local_, &LocalRank::left) && runs_.empty() && messages_.idle();
+    return !agreeing() && std::ranges::all_of(local_, &LocalRank::left) && runs_.empty() && messages_.idle();
 }
 
 // ---- Runs ----
@@ -320,7 +302,7 @@ uint64_t Group::lowest_open() const {
 CollectiveRun* Group::run_for(uint64_t seq) {
     const auto it = runs_.find(seq);
     if (it != runs_.end()) return it->second.get();
-    if (error_for(seq)) return nullptr;  // nobody can post it any more
+    if (failed_) return nullptr;  // nobody can post it any more
     const uint64_t open = lowest_open();
     if (seq < open || seq - open > context_.config.seq_window) return nullptr;
     CollectiveRun& run =
@@ -336,10 +318,14 @@ void Group::run() {
     for (auto& [seq, run] : runs_) {
         if (running >= context_.config.runs_per_group_max) break;
         if (run->state() == CollectiveRun::State::waiting)
-            break;  // later ones wait as well: posts come in order
+            break;                                // later ones wait as well: posts come in order
+        if (frozen_ && seq >= run_below_) break;  // [G4]
         if (run->state() == CollectiveRun::State::ready) run->start();
         ++running;
     }
+    lifecycle_.on_progress(context_.now);
+    drain_agreement();
+    if (finished()) host_.group_finished(facts.id);
 }
 
 void Group::abort(uint64_t seq, const Error& error) {
@@ -352,7 +338,7 @@ void Group::abort(uint64_t seq, const Error& error) {
 void Group::on_abort(const wire::OpAbort& abort) {
     if (CollectiveRun* run = run_for(abort.seq))
         run->stop(abort.error);
-    else if (abort.seq >= lowest_open() && !error_for(abort.seq))
+    else if (abort.seq >= lowest_open() && !failed_)
         remember_end(abort);
 }
 
@@ -364,11 +350,9 @@ void Group::remember_end(const wire::OpAbort& abort) {
         local_, {}, [](const LocalRank& local) { return local.left ? UINT64_MAX : local.posted; });
     if (ended_ahead_.size() < ends_ahead_windows * context_.config.seq_window) {
         ended_ahead_.try_emplace(abort.seq, EndedAhead{abort.error.code, abort.error.rank});
-    } else if (!rank_lost_told_) {
-        rank_lost_told_ = true;
-        host_.rank_lost(facts.id, Rank(late->rank), facts.nodes[facts.self.value],
-                        "it is so far behind that " + std::to_string(ended_ahead_.size()) +
-                            " collectives ended before it called them");
+    } else {
+        rank_failed(late->rank, "it is so far behind that " + std::to_string(ended_ahead_.size()) +
+                                    " collectives ended before it called them");
     }
 }
 
@@ -454,10 +438,7 @@ void Group::on_rank_gone(const wire::RankGone& gone) {
     if (gone.rank >= facts.size() || facts.layout.node_of(gone.rank) == facts.self) return;
     if (!gone_.emplace(gone.rank, gone).second) return;
     messages_.on_rank_gone(gone.rank);
-    if (failed_)
-        apply_failure();
-    else
-        check_watermark();
+    check_watermark();
 }
 
 uint64_t Group::watermark() const {
@@ -475,70 +456,117 @@ std::optional<Error> Group::gone_error(uint32_t rank, bool waited) const {
 }
 
 // A crashed rank ends the group, whoever needed it. One that left is missed only by an op that it has not
-// handed over: that can never end. Either way the group is to agree on it.
+// handed over: that can never end. Either way the group is to end.
 void Group::check_watermark() {
-    if (failed_ || gone_.empty() || rank_lost_told_) return;
+    if (failed_ || gone_.empty() || lifecycle_.state() != membership::GroupLifecycle::State::active) return;
     const uint64_t mark = watermark();
     const bool needed = std::ranges::any_of(
         runs_, [&](const auto& entry) { return entry.first >= mark && entry.second->has_posts(); });
-    for (const auto& [rank, gone] : gone_) {
-        if (!gone.crashed && !(needed && gone.collectives_handed_over == mark)) continue;
-        rank_lost_told_ = true;
-        return host_.rank_lost(facts.id, Rank(rank), facts.members[rank].node, gone.reason);
-    }
+    for (const auto& [rank, gone] : gone_)
+        if (gone.crashed || (needed && gone.collectives_handed_over == mark))
+            return rank_failed(rank, gone.reason);
 }
 
-bool Group::process_death(const Error& error) const {
-    if (error.code != Errc::peer_lost || error.rank < 0 || error.rank >= int64_t{facts.size()}) return false;
-    const NodeIndex node = facts.layout.node_of(static_cast<uint32_t>(error.rank));
-    if (node == facts.self || host_.reachable(facts.peers[node.value])) return true;
-    // A daemon that stopped in good order has said what each of its ranks handed over.
-    for (uint32_t rank = 0; rank < facts.size(); ++rank)
-        if (facts.layout.node_of(rank) == node && !is_gone(rank)) return false;
-    return true;
+void Group::rank_failed(uint32_t rank, const std::string& reason) {
+    const NodeId& node = facts.members[rank].node;
+    lifecycle_.fail({membership::rank_lost({node, {}, rank, {}}, rank, reason), {}}, context_.now);
+    drain_agreement();
 }
 
-void Group::lose(Error error, bool whole_node) {
-    if (failed_) return;
-    for (uint32_t rank = 0; whole_node && rank < facts.size(); ++rank)
-        if (facts.members[rank].node.hex() == error.node) error.lost_ranks.push_back(rank);
-    failed_ = facts.explained(std::move(error));
-    messages_.fail_all(*failed_);
-    apply_failure();
+void Group::node_failed(const NodeId& node, const Error& error) {
+    const auto at = std::ranges::find(facts.nodes, node);
+    if (at == facts.nodes.end()) return;
+    lifecycle_.fail({error, static_cast<uint32_t>(at - facts.nodes.begin())}, context_.now);
+    drain_agreement();
 }
 
-// A process took its node's other ranks nowhere: what it handed over before may still end well, and is given
-// time to.
-void Group::apply_failure() {
-    const bool process = process_death(*failed_);
-    // Its daemon's word, which says what it handed over, may arrive after others' conclusion: nothing is
-    // ended yet.
-    const bool word_is_coming = process && !is_gone(static_cast<uint32_t>(failed_->rank));
-    fail_from_ = process ? watermark() : 0;
-    std::vector<CollectiveRun*> ended;
-    for (auto& [seq, run] : runs_)
-        if (seq >= fail_from_) ended.push_back(run.get());
-    for (CollectiveRun* run : ended) {
-        run->stop(*failed_);
-        run->local_left();  // one that was stopping already need not wait for posts any more
-    }
-    if (word_is_coming)
-        wake_at(context_.now + context_.config.arrival_grace);
-    else if (fail_from_ > 0)
-        wake_at(context_.now + watermark_grace);
+void Group::reach_changed(const NodeId& node) {
+    lifecycle_.on_reach_changed(context_.now);
+    drain_agreement();
+    const auto at = std::ranges::find(facts.nodes, node);
+    const NodeIndex index(static_cast<uint32_t>(at - facts.nodes.begin()));
+    if (failed_ && !host_.reachable(facts.peers[index.value])) messages_.end_with_node(index, *failed_);
+}
+
+Result<void> Group::on_agreement(NodeIndex from, const wire::Message& message) {
+    Result<void> result = lifecycle_.on_message(from.value, message, context_.now);
+    drain_agreement();
+    return result;
 }
 
 void Group::on_time() {
-    fail_from_ = 0;
+    lifecycle_.on_time(context_.now);
+    drain_agreement();
+}
+
+void Group::drain_agreement() {
+    while (const auto out = lifecycle_.poll_send()) to_node(NodeIndex(out->to), out->message);
+    wake_at(lifecycle_.wake_at());
+    if (lifecycle_.excluded().size() == excluded_announced_) return;
+    excluded_announced_ = lifecycle_.excluded().size();
+    for (const uint32_t node : lifecycle_.excluded()) host_.node_excluded(facts.id, facts.nodes[node]);
+}
+
+bool Group::suspects(uint32_t node) const {
+    return !host_.reachable(facts.peers[node]);
+}
+
+// By the ranks here that are still in the group: what they have posted, up to one whose staged input is not
+// all there.
+uint64_t Group::counted() const {
+    uint64_t lowest = UINT64_MAX;
+    for (const LocalRank& local : local_) {
+        if (local.left) continue;
+        lowest = std::min(lowest, local.posted);
+        for (const auto& [seq, run] : runs_)
+            if (!run->has_filled(local.rank)) lowest = std::min(lowest, seq);
+    }
+    return lowest;
+}
+
+uint64_t Group::handed_over() const {
+    return std::min(frozen_ ? frozen_at_ : counted(), watermark());
+}
+
+uint64_t Group::ended_below() const {
+    uint64_t lowest = lowest_open();
+    for (const auto& [seq, run] : runs_)
+        if (!run->is_decided()) lowest = std::min(lowest, seq);
+    return lowest;
+}
+
+void Group::freeze() {
+    frozen_at_ = counted();
+    frozen_ = true;
+}
+
+void Group::run_below(uint64_t seq) {
+    run_below_ = seq;
+    run_changed();
+}
+
+// [G2] What is not over ends here; below the cut that is only so on a node that the cut excludes.
+void Group::cut(const wire::Cut& cut) {
+    if (failed_) return;
+    failed_ = facts.explained(cut.failed.error);
+    host_.group_cut(facts.id, cut.seq, *failed_);
+    messages_.cut(*failed_);
+    for (auto& [seq, run] : runs_) {
+        run->stop(*failed_);
+        run->local_left();  // it need not wait for posts any more
+    }
+    run_changed();
+}
+
+void Group::abandon(const Error& error) {
+    if (failed_) return;
+    failed_ = facts.explained(error);
+    messages_.fail_all(*failed_);
     for (auto& [seq, run] : runs_) {
         run->stop(*failed_);
         run->local_left();
     }
-}
-
-std::optional<Error> Group::error_for(uint64_t seq) const {
-    if (!failed_ || seq < fail_from_) return {};
-    return failed_;
+    run_changed();
 }
 
 void Group::transfer_lost(const Error& error) {

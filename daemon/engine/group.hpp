@@ -1,6 +1,6 @@
 // Group: one communicator on this node. It numbers the collectives of its local ranks, keeps one
-// CollectiveRun per collective that is not over, and turns what other nodes say about them into the same end
-// for all ranks.
+// CollectiveRun per collective that is not over, and ends with the other nodes at one cut when something of
+// it fails (docs/protocol/group_lifecycle.md).
 #pragma once
 
 #include <map>
@@ -14,6 +14,7 @@
 #include "engine/context.hpp"
 #include "engine/messages.hpp"
 #include "engine/timers.hpp"
+#include "membership/group_lifecycle.hpp"
 
 namespace nexar::engine {
 
@@ -22,15 +23,16 @@ class Group;
 // What a group needs of the engine around it.
 class GroupHost {
   public:
-    // A process of the group has ended and an op needs it: to be agreed on. Ends in Group::lose.
-    virtual void rank_lost(const GroupId& group, Rank rank, const NodeId& node,
-                           const std::string& reason) = 0;
     // The link has given up on this peer.
     virtual void peer_unreachable(link::PeerIndex peer, const std::string& reason) = 0;
     virtual bool reachable(link::PeerIndex peer) const = 0;
     // Nothing happens for sessions that have ended.
     virtual void complete(SessionId session, uint64_t ticket, const Outcome& outcome) = 0;
     virtual void stage_done(SessionId session, uint64_t ticket, uint32_t done) = 0;
+    // The group knows that this node has failed.
+    virtual void node_excluded(const GroupId& group, const NodeId& node) = 0;
+    virtual void group_cut(const GroupId& group, uint64_t seq, const Error& error) = 0;
+    virtual void group_finished(const GroupId& group) = 0;
 
   protected:
     ~GroupHost() = default;
@@ -46,8 +48,6 @@ struct LocalRank {
     SessionId session;
     uint64_t posted = 0;      // collectives so far: the next one's number
     bool left = false;        // its process ended, or it freed the group
-    bool told = false;        // an operation of its ended with the group's verdict
-    uint64_t refused = 0;     // collectives below it end without this rank
     link::Account account{};  // that pays for its control messages
 };
 
@@ -77,7 +77,7 @@ struct GroupFacts {
     Result<void> check_supported(const OpDescriptor& descriptor) const;
 };
 
-class Group final : public Runnable, public Alarm {
+class Group final : public Runnable, public Alarm, private membership::LifecycleHost {
   public:
     Group(Context& context, GroupHost& host, Timers& timers, GroupFacts facts, std::vector<LocalRank> local);
     ~Group();
@@ -90,7 +90,7 @@ class Group final : public Runnable, public Alarm {
     bool cancel(SessionId session, uint64_t ticket);
     bool moved(SessionId session, uint64_t ticket, uint32_t filled, uint32_t taken);  // of a staged operation
     void leave(LocalRank& local, Leaving how, const std::string& reason);
-    void complete(uint32_t rank, SessionId session, uint64_t ticket, Outcome outcome);
+    void complete(SessionId session, uint64_t ticket, Outcome outcome);
 
     // From other nodes; `from` is a node of the group.
     void on_rank_gone(const wire::RankGone& gone);
@@ -99,13 +99,24 @@ class Group final : public Runnable, public Alarm {
     void on_arrival_query(link::PeerIndex from, const wire::ArrivalQuery& query);
     void on_arrival_reply(collectives::NodeIndex from, const wire::ArrivalReply& reply);
     void on_mismatch(const link::MeshEvent& event);
-    void lose(Error error, bool whole_node);  // final: the verdict
+    // A message of the agreement on the group's end, from a node of the group. An error: it broke the
+    // protocol.
+    Result<void> on_agreement(collectives::NodeIndex from, const wire::Message& message);
+
+    // Something of the group has failed.
+    void node_failed(const NodeId& node, const Error& error);
+    void rank_failed(uint32_t rank, const std::string& reason);
+    void reach_changed(const NodeId& node);  // GroupHost::reachable answers differently for it
+    void abandon(const Error& error);        // this daemon stops
 
     Messages& messages() { return messages_; }
     const std::optional<Error>& failed() const { return failed_; }
     // As GroupFacts::explained, with all ranks that are known to be lost by now.
     Error explained(Error error) const;
+    bool agreeing() const;  // frozen, and not ended yet
     bool finished() const;  // all local ranks have left and nothing is under way
+    const std::optional<wire::Cut>& decided_cut() const { return lifecycle_.decided(); }
+    void check_invariants() const { lifecycle_.check_invariants(); }
     size_t runs_in_flight() const { return runs_.size(); }
 
     // From its runs and messages.
@@ -121,7 +132,7 @@ class Group final : public Runnable, public Alarm {
     void transfer_lost(const Error& error);
     std::optional<collectives::NodeIndex> node_of(link::PeerIndex peer) const;
     bool is_gone(uint32_t rank) const { return gone_.contains(rank); }
-    std::optional<Error> error_for(uint64_t seq) const;
+    bool is_lost(uint32_t rank) const;  // crashed, or its node is excluded or does not answer
     // What an operation that needs this rank ends with, if it has left; `waited`: begun before that was
     // known.
     std::optional<Error> gone_error(uint32_t rank, bool waited) const;
@@ -141,7 +152,7 @@ class Group final : public Runnable, public Alarm {
     void remember_end(const wire::OpAbort& abort);
     Error ended_long_ago(uint64_t seq, const EndedAhead& ended) const;
     void run() override;      // starts and removes runs
-    void on_time() override;  // the grace for ops below the watermark is over
+    void on_time() override;  // of the agreement
     Result<void> check(const LocalRank& local, const OpRequest& request) const;
     Result<void> check_memory(const LocalRank& local, const OpRequest& request, uint64_t in,
                               uint64_t out) const;
@@ -149,14 +160,20 @@ class Group final : public Runnable, public Alarm {
     uint64_t leave_runs(uint32_t rank, uint64_t posted);
     uint64_t take_back(const LocalRank& local, const std::string& reason);
     void close_pending(const LocalRank& local, const std::string& reason);
-    Result<void> refuse(LocalRank& local);
     CollectiveRun* run_for(uint64_t seq);  // makes one; null: over already, or too far ahead
     uint64_t lowest_open() const;
-    bool is_lost(uint32_t rank) const;
     void check_watermark();
     uint64_t watermark() const;
-    void apply_failure();
-    bool process_death(const Error& error) const;
+    uint64_t counted() const;
+    void drain_agreement();
+
+    // membership::LifecycleHost
+    bool suspects(uint32_t node) const override;
+    uint64_t handed_over() const override;
+    uint64_t ended_below() const override;
+    void freeze() override;
+    void run_below(uint64_t seq) override;
+    void cut(const wire::Cut& cut) override;
 
     Context& context_;
     GroupHost& host_;
@@ -165,9 +182,12 @@ class Group final : public Runnable, public Alarm {
     std::map<uint64_t, std::unique_ptr<CollectiveRun>> runs_;  // by sequence number
     Messages messages_;
     std::map<uint32_t, wire::RankGone> gone_;  // by rank
-    std::optional<Error> failed_;
-    uint64_t fail_from_ = 0;  // ops below it may still end well
-    bool rank_lost_told_ = false;
+    membership::GroupLifecycle lifecycle_;
+    bool frozen_ = false;
+    uint64_t frozen_at_ = 0;                      // frozen: what the ranks here had handed over then
+    uint64_t run_below_ = 0;                      // frozen: collectives below it may begin
+    size_t excluded_announced_ = 0;               // how many excluded nodes the host knows
+    std::optional<Error> failed_;                 // the cut's, or why this node left
     std::map<uint64_t, EndedAhead> ended_ahead_;  // beyond the window, by sequence number
 };
 

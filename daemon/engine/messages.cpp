@@ -191,6 +191,7 @@ void Messages::on_withdraw(NodeIndex from, const wire::MessageWithdraw& words) {
 void Messages::on_refused(NodeIndex from, const wire::MessageRefused& refused) {
     Send* send = find_send(refused.number);
     if (send == nullptr || send->to != from) return;
+    if (const auto& failed = group_.failed()) return end(*send, *failed, false);
     // Its node may have forgotten the group, and with it how the rank left.
     const auto gone = group_.gone_error(send->words.dst, true);
     const bool lost = refused.error.code == Errc::peer_lost && gone;
@@ -307,9 +308,8 @@ void Messages::finish(Send& send, Error error) {
     drop_offer_of(send);
     const SessionId session = send.session;
     const uint64_t ticket = send.ticket;
-    const uint32_t rank = send.words.src;
     std::erase_if(sends_, [&](const auto& s) { return s.get() == &send; });
-    group_.complete(rank, session, ticket, Outcome{.error = std::move(error)});
+    group_.complete(session, ticket, Outcome{.error = std::move(error)});
     group_.run_changed();
 }
 
@@ -326,13 +326,13 @@ void Messages::finish(Recv& recv, Error error) {
     }
     const SessionId session = recv.session;
     const uint64_t ticket = recv.ticket;
-    const uint32_t rank = recv.rank;
     std::erase_if(recvs_, [&](const auto& r) { return r.get() == &recv; });
-    group_.complete(rank, session, ticket, std::move(outcome));
+    group_.complete(session, ticket, std::move(outcome));
     group_.run_changed();
 }
 
 void Messages::on_rank_gone(uint32_t rank) {
+    if (const auto& failed = group_.failed()) return end_with(*failed, [&](uint32_t r) { return r == rank; });
     end_never_offered(rank, any_rank,
                       {Errc::closed, "its rank left before the receiver had granted a credit", rank, -1, {}});
     const auto gone = group_.gone_error(rank, true);
@@ -358,6 +358,30 @@ void Messages::end_without_sender() {
         if (!recv->moving)
             if (const auto error = no_sender_left(*recv, true)) over.emplace_back(recv.get(), *error);
     for (auto& [recv, error] : over) end(*recv, error);
+}
+
+// Everything with a lost rank, and what a receive has not been found for.
+template <class Lost>
+void Messages::end_with(const Error& error, Lost lost) {
+    std::vector<Send*> sends;
+    std::vector<Recv*> recvs;
+    for (auto& send : sends_)
+        if (send->waiting || lost(send->words.src) || lost(send->words.dst)) sends.push_back(send.get());
+    for (auto& recv : recvs_)
+        if (!recv->moving || lost(recv->rank) || lost(recv->taken->words.src)) recvs.push_back(recv.get());
+    for (Send* send : sends) end(*send, error, false);
+    for (Recv* recv : recvs) end(*recv, error, Rest::dropped);
+}
+
+void Messages::cut(const Error& error) {
+    const auto lost = [this](uint32_t rank) { return group_.is_lost(rank); };
+    for (Offer& offer : std::exchange(offers_, {}))
+        if (!lost(offer.words.src)) refuse(offer, error);
+    end_with(error, lost);
+}
+
+void Messages::end_with_node(NodeIndex node, const Error& error) {
+    end_with(error, [&](uint32_t rank) { return group_.facts.layout.node_of(rank) == node; });
 }
 
 void Messages::fail_all(const Error& error) {

@@ -47,6 +47,9 @@ class Messages {
     void send_waiting();  // a control log has room again
     void on_mismatch(const link::MeshEvent& event);
     void on_rank_gone(uint32_t rank);  // local or not
+    // [G8] The group has ended: what is matched with a rank that is not lost may complete, the rest ends.
+    void cut(const Error& error);
+    void end_with_node(collectives::NodeIndex node, const Error& error);  // that does not answer
     void fail_all(const Error& error);
 
     bool idle() const { return sends_.empty() && recvs_.empty(); }
@@ -113,6 +116,8 @@ class Messages {
     void withdraw(uint64_t number);
     std::optional<Error> no_sender_left(const Recv& recv, bool waited) const;
     void end_without_sender();
+    template <class Lost>
+    void end_with(const Error& error, Lost lost);
     Send* find_send(uint64_t number);
     Recv* find_recv(uint64_t number);
 

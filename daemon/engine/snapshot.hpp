@@ -27,7 +27,8 @@ struct GroupSnapshot {
     std::string name;
     std::vector<RankSnapshot> ranks;  // in rank order
     uint32_t nodes = 0;
-    Error failed;  // code ok: healthy
+    Error failed;         // code ok: healthy
+    bool frozen = false;  // something of it has failed, and its nodes agree on where it ends
     Timeouts timeouts;
     size_t ops_in_flight = 0;
     size_t messages_waiting = 0;  // offers without a receive

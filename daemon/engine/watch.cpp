@@ -57,8 +57,12 @@ void Watch::on_group_gone(const GroupId& group) {
     arbiter_.on_group_gone(group);
 }
 
-void Watch::on_rank_lost(const GroupId& group, Rank rank, const NodeId& node, const std::string& reason) {
-    arbiter_.on_rank_lost(group, rank, node, reason, context_.now);
+void Watch::on_excluded(const GroupId& group, const NodeId& node) {
+    arbiter_.on_excluded(group, node);
+}
+
+void Watch::on_departed(link::PeerIndex from, const GroupId& group) {
+    arbiter_.on_departed(context_.peer(from).node, group, context_.now);
 }
 
 void Watch::suspect(link::PeerIndex peer, const std::string& reason) {

@@ -1,5 +1,5 @@
-// Watch: the failure detector and the arbiter, driven. It turns what happens to peers and processes into
-// heartbeats, accusations and, at the end, one verdict per group.
+// Watch: the failure detector and the arbiter, driven. It turns what happens to peers into heartbeats,
+// accusations and, at the end, the failures of each group's nodes and links.
 #pragma once
 
 #include <deque>
@@ -23,12 +23,13 @@ class Watch {
     bool on_message(link::PeerIndex from, const wire::Message& message);  // false: not for the watch
     void on_group(const GroupId& group, GroupEpoch epoch, std::vector<membership::GroupNode> nodes);
     void on_group_gone(const GroupId& group);
-    void on_rank_lost(const GroupId& group, Rank rank, const NodeId& node, const std::string& reason);
+    void on_excluded(const GroupId& group, const NodeId& node);
+    void on_departed(link::PeerIndex from, const GroupId& group);
     void on_log_discarded(link::PeerIndex peer);
     void suspect(link::PeerIndex peer, const std::string& reason);
     void on_time();
 
-    // Sends what is due; the verdicts that were reached come out of poll_decided().
+    // Sends what is due; what was found comes out of poll_found().
     void drain();
     // A connected peer fell silent, or was heard again: the rendezvous must not count on it meanwhile.
     struct Reach {
@@ -37,7 +38,8 @@ class Watch {
         bool reachable = false;
     };
     std::optional<Reach> poll_reach();
-    std::optional<membership::Arbiter::Decided> poll_decided() { return arbiter_.poll_decided(); }
+    std::optional<membership::Arbiter::Found> poll_found() { return arbiter_.poll_found(); }
+    std::optional<membership::Arbiter::Unknown> poll_unknown() { return arbiter_.poll_unknown(); }
     Time wake_at() const;
     bool reachable(link::PeerIndex peer) const;
 

@@ -1,16 +1,19 @@
-// Arbiter: turns the suspicions of single nodes into one error per group, the same on every survivor
-// (docs/protocol/failure.md [F8]-[F14]). Both roles of every node: accuser and judge. Sans-io.
+// Arbiter: turns the suspicion of a single node into what has failed of a group: a node, or a link
+// (docs/protocol/failure.md [F8]-[F14]). Both roles of every node: accuser and arbiter. What the group makes
+// of it is GroupLifecycle's. Sans-io.
 #pragma once
 
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "core/ids.hpp"
 #include "core/result.hpp"
 #include "core/time.hpp"
+#include "membership/failure_texts.hpp"
 #include "membership/outgoing.hpp"
 #include "membership/prober.hpp"
 
@@ -19,24 +22,21 @@ namespace nexar::membership {
 struct ArbiterConfig {
     Duration verdict_timeout{1'000'000'000};  // V: how long an accuser waits for one arbiter
     unsigned arbiters_max = 3;                // then it decides itself
-    size_t early_verdicts_max = 256;          // of each node, for groups that this one does not know yet
     ProbeConfig probe;
-};
-
-// One node of a group. `life`: the one that the group was made with (zero: any).
-struct GroupNode {
-    NodeId node;
-    Incarnation life;
-    uint32_t lowest_rank = 0;
-    std::string hostname;  // for texts; the same on all nodes of the group, or empty
 };
 
 class Arbiter {
   public:
-    struct Decided {
+    struct Found {
         GroupId group;
-        Error error;  // peer_lost or link_lost: final, for every pending and later call of the group
-        bool whole_node = false;  // all ranks of error.node are lost
+        Error error;      // peer_lost, or link_lost
+        NodeId excluded;  // the node that is lost; of a lost link the one with the higher lowest rank
+    };
+    // An accusation about a group that this node does not know, not any more or not yet.
+    struct Unknown {
+        NodeId from;
+        GroupId group;
+        uint32_t epoch = 0;
     };
 
     Arbiter(const ArbiterConfig& config, const NodeId& self, Incarnation life);
@@ -51,29 +51,28 @@ class Arbiter {
     // The control log with this incarnation was discarded: what the groups that span both nodes sent each
     // other is lost, and they end [F20].
     void on_log_discarded(const NodeId& node, Incarnation life);
-    // A process ended and an operation of the group needs it: `reason` goes into the error's text.
-    void on_rank_lost(const GroupId& group, Rank rank, const NodeId& node, const std::string& reason,
-                      Time now);
-    // Accusation, Verdict, ProbeRequest, ProbeReply from the node `from`. False: not for us.
+    // The group knows that this node has failed: nobody is asked about it any more.
+    void on_excluded(const GroupId& group, const NodeId& node);
+    // The node has left the group: it is no arbiter of it.
+    void on_departed(const NodeId& from, const GroupId& group, Time now);
+    // Accusation, ProbeRequest, ProbeReply from the node `from`. False: not for us.
     bool on_message(const NodeId& from, const wire::Message& message, Time now);
     void on_time(Time now);
 
     // Output.
     std::optional<Outgoing> poll_send();
-    std::optional<Decided> poll_decided();
+    std::optional<Found> poll_found();
+    std::optional<Unknown> poll_unknown();
     Time wake_at() const;
 
-    // The error that ended a group, if one did.
-    const Error* verdict_of(const GroupId& group) const;
-
   private:
-    // What this node holds against a node or a rank, until there is a verdict.
+    // What this node holds against a node, until the group knows that it has failed.
     struct Complaint {
         wire::Accusation accusation;
         std::vector<NodeId> asked;  // arbiters so far; the last one may answer still
         Time deadline = never;
     };
-    // What this node judges: one question about one node.
+    // One question about one node that this node was asked to find out.
     struct Trial {
         NodeId accused;
         std::vector<NodeId> accusers;  // in order of arrival
@@ -82,9 +81,9 @@ class Arbiter {
     struct Group {
         GroupEpoch epoch;
         std::vector<GroupNode> nodes;  // by lowest rank [F8]
-        std::optional<wire::Verdict> verdict;
         std::vector<Complaint> complaints;
         std::vector<Trial> trials;
+        std::set<NodeId> excluded;  // found or known to have failed
     };
     struct Suspicion {
         Incarnation life;
@@ -92,17 +91,17 @@ class Arbiter {
         bool proof = false;
     };
 
-    void complain(const GroupId& id, Group& group, const NodeId& accused, int64_t rank, const Suspicion& why,
-                  Time now);
+    void complain(const GroupId& id, Group& group, const NodeId& accused, const Suspicion& why, Time now);
     void lodge(const GroupId& id, Group& group, size_t complaint, Time now);
     void judge(const GroupId& id, Group& group, const wire::Accusation& accusation, Time now);
     void conclude(const GroupId& id, Group& group, size_t trial, const Prober::Answer& answer, Time now);
     void dismiss(Group& group, const NodeId& accused);
-    void decide(const GroupId& id, Group& group, Error error, bool whole_node = false);
-    void adopt(const GroupId& id, Group& group, const wire::Verdict& verdict, const NodeId& from);
+    void find(const GroupId& id, Group& group, Error error, const NodeId& excluded);
+    void find_link(const GroupId& id, Group& group, const GroupNode& a, const GroupNode& b,
+                   const std::string& why = "both live, but do not reach each other");
     void on_accusation(const NodeId& from, const wire::Accusation& accusation, Time now);
-    void on_verdict(const NodeId& from, const wire::Verdict& verdict, Time now);
-    std::optional<wire::Verdict> take_early(const NodeId& from, const GroupId& group);
+    template <class F>
+    void for_groups_with(const NodeId& node, F f);
     void read_answers(Time now);
     bool suspects(const GroupNode& node) const;
     bool is_dead(const GroupNode& node) const;
@@ -111,11 +110,13 @@ class Arbiter {
     NodeId self_;
     Prober prober_;
     std::map<GroupId, Group> groups_;
-    std::map<NodeId, Suspicion> suspicions_;  // of the life last spoken of
-    std::map<NodeId, uint64_t> dead_;         // the last life of each that is proved dead, and all before it
-    std::map<NodeId, std::deque<wire::Verdict>> early_;  // [F11], by who said so: whether it may shows later
+    std::map<NodeId, std::set<GroupId>> by_node_;  // of every node of every group
+    std::set<GroupId> troubled_;                   // all with complaints or trials, and some without
+    std::map<NodeId, Suspicion> suspicions_;       // of the life last spoken of
+    std::map<NodeId, uint64_t> dead_;  // the last life of each that is proved dead, and all before it
     std::deque<Outgoing> sends_;
-    std::deque<Decided> decided_;
+    std::deque<Found> found_;
+    std::deque<Unknown> unknown_;
 };
 
 }  // namespace nexar::membership

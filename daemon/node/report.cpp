@@ -101,6 +101,7 @@ json group_json(const engine::GroupSnapshot& g, const HostNames& hosts) {
               {"barrier", ms(g.timeouts.barrier)},
               {"rpc", ms(g.timeouts.rpc)}}},
             {"failed", error_json(g.failed)},
+            {"frozen", g.frozen},
             {"ranks", std::move(ranks)}};
 }
 

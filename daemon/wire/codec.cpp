@@ -294,7 +294,6 @@ void fill(s::Accusation::Builder b, const Accusation& m) {
     b.setAccuser(data_of(m.accuser));
     b.setAccused(data_of(m.accused));
     b.setReason(CleanText(m.reason, text_bytes_max).reader());
-    b.setRank(m.rank);
     b.setProof(m.proof);
 }
 void read(Decoder& d, s::Accusation::Reader r, Accusation& m) {
@@ -303,27 +302,7 @@ void read(Decoder& d, s::Accusation::Reader r, Accusation& m) {
     m.accuser = d.node("accuser", r.getAccuser());
     m.accused = d.node("accused", r.getAccused());
     m.reason = d.text("reason", r.getReason(), text_bytes_max);
-    m.rank = d.rank("rank", r.getRank());
     m.proof = r.getProof();
-}
-
-void fill(s::Verdict::Builder b, const Verdict& m) {
-    fill(b.initGroup(), m.group);
-    b.setEpoch(m.epoch);
-    b.setArbiter(data_of(m.arbiter));
-    fill(b.initError(), m.error);
-    b.setWholeNode(m.whole_node);
-}
-void read(Decoder& d, s::Verdict::Reader r, Verdict& m) {
-    read(d, r.getGroup(), m.group);
-    m.epoch = r.getEpoch();
-    m.arbiter = d.node("arbiter", r.getArbiter());
-    read(d, r.getError(), m.error);
-    m.whole_node = r.getWholeNode();
-    const bool is_of_group = m.error.code <= Errc::group && m.error.code > Errc::session;
-    if (!is_of_group && m.error.code != Errc::not_found)
-        d.complain("a verdict of " + std::string(name_of(m.error.code)) +
-                   ", allowed are failures of a group and NOT_FOUND");
 }
 
 void fill(s::OpAbort::Builder b, const OpAbort& m) {
@@ -459,6 +438,8 @@ void read(Decoder& d, s::MessageCredit::Reader r, MessageCredit& m) {
     m.limit = r.getLimit();
 }
 
+#include "wire/codec_agreement-inl.hpp"
+
 // ---- The union ----
 
 // One line per kind: the struct, and the schema's name in its two spellings.
@@ -480,7 +461,6 @@ void read(Decoder& d, s::MessageCredit::Reader r, MessageCredit& m) {
     X(GroupStatus, GROUP_STATUS) \
     X(RankGone, RANK_GONE) \
     X(Accusation, ACCUSATION) \
-    X(Verdict, VERDICT) \
     X(OpAbort, OP_ABORT) \
     X(OpAnnounce, OP_ANNOUNCE) \
     X(ArrivalQuery, ARRIVAL_QUERY) \
@@ -492,7 +472,14 @@ void read(Decoder& d, s::MessageCredit::Reader r, MessageCredit& m) {
     X(RenewalRequest, RENEWAL_REQUEST) \
     X(RenewalReply, RENEWAL_REPLY) \
     X(MessageCredit, MESSAGE_CREDIT) \
-    X(GroupUnlisted, GROUP_UNLISTED)
+    X(GroupUnlisted, GROUP_UNLISTED) \
+    X(GroupFailed, GROUP_FAILED) \
+    X(GroupFreeze, GROUP_FREEZE) \
+    X(GroupReport, GROUP_REPORT) \
+    X(GroupCut, GROUP_CUT) \
+    X(GroupAccepted, GROUP_ACCEPTED) \
+    X(GroupEnd, GROUP_END) \
+    X(GroupDeparted, GROUP_DEPARTED)
 // clang-format on
 
 struct Filler {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <string>
 #include <variant>
@@ -167,16 +168,76 @@ struct Accusation {  // to the arbiter of the group
     NodeId accuser;
     NodeId accused;
     std::string reason;
-    int64_t rank = -1;   // >= 0: only this process of `accused` ended, by its own daemon's word
     bool proof = false;  // the node's death is proved (goodbye, or a higher incarnation): no probing
 };
-struct Verdict {  // flooded; the first one is final for the group
+
+// ---- The agreement on a group's end (docs/protocol/group_lifecycle.md). Nodes are numbered in the group.
+// ----
+
+struct Ballot {
+    uint64_t round = 0;  // 0: none
+    uint32_t coordinator = 0;
+    bool operator==(const Ballot&) const = default;
+    std::strong_ordering operator<=>(const Ballot& other) const {
+        if (const auto by_round = round <=> other.round; by_round != 0) return by_round;
+        return other.coordinator <=> coordinator;  // the lower node's is the higher ballot
+    }
+};
+struct FailedSet {
+    Error error;                     // of the first failure: peer_lost or link_lost
+    std::vector<uint32_t> excluded;  // nodes, ascending
+};
+struct Cut {
+    uint64_t seq = 0;  // the first collective that ends with the failure on all nodes
+    FailedSet failed;
+};
+struct AcceptedCut {
+    Ballot ballot;
+    Cut cut;
+};
+struct GroupFailed {
     GroupId group;
     uint32_t epoch = 0;
-    NodeId arbiter;
-    Error error;  // peer_lost (rank, node) or link_lost (rank, other_rank); not_found: "I know no such group"
-    bool whole_node = false;  // all ranks of error.node are lost
+    Ballot seen;  // the highest
+    FailedSet failed;
 };
+struct GroupFreeze {
+    GroupId group;
+    uint32_t epoch = 0;
+    Ballot ballot;
+    FailedSet failed;
+};
+struct GroupReport {
+    GroupId group;
+    uint32_t epoch = 0;
+    Ballot ballot;
+    FailedSet failed;
+    uint64_t handed_over = 0;  // collectives, by every rank whose count the node knows
+    uint64_t ended_below = 0;  // the lowest collective that is not over there
+    std::optional<AcceptedCut> accepted;
+};
+struct GroupCut {
+    GroupId group;
+    uint32_t epoch = 0;
+    Ballot ballot;
+    Cut cut;
+};
+struct GroupAccepted {
+    GroupId group;
+    uint32_t epoch = 0;
+    Ballot ballot;
+    uint64_t stuck_at = UINT64_MAX;  // not accepted: this collective below the cut does not end
+};
+struct GroupEnd {
+    GroupId group;
+    uint32_t epoch = 0;
+    Cut cut;
+};
+struct GroupDeparted {  // all ranks of the sender had left the group
+    GroupId group;
+    uint32_t epoch = 0;
+};
+
 struct OpAbort {  // ends one collective on all ranks; the next op is unaffected
     GroupId group;
     uint32_t epoch = 0;
@@ -245,9 +306,10 @@ struct MessageCredit {
 using Message =
     std::variant<Hello, RosterUpdate, Heartbeat, Goodbye, ProbeRequest, ProbeReply, GroupOpen, GroupWithdraw,
                  GroupPrepare, GroupPrepared, GroupCommit, GroupRefused, GroupStatusRequest, GroupStatus,
-                 RankGone, Accusation, Verdict, OpAbort, OpAnnounce, ArrivalQuery, ArrivalReply, MessageOffer,
+                 RankGone, Accusation, OpAbort, OpAnnounce, ArrivalQuery, ArrivalReply, MessageOffer,
                  MessageWithdraw, MessageRefused, GroupQuery, RenewalRequest, RenewalReply, MessageCredit,
-                 GroupUnlisted>;
+                 GroupUnlisted, GroupFailed, GroupFreeze, GroupReport, GroupCut, GroupAccepted, GroupEnd,
+                 GroupDeparted>;
 
 // Part of the control log (docs/protocol/control_log.md). The others are about one connection or one moment:
 // an old one that came over the next connection would be wrong.

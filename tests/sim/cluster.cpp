@@ -461,7 +461,8 @@ std::string Cluster::state() const {
         out << "node " << host->id.short_hex() << (host->dead ? " dead\n" : "\n");
         const engine::Snapshot s = host->engine->snapshot(clock.now());
         for (const auto& g : s.groups) {
-            out << "  group " << g.name << " on " << g.nodes << " nodes, failed '" << g.failed.text << "'\n";
+            out << "  group " << g.name << " on " << g.nodes << " nodes, failed '" << g.failed.text << "'"
+                << (g.frozen ? ", frozen\n" : "\n");
             for (const auto& r : g.ranks)
                 out << "    rank " << r.rank.value << " on " << r.node.short_hex() << " posted " << r.posted
                     << (r.local ? " local" : "") << (r.gone ? " gone" : "") << "\n";

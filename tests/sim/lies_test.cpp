@@ -15,6 +15,15 @@ constexpr uint32_t liar_host = 3;
 constexpr Duration lies_for{3s};
 constexpr size_t lies_per_seed = 600;
 
+// A lie may be one that nobody can read.
+std::string text_of(const lies::Encoded& message) {
+    try {
+        return lies::to_text(message);
+    } catch (const std::invalid_argument& e) {
+        return e.what();
+    }
+}
+
 struct Scene {
     explicit Scene(uint64_t seed) : cluster(seed, shape()), liar(seed) {
         for (auto& host : cluster.hosts)
@@ -58,7 +67,7 @@ struct Scene {
             return;  // undecodable: a daemon closes the connection
         const auto to = static_cast<uint32_t>(cluster.clock.random.below(liar_host));
         all += std::to_string(to_ms(cluster.clock.now() - Time{})) + " to " + std::to_string(to) + " " +
-               sent.what + " " + lies::to_text(sent.message) + "\n";
+               sent.what + " " + text_of(sent.message) + "\n";
         cluster.hosts[to]->engine->on_message(cluster.clock.now(), link::PeerIndex(liar_host), *message);
         cluster.hosts[to]->after_input();
     }
@@ -110,15 +119,13 @@ void run_seed(uint64_t seed) {
     cluster.run_for(lies_for + 1s);
     cluster.run(60s);  // every call ends
     cluster.run_for(21s);
+    INFO(cluster.unfinished() + cluster.state());
     REQUIRE(cluster.all_ended());
     REQUIRE(cluster.to_be_submitted == 0);
     // No operation is still in flight. Announcements of collectives that no rank here has called are kept
     // until a rank calls them, or has left.
     for (const auto& host : cluster.hosts)
-        for (const auto& op : host->engine->snapshot(cluster.clock.now()).ops) {
-            INFO(cluster.unfinished());
-            REQUIRE(op.age == Duration{0});
-        }
+        for (const auto& op : host->engine->snapshot(cluster.clock.now()).ops) REQUIRE(op.age == Duration{0});
     for (uint32_t rank = 0; rank < with_the_liar.group.size(); ++rank)
         cluster.end_session(with_the_liar.group, rank);
     const bool finished = cluster.run(60s);

@@ -1,9 +1,11 @@
 // Seeds for ever: random clusters, groups, collectives (some staged), messages and faults. NEXAR_SIM_SEEDS=n
 // runs n seeds (default: what fits the ordinary test run), NEXAR_SIM_FIRST=s begins at seed s,
-// NEXAR_SIM_STATE=1 prints what every node knows after a virtual second. A failure prints its seed.
+// NEXAR_SIM_STATE=n prints what every node knows after n virtual seconds. A failure prints its seed.
 #include <catch2/catch_test_macros.hpp>
 #include <cstdlib>
 #include <iostream>
+#include <map>
+#include <string>
 
 #include "mail.hpp"
 #include "program.hpp"
@@ -40,7 +42,8 @@ std::vector<uint32_t> random_placement(Random& random, uint32_t nodes) {
     return placement;
 }
 
-// Chosen by the seed: nothing, breaking channels, a process's death, a daemon's death, a cut.
+// Chosen by the seed: nothing, breaking channels, a process's death, a daemon's death, a cut, or several
+// deaths at once.
 void plan_faults(Cluster& cluster, std::vector<std::unique_ptr<Program>>& programs, uint64_t fault,
                  uint32_t nodes) {
     Random& random = cluster.clock.random;
@@ -50,7 +53,7 @@ void plan_faults(Cluster& cluster, std::vector<std::unique_ptr<Program>>& progra
             cluster.clock.after(cluster.clock.some(2ms), [&cluster, a = any_node(), b = any_node()] {
                 if (a != b) cluster.break_channel(a, b, cluster.clock.some(400us));
             });
-    if (fault == 2)
+    if (fault == 2 || fault == 5)
         for (size_t i = 0; i < 1 + random.below(2); ++i) {
             Program& program = *programs[random.below(programs.size())];
             const auto rank = static_cast<uint32_t>(random.below(program.group.size()));
@@ -59,13 +62,16 @@ void plan_faults(Cluster& cluster, std::vector<std::unique_ptr<Program>>& progra
                 cluster.end_session(program.group, rank);
             });
         }
-    if (fault == 3)
-        cluster.clock.after(cluster.clock.some(2ms),
-                            [&cluster, n = any_node(), seen = random.one_in(2)] { cluster.kill(n, seen); });
+    if (fault == 3 || fault == 5)
+        for (size_t i = 0; i < (fault == 3 ? 1 : 2); ++i)
+            cluster.clock.after(cluster.clock.some(2ms), [&cluster, n = any_node(), seen = random.one_in(2)] {
+                if (!cluster.hosts[n]->dead) cluster.kill(n, seen);
+            });
     if (fault == 4) {
         const uint32_t a = any_node(), b = any_node();
         if (a == b) return;
-        cluster.clock.after(cluster.clock.some(2ms), [&cluster, a, b, both = random.one_in(2)] {
+        // Not before both ends have begun the connection: one that is cut then does not stand.
+        cluster.clock.after(1ms + cluster.clock.some(2ms), [&cluster, a, b, both = random.one_in(2)] {
             cluster.block(a, b, true);
             if (both) cluster.block(b, a, true);
         });
@@ -93,6 +99,18 @@ void check_program(const Program& program, const Cluster& cluster, bool faultles
     REQUIRE(errors.size() <= (cut && nodes.size() == 2 ? 2u : 1u));
 }
 
+// [G1] All nodes of a group end at the same cut with the same error: their log events are alike.
+void check_cuts(const Cluster& cluster) {
+    std::map<std::string, std::string> ends;  // by group
+    for (const std::string& line : cluster.warnings) {
+        if (!line.contains("group_failed")) continue;
+        const size_t at = line.find("group=");
+        const std::string group = line.substr(at, line.find(' ', at) - at);
+        const auto [known, first] = ends.try_emplace(group, line.substr(at));
+        if (!first) REQUIRE(known->second == line.substr(at));
+    }
+}
+
 void run_seed(uint64_t seed) {
     CAPTURE(seed);
     Random random(seed * 7919 + 13);
@@ -112,7 +130,7 @@ void run_seed(uint64_t seed) {
             programs.back()->add(random_words(random, programs.back()->group.size()), random.one_in(2));
         if (random.one_in(2)) programs.back()->stage(1 + static_cast<uint32_t>(random.below(4)));
     }
-    const uint64_t fault = random.below(5);
+    const uint64_t fault = random.below(6);
     plan_faults(cluster, programs, fault, shape.nodes);
     for (auto& program : programs)
         program->start(Duration(static_cast<int64_t>(1 + random.below(100'000))), 1 + random.below(6));
@@ -120,8 +138,8 @@ void run_seed(uint64_t seed) {
     std::deque<Mail> mail;
     for (auto& program : programs) mail.emplace_back(cluster, *program, random, random.below(12), 2ms);
 
-    if (std::getenv("NEXAR_SIM_STATE") != nullptr) {
-        cluster.run_for(1s);
+    if (const uint64_t after = environment("NEXAR_SIM_STATE", 0)) {
+        cluster.run_for(after * 1s);
         std::cerr << cluster.state();
     }
     const bool finished = cluster.run(120s);
@@ -130,6 +148,7 @@ void run_seed(uint64_t seed) {
     CAPTURE(fault, shape.nodes);
     REQUIRE(finished);
     cluster.check();
+    if (fault != 4) check_cuts(cluster);
     for (const auto& program : programs) check_program(*program, cluster, fault <= 1, fault == 4);
     for (const Mail& letters : mail) REQUIRE(letters.wrong(fault <= 1) == "");
 }

@@ -2,6 +2,7 @@
 #include "failure_cluster.hpp"
 
 #include <algorithm>
+#include <catch2/catch_test_macros.hpp>
 #include <utility>
 
 namespace nexar::membership {
@@ -32,6 +33,7 @@ GroupId FailureCluster::make_group(std::vector<unsigned> members, std::vector<ui
         list.push_back({node_id(members[i]), Incarnation{1, members[i] + 1}, ranks.empty() ? i : ranks[i],
                         "host" + std::to_string(members[i])});
     for (unsigned member : members) {
+        nodes_[member].groups.emplace(id, std::make_unique<Member>(*this, member, id, list, members));
         nodes_[member].arbiter->on_group(id, GroupEpoch{0}, list, now_);
         drain(member);
     }
@@ -81,8 +83,33 @@ void FailureCluster::join(unsigned a, unsigned b) {
 
 void FailureCluster::rank_lost(unsigned at, const GroupId& group, uint32_t rank, unsigned on,
                                const std::string& why) {
-    nodes_[at].arbiter->on_rank_lost(group, Rank{rank}, node_id(on), why, now_);
+    Member& member = *nodes_[at].groups.at(group);
+    for (size_t i = 0; i < member.nodes.size(); ++i)
+        if (member.members[i] == on)
+            member.lifecycle.fail({membership::rank_lost(member.nodes[i], rank, why), {}}, now_);
     drain(at);
+}
+void FailureCluster::depart(unsigned node, const GroupId& group) {
+    nodes_[node].arbiter->on_group_gone(group);
+    nodes_[node].groups.erase(group);
+}
+
+FailureCluster::Member::Member(FailureCluster& c, unsigned at, const GroupId& id, std::vector<GroupNode> list,
+                               std::vector<unsigned> of_cluster)
+    : cluster(c),
+      node(at),
+      nodes(std::move(list)),
+      members(std::move(of_cluster)),
+      lifecycle(*this, {id, GroupEpoch{0}, static_cast<uint32_t>(nodes.size()),
+                        static_cast<uint32_t>(std::ranges::find(members, at) - members.begin())}) {}
+
+bool FailureCluster::Member::suspects(uint32_t other) const {
+    return cluster.nodes_[node].detector->state_of(PeerIndex{members[other]}) !=
+           FailureDetector::State::alive;
+}
+
+void FailureCluster::Member::cut(const wire::Cut&) {
+    ended = cluster.now_;
 }
 
 void FailureCluster::send(unsigned from, unsigned to, std::optional<wire::Message> message) {
@@ -110,7 +137,8 @@ void FailureCluster::deliver(const Packet& packet) {
         node.detector->on_redial_failed(PeerIndex{packet.from}, now_);
     } else {
         node.detector->on_heard(PeerIndex{packet.from}, now_);
-        if (packet.message) node.arbiter->on_message(node_id(packet.from), *packet.message, now_);
+        if (packet.message && !node.arbiter->on_message(node_id(packet.from), *packet.message, now_))
+            to_group(packet.to, packet.from, *packet.message);
     }
     drain(packet.to);
 }
@@ -124,11 +152,49 @@ void FailureCluster::drain(unsigned index) {
             node.arbiter->on_suspect(peer, {1, change->peer.value + 1}, change->reason, now_);
         else
             node.arbiter->on_clear(peer, now_);
+        for (auto& [id, member] : node.groups) member->lifecycle.on_reach_changed(now_);
     }
     while (const auto out = node.arbiter->poll_send())
         for (unsigned i = 0; i < nodes_.size(); ++i)
             if (nodes_[i].id == out->to) send(index, i, out->message);
-    while (const auto decided = node.arbiter->poll_decided()) node.decided.try_emplace(decided->group, now_);
+    while (const auto found = node.arbiter->poll_found()) {
+        Member& member = *node.groups.at(found->group);
+        for (uint32_t i = 0; i < member.nodes.size(); ++i)
+            if (member.nodes[i].node == found->excluded) member.lifecycle.fail({found->error, i}, now_);
+    }
+    while (const auto unknown = node.arbiter->poll_unknown())
+        for (unsigned i = 0; i < nodes_.size(); ++i)
+            if (nodes_[i].id == unknown->from)
+                send(index, i, wire::GroupDeparted{unknown->group, unknown->epoch});
+    for (auto& [id, member] : node.groups) drain_group(index, id, *member);
+}
+
+void FailureCluster::drain_group(unsigned index, const GroupId& id, Member& member) {
+    member.lifecycle.check_invariants();
+    while (const auto out = member.lifecycle.poll_send()) send(index, member.members[out->to], out->message);
+    for (const uint32_t excluded : member.lifecycle.excluded())
+        nodes_[index].arbiter->on_excluded(id, member.nodes[excluded].node);
+    if (member.ended) nodes_[index].arbiter->on_group_gone(id);
+}
+
+void FailureCluster::to_group(unsigned to, unsigned from, const wire::Message& message) {
+    std::visit(
+        [&]<class M>(const M& m) {
+            if constexpr (requires { m.group; }) {
+                const auto at = nodes_[to].groups.find(m.group);
+                if (at == nodes_[to].groups.end()) {
+                    if (!std::holds_alternative<wire::GroupDeparted>(message))
+                        send(to, from, wire::GroupDeparted{m.group, 0});
+                    return;
+                }
+                Member& member = *at->second;
+                const auto sender = std::ranges::find(member.members, from) - member.members.begin();
+                REQUIRE(member.lifecycle.on_message(static_cast<uint32_t>(sender), message, now_));
+                if (std::holds_alternative<wire::GroupDeparted>(message))
+                    nodes_[to].arbiter->on_departed(node_id(from), m.group, now_);
+            }
+        },
+        message);
 }
 
 void FailureCluster::run(Duration span) {
@@ -155,12 +221,13 @@ void FailureCluster::run(Duration span) {
 }
 
 const Error* FailureCluster::verdict(unsigned node, const GroupId& group) const {
-    return nodes_[node].arbiter->verdict_of(group);
+    const auto at = nodes_[node].groups.find(group);
+    if (at == nodes_[node].groups.end() || !at->second->lifecycle.decided()) return nullptr;
+    return &at->second->lifecycle.decided()->failed.error;
 }
 std::optional<Time> FailureCluster::decided_at(unsigned node, const GroupId& group) const {
-    const auto at = nodes_[node].decided.find(group);
-    if (at == nodes_[node].decided.end()) return std::nullopt;
-    return at->second;
+    const auto at = nodes_[node].groups.find(group);
+    return at == nodes_[node].groups.end() ? std::nullopt : at->second->ended;
 }
 
 }  // namespace nexar::membership

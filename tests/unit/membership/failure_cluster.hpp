@@ -1,5 +1,6 @@
-// A small cluster of detectors and arbiters in virtual time: every pair has a delay and can be cut in either
-// direction; nodes can be killed (peers see refused redials), stopped (they see silence) and continued.
+// A small cluster of detectors, arbiters and group lifecycles in virtual time: every pair has a delay and can
+// be cut in either direction; nodes can be killed (peers see refused redials), stopped (they see silence) and
+// continued.
 #pragma once
 
 #include <map>
@@ -10,6 +11,7 @@
 #include "core/random.hpp"
 #include "membership/arbiter.hpp"
 #include "membership/failure_detector.hpp"
+#include "membership/group_lifecycle.hpp"
 
 namespace nexar::membership {
 
@@ -39,7 +41,9 @@ class FailureCluster {
     void run(Duration span);
 
     Time now() const { return now_; }
+    // What the group ended with on this node.
     const Error* verdict(unsigned node, const GroupId& group) const;
+    void depart(unsigned node, const GroupId& group);  // all its ranks have freed the group
     std::optional<Time> decided_at(unsigned node, const GroupId& group) const;
     Arbiter& arbiter(unsigned node) { return *nodes_[node].arbiter; }
     size_t accusations_sent() const { return accusations_; }
@@ -47,12 +51,30 @@ class FailureCluster {
     void lose_one_in(uint64_t n) { lose_one_in_ = n; }
 
   private:
+    // A group on one node; it has no collectives.
+    struct Member final : LifecycleHost {
+        Member(FailureCluster& c, unsigned at, const GroupId& id, std::vector<GroupNode> list,
+               std::vector<unsigned> members);
+        bool suspects(uint32_t other) const override;
+        uint64_t handed_over() const override { return 0; }
+        uint64_t ended_below() const override { return 0; }
+        void freeze() override {}
+        void run_below(uint64_t) override {}
+        void cut(const wire::Cut&) override;
+
+        FailureCluster& cluster;
+        unsigned node;                  // of the cluster
+        std::vector<GroupNode> nodes;   // by number in the group
+        std::vector<unsigned> members;  // by number in the group: of the cluster
+        std::optional<Time> ended;
+        GroupLifecycle lifecycle;
+    };
     struct Node {
         NodeId id;
         std::unique_ptr<FailureDetector> detector;
         std::unique_ptr<Arbiter> arbiter;
         bool dead = false, stopped = false;
-        std::map<GroupId, Time> decided;
+        std::map<GroupId, std::unique_ptr<Member>> groups;
     };
     struct Packet {
         unsigned from, to;
@@ -63,6 +85,8 @@ class FailureCluster {
     void fly(Packet packet);
     void deliver(const Packet& packet);
     void drain(unsigned node);
+    void drain_group(unsigned node, const GroupId& id, Member& member);
+    void to_group(unsigned to, unsigned from, const wire::Message& message);
     void redial(unsigned from, unsigned to);
     bool open(unsigned from, unsigned to) const { return !cut_[from][to]; }
 

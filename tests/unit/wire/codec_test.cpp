@@ -18,6 +18,16 @@ bool operator==(const Error& a, const Error& b) {
 }  // namespace nexar
 
 namespace nexar::wire {
+bool operator==(const FailedSet& a, const FailedSet& b) {
+    return a.error == b.error && a.excluded == b.excluded;
+}
+bool operator==(const Cut& a, const Cut& b) {
+    return a.seq == b.seq && a.failed == b.failed;
+}
+bool operator==(const AcceptedCut& a, const AcceptedCut& b) {
+    return a.ballot == b.ballot && a.cut == b.cut;
+}
+
 namespace {
 
 // Field by field, by structured bindings: a field added to a struct without a line here does not compile.
@@ -51,8 +61,14 @@ struct Same {
     NEXAR_SAME(GroupRefused, f1, f2, f3)
     NEXAR_SAME(GroupStatusRequest, f1, f2)
     NEXAR_SAME(RankGone, f1, f2, f3, f4, f5, f6, f7)
-    NEXAR_SAME(Accusation, f1, f2, f3, f4, f5, f6, f7)
-    NEXAR_SAME(Verdict, f1, f2, f3, f4, f5)
+    NEXAR_SAME(Accusation, f1, f2, f3, f4, f5, f6)
+    NEXAR_SAME(GroupFailed, f1, f2, f3, f4)
+    NEXAR_SAME(GroupFreeze, f1, f2, f3, f4)
+    NEXAR_SAME(GroupReport, f1, f2, f3, f4, f5, f6, f7)
+    NEXAR_SAME(GroupCut, f1, f2, f3, f4)
+    NEXAR_SAME(GroupAccepted, f1, f2, f3, f4)
+    NEXAR_SAME(GroupEnd, f1, f2, f3)
+    NEXAR_SAME(GroupDeparted, f1, f2)
     NEXAR_SAME(OpAbort, f1, f2, f3, f4)
     NEXAR_SAME(OpAnnounce, f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11)
     NEXAR_SAME(ArrivalQuery, f1, f2, f3, f4)
@@ -239,9 +255,9 @@ TEST_CASE("a failure of a newer version is read as its class's general one", "[w
         REQUIRE(back);
         CHECK(std::get<OpAbort>(*back).error.code == read);
     }
-    auto verdict = sample<Verdict>();
-    verdict.error.code = static_cast<Errc>(-699);
-    CHECK(std::get<Verdict>(*decode(encode(verdict))).error.code == Errc::group);
+    auto end = sample<GroupEnd>();
+    end.cut.failed.error.code = static_cast<Errc>(-699);
+    CHECK(std::get<GroupEnd>(*decode(encode(end))).cut.failed.error.code == Errc::group);
 }
 
 TEST_CASE("values over their limits are refused, naming the field and the limit", "[wire]") {
@@ -287,9 +303,9 @@ TEST_CASE("values over their limits are refused, naming the field and the limit"
             abort.error.code = static_cast<Errc>(code);
             CHECK(says(refusal_of(abort), "error code " + std::to_string(code) + " is unknown"));
         }
-        auto verdict = sample<Verdict>();
-        verdict.error.code = Errc::mismatch;
-        CHECK(says(refusal_of(verdict), "a verdict of MISMATCH"));
+        auto freeze = sample<GroupFreeze>();
+        freeze.failed.error.code = Errc::mismatch;
+        CHECK(says(refusal_of(freeze), "by MISMATCH"));
     }
     SECTION("features of more nodes than there are") {
         std::string key = "0";
@@ -326,9 +342,9 @@ TEST_CASE("the end of an operation, a message or a group carries a failure, and 
         auto refused = sample<MessageRefused>();
         refused.error.code = code;
         CHECK(says(refusal_of(refused), "code"));
-        auto verdict = sample<Verdict>();
-        verdict.error.code = code;
-        CHECK(refusal_of(verdict) != "accepted");
+        auto end = sample<GroupEnd>();
+        end.cut.failed.error.code = code;
+        CHECK(refusal_of(end) != "accepted");
         auto one_open = sample<GroupRefused>();
         one_open.error.code = code;
         CHECK(says(refusal_of(one_open), "code"));

@@ -49,6 +49,20 @@ struct Distinct {
     }
 };
 
+void add_agreement(Distinct& d, std::vector<Message>& out) {
+    const auto failed = [&] { return FailedSet{d.error(Errc::peer_lost), {d.u32(), d.u32()}}; };
+    const auto ballot = [&] { return Ballot{d.u64(), d.u32()}; };
+    out.push_back(GroupFailed{d.group(), d.u32(), ballot(), failed()});
+    out.push_back(GroupFreeze{d.group(), d.u32(), ballot(), failed()});
+    out.push_back(GroupReport{d.group(), d.u32(), ballot(), failed(), d.u64(), d.u64(), {}});
+    const AcceptedCut accepted{ballot(), {d.u64(), failed()}};
+    out.push_back(GroupReport{d.group(), d.u32(), ballot(), failed(), d.u64(), d.u64(), accepted});
+    out.push_back(GroupCut{d.group(), d.u32(), ballot(), {d.u64(), failed()}});
+    out.push_back(GroupAccepted{d.group(), d.u32(), ballot(), d.u64()});
+    out.push_back(GroupEnd{d.group(), d.u32(), {d.u64(), failed()}});
+    out.push_back(GroupDeparted{d.group(), d.u32()});
+}
+
 void add_node_messages(Distinct& d, std::vector<Message>& out) {
     out.push_back(Hello{d.node(),
                         d.incarnation(),
@@ -94,8 +108,8 @@ void add_rendezvous_messages(Distinct& d, std::vector<Message>& out) {
 void add_group_messages(Distinct& d, std::vector<Message>& out) {
     out.push_back(RankGone{d.group(), d.u32(), d.rank(), d.u64(), true, d.text("signal")});
     out.push_back(RankGone{d.group(), d.u32(), d.rank(), d.u64(), false, d.text("it freed"), true});
-    out.push_back(Accusation{d.group(), d.u32(), d.node(), d.node(), d.text("silent"), d.rank(), true});
-    out.push_back(Verdict{d.group(), d.u32(), d.node(), d.error(Errc::peer_lost), true});
+    out.push_back(Accusation{d.group(), d.u32(), d.node(), d.node(), d.text("silent"), true});
+    add_agreement(d, out);
     out.push_back(OpAbort{d.group(), d.u32(), d.u64(), d.error(Errc::aborted)});
     out.push_back(OpAnnounce{d.group(), d.u32(), d.u64(), d.u8(), d.u8(), d.u8(), d.u64(), d.u32(), d.rank(),
                              d.u64(), d.u64()});

@@ -1,0 +1,183 @@
+// How groups begin, what their nodes' failures do to them, and how they go. See engine_impl.hpp.
+#include <algorithm>
+
+#include "engine/engine_impl.hpp"
+#include "engine/records.hpp"
+
+namespace nexar::engine {
+
+using collectives::NodeIndex;
+
+// One entry for each rank that the session has in the group.
+void Engine::Impl::part(SessionId session, const GroupId& id) {
+    const auto it = sessions.find(session);
+    if (it == sessions.end()) return;
+    std::vector<GroupId>& groups_of_session = it->second.groups;
+    if (const auto at = std::ranges::find(groups_of_session, id); at != groups_of_session.end())
+        groups_of_session.erase(at);
+}
+
+void Engine::Impl::remove_finished() {
+    for (const GroupId& id : std::exchange(finishing, {})) {
+        const auto it = groups.find(id);
+        if (it == groups.end() || !it->second->finished()) continue;
+        ++groups_looked_at;
+        for (MeshPort* mesh : context.ports.meshes) mesh->forget_group(id);
+        watch.on_group_gone(id);
+        for (const LocalRank& local : it->second->locals()) part(local.session, id);
+        for (const NodeId& node : it->second->facts.nodes) {
+            const auto at = groups_of_node.find(node);
+            if (at != groups_of_node.end() && at->second.erase(id) > 0 && at->second.empty())
+                groups_of_node.erase(at);
+        }
+        if (finished.emplace(id, it->second->decided_cut()).second) finished_order.push_back(id);
+        if (finished_order.size() > context.config.finished_groups_max) {
+            finished.erase(finished_order.front());
+            finished_order.pop_front();
+        }
+        groups.erase(it);
+    }
+}
+
+void Engine::Impl::reach_changed(const Watch::Reach& reach) {
+    if (reach.reachable)
+        opening.on_peer_up(reach.node, reach.life);
+    else
+        opening.on_peer_down(reach.node, reach.life);
+    const auto at = groups_of_node.find(reach.node);
+    if (at == groups_of_node.end()) return;
+    for (const GroupId& id : at->second) {
+        ++groups_looked_at;
+        groups.at(id)->reach_changed(reach.node);
+    }
+}
+
+void Engine::Impl::group_cut(const GroupId& id, uint64_t seq, const Error& error) {
+    context.ports.log.warn("group_failed", {field("group", id), field("name", groups.at(id)->facts.name),
+                                            field("cut", seq), field("why", error.text)});
+    watch.on_group_gone(id);
+}
+
+// The others hold the group for made: they learn that our ranks will do nothing.
+void Engine::Impl::not_made(const Opening::Formed& formed, const Error& why) {
+    context.ports.log.warn("group_not_made", {field("group", formed.group.group), field("why", why.text)});
+    std::set<link::PeerIndex> peers;
+    for (const auto& member : formed.group.members)
+        if (const auto peer = context.find_peer(member.node); peer && member.node != context.config.self)
+            peers.insert(*peer);
+    for (const link::PeerIndex peer : peers)
+        for (const auto& l : formed.locals)
+            context.send(peer,
+                         wire::RankGone{formed.group.group, formed.group.epoch, l.rank, 0, true, why.text});
+    answer_all(formed, why);
+}
+
+void Engine::Impl::answer_all(const Opening::Formed& formed, const Error& why) {
+    for (const auto& l : formed.locals)
+        if (!l.gone) on_opening(Opening::Answer{l.session, l.ticket, why});
+}
+
+void Engine::Impl::on_opening(const Opening::Formed& formed) {
+    std::vector<LocalRank> local;
+    for (const auto& l : formed.locals) local.push_back({l.rank, l.session, 0, false});
+    const GroupId& id = formed.group.group;
+    if (groups.contains(id) || finished.contains(id))  // the other group must not hear of it
+        return answer_all(formed, {Errc::protocol_error,
+                                   "the node that formed the group gave it the id of another one",
+                                   -1,
+                                   -1,
+                                   {}});
+    if (const Result<void> made = make_group(formed.group, local); !made)
+        return not_made(formed, made.error());
+    Group* group = find(formed.group.group);
+    GroupInfo info;
+    info.id = formed.group.group;
+    info.epoch = GroupEpoch(formed.group.epoch);
+    info.size = group->facts.size();
+    info.segment_bytes = collectives::segment_bytes_of(group->facts.layout, group->facts.table);  // [S12]
+    for (const auto& member : formed.group.members)
+        info.members.push_back({Rank(member.rank), member.node, member.pid});
+    for (size_t i = 0; i < formed.locals.size(); ++i) {
+        const auto& l = formed.locals[i];
+        info.rank = Rank(l.rank);
+        const bool gone = l.gone || !sessions.contains(l.session);
+        if (gone)
+            group->leave(group->locals()[i], Leaving::crashed, "it ended while the group was being made");
+        else
+            context.ports.clients.group_opened(l.session, l.ticket, info);
+    }
+    replay_early(info.id);
+}
+
+Result<void> Engine::Impl::make_group(const wire::GroupPrepare& prepare,
+                                      const std::vector<LocalRank>& ranks) {
+    GroupFacts facts;
+    facts.id = prepare.group;
+    facts.epoch = GroupEpoch(prepare.epoch);
+    facts.name = prepare.name;
+    facts.members = prepare.members;
+    facts.features = rendezvous::common_features(prepare.members);
+    facts.table = table_of(prepare.plan);
+    facts.timeouts = timeouts_of(prepare.timeouts);
+    if (groups.contains(prepare.group)) return {};  // said twice
+    if (groups.size() >= context.config.groups_max)
+        return fail(Errc::table_full,
+                    "this daemon has " + std::to_string(groups.size()) + " groups, the most it keeps");
+    NEXAR_TRY_VOID(facts.table.check());
+    const size_t own_shards = std::min<size_t>(context.ports.meshes.size() - 1, context.config.bulk_shards);
+    facts.bulk_shards = prepare.plan.bulk_shards == 0 ? static_cast<uint32_t>(std::max<size_t>(1, own_shards))
+                                                      : prepare.plan.bulk_shards;
+    if (facts.bulk_shards > std::max<size_t>(1, own_shards))
+        return fail(Errc::protocol_error, "the group counts on " + std::to_string(facts.bulk_shards) +
+                                              " bulk shards of each node, this one has " +
+                                              std::to_string(own_shards));
+    facts.table_hash = facts.table.hash();
+
+    std::map<NodeId, uint32_t> numbers;
+    std::vector<uint32_t> placement;
+    std::vector<LocalRank> local;
+    for (uint32_t rank = 0; rank < facts.size(); ++rank) {
+        const NodeId& node = facts.members[rank].node;
+        const auto [it, first] = numbers.try_emplace(node, static_cast<uint32_t>(facts.nodes.size()));
+        if (first) {
+            facts.nodes.push_back(node);
+            facts.hosts.push_back(context.host_of(node));
+        }
+        placement.push_back(it->second);
+        if (node != context.config.self) continue;
+        if (local.size() >= ranks.size() || ranks[local.size()].rank != rank)
+            return fail(Errc::invalid_argument,
+                        "the ranks of this node and the sessions for them do not fit");
+        local.push_back(ranks[local.size()]);
+    }
+    if (local.empty()) return fail(Errc::invalid_argument, "the group has no rank on this node");
+    facts.layout = collectives::Layout(placement);
+    facts.self = facts.layout.node_of(local[0].rank);
+    std::vector<membership::GroupNode> watched;
+    for (const NodeId& node : facts.nodes) {
+        const auto peer = context.find_peer(node);
+        if (node != context.config.self && !peer)
+            return fail(Errc::peer_lost, "this node has no link to node " + node.short_hex());
+        facts.peers.push_back(peer.value_or(link::PeerIndex{}));
+        const NodeIndex index(static_cast<uint32_t>(facts.peers.size()) - 1);
+        const uint32_t lowest = facts.layout.ranks_on(index)[0];
+        Incarnation life = facts.members[lowest].life;  // the group's word counts, not whom we see now
+        if (life == Incarnation{}) life = peer ? context.peer(*peer).incarnation : context.config.incarnation;
+        watched.push_back({node, life, lowest, {}});
+    }
+    const GroupId id = facts.id;
+    const GroupEpoch epoch = facts.epoch;
+    for (const NodeId& node : facts.nodes)
+        if (node != context.config.self) groups_of_node[node].insert(id);
+    for (LocalRank& mine : local) {
+        const auto it = sessions.find(mine.session);
+        if (it == sessions.end()) continue;
+        it->second.groups.push_back(id);
+        mine.account = it->second.account;
+    }
+    groups.emplace(id, std::make_unique<Group>(context, *this, timers, std::move(facts), std::move(local)));
+    watch.on_group(id, epoch, std::move(watched));
+    return {};
+}
+
+}  // namespace nexar::engine

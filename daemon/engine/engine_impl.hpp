@@ -1,0 +1,117 @@
+// Engine::Impl: what the engine is made of, for its own files only: engine.cpp (its input functions),
+// engine_groups.cpp (how groups begin and go), engine_messages.cpp (what other nodes send).
+#pragma once
+
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "engine/early_messages.hpp"
+#include "engine/engine.hpp"
+#include "engine/group.hpp"
+#include "engine/opening.hpp"
+#include "engine/watch.hpp"
+#include "membership/failure_texts.hpp"
+
+namespace nexar::engine {
+
+class Engine::Impl final : public GroupHost {
+  public:
+    Impl(const EngineConfig& config, const EnginePorts& ports, uint64_t seed)
+        : context(config, ports, seed),
+          watch(context, Time{}),
+          opening(context),
+          early(config.early_bytes_per_peer_max) {}
+
+    // Every input begins with the time and ends with a turn.
+    void turn() {
+        do {
+            context.run_ready();
+            watch.drain();
+            while (const auto reach = watch.poll_reach()) reach_changed(*reach);
+            while (const auto found = watch.poll_found())
+                if (Group* group = find(found->group)) group->node_failed(found->excluded, found->error);
+            while (const auto unknown = watch.poll_unknown())
+                if (const auto peer = context.find_peer(unknown->from))
+                    answer_for_gone_group(*peer, unknown->group, unknown->epoch);
+            while (const auto event = opening.poll())
+                std::visit([this](const auto& e) { on_opening(e); }, *event);
+        } while (!context.idle());
+        remove_finished();
+    }
+    void reach_changed(const Watch::Reach& reach);
+    void on_opening(const Opening::Answer& answer) {
+        if (sessions.contains(answer.session))
+            context.ports.clients.group_opened(answer.session, answer.ticket, fail(named(answer.error)));
+    }
+    void on_opening(const Opening::Formed& formed);
+    void on_opening(const Opening::Lost& lost) {
+        Group* group = find(lost.group);
+        if (group == nullptr) return;
+        for (const auto& member : group->facts.members)
+            if (member.node == lost.node)
+                return group->node_failed(lost.node, membership::rank_lost({lost.node, {}, member.rank, {}},
+                                                                           member.rank, lost.reason));
+    }
+    Error named(Error error) const {
+        NodeId node;
+        if (error.host.empty() && NodeId::parse_hex(error.node, node)) error.host = context.host_of(node);
+        return error;
+    }
+    Group* find(const GroupId& id) {
+        const auto it = groups.find(id);
+        return it == groups.end() ? nullptr : it->second.get();
+    }
+    void remove_finished();
+    void part(SessionId session, const GroupId& id);
+    Result<void> make_group(const wire::GroupPrepare& prepare, const std::vector<LocalRank>& local);
+    void keep_early(link::PeerIndex from, const GroupId& group, const wire::Message& message);
+    void replay_early(const GroupId& group);
+    void answer_for_gone_group(link::PeerIndex to, const GroupId& group, uint32_t epoch);
+    void refuse_late(link::PeerIndex from, const wire::MessageOffer& offer);
+    void not_made(const Opening::Formed& formed, const Error& why);
+    void answer_all(const Opening::Formed& formed, const Error& why);
+    void dispatch(link::PeerIndex from, const wire::Message& message);
+    void log_discarded(link::PeerIndex peer);
+    void log_has_room();
+
+    // GroupHost
+    void peer_unreachable(link::PeerIndex peer, const std::string& reason) override {
+        watch.suspect(peer, reason);
+    }
+    bool reachable(link::PeerIndex peer) const override { return watch.reachable(peer); }
+    void complete(SessionId session, uint64_t ticket, const Outcome& outcome) override {
+        if (sessions.contains(session)) context.ports.clients.complete(session, ticket, outcome);
+    }
+    void stage_done(SessionId session, uint64_t ticket, uint32_t done) override {
+        if (sessions.contains(session)) context.ports.clients.stage_done(session, ticket, done);
+    }
+
+    void node_excluded(const GroupId& group, const NodeId& node) override { watch.on_excluded(group, node); }
+    void group_cut(const GroupId& group, uint64_t seq, const Error& error) override;
+    void group_finished(const GroupId& group) override { finishing.push_back(group); }
+
+    Context context;
+    Timers timers;
+    Watch watch;
+    Opening opening;
+    EarlyMessages early;
+    std::map<GroupId, std::optional<wire::Cut>> finished;  // [G9] and where each ended, if it failed
+    std::deque<GroupId> finished_order;
+    std::map<GroupId, std::unique_ptr<Group>> groups;
+    std::unordered_map<NodeId, std::set<GroupId>> groups_of_node;  // of other nodes
+    std::vector<GroupId> finishing;                                // to be removed at the turn's end
+    uint64_t groups_looked_at = 0;
+    bool stopping = false;  // [F17]: its ranks do not leave, they go with the daemon, and so do their groups
+    struct Session {
+        std::vector<GroupId> groups;  // one for each of its ranks
+        link::Account account;        // its user
+    };
+    std::unordered_map<SessionId, Session> sessions;
+};
+
+}  // namespace nexar::engine
