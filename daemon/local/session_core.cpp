@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/check.hpp"
 #include "shm/words.hpp"
 
 namespace nexar::local {
@@ -404,6 +405,28 @@ bool SessionCore::has_goodbye() const {
 
 bool SessionCore::was_given_up() const {
     return shm::load_acquire(control_.header().given_up) != 0;
+}
+
+void SessionCore::check_invariants() const {
+    uint64_t bytes = 0;
+    for (const auto& [number, region] : regions_) bytes += region.bytes;
+    NEXAR_CHECK(bytes == region_bytes_ && bytes <= limits_.session_bytes_max);
+    NEXAR_CHECK(regions_.size() <= regions_max());
+    NEXAR_CHECK(groups_.size() + groups_opening_ <= limits_.groups_max);
+    for (const auto& [handle, group] : groups_)
+        NEXAR_CHECK(handle < next_group_ && group.rank.value < group.size);
+    size_t in_flight = 0, opening = 0;
+    for (uint32_t slot = 0; slot < control_.slots(); ++slot) {
+        if (!ledger_.in_flight(slot)) continue;
+        ++in_flight;
+        opening += kinds_[slot] == NEXAR_CMD_GROUP_OPEN;
+    }
+    NEXAR_CHECK(in_flight == ledger_.count());
+    NEXAR_CHECK(opening == groups_opening_);
+    for (const auto& [slot, staged] : staged_) {
+        NEXAR_CHECK(ledger_.in_flight(slot));
+        NEXAR_CHECK(std::max({staged.filled, staged.taken, staged.done}) <= staged.segments);
+    }
 }
 
 void SessionCore::break_off(Error why) {

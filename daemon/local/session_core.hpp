@@ -92,6 +92,7 @@ class SessionCore {
     size_t regions() const { return regions_.size(); }
     uint64_t region_bytes() const { return region_bytes_; }
     const SessionIdentity& identity() const { return identity_; }
+    void check_invariants() const;  // for tests; walks all slots
 
     // Tests only: each switch breaks one thing that a named test must notice.
     struct Sabotage {

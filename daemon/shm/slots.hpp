@@ -50,6 +50,9 @@ class SlotLedger {
     // False: no such slot, or it is in flight.
     bool try_accept(uint32_t slot, uint32_t generation);
     bool in_flight(uint32_t slot, uint32_t generation) const;
+    bool in_flight(uint32_t slot) const {
+        return records_[slot].in_flight;
+    }  // Requires: slot is in the table
     // False: not in flight in this generation; a late or repeated completion.
     bool try_finish(uint32_t slot, uint32_t generation);
     size_t count() const { return count_; }

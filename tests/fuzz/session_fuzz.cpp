@@ -77,6 +77,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
             producer.try_push({slot, generation, static_cast<uint8_t>(kind)});
         }
         core.drain({});
+        core.check_invariants();
     }
     return 0;
 }

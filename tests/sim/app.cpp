@@ -305,6 +305,7 @@ void App::call_daemon() {
 void App::turn() {
     if (!core_ || host_.dead) return;
     core_->drain(cluster_.clock.now());
+    core_->check_invariants();
     if (core_->broken()) return end(true, core_->broken()->text, false);
     if (core_->has_work()) call_daemon();
     host_.after_input();

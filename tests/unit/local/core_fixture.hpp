@@ -92,6 +92,7 @@ struct Fixture {
         memory.view().slot(slot).state = NEXAR_SLOT_WORD(generation, 1u);
         REQUIRE(producer.try_push({slot, generation, NEXAR_ENTRY_SUBMIT}));
         core.drain(at);
+        core.check_invariants();
         return generation;
     }
     // The slot's status after a drain; PENDING if it is in flight.
