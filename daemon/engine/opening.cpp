@@ -19,7 +19,7 @@ wire::TimeoutsRecord record_of(const Timeouts& t) {
 rendezvous::Config config_of(const EngineConfig& config) {
     rendezvous::Config out;
     out.self = config.self;
-    out.life = config.incarnation;
+    out.incarnation = config.incarnation;
     out.bulk_shards = static_cast<uint16_t>(config.bulk_shards);
     out.features = config.features;
     out.plan = config.plan;

@@ -1,9 +1,9 @@
-// See directory.hpp. The life of an open in here:
+// See directory.hpp. The states of an open in the directory:
 //   waiting -> forming     its key is complete [R4][R5]
-//   forming -> committed   all member nodes are prepared [R6]; it leaves
-//   forming -> waiting     called off with `pending` [R7]
-//   any -> refused         it contradicts earlier ones [R3], or a link is missing [R7]; it leaves
-//   any -> gone            withdrawn, or the node it came through was lost
+//   forming -> committed   all member nodes are prepared [R6]; it is removed
+//   forming -> waiting     the attempt was aborted with `pending` [R7]
+//   any -> refused         it contradicts earlier opens [R3], or a link is missing [R7]; it is removed
+//   any -> removed         it was withdrawn, or the node that sent it here was lost
 #include "rendezvous/directory.hpp"
 
 #include <algorithm>
@@ -49,7 +49,7 @@ namespace {
 
 constexpr const char* timeout_names[] = {"collective", "barrier", "rpc"};
 
-std::array<int64_t, 3> said_by(const wire::GroupOpen& open) {
+std::array<int64_t, 3> timeouts_of(const wire::GroupOpen& open) {
     return {open.timeouts.collective_ms, open.timeouts.barrier_ms, open.timeouts.rpc_ms};
 }
 
@@ -77,50 +77,50 @@ void Directory::refuse(const Entry& entry, Error error) {
     sends_.push_back({entry.via, wire::GroupRefused{entry.open.id, {}, std::move(error)}});
 }
 
-// The straight way wins: a relay that loses the opener must not take back what the opener itself has sent
-// here.
+// The direct connection wins: a relay that loses the opener must not remove an open that the opener sent
+// itself.
 void Directory::move_via(Entry& entry, const NodeId& via) {
     if (entry.via != entry.open.id.origin) entry.via = via;
 }
 
-// An open by a later life proves the earlier ones dead: what they opened is in nobody's way any more. False:
-// the open is itself of an earlier life, or of another one with the same number, which cannot be. Requests
-// are numbered on from life to life.
-bool Directory::forget_earlier_lives(const wire::GroupOpen& open, Time now) {
-    std::vector<wire::RequestId> dead;
+// An open of a later incarnation proves that the earlier ones have failed, so their opens are removed. False:
+// the open itself is of an earlier incarnation, or of another one with the same counter. Request numbers
+// increase from incarnation to incarnation.
+bool Directory::remove_earlier_incarnations(const wire::GroupOpen& open, Time now) {
+    std::vector<wire::RequestId> earlier;
     for (auto at = where_.lower_bound({open.id.origin, 0});
          at != where_.end() && at->first.origin == open.id.origin; ++at) {
         const auto& [key, arrival] = at->second;
-        const Incarnation life = gatherings_.at(key).entries.at(arrival).open.life;
-        if (life == open.life) break;
-        if (life.counter >= open.life.counter) return false;
-        dead.push_back(at->first);
+        const Incarnation incarnation = gatherings_.at(key).entries.at(arrival).open.life;
+        if (incarnation == open.life) break;
+        if (incarnation.counter >= open.life.counter) return false;
+        earlier.push_back(at->first);
     }
-    for (const wire::RequestId& request : dead) erase_waiting(request);
+    for (const wire::RequestId& request : earlier) erase_waiting(request);
     std::map<GroupId, std::set<wire::RequestId>> hit;
     for (const auto& [id, forming] : forming_) {
-        const auto life = forming.nodes.find(open.id.origin);
-        if (life == forming.nodes.end() || life->second == open.life) continue;
-        if (life->second.counter >= open.life.counter) return false;
+        const auto incarnation = forming.nodes.find(open.id.origin);
+        if (incarnation == forming.nodes.end() || incarnation->second == open.life) continue;
+        if (incarnation->second.counter >= open.life.counter) return false;
         for (const Entry& entry : forming.entries)
             if (entry.open.id.origin == open.id.origin) hit[id].insert(entry.open.id);
     }
     const Error error{
         Errc::pending, "node " + config_.name_of(open.id.origin) + " was started again", -1, -1, {}};
-    for (const auto& [id, out] : hit) call_off(id, error, out, now);
+    for (const auto& [id, out] : hit) abort_attempt(id, error, out, now);
     return true;
 }
 
-// What a node says of its own opens counts: others may have said something else in its name, of this open or
-// of a life that is yet to come.
-void Directory::forget_rumours(const wire::GroupOpen& open, Time now) {
+// A node's own open wins over an open that another node passed on in its name and that contradicts it: one
+// with this request, or of an incarnation that does not exist yet.
+void Directory::remove_contradicted(const wire::GroupOpen& open, Time now) {
     const NodeId& origin = open.id.origin;
     const auto contradicts = [&](const Entry& entry) {
-        const wire::GroupOpen& said = entry.open;
-        if (said.id.origin != origin || entry.via == origin) return false;
-        return (said.life != open.life && said.life.counter >= open.life.counter) ||
-               (said.id == open.id && (said.key != open.key || said.size != open.size ||
-                                       said.rank != open.rank || said.life != open.life));
+        const wire::GroupOpen& other = entry.open;
+        if (other.id.origin != origin || entry.via == origin) return false;
+        return (other.life != open.life && other.life.counter >= open.life.counter) ||
+               (other.id == open.id && (other.key != open.key || other.size != open.size ||
+                                        other.rank != open.rank || other.life != open.life));
     };
     std::vector<wire::RequestId> waiting;
     for (auto at = where_.lower_bound({origin, 0}); at != where_.end() && at->first.origin == origin; ++at) {
@@ -133,12 +133,12 @@ void Directory::forget_rumours(const wire::GroupOpen& open, Time now) {
         for (const Entry& entry : forming.entries)
             if (contradicts(entry)) hit[id].insert(entry.open.id);
     const Error error{Errc::pending, who(open) + " was not listed by its own node", -1, -1, {}};
-    for (const auto& [id, out] : hit) call_off(id, error, out, now);
+    for (const auto& [id, out] : hit) abort_attempt(id, error, out, now);
 }
 
 void Directory::add(const wire::GroupOpen& open, const NodeId& via, Time now) {
-    if (via == open.id.origin) forget_rumours(open, now);
-    if (!forget_earlier_lives(open, now)) return;
+    if (via == open.id.origin) remove_contradicted(open, now);
+    if (!remove_earlier_incarnations(open, now)) return;
     if (const auto at = where_.find(open.id); at != where_.end()) {  // sent again [R10]
         return move_via(gatherings_.at(at->second.first).entries.at(at->second.second), via);
     }
@@ -156,7 +156,7 @@ void Directory::add(const wire::GroupOpen& open, const NodeId& via, Time now) {
     form_if_complete(open.key, now);
 }
 
-// Among those that wait, or refused because it contradicts them [R3].
+// Adds an open to the waiting ones, or refuses it because it contradicts them [R3].
 void Directory::place(const wire::GroupKey& key, Entry entry) {
     const wire::GroupOpen& open = entry.open;
     if (open.rank >= static_cast<int64_t>(open.size))
@@ -166,7 +166,7 @@ void Directory::place(const wire::GroupKey& key, Entry entry) {
                               open.rank, -1, open.id.origin.hex()});
     Gathering& gathering = gatherings_[key];
     if (gathering.entries.empty()) gathering.size = open.size;
-    if (const auto error = difference(open, gathering)) {  // the group cannot come about: all learn it
+    if (const auto error = difference(open, gathering)) {  // no group can be formed: all of them are refused
         refuse(entry, *error);
         return refuse_all(key, *error);
     }
@@ -193,12 +193,12 @@ void Directory::place(const wire::GroupKey& key, Entry entry) {
     where_[open.id] = {key, entry.arrival};
     ++gathering.nodes[open.id.origin];
     for (size_t i = 0; i < gathering.timeouts.size(); ++i)
-        if (const int64_t ms = said_by(open)[i]; ms >= 0)
+        if (const int64_t ms = timeouts_of(open)[i]; ms >= 0)
             gathering.timeouts[i] = {ms, gathering.timeouts[i].entries + 1};
     gathering.entries.emplace(entry.arrival, std::move(entry));
 }
 
-// [R3] Sizes and time-outs that are said are the same for all of one group.
+// [R3]: all opens of a group have the same size, and the same value of each time-out that they set.
 std::optional<Error> Directory::difference(const wire::GroupOpen& open, const Gathering& gathering) const {
     const auto differ = [&](const wire::GroupOpen& first, const std::string& what) {
         Error error{
@@ -213,13 +213,13 @@ std::optional<Error> Directory::difference(const wire::GroupOpen& open, const Ga
                                                                   std::to_string(gathering.size) + " and " +
                                                                   std::to_string(open.size));
     for (size_t i = 0; i < gathering.timeouts.size(); ++i) {
-        const Said& said = gathering.timeouts[i];
-        const int64_t ms = said_by(open)[i];
-        if (ms < 0 || said.entries == 0 || said.ms == ms) continue;
+        const Agreed& agreed = gathering.timeouts[i];
+        const int64_t ms = timeouts_of(open)[i];
+        if (ms < 0 || agreed.entries == 0 || agreed.ms == ms) continue;
         const auto first = std::ranges::find_if(
-            gathering.entries, [&](const auto& e) { return said_by(e.second.open)[i] >= 0; });
+            gathering.entries, [&](const auto& e) { return timeouts_of(e.second.open)[i] >= 0; });
         return differ(first->second.open, std::string("opened with different ") + timeout_names[i] +
-                                              " time-outs, " + timeout_text(said.ms) + " and " +
+                                              " time-outs, " + timeout_text(agreed.ms) + " and " +
                                               timeout_text(ms));
     }
     return {};
@@ -233,8 +233,8 @@ void Directory::refuse_all(const wire::GroupKey& key, const Error& error) {
     }
 }
 
-// Those of an attempt that was called off were first: later ones have to agree with them.
-void Directory::put_back(std::vector<Entry> entries, Time now) {
+// The opens of an aborted attempt come first again, because later opens must agree with them.
+void Directory::reinsert(std::vector<Entry> entries, Time now) {
     if (entries.empty()) return;
     const wire::GroupKey key = entries.front().open.key;
     Gathering& gathering = gatherings_[key];
@@ -268,8 +268,8 @@ void Directory::form_if_complete(const wire::GroupKey& key, Time now) {
     prepare(std::move(entries), now);
 }
 
-// What they say, or else the configuration here; who says only how long a collective may take means barriers,
-// too.
+// The members' values, or else this node's configuration. A collective time-out without a barrier time-out
+// counts for barriers too.
 wire::TimeoutsRecord Directory::agreed(const std::vector<wire::GroupOpen>& opens) const {
     wire::TimeoutsRecord out;
     for (const wire::GroupOpen& open : opens) {
@@ -308,8 +308,8 @@ void Directory::prepare(std::vector<Entry> entries, Time now) {
         std::min(config_.plan.version, plan_version_of(common_features(forming.prepare.members)));
     forming.entries = std::move(entries);
     forming.deadline = now + config_.prepare_timeout;
-    for (const auto& [node, life] : forming.nodes) {
-        if (reach(node, life) == Reach::here)
+    for (const auto& [node, incarnation] : forming.nodes) {
+        if (reach(node, incarnation) == Reach::here)
             sends_.push_back({node, forming.prepare});
         else
             forming.unsent.insert(node);
@@ -319,7 +319,7 @@ void Directory::prepare(std::vector<Entry> entries, Time now) {
 }
 
 void Directory::on_connected(const NodeId& node) {
-    for (auto& [id, forming] : forming_) {
+    for (auto& [id, forming] : forming_) {  // the prepare was not sent yet
         if (!forming.unsent.contains(node) || reach(node, forming.nodes.at(node)) != Reach::here) continue;
         forming.unsent.erase(node);
         sends_.push_back({node, forming.prepare});
@@ -329,7 +329,7 @@ void Directory::on_connected(const NodeId& node) {
 void Directory::on_prepared(const NodeId& from, const wire::GroupPrepared& prepared, Time now) {
     const auto at = forming_.find(prepared.group);
     if (at == forming_.end() || !at->second.waiting_for.contains(from)) return;
-    if (prepared.error.code != Errc::ok) return call_off(prepared.group, prepared.error, {}, now);
+    if (prepared.error.code != Errc::ok) return abort_attempt(prepared.group, prepared.error, {}, now);
     at->second.waiting_for.erase(from);
     if (at->second.waiting_for.empty()) commit(prepared.group);
 }
@@ -337,16 +337,16 @@ void Directory::on_prepared(const NodeId& from, const wire::GroupPrepared& prepa
 void Directory::commit(const GroupId& group) {
     const Forming forming = std::move(forming_.extract(group).mapped());
     std::vector<NodeId> nodes;
-    for (const auto& [node, life] : forming.nodes) nodes.push_back(node);
+    for (const auto& [node, incarnation] : forming.nodes) nodes.push_back(node);
     for (const NodeId& node : nodes) sends_.push_back({node, wire::GroupCommit{group}});
     committed_.push_back({group, std::move(nodes)});
 }
 
-void Directory::call_off(const GroupId& group, const Error& error, const std::set<wire::RequestId>& out,
-                         Time now) {
+void Directory::abort_attempt(const GroupId& group, const Error& error, const std::set<wire::RequestId>& out,
+                              Time now) {
     Forming forming = std::move(forming_.extract(group).mapped());
     const bool again = error.code == Errc::pending;
-    for (const auto& [node, life] : forming.nodes)
+    for (const auto& [node, incarnation] : forming.nodes)
         if (!forming.unsent.contains(node)) sends_.push_back({node, wire::GroupRefused{{}, group, error}});
     std::vector<Entry> back;
     for (Entry& entry : forming.entries) {
@@ -359,7 +359,7 @@ void Directory::call_off(const GroupId& group, const Error& error, const std::se
             orphans_.emplace_back(entry.open, entry.via);
         }
     }
-    put_back(std::move(back), now);
+    reinsert(std::move(back), now);
 }
 
 void Directory::erase_waiting(const wire::RequestId& request) {
@@ -376,7 +376,7 @@ void Directory::erase_waiting(const wire::RequestId& request) {
 void Directory::leave(Gathering& gathering, const wire::GroupOpen& open) {
     if (open.rank >= 0) gathering.taken.erase(static_cast<uint32_t>(open.rank));
     for (size_t i = 0; i < gathering.timeouts.size(); ++i)
-        if (said_by(open)[i] >= 0) --gathering.timeouts[i].entries;
+        if (timeouts_of(open)[i] >= 0) --gathering.timeouts[i].entries;
     const auto node = gathering.nodes.find(open.id.origin);
     if (--node->second == 0) gathering.nodes.erase(node);
 }
@@ -385,8 +385,8 @@ void Directory::remove(const wire::RequestId& request, const NodeId& from, bool 
     if (const auto at = where_.find(request); at != where_.end()) {
         const Entry& entry = gatherings_.at(at->second.first).entries.at(at->second.second);
         if (from != entry.via && from != request.origin) return;
-        if (expired) ghosts_.push_back({entry.open, now + config_.ghost_time});
-        if (ghosts_.size() > config_.ghosts_max) ghosts_.pop_front();
+        if (expired) expired_.push_back({entry.open, now + config_.expired_kept});
+        if (expired_.size() > config_.expired_max) expired_.pop_front();
         erase_waiting(request);
         return;
     }
@@ -395,11 +395,11 @@ void Directory::remove(const wire::RequestId& request, const NodeId& from, bool 
             if (entry.open.id != request) continue;
             if (from != entry.via && from != request.origin) return;
             const Error error{Errc::pending, who(entry.open) + " gave up", -1, -1, {}};
-            return call_off(GroupId(id), error, {request}, now);
+            return abort_attempt(GroupId(id), error, {request}, now);
         }
 }
 
-void Directory::remove_via(const NodeId& via, Incarnation life, Time now) {
+void Directory::remove_via(const NodeId& via, Incarnation incarnation, Time now) {
     std::vector<wire::RequestId> waiting;
     for (const auto& [key, gathering] : gatherings_)
         for (const auto& [arrival, entry] : gathering.entries)
@@ -411,7 +411,7 @@ void Directory::remove_via(const NodeId& via, Incarnation life, Time now) {
     std::map<GroupId, std::set<wire::RequestId>> hit;
     for (const auto& [id, forming] : forming_) {
         const auto member = forming.nodes.find(via);
-        if (member != forming.nodes.end() && member->second.counter <= life.counter) hit[id];
+        if (member != forming.nodes.end() && member->second.counter <= incarnation.counter) hit[id];
         for (const Entry& entry : forming.entries)
             if (entry.via == via) {
                 hit[id].insert(entry.open.id);
@@ -420,7 +420,7 @@ void Directory::remove_via(const NodeId& via, Incarnation life, Time now) {
     }
     const Error error{
         Errc::pending, "node " + config_.name_of(via) + " was lost while the group was formed", -1, -1, {}};
-    for (const auto& [id, out] : hit) call_off(id, error, out, now);
+    for (const auto& [id, out] : hit) abort_attempt(id, error, out, now);
 }
 
 std::vector<std::pair<wire::GroupOpen, NodeId>> Directory::take_waiting() {
@@ -432,13 +432,13 @@ std::vector<std::pair<wire::GroupOpen, NodeId>> Directory::take_waiting() {
     return out;
 }
 
-// The leader itself has no link [R7], or not to that life of the node.
+// The leader itself is not connected to a member node [R7], or to another incarnation of it.
 Error Directory::unsent_fault(const Forming& forming) const {
     const NodeId node = *forming.unsent.begin();
     if (reach(node, forming.nodes.at(node)) != Reach::nowhere)
         return {Errc::pending,
-                "node " + config_.name_of(config_.self) + " is not connected to the present life of node " +
-                    config_.name_of(node),
+                "node " + config_.name_of(config_.self) +
+                    " is not connected to the present incarnation of node " + config_.name_of(node),
                 -1,
                 -1,
                 {}};
@@ -461,7 +461,7 @@ void Directory::on_time(Time now) {
             error = unsent_fault(forming);
         else
             error.text = "node " + config_.name_of(*forming.waiting_for.begin()) + " did not answer in time";
-        call_off(id, error, {}, now);
+        abort_attempt(id, error, {}, now);
     }
     std::vector<wire::GroupKey> keys;
     for (const auto& [key, gathering] : gatherings_)
@@ -472,27 +472,29 @@ void Directory::on_time(Time now) {
 wire::GroupStatus Directory::status(const wire::RequestId& request, const wire::GroupKey& key,
                                     Time now) const {
     wire::GroupStatus status{request, 0, {}};
-    std::set<std::pair<NodeId, Incarnation>> lives;
+    std::set<std::pair<NodeId, Incarnation>> incarnations;
     auto present = [&](const wire::GroupOpen& open) {
         status.size = open.size;
-        // What a message can say: those behind are left out.
+        // The limits of a message: further opens are left out.
         if (status.present.size() >= wire::ranks_max) return;
-        const std::pair life(open.id.origin, open.life);
-        if (lives.size() >= wire::group_nodes_max && !lives.contains(life)) return;
-        lives.insert(life);
+        const std::pair incarnation(open.id.origin, open.life);
+        if (incarnations.size() >= wire::group_nodes_max && !incarnations.contains(incarnation)) return;
+        incarnations.insert(incarnation);
         const uint32_t rank = open.rank < 0 ? UINT32_MAX : static_cast<uint32_t>(open.rank);
         status.present.push_back({open.id, open.id.origin, rank, open.pid, open.life});
     };
     if (const auto at = gatherings_.find(key); at != gatherings_.end())
         for (const auto& [arrival, entry] : at->second.entries) present(entry.open);
-    for (const Ghost& ghost : ghosts_) {
-        if (ghost.open.key != key || now >= ghost.until || status.present.size() >= ghost.open.size) continue;
-        // A process may open several ranks, each by its number.
+    for (const Expired& expired : expired_) {
+        if (expired.open.key != key || now >= expired.until || status.present.size() >= expired.open.size)
+            continue;
+        // One process may open several explicit ranks, so these are compared by rank.
         const bool again = std::any_of(status.present.begin(), status.present.end(), [&](const auto& member) {
-            return ghost.open.rank >= 0 ? member.rank == ghost.open.rank
-                                        : member.node == ghost.open.id.origin && member.pid == ghost.open.pid;
+            return expired.open.rank >= 0
+                       ? member.rank == expired.open.rank
+                       : member.node == expired.open.id.origin && member.pid == expired.open.pid;
         });
-        if (!again) present(ghost.open);
+        if (!again) present(expired.open);
     }
     std::sort(status.present.begin(), status.present.end(), [](const auto& a, const auto& b) {
         return std::tie(a.rank, a.request) < std::tie(b.rank, b.request);

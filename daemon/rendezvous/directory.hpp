@@ -1,6 +1,6 @@
-// The leader's side: collects opens by key, forms groups, runs prepare and commit
-// (docs/protocol/rendezvous.md [R3]- [R7]). Part of Rendezvous, which gives it the opens and carries its
-// messages. Sans-io.
+// Directory: the leader's side of the rendezvous. It collects opens by key, forms groups, and runs prepare
+// and commit (docs/protocol/rendezvous.md [R3]-[R7]). A part of Rendezvous, which passes opens to it and
+// sends its messages. Sans-io.
 #pragma once
 
 #include <array>
@@ -20,25 +20,25 @@
 
 namespace nexar::rendezvous {
 
-// How this node stands to one life of another.
+// The connection of this node to one incarnation of another node.
 enum class Reach : uint8_t {
     here,     // connected, or this node itself
-    not_yet,  // connected to an earlier life, or lost one: the later one may be on its way
-    over,     // a later life is known
-    nowhere,  // no connection
+    not_yet,  // connected to an earlier incarnation, or just disconnected from one: this one may connect soon
+    over,     // a later incarnation is known
+    nowhere,  // not connected
 };
 
 struct DirectoryConfig {
     NodeId self;
     uint64_t incarnation = 0;
     wire::PlanTableRecord plan;
-    wire::TimeoutsRecord timeouts;  // where members do not say
+    wire::TimeoutsRecord timeouts;  // for time-outs that no member sets
     Duration prepare_timeout{};
     Duration retry_delay{};
     size_t opens_max = 0;
     std::function<std::string(const NodeId&)> name_of;
-    Duration ghost_time{2'000'000'000};
-    size_t ghosts_max = 1024;
+    Duration expired_kept{2'000'000'000};  // how long status() still shows an open that has expired
+    size_t expired_max = 1024;
 };
 
 class Directory {
@@ -50,14 +50,16 @@ class Directory {
 
     explicit Directory(DirectoryConfig config) : config_(std::move(config)) {}
 
-    // `via`: where answers about this open go (the node that sent it here).
+    // `via`: the node that sent the open here; replies about the open go there.
     void add(const wire::GroupOpen& open, const NodeId& via, Time now);
-    // From a node that may speak for the open: its own, or the one it came through. Anybody else changes
-    // nothing. `expired`: it came and its time was over; status() names it for `ghost_time` more, so that
-    // openers whose time is over at about the same moment all see who came.
+    // Only the open's own node and the node that sent it here may remove it; a call for another node is
+    // ignored. `expired`: its deadline has passed. status() shows it for expired_kept more, so that openers
+    // whose deadlines pass at about the same moment all see all arrived ranks.
     void remove(const wire::RequestId& request, const NodeId& from, bool expired, Time now);
-    void remove_via(const NodeId& via, Incarnation life, Time now);  // that life is not connected any more
-    // Another node leads now: the opens that wait here and are not ours to lead. Attempts under way go on.
+    void remove_via(const NodeId& via, Incarnation incarnation,
+                    Time now);  // that incarnation was disconnected
+    // Another node leads now. Removes and returns the waiting opens that this node does not lead; attempts in
+    // progress continue.
     std::vector<std::pair<wire::GroupOpen, NodeId>> take_waiting();
     void on_prepared(const NodeId& from, const wire::GroupPrepared& prepared, Time now);
     void on_connected(const NodeId& node);  // prepares without an answer go out (again)
@@ -71,12 +73,13 @@ class Directory {
     };
     std::optional<Outgoing> poll_send();
     std::optional<Committed> poll_committed();
-    // Of a called off attempt, when another node leads by now.
+    // An open of an aborted attempt that another node leads now.
     std::optional<std::pair<wire::GroupOpen, NodeId>> poll_orphan();
     Time wake_at() const;
     void check_invariants() const;  // for tests; walks everything
 
-    // Set by the owner. Is this life of the node connected? Is this open ours to lead?
+    // Requires: set by the owner. The connection to an incarnation of a node; whether this node leads an
+    // open.
     std::function<Reach(const NodeId&, Incarnation)> reach;
     std::function<bool(const wire::GroupOpen&)> leads;
 
@@ -86,29 +89,30 @@ class Directory {
         NodeId via;
         uint64_t arrival = 0;
     };
-    struct Ghost {
+    struct Expired {
         wire::GroupOpen open;
         Time until;
     };
-    // What the entries say of one time-out: the same, or nothing.
-    struct Said {
-        int64_t ms = -1;
-        size_t entries = 0;
+    // One time-out of the entries of a key: all that set it have the same value.
+    struct Agreed {
+        int64_t ms = -1;     // valid if entries > 0
+        size_t entries = 0;  // entries that set it
     };
     struct Gathering {
-        uint32_t size = 0;
-        std::array<Said, 3> timeouts{};
+        uint32_t size = 0;                   // of all entries
+        std::array<Agreed, 3> timeouts{};    // collective, barrier, rpc
         std::map<uint64_t, Entry> entries;   // by arrival
-        std::map<uint32_t, uint64_t> taken;  // explicit rank -> arrival
-        std::map<NodeId, size_t> nodes;      // how many entries each has
-        Time not_before{};                   // after an attempt was called off
+        std::map<uint32_t, uint64_t> taken;  // arrivals by explicit rank
+        std::map<NodeId, size_t> nodes;      // numbers of entries by node
+        Time not_before{};  // the next attempt is not made before; zero: no attempt was aborted
     };
     struct Forming {
         wire::GroupPrepare prepare;
-        std::vector<Entry> entries;
-        std::map<NodeId, Incarnation> nodes;
-        std::set<NodeId> waiting_for, unsent;
-        Time deadline;
+        std::vector<Entry> entries;           // in order of arrival
+        std::map<NodeId, Incarnation> nodes;  // the member nodes
+        std::set<NodeId> waiting_for;         // nodes without a GroupPrepared
+        std::set<NodeId> unsent;  // nodes that the prepare was not sent to, because they are not connected
+        Time deadline;            // the attempt is aborted then
     };
 
     Error clash(const wire::GroupOpen& open, const Entry& with, const std::string& what) const;
@@ -116,35 +120,37 @@ class Directory {
     void refuse_all(const wire::GroupKey& key, const Error& error);
     std::string who(const wire::GroupOpen& open) const;
     void place(const wire::GroupKey& key, Entry entry);
-    void put_back(std::vector<Entry> entries, Time now);
+    void reinsert(std::vector<Entry> entries, Time now);
     static void move_via(Entry& entry, const NodeId& via);
     void erase_waiting(const wire::RequestId& request);
     static void leave(Gathering& gathering, const wire::GroupOpen& open);
-    void forget_rumours(const wire::GroupOpen& open, Time now);
-    bool forget_earlier_lives(const wire::GroupOpen& open, Time now);
+    void remove_contradicted(const wire::GroupOpen& open, Time now);
+    bool remove_earlier_incarnations(const wire::GroupOpen& open, Time now);
     Error unsent_fault(const Forming& forming) const;
     void form_if_complete(const wire::GroupKey& key, Time now);
     void prepare(std::vector<Entry> entries, Time now);
     wire::TimeoutsRecord agreed(const std::vector<wire::GroupOpen>& opens) const;
     void commit(const GroupId& group);
-    void call_off(const GroupId& group, const Error& error, const std::set<wire::RequestId>& out, Time now);
+    void abort_attempt(const GroupId& group, const Error& error, const std::set<wire::RequestId>& out,
+                       Time now);
     void refuse(const Entry& entry, Error error);
 
     DirectoryConfig config_;
     uint64_t next_arrival_ = 1, next_group_ = 1;
-    std::map<wire::GroupKey, Gathering> gatherings_;
-    std::map<wire::RequestId, std::pair<wire::GroupKey, uint64_t>> where_;  // in gatherings_
-    std::map<GroupId, Forming> forming_;
-    std::deque<Ghost> ghosts_;
-    std::deque<Outgoing> sends_;
-    std::deque<Committed> committed_;
-    std::deque<std::pair<wire::GroupOpen, NodeId>> orphans_;
+    std::map<wire::GroupKey, Gathering> gatherings_;  // waiting opens
+    std::map<wire::RequestId, std::pair<wire::GroupKey, uint64_t>>
+        where_;                                               // (key, arrival) of each waiting open
+    std::map<GroupId, Forming> forming_;                      // attempts between prepare and commit
+    std::deque<Expired> expired_;                             // the oldest first
+    std::deque<Outgoing> sends_;                              // not polled yet
+    std::deque<Committed> committed_;                         // not polled yet
+    std::deque<std::pair<wire::GroupOpen, NodeId>> orphans_;  // not polled yet
 };
 
-// What all nodes of a group have [V5].
+// The features that all nodes of a group have [V5].
 uint64_t common_features(const std::vector<wire::GroupMemberRecord>& members);
 
-// Who gets which rank [R4]: explicit ranks stay, automatic ones fill the free numbers, grouped by node.
+// The rank of each open [R4]: explicit ranks stay, automatic ones get the free numbers, grouped by node.
 std::vector<uint32_t> assign_ranks(const std::vector<wire::GroupOpen>& opens_by_arrival, uint32_t size);
 
 }  // namespace nexar::rendezvous

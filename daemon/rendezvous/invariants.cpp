@@ -40,7 +40,7 @@ void Directory::check_invariants() const {
             NEXAR_CHECK(!where_.contains(entry.open.id));
         }
     }
-    NEXAR_CHECK(ghosts_.size() <= config_.ghosts_max);
+    NEXAR_CHECK(expired_.size() <= config_.expired_max);
 }
 
 void Rendezvous::check_invariants() const {

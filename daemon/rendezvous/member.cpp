@@ -1,9 +1,9 @@
-// The member's side of prepare and commit; see rendezvous.hpp. The life of a reservation:
+// See rendezvous.hpp. The member's side of prepare and commit. The states of a reservation:
 //   none -> waiting for links    a prepare whose opens are all free [R5]
 //   waiting -> prepared          connected to every member node: answered OK
-//   prepared -> asking           the leader is lost, or silent for too long [R8]
-//   any -> committed             told so by the leader or by another member
-//   any -> called off            told so, or nobody answered
+//   prepared -> querying         the leader is lost, or silent for too long [R8]
+//   any -> committed             by a commit of the leader or of another member
+//   any -> aborted               by a refusal of the leader or of another member, or no member answered
 #include <algorithm>
 #include <bit>
 
@@ -44,8 +44,8 @@ void Rendezvous::on_prepare(const NodeId& from, const wire::GroupPrepare& prepar
     answer_prepare(prepare.group, reservation, now);
 }
 
-// Why this node cannot take part; nothing if it can. Opens listed in vain are taken off the leader's list
-// [R2].
+// The reason why this node cannot take part; empty: it can. Opens that are listed in vain are removed from
+// the leader's list [R2].
 std::string Rendezvous::fault_of(const NodeId& from, const wire::GroupPrepare& prepare, Time now) {
     std::string fault = "no open of this node in it";
     if (prepare.plan.version > plan_version_of(common_features(prepare.members)))  // [V5]
@@ -53,10 +53,10 @@ std::string Rendezvous::fault_of(const NodeId& from, const wire::GroupPrepare& p
                ", which a node of it lacks";
     bool any = false;
     std::set<wire::RequestId> seen;
-    std::map<NodeId, Incarnation> lives;
+    std::map<NodeId, Incarnation> incarnations;
     for (const wire::GroupMemberRecord& member : prepare.members) {
-        if (lives.try_emplace(member.node, member.life).first->second != member.life)
-            return "two lives of node " + name_of(member.node) + " in it";
+        if (incarnations.try_emplace(member.node, member.life).first->second != member.life)
+            return "two incarnations of node " + name_of(member.node) + " in it";
         if (member.node != config_.self) continue;
         if (const uint64_t missing = member.features & ~config_.features; missing != 0)
             return "it lacks feature " + std::to_string(std::countr_zero(missing)) +
@@ -65,12 +65,13 @@ std::string Rendezvous::fault_of(const NodeId& from, const wire::GroupPrepare& p
         if (!seen.insert(member.request).second) return "the same open twice";
         const auto own = own_.find(member.request);
         if (own != own_.end() && own->second.reserved) {
-            // Our leader begins again: so it has called off the attempt before, and that message was lost.
+            // The leader makes a new attempt, so it has aborted the earlier one.
             const GroupId earlier = *own->second.reserved;
             if (reservations_.at(earlier).leader == from)
-                call_off(earlier, {Errc::pending, "replaced by a later attempt", -1, -1, {}}, now);
+                abort_attempt(earlier, {Errc::pending, "replaced by a later attempt", -1, -1, {}}, now);
         }
-        // Of an open that `from` is not to lead it learns no more than that it is not there.
+        // An open that is not listed with `from` is treated as unknown, so that its properties are not
+        // disclosed.
         auto still = own_.find(member.request);
         if (still != own_.end() && !still->second.listed.contains(from)) still = own_.end();
         if (still != own_.end() && !still->second.reserved && still->second.open.key == prepare.key) {
@@ -84,7 +85,7 @@ std::string Rendezvous::fault_of(const NodeId& from, const wire::GroupPrepare& p
     return fault;
 }
 
-// Members, rank and size are not the leader's to choose.
+// The leader cannot choose the members, an explicit rank or the size.
 std::string Rendezvous::contradiction(const wire::GroupOpen& open, const wire::GroupPrepare& prepare,
                                       const wire::GroupMemberRecord& member) {
     const std::string pid = "pid " + std::to_string(open.pid);
@@ -112,13 +113,13 @@ bool Rendezvous::has_promised(const NodeId& from, const wire::GroupPrepare& prep
            std::ranges::any_of(prepare.members, [&](const auto& member) { return to(member.node); });
 }
 
-// Only what cannot be is final: another life of the node may be on its way to us [R7].
+// Final only if no connection can be expected: another incarnation of the node may connect soon [R7].
 Error Rendezvous::link_fault(const Reservation& reservation, const NodeId& node, Reach reach) const {
     if (reach == Reach::over)
         return {Errc::pending, "node " + name_of(node) + " was started again", -1, -1, {}};
     if (reach == Reach::not_yet)
         return {Errc::pending,
-                "node " + name_of(config_.self) + " is not connected to the present life of node " +
+                "node " + name_of(config_.self) + " is not connected to the present incarnation of node " +
                     name_of(node),
                 -1,
                 -1,
@@ -139,10 +140,10 @@ Error Rendezvous::link_fault(const Reservation& reservation, const NodeId& node,
 
 void Rendezvous::answer_prepare(const GroupId& group, Reservation& reservation, Time now) {
     Error error;
-    for (const auto& [node, life] : reservation.nodes) {
-        const Reach reach = reach_of(node, life);
+    for (const auto& [node, incarnation] : reservation.nodes) {
+        const Reach reach = reach_of(node, incarnation);
         if (reach == Reach::here) continue;
-        if (reach != Reach::over && now < reservation.link_deadline) return;  // it may be on its way up
+        if (reach != Reach::over && now < reservation.link_deadline) return;  // it may connect soon
         error = link_fault(reservation, node, reach);
         break;
     }
@@ -164,7 +165,7 @@ void Rendezvous::on_commit(const NodeId& from, const GroupId& group, Time now) {
     }
     const auto known = decisions_.find(group);
     if (known != decisions_.end() && known->second.outcome == Outcome::committed) return;
-    // Called off here, or never heard of: whoever has committed must know [R9].
+    // Aborted here, or unknown: the node that has committed must know [R9].
     const Error error{Errc::peer_lost, "node " + name_of(config_.self) + " had called off the group", -1, -1,
                       config_.self.hex()};
     send(from, wire::GroupRefused{{}, group, error});
@@ -185,14 +186,14 @@ void Rendezvous::commit(const GroupId& group, Time now) {
         own_.erase(member.request);
     }
     std::vector<NodeId> nodes{config_.self};
-    for (const auto& [node, life] : reservation.nodes) nodes.push_back(node);
+    for (const auto& [node, incarnation] : reservation.nodes) nodes.push_back(node);
     decided(group, {Outcome::committed, std::move(nodes), reservation.leader, now});
     actions_.push_back(std::move(opened));
 }
 
-void Rendezvous::call_off(const GroupId& group, const Error& error, Time now) {
+void Rendezvous::abort_attempt(const GroupId& group, const Error& error, Time now) {
     const Reservation reservation = std::move(reservations_.extract(group).mapped());
-    decided(group, {Outcome::called_off, {}, {}, now});
+    decided(group, {Outcome::aborted, {}, {}, now});
     for (const wire::GroupMemberRecord& member : reservation.prepare.members) {
         if (member.node != config_.self) continue;
         Own& own = own_.at(member.request);
@@ -209,7 +210,7 @@ void Rendezvous::call_off(const GroupId& group, const Error& error, Time now) {
 }
 
 void Rendezvous::on_refused(const NodeId& from, const wire::GroupRefused& refused, Time now) {
-    if (refused.id.number != 0) {  // one open; otherwise a whole attempt
+    if (refused.id.number != 0) {  // a refusal of one open; otherwise of a whole attempt
         const auto own = own_.find(refused.id);
         if (own != own_.end()) {
             if (!own->second.reserved && from == leader_of(own->second)) fail_open(refused.id, refused.error);
@@ -224,21 +225,21 @@ void Rendezvous::on_refused(const NodeId& from, const wire::GroupRefused& refuse
     const auto at = reservations_.find(refused.group);
     if (at != reservations_.end()) {
         if (from == at->second.leader || at->second.nodes.contains(from))
-            call_off(refused.group, refused.error, now);
+            abort_attempt(refused.group, refused.error, now);
         return;
     }
     const NodeId& by = refused.id.origin.is_zero() ? from : refused.id.origin;
     if (has_committed(refused.group)) disown(from, refused.group, by, refused.error);
 }
 
-// [R9] Told once, and passed on to the other members, who may have committed too.
+// [R9]: reported once, and passed on to the other members, which may have committed too.
 void Rendezvous::disown(const NodeId& from, const GroupId& group, const NodeId& by, const Error& error) {
     Decision& decision = decisions_.at(group);
     const auto concerns = [&](const NodeId& node) {
         return std::ranges::find(decision.nodes, node) != decision.nodes.end();
     };
     if (!concerns(by) || (from != decision.leader && !concerns(from))) return;
-    decision.outcome = Outcome::called_off;
+    decision.outcome = Outcome::aborted;
     for (const NodeId& node : decision.nodes)
         if (node != config_.self && node != by) send(node, wire::GroupRefused{{by, 0}, group, error});
     const bool member =
@@ -246,10 +247,10 @@ void Rendezvous::disown(const NodeId& from, const GroupId& group, const NodeId& 
     if (member) actions_.push_back(Disowned{group, by, error.text});
 }
 
-void Rendezvous::ask_members(const GroupId& group, Reservation& reservation, Time now) {
+void Rendezvous::query_members(const GroupId& group, Reservation& reservation, Time now) {
     reservation.query_until = now + config_.query_timeout;
     std::set<NodeId> asked{reservation.leader};
-    for (const auto& [node, life] : reservation.nodes) asked.insert(node);
+    for (const auto& [node, incarnation] : reservation.nodes) asked.insert(node);
     for (const NodeId& node : asked)
         if (node != config_.self) send(node, wire::GroupQuery{group});
 }
@@ -272,9 +273,9 @@ void Rendezvous::on_reservation_time(const GroupId& group, Time now) {
         if (now < reservation.query_until) return;
         const Error error{
             Errc::pending, "the node that formed it was lost, and no other knew a decision", -1, -1, {}};
-        call_off(group, error, now);
+        abort_attempt(group, error, now);
     } else if (now >= reservation.decision_deadline) {
-        ask_members(group, reservation, now);
+        query_members(group, reservation, now);
     }
 }
 

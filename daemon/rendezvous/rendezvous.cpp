@@ -1,5 +1,5 @@
-// The opens of this node and those it passes on; see rendezvous.hpp. The member's side of prepare and commit
-// is in member.cpp, the leader's in directory.cpp.
+// See rendezvous.hpp. Opens of this node, and opens that it passes on. member.cpp has the member's side of
+// prepare and commit, directory.cpp the leader's.
 #include "rendezvous/rendezvous.hpp"
 
 #include <algorithm>
@@ -14,11 +14,13 @@ namespace nexar::rendezvous {
 Rendezvous::Rendezvous(Config config)
     : config_(std::move(config)),
       leader_(config_.self),
-      next_request_((config_.life.counter << 32) + 1),
-      directory_({config_.self, config_.life.nonce, config_.plan, config_.timeouts, config_.prepare_timeout,
-                  config_.retry_delay, config_.directory_max,
+      next_request_((config_.incarnation.counter << 32) + 1),
+      directory_({config_.self, config_.incarnation.nonce, config_.plan, config_.timeouts,
+                  config_.prepare_timeout, config_.retry_delay, config_.directory_max,
                   [this](const NodeId& node) { return name_of(node); }}) {
-    directory_.reach = [this](const NodeId& node, Incarnation life) { return reach_of(node, life); };
+    directory_.reach = [this](const NodeId& node, Incarnation incarnation) {
+        return reach_of(node, incarnation);
+    };
     directory_.leads = [this](const wire::GroupOpen& open) {
         if (leader_ == config_.self) return true;
         const auto own = own_.find(open.id);
@@ -59,7 +61,7 @@ Result<wire::RequestId> Rendezvous::open(const OpenSpec& spec, Time now) {
                 spec.size,
                 spec.rank,
                 spec.pid,
-                config_.life,
+                config_.incarnation,
                 config_.bulk_shards,
                 spec.timeouts,
                 config_.features};
@@ -108,7 +110,7 @@ void Rendezvous::fail_open(const wire::RequestId& request, Error error) {
     if (own_.erase(request) > 0) actions_.push_back(Failed{request, std::move(error)});
 }
 
-// [R11] The end of an open's time.
+// [R11]: an open's deadline has passed.
 void Rendezvous::expire(const wire::RequestId& request, const wire::GroupStatus* status) {
     const auto at = own_.find(request);
     if (at == own_.end() || at->second.reserved) return;
@@ -123,7 +125,7 @@ void Rendezvous::expire_all(Time now) {
     std::vector<wire::RequestId> due;
     for (const auto& [id, own] : own_)
         if (!own.reserved && now >= std::min(own.deadline, own.status_until)) due.push_back(id);
-    // All who expire now see each other in the list: first the questions, then the withdrawals.
+    // All status questions come before the withdrawals, so that opens that expire together see each other.
     std::vector<std::pair<wire::RequestId, wire::GroupStatus>> answers;
     for (const wire::RequestId& request : due) {
         Own& own = own_.at(request);
@@ -158,10 +160,10 @@ void Rendezvous::on_status(const NodeId& from, const wire::GroupStatus& status) 
 
 void Rendezvous::on_open(const NodeId& from, const wire::GroupOpen& open, Time now) {
     if (open.id.origin == config_.self) return;
-    // For itself a node speaks only in the life that it is connected in.
+    // A node's own opens are of the incarnation that is connected.
     const auto peer = peers_.find(from);
-    const bool said = peer != peers_.end() && peer->second != Incarnation{} && open.life != Incarnation{};
-    if (from == open.id.origin && said && open.life != peer->second) return;
+    const bool is_known = peer != peers_.end() && peer->second != Incarnation{} && open.life != Incarnation{};
+    if (from == open.id.origin && is_known && open.life != peer->second) return;
     pass_on(open, from, now);
 }
 
@@ -174,7 +176,7 @@ void Rendezvous::pass_on(const wire::GroupOpen& open, const NodeId& via, Time no
     const auto known = relayed_.find(open.id);
     const NodeId& origin = open.id.origin;
     if (known != relayed_.end() && known->second.via == origin && via != origin)
-        return;  // its own word counts
+        return;  // the origin's own open wins
     relayed_[open.id] = {open, via};
     send(leader_, open);
 }
@@ -200,23 +202,25 @@ void Rendezvous::on_unlisted(const NodeId& from, const wire::RequestId& request,
 
 // ---- Peers ----
 
-Reach Rendezvous::reach_of(const NodeId& node, Incarnation life) const {
+Reach Rendezvous::reach_of(const NodeId& node, Incarnation incarnation) const {
     const auto up = peers_.find(node);
     const bool is_self = node == config_.self;
     if (!is_self && up == peers_.end()) {
         const auto lost = lost_.find(node);
-        if (lost == lost_.end() || life == Incarnation{} || lost->second == life) return Reach::nowhere;
-        return lost->second.counter > life.counter ? Reach::over : Reach::not_yet;
+        if (lost == lost_.end() || incarnation == Incarnation{} || lost->second == incarnation)
+            return Reach::nowhere;
+        return lost->second.counter > incarnation.counter ? Reach::over : Reach::not_yet;
     }
-    const Incarnation present = is_self ? config_.life : up->second;
-    if (life == Incarnation{} || present == Incarnation{} || present == life) return Reach::here;
-    return present.counter > life.counter ? Reach::over : Reach::not_yet;
+    const Incarnation present = is_self ? config_.incarnation : up->second;
+    if (incarnation == Incarnation{} || present == Incarnation{} || present == incarnation)
+        return Reach::here;
+    return present.counter > incarnation.counter ? Reach::over : Reach::not_yet;
 }
 
-void Rendezvous::on_peer_up(const NodeId& node, Incarnation life, Time now) {
-    if (const auto other = peers_.find(node); other != peers_.end() && other->second != life)
+void Rendezvous::on_peer_up(const NodeId& node, Incarnation incarnation, Time now) {
+    if (const auto other = peers_.find(node); other != peers_.end() && other->second != incarnation)
         on_peer_down(node, other->second, now);
-    peers_[node] = life;
+    peers_[node] = incarnation;
     lost_.erase(node);
     update_leader(now);
     directory_.on_connected(node);
@@ -224,21 +228,21 @@ void Rendezvous::on_peer_up(const NodeId& node, Incarnation life, Time now) {
     settle(now);
 }
 
-void Rendezvous::on_peer_down(const NodeId& node, Incarnation life, Time now) {
+void Rendezvous::on_peer_down(const NodeId& node, Incarnation incarnation, Time now) {
     const auto peer = peers_.find(node);
-    if (peer == peers_.end() || peer->second != life) return;
+    if (peer == peers_.end() || peer->second != incarnation) return;
     peers_.erase(peer);
-    lost_[node] = life;
+    lost_[node] = incarnation;
     std::erase_if(relayed_, [&](const auto& item) {
         if (item.second.via != node) return false;
         send(leader_, wire::GroupWithdraw{item.first, item.second.open.key, false, false});
         return true;
     });
     update_leader(now);
-    directory_.remove_via(node, life, now);
+    directory_.remove_via(node, incarnation, now);
     for (auto& [group, reservation] : reservations_)
         if (reservation.leader == node && reservation.query_until == never)
-            ask_members(group, reservation, now);
+            query_members(group, reservation, now);
     settle(now);
 }
 
@@ -297,8 +301,8 @@ void Rendezvous::send(const NodeId& to, wire::Message message) {
         actions_.push_back(Send{to, std::move(message)});
 }
 
-// Carries messages between our own directory and our own members until nothing is left. It ends: each of them
-// answers another, and none of the conversations goes round in a circle without a deadline.
+// Delivers messages between this node's directory and its member side until none is left. It ends: each
+// message is a reply to another one, and no exchange repeats without a deadline.
 void Rendezvous::settle(Time now) {
     for (;;) {
         bool moved = false;

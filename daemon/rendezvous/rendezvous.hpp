@@ -1,6 +1,8 @@
-// Rendezvous of one node: its own processes' opens, and, while this node is the leader, the directory of
-// everybody's (docs/protocol/rendezvous.md; [R..] are its invariants). Sans-io: after every input collect
-// poll_action() until it is empty, then sleep until wake_at(). One thread, owned by the engine.
+// Rendezvous: the opens of one node's processes and, while this node is the leader, the directory of all
+// nodes' opens (docs/protocol/rendezvous.md; [R..] are its invariants). Sans-io: after every input the owner
+// polls poll_action() until it is empty, then sleeps until wake_at().
+//
+// Thread: the owner's (the engine).
 #pragma once
 
 #include <deque>
@@ -23,12 +25,12 @@ namespace nexar::rendezvous {
 
 struct Config {
     NodeId self;
-    Incarnation life;                                       // its nonce goes into the ids of groups
+    Incarnation incarnation;                                // this node's; its nonce is a part of group ids
     uint16_t bulk_shards = 1;                               // of this node
     uint64_t features = known_features();                   // the same
-    wire::PlanTableRecord plan;                             // for groups led from here
-    wire::TimeoutsRecord timeouts{30'000, 30'000, 30'000};  // where members do not say
-    std::function<std::string(const NodeId&)> name_of;      // for texts; empty: the NodeId
+    wire::PlanTableRecord plan;                             // for groups that this node leads
+    wire::TimeoutsRecord timeouts{30'000, 30'000, 30'000};  // for time-outs that no member sets
+    std::function<std::string(const NodeId&)> name_of;      // for error texts; empty: the NodeId
     Duration link_wait{1'000'000'000};
     Duration prepare_timeout{2'000'000'000};
     Duration retry_delay{100'000'000};
@@ -46,7 +48,7 @@ struct Config {
 struct OpenSpec {
     SessionId session;
     wire::GroupKey key{};
-    bool local = false;  // the key is of this node only
+    bool local = false;  // the key is valid on this node only
     std::string name;
     uint32_t size = 0;
     int64_t rank = -1;
@@ -55,22 +57,22 @@ struct OpenSpec {
     wire::TimeoutsRecord timeouts{};
 };
 
-// What the machine wants or tells.
-struct Send {  // by the control log: once and in order, while the incarnation that it is for lives
+// Actions for the owner.
+struct Send {  // by the control log: once and in order to that incarnation of the node
     NodeId to;
     wire::Message message;
 };
-struct Opened {  // a group is committed; every node with members gets it once
+struct Opened {  // a group is committed; once on each node with members
     wire::GroupPrepare group;
-    std::vector<std::pair<wire::RequestId, Rank>> ranks;  // of this node, still wanted
-    std::vector<Rank> gone;                               // of this node: the process ended meanwhile [R12]
+    std::vector<std::pair<wire::RequestId, Rank>> ranks;  // ranks of this node
+    std::vector<Rank> gone;  // ranks of this node whose process ended meanwhile [R12]
 };
-struct Failed {  // an open of this node is over
+struct Failed {  // an open of this node has failed
     wire::RequestId request;
     Error error;
 };
-// A committed group that another member node never joined [R9]. To be given to the arbiter as the loss of
-// that node's lowest rank, so that all members end with one error.
+// A committed group that another member node has aborted [R9]. The owner reports it to the arbiter as the
+// loss of that node's lowest rank, so that all members get one error.
 struct Disowned {
     GroupId group;
     NodeId node;
@@ -84,13 +86,14 @@ class Rendezvous {
     Rendezvous(const Rendezvous&) = delete;
     Rendezvous& operator=(const Rendezvous&) = delete;
 
-    // Input. The answer to an open is one Opened (listing it) or one Failed, or neither after withdraw().
+    // Input. Ensures: each open has one Opened that lists it, or one Failed, or neither after withdraw().
     Result<wire::RequestId> open(const OpenSpec& spec, Time now);
     void withdraw(const wire::RequestId& request, Time now);
     void withdraw_session(SessionId session, Time now);
-    void on_peer_up(const NodeId& node, Incarnation life, Time now);
-    void on_peer_down(const NodeId& node, Incarnation life, Time now);            // of another life: no news
-    bool on_message(const NodeId& from, const wire::Message& message, Time now);  // false: not for us
+    void on_peer_up(const NodeId& node, Incarnation incarnation, Time now);
+    void on_peer_down(const NodeId& node, Incarnation incarnation, Time now);  // another incarnation: ignored
+    bool on_message(const NodeId& from, const wire::Message& message,
+                    Time now);  // false: another kind of message
     void on_time(Time now);
 
     // Output.
@@ -117,32 +120,32 @@ class Rendezvous {
         wire::GroupOpen open;
         SessionId session;
         bool local = false;
-        std::set<NodeId> listed;  // with whom: they may lead it, nobody else
-        Duration timeout;
+        std::set<NodeId> listed;  // the nodes that it was listed with; only they may lead it
+        Duration timeout;         // as requested, for the error's text
         Time deadline;
-        Time status_until = never;  // asked the leader who is there [R11]
-        std::optional<GroupId> reserved;
-        bool withdrawn = false;  // while reserved [R12]
-        std::string trouble;     // why the last attempt was called off
+        Time status_until = never;        // waits for the leader's GroupStatus until then [R11]
+        std::optional<GroupId> reserved;  // the attempt that it is prepared in
+        bool withdrawn = false;           // its process ended while it was reserved [R12]
+        std::string trouble;              // why the last attempt was aborted; empty: none was
     };
-    struct Relayed {  // passed on for another node [R1]
+    struct Relayed {  // an open of another node that was passed on to the leader [R1]
         wire::GroupOpen open;
         NodeId via;
     };
     struct Reservation {
         wire::GroupPrepare prepare;
         NodeId leader;
-        std::map<NodeId, Incarnation> nodes;  // of the members, without self
-        Time link_deadline = never;           // waiting for links; never: answered
-        Time decision_deadline;
-        Time query_until = never;  // asking the others [R8]
+        std::map<NodeId, Incarnation> nodes;  // the member nodes without this one
+        Time link_deadline = never;  // waits for connections until then; never: the prepare was answered
+        Time decision_deadline;      // the leader's decision is due then
+        Time query_until = never;    // the other members were asked; waits for them until then [R8]
     };
-    enum class Outcome : uint8_t { committed, called_off };
+    enum class Outcome : uint8_t { committed, aborted };
     struct Decision {
-        Outcome outcome = Outcome::called_off;
-        std::vector<NodeId> nodes;  // committed: whom it concerns
-        NodeId leader;              // committed: who else may speak about it
-        Time at{};
+        Outcome outcome = Outcome::aborted;
+        std::vector<NodeId> nodes;  // of a committed group: its member nodes
+        NodeId leader;              // of a committed group: may also report about it
+        Time at{};                  // when it was decided
     };
 
     // Member side (member.cpp).
@@ -160,11 +163,11 @@ class Rendezvous {
     void on_unlisted(const NodeId& from, const wire::RequestId& request, Time now);
     void commit(const GroupId& group, Time now);
     void disown(const NodeId& from, const GroupId& group, const NodeId& by, const Error& error);
-    void call_off(const GroupId& group, const Error& error, Time now);
+    void abort_attempt(const GroupId& group, const Error& error, Time now);
     void on_reservation_time(const GroupId& group, Time now);
-    void ask_members(const GroupId& group, Reservation& reservation, Time now);
+    void query_members(const GroupId& group, Reservation& reservation, Time now);
     Error link_fault(const Reservation& reservation, const NodeId& node, Reach reach) const;
-    Reach reach_of(const NodeId& node, Incarnation life) const;
+    Reach reach_of(const NodeId& node, Incarnation incarnation) const;
     // Opens (rendezvous.cpp).
     void list(Own& own, Time now);
     void pass_on(const wire::GroupOpen& open, const NodeId& via, Time now);
@@ -185,22 +188,22 @@ class Rendezvous {
     const NodeId& leader_of(const Own& own) const { return own.local ? config_.self : leader_; }
 
     Config config_;
-    NodeId leader_;
-    std::map<NodeId, Incarnation> peers_;  // connected, to this life
-    std::map<NodeId, Incarnation> lost_;   // not connected any more; as many as the peer table knows
-    // Counts on from life to life, so that an open of an earlier life is never taken for one of this.
+    NodeId leader_;                        // the lowest of this node and its peers
+    std::map<NodeId, Incarnation> peers_;  // connected nodes and their incarnations
+    std::map<NodeId, Incarnation> lost_;   // nodes that were connected; at most as many as the peer table has
+    // Increases from incarnation to incarnation, so that an open of an earlier one never equals one of this.
     uint64_t next_request_;
-    std::map<wire::RequestId, Own> own_;
-    std::map<wire::RequestId, Relayed> relayed_;
-    std::map<GroupId, Reservation> reservations_;
-    std::map<GroupId, Decision> decisions_;
-    std::deque<GroupId> decision_order_;
-    // Attempts that will not be joined, because a node was told so that may be in them. By node: what a
-    // stranger asks binds nobody, and takes no place from others.
+    std::map<wire::RequestId, Own> own_;           // opens of this node without an outcome
+    std::map<wire::RequestId, Relayed> relayed_;   // empty while this node leads
+    std::map<GroupId, Reservation> reservations_;  // prepared here, not decided
+    std::map<GroupId, Decision> decisions_;        // the last decisions_max
+    std::deque<GroupId> decision_order_;           // their ids, the oldest first
+    // By node: attempts that this node has promised not to join. A promise counts if that node is in the
+    // attempt, so the questions of other nodes have no effect, and each node has its own promises_max.
     std::map<NodeId, std::deque<GroupId>> promised_;
     Directory directory_;
-    std::deque<wire::Message> inbox_;  // to ourselves
-    std::deque<Action> actions_;
+    std::deque<wire::Message> inbox_;  // messages of this node to itself; empty between inputs
+    std::deque<Action> actions_;       // not polled yet
 };
 
 }  // namespace nexar::rendezvous

@@ -53,7 +53,7 @@ Members members_of(const wire::GroupOpen& open, const wire::GroupStatus& status,
 
 }  // namespace
 
-// Who is missing comes first, and what to do next: the text may be cut at its end.
+// The missing ranks and the advice come first, because the text may be cut at its end.
 Error group_incomplete(const Unfilled& unfilled, const wire::GroupStatus* status,
                        const std::function<std::string(const NodeId&)>& name_of) {
     const wire::GroupOpen& open = unfilled.open;
@@ -64,7 +64,8 @@ Error group_incomplete(const Unfilled& unfilled, const wire::GroupStatus* status
                 -1,
                 {}};
     if (!status) {
-        error.text += "the node that collects its ranks did not say who is there. " + advice(unfilled.local);
+        error.text +=
+            "the node that collects its ranks did not report the arrived ones. " + advice(unfilled.local);
     } else {
         const Members members = members_of(open, *status, name_of);
         const size_t count = open.size - std::min<size_t>(open.size, members.present.size());

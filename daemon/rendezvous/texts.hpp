@@ -1,4 +1,4 @@
-// What a process is told when its group never filled.
+// group_incomplete: the error of an open whose group was not complete in time.
 #pragma once
 
 #include <functional>
@@ -13,11 +13,11 @@ namespace nexar::rendezvous {
 struct Unfilled {
     const wire::GroupOpen& open;
     bool local;           // without a job_secret
-    Duration waited;      // as long as the open was to wait
-    std::string trouble;  // why the last attempt to form it was called off
+    Duration waited;      // the open's time-out
+    std::string trouble;  // why the last attempt was aborted; empty: none was
 };
 
-// Who is there and who is missing [R11]. `status`: the leader's answer, or nothing if it gave none.
+// The text names the arrived and the missing ranks [R11]. `status`: the leader's; null: it did not answer.
 Error group_incomplete(const Unfilled& unfilled, const wire::GroupStatus* status,
                        const std::function<std::string(const NodeId&)>& name_of);
 

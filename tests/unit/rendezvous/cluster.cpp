@@ -22,7 +22,7 @@ wire::GroupKey key_of(const std::string& name) {
 
 Cluster::Cluster(unsigned nodes, uint64_t seed, bool linked) : random_(seed), dead_(nodes) {
     for (unsigned i = 0; i < nodes; ++i) {
-        lives_.push_back({1, 1000 + i});
+        incarnations_.push_back({1, 1000 + i});
         machines_.push_back(make_machine(i));
     }
     for (unsigned a = 0; a < nodes && linked; ++a)
@@ -32,7 +32,7 @@ Cluster::Cluster(unsigned nodes, uint64_t seed, bool linked) : random_(seed), de
 std::unique_ptr<Rendezvous> Cluster::make_machine(unsigned node) const {
     Config config;
     config.self = node_id(node);
-    config.life = lives_[node];
+    config.incarnation = incarnations_[node];
     config.bulk_shards = static_cast<uint16_t>(4 + node);
     config.name_of = [](const NodeId& id) { return "host" + std::to_string(id.bytes[0] - 1); };
     return std::make_unique<Rendezvous>(config);
@@ -42,7 +42,7 @@ void Cluster::link(unsigned a, unsigned b) {
     if (dead_[a] || dead_[b]) return;
     links_[{std::min(a, b), std::max(a, b)}] = next_connection_++;
     for (auto [x, y] : {std::pair(a, b), std::pair(b, a)}) {
-        machines_[x]->on_peer_up(node_id(y), lives_[y], now_);
+        machines_[x]->on_peer_up(node_id(y), incarnations_[y], now_);
         replay(x, y);
         drain(x);
     }
@@ -51,7 +51,7 @@ void Cluster::unlink(unsigned a, unsigned b) {
     if (links_.erase({std::min(a, b), std::max(a, b)}) == 0) return;
     for (auto [x, y] : {std::pair(a, b), std::pair(b, a)}) {
         if (dead_[x]) continue;
-        machines_[x]->on_peer_down(node_id(y), lives_[y], now_);
+        machines_[x]->on_peer_down(node_id(y), incarnations_[y], now_);
         drain(x);
     }
 }
@@ -59,11 +59,11 @@ void Cluster::flap(unsigned a, unsigned b) {
     unlink(a, b);
     link(a, b);
 }
-void Cluster::replace(unsigned a, unsigned b, unsigned hears_end) {
+void Cluster::replace(unsigned a, unsigned b, unsigned sees_end) {
     links_[{std::min(a, b), std::max(a, b)}] = next_connection_++;
     for (auto [x, y] : {std::pair(a, b), std::pair(b, a)}) {
-        if (x == hears_end) machines_[x]->on_peer_down(node_id(y), lives_[y], now_);
-        machines_[x]->on_peer_up(node_id(y), lives_[y], now_);
+        if (x == sees_end) machines_[x]->on_peer_down(node_id(y), incarnations_[y], now_);
+        machines_[x]->on_peer_up(node_id(y), incarnations_[y], now_);
         drain(x);
     }
 }
@@ -80,8 +80,8 @@ void Cluster::restart(unsigned node, unsigned unaware) {
     for (unsigned other = 0; other < machines_.size(); ++other)
         if (links_.contains({std::min(node, other), std::max(node, other)})) linked.push_back(other);
     for (const unsigned other : linked) unlink(node, other);
-    lives_[node].counter += 1;
-    lives_[node].nonce += 100;
+    incarnations_[node].counter += 1;
+    incarnations_[node].nonce += 100;
     machines_[node] = make_machine(node);
     dead_[node] = false;
     for (const unsigned other : linked) link(node, other);
@@ -167,7 +167,7 @@ void Cluster::drain(unsigned node) {
             ++messages_;
             REQUIRE(send->to != node_id(node));
             const unsigned to = send->to.bytes[0] - 1u;
-            fly({node, to, lives_[node], lives_[to], wire::encode(send->message)});
+            fly({node, to, incarnations_[node], incarnations_[to], wire::encode(send->message)});
         } else if (const auto* opened = std::get_if<Opened>(&*action)) {
             on_opened(node, *opened);
         } else if (const auto* failed = std::get_if<Failed>(&*action)) {
@@ -192,7 +192,7 @@ bool Cluster::step(Time end) {
     now_ = std::max(now_, next);
     while (!flying_.empty() && flying_.begin()->first <= now_) {
         Packet packet = flying_.extract(flying_.begin()).mapped();
-        if (packet.sender != lives_[packet.from] || packet.receiver != lives_[packet.to]) continue;
+        if (packet.sender != incarnations_[packet.from] || packet.receiver != incarnations_[packet.to]) continue;
         if (dead_[packet.to]) continue;
         if (!links_.contains({std::min(packet.from, packet.to), std::max(packet.from, packet.to)})) {
             logs_[{packet.from, packet.to}].push_back(std::move(packet));

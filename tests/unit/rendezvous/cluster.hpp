@@ -1,6 +1,6 @@
 // Rendezvous machines in virtual time: ordered streams with seeded delays, links that come and go, nodes that
 // die. Every message passes through the codec. What every run must keep is checked after every event: an open
-// is answered at most once, and all members of a group were told the same.
+// is answered at most once, and all members of a group have the same list.
 #pragma once
 
 #include <map>
@@ -26,11 +26,11 @@ class Cluster {
     void link(unsigned a, unsigned b);
     void unlink(unsigned a, unsigned b);
     void flap(unsigned a, unsigned b);  // both see a loss and a new connection
-    // Another connection takes the place of theirs; only `hears_end` (if one of them) sees a loss.
-    void replace(unsigned a, unsigned b, unsigned hears_end);
+    // Another connection takes the place of theirs; only `sees_end` (if one of them) sees a loss.
+    void replace(unsigned a, unsigned b, unsigned sees_end);
     void kill(unsigned node);
-    // The node's next life, which is connected to all that were, but to `unaware`: that one still holds its
-    // connection to the old life for good, until they are linked.
+    // The node's next incarnation, which is connected to all that were, but to `unaware`: that one still
+    // holds its connection to the old incarnation for good, until they are linked.
     void restart(unsigned node, unsigned unaware);
 
     // An open, answered or not. `pid` is its number, from 1.
@@ -81,7 +81,7 @@ class Cluster {
     Time now_{};
     std::vector<std::unique_ptr<Rendezvous>> machines_;
     std::vector<bool> dead_;
-    std::vector<Incarnation> lives_;
+    std::vector<Incarnation> incarnations_;
     std::map<std::pair<unsigned, unsigned>, uint64_t> links_;  // (low, high) -> connection
     uint64_t next_connection_ = 1;
     std::map<std::pair<unsigned, unsigned>, Time> last_;

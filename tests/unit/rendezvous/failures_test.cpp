@@ -123,14 +123,14 @@ TEST_CASE("connections that break and come back at any step lose nothing", "[ren
 // Simultaneous dials end so in the first moments of every connection: it must not cost a time-out.
 TEST_CASE("a connection that takes the place of another, at any step, costs no time", "[rendezvous]") {
     for (const unsigned other : {1u, 2u})
-        for (const unsigned hears_end : {0u, other, 9u})
+        for (const unsigned sees_end : {0u, other, 9u})
             for (uint64_t seed = 1; seed <= 5; ++seed)
                 for (int at = 0; at < 40; ++at) {
-                    CAPTURE(other, hears_end, seed, at);
+                    CAPTURE(other, sees_end, seed, at);
                     Cluster cluster(3, seed);
                     for (unsigned node = 0; node < 3; ++node) cluster.open(node, "g", 3);
                     for (int i = 0; i < at; ++i) cluster.step(cluster.now() + ms(100));
-                    cluster.replace(0, other, hears_end);
+                    cluster.replace(0, other, sees_end);
                     cluster.run(ms(400));
                     for (const auto& o : cluster.openers()) {
                         if (o.failed) FAIL(o.failed->text);
@@ -231,7 +231,7 @@ TEST_CASE("a leader that does not say who is there is not waited for longer than
     CHECK(std::holds_alternative<wire::GroupWithdraw>(std::get<Send>(*machine.poll_action()).message));
     const auto failed = machine.poll_action();
     REQUIRE(failed);
-    CHECK(says(std::get<Failed>(*failed).error, "did not say who is there"));
+    CHECK(says(std::get<Failed>(*failed).error, "did not report the arrived ones"));
     CHECK(machine.wake_at() == never);
 }
 

@@ -8,12 +8,12 @@ namespace {
 
 constexpr uint64_t unknown = uint64_t{1} << 63;
 const NodeId leader = node_id(0), other = node_id(1);
-const Incarnation life{1, 7};
+const Incarnation incarnation{1, 7};
 
 Config config_of(const NodeId& node, uint64_t features) {
     Config out;
     out.self = node;
-    out.life = life;
+    out.incarnation = incarnation;
     out.features = features;
     return out;
 }
@@ -24,7 +24,7 @@ struct Node {
 
     Node(const NodeId& self, const NodeId& peer, uint64_t features, uint32_t rank)
         : machine(config_of(self, features)) {
-        machine.on_peer_up(peer, life, Time{});
+        machine.on_peer_up(peer, incarnation, Time{});
         request = *machine.open({SessionId{1}, key_of("g"), false, "g", 2, rank, 9, ms(60'000)}, Time{});
     }
     template <class T>
@@ -40,7 +40,8 @@ struct Node {
 // As the leader makes it when the other node's open names these features.
 wire::GroupPrepare prepared_with(uint64_t ours, uint64_t theirs) {
     Node node(leader, other, ours, 0);
-    wire::GroupOpen open{{other, (uint64_t{1} << 32) + 1}, key_of("g"), "g", 2, 1, 8, life, 3, {}, theirs};
+    wire::GroupOpen open{
+        {other, (uint64_t{1} << 32) + 1}, key_of("g"), "g", 2, 1, 8, incarnation, 3, {}, theirs};
     node.machine.on_message(other, open, Time(ms(1)));
     const auto prepares = node.sent<wire::GroupPrepare>();
     REQUIRE(prepares.size() == 1);
@@ -77,8 +78,8 @@ TEST_CASE("a prepare that counts on what a node lacks is not answered OK by it",
     prepare.group = {1, 2, 3};
     prepare.key = key_of("g");
     prepare.name = "g";
-    prepare.members = {{{leader, 5}, leader, 0, 7, life, features},
-                       {node.request, other, 1, 9, life, features}};
+    prepare.members = {{{leader, 5}, leader, 0, 7, incarnation, features},
+                       {node.request, other, 1, 9, incarnation, features}};
     std::string expected;
     SECTION("what it has") {}
     SECTION("less than it has") {

@@ -112,7 +112,7 @@ TEST_CASE("an open is reserved for one attempt at a time", "[rendezvous][R2]") {
     }
 }
 
-TEST_CASE("refusals from strangers do not end an attempt or an open", "[rendezvous]") {
+TEST_CASE("refusals from other nodes do not end an attempt or an open", "[rendezvous]") {
     Member m;
     const Error error{Errc::rank_clash, "no", -1, -1, {}};
     m.machine.on_message(node_id(8), wire::GroupRefused{m.request, {}, error}, Time(ms(1)));
@@ -126,7 +126,7 @@ TEST_CASE("refusals from strangers do not end an attempt or an open", "[rendezvo
     CHECK(m.opened == 1);
 }
 
-TEST_CASE("a committed group that another member disowns ends once, and the others are told",
+TEST_CASE("a committed group that another member disowns ends once, and the others are notified",
           "[rendezvous][R9]") {
     Member m(3);
     auto prepare = m.prepare();
@@ -186,7 +186,7 @@ TEST_CASE("an open is listed again when its leader has lost it, and not because 
     CHECK(count<wire::GroupOpen>(m.sent()) == 1);
 }
 
-TEST_CASE("opens of more nodes than a group may have are refused; what a leader says can be said",
+TEST_CASE("opens of more nodes than a group may have are refused; a leader's message has room for the rest",
           "[rendezvous]") {
     Config config;
     config.self = self;
@@ -233,7 +233,7 @@ TEST_CASE("opens of more nodes than a group may have are refused; what a leader 
     look();
 }
 
-TEST_CASE("opens of one node in many incarnations at once make no list that cannot be said",
+TEST_CASE("opens of one node in many incarnations at once make no list that a message has no room for",
           "[rendezvous][H12]") {
     Config config;
     config.self = self;
@@ -285,14 +285,14 @@ TEST_CASE("a node that is asked about an attempt it never saw will not join it l
     CHECK(std::get<wire::GroupPrepared>(sent[0]).error.code == Errc::pending);
 }
 
-// The member's side, with the leader at 0 and a stranger that is connected and in no group.
-const NodeId stranger = node_id(2);
+// The member's side, with the leader at 0 and a foreign node that is connected and in no group.
+const NodeId foreign = node_id(2);
 
 TEST_CASE("an open of a local group is never led from outside, whatever the prepare says",
           "[rendezvous][H2]") {
     Member m;
     const auto local = *m.machine.open({SessionId{1}, key_of("l"), true, "l", 2, 0, 9, ms(60'000)}, Time{});
-    for (const NodeId& from : {leader, other, stranger}) {
+    for (const NodeId& from : {leader, other, foreign}) {
         wire::GroupPrepare prepare = m.prepare();
         prepare.group = {9, 9, from.bytes[0]};
         prepare.key = key_of("l");
@@ -333,11 +333,11 @@ TEST_CASE("only who was sent an open leads it, with the rank and the size that i
     CHECK(m.machine.pending() == 1);
 }
 
-TEST_CASE("a stranger commits no attempt, and calls none off", "[rendezvous][H6][R6]") {
+TEST_CASE("a foreign node commits no attempt, and calls none off", "[rendezvous][H6][R6]") {
     Member m;
     m.machine.on_message(leader, m.prepare(), Time(ms(1)));
     m.sent();
-    m.machine.on_message(stranger, wire::GroupCommit{group}, Time(ms(2)));
+    m.machine.on_message(foreign, wire::GroupCommit{group}, Time(ms(2)));
     m.sent();
     CHECK(m.opened == 0);
     m.machine.on_message(leader, wire::GroupCommit{group}, Time(ms(3)));
@@ -345,13 +345,13 @@ TEST_CASE("a stranger commits no attempt, and calls none off", "[rendezvous][H6]
     CHECK(m.opened == 1);
 }
 
-TEST_CASE("a stranger does not disown a group in the name of a member", "[rendezvous][H6]") {
+TEST_CASE("a foreign node does not disown a group in the name of a member", "[rendezvous][H6]") {
     Member m;
     m.machine.on_message(leader, m.prepare(), Time(ms(1)));
     m.machine.on_message(leader, wire::GroupCommit{group}, Time(ms(2)));
     m.sent();
-    const Error error{Errc::peer_lost, "said a stranger", -1, -1, {}};
-    m.machine.on_message(stranger, wire::GroupRefused{{other, 0}, group, error}, Time(ms(3)));
+    const Error error{Errc::peer_lost, "a lie", -1, -1, {}};
+    m.machine.on_message(foreign, wire::GroupRefused{{other, 0}, group, error}, Time(ms(3)));
     CHECK(count<wire::GroupRefused>(m.sent()) == 0);
     CHECK(m.disowned == 0);
     // The leader, which may be no member, and the members themselves may.
@@ -360,11 +360,11 @@ TEST_CASE("a stranger does not disown a group in the name of a member", "[rendez
     CHECK(m.disowned == 1);
 }
 
-TEST_CASE("what a stranger asks about attempts to come binds nobody, however much it asks",
+TEST_CASE("what a foreign node asks about attempts to come binds nobody, however much it asks",
           "[rendezvous][H6]") {
     Member m;
     for (uint64_t i = 0; i < 100; ++i)
-        m.machine.on_message(stranger, wire::GroupQuery{{group.creator, group.incarnation, i}}, Time(ms(1)));
+        m.machine.on_message(foreign, wire::GroupQuery{{group.creator, group.incarnation, i}}, Time(ms(1)));
     m.sent();
     m.machine.on_message(leader, m.prepare(), Time(ms(2)));
     const auto sent = m.sent();
@@ -375,7 +375,7 @@ TEST_CASE("what a stranger asks about attempts to come binds nobody, however muc
     CHECK(m.opened == 1);
     // Nor does it make the node forget what was decided.
     for (uint64_t i = 0; i < 10'000; ++i)
-        m.machine.on_message(stranger, wire::GroupQuery{{7, 7, i}}, Time(ms(4)));
+        m.machine.on_message(foreign, wire::GroupQuery{{7, 7, i}}, Time(ms(4)));
     m.sent();
     m.machine.on_message(leader, wire::GroupCommit{group}, Time(ms(5)));
     CHECK(m.sent().empty());
@@ -385,7 +385,7 @@ TEST_CASE("who is missing is for the leader to say", "[rendezvous][H6]") {
     Member m;
     m.machine.on_time(Time(ms(60'000)));
     REQUIRE(count<wire::GroupStatusRequest>(m.sent()) == 1);
-    m.machine.on_message(stranger, wire::GroupStatus{m.request, 2, m.prepare().members}, Time(ms(60'001)));
+    m.machine.on_message(foreign, wire::GroupStatus{m.request, 2, m.prepare().members}, Time(ms(60'001)));
     m.sent();
     CHECK(m.failed == 0);
     m.machine.on_message(leader, wire::GroupStatus{m.request, 2, m.prepare().members}, Time(ms(60'002)));
@@ -401,11 +401,11 @@ struct Leader {
               config.self = node_id(0);
               return config;
           }()) {
-        machine.on_peer_up(opener, life, Time{});
-        machine.on_peer_up(stranger, {3, 3}, Time{});
+        machine.on_peer_up(opener, incarnation, Time{});
+        machine.on_peer_up(foreign, {3, 3}, Time{});
     }
     wire::GroupOpen open(uint64_t number, int64_t rank) const {
-        return {{opener, number}, key_of("g"), "g", 2, rank, 9, life};
+        return {{opener, number}, key_of("g"), "g", 2, rank, 9, incarnation};
     }
     size_t prepares() {
         size_t n = 0;
@@ -414,16 +414,18 @@ struct Leader {
                 n += std::holds_alternative<wire::GroupPrepare>(send->message);
         return n;
     }
-    static constexpr Incarnation life{5, 55};
+    static constexpr Incarnation incarnation{5, 55};
     const NodeId opener = node_id(1);
     Rendezvous machine;
 };
 
-TEST_CASE("an open that another node made up, of a life to come, does not stand in the way of the node's own",
-          "[rendezvous][H6]") {
+TEST_CASE(
+    "an open that another node made up, of a incarnation to come, does not stand in the way of the node's "
+    "own",
+    "[rendezvous][H6]") {
     Leader l;
     wire::GroupOpen lie = l.open(uint64_t{1} << 60, 0);
-    SECTION("of a life to come") {
+    SECTION("of a incarnation to come") {
         lie.life = {UINT64_MAX, 1};
         lie.key = key_of("x");
     }
@@ -431,13 +433,13 @@ TEST_CASE("an open that another node made up, of a life to come, does not stand 
         lie.id.number = 1;
         lie.key = key_of("x");
     }
-    l.machine.on_message(stranger, lie, Time(ms(1)));
+    l.machine.on_message(foreign, lie, Time(ms(1)));
     l.machine.on_message(l.opener, l.open(1, 0), Time(ms(2)));
     l.machine.on_message(l.opener, l.open(2, 1), Time(ms(3)));
     CHECK(l.prepares() == 1);
 }
 
-TEST_CASE("a node lists its opens in the life that it is connected in", "[rendezvous][H6][R17]") {
+TEST_CASE("a node lists its opens in the incarnation that it is connected in", "[rendezvous][H6][R17]") {
     Leader l;
     wire::GroupOpen later = l.open(1, 0);
     later.life = {UINT64_MAX, 1};
@@ -447,16 +449,16 @@ TEST_CASE("a node lists its opens in the life that it is connected in", "[rendez
     CHECK(l.prepares() == 1);
 }
 
-// A relay cannot prove that a later life of another node began: its word removes what waits of the present
-// one.
-TEST_CASE("what waits is not removed by what another node says of its node's lives",
+// A relay cannot prove that a later incarnation of another node began: its word removes what waits of the
+// present one.
+TEST_CASE("what waits is not removed by what another node says of its node's incarnations",
           "[rendezvous][H6][!shouldfail]") {
     Leader l;
     l.machine.on_message(l.opener, l.open(1, 0), Time(ms(1)));
     wire::GroupOpen lie = l.open(uint64_t{1} << 60, 0);
     lie.life = {UINT64_MAX, 1};
     lie.key = key_of("x");
-    l.machine.on_message(stranger, lie, Time(ms(2)));
+    l.machine.on_message(foreign, lie, Time(ms(2)));
     l.machine.on_message(l.opener, l.open(2, 1), Time(ms(3)));
     CHECK(l.prepares() == 1);
 }

@@ -62,7 +62,7 @@ TEST_CASE(
             const Error& error = *cluster.openers()[o].failed;
             INFO(error.text);
             CHECK(error.code == Errc::group_incomplete);
-            CHECK(says(error.text, "node host1 is not connected to the present life of node host2"));
+            CHECK(says(error.text, "node host1 is not connected to the present incarnation of node host2"));
         }
         cluster.require_all_answered();
     }
@@ -96,7 +96,7 @@ TEST_CASE("an open of an earlier incarnation blocks no other open", "[rendezvous
 TEST_CASE("the end of an old incarnation leaves a group that forms with the new one alone", "[rendezvous]") {
     Config config;
     config.self = node_id(0);
-    config.life = {1, 7};
+    config.incarnation = {1, 7};
     Rendezvous machine(config);
     machine.on_peer_up(node_id(1), {5, 50}, Time{});
     REQUIRE(machine.open({SessionId{1}, key_of("g"), false, "g", 2, 0, 9, ms(60'000)}, Time{}));
