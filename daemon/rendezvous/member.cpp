@@ -151,7 +151,7 @@ void Rendezvous::answer_prepare(const GroupId& group, Reservation& reservation, 
     send(reservation.leader, wire::GroupPrepared{group, std::move(error)});
 }
 
-// `node` is reachable again. If it leads, it decides as if nothing had been.
+// `node` is reachable again. If it is the leader, the query of the others ends: its decision may still come.
 void Rendezvous::resume(const NodeId& node, const GroupId& group, Reservation& reservation, Time now) {
     if (reservation.link_deadline != never) answer_prepare(group, reservation, now);
     if (reservation.query_until == never) return;

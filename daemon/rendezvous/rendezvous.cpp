@@ -189,8 +189,8 @@ void Rendezvous::on_withdraw(const NodeId& from, const wire::GroupWithdraw& with
     if (!withdraw.moved) send(leader_, withdraw);
 }
 
-// The leader lost this node and has it again. One that was reserved is listed again when its attempt is
-// called off.
+// The leader had lost this node and removed the open: it is sent there again. A reserved open is listed again
+// when its attempt is aborted.
 void Rendezvous::on_unlisted(const NodeId& from, const wire::RequestId& request, Time now) {
     if (const auto own = own_.find(request); own != own_.end()) {
         if (!own->second.reserved && !own->second.withdrawn && from == leader_of(own->second))

@@ -192,7 +192,8 @@ bool Cluster::step(Time end) {
     now_ = std::max(now_, next);
     while (!flying_.empty() && flying_.begin()->first <= now_) {
         Packet packet = flying_.extract(flying_.begin()).mapped();
-        if (packet.sender != incarnations_[packet.from] || packet.receiver != incarnations_[packet.to]) continue;
+        if (packet.sender != incarnations_[packet.from] || packet.receiver != incarnations_[packet.to])
+            continue;
         if (dead_[packet.to]) continue;
         if (!links_.contains({std::min(packet.from, packet.to), std::max(packet.from, packet.to)})) {
             logs_[{packet.from, packet.to}].push_back(std::move(packet));
