@@ -43,7 +43,7 @@ void save_wire() {
 // What a mesh with the same transfers sends to the one of frames_fuzz.cpp.
 void save_frames() {
     using namespace nexar::link::test;
-    MeshConfig config;
+    link::MeshConfig config;
     config.has_log = true;
     Net net(2, 1, config);
     net.wire(1, 0).keep_frames = true;
