@@ -12,6 +12,7 @@
 #include "collectives/plan.hpp"
 #include "engine/collective_run.hpp"
 #include "engine/context.hpp"
+#include "engine/group_facts.hpp"
 #include "engine/messages.hpp"
 #include "engine/timers.hpp"
 #include "membership/group_lifecycle.hpp"
@@ -49,32 +50,6 @@ struct LocalRank {
     uint64_t posted = 0;      // collectives so far: the next one's number
     bool left = false;        // its process ended, or it freed the group
     link::Account account{};  // that pays for its control messages
-};
-
-// The fixed facts of a group, from its GroupPrepare.
-struct GroupFacts {
-    GroupId id;
-    GroupEpoch epoch;
-    std::string name;
-    std::vector<wire::GroupMemberRecord> members;  // in rank order
-    collectives::Layout layout;
-    collectives::NodeIndex self;
-    std::vector<NodeId> nodes;           // by NodeIndex
-    std::vector<link::PeerIndex> peers;  // by NodeIndex; [self] is not used
-    collectives::PlanTable table;
-    uint64_t table_hash = 0;
-    uint32_t bulk_shards = 1;  // the fewest of any of its nodes: lanes go over so many
-    Timeouts timeouts;
-    std::vector<std::string> hosts;  // by NodeIndex, as known when the group was made; "": not known
-    uint64_t features = 0;           // that all nodes have [V5]
-
-    uint32_t size() const { return static_cast<uint32_t>(members.size()); }
-    uint64_t message_bytes_max() const { return uint64_t{link::transfer_chunks_max} * table.chunk_bytes; }
-    std::string describe(uint32_t rank) const;  // "rank 3 (node 01ab…, pid 77)"
-    // With what is known of the rank or node at fault: node, host, pid, who is lost.
-    Error explained(Error error) const;
-    // [V6] Names the first of its nodes that lacks the operation.
-    Result<void> check_supported(const OpDescriptor& descriptor) const;
 };
 
 class Group final : public Runnable, public Alarm, private membership::LifecycleHost {
@@ -153,10 +128,6 @@ class Group final : public Runnable, public Alarm, private membership::Lifecycle
     Error ended_long_ago(uint64_t seq, const EndedAhead& ended) const;
     void run() override;      // starts and removes runs
     void on_time() override;  // of the agreement
-    Result<void> check(const LocalRank& local, const OpRequest& request) const;
-    Result<void> check_memory(const LocalRank& local, const OpRequest& request, uint64_t in,
-                              uint64_t out) const;
-    Result<void> check_stage(const OpRequest& request, uint64_t in, uint64_t out) const;
     uint64_t leave_runs(uint32_t rank, uint64_t posted);
     uint64_t take_back(const LocalRank& local, const std::string& reason);
     void close_pending(const LocalRank& local, const std::string& reason);

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "collectives/link.hpp"
@@ -18,7 +19,7 @@ struct OpOnNode {
     link::OpKey key;
     link::Agreement agreement;
     collectives::NodeIndex self;
-    std::vector<link::PeerIndex> peers;  // by NodeIndex; [self] is not used
+    std::span<const link::PeerIndex> peers;  // the group's, by NodeIndex; [self] is not used
     link::Class cls = link::Class::small;
     uint32_t chunk_bytes = 0;
     std::vector<std::shared_ptr<const void>> keepalive;

@@ -1,0 +1,138 @@
+#include "engine/execution.hpp"
+
+#include "core/check.hpp"
+
+namespace nexar::engine {
+
+Execution::Execution(Context& context, const GroupFacts& facts, uint64_t seq, Owner& owner)
+    : context_(context), facts_(facts), owner_(owner) {
+    op_.key = {facts.id, facts.epoch, seq};
+    op_.self = facts.self;
+    op_.peers = facts.peers;
+    op_.on_idle = &owner;
+}
+
+void Execution::add(const OpRequest& request, uint32_t rank) {
+    for (const Buffer* buffer : {&request.in, &request.out})
+        if (buffer->keepalive) op_.keepalive.push_back(buffer->keepalive);
+    if (request.stage.windows == 0) return;
+    if (!staging_) staging_ = std::make_unique<Staging>(context_.config.sabotage.begin_before_filled);
+    Staging::Member member;
+    member.rank = rank;
+    member.session = request.session;
+    member.ticket = request.ticket;
+    member.stage = request.stage;
+    const OpDescriptor& d = request.descriptor;
+    member.segments = segments_of(row_of(d.kind), d.count, reduce::size_of(d.dtype), facts_.size(),
+                                  collectives::segment_bytes_of(facts_.layout, facts_.table));
+    staging_->add(member);
+}
+
+Side Execution::side(const Post& post, bool out, const OpDescriptor& descriptor) const {
+    const Buffer& buffer = out ? post.out : post.in;
+    const Staging::Member* member = staging_ ? staging_->find(post.rank) : nullptr;
+    const collectives::Blocks blocks(descriptor.count);
+    if (member == nullptr || !(out ? member->stage.out : member->stage.in))
+        return {buffer.data, 0, 0, blocks};
+    return {buffer.data, member->stage.windows, out ? member->stage.out_stride : member->stage.in_stride,
+            blocks};
+}
+
+collectives::Plan Execution::plan_of(const OpDescriptor& d) const {
+    const collectives::Shape shape{d.kind, d.count, static_cast<uint32_t>(reduce::size_of(d.dtype)), d.root};
+    return staging_ ? collectives::staged_plan(shape, facts_.layout, facts_.table)
+                    : collectives::plan(shape, facts_.layout, facts_.table);
+}
+
+std::string Execution::plan_text(const OpDescriptor& descriptor) const {
+    return plan_of(descriptor).text();
+}
+
+void Execution::start(const OpDescriptor& descriptor, const std::vector<Post>& posts) {
+    NEXAR_CHECK(!started() && !op_.stopped);
+    two_level_.descriptor = descriptor;
+    two_level_.layout = &facts_.layout;
+    two_level_.plan = plan_of(descriptor);
+    two_level_.self = facts_.self;
+    if (staging_) staging_->begin(two_level_.plan.lanes);
+    for (const Post& post : posts) {
+        const SideBlocks blocks =
+            blocks_of(row_of(descriptor.kind), facts_.size(), post.rank == descriptor.root);
+        two_level_.locals.push_back({post.rank, side(post, false, descriptor),
+                                     blocks.out == 0 ? Side{} : side(post, true, descriptor)});
+    }
+    op_.agreement = {facts_.table_hash, descriptor.hash()};
+    if (context_.config.sabotage.skip_descriptor_check) op_.agreement.descriptor_hash = 0;
+    op_.cls = two_level_.plan.cls;
+    op_.chunk_bytes = two_level_.plan.chunk_bytes;
+    task_ = body();
+    task_.start(context_.executor, &owner_);
+}
+
+Task<> Execution::body() {
+    std::vector<Task<>> lanes;
+    for (uint32_t lane = 0; lane < two_level_.plan.lanes; ++lane) lanes.push_back(lane_task(lane));
+    if (lanes.size() == 1)
+        co_await std::move(lanes[0]);
+    else
+        co_await all(lanes);
+    co_return ok();
+}
+
+// Every lanes-th segment, one after the other: while one lane waits for the network, another one combines.
+Task<> Execution::lane_task(uint32_t lane) {
+    const collectives::Plan& plan = two_level_.plan;
+    for (uint32_t segment = lane; segment < plan.segments; segment += plan.lanes) {
+        sweep_lanes();
+        if (staging_) co_await done(staging_->gate(lane, segment));
+        const size_t mesh = context_.mesh_for(op_.cls, lane, facts_.bulk_shards);
+        lanes_.push_back(std::make_unique<MeshLane>(context_, op_, segment * plan.phases, mesh));
+        MeshLane& verbs = *lanes_.back();
+        co_await run_segment(verbs, two_level_, segment);
+        verbs.retired = true;
+        segment_over(segment);
+    }
+    co_return ok();
+}
+
+// Transfers that its task did not wait for touch scratch only: nothing touches a window of this segment any
+// more.
+void Execution::segment_over(uint32_t segment) {
+    ++segments_over_;
+    if (!staging_ || !staging_->over(segment)) return;
+    for (const Staging::Member& member : staging_->members())
+        owner_.segments_done(member, staging_->segments_over());
+}
+
+void Execution::sweep_lanes() {
+    std::erase_if(lanes_, [](const auto& lane) { return lane->retired && lane->idle(); });
+}
+
+void Execution::stop(const Error& error) {
+    op_.stopped = error;
+    op_.work_unwanted->store(true, std::memory_order_relaxed);
+    withdraw();
+    if (staging_) staging_->fail(error);
+}
+
+void Execution::withdraw() {
+    for (MeshPort* mesh : context_.ports.meshes) mesh->withdraw(op_.key);
+}
+
+bool Execution::moved(SessionId session, uint64_t ticket, uint32_t filled, uint32_t taken) {
+    return staging_ && staging_->moved(session, ticket, filled, taken);
+}
+
+bool Execution::leave(uint32_t rank) {
+    const Staging::Member* member = staging_ ? staging_->find(rank) : nullptr;
+    if (member == nullptr) return true;
+    staging_->leave(rank);
+    return member->has_filled() || op_.stopped;  // one that was aborted ends without it
+}
+
+bool Execution::has_filled(uint32_t rank) const {
+    const Staging::Member* member = staging_ ? staging_->find(rank) : nullptr;
+    return member == nullptr || member->has_filled();
+}
+
+}  // namespace nexar::engine

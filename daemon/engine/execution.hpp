@@ -1,0 +1,73 @@
+// Execution: one collective's data on this node. It runs the plan's segments on lanes, and knows what is
+// still under way when they are stopped. Nothing of the ranks' memory is touched any more once it is idle.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/gathering.hpp"
+#include "engine/staging.hpp"
+#include "engine/two_level.hpp"
+
+namespace nexar::engine {
+
+class Execution {
+  public:
+    // Queued when the task has ended, and when the last transfer or job has.
+    class Owner : public Runnable {
+      public:
+        virtual void segments_done(const Staging::Member& member, uint32_t done) = 0;
+
+      protected:
+        ~Owner() = default;
+    };
+
+    Execution(Context& context, const GroupFacts& facts, uint64_t seq, Owner& owner);
+
+    // Before start(): the memory and the windows of a rank that has posted.
+    void add(const OpRequest& request, uint32_t rank);
+    void start(const OpDescriptor& descriptor, const std::vector<Post>& posts);
+    // Verbs fail from now on, transfers are withdrawn, jobs skipped. Idle follows.
+    void stop(const Error& error);
+    void withdraw();                                             // the transfers only
+    void set_error(const Error& error) { op_.stopped = error; }  // after stop(), for another reason
+
+    bool started() const { return static_cast<bool>(task_); }
+    bool task_ended() const { return !task_ || task_.ended(); }
+    bool idle() const { return task_ended() && op_.outstanding == 0; }
+    Result<void> take_result() { return task_.take_result(); }
+    const std::optional<Error>& stopped() const { return op_.stopped; }
+    size_t outstanding() const { return op_.outstanding; }
+
+    // Staged ranks [S12]. False: of another operation.
+    bool moved(SessionId session, uint64_t ticket, uint32_t filled, uint32_t taken);
+    // False: it has not moved all its input, so it has not handed this collective over.
+    bool leave(uint32_t rank);
+    bool waits_for_bytes_of(uint32_t rank) const { return staging_ && staging_->waits_for(rank); }
+    bool has_filled(uint32_t rank) const;
+    uint32_t segments_over() const { return segments_over_; }
+    uint32_t segments() const { return two_level_.plan.segments; }
+    std::string plan_text(const OpDescriptor& descriptor) const;
+
+  private:
+    Task<> body();
+    Task<> lane_task(uint32_t lane);
+    void segment_over(uint32_t segment);
+    Side side(const Post& post, bool out, const OpDescriptor& descriptor) const;
+    collectives::Plan plan_of(const OpDescriptor& descriptor) const;
+    void sweep_lanes();
+
+    Context& context_;
+    const GroupFacts& facts_;
+    Owner& owner_;
+    OpOnNode op_;
+    TwoLevelOp two_level_;
+    std::unique_ptr<Staging> staging_;  // nothing: no rank of this node is staged
+    uint32_t segments_over_ = 0;
+    std::vector<std::unique_ptr<MeshLane>> lanes_;  // of segments whose transfers have not all ended
+    Task<> task_;
+};
+
+}  // namespace nexar::engine

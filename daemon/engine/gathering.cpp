@@ -1,0 +1,153 @@
+#include "engine/gathering.hpp"
+
+#include <algorithm>
+
+#include "core/check.hpp"
+#include "engine/timers.hpp"
+
+namespace nexar::engine {
+
+using collectives::NodeIndex;
+
+namespace {
+
+// Any number may be in there: names and texts are total, and none is executed.
+OpDescriptor descriptor_of(const wire::OpAnnounce& a) {
+    return {OpKind(a.kind), Dtype(a.dtype), ReduceOp(a.op), a.count, a.root, a.match_id};
+}
+
+bool is_known(const OpDescriptor& d) {
+    return is_collective(uint64_t(d.kind)) && reduce::dtype_from(int(d.dtype)) &&
+           reduce::reduce_op_from(int(d.op));
+}
+
+Error unknown_operation(const GroupFacts& facts, const wire::OpAnnounce& a) {
+    return {Errc::mismatch,
+            "collective " + std::to_string(a.seq) + ": " + facts.describe(a.first_rank) + " called " +
+                descriptor_of(a).text() + " (kind " + std::to_string(a.kind) + ", type " +
+                std::to_string(a.dtype) + ", operator " + std::to_string(a.op) +
+                "), which this daemon does not know",
+            a.first_rank, -1, facts.members[a.first_rank].node.hex()};
+}
+
+// Named lower rank first, so that both sides say the same.
+Error mismatch(const GroupFacts& facts, uint32_t rank_a, const OpDescriptor& a, uint32_t rank_b,
+               const OpDescriptor& b, uint64_t seq) {
+    if (rank_b < rank_a) return mismatch(facts, rank_b, b, rank_a, a, seq);
+    return {Errc::mismatch,
+            "collective " + std::to_string(seq) + ": " + facts.describe(rank_a) + " called " + a.text() +
+                ", " + facts.describe(rank_b) + " called " + b.text() + "; all ranks must call the same",
+            rank_b, rank_a, facts.nodes[facts.layout.node_of(rank_b).value].hex()};
+}
+
+}  // namespace
+
+Gathering::Gathering(const GroupFacts& facts, uint64_t seq, std::vector<uint32_t> ranks, bool compare)
+    : facts_(facts), seq_(seq), compare_(compare), posts_(ranks.size()) {
+    for (size_t i = 0; i < ranks.size(); ++i) posts_[i].rank = ranks[i];
+}
+
+bool Gathering::all_posted() const {
+    return std::ranges::all_of(posts_, &Post::present);
+}
+
+std::optional<Error> Gathering::post(size_t local, const OpRequest& request, Time now) {
+    Post& mine = posts_[local];
+    NEXAR_CHECK(!mine.present);
+    mine.present = true;
+    mine.session = request.session;
+    mine.ticket = request.ticket;
+    mine.in = request.in;
+    mine.out = request.out;
+    if (first_posted_ == never) first_posted_ = now;
+    take_deadline(mine, request, now);
+    if (descriptor_) {
+        if (*descriptor_ == request.descriptor || !compare_) return {};
+        return mismatch(facts_, first_rank_, *descriptor_, mine.rank, request.descriptor, seq_);
+    }
+    descriptor_ = request.descriptor;
+    first_rank_ = mine.rank;
+    if (!compare_) return {};
+    for (const Announced& other : announced_)
+        if (const OpDescriptor theirs = descriptor_of(other.words); theirs != *descriptor_)
+            return mismatch(facts_, mine.rank, *descriptor_, other.words.first_rank, theirs, seq_);
+    return {};
+}
+
+void Gathering::take_deadline(Post& post, const OpRequest& request, Time now) {
+    const bool data = row_of(request.descriptor.kind).has_elements;
+    const Duration usual = data ? facts_.timeouts.collective : facts_.timeouts.barrier;
+    const Duration timeout = request.timeout < Duration{0} ? usual : request.timeout;
+    if (timeout > Duration{0}) post.deadline = deadline_after(now, timeout);
+    if (post.deadline >= deadline_) return;
+    deadline_ = post.deadline;
+    timeout_ = timeout;
+    timeout_rank_ = post.rank;
+}
+
+std::optional<Error> Gathering::on_announce(NodeIndex from, const wire::OpAnnounce& announce) {
+    const auto known = std::ranges::find(announced_, from, &Announced::from);
+    if (known != announced_.end())
+        known->words = announce;
+    else
+        announced_.push_back({from, announce});
+    if (!compare_) return {};
+    const OpDescriptor theirs = descriptor_of(announce);
+    if (!is_known(theirs)) return unknown_operation(facts_, announce);
+    if (descriptor_) {
+        if (*descriptor_ == theirs) return {};
+        return mismatch(facts_, first_rank_, *descriptor_, announce.first_rank, theirs, seq_);
+    }
+    for (const Announced& other : announced_)
+        if (const OpDescriptor words = descriptor_of(other.words); words != theirs)
+            return mismatch(facts_, other.words.first_rank, words, announce.first_rank, theirs, seq_);
+    return {};
+}
+
+wire::OpAnnounce Gathering::announcement() const {
+    NEXAR_CHECK(descriptor_);
+    const OpDescriptor& d = *descriptor_;
+    return {facts_.id,        facts_.epoch.value, seq_,      uint8_t(d.kind),
+            uint8_t(d.dtype), uint8_t(d.op),      d.count,   d.root,
+            first_rank_,      facts_.table_hash,  d.match_id};
+}
+
+bool Gathering::has_posted(uint32_t rank) const {
+    for (const Post& post : posts_)
+        if (post.rank == rank) return post.present;
+    return std::ranges::any_of(announced_, [&](const Announced& a) { return a.words.first_rank == rank; });
+}
+
+Error Gathering::left(const Post& post, const std::string& what) const {
+    return {Errc::aborted, descriptor_->text() + what, post.rank, -1, facts_.nodes[facts_.self.value].hex()};
+}
+
+std::optional<Error> Gathering::cancel(SessionId session, uint64_t ticket) {
+    for (Post& post : posts_) {
+        if (!post.present || post.reported || post.session != session || post.ticket != ticket) continue;
+        post.cancelled = true;
+        return left(post, " was cancelled by " + facts_.describe(post.rank));
+    }
+    return {};
+}
+
+std::optional<Error> Gathering::close(uint32_t rank, const Error& own, const std::string& reason) {
+    for (Post& post : posts_) {
+        if (post.rank != rank || !post.present || post.reported) continue;
+        post.closed = own;
+        return left(post, " was left by " + facts_.describe(rank) + ": " + reason);
+    }
+    return {};
+}
+
+Error Gathering::error_of(const Post& post, const Error& error, Time expired) {
+    if (post.closed) return *post.closed;
+    Error out = error;
+    if (post.cancelled)
+        out.code = Errc::cancelled;
+    else if (expired != never && post.deadline <= expired)
+        out.code = Errc::timed_out;
+    return out;
+}
+
+}  // namespace nexar::engine

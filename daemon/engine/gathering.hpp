@@ -1,0 +1,78 @@
+// Gathering: who calls one collective, and with which words. The ranks of this node post it, other nodes
+// announce what theirs have posted; all descriptors must be the same. Dry, and knows no other part of the
+// run.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/group_facts.hpp"
+#include "engine/ports.hpp"
+
+namespace nexar::engine {
+
+// A rank of this node and its call.
+struct Post {
+    uint32_t rank = 0;
+    bool present = false, reported = false, cancelled = false;
+    std::optional<Error> closed;  // what it ends with, in place of what ends the collective
+    SessionId session;
+    uint64_t ticket = 0;
+    Buffer in, out;
+    Time deadline = never;
+};
+
+class Gathering {
+  public:
+    // `ranks`: of this node, in the order of the group's local ranks. `compare`: false in a test only.
+    Gathering(const GroupFacts& facts, uint64_t seq, std::vector<uint32_t> ranks, bool compare = true);
+
+    // An error ends the collective on all ranks: descriptors differ, or one is not known here.
+    std::optional<Error> post(size_t local, const OpRequest& request, Time now);
+    std::optional<Error> on_announce(collectives::NodeIndex from, const wire::OpAnnounce& announce);
+    wire::OpAnnounce announcement() const;  // after the first post
+
+    // The post of this session's operation becomes a cancelled one; the error is for all other ranks.
+    std::optional<Error> cancel(SessionId session, uint64_t ticket);
+    // The same for a rank that frees the group: it gets `own`.
+    std::optional<Error> close(uint32_t rank, const Error& own, const std::string& reason);
+    // What this post ends with when the collective ends with `error`, by deadlines that had passed at
+    // `expired`.
+    static Error error_of(const Post& post, const Error& error, Time expired);
+
+    bool any_posted() const { return descriptor_.has_value(); }
+    bool all_posted() const;
+    std::vector<Post>& posts() { return posts_; }
+    const std::vector<Post>& posts() const { return posts_; }
+    const std::optional<OpDescriptor>& descriptor() const { return descriptor_; }
+    // By what was posted here, or announced by its node.
+    bool has_posted(uint32_t rank) const;
+
+    Time first_posted() const { return first_posted_; }
+    Time deadline() const { return deadline_; }              // the earliest of this node's ranks
+    Duration timeout() const { return timeout_; }            // that rank's; 0: there is none
+    uint32_t timeout_rank() const { return timeout_rank_; }  // meaningful beside a deadline
+
+  private:
+    struct Announced {
+        collectives::NodeIndex from;
+        wire::OpAnnounce words;
+    };
+    Error left(const Post& post, const std::string& what) const;
+    void take_deadline(Post& post, const OpRequest& request, Time now);
+
+    const GroupFacts& facts_;
+    const uint64_t seq_;
+    const bool compare_;
+    std::vector<Post> posts_;
+    std::optional<OpDescriptor> descriptor_;  // of the first post
+    uint32_t first_rank_ = 0;                 // that posted it
+    std::vector<Announced> announced_;        // at most one of each node
+    Time first_posted_ = never;
+    Time deadline_ = never;
+    Duration timeout_{};
+    uint32_t timeout_rank_ = 0;
+};
+
+}  // namespace nexar::engine

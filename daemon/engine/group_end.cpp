@@ -1,0 +1,145 @@
+// Group: how it ends. What fails of it goes to the agreement (membership/group_lifecycle), which freezes it
+// and cuts it here.
+#include <algorithm>
+
+#include "engine/group.hpp"
+#include "membership/failure_texts.hpp"
+
+namespace nexar::engine {
+
+using collectives::NodeIndex;
+
+// The cut's error names the first that was lost. Others may have been lost since.
+Error Group::explained(Error error) const {
+    error = facts.explained(std::move(error));
+    if (error.code != Errc::peer_lost) return error;
+    for (uint32_t rank = 0; rank < facts.size(); ++rank)
+        if (is_lost(rank)) error.lost_ranks.push_back(rank);
+    std::ranges::sort(error.lost_ranks);
+    const auto twice = std::ranges::unique(error.lost_ranks);
+    error.lost_ranks.erase(twice.begin(), twice.end());
+    return error;
+}
+
+bool Group::is_lost(uint32_t rank) const {
+    if (const auto it = gone_.find(rank); it != gone_.end()) return it->second.crashed;
+    const NodeIndex node = facts.layout.node_of(rank);
+    if (lifecycle_.excludes(node.value)) return true;
+    return failed_ && node != facts.self && !host_.reachable(facts.peers[node.value]);
+}
+
+// A crashed rank ends the group, whoever needed it. One that left is missed only by an op that it has not
+// handed over: that can never end. Either way the group is to end.
+void Group::check_watermark() {
+    if (failed_ || gone_.empty() || lifecycle_.state() != membership::GroupLifecycle::State::active) return;
+    const uint64_t mark = watermark();
+    const bool needed = std::ranges::any_of(
+        runs_, [&](const auto& entry) { return entry.first >= mark && entry.second->has_posts(); });
+    for (const auto& [rank, gone] : gone_)
+        if (gone.crashed || (needed && gone.collectives_handed_over == mark))
+            return rank_failed(rank, gone.reason);
+}
+
+void Group::rank_failed(uint32_t rank, const std::string& reason) {
+    const NodeId& node = facts.members[rank].node;
+    lifecycle_.fail({membership::rank_lost({node, {}, rank, {}}, rank, reason), {}}, context_.now);
+    drain_agreement();
+}
+
+void Group::node_failed(const NodeId& node, const Error& error) {
+    const auto at = std::ranges::find(facts.nodes, node);
+    if (at == facts.nodes.end()) return;
+    lifecycle_.fail({error, static_cast<uint32_t>(at - facts.nodes.begin())}, context_.now);
+    drain_agreement();
+}
+
+void Group::reach_changed(const NodeId& node) {
+    lifecycle_.on_reach_changed(context_.now);
+    drain_agreement();
+    const auto at = std::ranges::find(facts.nodes, node);
+    const NodeIndex index(static_cast<uint32_t>(at - facts.nodes.begin()));
+    if (failed_ && !host_.reachable(facts.peers[index.value])) messages_.end_with_node(index, *failed_);
+}
+
+Result<void> Group::on_agreement(NodeIndex from, const wire::Message& message) {
+    Result<void> result = lifecycle_.on_message(from.value, message, context_.now);
+    drain_agreement();
+    return result;
+}
+
+void Group::on_time() {
+    lifecycle_.on_time(context_.now);
+    drain_agreement();
+}
+
+void Group::drain_agreement() {
+    while (const auto out = lifecycle_.poll_send()) to_node(NodeIndex(out->to), out->message);
+    wake_at(lifecycle_.wake_at());
+    if (lifecycle_.excluded().size() == excluded_announced_) return;
+    excluded_announced_ = lifecycle_.excluded().size();
+    for (const uint32_t node : lifecycle_.excluded()) host_.node_excluded(facts.id, facts.nodes[node]);
+}
+
+bool Group::suspects(uint32_t node) const {
+    return !host_.reachable(facts.peers[node]);
+}
+
+// By the ranks here that are still in the group: what they have posted, up to one whose staged input is not
+// all there.
+uint64_t Group::counted() const {
+    uint64_t lowest = UINT64_MAX;
+    for (const LocalRank& local : local_) {
+        if (local.left) continue;
+        lowest = std::min(lowest, local.posted);
+        for (const auto& [seq, run] : runs_)
+            if (!run->has_filled(local.rank)) lowest = std::min(lowest, seq);
+    }
+    return lowest;
+}
+
+uint64_t Group::handed_over() const {
+    return std::min(frozen_ ? frozen_at_ : counted(), watermark());
+}
+
+uint64_t Group::ended_below() const {
+    uint64_t lowest = lowest_open();
+    for (const auto& [seq, run] : runs_)
+        if (!run->is_decided()) lowest = std::min(lowest, seq);
+    return lowest;
+}
+
+void Group::freeze() {
+    frozen_at_ = counted();
+    frozen_ = true;
+}
+
+void Group::run_below(uint64_t seq) {
+    run_below_ = seq;
+    run_changed();
+}
+
+// [G2] What is not over ends here; below the cut that is only so on a node that the cut excludes.
+void Group::cut(const wire::Cut& cut) {
+    if (failed_) return;
+    failed_ = facts.explained(cut.failed.error);
+    host_.group_cut(facts.id, cut.seq, *failed_);
+    messages_.cut(*failed_);
+    for (auto& [seq, run] : runs_) {
+        run->stop(*failed_);
+        run->local_left();  // it need not wait for posts any more
+    }
+    run_changed();
+}
+
+void Group::abandon(const Error& error) {
+    if (failed_) return;
+    failed_ = facts.explained(error);
+    messages_.fail_all(*failed_);
+    for (auto& [seq, run] : runs_) {
+        run->stop(*failed_);
+        run->local_left();
+    }
+    run_changed();
+}
+
+}  // namespace nexar::engine

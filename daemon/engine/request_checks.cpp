@@ -1,0 +1,94 @@
+// check_request(): see group_facts.hpp.
+#include "engine/group_facts.hpp"
+#include "segments.h"
+
+namespace nexar::engine {
+namespace {
+
+bool overlap(const Buffer& a, uint64_t a_bytes, const Buffer& b, uint64_t b_bytes) {
+    return a_bytes > 0 && b_bytes > 0 && a.data < b.data + b_bytes && b.data < a.data + a_bytes;
+}
+
+Result<void> check_room(const char* which, const Buffer& buffer, uint64_t needed,
+                        const OpDescriptor& descriptor) {
+    if (needed == 0 || (buffer.data != nullptr && buffer.bytes >= needed)) return {};
+    return fail(Errc::invalid_argument, descriptor.text() + " needs " + std::to_string(needed) +
+                                            " bytes of " + which + ", there are " +
+                                            std::to_string(buffer.data == nullptr ? 0 : buffer.bytes));
+}
+
+Result<void> check_memory(uint32_t rank, const OpRequest& request, uint64_t in, uint64_t out) {
+    const OpDescriptor& d = request.descriptor;
+    NEXAR_TRY_VOID(check_room("input", request.in, in, d));
+    NEXAR_TRY_VOID(check_room("output", request.out, out, d));
+    if (!overlap(request.in, in, request.out, out)) return {};
+    // In place: the same start, or this rank's own block of the larger buffer.
+    const uint64_t own = rank * d.count * reduce::size_of(d.dtype);
+    if (may_share(row_of(d.kind).in_place, request.in.data, request.out.data, own)) return {};
+    return fail(Errc::invalid_argument, d.text() + ": input and output overlap, and not as in-place allows");
+}
+
+// Windows of one op may be the same memory on both sides where a segment has one place on both.
+Result<void> check_stage(const GroupFacts& facts, const OpRequest& request, uint64_t in, uint64_t out) {
+    const OpDescriptor& d = request.descriptor;
+    const Stage& stage = request.stage;
+    const OpRow& row = row_of(d.kind);
+    if (!row.collective || !row.has_elements)
+        return fail(Errc::invalid_argument, d.text() + " cannot be staged");
+    if (stage.windows > NEXAR_SHM_STAGE_WINDOWS_MAX)
+        return fail(Errc::invalid_argument, d.text() + ": " + std::to_string(stage.windows) +
+                                                " windows; allowed: 1 to " +
+                                                std::to_string(NEXAR_SHM_STAGE_WINDOWS_MAX));
+    const uint32_t segments = segments_of(row, d.count, reduce::size_of(d.dtype), facts.size(),
+                                          collectives::segment_bytes_of(facts.layout, facts.table));
+    const uint64_t longest = collectives::part_of(d.count, segments, 0).count;
+    const auto room = [&](bool staged, uint64_t bytes, uint64_t stride) -> uint64_t {
+        if (!staged || bytes == 0) return bytes;
+        const uint64_t window = bytes / d.count * longest;
+        uint64_t all = 0;
+        const bool fits = stride >= window && !__builtin_mul_overflow(stride, stage.windows, &all);
+        return fits ? all : UINT64_MAX;
+    };
+    const uint64_t in_room = room(stage.in, in, stage.in_stride);
+    const uint64_t out_room = room(stage.out, out, stage.out_stride);
+    NEXAR_TRY_VOID(check_room("input windows", request.in, in_room, d));
+    NEXAR_TRY_VOID(check_room("output windows", request.out, out_room, d));
+    if (!overlap(request.in, in_room, request.out, out_room)) return {};
+    if (row.in_place == InPlace::same && stage.in && stage.out && request.in.data == request.out.data &&
+        stage.in_stride == stage.out_stride)
+        return {};
+    return fail(Errc::invalid_argument,
+                d.text() + ": windows of input and output overlap, and not as in-place allows");
+}
+
+}  // namespace
+
+Result<void> check_request(const GroupFacts& facts, uint32_t rank, const OpRequest& request) {
+    const OpDescriptor& d = request.descriptor;
+    NEXAR_TRY_VOID(facts.check_supported(d));
+    const uint32_t size = facts.size();
+    const uint64_t element = reduce::size_of(d.dtype);
+    if (d.count > (uint64_t{1} << 62) / element / size)
+        return fail(Errc::invalid_argument,
+                    d.text() + ": the count is too large for " + std::to_string(size) + " ranks");
+    const OpRow& row = row_of(d.kind);
+    if (d.root >= size && row.rooted)
+        return fail(Errc::invalid_argument,
+                    d.text() + ": the root must be below the group's size " + std::to_string(size));
+    const bool any_allowed = row.any_source && request.peer == any_rank;
+    if (!row.collective && request.peer >= size && !any_allowed)
+        return fail(Errc::invalid_argument, d.text() + ": rank " + std::to_string(request.peer) +
+                                                " does not exist, the group's size is " +
+                                                std::to_string(size));
+    const uint64_t one = d.count * element;
+    if (d.kind == OpKind::send && one > facts.message_bytes_max())
+        return fail(Errc::invalid_argument, d.text() + ": " + std::to_string(one) +
+                                                " bytes; the longest message of this group is of " +
+                                                std::to_string(facts.message_bytes_max()));
+    const SideBlocks blocks = blocks_of(row, size, rank == d.root);
+    const uint64_t in = one * blocks.in, out = one * blocks.out;
+    return request.stage.windows > 0 ? check_stage(facts, request, in, out)
+                                     : check_memory(rank, request, in, out);
+}
+
+}  // namespace nexar::engine

@@ -1,0 +1,123 @@
+// Gathering: who calls a collective, with which words, and by when.
+#include "engine/gathering.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include "run_fixture.hpp"
+
+namespace nexar::engine {
+namespace {
+
+using collectives::NodeIndex;
+using namespace std::chrono_literals;
+
+const OpDescriptor reduce_8{OpKind::all_reduce, Dtype::f32, ReduceOp::sum, 8, 0};
+const OpDescriptor reduce_9{OpKind::all_reduce, Dtype::f32, ReduceOp::sum, 9, 0};
+constexpr Time start = Time(Duration{5'000'000'000});
+
+struct Scene {
+    GroupFacts facts = facts_of({0, 1, 0, 2});  // ranks 0 and 2 are here
+    Gathering gathering{facts, 4, {0, 2}};
+
+    wire::OpAnnounce announced(uint32_t rank, const OpDescriptor& d) const {
+        return {facts.id, 1,      4,    uint8_t(d.kind),  uint8_t(d.dtype), uint8_t(d.op),
+                d.count,  d.root, rank, facts.table_hash, d.match_id};
+    }
+};
+
+}  // namespace
+
+TEST_CASE("a collective is gathered when every rank of this node has posted the same") {
+    Scene s;
+    CHECK(!s.gathering.any_posted());
+    CHECK(!s.gathering.post(0, call_of(reduce_8), start));
+    CHECK(s.gathering.any_posted());
+    CHECK(!s.gathering.all_posted());
+    CHECK((s.gathering.has_posted(0) && !s.gathering.has_posted(2) && !s.gathering.has_posted(1)));
+    CHECK(!s.gathering.post(1, call_of(reduce_8, 2), start + 1s));
+    CHECK(s.gathering.all_posted());
+    CHECK(s.gathering.first_posted() == start);
+
+    const wire::OpAnnounce words = s.gathering.announcement();
+    CHECK((words.first_rank == 0 && words.seq == 4 && words.count == 8));
+    CHECK(!s.gathering.on_announce(NodeIndex(1), s.announced(1, reduce_8)));
+    CHECK(s.gathering.has_posted(1));
+}
+
+TEST_CASE("descriptors that differ are a mismatch that names both ranks, the lower one first") {
+    Scene s;
+    const auto names = [](const std::optional<Error>& error, int64_t rank, int64_t other) {
+        return error && error->code == Errc::mismatch && error->rank == rank && error->other_rank == other;
+    };
+    SECTION("on this node") {
+        CHECK(!s.gathering.post(1, call_of(reduce_8), start));
+        CHECK(names(s.gathering.post(0, call_of(reduce_9, 2), start), 2, 0));
+    }
+    SECTION("announced after the post") {
+        CHECK(!s.gathering.post(1, call_of(reduce_8), start));
+        CHECK(names(s.gathering.on_announce(NodeIndex(1), s.announced(1, reduce_9)), 2, 1));
+    }
+    SECTION("announced before the post") {
+        CHECK(!s.gathering.on_announce(NodeIndex(1), s.announced(1, reduce_9)));
+        CHECK(names(s.gathering.post(0, call_of(reduce_8), start), 1, 0));
+    }
+    SECTION("of two other nodes") {
+        CHECK(!s.gathering.on_announce(NodeIndex(1), s.announced(1, reduce_9)));
+        CHECK(names(s.gathering.on_announce(NodeIndex(2), s.announced(3, reduce_8)), 3, 1));
+    }
+    SECTION("not known here") {
+        wire::OpAnnounce words = s.announced(1, reduce_8);
+        words.kind = 250;
+        words.dtype = 63;
+        CHECK(names(s.gathering.on_announce(NodeIndex(1), words), 1, -1));
+    }
+}
+
+TEST_CASE("the earliest deadline of this node's ranks counts, and names its rank") {
+    Scene s;
+    CHECK(!s.gathering.post(0, call_of(reduce_8), start));  // what the group agreed on
+    CHECK(s.gathering.deadline() == start + 30s);
+    CHECK(!s.gathering.post(1, call_of(reduce_8, 2, 3s), start + 1s));
+    CHECK(s.gathering.deadline() == start + 4s);
+    CHECK((s.gathering.timeout() == 3s && s.gathering.timeout_rank() == 2));
+
+    const Error late{Errc::aborted, "late", 1, -1, {}};
+    const auto& posts = s.gathering.posts();
+    CHECK(Gathering::error_of(posts[0], late, start + 4s).code == Errc::aborted);
+    CHECK(Gathering::error_of(posts[1], late, start + 4s).code == Errc::timed_out);
+    CHECK(Gathering::error_of(posts[1], late, never).code == Errc::aborted);
+}
+
+TEST_CASE("a barrier has the barrier's time-out, and 0 is none") {
+    Scene s;
+    const OpDescriptor barrier{OpKind::barrier, Dtype::u8, ReduceOp::sum, 0, 0};
+    CHECK(!s.gathering.post(0, call_of(barrier, 1, Duration{0}), start));
+    CHECK(s.gathering.deadline() == never);
+    CHECK(!s.gathering.post(1, call_of(barrier, 2), start));
+    CHECK(s.gathering.deadline() == start + 20s);
+}
+
+TEST_CASE("one rank cancels or leaves: it ends so, and all others with ABORTED that names it") {
+    Scene s;
+    CHECK(!s.gathering.post(0, call_of(reduce_8, 1), start));
+    CHECK(!s.gathering.post(1, call_of(reduce_8, 2), start));
+    CHECK(!s.gathering.cancel(SessionId(1), 9));
+    CHECK(!s.gathering.close(1, {}, "it left"));
+    auto& posts = s.gathering.posts();
+
+    const auto cancelled = s.gathering.cancel(SessionId(2), 2);
+    REQUIRE(cancelled);
+    CHECK((cancelled->code == Errc::aborted && cancelled->rank == 2));
+    CHECK(Gathering::error_of(posts[1], *cancelled, never).code == Errc::cancelled);
+    CHECK(Gathering::error_of(posts[0], *cancelled, never).code == Errc::aborted);
+
+    const auto left = s.gathering.close(0, {Errc::closed, "freed", -1, -1, {}}, "it freed the group");
+    REQUIRE(left);
+    CHECK((left->code == Errc::aborted && left->rank == 0));
+    CHECK(Gathering::error_of(posts[0], *left, never).code == Errc::closed);
+
+    posts[1].reported = true;
+    CHECK(!s.gathering.cancel(SessionId(2), 2));
+}
+
+}  // namespace nexar::engine
