@@ -19,11 +19,6 @@ TransferKey from_wire(const WireKey& key) {
 
 namespace {
 
-constexpr size_t start_rest = sizeof(FrameStart) - length_bytes;
-constexpr size_t data_rest = sizeof(DataFrame) - length_bytes;
-constexpr size_t entry_rest = sizeof(EntryFrame) - length_bytes;
-constexpr size_t list_rest = sizeof(ListFrame) - length_bytes;
-
 const char* broken_transfer(uint64_t bytes, uint32_t chunk_bytes) {
     if (bytes == 0) return "transfer bytes are 0";
     if (chunk_bytes == 0 || chunk_bytes > chunk_bytes_max || chunk_bytes % 64 != 0)
@@ -32,41 +27,39 @@ const char* broken_transfer(uint64_t bytes, uint32_t chunk_bytes) {
     return nullptr;
 }
 
-size_t log_frame_rest(const FrameStart& start) {
-    const bool resume = static_cast<FrameKind>(start.kind) == FrameKind::resume;
-    return (resume ? sizeof(ResumeFrame) : sizeof(AppliedFrame)) - length_bytes;
-}
-
 }  // namespace
 
 const char* broken_rule(const FrameStart& start, Class cls, size_t message_bytes_max) {
-    if (start.version != wire_version) return "unknown frame version";
+    const size_t known = header_bytes_of(static_cast<FrameKind>(start.kind));
+    const size_t header = header_bytes_of(start);
+    if (known == 0) return "unknown frame kind";
     if (start.flags != 0) return "frame flags are not 0";
-    if (start.length < start_rest) return "frame shorter than its header";
+    if (header < known) return "frame header shorter than its kind has";
+    if (header > header_bytes_max) return "frame header over the size limit";
+    if (start.length < header - length_bytes) return "frame shorter than its header";
+    const uint64_t rest = start.length - (header - length_bytes);  // payload or entries
     switch (static_cast<FrameKind>(start.kind)) {
         case FrameKind::message:
             if (cls != Class::control && cls != Class::rpc) return "message on a data stream";
-            return start.length > start_rest + message_bytes_max ? "message over the size limit" : nullptr;
+            return rest > message_bytes_max ? "message over the size limit" : nullptr;
         case FrameKind::data:
             if (cls == Class::control) return "data on the control stream";
-            if (start.length <= data_rest) return "data frame without payload";
-            return start.length > data_rest + chunk_bytes_max ? "data frame over the size limit" : nullptr;
+            if (rest == 0) return "data frame without payload";
+            return rest > chunk_bytes_max ? "data frame over the size limit" : nullptr;
         case FrameKind::grant:
         case FrameKind::ack:
         case FrameKind::nack:
         case FrameKind::ask:
             if (cls != Class::control) return "grant, ack, nack or ask outside the control stream";
-            if (start.length < list_rest) return "list frame shorter than its header";
             return start.length > list_bytes_max ? "list frame over the size limit" : nullptr;
         case FrameKind::entry:
             if (cls != Class::control) return "a control log's frame outside the control stream";
-            if (start.length <= entry_rest) return "entry without a message";
-            return start.length > entry_rest + message_bytes_max ? "message over the size limit" : nullptr;
+            if (rest == 0) return "entry without a message";
+            return rest > message_bytes_max ? "message over the size limit" : nullptr;
         case FrameKind::applied:
         case FrameKind::resume:
             if (cls != Class::control) return "a control log's frame outside the control stream";
-            return start.length == log_frame_rest(start) ? nullptr
-                                                         : "a control log's frame of another length";
+            return rest != 0 ? "a control log's frame of another length" : nullptr;
     }
     return "unknown frame kind";
 }
@@ -78,7 +71,8 @@ const char* broken_rule(const DataFrame& frame) {
     if (frame.offset != uint64_t{frame.chunk} * frame.chunk_bytes) return "offset is not that of the chunk";
     if (frame.payload_bytes != bytes_of_chunk(frame.bytes, frame.chunk_bytes, frame.chunk))
         return "payload bytes are not those of the chunk";
-    if (frame.start.length != data_rest + frame.payload_bytes) return "frame length and payload bytes differ";
+    if (frame.start.length != header_bytes_of(frame.start) - length_bytes + frame.payload_bytes)
+        return "frame length and payload bytes differ";
     return nullptr;
 }
 
@@ -86,8 +80,12 @@ const char* broken_rule(const ListFrame& frame) {
     const auto kind = static_cast<FrameKind>(frame.start.kind);
     const uint32_t allowed = kind == FrameKind::ask ? ask_last : 0;
     if ((frame.flags & ~allowed) != 0) return "unknown list flag";
-    if (kind == FrameKind::grant) return nullptr;  // entries of many lengths: judged one by one
-    if (frame.start.length != list_rest + uint64_t{frame.count} * sizeof(RangeEntry))
+    const bool grants = kind == FrameKind::grant;
+    if (frame.entry_bytes < (grants ? sizeof(GrantEntry) : sizeof(RangeEntry)))
+        return "entries of a list shorter than their kind has";
+    if (grants) return nullptr;  // their bitmaps have many lengths: judged one by one
+    if (frame.start.length !=
+        header_bytes_of(frame.start) - length_bytes + uint64_t{frame.count} * frame.entry_bytes)
         return "list length and count differ";
     return nullptr;
 }

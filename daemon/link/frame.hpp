@@ -22,7 +22,7 @@ enum class FrameKind : uint8_t {
     applied = 8,
     resume = 9,
 };
-constexpr uint8_t wire_version = 1;
+constexpr size_t header_bytes_max = 256;      // of a frame of a later version
 constexpr size_t list_bytes_max = 64 * 1024;  // of an ack, nack, ask or grant frame, after its length field
 constexpr uint32_t grant_words_max = 256;     // of bitmap in one grant entry
 constexpr uint32_t ask_last = 1;              // list flag: the last of the asks of this generation
@@ -32,7 +32,8 @@ constexpr uint32_t grant_anew = 2;            // entry flag: what the bitmap doe
 struct FrameStart {
     uint64_t length;  // of all that follows this field
     uint8_t kind;
-    uint8_t version;
+    uint8_t header_words;  // of 8 bytes: all fields before payload or entries; those that are not known are
+                           // skipped
     uint16_t flags;
     uint32_t generation;
     uint64_t incarnation;
@@ -63,13 +64,6 @@ struct DataFrame {
 static_assert(sizeof(DataFrame) == 120 && offsetof(DataFrame, plan_hash) == 72 &&
               offsetof(DataFrame, chunk) == 104);
 
-struct ListFrame {
-    FrameStart start;
-    uint32_t count;
-    uint32_t flags;
-};
-static_assert(sizeof(ListFrame) == 40);
-
 struct EntryFrame {  // the message follows
     FrameStart start;
     uint64_t number;
@@ -97,7 +91,15 @@ struct RangeEntry {
 };
 static_assert(sizeof(RangeEntry) == 48);
 
-struct GrantEntry {
+struct ListFrame {
+    FrameStart start;
+    uint32_t count;
+    uint16_t flags;
+    uint16_t entry_bytes = sizeof(RangeEntry);  // of each entry's fields, as header_words
+};
+static_assert(sizeof(ListFrame) == 40);
+
+struct GrantEntry {  // its bitmap follows
     WireKey key;
     uint64_t plan_hash;
     uint64_t descriptor_hash;
@@ -112,6 +114,32 @@ static_assert(sizeof(GrantEntry) == 80 && offsetof(GrantEntry, chunk_bytes) == 6
 constexpr size_t length_bytes = sizeof(uint64_t);
 constexpr size_t ranges_per_frame =
     (list_bytes_max - (sizeof(ListFrame) - length_bytes)) / sizeof(RangeEntry);
+
+// What this version has in front of payload or entries. 0: no kind of frame.
+constexpr size_t header_bytes_of(FrameKind kind) {
+    switch (kind) {
+        case FrameKind::message:
+            return sizeof(FrameStart);
+        case FrameKind::data:
+            return sizeof(DataFrame);
+        case FrameKind::grant:
+        case FrameKind::ack:
+        case FrameKind::nack:
+        case FrameKind::ask:
+            return sizeof(ListFrame);
+        case FrameKind::entry:
+            return sizeof(EntryFrame);
+        case FrameKind::applied:
+            return sizeof(AppliedFrame);
+        case FrameKind::resume:
+            return sizeof(ResumeFrame);
+    }
+    return 0;
+}
+// As the frame states it.
+inline size_t header_bytes_of(const FrameStart& start) {
+    return size_t{start.header_words} * sizeof(uint64_t);
+}
 
 WireKey to_wire(const TransferKey& key);
 TransferKey from_wire(const WireKey& key);
@@ -128,8 +156,8 @@ inline uint32_t bytes_of_chunk(uint64_t bytes, uint32_t chunk_bytes, uint32_t ch
 // Each returns the rule that was broken, or nullptr. Hostile bytes end here [W9].
 const char* broken_rule(const FrameStart& start, Class cls, size_t message_bytes_max);
 const char* broken_rule(const DataFrame& frame);
-const char* broken_rule(const ListFrame& frame);  // ack, nack, ask
-const char* broken_rule(const GrantEntry& entry, size_t bytes_left_after);
+const char* broken_rule(const ListFrame& frame);                            // ack, nack, ask
+const char* broken_rule(const GrantEntry& entry, size_t bytes_left_after);  // after its fields
 
 template <class T>
 T read_at(Bytes bytes, size_t offset) {

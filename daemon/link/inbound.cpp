@@ -35,7 +35,7 @@ const char* Inbound::step(Peer& peer, Class cls, Stream& s, Bytes& bytes) {
         case Stream::State::head:
             return fill_head(s, bytes, sizeof(FrameStart)) ? on_start(peer, cls, s) : nullptr;
         case Stream::State::data_head:
-            if (!fill_head(s, bytes, sizeof(DataFrame))) return nullptr;
+            if (!fill_head(s, bytes, header_bytes_of(read_at<FrameStart>(s.head, 0)))) return nullptr;
             s.frame = read_at<DataFrame>(s.head, 0);
             if (const char* rule = broken_rule(s.frame)) return rule;
             s.left = s.frame.payload_bytes;
@@ -113,21 +113,23 @@ const char* Inbound::on_body_bytes(Peer& peer, Stream& s, Bytes& bytes) {
 
 const char* Inbound::on_body(Peer& peer, Stream& s, Bytes body) {
     const auto start = read_at<FrameStart>(s.head, 0);
+    const Bytes content = body.subspan(header_bytes_of(start) - sizeof start);  // payload or entries [V3]
     if (static_cast<FrameKind>(start.kind) == FrameKind::message) {
         MeshEvent& e = shared_->events.emplace_back();
         e.kind = MeshEvent::Kind::message;
         e.peer = peer.index;
-        e.bytes.assign(body.begin(), body.end());
+        e.bytes.assign(content.begin(), content.end());
         return nullptr;
     }
     if (static_cast<FrameKind>(start.kind) >= FrameKind::entry) {
-        const char* rule = on_log_frame(peer, start, body);
+        const char* rule = on_log_frame(peer, start, body, content);
         peer.log_broken = rule != nullptr;
         return rule;
     }
-    ListFrame frame{start, read_at<uint32_t>(body, 0), read_at<uint32_t>(body, sizeof(uint32_t))};
+    ListFrame frame{start, read_at<uint32_t>(body, 0), read_at<uint16_t>(body, sizeof(uint32_t)),
+                    read_at<uint16_t>(body, sizeof(uint32_t) + sizeof(uint16_t))};
     if (const char* rule = broken_rule(frame)) return rule;
-    const Bytes entries = body.subspan(2 * sizeof(uint32_t));
+    const Bytes entries = content;
     return static_cast<FrameKind>(start.kind) == FrameKind::grant ? on_grants(peer, frame, entries)
                                                                   : on_list(peer, frame, entries);
 }
@@ -139,7 +141,7 @@ const char* Inbound::on_applied(Peer& peer, uint64_t number) {
 }
 
 // docs/protocol/control_log.md, "Frames".
-const char* Inbound::on_log_frame(Peer& peer, const FrameStart& start, Bytes body) {
+const char* Inbound::on_log_frame(Peer& peer, const FrameStart& start, Bytes body, Bytes message) {
     if (!shared_->config.has_log) return "a control log's frame on a connection that carries none";
     const auto first = read_at<uint64_t>(body, 0);
     if (static_cast<FrameKind>(start.kind) == FrameKind::applied) return on_applied(peer, first);
@@ -155,7 +157,6 @@ const char* Inbound::on_log_frame(Peer& peer, const FrameStart& start, Bytes bod
     if (const char* rule = on_applied(peer, applied)) return rule;
     const ControlLog::Arrival arrival = peer.log.on_entry(first);
     if (!arrival.is_new) return arrival.rule;
-    const Bytes message = body.subspan(2 * sizeof(uint64_t));
     MeshEvent& e = shared_->events.emplace_back();
     e.kind = MeshEvent::Kind::message;
     e.peer = peer.index;
@@ -167,7 +168,7 @@ const char* Inbound::on_log_frame(Peer& peer, const FrameStart& start, Bytes bod
 const char* Inbound::on_list(Peer& peer, const ListFrame& frame, Bytes entries) {
     const auto kind = static_cast<FrameKind>(frame.start.kind);
     for (uint32_t i = 0; i < frame.count; ++i) {
-        const auto range = read_at<RangeEntry>(entries, i * sizeof(RangeEntry));
+        const auto range = read_at<RangeEntry>(entries, size_t{i} * frame.entry_bytes);
         const char* rule = nullptr;
         if (kind == FrameKind::ack)
             rule = sending_->on_ack(peer, range);
@@ -186,9 +187,9 @@ const char* Inbound::on_list(Peer& peer, const ListFrame& frame, Bytes entries) 
 
 const char* Inbound::on_grants(Peer& peer, const ListFrame& frame, Bytes entries) {
     for (uint32_t i = 0; i < frame.count; ++i) {
-        if (entries.size() < sizeof(GrantEntry)) return "grant beyond its frame";
+        if (entries.size() < frame.entry_bytes) return "grant beyond its frame";
         const auto entry = read_at<GrantEntry>(entries, 0);
-        entries = entries.subspan(sizeof(GrantEntry));
+        entries = entries.subspan(frame.entry_bytes);
         if (const char* rule = broken_rule(entry, entries.size())) return rule;
         const Bytes words = entries.first(entry.words * sizeof(uint64_t));
         entries = entries.subspan(words.size());

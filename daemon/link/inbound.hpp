@@ -21,7 +21,8 @@ class Inbound {
     const char* on_start(Peer& peer, Class cls, Stream& stream);
     const char* on_body(Peer& peer, Stream& stream, Bytes body);
     const char* on_applied(Peer& peer, uint64_t number);
-    const char* on_log_frame(Peer& peer, const FrameStart& start, Bytes body);
+    // `message`: what follows its header, of an entry.
+    const char* on_log_frame(Peer& peer, const FrameStart& start, Bytes body, Bytes message);
     const char* on_list(Peer& peer, const ListFrame& frame, Bytes entries);
     const char* on_grants(Peer& peer, const ListFrame& frame, Bytes entries);
     const char* on_body_bytes(Peer& peer, Stream& stream, Bytes& bytes);

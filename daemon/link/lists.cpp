@@ -70,7 +70,7 @@ void Receiving::write_ranges(Peer& peer, FrameKind kind, std::vector<RangeEntry>
         ListFrame f{};
         f.start = shared_->start_of(peer, kind, sizeof f + entry_bytes);
         f.count = static_cast<uint32_t>(n);
-        f.flags = at + n == ranges.size() ? last_flags : 0;
+        f.flags = static_cast<uint16_t>(at + n == ranges.size() ? last_flags : 0);
         const Bytes entries(reinterpret_cast<const std::byte*>(ranges.data() + at), entry_bytes);
         const std::array<Bytes, 2> parts{bytes_of_struct(f), entries};
         peer.channel->write(Class::control, parts);
@@ -120,6 +120,7 @@ void Receiving::write_grant_frame(Peer& peer, uint32_t& count) {
     ListFrame f{};
     f.start = shared_->start_of(peer, FrameKind::grant, sizeof f + grant_bytes_.size());
     f.count = count;
+    f.entry_bytes = sizeof(GrantEntry);
     const std::array<Bytes, 2> parts{bytes_of_struct(f), Bytes(grant_bytes_)};
     peer.channel->write(Class::control, parts);
     grant_bytes_.clear();

@@ -163,7 +163,7 @@ FrameStart Shared::start_of(Peer& peer, FrameKind kind, uint64_t bytes_of_frame)
     FrameStart start{};
     start.length = bytes_of_frame - length_bytes;
     start.kind = static_cast<uint8_t>(kind);
-    start.version = wire_version;
+    start.header_words = static_cast<uint8_t>(header_bytes_of(kind) / sizeof(uint64_t));
     start.generation = peer.generation;
     start.incarnation = config.incarnation;
     start.acks_seen = peer.acks_processed;

@@ -119,7 +119,7 @@ struct Stream {
     enum class Sink : uint8_t { drop, copy, stage, stash };
     State state = State::head;
     Sink sink = Sink::drop;
-    std::array<std::byte, sizeof(DataFrame)> head;
+    std::array<std::byte, header_bytes_max> head;
     size_t head_bytes = 0;
     uint64_t left = 0;            // bytes of this frame still to come, after what `head` holds
     DataFrame frame;              // while in payload

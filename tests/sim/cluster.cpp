@@ -288,6 +288,7 @@ void Cluster::make_pipes(uint32_t from, uint32_t to) {
             sender.schedule_pump(m);
         };
         l.pipes.push_back(std::make_unique<Pipe>(clock, shape.network, deliver, room));
+        l.pipes.back()->is_ahead = capabilities_of(from).version_max > protocol_version_max;
         l.pipes.back()->set_blocked(l.blocked);
     }
 }

@@ -10,6 +10,7 @@
 
 #include "clock.hpp"
 #include "link/mesh.hpp"
+#include "support/longer_frames.hpp"
 
 namespace nexar::sim {
 
@@ -25,6 +26,8 @@ class Pipe final : public link::Channel {
   public:
     using Deliver = std::function<void(link::Class, Bytes)>;
 
+    bool is_ahead = false;  // its sender is of a later version, with longer frames; each write is one frame
+
     Pipe(Clock& clock, const NetworkShape& shape, Deliver deliver, std::function<void()> room_again)
         : clock_(clock), shape_(shape), deliver_(std::move(deliver)), room_again_(std::move(room_again)) {}
 
@@ -36,6 +39,7 @@ class Pipe final : public link::Channel {
         Stream& s = streams_[size_t(cls)];
         std::vector<std::byte> block;
         for (Bytes part : parts) block.insert(block.end(), part.begin(), part.end());
+        if (is_ahead) block = test::longer(block);
         s.queued += block.size();
         s.blocks.push_back(std::move(block));
         // In order within a class; the classes overtake one another.

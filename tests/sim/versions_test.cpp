@@ -5,6 +5,7 @@
 
 #include "job.hpp"
 #include "nodes.hpp"
+#include "program.hpp"
 #include "seeds.hpp"
 
 namespace nexar::sim {
@@ -92,6 +93,28 @@ TEST_CASE("daemons that are a feature behind and a version ahead work with the o
 
         const Run two = run_job(cluster, {hosts[present], hosts[newer]}, "two");
         REQUIRE(two.wrong == "");
+        cluster.check();
+    }
+}
+
+TEST_CASE("frames of a later version, with longer headers and entries, carry the same results", "[V3]") {
+    for (const uint64_t seed : seeds(20)) {
+        CAPTURE(seed);
+        Random random(seed);
+        ClusterShape shape = shape_with({{static_cast<uint32_t>(seed % 3), ahead}}, true);
+        shape.network.jitter = Duration(static_cast<int64_t>(random.below(300'000)));
+        Cluster cluster(seed, shape);
+        Program program(cluster, cluster.make_group({0, 1, 2, 2, 0}));
+        for (const OpKind kind : collective_kinds)
+            for (const uint64_t count : {1u, 300u, 9000u})
+                program.add({kind, Dtype::i32, ReduceOp::sum, count, 1});
+        program.start(100us, 3);
+        for (int i = 0; i < 4; ++i)
+            cluster.clock.after(cluster.clock.some(3ms), [&cluster, &random] {
+                cluster.break_channel(0, static_cast<uint32_t>(1 + random.below(2)), 50us);
+            });
+        REQUIRE(cluster.run());
+        REQUIRE(program.wrong() == "");
         cluster.check();
     }
 }

@@ -20,7 +20,7 @@ struct Field {
 #define NEXAR_FIELD(Struct, field) {#field, offsetof(Struct, field), sizeof(Struct::field)}
 inline const std::vector<Field> start_fields{
     NEXAR_FIELD(link::FrameStart, length), NEXAR_FIELD(link::FrameStart, kind),
-    NEXAR_FIELD(link::FrameStart, version), NEXAR_FIELD(link::FrameStart, flags),
+    NEXAR_FIELD(link::FrameStart, header_words), NEXAR_FIELD(link::FrameStart, flags),
     NEXAR_FIELD(link::FrameStart, generation), NEXAR_FIELD(link::FrameStart, incarnation),
     NEXAR_FIELD(link::FrameStart, acks_seen)};
 inline const std::vector<Field> key_fields{
@@ -33,7 +33,8 @@ inline const std::vector<Field> data_fields{
     NEXAR_FIELD(link::DataFrame, chunk), NEXAR_FIELD(link::DataFrame, chunk_bytes),
     NEXAR_FIELD(link::DataFrame, payload_bytes), NEXAR_FIELD(link::DataFrame, zero)};
 inline const std::vector<Field> list_fields{
-    NEXAR_FIELD(link::ListFrame, count), {"list_flags", offsetof(link::ListFrame, flags), 4}};
+    NEXAR_FIELD(link::ListFrame, count), {"list_flags", offsetof(link::ListFrame, flags), 2},
+    NEXAR_FIELD(link::ListFrame, entry_bytes)};
 inline const std::vector<Field> range_fields{
     {"range_first", offsetof(link::RangeEntry, first), 4}, {"range_count", offsetof(link::RangeEntry, count), 4}};
 inline const std::vector<Field> grant_fields{
@@ -61,7 +62,6 @@ inline std::vector<link::FrameKind> frame_kinds() {
     for (unsigned kind = 0; kind < 256; ++kind) {
         link::FrameStart start{};
         start.length = 1 << 16;
-        start.version = link::wire_version;
         start.kind = static_cast<uint8_t>(kind);
         const char* rule = link::broken_rule(start, link::Class::control, 1 << 20);
         if (rule == nullptr || std::string(rule) != "unknown frame kind")
@@ -90,7 +90,7 @@ class Frame {
             list_frame(kind);
         put_default("length", bytes_.size() - link::length_bytes);
         put_default("kind", static_cast<uint64_t>(kind));
-        put_default("version", link::wire_version);
+        put_default("header_words", link::header_bytes_of(kind) / sizeof(uint64_t));
         put(start_fields, 0);
     }
     const std::vector<std::byte>& bytes() const { return bytes_; }
@@ -133,6 +133,7 @@ class Frame {
         const size_t entries = size("entries", 1);
         bytes_.resize(sizeof(link::ListFrame) + entry * std::min<size_t>(entries, 2000));
         put_default("count", entries);
+        put_default("entry_bytes", entry);
         if (grant && !values_.contains("bytes")) values_["bytes"] = 4096;
         if (grant && !values_.contains("chunk_bytes")) values_["chunk_bytes"] = 4096;
         put(list_fields, 0);

@@ -20,7 +20,7 @@ FrameStart start_of(FrameKind kind, size_t frame_bytes) {
     FrameStart s{};
     s.length = frame_bytes - length_bytes;
     s.kind = static_cast<uint8_t>(kind);
-    s.version = wire_version;
+    s.header_words = static_cast<uint8_t>(header_bytes_of(kind) / 8);
     s.generation = 1;
     s.incarnation = 1000;
     return s;
@@ -41,7 +41,7 @@ Frame data_frame(const TransferKey& k, size_t bytes, uint32_t chunk_bytes, uint3
     return concat(bytes_of_struct(f), pattern(payload, chunk));
 }
 
-Frame list_frame(FrameKind kind, const std::vector<RangeEntry>& entries, uint32_t flags = 0) {
+Frame list_frame(FrameKind kind, const std::vector<RangeEntry>& entries, uint16_t flags = 0) {
     ListFrame f{};
     const size_t bytes = entries.size() * sizeof(RangeEntry);
     f.start = start_of(kind, sizeof f + bytes);
@@ -56,6 +56,7 @@ Frame grant_frame(const TransferKey& k, size_t bytes, uint32_t chunk_bytes, uint
     ListFrame f{};
     f.start = start_of(FrameKind::grant, sizeof f + sizeof e + words * 8);
     f.count = 1;
+    f.entry_bytes = sizeof e;
     return concat(concat(bytes_of_struct(f), bytes_of_struct(e)),
                   std::vector<std::byte>(words * 8, std::byte{0x55}));
 }
@@ -140,6 +141,28 @@ TEST_CASE("every frame truncated at every byte: nothing happens until the rest c
         }
 }
 
+TEST_CASE("longer headers and entries have the same effect: what is not known of them is skipped", "[V3]") {
+    for (const auto& [cls, frame] : good_frames()) {
+        const size_t header = header_bytes_of(read_at<FrameStart>(frame, 0));
+        for (const nexar::test::More more :
+             {nexar::test::More{8, 8}, {0, 24}, {40, 0}, {header_bytes_max - header, 400}}) {
+            const Frame with_more = nexar::test::longer(frame, more);
+            Target plain, at_once, one_by_one;
+            CHECK(plain.give(cls, frame) == "");
+            CHECK(at_once.give(cls, with_more) == "");
+            for (const std::byte& byte : with_more) CHECK(one_by_one.give(cls, {byte}) == "");
+            for (Target* t : {&at_once, &one_by_one}) {
+                const MeshStats have = t->net[1].stats(peer(0)), want = plain.net[1].stats(peer(0));
+                CHECK(std::memcmp(&have, &want, sizeof have) == 0);
+                CHECK(t->net.messages == plain.net.messages);
+                CHECK(t->to.flat() == plain.to.flat());
+                CHECK(t->give(cls, frame) == "");  // the next frame begins where this one ended
+                CHECK(t->give(cls, with_more) == "");
+            }
+        }
+    }
+}
+
 TEST_CASE("random bytes end the channel and nothing else") {
     Random random(3);
     for (size_t i = 0; i < 3000; ++i) {
@@ -191,7 +214,7 @@ TEST_CASE("each rule of a data header is named", "[W9]") {
     CHECK(with([](DataFrame& f) { f.zero = 1; }) == "reserved field of a data header is not 0");
 }
 
-TEST_CASE("each rule about who speaks, and where, is named") {
+TEST_CASE("each rule about who speaks, and where, is named", "[V4]") {
     const auto with = [](Class cls, Frame frame, auto change) {
         auto start = read_at<FrameStart>(frame, 0);
         change(start);
@@ -205,7 +228,12 @@ TEST_CASE("each rule about who speaks, and where, is named") {
     CHECK(with(Class::control, data, same) == "data on the control stream");
     CHECK(with(Class::bulk, ack, same) == "grant, ack, nack or ask outside the control stream");
     CHECK(with(Class::bulk, message, same) == "message on a data stream");
-    CHECK(with(Class::bulk, data, [](FrameStart& s) { s.version = 2; }) == "unknown frame version");
+    CHECK(with(Class::bulk, data, [](FrameStart& s) { s.header_words = 14; }) ==
+          "frame header shorter than its kind has");
+    CHECK(with(Class::control, message, [](FrameStart& s) { s.header_words = 33; }) ==
+          "frame header over the size limit");
+    CHECK(with(Class::control, message, [](FrameStart& s) { s.header_words = 17; }) ==
+          "frame shorter than its header");
     CHECK(with(Class::bulk, data, [](FrameStart& s) { s.kind = 10; }) == "unknown frame kind");
     CHECK(with(Class::bulk, data, [](FrameStart& s) { s.flags = 1; }) == "frame flags are not 0");
     CHECK(with(Class::bulk, data, [](FrameStart& s) { s.length = 3; }) == "frame shorter than its header");
@@ -243,6 +271,14 @@ TEST_CASE("each rule of lists and grants is named", "[W9]") {
     Frame count = list_frame(FrameKind::ack, {{k, 0, 1}});
     count[32] = std::byte{200};
     CHECK(give(count) == "list length and count differ");
+    Frame entry = list_frame(FrameKind::ack, {{k, 0, 1}});
+    entry[offsetof(ListFrame, entry_bytes)] = std::byte{40};
+    CHECK(give(entry) == "entries of a list shorter than their kind has");
+    entry = grant_frame(key(1, 1), 6400, 640, 1, 0);
+    entry[offsetof(ListFrame, entry_bytes)] = std::byte{72};
+    CHECK(give(entry) == "entries of a list shorter than their kind has");
+    entry[offsetof(ListFrame, entry_bytes)] = std::byte{88};
+    CHECK(give(entry) == "grant beyond its frame");
     Frame anew = grant_frame(key(1, 1), 6400, 640, 1, 0);
     anew[40 + 68] = std::byte{2};
     CHECK(give(anew) == "grant anew amid its bitmap");

@@ -13,6 +13,7 @@
 #include "core/random.hpp"
 #include "link/frame.hpp"
 #include "link/mesh.hpp"
+#include "support/longer_frames.hpp"
 
 namespace nexar::link::test {
 
@@ -37,6 +38,7 @@ class Wire final : public Channel {
     std::vector<std::vector<std::byte>> frames;        // kept if keep_frames
     std::array<size_t, 10> frames_of_kind{};
     bool keep_frames = false;
+    bool is_ahead = false;  // its end is of a later version, with longer frames [V3]
 
     size_t room(Class cls) const override {
         const size_t used = streams[index(cls)].size();
@@ -50,6 +52,7 @@ class Wire final : public Channel {
         if (cls != Class::control && whole.size() > room(cls)) ++over_room;
         written.emplace_back(cls, static_cast<FrameKind>(start.kind));
         ++frames_of_kind[start.kind];
+        if (is_ahead) whole = nexar::test::longer(whole);
         auto& stream = streams[index(cls)];
         stream.insert(stream.end(), whole.begin(), whole.end());
         if (keep_frames) frames.push_back(std::move(whole));
@@ -93,6 +96,7 @@ class Net {
             if (wires[i]) {
                 fresh->capacity = wires[i]->capacity;
                 fresh->keep_frames = wires[i]->keep_frames;
+                fresh->is_ahead = wires[i]->is_ahead;
                 old_wires.push_back(std::move(wires[i]));  // the mesh still points to it until attach()
             }
             wires[i] = std::move(fresh);
@@ -108,6 +112,11 @@ class Net {
             up[x * meshes.size() + y] = false;
             for (auto& stream : wire(x, y).streams) stream.clear();
         }
+    }
+    // The node is of a later version.
+    void set_ahead(size_t node) {
+        for (size_t to = 0; to < meshes.size(); ++to)
+            if (to != node) wire(node, to).is_ahead = true;
     }
     void set_capacity(size_t bytes) {
         for (auto& w : wires)
