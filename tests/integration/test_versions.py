@@ -57,7 +57,7 @@ def test_a_member_that_is_a_feature_behind_is_named_to_those_who_call_it(cluster
 
 
 def test_a_member_that_is_ahead_works_with_what_both_have(cluster):
-    """[V1] [V2] [V3] [V5] Its preamble is longer, and it has versions and features that nobody else knows."""
+    """[V1] [V2] [V3] [V5] Its preamble and its frames are longer, and it has versions and features that nobody else knows."""
     with a_member(cluster) as (member, node):
         member.enter(node, **AHEAD)
         peer, = [peer for peer in node.status()["peers"] if peer["node"] == member.id]

@@ -38,6 +38,7 @@
 #include "link_frames.hpp"
 #include "loop/loop.hpp"
 #include "support/lies.hpp"
+#include "support/longer_frames.hpp"
 #include "transport/quic_port.hpp"
 #include "wire/codec.hpp"
 
@@ -92,6 +93,7 @@ class Connection final : public quic::Receiver {
     quic::Connection* quic = nullptr;  // none: not yet, or it has ended
     uint32_t generation = 0;
     bool beats = false;
+    bool is_ahead = false;  // of a later version: its frames are longer
     ControlLog* log = nullptr;
     bool resumed = false;  // the daemon has said where its log stands
     bool ack_due = false;
@@ -255,12 +257,14 @@ class Member {
         if (c.quic->room(cls) < bytes.size()) throw Fault("no room");
         c.quic->write(cls, bytes);
     }
+    static std::vector<std::byte> as_sent(const Connection& c, Bytes frame) {
+        return c.is_ahead ? test::longer(frame) : std::vector<std::byte>(frame.begin(), frame.end());
+    }
     void acknowledge(Connection& c) {
         Frame::Values values = honest_start(c);
         values["applied"] = c.log->applied;
-        const Frame frame(link::FrameKind::applied, values, {});
-        if (c.quic->room(quic::Class::control) >= frame.bytes().size())
-            c.quic->write(quic::Class::control, frame.bytes());
+        const auto frame = as_sent(c, Frame(link::FrameKind::applied, values, {}).bytes());
+        if (c.quic->room(quic::Class::control) >= frame.size()) c.quic->write(quic::Class::control, frame);
     }
     // Not before the daemon has begun the log, if it ever does.
     void write_message(Connection& c, Bytes message) {
@@ -277,7 +281,7 @@ class Member {
         bytes.insert(bytes.end(), message.begin(), message.end());
         const uint64_t length = bytes.size() - link::length_bytes;
         std::memcpy(bytes.data(), &length, sizeof length);
-        write(c, quic::Class::control, bytes);
+        write(c, quic::Class::control, as_sent(c, bytes));
     }
     Frame::Values honest_start(const Connection& c) const {
         return {{"generation", c.generation}, {"incarnation", life_.nonce}};
@@ -392,6 +396,7 @@ class Member {
             else
                 throw Fault("a preamble has no field " + field);
         }
+        c.is_ahead = p.capabilities.version_max > protocol_version_max;
         write(c, quic::Class::control, connections::to_bytes(p));
         write(c, quic::Class::control, std::vector<std::byte>(tail, std::byte{0xEE}));
     }
@@ -403,7 +408,7 @@ class Member {
         Frame::Values values = honest_start(c);
         values["log_generation"] = c.log->generation;
         values["resume_applied"] = c.log->applied;
-        write(c, quic::Class::control, Frame(link::FrameKind::resume, values, {}).bytes());
+        write(c, quic::Class::control, as_sent(c, Frame(link::FrameKind::resume, values, {}).bytes()));
     }
     void send_frame(Connection& c, std::istringstream& in) {
         unsigned cls = 0, kind = 0;
