@@ -119,7 +119,7 @@ TEST_CASE("[G8] a matched message between survivors completes, and what is not m
             REQUIRE(call->outcome.error.rank == 2);
         }
     }
-    REQUIRE(while_moving > 0);
+    REQUIRE(met(while_moving));
 }
 
 }  // namespace nexar::sim

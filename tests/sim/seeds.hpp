@@ -33,4 +33,14 @@ inline auto seeds(uint64_t usual) {
                             first + environment("NEXAR_SIM_SEEDS", (usual + seeds_share - 1) / seeds_share));
 }
 
+// All seeds of all tests run, and no others.
+inline bool all_seeds() {
+    return seeds_share == 1 && std::getenv("NEXAR_SIM_SEEDS") == nullptr;
+}
+
+// What a test is about has happened in one of the seeds, or only some of them ran.
+inline bool met(uint64_t times) {
+    return times > 0 || !all_seeds();
+}
+
 }  // namespace nexar::sim
