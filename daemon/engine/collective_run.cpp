@@ -175,4 +175,18 @@ void CollectiveRun::end_if_idle() {
     group_.run_changed();
 }
 
+void CollectiveRun::check_invariants() const {
+    const bool begun = state_ == State::running || state_ == State::settled;
+    NEXAR_CHECK(!begun || (execution_.started() && gathering_.all_posted()));
+    NEXAR_CHECK(state_ != State::ready || (gathering_.all_posted() && !execution_.started()));
+    NEXAR_CHECK(state_ != State::stopping || is_stopped());
+    NEXAR_CHECK(!halted_ || state_ == State::stopping);
+    NEXAR_CHECK(state_ != State::over || execution_.idle());
+    for (const Post& post : gathering_.posts()) {
+        NEXAR_CHECK(post.present || !post.reported);
+        if (post.reported) NEXAR_CHECK(state_ >= State::settled && !halted_);
+        if (state_ == State::settled || state_ == State::over) NEXAR_CHECK(post.reported == post.present);
+    }
+}
+
 }  // namespace nexar::engine

@@ -66,6 +66,7 @@ class CollectiveRun final : public Execution::Owner, public Alarm {
     void give(ControlRoom room) { room_ = std::move(room); }
     ControlRoom& room() { return room_; }
     OpSnapshot snapshot(Time now) const;
+    void check_invariants() const;
 
   private:
     void run() override;      // the task has ended, or the last transfer

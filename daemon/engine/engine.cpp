@@ -230,6 +230,10 @@ uint64_t Engine::groups_looked_at() const {
     return impl_->groups_looked_at;
 }
 
+void Engine::check_invariants() const {
+    impl_->check_invariants();
+}
+
 bool Engine::quiet() const {
     if (impl_->context.pending() > 0) return false;
     for (const auto& [id, group] : impl_->groups)

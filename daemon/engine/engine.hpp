@@ -127,6 +127,7 @@ class Engine final : public Service {
 
     // Introspection.
     Snapshot snapshot(Time now) const;
+    void check_invariants() const;      // tests; walks everything
     bool quiet() const;                 // no op, no worker job, no transfer: tests
     uint64_t groups_looked_at() const;  // by all inputs so far: tests of what an input costs
 

@@ -1,6 +1,7 @@
 // How groups begin, what their nodes' failures do to them, and how they go. See engine_impl.hpp.
 #include <algorithm>
 
+#include "core/check.hpp"
 #include "engine/engine_impl.hpp"
 #include "engine/records.hpp"
 
@@ -178,6 +179,30 @@ Result<void> Engine::Impl::make_group(const wire::GroupPrepare& prepare,
     groups.emplace(id, std::make_unique<Group>(context, *this, timers, std::move(facts), std::move(local)));
     watch.on_group(id, epoch, std::move(watched));
     return {};
+}
+
+void Engine::Impl::check_invariants() const {
+    watch.check_invariants();
+    opening.check_invariants();
+    size_t memberships = 0;
+    for (const auto& [id, group] : groups) {
+        group->check_invariants();
+        NEXAR_CHECK(!finished.contains(id));
+        for (const NodeId& node : group->facts.nodes) {
+            if (node == context.config.self) continue;
+            ++memberships;
+            NEXAR_CHECK(groups_of_node.at(node).contains(id));
+        }
+    }
+    for (const auto& [node, ids] : groups_of_node) {
+        NEXAR_CHECK(!ids.empty());
+        memberships -= ids.size();
+    }
+    NEXAR_CHECK(memberships == 0);
+    NEXAR_CHECK(finished.size() == finished_order.size());
+    NEXAR_CHECK(finished.size() <= context.config.finished_groups_max);
+    for (const auto& [session, entry] : sessions)
+        for (const GroupId& id : entry.groups) NEXAR_CHECK(groups.contains(id));
 }
 
 }  // namespace nexar::engine

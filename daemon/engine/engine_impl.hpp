@@ -78,6 +78,7 @@ class Engine::Impl final : public GroupHost {
     void dispatch(link::PeerIndex from, const wire::Message& message);
     void log_discarded(link::PeerIndex peer);
     void log_has_room();
+    void check_invariants() const;
 
     // GroupHost
     void peer_unreachable(link::PeerIndex peer, const std::string& reason) override {

@@ -2,6 +2,7 @@
 // and cuts it here.
 #include <algorithm>
 
+#include "core/check.hpp"
 #include "engine/group.hpp"
 #include "membership/failure_texts.hpp"
 
@@ -140,6 +141,21 @@ void Group::abandon(const Error& error) {
         run->local_left();
     }
     run_changed();
+}
+
+void Group::check_invariants() const {
+    using State = membership::GroupLifecycle::State;
+    lifecycle_.check_invariants();
+    messages_.check_invariants();
+    NEXAR_CHECK(frozen_ == (lifecycle_.state() != State::active));
+    NEXAR_CHECK(failed_.has_value() || lifecycle_.state() != State::ended);
+    for (const auto& [seq, run] : runs_) {
+        NEXAR_CHECK(run->seq == seq);
+        run->check_invariants();
+        if (failed_) NEXAR_CHECK(run->state() >= CollectiveRun::State::settled);
+    }
+    for (const auto& [rank, gone] : gone_) NEXAR_CHECK(rank < facts.size() && gone.rank == rank);
+    for (const LocalRank& local : local_) NEXAR_CHECK(local.left == gone_.contains(local.rank));
 }
 
 }  // namespace nexar::engine

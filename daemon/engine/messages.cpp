@@ -218,4 +218,29 @@ void Messages::snapshot(Time now, std::vector<MessageSnapshot>& out) const {
     for (const auto& recv : recvs_) out.push_back({group_.facts.id, recv->text(), now - recv->posted});
 }
 
+void Messages::check_invariants() const {
+    credits_.check_invariants();
+    size_t waiting = 0;
+    for (const auto& send : sends_) {
+        waiting += send->waiting ? 1 : 0;
+        NEXAR_CHECK(!(send->waiting && (send->transfer || send->moving)));
+        if (group_.failed()) NEXAR_CHECK(!send->waiting);
+    }
+    for (const auto& [key, line] : lines_) {
+        NEXAR_CHECK(line.offered <= line.limit);
+        waiting -= line.waiting.size();
+    }
+    NEXAR_CHECK(waiting == 0);
+    for (const auto& recv : recvs_) {
+        NEXAR_CHECK(!recv->moving || recv->taken);
+        if (group_.failed()) NEXAR_CHECK(recv->moving || recv->ending);
+    }
+    if (group_.failed()) NEXAR_CHECK(offers_.empty());
+    uint64_t last = 0;
+    for (const Offer& offer : offers_) {
+        NEXAR_CHECK(offer.place > last || last == 0);
+        last = offer.place;
+    }
+}
+
 }  // namespace nexar::engine

@@ -55,6 +55,7 @@ class Messages {
     bool idle() const { return sends_.empty() && recvs_.empty(); }
     size_t offers_waiting() const { return offers_.size(); }
     void snapshot(Time now, std::vector<MessageSnapshot>& out) const;
+    void check_invariants() const;
 
   private:
     struct Send;

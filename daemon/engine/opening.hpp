@@ -48,6 +48,7 @@ class Opening {
     bool on_message(const NodeId& from, const wire::Message& message) {
         return machine_.on_message(from, message, context_.now);
     }
+    void check_invariants() const { machine_.check_invariants(); }
     void on_time() { machine_.on_time(context_.now); }
     Time wake_at() const { return machine_.wake_at(); }
     // Sends what is due; then what was decided, or nothing.

@@ -118,4 +118,9 @@ bool Watch::reachable(link::PeerIndex peer) const {
     return detector_.state_of(peer) == FailureDetector::State::alive;
 }
 
+void Watch::check_invariants() const {
+    detector_.check_invariants();
+    arbiter_.check_invariants();
+}
+
 }  // namespace nexar::engine

@@ -42,6 +42,7 @@ class Watch {
     std::optional<membership::Arbiter::Unknown> poll_unknown() { return arbiter_.poll_unknown(); }
     Time wake_at() const;
     bool reachable(link::PeerIndex peer) const;
+    void check_invariants() const;
 
   private:
     Context& context_;

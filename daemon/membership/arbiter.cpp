@@ -314,4 +314,26 @@ Time Arbiter::wake_at() const {
     return next;
 }
 
+void Arbiter::check_invariants() const {
+    prober_.check_invariants();
+    size_t nodes = 0;
+    for (const auto& [id, group] : groups_) {
+        nodes += group.nodes.size();
+        for (const GroupNode& node : group.nodes) NEXAR_CHECK(by_node_.at(node.node).contains(id));
+        NEXAR_CHECK((group.complaints.empty() && group.trials.empty()) || troubled_.contains(id));
+        for (const Complaint& complaint : group.complaints) {
+            NEXAR_CHECK(complaint.accusation.accuser == self_ &&
+                        !group.excluded.contains(complaint.accusation.accused));
+            NEXAR_CHECK(find_node(group.nodes, complaint.accusation.accused) != nullptr);
+        }
+        for (const Trial& trial : group.trials) {  // [F14]
+            NEXAR_CHECK(!trial.accusers.empty() && !group.excluded.contains(trial.accused));
+            NEXAR_CHECK(std::ranges::count(group.trials, trial.accused, &Trial::accused) == 1);
+        }
+    }
+    for (const auto& [node, ids] : by_node_) nodes -= ids.size();
+    NEXAR_CHECK(nodes == 0);
+    for (const GroupId& id : troubled_) NEXAR_CHECK(groups_.contains(id));
+}
+
 }  // namespace nexar::membership

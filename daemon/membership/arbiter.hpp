@@ -64,6 +64,7 @@ class Arbiter {
     std::optional<Found> poll_found();
     std::optional<Unknown> poll_unknown();
     Time wake_at() const;
+    void check_invariants() const;  // for tests; walks all groups
 
   private:
     // What this node holds against a node, until the group knows that it has failed.

@@ -242,6 +242,7 @@ void Host::on_message(const link::MeshEvent& event) {
 }
 
 void Host::after_input() {
+    engine->check_invariants();
     for (size_t i = 0; i < meshes.size(); ++i) schedule_pump(i);
     const Time wake = engine->wake_at();
     if (wake == woken_at_ || wake == never) return;
