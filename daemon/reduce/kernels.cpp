@@ -8,7 +8,11 @@
 #if defined(__x86_64__)
 // Left out to save compile time: what is newer than AVX3 (bits 0 to 7 in every version), which would change
 // nothing in these kernels, and SSSE3.
+#if defined(NEXAR_FEW_TARGETS)
+#define HWY_DISABLED_TARGETS (0xffLL | HWY_SSSE3 | HWY_SSE4 | HWY_AVX3)
+#else
 #define HWY_DISABLED_TARGETS (0xffLL | HWY_SSSE3)
+#endif
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "reduce/kernels.cpp"
 #include <hwy/foreach_target.h>
