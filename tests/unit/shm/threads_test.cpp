@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
+#include <chrono>
 #include <climits>
 #include <thread>
 #include <vector>
@@ -21,6 +22,17 @@ using test::ControlMemory;
 
 namespace {
 
+// Threads that hand each other the processor get few turns beside busy processes: what they do often they do
+// until a number of times, or some seconds, are over.
+class Enough {
+  public:
+    explicit Enough(int seconds) : end_(std::chrono::steady_clock::now() + std::chrono::seconds(seconds)) {}
+    bool operator()() const { return std::chrono::steady_clock::now() >= end_; }
+
+  private:
+    std::chrono::steady_clock::time_point end_;
+};
+
 // Sleeps at most so long: a lost wake-up is a late one, and the test goes on to say so.
 bool sleep_while(uint32_t& word, uint32_t expected, int limit_seconds) {
     const timespec limit{limit_seconds, 0};
@@ -34,6 +46,7 @@ void wake(uint32_t& word) {
 int late_wakes(int rounds, bool announce, bool forget_every_100th) {
     const bool right = announce && !forget_every_100th;
     const int limit_seconds = right ? 15 : 1;  // a busy machine is not late by so much
+    const Enough enough(right ? 5 : 60);
     struct Word {
         uint32_t value = 0, waiters = 0;
     };
@@ -48,19 +61,20 @@ int late_wakes(int rounds, bool announce, bool forget_every_100th) {
     const auto await = [&](Word& w, uint32_t value) {
         if (announce) add(w.waiters, 1u);
         fence();
-        for (uint32_t seen; (seen = load_acquire(w.value)) != value;)
+        for (uint32_t seen; (seen = load_acquire(w.value)) != value && seen != UINT32_MAX;)
             if (!sleep_while(w.value, seen, limit_seconds)) ++late;
         if (announce) std::atomic_ref<uint32_t>(w.waiters).fetch_sub(1);
     };
     std::thread other([&] {
         for (int i = 0; i < rounds && late < 2; ++i) {
             await(there, static_cast<uint32_t>(i + 1));
+            if (load_acquire(there.value) == UINT32_MAX) break;
             raise(back, static_cast<uint32_t>(i + 1), i);
         }
         store_release(back.value, UINT32_MAX);
         wake(back.value);
     });
-    for (int i = 0; i < rounds && load_acquire(back.value) != UINT32_MAX; ++i) {
+    for (int i = 0; i < rounds && load_acquire(back.value) != UINT32_MAX && !enough(); ++i) {
         raise(there, static_cast<uint32_t>(i + 1), i);
         add(back.waiters, 1u);
         fence();
@@ -68,6 +82,8 @@ int late_wakes(int rounds, bool announce, bool forget_every_100th) {
             if (!sleep_while(back.value, seen, limit_seconds)) ++late;
         std::atomic_ref<uint32_t>(back.waiters).fetch_sub(1);
     }
+    store_release(there.value, UINT32_MAX);
+    wake(there.value);
     other.join();
     return late;
 }
@@ -79,27 +95,33 @@ TEST_CASE("four threads submit, one takes: every entry arrives once, in each thr
     ControlMemory memory(16);
     SubmissionConsumer consumer(memory.view());
     constexpr uint32_t each = 20000;
+    const Enough enough(5);
+    std::atomic<int> at_work{4};
+    uint32_t pushed[4] = {};
     std::vector<std::thread> threads;
     for (uint32_t t = 0; t < 4; ++t)
         threads.emplace_back([&, t] {
             SubmissionProducer producer(memory.view());
-            for (uint32_t i = 0; i < each; ++i)
-                while (!producer.try_push({t, i, NEXAR_ENTRY_SUBMIT})) std::this_thread::yield();
+            for (; pushed[t] < each && !enough(); ++pushed[t])
+                while (!producer.try_push({t, pushed[t], NEXAR_ENTRY_SUBMIT})) std::this_thread::yield();
+            --at_work;
         });
     uint32_t next[4] = {};
     bool in_order = true;
-    for (uint32_t taken = 0; taken < 4 * each;) {
+    while (true) {
+        const bool last = at_work == 0;
         const auto entry = consumer.try_pop();
-        if (!entry) {
+        if (entry)
+            in_order = in_order && entry->slot < 4 && entry->generation == next[entry->slot]++;
+        else if (last)
+            break;
+        else
             std::this_thread::yield();
-            continue;
-        }
-        in_order = in_order && entry->slot < 4 && entry->generation == next[entry->slot]++;
-        ++taken;
     }
     for (auto& thread : threads) thread.join();
 
     CHECK(in_order);
+    for (int t = 0; t < 4; ++t) CHECK(next[t] == pushed[t]);
     CHECK(!consumer.try_pop());
 }
 
@@ -108,6 +130,7 @@ TEST_CASE("a ring with room takes every entry, however many producers overtake e
           "[shm][tsan][D12]") {
     ControlMemory memory(256);
     constexpr int in_use_max = 32, pushes = 2'000'000;
+    const Enough enough(10);
     std::atomic<int> in_use{0}, left{pushes}, refused{0};
     std::atomic<bool> stop{false};
     std::thread daemon([&] {
@@ -124,7 +147,7 @@ TEST_CASE("a ring with room takes every entry, however many producers overtake e
     for (int t = 0; t < 4; ++t)
         clients.emplace_back([&] {
             SubmissionProducer producer(memory.view());
-            while (left.fetch_sub(1) > 0 && refused == 0) {
+            while (left.fetch_sub(1) > 0 && refused == 0 && !enough()) {
                 while (in_use.fetch_add(1) >= in_use_max) {
                     --in_use;
                     std::this_thread::yield();
@@ -144,9 +167,11 @@ TEST_CASE("a descriptor written before the push is seen whole after the pop", "[
     SubmissionConsumer consumer(view);
     SlotPool pool(16);
     constexpr int rounds = 20000;
+    const Enough enough(5);
+    std::atomic<bool> over{false};
     std::thread client([&] {
         SubmissionProducer producer(view);
-        for (int i = 0; i < rounds; ++i) {
+        for (int i = 0; i < rounds && !enough(); ++i) {
             std::optional<SlotPool::Taken> taken;
             while (!(taken = pool.try_take(SlotPool::For::operation))) std::this_thread::yield();
             nexar_shm_descriptor d{};
@@ -157,10 +182,13 @@ TEST_CASE("a descriptor written before the push is seen whole after the pop", "[
                 {taken->slot, static_cast<uint32_t>(taken->generation), NEXAR_ENTRY_SUBMIT}))
                 std::this_thread::yield();
         }
+        over = true;
     });
     bool whole = true;
-    for (int i = 0; i < rounds;) {
+    while (true) {
+        const bool last = over;
         const auto entry = consumer.try_pop();
+        if (!entry && last) break;
         if (!entry) {
             std::this_thread::yield();
             continue;
@@ -169,7 +197,6 @@ TEST_CASE("a descriptor written before the push is seen whole after the pop", "[
         whole =
             whole && d.count == uint64_t{entry->generation} * 3 && d.tag == uint64_t{entry->generation} * 7;
         pool.give_back(entry->slot);
-        ++i;
     }
     client.join();
     CHECK(whole);
