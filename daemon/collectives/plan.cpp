@@ -42,10 +42,10 @@ SegmentShape segment_of(const Plan& plan, const Shape& shape, const Layout& layo
 
 }  // namespace
 
-uint64_t PlanTable::hash() const {
+uint64_t PlanTable::hash(uint32_t bulk_shards) const {
     uint64_t h = 0xcbf29ce484222325u;  // FNV-1a over 64-bit words
     for (uint64_t word : {uint64_t{version}, small_bytes_max, doubling_bytes_max, uint64_t{chunk_bytes},
-                          segment_bytes, uint64_t{lanes}}) {
+                          segment_bytes, uint64_t{lanes}, uint64_t{bulk_shards}}) {
         for (int shift = 0; shift < 64; shift += 8) h = (h ^ ((word >> shift) & 0xff)) * 0x100000001b3u;
     }
     return h;

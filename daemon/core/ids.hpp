@@ -47,7 +47,6 @@ using Rank = Id<struct RankTag, uint32_t>;          // position in a group
 using SessionId = Id<struct SessionTag, uint64_t>;  // one local process connected to its daemon; never reused
 using PeerIndex =
     Id<struct PeerIndexTag, uint32_t>;  // one incarnation of a peer, in this daemon's table; never reused
-using OpSeq = Id<struct OpSeqTag, uint64_t>;  // number of a collective in its group, from 0
 using GroupEpoch = Id<struct GroupEpochTag, uint32_t>;
 
 // The daemon that creates a group allots its id: (creator, the creator's incarnation, a counter). Never a

@@ -132,7 +132,7 @@ Result<void> Engine::Impl::make_group(const wire::GroupPrepare& prepare,
         return fail(Errc::protocol_error, "the group counts on " + std::to_string(facts.bulk_shards) +
                                               " bulk shards of each node, this one has " +
                                               std::to_string(own_shards));
-    facts.table_hash = facts.table.hash();
+    facts.table_hash = facts.table.hash(facts.bulk_shards);
 
     std::map<NodeId, uint32_t> numbers;
     std::vector<uint32_t> placement;
