@@ -100,8 +100,8 @@ def test_decisions_about_groups_to_come_end_nothing(cluster):
         for node in (leader, other):
             for counter in range(1, 100):
                 for epoch in (0, 1):
-                    liar.say(node, "verdict", group=group_of(leader, counter), epoch=epoch,
-                             arbiter=bytes.fromhex(liar.id), error={**LOST, "node": other.id})
+                    liar.say(node, "groupEnd", group=group_of(leader, counter), epoch=epoch,
+                             cut={"failed": {"error": {**LOST, "node": other.id}, "excluded": [1]}})
         equal(run([leader, other], opens_and_works), [3] * 2, "groups")
 
 
