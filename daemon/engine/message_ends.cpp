@@ -72,7 +72,8 @@ void Messages::on_over(Send& send, const Result<void>& result) {
     send.transfer = false;
     if (result) return finish(send, {});
     if (send.ending) return finish(send, *send.ending);
-    group_.transfer_lost(result.error());  // the verdict ends it
+    if (const auto& failed = group_.failed()) return finish(send, *failed);
+    group_.transfer_lost(result.error());  // the group's end ends it
 }
 
 void Messages::on_over(Recv& recv, const Result<void>& result) {
@@ -99,6 +100,7 @@ void Messages::transferred(Recv& recv, const Result<void>& result) {
         recv.timeout = OpRequest::only_now;
         return recv.on_time();
     }
+    if (const auto& failed = group_.failed()) return finish(recv, *failed);
     if (recv.retry) return;
     recv.taken.reset();
     group_.transfer_lost(result.error());

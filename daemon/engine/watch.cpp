@@ -31,6 +31,7 @@ void Watch::on_peer_down(link::PeerIndex peer, const std::string& reason, bool p
     detector_.on_closed(peer, reason, context_.now);
     if (!proof) return;
     detector_.on_gone(peer);
+    reach_.push_back({state.node, state.incarnation, false});
     arbiter_.on_dead(state.node, state.incarnation, reason, context_.now);
 }
 

@@ -123,7 +123,7 @@ const char* Inbound::on_body(Peer& peer, Stream& s, Bytes body) {
     }
     if (static_cast<FrameKind>(start.kind) >= FrameKind::entry) {
         const char* rule = on_log_frame(peer, start, body, content);
-        peer.log_broken = rule != nullptr;
+        peer.log_broken = rule != nullptr && shared_->config.has_log;
         return rule;
     }
     ListFrame frame{start, read_at<uint32_t>(body, 0), read_at<uint16_t>(body, sizeof(uint32_t)),

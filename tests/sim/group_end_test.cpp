@@ -122,4 +122,71 @@ TEST_CASE("[G8] a matched message between survivors completes, and what is not m
     REQUIRE(met(while_moving));
 }
 
+TEST_CASE("[G8] a message that goes on after its group has ended ends with its peer's goodbye") {
+    size_t while_moving = 0, cut_off = 0;
+    for (const uint64_t seed : seeds(30)) {
+        CAPTURE(seed);
+        ClusterShape shape = shape_of(3);
+        shape.collective_timeout = Duration{0};  // no deadline
+        Cluster cluster(seed, shape);
+        Post post(cluster, cluster.make_group({0, 1, 2}));
+        const uint64_t count = 2'000'000;
+        Call& received = post.recv(1, 0, 7, count);
+        Call& sent = post.send(1, 0, 8, seed, count);
+        post.recv(0, 1, 8, count);
+        post.send(0, 1, 7, seed, count);
+        cluster.run_for(20us + cluster.clock.some(200us));
+        cluster.end_session(post.group, 2);
+        while (!cluster.hosts[1]->engine->snapshot(cluster.clock.now()).groups.at(0).failed.text.size())
+            cluster.run_for(10us);
+        if (received.ended || sent.ended) continue;
+        ++while_moving;
+
+        cluster.kill(0, false);
+        for (auto& mesh : cluster.hosts[1]->meshes) mesh->drop_peer(link::PeerIndex(0));
+        cluster.hosts[1]->engine->on_peer_down(cluster.clock.now(), link::PeerIndex(0), "goodbye", true);
+        cluster.hosts[1]->after_input();
+        expect_end(cluster);
+
+        for (const Call* call : {&received, &sent}) {
+            REQUIRE(call->ended);
+            if (call->ok()) continue;  // all of it was on its way
+            ++cut_off;
+            REQUIRE(call->outcome.error.code == Errc::peer_lost);
+            REQUIRE(call->outcome.error.rank == 2);
+        }
+    }
+    REQUIRE((while_moving > 0 && cut_off > 0));
+}
+
+TEST_CASE("[G4] a node that is frozen begins nothing that it had not handed over") {
+    for (const uint64_t seed : seeds(20)) {
+        CAPTURE(seed);
+        Cluster cluster(seed, Crash::shape());
+        Program program(cluster, cluster.make_group({0, 1, 2}));
+        for (int i = 0; i < 2; ++i) program.add({OpKind::all_reduce, Dtype::i32, ReduceOp::sum, 900, 0});
+        for (const uint32_t rank : {0u, 1u, 2u}) program.post(0, rank);
+        cluster.run_for(20ms);
+        REQUIRE(program.steps[0].calls[1]->ok());
+        program.post(1, 2);  // only the rank that fails has called it when the group freezes
+        program.stop_rank(2);
+        cluster.block(0, 1, true);  // node 0 coordinates: its FREEZE and its cut are held up
+        cluster.end_session(program.group, 2);
+        cluster.run_for(20ms);
+        const auto group = cluster.hosts[1]->engine->snapshot(cluster.clock.now()).groups.at(0);
+        REQUIRE((group.frozen && group.failed.code == Errc::ok));
+
+        program.post(1, 0);
+        program.post(1, 1);
+        cluster.run_for(20ms);
+        for (const auto& op : cluster.hosts[1]->engine->snapshot(cluster.clock.now()).ops)
+            REQUIRE(!op.phase.starts_with("running"));
+        cluster.block(0, 1, false);
+        REQUIRE(cluster.run(10s));
+        cluster.check();
+        for (const uint32_t rank : {0u, 1u})
+            REQUIRE(program.steps[1].calls[rank]->outcome.error.code == Errc::peer_lost);
+    }
+}
+
 }  // namespace nexar::sim
