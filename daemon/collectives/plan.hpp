@@ -23,7 +23,8 @@ struct PlanTable {
     uint32_t lanes = 2;                        // segments in flight at the same time
 
     bool operator==(const PlanTable&) const = default;
-    // With the number of bulk shards that the group's lanes go over: two nodes of one hash cut and route alike.
+    // With the number of bulk shards that the group's lanes go over: two nodes of one hash cut and route
+    // alike.
     uint64_t hash(uint32_t bulk_shards) const;
     Result<void> check() const;  // for a table that another daemon sent
 };

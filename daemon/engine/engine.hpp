@@ -115,7 +115,8 @@ class Engine final : public Service {
     void on_heard(Time now, link::PeerIndex peer, Duration rtt = {});  // any authenticated packet; 0: no rtt
     void on_sent(Time now, link::PeerIndex peer);  // anything that the peer will authenticate
     void on_message(Time now, link::PeerIndex from, const wire::Message& message);
-    // Says goodbye to all peers and ends local ops with daemon_lost: the last thing before the node stops.
+    // Ends local ops with daemon_lost: the last thing before the node stops. The goodbye to peers is the
+    // node's.
     void goodbye(Time now, const std::string& reason);
 
     // Completions.

@@ -314,7 +314,7 @@ uint64_t Group::watermark() const {
 
 std::optional<Error> Group::gone_error(uint32_t rank, bool waited) const {
     const auto it = gone_.find(rank);
-    if (it == gone_.end() || it->second.crashed) return {};  // a crash ends the group: the verdict says so
+    if (it == gone_.end() || it->second.crashed) return {};  // a crash ends the group, with its own error
     return Error{waited && it->second.freed ? Errc::aborted : Errc::peer_lost,
                  facts.describe(rank) + " is gone: " + it->second.reason, rank, -1,
                  facts.members[rank].node.hex()};

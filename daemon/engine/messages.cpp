@@ -124,7 +124,7 @@ void Messages::close(uint32_t rank, const Error& own) {
     for (Recv* recv : recvs) end(*recv, own);
 }
 
-// Its peers hear it from the group's verdict. Of a copy between two ranks of this node, which ends by itself,
+// Its peers learn it from the group's end. Of a copy between two ranks of this node, which ends by itself,
 // nobody knows what it copied or where to.
 void Messages::take_back(uint32_t rank, const Error& lost) {
     std::vector<Send*> sends;

@@ -169,7 +169,7 @@ void Arbiter::lodge(const GroupId& id, Group& group, size_t index, Time now) {
         if (std::find(complaint.asked.begin(), complaint.asked.end(), node.node) != complaint.asked.end())
             continue;
         complaint.asked.push_back(node.node);
-        complaint.deadline = now + config_.verdict_timeout;
+        complaint.deadline = now + config_.arbiter_timeout;
         sends_.push_back({node.node, accusation});
         return;
     }

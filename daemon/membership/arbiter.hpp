@@ -20,8 +20,8 @@
 namespace nexar::membership {
 
 struct ArbiterConfig {
-    Duration verdict_timeout{1'000'000'000};  // V: how long an accuser waits for one arbiter
-    unsigned arbiters_max = 3;                // then it decides itself
+    Duration arbiter_timeout{1'000'000'000};  // V: how long an accuser waits for one arbiter
+    unsigned arbiters_max = 3;                // then it finds out itself
     ProbeConfig probe;
 };
 

@@ -6,7 +6,8 @@
 
 namespace nexar::membership {
 
-// Best effort: to a node without a connection it is dropped; every machine has a deadline for that.
+// An Accusation is in the control log; a probe without a connection is dropped, and the question has a
+// deadline.
 struct Outgoing {
     NodeId to;
     wire::Message message;

@@ -1,5 +1,5 @@
-// The verdict: whatever fails, every survivor of a group ends with one and the same error within the time
-// that docs/protocol/failure.md promises.
+// The end of a group: whatever fails, every survivor of a group ends with one and the same error within the
+// time that docs/protocol/failure.md promises.
 #include "membership/arbiter.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -16,10 +16,10 @@ constexpr Duration killed_bound = ms(850 + 50);    // W + Q
 // All of `who` have this error, with the same text, by `since + bound`.
 void require_all(const FailureCluster& cluster, const GroupId& group, const std::vector<unsigned>& who,
                  Errc code, int64_t rank, int64_t other, Time since, Duration bound) {
-    const Error* first = cluster.verdict(who[0], group);
+    const Error* first = cluster.end_of(who[0], group);
     for (unsigned node : who) {
         CAPTURE(node);
-        const Error* error = cluster.verdict(node, group);
+        const Error* error = cluster.end_of(node, group);
         REQUIRE(error);
         REQUIRE(first);
         INFO(error->text);
@@ -76,7 +76,7 @@ TEST_CASE("a coordinator that dies when one node has its message only: all other
             cluster.kill(0);
             cluster.run(ms(7000));
 
-            const Error* first = cluster.verdict(1, group);
+            const Error* first = cluster.end_of(1, group);
             REQUIRE(first);
             require_all(cluster, group, {1, 2, 3}, Errc::peer_lost, first->rank, -1, killed, silence_bound);
             REQUIRE((first->rank == 0 || first->rank == 3));
@@ -95,7 +95,7 @@ TEST_CASE("a silent node is named within the silence timeout and one question", 
                 const Time stopped = cluster.now();
                 cluster.stop(victim);
                 cluster.run(ms(4000));
-                REQUIRE_FALSE(cluster.verdict(victim == 0 ? 1 : 0, group));
+                REQUIRE_FALSE(cluster.end_of(victim == 0 ? 1 : 0, group));
                 cluster.run(ms(2000));
 
                 require_all(cluster, group, all_but(count, victim), Errc::peer_lost, victim, -1, stopped,
@@ -103,7 +103,7 @@ TEST_CASE("a silent node is named within the silence timeout and one question", 
             }
 }
 
-TEST_CASE("a stopped node that goes on accuses nobody and learns the verdict about itself", "[membership]") {
+TEST_CASE("a stopped node that goes on accuses nobody and learns the group's end", "[membership]") {
     for (uint64_t seed = 1; seed <= 20; ++seed) {
         CAPTURE(seed);
         FailureCluster cluster(3, seed);
@@ -133,7 +133,7 @@ TEST_CASE("a short stop of a node ends no group", "[membership]") {
         cluster.go_on(seed % 3);
         cluster.run(ms(10000));
 
-        for (unsigned node = 0; node < 3; ++node) REQUIRE_FALSE(cluster.verdict(node, group));
+        for (unsigned node = 0; node < 3; ++node) REQUIRE_FALSE(cluster.end_of(node, group));
         REQUIRE(cluster.accusations_sent() == 0);
     }
 }
@@ -209,8 +209,8 @@ TEST_CASE("nodes outside the group neither judge nor hear of it", "[membership]"
     cluster.run(ms(3000));
 
     require_all(cluster, group, {1}, Errc::peer_lost, 1, -1, since, killed_bound);
-    REQUIRE_FALSE(cluster.verdict(0, group));
-    REQUIRE_FALSE(cluster.verdict(2, group));
+    REQUIRE_FALSE(cluster.end_of(0, group));
+    REQUIRE_FALSE(cluster.end_of(2, group));
 }
 
 TEST_CASE("a group made while a member is already suspected ends as soon", "[membership]") {
@@ -238,7 +238,7 @@ TEST_CASE("an ended process is named at once and alike, whoever needed it first"
         cluster.run(ms(50));
 
         require_all(cluster, group, {0, 1, 2, 3}, Errc::peer_lost, 5, -1, since, ms(30));
-        REQUIRE(cluster.verdict(0, group)->text.find("signal 9") != std::string::npos);
+        REQUIRE(cluster.end_of(0, group)->text.find("signal 9") != std::string::npos);
     }
 }
 
@@ -252,7 +252,7 @@ TEST_CASE("two processes that end at the same time leave one error on every node
         cluster.rank_lost(2, group, 3, 3, "killed");
         cluster.run(ms(100));
 
-        const Error* first = cluster.verdict(0, group);
+        const Error* first = cluster.end_of(0, group);
         REQUIRE(first);
         require_all(cluster, group, {0, 1, 2, 3}, Errc::peer_lost, first->rank, -1, at_ms(0), ms(30));
         REQUIRE((first->rank == 1 || first->rank == 3));
@@ -266,15 +266,15 @@ TEST_CASE("a node that was cut off learns the end that the others decided", "[me
     cluster.cut(1, 2);
     cluster.rank_lost(0, group, 1, 1, "killed");
     cluster.run(ms(6000));  // node 2 does not answer: it suspects both, and is excluded
-    REQUIRE(cluster.verdict(1, group));
+    REQUIRE(cluster.end_of(1, group));
 
     cluster.join(0, 2);
     cluster.join(1, 2);
     cluster.run(ms(100));
 
-    const Error* first = cluster.verdict(0, group);
+    const Error* first = cluster.end_of(0, group);
     require_all(cluster, group, {0, 1}, Errc::peer_lost, 1, -1, at_ms(0), ms(6000));
-    REQUIRE(cluster.verdict(2, group));
+    REQUIRE(cluster.end_of(2, group));
     REQUIRE(first);
 }
 
@@ -307,7 +307,7 @@ TEST_CASE("a node that has left the group is no arbiter and no coordinator", "[m
         cluster.run(ms(2000));
         require_all(cluster, group, {1, 2}, Errc::peer_lost, 3, -1, since, killed_bound);
     }
-    REQUIRE_FALSE(cluster.verdict(0, group));
+    REQUIRE_FALSE(cluster.end_of(0, group));
 }
 
 TEST_CASE("an accuser that hears the accused in its own question takes the accusation back", "[membership]") {
@@ -408,7 +408,7 @@ TEST_CASE("with lost packets every survivor still ends in time", "[membership]")
         cluster.kill(seed % 5);
         cluster.run(ms(9000));
         for (unsigned node : all_but(5, seed % 5)) {
-            REQUIRE(cluster.verdict(node, group));
+            REQUIRE(cluster.end_of(node, group));
             REQUIRE(*cluster.decided_at(node, group) <= since + ms(600 + 3000 + 250 + 50));
         }
     }

@@ -220,7 +220,7 @@ void FailureCluster::run(Duration span) {
     now_ = end;
 }
 
-const Error* FailureCluster::verdict(unsigned node, const GroupId& group) const {
+const Error* FailureCluster::end_of(unsigned node, const GroupId& group) const {
     const auto at = nodes_[node].groups.find(group);
     if (at == nodes_[node].groups.end() || !at->second->lifecycle.decided()) return nullptr;
     return &at->second->lifecycle.decided()->failed.error;

@@ -42,7 +42,7 @@ class FailureCluster {
 
     Time now() const { return now_; }
     // What the group ended with on this node.
-    const Error* verdict(unsigned node, const GroupId& group) const;
+    const Error* end_of(unsigned node, const GroupId& group) const;
     void depart(unsigned node, const GroupId& group);  // all its ranks have freed the group
     std::optional<Time> decided_at(unsigned node, const GroupId& group) const;
     Arbiter& arbiter(unsigned node) { return *nodes_[node].arbiter; }

@@ -72,7 +72,7 @@ class LifecycleCluster {
             idle = moved ? 0 : idle + 1;
             if (!wrong_.empty()) return wrong_;
         }
-        return verdict();
+        return fault();
     }
 
     const std::optional<wire::Cut>& decided(uint32_t node) const { return nodes_[node]->machine.decided(); }
@@ -254,7 +254,7 @@ class LifecycleCluster {
         }
     }
 
-    std::string verdict() const {
+    std::string fault() const {
         for (const auto& node : nodes_) {
             const auto& cut = node->machine.decided();
             const std::string name = "node " + std::to_string(node->index);
