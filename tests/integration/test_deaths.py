@@ -99,7 +99,8 @@ def test_what_a_rank_handed_over_counts_although_it_was_killed_in_its_wait(clust
 
         killed(job, victim)
         its_node = job[victim].node
-        eventually(lambda: its_node.status()["sessions"] == 1, f"{its_node} to notice the death")
+        # Its other rank may have got the failure, and gone, by the time of the look.
+        eventually(lambda: its_node.status()["sessions"] <= 1, f"{its_node} to notice the death")
         job.go(0)
 
         same_failure(job.outcomes(*(rank for rank in range(6) if rank != victim)), "PEER_LOST", rank=victim,
