@@ -82,6 +82,7 @@ class Group final : public Runnable, public Alarm, private membership::Lifecycle
     void node_failed(const NodeId& node, const Error& error);
     void rank_failed(uint32_t rank, const std::string& reason);
     void reach_changed(const NodeId& node);  // GroupHost::reachable answers differently for it
+    void log_discarded(const NodeId& node);  // the control log with it: what both sent each other is lost
     void abandon(const Error& error);        // this daemon stops
 
     Messages& messages() { return messages_; }
@@ -107,6 +108,7 @@ class Group final : public Runnable, public Alarm, private membership::Lifecycle
     void transfer_lost(const Error& error);
     std::optional<collectives::NodeIndex> node_of(link::PeerIndex peer) const;
     bool is_gone(uint32_t rank) const { return gone_.contains(rank); }
+    bool is_out(uint32_t rank) const;   // crashed, or its node is excluded
     bool is_lost(uint32_t rank) const;  // crashed, or its node is excluded or does not answer
     // What an operation that needs this rank ends with, if it has left; `waited`: begun before that was
     // known.
@@ -136,6 +138,8 @@ class Group final : public Runnable, public Alarm, private membership::Lifecycle
     void check_watermark();
     uint64_t watermark() const;
     uint64_t counted() const;
+    void end_messages_with(collectives::NodeIndex node);
+    std::optional<collectives::NodeIndex> number_of(const NodeId& node) const;
     void drain_agreement();
 
     // membership::LifecycleHost

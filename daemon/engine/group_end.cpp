@@ -22,11 +22,16 @@ Error Group::explained(Error error) const {
     return error;
 }
 
-bool Group::is_lost(uint32_t rank) const {
+bool Group::is_out(uint32_t rank) const {
     if (const auto it = gone_.find(rank); it != gone_.end()) return it->second.crashed;
+    return lifecycle_.excludes(facts.layout.node_of(rank).value);
+}
+
+bool Group::is_lost(uint32_t rank) const {
+    if (is_out(rank)) return true;
     const NodeIndex node = facts.layout.node_of(rank);
-    if (lifecycle_.excludes(node.value)) return true;
-    return failed_ && node != facts.self && !host_.reachable(facts.peers[node.value]);
+    return failed_ && !gone_.contains(rank) && node != facts.self &&
+           !host_.reachable(facts.peers[node.value]);
 }
 
 // A crashed rank ends the group, whoever needed it. One that left is missed only by an op that it has not
@@ -57,9 +62,23 @@ void Group::node_failed(const NodeId& node, const Error& error) {
 void Group::reach_changed(const NodeId& node) {
     lifecycle_.on_reach_changed(context_.now);
     drain_agreement();
+    const auto index = number_of(node);
+    if (index && !host_.reachable(facts.peers[index->value])) end_messages_with(*index);
+}
+
+void Group::log_discarded(const NodeId& node) {
+    if (const auto index = number_of(node)) end_messages_with(*index);
+}
+
+// [G8] After the cut nothing else says how a message with this node ends.
+void Group::end_messages_with(NodeIndex node) {
+    if (failed_) messages_.end_with_node(node, *failed_);
+}
+
+std::optional<NodeIndex> Group::number_of(const NodeId& node) const {
     const auto at = std::ranges::find(facts.nodes, node);
-    const NodeIndex index(static_cast<uint32_t>(at - facts.nodes.begin()));
-    if (failed_ && !host_.reachable(facts.peers[index.value])) messages_.end_with_node(index, *failed_);
+    if (at == facts.nodes.end() || node == facts.nodes[facts.self.value]) return {};
+    return NodeIndex(static_cast<uint32_t>(at - facts.nodes.begin()));
 }
 
 Result<void> Group::on_agreement(NodeIndex from, const wire::Message& message) {
@@ -125,6 +144,9 @@ void Group::cut(const wire::Cut& cut) {
     failed_ = facts.explained(cut.failed.error);
     host_.group_cut(facts.id, cut.seq, *failed_);
     messages_.cut(*failed_);
+    for (uint32_t node = 0; node < facts.nodes.size(); ++node)
+        if (NodeIndex(node) != facts.self && !lifecycle_.excludes(node) && suspects(node))
+            end_messages_with(NodeIndex(node));
     for (auto& [seq, run] : runs_) {
         run->stop(*failed_);
         run->local_left();  // it need not wait for posts any more

@@ -134,7 +134,8 @@ void Messages::finish(Recv& recv, Error error) {
 }
 
 void Messages::on_rank_gone(uint32_t rank) {
-    if (const auto& failed = group_.failed()) return end_with(*failed, [&](uint32_t r) { return r == rank; });
+    if (const auto& failed = group_.failed())
+        return end_with(*failed, [&](uint32_t r) { return r == rank; }, false);
     end_never_offered(rank, any_rank,
                       {Errc::closed, "its rank left before the receiver had granted a credit", rank, -1, {}});
     const auto gone = group_.gone_error(rank, true);
@@ -162,28 +163,29 @@ void Messages::end_without_sender() {
     for (auto& [recv, error] : over) end(*recv, error);
 }
 
-// Everything with a lost rank, and what a receive has not been found for.
+// Everything with a lost rank, and what a receive has not been found for. `tell`: the other side may be
+// there, and has to end its half as well.
 template <class Lost>
-void Messages::end_with(const Error& error, Lost lost) {
+void Messages::end_with(const Error& error, Lost lost, bool tell) {
     std::vector<Send*> sends;
     std::vector<Recv*> recvs;
     for (auto& send : sends_)
         if (send->waiting || lost(send->words.src) || lost(send->words.dst)) sends.push_back(send.get());
     for (auto& recv : recvs_)
         if (!recv->moving || lost(recv->rank) || lost(recv->taken->words.src)) recvs.push_back(recv.get());
-    for (Send* send : sends) end(*send, error, false);
-    for (Recv* recv : recvs) end(*recv, error, Rest::dropped);
+    for (Send* send : sends) end(*send, error, tell);
+    for (Recv* recv : recvs) end(*recv, error, tell ? Rest::refused : Rest::dropped);
 }
 
 void Messages::cut(const Error& error) {
-    const auto lost = [this](uint32_t rank) { return group_.is_lost(rank); };
+    const auto lost = [this](uint32_t rank) { return group_.is_out(rank); };
     for (Offer& offer : std::exchange(offers_, {}))
         if (!lost(offer.words.src)) refuse(offer, error);
-    end_with(error, lost);
+    end_with(error, lost, false);
 }
 
 void Messages::end_with_node(NodeIndex node, const Error& error) {
-    end_with(error, [&](uint32_t rank) { return group_.facts.layout.node_of(rank) == node; });
+    end_with(error, [&](uint32_t rank) { return group_.facts.layout.node_of(rank) == node; }, true);
 }
 
 void Messages::fail_all(const Error& error) {

@@ -118,7 +118,7 @@ class Messages {
     std::optional<Error> no_sender_left(const Recv& recv, bool waited) const;
     void end_without_sender();
     template <class Lost>
-    void end_with(const Error& error, Lost lost);
+    void end_with(const Error& error, Lost lost, bool tell);
     Send* find_send(uint64_t number);
     Recv* find_recv(uint64_t number);
 

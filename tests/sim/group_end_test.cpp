@@ -159,6 +159,32 @@ TEST_CASE("[G8] a message that goes on after its group has ended ends with its p
     REQUIRE((while_moving > 0 && cut_off > 0));
 }
 
+TEST_CASE(
+    "[G8] a message that goes on after its group has ended ends on both sides, also if only one suspects") {
+    for (const uint64_t seed : seeds(30)) {
+        CAPTURE(seed);
+        ClusterShape shape = shape_of(3);
+        shape.collective_timeout = Duration{0};  // no deadline
+        Cluster cluster(seed, shape);
+        Post post(cluster, cluster.make_group({0, 1, 2}));
+        const uint64_t count = 2'000'000;
+        Call* calls[] = {&post.recv(1, 0, 7, count), &post.send(1, 0, 8, seed, count),
+                         &post.recv(0, 1, 8, count), &post.send(0, 1, 7, seed, count)};
+        cluster.run_for(20us + cluster.clock.some(200us));
+        cluster.end_session(post.group, 2);
+        cluster.run_for(200us + cluster.clock.some(200us));
+        cluster.block(0, 1, true);  // node 1 receives nothing from node 0 for longer than the silence limit
+        cluster.run_for(7s);
+        cluster.block(0, 1, false);
+        expect_end(cluster);
+
+        for (const Call* call : calls) {
+            REQUIRE(call->ended);
+            if (!call->ok()) REQUIRE(call->outcome.error.code == Errc::peer_lost);
+        }
+    }
+}
+
 TEST_CASE("[G4] a node that is frozen begins nothing that it had not handed over") {
     for (const uint64_t seed : seeds(20)) {
         CAPTURE(seed);
