@@ -56,6 +56,7 @@ class CollectiveRun final : public Execution::Owner, public Alarm {
     // A local rank has left. False: it has not moved all its input, so it has not handed this op over.
     bool leave(uint32_t rank) { return execution_.leave(rank); }
     bool waits_for_bytes_of(uint32_t rank) const { return execution_.waits_for_bytes_of(rank); }
+    uint32_t segments_over() const { return execution_.segments_over(); }
     bool has_filled(uint32_t rank) const { return execution_.has_filled(rank); }
 
     void on_announce(collectives::NodeIndex from, const wire::OpAnnounce& announce);

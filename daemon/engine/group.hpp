@@ -146,6 +146,7 @@ class Group final : public Runnable, public Alarm, private membership::Lifecycle
     bool suspects(uint32_t node) const override;
     uint64_t handed_over() const override;
     uint64_t ended_below() const override;
+    uint64_t progress() const override;
     void freeze() override;
     void run_below(uint64_t seq) override;
     void cut(const wire::Cut& cut) override;

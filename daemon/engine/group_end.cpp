@@ -128,6 +128,12 @@ uint64_t Group::ended_below() const {
     return lowest;
 }
 
+uint64_t Group::progress() const {
+    uint64_t out = runs_.size();
+    for (const auto& [seq, run] : runs_) out += run->segments_over();
+    return out;
+}
+
 void Group::freeze() {
     frozen_at_ = counted();
     frozen_ = true;

@@ -50,10 +50,7 @@ void GroupLifecycle::on_reach_changed(Time now) {
 
 Result<void> GroupLifecycle::on(uint32_t from, const wire::GroupFailed& message, Time now) {
     NEXAR_TRY_VOID(check(from, nullptr, &message.failed));
-    if (message.seen.round > rounds_max || message.seen.coordinator >= facts_.nodes)
-        return nexar::fail(Errc::protocol_error, "a ballot of node " +
-                                                     std::to_string(message.seen.coordinator) + ", round " +
-                                                     std::to_string(message.seen.round));
+    NEXAR_TRY_VOID(check_seen(message.seen));
     if (state_ == State::ended) {
         send(from, wire::GroupEnd{facts_.group, facts_.epoch.value, *decided_});
         return {};
@@ -119,6 +116,7 @@ void GroupLifecycle::pursue(Time now) {
     informed_ = leader;
     informed_of_ = excluded_.size();
     // Excluded, and it reaches none that is not: one that it takes for excluded may know the end.
+    if (!leader) agrees_by_ = std::min(agrees_by_, now + facts_.finish_limit);
     for (uint32_t node = 0; node < facts_.nodes; ++node)
         if (node != facts_.self && (!leader || *leader == node))
             send(node, wire::GroupFailed{facts_.group, facts_.epoch.value, promised_, failed()});
@@ -171,7 +169,7 @@ Result<void> GroupLifecycle::on(uint32_t from, const wire::GroupCut& message, Ti
     }
     const bool current = message.ballot == promised_ && !excludes(from);
     if (!current && !sabotage_.accept_any_ballot) return {};
-    proposed_ = Proposed{message.ballot, message.cut, now + facts_.finish_limit};
+    proposed_ = Proposed{message.ballot, message.cut, now + facts_.finish_limit, host_.progress()};
     host_.run_below(message.cut.seq);
     try_accept(now);
     return {};
@@ -202,6 +200,10 @@ void GroupLifecycle::try_accept(Time now) {
     wire::GroupAccepted answer{facts_.group, facts_.epoch.value, proposed_->ballot, UINT64_MAX};
     if (ended >= proposed_->cut.seq || sabotage_.accept_before_ended) {
         accepted_ = wire::AcceptedCut{proposed_->ballot, proposed_->cut};
+    } else if (now >= proposed_->gives_up && host_.progress() != proposed_->progress) {
+        proposed_->progress = host_.progress();
+        proposed_->gives_up = now + facts_.finish_limit;
+        return;
     } else if (now >= proposed_->gives_up) {
         stuck_at_ = std::min(stuck_at_, ended);
         answer.stuck_at = ended;
@@ -235,7 +237,10 @@ void GroupLifecycle::begin_round(Time now) {
 
 Result<void> GroupLifecycle::on(uint32_t from, const wire::GroupReport& message, Time now) {
     NEXAR_TRY_VOID(check(from, nullptr, &message.failed));
-    if (message.accepted) NEXAR_TRY_VOID(check(from, nullptr, &message.accepted->cut.failed));
+    if (message.accepted) {
+        NEXAR_TRY_VOID(check(from, nullptr, &message.accepted->cut.failed));
+        NEXAR_TRY_VOID(check_seen(message.accepted->ballot));
+    }
     if (!round_ || message.ballot != round_->ballot || excludes(from)) return {};
     if (learn(message.failed)) {
         begin_round(now);
@@ -255,7 +260,7 @@ void GroupLifecycle::consider_reports(Time now) {
     const wire::GroupCut proposal{facts_.group, facts_.epoch.value, promised_, cut};
     for (const auto& [node, answer] : round_->answers)
         if (node != facts_.self && awaited(node)) send(node, proposal);
-    proposed_ = Proposed{promised_, cut, now + facts_.finish_limit};
+    proposed_ = Proposed{promised_, cut, now + facts_.finish_limit, host_.progress()};
     host_.run_below(cut.seq);
     try_accept(now);
 }
@@ -278,7 +283,10 @@ Cut GroupLifecycle::choose() const {
     if (all_accepted && highest->cut.seq <= stuck_at_)
         return {highest->cut.seq, {highest->cut.failed.error, failed().excluded}};
     if (sabotage_.cut_at_own_count) return {host_.handed_over(), failed()};
-    return {excluded_.empty() ? handed_over : std::min(ended, stuck_at_), failed()};
+    // Where all ranks have left, nothing is under way: the count of one that left says where.
+    const uint64_t over = std::min(ended, stuck_at_);
+    const bool by_count = excluded_.empty() || over == UINT64_MAX;
+    return {by_count ? handed_over : over, failed()};
 }
 
 Result<void> GroupLifecycle::on(uint32_t from, const wire::GroupAccepted& message, Time now) {
@@ -361,6 +369,12 @@ Result<void> GroupLifecycle::check(uint32_t from, const Ballot* ballot, const Fa
             return nexar::fail(Errc::protocol_error, "a failed set with node " + std::to_string(node) +
                                                          ", the group has " + std::to_string(facts_.nodes));
     return {};
+}
+
+Result<void> GroupLifecycle::check_seen(const Ballot& ballot) const {
+    if (ballot.round <= rounds_max && ballot.coordinator < facts_.nodes) return {};
+    return nexar::fail(Errc::protocol_error, "a ballot of node " + std::to_string(ballot.coordinator) +
+                                                 ", round " + std::to_string(ballot.round));
 }
 
 void GroupLifecycle::send(uint32_t to, wire::Message message) {

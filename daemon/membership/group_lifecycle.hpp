@@ -35,6 +35,8 @@ class LifecycleHost {
     virtual uint64_t handed_over() const = 0;
     // The lowest collective that is not over here.
     virtual uint64_t ended_below() const = 0;
+    // Changes whenever a collective moves on here.
+    virtual uint64_t progress() const { return 0; }
     virtual void freeze() = 0;                   // begin no collective from now on
     virtual void run_below(uint64_t seq) = 0;    // but these
     virtual void cut(const wire::Cut& cut) = 0;  // the end; called once
@@ -93,6 +95,7 @@ class GroupLifecycle {
         wire::Ballot ballot;
         wire::Cut cut;
         Time gives_up = never;  // [G6]
+        uint64_t progress = 0;  // LifecycleHost::progress() at the last look
     };
     struct Answer {
         wire::GroupReport report;
@@ -115,6 +118,7 @@ class GroupLifecycle {
     Result<void> on(uint32_t from, const wire::GroupDeparted& message, Time now);
     bool learn(const wire::FailedSet& failed);
     Result<void> check(uint32_t from, const wire::Ballot* ballot, const wire::FailedSet* failed) const;
+    Result<void> check_seen(const wire::Ballot& ballot) const;
     void freeze(Time now);
     std::optional<uint32_t> coordinator() const;
     void pursue(Time now);

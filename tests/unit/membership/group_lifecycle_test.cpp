@@ -137,6 +137,69 @@ TEST_CASE("[G6] a coordinator that goes silent and is never found lost keeps nob
     machine.check_invariants();
 }
 
+TEST_CASE("[G6] a node that is excluded and reaches nobody else does not wait for the whole limit") {
+    struct Cut final : LifecycleHost {
+        bool suspects(uint32_t) const override { return true; }
+        uint64_t handed_over() const override { return 4; }
+        uint64_t ended_below() const override { return 3; }
+        void freeze() override {}
+        void run_below(uint64_t) override {}
+        void cut(const wire::Cut&) override {}
+    } host;
+    GroupLifecycle machine(host, {{}, GroupEpoch(1), 2, 1});
+    machine.fail({{Errc::link_lost, "x", 0, 1, {}}, 1}, Time{});  // it is the higher end of the lost link
+    REQUIRE(machine.state() == GroupLifecycle::State::frozen);
+    REQUIRE(machine.wake_at() == Time{} + Duration{5'000'000'000});
+    machine.on_time(machine.wake_at());
+    CHECK(machine.state() == GroupLifecycle::State::ended);
+}
+
+TEST_CASE("[G6] a collective that moves on is waited for, one that does not is reported as stuck") {
+    struct Slow final : LifecycleHost {
+        bool suspects(uint32_t) const override { return false; }
+        uint64_t handed_over() const override { return 4; }
+        uint64_t ended_below() const override { return 3; }
+        uint64_t progress() const override { return segments; }
+        void freeze() override {}
+        void run_below(uint64_t) override {}
+        void cut(const wire::Cut&) override {}
+        uint64_t segments = 0;
+    } host;
+    GroupLifecycle machine(host, {{}, GroupEpoch(1), 2, 1});
+    const wire::FailedSet failed{{Errc::peer_lost, "x", 0, -1, {}}, {}};
+    REQUIRE(machine.on_message(0, wire::GroupFreeze{{}, 1, {1, 0}, failed}, Time{}));
+    REQUIRE(machine.on_message(0, wire::GroupCut{{}, 1, {1, 0}, {4, failed}}, Time{}));
+    while (machine.poll_send()) {
+    }
+    for (int looks = 0; looks < 3; ++looks) {
+        ++host.segments;
+        machine.on_time(machine.wake_at());
+        CHECK(!machine.poll_send());
+    }
+    machine.on_time(machine.wake_at());
+    const auto answer = machine.poll_send();
+    REQUIRE(answer);
+    CHECK(std::get<wire::GroupAccepted>(answer->message).stuck_at == 3);
+}
+
+TEST_CASE("[G10] the ballot of an accepted cut is checked as well") {
+    struct Nobody final : LifecycleHost {
+        bool suspects(uint32_t) const override { return false; }
+        uint64_t handed_over() const override { return 0; }
+        uint64_t ended_below() const override { return 0; }
+        void freeze() override {}
+        void run_below(uint64_t) override {}
+        void cut(const wire::Cut&) override {}
+    } host;
+    GroupLifecycle machine(host, {{}, GroupEpoch(1), 3, 0});
+    const wire::FailedSet failed{{Errc::peer_lost, "x", 0, -1, {}}, {}};
+    machine.fail({failed.error, {}}, Time{});
+    wire::GroupReport report{{}, 1, {1, 0}, failed, 4, 4, wire::AcceptedCut{{1, 3}, {4, failed}}};
+    CHECK(!machine.on_message(1, report, Time{}));
+    report.accepted->ballot = {UINT64_MAX, 1};
+    CHECK(!machine.on_message(1, report, Time{}));
+}
+
 TEST_CASE("[G9] nodes that had left the group are not waited for") {
     CHECK(first_wrong(seeds, [](uint64_t seed) {
               LifecycleScenario s;
