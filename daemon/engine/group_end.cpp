@@ -34,7 +34,7 @@ bool Group::is_lost(uint32_t rank) const {
            !host_.reachable(facts.peers[node.value]);
 }
 
-// A crashed rank ends the group, whoever needed it. One that left is missed only by an op that it has not
+// A crashed rank ends the group, needed or not. One that left is missed only by an op that it has not
 // handed over: that can never end. Either way the group is to end.
 void Group::check_watermark() {
     if (failed_ || gone_.empty() || lifecycle_.state() != membership::GroupLifecycle::State::active) return;

@@ -263,7 +263,7 @@ void Arbiter::find(const GroupId& id, Group& group, Error error, const NodeId& e
     on_excluded(id, excluded);
 }
 
-// Of a lost link, the node of the higher lowest rank goes: alike, whoever finds it [F9].
+// Of a lost link, the node of the higher lowest rank goes, whichever node finds it [F9].
 void Arbiter::find_link(const GroupId& id, Group& group, const GroupNode& a, const GroupNode& b,
                         const std::string& why) {
     if (group.excluded.contains(a.node) || group.excluded.contains(b.node)) return;

@@ -200,7 +200,8 @@ void GroupLifecycle::try_accept(Time now) {
     wire::GroupAccepted answer{facts_.group, facts_.epoch.value, proposed_->ballot, UINT64_MAX};
     if (ended >= proposed_->cut.seq || sabotage_.accept_before_ended) {
         accepted_ = wire::AcceptedCut{proposed_->ballot, proposed_->cut};
-    } else if (now >= proposed_->gives_up && host_.progress() != proposed_->progress) {
+    } else if (now >= proposed_->gives_up && host_.progress() != proposed_->progress &&
+               now + 2 * facts_.finish_limit <= agrees_by_) {  // and time is left for a round without it
         proposed_->progress = host_.progress();
         proposed_->gives_up = now + facts_.finish_limit;
         return;

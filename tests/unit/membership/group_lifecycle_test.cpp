@@ -3,6 +3,7 @@
 #include "membership/group_lifecycle.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 
 #include "lifecycle_cluster.hpp"
 
@@ -176,7 +177,14 @@ TEST_CASE("[G6] a collective that moves on is waited for, one that does not is r
         machine.on_time(machine.wake_at());
         CHECK(!machine.poll_send());
     }
+    const bool moves_for_ever = GENERATE(false, true);  // it is given up while all can still agree on that
+    if (moves_for_ever) {
+        ++host.segments;
+        machine.on_time(machine.wake_at());
+        ++host.segments;
+    }
     machine.on_time(machine.wake_at());
+    CHECK(machine.state() == GroupLifecycle::State::frozen);
     const auto answer = machine.poll_send();
     REQUIRE(answer);
     CHECK(std::get<wire::GroupAccepted>(answer->message).stuck_at == 3);
