@@ -30,12 +30,14 @@ struct Joined {
     nexar_group* group = nullptr;
 };
 
-Joined join(const std::string& path, const char* name, uint32_t size, int64_t unresponsive_ms = 10000) {
+Joined join(const std::string& path, const char* name, uint32_t size, int64_t unresponsive_ms = 10000,
+            int64_t spin_us = -1) {
     Joined out;
     nexar_session_options options;
     nexar_session_options_init(&options, sizeof options);
     options.socket_path = path.c_str();
     options.daemon_unresponsive_ms = unresponsive_ms;
+    if (spin_us >= 0) options.spin_us = spin_us;  // 0: a wait sleeps at once
     if (nexar_session_open(&options, &out.session) != NEXAR_OK) return out;
     nexar_group_options group;
     nexar_group_options_init(&group, sizeof group);
@@ -445,36 +447,45 @@ TEST_CASE("a signal ends a wait and leaves the request as it was", "[local][deat
 }
 
 TEST_CASE("a lost wake-up in the daemon is noticed: waits end late", "[local][death][sabotage]") {
-    // What this test would say if the daemon forgot sleepers: it does so here on purpose, every 8th time, and
-    // waits with a time-out find it. With the sabotage off the same loop has no late wait.
+    // What this test would say if the daemon forgot sleepers: it does so here on purpose, every 8th time.
+    // Each barrier ends while its waiter is known to be asleep, so that each forgotten one is late; without
+    // the sabotage none is.
     for (const bool sabotage : {true, false}) {
         DaemonOptions options;
         options.sabotage.lose_a_wakeup = sabotage;
         ThreadDaemon daemon(options);
-        nexar_session_options session_options;
-        nexar_session_options_init(&session_options, sizeof session_options);
-        session_options.socket_path = daemon.path().c_str();
-        session_options.spin_us = 0;  // always sleep
-        nexar_session* session = nullptr;
-        REQUIRE(nexar_session_open(&session_options, &session) == NEXAR_OK);
-        nexar_group_options group_options;
-        nexar_group_options_init(&group_options, sizeof group_options);
-        group_options.size = 1;
-        group_options.name = "alone";
-        nexar_group* group = nullptr;
-        REQUIRE(nexar_group_open(session, &group_options, &group) == NEXAR_OK);
+        Joined first;
+        std::thread opens([&] { first = join(daemon.path(), "pair", 2, 10000, 0); });
+        Joined second = join(daemon.path(), "pair", 2, 10000, 0);
+        opens.join();
+        REQUIRE(first.group);
+        REQUIRE(second.group);
         int late = 0;
         const int64_t limit_ms = sabotage ? 1000 : 15000;  // without, only a busy machine could take so long
-        for (int i = 0; i < 64 && late < 2; ++i) {
-            nexar_request request = 0;
-            REQUIRE(nexar_barrier_start(group, nullptr, &request) == NEXAR_OK);
-            const int64_t from = now_ms();
-            REQUIRE(nexar_request_wait(request, limit_ms, nullptr) ==
-                    NEXAR_OK);  // at the time-out it looks, and it has ended
-            late += now_ms() - from >= limit_ms;
-            REQUIRE(nexar_request_free(request) == NEXAR_OK);
+        for (int i = 0; i < 8; ++i) {
+            nexar_request waits = 0, ends = 0;
+            REQUIRE(nexar_barrier_start(first.group, nullptr, &waits) == NEXAR_OK);
+            std::atomic<bool> entered{false};
+            std::atomic<nexar_status> got{NEXAR_PENDING};
+            std::atomic<int64_t> took_ms{0};
+            std::thread waiter([&] {
+                const int64_t from = now_ms();
+                entered = true;
+                got = nexar_request_wait(waits, limit_ms, nullptr);
+                took_ms = now_ms() - from;
+            });
+            while (!entered) ::usleep(1000);  // sleep: between two looks
+            const bool asleep = others_fall_asleep();
+            const auto started = nexar_barrier_start(second.group, nullptr, &ends);
+            waiter.join();
+            REQUIRE(asleep);
+            REQUIRE(started == NEXAR_OK);
+            REQUIRE(got == NEXAR_OK);  // at the time-out it looks, and the barrier has ended
+            late += took_ms >= limit_ms;
+            REQUIRE(nexar_request_wait(ends, 15000, nullptr) == NEXAR_OK);
         }
-        CHECK((late > 0) == sabotage);
-        REQUIRE(nexar_session_close(session) == NEXAR_OK);
+        CHECK(late == (sabotage ? 1 : 0));
+        REQUIRE(nexar_session_close(first.session) == NEXAR_OK);
+        REQUIRE(nexar_session_close(second.session) == NEXAR_OK);
     }
 }
