@@ -14,6 +14,24 @@ std::array<std::byte, sizeof(Preamble)> to_bytes(const Preamble& preamble) {
     return out;
 }
 
+namespace {
+
+Result<void> check(const Preamble& p) {
+    if (p.magic != Preamble::magic_value)
+        return fail(Errc::protocol_error, "the connection does not begin with a nexar/2 preamble");
+    if (p.bytes < sizeof p || p.bytes > preamble_bytes_max)
+        return fail(Errc::protocol_error, "a preamble of " + std::to_string(p.bytes) +
+                                              " bytes; allowed are " + std::to_string(sizeof p) + " to " +
+                                              std::to_string(preamble_bytes_max));
+    if (p.purpose > Purpose::bulk)
+        return fail(Errc::protocol_error, "a preamble of purpose " +
+                                              std::to_string(static_cast<unsigned>(p.purpose)) +
+                                              "; allowed are 0 (control) and 1 (bulk)");
+    return {};
+}
+
+}  // namespace
+
 Result<void> Opening::on_bytes(link::Class cls, Bytes bytes) {
     if (cls == link::Class::control && !switched_) return on_control(bytes);
     early_bytes_ += bytes.size();
@@ -46,10 +64,11 @@ Result<void> Opening::read_head() {
         if (head_.size() < fixed_bytes) return {};
         Preamble p;
         std::memcpy(static_cast<void*>(&p), head_.data(), std::min(head_.size(), sizeof p));
-        if (p.magic != Preamble::magic_value || p.bytes < sizeof p || p.bytes > preamble_bytes_max ||
-            p.purpose > Purpose::bulk)
-            return fail(Errc::protocol_error, "the connection does not begin with a nexar/2 preamble");
+        NEXAR_TRY_VOID(check(p));
         if (head_.size() < p.bytes) return {};
+        if (p.capabilities.version_min > p.capabilities.version_max)
+            return fail(Errc::protocol_error,
+                        "a preamble with the versions " + p.capabilities.versions() + ", the lowest first");
         preamble_ = p;
         drop(p.bytes);
         return {};
@@ -57,9 +76,12 @@ Result<void> Opening::read_head() {
     if (head_.size() < sizeof(uint32_t)) return {};
     uint32_t bytes = 0;
     std::memcpy(&bytes, head_.data(), sizeof bytes);
-    if (bytes > greeting_bytes_max || greetings_.size() >= greetings_max)
-        return fail(Errc::protocol_error, "a greeting of " + std::to_string(bytes) +
-                                              " bytes; allowed are 262144, and 64 that nobody has read");
+    if (bytes > greeting_bytes_max)
+        return fail(Errc::protocol_error, "a greeting of " + std::to_string(bytes) + " bytes; allowed are " +
+                                              std::to_string(greeting_bytes_max));
+    if (greetings_.size() >= greetings_max)
+        return fail(Errc::protocol_error, "more than " + std::to_string(greetings_max) +
+                                              " greetings that this node has had no time to read");
     if (bytes != 0 && head_.size() < sizeof bytes + bytes) return {};
     if (bytes == 0)
         switched_ = true;

@@ -129,6 +129,16 @@ TEST_CASE("a preamble that is too short or too long is refused", "[transport][V3
     }
 }
 
+TEST_CASE("a preamble with a range of versions that holds none is refused", "[transport][V1]") {
+    auto bytes = preamble();
+    const uint16_t above = Capabilities{}.version_max + 1;
+    std::memcpy(bytes.data() + offsetof(Preamble, capabilities) + offsetof(Capabilities, version_min), &above,
+                sizeof above);
+    Opening o;
+    CHECK_FALSE(o.on_bytes(Class::control, bytes));
+    CHECK_FALSE(o.preamble());
+}
+
 TEST_CASE("the largest greeting passes, one byte more is refused before it arrives", "[transport]") {
     Opening o;
     REQUIRE(o.on_bytes(Class::control, preamble()));
