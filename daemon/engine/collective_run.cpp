@@ -9,12 +9,6 @@
 namespace nexar::engine {
 namespace {
 
-std::vector<uint32_t> ranks_of(const std::vector<LocalRank>& locals) {
-    std::vector<uint32_t> out;
-    for (const LocalRank& local : locals) out.push_back(local.rank);
-    return out;
-}
-
 ArrivalInquiry::Timing timing_of(const EngineConfig& config) {
     return {config.announce_after, config.late_after, config.arrival_grace, config.ask_again_max};
 }
@@ -25,8 +19,7 @@ CollectiveRun::CollectiveRun(Group& group, Timers& timers, uint64_t number)
     : Alarm(timers),
       seq(number),
       group_(group),
-      gathering_(group.facts, number, ranks_of(group.locals()),
-                 !group.context().config.sabotage.skip_descriptor_check),
+      gathering_(group.facts, number, !group.context().config.sabotage.skip_descriptor_check),
       inquiry_(group.facts, number, timing_of(group.context().config)),
       execution_(group.context(), group.facts, number, *this) {}
 
@@ -187,6 +180,45 @@ void CollectiveRun::check_invariants() const {
         if (post.reported) NEXAR_CHECK(state_ >= State::settled && !halted_);
         if (state_ == State::settled || state_ == State::over) NEXAR_CHECK(post.reported == post.present);
     }
+}
+
+std::string CollectiveRun::phase() const {
+    if (state_ == State::waiting) return "waiting for ranks";
+    if (state_ == State::ready) return "queued";
+    if (state_ != State::running) return "ending";
+    std::string out = "running, " + std::to_string(execution_.segments_over()) + " of " +
+                      std::to_string(execution_.segments()) + " segments done";
+    const std::vector<uint32_t> ranks = stalled_here();
+    if (ranks.empty()) return out;
+    out += "; waits for rank " + std::to_string(ranks.front());
+    if (ranks.size() > 1) out += " and " + std::to_string(ranks.size() - 1) + " more";
+    return out + (ranks.size() > 1 ? " to move their bytes" : " to move its bytes");
+}
+
+OpSnapshot CollectiveRun::snapshot(Time now) const {
+    const GroupFacts& facts = group_.facts;
+    OpSnapshot out;
+    out.group = facts.id;
+    out.group_name = facts.name;
+    out.seq = seq;
+    out.phase = phase();
+    if (const auto& descriptor = gathering_.descriptor()) {
+        out.descriptor = *descriptor;
+        out.age = now - gathering_.first_posted();
+        out.plan = execution_.plan_text(*descriptor);
+    }
+    for (uint32_t rank = 0; rank < facts.size(); ++rank) {
+        const auto node = facts.layout.node_of(rank);
+        RankSnapshot r{Rank(rank),         facts.nodes[node.value], facts.members[rank].pid,
+                       node == facts.self, group_.is_gone(rank),    0};
+        if (has_arrived(rank))
+            out.arrived.push_back(r);
+        else if (is_missing(rank))
+            out.missing.push_back(r);
+        else if (std::ranges::find(out.unheard, r.node) == out.unheard.end())
+            out.unheard.push_back(r.node);
+    }
+    return out;
 }
 
 }  // namespace nexar::engine

@@ -17,6 +17,28 @@ Engine::Engine(const EngineConfig& config, const EnginePorts& ports, uint64_t se
 
 Engine::~Engine() = default;
 
+void Engine::Impl::turn() {
+    do {
+        context.run_ready();
+        watch.drain();
+        while (const auto reach = watch.poll_reach()) reach_changed(*reach);
+        while (const auto found = watch.poll_found())
+            if (Group* group = find(found->group)) group->node_failed(found->excluded, found->error);
+        while (const auto unknown = watch.poll_unknown())
+            if (const auto peer = context.find_peer(unknown->from))
+                answer_for_gone_group(*peer, unknown->group, unknown->epoch);
+        while (const auto event = opening.poll())
+            std::visit([this](const auto& e) { on_opening(e); }, *event);
+    } while (!context.idle());
+    remove_finished();
+}
+
+Error Engine::Impl::named(Error error) const {
+    NodeId node;
+    if (error.host.empty() && NodeId::parse_hex(error.node, node)) error.host = context.host_of(node);
+    return error;
+}
+
 // ---- Sessions ----
 
 Result<void> Engine::open(Time now, const OpenRequest& request) {

@@ -73,6 +73,20 @@ void Engine::Impl::not_made(const Opening::Formed& formed, const Error& why) {
     answer_all(formed, why);
 }
 
+void Engine::Impl::on_opening(const Opening::Answer& answer) {
+    if (sessions.contains(answer.session))
+        context.ports.clients.group_opened(answer.session, answer.ticket, fail(named(answer.error)));
+}
+
+void Engine::Impl::on_opening(const Opening::Lost& lost) {
+    Group* group = find(lost.group);
+    if (group == nullptr) return;
+    for (const auto& member : group->facts.members)
+        if (member.node == lost.node)
+            return group->node_failed(
+                lost.node, membership::rank_lost({lost.node, {}, member.rank, {}}, member.rank, lost.reason));
+}
+
 void Engine::Impl::answer_all(const Opening::Formed& formed, const Error& why) {
     for (const auto& l : formed.locals)
         if (!l.gone) on_opening(Opening::Answer{l.session, l.ticket, why});
@@ -88,7 +102,7 @@ void Engine::Impl::on_opening(const Opening::Formed& formed) {
                                    -1,
                                    -1,
                                    {}});
-    if (const Result<void> made = make_group(formed.group, local); !made)
+    if (const Result<void> made = make_group(formed.group, std::move(local)); !made)
         return not_made(formed, made.error());
     Group* group = find(formed.group.group);
     GroupInfo info;
@@ -110,8 +124,8 @@ void Engine::Impl::on_opening(const Opening::Formed& formed) {
     replay_early(info.id);
 }
 
-Result<void> Engine::Impl::make_group(const wire::GroupPrepare& prepare,
-                                      const std::vector<LocalRank>& ranks) {
+// What the group's nodes agreed on, if this daemon can do it.
+Result<GroupFacts> Engine::Impl::facts_of(const wire::GroupPrepare& prepare) const {
     GroupFacts facts;
     facts.id = prepare.group;
     facts.epoch = GroupEpoch(prepare.epoch);
@@ -120,54 +134,63 @@ Result<void> Engine::Impl::make_group(const wire::GroupPrepare& prepare,
     facts.features = rendezvous::common_features(prepare.members);
     facts.table = table_of(prepare.plan);
     facts.timeouts = timeouts_of(prepare.timeouts);
-    if (groups.contains(prepare.group)) return {};  // said twice
-    if (groups.size() >= context.config.groups_max)
-        return fail(Errc::table_full,
-                    "this daemon has " + std::to_string(groups.size()) + " groups, the most it keeps");
     NEXAR_TRY_VOID(facts.table.check());
     const size_t own_shards = std::min<size_t>(context.ports.meshes.size() - 1, context.config.bulk_shards);
-    facts.bulk_shards = prepare.plan.bulk_shards == 0 ? static_cast<uint32_t>(std::max<size_t>(1, own_shards))
-                                                      : prepare.plan.bulk_shards;
-    if (facts.bulk_shards > std::max<size_t>(1, own_shards))
+    const size_t shards_max = std::max<size_t>(1, own_shards);
+    facts.bulk_shards =
+        prepare.plan.bulk_shards == 0 ? static_cast<uint32_t>(shards_max) : prepare.plan.bulk_shards;
+    if (facts.bulk_shards > shards_max)
         return fail(Errc::protocol_error, "the group counts on " + std::to_string(facts.bulk_shards) +
                                               " bulk shards of each node, this one has " +
                                               std::to_string(own_shards));
     facts.table_hash = facts.table.hash(facts.bulk_shards);
+    return place(std::move(facts));
+}
 
+// Nodes are numbered in the order of their lowest ranks.
+Result<GroupFacts> Engine::Impl::place(GroupFacts facts) const {
     std::map<NodeId, uint32_t> numbers;
     std::vector<uint32_t> placement;
-    std::vector<LocalRank> local;
-    for (uint32_t rank = 0; rank < facts.size(); ++rank) {
-        const NodeId& node = facts.members[rank].node;
-        const auto [it, first] = numbers.try_emplace(node, static_cast<uint32_t>(facts.nodes.size()));
-        if (first) {
-            facts.nodes.push_back(node);
-            facts.hosts.push_back(context.host_of(node));
-        }
+    for (const auto& member : facts.members) {
+        const auto [it, first] = numbers.try_emplace(member.node, static_cast<uint32_t>(facts.nodes.size()));
         placement.push_back(it->second);
-        if (node != context.config.self) continue;
-        if (local.size() >= ranks.size() || ranks[local.size()].rank != rank)
-            return fail(Errc::invalid_argument,
-                        "the ranks of this node and the sessions for them do not fit");
-        local.push_back(ranks[local.size()]);
-    }
-    if (local.empty()) return fail(Errc::invalid_argument, "the group has no rank on this node");
-    facts.layout = collectives::Layout(placement);
-    facts.self = facts.layout.node_of(local[0].rank);
-    std::vector<membership::GroupNode> watched;
-    for (const NodeId& node : facts.nodes) {
-        const auto peer = context.find_peer(node);
-        if (node != context.config.self && !peer)
-            return fail(Errc::peer_lost, "this node has no link to node " + node.short_hex());
+        if (!first) continue;
+        const auto peer = context.find_peer(member.node);
+        if (member.node != context.config.self && !peer)
+            return fail(Errc::peer_lost, "this node has no link to node " + member.node.short_hex());
+        facts.nodes.push_back(member.node);
+        facts.hosts.push_back(context.host_of(member.node));
         facts.peers.push_back(peer.value_or(link::PeerIndex{}));
-        const NodeIndex index(static_cast<uint32_t>(facts.peers.size()) - 1);
-        const uint32_t lowest = facts.layout.ranks_on(index)[0];
-        Incarnation life = facts.members[lowest].life;  // the group's word counts, not whom we see now
-        if (life == Incarnation{}) life = peer ? context.peer(*peer).incarnation : context.config.incarnation;
-        watched.push_back({node, life, lowest, {}});
     }
+    const auto self = numbers.find(context.config.self);
+    if (self == numbers.end()) return fail(Errc::invalid_argument, "the group has no rank on this node");
+    facts.layout = collectives::Layout(placement);
+    facts.self = NodeIndex(self->second);
+    return facts;
+}
+
+// The incarnations that the group was made with: they count, not those that this node sees now.
+std::vector<membership::GroupNode> Engine::Impl::nodes_to_watch(const GroupFacts& facts) {
+    std::vector<membership::GroupNode> out;
+    for (uint32_t i = 0; i < facts.nodes.size(); ++i) {
+        const NodeIndex node(i);
+        const uint32_t lowest = facts.layout.ranks_on(node)[0];
+        Incarnation life = facts.members[lowest].life;
+        if (life == Incarnation{})
+            life = node == facts.self ? context.config.incarnation : context.peer(facts.peers[i]).incarnation;
+        out.push_back({facts.nodes[i], life, lowest, {}});
+    }
+    return out;
+}
+
+Result<void> Engine::Impl::make_group(const wire::GroupPrepare& prepare, std::vector<LocalRank> local) {
+    if (groups.size() >= context.config.groups_max)
+        return fail(Errc::table_full,
+                    "this daemon has " + std::to_string(groups.size()) + " groups, the most it keeps");
+    NEXAR_TRY(GroupFacts facts, facts_of(prepare));
+    if (!std::ranges::equal(facts.layout.ranks_on(facts.self), local, {}, {}, &LocalRank::rank))
+        return fail(Errc::invalid_argument, "the ranks of this node and the sessions for them do not fit");
     const GroupId id = facts.id;
-    const GroupEpoch epoch = facts.epoch;
     for (const NodeId& node : facts.nodes)
         if (node != context.config.self) groups_of_node[node].insert(id);
     for (LocalRank& mine : local) {
@@ -176,6 +199,8 @@ Result<void> Engine::Impl::make_group(const wire::GroupPrepare& prepare,
         it->second.groups.push_back(id);
         mine.account = it->second.account;
     }
+    auto watched = nodes_to_watch(facts);
+    const GroupEpoch epoch = facts.epoch;
     groups.emplace(id, std::make_unique<Group>(context, *this, timers, std::move(facts), std::move(local)));
     watch.on_group(id, epoch, std::move(watched));
     return {};

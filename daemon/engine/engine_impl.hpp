@@ -27,48 +27,22 @@ class Engine::Impl final : public GroupHost {
           opening(context),
           early(config.early_bytes_per_peer_max) {}
 
-    // Every input begins with the time and ends with a turn.
-    void turn() {
-        do {
-            context.run_ready();
-            watch.drain();
-            while (const auto reach = watch.poll_reach()) reach_changed(*reach);
-            while (const auto found = watch.poll_found())
-                if (Group* group = find(found->group)) group->node_failed(found->excluded, found->error);
-            while (const auto unknown = watch.poll_unknown())
-                if (const auto peer = context.find_peer(unknown->from))
-                    answer_for_gone_group(*peer, unknown->group, unknown->epoch);
-            while (const auto event = opening.poll())
-                std::visit([this](const auto& e) { on_opening(e); }, *event);
-        } while (!context.idle());
-        remove_finished();
-    }
+    void turn();  // every input begins with the time and ends with this
     void reach_changed(const Watch::Reach& reach);
-    void on_opening(const Opening::Answer& answer) {
-        if (sessions.contains(answer.session))
-            context.ports.clients.group_opened(answer.session, answer.ticket, fail(named(answer.error)));
-    }
+    void on_opening(const Opening::Answer& answer);
     void on_opening(const Opening::Formed& formed);
-    void on_opening(const Opening::Lost& lost) {
-        Group* group = find(lost.group);
-        if (group == nullptr) return;
-        for (const auto& member : group->facts.members)
-            if (member.node == lost.node)
-                return group->node_failed(lost.node, membership::rank_lost({lost.node, {}, member.rank, {}},
-                                                                           member.rank, lost.reason));
-    }
-    Error named(Error error) const {
-        NodeId node;
-        if (error.host.empty() && NodeId::parse_hex(error.node, node)) error.host = context.host_of(node);
-        return error;
-    }
+    void on_opening(const Opening::Lost& lost);
+    Error named(Error error) const;  // with the host's name
     Group* find(const GroupId& id) {
         const auto it = groups.find(id);
         return it == groups.end() ? nullptr : it->second.get();
     }
     void remove_finished();
     void part(SessionId session, const GroupId& id);
-    Result<void> make_group(const wire::GroupPrepare& prepare, const std::vector<LocalRank>& local);
+    Result<void> make_group(const wire::GroupPrepare& prepare, std::vector<LocalRank> local);
+    Result<GroupFacts> facts_of(const wire::GroupPrepare& prepare) const;
+    Result<GroupFacts> place(GroupFacts facts) const;
+    std::vector<membership::GroupNode> nodes_to_watch(const GroupFacts& facts);
     void keep_early(link::PeerIndex from, const GroupId& group, const wire::Message& message);
     void replay_early(const GroupId& group);
     void answer_for_gone_group(link::PeerIndex to, const GroupId& group, uint32_t epoch);

@@ -42,8 +42,10 @@ Error mismatch(const GroupFacts& facts, uint32_t rank_a, const OpDescriptor& a, 
 
 }  // namespace
 
-Gathering::Gathering(const GroupFacts& facts, uint64_t seq, std::vector<uint32_t> ranks, bool compare)
-    : facts_(facts), seq_(seq), compare_(compare), posts_(ranks.size()) {
+Gathering::Gathering(const GroupFacts& facts, uint64_t seq, bool compare)
+    : facts_(facts), seq_(seq), compare_(compare) {
+    const auto ranks = facts.layout.ranks_on(facts.self);
+    posts_.resize(ranks.size());
     for (size_t i = 0; i < ranks.size(); ++i) posts_[i].rank = ranks[i];
 }
 

@@ -25,8 +25,8 @@ struct Post {
 
 class Gathering {
   public:
-    // `ranks`: of this node, in the order of the group's local ranks. `compare`: false in a test only.
-    Gathering(const GroupFacts& facts, uint64_t seq, std::vector<uint32_t> ranks, bool compare = true);
+    // `compare`: false in a test only.
+    Gathering(const GroupFacts& facts, uint64_t seq, bool compare = true);
 
     // An error ends the collective on all ranks: descriptors differ, or one is not known here.
     std::optional<Error> post(size_t local, const OpRequest& request, Time now);
@@ -65,7 +65,7 @@ class Gathering {
     const GroupFacts& facts_;
     const uint64_t seq_;
     const bool compare_;
-    std::vector<Post> posts_;
+    std::vector<Post> posts_;                 // of the ranks of this node, in their order
     std::optional<OpDescriptor> descriptor_;  // of the first post
     uint32_t first_rank_ = 0;                 // that posted it
     std::vector<Announced> announced_;        // at most one of each node

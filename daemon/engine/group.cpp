@@ -183,8 +183,8 @@ void Group::run() {
     for (auto& [seq, run] : runs_) {
         if (running >= context_.config.runs_per_group_max) break;
         if (run->state() == CollectiveRun::State::waiting)
-            break;                                // later ones wait as well: posts come in order
-        if (frozen_ && seq >= run_below_) break;  // [G4]
+            break;                                   // later ones wait as well: posts come in order
+        if (frozen_at_ && seq >= run_below_) break;  // [G4]
         if (run->state() == CollectiveRun::State::ready) run->start();
         ++running;
     }

@@ -19,8 +19,6 @@
 
 namespace nexar::engine {
 
-class Group;
-
 // What a group needs of the engine around it.
 class GroupHost {
   public:
@@ -122,6 +120,7 @@ class Group final : public Runnable, public Alarm, private membership::Lifecycle
 
   private:
     void tables_differ(uint64_t seq, const std::string& other);
+    void stop_runs();    // all with failed_
     struct EndedAhead {  // a collective that no rank here has called
         Errc code;
         int64_t rank;  // that gave it up; -1: not known
@@ -159,8 +158,7 @@ class Group final : public Runnable, public Alarm, private membership::Lifecycle
     Messages messages_;
     std::map<uint32_t, wire::RankGone> gone_;  // by rank
     membership::GroupLifecycle lifecycle_;
-    bool frozen_ = false;
-    uint64_t frozen_at_ = 0;                      // frozen: what the ranks here had handed over then
+    std::optional<uint64_t> frozen_at_;           // frozen: what the ranks here had handed over then
     uint64_t run_below_ = 0;                      // frozen: collectives below it may begin
     size_t excluded_announced_ = 0;               // how many excluded nodes the host knows
     std::optional<Error> failed_;                 // the cut's, or why this node left

@@ -118,7 +118,7 @@ uint64_t Group::counted() const {
 }
 
 uint64_t Group::handed_over() const {
-    return std::min(frozen_ ? frozen_at_ : counted(), watermark());
+    return std::min(frozen_at_ ? *frozen_at_ : counted(), watermark());
 }
 
 uint64_t Group::ended_below() const {
@@ -136,7 +136,6 @@ uint64_t Group::progress() const {
 
 void Group::freeze() {
     frozen_at_ = counted();
-    frozen_ = true;
 }
 
 void Group::run_below(uint64_t seq) {
@@ -153,20 +152,20 @@ void Group::cut(const wire::Cut& cut) {
     for (uint32_t node = 0; node < facts.nodes.size(); ++node)
         if (NodeIndex(node) != facts.self && !lifecycle_.excludes(node) && suspects(node))
             end_messages_with(NodeIndex(node));
-    for (auto& [seq, run] : runs_) {
-        run->stop(*failed_);
-        run->local_left();  // it need not wait for posts any more
-    }
-    run_changed();
+    stop_runs();
 }
 
 void Group::abandon(const Error& error) {
     if (failed_) return;
     failed_ = facts.explained(error);
     messages_.fail_all(*failed_);
+    stop_runs();
+}
+
+void Group::stop_runs() {
     for (auto& [seq, run] : runs_) {
         run->stop(*failed_);
-        run->local_left();
+        run->local_left();  // it need not wait for posts any more
     }
     run_changed();
 }
@@ -175,7 +174,7 @@ void Group::check_invariants() const {
     using State = membership::GroupLifecycle::State;
     lifecycle_.check_invariants();
     messages_.check_invariants();
-    NEXAR_CHECK(frozen_ == (lifecycle_.state() != State::active));
+    NEXAR_CHECK(frozen_at_.has_value() == (lifecycle_.state() != State::active));
     NEXAR_CHECK(failed_.has_value() || lifecycle_.state() != State::ended);
     for (const auto& [seq, run] : runs_) {
         NEXAR_CHECK(run->seq == seq);

@@ -1,4 +1,4 @@
-// CollectiveRun: what it does while ranks are late, and what it shows of itself.
+// CollectiveRun: what it does while ranks are late.
 #include <algorithm>
 
 #include "engine/group.hpp"
@@ -121,45 +121,6 @@ std::vector<uint32_t> CollectiveRun::stalled() const {
     std::vector<uint32_t> out = stalled_here();
     std::ranges::copy(inquiry_.stalled(), std::back_inserter(out));
     std::ranges::sort(out);
-    return out;
-}
-
-std::string CollectiveRun::phase() const {
-    if (state_ == State::waiting) return "waiting for ranks";
-    if (state_ == State::ready) return "queued";
-    if (state_ != State::running) return "ending";
-    std::string out = "running, " + std::to_string(execution_.segments_over()) + " of " +
-                      std::to_string(execution_.segments()) + " segments done";
-    const std::vector<uint32_t> ranks = stalled_here();
-    if (ranks.empty()) return out;
-    out += "; waits for rank " + std::to_string(ranks.front());
-    if (ranks.size() > 1) out += " and " + std::to_string(ranks.size() - 1) + " more";
-    return out + (ranks.size() > 1 ? " to move their bytes" : " to move its bytes");
-}
-
-OpSnapshot CollectiveRun::snapshot(Time now) const {
-    const GroupFacts& facts = group_.facts;
-    OpSnapshot out;
-    out.group = facts.id;
-    out.group_name = facts.name;
-    out.seq = seq;
-    out.phase = phase();
-    if (const auto& descriptor = gathering_.descriptor()) {
-        out.descriptor = *descriptor;
-        out.age = now - gathering_.first_posted();
-        out.plan = execution_.plan_text(*descriptor);
-    }
-    for (uint32_t rank = 0; rank < facts.size(); ++rank) {
-        const auto node = facts.layout.node_of(rank);
-        RankSnapshot r{Rank(rank),         facts.nodes[node.value], facts.members[rank].pid,
-                       node == facts.self, group_.is_gone(rank),    0};
-        if (has_arrived(rank))
-            out.arrived.push_back(r);
-        else if (is_missing(rank))
-            out.missing.push_back(r);
-        else if (std::ranges::find(out.unheard, r.node) == out.unheard.end())
-            out.unheard.push_back(r.node);
-    }
     return out;
 }
 

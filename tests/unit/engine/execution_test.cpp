@@ -25,7 +25,7 @@ struct Scene {
     Owner owner;
     std::vector<int32_t> in[2]{{1, 2, 3, 4}, {10, 20, 30, 40}}, out[2]{{0, 0, 0, 0}, {0, 0, 0, 0}};
     const OpDescriptor sum{OpKind::all_reduce, Dtype::i32, ReduceOp::sum, 4, 0};
-    Gathering gathering{facts, 0, {0, 1}};
+    Gathering gathering{facts, 0};
     Execution execution{ports.context, facts, 0, owner};
 
     void post(uint32_t rank, Stage stage = {}) {

@@ -17,7 +17,7 @@ constexpr Time start = Time(Duration{5'000'000'000});
 
 struct Scene {
     GroupFacts facts = facts_of({0, 1, 0, 2});  // ranks 0 and 2 are here
-    Gathering gathering{facts, 4, {0, 2}};
+    Gathering gathering{facts, 4};
 
     wire::OpAnnounce announced(uint32_t rank, const OpDescriptor& d) const {
         return {facts.id, 1,      4,    uint8_t(d.kind),  uint8_t(d.dtype), uint8_t(d.op),
