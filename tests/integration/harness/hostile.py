@@ -217,7 +217,10 @@ class HostileMember:
     # ---- A group that it is really in
 
     def join_group(self, leader, name, secret, size, rank, features=0):
-        """Opens a group as an honest node would, led by another; the leader's prepare, when it is made."""
+        """Opens a group as an honest node would, led by another; the leader's prepare, when it is made. A new
+        incarnation has no connection to the leader yet."""
+        if leader.number not in self._names:
+            self.enter(leader)
         self._requests = getattr(self, "_requests", self._counter << 32) + 1
         since = len(self.lines)
         self.say(leader, "groupOpen", id={"origin": bytes.fromhex(self.id), "number": self._requests},
