@@ -57,7 +57,7 @@ bool PeerTable::on_probe_reply(ConnectionId id, const wire::ProbeReply& reply, T
     if (at == questions_.end()) return reply.nonce >> 63 != 0;  // late, but ours
     const CloneQuestion question = *at;
     questions_.erase(at);
-    if (!reply.heard) {
+    if (!reply.reached) {
         admit_newcomer(question, now);
         return true;
     }

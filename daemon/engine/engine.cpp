@@ -142,9 +142,9 @@ void Engine::on_redial_failed(Time now, link::PeerIndex peer) {
     impl_->turn();
 }
 
-void Engine::on_heard(Time now, link::PeerIndex peer, Duration rtt) {
+void Engine::on_received(Time now, link::PeerIndex peer, Duration rtt) {
     impl_->context.now = now;
-    impl_->watch.on_heard(peer, rtt);
+    impl_->watch.on_received(peer, rtt);
 }
 
 void Engine::on_sent(Time now, link::PeerIndex peer) {
@@ -155,7 +155,7 @@ void Engine::on_sent(Time now, link::PeerIndex peer) {
 void Engine::on_message(Time now, link::PeerIndex from, const wire::Message& message) {
     impl_->context.now = now;
     if (!impl_->context.peer(from).known) return;
-    impl_->watch.on_heard(from);
+    impl_->watch.on_received(from);
     impl_->dispatch(from, message);
     impl_->turn();
 }

@@ -112,7 +112,8 @@ class Engine final : public Service {
     // Without proof it is a suspicion, and on_peer_up may follow; with proof this life is over.
     void on_peer_down(Time now, link::PeerIndex peer, const std::string& reason, bool proof = false);
     void on_redial_failed(Time now, link::PeerIndex peer);
-    void on_heard(Time now, link::PeerIndex peer, Duration rtt = {});  // any authenticated packet; 0: no rtt
+    void on_received(Time now, link::PeerIndex peer,
+                     Duration rtt = {});           // any authenticated packet; 0: no rtt
     void on_sent(Time now, link::PeerIndex peer);  // anything that the peer will authenticate
     void on_message(Time now, link::PeerIndex from, const wire::Message& message);
     // Ends local ops with daemon_lost: the last thing before the node stops. The goodbye to peers is the

@@ -175,7 +175,7 @@ std::vector<membership::GroupNode> Engine::Impl::nodes_to_watch(const GroupFacts
     for (uint32_t i = 0; i < facts.nodes.size(); ++i) {
         const NodeIndex node(i);
         const uint32_t lowest = facts.layout.ranks_on(node)[0];
-        Incarnation life = facts.members[lowest].life;
+        Incarnation life = facts.members[lowest].incarnation;
         if (life == Incarnation{})
             life = node == facts.self ? context.config.incarnation : context.peer(facts.peers[i]).incarnation;
         out.push_back({facts.nodes[i], life, lowest, {}});

@@ -38,8 +38,8 @@ void Watch::on_peer_down(link::PeerIndex peer, const std::string& reason, bool p
 void Watch::on_redial_failed(link::PeerIndex peer) {
     detector_.on_redial_failed(peer, context_.now);
 }
-void Watch::on_heard(link::PeerIndex peer, Duration rtt) {
-    detector_.on_heard(peer, context_.now);
+void Watch::on_received(link::PeerIndex peer, Duration rtt) {
+    detector_.on_received(peer, context_.now);
     if (rtt != Duration{}) detector_.on_rtt(peer, rtt);
 }
 void Watch::on_sent(link::PeerIndex peer) {

@@ -18,7 +18,7 @@ class Watch {
     void on_peer_up(link::PeerIndex peer);
     void on_peer_down(link::PeerIndex peer, const std::string& reason, bool proof);
     void on_redial_failed(link::PeerIndex peer);
-    void on_heard(link::PeerIndex peer, Duration rtt = {});  // zero: not measured
+    void on_received(link::PeerIndex peer, Duration rtt = {});  // zero: not measured
     void on_sent(link::PeerIndex peer);
     bool on_message(link::PeerIndex from, const wire::Message& message);  // false: not for the watch
     void on_group(const GroupId& group, GroupEpoch epoch, std::vector<membership::GroupNode> nodes);

@@ -1,9 +1,9 @@
-// See arbiter.hpp. The life of a complaint:
-//   none -> lodged        this node suspects a node of the group [F8]
-//   lodged -> lodged      the arbiter did not act in time, or has left the group: the next one [F12]
-//   lodged -> own trial   this node is the arbiter, or enough others did not act [F12]
-//   any -> withdrawn      the accused was heard again [F4], or the trial heard it directly [F9]
-//   any -> over           the group knows of the failure [F11]
+// See arbiter.hpp. The states of a report:
+//   none -> sent          this node suspects a node of the group [F8]
+//   sent -> sent          the arbiter did not act in time, or has left the group: the next one [F12]
+//   sent -> own inquiry   this node is the arbiter, or `arbiters_max` others did not act [F12]
+//   any -> withdrawn      the suspect was received from again [F4], or answered this node's own probe [F9]
+//   any -> over           the group excludes the suspect [F11]
 #include "membership/arbiter.hpp"
 
 #include <algorithm>
@@ -19,23 +19,23 @@ const GroupNode* find_node(const std::vector<GroupNode>& nodes, const NodeId& id
     return at == nodes.end() ? nullptr : &*at;
 }
 
-bool same_life(Incarnation a, Incarnation b) {
+bool matches(Incarnation a, Incarnation b) {
     return a == b || a == Incarnation{} || b == Incarnation{};
 }
 
 }  // namespace
 
-Arbiter::Arbiter(const ArbiterConfig& config, const NodeId& self, Incarnation life)
-    : config_(config), self_(self), prober_(config.probe, self, life) {}
+Arbiter::Arbiter(const ArbiterConfig& config, const NodeId& self, Incarnation incarnation)
+    : config_(config), self_(self), prober_(config.probe, self, incarnation) {}
 
 bool Arbiter::suspects(const GroupNode& node) const {
     const auto at = suspicions_.find(node.node);
-    return is_dead(node) || (at != suspicions_.end() && same_life(at->second.life, node.life));
+    return is_dead(node) || (at != suspicions_.end() && matches(at->second.incarnation, node.incarnation));
 }
 
 bool Arbiter::is_dead(const GroupNode& node) const {
     const auto at = dead_.find(node.node);
-    return at != dead_.end() && node.life != Incarnation{} && node.life.counter <= at->second;
+    return at != dead_.end() && node.incarnation != Incarnation{} && node.incarnation.counter <= at->second;
 }
 
 void Arbiter::on_group(const GroupId& id, GroupEpoch epoch, std::vector<GroupNode> nodes, Time now) {
@@ -49,9 +49,10 @@ void Arbiter::on_group(const GroupId& id, GroupEpoch epoch, std::vector<GroupNod
     for (const GroupNode& node : group.nodes) {
         if (node.node == self_ || !suspects(node)) continue;
         const bool dead = is_dead(node);
-        complain(id, group, node.node,
-                 dead ? Suspicion{node.life, "its node was started again", true} : suspicions_[node.node],
-                 now);
+        add_report(
+            id, group, node.node,
+            dead ? Suspicion{node.incarnation, "its node was started again", true} : suspicions_[node.node],
+            now);
     }
     read_answers(now);
 }
@@ -59,13 +60,13 @@ void Arbiter::on_group(const GroupId& id, GroupEpoch epoch, std::vector<GroupNod
 void Arbiter::on_group_gone(const GroupId& id) {
     const auto at = groups_.find(id);
     if (at == groups_.end()) return;
-    for (const Trial& trial : at->second.trials) prober_.cancel(trial.question);
+    for (const Inquiry& inquiry : at->second.inquiries) prober_.cancel(inquiry.question);
     for (const GroupNode& node : at->second.nodes) {
         const auto of_node = by_node_.find(node.node);
         of_node->second.erase(id);
         if (of_node->second.empty()) by_node_.erase(of_node);
     }
-    troubled_.erase(id);
+    busy_.erase(id);
     groups_.erase(at);
 }
 
@@ -79,21 +80,22 @@ void Arbiter::for_groups_with(const NodeId& node, F f) {
     }
 }
 
-void Arbiter::on_suspect(const NodeId& node, Incarnation life, const std::string& reason, Time now) {
+void Arbiter::on_suspect(const NodeId& node, Incarnation incarnation, const std::string& reason, Time now) {
     Suspicion& suspicion = suspicions_[node];
-    if (suspicion.proof && suspicion.life == life) return;
-    suspicion = {life, reason, false};
+    if (suspicion.proof && suspicion.incarnation == incarnation) return;
+    suspicion = {incarnation, reason, false};
     for_groups_with(node, [&](const GroupId& id, Group& group, const GroupNode& member) {
-        if (same_life(member.life, life)) complain(id, group, node, suspicion, now);
+        if (matches(member.incarnation, incarnation)) add_report(id, group, node, suspicion, now);
     });
 }
 
-void Arbiter::on_dead(const NodeId& node, Incarnation life, const std::string& proof, Time now) {
-    const Suspicion& suspicion = suspicions_[node] = {life, proof, true};
+void Arbiter::on_dead(const NodeId& node, Incarnation incarnation, const std::string& proof, Time now) {
+    const Suspicion& suspicion = suspicions_[node] = {incarnation, proof, true};
     uint64_t& dead = dead_[node];
-    dead = std::max(dead, life.counter);
+    dead = std::max(dead, incarnation.counter);
     for_groups_with(node, [&](const GroupId& id, Group& group, const GroupNode& member) {
-        if (same_life(member.life, life) || is_dead(member)) complain(id, group, node, suspicion, now);
+        if (matches(member.incarnation, incarnation) || is_dead(member))
+            add_report(id, group, node, suspicion, now);
     });
 }
 
@@ -101,25 +103,25 @@ void Arbiter::on_clear(const NodeId& node, Time) {
     const auto at = suspicions_.find(node);
     if (at == suspicions_.end() || at->second.proof) return;
     suspicions_.erase(at);
-    for_groups_with(node, [&](const GroupId&, Group& group, const GroupNode&) { dismiss(group, node); });
+    for_groups_with(node, [&](const GroupId&, Group& group, const GroupNode&) { retract(group, node); });
 }
 
-// Takes back what this node alone holds against `accused`; what others accuse it of goes on.
-void Arbiter::dismiss(Group& group, const NodeId& accused) {
-    std::erase_if(group.complaints,
-                  [&](const Complaint& c) { return c.accusation.accused == accused && !c.accusation.proof; });
-    std::erase_if(group.trials, [&](Trial& trial) {
-        if (trial.accused != accused) return false;
-        std::erase(trial.accusers, self_);
-        if (trial.accusers.empty()) prober_.cancel(trial.question);
-        return trial.accusers.empty();
+// Withdraws this node's own reports about `suspect`; the other nodes' reports stay.
+void Arbiter::retract(Group& group, const NodeId& suspect) {
+    std::erase_if(group.reports,
+                  [&](const Report& c) { return c.message.suspect == suspect && !c.message.proof; });
+    std::erase_if(group.inquiries, [&](Inquiry& inquiry) {
+        if (inquiry.suspect != suspect) return false;
+        std::erase(inquiry.reporters, self_);
+        if (inquiry.reporters.empty()) prober_.cancel(inquiry.question);
+        return inquiry.reporters.empty();
     });
 }
 
-void Arbiter::on_log_discarded(const NodeId& node, Incarnation life) {
+void Arbiter::on_log_discarded(const NodeId& node, Incarnation incarnation) {
     for_groups_with(node, [&](const GroupId& id, Group& group, const GroupNode& other) {
         const GroupNode* self = find_node(group.nodes, self_);
-        if (self && same_life(other.life, life))
+        if (self && matches(other.incarnation, incarnation))
             find_link(id, group, *self, other, "discarded the control messages between them");
     });
 }
@@ -128,59 +130,58 @@ void Arbiter::on_excluded(const GroupId& id, const NodeId& node) {
     const auto at = groups_.find(id);
     if (at == groups_.end() || !at->second.excluded.insert(node).second) return;
     Group& group = at->second;
-    std::erase_if(group.complaints, [&](const Complaint& c) { return c.accusation.accused == node; });
-    std::erase_if(group.trials, [&](const Trial& trial) {
-        if (trial.accused == node) prober_.cancel(trial.question);
-        return trial.accused == node;
+    std::erase_if(group.reports, [&](const Report& c) { return c.message.suspect == node; });
+    std::erase_if(group.inquiries, [&](const Inquiry& inquiry) {
+        if (inquiry.suspect == node) prober_.cancel(inquiry.question);
+        return inquiry.suspect == node;
     });
 }
 
 void Arbiter::on_departed(const NodeId& from, const GroupId& id, Time now) {
     const auto at = groups_.find(id);
     if (at == groups_.end()) return;
-    for (size_t i = 0; i < at->second.complaints.size(); ++i) {
-        const Complaint& complaint = at->second.complaints[i];
-        if (complaint.deadline != never && complaint.asked.back() == from) lodge(id, at->second, i, now);
+    for (size_t i = 0; i < at->second.reports.size(); ++i) {
+        const Report& report = at->second.reports[i];
+        if (report.deadline != never && report.asked.back() == from) send_report(id, at->second, i, now);
     }
 }
 
-void Arbiter::complain(const GroupId& id, Group& group, const NodeId& accused, const Suspicion& why,
-                       Time now) {
-    if (accused == self_ || group.excluded.contains(accused)) return;
-    auto same = std::find_if(group.complaints.begin(), group.complaints.end(),
-                             [&](const Complaint& c) { return c.accusation.accused == accused; });
-    if (same != group.complaints.end()) {
-        if (same->accusation.proof || !why.proof) return;  // [F14]
-        group.complaints.erase(same);                      // lodged again below, with the proof
+void Arbiter::add_report(const GroupId& id, Group& group, const NodeId& suspect, const Suspicion& why,
+                         Time now) {
+    if (suspect == self_ || group.excluded.contains(suspect)) return;
+    auto same = std::find_if(group.reports.begin(), group.reports.end(),
+                             [&](const Report& c) { return c.message.suspect == suspect; });
+    if (same != group.reports.end()) {
+        if (same->message.proof || !why.proof) return;  // [F14]
+        group.reports.erase(same);                      // sent again below, with the proof
     }
-    Complaint complaint;
-    complaint.accusation = {id, group.epoch.value, self_, accused, why.reason, why.proof};
-    group.complaints.push_back(std::move(complaint));
-    troubled_.insert(id);
-    lodge(id, group, group.complaints.size() - 1, now);
+    Report report;
+    report.message = {id, group.epoch.value, self_, suspect, why.reason, why.proof};
+    group.reports.push_back(std::move(report));
+    busy_.insert(id);
+    send_report(id, group, group.reports.size() - 1, now);
 }
 
-void Arbiter::lodge(const GroupId& id, Group& group, size_t index, Time now) {
-    Complaint& complaint = group.complaints[index];
-    const wire::Accusation& accusation = complaint.accusation;
+void Arbiter::send_report(const GroupId& id, Group& group, size_t index, Time now) {
+    Report& report = group.reports[index];
+    const wire::Accusation& message = report.message;
     for (const GroupNode& node : group.nodes) {
-        if (node.node == self_ || complaint.asked.size() >= config_.arbiters_max) break;
-        if (suspects(node) || node.node == accusation.accused) continue;  // [F8]
-        if (std::find(complaint.asked.begin(), complaint.asked.end(), node.node) != complaint.asked.end())
-            continue;
-        complaint.asked.push_back(node.node);
-        complaint.deadline = now + config_.arbiter_timeout;
-        sends_.push_back({node.node, accusation});
+        if (node.node == self_ || report.asked.size() >= config_.arbiters_max) break;
+        if (suspects(node) || node.node == message.suspect) continue;  // [F8]
+        if (std::find(report.asked.begin(), report.asked.end(), node.node) != report.asked.end()) continue;
+        report.asked.push_back(node.node);
+        report.deadline = now + config_.arbiter_timeout;
+        sends_.push_back({node.node, message});
         return;
     }
-    complaint.deadline = never;  // our own trial has a deadline of its own
-    const wire::Accusation own = accusation;
-    judge(id, group, own, now);
+    report.deadline = never;  // the inquiry has its own deadline
+    const wire::Accusation own = message;
+    inquire(id, group, own, now);
 }
 
 bool Arbiter::on_message(const NodeId& from, const wire::Message& message, Time now) {
-    if (const auto* accusation = std::get_if<wire::Accusation>(&message))
-        on_accusation(from, *accusation, now);
+    if (const auto* report = std::get_if<wire::Accusation>(&message))
+        on_report(from, *report, now);
     else if (const auto* request = std::get_if<wire::ProbeRequest>(&message))
         prober_.on_request(from, *request, now);
     else if (const auto* reply = std::get_if<wire::ProbeReply>(&message))
@@ -191,70 +192,72 @@ bool Arbiter::on_message(const NodeId& from, const wire::Message& message, Time 
     return true;
 }
 
-void Arbiter::on_accusation(const NodeId& from, const wire::Accusation& accusation, Time now) {
-    const auto at = groups_.find(accusation.group);
+void Arbiter::on_report(const NodeId& from, const wire::Accusation& message, Time now) {
+    const auto at = groups_.find(message.group);
     if (at == groups_.end()) {
-        unknown_.push_back({from, accusation.group, accusation.epoch});
+        unknown_.push_back({from, message.group, message.epoch});
         return;
     }
     Group& group = at->second;
-    if (accusation.accuser != from || accusation.epoch != group.epoch.value) return;
-    if (!find_node(group.nodes, from) || !find_node(group.nodes, accusation.accused)) return;
-    if (accusation.accused == from) return;
-    judge(at->first, group, accusation, now);
+    if (message.reporter != from || message.epoch != group.epoch.value) return;
+    if (!find_node(group.nodes, from) || !find_node(group.nodes, message.suspect)) return;
+    if (message.suspect == from) return;
+    inquire(at->first, group, message, now);
 }
 
-void Arbiter::judge(const GroupId& id, Group& group, const wire::Accusation& accusation, Time now) {
-    if (group.excluded.contains(accusation.accused)) return;  // the group is being frozen for it
-    const GroupNode* accused = find_node(group.nodes, accusation.accused);
-    NEXAR_CHECK(accused);
-    if (accusation.proof) return find(id, group, node_lost(*accused), accused->node);
-    if (accusation.accused == self_) {  // they do not hear us, but this arrived: the way back is cut
-        const GroupNode* accuser = find_node(group.nodes, accusation.accuser);
-        return find_link(id, group, *accuser, *accused);
+void Arbiter::inquire(const GroupId& id, Group& group, const wire::Accusation& message, Time now) {
+    if (group.excluded.contains(message.suspect)) return;  // the group already ends because of it
+    const GroupNode* suspect = find_node(group.nodes, message.suspect);
+    NEXAR_CHECK(suspect);
+    if (message.proof) return find(id, group, node_lost(*suspect), suspect->node);
+    if (message.suspect == self_) {  // the reporter does not receive from this node: a one-way cut
+        const GroupNode* reporter = find_node(group.nodes, message.reporter);
+        return find_link(id, group, *reporter, *suspect);
     }
-    for (Trial& trial : group.trials) {
-        if (trial.accused != accusation.accused) continue;
-        if (std::find(trial.accusers.begin(), trial.accusers.end(), accusation.accuser) ==
-            trial.accusers.end())
-            trial.accusers.push_back(accusation.accuser);
+    for (Inquiry& inquiry : group.inquiries) {
+        if (inquiry.suspect != message.suspect) continue;
+        if (std::find(inquiry.reporters.begin(), inquiry.reporters.end(), message.reporter) ==
+            inquiry.reporters.end())
+            inquiry.reporters.push_back(message.reporter);
         return;
     }
     std::vector<NodeId> helpers;
     for (const GroupNode& node : group.nodes)
-        if (node.node != self_ && node.node != accusation.accused && node.node != accusation.accuser)
+        if (node.node != self_ && node.node != message.suspect && node.node != message.reporter)
             helpers.push_back(node.node);
-    const bool own = accusation.accuser == self_;
-    const uint64_t question = prober_.ask(accusation.accused, accused->life, std::move(helpers), own, now);
-    group.trials.push_back({accusation.accused, {accusation.accuser}, question});
-    troubled_.insert(id);
+    const bool own = message.reporter == self_;
+    const uint64_t question =
+        prober_.ask(message.suspect, suspect->incarnation, std::move(helpers), own, now);
+    group.inquiries.push_back({message.suspect, {message.reporter}, question});
+    busy_.insert(id);
 }
 
 void Arbiter::read_answers(Time now) {
     while (const auto answer = prober_.poll_answer()) {
-        for (const GroupId& id : troubled_) {
+        for (const GroupId& id : busy_) {
             Group& group = groups_.at(id);
-            const auto trial = std::find_if(group.trials.begin(), group.trials.end(),
-                                            [&](const Trial& t) { return t.question == answer->question; });
-            if (trial == group.trials.end()) continue;
-            conclude(id, group, static_cast<size_t>(trial - group.trials.begin()), *answer, now);
+            const auto inquiry =
+                std::find_if(group.inquiries.begin(), group.inquiries.end(),
+                             [&](const Inquiry& t) { return t.question == answer->question; });
+            if (inquiry == group.inquiries.end()) continue;
+            conclude(id, group, static_cast<size_t>(inquiry - group.inquiries.begin()), *answer, now);
             break;
         }
     }
 }
 
 void Arbiter::conclude(const GroupId& id, Group& group, size_t index, const Prober::Answer& answer, Time) {
-    const Trial trial = group.trials[index];
-    group.trials.erase(group.trials.begin() + static_cast<ptrdiff_t>(index));
-    const GroupNode& accused = *find_node(group.nodes, trial.accused);
-    if (!answer.heard_directly && !answer.heard_by_other)
-        return find(id, group, node_lost(accused), accused.node);
-    // If we hear it ourselves, the cut is between the accused and somebody else who accused it.
-    const auto accuser = std::find_if(trial.accusers.begin(), trial.accusers.end(), [&](const NodeId& node) {
-        return !answer.heard_directly || node != self_;
-    });
-    if (accuser == trial.accusers.end()) return dismiss(group, trial.accused);
-    find_link(id, group, *find_node(group.nodes, *accuser), accused);
+    const Inquiry inquiry = group.inquiries[index];
+    group.inquiries.erase(group.inquiries.begin() + static_cast<ptrdiff_t>(index));
+    const GroupNode& suspect = *find_node(group.nodes, inquiry.suspect);
+    if (!answer.reached_directly && !answer.reached_by_helper)
+        return find(id, group, node_lost(suspect), suspect.node);
+    // If the suspect answered this node, the cut is between the suspect and another reporter.
+    const auto reporter =
+        std::find_if(inquiry.reporters.begin(), inquiry.reporters.end(),
+                     [&](const NodeId& node) { return !answer.reached_directly || node != self_; });
+    if (reporter == inquiry.reporters.end()) return retract(group, inquiry.suspect);
+    find_link(id, group, *find_node(group.nodes, *reporter), suspect);
 }
 
 void Arbiter::find(const GroupId& id, Group& group, Error error, const NodeId& excluded) {
@@ -263,7 +266,7 @@ void Arbiter::find(const GroupId& id, Group& group, Error error, const NodeId& e
     on_excluded(id, excluded);
 }
 
-// Of a lost link, the node of the higher lowest rank goes, whichever node finds it [F9].
+// A lost link excludes the node of the higher lowest rank, whichever node finds it [F9].
 void Arbiter::find_link(const GroupId& id, Group& group, const GroupNode& a, const GroupNode& b,
                         const std::string& why) {
     if (group.excluded.contains(a.node) || group.excluded.contains(b.node)) return;
@@ -273,14 +276,14 @@ void Arbiter::find_link(const GroupId& id, Group& group, const GroupNode& a, con
 void Arbiter::on_time(Time now) {
     prober_.on_time(now);
     read_answers(now);
-    for (const GroupId& id : troubled_) {
+    for (const GroupId& id : busy_) {
         Group& group = groups_.at(id);
-        for (size_t i = 0; i < group.complaints.size(); ++i)
-            if (now >= group.complaints[i].deadline) lodge(id, group, i, now);  // [F12]
+        for (size_t i = 0; i < group.reports.size(); ++i)
+            if (now >= group.reports[i].deadline) send_report(id, group, i, now);  // [F12]
     }
-    std::erase_if(troubled_, [this](const GroupId& id) {
+    std::erase_if(busy_, [this](const GroupId& id) {
         const Group& group = groups_.at(id);
-        return group.complaints.empty() && group.trials.empty();
+        return group.reports.empty() && group.inquiries.empty();
     });
 }
 
@@ -308,9 +311,8 @@ std::optional<Arbiter::Unknown> Arbiter::poll_unknown() {
 
 Time Arbiter::wake_at() const {
     Time next = prober_.wake_at();
-    for (const GroupId& id : troubled_)
-        for (const Complaint& complaint : groups_.at(id).complaints)
-            next = std::min(next, complaint.deadline);
+    for (const GroupId& id : busy_)
+        for (const Report& report : groups_.at(id).reports) next = std::min(next, report.deadline);
     return next;
 }
 
@@ -320,20 +322,19 @@ void Arbiter::check_invariants() const {
     for (const auto& [id, group] : groups_) {
         nodes += group.nodes.size();
         for (const GroupNode& node : group.nodes) NEXAR_CHECK(by_node_.at(node.node).contains(id));
-        NEXAR_CHECK((group.complaints.empty() && group.trials.empty()) || troubled_.contains(id));
-        for (const Complaint& complaint : group.complaints) {
-            NEXAR_CHECK(complaint.accusation.accuser == self_ &&
-                        !group.excluded.contains(complaint.accusation.accused));
-            NEXAR_CHECK(find_node(group.nodes, complaint.accusation.accused) != nullptr);
+        NEXAR_CHECK((group.reports.empty() && group.inquiries.empty()) || busy_.contains(id));
+        for (const Report& report : group.reports) {
+            NEXAR_CHECK(report.message.reporter == self_ && !group.excluded.contains(report.message.suspect));
+            NEXAR_CHECK(find_node(group.nodes, report.message.suspect) != nullptr);
         }
-        for (const Trial& trial : group.trials) {  // [F14]
-            NEXAR_CHECK(!trial.accusers.empty() && !group.excluded.contains(trial.accused));
-            NEXAR_CHECK(std::ranges::count(group.trials, trial.accused, &Trial::accused) == 1);
+        for (const Inquiry& inquiry : group.inquiries) {  // [F14]
+            NEXAR_CHECK(!inquiry.reporters.empty() && !group.excluded.contains(inquiry.suspect));
+            NEXAR_CHECK(std::ranges::count(group.inquiries, inquiry.suspect, &Inquiry::suspect) == 1);
         }
     }
     for (const auto& [node, ids] : by_node_) nodes -= ids.size();
     NEXAR_CHECK(nodes == 0);
-    for (const GroupId& id : troubled_) NEXAR_CHECK(groups_.contains(id));
+    for (const GroupId& id : busy_) NEXAR_CHECK(groups_.contains(id));
 }
 
 }  // namespace nexar::membership

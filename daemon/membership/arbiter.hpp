@@ -1,6 +1,6 @@
-// Arbiter: turns the suspicion of a single node into what has failed of a group: a node, or a link
-// (docs/protocol/failure.md [F8]-[F14]). Both roles of every node: accuser and arbiter. What the group makes
-// of it is GroupLifecycle's. Sans-io.
+// Arbiter: turns one node's suspicion into the failure of a group: a lost node, or a lost link
+// (docs/protocol/failure.md [F8]-[F14]). Every node has both roles: reporter and arbiter. GroupLifecycle acts
+// on the failure. Sans-io.
 #pragma once
 
 #include <deque>
@@ -20,8 +20,8 @@
 namespace nexar::membership {
 
 struct ArbiterConfig {
-    Duration arbiter_timeout{1'000'000'000};  // V: how long an accuser waits for one arbiter
-    unsigned arbiters_max = 3;                // then it finds out itself
+    Duration arbiter_timeout{1'000'000'000};  // V: how long a reporter waits for one arbiter
+    unsigned arbiters_max = 3;                // then the reporter inquires itself
     ProbeConfig probe;
 };
 
@@ -32,30 +32,30 @@ class Arbiter {
         Error error;      // peer_lost, or link_lost
         NodeId excluded;  // the node that is lost; of a lost link the one with the higher lowest rank
     };
-    // An accusation about a group that this node does not know, not any more or not yet.
+    // A report about a group that this node does not know: it has left it, or has not made it yet.
     struct Unknown {
         NodeId from;
         GroupId group;
         uint32_t epoch = 0;
     };
 
-    Arbiter(const ArbiterConfig& config, const NodeId& self, Incarnation life);
+    Arbiter(const ArbiterConfig& config, const NodeId& self, Incarnation incarnation);
 
-    // Input. Groups: from the commit to the end of the last rank here. Order of `nodes` does not matter.
+    // Input. A group exists from its commit to the end of the last rank here. `nodes`: in any order.
     void on_group(const GroupId& group, GroupEpoch epoch, std::vector<GroupNode> nodes, Time now);
     void on_group_gone(const GroupId& group);
-    // This node's view of a peer's life. A suspicion is remembered for groups made later.
-    void on_suspect(const NodeId& node, Incarnation life, const std::string& reason, Time now);
-    void on_dead(const NodeId& node, Incarnation life, const std::string& proof, Time now);
-    void on_clear(const NodeId& node, Time now);  // heard again
-    // The control log with this incarnation was discarded: what the groups that span both nodes sent each
-    // other is lost, and they end [F20].
-    void on_log_discarded(const NodeId& node, Incarnation life);
-    // The group knows that this node has failed: nobody is asked about it any more.
+    // This node's view of a peer's incarnation. A suspicion also counts for groups made later.
+    void on_suspect(const NodeId& node, Incarnation incarnation, const std::string& reason, Time now);
+    void on_dead(const NodeId& node, Incarnation incarnation, const std::string& proof, Time now);
+    void on_clear(const NodeId& node, Time now);  // received from again
+    // The control log with this incarnation was discarded: messages of the groups that span both nodes are
+    // lost, and these groups end [F20].
+    void on_log_discarded(const NodeId& node, Incarnation incarnation);
+    // The group excludes this node: its reports and inquiries end.
     void on_excluded(const GroupId& group, const NodeId& node);
     // The node has left the group: it is no arbiter of it.
     void on_departed(const NodeId& from, const GroupId& group, Time now);
-    // Accusation, ProbeRequest, ProbeReply from the node `from`. False: not for us.
+    // Accusation, ProbeRequest, ProbeReply from the node `from`. False: another kind of message.
     bool on_message(const NodeId& from, const wire::Message& message, Time now);
     void on_time(Time now);
 
@@ -67,40 +67,40 @@ class Arbiter {
     void check_invariants() const;  // for tests; walks all groups
 
   private:
-    // What this node holds against a node, until the group knows that it has failed.
-    struct Complaint {
-        wire::Accusation accusation;
-        std::vector<NodeId> asked;  // arbiters so far; the last one may answer still
-        Time deadline = never;
+    // This node's report about a suspect, until the group excludes the suspect.
+    struct Report {
+        wire::Accusation message;
+        std::vector<NodeId> asked;  // arbiters that it was sent to, in order; at most `arbiters_max`
+        Time deadline = never;      // of the last of them; never: this node has its own inquiry
     };
-    // One question about one node that this node was asked to find out.
-    struct Trial {
-        NodeId accused;
-        std::vector<NodeId> accusers;  // in order of arrival
-        uint64_t question = 0;
+    // This node is the arbiter of one suspect: one question to the prober.
+    struct Inquiry {
+        NodeId suspect;
+        std::vector<NodeId> reporters;  // in order of arrival; at least one
+        uint64_t question = 0;          // of the prober
     };
     struct Group {
         GroupEpoch epoch;
-        std::vector<GroupNode> nodes;  // by lowest rank [F8]
-        std::vector<Complaint> complaints;
-        std::vector<Trial> trials;
-        std::set<NodeId> excluded;  // found or known to have failed
+        std::vector<GroupNode> nodes;    // by lowest rank [F8]
+        std::vector<Report> reports;     // one for each suspect [F14]
+        std::vector<Inquiry> inquiries;  // one for each suspect [F14]
+        std::set<NodeId> excluded;       // by a failure found here, or by the group; only grows
     };
     struct Suspicion {
-        Incarnation life;
+        Incarnation incarnation;
         std::string reason;
         bool proof = false;
     };
 
-    void complain(const GroupId& id, Group& group, const NodeId& accused, const Suspicion& why, Time now);
-    void lodge(const GroupId& id, Group& group, size_t complaint, Time now);
-    void judge(const GroupId& id, Group& group, const wire::Accusation& accusation, Time now);
-    void conclude(const GroupId& id, Group& group, size_t trial, const Prober::Answer& answer, Time now);
-    void dismiss(Group& group, const NodeId& accused);
+    void add_report(const GroupId& id, Group& group, const NodeId& suspect, const Suspicion& why, Time now);
+    void send_report(const GroupId& id, Group& group, size_t report, Time now);
+    void inquire(const GroupId& id, Group& group, const wire::Accusation& message, Time now);
+    void conclude(const GroupId& id, Group& group, size_t inquiry, const Prober::Answer& answer, Time now);
+    void retract(Group& group, const NodeId& suspect);
     void find(const GroupId& id, Group& group, Error error, const NodeId& excluded);
     void find_link(const GroupId& id, Group& group, const GroupNode& a, const GroupNode& b,
                    const std::string& why = "both live, but do not reach each other");
-    void on_accusation(const NodeId& from, const wire::Accusation& accusation, Time now);
+    void on_report(const NodeId& from, const wire::Accusation& message, Time now);
     template <class F>
     void for_groups_with(const NodeId& node, F f);
     void read_answers(Time now);
@@ -111,10 +111,11 @@ class Arbiter {
     NodeId self_;
     Prober prober_;
     std::map<GroupId, Group> groups_;
-    std::map<NodeId, std::set<GroupId>> by_node_;  // of every node of every group
-    std::set<GroupId> troubled_;                   // all with complaints or trials, and some without
-    std::map<NodeId, Suspicion> suspicions_;       // of the life last spoken of
-    std::map<NodeId, uint64_t> dead_;  // the last life of each that is proved dead, and all before it
+    std::map<NodeId, std::set<GroupId>> by_node_;  // the groups of each node
+    std::set<GroupId> busy_;                       // all groups with reports or inquiries, and some without
+    std::map<NodeId, Suspicion> suspicions_;       // of the incarnation last reported; erased by on_clear()
+    std::map<NodeId, uint64_t> dead_;              // proved: this incarnation counter and all before it
+    // Not polled yet.
     std::deque<Outgoing> sends_;
     std::deque<Found> found_;
     std::deque<Unknown> unknown_;

@@ -39,7 +39,7 @@ void FailureDetector::on_up(PeerIndex index, Time now) {
     if (peer.state != State::alive) move(index, peer, State::alive, "connected again");
 }
 
-void FailureDetector::on_heard(PeerIndex index, Time now) {
+void FailureDetector::on_received(PeerIndex index, Time now) {
     Peer* peer = find(index);
     if (!peer) return;
     peer->last_received_at = std::max(peer->last_received_at, now);

@@ -36,9 +36,9 @@ class FailureDetector {
     FailureDetector(const DetectorConfig& config, Time now);
 
     // Input. Requires: `now` never decreases. An unknown peer is ignored: on_gone() was called for it.
-    void on_up(PeerIndex peer, Time now);     // connected, also when a connection replaced another
-    void on_heard(PeerIndex peer, Time now);  // any authenticated packet
-    void on_sent(PeerIndex peer, Time now);   // any packet that the peer authenticates; replaces a heartbeat
+    void on_up(PeerIndex peer, Time now);        // connected, also when a connection replaced another
+    void on_received(PeerIndex peer, Time now);  // any authenticated packet
+    void on_sent(PeerIndex peer, Time now);  // any packet that the peer authenticates; replaces a heartbeat
     void on_rtt(PeerIndex peer, Duration rtt);
     void on_closed(PeerIndex peer, const std::string& why, Time now);
     void on_redial_failed(PeerIndex peer, Time now);

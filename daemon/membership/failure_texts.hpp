@@ -1,5 +1,5 @@
-// The errors that failures of a group's nodes, links and processes are, as functions of the group's node list
-// and of what failed, never of who found it [F13].
+// The errors of failed nodes, links and processes of a group: functions of the group's node list and of what
+// failed, never of the node that found the failure [F13].
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 
 namespace nexar::membership {
 
-// One node of a group. `life`: the one that the group was made with (zero: any).
+// One node of a group. `incarnation`: the one that the group was made with (zero: any).
 struct GroupNode {
     NodeId node;
-    Incarnation life;
+    Incarnation incarnation;
     uint32_t lowest_rank = 0;
     std::string hostname;  // for texts; the same on all nodes of the group, or empty
 };

@@ -58,8 +58,8 @@ void Prober::on_reply(const NodeId& from, const wire::ProbeReply& reply, Time) {
     if (at == questions_.end()) return;  // late, or invented
     Question& question = at->second;
     // From the target: a "no" means that another incarnation answers, which ends the question too [F7].
-    if (from == question.target) return end(reply.nonce, reply.heard);
-    if (!reply.heard ||
+    if (from == question.target) return end(reply.nonce, reply.reached);
+    if (!reply.reached ||
         std::find(question.helpers.begin(), question.helpers.end(), from) == question.helpers.end())
         return;
     question.reached_by_helper = true;

@@ -26,8 +26,8 @@ class Prober {
   public:
     struct Answer {
         uint64_t question = 0;
-        bool heard_directly = false;  // this node made the round trip
-        bool heard_by_other = false;  // a helper did
+        bool reached_directly = false;   // this node made the round trip
+        bool reached_by_helper = false;  // a helper did
     };
 
     Prober(const ProbeConfig& config, const NodeId& self, Incarnation incarnation);

@@ -241,7 +241,7 @@ void Member::on_plane(Time now, PlaneEvent event) {
                 peer_is_down(now, e);
             } else if constexpr (std::is_same_v<E, connections::PeerReceived>) {
                 peers_[e.peer].last_received_at = now;
-                engine_->on_heard(now, e.peer, e.rtt);
+                engine_->on_received(now, e.peer, e.rtt);
             } else if constexpr (std::is_same_v<E, connections::RedialFailed>) {
                 engine_->on_redial_failed(now, e.peer);
             } else if constexpr (std::is_same_v<E, PeerMessage>) {

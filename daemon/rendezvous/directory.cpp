@@ -91,17 +91,17 @@ bool Directory::remove_earlier_incarnations(const wire::GroupOpen& open, Time no
     for (auto at = where_.lower_bound({open.id.origin, 0});
          at != where_.end() && at->first.origin == open.id.origin; ++at) {
         const auto& [key, arrival] = at->second;
-        const Incarnation incarnation = gatherings_.at(key).entries.at(arrival).open.life;
-        if (incarnation == open.life) break;
-        if (incarnation.counter >= open.life.counter) return false;
+        const Incarnation incarnation = gatherings_.at(key).entries.at(arrival).open.incarnation;
+        if (incarnation == open.incarnation) break;
+        if (incarnation.counter >= open.incarnation.counter) return false;
         earlier.push_back(at->first);
     }
     for (const wire::RequestId& request : earlier) erase_waiting(request);
     std::map<GroupId, std::set<wire::RequestId>> hit;
     for (const auto& [id, forming] : forming_) {
         const auto incarnation = forming.nodes.find(open.id.origin);
-        if (incarnation == forming.nodes.end() || incarnation->second == open.life) continue;
-        if (incarnation->second.counter >= open.life.counter) return false;
+        if (incarnation == forming.nodes.end() || incarnation->second == open.incarnation) continue;
+        if (incarnation->second.counter >= open.incarnation.counter) return false;
         for (const Entry& entry : forming.entries)
             if (entry.open.id.origin == open.id.origin) hit[id].insert(entry.open.id);
     }
@@ -118,9 +118,10 @@ void Directory::remove_contradicted(const wire::GroupOpen& open, Time now) {
     const auto contradicts = [&](const Entry& entry) {
         const wire::GroupOpen& other = entry.open;
         if (other.id.origin != origin || entry.via == origin) return false;
-        return (other.life != open.life && other.life.counter >= open.life.counter) ||
+        return (other.incarnation != open.incarnation &&
+                other.incarnation.counter >= open.incarnation.counter) ||
                (other.id == open.id && (other.key != open.key || other.size != open.size ||
-                                        other.rank != open.rank || other.life != open.life));
+                                        other.rank != open.rank || other.incarnation != open.incarnation));
     };
     std::vector<wire::RequestId> waiting;
     for (auto at = where_.lower_bound({origin, 0}); at != where_.end() && at->first.origin == origin; ++at) {
@@ -298,9 +299,9 @@ void Directory::prepare(std::vector<Entry> entries, Time now) {
     forming.prepare.members.resize(entries.size());
     for (size_t i = 0; i < opens.size(); ++i) {
         const NodeId& node = opens[i].id.origin;
-        forming.prepare.members[ranks[i]] = {opens[i].id,  node,          ranks[i],
-                                             opens[i].pid, opens[i].life, opens[i].features};
-        forming.nodes[node] = opens[i].life;
+        forming.prepare.members[ranks[i]] = {
+            opens[i].id, node, ranks[i], opens[i].pid, opens[i].incarnation, opens[i].features};
+        forming.nodes[node] = opens[i].incarnation;
         forming.waiting_for.insert(node);
         forming.prepare.plan.bulk_shards = std::min(forming.prepare.plan.bulk_shards, opens[i].bulk_shards);
     }
@@ -477,11 +478,11 @@ wire::GroupStatus Directory::status(const wire::RequestId& request, const wire::
         status.size = open.size;
         // The limits of a message: further opens are left out.
         if (status.present.size() >= wire::ranks_max) return;
-        const std::pair incarnation(open.id.origin, open.life);
+        const std::pair incarnation(open.id.origin, open.incarnation);
         if (incarnations.size() >= wire::group_nodes_max && !incarnations.contains(incarnation)) return;
         incarnations.insert(incarnation);
         const uint32_t rank = open.rank < 0 ? UINT32_MAX : static_cast<uint32_t>(open.rank);
-        status.present.push_back({open.id, open.id.origin, rank, open.pid, open.life});
+        status.present.push_back({open.id, open.id.origin, rank, open.pid, open.incarnation});
     };
     if (const auto at = gatherings_.find(key); at != gatherings_.end())
         for (const auto& [arrival, entry] : at->second.entries) present(entry.open);

@@ -32,7 +32,7 @@ void Rendezvous::on_prepare(const NodeId& from, const wire::GroupPrepare& prepar
     reservation.leader = from;
     for (const wire::GroupMemberRecord& member : prepare.members) {
         if (member.node != config_.self) {
-            reservation.nodes[member.node] = member.life;
+            reservation.nodes[member.node] = member.incarnation;
             continue;
         }
         Own& own = own_.at(member.request);
@@ -55,7 +55,7 @@ std::string Rendezvous::fault_of(const NodeId& from, const wire::GroupPrepare& p
     std::set<wire::RequestId> seen;
     std::map<NodeId, Incarnation> incarnations;
     for (const wire::GroupMemberRecord& member : prepare.members) {
-        if (incarnations.try_emplace(member.node, member.life).first->second != member.life)
+        if (incarnations.try_emplace(member.node, member.incarnation).first->second != member.incarnation)
             return "two incarnations of node " + name_of(member.node) + " in it";
         if (member.node != config_.self) continue;
         if (const uint64_t missing = member.features & ~config_.features; missing != 0)

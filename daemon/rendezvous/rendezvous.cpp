@@ -162,8 +162,9 @@ void Rendezvous::on_open(const NodeId& from, const wire::GroupOpen& open, Time n
     if (open.id.origin == config_.self) return;
     // A node's own opens are of the incarnation that is connected.
     const auto peer = peers_.find(from);
-    const bool is_known = peer != peers_.end() && peer->second != Incarnation{} && open.life != Incarnation{};
-    if (from == open.id.origin && is_known && open.life != peer->second) return;
+    const bool is_known =
+        peer != peers_.end() && peer->second != Incarnation{} && open.incarnation != Incarnation{};
+    if (from == open.id.origin && is_known && open.incarnation != peer->second) return;
     pass_on(open, from, now);
 }
 

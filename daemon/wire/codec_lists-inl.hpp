@@ -34,7 +34,7 @@ NEXAR_FIELDS(Heartbeat, NEXAR_FIELD(number, Number));
 NEXAR_FIELDS(Goodbye, NEXAR_FIELD(reason, Reason, Text{"reason", text_bytes_max}));
 NEXAR_FIELDS(ProbeRequest, NEXAR_FIELD(nonce, Nonce), NEXAR_FIELD(target, Target, Node{"target"}),
              NEXAR_FIELD(incarnation, Incarnation));
-NEXAR_FIELDS(ProbeReply, NEXAR_FIELD(nonce, Nonce), NEXAR_FIELD(heard, Heard),
+NEXAR_FIELDS(ProbeReply, NEXAR_FIELD(nonce, Nonce), NEXAR_FIELD(reached, Heard),
              NEXAR_FIELD(silent_ms, SilentMs));
 NEXAR_FIELDS(RenewalRequest, NEXAR_FIELD(csr, Csr, Pem{"csr", csr_bytes_max}));
 NEXAR_FIELDS(RenewalReply, NEXAR_FIELD(error, Error), Rule{[](Decoder& d, const T& reply) {
@@ -78,7 +78,8 @@ NEXAR_FIELDS(PlanTableRecord, NEXAR_FIELD(version, Version), NEXAR_FIELD(small_b
 NEXAR_FIELDS(GroupOpen, NEXAR_FIELD(id, Id), NEXAR_FIELD(key, Key, FixedBytes{"key"}),
              NEXAR_FIELD(name, Name, group_name),
              NEXAR_FIELD(size, Size, bounded("group size", ranks_max, 1)),
-             NEXAR_FIELD(rank, Rank, RankOrNone{"rank"}), NEXAR_FIELD(pid, Pid), NEXAR_FIELD(life, Life),
+             NEXAR_FIELD(rank, Rank, RankOrNone{"rank"}), NEXAR_FIELD(pid, Pid),
+             NEXAR_FIELD(incarnation, Life),
              NEXAR_FIELD(bulk_shards, BulkShards, bounded("bulk_shards", bulk_shards_max, 1)),
              NEXAR_FIELD(timeouts, Timeouts),
              Rule{[](Decoder& d, const T& open) { check_timeouts(d, open.timeouts, -1); }},

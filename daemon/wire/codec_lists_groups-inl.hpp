@@ -9,7 +9,7 @@ NEXAR_FIELDS(RankGone, NEXAR_FIELD(group, Group), NEXAR_FIELD(epoch, Epoch),
              NEXAR_FIELD(collectives_handed_over, CollectivesHandedOver), NEXAR_FIELD(crashed, Crashed),
              NEXAR_FIELD(reason, Reason, Text{"reason", text_bytes_max}), NEXAR_FIELD(freed, Freed));
 NEXAR_FIELDS(Accusation, NEXAR_FIELD(group, Group), NEXAR_FIELD(epoch, Epoch),
-             NEXAR_FIELD(accuser, Accuser, Node{"accuser"}), NEXAR_FIELD(accused, Accused, Node{"accused"}),
+             NEXAR_FIELD(reporter, Accuser, Node{"reporter"}), NEXAR_FIELD(suspect, Accused, Node{"suspect"}),
              NEXAR_FIELD(reason, Reason, Text{"reason", text_bytes_max}), NEXAR_FIELD(proof, Proof));
 NEXAR_FIELDS(OpAbort, NEXAR_FIELD(group, Group), NEXAR_FIELD(epoch, Epoch), NEXAR_FIELD(seq, Seq),
              NEXAR_FIELD(error, Error),

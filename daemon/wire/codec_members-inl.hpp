@@ -3,17 +3,17 @@
 // does.
 #pragma once
 
-// One line for each life of a node.
+// One line for each incarnation of a node.
 struct NodeTable {
-    using Life = std::pair<NodeId, Incarnation>;
-    std::map<Life, uint16_t> index;
-    std::vector<Life> nodes;
+    using Incarnated = std::pair<NodeId, Incarnation>;
+    std::map<Incarnated, uint16_t> index;
+    std::vector<Incarnated> nodes;
     std::vector<uint64_t> features;
 
-    uint16_t line_of(const NodeId& node, const Incarnation& life, uint64_t bits) {
-        auto [at, added] = index.try_emplace({node, life}, static_cast<uint16_t>(nodes.size()));
+    uint16_t line_of(const NodeId& node, const Incarnation& incarnation, uint64_t bits) {
+        auto [at, added] = index.try_emplace({node, incarnation}, static_cast<uint16_t>(nodes.size()));
         if (added) {
-            nodes.emplace_back(node, life);
+            nodes.emplace_back(node, incarnation);
             features.push_back(bits);
         }
         NEXAR_CHECK(nodes.size() <= group_nodes_max);
@@ -27,11 +27,11 @@ struct NodeTable {
     }
     void fill(s::Members::Builder out) const {
         auto table = out.initNodes(static_cast<uint32_t>(nodes.size()));
-        auto lives = out.initLives(static_cast<uint32_t>(nodes.size()));
+        auto records = out.initLives(static_cast<uint32_t>(nodes.size()));
         auto bits = out.initFeatures(static_cast<uint32_t>(nodes.size()));
         for (uint32_t i = 0; i < table.size(); ++i) {
             table.set(i, Node{"group node"}.out(nodes[i].first));
-            fill_struct(lives[i], nodes[i].second);
+            fill_struct(records[i], nodes[i].second);
             bits.set(i, features[i]);
         }
     }
@@ -43,11 +43,11 @@ void MemberTable::fill(auto make, const std::vector<GroupMemberRecord>& members)
     NodeTable table;
     auto list = out.initList(static_cast<uint32_t>(members.size()));
     for (uint32_t i = 0; i < list.size(); ++i) {
-        const auto& [request, node, rank, pid, life, features] = members[i];
+        const auto& [request, node, rank, pid, incarnation, features] = members[i];
         list[i].setNumber(request.number);
         list[i].setRank(rank);
         list[i].setPid(pid);
-        list[i].setNode(table.line_of(node, life, features));
+        list[i].setNode(table.line_of(node, incarnation, features));
     }
     for (uint32_t i = 0; i < list.size(); ++i)
         list[i].setOrigin(table.line_of_origin(members[i].request.origin));
@@ -57,17 +57,17 @@ void MemberTable::fill(auto make, const std::vector<GroupMemberRecord>& members)
 void MemberTable::read(Decoder& d, s::Members::Reader in, std::vector<GroupMemberRecord>& members) const {
     const auto table = in.getNodes();
     const auto list = in.getList();
-    const auto lives = in.getLives();
+    const auto records = in.getLives();
     const auto bits = in.getFeatures();
     d.limit("count of group nodes", table.size(), group_nodes_max);
-    d.limit("count of group nodes' lives", lives.size(), table.size());
+    d.limit("count of group nodes' incarnations", records.size(), table.size());
     d.limit("count of group nodes' features", bits.size(), table.size());
     d.limit("count of members", list.size(), ranks_max);
     if (!d.ok()) return;
     std::vector<NodeId> nodes(table.size());
     for (uint32_t i = 0; i < table.size(); ++i) Node{"group node"}.read(d, table[i], nodes[i]);
-    std::vector<Incarnation> life(nodes.size());
-    for (uint32_t i = 0; i < lives.size(); ++i) read_struct(d, lives[i], life[i]);
+    std::vector<Incarnation> incarnations(nodes.size());
+    for (uint32_t i = 0; i < records.size(); ++i) read_struct(d, records[i], incarnations[i]);
     std::vector<uint64_t> features(nodes.size());
     for (uint32_t i = 0; i < bits.size(); ++i) features[i] = bits[i];
     members.reserve(list.size());
@@ -79,7 +79,7 @@ void MemberTable::read(Decoder& d, s::Members::Reader in, std::vector<GroupMembe
                            nodes[m.getNode()],
                            m.getRank(),
                            m.getPid(),
-                           life[m.getNode()],
+                           incarnations[m.getNode()],
                            features[m.getNode()]});
     }
 }

@@ -30,7 +30,7 @@ struct Hello {
     NodeRecord self;
     uint16_t bulk_port = 0;  // UDP port of the bulk shards' sockets (first shard; the rest follow)
     uint16_t bulk_shards = 1;
-    std::vector<NodeRecord> roster;  // everybody the sender knows
+    std::vector<NodeRecord> roster;  // all nodes that the sender knows
 };
 struct RosterUpdate {
     std::vector<NodeRecord> nodes;
@@ -38,18 +38,18 @@ struct RosterUpdate {
 struct Heartbeat {
     uint64_t number = 0;
 };
-struct Goodbye {  // proof of an orderly end: nobody needs to suspect
+struct Goodbye {  // proof of an orderly end: no suspicion is needed
     std::string reason;
 };
-// "Do you hear this node?" Asked before accusing (indirect probe), answered at once.
+// A probe, direct or by a helper: is the receiver the target, or does it reach the target?
 struct ProbeRequest {
     uint64_t nonce = 0;
     NodeId target;
-    Incarnation incarnation;  // of the target: another life of it does not count; all zero: any life
+    Incarnation incarnation;  // of the target: another one does not count; all zero: any
 };
 struct ProbeReply {
     uint64_t nonce = 0;
-    bool heard = false;
+    bool reached = false;
     uint64_t silent_ms = 0;
 };
 // "Sign my key for another while" (docs/protocol/admission.md). For the key of this connection's certificate.
@@ -69,7 +69,7 @@ struct RequestId {
     uint64_t number = 0;
     auto operator<=>(const RequestId&) const = default;
 };
-// Of a group's operations, in milliseconds. -1: not said; 0: none.
+// Of a group's operations, in milliseconds. -1: not set; 0: none.
 struct TimeoutsRecord {
     int64_t collective_ms = -1, barrier_ms = -1, rpc_ms = -1;
     bool operator==(const TimeoutsRecord&) const = default;
@@ -81,7 +81,7 @@ struct GroupOpen {
     uint32_t size = 0;
     int64_t rank = -1;
     uint32_t pid = 0;
-    Incarnation life{};         // of the origin; zero: it does not say (an older version)
+    Incarnation incarnation{};  // of the origin; zero: not known (an older version)
     uint16_t bulk_shards = 1;   // of the origin
     TimeoutsRecord timeouts{};  // as asked
     uint64_t features = 0;      // of the origin, also those that the reader does not know
@@ -97,8 +97,8 @@ struct GroupMemberRecord {
     NodeId node;
     uint32_t rank = 0;
     uint32_t pid = 0;
-    Incarnation life{};     // of the node: another life of it is not in the group; zero: any
-    uint64_t features = 0;  // of the node, as its GroupOpen named them
+    Incarnation incarnation{};  // of the node: another one is not in the group; zero: any
+    uint64_t features = 0;      // of the node, as its GroupOpen named them
 };
 struct PlanTableRecord {
     uint32_t version = 1;  // of the plan function
@@ -117,7 +117,7 @@ struct GroupPrepare {
     std::string name;
     std::vector<GroupMemberRecord> members;  // in rank order
     PlanTableRecord plan;
-    TimeoutsRecord timeouts{};  // as agreed: all are said
+    TimeoutsRecord timeouts{};  // as agreed: all are set
 };
 struct GroupPrepared {
     GroupId group;
@@ -162,11 +162,11 @@ struct RankGone {  // a process ended: its daemon's word is enough
     std::string reason;
     bool freed = false;  // it freed the group, with whatever was pending: who waits for that has ABORTED
 };
-struct Accusation {  // to the arbiter of the group
+struct Accusation {  // a suspicion, reported to the arbiter of the group
     GroupId group;
     uint32_t epoch = 0;
-    NodeId accuser;
-    NodeId accused;
+    NodeId reporter;
+    NodeId suspect;
     std::string reason;
     bool proof = false;  // the node's death is proved (goodbye, or a higher incarnation): no probing
 };
@@ -253,7 +253,7 @@ struct OpAnnounce {  // to the nodes of the group when an op starts: the whole d
     uint64_t count = 0;
     uint32_t root = 0;
     uint32_t first_rank = 0;  // whose words these are
-    uint64_t plan_hash = 0;   // of the plan table that this node works by; 0: not said
+    uint64_t plan_hash = 0;   // of this node's plan table; 0: not known
     uint64_t match_id = 0;
 };
 struct ArrivalQuery {

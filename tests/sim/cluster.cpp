@@ -279,7 +279,7 @@ void Cluster::make_pipes(uint32_t from, uint32_t to) {
     for (size_t m = 0; m < meshes_per_host; ++m) {
         const auto deliver = [&receiver, m, from](link::Class cls, Bytes bytes) {
             if (receiver.dead) return;
-            if (m == 0) receiver.engine->on_heard(receiver.cluster_.clock.now(), link::PeerIndex(from));
+            if (m == 0) receiver.engine->on_received(receiver.cluster_.clock.now(), link::PeerIndex(from));
             receiver.meshes[m]->on_bytes(link::PeerIndex(from), cls, bytes);
             receiver.schedule_pump(m);
         };

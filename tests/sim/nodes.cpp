@@ -108,7 +108,7 @@ void Nodes::act(Node& node, const ControlEvent& event) {
     } else if (const auto* down = std::get_if<PeerIsDown>(&event)) {
         peer_down(node, *down);
     } else if (const auto* received = std::get_if<PeerReceived>(&event)) {
-        node.host->engine->on_heard(now, received->peer, received->rtt);
+        node.host->engine->on_received(now, received->peer, received->rtt);
     } else if (const auto* failed = std::get_if<RedialFailed>(&event)) {
         node.host->engine->on_redial_failed(now, failed->peer);
     } else if (const auto* note = std::get_if<Note>(&event)) {

@@ -1,5 +1,5 @@
-// The end of a group: whatever fails, every survivor of a group ends with one and the same error within the
-// time that docs/protocol/failure.md promises.
+// Whatever fails, every remaining node of a group ends it with the same error within the maximum time of
+// docs/protocol/failure.md.
 #include "membership/arbiter.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -103,7 +103,7 @@ TEST_CASE("a silent node is named within the silence timeout and one question", 
             }
 }
 
-TEST_CASE("a stopped node that goes on accuses nobody and learns the group's end", "[membership]") {
+TEST_CASE("a stopped node that resumes reports no suspicion and receives the group's end", "[membership]") {
     for (uint64_t seed = 1; seed <= 20; ++seed) {
         CAPTURE(seed);
         FailureCluster cluster(3, seed);
@@ -112,12 +112,12 @@ TEST_CASE("a stopped node that goes on accuses nobody and learns the group's end
         const Time stopped = cluster.now();
         cluster.stop(0);
         cluster.run(ms(20000));
-        const size_t before = cluster.accusations_sent();
+        const size_t before = cluster.reports_sent();
 
         cluster.go_on(0);
         cluster.run(ms(2000));
 
-        REQUIRE(cluster.accusations_sent() == before);
+        REQUIRE(cluster.reports_sent() == before);
         require_all(cluster, group, {1, 2}, Errc::peer_lost, 0, -1, stopped, silence_bound);
         require_all(cluster, group, {0, 1, 2}, Errc::peer_lost, 0, -1, stopped, ms(22000));
     }
@@ -134,11 +134,11 @@ TEST_CASE("a short stop of a node ends no group", "[membership]") {
         cluster.run(ms(10000));
 
         for (unsigned node = 0; node < 3; ++node) REQUIRE_FALSE(cluster.end_of(node, group));
-        REQUIRE(cluster.accusations_sent() == 0);
+        REQUIRE(cluster.reports_sent() == 0);
     }
 }
 
-TEST_CASE("a one-way cut is a lost link, and the node that hears everybody learns it too", "[membership]") {
+TEST_CASE("a one-way cut is a lost link, also for the node that receives from all others", "[membership]") {
     for (uint64_t seed = 1; seed <= 10; ++seed)
         for (unsigned from = 0; from < 3; ++from)
             for (unsigned to = 0; to < 3; ++to) {
@@ -200,7 +200,7 @@ TEST_CASE("in a group of two a one-way cut gives both sides the same error", "[m
     }
 }
 
-TEST_CASE("nodes outside the group neither judge nor hear of it", "[membership]") {
+TEST_CASE("nodes outside the group neither decide about it nor get messages of it", "[membership]") {
     FailureCluster cluster(4, 3);
     const GroupId group = cluster.make_group({1, 3});
     cluster.run(ms(1000));
@@ -223,7 +223,7 @@ TEST_CASE("a group made while a member is already suspected ends as soon", "[mem
     require_all(cluster, group, {0, 2}, Errc::peer_lost, 1, -1, since, ms(300));
 }
 
-TEST_CASE("an ended process is named at once and alike, whoever needed it first", "[membership][F10]") {
+TEST_CASE("an ended process is named at once, with the same error on every node", "[membership][F10]") {
     for (uint64_t seed = 1; seed <= 50; ++seed) {
         CAPTURE(seed);
         FailureCluster cluster(4, seed);
@@ -259,7 +259,7 @@ TEST_CASE("two processes that end at the same time leave one error on every node
     }
 }
 
-TEST_CASE("a node that was cut off learns the end that the others decided", "[membership][G9][F11]") {
+TEST_CASE("a node that was cut off gets the end that the others decided", "[membership][G9][F11]") {
     FailureCluster cluster(3, 9);
     const GroupId group = cluster.make_group({0, 1, 2});
     cluster.cut(0, 2);
@@ -310,7 +310,7 @@ TEST_CASE("a node that has left the group is no arbiter and no coordinator", "[m
     REQUIRE_FALSE(cluster.end_of(0, group));
 }
 
-TEST_CASE("an accuser that hears the accused in its own question takes the accusation back", "[membership]") {
+TEST_CASE("a reporter whose own probe the suspect answers withdraws its report", "[membership]") {
     Arbiter arbiter(ArbiterConfig{}, node_id(0), Incarnation{1, 1});
     const GroupId group{1, 2, 3};
     arbiter.on_group(group, GroupEpoch{0}, {{node_id(0), {}, 0, ""}, {node_id(1), {}, 1, ""}}, at_ms(0));
@@ -326,17 +326,17 @@ TEST_CASE("an accuser that hears the accused in its own question takes the accus
     CHECK(arbiter.wake_at() == never);
 }
 
-TEST_CASE("an answer by another life of the accused proves the old one dead", "[membership][F7]") {
+TEST_CASE("an answer by another incarnation of the suspect proves the earlier one dead", "[membership][F7]") {
     Arbiter arbiter(ArbiterConfig{}, node_id(0), Incarnation{1, 1});
-    Arbiter reborn(ArbiterConfig{}, node_id(1), Incarnation{2, 9});
+    Arbiter restarted(ArbiterConfig{}, node_id(1), Incarnation{2, 9});
     const GroupId group{1, 2, 3};
     arbiter.on_group(group, GroupEpoch{0}, {{node_id(0), {1, 1}, 0, ""}, {node_id(1), {1, 2}, 1, ""}},
                      at_ms(0));
     arbiter.on_suspect(node_id(1), {1, 2}, "closed", at_ms(10));
     const auto question = arbiter.poll_send();
     REQUIRE(question);
-    reborn.on_message(node_id(0), question->message, at_ms(11));
-    const auto answer = reborn.poll_send();
+    restarted.on_message(node_id(0), question->message, at_ms(11));
+    const auto answer = restarted.poll_send();
     REQUIRE(answer);
 
     arbiter.on_message(node_id(1), answer->message, at_ms(12));
@@ -351,7 +351,7 @@ TEST_CASE("a proved death is decided without a question", "[membership][F10]") {
     const GroupId group{1, 2, 3};
     arbiter.on_group(group, GroupEpoch{0}, {{node_id(0), {}, 0, ""}, {node_id(1), {5, 2}, 1, ""}}, at_ms(0));
 
-    arbiter.on_dead(node_id(1), {4, 7}, "goodbye of an earlier life", at_ms(1));
+    arbiter.on_dead(node_id(1), {4, 7}, "goodbye of an earlier incarnation", at_ms(1));
     REQUIRE_FALSE(arbiter.poll_found());
     arbiter.on_dead(node_id(1), {5, 2}, "goodbye", at_ms(2));
 
@@ -360,17 +360,18 @@ TEST_CASE("a proved death is decided without a question", "[membership][F10]") {
     CHECK(found->error.rank == 1);
 }
 
-TEST_CASE("a death of a life loses the groups of that life and of earlier ones, also those made later",
+TEST_CASE("the death of an incarnation ends the groups of it and of earlier ones, also those made later",
           "[membership][F15]") {
     Arbiter arbiter(ArbiterConfig{}, node_id(0), Incarnation{1, 1});
-    const auto made_with = [&](uint64_t number, Incarnation life) {
-        arbiter.on_group({1, 2, number}, GroupEpoch{0}, {{node_id(0), {}, 0, ""}, {node_id(1), life, 1, ""}},
-                         at_ms(1));
+    const auto made_with = [&](uint64_t number, Incarnation incarnation) {
+        arbiter.on_group({1, 2, number}, GroupEpoch{0},
+                         {{node_id(0), {}, 0, ""}, {node_id(1), incarnation, 1, ""}}, at_ms(1));
     };
     made_with(1, {3, 30});
     made_with(2, {6, 60});
-    arbiter.on_dead(node_id(1), {5, 50}, "a later life connected", at_ms(2));
-    arbiter.on_suspect(node_id(1), {9, 90}, "silent", at_ms(3));  // of nobody's life: forgets no death
+    arbiter.on_dead(node_id(1), {5, 50}, "a later incarnation connected", at_ms(2));
+    arbiter.on_suspect(node_id(1), {9, 90}, "silent",
+                       at_ms(3));  // another incarnation: the proved death stays
     made_with(3, {4, 40});
     made_with(4, {6, 60});
 
@@ -379,18 +380,18 @@ TEST_CASE("a death of a life loses the groups of that life and of earlier ones, 
     CHECK(lost == std::vector<uint64_t>{1, 3});
 }
 
-TEST_CASE("accusations from outside the group, about strangers or of another epoch change nothing",
+TEST_CASE("reports from outside the group, about other nodes or of another epoch have no effect",
           "[membership]") {
     Arbiter arbiter(ArbiterConfig{}, node_id(0), Incarnation{1, 1});
     const GroupId group{1, 2, 3};
     arbiter.on_group(group, GroupEpoch{4},
                      {{node_id(0), {}, 0, ""}, {node_id(1), {}, 1, ""}, {node_id(2), {}, 2, ""}}, at_ms(0));
-    const NodeId stranger = node_id(9);
-    for (const wire::Accusation& bad : {wire::Accusation{group, 4, stranger, node_id(1), "", false},
-                                        wire::Accusation{group, 4, node_id(1), stranger, "", false},
+    const NodeId outsider = node_id(9);
+    for (const wire::Accusation& bad : {wire::Accusation{group, 4, outsider, node_id(1), "", false},
+                                        wire::Accusation{group, 4, node_id(1), outsider, "", false},
                                         wire::Accusation{group, 3, node_id(1), node_id(2), "", false},
                                         wire::Accusation{group, 4, node_id(1), node_id(1), "", true}})
-        arbiter.on_message(bad.accuser, bad, at_ms(1));
+        arbiter.on_message(bad.reporter, bad, at_ms(1));
     arbiter.on_message(node_id(2), wire::Accusation{group, 4, node_id(1), node_id(2), "", false}, at_ms(1));
 
     CHECK_FALSE(arbiter.poll_found());

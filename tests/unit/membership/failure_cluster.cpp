@@ -42,7 +42,7 @@ GroupId FailureCluster::make_group(std::vector<unsigned> members, std::vector<ui
 
 void FailureCluster::kill(unsigned node) {
     nodes_[node].dead = true;
-    // Traffic or ICMP tells the others at once that nobody is there.
+    // The connections of the others close at once (traffic or ICMP).
     for (unsigned i = 0; i < nodes_.size(); ++i) {
         if (nodes_[i].dead || !open(i, node)) continue;
         nodes_[i].detector->on_closed(PeerIndex{node}, "refused", now_);
@@ -58,7 +58,7 @@ void FailureCluster::stop(unsigned node) {
 }
 void FailureCluster::go_on(unsigned node) {
     nodes_[node].stopped = false;
-    // Timers before packets or packets before timers: both orders happen in the world.
+    // Timers before packets or packets before timers: both orders are possible.
     const bool timers_first = random_.one_in(2);
     if (timers_first) nodes_[node].detector->on_time(now_), nodes_[node].arbiter->on_time(now_), drain(node);
     auto waiting = std::move(parked_);
@@ -114,7 +114,7 @@ void FailureCluster::Member::cut(const wire::Cut&) {
 
 void FailureCluster::send(unsigned from, unsigned to, std::optional<wire::Message> message) {
     if (message) ++messages_;
-    if (message && std::holds_alternative<wire::Accusation>(*message)) ++accusations_;
+    if (message && std::holds_alternative<wire::Accusation>(*message)) ++reports_;
     Packet packet{from, to, std::move(message)};
     if (packet.message && wire::is_logged(*packet.message))
         return open(from, to) ? fly(std::move(packet)) : logs_[{from, to}].waiting.push_back(packet);
@@ -136,7 +136,7 @@ void FailureCluster::deliver(const Packet& packet) {
     if (packet.refused) {
         node.detector->on_redial_failed(PeerIndex{packet.from}, now_);
     } else {
-        node.detector->on_heard(PeerIndex{packet.from}, now_);
+        node.detector->on_received(PeerIndex{packet.from}, now_);
         if (packet.message && !node.arbiter->on_message(node_id(packet.from), *packet.message, now_))
             to_group(packet.to, packet.from, *packet.message);
     }

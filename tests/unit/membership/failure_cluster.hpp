@@ -1,6 +1,5 @@
 // A small cluster of detectors, arbiters and group lifecycles in virtual time: every pair has a delay and can
-// be cut in either direction; nodes can be killed (peers see refused redials), stopped (they see silence) and
-// continued.
+// be cut in either direction; nodes can be killed (redials are refused), stopped (silence) and continued.
 #pragma once
 
 #include <map>
@@ -27,8 +26,7 @@ class FailureCluster {
   public:
     FailureCluster(unsigned nodes, uint64_t seed);
 
-    // Nodes in rank order, one rank each unless `ranks` says which lowest rank each has. All are told at
-    // once.
+    // Nodes in rank order, one rank each, or with these lowest ranks. All nodes start the group at once.
     GroupId make_group(std::vector<unsigned> members, std::vector<uint32_t> lowest_ranks = {});
 
     void kill(unsigned node);              // kill -9: connections are refused from now on
@@ -46,7 +44,7 @@ class FailureCluster {
     void depart(unsigned node, const GroupId& group);  // all its ranks have freed the group
     std::optional<Time> decided_at(unsigned node, const GroupId& group) const;
     Arbiter& arbiter(unsigned node) { return *nodes_[node].arbiter; }
-    size_t accusations_sent() const { return accusations_; }
+    size_t reports_sent() const { return reports_; }
     size_t messages_sent() const { return messages_; }
     void lose_one_in(uint64_t n) { lose_one_in_ = n; }
 
@@ -100,10 +98,10 @@ class FailureCluster {
         Time last{};                  // the newest one arrives then
     };
     std::map<std::pair<unsigned, unsigned>, ControlLog> logs_;  // from, to
-    std::vector<Packet> parked_;  // at stopped nodes: they read it when they go on
+    std::vector<Packet> parked_;                                // at stopped nodes, until they continue
     uint64_t groups_made_ = 0;
     uint64_t lose_one_in_ = 0;
-    size_t accusations_ = 0, messages_ = 0;
+    size_t reports_ = 0, messages_ = 0;
 };
 
 }  // namespace nexar::membership

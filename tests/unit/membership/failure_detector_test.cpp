@@ -43,13 +43,13 @@ TEST_CASE("a suspect that is received from again is alive; one that has failed s
     REQUIRE(detector.poll_change());
 
     SECTION("received from") {
-        detector.on_heard(peer, at_ms(6100));
+        detector.on_received(peer, at_ms(6100));
         REQUIRE(detector.poll_change()->state == State::alive);
         CHECK(detector.wake_at() <= at_ms(7100));
     }
     SECTION("gone") {
         detector.on_gone(peer);
-        detector.on_heard(peer, at_ms(6100));
+        detector.on_received(peer, at_ms(6100));
         CHECK_FALSE(detector.poll_change());
         CHECK(detector.wake_at() == never);
         CHECK_FALSE(detector.state_of(peer));
@@ -60,7 +60,7 @@ TEST_CASE("traffic replaces heartbeats, and is not taken for a stall of this nod
     auto detector = with_one_peer();
     for (int ms = 0; ms < 20'000; ms += 100) {
         detector.on_sent(peer, at_ms(ms));
-        if (ms < 10'000) detector.on_heard(peer, at_ms(ms));
+        if (ms < 10'000) detector.on_received(peer, at_ms(ms));
         if (detector.wake_at() <= at_ms(ms)) detector.on_time(at_ms(ms));
         CHECK_FALSE(detector.poll_heartbeat());
         const auto change = detector.poll_change();
@@ -72,7 +72,7 @@ TEST_CASE("heartbeats go out only when nothing else does", "[membership]") {
     auto detector = with_one_peer();
     size_t beats = 0;
     for (int64_t t = 0; t <= 10'000; t += 100) {
-        detector.on_heard(peer, at_ms(t));
+        detector.on_received(peer, at_ms(t));
         if (t < 5000) detector.on_sent(peer, at_ms(t));
         detector.on_time(at_ms(t));
         while (detector.poll_heartbeat()) {
@@ -121,7 +121,7 @@ TEST_CASE("a closed connection is suspected after three failed redials, or after
         CHECK_FALSE(detector.poll_change());
     }
     SECTION("an old packet does not bring it back") {
-        detector.on_heard(peer, at_ms(101));
+        detector.on_received(peer, at_ms(101));
         run_to(detector, at_ms(300));
         REQUIRE(detector.poll_change());
     }
@@ -161,7 +161,7 @@ TEST_CASE("a detector's invariants hold after every input", "[membership]") {
                     detector.on_up(one, now);
                     break;
                 case 1:
-                    detector.on_heard(one, now);
+                    detector.on_received(one, now);
                     break;
                 case 2:
                     detector.on_sent(one, now);

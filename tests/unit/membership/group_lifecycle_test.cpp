@@ -92,7 +92,7 @@ TEST_CASE("[G5] [G7] both ends of a lost link, and everybody else, end with the 
           }) == "");
 }
 
-TEST_CASE("[G1] [G7] a node that lives and was taken for lost ends as the others do") {
+TEST_CASE("[G1] [G7] a running node that was found lost ends as the others do") {
     CHECK(first_wrong(10 * seeds, [](uint64_t seed) {
               LifecycleScenario s;
               s.nodes = 3 + static_cast<uint32_t>(seed % 3);

@@ -29,8 +29,8 @@ struct LifecycleScenario {
     // Each node that stops, and after how many messages of its own.
     std::map<uint32_t, size_t> stops_after;
     std::vector<uint32_t> process_fails;                   // one rank of each of these nodes
-    std::vector<std::pair<uint32_t, uint32_t>> links_cut;  // both live
-    std::optional<uint32_t> wrongly_lost;                  // lives, as one that was stopped and goes on
+    std::vector<std::pair<uint32_t, uint32_t>> links_cut;  // both nodes run
+    std::optional<uint32_t> wrongly_lost;                  // it runs: it was stopped, and continues
     std::set<uint32_t> departs;                            // nodes whose ranks leave before the failure
 
     bool sabotage_free() const {
@@ -48,7 +48,7 @@ class LifecycleCluster {
         cut_ = suspects_;
         for (uint32_t i = 0; i < n; ++i) {
             GroupLifecycle::Facts facts{{}, GroupEpoch(1), n, i};
-            facts.agreement_limit = Duration{1'000'000'000'000};  // nobody needs it here
+            facts.agreement_limit = Duration{1'000'000'000'000};  // not needed here
             nodes_.push_back(std::make_unique<Node>(*this, i, facts, scenario_.sabotage));
             nodes_[i]->posted = 3 + random_.below(4);
             nodes_[i]->ended = random_.below(3);
@@ -56,7 +56,7 @@ class LifecycleCluster {
         for (const uint32_t i : scenario_.departs) nodes_[i]->departed = true;
     }
 
-    // Until nothing is left to happen. What was wrong, or nothing.
+    // Runs until no event is left. Returns what was wrong, or nothing.
     std::string run() {
         for (const uint32_t i : scenario_.process_fails) process_fails(i);
         for (const auto& [a, b] : scenario_.links_cut) cut_[a][b] = cut_[b][a] = true;
@@ -199,7 +199,7 @@ class LifecycleCluster {
         return moved;
     }
 
-    // A suspicion, or the conclusion about one.
+    // A suspicion, or its decision.
     bool oracle(uint32_t a, uint32_t b) {
         Node& node = *nodes_[a];
         if (a == b || node.stopped || node.departed || node.machine.excludes(b)) return false;
@@ -227,7 +227,7 @@ class LifecycleCluster {
         return true;
     }
 
-    // A live node that both reach: it can say that both live.
+    // A running node that both reach: it can confirm that both run.
     bool third_party(uint32_t a, uint32_t b) const {
         for (uint32_t c = 0; c < nodes_.size(); ++c)
             if (c != a && c != b && !nodes_[c]->stopped && !cut_[a][c] && !cut_[b][c]) return true;

@@ -34,8 +34,8 @@ TEST_CASE("answers of helpers end a question unless the direct one matters", "[m
     }
     const auto answer = p.poll_answer();
     REQUIRE(answer);
-    CHECK(answer->heard_by_other);
-    CHECK_FALSE(answer->heard_directly);
+    CHECK(answer->reached_by_helper);
+    CHECK_FALSE(answer->reached_directly);
     CHECK(p.wake_at() == never);
 }
 
@@ -49,8 +49,8 @@ TEST_CASE("answers by other nodes, noes of helpers and wrong numbers do not coun
     p.on_time(at_ms(250));
     const auto answer = p.poll_answer();
     REQUIRE(answer);
-    CHECK_FALSE(answer->heard_by_other);
-    CHECK_FALSE(answer->heard_directly);
+    CHECK_FALSE(answer->reached_by_helper);
+    CHECK_FALSE(answer->reached_directly);
 }
 
 TEST_CASE("a node asked about itself answers for its own incarnation only", "[membership][F5]") {
@@ -59,7 +59,8 @@ TEST_CASE("a node asked about itself answers for its own incarnation only", "[me
     p.on_request(other, {72, self, {}}, at_ms(0));
     p.on_request(other, {73, self, {3, 5}}, at_ms(0));
     std::vector<bool> answers;
-    while (const auto out = p.poll_send()) answers.push_back(std::get<wire::ProbeReply>(out->message).heard);
+    while (const auto out = p.poll_send())
+        answers.push_back(std::get<wire::ProbeReply>(out->message).reached);
     CHECK(answers == std::vector{true, true, false});
 }
 
@@ -80,7 +81,7 @@ TEST_CASE("a helper asks the target itself and says no at its deadline", "[membe
     REQUIRE(out);
     CHECK(out->to == other);
     CHECK(std::get<wire::ProbeReply>(out->message).nonce == 71);
-    CHECK(std::get<wire::ProbeReply>(out->message).heard == answered);
+    CHECK(std::get<wire::ProbeReply>(out->message).reached == answered);
 }
 
 TEST_CASE("questions on behalf of others are bounded", "[membership][F14]") {

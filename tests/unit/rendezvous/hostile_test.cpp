@@ -426,7 +426,7 @@ TEST_CASE(
     Leader l;
     wire::GroupOpen lie = l.open(uint64_t{1} << 60, 0);
     SECTION("of a incarnation to come") {
-        lie.life = {UINT64_MAX, 1};
+        lie.incarnation = {UINT64_MAX, 1};
         lie.key = key_of("x");
     }
     SECTION("under the number of one that comes") {
@@ -442,7 +442,7 @@ TEST_CASE(
 TEST_CASE("a node lists its opens in the incarnation that it is connected in", "[rendezvous][H6][R17]") {
     Leader l;
     wire::GroupOpen later = l.open(1, 0);
-    later.life = {UINT64_MAX, 1};
+    later.incarnation = {UINT64_MAX, 1};
     l.machine.on_message(l.opener, later, Time(ms(1)));
     l.machine.on_message(l.opener, l.open(2, 0), Time(ms(2)));
     l.machine.on_message(l.opener, l.open(3, 1), Time(ms(3)));
@@ -456,7 +456,7 @@ TEST_CASE("what waits is not removed by what another node says of its node's inc
     Leader l;
     l.machine.on_message(l.opener, l.open(1, 0), Time(ms(1)));
     wire::GroupOpen lie = l.open(uint64_t{1} << 60, 0);
-    lie.life = {UINT64_MAX, 1};
+    lie.incarnation = {UINT64_MAX, 1};
     lie.key = key_of("x");
     l.machine.on_message(foreign, lie, Time(ms(2)));
     l.machine.on_message(l.opener, l.open(2, 1), Time(ms(3)));

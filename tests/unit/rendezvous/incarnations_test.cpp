@@ -23,7 +23,8 @@ void require_formed(const Cluster& cluster, const std::vector<size_t>& openers) 
         if (opener.failed) FAIL(opener.failed->text);
         REQUIRE(opener.group);
         const auto& members = cluster.group(*opener.group).members;
-        for (unsigned rank = 0; rank < 3; ++rank) CHECK(members[rank].life.counter == (rank == 2 ? 2u : 1u));
+        for (unsigned rank = 0; rank < 3; ++rank)
+            CHECK(members[rank].incarnation.counter == (rank == 2 ? 2u : 1u));
     }
 }
 
@@ -109,8 +110,8 @@ TEST_CASE("the end of an old incarnation leaves a group that forms with the new 
         if (!send) continue;
         if (const auto* prepare = std::get_if<wire::GroupPrepare>(&send->message)) {
             ++prepares;
-            CHECK(prepare->members[0].life == Incarnation{1, 7});
-            CHECK(prepare->members[1].life == Incarnation{5, 50});
+            CHECK(prepare->members[0].incarnation == Incarnation{1, 7});
+            CHECK(prepare->members[1].incarnation == Incarnation{5, 50});
             CHECK(prepare->plan.bulk_shards == 1);  // the fewer
         }
         refusals += std::holds_alternative<wire::GroupRefused>(send->message);

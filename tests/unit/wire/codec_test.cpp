@@ -1,4 +1,4 @@
-// The control codec: everything survives a round trip; nothing that arrives can do more than be refused.
+// The control codec: every message survives a round trip; malformed input is refused and has no other effect.
 #include "wire/codec.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -79,8 +79,8 @@ struct Same {
 #undef NEXAR_SAME
     static auto members(const std::vector<GroupMemberRecord>& list) {
         std::vector<std::tuple<RequestId, NodeId, uint32_t, uint32_t, Incarnation, uint64_t>> out;
-        for (const auto& [request, node, rank, pid, life, features] : list)
-            out.emplace_back(request, node, rank, pid, life, features);
+        for (const auto& [request, node, rank, pid, incarnation, features] : list)
+            out.emplace_back(request, node, rank, pid, incarnation, features);
         return out;
     }
     bool operator()(const GroupPrepare& a, const GroupPrepare& b) const {
@@ -151,7 +151,7 @@ TEST_CASE("every truncation of every message is refused", "[wire]") {
         const auto bytes = encode(message);
         for (size_t n = 0; n < bytes.size(); ++n) {
             CAPTURE(message.index(), n);
-            // From an allocation of its own: a read beyond its end is seen by the address sanitizer.
+            // In its own allocation: the address sanitizer detects a read beyond its end.
             const std::vector<std::byte> cut(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(n));
             const auto result = decode(cut);
             REQUIRE_FALSE(result);
@@ -283,7 +283,7 @@ TEST_CASE("values over their limits are refused, naming the field and the limit"
         open.timeouts.barrier_ms = -2;
         CHECK(says(refusal_of(open), "a time-out is -2 ms, allowed is -1 to 2147483648"));
         auto prepare = sample<GroupPrepare>();
-        prepare.timeouts.rpc_ms = -1;  // agreed: said by somebody
+        prepare.timeouts.rpc_ms = -1;  // agreed: set by a member, or by the leader
         CHECK(says(refusal_of(prepare), "a time-out is -1 ms, allowed is 0 to 2147483648"));
         prepare.timeouts.rpc_ms = timeout_ms_max + 1;
         CHECK(says(refusal_of(prepare), "a time-out is 2147483649 ms"));
@@ -358,7 +358,7 @@ TEST_CASE("the end of an operation, a message or a group carries a failure, and 
     }
 }
 
-TEST_CASE("PENDING is said of an attempt to form a group, and of nothing else", "[wire][H13]") {
+TEST_CASE("PENDING is an error of an attempt to form a group, and of nothing else", "[wire][H13]") {
     auto prepared = sample<GroupPrepared>();
     for (const Errc code : {Errc::ok, Errc::pending, Errc::link_lost}) {
         prepared.error.code = code;
@@ -381,7 +381,7 @@ TEST_CASE("PENDING is said of an attempt to form a group, and of nothing else", 
     CHECK(says(refusal_of(renewal), "code"));
 }
 
-// What a number means is the engine's to say: another version may know more. There it is a mismatch.
+// The codec accepts every number, because another version may know more; the engine reports a mismatch.
 TEST_CASE("kinds, types and operators of every number are read", "[wire][H1]") {
     auto announce = sample<OpAnnounce>();
     announce.kind = announce.dtype = announce.op = 255;

@@ -1,4 +1,4 @@
-// See samples.hpp. A counter gives every field a value of its own, so that two swapped fields are noticed.
+// See samples.hpp. A counter gives every field another value, so that two swapped fields are detected.
 #include "samples.hpp"
 
 namespace nexar::wire {

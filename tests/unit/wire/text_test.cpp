@@ -1,4 +1,4 @@
-// Text from other hosts: what is clean, and what becomes of the rest.
+// Text from other hosts: which text is clean, and how other text is replaced.
 #include "wire/text.hpp"
 
 #include <catch2/catch_test_macros.hpp>
