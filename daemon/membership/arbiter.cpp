@@ -318,22 +318,40 @@ Time Arbiter::wake_at() const {
 
 void Arbiter::check_invariants() const {
     prober_.check_invariants();
-    size_t nodes = 0;
+    size_t memberships = 0;
+    std::set<uint64_t> questions;
     for (const auto& [id, group] : groups_) {
-        nodes += group.nodes.size();
+        NEXAR_CHECK(!group.nodes.empty());
+        memberships += group.nodes.size();
         for (const GroupNode& node : group.nodes) NEXAR_CHECK(by_node_.at(node.node).contains(id));
         NEXAR_CHECK((group.reports.empty() && group.inquiries.empty()) || busy_.contains(id));
+        std::set<NodeId> reported, inquired;
         for (const Report& report : group.reports) {
-            NEXAR_CHECK(report.message.reporter == self_ && !group.excluded.contains(report.message.suspect));
-            NEXAR_CHECK(find_node(group.nodes, report.message.suspect) != nullptr);
+            const NodeId& suspect = report.message.suspect;
+            NEXAR_CHECK(suspect != self_ && find_node(group.nodes, suspect));
+            NEXAR_CHECK(reported.insert(suspect).second);  // [F14]
+            NEXAR_CHECK(!group.excluded.contains(suspect));
+            NEXAR_CHECK(report.asked.size() <= config_.arbiters_max);
+            NEXAR_CHECK(report.deadline == never || !report.asked.empty());
         }
-        for (const Inquiry& inquiry : group.inquiries) {  // [F14]
-            NEXAR_CHECK(!inquiry.reporters.empty() && !group.excluded.contains(inquiry.suspect));
-            NEXAR_CHECK(std::ranges::count(group.inquiries, inquiry.suspect, &Inquiry::suspect) == 1);
+        for (const Inquiry& inquiry : group.inquiries) {
+            NEXAR_CHECK(inquiry.suspect != self_ && find_node(group.nodes, inquiry.suspect));
+            NEXAR_CHECK(inquired.insert(inquiry.suspect).second);  // [F14]
+            NEXAR_CHECK(!group.excluded.contains(inquiry.suspect));
+            NEXAR_CHECK(!inquiry.reporters.empty());
+            NEXAR_CHECK(questions.insert(inquiry.question).second);
         }
+        // A report has an arbiter or an inquiry [F12], unless the group already ends.
+        for (const Report& report : group.reports)
+            NEXAR_CHECK(report.deadline != never || inquired.contains(report.message.suspect) ||
+                        !group.excluded.empty());
     }
-    for (const auto& [node, ids] : by_node_) nodes -= ids.size();
-    NEXAR_CHECK(nodes == 0);
+    size_t indexed = 0;
+    for (const auto& [node, groups] : by_node_) {
+        NEXAR_CHECK(!groups.empty());
+        indexed += groups.size();
+    }
+    NEXAR_CHECK(indexed == memberships);
     for (const GroupId& id : busy_) NEXAR_CHECK(groups_.contains(id));
 }
 

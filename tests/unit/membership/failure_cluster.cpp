@@ -145,6 +145,8 @@ void FailureCluster::deliver(const Packet& packet) {
 
 void FailureCluster::drain(unsigned index) {
     Node& node = nodes_[index];
+    node.detector->check_invariants();
+    node.arbiter->check_invariants();
     while (const auto peer = node.detector->poll_heartbeat()) send(index, peer->value, {});
     while (const auto change = node.detector->poll_change()) {
         const NodeId peer = node_id(change->peer.value);
