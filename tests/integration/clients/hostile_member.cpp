@@ -1,26 +1,27 @@
-// A node with a valid certificate that speaks the real protocol and lies, as it is told on standard input.
+// A node with a valid certificate that speaks the real protocol and lies, by commands on standard input.
 //
-//   hostile_member --types            the kinds of messages and link frames that there are, one per line
-//   hostile_member STATE_FOLDER LIFE  the member whose state lies there, in a life of this number
+//   hostile_member --types                   all kinds of messages and link frames, one per line
+//   hostile_member STATE_FOLDER INCARNATION  the member with this state, in this incarnation (a number)
 //
-// Commands, one per line; each is answered "done" or "error WHY" after what it made happen:
-//   connect NAME ADDRESS              a QUIC connection with nothing on it; "connected NAME NODE" follows
-//   preamble NAME PURPOSE [FIELD=N]*  with the fields "counter", "nonce", "version_min", "version_max",
-//   "features"
-//                                     and "bytes", its stated length; "tail": how much lies behind what is
-//                                     known
-//   greet NAME JSON                   a message before the switch (JSON: Cap'n Proto's, data as lists of
-//   numbers) hello NAME                        the honest hello switch NAME                       from now on
-//   frames; heartbeats go out by themselves say NAME JSON                     a message in a frame frame NAME
-//   CLASS KIND [FIELD=N]*  a link frame (link_frames.hpp); "entries", "payload": how much of it raw NAME
-//   CLASS HEX learn JSON                        to lie with seed N lie NAME KIND COUNT               lies of
-//   one kind by the seed; KIND *: of any each NAME KIND FIRST STEP         each field of a kind in turn with
-//   each extreme of its type, from the FIRSTth,
-//                                     every STEPth; each is answered before the next, as long as anything is
-//   lie_frames NAME KIND COUNT [FIELD=N]*  the same for frames; the fields are what an honest one would have
+// Commands, one per line; the answer is "done" or "error WHY", after the events of the command:
+//   connect NAME ADDRESS             a QUIC connection without data; "connected NAME NODE" follows
+//   preamble NAME PURPOSE [FIELD=N]* fields: "counter", "nonce", "version_min", "version_max", "features";
+//                                    "bytes", its stated length; "tail", the bytes after the known fields
+//   greet NAME JSON                  a message before the switch (Cap'n Proto's JSON, data as numbers)
+//   hello NAME                       the honest hello
+//   switch NAME                      from now on frames, with heartbeats
+//   say NAME JSON                    a message in a frame
+//   frame NAME CLASS KIND [FIELD=N]* a link frame (link_frames.hpp); "entries", "payload": how much of it
+//   raw NAME CLASS HEX
+//   learn JSON                       a message that later lies are made from
+//   seed N                           of later lies
+//   lie NAME KIND COUNT              lies of one kind, by the seed; KIND *: of any
+//   each NAME KIND FIRST STEP        each field of a kind in turn with each extreme of its type, from the
+//                                    FIRSTth, every STEPth; each is answered before the next
+//   lie_frames NAME KIND COUNT [FIELD=N]*  the same for frames; the fields are those of an honest one
 //   close NAME
-// Events: "connected", "preamble NAME LIFE NONCE GENERATION", "greeted NAME JSON", "switched NAME",
-// "message NAME JSON", "frame NAME KIND", "closed NAME WHY", "lied NEXT WHAT" (each, when it could not end).
+// Events: "connected", "preamble NAME COUNTER NONCE GENERATION", "greeted NAME JSON", "switched NAME",
+// "message NAME JSON", "frame NAME KIND", "closed NAME WHY", "lied NEXT WHAT" (before each lie of `each`).
 #include <poll.h>
 #include <unistd.h>
 
@@ -70,13 +71,13 @@ void say(const std::string& line) {
     std::fflush(stdout);
 }
 
-// The control log with one daemon, over all connections. What was lost with one is not replayed: it is a lie
-// less.
+// The control log with one daemon, over all connections. Messages that were lost with a connection are not
+// replayed.
 struct ControlLog {
     uint64_t generation = 1, sent = 0, applied = 0;
 };
 
-// By the number of the union's member: which kinds are outside the control log (wire::is_logged).
+// By the number of the union's member: whether a kind is outside the control log (wire::is_logged).
 bool is_logged(Bytes message) {
     constexpr size_t kind_at = 16;  // behind segment table and root pointer
     if (message.size() < kind_at + sizeof(uint16_t)) return true;
@@ -90,12 +91,12 @@ class Connection final : public quic::Receiver {
 
     quic::ConnId id;
     NodeId node;
-    quic::Connection* quic = nullptr;  // none: not yet, or it has ended
+    quic::Connection* quic = nullptr;  // null: not connected yet, or ended
     uint32_t generation = 0;
     bool beats = false;
     bool is_ahead = false;  // of a later version: its frames are longer
     ControlLog* log = nullptr;
-    bool resumed = false;  // the daemon has said where its log stands
+    bool resumed = false;  // the daemon has sent where its log is
     bool ack_due = false;
     uint64_t question = 0;  // nonce of a probe that waits for its reply, or 0
 
@@ -115,7 +116,7 @@ class Connection final : public quic::Receiver {
         const size_t whole = start.length + link::length_bytes;
         if (in_.size() < whole) return 0;
         if (static_cast<link::FrameKind>(start.kind) == link::FrameKind::message)
-            heard("message ", {in_.begin() + sizeof start, in_.begin() + static_cast<ptrdiff_t>(whole)});
+            received("message ", {in_.begin() + sizeof start, in_.begin() + static_cast<ptrdiff_t>(whole)});
         else if (log && static_cast<link::FrameKind>(start.kind) == link::FrameKind::entry)
             take_entry(whole);
         else if (log && static_cast<link::FrameKind>(start.kind) == link::FrameKind::resume)
@@ -127,8 +128,8 @@ class Connection final : public quic::Receiver {
     void take_entry(size_t whole) {
         log->applied = link::read_at<link::EntryFrame>(in_, 0).number;
         ack_due = true;
-        heard("message ",
-              {in_.begin() + sizeof(link::EntryFrame), in_.begin() + static_cast<ptrdiff_t>(whole)});
+        received("message ",
+                 {in_.begin() + sizeof(link::EntryFrame), in_.begin() + static_cast<ptrdiff_t>(whole)});
     }
     void take_resume() {
         const auto theirs = link::read_at<link::ResumeFrame>(in_, 0);
@@ -154,11 +155,12 @@ class Connection final : public quic::Receiver {
             switched_ = true;
             say("switched " + name_);
         } else {
-            heard("greeted ", {in_.begin() + sizeof n, in_.begin() + static_cast<ptrdiff_t>(sizeof n + n)});
+            received("greeted ",
+                     {in_.begin() + sizeof n, in_.begin() + static_cast<ptrdiff_t>(sizeof n + n)});
         }
         return sizeof n + n;
     }
-    void heard(const char* how, const lies::Encoded& message) {
+    void received(const char* how, const lies::Encoded& message) {
         liar_->learn(message);
         if (const auto known = wire::decode(message))
             if (const auto* reply = std::get_if<wire::ProbeReply>(&*known); reply && reply->nonce == question)
@@ -174,12 +176,12 @@ class Connection final : public quic::Receiver {
 
 class Member {
   public:
-    Member(const std::string& folder, uint64_t life)
+    Member(const std::string& folder, uint64_t incarnation)
         : key_(read_file(folder + "/node.key")),
           certificates_(read_file(folder + "/node.crt")),
           root_(read_file(folder + "/root.crt")),
           self_(need(admission::node_id_of_key(key_))),
-          life_{life, life * 7919 + 5},
+          incarnation_{incarnation, incarnation * 7919 + 5},
           liar_(std::make_unique<lies::Liar>(1)),
           random_(1) {
         transport::QuicPort::Options options;
@@ -191,7 +193,8 @@ class Member {
                                                    return admission::verify_member(chain, root_,
                                                                                    std::time(nullptr));
                                                }));
-        say("self " + self_.hex() + " " + std::to_string(life_.counter) + " " + std::to_string(life_.nonce));
+        say("self " + self_.hex() + " " + std::to_string(incarnation_.counter) + " " +
+            std::to_string(incarnation_.nonce));
     }
 
     void run() {
@@ -266,7 +269,7 @@ class Member {
         const auto frame = as_sent(c, Frame(link::FrameKind::applied, values, {}).bytes());
         if (c.quic->room(quic::Class::control) >= frame.size()) c.quic->write(quic::Class::control, frame);
     }
-    // Not before the daemon has begun the log, if it ever does.
+    // Waits until the daemon has begun the log.
     void write_message(Connection& c, Bytes message) {
         const bool logged = is_logged(message) && c.log;
         const Time until = loop::Loop::now() + resume_wait;
@@ -284,7 +287,7 @@ class Member {
         write(c, quic::Class::control, as_sent(c, bytes));
     }
     Frame::Values honest_start(const Connection& c) const {
-        return {{"generation", c.generation}, {"incarnation", life_.nonce}};
+        return {{"generation", c.generation}, {"incarnation", incarnation_.nonce}};
     }
     void greet(Connection& c, Bytes message) {
         const auto n = static_cast<uint32_t>(message.size());
@@ -294,7 +297,7 @@ class Member {
     lies::Encoded hello() const {
         wire::Hello h;
         h.node = self_;
-        h.incarnation = life_;
+        h.incarnation = incarnation_;
         h.cluster = admission::cluster_id_of(need(admission::key_hash_of_certificate(root_)));
         h.self = {self_, "hostile", {}};
         h.bulk_port = 9;
@@ -372,7 +375,7 @@ class Member {
     }
     void preamble(Connection& c, std::istringstream& in) {
         connections::Preamble p;
-        p.incarnation = life_;
+        p.incarnation = incarnation_;
         unsigned purpose = 0;
         in >> purpose;
         p.purpose = static_cast<connections::Purpose>(purpose);
@@ -438,25 +441,26 @@ class Member {
         in >> kind >> count;
         const size_t all = lies::kinds().size();
         for (size_t i = 0; i < count; ++i) {
-            const lies::Lie said = liar_->lie(kind == "*" ? random_.below(all) : number_of(kind));
-            write_message(c, said.message);
+            const lies::Lie lied = liar_->lie(kind == "*" ? random_.below(all) : number_of(kind));
+            write_message(c, lied.message);
             turn();
-            if (!c.quic) throw Fault("ended by " + said.what);
+            if (!c.quic) throw Fault("ended by " + lied.what);
         }
     }
     void each(Connection& c, std::istringstream& in) {
         std::string kind;
         size_t next = 0, step = 1;
         in >> kind >> next >> step;
-        const auto said = liar_->each_field(number_of(kind));
-        for (; next < said.size() && c.quic; next += step) {
-            say("lied " + std::to_string(next + step) + " " + said[next].what);
-            write_message(c, said[next].message);
+        const auto made = liar_->each_field(number_of(kind));
+        for (; next < made.size() && c.quic; next += step) {
+            say("lied " + std::to_string(next + step) + " " + made[next].what);
+            write_message(c, made[next].message);
             await_answer(c);
         }
         if (!c.quic) throw Fault("ended");
     }
-    // A question behind the lie: the daemon has looked at both when it answers, or has ended the connection.
+    // Sends a question after the lie: when the daemon answers, it has processed both, or it ends the
+    // connection.
     void await_answer(Connection& c) {
         wire::ProbeRequest question;
         question.nonce = c.question = ++questions_;
@@ -478,18 +482,18 @@ class Member {
         honest.merge(honest_start(c));
         const auto kind = static_cast<link::FrameKind>(number);
         for (size_t i = 0; i < count; ++i) {
-            const FrameLie said = hostile::lie(kind, honest, random_);
+            const FrameLie lied = hostile::lie(kind, honest, random_);
             const bool data = kind == link::FrameKind::data;
             const auto cls = random_.one_in(12) ? random_.below(4) : data ? 2 + random_.below(2) : 0;
-            write(c, static_cast<quic::Class>(cls), said.frame.bytes());
+            write(c, static_cast<quic::Class>(cls), lied.frame.bytes());
             turn();
-            if (!c.quic) throw Fault("ended by " + said.what);
+            if (!c.quic) throw Fault("ended by " + lied.what);
         }
     }
 
     std::string key_, certificates_, root_;
     NodeId self_;
-    Incarnation life_;
+    Incarnation incarnation_;
     std::unique_ptr<lies::Liar> liar_;
     Random random_;
     std::unique_ptr<transport::QuicPort> port_;
@@ -524,6 +528,6 @@ int main(int argc, char** argv) {
         std::fprintf(stderr, "hostile_member: %s\n", e.what());
         return 1;
     }
-    std::fprintf(stderr, "usage: hostile_member --types | STATE_FOLDER LIFE\n");
+    std::fprintf(stderr, "usage: hostile_member --types | STATE_FOLDER INCARNATION\n");
     return 2;
 }
