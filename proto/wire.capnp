@@ -25,7 +25,7 @@ struct Message {
     groupStatusRequest @12 :GroupStatusRequest;
     groupStatus @13 :GroupStatus;
     rankGone @14 :RankGone;
-    accusation @15 :Accusation;
+    suspicionReport @15 :SuspicionReport;
     groupFailed @16 :GroupFailed;
     opAbort @17 :OpAbort;
     opAnnounce @18 :OpAnnounce;
@@ -91,9 +91,7 @@ struct Hello {
 struct RosterUpdate {
   nodes @0 :List(NodeRecord);
 }
-struct Heartbeat {
-  number @0 :UInt64;
-}
+struct Heartbeat {}
 struct Goodbye {
   reason @0 :Text;
 }
@@ -104,8 +102,7 @@ struct ProbeRequest {
 }
 struct ProbeReply {
   nonce @0 :UInt64;
-  heard @1 :Bool;
-  silentMs @2 :UInt64;
+  reached @1 :Bool;
 }
 struct RenewalRequest {
   csr @0 :Data;  # PEM
@@ -131,7 +128,7 @@ struct GroupOpen {
   size @3 :UInt32;
   rank @4 :Int64 = -1;
   pid @5 :UInt32;
-  life @6 :Incarnation;
+  incarnation @6 :Incarnation;
   bulkShards @7 :UInt16 = 1;
   timeouts @8 :Timeouts;
   features @9 :UInt64;
@@ -153,8 +150,8 @@ struct Member {
 struct Members {
   nodes @0 :List(Data);
   list @1 :List(Member);
-  lives @2 :List(Incarnation);  # of nodes, one for one; fewer: the rest is not known
-  features @3 :List(UInt64);    # the same; fewer: the rest has none
+  incarnations @2 :List(Incarnation);  # of nodes, one for one; fewer: the rest is not known
+  features @3 :List(UInt64);           # the same; fewer: the rest has none
 }
 struct PlanTable {
   version @0 :UInt32;
@@ -213,11 +210,11 @@ struct RankGone {
   reason @5 :Text;
   freed @6 :Bool;
 }
-struct Accusation {
+struct SuspicionReport {
   group @0 :GroupId;
   epoch @1 :UInt32;
-  accuser @2 :Data;
-  accused @3 :Data;
+  reporter @2 :Data;
+  suspect @3 :Data;
   reason @4 :Text;
   proof @5 :Bool;
 }
@@ -248,9 +245,8 @@ struct ArrivalQuery {
 }
 struct Arrival {
   rank @0 :UInt32;
-  pid @1 :UInt32;
-  nextSeq @2 :UInt64;
-  stalled @3 :Bool;  # it has posted the asked one, which waits for bytes that it must move [S13]
+  nextSeq @1 :UInt64;
+  stalled @2 :Bool;  # it has posted the asked one, which waits for bytes that it must move [S13]
 }
 struct ArrivalReply {
   group @0 :GroupId;

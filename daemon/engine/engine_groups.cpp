@@ -83,8 +83,7 @@ void Engine::Impl::on_opening(const Opening::Lost& lost) {
     if (group == nullptr) return;
     for (const auto& member : group->facts.members)
         if (member.node == lost.node)
-            return group->node_failed(
-                lost.node, membership::rank_lost({lost.node, {}, member.rank, {}}, member.rank, lost.reason));
+            return group->node_failed(lost.node, membership::rank_lost(lost.node, member.rank, lost.reason));
 }
 
 void Engine::Impl::answer_all(const Opening::Formed& formed, const Error& why) {
@@ -175,10 +174,11 @@ std::vector<membership::GroupNode> Engine::Impl::nodes_to_watch(const GroupFacts
     for (uint32_t i = 0; i < facts.nodes.size(); ++i) {
         const NodeIndex node(i);
         const uint32_t lowest = facts.layout.ranks_on(node)[0];
-        Incarnation life = facts.members[lowest].incarnation;
-        if (life == Incarnation{})
-            life = node == facts.self ? context.config.incarnation : context.peer(facts.peers[i]).incarnation;
-        out.push_back({facts.nodes[i], life, lowest, {}});
+        Incarnation incarnation = facts.members[lowest].incarnation;
+        if (incarnation == Incarnation{})
+            incarnation =
+                node == facts.self ? context.config.incarnation : context.peer(facts.peers[i]).incarnation;
+        out.push_back({facts.nodes[i], incarnation, lowest});
     }
     return out;
 }

@@ -134,7 +134,7 @@ uint64_t Group::leave_runs(uint32_t rank, uint64_t posted) {
 // What this rank has pending ends now: its memory has other uses. How many collectives are over for it.
 uint64_t Group::take_back(const LocalRank& local, const std::string& reason) {
     const NodeId& node = facts.members[local.rank].node;
-    const Error lost = membership::rank_lost({node, {}, local.rank, {}}, local.rank, reason);
+    const Error lost = membership::rank_lost(node, local.rank, reason);
     uint64_t over = local.posted;
     for (auto& [seq, run] : runs_) {
         const bool ended = run->state() == CollectiveRun::State::stopping;  // for another reason, for all
@@ -241,7 +241,7 @@ void Group::on_arrival_query(link::PeerIndex from, const wire::ArrivalQuery& que
     const auto run = runs_.find(query.seq);
     for (const LocalRank& local : local_) {
         const bool stalled = run != runs_.end() && run->second->waits_for_bytes_of(local.rank);
-        reply.ranks.push_back({local.rank, facts.members[local.rank].pid, local.posted, stalled});
+        reply.ranks.push_back({local.rank, local.posted, stalled});
     }
     context_.send(from, reply);
 }

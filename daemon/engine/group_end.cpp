@@ -48,14 +48,14 @@ void Group::check_watermark() {
 
 void Group::rank_failed(uint32_t rank, const std::string& reason) {
     const NodeId& node = facts.members[rank].node;
-    lifecycle_.fail({membership::rank_lost({node, {}, rank, {}}, rank, reason), {}}, context_.now);
+    lifecycle_.on_failure({membership::rank_lost(node, rank, reason), {}}, context_.now);
     drain_agreement();
 }
 
 void Group::node_failed(const NodeId& node, const Error& error) {
     const auto at = std::ranges::find(facts.nodes, node);
     if (at == facts.nodes.end()) return;
-    lifecycle_.fail({error, static_cast<uint32_t>(at - facts.nodes.begin())}, context_.now);
+    lifecycle_.on_failure({error, static_cast<uint32_t>(at - facts.nodes.begin())}, context_.now);
     drain_agreement();
 }
 

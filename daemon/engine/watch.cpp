@@ -90,12 +90,12 @@ void Watch::drain() {
             arbiter_.on_suspect(state.node, state.incarnation, change->reason, context_.now);
         } else {
             context_.ports.log.info("peer_heard_again", {field("node", state.node)});
-            arbiter_.on_clear(state.node, context_.now);
+            arbiter_.on_clear(state.node);
         }
         reach_.push_back({state.node, state.incarnation, change->state != FailureDetector::State::suspected});
     }
     while (const auto peer = detector_.poll_heartbeat()) {
-        context_.send(*peer, wire::Heartbeat{++heartbeats_});
+        context_.send(*peer, wire::Heartbeat{});
         on_sent(*peer);
     }
     while (const auto out = arbiter_.poll_send()) {

@@ -49,7 +49,6 @@ class Watch {
     membership::FailureDetector detector_;
     membership::Arbiter arbiter_;
     std::deque<Reach> reach_;
-    uint64_t heartbeats_ = 0;
 };
 
 }  // namespace nexar::engine

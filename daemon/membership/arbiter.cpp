@@ -54,7 +54,7 @@ void Arbiter::on_group(const GroupId& id, GroupEpoch epoch, std::vector<GroupNod
             dead ? Suspicion{node.incarnation, "its node was started again", true} : suspicions_[node.node],
             now);
     }
-    read_answers(now);
+    read_answers();
 }
 
 void Arbiter::on_group_gone(const GroupId& id) {
@@ -99,7 +99,7 @@ void Arbiter::on_dead(const NodeId& node, Incarnation incarnation, const std::st
     });
 }
 
-void Arbiter::on_clear(const NodeId& node, Time) {
+void Arbiter::on_clear(const NodeId& node) {
     const auto at = suspicions_.find(node);
     if (at == suspicions_.end() || at->second.proof) return;
     suspicions_.erase(at);
@@ -164,7 +164,7 @@ void Arbiter::add_report(const GroupId& id, Group& group, const NodeId& suspect,
 
 void Arbiter::send_report(const GroupId& id, Group& group, size_t index, Time now) {
     Report& report = group.reports[index];
-    const wire::Accusation& message = report.message;
+    const wire::SuspicionReport& message = report.message;
     for (const GroupNode& node : group.nodes) {
         if (node.node == self_ || report.asked.size() >= config_.arbiters_max) break;
         if (suspects(node) || node.node == message.suspect) continue;  // [F8]
@@ -175,24 +175,24 @@ void Arbiter::send_report(const GroupId& id, Group& group, size_t index, Time no
         return;
     }
     report.deadline = never;  // the inquiry has its own deadline
-    const wire::Accusation own = message;
+    const wire::SuspicionReport own = message;
     inquire(id, group, own, now);
 }
 
 bool Arbiter::on_message(const NodeId& from, const wire::Message& message, Time now) {
-    if (const auto* report = std::get_if<wire::Accusation>(&message))
+    if (const auto* report = std::get_if<wire::SuspicionReport>(&message))
         on_report(from, *report, now);
     else if (const auto* request = std::get_if<wire::ProbeRequest>(&message))
         prober_.on_request(from, *request, now);
     else if (const auto* reply = std::get_if<wire::ProbeReply>(&message))
-        prober_.on_reply(from, *reply, now);
+        prober_.on_reply(from, *reply);
     else
         return false;
-    read_answers(now);
+    read_answers();
     return true;
 }
 
-void Arbiter::on_report(const NodeId& from, const wire::Accusation& message, Time now) {
+void Arbiter::on_report(const NodeId& from, const wire::SuspicionReport& message, Time now) {
     const auto at = groups_.find(message.group);
     if (at == groups_.end()) {
         unknown_.push_back({from, message.group, message.epoch});
@@ -205,7 +205,7 @@ void Arbiter::on_report(const NodeId& from, const wire::Accusation& message, Tim
     inquire(at->first, group, message, now);
 }
 
-void Arbiter::inquire(const GroupId& id, Group& group, const wire::Accusation& message, Time now) {
+void Arbiter::inquire(const GroupId& id, Group& group, const wire::SuspicionReport& message, Time now) {
     if (group.excluded.contains(message.suspect)) return;  // the group already ends because of it
     const GroupNode* suspect = find_node(group.nodes, message.suspect);
     NEXAR_CHECK(suspect);
@@ -232,7 +232,7 @@ void Arbiter::inquire(const GroupId& id, Group& group, const wire::Accusation& m
     busy_.insert(id);
 }
 
-void Arbiter::read_answers(Time now) {
+void Arbiter::read_answers() {
     while (const auto answer = prober_.poll_answer()) {
         for (const GroupId& id : busy_) {
             Group& group = groups_.at(id);
@@ -240,13 +240,13 @@ void Arbiter::read_answers(Time now) {
                 std::find_if(group.inquiries.begin(), group.inquiries.end(),
                              [&](const Inquiry& t) { return t.question == answer->question; });
             if (inquiry == group.inquiries.end()) continue;
-            conclude(id, group, static_cast<size_t>(inquiry - group.inquiries.begin()), *answer, now);
+            conclude(id, group, static_cast<size_t>(inquiry - group.inquiries.begin()), *answer);
             break;
         }
     }
 }
 
-void Arbiter::conclude(const GroupId& id, Group& group, size_t index, const Prober::Answer& answer, Time) {
+void Arbiter::conclude(const GroupId& id, Group& group, size_t index, const Prober::Answer& answer) {
     const Inquiry inquiry = group.inquiries[index];
     group.inquiries.erase(group.inquiries.begin() + static_cast<ptrdiff_t>(index));
     const GroupNode& suspect = *find_node(group.nodes, inquiry.suspect);
@@ -275,7 +275,7 @@ void Arbiter::find_link(const GroupId& id, Group& group, const GroupNode& a, con
 
 void Arbiter::on_time(Time now) {
     prober_.on_time(now);
-    read_answers(now);
+    read_answers();
     for (const GroupId& id : busy_) {
         Group& group = groups_.at(id);
         for (size_t i = 0; i < group.reports.size(); ++i)

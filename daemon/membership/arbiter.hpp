@@ -47,7 +47,7 @@ class Arbiter {
     // This node's view of a peer's incarnation. A suspicion also counts for groups made later.
     void on_suspect(const NodeId& node, Incarnation incarnation, const std::string& reason, Time now);
     void on_dead(const NodeId& node, Incarnation incarnation, const std::string& proof, Time now);
-    void on_clear(const NodeId& node, Time now);  // received from again
+    void on_clear(const NodeId& node);  // received from again
     // The control log with this incarnation was discarded: messages of the groups that span both nodes are
     // lost, and these groups end [F20].
     void on_log_discarded(const NodeId& node, Incarnation incarnation);
@@ -55,7 +55,7 @@ class Arbiter {
     void on_excluded(const GroupId& group, const NodeId& node);
     // The node has left the group: it is no arbiter of it.
     void on_departed(const NodeId& from, const GroupId& group, Time now);
-    // Accusation, ProbeRequest, ProbeReply from the node `from`. False: another kind of message.
+    // SuspicionReport, ProbeRequest, ProbeReply from the node `from`. False: another kind of message.
     bool on_message(const NodeId& from, const wire::Message& message, Time now);
     void on_time(Time now);
 
@@ -69,7 +69,7 @@ class Arbiter {
   private:
     // This node's report about a suspect, until the group excludes the suspect.
     struct Report {
-        wire::Accusation message;
+        wire::SuspicionReport message;
         std::vector<NodeId> asked;  // arbiters that it was sent to, in order; at most `arbiters_max`
         Time deadline = never;      // of the last of them; never: this node has its own inquiry
     };
@@ -94,16 +94,16 @@ class Arbiter {
 
     void add_report(const GroupId& id, Group& group, const NodeId& suspect, const Suspicion& why, Time now);
     void send_report(const GroupId& id, Group& group, size_t report, Time now);
-    void inquire(const GroupId& id, Group& group, const wire::Accusation& message, Time now);
-    void conclude(const GroupId& id, Group& group, size_t inquiry, const Prober::Answer& answer, Time now);
+    void inquire(const GroupId& id, Group& group, const wire::SuspicionReport& message, Time now);
+    void conclude(const GroupId& id, Group& group, size_t inquiry, const Prober::Answer& answer);
     void retract(Group& group, const NodeId& suspect);
     void find(const GroupId& id, Group& group, Error error, const NodeId& excluded);
     void find_link(const GroupId& id, Group& group, const GroupNode& a, const GroupNode& b,
                    const std::string& why = "both live, but do not reach each other");
-    void on_report(const NodeId& from, const wire::Accusation& message, Time now);
+    void on_report(const NodeId& from, const wire::SuspicionReport& message, Time now);
     template <class F>
     void for_groups_with(const NodeId& node, F f);
-    void read_answers(Time now);
+    void read_answers();
     bool suspects(const GroupNode& node) const;
     bool is_dead(const GroupNode& node) const;
 

@@ -15,11 +15,10 @@ struct GroupNode {
     NodeId node;
     Incarnation incarnation;
     uint32_t lowest_rank = 0;
-    std::string hostname;  // for texts; the same on all nodes of the group, or empty
 };
 
 Error node_lost(const GroupNode& node);
-Error rank_lost(const GroupNode& node, uint32_t rank, const std::string& reason);
+Error rank_lost(const NodeId& node, uint32_t rank, const std::string& reason);
 Error link_lost(const GroupNode& a, const GroupNode& b,
                 const std::string& why = "both live, but do not reach each other");
 

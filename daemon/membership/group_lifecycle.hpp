@@ -1,7 +1,8 @@
-// GroupLifecycle: how the nodes of one group agree on where it ends (docs/protocol/group_lifecycle.md). One
-// for each group and node, in every role: it answers ballots, and coordinates one when that is its turn.
-// Dry: it is given failures, messages and the time, and acts through LifecycleHost and poll_send(). Nodes are
-// numbered in the group, in the order of their lowest ranks.
+// GroupLifecycle: the agreement of a group's nodes on the cut at which the group ends
+// (docs/protocol/group_lifecycle.md; single-decree Paxos). Each node has one for each group, in both roles:
+// it answers the ballots of other nodes, and coordinates ballots of its own. Dry: its inputs are failures,
+// messages and the time; its outputs are LifecycleHost and poll_send(). Nodes are numbered in the group, in
+// the order of their lowest ranks.
 #pragma once
 
 #include <compare>
@@ -19,38 +20,37 @@
 
 namespace nexar::membership {
 
-// What a failure is for the group: an error, and the node that it excludes. The failure of a process excludes
-// none.
+// A failure as the group sees it.
 struct Failure {
     Error error;
-    std::optional<uint32_t> excluded;
+    std::optional<uint32_t> excluded;  // the failed node; empty: a process has failed, and its node runs
 };
 
-// What the agreement asks of the group on this node.
+// The group on this node, as the agreement needs it.
 class LifecycleHost {
   public:
-    // This node does not receive anything from it, or knows that it is gone.
+    // This node suspects the other one, or knows that its incarnation has ended.
     virtual bool suspects(uint32_t node) const = 0;
-    // The number of collectives that all ranks whose count is known here have handed over, as of freeze().
+    // The number of collectives that every rank whose count is known here has handed over, as of freeze().
     virtual uint64_t handed_over() const = 0;
-    // The lowest collective that is not over here.
+    // The lowest collective that has not ended here.
     virtual uint64_t ended_below() const = 0;
-    // Changes whenever a collective moves on here.
+    // Another value after a collective has made progress here.
     virtual uint64_t progress() const { return 0; }
-    virtual void freeze() = 0;                   // begin no collective from now on
-    virtual void run_below(uint64_t seq) = 0;    // but these
-    virtual void cut(const wire::Cut& cut) = 0;  // the end; called once
+    virtual void freeze() = 0;                   // from now on no collective begins,
+    virtual void run_below(uint64_t seq) = 0;    // except those below `seq`
+    virtual void cut(const wire::Cut& cut) = 0;  // the decided cut; called once
 
   protected:
     ~LifecycleHost() = default;
 };
 
-// Tests only: each breaks one rule that a named test must notice.
+// Tests only: each field breaks one rule, and a named test notices.
 struct LifecycleSabotage {
     bool accept_before_ended = false;  // [G2]
     bool forget_accepted = false;      // [G1]
-    bool accept_any_ballot = false;    // [G1] not only the one that was promised
-    bool cut_at_own_count = false;     // [G3] the coordinator's, instead of the lowest
+    bool accept_any_ballot = false;    // [G1] besides the promised one
+    bool cut_at_own_count = false;     // [G3] at the coordinator's count instead of the lowest one
 };
 
 class GroupLifecycle {
@@ -60,7 +60,7 @@ class GroupLifecycle {
         uint32_t to;
         wire::Message message;
     };
-    struct Facts {
+    struct Config {
         GroupId group;
         GroupEpoch epoch;
         uint32_t nodes = 1;
@@ -68,15 +68,15 @@ class GroupLifecycle {
         Duration finish_limit{5'000'000'000};      // [G6] for a collective below a proposed cut
         Duration agreement_limit{30'000'000'000};  // [G6] from frozen to ended
     };
-    GroupLifecycle(LifecycleHost& host, Facts facts, LifecycleSabotage sabotage = {});
+    GroupLifecycle(LifecycleHost& host, Config config, LifecycleSabotage sabotage = {});
 
-    // Input.
-    void fail(const Failure& failure, Time now);
-    void on_reach_changed(Time now);  // LifecycleHost::suspects answers differently for some node
+    // Input. Requires: `now` never decreases.
+    void on_failure(const Failure& failure, Time now);
+    void on_reach_changed(Time now);  // LifecycleHost::suspects has changed for a node
     void on_progress(Time now);       // collectives have ended here
     void on_time(Time now);
-    // A message of this protocol from a node of the group; others do nothing. An error: the sender broke the
-    // protocol [G10].
+    // A message of this protocol from another node of the group; other kinds have no effect. An error: the
+    // sender broke the protocol [G10].
     Result<void> on_message(uint32_t from, const wire::Message& message, Time now);
 
     // Output.
@@ -90,23 +90,24 @@ class GroupLifecycle {
     void check_invariants() const;
 
   private:
-    // A cut of the promised ballot that this node is to accept.
+    // A cut of the promised ballot that this node will accept when all below it has ended.
     struct Proposed {
         wire::Ballot ballot;
         wire::Cut cut;
-        Time gives_up = never;  // [G6]
-        uint64_t progress = 0;  // LifecycleHost::progress() at the last look
+        Time deadline = never;  // then a collective below it is stuck, unless it has made progress [G6]
+        uint64_t progress = 0;  // LifecycleHost::progress() when `deadline` was set
     };
+    // Of one node, in the round that this node coordinates.
     struct Answer {
         wire::GroupReport report;
         bool accepted = false;
     };
-    // This node coordinates `ballot`.
+    // The ballot that this node coordinates.
     struct Round {
         wire::Ballot ballot;
         size_t excluded = 0;                 // how many nodes its failed set excludes
-        std::map<uint32_t, Answer> answers;  // by node
-        std::optional<wire::Cut> cut;        // proposed
+        std::map<uint32_t, Answer> answers;  // by node, also this one; only of nodes that have reported
+        std::optional<wire::Cut> cut;        // the proposal; empty until all have reported
     };
 
     Result<void> on(uint32_t from, const wire::GroupFailed& message, Time now);
@@ -116,43 +117,43 @@ class GroupLifecycle {
     Result<void> on(uint32_t from, const wire::GroupAccepted& message, Time now);
     Result<void> on(uint32_t from, const wire::GroupEnd& message, Time now);
     Result<void> on(uint32_t from, const wire::GroupDeparted& message, Time now);
-    bool learn(const wire::FailedSet& failed);
+    bool merge(const wire::FailedSet& failed);
     Result<void> check(uint32_t from, const wire::Ballot* ballot, const wire::FailedSet* failed) const;
     Result<void> check_seen(const wire::Ballot& ballot) const;
     void freeze(Time now);
     std::optional<uint32_t> coordinator() const;
-    void pursue(Time now);
+    void ensure_coordination(Time now);
     void begin_round(Time now);
     void promise(const wire::Ballot& ballot);
     wire::GroupReport report() const;
-    void consider_reports(Time now);
-    wire::Cut choose() const;
+    void propose_if_reported(Time now);
+    wire::Cut choose_cut() const;
     void try_accept(Time now);
-    void consider_accepted();
+    void decide_if_accepted();
     void end(const wire::Cut& cut);
-    bool awaited(uint32_t node) const;
+    bool is_awaited(uint32_t node) const;
     void send(uint32_t to, wire::Message message);
     wire::FailedSet failed() const;
 
-    LifecycleHost& host_;
-    const Facts facts_;
+    LifecycleHost& host_;  // outlives this
+    const Config config_;
     const LifecycleSabotage sabotage_;
     State state_ = State::active;
-    Error error_;                  // the first failure that this node knew; code ok: none yet
-    std::set<uint32_t> excluded_;  // nodes; only grows
-    std::set<uint32_t> departed_;  // nodes that have left the group; only grows
-    wire::Ballot promised_;        // the highest ballot seen
-    std::optional<wire::AcceptedCut> accepted_;
-    std::optional<Proposed> proposed_;
-    Time agrees_by_ = never;  // frozen: when this node goes on alone
-    std::optional<Round> round_;
-    bool has_led_ = false;                 // others may have promised a ballot of this node
-    uint64_t stuck_at_ = UINT64_MAX;       // the lowest collective that is known not to end [G6]
-    std::optional<uint32_t> informed_;     // who has this node's failed set; nothing: all others, or nobody
-    size_t informed_of_ = 0;               // how many excluded nodes that set had
-    std::optional<wire::Cut> other_side_;  // decided by nodes that this one excludes
-    std::optional<wire::Cut> decided_;     // state ended
-    std::deque<Outgoing> sends_;
+    Error error_;                                // of the first failure known here; code ok: none yet
+    std::set<uint32_t> excluded_;                // the nodes of the failed set; only grows
+    std::set<uint32_t> departed_;                // nodes that have left the group; only grows
+    wire::Ballot promised_;                      // the highest ballot seen; round 0: none
+    std::optional<wire::AcceptedCut> accepted_;  // the last one that this node accepted; empty: none
+    std::optional<Proposed> proposed_;           // empty: no proposal of `promised_`, or it was answered
+    Time agreement_deadline_ = never;            // frozen: then this node decides alone [G6]
+    std::optional<Round> round_;                 // empty: another node coordinates
+    bool has_coordinated_ = false;               // other nodes may have promised a ballot of this node
+    uint64_t stuck_at_ = UINT64_MAX;             // the lowest collective that is reported as stuck [G6]
+    std::optional<uint32_t> informed_node_;      // has this node's failed set; empty: no node, or all others
+    size_t informed_excluded_ = 0;               // how many nodes that failed set excluded
+    std::optional<wire::Cut> other_sides_cut_;   // decided by nodes that this one excludes [G7]
+    std::optional<wire::Cut> decided_;           // set in state ended
+    std::deque<Outgoing> sends_;                 // not polled yet
 };
 
 }  // namespace nexar::membership

@@ -6,7 +6,7 @@
 
 namespace nexar::membership {
 
-// An Accusation is in the control log; a probe without a connection is dropped, and the question has a
+// A SuspicionReport is in the control log; a probe without a connection is dropped, and the question has a
 // deadline.
 struct Outgoing {
     NodeId to;

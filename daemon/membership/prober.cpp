@@ -37,7 +37,7 @@ void Prober::cancel(uint64_t question) {
 void Prober::on_request(const NodeId& from, const wire::ProbeRequest& request, Time now) {
     if (request.target == self_) {
         const bool is_same = request.incarnation == Incarnation{} || request.incarnation == incarnation_;
-        sends_.push_back({from, wire::ProbeReply{request.nonce, is_same, 0}});
+        sends_.push_back({from, wire::ProbeReply{request.nonce, is_same}});
         return;
     }
     size_t& of_requester = foreign_[from];
@@ -53,7 +53,7 @@ void Prober::on_request(const NodeId& from, const wire::ProbeRequest& request, T
     send_all(nonce, question);
 }
 
-void Prober::on_reply(const NodeId& from, const wire::ProbeReply& reply, Time) {
+void Prober::on_reply(const NodeId& from, const wire::ProbeReply& reply) {
     const auto at = questions_.find(reply.nonce);
     if (at == questions_.end()) return;  // late, or invented
     Question& question = at->second;
@@ -73,8 +73,7 @@ void Prober::end(uint64_t nonce, bool reached_directly) {
         answers_.push_back({nonce, reached_directly, question.reached_by_helper});
     } else {
         if (--foreign_.at(question.requester) == 0) foreign_.erase(question.requester);
-        sends_.push_back(
-            {question.requester, wire::ProbeReply{question.requester_nonce, reached_directly, 0}});
+        sends_.push_back({question.requester, wire::ProbeReply{question.requester_nonce, reached_directly}});
     }
     questions_.erase(at);
 }

@@ -39,7 +39,7 @@ class Prober {
     void cancel(uint64_t question);
 
     void on_request(const NodeId& from, const wire::ProbeRequest& request, Time now);
-    void on_reply(const NodeId& from, const wire::ProbeReply& reply, Time now);
+    void on_reply(const NodeId& from, const wire::ProbeReply& reply);
     void on_time(Time now);
 
     std::optional<Outgoing> poll_send();

@@ -66,7 +66,7 @@ namespace s = schema;
     X(GroupStatusRequest, GROUP_STATUS_REQUEST) \
     X(GroupStatus, GROUP_STATUS) \
     X(RankGone, RANK_GONE) \
-    X(Accusation, ACCUSATION) \
+    X(SuspicionReport, SUSPICION_REPORT) \
     X(OpAbort, OP_ABORT) \
     X(OpAnnounce, OP_ANNOUNCE) \
     X(ArrivalQuery, ARRIVAL_QUERY) \

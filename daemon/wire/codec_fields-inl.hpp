@@ -218,7 +218,8 @@ Rule(Check) -> Rule<Check>;
 // clang-format off
 template <size_t count, class T>
 auto decompose(const T& value) {
-    static_assert(count >= 1 && count <= 11, "for a struct of so many members a line is missing here");
+    static_assert(count <= 11, "for a struct of so many members a line is missing here");
+    if constexpr (count == 0) { static_assert(std::is_empty_v<T>); }
     if constexpr (count == 1) { [[maybe_unused]] const auto& [a] = value; }
     if constexpr (count == 2) { [[maybe_unused]] const auto& [a, b] = value; }
     if constexpr (count == 3) { [[maybe_unused]] const auto& [a, b, c] = value; }
@@ -242,8 +243,8 @@ consteval bool differ(std::initializer_list<const char*> names) {
 
 template <class T>
 consteval bool names_each_member() {
-    constexpr size_t count =
-        FieldsOf<T>::list([](const auto&... entry) { return (size_t{entry.name != nullptr} + ...); });
+    constexpr size_t count = FieldsOf<T>::list(
+        [](const auto&... entry) { return (size_t{0} + ... + size_t{entry.name != nullptr}); });
     using Decomposed = decltype(decompose<count>(std::declval<const T&>()));
     return std::is_void_v<Decomposed> &&
            FieldsOf<T>::list([](const auto&... entry) { return differ({entry.name...}); });

@@ -30,12 +30,11 @@ NEXAR_FIELDS(Hello, NEXAR_FIELD(node, Node, Node{"node"}), NEXAR_FIELD(incarnati
              NEXAR_FIELD(bulk_shards, BulkShards, bounded("bulk_shards", bulk_shards_max)),
              NEXAR_FIELD(roster, Roster, wire::roster));
 NEXAR_FIELDS(RosterUpdate, NEXAR_FIELD(nodes, Nodes, roster));
-NEXAR_FIELDS(Heartbeat, NEXAR_FIELD(number, Number));
+NEXAR_FIELDS(Heartbeat);
 NEXAR_FIELDS(Goodbye, NEXAR_FIELD(reason, Reason, Text{"reason", text_bytes_max}));
 NEXAR_FIELDS(ProbeRequest, NEXAR_FIELD(nonce, Nonce), NEXAR_FIELD(target, Target, Node{"target"}),
              NEXAR_FIELD(incarnation, Incarnation));
-NEXAR_FIELDS(ProbeReply, NEXAR_FIELD(nonce, Nonce), NEXAR_FIELD(reached, Heard),
-             NEXAR_FIELD(silent_ms, SilentMs));
+NEXAR_FIELDS(ProbeReply, NEXAR_FIELD(nonce, Nonce), NEXAR_FIELD(reached, Reached));
 NEXAR_FIELDS(RenewalRequest, NEXAR_FIELD(csr, Csr, Pem{"csr", csr_bytes_max}));
 NEXAR_FIELDS(RenewalReply, NEXAR_FIELD(error, Error), Rule{[](Decoder& d, const T& reply) {
                  if (reply.error.code > Errc::ok)
@@ -79,7 +78,7 @@ NEXAR_FIELDS(GroupOpen, NEXAR_FIELD(id, Id), NEXAR_FIELD(key, Key, FixedBytes{"k
              NEXAR_FIELD(name, Name, group_name),
              NEXAR_FIELD(size, Size, bounded("group size", ranks_max, 1)),
              NEXAR_FIELD(rank, Rank, RankOrNone{"rank"}), NEXAR_FIELD(pid, Pid),
-             NEXAR_FIELD(incarnation, Life),
+             NEXAR_FIELD(incarnation, Incarnation),
              NEXAR_FIELD(bulk_shards, BulkShards, bounded("bulk_shards", bulk_shards_max, 1)),
              NEXAR_FIELD(timeouts, Timeouts),
              Rule{[](Decoder& d, const T& open) { check_timeouts(d, open.timeouts, -1); }},

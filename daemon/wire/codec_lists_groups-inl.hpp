@@ -8,8 +8,9 @@ NEXAR_FIELDS(RankGone, NEXAR_FIELD(group, Group), NEXAR_FIELD(epoch, Epoch),
              NEXAR_FIELD(rank, Rank, real_rank("rank")),
              NEXAR_FIELD(collectives_handed_over, CollectivesHandedOver), NEXAR_FIELD(crashed, Crashed),
              NEXAR_FIELD(reason, Reason, Text{"reason", text_bytes_max}), NEXAR_FIELD(freed, Freed));
-NEXAR_FIELDS(Accusation, NEXAR_FIELD(group, Group), NEXAR_FIELD(epoch, Epoch),
-             NEXAR_FIELD(reporter, Accuser, Node{"reporter"}), NEXAR_FIELD(suspect, Accused, Node{"suspect"}),
+NEXAR_FIELDS(SuspicionReport, NEXAR_FIELD(group, Group), NEXAR_FIELD(epoch, Epoch),
+             NEXAR_FIELD(reporter, Reporter, Node{"reporter"}),
+             NEXAR_FIELD(suspect, Suspect, Node{"suspect"}),
              NEXAR_FIELD(reason, Reason, Text{"reason", text_bytes_max}), NEXAR_FIELD(proof, Proof));
 NEXAR_FIELDS(OpAbort, NEXAR_FIELD(group, Group), NEXAR_FIELD(epoch, Epoch), NEXAR_FIELD(seq, Seq),
              NEXAR_FIELD(error, Error),
@@ -21,8 +22,8 @@ NEXAR_FIELDS(OpAnnounce, NEXAR_FIELD(group, Group), NEXAR_FIELD(epoch, Epoch), N
              NEXAR_FIELD(match_id, MatchId));
 NEXAR_FIELDS(ArrivalQuery, NEXAR_FIELD(group, Group), NEXAR_FIELD(epoch, Epoch), NEXAR_FIELD(seq, Seq),
              NEXAR_FIELD(nonce, Nonce));
-NEXAR_FIELDS(Arrival, NEXAR_FIELD(rank, Rank, real_rank("rank")), NEXAR_FIELD(pid, Pid),
-             NEXAR_FIELD(next_seq, NextSeq), NEXAR_FIELD(stalled, Stalled));
+NEXAR_FIELDS(Arrival, NEXAR_FIELD(rank, Rank, real_rank("rank")), NEXAR_FIELD(next_seq, NextSeq),
+             NEXAR_FIELD(stalled, Stalled));
 NEXAR_FIELDS(ArrivalReply, NEXAR_FIELD(group, Group), NEXAR_FIELD(nonce, Nonce),
              NEXAR_FIELD(ranks, Ranks, list_of(Part{}, "count of arrivals", ranks_max)));
 NEXAR_FIELDS(MessageOffer, NEXAR_FIELD(group, Group), NEXAR_FIELD(epoch, Epoch),

@@ -27,7 +27,7 @@ struct NodeTable {
     }
     void fill(s::Members::Builder out) const {
         auto table = out.initNodes(static_cast<uint32_t>(nodes.size()));
-        auto records = out.initLives(static_cast<uint32_t>(nodes.size()));
+        auto records = out.initIncarnations(static_cast<uint32_t>(nodes.size()));
         auto bits = out.initFeatures(static_cast<uint32_t>(nodes.size()));
         for (uint32_t i = 0; i < table.size(); ++i) {
             table.set(i, Node{"group node"}.out(nodes[i].first));
@@ -57,7 +57,7 @@ void MemberTable::fill(auto make, const std::vector<GroupMemberRecord>& members)
 void MemberTable::read(Decoder& d, s::Members::Reader in, std::vector<GroupMemberRecord>& members) const {
     const auto table = in.getNodes();
     const auto list = in.getList();
-    const auto records = in.getLives();
+    const auto records = in.getIncarnations();
     const auto bits = in.getFeatures();
     d.limit("count of group nodes", table.size(), group_nodes_max);
     d.limit("count of group nodes' incarnations", records.size(), table.size());

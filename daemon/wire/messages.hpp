@@ -35,9 +35,7 @@ struct Hello {
 struct RosterUpdate {
     std::vector<NodeRecord> nodes;
 };
-struct Heartbeat {
-    uint64_t number = 0;
-};
+struct Heartbeat {};
 struct Goodbye {  // proof of an orderly end: no suspicion is needed
     std::string reason;
 };
@@ -50,7 +48,6 @@ struct ProbeRequest {
 struct ProbeReply {
     uint64_t nonce = 0;
     bool reached = false;
-    uint64_t silent_ms = 0;
 };
 // "Sign my key for another while" (docs/protocol/admission.md). For the key of this connection's certificate.
 struct RenewalRequest {
@@ -162,7 +159,7 @@ struct RankGone {  // a process ended: its daemon's word is enough
     std::string reason;
     bool freed = false;  // it freed the group, with whatever was pending: who waits for that has ABORTED
 };
-struct Accusation {  // a suspicion, reported to the arbiter of the group
+struct SuspicionReport {  // a suspicion, reported to the arbiter of the group
     GroupId group;
     uint32_t epoch = 0;
     NodeId reporter;
@@ -264,7 +261,6 @@ struct ArrivalQuery {
 };
 struct Arrival {
     uint32_t rank = 0;
-    uint32_t pid = 0;
     uint64_t next_seq = 0;  // how many collectives it has posted so far
     bool stalled = false;   // the one asked about waits for bytes that this rank must move [S13]
 };
@@ -306,7 +302,7 @@ struct MessageCredit {
 using Message =
     std::variant<Hello, RosterUpdate, Heartbeat, Goodbye, ProbeRequest, ProbeReply, GroupOpen, GroupWithdraw,
                  GroupPrepare, GroupPrepared, GroupCommit, GroupRefused, GroupStatusRequest, GroupStatus,
-                 RankGone, Accusation, OpAbort, OpAnnounce, ArrivalQuery, ArrivalReply, MessageOffer,
+                 RankGone, SuspicionReport, OpAbort, OpAnnounce, ArrivalQuery, ArrivalReply, MessageOffer,
                  MessageWithdraw, MessageRefused, GroupQuery, RenewalRequest, RenewalReply, MessageCredit,
                  GroupUnlisted, GroupFailed, GroupFreeze, GroupReport, GroupCut, GroupAccepted, GroupEnd,
                  GroupDeparted>;

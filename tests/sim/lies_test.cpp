@@ -45,7 +45,7 @@ struct Scene {
     bool is_of_a_later_incarnation(const wire::Message& message) const {
         const auto* open = std::get_if<wire::GroupOpen>(&message);
         return open != nullptr && open->id.origin != cluster.hosts[liar_host]->id &&
-               open->life.counter > cluster.hosts[0]->incarnation.counter;
+               open->incarnation.counter > cluster.hosts[0]->incarnation.counter;
     }
     static ClusterShape shape() {
         ClusterShape out;

@@ -326,7 +326,10 @@ void Liar::learn(const Encoded& message) {
 std::vector<Lie> Liar::each_field(size_t kind) {
     std::vector<Lie> out;
     const auto field = root().getUnionFields()[static_cast<unsigned>(kind)];
-    for (const auto& path : impl_->paths_of(field))
+    const auto paths = impl_->paths_of(field);
+    if (paths.empty())
+        out.push_back({flat(*impl_->plausible_message(field)), field.getProto().getName().cStr()});
+    for (const auto& path : paths)
         for (size_t variant = 0; variant < Impl::variants(path.back().getType()); ++variant) {
             const Word word = impl_->plausible_message(field);
             auto message = word->getRoot<DynamicStruct>(root());

@@ -235,7 +235,7 @@ class Member {
         next_beat_ = now + heartbeat_interval;
         for (auto& [name, c] : connections_)
             if (c->beats && c->quic && c->quic->room(quic::Class::control) > 4096)
-                write_message(*c, wire::encode(wire::Heartbeat{++beats_}));
+                write_message(*c, wire::encode(wire::Heartbeat{}));
     }
     void on_event(const quic::Event& event) {
         for (auto& [name, c] : connections_) {
@@ -500,7 +500,7 @@ class Member {
     std::map<NodeId, ControlLog> logs_;
     std::map<std::string, std::unique_ptr<Connection>> connections_;
     Time next_beat_{};
-    uint64_t beats_ = 0, questions_ = 1u << 20;
+    uint64_t questions_ = 1u << 20;
 };
 
 int types() {

@@ -44,7 +44,7 @@ def members(*ranks):
     """The schema's table of members from (NodeId, incarnation or None, request number, pid), in rank order."""
     nodes = list(dict.fromkeys((node, own) for node, own, _, _ in ranks))
     return {"nodes": [bytes.fromhex(node) for node, _ in nodes],
-            "lives": [{"counter": own[0], "nonce": own[1]} if own else {} for _, own in nodes],
+            "incarnations": [{"counter": own[0], "nonce": own[1]} if own else {} for _, own in nodes],
             "list": [{"number": number, "rank": rank, "pid": pid, "node": nodes.index((node, own)),
                       "origin": nodes.index((node, own))} for rank, (node, own, number, pid) in enumerate(ranks)]}
 
@@ -225,7 +225,7 @@ class HostileMember:
         since = len(self.lines)
         self.say(leader, "groupOpen", id={"origin": bytes.fromhex(self.id), "number": self._requests},
                  key=group_key(name, secret), name=name, size=size, rank=rank, pid=os.getpid(),
-                 life={"counter": self.incarnation[0], "nonce": self.incarnation[1]}, features=features)
+                 incarnation={"counter": self.incarnation[0], "nonce": self.incarnation[1]}, features=features)
         _, prepare = self.received(leader, "groupPrepare", since)
         self.say(leader, "groupPrepared", group=prepare["group"])
         self.received(leader, "groupCommit", since, where=lambda message: message["group"] == prepare["group"])

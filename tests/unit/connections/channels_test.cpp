@@ -202,7 +202,7 @@ TEST_CASE("an accepted connection switches, gets its credit, and carries the mes
     CHECK(conn->written.size() == before + 13);  // the switch
     CHECK_FALSE(f.channels.adopt(id, peer));     // only once
     CHECK(conn->is_held);                        // the peer has not switched
-    conn->receive_greeting(wire::Heartbeat{1});
+    conn->receive_greeting(wire::Heartbeat{});
     conn->receive_length(0);
     CHECK_FALSE(conn->is_held);
     CHECK(f.channels.poll_greeting()->first == id);

@@ -81,7 +81,7 @@ TEST_CASE("a seed is dialled, its node is admitted, and a goodbye ends its incar
     const PeerIndex peer = f.ups[0].info.peer;
     CHECK(f.control.conn_of(peer) == id);
 
-    CHECK_FALSE(f.control.on_message(peer, wire::Heartbeat{1}, at_ms(3)));
+    CHECK_FALSE(f.control.on_message(peer, wire::Heartbeat{}, at_ms(3)));
     CHECK(f.control.on_message(peer, wire::Goodbye{"maintenance"}, at_ms(3)));
     CHECK(f.control.poll_event());  // at once: its close may share a datagram
     REQUIRE(conn.closed);
@@ -268,8 +268,8 @@ TEST_CASE("a message goes to a node in use, to another it is dropped; a stopping
     const ConnectionId id = f.accept(high, {1, 7}, at_ms(0));
     f.turn(at_ms(0));
     const size_t before = f.carrier.conns.at(id).written.size(), dials = f.carrier.dials.size();
-    f.control.send(low, wire::Heartbeat{1});
-    f.control.send(high, wire::Heartbeat{1});
+    f.control.send(low, wire::Heartbeat{});
+    f.control.send(high, wire::Heartbeat{});
     f.mesh.flush();
     CHECK(f.carrier.conns.at(id).written.size() > before);
     CHECK(f.control.poll_sent());

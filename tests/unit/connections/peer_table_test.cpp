@@ -85,7 +85,7 @@ TEST_CASE("anything before a hello closes the connection, and no hello at all do
     connect(table, c1, low, false, "there:1", at_ms(0));
     drain(table);
     SECTION("another message") {
-        table.on_message(c1, wire::Heartbeat{1}, at_ms(1));
+        table.on_message(c1, wire::Heartbeat{}, at_ms(1));
     }
     SECTION("silence") {
         CHECK(table.wake_at() == at_ms(3000));

@@ -59,9 +59,9 @@ TEST_CASE("a node is asked once until it answers, and only answers to this query
     CHECK(s.inquiry.query(99).nonce == query.nonce);
     CHECK(s.inquiry.ask(NodeIndex(1)));
     CHECK(!s.inquiry.ask(NodeIndex(1)));
-    CHECK(!s.inquiry.on_reply(NodeIndex(1), s.reply(query.nonce + 2, {{1, 101, 9, false}})));
+    CHECK(!s.inquiry.on_reply(NodeIndex(1), s.reply(query.nonce + 2, {{1, 9, false}})));
     CHECK(!s.inquiry.has_arrived(1));
-    CHECK(s.inquiry.on_reply(NodeIndex(1), s.reply(query.nonce, {{1, 101, 5, false}, {3, 103, 4, true}})));
+    CHECK(s.inquiry.on_reply(NodeIndex(1), s.reply(query.nonce, {{1, 5, false}, {3, 4, true}})));
     CHECK(s.inquiry.has_arrived(1) == true);   // it has posted 0 to 4
     CHECK(s.inquiry.has_arrived(3) == false);  // its next one is number 4
     CHECK(!s.inquiry.has_arrived(2));

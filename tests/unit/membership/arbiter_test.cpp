@@ -313,13 +313,13 @@ TEST_CASE("a node that has left the group is no arbiter and no coordinator", "[m
 TEST_CASE("a reporter whose own probe the suspect answers withdraws its report", "[membership]") {
     Arbiter arbiter(ArbiterConfig{}, node_id(0), Incarnation{1, 1});
     const GroupId group{1, 2, 3};
-    arbiter.on_group(group, GroupEpoch{0}, {{node_id(0), {}, 0, ""}, {node_id(1), {}, 1, ""}}, at_ms(0));
+    arbiter.on_group(group, GroupEpoch{0}, {{node_id(0), {}, 0}, {node_id(1), {}, 1}}, at_ms(0));
     arbiter.on_suspect(node_id(1), {1, 2}, "closed", at_ms(10));
     const auto question = arbiter.poll_send();
     REQUIRE(question);
     const auto nonce = std::get<wire::ProbeRequest>(question->message).nonce;
 
-    arbiter.on_message(node_id(1), wire::ProbeReply{nonce, true, 0}, at_ms(20));
+    arbiter.on_message(node_id(1), wire::ProbeReply{nonce, true}, at_ms(20));
     arbiter.on_time(at_ms(2000));
 
     CHECK_FALSE(arbiter.poll_found());
@@ -330,8 +330,7 @@ TEST_CASE("an answer by another incarnation of the suspect proves the earlier on
     Arbiter arbiter(ArbiterConfig{}, node_id(0), Incarnation{1, 1});
     Arbiter restarted(ArbiterConfig{}, node_id(1), Incarnation{2, 9});
     const GroupId group{1, 2, 3};
-    arbiter.on_group(group, GroupEpoch{0}, {{node_id(0), {1, 1}, 0, ""}, {node_id(1), {1, 2}, 1, ""}},
-                     at_ms(0));
+    arbiter.on_group(group, GroupEpoch{0}, {{node_id(0), {1, 1}, 0}, {node_id(1), {1, 2}, 1}}, at_ms(0));
     arbiter.on_suspect(node_id(1), {1, 2}, "closed", at_ms(10));
     const auto question = arbiter.poll_send();
     REQUIRE(question);
@@ -349,7 +348,7 @@ TEST_CASE("an answer by another incarnation of the suspect proves the earlier on
 TEST_CASE("a proved death is decided without a question", "[membership][F10]") {
     Arbiter arbiter(ArbiterConfig{}, node_id(0), Incarnation{1, 1});
     const GroupId group{1, 2, 3};
-    arbiter.on_group(group, GroupEpoch{0}, {{node_id(0), {}, 0, ""}, {node_id(1), {5, 2}, 1, ""}}, at_ms(0));
+    arbiter.on_group(group, GroupEpoch{0}, {{node_id(0), {}, 0}, {node_id(1), {5, 2}, 1}}, at_ms(0));
 
     arbiter.on_dead(node_id(1), {4, 7}, "goodbye of an earlier incarnation", at_ms(1));
     REQUIRE_FALSE(arbiter.poll_found());
@@ -364,8 +363,8 @@ TEST_CASE("the death of an incarnation ends the groups of it and of earlier ones
           "[membership][F15]") {
     Arbiter arbiter(ArbiterConfig{}, node_id(0), Incarnation{1, 1});
     const auto made_with = [&](uint64_t number, Incarnation incarnation) {
-        arbiter.on_group({1, 2, number}, GroupEpoch{0},
-                         {{node_id(0), {}, 0, ""}, {node_id(1), incarnation, 1, ""}}, at_ms(1));
+        arbiter.on_group({1, 2, number}, GroupEpoch{0}, {{node_id(0), {}, 0}, {node_id(1), incarnation, 1}},
+                         at_ms(1));
     };
     made_with(1, {3, 30});
     made_with(2, {6, 60});
@@ -384,15 +383,17 @@ TEST_CASE("reports from outside the group, about other nodes or of another epoch
           "[membership]") {
     Arbiter arbiter(ArbiterConfig{}, node_id(0), Incarnation{1, 1});
     const GroupId group{1, 2, 3};
-    arbiter.on_group(group, GroupEpoch{4},
-                     {{node_id(0), {}, 0, ""}, {node_id(1), {}, 1, ""}, {node_id(2), {}, 2, ""}}, at_ms(0));
+    arbiter.on_group(group, GroupEpoch{4}, {{node_id(0), {}, 0}, {node_id(1), {}, 1}, {node_id(2), {}, 2}},
+                     at_ms(0));
     const NodeId outsider = node_id(9);
-    for (const wire::Accusation& bad : {wire::Accusation{group, 4, outsider, node_id(1), "", false},
-                                        wire::Accusation{group, 4, node_id(1), outsider, "", false},
-                                        wire::Accusation{group, 3, node_id(1), node_id(2), "", false},
-                                        wire::Accusation{group, 4, node_id(1), node_id(1), "", true}})
+    for (const wire::SuspicionReport& bad :
+         {wire::SuspicionReport{group, 4, outsider, node_id(1), "", false},
+          wire::SuspicionReport{group, 4, node_id(1), outsider, "", false},
+          wire::SuspicionReport{group, 3, node_id(1), node_id(2), "", false},
+          wire::SuspicionReport{group, 4, node_id(1), node_id(1), "", true}})
         arbiter.on_message(bad.reporter, bad, at_ms(1));
-    arbiter.on_message(node_id(2), wire::Accusation{group, 4, node_id(1), node_id(2), "", false}, at_ms(1));
+    arbiter.on_message(node_id(2), wire::SuspicionReport{group, 4, node_id(1), node_id(2), "", false},
+                       at_ms(1));
 
     CHECK_FALSE(arbiter.poll_found());
     CHECK_FALSE(arbiter.poll_send());

@@ -30,8 +30,7 @@ GroupId FailureCluster::make_group(std::vector<unsigned> members, std::vector<ui
     const GroupId id{7, 8, ++groups_made_};
     std::vector<GroupNode> list;
     for (unsigned i = 0; i < members.size(); ++i)
-        list.push_back({node_id(members[i]), Incarnation{1, members[i] + 1}, ranks.empty() ? i : ranks[i],
-                        "host" + std::to_string(members[i])});
+        list.push_back({node_id(members[i]), Incarnation{1, members[i] + 1}, ranks.empty() ? i : ranks[i]});
     for (unsigned member : members) {
         nodes_[member].groups.emplace(id, std::make_unique<Member>(*this, member, id, list, members));
         nodes_[member].arbiter->on_group(id, GroupEpoch{0}, list, now_);
@@ -86,7 +85,7 @@ void FailureCluster::rank_lost(unsigned at, const GroupId& group, uint32_t rank,
     Member& member = *nodes_[at].groups.at(group);
     for (size_t i = 0; i < member.nodes.size(); ++i)
         if (member.members[i] == on)
-            member.lifecycle.fail({membership::rank_lost(member.nodes[i], rank, why), {}}, now_);
+            member.lifecycle.on_failure({membership::rank_lost(member.nodes[i].node, rank, why), {}}, now_);
     drain(at);
 }
 void FailureCluster::depart(unsigned node, const GroupId& group) {
@@ -113,8 +112,7 @@ void FailureCluster::Member::cut(const wire::Cut&) {
 }
 
 void FailureCluster::send(unsigned from, unsigned to, std::optional<wire::Message> message) {
-    if (message) ++messages_;
-    if (message && std::holds_alternative<wire::Accusation>(*message)) ++reports_;
+    if (message && std::holds_alternative<wire::SuspicionReport>(*message)) ++reports_;
     Packet packet{from, to, std::move(message)};
     if (packet.message && wire::is_logged(*packet.message))
         return open(from, to) ? fly(std::move(packet)) : logs_[{from, to}].waiting.push_back(packet);
@@ -153,7 +151,7 @@ void FailureCluster::drain(unsigned index) {
         if (change->state == FailureDetector::State::suspected)
             node.arbiter->on_suspect(peer, {1, change->peer.value + 1}, change->reason, now_);
         else
-            node.arbiter->on_clear(peer, now_);
+            node.arbiter->on_clear(peer);
         for (auto& [id, member] : node.groups) member->lifecycle.on_reach_changed(now_);
     }
     while (const auto out = node.arbiter->poll_send())
@@ -162,7 +160,7 @@ void FailureCluster::drain(unsigned index) {
     while (const auto found = node.arbiter->poll_found()) {
         Member& member = *node.groups.at(found->group);
         for (uint32_t i = 0; i < member.nodes.size(); ++i)
-            if (member.nodes[i].node == found->excluded) member.lifecycle.fail({found->error, i}, now_);
+            if (member.nodes[i].node == found->excluded) member.lifecycle.on_failure({found->error, i}, now_);
     }
     while (const auto unknown = node.arbiter->poll_unknown())
         for (unsigned i = 0; i < nodes_.size(); ++i)

@@ -43,9 +43,7 @@ class FailureCluster {
     const Error* end_of(unsigned node, const GroupId& group) const;
     void depart(unsigned node, const GroupId& group);  // all its ranks have freed the group
     std::optional<Time> decided_at(unsigned node, const GroupId& group) const;
-    Arbiter& arbiter(unsigned node) { return *nodes_[node].arbiter; }
     size_t reports_sent() const { return reports_; }
-    size_t messages_sent() const { return messages_; }
     void lose_one_in(uint64_t n) { lose_one_in_ = n; }
 
   private:
@@ -101,7 +99,7 @@ class FailureCluster {
     std::vector<Packet> parked_;                                // at stopped nodes, until they continue
     uint64_t groups_made_ = 0;
     uint64_t lose_one_in_ = 0;
-    size_t reports_ = 0, messages_ = 0;
+    size_t reports_ = 0;
 };
 
 }  // namespace nexar::membership

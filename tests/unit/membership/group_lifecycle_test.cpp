@@ -148,7 +148,8 @@ TEST_CASE("[G6] a node that is excluded and reaches nobody else does not wait fo
         void cut(const wire::Cut&) override {}
     } host;
     GroupLifecycle machine(host, {{}, GroupEpoch(1), 2, 1});
-    machine.fail({{Errc::link_lost, "x", 0, 1, {}}, 1}, Time{});  // it is the higher end of the lost link
+    machine.on_failure({{Errc::link_lost, "x", 0, 1, {}}, 1},
+                       Time{});  // it is the higher end of the lost link
     REQUIRE(machine.state() == GroupLifecycle::State::frozen);
     REQUIRE(machine.wake_at() == Time{} + Duration{5'000'000'000});
     machine.on_time(machine.wake_at());
@@ -201,7 +202,7 @@ TEST_CASE("[G10] the ballot of an accepted cut is checked as well") {
     } host;
     GroupLifecycle machine(host, {{}, GroupEpoch(1), 3, 0});
     const wire::FailedSet failed{{Errc::peer_lost, "x", 0, -1, {}}, {}};
-    machine.fail({failed.error, {}}, Time{});
+    machine.on_failure({failed.error, {}}, Time{});
     wire::GroupReport report{{}, 1, {1, 0}, failed, 4, 4, wire::AcceptedCut{{1, 3}, {4, failed}}};
     CHECK(!machine.on_message(1, report, Time{}));
     report.accepted->ballot = {UINT64_MAX, 1};

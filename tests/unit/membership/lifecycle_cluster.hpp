@@ -47,9 +47,9 @@ class LifecycleCluster {
         suspects_.assign(n, std::vector<bool>(n));
         cut_ = suspects_;
         for (uint32_t i = 0; i < n; ++i) {
-            GroupLifecycle::Facts facts{{}, GroupEpoch(1), n, i};
-            facts.agreement_limit = Duration{1'000'000'000'000};  // not needed here
-            nodes_.push_back(std::make_unique<Node>(*this, i, facts, scenario_.sabotage));
+            GroupLifecycle::Config config{{}, GroupEpoch(1), n, i};
+            config.agreement_limit = Duration{1'000'000'000'000};  // not needed here
+            nodes_.push_back(std::make_unique<Node>(*this, i, config, scenario_.sabotage));
             nodes_[i]->posted = 3 + random_.below(4);
             nodes_[i]->ended = random_.below(3);
         }
@@ -90,8 +90,8 @@ class LifecycleCluster {
     using OnWire = std::variant<RankGone, wire::Message>;
 
     struct Node final : LifecycleHost {
-        Node(LifecycleCluster& c, uint32_t i, const GroupLifecycle::Facts& facts, LifecycleSabotage s)
-            : cluster(c), index(i), machine(*this, facts, s) {}
+        Node(LifecycleCluster& c, uint32_t i, const GroupLifecycle::Config& config, LifecycleSabotage s)
+            : cluster(c), index(i), machine(*this, config, s) {}
         bool suspects(uint32_t node) const override { return cluster.suspects_[index][node]; }
         uint64_t handed_over() const override { return std::min(frozen ? frozen_at : posted, handed_seen); }
         uint64_t ended_below() const override { return ended; }
@@ -132,7 +132,8 @@ class LifecycleCluster {
 
     void learn(Node& node, const RankGone& gone) {
         node.handed_seen = std::min(node.handed_seen, gone.handed);
-        if (!node.departed) node.machine.fail({lost("process on " + std::to_string(gone.node)), {}}, now_);
+        if (!node.departed)
+            node.machine.on_failure({lost("process on " + std::to_string(gone.node)), {}}, now_);
         flush(node);
     }
 
@@ -211,17 +212,17 @@ class LifecycleCluster {
         } else if (node.machine.state() == GroupLifecycle::State::ended) {
             return false;
         } else if (gone || !third_party(a, b)) {
-            node.machine.fail({lost("node " + std::to_string(b)), b}, now_);
+            node.machine.on_failure({lost("node " + std::to_string(b)), b}, now_);
         } else {
             const uint32_t high = std::max(a, b);
             if (node.machine.excludes(high)) return false;
-            node.machine.fail({{Errc::link_lost,
-                                "link " + std::to_string(std::min(a, b)) + "-" + std::to_string(high),
-                                0,
-                                1,
-                                {}},
-                               high},
-                              now_);
+            node.machine.on_failure({{Errc::link_lost,
+                                      "link " + std::to_string(std::min(a, b)) + "-" + std::to_string(high),
+                                      0,
+                                      1,
+                                      {}},
+                                     high},
+                                    now_);
         }
         flush(node);
         return true;

@@ -27,7 +27,7 @@ TEST_CASE("answers of helpers end a question unless the direct one matters", "[m
     const bool prefer_direct = GENERATE(false, true);
     auto p = prober();
     const uint64_t q = p.ask(target, {1, 1}, {helper}, prefer_direct, at_ms(0));
-    p.on_reply(helper, {q, true, 0}, at_ms(10));
+    p.on_reply(helper, {q, true});
     if (prefer_direct) {
         REQUIRE_FALSE(p.poll_answer());
         p.on_time(at_ms(250));
@@ -42,9 +42,9 @@ TEST_CASE("answers of helpers end a question unless the direct one matters", "[m
 TEST_CASE("answers by other nodes, noes of helpers and wrong numbers do not count", "[membership][F5]") {
     auto p = prober();
     const uint64_t q = p.ask(target, {1, 1}, {helper}, false, at_ms(0));
-    p.on_reply(other, {q, true, 0}, at_ms(10));
-    p.on_reply(helper, {q + 1, true, 0}, at_ms(10));
-    p.on_reply(helper, {q, false, 0}, at_ms(10));
+    p.on_reply(other, {q, true});
+    p.on_reply(helper, {q + 1, true});
+    p.on_reply(helper, {q, false});
     REQUIRE_FALSE(p.poll_answer());
     p.on_time(at_ms(250));
     const auto answer = p.poll_answer();
@@ -73,7 +73,7 @@ TEST_CASE("a helper asks the target itself and says no at its deadline", "[membe
     const uint64_t nonce = std::get<wire::ProbeRequest>(question->message).nonce;
     const bool answered = GENERATE(true, false);
     if (answered)
-        p.on_reply(target, {nonce, true, 0}, at_ms(20));
+        p.on_reply(target, {nonce, true});
     else
         p.on_time(at_ms(150));
 
@@ -149,7 +149,7 @@ TEST_CASE("a prober's invariants hold after every input", "[membership][F14]") {
                     p.on_request(nodes[1 + random.below(3)], {nonce, any(), {3, 4}}, now);
                     break;
                 case 3:
-                    p.on_reply(any(), {nonce, random.one_in(2), 0}, now);
+                    p.on_reply(any(), {nonce, random.one_in(2)});
                     break;
                 default:
                     p.on_time(now);

@@ -182,5 +182,5 @@ TEST_CASE("an issuer renews its own leaf without asking anybody", "[node]") {
 
 TEST_CASE("other messages are left to others", "[node]") {
     World w;
-    CHECK_FALSE(w.member->renewer.on_message(w.now, w.other->identity.node, {}, wire::Heartbeat{1}));
+    CHECK_FALSE(w.member->renewer.on_message(w.now, w.other->identity.node, {}, wire::Heartbeat{}));
 }

@@ -46,10 +46,10 @@ struct Same {
     }
     NEXAR_SAME(Hello, f1, f2, f3, f4, f5, f6, f7)
     NEXAR_SAME(RosterUpdate, f1)
-    NEXAR_SAME(Heartbeat, f1)
+    bool operator()(const Heartbeat&, const Heartbeat&) const { return true; }
     NEXAR_SAME(Goodbye, f1)
     NEXAR_SAME(ProbeRequest, f1, f2, f3)
-    NEXAR_SAME(ProbeReply, f1, f2, f3)
+    NEXAR_SAME(ProbeReply, f1, f2)
     NEXAR_SAME(GroupOpen, f1, f2, f3, f4, f5, f6, f7, f8, f9, f10)
     NEXAR_SAME(GroupWithdraw, f1, f2, f3, f4)
     NEXAR_SAME(GroupPrepared, f1, f2)
@@ -61,7 +61,7 @@ struct Same {
     NEXAR_SAME(GroupRefused, f1, f2, f3)
     NEXAR_SAME(GroupStatusRequest, f1, f2)
     NEXAR_SAME(RankGone, f1, f2, f3, f4, f5, f6, f7)
-    NEXAR_SAME(Accusation, f1, f2, f3, f4, f5, f6)
+    NEXAR_SAME(SuspicionReport, f1, f2, f3, f4, f5, f6)
     NEXAR_SAME(GroupFailed, f1, f2, f3, f4)
     NEXAR_SAME(GroupFreeze, f1, f2, f3, f4)
     NEXAR_SAME(GroupReport, f1, f2, f3, f4, f5, f6, f7)
@@ -99,9 +99,8 @@ struct Same {
     }
     bool operator()(const ArrivalReply& a, const ArrivalReply& b) const {
         auto tie = [](const ArrivalReply& m) {
-            std::vector<std::tuple<uint32_t, uint32_t, uint64_t, bool>> list;
-            for (const auto& [rank, pid, next, stalled] : m.ranks)
-                list.emplace_back(rank, pid, next, stalled);
+            std::vector<std::tuple<uint32_t, uint64_t, bool>> list;
+            for (const auto& [rank, next, stalled] : m.ranks) list.emplace_back(rank, next, stalled);
             const auto& [group, nonce, ranks] = m;
             return std::tuple(group, nonce, list);
         };
@@ -197,7 +196,7 @@ TEST_CASE("random bytes are refused", "[wire]") {
 }
 
 TEST_CASE("bytes after the end of a message are refused", "[wire]") {
-    auto bytes = encode(Heartbeat{7});
+    auto bytes = encode(Heartbeat{});
     bytes.resize(bytes.size() + 8);
     const auto result = decode(bytes);
     REQUIRE_FALSE(result);
@@ -205,7 +204,7 @@ TEST_CASE("bytes after the end of a message are refused", "[wire]") {
 }
 
 TEST_CASE("a kind of message that is not known is refused, and named", "[wire][V4]") {
-    auto bytes = encode(Heartbeat{7});
+    auto bytes = encode(Heartbeat{});
     constexpr size_t kind_at = 16;  // behind the segment table and the root pointer
     REQUIRE(bytes[kind_at] == std::byte{2});
     bytes[kind_at] = std::byte{200};

@@ -72,10 +72,10 @@ void add_node_messages(Distinct& d, std::vector<Message>& out) {
                         17,
                         {d.record(), d.record(), d.record()}});
     out.push_back(RosterUpdate{{d.record(), d.record()}});
-    out.push_back(Heartbeat{d.u64()});
+    out.push_back(Heartbeat{});
     out.push_back(Goodbye{d.text("stopping")});
     out.push_back(ProbeRequest{d.u64(), d.node(), d.incarnation()});
-    out.push_back(ProbeReply{d.u64(), true, d.u64()});
+    out.push_back(ProbeReply{d.u64(), true});
     out.push_back(RenewalRequest{"-----BEGIN\n" + d.text("csr") + "\n"});
     out.push_back(RenewalReply{d.error(Errc::unsupported), d.text("leaf") + "\n", d.text("issuer") + "\n"});
 }
@@ -108,14 +108,13 @@ void add_rendezvous_messages(Distinct& d, std::vector<Message>& out) {
 void add_group_messages(Distinct& d, std::vector<Message>& out) {
     out.push_back(RankGone{d.group(), d.u32(), d.rank(), d.u64(), true, d.text("signal")});
     out.push_back(RankGone{d.group(), d.u32(), d.rank(), d.u64(), false, d.text("it freed"), true});
-    out.push_back(Accusation{d.group(), d.u32(), d.node(), d.node(), d.text("silent"), true});
+    out.push_back(SuspicionReport{d.group(), d.u32(), d.node(), d.node(), d.text("silent"), true});
     add_agreement(d, out);
     out.push_back(OpAbort{d.group(), d.u32(), d.u64(), d.error(Errc::aborted)});
     out.push_back(OpAnnounce{d.group(), d.u32(), d.u64(), d.u8(), d.u8(), d.u8(), d.u64(), d.u32(), d.rank(),
                              d.u64(), d.u64()});
     out.push_back(ArrivalQuery{d.group(), d.u32(), d.u64(), d.u64()});
-    out.push_back(
-        ArrivalReply{d.group(), d.u64(), {{d.rank(), d.u32(), d.u64(), true}, {d.rank(), d.u32(), d.u64()}}});
+    out.push_back(ArrivalReply{d.group(), d.u64(), {{d.rank(), d.u64(), true}, {d.rank(), d.u64()}}});
     out.push_back(
         MessageOffer{d.group(), d.u32(), d.rank(), d.rank(), d.u64(), d.u64(), d.u8(), d.u64(), true});
     out.push_back(MessageWithdraw{d.group(), d.u64()});
