@@ -14,14 +14,14 @@ bool Context::finished(uint64_t handle, Result<void> result) {
     Pending* pending = it->second;
     pending_.erase(it);
     if (config.sabotage.lose_a_wakeup && handle % 64 == 63) return true;
-    pending->over(std::move(result));
+    pending->on_completed(std::move(result));
     return true;
 }
 
 void Context::submit_job(WorkerJob job, Pending& pending) {
     if (total_bytes(job) <= inline_job_bytes_max) {
         run_here(job);
-        pending.over({});
+        pending.on_completed({});
         return;
     }
     job.handle = allot_handles(1);

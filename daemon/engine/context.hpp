@@ -17,7 +17,7 @@ namespace nexar::engine {
 // Something outside that will end: a transfer or a worker job. Whoever made it keeps it until then.
 class Pending {
   public:
-    virtual void over(Result<void> result) = 0;
+    virtual void on_completed(Result<void> result) = 0;
 
   protected:
     ~Pending() = default;

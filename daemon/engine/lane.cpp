@@ -18,7 +18,7 @@ class MeshLane::Tracked final : public Pending {
         ++lane_.outstanding_;
         ++lane_.op_.outstanding;
     }
-    void over(Result<void> result) override {
+    void on_completed(Result<void> result) override {
         if (!result && !error_) error_ = std::move(result).error();
         if (--parts_ == 0) finish();
         lane_.one_over();
@@ -176,8 +176,8 @@ void MeshLane::flush() {
     const auto recvs = std::exchange(recv_of_, {});
     const auto sends = std::exchange(send_of_, {});
     if (op_.stopped) {  // the op failed between the post and this flush: nothing was sent
-        for (Tracked* tracked : recvs) tracked->over(std::unexpected(*op_.stopped));
-        for (Tracked* tracked : sends) tracked->over(std::unexpected(*op_.stopped));
+        for (Tracked* tracked : recvs) tracked->on_completed(std::unexpected(*op_.stopped));
+        for (Tracked* tracked : sends) tracked->on_completed(std::unexpected(*op_.stopped));
         return;
     }
     batch.first_handle = context_.allot_handles(recvs.size() + sends.size());

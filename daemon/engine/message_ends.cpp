@@ -1,4 +1,5 @@
-// Messages: how sends and receives end, by themselves, with a rank, or with the group. See messages.hpp.
+// Messages: the end of sends and receives: completion, cancellation, a rank that leaves, the end of the
+// group. See messages.hpp.
 #include <algorithm>
 #include <utility>
 
@@ -14,95 +15,96 @@ void Messages::drop_offer_of(const Send& send) {
     std::erase_if(offers_, [&](const Offer& o) { return o.local == &send; });
 }
 
-void Messages::end(Send& send, const Error& error, bool tell) {
-    if (send.ending) return;
-    if (send.copied_by != nullptr) return;  // the copy ends by itself, soon
-    send.ending = error;
+void Messages::end(Send& send, const Error& error, bool notify) {
+    if (send.end_error) return;
+    if (send.copied_by != nullptr) return;  // the copy completes soon
+    send.end_error = error;
     send.wake_at(never);
     drop_offer_of(send);
     if (send.waiting) {
         stop_waiting(send);
         return finish(send, error);
     }
-    if (tell && send.to != group_.facts.self) {
-        const wire::MessageWithdraw words{group_.facts.id, send.words.number};
-        const std::vector<std::byte> bytes = wire::encode(words);
+    if (notify && send.to != group_.facts.self) {
+        const wire::MessageWithdraw message{group_.facts.id, send.message.number};
+        const std::vector<std::byte> bytes = wire::encode(message);
         group_.context().ports.peers.append(group_.facts.peers[send.to.value], bytes,
                                             send.room.spend(bytes.size()));
     }
-    if (send.transfer) return withdraw(send.words.number);  // over() follows
+    if (send.in_mesh) return withdraw(send.message.number);  // on_completed() follows
     finish(send, error);
 }
 
-void Messages::end(Recv& recv, const Error& error, Rest rest) {
-    if (recv.ending) return;
-    if (recv.moving && recv.taken->local != nullptr) return;  // the copy ends by itself, soon
-    recv.ending = error;
+void Messages::end(Recv& recv, const Error& error, Disposition disposition) {
+    if (recv.end_error) return;
+    if (recv.in_flight && recv.matched->local != nullptr) return;  // the copy completes soon
+    recv.end_error = error;
     recv.wake_at(never);
-    if (!recv.moving) return finish(recv, error);
-    recv.rest = rest;  // over() follows, and may still say that it went well
-    const uint64_t number = recv.taken->words.number;
-    if (rest != Rest::given_back) return withdraw(number);
+    if (!recv.in_flight) return finish(recv, error);
+    recv.disposition = disposition;  // on_completed() follows, and may still report success
+    const uint64_t number = recv.matched->message.number;
+    if (disposition != Disposition::rematch) return withdraw(number);
     hold(recv);
     for (MeshPort* mesh : group_.context().ports.meshes) mesh->retract(key(number));
 }
 
-void Messages::ended_early(Recv& recv) {
-    // After a newer one that a later receive has got, the message would be out of order.
-    if (recv.rest == Rest::given_back && overtaken(recv)) recv.rest = Rest::refused;
-    if (recv.rest == Rest::given_back && !recv.retry) {
-        give_back(*recv.taken);
-    } else if (recv.rest == Rest::refused) {
-        const Error told{
-            Errc::aborted, "the receiving rank gave up: " + recv.ending->text, recv.rank, -1, {}};
-        refuse(*recv.taken, told);
+void Messages::finish_early(Recv& recv) {
+    // A later receive has got a newer message: a rematch of this one would be out of order.
+    if (recv.disposition == Disposition::rematch && is_overtaken(recv))
+        recv.disposition = Disposition::refuse;
+    if (recv.disposition == Disposition::rematch && !recv.was_withdrawn) {
+        requeue(*recv.matched);
+    } else if (recv.disposition == Disposition::refuse) {
+        const Error reason{
+            Errc::aborted, "the receiving rank gave up: " + recv.end_error->text, recv.rank, -1, {}};
+        refuse(*recv.matched, reason);
     }
-    finish(recv, *recv.ending);
+    finish(recv, *recv.end_error);
 }
 
-void Messages::give_back(Offer offer) {
-    if (const auto gone = group_.gone_error(offer.words.dst, true)) return refuse(offer, *gone);
+void Messages::requeue(Offer offer) {
+    if (const auto gone = group_.gone_error(offer.message.dst, true)) return refuse(offer, *gone);
     if (group_.failed()) return;
-    offer.begun = true;
-    offers_.insert(std::ranges::find_if(offers_, [&](const Offer& o) { return o.place > offer.place; }),
+    offer.was_begun = true;
+    offers_.insert(std::ranges::find_if(offers_, [&](const Offer& o) { return o.arrival > offer.arrival; }),
                    offer);
 }
 
-void Messages::on_over(Send& send, const Result<void>& result) {
-    send.transfer = false;
+void Messages::on_completed(Send& send, const Result<void>& result) {
+    send.in_mesh = false;
     if (result) return finish(send, {});
-    if (send.ending) return finish(send, *send.ending);
+    if (send.end_error) return finish(send, *send.end_error);
     if (const auto& failed = group_.failed()) return finish(send, *failed);
-    group_.transfer_lost(result.error());  // the group's end ends it
+    group_.transfer_lost(result.error());  // the cut ends this send
 }
 
-void Messages::on_over(Recv& recv, const Result<void>& result) {
-    if (recv.taken->local != nullptr) {
-        Send* send = recv.taken->local;
+void Messages::on_completed(Recv& recv, const Result<void>& result) {
+    if (recv.matched->local != nullptr) {
+        Send* send = recv.matched->local;
         send->copied_by = nullptr;
-        finish(*send, recv.spoiled);
-        return finish(recv, recv.spoiled);
+        finish(*send, recv.copy_error);
+        return finish(recv, recv.copy_error);
     }
-    const bool held = std::exchange(recv.holds, false);
-    recv.moving = false;
+    const bool held = std::exchange(recv.is_held, false);
+    recv.in_flight = false;
     transferred(recv, result);
-    if (held && --held_ == 0) match_again();
+    if (held && --held_recvs_ == 0) match_again();
 }
 
 void Messages::transferred(Recv& recv, const Result<void>& result) {
     if (result) return finish(recv, {});
-    if (recv.ending) return ended_early(recv);
-    if (result.error().code == Errc::mismatch) {  // a transfer that could not be begun
-        refuse(*recv.taken, result.error());
+    if (recv.end_error) return finish_early(recv);
+    if (result.error().code == Errc::mismatch) {  // a transfer that could not be posted
+        refuse(*recv.matched, result.error());
         return finish(recv, result.error());
     }
-    if (recv.retry && recv.only_now) {
+    if (recv.was_withdrawn && recv.only_now) {
         recv.timeout = OpRequest::only_now;
         return recv.on_time();
     }
     if (const auto& failed = group_.failed()) return finish(recv, *failed);
-    if (recv.retry) return;
-    recv.taken.reset();
+    if (recv.was_withdrawn) return;
+    recv.matched.reset();
     group_.transfer_lost(result.error());
 }
 
@@ -118,12 +120,12 @@ void Messages::finish(Send& send, Error error) {
 void Messages::finish(Recv& recv, Error error) {
     Outcome outcome{.error = error};
     if (error.code == Errc::ok) {
-        outcome.bytes = recv.taken->words.bytes;
-        outcome.source = recv.taken->words.src;
-        outcome.tag = recv.taken->words.tag;
+        outcome.bytes = recv.matched->message.bytes;
+        outcome.source = recv.matched->message.src;
+        outcome.tag = recv.matched->message.tag;
         for (auto& earlier : recvs_) {
             if (earlier.get() == &recv) break;
-            earlier->passed = earlier->passed || earlier->wants(recv.taken->words);
+            earlier->overtaken = earlier->overtaken || earlier->wants(recv.matched->message);
         }
     }
     const SessionId session = recv.session;
@@ -136,51 +138,52 @@ void Messages::finish(Recv& recv, Error error) {
 void Messages::on_rank_gone(uint32_t rank) {
     if (const auto& failed = group_.failed())
         return end_with(*failed, [&](uint32_t r) { return r == rank; }, false);
-    end_never_offered(rank, any_rank,
-                      {Errc::closed, "its rank left before the receiver had granted a credit", rank, -1, {}});
+    end_unoffered(rank, any_rank,
+                  {Errc::closed, "its rank left before the receiver had granted a credit", rank, -1, {}});
     const auto gone = group_.gone_error(rank, true);
     if (!gone) return;
     std::vector<Offer> unwanted;
     std::erase_if(offers_, [&](const Offer& o) {
-        if (o.words.dst == rank) unwanted.push_back(o);
-        return o.words.dst == rank;
+        if (o.message.dst == rank) unwanted.push_back(o);
+        return o.message.dst == rank;
     });
     for (const Offer& offer : unwanted) refuse(offer, *gone);
-    end_never_offered(any_rank, rank, *gone);
+    end_unoffered(any_rank, rank, *gone);
     std::vector<Recv*> own;
     for (auto& recv : recvs_)
-        if (!recv->moving && recv->rank == rank) own.push_back(recv.get());
+        if (!recv->in_flight && recv->rank == rank) own.push_back(recv.get());
     for (Recv* recv : own) end(*recv, *gone);
     end_without_sender();
 }
 
 void Messages::end_without_sender() {
-    if (held_ > 0) return;  // there may be messages that match_again() gives them
+    if (held_recvs_ > 0) return;  // match_again() may find messages for them
     std::vector<std::pair<Recv*, Error>> over;
     for (auto& recv : recvs_)
-        if (!recv->moving)
+        if (!recv->in_flight)
             if (const auto error = no_sender_left(*recv, true)) over.emplace_back(recv.get(), *error);
     for (auto& [recv, error] : over) end(*recv, error);
 }
 
-// Everything with a lost rank, and what a receive has not been found for. `tell`: the other side may be
-// there, and has to end its half as well.
+// Ends the messages with lost ranks, and the unmatched ones. `notify`: the other side may run, and has to end
+// its half as well.
 template <class Lost>
-void Messages::end_with(const Error& error, Lost lost, bool tell) {
+void Messages::end_with(const Error& error, Lost lost, bool notify) {
     std::vector<Send*> sends;
     std::vector<Recv*> recvs;
     for (auto& send : sends_)
-        if (send->waiting || lost(send->words.src) || lost(send->words.dst)) sends.push_back(send.get());
+        if (send->waiting || lost(send->message.src) || lost(send->message.dst)) sends.push_back(send.get());
     for (auto& recv : recvs_)
-        if (!recv->moving || lost(recv->rank) || lost(recv->taken->words.src)) recvs.push_back(recv.get());
-    for (Send* send : sends) end(*send, error, tell);
-    for (Recv* recv : recvs) end(*recv, error, tell ? Rest::refused : Rest::dropped);
+        if (!recv->in_flight || lost(recv->rank) || lost(recv->matched->message.src))
+            recvs.push_back(recv.get());
+    for (Send* send : sends) end(*send, error, notify);
+    for (Recv* recv : recvs) end(*recv, error, notify ? Disposition::refuse : Disposition::drop);
 }
 
 void Messages::cut(const Error& error) {
     const auto lost = [this](uint32_t rank) { return group_.is_out(rank); };
     for (Offer& offer : std::exchange(offers_, {}))
-        if (!lost(offer.words.src)) refuse(offer, error);
+        if (!lost(offer.message.src)) refuse(offer, error);
     end_with(error, lost, false);
 }
 
@@ -195,7 +198,7 @@ void Messages::fail_all(const Error& error) {
     for (auto& send : sends_) sends.push_back(send.get());
     for (auto& recv : recvs_) recvs.push_back(recv.get());
     for (Send* send : sends) end(*send, error, false);
-    for (Recv* recv : recvs) end(*recv, error, Rest::dropped);
+    for (Recv* recv : recvs) end(*recv, error, Disposition::drop);
 }
 
 }  // namespace nexar::engine

@@ -1,5 +1,5 @@
-// Which message a receive gets: the oldest that matches, and what follows when one is taken back or given
-// back.
+// Matching: a receive gets the oldest message that fits. Also what follows when a sender withdraws a matched
+// message, or a receive returns one.
 #include <algorithm>
 #include <utility>
 
@@ -10,54 +10,55 @@
 namespace nexar::engine {
 
 bool Messages::fits(const Recv& recv, const wire::MessageOffer& offer) const {
-    return !recv.moving && !recv.ending && recv.wants(offer);
+    return !recv.in_flight && !recv.end_error && recv.wants(offer);
 }
 
 void Messages::match_recv(Recv& recv) {
-    if (held_ > 0) return;  // match_again() follows
-    const auto it = std::ranges::find_if(offers_, [&](const Offer& o) { return fits(recv, o.words); });
+    if (held_recvs_ > 0) return;  // match_again() follows
+    const auto it = std::ranges::find_if(offers_, [&](const Offer& o) { return fits(recv, o.message); });
     if (it != offers_.end()) {
         const Offer offer = *it;
         offers_.erase(it);
-        return take(recv, offer);
+        return begin_recv(recv, offer);
     }
-    // What a rank sent before it ended has been offered before that was said.
+    // Sends of a rank are offered before its departure is announced, so none is missed here.
     if (const auto gone = no_sender_left(recv, false)) end(recv, *gone);
 }
 
 void Messages::hold(Recv& recv) {
-    if (!std::exchange(recv.holds, true)) ++held_;
+    if (!std::exchange(recv.is_held, true)) ++held_recvs_;
 }
 
-// What was taken back is out of the receives' memory, and what was given back is in offers_ again. A receive
-// that was passed while it was receiving can have nothing more: the order would be wrong.
+// Withdrawn messages are out of the receives' memory, and returned ones are in offers_ again. A receive that
+// was overtaken meanwhile ends: any message that it could match now would be out of order.
 void Messages::match_again() {
     std::vector<std::pair<Recv*, Error>> over;
     for (auto& recv : recvs_)
-        if (recv->retry && overtaken(*recv))
+        if (recv->was_withdrawn && is_overtaken(*recv))
             over.emplace_back(recv.get(),
                               Error{Errc::aborted,
-                                    recv->text() + ": rank " + std::to_string(recv->taken->words.src) +
+                                    recv->text() + ": rank " + std::to_string(recv->matched->message.src) +
                                         " took its message back when a later receive had got another",
-                                    recv->taken->words.src,
+                                    recv->matched->message.src,
                                     -1,
                                     {}});
     for (auto& [recv, error] : over) finish(*recv, error);
     for (auto& recv : recvs_)
-        if (std::exchange(recv->retry, false)) recv->taken.reset();
+        if (std::exchange(recv->was_withdrawn, false)) recv->matched.reset();
     for (const Offer& offer : std::exchange(offers_, {})) match(offer);
     end_without_sender();
 }
 
-bool Messages::overtaken(const Recv& recv) const {
+bool Messages::is_overtaken(const Recv& recv) const {
     const auto is_this = [&](const auto& other) { return other.get() == &recv; };
-    return recv.passed ||
-           std::any_of(std::ranges::find_if(recvs_, is_this), recvs_.end(),
-                       [&](const auto& later) { return later->moving && recv.wants(later->taken->words); });
+    return recv.overtaken ||
+           std::any_of(std::ranges::find_if(recvs_, is_this), recvs_.end(), [&](const auto& later) {
+               return later->in_flight && recv.wants(later->matched->message);
+           });
 }
 
-// Nothing while a rank is left that may still send what this receive waits for. A rank that is alone from
-// the beginning may send to itself.
+// Empty while a rank is in the group that may still send a message for this receive. In a group of one rank,
+// that rank may send to itself.
 std::optional<Error> Messages::no_sender_left(const Recv& recv, bool waited) const {
     if (recv.source != any_rank) return group_.gone_error(recv.source, waited);
     const uint32_t size = group_.facts.size();
@@ -73,28 +74,28 @@ std::optional<Error> Messages::no_sender_left(const Recv& recv, bool waited) con
 }
 
 void Messages::arrive(Offer offer) {
-    offer.place = ++arrivals_;
+    offer.arrival = ++arrivals_;
     match(offer);
 }
 
 void Messages::match(const Offer& offer) {
-    if (held_ == 0)
+    if (held_recvs_ == 0)
         for (auto& recv : recvs_)
-            if (fits(*recv, offer.words)) return take(*recv, offer);
-    if (held_ == 0 && offer.words.only_now)
+            if (fits(*recv, offer.message)) return begin_recv(*recv, offer);
+    if (held_recvs_ == 0 && offer.message.only_now)
         return refuse(offer, {Errc::timed_out,
-                              "rank " + std::to_string(offer.words.dst) + " is not waiting for tag " +
-                                  std::to_string(offer.words.tag) + " from rank " +
-                                  std::to_string(offer.words.src) + ", and the send does not wait",
-                              offer.words.dst,
+                              "rank " + std::to_string(offer.message.dst) + " is not waiting for tag " +
+                                  std::to_string(offer.message.tag) + " from rank " +
+                                  std::to_string(offer.message.src) + ", and the send does not wait",
+                              offer.message.dst,
                               -1,
                               {}});
     offers_.push_back(offer);
 }
 
-Error Messages::unfit(const Recv& recv, const wire::MessageOffer& offer) const {
+Error Messages::mismatch_of(const Recv& recv, const wire::MessageOffer& offer) const {
     if (offer.bytes > recv.capacity)
-        return {Errc::mismatch,  // as nexar.h says: they do not agree on what they do
+        return {Errc::mismatch,  // nexar.h: the two ranks do not agree on the operation
                 "the message of " + std::to_string(offer.bytes) + " bytes from rank " +
                     std::to_string(offer.src) + " does not fit the receive of " +
                     std::to_string(recv.capacity) + " bytes by rank " + std::to_string(recv.rank),
@@ -112,18 +113,18 @@ Error Messages::unfit(const Recv& recv, const wire::MessageOffer& offer) const {
     return {};
 }
 
-void Messages::take(Recv& recv, Offer offer) {
+void Messages::begin_recv(Recv& recv, Offer offer) {
     return_credit(offer);
-    recv.taken = offer;
-    if (const Error error = unfit(recv, offer.words); error.code != Errc::ok) {
+    recv.matched = offer;
+    if (const Error error = mismatch_of(recv, offer.message); error.code != Errc::ok) {
         refuse(offer, error);
         return finish(recv, error);
     }
-    if (offer.words.bytes == 0 && offer.local != nullptr) {
+    if (offer.message.bytes == 0 && offer.local != nullptr) {
         finish(*offer.local, {});
         return finish(recv, {});
     }
-    recv.moving = true;
+    recv.in_flight = true;
     if (recv.only_now) {  // the message is here: its transfer has the usual time
         recv.timeout = group_.facts.timeouts.collective;
         recv.wake_at(deadline(recv.timeout));
@@ -137,29 +138,29 @@ void Messages::take(Recv& recv, Offer offer) {
 void Messages::start_transfer(Recv& recv, const Offer& offer) {
     const GroupFacts& facts = group_.facts;
     Context& context = group_.context();
-    const link::Class cls = class_of(offer.words.bytes);
+    const link::Class cls = class_of(offer.message.bytes);
     link::Batch batch;
     batch.first_handle = context.allot_handles(1);
     context.expect(batch.first_handle, recv);
-    batch.recvs.push_back({{key(offer.words.number), 0},
+    batch.recvs.push_back({{key(offer.message.number), 0},
                            facts.peers[offer.from.value],
                            cls,
-                           agreement(offer.words),
-                           memory_of(recv.out, offer.words.bytes, recv.nothing),
+                           agreement(offer.message),
+                           memory_of(recv.out, offer.message.bytes, recv.placeholder),
                            facts.table.chunk_bytes,
                            {},
                            {},
-                           offer.begun});
-    context.ports.meshes[context.mesh_for(cls, offer.words.number, facts.bulk_shards)]->post(
+                           offer.was_begun});
+    context.ports.meshes[context.mesh_for(cls, offer.message.number, facts.bulk_shards)]->post(
         std::move(batch));
 }
 
 void Messages::start_copy(Recv& recv, Send& send) {
-    send.moving = true;
+    send.in_flight = true;
     send.copied_by = &recv;
     WorkerJob job;
-    job.dsts = {{{recv.out.data, send.words.bytes}}};
-    job.srcs = {{{send.in.data, send.words.bytes}}};
+    job.dsts = {{{recv.out.data, send.message.bytes}}};
+    job.srcs = {{{send.in.data, send.message.bytes}}};
     for (const Buffer* buffer : {&recv.out, &send.in})
         if (buffer->keepalive) job.keepalive.push_back(buffer->keepalive);
     group_.context().submit_job(std::move(job), recv);
@@ -168,8 +169,8 @@ void Messages::start_copy(Recv& recv, Send& send) {
 void Messages::refuse(Offer offer, const Error& error) {
     if (offer.local != nullptr) return end(*offer.local, error, false);
     return_credit(offer);
-    withdraw(offer.words.number);  // what has come of it already is dropped
-    group_.to_node(offer.from, wire::MessageRefused{group_.facts.id, offer.words.number, error});
+    withdraw(offer.message.number);  // what has come of it already is dropped
+    group_.to_node(offer.from, wire::MessageRefused{group_.facts.id, offer.message.number, error});
 }
 
 }  // namespace nexar::engine

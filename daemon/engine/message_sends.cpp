@@ -1,4 +1,4 @@
-// Sends: how one leaves its slot. It waits for a credit of the receiver and for room in the control log, then
+// The start of a send. It waits for a credit of the receiver and for room in the control log, then
 // its offer and its transfer are posted (docs/protocol/control_log.md [L8] [L9]).
 #include <algorithm>
 #include <utility>
@@ -16,66 +16,66 @@ void Messages::send(const LocalRank& from, const OpRequest& request) {
     const Context& context = group_.context();
     Send& send = *sends_.emplace_back(std::make_unique<Send>(*this, timers_));
     const uint64_t bytes = request.descriptor.count * reduce::size_of(request.descriptor.dtype);
-    send.words = {facts.id,
-                  facts.epoch.value,
-                  from.rank,
-                  request.peer,
-                  request.tag,
-                  bytes,
-                  uint8_t(request.descriptor.dtype),
-                  0};
+    send.message = {facts.id,
+                    facts.epoch.value,
+                    from.rank,
+                    request.peer,
+                    request.tag,
+                    bytes,
+                    uint8_t(request.descriptor.dtype),
+                    0};
     send.account = from.account;
     send.session = request.session;
     send.ticket = request.ticket;
     send.in = request.in;
     send.to = facts.layout.node_of(request.peer);
     send.posted = context.now;
-    send.words.only_now = request.timeout == OpRequest::only_now;  // the receiver's node answers
-    const bool usual = request.timeout < Duration{0} || send.words.only_now;
+    send.message.only_now = request.timeout == OpRequest::only_now;  // the receiver's node answers
+    const bool usual = request.timeout < Duration{0} || send.message.only_now;
     send.timeout = usual ? facts.timeouts.collective : request.timeout;
     send.wake_at(deadline(send.timeout));
 
     if (const auto gone = group_.gone_error(request.peer, false)) return finish(send, *gone);
-    if (send.to == facts.self) return arrive({send.words, facts.self, &send});
+    if (send.to == facts.self) return arrive({send.message, facts.self, &send});
     enqueue(send);
 }
 
 void Messages::enqueue(Send& send) {
     const GroupFacts& facts = group_.facts;
-    const LineKey key(send.words.src, send.to.value);
+    const SendQueueKey key(send.message.src, send.to.value);
     const uint64_t window = credit_window(group_.context().config.unexpected_per_group_max, facts.size());
-    Line& line = lines_.try_emplace(key, Line{{}, 0, window}).first->second;
+    SendQueue& queue = send_queues_.try_emplace(key, SendQueue{{}, 0, window}).first->second;
     send.waiting = true;
-    line.waiting.push_back(&send);
-    advance(key, line);
-    // Without a credit as many earlier messages of this rank wait there as that node keeps.
-    if (send.waiting && send.words.only_now)
+    queue.waiting.push_back(&send);
+    advance(key, queue);
+    // No credit: that node already keeps its maximum of unexpected messages of this rank.
+    if (send.waiting && send.message.only_now)
         end(send, {Errc::timed_out,
-                   "rank " + std::to_string(send.words.dst) +
+                   "rank " + std::to_string(send.message.dst) +
                        "'s node has no room for another message that no receive waits for, and the send does "
                        "not wait",
-                   send.words.dst,
+                   send.message.dst,
                    -1,
                    {}});
 }
 
-void Messages::advance(const LineKey& key, Line& line) {
+void Messages::advance(const SendQueueKey& key, SendQueue& queue) {
     Context& context = group_.context();
-    while (!line.waiting.empty() && line.offered < line.limit) {
-        Send& send = *line.waiting.front();
+    while (!queue.waiting.empty() && queue.offered < queue.limit) {
+        Send& send = *queue.waiting.front();
         const std::span<const link::PeerIndex> peer(&group_.facts.peers[key.second], 1);
         if (!send.room.reserve(context, peer, ControlRoom::no_index, send.account, send_room)) {
             context.groups_without_room.insert(group_.facts.id);
             return;
         }
-        line.waiting.pop_front();
-        ++line.offered;
+        queue.waiting.pop_front();
+        ++queue.offered;
         offer(send);
     }
 }
 
 void Messages::send_waiting() {
-    for (auto& [key, line] : lines_) advance(key, line);
+    for (auto& [key, queue] : send_queues_) advance(key, queue);
 }
 
 void Messages::offer(Send& send) {
@@ -83,31 +83,31 @@ void Messages::offer(Send& send) {
     Context& context = group_.context();
     // Unique among all nodes of the group: both directions of a pair share the space of op numbers.
     const uint64_t number = first_number(facts.self) | ++counter_;
-    send.words.number = number;
+    send.message.number = number;
     send.waiting = false;
-    const std::vector<std::byte> words = wire::encode(send.words);
-    context.ports.peers.append(facts.peers[send.to.value], words, send.room.spend(words.size()));
-    const uint64_t bytes = send.words.bytes;
-    send.moving = send.transfer = true;
+    const std::vector<std::byte> encoded = wire::encode(send.message);
+    context.ports.peers.append(facts.peers[send.to.value], encoded, send.room.spend(encoded.size()));
+    const uint64_t bytes = send.message.bytes;
+    send.in_flight = send.in_mesh = true;
     link::Batch batch;
     batch.first_handle = context.allot_handles(1);
     context.expect(batch.first_handle, send);
     batch.sends.push_back({{key(number), 0},
                            facts.peers[send.to.value],
                            class_of(bytes),
-                           agreement(send.words),
-                           memory_of(send.in, bytes, send.nothing),
+                           agreement(send.message),
+                           memory_of(send.in, bytes, send.placeholder),
                            facts.table.chunk_bytes,
                            true});
     context.ports.meshes[context.mesh_for(class_of(bytes), number, facts.bulk_shards)]->post(
         std::move(batch));
 }
 
-// Once for each message: one that its receive gave back is expected already.
+// Once for each message: a returned one that waits for its next receive has no credit any more.
 void Messages::return_credit(Offer& offer) {
     if (!std::exchange(offer.has_credit, false)) return;
-    credits_.left(offer.words.src);
-    grant_credits(offer.from, offer.words.src);
+    credits_.left(offer.message.src);
+    grant_credits(offer.from, offer.message.src);
 }
 
 void Messages::grant_credits(NodeIndex node, uint32_t src) {
@@ -117,23 +117,23 @@ void Messages::grant_credits(NodeIndex node, uint32_t src) {
 }
 
 void Messages::on_credit(NodeIndex from, const wire::MessageCredit& credit) {
-    const auto line = lines_.find({credit.src, from.value});
-    if (line == lines_.end()) return;
-    line->second.limit = std::max(line->second.limit, credit.limit);
-    advance(line->first, line->second);
+    const auto queue = send_queues_.find({credit.src, from.value});
+    if (queue == send_queues_.end()) return;
+    queue->second.limit = std::max(queue->second.limit, credit.limit);
+    advance(queue->first, queue->second);
 }
 
 void Messages::stop_waiting(Send& send) {
-    std::erase(lines_.at({send.words.src, send.to.value}).waiting, &send);
+    std::erase(send_queues_.at({send.message.src, send.to.value}).waiting, &send);
     send.waiting = false;
 }
 
-// What was not offered by now was not sent. any_rank: whatever rank that is.
-void Messages::end_never_offered(uint32_t src, uint32_t dst, const Error& error) {
+// Ends sends that were not offered yet, so nothing of them was sent. any_rank: of, or to, all ranks.
+void Messages::end_unoffered(uint32_t src, uint32_t dst, const Error& error) {
     std::vector<Send*> over;
     for (auto& send : sends_)
-        if (send->waiting && (src == any_rank || send->words.src == src) &&
-            (dst == any_rank || send->words.dst == dst))
+        if (send->waiting && (src == any_rank || send->message.src == src) &&
+            (dst == any_rank || send->message.dst == dst))
             over.push_back(send.get());
     for (Send* send : over) end(*send, error, false);
 }

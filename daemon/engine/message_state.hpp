@@ -1,5 +1,4 @@
-// The state of one send and of one receive: for messages.cpp, message_matching.cpp and message_sends.cpp
-// only.
+// The state of one send and of one receive, for the files of Messages only.
 #pragma once
 
 #include <optional>
@@ -13,22 +12,22 @@ namespace nexar::engine {
 struct Messages::Send final : Pending, Alarm {
     Send(Messages& m, Timers& timers) : Alarm(timers), owner(m) {}
     Messages& owner;
-    wire::MessageOffer words;
+    wire::MessageOffer message;
     SessionId session;
     uint64_t ticket = 0;
     Buffer in;
     collectives::NodeIndex to;
     Time posted;
-    Duration timeout{};    // as asked for or agreed; not above 0: none
-    bool waiting = false;  // for a credit or for room in the control log: nothing was sent
-    ControlRoom room;      // for its withdrawal
-    link::Account account;
-    bool moving = false;    // the transfer is posted, or a receive here copies
-    bool transfer = false;  // under way in the mesh
-    Recv* copied_by = nullptr;
-    std::byte nothing{};  // what is moved of a message without bytes
-    std::optional<Error> ending;
-    void over(Result<void> result) override { owner.on_over(*this, result); }
+    Duration timeout{};              // the rank's own, or the group's; not above 0: none
+    bool waiting = false;            // for a credit or for room in the control log: nothing was sent
+    ControlRoom room;                // for its offer and its withdrawal
+    link::Account account;           // that pays for `room`
+    bool in_flight = false;          // the transfer is posted, or a receive of this node copies
+    bool in_mesh = false;            // the transfer is posted, and has not ended
+    Recv* copied_by = nullptr;       // the receive of this node that copies; null: none
+    std::byte placeholder{};         // the byte that is sent for a message without bytes
+    std::optional<Error> end_error;  // it ends with this once the transfer has ended; empty: not ending
+    void on_completed(Result<void> result) override { owner.on_completed(*this, result); }
     void on_time() override;
 };
 
@@ -44,27 +43,28 @@ struct Messages::Recv final : Pending, Alarm {
     uint64_t ticket = 0;
     Buffer out;
     Time posted;
-    Duration timeout{};  // as in Send
-    bool moving = false;
-    std::optional<Offer> taken;
-    std::byte nothing{};  // where a message without bytes goes
-    std::optional<Error> ending;
-    Rest rest = Rest::refused;  // where it does end so
-    bool retry = false;         // the sender took its message back: wait for another one
-    Error spoiled;              // how a copy from a rank of this node ends: one of the two took it back
-    bool holds = false;         // counted in held_
-    bool passed = false;        // a later receive has got what this one would have taken
+    Duration timeout{};                             // as in Send
+    bool in_flight = false;                         // the transfer is posted, or a copy runs
+    std::optional<Offer> matched;                   // the message; empty: none matched
+    std::byte placeholder{};                        // receives the byte of a message without bytes
+    std::optional<Error> end_error;                 // as in Send
+    Disposition disposition = Disposition::refuse;  // of `matched`, if the receive ends early
+    bool was_withdrawn = false;  // the sender withdrew `matched`: this waits for another message
+    Error copy_error;            // of a copy between ranks of this node, when one has given this daemon up
+    bool is_held = false;        // counted in held_recvs_
+    bool overtaken = false;      // a later receive has got a message that this one wanted
     bool wants(const wire::MessageOffer& o) const {
         return rank == o.dst && (source == any_rank || source == o.src) && (any_tag || tag == o.tag);
     }
-    void over(Result<void> result) override { owner.on_over(*this, result); }
+    void on_completed(Result<void> result) override { owner.on_completed(*this, result); }
     void on_time() override;
     std::string text() const;
 };
 
-// A transfer of nothing would end at once, and its sender not know whether it was received: a byte goes.
-inline link::Extents memory_of(const Buffer& buffer, uint64_t bytes, std::byte& nothing) {
-    if (bytes == 0) return {{&nothing, 1}};
+// A transfer without bytes would end at once on both sides, so the sender would not know whether it was
+// received: one byte is sent.
+inline link::Extents memory_of(const Buffer& buffer, uint64_t bytes, std::byte& placeholder) {
+    if (bytes == 0) return {{&placeholder, 1}};
     return {{buffer.data, bytes}};
 }
 

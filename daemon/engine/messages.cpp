@@ -23,9 +23,9 @@ std::string Messages::Recv::text() const {
 void Messages::Send::on_time() {
     owner.end(*this,
               Error{Errc::timed_out,
-                    "send to rank " + std::to_string(words.dst) + ", tag " + std::to_string(words.tag) +
+                    "send to rank " + std::to_string(message.dst) + ", tag " + std::to_string(message.tag) +
                         " was not received within " + std::to_string(to_ms(timeout)) + " ms",
-                    words.dst,
+                    message.dst,
                     -1,
                     {}});
 }
@@ -34,9 +34,9 @@ void Messages::Recv::on_time() {
     const auto waited = std::to_string(to_ms(timeout));
     const int64_t rank_or_none = source == any_rank ? -1 : int64_t{source};
     const std::string what =
-        moving ? ": the message did not arrive whole within " : ": no such message within ";
+        in_flight ? ": the message did not arrive whole within " : ": no such message within ";
     owner.end(*this, Error{Errc::timed_out, text() + what + waited + " ms", rank_or_none, -1, {}},
-              Rest::given_back);
+              Disposition::rematch);
 }
 
 Messages::Messages(Group& group, Timers& timers)
@@ -52,12 +52,13 @@ link::OpKey Messages::key(uint64_t number) const {
 }
 
 link::Agreement Messages::agreement(const wire::MessageOffer& o) const {
-    OpDescriptor words;
-    words.kind = OpKind::send;
-    words.count = o.bytes;
-    words.dtype = Dtype(o.dtype);
-    words.root = o.dst;
-    return {group_.facts.table_hash, words.hash() ^ (o.tag * 0x9e3779b97f4a7c15u) ^ (uint64_t{o.src} << 32)};
+    OpDescriptor descriptor;
+    descriptor.kind = OpKind::send;
+    descriptor.count = o.bytes;
+    descriptor.dtype = Dtype(o.dtype);
+    descriptor.root = o.dst;
+    return {group_.facts.table_hash,
+            descriptor.hash() ^ (o.tag * 0x9e3779b97f4a7c15u) ^ (uint64_t{o.src} << 32)};
 }
 
 link::Class Messages::class_of(uint64_t bytes) const {
@@ -70,13 +71,13 @@ void Messages::withdraw(uint64_t number) {
 
 Messages::Send* Messages::find_send(uint64_t number) {
     for (auto& send : sends_)
-        if (send->words.number == number) return send.get();
+        if (send->message.number == number) return send.get();
     return nullptr;
 }
 
 Messages::Recv* Messages::find_recv(uint64_t number) {
     for (auto& recv : recvs_)
-        if (recv->taken && recv->taken->words.number == number) return recv.get();
+        if (recv->matched && recv->matched->message.number == number) return recv.get();
     return nullptr;
 }
 
@@ -111,12 +112,12 @@ bool Messages::cancel(SessionId session, uint64_t ticket) {
         if (send->session == session && send->ticket == ticket) return end(*send, cancelled), true;
     for (auto& recv : recvs_)
         if (recv->session == session && recv->ticket == ticket)
-            return end(*recv, cancelled, Rest::given_back), true;
+            return end(*recv, cancelled, Disposition::rematch), true;
     return false;
 }
 
-// What it has sent is delivered, as that of a rank whose session was closed is. What is being copied between
-// two ranks of this node ends by itself, soon.
+// Its sends are delivered, as those of a closed session are. A copy between two ranks of this node completes
+// soon.
 void Messages::close(uint32_t rank, const Error& own) {
     std::vector<Recv*> recvs;
     for (auto& recv : recvs_)
@@ -124,21 +125,21 @@ void Messages::close(uint32_t rank, const Error& own) {
     for (Recv* recv : recvs) end(*recv, own);
 }
 
-// Its peers learn it from the group's end. Of a copy between two ranks of this node, which ends by itself,
-// nobody knows what it copied or where to.
+// The cut ends the halves on other nodes. A copy between two ranks of this node completes, but the process
+// may have used its memory for something else meanwhile, so both halves fail.
 void Messages::take_back(uint32_t rank, const Error& lost) {
     std::vector<Send*> sends;
     std::vector<Recv*> recvs;
     for (auto& send : sends_)
-        if (send->words.src == rank) sends.push_back(send.get());
+        if (send->message.src == rank) sends.push_back(send.get());
     for (auto& recv : recvs_)
         if (recv->rank == rank) recvs.push_back(recv.get());
     for (Send* send : sends)
-        if (send->copied_by != nullptr) send->copied_by->spoiled = lost;
+        if (send->copied_by != nullptr) send->copied_by->copy_error = lost;
     for (Recv* recv : recvs)
-        if (recv->moving) recv->spoiled = lost;
+        if (recv->in_flight) recv->copy_error = lost;
     for (Send* send : sends) end(*send, lost);
-    for (Recv* recv : recvs) end(*recv, lost, Rest::dropped);
+    for (Recv* recv : recvs) end(*recv, lost, Disposition::drop);
 }
 
 bool Messages::has_sends_of(SessionId session) const {
@@ -147,44 +148,47 @@ bool Messages::has_sends_of(SessionId session) const {
 
 // ---- From other nodes ----
 
-void Messages::on_offer(NodeIndex from, const wire::MessageOffer& words) {
+void Messages::on_offer(NodeIndex from, const wire::MessageOffer& message) {
     const GroupFacts& facts = group_.facts;
-    if (!is_number_of(from, words.number)) return;        // of a collective, or of another node's message
-    if (words.number <= last_offer_[from.value]) return;  // the key of its transfer may be in use [W1]
-    last_offer_[from.value] = words.number;
+    if (!is_number_of(from, message.number)) return;        // of a collective, or of another node's message
+    if (message.number <= last_offer_[from.value]) return;  // the key of its transfer may be in use [W1]
+    last_offer_[from.value] = message.number;
     const bool sane =
-        words.src < facts.size() && words.dst < facts.size() && facts.layout.node_of(words.src) == from &&
-        facts.layout.node_of(words.dst) == facts.self &&  // a type that is not known fits no receive
-        words.bytes % reduce::size_of(Dtype(words.dtype)) == 0 && words.bytes <= facts.message_bytes_max();
-    Offer offer{words, from, nullptr};
+        message.src < facts.size() && message.dst < facts.size() &&
+        facts.layout.node_of(message.src) == from &&
+        facts.layout.node_of(message.dst) == facts.self &&  // a type that is not known fits no receive
+        message.bytes % reduce::size_of(Dtype(message.dtype)) == 0 &&
+        message.bytes <= facts.message_bytes_max();
+    Offer offer{message, from, nullptr};
     if (!sane)
-        return refuse(offer, {Errc::protocol_error, "the message's ranks or length cannot be", -1, -1, {}});
-    if (!credits_.arrived(words.src))
+        return refuse(
+            offer, {Errc::protocol_error, "the message's ranks or its length are out of range", -1, -1, {}});
+    if (!credits_.arrived(message.src))
         return refuse(offer, {Errc::table_full,
-                              "rank " + std::to_string(words.src) + " has no credit for another message",
-                              words.dst,
+                              "rank " + std::to_string(message.src) + " has no credit for another message",
+                              message.dst,
                               -1,
                               {}});
     offer.has_credit = true;
-    grant_credits(from, words.src);
-    // Sent before its node knew: later ones are not even offered.
-    if (const auto gone = group_.gone_error(words.dst, true)) return refuse(offer, *gone);
+    grant_credits(from, message.src);
+    // Sent before that node knew of the departure; later ones are not offered.
+    if (const auto gone = group_.gone_error(message.dst, true)) return refuse(offer, *gone);
     if (group_.failed()) return refuse(offer, *group_.failed());
     arrive(offer);
 }
 
-void Messages::on_withdraw(NodeIndex from, const wire::MessageWithdraw& words) {
-    if (!is_number_of(from, words.number)) return;
+void Messages::on_withdraw(NodeIndex from, const wire::MessageWithdraw& message) {
+    if (!is_number_of(from, message.number)) return;
     const auto at = std::ranges::find_if(
-        offers_, [&](const Offer& o) { return o.from == from && o.words.number == words.number; });
+        offers_, [&](const Offer& o) { return o.from == from && o.message.number == message.number; });
     if (at != offers_.end()) {
         return_credit(*at);
         offers_.erase(at);
     }
-    withdraw(words.number);
-    Recv* recv = find_recv(words.number);
-    if (recv == nullptr || recv->taken->from != from || !recv->moving) return;
-    recv->retry = true;
+    withdraw(message.number);
+    Recv* recv = find_recv(message.number);
+    if (recv == nullptr || recv->matched->from != from || !recv->in_flight) return;
+    recv->was_withdrawn = true;
     hold(*recv);
 }
 
@@ -192,8 +196,8 @@ void Messages::on_refused(NodeIndex from, const wire::MessageRefused& refused) {
     Send* send = find_send(refused.number);
     if (send == nullptr || send->to != from) return;
     if (const auto& failed = group_.failed()) return end(*send, *failed, false);
-    // Its node may have forgotten the group, and with it how the rank left.
-    const auto gone = group_.gone_error(send->words.dst, true);
+    // That node may have removed the group, and with it the reason of the rank's departure.
+    const auto gone = group_.gone_error(send->message.dst, true);
     const bool lost = refused.error.code == Errc::peer_lost && gone;
     end(*send, lost ? *gone : refused.error, false);
 }
@@ -211,9 +215,9 @@ void Messages::on_mismatch(const link::MeshEvent& event) {
 void Messages::snapshot(Time now, std::vector<MessageSnapshot>& out) const {
     for (const auto& send : sends_)
         out.push_back({group_.facts.id,
-                       "send by rank " + std::to_string(send->words.src) + " to rank " +
-                           std::to_string(send->words.dst) + ", tag " + std::to_string(send->words.tag) +
-                           ", " + std::to_string(send->words.bytes) + " bytes",
+                       "send by rank " + std::to_string(send->message.src) + " to rank " +
+                           std::to_string(send->message.dst) + ", tag " + std::to_string(send->message.tag) +
+                           ", " + std::to_string(send->message.bytes) + " bytes",
                        now - send->posted});
     for (const auto& recv : recvs_) out.push_back({group_.facts.id, recv->text(), now - recv->posted});
 }
@@ -223,23 +227,23 @@ void Messages::check_invariants() const {
     size_t waiting = 0;
     for (const auto& send : sends_) {
         waiting += send->waiting ? 1 : 0;
-        NEXAR_CHECK(!(send->waiting && (send->transfer || send->moving)));
+        NEXAR_CHECK(!(send->waiting && (send->in_mesh || send->in_flight)));
         if (group_.failed()) NEXAR_CHECK(!send->waiting);
     }
-    for (const auto& [key, line] : lines_) {
-        NEXAR_CHECK(line.offered <= line.limit);
-        waiting -= line.waiting.size();
+    for (const auto& [key, queue] : send_queues_) {
+        NEXAR_CHECK(queue.offered <= queue.limit);
+        waiting -= queue.waiting.size();
     }
     NEXAR_CHECK(waiting == 0);
     for (const auto& recv : recvs_) {
-        NEXAR_CHECK(!recv->moving || recv->taken);
-        if (group_.failed()) NEXAR_CHECK(recv->moving || recv->ending);
+        NEXAR_CHECK(!recv->in_flight || recv->matched);
+        if (group_.failed()) NEXAR_CHECK(recv->in_flight || recv->end_error);
     }
     if (group_.failed()) NEXAR_CHECK(offers_.empty());
     uint64_t last = 0;
     for (const Offer& offer : offers_) {
-        NEXAR_CHECK(offer.place > last || last == 0);
-        last = offer.place;
+        NEXAR_CHECK(offer.arrival > last || last == 0);
+        last = offer.arrival;
     }
 }
 

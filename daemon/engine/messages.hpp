@@ -1,11 +1,11 @@
 // Messages: send and recv between the ranks of one group. Messages of one (source, destination) pair are
-// matched in the order in which they were sent; a receive takes the oldest message that fits its source and
-// tag, a message the oldest such receive; also those receives whose message its sender took back. The offer
-// travels as a message of the control link, the bytes as a transfer of their own. A send to another node
-// waits here, with its bytes, until that node has granted its rank a credit and the control log has room
+// matched in the order in which they were sent: a receive matches the oldest message that fits its source and
+// tag, a message the oldest receive that fits. That also holds for a receive whose sender withdrew the
+// matched message. The offer is a control message, the bytes are a transfer of their own. A send to another
+// node waits here, with its bytes, until that node has granted its rank a credit and the control log has room
 // [L9].
 //
-// A send ends when its bytes are in the receiver's memory; one of nothing when it was received, too.
+// A send completes when its bytes are in the receiver's memory; one without bytes when it was received, too.
 #pragma once
 
 #include <deque>
@@ -37,7 +37,7 @@ class Messages {
     void recv(const LocalRank& to, const OpRequest& request);
     bool cancel(SessionId session, uint64_t ticket);
     void close(uint32_t rank, const Error& own);       // a rank of this node frees the group
-    void take_back(uint32_t rank, const Error& lost);  // a rank of this node goes on without this daemon
+    void take_back(uint32_t rank, const Error& lost);  // a rank of this node has given this daemon up
     bool has_sends_of(SessionId session) const;
 
     void on_offer(collectives::NodeIndex from, const wire::MessageOffer& offer);
@@ -47,9 +47,10 @@ class Messages {
     void send_waiting();  // a control log has room again
     void on_mismatch(const link::MeshEvent& event);
     void on_rank_gone(uint32_t rank);  // local or not
-    // [G8] The group has ended: what is matched with a rank that is not lost may complete, the rest ends.
+    // [G8] The group has ended: messages that are matched with a rank that is not lost may complete, all
+    // others end.
     void cut(const Error& error);
-    void end_with_node(collectives::NodeIndex node, const Error& error);  // that does not answer
+    void end_with_node(collectives::NodeIndex node, const Error& error);  // the node does not answer
     void fail_all(const Error& error);
 
     bool idle() const { return sends_.empty() && recvs_.empty(); }
@@ -60,32 +61,32 @@ class Messages {
   private:
     struct Send;
     struct Recv;
-    // A message that no receive has taken yet. `local`: it is a send of this node.
+    // An unexpected message: no receive has matched it yet.
     struct Offer {
-        wire::MessageOffer words;
+        wire::MessageOffer message;
         collectives::NodeIndex from;
-        Send* local = nullptr;
-        uint64_t place = 0;       // offers_ is in this order
-        bool begun = false;       // a receive had begun with it, and gave it back
-        bool has_credit = false;  // to be returned when it is not unexpected any more
+        Send* local = nullptr;    // the send, if it is of this node
+        uint64_t arrival = 0;     // number in order of arrival; offers_ is sorted by it
+        bool was_begun = false;   // a receive had posted its transfer, and returned the message
+        bool has_credit = false;  // a credit to return when the message is matched, withdrawn or refused
     };
-    // What becomes of the message that a receive has begun with when it ends early: the next receive may have
-    // it, its sender is told that it is over, or its sender knows that already.
-    enum class Rest : uint8_t { given_back, refused, dropped };
+    // Of the matched message of a receive that ends early: the next receive may match it; its sender is
+    // notified; nothing, because the sender already knows.
+    enum class Disposition : uint8_t { rematch, refuse, drop };
 
-    // What one rank of this node sends to one other node, in order.
-    struct Line {
-        std::deque<Send*> waiting;  // not offered yet; mostly empty
-        uint64_t offered = 0;
-        uint64_t limit = 0;  // credits so far: `offered` never exceeds it
+    // The sends of one rank of this node to one other node, in order.
+    struct SendQueue {
+        std::deque<Send*> waiting;  // not offered yet; usually empty
+        uint64_t offered = 0;       // how many were
+        uint64_t limit = 0;         // credits granted so far; `offered` never exceeds it
     };
-    using LineKey = std::pair<uint32_t, uint32_t>;  // rank, NodeIndex
+    using SendQueueKey = std::pair<uint32_t, uint32_t>;  // rank, NodeIndex
 
     void enqueue(Send& send);
-    void advance(const LineKey& key, Line& line);
+    void advance(const SendQueueKey& key, SendQueue& queue);
     void offer(Send& send);
     void stop_waiting(Send& send);
-    void end_never_offered(uint32_t src, uint32_t dst, const Error& error);
+    void end_unoffered(uint32_t src, uint32_t dst, const Error& error);
     void return_credit(Offer& offer);
     void grant_credits(collectives::NodeIndex node, uint32_t src);
     bool fits(const Recv& recv, const wire::MessageOffer& offer) const;
@@ -93,22 +94,22 @@ class Messages {
     void arrive(Offer offer);
     void match(const Offer& offer);
     void match_again();
-    bool overtaken(const Recv& recv) const;
+    bool is_overtaken(const Recv& recv) const;
     void hold(Recv& recv);
-    void give_back(Offer offer);
-    void ended_early(Recv& recv);
-    void take(Recv& recv, Offer offer);
-    Error unfit(const Recv& recv, const wire::MessageOffer& offer) const;
+    void requeue(Offer offer);
+    void finish_early(Recv& recv);
+    void begin_recv(Recv& recv, Offer offer);
+    Error mismatch_of(const Recv& recv, const wire::MessageOffer& offer) const;
     void start_transfer(Recv& recv, const Offer& offer);
     void start_copy(Recv& recv, Send& send);
     void refuse(Offer offer, const Error& error);
-    void end(Send& send, const Error& error, bool tell = true);
-    void end(Recv& recv, const Error& error, Rest rest = Rest::refused);
+    void end(Send& send, const Error& error, bool notify = true);
+    void end(Recv& recv, const Error& error, Disposition disposition = Disposition::refuse);
     void drop_offer_of(const Send& send);
     void finish(Send& send, Error error);  // by value: it may be the send's own
     void finish(Recv& recv, Error error);
-    void on_over(Send& send, const Result<void>& result);
-    void on_over(Recv& recv, const Result<void>& result);
+    void on_completed(Send& send, const Result<void>& result);
+    void on_completed(Recv& recv, const Result<void>& result);
     void transferred(Recv& recv, const Result<void>& result);
     Time deadline(Duration timeout) const;
     link::OpKey key(uint64_t number) const;
@@ -118,23 +119,23 @@ class Messages {
     std::optional<Error> no_sender_left(const Recv& recv, bool waited) const;
     void end_without_sender();
     template <class Lost>
-    void end_with(const Error& error, Lost lost, bool tell);
+    void end_with(const Error& error, Lost lost, bool notify);
     Send* find_send(uint64_t number);
     Recv* find_recv(uint64_t number);
 
     Group& group_;
     Timers& timers_;
-    std::list<std::unique_ptr<Send>> sends_;  // in the order in which they were posted
-    std::list<std::unique_ptr<Recv>> recvs_;
-    std::list<Offer> offers_;  // in order of arrival
-    uint64_t arrivals_ = 0;
-    std::map<LineKey, Line> lines_;
-    CreditTable credits_;               // of other nodes' ranks
-    std::vector<uint64_t> last_offer_;  // by NodeIndex: numbers only grow
-    uint64_t counter_ = 0;
-    // Receives whose message goes back, to its sender or to offers_, once their transfer is over. Nothing is
-    // matched until then: a later receive would get what one of these, or the next of them, is to get.
-    size_t held_ = 0;
+    std::list<std::unique_ptr<Send>> sends_;         // in the order in which they were posted
+    std::list<std::unique_ptr<Recv>> recvs_;         // the same
+    std::list<Offer> offers_;                        // the unexpected-message buffer, by Offer::arrival
+    uint64_t arrivals_ = 0;                          // of messages so far; the next one's number less 1
+    std::map<SendQueueKey, SendQueue> send_queues_;  // from the first send of each pair on
+    CreditTable credits_;                            // granted to other nodes' ranks
+    std::vector<uint64_t> last_offer_;               // by NodeIndex: its highest message number; 0: none
+    uint64_t counter_ = 0;                           // of messages offered by this node
+    // Receives whose message returns to its sender or to offers_ once their transfer has ended. While there
+    // are any, no message is matched: a later receive would get the message of an earlier one.
+    size_t held_recvs_ = 0;
 };
 
 }  // namespace nexar::engine
