@@ -367,8 +367,10 @@ def somebody_leaves(r):
     spec = r.rng.choice(r.specs)
     rank = r.rng.randrange(len(spec.members))
     how = r.rng.choice(("finish", "free", "close", "kill"))
-    r.options["leave"] = {(spec.name, rank): (r.rng.randint(1, 40), how)}
     leaver = spec.members[rank]
+    if how == "close" and any(leaver in other.members for other in r.specs if other is not spec):
+        how = "free"  # the threads of its other groups use the session's memory
+    r.options["leave"] = {(spec.name, rank): (r.rng.randint(1, 40), how)}
     r.begin().ready(leaver)
     r.since = time.monotonic()
     r.stop[0] = 0
@@ -383,6 +385,11 @@ def somebody_leaves(r):
             r.all_well({name: group})
             continue
         lost = other.members.index(leaver)
+        for p, report in group.items():
+            for turn, failure in report.operation_failures:
+                expect(p == leaver or failure.cause[:2] in {("ABORTED", lost), ("PEER_LOST", lost)},
+                       f"{name}: rank {lost} left by {how}; process {p}, operation {turn}: {failure.cause}: {failure.text}; "
+                       f"all: {group}")
         if all(report.end == "stopped" or p == leaver for p, report in group.items()):
             continue  # it was over before
         survivors = {p: report for p, report in group.items() if p != leaver and report.end != "stopped"}

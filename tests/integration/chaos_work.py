@@ -197,6 +197,7 @@ class Worker:
             self.report.failures.append(self.me.failure(error))
             return
         turn = 0
+        vote = self.session.alloc(1, "int32")  # not a copy: scratch may be full, and all must vote
         leave = self.options.get("leave", {}).get((self.spec.name, self.rank))
         while True:
             window = self.local.choice((0, 0, 1, 2, 3, 5))
@@ -207,22 +208,26 @@ class Worker:
             if leave and turn >= leave[0]:
                 return self.leave(leave[1], turn)
             self.finish_all()
-            go_on = np.array([0 if self.stop[0] else 1], "int32")
+            vote[0] = 0 if self.stop[0] else 1
             try:
-                self.group.all_reduce(go_on, op="min")
+                self.group.all_reduce(vote, op="min")
             except nexar.Error as error:
                 if not self.survivable(error):
                     raise
-                go_on[0] = 1  # nobody stops on a failed vote
+                vote[0] = 1  # nobody stops on a failed vote
                 self.report.operation_failures.append((turn, self.me.failure(error)))
             self.ready.set()
-            if not go_on[0]:
+            if not vote[0]:
                 self.report.end = "stopped"
                 if self.local.random() < 0.5:
                     self.group.free()
                 return
 
-    def survivable(self, error):
+    def survivable(self, error, kind="vote"):
+        """Whether the group goes on. A rank that leaves ends what it had pending, and messages with it; the group ends
+        with the first collective that it had not called."""
+        if self.options.get("leave"):
+            return error.name == "ABORTED" or (kind == "messages" and error.name == "PEER_LOST")
         return self.options.get("survive") and error.name in ("ABORTED", "TIMED_OUT")
 
     def one(self, turn, window):
@@ -232,7 +237,7 @@ class Worker:
                 turn.call()
                 self.report.done += 1
             except nexar.Error as error:
-                if not self.survivable(error):
+                if not self.survivable(error, turn.plan.kind):
                     raise
                 self.report.operation_failures.append((turn.plan.turn, self.me.failure(error)))
             return
@@ -271,7 +276,7 @@ class Worker:
             assert freed == 0 or status == freed == cabi.CLOSED, f"request_free: {freed} after {status}"
         turn.requests = []
         if first is not None:
-            if not self.survivable(first):
+            if not self.survivable(first, turn.plan.kind):
                 raise first
             self.report.operation_failures.append((turn.plan.turn, self.me.failure(first)))
             return
