@@ -73,7 +73,7 @@ bool ArrivalInquiry::on_reply(NodeIndex from, const wire::ArrivalReply& reply) {
     return true;
 }
 
-ArrivalInquiry::Due ArrivalInquiry::all_answered(Time) {
+ArrivalInquiry::Due ArrivalInquiry::all_answered() {
     Due due;
     if (!silent().empty()) return due;
     if (expiring_)

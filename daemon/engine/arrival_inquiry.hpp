@@ -1,6 +1,6 @@
-// ArrivalInquiry: a collective is late, and its nodes ask each other which ranks have called it. It keeps
-// when to announce, ask, log and give up, and what was answered. Dry: it has the time handed in and sends
-// nothing.
+// ArrivalInquiry: for a collective that is late, the nodes ask each other which ranks have arrived. This
+// object has the times at which to announce, ask, log and expire, and the answers. Dry: the caller passes the
+// time and sends the messages.
 #pragma once
 
 #include <optional>
@@ -36,14 +36,14 @@ class ArrivalInquiry {
     // The query of this collective; `nonce` is used the first time.
     wire::ArrivalQuery query(uint64_t nonce);
     bool has_asked() const { return nonce_ != 0; }
-    // Marks it as asked. False: it has not answered the last query, which it answers by what is so then.
+    // Marks the node as asked. False: its answer to the last query has not arrived, and is as good.
     bool ask(collectives::NodeIndex node);
     // False: not an answer to this collective's query.
     bool on_reply(collectives::NodeIndex from, const wire::ArrivalReply& reply);
-    // After a reply: whether somebody waited for it, now that all nodes have answered.
-    Due all_answered(Time now);
+    // After a reply: an expired collective ends once all nodes have answered.
+    Due all_answered();
 
-    // By the answers: whether this rank of another node has called the collective; nothing: not known.
+    // By the answers: whether this rank of another node has arrived; empty: not known.
     std::optional<bool> has_arrived(uint32_t rank) const;
     std::vector<uint32_t> stalled() const;               // ranks that must move their bytes [S13]
     std::vector<collectives::NodeIndex> silent() const;  // other nodes without an answer

@@ -186,7 +186,7 @@ std::string CollectiveRun::phase() const {
     if (state_ == State::waiting) return "waiting for ranks";
     if (state_ == State::ready) return "queued";
     if (state_ != State::running) return "ending";
-    std::string out = "running, " + std::to_string(execution_.segments_over()) + " of " +
+    std::string out = "running, " + std::to_string(execution_.segments_ended()) + " of " +
                       std::to_string(execution_.segments()) + " segments done";
     const std::vector<uint32_t> ranks = stalled_here();
     if (ranks.empty()) return out;
@@ -215,8 +215,8 @@ OpSnapshot CollectiveRun::snapshot(Time now) const {
             out.arrived.push_back(r);
         else if (is_missing(rank))
             out.missing.push_back(r);
-        else if (std::ranges::find(out.unheard, r.node) == out.unheard.end())
-            out.unheard.push_back(r.node);
+        else if (std::ranges::find(out.unanswered, r.node) == out.unanswered.end())
+            out.unanswered.push_back(r.node);
     }
     return out;
 }

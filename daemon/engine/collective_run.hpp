@@ -50,13 +50,13 @@ class CollectiveRun final : public Execution::Owner, public Alarm {
     }
     void local_left() { end_if_idle(); }
     // False: of another operation.
-    bool moved(SessionId session, uint64_t ticket, uint32_t filled, uint32_t taken) {
-        return execution_.moved(session, ticket, filled, taken);
+    bool on_stage_progress(SessionId session, uint64_t ticket, uint32_t filled, uint32_t taken) {
+        return execution_.on_progress(session, ticket, filled, taken);
     }
     // A local rank has left. False: it has not moved all its input, so it has not handed this op over.
     bool leave(uint32_t rank) { return execution_.leave(rank); }
     bool waits_for_bytes_of(uint32_t rank) const { return execution_.waits_for_bytes_of(rank); }
-    uint32_t segments_over() const { return execution_.segments_over(); }
+    uint32_t segments_ended() const { return execution_.segments_ended(); }
     bool has_filled(uint32_t rank) const { return execution_.has_filled(rank); }
 
     void on_announce(collectives::NodeIndex from, const wire::OpAnnounce& announce);
@@ -64,7 +64,7 @@ class CollectiveRun final : public Execution::Owner, public Alarm {
     void announce();
     bool has_posts() const { return gathering_.any_posted(); }
     bool is_stopped() const { return execution_.stopped().has_value(); }
-    void give(ControlRoom room) { room_ = std::move(room); }
+    void set_room(ControlRoom room) { room_ = std::move(room); }
     ControlRoom& room() { return room_; }
     OpSnapshot snapshot(Time now) const;
     void check_invariants() const;

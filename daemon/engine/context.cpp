@@ -8,7 +8,7 @@
 
 namespace nexar::engine {
 
-bool Context::finished(uint64_t handle, Result<void> result) {
+bool Context::complete(uint64_t handle, Result<void> result) {
     const auto it = pending_.find(handle);
     if (it == pending_.end()) return false;
     Pending* pending = it->second;
@@ -54,10 +54,10 @@ std::optional<link::PeerIndex> Context::find_peer(const NodeId& node) const {
     return it->second;
 }
 
-void Context::send(link::PeerIndex to, const wire::Message& message, std::optional<link::Account> account) {
+void Context::send(link::PeerIndex to, const wire::Message& message) {
     const auto bytes = wire::encode(message);
     if (wire::is_logged(message))
-        ports.peers.append(to, bytes, account);
+        ports.peers.append(to, bytes, std::nullopt);
     else
         ports.peers.send(to, bytes);
 }

@@ -1,5 +1,5 @@
-// What all parts of the engine share: the ports, the moment, the numbers of transfers and jobs under way, and
-// who the peers are. One per engine, on its thread.
+// Context: what all parts of the engine share: the ports, the time of this input, the numbers of transfers
+// and jobs in flight, and the peers. One per engine, on its thread.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,7 @@
 
 namespace nexar::engine {
 
-// Something outside that will end: a transfer or a worker job. Whoever made it keeps it until then.
+// Waits for the end of a transfer or of a worker job. Requires: it exists until then.
 class Pending {
   public:
     virtual void on_completed(Result<void> result) = 0;
@@ -23,7 +23,7 @@ class Pending {
     ~Pending() = default;
 };
 
-// Collects what is posted until the task suspends, and hands it over as one batch.
+// Collects transfers until the task suspends, and posts them as one batch.
 class Poster {
   public:
     virtual void flush() = 0;
@@ -39,7 +39,7 @@ struct PeerState {
 };
 
 constexpr size_t inline_job_bytes_max =
-    64 * 1024;  // a job of this size takes about 10 us: below a hand-over's cost
+    64 * 1024;  // a job of this size takes about 10 us, less than handing it off
 constexpr size_t scratch_kept_max = 64 * 1024 * 1024;
 
 class Context {
@@ -54,26 +54,27 @@ class Context {
     Time now{};
     ScratchPool scratch;
 
-    // Transfers and jobs under way share one numbering.
+    // Transfers and jobs in flight share one numbering.
     uint64_t allot_handles(size_t n) {
         const uint64_t first = next_handle_;
         next_handle_ += n;
         return first;
     }
     void expect(uint64_t handle, Pending& pending) { pending_.emplace(handle, &pending); }
-    // False: nobody waits for it.
-    bool finished(uint64_t handle, Result<void> result);
+    // False: there is no Pending for it.
+    bool complete(uint64_t handle, Result<void> result);
     size_t pending() const { return pending_.size(); }
 
-    // A job on the workers, or at once when it is small: then `pending` is over when this returns.
+    // Runs a job on the workers, or at once when it is small: then `pending` is completed before this
+    // returns.
     void submit_job(WorkerJob job, Pending& pending);
 
-    // Whose sends wait for room in a control log.
+    // Groups with sends that wait for room in a control log.
     std::set<GroupId> groups_without_room;
 
     void mark_dirty(Poster& poster) { dirty_.push_back(&poster); }
     void forget_dirty(const Poster& poster);
-    // Everything that is ready runs, and everything posted leaves.
+    // Runs all tasks that are ready, and posts all batches.
     void run_ready();
     bool idle() const { return executor.idle() && dirty_.empty(); }
 
@@ -85,21 +86,20 @@ class Context {
         if (node == config.self) return config.hostname;
         return config.host_of ? config.host_of(node) : std::string();
     }
-    // By the control log, if it is a message of a group (wire::is_logged). With an account: charged to what
-    // was reserved for it; otherwise to the daemon's reserve.
-    void send(link::PeerIndex to, const wire::Message& message, std::optional<link::Account> account = {});
+    // In the control log, if wire::is_logged, charged to the daemon's reserve [L8].
+    void send(link::PeerIndex to, const wire::Message& message);
 
     // `shards`: how many all nodes of the group have (GroupFacts::bulk_shards).
     size_t mesh_for(link::Class cls, uint64_t lane, uint32_t shards) const;
 
   private:
     uint64_t next_handle_ = 1;
-    std::unordered_map<uint64_t, Pending*> pending_;
-    std::vector<Poster*> dirty_;
-    std::vector<PeerState> peers_;
-    std::unordered_map<NodeId, link::PeerIndex> by_node_;
+    std::unordered_map<uint64_t, Pending*> pending_;       // by handle: transfers and jobs in flight
+    std::vector<Poster*> dirty_;                           // have something to post; null: destroyed since
+    std::vector<PeerState> peers_;                         // by PeerIndex
+    std::unordered_map<NodeId, link::PeerIndex> by_node_;  // the newest incarnation of each node
 };
 
-constexpr size_t peers_max = 65536;  // incarnations of nodes met in one life of the daemon
+constexpr size_t peers_max = 65536;  // incarnations of nodes that one incarnation of the daemon knows
 
 }  // namespace nexar::engine

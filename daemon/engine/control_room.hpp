@@ -1,5 +1,5 @@
-// ControlRoom: what one operation has reserved in the control logs for the messages that it may cause
-// (docs/protocol/control_log.md [L8]). It is given back when this ends.
+// ControlRoom: the bytes that one operation has reserved in the control logs for the messages that it may
+// cause (docs/protocol/control_log.md [L8]). Its destructor releases them.
 #pragma once
 
 #include <span>
@@ -9,7 +9,7 @@
 
 namespace nexar::engine {
 
-// The longest encodings of what an operation may cause; a test compares them with the codec.
+// The longest encodings of these messages; a test compares them with the codec.
 constexpr size_t announce_bytes_max = 192;
 constexpr size_t query_bytes_max = 128;
 constexpr size_t abort_bytes_max = 1536;
@@ -32,10 +32,10 @@ class ControlRoom {
         swap(other);
         return *this;
     }
-    ~ControlRoom() { release(left_); }
+    ~ControlRoom() { release(reserved_); }
 
-    // The same in the logs of all peers but the one at `skip`; in none if one has no room.
-    // Requires: `peers` lives longer than this.
+    // Reserves `bytes` in the logs with all peers but the one at `skip`, or in none if one has no room.
+    // Requires: `peers` outlives this.
     bool reserve(Context& context, std::span<const link::PeerIndex> peers, size_t skip, link::Account account,
                  size_t bytes) {
         if (context_ == nullptr) {
@@ -50,25 +50,24 @@ class ControlRoom {
                 if (j != skip_) context.ports.peers.release(peers_[j], account_, bytes);
             return false;
         }
-        left_ += bytes;
+        reserved_ += bytes;
         return true;
     }
     bool reserve_more(size_t bytes) {
         return context_ != nullptr && reserve(*context_, peers_, skip_, account_, bytes);
     }
-    // What was spent is not written to the peer at this index.
-    void give_back(size_t index, size_t message_bytes) {
+    // Releases a spent message that is not sent to the peer at this index.
+    void refund(size_t index, size_t message_bytes) {
         if (context_ != nullptr)
             context_->ports.peers.release(peers_[index], account_, link::ControlLog::cost_of(message_bytes));
     }
-    // Who pays for the next message, of so many bytes, that goes to every peer.
+    // The account that pays for the next message to all peers; empty: the reservation is used up.
     std::optional<link::Account> spend(size_t message_bytes) {
         const size_t cost = link::ControlLog::cost_of(message_bytes);
-        if (left_ < cost) return {};
-        left_ -= cost;
+        if (reserved_ < cost) return {};
+        reserved_ -= cost;
         return account_;
     }
-    link::Account account() const { return account_; }
 
   private:
     void release(size_t bytes) {
@@ -81,14 +80,14 @@ class ControlRoom {
         std::swap(peers_, other.peers_);
         std::swap(skip_, other.skip_);
         std::swap(account_, other.account_);
-        std::swap(left_, other.left_);
+        std::swap(reserved_, other.reserved_);
     }
 
-    Context* context_ = nullptr;              // null: nothing was reserved yet
-    std::span<const link::PeerIndex> peers_;  // in whose logs
+    Context* context_ = nullptr;              // null: nothing reserved yet
+    std::span<const link::PeerIndex> peers_;  // of the logs
     size_t skip_ = no_index;                  // index in peers_ that stands for this node
-    link::Account account_;
-    size_t left_ = 0;  // bytes in each of the logs
+    link::Account account_;                   // that pays
+    size_t reserved_ = 0;                     // bytes in each of the logs that are not spent
 };
 
 }  // namespace nexar::engine

@@ -1,5 +1,5 @@
-// CreditTable: how many more messages each remote rank may send here before a receive has taken the earlier
-// ones (docs/protocol/control_log.md [L9]). Limits are cumulative counts, so the newest says all.
+// CreditTable: how many unexpected messages each rank of other nodes may send here
+// (docs/protocol/control_log.md [L9]). Limits are cumulative counts, so the newest one is enough.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ class CreditTable {
   public:
     explicit CreditTable(uint64_t window) : window_(window) {}
 
-    // A message of this rank arrived. False: its node had no credit for it.
+    // A message of this rank arrived. False: without a credit.
     bool arrived(uint32_t rank) {
         Use& use = uses_[rank];
         if (use.arrived >= use.returned_and_sent + window_) return false;
@@ -29,7 +29,7 @@ class CreditTable {
         return true;
     }
     // It is not unexpected any more: matched, withdrawn or refused.
-    void left(uint32_t rank) {
+    void returned(uint32_t rank) {
         Use& use = uses_[rank];
         NEXAR_CHECK(use.returned < use.arrived);
         ++use.returned;

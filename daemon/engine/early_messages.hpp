@@ -1,5 +1,5 @@
-// EarlyMessages: what other nodes sent about a group before its commit, which took another way, came here.
-// Each waits for the group; a peer whose messages need more room than it has breaks its log [L7].
+// EarlyMessages: messages about a group that arrived before its commit, which comes from another node. Each
+// waits for the group; a peer whose messages exceed their limit loses its control log [L7].
 #pragma once
 
 #include <deque>

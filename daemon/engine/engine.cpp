@@ -26,14 +26,14 @@ void Engine::Impl::turn() {
             if (Group* group = find(found->group)) group->node_failed(found->excluded, found->error);
         while (const auto unknown = watch.poll_unknown())
             if (const auto peer = context.find_peer(unknown->from))
-                answer_for_gone_group(*peer, unknown->group, unknown->epoch);
+                answer_for_ended_group(*peer, unknown->group, unknown->epoch);
         while (const auto event = opening.poll())
             std::visit([this](const auto& e) { on_opening(e); }, *event);
     } while (!context.idle());
     remove_finished();
 }
 
-Error Engine::Impl::named(Error error) const {
+Error Engine::Impl::with_host(Error error) const {
     NodeId node;
     if (error.host.empty() && NodeId::parse_hex(error.node, node)) error.host = context.host_of(node);
     return error;
@@ -79,7 +79,8 @@ void Engine::stage(Time now, SessionId session, uint64_t ticket, uint32_t filled
     const auto it = impl_->sessions.find(session);
     if (it == impl_->sessions.end()) return;
     for (const GroupId& id : it->second.groups)
-        if (Group* group = impl_->find(id); group != nullptr && group->moved(session, ticket, filled, taken))
+        if (Group* group = impl_->find(id);
+            group != nullptr && group->on_stage_progress(session, ticket, filled, taken))
             break;
     impl_->turn();
 }
@@ -91,7 +92,7 @@ Result<void> Engine::free_group(Time now, SessionId session, const GroupId& id, 
     if (local == nullptr) return fail(Errc::not_found, "this session has no such rank of the group");
     if (local->left) return fail(Errc::closed, "this rank has left the group already");
     group->leave(*local, Leaving::freed, "it freed the group");
-    if (!group->messages().has_sends_of(session)) impl_->part(session, id);  // they may still be cancelled
+    if (!group->messages().has_sends_of(session)) impl_->detach(session, id);  // they may still be cancelled
     impl_->turn();
     return {};
 }
@@ -171,14 +172,14 @@ void Engine::goodbye(Time now, const std::string& reason) {
 
 // ---- Completions ----
 
-void Engine::on_mesh_event(Time now, size_t, const link::MeshEvent& event) {
+void Engine::on_mesh_event(Time now, const link::MeshEvent& event) {
     impl_->context.now = now;
     switch (event.kind) {
         case link::MeshEvent::Kind::done:
-            impl_->context.finished(event.handle, {});
+            impl_->context.complete(event.handle, {});
             break;
         case link::MeshEvent::Kind::failed:
-            impl_->context.finished(event.handle, event.text.empty()
+            impl_->context.complete(event.handle, event.text.empty()
                                                       ? fail(Errc::aborted, "the transfer was withdrawn")
                                                       : fail(Errc::mismatch, event.text));
             break;
@@ -200,7 +201,7 @@ void Engine::on_mesh_event(Time now, size_t, const link::MeshEvent& event) {
 
 void Engine::on_worker_done(Time now, uint64_t handle) {
     impl_->context.now = now;
-    impl_->context.finished(handle, {});
+    impl_->context.complete(handle, {});
     impl_->turn();
 }
 
@@ -248,8 +249,8 @@ Snapshot Engine::snapshot(Time now) const {
     return out;
 }
 
-uint64_t Engine::groups_looked_at() const {
-    return impl_->groups_looked_at;
+uint64_t Engine::groups_visited() const {
+    return impl_->groups_visited;
 }
 
 void Engine::check_invariants() const {

@@ -1,16 +1,13 @@
 // Engine: all operations of this node's sessions. It composes groups, collectives, messages, deadlines and
-// the membership machines, on the control loop's thread; it carries no bulk itself. Dry: it is given time,
-// requests, messages and completions, and acts through the ports.
+// the membership machines. It carries no bulk itself. Dry: its inputs are time, requests, messages and
+// completions; its outputs are the ports.
 //
-// How it is driven: call one of the input functions, as often as there is input; each ends with everything
-// that became ready having run. Clients::complete and group_opened may be called from inside any of them. The
-// other ports never call back from inside their functions. Then arrange for on_time(now) at wake_at().
-//
-// Lifetime: a destroyed engine forgets its ops; whoever destroys it has stopped the meshes and the workers
-// first.
+// Thread: the control loop's.
+// Requires: on_time(now) is called at wake_at(). The meshes and the workers stop before the engine is
+// destroyed. Ensures: each input function runs all that it made ready. It may call Clients::complete and
+// group_opened. The other ports do not call back from inside their functions.
 #pragma once
 
-#include <array>
 #include <functional>
 #include <memory>
 #include <span>
@@ -33,23 +30,22 @@ struct EngineConfig {
     NodeId self;
     Incarnation incarnation;
     std::string hostname;
-    std::array<uint8_t, 16> cluster{};
     uint64_t features = known_features();  // of this daemon (core/features.hpp)
 
-    // Of groups that are led from here and whose members do not say. 0: none.
+    // Of groups that this node leads, where no member sets one. 0: none.
     Timeouts timeouts{Duration{30'000'000'000}, Duration{30'000'000'000}, Duration{30'000'000'000}};
-    Duration late_after{1'000'000'000};     // an op older than this is logged once, naming who is missing
-    Duration ask_again_max{8'000'000'000};  // then the others are asked again after 1, 2, 4, 8, 8 ... s
-    Duration arrival_grace{200'000'000};    // how long the answers to "who has arrived?" are waited for
-    Duration announce_after{2'000'000};     // an op older than this tells its descriptor to all nodes
+    Duration late_after{1'000'000'000};     // an op older than this is logged once, with the missing ranks
+    Duration ask_again_max{8'000'000'000};  // then other nodes are asked again after 1, 2, 4, 8, 8 ... s
+    Duration arrival_grace{200'000'000};    // at the deadline: the wait for the answers of other nodes
+    Duration announce_after{2'000'000};     // an op older than this sends its descriptor to all nodes
     wire::PlanTableRecord plan = default_plan();  // for groups that this node creates
 
-    // Of the shards, how many carry lanes. Alike on all nodes that share a group: lane l goes through shard l
-    // modulo it.
+    // The number of shards that carry lanes: lane l goes through shard l modulo it. A group uses the fewest
+    // of any of its nodes.
     uint32_t bulk_shards = 1;
 
-    // Failure detection (membership/): a peer silent for `interval` is sent a heartbeat, for `timeout`
-    // accused.
+    // Failure detection (membership/): a heartbeat is sent when nothing was sent for `interval`; a peer from
+    // which nothing was received for `timeout` is suspected.
     Duration heartbeat_interval{1'000'000'000};
     Duration heartbeat_timeout{5'000'000'000};
 
@@ -60,15 +56,14 @@ struct EngineConfig {
 
     size_t groups_max = 4096;
     size_t runs_per_group_max = 16;  // collectives of one group that move data at the same time
-    size_t seq_window = 4096;        // of words about collectives further ahead only ends are kept
-    // Unexpected messages of a group that one node keeps; its ranks share them evenly as credits. Alike on
-    // all nodes that share a group.
+    size_t seq_window = 4096;        // of collectives further ahead only aborts are kept
+    // Unexpected messages of a group that one node keeps; the sending ranks share them evenly as credits.
+    // Requires: the same on all nodes that share a group.
     size_t unexpected_per_group_max = 1024;
-    size_t early_bytes_per_peer_max = 1 << 20;  // about groups whose commit has not come yet
-    size_t finished_groups_max =
-        4096;  // remembered, so that late words about them are not kept as early ones
+    size_t early_bytes_per_peer_max = 1 << 20;  // about groups whose commit has not arrived
+    size_t finished_groups_max = 4096;          // ended groups that are remembered, with their cuts [G9]
 
-    // Tests only: each switch breaks one thing that a named test must notice.
+    // Tests only: each switch breaks one rule, and a named test notices.
     struct Sabotage {
         bool skip_descriptor_check = false;
         bool lose_a_wakeup = false;
@@ -102,26 +97,25 @@ class Engine final : public Service {
                 uint64_t ticket) override;  // unknown or finished: nothing happens
     void stage(Time now, SessionId session, uint64_t ticket, uint32_t filled, uint32_t taken) override;
     Result<void> free_group(Time now, SessionId session, const GroupId& group, uint32_t rank) override;
-    // The session's process ended or closed its session. No complete() is called for it any more; its memory
-    // is used until its last op is over, and its buffers' keepalives are released then.
+    // The session's process ended or closed its session. No complete() follows for it; its last op releases
+    // its buffers' keepalives.
     void session_ended(Time now, SessionId session, SessionEnd how, const std::string& reason) override;
 
-    // Peers. A PeerIndex stands for one incarnation of one node, for good. Hello and RosterUpdate are the
-    // node's business; given here they only count as a sign of life.
+    // Peers. A PeerIndex always names the same incarnation of one node. The node handles Hello and
+    // RosterUpdate; here they only show that the peer runs.
     void on_peer_up(Time now, link::PeerIndex peer, const NodeId& node, const Incarnation& incarnation);
-    // Without proof it is a suspicion, and on_peer_up may follow; with proof this life is over.
+    // Without proof it is a suspicion, and on_peer_up may follow; with proof this incarnation has ended.
     void on_peer_down(Time now, link::PeerIndex peer, const std::string& reason, bool proof = false);
     void on_redial_failed(Time now, link::PeerIndex peer);
     void on_received(Time now, link::PeerIndex peer,
                      Duration rtt = {});           // any authenticated packet; 0: no rtt
-    void on_sent(Time now, link::PeerIndex peer);  // anything that the peer will authenticate
+    void on_sent(Time now, link::PeerIndex peer);  // any packet that the peer authenticates
     void on_message(Time now, link::PeerIndex from, const wire::Message& message);
-    // Ends local ops with daemon_lost: the last thing before the node stops. The goodbye to peers is the
-    // node's.
+    // Ends local ops with daemon_lost, as the last input. The node itself sends GOODBYE to peers.
     void goodbye(Time now, const std::string& reason);
 
     // Completions.
-    void on_mesh_event(Time now, size_t mesh, const link::MeshEvent& event);
+    void on_mesh_event(Time now, const link::MeshEvent& event);
     void on_worker_done(Time now, uint64_t handle);
 
     void on_time(Time now);
@@ -129,9 +123,9 @@ class Engine final : public Service {
 
     // Introspection.
     Snapshot snapshot(Time now) const;
-    void check_invariants() const;      // tests; walks everything
-    bool quiet() const;                 // no op, no worker job, no transfer: tests
-    uint64_t groups_looked_at() const;  // by all inputs so far: tests of what an input costs
+    void check_invariants() const;    // tests; walks everything
+    bool quiet() const;               // tests: no op, no worker job and no transfer is in flight
+    uint64_t groups_visited() const;  // by all inputs so far; for tests of an input's cost
 
     // A group made without rendezvous: tests. `sessions` are those of this node's ranks, in rank order.
     Result<void> install_group(Time now, const wire::GroupPrepare& group,

@@ -10,7 +10,7 @@ namespace nexar::engine {
 using collectives::NodeIndex;
 
 // One entry for each rank that the session has in the group.
-void Engine::Impl::part(SessionId session, const GroupId& id) {
+void Engine::Impl::detach(SessionId session, const GroupId& id) {
     const auto it = sessions.find(session);
     if (it == sessions.end()) return;
     std::vector<GroupId>& groups_of_session = it->second.groups;
@@ -22,10 +22,10 @@ void Engine::Impl::remove_finished() {
     for (const GroupId& id : std::exchange(finishing, {})) {
         const auto it = groups.find(id);
         if (it == groups.end() || !it->second->finished()) continue;
-        ++groups_looked_at;
+        ++groups_visited;
         for (MeshPort* mesh : context.ports.meshes) mesh->forget_group(id);
         watch.on_group_gone(id);
-        for (const LocalRank& local : it->second->locals()) part(local.session, id);
+        for (const LocalRank& local : it->second->locals()) detach(local.session, id);
         for (const NodeId& node : it->second->facts.nodes) {
             const auto at = groups_of_node.find(node);
             if (at != groups_of_node.end() && at->second.erase(id) > 0 && at->second.empty())
@@ -42,13 +42,13 @@ void Engine::Impl::remove_finished() {
 
 void Engine::Impl::reach_changed(const Watch::Reach& reach) {
     if (reach.reachable)
-        opening.on_peer_up(reach.node, reach.life);
+        opening.on_peer_up(reach.node, reach.incarnation);
     else
-        opening.on_peer_down(reach.node, reach.life);
+        opening.on_peer_down(reach.node, reach.incarnation);
     const auto at = groups_of_node.find(reach.node);
     if (at == groups_of_node.end()) return;
     for (const GroupId& id : at->second) {
-        ++groups_looked_at;
+        ++groups_visited;
         groups.at(id)->reach_changed(reach.node);
     }
 }
@@ -59,8 +59,8 @@ void Engine::Impl::group_cut(const GroupId& id, uint64_t seq, const Error& error
     watch.on_group_gone(id);
 }
 
-// The others hold the group for made: they learn that our ranks will do nothing.
-void Engine::Impl::not_made(const Opening::Formed& formed, const Error& why) {
+// For the other nodes the group exists: they receive that the ranks of this node have failed.
+void Engine::Impl::report_not_made(const Opening::Formed& formed, const Error& why) {
     context.ports.log.warn("group_not_made", {field("group", formed.group.group), field("why", why.text)});
     std::set<link::PeerIndex> peers;
     for (const auto& member : formed.group.members)
@@ -75,7 +75,7 @@ void Engine::Impl::not_made(const Opening::Formed& formed, const Error& why) {
 
 void Engine::Impl::on_opening(const Opening::Answer& answer) {
     if (sessions.contains(answer.session))
-        context.ports.clients.group_opened(answer.session, answer.ticket, fail(named(answer.error)));
+        context.ports.clients.group_opened(answer.session, answer.ticket, fail(with_host(answer.error)));
 }
 
 void Engine::Impl::on_opening(const Opening::Lost& lost) {
@@ -95,14 +95,14 @@ void Engine::Impl::on_opening(const Opening::Formed& formed) {
     std::vector<LocalRank> local;
     for (const auto& l : formed.locals) local.push_back({l.rank, l.session, 0, false});
     const GroupId& id = formed.group.group;
-    if (groups.contains(id) || finished.contains(id))  // the other group must not hear of it
+    if (groups.contains(id) || finished.contains(id))  // that group is not affected
         return answer_all(formed, {Errc::protocol_error,
                                    "the node that formed the group gave it the id of another one",
                                    -1,
                                    -1,
                                    {}});
     if (const Result<void> made = make_group(formed.group, std::move(local)); !made)
-        return not_made(formed, made.error());
+        return report_not_made(formed, made.error());
     Group* group = find(formed.group.group);
     GroupInfo info;
     info.id = formed.group.group;

@@ -1,5 +1,5 @@
-// Engine::Impl: what the engine is made of, for its own files only: engine.cpp (its input functions),
-// engine_groups.cpp (how groups begin and go), engine_messages.cpp (what other nodes send).
+// Engine::Impl: the parts of the engine, for its own files only: engine.cpp (its inputs), engine_groups.cpp
+// (the begin and the removal of groups), engine_messages.cpp (messages of other nodes).
 #pragma once
 
 #include <deque>
@@ -32,22 +32,22 @@ class Engine::Impl final : public GroupHost {
     void on_opening(const Opening::Answer& answer);
     void on_opening(const Opening::Formed& formed);
     void on_opening(const Opening::Lost& lost);
-    Error named(Error error) const;  // with the host's name
+    Error with_host(Error error) const;  // with the host's name
     Group* find(const GroupId& id) {
         const auto it = groups.find(id);
         return it == groups.end() ? nullptr : it->second.get();
     }
     void remove_finished();
-    void part(SessionId session, const GroupId& id);
+    void detach(SessionId session, const GroupId& id);
     Result<void> make_group(const wire::GroupPrepare& prepare, std::vector<LocalRank> local);
     Result<GroupFacts> facts_of(const wire::GroupPrepare& prepare) const;
     Result<GroupFacts> place(GroupFacts facts) const;
     std::vector<membership::GroupNode> nodes_to_watch(const GroupFacts& facts);
     void keep_early(link::PeerIndex from, const GroupId& group, const wire::Message& message);
     void replay_early(const GroupId& group);
-    void answer_for_gone_group(link::PeerIndex to, const GroupId& group, uint32_t epoch);
+    void answer_for_ended_group(link::PeerIndex to, const GroupId& group, uint32_t epoch);
     void refuse_late(link::PeerIndex from, const wire::MessageOffer& offer);
-    void not_made(const Opening::Formed& formed, const Error& why);
+    void report_not_made(const Opening::Formed& formed, const Error& why);
     void answer_all(const Opening::Formed& formed, const Error& why);
     void dispatch(link::PeerIndex from, const wire::Message& message);
     void log_discarded(link::PeerIndex peer);
@@ -75,12 +75,12 @@ class Engine::Impl final : public GroupHost {
     Watch watch;
     Opening opening;
     EarlyMessages early;
-    std::map<GroupId, std::optional<wire::Cut>> finished;  // [G9] and where each ended, if it failed
-    std::deque<GroupId> finished_order;
+    std::map<GroupId, std::optional<wire::Cut>> finished;  // [G9] removed groups; the cut, if one failed
+    std::deque<GroupId> finished_order;                    // of `finished`: the oldest first
     std::map<GroupId, std::unique_ptr<Group>> groups;
     std::unordered_map<NodeId, std::set<GroupId>> groups_of_node;  // of other nodes
     std::vector<GroupId> finishing;                                // to be removed at the turn's end
-    uint64_t groups_looked_at = 0;
+    uint64_t groups_visited = 0;
     bool stopping = false;  // [F17]: its ranks do not leave, they go with the daemon, and so do their groups
     struct Session {
         std::vector<GroupId> groups;  // one for each of its ranks

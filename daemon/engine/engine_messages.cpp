@@ -1,5 +1,5 @@
-// What other nodes send: to the group that it is about, or kept until that begins, or answered when that is
-// over. See engine_impl.hpp.
+// Messages of other nodes: each goes to its group, is kept until the group begins, or is answered when the
+// group has ended. See engine_impl.hpp.
 #include <type_traits>
 
 #include "engine/engine_impl.hpp"
@@ -23,7 +23,7 @@ constexpr bool of_agreement =
 }  // namespace
 
 // [G9]
-void Engine::Impl::answer_for_gone_group(link::PeerIndex to, const GroupId& group, uint32_t epoch) {
+void Engine::Impl::answer_for_ended_group(link::PeerIndex to, const GroupId& group, uint32_t epoch) {
     const auto at = finished.find(group);
     if (at != finished.end() && at->second)
         context.send(to, wire::GroupEnd{group, epoch, *at->second});
@@ -33,14 +33,14 @@ void Engine::Impl::answer_for_gone_group(link::PeerIndex to, const GroupId& grou
         context.send(to, wire::GroupDeparted{group, epoch});
 }
 
-// What came about a group before its commit, which took another way.
+// A message about a group that arrived before the group's commit, which comes from another node.
 void Engine::Impl::keep_early(link::PeerIndex from, const GroupId& group, const wire::Message& message) {
-    // A group is active nowhere before all its nodes have prepared it: without that it is over here.
+    // A group begins nowhere before all its nodes have prepared it. So without a prepare here, it has ended.
     if (!opening.awaits(group)) {
         if (const auto* offer = std::get_if<wire::MessageOffer>(&message)) refuse_late(from, *offer);
         std::visit(
             [&]<class M>(const M& m) {
-                if constexpr (asks_about_end<M>) answer_for_gone_group(from, group, m.epoch);
+                if constexpr (asks_about_end<M>) answer_for_ended_group(from, group, m.epoch);
             },
             message);
         return;
@@ -52,7 +52,8 @@ void Engine::Impl::keep_early(link::PeerIndex from, const GroupId& group, const 
     context.ports.peers.discard_log(from, "too many messages about groups that are not active here yet");
 }
 
-// It crossed the message that the rank is gone: that is applied before this answer, and says why.
+// The offer crossed this node's RankGone, which its sender applies before this answer, and which has the
+// reason.
 void Engine::Impl::refuse_late(link::PeerIndex from, const wire::MessageOffer& offer) {
     const Error error{
         Errc::peer_lost, "rank " + std::to_string(offer.dst) + " has left the group", offer.dst, -1, {}};
@@ -97,7 +98,7 @@ void Engine::Impl::dispatch(link::PeerIndex from, const wire::Message& message) 
         [&]<class M>(const M& m) {
             if constexpr (AboutGroup<M>) {
                 Group* group = find(m.group);
-                if (group == nullptr) return keep_early(from, m.group, message);  // over here, or not begun
+                if (group == nullptr) return keep_early(from, m.group, message);  // ended here, or not begun
                 if constexpr (HasEpoch<M>)
                     if (GroupEpoch(m.epoch) != group->facts.epoch) return;
                 const auto node = group->node_of(from);
@@ -114,7 +115,7 @@ void Engine::Impl::dispatch(link::PeerIndex from, const wire::Message& message) 
         message);
 }
 
-// [L7] What the rendezvous and the groups had sent each other over it is lost.
+// [L7] Messages of the rendezvous and of groups are lost.
 void Engine::Impl::log_discarded(link::PeerIndex index) {
     const PeerState& peer = context.peer(index);
     if (!peer.known) return;

@@ -90,18 +90,18 @@ Task<> Execution::lane_task(uint32_t lane) {
         MeshLane& verbs = *lanes_.back();
         co_await run_segment(verbs, two_level_, segment);
         verbs.retired = true;
-        segment_over(segment);
+        end_segment(segment);
     }
     co_return ok();
 }
 
 // Transfers that its task did not wait for touch scratch only: nothing touches a window of this segment any
 // more.
-void Execution::segment_over(uint32_t segment) {
-    ++segments_over_;
-    if (!staging_ || !staging_->over(segment)) return;
+void Execution::end_segment(uint32_t segment) {
+    ++segments_ended_;
+    if (!staging_ || !staging_->end_segment(segment)) return;
     for (const Staging::Member& member : staging_->members())
-        owner_.segments_done(member, staging_->segments_over());
+        owner_.segments_done(member, staging_->segments_ended());
 }
 
 void Execution::sweep_lanes() {
@@ -119,8 +119,8 @@ void Execution::withdraw() {
     for (MeshPort* mesh : context_.ports.meshes) mesh->withdraw(op_.key);
 }
 
-bool Execution::moved(SessionId session, uint64_t ticket, uint32_t filled, uint32_t taken) {
-    return staging_ && staging_->moved(session, ticket, filled, taken);
+bool Execution::on_progress(SessionId session, uint64_t ticket, uint32_t filled, uint32_t taken) {
+    return staging_ && staging_->on_progress(session, ticket, filled, taken);
 }
 
 bool Execution::leave(uint32_t rank) {

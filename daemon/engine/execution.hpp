@@ -1,5 +1,5 @@
-// Execution: one collective's data on this node. It runs the plan's segments on lanes, and knows what is
-// still under way when they are stopped. Nothing of the ranks' memory is touched any more once it is idle.
+// Execution: the data of one collective on this node. It runs the plan's segments on lanes, and counts their
+// transfers and jobs in flight. Ensures: once it is idle, nothing touches the ranks' memory.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ namespace nexar::engine {
 
 class Execution {
   public:
-    // Queued when the task has ended, and when the last transfer or job has.
+    // Queued when the task has ended, and again when the last transfer or job has.
     class Owner : public Runnable {
       public:
         virtual void segments_done(const Staging::Member& member, uint32_t done) = 0;
@@ -26,13 +26,13 @@ class Execution {
 
     Execution(Context& context, const GroupFacts& facts, uint64_t seq, Owner& owner);
 
-    // Before start(): the memory and the windows of a rank that has posted.
+    // Adds the memory and the windows of a rank that has posted. Requires: before start().
     void add(const OpRequest& request, uint32_t rank);
     void start(const OpDescriptor& descriptor, const std::vector<Post>& posts);
     // Verbs fail from now on, transfers are withdrawn, jobs skipped. Idle follows.
     void stop(const Error& error);
     void withdraw();                                             // the transfers only
-    void set_error(const Error& error) { op_.stopped = error; }  // after stop(), for another reason
+    void set_error(const Error& error) { op_.stopped = error; }  // Requires: after stop()
 
     bool started() const { return static_cast<bool>(task_); }
     bool task_ended() const { return !task_ || task_.ended(); }
@@ -42,19 +42,19 @@ class Execution {
     size_t outstanding() const { return op_.outstanding; }
 
     // Staged ranks [S12]. False: of another operation.
-    bool moved(SessionId session, uint64_t ticket, uint32_t filled, uint32_t taken);
+    bool on_progress(SessionId session, uint64_t ticket, uint32_t filled, uint32_t taken);
     // False: it has not moved all its input, so it has not handed this collective over.
     bool leave(uint32_t rank);
     bool waits_for_bytes_of(uint32_t rank) const { return staging_ && staging_->waits_for(rank); }
     bool has_filled(uint32_t rank) const;
-    uint32_t segments_over() const { return segments_over_; }
+    uint32_t segments_ended() const { return segments_ended_; }
     uint32_t segments() const { return two_level_.plan.segments; }
     std::string plan_text(const OpDescriptor& descriptor) const;
 
   private:
     Task<> body();
     Task<> lane_task(uint32_t lane);
-    void segment_over(uint32_t segment);
+    void end_segment(uint32_t segment);
     Side side(const Post& post, bool out, const OpDescriptor& descriptor) const;
     collectives::Plan plan_of(const OpDescriptor& descriptor) const;
     void sweep_lanes();
@@ -64,8 +64,8 @@ class Execution {
     Owner& owner_;
     OpOnNode op_;
     TwoLevelOp two_level_;
-    std::unique_ptr<Staging> staging_;  // nothing: no rank of this node is staged
-    uint32_t segments_over_ = 0;
+    std::unique_ptr<Staging> staging_;  // null: no rank of this node is staged
+    uint32_t segments_ended_ = 0;
     std::vector<std::unique_ptr<MeshLane>> lanes_;  // of segments whose transfers have not all ended
     Task<> task_;
 };

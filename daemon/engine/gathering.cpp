@@ -11,7 +11,7 @@ using collectives::NodeIndex;
 
 namespace {
 
-// Any number may be in there: names and texts are total, and none is executed.
+// The numbers may be unknown ones: names and texts exist for all, and such an operation is not executed.
 OpDescriptor descriptor_of(const wire::OpAnnounce& a) {
     return {OpKind(a.kind), Dtype(a.dtype), ReduceOp(a.op), a.count, a.root, a.match_id};
 }
@@ -30,7 +30,7 @@ Error unknown_operation(const GroupFacts& facts, const wire::OpAnnounce& a) {
             a.first_rank, -1, facts.members[a.first_rank].node.hex()};
 }
 
-// Named lower rank first, so that both sides say the same.
+// The lower rank first, so that both sides report the same error.
 Error mismatch(const GroupFacts& facts, uint32_t rank_a, const OpDescriptor& a, uint32_t rank_b,
                const OpDescriptor& b, uint64_t seq) {
     if (rank_b < rank_a) return mismatch(facts, rank_b, b, rank_a, a, seq);
@@ -71,8 +71,8 @@ std::optional<Error> Gathering::post(size_t local, const OpRequest& request, Tim
     first_rank_ = mine.rank;
     if (!compare_) return {};
     for (const Announced& other : announced_)
-        if (const OpDescriptor theirs = descriptor_of(other.words); theirs != *descriptor_)
-            return mismatch(facts_, mine.rank, *descriptor_, other.words.first_rank, theirs, seq_);
+        if (const OpDescriptor theirs = descriptor_of(other.announce); theirs != *descriptor_)
+            return mismatch(facts_, mine.rank, *descriptor_, other.announce.first_rank, theirs, seq_);
     return {};
 }
 
@@ -90,7 +90,7 @@ void Gathering::take_deadline(Post& post, const OpRequest& request, Time now) {
 std::optional<Error> Gathering::on_announce(NodeIndex from, const wire::OpAnnounce& announce) {
     const auto known = std::ranges::find(announced_, from, &Announced::from);
     if (known != announced_.end())
-        known->words = announce;
+        known->announce = announce;
     else
         announced_.push_back({from, announce});
     if (!compare_) return {};
@@ -101,8 +101,8 @@ std::optional<Error> Gathering::on_announce(NodeIndex from, const wire::OpAnnoun
         return mismatch(facts_, first_rank_, *descriptor_, announce.first_rank, theirs, seq_);
     }
     for (const Announced& other : announced_)
-        if (const OpDescriptor words = descriptor_of(other.words); words != theirs)
-            return mismatch(facts_, other.words.first_rank, words, announce.first_rank, theirs, seq_);
+        if (const OpDescriptor earlier = descriptor_of(other.announce); earlier != theirs)
+            return mismatch(facts_, other.announce.first_rank, earlier, announce.first_rank, theirs, seq_);
     return {};
 }
 
@@ -117,10 +117,10 @@ wire::OpAnnounce Gathering::announcement() const {
 bool Gathering::has_posted(uint32_t rank) const {
     for (const Post& post : posts_)
         if (post.rank == rank) return post.present;
-    return std::ranges::any_of(announced_, [&](const Announced& a) { return a.words.first_rank == rank; });
+    return std::ranges::any_of(announced_, [&](const Announced& a) { return a.announce.first_rank == rank; });
 }
 
-Error Gathering::left(const Post& post, const std::string& what) const {
+Error Gathering::abort_error(const Post& post, const std::string& what) const {
     return {Errc::aborted, descriptor_->text() + what, post.rank, -1, facts_.nodes[facts_.self.value].hex()};
 }
 
@@ -128,7 +128,7 @@ std::optional<Error> Gathering::cancel(SessionId session, uint64_t ticket) {
     for (Post& post : posts_) {
         if (!post.present || post.reported || post.session != session || post.ticket != ticket) continue;
         post.cancelled = true;
-        return left(post, " was cancelled by " + facts_.describe(post.rank));
+        return abort_error(post, " was cancelled by " + facts_.describe(post.rank));
     }
     return {};
 }
@@ -137,7 +137,7 @@ std::optional<Error> Gathering::close(uint32_t rank, const Error& own, const std
     for (Post& post : posts_) {
         if (post.rank != rank || !post.present || post.reported) continue;
         post.closed = own;
-        return left(post, " was left by " + facts_.describe(rank) + ": " + reason);
+        return abort_error(post, " was left by " + facts_.describe(rank) + ": " + reason);
     }
     return {};
 }

@@ -1,6 +1,6 @@
-// Gathering: who calls one collective, and with which words. The ranks of this node post it, other nodes
-// announce what theirs have posted; all descriptors must be the same. Dry, and knows no other part of the
-// run.
+// Gathering: the ranks that have called one collective, and their descriptors. The ranks of this node post
+// it, other nodes announce theirs; all descriptors must be equal. Dry, and independent of the run's other
+// parts.
 #pragma once
 
 #include <optional>
@@ -16,7 +16,7 @@ namespace nexar::engine {
 struct Post {
     uint32_t rank = 0;
     bool present = false, reported = false, cancelled = false;
-    std::optional<Error> closed;  // what it ends with, in place of what ends the collective
+    std::optional<Error> closed;  // this post's own error, instead of the collective's
     SessionId session;
     uint64_t ticket = 0;
     Buffer in, out;
@@ -46,7 +46,7 @@ class Gathering {
     std::vector<Post>& posts() { return posts_; }
     const std::vector<Post>& posts() const { return posts_; }
     const std::optional<OpDescriptor>& descriptor() const { return descriptor_; }
-    // By what was posted here, or announced by its node.
+    // Posted here, or announced by its node.
     bool has_posted(uint32_t rank) const;
 
     Time first_posted() const { return first_posted_; }
@@ -57,9 +57,9 @@ class Gathering {
   private:
     struct Announced {
         collectives::NodeIndex from;
-        wire::OpAnnounce words;
+        wire::OpAnnounce announce;
     };
-    Error left(const Post& post, const std::string& what) const;
+    Error abort_error(const Post& post, const std::string& what) const;
     void take_deadline(Post& post, const OpRequest& request, Time now);
 
     const GroupFacts& facts_;
@@ -67,7 +67,7 @@ class Gathering {
     const bool compare_;
     std::vector<Post> posts_;                 // of the ranks of this node, in their order
     std::optional<OpDescriptor> descriptor_;  // of the first post
-    uint32_t first_rank_ = 0;                 // that posted it
+    uint32_t first_rank_ = 0;                 // that made the first post
     std::vector<Announced> announced_;        // at most one of each node
     Time first_posted_ = never;
     Time deadline_ = never;

@@ -63,7 +63,7 @@ Result<void> Group::submit(LocalRank& local, const OpRequest& request) {
                                           facts.name + " leave no room for those of another collective");
     CollectiveRun* run = run_for(local.posted);
     NEXAR_CHECK(run != nullptr);
-    if (!has_room) run->give(std::move(room));
+    if (!has_room) run->set_room(std::move(room));
     ++local.posted;
     run->post(static_cast<size_t>(&local - local_.data()), request);
     check_watermark();
@@ -86,9 +86,9 @@ bool Group::cancel(SessionId session, uint64_t ticket) {
     return messages_.cancel(session, ticket);
 }
 
-bool Group::moved(SessionId session, uint64_t ticket, uint32_t filled, uint32_t taken) {
+bool Group::on_stage_progress(SessionId session, uint64_t ticket, uint32_t filled, uint32_t taken) {
     return std::ranges::any_of(
-        runs_, [&](auto& entry) { return entry.second->moved(session, ticket, filled, taken); });
+        runs_, [&](auto& entry) { return entry.second->on_stage_progress(session, ticket, filled, taken); });
 }
 
 void Group::leave(LocalRank& local, Leaving how, const std::string& reason) {

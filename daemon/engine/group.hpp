@@ -61,7 +61,8 @@ class Group final : public Runnable, public Alarm, private membership::Lifecycle
     LocalRank* find_local(SessionId session, uint32_t rank);  // null: that session has no such rank
     Result<void> submit(LocalRank& local, const OpRequest& request);
     bool cancel(SessionId session, uint64_t ticket);
-    bool moved(SessionId session, uint64_t ticket, uint32_t filled, uint32_t taken);  // of a staged operation
+    bool on_stage_progress(SessionId session, uint64_t ticket, uint32_t filled,
+                           uint32_t taken);  // of a staged operation
     void leave(LocalRank& local, Leaving how, const std::string& reason);
     void complete(SessionId session, uint64_t ticket, Outcome outcome);
 

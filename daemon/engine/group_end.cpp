@@ -130,7 +130,7 @@ uint64_t Group::ended_below() const {
 
 uint64_t Group::progress() const {
     uint64_t out = runs_.size();
-    for (const auto& [seq, run] : runs_) out += run->segments_over();
+    for (const auto& [seq, run] : runs_) out += run->segments_ended();
     return out;
 }
 

@@ -43,13 +43,13 @@ void CollectiveRun::ask_who_has_arrived() {
         if (inquiry_.ask(collectives::NodeIndex(node)))
             group_.context().ports.peers.append(facts.peers[node], query, account);
         else if (account)
-            room_.give_back(node, query.size());
+            room_.refund(node, query.size());
     }
 }
 
 void CollectiveRun::on_arrival_reply(collectives::NodeIndex from, const wire::ArrivalReply& reply) {
     if (is_stopped() || !has_posts() || !inquiry_.on_reply(from, reply)) return;
-    if (state_ != State::settled) act(inquiry_.all_answered(group_.context().now));
+    if (state_ != State::settled) act(inquiry_.all_answered());
 }
 
 void CollectiveRun::log_late() {

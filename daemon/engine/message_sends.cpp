@@ -106,7 +106,7 @@ void Messages::offer(Send& send) {
 // Once for each message: a returned one that waits for its next receive has no credit any more.
 void Messages::return_credit(Offer& offer) {
     if (!std::exchange(offer.has_credit, false)) return;
-    credits_.left(offer.message.src);
+    credits_.returned(offer.message.src);
     grant_credits(offer.from, offer.message.src);
 }
 

@@ -8,7 +8,7 @@ namespace nexar::engine {
 
 namespace {
 
-// -1 ns (not said) stays -1.
+// -1 ns (not set) stays -1.
 int64_t ms_of(Duration d) {
     return d < Duration{0} ? -1 : std::min(to_ms(d), wire::timeout_ms_max);
 }
@@ -44,15 +44,15 @@ Result<void> Opening::open(const OpenRequest& request) {
     spec.timeout = request.timeout;
     spec.timeouts = record_of(request.asked);
     NEXAR_TRY(const wire::RequestId id, machine_.open(spec, context_.now));
-    asked_[id.number] = {request.session, request.ticket};
+    requests_by_number_[id.number] = {request.session, request.ticket};
     return {};
 }
 
 bool Opening::cancel(SessionId session, uint64_t ticket) {
-    for (const auto& [number, asked] : asked_) {
-        if (asked.session != session || asked.ticket != ticket) continue;
+    for (const auto& [number, request] : requests_by_number_) {
+        if (request.session != session || request.ticket != ticket) continue;
         const wire::RequestId id{context_.config.self, number};
-        asked_.erase(number);
+        requests_by_number_.erase(number);
         machine_.withdraw(id, context_.now);
         return true;
     }
@@ -60,14 +60,14 @@ bool Opening::cancel(SessionId session, uint64_t ticket) {
 }
 
 void Opening::session_ended(SessionId session) {
-    std::erase_if(asked_, [&](const auto& entry) { return entry.second.session == session; });
+    std::erase_if(requests_by_number_, [&](const auto& entry) { return entry.second.session == session; });
     machine_.withdraw_session(session, context_.now);
 }
 
 Opening::Formed Opening::formed(const rendezvous::Opened& opened) {
     Formed out{opened.group, {}};
     for (const auto& [request, rank] : opened.ranks) {
-        const auto node = asked_.extract(request.number);
+        const auto node = requests_by_number_.extract(request.number);
         if (node.empty())
             out.locals.push_back({rank.value, {}, 0, true});
         else
@@ -93,7 +93,7 @@ std::optional<Opening::Event> Opening::poll() {
         } else if (const auto* opened = std::get_if<rendezvous::Opened>(&*action)) {
             return formed(*opened);
         } else if (const auto* failed = std::get_if<rendezvous::Failed>(&*action)) {
-            const auto node = asked_.extract(failed->request.number);
+            const auto node = requests_by_number_.extract(failed->request.number);
             if (!node.empty()) return Answer{node.mapped().session, node.mapped().ticket, failed->error};
         } else if (const auto* disowned = std::get_if<rendezvous::Disowned>(&*action)) {
             return Lost{disowned->group, disowned->node, disowned->text};

@@ -1,4 +1,4 @@
-// Opening: the rendezvous of this node, driven. It takes the opens of sessions to it and groups out of it.
+// Opening: connects the rendezvous to sessions and peers: opens of sessions in, groups out.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@ namespace nexar::engine {
 
 class Opening {
   public:
-    // What came of the opens. Given one at a time by poll().
+    // The outcomes of opens, from poll().
     struct Answer {
         SessionId session;
         uint64_t ticket = 0;
@@ -23,9 +23,9 @@ class Opening {
         wire::GroupPrepare group;
         struct Local {
             uint32_t rank = 0;
-            SessionId session;  // of a rank that is gone: none
+            SessionId session;  // none, if the rank has ended
             uint64_t ticket = 0;
-            bool gone = false;  // its process ended before the group was there
+            bool gone = false;  // its process ended before the group was made
         };
         std::vector<Local> locals;  // in rank order
     };
@@ -39,11 +39,13 @@ class Opening {
     explicit Opening(Context& context);
 
     Result<void> open(const OpenRequest& request);
-    bool cancel(SessionId session, uint64_t ticket);  // true: it was one; no event follows
+    bool cancel(SessionId session, uint64_t ticket);  // true: it was an open; no event follows
     void session_ended(SessionId session);
-    void on_peer_up(const NodeId& node, Incarnation life) { machine_.on_peer_up(node, life, context_.now); }
-    void on_peer_down(const NodeId& node, Incarnation life) {
-        machine_.on_peer_down(node, life, context_.now);
+    void on_peer_up(const NodeId& node, Incarnation incarnation) {
+        machine_.on_peer_up(node, incarnation, context_.now);
+    }
+    void on_peer_down(const NodeId& node, Incarnation incarnation) {
+        machine_.on_peer_down(node, incarnation, context_.now);
     }
     bool on_message(const NodeId& from, const wire::Message& message) {
         return machine_.on_message(from, message, context_.now);
@@ -51,14 +53,13 @@ class Opening {
     void check_invariants() const { machine_.check_invariants(); }
     void on_time() { machine_.on_time(context_.now); }
     Time wake_at() const { return machine_.wake_at(); }
-    // Sends what is due; then what was decided, or nothing.
+    // Sends the messages that are due, and returns the next outcome, if there is one.
     std::optional<Event> poll();
-    size_t pending() const { return asked_.size(); }
     std::vector<OpeningSnapshot> snapshot() const;
     bool awaits(const GroupId& group) const { return machine_.awaits(group); }
 
   private:
-    struct Asked {
+    struct Request {
         SessionId session;
         uint64_t ticket = 0;
     };
@@ -66,7 +67,7 @@ class Opening {
 
     Context& context_;
     rendezvous::Rendezvous machine_;
-    std::unordered_map<uint64_t, Asked> asked_;  // by the request's number
+    std::unordered_map<uint64_t, Request> requests_by_number_;  // opens without an outcome
 };
 
 }  // namespace nexar::engine

@@ -1,5 +1,5 @@
-// The engine's edges: what it is asked for by sessions, what it asks of the outside. All dry; the node (real)
-// and the simulator implement the virtual classes. Everything runs on one thread, the control loop's.
+// The engine's interfaces: requests of sessions, and the ports through which it acts. Dry; the node and the
+// simulator implement the virtual classes. Thread: the control loop's.
 #pragma once
 
 #include <atomic>
@@ -34,8 +34,8 @@ struct OpDescriptor {
     std::string text() const;  // "all_reduce f32 sum count 1024"
 };
 
-// Memory of a session. `keepalive` holds the mapping: it lives until the last op that uses it is over, also
-// when the session's process is long dead.
+// Memory of a session. `keepalive` holds the mapping until the last op that uses it has ended, also after the
+// end of the session's process.
 struct Buffer {
     std::byte* data = nullptr;
     size_t bytes = 0;
@@ -54,7 +54,7 @@ struct Stage {
 constexpr uint32_t any_rank = UINT32_MAX;
 
 // One operation of one rank, validated: sizes, alignment, enums. Whether the group exists and the peer or
-// root is in it is the engine's to check.
+// root is in it, the engine checks.
 struct OpRequest {
     // The timeout of messages that do not wait: a receive takes what is here, a send is taken or refused.
     static constexpr Duration only_now{1};
@@ -62,7 +62,7 @@ struct OpRequest {
     SessionId session;
     uint64_t ticket = 0;  // slot and generation: comes back in the completion
     GroupId group;
-    uint32_t rank = 0;  // whose: a session may have several ranks of a group
+    uint32_t rank = 0;  // that calls: a session may have several ranks of a group
     OpDescriptor descriptor;
     Buffer in, out;
     Duration timeout{-1};  // < 0: what the group agreed on for its kind; 0: none
@@ -75,17 +75,17 @@ struct OpRequest {
 
 constexpr uint64_t no_sequence = UINT64_MAX;
 
-// How one operation of one rank ended.
+// The completion of one operation of one rank.
 struct Outcome {
     Error error;          // code ok on success
     uint64_t bytes = 0;   // recv: how many arrived
-    uint32_t source = 0;  // recv: from whom
+    uint32_t source = 0;  // recv: the rank that sent it
     uint64_t tag = 0;
     uint64_t sequence = no_sequence;  // a collective's number in its group
     uint32_t epoch = 0;               // of the group
 };
 
-// What a group's operations have for deadlines when they say none themselves. 0: none.
+// The timeouts of a group's operations that have none of their own. 0: none.
 struct Timeouts {
     Duration collective{0}, barrier{0}, rpc{0};
     bool operator==(const Timeouts&) const = default;
@@ -101,7 +101,7 @@ struct OpenRequest {
     uint32_t uid = 0, pid = 0;         // attested by the kernel
     uint64_t instance = 0;             // how often the launcher started this job again: another job each time
     Duration timeout{30'000'000'000};  // 0: none
-    Timeouts asked{Duration{-1}, Duration{-1}, Duration{-1}};  // -1: not said
+    Timeouts asked{Duration{-1}, Duration{-1}, Duration{-1}};  // -1: not set
 };
 
 struct GroupMember {
@@ -124,7 +124,7 @@ class Clients {
   public:
     virtual void complete(SessionId session, uint64_t ticket, const Outcome& outcome) = 0;
     virtual void group_opened(SessionId session, uint64_t ticket, const Result<GroupInfo>& info) = 0;
-    // A staged operation: the first `done` segments are over, nothing touches their windows any more.
+    // A staged operation: the first `done` segments have ended, and nothing touches their windows any more.
     virtual void stage_done(SessionId session, uint64_t ticket, uint32_t done) = 0;
 
   protected:
@@ -132,7 +132,7 @@ class Clients {
 };
 
 // One mesh: the loop's own (index 0: messages, small data) or a bulk shard's (index 1..). Its events come
-// back through Engine::on_mesh_event(index, event), never from inside these calls.
+// back through Engine::on_mesh_event(event), never from inside these calls.
 class MeshPort {
   public:
     virtual void post(link::Batch batch) = 0;
@@ -158,8 +158,8 @@ struct WorkerJob {
     std::vector<link::Extents> dsts;
     std::vector<link::Extents> srcs;
     std::vector<std::shared_ptr<const void>> keepalive;
-    // True: its operation has ended badly, nobody wants the rest of it. What is left of the job is skipped,
-    // and it ends as soon as no worker is inside. Null: always wanted.
+    // True: the operation was aborted. The job's remaining pieces are skipped, and it ends as soon as no
+    // worker runs one. Null: never.
     std::shared_ptr<const std::atomic<bool>> unwanted;
     bool wanted() const { return !unwanted || !unwanted->load(std::memory_order_relaxed); }
 };
@@ -178,7 +178,7 @@ class PeerPort {
   public:
     // Outside the control log: lost without a connection.
     virtual void send(link::PeerIndex peer, Bytes message) = 0;
-    // In the control log (link::Mesh): applied once and in order while both incarnations live.
+    // In the control log (link::Mesh): applied once and in order while both incarnations run.
     virtual void append(link::PeerIndex peer, Bytes message, std::optional<link::Account> account) = 0;
     virtual bool reserve(link::PeerIndex peer, link::Account account, size_t bytes) = 0;
     virtual void release(link::PeerIndex peer, link::Account account, size_t bytes) = 0;

@@ -1,4 +1,5 @@
-// What nexarctl sees of the engine: plain copies, made on request, ordered so that two calls compare.
+// Snapshot: the engine's state for nexarctl: plain copies, made on request, in an order that is the same each
+// time.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,8 @@ struct RankSnapshot {
     NodeId node;
     uint32_t pid = 0;
     bool local = false;
-    bool gone = false;    // its process ended or freed the group
-    uint64_t posted = 0;  // collectives: exact for local ranks, as far as heard for others
+    bool gone = false;    // its process has ended, or freed the group
+    uint64_t posted = 0;  // collectives: exact for local ranks, as far as known for others
 };
 
 struct GroupSnapshot {
@@ -28,7 +29,7 @@ struct GroupSnapshot {
     std::vector<RankSnapshot> ranks;  // in rank order
     uint32_t nodes = 0;
     Error failed;         // code ok: healthy
-    bool frozen = false;  // something of it has failed, and its nodes agree on where it ends
+    bool frozen = false;  // something of it has failed, and its nodes agree on the cut
     Timeouts timeouts;
     size_t ops_in_flight = 0;
     size_t messages_waiting = 0;  // offers without a receive
@@ -43,8 +44,8 @@ struct OpSnapshot {
     std::string phase;  // "waiting for ranks", "running 2 of 8 segments", "ending"
     std::string plan;   // "ring, bulk, 4 lanes, 8 segments of 4194304 bytes, chunks of 262144"
     std::vector<RankSnapshot> arrived;
-    std::vector<RankSnapshot> missing;  // certainly: local ranks at once, others when their node has said so
-    std::vector<NodeId> unheard;        // nodes of the other ranks: asked after a second, no answer yet
+    std::vector<RankSnapshot> missing;  // certainly: other nodes' ranks once their node has answered
+    std::vector<NodeId> unanswered;     // nodes of other ranks: asked after a second, no answer yet
 };
 
 struct MessageSnapshot {

@@ -15,12 +15,12 @@ Staging::Member* Staging::find(uint32_t rank) {
     return const_cast<Member*>(std::as_const(*this).find(rank));
 }
 
-bool Staging::moved(SessionId session, uint64_t ticket, uint32_t filled, uint32_t taken) {
+bool Staging::on_progress(SessionId session, uint64_t ticket, uint32_t filled, uint32_t taken) {
     for (Member& member : members_) {
         if (member.session != session || member.ticket != ticket) continue;
         member.filled = std::max(member.filled, std::min(filled, member.segments));
         member.taken = std::max(member.taken, std::min(taken, member.segments));
-        look();
+        open_gates();
         return true;
     }
     return false;
@@ -29,8 +29,8 @@ bool Staging::moved(SessionId session, uint64_t ticket, uint32_t filled, uint32_
 void Staging::leave(uint32_t rank) {
     Member* member = find(rank);
     if (member == nullptr) return;
-    member->gone = true;
-    look();
+    member->has_left = true;
+    open_gates();
 }
 
 void Staging::begin(uint32_t lanes) {
@@ -43,7 +43,7 @@ void Staging::begin(uint32_t lanes) {
 // of windows after the finished ones.
 bool Staging::may_begin(const Member& member, uint32_t segment) const {
     const bool filled = !member.stage.in || member.filled > segment || sabotaged_;
-    const uint64_t taken = member.gone ? over_ : std::min(member.taken, over_);
+    const uint64_t taken = member.has_left ? segments_ended_ : std::min(member.taken, segments_ended_);
     return filled && (!member.stage.out || segment < taken + member.stage.windows);
 }
 
@@ -62,7 +62,7 @@ Op& Staging::gate(uint32_t lane, uint32_t segment) {
     return gate.op;
 }
 
-void Staging::look() {
+void Staging::open_gates() {
     for (const auto& gate : gates_)
         if (gate && !gate->op.done() && may_begin(gate->segment)) gate->op.finish();
 }
@@ -73,14 +73,14 @@ void Staging::fail(const Error& error) {
         if (gate && !gate->op.done()) gate->op.finish(std::unexpected(error));
 }
 
-bool Staging::over(uint32_t segment) {
-    const uint32_t before = over_;
+bool Staging::end_segment(uint32_t segment) {
+    const uint32_t before = segments_ended_;
     const auto lanes = static_cast<uint32_t>(next_of_lane_.size());
     NEXAR_CHECK(next_of_lane_[segment % lanes] == segment);
     next_of_lane_[segment % lanes] += lanes;
-    while (next_of_lane_[over_ % lanes] > over_) ++over_;
-    if (over_ == before) return false;
-    look();
+    while (next_of_lane_[segments_ended_ % lanes] > segments_ended_) ++segments_ended_;
+    if (segments_ended_ == before) return false;
+    open_gates();
     return true;
 }
 
@@ -89,7 +89,8 @@ bool Staging::waits_for(uint32_t rank) const {
     if (member == nullptr || failed_) return false;
     return std::ranges::any_of(gates_, [&](const auto& gate) {
         // The windows of a later segment are still in use, so this rank does not delay it.
-        return gate && !gate->op.done() && gate->segment < uint64_t{over_} + member->stage.windows &&
+        return gate && !gate->op.done() &&
+               gate->segment < uint64_t{segments_ended_} + member->stage.windows &&
                !may_begin(*member, gate->segment);
     });
 }

@@ -20,7 +20,7 @@ class Staging {
         Stage stage;
         uint32_t segments = 0;  // as its descriptor has them; another rank's may differ
         uint32_t filled = 0, taken = 0;
-        bool gone = false;  // its session has ended: no segment waits for it
+        bool has_left = false;  // its session has ended: no segment waits for it
         bool has_filled() const { return !stage.in || filled == segments; }
     };
 
@@ -30,7 +30,7 @@ class Staging {
     Member* find(uint32_t rank);
     const Member* find(uint32_t rank) const;
     // False: the ticket is of another operation.
-    bool moved(SessionId session, uint64_t ticket, uint32_t filled, uint32_t taken);
+    bool on_progress(SessionId session, uint64_t ticket, uint32_t filled, uint32_t taken);
     void leave(uint32_t rank);
 
     void begin(uint32_t lanes);
@@ -38,9 +38,9 @@ class Staging {
     // called.
     Op& gate(uint32_t lane, uint32_t segment);
     void fail(const Error& error);
-    // True: the number of finished segments, counted from the first without a gap, has grown.
-    bool over(uint32_t segment);
-    uint32_t segments_over() const { return over_; }
+    // True: the number of ended segments, counted from the first without a gap, has grown.
+    bool end_segment(uint32_t segment);
+    uint32_t segments_ended() const { return segments_ended_; }
 
     // A segment waits for this rank's bytes.
     bool waits_for(uint32_t rank) const;
@@ -53,14 +53,14 @@ class Staging {
     };
     bool may_begin(const Member& member, uint32_t segment) const;
     bool may_begin(uint32_t segment) const;
-    void look();
+    void open_gates();
 
-    std::vector<Member> members_;
+    std::vector<Member> members_;               // the staged ranks of this node
     std::vector<std::unique_ptr<Gate>> gates_;  // by lane
     std::vector<uint32_t> next_of_lane_;        // by lane: its first segment that is not finished
-    uint32_t over_ = 0;
-    std::optional<Error> failed_;
-    bool sabotaged_;
+    uint32_t segments_ended_ = 0;
+    std::optional<Error> failed_;  // set by fail()
+    bool sabotaged_;               // tests only: begins segments without their input
 };
 
 }  // namespace nexar::engine

@@ -89,7 +89,7 @@ void Watch::drain() {
                                     {field("node", state.node), field("reason", change->reason)});
             arbiter_.on_suspect(state.node, state.incarnation, change->reason, context_.now);
         } else {
-            context_.ports.log.info("peer_heard_again", {field("node", state.node)});
+            context_.ports.log.info("peer_received_again", {field("node", state.node)});
             arbiter_.on_clear(state.node);
         }
         reach_.push_back({state.node, state.incarnation, change->state != FailureDetector::State::suspected});

@@ -1,5 +1,5 @@
-// Watch: the failure detector and the arbiter, driven. It turns what happens to peers into heartbeats,
-// accusations and, at the end, the failures of each group's nodes and links.
+// Watch: connects the failure detector and the arbiter to the engine's peers. Its outputs are heartbeats,
+// suspicion reports, and the failed nodes and links of each group.
 #pragma once
 
 #include <deque>
@@ -20,7 +20,7 @@ class Watch {
     void on_redial_failed(link::PeerIndex peer);
     void on_received(link::PeerIndex peer, Duration rtt = {});  // zero: not measured
     void on_sent(link::PeerIndex peer);
-    bool on_message(link::PeerIndex from, const wire::Message& message);  // false: not for the watch
+    bool on_message(link::PeerIndex from, const wire::Message& message);  // false: another kind of message
     void on_group(const GroupId& group, GroupEpoch epoch, std::vector<membership::GroupNode> nodes);
     void on_group_gone(const GroupId& group);
     void on_excluded(const GroupId& group, const NodeId& node);
@@ -29,12 +29,12 @@ class Watch {
     void suspect(link::PeerIndex peer, const std::string& reason);
     void on_time();
 
-    // Sends what is due; what was found comes out of poll_found().
+    // Sends the messages that are due. Findings are polled with poll_found().
     void drain();
-    // A connected peer fell silent, or was heard again: the rendezvous must not count on it meanwhile.
+    // A connected peer is suspected, or received from again; the rendezvous does not use it meanwhile.
     struct Reach {
         NodeId node;
-        Incarnation life;
+        Incarnation incarnation;
         bool reachable = false;
     };
     std::optional<Reach> poll_reach();
@@ -48,7 +48,7 @@ class Watch {
     Context& context_;
     membership::FailureDetector detector_;
     membership::Arbiter arbiter_;
-    std::deque<Reach> reach_;
+    std::deque<Reach> reach_;  // not polled yet
 };
 
 }  // namespace nexar::engine

@@ -178,7 +178,6 @@ void Member::build_engine() {
     c.self = needs_.identity.node;
     c.incarnation = incarnation_;
     c.hostname = host_name();
-    c.cluster = needs_.identity.cluster;
     c.timeouts = {config::seconds(config.collective_timeout), config::seconds(config.barrier_timeout),
                   config::seconds(config.rpc_timeout)};
     c.plan = plan_table();
@@ -249,7 +248,7 @@ void Member::on_plane(Time now, PlaneEvent event) {
             } else if constexpr (std::is_same_v<E, CertificateRenewed>) {
                 use_new_certificate(now);
             } else {
-                engine_->on_mesh_event(now, 0, e);
+                engine_->on_mesh_event(now, e);
             }
         },
         event);
@@ -316,7 +315,7 @@ bool Member::read_shards(Time now) {
             if (!event) break;
             work = true;
             if (auto* mesh = std::get_if<link::MeshEvent>(&*event)) {
-                engine_->on_mesh_event(now, i + 1, *mesh);
+                engine_->on_mesh_event(now, *mesh);
             } else if (auto* bulk = std::get_if<connections::BulkState>(&*event)) {
                 if (const auto it = peers_.find(bulk->peer); it != peers_.end())
                     it->second.bulk_up = bulk->up;

@@ -119,7 +119,7 @@ json op_json(const engine::OpSnapshot& op, const HostNames& hosts) {
         missing.push_back(rank_json(r, hosts));
     }
     json unheard = json::array();
-    for (const auto& node : op.unheard) {
+    for (const auto& node : op.unanswered) {
         if (unheard.size() == missing_shown_max) break;
         unheard.push_back({{"node", node.hex()}, {"host", host_of(hosts, node)}});
     }
@@ -140,7 +140,7 @@ json op_json(const engine::OpSnapshot& op, const HostNames& hosts) {
             {"missing", std::move(missing)},
             {"missing_count", op.missing.size()},
             {"unheard", std::move(unheard)},
-            {"unheard_count", op.unheard.size()}};
+            {"unheard_count", op.unanswered.size()}};
 }
 
 bool is(const std::string& wanted, const std::string& name, const GroupId& id) {

@@ -34,7 +34,7 @@ class Host::Port final : public engine::MeshPort {
     void event(link::MeshEvent event) {
         last_event_ = std::max(last_event_, host_.cluster_.clock.now() + hop());
         host_.cluster_.clock.at(last_event_, [this, e = std::make_shared<link::MeshEvent>(std::move(event))] {
-            if (!host_.dead) host_.on_event(mesh_, *e);
+            if (!host_.dead) host_.on_event(*e);
         });
     }
 
@@ -55,11 +55,11 @@ class Host::Port final : public engine::MeshPort {
     Time last_command_{}, last_event_{};
 };
 
-Host::Host(Cluster& cluster, uint32_t index, uint32_t identity, uint64_t life)
+Host::Host(Cluster& cluster, uint32_t index, uint32_t identity, uint64_t counter)
     : cluster_(cluster), index_(index), pump_scheduled_(meshes_per_host) {
     for (size_t i = 0; i < id.bytes.size(); ++i)
         id.bytes[i] = static_cast<uint8_t>(identity * 37 + i * 11 + 1);
-    incarnation = {life, index + 100};
+    incarnation = {counter, index + 100};
     close = [&cluster, index](link::PeerIndex peer) { cluster.break_channel(index, peer.value, 1ms); };
     log_ = std::make_unique<Log>(
         [&cluster, index](Level level, const std::string& line) {
@@ -211,7 +211,7 @@ void Host::pump(size_t mesh) {
     while (auto event = meshes[mesh]->poll_event()) ports_[mesh]->event(std::move(*event));
 }
 
-void Host::on_event(size_t mesh, const link::MeshEvent& event) {
+void Host::on_event(const link::MeshEvent& event) {
     const Time now = cluster_.clock.now();
     switch (event.kind) {
         case link::MeshEvent::Kind::message:
@@ -219,13 +219,13 @@ void Host::on_event(size_t mesh, const link::MeshEvent& event) {
             break;
         case link::MeshEvent::Kind::log_discarded:
             if (!event.by_peer) close(event.peer);
-            engine->on_mesh_event(now, mesh, event);
+            engine->on_mesh_event(now, event);
             break;
         case link::MeshEvent::Kind::peer_garbage:
             cluster_.errors.push_back("garbage: " + event.text);
             break;
         default:
-            engine->on_mesh_event(now, mesh, event);
+            engine->on_mesh_event(now, event);
     }
     after_input();
 }

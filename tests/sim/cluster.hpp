@@ -54,7 +54,7 @@ class Cluster;
 
 class Host final : engine::Clients, engine::Workers, engine::PeerPort {
   public:
-    Host(Cluster& cluster, uint32_t index, uint32_t identity, uint64_t life = 1);
+    Host(Cluster& cluster, uint32_t index, uint32_t identity, uint64_t counter = 1);
     ~Host();
 
     NodeId id;
@@ -89,7 +89,7 @@ class Host final : engine::Clients, engine::Workers, engine::PeerPort {
     void release(link::PeerIndex peer, link::Account account, size_t bytes) override;
     void discard_log(link::PeerIndex peer, const std::string& why) override;
     void on_message(const link::MeshEvent& event);
-    void on_event(size_t mesh, const link::MeshEvent& event);
+    void on_event(const link::MeshEvent& event);
     void move_soon(std::pair<uint64_t, uint64_t> call);
 
     Cluster& cluster_;
@@ -118,15 +118,15 @@ class Cluster {
     std::vector<std::string> errors;    // must stay empty: check() asserts it
     std::vector<std::string> warnings;  // names of warn events
 
-    // `plans`: hosts that are told another plan table than the shape's.
+    // `plans`: hosts that have another plan table than the shape's.
     // `shared`: all ranks of a host are of one session.
     SimGroup make_group(std::vector<uint32_t> placement,
                         const std::map<uint32_t, wire::PlanTableRecord>& plans, bool shared = false);
     SimGroup make_group(std::vector<uint32_t> placement) { return make_group(std::move(placement), {}); }
-    // A daemon more: another node, or a later life of one. Nothing leads to it yet.
-    uint32_t add_host(uint32_t identity, uint64_t life) {
+    // A daemon more: another node, or a later incarnation of one. It has no channels yet.
+    uint32_t add_host(uint32_t identity, uint64_t counter) {
         const auto index = static_cast<uint32_t>(hosts.size());
-        hosts.push_back(std::make_unique<Host>(*this, index, identity, life));
+        hosts.push_back(std::make_unique<Host>(*this, index, identity, counter));
         return index;
     }
     Capabilities capabilities_of(uint32_t identity) const {
@@ -155,7 +155,8 @@ class Cluster {
     void end_session(const SimGroup& group, uint32_t rank, bool crashed = true);
     void end_session(const SimGroup& group, uint32_t rank, engine::SessionEnd how);
 
-    // Runs until all calls so far of living ranks have ended and nothing is under way, or virtual time is up.
+    // Runs until all calls so far of running ranks have ended and nothing is in flight, or virtual time is
+    // up.
     bool run(Duration limit = 60s);
     void run_for(Duration time);
     int to_be_submitted = 0;  // calls that a program will make later: run() waits for them too

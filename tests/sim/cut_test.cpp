@@ -138,7 +138,7 @@ class Scene {
         receive(group, 1, 0);
         wait();
     }
-    // A rank frees the group, one crashes: RankGone, accusation, decision.
+    // A rank frees the group, one crashes: RankGone, suspicion report, decision.
     void leave(const SimGroup& group) {
         send(group, 1, 2, 12);
         wait();

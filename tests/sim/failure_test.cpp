@@ -378,7 +378,7 @@ TEST_CASE("a rank whose node has not answered is not called missing, and one tha
         REQUIRE(snapshot.ops.size() == 1);
         std::vector<uint32_t> missing;
         for (const auto& rank : snapshot.ops[0].missing) missing.push_back(rank.rank.value);
-        return std::pair(missing, snapshot.ops[0].unheard);
+        return std::pair(missing, snapshot.ops[0].unanswered);
     };
 
     cluster.run_for(500ms);  // nobody has been asked yet

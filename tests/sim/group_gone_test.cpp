@@ -32,9 +32,9 @@ struct Three {
         : cluster(1, shape(finished_groups_max)), program(cluster, cluster.make_group({0, 1, 2})) {
         cluster.hosts[0]->table = [this](link::PeerIndex from, const wire::Message& message) {
             if (from != link::PeerIndex(1)) return false;
-            if (const auto* said = std::get_if<wire::GroupEnd>(&message)) {
+            if (const auto* message_end = std::get_if<wire::GroupEnd>(&message)) {
                 ++ends;
-                end = *said;
+                end = *message_end;
             }
             departures += std::holds_alternative<wire::GroupDeparted>(message);
             reports += std::holds_alternative<wire::GroupReport>(message);

@@ -72,7 +72,7 @@ TEST_CASE(
     "a message of more chunks than a transfer may have is refused, at the sender and from a node that offers "
     "it") {
     ClusterShape shape = shape_of(2);
-    shape.plan.chunk_bytes = 64;  // whoever made the group said so
+    shape.plan.chunk_bytes = 64;  // the plan of the group's creator
     Cluster cluster(1, shape);
     Post post(cluster, cluster.make_group({0, 1}));
     constexpr uint64_t most = uint64_t{64} << 20;
@@ -196,7 +196,7 @@ TEST_CASE("a send cancelled at any moment: the receive gets it, or the next one,
     }
 }
 
-TEST_CASE("a receive whose cancel came too late: its sender, too, is told that it went well") {
+TEST_CASE("a receive whose cancel came too late: its sender succeeds, too") {
     size_t well = 0;
     for (const uint64_t seed : seeds(120)) {
         CAPTURE(seed);

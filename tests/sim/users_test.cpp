@@ -78,11 +78,11 @@ TEST_CASE("an operation looks at its own group, however many others there are", 
         for (size_t i = 0; i < foreign; ++i)
             if (!neighbour.has_group()) return uint64_t{0};
         const SimGroup group = cluster.make_group({0, 0});
-        const uint64_t before = cluster.hosts[0]->engine->groups_looked_at();
+        const uint64_t before = cluster.hosts[0]->engine->groups_visited();
         for (uint32_t rank = 0; rank < 2; ++rank)
             cluster.submit(group, rank, request_of({OpKind::barrier, Dtype::u8, ReduceOp::sum, 0, 0}), {}, 0);
         cluster.run_for(100ms);
-        return cluster.hosts[0]->engine->groups_looked_at() - before;
+        return cluster.hosts[0]->engine->groups_visited() - before;
     };
 
     CHECK(looks(500) <= looks(5));

@@ -84,9 +84,9 @@ TEST_CASE("at the deadline old answers do not count, and new ones are waited for
     REQUIRE(s.inquiry.wake_at() == start + 700ms);
     SECTION("all answer") {
         CHECK(s.inquiry.on_reply(NodeIndex(1), s.reply(nonce, {})));
-        CHECK(!s.inquiry.all_answered(start).expire);
+        CHECK(!s.inquiry.all_answered().expire);
         CHECK(s.inquiry.on_reply(NodeIndex(2), s.reply(nonce, {})));
-        CHECK(s.inquiry.all_answered(start).expire);
+        CHECK(s.inquiry.all_answered().expire);
     }
     SECTION("one does not") {
         CHECK(s.inquiry.on_reply(NodeIndex(1), s.reply(nonce, {})));

@@ -38,7 +38,7 @@ TEST_CASE("no credit is lost: whatever is taken in whatever order, a rank can go
                 if (const auto more = table.take_limit(1)) limits.push_back(*more);
             } else if (random.one_in(2) && kept > 0) {
                 --kept, ++taken;
-                table.left(1);
+                table.returned(1);
                 if (const auto more = table.take_limit(1)) limits.push_back(*more);
             } else if (!limits.empty()) {
                 limit = limits.front();

@@ -56,7 +56,7 @@ TEST_CASE("an execution leaves the result with every rank, then it is idle and i
     CHECK(s.owner.runs > 0);
     CHECK(s.out[0] == std::vector<int32_t>{11, 22, 33, 44});
     CHECK(s.out[1] == s.out[0]);
-    CHECK(s.execution.segments_over() == s.execution.segments());
+    CHECK(s.execution.segments_ended() == s.execution.segments());
     CHECK(s.ports.unexpected == 0);
 }
 
@@ -77,8 +77,8 @@ TEST_CASE(
     CHECK(s.out[1] == std::vector<int32_t>{0, 0, 0, 0});
 
     SECTION("it fills it") {
-        CHECK(!s.execution.moved(SessionId(77), 1, 1, 0));
-        CHECK(s.execution.moved(SessionId(1), 1, 1, 0));
+        CHECK(!s.execution.on_progress(SessionId(77), 1, 1, 0));
+        CHECK(s.execution.on_progress(SessionId(1), 1, 1, 0));
         s.ports.context.run_ready();
         REQUIRE(s.execution.idle());
         CHECK(s.execution.has_filled(0));

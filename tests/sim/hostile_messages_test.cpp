@@ -1,5 +1,4 @@
-// What a member that does not keep the rules can say about a group: its words end nothing that is not its
-// own.
+// A hostile member's messages about a group end nothing but its own ranks' operations.
 #include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <optional>
@@ -12,7 +11,7 @@ namespace {
 
 constexpr OpDescriptor large_sum{OpKind::all_reduce, Dtype::i32, ReduceOp::sum, 500, 0};
 
-void say(Cluster& cluster, uint32_t to, uint32_t from, const wire::Message& message) {
+void deliver(Cluster& cluster, uint32_t to, uint32_t from, const wire::Message& message) {
     cluster.hosts[to]->engine->on_message(cluster.clock.now(), link::PeerIndex(from), message);
     cluster.hosts[to]->after_input();
 }
@@ -45,9 +44,9 @@ TEST_CASE("a message under the number of a collective, or of another node's mess
             // Rank 0's first message has this number.
             const uint64_t number = of_message ? link::OpKey::message_bit | 1 : 1;
             if (offer)
-                say(cluster, 0, 1, wire::MessageOffer{program.group.id, 1, 1, 0, 0, 2000, 5, number});
+                deliver(cluster, 0, 1, wire::MessageOffer{program.group.id, 1, 1, 0, 0, 2000, 5, number});
             else
-                say(cluster, 0, 1, wire::MessageWithdraw{program.group.id, number});
+                deliver(cluster, 0, 1, wire::MessageWithdraw{program.group.id, number});
             cluster.run_for(1ms);
             for (uint32_t rank = 1; rank < 3; ++rank)
                 for (size_t step = 0; step < 2; ++step) program.post(step, rank);
@@ -72,7 +71,7 @@ TEST_CASE("a group that all its ranks have left is forgotten, though another nod
     Cluster cluster(1, shape);
     const SimGroup group = cluster.make_group({0, 1});
     for (const uint64_t seq : {0u, 7u})
-        say(cluster, 0, 1, wire::OpAnnounce{group.id, 1, seq, 1, 5, 0, 500, 0, 1});
+        deliver(cluster, 0, 1, wire::OpAnnounce{group.id, 1, seq, 1, 5, 0, 500, 0, 1});
     for (uint32_t rank = 0; rank < 2; ++rank) cluster.end_session(group, rank, false);
     cluster.run_for(1s);
     for (const auto& host : cluster.hosts)
@@ -91,7 +90,7 @@ TEST_CASE(
         link::MeshEvent failed;
         failed.kind = link::MeshEvent::Kind::failed;
         failed.handle = handle;
-        cluster.hosts[0]->engine->on_mesh_event(cluster.clock.now(), 0, failed);
+        cluster.hosts[0]->engine->on_mesh_event(cluster.clock.now(), failed);
     }
     cluster.hosts[0]->after_input();
     cluster.run_for(4s);
@@ -112,7 +111,7 @@ TEST_CASE("a transfer that cannot be begun ends its operation as a mismatch, als
         failed.kind = link::MeshEvent::Kind::failed;
         failed.handle = handle;
         failed.text = "the number of the transfer was used before";
-        cluster.hosts[0]->engine->on_mesh_event(cluster.clock.now(), 0, failed);
+        cluster.hosts[0]->engine->on_mesh_event(cluster.clock.now(), failed);
     }
     cluster.hosts[0]->after_input();
     cluster.run_for(100ms);
@@ -125,8 +124,7 @@ TEST_CASE("a transfer that cannot be begun ends its operation as a mismatch, als
     }
 }
 
-TEST_CASE(
-    "a node speaks for its own ranks only: it cannot blame another node's for an operation that is late") {
+TEST_CASE("a node reports its own ranks only: it cannot blame another node's for an operation that is late") {
     for (const bool twice : {false, true}) {
         CAPTURE(twice);
         ClusterShape shape;
@@ -142,7 +140,7 @@ TEST_CASE(
             ++asked;
             wire::ArrivalReply lie{program.group.id, query->nonce, {{twice ? 1u : 2u, 0, true}}};
             for (int i = 0; i < (twice ? 1000 : 0); ++i) lie.ranks.push_back({1, 0, true});
-            cluster.clock.after(1us, [&cluster, lie] { say(cluster, 0, 1, lie); });
+            cluster.clock.after(1us, [&cluster, lie] { deliver(cluster, 0, 1, lie); });
             return true;
         };
         program.post(0, 0);
@@ -179,7 +177,7 @@ TEST_CASE("an announcement of an operation that is not known ends it as a mismat
                 cluster.run_for(10ms);
             };
             if (posted_first) post();
-            say(cluster, 0, 2, wire::OpAnnounce{program.group.id, 1, 0, kind, dtype, op, 500, 0, 2});
+            deliver(cluster, 0, 2, wire::OpAnnounce{program.group.id, 1, 0, kind, dtype, op, 500, 0, 2});
             cluster.run_for(10ms);
             if (!posted_first) post();
 
@@ -209,7 +207,7 @@ TEST_CASE("a message of elements that are not known is a mismatch for its sender
         };
         Call& recv = cluster.submit(group, 0, receive_any(), {}, 2000);
         const uint64_t number = link::OpKey::message_bit | uint64_t{1} << 40 | 1;
-        say(cluster, 0, 1, wire::MessageOffer{group.id, 1, 1, 0, 0, 2000, dtype, number});
+        deliver(cluster, 0, 1, wire::MessageOffer{group.id, 1, 1, 0, 0, 2000, dtype, number});
         cluster.run_for(10ms);
         REQUIRE(recv.ended);
         REQUIRE(recv.outcome.error.code == Errc::mismatch);
@@ -242,8 +240,8 @@ TEST_CASE("a group is made once: a commit of one that exists, or existed, opens 
             prepare.key[i] ^= static_cast<uint8_t>(static_cast<size_t>(words[i]) + i);
         const wire::RequestId id{host.id, (host.incarnation.counter << 32) + 1};
         prepare.members = {{id, host.id, 0, 1, host.incarnation}, {{leader.id, 1}, leader.id, 1, 1, {}}};
-        say(cluster, 1, 0, prepare);
-        say(cluster, 1, 0, wire::GroupCommit{old.id});
+        deliver(cluster, 1, 0, prepare);
+        deliver(cluster, 1, 0, wire::GroupCommit{old.id});
         cluster.run_for(1s);
         const auto* answer = cluster.answer(open);
         REQUIRE(answer != nullptr);
