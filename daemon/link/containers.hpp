@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -183,6 +184,7 @@ class ChunkSet {
     bool any() const { return first() != none; }
     uint32_t words() const { return (bits_ + 63) / 64; }
     uint64_t word(uint32_t w) const { return data()[w]; }
+    std::span<const uint64_t> all_words() const { return {data(), words()}; }
     void set_word(uint32_t w, uint64_t value) {
         data()[w] = value;
         if (w < low_) low_ = w;

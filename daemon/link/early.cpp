@@ -9,7 +9,7 @@ namespace {
 
 size_t cost(const EarlyRecv& recv) {
     size_t n = 0;
-    for (const Stashed& s : recv.chunks) n += s.bytes.size() + Early::stash_overhead_bytes;
+    for (const EarlyChunk& c : recv.chunks) n += c.bytes.size() + Early::chunk_overhead_bytes;
     return n;
 }
 
@@ -25,12 +25,12 @@ TransferKey first_of(const OpKey& op) {
 
 bool Early::has_room(const TransferKey& key, size_t payload) const {
     if (payload > config_->eager_bytes_max) return false;
-    const size_t need = payload + stash_overhead_bytes;
+    const size_t need = payload + chunk_overhead_bytes;
     if (bytes_ + need > config_->early_bytes_max) return false;
     const auto at = groups_.find(key.op.group);
     if (at == groups_.end())
         return groups_.size() < config_->eager_groups_max && need <= config_->eager_room_per_group;
-    return at->second.stash_bytes + need <= config_->eager_room_per_group;
+    return at->second.unexpected_bytes + need <= config_->eager_room_per_group;
 }
 
 bool Early::holds(const TransferKey& key, uint32_t chunk) const {
@@ -38,16 +38,17 @@ bool Early::holds(const TransferKey& key, uint32_t chunk) const {
     if (group == groups_.end()) return false;
     const auto at = group->second.recvs.find(key);
     if (at == group->second.recvs.end()) return false;
-    for (const Stashed& s : at->second.chunks)
-        if (s.frame.chunk == chunk) return true;
+    for (const EarlyChunk& c : at->second.chunks)
+        if (c.header.chunk == chunk) return true;
     return false;
 }
 
-void Early::stash(const TransferKey& key, Stashed chunk) {
+void Early::keep(EarlyChunk chunk) {
+    const TransferKey& key = chunk.header.key;
     Group* group = group_of(key);
     NEXAR_CHECK(group != nullptr);
-    group->stash_bytes += chunk.bytes.size() + stash_overhead_bytes;
-    bytes_ += chunk.bytes.size() + stash_overhead_bytes;
+    group->unexpected_bytes += chunk.bytes.size() + chunk_overhead_bytes;
+    bytes_ += chunk.bytes.size() + chunk_overhead_bytes;
     group->recvs[key].chunks.push_back(std::move(chunk));
 }
 
@@ -69,7 +70,7 @@ void Early::want(const TransferKey& key) {
     group->recvs[key].wanted = true;
 }
 
-void Early::keep_grant(const TransferKey& key, const GrantEntry& entry) {
+void Early::keep_grant(const TransferKey& key, const EarlyGrant& grant) {
     Group* group = group_of(key);
     const bool fits = group != nullptr && grants_ < config_->grants_unclaimed_max &&
                       group->grants.size() < config_->grants_per_group_max;
@@ -78,7 +79,7 @@ void Early::keep_grant(const TransferKey& key, const GrantEntry& entry) {
         if (group != nullptr) drop_if_empty(groups_.find(key.op.group));
         return;
     }
-    if (group->grants.insert_or_assign(key, entry).second) ++grants_;
+    if (group->grants.insert_or_assign(key, grant).second) ++grants_;
 }
 
 std::optional<EarlyRecv> Early::take_recv(const TransferKey& key) {
@@ -88,38 +89,38 @@ std::optional<EarlyRecv> Early::take_recv(const TransferKey& key) {
     const auto at = group->second.recvs.find(key);
     if (at == group->second.recvs.end()) return {};
     std::optional<EarlyRecv> out = std::move(at->second);
-    group->second.stash_bytes -= cost(*out);
+    group->second.unexpected_bytes -= cost(*out);
     bytes_ -= whole_cost(*out);
     group->second.recvs.erase(at);
     drop_if_empty(group);
     return out;
 }
 
-std::optional<GrantEntry> Early::take_grant(const TransferKey& key) {
+std::optional<EarlyGrant> Early::take_grant(const TransferKey& key) {
     if (groups_.empty()) return {};
     const auto group = groups_.find(key.op.group);
     if (group == groups_.end()) return {};
     const auto at = group->second.grants.find(key);
     if (at == group->second.grants.end()) return {};
-    const GrantEntry out = at->second;
+    const EarlyGrant out = at->second;
     group->second.grants.erase(at);
     --grants_;
     drop_if_empty(group);
     return out;
 }
 
-size_t Early::stash_bytes() const {
+size_t Early::unexpected_bytes() const {
     size_t n = 0;
-    for (const auto& [id, group] : groups_) n += group.stash_bytes;
+    for (const auto& [id, group] : groups_) n += group.unexpected_bytes;
     return n;
 }
 
 void Early::drop_op(const OpKey& op) {
     const auto group = groups_.find(op.group);
     if (group == groups_.end()) return;
-    auto& [recvs, grants, stash_bytes] = group->second;
+    auto& [recvs, grants, unexpected_bytes] = group->second;
     for (auto at = recvs.lower_bound(first_of(op)); at != recvs.end() && at->first.op == op;) {
-        stash_bytes -= cost(at->second);
+        unexpected_bytes -= cost(at->second);
         bytes_ -= whole_cost(at->second);
         at = recvs.erase(at);
     }

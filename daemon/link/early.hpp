@@ -8,42 +8,46 @@
 #include <unordered_map>
 #include <vector>
 
-#include "link/frame.hpp"
-#include "link/mesh.hpp"
+#include "link/table_config.hpp"
+#include "link/transfers.hpp"
 
 namespace nexar::link {
 
-struct Stashed {
-    DataFrame frame;
+struct EarlyChunk {
+    ChunkHeader header;
     std::vector<std::byte> bytes;
 };
+struct EarlyGrant {
+    Terms terms;
+    RemoteMemory memory;
+};
 struct EarlyRecv {
-    std::vector<Stashed> chunks;
+    std::vector<EarlyChunk> chunks;
     bool wanted = false;  // a chunk was refused, or the peer asked: the post must grant
 };
 
 class Early {
   public:
-    static constexpr size_t stash_overhead_bytes = 128;  // cost of a buffered chunk beyond its payload
+    static constexpr size_t chunk_overhead_bytes = 128;  // cost of a buffered chunk beyond its payload
     static constexpr size_t want_bytes = 192;            // cost of a wanted grant
 
-    explicit Early(const MeshConfig& config) : config_(&config) {}
+    explicit Early(const TableConfig& config) : config_(&config) {}
 
     bool has_room(const TransferKey& key, size_t payload) const;
     bool holds(const TransferKey& key, uint32_t chunk) const;
-    void stash(const TransferKey& key, Stashed chunk);  // Requires: has_room()
+    void keep(EarlyChunk chunk);  // Requires: has_room()
     void want(const TransferKey& key);
-    void keep_grant(const TransferKey& key, const GrantEntry& entry);
+    void keep_grant(const TransferKey& key, const EarlyGrant& grant);
 
     std::optional<EarlyRecv> take_recv(const TransferKey& key);
-    std::optional<GrantEntry> take_grant(const TransferKey& key);
+    std::optional<EarlyGrant> take_grant(const TransferKey& key);
 
     // A limit was reached, and a want (a grant) was dropped: the node then grants every receive (asks for
     // every send).
     bool wants_forgotten() const { return wants_forgotten_; }
     bool grants_forgotten() const { return grants_forgotten_; }
 
-    size_t stash_bytes() const;
+    size_t unexpected_bytes() const;
     size_t grants() const { return grants_; }
     size_t bytes() const { return bytes_; }  // bounded by early_bytes_max
 
@@ -55,8 +59,8 @@ class Early {
   private:
     struct Group {
         std::map<TransferKey, EarlyRecv> recvs;
-        std::map<TransferKey, GrantEntry> grants;
-        size_t stash_bytes = 0;
+        std::map<TransferKey, EarlyGrant> grants;
+        size_t unexpected_bytes = 0;
     };
     using Groups = std::unordered_map<GroupId, Group>;
 
@@ -64,7 +68,7 @@ class Early {
     void drop_group_at(Groups::iterator at);
     void drop_if_empty(Groups::iterator at);
 
-    const MeshConfig* config_;
+    const TableConfig* config_;
     Groups groups_;                  // groups with an early chunk, want or grant
     size_t grants_ = 0;              // of all groups
     size_t bytes_ = 0;               // cost of all recvs of all groups

@@ -1,5 +1,4 @@
-// The frames on the wire (docs/protocol/wire.md), as they lie there, and the rules that a received one must
-// obey.
+// The frames on the wire (docs/protocol/wire.md), as they lie there, and the rules for a received one.
 #pragma once
 
 #include <cstddef>
@@ -143,15 +142,6 @@ inline size_t header_bytes_of(const FrameStart& start) {
 
 WireKey to_wire(const TransferKey& key);
 TransferKey from_wire(const WireKey& key);
-
-// Number of chunks; bytes and chunk_bytes are not 0.
-inline uint64_t chunks_of(uint64_t bytes, uint64_t chunk_bytes) {
-    return (bytes - 1) / chunk_bytes + 1;
-}
-inline uint32_t bytes_of_chunk(uint64_t bytes, uint32_t chunk_bytes, uint32_t chunk) {
-    const uint64_t left = bytes - uint64_t{chunk} * chunk_bytes;
-    return left < chunk_bytes ? static_cast<uint32_t>(left) : chunk_bytes;
-}
 
 // Each returns the rule that was broken, or nullptr. Hostile bytes end here [W9].
 const char* broken_rule(const FrameStart& start, Class cls, size_t message_bytes_max);

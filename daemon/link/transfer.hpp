@@ -45,7 +45,7 @@ struct TransferKey {
 enum class Class : uint8_t { control = 0, rpc = 1, small = 2, bulk = 3 };
 constexpr size_t class_count = 4;
 
-// A run of memory. Requires: the memory outlives the transfer (the engine ensures it).
+// A range of memory. Requires: the memory outlives the transfer (the engine ensures it).
 struct Extent {
     std::byte* data = nullptr;
     size_t bytes = 0;
@@ -69,6 +69,26 @@ struct Agreement {
 // 64, so that no chunk splits an element.
 constexpr uint32_t chunk_bytes_max = 256 * 1024;
 constexpr uint32_t transfer_chunks_max = 1u << 20;
+
+// What both sides of a transfer state about it [W4].
+struct Terms {
+    Agreement agreement;
+    uint64_t bytes = 0;
+    uint32_t chunk_bytes = 0;
+    bool same_shape(const Terms& other) const {
+        return bytes == other.bytes && chunk_bytes == other.chunk_bytes;
+    }
+    bool operator==(const Terms&) const = default;
+};
+
+// Number of chunks; bytes and chunk_bytes are not 0.
+inline uint64_t chunks_of(uint64_t bytes, uint64_t chunk_bytes) {
+    return (bytes - 1) / chunk_bytes + 1;
+}
+inline uint32_t bytes_of_chunk(uint64_t bytes, uint32_t chunk_bytes, uint32_t chunk) {
+    const uint64_t left = bytes - uint64_t{chunk} * chunk_bytes;
+    return left < chunk_bytes ? static_cast<uint32_t>(left) : chunk_bytes;
+}
 
 struct SendSpec {
     TransferKey key;

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "harness.hpp"
-#include "link/shared.hpp"
+#include "link/tombstones.hpp"
 
 namespace nexar::link::test {
 
@@ -101,7 +101,7 @@ TEST_CASE("tombstones stay below their limit") {
 }
 
 TEST_CASE("a one-sided flow of small transfers leaves few tombstones") {
-    // Seen from outside: the sender confirms by itself, although it has nothing else to say.
+    // Seen from outside: the sender confirms by itself, although it sends nothing else.
     Net net(2, 1);
     Memory from(8), to(8);
     for (uint64_t op = 0; op < 1000; ++op) {

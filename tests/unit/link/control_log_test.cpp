@@ -310,7 +310,7 @@ TEST_CASE("a peer that breaks a rule of the log is found out", "[L1][L3][L5]") {
         CHECK(log.on_entry(1).rule != nullptr);
         CHECK(log.on_applied(0) != nullptr);
     }
-    SECTION("a resume that forgets or invents, or is said twice") {
+    SECTION("a resume that forgets or invents, or comes twice") {
         ControlLog log = resumed_with(2);
         REQUIRE(log.on_applied(2) == nullptr);
         CHECK(log.on_resume({1, 2}, discarded) != nullptr);

@@ -235,14 +235,14 @@ TEST_CASE("the buffer's room comes back when a chunk finds its home") {
     for (uint64_t op = 2; op < 100; ++op) {
         net[0].post(batch(op, {}, {send_spec(key(1, op), 1, from, 64, Class::small)}));
         REQUIRE(net.run());
-        CHECK(net[1].stats(peer(0)).stash_bytes == 2 * (64 + 128));
+        CHECK(net[1].stats(peer(0)).unexpected_bytes == 2 * (64 + 128));
         net[1].post(batch(op, {recv_spec(key(1, op), 0, to, 64, Class::small)}, {}));
         REQUIRE(net.run());
         CHECK(net.done(0, op));
     }
     CHECK(net[1].stats(peer(0)).nacks_sent == 0);
     net[1].forget_group(key(1, 1).op.group);
-    CHECK(net[1].stats(peer(0)).stash_bytes == 0);
+    CHECK(net[1].stats(peer(0)).unexpected_bytes == 0);
 }
 
 TEST_CASE("an ack that was lost with the channel is repaired although the receiver forgot the group since") {

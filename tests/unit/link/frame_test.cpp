@@ -333,13 +333,13 @@ TEST_CASE("what a peer sends early is bounded by bytes over all its groups, and 
         REQUIRE(mesh.stats(peer(0)).early_bytes <= 100'000);
     }
     CHECK(most > 99'000);
-    CHECK(mesh.stats(peer(0)).stash_bytes == 100'000 / 228 * 228);  // then every one is refused
+    CHECK(mesh.stats(peer(0)).unexpected_bytes == 100'000 / 228 * 228);  // then every one is refused
     CHECK(mesh.stats(peer(0)).nacks_sent == 5000 - 100'000 / 228);
 
     for (uint64_t group = 0; group < 500; ++group) mesh.forget_group(key(group, 0).op.group);
     CHECK(mesh.stats(peer(0)).early_bytes == 0);
     mesh.on_bytes(peer(0), Class::small, data_frame(key(1000, 1), 100, 128, 0));
-    CHECK(mesh.stats(peer(0)).stash_bytes == 228);
+    CHECK(mesh.stats(peer(0)).unexpected_bytes == 228);
 
     for (uint64_t i = 2; i < 3000; ++i)  // too long to be kept: only that they want a grant is
         mesh.on_bytes(peer(0), Class::bulk, data_frame(key(1000 + i % 500, i), 100, 128, 0));

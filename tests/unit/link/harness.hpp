@@ -87,7 +87,7 @@ class Net {
     Wire& wire(size_t from, size_t to) { return *wires[from * meshes.size() + to]; }
     bool is_up(size_t from, size_t to) const { return up[from * meshes.size() + to]; }
 
-    // A new channel between two nodes, replacing what there is: all bytes under way are lost.
+    // A new channel between two nodes, replacing what there is: all bytes in flight are lost.
     void connect(size_t a, size_t b) {
         const size_t ab = a * meshes.size() + b, ba = b * meshes.size() + a;
         generations[ab] = generations[ba] = generations[ab] + 1;
@@ -123,7 +123,7 @@ class Net {
             if (w) w->capacity = {bytes, bytes, bytes, bytes};
     }
 
-    // Delivers a random piece of a random stream. False: nothing is under way, also after a flush.
+    // Delivers a random piece of a random stream. False: nothing is in flight, also after a flush.
     bool step() {
         if (random.one_in(4)) flush();
         if (deliver_random()) return true;

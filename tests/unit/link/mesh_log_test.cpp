@@ -210,7 +210,7 @@ TEST_CASE("a log that one end has forgotten begins anew at both", "[L5][L6]") {
     }
 }
 
-TEST_CASE("whoever found no room for a request learns when there is some again", "[L8]") {
+TEST_CASE("a request that found no room learns when there is some again", "[L8]") {
     MeshConfig config = with_log();
     config.log.account_bytes_max = 200;
     Net net(2, 1, config);

@@ -150,10 +150,10 @@ TEST_CASE("what came early for an op goes with it, and what comes later is neith
     net[0].post(batch(1, {recv_spec(key(1, 1, 1), 1, to, 64)}, {}));
     net[0].post(batch(2, {}, {send_spec(key(1, 1, 0), 1, little, 64, Class::small)}));
     REQUIRE(net.run());
-    CHECK(net[1].stats(peer(0)).stash_bytes > 0);
+    CHECK(net[1].stats(peer(0)).unexpected_bytes > 0);
     CHECK(net[1].stats(peer(0)).grants_unclaimed == 1);
     net[1].withdraw(key(1, 1).op);
-    CHECK(net[1].stats(peer(0)).stash_bytes == 0);
+    CHECK(net[1].stats(peer(0)).unexpected_bytes == 0);
     CHECK(net[1].stats(peer(0)).grants_unclaimed == 0);
     // The peer still holds the grant of phase 2, and knows nothing of the withdrawal.
     net[0].post(batch(3, {}, {send_spec(key(1, 1, 2), 1, from, 20'032)}));
@@ -161,7 +161,7 @@ TEST_CASE("what came early for an op goes with it, and what comes later is neith
     REQUIRE(net.run());
     CHECK(net[1].stats(peer(0)).bytes_received >= 40'000);
     CHECK(net[1].stats(peer(0)).nacks_sent == 0);
-    CHECK(net[1].stats(peer(0)).stash_bytes == 0);
+    CHECK(net[1].stats(peer(0)).unexpected_bytes == 0);
     CHECK(net.end_of(0, 3).done == 0);
 }
 

@@ -1,5 +1,5 @@
-// Inbound: a state machine per class stream (Stream::State).
-#include "link/inbound.hpp"
+// StreamReader: a state machine per class stream (Stream::State).
+#include "link/stream_reader.hpp"
 
 #include <algorithm>
 
@@ -16,6 +16,10 @@ bool fill_head(Stream& s, Bytes& bytes, size_t size) {
     return s.head_bytes == size;
 }
 
+ChunkHeader header_of(const DataFrame& f) {
+    return {from_wire(f.key), {{f.plan_hash, f.descriptor_hash}, f.bytes, f.chunk_bytes}, f.chunk};
+}
+
 void next_frame(Stream& s) {
     s.state = Stream::State::head;
     s.head_bytes = 0;
@@ -23,32 +27,35 @@ void next_frame(Stream& s) {
 
 }  // namespace
 
-const char* Inbound::feed(Peer& peer, Class cls, Bytes bytes) {
-    Stream& stream = peer.streams[static_cast<size_t>(cls)];
+const char* StreamReader::feed(StreamPeer& peer, Class cls, Bytes bytes) {
+    Stream& stream = peer.streams[index_of(cls)];
     while (!bytes.empty())
         if (const char* rule = step(peer, cls, stream, bytes)) return rule;
     return nullptr;
 }
 
-const char* Inbound::step(Peer& peer, Class cls, Stream& s, Bytes& bytes) {
+const char* StreamReader::step(StreamPeer& peer, Class cls, Stream& s, Bytes& bytes) {
     switch (s.state) {
         case Stream::State::head:
             return fill_head(s, bytes, sizeof(FrameStart)) ? on_start(peer, cls, s) : nullptr;
-        case Stream::State::data_head:
+        case Stream::State::data_head: {
             if (!fill_head(s, bytes, header_bytes_of(read_at<FrameStart>(s.head, 0)))) return nullptr;
-            s.frame = read_at<DataFrame>(s.head, 0);
-            if (const char* rule = broken_rule(s.frame)) return rule;
-            s.left = s.frame.payload_bytes;
+            const auto frame = read_at<DataFrame>(s.head, 0);
+            if (const char* rule = broken_rule(frame)) return rule;
+            s.chunk = header_of(frame);
+            s.left = frame.payload_bytes;
             s.state = Stream::State::payload;
-            receiving_->begin(peer, s);
+            placement_->begin(peer, s);
             return nullptr;
+        }
         case Stream::State::payload: {
             const Bytes part = bytes.first(std::min<size_t>(bytes.size(), s.left));
             bytes = bytes.subspan(part.size());
             s.left -= part.size();
-            receiving_->feed(peer, s, part);
+            placement_->feed(s, part);
             if (s.left > 0) return nullptr;
-            receiving_->end(peer, s);
+            placement_->end(peer, s);
+            writer_->write_full_lists(peer);
             next_frame(s);
             return nullptr;
         }
@@ -65,18 +72,17 @@ const char* Inbound::step(Peer& peer, Class cls, Stream& s, Bytes& bytes) {
     return nullptr;
 }
 
-const char* Inbound::on_start(Peer& peer, Class cls, Stream& s) {
+const char* StreamReader::on_start(StreamPeer& peer, Class cls, Stream& s) {
     const auto start = read_at<FrameStart>(s.head, 0);
-    if (const char* rule = broken_rule(start, cls, shared_->config.message_bytes_max)) return rule;
+    if (const char* rule = broken_rule(start, cls, state_->config.message_bytes_max)) return rule;
     s.left = start.length - (sizeof(FrameStart) - length_bytes);
     s.body.clear();
-    if (start.generation < peer.generation) {
+    if (start.generation < peer.transfers->generation) {
         s.state = Stream::State::skip;
         if (s.left == 0) next_frame(s);
         return nullptr;
     }
     if (const char* rule = broken_identity(peer, start)) return rule;
-    peer.tombstones.confirm(peer.generation, start.acks_seen);
     const auto kind = static_cast<FrameKind>(start.kind);
     s.state = kind == FrameKind::data ? Stream::State::data_head : Stream::State::body;
     if (s.left > 0) return nullptr;
@@ -84,20 +90,19 @@ const char* Inbound::on_start(Peer& peer, Class cls, Stream& s) {
     return on_body(peer, s, {});  // only a message may be empty
 }
 
-const char* Inbound::broken_identity(Peer& peer, const FrameStart& start) {
-    if (start.generation > peer.generation) return "frame of a later channel generation";
+const char* StreamReader::broken_identity(StreamPeer& peer, const FrameStart& start) {
+    if (start.generation > peer.transfers->generation) return "frame of a later channel generation";
     if (!peer.incarnation_known) {
         peer.incarnation = start.incarnation;
         peer.incarnation_known = true;
     }
     if (start.incarnation != peer.incarnation) return "the sender's incarnation changed";
-    if (start.incarnation == shared_->config.incarnation && start.incarnation != 0)
+    if (start.incarnation == state_->config.incarnation && start.incarnation != 0)
         return "the sender's incarnation is our own";
-    if (start.acks_seen > peer.acks_sent) return "more acks seen than were sent";
-    return nullptr;
+    return state_->table->recvs.on_acks_seen(*peer.transfers, start.acks_seen);
 }
 
-const char* Inbound::on_body_bytes(Peer& peer, Stream& s, Bytes& bytes) {
+const char* StreamReader::on_body_bytes(StreamPeer& peer, Stream& s, Bytes& bytes) {
     const Bytes part = bytes.first(std::min<size_t>(bytes.size(), s.left));
     bytes = bytes.subspan(part.size());
     s.left -= part.size();
@@ -111,19 +116,17 @@ const char* Inbound::on_body_bytes(Peer& peer, Stream& s, Bytes& bytes) {
     return on_body(peer, s, s.body);
 }
 
-const char* Inbound::on_body(Peer& peer, Stream& s, Bytes body) {
+const char* StreamReader::on_body(StreamPeer& peer, Stream& s, Bytes body) {
     const auto start = read_at<FrameStart>(s.head, 0);
     const Bytes content = body.subspan(header_bytes_of(start) - sizeof start);  // payload or entries [V3]
     if (static_cast<FrameKind>(start.kind) == FrameKind::message) {
-        MeshEvent& e = shared_->events.emplace_back();
-        e.kind = MeshEvent::Kind::message;
-        e.peer = peer.index;
+        MeshEvent& e = state_->emit(MeshEvent::Kind::message, peer);
         e.bytes.assign(content.begin(), content.end());
         return nullptr;
     }
     if (static_cast<FrameKind>(start.kind) >= FrameKind::entry) {
         const char* rule = on_log_frame(peer, start, body, content);
-        peer.log_broken = rule != nullptr && shared_->config.has_log;
+        peer.log_broken = rule != nullptr && state_->config.has_log;
         return rule;
     }
     ListFrame frame{start, read_at<uint32_t>(body, 0), read_at<uint16_t>(body, sizeof(uint32_t)),
@@ -134,66 +137,77 @@ const char* Inbound::on_body(Peer& peer, Stream& s, Bytes body) {
                                                                   : on_list(peer, frame, entries);
 }
 
-const char* Inbound::on_applied(Peer& peer, uint64_t number) {
+const char* StreamReader::on_applied(StreamPeer& peer, uint64_t number) {
     const char* rule = peer.log.on_applied(number);
-    shared_->report_room(peer);
+    state_->report_room(peer);
     return rule;
 }
 
 // docs/protocol/control_log.md, "Frames".
-const char* Inbound::on_log_frame(Peer& peer, const FrameStart& start, Bytes body, Bytes message) {
-    if (!shared_->config.has_log) return "a control log's frame on a connection that carries none";
+const char* StreamReader::on_log_frame(StreamPeer& peer, const FrameStart& start, Bytes body, Bytes message) {
+    if (!state_->config.has_log) return "a control log's frame on a connection that carries none";
     const auto first = read_at<uint64_t>(body, 0);
     if (static_cast<FrameKind>(start.kind) == FrameKind::applied) return on_applied(peer, first);
     const auto applied = read_at<uint64_t>(body, sizeof(uint64_t));
     if (static_cast<FrameKind>(start.kind) == FrameKind::resume) {
         bool discarded = false;
         const char* rule = peer.log.on_resume({first, applied}, discarded);
-        if (discarded) shared_->log_discarded(peer, "the peer began the control log anew", true);
-        shared_->report_room(peer);
-        shared_->touch(peer);
+        if (discarded) state_->log_discarded(peer, "the peer began the control log anew", true);
+        state_->report_room(peer);
+        state_->touch(peer);
         return rule;
     }
     if (const char* rule = on_applied(peer, applied)) return rule;
     const ControlLog::Arrival arrival = peer.log.on_entry(first);
     if (!arrival.is_new) return arrival.rule;
-    MeshEvent& e = shared_->events.emplace_back();
-    e.kind = MeshEvent::Kind::message;
-    e.peer = peer.index;
+    MeshEvent& e = state_->emit(MeshEvent::Kind::message, peer);
     e.bytes.assign(message.begin(), message.end());
     e.logged = true;
     return nullptr;
 }
 
-const char* Inbound::on_list(Peer& peer, const ListFrame& frame, Bytes entries) {
+const char* StreamReader::on_list(StreamPeer& peer, const ListFrame& frame, Bytes entries) {
     const auto kind = static_cast<FrameKind>(frame.start.kind);
+    TransferTable& table = *state_->table;
     for (uint32_t i = 0; i < frame.count; ++i) {
-        const auto range = read_at<RangeEntry>(entries, size_t{i} * frame.entry_bytes);
+        const auto entry = read_at<RangeEntry>(entries, size_t{i} * frame.entry_bytes);
+        const ChunkRange range{from_wire(entry.key), entry.first, entry.count};
         const char* rule = nullptr;
         if (kind == FrameKind::ack)
-            rule = sending_->on_ack(peer, range);
+            rule = table.sends.on_ack(*peer.transfers, range);
         else if (kind == FrameKind::nack)
-            rule = sending_->on_nack(peer, range);
+            rule = table.sends.on_nack(*peer.transfers, range);
         else if (range.first != 0 || range.count != 0)
             rule = "an ask with a range";
         else
-            receiving_->on_ask(peer, from_wire(range.key));
+            table.recvs.on_ask(*peer.transfers, range.key);
         if (rule != nullptr) return rule;
+        writer_->write_full_lists(peer);
     }
     if (kind == FrameKind::ack) ++peer.acks_processed;
-    if (kind == FrameKind::ask && (frame.flags & ask_last) != 0) receiving_->on_asks_ended(peer);
+    if (kind == FrameKind::ask && (frame.flags & ask_last) != 0) table.recvs.on_asks_ended(*peer.transfers);
     return nullptr;
 }
 
-const char* Inbound::on_grants(Peer& peer, const ListFrame& frame, Bytes entries) {
+const char* StreamReader::on_grants(StreamPeer& peer, const ListFrame& frame, Bytes entries) {
     for (uint32_t i = 0; i < frame.count; ++i) {
         if (entries.size() < frame.entry_bytes) return "grant beyond its frame";
         const auto entry = read_at<GrantEntry>(entries, 0);
         entries = entries.subspan(frame.entry_bytes);
         if (const char* rule = broken_rule(entry, entries.size())) return rule;
-        const Bytes words = entries.first(entry.words * sizeof(uint64_t));
-        entries = entries.subspan(words.size());
-        sending_->on_grant(peer, entry, words);
+        words_.resize(entry.words);
+        const size_t word_bytes = entry.words * sizeof(uint64_t);
+        if (word_bytes > 0) std::memcpy(words_.data(), entries.data(), word_bytes);
+        entries = entries.subspan(word_bytes);
+        state_->table->sends.on_grant(
+            *peer.transfers,
+            {.key = from_wire(entry.key),
+             .terms = {{entry.plan_hash, entry.descriptor_hash}, entry.bytes, entry.chunk_bytes},
+             .memory = {},
+             .more = (entry.flags & grant_more) != 0,
+             .anew = (entry.flags & grant_anew) != 0,
+             .first_word = entry.first_word,
+             .words = words_});
     }
     return entries.empty() ? nullptr : "bytes behind the last grant";
 }

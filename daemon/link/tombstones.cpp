@@ -1,0 +1,61 @@
+// See tombstones.hpp.
+#include "link/tombstones.hpp"
+
+namespace nexar::link {
+
+void Tombstones::add(const TransferKey& key, const Stone& stone) {
+    while (stones_.size() >= limit_) pop(old_.empty() ? order_ : old_);
+    stones_.insert(key, stone);
+    order_.push_back({key, stone.generation, stone.ack_frame});
+}
+
+void Tombstones::answered(const TransferKey& key, const Stone& stone) {
+    // One entry per key and ack frame at most, or a peer that asks forever would make the order grow.
+    Stone* at = stones_.find(key);
+    const bool again = at->generation == stone.generation && at->ack_frame == stone.ack_frame;
+    *at = stone;
+    if (again) return;
+    order_.push_back({key, stone.generation, stone.ack_frame});
+    while (order_.size() > 2 * limit_) pop(order_);
+}
+
+void Tombstones::confirm(uint32_t generation, uint64_t acks_seen) {
+    while (!order_.empty()) {
+        const Entry& e = order_.front();
+        if (e.generation == generation && e.ack_frame > acks_seen) return;
+        pop(order_);
+    }
+}
+
+void Tombstones::new_generation() {
+    old_.insert(old_.end(), order_.begin(), order_.end());
+    order_.clear();
+    while (old_.size() > limit_) pop(old_);
+}
+
+void Tombstones::asks_ended(uint32_t generation) {
+    while (!old_.empty()) {
+        const Stone* stone = stones_.find(old_.front().key);
+        if (stone != nullptr && stone->generation == generation)
+            old_.pop_front();  // asked about and answered: it has a new entry
+        else
+            pop(old_);
+    }
+}
+
+void Tombstones::clear() {
+    stones_.clear();
+    order_.clear();
+    old_.clear();
+}
+
+// Drops the entry, and its stone unless that has a newer entry.
+void Tombstones::pop(std::deque<Entry>& from) {
+    const Entry e = from.front();
+    from.pop_front();
+    const Stone* stone = stones_.find(e.key);
+    if (stone != nullptr && stone->generation == e.generation && stone->ack_frame == e.ack_frame)
+        stones_.erase(e.key);
+}
+
+}  // namespace nexar::link

@@ -1,0 +1,59 @@
+// TransferTable: which transfers are posted, which of their chunks are where, and what each peer is to be
+// sent. It knows no frame, stream or channel: a carrier moves the bytes and reports what happened
+// (docs/protocol/transfers.md has the contract between the two).
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "link/recv_table.hpp"
+#include "link/send_table.hpp"
+#include "link/table_state.hpp"
+
+namespace nexar::link {
+
+class TransferTable {
+  public:
+    static constexpr uint32_t peers_max = 1u << 20;
+
+    TransferTable(const TableConfig& config, Events& events);
+
+    PeerTransfers& peer(PeerIndex index);
+    PeerTransfers* find_peer(PeerIndex index);
+
+    // A connection with the peer begins, under a higher generation than before; or it ended. Transfers wait.
+    void begin_generation(PeerTransfers& peer, uint32_t generation);
+    void end_generation(PeerTransfers& peer);
+    void drop(
+        PeerTransfers& peer);  // Requires: its generation has ended. Its transfers fail, also later ones
+
+    void withdraw(const OpKey& op);  // all its transfers fail; late chunks are dropped
+    void retract(const OpKey& op);   // its receives fail
+    void forget_group(const GroupId& group);
+
+    void touch(PeerTransfers& peer) { state_.touch(peer); }
+    // f(peer) for each peer with something due; then none is.
+    template <class F>
+    void take_due(F&& f) {
+        for (PeerTransfers* peer : state_.due_peers) {
+            f(*peer);
+            peer->is_due = false;
+        }
+        state_.due_peers.clear();
+    }
+    TransferStats stats_of(const PeerTransfers& peer) const;
+    const TableConfig& config() const { return state_.config; }
+    void check_invariants() const;  // for tests; walks everything
+
+  private:
+    void fail_recvs(OpRecord& record);
+
+    TableState state_;
+    std::vector<std::unique_ptr<PeerTransfers>> peers_;  // by PeerIndex; null: unknown
+
+  public:
+    SendTable sends;
+    RecvTable recvs;
+};
+
+}  // namespace nexar::link
