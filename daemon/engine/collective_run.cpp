@@ -71,10 +71,10 @@ void CollectiveRun::run() {
         if (result) {
             report_success();
         } else if (result.error().code == Errc::mismatch) {
-            return group_.abort(seq, result.error());  // a transfer that could not be begun
+            return group_.abort(seq, result.error());  // a transfer that could not be posted
         } else {
-            // A transfer failed that nobody withdrew: the link has given up on a peer. What that means for
-            // the group is not for one op to say. Its deadline stays.
+            // A transfer failed that was not withdrawn: the link with a peer has failed. The group decides
+            // what that means; this collective keeps its deadline.
             return group_.transfer_lost(result.error());
         }
     }
@@ -82,19 +82,19 @@ void CollectiveRun::run() {
 }
 
 void CollectiveRun::stop(const Error& error) {
-    if (halted_) {
-        halted_ = false;
+    if (is_unreported_) {
+        is_unreported_ = false;
         execution_.set_error(error);
         return end_if_idle();
     }
-    if (is_stopped() || state_ == State::over) return;
+    if (is_stopped() || state_ == State::ended) return;
     stop_work(error);
     end_if_idle();
 }
 
-void CollectiveRun::halt(const Error& why) {
-    if (is_stopped() || state_ == State::settled || state_ == State::over) return;
-    halted_ = true;
+void CollectiveRun::stop_unreported(const Error& why) {
+    if (is_stopped() || state_ == State::settled || state_ == State::ended) return;
+    is_unreported_ = true;
     stop_work(why);
 }
 
@@ -105,7 +105,7 @@ void CollectiveRun::stop_work(const Error& error) {
 }
 
 bool CollectiveRun::is_decided() const {
-    return !halted_ && state_ >= State::settled;
+    return !is_unreported_ && state_ >= State::settled;
 }
 
 // ---- Reports ----
@@ -119,7 +119,7 @@ void CollectiveRun::report(Post& post, Outcome outcome) {
 void CollectiveRun::report_success() {
     state_ = State::settled;
     const bool lingers = execution_.outstanding() > 0 && gathering_.deadline() != never;
-    wake_at(lingers ? group_.context().now + patience() : never);
+    wake_at(lingers ? group_.context().now + linger_timeout() : never);
     for (Post& post : gathering_.posts()) report(post, {});
     group_.run_changed();
 }
@@ -130,24 +130,24 @@ void CollectiveRun::report_error() {
             report(post, {.error = Gathering::error_of(post, *execution_.stopped(), expired_at_)});
 }
 
-// All ranks here have their results, but transfers that nobody waits for are under way, for as long as it
-// takes others to come to this op. Once all have come, and nothing has moved in the time that they had,
-// nobody takes them any more: their op was ended.
+// All ranks here have their results, but sends to other nodes are in flight until those have arrived at this
+// collective. If all have arrived and no transfer has ended for a whole `linger_timeout`, the collective was
+// aborted there, and no node will receive the rest.
 void CollectiveRun::on_lingering() {
     bool all_came = true;
     for (uint32_t rank = 0; rank < group_.facts.size(); ++rank) all_came &= has_arrived(rank);
     if (all_came && execution_.outstanding() == lingering_) return execution_.withdraw();
     lingering_ = execution_.outstanding();
-    ask_who_has_arrived();
-    wake_at(group_.context().now + patience());
+    ask_for_arrivals();
+    wake_at(group_.context().now + linger_timeout());
 }
 
-Duration CollectiveRun::patience() const {
+Duration CollectiveRun::linger_timeout() const {
     return std::max(gathering_.deadline() - gathering_.first_posted(), group_.context().config.late_after);
 }
 
-bool CollectiveRun::nobody_to_come() const {
-    if (group_.failed()) return true;  // posts are refused from now on
+bool CollectiveRun::all_posted_or_left() const {
+    if (group_.failed()) return true;  // posts are refused
     const std::vector<Post>& posts = gathering_.posts();
     for (size_t i = 0; i < posts.size(); ++i)
         if (!posts[i].present && !group_.locals()[i].left) return false;
@@ -155,16 +155,16 @@ bool CollectiveRun::nobody_to_come() const {
 }
 
 void CollectiveRun::end_if_idle() {
-    if (!execution_.idle() || halted_) return;  // halted: how it ends is not known yet
+    if (!execution_.idle() || is_unreported_) return;  // the error is not known yet
     if (state_ == State::stopping) {
         report_error();
-        if (!nobody_to_come()) return;
+        if (!all_posted_or_left()) return;
     } else if (state_ == State::waiting && !has_posts()) {
-        if (!nobody_to_come()) return;  // others have announced it, and that is all
+        if (!all_posted_or_left()) return;  // only announced by other nodes
     } else if (state_ != State::settled) {
         return;
     }
-    state_ = State::over;
+    state_ = State::ended;
     group_.run_changed();
 }
 
@@ -173,12 +173,12 @@ void CollectiveRun::check_invariants() const {
     NEXAR_CHECK(!begun || (execution_.started() && gathering_.all_posted()));
     NEXAR_CHECK(state_ != State::ready || (gathering_.all_posted() && !execution_.started()));
     NEXAR_CHECK(state_ != State::stopping || is_stopped());
-    NEXAR_CHECK(!halted_ || state_ == State::stopping);
-    NEXAR_CHECK(state_ != State::over || execution_.idle());
+    NEXAR_CHECK(!is_unreported_ || state_ == State::stopping);
+    NEXAR_CHECK(state_ != State::ended || execution_.idle());
     for (const Post& post : gathering_.posts()) {
         NEXAR_CHECK(post.present || !post.reported);
-        if (post.reported) NEXAR_CHECK(state_ >= State::settled && !halted_);
-        if (state_ == State::settled || state_ == State::over) NEXAR_CHECK(post.reported == post.present);
+        if (post.reported) NEXAR_CHECK(state_ >= State::settled && !is_unreported_);
+        if (state_ == State::settled || state_ == State::ended) NEXAR_CHECK(post.reported == post.present);
     }
 }
 
@@ -209,8 +209,8 @@ OpSnapshot CollectiveRun::snapshot(Time now) const {
     }
     for (uint32_t rank = 0; rank < facts.size(); ++rank) {
         const auto node = facts.layout.node_of(rank);
-        RankSnapshot r{Rank(rank),         facts.nodes[node.value], facts.members[rank].pid,
-                       node == facts.self, group_.is_gone(rank),    0};
+        RankSnapshot r{Rank(rank),         facts.nodes[node.value],   facts.members[rank].pid,
+                       node == facts.self, group_.has_departed(rank), 0};
         if (has_arrived(rank))
             out.arrived.push_back(r);
         else if (is_missing(rank))

@@ -1,12 +1,13 @@
-// CollectiveRun: one collective of one group on this node, from the first post or message about it until none
-// of its transfers and jobs is left. It consists of the gathering of the ranks that call it, the inquiry for
-// those that are late, and the execution. Transitions:
+// CollectiveRun: one collective of one group on this node, from the first post or message about it until all
+// of its transfers and jobs have ended. Its parts are the gathering of the ranks that call it, the inquiry
+// for those that are late, and the execution. Transitions:
 //   waiting -> ready      the last local rank has posted it, and all descriptors match
-//   ready   -> running    the group lets it start
-//   running -> settled    its task has ended well: success is reported
-//   settled -> over       its last transfer (a send out of scratch) has ended
+//   ready   -> running    the group starts it
+//   running -> settled    its task has succeeded, and success is reported
+//   settled -> ended      its last transfer (a send out of scratch memory) has ended
 //   any     -> stopping   stop(): aborted, mismatched, or the group failed; transfers are withdrawn
-//   stopping -> over      the transfers and jobs have ended, the error is reported, no local rank is to come
+//   stopping -> ended     the transfers and jobs have ended, the error is reported, and no local rank can
+//   post it
 #pragma once
 
 #include <optional>
@@ -26,7 +27,7 @@ class Group;
 
 class CollectiveRun final : public Execution::Owner, public Alarm {
   public:
-    enum class State : uint8_t { waiting, ready, running, settled, stopping, over };
+    enum class State : uint8_t { waiting, ready, running, settled, stopping, ended };
 
     CollectiveRun(Group& group, Timers& timers, uint64_t seq);
     ~CollectiveRun();
@@ -37,23 +38,23 @@ class CollectiveRun final : public Execution::Owner, public Alarm {
     void post(size_t local, const OpRequest& request);
     void start();
     void stop(const Error& error);
-    // As stop(), but how it ends here is not known yet: stop() follows.
-    void halt(const Error& why);
-    bool is_decided() const;  // how it ends here will not change
-    // Found here: the op is to end on all ranks with the error that is returned.
+    // As stop(), but the error to report is not known yet: stop() follows.
+    void stop_unreported(const Error& why);
+    bool is_decided() const;  // its outcome here is final
+    // Returns the error with which the collective ends on all other ranks; empty: of another operation.
     std::optional<Error> cancel(SessionId session, uint64_t ticket) {
         return gathering_.cancel(session, ticket);
     }
-    // The same for a rank that frees the group: it gets `own`, the others what is returned.
+    // The same for a rank that frees the group, which gets `own`.
     std::optional<Error> close(uint32_t rank, const Error& own, const std::string& reason) {
         return gathering_.close(rank, own, reason);
     }
-    void local_left() { end_if_idle(); }
+    void on_local_left() { end_if_idle(); }
     // False: of another operation.
     bool on_stage_progress(SessionId session, uint64_t ticket, uint32_t filled, uint32_t taken) {
         return execution_.on_progress(session, ticket, filled, taken);
     }
-    // A local rank has left. False: it has not moved all its input, so it has not handed this op over.
+    // A local rank has left. False: its staged input is incomplete, so it has not handed this op over.
     bool leave(uint32_t rank) { return execution_.leave(rank); }
     bool waits_for_bytes_of(uint32_t rank) const { return execution_.waits_for_bytes_of(rank); }
     uint32_t segments_ended() const { return execution_.segments_ended(); }
@@ -70,7 +71,7 @@ class CollectiveRun final : public Execution::Owner, public Alarm {
     void check_invariants() const;
 
   private:
-    void run() override;      // the task has ended, or the last transfer
+    void run() override;      // the task or the last transfer has ended
     void on_time() override;  // of the inquiry, or of lingering transfers
     void segments_done(const Staging::Member& member, uint32_t done) override;
 
@@ -80,12 +81,12 @@ class CollectiveRun final : public Execution::Owner, public Alarm {
     void report_success();
     void report_error();
     void on_lingering();
-    Duration patience() const;
-    bool nobody_to_come() const;
+    Duration linger_timeout() const;
+    bool all_posted_or_left() const;
 
-    void act(const ArrivalInquiry::Due& due);
+    void perform(const ArrivalInquiry::Due& due);
     void arm();
-    void ask_who_has_arrived();
+    void ask_for_arrivals();
     void log_late();
     void expire();
     bool has_arrived(uint32_t rank) const;
@@ -97,13 +98,13 @@ class CollectiveRun final : public Execution::Owner, public Alarm {
 
     Group& group_;
     State state_ = State::waiting;
-    bool halted_ = false;  // stopping, and nothing is reported before stop()
+    bool is_unreported_ = false;  // stopping by stop_unreported(): no report before stop()
     Gathering gathering_;
     ArrivalInquiry inquiry_;
     Execution execution_;
-    ControlRoom room_;  // for its control messages; nothing while no local rank has posted
-    Time expired_at_ = never;
-    size_t lingering_ = 0;  // settled: transfers that were under way at the last look
+    ControlRoom room_;         // for its control messages; empty until a local rank has posted
+    Time expired_at_ = never;  // when its deadline ended it
+    size_t lingering_ = 0;     // settled: transfers in flight at the last on_lingering()
 };
 
 }  // namespace nexar::engine

@@ -228,19 +228,20 @@ Snapshot Engine::snapshot(Time now) const {
         g.name = group->facts.name;
         g.nodes = group->facts.layout.nodes();
         g.failed = group->failed() ? group->explained(*group->failed()) : Error{};
-        g.frozen = group->agreeing();
+        g.frozen = group->is_agreeing();
         g.timeouts = group->facts.timeouts;
         g.ops_in_flight = group->runs_in_flight();
         g.messages_waiting = group->messages().offers_waiting();
         for (uint32_t rank = 0; rank < group->facts.size(); ++rank) {
             const auto& member = group->facts.members[rank];
-            g.ranks.push_back({Rank(rank), member.node, member.pid, false, group->is_gone(rank), 0});
+            g.ranks.push_back({Rank(rank), member.node, member.pid, false, group->has_departed(rank), 0});
         }
         for (const LocalRank& local : group->locals()) {
             g.ranks[local.rank].local = true;
             g.ranks[local.rank].posted = local.posted;
         }
-        for (const auto& [rank, gone] : group->gone()) g.ranks[rank].posted = gone.collectives_handed_over;
+        for (const auto& [rank, gone] : group->departed())
+            g.ranks[rank].posted = gone.collectives_handed_over;
         out.groups.push_back(std::move(g));
         group->for_runs([&](const CollectiveRun& run) { out.ops.push_back(run.snapshot(now)); });
         group->messages().snapshot(now, out.messages);

@@ -12,7 +12,7 @@ using collectives::NodeIndex;
 
 namespace {
 
-constexpr size_t ends_ahead_windows = 16;  // of seq_window each: how many ends are remembered
+constexpr size_t ends_ahead_windows = 16;  // of seq_window each: the most ends that are remembered
 
 }  // namespace
 
@@ -51,10 +51,10 @@ Result<void> Group::submit(LocalRank& local, const OpRequest& request) {
             messages_.recv(local, request);
         return {};
     }
-    if (local.posted >= lowest_open() + context_.config.seq_window)
+    if (local.posted >= lowest_open_seq() + context_.config.seq_window)
         return fail(Errc::table_full, "rank " + std::to_string(local.rank) + " is " +
                                           std::to_string(context_.config.seq_window) +
-                                          " collectives ahead of the slowest; no more are taken");
+                                          " collectives ahead of the slowest, the most that are accepted");
     const auto known = runs_.find(local.posted);
     const bool has_room = facts.nodes.size() == 1 || (known != runs_.end() && known->second->has_posts());
     ControlRoom room;
@@ -66,7 +66,7 @@ Result<void> Group::submit(LocalRank& local, const OpRequest& request) {
     if (!has_room) run->set_room(std::move(room));
     ++local.posted;
     run->post(static_cast<size_t>(&local - local_.data()), request);
-    check_watermark();
+    check_departed();
     return {};
 }
 
@@ -96,8 +96,8 @@ void Group::leave(LocalRank& local, Leaving how, const std::string& reason) {
     local.left = true;
     if (how == Leaving::freed) close_pending(local, reason);
     const uint64_t handed_over = how == Leaving::freed      ? local.posted
-                                 : how == Leaving::given_up ? take_back(local, reason)
-                                                            : leave_runs(local.rank, local.posted);
+                                 : how == Leaving::given_up ? abort_pending(local, reason)
+                                                            : leave_collectives(local.rank, local.posted);
     const std::string why =
         handed_over == local.posted || how == Leaving::given_up
             ? reason
@@ -105,16 +105,16 @@ void Group::leave(LocalRank& local, Leaving how, const std::string& reason) {
     const bool crashed = how == Leaving::crashed || how == Leaving::given_up;
     const wire::RankGone gone{facts.id, facts.epoch.value,    local.rank, handed_over, crashed,
                               why,      how == Leaving::freed};
-    gone_[local.rank] = gone;
+    departed_[local.rank] = gone;
     to_others(gone);
     messages_.on_rank_gone(local.rank);
-    for (auto& [seq, run] : runs_) run->local_left();
-    check_watermark();
+    for (auto& [seq, run] : runs_) run->on_local_left();
+    check_departed();
     run_changed();
 }
 
-// [D7] What a rank that frees the group has pending ends with CLOSED here, all but its sends, and a
-// collective with ABORTED on all other ranks. That is said before the rank is said to be gone.
+// [D7] The pending operations of a rank that frees the group, except its sends, end with CLOSED, and its
+// collectives end with ABORTED on all other ranks. The aborts are sent before the RankGone.
 void Group::close_pending(const LocalRank& local, const std::string& reason) {
     const Error closed{Errc::closed, "the group was freed by this rank", -1, -1, {}};
     for (auto& [seq, run] : runs_)
@@ -122,42 +122,44 @@ void Group::close_pending(const LocalRank& local, const std::string& reason) {
     messages_.close(local.rank, closed);
 }
 
-// How many collectives a rank that leaves has handed over: what it posted, up to one whose staged input is
-// not all there. That one cannot end, and the others are to know it.
-uint64_t Group::leave_runs(uint32_t rank, uint64_t posted) {
+// Returns how many collectives a departing rank has handed over: the posted ones, up to one whose staged
+// input is incomplete. That one cannot complete on any node.
+uint64_t Group::leave_collectives(uint32_t rank, uint64_t posted) {
     uint64_t handed_over = posted;
     for (auto& [seq, run] : runs_)
         if (!run->leave(rank)) handed_over = std::min(handed_over, seq);
     return handed_over;
 }
 
-// What this rank has pending ends now: its memory has other uses. How many collectives are over for it.
-uint64_t Group::take_back(const LocalRank& local, const std::string& reason) {
+// The rank's process may use its memory for something else, so its pending operations end now. Returns the
+// number of collectives that had ended for it.
+uint64_t Group::abort_pending(const LocalRank& local, const std::string& reason) {
     const NodeId& node = facts.members[local.rank].node;
     const Error lost = membership::rank_lost(node, local.rank, reason);
     uint64_t over = local.posted;
     for (auto& [seq, run] : runs_) {
-        const bool ended = run->state() == CollectiveRun::State::stopping;  // for another reason, for all
+        const bool ended = run->state() == CollectiveRun::State::stopping;  // aborted on all ranks
         if (ended || !run->close(local.rank, lost, reason)) continue;
-        run->halt(lost);
+        run->stop_unreported(lost);
         over = std::min(over, seq);
     }
-    messages_.take_back(local.rank, lost);
+    messages_.abort_pending(local.rank, lost);
     return over;
 }
 
-bool Group::agreeing() const {
+bool Group::is_agreeing() const {
     return lifecycle_.state() == membership::GroupLifecycle::State::frozen && !failed_;
 }
 
 bool Group::finished() const {
-    return !agreeing() && std::ranges::all_of(local_, &LocalRank::left) && runs_.empty() && messages_.idle();
+    return !is_agreeing() && std::ranges::all_of(local_, &LocalRank::left) && runs_.empty() &&
+           messages_.idle();
 }
 
 // ---- Runs ----
 
-// All collectives below have been posted by all local ranks: what is not in runs_ of them is over.
-uint64_t Group::lowest_open() const {
+// All local ranks have posted all collectives below this number; one of them that is not in runs_ has ended.
+uint64_t Group::lowest_open_seq() const {
     uint64_t lowest = UINT64_MAX;
     for (const LocalRank& local : local_)
         if (!local.left) lowest = std::min(lowest, local.posted);
@@ -167,24 +169,23 @@ uint64_t Group::lowest_open() const {
 CollectiveRun* Group::run_for(uint64_t seq) {
     const auto it = runs_.find(seq);
     if (it != runs_.end()) return it->second.get();
-    if (failed_) return nullptr;  // nobody can post it any more
-    const uint64_t open = lowest_open();
+    if (failed_) return nullptr;  // no rank can post it any more
+    const uint64_t open = lowest_open_seq();
     if (seq < open || seq - open > context_.config.seq_window) return nullptr;
     CollectiveRun& run =
         *runs_.emplace(seq, std::make_unique<CollectiveRun>(*this, timers_, seq)).first->second;
-    if (const auto ended = ended_ahead_.extract(seq)) run.stop(ended_long_ago(seq, ended.mapped()));
+    if (const auto ended = ended_ahead_.extract(seq)) run.stop(ended_ahead_error(seq, ended.mapped()));
     return &run;
 }
 
 void Group::run() {
     std::erase_if(runs_,
-                  [](const auto& entry) { return entry.second->state() == CollectiveRun::State::over; });
+                  [](const auto& entry) { return entry.second->state() == CollectiveRun::State::ended; });
     size_t running = 0;
     for (auto& [seq, run] : runs_) {
         if (running >= context_.config.runs_per_group_max) break;
-        if (run->state() == CollectiveRun::State::waiting)
-            break;                                   // later ones wait as well: posts come in order
-        if (frozen_at_ && seq >= run_below_) break;  // [G4]
+        if (run->state() == CollectiveRun::State::waiting) break;  // so do later ones: posts come in order
+        if (frozen_at_ && seq >= run_below_) break;                // [G4]
         if (run->state() == CollectiveRun::State::ready) run->start();
         ++running;
     }
@@ -195,7 +196,7 @@ void Group::run() {
 
 void Group::abort(uint64_t seq, const Error& error) {
     CollectiveRun* run = run_for(seq);
-    if (run == nullptr || run->is_stopped()) return;  // all nodes have got the abort, or will
+    if (run == nullptr || run->is_stopped()) return;  // all nodes have received the abort, or will
     to_others(wire::OpAbort{facts.id, facts.epoch.value, seq, error}, &run->room());
     run->stop(error);
 }
@@ -203,13 +204,13 @@ void Group::abort(uint64_t seq, const Error& error) {
 void Group::on_abort(const wire::OpAbort& abort) {
     if (CollectiveRun* run = run_for(abort.seq))
         run->stop(abort.error);
-    else if (abort.seq >= lowest_open() && !failed_)
+    else if (abort.seq >= lowest_open_seq() && !failed_)
         remember_end(abort);
 }
 
-// A collective that succeeds, or has no data, needs the others: a rank is ahead of them by what it may have
-// pending at once. One that gives up goes on to the next, so its aborts may be any number of collectives
-// ahead of the ranks here. What is kept of them is small, and where there are too many the group ends.
+// A collective that succeeds needs all ranks, so a rank is ahead of the others by its pending operations at
+// most. A rank whose collectives are aborted continues with the next, so its aborts may be any number of
+// collectives ahead of the ranks here. Little is kept of each, and if there are too many, the group ends.
 void Group::remember_end(const wire::OpAbort& abort) {
     const auto late = std::ranges::min_element(
         local_, {}, [](const LocalRank& local) { return local.left ? UINT64_MAX : local.posted; });
@@ -221,7 +222,7 @@ void Group::remember_end(const wire::OpAbort& abort) {
     }
 }
 
-Error Group::ended_long_ago(uint64_t seq, const EndedAhead& ended) const {
+Error Group::ended_ahead_error(uint64_t seq, const EndedAhead& ended) const {
     const bool named = ended.rank >= 0 && ended.rank < int64_t{facts.size()};
     const std::string text = "collective " + std::to_string(seq) + " ended long before this rank called it" +
                              (named ? ", for " + facts.describe(static_cast<uint32_t>(ended.rank)) : "");
@@ -230,9 +231,10 @@ Error Group::ended_long_ago(uint64_t seq, const EndedAhead& ended) const {
 
 void Group::on_announce(NodeIndex from, const wire::OpAnnounce& announce) {
     if (announce.first_rank >= facts.size() || facts.layout.node_of(announce.first_rank) != from) return;
-    // Their algorithm may be another, with other phases and classes: then no header of it meets one of ours.
+    // That node's algorithm may have other phases and classes, so that no data header would show the
+    // difference.
     if (announce.plan_hash != 0 && announce.plan_hash != facts.table_hash)
-        return tables_differ(announce.seq, facts.nodes[from.value].short_hex());
+        return abort_mismatched_tables(announce.seq, facts.nodes[from.value].short_hex());
     if (CollectiveRun* run = run_for(announce.seq)) run->on_announce(from, announce);
 }
 
@@ -247,13 +249,13 @@ void Group::on_arrival_query(link::PeerIndex from, const wire::ArrivalQuery& que
 }
 
 void Group::on_arrival_reply(NodeIndex from, const wire::ArrivalReply& reply) {
-    // A node speaks for its own ranks, once for each.
+    // A node reports its own ranks only, each once.
     const auto own = [&](const wire::Arrival& a) {
         return a.rank < facts.size() && facts.layout.node_of(a.rank) == from;
     };
     if (reply.ranks.size() > facts.layout.ranks_on(from).size() || !std::ranges::all_of(reply.ranks, own))
         return;
-    // The nonce says which run asked.
+    // The nonce identifies the run that asked.
     for (auto& [seq, run] : runs_) run->on_arrival_reply(from, reply);
 }
 
@@ -263,12 +265,12 @@ void Group::on_mismatch(const link::MeshEvent& event) {
     if (it == runs_.end()) return;
     if (event.theirs.plan_hash != facts.table_hash) {
         const auto node = node_of(event.peer);
-        return tables_differ(it->first, node ? facts.nodes[node->value].short_hex() : "?");
+        return abort_mismatched_tables(it->first, node ? facts.nodes[node->value].short_hex() : "?");
     }
-    it->second->announce();  // whoever hears it, or is heard, can name the two sides
+    it->second->announce();  // the node that has both announcements can name the two sides
 }
 
-void Group::tables_differ(uint64_t seq, const std::string& other) {
+void Group::abort_mismatched_tables(uint64_t seq, const std::string& other) {
     abort(seq, {Errc::mismatch,
                 "the plan tables of node " + facts.nodes[facts.self.value].short_hex() + " and of node " +
                     other + " differ",
@@ -301,22 +303,22 @@ void Group::to_node(NodeIndex node, const wire::Message& message) const {
 
 void Group::on_rank_gone(const wire::RankGone& gone) {
     if (gone.rank >= facts.size() || facts.layout.node_of(gone.rank) == facts.self) return;
-    if (!gone_.emplace(gone.rank, gone).second) return;
+    if (!departed_.emplace(gone.rank, gone).second) return;
     messages_.on_rank_gone(gone.rank);
-    check_watermark();
+    check_departed();
 }
 
-uint64_t Group::watermark() const {
+uint64_t Group::departed_handed_over() const {
     uint64_t lowest = UINT64_MAX;
-    for (const auto& [rank, gone] : gone_) lowest = std::min(lowest, gone.collectives_handed_over);
+    for (const auto& [rank, gone] : departed_) lowest = std::min(lowest, gone.collectives_handed_over);
     return lowest;
 }
 
-std::optional<Error> Group::gone_error(uint32_t rank, bool waited) const {
-    const auto it = gone_.find(rank);
-    if (it == gone_.end() || it->second.crashed) return {};  // a crash ends the group, with its own error
+std::optional<Error> Group::departure_error(uint32_t rank, bool waited) const {
+    const auto it = departed_.find(rank);
+    if (it == departed_.end() || it->second.crashed) return {};  // a crash ends the group with its own error
     return Error{waited && it->second.freed ? Errc::aborted : Errc::peer_lost,
-                 facts.describe(rank) + " is gone: " + it->second.reason, rank, -1,
+                 facts.describe(rank) + " has left: " + it->second.reason, rank, -1,
                  facts.members[rank].node.hex()};
 }
 

@@ -1,6 +1,6 @@
-// Group: one communicator on this node. It numbers the collectives of its local ranks, keeps one
-// CollectiveRun per collective that is not over, and ends with the other nodes at one cut when something of
-// it fails (docs/protocol/group_lifecycle.md).
+// Group: one communicator on this node. It numbers the collectives of its local ranks, has one CollectiveRun
+// for each collective that has not ended, and ends at one cut with the other nodes when a process, a node or
+// a link of it fails (docs/protocol/group_lifecycle.md).
 #pragma once
 
 #include <map>
@@ -19,16 +19,16 @@
 
 namespace nexar::engine {
 
-// What a group needs of the engine around it.
+// The engine, as its groups need it.
 class GroupHost {
   public:
-    // The link has given up on this peer.
+    // A transfer with this peer has failed.
     virtual void peer_unreachable(link::PeerIndex peer, const std::string& reason) = 0;
     virtual bool reachable(link::PeerIndex peer) const = 0;
-    // Nothing happens for sessions that have ended.
+    // No effect for sessions that have ended.
     virtual void complete(SessionId session, uint64_t ticket, const Outcome& outcome) = 0;
     virtual void stage_done(SessionId session, uint64_t ticket, uint32_t done) = 0;
-    // The group knows that this node has failed.
+    // The group's failed set excludes this node.
     virtual void node_excluded(const GroupId& group, const NodeId& node) = 0;
     virtual void group_cut(const GroupId& group, uint64_t seq, const Error& error) = 0;
     virtual void group_finished(const GroupId& group) = 0;
@@ -37,16 +37,16 @@ class GroupHost {
     ~GroupHost() = default;
 };
 
-// How a rank leaves: it freed the group, its session was closed in good order, its process died, or goes on
-// without this daemon.
+// The ways in which a rank leaves: it freed the group; its session was closed in order; its process ended;
+// its process runs and has given this daemon up.
 enum class Leaving : uint8_t { freed, closed, crashed, given_up };
 
 // A rank of this node.
 struct LocalRank {
     uint32_t rank = 0;
     SessionId session;
-    uint64_t posted = 0;      // collectives so far: the next one's number
-    bool left = false;        // its process ended, or it freed the group
+    uint64_t posted = 0;      // collectives so far, so the next one's number
+    bool left = false;        // by any of Leaving
     link::Account account{};  // that pays for its control messages
 };
 
@@ -58,7 +58,7 @@ class Group final : public Runnable, public Alarm, private membership::Lifecycle
     const GroupFacts facts;
 
     // From sessions.
-    LocalRank* find_local(SessionId session, uint32_t rank);  // null: that session has no such rank
+    LocalRank* find_local(SessionId session, uint32_t rank);  // null: the session has no such rank
     Result<void> submit(LocalRank& local, const OpRequest& request);
     bool cancel(SessionId session, uint64_t ticket);
     bool on_stage_progress(SessionId session, uint64_t ticket, uint32_t filled,
@@ -77,19 +77,19 @@ class Group final : public Runnable, public Alarm, private membership::Lifecycle
     // protocol.
     Result<void> on_agreement(collectives::NodeIndex from, const wire::Message& message);
 
-    // Something of the group has failed.
+    // Failures.
     void node_failed(const NodeId& node, const Error& error);
     void rank_failed(uint32_t rank, const std::string& reason);
-    void reach_changed(const NodeId& node);  // GroupHost::reachable answers differently for it
-    void log_discarded(const NodeId& node);  // the control log with it: what both sent each other is lost
+    void reach_changed(const NodeId& node);  // GroupHost::reachable has changed for it
+    void log_discarded(const NodeId& node);  // the control log with it: messages of both are lost
     void abandon(const Error& error);        // this daemon stops
 
     Messages& messages() { return messages_; }
     const std::optional<Error>& failed() const { return failed_; }
-    // As GroupFacts::explained, with all ranks that are known to be lost by now.
+    // As GroupFacts::explained, with all ranks that are known to be lost.
     Error explained(Error error) const;
-    bool agreeing() const;  // frozen, and not ended yet
-    bool finished() const;  // all local ranks have left and nothing is under way
+    bool is_agreeing() const;  // frozen, and not ended
+    bool finished() const;     // all local ranks have left, and nothing is in flight
     const std::optional<wire::Cut>& decided_cut() const { return lifecycle_.decided(); }
     void check_invariants() const;  // for tests; walks all runs and messages
     size_t runs_in_flight() const { return runs_.size(); }
@@ -100,46 +100,47 @@ class Group final : public Runnable, public Alarm, private membership::Lifecycle
     std::vector<LocalRank>& locals() { return local_; }
     const std::vector<LocalRank>& locals() const { return local_; }
     void abort(uint64_t seq, const Error& error);  // on all ranks
-    // To all other nodes. `room`: of the operation that causes it; without it the daemon's reserve pays.
+    // Sends to all other nodes. `room`: of the operation that causes the message; null: the daemon's reserve
+    // pays.
     void to_others(const wire::Message& message, ControlRoom* room = nullptr) const;
     void to_node(collectives::NodeIndex node, const wire::Message& message) const;
     void run_changed() { context_.executor.push(this); }
     void transfer_lost(const Error& error);
     std::optional<collectives::NodeIndex> node_of(link::PeerIndex peer) const;
-    bool is_gone(uint32_t rank) const { return gone_.contains(rank); }
-    bool is_out(uint32_t rank) const;   // crashed, or its node is excluded
-    bool is_lost(uint32_t rank) const;  // crashed, or its node is excluded or does not answer
-    // What an operation that needs this rank ends with, if it has left; `waited`: begun before that was
-    // known.
-    std::optional<Error> gone_error(uint32_t rank, bool waited) const;
+    bool has_departed(uint32_t rank) const { return departed_.contains(rank); }
+    bool is_failed(uint32_t rank) const;  // crashed, or its node is excluded
+    bool is_lost(uint32_t rank) const;    // crashed, or its node is excluded or does not answer
+    // The error of an operation that needs this rank, if it has left without a crash. `waited`: the operation
+    // began before that was known.
+    std::optional<Error> departure_error(uint32_t rank, bool waited) const;
 
     template <class F>
     void for_runs(F f) const {
         for (const auto& [seq, run] : runs_) f(*run);
     }
-    const std::map<uint32_t, wire::RankGone>& gone() const { return gone_; }
+    const std::map<uint32_t, wire::RankGone>& departed() const { return departed_; }
 
   private:
-    void tables_differ(uint64_t seq, const std::string& other);
+    void abort_mismatched_tables(uint64_t seq, const std::string& other);
     void stop_runs();    // all with failed_
-    struct EndedAhead {  // a collective that no rank here has called
+    struct EndedAhead {  // an aborted collective that no rank here has called yet
         Errc code;
-        int64_t rank;  // that gave it up; -1: not known
+        int64_t rank;  // that aborted it; -1: not known
     };
     void remember_end(const wire::OpAbort& abort);
-    Error ended_long_ago(uint64_t seq, const EndedAhead& ended) const;
+    Error ended_ahead_error(uint64_t seq, const EndedAhead& ended) const;
     void run() override;      // starts and removes runs
     void on_time() override;  // of the agreement
-    uint64_t leave_runs(uint32_t rank, uint64_t posted);
-    uint64_t take_back(const LocalRank& local, const std::string& reason);
+    uint64_t leave_collectives(uint32_t rank, uint64_t posted);
+    uint64_t abort_pending(const LocalRank& local, const std::string& reason);
     void close_pending(const LocalRank& local, const std::string& reason);
-    CollectiveRun* run_for(uint64_t seq);  // makes one; null: over already, or too far ahead
-    uint64_t lowest_open() const;
-    void check_watermark();
-    uint64_t watermark() const;
-    uint64_t counted() const;
+    CollectiveRun* run_for(uint64_t seq);  // makes one; null: it has ended, or is too far ahead
+    uint64_t lowest_open_seq() const;
+    void check_departed();
+    uint64_t departed_handed_over() const;
+    uint64_t handed_over_here() const;
     void end_messages_with(collectives::NodeIndex node);
-    std::optional<collectives::NodeIndex> number_of(const NodeId& node) const;
+    std::optional<collectives::NodeIndex> index_of(const NodeId& node) const;
     void drain_agreement();
 
     // membership::LifecycleHost
@@ -154,16 +155,16 @@ class Group final : public Runnable, public Alarm, private membership::Lifecycle
     Context& context_;
     GroupHost& host_;
     Timers& timers_;
-    std::vector<LocalRank> local_;
+    std::vector<LocalRank> local_;                             // in rank order
     std::map<uint64_t, std::unique_ptr<CollectiveRun>> runs_;  // by sequence number
     Messages messages_;
-    std::map<uint32_t, wire::RankGone> gone_;  // by rank
+    std::map<uint32_t, wire::RankGone> departed_;  // by rank: those that have left or crashed, on any node
     membership::GroupLifecycle lifecycle_;
-    std::optional<uint64_t> frozen_at_;           // frozen: what the ranks here had handed over then
+    std::optional<uint64_t> frozen_at_;           // handed_over_here() at freeze(); empty: not frozen
     uint64_t run_below_ = 0;                      // frozen: collectives below it may begin
     size_t excluded_announced_ = 0;               // how many excluded nodes the host knows
-    std::optional<Error> failed_;                 // the cut's, or why this node left
-    std::map<uint64_t, EndedAhead> ended_ahead_;  // beyond the window, by sequence number
+    std::optional<Error> failed_;                 // the error of the cut, or of abandon(); empty: none
+    std::map<uint64_t, EndedAhead> ended_ahead_;  // by sequence number, beyond seq_window
 };
 
 }  // namespace nexar::engine

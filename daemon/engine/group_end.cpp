@@ -1,5 +1,5 @@
-// Group: how it ends. What fails of it goes to the agreement (membership/group_lifecycle), which freezes it
-// and cuts it here.
+// Group: its end. Failures go to the agreement (membership/group_lifecycle), which freezes the group and cuts
+// it here.
 #include <algorithm>
 
 #include "core/check.hpp"
@@ -10,7 +10,7 @@ namespace nexar::engine {
 
 using collectives::NodeIndex;
 
-// The cut's error names the first that was lost. Others may have been lost since.
+// The cut's error names the first lost rank. Other ranks may have been lost since.
 Error Group::explained(Error error) const {
     error = facts.explained(std::move(error));
     if (error.code != Errc::peer_lost) return error;
@@ -22,26 +22,27 @@ Error Group::explained(Error error) const {
     return error;
 }
 
-bool Group::is_out(uint32_t rank) const {
-    if (const auto it = gone_.find(rank); it != gone_.end()) return it->second.crashed;
+bool Group::is_failed(uint32_t rank) const {
+    if (const auto it = departed_.find(rank); it != departed_.end()) return it->second.crashed;
     return lifecycle_.excludes(facts.layout.node_of(rank).value);
 }
 
 bool Group::is_lost(uint32_t rank) const {
-    if (is_out(rank)) return true;
+    if (is_failed(rank)) return true;
     const NodeIndex node = facts.layout.node_of(rank);
-    return failed_ && !gone_.contains(rank) && node != facts.self &&
+    return failed_ && !departed_.contains(rank) && node != facts.self &&
            !host_.reachable(facts.peers[node.value]);
 }
 
-// A crashed rank ends the group, needed or not. One that left is missed only by an op that it has not
-// handed over: that can never end. Either way the group is to end.
-void Group::check_watermark() {
-    if (failed_ || gone_.empty() || lifecycle_.state() != membership::GroupLifecycle::State::active) return;
-    const uint64_t mark = watermark();
+// A crashed rank ends the group in any case. A rank that left ends it only if a collective is posted that the
+// rank has not handed over: this collective can never complete.
+void Group::check_departed() {
+    if (failed_ || departed_.empty() || lifecycle_.state() != membership::GroupLifecycle::State::active)
+        return;
+    const uint64_t mark = departed_handed_over();
     const bool needed = std::ranges::any_of(
         runs_, [&](const auto& entry) { return entry.first >= mark && entry.second->has_posts(); });
-    for (const auto& [rank, gone] : gone_)
+    for (const auto& [rank, gone] : departed_)
         if (gone.crashed || (needed && gone.collectives_handed_over == mark))
             return rank_failed(rank, gone.reason);
 }
@@ -62,20 +63,20 @@ void Group::node_failed(const NodeId& node, const Error& error) {
 void Group::reach_changed(const NodeId& node) {
     lifecycle_.on_reach_changed(context_.now);
     drain_agreement();
-    const auto index = number_of(node);
+    const auto index = index_of(node);
     if (index && !host_.reachable(facts.peers[index->value])) end_messages_with(*index);
 }
 
 void Group::log_discarded(const NodeId& node) {
-    if (const auto index = number_of(node)) end_messages_with(*index);
+    if (const auto index = index_of(node)) end_messages_with(*index);
 }
 
-// [G8] After the cut nothing else says how a message with this node ends.
+// [G8] After the cut no other event ends a message with this node.
 void Group::end_messages_with(NodeIndex node) {
     if (failed_) messages_.end_with_node(node, *failed_);
 }
 
-std::optional<NodeIndex> Group::number_of(const NodeId& node) const {
+std::optional<NodeIndex> Group::index_of(const NodeId& node) const {
     const auto at = std::ranges::find(facts.nodes, node);
     if (at == facts.nodes.end() || node == facts.nodes[facts.self.value]) return {};
     return NodeIndex(static_cast<uint32_t>(at - facts.nodes.begin()));
@@ -104,9 +105,9 @@ bool Group::suspects(uint32_t node) const {
     return !host_.reachable(facts.peers[node]);
 }
 
-// By the ranks here that are still in the group: what they have posted, up to one whose staged input is not
-// all there.
-uint64_t Group::counted() const {
+// The collectives that the ranks here have handed over: the posted ones, up to one whose staged input is
+// incomplete. Ranks that have left do not count here.
+uint64_t Group::handed_over_here() const {
     uint64_t lowest = UINT64_MAX;
     for (const LocalRank& local : local_) {
         if (local.left) continue;
@@ -118,11 +119,11 @@ uint64_t Group::counted() const {
 }
 
 uint64_t Group::handed_over() const {
-    return std::min(frozen_at_ ? *frozen_at_ : counted(), watermark());
+    return std::min(frozen_at_ ? *frozen_at_ : handed_over_here(), departed_handed_over());
 }
 
 uint64_t Group::ended_below() const {
-    uint64_t lowest = lowest_open();
+    uint64_t lowest = lowest_open_seq();
     for (const auto& [seq, run] : runs_)
         if (!run->is_decided()) lowest = std::min(lowest, seq);
     return lowest;
@@ -135,7 +136,7 @@ uint64_t Group::progress() const {
 }
 
 void Group::freeze() {
-    frozen_at_ = counted();
+    frozen_at_ = handed_over_here();
 }
 
 void Group::run_below(uint64_t seq) {
@@ -143,7 +144,8 @@ void Group::run_below(uint64_t seq) {
     run_changed();
 }
 
-// [G2] What is not over ends here; below the cut that is only so on a node that the cut excludes.
+// [G2] Aborts the collectives that have not ended. Below the cut there are none, except on a node that the
+// cut excludes.
 void Group::cut(const wire::Cut& cut) {
     if (failed_) return;
     failed_ = facts.explained(cut.failed.error);
@@ -165,7 +167,7 @@ void Group::abandon(const Error& error) {
 void Group::stop_runs() {
     for (auto& [seq, run] : runs_) {
         run->stop(*failed_);
-        run->local_left();  // it need not wait for posts any more
+        run->on_local_left();  // no posts follow
     }
     run_changed();
 }
@@ -181,8 +183,8 @@ void Group::check_invariants() const {
         run->check_invariants();
         if (failed_) NEXAR_CHECK(run->state() >= CollectiveRun::State::settled);
     }
-    for (const auto& [rank, gone] : gone_) NEXAR_CHECK(rank < facts.size() && gone.rank == rank);
-    for (const LocalRank& local : local_) NEXAR_CHECK(local.left == gone_.contains(local.rank));
+    for (const auto& [rank, gone] : departed_) NEXAR_CHECK(rank < facts.size() && gone.rank == rank);
+    for (const LocalRank& local : local_) NEXAR_CHECK(local.left == departed_.contains(local.rank));
 }
 
 }  // namespace nexar::engine

@@ -1,4 +1,4 @@
-// CollectiveRun: what it does while ranks are late.
+// CollectiveRun: the inquiry while ranks are late.
 #include <algorithm>
 
 #include "engine/group.hpp"
@@ -19,22 +19,22 @@ void CollectiveRun::arm() {
 
 void CollectiveRun::on_time() {
     if (state_ == State::settled) return on_lingering();
-    act(inquiry_.on_time(group_.context().now));
+    perform(inquiry_.on_time(group_.context().now));
 }
 
-void CollectiveRun::act(const ArrivalInquiry::Due& due) {
+void CollectiveRun::perform(const ArrivalInquiry::Due& due) {
     if (due.announce) announce();
-    if (due.ask) ask_who_has_arrived();
+    if (due.ask) ask_for_arrivals();
     if (due.log_late) log_late();
     if (due.expire) return expire();
     arm();
 }
 
 // A node that has not answered yet is not asked again.
-void CollectiveRun::ask_who_has_arrived() {
+void CollectiveRun::ask_for_arrivals() {
     const GroupFacts& facts = group_.facts;
     if (facts.nodes.size() == 1) return;
-    // The first time room was reserved with the operation.
+    // The room for the first query was reserved with the operation.
     if (inquiry_.has_asked() && !room_.reserve_more(query_room)) return;
     const std::vector<std::byte> query = wire::encode(inquiry_.query(group_.context().random.next()));
     const auto account = room_.spend(query.size());
@@ -49,7 +49,7 @@ void CollectiveRun::ask_who_has_arrived() {
 
 void CollectiveRun::on_arrival_reply(collectives::NodeIndex from, const wire::ArrivalReply& reply) {
     if (is_stopped() || !has_posts() || !inquiry_.on_reply(from, reply)) return;
-    if (state_ != State::settled) act(inquiry_.all_answered());
+    if (state_ != State::settled) perform(inquiry_.all_answered());
 }
 
 void CollectiveRun::log_late() {
@@ -88,7 +88,7 @@ void CollectiveRun::expire() {
 
 bool CollectiveRun::has_arrived(uint32_t rank) const {
     if (group_.facts.layout.node_of(rank) != group_.facts.self) {
-        if (const auto gone = group_.gone().find(rank); gone != group_.gone().end())
+        if (const auto gone = group_.departed().find(rank); gone != group_.departed().end())
             return gone->second.collectives_handed_over > seq;
         if (const auto answer = inquiry_.has_arrived(rank)) return *answer;
     }

@@ -63,7 +63,7 @@ void Messages::finish_early(Recv& recv) {
 }
 
 void Messages::requeue(Offer offer) {
-    if (const auto gone = group_.gone_error(offer.message.dst, true)) return refuse(offer, *gone);
+    if (const auto gone = group_.departure_error(offer.message.dst, true)) return refuse(offer, *gone);
     if (group_.failed()) return;
     offer.was_begun = true;
     offers_.insert(std::ranges::find_if(offers_, [&](const Offer& o) { return o.arrival > offer.arrival; }),
@@ -140,7 +140,7 @@ void Messages::on_rank_gone(uint32_t rank) {
         return end_with(*failed, [&](uint32_t r) { return r == rank; }, false);
     end_unoffered(rank, any_rank,
                   {Errc::closed, "its rank left before the receiver had granted a credit", rank, -1, {}});
-    const auto gone = group_.gone_error(rank, true);
+    const auto gone = group_.departure_error(rank, true);
     if (!gone) return;
     std::vector<Offer> unwanted;
     std::erase_if(offers_, [&](const Offer& o) {
@@ -181,7 +181,7 @@ void Messages::end_with(const Error& error, Lost lost, bool notify) {
 }
 
 void Messages::cut(const Error& error) {
-    const auto lost = [this](uint32_t rank) { return group_.is_out(rank); };
+    const auto lost = [this](uint32_t rank) { return group_.is_failed(rank); };
     for (Offer& offer : std::exchange(offers_, {}))
         if (!lost(offer.message.src)) refuse(offer, error);
     end_with(error, lost, false);

@@ -60,13 +60,13 @@ bool Messages::is_overtaken(const Recv& recv) const {
 // Empty while a rank is in the group that may still send a message for this receive. In a group of one rank,
 // that rank may send to itself.
 std::optional<Error> Messages::no_sender_left(const Recv& recv, bool waited) const {
-    if (recv.source != any_rank) return group_.gone_error(recv.source, waited);
+    if (recv.source != any_rank) return group_.departure_error(recv.source, waited);
     const uint32_t size = group_.facts.size();
-    if (size == 1 || group_.gone().size() + 1 < size) return {};
+    if (size == 1 || group_.departed().size() + 1 < size) return {};
     std::optional<Error> last;
     for (uint32_t rank = 0; rank < size; ++rank) {
         if (rank == recv.rank) continue;
-        last = group_.gone_error(rank, waited);
+        last = group_.departure_error(rank, waited);
         if (!last) return {};
     }
     last->text = recv.text() + ": all other ranks have left the group; " + last->text;

@@ -35,7 +35,7 @@ void Messages::send(const LocalRank& from, const OpRequest& request) {
     send.timeout = usual ? facts.timeouts.collective : request.timeout;
     send.wake_at(deadline(send.timeout));
 
-    if (const auto gone = group_.gone_error(request.peer, false)) return finish(send, *gone);
+    if (const auto gone = group_.departure_error(request.peer, false)) return finish(send, *gone);
     if (send.to == facts.self) return arrive({send.message, facts.self, &send});
     enqueue(send);
 }

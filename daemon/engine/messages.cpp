@@ -127,7 +127,7 @@ void Messages::close(uint32_t rank, const Error& own) {
 
 // The cut ends the halves on other nodes. A copy between two ranks of this node completes, but the process
 // may have used its memory for something else meanwhile, so both halves fail.
-void Messages::take_back(uint32_t rank, const Error& lost) {
+void Messages::abort_pending(uint32_t rank, const Error& lost) {
     std::vector<Send*> sends;
     std::vector<Recv*> recvs;
     for (auto& send : sends_)
@@ -172,7 +172,7 @@ void Messages::on_offer(NodeIndex from, const wire::MessageOffer& message) {
     offer.has_credit = true;
     grant_credits(from, message.src);
     // Sent before that node knew of the departure; later ones are not offered.
-    if (const auto gone = group_.gone_error(message.dst, true)) return refuse(offer, *gone);
+    if (const auto gone = group_.departure_error(message.dst, true)) return refuse(offer, *gone);
     if (group_.failed()) return refuse(offer, *group_.failed());
     arrive(offer);
 }
@@ -197,7 +197,7 @@ void Messages::on_refused(NodeIndex from, const wire::MessageRefused& refused) {
     if (send == nullptr || send->to != from) return;
     if (const auto& failed = group_.failed()) return end(*send, *failed, false);
     // That node may have removed the group, and with it the reason of the rank's departure.
-    const auto gone = group_.gone_error(send->message.dst, true);
+    const auto gone = group_.departure_error(send->message.dst, true);
     const bool lost = refused.error.code == Errc::peer_lost && gone;
     end(*send, lost ? *gone : refused.error, false);
 }
