@@ -169,7 +169,8 @@ uint64_t Group::lowest_open_seq() const {
 CollectiveRun* Group::run_for(uint64_t seq) {
     const auto it = runs_.find(seq);
     if (it != runs_.end()) return it->second.get();
-    if (failed_) return nullptr;  // no rank can post it any more
+    // Not in a group where no rank can post it any more.
+    if (failed_ || std::ranges::all_of(local_, &LocalRank::left)) return nullptr;
     const uint64_t open = lowest_open_seq();
     if (seq < open || seq - open > context_.config.seq_window) return nullptr;
     CollectiveRun& run =

@@ -79,6 +79,33 @@ TEST_CASE("a group that all its ranks have left is forgotten, though another nod
 }
 
 TEST_CASE(
+    "a group that only a send keeps goes with it, whatever is said of collectives that nobody can call") {
+    ClusterShape shape;
+    Cluster cluster(1, shape);
+    const SimGroup group = cluster.make_group({0, 1});
+    engine::OpRequest send = request_of({OpKind::send, Dtype::i32, ReduceOp::sum, 500, 0});
+    send.peer = 1;
+    cluster.submit(group, 0, send, Reference::input(3, 0, 500, Dtype::i32), 0);
+    cluster.run_for(1ms);
+    REQUIRE(cluster.free_group(group, 0));  // sends go on
+    const auto groups_of_node_0 = [&] {
+        return cluster.hosts[0]->engine->snapshot(cluster.clock.now()).groups.size();
+    };
+    REQUIRE(groups_of_node_0() == 1);
+
+    for (const uint64_t seq : {uint64_t{0}, UINT64_MAX - 1, UINT64_MAX}) {
+        deliver(cluster, 0, 1, wire::OpAbort{group.id, 1, seq, {Errc::aborted, "made up", 1, -1, {}}});
+        deliver(cluster, 0, 1, wire::OpAnnounce{group.id, 1, seq, 1, 5, 0, 500, 0, 1});
+    }
+    const Call& received = cluster.submit(group, 1, receive_any(), {}, 2000);
+    cluster.run_for(1s);
+
+    REQUIRE(received.ok());
+    REQUIRE(groups_of_node_0() == 0);
+    cluster.check();
+}
+
+TEST_CASE(
     "a collective whose transfers the link has given up, though the peer is alive, ends at its deadline") {
     ClusterShape shape;
     shape.collective_timeout = 2s;
