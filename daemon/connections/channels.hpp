@@ -79,6 +79,9 @@ class Channels final : public CarrierEvents {
         link::PeerIndex peer;
         Duration rtt{};  // zero: not measured
     };
+    bool has_events() const {  // for poll_opened(), _closed(), _greeting() and _received()
+        return !opened_.empty() || !greetings_.empty() || !closed_.empty() || !received_.empty();
+    }
     std::optional<Received> poll_received();  // peers in use of which something authentic arrived
     std::optional<link::PeerIndex>
     poll_written();  // peers to which something was written since the last poll

@@ -47,6 +47,7 @@ void ControlConnections::on_time(Time now) {
 }
 
 void ControlConnections::read_channels(Time now) {
+    if (!channels_.has_events()) return;
     while (const auto opened = channels_.poll_opened()) on_opened(*opened, now);
     while (const auto greeting = channels_.poll_greeting()) {
         const auto message = wire::decode(greeting->second);

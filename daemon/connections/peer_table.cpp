@@ -261,6 +261,7 @@ void PeerTable::expire(Time now) {
 }
 
 void PeerTable::on_time(Time now) {
+    if (!leaving_ && now < wake_at()) return;  // as in most turns of the loop
     expire(now);
     if (!leaving_) dial_due(now);
 }
