@@ -62,7 +62,8 @@ Result<Checked> check(const Group& group, const Operation& o) {
 Result<bool> in_place(const Group& group, const Operation& o, const Checked& c) {
     if (c.in.bytes == 0 || c.out.bytes == 0 || !c.in.overlaps(c.out)) return false;
     const uint64_t own = group.rank * o.count * c.element;
-    if (may_share(row_of(o).in_place, c.in.data, c.out.data, own)) return true;
+    const auto position = [](const std::byte* at) { return reinterpret_cast<uintptr_t>(at); };
+    if (may_share(row_of(o).in_place, position(c.in.data), position(c.out.data), own)) return true;
     return fail(Errc::invalid_argument, "input and output overlap, and not as they may in place");
 }
 

@@ -13,8 +13,8 @@ Task<> binomial_reduce(Lane& lane, Extents data, NodeIndex root, Arithmetic arit
     std::vector<Extents> shares;
     std::vector<Op*> arrivals;
     for (NodeIndex child : children) {
-        const auto memory = lane.scratch(link::bytes_of(data));
-        shares.push_back({{memory.data(), memory.size()}});
+        const link::Extent memory = lane.scratch(link::bytes_of(data));
+        shares.push_back(Extents{memory});
         arrivals.push_back(&lane.recv_copy(child, 0, shares.back()));
     }
     for (size_t i = 0; i < children.size(); ++i) {

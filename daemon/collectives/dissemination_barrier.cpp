@@ -16,15 +16,13 @@ Task<> dissemination_barrier(Lane& lane) {
 
     std::vector<Op*> rounds;
     for (uint32_t distance = 1; distance < n; distance *= 2) {
-        const auto arrival = lane.scratch(1);
+        Extents into{lane.scratch(1)};
         const NodeIndex from((self + n - distance) % n);
         const auto round = static_cast<uint32_t>(rounds.size());
-        Extents into{{arrival.data(), arrival.size()}};
         rounds.push_back(&lane.recv_copy(from, round, std::move(into)));
     }
 
-    const auto word = lane.scratch(1);
-    const Extents arrived{{word.data(), word.size()}};
+    const Extents arrived{lane.scratch(1)};
     for (uint32_t round = 0; round < rounds.size(); ++round) {
         lane.send(NodeIndex((self + (1u << round)) % n), round, arrived);
         co_await done(*rounds[round]);

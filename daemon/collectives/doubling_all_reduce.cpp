@@ -33,8 +33,7 @@ struct Folding {
 };
 
 Extents scratch(Lane& lane, size_t bytes) {
-    const auto memory = lane.scratch(bytes);
-    return {{memory.data(), memory.size()}};
+    return {lane.scratch(bytes)};
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ link::Extents slice(std::span<const link::Extent> extents, size_t offset, size_t
             continue;
         }
         const size_t take = std::min(e.bytes - offset, bytes);
-        out.push_back({e.data + offset, take});
+        out.push_back({e.at + offset, take});
         offset = 0;
         bytes -= take;
     }

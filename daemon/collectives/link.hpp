@@ -43,7 +43,7 @@ class Lane {
     virtual Op& recv_reduce_send(NodeIndex from, NodeIndex to, uint32_t phase_in, uint32_t phase_out,
                                  Extents memory, Arithmetic arithmetic) = 0;
     // Scratch memory of this op, freed when the op has ended (not when the coroutine ends).
-    virtual std::span<std::byte> scratch(size_t bytes) = 0;
+    virtual link::Extent scratch(size_t bytes) = 0;
     // dst = dst op src; a worker computes it unless it is small.
     virtual Op& reduce(Extents dst, Extents src, Arithmetic arithmetic) = 0;
     virtual Op& copy(Extents dst, Extents src) = 0;

@@ -118,9 +118,9 @@ inline uint32_t segments_of(const OpRow& row, uint64_t count, uint64_t element_b
                               segment_bytes);
 }
 
-// Whether input and output that overlap may: own_offset is where this rank's block lies in the larger side,
-// in bytes.
-constexpr bool may_share(InPlace rule, const std::byte* in, const std::byte* out, uint64_t own_offset) {
+// Whether input and output that overlap may: `in` and `out` are their first bytes' positions in the memory
+// that they share, own_offset is where this rank's block lies in the larger side, in bytes.
+constexpr bool may_share(InPlace rule, uint64_t in, uint64_t out, uint64_t own_offset) {
     switch (rule) {
         case InPlace::never:
             return false;

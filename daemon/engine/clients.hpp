@@ -25,8 +25,10 @@ class Service {
     virtual void stage(Time now, SessionId session, uint64_t ticket, uint32_t filled, uint32_t taken) = 0;
     // The rank leaves the group; its pending requests end with CLOSED.
     virtual Result<void> free_group(Time now, SessionId session, const GroupId& group, uint32_t rank) = 0;
-    // No completion follows for this session. Its buffers' keepalives are released as its ops end.
+    // No completion follows for this session. Its regions stay pinned until its ops have ended.
     virtual void session_ended(Time now, SessionId session, SessionEnd how, const std::string& reason) = 0;
+    // The daemon's table, for the regions that sessions register.
+    virtual Regions& regions() = 0;
 
   protected:
     ~Service() = default;

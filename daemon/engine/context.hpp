@@ -45,13 +45,14 @@ constexpr size_t scratch_kept_max = 64 * 1024 * 1024;
 class Context {
   public:
     Context(const EngineConfig& c, const EnginePorts& p, uint64_t seed)
-        : config(c), ports(p), random(seed), scratch(scratch_kept_max) {}
+        : config(c), ports(p), random(seed), scratch(regions, scratch_kept_max) {}
 
     const EngineConfig config;
     const EnginePorts ports;
     Random random;
     Executor executor;
     Time now{};
+    Regions regions;  // of the daemon
     ScratchPool scratch;
 
     // Transfers and jobs in flight share one numbering.

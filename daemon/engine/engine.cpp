@@ -97,6 +97,10 @@ Result<void> Engine::free_group(Time now, SessionId session, const GroupId& id, 
     return {};
 }
 
+Regions& Engine::regions() {
+    return impl_->context.regions;
+}
+
 void Engine::session_ended(Time now, SessionId session, SessionEnd how, const std::string& reason) {
     impl_->context.now = now;
     const auto node = impl_->sessions.extract(session);  // from here on nothing is completed for it

@@ -13,8 +13,8 @@ Execution::Execution(Context& context, const GroupFacts& facts, uint64_t seq, Ow
 }
 
 void Execution::add(const OpRequest& request, uint32_t rank) {
-    for (const Buffer* buffer : {&request.in, &request.out})
-        if (buffer->keepalive) op_.keepalive.push_back(buffer->keepalive);
+    for (const MemoryRef* memory : {&request.in, &request.out})
+        if (memory->region) op_.pins.push_back(memory->region);
     if (request.stage.windows == 0) return;
     if (!staging_) staging_ = std::make_unique<Staging>(context_.config.sabotage.begin_before_filled);
     Staging::Member member;
@@ -29,13 +29,11 @@ void Execution::add(const OpRequest& request, uint32_t rank) {
 }
 
 Side Execution::side(const Post& post, bool out, const OpDescriptor& descriptor) const {
-    const Buffer& buffer = out ? post.out : post.in;
+    const Place at = (out ? post.out : post.in).place();
     const Staging::Member* member = staging_ ? staging_->find(post.rank) : nullptr;
     const collectives::Blocks blocks(descriptor.count);
-    if (member == nullptr || !(out ? member->stage.out : member->stage.in))
-        return {buffer.data, 0, 0, blocks};
-    return {buffer.data, member->stage.windows, out ? member->stage.out_stride : member->stage.in_stride,
-            blocks};
+    if (member == nullptr || !(out ? member->stage.out : member->stage.in)) return {at, 0, 0, blocks};
+    return {at, member->stage.windows, out ? member->stage.out_stride : member->stage.in_stride, blocks};
 }
 
 collectives::Plan Execution::plan_of(const OpDescriptor& d) const {

@@ -19,7 +19,7 @@ struct Post {
     std::optional<Error> closed;  // this post's own error, instead of the collective's
     SessionId session;
     uint64_t ticket = 0;
-    Buffer in, out;
+    MemoryRef in, out;
     Time deadline = never;
 };
 

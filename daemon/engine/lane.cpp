@@ -133,9 +133,9 @@ Op& MeshLane::recv_reduce_send(NodeIndex from, NodeIndex to, uint32_t phase_in, 
                    link::RecvSpec::Reduce{arithmetic.dtype, arithmetic.op});
 }
 
-std::span<std::byte> MeshLane::scratch(size_t bytes) {
+link::Extent MeshLane::scratch(size_t bytes) {
     scratch_.push_back(context_.scratch.take(bytes));
-    return {scratch_.back().data(), bytes};
+    return {scratch_.back().place(), bytes};
 }
 
 Op& MeshLane::reduce(link::Extents dst, link::Extents src, Arithmetic arithmetic) {
@@ -162,7 +162,7 @@ Op& MeshLane::job(WorkerJob job) {
     } else if (job.dsts.empty() || link::bytes_of(job.dsts[0]) == 0) {
         tracked.finish();
     } else {
-        job.keepalive = op_.keepalive;
+        job.pins = op_.pins;
         job.unwanted = op_.work_unwanted;
         tracked.begin();
         context_.submit_job(std::move(job), tracked);

@@ -22,7 +22,7 @@ struct OpOnNode {
     std::span<const link::PeerIndex> peers;  // the group's, by NodeIndex; [self] is not used
     link::Class cls = link::Class::small;
     uint32_t chunk_bytes = 0;
-    std::vector<std::shared_ptr<const void>> keepalive;
+    std::vector<RegionPin> pins;  // of the memory of its ranks here [M3]
     // Set: the op has failed, and every later verb fails at once with this error.
     std::optional<Error> stopped;
     // The same for worker threads: set when `stopped` is.
@@ -52,7 +52,7 @@ class MeshLane final : public collectives::Lane, public Poster {
     Op& recv_reduce_send(collectives::NodeIndex from, collectives::NodeIndex to, uint32_t phase_in,
                          uint32_t phase_out, link::Extents memory,
                          collectives::Arithmetic arithmetic) override;
-    std::span<std::byte> scratch(size_t bytes) override;
+    link::Extent scratch(size_t bytes) override;
     Op& reduce(link::Extents dst, link::Extents src, collectives::Arithmetic arithmetic) override;
     Op& copy(link::Extents dst, link::Extents src) override;
     // Any job. One without bytes completes at once.

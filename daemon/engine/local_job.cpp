@@ -17,7 +17,7 @@ struct Cursor {
     size_t offset = 0;
 
     Cursor(const link::Extents& list, size_t skip) : extents(&list) { advance(skip); }
-    std::byte* at() const { return (*extents)[index].data + offset; }
+    std::byte* at() const { return (*extents)[index].data() + offset; }
     size_t run() const { return index == extents->size() ? 0 : (*extents)[index].bytes - offset; }
     void advance(size_t n) {
         while (index < extents->size() && n >= (*extents)[index].bytes - offset) {

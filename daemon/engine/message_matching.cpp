@@ -146,7 +146,7 @@ void Messages::start_transfer(Recv& recv, const Offer& offer) {
                            facts.peers[offer.from.value],
                            cls,
                            agreement(offer.message),
-                           memory_of(recv.out, offer.message.bytes, recv.placeholder),
+                           memory_of(recv.out, offer.message.bytes, recv.placeholder, context.scratch),
                            facts.table.chunk_bytes,
                            {},
                            {},
@@ -159,10 +159,10 @@ void Messages::start_copy(Recv& recv, Send& send) {
     send.in_flight = true;
     send.copied_by = &recv;
     WorkerJob job;
-    job.dsts = {{{recv.out.data, send.message.bytes}}};
-    job.srcs = {{{send.in.data, send.message.bytes}}};
-    for (const Buffer* buffer : {&recv.out, &send.in})
-        if (buffer->keepalive) job.keepalive.push_back(buffer->keepalive);
+    job.dsts = {{{recv.out.place(), send.message.bytes}}};
+    job.srcs = {{{send.in.place(), send.message.bytes}}};
+    for (const MemoryRef* memory : {&recv.out, &send.in})
+        if (memory->region) job.pins.push_back(memory->region);
     group_.context().submit_job(std::move(job), recv);
 }
 

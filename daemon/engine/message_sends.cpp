@@ -96,7 +96,7 @@ void Messages::offer(Send& send) {
                            facts.peers[send.to.value],
                            class_of(bytes),
                            agreement(send.message),
-                           memory_of(send.in, bytes, send.placeholder),
+                           memory_of(send.in, bytes, send.placeholder, context.scratch),
                            facts.table.chunk_bytes,
                            true});
     context.ports.meshes[context.mesh_for(class_of(bytes), number, facts.bulk_shards)]->post(

@@ -15,17 +15,17 @@ struct Messages::Send final : Pending, Alarm {
     wire::MessageOffer message;
     SessionId session;
     uint64_t ticket = 0;
-    Buffer in;
+    MemoryRef in;
     collectives::NodeIndex to;
     Time posted;
-    Duration timeout{};              // the rank's own, or the group's; not above 0: none
-    bool waiting = false;            // for a credit or for room in the control log: nothing was sent
-    ControlRoom room;                // for its offer and its withdrawal
-    link::Account account;           // that pays for `room`
-    bool in_flight = false;          // the transfer is posted, or a receive of this node copies
-    bool in_mesh = false;            // the transfer is posted, and has not ended
-    Recv* copied_by = nullptr;       // the receive of this node that copies; null: none
-    std::byte placeholder{};         // the byte that is sent for a message without bytes
+    Duration timeout{};         // the rank's own, or the group's; not above 0: none
+    bool waiting = false;       // for a credit or for room in the control log: nothing was sent
+    ControlRoom room;           // for its offer and its withdrawal
+    link::Account account;      // that pays for `room`
+    bool in_flight = false;     // the transfer is posted, or a receive of this node copies
+    bool in_mesh = false;       // the transfer is posted, and has not ended
+    Recv* copied_by = nullptr;  // the receive of this node that copies; null: none
+    std::optional<ScratchPool::Piece> placeholder;  // the byte that is sent for a message without bytes
     std::optional<Error> end_error;  // it ends with this once the transfer has ended; empty: not ending
     void on_completed(Result<void> result) override { owner.on_completed(*this, result); }
     void on_time() override;
@@ -41,12 +41,12 @@ struct Messages::Recv final : Pending, Alarm {
     uint64_t capacity = 0;
     SessionId session;
     uint64_t ticket = 0;
-    Buffer out;
+    MemoryRef out;
     Time posted;
     Duration timeout{};                             // as in Send
     bool in_flight = false;                         // the transfer is posted, or a copy runs
     std::optional<Offer> matched;                   // the message; empty: none matched
-    std::byte placeholder{};                        // receives the byte of a message without bytes
+    std::optional<ScratchPool::Piece> placeholder;  // receives the byte of a message without bytes
     std::optional<Error> end_error;                 // as in Send
     Disposition disposition = Disposition::refuse;  // of `matched`, if the receive ends early
     bool was_withdrawn = false;  // the sender withdrew `matched`: this waits for another message
@@ -63,9 +63,13 @@ struct Messages::Recv final : Pending, Alarm {
 
 // A transfer without bytes would end at once on both sides, so the sender would not know whether it was
 // received: one byte is sent.
-inline link::Extents memory_of(const Buffer& buffer, uint64_t bytes, std::byte& placeholder) {
-    if (bytes == 0) return {{&placeholder, 1}};
-    return {{buffer.data, bytes}};
+// `placeholder`: set when the message has no bytes.
+inline link::Extents memory_of(const MemoryRef& memory, uint64_t bytes,
+                               std::optional<ScratchPool::Piece>& placeholder, ScratchPool& pool) {
+    if (bytes > 0) return {{memory.place(), bytes}};
+    placeholder.emplace(pool.take(1));
+    *placeholder->place().resolve() = {};
+    return {{placeholder->place(), 1}};
 }
 
 // The numbers of one node's messages.

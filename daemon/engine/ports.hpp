@@ -11,6 +11,7 @@
 
 #include "core/ids.hpp"
 #include "core/operations.hpp"
+#include "core/region.hpp"
 #include "core/result.hpp"
 #include "core/time.hpp"
 #include "link/mesh.hpp"
@@ -32,14 +33,6 @@ struct OpDescriptor {
     bool operator==(const OpDescriptor&) const = default;
     uint64_t hash() const;
     std::string text() const;  // "all_reduce f32 sum count 1024"
-};
-
-// Memory of a session. `keepalive` holds the mapping until the last op that uses it has ended, also after the
-// end of the session's process.
-struct Buffer {
-    std::byte* data = nullptr;
-    size_t bytes = 0;
-    std::shared_ptr<const void> keepalive;
 };
 
 // A staged collective lends windows of its memory instead of all of it (docs/protocol/shm.md [S12]): window w
@@ -64,7 +57,7 @@ struct OpRequest {
     GroupId group;
     uint32_t rank = 0;  // that calls: a session may have several ranks of a group
     OpDescriptor descriptor;
-    Buffer in, out;
+    MemoryRef in, out;     // pinned until the last transfer and job of the operation has ended [M3]
     Duration timeout{-1};  // < 0: what the group agreed on for its kind; 0: none
     Stage stage;           // collectives only; in and out are then rows of windows
     // Messages only.
@@ -157,7 +150,7 @@ struct WorkerJob {
     uint64_t divisor = 1;
     std::vector<link::Extents> dsts;
     std::vector<link::Extents> srcs;
-    std::vector<std::shared_ptr<const void>> keepalive;
+    std::vector<RegionPin> pins;  // the regions of dsts and srcs, but for scratch [M3]
     // True: the operation was aborted. The job's remaining pieces are skipped, and it ends as soon as no
     // worker runs one. Null: never.
     std::shared_ptr<const std::atomic<bool>> unwanted;

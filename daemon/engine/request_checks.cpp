@@ -5,26 +5,23 @@
 namespace nexar::engine {
 namespace {
 
-bool overlap(const Buffer& a, uint64_t a_bytes, const Buffer& b, uint64_t b_bytes) {
-    return a_bytes > 0 && b_bytes > 0 && a.data < b.data + b_bytes && b.data < a.data + a_bytes;
-}
-
-Result<void> check_room(const char* which, const Buffer& buffer, uint64_t needed,
+Result<void> check_room(const char* which, const MemoryRef& memory, uint64_t needed,
                         const OpDescriptor& descriptor) {
-    if (needed == 0 || (buffer.data != nullptr && buffer.bytes >= needed)) return {};
+    if (needed == 0 || (memory.region != nullptr && memory.bytes >= needed)) return {};
     return fail(Errc::invalid_argument, descriptor.text() + " needs " + std::to_string(needed) +
                                             " bytes of " + which + ", there are " +
-                                            std::to_string(buffer.data == nullptr ? 0 : buffer.bytes));
+                                            std::to_string(memory.region == nullptr ? 0 : memory.bytes));
 }
 
 Result<void> check_memory(uint32_t rank, const OpRequest& request, uint64_t in, uint64_t out) {
     const OpDescriptor& d = request.descriptor;
     NEXAR_TRY_VOID(check_room("input", request.in, in, d));
     NEXAR_TRY_VOID(check_room("output", request.out, out, d));
-    if (!overlap(request.in, in, request.out, out)) return {};
+    const Place from = request.in.place(), to = request.out.place();
+    if (!overlap(from, in, to, out)) return {};  // [M4]
     // In place: the same start, or this rank's own block of the larger buffer.
     const uint64_t own = rank * d.count * reduce::size_of(d.dtype);
-    if (may_share(row_of(d.kind).in_place, request.in.data, request.out.data, own)) return {};
+    if (may_share(row_of(d.kind).in_place, from.in_object(), to.in_object(), own)) return {};
     return fail(Errc::invalid_argument, d.text() + ": input and output overlap, and not as in-place allows");
 }
 
@@ -53,8 +50,9 @@ Result<void> check_stage(const GroupFacts& facts, const OpRequest& request, uint
     const uint64_t out_room = room(stage.out, out, stage.out_stride);
     NEXAR_TRY_VOID(check_room("input windows", request.in, in_room, d));
     NEXAR_TRY_VOID(check_room("output windows", request.out, out_room, d));
-    if (!overlap(request.in, in_room, request.out, out_room)) return {};
-    if (row.in_place == InPlace::same && stage.in && stage.out && request.in.data == request.out.data &&
+    const Place from = request.in.place(), to = request.out.place();
+    if (!overlap(from, in_room, to, out_room)) return {};  // [M4]
+    if (row.in_place == InPlace::same && stage.in && stage.out && from.same(to) &&
         stage.in_stride == stage.out_stride)
         return {};
     return fail(Errc::invalid_argument,

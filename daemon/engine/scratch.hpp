@@ -1,4 +1,4 @@
-// ScratchPool: scratch memory of ops. It keeps returned memory, because a new 4 MiB costs a thousand page
+// ScratchPool: scratch regions of ops. It keeps returned ones, because a new 4 MiB costs a thousand page
 // faults. Bounded by the memory in use (runs x lanes x segment) plus `kept_max`.
 //
 // Thread: the control loop's.
@@ -6,56 +6,56 @@
 
 #include <bit>
 #include <cstddef>
-#include <memory>
-#include <span>
 #include <vector>
+
+#include "core/region.hpp"
 
 namespace nexar::engine {
 
 class ScratchPool {
   public:
-    explicit ScratchPool(size_t kept_max) : kept_max_(kept_max) {}
+    ScratchPool(Regions& regions, size_t kept_max) : regions_(&regions), kept_max_(kept_max) {}
 
     // Memory that its destructor returns to the pool.
     class Piece {
       public:
-        Piece(ScratchPool& pool, std::unique_ptr<std::byte[]> memory, size_t bytes)
-            : pool_(&pool), memory_(std::move(memory)), bytes_(bytes) {}
+        Piece(ScratchPool& pool, RegionPin region) : pool_(&pool), region_(std::move(region)) {}
         Piece(Piece&&) = default;
         Piece& operator=(Piece&&) = delete;
         ~Piece() {
-            if (memory_) pool_->give_back(std::move(memory_), bytes_);
+            if (region_) pool_->give_back(std::move(region_));
         }
-        std::byte* data() const { return memory_.get(); }
+        Place place() const { return {region_.get(), 0}; }
 
       private:
         ScratchPool* pool_;
-        std::unique_ptr<std::byte[]> memory_;
-        size_t bytes_;
+        RegionPin region_;
     };
 
     Piece take(size_t bytes) {
         const size_t rounded = std::bit_ceil(bytes < 64 ? size_t{64} : bytes);
         in_use_ += rounded;
         auto& shelf = shelves_[static_cast<size_t>(std::countr_zero(rounded))];
-        if (shelf.empty()) return {*this, std::make_unique_for_overwrite<std::byte[]>(rounded), rounded};
-        auto memory = std::move(shelf.back());
+        if (shelf.empty()) return {*this, regions_->add_scratch(rounded)};
+        RegionPin region = std::move(shelf.back());
         shelf.pop_back();
         kept_ -= rounded;
-        return {*this, std::move(memory), rounded};
+        return {*this, std::move(region)};
     }
     size_t in_use() const { return in_use_; }
     size_t kept() const { return kept_; }
 
   private:
-    void give_back(std::unique_ptr<std::byte[]> memory, size_t bytes) {
+    void give_back(RegionPin region) {
+        const uint64_t bytes = region->memory.bytes;
         in_use_ -= bytes;
         if (kept_ + bytes > kept_max_) return;
         kept_ += bytes;
-        shelves_[static_cast<size_t>(std::countr_zero(bytes))].push_back(std::move(memory));
+        shelves_[static_cast<size_t>(std::countr_zero(bytes))].push_back(std::move(region));
     }
 
-    std::vector<std::unique_ptr<std::byte[]>> shelves_[64];
+    Regions* regions_;
+    std::vector<RegionPin> shelves_[64];  // by the logarithm of their bytes
     size_t kept_max_, kept_ = 0, in_use_ = 0;
 };
 

@@ -13,7 +13,7 @@ namespace nexar::engine {
 
 // One side of a rank's memory: all of it, or a row of windows [S12].
 struct Side {
-    std::byte* data = nullptr;
+    Place at;              // its first byte; empty: the rank has no such side
     uint32_t windows = 0;  // 0: all of it
     uint64_t stride = 0;
     collectives::Blocks blocks;  // of a side with a block per rank

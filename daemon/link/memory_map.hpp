@@ -1,4 +1,4 @@
-// The memory of a transfer: extents in logical order, addressed by logical offset.
+// The memory of a transfer: extents in logical order, addressed by logical offset. Resolved piece by piece.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@ class MemoryMap {
         for (; n > 0; ++at) {
             const size_t left = ends_[at] - offset;
             const size_t take = std::min(left, n);
-            if (take > 0) f(extents_[at].data + (extents_[at].bytes - left), take);
+            if (take > 0) f(extents_[at].data() + (extents_[at].bytes - left), take);
             offset += take;
             n -= take;
         }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/ids.hpp"
+#include "core/region.hpp"
 #include "core/result.hpp"
 #include "reduce/dtype.hpp"
 
@@ -45,10 +46,11 @@ struct TransferKey {
 enum class Class : uint8_t { control = 0, rpc = 1, small = 2, bulk = 3 };
 constexpr size_t class_count = 4;
 
-// A range of memory. Requires: the memory outlives the transfer (the engine ensures it).
+// A range of a region. Requires: the transfer's operation pins the region until the transfer has ended [M3].
 struct Extent {
-    std::byte* data = nullptr;
+    Place at;
     size_t bytes = 0;
+    std::byte* data() const { return at.resolve(); }
 };
 using Extents = std::vector<Extent>;
 inline size_t bytes_of(std::span<const Extent> extents) {

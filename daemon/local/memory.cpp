@@ -72,6 +72,8 @@ Result<std::shared_ptr<Mapping>> Mapping::of_client(int fd, uint64_t offset, uin
 Result<std::shared_ptr<Mapping>> Mapping::unchecked(int fd, uint64_t offset, uint64_t bytes) {
     NEXAR_TRY(const uint64_t page, page_bytes_of(fd));
     NEXAR_TRY(const uint64_t whole, bytes_to_map(offset, bytes, page));
+    struct stat status{};
+    if (::fstat(fd, &status) != 0) return system_failure(Errc::io, "cannot read the memfd's number: ");
     void* at = ::mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(offset));
     if (at == MAP_FAILED)
         return system_failure(errno == ENOMEM ? Errc::no_memory : Errc::unsupported,
@@ -82,7 +84,7 @@ Result<std::shared_ptr<Mapping>> Mapping::unchecked(int fd, uint64_t offset, uin
         ::munmap(at, whole);
         return fail(Errc::table_full, "the daemon has too many mappings");
     }
-    return std::make_shared<Mapping>(mapped, bytes, guard);
+    return std::make_shared<Mapping>(mapped, bytes, Backing{status.st_dev, status.st_ino, offset}, guard);
 }
 
 Mapping::~Mapping() {

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "core/bytes.hpp"
+#include "core/region.hpp"
 #include "core/result.hpp"
 #include "local/fd.hpp"
 
@@ -21,18 +22,21 @@ class Mapping {
     // Maps without a check of the seals, for of_client() and for tests of BusGuard.
     static Result<std::shared_ptr<Mapping>> unchecked(int fd, uint64_t offset, uint64_t bytes);
 
-    Mapping(MutableBytes mapped, size_t bytes, int guard) : mapped_(mapped), bytes_(bytes), guard_(guard) {}
+    Mapping(MutableBytes mapped, size_t bytes, const Backing& backing, int guard)
+        : mapped_(mapped), bytes_(bytes), backing_(backing), guard_(guard) {}
     ~Mapping();
     Mapping(const Mapping&) = delete;
     Mapping& operator=(const Mapping&) = delete;
 
     MutableBytes bytes() const { return mapped_.first(bytes_); }
+    const Backing& backing() const { return backing_; }
     // A page of the memory was missing (SIGBUS), and zeros were mapped instead.
     bool faulted() const;
 
   private:
     MutableBytes mapped_;  // whole pages of the memfd: munmap refuses a part of a huge page
     size_t bytes_;         // the region's share of mapped_, from its start
+    Backing backing_;      // the memfd and the offset in it; the mapping keeps its number from reuse
     int guard_;            // BusGuard's number
 };
 

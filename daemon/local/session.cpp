@@ -162,7 +162,7 @@ Result<void> Session::on_region_add(Packet& packet) {
     return {};
 }
 
-Result<engine::Buffer> Session::map_region(const Packet& packet, const nexar_msg_region_add& add) const {
+Result<RegionMemory> Session::map_region(const Packet& packet, const nexar_msg_region_add& add) const {
     if (add.kind != NEXAR_MEMORY_MEMFD)
         return fail(Errc::unsupported, "the kind of memory is " + std::to_string(add.kind) +
                                            "; allowed: " + std::to_string(NEXAR_MEMORY_MEMFD) + " (memfd)");
@@ -171,7 +171,7 @@ Result<engine::Buffer> Session::map_region(const Packet& packet, const nexar_msg
     NEXAR_TRY(auto mapping,
               Mapping::of_client(packet.fds[0].get(), add.offset, add.bytes, host_.limits.region_bytes_max));
     const auto bytes = mapping->bytes();
-    return engine::Buffer{bytes.data(), bytes.size(), std::move(mapping)};
+    return RegionMemory{bytes.data(), bytes.size(), mapping->backing(), std::move(mapping)};
 }
 
 void Session::end_if_given_up(Time now) {
@@ -234,8 +234,8 @@ void Session::on_time(Time now) {
 }
 
 bool Session::memory_faulted() const {
-    return (control_ && control_->faulted()) || (core_ && core_->any_region([](const engine::Buffer& region) {
-               return static_cast<const Mapping*>(region.keepalive.get())->faulted();
+    return (control_ && control_->faulted()) || (core_ && core_->any_region([](const Region& region) {
+               return static_cast<const Mapping*>(region.memory.mapping.get())->faulted();
            }));
 }
 

@@ -64,7 +64,7 @@ class Session final : private Waker {
     Result<void> on_attach(Packet& packet);
     Result<void> on_ready_packet(Time now, uint32_t type, Packet& packet);
     Result<void> on_region_add(Packet& packet);
-    Result<engine::Buffer> map_region(const Packet& packet, const nexar_msg_region_add& add) const;
+    Result<RegionMemory> map_region(const Packet& packet, const nexar_msg_region_add& add) const;
     void drain_rest(Time now);
     void drain_socket(Time now);
     void end_by_client(Time now, Error crash);

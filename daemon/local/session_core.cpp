@@ -168,8 +168,8 @@ Result<void> SessionCore::submit_op(Time now, Ticket ticket, const nexar_shm_des
     const bool staged = (asked.flags & stage_flags) != 0 || asked.stage_windows != 0;
     request.descriptor = descriptor;
     if (staged) NEXAR_TRY_VOID(resolve_stage(asked, *group, lengths, request));
-    NEXAR_TRY(request.in, resolve(asked.in, lengths.in, align, "input"));
-    NEXAR_TRY(request.out, resolve(asked.out, lengths.out, align, "output"));
+    NEXAR_TRY(request.in, name_memory(asked.in, lengths.in, align, "input"));
+    NEXAR_TRY(request.out, name_memory(asked.out, lengths.out, align, "output"));
     request.session = identity_.id;
     request.ticket = ticket.value();
     request.group = group->id;
@@ -212,20 +212,22 @@ Result<void> SessionCore::resolve_stage(const nexar_shm_descriptor& asked, const
     return {};
 }
 
-Result<engine::Buffer> SessionCore::resolve(const nexar_shm_extent& extent, uint64_t bytes, uint64_t align,
-                                            const char* which) const {
-    if (bytes == 0) return engine::Buffer{};
+Result<MemoryRef> SessionCore::name_memory(const nexar_shm_extent& extent, uint64_t bytes, uint64_t align,
+                                           const char* which) const {
+    if (bytes == 0) return MemoryRef{};
     const auto found = regions_.find(extent.region);
     if (found == regions_.end())
-        return fail(Errc::invalid_argument, std::string("the ") + which + " names region " +
-                                                std::to_string(extent.region) + ", which is not one");
-    const engine::Buffer& region = found->second;
+        return fail(Errc::invalid_argument,
+                    std::string("the ") + which + " names region " + std::to_string(extent.region) +
+                        (region_numbers_.is_used(extent.region) ? ", which this session has freed"
+                                                                : ", which this session has not registered"));
+    const RegionMemory& region = found->second->memory;
     if (extent.offset > region.bytes || bytes > region.bytes - extent.offset)
         return fail(Errc::invalid_argument, std::string("the ") + which + " ends beyond its region of " +
                                                 std::to_string(region.bytes) + " bytes");
     if (extent.offset % align != 0)
         return fail(Errc::invalid_argument, std::string("the ") + which + " is not aligned to its elements");
-    return engine::Buffer{region.data + extent.offset, bytes, region.keepalive};
+    return MemoryRef{found->second, extent.offset, bytes};  // [M3]
 }
 
 Result<void> SessionCore::open_group(Time now, Ticket ticket) {
@@ -291,14 +293,14 @@ Result<void> SessionCore::free_region(Ticket ticket, const nexar_shm_descriptor&
     const auto found = regions_.find(asked.in.region);
     if (found == regions_.end())
         return fail(Errc::not_found, "region " + std::to_string(asked.in.region) + " is not one");
-    region_bytes_ -= found->second.bytes;
-    regions_.erase(found);  // [S10] operations in flight keep the mapping themselves
+    region_bytes_ -= found->second->memory.bytes;
+    regions_.erase(found);  // [S10] operations in flight pin it
     end(ticket, result_of_epoch(0));
     return {};
 }
 
 void SessionCore::add_region(uint32_t slot, uint32_t generation, uint32_t region,
-                             Result<engine::Buffer> memory) {
+                             Result<RegionMemory> memory) {
     if (broken_) return;
     const Ticket ticket{slot, generation};
     if (slot >= control_.slots()) return bad_entry("names a slot beyond the table");
@@ -320,7 +322,7 @@ size_t SessionCore::regions_max() const {
     return std::min<size_t>(limits_.regions_max, NEXAR_SHM_REGIONS_MAX);
 }
 
-Result<void> SessionCore::accept_region(uint32_t region, engine::Buffer memory) {
+Result<void> SessionCore::accept_region(uint32_t region, RegionMemory memory) {
     if (regions_.size() >= regions_max())
         return fail(Errc::table_full,
                     "this session may have " + std::to_string(regions_max()) + " regions at once");
@@ -329,7 +331,7 @@ Result<void> SessionCore::accept_region(uint32_t region, engine::Buffer memory) 
                     "this session may register " + std::to_string(limits_.session_bytes_max) +
                         " bytes (session_memory_max_bytes); it has " + std::to_string(region_bytes_));
     region_bytes_ += memory.bytes;
-    regions_.emplace(region, std::move(memory));
+    regions_.emplace(region, service_->regions().add(RegionKind::memfd, identity_.id, std::move(memory)));
     return {};
 }
 
@@ -409,7 +411,7 @@ bool SessionCore::was_given_up() const {
 
 void SessionCore::check_invariants() const {
     uint64_t bytes = 0;
-    for (const auto& [number, region] : regions_) bytes += region.bytes;
+    for (const auto& [number, region] : regions_) bytes += region->memory.bytes;
     NEXAR_CHECK(bytes == region_bytes_ && bytes <= limits_.session_bytes_max);
     NEXAR_CHECK(regions_.size() <= regions_max());
     NEXAR_CHECK(groups_.size() + groups_opening_ <= limits_.groups_max);

@@ -63,7 +63,7 @@ class SessionCore {
 
     // A region that arrived over the socket, mapped, or the reason why it is not. Completes the slot of the
     // request.
-    void add_region(uint32_t slot, uint32_t generation, uint32_t region, Result<engine::Buffer> memory);
+    void add_region(uint32_t slot, uint32_t generation, uint32_t region, Result<RegionMemory> memory);
 
     // From the engine (engine::Clients). A ticket that is not in flight is ignored: its slot was completed
     // before.
@@ -84,7 +84,7 @@ class SessionCore {
     template <class Predicate>
     bool any_region(Predicate predicate) const {
         for (const auto& [number, region] : regions_)
-            if (predicate(region)) return true;
+            if (predicate(*region)) return true;
         return false;
     }
     size_t in_flight() const { return ledger_.count(); }
@@ -124,10 +124,10 @@ class SessionCore {
     Result<void> report_node(Ticket ticket, const nexar_shm_descriptor& asked);
     Result<void> free_region(Ticket ticket, const nexar_shm_descriptor& asked);
     Result<void> use_region_number(uint32_t region);
-    Result<void> accept_region(uint32_t region, engine::Buffer memory);
+    Result<void> accept_region(uint32_t region, RegionMemory memory);
     uint32_t epoch_of(const nexar_shm_descriptor& asked) const;
-    Result<engine::Buffer> resolve(const nexar_shm_extent& extent, uint64_t bytes, uint64_t align,
-                                   const char* which) const;
+    Result<MemoryRef> name_memory(const nexar_shm_extent& extent, uint64_t bytes, uint64_t align,
+                                  const char* which) const;
     Result<const engine::GroupInfo*> group_named(uint32_t name) const;
     size_t regions_max() const;
 
@@ -146,10 +146,10 @@ class SessionCore {
     shm::CompletionProducer completion_;
     shm::SlotLedger ledger_;      // generation and state of each slot, as this daemon knows them
     std::vector<uint8_t> kinds_;  // by slot: the request's kind, valid while it is in flight
-    std::unordered_map<uint32_t, Staged> staged_;           // by slot: operations in flight that are staged
-    std::unordered_map<uint32_t, engine::Buffer> regions_;  // by the client's number
-    UsedNumbers region_numbers_;                            // a number is used once, also when it was refused
-    uint64_t region_bytes_ = 0;                             // sum of regions_
+    std::unordered_map<uint32_t, Staged> staged_;      // by slot: operations in flight that are staged
+    std::unordered_map<uint32_t, RegionPin> regions_;  // by the client's number; registered now
+    UsedNumbers region_numbers_;                       // a number is used once, also when it was refused
+    uint64_t region_bytes_ = 0;                        // sum of regions_
     std::unordered_map<uint32_t, engine::GroupInfo> groups_;  // by the handle that the client knows
     size_t groups_opening_ = 0;                               // opens in flight
     uint32_t next_group_ = 1;                                 // the next handle; handles are not used again

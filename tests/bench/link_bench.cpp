@@ -68,8 +68,13 @@ struct Pair {
     size_t ended = 0;
 };
 
+Region region_of(std::vector<std::byte>& bytes) {
+    return {{}, RegionKind::scratch, {}, {bytes.data(), bytes.size(), {}, {}}};
+}
+
 // One transfer of `bytes` from a to b.
-void transfer(Pair& pair, uint64_t op, std::byte* from, std::byte* to, size_t bytes, Class cls, bool reduce) {
+void transfer(Pair& pair, uint64_t op, const Region& from, const Region& to, size_t bytes, Class cls,
+              bool reduce) {
     TransferKey key;
     key.op.group = GroupId{1, 2, 3};
     key.op.op = op;
@@ -79,13 +84,13 @@ void transfer(Pair& pair, uint64_t op, std::byte* from, std::byte* to, size_t by
     r.key = key;
     r.from = PeerIndex(0);
     r.cls = cls;
-    r.memory = {{to, bytes}};
+    r.memory = {{{&to, 0}, bytes}};
     if (reduce) r.reduce = RecvSpec::Reduce{Dtype::f32, ReduceOp::sum};
     SendSpec& s = send.sends.emplace_back();
     s.key = key;
     s.to = PeerIndex(1);
     s.cls = cls;
-    s.memory = {{from, bytes}};
+    s.memory = {{{&from, 0}, bytes}};
     pair.b.post(std::move(recv));
     pair.a.post(std::move(send));
     pair.run();
@@ -101,9 +106,10 @@ double ns_each(size_t n, const auto& f) {
 void bench_bulk(bool reduce, size_t rounds) {
     constexpr size_t chunks = 16, bytes = chunks * chunk_bytes_max;
     std::vector<std::byte> from(bytes), to(bytes), through(bytes);
+    const Region from_region = region_of(from), to_region = region_of(to);
     Pair pair;
     const double each = ns_each(
-        rounds, [&](size_t i) { transfer(pair, i, from.data(), to.data(), bytes, Class::bulk, reduce); });
+        rounds, [&](size_t i) { transfer(pair, i, from_region, to_region, bytes, Class::bulk, reduce); });
     // What any implementation over this pipe pays: into the pipe, out of it.
     const double floor = ns_each(rounds, [&](size_t) {
         for (size_t c = 0; c < chunks; ++c) {
@@ -123,9 +129,10 @@ void bench_bulk(bool reduce, size_t rounds) {
 
 void bench_small(size_t rounds) {
     std::vector<std::byte> from(8), to(8);
+    const Region from_region = region_of(from), to_region = region_of(to);
     Pair pair;
     const double each =
-        ns_each(rounds, [&](size_t i) { transfer(pair, i, from.data(), to.data(), 8, Class::small, true); });
+        ns_each(rounds, [&](size_t i) { transfer(pair, i, from_region, to_region, 8, Class::small, true); });
     std::printf("small   %8.0f ns per 8-byte transfer (both nodes: post, data, ack, done)\n", each);
     if (pair.ended != 2 * rounds) std::abort();
 }

@@ -27,6 +27,7 @@ link::TransferKey key(uint64_t op, uint32_t phase) {
 
 struct World {
     std::array<std::byte, 65536> memory{};
+    const Region region{{}, RegionKind::scratch, {}, {memory.data(), memory.size(), {}, {}}};
     Sink channel;
     link::Mesh mesh;
     static link::MeshConfig config() {
@@ -39,12 +40,13 @@ struct World {
         mesh.attach(link::PeerIndex(1), 1, channel);
         link::Batch batch;
         batch.first_handle = 1;
+        const Place place{&region, 0};
         for (uint32_t i = 0; i < 3; ++i) {
             link::RecvSpec r;
             r.key = key(7, i);
             r.from = link::PeerIndex(1);
             r.agreement = {11, 22};
-            r.memory = {{memory.data() + i * 8192, 4096}};
+            r.memory = {{place + i * 8192, 4096}};
             r.chunk_bytes = 1024;
             if (i == 1) r.reduce = link::RecvSpec::Reduce{Dtype::u32, ReduceOp::sum};
             if (i == 2) r.forward = 0;
@@ -53,7 +55,7 @@ struct World {
             s.key = key(8, i);
             s.to = link::PeerIndex(1);
             s.agreement = {11, 22};
-            s.memory = {{memory.data() + 32768 + i * 8192, 4096}};
+            s.memory = {{place + (32768 + i * 8192), 4096}};
             s.chunk_bytes = 1024;
             s.ready = i != 0;
             batch.sends.push_back(s);

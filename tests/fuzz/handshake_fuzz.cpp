@@ -25,6 +25,8 @@ constexpr size_t descriptors_max = NEXAR_MSG_FDS_MAX + 1;     // more than are a
 constexpr int packets_max = 64;
 
 struct Engine final : engine::Service {
+    Regions rows;
+    Regions& regions() override { return rows; }
     Result<void> open(Time, const engine::OpenRequest&) override { return {}; }
     Result<void> submit(Time, const engine::OpRequest&) override { return {}; }
     void cancel(Time, SessionId, uint64_t) override {}

@@ -15,6 +15,7 @@ using namespace nexar;
 constexpr uint32_t slots = 16;
 
 struct Engine final : engine::Service {
+    Regions rows;
     local::SessionCore* core = nullptr;
     std::vector<uint64_t> tickets;
 
@@ -28,11 +29,12 @@ struct Engine final : engine::Service {
     }
     // Touches what it was handed, as the workers would: memory that is not the region's shows.
     Result<void> submit(Time, const engine::OpRequest& request) override {
-        for (const engine::Buffer* b : {&request.in, &request.out})
-            if (b->bytes > 0) b->data[0] = b->data[b->bytes - 1];
+        for (const MemoryRef* m : {&request.in, &request.out})
+            if (m->bytes > 0) *m->place().resolve() = *(m->place() + (m->bytes - 1)).resolve();
         tickets.push_back(request.ticket);
         return {};
     }
+    Regions& regions() override { return rows; }
     void cancel(Time, SessionId, uint64_t) override {}
     void stage(Time, SessionId, uint64_t, uint32_t, uint32_t) override {}
     Result<void> free_group(Time, SessionId, const GroupId&, uint32_t) override { return {}; }
@@ -52,7 +54,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     local::SessionCore core({SessionId(5), 1000, 77, {}}, memory.view(), engine, waker, {});
     engine.core = &core;
     auto region = std::make_shared<std::array<std::byte, 4096>>();
-    core.add_region(slots - 1, 1, 1, engine::Buffer{region->data(), region->size(), region});
+    core.add_region(slots - 1, 1, 1, RegionMemory{region->data(), region->size(), {}, region});
     shm::SubmissionProducer producer(memory.view());
     uint32_t generation = 1;
     Reader in(std::as_bytes(std::span(data, size)));

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "shm/words.hpp"
+#include "support/regions.hpp"
 
 namespace nexar::sim {
 
@@ -122,7 +123,7 @@ uint32_t App::add_region(std::shared_ptr<std::vector<std::byte>> memory, Then th
     later(shape_.turn_delay, [this, h = *handle, region, memory] {
         if (!core_ || host_.dead) return;
         core_->add_region(h.slot, h.generation, region,
-                          engine::Buffer{memory->data(), memory->size(), memory});
+                          nexar::test::memory_of_test(memory->data(), memory->size(), memory));
     });
     if (shape_.sleeps == Sleeps::on_slot) later(shape_.wake_delay, [this, s = handle->slot] { look(s); });
     return region;

@@ -7,6 +7,7 @@
 
 #include "engine/local_job.hpp"
 #include "local/session_core.hpp"
+#include "support/regions.hpp"
 #include "wire/codec.hpp"
 
 namespace nexar::sim {
@@ -383,11 +384,11 @@ Call& Cluster::submit(const SimGroup& group, uint32_t rank, const engine::OpRequ
     request.group = group.id;
     request.rank = rank;
     request.ticket = host.next_ticket++;
-    if (!request.stage.in) request.in = {call.in->data(), call.in->size(), call.in};
-    if (!request.stage.out) request.out = {call.out->data(), call.out->size(), call.out};
+    if (!request.stage.in) request.in = nexar::test::ref_of(host.engine->regions(), call.in);
+    if (!request.stage.out) request.out = nexar::test::ref_of(host.engine->regions(), call.out);
     call.staged = std::move(staged);
-    call.windows[0] = request.in.keepalive;
-    call.windows[1] = request.out.keepalive;
+    call.windows[0] = request.in.region;
+    call.windows[1] = request.out.region;
     const bool is_source = words.descriptor.kind == engine::OpKind::broadcast && request.stage.in;
     if (request.stage.out || is_source) call.out.reset();
     if (host.dead) {

@@ -1,5 +1,7 @@
 #include "program.hpp"
 
+#include "support/regions.hpp"
+
 namespace nexar::sim {
 
 namespace {
@@ -87,7 +89,7 @@ std::shared_ptr<StagedMemory> Program::lend(const OpDescriptor& d, std::vector<s
         side.stride = stride = nexar_shm_window_bytes(d.count, staged->segments, width, side.blocks);
         auto memory = std::make_shared<std::vector<std::byte>>(stride * staged->windows, std::byte{0xcc});
         side.windows = memory->data();
-        return engine::Buffer{memory->data(), memory->size(), memory};
+        return nexar::test::ref_of(staged_regions_, std::move(memory));
     };
     engine::Stage& stage = request.stage;
     stage.in = sides != 2 && !in.empty();

@@ -6,6 +6,7 @@
 
 #include "cluster.hpp"
 #include "collectives/plan.hpp"
+#include "core/region.hpp"
 #include "reference.hpp"
 
 namespace nexar::sim {
@@ -67,6 +68,7 @@ class Program {
     Duration pause_{0};
     size_t depth_ = 1;
     uint32_t windows_max_ = 0;  // nothing is staged
+    Regions staged_regions_;
     std::vector<size_t> next_;
 
   public:

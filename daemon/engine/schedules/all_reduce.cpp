@@ -21,7 +21,7 @@ Task<> all_reduce_schedule(MeshLane& lane, const TwoLevelOp& op, Geometry at) {
     if (op.plan.algorithm == Algorithm::doubling_all_reduce)
         co_await collectives::doubling_all_reduce(lane, accumulator, at.arithmetic());
     else if (op.plan.algorithm == Algorithm::ring_all_reduce)
-        co_await collectives::ring_all_reduce(lane, at.parts(accumulator[0].data), at.arithmetic());
+        co_await collectives::ring_all_reduce(lane, at.parts(accumulator[0].at), at.arithmetic());
     co_await done(lane.job(at.finish(std::move(results))));
     if (!at.alone()) co_await done(lane.job(at.copy(std::move(outs), accumulator)));
     co_return ok();

@@ -21,7 +21,7 @@ constexpr size_t part_bytes_max = 1024 * 1024;  // of scratch
 // The same run of bytes of every block.
 struct Run {
     size_t begin = 0, bytes = 0;
-    link::Extent of(link::Extent block) const { return {block.data + begin, bytes}; }
+    link::Extent of(link::Extent block) const { return {block.at + begin, bytes}; }
 };
 
 // The blocks that a node's ranks receive from this node's ranks, source by source; the reverse direction has
@@ -45,7 +45,7 @@ Lists incoming(const TwoLevelOp& op, const Geometry& at, Run run) {
 
 bool shares_memory(const TwoLevelOp& op, const Geometry& at) {
     return std::ranges::any_of(op.locals, [&](const LocalBuffers& local) {
-        return at.block(local.in, 0).data == at.block(local.out, 0).data;
+        return at.block(local.in, 0).at.same(at.block(local.out, 0).at);
     });
 }
 
@@ -56,7 +56,7 @@ Extents joined(const Lists& lists) {
 }
 
 // The same number of bytes for each node, one after the other.
-Lists laid_out(std::byte* memory, const Lists& like) {
+Lists laid_out(Place memory, const Lists& like) {
     Lists out;
     for (const Extents& list : like) {
         out.push_back({{memory, link::bytes_of(list)}});
@@ -66,9 +66,9 @@ Lists laid_out(std::byte* memory, const Lists& like) {
 }
 
 // `scratch`: null, or room for the run of all local inputs.
-Task<> exchange(MeshLane& lane, const TwoLevelOp& op, Geometry at, Run run, std::byte* scratch, bool packed) {
+Task<> exchange(MeshLane& lane, const TwoLevelOp& op, Geometry at, Run run, Place scratch, bool packed) {
     Lists from = outgoing(op, at, run), to = incoming(op, at, run);
-    if (scratch != nullptr) {
+    if (scratch) {
         Lists gathered = laid_out(scratch, from);
         Lists dsts(1, joined(gathered));
         co_await done(lane.job(at.copy(std::move(dsts), joined(from))));
@@ -79,7 +79,7 @@ Task<> exchange(MeshLane& lane, const TwoLevelOp& op, Geometry at, Run run, std:
     if (!at.alone()) {
         to[op.self.value].clear();
         Lists arriving = to;
-        if (packed) arriving = laid_out(lane.scratch(link::bytes_of(joined(to))).data(), to);
+        if (packed) arriving = laid_out(lane.scratch(link::bytes_of(joined(to))).at, to);
         const size_t transfer_bytes_max = size_t{link::transfer_chunks_max} * op.plan.chunk_bytes;
         co_await collectives::pairwise_all_to_all(lane, std::move(from), arriving, transfer_bytes_max);
         Lists places(1, joined(to));
@@ -100,7 +100,7 @@ Task<> all_to_all_schedule(MeshLane& lane, const TwoLevelOp& op, Geometry at) {
     size_t step = block;
     if (at.alone() && through_scratch)
         step = std::min(block, std::max<size_t>(1, part_bytes_max / blocks / element) * element);
-    std::byte* scratch = through_scratch ? lane.scratch(step * blocks).data() : nullptr;
+    const Place scratch = through_scratch ? lane.scratch(step * blocks).at : Place{};
     for (size_t begin = 0; begin < block; begin += step) {
         const Run run{begin, std::min(step, block - begin)};
         co_await exchange(lane, op, at, run, scratch, packed);

@@ -14,7 +14,7 @@ Task<> broadcast_schedule(MeshLane& lane, const TwoLevelOp& op, Geometry at) {
     Extents source;
     for (const LocalBuffers& local : op.locals) {
         if (local.rank == op.descriptor.root) source = at.rows(local.in);
-        if (local.out.data != nullptr) outs.push_back(at.rows(local.out));
+        if (local.out.at) outs.push_back(at.rows(local.out));
     }
     // At the root's node, fan-out and send both only read, so they run at the same time.
     Op* handed_out = nullptr;

@@ -28,12 +28,12 @@ class Geometry {
     // The segment of a side of `count` elements.
     link::Extents rows(const Side& side) const {
         if (side.windows > 0) return {{window(side), bytes()}};
-        return {{side.data + range_.begin * element_bytes_, bytes()}};
+        return {{side.at + range_.begin * element_bytes_, bytes()}};
     }
     // The segment of one rank's block in a side with a block per rank; in a window they are packed.
     link::Extent block(const Side& side, uint32_t rank) const {
         if (side.windows > 0) return {window(side) + rank * bytes(), bytes()};
-        return {side.data + (side.blocks.of(rank).begin + range_.begin) * element_bytes_, bytes()};
+        return {side.at + (side.blocks.of(rank).begin + range_.begin) * element_bytes_, bytes()};
     }
     link::Extents blocks(const Side& side) const {
         link::Extents out;
@@ -52,11 +52,11 @@ class Geometry {
         return out;
     }
     // One contiguous buffer of the segment's size, cut into a part per node.
-    std::vector<link::Extents> parts(std::byte* data) const {
+    std::vector<link::Extents> parts(Place at) const {
         std::vector<link::Extents> out;
         for (uint32_t node = 0; node < nodes(); ++node) {
             const collectives::ElementRange part = collectives::part_of(range_.count, nodes(), node);
-            out.push_back({{data + part.begin * element_bytes_, part.count * element_bytes_}});
+            out.push_back({{at + part.begin * element_bytes_, part.count * element_bytes_}});
         }
         return out;
     }
@@ -84,11 +84,11 @@ class Geometry {
     }
 
   private:
-    std::byte* window(const Side& side) const { return side.data + segment_ % side.windows * side.stride; }
+    Place window(const Side& side) const { return side.at + segment_ % side.windows * side.stride; }
     static bool same(const link::Extents& a, const link::Extents& b) {
         if (a.size() != b.size()) return false;
         for (size_t i = 0; i < a.size(); ++i)
-            if (a[i].data != b[i].data) return false;
+            if (!a[i].at.same(b[i].at)) return false;
         return true;
     }
     WorkerJob empty(WorkerJob::Kind kind) const {

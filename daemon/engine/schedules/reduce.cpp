@@ -15,10 +15,7 @@ Task<> reduce_schedule(MeshLane& lane, const TwoLevelOp& op, Geometry at) {
         ins.push_back(at.rows(local.in));
         if (local.rank == op.descriptor.root) results.push_back(at.rows(local.out));
     }
-    if (results.empty()) {
-        const auto memory = lane.scratch(at.bytes());
-        results.push_back({{memory.data(), memory.size()}});
-    }
+    if (results.empty()) results.push_back(Extents{lane.scratch(at.bytes())});
     const Extents accumulator = results[0];
 
     co_await done(lane.job(at.combine(results, std::move(ins))));

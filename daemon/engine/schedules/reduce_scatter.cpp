@@ -22,10 +22,10 @@ Task<> reduce_scatter_schedule(MeshLane& lane, const TwoLevelOp& op, Geometry at
     }
     // The accumulator has a block for every rank; only the blocks of this node's ranks are complete at the
     // end.
-    const auto memory = lane.scratch(at.bytes() * op.layout->size());
+    const link::Extent memory = lane.scratch(at.bytes() * op.layout->size());
     Extents partial;
     for (uint32_t rank = 0; rank < op.layout->size(); ++rank)
-        partial.push_back({memory.data() + rank * at.bytes(), at.bytes()});
+        partial.push_back({memory.at + rank * at.bytes(), at.bytes()});
     std::vector<Extents> accumulator{partial};
 
     co_await done(lane.job(at.combine(std::move(accumulator), std::move(ins))));

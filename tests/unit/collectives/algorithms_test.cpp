@@ -8,6 +8,7 @@
 #include "collectives/layout.hpp"
 #include "collectives/plan.hpp"
 #include "memory_lane.hpp"
+#include "support/regions.hpp"
 
 namespace nexar::collectives {
 namespace {
@@ -37,7 +38,7 @@ std::vector<int32_t> sums(uint32_t nodes, size_t count) {
 }
 
 Extents whole(std::vector<int32_t>& v) {
-    return {{reinterpret_cast<std::byte*>(v.data()), 4 * v.size()}};
+    return {{nexar::test::place_of(v.data()), 4 * v.size()}};
 }
 
 // Blocks cut evenly; each in two extents, so that lists longer than one are exercised.
@@ -45,7 +46,7 @@ std::vector<Extents> blocks_of(std::vector<int32_t>& v, uint32_t nodes) {
     std::vector<Extents> out;
     for (uint32_t i = 0; i < nodes; ++i) {
         const ElementRange range = part_of(v.size(), nodes, i);
-        auto* begin = reinterpret_cast<std::byte*>(v.data() + range.begin);
+        const Place begin = nexar::test::place_of(v.data() + range.begin);
         const size_t first = 4 * (range.count / 3);
         out.push_back({{begin, first}, {begin + first, 4 * range.count - first}});
     }
@@ -125,7 +126,7 @@ TEST_CASE("pairwise all-to-all: node j ends with block j of every node, in trans
         const auto blocks = [&](std::vector<int32_t>& v) {
             std::vector<Extents> out;
             for (uint32_t i = 0; i < nodes; ++i) {
-                auto* begin = reinterpret_cast<std::byte*>(v.data() + i * count);
+                const Place begin = nexar::test::place_of(v.data() + i * count);
                 const size_t first = 4 * (count / 3);
                 out.push_back({{begin, first}, {begin + first, 4 * count - first}});
             }
@@ -254,7 +255,7 @@ TEST_CASE("float all-reduces end with the same bits on every node") {
             MemoryNetwork network(nodes, nodes, 64);
             std::vector<Task<>> tasks;
             for (uint32_t node = 0; node < nodes; ++node) {
-                auto* words = reinterpret_cast<std::byte*>(data[node].data());
+                const Place words = nexar::test::place_of(data[node].data());
                 std::vector<Extents> blocks;
                 for (uint32_t i = 0; i < nodes; ++i) {
                     const ElementRange range = part_of(101, nodes, i);

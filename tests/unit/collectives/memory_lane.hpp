@@ -14,6 +14,7 @@
 #include "collectives/link.hpp"
 #include "core/random.hpp"
 #include "reduce/reduce.hpp"
+#include "support/regions.hpp"
 
 namespace nexar::collectives {
 
@@ -85,9 +86,9 @@ class MemoryNetwork {
                              Arithmetic arithmetic) override {
             return through(from, to, in, out, std::move(memory), arithmetic);
         }
-        std::span<std::byte> scratch(size_t n) override {
+        link::Extent scratch(size_t n) override {
             scratch_.emplace_back(n, std::byte{0xee});
-            return scratch_.back();
+            return {nexar::test::place_of(scratch_.back().data()), n};
         }
         Op& reduce(Extents dst, Extents src, Arithmetic arithmetic) override {
             Op& op = make();
@@ -141,13 +142,13 @@ class MemoryNetwork {
             flat_dst = flat_src;
         size_t at = 0;
         for (const link::Extent& e : dst) {
-            if (e.bytes > 0) std::memcpy(e.data, flat_dst.data() + at, e.bytes);
+            if (e.bytes > 0) std::memcpy(e.data(), flat_dst.data() + at, e.bytes);
             at += e.bytes;
         }
     }
     static std::vector<std::byte> flatten(const Extents& extents) {
         std::vector<std::byte> out;
-        for (const link::Extent& e : extents) out.insert(out.end(), e.data, e.data + e.bytes);
+        for (const link::Extent& e : extents) out.insert(out.end(), e.data(), e.data() + e.bytes);
         return out;
     }
 

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "collectives/extents.hpp"
+#include "support/regions.hpp"
 
 namespace nexar::collectives {
 
@@ -38,13 +39,14 @@ TEST_CASE("nodes are numbered by their first rank, ranks listed in rank order") 
 
 TEST_CASE("a slice of an extent list takes exactly its run, across and inside extents") {
     std::array<std::byte, 10> memory{};
-    const link::Extents extents{{memory.data(), 3}, {memory.data() + 5, 0}, {memory.data() + 5, 5}};
+    const Place at = nexar::test::place_of(memory.data());
+    const link::Extents extents{{at, 3}, {at + 5, 0}, {at + 5, 5}};
 
     const link::Extents cut = slice(extents, 2, 4);
 
     REQUIRE(cut.size() == 2);
-    REQUIRE((cut[0].data == memory.data() + 2 && cut[0].bytes == 1));
-    REQUIRE((cut[1].data == memory.data() + 5 && cut[1].bytes == 3));
+    REQUIRE((cut[0].data() == memory.data() + 2 && cut[0].bytes == 1));
+    REQUIRE((cut[1].data() == memory.data() + 5 && cut[1].bytes == 3));
     REQUIRE(slice(extents, 8, 0).empty());
 }
 

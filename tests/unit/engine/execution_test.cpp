@@ -30,8 +30,8 @@ struct Scene {
 
     void post(uint32_t rank, Stage stage = {}) {
         OpRequest request = call_of(sum, rank + 1);
-        request.in = buffer_of(in[rank]);
-        request.out = buffer_of(out[rank]);
+        request.in = memory_of(in[rank]);
+        request.out = memory_of(out[rank]);
         request.stage = stage;
         REQUIRE(!gathering.post(rank, request, Time{}));
         execution.add(request, rank);

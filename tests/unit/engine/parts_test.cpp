@@ -9,6 +9,7 @@
 #include "engine/local_job.hpp"
 #include "engine/scratch.hpp"
 #include "engine/timers.hpp"
+#include "support/regions.hpp"
 
 namespace nexar::engine {
 namespace {
@@ -23,7 +24,7 @@ struct Recorder final : Alarm {
 };
 
 link::Extents over(std::vector<float>& v, size_t first, size_t count) {
-    return {{reinterpret_cast<std::byte*>(v.data() + first), 4 * count}};
+    return {{nexar::test::place_of(v.data() + first), 4 * count}};
 }
 
 }  // namespace
@@ -73,17 +74,18 @@ TEST_CASE("alarms ring in time order, once, and not after they are gone") {
 }
 
 TEST_CASE("scratch is used again, and what is kept is bounded") {
-    ScratchPool pool(8192);
+    Regions regions;
+    ScratchPool pool(regions, 8192);
     std::byte* first = nullptr;
     {
         const auto a = pool.take(4000);
-        first = a.data();
+        first = a.place().resolve();
         REQUIRE(pool.in_use() == 4096);
     }
     REQUIRE(pool.kept() == 4096);
     {
         const auto a = pool.take(4096);
-        REQUIRE(a.data() == first);
+        REQUIRE(a.place().resolve() == first);
         const auto b = pool.take(8192);
         const auto c = pool.take(100);
     }
@@ -97,7 +99,7 @@ TEST_CASE("a small job walks extent lists that are cut at different places") {
     job.kind = WorkerJob::Kind::reduce;
     job.dtype = Dtype::f32;
     job.op = ReduceOp::sum;
-    job.srcs = {over(a, 0, 6), {over(b, 0, 1)[0], {nullptr, 0}, over(b, 1, 5)[0]}};
+    job.srcs = {over(a, 0, 6), {over(b, 0, 1)[0], {Place{}, 0}, over(b, 1, 5)[0]}};
     job.dsts = {{over(sum, 0, 4)[0], over(sum, 4, 2)[0]}, over(copy, 0, 6)};
 
     run_here(job);

@@ -7,6 +7,7 @@
 #include "core/log.hpp"
 #include "engine/context.hpp"
 #include "engine/group_facts.hpp"
+#include "support/regions.hpp"
 
 namespace nexar::engine {
 
@@ -46,11 +47,10 @@ inline OpRequest call_of(const OpDescriptor& descriptor, uint64_t ticket = 1,
 }
 
 template <class T>
-Buffer buffer_of(std::vector<T>& values) {
-    Buffer out;
-    out.data = reinterpret_cast<std::byte*>(values.data());
-    out.bytes = values.size() * sizeof(T);
-    return out;
+MemoryRef memory_of(std::vector<T>& values) {
+    static Regions regions;
+    const size_t bytes = values.size() * sizeof(T);
+    return {regions.add(RegionKind::memfd, {}, nexar::test::memory_of_test(values.data(), bytes)), 0, bytes};
 }
 
 // Of a group on one node: whatever goes elsewhere is a mistake.

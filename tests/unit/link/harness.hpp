@@ -14,6 +14,7 @@
 #include "link/frame.hpp"
 #include "link/mesh.hpp"
 #include "support/longer_frames.hpp"
+#include "support/regions.hpp"
 
 namespace nexar::link::test {
 
@@ -228,24 +229,24 @@ class Memory {
         bytes_.assign(total, canary);
         size_t at = gap;
         for (size_t s : sizes) {
-            extents_.push_back({bytes_.data() + at, s});
+            extents_.push_back({nexar::test::place_of(bytes_.data() + at), s});
             at += s + gap;
         }
     }
     explicit Memory(size_t bytes) : bytes_(bytes + 2 * gap, canary) {
-        extents_.push_back({bytes_.data() + gap, bytes});
+        extents_.push_back({nexar::test::place_of(bytes_.data() + gap), bytes});
     }
 
     const Extents& extents() const { return extents_; }
     std::vector<std::byte> flat() const {
         std::vector<std::byte> out;
-        for (const Extent& e : extents_) out.insert(out.end(), e.data, e.data + e.bytes);
+        for (const Extent& e : extents_) out.insert(out.end(), e.data(), e.data() + e.bytes);
         return out;
     }
     void set(const std::vector<std::byte>& flat) {
         size_t at = 0;
         for (const Extent& e : extents_) {
-            if (e.bytes > 0) std::memcpy(e.data, flat.data() + at, e.bytes);
+            if (e.bytes > 0) std::memcpy(e.data(), flat.data() + at, e.bytes);
             at += e.bytes;
         }
     }
@@ -259,7 +260,7 @@ class Memory {
         std::vector<std::byte> copy = bytes_;
         for (const Extent& e : extents_)
             if (e.bytes > 0)
-                std::memset(copy.data() + (e.data - bytes_.data()), static_cast<int>(canary), e.bytes);
+                std::memset(copy.data() + (e.data() - bytes_.data()), static_cast<int>(canary), e.bytes);
         for (std::byte b : copy)
             if (b != canary) return false;
         return true;

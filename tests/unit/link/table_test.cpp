@@ -8,6 +8,7 @@
 
 #include "core/random.hpp"
 #include "link/transfer_table.hpp"
+#include "support/regions.hpp"
 
 // The table includes no carrier's header: frame.hpp and channel.hpp would declare these [T1].
 namespace nexar::link {
@@ -138,7 +139,7 @@ class Model {
         spec.cls = t.cls;
         spec.chunk_bytes = t.chunk_bytes;
         spec.ready = ready;
-        spec.memory = {{t.source.data(), t.source.size()}};
+        spec.memory = {{nexar::test::place_of(t.source.data()), t.source.size()}};
         return from.table.sends.post(*from.peer, std::move(spec), t.handle(0));
     }
     void post_recv(Planned& t, Side& to, Planned* forward) {
@@ -148,7 +149,7 @@ class Model {
         spec.chunk_bytes = t.chunk_bytes;
         spec.anew = t.retracted;
         std::vector<std::byte>& memory = t.retracted ? t.again : t.target;
-        spec.memory = {{memory.data(), memory.size()}};
+        spec.memory = {{nexar::test::place_of(memory.data()), memory.size()}};
         Send* next = nullptr;
         if (forward != nullptr) {
             forward->source = t.target;  // the same bytes once they are here

@@ -8,6 +8,7 @@
 #include "local/session_core.hpp"
 #include "shm/words.hpp"
 #include "support/control_memory.hpp"
+#include "support/regions.hpp"
 
 namespace nexar::test {
 
@@ -19,6 +20,7 @@ constexpr Time at{};
 struct Engine final : engine::Service {
     SessionCore* core = nullptr;
     std::vector<engine::OpRequest> ops;
+    Regions rows;
     std::vector<uint64_t> cancelled;
     struct Moved {
         uint64_t ticket;
@@ -42,6 +44,7 @@ struct Engine final : engine::Service {
         core->group_opened(request.ticket, info);
         return {};
     }
+    Regions& regions() override { return rows; }
     Result<void> submit(Time, const engine::OpRequest& request) override {
         ops.push_back(request);
         if (ops.size() > 100000) ops.clear();
@@ -75,8 +78,7 @@ struct Fixture {
 
     Fixture() {
         engine.core = &core;
-        auto keepalive = std::shared_ptr<const void>(region.data(), [](const void*) {});
-        core.add_region(15, 1, 1, engine::Buffer{region.data(), region.size(), keepalive});
+        core.add_region(15, 1, 1, nexar::test::memory_of_test(region.data(), region.size()));
         nexar_shm_group_open open{};
         open.size = 4, open.rank = 2, open.name_bytes = 3;
         memory.view().payload(0).group_open = open;

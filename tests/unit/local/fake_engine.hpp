@@ -99,6 +99,8 @@ class FakeEngine final : public engine::Service {
                 }
     }
 
+    Regions& regions() override { return regions_; }
+
     void on_time(Time now) {
         end_where([&](const Pending& p) { return now >= p.until; },
                   {Errc::timed_out, "late: rank 1", 1, -1, {}});
@@ -180,7 +182,9 @@ class FakeEngine final : public engine::Service {
     void carry_out(const std::vector<Pending>& ops) {
         const auto& d = ops[0].request.descriptor;
         const uint64_t size = ops.size(), block = d.count;
-        const auto in = [&](size_t r) { return reinterpret_cast<const uint64_t*>(ops[r].request.in.data); };
+        const auto in = [&](size_t r) {
+            return reinterpret_cast<const uint64_t*>(ops[r].request.in.place().resolve());
+        };
         const auto total = [&](uint64_t i) {
             uint64_t sum = 0;
             for (size_t r = 0; r < size; ++r) sum += in(r)[i];
@@ -197,7 +201,7 @@ class FakeEngine final : public engine::Service {
         for (size_t r = 0; r < size; ++r) {
             const auto& out = ops[r].request.out;
             const uint64_t from = d.kind == engine::OpKind::reduce_scatter ? r * block : 0;
-            if (out.bytes != 0) std::memcpy(out.data, result.data() + from, out.bytes);
+            if (out.bytes != 0) std::memcpy(out.place().resolve(), result.data() + from, out.bytes);
         }
         for (const auto& op : ops) clients->complete(op.request.session, op.request.ticket, {});
     }
@@ -219,7 +223,7 @@ class FakeEngine final : public engine::Service {
                 if (s.in.bytes > r.out.bytes)
                     outcome.error = {Errc::mismatch, "the message is longer", -1, -1, {}};
                 if (s.in.bytes != 0 && s.in.bytes <= r.out.bytes)
-                    std::memcpy(r.out.data, s.in.data, s.in.bytes);
+                    std::memcpy(r.out.place().resolve(), s.in.place().resolve(), s.in.bytes);
                 const auto a = *send, b = *recv;
                 pending_.erase(send);
                 pending_.erase(recv);
@@ -235,6 +239,7 @@ class FakeEngine final : public engine::Service {
     std::map<GroupId, Group> groups_;
     std::list<Pending> pending_;
     uint64_t groups_made_ = 0;
+    Regions regions_;
 };
 
 }  // namespace nexar::test

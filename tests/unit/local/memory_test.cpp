@@ -1,4 +1,6 @@
 // Memory of a session: what is refused, and that a refusal costs nothing and leaves nothing behind.
+#include "local/memory.hpp"
+
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -15,6 +17,7 @@
 #include <vector>
 
 #include "calls.hpp"
+#include "core/region.hpp"
 #include "rank.hpp"
 #include "test_daemon.hpp"
 
@@ -83,6 +86,29 @@ TEST_CASE("only the memfd's own memory, shared and writable, is taken for it", "
     REQUIRE(::mprotect(memory.data + page, page, PROT_READ) == 0);
     REQUIRE(::mprotect(memory.data + page, page, both) == 0);
     CHECK(taken(memory.data + page, 2 * page, memory.fd, page) == NEXAR_OK);
+}
+
+TEST_CASE("two mappings of one memfd are one object, those of two memfds are not", "[local][M4]") {
+    const Memfd memory(4 * page), other(4 * page);
+    Regions regions;
+    const auto row = [&](int fd, uint64_t offset) {
+        auto mapping = local::Mapping::unchecked(fd, offset, 2 * page);
+        REQUIRE(mapping);
+        const auto bytes = (*mapping)->bytes();
+        return regions.add(RegionKind::memfd, SessionId(1),
+                           {bytes.data(), bytes.size(), (*mapping)->backing(), *mapping});
+    };
+    const RegionPin low = row(memory.fd, 0), high = row(memory.fd, page), elsewhere = row(other.fd, page);
+    const Place a{low.get(), page}, b{high.get(), 0}, c{elsewhere.get(), 0};
+
+    *a.resolve() = std::byte{7};
+    CHECK(*b.resolve() == std::byte{7});
+    CHECK(a.resolve() != b.resolve());
+    CHECK(a.same(b));
+    CHECK(overlap(a, 1, b, 1));
+    CHECK_FALSE(overlap({low.get(), 0}, page, b, 2 * page));
+    CHECK_FALSE(overlap(a, page, c, page));
+    CHECK_FALSE(b.same(c));
 }
 
 TEST_CASE("a register that overlaps is refused, and everything else goes on", "[local][D10]") {

@@ -11,6 +11,7 @@
 
 #include "local/session_core.hpp"
 #include "shm/words.hpp"
+#include "support/regions.hpp"
 
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
@@ -88,6 +89,7 @@ struct Engine final : engine::Service {
     std::vector<engine::OpRequest> ops;
     std::vector<engine::OpenRequest> opens;
     size_t stages = 0;
+    Regions rows;
     Result<void> open(Time, const engine::OpenRequest& request) override {
         opens.push_back(request);
         return {};
@@ -96,6 +98,7 @@ struct Engine final : engine::Service {
         ops.push_back(request);
         return {};
     }
+    Regions& regions() override { return rows; }
     void cancel(Time, SessionId, uint64_t) override {}
     void stage(Time, SessionId, uint64_t, uint32_t, uint32_t) override { ++stages; }
     Result<void> free_group(Time, SessionId, const GroupId&, uint32_t) override { return {}; }
@@ -120,8 +123,7 @@ TEST_CASE("descriptor, payload and stage counts are read once, whatever is check
     NoWaker waker;
     SessionCore core{{SessionId(5), 1000, 77, {}}, view, engine, waker, {}};
     std::vector<std::byte> region(65536);
-    auto keepalive = std::shared_ptr<const void>(region.data(), [](const void*) {});
-    core.add_region(15, 1, 1, engine::Buffer{region.data(), region.size(), keepalive});
+    core.add_region(15, 1, 1, nexar::test::memory_of_test(region.data(), region.size()));
     shm::SubmissionProducer producer(view);
     const auto drained = [&](uint32_t slot, uint8_t kind) {
         view.slot(slot).state = NEXAR_SLOT_WORD(1u, 1u);

@@ -16,8 +16,8 @@ TEST_CASE("a good descriptor becomes a request with the right memory, and its co
 
     REQUIRE(f.engine.ops.size() == 1);
     const auto& op = f.engine.ops[0];
-    CHECK(op.in.data == f.region.data());
-    CHECK(op.out.data == f.region.data() + 4096);
+    CHECK(op.in.place().resolve() == f.region.data());
+    CHECK(op.out.place().resolve() == f.region.data() + 4096);
     CHECK(op.out.bytes == 400);
     CHECK(op.session == SessionId(5));
     f.core.complete(op.ticket, {});
@@ -47,9 +47,10 @@ TEST_CASE("every field of a descriptor is validated, and the answer names it", "
     CHECK(refused(all_reduce(UINT64_MAX / 2)) == "-101 count 9223372036854775807 is too large for its type");
     CHECK(refused(all_reduce(16385)).substr(0, 42) == "-101 the input ends beyond its region of 6");
     d = all_reduce(100);
-    CHECK((d.in.region = 2, refused(d)) == "-101 the input names region 2, which is not one");
+    CHECK((d.in.region = 2, refused(d)) ==
+          "-101 the input names region 2, which this session has not registered");
     CHECK((d.in.region = UINT32_MAX, refused(d)) ==
-          "-101 the input names region 4294967295, which is not one");
+          "-101 the input names region 4294967295, which this session has not registered");
     d = all_reduce(100);
     CHECK((d.out.offset = UINT64_MAX - 3, refused(d)).substr(0, 22) == "-101 the output ends b");
     CHECK((d.out.offset = 65536, refused(d)).substr(0, 22) == "-101 the output ends b");
@@ -69,11 +70,11 @@ TEST_CASE("every field of a descriptor is validated, and the answer names it", "
     CHECK(!f.core.broken());
 }
 
-TEST_CASE("a region's memory stays mapped until the last operation on it has ended", "[local][S10]") {
+TEST_CASE("a region's memory stays mapped until the last operation on it has ended", "[local][S10][M3][M5]") {
     Fixture f;
     auto owned = std::make_shared<std::vector<std::byte>>(4096);
     std::weak_ptr<std::vector<std::byte>> alive = owned;
-    f.core.add_region(14, 1, 2, engine::Buffer{owned->data(), 4096, owned});
+    f.core.add_region(14, 1, 2, nexar::test::memory_of_test(owned->data(), 4096, owned));
     owned.reset();
     auto d = all_reduce(8);
     d.in.region = 2;
@@ -86,16 +87,22 @@ TEST_CASE("a region's memory stays mapped until the last operation on it has end
 
     CHECK(!alive.expired());
     CHECK(f.core.regions() == 1);
+    CHECK(f.engine.rows.rows() == 2);  // the freed one has a pin
+    CHECK(f.ask(5, d) == -101);
+    CHECK(f.text(5) == "the input names region 2, which this session has freed");
+    d.in.region = 3;
+    CHECK(f.ask(5, d) == -101);
+    CHECK(f.text(5) == "the input names region 3, which this session has not registered");
     f.engine.ops.clear();
     CHECK(alive.expired());
+    CHECK(f.engine.rows.rows() == 1);
     CHECK(f.ask(4, free) == -104);
 }
 
 TEST_CASE("regions: numbers used once, so many at once, so many bytes", "[local]") {
     Fixture f;
     const auto add = [&](uint32_t region, uint64_t bytes) {
-        auto keepalive = std::shared_ptr<const void>(f.region.data(), [](const void*) {});
-        f.core.add_region(14, ++f.generation, region, engine::Buffer{f.region.data(), bytes, keepalive});
+        f.core.add_region(14, ++f.generation, region, nexar::test::memory_of_test(f.region.data(), bytes));
         return static_cast<Errc>(f.memory.view().slot(14).result.status);
     };
     const auto free = [&](uint32_t region) {
@@ -360,10 +367,11 @@ TEST_CASE("random words in every field, drained and completed: refused or closed
                 const auto op = f.engine.ops.back();
                 f.engine.ops.pop_back();
                 ++accepted;
-                for (const auto& buffer : {op.in, op.out}) {
+                for (const MemoryRef& buffer : {op.in, op.out}) {
                     if (buffer.bytes == 0) continue;
-                    REQUIRE(buffer.data >= f.region.data());
-                    REQUIRE(buffer.data + buffer.bytes <= f.region.data() + f.region.size());
+                    const std::byte* first = buffer.place().resolve();
+                    REQUIRE(first >= f.region.data());
+                    REQUIRE(first + buffer.bytes <= f.region.data() + f.region.size());
                 }
                 if (!random.one_in(4)) f.core.complete(op.ticket, {});
             }

@@ -20,6 +20,7 @@ struct KeepingEngine final : engine::Service {
     local::Server* server = nullptr;
     size_t ops = 0, ops_at_end = 0, ends = 0, crashes = 0;
     size_t ops_at_first_end = 0, given_up = 0;
+    Regions rows;
     Result<void> open(Time, const engine::OpenRequest& request) override {
         engine::GroupInfo info;
         info.id = {1, 1, 1}, info.size = 1, info.rank = Rank(0);
@@ -31,6 +32,7 @@ struct KeepingEngine final : engine::Service {
         ++ops;
         return {};
     }
+    Regions& regions() override { return rows; }
     void cancel(Time, SessionId, uint64_t) override {}
     void stage(Time, SessionId, uint64_t, uint32_t, uint32_t) override {}
     Result<void> free_group(Time, SessionId, const GroupId&, uint32_t) override { return {}; }

@@ -12,6 +12,7 @@
 #include "core/random.hpp"
 #include "loop/loop.hpp"
 #include "shards/shard.hpp"
+#include "support/regions.hpp"
 #include "support/test_certs.hpp"
 #include "transport/quic_carrier.hpp"
 #include "transport/quic_port.hpp"
@@ -161,7 +162,7 @@ struct Transfers {
     }
     static link::Extents memory(std::vector<uint32_t>& words) {
         // Two extents, the first of an odd number of words.
-        auto* bytes = reinterpret_cast<std::byte*>(words.data());
+        const Place bytes = nexar::test::place_of(words.data());
         const size_t first = (words.size() / 3 | 1) * 4;
         return {{bytes, first}, {bytes + first, words.size() * 4 - first}};
     }

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "pair.hpp"
+#include "support/regions.hpp"
 
 using namespace nexar;
 using namespace nexar::shards::test;
@@ -95,7 +96,7 @@ link::Batch waiting_sends(uint64_t op, uint64_t first_handle, uint32_t count) {
         link::SendSpec s;
         s.key = key(op, j);
         s.to = link::PeerIndex(77);
-        s.memory = {{some, sizeof some}};
+        s.memory = {{nexar::test::place_of(some), sizeof some}};
         batch.sends.push_back(s);
     }
     return batch;

@@ -6,6 +6,7 @@
 #include <catch2/generators/catch_generators.hpp>
 
 #include "connections/channels.hpp"
+#include "support/regions.hpp"
 #include "unit/quic/network.hpp"
 
 using namespace nexar;
@@ -136,12 +137,12 @@ struct Transfer {
         recv.recvs.resize(1);
         recv.recvs[0].key = key;
         recv.recvs[0].from = receiver.peer;
-        recv.recvs[0].memory = {{reinterpret_cast<std::byte*>(to.data()), to.size() * 4}};
+        recv.recvs[0].memory = {{nexar::test::place_of(to.data()), to.size() * 4}};
         recv.recvs[0].reduce = link::RecvSpec::Reduce{Dtype::u32, ReduceOp::sum};
         send.sends.resize(1);
         send.sends[0].key = key;
         send.sends[0].to = sender.peer;
-        send.sends[0].memory = {{reinterpret_cast<std::byte*>(from.data()), from.size() * 4}};
+        send.sends[0].memory = {{nexar::test::place_of(from.data()), from.size() * 4}};
         receiver.mesh.post(std::move(recv));
         sender.mesh.post(std::move(send));
     }

@@ -8,6 +8,7 @@
 
 #include "core/random.hpp"
 #include "engine/ports.hpp"
+#include "support/regions.hpp"
 
 namespace nexar::workers::test {
 
@@ -26,27 +27,28 @@ class Cut {
         store_.assign(total, canary);
         size_t at = gap;
         for (const size_t s : sizes) {
-            extents_.push_back({store_.data() + at, s});
+            extents_.push_back({nexar::test::place_of(store_.data() + at), s});
             at += s + gap;
         }
     }
     const link::Extents& extents() const { return extents_; }
     std::vector<std::byte> flat() const {
         std::vector<std::byte> out;
-        for (const auto& e : extents_) out.insert(out.end(), e.data, e.data + e.bytes);
+        for (const auto& e : extents_) out.insert(out.end(), e.data(), e.data() + e.bytes);
         return out;
     }
     void set(const std::vector<std::byte>& flat) {
         size_t at = 0;
         for (const auto& e : extents_) {
-            if (e.bytes > 0) std::memcpy(e.data, flat.data() + at, e.bytes);
+            if (e.bytes > 0) std::memcpy(e.data(), flat.data() + at, e.bytes);
             at += e.bytes;
         }
     }
     // Nothing outside the extents was written.
     bool canaries_live() const {
         std::vector<std::byte> copy = store_;
-        for (const auto& e : extents_) std::fill_n(copy.begin() + (e.data - store_.data()), e.bytes, canary);
+        for (const auto& e : extents_)
+            std::fill_n(copy.begin() + (e.data() - store_.data()), e.bytes, canary);
         return std::ranges::count(copy, canary) == static_cast<ptrdiff_t>(copy.size());
     }
 

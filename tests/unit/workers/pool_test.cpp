@@ -9,6 +9,7 @@
 
 #include "loop/loop.hpp"
 #include "memory.hpp"
+#include "support/regions.hpp"
 
 using namespace nexar;
 using namespace std::chrono_literals;
@@ -124,8 +125,8 @@ TEST_CASE("more completions than the queue holds are all reported, once they are
     constexpr size_t jobs = 12000;  // the queues hold 4096
     std::vector<std::byte> from(workers::inline_bytes_max + 8, std::byte{7}), to(from.size());
     WorkerJob copy;
-    copy.srcs = {{{from.data(), from.size()}}};
-    copy.dsts = {{{to.data(), to.size()}}};
+    copy.srcs = {{{nexar::test::place_of(from.data()), from.size()}}};
+    copy.dsts = {{{nexar::test::place_of(to.data()), to.size()}}};
     std::map<uint64_t, int> ends;
     for (uint64_t i = 0; i < jobs; ++i) {
         copy.handle = i;
@@ -144,7 +145,8 @@ TEST_CASE("one job of more pieces than the queue holds is done while the loop sl
     // Onto itself, again and again: no byte is copied, but the pieces are there.
     std::vector<std::byte> memory(workers::piece_bytes);
     WorkerJob copy;
-    copy.dsts = {link::Extents(5000, {memory.data(), memory.size()})};  // the queue holds 4096
+    copy.dsts = {
+        link::Extents(5000, {nexar::test::place_of(memory.data()), memory.size()})};  // the queue holds 4096
     copy.srcs = copy.dsts;
     copy.handle = 1;
     pool.submit(copy);
@@ -162,11 +164,12 @@ TEST_CASE("a pool ends with work before it, and lets go of all memory", "[worker
         std::weak_ptr<const void> watch;
         {
             Pool pool(1 + random.below(3), wakeup);
-            auto keepalive = std::make_shared<int>(1);
-            watch = keepalive;
+            Regions regions;
+            const RegionPin pin = regions.add_scratch(1);
+            watch = pin;
             for (uint64_t i = 0; i < 20; ++i) {
                 WorkerJob job = sums[i]->job(i);
-                job.keepalive = {keepalive};
+                job.pins = {pin};
                 pool.submit(std::move(job));
             }
             CHECK_FALSE(pool.idle());
@@ -184,9 +187,9 @@ TEST_CASE("what is left of a job that nobody wants any more is skipped, and the 
     const auto copy = [&](uint64_t handle, size_t pieces, std::vector<std::byte>& last) {
         WorkerJob job;
         job.handle = handle;
-        job.dsts = {link::Extents(pieces, {to.data(), to.size()})};
-        job.dsts[0].back() = {last.data(), last.size()};
-        job.srcs = {link::Extents(pieces, {from.data(), from.size()})};
+        job.dsts = {link::Extents(pieces, {nexar::test::place_of(to.data()), to.size()})};
+        job.dsts[0].back() = {nexar::test::place_of(last.data()), last.size()};
+        job.srcs = {link::Extents(pieces, {nexar::test::place_of(from.data()), from.size()})};
         return job;
     };
     // Behind work for seconds, so that its last piece has not begun when it is given up.
