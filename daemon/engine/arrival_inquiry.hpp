@@ -62,13 +62,13 @@ class ArrivalInquiry {
     const GroupFacts& facts_;
     const uint64_t seq_;
     const Timing timing_;
-    Time first_posted_ = never;
-    Time deadline_ = never;
+    Time first_posted_ = never;    // never: no rank here has posted
+    Time deadline_ = never;        // the earliest of the ranks here
     std::vector<Answer> answers_;  // by NodeIndex; empty while there are none
     uint64_t nonce_ = 0;           // of its queries; 0: none yet
-    bool announced_ = false;
-    Late late_ = Late::no;
-    Time ask_again_ = never;   // logged: ranks arrive later, too, and `nexarctl ops` shows who is missing
+    bool announced_ = false;       // this node has announced the collective
+    Late late_ = Late::no;         // how far a late collective has come: asked about, then logged
+    Time ask_again_ = never;   // logged: then asked again, so that `nexarctl ops` shows the ranks missing now
     bool expiring_ = false;    // the deadline has passed
     Time answers_by_ = never;  // expiring: after that the collective ends
 };

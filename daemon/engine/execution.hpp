@@ -62,12 +62,12 @@ class Execution {
     Context& context_;
     const GroupFacts& facts_;
     Owner& owner_;
-    OpOnNode op_;
-    TwoLevelOp two_level_;
+    OpOnNode op_;                       // shared by all lanes; has the counts of transfers and jobs
+    TwoLevelOp two_level_;              // the plan and the buffers, from start() on
     std::unique_ptr<Staging> staging_;  // null: no rank of this node is staged
-    uint32_t segments_ended_ = 0;
+    uint32_t segments_ended_ = 0;       // in any order
     std::vector<std::unique_ptr<MeshLane>> lanes_;  // of segments whose transfers have not all ended
-    Task<> task_;
+    Task<> task_;                                   // body(); empty before start()
 };
 
 }  // namespace nexar::engine

@@ -1,5 +1,5 @@
-// GroupFacts: what all nodes of a group know alike and what never changes, and the checks of a call that need
-// nothing else.
+// GroupFacts: the part of a group that never changes and that its nodes have agreed on; and the checks of a
+// call that need nothing else.
 #pragma once
 
 #include <string>
@@ -32,7 +32,7 @@ struct GroupFacts {
     uint32_t size() const { return static_cast<uint32_t>(members.size()); }
     uint64_t message_bytes_max() const { return uint64_t{link::transfer_chunks_max} * table.chunk_bytes; }
     std::string describe(uint32_t rank) const;  // "rank 3 (node 01ab…, pid 77)"
-    // With what is known of the rank or node at fault: node, host, pid, who is lost.
+    // Adds what is known of the rank or node at fault: node, host, pid, lost ranks.
     Error explained(Error error) const;
     // [V6] Names the first of its nodes that lacks the operation.
     Result<void> check_supported(const OpDescriptor& descriptor) const;

@@ -1,5 +1,5 @@
 // What keeps the first complaint about a message. Reads after it go on harmlessly, and the message is thrown
-// away at the end. A part of codec.cpp, which includes it inside its namespace; nobody else does.
+// away at the end. A part of codec.cpp, which includes it inside its namespace.
 #pragma once
 
 class Decoder {

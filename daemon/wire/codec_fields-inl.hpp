@@ -1,5 +1,5 @@
 // How a struct's field list becomes both directions of the codec: entries of a list, and the kinds of fields.
-// A part of codec.cpp, which includes it inside its namespace; nobody else does.
+// A part of codec.cpp, which includes it inside its namespace.
 //
 // A kind writes in one of two ways, as Cap'n Proto's builders do. Numbers, texts and bytes are set:
 // out(value) is what is set. Structs and lists are made in place: fill(make, value), where make() or make(n)

@@ -1,5 +1,5 @@
 // The field lists of the messages that are about nodes, of those that form a group, and of the structs that
-// messages share. A part of codec.cpp, which includes it inside its namespace; nobody else does.
+// messages share. A part of codec.cpp, which includes it inside its namespace.
 #pragma once
 
 // ---- Shared structs ----

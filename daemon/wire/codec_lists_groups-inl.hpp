@@ -1,5 +1,5 @@
 // The field lists of the messages of groups at work, and of the agreement on a group's end. A part of
-// codec.cpp, which includes it inside its namespace; nobody else does.
+// codec.cpp, which includes it inside its namespace.
 #pragma once
 
 // ---- Groups at work ----

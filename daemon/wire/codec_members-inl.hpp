@@ -1,6 +1,5 @@
 // MemberTable (codec_lists-inl.hpp): a table of nodes, and members that name their line in it, so that the
-// largest group fits in one message. A part of codec.cpp, which includes it inside its namespace; nobody else
-// does.
+// largest group fits in one message. A part of codec.cpp, which includes it inside its namespace.
 #pragma once
 
 // One line for each incarnation of a node.

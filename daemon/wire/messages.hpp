@@ -83,11 +83,11 @@ struct GroupOpen {
     TimeoutsRecord timeouts{};  // as asked
     uint64_t features = 0;      // of the origin, also those that the reader does not know
 };
-struct GroupWithdraw {  // the opener gave up, or its process died
+struct GroupWithdraw {  // the opener has given up, or its process has ended
     RequestId id;
     GroupKey key{};
-    bool moved = false;    // still open, but listed elsewhere now: not to be passed on
-    bool expired = false;  // its time was over: for a moment it still counts as one who came
+    bool moved = false;    // still open, but listed at another leader now: not to be passed on
+    bool expired = false;  // by its deadline: for a moment the open still counts as present
 };
 struct GroupMemberRecord {
     RequestId request;
@@ -118,12 +118,12 @@ struct GroupPrepare {
 };
 struct GroupPrepared {
     GroupId group;
-    Error error;  // code ok, or why this node refuses (a missing link, a dead session)
+    Error error;  // code ok, or the reason of a refusal (a missing link, a session that has ended)
 };
 struct GroupCommit {
     GroupId group;
 };
-struct GroupQuery {  // to the other members, when the leader vanished after the preparation
+struct GroupQuery {  // to the other members, when the leader is lost after the preparation
     GroupId group;
 };
 // To an opener; or, with id.number 0, about a whole attempt (id.origin: the node that will not be in it, if
@@ -138,7 +138,8 @@ struct GroupRefused {
 struct GroupUnlisted {
     RequestId id;
 };
-// Leader to openers, on request at their deadline: who is there, so that the error names who is missing.
+// From the leader, on request of an opener at its deadline: the present members, so that the error names the
+// missing ranks.
 struct GroupStatusRequest {
     RequestId id;
     GroupKey key{};
@@ -150,14 +151,16 @@ struct GroupStatus {
 };
 
 // ---- Groups at work (docs/protocol/failure.md) ----
-struct RankGone {  // a process ended: its daemon's word is enough
+// To all nodes of the group: a rank of the sender has left it, or its process has ended. It needs no
+// confirmation [F10].
+struct RankGone {
     GroupId group;
     uint32_t epoch = 0;
     uint32_t rank = 0;
-    uint64_t collectives_handed_over = 0;  // its ops below this number are complete on its side
-    bool crashed = false;
+    uint64_t collectives_handed_over = 0;  // those below this number; the rank will hand over no other
+    bool crashed = false;                  // the group ends, whether the rank is needed or not
     std::string reason;
-    bool freed = false;  // it freed the group, with whatever was pending: who waits for that has ABORTED
+    bool freed = false;  // it freed the group: what waits for it on other ranks ends with ABORTED [F18]
 };
 struct SuspicionReport {  // a suspicion, reported to the arbiter of the group
     GroupId group;
@@ -165,7 +168,7 @@ struct SuspicionReport {  // a suspicion, reported to the arbiter of the group
     NodeId reporter;
     NodeId suspect;
     std::string reason;
-    bool proof = false;  // the node's death is proved (goodbye, or a higher incarnation): no probing
+    bool proof = false;  // the suspect has proved its end (GOODBYE, or a higher incarnation): no probing
 };
 
 // ---- The agreement on a group's end (docs/protocol/group_lifecycle.md). Nodes are numbered in the group.
@@ -235,21 +238,23 @@ struct GroupDeparted {  // all ranks of the sender had left the group
     uint32_t epoch = 0;
 };
 
-struct OpAbort {  // ends one collective on all ranks; the next op is unaffected
+// To all nodes of the group: ends one collective on all ranks; the next one is not affected.
+struct OpAbort {
     GroupId group;
     uint32_t epoch = 0;
     uint64_t seq = 0;
     Error error;
 };
-struct OpAnnounce {  // to the nodes of the group when an op starts: the whole descriptor, for naming a
-                     // mismatch
+// To all nodes of the group: the whole descriptor of a collective that has lasted for `announce_after`, or
+// whose data headers differ. A node with another descriptor can name both in its MISMATCH.
+struct OpAnnounce {
     GroupId group;
     uint32_t epoch = 0;
     uint64_t seq = 0;
-    uint8_t kind = 0, dtype = 0, op = 0;  // any number: which are known is the engine's to say
+    uint8_t kind = 0, dtype = 0, op = 0;  // any number: the engine compares, and knows which exist
     uint64_t count = 0;
     uint32_t root = 0;
-    uint32_t first_rank = 0;  // whose words these are
+    uint32_t first_rank = 0;  // of the sender, that posted this descriptor first
     uint64_t plan_hash = 0;   // of this node's plan table; 0: not known
     uint64_t match_id = 0;
 };
@@ -279,11 +284,14 @@ struct MessageOffer {  // one send of rank src to rank dst; its bytes travel as 
     uint64_t number = 0;    // per (group, sending node), with link::OpKey::message_bit
     bool only_now = false;  // refused unless a receive waits for it
 };
-struct MessageWithdraw {  // the sender cancelled before it was matched
+// To the receiver's node: a send ends early, by cancel, deadline or failure. A receive that is matched with
+// it, and has not completed, waits for another message.
+struct MessageWithdraw {
     GroupId group;
     uint64_t number = 0;
 };
-// Answers to a send that cannot be delivered (dst freed the group, message too long for the posted recv).
+// To the sender's node: the send ends with this error (for example dst has left, or the message does not fit
+// its receive).
 struct MessageRefused {
     GroupId group;
     uint64_t number = 0;

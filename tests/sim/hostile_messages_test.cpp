@@ -79,7 +79,7 @@ TEST_CASE("a group that all its ranks have left is forgotten, though another nod
 }
 
 TEST_CASE(
-    "a group that only a send keeps goes with it, whatever is said of collectives that nobody can call") {
+    "a group that only a send keeps goes with it, whatever is sent about collectives that no rank can call") {
     ClusterShape shape;
     Cluster cluster(1, shape);
     const SimGroup group = cluster.make_group({0, 1});
