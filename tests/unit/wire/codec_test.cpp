@@ -145,6 +145,22 @@ TEST_CASE("every kind of message survives encoding and decoding, field by field"
     REQUIRE(kinds.size() == std::variant_size_v<Message>);
 }
 
+TEST_CASE("a message's bytes do not depend on what was encoded before it", "[wire]") {
+    RosterUpdate roster;  // more than one segment
+    for (uint8_t i = 0; i < 120; ++i) {
+        NodeRecord& record = roster.nodes.emplace_back();
+        record.node.bytes.fill(i + 1);
+        record.addresses.assign(4, std::string(40, 'a'));
+    }
+    for (const Message& message : sample_messages()) {
+        CAPTURE(message.index());
+        const auto alone = encode(message);
+        REQUIRE(encode(roster).size() > size_t{1024} * 8);
+        CHECK(encode(message) == alone);
+        CHECK(encode(message) == alone);
+    }
+}
+
 TEST_CASE("every truncation of every message is refused", "[wire]") {
     for (const Message& message : sample_messages()) {
         const auto bytes = encode(message);
