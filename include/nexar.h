@@ -546,7 +546,9 @@ NEXAR_API void nexar_op_options_init(nexar_op_options* options, uint64_t size);
  * it had ended already. After a timeout the errors of all ranks name the late rank, and the text has the rank whose
  * deadline it was; after a cancel the errors of the other ranks name this rank. The next operation is not affected.
  *
- * in == out: in place; see below for all_gather and reduce_scatter. Otherwise in and out must not overlap.
+ * in == out: in place; see below for all_gather and reduce_scatter. Otherwise in and out must not overlap. Several
+ * ranks of a process may name the same memory as out of all_reduce, all_gather and broadcast; otherwise no rank may
+ * write where another one reads or writes.
  *
  * Errors of all of them: INVALID_ARGUMENT (NULL, unknown dtype or op, root >= size, count * size of dtype overflows
  * 2^63, overlap, timeout 0), UNSUPPORTED (priority; or a node of the group runs a daemon without this operation, and

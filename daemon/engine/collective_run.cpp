@@ -158,6 +158,8 @@ void CollectiveRun::end_if_idle() {
     if (!execution_.idle() || is_unreported_) return;  // the error is not known yet
     if (state_ == State::stopping) {
         report_error();
+        gathering_.unpin();  // [M3] the run may stay for long, for ranks that have not called it yet
+        execution_.unpin();
         if (!all_posted_or_left()) return;
     } else if (state_ == State::waiting && !has_posts()) {
         if (!all_posted_or_left()) return;  // only announced by other nodes

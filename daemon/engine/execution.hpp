@@ -34,6 +34,8 @@ class Execution {
     void withdraw();                                             // the transfers only
     void set_error(const Error& error) { op_.stopped = error; }  // Requires: after stop()
 
+    void unpin() { op_.pins.clear(); }  // Requires: idle
+
     bool started() const { return static_cast<bool>(task_); }
     bool task_ended() const { return !task_ || task_.ended(); }
     bool idle() const { return task_ended() && op_.outstanding == 0; }

@@ -49,6 +49,10 @@ Gathering::Gathering(const GroupFacts& facts, uint64_t seq, bool compare)
     for (size_t i = 0; i < ranks.size(); ++i) posts_[i].rank = ranks[i];
 }
 
+void Gathering::unpin() {
+    for (Post& post : posts_) post.in = post.out = {};
+}
+
 bool Gathering::all_posted() const {
     return std::ranges::all_of(posts_, &Post::present);
 }

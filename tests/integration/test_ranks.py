@@ -41,6 +41,28 @@ def in_threads(calls):
 
 # ---- Several ranks in one session ----
 
+def shares_outputs(me, ranks):
+    """The ranks of a session may name one memory as their output: it is one result."""
+    session = me.session()
+    opening = [session.group_start(me.name, 3, rank, job_secret=me.secret, timeout=10) for rank in ranks]
+    groups = dict(zip(ranks, nexar.wait_all(opening, 15)))
+    for op in ("sum", "avg", "max"):
+        data = {rank: session.alloc(1000, "float64") for rank in ranks}
+        for rank, array in data.items():
+            array[:] = given("float64", op, rank, 1000)
+        out = session.alloc(1000, "float64")
+        nexar.wait_all([groups[rank].all_reduce_start(data[rank], out, op) for rank in ranks], 10)
+        check(out, reduced("float64", op, 3, 1000), f"{op} in one output of ranks {ranks}")
+    return True
+
+
+def test_ranks_of_a_session_may_share_an_output(cluster):
+    for places, split in (((1, 1), ([0, 2], [1])), ((1, 2), ([0, 1], [2]))):
+        jobs = [Job([cluster[place]], shares_outputs, ranks, name=f"shared {places}")
+                for place, ranks in zip(places, split)]
+        equal([job.outcomes() for job in jobs], [[True], [True]], "outcomes")
+
+
 def several(me, ranks, size):
     """This process has `ranks` of the group, in one session. Everything is started from one thread."""
     session = me.session()

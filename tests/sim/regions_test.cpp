@@ -61,4 +61,29 @@ TEST_CASE("a session that ends amid a transfer leaves its regions to the transfe
     }
 }
 
+TEST_CASE("what a rank posted and got an error for is unpinned, though another rank here has not called it",
+          "[M3]") {
+    Cluster cluster(1, {});
+    const SimGroup group = cluster.make_group({0, 0, 1});
+    engine::OpRequest words = request_of({OpKind::all_reduce, Dtype::i32, ReduceOp::sum, 100, 0});
+    words.timeout = 20ms;
+    for (int i = 0; i < 3; ++i) {
+        Call& call = cluster.submit(group, 0, words, Reference::input(1, 0, 100, Dtype::i32), 400);
+        const std::weak_ptr<const void> rows[] = {call.windows[0], call.windows[1]};
+        for (auto& pin : call.windows) pin.reset();
+        cluster.run_for(1s);
+        REQUIRE(call.outcome.error.code == Errc::timed_out);
+        for (const auto& row : rows) CHECK(row.expired());
+    }
+    // The late rank calls what has ended.
+    for (int i = 0; i < 2; ++i) {
+        Call& late = cluster.submit(group, 1, words, Reference::input(1, 1, 100, Dtype::i32), 400);
+        const std::weak_ptr<const void> rows[] = {late.windows[0], late.windows[1]};
+        for (auto& pin : late.windows) pin.reset();
+        REQUIRE((late.ended && late.outcome.error.code == Errc::aborted));
+        for (const auto& row : rows) CHECK(row.expired());
+    }
+    cluster.check();
+}
+
 }  // namespace nexar::sim

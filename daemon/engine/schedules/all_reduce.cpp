@@ -1,11 +1,25 @@
 // all_reduce. Workers combine the local inputs in the first local output; the nodes combine these; workers
 // copy the result.
+#include <algorithm>
+
 #include "engine/schedules/schedule.hpp"
 
 namespace nexar::engine {
 
 using collectives::Algorithm;
 using link::Extents;
+
+namespace {
+
+// Ranks may name one memory as their output: it is one result, and is divided once.
+void drop_shared(std::vector<Extents>& results) {
+    for (auto it = results.begin(); it != results.end();) {
+        const auto equal = [&](const Extents& other) { return other[0].at.same((*it)[0].at); };
+        it = std::any_of(results.begin(), it, equal) ? results.erase(it) : it + 1;
+    }
+}
+
+}  // namespace
 
 Task<> all_reduce_schedule(MeshLane& lane, const TwoLevelOp& op, Geometry at) {
     std::vector<Extents> ins, outs;
@@ -16,6 +30,7 @@ Task<> all_reduce_schedule(MeshLane& lane, const TwoLevelOp& op, Geometry at) {
     const Extents accumulator = outs[0];
     std::vector<Extents> results = outs;
     if (!at.alone()) results.resize(1);
+    if (op.descriptor.op == ReduceOp::avg) drop_shared(results);
 
     co_await done(lane.job(at.combine(results, std::move(ins))));
     if (op.plan.algorithm == Algorithm::doubling_all_reduce)
