@@ -72,9 +72,11 @@ void Early::want(const TransferKey& key) {
 
 void Early::keep_grant(const TransferKey& key, const EarlyGrant& grant) {
     Group* group = group_of(key);
+    // An older one may name memory that its receive has given up: it is replaced, whatever the limits are.
+    const bool known = group != nullptr && group->grants.contains(key);
     const bool fits = group != nullptr && grants_ < config_->grants_unclaimed_max &&
                       group->grants.size() < config_->grants_per_group_max;
-    if (!fits) {
+    if (!known && !fits) {
         grants_forgotten_ = true;
         if (group != nullptr) drop_if_empty(groups_.find(key.op.group));
         return;

@@ -1,8 +1,10 @@
 // Data that comes before its receive is posted: the unexpected-message buffer, its limits, refusal and
 // resending; tombstones; asks.
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 
 #include "harness.hpp"
+#include "link/early.hpp"
 
 namespace nexar::link::test {
 
@@ -86,6 +88,23 @@ TEST_CASE("a sender that had to drop a grant asks for it") {
     for (uint64_t op = 0; op < 5; ++op) net[0].post(batch(1 + op, {}, {send_spec(key(1, op), 1, from, 64)}));
     REQUIRE(net.run());
     for (uint64_t op = 0; op < 5; ++op) CHECK(net.done(0, 1 + op));
+}
+
+TEST_CASE("a newer early grant replaces the one before it, also where no further one is kept", "[T3]") {
+    TableConfig config;
+    const bool group_is_full = GENERATE(true, false);
+    (group_is_full ? config.grants_per_group_max : config.grants_unclaimed_max) = 1;
+    Early early(config);
+    early.keep_grant(key(1, 1), {{}, {1, 10}});
+    early.keep_grant(key(1, 1), {{}, {2, 20}});
+    CHECK_FALSE(early.grants_forgotten());
+    early.keep_grant(key(1, 2), {{}, {3, 30}});
+    CHECK(early.grants_forgotten());
+    CHECK(early.grants() == 1);
+    const auto taken = early.take_grant(key(1, 1));
+    REQUIRE(taken);
+    CHECK(taken->memory == RemoteMemory{2, 20});
+    CHECK(early.grants() == 0);
 }
 
 TEST_CASE("the two sides' eager limits may differ") {
