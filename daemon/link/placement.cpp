@@ -100,11 +100,9 @@ bool Placement::apply_whole(Recv& recv, const ChunkHeader& chunk, Bytes payload)
     });
 }
 
-void Placement::apply_early(Recv& recv, std::span<const EarlyChunk> chunks) {
-    for (const EarlyChunk& early : chunks) {
-        if (!state_->table->recvs.agrees(recv, early.header.terms)) return;
-        if (!apply_whole(recv, early.header, early.bytes)) return;
-    }
+bool Placement::apply_early(Recv& recv, const EarlyChunk& early) {
+    return state_->table->recvs.agrees(recv, early.header.terms) &&
+           apply_whole(recv, early.header, early.bytes);
 }
 
 void Placement::on_channel_lost(StreamPeer& peer) {

@@ -2,8 +2,6 @@
 // receive, into a staging buffer, or into the unexpected-message buffer.
 #pragma once
 
-#include <span>
-
 #include "link/stream_peer.hpp"
 
 namespace nexar::link {
@@ -17,7 +15,7 @@ class Placement {
     void feed(Stream& stream, Bytes bytes);
     void end(StreamPeer& peer, Stream& stream);
 
-    void apply_early(Recv& recv, std::span<const EarlyChunk> chunks);
+    bool apply_early(Recv& recv, const EarlyChunk& early);  // false: the receive takes no further one
 
     void on_channel_lost(StreamPeer& peer);
 

@@ -51,8 +51,11 @@ void StreamCarrier::on_bytes(StreamPeer& peer, Class cls, Bytes bytes) {
 
 void StreamCarrier::apply_early(Recv& recv, const std::vector<EarlyChunk>& chunks) {
     StreamPeer& from = peer(recv.peer->index);
-    placement_.apply_early(recv, chunks);
-    writer_.write_full_lists(from);
+    for (const EarlyChunk& chunk : chunks) {
+        const bool goes_on = placement_.apply_early(recv, chunk);
+        writer_.write_full_lists(from);
+        if (!goes_on) return;
+    }
 }
 
 bool StreamCarrier::send_message(StreamPeer& peer, Bytes message) {

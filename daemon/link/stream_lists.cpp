@@ -3,8 +3,9 @@
 
 namespace nexar::link {
 
-// One reception may add two ranges to a list that was not full.
-static_assert(Due::ranges_max + 1 < ranges_per_frame, "a batch of acks is one frame");
+// A chunk or an entry that was received adds at most one range to a list, and at its end a full list leaves
+// (write_full_lists). Each class may have a chunk in flight.
+static_assert(Due::ranges_max + class_count <= ranges_per_frame, "a batch of acks is one frame");
 
 void StreamWriter::write_lists(StreamPeer& peer) {
     if (peer.channel == nullptr) return;

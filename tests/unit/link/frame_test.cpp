@@ -289,6 +289,29 @@ TEST_CASE("each rule of lists and grants is named", "[W9]") {
     CHECK(give(words) == "grant's bitmap beyond its frame");
 }
 
+TEST_CASE(
+    "early chunks without neighbours may be more than a frame of acks holds: the peer counts the frames",
+    "[T5]") {
+    Target t;
+    constexpr uint32_t chunk_bytes = 64;
+    const uint32_t early = static_cast<uint32_t>(ranges_per_frame) + 1;
+    Memory to(2 * early * chunk_bytes);
+    for (uint32_t i = 0; i < early; ++i)
+        t.give(Class::small, data_frame(key(3, 1), to.flat().size(), chunk_bytes, 2 * i));
+    Wire& wire = t.net.wire(1, 0);
+    CHECK(wire.frames_of_kind[static_cast<size_t>(FrameKind::nack)] == 0);
+    const size_t acks_before = wire.frames_of_kind[static_cast<size_t>(FrameKind::ack)];
+    t.net[1].post(batch(50, {recv_spec(key(3, 1), 0, to, chunk_bytes, Class::small)}, {}));
+    t.net.flush();
+    const size_t acks = wire.frames_of_kind[static_cast<size_t>(FrameKind::ack)];
+    CHECK(acks > acks_before + 1);
+    ListFrame confirmation{};
+    confirmation.start = start_of(FrameKind::nack, sizeof confirmation);
+    confirmation.start.acks_seen = acks;
+    confirmation.entry_bytes = sizeof(RangeEntry);
+    CHECK(t.give(Class::control, concat(bytes_of_struct(confirmation), {})) == "");
+}
+
 TEST_CASE("a peer that brings one chunk on two streams at once cannot write into finished memory") {
     Target t;
     Memory to(640);
