@@ -168,4 +168,23 @@ void Early::drop_if_empty(Groups::iterator at) {
     if (at->second.recvs.empty() && at->second.grants.empty()) groups_.erase(at);
 }
 
+void Early::check_invariants() const {
+    size_t all_bytes = 0, all_grants = 0;
+    for (const auto& [id, group] : groups_) {
+        NEXAR_CHECK(!group.recvs.empty() || !group.grants.empty());
+        NEXAR_CHECK(group.grants.size() <= config_->grants_per_group_max);
+        size_t unexpected = 0;
+        for (const auto& [key, recv] : group.recvs) {
+            NEXAR_CHECK(key.op.group == id && (recv.wanted || !recv.chunks.empty()));
+            unexpected += cost(recv);
+            all_bytes += whole_cost(recv);
+        }
+        NEXAR_CHECK(group.unexpected_bytes == unexpected && unexpected <= config_->eager_room_per_group);
+        all_grants += group.grants.size();
+    }
+    NEXAR_CHECK(bytes_ == all_bytes && bytes_ <= config_->early_bytes_max);  // [W8]
+    NEXAR_CHECK(grants_ == all_grants && grants_ <= config_->grants_unclaimed_max);
+    NEXAR_CHECK(groups_.size() <= config_->eager_groups_max);
+}
+
 }  // namespace nexar::link

@@ -56,6 +56,8 @@ class Early {
     void drop_grants();  // for a new generation, in which the peer sends its valid grants again
     void clear();
 
+    void check_invariants() const;  // for tests; walks everything
+
   private:
     struct Group {
         std::map<TransferKey, EarlyRecv> recvs;

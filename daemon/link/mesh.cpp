@@ -126,6 +126,11 @@ std::optional<MeshEvent> Mesh::poll_event() {
     return out;
 }
 
+void Mesh::check_invariants() const {
+    impl_->table.check_invariants();
+    impl_->carrier.check_invariants();
+}
+
 MeshStats Mesh::stats(PeerIndex index) const {
     MeshStats out;
     if (const PeerTransfers* peer = impl_->table.find_peer(index))

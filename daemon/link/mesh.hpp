@@ -83,6 +83,7 @@ class Mesh {
     // Output.
     std::optional<MeshEvent> poll_event();
     MeshStats stats(PeerIndex peer) const;
+    void check_invariants() const;  // for tests; walks everything
 
   private:
     class Impl;

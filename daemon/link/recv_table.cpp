@@ -242,14 +242,29 @@ void RecvTable::begin_generation(PeerTransfers& peer) {
 }
 
 void RecvTable::check_invariants(const PeerTransfers& peer) const {
-    for (Recv* r = peer.recvs.front(); r != nullptr; r = peer.recvs.after(*r)) {
+    size_t recvs = 0, pending = 0;
+    for (Recv* r = peer.recvs.front(); r != nullptr; r = peer.recvs.after(*r), ++recvs) {
+        NEXAR_CHECK(r->peer == &peer && r->op == state_->ops.find(r->key.op));
         uint32_t applied = 0;
         for (const uint64_t word : r->applied.all_words())
             applied += static_cast<uint32_t>(std::popcount(word));
         NEXAR_CHECK(r->finished == applied && applied < r->chunks);
         NEXAR_CHECK(!r->grant_pending || (peer.connected && r->needs_grant));
+        pending += r->grant_pending ? 1 : 0;
         NEXAR_CHECK(r->ack_batch <= peer.ack_batch);
+        if (r->ack_batch == peer.ack_batch)
+            NEXAR_CHECK(r->ack_at < peer.due.acks.size() && peer.due.acks[r->ack_at].key == r->key);
     }
+    NEXAR_CHECK(recvs == peer.recv_of.size() && (recvs == 0 || !peer.dropped));
+    size_t due = 0;
+    for (const Weak<Recv>& weak : peer.due.grants) {
+        const Recv* r = weak.get();
+        NEXAR_CHECK(r == nullptr || (r->peer == &peer && r->grant_pending));
+        due += r != nullptr ? 1 : 0;
+    }
+    NEXAR_CHECK(due == pending);
+    const bool has_lists = !peer.due.acks.empty() || !peer.due.nacks.empty() || !peer.due.grants.empty();
+    NEXAR_CHECK(!has_lists || (peer.is_due && peer.connected));
 }
 
 }  // namespace nexar::link

@@ -234,7 +234,9 @@ void SendTable::begin_generation(PeerTransfers& peer) {
 }
 
 void SendTable::check_invariants(const PeerTransfers& peer) const {
-    for (Send* s = peer.sends.front(); s != nullptr; s = peer.sends.after(*s)) {
+    size_t sends = 0;
+    for (Send* s = peer.sends.front(); s != nullptr; s = peer.sends.after(*s), ++sends) {
+        NEXAR_CHECK(s->peer == &peer && s->op == state_->ops.find(s->key.op));
         uint32_t acked = 0, flying = 0;
         for (uint32_t w = 0; w < s->queued.words(); ++w) {
             const uint64_t q = s->queued.word(w), f = s->flying.word(w), a = s->acked.word(w);
@@ -246,6 +248,8 @@ void SendTable::check_invariants(const PeerTransfers& peer) const {
         NEXAR_CHECK(flying == 0 || (s->tried && peer.connected));
         NEXAR_CHECK(s->ready.linked == (may_send(*s) && s->queued.any()));
     }
+    NEXAR_CHECK(sends == peer.send_of.size() && (sends == 0 || !peer.dropped));
+    NEXAR_CHECK(peer.is_due || (peer.due.asks.empty() && !peer.due.asks_end));
 }
 
 }  // namespace nexar::link

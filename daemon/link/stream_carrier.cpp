@@ -103,4 +103,18 @@ void StreamCarrier::write(StreamPeer& peer) {
     writer_.write_confirmation(peer);
 }
 
+void StreamCarrier::check_invariants() const {
+    for (const std::unique_ptr<StreamPeer>& peer : peers_) {
+        if (!peer) continue;
+        NEXAR_CHECK(peer->transfers->connected == (peer->channel != nullptr));
+        NEXAR_CHECK(peer->transfers->due.acks.size() < Due::ranges_max + class_count);  // [T5]
+        NEXAR_CHECK(peer->acks_confirmed <= peer->acks_processed);
+        size_t waiting = 0;
+        for (const std::vector<std::byte>& message : peer->messages) waiting += message.size();
+        NEXAR_CHECK(waiting == peer->message_bytes && waiting <= state_.config.message_queue_bytes_max);
+        NEXAR_CHECK(waiting == 0 || peer->channel != nullptr);
+        peer->log.check_invariants();
+    }
+}
+
 }  // namespace nexar::link

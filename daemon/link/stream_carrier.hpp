@@ -40,6 +40,7 @@ class StreamCarrier {
 
     void write(StreamPeer& peer);  // everything that is due
     void end_turn() { ++state_.turn; }
+    void check_invariants() const;  // for tests; walks all peers
 
   private:
     StreamState state_;

@@ -58,4 +58,9 @@ void Tombstones::pop(std::deque<Entry>& from) {
         stones_.erase(e.key);
 }
 
+void Tombstones::check_invariants() const {
+    NEXAR_CHECK(stones_.size() <= limit_ && order_.size() <= 2 * limit_ && old_.size() <= limit_);
+    NEXAR_CHECK(stones_.size() <= order_.size() + old_.size());  // each has its newest entry
+}
+
 }  // namespace nexar::link

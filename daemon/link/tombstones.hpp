@@ -24,6 +24,7 @@ class Tombstones {
     void asks_ended(uint32_t generation);  // what was not asked about is known to be done
     void clear();
     size_t size() const { return stones_.size(); }
+    void check_invariants() const;
 
   private:
     struct Entry {

@@ -79,11 +79,22 @@ TransferStats TransferTable::stats_of(const PeerTransfers& peer) const {
 }
 
 void TransferTable::check_invariants() const {
+    size_t due = 0, ops = 0;
     for (const std::unique_ptr<PeerTransfers>& peer : peers_) {
         if (!peer) continue;
+        due += peer->is_due ? 1 : 0;
+        NEXAR_CHECK(!peer->connected || !peer->dropped);
         sends.check_invariants(*peer);
         recvs.check_invariants(*peer);
+        peer->early.check_invariants();
+        peer->tombstones.check_invariants();
+        // Each op is counted at its first transfer.
+        for (Send* s = peer->sends.front(); s != nullptr; s = peer->sends.after(*s))
+            ops += s->op->sends.front() == s ? 1 : 0;
+        for (Recv* r = peer->recvs.front(); r != nullptr; r = peer->recvs.after(*r))
+            ops += r->op->sends.empty() && r->op->recvs.front() == r ? 1 : 0;
     }
+    NEXAR_CHECK(due == state_.due_peers.size() && ops == state_.ops.size());
 }
 
 }  // namespace nexar::link

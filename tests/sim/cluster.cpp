@@ -208,6 +208,7 @@ void Host::pump(size_t mesh) {
     pump_scheduled_[mesh] = false;
     if (dead) return;
     meshes[mesh]->flush();
+    meshes[mesh]->check_invariants();
     if (mesh == 0 && after_flush) after_flush();
     while (auto event = meshes[mesh]->poll_event()) ports_[mesh]->event(std::move(*event));
 }
@@ -282,6 +283,7 @@ void Cluster::make_pipes(uint32_t from, uint32_t to) {
             if (receiver.dead) return;
             if (m == 0) receiver.engine->on_received(receiver.cluster_.clock.now(), link::PeerIndex(from));
             receiver.meshes[m]->on_bytes(link::PeerIndex(from), cls, bytes);
+            receiver.meshes[m]->check_invariants();
             receiver.schedule_pump(m);
         };
         const auto room = [&sender, m, to] {

@@ -140,6 +140,7 @@ class Net {
     void flush() {
         for (size_t i = 0; i < meshes.size(); ++i) {
             meshes[i]->flush();
+            meshes[i]->check_invariants();
             collect(i);
         }
     }
@@ -202,8 +203,10 @@ class Net {
         const std::vector<std::byte> piece(stream.begin(), end);
         stream.erase(stream.begin(), end);
         meshes[to]->on_bytes(peer(from), cls, piece);
+        meshes[to]->check_invariants();
         collect(to);
         if (is_up(from, to)) meshes[from]->on_room(peer(to));
+        meshes[from]->check_invariants();
         collect(from);
     }
 };
