@@ -56,7 +56,7 @@ nexar_group_options group_defaults() {
     return NEXAR_GROUP_OPTIONS_INIT;
 }
 
-// Requires a name or a secret: with a default name two unrelated jobs would form one group [D18].
+// Requires a name or a secret: with a default name two unrelated jobs would form one group.
 Result<GroupRequest> from_options(const nexar_group_options& o) {
     if (o.reserved != 0)
         return fail(Errc::invalid_argument,

@@ -113,7 +113,7 @@ void Group::leave(LocalRank& local, Leaving how, const std::string& reason) {
     run_changed();
 }
 
-// [D7] The pending operations of a rank that frees the group, except its sends, end with CLOSED, and its
+// The pending operations of a rank that frees the group, except its sends, end with CLOSED, and its
 // collectives end with ABORTED on all other ranks. The aborts are sent before the RankGone.
 void Group::close_pending(const LocalRank& local, const std::string& reason) {
     const Error closed{Errc::closed, "the group was freed by this rank", -1, -1, {}};

@@ -8,8 +8,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "link/rows.hpp"
 #include "link/table_config.hpp"
-#include "link/transfers.hpp"
 
 namespace nexar::link {
 

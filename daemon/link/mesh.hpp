@@ -15,21 +15,11 @@
 
 #include "core/bytes.hpp"
 #include "link/channel.hpp"
-#include "link/control_log.hpp"
 #include "link/event.hpp"
-#include "link/table_config.hpp"
+#include "link/mesh_config.hpp"
 #include "link/transfer.hpp"
 
 namespace nexar::link {
-
-struct MeshConfig : TableConfig {
-    uint64_t incarnation = 0;                  // of this node; in every header
-    size_t message_bytes_max = 1 << 20;        // one message (Cap'n Proto)
-    size_t message_queue_bytes_max = 4 << 20;  // messages waiting for room in the channel, per peer
-    size_t class_floor_bytes = 1 << 20;  // a class passed over by this much of higher ones sends one chunk
-    bool has_log = false;                // the control loop's mesh: it carries the control log with each peer
-    ControlLogConfig log;
-};
 
 // A batch is everything an op posts at one moment: receives first, so that the grants leave in one frame per
 // peer.
@@ -58,8 +48,8 @@ class Mesh {
     void detach(PeerIndex peer);
     void drop_peer(PeerIndex peer);
 
-    // Input. Only flush(), on_room(), send_message() and, when very many acks are due, on_bytes() write to
-    // channels.
+    // Input. Only flush(), on_room(), send_message() and append() write to channels and, when very many acks
+    // are due, on_bytes() and post().
     void on_bytes(PeerIndex peer, Class cls, Bytes bytes);
     void on_room(PeerIndex peer);  // the channel has more room than before
     void post(Batch batch);

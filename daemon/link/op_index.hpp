@@ -6,7 +6,7 @@
 #include <set>
 #include <unordered_map>
 
-#include "link/transfers.hpp"
+#include "link/rows.hpp"
 
 namespace nexar::link {
 

@@ -5,15 +5,15 @@
 #include <vector>
 
 #include "link/early.hpp"
+#include "link/rows.hpp"
 #include "link/table_config.hpp"
 #include "link/tombstones.hpp"
-#include "link/transfers.hpp"
 
 namespace nexar::link {
 
 // What a carrier takes. It empties the lists, and takes chunks of ready sends with SendTable::take().
 struct Due {
-    static constexpr size_t ranges_max = 1024;  // then the carrier sends them at once [W12]
+    static constexpr size_t ranges_max = 1024;  // then the carrier sends them at once [T5]
 
     std::vector<ChunkRange> acks, nacks, asks;
     std::vector<Weak<Recv>> grants;

@@ -33,7 +33,7 @@ Recv* RecvTable::post(PeerTransfers& peer, RecvSpec&& spec, uint64_t handle, Sen
     if (spec.reduce)
         for (const Extent& e : spec.memory) NEXAR_CHECK(e.bytes % reduce::size_of(spec.reduce->dtype) == 0);
 
-    Recv& r = state_->recvs.take();
+    Recv& r = state_->recv_rows.take();
     r.handle = handle;
     r.key = spec.key;
     r.agreement = spec.agreement;
@@ -141,7 +141,7 @@ void RecvTable::release(Recv& recv) {
     state_->ops.release_if_empty(*recv.op);
     recv.memory.clear();
     recv.forward = {};
-    state_->recvs.release(recv);
+    state_->recv_rows.release(recv);
 }
 
 void RecvTable::on_ask(PeerTransfers& peer, const TransferKey& key) {
@@ -198,7 +198,7 @@ void RecvTable::acknowledge(PeerTransfers& peer, const ChunkRange& range) {
 void RecvTable::acknowledge_again(PeerTransfers& peer, const TransferKey& key, Tombstones::Stone stone,
                                   uint32_t first, uint32_t count) {
     stone.generation = peer.generation;
-    stone.ack_frame = peer.batches_sent + 1;
+    stone.ack_batch = peer.batches_sent + 1;
     peer.tombstones.answered(key, stone);
     acknowledge(peer, {key, first, count});
 }

@@ -43,7 +43,7 @@ Send* SendTable::post(PeerTransfers& peer, SendSpec&& spec, uint64_t handle) {
     NEXAR_CHECK(chunks_of(bytes, spec.chunk_bytes) <= transfer_chunks_max);
     NEXAR_CHECK(peer.send_of.find(spec.key) == nullptr);  // [W1]
 
-    Send& s = state_->sends.take();
+    Send& s = state_->send_rows.take();
     s.handle = handle;
     s.key = spec.key;
     s.agreement = spec.agreement;
@@ -190,7 +190,7 @@ void SendTable::release(Send& send) {
     send.op->sends.erase(send);
     state_->ops.release_if_empty(*send.op);
     send.memory.clear();
-    state_->sends.release(send);
+    state_->send_rows.release(send);
 }
 
 bool SendTable::may_send(const Send& send) {

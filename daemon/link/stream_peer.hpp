@@ -11,7 +11,7 @@
 #include "link/channel.hpp"
 #include "link/control_log.hpp"
 #include "link/frame.hpp"
-#include "link/mesh.hpp"
+#include "link/mesh_config.hpp"
 #include "link/transfer_table.hpp"
 
 namespace nexar::link {

@@ -36,8 +36,8 @@ struct TableState {
 
     const TableConfig config;
     Events* events;
-    Slab<Send> sends;
-    Slab<Recv> recvs;
+    Slab<Send> send_rows;
+    Slab<Recv> recv_rows;
     OpIndex ops;
     std::vector<PeerTransfers*> due_peers;  // each once
 };

@@ -6,23 +6,23 @@ namespace nexar::link {
 void Tombstones::add(const TransferKey& key, const Stone& stone) {
     while (stones_.size() >= limit_) pop(old_.empty() ? order_ : old_);
     stones_.insert(key, stone);
-    order_.push_back({key, stone.generation, stone.ack_frame});
+    order_.push_back({key, stone.generation, stone.ack_batch});
 }
 
 void Tombstones::answered(const TransferKey& key, const Stone& stone) {
-    // One entry per key and ack frame at most, or a peer that asks forever would make the order grow.
+    // One entry per key and batch of acks at most, or a peer that asks forever would make the order grow.
     Stone* at = stones_.find(key);
-    const bool again = at->generation == stone.generation && at->ack_frame == stone.ack_frame;
+    const bool again = at->generation == stone.generation && at->ack_batch == stone.ack_batch;
     *at = stone;
     if (again) return;
-    order_.push_back({key, stone.generation, stone.ack_frame});
+    order_.push_back({key, stone.generation, stone.ack_batch});
     while (order_.size() > 2 * limit_) pop(order_);
 }
 
 void Tombstones::confirm(uint32_t generation, uint64_t acks_seen) {
     while (!order_.empty()) {
         const Entry& e = order_.front();
-        if (e.generation == generation && e.ack_frame > acks_seen) return;
+        if (e.generation == generation && e.ack_batch > acks_seen) return;
         pop(order_);
     }
 }
@@ -54,7 +54,7 @@ void Tombstones::pop(std::deque<Entry>& from) {
     const Entry e = from.front();
     from.pop_front();
     const Stone* stone = stones_.find(e.key);
-    if (stone != nullptr && stone->generation == e.generation && stone->ack_frame == e.ack_frame)
+    if (stone != nullptr && stone->generation == e.generation && stone->ack_batch == e.ack_batch)
         stones_.erase(e.key);
 }
 

@@ -4,7 +4,7 @@
 #include <deque>
 
 #include "link/containers.hpp"
-#include "link/transfers.hpp"
+#include "link/rows.hpp"
 
 namespace nexar::link {
 
@@ -13,12 +13,12 @@ class Tombstones {
     struct Stone {
         uint32_t chunks;
         uint32_t generation;
-        uint64_t ack_frame;  // of that generation; carries the last ack
+        uint64_t ack_batch;  // of that generation; has the last ack
     };
     explicit Tombstones(size_t limit) : limit_(limit) { NEXAR_CHECK(limit > 0); }
     Stone* find(const TransferKey& key) { return stones_.find(key); }
     void add(const TransferKey& key, const Stone& stone);
-    void answered(const TransferKey& key, const Stone& stone);  // acked again, by this frame
+    void answered(const TransferKey& key, const Stone& stone);  // acked again, in this batch
     void confirm(uint32_t generation, uint64_t acks_seen);
     void new_generation();
     void asks_ended(uint32_t generation);  // what was not asked about is known to be done
@@ -30,13 +30,13 @@ class Tombstones {
     struct Entry {
         TransferKey key;
         uint32_t generation;
-        uint64_t ack_frame;
+        uint64_t ack_batch;
     };
     void pop(std::deque<Entry>& from);
 
     size_t limit_;
     FlatMap<TransferKey, Stone, TransferKeyHash> stones_;
-    std::deque<Entry> order_;  // of this generation, by ack frame
+    std::deque<Entry> order_;  // of this generation, by ack batch
     std::deque<Entry> old_;    // of earlier ones
 };
 

@@ -21,7 +21,8 @@ class TransferTable {
     PeerTransfers& peer(PeerIndex index);
     PeerTransfers* find_peer(PeerIndex index);
 
-    // A connection with the peer begins, under a higher generation than before; or it ended. Transfers wait.
+    // A connection with the peer begins; or it ended, and transfers wait. Its carrier sees to it that the
+    // generations grow.
     void begin_generation(PeerTransfers& peer, uint32_t generation);
     void end_generation(PeerTransfers& peer);
     void drop(
@@ -32,7 +33,8 @@ class TransferTable {
     void forget_group(const GroupId& group);
 
     void touch(PeerTransfers& peer) { state_.touch(peer); }
-    // f(peer) for each peer with something due; then none is.
+    // f(peer) for each peer that has got something due since the last call. A ready send for which f finds no
+    // room stays in Due::ready: its carrier takes it when there is room.
     template <class F>
     void take_due(F&& f) {
         for (PeerTransfers* peer : state_.due_peers) {
@@ -42,7 +44,6 @@ class TransferTable {
         state_.due_peers.clear();
     }
     TransferStats stats_of(const PeerTransfers& peer) const;
-    const TableConfig& config() const { return state_.config; }
     void check_invariants() const;  // for tests; walks everything
 
   private:

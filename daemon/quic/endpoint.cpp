@@ -197,7 +197,7 @@ bool Endpoint::make_space_for(const Address& remote) {
 }
 
 // Makes a place for an unidentified connection: the site that holds most of the places loses its oldest one
-// to a newcomer whose site holds fewer. So a few addresses cannot exclude all others [H16].
+// to a newcomer whose site holds fewer. So a few addresses cannot exclude all others.
 bool Endpoint::evict_for(const Address& newcomer, const std::vector<Connection*>& from, const char* what) {
     Connection* evicted = nullptr;
     size_t most = connections_of_site(from, newcomer);

@@ -86,7 +86,7 @@ class Endpoint {
                      size_t segment = 0);
     void on_time(Time now);
     // ICMP reports `remote` as unreachable. It can be forged: so it ends only a dial without a handshake, and
-    // starts a probe of an open connection, at most once per unreachable_patience [H4].
+    // starts a probe of an open connection, at most once per unreachable_patience.
     void on_unreachable(Time now, const Address& remote);
 
     // Output. `buffer` has at least send_buffer_bytes.
