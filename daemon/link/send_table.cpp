@@ -151,6 +151,7 @@ const char* SendTable::on_nack(PeerTransfers& peer, const ChunkRange& range) {
     // The receiver remembers that it refused, and grants when it has a home: so refusals cannot go round in
     // circles.
     s.eager = s.granted = false;
+    s.remote = {};
     update_ready(s);
     return nullptr;
 }
@@ -216,6 +217,7 @@ void SendTable::end_generation(PeerTransfers& peer) {
             s->flying.set_word(w, 0);
         }
         s->granted = false;
+        s->remote = {};
         if (s->tried) s->eager = false;
         peer.due.ready[index_of(s->cls)].erase(*s);
     }

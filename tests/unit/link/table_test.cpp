@@ -185,6 +185,9 @@ class Model {
             any |= side.peer->is_due;
             collect(side);
             side.table.check_invariants();
+            for (Send* x = side.peer->sends.front(); x != nullptr; x = side.peer->sends.after(*x))
+                if (!x->granted && x->remote != RemoteMemory{})
+                    FAIL_CHECK("a send names memory without a grant");
         }
         return any;
     }
