@@ -126,6 +126,11 @@ void PeerTable::on_closed(ConnectionId id, const std::string& why, Time now, Dur
     answer_question(id, now);
 }
 
+void PeerTable::on_closed_with_goodbye(ConnectionId id, const std::string& reason, Time now) {
+    const auto at = connections_.find(id);
+    if (at != connections_.end() && at->second.accepted) on_goodbye(id, {reason}, now);
+}
+
 // ---- Messages ----
 
 bool PeerTable::on_message(ConnectionId id, const wire::Message& message, Time now) {

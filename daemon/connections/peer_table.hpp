@@ -110,6 +110,9 @@ class PeerTable {
     void on_connected(const NewConnection& connection, Time now);
     void on_dial_failed(const std::string& address, const NodeId& expected, const std::string& why, Time now);
     // `rtt`: as it was measured, for the pace of redials; zero: it was not.
+    // The peer closed it with the code of a goodbye: on_closed() follows. A goodbye that was still in its
+    // queue would not have come.
+    void on_closed_with_goodbye(ConnectionId connection, const std::string& reason, Time now);
     void on_closed(ConnectionId connection, const std::string& why, Time now, Duration rtt = {});
     // Hello, RosterUpdate, Goodbye, and the ProbeReply to our own question [P3]. False: not for the table; it
     // may be used if peer_of(connection) names a peer.

@@ -92,6 +92,28 @@ TEST_CASE("a seed is dialled, its node is admitted, and a goodbye ends its incar
     CHECK(f.control.table().roster().size() == 1);  // it is still known, for a while
 }
 
+TEST_CASE(
+    "a connection that its peer closes with the code of a goodbye proves the end, another close does not",
+    "[connections][P5]") {
+    const bool goodbye = GENERATE(true, false);
+    Fixture f;
+    const ConnectionId id = f.accept(high, {1, 7}, at_ms(0));
+    REQUIRE(f.ups.size() == 1);
+    f.carrier.close(id, at_ms(5), "stopping", goodbye ? Channels::close_goodbye : Channels::close_refused);
+    f.turn(at_ms(5));
+    REQUIRE(f.downs.size() == 1);
+    CHECK(f.downs[0].proof == goodbye);
+    CHECK((f.control.table().info_of(high) != nullptr) == !goodbye);
+
+    // Before its hello nobody is known to have left.
+    f.carrier.connect(low, at_ms(6)).receive(preamble_of({1, 7}, 3));
+    f.turn(at_ms(6));
+    f.carrier.close(f.carrier.last, at_ms(7), "stopping", Channels::close_goodbye);
+    f.turn(at_ms(7));
+    CHECK(f.downs.size() == 1);
+    CHECK(f.notes.empty());
+}
+
 TEST_CASE("a connection that breaks the rules of its opening is closed, and nobody is admitted",
           "[connections][P1][P9]") {
     Fixture f;

@@ -75,8 +75,8 @@ struct FakeCarrier final : Carrier {
         events->on_connected(now, {made, node, "there:1", id.has_value()}, conn);
         return conn;
     }
-    void close(ConnectionId id, Time now, const std::string& why = "cut") {
-        events->on_closed(now, id, {0, "closed by the peer", why});
+    void close(ConnectionId id, Time now, const std::string& why = "cut", uint64_t code = 0) {
+        events->on_closed(now, id, {code, "closed by the peer", why});
         conns.erase(id);
     }
     ConnectionId last;  // connected
