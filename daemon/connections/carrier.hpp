@@ -57,6 +57,9 @@ struct ClosedBy {
     uint64_t code = 0;   // the peer's or ours; 0: neither gave one
     std::string cause;   // "closed by the peer", "no answer"
     std::string reason;  // as it was given to close(); may be empty
+    // The peer's own close(): authenticated, and `code` is its caller's. False: ours, or the transport's
+    // codes.
+    bool by_peer = false;
     std::string text() const { return reason.empty() ? cause : cause + ": " + reason; }  // for people
 };
 

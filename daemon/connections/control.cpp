@@ -88,7 +88,7 @@ void ControlConnections::refuse_version(const Opened& opened) {
 void ControlConnections::on_closed(const Closed& closed, Time now) {
     const auto it = dials_.find(closed.id);
     if (it == dials_.end()) {
-        if (closed.why.code == Channels::close_goodbye)
+        if (closed.why.by_peer && closed.why.code == Channels::close_goodbye)
             table_.on_closed_with_goodbye(closed.id, closed.why.reason, now);
         return table_.on_closed(closed.id, closed.why.text(), now, closed.rtt);
     }

@@ -14,7 +14,7 @@ connections::ClosedBy closed_by(const quic::CloseInfo& why) {
     static constexpr const char* causes[] = {
         "closed here", "closed by the peer", "refused here",    "refused by peer",
         "idle",        "no answer",          "stateless reset", "protocol error"};
-    return {why.code, causes[static_cast<size_t>(why.cause)], why.reason};
+    return {why.code, causes[static_cast<size_t>(why.cause)], why.reason, why.by_peer && why.application};
 }
 
 }  // namespace

@@ -75,8 +75,9 @@ struct FakeCarrier final : Carrier {
         events->on_connected(now, {made, node, "there:1", id.has_value()}, conn);
         return conn;
     }
-    void close(ConnectionId id, Time now, const std::string& why = "cut", uint64_t code = 0) {
-        events->on_closed(now, id, {code, "closed by the peer", why});
+    void close(ConnectionId id, Time now, const std::string& why = "cut", uint64_t code = 0,
+               bool by_peer = true) {
+        events->on_closed(now, id, {code, "closed by the peer", why, by_peer});
         conns.erase(id);
     }
     ConnectionId last;  // connected

@@ -282,6 +282,7 @@ TEST_CASE("a closed channel is reported with its peer, and a new dial takes up f
     REQUIRE(two.run([&] { return two.a.closed.size() == 1 && two.b.closed.size() == 1; }));
     CHECK(two.b.closed[0].peer == two.b.peer);
     CHECK(two.b.closed[0].why.code == Channels::close_goodbye);
+    CHECK(two.b.closed[0].why.by_peer);
     CHECK(two.b.closed[0].why.reason == "going down");
     CHECK_FALSE(two.b.port.conn_of(two.b.peer));
     CHECK_FALSE(two.b.mesh.send_message(two.b.peer, text("nobody")));
