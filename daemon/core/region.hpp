@@ -80,7 +80,7 @@ struct MemoryRef {
 inline bool overlap(const Place& a, uint64_t a_bytes, const Place& b, uint64_t b_bytes) {
     if (a_bytes == 0 || b_bytes == 0 || !a.same_object(b)) return false;
     const uint64_t at_a = a.in_object(), at_b = b.in_object();
-    return at_a < at_b ? b_bytes > 0 && at_b - at_a < a_bytes : at_a - at_b < b_bytes;
+    return at_a < at_b ? at_b - at_a < a_bytes : at_a - at_b < b_bytes;
 }
 
 // The daemon's table of regions. A row leaves it with its last pin.

@@ -162,7 +162,6 @@ Op& MeshLane::job(WorkerJob job) {
     } else if (job.dsts.empty() || link::bytes_of(job.dsts[0]) == 0) {
         tracked.finish();
     } else {
-        job.pins = op_.pins;
         job.unwanted = op_.work_unwanted;
         tracked.begin();
         context_.submit_job(std::move(job), tracked);

@@ -2,6 +2,7 @@
 #include "engine/local_job.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "core/check.hpp"
@@ -46,6 +47,26 @@ void run_flat(const WorkerJob& job, std::span<void* const> dsts, std::span<const
     }
 }
 
+// Small operations have few lists of one extent each: those need neither cursors nor memory for them.
+constexpr size_t contiguous_lists_max = 16;
+
+bool is_contiguous(const std::vector<link::Extents>& lists) {
+    return lists.size() <= contiguous_lists_max &&
+           std::ranges::all_of(lists, [](const link::Extents& list) { return list.size() == 1; });
+}
+
+// False: the job is not of that kind, and nothing was done.
+bool run_contiguous(const WorkerJob& job, size_t begin, size_t end) {
+    if (!is_contiguous(job.dsts) || !is_contiguous(job.srcs)) return false;
+    std::array<void*, contiguous_lists_max> dsts;
+    std::array<const void*, contiguous_lists_max> srcs;
+    for (size_t i = 0; i < job.dsts.size(); ++i) dsts[i] = job.dsts[i][0].data() + begin;
+    for (size_t i = 0; i < job.srcs.size(); ++i) srcs[i] = job.srcs[i][0].data() + begin;
+    run_flat(job, std::span(dsts).first(job.dsts.size()), std::span(srcs).first(job.srcs.size()),
+             end - begin);
+    return true;
+}
+
 }  // namespace
 
 size_t bytes_of(const WorkerJob& job) {
@@ -61,6 +82,7 @@ void run_here(const WorkerJob& job) {
 }
 
 void run_piece(const WorkerJob& job, size_t begin, size_t end) {
+    if (begin == end || run_contiguous(job, begin, end)) return;
     std::vector<Cursor> dst_at, src_at;
     for (const auto& list : job.dsts) dst_at.emplace_back(list, begin);
     for (const auto& list : job.srcs) src_at.emplace_back(list, begin);

@@ -161,8 +161,6 @@ void Messages::start_copy(Recv& recv, Send& send) {
     WorkerJob job;
     job.dsts = {{{recv.out.place(), send.message.bytes}}};
     job.srcs = {{{send.in.place(), send.message.bytes}}};
-    for (const MemoryRef* memory : {&recv.out, &send.in})
-        if (memory->region) job.pins.push_back(memory->region);
     group_.context().submit_job(std::move(job), recv);
 }
 

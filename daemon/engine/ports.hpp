@@ -138,6 +138,7 @@ class MeshPort {
 };
 
 // Local reductions, copies and fan-out, on worker threads. Every srcs/dsts extent list covers `bytes`.
+// Requires: the job's operation pins the regions until the job has ended [M3].
 struct WorkerJob {
     uint64_t handle = 0;
     enum class Kind : uint8_t {
@@ -150,7 +151,6 @@ struct WorkerJob {
     uint64_t divisor = 1;
     std::vector<link::Extents> dsts;
     std::vector<link::Extents> srcs;
-    std::vector<RegionPin> pins;  // the regions of dsts and srcs, but for scratch [M3]
     // True: the operation was aborted. The job's remaining pieces are skipped, and it ends as soon as no
     // worker runs one. Null: never.
     std::shared_ptr<const std::atomic<bool>> unwanted;

@@ -215,18 +215,19 @@ Result<void> SessionCore::resolve_stage(const nexar_shm_descriptor& asked, const
 Result<MemoryRef> SessionCore::name_memory(const nexar_shm_extent& extent, uint64_t bytes, uint64_t align,
                                            const char* which) const {
     if (bytes == 0) return MemoryRef{};
+    const auto refuse = [&](const std::string& before, const std::string& after) {
+        return fail(Errc::invalid_argument, std::string("the ") + which + before + " region " +
+                                                std::to_string(extent.region) + after);
+    };
     const auto found = regions_.find(extent.region);
     if (found == regions_.end())
-        return fail(Errc::invalid_argument,
-                    std::string("the ") + which + " names region " + std::to_string(extent.region) +
-                        (region_numbers_.is_used(extent.region) ? ", which this session has freed"
-                                                                : ", which this session has not registered"));
+        return refuse(" names", region_numbers_.is_used(extent.region)
+                                    ? ", which this session has freed"
+                                    : ", which this session has not registered");
     const RegionMemory& region = found->second->memory;
     if (extent.offset > region.bytes || bytes > region.bytes - extent.offset)
-        return fail(Errc::invalid_argument, std::string("the ") + which + " ends beyond its region of " +
-                                                std::to_string(region.bytes) + " bytes");
-    if (extent.offset % align != 0)
-        return fail(Errc::invalid_argument, std::string("the ") + which + " is not aligned to its elements");
+        return refuse(" ends beyond its", " of " + std::to_string(region.bytes) + " bytes");
+    if (extent.offset % align != 0) return refuse(" in", " is not aligned to its elements");
     return MemoryRef{found->second, extent.offset, bytes};  // [M3]
 }
 

@@ -21,7 +21,9 @@ class UsedNumbers {
         }
         return true;
     }
-    bool is_used(uint32_t number) const { return number < first_free_ || above_.contains(number); }
+    bool is_used(uint32_t number) const {
+        return number != 0 && (number < first_free_ || above_.contains(number));
+    }
 
   private:
     size_t gaps_max_;           // a gap closes when so many numbers above it are used

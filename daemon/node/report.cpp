@@ -52,7 +52,7 @@ json peers_json(const std::vector<Peer>& peers) {
                         {"version", p.agreed.version},
                         {"features", p.agreed.features},
                         {"rtt_ms", optional_ms(p.rtt)},
-                        {"heard_ago_ms", optional_ms(p.received_ago)},
+                        {"received_ago_ms", optional_ms(p.received_ago)},
                         {"bulk_bytes_sent", p.bulk_bytes_sent},
                         {"bulk_bytes_received", p.bulk_bytes_received},
                         {"why", p.why}});
@@ -118,10 +118,10 @@ json op_json(const engine::OpSnapshot& op, const HostNames& hosts) {
         if (missing.size() == missing_shown_max) break;
         missing.push_back(rank_json(r, hosts));
     }
-    json unheard = json::array();
+    json unanswered = json::array();
     for (const auto& node : op.unanswered) {
-        if (unheard.size() == missing_shown_max) break;
-        unheard.push_back({{"node", node.hex()}, {"host", host_of(hosts, node)}});
+        if (unanswered.size() == missing_shown_max) break;
+        unanswered.push_back({{"node", node.hex()}, {"host", host_of(hosts, node)}});
     }
     json arrived = json::array();
     for (const auto& r : op.arrived) {
@@ -139,8 +139,8 @@ json op_json(const engine::OpSnapshot& op, const HostNames& hosts) {
             {"arrived_count", op.arrived.size()},
             {"missing", std::move(missing)},
             {"missing_count", op.missing.size()},
-            {"unheard", std::move(unheard)},
-            {"unheard_count", op.unanswered.size()}};
+            {"unanswered", std::move(unanswered)},
+            {"unanswered_count", op.unanswered.size()}};
 }
 
 bool is(const std::string& wanted, const std::string& name, const GroupId& id) {

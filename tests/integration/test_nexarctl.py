@@ -175,8 +175,8 @@ def test_doctor_examines_a_machine_with_and_without_a_daemon(cluster):
     checks = json.loads(ctl(cluster[1], "doctor", "--json", expect=None)[0])
     assert len(checks["checks"]) > 8, checks
     for check in checks["checks"]:
-        assert check["verdict"] in ("ok", "warn", "fail") and check["found"], check
-        assert check["verdict"] == "ok" or check["advice"], f"no advice: {check}"
+        assert check["result"] in ("ok", "warn", "fail") and check["found"], check
+        assert check["result"] == "ok" or check["advice"], f"no advice: {check}"
     text, _ = ctl(cluster[1], "doctor", expect=None)
     contains(text, cluster.network.address(1))
 

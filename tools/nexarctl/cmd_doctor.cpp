@@ -43,11 +43,10 @@ class Doctor final : public Command {
         json list = json::array();
         for (const auto& c : checks)
             list.push_back({{"check", c.name},
-                            {"verdict", words[static_cast<size_t>(c.outcome)]},
+                            {"result", words[static_cast<size_t>(c.outcome)]},
                             {"found", c.found},
                             {"advice", c.advice}});
-        const json all = {{"verdict", words[static_cast<size_t>(worst(checks))]},
-                          {"checks", std::move(list)}};
+        const json all = {{"result", words[static_cast<size_t>(worst(checks))]}, {"checks", std::move(list)}};
         std::printf("%s\n", all.dump(2, ' ', false, json::error_handler_t::replace).c_str());
     }
 };

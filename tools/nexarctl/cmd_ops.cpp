@@ -22,10 +22,10 @@ std::string missing_text(const json& op) {
                printable(node_text(r)) + ", pid " + std::to_string(count_of(r, "pid")) + "\n";
     const uint64_t all = count_of(op, "missing_count");
     if (all > missing.size()) out += "    and " + std::to_string(all - missing.size()) + " more\n";
-    const json& unanswered = list_of(op, "unheard");
+    const json& unanswered = list_of(op, "unanswered");
     std::string nodes;
     for (const auto& n : unanswered) nodes += (nodes.empty() ? "" : ", ") + printable(node_text(n));
-    const uint64_t silent = count_of(op, "unheard_count");
+    const uint64_t silent = count_of(op, "unanswered_count");
     if (silent > unanswered.size()) nodes += " and " + std::to_string(silent - unanswered.size()) + " more";
     if (!nodes.empty()) out += "    no answer yet from " + nodes + "\n";
     return out;

@@ -41,11 +41,12 @@ std::string peers_text(const json& status) {
     Table table(
         {"PEER", "STATE", "ADDRESS", ">RTT", ">LAST PACKET", ">SENT", ">RECEIVED", ">INCARNATION", "WHY"});
     for (const auto& p : peers)
-        table.row({node_text(p), text_of(p, "state"), text_of(p, "address"),
-                   has(p, "rtt_ms") ? milliseconds_text(number_of(p, "rtt_ms")) : "",
-                   has(p, "heard_ago_ms") ? milliseconds_text(number_of(p, "heard_ago_ms")) + " ago" : "",
-                   bytes_text(count_of(p, "bulk_bytes_sent")), bytes_text(count_of(p, "bulk_bytes_received")),
-                   std::to_string(count_of(p, "incarnation")), text_of(p, "why")});
+        table.row(
+            {node_text(p), text_of(p, "state"), text_of(p, "address"),
+             has(p, "rtt_ms") ? milliseconds_text(number_of(p, "rtt_ms")) : "",
+             has(p, "received_ago_ms") ? milliseconds_text(number_of(p, "received_ago_ms")) + " ago" : "",
+             bytes_text(count_of(p, "bulk_bytes_sent")), bytes_text(count_of(p, "bulk_bytes_received")),
+             std::to_string(count_of(p, "incarnation")), text_of(p, "why")});
     return table.text();
 }
 

@@ -46,7 +46,7 @@ struct Facts {
     std::string daemon_problem;  // why there is no answer
     struct Peer {
         std::string name, state, address, why;
-        std::optional<double> rtt_ms, heard_ago_ms;
+        std::optional<double> rtt_ms, received_ago_ms;
     };
     std::vector<Peer> peers;
     struct Address {

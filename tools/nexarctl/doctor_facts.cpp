@@ -184,7 +184,7 @@ void read_daemon(Facts& f, const nlohmann::ordered_json& doctor) {
     for (const auto& p : list_of(doctor, "peers")) {
         Facts::Peer peer{node_text(p), text_of(p, "state"), text_of(p, "address"), text_of(p, "why"), {}, {}};
         if (has(p, "rtt_ms")) peer.rtt_ms = number_of(p, "rtt_ms");
-        if (has(p, "heard_ago_ms")) peer.heard_ago_ms = number_of(p, "heard_ago_ms");
+        if (has(p, "received_ago_ms")) peer.received_ago_ms = number_of(p, "received_ago_ms");
         f.peers.push_back(std::move(peer));
     }
     if (!text_of(doctor, "socket").empty()) f.session_socket.path = text_of(doctor, "socket");

@@ -146,12 +146,12 @@ TEST_CASE("the daemon's answer becomes facts; a strange one becomes none") {
     read_daemon(facts, nlohmann::ordered_json::parse(
                            R"({"listen": "0.0.0.0:1", "addresses": [{"address": "a", "chosen":
         true, "why": "w"}], "peers": [{"host": "beta", "node": "0123456789abcdef", "state": "up", "rtt_ms": 1.5,
-        "heard_ago_ms": null}], "socket": "/tmp/s", "state": "running", "state_dir": "/d", "certificate": {"state":
+        "received_ago_ms": null}], "socket": "/tmp/s", "state": "running", "state_dir": "/d", "certificate": {"state":
         "renewal failed", "expires_in_s": 50, "renewal_due_in_s": -7, "renewal_failures": 3, "why": "w"}})"));
     REQUIRE(facts.daemon);
     REQUIRE(facts.peers[0].name == "beta (0123456789ab)");
     REQUIRE(facts.peers[0].rtt_ms == 1.5);
-    REQUIRE_FALSE(facts.peers[0].heard_ago_ms);
+    REQUIRE_FALSE(facts.peers[0].received_ago_ms);
     REQUIRE(facts.session_socket.path == "/tmp/s");
     REQUIRE((facts.state == "running" && facts.state_dir == "/d"));
     REQUIRE((facts.certificate->expires_in_s == 50 && facts.certificate->renewal_due_in_s == -7));

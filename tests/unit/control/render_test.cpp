@@ -15,9 +15,9 @@ TEST_CASE("status shows this node, then its peers as a table") {
         "addresses": [{"address": "10.0.0.1:7654", "chosen": true}, {"address": "172.17.0.1:7654", "chosen": false}],
         "peers": [
           {"node": "aaaaaaaaaaaaffff", "host": "beta", "state": "up", "address": "10.0.0.2:7654", "incarnation": 2,
-           "rtt_ms": 0.21, "heard_ago_ms": 12, "bulk_bytes_sent": 1048576, "bulk_bytes_received": 0, "why": ""},
+           "rtt_ms": 0.21, "received_ago_ms": 12, "bulk_bytes_sent": 1048576, "bulk_bytes_received": 0, "why": ""},
           {"node": "bbbbbbbbbbbbffff", "host": "", "state": "down", "address": "10.0.0.3:7654", "incarnation": 7,
-           "rtt_ms": null, "heard_ago_ms": null, "why": "silent\nfor 5 s"}],
+           "rtt_ms": null, "received_ago_ms": null, "why": "silent\nfor 5 s"}],
         "sessions": 2, "session_memory_bytes": 1536, "groups": 1, "ops_in_flight": 0, "bulk_bytes_sent": 1048576,
         "bulk_bytes_received": 0, "shards": 1, "workers": 1})");
     REQUIRE(

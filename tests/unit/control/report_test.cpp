@@ -179,7 +179,7 @@ TEST_CASE("status: identity, incarnation, peers with state and times that may be
     REQUIRE(answer["uptime_s"] == 90.5);
     REQUIRE(answer["peers"][0]["state"] == "up");
     REQUIRE(answer["peers"][0]["rtt_ms"] == 0.21);
-    REQUIRE(answer["peers"][0]["heard_ago_ms"] == 12.0);
+    REQUIRE(answer["peers"][0]["received_ago_ms"] == 12.0);
     REQUIRE(answer["peers"][1]["rtt_ms"] == nullptr);
     REQUIRE(answer["peers"][1]["why"] == "silent for 5 s");
 

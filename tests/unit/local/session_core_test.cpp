@@ -45,8 +45,10 @@ TEST_CASE("every field of a descriptor is validated, and the answer names it", "
     d = all_reduce(100);
     CHECK((d.group = 2, refused(d)) == "-106 the group is not open in this session");
     CHECK(refused(all_reduce(UINT64_MAX / 2)) == "-101 count 9223372036854775807 is too large for its type");
-    CHECK(refused(all_reduce(16385)).substr(0, 42) == "-101 the input ends beyond its region of 6");
+    CHECK(refused(all_reduce(16385)) == "-101 the input ends beyond its region 1 of 65536 bytes");
     d = all_reduce(100);
+    CHECK((d.in.region = 0, refused(d)) ==
+          "-101 the input names region 0, which this session has not registered");
     CHECK((d.in.region = 2, refused(d)) ==
           "-101 the input names region 2, which this session has not registered");
     CHECK((d.in.region = UINT32_MAX, refused(d)) ==
@@ -54,7 +56,7 @@ TEST_CASE("every field of a descriptor is validated, and the answer names it", "
     d = all_reduce(100);
     CHECK((d.out.offset = UINT64_MAX - 3, refused(d)).substr(0, 22) == "-101 the output ends b");
     CHECK((d.out.offset = 65536, refused(d)).substr(0, 22) == "-101 the output ends b");
-    CHECK((d.out.offset = 2, refused(d)) == "-101 the output is not aligned to its elements");
+    CHECK((d.out.offset = 2, refused(d)) == "-101 the output in region 1 is not aligned to its elements");
     d = all_reduce(1);
     d.kind = NEXAR_OP_BROADCAST, d.peer = 4;
     CHECK(refused(d) == "-101 rank 4 is not in a group of 4");

@@ -155,7 +155,7 @@ TEST_CASE("one job of more pieces than the queue holds is done while the loop sl
     CHECK(pool.idle());
 }
 
-TEST_CASE("a pool ends with work before it, and lets go of all memory", "[workers][threads]") {
+TEST_CASE("a pool ends with work before it, and lets go of all jobs", "[workers][threads]") {
     Random random(3);
     for (int round = 0; round < 5; ++round) {
         loop::Wakeup wakeup;
@@ -164,12 +164,11 @@ TEST_CASE("a pool ends with work before it, and lets go of all memory", "[worker
         std::weak_ptr<const void> watch;
         {
             Pool pool(1 + random.below(3), wakeup);
-            Regions regions;
-            const RegionPin pin = regions.add_scratch(1);
-            watch = pin;
+            const auto unwanted = std::make_shared<std::atomic<bool>>(false);
+            watch = unwanted;
             for (uint64_t i = 0; i < 20; ++i) {
                 WorkerJob job = sums[i]->job(i);
-                job.pins = {pin};
+                job.unwanted = unwanted;
                 pool.submit(std::move(job));
             }
             CHECK_FALSE(pool.idle());
