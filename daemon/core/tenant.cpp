@@ -1,0 +1,91 @@
+#include "core/tenant.hpp"
+
+#include <algorithm>
+
+namespace nexar {
+
+namespace {
+
+struct Row {
+    const char *name, *key;
+    Errc code;  // when it is used up
+};
+constexpr std::array<Row, resource_count> rows{{
+    {"sessions", "sessions_max", Errc::table_full},
+    {"regions", "regions_max", Errc::table_full},
+    {"region_bytes", "region_bytes_max", Errc::no_memory},
+    {"groups", "groups_max", Errc::table_full},
+}};
+
+const Row& row_of(Resource resource) {
+    return rows[static_cast<size_t>(resource)];
+}
+
+}  // namespace
+
+const char* name_of(Resource resource) {
+    return row_of(resource).name;
+}
+
+const char* key_of(Resource resource) {
+    return row_of(resource).key;
+}
+
+// At least 1, so that no share is empty; without an overflow for the largest totals.
+uint64_t TenantLimits::share(Resource resource) const {
+    const uint64_t all = total(resource);
+    return std::max<uint64_t>(1, all / 100 * share_percent + all % 100 * share_percent / 100);
+}
+
+Charge::Charge(TenantRef tenant, Resource resource, uint64_t amount)
+    : tenant_(std::move(tenant)), resource_(resource), amount_(amount) {
+    const auto at = static_cast<size_t>(resource);
+    tenant_->used_[at].fetch_add(amount, std::memory_order_relaxed);
+    tenant_->totals_->used[at].fetch_add(amount, std::memory_order_relaxed);
+}
+
+Charge::~Charge() {
+    if (!tenant_) return;  // moved from
+    const auto at = static_cast<size_t>(resource_);
+    tenant_->used_[at].fetch_sub(amount_, std::memory_order_relaxed);
+    tenant_->totals_->used[at].fetch_sub(amount_, std::memory_order_relaxed);
+}
+
+Result<Charge> Tenant::charge(Resource resource, uint64_t amount) {
+    const Row& row = row_of(resource);
+    const auto refuse = [&](const std::string& who, uint64_t has, uint64_t limit) {
+        return fail(row.code, who + " has " + std::to_string(has) + " of at most " + std::to_string(limit) +
+                                  " " + row.name +
+                                  (amount == 1 ? "" : " and asks for " + std::to_string(amount)) + " (" +
+                                  row.key + " = " + std::to_string(limits().total(resource)) +
+                                  ", of which one user may have " + std::to_string(limits().share_percent) +
+                                  " %: user_share_percent)");
+    };
+    const uint64_t own = used(resource), share = limits().share(resource);
+    if (own > share || amount > share - own) return refuse(name.text(), own, share);
+    const uint64_t all = totals_->used[static_cast<size_t>(resource)].load(),
+                   total = limits().total(resource);
+    if (all > total || amount > total - all) return refuse("this daemon", all, total);
+    return Charge(shared_from_this(), resource, amount);
+}
+
+Tenants::Tenants(const TenantLimits& limits) : totals_(std::make_shared<TenantTotals>()) {
+    totals_->limits = limits;
+}
+
+TenantRef Tenants::of(const std::string& label, uint32_t uid) {
+    std::erase_if(rows_, [](const auto& row) { return row.second.expired(); });
+    std::weak_ptr<Tenant>& row = rows_[{label, uid}];
+    TenantRef tenant = row.lock();
+    if (!tenant) row = tenant = std::make_shared<Tenant>(TenantName{label, uid}, ++last_, totals_);
+    return tenant;
+}
+
+std::vector<TenantRef> Tenants::all() const {
+    std::vector<TenantRef> out;
+    for (const auto& [name, row] : rows_)
+        if (TenantRef tenant = row.lock()) out.push_back(std::move(tenant));
+    return out;
+}
+
+}  // namespace nexar

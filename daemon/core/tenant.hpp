@@ -1,0 +1,109 @@
+// Tenants: whom sessions belong to, and how much of the daemon each may use (docs/protocol/tenants.md). What
+// a tenant has is counted by Charges, which end with what they count.
+//
+// Thread: the control loop's; but a Charge may end on any thread, because it ends with a region.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/result.hpp"
+
+namespace nexar {
+
+enum class Resource : uint8_t {
+    sessions,      // connections to a session socket, also those whose handshake is not over
+    regions,       // mapped: also freed ones that an operation still uses
+    region_bytes,  // of these
+    groups,        // one for each rank: from its open until the group has gone
+};
+constexpr size_t resource_count = 4;
+const char* name_of(Resource resource);
+const char* key_of(Resource resource);  // of its total, in the configuration
+
+struct TenantName {
+    std::string label;  // of the session socket; the default socket has ""
+    uint32_t uid = 0;   // attested by the kernel
+    auto operator<=>(const TenantName&) const = default;
+    std::string text() const { return "user " + std::to_string(uid) + (label.empty() ? "" : " of " + label); }
+};
+
+struct TenantLimits {
+    std::array<uint64_t, resource_count> totals{4096, 16384, uint64_t{1} << 46, 65536};  // by Resource
+    uint64_t share_percent = 25;  // of each total, for one tenant
+
+    uint64_t total(Resource resource) const { return totals[static_cast<size_t>(resource)]; }
+    uint64_t share(Resource resource) const;
+};
+
+// How much of each resource is in use, by Resource.
+using Usage = std::array<std::atomic<uint64_t>, resource_count>;
+
+// What all tenants share; outlives them.
+struct TenantTotals {
+    TenantLimits limits;
+    Usage used{};
+};
+
+class Tenant;
+using TenantRef = std::shared_ptr<Tenant>;
+
+// A part of its tenant's share, in use until this ends.
+class Charge {
+  public:
+    Charge(TenantRef tenant, Resource resource, uint64_t amount);
+    Charge(Charge&&) noexcept = default;
+    Charge& operator=(Charge&& other) noexcept {
+        std::swap(tenant_, other.tenant_);
+        std::swap(resource_, other.resource_);
+        std::swap(amount_, other.amount_);
+        return *this;
+    }
+    ~Charge();
+
+  private:
+    TenantRef tenant_;
+    Resource resource_;
+    uint64_t amount_;
+};
+
+class Tenant : public std::enable_shared_from_this<Tenant> {
+  public:
+    Tenant(TenantName name, uint64_t number, std::shared_ptr<TenantTotals> totals)
+        : name(std::move(name)), number(number), totals_(std::move(totals)) {}
+
+    const TenantName name;
+    const uint64_t number;  // of one daemon's tenants; never reused
+
+    // An error: this tenant's share or the total is in use; its text names the limit, the use and the key.
+    Result<Charge> charge(Resource resource, uint64_t amount = 1);
+    uint64_t used(Resource resource) const { return used_[static_cast<size_t>(resource)].load(); }
+    const TenantLimits& limits() const { return totals_->limits; }
+
+  private:
+    friend class Charge;
+    Usage used_{};
+    std::shared_ptr<TenantTotals> totals_;
+};
+
+// The daemon's tenants. A row exists while something refers to it.
+class Tenants {
+  public:
+    explicit Tenants(const TenantLimits& limits = {});
+    TenantRef of(const std::string& label, uint32_t uid);
+    std::vector<TenantRef> all() const;  // by name
+    const TenantTotals& totals() const { return *totals_; }
+
+  private:
+    std::shared_ptr<TenantTotals> totals_;
+    std::map<TenantName, std::weak_ptr<Tenant>> rows_;
+    uint64_t last_ = 0;  // the newest number
+};
+
+}  // namespace nexar

@@ -1,0 +1,105 @@
+#include "core/tenant.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <optional>
+#include <thread>
+
+namespace nexar {
+namespace {
+
+TenantLimits limits_of(uint64_t total, uint64_t percent = 25) {
+    TenantLimits limits;
+    limits.totals.fill(total);
+    limits.share_percent = percent;
+    return limits;
+}
+
+std::vector<Charge> take_all(const TenantRef& tenant, Resource resource) {
+    std::vector<Charge> out;
+    for (auto charge = tenant->charge(resource); charge; charge = tenant->charge(resource))
+        out.push_back(std::move(*charge));
+    return out;
+}
+
+}  // namespace
+
+TEST_CASE("a tenant gets its share and no more, and leaves the rest to others", "[core][N1][H8]") {
+    Tenants tenants(limits_of(100));
+    const TenantRef greedy = tenants.of("", 1000), other = tenants.of("", 1001);
+    const auto taken = take_all(greedy, Resource::groups);
+    CHECK(taken.size() == 25);
+    CHECK(greedy->used(Resource::groups) == 25);
+    const auto refused = greedy->charge(Resource::groups);
+    REQUIRE(!refused);
+    CHECK(refused.error().code == Errc::table_full);
+    CHECK(refused.error().text ==
+          "user 1000 has 25 of at most 25 groups (groups_max = 100, of which one user may have 25 %: "
+          "user_share_percent)");
+    CHECK(other->charge(Resource::groups));
+    CHECK(greedy->charge(Resource::sessions));
+}
+
+TEST_CASE("the total is a limit too", "[core][N1]") {
+    Tenants tenants(limits_of(10, 50));
+    const TenantRef a = tenants.of("", 1), b = tenants.of("", 2), c = tenants.of("", 3);
+    const auto first = take_all(a, Resource::regions), second = take_all(b, Resource::regions);
+    CHECK(first.size() + second.size() == 10);
+    const auto refused = c->charge(Resource::regions);
+    REQUIRE(!refused);
+    CHECK(refused.error().text.starts_with("this daemon has 10 of at most 10 regions"));
+}
+
+TEST_CASE("an amount is taken whole or not at all, also the largest", "[core][N1]") {
+    Tenants tenants(limits_of(1000));
+    const TenantRef a = tenants.of("", 1);
+    const auto some = a->charge(Resource::region_bytes, 200);
+    REQUIRE(some);
+    for (const uint64_t amount : {uint64_t{51}, UINT64_MAX, UINT64_MAX - 100}) {
+        const auto refused = a->charge(Resource::region_bytes, amount);
+        REQUIRE(!refused);
+        CHECK(refused.error().code == Errc::no_memory);
+        CHECK(a->used(Resource::region_bytes) == 200);
+    }
+    CHECK(a->charge(Resource::region_bytes, 50));
+    Tenants wide(limits_of(UINT64_MAX, 100));
+    CHECK(wide.of("", 1)->charge(Resource::region_bytes, UINT64_MAX / 2));
+}
+
+TEST_CASE("what a charge counts comes back once, on any thread", "[core][N2]") {
+    Tenants tenants(limits_of(100));
+    const TenantRef a = tenants.of("", 1);
+    {
+        auto taken = take_all(a, Resource::regions);
+        const Charge moved = std::move(taken.front());
+        std::thread([taken = std::move(taken)] {}).join();
+        CHECK(a->used(Resource::regions) == 1);
+    }
+    CHECK(a->used(Resource::regions) == 0);
+    CHECK(tenants.totals().used[static_cast<size_t>(Resource::regions)] == 0);
+}
+
+TEST_CASE("a tenant is a label and a uid, and its number is never another's", "[core][N2]") {
+    Tenants tenants;
+    TenantRef a = tenants.of("", 1);
+    CHECK(tenants.of("", 1) == a);
+    CHECK(tenants.of("pod", 1) != a);
+    CHECK(tenants.of("pod", 1)->name.text() == "user 1 of pod");
+    const uint64_t number = a->number;
+    a.reset();
+    CHECK(tenants.of("", 1)->number > number);
+    CHECK(tenants.all().empty());
+    // A charge keeps its tenant.
+    std::optional<Charge> charge;
+    charge.emplace(*tenants.of("", 2)->charge(Resource::sessions));
+    CHECK(tenants.all().size() == 1);
+    CHECK(tenants.of("", 2)->used(Resource::sessions) == 1);
+}
+
+TEST_CASE("a share is exact for large totals and never empty", "[core]") {
+    CHECK(limits_of(UINT64_MAX, 100).share(Resource::groups) == UINT64_MAX);
+    CHECK(limits_of(4096).share(Resource::groups) == 1024);
+    CHECK(limits_of(3).share(Resource::groups) == 1);
+    CHECK(limits_of(199, 50).share(Resource::groups) == 99);
+}
+
+}  // namespace nexar
