@@ -336,7 +336,7 @@ NEXAR_API void nexar_session_options_init(nexar_session_options* options, uint64
  *   NOT_FOUND             no daemon listens at the socket
  *   PERMISSION            the socket's permissions refuse this user
  *   SESSION_REFUSED       the daemon refused (its reason is in the text): limit reached (sessions_max,
- *                         sessions_per_uid_max in its configuration), versions too far apart
+ *                         user_share_percent in its configuration), versions too far apart
  *   DAEMON_UNRESPONSIVE   the daemon did not answer in connect_timeout_ms
  *   IO                    a limit of this process on memory or descriptors (ulimit), or the socket is of another kind,
  *                         such as the admin socket */

@@ -49,8 +49,11 @@ struct Config {
     // Threads and limits
     uint64_t bulk_shards = 0;  // 0: one; more pay only where one core cannot fill the wire
     uint64_t workers = 0;      // 0: cores - 1, at least 1
-    uint64_t sessions_max = 4096;
-    uint64_t sessions_per_uid_max = 1024;
+    uint64_t sessions_max = 2000;
+    uint64_t regions_max = 32768;
+    uint64_t region_bytes_max = uint64_t{64} << 40;
+    uint64_t groups_max = 65536;
+    uint64_t user_share_percent = 30;
     uint64_t session_memory_max_bytes = uint64_t{64} << 30;
     double yield_microseconds = 50;  // how long the loop looks again before it sleeps
 

@@ -7,8 +7,10 @@
 #include <cstdint>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "core/ids.hpp"
+#include "core/tenant.hpp"
 
 namespace nexar {
 
@@ -40,6 +42,7 @@ struct Region {
     RegionKind kind = RegionKind::scratch;
     SessionId owner;  // of scratch: 0
     RegionMemory memory;
+    std::vector<ChargeRef> charges{};  // for what it uses; end with the row [N2]
 };
 
 // Keeps the row, and with it the mapping, also when the region was freed or its session has ended.
@@ -87,11 +90,13 @@ inline bool overlap(const Place& a, uint64_t a_bytes, const Place& b, uint64_t b
 // Thread: add() is the control loop's; pins end on any thread.
 class Regions {
   public:
-    RegionPin add(RegionKind kind, SessionId owner, RegionMemory memory) {
+    RegionPin add(RegionKind kind, SessionId owner, RegionMemory memory,
+                  std::vector<ChargeRef> charges = {}) {
         const RegionId id(++last_);
         if (memory.backing.device == 0) memory.backing = {0, id.value, 0};
         rows_->fetch_add(1, std::memory_order_relaxed);
-        return {new Region{id, kind, owner, std::move(memory)}, [rows = rows_](const Region* row) {
+        return {new Region{id, kind, owner, std::move(memory), std::move(charges)},
+                [rows = rows_](const Region* row) {
                     delete row;
                     rows->fetch_sub(1, std::memory_order_relaxed);
                 }};

@@ -45,13 +45,12 @@ Charge::Charge(TenantRef tenant, Resource resource, uint64_t amount)
 }
 
 Charge::~Charge() {
-    if (!tenant_) return;  // moved from
     const auto at = static_cast<size_t>(resource_);
     tenant_->used_[at].fetch_sub(amount_, std::memory_order_relaxed);
     tenant_->totals_->used[at].fetch_sub(amount_, std::memory_order_relaxed);
 }
 
-Result<Charge> Tenant::charge(Resource resource, uint64_t amount) {
+Result<ChargeRef> Tenant::charge(Resource resource, uint64_t amount) {
     const Row& row = row_of(resource);
     const auto refuse = [&](const std::string& who, uint64_t has, uint64_t limit) {
         return fail(row.code, who + " has " + std::to_string(has) + " of at most " + std::to_string(limit) +
@@ -66,7 +65,7 @@ Result<Charge> Tenant::charge(Resource resource, uint64_t amount) {
     const uint64_t all = totals_->used[static_cast<size_t>(resource)].load(),
                    total = limits().total(resource);
     if (all > total || amount > total - all) return refuse("this daemon", all, total);
-    return Charge(shared_from_this(), resource, amount);
+    return std::make_shared<const Charge>(shared_from_this(), resource, amount);
 }
 
 Tenants::Tenants(const TenantLimits& limits) : totals_(std::make_shared<TenantTotals>()) {

@@ -35,9 +35,10 @@ struct TenantName {
 };
 
 struct TenantLimits {
-    std::array<uint64_t, resource_count> totals{4096, 16384, uint64_t{1} << 46, 65536};  // by Resource
-    uint64_t share_percent = 25;  // of each total, for one tenant
+    std::array<uint64_t, resource_count> totals{2000, 32768, uint64_t{1} << 46, 65536};  // by Resource
+    uint64_t share_percent = 30;  // of each total, for one tenant
 
+    uint64_t& total(Resource resource) { return totals[static_cast<size_t>(resource)]; }
     uint64_t total(Resource resource) const { return totals[static_cast<size_t>(resource)]; }
     uint64_t share(Resource resource) const;
 };
@@ -58,20 +59,16 @@ using TenantRef = std::shared_ptr<Tenant>;
 class Charge {
   public:
     Charge(TenantRef tenant, Resource resource, uint64_t amount);
-    Charge(Charge&&) noexcept = default;
-    Charge& operator=(Charge&& other) noexcept {
-        std::swap(tenant_, other.tenant_);
-        std::swap(resource_, other.resource_);
-        std::swap(amount_, other.amount_);
-        return *this;
-    }
     ~Charge();
+    Charge(const Charge&) = delete;
+    Charge& operator=(const Charge&) = delete;
 
   private:
-    TenantRef tenant_;
-    Resource resource_;
-    uint64_t amount_;
+    const TenantRef tenant_;
+    const Resource resource_;
+    const uint64_t amount_;
 };
+using ChargeRef = std::shared_ptr<const Charge>;  // what is counted may have several holders
 
 class Tenant : public std::enable_shared_from_this<Tenant> {
   public:
@@ -82,7 +79,7 @@ class Tenant : public std::enable_shared_from_this<Tenant> {
     const uint64_t number;  // of one daemon's tenants; never reused
 
     // An error: this tenant's share or the total is in use; its text names the limit, the use and the key.
-    Result<Charge> charge(Resource resource, uint64_t amount = 1);
+    Result<ChargeRef> charge(Resource resource, uint64_t amount = 1);
     uint64_t used(Resource resource) const { return used_[static_cast<size_t>(resource)].load(); }
     const TenantLimits& limits() const { return totals_->limits; }
 

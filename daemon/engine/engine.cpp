@@ -43,8 +43,9 @@ Error Engine::Impl::with_host(Error error) const {
 
 Result<void> Engine::open(Time now, const OpenRequest& request) {
     impl_->context.now = now;
-    impl_->sessions[request.session].account = link::Account(request.uid);
-    const Result<void> result = impl_->opening.open(request);
+    NEXAR_TRY(const ChargeRef charge, request.tenant->charge(Resource::groups));
+    impl_->sessions[request.session].account = link::Account(request.tenant->number);
+    const Result<void> result = impl_->opening.open(request, charge);
     impl_->turn();
     return result;
 }
@@ -275,7 +276,7 @@ Result<void> Engine::install_group(Time now, const wire::GroupPrepare& group,
     std::vector<LocalRank> local;
     for (const auto& member : group.members)
         if (member.node == impl_->context.config.self && local.size() < sessions.size())
-            local.push_back({member.rank, sessions[local.size()], 0, false});
+            local.push_back({member.rank, sessions[local.size()], 0, false, {}, {}});
     for (SessionId session : sessions) impl_->sessions.try_emplace(session);
     const Result<void> result = impl_->make_group(group, local);
     if (result) impl_->replay_early(group.group);

@@ -93,7 +93,7 @@ void Engine::Impl::answer_all(const Opening::Formed& formed, const Error& why) {
 
 void Engine::Impl::on_opening(const Opening::Formed& formed) {
     std::vector<LocalRank> local;
-    for (const auto& l : formed.locals) local.push_back({l.rank, l.session, 0, false});
+    for (const auto& l : formed.locals) local.push_back({l.rank, l.session, 0, false, {}, l.charge});
     const GroupId& id = formed.group.group;
     if (groups.contains(id) || finished.contains(id))  // that group is not affected
         return answer_all(formed, {Errc::protocol_error,

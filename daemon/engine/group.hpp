@@ -48,6 +48,7 @@ struct LocalRank {
     uint64_t posted = 0;      // collectives so far, so the next one's number
     bool left = false;        // by any of Leaving
     link::Account account{};  // that pays for its control messages
+    ChargeRef charge;         // for the group, as long as it is here [N2]
 };
 
 class Group final : public Runnable, public Alarm, private membership::LifecycleHost {

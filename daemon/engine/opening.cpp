@@ -31,7 +31,7 @@ rendezvous::Config config_of(const EngineConfig& config) {
 
 Opening::Opening(Context& context) : context_(context), machine_(config_of(context.config)) {}
 
-Result<void> Opening::open(const OpenRequest& request) {
+Result<void> Opening::open(const OpenRequest& request, ChargeRef charge) {
     if (!context_.config.group_key) return fail(Errc::unsupported, "this daemon has no rendezvous");
     rendezvous::OpenSpec spec;
     spec.session = request.session;
@@ -44,7 +44,7 @@ Result<void> Opening::open(const OpenRequest& request) {
     spec.timeout = request.timeout;
     spec.timeouts = record_of(request.asked);
     NEXAR_TRY(const wire::RequestId id, machine_.open(spec, context_.now));
-    requests_by_number_[id.number] = {request.session, request.ticket};
+    requests_by_number_[id.number] = {request.session, request.ticket, std::move(charge)};
     return {};
 }
 
@@ -69,11 +69,12 @@ Opening::Formed Opening::formed(const rendezvous::Opened& opened) {
     for (const auto& [request, rank] : opened.ranks) {
         const auto node = requests_by_number_.extract(request.number);
         if (node.empty())
-            out.locals.push_back({rank.value, {}, 0, true});
+            out.locals.push_back({rank.value, {}, 0, true, {}});
         else
-            out.locals.push_back({rank.value, node.mapped().session, node.mapped().ticket, false});
+            out.locals.push_back(
+                {rank.value, node.mapped().session, node.mapped().ticket, false, node.mapped().charge});
     }
-    for (const Rank rank : opened.gone) out.locals.push_back({rank.value, {}, 0, true});
+    for (const Rank rank : opened.gone) out.locals.push_back({rank.value, {}, 0, true, {}});
     std::ranges::sort(out.locals, {}, &Formed::Local::rank);
     return out;
 }

@@ -26,6 +26,7 @@ class Opening {
             SessionId session;  // none, if the rank has ended
             uint64_t ticket = 0;
             bool gone = false;  // its process ended before the group was made
+            ChargeRef charge;   // none, if it is gone
         };
         std::vector<Local> locals;  // in rank order
     };
@@ -38,7 +39,7 @@ class Opening {
 
     explicit Opening(Context& context);
 
-    Result<void> open(const OpenRequest& request);
+    Result<void> open(const OpenRequest& request, ChargeRef charge);  // `charge`: for a group
     bool cancel(SessionId session, uint64_t ticket);  // true: it was an open; no event follows
     void session_ended(SessionId session);
     void on_peer_up(const NodeId& node, Incarnation incarnation) {
@@ -62,6 +63,7 @@ class Opening {
     struct Request {
         SessionId session;
         uint64_t ticket = 0;
+        ChargeRef charge;
     };
     Formed formed(const rendezvous::Opened& opened);
 

@@ -90,8 +90,9 @@ struct OpenRequest {
     std::string name;
     uint32_t size = 0;
     int64_t rank = -1;                 // -1: automatic
-    std::string job_secret;            // empty: only sessions of the same uid on this node find each other
-    uint32_t uid = 0, pid = 0;         // attested by the kernel
+    std::string job_secret;            // empty: only sessions of one tenant on this node find each other
+    TenantRef tenant;                  // of the session
+    uint32_t pid = 0;                  // attested by the kernel
     uint64_t instance = 0;             // how often the launcher started this job again: another job each time
     Duration timeout{30'000'000'000};  // 0: none
     Timeouts asked{Duration{-1}, Duration{-1}, Duration{-1}};  // -1: not set

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <mutex>
+#include <vector>
 
 namespace nexar::local {
 
@@ -20,6 +21,7 @@ Range ranges[BusGuard::ranges_max];
 std::atomic<int> ranges_used{0};
 std::atomic<uint64_t> fault_count{0};
 std::mutex registry;
+std::vector<int> free_ranges;  // below ranges_used, and not in use
 struct sigaction previous;
 
 bool repair(uintptr_t address) {
@@ -56,9 +58,9 @@ int BusGuard::watch(MutableBytes memory, size_t page_bytes) {
     static const bool installed = (install(), true);
     static_cast<void>(installed);
     const int used = ranges_used.load();
-    int at = 0;
-    while (at < used && ranges[at].end.load() != 0) ++at;
-    if (at == ranges_max) return -1;
+    if (free_ranges.empty() && used == ranges_max) return -1;
+    const int at = free_ranges.empty() ? used : free_ranges.back();
+    if (at != used) free_ranges.pop_back();
     ranges[at].faulted.store(false);
     ranges[at].page_bytes.store(page_bytes);
     ranges[at].begin.store(reinterpret_cast<uintptr_t>(memory.data()));
@@ -71,6 +73,7 @@ void BusGuard::unwatch(int range) {
     std::lock_guard lock(registry);
     ranges[range].end.store(0);
     ranges[range].begin.store(0);
+    free_ranges.push_back(range);
 }
 
 bool BusGuard::faulted(int range) {

@@ -13,7 +13,7 @@ namespace nexar::local {
 
 class BusGuard {
   public:
-    static constexpr int ranges_max = 1 << 14;
+    static constexpr int ranges_max = 1 << 16;  // above what tenants may map [N1], and the sessions' segments
 
     // Installs the handler at the first call. Returns a number for unwatch(), or -1 when ranges_max are
     // watched. `page_bytes`: the size of the mapping's pages (huge pages differ); the handler replaces whole

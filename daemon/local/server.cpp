@@ -28,12 +28,13 @@ constexpr Duration tick_interval = std::chrono::milliseconds(NEXAR_SHM_TICK_MS);
 constexpr int accepts_per_turn_max = 16;
 }  // namespace
 
-Server::Server(const ServerConfig& config, engine::Service& service, Descriptors& descriptors, Log& log)
-    : config_(config), service_(&service), descriptors_(&descriptors), log_(&log) {}
+Server::Server(const ServerConfig& config, engine::Service& service, Tenants& tenants,
+               Descriptors& descriptors, Log& log)
+    : config_(config), service_(&service), tenants_(&tenants), descriptors_(&descriptors), log_(&log) {}
 
 Result<std::unique_ptr<Server>> Server::open(const ServerConfig& config, engine::Service& service,
-                                             Descriptors& descriptors, Log& log) {
-    std::unique_ptr<Server> server(new Server(config, service, descriptors, log));
+                                             Tenants& tenants, Descriptors& descriptors, Log& log) {
+    std::unique_ptr<Server> server(new Server(config, service, tenants, descriptors, log));
     NEXAR_TRY_VOID(server->start());
     return server;
 }
@@ -104,30 +105,18 @@ void Server::refuse_without_descriptors() {
 
 Result<void> Server::admit(Time now, Fd connection) {
     NEXAR_TRY(auto peer, peer_of(connection.get()));
-    size_t of_uid = 0, not_ready = 0;
-    for (const Session* s : order_) {
-        of_uid += s->uid() == peer.uid;
-        not_ready += s->uid() == peer.uid && !s->ready();
-    }
-    std::string limit;
-    if (sessions_.size() >= config_.sessions_max)
-        limit = "sessions of this daemon is reached (sessions_max = " + std::to_string(config_.sessions_max) +
-                " in its configuration)";
-    else if (of_uid >= config_.sessions_per_uid_max)
-        limit = "sessions of this user is reached (sessions_per_uid_max = " +
-                std::to_string(config_.sessions_per_uid_max) + " in the daemon's configuration)";
-    else if (not_ready >= config_.handshakes_per_uid_max)
-        limit = "handshakes of this user at once is reached";
-    if (!limit.empty()) {
-        const Error why{Errc::table_full, "the limit of " + limit, -1, -1, {}};
-        refuse(connection.get(), why);
-        return fail(why);
+    const TenantRef tenant = tenants_->of("", peer.uid);
+    const auto charge = tenant->charge(Resource::sessions);  // [N3]
+    if (!charge) {
+        refuse(connection.get(), charge.error());
+        return fail(charge.error());
     }
     const SessionId id(next_session_++);
     const SessionHost host{service_,     &robust_,        page_.fd.get(),
                            config_.node, config_.session, config_.sabotage};
-    auto session = std::make_unique<Session>(id, std::move(connection), std::move(peer), host,
-                                             now + config_.handshake_timeout);
+    auto session =
+        std::make_unique<Session>(id, Client{std::move(connection), std::move(peer), tenant, *charge}, host,
+                                  now + config_.handshake_timeout);
     descriptors_->watch(session->connection(), connection_key(id));
     if (session->pidfd() >= 0) descriptors_->watch(session->pidfd(), process_key(id));
     order_.push_back(session.get());
@@ -219,9 +208,9 @@ void Server::sweep() {
             log_->info("session_ended", {field("session", id), field("pid", session->pid()),
                                          field("reason", session->why().text)});
         else
-            log_->warn("session_closed",
-                       {field("session", id), field("pid", session->pid()), field("uid", session->uid()),
-                        field("reason", session->why().text)});
+            log_->warn("session_closed", {field("session", id), field("pid", session->pid()),
+                                          field("tenant", session->tenant().name.text()),
+                                          field("reason", session->why().text)});
         descriptors_->unwatch(session->connection(), connection_key(id));
         if (session->pidfd() >= 0) descriptors_->unwatch(session->pidfd(), process_key(id));
         sessions_.erase(id.value);

@@ -21,10 +21,7 @@ struct ServerConfig {
     // Access control is the folder's mode and the tenancy rules, over the uid that the kernel attests.
     unsigned mode = 0666;
     NodeId node;
-    size_t sessions_max = 1024;
-    size_t sessions_per_uid_max = 256;
-    size_t handshakes_per_uid_max = 32;  // connections that are not READY
-    Duration handshake_timeout{5'000'000'000};
+    Duration handshake_timeout{30'000'000'000};  // of a client that has yet to be scheduled, too
     SessionLimits session;
     SessionCore::Sabotage sabotage;
 };
@@ -43,7 +40,7 @@ class Server final : public engine::Clients {
   public:
     // Requires: called on the control loop's thread, because it makes that thread's robust list.
     static Result<std::unique_ptr<Server>> open(const ServerConfig& config, engine::Service& service,
-                                                Descriptors& descriptors, Log& log);
+                                                Tenants& tenants, Descriptors& descriptors, Log& log);
     ~Server();
     Server(const Server&) = delete;
     Server& operator=(const Server&) = delete;
@@ -75,7 +72,8 @@ class Server final : public engine::Clients {
     void stage_done(SessionId session, uint64_t ticket, uint32_t done) override;
 
   private:
-    Server(const ServerConfig& config, engine::Service& service, Descriptors& descriptors, Log& log);
+    Server(const ServerConfig& config, engine::Service& service, Tenants& tenants, Descriptors& descriptors,
+           Log& log);
     Result<void> start();
     void accept_all(Time now);
     Result<void> admit(Time now, Fd connection);
@@ -89,6 +87,7 @@ class Server final : public engine::Clients {
 
     ServerConfig config_;
     engine::Service* service_;
+    Tenants* tenants_;
     Descriptors* descriptors_;
     Log* log_;
     Fd listener_;

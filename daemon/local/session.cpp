@@ -48,18 +48,14 @@ Error protocol_error(std::string text) {
 
 }  // namespace
 
-Session::Session(SessionId id, Fd connection, PeerProcess peer, const SessionHost& host, Time handshake_until)
-    : id_(id),
-      connection_(std::move(connection)),
-      peer_(std::move(peer)),
-      host_(host),
-      handshake_until_(handshake_until) {}
+Session::Session(SessionId id, Client client, const SessionHost& host, Time handshake_until)
+    : id_(id), client_(std::move(client)), host_(host), handshake_until_(handshake_until) {}
 
 Session::~Session() = default;
 
 void Session::on_readable(Time now) {
     for (int i = 0; i < packets_per_turn_max && !ended_; ++i) {
-        Packet packet = receive_packet(connection_.get());
+        Packet packet = receive_packet(connection());
         switch (packet.kind) {
             case Packet::Kind::nothing_yet:
                 return;
@@ -109,7 +105,7 @@ Result<void> Session::on_hello(const Packet& packet) {
     welcome.session_bytes_max = host_.limits.session_bytes_max;
     std::memcpy(welcome.node, host_.node.bytes.data(), sizeof welcome.node);
     const int pages[] = {host_.daemon_page_fd, alive_->fd()};
-    if (!send_body(connection_.get(), welcome, NEXAR_MSG_WELCOME, pages))
+    if (!send_body(connection(), welcome, NEXAR_MSG_WELCOME, pages))
         return fail(Errc::closed, "the answer could not be sent to the client");
     alive_->close_fd();
     state_ = State::expects_attach;
@@ -125,11 +121,11 @@ Result<void> Session::on_attach(Packet& packet) {
     NEXAR_TRY(control_,
               Mapping::of_client(packet.fds[0].get(), 0, attach.control_bytes, attach.control_bytes));
     NEXAR_TRY(auto view, shm::ControlView::over(control_->bytes(), attach.slots));
-    const SessionIdentity identity{id_, peer_.uid, peer_.pid, host_.node};
+    const SessionIdentity identity{id_, client_.tenant, pid(), host_.node};
     Waker& waker = *this;
     core_ = std::make_unique<SessionCore>(identity, view, *host_.service, waker, host_.limits);
     core_->sabotage = host_.sabotage;
-    if (!send_body(connection_.get(), nexar_msg_head{}, NEXAR_MSG_READY))
+    if (!send_body(connection(), nexar_msg_head{}, NEXAR_MSG_READY))
         return fail(Errc::closed, "the answer could not be sent to the client");
     state_ = State::ready;
     return {};
@@ -208,7 +204,7 @@ void Session::drain_rest(Time now) {
 // Reads the packets that are left: GOODBYE may be behind doorbells.
 void Session::drain_socket(Time now) {
     for (int i = 0; i < packets_at_end_max && !ended_; ++i) {
-        Packet packet = receive_packet(connection_.get());
+        Packet packet = receive_packet(connection());
         if (packet.kind != Packet::Kind::message) return;  // the caller ends the session
         on_packet(now, packet);
     }
@@ -247,7 +243,7 @@ void Session::end(Time now, SessionEnd how, Error why) {
     nexar_msg_refused refused{};
     refused.code = static_cast<int32_t>(why.code);
     std::memcpy(refused.text, why.text.data(), std::min(why.text.size(), sizeof refused.text - 1));
-    send_body(connection_.get(), refused, NEXAR_MSG_REFUSED);
+    send_body(connection(), refused, NEXAR_MSG_REFUSED);
     if (alive_) alive_->stop();  // wakes every sleeper of the client
     if (was_ready) host_.service->session_ended(now, id_, how, why.text);
 }
@@ -258,7 +254,7 @@ void Session::wake_all(uint32_t* word) {
 
 void Session::ring_doorbell() {
     // When the socket is full, it already holds a doorbell that was not read.
-    send_body(connection_.get(), nexar_msg_head{}, NEXAR_MSG_BELL);
+    send_body(connection(), nexar_msg_head{}, NEXAR_MSG_BELL);
 }
 
 }  // namespace nexar::local

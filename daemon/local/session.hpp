@@ -24,9 +24,17 @@ struct SessionHost {
     SessionCore::Sabotage sabotage;
 };
 
+// A connection that the server has accepted.
+struct Client {
+    Fd connection;
+    PeerProcess process;
+    TenantRef tenant;
+    ChargeRef charge;  // for the session
+};
+
 class Session final : private Waker {
   public:
-    Session(SessionId id, Fd connection, PeerProcess peer, const SessionHost& host, Time handshake_until);
+    Session(SessionId id, Client client, const SessionHost& host, Time handshake_until);
     ~Session();
     Session(const Session&) = delete;
     Session& operator=(const Session&) = delete;
@@ -47,10 +55,10 @@ class Session final : private Waker {
     const Error& why() const { return *ended_; }
 
     SessionId id() const { return id_; }
-    uint32_t uid() const { return peer_.uid; }
-    uint32_t pid() const { return peer_.pid; }
-    int connection() const { return connection_.get(); }
-    int pidfd() const { return peer_.pidfd.get(); }
+    const Tenant& tenant() const { return *client_.tenant; }
+    uint32_t pid() const { return client_.process.pid; }
+    int connection() const { return client_.connection.get(); }
+    int pidfd() const { return client_.process.pidfd.get(); }
     bool ready() const { return state_ == State::ready && !ended_; }
     SessionCore* core() { return core_.get(); }
 
@@ -73,8 +81,7 @@ class Session final : private Waker {
     void ring_doorbell() override;
 
     SessionId id_;
-    Fd connection_;
-    PeerProcess peer_;
+    Client client_;
     SessionHost host_;
     Time handshake_until_;  // the session ends when it is not ready by then
     State state_ = State::expects_hello;

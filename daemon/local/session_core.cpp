@@ -239,7 +239,7 @@ Result<void> SessionCore::open_group(Time now, Ticket ticket) {
     NEXAR_TRY(auto request, open_request_from(asked));
     request.session = identity_.id;
     request.ticket = ticket.value();
-    request.uid = identity_.uid;
+    request.tenant = identity_.tenant;
     request.pid = identity_.pid;
     ++groups_opening_;
     auto accepted = service_->open(now, request);
@@ -331,8 +331,11 @@ Result<void> SessionCore::accept_region(uint32_t region, RegionMemory memory) {
         return fail(Errc::no_memory,
                     "this session may register " + std::to_string(limits_.session_bytes_max) +
                         " bytes (session_memory_max_bytes); it has " + std::to_string(region_bytes_));
+    NEXAR_TRY(ChargeRef row, identity_.tenant->charge(Resource::regions));
+    NEXAR_TRY(ChargeRef bytes, identity_.tenant->charge(Resource::region_bytes, memory.bytes));
     region_bytes_ += memory.bytes;
-    regions_.emplace(region, service_->regions().add(RegionKind::memfd, identity_.id, std::move(memory)));
+    regions_.emplace(region, service_->regions().add(RegionKind::memfd, identity_.id, std::move(memory),
+                                                     {std::move(row), std::move(bytes)}));
     return {};
 }
 

@@ -46,8 +46,9 @@ class Waker {
 
 struct SessionIdentity {
     SessionId id;
-    uint32_t uid = 0, pid = 0;  // attested by the kernel
-    NodeId node;                // of this daemon
+    TenantRef tenant;
+    uint32_t pid = 0;  // attested by the kernel
+    NodeId node;       // of this daemon
 };
 
 class SessionCore {

@@ -59,6 +59,9 @@ void take_descriptors(msghdr& header, Packet& packet) {
 
 }  // namespace
 
+// Connections that wait to be accepted [N3]; the kernel allows net.core.somaxconn of them, 4096 by default.
+constexpr int backlog = 4096;
+
 Result<Fd> listen_on(const std::string& path, unsigned mode) {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
@@ -73,7 +76,7 @@ Result<Fd> listen_on(const std::string& path, unsigned mode) {
     if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
         return fail(io_error("cannot bind " + path));
     if (::chmod(path.c_str(), mode) != 0) return fail(io_error("cannot set the mode of " + path));
-    if (::listen(fd.get(), 128) != 0) return fail(io_error("cannot listen on " + path));
+    if (::listen(fd.get(), backlog) != 0) return fail(io_error("cannot listen on " + path));
     return fd;
 }
 

@@ -16,7 +16,9 @@ wire::GroupKey group_key(const engine::OpenRequest& request, const NodeId& self)
     } else {
         put("nexar-local-v2");
         w.put(self.bytes);
-        w.put(request.uid);
+        w.put(request.tenant->name.uid);
+        w.put(static_cast<uint32_t>(request.tenant->name.label.size()));
+        put(request.tenant->name.label);
     }
     w.put(request.instance);
     put(request.name);

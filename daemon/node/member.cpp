@@ -69,7 +69,19 @@ class Member::ClientsRelay final : public engine::Clients {
     }
 };
 
-Member::Member(const Needs& needs) : needs_(needs) {}
+namespace {
+TenantLimits tenant_limits(const config::Config& config) {
+    TenantLimits limits;
+    limits.total(Resource::sessions) = config.sessions_max;
+    limits.total(Resource::regions) = config.regions_max;
+    limits.total(Resource::region_bytes) = config.region_bytes_max;
+    limits.total(Resource::groups) = config.groups_max;
+    limits.share_percent = config.user_share_percent;
+    return limits;
+}
+}  // namespace
+
+Member::Member(const Needs& needs) : needs_(needs), tenants_(tenant_limits(needs.config)) {}
 
 Result<std::unique_ptr<Member>> Member::start(const Needs& needs, Time now) {
     std::unique_ptr<Member> member(new Member(needs));
@@ -196,11 +208,9 @@ Result<void> Member::build_server() {
     local::ServerConfig c;
     c.path = needs_.config.socket;
     c.node = needs_.identity.node;
-    c.sessions_max = needs_.config.sessions_max;
-    c.sessions_per_uid_max = needs_.config.sessions_per_uid_max;
     c.session.session_bytes_max = needs_.config.session_memory_max_bytes;
     c.session.region_bytes_max = needs_.config.session_memory_max_bytes;
-    NEXAR_TRY(server_, local::Server::open(c, *engine_, *this, needs_.log));
+    NEXAR_TRY(server_, local::Server::open(c, *engine_, tenants_, *this, needs_.log));
     clients_->server = server_.get();
     return {};
 }

@@ -93,6 +93,7 @@ class Member final : private local::Descriptors {
     void unwatch(int fd, uint64_t key) override;
 
     Needs needs_;
+    Tenants tenants_;
     quic::Address listen_;
     AddressChoices addresses_;
     Incarnation incarnation_;

@@ -49,7 +49,6 @@ void Rendezvous::check_invariants() const {
     NEXAR_CHECK(leader_ == (peers_.empty() ? config_.self : std::min(config_.self, peers_.begin()->first)));
     NEXAR_CHECK(leader_ != config_.self || relayed_.empty());
     for (const auto& [node, incarnation] : peers_) NEXAR_CHECK(!lost_.contains(node));
-    NEXAR_CHECK(own_.size() <= config_.opens_per_node_max);
     for (const auto& [request, own] : own_) {
         NEXAR_CHECK(own.open.id == request && request.origin == config_.self);
         NEXAR_CHECK(!own.withdrawn || own.reserved);

@@ -46,14 +46,6 @@ Result<wire::RequestId> Rendezvous::open(const OpenSpec& spec, Time now) {
         return fail(Errc::invalid_argument, "rank " + std::to_string(spec.rank) + " of a group of " +
                                                 std::to_string(spec.size) + ", allowed is 0 to " +
                                                 std::to_string(spec.size - 1) + ", or -1 for any");
-    if (own_.size() >= config_.opens_per_node_max)
-        return fail(Errc::table_full, "this node has " + std::to_string(config_.opens_per_node_max) +
-                                          " groups being opened, the most allowed");
-    const auto of_session = std::count_if(own_.begin(), own_.end(),
-                                          [&](const auto& o) { return o.second.session == spec.session; });
-    if (static_cast<size_t>(of_session) >= config_.opens_per_session_max)
-        return fail(Errc::table_full, "this session has " + std::to_string(config_.opens_per_session_max) +
-                                          " groups being opened, the most allowed");
     Own own;
     own.open = {{config_.self, next_request_++},
                 spec.key,

@@ -38,8 +38,6 @@ struct Config {
     Duration query_timeout{1'000'000'000};
     Duration status_wait{300'000'000};
     Duration timeout_max{std::chrono::hours(24)};
-    size_t opens_per_session_max = 256;
-    size_t opens_per_node_max = 4096;
     size_t directory_max = 1 << 20;
     size_t decisions_max = 4096;
     size_t promises_max = 256;  // of each node

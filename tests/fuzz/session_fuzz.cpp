@@ -51,7 +51,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     test::ControlMemory memory(slots);
     Engine engine;
     NoWaker waker;
-    local::SessionCore core({SessionId(5), 1000, 77, {}}, memory.view(), engine, waker, {});
+    Tenants tenants;
+    local::SessionCore core({SessionId(5), tenants.of("", 1000), 77, {}}, memory.view(), engine, waker, {});
     engine.core = &core;
     auto region = std::make_shared<std::array<std::byte, 4096>>();
     core.add_region(slots - 1, 1, 1, RegionMemory{region->data(), region->size(), {}, region});

@@ -75,7 +75,6 @@ def registers_all(me):
     me.wait_for_go(60)
 
 
-@expected_failure("H8", owner="isolation")
 def test_a_user_with_as_many_regions_as_there_are_leaves_room_for_others(cluster):
     """[H8] One process that registers one-page regions until it is refused; then another user needs one."""
     open_to_all(cluster)

@@ -35,7 +35,8 @@ App::App(Cluster& cluster, uint32_t host, const AppShape& shape)
       pool_(shape.slots),
       submission_(view_),
       completion_(view_) {
-    const local::SessionIdentity identity{id_, 1000, 4000 + static_cast<uint32_t>(id_.value), host_.id};
+    const local::SessionIdentity identity{id_, host_.tenants.of("", 1000),
+                                          4000 + static_cast<uint32_t>(id_.value), host_.id};
     local::Waker& waker = *this;
     core_ =
         std::make_unique<local::SessionCore>(identity, view_, *host_.engine, waker, local::SessionLimits{});

@@ -57,7 +57,7 @@ class Host::Port final : public engine::MeshPort {
 };
 
 Host::Host(Cluster& cluster, uint32_t index, uint32_t identity, uint64_t counter)
-    : cluster_(cluster), index_(index), pump_scheduled_(meshes_per_host) {
+    : tenants(cluster.shape.tenants), cluster_(cluster), index_(index), pump_scheduled_(meshes_per_host) {
     for (size_t i = 0; i < id.bytes.size(); ++i)
         id.bytes[i] = static_cast<uint8_t>(identity * 37 + i * 11 + 1);
     incarnation = {counter, index + 100};
@@ -356,7 +356,7 @@ Cluster::Open Cluster::open(uint32_t host, const std::string& name, uint32_t siz
     request.size = size;
     request.rank = rank;
     request.job_secret = secret;
-    request.uid = uid;
+    request.tenant = hosts[host]->tenants.of("", uid);
     request.pid = 4000 + host;
     request.timeout = timeout;
     out.accepted = hosts[host]->engine->open(clock.now(), request);

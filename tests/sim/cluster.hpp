@@ -28,6 +28,7 @@ struct ClusterShape {
     Duration move_delay{50us};  // until a staged call moves what it can
     link::MeshConfig mesh;
     engine::EngineConfig engine;
+    TenantLimits tenants;  // of each host
     wire::PlanTableRecord plan = engine::EngineConfig::default_plan();
     Duration collective_timeout{30s};
     Duration barrier_timeout{30s};
@@ -61,6 +62,7 @@ class Host final : engine::Clients, engine::Workers, engine::PeerPort {
     std::string hostname() const { return "host" + std::to_string(index_); }
     Incarnation incarnation;
     bool dead = false;
+    Tenants tenants;
     std::unique_ptr<engine::Engine> engine;
     std::vector<std::unique_ptr<link::Mesh>> meshes;
     std::map<std::pair<uint64_t, uint64_t>, Call*> calls;  // by session and ticket

@@ -19,7 +19,8 @@ class User {
         if (opens_++ % 32 == 0) session_ = cluster_.new_session();
         ticket_ = host.next_ticket++;
         const std::string name = std::to_string(uid_) + "-" + std::to_string(opens_);
-        const engine::OpenRequest request{session_, ticket_, name, size, 0, {}, uid_, 4000, 0, 60s};
+        const engine::OpenRequest request{session_, ticket_, name, size, 0, {}, host.tenants.of("", uid_),
+                                          4000,     0,       60s};
         const bool accepted = host.engine->open(cluster_.clock.now(), request).has_value();
         host.after_input();
         return accepted;
@@ -49,21 +50,22 @@ ClusterShape one_node() {
 
 }  // namespace
 
-TEST_CASE("one user who makes groups as long as there is room leaves room for the others",
-          "[H8][!shouldfail]") {
+TEST_CASE("one user who makes groups as long as there is room leaves room for the others", "[N1][H8]") {
     ClusterShape shape = one_node();
-    shape.engine.groups_max = 64;
+    shape.tenants.total(Resource::groups) = 64;
     Cluster cluster(1, shape);
     User taker(cluster, greedy), neighbour(cluster, other);
-    for (size_t i = 0; i < shape.engine.groups_max && taker.has_group(); ++i) {
+    for (size_t i = 0; i < 64 && taker.has_group(); ++i) {
     }
 
     CHECK(neighbour.has_group());
 }
 
 TEST_CASE("one user who opens groups that never fill, as long as there is room, leaves room for the others",
-          "[H8][!shouldfail]") {
-    Cluster cluster(1, one_node());
+          "[N1][H8]") {
+    ClusterShape shape = one_node();
+    shape.tenants.total(Resource::groups) = 4096;
+    Cluster cluster(1, shape);
     User taker(cluster, greedy), neighbour(cluster, other);
     for (size_t i = 0; i < 4096 && taker.open(2); ++i) {
     }

@@ -37,7 +37,7 @@ def group_key(name, secret):
 
 def local_group_key(name, node, uid):
     """Of a group without a secret: nothing in it is unknown to other nodes."""
-    return hashlib.sha256(b"nexar-local-v2" + bytes.fromhex(node) + struct.pack("<I", uid) + bytes(8) + name.encode()).digest()
+    return hashlib.sha256(b"nexar-local-v2" + bytes.fromhex(node) + struct.pack("<II", uid, 0) + bytes(8) + name.encode()).digest()
 
 
 def members(*ranks):

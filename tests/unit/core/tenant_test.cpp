@@ -1,7 +1,6 @@
 #include "core/tenant.hpp"
 
 #include <catch2/catch_test_macros.hpp>
-#include <optional>
 #include <thread>
 
 namespace nexar {
@@ -14,8 +13,8 @@ TenantLimits limits_of(uint64_t total, uint64_t percent = 25) {
     return limits;
 }
 
-std::vector<Charge> take_all(const TenantRef& tenant, Resource resource) {
-    std::vector<Charge> out;
+std::vector<ChargeRef> take_all(const TenantRef& tenant, Resource resource) {
+    std::vector<ChargeRef> out;
     for (auto charge = tenant->charge(resource); charge; charge = tenant->charge(resource))
         out.push_back(std::move(*charge));
     return out;
@@ -70,7 +69,7 @@ TEST_CASE("what a charge counts comes back once, on any thread", "[core][N2]") {
     const TenantRef a = tenants.of("", 1);
     {
         auto taken = take_all(a, Resource::regions);
-        const Charge moved = std::move(taken.front());
+        const ChargeRef kept = taken.front();
         std::thread([taken = std::move(taken)] {}).join();
         CHECK(a->used(Resource::regions) == 1);
     }
@@ -89,8 +88,7 @@ TEST_CASE("a tenant is a label and a uid, and its number is never another's", "[
     CHECK(tenants.of("", 1)->number > number);
     CHECK(tenants.all().empty());
     // A charge keeps its tenant.
-    std::optional<Charge> charge;
-    charge.emplace(*tenants.of("", 2)->charge(Resource::sessions));
+    const ChargeRef charge = *tenants.of("", 2)->charge(Resource::sessions);
     CHECK(tenants.all().size() == 1);
     CHECK(tenants.of("", 2)->used(Resource::sessions) == 1);
 }

@@ -71,7 +71,8 @@ struct Fixture {
     ControlMemory memory{16};
     Engine engine;
     NoWaker waker;
-    SessionCore core{{SessionId(5), 1000, 77, {}}, memory.view(), engine, waker, {}};
+    Tenants tenants;
+    SessionCore core{{SessionId(5), tenants.of("", 1000), 77, {}}, memory.view(), engine, waker, {}};
     shm::SubmissionProducer producer{memory.view()};
     uint32_t generation = 0;
     std::vector<std::byte> region = std::vector<std::byte>(65536);

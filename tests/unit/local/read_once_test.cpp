@@ -121,7 +121,8 @@ TEST_CASE("descriptor, payload and stage counts are read once, whatever is check
     view.initialise();
     Engine engine;
     NoWaker waker;
-    SessionCore core{{SessionId(5), 1000, 77, {}}, view, engine, waker, {}};
+    Tenants tenants;
+    SessionCore core{{SessionId(5), tenants.of("", 1000), 77, {}}, view, engine, waker, {}};
     std::vector<std::byte> region(65536);
     core.add_region(15, 1, 1, nexar::test::memory_of_test(region.data(), region.size()));
     shm::SubmissionProducer producer(view);

@@ -65,10 +65,10 @@ void run_daemon(const std::string& path, const DaemonOptions& options, std::atom
     config.path = path;
     config.node = engine.node;
     config.sabotage = options.sabotage;
-    config.sessions_per_uid_max = options.sessions_per_uid_max;
     config.handshake_timeout = options.handshake_timeout;
     config.session = options.limits;
-    auto server = local::Server::open(config, engine, epoll, log);
+    Tenants tenants(options.tenants);
+    auto server = local::Server::open(config, engine, tenants, epoll, log);
     if (!server) std::fprintf(stderr, "test daemon: %s\n", server.error().text.c_str());
     NEXAR_CHECK(server);
     engine.clients = server->get();

@@ -15,7 +15,7 @@ namespace nexar::test {
 
 struct DaemonOptions {
     local::SessionCore::Sabotage sabotage;
-    size_t sessions_per_uid_max = 64;
+    TenantLimits tenants;
     Duration handshake_timeout{5'000'000'000};
     bool tick = true;
     local::SessionLimits limits;

@@ -7,11 +7,13 @@ using namespace nexar;
 
 namespace {
 
-engine::OpenRequest request(const std::string& secret, const std::string& name, uint32_t uid = 1000) {
+engine::OpenRequest request(const std::string& secret, const std::string& name, uint32_t uid = 1000,
+                            const std::string& label = {}) {
+    static Tenants tenants;
     engine::OpenRequest r;
     r.job_secret = secret;
     r.name = name;
-    r.uid = uid;
+    r.tenant = tenants.of(label, uid);
     r.size = 4;
     return r;
 }
@@ -44,11 +46,14 @@ TEST_CASE("where the secret ends and the name begins is part of the key", "[node
           node::group_key(request("a", std::string("\0bc", 3)), here));
 }
 
-TEST_CASE("without a secret only sessions of one user on one node meet", "[node]") {
+TEST_CASE("without a secret only sessions of one tenant on one node meet", "[node]") {
     const auto key = node::group_key(request("", "train"), here);
     CHECK(key == node::group_key(request("", "train"), here));
     CHECK(key != node::group_key(request("", "train"), there));
     CHECK(key != node::group_key(request("", "train", 1001), here));
+    CHECK(key != node::group_key(request("", "train", 1000, "pod"), here));
+    CHECK(node::group_key(request("", "b", 1000, "a"), here) !=
+          node::group_key(request("", "", 1000, "ab"), here));
     CHECK(key != node::group_key(request("", "tes"), here));
 }
 
@@ -57,6 +62,7 @@ TEST_CASE("no secret can be chosen that gives the key of a group without one", "
     std::string local(reinterpret_cast<const char*>(here.bytes.data()), here.bytes.size());
     const uint32_t uid = 1000;
     local.append(reinterpret_cast<const char*>(&uid), sizeof uid);
+    local.append(4, '\0');  // no label
     const auto key = node::group_key(request("", "train"), here);
     CHECK(key != node::group_key(request(local, "train"), here));
     CHECK(key != node::group_key(request("nexar-local-v2" + local, "train"), here));

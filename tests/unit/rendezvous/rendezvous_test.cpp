@@ -416,31 +416,6 @@ TEST_CASE("an invalid open is refused at once, with the allowed values", "[rende
     for (int i = 0; i < 256; ++i) REQUIRE(cluster[0].open(good, cluster.now()));
 }
 
-TEST_CASE("opens are bounded per session and per node", "[rendezvous][R14]") {
-    Config config;
-    config.self = node_id(0);
-    config.opens_per_session_max = 2;
-    config.opens_per_node_max = 3;
-    Rendezvous machine(config);
-    OpenSpec spec{SessionId{1}, {}, false, "train", 40, -1, 9, ms(100)};
-    REQUIRE(machine.open(spec, Time{}));
-    const auto second = machine.open(spec, Time{});
-    REQUIRE(second);
-    auto refused = machine.open(spec, Time{});
-    REQUIRE_FALSE(refused);
-    CHECK(refused.error().code == Errc::table_full);
-    CHECK(says(refused.error(), "this session has 2"));
-    spec.session = SessionId{2};
-    REQUIRE(machine.open(spec, Time{}));
-    refused = machine.open(spec, Time{});
-    REQUIRE_FALSE(refused);
-    CHECK(says(refused.error(), "this node has 3"));
-
-    machine.withdraw_session(SessionId{1}, Time{});
-    CHECK(machine.pending() == 1);
-    CHECK(machine.open(spec, Time{}));
-}
-
 TEST_CASE("a full directory refuses, naming its limit", "[rendezvous][R14]") {
     Config config;
     config.self = node_id(0);
