@@ -388,7 +388,8 @@ NEXAR_API nexar_status nexar_session_stats_get(nexar_session* session, nexar_ses
 /* ==== Memory that the daemon can reach ==== */
 
 enum {
-    NEXAR_ALLOC_LAZY = 1,      /* pages are made when first touched (and may fail then); default: all at once */
+    NEXAR_ALLOC_LAZY = 1,      /* pages are made when first touched (and may fail then), at the latest by the start of
+                                  an operation on them, which then is NO_MEMORY; default: all at once */
     NEXAR_ALLOC_HUGE_PAGES = 2 /* transparent huge pages where the system gives them to shared memory, else ordinary */
 };
 
@@ -402,8 +403,10 @@ NEXAR_API void nexar_alloc_options_init(nexar_alloc_options* options, uint64_t s
 
 /* Zeroed, page-aligned memory that operations use in place. bytes > 0. It counts against this process. The limits are
  * checked before the first page is touched. options may be NULL.
- *   NO_MEMORY    the system refused, or the daemon's limit for a session (session_memory_max_bytes, its configuration)
- *   TABLE_FULL   this session has 1024 regions: of nexar_alloc, nexar_register_memfd, and scratch */
+ *   NO_MEMORY    the system refused, or the daemon's limit for a session or a user (session_memory_max_bytes,
+ *                region_bytes_max, user_share_percent in its configuration)
+ *   TABLE_FULL   this session has 1024 regions: of nexar_alloc, nexar_register_memfd, and scratch; or this user has as
+ *                many as the daemon allows one (regions_max, user_share_percent) */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_alloc(nexar_session* session, uint64_t bytes,
                                                     const nexar_alloc_options* options, void** out);
 
@@ -415,7 +418,8 @@ NEXAR_API nexar_status nexar_free(nexar_session* session, void* memory);
  * writable, `bytes` bytes of the memfd `fd` from `offset` on; offset, and with huge pages bytes too, a multiple of
  * the memfd's page size. The memfd is sealed against shrinking, growing and further seals (create it with
  * MFD_ALLOW_SEALING); you keep the descriptor and the mapping. A call that fails has no effect, except for the seals
- * when the daemon's limits refuse it.
+ * when the daemon's limits refuse it. Pages that you have not touched are made by the operation that uses them first,
+ * at its start, on this process's account: NO_MEMORY if the system lacks them.
  * (The name nexar_register is kept for memory of other kinds.)
  *   UNSUPPORTED        not a memfd, or it does not allow seals
  *   TABLE_FULL         as nexar_alloc

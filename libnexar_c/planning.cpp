@@ -30,9 +30,11 @@ Result<bool> use_region(Session& session, const Span& span, uint64_t element, ne
         region->users.fetch_sub(1, std::memory_order_release);
         return false;
     }
+    in_use = region;
     extent.region = region->id;
     extent.offset = static_cast<uint64_t>(span.data - region->base);
-    in_use = region;
+    if (region->populated)
+        NEXAR_TRY_VOID(region->populated->ensure({region->base, region->bytes}, extent.offset, span.bytes));
     return true;
 }
 

@@ -41,6 +41,7 @@ Result<Region*> Session::make_region(const char* name, uint64_t bytes, bool scra
     ::close(segment.memfd);
     // Advice: without huge pages for shared memory the kernel refuses, and the pages are ordinary ones.
     if (options.huge_pages) ::madvise(segment.memory.data(), segment.memory.size(), MADV_HUGEPAGE);
+    if (options.lazy) (*region)->populated = std::make_unique<Populated>((*region)->bytes);
     if (auto populated = options.lazy ? Result<void>() : populate(segment.memory); !populated) {
         static_cast<void>(drop_region(*region));
         return std::unexpected(populated.error());
@@ -161,6 +162,7 @@ Result<void> Session::register_memfd(void* address, uint64_t bytes, int fd, uint
     segment.memfd = fd;
     scratch_.tidy_up();
     NEXAR_TRY(Region * region, add_region(segment, offset, false, false));
+    region->populated = std::make_unique<Populated>(region->bytes);
     region->ready.store(true, std::memory_order_release);
     return {};
 }

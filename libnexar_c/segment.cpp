@@ -66,7 +66,7 @@ Result<void> populate_step(MutableBytes memory) {
     if (rc == 0) return {};
     if (errno != EINVAL) return fail(Errc::no_memory, "the system has no memory left");
     for (size_t i = 0; i < memory.size(); i += page_bytes)  // kernels before 5.14
-        *static_cast<volatile std::byte*>(&memory[i]) = std::byte{0};
+        __atomic_fetch_or(reinterpret_cast<uint8_t*>(&memory[i]), uint8_t{0}, __ATOMIC_RELAXED);
     return {};
 }
 

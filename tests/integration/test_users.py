@@ -99,7 +99,6 @@ def starts_in_untouched_memory(me):
     request.wait(timeout=20)
 
 
-@expected_failure("D21 H9", owner="isolation")
 def test_the_first_touch_of_a_region_is_its_owners(cluster):
     """[D21] [H9] What an operation works on is there, on its owner's account, before the daemon can touch it."""
     job = Job([cluster[1]], starts_in_untouched_memory)
