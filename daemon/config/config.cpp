@@ -147,6 +147,10 @@ Result<void> check_together(const Config& c) {
     if (c.socket == c.admin_socket)
         return fail(Errc::bad_config,
                     "socket and admin_socket are both '" + c.socket + "'; allowed: two different paths");
+    for (const SessionSocket& further : c.session_sockets)
+        if (further.path == c.socket || further.path == c.admin_socket)
+            return fail(Errc::bad_config, "session_sockets has the path '" + further.path +
+                                              "' of socket or admin_socket; allowed: another path");
     const uint64_t shards = std::max<uint64_t>(c.bulk_shards, 1);
     const uint64_t port = std::stoul(c.listen.substr(c.listen.rfind(':') + 1));
     if (port + shards > port_max)

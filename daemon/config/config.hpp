@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "config/session_socket.hpp"
 #include "core/result.hpp"
 #include "core/time.hpp"
 
@@ -21,7 +22,8 @@ struct Config {
     // Where
     std::string socket = "/run/nexar/nexard.sock";
     std::string admin_socket = "/run/nexar/admin.sock";
-    std::string socket_group;  // empty: leave the group of the sockets as it is
+    std::vector<SessionSocket> session_sockets;  // beside `socket`
+    std::string socket_group;                    // empty: leave the group of the sockets as it is
     std::string state_dir = "/var/lib/nexar";
     std::string listen = "0.0.0.0:7654";
     std::string

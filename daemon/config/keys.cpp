@@ -189,12 +189,29 @@ Key seconds(const char* name, const char* environment, double Config::* field, c
     return number(name, environment, field, 0.05, 86400, "0.05 to 86400 seconds", help);
 }
 
+Key session_sockets(const char* name, const char* environment, const char* help) {
+    return {name,
+            environment,
+            session_sockets_allowed,
+            help,
+            [](Config& c, std::string_view v) {
+                auto sockets = session_sockets_from(v);
+                if (sockets) c.session_sockets = std::move(*sockets);
+                return sockets.has_value();
+            },
+            [](const Config& c) { return text_of(c.session_sockets); },
+            false,
+            true};
+}
+
 using C = Config;
 
 // Sockets, addresses, the state directory, and the cluster.
 std::vector<Key> place_keys() {
     return {
         path("socket", "NEXAR_SOCKET", &C::socket, "where applications connect"),
+        session_sockets("session_sockets", "NEXAR_SESSION_SOCKETS",
+                        "further sockets for applications; their users are others than those of `socket`"),
         path("admin_socket", "NEXAR_ADMIN_SOCKET", &C::admin_socket, "where nexarctl connects"),
         text("socket_group", "NEXAR_SOCKET_GROUP", &C::socket_group, "group that may use the admin socket"),
         path("state_dir", "NEXAR_STATE_DIR", &C::state_dir, "identity, certificates, tokens; mode 0700"),

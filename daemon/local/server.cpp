@@ -16,8 +16,9 @@
 namespace nexar::local {
 
 namespace {
-// Keys of watched descriptors: 0 is the listener; a session's connection and pidfd are its number, doubled.
-constexpr uint64_t listener_key = 0;
+// Keys of watched descriptors: a listener's has the highest bit, and its index; a session's connection and
+// pidfd are its number, doubled.
+constexpr uint64_t listener_bit = uint64_t{1} << 63;
 uint64_t connection_key(SessionId id) {
     return id.value * 2;
 }
@@ -44,9 +45,12 @@ Result<void> Server::start() {
     page().magic = NEXAR_SHM_MAGIC;
     page().version = NEXAR_LOCAL_VERSION;
     page().pid = static_cast<uint32_t>(::getpid());
-    NEXAR_TRY(listener_, listen_on(config_.path, config_.mode));
     spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-    descriptors_->watch(listener_.get(), listener_key);
+    for (const ServerConfig::Socket& socket : config_.sockets) {
+        NEXAR_TRY(Fd listener, listen_on(socket.path, socket.access));
+        descriptors_->watch(listener.get(), listener_bit | listeners_.size());
+        listeners_.push_back(std::move(listener));
+    }
     return {};
 }
 
@@ -57,17 +61,15 @@ Server::~Server() {
     }
     order_.clear();
     sessions_.clear();
-    if (listener_) {
-        if (!stopped_) descriptors_->unwatch(listener_.get(), listener_key);
-        ::unlink(config_.path.c_str());
-    }
+    unwatch_listeners();
+    for (size_t i = 0; i < listeners_.size(); ++i) ::unlink(config_.sockets[i].path.c_str());
     if (page_.page) ::munmap(page_.page, page_bytes);
 }
 
 void Server::on_readable(Time now, uint64_t key) {
     end_given_up(now);
-    if (key == listener_key) {
-        accept_all(now);
+    if ((key & listener_bit) != 0) {
+        accept_all(now, key ^ listener_bit);
     } else if (auto found = sessions_.find(key / 2); found != sessions_.end()) {
         Session& session = *found->second;
         if (key % 2 == 1)
@@ -78,15 +80,15 @@ void Server::on_readable(Time now, uint64_t key) {
     sweep();
 }
 
-void Server::accept_all(Time now) {
+void Server::accept_all(Time now, size_t listener) {
     for (int i = 0; i < accepts_per_turn_max && !stopped_; ++i) {
-        Fd connection(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+        Fd connection(::accept4(listeners_[listener].get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
         if (!connection) {
-            if (errno == EMFILE || errno == ENFILE) refuse_without_descriptors();
+            if (errno == EMFILE || errno == ENFILE) refuse_without_descriptors(listener);
             return;
         }
         const int fd = connection.get();
-        auto admitted = admit(now, std::move(connection));
+        auto admitted = admit(now, std::move(connection), config_.sockets[listener].label);
         if (admitted) continue;
         log_->warn("session_refused", {field("fd", fd), field("reason", admitted.error().text)});
     }
@@ -94,18 +96,18 @@ void Server::accept_all(Time now) {
 
 // When the process is out of descriptors, a connection that is not accepted keeps the listener readable, and
 // the loop spins. The spare descriptor makes room to accept and refuse it.
-void Server::refuse_without_descriptors() {
+void Server::refuse_without_descriptors(size_t listener) {
     spare_.reset();
-    Fd connection(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    Fd connection(::accept4(listeners_[listener].get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (connection)
         refuse(connection.get(), {Errc::table_full, "the daemon is out of descriptors", -1, -1, {}});
     connection.reset();
     spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
 }
 
-Result<void> Server::admit(Time now, Fd connection) {
+Result<void> Server::admit(Time now, Fd connection, const std::string& label) {
     NEXAR_TRY(auto peer, peer_of(connection.get()));
-    const TenantRef tenant = tenants_->of("", peer.uid);
+    const TenantRef tenant = tenants_->of(label, peer.uid);
     const auto charge = tenant->charge(Resource::sessions);  // [N3]
     if (!charge) {
         refuse(connection.get(), charge.error());
@@ -218,10 +220,16 @@ void Server::sweep() {
     });
 }
 
+void Server::unwatch_listeners() {
+    if (stopped_) return;
+    for (size_t i = 0; i < listeners_.size(); ++i)
+        descriptors_->unwatch(listeners_[i].get(), listener_bit | i);
+}
+
 void Server::stop(Time now, const std::string& reason) {
     if (stopped_) return;
+    unwatch_listeners();
     stopped_ = true;
-    descriptors_->unwatch(listener_.get(), listener_key);
     for (Session* session : order_)
         session->end(now, engine::SessionEnd::closed, {Errc::daemon_lost, reason, -1, -1, {}});
     sweep();

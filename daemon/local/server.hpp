@@ -17,9 +17,14 @@
 namespace nexar::local {
 
 struct ServerConfig {
-    std::string path = NEXAR_LOCAL_SOCKET;
-    // Access control is the folder's mode and the tenancy rules, over the uid that the kernel attests.
-    unsigned mode = 0666;
+    struct Socket {
+        std::string path = NEXAR_LOCAL_SOCKET;
+        std::string label;  // of the tenants that come through it
+        // Beside it, access control is the folder's mode and the tenancy rules, over the uid that the kernel
+        // attests.
+        SocketAccess access;
+    };
+    std::vector<Socket> sockets{{}};
     NodeId node;
     Duration handshake_timeout{30'000'000'000};  // of a client that has yet to be scheduled, too
     SessionLimits session;
@@ -75,10 +80,11 @@ class Server final : public engine::Clients {
     Server(const ServerConfig& config, engine::Service& service, Tenants& tenants, Descriptors& descriptors,
            Log& log);
     Result<void> start();
-    void accept_all(Time now);
-    Result<void> admit(Time now, Fd connection);
+    void accept_all(Time now, size_t listener);
+    Result<void> admit(Time now, Fd connection, const std::string& label);
     void refuse(int connection, const Error& why);
-    void refuse_without_descriptors();
+    void refuse_without_descriptors(size_t listener);
+    void unwatch_listeners();
     bool tick_is_due(Time now) const;
     void end_all_given_up(Time now);
     void sweep();
@@ -90,7 +96,7 @@ class Server final : public engine::Clients {
     Tenants* tenants_;
     Descriptors* descriptors_;
     Log* log_;
-    Fd listener_;
+    std::vector<Fd> listeners_;  // of config_.sockets, in that order
     Fd spare_;            // closed to accept and refuse one connection when the process is out of descriptors
     PublishedPage page_;  // nexar_shm_daemon_page, which all clients map
     RobustList robust_;

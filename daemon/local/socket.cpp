@@ -2,13 +2,18 @@
 #include "local/socket.hpp"
 
 #include <fcntl.h>
+#include <grp.h>
+#include <pwd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
 
 #include <cerrno>
+#include <charconv>
 #include <cstring>
+#include <optional>
+#include <vector>
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77  // Linux 6.5; Debian 12's headers are older
@@ -57,12 +62,51 @@ void take_descriptors(msghdr& header, Packet& packet) {
     }
 }
 
+std::optional<uint32_t> number_in(const std::string& text) {
+    uint32_t number = 0;
+    const auto r = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (r.ec != std::errc{} || r.ptr != text.data() + text.size()) return {};
+    return number;
+}
+
+Result<uid_t> user_number(const std::string& name) {
+    if (const auto number = number_in(name)) return *number;
+    std::vector<char> buffer(65536);
+    passwd entry{};
+    passwd* found = nullptr;
+    if (::getpwnam_r(name.c_str(), &entry, buffer.data(), buffer.size(), &found) != 0 || found == nullptr)
+        return fail(Errc::bad_config, "there is no user '" + name + "'");
+    return entry.pw_uid;
+}
+
+Result<gid_t> group_number(const std::string& name) {
+    if (const auto number = number_in(name)) return *number;
+    std::vector<char> buffer(65536);
+    group entry{};
+    group* found = nullptr;
+    if (::getgrnam_r(name.c_str(), &entry, buffer.data(), buffer.size(), &found) != 0 || found == nullptr)
+        return fail(Errc::bad_config, "there is no group '" + name + "'");
+    return entry.gr_gid;
+}
+
+// Only root, or CAP_CHOWN, may give a file to another user, or to a group that the daemon's user is not in.
+Result<void> give(const std::string& path, const SocketAccess& access) {
+    if (access.owner.empty() && access.group.empty()) return {};
+    uid_t uid = static_cast<uid_t>(-1);
+    gid_t gid = static_cast<gid_t>(-1);
+    if (!access.owner.empty()) NEXAR_TRY(uid, user_number(access.owner));
+    if (!access.group.empty()) NEXAR_TRY(gid, group_number(access.group));
+    if (::chown(path.c_str(), uid, gid) == 0) return {};
+    return fail(io_error("cannot give " + path + " to owner '" + access.owner + "', group '" + access.group +
+                         "' (the daemon needs CAP_CHOWN, or to be a member of the group)"));
+}
+
 }  // namespace
 
 // Connections that wait to be accepted [N3]; the kernel allows net.core.somaxconn of them, 4096 by default.
 constexpr int backlog = 4096;
 
-Result<Fd> listen_on(const std::string& path, unsigned mode) {
+Result<Fd> listen_on(const std::string& path, const SocketAccess& access) {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     if (path.empty() || path.size() >= sizeof address.sun_path)
@@ -75,7 +119,8 @@ Result<Fd> listen_on(const std::string& path, unsigned mode) {
     if (!fd) return fail(io_error("cannot create a unix socket"));
     if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
         return fail(io_error("cannot bind " + path));
-    if (::chmod(path.c_str(), mode) != 0) return fail(io_error("cannot set the mode of " + path));
+    NEXAR_TRY_VOID(give(path, access));
+    if (::chmod(path.c_str(), access.mode) != 0) return fail(io_error("cannot set the mode of " + path));
     if (::listen(fd.get(), backlog) != 0) return fail(io_error("cannot listen on " + path));
     return fd;
 }

@@ -14,8 +14,13 @@
 
 namespace nexar::local {
 
+struct SocketAccess {
+    unsigned mode = 0666;
+    std::string owner, group;  // names or numbers; empty: the daemon's
+};
+
 // Creates the folder (one level, 0755) and replaces a stale socket, but not one that has a listener.
-Result<Fd> listen_on(const std::string& path, unsigned mode);
+Result<Fd> listen_on(const std::string& path, const SocketAccess& access);
 
 struct PeerProcess {
     uint32_t uid = 0, gid = 0, pid = 0;

@@ -130,6 +130,7 @@ std::string Node::status(Time now) const {
         s.addresses = addresses_of(*member_);
         s.peers = peers_of(*member_, config::seconds(config_.heartbeat_timeout), now);
         s.sessions = member_->server().sessions();
+        s.tenants = &member_->tenants();
         s.session_memory_bytes = member_->server().memory_bytes();
         const auto snapshot = member_->engine().snapshot(now);
         s.groups = snapshot.groups.size();

@@ -206,7 +206,9 @@ void Member::build_engine() {
 
 Result<void> Member::build_server() {
     local::ServerConfig c;
-    c.path = needs_.config.socket;
+    c.sockets[0].path = needs_.config.socket;
+    for (const config::SessionSocket& s : needs_.config.session_sockets)
+        c.sockets.push_back({s.path, s.label, {s.mode, s.owner, s.group}});
     c.node = needs_.identity.node;
     c.session.session_bytes_max = needs_.config.session_memory_max_bytes;
     c.session.region_bytes_max = needs_.config.session_memory_max_bytes;

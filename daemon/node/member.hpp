@@ -55,6 +55,7 @@ class Member final : private local::Descriptors {
     void say_goodbye(Time now, const std::string& reason);
 
     engine::Engine& engine() { return *engine_; }
+    const Tenants& tenants() const { return tenants_; }
     const local::Server& server() const { return *server_; }
     const Renewer& renewer() const { return *renewer_; }
     const ControlPlane& plane() const { return *plane_; }

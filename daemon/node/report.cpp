@@ -1,6 +1,7 @@
 #include "node/report.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -178,6 +179,34 @@ json certificate_json(const std::optional<Certificate>& c) {
             {"why", c->why}};
 }
 
+constexpr std::array resources{Resource::sessions, Resource::regions, Resource::region_bytes,
+                               Resource::groups};
+static_assert(resources.size() == resource_count);
+
+json users_json(const Tenants* tenants) {
+    json list = json::array();
+    if (tenants == nullptr) return list;
+    for (const TenantRef& tenant : tenants->all()) {
+        if (list.size() == users_shown_max) break;
+        json one = {{"uid", tenant->name.uid}, {"label", tenant->name.label}};
+        for (const Resource r : resources) one[name_of(r)] = tenant->used(r);
+        list.push_back(std::move(one));
+    }
+    return list;
+}
+
+json limits_json(const Tenants* tenants) {
+    json out = json::object();
+    if (tenants == nullptr) return out;
+    const TenantTotals& totals = tenants->totals();
+    for (const Resource r : resources)
+        out[name_of(r)] = {{"used", totals.used[static_cast<size_t>(r)].load()},
+                           {"total", totals.limits.total(r)},
+                           {"share", totals.limits.share(r)},
+                           {"key", key_of(r)}};
+    return out;
+}
+
 }  // namespace
 
 std::string status(const Status& s) {
@@ -202,7 +231,9 @@ std::string status(const Status& s) {
                   {"bulk_bytes_sent", s.bulk_bytes_sent},
                   {"bulk_bytes_received", s.bulk_bytes_received},
                   {"shards", s.shards},
-                  {"workers", s.workers}});
+                  {"workers", s.workers},
+                  {"users", users_json(s.tenants)},
+                  {"limits", limits_json(s.tenants)}});
 }
 
 Result<std::string> groups(const engine::Snapshot& snapshot, const HostNames& hosts,

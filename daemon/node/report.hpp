@@ -68,6 +68,7 @@ struct Status {
     size_t groups = 0, ops_in_flight = 0;
     uint64_t bulk_bytes_sent = 0, bulk_bytes_received = 0;
     size_t shards = 0, workers = 0;
+    const Tenants* tenants = nullptr;  // null: none yet
 };
 std::string status(const Status& status);
 
@@ -123,6 +124,7 @@ constexpr size_t ranks_shown_max = 4096;
 constexpr size_t groups_shown_max = 1024;
 constexpr size_t ops_shown_max = 1024;
 constexpr size_t missing_shown_max = 64;
+constexpr size_t users_shown_max = 1024;
 
 struct TokenWish {
     uint32_t uses = 1;

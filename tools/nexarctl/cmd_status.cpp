@@ -50,6 +50,27 @@ std::string peers_text(const json& status) {
     return table.text();
 }
 
+// What each user has of his share of each limit (docs/protocol/tenants.md).
+std::string users_text(const json& status) {
+    const json& users = list_of(status, "users");
+    if (users.empty()) return "";
+    const auto share = [&](const char* name) {
+        return status.contains("limits") && has(status["limits"], name)
+                   ? count_of(status["limits"][name], "share")
+                   : 0;
+    };
+    const auto used = [&](const json& user, const char* name) {
+        return std::to_string(count_of(user, name)) + " of " + std::to_string(share(name));
+    };
+    Table table({"USER", "LABEL", ">SESSIONS", ">REGIONS", ">REGISTERED", ">GROUPS"});
+    for (const auto& user : users)
+        table.row({std::to_string(count_of(user, "uid")), text_of(user, "label"), used(user, "sessions"),
+                   used(user, "regions"),
+                   bytes_text(count_of(user, "region_bytes")) + " of " + bytes_text(share("region_bytes")),
+                   used(user, "groups")});
+    return "\n" + table.text();
+}
+
 class Status final : public Command {
     int run(const Context& context) override {
         return ask_and_show(context, "status", json::object(), render_status);
@@ -81,7 +102,7 @@ std::string render_status(const json& s) {
                {"threads", std::to_string(count_of(s, "shards")) + " for bulk data, " +
                                std::to_string(count_of(s, "workers")) + " for reductions"},
            }) +
-           "\n" + peers_text(s);
+           "\n" + peers_text(s) + users_text(s);
 }
 
 std::unique_ptr<Command> make_status() {

@@ -140,6 +140,33 @@ TEST_CASE("variables that mean nothing to anybody are found") {
             std::vector<std::string>{"NEXAR_HEARTBEAT_TIMEOUT"});
 }
 
+TEST_CASE("session sockets have a path and a label, and what else is said of them", "[H19]") {
+    const auto loaded = [](const std::string& value) {
+        return load({"f", {}, {{"NEXAR_SESSION_SOCKETS", value}}, {}});
+    };
+    const auto two = loaded("/run/a/s label=a,/run/b/s owner=1000 group=hpc mode=0660 label=b.2");
+    REQUIRE(two);
+    REQUIRE(two->session_sockets == std::vector<SessionSocket>{{"/run/a/s", "a", "", "", 0666},
+                                                               {"/run/b/s", "b.2", "1000", "hpc", 0660}});
+    const auto again = load({"f", to_toml(*two), {}, {}});
+    REQUIRE(again);
+    REQUIRE(again->session_sockets == two->session_sockets);
+    const auto of_file = load({"f", "session_sockets = [\"/a label=x\", \"/b label=y\"]", {}, {}});
+    REQUIRE(of_file);
+    REQUIRE(of_file->session_sockets.size() == 2);
+    REQUIRE(loaded("")->session_sockets.empty());
+
+    for (const char* bad :
+         {"run/a label=a", "/run/a", "/run/a label=", "/run/a label=a/b", "/run/a label=a mode=0888",
+          "/run/a label=a mode=0066", "/run/a label=a mode=01777",
+          "/run/a label=a owner=", "/run/a label=a x", "/run/a label=a x=y", "/a label=a,/a label=b"})
+        REQUIRE_FALSE(loaded(bad));
+    REQUIRE_FALSE(loaded("/run/a label=" + std::string(65, 'a')));
+    REQUIRE_FALSE(loaded("/" + std::string(107, 'a') + " label=a"));
+    REQUIRE_FALSE(loaded("/run/nexar/nexard.sock label=a"));
+    REQUIRE_FALSE(loaded("/run/nexar/admin.sock label=a"));
+}
+
 TEST_CASE("conditions between keys are checked") {
     const auto short_of = load(file("heartbeat_timeout = 1.5\n")).error().text;
     REQUIRE(short_of ==

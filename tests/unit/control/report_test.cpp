@@ -189,6 +189,26 @@ TEST_CASE("status: identity, incarnation, peers with state and times that may be
     REQUIRE(json::parse(report::status(s))["node"] == "");
 }
 
+TEST_CASE("status: what each user has, and his share", "[N1]") {
+    TenantLimits limits;
+    limits.total(Resource::groups) = 100;
+    Tenants tenants(limits);
+    const TenantRef one = tenants.of("", 1000), other = tenants.of("pod", 1000);
+    const auto charge = other->charge(Resource::groups);
+    report::Status s;
+    REQUIRE(json::parse(report::status(s))["users"].empty());
+    s.tenants = &tenants;
+    const json answer = json::parse(report::status(s));
+    REQUIRE(answer["users"].size() == 2);
+    REQUIRE(answer["users"][0]["label"] == "");
+    REQUIRE(answer["users"][0]["groups"] == 0);
+    REQUIRE(answer["users"][1]["label"] == "pod");
+    REQUIRE(answer["users"][1]["uid"] == 1000);
+    REQUIRE(answer["users"][1]["groups"] == 1);
+    REQUIRE(answer["limits"]["groups"] ==
+            json{{"used", 1}, {"total", 100}, {"share", 30}, {"key", "groups_max"}});
+}
+
 TEST_CASE("plan names the nodes by their first rank and gives the thresholds") {
     collectives::PlanTable table;
     table.lanes = 3;

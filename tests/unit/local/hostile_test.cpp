@@ -470,22 +470,22 @@ TEST_CASE("the socket's place: a stale one is replaced, a live one is not, a fil
     {
         ThreadDaemon daemon;
         path = daemon.path();
-        auto second = local::listen_on(path, 0600);
+        auto second = local::listen_on(path, {0600, {}, {}});
         REQUIRE(!second);
         CHECK(second.error().code == Errc::bad_state);
         CHECK(second.error().text.contains(path));
         CHECK(serves(daemon));
     }
     {
-        auto stale = local::listen_on(path, 0600);
+        auto stale = local::listen_on(path, {0600, {}, {}});
         REQUIRE(stale);
     }  // closed, but the name is still there
-    auto again = local::listen_on(path, 0600);
+    auto again = local::listen_on(path, {0600, {}, {}});
     CHECK(again);
     again->reset();
     ::unlink(path.c_str());
     Fd file(::open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
-    CHECK(!local::listen_on(path, 0600));
+    CHECK(!local::listen_on(path, {0600, {}, {}}));
     CHECK(::access(path.c_str(), F_OK) == 0);
     ::unlink(path.c_str());
     CHECK(!local::listen_on("/tmp/" + std::string(200, 'x'), 0600));

@@ -62,7 +62,7 @@ void run_daemon(const std::string& path, const DaemonOptions& options, std::atom
     FakeEngine engine;
     Epoll epoll;
     local::ServerConfig config;
-    config.path = path;
+    config.sockets[0].path = path;
     config.node = engine.node;
     config.sabotage = options.sabotage;
     config.handshake_timeout = options.handshake_timeout;
