@@ -182,5 +182,34 @@ def test_an_operation_does_not_wait_for_all_that_another_user_has_queued(cluster
     assert left >= GROUPS * OPS // 2, f"{left} of {GROUPS * OPS} large operations are left when the small one ends"
 
 
+def opens_through(me, *sockets):
+    """Two ranks without a secret, each through a socket of its own."""
+    try:
+        group = nexar.Session(sockets[me.rank]).group(me.name, size=2, rank=me.rank, timeout=2)
+        me.mark()
+        me.wait_for_go()
+        return int(group.all_reduce(np.array([me.rank + 1]))[0])
+    except nexar.Error as error:
+        return error.name
+
+
+def test_users_of_equal_uid_are_apart_when_their_sockets_have_labels(cluster):
+    """[H19] [N1] A container's processes meet those of their own socket only, and are counted for themselves."""
+    node = cluster[1]
+    pod, other = node.folder / "pod.sock", node.folder / "other.sock"
+    node.end()
+    node.start(NEXAR_SESSION_SOCKETS=f"{pod} label=pod mode=0600,{other} label=pod")
+    equal(pod.stat().st_mode & 0o777, 0o600, "the socket's mode")
+    apart = Job([node] * 2, opens_through, node.socket, pod)
+    equal(apart.outcomes(), ["GROUP_INCOMPLETE"] * 2, "a group of users with and without a label")
+    together = Job([node] * 2, opens_through, pod, other)
+    together.await_marks()
+    users = {(user["uid"], user["label"]): user for user in node.ask("status")["users"]}
+    equal(users[os.getuid(), "pod"]["sessions"], 2, "sessions of the label's user")
+    equal(users[os.getuid(), "pod"]["groups"], 2, "ranks of the label's user")
+    together.go()
+    equal(together.outcomes(), [3, 3], "a group of users of one label")
+
+
 if __name__ == "__main__":
     main(globals(), nodes=2)
