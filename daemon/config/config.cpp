@@ -140,10 +140,6 @@ Result<void> check_together(const Config& c) {
         return fail(Errc::bad_config, "heartbeat_timeout = " + short_text(c.heartbeat_timeout) +
                                           " s is too short; allowed: at least twice heartbeat_interval (" +
                                           short_text(c.heartbeat_interval) + " s)");
-    if (c.elastic_max_world_size != 0 && c.elastic_max_world_size < c.elastic_min_world_size)
-        return fail(Errc::bad_config, "elastic_max_world_size = " + std::to_string(c.elastic_max_world_size) +
-                                          "; allowed: 0, or at least elastic_min_world_size (" +
-                                          std::to_string(c.elastic_min_world_size) + ")");
     if (c.socket == c.admin_socket)
         return fail(Errc::bad_config,
                     "socket and admin_socket are both '" + c.socket + "'; allowed: two different paths");

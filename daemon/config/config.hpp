@@ -40,8 +40,6 @@ struct Config {
     double rpc_timeout = 30;
     double heartbeat_interval = 1;
     double heartbeat_timeout = 5;
-    double recovery_timeout = 30;
-    double elastic_checkpoint_timeout = 60;
     double drain_timeout = 10;
 
     // The plan (agreed per group; the group's creator decides)
@@ -58,18 +56,6 @@ struct Config {
     uint64_t user_share_percent = 30;
     uint64_t session_memory_max_bytes = uint64_t{64} << 30;
     double yield_microseconds = 50;  // how long the loop looks again before it sleeps
-
-    // Checked today; their features come later
-    uint64_t large_message_bytes = 8 << 20;
-    uint64_t ring_max_world = 8;
-    std::string topology = "full_mesh";
-    bool tcp_bulk = true;
-    bool encrypt_bulk = true;
-    uint64_t compressed_all_reduce_max_bytes = uint64_t{4} << 30;
-    bool elastic_enabled = false;
-    uint64_t elastic_min_world_size = 1;
-    uint64_t elastic_max_world_size = 0;
-    std::string recovery_policy = "automatic";
 };
 
 // One row of the table behind parsing, flags, help and `nexarctl config`.

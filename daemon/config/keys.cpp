@@ -137,20 +137,22 @@ Key count(const char* name, const char* environment, uint64_t Config::* field, u
             [field](const Config& c) { return std::to_string(c.*field); }};
 }
 
+std::optional<bool> read_flag(std::string_view v) {
+    const std::string s = lower(v);
+    if (s == "true" || s == "yes" || s == "on" || s == "1") return true;
+    if (s == "false" || s == "no" || s == "off" || s == "0") return false;
+    return {};
+}
+
 Key flag(const char* name, const char* environment, bool Config::* field, const char* help) {
     return {name,
             environment,
             "true, false, yes, no, on, off, 1 or 0",
             help,
             [field](Config& c, std::string_view v) {
-                const std::string s = lower(v);
-                if (s == "true" || s == "yes" || s == "on" || s == "1")
-                    c.*field = true;
-                else if (s == "false" || s == "no" || s == "off" || s == "0")
-                    c.*field = false;
-                else
-                    return false;
-                return true;
+                const auto value = read_flag(v);
+                if (value) c.*field = *value;
+                return value.has_value();
             },
             [field](const Config& c) { return std::string(c.*field ? "true" : "false"); }};
 }
@@ -204,6 +206,24 @@ Key session_sockets(const char* name, const char* environment, const char* help)
             true};
 }
 
+// Whether `text` is a spelling of `value`.
+bool is_same(std::string_view text, std::string_view value) {
+    if (value == "true" || value == "false") return read_flag(text) == (value == "true");
+    double x = 0, y = 0;
+    return read_number(value, x) ? read_number(text, y) && x == y : lower(text) == value;
+}
+
+// A key without a field: it has no effect, so only the value that describes the daemon as it is is accepted.
+Key waiting(const char* name, const char* environment, const char* value, const char* allowed,
+            const char* help) {
+    return {name,
+            environment,
+            allowed,
+            help,
+            [value](Config&, std::string_view v) { return is_same(v, value); },
+            [value](const Config&) { return std::string(value); }};
+}
+
 using C = Config;
 
 // Sockets, addresses, the state directory, and the cluster.
@@ -240,16 +260,11 @@ std::vector<Key> time_keys() {
         seconds_or_none("barrier_timeout", "NEXAR_BARRIER_TIMEOUT_SECS", &C::barrier_timeout,
                         "the same for a barrier"),
         seconds("rpc_timeout", "NEXAR_RPC_TIMEOUT_SECS", &C::rpc_timeout,
-                "longest wait for an RPC reply: checked, comes later"),
+                "agreed by the ranks of a group; there are no remote calls yet"),
         seconds("heartbeat_interval", "NEXAR_HEARTBEAT_INTERVAL_SECS", &C::heartbeat_interval,
                 "how often an idle connection sends a heartbeat"),
         seconds("heartbeat_timeout", "NEXAR_HEARTBEAT_TIMEOUT_SECS", &C::heartbeat_timeout,
                 "silence after which a node is suspected"),
-        seconds("recovery_timeout", "NEXAR_RECOVERY_TIMEOUT_SECS", &C::recovery_timeout,
-                "longest wait for a vote: checked, comes later"),
-        seconds("elastic_checkpoint_timeout", "NEXAR_ELASTIC_CHECKPOINT_TIMEOUT_SECS",
-                &C::elastic_checkpoint_timeout,
-                "longest wait at an elastic checkpoint: checked, comes later"),
         number("drain_timeout", "NEXAR_DRAIN_TIMEOUT_SECS", &C::drain_timeout, 0, 3600, "0 to 3600 seconds",
                "how long SIGTERM waits for operations in flight"),
     };
@@ -260,12 +275,8 @@ std::vector<Key> size_keys() {
     return {
         count("small_message_bytes", "NEXAR_SMALL_MSG_BYTES", &C::small_message_bytes, 0, 64 * 1024,
               "0 to 65536", "up to this size data travels with control, for latency"),
-        count("large_message_bytes", "NEXAR_LARGE_MSG_BYTES", &C::large_message_bytes, 64, uint64_t{1} << 40,
-              "64 to 1099511627776", "checked, not used: nexar cuts by pipeline_segment_bytes alone"),
         count("pipeline_segment_bytes", "NEXAR_PIPELINE_SEGMENT_BYTES", &C::pipeline_segment_bytes, 65536,
               uint64_t{1} << 30, "65536 to 1073741824, a multiple of 64", "size of one segment", 64),
-        count("ring_max_world", "NEXAR_RING_MAX_WORLD", &C::ring_max_world, 1, 65536, "1 to 65536",
-              "checked, not used: nexar chooses the ring by size alone"),
         count("bulk_shards", "NEXAR_BULK_SHARDS", &C::bulk_shards, 0, 64, "0 (one) to 64",
               "threads for bulk data"),
         count("workers", "NEXAR_WORKERS", &C::workers, 0, 256, "0 (by cores) to 256",
@@ -288,33 +299,40 @@ std::vector<Key> size_keys() {
     };
 }
 
-// Topology, and what comes later.
-std::vector<Key> plan_keys() {
+// Keys of what is to come: each has the one value that says what the daemon does today.
+std::vector<Key> waiting_keys() {
     return {
-        choice("topology", "NEXAR_TOPOLOGY", &C::topology, {"full_mesh"},
-               "full_mesh (hypercube and k_regular come with sparse meshes)", "which nodes are connected"),
-        flag("tcp_bulk", "NEXAR_ENABLE_TCP_BULK_SIDECAR", &C::tcp_bulk,
-             "TCP for bulk data: checked, comes later (QUIC today)"),
-        flag("encrypt_bulk", "NEXAR_ENCRYPT_BULK_TRANSPORT", &C::encrypt_bulk,
-             "encrypt bulk data: checked; QUIC always does"),
-        count("compressed_all_reduce_max_bytes", "NEXAR_COMPRESSED_ALLREDUCE_MAX_BYTES",
-              &C::compressed_all_reduce_max_bytes, 0, uint64_t{1} << 46, "0 (no limit) to 70368744177664",
-              "memory guard of compressed all_reduce: checked, comes later"),
-        flag("elastic_enabled", "NEXAR_ELASTIC_ENABLED", &C::elastic_enabled,
-             "let groups grow and shrink: checked, comes later"),
-        count("elastic_min_world_size", "NEXAR_ELASTIC_MIN_WORLD_SIZE", &C::elastic_min_world_size, 1, 65536,
-              "1 to 65536", "an elastic group does not shrink below this"),
-        count("elastic_max_world_size", "NEXAR_ELASTIC_MAX_WORLD_SIZE", &C::elastic_max_world_size, 0, 65536,
-              "0 (no limit) to 65536", "nor grow above this"),
-        choice("recovery_policy", "NEXAR_RECOVERY_POLICY", &C::recovery_policy,
-               {"automatic", "auto", "manual", "abort"}, "automatic (or auto), manual, abort",
-               "what happens to a group that lost a rank: checked, comes later (today it ends)"),
+        waiting("topology", "NEXAR_TOPOLOGY", "full_mesh", "full_mesh (others wait for sparse meshes)",
+                "which nodes are connected: all"),
+        waiting("large_message_bytes", "NEXAR_LARGE_MSG_BYTES", "0", "0 (others wait for a tuned plan)",
+                "from where on operations are pipelined: the plan decides"),
+        waiting("ring_max_world", "NEXAR_RING_MAX_WORLD", "0", "0 (others wait for a tuned plan)",
+                "up to how many nodes the ring is used: the plan decides"),
+        waiting("tcp_bulk", "NEXAR_ENABLE_TCP_BULK_SIDECAR", "false",
+                "false (true waits for the TCP carrier)", "TCP for bulk data: QUIC has it"),
+        waiting("encrypt_bulk", "NEXAR_ENCRYPT_BULK_TRANSPORT", "true",
+                "true (false waits for the TCP carrier)", "encrypt bulk data: QUIC always does"),
+        waiting("compressed_all_reduce_max_bytes", "NEXAR_COMPRESSED_ALLREDUCE_MAX_BYTES", "0",
+                "0 (others wait for compression)", "memory of a compressed all_reduce: there is none"),
+        waiting("elastic_enabled", "NEXAR_ELASTIC_ENABLED", "false", "false (true waits for elastic groups)",
+                "let groups grow and shrink: they do not"),
+        waiting("elastic_min_world_size", "NEXAR_ELASTIC_MIN_WORLD_SIZE", "1",
+                "1 (others wait for elastic groups)", "an elastic group does not shrink below this"),
+        waiting("elastic_max_world_size", "NEXAR_ELASTIC_MAX_WORLD_SIZE", "0",
+                "0 (others wait for elastic groups)", "nor grow above this"),
+        waiting("elastic_checkpoint_timeout", "NEXAR_ELASTIC_CHECKPOINT_TIMEOUT_SECS", "0",
+                "0 (others wait for elastic groups)", "longest wait at an elastic checkpoint"),
+        waiting("recovery_policy", "NEXAR_RECOVERY_POLICY", "abort",
+                "abort (automatic and manual wait for recovery)",
+                "what happens to a group that lost a rank: it ends"),
+        waiting("recovery_timeout", "NEXAR_RECOVERY_TIMEOUT_SECS", "0", "0 (others wait for recovery)",
+                "longest wait for a vote"),
     };
 }
 
 std::vector<Key> make_keys() {
     std::vector<Key> all;
-    for (auto part : {place_keys, time_keys, size_keys, plan_keys}) {
+    for (auto part : {place_keys, time_keys, size_keys, waiting_keys}) {
         for (Key& key : part()) all.push_back(std::move(key));
     }
     return all;

@@ -37,7 +37,7 @@ class Refusals(unittest.TestCase):
                                     ("socket", "relative", "an absolute path"), ("log_level", "loud", "debug, info"),
                                     ("init_cluster", "perhaps", "true, false"), ("cluster_name", "", "1 to 53 bytes"),
                                     ("pipeline_segment_bytes", "65537", "a multiple of 64"),
-                                    ("topology", "torus", "full_mesh"), ("recovery_policy", "pray", "automatic")):
+                                    ("topology", "torus", "full_mesh"), ("recovery_policy", "automatic", "wait for recovery")):
             self.file.write_text(f'\n{key} = "{value}"\n')
             self.refused(nexard("--config", self.file), f"line 2: {key} = '{value}'", allowed)
             flag = "--" + key.replace("_", "-")

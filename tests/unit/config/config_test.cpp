@@ -94,8 +94,27 @@ TEST_CASE("every environment name of the seed is read and checked") {
         REQUIRE(bad.error().text.find(name) != std::string::npos);
     }
     REQUIRE(load(environment({{"NEXAR_CLUSTER_TOKEN", "nexar1.x"}}))->join_token == "nexar1.x");
-    REQUIRE(load(environment({{"NEXAR_RECOVERY_POLICY", "AUTO"}}))->recovery_policy == "automatic");
-    REQUIRE(load(environment({{"NEXAR_ELASTIC_ENABLED", "off"}}))->elastic_enabled == false);
+}
+
+TEST_CASE("a key of what is to come has the one value that describes the daemon", "[U14]") {
+    for (const auto& [name, value] :
+         {std::pair("NEXAR_TOPOLOGY", "Full_Mesh"), std::pair("NEXAR_ELASTIC_ENABLED", "off"),
+          std::pair("NEXAR_ENCRYPT_BULK_TRANSPORT", "1"), std::pair("NEXAR_RECOVERY_POLICY", "abort"),
+          std::pair("NEXAR_RECOVERY_TIMEOUT_SECS", "0.0"), std::pair("NEXAR_ELASTIC_MIN_WORLD_SIZE", "1")})
+        REQUIRE(load(environment({{name, value}})));
+    const auto refused = load(environment({{"NEXAR_RECOVERY_POLICY", "automatic"}}));
+    REQUIRE_FALSE(refused);
+    REQUIRE(refused.error().text ==
+            "environment variable NEXAR_RECOVERY_POLICY: recovery_policy = 'automatic' is "
+            "not allowed; allowed: abort (automatic and manual wait for recovery)");
+    for (const auto& [name, value] :
+         {std::pair("NEXAR_ENABLE_TCP_BULK_SIDECAR", "true"), std::pair("NEXAR_ENCRYPT_BULK_TRANSPORT", "no"),
+          std::pair("NEXAR_ELASTIC_MIN_WORLD_SIZE", "true"), std::pair("NEXAR_RING_MAX_WORLD", "8")}) {
+        CAPTURE(name);
+        const auto other = load(environment({{name, value}}));
+        REQUIRE_FALSE(other);
+        REQUIRE(other.error().text.find("for") != std::string::npos);
+    }
 }
 
 TEST_CASE("an address to listen on is digits and a port, and leaves ports for bulk data") {
@@ -174,7 +193,6 @@ TEST_CASE("conditions between keys are checked") {
     REQUIRE(load(file("socket = \"/x\"\nadmin_socket = \"/x\"\n")).error().text.find("two different paths") !=
             std::string::npos);
     REQUIRE_FALSE(load(file("heartbeat_interval = 4\n")));
-    REQUIRE_FALSE(load(file("elastic_min_world_size = 4\nelastic_max_world_size = 3\n")));
     REQUIRE_FALSE(load(file("init_cluster = true\njoin_token = \"x\"\n")));
 }
 
