@@ -94,8 +94,12 @@ Result<void> give(const std::string& path, const SocketAccess& access) {
     if (access.owner.empty() && access.group.empty()) return {};
     uid_t uid = static_cast<uid_t>(-1);
     gid_t gid = static_cast<gid_t>(-1);
-    if (!access.owner.empty()) NEXAR_TRY(uid, user_number(access.owner));
-    if (!access.group.empty()) NEXAR_TRY(gid, group_number(access.group));
+    if (!access.owner.empty()) {
+        NEXAR_TRY(uid, user_number(access.owner));
+    }
+    if (!access.group.empty()) {
+        NEXAR_TRY(gid, group_number(access.group));
+    }
     if (::chown(path.c_str(), uid, gid) == 0) return {};
     return fail(io_error("cannot give " + path + " to owner '" + access.owner + "', group '" + access.group +
                          "' (the daemon needs CAP_CHOWN, or to be a member of the group)"));

@@ -111,8 +111,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     host.service = &engine;
     host.robust = &robust;
     host.daemon_page_fd = page.get();
-    local::Session session(SessionId(5), local::Fd(pair[0]), {1000, 1000, 77, {}}, host,
-                           Time(Duration(1000)));
+    Tenants tenants;
+    const TenantRef tenant = tenants.of("", 1000);
+    local::Session session(
+        SessionId(5), {local::Fd(pair[0]), {1000, 1000, 77, {}}, tenant, *tenant->charge(Resource::sessions)},
+        host, Time(Duration(1000)));
 
     Reader in(std::as_bytes(std::span(data, size)));
     for (int i = 0; i < packets_max && in.left() > 0 && !session.ended(); ++i) {

@@ -488,10 +488,10 @@ TEST_CASE("the socket's place: a stale one is replaced, a live one is not, a fil
     CHECK(!local::listen_on(path, {0600, {}, {}}));
     CHECK(::access(path.c_str(), F_OK) == 0);
     ::unlink(path.c_str());
-    CHECK(!local::listen_on("/tmp/" + std::string(200, 'x'), 0600));
+    CHECK(!local::listen_on("/tmp/" + std::string(200, 'x'), {}));
     const std::string folder = "/tmp/nexar-test-folder-" + std::to_string(::getpid());
     {
-        auto created = local::listen_on(folder + "/nexard.sock", 0600);
+        auto created = local::listen_on(folder + "/nexard.sock", {});
         CHECK(created);
     }
     ::unlink((folder + "/nexard.sock").c_str());

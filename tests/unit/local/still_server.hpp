@@ -50,8 +50,8 @@ class StillServer {
 
     StillServer() : path("/tmp/nexar-still-" + std::to_string(::getpid()) + ".sock") {
         local::ServerConfig config;
-        config.path = path;
-        auto opened = local::Server::open(config, engine, descriptors_, log_);
+        config.sockets[0].path = path;
+        auto opened = local::Server::open(config, engine, tenants_, descriptors_, log_);
         REQUIRE(opened);
         server_ = std::move(*opened);
         engine.server = server_.get();
@@ -82,6 +82,7 @@ class StillServer {
         void unwatch(int fd, uint64_t) override { keys.erase(fd); }
     };
     Log log_{[](Level, const std::string&) {}};
+    Tenants tenants_;
     Descriptors descriptors_;
     std::unique_ptr<local::Server> server_;
 };
