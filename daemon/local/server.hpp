@@ -26,7 +26,7 @@ struct ServerConfig {
     };
     std::vector<Socket> sockets{{}};
     NodeId node;
-    Duration handshake_timeout{30'000'000'000};  // of a client that has yet to be scheduled, too
+    Duration handshake_timeout{10'000'000'000};  // of a client that has yet to be scheduled, too
     SessionLimits session;
     SessionCore::Sabotage sabotage;
 };

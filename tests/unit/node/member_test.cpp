@@ -98,7 +98,7 @@ TEST_CASE("what arrives in the second half of a member's step is work: the loop 
         ++closed;
         alone.send_datagram();
     };
-    const bool work = member.step(now + 6s);
+    const bool work = member.step(now + 11s);
 
     CHECK(closed == 1);
     CHECK(member.plane().socket_stats().datagrams_received == 1);
