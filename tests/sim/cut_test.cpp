@@ -215,7 +215,7 @@ TEST_CASE("a log that is discarded ends the groups that span the two nodes, and 
     cluster.check();
 }
 
-TEST_CASE("one user's requests to a peer that stands still take no room from another's", "[L8]") {
+TEST_CASE("one user's requests to a peer that stands still take no room from another's", "[L8][N4]") {
     ClusterShape shape;
     shape.collective_timeout = Duration{0};
     shape.mesh.log.requests_bytes_max = 64 << 10;

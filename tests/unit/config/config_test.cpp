@@ -159,7 +159,7 @@ TEST_CASE("variables that mean nothing to anybody are found") {
             std::vector<std::string>{"NEXAR_HEARTBEAT_TIMEOUT"});
 }
 
-TEST_CASE("session sockets have a path and a label, and what else is said of them", "[H19]") {
+TEST_CASE("session sockets have a path, a label, and an owner, group and mode if wanted", "[H19]") {
     const auto loaded = [](const std::string& value) {
         return load({"f", {}, {{"NEXAR_SESSION_SOCKETS", value}}, {}});
     };
