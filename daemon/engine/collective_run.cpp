@@ -58,7 +58,9 @@ void CollectiveRun::announce() {
 void CollectiveRun::start() {
     NEXAR_CHECK(state_ == State::ready);
     state_ = State::running;
-    execution_.start(*gathering_.descriptor(), gathering_.posts());
+    // One rank's for all: which one is the same for all collectives of the group.
+    execution_.start(*gathering_.descriptor(), gathering_.posts(),
+                     group_.work_origin(group_.locals().front().account, group_.locals().front().session));
 }
 
 void CollectiveRun::segments_done(const Staging::Member& member, uint32_t done) {

@@ -46,8 +46,10 @@ std::string Execution::plan_text(const OpDescriptor& descriptor) const {
     return plan_of(descriptor).text();
 }
 
-void Execution::start(const OpDescriptor& descriptor, const std::vector<Post>& posts) {
+void Execution::start(const OpDescriptor& descriptor, const std::vector<Post>& posts,
+                      const WorkOrigin& origin) {
     NEXAR_CHECK(!started() && !op_.stopped);
+    op_.origin = origin;
     two_level_.descriptor = descriptor;
     two_level_.layout = &facts_.layout;
     two_level_.plan = plan_of(descriptor);

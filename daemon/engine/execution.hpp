@@ -28,7 +28,7 @@ class Execution {
 
     // Adds the memory and the windows of a rank that has posted. Requires: before start().
     void add(const OpRequest& request, uint32_t rank);
-    void start(const OpDescriptor& descriptor, const std::vector<Post>& posts);
+    void start(const OpDescriptor& descriptor, const std::vector<Post>& posts, const WorkOrigin& origin);
     // Verbs fail from now on, transfers are withdrawn, jobs skipped. Idle follows.
     void stop(const Error& error);
     void withdraw();                                             // the transfers only

@@ -147,6 +147,10 @@ uint64_t Group::abort_pending(const LocalRank& local, const std::string& reason)
     return over;
 }
 
+WorkOrigin Group::work_origin(link::Account account, SessionId session) const {
+    return {account.value, session.value, std::hash<GroupId>()(facts.id)};
+}
+
 bool Group::is_agreeing() const {
     return lifecycle_.state() == membership::GroupLifecycle::State::frozen && !failed_;
 }

@@ -162,6 +162,7 @@ Op& MeshLane::job(WorkerJob job) {
     } else if (job.dsts.empty() || link::bytes_of(job.dsts[0]) == 0) {
         tracked.finish();
     } else {
+        job.origin = op_.origin;
         job.unwanted = op_.work_unwanted;
         tracked.begin();
         context_.submit_job(std::move(job), tracked);

@@ -23,6 +23,7 @@ struct OpOnNode {
     link::Class cls = link::Class::small;
     uint32_t chunk_bytes = 0;
     std::vector<RegionPin> pins;  // of the memory of its ranks here [M3]
+    WorkOrigin origin;            // of its jobs: one of the ranks here
     // Set: the op has failed, and every later verb fails at once with this error.
     std::optional<Error> stopped;
     // The same for worker threads: set when `stopped` is.

@@ -161,6 +161,7 @@ void Messages::start_copy(Recv& recv, Send& send) {
     WorkerJob job;
     job.dsts = {{{recv.out.place(), send.message.bytes}}};
     job.srcs = {{{send.in.place(), send.message.bytes}}};
+    job.origin = group_.work_origin(send.account, send.session);
     group_.context().submit_job(std::move(job), recv);
 }
 

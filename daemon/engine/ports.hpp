@@ -138,6 +138,13 @@ class MeshPort {
     ~MeshPort() = default;
 };
 
+// Whose job it is: workers are shared in turns between tenants, then sessions, then groups [N5].
+struct WorkOrigin {
+    uint64_t tenant = 0;   // link::Account of the rank
+    uint64_t session = 0;  // SessionId
+    uint64_t group = 0;    // a hash: two groups may share their turns
+};
+
 // Local reductions, copies and fan-out, on worker threads. Every srcs/dsts extent list covers `bytes`.
 // Requires: the job's operation pins the regions until the job has ended [M3].
 struct WorkerJob {
@@ -152,6 +159,7 @@ struct WorkerJob {
     uint64_t divisor = 1;
     std::vector<link::Extents> dsts;
     std::vector<link::Extents> srcs;
+    WorkOrigin origin;
     // True: the operation was aborted. The job's remaining pieces are skipped, and it ends as soon as no
     // worker runs one. Null: never.
     std::shared_ptr<const std::atomic<bool>> unwanted;

@@ -28,26 +28,47 @@ void Pool::submit(engine::WorkerJob job) {
         done_inline_.push_back(job.handle);
         return;
     }
-    auto shared = std::make_shared<Job>();
-    shared->job = std::move(job);
-    const size_t pieces = (bytes + piece_bytes - 1) / piece_bytes;
-    shared->pieces_left.store(pieces, std::memory_order_relaxed);
-    for (size_t i = 0; i < pieces; ++i) {
-        Worker& w = *workers_[next_++ % workers_.size()];
-        w.outbox.push({shared, i * piece_bytes, std::min(bytes, (i + 1) * piece_bytes)});
-    }
-    for (auto& w : workers_) fill(*w);
+    waiting_.push(std::make_shared<Job>(std::move(job)));
+    fill();
 }
 
-// Moves waiting pieces into the queue as far as it has room. `unfilled` is set before the attempt: either the
-// loop sees the room, or the worker that sleeps at an empty queue sees `unfilled` and wakes the loop.
-void Pool::fill(Worker& w) {
-    if (w.outbox.waits()) {
-        w.unfilled.store(true, std::memory_order_relaxed);
-        std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with sleep()'s
-        w.unfilled.store(!w.outbox.flush(), std::memory_order_relaxed);
+// The worker that gets the next piece; null: none has room.
+Pool::Worker* Pool::least_busy() {
+    Worker* best = nullptr;
+    size_t least = pieces_at_worker_max;
+    for (size_t i = 0; i < workers_.size() && least > 0; ++i) {
+        Worker& w = *workers_[(next_ + i) % workers_.size()];
+        const size_t here = w.here();
+        if (here >= least) continue;
+        best = &w;
+        least = here;
     }
-    if (!w.pieces.empty()) wake(w);
+    return best;
+}
+
+void Pool::hand_out() {
+    while (!waiting_.empty()) {
+        Worker* w = least_busy();
+        if (w == nullptr) return;
+        Piece piece = waiting_.take();
+        w->pieces.push(piece);  // `here` is not below the pieces in the queue, so there is room
+        ++w->handed;
+        ++next_;
+        wake(*w);
+    }
+}
+
+// `more_waits_` is set before the last look for room: either the loop sees the room, or the worker that takes
+// its last piece sees `more_waits_` and wakes the loop.
+void Pool::fill() {
+    if (waiting_.empty()) return;
+    hand_out();
+    if (!waiting_.empty() && !more_waits_.load(std::memory_order_relaxed)) {
+        more_waits_.store(true, std::memory_order_relaxed);
+        std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with run()'s
+        hand_out();
+    }
+    if (waiting_.empty()) more_waits_.store(false, std::memory_order_relaxed);
 }
 
 std::optional<uint64_t> Pool::poll_done() {
@@ -57,8 +78,8 @@ std::optional<uint64_t> Pool::poll_done() {
         --in_flight_;
         return handle;
     }
+    fill();
     for (auto& w : workers_) {
-        fill(*w);
         if (auto handle = w->done.pop()) {
             std::atomic_thread_fence(
                 std::memory_order_seq_cst);  // the room before the look; pairs with sleep()'s
@@ -100,7 +121,6 @@ void Pool::report(Worker& w) {
 // True: no piece waits, and no completion that finds room; poll_done() wakes a worker whose queue was full.
 bool Pool::may_sleep(Worker& w) {
     if (!w.pieces.empty()) return false;
-    if (w.unfilled.load(std::memory_order_relaxed)) loop_wakeup_->notify();
     if (!w.done_outbox.waits()) return true;
     report(w);
     return w.done_outbox.waits();
@@ -115,14 +135,26 @@ void Pool::run(Worker& w) {
             sleep(w);
             continue;
         }
-        if (w.done_outbox.waits()) report(w);
-        if (piece->job->job.wanted()) engine::run_piece(piece->job->job, piece->begin, piece->end);
-        // acq_rel: the last piece's completion is ordered after every piece of every worker.
-        if (piece->job->pieces_left.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-            w.done_outbox.push(piece->job->job.handle);
-            loop_wakeup_->notify();
+        if (w.pieces.empty()) {
+            std::atomic_thread_fence(
+                std::memory_order_seq_cst);  // `ended` before the look; pairs with fill()'s
+            if (more_waits_.load(std::memory_order_relaxed)) loop_wakeup_->notify();
         }
+        if (w.done_outbox.waits()) report(w);
+        run_piece(w, *piece);
     }
+}
+
+void Pool::run_piece(Worker& w, const Piece& piece) {
+    Job& job = *piece.job;
+    if (job.job.wanted()) engine::run_piece(job.job, piece.begin, piece.end);
+    const size_t bytes = piece.end - piece.begin;
+    // acq_rel: the last piece's completion is ordered after every piece of every worker.
+    if (job.left.fetch_sub(bytes, std::memory_order_acq_rel) == bytes) {
+        w.done_outbox.push(job.job.handle);
+        loop_wakeup_->notify();
+    }
+    w.ended.store(w.ended.load(std::memory_order_relaxed) + 1, std::memory_order_release);
 }
 
 }  // namespace nexar::workers

@@ -13,6 +13,7 @@ import tempfile
 import time
 
 from builds import FOLDER, Build
+from bystander import bystander
 from hosts import Failed
 from measure import Plan, Topology, measure
 
@@ -52,6 +53,8 @@ def parse():
     parser.add_argument("--rounds", type=int, help="jobs per build and topology (default 3; with --quick 2)")
     parser.add_argument("--minutes", type=float, help="for the clusters; fewer rounds when they do not fit")
     parser.add_argument("--no-micro", action="store_true", help="leave out the parts' own benchmarks")
+    parser.add_argument("--bystander", action="store_true", help="only this: one user's operation of 1 MiB beside "
+                        "another user who has 256 of 128 MiB queued (as root)")
     parser.add_argument("--json", metavar="FILE", type=pathlib.Path, help="write everything there, too")
     options = parser.parse_args()
     quick = options.quick
@@ -122,10 +125,16 @@ def main():
     begin = time.monotonic()
     try:
         with tempfile.TemporaryDirectory(prefix="nexar-bench.") as folder:
+            os.chmod(folder, 0o755)
             clients = [build.compile_client(f"{folder}/ops_bench{i}") for i, build in enumerate(builds)]
-            if not options.no_micro:
+            if options.bystander:
+                result["bystander"] = [
+                    bystander(build, clients[i], build.compile_client(f"{folder}/greedy{i}", "greedy.cpp"))
+                    for i, build in enumerate(builds)]
+            elif not options.no_micro:
                 result["micro"] = [run_micro(build, options.quick) for build in builds]
-            result["clusters"] = measure(builds, clients, plan, print_rows)
+            if not options.bystander:
+                result["clusters"] = measure(builds, clients, plan, print_rows)
     except Failed as failure:
         sys.exit(f"bench: {failure}")
     result["seconds"] = round(time.monotonic() - begin, 1)

@@ -42,9 +42,9 @@ class Build:
         except (OSError, subprocess.CalledProcessError):
             return None
 
-    def compile_client(self, program):
-        """The measuring client, against this build's header and library."""
-        command = [self.compiler, "-std=c++23", "-O2", f"-I{self.source / 'include'}", FOLDER / "ops_bench.cpp",
+    def compile_client(self, program, source="ops_bench.cpp"):
+        """A client, usually the measuring one, against this build's header and library."""
+        command = [self.compiler, "-std=c++23", "-O2", f"-I{self.source / 'include'}", FOLDER / source,
                    "-o", program, self.library, f"-Wl,-rpath,{self.library.parent}"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120)
         if done.returncode != 0:

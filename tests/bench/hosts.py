@@ -70,14 +70,23 @@ class Cluster:
     def _path(self, host, name):
         return self._folder / str(host) / name
 
-    def _spawn(self, host, command, environment, **streams):
+    def _spawn(self, host, command, environment, uid=None, stdin=subprocess.DEVNULL, **streams):
         namespace = self._network.namespace(host)
 
         def prepare():
             enter(namespace)
+            if uid is not None:
+                os.setgroups([])
+                os.setgid(uid)
+                os.setuid(uid)
             die_with_parent()
         return subprocess.Popen([str(word) for word in command], env={**CLEAN, **environment}, preexec_fn=prepare,
-                                stdin=subprocess.DEVNULL, **streams)
+                                stdin=stdin, **streams)
+
+    def _open_to_all(self):
+        """Other users may come to the sockets."""
+        for folder in (self._folder, *(self._path(host, "") for host in self.hosts)):
+            os.chmod(folder, 0o755)
 
     def _start(self, host, **environment):
         self._path(host, "").mkdir()
@@ -116,8 +125,28 @@ class Cluster:
                 raise Failed(f"waited {START_SECONDS} s for {what}")
             time.sleep(0.05)  # sleep: between two looks
 
-    def run(self, command, ranks, seconds, capture=True):
+    def status(self, host):
+        return json.loads(self._ctl(host, "status", "--json"))
+
+    @contextlib.contextmanager
+    def beside(self, command, uid):
+        """A process of this user at host 1, until the end of the with statement: then its input ends."""
+        self._open_to_all()
+        process = self._spawn(1, command, {"NEXAR_SOCKET": str(self._path(1, "nexard.sock"))}, uid=uid,
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        try:
+            yield process
+            if process.poll() is not None:
+                raise Failed(f"{command[1]} ended with {process.returncode} before its time")
+        finally:
+            process.stdin.close()
+            process.stdout.close()
+            _end(process)
+
+    def run(self, command, ranks, seconds, capture=True, uid=None):
         """A job of so many ranks on each host, neighbours on one host; what rank 0 printed. Fails when a rank does."""
+        if uid is not None:
+            self._open_to_all()
         size, group = len(self.hosts) * ranks, f"bench{next(self._jobs)}"
         common = {"NEXAR_WORLD_SIZE": str(size), "NEXAR_GROUP": group, "NEXAR_JOB_SECRET": secrets.token_hex(24),
                   "NEXAR_LIBRARY": str(self.build.library)}
@@ -126,7 +155,8 @@ class Cluster:
             for rank in range(size):
                 host = self.hosts[rank // ranks]
                 own = {"NEXAR_RANK": str(rank), "NEXAR_SOCKET": str(self._path(host, "nexard.sock"))}
-                processes.append(self._spawn(host, command, {**common, **own}, stdout=output if capture else None))
+                processes.append(self._spawn(host, command, {**common, **own}, uid=uid,
+                                             stdout=output if capture else None))
                 started.callback(_kill, processes[-1])
             self._await_all(processes, seconds)
             output.seek(0)

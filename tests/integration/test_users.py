@@ -167,7 +167,6 @@ def one_operation(me):
     me.mark(bool((out == 7).all()))
 
 
-@expected_failure("H17", owner="isolation")
 def test_an_operation_does_not_wait_for_all_that_another_user_has_queued(cluster):
     """[H17] When one small operation ends that came after 64 large ones of another user, most of those are not done."""
     open_to_all(cluster)

@@ -22,6 +22,8 @@ using workers::test::sum;
 
 namespace {
 
+constexpr size_t piece_bytes = workers::piece_traffic / 2;  // of a copy
+
 struct Sum {
     Cut a, b, out;
     std::vector<std::byte> expected;
@@ -139,14 +141,14 @@ TEST_CASE("more completions than the queue holds are all reported, once they are
     CHECK(to == from);
 }
 
-TEST_CASE("one job of more pieces than the queue holds is done while the loop sleeps", "[workers][threads]") {
+TEST_CASE("one job of more pieces than workers get at once is done while the loop sleeps",
+          "[workers][threads]") {
     loop::Wakeup wakeup;
     Pool pool(1, wakeup);
     // Onto itself, again and again: no byte is copied, but the pieces are there.
-    std::vector<std::byte> memory(workers::piece_bytes);
+    std::vector<std::byte> memory(piece_bytes);
     WorkerJob copy;
-    copy.dsts = {
-        link::Extents(5000, {nexar::test::place_of(memory.data()), memory.size()})};  // the queue holds 4096
+    copy.dsts = {link::Extents(5000, {nexar::test::place_of(memory.data()), memory.size()})};
     copy.srcs = copy.dsts;
     copy.handle = 1;
     pool.submit(copy);
@@ -180,7 +182,7 @@ TEST_CASE("a pool ends with work before it, and lets go of all jobs", "[workers]
 TEST_CASE("what is left of a job that nobody wants any more is skipped, and the job ends",
           "[workers][threads][D9]") {
     loop::Wakeup wakeup;
-    std::vector<std::byte> from(workers::piece_bytes, std::byte{7}), to(from.size()), end(from.size());
+    std::vector<std::byte> from(piece_bytes, std::byte{7}), to(from.size()), end(from.size());
     const auto unwanted = std::make_shared<std::atomic<bool>>(false);
     Pool pool(1, wakeup);
     const auto copy = [&](uint64_t handle, size_t pieces, std::vector<std::byte>& last) {
@@ -204,4 +206,26 @@ TEST_CASE("what is left of a job that nobody wants any more is skipped, and the 
     pool.submit(copy(2, 3, next));
     REQUIRE(collect(pool, wakeup, ends, 2));
     CHECK(next == from);
+}
+
+TEST_CASE("a job does not wait for all that another tenant has queued", "[workers][threads][H17]") {
+    loop::Wakeup wakeup;
+    Pool pool(1, wakeup);
+    std::vector<std::byte> from(64 * piece_bytes), to(from.size());
+    const auto copy = [&](uint64_t handle, uint64_t tenant, size_t bytes) {
+        WorkerJob job;
+        job.handle = handle;
+        job.dsts = {{{nexar::test::place_of(to.data()), bytes}}};
+        job.srcs = {{{nexar::test::place_of(from.data()), bytes}}};
+        job.origin.tenant = tenant;
+        return job;
+    };
+    constexpr uint64_t queued = 40;
+    for (uint64_t i = 1; i <= queued; ++i) pool.submit(copy(i, 1, from.size()));
+    pool.submit(copy(100, 2, piece_bytes));
+    std::map<uint64_t, int> ends;
+    for (size_t n = 1; !ends.contains(100); ++n) REQUIRE(collect(pool, wakeup, ends, n));
+    // The worker may have got as far as it likes before the newcomer came, but the rest is behind it.
+    CHECK(ends.size() <= 3);
+    REQUIRE(collect(pool, wakeup, ends, queued + 1));
 }
