@@ -132,6 +132,7 @@ struct GroupOpen {
   bulkShards @7 :UInt16 = 1;
   timeouts @8 :Timeouts;
   features @9 :UInt64;
+  nonce @10 :Data;  # 16 bytes, random, of this open
 }
 struct GroupWithdraw {
   id @0 :RequestId;
@@ -152,6 +153,7 @@ struct Members {
   list @1 :List(Member);
   incarnations @2 :List(Incarnation);  # of nodes, one for one; fewer: the rest is not known
   features @3 :List(UInt64);           # the same; fewer: the rest has none
+  nonces @4 :List(Data);               # 16 bytes each, of nodes, one for one; fewer: the rest has zeroes
 }
 struct PlanTable {
   version @0 :UInt32;
@@ -174,9 +176,11 @@ struct GroupPrepare {
 struct GroupPrepared {
   group @0 :GroupId;
   error @1 :Error;
+  tag @2 :Data;  # 32 bytes; zeroes: the answer is a refusal
 }
 struct GroupCommit {
   group @0 :GroupId;
+  tags @1 :List(Data);  # 32 bytes each: of the member nodes, in ascending order of their NodeIds
 }
 struct GroupQuery {
   group @0 :GroupId;

@@ -149,6 +149,14 @@ Digest hmac_sha256(Bytes key, Bytes data) {
     return d;
 }
 
+// One block: no more is needed.
+Digest hkdf_sha256(Bytes secret, Bytes salt, Bytes info) {
+    const Digest extracted = hmac_sha256(salt, secret);
+    std::vector<std::byte> block(info.begin(), info.end());
+    block.push_back(std::byte{1});
+    return hmac_sha256(std::as_bytes(std::span(extracted)), block);
+}
+
 void random_bytes(std::span<uint8_t> out) {
     NEXAR_CHECK(RAND_bytes(out.data(), static_cast<int>(out.size())) == 1);
 }

@@ -22,6 +22,7 @@
 #include "engine/clients.hpp"
 #include "engine/ports.hpp"
 #include "engine/snapshot.hpp"
+#include "rendezvous/proof.hpp"
 #include "wire/messages.hpp"
 
 namespace nexar::engine {
@@ -49,8 +50,10 @@ struct EngineConfig {
     Duration heartbeat_interval{1'000'000'000};
     Duration heartbeat_timeout{5'000'000'000};
 
-    // The key of an open (docs/protocol/rendezvous.md): a SHA-256, which this dry module does not have.
-    std::function<wire::GroupKey(const OpenRequest&)> group_key;
+    // What an open's secret becomes, and the proofs that are made from it (docs/protocol/rendezvous.md): this
+    // dry module has no cryptography. Without the first one groups cannot be opened.
+    std::function<rendezvous::Credentials(const OpenRequest&)> credentials;
+    rendezvous::ProofPort proof;
     // The host's name of a node, for errors; "": not known. May be empty.
     std::function<std::string(const NodeId&)> host_of;
 

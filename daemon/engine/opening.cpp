@@ -24,6 +24,7 @@ rendezvous::Config config_of(const EngineConfig& config) {
     out.features = config.features;
     out.plan = config.plan;
     out.timeouts = record_of(config.timeouts);
+    out.proof = config.proof;
     return out;
 }
 
@@ -32,11 +33,13 @@ rendezvous::Config config_of(const EngineConfig& config) {
 Opening::Opening(Context& context) : context_(context), machine_(config_of(context.config)) {}
 
 Result<void> Opening::open(const OpenRequest& request, ChargeRef charge) {
-    if (!context_.config.group_key) return fail(Errc::unsupported, "this daemon has no rendezvous");
+    if (!context_.config.credentials) return fail(Errc::unsupported, "this daemon has no rendezvous");
     rendezvous::OpenSpec spec;
     spec.session = request.session;
-    spec.key = context_.config.group_key(request);
-    spec.local = request.job_secret.empty();
+    const rendezvous::Credentials credentials = context_.config.credentials(request);
+    spec.key = credentials.key;
+    spec.local = !credentials.proof;
+    spec.proof = credentials.proof.value_or(rendezvous::ProofKey{});
     spec.name = request.name;
     spec.size = request.size;
     spec.rank = request.rank;
@@ -98,6 +101,10 @@ std::optional<Opening::Event> Opening::poll() {
             if (!node.empty()) return Answer{node.mapped().session, node.mapped().ticket, failed->error};
         } else if (const auto* disowned = std::get_if<rendezvous::Disowned>(&*action)) {
             return Lost{disowned->group, disowned->node, disowned->text};
+        } else if (const auto* unproven = std::get_if<rendezvous::Unproven>(&*action)) {
+            context_.ports.log.warn("proof_refused",
+                                    {field("group", unproven->group), field("node", unproven->node),
+                                     field("formed_by", unproven->leader)});
         }
     }
     return {};

@@ -5,7 +5,11 @@
 
 namespace nexar::node {
 
-wire::GroupKey group_key(const engine::OpenRequest& request, const NodeId& self) {
+namespace {
+
+constexpr std::string_view salt = "nexar-proof-v2";
+
+wire::GroupKey key_of(const engine::OpenRequest& request, const NodeId& self) {
     std::vector<std::byte> data;
     Writer w(data);
     const auto put = [&](std::string_view text) { w.put_bytes(std::as_bytes(std::span(text))); };
@@ -23,6 +27,25 @@ wire::GroupKey group_key(const engine::OpenRequest& request, const NodeId& self)
     w.put(request.instance);
     put(request.name);
     return admission::sha256(data);
+}
+
+}  // namespace
+
+rendezvous::Credentials credentials(const engine::OpenRequest& request, const NodeId& self) {
+    rendezvous::Credentials out{key_of(request, self), {}};
+    if (!request.job_secret.empty())
+        out.proof = admission::hkdf_sha256(std::as_bytes(std::span(request.job_secret)),
+                                           std::as_bytes(std::span(salt)), std::as_bytes(std::span(out.key)));
+    return out;
+}
+
+rendezvous::ProofPort proof_port() {
+    return {[] {
+                wire::Nonce nonce;
+                admission::random_bytes(nonce);
+                return nonce;
+            },
+            admission::sha256, admission::hmac_sha256};
 }
 
 }  // namespace nexar::node

@@ -1,12 +1,13 @@
-// group_key: opens with the same key form one group (docs/protocol/rendezvous.md). A hash: the job secret is
-// never sent.
+// credentials: what the secret of an open becomes (docs/protocol/rendezvous.md, Keys). The secret itself is
+// never sent. proof_port: the cryptography of the proofs [R19].
 #pragma once
 
 #include "engine/ports.hpp"
-#include "wire/messages.hpp"
+#include "rendezvous/proof.hpp"
 
 namespace nexar::node {
 
-wire::GroupKey group_key(const engine::OpenRequest& request, const NodeId& self);
+rendezvous::Credentials credentials(const engine::OpenRequest& request, const NodeId& self);
+rendezvous::ProofPort proof_port();
 
 }  // namespace nexar::node

@@ -196,7 +196,10 @@ void Member::build_engine() {
     c.heartbeat_interval = config::seconds(config.heartbeat_interval);
     c.heartbeat_timeout = config::seconds(config.heartbeat_timeout);
     c.bulk_shards = static_cast<uint32_t>(shards_.size());
-    c.group_key = [self = c.self](const engine::OpenRequest& request) { return group_key(request, self); };
+    c.credentials = [self = c.self](const engine::OpenRequest& request) {
+        return credentials(request, self);
+    };
+    c.proof = proof_port();
     c.host_of = [this](const NodeId& node) { return plane_->table().hostname_of(node); };
     clients_ = std::make_unique<ClientsRelay>();
     engine::EnginePorts ports{*clients_, *pool_, *plane_, {plane_.get()}, needs_.log};

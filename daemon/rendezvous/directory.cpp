@@ -11,9 +11,38 @@
 
 #include "core/check.hpp"
 #include "core/features.hpp"
+#include "rendezvous/proof.hpp"
+#include "rendezvous/texts.hpp"
 #include "wire/limits.hpp"
 
 namespace nexar::rendezvous {
+
+bool is_same(const wire::GroupOpen& a, const wire::GroupOpen& b) {
+    return a.id == b.id && a.key == b.key && a.size == b.size && a.rank == b.rank &&
+           a.incarnation == b.incarnation && a.nonce == b.nonce;
+}
+
+// The direct connection wins over relays; among relays the first, while it lasts.
+void Listed::add_via(const wire::GroupOpen& again, const NodeId& way) {
+    const NodeId& origin = open.id.origin;
+    if (via == origin || via == way) return;
+    if (way == origin) {
+        via = way;
+        relays.clear();
+    } else if (is_same(open, again)) {
+        relays.insert(way);
+    }
+}
+
+bool Listed::drop_via(const NodeId& way) {
+    if (via != way) {
+        relays.erase(way);
+        return false;
+    }
+    if (relays.empty()) return true;
+    via = relays.extract(relays.begin()).value();
+    return false;
+}
 
 uint64_t common_features(const std::vector<wire::GroupMemberRecord>& members) {
     uint64_t out = ~uint64_t{0};
@@ -77,36 +106,36 @@ void Directory::refuse(const Entry& entry, Error error) {
     sends_.push_back({entry.via, wire::GroupRefused{entry.open.id, {}, std::move(error)}});
 }
 
-// The direct connection wins: a relay that loses the opener must not remove an open that the opener sent
-// itself.
-void Directory::move_via(Entry& entry, const NodeId& via) {
-    if (entry.via != entry.open.id.origin) entry.via = via;
-}
-
-// An open of a later incarnation proves that the earlier ones have failed, so their opens are removed. False:
-// the open itself is of an earlier incarnation, or of another one with the same counter. Request numbers
-// increase from incarnation to incarnation.
-bool Directory::remove_earlier_incarnations(const wire::GroupOpen& open, Time now) {
+// An open of a later incarnation proves that the earlier ones have failed, so their opens are removed. What a
+// relay says of another node proves it for what came through this relay alone [R17]. False: the open itself
+// is of an earlier incarnation, or of another one with the same counter, or a relay contradicts what is
+// known. Request numbers increase from incarnation to incarnation.
+bool Directory::remove_earlier_incarnations(const wire::GroupOpen& open, const NodeId& via, Time now) {
+    const NodeId& origin = open.id.origin;
+    const auto contradicts = [&](const Entry& entry) {
+        return entry.open.incarnation != open.incarnation &&
+               (entry.open.incarnation.counter >= open.incarnation.counter ||
+                (via != origin && (entry.via != via || !entry.relays.empty())));
+    };
     std::vector<wire::RequestId> earlier;
-    for (auto at = where_.lower_bound({open.id.origin, 0});
-         at != where_.end() && at->first.origin == open.id.origin; ++at) {
+    for (auto at = where_.lower_bound({origin, 0}); at != where_.end() && at->first.origin == origin; ++at) {
         const auto& [key, arrival] = at->second;
-        const Incarnation incarnation = gatherings_.at(key).entries.at(arrival).open.incarnation;
-        if (incarnation == open.incarnation) break;
-        if (incarnation.counter >= open.incarnation.counter) return false;
-        earlier.push_back(at->first);
+        const Entry& entry = gatherings_.at(key).entries.at(arrival);
+        if (contradicts(entry)) return false;
+        if (entry.open.incarnation != open.incarnation) earlier.push_back(at->first);
     }
-    for (const wire::RequestId& request : earlier) erase_waiting(request);
     std::map<GroupId, std::set<wire::RequestId>> hit;
     for (const auto& [id, forming] : forming_) {
-        const auto incarnation = forming.nodes.find(open.id.origin);
+        const auto incarnation = forming.nodes.find(origin);
         if (incarnation == forming.nodes.end() || incarnation->second == open.incarnation) continue;
-        if (incarnation->second.counter >= open.incarnation.counter) return false;
-        for (const Entry& entry : forming.entries)
-            if (entry.open.id.origin == open.id.origin) hit[id].insert(entry.open.id);
+        for (const Entry& entry : forming.entries) {
+            if (entry.open.id.origin != origin) continue;
+            if (contradicts(entry)) return false;
+            hit[id].insert(entry.open.id);
+        }
     }
-    const Error error{
-        Errc::pending, "node " + config_.name_of(open.id.origin) + " was started again", -1, -1, {}};
+    for (const wire::RequestId& request : earlier) erase_waiting(request);
+    const Error error{Errc::pending, "node " + config_.name_of(origin) + " was started again", -1, -1, {}};
     for (const auto& [id, out] : hit) abort_attempt(id, error, out, now);
     return true;
 }
@@ -120,8 +149,7 @@ void Directory::remove_contradicted(const wire::GroupOpen& open, Time now) {
         if (other.id.origin != origin || entry.via == origin) return false;
         return (other.incarnation != open.incarnation &&
                 other.incarnation.counter >= open.incarnation.counter) ||
-               (other.id == open.id && (other.key != open.key || other.size != open.size ||
-                                        other.rank != open.rank || other.incarnation != open.incarnation));
+               (other.id == open.id && !is_same(other, open));
     };
     std::vector<wire::RequestId> waiting;
     for (auto at = where_.lower_bound({origin, 0}); at != where_.end() && at->first.origin == origin; ++at) {
@@ -139,14 +167,14 @@ void Directory::remove_contradicted(const wire::GroupOpen& open, Time now) {
 
 void Directory::add(const wire::GroupOpen& open, const NodeId& via, Time now) {
     if (via == open.id.origin) remove_contradicted(open, now);
-    if (!remove_earlier_incarnations(open, now)) return;
+    if (!remove_earlier_incarnations(open, via, now)) return;
     if (const auto at = where_.find(open.id); at != where_.end()) {  // sent again [R10]
-        return move_via(gatherings_.at(at->second.first).entries.at(at->second.second), via);
+        return gatherings_.at(at->second.first).entries.at(at->second.second).add_via(open, via);
     }
     for (auto& [id, forming] : forming_)
         for (Entry& entry : forming.entries)
-            if (entry.open.id == open.id) return move_via(entry, via);
-    Entry entry{open, via, next_arrival_++};
+            if (entry.open.id == open.id) return entry.add_via(open, via);
+    Entry entry{{open, via}, next_arrival_++};
     if (where_.size() >= config_.opens_max)
         return refuse(entry, {Errc::table_full,
                               "the directory of opens is full (" + std::to_string(config_.opens_max) + ")",
@@ -290,21 +318,24 @@ void Directory::prepare(std::vector<Entry> entries, Time now) {
     for (const Entry& entry : entries) opens.push_back(entry.open);
     const std::vector<uint32_t> ranks = assign_ranks(opens, static_cast<uint32_t>(entries.size()));
     Forming forming;
-    forming.prepare.group = {config_.self.prefix(), config_.incarnation, next_group_++};  // [R13]
+    forming.prepare.group = config_.next_group();
     forming.prepare.key = opens[0].key;
     forming.prepare.name = opens[0].name;
     forming.prepare.plan = config_.plan;
     forming.prepare.timeouts = agreed(opens);
     forming.prepare.plan.bulk_shards = opens[0].bulk_shards;
     forming.prepare.members.resize(entries.size());
+    std::map<NodeId, wire::Nonce> nonces;
     for (size_t i = 0; i < opens.size(); ++i) {
         const NodeId& node = opens[i].id.origin;
         forming.prepare.members[ranks[i]] = {
-            opens[i].id, node, ranks[i], opens[i].pid, opens[i].incarnation, opens[i].features};
+            opens[i].id, node, ranks[i], opens[i].pid, opens[i].incarnation, opens[i].features, {}};
+        add_nonce(nonces[node], opens[i].nonce);
         forming.nodes[node] = opens[i].incarnation;
         forming.waiting_for.insert(node);
         forming.prepare.plan.bulk_shards = std::min(forming.prepare.plan.bulk_shards, opens[i].bulk_shards);
     }
+    for (wire::GroupMemberRecord& member : forming.prepare.members) member.nonce = nonces[member.node];
     forming.prepare.plan.version =
         std::min(config_.plan.version, plan_version_of(common_features(forming.prepare.members)));
     forming.entries = std::move(entries);
@@ -332,15 +363,37 @@ void Directory::on_prepared(const NodeId& from, const wire::GroupPrepared& prepa
     if (at == forming_.end() || !at->second.waiting_for.contains(from)) return;
     if (prepared.error.code != Errc::ok) return abort_attempt(prepared.group, prepared.error, {}, now);
     at->second.waiting_for.erase(from);
-    if (at->second.waiting_for.empty()) commit(prepared.group);
+    at->second.tags[from] = prepared.tag;
+    if (at->second.waiting_for.empty()) decide(prepared.group, now);
 }
 
-void Directory::commit(const GroupId& group) {
+void Directory::decide(const GroupId& group, Time now) {
+    std::vector<wire::Tag> tags;
+    for (const auto& [node, tag] : forming_.at(group).tags) tags.push_back(tag);
+    if (const auto liar = unproven(group, tags))
+        expel(group, *liar, now);
+    else
+        commit(group, std::move(tags));
+}
+
+// [R21] The tag came from the node itself, so its opens of this key are not of this job.
+void Directory::expel(const GroupId& group, const NodeId& node, Time now) {
+    const Error error{Errc::pending, unproven_text(config_.name_of(node)), -1, -1, node.hex()};
+    std::set<wire::RequestId> out;
+    for (const Entry& entry : forming_.at(group).entries) {
+        if (entry.open.id.origin != node) continue;
+        out.insert(entry.open.id);
+        refuse(entry, {Errc::permission, error.text, -1, -1, node.hex()});
+    }
+    abort_attempt(group, error, out, now);
+}
+
+void Directory::commit(const GroupId& group, std::vector<wire::Tag> tags) {
     const Forming forming = std::move(forming_.extract(group).mapped());
     std::vector<NodeId> nodes;
     for (const auto& [node, incarnation] : forming.nodes) nodes.push_back(node);
-    for (const NodeId& node : nodes) sends_.push_back({node, wire::GroupCommit{group}});
-    committed_.push_back({group, std::move(nodes)});
+    for (const NodeId& node : nodes) sends_.push_back({node, wire::GroupCommit{group, tags}});
+    committed_.push_back({group, std::move(nodes), std::move(tags)});
 }
 
 void Directory::abort_attempt(const GroupId& group, const Error& error, const std::set<wire::RequestId>& out,
@@ -357,7 +410,7 @@ void Directory::abort_attempt(const GroupId& group, const Error& error, const st
         } else if (leads(entry.open)) {
             back.push_back(std::move(entry));
         } else {
-            orphans_.emplace_back(entry.open, entry.via);
+            orphans_.push_back(std::move(entry));
         }
     }
     reinsert(std::move(back), now);
@@ -384,17 +437,17 @@ void Directory::leave(Gathering& gathering, const wire::GroupOpen& open) {
 
 void Directory::remove(const wire::RequestId& request, const NodeId& from, bool expired, Time now) {
     if (const auto at = where_.find(request); at != where_.end()) {
-        const Entry& entry = gatherings_.at(at->second.first).entries.at(at->second.second);
-        if (from != entry.via && from != request.origin) return;
+        Entry& entry = gatherings_.at(at->second.first).entries.at(at->second.second);
+        if (from != request.origin && !entry.drop_via(from)) return;
         if (expired) expired_.push_back({entry.open, now + config_.expired_kept});
         if (expired_.size() > config_.expired_max) expired_.pop_front();
         erase_waiting(request);
         return;
     }
-    for (const auto& [id, forming] : forming_)
-        for (const Entry& entry : forming.entries) {
+    for (auto& [id, forming] : forming_)
+        for (Entry& entry : forming.entries) {
             if (entry.open.id != request) continue;
-            if (from != entry.via && from != request.origin) return;
+            if (from != request.origin && !entry.drop_via(from)) return;
             const Error error{Errc::pending, who(entry.open) + " gave up", -1, -1, {}};
             return abort_attempt(GroupId(id), error, {request}, now);
         }
@@ -402,19 +455,19 @@ void Directory::remove(const wire::RequestId& request, const NodeId& from, bool 
 
 void Directory::remove_via(const NodeId& via, Incarnation incarnation, Time now) {
     std::vector<wire::RequestId> waiting;
-    for (const auto& [key, gathering] : gatherings_)
-        for (const auto& [arrival, entry] : gathering.entries)
-            if (entry.via == via) waiting.push_back(entry.open.id);
+    for (auto& [key, gathering] : gatherings_)
+        for (auto& [arrival, entry] : gathering.entries)
+            if (entry.drop_via(via)) waiting.push_back(entry.open.id);
     for (const wire::RequestId& request : waiting) {
         erase_waiting(request);
         sends_.push_back({via, wire::GroupUnlisted{request}});
     }
     std::map<GroupId, std::set<wire::RequestId>> hit;
-    for (const auto& [id, forming] : forming_) {
+    for (auto& [id, forming] : forming_) {
         const auto member = forming.nodes.find(via);
         if (member != forming.nodes.end() && member->second.counter <= incarnation.counter) hit[id];
-        for (const Entry& entry : forming.entries)
-            if (entry.via == via) {
+        for (Entry& entry : forming.entries)
+            if (entry.drop_via(via)) {
                 hit[id].insert(entry.open.id);
                 sends_.push_back({via, wire::GroupUnlisted{entry.open.id}});
             }
@@ -424,12 +477,12 @@ void Directory::remove_via(const NodeId& via, Incarnation incarnation, Time now)
     for (const auto& [id, out] : hit) abort_attempt(id, error, out, now);
 }
 
-std::vector<std::pair<wire::GroupOpen, NodeId>> Directory::take_waiting() {
-    std::vector<std::pair<wire::GroupOpen, NodeId>> out;
+std::vector<Listed> Directory::take_waiting() {
+    std::vector<Listed> out;
     for (const auto& [key, gathering] : gatherings_)
         for (const auto& [arrival, entry] : gathering.entries)
-            if (!leads(entry.open)) out.emplace_back(entry.open, entry.via);
-    for (const auto& [open, via] : out) erase_waiting(open.id);
+            if (!leads(entry.open)) out.push_back(entry);
+    for (const Listed& listed : out) erase_waiting(listed.open.id);
     return out;
 }
 
@@ -515,7 +568,7 @@ std::optional<Directory::Committed> Directory::poll_committed() {
     committed_.pop_front();
     return out;
 }
-std::optional<std::pair<wire::GroupOpen, NodeId>> Directory::poll_orphan() {
+std::optional<Listed> Directory::poll_orphan() {
     if (orphans_.empty()) return std::nullopt;
     auto out = std::move(orphans_.front());
     orphans_.pop_front();

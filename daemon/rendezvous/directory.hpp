@@ -28,9 +28,24 @@ enum class Reach : uint8_t {
     nowhere,  // not connected
 };
 
+// An open that is kept for its node, and the ways by which it came here. What a node says of another one's
+// opens counts only for its own way [R17].
+struct Listed {
+    wire::GroupOpen open;
+    NodeId via;                 // the node that it came through: replies go there
+    std::set<NodeId> relays{};  // others that passed on the same; none while `via` is the open's own node
+
+    // It came again, by this way.
+    void add_via(const wire::GroupOpen& again, const NodeId& way);
+    // A way is lost. True: no other is left.
+    bool drop_via(const NodeId& way);
+    bool came_through(const NodeId& way) const { return via == way || relays.contains(way); }
+};
+bool is_same(const wire::GroupOpen& a, const wire::GroupOpen& b);
+
 struct DirectoryConfig {
     NodeId self;
-    uint64_t incarnation = 0;
+    std::function<GroupId()> next_group;  // [R13]
     wire::PlanTableRecord plan;
     wire::TimeoutsRecord timeouts;  // for time-outs that no member sets
     Duration prepare_timeout{};
@@ -60,7 +75,7 @@ class Directory {
                     Time now);  // that incarnation was disconnected
     // Another node leads now. Removes and returns the waiting opens that this node does not lead; attempts in
     // progress continue.
-    std::vector<std::pair<wire::GroupOpen, NodeId>> take_waiting();
+    std::vector<Listed> take_waiting();
     void on_prepared(const NodeId& from, const wire::GroupPrepared& prepared, Time now);
     void on_connected(const NodeId& node);  // prepares without an answer go out (again)
     void on_time(Time now);
@@ -69,12 +84,13 @@ class Directory {
 
     struct Committed {
         GroupId group;
-        std::vector<NodeId> nodes;
+        std::vector<NodeId> nodes;    // ascending
+        std::vector<wire::Tag> tags;  // of the nodes, one for one
     };
     std::optional<Outgoing> poll_send();
     std::optional<Committed> poll_committed();
     // An open of an aborted attempt that another node leads now.
-    std::optional<std::pair<wire::GroupOpen, NodeId>> poll_orphan();
+    std::optional<Listed> poll_orphan();
     Time wake_at() const;
     void check_invariants() const;  // for tests; walks everything
 
@@ -82,11 +98,12 @@ class Directory {
     // open.
     std::function<Reach(const NodeId&, Incarnation)> reach;
     std::function<bool(const wire::GroupOpen&)> leads;
+    // The first of the nodes whose tag is wrong; nothing: all are right, or this node cannot verify them,
+    // because it is no member.
+    std::function<std::optional<NodeId>(const GroupId&, const std::vector<wire::Tag>&)> unproven;
 
   private:
-    struct Entry {
-        wire::GroupOpen open;
-        NodeId via;
+    struct Entry : Listed {
         uint64_t arrival = 0;
     };
     struct Expired {
@@ -111,6 +128,7 @@ class Directory {
         std::vector<Entry> entries;           // in order of arrival
         std::map<NodeId, Incarnation> nodes;  // the member nodes
         std::set<NodeId> waiting_for;         // nodes without a GroupPrepared
+        std::map<NodeId, wire::Tag> tags;     // of the other nodes
         std::set<NodeId> unsent;  // nodes that the prepare was not sent to, because they are not connected
         Time deadline;            // the attempt is aborted then
     };
@@ -121,30 +139,31 @@ class Directory {
     std::string who(const wire::GroupOpen& open) const;
     void place(const wire::GroupKey& key, Entry entry);
     void reinsert(std::vector<Entry> entries, Time now);
-    static void move_via(Entry& entry, const NodeId& via);
     void erase_waiting(const wire::RequestId& request);
     static void leave(Gathering& gathering, const wire::GroupOpen& open);
     void remove_contradicted(const wire::GroupOpen& open, Time now);
-    bool remove_earlier_incarnations(const wire::GroupOpen& open, Time now);
+    bool remove_earlier_incarnations(const wire::GroupOpen& open, const NodeId& via, Time now);
     Error unsent_fault(const Forming& forming) const;
     void form_if_complete(const wire::GroupKey& key, Time now);
     void prepare(std::vector<Entry> entries, Time now);
     wire::TimeoutsRecord agreed(const std::vector<wire::GroupOpen>& opens) const;
-    void commit(const GroupId& group);
+    void decide(const GroupId& group, Time now);
+    void expel(const GroupId& group, const NodeId& node, Time now);
+    void commit(const GroupId& group, std::vector<wire::Tag> tags);
     void abort_attempt(const GroupId& group, const Error& error, const std::set<wire::RequestId>& out,
                        Time now);
     void refuse(const Entry& entry, Error error);
 
     DirectoryConfig config_;
-    uint64_t next_arrival_ = 1, next_group_ = 1;
+    uint64_t next_arrival_ = 1;
     std::map<wire::GroupKey, Gathering> gatherings_;  // waiting opens
     std::map<wire::RequestId, std::pair<wire::GroupKey, uint64_t>>
-        where_;                                               // (key, arrival) of each waiting open
-    std::map<GroupId, Forming> forming_;                      // attempts between prepare and commit
-    std::deque<Expired> expired_;                             // the oldest first
-    std::deque<Outgoing> sends_;                              // not polled yet
-    std::deque<Committed> committed_;                         // not polled yet
-    std::deque<std::pair<wire::GroupOpen, NodeId>> orphans_;  // not polled yet
+        where_;                           // (key, arrival) of each waiting open
+    std::map<GroupId, Forming> forming_;  // attempts between prepare and commit
+    std::deque<Expired> expired_;         // the oldest first
+    std::deque<Outgoing> sends_;          // not polled yet
+    std::deque<Committed> committed_;     // not polled yet
+    std::deque<Listed> orphans_;          // not polled yet
 };
 
 // The features that all nodes of a group have [V5].

@@ -45,6 +45,7 @@ void Directory::check_invariants() const {
 
 void Rendezvous::check_invariants() const {
     directory_.check_invariants();
+    local_.check_invariants();
     NEXAR_CHECK(inbox_.empty());
     NEXAR_CHECK(leader_ == (peers_.empty() ? config_.self : std::min(config_.self, peers_.begin()->first)));
     NEXAR_CHECK(leader_ != config_.self || relayed_.empty());
@@ -53,6 +54,7 @@ void Rendezvous::check_invariants() const {
         NEXAR_CHECK(own.open.id == request && request.origin == config_.self);
         NEXAR_CHECK(!own.withdrawn || own.reserved);
         NEXAR_CHECK(!own.reserved || reservations_.contains(*own.reserved));
+        NEXAR_CHECK(!own.local || own.listed == std::set{config_.self});
     }
     for (const auto& [group, reservation] : reservations_) {
         NEXAR_CHECK(!decisions_.contains(group));

@@ -8,6 +8,7 @@
 #include <bit>
 
 #include "rendezvous/rendezvous.hpp"
+#include "rendezvous/texts.hpp"
 
 namespace nexar::rendezvous {
 
@@ -38,6 +39,7 @@ void Rendezvous::on_prepare(const NodeId& from, const wire::GroupPrepare& prepar
         Own& own = own_.at(member.request);
         own.reserved = prepare.group;
         own.status_until = never;
+        if (!own.local && !reservation.proof) reservation.proof.emplace(config_.proof, own.proof, prepare);
     }
     reservation.link_deadline = now + config_.link_wait;
     reservation.decision_deadline = now + config_.decision_timeout;
@@ -51,18 +53,11 @@ std::string Rendezvous::fault_of(const NodeId& from, const wire::GroupPrepare& p
     if (prepare.plan.version > plan_version_of(common_features(prepare.members)))  // [V5]
         return "the group counts on plan function " + std::to_string(prepare.plan.version) +
                ", which a node of it lacks";
+    if (const auto why = fault_of_members(prepare)) return *why;
     bool any = false;
-    std::set<wire::RequestId> seen;
-    std::map<NodeId, Incarnation> incarnations;
     for (const wire::GroupMemberRecord& member : prepare.members) {
-        if (incarnations.try_emplace(member.node, member.incarnation).first->second != member.incarnation)
-            return "two incarnations of node " + name_of(member.node) + " in it";
         if (member.node != config_.self) continue;
-        if (const uint64_t missing = member.features & ~config_.features; missing != 0)
-            return "it lacks feature " + std::to_string(std::countr_zero(missing)) +
-                   ", which the group ascribes to it";
         if (!std::exchange(any, true)) fault.clear();
-        if (!seen.insert(member.request).second) return "the same open twice";
         const auto own = own_.find(member.request);
         if (own != own_.end() && own->second.reserved) {
             // The leader makes a new attempt, so it has aborted the earlier one.
@@ -82,10 +77,43 @@ std::string Rendezvous::fault_of(const NodeId& from, const wire::GroupPrepare& p
                 (still == own_.end() ? " has gone" : " is in another attempt");
         send(from, wire::GroupWithdraw{member.request, prepare.key, false, false});
     }
+    if (fault.empty() && !has_own_nonces(prepare)) return "the nonces of its opens are not those in it";
     return fault;
 }
 
-// The leader cannot choose the members, an explicit rank or the size.
+// What is wrong with the list of members. What it states of the other nodes they check themselves, and
+// their tags prove that they have the same list [R19].
+std::optional<std::string> Rendezvous::fault_of_members(const wire::GroupPrepare& prepare) const {
+    std::set<wire::RequestId> seen;
+    std::map<NodeId, Incarnation> incarnations;
+    for (const wire::GroupMemberRecord& member : prepare.members) {
+        if (incarnations.try_emplace(member.node, member.incarnation).first->second != member.incarnation)
+            return "two incarnations of node " + name_of(member.node) + " in it";
+        if (member.request.origin != member.node)
+            return "an open of another node stands for node " + name_of(member.node);
+        if (!seen.insert(member.request).second) return "the same open twice";
+        if (member.node != config_.self) continue;
+        if (member.incarnation != Incarnation{} && member.incarnation != config_.incarnation)
+            return "another incarnation of it";
+        if (const uint64_t missing = member.features & ~config_.features; missing != 0)
+            return "it lacks feature " + std::to_string(std::countr_zero(missing)) +
+                   ", which the group ascribes to it";
+    }
+    return std::nullopt;
+}
+
+// Requires: all members of this node are opens of it.
+bool Rendezvous::has_own_nonces(const wire::GroupPrepare& prepare) const {
+    wire::Nonce sum{};
+    for (const wire::GroupMemberRecord& member : prepare.members)
+        if (member.node == config_.self) add_nonce(sum, own_.at(member.request).open.nonce);
+    return std::ranges::all_of(prepare.members, [&](const auto& member) {
+        return member.node != config_.self || member.nonce == sum;
+    });
+}
+
+// The leader cannot choose the members, an explicit rank, the size, the name, or a time-out that was asked
+// for.
 std::string Rendezvous::contradiction(const wire::GroupOpen& open, const wire::GroupPrepare& prepare,
                                       const wire::GroupMemberRecord& member) {
     const std::string pid = "pid " + std::to_string(open.pid);
@@ -94,6 +122,12 @@ std::string Rendezvous::contradiction(const wire::GroupOpen& open, const wire::G
                std::to_string(prepare.members.size());
     if (open.rank >= 0 && member.rank != open.rank)
         return pid + " asked for rank " + std::to_string(open.rank) + ", not " + std::to_string(member.rank);
+    if (prepare.name != open.name) return pid + " asked for a group of another name";
+    const wire::TimeoutsRecord &asked = open.timeouts, &given = prepare.timeouts;
+    if ((asked.collective_ms >= 0 && given.collective_ms != asked.collective_ms) ||
+        (asked.barrier_ms >= 0 && given.barrier_ms != asked.barrier_ms) ||
+        (asked.rpc_ms >= 0 && given.rpc_ms != asked.rpc_ms))
+        return pid + " asked for other time-outs";
     return {};
 }
 
@@ -148,7 +182,10 @@ void Rendezvous::answer_prepare(const GroupId& group, Reservation& reservation, 
         break;
     }
     reservation.link_deadline = never;
-    send(reservation.leader, wire::GroupPrepared{group, std::move(error)});
+    wire::Tag tag{};
+    if (reservation.proof && error.code == Errc::ok)
+        tag = reservation.proof->tag_of(config_.self, config_.incarnation);
+    send(reservation.leader, wire::GroupPrepared{group, std::move(error), tag});
 }
 
 // `node` is reachable again. If it is the leader, the query of the others ends: its decision may still come.
@@ -158,9 +195,15 @@ void Rendezvous::resume(const NodeId& node, const GroupId& group, Reservation& r
     if (reservation.leader == node && now < reservation.decision_deadline) reservation.query_until = never;
 }
 
-void Rendezvous::on_commit(const NodeId& from, const GroupId& group, Time now) {
+void Rendezvous::on_commit(const NodeId& from, const wire::GroupCommit& message, Time now) {
+    const GroupId& group = message.group;
     if (const auto at = reservations_.find(group); at != reservations_.end()) {
-        if (from == at->second.leader || at->second.nodes.contains(from)) commit(group, now);
+        const Reservation& reservation = at->second;
+        if (from != reservation.leader && !reservation.nodes.contains(from)) return;
+        const auto liar = first_unproven(reservation, message.tags);
+        if (!liar) return commit(group, message.tags, now);
+        // Another member's word ends nothing: the leader's commit, or that of a third node, may be right.
+        if (from == reservation.leader) end_unproven(group, *liar, now);
         return;
     }
     const auto known = decisions_.find(group);
@@ -171,7 +214,37 @@ void Rendezvous::on_commit(const NodeId& from, const GroupId& group, Time now) {
     send(from, wire::GroupRefused{{}, group, error});
 }
 
-void Rendezvous::commit(const GroupId& group, Time now) {
+// [R19] Tags that are too many or too few prove nothing of the node that sent them.
+std::optional<NodeId> Rendezvous::first_unproven(const Reservation& reservation,
+                                                 const std::vector<wire::Tag>& tags) const {
+    if (!reservation.proof) return std::nullopt;  // local: all its members are here
+    std::map<NodeId, Incarnation> nodes = reservation.nodes;
+    nodes[config_.self] = config_.incarnation;
+    if (tags.size() != nodes.size()) return reservation.leader;
+    size_t at = 0;
+    for (const auto& [node, incarnation] : nodes)
+        if (!reservation.proof->holds(tags[at++], node, incarnation)) return node;
+    return std::nullopt;
+}
+
+// [R20]: the opens wait on, and are listed again after a while. A node that has committed gets to know it.
+void Rendezvous::end_unproven(const GroupId& group, const NodeId& node, Time now) {
+    const Reservation& reservation = reservations_.at(group);
+    const NodeId leader = reservation.leader;
+    Error error{Errc::pending, unproven_text(name_of(node)), -1, -1, node.hex()};
+    if (leader != node && leader != config_.self)
+        error.text += ", as node " + name_of(leader) + ", which formed the group, passed it on";
+    std::set<NodeId> others{leader};
+    for (const auto& [other, incarnation] : reservation.nodes) others.insert(other);
+    for (const NodeId& other : others)
+        if (other != config_.self) send(other, wire::GroupRefused{{}, group, error});
+    actions_.push_back(Unproven{group, node, leader});
+    for (const wire::GroupMemberRecord& member : reservation.prepare.members)
+        if (member.node == config_.self) own_.at(member.request).list_at = now + config_.unproven_delay;
+    abort_attempt(group, error, now);
+}
+
+void Rendezvous::commit(const GroupId& group, const std::vector<wire::Tag>& tags, Time now) {
     const Reservation reservation = std::move(reservations_.extract(group).mapped());
     Opened opened{reservation.prepare, {}, {}};
     for (const wire::GroupMemberRecord& member : reservation.prepare.members) {
@@ -187,13 +260,14 @@ void Rendezvous::commit(const GroupId& group, Time now) {
     }
     std::vector<NodeId> nodes{config_.self};
     for (const auto& [node, incarnation] : reservation.nodes) nodes.push_back(node);
-    decided(group, {Outcome::committed, std::move(nodes), reservation.leader, now});
+    std::ranges::sort(nodes);
+    decided(group, {Outcome::committed, std::move(nodes), tags, reservation.leader, now});
     actions_.push_back(std::move(opened));
 }
 
 void Rendezvous::abort_attempt(const GroupId& group, const Error& error, Time now) {
     const Reservation reservation = std::move(reservations_.extract(group).mapped());
-    decided(group, {Outcome::aborted, {}, {}, now});
+    decided(group, {Outcome::aborted, {}, {}, {}, now});
     for (const wire::GroupMemberRecord& member : reservation.prepare.members) {
         if (member.node != config_.self) continue;
         Own& own = own_.at(member.request);
@@ -204,7 +278,7 @@ void Rendezvous::abort_attempt(const GroupId& group, const Error& error, Time no
             fail_open(member.request, error);
         } else {
             own.trouble = error.text;
-            list(own, now);
+            if (own.list_at <= now || own.list_at == never) list(own, now);
         }
     }
 }
@@ -256,8 +330,14 @@ void Rendezvous::query_members(const GroupId& group, Reservation& reservation, T
 }
 
 void Rendezvous::on_query(const NodeId& from, const GroupId& group) {
-    if (reservations_.contains(group) || directory_.is_forming(group)) return;  // not decided here
-    if (has_committed(group)) return send(from, wire::GroupCommit{group});
+    if (reservations_.contains(group) || directory_.is_forming(group) || local_.is_forming(group))
+        return;  // not decided here
+    if (has_committed(group)) {
+        const Decision& decision = decisions_.at(group);
+        if (std::ranges::binary_search(decision.nodes, from))
+            send(from, wire::GroupCommit{group, decision.tags});
+        return;
+    }
     const Error error{
         Errc::pending, "node " + name_of(config_.self) + " has called off the group", -1, -1, {}};
     if (!decisions_.contains(group)) promise(from, group);

@@ -15,17 +15,33 @@ Rendezvous::Rendezvous(Config config)
     : config_(std::move(config)),
       leader_(config_.self),
       next_request_((config_.incarnation.counter << 32) + 1),
-      directory_({config_.self, config_.incarnation.nonce, config_.plan, config_.timeouts,
-                  config_.prepare_timeout, config_.retry_delay, config_.directory_max,
-                  [this](const NodeId& node) { return name_of(node); }}) {
-    directory_.reach = [this](const NodeId& node, Incarnation incarnation) {
-        return reach_of(node, incarnation);
+      directory_(directory_config()),
+      local_(directory_config()) {
+    for (Directory* directory : {&directory_, &local_})
+        directory->reach = [this](const NodeId& node, Incarnation incarnation) {
+            return reach_of(node, incarnation);
+        };
+    directory_.leads = [this](const wire::GroupOpen&) { return leader_ == config_.self; };
+    local_.leads = [](const wire::GroupOpen&) { return true; };
+    directory_.unproven = [this](const GroupId& group, const auto& tags) -> std::optional<NodeId> {
+        const auto at = reservations_.find(group);
+        if (at == reservations_.end()) return std::nullopt;
+        const auto liar = first_unproven(at->second, tags);
+        if (liar) actions_.push_back(Unproven{group, *liar, config_.self});
+        return liar;
     };
-    directory_.leads = [this](const wire::GroupOpen& open) {
-        if (leader_ == config_.self) return true;
-        const auto own = own_.find(open.id);
-        return own != own_.end() && own->second.local;
-    };
+    local_.unproven = [](const GroupId&, const auto&) { return std::nullopt; };
+}
+
+DirectoryConfig Rendezvous::directory_config() {
+    return {config_.self,
+            [this] { return GroupId{config_.self.prefix(), config_.incarnation.nonce, next_group_++}; },
+            config_.plan,
+            config_.timeouts,
+            config_.prepare_timeout,
+            config_.retry_delay,
+            config_.directory_max,
+            [this](const NodeId& node) { return name_of(node); }};
 }
 
 std::string Rendezvous::name_of(const NodeId& node) const {
@@ -56,9 +72,11 @@ Result<wire::RequestId> Rendezvous::open(const OpenSpec& spec, Time now) {
                 config_.incarnation,
                 config_.bulk_shards,
                 spec.timeouts,
-                config_.features};
+                config_.features,
+                config_.proof.nonce()};
     own.session = spec.session;
     own.local = spec.local;
+    own.proof = spec.proof;
     own.timeout = std::clamp(spec.timeout, Duration{1}, config_.timeout_max);
     own.deadline = spec.timeout == Duration{0} ? never : now + own.timeout;
     Own& kept = own_[own.open.id] = own;
@@ -68,9 +86,10 @@ Result<wire::RequestId> Rendezvous::open(const OpenSpec& spec, Time now) {
 }
 
 void Rendezvous::list(Own& own, Time now) {
+    own.list_at = never;
     own.listed.insert(leader_of(own));
     if (leader_of(own) == config_.self)
-        directory_.add(own.open, config_.self, now);
+        directory_of(own).add(own.open, config_.self, now);
     else
         send(leader_, own.open);
 }
@@ -122,7 +141,7 @@ void Rendezvous::expire_all(Time now) {
     for (const wire::RequestId& request : due) {
         Own& own = own_.at(request);
         if (leader_of(own) == config_.self) {
-            answers.emplace_back(request, directory_.status(request, own.open.key, now));
+            answers.emplace_back(request, directory_of(own).status(request, own.open.key, now));
         } else if (own.status_until == never) {
             own.status_until = now + config_.status_wait;
             send(leader_, wire::GroupStatusRequest{request, own.open.key});
@@ -136,7 +155,7 @@ void Rendezvous::expire_all(Time now) {
 void Rendezvous::on_status_request(const NodeId& from, const wire::GroupStatusRequest& request, Time now) {
     if (leader_ == config_.self)
         send(from, directory_.status(request.id, request.key, now));
-    else if (relayed_.contains(request.id))
+    else if (const auto at = relayed_.find(request.id); at != relayed_.end() && at->second.came_through(from))
         send(leader_, request);
 }
 
@@ -152,11 +171,12 @@ void Rendezvous::on_status(const NodeId& from, const wire::GroupStatus& status) 
 
 void Rendezvous::on_open(const NodeId& from, const wire::GroupOpen& open, Time now) {
     if (open.id.origin == config_.self) return;
-    // A node's own opens are of the incarnation that is connected.
-    const auto peer = peers_.find(from);
+    // Only its own connection says in which incarnation a node is. If another one is right, its node will
+    // connect in it, and send its opens itself [R17].
+    const auto peer = peers_.find(open.id.origin);
     const bool is_known =
         peer != peers_.end() && peer->second != Incarnation{} && open.incarnation != Incarnation{};
-    if (from == open.id.origin && is_known && open.incarnation != peer->second) return;
+    if (is_known && open.incarnation != peer->second) return;
     pass_on(open, from, now);
 }
 
@@ -166,20 +186,29 @@ void Rendezvous::pass_on(const wire::GroupOpen& open, const NodeId& via, Time no
         const Error error{Errc::table_full, "too many opens pass through this node", -1, -1, {}};
         return send(via, wire::GroupRefused{open.id, {}, error});
     }
-    const auto known = relayed_.find(open.id);
-    const NodeId& origin = open.id.origin;
-    if (known != relayed_.end() && known->second.via == origin && via != origin)
-        return;  // the origin's own open wins
-    relayed_[open.id] = {open, via};
+    const auto [at, added] = relayed_.try_emplace(open.id, Listed{open, via});
+    Listed& known = at->second;
+    if (!added && !is_same(known.open, open)) {
+        if (via != open.id.origin || known.via == via) return;
+        send(leader_, wire::GroupWithdraw{open.id, known.open.key, false, false});
+        known = {open, via};
+    }
+    known.add_via(open, via);
     send(leader_, open);
+}
+
+void Rendezvous::pass_on_again(const Listed& listed, Time now) {
+    pass_on(listed.open, listed.via, now);
+    for (const NodeId& relay : listed.relays) pass_on(listed.open, relay, now);
 }
 
 void Rendezvous::on_withdraw(const NodeId& from, const wire::GroupWithdraw& withdraw, Time now) {
     directory_.remove(withdraw.id, from, withdraw.expired, now);
+    if (from == config_.self) local_.remove(withdraw.id, from, withdraw.expired, now);
     const auto at = relayed_.find(withdraw.id);
-    if (at == relayed_.end() || (from != at->second.via && from != withdraw.id.origin)) return;
+    if (at == relayed_.end() || (from != withdraw.id.origin && !at->second.drop_via(from))) return;
     relayed_.erase(at);
-    if (!withdraw.moved) send(leader_, withdraw);
+    send(leader_, withdraw);
 }
 
 // The leader had lost this node and removed the open: it is sent there again. A reserved open is listed again
@@ -226,11 +255,11 @@ void Rendezvous::on_peer_down(const NodeId& node, Incarnation incarnation, Time 
     if (peer == peers_.end() || peer->second != incarnation) return;
     peers_.erase(peer);
     lost_[node] = incarnation;
-    std::erase_if(relayed_, [&](const auto& item) {
-        if (item.second.via != node) return false;
-        send(leader_, wire::GroupWithdraw{item.first, item.second.open.key, false, false});
-        return true;
-    });
+    for (auto at = relayed_.begin(); at != relayed_.end();) {
+        const bool lost = at->second.drop_via(node);
+        if (lost) send(leader_, wire::GroupWithdraw{at->first, at->second.open.key, false, false});
+        at = lost ? relayed_.erase(at) : std::next(at);
+    }
     update_leader(now);
     directory_.remove_via(node, incarnation, now);
     for (auto& [group, reservation] : reservations_)
@@ -243,8 +272,10 @@ void Rendezvous::update_leader(Time now) {
     const NodeId next = peers_.empty() ? config_.self : std::min(config_.self, peers_.begin()->first);
     if (next == leader_) return;
     const NodeId before = std::exchange(leader_, next);
-    for (auto& [open, via] : directory_.take_waiting())
-        if (open.id.origin != config_.self) relayed_[open.id] = {open, via};
+    for (Listed& listed : directory_.take_waiting()) {
+        const wire::RequestId id = listed.open.id;
+        if (id.origin != config_.self) relayed_[id] = std::move(listed);
+    }
     if (before != config_.self)
         for (const auto& [id, own] : own_)
             if (!own.local && !own.reserved) send(before, wire::GroupWithdraw{id, own.open.key, true, false});
@@ -253,7 +284,7 @@ void Rendezvous::update_leader(Time now) {
 
 void Rendezvous::relist_all(Time now) {
     const auto relayed = std::exchange(relayed_, {});
-    for (const auto& [id, item] : relayed) pass_on(item.open, item.via, now);
+    for (const auto& [id, listed] : relayed) pass_on_again(listed, now);
     for (auto& [id, own] : own_)
         if (!own.local && !own.reserved) list(own, now);
 }
@@ -268,9 +299,9 @@ bool Rendezvous::on_message(const NodeId& from, const wire::Message& message, Ti
     else if (const auto* prepare = std::get_if<wire::GroupPrepare>(&message))
         on_prepare(from, *prepare, now);
     else if (const auto* prepared = std::get_if<wire::GroupPrepared>(&message))
-        directory_.on_prepared(from, *prepared, now);
+        on_prepared(from, *prepared, now);
     else if (const auto* commit_ = std::get_if<wire::GroupCommit>(&message))
-        on_commit(from, commit_->group, now);
+        on_commit(from, *commit_, now);
     else if (const auto* refused = std::get_if<wire::GroupRefused>(&message))
         on_refused(from, *refused, now);
     else if (const auto* query = std::get_if<wire::GroupQuery>(&message))
@@ -294,22 +325,35 @@ void Rendezvous::send(const NodeId& to, wire::Message message) {
         actions_.push_back(Send{to, std::move(message)});
 }
 
+void Rendezvous::on_prepared(const NodeId& from, const wire::GroupPrepared& prepared, Time now) {
+    directory_.on_prepared(from, prepared, now);
+    if (from == config_.self) local_.on_prepared(from, prepared, now);
+}
+
+// True: the directory had something.
+bool Rendezvous::read(Directory& directory, Time now) {
+    bool moved = false;
+    while (auto out = directory.poll_send()) {
+        moved = true;
+        send(out->to, std::move(out->message));
+    }
+    while (auto committed = directory.poll_committed()) {
+        moved = true;
+        auto& [group, nodes, tags] = *committed;
+        decided(group, {Outcome::committed, std::move(nodes), std::move(tags), config_.self, now});
+    }
+    return moved;
+}
+
 // Delivers messages between this node's directory and its member side until none is left. It ends: each
 // message is a reply to another one, and no exchange repeats without a deadline.
 void Rendezvous::settle(Time now) {
     for (;;) {
         bool moved = false;
-        while (auto out = directory_.poll_send()) {
-            moved = true;
-            send(out->to, std::move(out->message));
-        }
-        while (auto committed = directory_.poll_committed()) {
-            moved = true;
-            decided(committed->group, {Outcome::committed, std::move(committed->nodes), config_.self, now});
-        }
+        for (Directory* directory : {&directory_, &local_}) moved |= read(*directory, now);
         while (auto orphan = directory_.poll_orphan()) {
             moved = true;
-            if (orphan->first.id.origin != config_.self) pass_on(orphan->first, orphan->second, now);
+            if (orphan->open.id.origin != config_.self) pass_on_again(*orphan, now);
         }
         if (!inbox_.empty()) {
             moved = true;
@@ -323,7 +367,10 @@ void Rendezvous::settle(Time now) {
 
 void Rendezvous::on_time(Time now) {
     directory_.on_time(now);
+    local_.on_time(now);
     settle(now);
+    for (auto& [id, own] : own_)
+        if (!own.reserved && now >= own.list_at) list(own, now);
     std::vector<GroupId> groups;
     for (const auto& [group, reservation] : reservations_) groups.push_back(group);
     for (const GroupId& group : groups) on_reservation_time(group, now);
@@ -332,9 +379,10 @@ void Rendezvous::on_time(Time now) {
 }
 
 Time Rendezvous::wake_at() const {
-    Time next = directory_.wake_at();
+    Time next = std::min(directory_.wake_at(), local_.wake_at());
     for (const auto& [id, own] : own_)
-        if (!own.reserved) next = std::min(next, own.status_until == never ? own.deadline : own.status_until);
+        if (!own.reserved)
+            next = std::min({next, own.list_at, own.status_until == never ? own.deadline : own.status_until});
     for (const auto& [group, r] : reservations_)
         next =
             std::min({next, r.link_deadline, r.query_until == never ? r.decision_deadline : r.query_until});

@@ -19,6 +19,7 @@
 #include "core/result.hpp"
 #include "core/time.hpp"
 #include "rendezvous/directory.hpp"
+#include "rendezvous/proof.hpp"
 #include "wire/messages.hpp"
 
 namespace nexar::rendezvous {
@@ -31,12 +32,14 @@ struct Config {
     wire::PlanTableRecord plan;                             // for groups that this node leads
     wire::TimeoutsRecord timeouts{30'000, 30'000, 30'000};  // for time-outs that no member sets
     std::function<std::string(const NodeId&)> name_of;      // for error texts; empty: the NodeId
+    ProofPort proof;                                        // required
     Duration link_wait{1'000'000'000};
     Duration prepare_timeout{2'000'000'000};
     Duration retry_delay{100'000'000};
     Duration decision_timeout{3'000'000'000};
     Duration query_timeout{1'000'000'000};
     Duration status_wait{300'000'000};
+    Duration unproven_delay{1'000'000'000};  // until an open is listed again, after a proof that was wrong
     Duration timeout_max{std::chrono::hours(24)};
     size_t directory_max = 1 << 20;
     size_t decisions_max = 4096;
@@ -53,6 +56,7 @@ struct OpenSpec {
     uint32_t pid = 0;
     Duration timeout{30'000'000'000};  // 0: none
     wire::TimeoutsRecord timeouts{};
+    ProofKey proof{};  // not for a local key
 };
 
 // Actions for the owner.
@@ -76,7 +80,13 @@ struct Disowned {
     NodeId node;
     std::string text;
 };
-using Action = std::variant<Send, Opened, Failed, Disowned>;
+// A node did not prove that it has the job's secret, so this attempt is over; for the log.
+struct Unproven {
+    GroupId group;
+    NodeId node;
+    NodeId leader;  // may have sent another tag than the node's
+};
+using Action = std::variant<Send, Opened, Failed, Disowned, Unproven>;
 
 class Rendezvous {
   public:
@@ -124,11 +134,9 @@ class Rendezvous {
         Time status_until = never;        // waits for the leader's GroupStatus until then [R11]
         std::optional<GroupId> reserved;  // the attempt that it is prepared in
         bool withdrawn = false;           // its process ended while it was reserved [R12]
+        Time list_at = never;             // it is not listed until then [R20]
+        ProofKey proof{};                 // not of a local one
         std::string trouble;              // why the last attempt was aborted; empty: none was
-    };
-    struct Relayed {  // an open of another node that was passed on to the leader [R1]
-        wire::GroupOpen open;
-        NodeId via;
     };
     struct Reservation {
         wire::GroupPrepare prepare;
@@ -137,29 +145,36 @@ class Rendezvous {
         Time link_deadline = never;  // waits for connections until then; never: the prepare was answered
         Time decision_deadline;      // the leader's decision is due then
         Time query_until = never;    // the other members were asked; waits for them until then [R8]
+        std::optional<Proof> proof;  // none: of local opens, led here
     };
     enum class Outcome : uint8_t { committed, aborted };
     struct Decision {
         Outcome outcome = Outcome::aborted;
-        std::vector<NodeId> nodes;  // of a committed group: its member nodes
-        NodeId leader;              // of a committed group: may also report about it
-        Time at{};                  // when it was decided
+        std::vector<NodeId> nodes;    // of a committed group: its member nodes, ascending
+        std::vector<wire::Tag> tags;  // of the nodes, one for one; none: a local group
+        NodeId leader;                // of a committed group: may also report about it
+        Time at{};                    // when it was decided
     };
 
     // Member side (member.cpp).
     void on_prepare(const NodeId& from, const wire::GroupPrepare& prepare, Time now);
     std::string fault_of(const NodeId& from, const wire::GroupPrepare& prepare, Time now);
+    std::optional<std::string> fault_of_members(const wire::GroupPrepare& prepare) const;
+    bool has_own_nonces(const wire::GroupPrepare& prepare) const;
     static std::string contradiction(const wire::GroupOpen& open, const wire::GroupPrepare& prepare,
                                      const wire::GroupMemberRecord& member);
     void promise(const NodeId& to, const GroupId& group);
     bool has_promised(const NodeId& from, const wire::GroupPrepare& prepare) const;
     void resume(const NodeId& node, const GroupId& group, Reservation& reservation, Time now);
     void answer_prepare(const GroupId& group, Reservation& reservation, Time now);
-    void on_commit(const NodeId& from, const GroupId& group, Time now);
+    void on_commit(const NodeId& from, const wire::GroupCommit& message, Time now);
+    std::optional<NodeId> first_unproven(const Reservation& reservation,
+                                         const std::vector<wire::Tag>& tags) const;
+    void end_unproven(const GroupId& group, const NodeId& node, Time now);
     void on_refused(const NodeId& from, const wire::GroupRefused& refused, Time now);
     void on_query(const NodeId& from, const GroupId& group);
     void on_unlisted(const NodeId& from, const wire::RequestId& request, Time now);
-    void commit(const GroupId& group, Time now);
+    void commit(const GroupId& group, const std::vector<wire::Tag>& tags, Time now);
     void disown(const NodeId& from, const GroupId& group, const NodeId& by, const Error& error);
     void abort_attempt(const GroupId& group, const Error& error, Time now);
     void on_reservation_time(const GroupId& group, Time now);
@@ -167,8 +182,11 @@ class Rendezvous {
     Error link_fault(const Reservation& reservation, const NodeId& node, Reach reach) const;
     Reach reach_of(const NodeId& node, Incarnation incarnation) const;
     // Opens (rendezvous.cpp).
+    DirectoryConfig directory_config();
+    Directory& directory_of(const Own& own) { return own.local ? local_ : directory_; }
     void list(Own& own, Time now);
     void pass_on(const wire::GroupOpen& open, const NodeId& via, Time now);
+    void pass_on_again(const Listed& listed, Time now);
     void relist_all(Time now);
     void on_open(const NodeId& from, const wire::GroupOpen& open, Time now);
     void on_withdraw(const NodeId& from, const wire::GroupWithdraw& withdraw, Time now);
@@ -179,6 +197,8 @@ class Rendezvous {
     void expire_all(Time now);
     void update_leader(Time now);
     void send(const NodeId& to, wire::Message message);
+    void on_prepared(const NodeId& from, const wire::GroupPrepared& prepared, Time now);
+    bool read(Directory& directory, Time now);
     void settle(Time now);
     void decided(const GroupId& group, Decision decision);
     bool has_committed(const GroupId& group) const;
@@ -191,15 +211,17 @@ class Rendezvous {
     std::map<NodeId, Incarnation> lost_;   // nodes that were connected; at most as many as the peer table has
     // Increases from incarnation to incarnation, so that an open of an earlier one never equals one of this.
     uint64_t next_request_;
-    std::map<wire::RequestId, Own> own_;           // opens of this node without an outcome
-    std::map<wire::RequestId, Relayed> relayed_;   // empty while this node leads
+    std::map<wire::RequestId, Own> own_;         // opens of this node without an outcome
+    std::map<wire::RequestId, Listed> relayed_;  // passed on to the leader [R1]; empty while this node leads
     std::map<GroupId, Reservation> reservations_;  // prepared here, not decided
     std::map<GroupId, Decision> decisions_;        // the last decisions_max
     std::deque<GroupId> decision_order_;           // their ids, the oldest first
     // By node: attempts that this node has promised not to join. A promise counts if that node is in the
     // attempt, so the questions of other nodes have no effect, and each node has its own promises_max.
     std::map<NodeId, std::deque<GroupId>> promised_;
-    Directory directory_;
+    uint64_t next_group_ = 1;
+    Directory directory_;              // of opens with a secret
+    Directory local_;                  // of this node's own opens without one: nothing from outside gets here
     std::deque<wire::Message> inbox_;  // messages of this node to itself; empty between inputs
     std::deque<Action> actions_;       // not polled yet
 };

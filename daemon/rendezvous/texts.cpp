@@ -82,4 +82,8 @@ Error group_incomplete(const Unfilled& unfilled, const wire::GroupStatus* status
     return error;
 }
 
+std::string unproven_text(const std::string& node_name) {
+    return "node " + node_name + " did not prove that it has the job's secret";
+}
+
 }  // namespace nexar::rendezvous

@@ -1,4 +1,5 @@
-// group_incomplete: the error of an open whose group was not complete in time.
+// The texts of failed opens and attempts. group_incomplete: the error of an open whose group was not complete
+// in time.
 #pragma once
 
 #include <functional>
@@ -20,5 +21,8 @@ struct Unfilled {
 // The text names the arrived and the missing ranks [R11]. `status`: the leader's; null: it did not answer.
 Error group_incomplete(const Unfilled& unfilled, const wire::GroupStatus* status,
                        const std::function<std::string(const NodeId&)>& name_of);
+
+// [R20]
+std::string unproven_text(const std::string& node_name);
 
 }  // namespace nexar::rendezvous

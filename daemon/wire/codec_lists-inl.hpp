@@ -82,7 +82,7 @@ NEXAR_FIELDS(GroupOpen, NEXAR_FIELD(id, Id), NEXAR_FIELD(key, Key, FixedBytes{"k
              NEXAR_FIELD(bulk_shards, BulkShards, bounded("bulk_shards", bulk_shards_max, 1)),
              NEXAR_FIELD(timeouts, Timeouts),
              Rule{[](Decoder& d, const T& open) { check_timeouts(d, open.timeouts, -1); }},
-             NEXAR_FIELD(features, Features));
+             NEXAR_FIELD(features, Features), NEXAR_FIELD(nonce, Nonce, FixedBytes{"nonce"}));
 NEXAR_FIELDS(GroupWithdraw, NEXAR_FIELD(id, Id), NEXAR_FIELD(key, Key, FixedBytes{"key"}),
              NEXAR_FIELD(moved, Moved), NEXAR_FIELD(expired, Expired));
 NEXAR_FIELDS(GroupPrepare, NEXAR_FIELD(group, Group), NEXAR_FIELD(epoch, Epoch),
@@ -92,11 +92,12 @@ NEXAR_FIELDS(GroupPrepare, NEXAR_FIELD(group, Group), NEXAR_FIELD(epoch, Epoch),
              NEXAR_FIELD(plan, Plan), NEXAR_FIELD(timeouts, Timeouts),
              Rule{[](Decoder& d, const T& prepare) { check_timeouts(d, prepare.timeouts, 0); }});
 NEXAR_FIELDS(GroupPrepared, NEXAR_FIELD(group, Group), NEXAR_FIELD(error, Error),
-             Rule{[](Decoder& d, const T& prepared) {
+             NEXAR_FIELD(tag, Tag, FixedBytes{"tag"}), Rule{[](Decoder& d, const T& prepared) {
                  if (prepared.error.code != Errc::ok && prepared.error.code != Errc::pending)
                      d.failure("an answer to a prepare", prepared.error.code);
              }});
-NEXAR_FIELDS(GroupCommit, NEXAR_FIELD(group, Group));
+NEXAR_FIELDS(GroupCommit, NEXAR_FIELD(group, Group),
+             NEXAR_FIELD(tags, Tags, list_of(FixedBytes{"tag"}, "count of tags", group_nodes_max)));
 NEXAR_FIELDS(GroupQuery, NEXAR_FIELD(group, Group));
 NEXAR_FIELDS(GroupRefused, NEXAR_FIELD(id, Id), NEXAR_FIELD(group, Group), NEXAR_FIELD(error, Error),
              Rule{[](Decoder& d, const T& refused) {

@@ -5,15 +5,19 @@
 // One line for each incarnation of a node.
 struct NodeTable {
     using Incarnated = std::pair<NodeId, Incarnation>;
+    struct Rest {
+        uint64_t features = 0;
+        Nonce nonce{};
+    };
     std::map<Incarnated, uint16_t> index;
     std::vector<Incarnated> nodes;
-    std::vector<uint64_t> features;
+    std::vector<Rest> rests;
 
-    uint16_t line_of(const NodeId& node, const Incarnation& incarnation, uint64_t bits) {
+    uint16_t line_of(const NodeId& node, const Incarnation& incarnation, const Rest& rest) {
         auto [at, added] = index.try_emplace({node, incarnation}, static_cast<uint16_t>(nodes.size()));
         if (added) {
             nodes.emplace_back(node, incarnation);
-            features.push_back(bits);
+            rests.push_back(rest);
         }
         NEXAR_CHECK(nodes.size() <= group_nodes_max);
         return at->second;
@@ -22,16 +26,18 @@ struct NodeTable {
     // a list that was read, and had room in one message, has room again.
     uint16_t line_of_origin(const NodeId& origin) {
         const auto at = index.lower_bound({origin, {}});
-        return at != index.end() && at->first.first == origin ? at->second : line_of(origin, {}, 0);
+        return at != index.end() && at->first.first == origin ? at->second : line_of(origin, {}, {});
     }
     void fill(s::Members::Builder out) const {
         auto table = out.initNodes(static_cast<uint32_t>(nodes.size()));
         auto records = out.initIncarnations(static_cast<uint32_t>(nodes.size()));
         auto bits = out.initFeatures(static_cast<uint32_t>(nodes.size()));
+        auto nonces = out.initNonces(static_cast<uint32_t>(nodes.size()));
         for (uint32_t i = 0; i < table.size(); ++i) {
             table.set(i, Node{"group node"}.out(nodes[i].first));
             fill_struct(records[i], nodes[i].second);
-            bits.set(i, features[i]);
+            bits.set(i, rests[i].features);
+            nonces.set(i, FixedBytes{"nonce"}.out(rests[i].nonce));
         }
     }
 };
@@ -42,11 +48,11 @@ void MemberTable::fill(auto make, const std::vector<GroupMemberRecord>& members)
     NodeTable table;
     auto list = out.initList(static_cast<uint32_t>(members.size()));
     for (uint32_t i = 0; i < list.size(); ++i) {
-        const auto& [request, node, rank, pid, incarnation, features] = members[i];
+        const auto& [request, node, rank, pid, incarnation, features, nonce] = members[i];
         list[i].setNumber(request.number);
         list[i].setRank(rank);
         list[i].setPid(pid);
-        list[i].setNode(table.line_of(node, incarnation, features));
+        list[i].setNode(table.line_of(node, incarnation, {features, nonce}));
     }
     for (uint32_t i = 0; i < list.size(); ++i)
         list[i].setOrigin(table.line_of_origin(members[i].request.origin));
@@ -58,17 +64,20 @@ void MemberTable::read(Decoder& d, s::Members::Reader in, std::vector<GroupMembe
     const auto list = in.getList();
     const auto records = in.getIncarnations();
     const auto bits = in.getFeatures();
+    const auto nonces = in.getNonces();
     d.limit("count of group nodes", table.size(), group_nodes_max);
     d.limit("count of group nodes' incarnations", records.size(), table.size());
     d.limit("count of group nodes' features", bits.size(), table.size());
+    d.limit("count of group nodes' nonces", nonces.size(), table.size());
     d.limit("count of members", list.size(), ranks_max);
     if (!d.ok()) return;
     std::vector<NodeId> nodes(table.size());
     for (uint32_t i = 0; i < table.size(); ++i) Node{"group node"}.read(d, table[i], nodes[i]);
     std::vector<Incarnation> incarnations(nodes.size());
     for (uint32_t i = 0; i < records.size(); ++i) read_struct(d, records[i], incarnations[i]);
-    std::vector<uint64_t> features(nodes.size());
-    for (uint32_t i = 0; i < bits.size(); ++i) features[i] = bits[i];
+    std::vector<NodeTable::Rest> rests(nodes.size());
+    for (uint32_t i = 0; i < bits.size(); ++i) rests[i].features = bits[i];
+    for (uint32_t i = 0; i < nonces.size(); ++i) FixedBytes{"nonce"}.read(d, nonces[i], rests[i].nonce);
     members.reserve(list.size());
     for (const auto m : list) {
         if (m.getNode() >= nodes.size() || m.getOrigin() >= nodes.size())
@@ -79,6 +88,7 @@ void MemberTable::read(Decoder& d, s::Members::Reader in, std::vector<GroupMembe
                            m.getRank(),
                            m.getPid(),
                            incarnations[m.getNode()],
-                           features[m.getNode()]});
+                           rests[m.getNode()].features,
+                           rests[m.getNode()].nonce});
     }
 }

@@ -61,6 +61,8 @@ struct RenewalReply {
 
 // ---- Rendezvous (docs/protocol/rendezvous.md) ----
 using GroupKey = std::array<uint8_t, 32>;  // hash of tenant, name and job secret: the secret never travels
+using Nonce = std::array<uint8_t, 16>;
+using Tag = std::array<uint8_t, 32>;  // a node's proof that it knows the job's secret [R19]
 struct RequestId {
     NodeId origin;
     uint64_t number = 0;
@@ -82,11 +84,12 @@ struct GroupOpen {
     uint16_t bulk_shards = 1;   // of the origin
     TimeoutsRecord timeouts{};  // as asked
     uint64_t features = 0;      // of the origin, also those that the reader does not know
+    Nonce nonce{};              // random, of this open [R19]
 };
 struct GroupWithdraw {  // the opener has given up, or its process has ended
     RequestId id;
     GroupKey key{};
-    bool moved = false;    // still open, but listed at another leader now: not to be passed on
+    bool moved = false;    // still open, but listed at another leader now
     bool expired = false;  // by its deadline: for a moment the open still counts as present
 };
 struct GroupMemberRecord {
@@ -96,6 +99,7 @@ struct GroupMemberRecord {
     uint32_t pid = 0;
     Incarnation incarnation{};  // of the node: another one is not in the group; zero: any
     uint64_t features = 0;      // of the node, as its GroupOpen named them
+    Nonce nonce{};              // of the node: those of all its opens in the group, exclusive or
 };
 struct PlanTableRecord {
     uint32_t version = 1;  // of the plan function
@@ -119,9 +123,11 @@ struct GroupPrepare {
 struct GroupPrepared {
     GroupId group;
     Error error;  // code ok, or the reason of a refusal (a missing link, a session that has ended)
+    Tag tag{};    // with code ok: the sender's
 };
 struct GroupCommit {
     GroupId group;
+    std::vector<Tag> tags;  // of the member nodes, in ascending order of their NodeIds
 };
 struct GroupQuery {  // to the other members, when the leader is lost after the preparation
     GroupId group;

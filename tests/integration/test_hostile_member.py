@@ -12,6 +12,8 @@ import time
 
 from harness import *
 from harness.hostile import Ended, HostileMember, group_key, kinds, local_group_key, members, position_of
+from harness.proofs import tag
+from harness.ranks import SECRET
 from harness.values import check, given, reduced
 
 SEEDS = range(int(os.environ.get("NEXAR_HOSTILE_FIRST", "1")),
@@ -172,27 +174,39 @@ def opens_with_the_secret(me):
         return sorted({group.node(rank) for rank in range(group.size)})
 
 
-@expected_failure("H2", owner="isolation")
 def test_a_leader_without_the_secret_gets_into_no_group(_):
     """[H2] The lowest NodeId leads, and what an open sends its leader was all that a member had to know."""
     own = Cluster(3)
     try:
         with a_liar(own, place=min) as (liar, *victims):
-            job = Job(victims, opens_with_the_secret)
-            for rank, victim in enumerate(victims):
-                _, wish = liar.received(victim, "groupOpen")
-                here = (victim.id, victim.incarnation, int(wish["id"]["number"]), wish["pid"])
-                both = [here, (liar.id, liar.incarnation, 1, 1)]
-                group = {"creator": 1, "incarnation": liar.incarnation[1], "counter": 1 + rank}
-                liar.say(victim, "groupPrepare", group=group, key=wish["key"], name=wish["name"], plan=liar.PLAN,
-                         members=members(*both[::1 if rank == 0 else -1]), timeouts=TIMEOUTS)
-                liar.received(victim, "groupPrepared")
-                liar.say(victim, "groupCommit", group=group)
-            for outcome in job.outcomes():
-                assert isinstance(outcome, Failure) or liar.id not in outcome, f"a group with the liar: {outcome}"
+            for forged in ("none", "nothing", "reflected", "of another secret"):
+                job = Job(victims, opens_with_the_secret)
+                for rank, victim in enumerate(victims):
+                    forge(liar, victim, rank, job.name, forged)
+                for outcome in job.outcomes():
+                    assert isinstance(outcome, Failure), f"{forged}: a group with the liar: {outcome}"
+                    contains(outcome.text, "did not prove that it has the job's secret")
     finally:
         Job.dispose_all()
         own.close()
+
+
+def forge(liar, victim, rank, name, forged):
+    """The liar leads a group of this rank and itself, and proves itself with what it has."""
+    number = len(liar.lines) + 1
+    _, wish = liar.received(victim, "groupOpen", where=lambda m: m["name"] == name)
+    here = (victim.id, victim.incarnation, int(wish["id"]["number"]), wish["pid"])
+    both = [here, (liar.id, liar.incarnation, number, 1)]
+    group = {"creator": 1, "incarnation": liar.incarnation[1], "counter": number}
+    prepare = dict(group=group, epoch=1, key=wish["key"], name=wish["name"], plan=liar.PLAN, timeouts=TIMEOUTS,
+                   members=members(*both[::1 if rank == 0 else -1], nonces={victim.id: wish["nonce"]}))
+    liar.say(victim, "groupPrepare", **prepare)
+    _, answer = liar.received(victim, "groupPrepared", where=lambda m: int(m["group"]["counter"]) == number)
+    equal(answer["error"]["code"], 0, f"the victim's answer: {answer}")
+    mine = {"none": None, "nothing": bytes(32), "reflected": answer["tag"],
+            "of another secret": tag(prepare, "a secret that the liar made up", liar.id, liar.incarnation)}[forged]
+    tags = dict(sorted({victim.id: answer["tag"], liar.id: mine}.items()))
+    liar.say(victim, "groupCommit", group=group, tags=[one for one in tags.values() if one is not None])
 
 
 def waits_for_the_liar(me, size=2, deadline=COLLECTIVE_TIMEOUT):
@@ -216,7 +230,7 @@ def keeps_trying(me):
 def in_a_group_with(liar, leader, victim, rank_0=waits_for_the_liar):
     """A job of which the liar is rank 1: (job, the leader's prepare)."""
     job = Job([victim, None], rank_0, without=(1,))
-    prepare = liar.join_group(leader, job.name, "tests", 2, 1)
+    prepare = liar.join_group(leader, job.name, SECRET, 2, 1)
     job.await_marks()
     return job, prepare
 
@@ -258,7 +272,7 @@ def teach(liar, leader, *others):
         own = {"counter": node.incarnation[0], "nonce": node.incarnation[1]}
         for number in range(1, 20):
             liar.learn("groupOpen", id={"origin": bytes.fromhex(node.id), "number": (node.incarnation[0] << 32) + number},
-                       key=group_key("job1", "tests"), name="job1", size=2, incarnation=own)
+                       key=group_key("job1", SECRET), name="job1", size=2, incarnation=own)
         liar.learn("suspicionReport", group=group_of(leader, 1), reporter=bytes.fromhex(node.id), proof=True,
                    suspect=bytes.fromhex(node.id), reason="none")
 

@@ -7,6 +7,7 @@ import contextlib
 
 from harness import *
 from harness.hostile import Ended, HostileMember
+from harness.ranks import SECRET
 
 ALL_TO_ALL = 1 << 24  # its feature bit: 24 + its number in operations.def - 8
 EVERYTHING = (1 << 64) - 1
@@ -39,7 +40,7 @@ def calls(me):
 def group_with(member, node, features):
     """A job of which the member is rank 1: (what rank 0 got, GroupPrepare, the first OpAnnounce)."""
     job = Job([node, None], calls, without=(1,))
-    prepare = member.join_group(node, job.name, "tests", 2, 1, features=features)
+    prepare = member.join_group(node, job.name, SECRET, 2, 1, features=features)
     _, announced = member.received(node, "opAnnounce", where=lambda message: message["group"] == prepare["group"])
     return job.outcomes(seconds=20)[0], prepare, announced
 

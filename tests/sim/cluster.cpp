@@ -7,6 +7,7 @@
 
 #include "engine/local_job.hpp"
 #include "local/session_core.hpp"
+#include "support/proofs.hpp"
 #include "support/regions.hpp"
 #include "wire/codec.hpp"
 
@@ -80,14 +81,10 @@ Host::Host(Cluster& cluster, uint32_t index, uint32_t identity, uint64_t counter
             if (host->id == node) return host->hostname();
         return std::string();
     };
-    config.group_key = [index](const engine::OpenRequest& r) {
-        wire::GroupKey key{};
-        const std::string words =
-            r.job_secret.empty() ? std::to_string(index) + "/" + r.name : r.job_secret + "|" + r.name;
-        for (size_t i = 0; i < words.size(); ++i)
-            key[i % key.size()] ^= static_cast<uint8_t>(static_cast<size_t>(words[i]) + i);
-        return key;
+    config.credentials = [index](const engine::OpenRequest& r) {
+        return test::credentials_of(r.job_secret, r.name, index);
     };
+    config.proof = test::proof_port(index);
     std::vector<engine::MeshPort*> ports;
     for (size_t i = 0; i < meshes_per_host; ++i) {
         link::MeshConfig mesh = cluster.shape.mesh;

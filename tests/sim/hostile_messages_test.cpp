@@ -1,10 +1,12 @@
 // A hostile member's messages about a group end nothing but its own ranks' operations.
 #include <array>
 #include <catch2/catch_test_macros.hpp>
+#include <map>
 #include <optional>
 #include <vector>
 
 #include "program.hpp"
+#include "support/proofs.hpp"
 
 namespace nexar::sim {
 namespace {
@@ -251,8 +253,14 @@ TEST_CASE("a group is made once: a commit of one that exists, or existed, opens 
         const SimGroup old = cluster.make_group({0, 1});
         if (over)
             for (uint32_t rank = 0; rank < 2; ++rank) cluster.end_session(old, rank, false);
+        wire::GroupOpen asked;  // what the leader receives
+        cluster.hosts[0]->table = [&](link::PeerIndex, const wire::Message& message) {
+            if (const auto* o = std::get_if<wire::GroupOpen>(&message)) asked = *o;
+            return false;
+        };
         const auto open = cluster.open(1, "g", 2, 0);
         REQUIRE(open.accepted);
+        cluster.run_for(10ms);
         const Host &host = *cluster.hosts[1], &leader = *cluster.hosts[0];
         wire::GroupPrepare prepare;
         prepare.group = old.id;
@@ -260,15 +268,17 @@ TEST_CASE("a group is made once: a commit of one that exists, or existed, opens 
         prepare.name = "g";
         prepare.plan = shape.plan;
         prepare.timeouts = {1000, 1000, 1000};
-        engine::OpenRequest request;
-        request.name = "g", request.job_secret = "s";
-        const std::string words = "s|g";  // as Host makes keys
-        for (size_t i = 0; i < words.size(); ++i)
-            prepare.key[i] ^= static_cast<uint8_t>(static_cast<size_t>(words[i]) + i);
-        const wire::RequestId id{host.id, (host.incarnation.counter << 32) + 1};
-        prepare.members = {{id, host.id, 0, 1, host.incarnation}, {{leader.id, 1}, leader.id, 1, 1, {}}};
+        prepare.key = asked.key;
+        prepare.members = {{asked.id, host.id, 0, 1, host.incarnation, 0, asked.nonce},
+                           {{leader.id, 1}, leader.id, 1, 1, leader.incarnation, 0, {}}};
         deliver(cluster, 1, 0, prepare);
-        deliver(cluster, 1, 0, wire::GroupCommit{old.id});
+        const auto port = test::proof_port();
+        const rendezvous::Proof proof(port, *test::credentials_of("s", "g", 0).proof, prepare);
+        std::map<NodeId, wire::Tag> tags;
+        for (const Host* one : {&host, &leader}) tags[one->id] = proof.tag_of(one->id, one->incarnation);
+        wire::GroupCommit commit{old.id, {}};
+        for (const auto& [node, tag] : tags) commit.tags.push_back(tag);
+        deliver(cluster, 1, 0, commit);
         cluster.run_for(1s);
         const auto* answer = cluster.answer(open);
         REQUIRE(answer != nullptr);

@@ -12,6 +12,7 @@ import subprocess
 import threading
 import time
 
+from .proofs import group_key, tag
 from .system import die_with_parent, enter
 
 ANSWER_SECONDS = 30
@@ -29,22 +30,18 @@ def kinds():
             {int(line[6:]) for line in lines if line.startswith("frame ")})
 
 
-def group_key(name, secret):
-    """docs/protocol/rendezvous.md: what every member of a job can compute. The 8 bytes: instance 0."""
-    secret = secret.encode()
-    return hashlib.sha256(b"nexar-group-v2" + struct.pack("<I", len(secret)) + secret + bytes(8) + name.encode()).digest()
-
-
 def local_group_key(name, node, uid):
     """Of a group without a secret: nothing in it is unknown to other nodes."""
     return hashlib.sha256(b"nexar-local-v2" + bytes.fromhex(node) + struct.pack("<II", uid, 0) + bytes(8) + name.encode()).digest()
 
 
-def members(*ranks):
-    """The schema's table of members from (NodeId, incarnation or None, request number, pid), in rank order."""
+def members(*ranks, nonces=None):
+    """The schema's table of members from (NodeId, incarnation or None, request number, pid), in rank order. nonces: by
+    NodeId, those that are not zero."""
     nodes = list(dict.fromkeys((node, own) for node, own, _, _ in ranks))
     return {"nodes": [bytes.fromhex(node) for node, _ in nodes],
             "incarnations": [{"counter": own[0], "nonce": own[1]} if own else {} for _, own in nodes],
+            "features": [0] * len(nodes), "nonces": [bytes((nonces or {}).get(node, bytes(16))) for node, _ in nodes],
             "list": [{"number": number, "rank": rank, "pid": pid, "node": nodes.index((node, own)),
                       "origin": nodes.index((node, own))} for rank, (node, own, number, pid) in enumerate(ranks)]}
 
@@ -225,9 +222,10 @@ class HostileMember:
         since = len(self.lines)
         self.say(leader, "groupOpen", id={"origin": bytes.fromhex(self.id), "number": self._requests},
                  key=group_key(name, secret), name=name, size=size, rank=rank, pid=os.getpid(),
-                 incarnation={"counter": self.incarnation[0], "nonce": self.incarnation[1]}, features=features)
+                 incarnation={"counter": self.incarnation[0], "nonce": self.incarnation[1]}, features=features,
+                 nonce=os.urandom(16))
         _, prepare = self.received(leader, "groupPrepare", since)
-        self.say(leader, "groupPrepared", group=prepare["group"])
+        self.say(leader, "groupPrepared", group=prepare["group"], tag=tag(prepare, secret, self.id, self.incarnation))
         self.received(leader, "groupCommit", since, where=lambda message: message["group"] == prepare["group"])
         return prepare
 

@@ -4,6 +4,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <utility>
 
+#include "support/proofs.hpp"
 #include "wire/codec.hpp"
 
 namespace nexar::rendezvous {
@@ -20,6 +21,14 @@ wire::GroupKey key_of(const std::string& name) {
     return key;
 }
 
+Config config_of(const NodeId& self, Incarnation incarnation) {
+    Config out;
+    out.self = self;
+    out.incarnation = incarnation;
+    out.proof = test::proof_port(self.prefix());
+    return out;
+}
+
 Cluster::Cluster(unsigned nodes, uint64_t seed, bool linked) : random_(seed), dead_(nodes) {
     for (unsigned i = 0; i < nodes; ++i) {
         incarnations_.push_back({1, 1000 + i});
@@ -30,9 +39,7 @@ Cluster::Cluster(unsigned nodes, uint64_t seed, bool linked) : random_(seed), de
 }
 
 std::unique_ptr<Rendezvous> Cluster::make_machine(unsigned node) const {
-    Config config;
-    config.self = node_id(node);
-    config.incarnation = incarnations_[node];
+    Config config = config_of(node_id(node), incarnations_[node]);
     config.bulk_shards = static_cast<uint16_t>(4 + node);
     config.name_of = [](const NodeId& id) { return "host" + std::to_string(id.bytes[0] - 1); };
     return std::make_unique<Rendezvous>(config);

@@ -18,6 +18,7 @@ constexpr Duration ms(int64_t n) {
     return std::chrono::milliseconds(n);
 }
 wire::GroupKey key_of(const std::string& name);
+Config config_of(const NodeId& self, Incarnation incarnation = {});
 
 class Cluster {
   public:

@@ -215,9 +215,7 @@ TEST_CASE("an open reaches the leader through another node, and so does the answ
 
 TEST_CASE("a leader that does not say who is there is not waited for longer than the limit",
           "[rendezvous][R11]") {
-    Config config;
-    config.self = node_id(3);
-    Rendezvous machine(config);
+    Rendezvous machine(config_of(node_id(3)));
     machine.on_peer_up(node_id(0), {}, Time{});
     const auto request = machine.open({SessionId{1}, {}, false, "train", 2, 0, 9, ms(1000)}, Time{});
     REQUIRE(request);

@@ -10,10 +10,8 @@ constexpr uint64_t unknown = uint64_t{1} << 63;
 const NodeId leader = node_id(0), other = node_id(1);
 const Incarnation incarnation{1, 7};
 
-Config config_of(const NodeId& node, uint64_t features) {
-    Config out;
-    out.self = node;
-    out.incarnation = incarnation;
+Config with_features(const NodeId& node, uint64_t features) {
+    Config out = config_of(node, incarnation);
     out.features = features;
     return out;
 }
@@ -23,7 +21,7 @@ struct Node {
     wire::RequestId request;
 
     Node(const NodeId& self, const NodeId& peer, uint64_t features, uint32_t rank)
-        : machine(config_of(self, features)) {
+        : machine(with_features(self, features)) {
         machine.on_peer_up(peer, incarnation, Time{});
         request = *machine.open({SessionId{1}, key_of("g"), false, "g", 2, rank, 9, ms(60'000)}, Time{});
     }
@@ -78,8 +76,9 @@ TEST_CASE("a prepare that counts on what a node lacks is not answered OK by it",
     prepare.group = {1, 2, 3};
     prepare.key = key_of("g");
     prepare.name = "g";
-    prepare.members = {{{leader, 5}, leader, 0, 7, incarnation, features},
-                       {node.request, other, 1, 9, incarnation, features}};
+    prepare.members = {
+        {{leader, 5}, leader, 0, 7, incarnation, features, {}},
+        {node.request, other, 1, 9, incarnation, features, node.sent<wire::GroupOpen>().at(0).nonce}};
     std::string expected;
     SECTION("what it has") {}
     SECTION("less than it has") {

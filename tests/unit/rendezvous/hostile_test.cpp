@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "cluster.hpp"
+#include "support/proofs.hpp"
 #include "wire/codec.hpp"
 #include "wire/limits.hpp"
 
@@ -13,16 +14,11 @@ const NodeId self = node_id(3), leader = node_id(0), other = node_id(1), other2 
 const GroupId group{1, 2, 3};
 
 struct Member {
-    explicit Member(uint32_t size = 2)
-        : machine([] {
-              Config config;
-              config.self = self;
-              return config;
-          }()) {
+    explicit Member(uint32_t size = 2) : machine(config_of(self)) {
         machine.on_peer_up(leader, {}, Time{});
         machine.on_peer_up(other, {}, Time{});
         request = *machine.open({SessionId{1}, key_of("g"), false, "g", size, 0, 9, ms(60'000)}, Time{});
-        sent();
+        nonce = std::get<wire::GroupOpen>(sent().at(0)).nonce;
     }
     std::vector<wire::Message> sent() {
         std::vector<wire::Message> out;
@@ -39,11 +35,26 @@ struct Member {
         out.group = group;
         out.key = key_of("g");
         out.name = "g";
-        out.members = {{request, self, 0, 9}, {{other, 5}, other, 1, 7}};
+        out.members = {{request, self, 0, 9, {}, 0, nonce}, {{other, 5}, other, 1, 7, {}, 0, {}}};
+        return out;
+    }
+    // As an honest leader sends it when all members know the secret.
+    static wire::GroupCommit commit(const wire::GroupPrepare& prepare, const ProofKey& key = {}) {
+        const Proof proof(port(), key, prepare);
+        std::map<NodeId, Incarnation> nodes;
+        for (const auto& member : prepare.members) nodes[member.node] = member.incarnation;
+        wire::GroupCommit out{prepare.group, {}};
+        for (const auto& [node, incarnation] : nodes) out.tags.push_back(proof.tag_of(node, incarnation));
+        return out;
+    }
+    wire::GroupCommit commit() const { return commit(prepare()); }
+    static const ProofPort& port() {
+        static const ProofPort out = test::proof_port();
         return out;
     }
     Rendezvous machine;
     wire::RequestId request;
+    wire::Nonce nonce{};
     size_t opened = 0, failed = 0, disowned = 0;
 };
 template <class T>
@@ -57,7 +68,7 @@ TEST_CASE("repeated prepares and commits change nothing", "[rendezvous][R10]") {
     Member m;
     for (int i = 0; i < 3; ++i) m.machine.on_message(leader, m.prepare(), Time(ms(1)));
     CHECK(count<wire::GroupPrepared>(m.sent()) == 1);
-    for (int i = 0; i < 3; ++i) m.machine.on_message(leader, wire::GroupCommit{group}, Time(ms(2)));
+    for (int i = 0; i < 3; ++i) m.machine.on_message(leader, m.commit(), Time(ms(2)));
     m.machine.on_message(leader, m.prepare(), Time(ms(3)));
     CHECK(m.sent().empty());
     CHECK(m.opened == 1);
@@ -85,7 +96,7 @@ TEST_CASE("a prepare with opens that are not ours, listed twice, or of another k
     REQUIRE(count<wire::GroupPrepared>(sent) == 1);
     CHECK(std::get<wire::GroupPrepared>(sent.back()).error.code == Errc::pending);
     // And stays refused.
-    m.machine.on_message(leader, wire::GroupCommit{group}, Time(ms(2)));
+    m.machine.on_message(leader, m.commit(), Time(ms(2)));
     CHECK(count<wire::GroupRefused>(m.sent()) == 1);
     CHECK(m.opened == 0);
     CHECK(m.machine.pending() == 1);
@@ -106,7 +117,7 @@ TEST_CASE("an open is reserved for one attempt at a time", "[rendezvous][R2]") {
     SECTION("the same leader has begun again") {
         m.machine.on_message(leader, second, Time(ms(2)));
         CHECK(std::get<wire::GroupPrepared>(m.sent().back()).error.code == Errc::ok);
-        m.machine.on_message(leader, wire::GroupCommit{second.group}, Time(ms(3)));
+        m.machine.on_message(leader, m.commit(second), Time(ms(3)));
         m.sent();
         CHECK(m.opened == 1);
     }
@@ -120,7 +131,7 @@ TEST_CASE("refusals from other nodes do not end an attempt or an open", "[rendez
     m.machine.on_message(node_id(8), wire::GroupRefused{{}, group, error}, Time(ms(1)));
     m.machine.on_message(leader, wire::GroupRefused{m.request, {}, error},
                          Time(ms(1)));  // reserved meanwhile
-    m.machine.on_message(leader, wire::GroupCommit{group}, Time(ms(1)));
+    m.machine.on_message(leader, m.commit(), Time(ms(1)));
     m.sent();
     CHECK(m.failed == 0);
     CHECK(m.opened == 1);
@@ -132,7 +143,7 @@ TEST_CASE("a committed group that another member disowns ends once, and the othe
     auto prepare = m.prepare();
     prepare.members.push_back({{leader, 9}, leader, 2, 8});
     m.machine.on_message(leader, prepare, Time(ms(1)));
-    m.machine.on_message(leader, wire::GroupCommit{group}, Time(ms(2)));
+    m.machine.on_message(leader, m.commit(prepare), Time(ms(2)));
     m.sent();
     const wire::GroupRefused word{{}, group, {Errc::peer_lost, "called off", -1, -1, {}}};
     m.machine.on_message(node_id(8), word, Time(ms(3)));
@@ -159,7 +170,7 @@ TEST_CASE("a reservation without a decision asks the others and is called off in
     SECTION("the leader is lost and another member has committed") {
         m.machine.on_peer_down(leader, {}, Time(ms(10)));
         CHECK(count<wire::GroupQuery>(m.sent()) == 2);
-        m.machine.on_message(other, wire::GroupCommit{group}, Time(ms(20)));
+        m.machine.on_message(other, m.commit(), Time(ms(20)));
         m.sent();
         CHECK(m.opened == 1);
     }
@@ -170,7 +181,7 @@ TEST_CASE("a reservation without a decision asks the others and is called off in
                              Time(ms(20)));
         CHECK(count<wire::GroupOpen>(m.sent()) == 1);
         // Its late commit is answered with the truth.
-        m.machine.on_message(leader, wire::GroupCommit{group}, Time(ms(30)));
+        m.machine.on_message(leader, m.commit(), Time(ms(30)));
         CHECK(count<wire::GroupRefused>(m.sent()) == 1);
     }
     CHECK(m.failed == 0);
@@ -188,9 +199,7 @@ TEST_CASE("an open is listed again when its leader has lost it, and not because 
 
 TEST_CASE("opens of more nodes than a group may have are refused; a leader's message has room for the rest",
           "[rendezvous]") {
-    Config config;
-    config.self = self;
-    Rendezvous machine(std::move(config));
+    Rendezvous machine(config_of(self));
     machine.on_peer_up(other2, {}, Time{});
     constexpr unsigned extra = 20;
     size_t refused = 0;
@@ -235,9 +244,7 @@ TEST_CASE("opens of more nodes than a group may have are refused; a leader's mes
 
 TEST_CASE("opens of one node in many incarnations at once make no list that a message has no room for",
           "[rendezvous][H12]") {
-    Config config;
-    config.self = self;
-    Rendezvous machine(std::move(config));
+    Rendezvous machine(config_of(self));
     machine.on_peer_up(other2, {}, Time{});
     constexpr unsigned opens = wire::group_nodes_max + 100;
     size_t statuses = 0, listed = 0;
@@ -301,7 +308,7 @@ TEST_CASE("an open of a local group is never led from outside, whatever the prep
         const auto sent = m.sent();
         REQUIRE(count<wire::GroupPrepared>(sent) == 1);
         CHECK(std::get<wire::GroupPrepared>(sent.back()).error.code == Errc::pending);
-        m.machine.on_message(from, wire::GroupCommit{prepare.group}, Time(ms(2)));
+        m.machine.on_message(from, m.commit(prepare), Time(ms(2)));
         CHECK(m.opened == 0);
     }
     // And its own node leads it as before.
@@ -328,7 +335,7 @@ TEST_CASE("only who was sent an open leads it, with the rank and the size that i
     const auto sent = m.sent();
     REQUIRE(count<wire::GroupPrepared>(sent) == 1);
     CHECK(std::get<wire::GroupPrepared>(sent.back()).error.code == Errc::pending);
-    m.machine.on_message(from, wire::GroupCommit{prepare.group}, Time(ms(2)));
+    m.machine.on_message(from, m.commit(prepare), Time(ms(2)));
     CHECK(m.opened == 0);
     CHECK(m.machine.pending() == 1);
 }
@@ -337,10 +344,10 @@ TEST_CASE("a foreign node commits no attempt, and calls none off", "[rendezvous]
     Member m;
     m.machine.on_message(leader, m.prepare(), Time(ms(1)));
     m.sent();
-    m.machine.on_message(foreign, wire::GroupCommit{group}, Time(ms(2)));
+    m.machine.on_message(foreign, m.commit(), Time(ms(2)));
     m.sent();
     CHECK(m.opened == 0);
-    m.machine.on_message(leader, wire::GroupCommit{group}, Time(ms(3)));
+    m.machine.on_message(leader, m.commit(), Time(ms(3)));
     m.sent();
     CHECK(m.opened == 1);
 }
@@ -348,7 +355,7 @@ TEST_CASE("a foreign node commits no attempt, and calls none off", "[rendezvous]
 TEST_CASE("a foreign node does not disown a group in the name of a member", "[rendezvous][H6]") {
     Member m;
     m.machine.on_message(leader, m.prepare(), Time(ms(1)));
-    m.machine.on_message(leader, wire::GroupCommit{group}, Time(ms(2)));
+    m.machine.on_message(leader, m.commit(), Time(ms(2)));
     m.sent();
     const Error error{Errc::peer_lost, "a lie", -1, -1, {}};
     m.machine.on_message(foreign, wire::GroupRefused{{other, 0}, group, error}, Time(ms(3)));
@@ -370,14 +377,14 @@ TEST_CASE("what a foreign node asks about attempts to come binds nobody, however
     const auto sent = m.sent();
     REQUIRE(count<wire::GroupPrepared>(sent) == 1);
     CHECK(std::get<wire::GroupPrepared>(sent[0]).error.code == Errc::ok);
-    m.machine.on_message(leader, wire::GroupCommit{group}, Time(ms(3)));
+    m.machine.on_message(leader, m.commit(), Time(ms(3)));
     m.sent();
     CHECK(m.opened == 1);
     // Nor does it make the node forget what was decided.
     for (uint64_t i = 0; i < 10'000; ++i)
         m.machine.on_message(foreign, wire::GroupQuery{{7, 7, i}}, Time(ms(4)));
     m.sent();
-    m.machine.on_message(leader, wire::GroupCommit{group}, Time(ms(5)));
+    m.machine.on_message(leader, m.commit(), Time(ms(5)));
     CHECK(m.sent().empty());
 }
 
@@ -395,12 +402,7 @@ TEST_CASE("who is missing is for the leader to say", "[rendezvous][H6]") {
 
 // A leader with two connected nodes, one of which lies.
 struct Leader {
-    Leader()
-        : machine([] {
-              Config config;
-              config.self = node_id(0);
-              return config;
-          }()) {
+    Leader() : machine(config_of(node_id(0))) {
         machine.on_peer_up(opener, incarnation, Time{});
         machine.on_peer_up(foreign, {3, 3}, Time{});
     }
@@ -449,10 +451,9 @@ TEST_CASE("a node lists its opens in the incarnation that it is connected in", "
     CHECK(l.prepares() == 1);
 }
 
-// A relay cannot prove that a later incarnation of another node began: its word removes what waits of the
-// present one.
+// A relay cannot prove that a later incarnation of another node began.
 TEST_CASE("what waits is not removed by what another node says of its node's incarnations",
-          "[rendezvous][H6][!shouldfail]") {
+          "[rendezvous][H6][R17]") {
     Leader l;
     l.machine.on_message(l.opener, l.open(1, 0), Time(ms(1)));
     wire::GroupOpen lie = l.open(uint64_t{1} << 60, 0);
@@ -461,6 +462,23 @@ TEST_CASE("what waits is not removed by what another node says of its node's inc
     l.machine.on_message(foreign, lie, Time(ms(2)));
     l.machine.on_message(l.opener, l.open(2, 1), Time(ms(3)));
     CHECK(l.prepares() == 1);
+}
+
+TEST_CASE("a prepare is answered by the nodes in it", "[rendezvous][H6][R17]") {
+    for (const Errc code : {Errc::ok, Errc::pending, Errc::link_lost}) {
+        CAPTURE(name_of(code));
+        Leader l;
+        l.machine.on_message(l.opener, l.open(1, 0), Time(ms(1)));
+        l.machine.on_message(l.opener, l.open(2, 1), Time(ms(2)));
+        CHECK(l.prepares() == 1);
+        const GroupId first{node_id(0).prefix(), 0, 1};
+        l.machine.on_message(foreign, wire::GroupPrepared{first, {code, "", -1, -1, {}}, {}}, Time(ms(3)));
+        CHECK_FALSE(l.machine.poll_action());
+        l.machine.on_message(l.opener, wire::GroupPrepared{first, {}, {}}, Time(ms(4)));
+        const auto action = l.machine.poll_action();
+        REQUIRE(action);
+        CHECK(std::holds_alternative<wire::GroupCommit>(std::get<Send>(*action).message));
+    }
 }
 
 void every_open_ends(Member& m, Time now) {
@@ -509,7 +527,7 @@ TEST_CASE("random messages from members never break the machine", "[rendezvous]"
                 case 3:
                     return wire::GroupPrepared{some_group(), some_error()};
                 case 4:
-                    return wire::GroupCommit{some_group()};
+                    return random.one_in(2) ? m.commit() : wire::GroupCommit{some_group(), {}};
                 case 5: {
                     const auto id = random.one_in(2) ? some_request() : wire::RequestId{};
                     return wire::GroupRefused{id, some_group(), {Errc::pending, "", -1, -1, {}}};

@@ -95,10 +95,7 @@ TEST_CASE("an open of an earlier incarnation blocks no other open", "[rendezvous
 }
 
 TEST_CASE("the end of an old incarnation leaves a group that forms with the new one alone", "[rendezvous]") {
-    Config config;
-    config.self = node_id(0);
-    config.incarnation = {1, 7};
-    Rendezvous machine(config);
+    Rendezvous machine(config_of(node_id(0), {1, 7}));
     machine.on_peer_up(node_id(1), {5, 50}, Time{});
     REQUIRE(machine.open({SessionId{1}, key_of("g"), false, "g", 2, 0, 9, ms(60'000)}, Time{}));
     wire::GroupOpen theirs{{node_id(1), (uint64_t{5} << 32) + 1}, key_of("g"), "g", 2, 1, 8, {5, 50}, 3};

@@ -417,8 +417,7 @@ TEST_CASE("an invalid open is refused at once, with the allowed values", "[rende
 }
 
 TEST_CASE("a full directory refuses, naming its limit", "[rendezvous][R14]") {
-    Config config;
-    config.self = node_id(0);
+    Config config = config_of(node_id(0));
     config.directory_max = 2;
     Rendezvous machine(config);
     machine.on_peer_up(node_id(1), {}, Time{});

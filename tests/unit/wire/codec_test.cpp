@@ -50,10 +50,10 @@ struct Same {
     NEXAR_SAME(Goodbye, f1)
     NEXAR_SAME(ProbeRequest, f1, f2, f3)
     NEXAR_SAME(ProbeReply, f1, f2)
-    NEXAR_SAME(GroupOpen, f1, f2, f3, f4, f5, f6, f7, f8, f9, f10)
+    NEXAR_SAME(GroupOpen, f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11)
     NEXAR_SAME(GroupWithdraw, f1, f2, f3, f4)
-    NEXAR_SAME(GroupPrepared, f1, f2)
-    NEXAR_SAME(GroupCommit, f1)
+    NEXAR_SAME(GroupPrepared, f1, f2, f3)
+    NEXAR_SAME(GroupCommit, f1, f2)
     NEXAR_SAME(GroupQuery, f1)
     NEXAR_SAME(GroupUnlisted, f1)
     NEXAR_SAME(RenewalRequest, f1)
@@ -78,9 +78,9 @@ struct Same {
     NEXAR_SAME(MessageCredit, f1, f2, f3, f4)
 #undef NEXAR_SAME
     static auto members(const std::vector<GroupMemberRecord>& list) {
-        std::vector<std::tuple<RequestId, NodeId, uint32_t, uint32_t, Incarnation, uint64_t>> out;
-        for (const auto& [request, node, rank, pid, incarnation, features] : list)
-            out.emplace_back(request, node, rank, pid, incarnation, features);
+        std::vector<std::tuple<RequestId, NodeId, uint32_t, uint32_t, Incarnation, uint64_t, Nonce>> out;
+        for (const auto& [request, node, rank, pid, incarnation, features, nonce] : list)
+            out.emplace_back(request, node, rank, pid, incarnation, features, nonce);
         return out;
     }
     bool operator()(const GroupPrepare& a, const GroupPrepare& b) const {

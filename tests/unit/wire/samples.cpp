@@ -38,13 +38,15 @@ struct Distinct {
         const NodeId a = node(), b = node();
         const Incarnation of_a = incarnation(), of_b = incarnation();
         const uint64_t features_of_a = u64(), features_of_b = u64();
+        const auto nonce_of_a = bytes<16>(), nonce_of_b = bytes<16>();
         for (uint32_t i = 0; i < 5; ++i)
             out.push_back({{i % 2 ? a : b, u64()},
                            i % 3 ? a : b,
                            automatic && i == 4 ? UINT32_MAX : i,
                            u32(),
                            i % 3 ? of_a : of_b,
-                           i % 3 ? features_of_a : features_of_b});
+                           i % 3 ? features_of_a : features_of_b,
+                           i % 3 ? nonce_of_a : nonce_of_b});
         return out;
     }
 };
@@ -90,14 +92,15 @@ void add_rendezvous_messages(Distinct& d, std::vector<Message>& out) {
                             d.incarnation(),
                             13,
                             {-1, 0, 30'000},
-                            d.u64()});
+                            d.u64(),
+                            d.bytes<16>()});
     out.push_back(GroupWithdraw{d.request(), d.bytes<32>(), false, true});
     out.push_back(GroupWithdraw{d.request(), d.bytes<32>(), true, false});
     const PlanTableRecord plan{d.u32(), d.u64(), d.u64(), d.u64(), d.u64(), d.u32(), 11};
     out.push_back(GroupPrepare{
         d.group(), d.u32(), d.bytes<32>(), d.text("train"), d.members(false), plan, {5000, 0, 7000}});
-    out.push_back(GroupPrepared{d.group(), d.error(Errc::link_lost)});
-    out.push_back(GroupCommit{d.group()});
+    out.push_back(GroupPrepared{d.group(), d.error(Errc::link_lost), d.bytes<32>()});
+    out.push_back(GroupCommit{d.group(), {d.bytes<32>(), d.bytes<32>()}});
     out.push_back(GroupRefused{d.request(), d.group(), d.error(Errc::rank_clash)});
     out.push_back(GroupStatusRequest{d.request(), d.bytes<32>()});
     out.push_back(GroupStatus{d.request(), d.rank(), d.members(true)});
