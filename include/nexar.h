@@ -435,7 +435,8 @@ NEXAR_API nexar_status nexar_unregister(nexar_session* session, void* address);
 
 #define NEXAR_RANK_AUTO UINT32_MAX
 #define NEXAR_RANKS_MAX 4096
-#define NEXAR_NAME_MAX 128 /* bytes of a group's name or a job's secret, without the ending zero */
+#define NEXAR_NAME_MAX 128  /* bytes of a group's name or a job's secret, without the ending zero */
+#define NEXAR_SECRET_MIN 16 /* bytes of a job's secret; generate it: who guesses it is a member */
 
 typedef struct nexar_group_options {
     uint32_t struct_size;
@@ -443,8 +444,8 @@ typedef struct nexar_group_options {
     uint32_t rank;          /* 0 .. size-1, each once; or NEXAR_RANK_AUTO on all members */
     uint32_t reserved;
     const char* name;       /* members have the same name, secret and user; NULL: "default", if there is a secret */
-    const char* job_secret; /* separates jobs, and admits processes of other hosts and users; NULL: none, and only
-                               processes of this host and user are members */
+    const char* job_secret; /* NEXAR_SECRET_MIN .. NEXAR_NAME_MAX bytes; separates jobs, and admits processes of other
+                               hosts and users; NULL: none, and only processes of this host and user are members */
     int64_t timeout_ms;     /* of this call: for all members to arrive; default 30 s; 0: only if all others wait */
     /* Time-outs of the group's operations, agreed when it is formed: members with DEFAULT take the other members'
      * value, or else the configuration (30 s) of the daemon that leads the opening; members with different values get

@@ -36,9 +36,11 @@ Result<void> check(const GroupRequest& r) {
     if (r.name.empty() || r.name.size() > NEXAR_NAME_MAX)
         return fail(Errc::invalid_argument, "the group's name has " + std::to_string(r.name.size()) +
                                                 " bytes; allowed: 1 to " + std::to_string(NEXAR_NAME_MAX));
-    if (r.secret.size() > NEXAR_NAME_MAX)
+    if (!r.secret.empty() && (r.secret.size() < NEXAR_SECRET_MIN || r.secret.size() > NEXAR_NAME_MAX))
         return fail(Errc::invalid_argument, "the job's secret has " + std::to_string(r.secret.size()) +
-                                                " bytes; allowed: up to " + std::to_string(NEXAR_NAME_MAX));
+                                                " bytes; allowed: " + std::to_string(NEXAR_SECRET_MIN) +
+                                                " to " + std::to_string(NEXAR_NAME_MAX) +
+                                                " (openssl rand -hex 32 makes one)");
     NEXAR_TRY_VOID(check_timeout("timeout_ms", r.timeout_ms, true));
     NEXAR_TRY_VOID(check_timeout("collective_timeout_ms", r.collective_timeout_ms, false));
     NEXAR_TRY_VOID(check_timeout("barrier_timeout_ms", r.barrier_timeout_ms, false));

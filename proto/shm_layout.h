@@ -24,6 +24,7 @@ enum {
     NEXAR_SHM_GROUPS_MAX = 256,        /* per session */
     NEXAR_SHM_GROUP_RANKS_MAX = 4096,
     NEXAR_SHM_NAME_BYTES = 128,
+    NEXAR_SHM_SECRET_BYTES_MIN = 16, /* of a job's secret, if there is one */
     NEXAR_SHM_OP_BYTES = 24,
     NEXAR_SHM_HOST_BYTES = 256,
     NEXAR_SHM_LOST_RANKS = 32,

@@ -154,9 +154,11 @@ Result<Lengths> lengths_of(const engine::OpDescriptor& d, uint32_t size, uint32_
 }
 
 Result<engine::OpenRequest> open_request_from(const nexar_shm_group_open& asked) {
-    if (asked.name_bytes == 0 || asked.name_bytes > sizeof asked.name ||
+    const bool short_secret = asked.secret_bytes != 0 && asked.secret_bytes < NEXAR_SHM_SECRET_BYTES_MIN;
+    if (asked.name_bytes == 0 || asked.name_bytes > sizeof asked.name || short_secret ||
         asked.secret_bytes > sizeof asked.secret)
-        return fail(Errc::invalid_argument, "a group's name has 1 to 128 bytes, its secret at most 128");
+        return fail(Errc::invalid_argument,
+                    "a group's name has 1 to 128 bytes, its secret 16 to 128, or none");
     if (asked.size == 0 || asked.size > NEXAR_SHM_GROUP_RANKS_MAX)
         return not_allowed("size", asked.size, "1 to " + std::to_string(NEXAR_SHM_GROUP_RANKS_MAX));
     if (asked.rank != NEXAR_SHM_ANY_RANK && asked.rank >= asked.size)

@@ -190,7 +190,7 @@ class Worker:
 
     def work(self):
         try:
-            self.group = self.session.group(name=self.spec.name, size=self.size, rank=self.rank, job_secret="chaos",
+            self.group = self.session.group(name=self.spec.name, size=self.size, rank=self.rank, job_secret="the secret of chaos",
                                             timeout=self.options["open_timeout"])
         except nexar.Error as error:
             self.report.end = "open"

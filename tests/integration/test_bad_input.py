@@ -91,8 +91,8 @@ def test_who_has_come_is_named_too(cluster):
 
 
 def test_another_job_secret_is_another_group(cluster):
-    ours = Job([cluster[1], cluster[2]], opens, 1, name="shared", secret="ours", without={1})
-    theirs = Job([cluster[1], cluster[2]], opens, 1, name="shared", secret="theirs", without={0})
+    ours = Job([cluster[1], cluster[2]], opens, 1, name="shared", secret="the secret that is ours", without={1})
+    theirs = Job([cluster[1], cluster[2]], opens, 1, name="shared", secret="the secret that is theirs", without={0})
 
     for failure, missing in ((ours.outcomes(0)[0], 1), (theirs.outcomes(1)[0], 0)):
         equal((failure.name, failure.rank), ("GROUP_INCOMPLETE", missing), f"error {failure}")

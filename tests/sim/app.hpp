@@ -50,7 +50,8 @@ class App final : local::Waker {
     std::optional<Handle> start(const nexar_shm_descriptor& words, Then then,
                                 std::shared_ptr<StagedMemory> staged = {});
     std::optional<Handle> open(const std::string& name, uint32_t size, uint32_t rank, Then then,
-                               const std::string& secret = "s", Duration timeout = Duration{10s});
+                               const std::string& secret = "the simulator's secret",
+                               Duration timeout = Duration{10s});
     uint32_t add_region(std::shared_ptr<std::vector<std::byte>> memory, Then then);
     bool cancel(Handle handle);
 

@@ -145,7 +145,7 @@ class Session:
 
         name, size    which group, and how many ranks: the same for all members
         rank          0 .. size-1, or nexar.RANK_AUTO on all members; None, and no rank in the environment: RANK_AUTO
-        job_secret    keeps jobs apart, and admits other users' processes
+        job_secret    16 to 128 bytes: keeps jobs apart, and admits processes of other hosts and users
         timeout       seconds, for all members to arrive; None: 30
         collective_timeout, barrier_timeout, rpc_timeout   seconds: deadlines of the group's operations, agreed between
                       its members; None: what the others say

@@ -18,7 +18,7 @@ import nexar
 from .system import die_with_parent, enter, exit_normally
 
 RESULT_SECONDS = 30
-SECRET = "tests"
+SECRET = "the secret of all tests"
 _jobs = 0
 
 

@@ -89,7 +89,8 @@ TEST_CASE("each launcher's job id is a name", "[D18]") {
                    {"TORCHELASTIC_RUN_ID", "none"},
                    {"MASTER_ADDR", "gpu1"},
                    {"MASTER_PORT", "29500"}}) == "gpu1:29500");
-    CHECK(name_in({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"NEXAR_JOB_SECRET", "s3cret"}}) == "default");
+    CHECK(name_in({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"NEXAR_JOB_SECRET", "sixteen letters!"}}) ==
+          "default");
     CHECK(name_in({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"NEXAR_JOB_SECRET", ""}}) == "INVALID_ARGUMENT");
     // The first complete pair counts.
     CHECK(name_in(
@@ -137,14 +138,14 @@ TEST_CASE("a variable that stands alone is refused by its name") {
 
 TEST_CASE("without a rank the environment's other words count, with a wrong one nothing does") {
     variables = {{"NEXAR_GROUP", "g"},
-                 {"NEXAR_JOB_SECRET", "s"},
+                 {"NEXAR_JOB_SECRET", "sixteen letters!"},
                  {"NEXAR_BARRIER_TIMEOUT_SECS", "2"},
                  {"SLURM_NTASKS", "4"}};
     char name[environment_name_bytes];
     nexar_group_options o;
     CHECK(read(name, o).error().code == Errc::not_found);
     CHECK(std::string(o.name) == "g");
-    CHECK(std::string(o.job_secret) == "s");
+    CHECK(std::string(o.job_secret) == "sixteen letters!");
     CHECK(o.barrier_timeout_ms == 2000);
     CHECK(o.size == 0);
     CHECK(o.rank == NEXAR_RANK_AUTO);
@@ -190,11 +191,24 @@ TEST_CASE("the variable that has a rank is found") {
     CHECK(variable({}, 0) == "none");
 }
 
+TEST_CASE("a secret that is too short to resist guessing is refused, with the least length", "[H2]") {
+    nexar_group_options o = NEXAR_GROUP_OPTIONS_INIT;
+    o.size = 2;
+    o.name = "n";
+    o.job_secret = "fifteen letters";
+    const auto refused = from_options(o);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code == Errc::invalid_argument);
+    CHECK(refused.error().text.contains("15 bytes; allowed: 16 to 128"));
+    o.job_secret = "sixteen letters!";
+    CHECK(from_options(o));
+}
+
 TEST_CASE("options without a name and a secret are refused", "[D18]") {
     nexar_group_options o = NEXAR_GROUP_OPTIONS_INIT;
     o.size = 2;
     CHECK(from_options(o).error().code == Errc::invalid_argument);
-    o.job_secret = "s";
+    o.job_secret = "sixteen letters!";
     CHECK(from_options(o)->name == "default");
     o.job_secret = nullptr;
     o.name = "n";

@@ -134,7 +134,7 @@ TEST_CASE("descriptor, payload and stage counts are read once, whatever is check
     };
 
     auto& open = view.payload(2).group_open;
-    open.size = 2, open.rank = 1, open.name_bytes = 5, open.secret_bytes = 7;
+    open.size = 2, open.rank = 1, open.name_bytes = 5, open.secret_bytes = 17;
     view.slot(2).descriptor.kind = NEXAR_CMD_GROUP_OPEN;
     drained(2, NEXAR_ENTRY_SUBMIT);
     const Reads of_command = reads_of(view.slot(2).descriptor), of_open = reads_of(open);
