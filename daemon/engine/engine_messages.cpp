@@ -77,7 +77,7 @@ struct ToGroup {
     NodeIndex node;
     link::PeerIndex peer;
 
-    void operator()(const wire::RankGone& m) const { group.on_rank_gone(m); }
+    void operator()(const wire::RankGone& m) const { group.on_rank_gone(node, m); }
     void operator()(const wire::OpAbort& m) const { group.on_abort(m); }
     void operator()(const wire::OpAnnounce& m) const { group.on_announce(node, m); }
     void operator()(const wire::ArrivalQuery& m) const { group.on_arrival_query(peer, m); }

@@ -306,8 +306,9 @@ void Group::to_node(NodeIndex node, const wire::Message& message) const {
 
 // ---- Failure ----
 
-void Group::on_rank_gone(const wire::RankGone& gone) {
-    if (gone.rank >= facts.size() || facts.layout.node_of(gone.rank) == facts.self) return;
+// A node says the end of its own ranks only [F10].
+void Group::on_rank_gone(NodeIndex from, const wire::RankGone& gone) {
+    if (gone.rank >= facts.size() || facts.layout.node_of(gone.rank) != from) return;
     if (!departed_.emplace(gone.rank, gone).second) return;
     messages_.on_rank_gone(gone.rank);
     check_departed();

@@ -68,7 +68,7 @@ class Group final : public Runnable, public Alarm, private membership::Lifecycle
     void complete(SessionId session, uint64_t ticket, Outcome outcome);
 
     // From other nodes; `from` is a node of the group.
-    void on_rank_gone(const wire::RankGone& gone);
+    void on_rank_gone(collectives::NodeIndex from, const wire::RankGone& gone);
     void on_abort(const wire::OpAbort& abort);
     void on_announce(collectives::NodeIndex from, const wire::OpAnnounce& announce);
     void on_arrival_query(link::PeerIndex from, const wire::ArrivalQuery& query);
