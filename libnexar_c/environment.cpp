@@ -75,6 +75,7 @@ std::string unknown_variables(const Environment& e) {
                                           "NEXAR_WORLD_SIZE",
                                           "NEXAR_LOCAL_RANK",
                                           "NEXAR_LOCAL_WORLD_SIZE",
+                                          "NEXAR_INSTANCE",
                                           "NEXAR_GROUP",
                                           "NEXAR_JOB_SECRET",
                                           "NEXAR_OPEN_TIMEOUT_SECS",

@@ -250,8 +250,15 @@ class Local(Case):
                            (["token", "create", "--uses", "0"], ("token create: ", "--uses", "1 to 10000")),
                            (["token", "revoke"], ("token revoke: ", "ID")),
                            (["plan", "--bytes", "10", "--dtype", "f64"], ("10 bytes", "f64: multiples of 8")),
-                           (["run", "-n", "2", "./hello"], ("run: ", "'./hello'", "write the program after '--'")),
-                           (["run", "-n", "2", "./hello", "-x"], ("'./hello'", "after '--'")),
+                           (["run", "-n", "2", "./hello"], ("run: put -- before the command", "-- ./hello")),
+                           (["run", "-n", "2", "./hello", "-x"], ("put -- before the command", "-- ./hello")),
+                           (["run", "-n", "2", "./hello", "-n", "5"], ("put -- before the command", "-- ./hello")),
+                           (["run", "-n", "2", "./hello", "--nodes", "x"], ("put -- before the command",)),
+                           (["run", "-n", "2", "status"], ("put -- before the command", "-- status")),
+                           (["run", "./hello"], ("put -- before the command", "-- ./hello")),
+                           (["run", "-n", "2", "--env", "A", "--", "x"], ("'A' is not NAME=VALUE",)),
+                           (["run", "-n", "2", "--env", "RANK=1", "--", "x"], ("RANK", "sets this variable itself")),
+                           (["run", "-n", "2", "--master", "10.0.0.1", "--", "x"], ("--master", "ADDRESS:PORT")),
                            (["plan", "--bytes", "lots"], ("plan: ", "'lots'", "K, M, G or T"))):
             output = ctl(*bad).stderr
             for word in words:
@@ -266,13 +273,139 @@ class Local(Case):
         self.assertNotIn("=", line)
 
 
-class Run(Case):
+class Listening(Case):
+    """With a socket that takes sessions, for a job's ranks that need none."""
+
+    def setUp(self):
+        super().setUp()
+        self.sessions = self.folder.name + "/nexard.sock"
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.addCleanup(listener.close)
+        listener.bind(self.sessions)
+        listener.listen(64)
+        before = CLEAN.get("NEXAR_SOCKET")
+        CLEAN["NEXAR_SOCKET"] = self.sessions
+        self.addCleanup(lambda: CLEAN.update(NEXAR_SOCKET=before) if before else CLEAN.pop("NEXAR_SOCKET"))
+
+
+class RunWithoutDaemon(Case):
+    """[U9]"""
+
+    def test_nothing_is_started_and_the_error_says_what_to_do(self):
+        mark = Path(self.folder.name) / "started"
+        done = ctl("run", "-n", 2, "--", "touch", mark, NEXAR_SOCKET=self.socket)
+        self.assertEqual((done.returncode, done.stdout, mark.exists()), (3, "", False))
+        for hint in (self.socket, "nothing was started", "systemctl start nexard", "cluster init", "NEXAR_SOCKET"):
+            self.assertIn(hint, done.stderr)
+        done = ctl("run", "--json", "-n", 2, "--", "touch", mark, NEXAR_SOCKET=self.socket)
+        self.assertEqual(json.loads(done.stdout)["error"]["name"], "NO_DAEMON")
+
+    def test_the_admin_socket_is_not_one_for_sessions(self):
+        self.daemon(lambda request: None)
+        done = ctl("run", "-n", 1, "--", "true", NEXAR_SOCKET=self.socket)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("not a session socket", done.stderr)
+
+    def test_a_daemon_that_accepts_nobody_is_given_up(self):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as stuck, \
+                socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as first:
+            stuck.bind(self.socket)
+            stuck.listen(0)
+            first.connect(self.socket)  # the queue holds one
+            done = ctl("run", "-n", 1, "--", "true", NEXAR_SOCKET=self.socket)
+        self.assertEqual(done.returncode, 4)
+        self.assertIn("accepts no sessions", done.stderr)
+
+
+class RunForPeople(Listening):
+    """[U9]"""
+
+    def test_with_keep_going_the_others_of_a_failed_rank_end_by_themselves(self):
+        script = 'if [ $NEXAR_RANK = 1 ]; then exit 7; fi; read line < go; echo "recovered $NEXAR_RANK $line"'
+        folder = Path(self.folder.name)
+        os.mkfifo(folder / "go")
+        job = subprocess.Popen([NEXARCTL, "run", "-n", "2", "--keep-going", "--", "sh", "-c", script], env=CLEAN, text=True,
+                               cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.assertIn("rank 1 failed with exit code 7; the others go on", job.stderr.readline())
+        time.sleep(2.5)  # sleep: longer than the second in which a failed rank's others are ended otherwise
+        (folder / "go").write_text("late\n")
+        output, _ = job.communicate(timeout=20)
+        self.assertEqual((output, job.returncode), ("[0] recovered 0 late\n", 7))
+
+    def test_rank_0_alone_reads_the_launchers_standard_input(self):
+        text = "".join(f"line {i}\n" for i in range(30000))  # more than a pipe holds
+        done = ctl("run", "-n", 3, "--", "sh", "-c", "echo $(cat | wc -c)", stdin=text)
+        self.assertEqual(sorted(done.stdout.splitlines()), [f"[0] {len(text)}", "[1] 0", "[2] 0"])
+        done = ctl("run", "-n", 1, "--nodes", 2, "--node-index", 1, "--secret-file", self.secret(), "--", "wc", "-c", stdin=text)
+        self.assertEqual(done.stdout, "[1] 0\n")
+
+    def test_a_rank_that_reads_nothing_neither_stops_nor_fails_the_job(self):
+        done = ctl("run", "-n", 1, "--", "true", stdin="x" * 1000000)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        done = ctl("run", "-n", 1, "--", "sh", "-c", "exec <&-; sleep 0.2; echo end", stdin="x" * 1000000)
+        self.assertEqual((done.returncode, done.stdout), (0, "[0] end\n"))
+
+    def test_a_launcher_without_standard_streams_works(self):
+        done = subprocess.run(["sh", "-c", f'"{NEXARCTL}" run -n 2 -- sh -c "cat; echo x > {self.folder.name}/out" <&- >&- 2>&-'],
+                              env=CLEAN, timeout=20, check=False)
+        self.assertEqual((done.returncode, (Path(self.folder.name) / "out").read_text()), (0, "x\n"))
+
+    def test_what_python_prints_comes_at_once(self):
+        script = "import sys; print('early'); sys.stdin.readline()"
+        job = subprocess.Popen([NEXARCTL, "run", "-n", "1", "--", sys.executable, "-c", script], env=CLEAN, text=True,
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.assertEqual(job.stdout.readline(), "[0] early\n")  # it waits for its input meanwhile
+        job.communicate("go\n", timeout=20)
+        self.assertEqual(job.returncode, 0)
+        self.assertEqual(ctl("run", "-n", 1, "--", "sh", "-c", "echo $PYTHONUNBUFFERED", PYTHONUNBUFFERED="x").stdout, "[0] x\n")
+
+    def test_env_gives_variables_to_all_ranks(self):
+        done = ctl("run", "-n", 2, "--env", "A=1 2", "--env", "B=", "--env", "PATH_LIKE=a=b", "--", "sh", "-c",
+                   'echo "$A|$B|$PATH_LIKE|$NEXAR_INSTANCE"', B="outer")
+        self.assertEqual(sorted(done.stdout.splitlines()), ["[0] 1 2||a=b|0", "[1] 1 2||a=b|0"])
+
+    def test_the_output_goes_to_a_file_for_each_rank_and_stream(self):
+        folder = Path(self.folder.name) / "a" / "b"
+        for text in ("first", "second"):  # the second one replaces the first
+            done = ctl("run", "-n", 2, "--output-dir", folder, "--", "sh", "-c",
+                       f'echo "{text} $NEXAR_RANK"; echo "e $NEXAR_RANK" >&2')
+            self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+            self.assertEqual({path.name: path.read_text() for path in folder.iterdir()},
+                             {"rank-0.stdout": f"{text} 0\n", "rank-1.stdout": f"{text} 1\n",
+                              "rank-0.stderr": "e 0\n", "rank-1.stderr": "e 1\n"})
+        mark = Path(self.folder.name) / "started"
+        for bad in ("/proc/none", self.sessions, self.sessions + "/deeper"):
+            done = ctl("run", "-n", 1, "--output-dir", bad, "--", "touch", mark)
+            self.assertEqual((done.returncode, mark.exists()), (1, False))
+            self.assertIn("run: --output-dir: ", done.stderr)
+            self.assertIn(bad, done.stderr)
+
+    def test_torch_programs_find_what_they_read(self):
+        show = ["sh", "-c", 'echo "$RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $MASTER_ADDR $MASTER_PORT"']
+        lines = sorted(ctl("run", "-n", 2, "--", *show).stdout.splitlines())
+        match = re.fullmatch(r"\[0\] 0 2 0 2 127\.0\.0\.1 (\d+)", lines[0])
+        self.assertTrue(match, lines)
+        self.assertEqual(lines[1], f"[1] 1 2 1 2 127.0.0.1 {match[1]}")
+        hosts = ["run", "-n", 2, "--nodes", 2, "--node-index", 1, "--secret-file", self.secret()]
+        self.assertEqual(sorted(ctl(*hosts, "--master", "[fd00::1]:29500", "--", *show).stdout.splitlines()),
+                         ["[2] 2 4 0 2 fd00::1 29500", "[3] 3 4 1 2 fd00::1 29500"])
+        done = ctl(*hosts, "--", *show, MASTER_ADDR="kept", MASTER_PORT="1")
+        self.assertEqual(sorted(done.stdout.splitlines()), ["[2] 2 4 0 2 kept 1", "[3] 3 4 1 2 kept 1"])
+
+    def secret(self):
+        path = Path(self.folder.name) / "job.secret"
+        path.write_text("0123456789abcdef\n")
+        path.chmod(0o600)
+        return path
+
+
+class Run(Listening):
     def run_shell(self, ranks, script, *options, **environment):
         return ctl("run", "-n", ranks, *options, "--", "sh", "-c", script, **environment)
 
     def test_each_rank_has_its_environment_and_its_prefix(self):
         done = self.run_shell(3, 'echo "$NEXAR_RANK $NEXAR_LOCAL_RANK $NEXAR_WORLD_SIZE $NEXAR_GROUP $NEXAR_JOB_SECRET"',
-                              "--group", "g", NEXAR_RANK="77", NEXAR_SOCKET="/tmp/kept")
+                              "--group", "g", NEXAR_RANK="77")
         lines = sorted(done.stdout.splitlines())
         self.assertEqual(done.returncode, 0)
         secrets = set()

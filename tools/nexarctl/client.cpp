@@ -13,6 +13,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "nexarctl/descriptor.hpp"
 #include "nexarctl/table.hpp"
 
 namespace nexarctl {
@@ -24,13 +25,6 @@ namespace {
 
 constexpr size_t answer_bytes_max = 64 << 20;
 constexpr int retry_ms = 50;
-
-struct Descriptor {
-    int fd = -1;
-    ~Descriptor() {
-        if (fd >= 0) ::close(fd);
-    }
-};
 
 int left_ms(Clock::time_point deadline) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();

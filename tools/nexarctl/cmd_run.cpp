@@ -1,15 +1,21 @@
 // nexarctl run: the local ranks of a job, with everything nexar_group_open(session, NULL, ...) looks for.
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
+#include <charconv>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
-#include <iterator>
 
+#include "config/config.hpp"
 #include "nexarctl/client.hpp"
 #include "nexarctl/commands.hpp"
+#include "nexarctl/daemon_check.hpp"
+#include "nexarctl/descriptor.hpp"
 #include "nexarctl/launcher.hpp"
 #include "nexarctl/options.hpp"
+#include "nexarctl/rank_process.hpp"
 
 namespace nexarctl {
 
@@ -37,6 +43,53 @@ nexar::Result<std::string> read_secret(const std::string& path) {
     return secret;
 }
 
+constexpr int session_timeout_ms = 5000;
+
+std::string session_socket() {
+    const char* const set = std::getenv("NEXAR_SOCKET");
+    return set != nullptr && *set != 0 ? set : nexar::config::Config().socket;
+}
+
+// ADDRESS:PORT, [ADDRESS]:PORT for IPv6.
+bool read_master(const std::string& text, Job& job) {
+    const size_t colon = text.rfind(':');
+    if (colon == std::string::npos) return false;
+    std::string address = text.substr(0, colon);
+    if (address.starts_with('[') && address.ends_with(']'))
+        address = address.substr(1, address.size() - 2);
+    else if (address.find(':') != std::string::npos)
+        return false;
+    const char *port = text.data() + colon + 1, *end = text.data() + text.size();
+    const auto read = std::from_chars(port, end, job.master_port);
+    job.master_address = address;
+    return !address.empty() && read.ec == std::errc() && read.ptr == end && job.master_port != 0;
+}
+
+// A port of this host that nobody uses now. 0: none is free.
+uint16_t free_port() {
+    const Descriptor probe(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    auto* const any = reinterpret_cast<sockaddr*>(&address);
+    if (::bind(probe.fd, any, size) != 0 || ::getsockname(probe.fd, any, &size) != 0) return 0;
+    return ntohs(address.sin_port);
+}
+
+// What is wrong with an --env; empty: nothing.
+std::string complaint_about(const std::string& entry, const Job& job) {
+    const size_t equals = entry.find('=');
+    if (equals == std::string::npos || equals == 0) return "--env '" + entry + "' is not NAME=VALUE";
+    const std::string name = entry.substr(0, equals + 1);
+    for (const std::string& own : environment_of(job, 0))
+        if (own.starts_with(name))
+            return "--env " + name.substr(0, equals) +
+                   ": run sets this variable itself (-n, --nodes, --node-index, --group, --secret-file, "
+                   "--master)";
+    return "";
+}
+
 class Run final : public Command {
     bool takes_rest() const override { return true; }
     void declare(Options& options) override {
@@ -47,6 +100,15 @@ class Run final : public Command {
         options.text("--secret-file", secret_file_,
                      "the job's secret, the same on all hosts; none: a random one");
         options.text("--group", job_.group, "name of the group (NEXAR_GROUP)");
+        options.text("--master", master_,
+                     "ADDRESS:PORT for MASTER_ADDR and MASTER_PORT, which torch programs on several hosts "
+                     "need: an address of host 0. On one host: a free port of 127.0.0.1");
+        options.texts("--env", job_.environment, "NAME=VALUE for all ranks; may be repeated");
+        options.text(
+            "--output-dir", job_.output_dir,
+            "write rank-N.stdout and rank-N.stderr there, in place of the terminal; old ones are replaced");
+        options.flag("--keep-going", job_.keep_going,
+                     "a rank that fails does not end the others, which may recover from it");
         options.number("--timeout", job_.timeout_s, 0, 1e7, "seconds until the job is ended; 0: none");
         options.number("--grace", job_.grace_s, 0, 3600, "seconds from SIGTERM to SIGKILL");
         options.flag("--no-prefix", no_prefix_, "do not put [rank] in front of output lines");
@@ -54,13 +116,11 @@ class Run final : public Command {
     int run(const Context& context) override {
         const std::string wrong = complaint(context);
         if (!wrong.empty()) return show_error(context, {exit_usage, "run: " + wrong, "INVALID_ARGUMENT"});
-        job_.ranks = static_cast<uint32_t>(ranks_);
-        job_.first_rank = static_cast<uint32_t>(node_index_ * ranks_);
-        job_.world = static_cast<uint32_t>(nodes_ * ranks_);
-        job_.prefix = !no_prefix_;
-        job_.command = context.rest;
-        if (secret_file_.empty()) job_.secret = random_secret();
-        job_.json = context.json;
+        Reply daemon = check_session_socket(session_socket(), session_timeout_ms);
+        daemon.text = "run: " + daemon.text;
+        if (daemon.exit != exit_ok) return show_error(context, daemon);
+        if (const auto ready = prepare_output(job_); !ready)
+            return show_error(context, {exit_failed, "run: " + ready.error().text, "IO"});
         const auto code = run_job(job_, write_all);
         if (code) {
             if (context.json) std::printf("{\"exit\":%d}\n", *code);
@@ -69,15 +129,34 @@ class Run final : public Command {
         return show_error(context, {code.error().code == nexar::Errc::not_found ? 127 : 126,
                                     "run: " + code.error().text, std::string(name_of(code.error().code))});
     }
-    // What is wrong with the options together; empty: nothing. Reads the secret.
+    // Fills the job. What is wrong with the options together; empty: nothing.
     std::string complaint(const Context& context) {
         if (context.rest.empty()) return "no command; write it after '--': nexarctl run -n 4 -- ./program";
         if (nodes_ * ranks_ > world_max) return "a group has at most " + std::to_string(world_max) + " ranks";
         if (node_index_ >= nodes_)
             return "--node-index " + std::to_string(node_index_) + " is not below --nodes " +
                    std::to_string(nodes_);
-        if (secret_file_.empty())
+        job_.ranks = static_cast<uint32_t>(ranks_);
+        job_.first_rank = static_cast<uint32_t>(node_index_ * ranks_);
+        job_.world = static_cast<uint32_t>(nodes_ * ranks_);
+        job_.prefix = !no_prefix_;
+        job_.command = context.rest;
+        job_.json = context.json;
+        if (!master_.empty() && !read_master(master_, job_))
+            return "--master '" + master_ + "' is not ADDRESS:PORT, with a port from 1 to 65535";
+        if (master_.empty() && nodes_ == 1) {
+            job_.master_port = free_port();
+            if (job_.master_port != 0) job_.master_address = "127.0.0.1";
+        }
+        for (const std::string& entry : job_.environment)
+            if (const std::string wrong = complaint_about(entry, job_); !wrong.empty()) return wrong;
+        return read_secret_file();
+    }
+    std::string read_secret_file() {
+        if (secret_file_.empty()) {
+            job_.secret = random_secret();
             return nodes_ > 1 ? "several hosts need one --secret-file with the same content on all" : "";
+        }
         const auto secret = read_secret(secret_file_);
         if (!secret) return secret.error().text;
         job_.secret = *secret;
@@ -86,7 +165,7 @@ class Run final : public Command {
 
     Job job_;
     uint64_t ranks_ = 1, nodes_ = 1, node_index_ = 0;
-    std::string secret_file_;
+    std::string secret_file_, master_;
     bool no_prefix_ = false;
 };
 

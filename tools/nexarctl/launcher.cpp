@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
@@ -16,9 +15,9 @@
 #include <cstring>
 #include <optional>
 
+#include "nexarctl/input_pump.hpp"
 #include "nexarctl/line_writer.hpp"
-
-extern char** environ;
+#include "nexarctl/rank_process.hpp"
 
 namespace nexarctl {
 
@@ -29,9 +28,7 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-constexpr int exit_timed_out = 124;  // as timeout(1)
-constexpr int exit_not_executable = 126;
-constexpr int exit_not_found = 127;
+constexpr int exit_timed_out = 124;     // as timeout(1)
 constexpr int reads_per_turn_max = 16;  // of one pipe
 
 std::chrono::nanoseconds seconds(double s) {
@@ -39,7 +36,7 @@ std::chrono::nanoseconds seconds(double s) {
 }
 
 struct Stream {
-    int fd = -1;  // the pipe's reading end; -1: ended
+    int fd = -1;  // the pipe's reading end; -1: ended, or written to a file
     int to = 1;
     LineWriter writer;
 };
@@ -50,45 +47,6 @@ struct Child {
     Stream out, err;
 };
 
-// In the child, after fork(): only async-signal-safe calls.
-[[noreturn]] void become(const std::vector<char*>& arguments, const std::vector<char*>& variables, int out,
-                         int err, const sigset_t& mask, pid_t parent, int complaint) {
-    // The kernel kills a rank whose launcher is killed; a rank whose launcher was killed earlier exits here.
-    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (::getppid() != parent) ::_exit(exit_timed_out);
-    ::setpgid(0, 0);  // Ctrl-C reaches the launcher alone, which forwards it once
-    ::dup2(out, 1);
-    ::dup2(err, 2);
-    const int null = ::open("/dev/null", O_RDONLY);
-    if (null >= 0) ::dup2(null, 0);
-    ::signal(SIGPIPE, SIG_DFL);
-    ::sigprocmask(SIG_SETMASK, &mask, nullptr);
-    ::execvpe(arguments[0], arguments.data(), variables.data());
-    const int why = errno;
-    [[maybe_unused]] const auto written = ::write(complaint, &why, sizeof why);
-    ::_exit(why == ENOENT ? exit_not_found : exit_not_executable);
-}
-
-std::vector<char*> pointers(std::vector<std::string>& texts) {
-    std::vector<char*> out;
-    for (auto& text : texts) out.push_back(text.data());
-    out.push_back(nullptr);
-    return out;
-}
-
-std::vector<std::string> full_environment(const Job& job, uint32_t local_rank) {
-    std::vector<std::string> out = environment_of(job, local_rank);
-    const size_t own = out.size();
-    for (char** entry = environ; *entry != nullptr; ++entry) {
-        const std::string_view text(*entry);
-        const std::string_view name = text.substr(0, text.find('=') + 1);
-        const bool replaced = std::any_of(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(own),
-                                          [&](const std::string& ours) { return ours.starts_with(name); });
-        if (!replaced) out.emplace_back(text);
-    }
-    return out;
-}
-
 class Launcher {
   public:
     Launcher(const Job& job, const Output& output) : job_(&job), output_(&output) {}
@@ -97,8 +55,7 @@ class Launcher {
     int stay();
 
   private:
-    Result<void> start_rank(uint32_t local_rank, const sigset_t& old_mask);
-    std::optional<int> fork_rank(uint32_t local_rank, const sigset_t& mask, int out, int err);
+    Result<void> start_rank(uint32_t local_rank);
     bool running() const;
     bool streaming() const;
     int wait_ms(Clock::time_point now) const;
@@ -115,11 +72,13 @@ class Launcher {
     const Job* job_;
     const Output* output_;
     std::vector<Child> children_;  // by local rank
+    InputPump input_;              // this process's standard input to rank 0
     int signals_ = -1;             // a signalfd; -1: not opened
     sigset_t old_mask_{};          // the caller's, valid when masked_
-    bool masked_ = false;          // the signals of signals_ are blocked
-    int code_ = 0;                 // the job's exit code so far
-    bool ending_ = false;          // a rank failed, a signal or the timeout came
+    bool masked_ = false;          // the signals of signals_ are blocked, and SIGPIPE is ignored
+    void (*old_pipe_)(int) = SIG_DFL;
+    int code_ = 0;         // the job's exit code so far
+    bool ending_ = false;  // a rank failed, a signal or the timeout came
     // The job's timeout; SIGTERM and SIGKILL to ranks that still run; the end of reading their output.
     // Nothing: not due.
     std::optional<Clock::time_point> deadline_, terminate_at_, kill_at_, drain_until_;
@@ -136,76 +95,52 @@ Launcher::~Launcher() {
             if (stream->fd >= 0) ::close(stream->fd);
     }
     if (signals_ >= 0) ::close(signals_);
-    if (masked_) ::sigprocmask(SIG_SETMASK, &old_mask_, nullptr);
+    if (!masked_) return;
+    ::signal(SIGPIPE, old_pipe_);
+    ::sigprocmask(SIG_SETMASK, &old_mask_, nullptr);
+}
+
+// A process that was started without descriptors 0, 1 or 2 would get pipes and files under these numbers.
+void occupy_standard_descriptors() {
+    int fd = -1;
+    do fd = ::open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0) ::close(fd);
 }
 
 Result<void> Launcher::start() {
+    occupy_standard_descriptors();
     sigset_t ours;
     ::sigemptyset(&ours);
-    for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD, SIGPIPE}) ::sigaddset(&ours, signal);
+    for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD, SIGCONT}) ::sigaddset(&ours, signal);
     ::sigprocmask(SIG_BLOCK, &ours, &old_mask_);
+    old_pipe_ = ::signal(SIGPIPE, SIG_IGN);
     masked_ = true;
-    ::sigdelset(&ours, SIGPIPE);
     signals_ = ::signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK);
     if (signals_ < 0) return fail(Errc::io, std::string("cannot make a signalfd: ") + std::strerror(errno));
     if (job_->timeout_s > 0) deadline_ = Clock::now() + seconds(job_->timeout_s);
     children_.reserve(job_->ranks);
     for (uint32_t i = 0; i < job_->ranks; ++i) {
-        const auto started = start_rank(i, old_mask_);
-        if (!started) return started;
+        NEXAR_TRY_VOID(start_rank(i));
     }
     return {};
 }
 
-Result<void> Launcher::start_rank(uint32_t local_rank, const sigset_t& old_mask) {
-    int out[2], err[2];
-    if (::pipe2(out, O_CLOEXEC) != 0) return fail(Errc::io, std::string("pipe: ") + std::strerror(errno));
-    if (::pipe2(err, O_CLOEXEC) != 0) {
-        ::close(out[0]);
-        ::close(out[1]);
-        return fail(Errc::io, std::string("pipe: ") + std::strerror(errno));
-    }
+Result<void> Launcher::start_rank(uint32_t local_rank) {
     const uint32_t rank = job_->first_rank + local_rank;
-    const auto stream = [&](int fd, int to, const char* name) {
+    NEXAR_TRY(auto ends, open_standard(*job_, local_rank));
+    const auto stream = [&](Descriptor& fd, int to, const char* name) {
         const std::string prefix = job_->prefix ? "[" + std::to_string(rank) + "] " : "";
-        return job_->json ? Stream{fd, 1, LineWriter::json(rank, name)}
-                          : Stream{fd, to, LineWriter::prefixed(prefix)};
+        return job_->json ? Stream{fd.release(), 1, LineWriter::json(rank, name)}
+                          : Stream{fd.release(), to, LineWriter::prefixed(prefix)};
     };
-    children_.push_back({-1, false, stream(out[0], 1, "stdout"), stream(err[0], 2, "stderr")});
-    for (const int fd : {out[0], err[0]}) ::fcntl(fd, F_SETFL, O_NONBLOCK);
-    const auto why = fork_rank(local_rank, old_mask, out[1], err[1]);
-    ::close(out[1]);
-    ::close(err[1]);
-    if (!why) return {};
-    return fail(*why == ENOENT ? Errc::not_found : Errc::io,
-                "cannot start '" + job_->command[0] + "': " + std::strerror(*why));
-}
-
-// The reason why it did not start. The pipe that carries it closes itself at a successful exec.
-std::optional<int> Launcher::fork_rank(uint32_t local_rank, const sigset_t& mask, int out, int err) {
-    std::vector<std::string> command = job_->command;
-    std::vector<std::string> environment = full_environment(*job_, local_rank);
-    const auto arguments = pointers(command);
-    const auto variables = pointers(environment);
-    int complaint[2];
-    if (::pipe2(complaint, O_CLOEXEC) != 0) return errno;
-    const pid_t parent = ::getpid();
-    const pid_t pid = ::fork();
-    const int fork_error = errno;
-    if (pid == 0) become(arguments, variables, out, err, mask, parent, complaint[1]);
-    ::close(complaint[1]);
-    int why = 0;
-    ssize_t got = 0;
-    if (pid > 0) {
-        ::setpgid(pid, pid);  // both processes call it: the order is open
-        children_.back().pid = pid;
-        do got = ::read(complaint[0], &why, sizeof why);
-        while (got < 0 && errno == EINTR);
-    }
-    ::close(complaint[0]);
-    if (pid < 0) return fork_error;
-    if (got == sizeof why) return why;
-    return std::nullopt;
+    children_.push_back({-1, false, stream(ends.ours.out, 1, "stdout"), stream(ends.ours.err, 2, "stderr")});
+    if (ends.ours.in.fd >= 0) input_.open(ends.ours.in.release());
+    const Start start = start_process(*job_, local_rank, ends.theirs, old_mask_);
+    children_.back().pid = start.pid;
+    if (start.why == 0) return {};
+    return fail(start.why == ENOENT ? Errc::not_found : Errc::io,
+                "cannot start '" + job_->command[0] + "': " + std::strerror(start.why));
 }
 
 bool Launcher::running() const {
@@ -252,9 +187,12 @@ void Launcher::poll_once() {
             streams.push_back(stream);
         }
     }
+    const size_t outputs = watched.size();
+    watched.push_back(input_.wants());
     if (::poll(watched.data(), watched.size(), wait_ms(Clock::now())) <= 0) return;
-    for (size_t i = 1; i < watched.size(); ++i)
+    for (size_t i = 1; i < outputs; ++i)
         if (watched[i].revents != 0) read_stream(*streams[i]);
+    if (watched.back().revents != 0) input_.move();
     if (watched[0].revents != 0) read_signals();
 }
 
@@ -262,7 +200,7 @@ void Launcher::read_signals() {
     signalfd_siginfo info{};
     while (::read(signals_, &info, sizeof info) == sizeof info) {
         const int signal = static_cast<int>(info.ssi_signo);
-        if (signal == SIGCHLD) continue;
+        if (signal == SIGCHLD || signal == SIGCONT) continue;  // SIGCONT: the terminal may be ours again
         kill_all(signal);
         if (!ending_)
             begin_end(Clock::now(), 128 + signal, job_->grace_s);
@@ -283,15 +221,17 @@ void Launcher::reap() {
 
 void Launcher::on_exit(Child& child, int status) {
     const int code = exit_code_of(status);
-    if (code == 0) return;
-    const auto rank = job_->first_rank + static_cast<uint32_t>(&child - children_.data());
-    if (!ending_) {
-        (*output_)(2, "nexarctl: rank " + std::to_string(rank) +
-                          (code > 128 ? " was ended by signal " + std::to_string(code - 128)
-                                      : " failed with exit code " + std::to_string(code)) +
-                          "; ending the others\n");
+    const auto local_rank = static_cast<uint32_t>(&child - children_.data());
+    if (job_->first_rank + local_rank == 0) input_.close();
+    if (code == 0 || ending_) return;
+    (*output_)(2, "nexarctl: rank " + std::to_string(job_->first_rank + local_rank) +
+                      (code > 128 ? " was ended by signal " + std::to_string(code - 128)
+                                  : " failed with exit code " + std::to_string(code)) +
+                      (job_->keep_going ? "; the others go on (--keep-going)\n" : "; ending the others\n"));
+    if (!job_->keep_going)
         begin_end(Clock::now(), code, job_->failure_delay_s);
-    }
+    else if (code_ == 0)
+        code_ = code;
 }
 
 void Launcher::read_stream(Stream& stream) {
@@ -350,19 +290,6 @@ void Launcher::kill_all(int signal) {
 }
 
 }  // namespace
-
-std::vector<std::string> environment_of(const Job& job, uint32_t local_rank) {
-    std::vector<std::string> out = {
-        "NEXAR_RANK=" + std::to_string(job.first_rank + local_rank),
-        "NEXAR_WORLD_SIZE=" + std::to_string(job.world),
-        "NEXAR_LOCAL_RANK=" + std::to_string(local_rank),
-        "NEXAR_LOCAL_WORLD_SIZE=" + std::to_string(job.ranks),
-        "NEXAR_JOB_SECRET=" + job.secret,
-    };
-    if (!job.group.empty()) out.push_back("NEXAR_GROUP=" + job.group);
-    if (!job.socket.empty()) out.push_back("NEXAR_SOCKET=" + job.socket);
-    return out;
-}
 
 int exit_code_of(int wait_status) {
     return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);

@@ -1,5 +1,6 @@
-// Starts the local ranks of a job and waits for their end: forwards their output line by line and signals to
-// them, ends the others when one fails, and leaves no process behind. Linux only: signalfd. Thread: one.
+// Starts the local ranks of a job and waits for their end: forwards their output line by line, its own input
+// to rank 0 and signals to all of them, ends the others when one fails, and leaves no process behind. Linux
+// only: signalfd. Thread: one.
 #pragma once
 
 #include <cstdint>
@@ -22,15 +23,17 @@ struct Job {
     double grace_s = 5;    // from SIGTERM to SIGKILL
     double failure_delay_s =
         1;  // after one rank failed, before the others get SIGTERM: time to end by themselves
+    bool keep_going = false;  // a failed rank does not end the others
     bool prefix = true;
-    bool json = false;  // each line of output is an object on standard output
+    bool json = false;                     // each line of output is an object on standard output
+    std::string output_dir;                // a file for each rank and stream; empty: this process's streams
+    std::string master_address;            // MASTER_ADDR and MASTER_PORT; empty: they stay as they are
+    uint16_t master_port = 0;              // in host order
+    std::vector<std::string> environment;  // "NAME=value", before the caller's
     std::vector<std::string> command;
 };
 constexpr uint32_t ranks_here_max = 1024;
 constexpr uint32_t world_max = 4096;
-
-// "NAME=value" for one rank, on top of the caller's environment.
-std::vector<std::string> environment_of(const Job& job, uint32_t local_rank);
 
 // 128 + signal for a killed process, as in shells.
 int exit_code_of(int wait_status);
@@ -43,7 +46,7 @@ using Output = std::function<bool(int fd, const std::string& lines)>;
 bool write_all(int fd, const std::string& text);
 
 // Runs the job to its end. The exit code: the first failing rank's, 124 after the timeout, 128 + signal when
-// a signal asked to stop. An error: nothing was started. Takes over SIGINT, SIGTERM, SIGHUP, SIGCHLD and
+// a signal asked to stop. An error: nothing runs. Takes over SIGINT, SIGTERM, SIGHUP, SIGCHLD, SIGCONT and
 // SIGPIPE meanwhile.
 nexar::Result<int> run_job(const Job& job, const Output& output);
 

@@ -41,6 +41,9 @@ class CliOptions final : public Options {
               bool required) override {
         app_->add_option(names, target, help)->required(required);
     }
+    void texts(const std::string& names, std::vector<std::string>& target, const std::string& help) override {
+        app_->add_option(names, target, help)->expected(1)->take_all();
+    }
     void count(const std::string& names, uint64_t& target, uint64_t least, uint64_t most,
                const std::string& help, bool required) override {
         CLI::Option* const made = app_->add_option(names, target, help)->check(within(least, most));
@@ -116,13 +119,18 @@ int usage_error(const CLI::App& root, const Commands& commands, const Context& c
         return command.first == app && command.second->takes_rest();
     };
     const auto odd = root.remaining(/*recurse=*/true);
+    const bool program = std::ranges::any_of(commands, starts_program);
     std::string text = error.what();
-    if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr && app->get_require_subcommand_min() > 0)
+    if (program && !odd.empty() && context.rest.empty())
+        // Whatever else is wrong: the program's own options were read as this command's.
+        text = "put -- before the command: nexarctl " + app->get_name() + " ... -- " + odd.front() +
+               " (what '" + odd.front() + "' starts, and its arguments, come after it)";
+    else if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr &&
+             app->get_require_subcommand_min() > 0)
         text = (odd.empty() ? "a command is missing" : "there is no command '" + odd.front() + "'") +
                "; allowed: " + names_of(*app);
     else if (!odd.empty())
-        text = "'" + odd.front() + "' is not a known argument" +
-               (std::ranges::any_of(commands, starts_program) ? "; write the program after '--'" : "");
+        text = "'" + odd.front() + "' is not a known argument";
     if (name != root.get_name()) text = name.substr(root.get_name().size() + 1) + ": " + text;
     return show_error(context, {exit_usage, text + " (" + name + " --help)", "INVALID_ARGUMENT"});
 }

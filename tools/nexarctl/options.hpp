@@ -17,6 +17,9 @@ class Options {
     virtual void flag(const std::string& names, bool& target, const std::string& help) = 0;
     virtual void text(const std::string& names, std::string& target, const std::string& help,
                       bool required = false) = 0;
+    // May be given several times.
+    virtual void texts(const std::string& names, std::vector<std::string>& target,
+                       const std::string& help) = 0;
     virtual void count(const std::string& names, uint64_t& target, uint64_t least, uint64_t most,
                        const std::string& help, bool required = false) = 0;
     virtual void number(const std::string& names, double& target, double least, double most,
