@@ -18,7 +18,7 @@ Result<std::string> text_of(BIO* bio) {
     return std::string(data, static_cast<size_t>(n));
 }
 
-BioPtr reading(const std::string& pem) {
+BioPtr reading(std::string_view pem) {
     return BioPtr(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
 }
 
@@ -161,8 +161,8 @@ void random_bytes(std::span<uint8_t> out) {
     NEXAR_CHECK(RAND_bytes(out.data(), static_cast<int>(out.size())) == 1);
 }
 
-Result<KeyPtr> read_key(const std::string& pem) {
-    auto bio = reading(pem);
+Result<KeyPtr> read_key(const Secret& pem) {
+    auto bio = reading(pem.text());
     KeyPtr key(PEM_read_bio_PrivateKey(bio.get(), nullptr, nullptr, nullptr));
     if (!key) return openssl_failed(Errc::bad_certificate, "a private key that does not parse");
     return key;
@@ -182,15 +182,16 @@ Result<std::string> write_certificate(X509* certificate) {
     return text_of(bio.get());
 }
 
-Result<std::string> make_key() {
+Result<Secret> make_key() {
     KeyPtr key(EVP_EC_gen("P-256"));
     BioPtr bio(BIO_new(BIO_s_mem()));
     if (!key || PEM_write_bio_PrivateKey(bio.get(), key.get(), nullptr, nullptr, 0, nullptr, nullptr) != 1)
         return openssl_failed(Errc::bad_certificate, "making a key");
-    return text_of(bio.get());
+    NEXAR_TRY(auto pem, text_of(bio.get()));
+    return Secret::take(std::move(pem));
 }
 
-Result<NodeId> node_id_of_key(const std::string& key_pem) {
+Result<NodeId> node_id_of_key(const Secret& key_pem) {
     NEXAR_TRY(auto key, read_key(key_pem));
     NEXAR_TRY(const Digest hash, key_hash(key.get()));
     return node_id(hash);
@@ -226,15 +227,15 @@ ClusterId cluster_id_of(const Digest& root_key_hash) {
     return id;
 }
 
-Result<std::string> make_root(const std::string& root_key, std::string_view cluster_name, WallSeconds now) {
+Result<std::string> make_root(const Secret& root_key, std::string_view cluster_name, WallSeconds now) {
     NEXAR_TRY(auto key, read_key(root_key));
     const Profile profile{"nexar root " + std::string(cluster_name), "critical,CA:TRUE,pathlen:1", ca_usage,
                           root_seconds};
     return make_certificate(profile, key.get(), key.get(), nullptr, now);
 }
 
-Result<std::string> make_issuer(const std::string& root_key, const std::string& root_certificate,
-                                const std::string& issuer_key, WallSeconds now) {
+Result<std::string> make_issuer(const Secret& root_key, const std::string& root_certificate,
+                                const Secret& issuer_key, WallSeconds now) {
     NEXAR_TRY(auto signer, read_key(root_key));
     NEXAR_TRY(auto root, read_certificate(root_certificate));
     NEXAR_TRY(auto key, read_key(issuer_key));
@@ -244,7 +245,7 @@ Result<std::string> make_issuer(const std::string& root_key, const std::string& 
     return make_certificate(profile, key.get(), signer.get(), root.get(), now);
 }
 
-Result<std::string> make_csr(const std::string& node_key) {
+Result<std::string> make_csr(const Secret& node_key) {
     NEXAR_TRY(auto key, read_key(node_key));
     ReqPtr req(X509_REQ_new());
     BioPtr bio(BIO_new(BIO_s_mem()));
@@ -282,7 +283,7 @@ Result<NodeId> node_id_of_csr(const std::string& csr) {
     return node_id(hash);
 }
 
-Result<std::string> sign_leaf(const std::string& issuer_key, const std::string& issuer_certificate,
+Result<std::string> sign_leaf(const Secret& issuer_key, const std::string& issuer_certificate,
                               const std::string& csr, WallSeconds now, WallSeconds lifetime) {
     NEXAR_TRY(auto signer, read_key(issuer_key));
     NEXAR_TRY(auto issuer, read_certificate(issuer_certificate));

@@ -11,6 +11,7 @@
 #include "core/bytes.hpp"
 #include "core/ids.hpp"
 #include "core/result.hpp"
+#include "core/secret.hpp"
 #include "core/time.hpp"
 
 namespace nexar::admission {
@@ -31,8 +32,8 @@ Digest hkdf_sha256(Bytes secret, Bytes salt, Bytes info);  // RFC 5869, the firs
 void random_bytes(std::span<uint8_t> out);
 
 // PEM throughout. A key is a secret: never logged, never in an error text.
-Result<std::string> make_key();
-Result<NodeId> node_id_of_key(const std::string& key_pem);
+Result<Secret> make_key();
+Result<NodeId> node_id_of_key(const Secret& key_pem);
 Result<NodeId> node_id_of_certificate(const std::string& certificate_pem);
 Result<Digest> key_hash_of_certificate(const std::string& certificate_pem);  // SHA-256 of the public key
 std::string common_name_of_certificate(const std::string& certificate_pem);  // empty: unreadable
@@ -41,14 +42,14 @@ Result<WallSeconds> expiry_of_certificate(const std::string& certificate_pem);
 // A cluster's id is the first half of its root key's hash.
 ClusterId cluster_id_of(const Digest& root_key_hash);
 
-Result<std::string> make_root(const std::string& root_key, std::string_view cluster_name, WallSeconds now);
-Result<std::string> make_issuer(const std::string& root_key, const std::string& root_certificate,
-                                const std::string& issuer_key, WallSeconds now);
+Result<std::string> make_root(const Secret& root_key, std::string_view cluster_name, WallSeconds now);
+Result<std::string> make_issuer(const Secret& root_key, const std::string& root_certificate,
+                                const Secret& issuer_key, WallSeconds now);
 
-Result<std::string> make_csr(const std::string& node_key);
+Result<std::string> make_csr(const Secret& node_key);
 // Verifies the request's own signature (proof of possession) and signs. The subject is derived from the key;
 // the request's subject is ignored [A3].
-Result<std::string> sign_leaf(const std::string& issuer_key, const std::string& issuer_certificate,
+Result<std::string> sign_leaf(const Secret& issuer_key, const std::string& issuer_certificate,
                               const std::string& csr, WallSeconds now, WallSeconds lifetime = leaf_seconds);
 // The node of a request's key; bad_certificate also when the request's own signature is wrong.
 Result<NodeId> node_id_of_csr(const std::string& csr);

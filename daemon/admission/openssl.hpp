@@ -12,6 +12,7 @@
 #include <string>
 
 #include "core/result.hpp"
+#include "core/secret.hpp"
 
 namespace nexar::admission {
 
@@ -39,7 +40,7 @@ inline std::unexpected<Error> openssl_failed(Errc code, const std::string& what)
     return fail(code, what + ": " + text);
 }
 
-Result<KeyPtr> read_key(const std::string& pem);
+Result<KeyPtr> read_key(const Secret& pem);
 Result<CertPtr> read_certificate(const std::string& pem);
 Result<std::string> write_certificate(X509* certificate);
 

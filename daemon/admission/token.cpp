@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <sstream>
 
 namespace nexar::admission {
 namespace {
@@ -14,6 +13,7 @@ constexpr std::string_view alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmno
 
 std::string base64url(Bytes in) {  // RFC 4648 section 5, without padding
     std::string out;
+    out.reserve((in.size() + 2) / 3 * 4);  // a larger buffer later would leave a copy behind
     for (size_t i = 0; i < in.size(); i += 3) {
         uint32_t v = 0;
         const size_t n = std::min<size_t>(3, in.size() - i);
@@ -26,6 +26,7 @@ std::string base64url(Bytes in) {  // RFC 4648 section 5, without padding
 bool un_base64url(std::string_view in, std::vector<std::byte>& out) {
     uint32_t v = 0;
     int bits = 0;
+    out.reserve(in.size());
     for (const char c : in) {
         const size_t digit = alphabet.find(c);
         if (digit == std::string_view::npos) return false;
@@ -61,30 +62,67 @@ bool un_hex(std::string_view text, std::span<uint8_t> out) {
     return true;
 }
 
+// Up to the next space, which goes with it.
+std::string_view take_word(std::string_view& line) {
+    const std::string_view word = line.substr(0, line.find(' '));
+    line.remove_prefix(std::min(word.size() + 1, line.size()));
+    return word;
+}
+
+template <class T>
+bool un_decimal(std::string_view text, T& out) {
+    const auto r = std::from_chars(text.data(), text.data() + text.size(), out);
+    return r.ec == std::errc{} && r.ptr == text.data() + text.size();
+}
+
+void append_hex(std::string& out, std::span<const uint8_t> bytes) {
+    static constexpr char digits[] = "0123456789abcdef";
+    for (const uint8_t b : bytes) {
+        out += digits[b >> 4];
+        out += digits[b & 15];
+    }
+}
+
+Result<Token> read_token(Bytes body) {
+    Reader r(body);
+    Token t;
+    t.root_key_hash = r.get<Digest>();
+    t.id = r.get<TokenId>();
+    const Bytes secret = r.take(t.secret.size());
+    std::ranges::copy(secret, std::as_writable_bytes(std::span(t.secret)).begin());
+    t.expires = r.get<WallSeconds>();
+    const size_t n = r.get<uint8_t>();
+    if (n > token_addresses_max) return fail(Errc::bad_token, "the token is damaged: too many addresses");
+    for (size_t i = 0; i < n; ++i) t.issuer_addresses.push_back(get_text(r));
+    if (!r.finished())
+        return fail(Errc::bad_token, "the token is damaged: cut short, or with bytes too many");
+    return t;
+}
+
 constexpr uint8_t request_kind = 1, reply_kind = 2;
 
 }  // namespace
 
 std::string hex(std::span<const uint8_t> bytes) {
-    static constexpr char digits[] = "0123456789abcdef";
     std::string out;
-    for (const uint8_t b : bytes) {
-        out += digits[b >> 4];
-        out += digits[b & 15];
-    }
+    append_hex(out, bytes);
     return out;
 }
 
-std::string Token::text() const {
+Secret Token::text() const {
     std::vector<std::byte> body;
+    body.reserve(token_text_max);
     Writer w(body);
     w.put(root_key_hash);
     w.put(id);
-    w.put(secret);
+    w.put_bytes(std::as_bytes(std::span(secret)));
     w.put(expires);
     w.put(static_cast<uint8_t>(issuer_addresses.size()));
     for (const auto& a : issuer_addresses) put_text(w, a);
-    return std::string(token_prefix) + base64url(body);
+    std::string text = base64url(body);
+    text.insert(0, token_prefix);
+    wipe(body);
+    return Secret::take(std::move(text));
 }
 
 Result<Token> Token::parse(std::string_view text) {
@@ -97,21 +135,12 @@ Result<Token> Token::parse(std::string_view text) {
     if (text.size() > token_text_max || !un_base64url(text.substr(token_prefix.size()), body))
         return fail(Errc::bad_token, "the token is damaged: not base64url, or longer than " +
                                          std::to_string(token_text_max) + " characters");
-    Reader r(body);
-    Token t;
-    t.root_key_hash = r.get<Digest>();
-    t.id = r.get<TokenId>();
-    t.secret = r.get<Secret>();
-    t.expires = r.get<WallSeconds>();
-    const size_t n = r.get<uint8_t>();
-    if (n > token_addresses_max) return fail(Errc::bad_token, "the token is damaged: too many addresses");
-    for (size_t i = 0; i < n; ++i) t.issuer_addresses.push_back(get_text(r));
-    if (!r.finished())
-        return fail(Errc::bad_token, "the token is damaged: cut short, or with bytes too many");
-    return t;
+    auto token = read_token(body);
+    wipe(body);
+    return token;
 }
 
-Digest join_mac(const Secret& secret, Bytes exporter, const TokenId& id, const Digest& root_key_hash,
+Digest join_mac(const TokenSecret& secret, Bytes exporter, const TokenId& id, const Digest& root_key_hash,
                 std::string_view csr) {
     std::vector<std::byte> data;
     Writer w(data);
@@ -200,7 +229,7 @@ Result<Token> TokenBook::create(const Digest& root_key_hash, std::vector<std::st
 Result<void> TokenBook::admit(const JoinRequest& request, Bytes exporter, const Digest& root_key_hash,
                               WallSeconds now) {
     Entry* e = find(request.token);
-    const Secret none{};
+    const TokenSecret none;
     const Digest mac = join_mac(e ? e->secret : none, exporter, request.token, root_key_hash, request.csr);
     if (!same(mac, request.mac) || !e)
         return fail(Errc::bad_token, "the token is unknown here, or its proof is wrong");
@@ -226,22 +255,30 @@ void TokenBook::drop_expired(WallSeconds now) {
     std::erase_if(entries_, [&](const Entry& e) { return now > e.expires; });
 }
 
-std::string TokenBook::text() const {
-    std::ostringstream out;
-    for (const Entry& e : entries_)
-        out << hex(e.id) << ' ' << hex(e.secret) << ' ' << e.expires << ' ' << e.uses_left << '\n';
-    return out.str();
+Secret TokenBook::text() const {
+    constexpr size_t line_max = 2 * sizeof(TokenId) + 2 * sizeof(TokenSecret) + 20 + 10 + 4;
+    std::string out;
+    out.reserve(entries_.size() * line_max);  // a larger buffer later would leave a copy behind
+    for (const Entry& e : entries_) {
+        append_hex(out, e.id);
+        out += ' ';
+        append_hex(out, e.secret);
+        out += ' ' + std::to_string(e.expires) + ' ' + std::to_string(e.uses_left) + '\n';
+    }
+    return Secret::take(std::move(out));
 }
 
-Result<TokenBook> TokenBook::parse(const std::string& text) {
+Result<TokenBook> TokenBook::parse(std::string_view text) {
     TokenBook book;
-    std::istringstream lines(text);
-    for (std::string line; std::getline(lines, line);) {
-        std::istringstream in(line);
-        std::string id, secret;
+    while (!text.empty()) {
+        const size_t end = std::min(text.find('\n'), text.size());
+        std::string_view line = text.substr(0, end);
+        text.remove_prefix(std::min(end + 1, text.size()));
         Entry e;
-        const bool good = in >> id >> secret >> e.expires >> e.uses_left && un_hex(id, e.id) &&
-                          un_hex(secret, e.secret) && book.entries_.size() < tokens_max;
+        const bool good = un_hex(take_word(line), e.id) && un_hex(take_word(line), e.secret) &&
+                          un_decimal(take_word(line), e.expires) &&
+                          un_decimal(take_word(line), e.uses_left) && line.empty() &&
+                          book.entries_.size() < tokens_max;
         if (!good) return fail(Errc::io, "the file of tokens in the state directory is damaged");
         book.entries_.push_back(e);
     }

@@ -9,7 +9,7 @@
 namespace nexar::admission {
 
 using TokenId = std::array<uint8_t, 16>;
-using Secret = std::array<uint8_t, 32>;
+using TokenSecret = SecretBytes<32>;
 
 constexpr size_t token_addresses_max = 16;
 constexpr size_t token_text_max = 4096;
@@ -17,11 +17,11 @@ constexpr size_t token_text_max = 4096;
 struct Token {
     Digest root_key_hash{};
     TokenId id{};
-    Secret secret{};
+    TokenSecret secret;
     WallSeconds expires = 0;
     std::vector<std::string> issuer_addresses;
 
-    std::string text() const;                           // "nexar1.<base64url>": contains the secret
+    Secret text() const;                                // "nexar1.<base64url>"
     static Result<Token> parse(std::string_view text);  // bad_token, never echoing the text
 };
 
@@ -29,7 +29,7 @@ std::string hex(std::span<const uint8_t> bytes);
 
 // MAC over values that both ends of this TLS connection know and no third party can replay [A4]:
 // HMAC(secret, exporter ‖ id ‖ root key hash ‖ CSR).
-Digest join_mac(const Secret& secret, Bytes exporter, const TokenId& id, const Digest& root_key_hash,
+Digest join_mac(const TokenSecret& secret, Bytes exporter, const TokenId& id, const Digest& root_key_hash,
                 std::string_view csr);
 
 struct JoinRequest {
@@ -49,8 +49,8 @@ std::vector<std::byte> encode(const JoinReply& reply);
 Result<JoinRequest> decode_join_request(Bytes bytes);
 Result<JoinReply> decode_join_reply(Bytes bytes);
 
-// The tokens that an issuer has made. Requires: its owner writes text() to disk after each change, and sends
-// a certificate only when the use that admit() recorded is on disk [A5].
+// The tokens that an issuer has made. Requires: its owner saves text() after each change, and sends a
+// certificate only when the use that admit() recorded is on disk [A5].
 class TokenBook {
   public:
     static constexpr size_t tokens_max = 1024;
@@ -66,13 +66,13 @@ class TokenBook {
 
     struct Entry {
         TokenId id{};
-        Secret secret{};
+        TokenSecret secret;
         WallSeconds expires = 0;
         uint32_t uses_left = 0;
     };
     const std::vector<Entry>& entries() const { return entries_; }
-    std::string text() const;  // for the state directory; holds secrets
-    static Result<TokenBook> parse(const std::string& text);
+    Secret text() const;  // for the state directory
+    static Result<TokenBook> parse(std::string_view text);
     void drop_expired(WallSeconds now);
 
   private:

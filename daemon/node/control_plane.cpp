@@ -131,6 +131,7 @@ void ControlPlane::read_message(Time now, const link::MeshEvent& event) {
 }
 
 void ControlPlane::tend_renewal(Time now) {
+    renewer_->step(now);
     if (now >= renewer_->wake_at()) renewer_->on_time(now, table().connected());
     while (auto message = renewer_->poll_send()) connections_.send(message->first, message->second);
     if (renewer_->take_renewed()) events_.push_back(CertificateRenewed{});

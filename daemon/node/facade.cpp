@@ -82,8 +82,11 @@ void Node::ask(const control::Caller& caller, const std::string& command, const 
                                                  "' is for root, the daemon's user and its group; uid " +
                                                  std::to_string(caller.uid) + " may only query"));
     if (command == "cluster_join") return join(arguments, std::move(answer));
-    if (command == "cluster_init") return answer(init(arguments));
-    if (command.starts_with("token_")) return answer(token(command, arguments));
+    if (command == "cluster_init") {
+        if (auto begun = init(arguments, answer); !begun) answer(fail(begun.error()));
+        return;
+    }
+    if (command.starts_with("token_")) return token(command, arguments, std::move(answer));
     if (command == "groups" || command == "ops" || command == "plan")
         return answer(query_group(command, arguments));
     if (auto none = report::no_arguments(arguments); !none) return answer(fail(none.error()));
@@ -110,7 +113,7 @@ Result<std::string> Node::query_group(const std::string& command, const std::str
 }
 
 const char* Node::state_name() const {
-    return drain_until_ ? "draining" : joiner_ ? "joining" : member_ ? "running" : "no cluster";
+    return drain_until_ ? "draining" : joiner_ || entering_ ? "joining" : member_ ? "running" : "no cluster";
 }
 
 std::string Node::status(Time now) const {
@@ -182,35 +185,26 @@ std::string Node::cluster() const {
     return report::cluster(c);
 }
 
-Result<std::string> Node::init(const std::string& arguments) {
+Result<void> Node::init(const std::string& arguments, const control::Answer& answer) {
     if (identity_) return fail(Errc::bad_state, "this node is in a cluster already");
-    if (joiner_) return fail(Errc::bad_state, "this node is just joining a cluster");
+    if (joiner_ || entering_) return fail(Errc::bad_state, "this node is just joining a cluster");
     NEXAR_TRY(std::string name, report::text_argument(arguments, "name", false));
     if (name.empty()) name = config_.cluster_name;
     if (!config::is_cluster_name(name))
         return fail(Errc::invalid_argument,
                     "name = '" + name + "' is not allowed; allowed: " + config::cluster_name_allowed);
-    NEXAR_TRY_VOID(make_cluster(loop::Loop::now(), name));
-    return cluster();
-}
-
-// Either the cluster exists and its first member runs, or none of its files is left.
-Result<void> Node::make_cluster(Time now, const std::string& name) {
-    NEXAR_TRY(auto made, init_cluster(state_, name, std::time(nullptr),
-                                      static_cast<WallSeconds>(config_.certificate_lifetime)));
-    const NodeId node = made.node;
-    if (auto member = become_member(now, std::move(made), {}); !member) {
-        forget_identity(state_);
-        return member;
-    }
-    log_->info("cluster_created", {field("name", name), field("node", node)});
+    NEXAR_TRY(auto made,
+              make_cluster(name, std::time(nullptr), static_cast<WallSeconds>(config_.certificate_lifetime)));
+    found(name, std::move(made), [this, answer](Result<void> result) {
+        answer(result ? Result<std::string>(cluster()) : fail(result.error()));
+    });
     return {};
 }
 
 void Node::join(const std::string& arguments, control::Answer answer) {
     const auto begin = [&]() -> Result<void> {
         if (identity_) return fail(Errc::bad_state, "this node is in a cluster already");
-        if (joiner_) return fail(Errc::bad_state, "this node is joining already");
+        if (joiner_ || entering_) return fail(Errc::bad_state, "this node is joining already");
         NEXAR_TRY(const std::string given, report::text_argument(arguments, "token", true));
         return begin_join(given, loop::Loop::now());
     };
@@ -218,38 +212,60 @@ void Node::join(const std::string& arguments, control::Answer answer) {
     join_answer_ = std::move(answer);
 }
 
-Result<std::string> Node::token(const std::string& command, const std::string& arguments) {
-    if (!identity_) return fail(Errc::bad_state, in_no_cluster);
-    if (!identity_->issuer)
-        return fail(Errc::bad_state,
-                    "this node is no issuer; run the command on the node that made the cluster");
-    Issuer& issuer = *identity_->issuer;
-    const WallSeconds now = std::time(nullptr);
-    if (command == "token_list") {
-        NEXAR_TRY_VOID(report::no_arguments(arguments));
-        std::vector<report::Token> list;
-        for (const auto& e : issuer.tokens.entries())
-            list.push_back({admission::hex(e.id), e.expires, e.uses_left});
-        return report::tokens(list);
-    }
-    if (command == "token_revoke") {
-        NEXAR_TRY(const std::string id, report::text_argument(arguments, "id", true));
-        NEXAR_TRY_VOID(change_tokens(state_, issuer, [&](auto& tokens) { return tokens.revoke(id); }));
-        return std::string("{}");
-    }
-    if (command != "token_create") return fail(Errc::unsupported, "there is no command '" + command + "'");
+// A change is answered when it is saved [K6].
+void Node::token(const std::string& command, const std::string& arguments, control::Answer answer) {
+    const auto carry_out = [&]() -> Result<void> {
+        if (!identity_) return fail(Errc::bad_state, in_no_cluster);
+        if (!member_->tokens())
+            return fail(Errc::bad_state,
+                        "this node is no issuer; run the command on the node that made the cluster");
+        if (command == "token_revoke") return revoke_token(arguments, answer);
+        if (command == "token_create") return create_token(arguments, answer);
+        if (command != "token_list") return fail(Errc::unsupported, "there is no command '" + command + "'");
+        NEXAR_TRY(std::string list, list_tokens(arguments));
+        answer(std::move(list));
+        return {};
+    };
+    if (auto done = carry_out(); !done) answer(fail(done.error()));
+}
+
+Result<std::string> Node::list_tokens(const std::string& arguments) const {
+    NEXAR_TRY_VOID(report::no_arguments(arguments));
+    std::vector<report::Token> list;
+    for (const auto& e : member_->tokens()->saved().entries())
+        list.push_back({admission::hex(e.id), e.expires, e.uses_left});
+    return report::tokens(list);
+}
+
+Result<void> Node::revoke_token(const std::string& arguments, const control::Answer& answer) {
+    NEXAR_TRY(const std::string id, report::text_argument(arguments, "id", true));
+    auto saving = member_->tokens()->change([id](auto& tokens) { return tokens.revoke(id); });
+    changes_.push_back({std::move(saving), [answer](Result<void> result) {
+                            answer(result ? Result<std::string>("{}") : fail(result.error()));
+                        }});
+    return {};
+}
+
+Result<void> Node::create_token(const std::string& arguments, const control::Answer& answer) {
     NEXAR_TRY(const auto wish, report::token_wish(arguments));
     std::vector<std::string> addresses;
     for (const auto& a : member_->addresses().chosen) addresses.push_back(a.address);
     addresses.resize(std::min(addresses.size(), admission::token_addresses_max));
-    admission::Token made;
-    NEXAR_TRY_VOID(change_tokens(state_, issuer, [&](auto& tokens) -> Result<void> {
-        NEXAR_TRY(made, tokens.create(identity_->root_key_hash, addresses, now, wish.lifetime, wish.uses));
+    const auto made = std::make_shared<admission::Token>();
+    auto saving = member_->tokens()->change([this, wish, addresses, made](auto& tokens) -> Result<void> {
+        NEXAR_TRY(*made, tokens.create(identity_->root_key_hash, addresses, std::time(nullptr), wish.lifetime,
+                                       wish.uses));
         return {};
-    }));
-    log_->info("token_created", {field("id", admission::hex(made.id)), field("uses", wish.uses),
-                                 field("lifetime_s", wish.lifetime)});
-    return report::token_created({admission::hex(made.id), made.expires, wish.uses}, made.text());
+    });
+    changes_.push_back({std::move(saving), [this, wish, made, answer](Result<void> result) {
+                            if (!result) return answer(fail(result.error()));
+                            log_->info("token_created",
+                                       {field("id", admission::hex(made->id)), field("uses", wish.uses),
+                                        field("lifetime_s", wish.lifetime)});
+                            answer(report::token_created({admission::hex(made->id), made->expires, wish.uses},
+                                                         made->text()));
+                        }});
+    return {};
 }
 
 }  // namespace nexar::node

@@ -7,8 +7,11 @@ namespace nexar::node {
 namespace {
 
 using namespace admission;
+using storage::Batch;
+using storage::Change;
+using writers::StateDir;
 
-// One file per item. The certificate is written last, so an interrupted init or join has no effect.
+// One file per item. Without the certificate the others have no effect [K7].
 constexpr const char* node_key_file = "node.key";
 constexpr const char* certificate_file = "node.crt";  // and its issuer's, in one file
 constexpr const char* root_file = "root.crt";
@@ -16,17 +19,18 @@ constexpr const char* root_key_file = "root.key";
 constexpr const char* issuer_key_file = "issuer.key";
 constexpr const char* issuer_file = "issuer.crt";
 constexpr const char* tokens_file = "tokens";
-// The certificate is removed first: without it the other files are ignored.
-constexpr const char* membership_files[] = {certificate_file, node_key_file, root_file};
-constexpr const char* issuer_files[] = {issuer_key_file, issuer_file, tokens_file};
-constexpr const char* reset_secret_file = "reset-secret";
-constexpr size_t reset_secret_bytes = 32;
+constexpr const char* membership_files[] = {certificate_file, node_key_file, root_file, roster_file};
+constexpr const char* issuer_files[] = {issuer_key_file, issuer_file, tokens_file, root_key_file};
 
-Result<std::string> need(const StateDir& state, const char* file) {
+Result<Secret> need(const StateDir& state, const char* file) {
     NEXAR_TRY(auto text, state.read(file));
     if (!text)
         return fail(Errc::io, state.path() + "/" + file + " is missing; the state directory is damaged");
     return std::move(*text);
+}
+Result<std::string> need_text(const StateDir& state, const char* file) {
+    NEXAR_TRY(const Secret content, need(state, file));
+    return std::string(content.text());
 }
 
 // An error in a file's content, with the file's name.
@@ -54,19 +58,34 @@ Result<void> check_files(const StateDir& state, const Identity& id, WallSeconds 
     return {};
 }
 
-Result<Issuer> load_issuer(const StateDir& state, std::string key) {
-    Issuer issuer;
-    issuer.key = std::move(key);
+// An issuer of another cluster is no issuer here, whatever left its files.
+Result<void> check_issuer(const StateDir& state, const Issuer& issuer, const Identity& id, WallSeconds now) {
     const auto key_hash = node_id_of_key(issuer.key);
     if (!key_hash) return damaged(state, issuer_key_file, key_hash.error());
-    NEXAR_TRY(issuer.certificate, need(state, issuer_file));
     const auto certified = key_hash_of_certificate(issuer.certificate);
     if (!certified) return damaged(state, issuer_file, certified.error());
     if (!std::ranges::equal(key_hash->bytes, *certified))
         return fail(Errc::bad_certificate, state.path() + "/" + issuer_file + " is not the certificate of " +
                                                issuer_key_file + " beside it");
+    NEXAR_TRY(auto der, certificate_in(state, issuer_file, issuer.certificate));
+    NEXAR_TRY(auto root, certificate_in(state, root_file, id.root_certificate));
+    NEXAR_TRY(const Digest root_key_hash, key_hash_of_certificate(id.root_certificate));
+    const auto valid = verify_issuer({std::move(der), std::move(root)}, root_key_hash, now);
+    if (!valid)
+        return fail(valid.error().code, state.path() + "/" + issuer_file +
+                                            " makes no issuer of this cluster (" + root_file +
+                                            "): " + valid.error().text +
+                                            "; a plain member has neither it nor " + issuer_key_file);
+    return {};
+}
+
+Result<Issuer> load_issuer(const StateDir& state, Secret key, const Identity& id, WallSeconds now) {
+    Issuer issuer;
+    issuer.key = std::move(key);
+    NEXAR_TRY(issuer.certificate, need_text(state, issuer_file));
+    NEXAR_TRY_VOID(check_issuer(state, issuer, id, now));
     NEXAR_TRY(const auto tokens, state.read(tokens_file));
-    auto book = TokenBook::parse(tokens.value_or(""));
+    auto book = TokenBook::parse(tokens ? tokens->text() : std::string_view());
     if (!book) return damaged(state, tokens_file, book.error());
     issuer.tokens = std::move(*book);
     return issuer;
@@ -98,7 +117,8 @@ Result<void> renew_own_leaf(const StateDir& state, Identity& id, WallSeconds now
     NEXAR_TRY(id.certificate,
               sign_leaf(id.issuer->key, id.issuer->certificate, csr, now, id.issuer->leaf_lifetime));
     id.issuer_certificate = id.issuer->certificate;
-    return save_certificate(state, id.certificate, id.issuer_certificate);
+    id.leaf_unsaved = true;
+    return {};
 }
 
 Result<void> fill_derived(Identity& id) {
@@ -112,19 +132,16 @@ Result<void> fill_derived(Identity& id) {
     return {};
 }
 
-Result<void> write_membership(const StateDir& state, const Identity& id) {
-    NEXAR_TRY_VOID(state.write(node_key_file, id.node_key));
-    NEXAR_TRY_VOID(state.write(root_file, id.root_certificate));
-    return save_certificate(state, id.certificate, id.issuer_certificate);
+void add(Batch& batch, const char* file, std::string_view text) {
+    batch.push_back({file, Secret(text)});
 }
 
-// Tokens of an earlier cluster are removed.
-Result<void> write_cluster(const StateDir& state, const std::string& root_key, const Identity& id) {
-    NEXAR_TRY_VOID(state.remove(tokens_file));
-    NEXAR_TRY_VOID(state.write(root_key_file, root_key));
-    NEXAR_TRY_VOID(state.write(issuer_key_file, id.issuer->key));
-    NEXAR_TRY_VOID(state.write(issuer_file, id.issuer->certificate));
-    return write_membership(state, id);
+// The certificate is last [K7].
+void add_membership(Batch& batch, const Identity& id, const Batch& start) {
+    batch.push_back({node_key_file, id.node_key});
+    add(batch, root_file, id.root_certificate);
+    batch.insert(batch.end(), start.begin(), start.end());
+    batch.push_back(certificate_change(id.certificate, id.issuer_certificate));
 }
 
 }  // namespace
@@ -135,27 +152,12 @@ std::string Identity::cluster_name() const {
     return name.starts_with(prefix) ? name.substr(prefix.size()) : name;
 }
 
-Result<void> save_certificate(const StateDir& state, const std::string& certificate,
-                              const std::string& issuer_certificate) {
-    return state.write(certificate_file, certificate + issuer_certificate);
+Change certificate_change(const std::string& certificate, const std::string& issuer_certificate) {
+    return {certificate_file, Secret(certificate + issuer_certificate)};
 }
 
-Result<ResetSecret> reset_secret(const StateDir& state, uint16_t port) {
-    NEXAR_TRY(auto text, state.read(reset_secret_file));
-    if (!text) {
-        text.emplace(reset_secret_bytes, '\0');
-        random_bytes(std::span(reinterpret_cast<uint8_t*>(text->data()), text->size()));
-        NEXAR_TRY_VOID(state.write(reset_secret_file, *text));
-    }
-    if (text->size() != reset_secret_bytes)
-        return damaged(
-            state, reset_secret_file,
-            {Errc::io, "it must hold 32 bytes; without it the next start makes another one", -1, -1, {}});
-    const std::string label = "nexar-reset " + std::to_string(port);
-    const Digest derived = hmac_sha256(std::as_bytes(std::span(*text)), std::as_bytes(std::span(label)));
-    ResetSecret out;
-    std::ranges::copy(std::as_bytes(std::span(derived)), out.begin());
-    return out;
+Change tokens_change(const TokenBook& tokens) {
+    return {tokens_file, tokens.text()};
 }
 
 Result<std::optional<Identity>> load_identity(const StateDir& state, WallSeconds now,
@@ -163,12 +165,12 @@ Result<std::optional<Identity>> load_identity(const StateDir& state, WallSeconds
     NEXAR_TRY(const auto certificates, state.read(certificate_file));
     if (!certificates) return std::nullopt;
     Identity id;
-    NEXAR_TRY_VOID(split_certificates(state, *certificates, id));
+    NEXAR_TRY_VOID(split_certificates(state, std::string(certificates->text()), id));
     NEXAR_TRY(id.node_key, need(state, node_key_file));
-    NEXAR_TRY(id.root_certificate, need(state, root_file));
+    NEXAR_TRY(id.root_certificate, need_text(state, root_file));
     NEXAR_TRY(auto issuer_key, state.read(issuer_key_file));
     if (issuer_key) {
-        NEXAR_TRY(id.issuer, load_issuer(state, std::move(*issuer_key)));
+        NEXAR_TRY(id.issuer, load_issuer(state, std::move(*issuer_key), id, now));
         id.issuer->leaf_lifetime = leaf_lifetime;
     }
     NEXAR_TRY_VOID(renew_own_leaf(state, id, now));
@@ -177,32 +179,26 @@ Result<std::optional<Identity>> load_identity(const StateDir& state, WallSeconds
     return id;
 }
 
-Result<Identity> init_cluster(const StateDir& state, const std::string& name, WallSeconds now,
-                              WallSeconds leaf_lifetime) {
-    NEXAR_TRY(const auto present, state.read(certificate_file));
-    if (present) return fail(Errc::bad_state, "this node is in a cluster already (" + state.path() + ")");
-    Identity id;
+Result<Cluster> make_cluster(const std::string& name, WallSeconds now, WallSeconds leaf_lifetime) {
+    Cluster out;
+    Identity& id = out.identity;
     Issuer issuer;
-    NEXAR_TRY(const std::string root_key, make_key());
-    NEXAR_TRY(id.root_certificate, make_root(root_key, name, now));
+    NEXAR_TRY(out.root_key, make_key());
+    NEXAR_TRY(id.root_certificate, make_root(out.root_key, name, now));
     NEXAR_TRY(issuer.key, make_key());
     issuer.leaf_lifetime = leaf_lifetime;
-    NEXAR_TRY(issuer.certificate, make_issuer(root_key, id.root_certificate, issuer.key, now));
+    NEXAR_TRY(issuer.certificate, make_issuer(out.root_key, id.root_certificate, issuer.key, now));
     NEXAR_TRY(id.node_key, make_key());
     NEXAR_TRY(const std::string csr, make_csr(id.node_key));
     NEXAR_TRY(id.certificate, sign_leaf(issuer.key, issuer.certificate, csr, now, leaf_lifetime));
     id.issuer_certificate = issuer.certificate;
     NEXAR_TRY_VOID(fill_derived(id));
     id.issuer = std::move(issuer);
-    if (auto written = write_cluster(state, root_key, id); !written) {
-        forget_identity(state);
-        return fail(written.error());
-    }
-    return id;
+    return out;
 }
 
-Result<Identity> accept_join(const StateDir& state, const std::string& node_key, const JoinReply& reply,
-                             const Digest& root_key_hash, WallSeconds now) {
+Result<Identity> accept_join(const Secret& node_key, const JoinReply& reply, const Digest& root_key_hash,
+                             WallSeconds now) {
     if (reply.error.code != Errc::ok) return fail(reply.error);
     Identity id;
     id.node_key = node_key;
@@ -218,32 +214,33 @@ Result<Identity> accept_join(const StateDir& state, const std::string& node_key,
         chain.push_back(std::move(der));
     }
     NEXAR_TRY([[maybe_unused]] const NodeId verified, verify_member(chain, id.root_certificate, now));
-    for (const char* file : issuer_files) NEXAR_TRY_VOID(state.remove(file));
-    if (auto written = write_membership(state, id); !written) {
-        for (const char* file : membership_files) (void)state.remove(file);
-        return fail(written.error());
-    }
     return id;
 }
 
-void forget_identity(const StateDir& state) {
-    for (const char* file : membership_files) (void)state.remove(file);
-    for (const char* file : issuer_files) (void)state.remove(file);
-    (void)state.remove(root_key_file);
+// Tokens and addresses of an earlier cluster are removed.
+Batch files_of_init(const Cluster& cluster, const Batch& start) {
+    Batch out{{tokens_file, std::nullopt}, {roster_file, std::nullopt}};
+    out.push_back({root_key_file, cluster.root_key});
+    out.push_back({issuer_key_file, cluster.identity.issuer->key});
+    add(out, issuer_file, cluster.identity.issuer->certificate);
+    add_membership(out, cluster.identity, start);
+    return out;
 }
 
-Result<void> change_tokens(const StateDir& state, Issuer& issuer,
-                           const std::function<Result<void>(TokenBook&)>& change) {
-    TokenBook changed = issuer.tokens;
-    NEXAR_TRY_VOID(change(changed));
-    if (auto saved = state.write(tokens_file, changed.text()); !saved) {
-        // The file may have been replaced although the directory's sync failed.
-        if (const auto text = state.read(tokens_file))
-            if (auto book = TokenBook::parse(text->value_or(""))) issuer.tokens = std::move(*book);
-        return fail(saved.error());
-    }
-    issuer.tokens = std::move(changed);
-    return {};
+// The issuer's files that an interrupted init left belong to another cluster.
+Batch files_of_join(const Identity& identity, const Batch& start, std::string_view roster) {
+    Batch out;
+    for (const char* file : issuer_files) out.push_back({file, std::nullopt});
+    add(out, roster_file, roster);
+    add_membership(out, identity, start);
+    return out;
+}
+
+Batch no_files() {
+    Batch out;
+    for (const char* file : membership_files) out.push_back({file, std::nullopt});
+    for (const char* file : issuer_files) out.push_back({file, std::nullopt});
+    return out;
 }
 
 }  // namespace nexar::node

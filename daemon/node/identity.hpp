@@ -1,20 +1,24 @@
 // Identity: this node's key, certificate chain and root, and, on an issuer, the keys and tokens to admit
-// others. It is loaded from the state directory; init_cluster() or accept_join() make it
-// (docs/protocol/admission.md).
+// others. It is loaded from the state directory; make_cluster() or accept_join() make it
+// (docs/protocol/admission.md). What is to be saved comes as batches for the storage port; nothing here
+// writes.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 
 #include "admission/certificates.hpp"
 #include "admission/token.hpp"
-#include "node/state_dir.hpp"
+#include "storage/port.hpp"
+#include "writers/state_dir.hpp"
 
 namespace nexar::node {
 
+constexpr const char* roster_file = "roster";  // the addresses of the members, one a line
+
 struct Issuer {
-    std::string key, certificate;
+    Secret key;
+    std::string certificate;
     WallSeconds leaf_lifetime = admission::leaf_seconds;  // of the leaves that it signs
     admission::TokenBook tokens;
 };
@@ -23,11 +27,12 @@ struct Identity {
     NodeId node;
     admission::ClusterId cluster{};
     admission::Digest root_key_hash{};
-    std::string node_key;
+    Secret node_key;
     std::string certificate;         // the leaf
     std::string issuer_certificate;  // of the issuer that signed the leaf
     std::string root_certificate;
     std::optional<Issuer> issuer;
+    bool leaf_unsaved = false;  // load_identity() has renewed the leaf: certificate_change() is to be saved
 
     std::string cluster_name() const;  // from the root's certificate
     std::string chain() const { return certificate + issuer_certificate; }
@@ -35,29 +40,27 @@ struct Identity {
 
 // none: this node is in no cluster yet. `leaf_lifetime`: of the leaves that an issuer signs. An issuer whose
 // own leaf has expired renews it here.
-Result<std::optional<Identity>> load_identity(const StateDir& state, WallSeconds now,
+Result<std::optional<Identity>> load_identity(const writers::StateDir& state, WallSeconds now,
                                               WallSeconds leaf_lifetime = admission::leaf_seconds);
-// Makes root, issuer and node keys, and writes them. bad_state if there is an identity already. After an
-// error none of its files is left.
-Result<Identity> init_cluster(const StateDir& state, const std::string& name, WallSeconds now,
-                              WallSeconds leaf_lifetime = admission::leaf_seconds);
+
+// A new cluster: root, issuer and node keys with their certificates.
+struct Cluster {
+    Identity identity;
+    Secret root_key;
+};
+Result<Cluster> make_cluster(const std::string& name, WallSeconds now,
+                             WallSeconds leaf_lifetime = admission::leaf_seconds);
+// Checks the issuer's reply against this node's key and the token's root.
+Result<Identity> accept_join(const Secret& node_key, const admission::JoinReply& reply,
+                             const admission::Digest& root_key_hash, WallSeconds now);
+
+// What enters a cluster [K7]. `start`: of Starts. `roster`: the issuer's address, without which a node that
+// stops now would know nobody to dial.
+storage::Batch files_of_init(const Cluster& cluster, const storage::Batch& start);
+storage::Batch files_of_join(const Identity& identity, const storage::Batch& start, std::string_view roster);
+storage::Batch no_files();  // undoes both
 // Leaf and issuer in one file, replaced at once: a crash leaves the old pair or the new one.
-Result<void> save_certificate(const StateDir& state, const std::string& certificate,
-                              const std::string& issuer_certificate);
-// The secret for stateless resets, by which a restarted node closes its peers' old connections at once.
-// Random, made at the first start; each port has its own, so that no port resets another port's connections.
-// Source: RFC 9000 section 10.3.
-using ResetSecret = std::array<std::byte, 32>;
-Result<ResetSecret> reset_secret(const StateDir& state, uint16_t port);
-// Checks the issuer's reply against this node's key and the token's root, and writes it. An issuer's files
-// that an interrupted init left are removed before: they belong to another cluster.
-Result<Identity> accept_join(const StateDir& state, const std::string& node_key,
-                             const admission::JoinReply& reply, const admission::Digest& root_key_hash,
-                             WallSeconds now);
-// Undoes an init whose member could not start: none of its files is left.
-void forget_identity(const StateDir& state);
-// Changes the list of tokens, on disk and then in memory. Ensures: after an error memory equals the disk.
-Result<void> change_tokens(const StateDir& state, Issuer& issuer,
-                           const std::function<Result<void>(admission::TokenBook&)>& change);
+storage::Change certificate_change(const std::string& certificate, const std::string& issuer_certificate);
+storage::Change tokens_change(const admission::TokenBook& tokens);
 
 }  // namespace nexar::node

@@ -61,8 +61,10 @@ void JoinServer::step(Time now, quic::Endpoint& endpoint) {
     for (auto& [id, joining] : connections_) {
         auto* conn = endpoint.find(id);
         if (!conn) continue;  // closed: its event follows
-        if (auto request = joining.stream.poll(); request && !joining.answered)
-            answer(*conn, joining, *request);
+        if (joining.use) {
+            if (const auto* outcome = joining.use->outcome()) answer(now, *conn, joining, outcome->result);
+        } else if (auto request = joining.stream.poll(); request && !joining.asked)
+            on_request(now, *conn, joining, *request);
         else if (joining.stream.broken())
             conn->close(close_bad_request, "not a join request");
         else if (now >= joining.until)
@@ -72,28 +74,44 @@ void JoinServer::step(Time now, quic::Endpoint& endpoint) {
 
 Time JoinServer::wake_at() const {
     Time at = never;
-    for (const auto& [id, joining] : connections_) at = std::min(at, joining.until);
+    for (const auto& [id, joining] : connections_)
+        if (!joining.use) at = std::min(at, joining.until);
     return at;
 }
 
-Result<JoinReply> JoinServer::admit(quic::Connection& conn, Bytes bytes) {
-    NEXAR_TRY(const JoinRequest request, decode_join_request(bytes));
-    NEXAR_TRY(const auto exporter, conn.export_keying_material(exporter_label, {}, exporter_bytes));
-    Issuer& issuer = *identity_->issuer;
-    NEXAR_TRY_VOID(change_tokens(*state_, issuer, [&](auto& tokens) {  // [A5]
-        return tokens.admit(request, exporter, identity_->root_key_hash, wall_());
-    }));
+// The use is saved before the certificate is signed [A5].
+void JoinServer::on_request(Time now, quic::Connection& conn, Joining& joining, Bytes request) {
+    joining.asked = true;
+    auto use = use_token(conn, joining, request);
+    if (!use) return answer(now, conn, joining, fail(use.error()));
+    joining.use = std::move(*use);
+    if (const auto* outcome = joining.use->outcome()) answer(now, conn, joining, outcome->result);
+}
+
+Result<storage::Saving> JoinServer::use_token(quic::Connection& conn, Joining& joining, Bytes bytes) {
+    NEXAR_TRY(JoinRequest request, decode_join_request(bytes));
+    NEXAR_TRY(auto exporter, conn.export_keying_material(exporter_label, {}, exporter_bytes));
+    joining.csr = request.csr;
+    return tokens_->change(
+        [this, request = std::move(request), exporter = std::move(exporter)](auto& tokens) {
+            return tokens.admit(request, exporter, identity_->root_key_hash, wall_());
+        });
+}
+
+Result<JoinReply> JoinServer::admit(const std::string& csr) {
+    const Issuer& issuer = *identity_->issuer;
     JoinReply reply;
     NEXAR_TRY(reply.certificate,
-              sign_leaf(issuer.key, issuer.certificate, request.csr, wall_(), issuer.leaf_lifetime));
+              sign_leaf(issuer.key, issuer.certificate, csr, wall_(), issuer.leaf_lifetime));
     reply.issuer_certificate = issuer.certificate;
     reply.root_certificate = identity_->root_certificate;
     return reply;
 }
 
-void JoinServer::answer(quic::Connection& conn, Joining& joining, Bytes request) {
-    joining.answered = true;
-    auto reply = admit(conn, request);
+void JoinServer::answer(Time now, quic::Connection& conn, Joining& joining, Result<void> used) {
+    joining.use.reset();
+    joining.until = now + request_timeout;
+    auto reply = used ? admit(joining.csr) : fail(used.error());
     if (reply) {
         const auto node = node_id_of_certificate(reply->certificate);
         log_->info("node_admitted",
@@ -106,23 +124,20 @@ void JoinServer::answer(quic::Connection& conn, Joining& joining, Bytes request)
     JoinStream::write(conn, encode(*reply));  // the joiner closes the connection, or the deadline does
 }
 
-Joiner::Joiner(const Token& token, const StateDir& state, std::string hostname,
-               std::function<WallSeconds()> wall, Time now)
+Joiner::Joiner(const Token& token, std::string hostname, std::function<WallSeconds()> wall, Time now)
     : token_(token),
-      state_(&state),
       hostname_(std::move(hostname)),
       wall_(std::move(wall)),
       until_(now + join_timeout),
       redial_at_(now) {}
 
-Result<std::unique_ptr<Joiner>> Joiner::start(const Token& token, const StateDir& state,
-                                              const std::string& hostname, std::function<WallSeconds()> wall,
-                                              Time now) {
+Result<std::unique_ptr<Joiner>> Joiner::start(const Token& token, const std::string& hostname,
+                                              std::function<WallSeconds()> wall, Time now) {
     if (wall() > token.expires) return fail(Errc::bad_token, "the token has expired");
     if (token.issuer_addresses.empty()) return fail(Errc::bad_token, "the token names no issuer address");
     const auto first = quic::Address::parse(token.issuer_addresses[0]);
     if (!first) return fail(Errc::bad_token, "the token is damaged: " + first.error().text);
-    std::unique_ptr<Joiner> joiner(new Joiner(token, state, hostname, std::move(wall), now));
+    std::unique_ptr<Joiner> joiner(new Joiner(token, hostname, std::move(wall), now));
     NEXAR_TRY(joiner->key_, make_key());
     NEXAR_TRY(joiner->csr_, make_csr(joiner->key_));
     transport::QuicPort::Options options;
@@ -199,7 +214,7 @@ std::optional<Result<Identity>> Joiner::step(Time now) {
         if (!reply) return fail(reply.error());
         port_->endpoint().close_all(close_done, "joined");
         port_->flush(now);
-        return accept_join(*state_, key_, *reply, token_.root_key_hash, wall_());
+        return accept_join(key_, *reply, token_.root_key_hash, wall_());
     }
     if (now >= until_)
         return fail(Errc::timed_out,

@@ -13,6 +13,7 @@
 
 #include "core/log.hpp"
 #include "node/identity.hpp"
+#include "node/token_ledger.hpp"
 #include "quic/endpoint.hpp"
 #include "transport/quic_port.hpp"
 
@@ -36,8 +37,8 @@ class JoinStream final : public quic::Receiver {
 // The issuer's side: each connection has one request, one reply and a deadline.
 class JoinServer {
   public:
-    JoinServer(Identity& identity, const StateDir& state, std::function<WallSeconds()> wall, Log& log)
-        : identity_(&identity), state_(&state), wall_(std::move(wall)), log_(&log) {}
+    JoinServer(const Identity& identity, TokenLedger& tokens, std::function<WallSeconds()> wall, Log& log)
+        : identity_(&identity), tokens_(&tokens), wall_(std::move(wall)), log_(&log) {}
 
     // Later events of a connection do not carry its ALPN; this function recognizes a join connection.
     bool has(quic::ConnId conn) const { return connections_.contains(conn); }
@@ -48,15 +49,20 @@ class JoinServer {
   private:
     struct Joining {
         JoinStream stream;
-        quic::Address remote;   // for the log
-        Time until;             // the connection is closed then
-        bool answered = false;  // the reply was written
+        quic::Address remote;  // for the log
+        Time until;            // the connection is closed then, unless its token's use is being saved
+        std::string csr;       // of the request
+        std::optional<storage::Saving>
+            use;             // of the token [A5]; none: no request has come, or it was answered
+        bool asked = false;  // further requests are ignored
     };
-    void answer(quic::Connection& conn, Joining& joining, Bytes request);
-    Result<admission::JoinReply> admit(quic::Connection& conn, Bytes request);
+    void on_request(Time now, quic::Connection& conn, Joining& joining, Bytes request);
+    Result<storage::Saving> use_token(quic::Connection& conn, Joining& joining, Bytes request);
+    void answer(Time now, quic::Connection& conn, Joining& joining, Result<void> used);
+    Result<admission::JoinReply> admit(const std::string& csr);
 
-    Identity* identity_;
-    const StateDir* state_;
+    const Identity* identity_;
+    TokenLedger* tokens_;
     std::function<WallSeconds()> wall_;
     Log* log_;
     std::map<quic::ConnId, Joining> connections_;  // from the event `connected` to the event `closed`
@@ -66,10 +72,9 @@ class JoinServer {
 // deadline passes.
 class Joiner {
   public:
-    static Result<std::unique_ptr<Joiner>> start(const admission::Token& token, const StateDir& state,
-                                                 const std::string& hostname,
+    static Result<std::unique_ptr<Joiner>> start(const admission::Token& token, const std::string& hostname,
                                                  std::function<WallSeconds()> wall, Time now);
-    // none: in progress.
+    // none: in progress. Nothing of the identity is on disk.
     std::optional<Result<Identity>> step(Time now);
     Time wake_at() const;
     int fd() const { return port_->fd(); }
@@ -77,19 +82,18 @@ class Joiner {
     const std::string& last_failure() const { return last_failure_; }
 
   private:
-    Joiner(const admission::Token& token, const StateDir& state, std::string hostname,
-           std::function<WallSeconds()> wall, Time now);
+    Joiner(const admission::Token& token, std::string hostname, std::function<WallSeconds()> wall, Time now);
     void dial(Time now);
     void schedule_redial(Time now);
     void on_unreachable(Time now, const quic::Address& address);
     void ask(quic::Connection& conn);
 
     admission::Token token_;
-    const StateDir* state_;
     std::string hostname_;
     std::function<WallSeconds()> wall_;
-    Time until_;             // the deadline of the whole join
-    std::string key_, csr_;  // this node's new key, and the request to certify it
+    Time until_;       // the deadline of the whole join
+    Secret key_;       // this node's new key
+    std::string csr_;  // the request to certify it
     std::unique_ptr<transport::QuicPort> port_;
     JoinStream stream_;                 // of conn_
     std::optional<quic::ConnId> conn_;  // the dial in progress or its connection; none: wait for redial_at_

@@ -14,8 +14,8 @@ namespace {
 
 constexpr size_t events_per_turn_max = 1024;
 constexpr size_t departures_max = 4096;
-constexpr const char* roster_file = "roster";
-constexpr Duration roster_pause{1'000'000'000};  // between two writes, so that a burst of new peers is two
+constexpr Duration roster_pause{1'000'000'000};   // between two writes, so that a burst of new peers is two
+constexpr Duration roster_quiet{10'000'000'000};  // between two log lines about the disk [K9]
 
 WallSeconds wall_now() {
     return std::time(nullptr);
@@ -104,12 +104,13 @@ Result<void> Member::build(Time now) {
     started_ = now;
     NEXAR_TRY(listen_, quic::Address::parse(needs_.config.listen));
     NEXAR_TRY(addresses_, choose_addresses(listen_, needs_.config.advertise, list_interfaces()));
-    NEXAR_TRY(incarnation_, needs_.state.next_incarnation());
-    if (needs_.identity.issuer)
-        join_server_ = std::make_unique<JoinServer>(needs_.identity, needs_.state, wall_now, needs_.log);
+    if (needs_.identity.issuer) {
+        tokens_ = std::make_unique<TokenLedger>(needs_.identity.issuer->tokens, needs_.storage);
+        join_server_ = std::make_unique<JoinServer>(needs_.identity, *tokens_, wall_now, needs_.log);
+    }
     NEXAR_TRY(leaf_, admission::leaf_times(needs_.identity.certificate));
     renewer_ =
-        std::make_unique<Renewer>(needs_.identity, leaf_, needs_.state, wall_now, needs_.log, random_u64());
+        std::make_unique<Renewer>(needs_.identity, leaf_, needs_.storage, wall_now, needs_.log, random_u64());
 
     const quic::Identity identity = quic_identity(needs_.identity);
     const quic::Verifier verifier = [root = needs_.identity.root_certificate](const quic::PeerChain& chain,
@@ -131,21 +132,19 @@ Result<void> Member::build_plane(Time now, const quic::Identity& identity, const
     c.verifier = verifier;
     c.quic.wall_clock = wall_now;
     c.renewer = renewer_.get();
-    NEXAR_TRY(c.reset_secret, reset_secret(needs_.state, listen_.port));
-    c.mesh.incarnation = incarnation_.nonce;
+    c.reset_secret = needs_.reset_secret(listen_.port);
+    c.mesh.incarnation = needs_.incarnation.nonce;
     c.mesh.message_bytes_max = wire::message_bytes_max;
     c.mesh.has_log = true;
     c.seed = random_u64();
     c.table.self = {needs_.identity.node, host_name(), {}};
     for (const AddressChoice& a : addresses_.chosen) c.table.self.addresses.push_back(a.address);
-    c.table.incarnation = incarnation_;
+    c.table.incarnation = needs_.incarnation;
     c.table.cluster = needs_.identity.cluster;
     c.table.bulk_port = static_cast<uint16_t>(listen_.port + 1);
     c.table.bulk_shards = static_cast<uint16_t>(std::max<uint64_t>(1, needs_.config.bulk_shards));
-    c.table.seeds = needs_.seeds;
-    NEXAR_TRY(const auto roster, needs_.state.read(roster_file));
-    roster_saved_ = roster.value_or("");
-    std::istringstream lines(roster_saved_);
+    roster_.text = needs_.roster;
+    std::istringstream lines(roster_.text);
     for (std::string address; lines >> address && c.table.seeds.size() < 1024;)
         c.table.seeds.push_back(address);
     NEXAR_TRY(plane_, ControlPlane::open(std::move(c), join_server_.get(), needs_.log, now));
@@ -164,10 +163,10 @@ Result<void> Member::build_shards(const quic::Identity& identity, const quic::Ve
         c.identity = identity;
         c.verifier = verifier;
         c.quic.wall_clock = wall_now;
-        NEXAR_TRY(c.reset_secret, reset_secret(needs_.state, c.listen.port));
+        c.reset_secret = needs_.reset_secret(c.listen.port);
         c.self = needs_.identity.node;
-        c.incarnation = incarnation_;
-        c.mesh.incarnation = incarnation_.nonce;
+        c.incarnation = needs_.incarnation;
+        c.mesh.incarnation = needs_.incarnation.nonce;
         c.yield_window = Duration(static_cast<int64_t>(needs_.config.yield_microseconds * 1000));
         NEXAR_TRY(auto shard, shards::Shard::start(std::move(c), needs_.wakeup));
         shard_meshes_.push_back(std::make_unique<ShardMesh>(*shard));
@@ -188,7 +187,7 @@ void Member::build_engine() {
     const config::Config& config = needs_.config;
     engine::EngineConfig c;
     c.self = needs_.identity.node;
-    c.incarnation = incarnation_;
+    c.incarnation = needs_.incarnation;
     c.hostname = host_name();
     c.timeouts = {config::seconds(config.collective_timeout), config::seconds(config.barrier_timeout),
                   config::seconds(config.rpc_timeout)};
@@ -229,7 +228,9 @@ bool Member::step(Time now) {
     work |= server_->poll(now) > 0;
     if (server_->wake_at() <= now) server_->on_time(now);
     if (engine_->wake_at() <= now) engine_->on_time(now);
-    if (roster_due_ <= now) save_roster(now);
+    if (tokens_) work |= tokens_->step();
+    if (roster_.saving) roster_is_saved(now);
+    if (roster_.due <= now && !roster_.saving) save_roster(now);
     for (auto& shard : shards_) shard->flush();
     work |= plane_->step(now);  // sends what the engine has posted in this turn
     read_plane(now);
@@ -277,7 +278,7 @@ void Member::peer_is_up(Time now, const connections::PeerIsUp& up) {
                                 field("address", view.remote)});
     introduce_to_shards(up);
     engine_->on_peer_up(now, up.info.peer, up.info.record.node, up.info.incarnation);
-    roster_due_ = std::max(now, roster_free_);
+    roster_.due = std::max(now, roster_.free);
 }
 
 // Each shard connects to the peer's shard of the same number; a group uses as many as all its nodes have.
@@ -353,20 +354,31 @@ bool Member::read_workers(Time now) {
 
 // Saves the known addresses, which a restarted node dials.
 void Member::save_roster(Time now) {
-    roster_due_ = never;
+    roster_.due = never;
     std::string text;
     for (const auto& record : plane_->table().roster())
         for (const std::string& address : record.addresses) text += address + "\n";
-    if (text == roster_saved_) return;
-    roster_free_ = now + roster_pause;
-    if (auto saved = needs_.state.write(roster_file, text); !saved)
-        needs_.log.warn("roster_not_saved", {field("why", saved.error().text)});
-    else
-        roster_saved_ = std::move(text);
+    if (text == roster_.text) return;
+    roster_.text = std::move(text);
+    roster_.free = now + roster_pause;
+    roster_.saving = needs_.storage.save({{roster_file, Secret(roster_.text)}});
+}
+
+void Member::roster_is_saved(Time now) {
+    const storage::Outcome* outcome = roster_.saving->outcome();
+    if (!outcome) return;
+    if (!outcome->result) {
+        roster_.text.clear();  // the next change is saved, whatever it is
+        if (now >= roster_.quiet_until)
+            needs_.log.warn("roster_not_saved", {field("why", outcome->result.error().text)});
+        if (now >= roster_.quiet_until) roster_.quiet_until = now + roster_quiet;
+    }
+    roster_.saving.reset();
 }
 
 Time Member::wake_at() const {
-    return std::min({plane_->wake_at(), server_->wake_at(), engine_->wake_at(), roster_due_});
+    return std::min(
+        {plane_->wake_at(), server_->wake_at(), engine_->wake_at(), roster_.saving ? never : roster_.due});
 }
 
 bool Member::prepare_to_sleep() {
@@ -383,7 +395,7 @@ void Member::say_goodbye(Time now, const std::string& reason) {
     plane_->step(now);
     plane_->step(now);
     plane_->close_all(now, reason);
-    if (roster_due_ != never) save_roster(now);
+    if (roster_.due != never) save_roster(now);
 }
 
 void Member::watch(int fd, uint64_t key) {

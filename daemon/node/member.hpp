@@ -17,6 +17,8 @@
 #include "node/addresses.hpp"
 #include "node/control_plane.hpp"
 #include "node/identity.hpp"
+#include "node/starts.hpp"
+#include "node/token_ledger.hpp"
 #include "shards/shard.hpp"
 #include "workers/pool.hpp"
 
@@ -37,11 +39,13 @@ class Member final : private local::Descriptors {
     struct Needs {
         const config::Config& config;
         Identity& identity;
-        const StateDir& state;
+        storage::Port& storage;
+        Incarnation incarnation;  // saved already [K8]
+        std::function<ResetSecret(uint16_t port)> reset_secret;
         loop::Loop& loop;
         loop::Wakeup& wakeup;
         Log& log;
-        std::vector<std::string> seeds;  // addresses to dial first
+        std::string roster;  // the file's content, the addresses to dial first; empty: there is none
     };
     static Result<std::unique_ptr<Member>> start(const Needs& needs, Time now);
     ~Member();
@@ -63,7 +67,8 @@ class Member final : private local::Descriptors {
     // The reason of the last close of a node that is no peer now; empty: it never was one.
     std::string why_departed(const NodeId& node) const;
     const AddressChoices& addresses() const { return addresses_; }
-    const Incarnation& incarnation() const { return incarnation_; }
+    const Incarnation& incarnation() const { return needs_.incarnation; }
+    TokenLedger* tokens() { return tokens_.get(); }  // null: this node is no issuer
     wire::PlanTableRecord plan_table() const;
     uint64_t bulk_bytes_sent() const;
     uint64_t bulk_bytes_received() const;
@@ -90,6 +95,7 @@ class Member final : private local::Descriptors {
     bool read_shards(Time now);
     bool read_workers(Time now);
     void save_roster(Time now);
+    void roster_is_saved(Time now);
     void watch(int fd, uint64_t key) override;
     void unwatch(int fd, uint64_t key) override;
 
@@ -97,10 +103,10 @@ class Member final : private local::Descriptors {
     Tenants tenants_;
     quic::Address listen_;
     AddressChoices addresses_;
-    Incarnation incarnation_;
     Time started_{};
     size_t worker_count_ = 0;
-    std::unique_ptr<JoinServer> join_server_;  // null: this node is no issuer
+    std::unique_ptr<TokenLedger> tokens_;      // null: this node is no issuer
+    std::unique_ptr<JoinServer> join_server_;  // with tokens_
     std::unique_ptr<Renewer> renewer_;
     admission::LeafTimes leaf_;  // of the certificate that connections show
     std::unique_ptr<ControlPlane> plane_;
@@ -115,9 +121,13 @@ class Member final : private local::Descriptors {
     std::map<PeerIndex, PeerView> peers_;       // until their failure or departure is proved
     std::map<NodeId, std::string> departures_;  // reasons by node, at most departures_max
     bool plane_wants_write_ = false;            // plane_watch_ includes writability
-    std::string roster_saved_;                  // the file's content
-    Time roster_due_ = never;                   // when to compare the roster with the file
-    Time roster_free_{};                        // the file is not written before
+    struct Roster {
+        std::string text;                       // the file's content, or what it becomes
+        std::optional<storage::Saving> saving;  // in progress
+        Time due = never;                       // when to compare the members' addresses with it
+        Time free{};                            // it is not saved before
+        Time quiet_until{};                     // a failure was logged, and the next ones are not
+    } roster_;
 };
 
 }  // namespace nexar::node

@@ -18,7 +18,7 @@ WallSeconds wall_now() {
 
 }  // namespace
 
-Node::Node(const config::Config& config, StateDir state, Log& log)
+Node::Node(const config::Config& config, writers::StateDir state, Log& log)
     : config_(config), state_(std::move(state)), log_(&log) {}
 
 Node::~Node() {
@@ -29,7 +29,7 @@ Node::~Node() {
 }
 
 Result<std::unique_ptr<Node>> Node::start(const config::Config& config, Log& log) {
-    NEXAR_TRY(auto state, StateDir::open(config.state_dir));
+    NEXAR_TRY(auto state, writers::StateDir::open(config.state_dir));
     std::unique_ptr<Node> node(new Node(config, std::move(state), log));
     NEXAR_TRY_VOID(node->begin(loop::Loop::now()));
     return node;
@@ -50,23 +50,91 @@ Result<void> Node::begin(Time now) {
 
     const auto leaf_lifetime = static_cast<WallSeconds>(config_.certificate_lifetime);
     NEXAR_TRY(auto identity, load_identity(state_, wall_now(), leaf_lifetime));
-    if (identity) return become_member(now, std::move(*identity), {});
-    if (config_.init_cluster) return make_cluster(now, config_.cluster_name);
-    if (!config_.join_token.empty()) return begin_join(config_.join_token, now);
+    NEXAR_TRY(starts_, Starts::read(state_));
+    if (identity) return restart(now, std::move(*identity));
+    if (config_.init_cluster) {
+        NEXAR_TRY(auto made, make_cluster(config_.cluster_name, wall_now(), leaf_lifetime));
+        found(config_.cluster_name, std::move(made), [](const Result<void>&) {});
+        return wait_for_entering(now);
+    }
+    if (!config_.join_token.empty()) {
+        auto begun = begin_join(config_.join_token, now);
+        wipe(config_.join_token);
+        return begun;
+    }
     log_->info("not_in_a_cluster", {field("do", "nexarctl cluster init, or nexarctl cluster join -")});
     return {};
 }
 
 Result<void> Node::begin_join(const std::string& text, Time now) {
     NEXAR_TRY(const auto token, admission::Token::parse(text));
-    NEXAR_TRY(joiner_, Joiner::start(token, state_, host_name(), wall_now, now));
+    NEXAR_TRY(joiner_, Joiner::start(token, host_name(), wall_now, now));
     joiner_watch_ = loop_.watch(joiner_->fd(), true, false, [](loop::Loop::Ready) {});  // the turn reads it
     return {};
 }
 
-Result<void> Node::become_member(Time now, Identity identity, std::vector<std::string> seeds) {
-    identity_ = std::move(identity);
-    auto member = Member::start({config_, *identity_, state_, loop_, wakeup_, *log_, std::move(seeds)}, now);
+Result<void> Node::restart(Time now, Identity identity) {
+    NEXAR_TRY(const auto roster, state_.read(roster_file));
+    const Incarnation incarnation = starts_.next();
+    storage::Batch files = starts_.files();
+    if (identity.leaf_unsaved)
+        files.push_back(certificate_change(identity.certificate, identity.issuer_certificate));
+    entering_.reset(new Pending{std::move(identity),
+                                std::string(roster ? roster->text() : ""),
+                                incarnation,
+                                Entering(writer_, std::move(files), {}),
+                                {}});
+    return wait_for_entering(now);
+}
+
+// At a daemon's start, before the loop runs.
+Result<void> Node::wait_for_entering(Time now) {
+    Result<void> out;
+    const auto then = std::exchange(entering_->then, {});
+    entering_->then = [&](Result<void> result) {
+        out = result;
+        if (then) then(std::move(result));
+    };
+    while (entering_) {
+        writer_.wait_for(entering_->entering.saving());
+        step_entering(now);
+    }
+    return out;
+}
+
+// The first node of a new cluster.
+void Node::found(const std::string& name, Cluster cluster, std::function<void(Result<void>)> then) {
+    const Incarnation incarnation = starts_.next();
+    Entering files(writer_, files_of_init(cluster, starts_.files()), no_files());
+    const NodeId node = cluster.identity.node;
+    entering_.reset(new Pending{std::move(cluster.identity),
+                                {},
+                                incarnation,
+                                std::move(files),
+                                [this, name, node, then = std::move(then)](Result<void> result) {
+                                    if (result)
+                                        log_->info("cluster_created",
+                                                   {field("name", name), field("node", node)});
+                                    then(std::move(result));
+                                }});
+}
+
+// The member starts when its files are saved; if it cannot, they are removed again [K7].
+void Node::step_entering(Time now) {
+    auto outcome = entering_->entering.poll();
+    if (!outcome) return;
+    if (*outcome)
+        if (auto member = become_member(now); !member) return entering_->entering.give_up(member.error());
+    const auto ended = std::exchange(entering_, nullptr);
+    if (ended->then) ended->then(std::move(*outcome));
+}
+
+Result<void> Node::become_member(Time now) {
+    identity_ = entering_->identity;
+    auto member = Member::start({config_, *identity_, writer_, entering_->incarnation,
+                                 [this](uint16_t port) { return starts_.reset_secret(port); }, loop_, wakeup_,
+                                 *log_, entering_->roster},
+                                now);
     if (!member) {
         identity_.reset();
         return fail(member.error());
@@ -82,6 +150,20 @@ Result<void> Node::become_member(Time now, Identity identity, std::vector<std::s
     return {};
 }
 
+void Node::step_changes() {
+    for (size_t i = 0; i < changes_.size();) {
+        const storage::Outcome* outcome = changes_[i].saving.outcome();
+        if (!outcome) {
+            ++i;
+            continue;
+        }
+        const Result<void> result = outcome->result;
+        const auto then = std::move(changes_[i].then);
+        changes_.erase(changes_.begin() + static_cast<ptrdiff_t>(i));
+        then(result);
+    }
+}
+
 int Node::run() {
     systemd_.ready();
     if (const auto interval = systemd_.watchdog_interval()) watchdog_at_ = loop::Loop::now() + *interval / 2;
@@ -93,7 +175,10 @@ int Node::run() {
 
 // One pass over everything that may have work.
 bool Node::step(Time now) {
-    bool work = member_ && member_->step(now);
+    bool work = writer_.step();
+    if (entering_) step_entering(now);
+    work |= member_ && member_->step(now);
+    if (!changes_.empty()) step_changes();
     if (joiner_) step_joiner(now);
     if (control_->wake_at() <= now) control_->on_time(now);
     if (watchdog_at_ <= now) {
@@ -140,18 +225,21 @@ Time Node::wake_at() const {
 }
 
 void Node::step_joiner(Time now) {
-    auto outcome = joiner_->step(now);
-    if (!outcome) return;
+    auto joined = joiner_->step(now);
+    if (!joined) return;
     const std::string issuer = joiner_->issuer_address();
     joiner_watch_.reset();
     joiner_.reset();
-    Result<void> result;
-    if (!*outcome) {
-        result = fail(outcome->error());
-    } else {
-        log_->info("cluster_joined", {field("node", (*outcome)->node), field("issuer", issuer)});
-        result = become_member(now, std::move(**outcome), {issuer});
-    }
+    if (!*joined) return end_join(fail(joined->error()));
+    const Incarnation incarnation = starts_.next();
+    std::string roster = issuer + "\n";
+    Entering files(writer_, files_of_join(**joined, starts_.files(), roster), no_files());
+    log_->info("cluster_joined", {field("node", (*joined)->node), field("issuer", issuer)});
+    entering_.reset(new Pending{std::move(**joined), std::move(roster), incarnation, std::move(files),
+                                [this](Result<void> result) { end_join(std::move(result)); }});
+}
+
+void Node::end_join(Result<void> result) {
     if (!result) log_->error("join_failed", {field("why", result.error().text)});
     if (auto answer = std::exchange(join_answer_, nullptr)) {
         answer(result ? Result<std::string>(cluster()) : fail(result.error()));

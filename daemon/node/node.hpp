@@ -7,17 +7,20 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "config/config.hpp"
 #include "control/server.hpp"
 #include "core/log.hpp"
 #include "loop/loop.hpp"
 #include "loop/wakeup.hpp"
+#include "node/entering.hpp"
 #include "node/identity.hpp"
 #include "node/join.hpp"
 #include "node/member.hpp"
 #include "node/sd_notify.hpp"
-#include "node/state_dir.hpp"
+#include "node/starts.hpp"
+#include "writers/state_writer.hpp"
 
 namespace nexar::node {
 
@@ -29,13 +32,33 @@ class Node final : private control::Facade {
     int run();
 
   private:
-    Node(const config::Config& config, StateDir state, Log& log);
+    // A way into a cluster that waits for the disk: an init, a join, or a daemon's start.
+    struct Pending {
+        Identity identity;
+        std::string roster;
+        Incarnation incarnation;
+        Entering entering;
+        std::function<void(Result<void>)> then;
+    };
+    // An answer to nexarctl that waits for the disk.
+    struct Change {
+        storage::Saving saving;
+        std::function<void(Result<void>)> then;
+    };
+
+    Node(const config::Config& config, writers::StateDir state, Log& log);
     Result<void> begin(Time now);
     Result<void> begin_join(const std::string& token, Time now);
-    Result<void> become_member(Time now, Identity identity, std::vector<std::string> seeds);
+    Result<void> restart(Time now, Identity identity);
+    Result<void> wait_for_entering(Time now);
+    void found(const std::string& name, Cluster cluster, std::function<void(Result<void>)> then);
+    void step_entering(Time now);
+    Result<void> become_member(Time now);
+    void step_changes();
     Time turn();
     bool step(Time now);
     void step_joiner(Time now);
+    void end_join(Result<void> result);
     Time wake_at() const;
     void stop(const std::string& reason);
     void drain(Time now);
@@ -44,9 +67,11 @@ class Node final : private control::Facade {
     void ask(const control::Caller& caller, const std::string& command, const std::string& arguments,
              control::Answer answer) override;
     Result<std::string> query_group(const std::string& command, const std::string& arguments);
-    Result<std::string> token(const std::string& command, const std::string& arguments);
-    Result<std::string> init(const std::string& arguments);
-    Result<void> make_cluster(Time now, const std::string& name);
+    void token(const std::string& command, const std::string& arguments, control::Answer answer);
+    Result<std::string> list_tokens(const std::string& arguments) const;
+    Result<void> revoke_token(const std::string& arguments, const control::Answer& answer);
+    Result<void> create_token(const std::string& arguments, const control::Answer& answer);
+    Result<void> init(const std::string& arguments, const control::Answer& answer);
     void join(const std::string& arguments, control::Answer answer);
     const char* state_name() const;
     std::string status(Time now) const;
@@ -54,13 +79,17 @@ class Node final : private control::Facade {
     std::string cluster() const;
 
     config::Config config_;
-    StateDir state_;
+    writers::StateDir state_;
     Log* log_;
     loop::Loop loop_;
     loop::Wakeup wakeup_;
     std::unique_ptr<loop::Loop::Watch> wakeup_watch_;
-    std::optional<Identity> identity_;  // none: in no cluster
-    std::unique_ptr<Member> member_;    // with identity_
+    writers::StateWriter writer_{state_, wakeup_};
+    Starts starts_;
+    std::unique_ptr<Pending> entering_;  // until the member runs or its files are gone
+    std::vector<Change> changes_;        // at most one of each connection to the admin socket
+    std::optional<Identity> identity_;   // none: in no cluster
+    std::unique_ptr<Member> member_;     // with identity_
     std::unique_ptr<control::Server> control_;
     std::unique_ptr<Joiner> joiner_;  // while a join is in progress
     std::unique_ptr<loop::Loop::Watch> joiner_watch_;

@@ -13,15 +13,16 @@ constexpr size_t out_max = 4096;                       // replies that were not 
 
 }  // namespace
 
-Renewer::Renewer(Identity& identity, const LeafTimes& leaf, const StateDir& state,
+Renewer::Renewer(Identity& identity, const LeafTimes& leaf, storage::Port& port,
                  std::function<WallSeconds()> wall, Log& log, uint64_t seed)
     : identity_(&identity),
-      state_(&state),
+      port_(&port),
       wall_(std::move(wall)),
       log_(&log),
       renewal_(identity.node, identity.issuer.has_value(), leaf, {}, Random(seed)) {}
 
 void Renewer::on_time(Time now, const std::vector<NodeId>& connected) {
+    if (taking_) return;
     renewal_.on_time(now, wall_(), connected);
     act(now);
 }
@@ -52,24 +53,38 @@ void Renewer::sign_own(Time now) {
         NEXAR_TRY(const std::string csr, make_csr(identity_->node_key));
         NEXAR_TRY(const std::string leaf,
                   sign_leaf(issuer.key, issuer.certificate, csr, wall_(), issuer.leaf_lifetime));
-        return take(now, leaf, issuer.certificate);
+        return take(now, identity_->node, leaf, issuer.certificate);
     }();
     if (!renewed) renewal_.on_refused(identity_->node, renewed.error(), now);
 }
 
-// The certificate is on disk before it is used, so that a restart finds the one that peers have seen.
-Result<void> Renewer::take(Time now, const std::string& certificate, const std::string& issuer_certificate) {
+// The certificate is saved before it is used, so that a restart finds the one that peers have seen.
+Result<void> Renewer::take(Time now, const NodeId& from, const std::string& certificate,
+                           const std::string& issuer_certificate) {
     NEXAR_TRY(const LeafTimes times,
               check_renewed(certificate, issuer_certificate, identity_->root_certificate, identity_->node,
                             renewal_.leaf(), wall_()));
-    NEXAR_TRY_VOID(save_certificate(*state_, certificate, issuer_certificate));
-    identity_->certificate = certificate;
-    identity_->issuer_certificate = issuer_certificate;
-    renewed_ = true;
-    renewal_.on_renewed(times, now);
-    log_->info("certificate_renewed",
-               {field("expires", times.expires), field("left_s", times.expires - wall_())});
+    taking_ = {from, certificate, issuer_certificate, times,
+               port_->save({certificate_change(certificate, issuer_certificate)})};
+    step(now);
     return {};
+}
+
+void Renewer::step(Time now) {
+    const storage::Outcome* outcome = taking_ ? taking_->saving.outcome() : nullptr;
+    if (!outcome) return;
+    const Result<void> saved = outcome->result;
+    const Taking taken = std::move(*taking_);
+    taking_.reset();
+    // As this node's own failure: `unsupported` would mean that no issuer answered.
+    if (!saved)
+        return renewal_.on_refused(taken.from, {Errc::bad_certificate, saved.error().text, -1, -1, {}}, now);
+    identity_->certificate = taken.certificate;
+    identity_->issuer_certificate = taken.issuer_certificate;
+    renewed_ = true;
+    renewal_.on_renewed(taken.times, now);
+    log_->info("certificate_renewed",
+               {field("expires", taken.times.expires), field("left_s", taken.times.expires - wall_())});
 }
 
 bool Renewer::on_message(Time now, const NodeId& from, const quic::PeerChain& chain,
@@ -86,9 +101,9 @@ bool Renewer::on_message(Time now, const NodeId& from, const quic::PeerChain& ch
 }
 
 void Renewer::on_reply(Time now, const NodeId& from, const wire::RenewalReply& reply) {
-    if (!renewal_.waits_for(from)) return;  // late, or never requested
+    if (taking_ || !renewal_.waits_for(from)) return;  // late, or never requested
     if (reply.error.code != Errc::ok) return renewal_.on_refused(from, reply.error, now);
-    if (auto taken = take(now, reply.certificate, reply.issuer_certificate); !taken)
+    if (auto taken = take(now, from, reply.certificate, reply.issuer_certificate); !taken)
         renewal_.on_refused(from, {Errc::bad_certificate, taken.error().text, -1, -1, {}}, now);
 }
 

@@ -23,16 +23,17 @@ namespace nexar::node {
 class Renewer {
   public:
     // `identity` is changed when a renewal has succeeded.
-    Renewer(Identity& identity, const admission::LeafTimes& leaf, const StateDir& state,
+    Renewer(Identity& identity, const admission::LeafTimes& leaf, storage::Port& port,
             std::function<WallSeconds()> wall, Log& log, uint64_t seed);
 
     void on_time(Time now, const std::vector<NodeId>& connected);
+    void step(Time now);  // Requires: called in each turn
     // `from`, `chain`: as the connection's handshake proved them. False: the message is not about renewals.
     bool on_message(Time now, const NodeId& from, const quic::PeerChain& chain, const wire::Message& message);
     std::optional<std::pair<NodeId, wire::Message>> poll_send();
     // True once after every renewal: new connections must show identity.certificate.
     bool take_renewed() { return std::exchange(renewed_, false); }
-    Time wake_at() const { return renewal_.wake_at(); }
+    Time wake_at() const { return taking_ ? never : renewal_.wake_at(); }
 
     const admission::Renewal& renewal() const { return renewal_; }
 
@@ -40,18 +41,28 @@ class Renewer {
     void act(Time now);
     void sign_own(Time now);
     void on_reply(Time now, const NodeId& from, const wire::RenewalReply& reply);
-    Result<void> take(Time now, const std::string& certificate, const std::string& issuer_certificate);
+    Result<void> take(Time now, const NodeId& from, const std::string& certificate,
+                      const std::string& issuer_certificate);
     wire::RenewalReply answer(Time now, const NodeId& from, const quic::PeerChain& chain,
                               const wire::RenewalRequest& request);
     Result<std::string> sign(Time now, const NodeId& from, const quic::PeerChain& chain,
                              const std::string& csr);
     bool has_signed_lately(Time now, const NodeId& node);
 
+    // A leaf that was accepted and is being saved [K10].
+    struct Taking {
+        NodeId from;
+        std::string certificate, issuer_certificate;
+        admission::LeafTimes times;
+        storage::Saving saving;
+    };
+
     Identity* identity_;
-    const StateDir* state_;
+    storage::Port* port_;
     std::function<WallSeconds()> wall_;
     Log* log_;
     admission::Renewal renewal_;
+    std::optional<Taking> taking_;
     std::deque<std::pair<NodeId, wire::Message>> out_;  // not polled yet
     std::map<NodeId, Time> signed_;  // the last signature for a node, younger than a second
     bool renewed_ = false;           // since take_renewed()

@@ -344,9 +344,9 @@ std::string tokens(const std::vector<Token>& tokens) {
     return print({{"tokens", std::move(list)}});
 }
 
-std::string token_created(const Token& token, const std::string& secret_text) {
+std::string token_created(const Token& token, const Secret& secret) {
     return print(
-        {{"token", secret_text}, {"id", token.id}, {"expires", token.expires}, {"uses", token.uses_left}});
+        {{"token", secret.text()}, {"id", token.id}, {"expires", token.expires}, {"uses", token.uses_left}});
 }
 
 std::string config(const config::Config& config) {

@@ -14,6 +14,7 @@
 #include "core/features.hpp"
 #include "core/ids.hpp"
 #include "core/result.hpp"
+#include "core/secret.hpp"
 #include "core/time.hpp"
 #include "engine/snapshot.hpp"
 #include "wire/messages.hpp"
@@ -113,7 +114,7 @@ struct Token {
     uint32_t uses_left = 0;
 };
 std::string tokens(const std::vector<Token>& tokens);
-std::string token_created(const Token& token, const std::string& secret_text);
+std::string token_created(const Token& token, const Secret& secret);
 
 std::string config(const config::Config& config);
 

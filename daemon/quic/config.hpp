@@ -12,6 +12,7 @@
 #include "core/bytes.hpp"
 #include "core/ids.hpp"
 #include "core/result.hpp"
+#include "core/secret.hpp"
 #include "core/time.hpp"
 
 namespace nexar::quic {
@@ -41,11 +42,11 @@ constexpr std::string_view alpn_join = "nexar-join";  // the dialler has no cert
 // Chain and key may both be empty: then the endpoint can only dial with alpn_join.
 struct Identity {
     std::string certificate_chain;
-    std::string private_key;
+    Secret private_key;
     std::string trust_anchors;
     // What is shown to a dialler with alpn_join instead: an issuer's certificate. Empty: the same as to all.
     std::string join_certificate_chain{};
-    std::string join_private_key{};
+    Secret join_private_key{};
 };
 
 // The peer's certificates, DER, leaf first. For alpn_join as it was presented; otherwise verified to an

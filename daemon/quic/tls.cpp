@@ -55,11 +55,11 @@ std::string library_error() {
     return text;
 }
 
-bool is_pem(const std::string& text) {
+bool is_pem(std::string_view text) {
     return text.find("-----BEGIN") != std::string::npos;
 }
 
-Bio memory(const std::string& text) {
+Bio memory(std::string_view text) {
     return Bio(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
 }
 
@@ -81,7 +81,8 @@ Result<std::vector<Certificate>> parse_certificates(const std::string& text, con
     return out;
 }
 
-Result<Key> parse_key(const std::string& text) {
+Result<Key> parse_key(const Secret& secret) {
+    const std::string_view text = secret.text();
     Bio bio = memory(text);
     // No passphrase callback: an encrypted key is an error, not a prompt on the terminal.
     auto no_passphrase = [](char*, int, int, void*) { return -1; };

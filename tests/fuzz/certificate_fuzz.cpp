@@ -19,10 +19,10 @@ void must(bool what) {
 }
 
 struct World {
-    std::string root_key = make_key().value(), root = make_root(root_key, "fuzz", now).value();
-    std::string issuer_key = make_key().value(),
-                issuer = make_issuer(root_key, root, issuer_key, now).value();
-    std::string node_key = make_key().value(), csr = make_csr(node_key).value();
+    Secret root_key = make_key().value(), issuer_key = make_key().value(), node_key = make_key().value();
+    std::string root = make_root(root_key, "fuzz", now).value();
+    std::string issuer = make_issuer(root_key, root, issuer_key, now).value();
+    std::string csr = make_csr(node_key).value();
     std::string leaf = sign_leaf(issuer_key, issuer, csr, now).value();
     Digest root_hash = key_hash_of_certificate(root).value();
     NodeId node = node_id_of_key(node_key).value(), issuer_node = node_id_of_key(issuer_key).value(),
@@ -73,7 +73,7 @@ DerChain changed(DerChain chain, Reader& in) {
 void read_pem(const std::string& text) {
     (void)node_id_of_certificate(text), (void)key_hash_of_certificate(text),
         (void)expiry_of_certificate(text);
-    (void)common_name_of_certificate(text), (void)der_of_pem(text), (void)node_id_of_key(text);
+    (void)common_name_of_certificate(text), (void)der_of_pem(text), (void)node_id_of_key(Secret(text));
 }
 
 void try_csr(const World& w, const std::string& csr, bool only_ours) {

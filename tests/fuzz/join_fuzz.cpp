@@ -23,7 +23,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         case 2: {
             const std::string text(reinterpret_cast<const char*>(rest.data()), rest.size());
             if (const auto book = admission::TokenBook::parse(text))
-                if (admission::TokenBook::parse(book->text()).value().text() != book->text()) std::abort();
+                if (admission::TokenBook::parse(book->text().text()).value().text() != book->text())
+                    std::abort();
             break;
         }
     }

@@ -81,7 +81,7 @@ void save_admission() {
     token.secret.fill(4);
     token.root_key_hash.fill(5);
     token.issuer_addresses = {"10.0.0.1:7654", "[2001:db8::1]:7654"};
-    save("token/two-addresses", token.text());
+    save("token/two-addresses", std::string(token.text().text()));
     save("token/not-one", "nexar1.AAAA");
     const auto with = [](char which, const std::vector<std::byte>& bytes) {
         std::vector<std::byte> out{static_cast<std::byte>(which)};
@@ -94,7 +94,7 @@ void save_admission() {
          Bytes(with(1, encode(JoinReply{Error{Errc::bad_token, "no", -1, -1, {}}, {}, {}, {}}))));
     TokenBook book;
     (void)book.create(token.root_key_hash, {"10.0.0.1:1"}, 1'700'000'000, 600, 3);
-    save("join/tokens", "\x02" + book.text());
+    save("join/tokens", "\x02" + std::string(book.text().text()));
 }
 
 void save_opening() {

@@ -19,7 +19,7 @@ constexpr WallSeconds midnight = 1'800'000'000;
 
 // Keys take long to make: one cluster for all tests.
 struct ClusterKeys {
-    std::string root_key = *make_key(), issuer_key = *make_key();
+    Secret root_key = *make_key(), issuer_key = *make_key();
     std::string root = *make_root(root_key, "sim", midnight);
     std::string issuer = *make_issuer(root_key, root, issuer_key, midnight);
     Digest root_hash = *key_hash_of_certificate(root);
@@ -44,7 +44,7 @@ struct Issuer {
     Clock& clock;
     int64_t wall_offset = 0;
     TokenBook book;
-    std::string disk;
+    Secret disk;
     size_t certificates_sent = 0;
 
     WallSeconds wall() const { return midnight + wall_offset + to_ms(clock.now().time_since_epoch()) / 1000; }
@@ -52,14 +52,14 @@ struct Issuer {
         const auto token = book.create(keys().root_hash, {"10.0.0.1:7000"}, wall(), lifetime, uses);
         REQUIRE(token);
         disk = book.text();
-        return *Token::parse(token->text());
+        return *Token::parse(token->text().text());
     }
     // None: it crashed, and has started again from its disk.
     std::optional<std::vector<std::byte>> answer(Bytes bytes, uint64_t connection, Stop stop) {
         const auto reply = admit(bytes, connection, stop);
         if (reply || stop == Stop::nowhere)
             return encode(reply ? *reply : JoinReply{reply.error(), {}, {}, {}});
-        book = *TokenBook::parse(disk);
+        book = *TokenBook::parse(disk.text());
         return {};
     }
 
@@ -85,8 +85,8 @@ std::vector<std::byte> request_of(const Token& token, const std::string& csr, ui
     return encode(JoinRequest{token.id, csr, mac, "host"});
 }
 
-const std::string& node_key() {
-    static const std::string key = *make_key();
+const Secret& node_key() {
+    static const Secret key = *make_key();
     return key;
 }
 const std::string& csr() {

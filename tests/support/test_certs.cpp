@@ -99,7 +99,7 @@ Leaf CertificateAuthority::issue(const std::string& name, long from_s, long to_s
     X509* certificate = make(key, name, impl_->certificate, impl_->key, from_s, to_s);
     BIO* bio = BIO_new(BIO_s_mem());
     must(PEM_write_bio_PrivateKey(bio, key, nullptr, nullptr, 0, nullptr, nullptr) == 1);
-    Leaf leaf{pem_of(certificate), text_of(bio), id_of(certificate)};
+    Leaf leaf{pem_of(certificate), Secret(text_of(bio)), id_of(certificate)};
     X509_free(certificate);
     EVP_PKEY_free(key);
     return leaf;

@@ -9,12 +9,13 @@
 #include "core/bytes.hpp"
 #include "core/ids.hpp"
 #include "core/result.hpp"
+#include "core/secret.hpp"
 
 namespace nexar::test {
 
 struct Leaf {
     std::string certificate_pem;
-    std::string private_key_pem;
+    Secret private_key_pem;
     NodeId id;  // SHA-256 of its SubjectPublicKeyInfo
 };
 

@@ -10,6 +10,7 @@
 namespace nexarctl {
 
 constexpr int answer_timeout_ms = 5000;
+constexpr int change_timeout_ms = 60'000;  // a change is answered when it is on disk, which may be slow
 
 struct Reply {
     int exit = exit_ok;  // exit_ok: `text` is the result's JSON; otherwise a sentence for people

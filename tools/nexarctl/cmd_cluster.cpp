@@ -17,7 +17,6 @@ using json = nlohmann::ordered_json;
 namespace {
 
 constexpr int join_timeout_ms = 60'000;  // the daemon talks to the issuer meanwhile
-constexpr int init_timeout_ms = 15'000;  // makes three keys and writes them to disk
 
 class Init final : public Command {
     void declare(Options& options) override { options.text("--name", name_, "the cluster's name"); }
@@ -31,7 +30,7 @@ class Init final : public Command {
                        "\nnext: nexarctl token create, then on each other node: "
                        "nexarctl cluster join -, which reads the token\n";
             },
-            init_timeout_ms);
+            change_timeout_ms);
     }
     std::string name_;
 };

@@ -23,7 +23,8 @@ class Create final : public Command {
     }
     int run(const Context& context) override {
         return ask_and_show(
-            context, "token_create", {{"uses", uses_}, {"lifetime_s", lifetime_}}, [&](const json& made) {
+            context, "token_create", {{"uses", uses_}, {"lifetime_s", lifetime_}},
+            [&](const json& made) {
                 // Advice is not part of the output that scripts read.
                 std::fprintf(stderr,
                              "Anyone with this token can join the cluster: good for %llu %s, for %s. On the "
@@ -32,7 +33,8 @@ class Create final : public Command {
                              static_cast<unsigned long long>(uses_), uses_ == 1 ? "node" : "nodes",
                              seconds_text(static_cast<double>(lifetime_)).c_str());
                 return text_of(made, "token") + "\n";
-            });
+            },
+            change_timeout_ms);
     }
     uint64_t uses_ = 1, lifetime_ = 3600;
 };
@@ -49,8 +51,9 @@ class Revoke final : public Command {
         options.text("ID", id_, "the token's id, as token list shows it", /*required=*/true);
     }
     int run(const Context& context) override {
-        return ask_and_show(context, "token_revoke", {{"id", id_}},
-                            [&](const json&) { return "revoked " + printable(id_) + "\n"; });
+        return ask_and_show(
+            context, "token_revoke", {{"id", id_}},
+            [&](const json&) { return "revoked " + printable(id_) + "\n"; }, change_timeout_ms);
     }
     std::string id_;
 };

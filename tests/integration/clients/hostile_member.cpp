@@ -177,7 +177,7 @@ class Connection final : public quic::Receiver {
 class Member {
   public:
     Member(const std::string& folder, uint64_t incarnation)
-        : key_(read_file(folder + "/node.key")),
+        : key_(Secret::take(read_file(folder + "/node.key"))),
           certificates_(read_file(folder + "/node.crt")),
           root_(read_file(folder + "/root.crt")),
           self_(need(admission::node_id_of_key(key_))),
@@ -491,7 +491,8 @@ class Member {
         }
     }
 
-    std::string key_, certificates_, root_;
+    Secret key_;
+    std::string certificates_, root_;
     NodeId self_;
     Incarnation incarnation_;
     std::unique_ptr<lies::Liar> liar_;

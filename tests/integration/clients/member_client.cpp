@@ -115,9 +115,10 @@ int replay(const std::string& text) {
 // ---- hello
 
 struct Folder {
-    std::string key, certificates, root;
+    Secret key;
+    std::string certificates, root;
     explicit Folder(const std::string& path)
-        : key(read_file(path + "/node.key")),
+        : key(Secret::take(read_file(path + "/node.key"))),
           certificates(read_file(path + "/node.crt")),
           root(read_file(path + "/root.crt")) {}
 };

@@ -12,13 +12,13 @@ namespace {
 constexpr WallSeconds now = 1'800'000'000;
 
 struct TestCluster {
-    std::string root_key = *make_key();
+    Secret root_key = *make_key();
     std::string root = *make_root(root_key, "test", now);
-    std::string issuer_key = *make_key();
+    Secret issuer_key = *make_key();
     std::string issuer = *make_issuer(root_key, root, issuer_key, now);
     Digest root_hash = *key_hash_of_certificate(root);
 
-    std::string leaf_for(const std::string& node_key) {
+    std::string leaf_for(const Secret& node_key) {
         return *sign_leaf(issuer_key, issuer, *make_csr(node_key), now);
     }
 };
@@ -33,7 +33,7 @@ DerChain chain(std::initializer_list<std::string> pems) {
 
 TEST_CASE("a node's certificate is accepted and yields the hash of its key") {
     TestCluster c;
-    const std::string key = *make_key();
+    const Secret key = *make_key();
     const auto id = verify_member(chain({c.leaf_for(key), c.issuer, c.root}), c.root, now);
     REQUIRE(id);
     REQUIRE(*id == *node_id_of_key(key));
@@ -72,7 +72,7 @@ TEST_CASE("a member cannot pass as an issuer, nor an issuer as a member", "[A2]"
 
 TEST_CASE("a member's leaf cannot sign another leaf") {
     TestCluster c;
-    const std::string evil_key = *make_key();
+    const Secret evil_key = *make_key();
     const std::string evil_leaf = c.leaf_for(evil_key);
     const std::string forged = *sign_leaf(evil_key, evil_leaf, *make_csr(*make_key()), now);
     REQUIRE_FALSE(verify_member(chain({forged, evil_leaf, c.issuer, c.root}), c.root, now));
@@ -111,7 +111,7 @@ TEST_CASE("a request signed by another key than its own is refused, and so is an
 TEST_CASE("a token survives its text form; a damaged one is refused") {
     TokenBook book;
     const Token token = *book.create(Digest{1, 2, 3}, {"10.0.0.1:7654", "[fd00::1]:7654"}, now, 600, 1);
-    const std::string text = token.text();
+    const std::string text(token.text().text());
     const Token back = *Token::parse(text + "\n");
     REQUIRE(back.root_key_hash == token.root_key_hash);
     REQUIRE(back.secret == token.secret);
@@ -167,7 +167,7 @@ TEST_CASE("the book of tokens survives a restart, uses included; a damaged file 
     TokenBook book;
     Joiner j{*book.create(root, {"a:1"}, now, 600, 2)};
     REQUIRE(book.admit(j.request(exporter), exporter, root, now));
-    TokenBook again = *TokenBook::parse(book.text());
+    TokenBook again = *TokenBook::parse(book.text().text());
     REQUIRE(again.admit(j.request(exporter), exporter, root, now));
     REQUIRE_FALSE(again.admit(j.request(exporter), exporter, root, now));
     REQUIRE_FALSE(TokenBook::parse("zz"));

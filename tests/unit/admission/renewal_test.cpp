@@ -240,9 +240,9 @@ TEST_CASE("a leaf that is due as soon as it is signed does not make the machine 
 namespace {
 
 struct Certified {
-    std::string root_key = *make_key(), root = *make_root(root_key, "test", issued);
-    std::string issuer_key = *make_key(), issuer = *make_issuer(root_key, root, issuer_key, issued);
-    std::string key = *make_key();
+    Secret root_key = *make_key(), issuer_key = *make_key(), key = *make_key();
+    std::string root = *make_root(root_key, "test", issued);
+    std::string issuer = *make_issuer(root_key, root, issuer_key, issued);
     NodeId id = *node_id_of_key(key);
 
     std::string leaf(WallSeconds now, WallSeconds lasts) const {

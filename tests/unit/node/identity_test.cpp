@@ -1,9 +1,10 @@
 // A node's identity on disk: made, loaded, and refused with the name of the file that is damaged.
 #include "node/identity.hpp"
 
-#include "temporary.hpp"
+#include "clusters.hpp"
 
 using namespace nexar;
+using namespace nexar::test;
 using namespace nexar::node::test;
 using namespace nexar::node;
 using namespace nexar::admission;
@@ -14,22 +15,13 @@ constexpr WallSeconds now = 1'800'000'000;
 
 struct Made {
     Folder folder;
-    StateDir state = open_state(folder.file("state"));
+    writers::StateDir state = open_state(folder.file("state"));
     Identity id = [this] {
         auto made = init_cluster(state, "test cluster", now);
         if (!made) FAIL(made.error().text);
         return std::move(*made);
     }();
 };
-
-JoinReply reply_of(const Identity& issuer, const std::string& node_key) {
-    JoinReply reply;
-    reply.certificate =
-        sign_leaf(issuer.issuer->key, issuer.issuer->certificate, make_csr(node_key).value(), now).value();
-    reply.issuer_certificate = issuer.issuer->certificate;
-    reply.root_certificate = issuer.root_certificate;
-    return reply;
-}
 
 }  // namespace
 
@@ -46,40 +38,35 @@ TEST_CASE("what init makes is loaded as the same identity", "[node]") {
     CHECK(node_id_of_key(m.id.node_key).value() == m.id.node);
 }
 
-TEST_CASE("an empty directory is no identity and no error; a second init is refused", "[node]") {
+TEST_CASE("an empty directory is no identity and no error", "[node]") {
     Folder folder;
-    const StateDir state = open_state(folder.file("state"));
+    const writers::StateDir state = open_state(folder.file("state"));
     const auto none = load_identity(state, now);
     REQUIRE(none);
     CHECK_FALSE(*none);
-    REQUIRE(init_cluster(state, "one", now));
-    const auto again = init_cluster(state, "two", now);
-    REQUIRE_FALSE(again);
-    CHECK(again.error().code == Errc::bad_state);
-    CHECK((*load_identity(state, now))->cluster_name() == "one");
 }
 
 TEST_CASE("a damaged file is named in the error, whichever it is", "[node]") {
     Made m;
     for (const std::string name :
          {"node.key", "node.crt", "root.crt", "issuer.key", "issuer.crt", "tokens"}) {
-        const auto whole = m.state.read(name).value().value_or("");
+        const auto whole = text_of(m.state, name);
         std::string cut = whole.substr(0, whole.size() / 2), flipped = whole;
         if (!flipped.empty()) flipped[flipped.size() / 2] ^= 0x11;
         for (const std::string& text : {std::string(), std::string("not what it should be\n"), cut}) {
             if (name == "tokens" && text.empty()) continue;  // no tokens is fine
             INFO(name << " is '" << text << "'");
-            REQUIRE(m.state.write(name, text));
+            REQUIRE(write(m.state, name, text));
             const auto loaded = load_identity(m.state, now);
             REQUIRE_FALSE(loaded);
             CHECK(contains(loaded.error().text, name));
             CHECK_FALSE(contains(loaded.error().text, "PRIVATE KEY"));
         }
         if (name != "tokens") {
-            REQUIRE(m.state.write(name, flipped));
+            REQUIRE(write(m.state, name, flipped));
             CHECK_FALSE(load_identity(m.state, now));
         }
-        REQUIRE(m.state.write(name, whole));
+        REQUIRE(write(m.state, name, whole));
         REQUIRE(load_identity(m.state, now));
     }
 }
@@ -87,14 +74,14 @@ TEST_CASE("a damaged file is named in the error, whichever it is", "[node]") {
 TEST_CASE("a missing file is named, but no certificate at all is no identity", "[node]") {
     Made m;
     for (const std::string name : {"node.key", "root.crt", "issuer.crt"}) {
-        const std::string whole = **m.state.read(name);
-        REQUIRE(m.state.remove(name));
+        const std::string whole = text_of(m.state, name);
+        REQUIRE(remove(m.state, name));
         const auto loaded = load_identity(m.state, now);
         REQUIRE_FALSE(loaded);
         CHECK(contains(loaded.error().text, m.state.path() + "/" + name));
-        REQUIRE(m.state.write(name, whole));
+        REQUIRE(write(m.state, name, whole));
     }
-    REQUIRE(m.state.remove("issuer.key"));
+    REQUIRE(remove(m.state, "issuer.key"));
     CHECK_FALSE((*load_identity(m.state, now))->issuer);
 }
 
@@ -102,16 +89,26 @@ TEST_CASE("files of two clusters do not mix", "[node]") {
     Made m, other;
     for (const std::string name : {"node.key", "node.crt", "root.crt", "issuer.key", "issuer.crt"}) {
         INFO(name);
-        const std::string whole = **m.state.read(name);
-        REQUIRE(m.state.write(name, **other.state.read(name)));
+        const std::string whole = text_of(m.state, name);
+        REQUIRE(write(m.state, name, text_of(other.state, name)));
         CHECK_FALSE(load_identity(m.state, now));
-        REQUIRE(m.state.write(name, whole));
+        REQUIRE(write(m.state, name, whole));
     }
+}
+
+TEST_CASE("an issuer's files of another cluster make no issuer: the start names them", "[node][H14]") {
+    Made m, other;
+    for (const std::string name : {"issuer.key", "issuer.crt"})
+        REQUIRE(write(m.state, name, text_of(other.state, name)));
+    const auto loaded = load_identity(m.state, now);
+    REQUIRE_FALSE(loaded);
+    CHECK(contains(loaded.error().text, "issuer.crt"));
+    CHECK(contains(loaded.error().text, "issuer of this cluster"));
 }
 
 TEST_CASE("an expired certificate is reported as expired", "[node]") {
     Made m;
-    REQUIRE(m.state.remove("issuer.key"));
+    REQUIRE(remove(m.state, "issuer.key"));
     CHECK(load_identity(m.state, now + leaf_seconds - 7200));
     const auto late = load_identity(m.state, now + leaf_seconds + 7200);
     REQUIRE_FALSE(late);
@@ -127,42 +124,36 @@ TEST_CASE("an issuer whose own leaf expired while it was down signs itself a new
     REQUIRE(*loaded);
     CHECK((*loaded)->node == m.id.node);
     CHECK(expiry_of_certificate((*loaded)->certificate).value() == late + 5000);
-    CHECK((*load_identity(m.state, late + 4000))->certificate == (*loaded)->certificate);  // it is on disk
+    CHECK((*loaded)->leaf_unsaved);
+    REQUIRE(
+        m.state.apply({certificate_change((*loaded)->certificate, (*loaded)->issuer_certificate)}).result);
+    const auto again = load_identity(m.state, late + 4000);
+    CHECK((*again)->certificate == (*loaded)->certificate);
+    CHECK_FALSE((*again)->leaf_unsaved);
 }
 
 TEST_CASE("a renewed certificate replaces the old one and its issuer at once", "[node][A10]") {
     Made m;
-    const std::string issuer_key = make_key().value();
-    const std::string root_key = **m.state.read("root.key");
+    const Secret issuer_key = make_key().value();
+    const Secret root_key(text_of(m.state, "root.key"));
     const std::string other = make_issuer(root_key, m.id.root_certificate, issuer_key, now).value();
     const std::string leaf = sign_leaf(issuer_key, other, make_csr(m.id.node_key).value(), now + 100).value();
-    REQUIRE(save_certificate(m.state, leaf, other));
+    REQUIRE(m.state.apply({certificate_change(leaf, other)}).result);
     const auto loaded = load_identity(m.state, now + 100);
     REQUIRE(loaded);
     CHECK((*loaded)->node == m.id.node);
     CHECK((*loaded)->certificate == leaf);
     CHECK((*loaded)->issuer_certificate == other);
-    REQUIRE(m.state.write("node.crt", leaf));  // half of it
+    REQUIRE(write(m.state, "node.crt", leaf));  // half of it
     CHECK(contains(load_identity(m.state, now + 100).error().text, "node.crt"));
-}
-
-TEST_CASE("the reset secret is the same after a restart, another one per port and per node", "[node]") {
-    Made m, other;
-    const auto first = reset_secret(m.state, 7654);
-    REQUIRE(first);
-    CHECK(*reset_secret(m.state, 7654) == *first);
-    CHECK(*reset_secret(m.state, 7655) != *first);
-    CHECK(*reset_secret(other.state, 7654) != *first);
-    REQUIRE(m.state.write("reset-secret", "short"));
-    CHECK(contains(reset_secret(m.state, 7654).error().text, "reset-secret"));
 }
 
 TEST_CASE("a reply that fits our key and the token's root is written and loaded", "[node]") {
     Made m;
     Folder folder;
-    const StateDir state = open_state(folder.file("joined"));
-    const std::string key = make_key().value();
-    const auto joined = accept_join(state, key, reply_of(m.id, key), m.id.root_key_hash, now);
+    const writers::StateDir state = open_state(folder.file("joined"));
+    const Secret key = make_key().value();
+    const auto joined = join_cluster(state, key, reply_of(m.id, key, now), m.id.root_key_hash, now);
     REQUIRE(joined);
     CHECK(joined->node == node_id_of_key(key).value());
     CHECK(joined->cluster == m.id.cluster);
@@ -173,22 +164,22 @@ TEST_CASE("a reply that fits our key and the token's root is written and loaded"
 TEST_CASE("a reply with a foreign key, root or issuer is refused, and nothing is written", "[node]") {
     Made m, other;
     Folder folder;
-    const StateDir state = open_state(folder.file("joined"));
-    const std::string key = make_key().value(), foreign = make_key().value();
-    const JoinReply good = reply_of(m.id, key);
+    const writers::StateDir state = open_state(folder.file("joined"));
+    const Secret key = make_key().value(), foreign = make_key().value();
+    const JoinReply good = reply_of(m.id, key, now);
     std::vector<JoinReply> bad(6, good);
-    bad[0] = reply_of(m.id, foreign);                            // certifies somebody else
-    bad[1] = reply_of(other.id, key);                            // another cluster's, whole
+    bad[0] = reply_of(m.id, foreign, now);                       // certifies somebody else
+    bad[1] = reply_of(other.id, key, now);                       // another cluster's, whole
     bad[2].root_certificate = other.id.root_certificate;         // another root than the token names
     bad[3].issuer_certificate = other.id.issuer->certificate;    // does not sign the leaf
     bad[4].certificate = "-----BEGIN CERTIFICATE-----\nAAAA\n";  // no certificate
     bad[5].error = Error{Errc::bad_token, "the token is used up", -1, -1, {}};
     for (size_t i = 0; i < bad.size(); ++i) {
         INFO("case " << i);
-        CHECK_FALSE(accept_join(state, key, bad[i], m.id.root_key_hash, now));
+        CHECK_FALSE(join_cluster(state, key, bad[i], m.id.root_key_hash, now));
         CHECK_FALSE(*load_identity(state, now));
     }
-    CHECK(accept_join(state, key, bad[5], m.id.root_key_hash, now).error().code == Errc::bad_token);
-    CHECK_FALSE(accept_join(state, key, good, m.id.root_key_hash, now + leaf_seconds + 7200));
-    CHECK(accept_join(state, key, good, m.id.root_key_hash, now));
+    CHECK(join_cluster(state, key, bad[5], m.id.root_key_hash, now).error().code == Errc::bad_token);
+    CHECK_FALSE(join_cluster(state, key, good, m.id.root_key_hash, now + leaf_seconds + 7200));
+    CHECK(join_cluster(state, key, good, m.id.root_key_hash, now));
 }

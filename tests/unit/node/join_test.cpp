@@ -3,10 +3,13 @@
 
 #include <poll.h>
 
+#include "clusters.hpp"
 #include "loop/loop.hpp"
-#include "temporary.hpp"
+#include "storage/write_queue.hpp"
+#include "support/faults.hpp"
 
 using namespace nexar;
+using namespace nexar::test;
 using namespace nexar::node::test;
 using namespace nexar::node;
 using namespace nexar::admission;
@@ -16,16 +19,37 @@ namespace {
 
 constexpr WallSeconds wall_begin = 1'800'000'000;
 
+// Carries batches out when it has to: at once, unless `hangs`.
+class LateDisk final : public storage::Port {
+  public:
+    explicit LateDisk(const writers::StateDir& state) : state_(&state) {}
+    storage::Saving save(storage::Batch batch) override {
+        storage::Saving out = queue_.push(std::move(batch));
+        if (!hangs) carry_out();
+        return out;
+    }
+    void carry_out() {
+        while (const storage::Batch* batch = queue_.begin()) queue_.end(state_->apply(*batch));
+    }
+    bool waits() const { return !queue_.empty(); }
+    bool hangs = false;
+
+  private:
+    const writers::StateDir* state_;
+    storage::WriteQueue queue_;
+};
+
 struct World {
     Folder folder;
-    StateDir issuer_state = open_state(folder.file("issuer"));
-    StateDir joiner_state = open_state(folder.file("joiner"));
+    writers::StateDir issuer_state = open_state(folder.file("issuer"));
     WallSeconds wall = wall_begin;
     Duration ahead{};  // what virtual time is ahead of the real one
     std::vector<std::string> lines;
     Log log{[this](Level, const std::string& line) { lines.push_back(line); }, Level::debug};
     Identity identity = init_cluster(issuer_state, "test", wall).value();
-    JoinServer join_server{identity, issuer_state, [this] { return wall; }, log};
+    LateDisk disk{issuer_state};
+    TokenLedger tokens{identity.issuer->tokens, disk};
+    JoinServer join_server{identity, tokens, [this] { return wall; }, log};
     std::unique_ptr<transport::QuicPort> port;
 
     World() {
@@ -58,6 +82,7 @@ struct World {
             closed += event->kind == quic::Event::Kind::closed;
             join_server.on_event(t, *event, port->endpoint());
         }
+        tokens.step();
         join_server.step(t, port->endpoint());
         while (port->flush(t)) {
         }
@@ -74,7 +99,7 @@ struct World {
         return false;
     }
     Result<Identity> join(const Token& with) {
-        auto joiner = Joiner::start(with, joiner_state, "guest", [this] { return wall; }, now());
+        auto joiner = Joiner::start(with, "guest", [this] { return wall; }, now());
         if (!joiner) return fail(joiner.error());
         std::optional<Result<Identity>> end;
         REQUIRE(run((*joiner)->fd(), [&] {
@@ -126,7 +151,6 @@ TEST_CASE("who has a token joins, and its use is on disk before the certificate 
     if (!joined) FAIL(joined.error().text);
     CHECK(joined->cluster == world.identity.cluster);
     CHECK(joined->node != world.identity.node);
-    CHECK((*load_identity(world.joiner_state, world.wall))->node == joined->node);
     CHECK(world.logged("node_admitted"));
     const auto kept = TokenBook::parse(world.folder.get("issuer/tokens"));
     REQUIRE(kept);
@@ -135,6 +159,50 @@ TEST_CASE("who has a token joins, and its use is on disk before the certificate 
     // The joiner has closed, and the join_server forgets it.
     REQUIRE(world.run(-1, [&] { return world.closed == 1; }));
     CHECK(world.join_server.wake_at() == never);
+}
+
+TEST_CASE("while the disk hangs a joiner waits for its answer, beyond the time for a request",
+          "[node][A5][H11]") {
+    World world;
+    const Token token = world.token(1);
+    world.disk.hangs = true;
+    auto joiner = Joiner::start(token, "guest", [&] { return world.wall; }, world.now());
+    REQUIRE(joiner);
+    REQUIRE(world.run((*joiner)->fd(), [&] {
+        REQUIRE_FALSE((*joiner)->step(world.now()));
+        return world.disk.waits();
+    }));
+    world.ahead += 6s;
+    world.serve();
+    CHECK_FALSE(world.logged("node_admitted"));
+    CHECK_FALSE(world.logged("join_refused"));
+    CHECK(world.identity.issuer->tokens.entries()[0].uses_left == 1);  // as the file has it
+    world.disk.hangs = false;
+    world.disk.carry_out();
+    std::optional<Result<Identity>> end;
+    REQUIRE(world.run((*joiner)->fd(), [&] {
+        end = (*joiner)->step(world.now());
+        return end.has_value();
+    }));
+    CHECK(*end);
+    CHECK(world.logged("node_admitted"));
+    CHECK(world.identity.issuer->tokens.entries()[0].uses_left == 0);
+}
+
+TEST_CASE("a use that cannot be saved admits nobody, and the token keeps it", "[node][A5][H15]") {
+    World world;
+    const Token token = world.token(1);
+    std::optional<Result<Identity>> refused;
+    {
+        const Disk disk(1);
+        refused = world.join(token);
+    }
+    REQUIRE_FALSE(*refused);
+    CHECK(contains(refused->error().text, "No space left"));
+    CHECK(world.logged("join_refused"));
+    CHECK_FALSE(world.logged("node_admitted"));
+    CHECK(world.identity.issuer->tokens.entries()[0].uses_left == 1);
+    CHECK(world.join(token));
 }
 
 TEST_CASE("a wrong secret, an expired and a used-up token are refused with a reason", "[node]") {
@@ -172,7 +240,7 @@ TEST_CASE("an issuer of another root is not asked", "[node]") {
     World world;
     Token other = world.token(1);
     other.root_key_hash[0] ^= 1;
-    auto joiner = Joiner::start(other, world.joiner_state, "guest", [&] { return world.wall; }, world.now());
+    auto joiner = Joiner::start(other, "guest", [&] { return world.wall; }, world.now());
     REQUIRE(joiner);
     std::optional<Result<Identity>> end;
     REQUIRE(world.run((*joiner)->fd(), [&] {
@@ -196,9 +264,9 @@ TEST_CASE("a joiner tries every address, and says which it tried last when none 
     CHECK(joined.has_value());
     CHECK(loop::Loop::now() - begun < 3s);  // a closed port says so at once: 5 s are not waited for it
     token.issuer_addresses.clear();
-    CHECK_FALSE(Joiner::start(token, world.joiner_state, "g", [&] { return world.wall; }, world.now()));
+    CHECK_FALSE(Joiner::start(token, "g", [&] { return world.wall; }, world.now()));
     token.issuer_addresses = {"nowhere"};
-    CHECK_FALSE(Joiner::start(token, world.joiner_state, "g", [&] { return world.wall; }, world.now()));
+    CHECK_FALSE(Joiner::start(token, "g", [&] { return world.wall; }, world.now()));
 }
 
 TEST_CASE("a joiner whose only address refuses it says so, and soon tries again", "[node]") {
@@ -212,7 +280,7 @@ TEST_CASE("a joiner whose only address refuses it says so, and soon tries again"
     REQUIRE(place);
     token.issuer_addresses = {(*place)->local().text()};
     place->reset();  // nobody is there any more
-    auto joiner = Joiner::start(token, world.joiner_state, "guest", [&] { return world.wall; }, world.now());
+    auto joiner = Joiner::start(token, "guest", [&] { return world.wall; }, world.now());
     REQUIRE(joiner);
     const Time begun = loop::Loop::now();
     REQUIRE(world.run((*joiner)->fd(), [&] {

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 
-#include "temporary.hpp"
+#include "clusters.hpp"
+#include "support/faults.hpp"
 
 using namespace nexar;
 using namespace nexar::node;
+using namespace nexar::test;
 using namespace nexar::node::test;
 using namespace nexar::admission;
 using namespace std::chrono_literals;
@@ -25,14 +27,15 @@ struct World {
     Log log{[this](Level, const std::string& line) { lines.push_back(line); }, Level::debug};
 
     struct Side {
-        StateDir state;
+        writers::StateDir state;
+        DirectDisk disk{state};
         Identity identity;
         Renewer renewer;
-        Side(World& w, StateDir where, Identity who)
+        Side(World& w, writers::StateDir where, Identity who)
             : state(std::move(where)),
               identity(std::move(who)),
               renewer(
-                  identity, leaf_times(identity.certificate).value(), state, [&w] { return w.wall; }, w.log,
+                  identity, leaf_times(identity.certificate).value(), disk, [&w] { return w.wall; }, w.log,
                   3) {}
         quic::PeerChain chain() const {
             return {der_of_pem(identity.certificate).value(),
@@ -48,13 +51,9 @@ struct World {
 
     std::unique_ptr<Side> join(const std::string& name) {
         auto state = open_state(folder.file(name));
-        const std::string key = make_key().value();
-        const Issuer& by = *issuer->identity.issuer;
-        JoinReply reply;
-        reply.certificate = sign_leaf(by.key, by.certificate, make_csr(key).value(), begin, lifetime).value();
-        reply.issuer_certificate = by.certificate;
-        reply.root_certificate = issuer->identity.root_certificate;
-        auto id = accept_join(state, key, reply, issuer->identity.root_key_hash, begin).value();
+        const Secret key = make_key().value();
+        const JoinReply reply = reply_of(issuer->identity, key, begin, lifetime);
+        auto id = join_cluster(state, key, reply, issuer->identity.root_key_hash, begin).value();
         return std::make_unique<Side>(*this, std::move(state), std::move(id));
     }
     // The one message that a side sends now.
@@ -183,4 +182,29 @@ TEST_CASE("an issuer renews its own leaf without asking anybody", "[node]") {
 TEST_CASE("other messages are left to others", "[node]") {
     World w;
     CHECK_FALSE(w.member->renewer.on_message(w.now, w.other->identity.node, {}, wire::Heartbeat{}));
+}
+
+TEST_CASE("a renewed leaf is used when it is saved; until then no other is asked for [K10]", "[node]") {
+    World w;
+    const std::string old = w.member->identity.certificate;
+    for (size_t call = 1; call <= 4; ++call) {
+        INFO("call number " << call << " fails");
+        const auto reply = w.answer(*w.member, w.request());
+        {
+            const Disk disk(call);
+            w.deliver(w.issuer->identity.node, reply);
+            CHECK(disk.failed());
+        }
+        CHECK(w.member->identity.certificate == old);
+        CHECK_FALSE(w.member->renewer.take_renewed());
+        const auto loaded = load_identity(w.member->state, begin + 2001);  // the old pair, or the new one
+        REQUIRE(loaded);
+        CHECK((*loaded)->certificate == (call == 4 ? reply.certificate : old));
+        w.member->renewer.on_time(w.now, {w.issuer->identity.node});  // the round has failed
+        CHECK(contains(w.member->renewer.renewal().why(), "cannot"));
+        w.now += 3600s;
+    }
+    w.deliver(w.issuer->identity.node, w.answer(*w.member, w.request()));
+    CHECK(w.member->renewer.take_renewed());
+    CHECK((*load_identity(w.member->state, begin + 2001))->certificate == w.member->identity.certificate);
 }

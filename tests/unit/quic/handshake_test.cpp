@@ -133,7 +133,7 @@ TEST_CASE("a connection ends when the certificate ends that it began with, by th
 
 TEST_CASE("a dialler without a certificate is refused as a member and cannot even try", "[quic]") {
     Network net(7);
-    Host& a = net.add(1, {}, {"", "", test_ca().certificate_pem()}, accept_all);
+    Host& a = net.add(1, {}, {"", {}, test_ca().certificate_pem()}, accept_all);
     Host& b = net.add(2, {}, identity(2), accept_all);
     const auto id = a.endpoint->connect(net.now, a.address, b.address, quic::alpn_nexar);
     REQUIRE_FALSE(id);
@@ -145,7 +145,7 @@ TEST_CASE("a dialler that shows no certificate is refused by the answering side"
     config.sabotage.dial_without_certificate = true;
     Network net(8);
     Host& b = net.add(2, {}, identity(2), accept_all);
-    Host& a = net.add(1, config, {"", "", test_ca().certificate_pem()}, accept_all);
+    Host& a = net.add(1, config, {"", {}, test_ca().certificate_pem()}, accept_all);
     REQUIRE(a.endpoint->connect(net.now, a.address, b.address, quic::alpn_nexar));
     REQUIRE(net.run([&] { return a.last(Event::Kind::closed) && b.last(Event::Kind::refused); }));
     CHECK(a.count(Event::Kind::connected) == 0);
@@ -298,7 +298,7 @@ TEST_CASE("a new identity counts for new handshakes and leaves old connections a
     REQUIRE(p.net.run([&] { return p.a.count(Event::Kind::connected) == 2; }));
     CHECK(p.a.connection()->peer() == leaf(3).id);
     CHECK(old->is_open());
-    CHECK_FALSE(p.b.endpoint->set_identity({"nonsense", "", ""}));
+    CHECK_FALSE(p.b.endpoint->set_identity({"nonsense", {}, ""}));
     CHECK_FALSE(p.b.endpoint->set_identity({leaf(1).certificate_pem, leaf(2).private_key_pem, ""}));
 }
 

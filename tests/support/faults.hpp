@@ -1,9 +1,10 @@
-// A disk that fails on request: write, fsync and renameat of this binary go through here, and count.
+// A disk that fails or hangs on request: write, fsync and renameat of this binary go through here, and count.
+// For tests of this binary's own code; tests/support/faulty_disk.c does it to a whole nexard.
 #pragma once
 
 #include <cstddef>
 
-namespace nexar::node::test {
+namespace nexar::test {
 
 struct Faults {
     bool counting = false;
@@ -12,9 +13,9 @@ struct Faults {
     size_t fail_at = 0;  // the number of the call that fails, from 1; 0: none
     bool failed = false;
 };
-Faults& faults();
+Faults& faults();  // of this thread
 
-// Counts from here to its end.
+// Counts from here to its end. Thread: one; the calls of others neither count nor fail.
 class Disk {
   public:
     explicit Disk(size_t fail_at = 0) {
@@ -27,4 +28,12 @@ class Disk {
     bool failed() const { return faults().failed; }
 };
 
-}  // namespace nexar::node::test
+// From here to its end every fsync waits, of all threads.
+class HungDisk {
+  public:
+    HungDisk();
+    ~HungDisk();
+    HungDisk(const HungDisk&) = delete;
+};
+
+}  // namespace nexar::test

@@ -1,5 +1,5 @@
 // The state directory: private, one daemon's alone, and never half-written.
-#include "node/state_dir.hpp"
+#include "writers/state_dir.hpp"
 
 #include <sched.h>
 #include <signal.h>
@@ -11,11 +11,12 @@
 
 #include <functional>
 
-#include "temporary.hpp"
+#include "support/faults.hpp"
+#include "support/temporary.hpp"
 
 using namespace nexar;
-using namespace nexar::node::test;
-using node::StateDir;
+using namespace nexar::test;
+using writers::StateDir;
 
 namespace {
 
@@ -40,14 +41,14 @@ constexpr int not_permitted = 77;
 int failing_write(const std::string& path) {
     auto state = StateDir::open(path);
     if (!state) return 1;
-    if (state->read("item").value() != "old text") return 2;
-    const auto end = state->write("item", std::string(200'000, 'x'));
+    if (text_of(*state, "item") != "old text") return 2;
+    const auto end = write(*state, "item", std::string(200'000, 'x'));
     if (end) return 3;
     if (end.error().code != Errc::io || !contains(end.error().text, path + "/item")) return 4;
-    if (state->read("item").value() != "old text") return 5;
+    if (text_of(*state, "item") != "old text") return 5;
     if (std::filesystem::exists(path + "/item.new")) return 6;
-    if (!state->write("item", "newer")) return 7;  // there is room for this
-    return state->read("item").value() == "newer" ? 0 : 8;
+    if (!write(*state, "item", "newer")) return 7;  // there is room for this
+    return text_of(*state, "item") == "newer" ? 0 : 8;
 }
 
 }  // namespace
@@ -59,13 +60,13 @@ TEST_CASE("the directory is made with its parents, private, and so are its files
     const StateDir state = open_state(path);
     umask(022);
     CHECK(mode_of(path) == 0700);
-    REQUIRE(state.write("node.key", "secret"));
+    REQUIRE(write(state, "node.key", "secret"));
     CHECK(mode_of(path + "/node.key") == 0600);
-    CHECK(*state.read("node.key") == "secret");
-    CHECK(*state.read("nothing") == std::nullopt);
-    CHECK(state.remove("node.key"));
-    CHECK(state.remove("node.key"));  // gone is gone
-    CHECK(*state.read("node.key") == std::nullopt);
+    CHECK(text_of(state, "node.key") == "secret");
+    CHECK(!*state.read("nothing"));
+    CHECK(remove(state, "node.key"));
+    CHECK(remove(state, "node.key"));  // gone is gone
+    CHECK(!*state.read("node.key"));
 }
 
 TEST_CASE("a directory that others may read is made private", "[node]") {
@@ -109,7 +110,7 @@ TEST_CASE("a file above 1 MiB is refused", "[node]") {
 
 TEST_CASE("a write that fails in the middle leaves the old file whole", "[node]") {
     Folder folder;
-    REQUIRE(open_state(folder.file("state")).write("item", "old text"));
+    REQUIRE(write(open_state(folder.file("state")), "item", "old text"));
     CHECK(in_child([&] {
               signal(SIGXFSZ, SIG_IGN);
               const rlimit limit{4096, 4096};
@@ -127,7 +128,7 @@ TEST_CASE("a full disk leaves the old file whole", "[node]") {
             mount("tmpfs", folder.file("disk").c_str(), "tmpfs", 0, "size=64k") != 0)
             return not_permitted;
         auto state = StateDir::open(folder.file("disk"));
-        if (!state || !state->write("item", "old text")) return 20;
+        if (!state || !write(*state, "item", "old text")) return 20;
         auto moved = std::make_unique<StateDir>(std::move(*state));
         moved.reset();  // gives the lock back
         return failing_write(folder.file("disk"));
@@ -136,31 +137,27 @@ TEST_CASE("a full disk leaves the old file whole", "[node]") {
     CHECK(end == 0);
 }
 
-TEST_CASE("each start has a higher incarnation, and a nonce of its own", "[node]") {
-    Folder folder;
-    std::vector<Incarnation> seen;
-    for (int start = 0; start < 4; ++start) {
+TEST_CASE("a batch is made in order up to the first failure, and says how far it came [K2] [K4]",
+          "[writers]") {
+    const storage::Batch batch = {{"a", Secret("new")}, {"gone", std::nullopt}, {"b", Secret("new")}};
+    // Calls: write, sync, rename and the directory's sync for each content, a sync for the removal.
+    const size_t applied_by_call[] = {0, 0, 0, 1, 2, 2, 2, 2, 3};
+    for (size_t call = 1; call <= std::size(applied_by_call) + 1; ++call) {
+        INFO("call number " << call << " fails");
+        Folder folder;
         const StateDir state = open_state(folder.file("state"));
-        seen.push_back(state.next_incarnation().value());
+        for (const char* file : {"a", "b", "gone"}) REQUIRE(write(state, file, "old"));
+        storage::Outcome outcome;
+        {
+            const Disk disk(call);
+            outcome = state.apply(batch);
+            REQUIRE(disk.failed() == (call <= std::size(applied_by_call)));
+        }
+        CHECK(outcome.result.has_value() == (call > std::size(applied_by_call)));
+        if (call <= std::size(applied_by_call)) CHECK(outcome.applied == applied_by_call[call - 1]);
+        CHECK(text_of(state, "a") == (outcome.applied >= 1 ? "new" : "old"));
+        CHECK(text_of(state, "gone") == (outcome.applied >= 2 ? "" : "old"));
+        CHECK(text_of(state, "b") == (outcome.applied >= 3 ? "new" : "old"));
+        for (const char* file : {"a.new", "b.new"}) CHECK_FALSE(*state.read(file));
     }
-    for (size_t i = 0; i < seen.size(); ++i) {
-        CHECK(seen[i].counter == i + 1);
-        for (size_t j = 0; j < i; ++j) CHECK(seen[i].nonce != seen[j].nonce);
-    }
-}
-
-TEST_CASE("a damaged incarnation file is named, not guessed at", "[node]") {
-    Folder folder;
-    const StateDir state = open_state(folder.file("state"));
-    for (const std::string text :
-         {"", "\n", "x", "12abc", "-3", " 4", "1\n2\n", "99999999999999999999999", "18446744073709551615"}) {
-        INFO("'" << text << "'");
-        folder.put("state/incarnation", text);
-        const auto next = state.next_incarnation();
-        REQUIRE_FALSE(next);
-        CHECK(contains(next.error().text, folder.file("state") + "/incarnation"));
-        CHECK(folder.get("state/incarnation") == text);
-    }
-    folder.put("state/incarnation", "41");
-    CHECK(state.next_incarnation()->counter == 42);
 }

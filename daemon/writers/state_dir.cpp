@@ -1,19 +1,17 @@
 // See state_dir.hpp.
-#include "node/state_dir.hpp"
+#include "writers/state_dir.hpp"
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <utility>
 
-namespace nexar::node {
+namespace nexar::writers {
 namespace {
 
 constexpr size_t file_bytes_max = 1 << 20;
@@ -66,25 +64,37 @@ StateDir::~StateDir() {
     if (directory_ >= 0) close(directory_);
 }
 
-Result<std::optional<std::string>> StateDir::read(std::string_view name) const {
+Result<std::optional<Secret>> StateDir::read(std::string_view name) const {
     const std::string file(name);
     Descriptor fd{openat(directory_, file.c_str(), O_RDONLY | O_CLOEXEC)};
     if (fd.fd < 0 && errno == ENOENT) return std::nullopt;
     if (fd.fd < 0) return failed("cannot read " + path_ + "/" + file);
-    std::string text;
-    char buffer[4096];
-    while (true) {
-        const ssize_t n = ::read(fd.fd, buffer, sizeof buffer);
+    std::string text(file_bytes_max + 1, '\0');
+    size_t size = 0;
+    while (size < text.size()) {
+        const ssize_t n = ::read(fd.fd, text.data() + size, text.size() - size);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return failed("cannot read " + path_ + "/" + file);
-        if (n == 0) return text;
-        text.append(buffer, static_cast<size_t>(n));
-        if (text.size() > file_bytes_max) return fail(Errc::io, path_ + "/" + file + " is larger than 1 MiB");
+        if (n == 0) break;
+        size += static_cast<size_t>(n);
     }
+    Secret out(std::string_view(text).substr(0, size));
+    wipe(std::as_writable_bytes(std::span(text)));
+    if (size > file_bytes_max) return fail(Errc::io, path_ + "/" + file + " is larger than 1 MiB");
+    return out;
 }
 
-Result<void> StateDir::write(std::string_view name, std::string_view text) const {
-    const std::string file(name);
+storage::Outcome StateDir::apply(const storage::Batch& batch) const {
+    storage::Outcome out;
+    for (const storage::Change& change : batch) {
+        out.result = change.content ? replace(change.file, change.content->text(), out.applied)
+                                    : remove(change.file, out.applied);
+        if (!out.result) break;
+    }
+    return out;
+}
+
+Result<void> StateDir::replace(const std::string& file, std::string_view text, size_t& applied) const {
     const std::string temporary = file + ".new";
     const auto give_up = [&](const char* step) {
         const int error = errno;
@@ -96,30 +106,17 @@ Result<void> StateDir::write(std::string_view name, std::string_view text) const
     if (!write_all(fd.fd, text)) return give_up("write");
     if (fsync(fd.fd) != 0) return give_up("sync");
     if (renameat(directory_, temporary.c_str(), directory_, file.c_str()) != 0) return give_up("replace");
+    ++applied;
     if (fsync(directory_) != 0) return failed("cannot sync " + path_);
     return {};
 }
 
-Result<void> StateDir::remove(std::string_view name) const {
-    if (unlinkat(directory_, std::string(name).c_str(), 0) != 0 && errno != ENOENT)
-        return failed("cannot remove " + path_ + "/" + std::string(name));
+Result<void> StateDir::remove(const std::string& file, size_t& applied) const {
+    const bool was_there = unlinkat(directory_, file.c_str(), 0) == 0;
+    if (!was_there && errno != ENOENT) return failed("cannot remove " + path_ + "/" + file);
+    ++applied;
+    if (was_there && fsync(directory_) != 0) return failed("cannot sync " + path_);
     return {};
 }
 
-Result<Incarnation> StateDir::next_incarnation() const {
-    Incarnation next;
-    NEXAR_TRY(const auto text, read("incarnation"));
-    if (text) {
-        const char* end = text->data() + text->size();
-        const auto r = std::from_chars(text->data(), end, next.counter);
-        const std::string_view rest(r.ptr, static_cast<size_t>(end - r.ptr));
-        if (r.ec != std::errc{} || (!rest.empty() && rest != "\n") || next.counter == UINT64_MAX)
-            return fail(Errc::io, path_ + "/incarnation is damaged: it must hold one number below 2^64 - 1");
-    }
-    ++next.counter;
-    NEXAR_TRY_VOID(write("incarnation", std::to_string(next.counter) + "\n"));
-    if (getrandom(&next.nonce, sizeof next.nonce, 0) != sizeof next.nonce) return failed("no randomness");
-    return next;
-}
-
-}  // namespace nexar::node
+}  // namespace nexar::writers

@@ -1,12 +1,13 @@
-#include "faults.hpp"
+#include "support/faults.hpp"
 
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 
-namespace nexar::node::test {
+namespace nexar::test {
 
 Faults& faults() {
     static thread_local Faults of_this_thread;
@@ -14,6 +15,8 @@ Faults& faults() {
 }
 
 namespace {
+
+std::atomic<bool> hung{false};
 
 // True: this call fails, with errno set.
 bool fails(int error) {
@@ -25,24 +28,34 @@ bool fails(int error) {
 }
 
 }  // namespace
-}  // namespace nexar::node::test
+
+HungDisk::HungDisk() {
+    hung = true;
+}
+HungDisk::~HungDisk() {
+    hung = false;
+    hung.notify_all();
+}
+
+}  // namespace nexar::test
 
 // In place of the C library's, for everything in this binary.
 extern "C" {
 
 ssize_t write(int fd, const void* bytes, size_t size) {
-    if (fd > 2 && nexar::node::test::fails(ENOSPC)) return -1;
+    if (fd > 2 && nexar::test::fails(ENOSPC)) return -1;
     return syscall(SYS_write, fd, bytes, size);
 }
 
 int fsync(int fd) {
-    if (nexar::node::test::faults().counting) ++nexar::node::test::faults().fsyncs;
-    if (nexar::node::test::fails(EIO)) return -1;
+    nexar::test::hung.wait(true);
+    if (nexar::test::faults().counting) ++nexar::test::faults().fsyncs;
+    if (nexar::test::fails(EIO)) return -1;
     return static_cast<int>(syscall(SYS_fsync, fd));
 }
 
 int renameat(int from, const char* old_name, int to, const char* new_name) noexcept {
-    if (nexar::node::test::fails(ENOSPC)) return -1;
+    if (nexar::test::fails(ENOSPC)) return -1;
     return static_cast<int>(syscall(SYS_renameat2, from, old_name, to, new_name, 0));
 }
 }

@@ -1,16 +1,18 @@
 // StateDir: the state directory with identity, certificates, tokens, roster and incarnation. Its mode is
-// 0700; a lock (flock(2)) keeps other daemons out. Every write is atomic and on disk before it returns: write
-// a temporary file, fsync, rename, fsync the directory.
+// 0700; a lock (flock(2)) keeps other daemons out. Every replacement is atomic and on disk before it returns
+// [K2]: write a temporary file, fsync, rename, fsync the directory.
+//
+// Thread: reading is for a daemon's start; then everything but path() is the StateWriter's.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <string_view>
 
-#include "core/ids.hpp"
 #include "core/result.hpp"
+#include "storage/port.hpp"
 
-namespace nexar::node {
+namespace nexar::writers {
 
 class StateDir {
   public:
@@ -21,15 +23,13 @@ class StateDir {
     StateDir& operator=(StateDir&&) = delete;
 
     // none: no such file. Files are small; above 1 MiB is an error.
-    Result<std::optional<std::string>> read(std::string_view name) const;
-    Result<void> write(std::string_view name, std::string_view text) const;  // mode 0600
-    Result<void> remove(std::string_view name) const;
+    Result<std::optional<Secret>> read(std::string_view name) const;
+    storage::Outcome apply(const storage::Batch& batch) const;  // new files have the mode 0600
     const std::string& path() const { return path_; }
 
-    // The counter is persisted, one higher at every start; the nonce is random.
-    Result<Incarnation> next_incarnation() const;
-
   private:
+    Result<void> replace(const std::string& file, std::string_view text, size_t& applied) const;
+    Result<void> remove(const std::string& file, size_t& applied) const;
     StateDir(std::string path, int directory, int lock)
         : path_(std::move(path)), directory_(directory), lock_(lock) {}
     std::string path_;
@@ -37,4 +37,4 @@ class StateDir {
     int lock_ = -1;       // the lock's file, locked while it is open
 };
 
-}  // namespace nexar::node
+}  // namespace nexar::writers
