@@ -17,7 +17,8 @@ for _variable, _path in {"NEXAR_TEST_NEXARD": "daemon/nexard", "NEXAR_LIBRARY": 
                          "NEXAR_TEST_HOSTILE_CLIENT": "tests/integration/hostile_client",
                          "NEXAR_TEST_STAGED_CLIENT": "tests/integration/staged_client",
                          "NEXAR_TEST_MEMBER_CLIENT": "tests/integration/member_client",
-                         "NEXAR_TEST_HOSTILE_MEMBER": "tests/integration/hostile_member"}.items():
+                         "NEXAR_TEST_HOSTILE_MEMBER": "tests/integration/hostile_member",
+                         "NEXAR_TEST_FAULTY_DISK": "tests/integration/libfaulty_disk.so"}.items():
     os.environ.setdefault(_variable, str(pathlib.Path(os.environ.get("NEXAR_BUILD_DIR", _ROOT / "build/dev")) / _path))
 
 from .system import SKIPPED, skip  # noqa: E402
