@@ -201,6 +201,7 @@ struct GroupStatus {
   id @0 :RequestId;
   size @1 :UInt32;
   present @2 :Members;
+  others @3 :UInt32;  # opens of the same name with another key, for a hint; the directory may look at a part of them only
 }
 
 # ---- Groups at work ----

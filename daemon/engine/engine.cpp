@@ -251,8 +251,18 @@ Snapshot Engine::snapshot(Time now) const {
         group->for_runs([&](const CollectiveRun& run) { out.ops.push_back(run.snapshot(now)); });
         group->messages().snapshot(now, out.messages);
     }
-    out.forming = impl_->opening.snapshot();
+    out.forming = impl_->opening.snapshot(now);
     return out;
+}
+
+void Engine::inquire_forming(Time now) {
+    impl_->context.now = now;
+    impl_->opening.inquire();
+    impl_->turn();
+}
+
+bool Engine::is_inquiring() const {
+    return impl_->opening.is_inquiring();
 }
 
 uint64_t Engine::groups_visited() const {

@@ -127,6 +127,10 @@ class Engine final : public Service {
 
     // Introspection.
     Snapshot snapshot(Time now) const;
+    // Asks other nodes which ranks have come to the forming groups; snapshot() then has their answers. They
+    // have all come when is_inquiring() is false.
+    void inquire_forming(Time now);
+    bool is_inquiring() const;
     void check_invariants() const;    // tests; walks everything
     bool quiet() const;               // tests: no op, no worker job and no transfer is in flight
     uint64_t groups_visited() const;  // by all inputs so far; for tests of an input's cost

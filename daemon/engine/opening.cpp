@@ -82,11 +82,37 @@ Opening::Formed Opening::formed(const rendezvous::Opened& opened) {
     return out;
 }
 
-std::vector<OpeningSnapshot> Opening::snapshot() const {
+std::vector<OpeningSnapshot> Opening::snapshot(Time now) const {
+    constexpr size_t key_digits_shown = 8;
+    const auto rank_of = [](int64_t rank, uint32_t size) {
+        return rank < 0 || rank >= size ? std::nullopt : std::optional(rank);
+    };
     std::vector<OpeningSnapshot> out;
-    for (const auto& [open, session, reserved, deadline] : machine_.pending_opens())
-        out.push_back(
-            {open.name, open.size, open.rank < 0 ? std::nullopt : std::optional(open.rank), open.pid});
+    for (const rendezvous::FormingGroup& group : machine_.forming(now)) {
+        OpeningSnapshot one;
+        one.name = group.name;
+        one.key = NodeId{group.key}.hex().substr(0, key_digits_shown);
+        one.size = group.size;
+        one.local = group.local;
+        one.being_made = group.reserved;
+        one.leader = group.leader;
+        one.age = now - group.since;
+        if (group.deadline != never) one.left = std::max(group.deadline - now, Duration{0});
+        for (const auto& open : group.here)
+            one.here.push_back(
+                {rank_of(open.rank, group.size), context_.config.self, open.pid, now - open.since});
+        if (group.arrived) {
+            one.reported = true;
+            for (const auto& member : group.arrived->came)
+                one.came.push_back({rank_of(member.rank, group.size), member.node, member.pid, {}});
+            one.came_count = group.arrived->came_count;
+            one.missing = group.arrived->missing;
+            one.missing_count = group.arrived->missing_count;
+            one.others = group.arrived->others;
+        }
+        one.trouble = group.trouble;
+        out.push_back(std::move(one));
+    }
     return out;
 }
 

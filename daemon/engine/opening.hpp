@@ -56,7 +56,9 @@ class Opening {
     Time wake_at() const { return machine_.wake_at(); }
     // Sends the messages that are due, and returns the next outcome, if there is one.
     std::optional<Event> poll();
-    std::vector<OpeningSnapshot> snapshot() const;
+    void inquire() { machine_.inquire(); }
+    bool is_inquiring() const { return machine_.is_inquiring(); }
+    std::vector<OpeningSnapshot> snapshot(Time now) const;
     bool awaits(const GroupId& group) const { return machine_.awaits(group); }
 
   private:

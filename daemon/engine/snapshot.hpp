@@ -54,12 +54,30 @@ struct MessageSnapshot {
     Duration age{0};
 };
 
-// A process of this node that waits for its group to be complete.
+// A group that processes of this node wait for.
 struct OpeningSnapshot {
+    struct Process {
+        std::optional<int64_t> rank;  // none: it takes any
+        NodeId node;
+        uint32_t pid = 0;
+        std::optional<Duration> age;  // none: of another node
+    };
     std::string name;
+    std::string key;  // its first digits: equal on all nodes whose ranks have the same name and secret
     uint32_t size = 0;
-    std::optional<int64_t> rank;  // none: it takes any
-    uint32_t pid = 0;
+    bool local = false;            // without a secret: for processes of this node and user
+    bool being_made = false;       // all ranks have come
+    NodeId leader;                 // the node that collects the ranks
+    Duration age{0};               // of the first one here
+    std::optional<Duration> left;  // until the first one gives up; none: never
+    std::vector<Process> here;
+    bool reported = false;      // the leader has answered: what follows is known
+    std::vector<Process> came;  // the first ones, in rank order
+    uint32_t came_count = 0;
+    std::vector<uint32_t> missing;  // the first ones; empty: any ranks
+    uint32_t missing_count = 0;
+    uint32_t others = 0;  // wait for the same name with another key
+    std::string trouble;  // why the last attempt to make it ended; empty: none was made
 };
 
 struct Snapshot {

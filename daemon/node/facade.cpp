@@ -87,14 +87,33 @@ void Node::ask(const control::Caller& caller, const std::string& command, const 
         return;
     }
     if (command.starts_with("token_")) return token(command, arguments, std::move(answer));
-    if (command == "groups" || command == "ops" || command == "plan")
-        return answer(query_group(command, arguments));
+    if (command == "groups" || command == "ops") return query_forming(command, arguments, std::move(answer));
+    if (command == "plan") return answer(query_group(command, arguments));
     if (auto none = report::no_arguments(arguments); !none) return answer(fail(none.error()));
     if (command == "config") return answer(report::config(config_));
     if (command == "status") return answer(status(loop::Loop::now()));
     if (command == "cluster_show") return answer(cluster());
     if (command == "doctor") return answer(doctor(loop::Loop::now()));
     answer(fail(Errc::unsupported, "there is no command '" + command + "'"));
+}
+
+// The ranks of a forming group are known to the node that collects them; it is asked first.
+void Node::query_forming(const std::string& command, const std::string& arguments, control::Answer answer) {
+    constexpr Duration wait_max = std::chrono::milliseconds(300);
+    if (!member_) return answer(fail(Errc::bad_state, in_no_cluster));
+    const Time now = loop::Loop::now();
+    member_->engine().inquire_forming(now);
+    if (!member_->engine().is_inquiring()) return answer(query_group(command, arguments));
+    questions_.push_back({command, arguments, std::move(answer), now + wait_max});
+}
+
+void Node::answer_questions(Time now) {
+    const bool complete = !member_ || !member_->engine().is_inquiring();
+    std::vector<Question> due, waiting;
+    for (Question& question : questions_)
+        (complete || now >= question.until ? due : waiting).push_back(std::move(question));
+    questions_ = std::move(waiting);
+    for (const Question& question : due) question.answer(query_group(question.command, question.arguments));
 }
 
 Result<std::string> Node::query_group(const std::string& command, const std::string& arguments) {

@@ -180,6 +180,7 @@ bool Node::step(Time now) {
     work |= member_ && member_->step(now);
     if (!changes_.empty()) step_changes();
     if (joiner_) step_joiner(now);
+    if (!questions_.empty()) answer_questions(now);
     if (control_->wake_at() <= now) control_->on_time(now);
     if (watchdog_at_ <= now) {
         systemd_.watchdog();
@@ -221,6 +222,7 @@ Time Node::wake_at() const {
     if (member_) at = std::min(at, member_->wake_at());
     if (joiner_) at = std::min(at, joiner_->wake_at());
     if (drain_until_) at = std::min(at, *drain_until_);
+    for (const Question& question : questions_) at = std::min(at, question.until);
     return at;
 }
 

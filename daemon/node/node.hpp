@@ -66,6 +66,8 @@ class Node final : private control::Facade {
     // facade.cpp: answers to nexarctl.
     void ask(const control::Caller& caller, const std::string& command, const std::string& arguments,
              control::Answer answer) override;
+    void query_forming(const std::string& command, const std::string& arguments, control::Answer answer);
+    void answer_questions(Time now);
     Result<std::string> query_group(const std::string& command, const std::string& arguments);
     void token(const std::string& command, const std::string& arguments, control::Answer answer);
     Result<std::string> list_tokens(const std::string& arguments) const;
@@ -94,6 +96,12 @@ class Node final : private control::Facade {
     std::unique_ptr<Joiner> joiner_;  // while a join is in progress
     std::unique_ptr<loop::Loop::Watch> joiner_watch_;
     control::Answer join_answer_;  // empty: the configuration asked for the join
+    struct Question {              // of nexarctl about groups, until other nodes have answered
+        std::string command, arguments;
+        control::Answer answer;
+        Time until;
+    };
+    std::vector<Question> questions_;  // at most one of each connection to the admin socket
     SystemdNotifier systemd_;
     bool sleeping_ = false;            // the last turn announced a sleep
     Time began_{};                     // when the node started

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "node/forming_report.hpp"
+
 namespace nexar::node::report {
 
 using json = nlohmann::ordered_json;
@@ -104,13 +106,6 @@ json group_json(const engine::GroupSnapshot& g, const HostNames& hosts) {
             {"failed", error_json(g.failed)},
             {"frozen", g.frozen},
             {"ranks", std::move(ranks)}};
-}
-
-json opening_json(const engine::OpeningSnapshot& opening) {
-    return {{"name", opening.name},
-            {"size", opening.size},
-            {"rank", opening.rank ? json(*opening.rank) : json(nullptr)},
-            {"pid", opening.pid}};
 }
 
 json op_json(const engine::OpSnapshot& op, const HostNames& hosts) {
@@ -236,6 +231,23 @@ std::string status(const Status& s) {
                   {"limits", limits_json(s.tenants)}});
 }
 
+namespace {
+
+json forming_json(const engine::Snapshot& snapshot, const HostNames& hosts, const std::string& group,
+                  size_t& omitted) {
+    json out = json::array();
+    for (const auto& opening : snapshot.forming) {
+        if (!group.empty() && group != opening.name) continue;
+        if (out.size() == groups_shown_max)
+            ++omitted;
+        else
+            out.push_back(opening_json(opening, snapshot, hosts));
+    }
+    return out;
+}
+
+}  // namespace
+
 Result<std::string> groups(const engine::Snapshot& snapshot, const HostNames& hosts,
                            const std::string& group) {
     json list = json::array();
@@ -247,24 +259,19 @@ Result<std::string> groups(const engine::Snapshot& snapshot, const HostNames& ho
         else
             list.push_back(group_json(g, hosts));
     }
-    json forming = json::array();
-    for (const auto& opening : snapshot.forming) {
-        if (!group.empty() && group != opening.name) continue;
-        if (forming.size() == groups_shown_max)
-            ++omitted;
-        else
-            forming.push_back(opening_json(opening));
-    }
+    json forming = forming_json(snapshot, hosts, group, omitted);
     if (list.empty() && forming.empty() && !group.empty()) return no_group(snapshot, group);
     return print({{"groups", std::move(list)}, {"forming", std::move(forming)}, {"omitted", omitted}});
 }
 
 Result<std::string> ops(const engine::Snapshot& snapshot, const HostNames& hosts, const std::string& group) {
-    const bool known = group.empty() || std::any_of(snapshot.groups.begin(), snapshot.groups.end(),
-                                                    [&](const auto& g) { return is(group, g.name, g.id); });
+    size_t omitted = 0;
+    json forming = forming_json(snapshot, hosts, group, omitted);
+    const bool known =
+        group.empty() || !forming.empty() ||
+        std::ranges::any_of(snapshot.groups, [&](const auto& g) { return is(group, g.name, g.id); });
     if (!known) return no_group(snapshot, group);
     json list = json::array(), messages = json::array();
-    size_t omitted = 0;
     for (const auto& op : snapshot.ops) {
         if (!is(group, op.group_name, op.group)) continue;
         if (list.size() == ops_shown_max)
@@ -283,7 +290,10 @@ Result<std::string> ops(const engine::Snapshot& snapshot, const HostNames& hosts
             messages.push_back(
                 {{"group", name}, {"group_id", m.group.text()}, {"what", m.what}, {"age_ms", ms(m.age)}});
     }
-    return print({{"ops", std::move(list)}, {"messages", std::move(messages)}, {"omitted", omitted}});
+    return print({{"ops", std::move(list)},
+                  {"messages", std::move(messages)},
+                  {"forming", std::move(forming)},
+                  {"omitted", omitted}});
 }
 
 Result<std::string> plan(const engine::Snapshot& snapshot, const HostNames& hosts,

@@ -54,6 +54,7 @@ struct DirectoryConfig {
     std::function<std::string(const NodeId&)> name_of;
     Duration expired_kept{2'000'000'000};  // how long status() still shows an open that has expired
     size_t expired_max = 1024;
+    size_t names_compared_max = 1024;  // keys that status() looks at for others of the same name
 };
 
 class Directory {
@@ -136,6 +137,7 @@ class Directory {
     Error clash(const wire::GroupOpen& open, const Entry& with, const std::string& what) const;
     std::optional<Error> difference(const wire::GroupOpen& open, const Gathering& gathering) const;
     void refuse_all(const wire::GroupKey& key, const Error& error);
+    uint32_t others_of(const std::string& name, const wire::GroupKey& key, Time now) const;
     std::string who(const wire::GroupOpen& open) const;
     void place(const wire::GroupKey& key, Entry entry);
     void reinsert(std::vector<Entry> entries, Time now);

@@ -78,6 +78,7 @@ Result<wire::RequestId> Rendezvous::open(const OpenSpec& spec, Time now) {
     own.local = spec.local;
     own.proof = spec.proof;
     own.timeout = std::clamp(spec.timeout, Duration{1}, config_.timeout_max);
+    own.since = now;
     own.deadline = spec.timeout == Duration{0} ? never : now + own.timeout;
     Own& kept = own_[own.open.id] = own;
     list(kept, now);
@@ -160,6 +161,7 @@ void Rendezvous::on_status_request(const NodeId& from, const wire::GroupStatusRe
 }
 
 void Rendezvous::on_status(const NodeId& from, const wire::GroupStatus& status) {
+    keep_arrived(from, status);
     if (const auto own = own_.find(status.id); own != own_.end()) {
         if (own->second.status_until != never && from == leader_of(own->second)) expire(status.id, &status);
     } else if (const auto relayed = relayed_.find(status.id); relayed != relayed_.end() && from == leader_) {
@@ -393,13 +395,6 @@ std::optional<Action> Rendezvous::poll_action() {
     if (actions_.empty()) return std::nullopt;
     Action out = std::move(actions_.front());
     actions_.pop_front();
-    return out;
-}
-
-std::vector<Rendezvous::PendingOpen> Rendezvous::pending_opens() const {
-    std::vector<PendingOpen> out;
-    for (const auto& [id, own] : own_)
-        if (!own.withdrawn) out.push_back({own.open, own.session, own.reserved.has_value(), own.deadline});
     return out;
 }
 

@@ -19,6 +19,7 @@
 #include "core/result.hpp"
 #include "core/time.hpp"
 #include "rendezvous/directory.hpp"
+#include "rendezvous/forming.hpp"
 #include "rendezvous/proof.hpp"
 #include "wire/messages.hpp"
 
@@ -114,14 +115,12 @@ class Rendezvous {
     size_t pending() const { return own_.size(); }
     // This node has prepared the group and waits for its commit.
     bool awaits(const GroupId& group) const { return reservations_.contains(group); }
-    // For nexarctl: the opens of this node.
-    struct PendingOpen {
-        wire::GroupOpen open;
-        SessionId session;
-        bool reserved = false;
-        Time deadline;
-    };
-    std::vector<PendingOpen> pending_opens() const;
+
+    // For nexarctl (forming.cpp). inquire() asks the leader which ranks have come to the groups that this
+    // node's opens wait for; is_inquiring(): it has not answered for all of them.
+    void inquire();
+    bool is_inquiring() const { return !asked_.empty(); }
+    std::vector<FormingGroup> forming(Time now) const;
 
   private:
     struct Own {  // an open of this node
@@ -131,6 +130,7 @@ class Rendezvous {
         std::set<NodeId> listed;  // the nodes that it was listed with; only they may lead it
         Duration timeout;         // as requested, for the error's text
         Time deadline;
+        Time since;                       // when it was opened
         Time status_until = never;        // waits for the leader's GroupStatus until then [R11]
         std::optional<GroupId> reserved;  // the attempt that it is prepared in
         bool withdrawn = false;           // its process ended while it was reserved [R12]
@@ -192,6 +192,7 @@ class Rendezvous {
     void on_withdraw(const NodeId& from, const wire::GroupWithdraw& withdraw, Time now);
     void on_status_request(const NodeId& from, const wire::GroupStatusRequest& request, Time now);
     void on_status(const NodeId& from, const wire::GroupStatus& status);
+    void keep_arrived(const NodeId& from, const wire::GroupStatus& status);
     void fail_open(const wire::RequestId& request, Error error);
     void expire(const wire::RequestId& request, const wire::GroupStatus* status);
     void expire_all(Time now);
@@ -220,8 +221,10 @@ class Rendezvous {
     // attempt, so the questions of other nodes have no effect, and each node has its own promises_max.
     std::map<NodeId, std::deque<GroupId>> promised_;
     uint64_t next_group_ = 1;
-    Directory directory_;              // of opens with a secret
-    Directory local_;                  // of this node's own opens without one: nothing from outside gets here
+    Directory directory_;  // of opens with a secret
+    Directory local_;      // of this node's own opens without one: nothing from outside gets here
+    std::map<wire::RequestId, wire::GroupKey> asked_;  // of inquire(), without an answer
+    std::map<wire::GroupKey, Arrived> arrived_;        // the leader's answers since the last inquire()
     std::deque<wire::Message> inbox_;  // messages of this node to itself; empty between inputs
     std::deque<Action> actions_;       // not polled yet
 };

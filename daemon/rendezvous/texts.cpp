@@ -28,6 +28,16 @@ std::string advice(bool local) {
            (local ? ". " : " ") + "To wait longer: timeout_ms, or NEXAR_OPEN_TIMEOUT_SECS";
 }
 
+// What the opens that came let suppose.
+std::string hint(const Unfilled& unfilled, const wire::GroupStatus& status) {
+    if (status.others > 0)
+        return std::to_string(status.others) + (status.others == 1 ? " other waits" : " others wait") +
+               " for this name with another job_secret, or without one. ";
+    const NodeId& self = unfilled.open.id.origin;
+    const bool alone = std::ranges::all_of(status.present, [&](const auto& m) { return m.node == self; });
+    return alone && !unfilled.local ? "No rank came from another node. " : "";
+}
+
 struct Members {
     std::vector<bool> there;
     std::vector<std::string> present, missing;
@@ -72,7 +82,7 @@ Error group_incomplete(const Unfilled& unfilled, const wire::GroupStatus* status
         error.text += count == 0          ? "nobody is missing, but it could not be formed"
                       : members.automatic ? "missing: " + std::to_string(count) + " of any rank"
                                           : "missing: " + list(members.missing);
-        if (count != 0) error.text += ". " + advice(unfilled.local);
+        if (count != 0) error.text += ". " + hint(unfilled, *status) + advice(unfilled.local);
         error.text += (count != 0 ? ". " : "; ") + std::to_string(members.present.size()) +
                       " came: " + list(members.present);
         if (!members.automatic && !members.missing.empty())

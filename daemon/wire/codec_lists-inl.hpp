@@ -108,5 +108,5 @@ NEXAR_FIELDS(GroupRefused, NEXAR_FIELD(id, Id), NEXAR_FIELD(group, Group), NEXAR
 NEXAR_FIELDS(GroupUnlisted, NEXAR_FIELD(id, Id));
 NEXAR_FIELDS(GroupStatusRequest, NEXAR_FIELD(id, Id), NEXAR_FIELD(key, Key, FixedBytes{"key"}));
 NEXAR_FIELDS(GroupStatus, NEXAR_FIELD(id, Id), NEXAR_FIELD(size, Size, bounded("group size", ranks_max)),
-             NEXAR_FIELD(present, Present, MemberTable{}),
+             NEXAR_FIELD(present, Present, MemberTable{}), NEXAR_FIELD(others, Others),
              Rule{[](Decoder& d, const T& status) { check_present(d, status.present); }});

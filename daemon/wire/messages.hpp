@@ -154,6 +154,7 @@ struct GroupStatus {
     RequestId id;
     uint32_t size = 0;
     std::vector<GroupMemberRecord> present;  // rank UINT32_MAX: automatic, not yet given
+    uint32_t others = 0;                     // opens of the same name with another key
 };
 
 // ---- Groups at work (docs/protocol/failure.md) ----

@@ -93,6 +93,42 @@ def test_groups_and_ops_are_empty_without_jobs(cluster):
         assert ctl(cluster[1], word)[0].strip(), f"nexarctl {word} says nothing at all"
 
 
+def opens_alone(me):
+    session = me.session()
+    me.mark()
+    try:
+        me.group(session, timeout=60)
+    except Exception as error:
+        return str(error)
+
+
+def test_groups_that_are_forming_show_who_came_and_what_keeps_them_from_it(cluster):
+    """[U8]"""
+    nodes = [cluster[1], cluster[2], cluster[3]]
+    half = Job(nodes, opens_alone, name="half", without={1})
+    half.await_marks()
+    for node in (cluster[1], cluster[3]):
+        one, = eventually(lambda node=node: [one for one in ctl_json(node, "groups")["forming"]
+                                             if one["name"] == "half" and one["came_count"] == 2],
+                          f"{node} to know that two came", 10)
+        equal((one["missing"], one["missing_count"], one["reported"]), ([1], 1, True), "missing")
+        equal([(rank["rank"], rank["node"], rank["pid"]) for rank in one["came"]],
+              [(rank, nodes[rank].id, half[rank].pid) for rank in (0, 2)], "came")
+        equal(one["hints"], [], "hints")
+        for words in (("groups",), ("ops",), ("ops", "half")):
+            contains(ctl(node, *words)[0], "half  forming for", "2 of 3 ranks came, missing: rank 1", "gives up in")
+    keys = {one["key"] for node in (cluster[1], cluster[3]) for one in ctl_json(node, "groups")["forming"]}
+    equal(len(keys), 1, "keys on the two nodes")
+
+    alone = Job(nodes, opens_alone, name="half", without={0, 2}, secret="another secret, of 16 bytes at least")
+    alone.await_marks()
+    for node in (cluster[1], cluster[2]):
+        eventually(lambda node=node: "another job secret" in " ".join(
+            hint for one in ctl_json(node, "groups")["forming"] for hint in one["hints"]), f"a hint on {node}", 10)
+    contains(ctl(cluster[2], "groups")[0], "no rank of another node has come")
+    assert {one["key"] for one in ctl_json(cluster[2], "groups")["forming"]}.isdisjoint(keys), "equal keys of two secrets"
+
+
 def test_plan_needs_no_daemon_and_knows_live_groups(cluster):
     plan = ctl_json(cluster[1], "plan", "--op", "all_reduce", "--bytes", "64M", "--nodes", 3, "--ranks-per-node", 2)
     assert plan, "an empty plan"

@@ -36,13 +36,6 @@ std::string group_text(const json& g) {
     return out + table.text();
 }
 
-std::string opening_text(const json& o) {
-    return printable(text_of(o, "name")) + "  forming: " +
-           (has(o, "rank") ? "rank " + std::to_string(count_of(o, "rank")) : std::string("a rank")) + " of " +
-           std::to_string(count_of(o, "size")) + ", pid " + std::to_string(count_of(o, "pid")) +
-           ", waits for the others\n";
-}
-
 class Groups final : public Command {
     void declare(Options& options) override { options.text("GROUP", group_, "name or id; none: all"); }
     int run(const Context& context) override {
@@ -59,7 +52,7 @@ std::string render_groups(const json& answer) {
     const json& forming = list_of(answer, "forming");
     if (groups.empty() && forming.empty()) return "no groups on this node\n";
     std::string out;
-    for (const auto& o : forming) out += opening_text(o);
+    for (const auto& o : forming) out += forming_text(o, /*with_ranks=*/true);
     for (const auto& g : groups) out += (out.empty() ? "" : "\n") + group_text(g);
     if (count_of(answer, "omitted") != 0)
         out += "\n" + std::to_string(count_of(answer, "omitted")) + " more groups are not shown; name one\n";

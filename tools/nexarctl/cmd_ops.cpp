@@ -56,6 +56,7 @@ std::string render_ops(const json& answer) {
     for (const auto& m : list_of(answer, "messages"))
         out += printable(text_of(m, "group")) + "  " + printable(text_of(m, "what")) + ", for " +
                milliseconds_text(number_of(m, "age_ms")) + "\n";
+    for (const auto& o : list_of(answer, "forming")) out += forming_text(o, /*with_ranks=*/false);
     if (out.empty()) return "no operations in flight on this node\n";
     if (count_of(answer, "omitted") != 0)
         out += std::to_string(count_of(answer, "omitted")) + " more are not shown; name a group\n";

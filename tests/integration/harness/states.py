@@ -31,7 +31,7 @@ def receiving(job, *ranks):
 
 def forming(node, group):
     """The ranks of a node's processes that wait for this group to form; None: it takes any."""
-    return [waits["rank"] for waits in node.ask("groups")["forming"] if waits["name"] == group]
+    return [waits["rank"] for one in node.ask("groups")["forming"] if one["name"] == group for waits in one["here"]]
 
 
 def sockets_of(pid):

@@ -95,13 +95,34 @@ TEST_CASE("groups list their ranks, and say what failed") {
             "\n3 more groups are not shown; name one\n");
 }
 
-TEST_CASE("groups list who waits for a group to form") {
-    const json answer =
-        json::parse(R"({"groups": [], "forming": [{"name": "digits", "size": 3, "rank": 0, "pid": 100},
-        {"name": "digits", "size": 3, "rank": null, "pid": 200}]})");
-    REQUIRE(render_groups(answer) ==
-            "digits  forming: rank 0 of 3, pid 100, waits for the others\n"
-            "digits  forming: a rank of 3, pid 200, waits for the others\n");
+TEST_CASE("groups and ops show who came to a group that is forming, who is missing, and what to look at",
+          "[U8]") {
+    const json forming = json::parse(R"([
+        {"name": "digits", "size": 4, "key": "1a2b3c4d", "age_ms": 12300, "left_ms": 17700, "reported": true,
+         "came": [{"rank": 0, "node": "aa", "host": "alpha", "pid": 100}, {"rank": 2, "node": "bb", "host": "beta", "pid": 200}],
+         "came_count": 2, "missing": [1, 3], "missing_count": 2, "hints": ["do this", "do that"]},
+        {"name": "auto", "size": 70, "key": "00000000", "age_ms": 1, "left_ms": null, "reported": true,
+         "came": [{"rank": null, "node": "aa", "host": "", "pid": 100}], "came_count": 1, "missing": [], "missing_count": 69},
+        {"name": "far", "size": 2, "key": "0", "age_ms": 1, "reported": false,
+         "here": [{"rank": 1, "node": "aa", "host": "", "pid": 7}]},
+        {"name": "last", "size": 2, "key": "0", "age_ms": 1, "being_made": true}])");
+    REQUIRE(render_groups({{"groups", json::array()}, {"forming", forming}}) ==
+            "digits  forming for 12.3 s: 2 of 4 ranks came, missing: rank 1, 3; gives up in 17.7 s; key "
+            "1a2b3c4d\n"
+            "    came: rank 0 on alpha (aa), pid 100\n"
+            "    came: rank 2 on beta (bb), pid 200\n"
+            "    -> do this\n"
+            "    -> do that\n"
+            "auto  forming for 1.00 ms: 1 of 70 ranks came, missing: 69 of any rank; key 00000000\n"
+            "    came: any rank on aa, pid 100\n"
+            "far  forming for 1.00 ms: which of its 2 ranks came is not known here; key 0\n"
+            "    came: rank 1 on aa, pid 7\n"
+            "last  forming for 1.00 ms: all ranks came, it is being made; key 0\n");
+    REQUIRE(render_ops({{"ops", json::array()}, {"forming", json::array({forming[0]})}}) ==
+            "digits  forming for 12.3 s: 2 of 4 ranks came, missing: rank 1, 3; gives up in 17.7 s; key "
+            "1a2b3c4d\n"
+            "    -> do this\n"
+            "    -> do that\n");
 }
 
 TEST_CASE("ops name who has not arrived, with node and pid") {

@@ -4,6 +4,8 @@
 #include <catch2/catch_test_macros.hpp>
 #include <nlohmann/json.hpp>
 
+#include "node/forming_report.hpp"
+
 using namespace nexar;
 using namespace nexar::node;
 using nlohmann::json;
@@ -92,15 +94,92 @@ TEST_CASE("a failed group says why, and which rank") {
     REQUIRE(g["timeouts_ms"] == json{{"collective", 30000.0}, {"barrier", 5.0}, {"rpc", 0.0}});
 }
 
-TEST_CASE("groups: who waits here for a group to form") {
+namespace {
+
+engine::OpeningSnapshot forming(const std::string& name, uint32_t size) {
+    engine::OpeningSnapshot out;
+    out.name = name;
+    out.key = "1a2b3c4d";
+    out.size = size;
+    out.age = std::chrono::seconds(2);
+    out.left = std::chrono::seconds(28);
+    out.leader = node_id(2);
+    out.here = {{0, node_id(1), 100, std::chrono::seconds(2)}};
+    out.reported = true;
+    out.came = {{0, node_id(1), 100, {}}, {2, node_id(2), 200, {}}};
+    out.came_count = 2;
+    out.missing = {1};
+    out.missing_count = size - 2;
+    return out;
+}
+
+}  // namespace
+
+TEST_CASE("groups and ops: who came to a group that is forming, and who is missing", "[U8]") {
     engine::Snapshot s;
-    s.forming = {{"digits", 3, 0, 100}, {"other", 2, std::nullopt, 200}};
+    s.forming = {forming("digits", 3), forming("other", 3)};
     const json all = json::parse(*report::groups(s, hosts));
     REQUIRE(all["groups"].empty());
-    REQUIRE(all["forming"] ==
-            json::array({{{"name", "digits"}, {"size", 3}, {"rank", 0}, {"pid", 100}},
-                         {{"name", "other"}, {"size", 2}, {"rank", nullptr}, {"pid", 200}}}));
+    const json one = all["forming"][0];
+    REQUIRE((one["name"] == "digits" && one["size"] == 3 && one["key"] == "1a2b3c4d"));
+    REQUIRE((one["age_ms"] == 2000.0 && one["left_ms"] == 28000.0));
+    REQUIRE(one["collected_by"] == json{{"node", node_id(2).hex()}, {"host", "beta"}});
+    REQUIRE(one["here"][0]["age_ms"] == 2000.0);
+    REQUIRE(one["came"][1] == json{{"rank", 2}, {"node", node_id(2).hex()}, {"host", "beta"}, {"pid", 200}});
+    REQUIRE((one["came_count"] == 2 && one["missing"] == json{1} && one["missing_count"] == 1));
+    REQUIRE(one["hints"].empty());
     REQUIRE(json::parse(*report::groups(s, hosts, "other"))["forming"].size() == 1);
+    REQUIRE(json::parse(*report::ops(s, hosts))["forming"].size() == 2);
+    REQUIRE(json::parse(*report::ops(s, hosts, "other"))["forming"].size() == 1);
+}
+
+TEST_CASE("a group that does not form has hints: another secret, another size, nobody elsewhere", "[U8]") {
+    engine::Snapshot s = snapshot();
+    auto opening = forming("x", 3);
+    const auto hints = [&] {
+        s.forming.insert(s.forming.begin(), opening);
+        return report::hints_of(opening, s);
+    };
+    const auto only = [](const std::vector<std::string>& hints, const std::string& words) {
+        return hints.size() == 1 && hints[0].find(words) != std::string::npos;
+    };
+    SECTION("an opening here or elsewhere has the name and another key") {
+        SECTION("elsewhere") {
+            opening.others = 3;
+        }
+        SECTION("here, without a secret") {
+            auto local = opening;
+            local.local = true;
+            s.forming.push_back(local);
+        }
+        REQUIRE(only(hints(), "another job secret, or none"));
+    }
+    SECTION("a group of this name was made with another size") {
+        opening.name = s.groups[0].name;
+        opening.size = 17;
+        REQUIRE(only(hints(), "do all ranks state one size?"));
+    }
+    SECTION("only ranks of this node came") {
+        opening.came.pop_back();
+        REQUIRE(only(hints(), "no rank of another node has come"));
+    }
+    SECTION("it has no secret") {
+        opening.local = true;
+        REQUIRE(only(hints(), "without a job secret"));
+    }
+    SECTION("the leader does not answer") {
+        opening.reported = false;
+        REQUIRE(only(hints(), "has not answered"));
+    }
+    SECTION("an attempt failed") {
+        opening.trouble = "nodes a and b do not reach each other";
+        REQUIRE(only(hints(), "a and b do not reach"));
+    }
+    SECTION("it is being made") {
+        opening.being_made = true;
+        opening.reported = false;
+        REQUIRE(hints().empty());
+    }
 }
 
 TEST_CASE("ops: what is in flight, who arrived, and who is missing with node and pid") {

@@ -92,8 +92,8 @@ struct Same {
     }
     bool operator()(const GroupStatus& a, const GroupStatus& b) const {
         auto tie = [](const GroupStatus& m) {
-            const auto& [id, size, present] = m;
-            return std::tuple(id, size, members(present));
+            const auto& [id, size, present, others] = m;
+            return std::tuple(id, size, members(present), others);
         };
         return tie(a) == tie(b);
     }

@@ -1,0 +1,85 @@
+// See forming.hpp. It reads the machine's state, and asks the leader in the way of an open that has expired
+// [R11]; nothing of the opens depends on it.
+#include "rendezvous/forming.hpp"
+
+#include <algorithm>
+
+#include "rendezvous/rendezvous.hpp"
+
+namespace nexar::rendezvous {
+namespace {
+
+constexpr size_t asked_max = 64;  // keys in one inquiry
+
+}  // namespace
+
+Arrived arrived_of(uint32_t size, const wire::GroupStatus& status) {
+    Arrived out;
+    std::vector<bool> there(size);
+    bool automatic = false;
+    for (const wire::GroupMemberRecord& member : status.present) {
+        if (member.rank < size)
+            there[member.rank] = true;
+        else
+            automatic = true;
+        if (out.came.size() < Arrived::came_max) out.came.push_back(member);
+    }
+    out.came_count = static_cast<uint32_t>(std::min<size_t>(status.present.size(), size));
+    out.missing_count = size - out.came_count;
+    for (uint32_t rank = 0; rank < size && !automatic && out.missing.size() < Arrived::missing_max; ++rank)
+        if (!there[rank]) out.missing.push_back(rank);
+    out.others = status.others;
+    return out;
+}
+
+void Rendezvous::inquire() {
+    asked_.clear();
+    arrived_.clear();
+    std::set<wire::GroupKey> keys;
+    for (const auto& [id, own] : own_) {
+        if (asked_.size() >= asked_max) return;
+        if (leader_of(own) == config_.self || own.reserved || own.withdrawn) continue;
+        if (!keys.insert(own.open.key).second) continue;
+        asked_.emplace(id, own.open.key);
+        send(leader_, wire::GroupStatusRequest{id, own.open.key});
+    }
+}
+
+void Rendezvous::keep_arrived(const NodeId& from, const wire::GroupStatus& status) {
+    const auto own = own_.find(status.id);
+    if (from != leader_ || asked_.erase(status.id) == 0 || own == own_.end()) return;
+    arrived_[own->second.open.key] = arrived_of(own->second.open.size, status);
+}
+
+std::vector<FormingGroup> Rendezvous::forming(Time now) const {
+    std::map<wire::GroupKey, FormingGroup> groups;
+    for (const auto& [id, own] : own_) {
+        if (own.withdrawn) continue;
+        const auto [at, added] = groups.try_emplace(own.open.key);
+        FormingGroup& group = at->second;
+        if (added) {
+            group.key = own.open.key;
+            group.name = own.open.name;
+            group.size = own.open.size;
+            group.local = own.local;
+            group.leader = leader_of(own);
+            group.since = own.since;
+            if (group.leader == config_.self)
+                group.arrived =
+                    arrived_of(group.size, (own.local ? local_ : directory_).status(id, group.key, now));
+            else if (const auto known = arrived_.find(group.key); known != arrived_.end())
+                group.arrived = known->second;
+        }
+        group.since = std::min(group.since, own.since);
+        group.deadline = std::min(group.deadline, own.deadline);
+        group.reserved |= own.reserved.has_value();
+        group.here.push_back({own.open.rank, own.open.pid, own.since});
+        if (!own.trouble.empty()) group.trouble = own.trouble;
+    }
+    std::vector<FormingGroup> out;
+    for (auto& [key, group] : groups) out.push_back(std::move(group));
+    std::ranges::sort(out, {}, [](const FormingGroup& g) { return std::tie(g.name, g.key); });
+    return out;
+}
+
+}  // namespace nexar::rendezvous

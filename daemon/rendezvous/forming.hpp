@@ -1,0 +1,44 @@
+// What nexarctl shows of the groups that processes of a node wait for.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/ids.hpp"
+#include "core/time.hpp"
+#include "wire/messages.hpp"
+
+namespace nexar::rendezvous {
+
+// The opens that a leader has listed for one key. A leader's list may be long, and is kept in part.
+struct Arrived {
+    static constexpr size_t came_max = 1024, missing_max = 64;
+    std::vector<wire::GroupMemberRecord> came;  // the first came_max, in rank order
+    uint32_t came_count = 0;
+    std::vector<uint32_t> missing;  // the first missing_max; empty with automatic ranks
+    uint32_t missing_count = 0;
+    uint32_t others = 0;  // opens of the same name with another key
+};
+Arrived arrived_of(uint32_t size, const wire::GroupStatus& status);
+
+struct FormingGroup {
+    struct Waiting {  // an open of this node
+        int64_t rank = -1;
+        uint32_t pid = 0;
+        Time since;
+    };
+    wire::GroupKey key{};
+    std::string name;
+    uint32_t size = 0;
+    bool local = false;     // without a secret
+    bool reserved = false;  // all ranks have come, an attempt to make the group is in progress
+    NodeId leader;          // the node that collects the ranks
+    Time since;             // of the first open here
+    Time deadline = never;  // of the first one to give up
+    std::vector<Waiting> here;
+    std::optional<Arrived> arrived;  // none: the leader has not answered
+    std::string trouble;             // why the last attempt was aborted; empty: none was
+};
+
+}  // namespace nexar::rendezvous
