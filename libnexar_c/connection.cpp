@@ -19,6 +19,9 @@ namespace nexar::c {
 
 namespace {
 
+constexpr const char* stuck =
+    " in time; it is stopped or busy: systemctl status nexard. connect_timeout_ms of the session allows more";
+
 template <class T>
 T message(uint32_t type) {
     T out{};
@@ -88,7 +91,7 @@ Result<void> Connection::dial(const ConnectOptions& options, Time until) {
         // The daemon's queue of connections is full; poll(2) cannot wait for room in it.
         if (now() >= until)
             return fail(Errc::daemon_unresponsive,
-                        "the daemon on " + options.path + " accepts no connections");
+                        "the daemon on " + options.path + " accepts no connections" + stuck);
         ::poll(nullptr, 0, 1);
     }
     return {};
@@ -103,7 +106,8 @@ Result<void> Connection::receive(uint32_t type, void* out, size_t size, int* fds
         if (ready > 0) break;
         if (ready < 0 && errno != EINTR) return fail(io_error("cannot wait for the daemon"));
         if (now() >= until)
-            return fail(Errc::daemon_unresponsive, "the daemon does not answer the handshake");
+            return fail(Errc::daemon_unresponsive,
+                        std::string("the daemon does not answer the handshake") + stuck);
     }
     alignas(8) char packet[NEXAR_MSG_BYTES_MAX] = {};
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * NEXAR_MSG_FDS_MAX)];

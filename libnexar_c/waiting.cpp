@@ -169,8 +169,9 @@ void Session::check_tick() {
         shm::fence();  // [S15]: before the tick is read again
     };
     if (!tick_watch_.expired(read, report)) return;
-    fail_all(Errc::daemon_unresponsive,
-             "the daemon has not run for " + std::to_string(to_ms(at - tick)) + " ms");
+    fail_all(Errc::daemon_unresponsive, "the daemon has not run for " + std::to_string(to_ms(at - tick)) +
+                                            " ms: it is stopped, or its host is overloaded; "
+                                            "daemon_unresponsive_ms of the session allows more");
     connection_->shut_down();  // wakes the daemon when it runs again
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "engine/group.hpp"
+#include "engine/timeout_advice.hpp"
 #include "wire/codec.hpp"
 
 namespace nexar::engine {
@@ -74,7 +75,8 @@ void CollectiveRun::expire() {
     Error error{Errc::aborted,
                 gathering_.descriptor()->text() + " did not finish within " +
                     std::to_string(to_ms(gathering_.timeout())) + " ms, the deadline of rank " +
-                    std::to_string(gathering_.timeout_rank()) + ": " + why,
+                    std::to_string(gathering_.timeout_rank()) + " (" +
+                    timeout_advice(gathering_.descriptor()->kind) + "): " + why,
                 -1,
                 -1,
                 {}};

@@ -8,6 +8,7 @@
 #include "engine/group.hpp"
 #include "engine/local_job.hpp"
 #include "engine/message_state.hpp"
+#include "engine/timeout_advice.hpp"
 #include "wire/codec.hpp"
 
 namespace nexar::engine {
@@ -21,13 +22,13 @@ std::string Messages::Recv::text() const {
 }
 
 void Messages::Send::on_time() {
-    owner.end(*this,
-              Error{Errc::timed_out,
-                    "send to rank " + std::to_string(message.dst) + ", tag " + std::to_string(message.tag) +
-                        " was not received within " + std::to_string(to_ms(timeout)) + " ms",
-                    message.dst,
-                    -1,
-                    {}});
+    owner.end(*this, Error{Errc::timed_out,
+                           "send to rank " + std::to_string(message.dst) + ", tag " +
+                               std::to_string(message.tag) + " was not received within " +
+                               std::to_string(to_ms(timeout)) + " ms; " + timeout_advice(OpKind::send),
+                           message.dst,
+                           -1,
+                           {}});
 }
 
 void Messages::Recv::on_time() {
@@ -35,7 +36,8 @@ void Messages::Recv::on_time() {
     const int64_t rank_or_none = source == any_rank ? -1 : int64_t{source};
     const std::string what =
         in_flight ? ": the message did not arrive whole within " : ": no such message within ";
-    owner.end(*this, Error{Errc::timed_out, text() + what + waited + " ms", rank_or_none, -1, {}},
+    const std::string advice = "; " + timeout_advice(OpKind::recv);
+    owner.end(*this, Error{Errc::timed_out, text() + what + waited + " ms" + advice, rank_or_none, -1, {}},
               Disposition::rematch);
 }
 

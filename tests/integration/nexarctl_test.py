@@ -208,7 +208,9 @@ class Local(Case):
     def test_doctor_works_without_a_daemon(self):
         done = ctl("--socket", self.socket, "doctor", "--json")
         checks = {c["check"]: c for c in json.loads(done.stdout)["checks"]}
-        self.assertEqual(checks["daemon"]["result"], "warn")
+        self.assertEqual((done.returncode, checks["daemon"]["result"]), (1, "fail"))  # [U13]
+        self.assertIn("systemctl start nexard", checks["daemon"]["found"])
+        self.assertIn("journalctl -u nexard", checks["daemon"]["advice"])
         for name in ("kernel", "futex_waitv", "memfd seals", "UDP send offload (GSO)", "open files", "wall clock"):
             self.assertIn(name, checks)
         self.assertIn("no daemon listens", ctl("--socket", self.socket, "doctor").stdout)

@@ -217,8 +217,8 @@ def test_doctor_examines_a_machine_with_and_without_a_daemon(cluster):
     contains(text, cluster.network.address(1))
 
     cluster[3].kill()
-    text, _ = ctl(cluster[3], "doctor", expect=None)
-    contains(text, "no daemon listens")
+    text, _ = ctl(cluster[3], "doctor", expect=FAILED)  # [U13]
+    contains(text, "no daemon listens", "systemctl start nexard", "to repair")
     cluster[3].start()
 
 

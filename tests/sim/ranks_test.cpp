@@ -362,7 +362,9 @@ TEST_CASE("match ids that agree change nothing, whatever they are and in whateve
 
 // ---- Time-outs, and who is at fault ----
 
-TEST_CASE("an operation without a time-out of its own has the group's for its kind") {
+TEST_CASE(
+    "an operation without a time-out of its own has the group's for its kind; the text says what raises it",
+    "[U19]") {
     ClusterShape shape = three_nodes();
     shape.collective_timeout = 3s;
     shape.barrier_timeout = 1s;
@@ -383,6 +385,14 @@ TEST_CASE("an operation without a time-out of its own has the group's for its ki
     REQUIRE(barrier.outcome.error.text.contains("within 1000 ms, the deadline of rank 0"));
     REQUIRE(message.outcome.error.text.contains("within 3000 ms"));
     REQUIRE(reduce.outcome.error.text.contains("within 3000 ms, the deadline of rank 0"));
+    for (const auto& [call, what] :
+         {std::pair(&barrier, "barrier"), {&reduce, "collective"}, {&message, "collective"}}) {
+        const std::string kind = what, variable = kind == "barrier" ? "BARRIER" : "COLLECTIVE";
+        INFO(call->outcome.error.text);
+        REQUIRE(call->outcome.error.text.contains("timeout_ms of the call, " + kind +
+                                                  "_timeout_ms of the group, or NEXAR_" + variable +
+                                                  "_TIMEOUT_SECS"));
+    }
     REQUIRE(reduce.outcome.error.pid == 1001);
     REQUIRE(reduce.outcome.error.host == "host1");
     REQUIRE((reduce.outcome.sequence == 1 && reduce.outcome.epoch == 1));

@@ -159,9 +159,10 @@ Check certificate(const Facts& f) {
 }
 
 void add_daemon(const Facts& f, std::vector<Check>& out) {
-    out.push_back(judged("daemon", f.daemon, Outcome::warn,
-                         f.daemon ? "answers, listens on " + f.listen : f.daemon_problem,
-                         "what follows from it cannot be checked"));
+    out.push_back(judged(
+        "daemon", f.daemon, Outcome::fail, f.daemon ? "answers, listens on " + f.listen : f.daemon_problem,
+        "repair this first: its addresses, peers and certificate cannot be checked without it. "
+        "journalctl -u nexard has why it ended, or its state"));
     if (!f.state.empty()) out.push_back(membership(f));
     if (f.certificate) out.push_back(certificate(f));
     for (const auto& a : f.addresses)
