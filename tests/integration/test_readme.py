@@ -46,4 +46,12 @@ def test_the_python_example_sums(cluster):
     equal(ends, [(0, f"{rank} [1. 3. 5. 7.]\n") for rank in range(2)], "exits and outputs")
 
 
+def test_no_example_shows_a_token_on_a_command_line_and_linux_only_is_stated(_cluster):
+    """[U17]"""
+    for page in ("README.md", "docs/operations.md"):
+        for words in re.findall(r"cluster join +([^`\n]*)", (ROOT / page).read_text()):
+            assert words.startswith("-"), f"{page}: cluster join {words}"
+    contains((ROOT / "README.md").read_text(), "It is for Linux on 64-bit machines only", "sealed memfds")
+
+
 main(globals(), nodes=2)

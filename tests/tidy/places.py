@@ -6,7 +6,8 @@ import tidy
 
 # Not the decisions: they name what there was.
 PAGES = ("README.md", "CONTRIBUTING.md", "docs/ARCHITECTURE.md", "docs/abi.md", "docs/adding.md", "docs/glossary.md",
-         "docs/operations.md")
+         "docs/operations.md", "docs/containers.md", "docs/errors.md", "docs/coming-from-mpi.md", "docs/coming-from-nccl.md",
+         "docs/coming-from-torch.md")
 FOLDER = "docs/protocol"
 ROOTS = ("daemon", "libnexar_c", "include", "proto", "tests", "tools", "bindings", "examples", "docs", "systemd", "cmake")
 NAMED = re.compile(r"`([A-Za-z_][\w:]*)`\s+in\s+`([\w./-]+)`")
