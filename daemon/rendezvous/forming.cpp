@@ -10,6 +10,8 @@ namespace nexar::rendezvous {
 namespace {
 
 constexpr size_t asked_max = 64;  // keys in one inquiry
+// Keys that this node leads, in one answer: each is a walk through a part of the directory.
+constexpr size_t looked_up_max = 256;
 
 }  // namespace
 
@@ -53,6 +55,7 @@ void Rendezvous::keep_arrived(const NodeId& from, const wire::GroupStatus& statu
 
 std::vector<FormingGroup> Rendezvous::forming(Time now) const {
     std::map<wire::GroupKey, FormingGroup> groups;
+    size_t looked_up = 0;
     for (const auto& [id, own] : own_) {
         if (own.withdrawn) continue;
         const auto [at, added] = groups.try_emplace(own.open.key);
@@ -64,7 +67,7 @@ std::vector<FormingGroup> Rendezvous::forming(Time now) const {
             group.local = own.local;
             group.leader = leader_of(own);
             group.since = own.since;
-            if (group.leader == config_.self)
+            if (group.leader == config_.self && looked_up++ < looked_up_max)
                 group.arrived =
                     arrived_of(group.size, (own.local ? local_ : directory_).status(id, group.key, now));
             else if (const auto known = arrived_.find(group.key); known != arrived_.end())
