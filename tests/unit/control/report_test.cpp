@@ -304,7 +304,8 @@ TEST_CASE("cluster, tokens, doctor and config are JSON, and the configuration sh
     REQUIRE(json::parse(report::cluster(c))["members"][0]["addresses"] == json{"10.0.0.1:7654"});
     REQUIRE(json::parse(report::tokens({{"00ff", 123, 2}}))["tokens"][0] ==
             json{{"id", "00ff"}, {"expires", 123}, {"uses_left", 2}});
-    REQUIRE(json::parse(report::token_created({"00ff", 123, 2}, "nexar1.x"))["token"] == "nexar1.x");
+    REQUIRE(json::parse(report::token_created({"00ff", 123, 2},
+                                              Secret(std::string_view("nexar1.x"))))["token"] == "nexar1.x");
 
     report::Doctor d;
     d.pid = 77;
