@@ -151,10 +151,12 @@ Digest hmac_sha256(Bytes key, Bytes data) {
 
 // One block: no more is needed.
 Digest hkdf_sha256(Bytes secret, Bytes salt, Bytes info) {
-    const Digest extracted = hmac_sha256(salt, secret);
+    Digest extracted = hmac_sha256(salt, secret);
     std::vector<std::byte> block(info.begin(), info.end());
     block.push_back(std::byte{1});
-    return hmac_sha256(std::as_bytes(std::span(extracted)), block);
+    const Digest out = hmac_sha256(std::as_bytes(std::span(extracted)), block);
+    wipe(std::as_writable_bytes(std::span(extracted)));
+    return out;
 }
 
 void random_bytes(std::span<uint8_t> out) {

@@ -13,6 +13,7 @@
 #include "core/operations.hpp"
 #include "core/region.hpp"
 #include "core/result.hpp"
+#include "core/secret.hpp"
 #include "core/time.hpp"
 #include "link/mesh.hpp"
 #include "reduce/dtype.hpp"
@@ -90,7 +91,7 @@ struct OpenRequest {
     std::string name;
     uint32_t size = 0;
     int64_t rank = -1;                 // -1: automatic
-    std::string job_secret;            // empty: only sessions of one tenant on this node find each other
+    Secret job_secret;                 // empty: only sessions of one tenant on this node find each other
     TenantRef tenant;                  // of the session
     uint32_t pid = 0;                  // attested by the kernel
     uint64_t instance = 0;             // how often the launcher started this job again: another job each time

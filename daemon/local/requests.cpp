@@ -172,7 +172,7 @@ Result<engine::OpenRequest> open_request_from(const nexar_shm_group_open& asked)
     out.name.assign(asked.name, asked.name_bytes);
     out.size = asked.size;
     out.rank = asked.rank == NEXAR_SHM_ANY_RANK ? -1 : int64_t{asked.rank};
-    out.job_secret.assign(asked.secret, asked.secret_bytes);
+    out.job_secret = Secret({asked.secret, asked.secret_bytes});
     out.instance = asked.instance;
     out.timeout = Duration(asked.timeout_ns);
     NEXAR_TRY(out.asked.collective, agreed_timeout("collective_timeout_ns", asked.collective_timeout_ns));

@@ -82,7 +82,7 @@ Host::Host(Cluster& cluster, uint32_t index, uint32_t identity, uint64_t counter
         return std::string();
     };
     config.credentials = [index](const engine::OpenRequest& r) {
-        return test::credentials_of(r.job_secret, r.name, index);
+        return test::credentials_of(std::string(r.job_secret.text()), r.name, index);
     };
     config.proof = test::proof_port(index);
     std::vector<engine::MeshPort*> ports;
@@ -352,7 +352,7 @@ Cluster::Open Cluster::open(uint32_t host, const std::string& name, uint32_t siz
     request.name = name;
     request.size = size;
     request.rank = rank;
-    request.job_secret = secret;
+    request.job_secret = Secret(secret);
     request.tenant = hosts[host]->tenants.of("", uid);
     request.pid = 4000 + host;
     request.timeout = timeout;

@@ -12,7 +12,7 @@ engine::OpenRequest request(const std::string& secret, const std::string& name, 
                             const std::string& label = {}) {
     static Tenants tenants;
     engine::OpenRequest r;
-    r.job_secret = secret;
+    r.job_secret = Secret(secret);
     r.name = name;
     r.tenant = tenants.of(label, uid);
     r.size = 4;
