@@ -7,6 +7,7 @@
 #include "config/config.hpp"
 #include "config/file.hpp"
 #include "node/node.hpp"
+#include "writers/stderr_log.hpp"
 
 extern char** environ;
 
@@ -98,7 +99,7 @@ int main(int argc, char** argv) {
     if (print) std::cout << config::to_toml(*loaded);
     if (print || check_only) return 0;
 
-    const auto log = Log::to_stderr(level_of(loaded->log_level));
+    const auto log = writers::log_to_stderr(level_of(loaded->log_level));
     for (const auto& name : config::unknown_variables(sources.environment))
         log->warn("variable_ignored", {field("name", name), field("allowed", "those of nexard --help")});
     auto node = node::Node::start(*loaded, *log);

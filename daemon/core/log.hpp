@@ -1,7 +1,7 @@
 // Named events with typed fields (docs/glossary.md: noun_verb in the past): log.info("peer_suspected",
 // field("peer", id), field("silent_ms", 612)) prints `peer_suspected peer=3f… silent_ms=612`. Names are
-// stable, so that scripts can search for them; a field's name ends in its unit. spdlog is the sink, and
-// log.cpp the only file that includes it. Passed by reference, never global. Thread: any.
+// stable, so that scripts can search for them; a field's name ends in its unit. The sink is the caller's: the
+// daemon's is writers/stderr_log.hpp. Passed by reference, never global. Thread: the sink's.
 #pragma once
 
 #include <cstdint>
@@ -65,12 +65,8 @@ class Log {
     using Sink = std::function<void(Level, const std::string& line)>;
 
     explicit Log(Sink sink, Level threshold = Level::info);
-    ~Log();
     Log(const Log&) = delete;
     Log& operator=(const Log&) = delete;
-
-    // To stderr by spdlog; with <N> priority prefixes when stderr is the journal.
-    static std::unique_ptr<Log> to_stderr(Level threshold);
 
     void debug(std::string_view event, std::initializer_list<Field> fields = {}) {
         write(Level::debug, event, std::span(fields.begin(), fields.size()));
@@ -90,15 +86,12 @@ class Log {
               const std::vector<std::pair<std::string, std::string>>& fields);
 
     bool enabled(Level level) const { return level >= threshold_; }
-    void flush();
 
   private:
     void write(Level level, std::string_view event, std::span<const Field> fields);
 
     Sink sink_;        // receives each line
     Level threshold_;  // less severe events are not written
-    struct Impl;
-    std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace nexar

@@ -1,26 +1,13 @@
 #include "writers/state_writer.hpp"
 
-#include <signal.h>
-
 #include <utility>
 
+#include "writers/quiet_thread.hpp"
+
 namespace nexar::writers {
-namespace {
-
-// All signals stay blocked in this thread: the loop's thread handles them.
-std::thread without_signals(auto run) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    std::thread out(std::move(run));
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    return out;
-}
-
-}  // namespace
 
 StateWriter::StateWriter(const StateDir& state, loop::Wakeup& loop_wakeup)
-    : state_(&state), loop_wakeup_(&loop_wakeup), thread_(without_signals([this] { run(); })) {}
+    : state_(&state), loop_wakeup_(&loop_wakeup), thread_(quiet_thread([this] { run(); })) {}
 
 StateWriter::~StateWriter() {
     while (!queue_.empty()) {

@@ -1,18 +1,13 @@
 // The log: one event is one line, whatever its values hold; the threshold; the sink.
 #include "core/log.hpp"
 
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
-#include <cstdlib>
+#include <chrono>
 #include <limits>
 #include <string>
 #include <vector>
 
 #include "core/event_limit.hpp"
-#include "core/line_writer.hpp"
 
 using namespace nexar;
 
@@ -98,112 +93,6 @@ TEST_CASE("numbers print in full", "[core]") {
     CHECK(c.only() == "e a=18446744073709551615 b=-9223372036854775808 c=7");
 }
 
-namespace {
-
-// What to_stderr writes, with a pipe in stderr's place.
-std::string through_stderr(const std::function<void(Log&)>& use) {
-    int ends[2];
-    REQUIRE(pipe(ends) == 0);
-    const int saved = dup(2);
-    dup2(ends[1], 2);
-    {
-        auto log = Log::to_stderr(Level::info);
-        use(*log);
-        log->flush();
-    }
-    dup2(saved, 2);
-    close(saved);
-    close(ends[1]);
-    std::string out;
-    char buffer[4096];
-    for (ssize_t n; (n = read(ends[0], buffer, sizeof buffer)) > 0;)
-        out.append(buffer, static_cast<size_t>(n));
-    close(ends[0]);
-    return out;
-}
-
-}  // namespace
-
-TEST_CASE("stderr gets one line per event, and braces in values are only text", "[core]") {
-    unsetenv("JOURNAL_STREAM");
-    const std::string out = through_stderr([](Log& log) {
-        log.info("odd", {field("v", "{} {0} %v %n")});
-        log.debug("hidden");
-    });
-    CHECK(out.ends_with(" odd v=\"{} {0} %v %n\"\n"));
-    CHECK(std::count(out.begin(), out.end(), '\n') == 1);
-}
-
-TEST_CASE("the journal gets priorities instead of times", "[core]") {
-    setenv("JOURNAL_STREAM", "1:2", 1);
-    const std::string out = through_stderr([](Log& log) {
-        log.info("i");
-        log.warn("w");
-        log.error("e");
-    });
-    unsetenv("JOURNAL_STREAM");
-    CHECK(out == "<6>i\n<4>w\n<3>e\n");
-}
-
-TEST_CASE("a reader that has stopped delays nobody, and gets the number of lines that it missed",
-          "[core][H11]") {
-    unsetenv("JOURNAL_STREAM");
-    int ends[2];
-    REQUIRE(pipe(ends) == 0);
-    const int saved = dup(2);
-    dup2(ends[1], 2);
-    close(ends[1]);
-    // In a process of its own: where the writer waits, the alarm ends it.
-    const pid_t child = fork();
-    if (child == 0) {
-        close(ends[0]);
-        alarm(20);
-        auto log = Log::to_stderr(Level::debug);
-        const std::string long_value(1000, 'x');
-        for (int i = 0; i < 5000; ++i) log->debug("filler", {field("v", long_value)});  // a pipe holds 64 KiB
-        log.reset();  // and nobody waits at the end
-        _exit(0);
-    }
-    dup2(saved, 2);
-    close(saved);
-    int status = -1;
-    REQUIRE(waitpid(child, &status, 0) == child);
-    CHECK(status == 0);
-    close(ends[0]);
-}
-
-TEST_CASE("lines that were dropped are counted once there is room again", "[core][H11]") {
-    int ends[2];
-    REQUIRE(pipe(ends) == 0);
-    LineWriter writer(ends[1]);
-    const std::string line(999, 'x');
-    uint64_t pushed = 0, read_lines = 0, dropped = 0;
-    // Until pipe, batch in progress and waiting lines are all full: then there is no room for a count.
-    for (uint64_t taken = 1; taken != 0; dropped += taken) {
-        REQUIRE(pushed < 60000);
-        for (int i = 0; i < 3000; ++i, ++pushed) writer.push(line + "\n");
-        taken = writer.take_dropped();
-    }
-    char buffer[1000];
-    size_t have = 0;
-    while (read_lines + dropped < pushed) {
-        const ssize_t n = read(ends[0], buffer + have, sizeof buffer - have);
-        REQUIRE(n > 0);
-        have += static_cast<size_t>(n);
-        if (have < sizeof buffer) continue;
-        REQUIRE(std::string_view(buffer, 999) == line);
-        have = 0;
-        ++read_lines;
-        dropped += writer.take_dropped();
-    }
-    CHECK(read_lines + dropped == pushed);
-    CHECK(dropped > 0);
-    CHECK(read_lines >= LineWriter::bytes_max / 1000);
-    close(ends[0]);
-    writer.push("nobody reads this\n");
-    close(ends[1]);
-}
-
 TEST_CASE("of one event come so many lines a second, of others all, and the rest is counted", "[core][H11]") {
     EventLimit limit;
     const Time begin{std::chrono::seconds(5)};
@@ -219,15 +108,4 @@ TEST_CASE("of one event come so many lines a second, of others all, and the rest
     CHECK(left_out->lines == 7500 - EventLimit::lines_per_second);
     CHECK_FALSE(limit.poll(begin + std::chrono::seconds(9)));
     CHECK(limit.allows("session_opened", begin + std::chrono::seconds(1)));
-}
-
-TEST_CASE("churn is limited on the way to stderr", "[core][H11]") {
-    unsetenv("JOURNAL_STREAM");
-    const std::string out = through_stderr([](Log& log) {
-        for (int i = 0; i < 1000; ++i) log.info("session_opened", {field("n", i)});
-        log.error("group_failed");
-    });
-    // On a busy machine the thousand may take more than a second.
-    CHECK(std::count(out.begin(), out.end(), '\n') < 900);
-    CHECK(out.find(" group_failed\n") != std::string::npos);
 }

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <thread>
 
-namespace nexar {
+namespace nexar::writers {
 
 class LineWriter {
   public:
@@ -44,4 +44,4 @@ class LineWriter {
     std::thread thread_;
 };
 
-}  // namespace nexar
+}  // namespace nexar::writers

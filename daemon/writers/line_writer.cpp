@@ -1,7 +1,6 @@
-#include "core/line_writer.hpp"
+#include "writers/line_writer.hpp"
 
 #include <poll.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,24 +8,16 @@
 #include <climits>
 #include <utility>
 
-namespace nexar {
+#include "writers/quiet_thread.hpp"
+
+namespace nexar::writers {
 namespace {
 
 constexpr int poll_ms = 50;  // how soon the thread notices `stopping_` while its reader takes nothing
 
-// All signals stay blocked in this thread: the loop's thread handles them, and SIGPIPE must end nothing.
-std::thread without_signals(auto run) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    std::thread out(std::move(run));
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    return out;
-}
-
 }  // namespace
 
-LineWriter::LineWriter(int fd) : fd_(fd), thread_(without_signals([this] { run(); })) {}
+LineWriter::LineWriter(int fd) : fd_(fd), thread_(quiet_thread([this] { run(); })) {}
 
 LineWriter::~LineWriter() {
     flush();
@@ -88,4 +79,4 @@ void LineWriter::write_out(std::string_view bytes) {
     }
 }
 
-}  // namespace nexar
+}  // namespace nexar::writers
