@@ -209,6 +209,33 @@ def forge(liar, victim, rank, name, forged):
     liar.say(victim, "groupCommit", group=group, tags=[one for one in tags.values() if one is not None])
 
 
+def opens_with_the_secret_in_turn(me):
+    if me.rank == 1:
+        me.wait_for_go()
+    session = me.session()
+    me.mark()
+    with me.group(session, timeout=20) as group:
+        return sorted({group.node(rank) for rank in range(group.size)})
+
+
+def test_a_member_that_has_only_the_key_gets_into_no_group_and_takes_no_place(cluster):
+    """[H2] It led once, so it has a group's key. It opens under it as a rank that is still to come."""
+    with a_liar(cluster) as (liar, leader, other):
+        job = Job([leader, other], opens_with_the_secret_in_turn)
+        job[0].await_mark()
+        wish = {"origin": bytes.fromhex(liar.id), "number": 77}
+        liar.say(leader, "groupOpen", id=wish, key=group_key(job.name, SECRET), name=job.name, size=2, rank=1, pid=1,
+                 incarnation={"counter": liar.incarnation[0], "nonce": liar.incarnation[1]}, nonce=os.urandom(16))
+        _, prepare = liar.received(leader, "groupPrepare", where=lambda message: message["name"] == job.name)
+        liar.say(leader, "groupPrepared", group=prepare["group"],
+                 tag=tag(prepare, "a secret that the liar made up", liar.id, liar.incarnation))
+        _, refused = liar.received(leader, "groupRefused", where=lambda message: int(message["id"]["number"]) == 77)
+        contains(refused["error"]["text"], "did not prove that it has the job's secret")
+        eventually(lambda: "proof_refused" in leader.log(), "the leader to log it", 5)
+        job.go(1)
+        equal(job.outcomes(), [sorted([leader.id, other.id])] * 2, "nodes of the group")
+
+
 def waits_for_the_liar(me, size=2, deadline=COLLECTIVE_TIMEOUT):
     group = me.group(size=size)
     me.mark()
