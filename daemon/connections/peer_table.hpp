@@ -135,6 +135,7 @@ class PeerTable {
     std::vector<NodeId> connected() const;
     std::string hostname_of(const NodeId& node) const;                          // "": not known
     std::vector<wire::NodeRecord> roster() const { return roster_.records(); }  // without self
+    std::optional<Roster::Place> place_of(const NodeId& node) const { return roster_.place_of(node); }
     uint64_t nodes_walked() const { return nodes_walked_; }  // entries of the roster that turns have handled
     void check_invariants() const;
 

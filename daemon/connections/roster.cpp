@@ -126,6 +126,12 @@ const wire::NodeRecord* Roster::find(const NodeId& node) const {
     return at == entries_.end() ? nullptr : &at->second.record;
 }
 
+std::optional<Roster::Place> Roster::place_of(const NodeId& node) const {
+    const auto at = entries_.find(node);
+    if (at == entries_.end()) return std::nullopt;
+    return Place{at->second.standing, at->second.expires};
+}
+
 std::vector<wire::NodeRecord> Roster::records() const {
     std::vector<wire::NodeRecord> out;
     out.reserve(entries_.size());

@@ -48,6 +48,11 @@ class Roster {
     Time wake_at() const;
 
     const wire::NodeRecord* find(const NodeId& node) const;
+    struct Place {
+        Standing standing = Standing::unmet;
+        Time expires = never;  // never: met
+    };
+    std::optional<Place> place_of(const NodeId& node) const;
     bool has_room_for(const NodeId& node) const;            // if it connected itself
     uint64_t highest_counter_of(const NodeId& node) const;  // 0: none is remembered
     std::vector<wire::NodeRecord> records() const;

@@ -2,7 +2,9 @@
 // Caller::may_change.
 #include <unistd.h>
 
+#include <algorithm>
 #include <ctime>
+#include <utility>
 
 #include "node/node.hpp"
 #include "node/report.hpp"
@@ -15,7 +17,7 @@ constexpr const char* in_no_cluster =
 
 bool is_change(const std::string& command) {
     return command == "token_create" || command == "token_revoke" || command == "cluster_init" ||
-           command == "cluster_join";
+           command == "cluster_join" || command == "cluster_leave";
 }
 
 std::vector<report::Address> addresses_of(const Member& member) {
@@ -54,6 +56,12 @@ std::vector<report::Peer> peers_of(const Member& member, Duration silence_max, T
         report::Peer p;
         p.record = record;
         p.state = "connecting";
+        if (const auto place = member.plane().table().place_of(record.node)) {
+            using Standing = connections::Roster::Standing;
+            if (place->standing == Standing::lost) p.state = "lost";
+            if (place->standing == Standing::departed) p.state = "left";
+            if (place->expires != never) p.forgotten_in = std::max(place->expires - now, Duration{0});
+        }
         p.why = why_not_up(member, record.node, member.why_departed(record.node));
         if (!record.addresses.empty()) p.address = record.addresses.front();
         out.push_back(std::move(p));
@@ -73,6 +81,18 @@ report::HostNames hosts_of(const Member& member) {
     return out;
 }
 
+// What keeps a node from leaving, unless it is forced; empty: nothing.
+std::string stays_because(size_t sessions, bool issuer) {
+    if (sessions > 0)
+        return "processes of this host have " + std::to_string(sessions) +
+               " sessions open (nexarctl groups, ops): end them first. With --force their calls end with "
+               "DAEMON_LOST";
+    if (issuer)
+        return "this node made the cluster: without it no node can join, and no certificate is renewed. "
+               "--force, if the other nodes are to leave as well";
+    return "";
+}
+
 }  // namespace
 
 void Node::ask(const control::Caller& caller, const std::string& command, const std::string& arguments,
@@ -84,6 +104,10 @@ void Node::ask(const control::Caller& caller, const std::string& command, const 
     if (command == "cluster_join") return join(arguments, std::move(answer));
     if (command == "cluster_init") {
         if (auto begun = init(arguments, answer); !begun) answer(fail(begun.error()));
+        return;
+    }
+    if (command == "cluster_leave") {
+        if (auto begun = leave(arguments, answer); !begun) answer(fail(begun.error()));
         return;
     }
     if (command.starts_with("token_")) return token(command, arguments, std::move(answer));
@@ -218,6 +242,34 @@ Result<void> Node::init(const std::string& arguments, const control::Answer& ans
         answer(result ? Result<std::string>(cluster()) : fail(result.error()));
     });
     return {};
+}
+
+// On disk first: a crash leaves the node in the cluster, or out of it.
+Result<void> Node::leave(const std::string& arguments, const control::Answer& answer) {
+    NEXAR_TRY(const bool force, report::flag_argument(arguments, "force"));
+    if (joiner_ || entering_) return fail(Errc::bad_state, "this node is just joining a cluster");
+    if (!identity_) return fail(Errc::bad_state, in_no_cluster);
+    const auto why = stays_because(member_->server().sessions(), identity_->issuer.has_value());
+    if (!force && !why.empty()) return fail(Errc::bad_state, why);
+    NEXAR_TRY(auto files, files_of_leave(state_));
+    changes_.push_back({writer_.save(std::move(files)), [this, answer, force](Result<void> result) {
+                            answer(result ? depart(force) : fail(result.error()));
+                        }});
+    return {};
+}
+
+Result<std::string> Node::depart(bool forced) {
+    if (!member_) return fail(Errc::bad_state, in_no_cluster);  // a second one came meanwhile
+    const NodeId node = identity_->node;
+    const std::string cluster = admission::hex(identity_->cluster);
+    member_->say_goodbye(loop::Loop::now(), "this node has left the cluster (nexarctl cluster leave)");
+    member_.reset();
+    identity_.reset();
+    for (const Question& question : std::exchange(questions_, {}))
+        question.answer(fail(Errc::bad_state, in_no_cluster));
+    log_->info("cluster_left", {field("node", node), field("forced", forced)});
+    systemd_.status("in no cluster");
+    return report::left(node, cluster, state_.path() + "/" + set_aside_prefix + "*");
 }
 
 void Node::join(const std::string& arguments, control::Answer answer) {

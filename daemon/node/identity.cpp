@@ -236,6 +236,18 @@ Batch files_of_join(const Identity& identity, const Batch& start, std::string_vi
     return out;
 }
 
+// The copies come first, and of the originals the certificate: a batch that fails leaves the node in the
+// cluster, or without it.
+Result<Batch> files_of_leave(const StateDir& state) {
+    Batch out;
+    for (const Change& change : no_files()) {
+        NEXAR_TRY(auto content, state.read(change.file));
+        out.push_back({set_aside_prefix + change.file, std::move(content)});
+    }
+    for (Change& change : no_files()) out.push_back(std::move(change));
+    return out;
+}
+
 Batch no_files() {
     Batch out;
     for (const char* file : membership_files) out.push_back({file, std::nullopt});

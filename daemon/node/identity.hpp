@@ -59,6 +59,10 @@ Result<Identity> accept_join(const Secret& node_key, const admission::JoinReply&
 storage::Batch files_of_init(const Cluster& cluster, const storage::Batch& start);
 storage::Batch files_of_join(const Identity& identity, const storage::Batch& start, std::string_view roster);
 storage::Batch no_files();  // undoes both
+// The node leaves its cluster: every file of its identity becomes "left.NAME" (of an earlier one: replaced),
+// and the next join or init makes a new one. The keys stay, so that an operator can undo it.
+Result<storage::Batch> files_of_leave(const writers::StateDir& state);
+constexpr const char* set_aside_prefix = "left.";
 // Leaf and issuer in one file, replaced at once: a crash leaves the old pair or the new one.
 storage::Change certificate_change(const std::string& certificate, const std::string& issuer_certificate);
 storage::Change tokens_change(const admission::TokenBook& tokens);

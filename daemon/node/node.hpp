@@ -74,6 +74,8 @@ class Node final : private control::Facade {
     Result<void> revoke_token(const std::string& arguments, const control::Answer& answer);
     Result<void> create_token(const std::string& arguments, const control::Answer& answer);
     Result<void> init(const std::string& arguments, const control::Answer& answer);
+    Result<void> leave(const std::string& arguments, const control::Answer& answer);
+    Result<std::string> depart(bool forced);
     void join(const std::string& arguments, control::Answer answer);
     const char* state_name() const;
     std::string status(Time now) const;

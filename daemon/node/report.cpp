@@ -58,6 +58,7 @@ json peers_json(const std::vector<Peer>& peers) {
                         {"received_ago_ms", optional_ms(p.received_ago)},
                         {"bulk_bytes_sent", p.bulk_bytes_sent},
                         {"bulk_bytes_received", p.bulk_bytes_received},
+                        {"forgotten_in_s", p.forgotten_in ? json(ms(*p.forgotten_in) / 1e3) : json(nullptr)},
                         {"why", p.why}});
     return list;
 }
@@ -347,6 +348,10 @@ std::string cluster(const Cluster& c) {
                   {"members", std::move(members)}});
 }
 
+std::string left(const NodeId& node, const std::string& cluster, const std::string& set_aside) {
+    return print({{"node", node.hex()}, {"cluster", cluster}, {"set_aside", set_aside}});
+}
+
 std::string tokens(const std::vector<Token>& tokens) {
     json list = json::array();
     for (const auto& t : tokens)
@@ -420,6 +425,14 @@ Result<std::string> text_argument(const std::string& arguments, const std::strin
                       found->get_ref<const std::string&>().size() <= text_bytes_max;
     if (!fits) return bad_argument(key, "a text of 1 to " + std::to_string(text_bytes_max) + " bytes");
     return found->get<std::string>();
+}
+
+Result<bool> flag_argument(const std::string& arguments, const std::string& key) {
+    NEXAR_TRY(const json document, parse(arguments, {key}));
+    const auto found = document.find(key);
+    if (found == document.end()) return false;
+    if (!found->is_boolean()) return bad_argument(key, "true or false");
+    return found->get<bool>();
 }
 
 Result<void> no_arguments(const std::string& arguments) {

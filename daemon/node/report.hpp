@@ -27,13 +27,14 @@ using HostNames = std::map<NodeId, std::string>;
 struct Peer {
     wire::NodeRecord record;
     Incarnation incarnation;
-    std::string state;    // "up", "suspected", "down", "connecting"
+    std::string state;    // "up", "suspected", "down", "lost", "left", "connecting"
     std::string address;  // the one in use, or the last one tried
     std::optional<Duration> rtt;
     std::optional<Duration> received_ago;
     uint64_t bulk_bytes_sent = 0, bulk_bytes_received = 0;
-    std::string why;  // when not up: the last reason
-    Agreed agreed{};  // version 0: it was never connected
+    std::string why;                         // when not up: the last reason
+    Agreed agreed{};                         // version 0: it was never connected
+    std::optional<Duration> forgotten_in{};  // of one that is no member now, and does not come back
 };
 
 struct Address {
@@ -107,6 +108,7 @@ struct Cluster {
     std::vector<wire::NodeRecord> members;  // with self
 };
 std::string cluster(const Cluster& cluster);
+std::string left(const NodeId& node, const std::string& cluster, const std::string& set_aside);
 
 struct Token {
     std::string id;  // hex
@@ -137,6 +139,7 @@ Result<TokenWish> token_wish(const std::string& arguments);
 
 // The text argument of a command ("group", "id", "name", "token"). Empty when it is missing and not required.
 Result<std::string> text_argument(const std::string& arguments, const std::string& key, bool required);
+Result<bool> flag_argument(const std::string& arguments, const std::string& key);  // absent: false
 Result<void> no_arguments(const std::string& arguments);
 
 }  // namespace nexar::node::report

@@ -213,7 +213,7 @@ def test_a_daemon_that_is_asked_to_end_says_goodbye(cluster):
     contains(cluster[2].log()[before:], " drain_timed_out ")
     check_ends(cluster, job, begin + took, "DAEMON_LOST", AT_ONCE, AT_ONCE, rank=None)
     gone, = [peer for peer in cluster[1].ask("status")["peers"] if peer["node"] == cluster[2].id]
-    equal(gone["state"], "connecting", f"what its peers say of it: {gone}")
+    equal(gone["state"], "left", f"what its peers say of it: {gone}")
     comes_back(cluster)
 
 

@@ -174,6 +174,52 @@ def test_a_node_without_a_cluster_makes_one_or_joins_one(cluster):
         del cluster.nodes[node.number]
 
 
+def waits_in_a_group(me):
+    group = me.group()
+    me.mark()
+    me.wait_for_go()
+    group.barrier()
+
+
+def test_a_node_leaves_and_joins_again_as_another(cluster):
+    """[U11]"""
+    _, complaint = ctl(cluster[1], "cluster", "leave", expect=FAILED)
+    contains(complaint, "this node made the cluster", "--force")
+    node = cluster.node()
+    token = ctl(cluster[1], "token", "create", "--uses", 2)[0].strip()
+    node.start()
+    ctl(node, "cluster", "join", token)
+    everybody = {cluster[n].id for n in (1, 2, 3)}
+    eventually(lambda: node.peers_up() == everybody, "the new node to be connected")
+    first = node.status()["node"]
+
+    job = Job([node], waits_in_a_group, name="stays")
+    job.await_marks()
+    _, complaint = ctl(node, "cluster", "leave", expect=FAILED)
+    contains(complaint, "1 sessions open", "--force")
+    equal(node.peers_up(), everybody, "peers after a refusal")
+    output, _ = ctl(node, "cluster", "leave", "--force")
+    contains(output, "left the cluster", first[:12], "left.*", "cluster join -")
+    job.go()
+    contains(job.outcomes()[0].name, "DAEMON_LOST")
+
+    equal(node.status()["state"], "no cluster", "state")
+    _, complaint = ctl(node, "cluster", "leave", expect=FAILED)
+    contains(complaint, "in no cluster")
+    for other in (cluster[1], cluster[2], cluster[3]):
+        gone, = eventually(lambda other=other: [peer for peer in other.ask("status")["peers"]
+                                                if peer["node"] == first and peer["state"] == "left"], f"{other} to know it", 5)
+        contains(gone["why"], "has left the cluster")
+        assert 3000 < gone["forgotten_in_s"] <= 3600, gone
+        contains(ctl(other, "status")[0], "left", "forgotten in")
+
+    ctl(node, "cluster", "join", token)
+    eventually(lambda: node.peers_up() == everybody, "the node to be connected again")
+    assert node.status()["node"] not in {first, *everybody}, "it has its old identity"
+    node.end(signal.SIGKILL)
+    del cluster.nodes[node.number]
+
+
 def test_run_starts_ranks_that_meet(cluster):
     output, _ = ctl(cluster[1], "run", "-n", 3, "--", os.environ["NEXAR_TEST_RANK_CLIENT"], 100, 5)
     equal(sorted(output.splitlines()), [f"[{rank}] rank {rank}: 5 right" for rank in range(3)], "output")

@@ -1,4 +1,4 @@
-// nexarctl cluster init, join, show.
+// nexarctl cluster init, join, leave, show.
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -61,6 +61,24 @@ class Join final : public Command {
     std::string token_;
 };
 
+class Leave final : public Command {
+    void declare(Options& options) override {
+        options.flag("--force", force_,
+                     "also while processes have sessions here, or if this node made the cluster");
+    }
+    int run(const Context& context) override {
+        return ask_and_show(
+            context, "cluster_leave", force_ ? json{{"force", true}} : json::object(),
+            [](const json& left) {
+                return "left the cluster; this node was " + text_of(left, "node").substr(0, 12) +
+                       ", its keys are in " + printable(text_of(left, "set_aside")) +
+                       "\nnext: nexarctl cluster join -, or cluster init\n";
+            },
+            init_timeout_ms);
+    }
+    bool force_ = false;
+};
+
 class Show final : public Command {
     int run(const Context& context) override {
         return ask_and_show(context, "cluster_show", json::object(), render_cluster);
@@ -92,6 +110,9 @@ std::unique_ptr<Command> make_cluster_init() {
 }
 std::unique_ptr<Command> make_cluster_join() {
     return std::make_unique<Join>();
+}
+std::unique_ptr<Command> make_cluster_leave() {
+    return std::make_unique<Leave>();
 }
 std::unique_ptr<Command> make_cluster_show() {
     return std::make_unique<Show>();

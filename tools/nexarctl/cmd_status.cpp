@@ -35,6 +35,14 @@ std::string certificate_text(const json& status) {
     return out;
 }
 
+// A node that left or was lost stays in the list for a while.
+std::string why_text(const json& peer) {
+    const std::string why = text_of(peer, "why");
+    if (!has(peer, "forgotten_in_s")) return why;
+    return why + (why.empty() ? "" : "; ") + "forgotten in " +
+           seconds_text(number_of(peer, "forgotten_in_s"));
+}
+
 std::string peers_text(const json& status) {
     const json& peers = list_of(status, "peers");
     if (peers.empty()) return "no peers\n";
@@ -46,7 +54,7 @@ std::string peers_text(const json& status) {
              has(p, "rtt_ms") ? milliseconds_text(number_of(p, "rtt_ms")) : "",
              has(p, "received_ago_ms") ? milliseconds_text(number_of(p, "received_ago_ms")) + " ago" : "",
              bytes_text(count_of(p, "bulk_bytes_sent")), bytes_text(count_of(p, "bulk_bytes_received")),
-             std::to_string(count_of(p, "incarnation")), text_of(p, "why")});
+             std::to_string(count_of(p, "incarnation")), why_text(p)});
     return table.text();
 }
 

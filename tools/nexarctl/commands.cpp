@@ -13,6 +13,8 @@ std::span<const Entry> commands() {
         {"token revoke", "make a token invalid", make_token_revoke},
         {"cluster init", "make a new cluster with this node as its first", make_cluster_init},
         {"cluster join", "join a cluster with a token", make_cluster_join},
+        {"cluster leave", "leave the cluster, as its node: a later join makes another node",
+         make_cluster_leave},
         {"cluster show", "the cluster's identity and members", make_cluster_show},
         {"run", "start local ranks of a job: run -n N -- command...", make_run},
         {"doctor", "examine this machine and its daemon", make_doctor},

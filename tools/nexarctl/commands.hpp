@@ -18,6 +18,7 @@ std::unique_ptr<Command> make_token_list();
 std::unique_ptr<Command> make_token_revoke();
 std::unique_ptr<Command> make_cluster_init();
 std::unique_ptr<Command> make_cluster_join();
+std::unique_ptr<Command> make_cluster_leave();
 std::unique_ptr<Command> make_cluster_show();
 std::unique_ptr<Command> make_run();
 std::unique_ptr<Command> make_doctor();

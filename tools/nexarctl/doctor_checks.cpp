@@ -181,6 +181,8 @@ void add_daemon(const Facts& f, std::vector<Check>& out) {
         if (p.state == "up")
             out.push_back(judged(name, !p.rtt_ms || *p.rtt_ms < rtt_high_ms, Outcome::warn, where,
                                  "a slow path for collectives; advertise chooses another network"));
+        else if (p.state == "left")
+            out.push_back(good(name, where));
         else
             out.push_back({name, Outcome::fail, where,
                            "start nexard there, and let the firewall pass UDP both ways to that port"});

@@ -99,6 +99,24 @@ TEST_CASE("a forgotten node is learnt from itself at once, from gossip after a d
     roster.check_invariants();
 }
 
+TEST_CASE("the place of a node says how it stands and when it is forgotten", "[connections][P7][U11]") {
+    Roster roster{RosterConfig{}};
+    const wire::NodeRecord record{node_id(1), "one", {"10.0.0.1:1"}};
+    CHECK_FALSE(roster.place_of(record.node));
+    REQUIRE(roster.learn(record, record.node, Time{}) == Roster::Learnt::added);
+    const auto is = [&](Roster::Standing standing, Time expires) {
+        const auto place = roster.place_of(record.node);
+        return place && place->standing == standing && place->expires == expires;
+    };
+    CHECK(is(Roster::Standing::unmet, Time{} + std::chrono::hours(1)));
+    roster.set_standing(record.node, Roster::Standing::met, Time{});
+    CHECK(is(Roster::Standing::met, never));
+    roster.set_standing(record.node, Roster::Standing::lost, Time{});
+    CHECK(is(Roster::Standing::lost, Time{} + std::chrono::hours(24 * 7)));
+    roster.set_standing(record.node, Roster::Standing::departed, Time{});
+    CHECK(is(Roster::Standing::departed, Time{} + std::chrono::hours(1)));
+}
+
 TEST_CASE("what is remembered of the forgotten is bounded", "[connections][P7]") {
     Roster roster(small());
     for (unsigned n = 0; n < 200; ++n) {

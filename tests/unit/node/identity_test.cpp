@@ -25,6 +25,24 @@ struct Made {
 
 }  // namespace
 
+TEST_CASE("an identity that is set aside is there no more, its keys are kept, and the node can make another",
+          "[node][U11]") {
+    Made m;
+    const auto leave = [&] { return bool(m.state.apply(files_of_leave(m.state).value()).result); };
+    REQUIRE(leave());
+    CHECK_FALSE(load_identity(m.state, now).value());
+    for (const char* file : {"node.crt", "node.key", "root.crt", "root.key", "issuer.key", "issuer.crt"}) {
+        CAPTURE(file);
+        CHECK_FALSE(m.state.read(file).value());
+        CHECK(m.state.read(std::string(set_aside_prefix) + file).value());
+    }
+    const auto again = init_cluster(m.state, "another", now);
+    REQUIRE(again);
+    CHECK(again->node != m.id.node);
+    REQUIRE(leave());  // it replaces the one that was set aside before
+    CHECK(m.state.read("left.node.key").value()->text() == again->node_key.text());
+}
+
 TEST_CASE("what init makes is loaded as the same identity", "[node]") {
     Made m;
     CHECK(m.id.cluster_name() == "test cluster");
