@@ -45,7 +45,7 @@ std::vector<std::string> hints_of(const engine::OpeningSnapshot& o, const engine
     const bool others_here = std::ranges::any_of(snapshot.forming, [&](const auto& other) {
         return is_same_name(other) && (other.key != o.key || other.local != o.local);
     });
-    if (o.others > 0 || others_here)
+    if ((o.others > 0 && !o.local) || others_here)
         out.push_back(
             "ranks that have another job secret, or none, wait for a group of this name: nexarctl groups on "
             "their nodes shows another key; give all ranks one secret (NEXAR_JOB_SECRET, --secret-file)");

@@ -30,7 +30,7 @@ std::string advice(bool local) {
 
 // What the opens that came let suppose.
 std::string hint(const Unfilled& unfilled, const wire::GroupStatus& status) {
-    if (status.others > 0)
+    if (status.others > 0 && !unfilled.local)
         return std::to_string(status.others) + (status.others == 1 ? " other waits" : " others wait") +
                " for this name with another job_secret, or without one. ";
     const NodeId& self = unfilled.open.id.origin;
