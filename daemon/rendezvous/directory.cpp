@@ -523,20 +523,6 @@ void Directory::on_time(Time now) {
     for (const wire::GroupKey& key : keys) form_if_complete(key, now);
 }
 
-// Opens of the name with another key: their secrets differ, or one has none.
-uint32_t Directory::others_of(const std::string& name, const wire::GroupKey& key, Time now) const {
-    size_t others = 0, looked_at = 0;
-    for (const auto& [other, gathering] : gatherings_) {
-        if (looked_at++ >= config_.names_compared_max) break;
-        if (other != key && gathering.entries.begin()->second.open.name == name)
-            others += gathering.entries.size();
-    }
-    others += static_cast<size_t>(std::ranges::count_if(expired_, [&](const Expired& e) {
-        return e.open.key != key && e.open.name == name && now < e.until;
-    }));
-    return static_cast<uint32_t>(others);
-}
-
 wire::GroupStatus Directory::status(const wire::RequestId& request, const wire::GroupKey& key,
                                     Time now) const {
     wire::GroupStatus status{request, 0, {}, 0};

@@ -143,7 +143,8 @@ TEST_CASE("an open that is cancelled, or whose process ends, leaves room for ano
     for (const size_t host : {size_t{0}, size_t{1}}) {
         const auto forming = cluster.hosts[host]->engine->snapshot(cluster.clock.now()).forming;
         REQUIRE(forming.size() == 1);
-        REQUIRE((forming[0].name == "job" && forming[0].size == 2 && forming[0].here[0].rank == int64_t(host)));
+        REQUIRE(
+            (forming[0].name == "job" && forming[0].size == 2 && forming[0].here[0].rank == int64_t(host)));
     }
     cluster.hosts[0]->engine->cancel(cluster.clock.now(), cancelled.session, cancelled.ticket);
     cluster.hosts[0]->after_input();
