@@ -12,8 +12,9 @@ namespace nexar::collectives {
 
 class BinomialTree {
   public:
-    BinomialTree(const Lane& lane, NodeIndex root)
-        : nodes_(lane.nodes()), root_(root.value), position_((lane.self().value + nodes_ - root_) % nodes_) {}
+    BinomialTree(const Lane& lane, NodeIndex root) : BinomialTree(lane.nodes(), lane.self(), root) {}
+    BinomialTree(uint32_t nodes, NodeIndex self, NodeIndex root)
+        : nodes_(nodes), root_(root.value), position_((self.value + nodes_ - root_) % nodes_) {}
 
     bool is_root() const { return position_ == 0; }
     NodeIndex parent() const { return at(position_ & (position_ - 1)); }

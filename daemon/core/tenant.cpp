@@ -15,6 +15,7 @@ constexpr std::array<Row, resource_count> rows{{
     {"regions", "regions_max", Errc::table_full},
     {"region_bytes", "region_bytes_max", Errc::no_memory},
     {"groups", "groups_max", Errc::table_full},
+    {"scratch_bytes", "scratch_bytes_max", Errc::no_memory},
 }};
 
 const Row& row_of(Resource resource) {
@@ -66,6 +67,11 @@ Result<ChargeRef> Tenant::charge(Resource resource, uint64_t amount) {
                    total = limits().total(resource);
     if (all > total || amount > total - all) return refuse("this daemon", all, total);
     return std::make_shared<const Charge>(shared_from_this(), resource, amount);
+}
+
+bool Tenant::has_room(Resource resource) const {
+    const uint64_t all = totals_->used[static_cast<size_t>(resource)].load(std::memory_order_relaxed);
+    return all == 0 || (used(resource) < limits().share(resource) && all < limits().total(resource));
 }
 
 Tenants::Tenants(const TenantLimits& limits) : totals_(std::make_shared<TenantTotals>()) {

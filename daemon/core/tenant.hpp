@@ -18,12 +18,13 @@
 namespace nexar {
 
 enum class Resource : uint8_t {
-    sessions,      // connections to a session socket, also those whose handshake is not over
-    regions,       // mapped: also freed ones that an operation still uses
-    region_bytes,  // of these
-    groups,        // one for each rank: from its open until the group has gone
+    sessions,       // connections to a session socket, also those whose handshake is not over
+    regions,        // mapped: also freed ones that an operation still uses
+    region_bytes,   // of these
+    groups,         // one for each rank: from its open until the group has gone
+    scratch_bytes,  // memory of the daemon that segments of collectives take while they run
 };
-constexpr size_t resource_count = 4;
+constexpr size_t resource_count = 5;
 const char* name_of(Resource resource);
 const char* key_of(Resource resource);  // of its total, in the configuration
 
@@ -35,7 +36,8 @@ struct TenantName {
 };
 
 struct TenantLimits {
-    std::array<uint64_t, resource_count> totals{2000, 32768, uint64_t{1} << 46, 65536};  // by Resource
+    // By Resource.
+    std::array<uint64_t, resource_count> totals{2000, 32768, uint64_t{1} << 46, 65536, uint64_t{1} << 30};
     uint64_t share_percent = 30;  // of each total, for one tenant
 
     uint64_t& total(Resource resource) { return totals[static_cast<size_t>(resource)]; }
@@ -80,6 +82,8 @@ class Tenant : public std::enable_shared_from_this<Tenant> {
 
     // An error: this tenant's share or the total is in use; its text names the limit, the use and the key.
     Result<ChargeRef> charge(Resource resource, uint64_t amount = 1);
+    // This tenant is below its share, and all are below the total.
+    bool has_room(Resource resource) const;
     uint64_t used(Resource resource) const { return used_[static_cast<size_t>(resource)].load(); }
     const TenantLimits& limits() const { return totals_->limits; }
 

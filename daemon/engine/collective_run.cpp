@@ -59,8 +59,9 @@ void CollectiveRun::start() {
     NEXAR_CHECK(state_ == State::ready);
     state_ = State::running;
     // One rank's for all: which one is the same for all collectives of the group.
+    const LocalRank& payer = group_.locals().front();
     execution_.start(*gathering_.descriptor(), gathering_.posts(),
-                     group_.work_origin(group_.locals().front().account, group_.locals().front().session));
+                     group_.work_origin(payer.account, payer.session), payer.tenant);
 }
 
 void CollectiveRun::segments_done(const Staging::Member& member, uint32_t done) {
@@ -104,6 +105,7 @@ void CollectiveRun::stop_work(const Error& error) {
     execution_.stop(error);
     if (state_ != State::settled) state_ = State::stopping;
     wake_at(never);
+    group_.run_changed();  // the next one may be the oldest now
 }
 
 bool CollectiveRun::is_decided() const {
@@ -179,6 +181,7 @@ void CollectiveRun::check_invariants() const {
     NEXAR_CHECK(state_ != State::stopping || is_stopped());
     NEXAR_CHECK(!is_unreported_ || state_ == State::stopping);
     NEXAR_CHECK(state_ != State::ended || execution_.idle());
+    execution_.check_invariants();
     for (const Post& post : gathering_.posts()) {
         NEXAR_CHECK(post.present || !post.reported);
         if (post.reported) NEXAR_CHECK(state_ >= State::settled && !is_unreported_);

@@ -63,6 +63,7 @@ class CollectiveRun final : public Execution::Owner, public Alarm {
     void on_announce(collectives::NodeIndex from, const wire::OpAnnounce& announce);
     void on_arrival_reply(collectives::NodeIndex from, const wire::ArrivalReply& reply);
     void announce();
+    void set_oldest() { execution_.set_oldest(); }
     bool has_posts() const { return gathering_.any_posted(); }
     bool is_stopped() const { return execution_.stopped().has_value(); }
     void set_room(ControlRoom room) { room_ = std::move(room); }

@@ -10,6 +10,7 @@
 #include "core/random.hpp"
 #include "engine/engine.hpp"
 #include "engine/scratch.hpp"
+#include "engine/scratch_share.hpp"
 #include "task/executor.hpp"
 
 namespace nexar::engine {
@@ -54,6 +55,7 @@ class Context {
     Time now{};
     Regions regions;  // of the daemon
     ScratchPool scratch;
+    ScratchShare scratch_share{executor};
 
     // Transfers and jobs in flight share one numbering.
     uint64_t allot_handles(size_t n) {

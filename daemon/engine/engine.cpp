@@ -44,7 +44,9 @@ Error Engine::Impl::with_host(Error error) const {
 Result<void> Engine::open(Time now, const OpenRequest& request) {
     impl_->context.now = now;
     NEXAR_TRY(const ChargeRef charge, request.tenant->charge(Resource::groups));
-    impl_->sessions[request.session].account = link::Account(request.tenant->number);
+    Impl::Session& session = impl_->sessions[request.session];
+    session.account = link::Account(request.tenant->number);
+    session.tenant = request.tenant;
     const Result<void> result = impl_->opening.open(request, charge);
     impl_->turn();
     return result;
@@ -281,13 +283,13 @@ bool Engine::quiet() const {
 }
 
 Result<void> Engine::install_group(Time now, const wire::GroupPrepare& group,
-                                   std::span<const SessionId> sessions) {
+                                   std::span<const SessionId> sessions, const TenantRef& tenant) {
     impl_->context.now = now;
     std::vector<LocalRank> local;
     for (const auto& member : group.members)
         if (member.node == impl_->context.config.self && local.size() < sessions.size())
             local.push_back({member.rank, sessions[local.size()], 0, false, {}, {}});
-    for (SessionId session : sessions) impl_->sessions.try_emplace(session);
+    for (SessionId session : sessions) impl_->sessions[session].tenant = tenant;
     const Result<void> result = impl_->make_group(group, local);
     if (result) impl_->replay_early(group.group);
     impl_->turn();

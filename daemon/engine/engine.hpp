@@ -136,8 +136,8 @@ class Engine final : public Service {
     uint64_t groups_visited() const;  // by all inputs so far; for tests of an input's cost
 
     // A group made without rendezvous: tests. `sessions` are those of this node's ranks, in rank order.
-    Result<void> install_group(Time now, const wire::GroupPrepare& group,
-                               std::span<const SessionId> sessions);
+    Result<void> install_group(Time now, const wire::GroupPrepare& group, std::span<const SessionId> sessions,
+                               const TenantRef& tenant = {});
 
   private:
     class Impl;

@@ -198,6 +198,7 @@ Result<void> Engine::Impl::make_group(const wire::GroupPrepare& prepare, std::ve
         if (it == sessions.end()) continue;
         it->second.groups.push_back(id);
         mine.account = it->second.account;
+        mine.tenant = it->second.tenant;
     }
     auto watched = nodes_to_watch(facts);
     const GroupEpoch epoch = facts.epoch;

@@ -84,7 +84,8 @@ class Engine::Impl final : public GroupHost {
     bool stopping = false;  // [F17]: its ranks do not leave, they go with the daemon, and so do their groups
     struct Session {
         std::vector<GroupId> groups;  // one for each of its ranks
-        link::Account account;        // its tenant
+        link::Account account;        // its tenant's number
+        TenantRef tenant;
     };
     std::unordered_map<SessionId, Session> sessions;
 };

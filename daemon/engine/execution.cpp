@@ -47,9 +47,10 @@ std::string Execution::plan_text(const OpDescriptor& descriptor) const {
 }
 
 void Execution::start(const OpDescriptor& descriptor, const std::vector<Post>& posts,
-                      const WorkOrigin& origin) {
+                      const WorkOrigin& origin, const TenantRef& tenant) {
     NEXAR_CHECK(!started() && !op_.stopped);
     op_.origin = origin;
+    op_.tenant = tenant;
     two_level_.descriptor = descriptor;
     two_level_.layout = &facts_.layout;
     two_level_.plan = plan_of(descriptor);
@@ -85,14 +86,35 @@ Task<> Execution::lane_task(uint32_t lane) {
     for (uint32_t segment = lane; segment < plan.segments; segment += plan.lanes) {
         sweep_lanes();
         if (staging_) co_await done(staging_->gate(lane, segment));
+        const uint64_t scratch = scratch_of(two_level_, segment);
+        if (!may_begin(scratch)) {
+            ScratchShare::Waiter waiter(context_.scratch_share, op_.tenant, this);
+            co_await done(waiter.op);
+        }
         const size_t mesh = context_.mesh_for(op_.cls, lane, facts_.bulk_shards);
         lanes_.push_back(std::make_unique<MeshLane>(context_, op_, segment * plan.phases, mesh));
         MeshLane& verbs = *lanes_.back();
+        verbs.charge(scratch);
         co_await run_segment(verbs, two_level_, segment);
         verbs.retired = true;
         end_segment(segment);
     }
+    sweep_lanes();  // what is over by now gives its scratch back
     co_return ok();
+}
+
+bool Execution::may_begin(uint64_t scratch) const {
+    return scratch <= ScratchShare::uncounted_max || is_oldest_ || op_.stopped || !op_.tenant ||
+           context_.scratch_share.has_room(*op_.tenant);
+}
+
+void Execution::set_oldest() {
+    if (std::exchange(is_oldest_, true) || !started()) return;
+    context_.scratch_share.open(this);
+}
+
+void Execution::check_invariants() const {
+    for (const auto& lane : lanes_) NEXAR_CHECK(lane->scratch_taken() <= lane->scratch_charged());
 }
 
 // Transfers that its task did not wait for touch scratch only: nothing touches a window of this segment any
@@ -113,6 +135,7 @@ void Execution::stop(const Error& error) {
     op_.work_unwanted->store(true, std::memory_order_relaxed);
     withdraw();
     if (staging_) staging_->fail(error);
+    context_.scratch_share.fail(this, error);
 }
 
 void Execution::withdraw() {

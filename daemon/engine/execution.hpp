@@ -28,7 +28,10 @@ class Execution {
 
     // Adds the memory and the windows of a rank that has posted. Requires: before start().
     void add(const OpRequest& request, uint32_t rank);
-    void start(const OpDescriptor& descriptor, const std::vector<Post>& posts, const WorkOrigin& origin);
+    void start(const OpDescriptor& descriptor, const std::vector<Post>& posts, const WorkOrigin& origin,
+               const TenantRef& tenant);
+    // No older collective of the group runs here: segments do not wait for scratch [N9].
+    void set_oldest();
     // Verbs fail from now on, transfers are withdrawn, jobs skipped. Idle follows.
     void stop(const Error& error);
     void withdraw();                                             // the transfers only
@@ -51,6 +54,7 @@ class Execution {
     bool has_filled(uint32_t rank) const;
     uint32_t segments_ended() const { return segments_ended_; }
     uint32_t segments() const { return two_level_.plan.segments; }
+    void check_invariants() const;
     std::string plan_text(const OpDescriptor& descriptor) const;
 
   private:
@@ -60,6 +64,7 @@ class Execution {
     Side side(const Post& post, bool out, const OpDescriptor& descriptor) const;
     collectives::Plan plan_of(const OpDescriptor& descriptor) const;
     void sweep_lanes();
+    bool may_begin(uint64_t scratch) const;
 
     Context& context_;
     const GroupFacts& facts_;
@@ -68,6 +73,7 @@ class Execution {
     TwoLevelOp two_level_;              // the plan and the buffers, from start() on
     std::unique_ptr<Staging> staging_;  // null: no rank of this node is staged
     uint32_t segments_ended_ = 0;       // in any order
+    bool is_oldest_ = false;            // as set_oldest() says; stays so
     std::vector<std::unique_ptr<MeshLane>> lanes_;  // of segments whose transfers have not all ended
     Task<> task_;                                   // body(); empty before start()
 };

@@ -187,11 +187,15 @@ void Group::run() {
     std::erase_if(runs_,
                   [](const auto& entry) { return entry.second->state() == CollectiveRun::State::ended; });
     size_t running = 0;
+    bool older_runs = false;
     for (auto& [seq, run] : runs_) {
         if (running >= context_.config.runs_per_group_max) break;
         if (run->state() == CollectiveRun::State::waiting) break;  // so do later ones: posts come in order
         if (frozen_at_ && seq >= run_below_) break;                // [G4]
-        if (run->state() == CollectiveRun::State::ready) run->start();
+        const bool begins = run->state() == CollectiveRun::State::ready;
+        const bool has_work = begins || run->state() == CollectiveRun::State::running;
+        if (has_work && !std::exchange(older_runs, true)) run->set_oldest();
+        if (begins) run->start();
         ++running;
     }
     lifecycle_.on_progress(context_.now);

@@ -49,6 +49,7 @@ struct LocalRank {
     bool left = false;        // by any of Leaving
     link::Account account{};  // that pays for its control messages
     ChargeRef charge;         // for the group, as long as it is here [N2]
+    TenantRef tenant{};       // its user; null in tests
 };
 
 class Group final : public Runnable, public Alarm, private membership::LifecycleHost {

@@ -37,6 +37,21 @@ MeshLane::MeshLane(Context& context, OpOnNode& op, uint32_t phase_base, size_t m
 
 MeshLane::~MeshLane() {
     if (dirty_) context_.forget_dirty(*this);
+    if (!charge_) return;
+    charge_.reset();
+    context_.scratch_share.returned();
+}
+
+void MeshLane::charge(uint64_t bytes) {
+    scratch_charged_ = bytes;
+    if (bytes > ScratchShare::uncounted_max && op_.tenant)
+        charge_ = std::make_shared<const Charge>(op_.tenant, Resource::scratch_bytes, bytes);
+}
+
+uint64_t MeshLane::scratch_taken() const {
+    uint64_t bytes = 0;
+    for (const ScratchPool::Piece& piece : scratch_) bytes += piece.bytes();
+    return bytes;
 }
 
 MeshLane::Tracked& MeshLane::track() {

@@ -24,6 +24,7 @@ struct OpOnNode {
     uint32_t chunk_bytes = 0;
     std::vector<RegionPin> pins;  // of the memory of its ranks here [M3]
     WorkOrigin origin;            // of its jobs: one of the ranks here
+    TenantRef tenant;             // of that rank: its scratch is counted; null in tests: it is not
     // Set: the op has failed, and every later verb fails at once with this error.
     std::optional<Error> stopped;
     // The same for worker threads: set when `stopped` is.
@@ -38,6 +39,11 @@ class MeshLane final : public collectives::Lane, public Poster {
     ~MeshLane();
     MeshLane(const MeshLane&) = delete;
     MeshLane& operator=(const MeshLane&) = delete;
+
+    // What scratch() may take in all, rounded as it does; until this ends.
+    void charge(uint64_t bytes);
+    uint64_t scratch_taken() const;
+    uint64_t scratch_charged() const { return scratch_charged_; }
 
     bool idle() const { return outstanding_ == 0; }
     bool retired = false;  // its segment's task has ended
@@ -85,6 +91,8 @@ class MeshLane final : public collectives::Lane, public Poster {
     std::vector<Tracked*> recv_of_, send_of_;        // by index in batch_
     std::vector<std::unique_ptr<Tracked>> tracked_;  // all Ops of this lane
     std::vector<ScratchPool::Piece> scratch_;
+    uint64_t scratch_charged_ = 0;
+    ChargeRef charge_;  // null: too little, or no tenant
 };
 
 }  // namespace nexar::engine

@@ -26,14 +26,17 @@ class ScratchPool {
             if (region_) pool_->give_back(std::move(region_));
         }
         Place place() const { return {region_.get(), 0}; }
+        size_t bytes() const { return region_->memory.bytes; }
 
       private:
         ScratchPool* pool_;
         RegionPin region_;
     };
 
+    // What a piece of so many bytes takes.
+    static constexpr size_t rounded(size_t bytes) { return std::bit_ceil(bytes < 64 ? size_t{64} : bytes); }
     Piece take(size_t bytes) {
-        const size_t rounded = std::bit_ceil(bytes < 64 ? size_t{64} : bytes);
+        const size_t rounded = ScratchPool::rounded(bytes);
         in_use_ += rounded;
         auto& shelf = shelves_[static_cast<size_t>(std::countr_zero(rounded))];
         if (shelf.empty()) return {*this, regions_->add_scratch(rounded)};

@@ -19,4 +19,17 @@ Task<> run_segment(MeshLane& lane, const TwoLevelOp& op, uint32_t index) {
     }
 }
 
+uint64_t scratch_of(const TwoLevelOp& op, uint32_t index) {
+    const Geometry at(op, index);
+    if (op.plan.algorithm == collectives::Algorithm::dissemination_barrier) return barrier_scratch(op, at);
+    switch (op.descriptor.kind) {
+#define NEXAR_COLLECTIVE(number, name, ...) \
+    case OpKind::name:                      \
+        return name##_scratch(op, at);
+#include "operations.def"
+        default:
+            return 0;
+    }
+}
+
 }  // namespace nexar::engine

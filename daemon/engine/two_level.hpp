@@ -35,5 +35,7 @@ struct TwoLevelOp {
 
 // The op's segment `index`: a part of its elements (of every block, where ranks have blocks).
 Task<> run_segment(MeshLane& lane, const TwoLevelOp& op, uint32_t index);
+// The most scratch memory that this takes.
+uint64_t scratch_of(const TwoLevelOp& op, uint32_t index);
 
 }  // namespace nexar::engine

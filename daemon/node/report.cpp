@@ -176,7 +176,7 @@ json certificate_json(const std::optional<Certificate>& c) {
 }
 
 constexpr std::array resources{Resource::sessions, Resource::regions, Resource::region_bytes,
-                               Resource::groups};
+                               Resource::groups, Resource::scratch_bytes};
 static_assert(resources.size() == resource_count);
 
 json users_json(const Tenants* tenants) {

@@ -127,7 +127,6 @@ def reduces_to_a_root_that_never_calls(me):
     me.wait_for_go(60)
 
 
-@expected_failure("H9", owner="isolation")
 def test_reduces_to_a_root_that_never_calls_take_no_memory_of_the_daemon(cluster):
     """[H9] 16 reduces of 8 MiB wait for their root; the daemon that would send keeps no copies of them meanwhile."""
     before = anonymous_mib(cluster[1])

@@ -337,7 +337,8 @@ SimGroup Cluster::make_group(std::vector<uint32_t> placement,
             if (group.placement[rank] == h) local.push_back(group.sessions[rank]);
         if (local.empty()) continue;
         prepare.plan = plans.contains(h) ? plans.at(h) : shape.plan;
-        REQUIRE(hosts[h]->engine->install_group(clock.now(), prepare, local));
+        REQUIRE(hosts[h]->engine->install_group(clock.now(), prepare, local,
+                                                hosts[h]->tenants.of("", 1000 + group.id.counter % 3)));
         hosts[h]->after_input();
     }
     return group;

@@ -1,6 +1,7 @@
 // all_reduce. Workers combine the local inputs in the first local output; the nodes combine these; workers
 // copy the result.
 #include <algorithm>
+#include <bit>
 
 #include "engine/schedules/schedule.hpp"
 
@@ -20,6 +21,12 @@ void drop_shared(std::vector<Extents>& results) {
 }
 
 }  // namespace
+
+// Doubling: this node's value, one of a node that is folded in, and one of each partner.
+uint64_t all_reduce_scratch(const TwoLevelOp& op, const Geometry& at) {
+    if (op.plan.algorithm != Algorithm::doubling_all_reduce || at.bytes() == 0) return 0;
+    return (1 + std::bit_width(at.nodes())) * ScratchPool::rounded(at.bytes());
+}
 
 Task<> all_reduce_schedule(MeshLane& lane, const TwoLevelOp& op, Geometry at) {
     std::vector<Extents> ins, outs;

@@ -65,6 +65,24 @@ Lists laid_out(Place memory, const Lists& like) {
     return out;
 }
 
+// What a segment takes through scratch memory.
+struct Packing {
+    bool packed;    // blocks are packed for the way between nodes
+    bool gathered;  // inputs are copied to scratch memory first
+    size_t blocks;  // of all local inputs
+    size_t step;    // bytes of each block at a time
+
+    Packing(const TwoLevelOp& op, const Geometry& at)
+        : packed(!at.alone() && at.bytes() < packed_below && op.layout->size() > at.nodes()),
+          gathered(packed || shares_memory(op, at)),
+          blocks(op.locals.size() * op.layout->size()),
+          step(at.bytes()) {
+        const size_t element = reduce::size_of(op.descriptor.dtype);
+        if (at.alone() && gathered)
+            step = std::min(step, std::max<size_t>(1, part_bytes_max / blocks / element) * element);
+    }
+};
+
 // `scratch`: null, or room for the run of all local inputs.
 Task<> exchange(MeshLane& lane, const TwoLevelOp& op, Geometry at, Run run, Place scratch, bool packed) {
     Lists from = outgoing(op, at, run), to = incoming(op, at, run);
@@ -91,19 +109,22 @@ Task<> exchange(MeshLane& lane, const TwoLevelOp& op, Geometry at, Run run, Plac
 
 }  // namespace
 
+// The inputs, and as much again for what arrives.
+uint64_t all_to_all_scratch(const TwoLevelOp& op, const Geometry& at) {
+    if (at.bytes() == 0) return 0;
+    const Packing packing(op, at);
+    const uint64_t bytes = ScratchPool::rounded(packing.step * packing.blocks);
+    return (packing.gathered ? bytes : 0) + (packing.packed ? bytes : 0);
+}
+
 Task<> all_to_all_schedule(MeshLane& lane, const TwoLevelOp& op, Geometry at) {
-    const size_t block = at.bytes(), element = reduce::size_of(op.descriptor.dtype);
+    const size_t block = at.bytes();
     if (block == 0) co_return ok();
-    const size_t blocks = op.locals.size() * op.layout->size();
-    const bool packed = !at.alone() && block < packed_below && op.layout->size() > at.nodes();
-    const bool through_scratch = packed || shares_memory(op, at);
-    size_t step = block;
-    if (at.alone() && through_scratch)
-        step = std::min(block, std::max<size_t>(1, part_bytes_max / blocks / element) * element);
-    const Place scratch = through_scratch ? lane.scratch(step * blocks).at : Place{};
-    for (size_t begin = 0; begin < block; begin += step) {
-        const Run run{begin, std::min(step, block - begin)};
-        co_await exchange(lane, op, at, run, scratch, packed);
+    const Packing packing(op, at);
+    const Place scratch = packing.gathered ? lane.scratch(packing.step * packing.blocks).at : Place{};
+    for (size_t begin = 0; begin < block; begin += packing.step) {
+        const Run run{begin, std::min(packing.step, block - begin)};
+        co_await exchange(lane, op, at, run, scratch, packing.packed);
     }
     co_return ok();
 }

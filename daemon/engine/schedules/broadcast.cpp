@@ -8,6 +8,10 @@ using collectives::Algorithm;
 using collectives::NodeIndex;
 using link::Extents;
 
+uint64_t broadcast_scratch(const TwoLevelOp&, const Geometry&) {
+    return 0;
+}
+
 Task<> broadcast_schedule(MeshLane& lane, const TwoLevelOp& op, Geometry at) {
     const NodeIndex root = op.layout->node_of(op.descriptor.root);
     std::vector<Extents> outs;

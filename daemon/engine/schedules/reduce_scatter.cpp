@@ -6,6 +6,10 @@ namespace nexar::engine {
 
 using link::Extents;
 
+uint64_t reduce_scatter_scratch(const TwoLevelOp& op, const Geometry& at) {
+    return at.alone() ? 0 : ScratchPool::rounded(at.bytes() * op.layout->size());
+}
+
 Task<> reduce_scatter_schedule(MeshLane& lane, const TwoLevelOp& op, Geometry at) {
     std::vector<Extents> ins;
     Extents outs;
