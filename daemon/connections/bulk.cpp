@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/check.hpp"
+#include "wire/codec.hpp"
 
 namespace nexar::connections {
 namespace {
@@ -22,6 +23,8 @@ Preamble preamble_of(const BulkConfig& config) {
 
 BulkConnections::BulkConnections(const BulkConfig& config, Carrier& carrier, link::Mesh& mesh)
     : config_(config),
+      mesh_(&mesh),
+      watch_(config.watch),
       channels_(carrier, mesh, config.self, preamble_of(config)),
       schedule_(config.dial, Random(config.seed)) {}
 
@@ -71,12 +74,32 @@ void BulkConnections::on_time(Time now) {
     channels_.on_time(now);
     while (const auto opened = channels_.poll_opened()) on_opened(*opened, now);
     while (const auto closed = channels_.poll_closed()) on_closed(*closed, now);
-    while (channels_.poll_received()) {  // silence is judged on the control connection
-    }
+    while (const auto received = channels_.poll_received()) watch_.received(received->peer);
     while (channels_.poll_written()) {
     }
     while (const auto target = schedule_.unanswered(now)) dial_failed(*find(target->node), now);
     dial_due(now);
+    watch_.set_waiting(mesh_->has_transfers(), now);
+    if (watch_.due(now)) look_for_silence(now);
+}
+
+void BulkConnections::look_for_silence(Time now) {
+    std::vector<link::PeerIndex> waiting;
+    for (const auto& [index, peer] : peers_)
+        if (mesh_->waits_for(index)) waiting.push_back(index);
+    for (const BulkWatch::Judged& judged : watch_.look(waiting, now)) judge(judged);
+}
+
+void BulkConnections::judge(const BulkWatch::Judged& judged) {
+    if (judged.action == BulkWatch::Action::probe)
+        mesh_->send_message(judged.peer, wire::encode(wire::Heartbeat{}));  // the peer's loop ignores it
+    else if (judged.action == BulkWatch::Action::renew)
+        channels_.close(judged.peer, Channels::close_silent, "it is silent while transfers wait for it");
+    else
+        events_.push_back({judged.peer, peers_.at(judged.peer).up,
+                           "nothing has come over its bulk connection for " +
+                               std::to_string(2 * to_ms(config_.watch.timeout)) + " ms",
+                           mesh_->groups_waiting_for(judged.peer)});
 }
 
 void BulkConnections::dial_due(Time now) {
@@ -120,7 +143,8 @@ void BulkConnections::on_opened(const Opened& opened, Time now) {
     peer->up = true;
     peer->up_since = now;
     schedule_.stop({opened.node, {}});
-    events_.push_back({peer->known.peer, true, {}});
+    watch_.received(peer->known.peer);
+    events_.push_back({peer->known.peer, true, {}, {}});
 }
 
 void BulkConnections::on_closed(const Closed& closed, Time now) {
@@ -138,7 +162,7 @@ void BulkConnections::lost(const Closed& closed, Time now) {
     if (at == peers_.end() || channels_.conn_of(*closed.peer)) return;
     Peer& peer = at->second;
     peer.up = false;
-    events_.push_back({*closed.peer, false, closed.why.reason});
+    events_.push_back({*closed.peer, false, closed.why.reason, {}});
     if (find(closed.node) == &peer && peer.known.dial && !peer.dialling) redial(peer, closed.rtt, now);
 }
 

@@ -1,7 +1,8 @@
 // Bulk connections: one per peer, of one shard. The control plane announces each incarnation of a node; a
 // connection of that incarnation is used, an older one refused, a newer one waits for its announcement.
 // Whether a node has failed is judged on its control connection: a bulk connection that is lost is dialled
-// again. (docs/protocol/connections.md [P12]) Sans-io: it runs over any carrier, in a shard's thread and in
+// again, and one that is silent while transfers wait is made anew, then counts as cut off.
+// (docs/protocol/connections.md [P12] [P13]) Sans-io: it runs over any carrier, in a shard's thread and in
 // the simulator.
 //
 // How it is driven: the carrier reports to events(); then on_time(), once per turn and at wake_at(), and
@@ -15,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "connections/bulk_watch.hpp"
 #include "connections/channels.hpp"
 #include "connections/dial_schedule.hpp"
 
@@ -31,6 +33,7 @@ struct BulkConfig {
                     .dials_max = 64};
     Duration young{1'000'000'000};  // a connection that did not last so long is no reason for fast redials
     size_t waiting_max = 256;       // connections whose incarnation is not announced yet
+    BulkWatchConfig watch;
     uint64_t seed = 0;
 };
 
@@ -46,6 +49,7 @@ struct BulkState {  // of one peer's bulk connection, for people
     link::PeerIndex peer;
     bool up = false;
     std::string why;
+    std::vector<GroupId> cut_off;  // groups whose transfers wait for it in vain [P13]; usually none
 };
 
 class BulkConnections {
@@ -62,7 +66,7 @@ class BulkConnections {
     void on_time(Time now);
 
     std::optional<BulkState> poll_event();
-    Time wake_at() const { return std::min(channels_.wake_at(), schedule_.wake_at()); }
+    Time wake_at() const { return std::min({channels_.wake_at(), schedule_.wake_at(), watch_.wake_at()}); }
     std::optional<ConnectionId> conn_of(link::PeerIndex peer) const { return channels_.conn_of(peer); }
     std::vector<link::PeerIndex> peers() const;  // announced, and their incarnation is not over
     void check_invariants() const;
@@ -78,11 +82,15 @@ class BulkConnections {
     void on_closed(const Closed& closed, Time now);
     void lost(const Closed& closed, Time now);
     void dial_due(Time now);
+    void look_for_silence(Time now);
+    void judge(const BulkWatch::Judged& judged);
     void dial_failed(Peer& peer, Time now);
     void redial(const Peer& peer, Duration rtt, Time now);
     Peer* find(const NodeId& node);
 
     BulkConfig config_;
+    link::Mesh* mesh_;
+    BulkWatch watch_;
     Channels channels_;
     DialSchedule schedule_;  // of the nodes in by_node_
     std::map<link::PeerIndex, Peer> peers_;

@@ -45,6 +45,7 @@ class Channels final : public CarrierEvents {
     static constexpr uint64_t close_garbage = 17;
     static constexpr uint64_t close_goodbye = 18;
     static constexpr uint64_t close_replaced = 19;
+    static constexpr uint64_t close_silent = 20;
     static constexpr Duration opening_patience{5'000'000'000};  // from connected to adopt()
     static constexpr size_t opening_per_node_max = 4;           // of those that the node dialled
 

@@ -144,6 +144,13 @@ void Engine::on_peer_down(Time now, link::PeerIndex index, const std::string& re
     impl_->turn();
 }
 
+void Engine::on_bulk_cut_off(Time now, link::PeerIndex peer, std::span<const GroupId> groups,
+                             const std::string& why) {
+    impl_->context.now = now;
+    for (const GroupId& group : groups) impl_->watch.on_link_lost(peer, group, why);
+    impl_->turn();
+}
+
 void Engine::on_redial_failed(Time now, link::PeerIndex peer) {
     impl_->context.now = now;
     impl_->watch.on_redial_failed(peer);

@@ -111,6 +111,9 @@ class Engine final : public Service {
     // Without proof it is a suspicion, and on_peer_up may follow; with proof this incarnation has ended.
     void on_peer_down(Time now, link::PeerIndex peer, const std::string& reason, bool proof = false);
     void on_redial_failed(Time now, link::PeerIndex peer);
+    // Transfers of these groups wait for the peer, and the bulk connection with it is cut off [P13].
+    void on_bulk_cut_off(Time now, link::PeerIndex peer, std::span<const GroupId> groups,
+                         const std::string& why);
     void on_received(Time now, link::PeerIndex peer,
                      Duration rtt = {});           // any authenticated packet; 0: no rtt
     void on_sent(Time now, link::PeerIndex peer);  // any packet that the peer authenticates

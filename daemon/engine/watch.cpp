@@ -76,6 +76,12 @@ void Watch::on_log_discarded(link::PeerIndex peer) {
     arbiter_.on_log_discarded(state.node, state.incarnation);
 }
 
+void Watch::on_link_lost(link::PeerIndex peer, const GroupId& group, const std::string& why) {
+    const PeerState& state = context_.peer(peer);
+    context_.ports.log.warn("bulk_cut_off", {field("node", state.node), field("group", group.text())});
+    arbiter_.on_link_lost(state.node, state.incarnation, group, why);
+}
+
 void Watch::on_time() {
     detector_.on_time(context_.now);
     arbiter_.on_time(context_.now);

@@ -26,6 +26,7 @@ class Watch {
     void on_excluded(const GroupId& group, const NodeId& node);
     void on_departed(link::PeerIndex from, const GroupId& group);
     void on_log_discarded(link::PeerIndex peer);
+    void on_link_lost(link::PeerIndex peer, const GroupId& group, const std::string& why);
     void suspect(link::PeerIndex peer, const std::string& reason);
     void on_time();
 

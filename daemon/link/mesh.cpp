@@ -1,6 +1,8 @@
 // Mesh: a transfer table, and the stream carrier that moves its chunks.
 #include "link/mesh.hpp"
 
+#include <set>
+
 #include "link/stream_carrier.hpp"
 
 namespace nexar::link {
@@ -109,6 +111,26 @@ void Mesh::discard_log(PeerIndex index, const std::string& why) {
 const ControlLog* Mesh::log_of(PeerIndex index) const {
     const StreamPeer* peer = impl_->carrier.find_peer(index);
     return peer == nullptr ? nullptr : &peer->log;
+}
+
+bool Mesh::has_transfers() const {
+    return impl_->table.has_transfers();
+}
+
+bool Mesh::waits_for(PeerIndex index) const {
+    const PeerTransfers* peer = impl_->table.find_peer(index);
+    return peer != nullptr && (peer->sends.front() != nullptr || peer->recvs.front() != nullptr);
+}
+
+std::vector<GroupId> Mesh::groups_waiting_for(PeerIndex index) const {
+    std::set<GroupId> groups;
+    if (const PeerTransfers* peer = impl_->table.find_peer(index)) {
+        for (const Send* s = peer->sends.front(); s != nullptr; s = peer->sends.after(*s))
+            groups.insert(s->key.op.group);
+        for (const Recv* r = peer->recvs.front(); r != nullptr; r = peer->recvs.after(*r))
+            groups.insert(r->key.op.group);
+    }
+    return {groups.begin(), groups.end()};
 }
 
 void Mesh::flush() {

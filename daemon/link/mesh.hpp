@@ -70,6 +70,11 @@ class Mesh {
     const ControlLog* log_of(PeerIndex peer) const;            // null: no such peer
     void flush();  // acks and grants collected so far leave; called once per turn of its thread
 
+    // What waits: transfers that have not ended.
+    bool has_transfers() const;
+    bool waits_for(PeerIndex peer) const;
+    std::vector<GroupId> groups_waiting_for(PeerIndex peer) const;  // each once
+
     // Output.
     std::optional<MeshEvent> poll_event();
     MeshStats stats(PeerIndex peer) const;

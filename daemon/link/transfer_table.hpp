@@ -43,6 +43,7 @@ class TransferTable {
         }
         state_.due_peers.clear();
     }
+    bool has_transfers() const { return state_.ops.size() > 0; }
     TransferStats stats_of(const PeerTransfers& peer) const;
     void check_invariants() const;  // for tests; walks everything
 

@@ -126,6 +126,16 @@ void Arbiter::on_log_discarded(const NodeId& node, Incarnation incarnation) {
     });
 }
 
+void Arbiter::on_link_lost(const NodeId& node, Incarnation incarnation, const GroupId& id,
+                           const std::string& why) {
+    const auto at = groups_.find(id);
+    if (at == groups_.end()) return;
+    const GroupNode* self = find_node(at->second.nodes, self_);
+    const GroupNode* other = find_node(at->second.nodes, node);
+    if (self && other && matches(other->incarnation, incarnation))
+        find_link(id, at->second, *self, *other, why);
+}
+
 void Arbiter::on_excluded(const GroupId& id, const NodeId& node) {
     const auto at = groups_.find(id);
     if (at == groups_.end() || !at->second.excluded.insert(node).second) return;

@@ -51,6 +51,9 @@ class Arbiter {
     // The control log with this incarnation was discarded: messages of the groups that span both nodes are
     // lost, and these groups end [F20].
     void on_log_discarded(const NodeId& node, Incarnation incarnation);
+    // Transfers of this group do not get through to this incarnation, and it answers otherwise [F21].
+    void on_link_lost(const NodeId& node, Incarnation incarnation, const GroupId& group,
+                      const std::string& why);
     // The group excludes this node: its reports and inquiries end.
     void on_excluded(const GroupId& group, const NodeId& node);
     // The node has left the group: it is no arbiter of it.

@@ -168,6 +168,8 @@ Result<void> Member::build_shards(const quic::Identity& identity, const quic::Ve
         c.self = needs_.identity.node;
         c.incarnation = needs_.incarnation;
         c.mesh.incarnation = needs_.incarnation.nonce;
+        c.watch.interval = config::seconds(needs_.config.heartbeat_interval);
+        c.watch.timeout = config::seconds(needs_.config.heartbeat_timeout);
         c.yield_window = Duration(static_cast<int64_t>(needs_.config.yield_microseconds * 1000));
         NEXAR_TRY(auto shard, shards::Shard::start(std::move(c), needs_.wakeup));
         shard_meshes_.push_back(std::make_unique<ShardMesh>(*shard));
@@ -336,6 +338,8 @@ bool Member::read_shards(Time now) {
             } else if (auto* bulk = std::get_if<connections::BulkState>(&*event)) {
                 if (const auto it = peers_.find(bulk->peer); it != peers_.end())
                     it->second.bulk_up = bulk->up;
+                if (!bulk->cut_off.empty())
+                    engine_->on_bulk_cut_off(now, bulk->peer, bulk->cut_off, bulk->why);
                 needs_.log.debug(bulk->up ? "bulk_up" : "bulk_down",
                                  {field("peer", bulk->peer), field("why", bulk->why)});
             }

@@ -20,6 +20,7 @@ connections::BulkConfig bulk_config(const ShardConfig& config) {
     out.self = config.self;
     out.incarnation = config.incarnation;
     out.shard = config.number;
+    out.watch = config.watch;
     out.seed = config.incarnation.nonce;
     return out;
 }

@@ -30,6 +30,7 @@ struct ShardConfig {
     Incarnation incarnation;
     link::MeshConfig mesh;
     std::optional<std::array<std::byte, 32>> reset_secret;
+    connections::BulkWatchConfig watch;
     Duration yield_window{50'000};
 };
 

@@ -14,7 +14,7 @@ struct SimPort::End final : connections::CarriedConnection {
     SimPort* port = nullptr;
     End* other = nullptr;
     ConnectionId id;
-    bool we_dialled = false, open = true;
+    bool we_dialled = false, open = true, ack_due = false;
     connections::Receiver* receiver = nullptr;
     std::unique_ptr<Pipe> out;  // to the other end
     Duration round_trip{};
@@ -61,6 +61,7 @@ void Internet::connect(SimPort& from, ConnectionId id, const std::string& addres
                        const std::optional<NodeId>& expected) {
     const auto there = std::ranges::find_if(
         ports_, [&](const auto& port) { return !port->dead && port->address == address; });
+    if (from.is_cut_ || (there != ports_.end() && (*there)->is_cut_)) return;
     if (there == ports_.end() || (expected && *expected != (*there)->node)) {
         from.events->on_closed(clock_.now(), id, {0, "no answer", "no such node there"});
         return from.after_input();
@@ -90,11 +91,12 @@ void Internet::connect(SimPort& from, ConnectionId id, const std::string& addres
 void Internet::make_pipe(SimPort::End& from, SimPort::End& to) {
     from.out = std::make_unique<Pipe>(
         clock_, shape_,
-        [&to](link::Class cls, Bytes bytes) {
+        [this, &from, &to](link::Class cls, Bytes bytes) {
             if (to.port->dead || !to.open || !to.receiver) return;
             to.receiver->on_bytes(cls, bytes);
             to.port->events->on_received(to.id);
             to.port->after_input();
+            if (cls == link::Class::control) acknowledge(from);
         },
         [&from] {
             if (from.port->dead || !from.open) return;
@@ -103,11 +105,23 @@ void Internet::make_pipe(SimPort::End& from, SimPort::End& to) {
         });
 }
 
+// QUIC acknowledges what has come; that is a packet, too.
+void Internet::acknowledge(SimPort::End& end) {
+    if (std::exchange(end.ack_due, true)) return;
+    clock_.after(delay(), [&end] {
+        end.ack_due = false;
+        if (end.port->dead || !end.open || end.port->is_cut_ || end.other->port->is_cut_) return;
+        end.port->events->on_received(end.id);
+        end.port->after_input();
+    });
+}
+
 // What was sent before arrives before, if the pipe lets it.
 void Internet::close(SimPort::End& end, uint64_t code, const std::string& reason) {
     if (!std::exchange(end.open, false)) return;
     SimPort::End* other = end.other;
     clock_.after(Duration{0}, [this, &end, code, reason] { closed(end, {code, "closed here", reason}); });
+    if (end.port->is_cut_ || other->port->is_cut_) return;  // the other end learns nothing
     clock_.after(delay(), [this, other, code, reason] {
         if (std::exchange(other->open, false)) closed(*other, {code, "closed by the peer", reason});
     });
@@ -132,6 +146,12 @@ void SimPort::kill(const std::vector<const SimPort*>& unaware) {
 void SimPort::reset(const SimPort& other) {
     for (const auto& [id, end] : std::map(ends_))
         if (end->other->port == &other) internet_->close(*end, 0, "reset");
+}
+
+void SimPort::cut() {
+    is_cut_ = true;
+    for (const auto& [id, end] : ends_)
+        for (End* side : {end, end->other}) side->out->set_blocked(true);
 }
 
 std::optional<ConnectionId> SimPort::other_end(ConnectionId id) const {

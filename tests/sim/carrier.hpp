@@ -34,6 +34,8 @@ class SimPort final : public connections::Carrier {
     void kill(const std::vector<const SimPort*>& unaware);
     // Resets the connections that lead to this port.
     void reset(const SimPort& other);
+    // Nothing passes any more, in either direction, and nobody is notified; dials are not answered.
+    void cut();
     // The id that the other end of this connection has there, while it is open at both.
     std::optional<connections::ConnectionId> other_end(connections::ConnectionId id) const;
 
@@ -41,6 +43,7 @@ class SimPort final : public connections::Carrier {
     friend class Internet;
     Internet* internet_ = nullptr;
     std::map<connections::ConnectionId, End*> ends_;
+    bool is_cut_ = false;
 };
 
 class Internet {
@@ -59,6 +62,7 @@ class Internet {
     void connect(SimPort& from, connections::ConnectionId id, const std::string& address,
                  const std::optional<NodeId>& expected);
     void make_pipe(SimPort::End& from, SimPort::End& to);
+    void acknowledge(SimPort::End& end);
     void close(SimPort::End& end, uint64_t code, const std::string& reason);
     void closed(SimPort::End& end, const connections::ClosedBy& why);
     Duration delay();

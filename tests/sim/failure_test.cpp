@@ -427,22 +427,4 @@ TEST_CASE("the snapshot says who has arrived and who is missing") {
     expect_end(cluster);
 }
 
-TEST_CASE("a bulk channel that is cut alone ends what needs it, also without a deadline",
-          "[D21][!shouldfail]") {
-    ClusterShape shape;
-    shape.collective_timeout = Duration{0};
-    Cluster cluster(1, shape);
-    Program program(cluster, cluster.make_group({0, 1}));
-    program.add({OpKind::all_reduce, Dtype::i32, ReduceOp::sum, 1'000'000, 0});
-    cluster.block_bulk(0, 1);
-    cluster.block_bulk(1, 0);
-    for (uint32_t rank = 0; rank < 2; ++rank) program.post(0, rank);
-    cluster.run_for(120s);
-
-    size_t failed = 0;
-    for (const Call* call : program.steps[0].calls)
-        failed += call->ended && call->outcome.error.code == Errc::link_lost;
-    CHECK(failed == 2);
-}
-
 }  // namespace nexar::sim

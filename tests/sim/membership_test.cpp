@@ -127,6 +127,43 @@ TEST_CASE("a connection that breaks under a job is dialled again, and the job en
     }
 }
 
+TEST_CASE("a bulk connection that is cut alone ends the groups that need it, also without a deadline",
+          "[D21][P13][F21]") {
+    for (const uint64_t seed : seeds(10)) {
+        CAPTURE(seed);
+        ClusterShape shape;
+        shape.nodes = 0;
+        shape.connected = false;
+        shape.engine.timeouts.collective = Duration{0};
+        World world(seed, shape);
+        auto& [random, cluster, nodes] = world;
+        const auto hosts = world.start(3, 5s);
+        App a(cluster, hosts[0]), b(cluster, hosts[1]), c(cluster, hosts[2]);
+        Job needs_it(cluster, "large", {&a, &b}), small(cluster, "small", {&a, &b}),
+            elsewhere(cluster, "elsewhere", {&a, &c});
+        needs_it.add({OpKind::all_reduce, Dtype::i32, ReduceOp::sum, 1'000'000, 0});
+        for (int i = 0; i < 20; ++i) {
+            small.add({OpKind::all_reduce, Dtype::i32, ReduceOp::sum, 10, 0});
+            elsewhere.add({OpKind::all_reduce, Dtype::i32, ReduceOp::sum, 100'000, 0});
+        }
+        nodes.cut_bulk(hosts[1]);
+        for (Job* job : {&needs_it, &small, &elsewhere}) job->start(Duration{50'000}, 1);
+        cluster.run_for(30s);
+
+        CHECK(small.wrong() == "");
+        CHECK(elsewhere.wrong() == "");
+        CHECK(needs_it.calls_ok() == 0);
+        const auto errors = needs_it.errors();
+        REQUIRE(errors.size() == 1);
+        INFO(*errors.begin());
+        for (const uint32_t host : {hosts[0], hosts[1]})
+            CHECK(errors.begin()->find(cluster.hosts[host]->id.short_hex()) != std::string::npos);
+        for (App* app : {&a, &b, &c}) app->kill();
+        cluster.run_for(10ms);
+        cluster.check();
+    }
+}
+
 TEST_CASE("a killed daemon that starts again is a new incarnation: old groups end, new ones form") {
     for (const uint64_t seed : seeds(25)) {
         CAPTURE(seed);

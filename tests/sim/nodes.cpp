@@ -84,8 +84,9 @@ void Nodes::turn(Node& node) {
     node.control->on_time(now);
     while (const auto event = node.control->poll_event()) act(node, *event);
     node.bulk->on_time(now);
-    while (node.bulk->poll_event()) {
-    }
+    while (const auto event = node.bulk->poll_event())
+        if (!event->cut_off.empty())
+            node.host->engine->on_bulk_cut_off(now, event->peer, event->cut_off, event->why);
     for (size_t i = dials; i < node.control_port->dials; ++i) node.dialled_at.push_back(now);
     node.control->check_invariants();
     node.bulk->check_invariants();
@@ -178,6 +179,10 @@ void Nodes::reset(uint32_t a, uint32_t b) {
 }
 void Nodes::reset_bulk(uint32_t a, uint32_t b) {
     nodes_.at(a)->bulk_port->reset(*nodes_.at(b)->bulk_port);
+}
+
+void Nodes::cut_bulk(uint32_t host) {
+    nodes_.at(host)->bulk_port->cut();
 }
 
 const PeerTable& Nodes::table(uint32_t host) const {

@@ -29,6 +29,7 @@ class Nodes {
     // Ends the control connection, or the bulk connection, of two nodes.
     void reset(uint32_t a, uint32_t b);
     void reset_bulk(uint32_t a, uint32_t b);
+    void cut_bulk(uint32_t host);  // its port for bulk connections takes and lets out nothing any more
 
     const connections::PeerTable& table(uint32_t host) const;
     // All of these are connected to one another, both ends of each pair by the same connections.
