@@ -74,7 +74,7 @@ class Leave final : public Command {
                        ", its keys are in " + printable(text_of(left, "set_aside")) +
                        "\nnext: nexarctl cluster join -, or cluster init\n";
             },
-            init_timeout_ms);
+            change_timeout_ms);
     }
     bool force_ = false;
 };
