@@ -131,7 +131,7 @@ def test_an_open_of_a_made_up_incarnation_shuts_nobody_out(cluster):
     with a_liar(cluster) as (liar, leader, other):
         for origin in (leader, other):
             liar.say(leader, "groupOpen", id={"origin": bytes.fromhex(origin.id), "number": 1 << 60}, key=bytes(32),
-                     name="x", size=2, incarnation={"counter": (1 << 64) - 1, "nonce": 1})
+                     name="x", size=2, incarnation={"counter": (1 << 64) - 1, "nonce": 1}, nonce=bytes(16))
         equal(run([leader, other], opens_and_works), [3] * 2, "groups")
 
 
@@ -299,7 +299,7 @@ def teach(liar, leader, *others):
         own = {"counter": node.incarnation[0], "nonce": node.incarnation[1]}
         for number in range(1, 20):
             liar.learn("groupOpen", id={"origin": bytes.fromhex(node.id), "number": (node.incarnation[0] << 32) + number},
-                       key=group_key("job1", SECRET), name="job1", size=2, incarnation=own)
+                       key=group_key("job1", SECRET), name="job1", size=2, incarnation=own, nonce=bytes(16))
         liar.learn("suspicionReport", group=group_of(leader, 1), reporter=bytes.fromhex(node.id), proof=True,
                    suspect=bytes.fromhex(node.id), reason="none")
 
