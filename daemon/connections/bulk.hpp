@@ -49,7 +49,7 @@ struct BulkState {  // of one peer's bulk connection, for people
     link::PeerIndex peer;
     bool up = false;
     std::string why;
-    std::vector<GroupId> cut_off;  // groups whose transfers wait for it in vain [P13]; usually none
+    std::vector<GroupId> cut_off;  // groups whose transfers it cannot carry [P13]; usually none
 };
 
 class BulkConnections {
