@@ -157,11 +157,23 @@ MeshStats Mesh::stats(PeerIndex index) const {
     MeshStats out;
     if (const PeerTransfers* peer = impl_->table.find_peer(index))
         static_cast<TransferStats&>(out) = impl_->table.stats_of(*peer);
-    if (const StreamPeer* peer = impl_->carrier.find_peer(index)) {
-        out.bytes_sent = peer->bytes_sent;
-        out.bytes_received = peer->bytes_received;
-    }
+    const TrafficCounts counts = traffic(index);
+    for (const Amount& amount : counts.sent) out.bytes_sent += amount.payload;
+    for (const Amount& amount : counts.received) out.bytes_received += amount.payload;
     return out;
+}
+
+TrafficCounts Mesh::traffic(PeerIndex index) const {
+    const StreamPeer* peer = impl_->carrier.find_peer(index);
+    return peer == nullptr ? TrafficCounts{} : peer->traffic->read();
+}
+
+std::shared_ptr<const Traffic> Mesh::traffic() const {
+    return impl_->carrier.traffic();
+}
+
+void Mesh::count_in(PeerIndex index, std::shared_ptr<Traffic> traffic) {
+    impl_->carrier.peer(index).traffic = std::move(traffic);
 }
 
 }  // namespace nexar::link

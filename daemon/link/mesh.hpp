@@ -17,6 +17,7 @@
 #include "link/channel.hpp"
 #include "link/event.hpp"
 #include "link/mesh_config.hpp"
+#include "link/traffic.hpp"
 #include "link/transfer.hpp"
 
 namespace nexar::link {
@@ -78,6 +79,10 @@ class Mesh {
     // Output.
     std::optional<MeshEvent> poll_event();
     MeshStats stats(PeerIndex peer) const;
+    TrafficCounts traffic(PeerIndex peer) const;
+    std::shared_ptr<const Traffic> traffic() const;  // with all peers; any thread may read it
+    // From now on what is exchanged with this peer is counted there, where others may read it.
+    void count_in(PeerIndex peer, std::shared_ptr<Traffic> traffic);
     void check_invariants() const;  // for tests; walks everything
 
   private:

@@ -23,7 +23,6 @@ void combine(Recv& recv, size_t offset, Bytes payload) {
 void Placement::begin(StreamPeer& peer, Stream& stream) {
     stream.sink = Stream::Sink::drop;
     stream.got = 0;
-    peer.bytes_received += stream.chunk.payload();
     Recv* recv = nullptr;
     switch (state_->table->recvs.arrive(*peer.transfers, stream.chunk, recv)) {
         case Arrival::drop:

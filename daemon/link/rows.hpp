@@ -26,10 +26,6 @@ struct TransferKeyHash {
     }
 };
 
-inline size_t index_of(Class cls) {
-    return static_cast<size_t>(cls);
-}
-
 // Where a one-sided carrier of the sender reaches the receive's memory: a grant brings it, the table keeps it
 // with the grant and then with the send, and does not read it. Zero: streams.
 struct RemoteMemory {

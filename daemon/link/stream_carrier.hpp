@@ -40,6 +40,7 @@ class StreamCarrier {
 
     void write(StreamPeer& peer);  // everything that is due
     void end_turn() { ++state_.turn; }
+    std::shared_ptr<const Traffic> traffic() const { return state_.total; }
     void check_invariants() const;  // for tests; walks all peers
 
   private:

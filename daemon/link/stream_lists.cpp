@@ -38,7 +38,7 @@ void StreamWriter::write_ranges(StreamPeer& peer, FrameKind kind, const std::vec
         f.flags = static_cast<uint16_t>(at + n == ranges.size() ? last_flags : 0);
         const Bytes entries(reinterpret_cast<const std::byte*>(entries_.data()), entry_bytes);
         const std::array<Bytes, 2> parts{bytes_of_struct(f), entries};
-        peer.channel->write(Class::control, parts);
+        put(peer, Class::control, parts);
         at += n;
     } while (at < ranges.size());
 }
@@ -83,7 +83,7 @@ void StreamWriter::write_grant_frame(StreamPeer& peer, uint32_t& count) {
     f.count = count;
     f.entry_bytes = sizeof(GrantEntry);
     const std::array<Bytes, 2> parts{bytes_of_struct(f), Bytes(grant_bytes_)};
-    peer.channel->write(Class::control, parts);
+    put(peer, Class::control, parts);
     grant_bytes_.clear();
     count = 0;
 }
@@ -93,7 +93,7 @@ void StreamWriter::write_confirmation(StreamPeer& peer) {
     ListFrame f{};
     f.start = state_->start_of(peer, FrameKind::nack, sizeof f);
     const std::array<Bytes, 1> parts{bytes_of_struct(f)};
-    peer.channel->write(Class::control, parts);
+    put(peer, Class::control, parts);
 }
 
 }  // namespace nexar::link

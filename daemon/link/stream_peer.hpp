@@ -12,6 +12,7 @@
 #include "link/control_log.hpp"
 #include "link/frame.hpp"
 #include "link/mesh_config.hpp"
+#include "link/traffic.hpp"
 #include "link/transfer_table.hpp"
 
 namespace nexar::link {
@@ -44,7 +45,7 @@ struct StreamPeer {
     uint64_t incarnation = 0;
     bool attached_once = false;
     bool incarnation_known = false;
-    uint64_t bytes_sent = 0, bytes_received = 0;  // payload of data frames
+    std::shared_ptr<Traffic> traffic = std::make_shared<Traffic>();  // with this peer; never null
     std::array<Stream, class_count> streams;
 
     std::deque<std::vector<std::byte>> messages;    // whole frames but for their start; wait for room
@@ -72,6 +73,15 @@ struct StreamState {
     void touch(StreamPeer& peer) { table->touch(*peer.transfers); }
     FrameStart start_of(StreamPeer& peer, FrameKind kind, uint64_t bytes_of_frame);
 
+    void count_sent(StreamPeer& peer, Class cls, uint64_t bytes, uint64_t payload) {
+        peer.traffic->sent(cls, bytes, payload);
+        total->sent(cls, bytes, payload);
+    }
+    void count_received(StreamPeer& peer, Class cls, uint64_t bytes, uint64_t payload) {
+        peer.traffic->received(cls, bytes, payload);
+        total->received(cls, bytes, payload);
+    }
+
     void discard_log(StreamPeer& peer, const std::string& why);  // from this side
     void log_discarded(StreamPeer& peer, const std::string& why, bool by_peer);
     void report_room(StreamPeer& peer);  // if a reserve() waits for it
@@ -84,7 +94,8 @@ struct StreamState {
     const MeshConfig config;
     TransferTable* table;
     Events* events;
-    uint64_t turn = 1;  // ends with flush()
+    const std::shared_ptr<Traffic> total = std::make_shared<Traffic>();  // with all peers
+    uint64_t turn = 1;                                                   // ends with flush()
 
   private:
     std::vector<std::unique_ptr<std::byte[]>> stages_;  // of chunk_bytes_max each, not in use

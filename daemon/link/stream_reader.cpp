@@ -20,12 +20,15 @@ ChunkHeader header_of(const DataFrame& f) {
     return {from_wire(f.key), {{f.plan_hash, f.descriptor_hash}, f.bytes, f.chunk_bytes}, f.chunk};
 }
 
-void next_frame(Stream& s) {
+}  // namespace
+
+// It has arrived whole; the next one begins.
+void StreamReader::end_frame(StreamPeer& peer, Class cls, Stream& s) {
+    const uint64_t payload = s.state == Stream::State::payload ? s.chunk.payload() : 0;
+    state_->count_received(peer, cls, read_at<FrameStart>(s.head, 0).length + length_bytes, payload);
     s.state = Stream::State::head;
     s.head_bytes = 0;
 }
-
-}  // namespace
 
 const char* StreamReader::feed(StreamPeer& peer, Class cls, Bytes bytes) {
     Stream& stream = peer.streams[index_of(cls)];
@@ -56,16 +59,16 @@ const char* StreamReader::step(StreamPeer& peer, Class cls, Stream& s, Bytes& by
             if (s.left > 0) return nullptr;
             placement_->end(peer, s);
             writer_->write_full_lists(peer);
-            next_frame(s);
+            end_frame(peer, cls, s);
             return nullptr;
         }
         case Stream::State::body:
-            return on_body_bytes(peer, s, bytes);
+            return on_body_bytes(peer, cls, s, bytes);
         case Stream::State::skip: {
             const size_t n = std::min<size_t>(bytes.size(), s.left);
             bytes = bytes.subspan(n);
             s.left -= n;
-            if (s.left == 0) next_frame(s);
+            if (s.left == 0) end_frame(peer, cls, s);
             return nullptr;
         }
     }
@@ -79,14 +82,14 @@ const char* StreamReader::on_start(StreamPeer& peer, Class cls, Stream& s) {
     s.body.clear();
     if (start.generation < peer.transfers->generation) {
         s.state = Stream::State::skip;
-        if (s.left == 0) next_frame(s);
+        if (s.left == 0) end_frame(peer, cls, s);
         return nullptr;
     }
     if (const char* rule = broken_identity(peer, start)) return rule;
     const auto kind = static_cast<FrameKind>(start.kind);
     s.state = kind == FrameKind::data ? Stream::State::data_head : Stream::State::body;
     if (s.left > 0) return nullptr;
-    next_frame(s);
+    end_frame(peer, cls, s);
     return on_body(peer, s, {});  // only a message may be empty
 }
 
@@ -102,17 +105,17 @@ const char* StreamReader::broken_identity(StreamPeer& peer, const FrameStart& st
     return state_->table->recvs.on_acks_seen(*peer.transfers, start.acks_seen);
 }
 
-const char* StreamReader::on_body_bytes(StreamPeer& peer, Stream& s, Bytes& bytes) {
+const char* StreamReader::on_body_bytes(StreamPeer& peer, Class cls, Stream& s, Bytes& bytes) {
     const Bytes part = bytes.first(std::min<size_t>(bytes.size(), s.left));
     bytes = bytes.subspan(part.size());
     s.left -= part.size();
     if (s.left == 0 && s.body.empty()) {  // whole in one piece
-        next_frame(s);
+        end_frame(peer, cls, s);
         return on_body(peer, s, part);
     }
     s.body.insert(s.body.end(), part.begin(), part.end());
     if (s.left > 0) return nullptr;
-    next_frame(s);
+    end_frame(peer, cls, s);
     return on_body(peer, s, s.body);
 }
 

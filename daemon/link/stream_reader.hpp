@@ -19,12 +19,13 @@ class StreamReader {
     const char* step(StreamPeer& peer, Class cls, Stream& stream, Bytes& bytes);
     const char* on_start(StreamPeer& peer, Class cls, Stream& stream);
     const char* on_body(StreamPeer& peer, Stream& stream, Bytes body);
+    void end_frame(StreamPeer& peer, Class cls, Stream& stream);
     const char* on_applied(StreamPeer& peer, uint64_t number);
     // `message`: what follows its header, of an entry.
     const char* on_log_frame(StreamPeer& peer, const FrameStart& start, Bytes body, Bytes message);
     const char* on_list(StreamPeer& peer, const ListFrame& frame, Bytes entries);
     const char* on_grants(StreamPeer& peer, const ListFrame& frame, Bytes entries);
-    const char* on_body_bytes(StreamPeer& peer, Stream& stream, Bytes& bytes);
+    const char* on_body_bytes(StreamPeer& peer, Class cls, Stream& stream, Bytes& bytes);
     const char* broken_identity(StreamPeer& peer, const FrameStart& start);
 
     StreamState* state_;

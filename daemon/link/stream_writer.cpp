@@ -3,6 +3,13 @@
 
 namespace nexar::link {
 
+void StreamWriter::put(StreamPeer& peer, Class cls, std::span<const Bytes> frame, size_t payload) {
+    size_t bytes = 0;
+    for (const Bytes part : frame) bytes += part.size();
+    peer.channel->write(cls, frame);
+    state_->count_sent(peer, cls, bytes, payload);
+}
+
 size_t StreamWriter::next_bytes(const StreamPeer& peer, Class cls) const {
     if (cls == Class::control) {
         if (const ControlLog::Entry* entry = next_entry(peer))
@@ -56,7 +63,7 @@ void StreamWriter::write_next(StreamPeer& peer, Class cls) {
 void StreamWriter::write_message(StreamPeer& peer, Bytes message) {
     const FrameStart start = state_->start_of(peer, FrameKind::message, sizeof(FrameStart) + message.size());
     const std::array<Bytes, 2> parts{bytes_of_struct(start), message};
-    peer.channel->write(Class::control, parts);
+    put(peer, Class::control, parts);
 }
 
 // Before the messages outside the log: a goodbye follows what was appended before it.
@@ -77,7 +84,7 @@ void StreamWriter::write_entry(StreamPeer& peer) {
     f.number = entry.number;
     f.applied = peer.log.take_ack();
     const std::array<Bytes, 2> parts{bytes_of_struct(f), Bytes(entry.message)};
-    peer.channel->write(Class::control, parts);
+    put(peer, Class::control, parts);
     peer.log.written();
 }
 
@@ -89,7 +96,7 @@ void StreamWriter::write_resume(StreamPeer& peer) {
     f.log_generation = resume.generation;
     f.applied = resume.applied;
     const std::array<Bytes, 1> parts{bytes_of_struct(f)};
-    peer.channel->write(Class::control, parts);
+    put(peer, Class::control, parts);
 }
 
 // With what leaves anyhow, at the latest with a heartbeat; only many of them are worth a frame of their own.
@@ -101,7 +108,7 @@ void StreamWriter::write_applied(StreamPeer& peer) {
     f.start = state_->start_of(peer, FrameKind::applied, sizeof f);
     f.applied = peer.log.take_ack();
     const std::array<Bytes, 1> parts{bytes_of_struct(f)};
-    peer.channel->write(Class::control, parts);
+    put(peer, Class::control, parts);
 }
 
 void StreamWriter::write_chunk(StreamPeer& peer, Send& s) {
@@ -121,8 +128,7 @@ void StreamWriter::write_chunk(StreamPeer& peer, Send& s) {
     parts_.push_back(bytes_of_struct(f));
     s.memory.pieces(f.offset, payload,
                     [&](const std::byte* data, size_t n) { parts_.emplace_back(data, n); });
-    peer.channel->write(s.cls, parts_);
-    peer.bytes_sent += payload;
+    put(peer, s.cls, parts_, payload);
 }
 
 void StreamWriter::on_channel_lost(StreamPeer& peer) {

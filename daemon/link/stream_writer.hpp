@@ -25,6 +25,7 @@ class StreamWriter {
     void on_channel_lost(StreamPeer& peer);
 
   private:
+    void put(StreamPeer& peer, Class cls, std::span<const Bytes> frame, size_t payload = 0);
     size_t next_bytes(const StreamPeer& peer, Class cls) const;  // of its next frame; 0: has nothing to send
     bool pick(StreamPeer& peer, Class& out) const;
     void write_next(StreamPeer& peer, Class cls);

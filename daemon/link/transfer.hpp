@@ -45,6 +45,9 @@ struct TransferKey {
 // Traffic classes in the sender's strict order, with a floor for each.
 enum class Class : uint8_t { control = 0, rpc = 1, small = 2, bulk = 3 };
 constexpr size_t class_count = 4;
+inline size_t index_of(Class cls) {
+    return static_cast<size_t>(cls);
+}
 
 // A range of a region. Requires: the transfer's operation pins the region until the transfer has ended [M3].
 struct Extent {
