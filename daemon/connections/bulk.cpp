@@ -37,6 +37,7 @@ void BulkConnections::introduce(const KnownPeer& known, Time now) {
     by_node_[known.node] = known.peer;
     Peer& peer = peers_[known.peer];
     peer.known = known;
+    if (known.traffic) mesh_->count_in(known.peer, known.traffic);
     const Target target{known.node, {}};
     schedule_.add(target, 1);
     if (known.dial && !peer.up && !peer.dialling) schedule_.start(target, now);

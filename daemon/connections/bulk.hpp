@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -43,6 +44,7 @@ struct KnownPeer {  // `dial`: it is ours to open the bulk connection
     Incarnation incarnation;
     std::string address;
     bool dial = false;
+    std::shared_ptr<link::Traffic> traffic{};  // what this shard exchanges with it is counted here; null: not
 };
 
 struct BulkState {  // of one peer's bulk connection, for people

@@ -83,6 +83,8 @@ class ControlPlane final : public engine::MeshPort, public engine::PeerPort {
 
     const connections::PeerTable& table() const { return connections_.table(); }
     std::optional<quic::ConnectionStats> stats(PeerIndex peer) const;
+    link::TrafficCounts traffic(PeerIndex peer) const { return mesh_.traffic(peer); }
+    link::TrafficCounts traffic() const { return mesh_.traffic()->read(); }
     std::string dial_failure(const NodeId& node) const { return connections_.dial_failure(node); }
     const transport::SocketStats& socket_stats() const { return port_->socket_stats(); }
 

@@ -44,6 +44,7 @@ std::vector<report::Peer> peers_of(const Member& member, Duration silence_max, T
         p.state = view.up ? "up" : "down";
         p.address = view.remote;
         if (const auto stats = member.plane().stats(index)) p.rtt = stats->rtt;
+        p.traffic = member.traffic(index, view);
         if (view.last_received_at != Time{}) p.received_ago = now - view.last_received_at;
         if (view.up && p.received_ago && *p.received_ago > silence_max) p.state = "suspected";
         p.why = view.up ? (view.bulk_up ? "" : "no bulk connection yet")
@@ -181,8 +182,7 @@ std::string Node::status(Time now) const {
         const auto snapshot = member_->engine().snapshot(now);
         s.groups = snapshot.groups.size();
         s.ops_in_flight = snapshot.ops.size();
-        s.bulk_bytes_sent = member_->bulk_bytes_sent();
-        s.bulk_bytes_received = member_->bulk_bytes_received();
+        s.traffic = member_->traffic();
         s.shards = member_->shard_count();
         s.workers = member_->worker_count();
     }

@@ -276,22 +276,25 @@ void Member::on_plane(Time now, PlaneEvent event) {
 void Member::peer_is_up(Time now, const connections::PeerIsUp& up) {
     PeerView& view = peers_[up.info.peer];
     departures_.erase(up.info.record.node);
-    view = {up.info, up.remote, true, view.bulk_up, now, now, {}};
+    view = {up.info, up.remote, true, view.bulk_up, now, now, {}, std::move(view.on_shards)};
     needs_.log.info("peer_up", {field("peer", up.info.record.node), field("host", up.info.record.hostname),
                                 field("address", view.remote)});
-    introduce_to_shards(up);
+    introduce_to_shards(up, view);
     engine_->on_peer_up(now, up.info.peer, up.info.record.node, up.info.incarnation);
     roster_.due = std::max(now, roster_.free);
 }
 
 // Each shard connects to the peer's shard of the same number; a group uses as many as all its nodes have.
-void Member::introduce_to_shards(const connections::PeerIsUp& up) {
+void Member::introduce_to_shards(const connections::PeerIsUp& up, PeerView& view) {
     auto address = quic::Address::parse(up.remote);
     if (!address) return;  // cannot happen: the address is that of an open connection
-    for (size_t i = 0; i < std::min<size_t>(shards_.size(), up.info.bulk_shards); ++i) {
+    const size_t count = std::min<size_t>(shards_.size(), up.info.bulk_shards);
+    while (view.on_shards.size() < count) view.on_shards.push_back(std::make_shared<link::Traffic>());
+    for (size_t i = 0; i < count; ++i) {
         address->port = static_cast<uint16_t>(up.info.bulk_port + i);
         shards_[i]->post(connections::KnownPeer{up.info.peer, up.info.record.node, up.info.incarnation,
-                                                address->text(), needs_.identity.node < up.info.record.node});
+                                                address->text(), needs_.identity.node < up.info.record.node,
+                                                view.on_shards[i]});
     }
 }
 
@@ -412,16 +415,16 @@ void Member::unwatch(int, uint64_t key) {
     session_watches_.erase(key);
 }
 
-uint64_t Member::bulk_bytes_sent() const {
-    uint64_t n = 0;
-    for (const auto& shard : shards_) n += shard->bytes_sent();
-    return n;
+link::TrafficCounts Member::traffic(PeerIndex peer, const PeerView& view) const {
+    link::TrafficCounts out = plane_->traffic(peer);
+    for (const auto& shard : view.on_shards) out += shard->read();
+    return out;
 }
 
-uint64_t Member::bulk_bytes_received() const {
-    uint64_t n = 0;
-    for (const auto& shard : shards_) n += shard->bytes_received();
-    return n;
+link::TrafficCounts Member::traffic() const {
+    link::TrafficCounts out = plane_->traffic();
+    for (const auto& shard : shards_) out += shard->traffic();
+    return out;
 }
 
 }  // namespace nexar::node

@@ -32,6 +32,8 @@ struct PeerView {  // for nexarctl
     Time last_received_at{};
     Time since{};
     std::string why_down;
+    // What each shard exchanges with it.
+    std::vector<std::shared_ptr<link::Traffic>> on_shards;
 };
 
 class Member final : private local::Descriptors {
@@ -70,8 +72,9 @@ class Member final : private local::Descriptors {
     const Incarnation& incarnation() const { return needs_.incarnation; }
     TokenLedger* tokens() { return tokens_.get(); }  // null: this node is no issuer
     wire::PlanTableRecord plan_table() const;
-    uint64_t bulk_bytes_sent() const;
-    uint64_t bulk_bytes_received() const;
+    // By the control loop and all shards: with this peer, and with all since the start.
+    link::TrafficCounts traffic(PeerIndex peer, const PeerView& view) const;
+    link::TrafficCounts traffic() const;
     size_t shard_count() const { return shards_.size(); }
     size_t worker_count() const { return worker_count_; }
     Time started() const { return started_; }
@@ -89,7 +92,7 @@ class Member final : private local::Descriptors {
     void read_plane(Time now);
     void on_plane(Time now, PlaneEvent event);
     void peer_is_up(Time now, const connections::PeerIsUp& up);
-    void introduce_to_shards(const connections::PeerIsUp& up);
+    void introduce_to_shards(const connections::PeerIsUp& up, PeerView& view);
     void peer_is_down(Time now, const connections::PeerIsDown& down);
     void use_new_certificate(Time now);
     bool read_shards(Time now);

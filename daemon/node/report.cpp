@@ -44,6 +44,20 @@ json addresses_json(const std::vector<Address>& addresses) {
     return list;
 }
 
+json amount_json(const link::Amount& amount) {
+    return {{"frames", amount.frames}, {"bytes", amount.bytes}, {"payload_bytes", amount.payload}};
+}
+
+json traffic_json(const link::TrafficCounts& counts) {
+    static constexpr std::array names{"control", "rpc", "small", "bulk"};
+    static_assert(names.size() == link::class_count);
+    json out = json::object();
+    for (size_t c = 0; c < link::class_count; ++c)
+        out[names[c]] = {{"sent", amount_json(counts.sent[c])},
+                         {"received", amount_json(counts.received[c])}};
+    return out;
+}
+
 json peers_json(const std::vector<Peer>& peers) {
     json list = json::array();
     for (const auto& p : peers)
@@ -56,8 +70,7 @@ json peers_json(const std::vector<Peer>& peers) {
                         {"features", p.agreed.features},
                         {"rtt_ms", optional_ms(p.rtt)},
                         {"received_ago_ms", optional_ms(p.received_ago)},
-                        {"bulk_bytes_sent", p.bulk_bytes_sent},
-                        {"bulk_bytes_received", p.bulk_bytes_received},
+                        {"traffic", p.traffic ? traffic_json(*p.traffic) : json(nullptr)},
                         {"forgotten_in_s", p.forgotten_in ? json(ms(*p.forgotten_in) / 1e3) : json(nullptr)},
                         {"why", p.why}});
     return list;
@@ -224,8 +237,7 @@ std::string status(const Status& s) {
                   {"session_memory_bytes", s.session_memory_bytes},
                   {"groups", s.groups},
                   {"ops_in_flight", s.ops_in_flight},
-                  {"bulk_bytes_sent", s.bulk_bytes_sent},
-                  {"bulk_bytes_received", s.bulk_bytes_received},
+                  {"traffic", traffic_json(s.traffic)},
                   {"shards", s.shards},
                   {"workers", s.workers},
                   {"users", users_json(s.tenants)},

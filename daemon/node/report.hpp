@@ -17,6 +17,7 @@
 #include "core/secret.hpp"
 #include "core/time.hpp"
 #include "engine/snapshot.hpp"
+#include "link/traffic.hpp"
 #include "wire/messages.hpp"
 
 namespace nexar::node::report {
@@ -31,10 +32,10 @@ struct Peer {
     std::string address;  // the one in use, or the last one tried
     std::optional<Duration> rtt;
     std::optional<Duration> received_ago;
-    uint64_t bulk_bytes_sent = 0, bulk_bytes_received = 0;
-    std::string why;                         // when not up: the last reason
-    Agreed agreed{};                         // version 0: it was never connected
-    std::optional<Duration> forgotten_in{};  // of one that is no member now, and does not come back
+    std::string why;                               // when not up: the last reason
+    Agreed agreed{};                               // version 0: it was never connected
+    std::optional<Duration> forgotten_in{};        // of one that is no member now, and does not come back
+    std::optional<link::TrafficCounts> traffic{};  // none: no incarnation of it is a peer now
 };
 
 struct Address {
@@ -68,7 +69,7 @@ struct Status {
     size_t sessions = 0;
     uint64_t session_memory_bytes = 0;
     size_t groups = 0, ops_in_flight = 0;
-    uint64_t bulk_bytes_sent = 0, bulk_bytes_received = 0;
+    link::TrafficCounts traffic{};  // with all peers since the start
     size_t shards = 0, workers = 0;
     const Tenants* tenants = nullptr;  // null: none yet
 };

@@ -40,6 +40,7 @@ class Shard::Thread {
 
     void run();
     quic::Address local_address() const { return port_->local(); }
+    std::shared_ptr<const link::Traffic> traffic() const { return mesh_.traffic(); }
 
   private:
     size_t apply_commands(Time now);
@@ -48,7 +49,6 @@ class Shard::Thread {
     void push(Event event);
     Time wake_at() const;
     void sleep(Time until);
-    void publish_counters(Time now);
     void flush_events();
     bool may_sleep();
     bool has_received();
@@ -61,7 +61,6 @@ class Shard::Thread {
     connections::BulkConnections connections_;
     bool pushed_ = false;              // an event since the control loop was notified last
     uint64_t datagrams_received_ = 0;  // the socket's count at the last has_received()
-    Time counters_published_at_{};
 };
 
 void Shard::Thread::push(Event event) {
@@ -150,18 +149,6 @@ bool Shard::Thread::has_received() {
     return datagrams != std::exchange(datagrams_received_, datagrams);
 }
 
-void Shard::Thread::publish_counters(Time now) {
-    counters_published_at_ = now;
-    uint64_t sent = 0, received = 0;
-    for (const link::PeerIndex peer : connections_.peers()) {
-        const auto s = mesh_.stats(peer);
-        sent += s.bytes_sent;
-        received += s.bytes_received;
-    }
-    shard_->bytes_sent_.store(sent, std::memory_order_relaxed);
-    shard_->bytes_received_.store(received, std::memory_order_relaxed);
-}
-
 void Shard::Thread::flush_events() {
     const bool waited = shard_->events_wait_.load(std::memory_order_relaxed);
     shard_->events_wait_.store(!shard_->event_outbox_.flush(), std::memory_order_relaxed);
@@ -191,7 +178,6 @@ void Shard::Thread::run() {
             work += port_->flush(now) ? 1u : 0u;
         work += has_received() ? 1u : 0u;
         flush_events();
-        if (now - counters_published_at_ >= counters_period) publish_counters(now);
         if (work > 0) {
             active = now;
             continue;
@@ -200,7 +186,6 @@ void Shard::Thread::run() {
             sched_yield();
             continue;
         }
-        publish_counters(now);
         shard_->wakeup_.announce_sleep();
         if (may_sleep()) sleep(wake_at());
         shard_->wakeup_.awake();
@@ -222,8 +207,12 @@ Result<std::unique_ptr<Shard>> Shard::start(ShardConfig config, loop::Wakeup& lo
     options.quic.idle_timeout = std::chrono::hours(24);
     NEXAR_TRY(auto port, transport::QuicPort::open(std::move(options), config.identity, config.verifier));
     std::unique_ptr<Shard> shard(new Shard(config, loop_wakeup));
+    const uint16_t number = config.number;
     shard->state_ = std::make_unique<Thread>(*shard, std::move(config), std::move(port));
+    shard->traffic_ = shard->state_->traffic();
     shard->thread_ = std::thread([s = shard->state_.get()] { s->run(); });
+    const std::string name = "bulk-" + std::to_string(number);  // as top -H shows it
+    pthread_setname_np(shard->thread_.native_handle(), name.c_str());
     return shard;
 }
 

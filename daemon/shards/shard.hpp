@@ -69,10 +69,8 @@ class Shard {
     std::optional<Event> poll_event();
     void flush();  // moves commands that found the queue full; Requires: called in each turn of the loop
 
-    // Payload bytes with all current peers, at most counters_period old while the shard works.
-    static constexpr Duration counters_period{10'000'000};
-    uint64_t bytes_sent() const { return bytes_sent_.load(std::memory_order_relaxed); }
-    uint64_t bytes_received() const { return bytes_received_.load(std::memory_order_relaxed); }
+    // With all peers; those of one peer: KnownPeer::traffic. The shard counts in place, and is not asked.
+    link::TrafficCounts traffic() const { return traffic_->read(); }
 
   private:
     class Thread;
@@ -87,8 +85,8 @@ class Shard {
     loop::Wakeup wakeup_;        // wakes the shard
     loop::Wakeup* loop_wakeup_;  // wakes the control loop
     std::atomic<bool> stopping_{false};
-    std::atomic<uint64_t> bytes_sent_{0}, bytes_received_{0};  // published by the shard's thread
-    std::unique_ptr<Thread> state_;                            // everything that only the shard's thread uses
+    std::unique_ptr<Thread> state_;  // everything that only the shard's thread uses
+    std::shared_ptr<const link::Traffic> traffic_;
     std::thread thread_;
 };
 

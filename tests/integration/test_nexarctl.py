@@ -12,7 +12,7 @@ import sys
 import time
 
 from harness import *
-from harness.system import die_with_parent, enter
+from harness.system import die_with_parent, enter, held_thread
 
 OK, FAILED, USAGE, NO_DAEMON, NO_ANSWER = 0, 1, 2, 3, 4
 
@@ -84,6 +84,65 @@ def test_groups_and_ops_show_who_is_there_and_who_has_not_arrived(cluster):
     contains(json.dumps(ctl_json(cluster[1], "ops")["messages"]), "77")
     job.go()
     job.outcomes()
+
+
+MIB = 1 << 20
+SMALL = 1000
+
+
+def traffic(node, peer):
+    """What a node says of its exchange with another, by class."""
+    row, = [row for row in ctl_json(node, "status")["peers"] if row["node"] == peer.id]
+    return row["traffic"]
+
+
+def moves_large_then_small(me):
+    session = me.session()
+    group = me.group(session)
+    large = session.alloc(4 * MIB, "uint8")
+    group.all_reduce(large)
+    me.mark()
+    me.wait_for_go()
+    group.all_reduce(np.ones(SMALL, np.uint8))
+    me.mark()
+    me.wait_for_go()
+    group.all_reduce(large)
+
+
+def both_ends_agree(one, other, *classes):
+    """What one end has sent in these classes, the other has received."""
+    here, there = traffic(one, other), traffic(other, one)
+    return all(here[name][way] == there[name][back] for name in classes
+               for way, back in (("sent", "received"), ("received", "sent")))
+
+
+def test_both_ends_count_the_same_also_while_a_shard_stands(cluster):
+    """[U10] [C7] Known amounts between two nodes, and one of the shards held: its node answers at once, with true numbers."""
+    one, two = cluster[1], cluster[2]
+    before = traffic(one, two)
+    job = Job([one, two], moves_large_then_small)
+    job.await_marks()
+    eventually(lambda: both_ends_agree(one, two, "bulk", "rpc", "small"), "both ends to have counted alike")
+    moved = traffic(one, two)
+    for way in ("sent", "received"):
+        payload = moved["bulk"][way]["payload_bytes"] - before["bulk"][way]["payload_bytes"]
+        assert payload >= 4 * MIB // 2, f"{payload} bytes {way} of an all_reduce of 4 MiB"
+        assert moved["bulk"][way]["bytes"] > moved["bulk"][way]["payload_bytes"], moved
+        assert moved["control"][way]["frames"] > before["control"][way]["frames"], moved
+
+    with held_thread(two.pid, "bulk-0"):
+        job.go()
+        job.await_marks()
+        equal(both_ends_agree(one, two, "bulk"), True, "both ends agree on what the held shard has done")
+        equal(traffic(two, one)["bulk"]["received"], moved["bulk"]["sent"], "bulk while the shard stands")
+        eventually(lambda: both_ends_agree(one, two, "small"), "what the control loop moves meanwhile")
+        small = traffic(two, one)["small"]["received"]["payload_bytes"] - moved["small"]["sent"]["payload_bytes"]
+        assert small >= SMALL // 2, f"{small} bytes received of an all_reduce of {SMALL}"
+    job.go()
+    job.outcomes()
+    eventually(lambda: both_ends_agree(one, two, "bulk", "rpc", "small"), "both ends to have counted alike in the end")
+    grown = traffic(two, one)["bulk"]["received"]["payload_bytes"] - moved["bulk"]["sent"]["payload_bytes"]
+    assert grown >= 4 * MIB // 2, f"{grown} bytes came after the shard went on"
 
 
 def test_groups_and_ops_are_empty_without_jobs(cluster):

@@ -43,6 +43,15 @@ std::string why_text(const json& peer) {
            seconds_text(number_of(peer, "forgotten_in_s"));
 }
 
+// Payload of all classes; --json has each class, and the frames.
+std::string data_text(const json& of, const char* direction) {
+    if (!has(of, "traffic")) return "";
+    uint64_t bytes = 0;
+    for (const json& counts : of["traffic"])
+        if (has(counts, direction)) bytes += count_of(counts[direction], "payload_bytes");
+    return bytes_text(bytes);
+}
+
 std::string peers_text(const json& status) {
     const json& peers = list_of(status, "peers");
     if (peers.empty()) return "no peers\n";
@@ -53,8 +62,8 @@ std::string peers_text(const json& status) {
             {node_text(p), text_of(p, "state"), text_of(p, "address"),
              has(p, "rtt_ms") ? milliseconds_text(number_of(p, "rtt_ms")) : "",
              has(p, "received_ago_ms") ? milliseconds_text(number_of(p, "received_ago_ms")) + " ago" : "",
-             bytes_text(count_of(p, "bulk_bytes_sent")), bytes_text(count_of(p, "bulk_bytes_received")),
-             std::to_string(count_of(p, "incarnation")), why_text(p)});
+             data_text(p, "sent"), data_text(p, "received"), std::to_string(count_of(p, "incarnation")),
+             why_text(p)});
     return table.text();
 }
 
@@ -107,8 +116,7 @@ std::string render_status(const json& s) {
                                 bytes_text(count_of(s, "session_memory_bytes")) + " of shared memory"},
                {"groups", std::to_string(count_of(s, "groups")) + ", operations in flight " +
                               std::to_string(count_of(s, "ops_in_flight"))},
-               {"bulk data", bytes_text(count_of(s, "bulk_bytes_sent")) + " sent, " +
-                                 bytes_text(count_of(s, "bulk_bytes_received")) + " received"},
+               {"data", data_text(s, "sent") + " sent, " + data_text(s, "received") + " received"},
                {"threads", std::to_string(count_of(s, "shards")) + " for bulk data, " +
                                std::to_string(count_of(s, "workers")) + " for reductions"},
            }) +

@@ -1,9 +1,11 @@
-"""What the tests need from the kernel and Python does not offer: namespaces, death with the parent, memfd seals.
+"""What the tests need from the kernel and Python does not offer: namespaces, death with the parent, a thread that stands.
 
 Namespaces have no name here: a descriptor holds each, so that none outlives the test, not even when it is killed.
 """
+import contextlib
 import ctypes
 import os
+import pathlib
 import shutil
 import signal
 import subprocess
@@ -12,6 +14,7 @@ import sys
 CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWNET = 0x00020000, 0x10000000, 0x40000000
 MS_REC, MS_PRIVATE = 0x4000, 1 << 18
 PR_SET_PDEATHSIG = 1
+PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_DETACH, WAIT_ALL = 0x4206, 0x4207, 17, 0x40000000
 SKIPPED = 77  # for ctest
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -87,6 +90,23 @@ def new_network():
         for fd in (ready_out, ready_in, done_out, done_in):
             os.close(fd)
         os.waitpid(child, 0)
+
+
+@contextlib.contextmanager
+def held_thread(pid, name):
+    """One thread of a process that this test has started stands still; the others go on."""
+    tids = [int(task.name) for task in pathlib.Path(f"/proc/{pid}/task").iterdir()
+            if (task / "comm").read_text().strip() == name]
+    if len(tids) != 1:
+        raise AssertionError(f"process {pid} has {len(tids)} threads '{name}'")
+    _libc.ptrace.argtypes = [ctypes.c_long] * 4
+    _check(_libc.ptrace(PTRACE_SEIZE, tids[0], 0, 0), "ptrace(seize)")
+    try:
+        _check(_libc.ptrace(PTRACE_INTERRUPT, tids[0], 0, 0), "ptrace(interrupt)")
+        os.waitpid(tids[0], WAIT_ALL)
+        yield
+    finally:
+        _check(_libc.ptrace(PTRACE_DETACH, tids[0], 0, 0), "ptrace(detach)")
 
 
 def run_in(namespace, *command):

@@ -15,11 +15,14 @@ TEST_CASE("status shows this node, then its peers as a table") {
         "addresses": [{"address": "10.0.0.1:7654", "chosen": true}, {"address": "172.17.0.1:7654", "chosen": false}],
         "peers": [
           {"node": "aaaaaaaaaaaaffff", "host": "beta", "state": "up", "address": "10.0.0.2:7654", "incarnation": 2,
-           "rtt_ms": 0.21, "received_ago_ms": 12, "bulk_bytes_sent": 1048576, "bulk_bytes_received": 0, "why": ""},
+           "rtt_ms": 0.21, "received_ago_ms": 12, "why": "",
+           "traffic": {"control": {"sent": {"bytes": 99, "payload_bytes": 0}, "received": {"payload_bytes": 0}},
+                       "small": {"sent": {"payload_bytes": 1024}, "received": {"payload_bytes": 0}},
+                       "bulk": {"sent": {"payload_bytes": 1047552}, "received": {"payload_bytes": 0}}}},
           {"node": "bbbbbbbbbbbbffff", "host": "", "state": "down", "address": "10.0.0.3:7654", "incarnation": 7,
-           "rtt_ms": null, "received_ago_ms": null, "why": "silent\nfor 5 s"}],
-        "sessions": 2, "session_memory_bytes": 1536, "groups": 1, "ops_in_flight": 0, "bulk_bytes_sent": 1048576,
-        "bulk_bytes_received": 0, "shards": 1, "workers": 1})");
+           "rtt_ms": null, "received_ago_ms": null, "traffic": null, "why": "silent\nfor 5 s"}],
+        "sessions": 2, "session_memory_bytes": 1536, "groups": 1, "ops_in_flight": 0,
+        "traffic": {"bulk": {"sent": {"payload_bytes": 1048576}, "received": {"payload_bytes": 0}}}, "shards": 1, "workers": 1})");
     REQUIRE(
         render_status(status) ==
         "node         alpha (3f2a9c01d2e4)\n"
@@ -31,12 +34,12 @@ TEST_CASE("status shows this node, then its peers as a table") {
         "address      0.0.0.0:7654, known to others as 10.0.0.1:7654\n"
         "sessions     2, with 1.5 KiB of shared memory\n"
         "groups       1, operations in flight 0\n"
-        "bulk data    1 MiB sent, 0 B received\n"
+        "data         1 MiB sent, 0 B received\n"
         "threads      1 for bulk data, 1 for reductions\n"
         "\n"
         "PEER                 STATE  ADDRESS            RTT  LAST PACKET   SENT  RECEIVED  INCARNATION  WHY\n"
         "beta (aaaaaaaaaaaa)  up     10.0.0.2:7654  0.21 ms    12 ms ago  1 MiB       0 B            2  -\n"
-        "bbbbbbbbbbbb         down   10.0.0.3:7654        -            -    0 B       0 B            7  "
+        "bbbbbbbbbbbb         down   10.0.0.3:7654        -            -      -         -            7  "
         "silent?for 5 s\n");
 }
 

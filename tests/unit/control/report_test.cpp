@@ -246,9 +246,10 @@ TEST_CASE("status: identity, incarnation, peers with state and times that may be
     s.uptime = 90'500ms;
     s.sessions = 2;
     s.session_memory_bytes = 1 << 20;
-    s.bulk_bytes_sent = 5;
-    report::Peer up{{node_id(2), "beta", {}}, {9, 1}, "up", "10.0.0.2:7654", 210us, 12ms, 1, 2, ""};
-    report::Peer down{{node_id(3), "gamma", {}}, {}, "down", "10.0.0.3:7654", {}, {}, 0, 0, "silent for 5 s"};
+    s.traffic.sent[3] = {2, 600, 5};
+    report::Peer up{{node_id(2), "beta", {}}, {9, 1}, "up", "10.0.0.2:7654", 210us, 12ms, ""};
+    report::Peer down{{node_id(3), "gamma", {}}, {}, "down", "10.0.0.3:7654", {}, {}, "silent for 5 s"};
+    up.traffic.emplace().received[0] = {7, 900, 0};
     s.peers = {up, down};
 
     const json answer = json::parse(report::status(s));
@@ -260,6 +261,11 @@ TEST_CASE("status: identity, incarnation, peers with state and times that may be
     REQUIRE(answer["peers"][0]["rtt_ms"] == 0.21);
     REQUIRE(answer["peers"][0]["received_ago_ms"] == 12.0);
     REQUIRE(answer["peers"][1]["rtt_ms"] == nullptr);
+    REQUIRE(answer["peers"][0]["traffic"]["control"]["received"] ==
+            json{{"frames", 7}, {"bytes", 900}, {"payload_bytes", 0}});
+    REQUIRE(answer["peers"][1]["traffic"] == nullptr);
+    REQUIRE(answer["traffic"]["bulk"]["sent"] == json{{"frames", 2}, {"bytes", 600}, {"payload_bytes", 5}});
+    REQUIRE(answer["traffic"].size() == link::class_count);
     REQUIRE(answer["peers"][1]["why"] == "silent for 5 s");
 
     s.cluster.clear();

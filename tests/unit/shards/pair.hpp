@@ -3,6 +3,7 @@
 
 #include <poll.h>
 
+#include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
 #include <cstring>
@@ -30,6 +31,23 @@ inline Result<NodeId> judge(const quic::PeerChain& chain, std::string_view) {
     return nexar::test::node_id_of(chain.front());
 }
 
+// Holds a shard's thread in the middle of a turn: in the check of a certificate.
+struct Gate {
+    std::atomic<bool> closed{false}, held{false};
+
+    quic::Verifier verifier() {
+        return [this](const quic::PeerChain& chain, std::string_view name) {
+            held = closed.load();
+            closed.wait(true);
+            return judge(chain, name);
+        };
+    }
+    void open() {
+        closed = false;
+        closed.notify_all();
+    }
+};
+
 struct Terminal {
     int done = 0, failed = 0;
     bool over() const { return done + failed > 0; }
@@ -39,7 +57,9 @@ struct Node {
     nexar::test::Leaf leaf = ca().issue("node");
     Incarnation incarnation;
     loop::Wakeup wakeup;  // outlives the shard
+    Gate gate;            // the same
     std::unique_ptr<Shard> shard;
+    std::shared_ptr<link::Traffic> traffic = std::make_shared<link::Traffic>();  // with the other
     std::map<uint64_t, Terminal> ends;
     std::vector<std::string> garbage, downs;
     size_t ups = 0;
@@ -53,7 +73,7 @@ struct Node {
         ShardConfig c;
         c.listen = *quic::Address::parse("127.0.0.1:0");
         c.identity = identity();
-        c.verifier = judge;
+        c.verifier = gate.verifier();
         c.self = leaf.id;
         c.incarnation = incarnation;
         c.mesh.incarnation = incarnation.nonce;
@@ -105,10 +125,10 @@ struct Pair {
         b.start(1);
     }
     connections::KnownPeer of_a(bool dial) const {
-        return {peer_a, a.leaf.id, a.incarnation, a.shard->local_address().text(), dial};
+        return {peer_a, a.leaf.id, a.incarnation, a.shard->local_address().text(), dial, b.traffic};
     }
     connections::KnownPeer of_b(bool dial) const {
-        return {peer_b, b.leaf.id, b.incarnation, b.shard->local_address().text(), dial};
+        return {peer_b, b.leaf.id, b.incarnation, b.shard->local_address().text(), dial, a.traffic};
     }
     // b dials.
     void introduce() {

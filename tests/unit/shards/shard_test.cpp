@@ -59,6 +59,10 @@ class Usurper {
     std::unique_ptr<connections::Channels> links_;
 };
 
+const link::Amount& bulk_of(const std::array<link::Amount, link::class_count>& counts) {
+    return counts[link::index_of(link::Class::bulk)];
+}
+
 void transfer_64_mib(bool reduce) {
     Pair pair;
     pair.introduce();
@@ -81,16 +85,38 @@ TEST_CASE("64 MiB arrive and are copied or added, each word once", "[shards]") {
     transfer_64_mib(true);
 }
 
-TEST_CASE("a shard that never sleeps publishes its counters", "[shards]") {
+TEST_CASE("what a shard has counted is known when its transfer has ended", "[shards][U10][C7]") {
     Pair pair;
-    pair.a.start(2, 1h);
+    pair.a.start(2, 1h);  // never sleeps
     pair.b.start(2, 1h);
     pair.introduce();
     Transfers t(1, 1, 100'000, false);
     pair.a.shard->post(t.recvs(peer_b, 100));
     pair.b.shard->post(t.sends(peer_a, 200));
-    CHECK(pair.run(
-        [&] { return pair.a.shard->bytes_received() >= 400'000 && pair.b.shard->bytes_sent() >= 400'000; }));
+    REQUIRE(pair.run([&] { return pair.a.over() == 1; }));
+    CHECK(bulk_of(pair.a.traffic->read().received).payload == 400'000);
+    CHECK(bulk_of(pair.a.shard->traffic().received).payload == 400'000);
+    CHECK(bulk_of(pair.b.traffic->read().sent) == bulk_of(pair.a.traffic->read().received));
+}
+
+TEST_CASE("the counters of a shard that is held amid a turn are read without it", "[shards][U10][C7]") {
+    Pair pair;
+    pair.introduce();
+    Transfers t(1, 3, 100'000, true);
+    pair.a.shard->post(t.recvs(peer_b, 100));
+    pair.b.shard->post(t.sends(peer_a, 200));
+    REQUIRE(pair.run([&] { return pair.a.over() == 3 && pair.b.over() == 3; }));
+    pair.a.gate.closed = true;
+    Usurper usurper(pair.b, {0, 99});
+    usurper.dial(pair.a);
+    pair.also = [&] { usurper.turn(); };
+    REQUIRE(pair.run([&] { return pair.a.gate.held.load(); }));
+
+    const link::TrafficCounts held = pair.a.traffic->read(), other = pair.b.traffic->read();
+    CHECK(bulk_of(held.received).payload == 3 * 400'000);
+    CHECK(bulk_of(held.received) == bulk_of(other.sent));
+    CHECK(bulk_of(pair.a.shard->traffic().received) == bulk_of(held.received));
+    pair.a.gate.open();
 }
 
 TEST_CASE("receives posted before the connection is there wait for it", "[shards]") {
