@@ -56,6 +56,7 @@ function(nexar_make_module_target target)
   target_include_directories(${target} PUBLIC "${PROJECT_SOURCE_DIR}/daemon" "${PROJECT_SOURCE_DIR}/proto")
   target_link_libraries(${target} PRIVATE nexar_options Threads::Threads)
   nexar_precompile(${target} LIKE nexar_code)
+  nexar_unity(${target})
 endfunction()
 
 # add_subdirectory for those that exist already.

@@ -2,9 +2,10 @@
 #
 # The standard library's headers are half of what a file compiles. With NEXAR_PRECOMPILE (the sanitizers' presets) they
 # are compiled once: LIKE shares those of a target that has the same flags, TEST makes this target's own, with Catch2's.
+# A module's own files are compiled several at a time, so that what they share is compiled once, too.
 # The ordinary build does without: it shows that every file includes what it uses.
 
-option(NEXAR_PRECOMPILE "Compile the standard headers once" OFF)
+option(NEXAR_PRECOMPILE "Compile the standard headers once, and a module's files several at a time" OFF)
 
 set(nexar_common_headers
   <algorithm> <array> <atomic> <charconv> <chrono> <cstdint> <cstring> <deque> <functional> <map> <memory> <optional>
@@ -17,6 +18,11 @@ function(nexar_precompile target)
   elseif(NEXAR_PRECOMPILE AND arg_TEST)
     target_precompile_headers(${target} PRIVATE ${nexar_common_headers} <catch2/catch_test_macros.hpp>)
   endif()
+endfunction()
+
+# nexar_unity(target): names that are private to one of its files must not clash with another's.
+function(nexar_unity target)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${NEXAR_PRECOMPILE} UNITY_BUILD_BATCH_SIZE 6)
 endfunction()
 
 # What LIKE names: one for code that may become part of a shared library, one for tests that are not busy.

@@ -9,6 +9,7 @@
 #include "environment.hpp"
 #include "opening.hpp"
 #include "operation.hpp"
+#include "sleep.hpp"
 #include "structs.hpp"
 #include "tables.hpp"
 
@@ -17,7 +18,6 @@ using namespace nexar::c;
 
 namespace {
 
-constexpr int64_t ms_max = INT64_MAX / 4'000'000;
 constexpr nexar_session_options session_defaults = NEXAR_SESSION_OPTIONS_INIT;
 constexpr nexar_alloc_options alloc_defaults = NEXAR_ALLOC_OPTIONS_INIT;
 constexpr uint64_t alloc_flags = NEXAR_ALLOC_LAZY | NEXAR_ALLOC_HUGE_PAGES;
@@ -26,7 +26,7 @@ constexpr uint64_t alloc_flags = NEXAR_ALLOC_LAZY | NEXAR_ALLOC_HUGE_PAGES;
 Result<Duration> duration(const char* name, int64_t ms, Duration usual) {
     if (ms == NEXAR_TIMEOUT_DEFAULT) return usual;
     if (ms == NEXAR_TIMEOUT_NONE) return Duration::max();
-    if (ms > 0) return Duration(std::chrono::milliseconds(std::min(ms, ms_max)));
+    if (ms > 0) return Duration(std::chrono::milliseconds(std::min(ms, timeout_ms_max)));
     return fail(Errc::invalid_argument, std::string(name) + " is " + std::to_string(ms) +
                                             "; allowed: a positive number of milliseconds, "
                                             "NEXAR_TIMEOUT_DEFAULT (-1), NEXAR_TIMEOUT_NONE (-2)");

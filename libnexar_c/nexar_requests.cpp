@@ -14,8 +14,8 @@ using namespace nexar::c;
 namespace {
 
 Time deadline(int64_t timeout_ms) {
-    constexpr int64_t ms_max = INT64_MAX / 4'000'000;
-    return timeout_ms < 0 || timeout_ms > ms_max ? never : now() + std::chrono::milliseconds(timeout_ms);
+    return timeout_ms < 0 || timeout_ms > timeout_ms_max ? never
+                                                         : now() + std::chrono::milliseconds(timeout_ms);
 }
 
 Result<void> check_timeout(int64_t ms) {

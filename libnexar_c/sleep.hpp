@@ -26,6 +26,8 @@ Woken sleep_on_one(const Watched& word, Time until);
 
 void wake_all(uint32_t* word);
 Time now();
+// The longest time-out in milliseconds that can be added to now(); longer ones mean the same as none.
+constexpr int64_t timeout_ms_max = INT64_MAX / 4'000'000;
 timespec spec_of(Duration d);
 
 // Polls until the word has changed or the time has passed. `yield`: yields the processor between two reads.

@@ -5,16 +5,13 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <ctime>
+
+#include "node/wall_clock.hpp"
 
 namespace nexar::node {
 namespace {
 
 constexpr int steps_per_turn = 16;  // then libuv polls the other descriptors
-
-WallSeconds wall_now() {
-    return std::time(nullptr);
-}
 
 }  // namespace
 
