@@ -14,7 +14,7 @@ namespace {
 
 struct Range {
     std::atomic<uintptr_t> begin{0}, end{0};
-    std::atomic<size_t> page_bytes{0};
+    std::atomic<size_t> page_size{0};
     std::atomic<bool> faulted{false};
 };
 Range ranges[BusGuard::ranges_max];
@@ -28,7 +28,7 @@ bool repair(uintptr_t address) {
     const int used = ranges_used.load(std::memory_order_acquire);
     for (int i = 0; i < used; ++i) {
         if (address < ranges[i].begin.load() || address >= ranges[i].end.load()) continue;
-        const size_t bytes = ranges[i].page_bytes.load();
+        const size_t bytes = ranges[i].page_size.load();
         void* page = reinterpret_cast<void*>(address / bytes * bytes);
         constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
         if (::mmap(page, bytes, PROT_READ | PROT_WRITE, flags, -1, 0) == MAP_FAILED) return false;
@@ -53,7 +53,7 @@ void install() {
 
 }  // namespace
 
-int BusGuard::watch(MutableBytes memory, size_t page_bytes) {
+int BusGuard::watch(MutableBytes memory, size_t page_size) {
     std::lock_guard lock(registry);
     static const bool installed = (install(), true);
     static_cast<void>(installed);
@@ -62,7 +62,7 @@ int BusGuard::watch(MutableBytes memory, size_t page_bytes) {
     const int at = free_ranges.empty() ? used : free_ranges.back();
     if (at != used) free_ranges.pop_back();
     ranges[at].faulted.store(false);
-    ranges[at].page_bytes.store(page_bytes);
+    ranges[at].page_size.store(page_size);
     ranges[at].begin.store(reinterpret_cast<uintptr_t>(memory.data()));
     ranges[at].end.store(reinterpret_cast<uintptr_t>(memory.data()) + memory.size());
     if (at == used) ranges_used.store(used + 1, std::memory_order_release);

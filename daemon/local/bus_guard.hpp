@@ -16,9 +16,9 @@ class BusGuard {
     static constexpr int ranges_max = 1 << 16;  // above what tenants may map [N1], and the sessions' segments
 
     // Installs the handler at the first call. Returns a number for unwatch(), or -1 when ranges_max are
-    // watched. `page_bytes`: the size of the mapping's pages (huge pages differ); the handler replaces whole
+    // watched. `page_size`: the size of the mapping's pages (huge pages differ); the handler replaces whole
     // pages.
-    static int watch(MutableBytes memory, size_t page_bytes);
+    static int watch(MutableBytes memory, size_t page_size);
     static void unwatch(int range);
     static bool faulted(int range);
     // Faults of the whole process since its start; a change means that some range has faulted.

@@ -63,13 +63,14 @@ Result<uint64_t> bytes_to_map(uint64_t offset, uint64_t bytes, uint64_t page) {
 }
 
 Result<std::shared_ptr<Mapping>> Mapping::of_client(int fd, uint64_t offset, uint64_t bytes,
-                                                    uint64_t bytes_max) {
+                                                    uint64_t bytes_max, ReleaserRef unmapper) {
     NEXAR_TRY_VOID(check_seals(fd));
     NEXAR_TRY_VOID(check_extent(fd, offset, bytes, bytes_max));
-    return unchecked(fd, offset, bytes);
+    return unchecked(fd, offset, bytes, std::move(unmapper));
 }
 
-Result<std::shared_ptr<Mapping>> Mapping::unchecked(int fd, uint64_t offset, uint64_t bytes) {
+Result<std::shared_ptr<Mapping>> Mapping::unchecked(int fd, uint64_t offset, uint64_t bytes,
+                                                    ReleaserRef unmapper) {
     NEXAR_TRY(const uint64_t page, page_bytes_of(fd));
     NEXAR_TRY(const uint64_t whole, bytes_to_map(offset, bytes, page));
     struct stat status{};
@@ -84,12 +85,13 @@ Result<std::shared_ptr<Mapping>> Mapping::unchecked(int fd, uint64_t offset, uin
         ::munmap(at, whole);
         return fail(Errc::table_full, "the daemon has too many mappings");
     }
-    return std::make_shared<Mapping>(mapped, bytes, Backing{status.st_dev, status.st_ino, offset}, guard);
+    return std::make_shared<Mapping>(mapped, bytes, Backing{status.st_dev, status.st_ino, offset}, guard,
+                                     std::move(unmapper));
 }
 
 Mapping::~Mapping() {
     BusGuard::unwatch(guard_);
-    ::munmap(mapped_.data(), mapped_.size());
+    unmapper_->release(0, {.mapping = mapped_});
 }
 
 bool Mapping::faulted() const {

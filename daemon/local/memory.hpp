@@ -8,22 +8,29 @@
 #include "core/bytes.hpp"
 #include "core/region.hpp"
 #include "core/result.hpp"
-#include "local/fd.hpp"
+#include "loop/fd.hpp"
+#include "loop/releaser.hpp"
 
 namespace nexar::local {
+
+using loop::Fd;
+using loop::Releaser;
+using loop::ReleaserRef;
 
 // A mapping of a client's memfd. The last holder unmaps it: the session, or an operation that uses it [S10].
 // BusGuard handles faults in it.
 class Mapping {
   public:
     // Refuses a descriptor that is not a memfd sealed with SHRINK, GROW and SEAL, or that is too short.
+    // `unmapper` unmaps it [S16].
     static Result<std::shared_ptr<Mapping>> of_client(int fd, uint64_t offset, uint64_t bytes,
-                                                      uint64_t bytes_max);
+                                                      uint64_t bytes_max, ReleaserRef unmapper);
     // Maps without a check of the seals, for of_client() and for tests of BusGuard.
-    static Result<std::shared_ptr<Mapping>> unchecked(int fd, uint64_t offset, uint64_t bytes);
+    static Result<std::shared_ptr<Mapping>> unchecked(int fd, uint64_t offset, uint64_t bytes,
+                                                      ReleaserRef unmapper);
 
-    Mapping(MutableBytes mapped, size_t bytes, const Backing& backing, int guard)
-        : mapped_(mapped), bytes_(bytes), backing_(backing), guard_(guard) {}
+    Mapping(MutableBytes mapped, size_t bytes, const Backing& backing, int guard, ReleaserRef unmapper)
+        : mapped_(mapped), bytes_(bytes), backing_(backing), guard_(guard), unmapper_(std::move(unmapper)) {}
     ~Mapping();
     Mapping(const Mapping&) = delete;
     Mapping& operator=(const Mapping&) = delete;
@@ -38,6 +45,7 @@ class Mapping {
     size_t bytes_;         // the region's share of mapped_, from its start
     Backing backing_;      // the memfd and the offset in it; the mapping keeps its number from reuse
     int guard_;            // BusGuard's number
+    ReleaserRef unmapper_;
 };
 
 // One page that only this process can write and that other processes may map for reading.

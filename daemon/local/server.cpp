@@ -27,6 +27,7 @@ uint64_t process_key(SessionId id) {
 }
 constexpr Duration tick_interval = std::chrono::milliseconds(NEXAR_SHM_TICK_MS);
 constexpr int accepts_per_turn_max = 16;
+constexpr Duration accept_pause{100'000'000};
 }  // namespace
 
 Server::Server(const ServerConfig& config, engine::Service& service, Tenants& tenants,
@@ -62,7 +63,10 @@ Server::~Server() {
     order_.clear();
     sessions_.clear();
     unwatch_listeners();
-    for (size_t i = 0; i < listeners_.size(); ++i) ::unlink(config_.sockets[i].path.c_str());
+    for (size_t i = 0; i < listeners_.size(); ++i) {
+        ::unlink(config_.sockets[i].path.c_str());
+        closer_->release(::getuid(), std::move(listeners_[i]));  // with what waits to be accepted
+    }
     if (page_.page) ::munmap(page_.page, page_bytes);
 }
 
@@ -82,16 +86,33 @@ void Server::on_readable(Time now, uint64_t key) {
 
 void Server::accept_all(Time now, size_t listener) {
     for (int i = 0; i < accepts_per_turn_max && !stopped_; ++i) {
+        if (closer_->descriptors() > unclosed_max) return pause_accepting(now);
         Fd connection(::accept4(listeners_[listener].get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
         if (!connection) {
             if (errno == EMFILE || errno == ENFILE) refuse_without_descriptors(listener);
             return;
         }
-        const int fd = connection.get();
-        auto admitted = admit(now, std::move(connection), config_.sockets[listener].label);
+        const auto admitted = admit(now, connection, config_.sockets[listener].label);
         if (admitted) continue;
-        log_->warn("session_refused", {field("fd", fd), field("reason", admitted.error().text)});
+        log_->warn("session_refused",
+                   {field("fd", connection.get()), field("reason", admitted.error().text)});
+        refuse(std::move(connection), admitted.error());
     }
+}
+
+// Clients wait in the kernel's backlog meanwhile.
+void Server::pause_accepting(Time now) {
+    log_->warn("accept_paused", {field("unclosed_descriptors", closer_->descriptors())});
+    unwatch_listeners();
+    accept_again_at_ = now + accept_pause;
+}
+
+void Server::accept_again(Time now) {
+    if (stopped_ || now < accept_again_at_) return;
+    accept_again_at_ = now + accept_pause;
+    if (closer_->descriptors() > unclosed_max) return;
+    accept_again_at_ = never;
+    for (size_t i = 0; i < listeners_.size(); ++i) descriptors_->watch(listeners_[i].get(), listener_bit | i);
 }
 
 // When the process is out of descriptors, a connection that is not accepted keeps the listener readable, and
@@ -100,25 +121,24 @@ void Server::refuse_without_descriptors(size_t listener) {
     spare_.reset();
     Fd connection(::accept4(listeners_[listener].get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (connection)
-        refuse(connection.get(), {Errc::table_full, "the daemon is out of descriptors", -1, -1, {}});
-    connection.reset();
+        refuse(std::move(connection), {Errc::table_full, "the daemon is out of descriptors", -1, -1, {}});
     spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
 }
 
-Result<void> Server::admit(Time now, Fd connection, const std::string& label) {
+// Takes the connection, unless it fails.
+Result<void> Server::admit(Time now, Fd& connection, const std::string& label) {
     NEXAR_TRY(auto peer, peer_of(connection.get()));
     const TenantRef tenant = tenants_->of(label, peer.uid);
-    const auto charge = tenant->charge(Resource::sessions);  // [N3]
-    if (!charge) {
-        refuse(connection.get(), charge.error());
-        return fail(charge.error());
-    }
+    if (closer_->descriptors(peer.uid) > unclosed_of_user_max)
+        return fail(Errc::table_full, "more than " + std::to_string(unclosed_of_user_max) +
+                                          " descriptors that this user passed are not closed yet");
+    NEXAR_TRY(auto charge, tenant->charge(Resource::sessions));  // [N3]
     const SessionId id(next_session_++);
-    const SessionHost host{service_,     &robust_,        page_.fd.get(),
-                           config_.node, config_.session, config_.sabotage};
-    auto session =
-        std::make_unique<Session>(id, Client{std::move(connection), std::move(peer), tenant, *charge}, host,
-                                  now + config_.handshake_timeout);
+    const SessionHost host{service_,        &robust_,         page_.fd.get(), config_.node,
+                           config_.session, config_.sabotage, unmapper_,      closer_};
+    auto session = std::make_unique<Session>(
+        id, Client{std::move(connection), std::move(peer), tenant, std::move(charge)}, host,
+        now + config_.handshake_timeout);
     descriptors_->watch(session->connection(), connection_key(id));
     if (session->pidfd() >= 0) descriptors_->watch(session->pidfd(), process_key(id));
     order_.push_back(session.get());
@@ -127,12 +147,14 @@ Result<void> Server::admit(Time now, Fd connection, const std::string& label) {
     return {};
 }
 
-void Server::refuse(int connection, const Error& why) {
+void Server::refuse(Fd connection, const Error& why) {
     nexar_msg_refused refused{};
     refused.head = {NEXAR_LOCAL_MAGIC, NEXAR_MSG_REFUSED};
     refused.code = static_cast<int32_t>(why.code);
     std::memcpy(refused.text, why.text.data(), std::min(why.text.size(), sizeof refused.text - 1));
-    send_packet(connection, std::as_bytes(std::span<const nexar_msg_refused>(&refused, 1)));
+    send_packet(connection.get(), std::as_bytes(std::span<const nexar_msg_refused>(&refused, 1)));
+    ::shutdown(connection.get(), SHUT_RDWR);
+    closer_->release(uid_of(connection.get()), std::move(connection));
 }
 
 size_t Server::poll(Time now) {
@@ -191,11 +213,12 @@ void Server::on_time(Time now) {
     }
     for (Session* session : order_) session->on_time(now);
     sweep();
+    accept_again(now);
 }
 
 Time Server::wake_at() const {
-    if (sessions_.empty()) return never;
-    Time at = last_tick_ + tick_interval;
+    if (sessions_.empty()) return accept_again_at_;
+    Time at = std::min(accept_again_at_, last_tick_ + tick_interval);
     for (const Session* session : order_) at = std::min(at, session->wake_at());
     return at;
 }
@@ -221,7 +244,7 @@ void Server::sweep() {
 }
 
 void Server::unwatch_listeners() {
-    if (stopped_) return;
+    if (stopped_ || accept_again_at_ != never) return;
     for (size_t i = 0; i < listeners_.size(); ++i)
         descriptors_->unwatch(listeners_[i].get(), listener_bit | i);
 }

@@ -77,12 +77,19 @@ class Server final : public engine::Clients {
     void stage_done(SessionId session, uint64_t ticket, uint32_t done) override;
 
   private:
+    static constexpr size_t closing_threads_max = 64;  // users whose descriptors may be stuck
+    // Descriptors that are not closed yet: of one user, whose next connection is refused; and of all, when
+    // nobody's is accepted.
+    static constexpr size_t unclosed_of_user_max = 4096, unclosed_max = 16384;
+
     Server(const ServerConfig& config, engine::Service& service, Tenants& tenants, Descriptors& descriptors,
            Log& log);
     Result<void> start();
     void accept_all(Time now, size_t listener);
-    Result<void> admit(Time now, Fd connection, const std::string& label);
-    void refuse(int connection, const Error& why);
+    Result<void> admit(Time now, Fd& connection, const std::string& label);
+    void refuse(Fd connection, const Error& why);
+    void pause_accepting(Time now);
+    void accept_again(Time now);
     void refuse_without_descriptors(size_t listener);
     void unwatch_listeners();
     bool tick_is_due(Time now) const;
@@ -97,6 +104,9 @@ class Server final : public engine::Clients {
     Descriptors* descriptors_;
     Log* log_;
     std::vector<Fd> listeners_;  // of config_.sockets, in that order
+    ReleaserRef unmapper_ = std::make_shared<Releaser>(1);
+    ReleaserRef closer_ = std::make_shared<Releaser>(closing_threads_max);
+    Time accept_again_at_ = never;  // the listeners are not watched until then; never: they are
     Fd spare_;            // closed to accept and refuse one connection when the process is out of descriptors
     PublishedPage page_;  // nexar_shm_daemon_page, which all clients map
     RobustList robust_;

@@ -4,6 +4,8 @@
 //   any -> ended                      end(): by the client, its process's end, a protocol error, a deadline
 #include "local/session.hpp"
 
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -51,7 +53,11 @@ Error protocol_error(std::string text) {
 Session::Session(SessionId id, Client client, const SessionHost& host, Time handshake_until)
     : id_(id), client_(std::move(client)), host_(host), handshake_until_(handshake_until) {}
 
-Session::~Session() = default;
+// The client sees the end of the connection at once, whatever its closing waits for.
+Session::~Session() {
+    ::shutdown(connection(), SHUT_RDWR);
+    host_.closer->release(client_.process.uid, std::move(client_.connection));
+}
 
 void Session::on_readable(Time now) {
     for (int i = 0; i < packets_per_turn_max && !ended_; ++i) {
@@ -63,11 +69,25 @@ void Session::on_readable(Time now) {
                 drain_rest(now);
                 return end_by_client(now, {Errc::closed, "the connection ended", -1, -1, {}});
             case Packet::Kind::bad:
-                return end(now, SessionEnd::crashed, protocol_error(packet.problem));
             case Packet::Kind::message:
-                on_packet(now, packet);
+                handle(now, packet);
         }
     }
+}
+
+// Descriptors that the packet's message had no use for: anything [S16].
+void Session::handle(Time now, Packet& packet) {
+    if (packet.kind == Packet::Kind::bad)
+        end(now, SessionEnd::crashed, protocol_error(packet.problem));
+    else
+        on_packet(now, packet);
+    if (packet.fds.empty()) return;
+    const uint64_t lane = client_.process.uid;
+    host_.closer->release(lane, {.descriptors = std::move(packet.fds)});
+    if (host_.closer->descriptors(lane) > unclosed_max)
+        end(now, SessionEnd::crashed,
+            protocol_error("more than " + std::to_string(unclosed_max) +
+                           " descriptors that this user passed are not closed yet"));
 }
 
 void Session::on_packet(Time now, Packet& packet) {
@@ -118,8 +138,9 @@ Result<void> Session::on_attach(Packet& packet) {
         return fail(Errc::invalid_argument, "a control segment of " + std::to_string(attach.slots) +
                                                 " slots and " + std::to_string(attach.control_bytes) +
                                                 " bytes is not possible");
-    NEXAR_TRY(control_,
-              Mapping::of_client(packet.fds[0].get(), 0, attach.control_bytes, attach.control_bytes));
+    NEXAR_TRY(control_, Mapping::of_client(packet.fds[0].get(), 0, attach.control_bytes, attach.control_bytes,
+                                           host_.unmapper));
+    packet.fds.clear();  // a memfd that is mapped closes at once
     NEXAR_TRY(auto view, shm::ControlView::over(control_->bytes(), attach.slots));
     const SessionIdentity identity{id_, client_.tenant, pid(), host_.node};
     Waker& waker = *this;
@@ -158,14 +179,15 @@ Result<void> Session::on_region_add(Packet& packet) {
     return {};
 }
 
-Result<RegionMemory> Session::map_region(const Packet& packet, const nexar_msg_region_add& add) const {
+Result<RegionMemory> Session::map_region(Packet& packet, const nexar_msg_region_add& add) const {
     if (add.kind != NEXAR_MEMORY_MEMFD)
         return fail(Errc::unsupported, "the kind of memory is " + std::to_string(add.kind) +
                                            "; allowed: " + std::to_string(NEXAR_MEMORY_MEMFD) + " (memfd)");
     if (add.reserved != 0) return fail(Errc::invalid_argument, "a reserved field of the region is not 0");
     if (packet.fds.empty()) return fail(Errc::no_memory, "the daemon is out of descriptors");
-    NEXAR_TRY(auto mapping,
-              Mapping::of_client(packet.fds[0].get(), add.offset, add.bytes, host_.limits.region_bytes_max));
+    NEXAR_TRY(auto mapping, Mapping::of_client(packet.fds[0].get(), add.offset, add.bytes,
+                                               host_.limits.region_bytes_max, host_.unmapper));
+    packet.fds.clear();  // a memfd that is mapped closes at once
     const auto bytes = mapping->bytes();
     return RegionMemory{bytes.data(), bytes.size(), mapping->backing(), std::move(mapping)};
 }
@@ -205,8 +227,9 @@ void Session::drain_rest(Time now) {
 void Session::drain_socket(Time now) {
     for (int i = 0; i < packets_at_end_max && !ended_; ++i) {
         Packet packet = receive_packet(connection());
-        if (packet.kind != Packet::Kind::message) return;  // the caller ends the session
-        on_packet(now, packet);
+        if (packet.kind == Packet::Kind::nothing_yet || packet.kind == Packet::Kind::closed)
+            return;  // the caller ends the session
+        handle(now, packet);
     }
 }
 

@@ -22,6 +22,8 @@ struct SessionHost {
     NodeId node;
     SessionLimits limits;
     SessionCore::Sabotage sabotage;
+    ReleaserRef unmapper;  // of memory
+    ReleaserRef closer;    // of descriptors; a user's number is its lane
 };
 
 // A connection that the server has accepted.
@@ -65,14 +67,16 @@ class Session final : private Waker {
   private:
     enum class State { expects_hello, expects_attach, ready };
     static constexpr int packets_per_turn_max = 16;
+    static constexpr size_t unclosed_max = 256;      // descriptors of a user; an honest one's are all mapped
     static constexpr int packets_at_end_max = 4096;  // above the capacity of a socket's buffer
 
+    void handle(Time now, Packet& packet);
     void on_packet(Time now, Packet& packet);
     Result<void> on_hello(const Packet& packet);
     Result<void> on_attach(Packet& packet);
     Result<void> on_ready_packet(Time now, uint32_t type, Packet& packet);
     Result<void> on_region_add(Packet& packet);
-    Result<RegionMemory> map_region(const Packet& packet, const nexar_msg_region_add& add) const;
+    Result<RegionMemory> map_region(Packet& packet, const nexar_msg_region_add& add) const;
     void drain_rest(Time now);
     void drain_socket(Time now);
     void end_by_client(Time now, Error crash);

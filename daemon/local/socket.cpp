@@ -50,18 +50,6 @@ Result<void> remove_stale_socket(const std::string& path, const sockaddr_un& add
     return {};
 }
 
-void take_descriptors(msghdr& header, Packet& packet) {
-    for (cmsghdr* c = CMSG_FIRSTHDR(&header); c != nullptr; c = CMSG_NXTHDR(&header, c)) {
-        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
-        const size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-        for (size_t i = 0; i < count; ++i) {
-            int fd;
-            std::memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof fd);
-            packet.fds.emplace_back(fd);
-        }
-    }
-}
-
 std::optional<uint32_t> number_in(const std::string& text) {
     uint32_t number = 0;
     const auto r = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -151,33 +139,29 @@ Result<PeerProcess> peer_of(int connection) {
     return peer;
 }
 
+uint32_t uid_of(int connection) {
+    ucred credentials{};
+    socklen_t size = sizeof credentials;
+    if (::getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) return UINT32_MAX;
+    return credentials.uid;
+}
+
 Packet receive_packet(int connection) {
     Packet packet;
-    iovec part{packet.bytes, sizeof packet.bytes};
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * NEXAR_MSG_FDS_MAX)];
-    msghdr header{};
-    header.msg_iov = &part;
-    header.msg_iovlen = 1;
-    header.msg_control = control;
-    header.msg_controllen = sizeof control;
-    ssize_t got;
-    do got = ::recvmsg(connection, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    while (got < 0 && errno == EINTR);
-    if (got < 0) {
+    loop::Received got = loop::receive(connection, packet.bytes);
+    if (got.bytes < 0) {
         packet.kind =
             errno == EAGAIN || errno == EWOULDBLOCK ? Packet::Kind::nothing_yet : Packet::Kind::closed;
         return packet;
     }
-    take_descriptors(header, packet);
-    packet.size = static_cast<size_t>(got);
+    packet.size = static_cast<size_t>(got.bytes);
+    packet.fds = std::move(got.descriptors);
+    packet.out_of_descriptors = got.out_of_room;
     packet.kind = Packet::Kind::message;
-    // Cut although there was room: the kernel could not install the descriptors (EMFILE, ENFILE).
-    const bool cut = (header.msg_flags & MSG_CTRUNC) != 0;
-    packet.out_of_descriptors = cut && packet.fds.size() < NEXAR_MSG_FDS_MAX;
-    if ((header.msg_flags & MSG_TRUNC) != 0 || (cut && !packet.out_of_descriptors)) {
+    if (got.cut || packet.fds.size() > NEXAR_MSG_FDS_MAX) {
         packet.kind = Packet::Kind::bad;
-        packet.problem = header.msg_flags & MSG_TRUNC ? "message too long" : "too many descriptors";
-    } else if (got == 0) {
+        packet.problem = got.cut ? "message too long" : "too many descriptors";
+    } else if (got.bytes == 0 && packet.fds.empty()) {
         // End of file. An empty packet looks the same; the protocol has none.
         packet.kind = Packet::Kind::closed;
     }

@@ -9,10 +9,12 @@
 
 #include "core/bytes.hpp"
 #include "core/result.hpp"
-#include "local/fd.hpp"
 #include "local_protocol.h"
+#include "loop/receive.hpp"
 
 namespace nexar::local {
+
+using loop::Fd;
 
 struct SocketAccess {
     unsigned mode = 0666;
@@ -27,6 +29,7 @@ struct PeerProcess {
     Fd pidfd;  // readable when the process has ended; empty where the kernel has none
 };
 Result<PeerProcess> peer_of(int connection);
+uint32_t uid_of(int connection);  // of the peer; UINT32_MAX: unknown
 
 struct Packet {
     enum class Kind { message, nothing_yet, closed, bad } kind = Kind::nothing_yet;
@@ -36,7 +39,8 @@ struct Packet {
     bool out_of_descriptors = false;  // the kernel dropped its descriptors: this process has too many
     const char* problem = "";         // with bad
 };
-// More than NEXAR_MSG_FDS_MAX descriptors make the packet bad. The packet owns its descriptors.
+// More than NEXAR_MSG_FDS_MAX descriptors make the packet bad. The caller gives its descriptors to a
+// Releaser, unless it knows what they are [S16].
 Packet receive_packet(int connection);
 
 // False: the socket is full or closed. Never blocks, never raises SIGPIPE.

@@ -8,7 +8,7 @@
 #include <climits>
 #include <utility>
 
-#include "writers/quiet_thread.hpp"
+#include "loop/quiet_thread.hpp"
 
 namespace nexar::writers {
 namespace {
@@ -17,7 +17,7 @@ constexpr int poll_ms = 50;  // how soon the thread notices `stopping_` while it
 
 }  // namespace
 
-LineWriter::LineWriter(int fd) : fd_(fd), thread_(quiet_thread([this] { run(); })) {}
+LineWriter::LineWriter(int fd) : fd_(fd), thread_(loop::quiet_thread([this] { run(); })) {}
 
 LineWriter::~LineWriter() {
     flush();

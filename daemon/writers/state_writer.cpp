@@ -2,12 +2,12 @@
 
 #include <utility>
 
-#include "writers/quiet_thread.hpp"
+#include "loop/quiet_thread.hpp"
 
 namespace nexar::writers {
 
 StateWriter::StateWriter(const StateDir& state, loop::Wakeup& loop_wakeup)
-    : state_(&state), loop_wakeup_(&loop_wakeup), thread_(quiet_thread([this] { run(); })) {}
+    : state_(&state), loop_wakeup_(&loop_wakeup), thread_(loop::quiet_thread([this] { run(); })) {}
 
 StateWriter::~StateWriter() {
     while (!queue_.empty()) {

@@ -15,9 +15,9 @@
 #include <string>
 #include <vector>
 
-#include "local/fd.hpp"
 #include "local/socket.hpp"
 #include "local_protocol.h"
+#include "loop/fd.hpp"
 
 namespace nexar::test {
 

@@ -18,9 +18,9 @@
 #include "by_hand.hpp"
 #include "calls.hpp"
 #include "core/random.hpp"
-#include "local/fd.hpp"
 #include "local/memory.hpp"
 #include "local/socket.hpp"
+#include "loop/fd.hpp"
 #include "nexar.h"
 #include "rank.hpp"
 #include "test_daemon.hpp"
@@ -126,7 +126,7 @@ TEST_CASE("a handshake that is wrong in any way is refused, closed, and leaks no
         dial(daemon.path());  // and gone
     }
     CHECK(daemon.eventually([&] { return daemon.counters.sessions == 0; }));
-    CHECK(daemon.eventually([&] { return open_descriptors() == before; }));
+    CHECK(daemon.eventually([&] { return open_descriptors() <= before; }));
     CHECK(serves(daemon));
 }
 
@@ -211,7 +211,7 @@ TEST_CASE("a ready client's garbage ends its session; too many descriptors are c
         CHECK(receive_type(fd) == NEXAR_MSG_REFUSED);
     }
     CHECK(daemon.eventually([&] { return daemon.counters.sessions == 0; }));
-    CHECK(daemon.eventually([&] { return open_descriptors() == before; }));
+    CHECK(daemon.eventually([&] { return open_descriptors() <= before; }));
     CHECK(serves(daemon));
 }
 
@@ -435,12 +435,12 @@ TEST_CASE("sockets closed in one direction, with work in flight and doorbells to
         ::munmap(at, bytes);
     }
     CHECK(daemon.eventually([&] { return daemon.counters.sessions == 0; }));
-    CHECK(daemon.eventually([&] { return open_descriptors() == before; }));
+    CHECK(daemon.eventually([&] { return open_descriptors() <= before; }));
 }
 
 TEST_CASE("memory that is taken away under the daemon reads as zeros and is noticed", "[local][hostile]") {
     const Fd unsealed = memfd(8192, 0);
-    auto mapping = local::Mapping::unchecked(unsealed.get(), 0, 8192);
+    auto mapping = local::Mapping::unchecked(unsealed.get(), 0, 8192, std::make_shared<loop::Releaser>(1));
     REQUIRE(mapping);
     auto bytes = (*mapping)->bytes();
     bytes[5000] = std::byte{7};
@@ -457,7 +457,8 @@ TEST_CASE("a SIGBUS that is not a client's memory stays deadly", "[local][hostil
     Child child([] {
         ::signal(SIGBUS, SIG_DFL);  // not a sanitizer's
         const Fd guarded = memfd(4096, 0);
-        auto mapping = local::Mapping::unchecked(guarded.get(), 0, 4096);  // installs the handler
+        auto mapping = local::Mapping::unchecked(
+            guarded.get(), 0, 4096, std::make_shared<loop::Releaser>(1));  // installs the handler
         Fd other(::memfd_create("other", MFD_CLOEXEC));
         void* at = ::mmap(nullptr, 4096, PROT_READ, MAP_SHARED, other.get(), 0);
         return static_cast<int>(*static_cast<volatile char*>(at));

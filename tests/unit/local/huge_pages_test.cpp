@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "local/fd.hpp"
 #include "local/memory.hpp"
+#include "loop/fd.hpp"
 #include "test_daemon.hpp"
 
 using namespace nexar;
@@ -97,17 +97,19 @@ TEST_CASE("a region in huge pages of any length is unmapped when it ends", "[loc
     if (!pool.any()) SKIP("this machine has no huge pages to give");
     const Fd fd = huge_memfd(huge);
     REQUIRE(fd);
+    const auto unmapper = std::make_shared<loop::Releaser>(1);
     for (const uint64_t bytes : {uint64_t{4096}, huge - 4096, huge}) {
         CAPTURE(bytes);
         {
-            const auto mapping = local::Mapping::of_client(fd.get(), 0, bytes, UINT64_MAX);
+            const auto mapping = local::Mapping::of_client(fd.get(), 0, bytes, UINT64_MAX, unmapper);
             REQUIRE(mapping);
             CHECK((*mapping)->bytes().size() == bytes);
             CHECK(mappings() == 1);
         }
+        REQUIRE(unmapper->idle_within(60));
         CHECK(mappings() == 0);
     }
-    const auto inside = local::Mapping::of_client(fd.get(), 4096, 4096, UINT64_MAX);
+    const auto inside = local::Mapping::of_client(fd.get(), 4096, 4096, UINT64_MAX, unmapper);
     REQUIRE_FALSE(inside);
     CHECK(inside.error().code == Errc::invalid_argument);
 }
@@ -118,7 +120,8 @@ TEST_CASE("a hole in a huge page that cannot be filled reads as zeros, and is no
     if (!pool.any()) SKIP("this machine has no huge pages to give");
     Child child([&pool] {
         const Fd fd = huge_memfd(huge);
-        const auto mapping = local::Mapping::of_client(fd.get(), 0, huge, UINT64_MAX);
+        const auto mapping =
+            local::Mapping::of_client(fd.get(), 0, huge, UINT64_MAX, std::make_shared<loop::Releaser>(1));
         if (!mapping) return 2;
         const auto bytes = (*mapping)->bytes();
         std::ranges::fill(bytes, std::byte{7});

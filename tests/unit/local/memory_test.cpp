@@ -92,7 +92,7 @@ TEST_CASE("two mappings of one memfd are one object, those of two memfds are not
     const Memfd memory(4 * page), other(4 * page);
     Regions regions;
     const auto row = [&](int fd, uint64_t offset) {
-        auto mapping = local::Mapping::unchecked(fd, offset, 2 * page);
+        auto mapping = local::Mapping::unchecked(fd, offset, 2 * page, std::make_shared<loop::Releaser>(1));
         REQUIRE(mapping);
         const auto bytes = (*mapping)->bytes();
         return regions.add(RegionKind::memfd, SessionId(1),

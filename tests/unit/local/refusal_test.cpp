@@ -9,14 +9,14 @@
 #include <string>
 #include <thread>
 
-#include "local/fd.hpp"
 #include "local_protocol.h"
+#include "loop/fd.hpp"
 #include "nexar.h"
 #include "rank.hpp"
 
 using namespace nexar;
 using namespace nexar::test;
-using local::Fd;
+using loop::Fd;
 
 TEST_CASE("a refusal that came before the hello was read is read all the same", "[local]") {
     const std::string path = "/tmp/nexar-refusing-" + std::to_string(::getpid()) + ".sock";

@@ -6,7 +6,7 @@
 #include <thread>
 #include <utility>
 
-namespace nexar::writers {
+namespace nexar::loop {
 
 std::thread quiet_thread(auto run) {
     sigset_t all, before;
@@ -17,4 +17,4 @@ std::thread quiet_thread(auto run) {
     return out;
 }
 
-}  // namespace nexar::writers
+}  // namespace nexar::loop

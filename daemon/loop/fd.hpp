@@ -5,7 +5,7 @@
 
 #include <utility>
 
-namespace nexar::local {
+namespace nexar::loop {
 
 class Fd {
   public:
@@ -29,4 +29,4 @@ class Fd {
     int fd_ = -1;
 };
 
-}  // namespace nexar::local
+}  // namespace nexar::loop

@@ -1,0 +1,53 @@
+// A descriptor whose close() waits: a TCP connection that lingers, with bytes that nobody reads. Source:
+// tcp(7), socket(7) SO_LINGER.
+#pragma once
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <cerrno>
+#include <utility>
+
+#include "loop/fd.hpp"
+
+namespace nexar::test {
+
+class StuckSocket {
+  public:
+    StuckSocket() {
+        loop::Fd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        sockaddr_in address{};
+        address.sin_family = AF_INET;
+        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        socklen_t size = sizeof address;
+        REQUIRE(::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), size) == 0);
+        REQUIRE(::listen(listener.get(), 1) == 0);
+        REQUIRE(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0);
+        stuck_.reset(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        REQUIRE(::connect(stuck_.get(), reinterpret_cast<const sockaddr*>(&address), size) == 0);
+        reader_.reset(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+        REQUIRE(reader_);
+        constexpr linger hour{1, 3600};
+        REQUIRE(::setsockopt(stuck_.get(), SOL_SOCKET, SO_LINGER, &hour, sizeof hour) == 0);
+        fill();
+    }
+
+    int fd() const { return stuck_.get(); }
+    loop::Fd take() { return std::move(stuck_); }  // whoever closes it last waits
+    void let_go() { reader_.reset(); }             // by a reset
+
+  private:
+    void fill() {
+        static constexpr char bytes[65536] = {};
+        while (::send(stuck_.get(), bytes, sizeof bytes, MSG_DONTWAIT | MSG_NOSIGNAL) > 0) {
+        }
+        REQUIRE(errno == EAGAIN);
+    }
+
+    loop::Fd stuck_, reader_;
+};
+
+}  // namespace nexar::test

@@ -1,0 +1,118 @@
+// Clients that pass descriptors whose close() waits for them [S16]: the loop goes on.
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <vector>
+
+#include "by_hand.hpp"
+#include "support/stuck_socket.hpp"
+#include "test_daemon.hpp"
+
+using namespace nexar;
+using namespace nexar::test;
+using local::Fd;
+
+namespace {
+
+// A handshake by hand is answered: the daemon's loop runs.
+bool answers(const ThreadDaemon& daemon) {
+    const Fd fd = dial(daemon.path());
+    return say(fd, hello()) && receive_type(fd) == NEXAR_MSG_WELCOME;
+}
+
+Fd ready(const ThreadDaemon& daemon) {
+    const Fd control = memfd(nexar_shm_control_bytes(16));
+    Fd fd = dial(daemon.path());
+    REQUIRE(say(fd, hello()));
+    REQUIRE(receive_type(fd) == NEXAR_MSG_WELCOME);
+    REQUIRE(say(fd, attach(16), {control.get()}));
+    REQUIRE(receive_type(fd) == NEXAR_MSG_READY);
+    return fd;
+}
+
+// The daemon has what was passed: the last copy is not this process's.
+void pass(const Fd& connection, StuckSocket& stuck, nexar_msg_head head) {
+    REQUIRE(say(connection, head, {stuck.fd()}));
+    stuck.take();
+}
+
+bool ends(const Fd& connection) {
+    for (int i = 0; i < 8; ++i)  // answers may come first
+        if (receive_type(connection) == 0) return true;
+    return false;
+}
+
+}  // namespace
+
+TEST_CASE("[S16] a descriptor that does not belong to its message is closed elsewhere", "[local][hostile]") {
+    ThreadDaemon daemon;
+    std::vector<StuckSocket> stuck(3);
+    const Fd garbage = dial(daemon.path());
+    pass(garbage, stuck[0], {1, 2});
+    CHECK(ends(garbage));
+    const Fd bell = ready(daemon);
+    pass(bell, stuck[1], {NEXAR_LOCAL_MAGIC, NEXAR_MSG_BELL});
+    CHECK(ends(bell));
+    const Fd empty = dial(daemon.path());
+    REQUIRE(local::send_packet(empty.get(), {}, std::vector<int>{stuck[2].fd()}));
+    stuck[2].take();
+    CHECK(ends(empty));
+    CHECK(answers(daemon));
+}
+
+TEST_CASE("[S16] so is one that is no memory", "[local][hostile]") {
+    ThreadDaemon daemon;
+    StuckSocket stuck;
+    const Fd session = ready(daemon);
+    auto add = message<nexar_msg_region_add>(NEXAR_MSG_REGION_ADD);
+    add.kind = NEXAR_MEMORY_MEMFD;
+    add.bytes = 4096;
+    REQUIRE(say(session, add, {stuck.fd()}));
+    stuck.take();
+    CHECK(answers(daemon));
+}
+
+TEST_CASE("[S16] so are those that nobody has read when the connection ends", "[local][hostile]") {
+    ThreadDaemon daemon;
+    std::vector<StuckSocket> stuck(2);
+    const Fd session = dial(daemon.path());
+    REQUIRE(say(session, nexar_msg_head{1, 2}));  // ends the session
+    for (auto& one : stuck) {
+        if (!say(session, nexar_msg_head{NEXAR_LOCAL_MAGIC, NEXAR_MSG_BELL}, {one.fd()})) break;
+        one.take();
+    }
+    CHECK(ends(session));
+    CHECK(answers(daemon));
+}
+
+TEST_CASE("[S16] so are those of a connection that is refused", "[local][hostile]") {
+    DaemonOptions options;
+    options.tenants.total(Resource::sessions) = 10;
+    options.tenants.share_percent = 10;
+    ThreadDaemon daemon(options);
+    Fd only = ready(daemon);
+    StuckSocket stuck;
+    const Fd refused = dial(daemon.path());
+    if (say(refused, nexar_msg_head{1, 2}, {stuck.fd()})) stuck.take();
+    CHECK(ends(refused));
+    only.reset();
+    CHECK(daemon.eventually([&] { return daemon.counters.sessions == 0; }));
+    CHECK(answers(daemon));
+}
+
+TEST_CASE("[S16] a session whose user has too many that are not closed ends", "[local][hostile]") {
+    ThreadDaemon daemon;
+    StuckSocket stuck;
+    const Fd session = ready(daemon);
+    auto add = message<nexar_msg_region_add>(NEXAR_MSG_REGION_ADD);
+    add.kind = NEXAR_MEMORY_MEMFD;
+    add.bytes = 4096;
+    REQUIRE(say(session, add, {stuck.fd()}));
+    stuck.take();
+    const Fd other(::dup(session.get()));
+    bool open = true;
+    for (int i = 0; i < 2000 && open; ++i) open = say(session, add, {other.get()});
+    CHECK(ends(session));
+    CHECK(answers(daemon));
+}

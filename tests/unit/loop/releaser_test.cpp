@@ -1,0 +1,74 @@
+// What takes long to give back takes it from nobody else.
+#include "loop/releaser.hpp"
+
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+
+#include <catch2/catch_test_macros.hpp>
+
+#include "support/stuck_socket.hpp"
+
+using namespace nexar;
+using loop::Fd;
+using loop::Releaser;
+using test::StuckSocket;
+
+namespace {
+
+// The other end of a pipe whose write end `lane` gives back.
+Fd pipe_through(Releaser& releaser, uint64_t lane) {
+    int ends[2];
+    REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+    releaser.release(lane, Fd(ends[1]));
+    return Fd(ends[0]);
+}
+
+bool hangs_up(const Fd& fd) {
+    pollfd one{fd.get(), POLLIN, 0};
+    return ::poll(&one, 1, 60'000) == 1 && (one.revents & POLLHUP) != 0;
+}
+
+}  // namespace
+
+TEST_CASE("[S16] a lane that is stuck holds up no other", "[loop]") {
+    Releaser releaser(3);
+    StuckSocket first, second;
+    releaser.release(1, first.take());
+    releaser.release(2, second.take());
+    const Fd behind = pipe_through(releaser, 1);
+    for (uint64_t lane = 3; lane < 20; ++lane) CHECK(hangs_up(pipe_through(releaser, lane)));
+    CHECK(releaser.descriptors(1) == 2);
+    CHECK(releaser.descriptors(2) == 1);
+
+    first.let_go();
+    CHECK(hangs_up(behind));
+    second.let_go();
+    CHECK(releaser.idle_within(60));
+    CHECK(releaser.descriptors() == 0);
+}
+
+TEST_CASE("[S16] a releaser that ends waits for nothing, and what it has is given back all the same",
+          "[loop]") {
+    StuckSocket stuck;
+    Fd behind;
+    {
+        Releaser releaser(1);
+        releaser.release(1, stuck.take());
+        behind = pipe_through(releaser, 2);
+    }
+    stuck.let_go();
+    CHECK(hangs_up(behind));
+}
+
+TEST_CASE("[S16] a mapping of several pieces is unmapped whole", "[loop]") {
+    constexpr size_t bytes = (size_t{128} << 20) + 4096;
+    void* at = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    REQUIRE(at != MAP_FAILED);
+    const MutableBytes mapped(static_cast<std::byte*>(at), bytes);
+    Releaser releaser(1);
+    releaser.release(0, {.mapping = mapped});
+    REQUIRE(releaser.idle_within(60));
+    for (size_t offset = 0; offset < bytes; offset += size_t{64} << 20)
+        CHECK(::msync(mapped.data() + offset, 4096, MS_ASYNC) != 0);  // ENOMEM: nothing is there
+}
