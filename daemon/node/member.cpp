@@ -2,11 +2,11 @@
 #include "node/member.hpp"
 
 #include <algorithm>
-#include <ctime>
 #include <sstream>
 
 #include "core/cores.hpp"
 #include "node/group_key.hpp"
+#include "node/wall_clock.hpp"
 #include "wire/limits.hpp"
 
 namespace nexar::node {
@@ -16,10 +16,6 @@ constexpr size_t events_per_turn_max = 1024;
 constexpr size_t departures_max = 4096;
 constexpr Duration roster_pause{1'000'000'000};   // between two writes, so that a burst of new peers is two
 constexpr Duration roster_quiet{10'000'000'000};  // between two log lines about the disk [K9]
-
-WallSeconds wall_now() {
-    return std::time(nullptr);
-}
 
 quic::Identity quic_identity(const Identity& id) {
     quic::Identity out;
@@ -258,7 +254,8 @@ void Member::on_plane(Time now, PlaneEvent event) {
             } else if constexpr (std::is_same_v<E, connections::PeerIsDown>) {
                 peer_is_down(now, e);
             } else if constexpr (std::is_same_v<E, connections::PeerReceived>) {
-                peers_[e.peer].last_received_at = now;
+                // Packets may follow the goodbye of a peer that is gone from the table.
+                if (const auto at = peers_.find(e.peer); at != peers_.end()) at->second.last_received_at = now;
                 engine_->on_received(now, e.peer, e.rtt);
             } else if constexpr (std::is_same_v<E, connections::RedialFailed>) {
                 engine_->on_redial_failed(now, e.peer);

@@ -217,6 +217,21 @@ def test_a_daemon_that_is_asked_to_end_says_goodbye(cluster):
     comes_back(cluster)
 
 
+def test_a_goodbye_leaves_no_other_peer_behind(cluster):
+    everybody = {node.id for node in cluster.nodes.values()}
+    for _ in range(3):
+        equal(cluster[2].end(signal.SIGTERM, 3 + 2 * BUSY), 0, "exit status")
+        eventually(lambda: peer_state(cluster[1], cluster[2]) == "left", "node 2 is shown as left")
+        comes_back(cluster)
+    for node in cluster.nodes.values():
+        equal({peer["node"] for peer in node.ask("status")["peers"]}, everybody - {node.id}, f"peers of {node.number}")
+
+
+def peer_state(node, other):
+    state, = [peer["state"] for peer in node.ask("status")["peers"] if peer["node"] == other.id]
+    return state
+
+
 def drains(node, since):
     """The node has logged, from there on, that it is stopping."""
     return " stopping " in node.log()[since:]
