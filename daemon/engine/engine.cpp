@@ -233,37 +233,6 @@ Time Engine::wake_at() const {
 
 // ---- Looking ----
 
-Snapshot Engine::snapshot(Time now) const {
-    Snapshot out;
-    for (const auto& [id, group] : impl_->groups) {
-        GroupSnapshot g;
-        g.id = id;
-        g.epoch = group->facts.epoch;
-        g.name = group->facts.name;
-        g.nodes = group->facts.layout.nodes();
-        g.failed = group->failed() ? group->explained(*group->failed()) : Error{};
-        g.frozen = group->is_agreeing();
-        g.timeouts = group->facts.timeouts;
-        g.ops_in_flight = group->runs_in_flight();
-        g.messages_waiting = group->messages().offers_waiting();
-        for (uint32_t rank = 0; rank < group->facts.size(); ++rank) {
-            const auto& member = group->facts.members[rank];
-            g.ranks.push_back({Rank(rank), member.node, member.pid, false, group->has_departed(rank), 0});
-        }
-        for (const LocalRank& local : group->locals()) {
-            g.ranks[local.rank].local = true;
-            g.ranks[local.rank].posted = local.posted;
-        }
-        for (const auto& [rank, gone] : group->departed())
-            g.ranks[rank].posted = gone.collectives_handed_over;
-        out.groups.push_back(std::move(g));
-        group->for_runs([&](const CollectiveRun& run) { out.ops.push_back(run.snapshot(now)); });
-        group->messages().snapshot(now, out.messages);
-    }
-    out.forming = impl_->opening.snapshot(now);
-    return out;
-}
-
 void Engine::inquire_forming(Time now) {
     impl_->context.now = now;
     impl_->opening.inquire();

@@ -130,6 +130,8 @@ class Engine final : public Service {
 
     // Introspection.
     Snapshot snapshot(Time now) const;
+    // Costs what the tenant has, within the scope's bound, and a look at each session.
+    Snapshot snapshot(Time now, const SnapshotScope& scope) const;
     // Asks other nodes which ranks have come to the forming groups; snapshot() then has their answers. They
     // have all come when is_inquiring() is false.
     void inquire_forming(Time now);

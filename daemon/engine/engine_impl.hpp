@@ -1,5 +1,5 @@
 // Engine::Impl: the parts of the engine, for its own files only: engine.cpp (its inputs), engine_groups.cpp
-// (the begin and the removal of groups), engine_messages.cpp (messages of other nodes).
+// (the begin and the removal of groups), engine_messages.cpp (messages of other nodes), engine_snapshot.cpp.
 #pragma once
 
 #include <deque>

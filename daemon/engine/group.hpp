@@ -87,6 +87,7 @@ class Group final : public Runnable, public Alarm, private membership::Lifecycle
     void abandon(const Error& error);        // this daemon stops
 
     Messages& messages() { return messages_; }
+    const Messages& messages() const { return messages_; }
     const std::optional<Error>& failed() const { return failed_; }
     WorkOrigin work_origin(link::Account account, SessionId session) const;
     // As GroupFacts::explained, with all ranks that are known to be lost.

@@ -214,14 +214,22 @@ void Messages::on_mismatch(const link::MeshEvent& event) {
     if (Recv* recv = find_recv(event.key.op.op)) return end(*recv, error);
 }
 
-void Messages::snapshot(Time now, std::vector<MessageSnapshot>& out) const {
-    for (const auto& send : sends_)
+size_t Messages::snapshot(Time now, size_t most, std::vector<MessageSnapshot>& out) const {
+    const size_t end = most > SIZE_MAX - out.size() ? SIZE_MAX : out.size() + most;
+    const size_t before = out.size();
+    for (const auto& send : sends_) {
+        if (out.size() == end) break;
         out.push_back({group_.facts.id,
                        "send by rank " + std::to_string(send->message.src) + " to rank " +
                            std::to_string(send->message.dst) + ", tag " + std::to_string(send->message.tag) +
                            ", " + std::to_string(send->message.bytes) + " bytes",
                        now - send->posted});
-    for (const auto& recv : recvs_) out.push_back({group_.facts.id, recv->text(), now - recv->posted});
+    }
+    for (const auto& recv : recvs_) {
+        if (out.size() == end) break;
+        out.push_back({group_.facts.id, recv->text(), now - recv->posted});
+    }
+    return sends_.size() + recvs_.size() - (out.size() - before);
 }
 
 void Messages::check_invariants() const {

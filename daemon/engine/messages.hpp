@@ -55,7 +55,8 @@ class Messages {
 
     bool idle() const { return sends_.empty() && recvs_.empty(); }
     size_t offers_waiting() const { return offers_.size(); }
-    void snapshot(Time now, std::vector<MessageSnapshot>& out) const;
+    // At most `most`; returns how many are left out.
+    size_t snapshot(Time now, size_t most, std::vector<MessageSnapshot>& out) const;
     void check_invariants() const;
 
   private:

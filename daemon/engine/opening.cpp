@@ -82,13 +82,13 @@ Opening::Formed Opening::formed(const rendezvous::Opened& opened) {
     return out;
 }
 
-std::vector<OpeningSnapshot> Opening::snapshot(Time now) const {
+std::vector<OpeningSnapshot> Opening::snapshot(Time now, const std::function<bool(SessionId)>& shows) const {
     constexpr size_t key_digits_shown = 8;
     const auto rank_of = [](int64_t rank, uint32_t size) {
         return rank < 0 || rank >= size ? std::nullopt : std::optional(rank);
     };
     std::vector<OpeningSnapshot> out;
-    for (const rendezvous::FormingGroup& group : machine_.forming(now)) {
+    for (const rendezvous::FormingGroup& group : machine_.forming(now, shows)) {
         OpeningSnapshot one;
         one.name = group.name;
         one.key = NodeId{group.key}.hex().substr(0, key_digits_shown);

@@ -58,7 +58,8 @@ class Opening {
     std::optional<Event> poll();
     void inquire() { machine_.inquire(); }
     bool is_inquiring() const { return machine_.is_inquiring(); }
-    std::vector<OpeningSnapshot> snapshot(Time now) const;
+    // Those for which a session waits that `shows` accepts.
+    std::vector<OpeningSnapshot> snapshot(Time now, const std::function<bool(SessionId)>& shows) const;
     bool awaits(const GroupId& group) const { return machine_.awaits(group); }
 
   private:

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/ids.hpp"
+#include "core/tenant.hpp"
 #include "core/time.hpp"
 #include "engine/ports.hpp"
 
@@ -85,6 +86,15 @@ struct Snapshot {
     std::vector<OpeningSnapshot> forming;
     std::vector<OpSnapshot> ops;
     std::vector<MessageSnapshot> messages;
+    // Beyond a SnapshotScope's `rows_max`; of an omitted group its operations and messages are not counted.
+    size_t omitted_groups = 0, omitted_ops = 0, omitted_messages = 0;
+};
+
+// What one tenant may know: the groups in which its sessions of this node have a rank, or wait for one.
+struct SnapshotScope {
+    TenantName tenant;
+    std::string group;       // name or id; empty: all
+    size_t rows_max = 8192;  // of ranks, which a group and an operation list, and messages: bounds the cost
 };
 
 }  // namespace nexar::engine

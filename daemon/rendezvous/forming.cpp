@@ -67,11 +67,14 @@ void Rendezvous::keep_arrived(const NodeId& from, const wire::GroupStatus& statu
     arrived_[own->second.open.key] = arrived_of(own->second.open.size, status);
 }
 
-std::vector<FormingGroup> Rendezvous::forming(Time now) const {
+std::vector<FormingGroup> Rendezvous::forming(Time now, const std::function<bool(SessionId)>& shows) const {
+    std::set<wire::GroupKey> shown;
+    for (const auto& [id, own] : own_)
+        if (!own.withdrawn && shows(own.session)) shown.insert(own.open.key);
     std::map<wire::GroupKey, FormingGroup> groups;
     size_t looked_up = 0;
     for (const auto& [id, own] : own_) {
-        if (own.withdrawn) continue;
+        if (own.withdrawn || !shown.contains(own.open.key)) continue;
         const auto [at, added] = groups.try_emplace(own.open.key);
         FormingGroup& group = at->second;
         if (added) {

@@ -120,7 +120,8 @@ class Rendezvous {
     // node's opens wait for; is_inquiring(): it has not answered for all of them.
     void inquire();
     bool is_inquiring() const { return !asked_.empty(); }
-    std::vector<FormingGroup> forming(Time now) const;
+    // The groups that wait for an open of a session that `shows` accepts.
+    std::vector<FormingGroup> forming(Time now, const std::function<bool(SessionId)>& shows) const;
 
   private:
     struct Own {  // an open of this node

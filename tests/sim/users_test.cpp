@@ -90,4 +90,55 @@ TEST_CASE("an operation looks at its own group, however many others there are", 
     CHECK(looks(500) <= looks(5));
 }
 
+namespace {
+
+std::vector<std::string> names_of(const engine::Snapshot& snapshot) {
+    std::vector<std::string> out;
+    for (const auto& group : snapshot.groups) out.push_back(group.name);
+    for (const auto& forming : snapshot.forming) out.push_back("forming " + forming.name);
+    std::ranges::sort(out);
+    return out;
+}
+
+void open_both(Cluster& cluster, const std::string& name, uint32_t uid) {
+    for (int64_t rank = 0; rank < 2; ++rank) cluster.open(0, name, 2, rank, "", 60s, uid);
+}
+
+}  // namespace
+
+TEST_CASE("what a user is shown has his groups and those that he waits for, and nothing of others",
+          "[U12][C7]") {
+    Cluster cluster(1, one_node());
+    const engine::Engine& engine = *cluster.hosts[0]->engine;
+    for (const uint32_t uid : {greedy, other}) {
+        open_both(cluster, "made by " + std::to_string(uid), uid);
+        cluster.open(0, "awaited by " + std::to_string(uid), 2, 0, "", 60s, uid);
+    }
+    cluster.run_for(100ms);
+    const Time now = cluster.clock.now();
+
+    CHECK(names_of(engine.snapshot(now)).size() == 4);
+    CHECK(names_of(engine.snapshot(now, {{"", other}, ""})) ==
+          std::vector<std::string>{"forming awaited by 2002", "made by 2002"});
+    CHECK(names_of(engine.snapshot(now, {{"label", other}, ""})).empty());
+    CHECK(names_of(engine.snapshot(now, {{"", 2003}, ""})).empty());
+}
+
+TEST_CASE("what a user is shown is bounded, and a group that is named is shown", "[U12][C7]") {
+    Cluster cluster(1, one_node());
+    for (int i = 0; i < 8; ++i) open_both(cluster, "group " + std::to_string(i), other);
+    cluster.run_for(100ms);
+    const engine::Engine& engine = *cluster.hosts[0]->engine;
+    const Time now = cluster.clock.now();
+
+    const auto some = engine.snapshot(now, {{"", other}, "", 6});
+    CHECK(some.groups.size() == 3);
+    CHECK(some.omitted_groups == 5);
+    for (int i = 0; i < 8; ++i) {
+        const auto one = engine.snapshot(now, {{"", other}, "group " + std::to_string(i), 6});
+        REQUIRE(one.groups.size() == 1);
+        CHECK(one.omitted_groups == 0);
+    }
+}
+
 }  // namespace nexar::sim
