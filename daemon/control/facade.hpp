@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "core/result.hpp"
@@ -12,6 +13,9 @@ namespace nexar::control {
 struct Caller {
     uint32_t uid = 0, gid = 0, pid = 0;
     bool may_change = false;  // root, the daemon's user, or a member of its group; all others may only read
+    // Of a status socket: the caller may ask what tenant (label, uid) has, and nothing else. None: the admin
+    // socket.
+    std::optional<std::string> status_label{};
 };
 
 // Requires: one call, at once or later. A second call does nothing, nor does one after the caller hung up.

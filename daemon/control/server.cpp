@@ -12,7 +12,6 @@
 namespace nexar::control {
 
 namespace {
-constexpr int accepts_per_turn_max = 16;
 constexpr size_t read_bytes = 16 * 1024;
 constexpr Duration listener_pause = std::chrono::seconds(1);
 }  // namespace
@@ -34,7 +33,7 @@ struct Server::Connection {
     bool waiting = false;                      // for the answer to request number `questions`
     bool ended = false;                        // the caller sends no more; it may still read its answer
     bool last = false;                         // close after `out`
-    bool more = false;                         // whole lines are left for the next turn
+    Time resume_at = never;                    // whole lines are left, for the next turn or by pace_
     bool advancing = false;                    // advance() runs: an answer inside ask() does not enter it
     Time deadline = never;                     // of the present state
 
@@ -44,6 +43,24 @@ struct Server::Connection {
     }
 };
 
+ServerConfig ServerConfig::of_status(std::string path, std::string label) {
+    ServerConfig c;
+    c.path = std::move(path);
+    c.mode = 0666;
+    c.status_label = std::move(label);
+    c.connections_max = 128;
+    c.connections_per_user_max = 8;
+    c.request_bytes_max = 4096;
+    c.answer_bytes_max = 2 << 20;
+    c.requests_per_turn_max = 1;
+    c.accepts_per_turn_max = 4;
+    c.request_interval = std::chrono::milliseconds(100);
+    c.requests_at_once_max = 10;
+    c.request_deadline = std::chrono::seconds(5);
+    c.answer_deadline = std::chrono::seconds(5);
+    return c;
+}
+
 Result<std::unique_ptr<Server>> Server::open(const ServerConfig& config, loop::Loop& loop, Facade& facade,
                                              Log& log) {
     NEXAR_TRY(AdminSocket socket, listen_on(config.path, config.mode, config.group));
@@ -51,7 +68,12 @@ Result<std::unique_ptr<Server>> Server::open(const ServerConfig& config, loop::L
 }
 
 Server::Server(const ServerConfig& config, loop::Loop& loop, Facade& facade, Log& log, AdminSocket socket)
-    : config_(config), loop_(&loop), facade_(&facade), log_(&log), socket_(socket) {
+    : config_(config),
+      loop_(&loop),
+      facade_(&facade),
+      log_(&log),
+      socket_(socket),
+      pace_(config.request_interval, config.requests_at_once_max) {
     listener_ = loop.watch(socket_.fd, true, false, [this](loop::Loop::Ready) { accept_some(); });
 }
 
@@ -64,7 +86,7 @@ Server::~Server() {
 }
 
 void Server::accept_some() {
-    for (int i = 0; i < accepts_per_turn_max; ++i) {
+    for (int i = 0; i < config_.accepts_per_turn_max; ++i) {
         const int fd = ::accept4(socket_.fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd >= 0) {
             admit(fd);
@@ -86,20 +108,34 @@ void Server::admit(int fd) {
     const auto caller = caller_of(fd, socket_.group);
     if (!caller) return;
     connection->caller = *caller;
-    if (connections_.size() >= config_.connections_max) {
-        ++refused_;
-        const std::string line =
-            answer_line(fail(Errc::table_full, "too many admin connections; at most " +
-                                                   std::to_string(config_.connections_max)));
-        // Best effort: the buffer of a new socket has room for the line.
-        [[maybe_unused]] const auto sent = ::send(fd, line.data(), line.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-        return;
+    if (config_.status_label) {
+        connection->caller.may_change = false;
+        connection->caller.status_label = config_.status_label;
     }
+    if (const std::string why = why_refused(caller->uid); !why.empty()) return refuse(fd, why);
     connection->id = next_connection_++;
     connection->deadline = loop::Loop::now() + config_.request_deadline;
     connection->watch =
         loop_->watch(fd, true, false, [this, id = connection->id](loop::Loop::Ready) { on_ready(id); });
     connections_.emplace(connection->id, connection);
+}
+
+// Empty: there is room for another connection of this user.
+std::string Server::why_refused(uint32_t uid) const {
+    const auto own = static_cast<size_t>(std::ranges::count_if(
+        connections_, [&](const auto& entry) { return entry.second->caller.uid == uid; }));
+    if (own >= config_.connections_per_user_max)
+        return "too many connections of user " + std::to_string(uid) + "; at most " +
+               std::to_string(config_.connections_per_user_max);
+    if (connections_.size() >= config_.connections_max)
+        return "too many connections; at most " + std::to_string(config_.connections_max);
+    return "";
+}
+
+void Server::refuse(int fd, const std::string& why) {
+    const std::string line = answer_line(fail(Errc::table_full, why));
+    // Best effort: the buffer of a new socket has room for the line.
+    [[maybe_unused]] const auto sent = ::send(fd, line.data(), line.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 void Server::on_ready(uint64_t id) {
@@ -129,28 +165,40 @@ void Server::advance(const std::shared_ptr<Connection>& connection) {
     Connection& c = *connection;
     if (c.advancing) return;  // the facade answered inside ask()
     c.advancing = true;
-    c.more = false;
-    for (unsigned taken = 0; !c.waiting && c.out.empty() && !c.last; ++taken) {
-        const size_t end = c.in.find('\n');
-        if (std::min(end, c.in.size()) > config_.request_bytes_max) {
-            answer(c, fail(Errc::protocol_error, "the request is longer than " +
-                                                     std::to_string(config_.request_bytes_max) + " bytes"));
-            c.last = true;
-        } else if (end == std::string::npos) {
-            if (!c.ended) break;
-            if (!c.in.empty()) answer(c, fail(Errc::protocol_error, "the request ended before its newline"));
-            c.last = true;
-        } else if (taken == config_.requests_per_turn_max) {
-            c.more = true;
-            break;
-        } else {
-            const std::string line = c.in.substr(0, end);
-            c.in.erase(0, end + 1);
-            ask(connection, line);
-        }
-    }
+    c.resume_at = never;
+    for (unsigned taken = 0; !c.waiting && c.out.empty() && !c.last; ++taken)
+        if (!take_line(connection, taken)) break;
     c.advancing = false;
     settle(connection);
+}
+
+// Handles the next line, the `taken`-th of this turn. False: it is not whole, or its time has not come.
+bool Server::take_line(const std::shared_ptr<Connection>& connection, unsigned taken) {
+    Connection& c = *connection;
+    const size_t end = c.in.find('\n');
+    if (std::min(end, c.in.size()) > config_.request_bytes_max) {
+        answer(c, fail(Errc::protocol_error,
+                       "the request is longer than " + std::to_string(config_.request_bytes_max) + " bytes"));
+        c.last = true;
+        return true;
+    }
+    if (end == std::string::npos) {
+        if (!c.ended) return false;
+        if (!c.in.empty()) answer(c, fail(Errc::protocol_error, "the request ended before its newline"));
+        c.last = true;
+        return true;
+    }
+    const Time now = loop::Loop::now();
+    const Time begin = pace_.next(c.caller.uid, now);
+    if (taken == config_.requests_per_turn_max || begin > now) {
+        c.resume_at = begin > now ? begin : Time{};
+        return false;
+    }
+    pace_.take(c.caller.uid, now);
+    const std::string line = c.in.substr(0, end);
+    c.in.erase(0, end + 1);
+    ask(connection, line);
+    return true;
 }
 
 void Server::ask(const std::shared_ptr<Connection>& connection, const std::string& line) {
@@ -227,7 +275,7 @@ void Server::on_time(Time now) {
     }
     std::vector<std::shared_ptr<Connection>> due;
     for (const auto& [id, connection] : connections_)
-        if (connection->more || connection->deadline <= now) due.push_back(connection);
+        if (connection->resume_at <= now || connection->deadline <= now) due.push_back(connection);
     for (const auto& connection : due) {
         if (!connection->watch) continue;
         if (connection->deadline <= now) {
@@ -249,7 +297,7 @@ void Server::on_time(Time now) {
 Time Server::wake_at() const {
     Time wake = listen_again_;
     for (const auto& [id, connection] : connections_)
-        wake = std::min(wake, connection->more ? Time{} : connection->deadline);
+        wake = std::min({wake, connection->resume_at, connection->deadline});
     return wake;
 }
 

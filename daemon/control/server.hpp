@@ -1,15 +1,17 @@
-// Server: answers nexarctl on the admin socket, one JSON line per request (docs/protocol/control.md). It
-// never blocks, and its limits bound what it keeps: a caller that is silent, endless, greedy or absent takes
-// a bounded buffer for a bounded time. Thread: the control loop's. Requires: the loop's turn calls on_time()
-// at wake_at().
+// Server: answers nexarctl on the admin socket or on a status socket, one JSON line per request
+// (docs/protocol/control.md). It never blocks, and its limits bound what it keeps: a caller that is silent,
+// endless, greedy or absent takes a bounded buffer for a bounded time. Thread: the control loop's. Requires:
+// the loop's turn calls on_time() at wake_at().
 #pragma once
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "control/admin_socket.hpp"
 #include "control/facade.hpp"
+#include "control/pace.hpp"
 #include "core/log.hpp"
 #include "core/time.hpp"
 #include "loop/loop.hpp"
@@ -20,14 +22,23 @@ struct ServerConfig {
     std::string path = "/run/nexar/admin.sock";
     unsigned mode = 0660;
     std::string group;  // empty: the daemon's own
+    // Of a status socket: the label of the tenants that it answers. None: the admin socket.
+    std::optional<std::string> status_label;
     size_t connections_max = 64;
+    size_t connections_per_user_max = 64;  // of one uid
     size_t request_bytes_max = 64 * 1024;
     size_t answer_bytes_max = 8 << 20;
     unsigned requests_per_turn_max = 16;  // of one connection, before the loop continues
+    int accepts_per_turn_max = 16;
+    Duration request_interval{0};       // of one uid; earlier requests wait. 0: no limit
+    unsigned requests_at_once_max = 1;  // of one uid after a pause, with request_interval
     Duration request_deadline{
         15'000'000'000};  // from connecting, or from the last answer, to the end of a line
     Duration answer_deadline{60'000'000'000};  // for the facade; a join takes seconds
     Duration write_deadline{10'000'000'000};   // for the caller to read its answer
+
+    // Open to every user of the host, who gets the answers of tenant (label, uid): tight limits [C7].
+    static ServerConfig of_status(std::string path, std::string label);
 };
 
 class Server {
@@ -48,8 +59,11 @@ class Server {
     Server(const ServerConfig& config, loop::Loop& loop, Facade& facade, Log& log, AdminSocket socket);
     void accept_some();
     void admit(int fd);
+    std::string why_refused(uint32_t uid) const;
+    void refuse(int fd, const std::string& why);
     void on_ready(uint64_t id);
     bool read_some(Connection& connection);
+    bool take_line(const std::shared_ptr<Connection>& connection, unsigned taken);
     void advance(const std::shared_ptr<Connection>& connection);
     void ask(const std::shared_ptr<Connection>& connection, const std::string& line);
     void answer(Connection& connection, const Result<std::string>& result);
@@ -68,7 +82,7 @@ class Server {
     Time listen_again_ = never;  // accept() failed: the listener is not watched until then; never: it is
     std::map<uint64_t, std::shared_ptr<Connection>> connections_;  // by id
     uint64_t next_connection_ = 1;
-    uint64_t refused_ = 0;  // connections over connections_max
+    Pace pace_;
 };
 
 }  // namespace nexar::control

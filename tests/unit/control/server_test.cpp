@@ -381,6 +381,70 @@ TEST_CASE("what cannot be listened on is an error that names it") {
     REQUIRE(group.error().text.contains("no-such-group-here"));
 }
 
+TEST_CASE("on a status socket everybody only looks, and at what is his", "[U12][C7]") {
+    World world(ServerConfig::of_status("", "pods"));
+    struct stat status{};
+    REQUIRE(::stat(world.config.path.c_str(), &status) == 0);
+    REQUIRE((status.st_mode & 0777) == 0666);
+    Client client(world.config.path);
+    client.send("{\"command\": \"status\"}\n");
+    REQUIRE(world.until([&] { return !world.facade.open.empty(); }));
+
+    const Caller& caller = world.facade.open[0].caller;
+    REQUIRE(caller.uid == ::getuid());
+    REQUIRE(caller.status_label == "pods");
+    REQUIRE_FALSE(caller.may_change);  // also root
+}
+
+TEST_CASE("a user's connections to a status socket are limited before those of all are", "[U12][C7]") {
+    World world(ServerConfig::of_status("", ""));
+    std::vector<std::unique_ptr<Client>> clients;
+    for (size_t i = 0; i < world.config.connections_per_user_max; ++i)
+        clients.push_back(std::make_unique<Client>(world.config.path));
+    REQUIRE(
+        world.until([&] { return world.server->connections() == world.config.connections_per_user_max; }));
+
+    Client late(world.config.path);
+    REQUIRE(world.until([&] { return late.has_line(); }));
+    const json refused = late.line();
+    REQUIRE(refused["error"]["name"] == "TABLE_FULL");
+    REQUIRE(refused["error"]["text"].get<std::string>().find("of user " + std::to_string(::getuid())) !=
+            std::string::npos);
+    clients.pop_back();
+    REQUIRE(world.until(
+        [&] { return world.server->connections() == world.config.connections_per_user_max - 1; }));
+}
+
+TEST_CASE("requests beyond a user's pace wait, and are answered in order", "[U12][C7]") {
+    ServerConfig config = ServerConfig::of_status("", "");
+    config.request_interval = 20ms;
+    config.requests_at_once_max = 2;
+    World world(config);
+    Client client(world.config.path);
+    const Time begun = loop::Loop::now();
+    std::string all;
+    for (int i = 0; i < 6; ++i)
+        all += "{\"command\": \"echo\", \"arguments\": {\"i\": " + std::to_string(i) + "}}\n";
+    client.send(all);
+    REQUIRE(world.until([&] {
+        client.receive();
+        return std::count(client.text.begin(), client.text.end(), '\n') == 6;
+    }));
+    REQUIRE(loop::Loop::now() - begun >= 4 * 20ms);
+    for (int i = 0; i < 6; ++i) REQUIRE(client.line()["result"]["i"] == i);
+}
+
+TEST_CASE("a status socket takes short requests only, and no silence", "[U12][C7]") {
+    World world(ServerConfig::of_status("", ""));
+    Client endless(world.config.path), silent(world.config.path);
+    endless.send(std::string(5000, 'x'));
+    REQUIRE(world.until([&] { return endless.has_line(); }));
+    REQUIRE(endless.line()["error"]["text"].get<std::string>().find("4096 bytes") != std::string::npos);
+    REQUIRE(world.until([&] { return world.server->connections() == 1; }));
+    world.skipped = world.config.request_deadline + 1s;
+    REQUIRE(world.until([&] { return world.server->connections() == 0; }));
+}
+
 namespace {
 
 // Connects as another user and waits for the signal to end.
