@@ -15,6 +15,7 @@ struct ParserFault {};
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <set>
 #include <sstream>
 
 namespace nexar::config {
@@ -134,6 +135,18 @@ std::string short_text(double value) {
     return out.str();
 }
 
+Result<void> check_status_sockets(const Config& c) {
+    std::set<std::string> taken{c.socket, c.admin_socket};
+    for (const SessionSocket& further : c.session_sockets) taken.insert(further.path);
+    for (const auto& [path, label] : status_sockets(c))
+        if (!taken.insert(path).second)
+            return fail(Errc::bad_config,
+                        "the status socket '" + path + "'" + (label.empty() ? "" : " of label " + label) +
+                            " has the path of another socket; allowed: a path of its own, or "
+                            "status_socket = off");
+    return {};
+}
+
 // Conditions on two keys at once.
 Result<void> check_together(const Config& c) {
     if (c.heartbeat_timeout < 2 * c.heartbeat_interval)
@@ -147,6 +160,7 @@ Result<void> check_together(const Config& c) {
         if (further.path == c.socket || further.path == c.admin_socket)
             return fail(Errc::bad_config, "session_sockets has the path '" + further.path +
                                               "' of socket or admin_socket; allowed: another path");
+    NEXAR_TRY_VOID(check_status_sockets(c));
     const uint64_t shards = std::max<uint64_t>(c.bulk_shards, 1);
     const uint64_t port = std::stoul(c.listen.substr(c.listen.rfind(':') + 1));
     if (port + shards > port_max)
@@ -177,6 +191,18 @@ Result<Config> load(const Sources& sources) {
     }
     NEXAR_TRY_VOID(check_together(config));
     return config;
+}
+
+std::vector<std::pair<std::string, std::string>> status_sockets(const Config& config) {
+    std::vector<std::pair<std::string, std::string>> out;
+    if (config.status_socket.empty())
+        out.emplace_back(config.admin_socket.substr(0, config.admin_socket.rfind('/') + 1) + "status.sock",
+                         "");
+    else if (config.status_socket != "off")
+        out.emplace_back(config.status_socket, "");
+    for (const SessionSocket& s : config.session_sockets)
+        if (!s.status.empty()) out.emplace_back(s.status, s.label);
+    return out;
 }
 
 std::vector<std::string> unknown_variables(const std::map<std::string, std::string>& environment) {

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "config/session_socket.hpp"
@@ -22,6 +23,7 @@ struct Config {
     // Where
     std::string socket = "/run/nexar/nexard.sock";
     std::string admin_socket = "/run/nexar/admin.sock";
+    std::string status_socket;                   // empty: status.sock beside admin_socket; "off": none
     std::vector<SessionSocket> session_sockets;  // beside `socket`
     std::string socket_group;                    // empty: leave the group of the sockets as it is
     std::string state_dir = "/var/lib/nexar";
@@ -90,6 +92,9 @@ std::vector<std::string> unknown_variables(const std::map<std::string, std::stri
 
 // The whole effective configuration as a TOML file, secrets left out.
 std::string to_toml(const Config& config);
+
+// Where users may ask for what they have: paths with the labels of those users.
+std::vector<std::pair<std::string, std::string>> status_sockets(const Config& config);
 
 inline Duration seconds(double s) {
     return Duration(static_cast<int64_t>(s * 1e9));

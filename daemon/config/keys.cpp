@@ -191,6 +191,22 @@ Key seconds(const char* name, const char* environment, double Config::* field, c
     return number(name, environment, field, 0.05, 86400, "0.05 to 86400 seconds", help);
 }
 
+Key status_socket(const char* name, const char* environment, const char* help) {
+    return {name,
+            environment,
+            "nothing (status.sock beside admin_socket), off, or an absolute path of up to 107 characters",
+            help,
+            [](Config& c, std::string_view v) {
+                const bool is_off = lower(v) == "off";
+                if (!v.empty() && !is_off && (v[0] != '/' || v.size() > 107)) return false;
+                c.status_socket = is_off ? "off" : std::string(v);
+                return true;
+            },
+            [](const Config& c) { return c.status_socket; },
+            false,
+            true};
+}
+
 Key session_sockets(const char* name, const char* environment, const char* help) {
     return {name,
             environment,
@@ -233,6 +249,8 @@ std::vector<Key> place_keys() {
         session_sockets("session_sockets", "NEXAR_SESSION_SOCKETS",
                         "further sockets for applications; their users are others than those of `socket`"),
         path("admin_socket", "NEXAR_ADMIN_SOCKET", &C::admin_socket, "where nexarctl connects"),
+        status_socket("status_socket", "NEXAR_STATUS_SOCKET",
+                      "where nexarctl shows every user of the host what is his own"),
         text("socket_group", "NEXAR_SOCKET_GROUP", &C::socket_group, "group that may use the admin socket"),
         path("state_dir", "NEXAR_STATE_DIR", &C::state_dir, "identity, certificates, tokens; mode 0700"),
         listen_address("listen", "NEXAR_LISTEN", &C::listen,

@@ -26,6 +26,10 @@ bool is_name(std::string_view text) {
     });
 }
 
+bool is_path(std::string_view text) {
+    return text.starts_with('/') && text.size() <= path_bytes_max;
+}
+
 bool read_mode(std::string_view text, unsigned& mode) {
     const auto r = std::from_chars(text.data(), text.data() + text.size(), mode, 8);
     return r.ec == std::errc{} && r.ptr == text.data() + text.size() && mode >= 0600 && mode <= 0777;
@@ -36,6 +40,10 @@ bool set_word(SessionSocket& socket, std::string_view word) {
     if (at == std::string_view::npos) return false;
     const std::string_view name = word.substr(0, at), value = word.substr(at + 1);
     if (name == "mode") return read_mode(value, socket.mode);
+    if (name == "status") {
+        socket.status = value;
+        return is_path(value);
+    }
     if (!is_name(value)) return false;
     if (name == "label") socket.label = value;
     if (name == "owner") socket.owner = value;
@@ -45,7 +53,7 @@ bool set_word(SessionSocket& socket, std::string_view word) {
 
 std::optional<SessionSocket> socket_from(std::string_view text) {
     const auto words = split(text, ' ');
-    if (words.empty() || words[0][0] != '/' || words[0].size() > path_bytes_max) return {};
+    if (words.empty() || !is_path(words[0])) return {};
     SessionSocket out;
     out.path = words[0];
     for (size_t i = 1; i < words.size(); ++i)
@@ -62,6 +70,7 @@ std::optional<std::vector<SessionSocket>> session_sockets_from(std::string_view 
     for (const std::string_view part : split(text, ',')) {
         auto socket = socket_from(part);
         if (!socket || !paths.insert(socket->path).second) return {};
+        if (!socket->status.empty() && !paths.insert(socket->status).second) return {};
         out.push_back(std::move(*socket));
     }
     return out;
@@ -76,6 +85,7 @@ std::string text_of(const std::vector<SessionSocket>& sockets) {
         if (!s.owner.empty()) out += " owner=" + s.owner;
         if (!s.group.empty()) out += " group=" + s.group;
         out += " mode=0" + std::string(mode, end);
+        if (!s.status.empty()) out += " status=" + s.status;
     }
     return out;
 }

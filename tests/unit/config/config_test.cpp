@@ -186,6 +186,30 @@ TEST_CASE("session sockets have a path, a label, and an owner, group and mode if
     REQUIRE_FALSE(loaded("/run/nexar/admin.sock label=a"));
 }
 
+TEST_CASE("a status socket is beside the admin socket, elsewhere, or off, and never on another socket's path",
+          "[U12]") {
+    using Sockets = std::vector<std::pair<std::string, std::string>>;
+    REQUIRE(status_sockets(*load({})) == Sockets{{"/run/nexar/status.sock", ""}});
+    REQUIRE(status_sockets(*load(file("admin_socket = \"/a/b.sock\"\n"))) == Sockets{{"/a/status.sock", ""}});
+    REQUIRE(status_sockets(*load(file("status_socket = \"/x/y\"\n"))) == Sockets{{"/x/y", ""}});
+    REQUIRE(status_sockets(*load(file("status_socket = \"OFF\"\n"))).empty());
+    const auto labelled = load(file("session_sockets = \"/a/s label=a status=/a/status.sock\"\n"));
+    REQUIRE(labelled);
+    REQUIRE(status_sockets(*labelled) == Sockets{{"/run/nexar/status.sock", ""}, {"/a/status.sock", "a"}});
+    REQUIRE(load({"f", to_toml(*labelled), {}, {}})->session_sockets == labelled->session_sockets);
+
+    for (const char* bad :
+         {"status_socket = \"status.sock\"", "status_socket = \"/run/nexar/admin.sock\"",
+          "status_socket = \"/run/nexar/nexard.sock\"", "session_sockets = \"/a/s label=a status=x\"",
+          "session_sockets = \"/a/s label=a status=/a/s\"",
+          "session_sockets = \"/run/nexar/status.sock label=a\"",
+          "session_sockets = \"/a/s label=a status=/run/nexar/status.sock\""}) {
+        CAPTURE(bad);
+        REQUIRE_FALSE(load(file(bad)));
+    }
+    REQUIRE_FALSE(load(file("status_socket = \"/" + std::string(107, 'x') + "\"\n")));
+}
+
 TEST_CASE("conditions between keys are checked") {
     const auto short_of = load(file("heartbeat_timeout = 1.5\n")).error().text;
     REQUIRE(short_of ==
