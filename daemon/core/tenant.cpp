@@ -86,6 +86,11 @@ TenantRef Tenants::of(const std::string& label, uint32_t uid) {
     return tenant;
 }
 
+TenantRef Tenants::find(const TenantName& name) const {
+    const auto row = rows_.find(name);
+    return row == rows_.end() ? nullptr : row->second.lock();
+}
+
 std::vector<TenantRef> Tenants::all() const {
     std::vector<TenantRef> out;
     for (const auto& [name, row] : rows_)

@@ -98,7 +98,8 @@ class Tenants {
   public:
     explicit Tenants(const TenantLimits& limits = {});
     TenantRef of(const std::string& label, uint32_t uid);
-    std::vector<TenantRef> all() const;  // by name
+    TenantRef find(const TenantName& name) const;  // null: it has nothing
+    std::vector<TenantRef> all() const;            // by name
     const TenantTotals& totals() const { return *totals_; }
 
   private:

@@ -265,6 +265,16 @@ uint64_t Server::memory_bytes() const {
     return bytes;
 }
 
+std::vector<SessionUse> Server::sessions_of(const TenantName& tenant) const {
+    std::vector<SessionUse> out;
+    for (Session* session : order_) {
+        if (session->tenant().name != tenant) continue;
+        const SessionCore* core = session->core();
+        out.push_back({session->pid(), core ? core->region_bytes() : 0, core ? core->in_flight() : 0});
+    }
+    return out;
+}
+
 size_t Server::regions() const {
     size_t count = 0;
     for (const auto& [id, session] : sessions_)

@@ -41,6 +41,12 @@ class Descriptors {
     ~Descriptors() = default;
 };
 
+struct SessionUse {  // of one session, for nexarctl
+    uint32_t pid = 0;
+    uint64_t memory_bytes = 0;
+    uint64_t ops_in_flight = 0;
+};
+
 class Server final : public engine::Clients {
   public:
     // Requires: called on the control loop's thread, because it makes that thread's robust list.
@@ -69,7 +75,8 @@ class Server final : public engine::Clients {
 
     size_t sessions() const { return sessions_.size(); }
     size_t regions() const;
-    uint64_t memory_bytes() const;  // of all sessions' regions
+    uint64_t memory_bytes() const;                                        // of all sessions' regions
+    std::vector<SessionUse> sessions_of(const TenantName& tenant) const;  // in order of arrival
 
     // From the engine. A call for a session that has ended is ignored.
     void complete(SessionId session, uint64_t ticket, const engine::Outcome& outcome) override;

@@ -1,4 +1,4 @@
-// Node's answers to nexarctl. Every process that may open the admin socket may query; a change needs
+// Node's answers on the admin socket. Every process that may open it may query; a change needs
 // Caller::may_change.
 #include <unistd.h>
 
@@ -98,6 +98,7 @@ std::string stays_because(size_t sessions, bool issuer) {
 
 void Node::ask(const control::Caller& caller, const std::string& command, const std::string& arguments,
                control::Answer answer) {
+    if (caller.status_label) return ask_own(caller, command, arguments, std::move(answer));
     if (is_change(command) && !caller.may_change)
         return answer(fail(Errc::permission, "'" + command +
                                                  "' is for root, the daemon's user and its group; uid " +
@@ -112,8 +113,9 @@ void Node::ask(const control::Caller& caller, const std::string& command, const 
         return;
     }
     if (command.starts_with("token_")) return token(command, arguments, std::move(answer));
-    if (command == "groups" || command == "ops") return query_forming(command, arguments, std::move(answer));
-    if (command == "plan") return answer(query_group(command, arguments));
+    if (command == "groups" || command == "ops")
+        return query_forming(command, arguments, {}, std::move(answer));
+    if (command == "plan") return answer(query_group(command, arguments, {}));
     if (auto none = report::no_arguments(arguments); !none) return answer(fail(none.error()));
     if (command == "config") return answer(report::config(config_));
     if (command == "status") return answer(status(loop::Loop::now()));
@@ -122,14 +124,20 @@ void Node::ask(const control::Caller& caller, const std::string& command, const 
     answer(fail(Errc::unsupported, "there is no command '" + command + "'"));
 }
 
-// The ranks of a forming group are known to the node that collects them; it is asked first.
-void Node::query_forming(const std::string& command, const std::string& arguments, control::Answer answer) {
+// The ranks of a forming group are known to the node that collects them; it is asked first. An inquiry ends
+// the one before it: a user who asks all the time must not end those of others, so it shares one that is
+// young.
+void Node::query_forming(const std::string& command, const std::string& arguments,
+                         const std::optional<TenantName>& own, control::Answer answer) {
     constexpr Duration wait_max = std::chrono::milliseconds(300);
     if (!member_) return answer(fail(Errc::bad_state, in_no_cluster));
     const Time now = loop::Loop::now();
-    member_->engine().inquire_forming(now);
-    if (!member_->engine().is_inquiring()) return answer(query_group(command, arguments));
-    questions_.push_back({command, arguments, std::move(answer), now + wait_max});
+    if (!own || now >= inquired_until_) {
+        member_->engine().inquire_forming(now);
+        inquired_until_ = now + wait_max;
+    }
+    if (!member_->engine().is_inquiring()) return answer(query_group(command, arguments, own));
+    questions_.push_back({command, arguments, own, std::move(answer), inquired_until_});
 }
 
 void Node::answer_questions(Time now) {
@@ -138,13 +146,22 @@ void Node::answer_questions(Time now) {
     for (Question& question : questions_)
         (complete || now >= question.until ? due : waiting).push_back(std::move(question));
     questions_ = std::move(waiting);
-    for (const Question& question : due) question.answer(query_group(question.command, question.arguments));
+    for (const Question& question : due)
+        question.answer(query_group(question.command, question.arguments, question.own));
 }
 
-Result<std::string> Node::query_group(const std::string& command, const std::string& arguments) {
+engine::Snapshot Node::snapshot(Time now, const std::string& group, const std::optional<TenantName>& own) {
+    if (!own) return member_->engine().snapshot(now);
+    auto named = member_->engine().snapshot(now, {*own, group});
+    if (!named.groups.empty()) return named;
+    return member_->engine().snapshot(now, {*own, {}});  // of which an error's text lists the names
+}
+
+Result<std::string> Node::query_group(const std::string& command, const std::string& arguments,
+                                      const std::optional<TenantName>& own) {
     if (!member_) return fail(Errc::bad_state, in_no_cluster);
     NEXAR_TRY(const std::string group, report::text_argument(arguments, "group", command == "plan"));
-    const auto snapshot = member_->engine().snapshot(loop::Loop::now());
+    const auto snapshot = this->snapshot(loop::Loop::now(), group, own);
     auto hosts = hosts_of(*member_);
     hosts[identity_->node] = host_name();
     if (command == "groups") return report::groups(snapshot, hosts, group);
@@ -158,6 +175,10 @@ Result<std::string> Node::query_group(const std::string& command, const std::str
 
 const char* Node::state_name() const {
     return drain_until_ ? "draining" : joiner_ || entering_ ? "joining" : member_ ? "running" : "no cluster";
+}
+
+std::vector<report::Peer> Node::peers(Time now) const {
+    return peers_of(*member_, config::seconds(config_.heartbeat_timeout), now);
 }
 
 std::string Node::status(Time now) const {
@@ -175,7 +196,7 @@ std::string Node::status(Time now) const {
         s.incarnation = member_->incarnation();
         s.certificate = certificate_of(*member_);
         s.addresses = addresses_of(*member_);
-        s.peers = peers_of(*member_, config::seconds(config_.heartbeat_timeout), now);
+        s.peers = peers(now);
         s.sessions = member_->server().sessions();
         s.tenants = &member_->tenants();
         s.session_memory_bytes = member_->server().memory_bytes();
@@ -200,7 +221,7 @@ std::string Node::doctor(Time now) const {
     if (member_) {
         d.certificate = certificate_of(*member_);
         d.addresses = addresses_of(*member_);
-        d.peers = peers_of(*member_, config::seconds(config_.heartbeat_timeout), now);
+        d.peers = peers(now);
         const auto& stats = member_->plane().socket_stats();
         d.gso = stats.segmentation;
         d.gro = stats.coalescing;

@@ -22,6 +22,7 @@ Node::~Node() {
     joiner_watch_.reset();
     wakeup_watch_.reset();
     member_.reset();
+    status_.clear();
     control_.reset();
 }
 
@@ -40,11 +41,7 @@ Result<void> Node::begin(Time now) {
         loop_.on_signal(number, [this](int n) { stop(n == SIGTERM ? "SIGTERM" : "SIGINT"); });
     loop_.set_turn([this] { return turn(); });
 
-    control::ServerConfig c;
-    c.path = config_.admin_socket;
-    c.group = config_.socket_group;
-    NEXAR_TRY(control_, control::Server::open(c, loop_, *this, *log_));
-
+    NEXAR_TRY_VOID(open_control());
     const auto leaf_lifetime = static_cast<WallSeconds>(config_.certificate_lifetime);
     NEXAR_TRY(auto identity, load_identity(state_, wall_now(), leaf_lifetime));
     NEXAR_TRY(starts_, Starts::read(state_));
@@ -60,6 +57,19 @@ Result<void> Node::begin(Time now) {
         return begun;
     }
     log_->info("not_in_a_cluster", {field("do", "nexarctl cluster init, or nexarctl cluster join -")});
+    return {};
+}
+
+Result<void> Node::open_control() {
+    control::ServerConfig c;
+    c.path = config_.admin_socket;
+    c.group = config_.socket_group;
+    NEXAR_TRY(control_, control::Server::open(c, loop_, *this, *log_));
+    for (const auto& [path, label] : config::status_sockets(config_)) {
+        NEXAR_TRY(auto server,
+                  control::Server::open(control::ServerConfig::of_status(path, label), loop_, *this, *log_));
+        status_.push_back(std::move(server));
+    }
     return {};
 }
 
@@ -179,6 +189,8 @@ bool Node::step(Time now) {
     if (joiner_) step_joiner(now);
     if (!questions_.empty()) answer_questions(now);
     if (control_->wake_at() <= now) control_->on_time(now);
+    for (const auto& status : status_)
+        if (status->wake_at() <= now) status->on_time(now);
     if (watchdog_at_ <= now) {
         systemd_.watchdog();
         watchdog_at_ = now + *systemd_.watchdog_interval() / 2;
@@ -216,6 +228,7 @@ Time Node::turn() {
 
 Time Node::wake_at() const {
     Time at = std::min(control_->wake_at(), watchdog_at_);
+    for (const auto& status : status_) at = std::min(at, status->wake_at());
     if (member_) at = std::min(at, member_->wake_at());
     if (joiner_) at = std::min(at, joiner_->wake_at());
     if (drain_until_) at = std::min(at, *drain_until_);

@@ -18,6 +18,7 @@
 #include "node/identity.hpp"
 #include "node/join.hpp"
 #include "node/member.hpp"
+#include "node/report.hpp"
 #include "node/sd_notify.hpp"
 #include "node/starts.hpp"
 #include "writers/state_writer.hpp"
@@ -48,6 +49,7 @@ class Node final : private control::Facade {
 
     Node(const config::Config& config, writers::StateDir state, Log& log);
     Result<void> begin(Time now);
+    Result<void> open_control();
     Result<void> begin_join(const std::string& token, Time now);
     Result<void> restart(Time now, Identity identity);
     Result<void> wait_for_entering(Time now);
@@ -66,9 +68,12 @@ class Node final : private control::Facade {
     // facade.cpp: answers to nexarctl.
     void ask(const control::Caller& caller, const std::string& command, const std::string& arguments,
              control::Answer answer) override;
-    void query_forming(const std::string& command, const std::string& arguments, control::Answer answer);
+    void query_forming(const std::string& command, const std::string& arguments,
+                       const std::optional<TenantName>& own, control::Answer answer);
     void answer_questions(Time now);
-    Result<std::string> query_group(const std::string& command, const std::string& arguments);
+    Result<std::string> query_group(const std::string& command, const std::string& arguments,
+                                    const std::optional<TenantName>& own);
+    engine::Snapshot snapshot(Time now, const std::string& group, const std::optional<TenantName>& own);
     void token(const std::string& command, const std::string& arguments, control::Answer answer);
     Result<std::string> list_tokens(const std::string& arguments) const;
     Result<void> revoke_token(const std::string& arguments, const control::Answer& answer);
@@ -78,9 +83,14 @@ class Node final : private control::Facade {
     Result<std::string> depart(bool forced);
     void join(const std::string& arguments, control::Answer answer);
     const char* state_name() const;
+    std::vector<report::Peer> peers(Time now) const;
     std::string status(Time now) const;
     std::string doctor(Time now) const;
     std::string cluster() const;
+    // facade_own.cpp: answers on a status socket.
+    void ask_own(const control::Caller& caller, const std::string& command, const std::string& arguments,
+                 control::Answer answer);
+    std::string own_status(const TenantName& own, Time now) const;
 
     config::Config config_;
     writers::StateDir state_;
@@ -95,15 +105,18 @@ class Node final : private control::Facade {
     std::optional<Identity> identity_;   // none: in no cluster
     std::unique_ptr<Member> member_;     // with identity_
     std::unique_ptr<control::Server> control_;
-    std::unique_ptr<Joiner> joiner_;  // while a join is in progress
+    std::vector<std::unique_ptr<control::Server>> status_;  // one of each status socket
+    std::unique_ptr<Joiner> joiner_;                        // while a join is in progress
     std::unique_ptr<loop::Loop::Watch> joiner_watch_;
     control::Answer join_answer_;  // empty: the configuration asked for the join
     struct Question {              // of nexarctl about groups, until other nodes have answered
         std::string command, arguments;
+        std::optional<TenantName> own;  // of a status socket: whose it is
         control::Answer answer;
         Time until;
     };
-    std::vector<Question> questions_;  // at most one of each connection to the admin socket
+    std::vector<Question> questions_;  // at most one of each connection to a control socket
+    Time inquired_until_{};            // until then the other nodes' answers to the last inquiry count
     SystemdNotifier systemd_;
     bool sleeping_ = false;            // the last turn announced a sleep
     Time began_{};                     // when the node started

@@ -264,7 +264,7 @@ json forming_json(const engine::Snapshot& snapshot, const HostNames& hosts, cons
 Result<std::string> groups(const engine::Snapshot& snapshot, const HostNames& hosts,
                            const std::string& group) {
     json list = json::array();
-    size_t omitted = 0;
+    size_t omitted = snapshot.omitted_groups;
     for (const auto& g : snapshot.groups) {
         if (!is(group, g.name, g.id)) continue;
         if (list.size() == groups_shown_max)
@@ -278,7 +278,7 @@ Result<std::string> groups(const engine::Snapshot& snapshot, const HostNames& ho
 }
 
 Result<std::string> ops(const engine::Snapshot& snapshot, const HostNames& hosts, const std::string& group) {
-    size_t omitted = 0;
+    size_t omitted = snapshot.omitted_ops + snapshot.omitted_messages;
     json forming = forming_json(snapshot, hosts, group, omitted);
     const bool known =
         group.empty() || !forming.empty() ||

@@ -129,6 +129,7 @@ constexpr size_t groups_shown_max = 1024;
 constexpr size_t ops_shown_max = 1024;
 constexpr size_t missing_shown_max = 64;
 constexpr size_t users_shown_max = 1024;
+constexpr size_t sessions_shown_max = 1024;
 
 struct TokenWish {
     uint32_t uses = 1;

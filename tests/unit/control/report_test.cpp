@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "node/forming_report.hpp"
+#include "node/own_report.hpp"
 
 using namespace nexar;
 using namespace nexar::node;
@@ -380,4 +381,36 @@ TEST_CASE("status: what state this node's certificate is in") {
     REQUIRE(state(1001, 0)["state"] == "expired");
     REQUIRE(state(1001, 0)["expires_in_s"] == -1);
     REQUIRE(json::parse(report::status({}))["certificate"].is_null());
+}
+
+TEST_CASE("what a user learns of the node has no address, no other user and no total", "[U12][C7]") {
+    Tenants tenants;
+    const auto own = tenants.of("", 2001), other = tenants.of("", 4242);
+    const auto charge = own->charge(Resource::sessions),
+               foreign = other->charge(Resource::region_bytes, 4711);
+    report::OwnStatus s;
+    s.tenant = own->name;
+    s.node = node_id(1);
+    s.host = "alpha";
+    s.state = "running";
+    report::Peer peer;
+    peer.record = {node_id(2), "beta", {"192.0.2.7:7654"}};
+    peer.state = "down";
+    peer.address = "192.0.2.7:7654";
+    peer.why = "no answer from 192.0.2.7:7654";
+    s.peers = {peer};
+    s.sessions = {{100, 4096, 2}, {101, 1, 0}};
+    s.tenants = &tenants;
+    const std::string text = report::own_status(s);
+    const json answer = json::parse(text);
+
+    REQUIRE(answer["own"] == json{{"uid", 2001}, {"label", ""}});
+    REQUIRE(answer["peers"] ==
+            json::array({{{"node", node_id(2).hex()}, {"host", "beta"}, {"state", "down"}}}));
+    REQUIRE(answer["sessions"] == 2);
+    REQUIRE(answer["session_memory_bytes"] == 4097);
+    REQUIRE(answer["processes"][0] == json{{"pid", 100}, {"memory_bytes", 4096}, {"ops_in_flight", 2}});
+    REQUIRE(answer["shares"]["sessions"]["used"] == 1);
+    REQUIRE(answer["shares"]["region_bytes"]["used"] == 0);
+    for (const char* hidden : {"192.0.2", "4711", "4242"}) REQUIRE(text.find(hidden) == std::string::npos);
 }
