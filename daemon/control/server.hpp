@@ -37,7 +37,7 @@ struct ServerConfig {
     Duration answer_deadline{60'000'000'000};  // for the facade; a join takes seconds
     Duration write_deadline{10'000'000'000};   // for the caller to read its answer
 
-    // Open to every user of the host, who gets the answers of tenant (label, uid): tight limits [C7].
+    // Open to every user of the host, who gets the answers of tenant (label, uid): tight limits [C8].
     static ServerConfig of_status(std::string path, std::string label);
 };
 

@@ -1,5 +1,5 @@
 // Node's answers on a status socket: to every user of the host, about what is his own
-// (docs/protocol/control.md [C7]).
+// (docs/protocol/control.md [C8]).
 #include <algorithm>
 
 #include "node/node.hpp"

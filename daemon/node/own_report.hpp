@@ -1,5 +1,5 @@
 // The JSON that a status socket answers one user of the host with: his own, and nothing by which others could
-// be known (docs/protocol/control.md [C7]). Pure.
+// be known (docs/protocol/control.md [C8]). Pure.
 #pragma once
 
 #include <string>

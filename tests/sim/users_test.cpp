@@ -107,7 +107,7 @@ void open_both(Cluster& cluster, const std::string& name, uint32_t uid) {
 }  // namespace
 
 TEST_CASE("what a user is shown has his groups and those that he waits for, and nothing of others",
-          "[U12][C7]") {
+          "[U12][C8]") {
     Cluster cluster(1, one_node());
     const engine::Engine& engine = *cluster.hosts[0]->engine;
     for (const uint32_t uid : {greedy, other}) {
@@ -124,7 +124,7 @@ TEST_CASE("what a user is shown has his groups and those that he waits for, and 
     CHECK(names_of(engine.snapshot(now, {{"", 2003}, ""})).empty());
 }
 
-TEST_CASE("what a user is shown is bounded, and a group that is named is shown", "[U12][C7]") {
+TEST_CASE("what a user is shown is bounded, and a group that is named is shown", "[U12][C8]") {
     Cluster cluster(1, one_node());
     for (int i = 0; i < 8; ++i) open_both(cluster, "group " + std::to_string(i), other);
     cluster.run_for(100ms);

@@ -50,14 +50,19 @@ Reply broken(const std::string& socket, const std::string& why) {
 }
 
 Reply connect_error(const std::string& socket) {
-    if (errno == ENOENT || errno == ECONNREFUSED || errno == ENOTDIR) return no_daemon(socket);
+    if (errno == ENOENT || errno == ECONNREFUSED || errno == ENOTDIR) {
+        const bool absent = errno != ECONNREFUSED;
+        Reply reply = no_daemon(socket);
+        reply.shut_out = absent;  // a container may have the sockets of its users only
+        return reply;
+    }
     if (errno == EACCES || errno == EPERM)
         return {exit_failed,
                 "you may not use " + socket +
                     ": run nexarctl with sudo, or be a member of the group that socket_group in nexard.toml "
                     "names (ls -l " +
                     socket + " shows it)",
-                "PERMISSION"};
+                "PERMISSION", true};
     return {exit_failed, "cannot connect to " + socket + ": " + std::strerror(errno), "IO"};
 }
 
@@ -140,14 +145,42 @@ int show_error(const Context& context, const Reply& reply) {
     return reply.exit;
 }
 
-int ask_and_show(const Context& context, const std::string& command, const json& arguments,
-                 const Render& render, int timeout_ms) {
-    const Reply reply = ask(context.socket, command,
-                            arguments.dump(-1, ' ', false, json::error_handler_t::replace), timeout_ms);
+Reply ask_for_own(const Context& context, const std::string& command, const std::string& arguments) {
+    Reply reply = ask(context.socket, command, arguments);
+    if (!reply.shut_out || ::access(context.status_socket.c_str(), F_OK) != 0) return reply;
+    Reply own = ask(context.status_socket, command, arguments);
+    if (own.shut_out) return reply;
+    std::fprintf(
+        stderr,
+        "nexarctl: only your own sessions, groups and operations are shown: for all, use sudo, or be "
+        "a member of the group of %s\n",
+        context.socket.c_str());
+    return own;
+}
+
+namespace {
+
+int show(const Context& context, const Reply& reply, const Render& render) {
     if (reply.exit != exit_ok) return show_error(context, reply);
     const json result = json::parse(reply.text, nullptr, false);
     std::printf("%s", context.json ? (result.dump(2) + "\n").c_str() : render(result).c_str());
     return exit_ok;
+}
+
+std::string line_of(const json& arguments) {
+    return arguments.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+}  // namespace
+
+int ask_and_show(const Context& context, const std::string& command, const json& arguments,
+                 const Render& render, int timeout_ms) {
+    return show(context, ask(context.socket, command, line_of(arguments), timeout_ms), render);
+}
+
+int ask_for_own_and_show(const Context& context, const std::string& command, const json& arguments,
+                         const Render& render) {
+    return show(context, ask_for_own(context, command, line_of(arguments)), render);
 }
 
 std::string text_of(const json& object, const char* key) {

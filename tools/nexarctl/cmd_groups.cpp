@@ -40,7 +40,7 @@ class Groups final : public Command {
     void declare(Options& options) override { options.text("GROUP", group_, "name or id; none: all"); }
     int run(const Context& context) override {
         const json arguments = group_.empty() ? json::object() : json{{"group", group_}};
-        return ask_and_show(context, "groups", arguments, render_groups);
+        return ask_for_own_and_show(context, "groups", arguments, render_groups);
     }
     std::string group_;
 };

@@ -43,7 +43,7 @@ class Ops final : public Command {
     void declare(Options& options) override { options.text("GROUP", group_, "name or id; none: all"); }
     int run(const Context& context) override {
         const json arguments = group_.empty() ? json::object() : json{{"group", group_}};
-        return ask_and_show(context, "ops", arguments, render_ops);
+        return ask_for_own_and_show(context, "ops", arguments, render_ops);
     }
     std::string group_;
 };

@@ -85,7 +85,7 @@ class Plan final : public Command {
                           "INVALID_ARGUMENT"});
         PlanQuestion question;
         if (!group_.empty()) {
-            const Reply reply = ask(context.socket, "plan", json{{"group", group_}}.dump());
+            const Reply reply = ask_for_own(context, "plan", json{{"group", group_}}.dump());
             if (reply.exit != exit_ok) return show_error(context, reply);
             if (!read_group(json::parse(reply.text, nullptr, false), question))
                 return show_error(context,

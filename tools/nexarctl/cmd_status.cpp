@@ -90,15 +90,40 @@ std::string users_text(const json& status) {
     return "\n" + table.text();
 }
 
+// What a status socket answers: the rest of the daemon's state is not for every user.
+std::string render_own(const json& s) {
+    std::string out = aligned({
+        {"node", node_text(s)},
+        {"state", text_of(s, "state") + ", up for " + seconds_text(number_of(s, "uptime_s"))},
+        {"cluster", text_of(s, "cluster_name").empty() ? "none" : text_of(s, "cluster_name")},
+        {"version", text_of(s, "version")},
+        {"user", std::to_string(count_of(s["own"], "uid")) +
+                     (text_of(s["own"], "label").empty() ? "" : " of " + text_of(s["own"], "label"))},
+        {"sessions", std::to_string(count_of(s, "sessions")) + ", with " +
+                         bytes_text(count_of(s, "session_memory_bytes")) + " of shared memory"},
+        {"groups", std::to_string(count_of(s, "groups")) + ", operations in flight " +
+                       std::to_string(count_of(s, "ops_in_flight"))},
+    });
+    Table sessions({">PID", ">MEMORY", ">IN FLIGHT"});
+    for (const auto& p : list_of(s, "processes"))
+        sessions.row({std::to_string(count_of(p, "pid")), bytes_text(count_of(p, "memory_bytes")),
+                      std::to_string(count_of(p, "ops_in_flight"))});
+    if (!list_of(s, "processes").empty()) out += "\n" + sessions.text();
+    Table peers({"PEER", "STATE"});
+    for (const auto& p : list_of(s, "peers")) peers.row({node_text(p), text_of(p, "state")});
+    return out + "\n" + (list_of(s, "peers").empty() ? "no peers\n" : peers.text());
+}
+
 class Status final : public Command {
     int run(const Context& context) override {
-        return ask_and_show(context, "status", json::object(), render_status);
+        return ask_for_own_and_show(context, "status", json::object(), render_status);
     }
 };
 
 }  // namespace
 
 std::string render_status(const json& s) {
+    if (has(s, "own")) return render_own(s);
     const std::string cluster = has(s, "cluster")
                                     ? text_of(s, "cluster_name") + " (" + text_of(s, "cluster") + ")"
                                     : "none: nexarctl cluster init, or cluster join -";

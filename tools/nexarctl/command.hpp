@@ -17,7 +17,8 @@ constexpr int exit_no_answer = 4;  // a daemon listens and does not answer
 class Options;
 
 struct Context {
-    std::string socket;  // the daemon's admin socket
+    std::string socket;         // the daemon's admin socket
+    std::string status_socket;  // where those who may not use that one see what they have
     bool json = false;
     std::vector<std::string> rest;  // everything after "--"
 };

@@ -140,6 +140,13 @@ std::string default_socket() {
     return set != nullptr && *set != 0 ? set : "/run/nexar/admin.sock";
 }
 
+// As the daemon's key status_socket: beside the admin socket, unless it is set.
+std::string status_socket_of(const std::string& admin_socket) {
+    const char* const set = std::getenv("NEXAR_STATUS_SOCKET");
+    if (set != nullptr && *set != 0) return set;
+    return admin_socket.substr(0, admin_socket.rfind('/') + 1) + "status.sock";
+}
+
 }  // namespace
 
 int parse_and_run(int argc, char** argv, std::span<const Entry> table) {
@@ -182,6 +189,7 @@ int parse_and_run(int argc, char** argv, std::span<const Entry> table) {
             std::fprintf(stderr, "nexarctl %s: nothing may follow '--'\n", app->get_name().c_str());
             return exit_usage;
         }
+        context.status_socket = status_socket_of(context.socket);
         return command->run(context);
     }
     return exit_usage;

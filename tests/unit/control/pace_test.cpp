@@ -12,7 +12,7 @@ constexpr uint32_t one = 2001, other = 2002;
 constexpr Time start{1h};
 }  // namespace
 
-TEST_CASE("after a pause a few requests begin at once, then one an interval", "[U12][C7]") {
+TEST_CASE("after a pause a few requests begin at once, then one an interval", "[U12][C8]") {
     Pace pace(100ms, 3);
     for (int i = 0; i < 3; ++i) {
         REQUIRE(pace.next(one, start) == start);
@@ -25,7 +25,7 @@ TEST_CASE("after a pause a few requests begin at once, then one an interval", "[
     REQUIRE(pace.next(one, start + 10s) == start + 10s);
 }
 
-TEST_CASE("a user's pace is his own, and one who has paused is not remembered", "[U12][C7]") {
+TEST_CASE("a user's pace is his own, and one who has paused is not remembered", "[U12][C8]") {
     Pace pace(100ms, 1);
     for (int i = 0; i < 50; ++i) pace.take(one, start);
     REQUIRE(pace.next(one, start) == start + 5s);

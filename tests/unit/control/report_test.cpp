@@ -383,7 +383,7 @@ TEST_CASE("status: what state this node's certificate is in") {
     REQUIRE(json::parse(report::status({}))["certificate"].is_null());
 }
 
-TEST_CASE("what a user learns of the node has no address, no other user and no total", "[U12][C7]") {
+TEST_CASE("what a user learns of the node has no address, no other user and no total", "[U12][C8]") {
     Tenants tenants;
     const auto own = tenants.of("", 2001), other = tenants.of("", 4242);
     const auto charge = own->charge(Resource::sessions),

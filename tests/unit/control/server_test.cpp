@@ -381,7 +381,7 @@ TEST_CASE("what cannot be listened on is an error that names it") {
     REQUIRE(group.error().text.contains("no-such-group-here"));
 }
 
-TEST_CASE("on a status socket everybody only looks, and at what is his", "[U12][C7]") {
+TEST_CASE("on a status socket everybody only looks, and at what is his", "[U12][C8]") {
     World world(ServerConfig::of_status("", "pods"));
     struct stat status{};
     REQUIRE(::stat(world.config.path.c_str(), &status) == 0);
@@ -396,7 +396,7 @@ TEST_CASE("on a status socket everybody only looks, and at what is his", "[U12][
     REQUIRE_FALSE(caller.may_change);  // also root
 }
 
-TEST_CASE("a user's connections to a status socket are limited before those of all are", "[U12][C7]") {
+TEST_CASE("a user's connections to a status socket are limited before those of all are", "[U12][C8]") {
     World world(ServerConfig::of_status("", ""));
     std::vector<std::unique_ptr<Client>> clients;
     for (size_t i = 0; i < world.config.connections_per_user_max; ++i)
@@ -415,7 +415,7 @@ TEST_CASE("a user's connections to a status socket are limited before those of a
         [&] { return world.server->connections() == world.config.connections_per_user_max - 1; }));
 }
 
-TEST_CASE("requests beyond a user's pace wait, and are answered in order", "[U12][C7]") {
+TEST_CASE("requests beyond a user's pace wait, and are answered in order", "[U12][C8]") {
     ServerConfig config = ServerConfig::of_status("", "");
     config.request_interval = 20ms;
     config.requests_at_once_max = 2;
@@ -434,7 +434,7 @@ TEST_CASE("requests beyond a user's pace wait, and are answered in order", "[U12
     for (int i = 0; i < 6; ++i) REQUIRE(client.line()["result"]["i"] == i);
 }
 
-TEST_CASE("a status socket takes short requests only, and no silence", "[U12][C7]") {
+TEST_CASE("a status socket takes short requests only, and no silence", "[U12][C8]") {
     World world(ServerConfig::of_status("", ""));
     Client endless(world.config.path), silent(world.config.path);
     endless.send(std::string(5000, 'x'));
