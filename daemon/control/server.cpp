@@ -8,11 +8,14 @@
 #include <cstring>
 
 #include "control/request.hpp"
+#include "loop/receive.hpp"
 
 namespace nexar::control {
 
 namespace {
 constexpr size_t read_bytes = 16 * 1024;
+constexpr size_t unclosed_max = 1024;
+constexpr size_t closing_threads_max = 16;
 constexpr Duration listener_pause = std::chrono::seconds(1);
 }  // namespace
 
@@ -24,7 +27,8 @@ constexpr Duration listener_pause = std::chrono::seconds(1);
 struct Server::Connection {
     Server* server = nullptr;
     uint64_t id = 0;
-    int fd = -1;
+    loop::Fd fd;
+    loop::ReleaserRef closer;
     Caller caller;
     std::unique_ptr<loop::Loop::Watch> watch;  // null: dropped
     std::string in, out;                       // received and not handled; to be written
@@ -39,7 +43,8 @@ struct Server::Connection {
 
     ~Connection() {
         watch.reset();
-        if (fd >= 0) ::close(fd);
+        ::shutdown(fd.get(), SHUT_RDWR);
+        closer->release(caller.uid, std::move(fd));
     }
 };
 
@@ -73,6 +78,7 @@ Server::Server(const ServerConfig& config, loop::Loop& loop, Facade& facade, Log
       facade_(&facade),
       log_(&log),
       socket_(socket),
+      closer_(std::make_shared<loop::Releaser>(closing_threads_max)),
       pace_(config.request_interval, config.requests_at_once_max) {
     listener_ = loop.watch(socket_.fd, true, false, [this](loop::Loop::Ready) { accept_some(); });
 }
@@ -82,41 +88,48 @@ Server::~Server() {
     connections_.clear();
     listener_.reset();
     remove_socket(config_.path, socket_);
-    ::close(socket_.fd);
+    closer_->release(::getuid(), loop::Fd(socket_.fd));  // with what waits to be accepted
 }
 
 void Server::accept_some() {
     for (int i = 0; i < config_.accepts_per_turn_max; ++i) {
+        if (closer_->descriptors() > unclosed_max)
+            return pause_listening("too many descriptors are not closed yet");
         const int fd = ::accept4(socket_.fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd >= 0) {
-            admit(fd);
+            admit(loop::Fd(fd));
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
-            log_->warn("admin_accept_failed", {field("why", std::strerror(errno))});
-            listener_->want(false, false);
-            listen_again_ = loop::Loop::now() + listener_pause;
-            return;
+            return pause_listening(std::strerror(errno));
         } else if (errno != ECONNABORTED && errno != EINTR) {
             return;
         }
     }
 }
 
-void Server::admit(int fd) {
+void Server::pause_listening(const std::string& why) {
+    log_->warn("admin_accept_failed", {field("why", why)});
+    listener_->want(false, false);
+    listen_again_ = loop::Loop::now() + listener_pause;
+}
+
+void Server::admit(loop::Fd fd) {
     auto connection = std::make_shared<Connection>();
     connection->server = this;
-    connection->fd = fd;
-    const auto caller = caller_of(fd, socket_.group);
+    connection->fd = std::move(fd);
+    connection->closer = closer_;
+    const auto caller = caller_of(connection->fd.get(), socket_.group);
     if (!caller) return;
     connection->caller = *caller;
     if (config_.status_label) {
         connection->caller.may_change = false;
         connection->caller.status_label = config_.status_label;
     }
-    if (const std::string why = why_refused(caller->uid); !why.empty()) return refuse(fd, why);
+    if (const std::string why = why_refused(caller->uid); !why.empty())
+        return refuse(connection->fd.get(), why);
     connection->id = next_connection_++;
     connection->deadline = loop::Loop::now() + config_.request_deadline;
-    connection->watch =
-        loop_->watch(fd, true, false, [this, id = connection->id](loop::Loop::Ready) { on_ready(id); });
+    connection->watch = loop_->watch(connection->fd.get(), true, false,
+                                     [this, id = connection->id](loop::Loop::Ready) { on_ready(id); });
     connections_.emplace(connection->id, connection);
 }
 
@@ -150,14 +163,17 @@ void Server::on_ready(uint64_t id) {
 bool Server::read_some(Connection& connection) {
     if (connection.ended || connection.in.size() > config_.request_bytes_max) return true;
     char buffer[read_bytes];
-    const ssize_t got = ::recv(connection.fd, buffer, sizeof buffer, MSG_DONTWAIT);
-    if (got > 0)
-        connection.in.append(buffer, static_cast<size_t>(got));
-    else if (got == 0)
+    loop::Received got = loop::receive(connection.fd.get(), std::as_writable_bytes(std::span(buffer)));
+    if (got.bytes > 0)
+        connection.in.append(buffer, static_cast<size_t>(got.bytes));
+    else if (got.bytes == 0)
         connection.ended = true;
-    else if (errno != EAGAIN && errno != EINTR)
+    else if (errno != EAGAIN)
         return false;
-    return true;
+    if (got.descriptors.empty()) return true;
+    // No request has descriptors: they may be anything [S16].
+    closer_->release(connection.caller.uid, {.descriptors = std::move(got.descriptors)});
+    return false;
 }
 
 // Handles whole lines while the connection neither waits nor writes.
@@ -239,7 +255,7 @@ void Server::answer(Connection& connection, const Result<std::string>& result) {
 // Writes what the socket takes. False: the connection is broken.
 bool Server::flush(Connection& connection) {
     while (connection.written < connection.out.size()) {
-        const ssize_t sent = ::send(connection.fd, connection.out.data() + connection.written,
+        const ssize_t sent = ::send(connection.fd.get(), connection.out.data() + connection.written,
                                     connection.out.size() - connection.written, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (sent < 0) return errno == EAGAIN || errno == EINTR;
         connection.written += static_cast<size_t>(sent);

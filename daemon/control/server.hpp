@@ -14,7 +14,9 @@
 #include "control/pace.hpp"
 #include "core/log.hpp"
 #include "core/time.hpp"
+#include "loop/fd.hpp"
 #include "loop/loop.hpp"
+#include "loop/releaser.hpp"
 
 namespace nexar::control {
 
@@ -58,7 +60,8 @@ class Server {
 
     Server(const ServerConfig& config, loop::Loop& loop, Facade& facade, Log& log, AdminSocket socket);
     void accept_some();
-    void admit(int fd);
+    void admit(loop::Fd fd);
+    void pause_listening(const std::string& why);
     std::string why_refused(uint32_t uid) const;
     void refuse(int fd, const std::string& why);
     void on_ready(uint64_t id);
@@ -78,6 +81,7 @@ class Server {
     Facade* facade_;
     Log* log_;
     AdminSocket socket_;
+    loop::ReleaserRef closer_;  // of descriptors that callers brought, and of connections [S16]
     std::unique_ptr<loop::Loop::Watch> listener_;  // on socket_
     Time listen_again_ = never;  // accept() failed: the listener is not watched until then; never: it is
     std::map<uint64_t, std::shared_ptr<Connection>> connections_;  // by id

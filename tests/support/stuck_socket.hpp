@@ -9,6 +9,8 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <cerrno>
+#include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "loop/fd.hpp"
@@ -49,5 +51,19 @@ class StuckSocket {
 
     loop::Fd stuck_, reader_;
 };
+
+// Passes the descriptor with `bytes`, and closes it here.
+inline void pass_descriptor(int connection, const loop::Fd descriptor, std::string_view bytes) {
+    iovec part{const_cast<char*>(bytes.data()), bytes.size()};
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+    msghdr header{};
+    header.msg_iov = &part, header.msg_iovlen = 1;
+    header.msg_control = control, header.msg_controllen = sizeof control;
+    cmsghdr* c = CMSG_FIRSTHDR(&header);
+    c->cmsg_level = SOL_SOCKET, c->cmsg_type = SCM_RIGHTS, c->cmsg_len = CMSG_LEN(sizeof(int));
+    const int fd = descriptor.get();
+    std::memcpy(CMSG_DATA(c), &fd, sizeof fd);
+    REQUIRE(::sendmsg(connection, &header, MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size()));
+}
 
 }  // namespace nexar::test

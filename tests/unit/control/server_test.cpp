@@ -12,8 +12,12 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstring>
+#include <deque>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <vector>
+
+#include "support/stuck_socket.hpp"
 
 using namespace nexar;
 using namespace nexar::control;
@@ -80,6 +84,7 @@ class Client {
         text.erase(0, end + 1);
         return json::parse(first);
     }
+    int fd() const { return fd_; }
     std::string text;
     bool closed = false;
 
@@ -379,6 +384,23 @@ TEST_CASE("what cannot be listened on is an error that names it") {
     config.group = "no-such-group-here";
     const auto group = Server::open(config, world.loop, world.facade, world.log);
     REQUIRE(group.error().text.contains("no-such-group-here"));
+}
+
+TEST_CASE("[S16] a caller's descriptors, read and unread, are closed elsewhere", "[control]") {
+    World world;
+    std::vector<test::StuckSocket> stuck(3);
+    std::deque<Client> clients;
+    for (auto& one : stuck) {
+        Client& client = clients.emplace_back(world.config.path);
+        test::pass_descriptor(client.fd(), one.take(), "{");
+    }
+    clients[2].hang_up();
+    for (Client* client : {&clients[0], &clients[1]})
+        CHECK(world.until([&] { return client->receive(), client->closed; }));
+
+    Client honest(world.config.path);
+    honest.send("{\"command\": \"echo\", \"arguments\": 1}\n");
+    CHECK(world.until([&] { return honest.has_line(); }));
 }
 
 TEST_CASE("on a status socket everybody only looks, and at what is his", "[U12][C8]") {
