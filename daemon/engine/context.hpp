@@ -89,6 +89,7 @@ class Context {
         if (node == config.self) return config.hostname;
         return config.host_of ? config.host_of(node) : std::string();
     }
+    bool in_cluster() const { return !config.in_cluster || config.in_cluster(); }
     // In the control log, if wire::is_logged, charged to the daemon's reserve [L8].
     void send(link::PeerIndex to, const wire::Message& message);
 

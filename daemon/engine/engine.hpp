@@ -56,6 +56,8 @@ struct EngineConfig {
     rendezvous::ProofPort proof;
     // The host's name of a node, for errors; "": not known. May be empty.
     std::function<std::string(const NodeId&)> host_of;
+    // Whether this node is in a cluster, for errors and hints. Empty: it is.
+    std::function<bool()> in_cluster;
 
     size_t groups_max = 65536;       // a last resort: tenants' limits are below it [N1]
     size_t runs_per_group_max = 16;  // collectives of one group that move data at the same time

@@ -56,6 +56,7 @@ Snapshot Engine::snapshot(Time now) const {
     size_t rows = SIZE_MAX;
     for (const auto& [id, group] : impl_->groups) show(now, *group, rows, out);
     out.forming = impl_->opening.snapshot(now, [](SessionId) { return true; });
+    out.in_cluster = impl_->context.in_cluster();
     return out;
 }
 
@@ -78,6 +79,7 @@ Snapshot Engine::snapshot(Time now, const SnapshotScope& scope) const {
         if (wanted) show(now, *group, rows, out);
     }
     out.forming = impl_->opening.snapshot(now, is_own);
+    out.in_cluster = impl_->context.in_cluster();
     return out;
 }
 

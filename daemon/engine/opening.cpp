@@ -24,6 +24,7 @@ rendezvous::Config config_of(const EngineConfig& config) {
     out.features = config.features;
     out.plan = config.plan;
     out.timeouts = record_of(config.timeouts);
+    out.in_cluster = config.in_cluster;
     out.proof = config.proof;
     return out;
 }

@@ -86,6 +86,7 @@ struct Snapshot {
     std::vector<OpeningSnapshot> forming;
     std::vector<OpSnapshot> ops;
     std::vector<MessageSnapshot> messages;
+    bool in_cluster = true;  // this node; otherwise no rank of another node can come
     // Beyond a SnapshotScope's `rows_max`; of an omitted group its operations and messages are not counted.
     size_t omitted_groups = 0, omitted_ops = 0, omitted_messages = 0;
 };

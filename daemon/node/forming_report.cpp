@@ -56,6 +56,10 @@ std::vector<std::string> hints_of(const engine::OpeningSnapshot& o, const engine
                       " ranks: do all ranks state one size?");
     if (o.local)
         out.push_back("without a job secret only processes of this host and user can meet");
+    else if (!snapshot.in_cluster)
+        out.push_back(
+            "this node is in no cluster, so ranks of other nodes cannot come: nexarctl cluster init, or "
+            "nexarctl cluster join -");
     else if (!o.reported)
         out.push_back("the node that collects its ranks has not answered");
     else if (std::ranges::all_of(o.came, [&](const auto& p) { return p.node == o.here.front().node; }))

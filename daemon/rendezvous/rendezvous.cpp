@@ -127,8 +127,9 @@ void Rendezvous::expire(const wire::RequestId& request, const wire::GroupStatus*
     const auto at = own_.find(request);
     if (at == own_.end() || at->second.reserved) return;
     const Own& own = at->second;
-    Error error = group_incomplete({own.open, own.local, own.timeout, own.trouble}, status,
-                                   [this](const NodeId& n) { return name_of(n); });
+    Error error = group_incomplete(
+        {own.open, own.local, own.timeout, own.trouble, !config_.in_cluster || config_.in_cluster()}, status,
+        [this](const NodeId& n) { return name_of(n); });
     send(leader_of(own), wire::GroupWithdraw{request, own.open.key, false, true});
     fail_open(request, std::move(error));
 }

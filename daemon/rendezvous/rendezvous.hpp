@@ -33,6 +33,7 @@ struct Config {
     wire::PlanTableRecord plan;                             // for groups that this node leads
     wire::TimeoutsRecord timeouts{30'000, 30'000, 30'000};  // for time-outs that no member sets
     std::function<std::string(const NodeId&)> name_of;      // for error texts; empty: the NodeId
+    std::function<bool()> in_cluster;                       // this node, for error texts; empty: it is
     ProofPort proof;                                        // required
     Duration link_wait{1'000'000'000};
     Duration prepare_timeout{2'000'000'000};

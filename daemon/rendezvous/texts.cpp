@@ -33,6 +33,9 @@ std::string hint(const Unfilled& unfilled, const wire::GroupStatus& status) {
     if (status.others > 0 && !unfilled.local)
         return std::to_string(status.others) + (status.others == 1 ? " other waits" : " others wait") +
                " for this name with another job_secret, or without one. ";
+    if (!unfilled.in_cluster && !unfilled.local)
+        return "This node is in no cluster, so only its own ranks can come: for ranks on other nodes run "
+               "nexarctl cluster init, or nexarctl cluster join. ";
     const NodeId& self = unfilled.open.id.origin;
     const bool alone = std::ranges::all_of(status.present, [&](const auto& m) { return m.node == self; });
     return alone && !unfilled.local ? "No rank came from another node. " : "";

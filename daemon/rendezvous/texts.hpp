@@ -16,6 +16,7 @@ struct Unfilled {
     bool local;           // without a job_secret
     Duration waited;      // the open's time-out
     std::string trouble;  // why the last attempt was aborted; empty: none was
+    bool in_cluster;      // this node; otherwise no other node's rank can come
 };
 
 // The text names the arrived and the missing ranks [R11]. `status`: the leader's; null: it did not answer.

@@ -155,6 +155,10 @@ TEST_CASE("a group that does not form has hints: another secret, another size, n
         }
         REQUIRE(only(hints(), "another job secret, or none"));
     }
+    SECTION("this node is in no cluster") {  // [U20]
+        s.in_cluster = false;
+        REQUIRE(only(hints(), "nexarctl cluster init"));
+    }
     SECTION("a group of this name was made with another size") {
         opening.name = s.groups[0].name;
         opening.size = 17;
