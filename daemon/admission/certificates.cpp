@@ -163,6 +163,12 @@ void random_bytes(std::span<uint8_t> out) {
     NEXAR_CHECK(RAND_bytes(out.data(), static_cast<int>(out.size())) == 1);
 }
 
+uint64_t random_u64() {
+    uint64_t value = 0;
+    random_bytes(std::span(reinterpret_cast<uint8_t*>(&value), sizeof value));
+    return value;
+}
+
 Result<KeyPtr> read_key(const Secret& pem) {
     auto bio = reading(pem.text());
     KeyPtr key(PEM_read_bio_PrivateKey(bio.get(), nullptr, nullptr, nullptr));

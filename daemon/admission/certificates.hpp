@@ -30,6 +30,7 @@ Digest sha256(Bytes data);
 Digest hmac_sha256(Bytes key, Bytes data);
 Digest hkdf_sha256(Bytes secret, Bytes salt, Bytes info);  // RFC 5869, the first 32 bytes
 void random_bytes(std::span<uint8_t> out);
+uint64_t random_u64();
 
 // PEM throughout. A key is a secret: never logged, never in an error text.
 Result<Secret> make_key();

@@ -15,6 +15,10 @@ namespace {
 constexpr const char* in_no_cluster =
     "this node is in no cluster: `nexarctl cluster init` or `nexarctl cluster join -`";
 
+constexpr const char* no_member =
+    "this daemon serves no processes: it could not start again after it left its cluster (its log says why); "
+    "restart it";
+
 bool is_change(const std::string& command) {
     return command == "token_create" || command == "token_revoke" || command == "cluster_init" ||
            command == "cluster_join" || command == "cluster_leave";
@@ -78,6 +82,7 @@ report::Certificate certificate_of(const Member& member) {
 
 report::HostNames hosts_of(const Member& member) {
     report::HostNames out;
+    if (!member.in_cluster()) return out;
     for (const auto& record : member.plane().table().roster()) out[record.node] = record.hostname;
     return out;
 }
@@ -130,7 +135,7 @@ void Node::ask(const control::Caller& caller, const std::string& command, const 
 void Node::query_forming(const std::string& command, const std::string& arguments,
                          const std::optional<TenantName>& own, control::Answer answer) {
     constexpr Duration wait_max = std::chrono::milliseconds(300);
-    if (!member_) return answer(fail(Errc::bad_state, in_no_cluster));
+    if (!member_) return answer(fail(Errc::bad_state, no_member));
     const Time now = loop::Loop::now();
     if (!own || now >= inquired_until_) {
         member_->engine().inquire_forming(now);
@@ -159,11 +164,11 @@ engine::Snapshot Node::snapshot(Time now, const std::string& group, const std::o
 
 Result<std::string> Node::query_group(const std::string& command, const std::string& arguments,
                                       const std::optional<TenantName>& own) {
-    if (!member_) return fail(Errc::bad_state, in_no_cluster);
+    if (!member_) return fail(Errc::bad_state, no_member);
     NEXAR_TRY(const std::string group, report::text_argument(arguments, "group", command == "plan"));
     const auto snapshot = this->snapshot(loop::Loop::now(), group, own);
     auto hosts = hosts_of(*member_);
-    hosts[identity_->node] = host_name();
+    hosts[member_->self()] = host_name();
     if (command == "groups") return report::groups(snapshot, hosts, group);
     if (command == "ops") return report::ops(snapshot, hosts, group);
     const wire::PlanTableRecord mine = member_->plan_table();  // for groups that this node creates
@@ -174,10 +179,14 @@ Result<std::string> Node::query_group(const std::string& command, const std::str
 }
 
 const char* Node::state_name() const {
-    return drain_until_ ? "draining" : joiner_ || entering_ ? "joining" : member_ ? "running" : "no cluster";
+    return drain_until_           ? "draining"
+           : joiner_ || entering_ ? "joining"
+           : identity_            ? "running"
+                                  : "no cluster";
 }
 
 std::vector<report::Peer> Node::peers(Time now) const {
+    if (!identity_) return {};
     return peers_of(*member_, config::seconds(config_.heartbeat_timeout), now);
 }
 
@@ -189,14 +198,16 @@ std::string Node::status(Time now) const {
     s.listen = config_.listen;
     s.state = state_name();
     s.uptime = now - began_;
-    if (member_) {
-        s.node = identity_->node;
+    if (identity_) {
         s.cluster = admission::hex(identity_->cluster);
         s.cluster_name = identity_->cluster_name();
-        s.incarnation = member_->incarnation();
         s.certificate = certificate_of(*member_);
         s.addresses = addresses_of(*member_);
         s.peers = peers(now);
+    }
+    if (member_) {
+        s.node = member_->self();
+        s.incarnation = member_->incarnation();
         s.sessions = member_->server().sessions();
         s.tenants = &member_->tenants();
         s.session_memory_bytes = member_->server().memory_bytes();
@@ -218,7 +229,7 @@ std::string Node::doctor(Time now) const {
     d.state_dir = config_.state_dir;
     d.socket = config_.socket;
     d.admin_socket = config_.admin_socket;
-    if (member_) {
+    if (identity_) {
         d.certificate = certificate_of(*member_);
         d.addresses = addresses_of(*member_);
         d.peers = peers(now);
@@ -233,7 +244,7 @@ std::string Node::doctor(Time now) const {
 
 std::string Node::cluster() const {
     report::Cluster c;
-    if (member_) {
+    if (identity_) {
         c.name = identity_->cluster_name();
         c.cluster = admission::hex(identity_->cluster);
         c.root_key_hash = admission::hex(identity_->root_key_hash);
@@ -252,13 +263,14 @@ std::string Node::cluster() const {
 Result<void> Node::init(const std::string& arguments, const control::Answer& answer) {
     if (identity_) return fail(Errc::bad_state, "this node is in a cluster already");
     if (joiner_ || entering_) return fail(Errc::bad_state, "this node is just joining a cluster");
+    if (!member_) return fail(Errc::bad_state, no_member);
     NEXAR_TRY(std::string name, report::text_argument(arguments, "name", false));
     if (name.empty()) name = config_.cluster_name;
     if (!config::is_cluster_name(name))
         return fail(Errc::invalid_argument,
                     "name = '" + name + "' is not allowed; allowed: " + config::cluster_name_allowed);
-    NEXAR_TRY(auto made,
-              make_cluster(name, std::time(nullptr), static_cast<WallSeconds>(config_.certificate_lifetime)));
+    NEXAR_TRY(auto made, make_cluster(name, node_key_, std::time(nullptr),
+                                      static_cast<WallSeconds>(config_.certificate_lifetime)));
     found(name, std::move(made), [this, answer](Result<void> result) {
         answer(result ? Result<std::string>(cluster()) : fail(result.error()));
     });
@@ -280,7 +292,7 @@ Result<void> Node::leave(const std::string& arguments, const control::Answer& an
 }
 
 Result<std::string> Node::depart(bool forced) {
-    if (!member_) return fail(Errc::bad_state, in_no_cluster);  // a second one came meanwhile
+    if (!identity_) return fail(Errc::bad_state, in_no_cluster);  // a second one came meanwhile
     const NodeId node = identity_->node;
     const std::string cluster = admission::hex(identity_->cluster);
     member_->say_goodbye(loop::Loop::now(), "this node has left the cluster (nexarctl cluster leave)");
@@ -289,7 +301,10 @@ Result<std::string> Node::depart(bool forced) {
     for (const Question& question : std::exchange(questions_, {}))
         question.answer(fail(Errc::bad_state, in_no_cluster));
     log_->info("cluster_left", {field("node", node), field("forced", forced)});
-    systemd_.status("in no cluster");
+    systemd_.status("in no cluster: groups of this host only");
+    // With another key: whatever it joins next, it is another node there.
+    if (auto started = start_alone(loop::Loop::now()); !started)
+        log_->error("local_groups_not_served", {field("why", started.error().text)});
     return report::left(node, cluster, state_.path() + "/" + set_aside_prefix + "*");
 }
 
@@ -297,6 +312,7 @@ void Node::join(const std::string& arguments, control::Answer answer) {
     const auto begin = [&]() -> Result<void> {
         if (identity_) return fail(Errc::bad_state, "this node is in a cluster already");
         if (joiner_ || entering_) return fail(Errc::bad_state, "this node is joining already");
+        if (!member_) return fail(Errc::bad_state, no_member);
         NEXAR_TRY(const std::string given, report::text_argument(arguments, "token", true));
         return begin_join(given, loop::Loop::now());
     };

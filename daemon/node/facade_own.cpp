@@ -30,10 +30,10 @@ std::string Node::own_status(const TenantName& own, Time now) const {
     s.version = NEXAR_VERSION;
     s.state = state_name();
     s.uptime = now - began_;
+    s.peers = peers(now);
+    if (identity_) s.cluster_name = identity_->cluster_name();
     if (member_) {
-        s.node = identity_->node;
-        s.cluster_name = identity_->cluster_name();
-        s.peers = peers(now);
+        s.node = member_->self();
         s.tenants = &member_->tenants();
         for (const local::SessionUse& use : member_->server().sessions_of(own))
             s.sessions.push_back({use.pid, use.memory_bytes, use.ops_in_flight});

@@ -179,7 +179,8 @@ Result<std::optional<Identity>> load_identity(const StateDir& state, WallSeconds
     return id;
 }
 
-Result<Cluster> make_cluster(const std::string& name, WallSeconds now, WallSeconds leaf_lifetime) {
+Result<Cluster> make_cluster(const std::string& name, const Secret& node_key, WallSeconds now,
+                             WallSeconds leaf_lifetime) {
     Cluster out;
     Identity& id = out.identity;
     Issuer issuer;
@@ -188,7 +189,7 @@ Result<Cluster> make_cluster(const std::string& name, WallSeconds now, WallSecon
     NEXAR_TRY(issuer.key, make_key());
     issuer.leaf_lifetime = leaf_lifetime;
     NEXAR_TRY(issuer.certificate, make_issuer(out.root_key, id.root_certificate, issuer.key, now));
-    NEXAR_TRY(id.node_key, make_key());
+    id.node_key = node_key;
     NEXAR_TRY(const std::string csr, make_csr(id.node_key));
     NEXAR_TRY(id.certificate, sign_leaf(issuer.key, issuer.certificate, csr, now, leaf_lifetime));
     id.issuer_certificate = issuer.certificate;

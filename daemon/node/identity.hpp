@@ -43,12 +43,12 @@ struct Identity {
 Result<std::optional<Identity>> load_identity(const writers::StateDir& state, WallSeconds now,
                                               WallSeconds leaf_lifetime = admission::leaf_seconds);
 
-// A new cluster: root, issuer and node keys with their certificates.
+// A new cluster: root and issuer keys, and their certificates and that of the node's key.
 struct Cluster {
     Identity identity;
     Secret root_key;
 };
-Result<Cluster> make_cluster(const std::string& name, WallSeconds now,
+Result<Cluster> make_cluster(const std::string& name, const Secret& node_key, WallSeconds now,
                              WallSeconds leaf_lifetime = admission::leaf_seconds);
 // Checks the issuer's reply against this node's key and the token's root.
 Result<Identity> accept_join(const Secret& node_key, const admission::JoinReply& reply,

@@ -131,14 +131,15 @@ Joiner::Joiner(const Token& token, std::string hostname, std::function<WallSecon
       until_(now + join_timeout),
       redial_at_(now) {}
 
-Result<std::unique_ptr<Joiner>> Joiner::start(const Token& token, const std::string& hostname,
-                                              std::function<WallSeconds()> wall, Time now) {
+Result<std::unique_ptr<Joiner>> Joiner::start(const Token& token, const Secret& node_key,
+                                              const std::string& hostname, std::function<WallSeconds()> wall,
+                                              Time now) {
     if (wall() > token.expires) return fail(Errc::bad_token, "the token has expired");
     if (token.issuer_addresses.empty()) return fail(Errc::bad_token, "the token names no issuer address");
     const auto first = quic::Address::parse(token.issuer_addresses[0]);
     if (!first) return fail(Errc::bad_token, "the token is damaged: " + first.error().text);
     std::unique_ptr<Joiner> joiner(new Joiner(token, hostname, std::move(wall), now));
-    NEXAR_TRY(joiner->key_, make_key());
+    joiner->key_ = node_key;
     NEXAR_TRY(joiner->csr_, make_csr(joiner->key_));
     transport::QuicPort::Options options;
     options.listen = quic::Address::any(first->family, 0);

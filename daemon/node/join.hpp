@@ -72,7 +72,8 @@ class JoinServer {
 // deadline passes.
 class Joiner {
   public:
-    static Result<std::unique_ptr<Joiner>> start(const admission::Token& token, const std::string& hostname,
+    static Result<std::unique_ptr<Joiner>> start(const admission::Token& token, const Secret& node_key,
+                                                 const std::string& hostname,
                                                  std::function<WallSeconds()> wall, Time now);
     // none: in progress. Nothing of the identity is on disk.
     std::optional<Result<Identity>> step(Time now);
@@ -92,7 +93,7 @@ class Joiner {
     std::string hostname_;
     std::function<WallSeconds()> wall_;
     Time until_;       // the deadline of the whole join
-    Secret key_;       // this node's new key
+    Secret key_;       // this node's key
     std::string csr_;  // the request to certify it
     std::unique_ptr<transport::QuicPort> port_;
     JoinStream stream_;                 // of conn_

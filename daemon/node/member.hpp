@@ -1,5 +1,6 @@
-// Member: owns and connects everything that a node runs while it is in a cluster: control plane, bulk shards,
-// workers, engine, local sessions. It passes events from one to the other and has no policy.
+// Member: owns and connects everything that a node runs: workers, engine, local sessions and, from the moment
+// that it is in a cluster, control plane and bulk shards. Before that moment it serves groups of this host,
+// and they go on over it. It passes events from one to the other and has no policy.
 //
 // Thread: the control loop's.
 #pragma once
@@ -40,16 +41,23 @@ class Member final : private local::Descriptors {
   public:
     struct Needs {
         const config::Config& config;
-        Identity& identity;
+        NodeId self;              // of the node's key, also before a cluster has certified it
+        Incarnation incarnation;  // shown to others in a cluster only, saved by then [K8]
         storage::Port& storage;
-        Incarnation incarnation;  // saved already [K8]
-        std::function<ResetSecret(uint16_t port)> reset_secret;
         loop::Loop& loop;
         loop::Wakeup& wakeup;
         Log& log;
+    };
+    // In no cluster: groups of this host's processes.
+    static Result<std::unique_ptr<Member>> start(const Needs& needs, Time now);
+    struct Entry {
+        Identity& identity;  // of Needs::self
+        std::function<ResetSecret(uint16_t port)> reset_secret;
         std::string roster;  // the file's content, the addresses to dial first; empty: there is none
     };
-    static Result<std::unique_ptr<Member>> start(const Needs& needs, Time now);
+    // From here on it is in the cluster. Requires: it was not. An error leaves it as it was.
+    Result<void> enter_cluster(Entry entry, Time now);
+    bool in_cluster() const { return plane_ != nullptr; }
     ~Member();
 
     bool step(Time now);  // true: there was work
@@ -63,12 +71,14 @@ class Member final : private local::Descriptors {
     engine::Engine& engine() { return *engine_; }
     const Tenants& tenants() const { return tenants_; }
     const local::Server& server() const { return *server_; }
+    // Require: in_cluster().
     const Renewer& renewer() const { return *renewer_; }
     const ControlPlane& plane() const { return *plane_; }
     const std::map<PeerIndex, PeerView>& peers() const { return peers_; }
     // The reason of the last close of a node that is no peer now; empty: it never was one.
     std::string why_departed(const NodeId& node) const;
     const AddressChoices& addresses() const { return addresses_; }
+    const NodeId& self() const { return needs_.self; }
     const Incarnation& incarnation() const { return needs_.incarnation; }
     TokenLedger* tokens() { return tokens_.get(); }  // null: this node is no issuer
     wire::PlanTableRecord plan_table() const;
@@ -81,14 +91,21 @@ class Member final : private local::Descriptors {
 
   private:
     class ShardMesh;
+    class PlaneRelay;
     class ClientsRelay;
 
     explicit Member(const Needs& needs);
-    Result<void> build(Time now);
-    Result<void> build_plane(Time now, const quic::Identity& identity, const quic::Verifier& verifier);
-    Result<void> build_shards(const quic::Identity& identity, const quic::Verifier& verifier);
     void build_engine();
     Result<void> build_server();
+    // member_cluster.cpp: what is there in a cluster only.
+    Result<void> build_cluster(Entry entry, Time now);
+    Result<void> build_plane(Time now, const Entry& entry, const quic::Identity& identity,
+                             const quic::Verifier& verifier);
+    Result<void> build_shards(const Entry& entry, const quic::Identity& identity,
+                              const quic::Verifier& verifier);
+    void drop_cluster();
+    bool step_cluster(Time now);
+    bool end_step_of_cluster(Time now);
     void read_plane(Time now);
     void on_plane(Time now, PlaneEvent event);
     void peer_is_up(Time now, const connections::PeerIsUp& up);
@@ -104,16 +121,21 @@ class Member final : private local::Descriptors {
 
     Needs needs_;
     Tenants tenants_;
-    quic::Address listen_;
-    AddressChoices addresses_;
     Time started_{};
     size_t worker_count_ = 0;
+    // In a cluster only; until then empty.
+    Identity* identity_ = nullptr;
+    quic::Address listen_;
+    AddressChoices addresses_;
     std::unique_ptr<TokenLedger> tokens_;      // null: this node is no issuer
     std::unique_ptr<JoinServer> join_server_;  // with tokens_
     std::unique_ptr<Renewer> renewer_;
     admission::LeafTimes leaf_;  // of the certificate that connections show
     std::unique_ptr<ControlPlane> plane_;
     std::vector<std::unique_ptr<shards::Shard>> shards_;
+
+    // The engine's ports to them: they are there before.
+    std::unique_ptr<PlaneRelay> plane_relay_;
     std::vector<std::unique_ptr<ShardMesh>> shard_meshes_;
     std::unique_ptr<workers::Pool> pool_;
     std::unique_ptr<ClientsRelay> clients_;

@@ -12,6 +12,7 @@ namespace nexar::node {
 namespace {
 
 constexpr int steps_per_turn = 16;  // then libuv polls the other descriptors
+constexpr const char* status_alone = "in no cluster: groups of this host only";
 
 }  // namespace
 
@@ -46,8 +47,9 @@ Result<void> Node::begin(Time now) {
     NEXAR_TRY(auto identity, load_identity(state_, wall_now(), leaf_lifetime));
     NEXAR_TRY(starts_, Starts::read(state_));
     if (identity) return restart(now, std::move(*identity));
+    NEXAR_TRY_VOID(start_alone(now));
     if (config_.init_cluster) {
-        NEXAR_TRY(auto made, make_cluster(config_.cluster_name, wall_now(), leaf_lifetime));
+        NEXAR_TRY(auto made, make_cluster(config_.cluster_name, node_key_, wall_now(), leaf_lifetime));
         found(config_.cluster_name, std::move(made), [](const Result<void>&) {});
         return wait_for_entering(now);
     }
@@ -56,7 +58,22 @@ Result<void> Node::begin(Time now) {
         wipe(config_.join_token);
         return begun;
     }
-    log_->info("not_in_a_cluster", {field("do", "nexarctl cluster init, or nexarctl cluster join -")});
+    log_->info("not_in_a_cluster", {field("node", member_->self()), field("groups", "of this host only"),
+                                    field("do", "nexarctl cluster init, or nexarctl cluster join -")});
+    systemd_.status(status_alone);
+    return {};
+}
+
+// In no cluster. Its key is already the one that a cluster will certify: so groups of this host, which have
+// its NodeId, go on over an init or a join.
+Result<void> Node::start_alone(Time now) {
+    NEXAR_TRY(node_key_, admission::make_key());
+    NEXAR_TRY(const NodeId self, admission::node_id_of_key(node_key_));
+    return start_member(self, starts_.next(), now);
+}
+
+Result<void> Node::start_member(const NodeId& self, const Incarnation& incarnation, Time now) {
+    NEXAR_TRY(member_, Member::start({config_, self, incarnation, writer_, loop_, wakeup_, *log_}, now));
     return {};
 }
 
@@ -75,7 +92,7 @@ Result<void> Node::open_control() {
 
 Result<void> Node::begin_join(const std::string& text, Time now) {
     NEXAR_TRY(const auto token, admission::Token::parse(text));
-    NEXAR_TRY(joiner_, Joiner::start(token, host_name(), wall_now, now));
+    NEXAR_TRY(joiner_, Joiner::start(token, node_key_, host_name(), wall_now, now));
     joiner_watch_ = loop_.watch(joiner_->fd(), true, false, [](loop::Loop::Ready) {});  // the turn reads it
     return {};
 }
@@ -111,7 +128,7 @@ Result<void> Node::wait_for_entering(Time now) {
 
 // The first node of a new cluster.
 void Node::found(const std::string& name, Cluster cluster, std::function<void(Result<void>)> then) {
-    const Incarnation incarnation = starts_.next();
+    const Incarnation incarnation = member_->incarnation();
     Entering files(writer_, files_of_init(cluster, starts_.files()), no_files());
     const NodeId node = cluster.identity.node;
     entering_.reset(new Pending{std::move(cluster.identity),
@@ -137,16 +154,14 @@ void Node::step_entering(Time now) {
 }
 
 Result<void> Node::become_member(Time now) {
+    if (!member_) NEXAR_TRY_VOID(start_member(entering_->identity.node, entering_->incarnation, now));
     identity_ = entering_->identity;
-    auto member = Member::start({config_, *identity_, writer_, entering_->incarnation,
-                                 [this](uint16_t port) { return starts_.reset_secret(port); }, loop_, wakeup_,
-                                 *log_, entering_->roster},
-                                now);
-    if (!member) {
+    const auto reset_secret = [this](uint16_t port) { return starts_.reset_secret(port); };
+    if (auto entered = member_->enter_cluster({*identity_, reset_secret, entering_->roster}, now); !entered) {
         identity_.reset();
-        return fail(member.error());
+        return entered;
     }
-    member_ = std::move(*member);
+    node_key_ = Secret();
     std::string addresses;
     for (const auto& a : member_->addresses().chosen) addresses += (addresses.empty() ? "" : ",") + a.address;
     log_->info("node_started",
@@ -243,7 +258,7 @@ void Node::step_joiner(Time now) {
     joiner_watch_.reset();
     joiner_.reset();
     if (!*joined) return end_join(fail(joined->error()));
-    const Incarnation incarnation = starts_.next();
+    const Incarnation incarnation = member_->incarnation();
     std::string roster = issuer + "\n";
     Entering files(writer_, files_of_join(**joined, starts_.files(), roster), no_files());
     log_->info("cluster_joined", {field("node", (*joined)->node), field("issuer", issuer)});

@@ -1,5 +1,5 @@
-// Node: one nexard from start to stop. Without an identity it answers nexarctl, and joins a cluster on
-// request or by configuration; with an identity it runs a Member.
+// Node: one nexard from start to stop. Without an identity its Member serves the groups of this host, and it
+// joins a cluster on request or by configuration; with an identity the Member is in the cluster.
 //
 // Thread: the one that calls run(), which becomes the control loop.
 #pragma once
@@ -50,6 +50,8 @@ class Node final : private control::Facade {
     Node(const config::Config& config, writers::StateDir state, Log& log);
     Result<void> begin(Time now);
     Result<void> open_control();
+    Result<void> start_alone(Time now);
+    Result<void> start_member(const NodeId& self, const Incarnation& incarnation, Time now);
     Result<void> begin_join(const std::string& token, Time now);
     Result<void> restart(Time now, Identity identity);
     Result<void> wait_for_entering(Time now);
@@ -102,8 +104,9 @@ class Node final : private control::Facade {
     Starts starts_;
     std::unique_ptr<Pending> entering_;  // until the member runs or its files are gone
     std::vector<Change> changes_;        // at most one of each connection to the admin socket
+    Secret node_key_;                    // that a cluster will certify; empty: identity_ has it
     std::optional<Identity> identity_;   // none: in no cluster
-    std::unique_ptr<Member> member_;     // with identity_
+    std::unique_ptr<Member> member_;     // null: it could not start again after the node left a cluster
     std::unique_ptr<control::Server> control_;
     std::vector<std::unique_ptr<control::Server>> status_;  // one of each status socket
     std::unique_ptr<Joiner> joiner_;                        // while a join is in progress

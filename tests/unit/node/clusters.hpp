@@ -21,7 +21,8 @@ inline storage::Batch start_of(const writers::StateDir& state) {
 
 inline Result<Identity> init_cluster(const writers::StateDir& state, const std::string& name, WallSeconds now,
                                      WallSeconds leaf_lifetime = admission::leaf_seconds) {
-    NEXAR_TRY(auto made, make_cluster(name, now, leaf_lifetime));
+    NEXAR_TRY(const Secret key, admission::make_key());
+    NEXAR_TRY(auto made, make_cluster(name, key, now, leaf_lifetime));
     NEXAR_TRY_VOID(enter(state, files_of_init(made, start_of(state))));
     return std::move(made.identity);
 }

@@ -99,7 +99,7 @@ struct World {
         return false;
     }
     Result<Identity> join(const Token& with) {
-        auto joiner = Joiner::start(with, "guest", [this] { return wall; }, now());
+        auto joiner = Joiner::start(with, make_key().value(), "guest", [this] { return wall; }, now());
         if (!joiner) return fail(joiner.error());
         std::optional<Result<Identity>> end;
         REQUIRE(run((*joiner)->fd(), [&] {
@@ -166,7 +166,7 @@ TEST_CASE("while the disk hangs a joiner waits for its answer, beyond the time f
     World world;
     const Token token = world.token(1);
     world.disk.hangs = true;
-    auto joiner = Joiner::start(token, "guest", [&] { return world.wall; }, world.now());
+    auto joiner = Joiner::start(token, make_key().value(), "guest", [&] { return world.wall; }, world.now());
     REQUIRE(joiner);
     REQUIRE(world.run((*joiner)->fd(), [&] {
         REQUIRE_FALSE((*joiner)->step(world.now()));
@@ -240,7 +240,7 @@ TEST_CASE("an issuer of another root is not asked", "[node]") {
     World world;
     Token other = world.token(1);
     other.root_key_hash[0] ^= 1;
-    auto joiner = Joiner::start(other, "guest", [&] { return world.wall; }, world.now());
+    auto joiner = Joiner::start(other, make_key().value(), "guest", [&] { return world.wall; }, world.now());
     REQUIRE(joiner);
     std::optional<Result<Identity>> end;
     REQUIRE(world.run((*joiner)->fd(), [&] {
@@ -264,9 +264,9 @@ TEST_CASE("a joiner tries every address, and says which it tried last when none 
     CHECK(joined.has_value());
     CHECK(loop::Loop::now() - begun < 3s);  // a closed port says so at once: 5 s are not waited for it
     token.issuer_addresses.clear();
-    CHECK_FALSE(Joiner::start(token, "g", [&] { return world.wall; }, world.now()));
+    CHECK_FALSE(Joiner::start(token, make_key().value(), "g", [&] { return world.wall; }, world.now()));
     token.issuer_addresses = {"nowhere"};
-    CHECK_FALSE(Joiner::start(token, "g", [&] { return world.wall; }, world.now()));
+    CHECK_FALSE(Joiner::start(token, make_key().value(), "g", [&] { return world.wall; }, world.now()));
 }
 
 TEST_CASE("a joiner whose only address refuses it says so, and soon tries again", "[node]") {
@@ -280,7 +280,7 @@ TEST_CASE("a joiner whose only address refuses it says so, and soon tries again"
     REQUIRE(place);
     token.issuer_addresses = {(*place)->local().text()};
     place->reset();  // nobody is there any more
-    auto joiner = Joiner::start(token, "guest", [&] { return world.wall; }, world.now());
+    auto joiner = Joiner::start(token, make_key().value(), "guest", [&] { return world.wall; }, world.now());
     REQUIRE(joiner);
     const Time begun = loop::Loop::now();
     REQUIRE(world.run((*joiner)->fd(), [&] {

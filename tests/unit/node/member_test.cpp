@@ -25,22 +25,34 @@ using loop::Loop;
 
 namespace {
 
-Member::Needs needs_of(const writers::StateDir& state, const config::Config& config, Identity& identity,
-                       writers::StateWriter& writer, Loop& loop, loop::Wakeup& wakeup, Log& log,
-                       const std::string& more = {}) {
-    auto starts = std::make_shared<Starts>(Starts::read(state).value());
-    const Incarnation incarnation = starts->next();
-    REQUIRE(state.apply(starts->files()).result);
-    return {config,
-            identity,
-            writer,
-            incarnation,
-            [starts](uint16_t port) { return starts->reset_secret(port); },
-            loop,
-            wakeup,
-            log,
-            text_of(state, roster_file) + more};
-}
+struct Start {
+    const writers::StateDir& state;
+    const config::Config& config;
+    Identity& identity;
+    writers::StateWriter& writer;
+    Loop& loop;
+    loop::Wakeup& wakeup;
+    Log& log;
+    std::string roster{};  // beside the file's
+    std::shared_ptr<Starts> starts = std::make_shared<Starts>(Starts::read(state).value());
+
+    Result<std::unique_ptr<Member>> alone() {
+        const Incarnation incarnation = starts->next();
+        REQUIRE(state.apply(starts->files()).result);
+        return Member::start({config, identity.node, incarnation, writer, loop, wakeup, log}, Loop::now());
+    }
+    Result<void> enter(Member& member) {
+        return member.enter_cluster(
+            {identity, [starts = starts](uint16_t port) { return starts->reset_secret(port); },
+             text_of(state, roster_file) + roster},
+            Loop::now());
+    }
+    Result<std::unique_ptr<Member>> in_cluster() {
+        NEXAR_TRY(auto member, alone());
+        NEXAR_TRY_VOID(enter(*member));
+        return member;
+    }
+};
 
 struct Alone {
     Folder folder;
@@ -67,8 +79,7 @@ struct Alone {
         // Two ports, one after the other: a few tries find them.
         for (int port = 20000 + ::getpid() % 10000, tries = 0; !member && tries < 50; ++tries, port += 2) {
             config.listen = "127.0.0.1:" + std::to_string(port);
-            auto started =
-                Member::start(needs_of(*state, config, *identity, *writer, loop, wakeup, log), Loop::now());
+            auto started = Start{*state, config, *identity, *writer, loop, wakeup, log}.in_cluster();
             if (started) member = std::move(*started);
         }
         REQUIRE(member);
@@ -128,6 +139,41 @@ TEST_CASE("what arrives in the second half of a member's step is work: the loop 
     ::close(client);
 }
 
+TEST_CASE("a member in no cluster takes sessions, and keeps them over a failed and a good way into a cluster",
+          "[node][U20]") {
+    Alone alone;
+    const std::string taken = alone.config.listen;
+    Member& other = *alone.member;
+    Alone lonely;  // its first member has shown which ports are free
+    const std::string free = lonely.config.listen;
+    lonely.member.reset();
+    Start start{*lonely.state, lonely.config, *lonely.identity, *lonely.writer,
+                lonely.loop,   lonely.wakeup, lonely.log};
+    lonely.member = std::move(start.alone().value());
+    Member& member = *lonely.member;
+    const int client = lonely.connect_silently();
+    REQUIRE_FALSE(member.in_cluster());
+    REQUIRE(member.self() == lonely.identity->node);
+    member.step(Loop::now());
+
+    lonely.config.listen = taken;
+    REQUIRE_FALSE(start.enter(member));
+    REQUIRE_FALSE(member.in_cluster());
+    REQUIRE(member.shard_count() == 0);
+    member.step(Loop::now());
+    REQUIRE(member.server().sessions() == 1);
+
+    lonely.config.listen = free;
+    REQUIRE(start.enter(member));
+    REQUIRE(member.in_cluster());
+    REQUIRE(member.shard_count() == 1);
+    REQUIRE(member.tokens() != nullptr);
+    member.step(Loop::now());
+    REQUIRE(member.server().sessions() == 1);
+    REQUIRE(other.in_cluster());
+    ::close(client);
+}
+
 // Can only fail where there are more than two cores.
 TEST_CASE("a daemon that may use one core has one worker", "[node]") {
     const pid_t child = ::fork();  // the number of cores is found out once per process
@@ -174,9 +220,9 @@ struct Beside {
         member.reset();
         for (int port = 30000 + ::getpid() % 10000, tries = 0; !member && tries < 50; ++tries, port += 2) {
             config.listen = "127.0.0.1:" + std::to_string(port);
-            auto started = Member::start(
-                needs_of(state, config, *identity, writer, loop, wakeup, log, issuer.config.listen + "\n"),
-                Loop::now());
+            auto started =
+                Start{state, config, *identity, writer, loop, wakeup, log, issuer.config.listen + "\n"}
+                    .in_cluster();
             if (started) member = std::move(*started);
         }
         REQUIRE(member);

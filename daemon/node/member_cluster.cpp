@@ -1,0 +1,284 @@
+// Member in a cluster: control plane, bulk shards, tokens and certificates.
+#include <algorithm>
+#include <sstream>
+
+#include "node/member.hpp"
+#include "node/member_ports.hpp"
+#include "node/wall_clock.hpp"
+#include "wire/limits.hpp"
+
+namespace nexar::node {
+namespace {
+
+constexpr size_t events_per_turn_max = 1024;
+constexpr size_t departures_max = 4096;
+constexpr Duration roster_pause{1'000'000'000};   // between two writes, so that a burst of new peers is two
+constexpr Duration roster_quiet{10'000'000'000};  // between two log lines about the disk [K9]
+
+quic::Identity quic_identity(const Identity& id) {
+    quic::Identity out;
+    out.certificate_chain = id.chain();
+    out.private_key = id.node_key;
+    out.trust_anchors = id.root_certificate;
+    if (id.issuer) {
+        out.join_certificate_chain = id.issuer->certificate + id.root_certificate;
+        out.join_private_key = id.issuer->key;
+    }
+    return out;
+}
+
+}  // namespace
+
+Result<void> Member::enter_cluster(Entry entry, Time now) {
+    auto built = build_cluster(std::move(entry), now);
+    if (!built) {
+        drop_cluster();
+        return built;
+    }
+    plane_relay_->plane = plane_.get();
+    for (size_t i = 0; i < shards_.size(); ++i) shard_meshes_[i]->shard = shards_[i].get();
+    return {};
+}
+
+Result<void> Member::build_cluster(Entry entry, Time now) {
+    identity_ = &entry.identity;
+    NEXAR_TRY(listen_, quic::Address::parse(needs_.config.listen));
+    NEXAR_TRY(addresses_, choose_addresses(listen_, needs_.config.advertise, list_interfaces()));
+    if (identity_->issuer) {
+        tokens_ = std::make_unique<TokenLedger>(identity_->issuer->tokens, needs_.storage);
+        join_server_ = std::make_unique<JoinServer>(*identity_, *tokens_, wall_now, needs_.log);
+    }
+    NEXAR_TRY(leaf_, admission::leaf_times(identity_->certificate));
+    renewer_ = std::make_unique<Renewer>(*identity_, leaf_, needs_.storage, wall_now, needs_.log,
+                                         admission::random_u64());
+    const quic::Identity identity = quic_identity(*identity_);
+    const quic::Verifier verifier = [root = identity_->root_certificate](const quic::PeerChain& chain,
+                                                                         std::string_view) {
+        return admission::verify_member(chain, root, wall_now());
+    };
+    NEXAR_TRY_VOID(build_plane(now, entry, identity, verifier));
+    return build_shards(entry, identity, verifier);
+}
+
+// Threads and what they use end in this order.
+void Member::drop_cluster() {
+    for (const auto& mesh : shard_meshes_) mesh->shard = nullptr;
+    if (plane_relay_) plane_relay_->plane = nullptr;
+    plane_watch_.reset();
+    shards_.clear();
+    plane_.reset();
+    renewer_.reset();
+    join_server_.reset();
+    tokens_.reset();
+    addresses_ = {};
+    roster_ = {};
+    plane_wants_write_ = false;
+    identity_ = nullptr;
+}
+
+Result<void> Member::build_plane(Time now, const Entry& entry, const quic::Identity& identity,
+                                 const quic::Verifier& verifier) {
+    ControlPlane::Config c;
+    c.listen = listen_;
+    c.identity = identity;
+    c.verifier = verifier;
+    c.quic.wall_clock = wall_now;
+    c.renewer = renewer_.get();
+    c.reset_secret = entry.reset_secret(listen_.port);
+    c.mesh.incarnation = needs_.incarnation.nonce;
+    c.mesh.message_bytes_max = wire::message_bytes_max;
+    c.mesh.has_log = true;
+    c.seed = admission::random_u64();
+    c.table.self = {needs_.self, host_name(), {}};
+    for (const AddressChoice& a : addresses_.chosen) c.table.self.addresses.push_back(a.address);
+    c.table.incarnation = needs_.incarnation;
+    c.table.cluster = identity_->cluster;
+    c.table.bulk_port = static_cast<uint16_t>(listen_.port + 1);
+    c.table.bulk_shards = static_cast<uint16_t>(shard_meshes_.size());
+    roster_.text = entry.roster;
+    std::istringstream lines(roster_.text);
+    for (std::string address; lines >> address && c.table.seeds.size() < 1024;)
+        c.table.seeds.push_back(address);
+    NEXAR_TRY(plane_, ControlPlane::open(std::move(c), join_server_.get(), needs_.log, now));
+    plane_watch_ =
+        needs_.loop.watch(plane_->fd(), true, false, [](loop::Loop::Ready) {});  // the turn reads it
+    return {};
+}
+
+Result<void> Member::build_shards(const Entry& entry, const quic::Identity& identity,
+                                  const quic::Verifier& verifier) {
+    for (size_t i = 0; i < shard_meshes_.size(); ++i) {
+        shards::ShardConfig c;
+        c.number = static_cast<uint16_t>(i);
+        c.listen = listen_;
+        c.listen.port = static_cast<uint16_t>(listen_.port + 1 + i);
+        c.identity = identity;
+        c.verifier = verifier;
+        c.quic.wall_clock = wall_now;
+        c.reset_secret = entry.reset_secret(c.listen.port);
+        c.self = needs_.self;
+        c.incarnation = needs_.incarnation;
+        c.mesh.incarnation = needs_.incarnation.nonce;
+        c.watch.interval = config::seconds(needs_.config.heartbeat_interval);
+        c.watch.timeout = config::seconds(needs_.config.heartbeat_timeout);
+        c.yield_window = Duration(static_cast<int64_t>(needs_.config.yield_microseconds * 1000));
+        NEXAR_TRY(auto shard, shards::Shard::start(std::move(c), needs_.wakeup));
+        shards_.push_back(std::move(shard));
+    }
+    return {};
+}
+
+bool Member::step_cluster(Time now) {
+    const bool work = plane_->step(now);
+    read_plane(now);
+    return read_shards(now) || work;
+}
+
+// Sends what the engine has posted in this turn.
+bool Member::end_step_of_cluster(Time now) {
+    bool work = tokens_ && tokens_->step();
+    if (roster_.saving) roster_is_saved(now);
+    if (roster_.due <= now && !roster_.saving) save_roster(now);
+    for (auto& shard : shards_) shard->flush();
+    work |= plane_->step(now);
+    read_plane(now);
+    if (plane_->wants_writable() != plane_wants_write_) {
+        plane_wants_write_ = plane_->wants_writable();
+        plane_watch_->want(true, plane_wants_write_);
+    }
+    return work;
+}
+
+void Member::read_plane(Time now) {
+    while (auto event = plane_->poll_event()) on_plane(now, std::move(*event));
+    while (const auto peer = plane_->poll_sent()) engine_->on_sent(now, *peer);
+}
+
+void Member::on_plane(Time now, PlaneEvent event) {
+    std::visit(
+        [&](auto& e) {
+            using E = std::decay_t<decltype(e)>;
+            if constexpr (std::is_same_v<E, connections::PeerIsUp>) {
+                peer_is_up(now, e);
+            } else if constexpr (std::is_same_v<E, connections::PeerIsDown>) {
+                peer_is_down(now, e);
+            } else if constexpr (std::is_same_v<E, connections::PeerReceived>) {
+                // Packets may follow the goodbye of a peer that is gone from the table.
+                if (const auto at = peers_.find(e.peer); at != peers_.end()) at->second.last_received_at = now;
+                engine_->on_received(now, e.peer, e.rtt);
+            } else if constexpr (std::is_same_v<E, connections::RedialFailed>) {
+                engine_->on_redial_failed(now, e.peer);
+            } else if constexpr (std::is_same_v<E, PeerMessage>) {
+                engine_->on_message(now, e.peer, e.message);
+            } else if constexpr (std::is_same_v<E, CertificateRenewed>) {
+                use_new_certificate(now);
+            } else {
+                engine_->on_mesh_event(now, e);
+            }
+        },
+        event);
+}
+
+void Member::peer_is_up(Time now, const connections::PeerIsUp& up) {
+    PeerView& view = peers_[up.info.peer];
+    departures_.erase(up.info.record.node);
+    view = {up.info, up.remote, true, view.bulk_up, now, now, {}, std::move(view.on_shards)};
+    needs_.log.info("peer_up", {field("peer", up.info.record.node), field("host", up.info.record.hostname),
+                                field("address", view.remote)});
+    introduce_to_shards(up, view);
+    engine_->on_peer_up(now, up.info.peer, up.info.record.node, up.info.incarnation);
+    roster_.due = std::max(now, roster_.free);
+}
+
+// Each shard connects to the peer's shard of the same number; a group uses as many as all its nodes have.
+void Member::introduce_to_shards(const connections::PeerIsUp& up, PeerView& view) {
+    auto address = quic::Address::parse(up.remote);
+    if (!address) return;  // cannot happen: the address is that of an open connection
+    const size_t count = std::min<size_t>(shards_.size(), up.info.bulk_shards);
+    while (view.on_shards.size() < count) view.on_shards.push_back(std::make_shared<link::Traffic>());
+    for (size_t i = 0; i < count; ++i) {
+        address->port = static_cast<uint16_t>(up.info.bulk_port + i);
+        shards_[i]->post(connections::KnownPeer{up.info.peer, up.info.record.node, up.info.incarnation,
+                                                address->text(), needs_.self < up.info.record.node,
+                                                view.on_shards[i]});
+    }
+}
+
+void Member::peer_is_down(Time now, const connections::PeerIsDown& down) {
+    PeerView& view = peers_[down.peer];
+    view.up = false;
+    view.since = now;
+    view.why_down = down.why;
+    needs_.log.warn("peer_down", {field("peer", view.info.record.node), field("why", down.why),
+                                  field("proof", down.proof)});
+    engine_->on_peer_down(now, down.peer, down.why, down.proof);
+    if (!down.proof) return;  // transfers wait for a new connection
+    for (auto& shard : shards_) shard->post(shards::DropPeer{down.peer});
+    plane_->drop_peer(down.peer);
+    if (departures_.size() >= departures_max) departures_.clear();
+    departures_[view.info.record.node] = down.why;
+    peers_.erase(down.peer);
+}
+
+std::string Member::why_departed(const NodeId& node) const {
+    const auto found = departures_.find(node);
+    return found == departures_.end() ? std::string() : found->second;
+}
+
+void Member::use_new_certificate(Time now) {
+    const auto identity = std::make_shared<const quic::Identity>(quic_identity(*identity_));
+    const WallSeconds old_left = std::exchange(leaf_, renewer_->renewal().leaf()).expires - wall_now();
+    if (auto used = plane_->set_identity(*identity, old_left, now); !used) {
+        needs_.log.error("certificate_not_used", {field("why", used.error().text)});
+        return;
+    }
+    for (auto& shard : shards_) shard->post(shards::UseIdentity{identity});
+}
+
+bool Member::read_shards(Time now) {
+    bool work = false;
+    for (size_t i = 0; i < shards_.size(); ++i) {
+        for (size_t n = 0; n < events_per_turn_max; ++n) {
+            auto event = shards_[i]->poll_event();
+            if (!event) break;
+            work = true;
+            if (auto* mesh = std::get_if<link::MeshEvent>(&*event)) {
+                engine_->on_mesh_event(now, *mesh);
+            } else if (auto* bulk = std::get_if<connections::BulkState>(&*event)) {
+                if (const auto it = peers_.find(bulk->peer); it != peers_.end())
+                    it->second.bulk_up = bulk->up;
+                if (!bulk->cut_off.empty())
+                    engine_->on_bulk_cut_off(now, bulk->peer, bulk->cut_off, bulk->why);
+                needs_.log.debug(bulk->up ? "bulk_up" : "bulk_down",
+                                 {field("peer", bulk->peer), field("why", bulk->why)});
+            }
+        }
+    }
+    return work;
+}
+
+// Saves the known addresses, which a restarted node dials.
+void Member::save_roster(Time now) {
+    roster_.due = never;
+    std::string text;
+    for (const auto& record : plane_->table().roster())
+        for (const std::string& address : record.addresses) text += address + "\n";
+    if (text == roster_.text) return;
+    roster_.text = std::move(text);
+    roster_.free = now + roster_pause;
+    roster_.saving = needs_.storage.save({{roster_file, Secret(roster_.text)}});
+}
+
+void Member::roster_is_saved(Time now) {
+    const storage::Outcome* outcome = roster_.saving->outcome();
+    if (!outcome) return;
+    if (!outcome->result) {
+        roster_.text.clear();  // the next change is saved, whatever it is
+        if (now >= roster_.quiet_until)
+            needs_.log.warn("roster_not_saved", {field("why", outcome->result.error().text)});
+        if (now >= roster_.quiet_until) roster_.quiet_until = now + roster_quiet;
+    }
+    roster_.saving.reset();
+}
+
+}  // namespace nexar::node
