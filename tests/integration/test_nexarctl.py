@@ -216,7 +216,7 @@ def test_tokens_are_made_shown_and_revoked(cluster):
 
 def test_a_node_without_a_cluster_makes_one_or_joins_one(cluster):
     maker, joiner = cluster.node().start(), cluster.node().start()
-    _, complaint = ctl(maker, "groups", expect=FAILED)
+    _, complaint = ctl(maker, "token", "create", expect=FAILED)
     contains(complaint, "cluster init", "cluster join")
 
     ctl(maker, "cluster", "init")

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "config/config.hpp"
 #include "nexarctl/client.hpp"
@@ -119,6 +120,13 @@ class Run final : public Command {
         Reply daemon = check_session_socket(session_socket(), session_timeout_ms);
         daemon.text = "run: " + daemon.text;
         if (daemon.exit != exit_ok) return show_error(context, daemon);
+        if (nodes_ > 1 && is_in_no_cluster())
+            return show_error(
+                context,
+                {exit_failed,
+                 "run: this node is in no cluster, so the ranks of other nodes cannot come; nothing was "
+                 "started. Run nexarctl cluster init on one node, nexarctl cluster join - on the others",
+                 "BAD_STATE"});
         if (const auto ready = prepare_output(job_); !ready)
             return show_error(context, {exit_failed, "run: " + ready.error().text, "IO"});
         const auto code = run_job(job_, write_all);
@@ -128,6 +136,14 @@ class Run final : public Command {
         }
         return show_error(context, {code.error().code == nexar::Errc::not_found ? 127 : 126,
                                     "run: " + code.error().text, std::string(name_of(code.error().code))});
+    }
+    // Of the daemon that has the session socket; false if it does not answer that.
+    static bool is_in_no_cluster() {
+        const std::string socket = session_socket();
+        const Reply status =
+            ask(socket.substr(0, socket.rfind('/') + 1) + "status.sock", "status", "{}", session_timeout_ms);
+        return status.exit == exit_ok &&
+               text_of(nlohmann::ordered_json::parse(status.text, nullptr, false), "state") == "no cluster";
     }
     // Fills the job. What is wrong with the options together; empty: nothing.
     std::string complaint(const Context& context) {

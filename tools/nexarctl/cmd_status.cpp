@@ -124,9 +124,10 @@ class Status final : public Command {
 
 std::string render_status(const json& s) {
     if (has(s, "own")) return render_own(s);
-    const std::string cluster = has(s, "cluster")
-                                    ? text_of(s, "cluster_name") + " (" + text_of(s, "cluster") + ")"
-                                    : "none: nexarctl cluster init, or cluster join -";
+    const std::string cluster =
+        has(s, "cluster") ? text_of(s, "cluster_name") + " (" + text_of(s, "cluster") + ")"
+                          : "none, groups of this host only; for other nodes: nexarctl cluster init, "
+                            "or cluster join -";
     return aligned({
                {"node", node_text(s)},
                {"state", text_of(s, "state")},

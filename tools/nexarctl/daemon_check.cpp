@@ -24,12 +24,11 @@ Reply refused(const std::string& path) {
         case ENOENT:
         case ENOTDIR:
         case ECONNREFUSED:
-            return {
-                exit_no_daemon,
-                "no daemon takes sessions on " + path + nothing +
-                    ". Start it: systemctl start nexard; put this node in a cluster: nexarctl cluster init, "
-                    "or cluster join -; or name the socket of another daemon in NEXAR_SOCKET",
-                "NO_DAEMON"};
+            return {exit_no_daemon,
+                    "no daemon takes sessions on " + path + nothing +
+                        ". Start it: systemctl start nexard; or name the socket of another daemon in "
+                        "NEXAR_SOCKET",
+                    "NO_DAEMON"};
         case EACCES:
         case EPERM:
             return {exit_failed,

@@ -126,17 +126,13 @@ Check socket(const std::string& name, const PathFact& p, bool daemon) {
                                          : "join the group (usermod -aG " + p.group + " USER)"));
 }
 
-// The application's socket is made when the node has become a member.
-Check session_socket(const Facts& f) {
-    if (f.daemon && f.state != "running" && !f.state.empty() && !f.session_socket.exists)
-        return good("session socket", f.session_socket.path + " is made when the node is in a cluster");
-    return socket("session socket", f.session_socket, f.daemon);
-}
-
 Check membership(const Facts& f) {
     const bool member = f.state != "no cluster" && f.state != "joining";
-    return judged("cluster", member, Outcome::warn, member ? "a member" : f.state,
-                  "nexarctl cluster init on the first node, nexarctl cluster join - on the others");
+    return judged(
+        "cluster", member, Outcome::warn,
+        member ? "a member" : f.state + ", local only: groups of this host's processes",
+        "for groups with other nodes: nexarctl cluster init on the first node, nexarctl cluster join - "
+        "on the others");
 }
 
 Check certificate(const Facts& f) {
@@ -214,7 +210,7 @@ std::vector<Check> judge(const Facts& f) {
     out.push_back(clock(f));
     out.push_back(clock_source(f));
     out.push_back(socket("admin socket", f.admin_socket, f.daemon));
-    out.push_back(session_socket(f));
+    out.push_back(socket("session socket", f.session_socket, f.daemon));
     add_daemon(f, out);
     return out;
 }

@@ -121,17 +121,17 @@ TEST_CASE("the certificate's remaining validity and its renewal are shown") {
     REQUIRE(worst(judge(facts)) == Outcome::fail);
 }
 
-TEST_CASE("a daemon in no cluster yet is asked to join one, not to be repaired") {
+TEST_CASE("a daemon in no cluster yet serves local groups: it is asked to join one, not to be repaired",
+          "[U20]") {
     Facts facts = healthy();
     facts.state = "no cluster";
     facts.certificate.reset();
     facts.addresses.clear();
     facts.peers.clear();
-    facts.session_socket = {"/run/nexar/nexard.sock", false, false, 0, "", "", false};
     REQUIRE(worst(judge(facts)) == Outcome::warn);
-    REQUIRE(of(judge(facts), "session socket").found.find("when the node is in a cluster") !=
-            std::string::npos);
-    facts.state = "running";
+    REQUIRE(of(judge(facts), "cluster").found.find("local only") != std::string::npos);
+    REQUIRE(of(judge(facts), "session socket").outcome == Outcome::ok);
+    facts.session_socket = {"/run/nexar/nexard.sock", false, false, 0, "", "", false};
     REQUIRE(of(judge(facts), "session socket").outcome == Outcome::fail);
 }
 

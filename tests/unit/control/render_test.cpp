@@ -75,7 +75,9 @@ TEST_CASE("status says loudly when the certificate is not renewed, or has ended"
 }
 
 TEST_CASE("an answer without most of its fields is shown as far as it goes") {
-    REQUIRE(render_status(json::object()).find("none: nexarctl cluster init") != std::string::npos);
+    REQUIRE(render_status(json::object())
+                .find("none, groups of this host only; for other nodes: nexarctl cluster init") !=
+            std::string::npos);
     REQUIRE(render_status({{"host", "alpha"}, {"node", ""}}).starts_with("node         alpha\n"));
     REQUIRE(render_status(json(nullptr)).find("no peers") != std::string::npos);
     REQUIRE(render_groups(json::array()) == "no groups on this node\n");
