@@ -59,7 +59,7 @@ ServerConfig ServerConfig::of_status(std::string path, std::string label) {
     c.answer_bytes_max = 2 << 20;
     c.requests_per_turn_max = 1;
     c.accepts_per_turn_max = 4;
-    c.request_interval = std::chrono::milliseconds(100);
+    c.request_interval = std::chrono::milliseconds(200);
     c.requests_at_once_max = 10;
     c.request_deadline = std::chrono::seconds(5);
     c.answer_deadline = std::chrono::seconds(5);
