@@ -1,28 +1,25 @@
 #include "core/event_limit.hpp"
 
-#include <utility>
-
 namespace nexar {
 
 bool EventLimit::allows(std::string_view event, Time now) {
-    auto found = seconds_by_event_.find(event);
-    if (found == seconds_by_event_.end()) found = seconds_by_event_.emplace(event, Second{now, 0, 0}).first;
-    Second& second = found->second;
-    if (now - second.begin >= std::chrono::seconds(1) && second.left_out == 0) second = {now, 0, 0};
-    if (second.lines < lines_per_second) {
-        ++second.lines;
-        return true;
-    }
-    if (second.left_out++ == 0) ++unreported_;
-    return false;
+    auto found = limits_by_event_.find(event);
+    if (found == limits_by_event_.end())
+        found = limits_by_event_.emplace(event, LineLimit(lines_per_second)).first;
+    LineLimit& limit = found->second;
+    const bool had_left_out = limit.has_left_out();
+    const bool allowed = limit.allows(now);
+    if (!had_left_out && limit.has_left_out()) ++unreported_;
+    return allowed;
 }
 
 std::optional<EventLimit::LeftOut> EventLimit::poll(Time now) {
     if (unreported_ == 0) return std::nullopt;
-    for (auto& [event, second] : seconds_by_event_) {
-        if (second.left_out == 0 || now - second.begin < std::chrono::seconds(1)) continue;
+    for (auto& [event, limit] : limits_by_event_) {
+        const uint64_t lines = limit.take_left_out(now);
+        if (lines == 0) continue;
         --unreported_;
-        return LeftOut{event, std::exchange(second, {now, 0, 0}).left_out};
+        return LeftOut{event, lines};
     }
     return std::nullopt;
 }

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/line_limit.hpp"
 #include "core/time.hpp"
 
 namespace nexar {
@@ -27,14 +28,9 @@ class EventLimit {
     std::optional<LeftOut> poll(Time now);
 
   private:
-    struct Second {
-        Time begin{};           // of its first line
-        uint64_t lines = 0;     // allowed
-        uint64_t left_out = 0;  // not allowed, and not reported yet
-    };
-    // The current second of each event. Bounded: the source has finitely many events.
-    std::map<std::string, Second, std::less<>> seconds_by_event_;
-    size_t unreported_ = 0;  // entries with left_out > 0
+    // Bounded: the source has finitely many events.
+    std::map<std::string, LineLimit, std::less<>> limits_by_event_;
+    size_t unreported_ = 0;  // events with left-out lines that poll() has not returned
 };
 
 }  // namespace nexar

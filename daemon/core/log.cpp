@@ -1,5 +1,7 @@
 #include "core/log.hpp"
 
+#include "core/tenant.hpp"
+
 namespace nexar {
 namespace {
 
@@ -34,6 +36,17 @@ void Log::note(Level level, std::string_view event,
     std::vector<Field> out;
     for (const auto& [key, value] : fields) out.push_back({key, value});
     write(level, event, out);
+}
+
+void Log::write_of(Tenant* tenant, Time now, Level level, std::string_view event,
+                   std::span<const Field> fields) {
+    if (!enabled(level)) return;
+    if (tenant != nullptr) {
+        if (const uint64_t count = tenant->lines.take_left_out(now))
+            warn("log_lines_left_out", {field("tenant", tenant->name.text()), field("count", count)});
+        if (!tenant->lines.allows(now)) return;
+    }
+    write(level, event, fields);
 }
 
 void Log::write(Level level, std::string_view event, std::span<const Field> fields) {

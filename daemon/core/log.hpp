@@ -59,6 +59,8 @@ Field field(std::string_view key, Id<Tag, Int> id) {
     return {key, std::to_string(id.value)};
 }
 
+class Tenant;
+
 class Log {
   public:
     // Receives every line. Tests capture lines; the simulator fails a run on `error`.
@@ -81,6 +83,15 @@ class Log {
         write(Level::error, event, std::span(fields.begin(), fields.size()));
     }
 
+    // A line that a tenant's actions cause: beyond its lines of this second it is left out, and counted for
+    // that tenant only [N11]. No tenant: as any other line. Thread: the control loop's.
+    void info(Tenant* tenant, Time now, std::string_view event, std::initializer_list<Field> fields) {
+        write_of(tenant, now, Level::info, event, std::span(fields.begin(), fields.size()));
+    }
+    void warn(Tenant* tenant, Time now, std::string_view event, std::initializer_list<Field> fields) {
+        write_of(tenant, now, Level::warn, event, std::span(fields.begin(), fields.size()));
+    }
+
     // Logs an event that a dry machine has collected.
     void note(Level level, std::string_view event,
               const std::vector<std::pair<std::string, std::string>>& fields);
@@ -89,6 +100,8 @@ class Log {
 
   private:
     void write(Level level, std::string_view event, std::span<const Field> fields);
+    void write_of(Tenant* tenant, Time now, Level level, std::string_view event,
+                  std::span<const Field> fields);
 
     Sink sink_;        // receives each line
     Level threshold_;  // less severe events are not written

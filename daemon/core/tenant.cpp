@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/event_limit.hpp"
+
 namespace nexar {
 
 namespace {
@@ -36,6 +38,10 @@ const char* key_of(Resource resource) {
 uint64_t TenantLimits::share(Resource resource) const {
     const uint64_t all = total(resource);
     return std::max<uint64_t>(1, all / 100 * share_percent + all % 100 * share_percent / 100);
+}
+
+uint64_t TenantLimits::log_lines_per_second() const {
+    return std::max<uint64_t>(1, EventLimit::lines_per_second * share_percent / 100);
 }
 
 Charge::Charge(TenantRef tenant, Resource resource, uint64_t amount)
@@ -79,22 +85,29 @@ Tenants::Tenants(const TenantLimits& limits) : totals_(std::make_shared<TenantTo
 }
 
 TenantRef Tenants::of(const std::string& label, uint32_t uid) {
-    std::erase_if(rows_, [](const auto& row) { return row.second.expired(); });
-    std::weak_ptr<Tenant>& row = rows_[{label, uid}];
-    TenantRef tenant = row.lock();
-    if (!tenant) row = tenant = std::make_shared<Tenant>(TenantName{label, uid}, ++last_, totals_);
-    return tenant;
+    const TenantName name{label, uid};
+    if (const auto known = rows_.find(name); known != rows_.end()) return known->second;
+    if (rows_.size() >= rows_kept_max) forget_oldest_idle();
+    return rows_.emplace(name, std::make_shared<Tenant>(name, ++last_, totals_)).first->second;
+}
+
+void Tenants::forget_oldest_idle() {
+    auto oldest = rows_.end();
+    for (auto row = rows_.begin(); row != rows_.end(); ++row)
+        if (row->second.use_count() == 1 &&
+            (oldest == rows_.end() || row->second->number < oldest->second->number))
+            oldest = row;
+    if (oldest != rows_.end()) rows_.erase(oldest);
 }
 
 TenantRef Tenants::find(const TenantName& name) const {
     const auto row = rows_.find(name);
-    return row == rows_.end() ? nullptr : row->second.lock();
+    return row == rows_.end() ? nullptr : row->second;
 }
 
 std::vector<TenantRef> Tenants::all() const {
     std::vector<TenantRef> out;
-    for (const auto& [name, row] : rows_)
-        if (TenantRef tenant = row.lock()) out.push_back(std::move(tenant));
+    for (const auto& [name, tenant] : rows_) out.push_back(tenant);
     return out;
 }
 

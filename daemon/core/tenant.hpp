@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/line_limit.hpp"
 #include "core/result.hpp"
 
 namespace nexar {
@@ -43,6 +44,7 @@ struct TenantLimits {
     uint64_t& total(Resource resource) { return totals[static_cast<size_t>(resource)]; }
     uint64_t total(Resource resource) const { return totals[static_cast<size_t>(resource)]; }
     uint64_t share(Resource resource) const;
+    uint64_t log_lines_per_second() const;  // of one tenant: the same share of what an event may have
 };
 
 // How much of each resource is in use, by Resource.
@@ -75,10 +77,14 @@ using ChargeRef = std::shared_ptr<const Charge>;  // what is counted may have se
 class Tenant : public std::enable_shared_from_this<Tenant> {
   public:
     Tenant(TenantName name, uint64_t number, std::shared_ptr<TenantTotals> totals)
-        : name(std::move(name)), number(number), totals_(std::move(totals)) {}
+        : name(std::move(name)),
+          number(number),
+          lines(totals->limits.log_lines_per_second()),
+          totals_(std::move(totals)) {}
 
     const TenantName name;
     const uint64_t number;  // of one daemon's tenants; never reused
+    LineLimit lines;        // of the log, that its actions cause [N11]; the control loop's
 
     // An error: this tenant's share or the total is in use; its text names the limit, the use and the key.
     Result<ChargeRef> charge(Resource resource, uint64_t amount = 1);
@@ -93,9 +99,12 @@ class Tenant : public std::enable_shared_from_this<Tenant> {
     std::shared_ptr<TenantTotals> totals_;
 };
 
-// The daemon's tenants. A row exists while something refers to it.
+// The daemon's tenants. A row stays while something refers to it, and longer as long as there are few: what a
+// tenant has logged in this second outlives its last session.
 class Tenants {
   public:
+    static constexpr size_t rows_kept_max = 1024;  // more only while something refers to them
+
     explicit Tenants(const TenantLimits& limits = {});
     TenantRef of(const std::string& label, uint32_t uid);
     TenantRef find(const TenantName& name) const;  // null: it has nothing
@@ -103,8 +112,10 @@ class Tenants {
     const TenantTotals& totals() const { return *totals_; }
 
   private:
+    void forget_oldest_idle();
+
     std::shared_ptr<TenantTotals> totals_;
-    std::map<TenantName, std::weak_ptr<Tenant>> rows_;
+    std::map<TenantName, TenantRef> rows_;
     uint64_t last_ = 0;  // the newest number
 };
 

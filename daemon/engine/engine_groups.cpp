@@ -54,14 +54,20 @@ void Engine::Impl::reach_changed(const Watch::Reach& reach) {
 }
 
 void Engine::Impl::group_cut(const GroupId& id, uint64_t seq, const Error& error) {
-    context.ports.log.warn("group_failed", {field("group", id), field("name", groups.at(id)->facts.name),
-                                            field("cut", seq), field("why", error.text)});
+    const Group& group = *groups.at(id);
+    context.ports.log.warn(
+        group.tenant(), context.now, "group_failed",
+        {field("group", id), field("name", group.facts.name), field("cut", seq), field("why", error.text)});
     watch.on_group_gone(id);
 }
 
 // For the other nodes the group exists: they receive that the ranks of this node have failed.
 void Engine::Impl::report_not_made(const Opening::Formed& formed, const Error& why) {
-    context.ports.log.warn("group_not_made", {field("group", formed.group.group), field("why", why.text)});
+    Tenant* tenant = nullptr;
+    for (const auto& l : formed.locals)
+        if (const auto at = sessions.find(l.session); at != sessions.end()) tenant = at->second.tenant.get();
+    context.ports.log.warn(tenant, context.now, "group_not_made",
+                           {field("group", formed.group.group), field("why", why.text)});
     std::set<link::PeerIndex> peers;
     for (const auto& member : formed.group.members)
         if (const auto peer = context.find_peer(member.node); peer && member.node != context.config.self)

@@ -288,6 +288,12 @@ void Group::abort_mismatched_tables(uint64_t seq, const std::string& other) {
                 {}});
 }
 
+Tenant* Group::tenant() const {
+    for (const LocalRank& local : local_)
+        if (local.tenant) return local.tenant.get();
+    return nullptr;
+}
+
 // ---- Other nodes ----
 
 std::optional<NodeIndex> Group::node_of(link::PeerIndex peer) const {

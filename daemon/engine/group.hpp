@@ -103,6 +103,7 @@ class Group final : public Runnable, public Alarm, private membership::Lifecycle
     Context& context() { return context_; }
     std::vector<LocalRank>& locals() { return local_; }
     const std::vector<LocalRank>& locals() const { return local_; }
+    Tenant* tenant() const;  // of its first rank here that has one: lines of the log are that tenant's
     void abort(uint64_t seq, const Error& error);  // on all ranks
     // Sends to all other nodes. `room`: of the operation that causes the message; null: the daemon's reserve
     // pays.

@@ -56,7 +56,7 @@ void CollectiveRun::on_arrival_reply(collectives::NodeIndex from, const wire::Ar
 void CollectiveRun::log_late() {
     const GroupFacts& facts = group_.facts;
     group_.context().ports.log.warn(
-        "collective_late",
+        group_.tenant(), group_.context().now, "collective_late",
         {field("group", facts.id), field("name", facts.name), field("seq", seq),
          field("what", gathering_.descriptor()->text()),
          field("waits_for", join(names_of(facts, missing()), stalled_text(facts, stalled())))});

@@ -81,7 +81,7 @@ void Server::on_readable(Time now, uint64_t key) {
         else
             session.on_readable(now);
     }
-    sweep();
+    sweep(now);
 }
 
 void Server::accept_all(Time now, size_t listener) {
@@ -92,9 +92,12 @@ void Server::accept_all(Time now, size_t listener) {
             if (errno == EMFILE || errno == ENFILE) refuse_without_descriptors(listener);
             return;
         }
-        const auto admitted = admit(now, connection, config_.sockets[listener].label);
+        const uint32_t uid = uid_of(connection.get());
+        auto peer = peer_of(connection.get());
+        const TenantRef tenant = tenants_->of(config_.sockets[listener].label, uid);
+        const auto admitted = peer ? admit(now, connection, std::move(*peer), tenant) : fail(peer.error());
         if (admitted) continue;
-        log_->warn("session_refused",
+        log_->warn(tenant.get(), now, "session_refused",
                    {field("fd", connection.get()), field("reason", admitted.error().text)});
         refuse(std::move(connection), admitted.error());
     }
@@ -126,9 +129,7 @@ void Server::refuse_without_descriptors(size_t listener) {
 }
 
 // Takes the connection, unless it fails.
-Result<void> Server::admit(Time now, Fd& connection, const std::string& label) {
-    NEXAR_TRY(auto peer, peer_of(connection.get()));
-    const TenantRef tenant = tenants_->of(label, peer.uid);
+Result<void> Server::admit(Time now, Fd& connection, PeerProcess peer, const TenantRef& tenant) {
     if (closer_->descriptors(peer.uid) > unclosed_of_user_max)
         return fail(Errc::table_full, "more than " + std::to_string(unclosed_of_user_max) +
                                           " descriptors that this user passed are not closed yet");
@@ -166,7 +167,7 @@ size_t Server::poll(Time now) {
         for (Session* session : order_) session->on_time(now);
     }
     update_busy();
-    sweep();
+    sweep(now);
     return taken;
 }
 
@@ -201,7 +202,7 @@ void Server::end_given_up(Time now) {
 
 void Server::end_all_given_up(Time now) {
     for (Session* session : order_) session->end_if_given_up(now);
-    sweep();
+    sweep(now);
 }
 
 void Server::on_time(Time now) {
@@ -212,7 +213,7 @@ void Server::on_time(Time now) {
         end_all_given_up(now);
     }
     for (Session* session : order_) session->on_time(now);
-    sweep();
+    sweep(now);
     accept_again(now);
 }
 
@@ -224,18 +225,20 @@ Time Server::wake_at() const {
 }
 
 // A session may end inside a call of its own or of the engine, so this function destroys it.
-void Server::sweep() {
-    std::erase_if(order_, [this](Session* session) {
+void Server::sweep(Time now) {
+    std::erase_if(order_, [this, now](Session* session) {
         if (!session->ended()) return false;
         const SessionId id = session->id();
         const bool normal = session->why().code == Errc::closed || session->why().code == Errc::peer_lost;
         if (normal)
-            log_->info("session_ended", {field("session", id), field("pid", session->pid()),
-                                         field("reason", session->why().text)});
+            log_->info(
+                &session->tenant(), now, "session_ended",
+                {field("session", id), field("pid", session->pid()), field("reason", session->why().text)});
         else
-            log_->warn("session_closed", {field("session", id), field("pid", session->pid()),
-                                          field("tenant", session->tenant().name.text()),
-                                          field("reason", session->why().text)});
+            log_->warn(
+                &session->tenant(), now, "session_closed",
+                {field("session", id), field("pid", session->pid()),
+                 field("tenant", session->tenant().name.text()), field("reason", session->why().text)});
         descriptors_->unwatch(session->connection(), connection_key(id));
         if (session->pidfd() >= 0) descriptors_->unwatch(session->pidfd(), process_key(id));
         sessions_.erase(id.value);
@@ -255,7 +258,7 @@ void Server::stop(Time now, const std::string& reason) {
     stopped_ = true;
     for (Session* session : order_)
         session->end(now, engine::SessionEnd::closed, {Errc::daemon_lost, reason, -1, -1, {}});
-    sweep();
+    sweep(now);
 }
 
 uint64_t Server::memory_bytes() const {

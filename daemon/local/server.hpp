@@ -93,7 +93,7 @@ class Server final : public engine::Clients {
            Log& log);
     Result<void> start();
     void accept_all(Time now, size_t listener);
-    Result<void> admit(Time now, Fd& connection, const std::string& label);
+    Result<void> admit(Time now, Fd& connection, PeerProcess peer, const TenantRef& tenant);
     void refuse(Fd connection, const Error& why);
     void pause_accepting(Time now);
     void accept_again(Time now);
@@ -101,7 +101,7 @@ class Server final : public engine::Clients {
     void unwatch_listeners();
     bool tick_is_due(Time now) const;
     void end_all_given_up(Time now);
-    void sweep();
+    void sweep(Time now);
     void update_busy();
     nexar_shm_daemon_page& page() { return *reinterpret_cast<nexar_shm_daemon_page*>(page_.page); }
 

@@ -57,7 +57,7 @@ class Session final : private Waker {
     const Error& why() const { return *ended_; }
 
     SessionId id() const { return id_; }
-    const Tenant& tenant() const { return *client_.tenant; }
+    Tenant& tenant() const { return *client_.tenant; }
     uint32_t pid() const { return client_.process.pid; }
     int connection() const { return client_.connection.get(); }
     int pidfd() const { return client_.process.pidfd.get(); }

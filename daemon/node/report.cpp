@@ -192,13 +192,18 @@ constexpr std::array resources{Resource::sessions, Resource::regions, Resource::
                                Resource::groups, Resource::scratch_bytes};
 static_assert(resources.size() == resource_count);
 
+// Of those without sessions the ones who have something, or had lines left out.
 json users_json(const Tenants* tenants) {
     json list = json::array();
     if (tenants == nullptr) return list;
     for (const TenantRef& tenant : tenants->all()) {
         if (list.size() == users_shown_max) break;
+        const uint64_t left_out = tenant->lines.left_out_in_all();
+        const auto in_use = [&](Resource r) { return tenant->used(r) > 0; };
+        if (left_out == 0 && std::ranges::none_of(resources, in_use)) continue;
         json one = {{"uid", tenant->name.uid}, {"label", tenant->name.label}};
         for (const Resource r : resources) one[name_of(r)] = tenant->used(r);
+        one["log_lines_left_out"] = left_out;
         list.push_back(std::move(one));
     }
     return list;

@@ -3,6 +3,7 @@ import ctypes
 import mmap
 import os
 import pathlib
+import socket
 
 from harness import *
 
@@ -208,6 +209,34 @@ def test_users_of_equal_uid_are_apart_when_their_sockets_have_labels(cluster):
     equal(users[os.getuid(), "pod"]["groups"], 2, "ranks of the label's user")
     together.go()
     equal(together.outcomes(), [3, 3], "a group of users of one label")
+
+
+def comes_and_goes(me):
+    become(GREEDY)
+    while not me.is_released():
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+            connection.connect(str(me.node.socket))
+
+
+def test_a_user_who_fills_the_log_suppresses_only_own_lines(cluster):
+    """[H8] [N11] Connections that come and go without end: what is left out is counted for that user; another's is there."""
+    open_to_all(cluster)
+    node = cluster[1]
+    noise = Job([node], comes_and_goes)
+
+    def left_out(uid):
+        return sum(user["log_lines_left_out"] for user in node.ask("status")["users"] if user["uid"] == uid)
+
+    eventually(lambda: left_out(GREEDY) > 100, "lines to be left out")
+    quiet = Job([node], works)
+    pid = quiet[0].pid
+    equal(quiet.outcomes(), ["ok"], "the work of another user")
+    eventually(lambda: any("session_ended" in line and f"pid={pid} " in line for line in node.log().splitlines()),
+               "the other user's line")
+    equal(left_out(OTHER), 0, "lines of the other user that were left out")
+    noise.go()
+    noise.outcomes()
+    assert left_out(GREEDY) > 100, "the count has gone with the sessions"
 
 
 if __name__ == "__main__":

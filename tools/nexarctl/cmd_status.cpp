@@ -79,14 +79,15 @@ std::string users_text(const json& status) {
     const auto used = [&](const json& user, const char* name) {
         return std::to_string(count_of(user, name)) + " of " + std::to_string(share(name));
     };
-    Table table({"USER", "LABEL", ">SESSIONS", ">REGIONS", ">REGISTERED", ">GROUPS", ">SCRATCH"});
+    Table table({"USER", "LABEL", ">SESSIONS", ">REGIONS", ">REGISTERED", ">GROUPS", ">SCRATCH",
+                 ">LOG LINES LEFT OUT"});
     const auto bytes_used = [&](const json& user, const char* name) {
         return bytes_text(count_of(user, name)) + " of " + bytes_text(share(name));
     };
     for (const auto& user : users)
         table.row({std::to_string(count_of(user, "uid")), text_of(user, "label"), used(user, "sessions"),
                    used(user, "regions"), bytes_used(user, "region_bytes"), used(user, "groups"),
-                   bytes_used(user, "scratch_bytes")});
+                   bytes_used(user, "scratch_bytes"), std::to_string(count_of(user, "log_lines_left_out"))});
     return "\n" + table.text();
 }
 

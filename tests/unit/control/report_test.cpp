@@ -279,7 +279,7 @@ TEST_CASE("status: identity, incarnation, peers with state and times that may be
     REQUIRE(json::parse(report::status(s))["node"] == "");
 }
 
-TEST_CASE("status: what each user has, and his share", "[N1]") {
+TEST_CASE("status: what each user has, and his share", "[N1][N11]") {
     TenantLimits limits;
     limits.total(Resource::groups) = 100;
     Tenants tenants(limits);
@@ -288,10 +288,15 @@ TEST_CASE("status: what each user has, and his share", "[N1]") {
     report::Status s;
     REQUIRE(json::parse(report::status(s))["users"].empty());
     s.tenants = &tenants;
+    const uint64_t share = limits.log_lines_per_second();
+    for (uint64_t i = 0; i < share + 5; ++i) one->lines.allows(Time{});
+    tenants.of("idle", 1000);
     const json answer = json::parse(report::status(s));
     REQUIRE(answer["users"].size() == 2);
     REQUIRE(answer["users"][0]["label"] == "");
     REQUIRE(answer["users"][0]["groups"] == 0);
+    REQUIRE(answer["users"][0]["log_lines_left_out"] == 5);
+    REQUIRE(answer["users"][1]["log_lines_left_out"] == 0);
     REQUIRE(answer["users"][1]["label"] == "pod");
     REQUIRE(answer["users"][1]["uid"] == 1000);
     REQUIRE(answer["users"][1]["groups"] == 1);

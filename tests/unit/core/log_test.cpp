@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/event_limit.hpp"
+#include "core/tenant.hpp"
 
 using namespace nexar;
 
@@ -84,6 +85,45 @@ TEST_CASE("a collected event prints like a direct one", "[core]") {
     Captured c;
     c.log.note(Level::info, "joined", {{"node", "ab"}, {"text", "x y"}});
     CHECK(c.only() == "joined node=ab text=\"x y\"");
+}
+
+TEST_CASE("a tenant's noise suppresses that tenant's lines only", "[core][N11][H8]") {
+    Tenants tenants;
+    TenantRef noisy = tenants.of("", 1);
+    const TenantRef quiet = tenants.of("", 2);
+    const uint64_t share = tenants.totals().limits.log_lines_per_second();
+    CHECK(share == EventLimit::lines_per_second * 30 / 100);
+    Captured c;
+    const Time begin{std::chrono::seconds(5)};
+    const auto log = [&](const TenantRef& tenant, Time now) {
+        const size_t before = c.lines.size();
+        c.log.warn(tenant.get(), now, "session_closed", {field("pid", 7)});
+        return c.lines.size() - before;
+    };
+    for (int i = 0; i < 1000; ++i) log(noisy, begin + std::chrono::microseconds(i));
+    CHECK(c.lines.size() == share);
+    CHECK(log(quiet, begin + std::chrono::milliseconds(1)) == 1);
+    CHECK(log(nullptr, begin + std::chrono::milliseconds(1)) == 1);
+    CHECK(noisy->lines.left_out_in_all() == 1000 - share);
+    CHECK(quiet->lines.left_out_in_all() == 0);
+
+    SECTION("after the second the tenant's next line is there, behind the count of those left out") {
+        c.lines.clear();
+        CHECK(log(noisy, begin + std::chrono::seconds(1)) == 2);
+        CHECK(c.lines[0].second ==
+              "log_lines_left_out tenant=\"user 1\" count=" + std::to_string(1000 - share));
+        CHECK(c.lines[1].second == "session_closed pid=7");
+        CHECK(log(noisy, begin + std::chrono::seconds(1)) == 1);
+    }
+    SECTION("lines of other events count too") {
+        c.lines.clear();
+        c.log.info(noisy.get(), begin + std::chrono::milliseconds(2), "session_ended", {});
+        CHECK(c.lines.empty());
+    }
+    SECTION("a tenant that comes back is the same one") {
+        noisy.reset();
+        CHECK(log(tenants.of("", 1), begin + std::chrono::milliseconds(3)) == 0);
+    }
 }
 
 TEST_CASE("numbers print in full", "[core]") {

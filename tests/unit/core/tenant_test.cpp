@@ -85,12 +85,19 @@ TEST_CASE("a tenant is a label and a uid, and its number is never another's", "[
     CHECK(tenants.of("pod", 1)->name.text() == "user 1 of pod");
     const uint64_t number = a->number;
     a.reset();
-    CHECK(tenants.of("", 1)->number > number);
-    CHECK(tenants.all().empty());
-    // A charge keeps its tenant.
-    const ChargeRef charge = *tenants.of("", 2)->charge(Resource::sessions);
-    CHECK(tenants.all().size() == 1);
-    CHECK(tenants.of("", 2)->used(Resource::sessions) == 1);
+    CHECK(tenants.of("", 1)->number == number);
+    CHECK(tenants.of("", 2)->number > number);
+}
+
+TEST_CASE("of the tenants without references the newest stay; a charge keeps its tenant", "[core][N2]") {
+    Tenants tenants;
+    const ChargeRef charge = *tenants.of("", 0)->charge(Resource::sessions);
+    for (uint32_t uid = 1; uid < Tenants::rows_kept_max + 10; ++uid) tenants.of("", uid);
+    CHECK(tenants.all().size() == Tenants::rows_kept_max);
+    CHECK(tenants.of("", 0)->used(Resource::sessions) == 1);
+    const uint64_t last = tenants.of("", Tenants::rows_kept_max + 9)->number;
+    CHECK(tenants.of("", Tenants::rows_kept_max + 9)->number == last);
+    CHECK(tenants.of("", 1)->number > last);  // it was forgotten
 }
 
 TEST_CASE("a share is exact for large totals and never empty", "[core]") {
