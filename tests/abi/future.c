@@ -177,7 +177,7 @@ static void results(void) {
     ends[0].now.struct_size = 8; /* an older program: no more than the status */
     EXPECT(nexar_request_test(requests[0], &ends[0].now) == NEXAR_OK && ends[0].now.status == NEXAR_OK);
     EXPECT(still(ends, 77, 8, sizeof ends));
-    ends[0].now.struct_size = 0;
+    ends[0].now.struct_size = 0; /* [U4] 0.1.0 returned OK and wrote nothing */
     EXPECT(nexar_request_test(requests[0], &ends[0].now) == NEXAR_ERR_INVALID_ARGUMENT);
 
     memset(&stats, 77, sizeof stats);

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Installs the client library into a fresh prefix, moves that, and builds a separate project against it: with
+# [U7] Installs the client library into a fresh prefix, moves that, and builds a separate project against it: with
 # find_package(nexar) and with pkg-config. Other versions are refused, and the file that programs load has the ABI's
 # number in its name. Usage: package_test.sh BUILD_DIR SOURCE_DIR C_COMPILER VERSION
 set -euo pipefail

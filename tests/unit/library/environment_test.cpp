@@ -204,7 +204,7 @@ TEST_CASE("a secret that is too short to resist guessing is refused, with the le
     CHECK(from_options(o));
 }
 
-TEST_CASE("options without a name and a secret are refused", "[D18]") {
+TEST_CASE("options without a name and a secret are refused", "[D18][U4]") {
     nexar_group_options o = NEXAR_GROUP_OPTIONS_INIT;
     o.size = 2;
     CHECK(from_options(o).error().code == Errc::invalid_argument);

@@ -30,7 +30,7 @@ Errc code_of(const Operation& operation, const nexar_op_options& options) {
 
 }  // namespace
 
-TEST_CASE("a longer struct is taken while what is not known is zero") {
+TEST_CASE("a longer struct is taken while what is not known is zero", "[U4]") {
     LaterOptions later;
     later.known.match_id = 9;
     CHECK(read_op_options(all_reduce, &later.known)->match_id == 9);
@@ -75,7 +75,7 @@ TEST_CASE("a shorter struct has defaults for the rest") {
     }
 }
 
-TEST_CASE("options of zeros are noticed") {
+TEST_CASE("options of zeros are noticed", "[U4]") {
     nexar_op_options o{};
     CHECK(code_of(all_reduce, o) == Errc::invalid_argument);
     o.struct_size = sizeof o;
