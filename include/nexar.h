@@ -559,8 +559,9 @@ NEXAR_API void nexar_op_options_init(nexar_op_options* options, uint64_t size);
  * 2^63, overlap, timeout 0), UNSUPPORTED (priority; or a node of the group runs a daemon without this operation, and
  * the error names it), BAD_STATE (another thread is inside a collective of this group: see Threads), TABLE_FULL
  * (slots), NO_MEMORY (not even a piece of the ordinary memory, a few MiB, fits into what is left of scratch_limit:
- * end a request, or use nexar_alloc), MISMATCH, TIMED_OUT, CANCELLED, ABORTED, PEER_LOST, LINK_LOST, CLOSED,
- * DAEMON_LOST, DAEMON_UNRESPONSIVE. */
+ * end a request, or use nexar_alloc; or, on all ranks, this user's other groups have taken what the daemon of the
+ * named host allows one user for the steps of collectives, scratch_bytes_max), MISMATCH, TIMED_OUT, CANCELLED, ABORTED,
+ * PEER_LOST, LINK_LOST, CLOSED, DAEMON_LOST, DAEMON_UNRESPONSIVE. */
 
 /* out[i] = in_0[i] op in_1[i] op ... on every rank; count elements. */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_all_reduce(nexar_group* group, const void* in, void* out,

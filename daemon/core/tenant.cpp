@@ -58,6 +58,14 @@ Charge::~Charge() {
 }
 
 Result<ChargeRef> Tenant::charge(Resource resource, uint64_t amount) {
+    return charge_within(resource, amount, amount);
+}
+
+Result<ChargeRef> Tenant::charge_beyond(Resource resource, uint64_t amount) {
+    return charge_within(resource, amount, 1);
+}
+
+Result<ChargeRef> Tenant::charge_within(Resource resource, uint64_t amount, uint64_t needed) {
     const Row& row = row_of(resource);
     const auto refuse = [&](const std::string& who, uint64_t has, uint64_t limit) {
         return fail(row.code, who + " has " + std::to_string(has) + " of at most " + std::to_string(limit) +
@@ -68,16 +76,16 @@ Result<ChargeRef> Tenant::charge(Resource resource, uint64_t amount) {
                                   " %: user_share_percent)");
     };
     const uint64_t own = used(resource), share = limits().share(resource);
-    if (own > share || amount > share - own) return refuse(name.text(), own, share);
+    if (own > share || needed > share - own) return refuse(name.text(), own, share);
     const uint64_t all = totals_->used[static_cast<size_t>(resource)].load(),
                    total = limits().total(resource);
-    if (all > total || amount > total - all) return refuse("this daemon", all, total);
+    if (all > total || needed > total - all) return refuse("this daemon", all, total);
     return std::make_shared<const Charge>(shared_from_this(), resource, amount);
 }
 
-bool Tenant::has_room(Resource resource) const {
+bool Tenant::is_below_half(Resource resource) const {
     const uint64_t all = totals_->used[static_cast<size_t>(resource)].load(std::memory_order_relaxed);
-    return all == 0 || (used(resource) < limits().share(resource) && all < limits().total(resource));
+    return all == 0 || (used(resource) < limits().share(resource) / 2 && all < limits().total(resource) / 2);
 }
 
 Tenants::Tenants(const TenantLimits& limits) : totals_(std::make_shared<TenantTotals>()) {

@@ -88,13 +88,18 @@ class Tenant : public std::enable_shared_from_this<Tenant> {
 
     // An error: this tenant's share or the total is in use; its text names the limit, the use and the key.
     Result<ChargeRef> charge(Resource resource, uint64_t amount = 1);
-    // This tenant is below its share, and all are below the total.
-    bool has_room(Resource resource) const;
+    // As charge(), but refused only where a limit is reached already: `amount` may go beyond it.
+    Result<ChargeRef> charge_beyond(Resource resource, uint64_t amount);
+    // This tenant is below half of its share, and all are below half of the total.
+    bool is_below_half(Resource resource) const;
     uint64_t used(Resource resource) const { return used_[static_cast<size_t>(resource)].load(); }
     const TenantLimits& limits() const { return totals_->limits; }
 
   private:
     friend class Charge;
+    // Refused where less than `needed` is left of a limit.
+    Result<ChargeRef> charge_within(Resource resource, uint64_t amount, uint64_t needed);
+
     Usage used_{};
     std::shared_ptr<TenantTotals> totals_;
 };

@@ -60,8 +60,20 @@ void CollectiveRun::start() {
     state_ = State::running;
     // One rank's for all: which one is the same for all collectives of the group.
     const LocalRank& payer = group_.locals().front();
-    execution_.start(*gathering_.descriptor(), gathering_.posts(),
-                     group_.work_origin(payer.account, payer.session), payer.tenant);
+    const auto started = execution_.start(*gathering_.descriptor(), gathering_.posts(),
+                                          group_.work_origin(payer.account, payer.session), payer.tenant);
+    if (!started) abort_without_scratch(started.error());
+}
+
+void CollectiveRun::set_oldest() {
+    if (const auto result = execution_.set_oldest(); !result) abort_without_scratch(result.error());
+}
+
+void CollectiveRun::abort_without_scratch(Error error) {
+    error.node = group_.facts.nodes[group_.facts.self.value].hex();
+    error.text = "no memory for the steps of this collective on node " +
+                 group_.facts.nodes[group_.facts.self.value].short_hex() + ": " + error.text;
+    group_.abort(seq, error);
 }
 
 void CollectiveRun::segments_done(const Staging::Member& member, uint32_t done) {
@@ -69,6 +81,7 @@ void CollectiveRun::segments_done(const Staging::Member& member, uint32_t done) 
 }
 
 void CollectiveRun::run() {
+    execution_.sweep_lanes();
     if (state_ == State::running && execution_.task_ended()) {
         const Result<void> result = execution_.take_result();
         if (result) {
@@ -163,7 +176,7 @@ void CollectiveRun::end_if_idle() {
     if (state_ == State::stopping) {
         report_error();
         gathering_.unpin();  // [M3] the run may stay for long, for ranks that have not called it yet
-        execution_.unpin();
+        execution_.release();
         if (!all_posted_or_left()) return;
     } else if (state_ == State::waiting && !has_posts()) {
         if (!all_posted_or_left()) return;  // only announced by other nodes

@@ -63,7 +63,7 @@ class CollectiveRun final : public Execution::Owner, public Alarm {
     void on_announce(collectives::NodeIndex from, const wire::OpAnnounce& announce);
     void on_arrival_reply(collectives::NodeIndex from, const wire::ArrivalReply& reply);
     void announce();
-    void set_oldest() { execution_.set_oldest(); }
+    void set_oldest();
     bool has_posts() const { return gathering_.any_posted(); }
     bool is_stopped() const { return execution_.stopped().has_value(); }
     void set_room(ControlRoom room) { room_ = std::move(room); }
@@ -72,11 +72,12 @@ class CollectiveRun final : public Execution::Owner, public Alarm {
     void check_invariants() const;
 
   private:
-    void run() override;      // the task or the last transfer has ended
+    void run() override;      // the task, a lane or the last transfer has ended
     void on_time() override;  // of the inquiry, or of lingering transfers
     void segments_done(const Staging::Member& member, uint32_t done) override;
 
     void stop_work(const Error& error);
+    void abort_without_scratch(Error error);
     void end_if_idle();
     void report(Post& post, Outcome outcome);
     void report_success();

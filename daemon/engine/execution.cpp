@@ -1,11 +1,13 @@
 #include "engine/execution.hpp"
 
+#include <algorithm>
+
 #include "core/check.hpp"
 
 namespace nexar::engine {
 
 Execution::Execution(Context& context, const GroupFacts& facts, uint64_t seq, Owner& owner)
-    : context_(context), facts_(facts), owner_(owner) {
+    : context_(context), facts_(facts), owner_(owner), scratch_(context.scratch_share) {
     op_.key = {facts.id, facts.epoch, seq};
     op_.self = facts.self;
     op_.peers = facts.peers;
@@ -46,11 +48,10 @@ std::string Execution::plan_text(const OpDescriptor& descriptor) const {
     return plan_of(descriptor).text();
 }
 
-void Execution::start(const OpDescriptor& descriptor, const std::vector<Post>& posts,
-                      const WorkOrigin& origin, const TenantRef& tenant) {
+Result<void> Execution::start(const OpDescriptor& descriptor, const std::vector<Post>& posts,
+                              const WorkOrigin& origin, const TenantRef& tenant) {
     NEXAR_CHECK(!started() && !op_.stopped);
     op_.origin = origin;
-    op_.tenant = tenant;
     two_level_.descriptor = descriptor;
     two_level_.layout = &facts_.layout;
     two_level_.plan = plan_of(descriptor);
@@ -66,8 +67,18 @@ void Execution::start(const OpDescriptor& descriptor, const std::vector<Post>& p
     if (context_.config.sabotage.skip_descriptor_check) op_.agreement.descriptor_hash = 0;
     op_.cls = two_level_.plan.cls;
     op_.chunk_bytes = two_level_.plan.chunk_bytes;
+    NEXAR_TRY_VOID(scratch_.start(tenant, scratch_shape()));
     task_ = body();
     task_.start(context_.executor, &owner_);
+    return {};
+}
+
+// The elements are shared out evenly, so there are two sizes of segments: the first one's and the last one's.
+OpScratch::Shape Execution::scratch_shape() const {
+    const collectives::Plan& plan = two_level_.plan;
+    if (plan.segments == 0) return {};
+    return {plan.segments, plan.lanes,
+            std::max(scratch_of(two_level_, 0), scratch_of(two_level_, plan.segments - 1))};
 }
 
 Task<> Execution::body() {
@@ -77,6 +88,7 @@ Task<> Execution::body() {
         co_await std::move(lanes[0]);
     else
         co_await all(lanes);
+    scratch_.end();
     co_return ok();
 }
 
@@ -87,14 +99,16 @@ Task<> Execution::lane_task(uint32_t lane) {
         sweep_lanes();
         if (staging_) co_await done(staging_->gate(lane, segment));
         const uint64_t scratch = scratch_of(two_level_, segment);
-        if (!may_begin(scratch)) {
-            ScratchShare::Waiter waiter(context_.scratch_share, op_.tenant, this);
+        if (!op_.stopped && !scratch_.may_begin(segment, scratch)) {
+            ScratchShare::Waiter waiter(scratch_.share(), scratch_.tenant(), &scratch_, segment);
             co_await done(waiter.op);
         }
+        scratch_.begin(segment, scratch);
         const size_t mesh = context_.mesh_for(op_.cls, lane, facts_.bulk_shards);
         lanes_.push_back(std::make_unique<MeshLane>(context_, op_, segment * plan.phases, mesh));
         MeshLane& verbs = *lanes_.back();
-        verbs.charge(scratch);
+        verbs.segment = segment;
+        verbs.scratch_max = scratch;
         co_await run_segment(verbs, two_level_, segment);
         verbs.retired = true;
         end_segment(segment);
@@ -103,18 +117,12 @@ Task<> Execution::lane_task(uint32_t lane) {
     co_return ok();
 }
 
-bool Execution::may_begin(uint64_t scratch) const {
-    return scratch <= ScratchShare::uncounted_max || is_oldest_ || op_.stopped || !op_.tenant ||
-           context_.scratch_share.has_room(*op_.tenant);
-}
-
-void Execution::set_oldest() {
-    if (std::exchange(is_oldest_, true) || !started()) return;
-    context_.scratch_share.open(this);
+Result<void> Execution::set_oldest() {
+    return started() && task_ended() ? Result<void>{} : scratch_.set_oldest();
 }
 
 void Execution::check_invariants() const {
-    for (const auto& lane : lanes_) NEXAR_CHECK(lane->scratch_taken() <= lane->scratch_charged());
+    for (const auto& lane : lanes_) NEXAR_CHECK(lane->scratch_taken() <= lane->scratch_max);
 }
 
 // Transfers that its task did not wait for touch scratch only: nothing touches a window of this segment any
@@ -127,7 +135,21 @@ void Execution::end_segment(uint32_t segment) {
 }
 
 void Execution::sweep_lanes() {
-    std::erase_if(lanes_, [](const auto& lane) { return lane->retired && lane->idle(); });
+    for (auto at = lanes_.begin(); at != lanes_.end();) {
+        if (!(*at)->retired || !(*at)->idle()) {
+            ++at;
+            continue;
+        }
+        const uint32_t segment = (*at)->segment;
+        at = lanes_.erase(at);
+        scratch_.over(segment);
+    }
+}
+
+void Execution::release() {
+    op_.pins.clear();
+    lanes_.clear();
+    scratch_.clear();
 }
 
 void Execution::stop(const Error& error) {
@@ -135,7 +157,7 @@ void Execution::stop(const Error& error) {
     op_.work_unwanted->store(true, std::memory_order_relaxed);
     withdraw();
     if (staging_) staging_->fail(error);
-    context_.scratch_share.fail(this, error);
+    scratch_.fail(error);
 }
 
 void Execution::withdraw() {

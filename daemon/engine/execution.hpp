@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/gathering.hpp"
+#include "engine/op_scratch.hpp"
 #include "engine/staging.hpp"
 #include "engine/two_level.hpp"
 
@@ -28,16 +29,18 @@ class Execution {
 
     // Adds the memory and the windows of a rank that has posted. Requires: before start().
     void add(const OpRequest& request, uint32_t rank);
-    void start(const OpDescriptor& descriptor, const std::vector<Post>& posts, const WorkOrigin& origin,
-               const TenantRef& tenant);
-    // No older collective of the group runs here: segments do not wait for scratch [N9].
-    void set_oldest();
+    // An error: it has not started, there is no room for its scratch.
+    Result<void> start(const OpDescriptor& descriptor, const std::vector<Post>& posts,
+                       const WorkOrigin& origin, const TenantRef& tenant);
+    // No older collective of the group runs here. An error: there is no room for its scratch [N9].
+    Result<void> set_oldest();
+    void sweep_lanes();  // those that are over give their scratch back
     // Verbs fail from now on, transfers are withdrawn, jobs skipped. Idle follows.
     void stop(const Error& error);
     void withdraw();                                             // the transfers only
     void set_error(const Error& error) { op_.stopped = error; }  // Requires: after stop()
 
-    void unpin() { op_.pins.clear(); }  // Requires: idle
+    void release();  // all memory. Requires: idle
 
     bool started() const { return static_cast<bool>(task_); }
     bool task_ended() const { return !task_ || task_.ended(); }
@@ -61,10 +64,9 @@ class Execution {
     Task<> body();
     Task<> lane_task(uint32_t lane);
     void end_segment(uint32_t segment);
+    OpScratch::Shape scratch_shape() const;
     Side side(const Post& post, bool out, const OpDescriptor& descriptor) const;
     collectives::Plan plan_of(const OpDescriptor& descriptor) const;
-    void sweep_lanes();
-    bool may_begin(uint64_t scratch) const;
 
     Context& context_;
     const GroupFacts& facts_;
@@ -73,7 +75,7 @@ class Execution {
     TwoLevelOp two_level_;              // the plan and the buffers, from start() on
     std::unique_ptr<Staging> staging_;  // null: no rank of this node is staged
     uint32_t segments_ended_ = 0;       // in any order
-    bool is_oldest_ = false;            // as set_oldest() says; stays so
+    OpScratch scratch_;
     std::vector<std::unique_ptr<MeshLane>> lanes_;  // of segments whose transfers have not all ended
     Task<> task_;                                   // body(); empty before start()
 };

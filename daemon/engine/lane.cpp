@@ -37,15 +37,6 @@ MeshLane::MeshLane(Context& context, OpOnNode& op, uint32_t phase_base, size_t m
 
 MeshLane::~MeshLane() {
     if (dirty_) context_.forget_dirty(*this);
-    if (!charge_) return;
-    charge_.reset();
-    context_.scratch_share.returned();
-}
-
-void MeshLane::charge(uint64_t bytes) {
-    scratch_charged_ = bytes;
-    if (bytes > ScratchShare::uncounted_max && op_.tenant)
-        charge_ = std::make_shared<const Charge>(op_.tenant, Resource::scratch_bytes, bytes);
 }
 
 uint64_t MeshLane::scratch_taken() const {
@@ -59,8 +50,8 @@ MeshLane::Tracked& MeshLane::track() {
 }
 
 void MeshLane::one_over() {
-    --outstanding_;
-    if (--op_.outstanding == 0 && op_.on_idle != nullptr) context_.executor.push(op_.on_idle);
+    const bool is_over = --outstanding_ == 0 && retired;
+    if ((--op_.outstanding == 0 || is_over) && op_.on_idle != nullptr) context_.executor.push(op_.on_idle);
 }
 
 void MeshLane::touched() {

@@ -24,13 +24,12 @@ struct OpOnNode {
     uint32_t chunk_bytes = 0;
     std::vector<RegionPin> pins;  // of the memory of its ranks here [M3]
     WorkOrigin origin;            // of its jobs: one of the ranks here
-    TenantRef tenant;             // of that rank: its scratch is counted; null in tests: it is not
     // Set: the op has failed, and every later verb fails at once with this error.
     std::optional<Error> stopped;
     // The same for worker threads: set when `stopped` is.
     std::shared_ptr<std::atomic<bool>> work_unwanted = std::make_shared<std::atomic<bool>>(false);
     size_t outstanding = 0;       // transfers and jobs of all its lanes
-    Runnable* on_idle = nullptr;  // queued when outstanding becomes 0
+    Runnable* on_idle = nullptr;  // queued when outstanding becomes 0, and when a retired lane becomes idle
 };
 
 class MeshLane final : public collectives::Lane, public Poster {
@@ -40,13 +39,12 @@ class MeshLane final : public collectives::Lane, public Poster {
     MeshLane(const MeshLane&) = delete;
     MeshLane& operator=(const MeshLane&) = delete;
 
-    // What scratch() may take in all, rounded as it does; until this ends.
-    void charge(uint64_t bytes);
     uint64_t scratch_taken() const;
-    uint64_t scratch_charged() const { return scratch_charged_; }
 
     bool idle() const { return outstanding_ == 0; }
-    bool retired = false;  // its segment's task has ended
+    uint32_t segment = 0;
+    uint64_t scratch_max = 0;  // what scratch() may take in all, rounded as it does
+    bool retired = false;      // its segment's task has ended
 
     collectives::NodeIndex self() const override { return op_.self; }
     uint32_t nodes() const override { return static_cast<uint32_t>(op_.peers.size()); }
@@ -91,8 +89,6 @@ class MeshLane final : public collectives::Lane, public Poster {
     std::vector<Tracked*> recv_of_, send_of_;        // by index in batch_
     std::vector<std::unique_ptr<Tracked>> tracked_;  // all Ops of this lane
     std::vector<ScratchPool::Piece> scratch_;
-    uint64_t scratch_charged_ = 0;
-    ChargeRef charge_;  // null: too little, or no tenant
 };
 
 }  // namespace nexar::engine

@@ -1,14 +1,15 @@
 #include "engine/scratch_share.hpp"
 
-#include <algorithm>
 #include <utility>
 #include <vector>
 
 namespace nexar::engine {
 
-ScratchShare::Waiter::Waiter(ScratchShare& share, TenantRef tenant, const void* owner)
-    : share_(&share), tenant_(std::move(tenant)), owner_(owner) {
-    share.waiting_[tenant_->number].push_back(this);
+ScratchShare::Waiter::Waiter(ScratchShare& share, TenantRef tenant, const void* owner, uint32_t segment)
+    : share_(&share), tenant_(std::move(tenant)), owner_(owner), segment_(segment) {
+    std::list<Waiter*>& row = share.waiting_[tenant_->number];
+    at_ = row.insert(row.end(), this);
+    share.by_owner_[{owner, segment}] = this;
 }
 
 ScratchShare::Waiter::~Waiter() {
@@ -16,31 +17,37 @@ ScratchShare::Waiter::~Waiter() {
 }
 
 bool ScratchShare::has_room(const Tenant& tenant) const {
-    return tenant.has_room(Resource::scratch_bytes) &&
+    return tenant.is_below_half(Resource::scratch_bytes) &&
            (waiting_.empty() || !waiting_.contains(tenant.number));
 }
 
-void ScratchShare::leave(const Waiter& waiter) {
-    const auto at = waiting_.find(waiter.tenant_->number);
-    if (at == waiting_.end()) return;
-    at->second.remove(const_cast<Waiter*>(&waiter));
-    if (at->second.empty()) waiting_.erase(at);
+void ScratchShare::leave(Waiter& waiter) {
+    if (by_owner_.erase({waiter.owner_, waiter.segment_}) == 0) return;
+    const auto row = waiting_.find(waiter.tenant_->number);
+    row->second.erase(waiter.at_);
+    if (row->second.empty()) waiting_.erase(row);
 }
 
-bool ScratchShare::waits(const void* owner) const {
-    return std::ranges::any_of(waiting_, [&](const auto& row) {
-        return std::ranges::any_of(row.second, [&](const Waiter* w) { return w->owner_ == owner; });
-    });
+ScratchShare::ByOwner::const_iterator ScratchShare::first_of(const void* owner) const {
+    const auto at = by_owner_.lower_bound({owner, 0});
+    return at != by_owner_.end() && at->first.first == owner ? at : by_owner_.end();
 }
 
-void ScratchShare::end(const void* owner, const Result<void>& result) {
-    std::vector<Waiter*> over;
-    for (const auto& [tenant, waiters] : waiting_)
-        for (Waiter* w : waiters)
-            if (w->owner_ == owner) over.push_back(w);
-    for (Waiter* w : over) {
-        leave(*w);
-        w->op.finish(result);
+void ScratchShare::open(const void* owner, uint32_t segment) {
+    const auto at = by_owner_.find({owner, segment});
+    if (at == by_owner_.end()) return;
+    Waiter& waiter = *at->second;
+    leave(waiter);
+    waiter.op.finish();
+    returned();  // those behind it may have room
+}
+
+void ScratchShare::fail(const void* owner, const Error& error) {
+    for (auto at = first_of(owner); at != by_owner_.end(); at = first_of(owner)) {
+        Waiter& waiter = *at->second;
+        leave(waiter);
+        waiter.op.finish(std::unexpected(error));
+        returned();
     }
 }
 
@@ -54,7 +61,8 @@ void ScratchShare::run() {
     queued_ = false;
     std::vector<Waiter*> first;
     for (const auto& [tenant, waiters] : waiting_)
-        if (waiters.front()->tenant_->has_room(Resource::scratch_bytes)) first.push_back(waiters.front());
+        if (waiters.front()->tenant_->is_below_half(Resource::scratch_bytes))
+            first.push_back(waiters.front());
     for (Waiter* w : first) {
         leave(*w);
         w->op.finish();

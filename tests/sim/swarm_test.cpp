@@ -117,8 +117,9 @@ void run_seed(uint64_t seed) {
     ClusterShape shape;
     shape.nodes = static_cast<uint32_t>(1 + random.below(6));
     shape.plan = random_plan(random);
-    shape.network.room = size_t{4096} << random.below(7);                    // more than the largest frame
-    if (seed % 4 == 3) shape.tenants.total(Resource::scratch_bytes) = 4096;  // nearly every segment waits
+    shape.network.room = size_t{4096} << random.below(7);  // more than the largest frame
+    if (seed % 4 == 3)                                     // many segments wait
+        shape.tenants.total(Resource::scratch_bytes) = 64 * shape.plan.segment_bytes;
     shape.network.jitter = Duration(static_cast<int64_t>(random.below(200'000)));
     shape.worker_delay = Duration(static_cast<int64_t>(random.below(300'000)));
     Cluster cluster(seed, shape);

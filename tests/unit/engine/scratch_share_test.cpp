@@ -1,4 +1,4 @@
-// Which segments begin [N8] [N9]: below the share at once, the rest in order as scratch is returned.
+// Which segments begin [N8]: below half of the share at once, the rest in order as scratch is returned.
 #include "engine/scratch_share.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -34,15 +34,16 @@ struct Shares {
 
 }  // namespace
 
-TEST_CASE("segments begin below the share of their tenant, and below the total", "[engine][N8][H9]") {
-    Shares s(1000);
+TEST_CASE("segments begin below half of the share of their tenant, and below half of the total",
+          "[engine][N8][H9]") {
+    Shares s(1000, 60);
     CHECK(s.share.has_room(*s.a));
-    ChargeRef first = Shares::take(s.a, 499);
+    ChargeRef first = Shares::take(s.a, 299);
     CHECK(s.share.has_room(*s.a));
-    ChargeRef second = Shares::take(s.a, 300);  // begins below the share, and ends above it
+    ChargeRef second = Shares::take(s.a, 100);  // begins below the half, and ends above it
     CHECK_FALSE(s.share.has_room(*s.a));
     CHECK(s.share.has_room(*s.b));
-    ChargeRef third = Shares::take(s.b, 300);
+    ChargeRef third = Shares::take(s.b, 101);
     CHECK_FALSE(s.share.has_room(*s.b));  // the total
 }
 
@@ -50,13 +51,13 @@ TEST_CASE("segments that wait begin in order when scratch is returned, no more t
           "[engine][N8][H9]") {
     Shares s(1000);
     ChargeRef held = Shares::take(s.a, 600);
-    ScratchShare::Waiter first(s.share, s.a, &s.one), second(s.share, s.a, &s.two);
+    ScratchShare::Waiter first(s.share, s.a, &s.one, 0), second(s.share, s.a, &s.two, 0);
     s.share.returned();  // of somebody else: there is no room yet
     s.executor.run_ready();
     CHECK_FALSE(first.op.done());
 
     held.reset();
-    held = Shares::take(s.a, 500);
+    held = Shares::take(s.a, 250);
     s.share.returned();
     s.executor.run_ready();
     CHECK_FALSE(first.op.done());
@@ -70,7 +71,7 @@ TEST_CASE("segments that wait begin in order when scratch is returned, no more t
 TEST_CASE("a newcomer does not overtake segments that wait", "[engine][N8]") {
     Shares s(1000);
     ChargeRef held = Shares::take(s.a, 600);
-    ScratchShare::Waiter first(s.share, s.a, &s.one);
+    ScratchShare::Waiter first(s.share, s.a, &s.one, 0);
     held.reset();
     CHECK_FALSE(s.share.has_room(*s.a));
     CHECK(s.share.has_room(*s.b));
@@ -82,38 +83,40 @@ TEST_CASE("a newcomer does not overtake segments that wait", "[engine][N8]") {
 
 TEST_CASE("one tenant's wait does not hold up another's", "[engine][N8]") {
     Shares s(1000);
-    ChargeRef of_a = Shares::take(s.a, 500), of_b = Shares::take(s.b, 499);
-    ScratchShare::Waiter first(s.share, s.a, &s.one);
+    ChargeRef of_a = Shares::take(s.a, 250), of_b = Shares::take(s.b, 249);
+    ScratchShare::Waiter first(s.share, s.a, &s.one, 0);
     CHECK_FALSE(first.op.done());
     CHECK(s.share.has_room(*s.b));
     ChargeRef more = Shares::take(s.b, 1);
-    ScratchShare::Waiter second(s.share, s.b, &s.two);
+    ScratchShare::Waiter second(s.share, s.b, &s.two, 0);
     s.give_back(of_b);
     CHECK(second.op.done());
     CHECK_FALSE(first.op.done());
 }
 
-TEST_CASE("all segments of one operation can be let in or ended", "[engine][N9]") {
+TEST_CASE("a segment can be let in, and all of one operation can be ended", "[engine][N9]") {
     Shares s(1000);
     ChargeRef held = Shares::take(s.a, 600);
-    ScratchShare::Waiter first(s.share, s.a, &s.one), other(s.share, s.a, &s.two),
-        third(s.share, s.a, &s.one);
-    CHECK(s.share.waits(&s.one));
-    s.share.open(&s.one);
-    CHECK((first.op.done() && third.op.done() && !first.op.error() && !third.op.error()));
-    CHECK_FALSE(other.op.done());
+    ScratchShare::Waiter first(s.share, s.a, &s.one, 0), other(s.share, s.a, &s.two, 0),
+        third(s.share, s.a, &s.one, 1), fourth(s.share, s.a, &s.one, 2);
+    s.share.open(&s.one, 1);
+    s.share.open(&s.one, 9);  // it does not wait
+    CHECK((third.op.done() && !third.op.error()));
+    CHECK_FALSE((first.op.done() || fourth.op.done() || other.op.done()));
+    s.share.fail(&s.one, {Errc::aborted, "it was cancelled", -1, -1, {}});
+    REQUIRE((first.op.done() && fourth.op.done()));
+    CHECK(first.op.error()->code == Errc::aborted);
     CHECK_FALSE(s.share.waits(&s.one));
-    s.share.fail(&s.two, {Errc::aborted, "it was cancelled", -1, -1, {}});
-    REQUIRE(other.op.done());
-    CHECK(other.op.error()->code == Errc::aborted);
-    s.give_back(held);  // nobody waits
+    CHECK(s.share.waits(&s.two));
+    s.give_back(held);
+    CHECK(other.op.done());
 }
 
 TEST_CASE("a segment that goes while it waits is forgotten", "[engine][N8]") {
     Shares s(1000);
     ChargeRef held = Shares::take(s.a, 600);
     {
-        ScratchShare::Waiter gone(s.share, s.a, &s.one);
+        ScratchShare::Waiter gone(s.share, s.a, &s.one, 0);
     }
     CHECK_FALSE(s.share.waits(&s.one));
     s.give_back(held);
