@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/open_room.hpp"
 #include "wire/limits.hpp"
 
 namespace nexar::engine {
@@ -47,9 +48,25 @@ Result<void> Opening::open(const OpenRequest& request, ChargeRef charge) {
     spec.pid = request.pid;
     spec.timeout = request.timeout;
     spec.timeouts = record_of(request.asked);
+    NEXAR_TRY(spec.payer, payer_of(request, spec.local));
     NEXAR_TRY(const wire::RequestId id, machine_.open(spec, context_.now));
     requests_by_number_[id.number] = {request.session, request.ticket, std::move(charge)};
     return {};
+}
+
+// [L8] None: no message of the open leaves this node while its leader is this one.
+Result<rendezvous::PayerRef> Opening::payer_of(const OpenRequest& request, bool local) {
+    if (local) return nullptr;
+    auto room = std::make_shared<OpenRoom>(context_, link::Account(request.tenant->number));
+    const NodeId leader = machine_.leader();
+    const auto peer = leader == context_.config.self ? std::nullopt : context_.find_peer(leader);
+    if (peer && !room->reserve(*peer))
+        return fail(Errc::table_full,
+                    "the control log with node " + context_.host_of(leader) + " (" + leader.short_hex() +
+                        "), where the ranks of groups are collected, has no room for another open: it has "
+                        "not taken yet what waits there of this user, or of all users. Wait until some of "
+                        "the opens have ended, and open and cancel fewer at a time");
+    return room;
 }
 
 bool Opening::cancel(SessionId session, uint64_t ticket) {
@@ -117,10 +134,19 @@ std::vector<OpeningSnapshot> Opening::snapshot(Time now, const std::function<boo
     return out;
 }
 
+void Opening::pass(const rendezvous::Send& send) {
+    const auto peer = context_.find_peer(send.to);
+    if (!peer) return;
+    if (send.payer)
+        static_cast<OpenRoom&>(*send.payer).append(*peer, send.message);
+    else
+        context_.send(*peer, send.message);
+}
+
 std::optional<Opening::Event> Opening::poll() {
     while (const auto action = machine_.poll_action()) {
         if (const auto* send = std::get_if<rendezvous::Send>(&*action)) {
-            if (const auto peer = context_.find_peer(send->to)) context_.send(*peer, send->message);
+            pass(*send);
         } else if (const auto* opened = std::get_if<rendezvous::Opened>(&*action)) {
             return formed(*opened);
         } else if (const auto* failed = std::get_if<rendezvous::Failed>(&*action)) {

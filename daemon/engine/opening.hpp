@@ -69,6 +69,8 @@ class Opening {
         ChargeRef charge;
     };
     Formed formed(const rendezvous::Opened& opened);
+    Result<rendezvous::PayerRef> payer_of(const OpenRequest& request, bool local);
+    void pass(const rendezvous::Send& send);
 
     Context& context_;
     rendezvous::Rendezvous machine_;

@@ -184,6 +184,7 @@ class PeerPort {
     // In the control log (link::Mesh): applied once and in order while both incarnations run.
     virtual void append(link::PeerIndex peer, Bytes message, std::optional<link::Account> account) = 0;
     virtual bool reserve(link::PeerIndex peer, link::Account account, size_t bytes) = 0;
+    virtual bool reserve_open(link::PeerIndex peer, link::Account account, size_t bytes) = 0;
     virtual void release(link::PeerIndex peer, link::Account account, size_t bytes) = 0;
     virtual void discard_log(link::PeerIndex peer, const std::string& why) = 0;
 

@@ -23,6 +23,15 @@ bool ControlLog::reserve(Account account, size_t bytes) {
     return true;
 }
 
+bool ControlLog::reserve_open(Account account, size_t bytes) {
+    const auto use = uses_.find(account);
+    const size_t of_account = use == uses_.end() ? 0 : use->second.queued;
+    if (of_account + bytes > config_.opens_queued_bytes_of_account_max ||
+        queued_bytes_ - own_bytes_ + bytes > config_.opens_queued_bytes_max)
+        return false;
+    return reserve(account, bytes);
+}
+
 // What a discarded or dropped log forgot is not there any more.
 void ControlLog::release(Account account, size_t bytes) {
     const auto use = uses_.find(account);
@@ -64,6 +73,8 @@ bool ControlLog::append(Bytes message, std::optional<Account> account) {
         use.queued += cost;
         requests_bytes_ += cost - reserved;
         account = charged;
+    } else {
+        own_bytes_ += cost;
     }
     queued_bytes_ += cost;
     entries_.push_back({last() + 1, {message.begin(), message.end()}, account});
@@ -101,6 +112,8 @@ void ControlLog::drop_through(uint64_t number) {
             uses_.at(*account).queued -= cost;
             requests_bytes_ -= cost;
             free_if_unused(*account);
+        } else {
+            own_bytes_ -= cost;
         }
         entries_.pop_front();
         room_was_freed_ = true;
@@ -186,10 +199,12 @@ void ControlLog::check_invariants() const {
         queued += cost_of(entry.message.size());
         if (entry.account) charged += cost_of(entry.message.size());
     }
+    const size_t of_accounts = charged;
     for (const auto& [account, use] : uses_) {
         charged -= use.queued;
         requests += use.queued + use.reserved;
     }
+    NEXAR_CHECK(own_bytes_ == queued - of_accounts);
     NEXAR_CHECK(charged == 0 && queued == queued_bytes_ && requests == requests_bytes_);  // [L8]
     NEXAR_CHECK(queued_bytes_ <= config_.bytes_max);                                      // [L7]
 }

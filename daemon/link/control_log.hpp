@@ -26,7 +26,11 @@ struct ControlLogConfig {
     size_t bytes_max = 48 << 20;           // all that waits for the peer; beyond it the log is discarded [L7]
     size_t requests_bytes_max = 32 << 20;  // of it, queued and reserved for requests; the rest is the reserve
     size_t account_bytes_max = 16 << 20;   // of that, of one account
-    uint64_t unacknowledged_max = 16;      // applied messages that wait for another frame to go with
+    // An open is admitted while requests that wait for the peer's acknowledgement, and those of its account,
+    // have less: each that waits may cause answers, which come from the reserve.
+    size_t opens_queued_bytes_max = 8 << 20;
+    size_t opens_queued_bytes_of_account_max = 2 << 20;
+    uint64_t unacknowledged_max = 16;  // applied messages that wait for another frame to go with
     size_t unacknowledged_bytes_max = 64 << 10;
     // Tests only: each switch breaks one promise that a named test must notice.
     struct Sabotage {
@@ -63,6 +67,7 @@ class ControlLog {
     // ---- Room [L8]
     // Room for messages that a request may cause later. False: there is none now.
     bool reserve(Account account, size_t bytes);
+    bool reserve_open(Account account, size_t bytes);  // for the messages of an open
     void release(Account account, size_t bytes);
     // True once after a reserve() that failed, when bytes were freed since.
     bool take_room_again();
@@ -124,6 +129,7 @@ class ControlLog {
 
     std::map<Account, Use> uses_;  // of accounts that have something here
     size_t queued_bytes_ = 0;      // costs of entries_
+    size_t own_bytes_ = 0;         // of them, of entries without an account
     size_t requests_bytes_ = 0;    // queued and reserved of all accounts
     bool room_wanted_ = false;     // a reserve() failed
     bool room_was_freed_ = false;  // and bytes were freed since

@@ -100,6 +100,10 @@ bool Mesh::reserve(PeerIndex index, Account account, size_t bytes) {
     return impl_->carrier.peer(index).log.reserve(account, bytes);
 }
 
+bool Mesh::reserve_open(PeerIndex index, Account account, size_t bytes) {
+    return impl_->carrier.peer(index).log.reserve_open(account, bytes);
+}
+
 void Mesh::release(PeerIndex index, Account account, size_t bytes) {
     impl_->carrier.release(impl_->carrier.peer(index), account, bytes);
 }

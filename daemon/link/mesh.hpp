@@ -66,6 +66,7 @@ class Mesh {
     // log is discarded. With an account: charged to what was reserved for it.
     void append(PeerIndex peer, Bytes message, std::optional<Account> account);
     bool reserve(PeerIndex peer, Account account, size_t bytes);
+    bool reserve_open(PeerIndex peer, Account account, size_t bytes);
     void release(PeerIndex peer, Account account, size_t bytes);
     void discard_log(PeerIndex peer, const std::string& why);  // it holds what nobody can apply
     const ControlLog* log_of(PeerIndex peer) const;            // null: no such peer

@@ -76,6 +76,9 @@ class ControlPlane final : public engine::MeshPort, public engine::PeerPort {
     bool reserve(PeerIndex peer, link::Account account, size_t bytes) override {
         return mesh_.reserve(peer, account, bytes);
     }
+    bool reserve_open(PeerIndex peer, link::Account account, size_t bytes) override {
+        return mesh_.reserve_open(peer, account, bytes);
+    }
     void release(PeerIndex peer, link::Account account, size_t bytes) override {
         mesh_.release(peer, account, bytes);
     }

@@ -164,7 +164,8 @@ void Member::on_plane(Time now, PlaneEvent event) {
                 peer_is_down(now, e);
             } else if constexpr (std::is_same_v<E, connections::PeerReceived>) {
                 // Packets may follow the goodbye of a peer that is gone from the table.
-                if (const auto at = peers_.find(e.peer); at != peers_.end()) at->second.last_received_at = now;
+                if (const auto at = peers_.find(e.peer); at != peers_.end())
+                    at->second.last_received_at = now;
                 engine_->on_received(now, e.peer, e.rtt);
             } else if constexpr (std::is_same_v<E, connections::RedialFailed>) {
                 engine_->on_redial_failed(now, e.peer);

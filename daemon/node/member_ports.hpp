@@ -51,6 +51,9 @@ class Member::PlaneRelay final : public engine::MeshPort, public engine::PeerPor
     bool reserve(PeerIndex peer, link::Account account, size_t bytes) override {
         return plane && plane->reserve(peer, account, bytes);
     }
+    bool reserve_open(PeerIndex peer, link::Account account, size_t bytes) override {
+        return plane && plane->reserve_open(peer, account, bytes);
+    }
     void release(PeerIndex peer, link::Account account, size_t bytes) override {
         if (plane) plane->release(peer, account, bytes);
     }

@@ -255,7 +255,7 @@ void Rendezvous::commit(const GroupId& group, const std::vector<wire::Tag>& tags
         else
             opened.ranks.emplace_back(member.request, Rank{member.rank});
         if (leader_of(own) != reservation.leader)
-            send(leader_of(own), wire::GroupWithdraw{member.request, own.open.key, true, false});
+            send(leader_of(own), wire::GroupWithdraw{member.request, own.open.key, true, false}, own.payer);
         own_.erase(member.request);
     }
     std::vector<NodeId> nodes{config_.self};

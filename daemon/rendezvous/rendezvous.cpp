@@ -77,6 +77,7 @@ Result<wire::RequestId> Rendezvous::open(const OpenSpec& spec, Time now) {
     own.session = spec.session;
     own.local = spec.local;
     own.proof = spec.proof;
+    own.payer = spec.payer;
     own.timeout = std::clamp(spec.timeout, Duration{1}, config_.timeout_max);
     own.since = now;
     own.deadline = spec.timeout == Duration{0} ? never : now + own.timeout;
@@ -92,7 +93,7 @@ void Rendezvous::list(Own& own, Time now) {
     if (leader_of(own) == config_.self)
         directory_of(own).add(own.open, config_.self, now);
     else
-        send(leader_, own.open);
+        send(leader_, own.open, own.payer);
 }
 
 void Rendezvous::withdraw(const wire::RequestId& request, Time now) {
@@ -100,11 +101,11 @@ void Rendezvous::withdraw(const wire::RequestId& request, Time now) {
     if (at == own_.end() || at->second.withdrawn) return;
     Own& own = at->second;
     const wire::GroupWithdraw message{request, own.open.key, false, false};
-    send(leader_of(own), message);
+    send(leader_of(own), message, own.payer);
     if (own.reserved) {
         own.withdrawn = true;  // the attempt may still be committed [R12]
         const NodeId& leader = reservations_.at(*own.reserved).leader;
-        if (leader != leader_of(own)) send(leader, message);
+        if (leader != leader_of(own)) send(leader, message, own.payer);
     } else {
         own_.erase(at);
     }
@@ -130,7 +131,7 @@ void Rendezvous::expire(const wire::RequestId& request, const wire::GroupStatus*
     Error error = group_incomplete(
         {own.open, own.local, own.timeout, own.trouble, !config_.in_cluster || config_.in_cluster()}, status,
         [this](const NodeId& n) { return name_of(n); });
-    send(leader_of(own), wire::GroupWithdraw{request, own.open.key, false, true});
+    send(leader_of(own), wire::GroupWithdraw{request, own.open.key, false, true}, own.payer);
     fail_open(request, std::move(error));
 }
 
@@ -146,7 +147,7 @@ void Rendezvous::expire_all(Time now) {
             answers.emplace_back(request, directory_of(own).status(request, own.open.key, now));
         } else if (own.status_until == never) {
             own.status_until = now + config_.status_wait;
-            send(leader_, wire::GroupStatusRequest{request, own.open.key});
+            send(leader_, wire::GroupStatusRequest{request, own.open.key}, own.payer);
         } else if (now >= own.status_until) {
             expire(request, nullptr);
         }
@@ -281,7 +282,8 @@ void Rendezvous::update_leader(Time now) {
     }
     if (before != config_.self)
         for (const auto& [id, own] : own_)
-            if (!own.local && !own.reserved) send(before, wire::GroupWithdraw{id, own.open.key, true, false});
+            if (!own.local && !own.reserved)
+                send(before, wire::GroupWithdraw{id, own.open.key, true, false}, own.payer);
     relist_all(now);
 }
 
@@ -321,11 +323,11 @@ bool Rendezvous::on_message(const NodeId& from, const wire::Message& message, Ti
     return true;
 }
 
-void Rendezvous::send(const NodeId& to, wire::Message message) {
+void Rendezvous::send(const NodeId& to, wire::Message message, const PayerRef& payer) {
     if (to == config_.self)
         inbox_.push_back(std::move(message));
     else
-        actions_.push_back(Send{to, std::move(message)});
+        actions_.push_back(Send{to, std::move(message), payer});
 }
 
 void Rendezvous::on_prepared(const NodeId& from, const wire::GroupPrepared& prepared, Time now) {

@@ -8,6 +8,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -48,6 +49,13 @@ struct Config {
     size_t promises_max = 256;  // of each node
 };
 
+// Who pays for the messages of an open: the owner's. It exists until none of them can come any more.
+class Payer {
+  public:
+    virtual ~Payer() = default;
+};
+using PayerRef = std::shared_ptr<Payer>;
+
 struct OpenSpec {
     SessionId session;
     wire::GroupKey key{};
@@ -59,12 +67,14 @@ struct OpenSpec {
     Duration timeout{30'000'000'000};  // 0: none
     wire::TimeoutsRecord timeouts{};
     ProofKey proof{};  // not for a local key
+    PayerRef payer{};  // or none
 };
 
 // Actions for the owner.
 struct Send {  // by the control log: once and in order to that incarnation of the node
     NodeId to;
     wire::Message message;
+    PayerRef payer{};  // of an open of this node; none: an answer, or for another node
 };
 struct Opened {  // a group is committed; once on each node with members
     wire::GroupPrepare group;
@@ -139,6 +149,7 @@ class Rendezvous {
         Time list_at = never;             // it is not listed until then [R20]
         ProofKey proof{};                 // not of a local one
         std::string trouble;              // why the last attempt was aborted; empty: none was
+        PayerRef payer;                   // of all messages about it
     };
     struct Reservation {
         wire::GroupPrepare prepare;
@@ -199,7 +210,7 @@ class Rendezvous {
     void expire(const wire::RequestId& request, const wire::GroupStatus* status);
     void expire_all(Time now);
     void update_leader(Time now);
-    void send(const NodeId& to, wire::Message message);
+    void send(const NodeId& to, wire::Message message, const PayerRef& payer = {});
     void on_prepared(const NodeId& from, const wire::GroupPrepared& prepared, Time now);
     bool read(Directory& directory, Time now);
     void settle(Time now);

@@ -185,6 +185,10 @@ bool Host::reserve(link::PeerIndex peer, link::Account account, size_t bytes) {
     return meshes[0]->reserve(peer, account, bytes);
 }
 
+bool Host::reserve_open(link::PeerIndex peer, link::Account account, size_t bytes) {
+    return meshes[0]->reserve_open(peer, account, bytes);
+}
+
 void Host::release(link::PeerIndex peer, link::Account account, size_t bytes) {
     meshes[0]->release(peer, account, bytes);
     schedule_pump(0);

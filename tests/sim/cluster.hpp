@@ -88,6 +88,7 @@ class Host final : engine::Clients, engine::Workers, engine::PeerPort {
     void send(link::PeerIndex peer, Bytes message) override;
     void append(link::PeerIndex peer, Bytes message, std::optional<link::Account> account) override;
     bool reserve(link::PeerIndex peer, link::Account account, size_t bytes) override;
+    bool reserve_open(link::PeerIndex peer, link::Account account, size_t bytes) override;
     void release(link::PeerIndex peer, link::Account account, size_t bytes) override;
     void discard_log(link::PeerIndex peer, const std::string& why) override;
     void on_message(const link::MeshEvent& event);

@@ -19,6 +19,8 @@ ClusterShape narrow() {
     shape.mesh.log.bytes_max = 16 << 10;
     shape.mesh.log.requests_bytes_max = 8 << 10;
     shape.mesh.log.account_bytes_max = 8 << 10;
+    shape.mesh.log.opens_queued_bytes_max = 6 << 10;
+    shape.mesh.log.opens_queued_bytes_of_account_max = 3 << 10;
     shape.engine.heartbeat_timeout = 60s;
     return shape;
 }
@@ -62,6 +64,28 @@ struct Flood {
     Cluster& cluster;
     SimGroup group;
     std::vector<Call*> sent, received;
+};
+
+// Groups of two that one user opens at the node that does not lead, and cancels at once.
+struct OpenFlood {
+    explicit OpenFlood(Cluster& c) : cluster(c), from(c.hosts[0]->id < c.hosts[1]->id ? 1 : 0) {}
+
+    void open_and_cancel() {
+        const std::string name = "flood-" + std::to_string(accepted + refused);
+        const auto open = cluster.open(from, name, 2, 0, "s", 30s, 2001);
+        if (!open.accepted) {
+            ++refused;
+            why = open.accepted.error();
+            return;
+        }
+        ++accepted;
+        cluster.hosts[from]->engine->cancel(cluster.clock.now(), open.session, open.ticket);
+        cluster.hosts[from]->after_input();
+    }
+    Cluster& cluster;
+    uint32_t from;
+    uint64_t accepted = 0, refused = 0;
+    Error why;
 };
 
 }  // namespace
@@ -114,6 +138,40 @@ TEST_CASE("the failure of a group reaches its survivors past another group's flo
 
     CAPTURE(waits.ended, waits.outcome.error.text, cluster.warnings);
     CHECK(names_rank_0(waits));
+}
+
+TEST_CASE("a user who opens and cancels groups faster than the leader takes it is refused, and nobody else",
+          "[L8]") {
+    Cluster cluster(1, narrow());
+    const SimGroup victim = cluster.make_group({0, 1});
+    const Call& waits = wait_at_barrier(cluster, victim);
+    OpenFlood flood(cluster);
+    cluster.block(flood.from, 1 - flood.from, true);
+    for (uint64_t i = 0; i < messages; ++i) flood.open_and_cancel();
+    const auto other = cluster.open(flood.from, "other", 2, 0, "s", 600s, 2002);
+    cluster.run_for(stands_still);
+    cluster.block(flood.from, 1 - flood.from, false);
+    const Call& last =
+        cluster.submit(victim, 0, request_of({OpKind::barrier, Dtype::u8, ReduceOp::sum, 0, 0}), {}, 0);
+    cluster.run_for(10s);
+    const auto join = cluster.open(1 - flood.from, "other", 2, 1, "s", 600s, 2002);
+    flood.accepted = 0;
+    flood.open_and_cancel();
+    cluster.run_for(1s);
+
+    CAPTURE(waits.outcome.error.text, cluster.warnings);
+    CHECK((waits.ok() && last.ok()));
+    CHECK(flood.refused > messages / 2);
+    CHECK(flood.why.code == Errc::table_full);
+    CHECK(flood.why.text.contains("control log"));
+    CHECK(flood.accepted == 1);
+    REQUIRE(other.accepted.has_value());
+    for (const auto& open : {other, join}) {
+        const auto* answer = cluster.answer(open);
+        REQUIRE(answer != nullptr);
+        CHECK(answer->has_value());
+    }
+    cluster.check();
 }
 
 }  // namespace nexar::sim

@@ -38,7 +38,7 @@ class StuckSocket {
     }
 
     int fd() const { return stuck_.get(); }
-    loop::Fd take() { return std::move(stuck_); }  // whoever closes it last waits
+    loop::Fd take() { return std::move(stuck_); }  // the one that closes it last waits
     void let_go() { reader_.reset(); }             // by a reset
 
   private:

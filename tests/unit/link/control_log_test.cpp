@@ -291,6 +291,30 @@ TEST_CASE("sabotage: bytes that are charged to another account are noticed", "[L
     CHECK(faults(config) == "an account pays for what is not its own");
 }
 
+TEST_CASE("opens are admitted while little waits for the peer, of one account and of all", "[L8]") {
+    ControlLogConfig config;
+    config.opens_queued_bytes_max = 4096;
+    config.opens_queued_bytes_of_account_max = 2048;
+    ControlLog log(config);
+    const auto flood = [&](Account account) {
+        int admitted = 0;
+        for (; log.reserve_open(account, 512); ++admitted) REQUIRE(log.append(message(448), account));
+        return admitted;
+    };
+    CHECK(flood(account_a) == 4);
+    CHECK(flood(account_b) == 4);
+    CHECK(flood(Account{3}) == 0);
+    CHECK(log.reserve(account_a, 512));  // other requests have more room
+    REQUIRE(log.append(message(448), {}));
+    bool discarded = false;
+    REQUIRE(log.on_resume({1, 0}, discarded) == nullptr);
+    while (log.next() != nullptr) log.written();
+    REQUIRE(log.on_applied(4) == nullptr);
+    CHECK(flood(account_b) == 0);
+    CHECK(flood(account_a) == 4);
+    log.check_invariants();
+}
+
 TEST_CASE("a peer that breaks a rule of the log is found out", "[L1][L3][L5]") {
     bool discarded = false;
     SECTION("a gap") {

@@ -51,9 +51,9 @@ TEST_CASE("[S16] a descriptor that does not belong to its message is closed else
     const Fd garbage = dial(daemon.path());
     pass(garbage, stuck[0], {1, 2});
     CHECK(ends(garbage));
-    const Fd bell = ready(daemon);
-    pass(bell, stuck[1], {NEXAR_LOCAL_MAGIC, NEXAR_MSG_BELL});
-    CHECK(ends(bell));
+    const Fd doorbell = ready(daemon);
+    pass(doorbell, stuck[1], {NEXAR_LOCAL_MAGIC, NEXAR_MSG_BELL});
+    CHECK(ends(doorbell));
     const Fd empty = dial(daemon.path());
     REQUIRE(local::send_packet(empty.get(), {}, std::vector<int>{stuck[2].fd()}));
     stuck[2].take();
