@@ -51,6 +51,7 @@ Result<void> Opening::open(const OpenRequest& request, ChargeRef charge) {
     NEXAR_TRY(spec.payer, payer_of(request, spec.local));
     NEXAR_TRY(const wire::RequestId id, machine_.open(spec, context_.now));
     requests_by_number_[id.number] = {request.session, request.ticket, std::move(charge)};
+    numbers_[{request.session, request.ticket}] = id.number;
     return {};
 }
 
@@ -70,30 +71,35 @@ Result<rendezvous::PayerRef> Opening::payer_of(const OpenRequest& request, bool 
 }
 
 bool Opening::cancel(SessionId session, uint64_t ticket) {
-    for (const auto& [number, request] : requests_by_number_) {
-        if (request.session != session || request.ticket != ticket) continue;
-        const wire::RequestId id{context_.config.self, number};
-        requests_by_number_.erase(number);
-        machine_.withdraw(id, context_.now);
-        return true;
-    }
-    return false;
+    const auto at = numbers_.find({session, ticket});
+    if (at == numbers_.end()) return false;
+    const uint64_t number = at->second;
+    take(number);
+    machine_.withdraw({context_.config.self, number}, context_.now);
+    return true;
 }
 
 void Opening::session_ended(SessionId session) {
-    std::erase_if(requests_by_number_, [&](const auto& entry) { return entry.second.session == session; });
+    for (auto at = numbers_.lower_bound({session, 0}); at != numbers_.end() && at->first.first == session;
+         at = numbers_.erase(at))
+        requests_by_number_.erase(at->second);
     machine_.withdraw_session(session, context_.now);
+}
+
+std::optional<Opening::Request> Opening::take(uint64_t number) {
+    const auto node = requests_by_number_.extract(number);
+    if (node.empty()) return {};
+    numbers_.erase({node.mapped().session, node.mapped().ticket});
+    return std::move(node.mapped());
 }
 
 Opening::Formed Opening::formed(const rendezvous::Opened& opened) {
     Formed out{opened.group, {}};
     for (const auto& [request, rank] : opened.ranks) {
-        const auto node = requests_by_number_.extract(request.number);
-        if (node.empty())
-            out.locals.push_back({rank.value, {}, 0, true, {}});
+        if (const auto asked = take(request.number))
+            out.locals.push_back({rank.value, asked->session, asked->ticket, false, asked->charge});
         else
-            out.locals.push_back(
-                {rank.value, node.mapped().session, node.mapped().ticket, false, node.mapped().charge});
+            out.locals.push_back({rank.value, {}, 0, true, {}});
     }
     for (const Rank rank : opened.gone) out.locals.push_back({rank.value, {}, 0, true, {}});
     std::ranges::sort(out.locals, {}, &Formed::Local::rank);
@@ -150,8 +156,8 @@ std::optional<Opening::Event> Opening::poll() {
         } else if (const auto* opened = std::get_if<rendezvous::Opened>(&*action)) {
             return formed(*opened);
         } else if (const auto* failed = std::get_if<rendezvous::Failed>(&*action)) {
-            const auto node = requests_by_number_.extract(failed->request.number);
-            if (!node.empty()) return Answer{node.mapped().session, node.mapped().ticket, failed->error};
+            if (const auto asked = take(failed->request.number))
+                return Answer{asked->session, asked->ticket, failed->error};
         } else if (const auto* disowned = std::get_if<rendezvous::Disowned>(&*action)) {
             return Lost{disowned->group, disowned->node, disowned->text};
         } else if (const auto* unproven = std::get_if<rendezvous::Unproven>(&*action)) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <unordered_map>
 
@@ -69,12 +70,14 @@ class Opening {
         ChargeRef charge;
     };
     Formed formed(const rendezvous::Opened& opened);
+    std::optional<Request> take(uint64_t number);
     Result<rendezvous::PayerRef> payer_of(const OpenRequest& request, bool local);
     void pass(const rendezvous::Send& send);
 
     Context& context_;
     rendezvous::Rendezvous machine_;
-    std::unordered_map<uint64_t, Request> requests_by_number_;  // opens without an outcome
+    std::unordered_map<uint64_t, Request> requests_by_number_;    // opens without an outcome
+    std::map<std::pair<SessionId, uint64_t>, uint64_t> numbers_;  // of them, by session and ticket
 };
 
 }  // namespace nexar::engine

@@ -7,7 +7,6 @@
 #include "rendezvous/directory.hpp"
 
 #include <algorithm>
-#include <tuple>
 
 #include "core/check.hpp"
 #include "core/features.hpp"
@@ -117,26 +116,18 @@ bool Directory::remove_earlier_incarnations(const wire::GroupOpen& open, const N
                (entry.open.incarnation.counter >= open.incarnation.counter ||
                 (via != origin && (entry.via != via || !entry.relays.empty())));
     };
+    const auto known = origins_.find(origin);
+    if (known == origins_.end()) return true;
     std::vector<wire::RequestId> earlier;
-    for (auto at = where_.lower_bound({origin, 0}); at != where_.end() && at->first.origin == origin; ++at) {
-        const auto& [key, arrival] = at->second;
-        const Entry& entry = gatherings_.at(key).entries.at(arrival);
-        if (contradicts(entry)) return false;
-        if (entry.open.incarnation != open.incarnation) earlier.push_back(at->first);
-    }
-    std::map<GroupId, std::set<wire::RequestId>> hit;
-    for (const auto& [id, forming] : forming_) {
-        const auto incarnation = forming.nodes.find(origin);
-        if (incarnation == forming.nodes.end() || incarnation->second == open.incarnation) continue;
-        for (const Entry& entry : forming.entries) {
-            if (entry.open.id.origin != origin) continue;
-            if (contradicts(entry)) return false;
-            hit[id].insert(entry.open.id);
+    for (const auto& [incarnation, opens] : known->second) {
+        if (incarnation == open.incarnation) continue;
+        for (const wire::RequestId& request : opens) {
+            if (contradicts(*find(request))) return false;
+            earlier.push_back(request);
         }
     }
-    for (const wire::RequestId& request : earlier) erase_waiting(request);
     const Error error{Errc::pending, "node " + config_.name_of(origin) + " was started again", -1, -1, {}};
-    for (const auto& [id, out] : hit) abort_attempt(id, error, out, now);
+    erase_all(earlier, error, now);
     return true;
 }
 
@@ -151,29 +142,32 @@ void Directory::remove_contradicted(const wire::GroupOpen& open, Time now) {
                 other.incarnation.counter >= open.incarnation.counter) ||
                (other.id == open.id && !is_same(other, open));
     };
-    std::vector<wire::RequestId> waiting;
-    for (auto at = where_.lower_bound({origin, 0}); at != where_.end() && at->first.origin == origin; ++at) {
-        const auto& [key, arrival] = at->second;
-        if (contradicts(gatherings_.at(key).entries.at(arrival))) waiting.push_back(at->first);
-    }
-    for (const wire::RequestId& request : waiting) erase_waiting(request);
+    std::vector<wire::RequestId> wrong;
+    if (Entry* same = find(open.id); same != nullptr && contradicts(*same)) wrong.push_back(open.id);
+    if (const auto known = origins_.find(origin); known != origins_.end())
+        for (const auto& [incarnation, opens] : known->second) {
+            if (incarnation == open.incarnation) continue;
+            for (const wire::RequestId& request : opens)
+                if (request != open.id && contradicts(*find(request))) wrong.push_back(request);
+        }
+    erase_all(wrong, {Errc::pending, who(open) + " was not listed by its own node", -1, -1, {}}, now);
+}
+
+// Waiting ones, and with their attempts, which end with `error`, those that are in one.
+void Directory::erase_all(const std::vector<wire::RequestId>& requests, const Error& error, Time now) {
     std::map<GroupId, std::set<wire::RequestId>> hit;
-    for (const auto& [id, forming] : forming_)
-        for (const Entry& entry : forming.entries)
-            if (contradicts(entry)) hit[id].insert(entry.open.id);
-    const Error error{Errc::pending, who(open) + " was not listed by its own node", -1, -1, {}};
+    for (const wire::RequestId& request : requests)
+        if (const auto at = attempt_of_.find(request); at != attempt_of_.end())
+            hit[at->second.first].insert(request);
+        else
+            erase_waiting(request);
     for (const auto& [id, out] : hit) abort_attempt(id, error, out, now);
 }
 
 void Directory::add(const wire::GroupOpen& open, const NodeId& via, Time now) {
     if (via == open.id.origin) remove_contradicted(open, now);
     if (!remove_earlier_incarnations(open, via, now)) return;
-    if (const auto at = where_.find(open.id); at != where_.end()) {  // sent again [R10]
-        return gatherings_.at(at->second.first).entries.at(at->second.second).add_via(open, via);
-    }
-    for (auto& [id, forming] : forming_)
-        for (Entry& entry : forming.entries)
-            if (entry.open.id == open.id) return entry.add_via(open, via);
+    if (Entry* known = find(open.id)) return known->add_via(open, via);  // sent again [R10]
     Entry entry{{open, via}, next_arrival_++};
     if (where_.size() >= config_.opens_max)
         return refuse(entry, {Errc::table_full,
@@ -220,6 +214,7 @@ void Directory::place(const wire::GroupKey& key, Entry entry) {
                                        "rank " + std::to_string(open.rank) + " is asked for twice"));
     }
     where_[open.id] = {key, entry.arrival};
+    enrol(open);
     ++gathering.nodes[open.id.origin];
     for (size_t i = 0; i < gathering.timeouts.size(); ++i)
         if (const int64_t ms = timeouts_of(open)[i]; ms >= 0)
@@ -255,11 +250,13 @@ std::optional<Error> Directory::difference(const wire::GroupOpen& open, const Ga
 }
 
 void Directory::refuse_all(const wire::GroupKey& key, const Error& error) {
-    const auto gathering = gatherings_.extract(key);
-    for (const auto& [arrival, entry] : gathering.mapped().entries) {
+    const auto gathering = gatherings_.find(key);
+    for (const auto& [arrival, entry] : gathering->second.entries) {
         where_.erase(entry.open.id);
+        strike(entry.open);
         refuse(entry, error);
     }
+    erase(gathering);
 }
 
 // The opens of an aborted attempt come first again, because later opens must agree with them.
@@ -269,32 +266,36 @@ void Directory::reinsert(std::vector<Entry> entries, Time now) {
     Gathering& gathering = gatherings_[key];
     for (auto& [arrival, entry] : gathering.entries) {
         where_.erase(entry.open.id);
+        strike(entry.open);
         entries.push_back(std::move(entry));
     }
+    not_before(key, gathering, Time{});
     gathering = {};
     std::sort(entries.begin(), entries.end(),
               [](const Entry& a, const Entry& b) { return a.arrival < b.arrival; });
     for (Entry& entry : entries) place(key, std::move(entry));
     if (const auto at = gatherings_.find(key); at != gatherings_.end())  // or all were refused
-        at->second.not_before = now + config_.retry_delay;
+        not_before(key, at->second, now + config_.retry_delay);
 }
 
-void Directory::form_if_complete(const wire::GroupKey& key, Time now) {
+bool Directory::form_if_complete(const wire::GroupKey& key, Time now) {
     const auto at = gatherings_.find(key);
-    if (at == gatherings_.end()) return;
+    if (at == gatherings_.end()) return false;
     Gathering& gathering = at->second;
     if (gathering.entries.empty() || gathering.entries.size() < gathering.size || now < gathering.not_before)
-        return;
+        return false;
     std::vector<Entry> entries;
     while (entries.size() < gathering.size) {
         Entry& first = gathering.entries.begin()->second;
         where_.erase(first.open.id);
+        strike(first.open);
         leave(gathering, first.open);
         entries.push_back(std::move(first));
         gathering.entries.erase(gathering.entries.begin());
     }
-    if (gathering.entries.empty()) gatherings_.erase(at);
+    if (gathering.entries.empty()) erase(at);
     prepare(std::move(entries), now);
+    return true;
 }
 
 // The members' values, or else this node's configuration. A collective time-out without a barrier time-out
@@ -347,6 +348,11 @@ void Directory::prepare(std::vector<Entry> entries, Time now) {
             forming.unsent.insert(node);
     }
     const GroupId id = forming.prepare.group;
+    for (size_t i = 0; i < forming.entries.size(); ++i) {
+        attempt_of_[forming.entries[i].open.id] = {id, i};
+        enrol(forming.entries[i].open);
+    }
+    deadlines_.insert({forming.deadline, id});
     forming_.emplace(id, std::move(forming));
 }
 
@@ -389,7 +395,7 @@ void Directory::expel(const GroupId& group, const NodeId& node, Time now) {
 }
 
 void Directory::commit(const GroupId& group, std::vector<wire::Tag> tags) {
-    const Forming forming = std::move(forming_.extract(group).mapped());
+    const Forming forming = take(group);
     std::vector<NodeId> nodes;
     for (const auto& [node, incarnation] : forming.nodes) nodes.push_back(node);
     for (const NodeId& node : nodes) sends_.push_back({node, wire::GroupCommit{group, tags}});
@@ -398,7 +404,7 @@ void Directory::commit(const GroupId& group, std::vector<wire::Tag> tags) {
 
 void Directory::abort_attempt(const GroupId& group, const Error& error, const std::set<wire::RequestId>& out,
                               Time now) {
-    Forming forming = std::move(forming_.extract(group).mapped());
+    Forming forming = take(group);
     const bool again = error.code == Errc::pending;
     for (const auto& [node, incarnation] : forming.nodes)
         if (!forming.unsent.contains(node)) sends_.push_back({node, wire::GroupRefused{{}, group, error}});
@@ -420,11 +426,12 @@ void Directory::erase_waiting(const wire::RequestId& request) {
     const auto at = where_.find(request);
     const auto [key, arrival] = at->second;
     where_.erase(at);
-    Gathering& gathering = gatherings_.at(key);
-    const Entry& entry = gathering.entries.at(arrival);
-    leave(gathering, entry.open);
-    gathering.entries.erase(arrival);
-    if (gathering.entries.empty()) gatherings_.erase(key);
+    const auto gathering = gatherings_.find(key);
+    const Entry& entry = gathering->second.entries.at(arrival);
+    strike(entry.open);
+    leave(gathering->second, entry.open);
+    gathering->second.entries.erase(arrival);
+    if (gathering->second.entries.empty()) erase(gathering);
 }
 
 void Directory::leave(Gathering& gathering, const wire::GroupOpen& open) {
@@ -436,21 +443,15 @@ void Directory::leave(Gathering& gathering, const wire::GroupOpen& open) {
 }
 
 void Directory::remove(const wire::RequestId& request, const NodeId& from, bool expired, Time now) {
-    if (const auto at = where_.find(request); at != where_.end()) {
-        Entry& entry = gatherings_.at(at->second.first).entries.at(at->second.second);
-        if (from != request.origin && !entry.drop_via(from)) return;
-        if (expired) expired_.push_back({entry.open, now + config_.expired_kept});
-        if (expired_.size() > config_.expired_max) expired_.pop_front();
-        erase_waiting(request);
-        return;
+    Entry* entry = find(request);
+    if (entry == nullptr || (from != request.origin && !entry->drop_via(from))) return;
+    if (const auto attempt = attempt_of_.find(request); attempt != attempt_of_.end()) {
+        const Error error{Errc::pending, who(entry->open) + " gave up", -1, -1, {}};
+        return abort_attempt(GroupId(attempt->second.first), error, {request}, now);
     }
-    for (auto& [id, forming] : forming_)
-        for (Entry& entry : forming.entries) {
-            if (entry.open.id != request) continue;
-            if (from != request.origin && !entry.drop_via(from)) return;
-            const Error error{Errc::pending, who(entry.open) + " gave up", -1, -1, {}};
-            return abort_attempt(GroupId(id), error, {request}, now);
-        }
+    if (expired) expired_.push_back({entry->open, now + config_.expired_kept});
+    if (expired_.size() > config_.expired_max) expired_.pop_front();
+    erase_waiting(request);
 }
 
 void Directory::remove_via(const NodeId& via, Incarnation incarnation, Time now) {
@@ -505,58 +506,26 @@ Error Directory::unsent_fault(const Forming& forming) const {
 }
 
 void Directory::on_time(Time now) {
-    std::vector<GroupId> late;
-    for (const auto& [id, forming] : forming_)
-        if (now >= forming.deadline) late.push_back(id);
-    for (const GroupId& id : late) {
-        const Forming& forming = forming_.at(id);
-        Error error{Errc::pending, {}, -1, -1, {}};
-        if (!forming.unsent.empty())
-            error = unsent_fault(forming);
-        else
-            error.text = "node " + config_.name_of(*forming.waiting_for.begin()) + " did not answer in time";
-        abort_attempt(id, error, {}, now);
+    while (!deadlines_.empty() && deadlines_.begin()->first <= now)
+        abort_late(GroupId(deadlines_.begin()->second), now);
+    while (!retries_.empty() && retries_.begin()->first <= now) {
+        ++visited_;
+        const wire::GroupKey key = retries_.begin()->second;
+        not_before(key, gatherings_.at(key), Time{});
+        while (form_if_complete(key, now)) {
+        }
     }
-    std::vector<wire::GroupKey> keys;
-    for (const auto& [key, gathering] : gatherings_)
-        if (gathering.not_before != Time{}) keys.push_back(key);
-    for (const wire::GroupKey& key : keys) form_if_complete(key, now);
 }
 
-wire::GroupStatus Directory::status(const wire::RequestId& request, const wire::GroupKey& key,
-                                    Time now) const {
-    wire::GroupStatus status{request, 0, {}, 0};
-    std::string name;
-    std::set<std::pair<NodeId, Incarnation>> incarnations;
-    auto present = [&](const wire::GroupOpen& open) {
-        status.size = open.size;
-        name = open.name;
-        // The limits of a message: further opens are left out.
-        if (status.present.size() >= wire::ranks_max) return;
-        const std::pair incarnation(open.id.origin, open.incarnation);
-        if (incarnations.size() >= wire::group_nodes_max && !incarnations.contains(incarnation)) return;
-        incarnations.insert(incarnation);
-        const uint32_t rank = open.rank < 0 ? UINT32_MAX : static_cast<uint32_t>(open.rank);
-        status.present.push_back({open.id, open.id.origin, rank, open.pid, open.incarnation});
-    };
-    if (const auto at = gatherings_.find(key); at != gatherings_.end())
-        for (const auto& [arrival, entry] : at->second.entries) present(entry.open);
-    for (const Expired& expired : expired_) {
-        if (expired.open.key != key || now >= expired.until || status.present.size() >= expired.open.size)
-            continue;
-        // One process may open several explicit ranks, so these are compared by rank.
-        const bool again = std::any_of(status.present.begin(), status.present.end(), [&](const auto& member) {
-            return expired.open.rank >= 0
-                       ? member.rank == expired.open.rank
-                       : member.node == expired.open.id.origin && member.pid == expired.open.pid;
-        });
-        if (!again) present(expired.open);
-    }
-    if (!name.empty()) status.others = others_of(name, key, now);
-    std::sort(status.present.begin(), status.present.end(), [](const auto& a, const auto& b) {
-        return std::tie(a.rank, a.request) < std::tie(b.rank, b.request);
-    });
-    return status;
+void Directory::abort_late(const GroupId& group, Time now) {
+    ++visited_;
+    const Forming& forming = forming_.at(group);
+    Error error{Errc::pending, {}, -1, -1, {}};
+    if (!forming.unsent.empty())
+        error = unsent_fault(forming);
+    else
+        error.text = "node " + config_.name_of(*forming.waiting_for.begin()) + " did not answer in time";
+    abort_attempt(group, error, {}, now);
 }
 
 std::optional<Directory::Outgoing> Directory::poll_send() {
@@ -580,9 +549,8 @@ std::optional<Listed> Directory::poll_orphan() {
 
 Time Directory::wake_at() const {
     Time next = never;
-    for (const auto& [id, forming] : forming_) next = std::min(next, forming.deadline);
-    for (const auto& [key, gathering] : gatherings_)
-        if (gathering.entries.size() >= gathering.size) next = std::min(next, gathering.not_before);
+    if (!deadlines_.empty()) next = deadlines_.begin()->first;
+    if (!retries_.empty()) next = std::min(next, retries_.begin()->first);
     return next;
 }
 

@@ -93,7 +93,8 @@ class Directory {
     // An open of an aborted attempt that another node leads now.
     std::optional<Listed> poll_orphan();
     Time wake_at() const;
-    void check_invariants() const;  // for tests; walks everything
+    void check_invariants() const;                 // for tests; walks everything
+    uint64_t visited() const { return visited_; }  // opens and attempts that inputs looked at; for tests
 
     // Requires: set by the owner. The connection to an incarnation of a node; whether this node leads an
     // open.
@@ -122,7 +123,7 @@ class Directory {
         std::map<uint64_t, Entry> entries;   // by arrival
         std::map<uint32_t, uint64_t> taken;  // arrivals by explicit rank
         std::map<NodeId, size_t> nodes;      // numbers of entries by node
-        Time not_before{};  // the next attempt is not made before; zero: no attempt was aborted
+        Time not_before{};                   // the next attempt is not made before; zero: at any time
     };
     struct Forming {
         wire::GroupPrepare prepare;
@@ -142,11 +143,20 @@ class Directory {
     void place(const wire::GroupKey& key, Entry entry);
     void reinsert(std::vector<Entry> entries, Time now);
     void erase_waiting(const wire::RequestId& request);
+    void erase_all(const std::vector<wire::RequestId>& requests, const Error& error, Time now);
+    void check_indexes() const;
+    void enrol(const wire::GroupOpen& open);
+    void strike(const wire::GroupOpen& open);
+    Entry* find(const wire::RequestId& request);
+    void not_before(const wire::GroupKey& key, Gathering& gathering, Time when);
+    void erase(std::map<wire::GroupKey, Gathering>::iterator gathering);
+    Forming take(const GroupId& group);
+    void abort_late(const GroupId& group, Time now);
     static void leave(Gathering& gathering, const wire::GroupOpen& open);
     void remove_contradicted(const wire::GroupOpen& open, Time now);
     bool remove_earlier_incarnations(const wire::GroupOpen& open, const NodeId& via, Time now);
     Error unsent_fault(const Forming& forming) const;
-    void form_if_complete(const wire::GroupKey& key, Time now);
+    bool form_if_complete(const wire::GroupKey& key, Time now);  // true: it was
     void prepare(std::vector<Entry> entries, Time now);
     wire::TimeoutsRecord agreed(const std::vector<wire::GroupOpen>& opens) const;
     void decide(const GroupId& group, Time now);
@@ -162,10 +172,16 @@ class Directory {
     std::map<wire::RequestId, std::pair<wire::GroupKey, uint64_t>>
         where_;                           // (key, arrival) of each waiting open
     std::map<GroupId, Forming> forming_;  // attempts between prepare and commit
-    std::deque<Expired> expired_;         // the oldest first
-    std::deque<Outgoing> sends_;          // not polled yet
-    std::deque<Committed> committed_;     // not polled yet
-    std::deque<Listed> orphans_;          // not polled yet
+    // What is due, and where, so that no input looks at all opens.
+    std::set<std::pair<Time, GroupId>> deadlines_;       // of forming_
+    std::set<std::pair<Time, wire::GroupKey>> retries_;  // not_before of gatherings_, if there is one
+    std::map<wire::RequestId, std::pair<GroupId, size_t>> attempt_of_;  // and index, of each open in forming_
+    std::map<NodeId, std::map<Incarnation, std::set<wire::RequestId>>> origins_;  // all opens, by their node
+    uint64_t visited_ = 0;
+    std::deque<Expired> expired_;      // the oldest first
+    std::deque<Outgoing> sends_;       // not polled yet
+    std::deque<Committed> committed_;  // not polled yet
+    std::deque<Listed> orphans_;       // not polled yet
 };
 
 // The features that all nodes of a group have [V5].

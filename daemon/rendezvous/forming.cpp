@@ -3,8 +3,10 @@
 #include "rendezvous/forming.hpp"
 
 #include <algorithm>
+#include <tuple>
 
 #include "rendezvous/rendezvous.hpp"
+#include "wire/limits.hpp"
 
 namespace nexar::rendezvous {
 namespace {
@@ -46,6 +48,42 @@ uint32_t Directory::others_of(const std::string& name, const wire::GroupKey& key
         return e.open.key != key && e.open.name == name && now < e.until;
     }));
     return static_cast<uint32_t>(others);
+}
+
+wire::GroupStatus Directory::status(const wire::RequestId& request, const wire::GroupKey& key,
+                                    Time now) const {
+    wire::GroupStatus status{request, 0, {}, 0};
+    std::string name;
+    std::set<std::pair<NodeId, Incarnation>> incarnations;
+    auto present = [&](const wire::GroupOpen& open) {
+        status.size = open.size;
+        name = open.name;
+        // The limits of a message: further opens are left out.
+        if (status.present.size() >= wire::ranks_max) return;
+        const std::pair incarnation(open.id.origin, open.incarnation);
+        if (incarnations.size() >= wire::group_nodes_max && !incarnations.contains(incarnation)) return;
+        incarnations.insert(incarnation);
+        const uint32_t rank = open.rank < 0 ? UINT32_MAX : static_cast<uint32_t>(open.rank);
+        status.present.push_back({open.id, open.id.origin, rank, open.pid, open.incarnation});
+    };
+    if (const auto at = gatherings_.find(key); at != gatherings_.end())
+        for (const auto& [arrival, entry] : at->second.entries) present(entry.open);
+    for (const Expired& expired : expired_) {
+        if (expired.open.key != key || now >= expired.until || status.present.size() >= expired.open.size)
+            continue;
+        // One process may open several explicit ranks, so these are compared by rank.
+        const bool again = std::any_of(status.present.begin(), status.present.end(), [&](const auto& member) {
+            return expired.open.rank >= 0
+                       ? member.rank == expired.open.rank
+                       : member.node == expired.open.id.origin && member.pid == expired.open.pid;
+        });
+        if (!again) present(expired.open);
+    }
+    if (!name.empty()) status.others = others_of(name, key, now);
+    std::sort(status.present.begin(), status.present.end(), [](const auto& a, const auto& b) {
+        return std::tie(a.rank, a.request) < std::tie(b.rank, b.request);
+    });
+    return status;
 }
 
 void Rendezvous::inquire() {

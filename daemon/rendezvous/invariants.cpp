@@ -29,6 +29,7 @@ void Directory::check_invariants() const {
         waiting += gathering.entries.size();
     }
     NEXAR_CHECK(waiting == where_.size());
+    check_indexes();
     for (const auto& [id, forming] : forming_) {
         NEXAR_CHECK(id == forming.prepare.group);
         NEXAR_CHECK(forming.entries.size() == forming.prepare.members.size());
@@ -43,7 +44,60 @@ void Directory::check_invariants() const {
     NEXAR_CHECK(expired_.size() <= config_.expired_max);
 }
 
+void Directory::check_indexes() const {
+    size_t retries = 0, in_attempts = 0, listed = 0;
+    for (const auto& [key, gathering] : gatherings_) {
+        const bool waits = gathering.not_before != Time{};
+        retries += waits;
+        NEXAR_CHECK(waits == retries_.contains({gathering.not_before, key}));
+        NEXAR_CHECK(waits || gathering.entries.size() < gathering.size);
+        for (const auto& [arrival, entry] : gathering.entries)
+            NEXAR_CHECK(origins_.at(entry.open.id.origin).at(entry.open.incarnation).contains(entry.open.id));
+    }
+    for (const auto& [id, forming] : forming_) {
+        NEXAR_CHECK(deadlines_.contains({forming.deadline, id}));
+        for (size_t i = 0; i < forming.entries.size(); ++i) {
+            const wire::GroupOpen& open = forming.entries[i].open;
+            NEXAR_CHECK(attempt_of_.at(open.id) == std::pair(id, i));
+            NEXAR_CHECK(origins_.at(open.id.origin).at(open.incarnation).contains(open.id));
+        }
+        in_attempts += forming.entries.size();
+    }
+    for (const auto& [origin, incarnations] : origins_)
+        for (const auto& [incarnation, opens] : incarnations) listed += opens.size();
+    NEXAR_CHECK(retries == retries_.size() && deadlines_.size() == forming_.size());
+    NEXAR_CHECK(in_attempts == attempt_of_.size() && listed == where_.size() + in_attempts);
+}
+
+void Rendezvous::check_indexes() const {
+    size_t due = 0, waiting = 0, reservations_due = 0;
+    for (const auto& [request, own] : own_) {
+        const Time ends = own.status_until == never ? own.deadline : own.status_until;
+        NEXAR_CHECK(own.due_at == (own.reserved ? never : std::min(own.list_at, ends)));
+        NEXAR_CHECK((own.due_at != never) == due_.contains({own.due_at, request}));
+        NEXAR_CHECK(by_session_.contains({own.session, request}));
+        due += own.due_at != never;
+        if (own.status_until == never) continue;
+        const auto question = questions_.find(own.open.key);
+        NEXAR_CHECK(question != questions_.end() && question->second.waiting.contains(request));
+        ++waiting;
+    }
+    for (const auto& [key, question] : questions_) {
+        NEXAR_CHECK(question.waiting.contains(question.by));
+        waiting -= question.waiting.size();
+    }
+    for (const auto& [group, r] : reservations_) {
+        NEXAR_CHECK(r.due_at ==
+                    std::min(r.link_deadline, r.query_until == never ? r.decision_deadline : r.query_until));
+        NEXAR_CHECK((r.due_at != never) == reservations_due_.contains({r.due_at, group}));
+        reservations_due += r.due_at != never;
+    }
+    NEXAR_CHECK(due == due_.size() && by_session_.size() == own_.size() && waiting == 0);
+    NEXAR_CHECK(reservations_due == reservations_due_.size());
+}
+
 void Rendezvous::check_invariants() const {
+    check_indexes();
     directory_.check_invariants();
     local_.check_invariants();
     NEXAR_CHECK(inbox_.empty());

@@ -37,12 +37,15 @@ void Rendezvous::on_prepare(const NodeId& from, const wire::GroupPrepare& prepar
             continue;
         }
         Own& own = own_.at(member.request);
+        leave_question(own);
         own.reserved = prepare.group;
         own.status_until = never;
+        reschedule(own);
         if (!own.local && !reservation.proof) reservation.proof.emplace(config_.proof, own.proof, prepare);
     }
     reservation.link_deadline = now + config_.link_wait;
     reservation.decision_deadline = now + config_.decision_timeout;
+    reschedule(prepare.group, reservation);
     answer_prepare(prepare.group, reservation, now);
 }
 
@@ -182,6 +185,7 @@ void Rendezvous::answer_prepare(const GroupId& group, Reservation& reservation, 
         break;
     }
     reservation.link_deadline = never;
+    reschedule(group, reservation);
     wire::Tag tag{};
     if (reservation.proof && error.code == Errc::ok)
         tag = reservation.proof->tag_of(config_.self, config_.incarnation);
@@ -193,6 +197,7 @@ void Rendezvous::resume(const NodeId& node, const GroupId& group, Reservation& r
     if (reservation.link_deadline != never) answer_prepare(group, reservation, now);
     if (reservation.query_until == never) return;
     if (reservation.leader == node && now < reservation.decision_deadline) reservation.query_until = never;
+    reschedule(group, reservation);
 }
 
 void Rendezvous::on_commit(const NodeId& from, const wire::GroupCommit& message, Time now) {
@@ -245,18 +250,19 @@ void Rendezvous::end_unproven(const GroupId& group, const NodeId& node, Time now
 }
 
 void Rendezvous::commit(const GroupId& group, const std::vector<wire::Tag>& tags, Time now) {
-    const Reservation reservation = std::move(reservations_.extract(group).mapped());
+    const Reservation reservation = take(group);
     Opened opened{reservation.prepare, {}, {}};
     for (const wire::GroupMemberRecord& member : reservation.prepare.members) {
         if (member.node != config_.self) continue;
-        const Own& own = own_.at(member.request);
+        const Owned at = own_.find(member.request);
+        const Own& own = at->second;
         if (own.withdrawn)
             opened.gone.push_back(Rank{member.rank});
         else
             opened.ranks.emplace_back(member.request, Rank{member.rank});
         if (leader_of(own) != reservation.leader)
             send(leader_of(own), wire::GroupWithdraw{member.request, own.open.key, true, false}, own.payer);
-        own_.erase(member.request);
+        forget(at);
     }
     std::vector<NodeId> nodes{config_.self};
     for (const auto& [node, incarnation] : reservation.nodes) nodes.push_back(node);
@@ -266,14 +272,16 @@ void Rendezvous::commit(const GroupId& group, const std::vector<wire::Tag>& tags
 }
 
 void Rendezvous::abort_attempt(const GroupId& group, const Error& error, Time now) {
-    const Reservation reservation = std::move(reservations_.extract(group).mapped());
+    const Reservation reservation = take(group);
     decided(group, {Outcome::aborted, {}, {}, {}, now});
     for (const wire::GroupMemberRecord& member : reservation.prepare.members) {
         if (member.node != config_.self) continue;
-        Own& own = own_.at(member.request);
+        const Owned at = own_.find(member.request);
+        Own& own = at->second;
         own.reserved.reset();
+        reschedule(own);
         if (own.withdrawn) {
-            own_.erase(member.request);
+            forget(at);
         } else if (error.code != Errc::pending) {
             fail_open(member.request, error);
         } else {
@@ -323,6 +331,7 @@ void Rendezvous::disown(const NodeId& from, const GroupId& group, const NodeId& 
 
 void Rendezvous::query_members(const GroupId& group, Reservation& reservation, Time now) {
     reservation.query_until = now + config_.query_timeout;
+    reschedule(group, reservation);
     std::set<NodeId> asked{reservation.leader};
     for (const auto& [node, incarnation] : reservation.nodes) asked.insert(node);
     for (const NodeId& node : asked)

@@ -82,6 +82,7 @@ Result<wire::RequestId> Rendezvous::open(const OpenSpec& spec, Time now) {
     own.since = now;
     own.deadline = spec.timeout == Duration{0} ? never : now + own.timeout;
     Own& kept = own_[own.open.id] = own;
+    by_session_.insert({own.session, own.open.id});
     list(kept, now);
     settle(now);
     return own.open.id;
@@ -89,6 +90,7 @@ Result<wire::RequestId> Rendezvous::open(const OpenSpec& spec, Time now) {
 
 void Rendezvous::list(Own& own, Time now) {
     own.list_at = never;
+    reschedule(own);
     own.listed.insert(leader_of(own));
     if (leader_of(own) == config_.self)
         directory_of(own).add(own.open, config_.self, now);
@@ -107,20 +109,96 @@ void Rendezvous::withdraw(const wire::RequestId& request, Time now) {
         const NodeId& leader = reservations_.at(*own.reserved).leader;
         if (leader != leader_of(own)) send(leader, message, own.payer);
     } else {
-        own_.erase(at);
+        forget(at);
     }
     settle(now);
 }
 
 void Rendezvous::withdraw_session(SessionId session, Time now) {
     std::vector<wire::RequestId> requests;
-    for (const auto& [id, own] : own_)
-        if (own.session == session) requests.push_back(id);
+    for (auto at = by_session_.lower_bound({session, {}}); at != by_session_.end() && at->first == session;
+         ++at)
+        requests.push_back(at->second);
     for (const wire::RequestId& request : requests) withdraw(request, now);
 }
 
 void Rendezvous::fail_open(const wire::RequestId& request, Error error) {
-    if (own_.erase(request) > 0) actions_.push_back(Failed{request, std::move(error)});
+    const auto own = own_.find(request);
+    if (own == own_.end()) return;
+    forget(own);
+    actions_.push_back(Failed{request, std::move(error)});
+}
+
+// ---- What is due ----
+
+// After each change of what `due_at` follows from.
+void Rendezvous::reschedule(Own& own) {
+    const Time ends = own.status_until == never ? own.deadline : own.status_until;
+    const Time due = own.reserved ? never : std::min(own.list_at, ends);
+    if (due == own.due_at) return;
+    if (own.due_at != never) due_.erase({own.due_at, own.open.id});
+    own.due_at = due;
+    if (due != never) due_.insert({due, own.open.id});
+}
+
+void Rendezvous::forget(Owned own) {
+    leave_question(own->second);
+    if (own->second.due_at != never) due_.erase({own->second.due_at, own->first});
+    by_session_.erase({own->second.session, own->first});
+    own_.erase(own);
+}
+
+void Rendezvous::reschedule(const GroupId& group, Reservation& r) {
+    const Time due = std::min(r.link_deadline, r.query_until == never ? r.decision_deadline : r.query_until);
+    if (due == r.due_at) return;
+    if (r.due_at != never) reservations_due_.erase({r.due_at, group});
+    r.due_at = due;
+    if (due != never) reservations_due_.insert({due, group});
+}
+
+// Out of reservations_.
+Rendezvous::Reservation Rendezvous::take(const GroupId& group) {
+    Reservation reservation = std::move(reservations_.extract(group).mapped());
+    if (reservation.due_at != never) reservations_due_.erase({reservation.due_at, group});
+    return reservation;
+}
+
+std::vector<wire::RequestId> Rendezvous::opens_due(Time now) {
+    std::vector<wire::RequestId> out;
+    for (auto at = due_.begin(); at != due_.end() && at->first <= now; ++at) out.push_back(at->second);
+    visited_ += out.size();
+    std::ranges::sort(out);  // in the order in which they were opened
+    return out;
+}
+
+// ---- The deadline [R11] ----
+
+// A leader's answer is as long as the list of those that came, so opens of one key ask together.
+void Rendezvous::ask_status(Own& own, Time now) {
+    own.status_until = now + config_.status_wait;
+    reschedule(own);
+    Question& question = questions_[own.open.key];
+    question.waiting.insert(own.open.id);
+    if (question.waiting.size() > 1 && question.to == leader_) return;
+    question.by = own.open.id;
+    question.to = leader_;
+    send(leader_, wire::GroupStatusRequest{own.open.id, own.open.key}, own.payer);
+}
+
+// Another open asks again, if the question was this one's: the answer to it may not find its way back.
+void Rendezvous::leave_question(const Own& own) {
+    const auto at = own.status_until == never ? questions_.end() : questions_.find(own.open.key);
+    if (at == questions_.end()) return;
+    Question& question = at->second;
+    question.waiting.erase(own.open.id);
+    if (question.waiting.empty()) {
+        questions_.erase(at);
+    } else if (question.by == own.open.id) {
+        question.by = *question.waiting.begin();
+        const Own& next = own_.at(question.by);
+        question.to = leader_;
+        send(leader_, wire::GroupStatusRequest{question.by, next.open.key}, next.payer);
+    }
 }
 
 // [R11]: an open's deadline has passed.
@@ -136,23 +214,22 @@ void Rendezvous::expire(const wire::RequestId& request, const wire::GroupStatus*
 }
 
 void Rendezvous::expire_all(Time now) {
-    std::vector<wire::RequestId> due;
-    for (const auto& [id, own] : own_)
-        if (!own.reserved && now >= std::min(own.deadline, own.status_until)) due.push_back(id);
     // All status questions come before the withdrawals, so that opens that expire together see each other.
-    std::vector<std::pair<wire::RequestId, wire::GroupStatus>> answers;
-    for (const wire::RequestId& request : due) {
+    std::map<std::pair<bool, wire::GroupKey>, wire::GroupStatus> statuses;  // of local ones too
+    std::vector<std::pair<wire::RequestId, const wire::GroupStatus*>> over;
+    for (const wire::RequestId& request : opens_due(now)) {
         Own& own = own_.at(request);
         if (leader_of(own) == config_.self) {
-            answers.emplace_back(request, directory_of(own).status(request, own.open.key, now));
+            const auto [at, first] = statuses.try_emplace({own.local, own.open.key});
+            if (first) at->second = directory_of(own).status(request, own.open.key, now);
+            over.emplace_back(request, &at->second);
         } else if (own.status_until == never) {
-            own.status_until = now + config_.status_wait;
-            send(leader_, wire::GroupStatusRequest{request, own.open.key}, own.payer);
-        } else if (now >= own.status_until) {
-            expire(request, nullptr);
+            ask_status(own, now);
+        } else {
+            over.emplace_back(request, nullptr);
         }
     }
-    for (const auto& [request, status] : answers) expire(request, &status);
+    for (const auto& [request, status] : over) expire(request, status);
 }
 
 void Rendezvous::on_status_request(const NodeId& from, const wire::GroupStatusRequest& request, Time now) {
@@ -165,7 +242,11 @@ void Rendezvous::on_status_request(const NodeId& from, const wire::GroupStatusRe
 void Rendezvous::on_status(const NodeId& from, const wire::GroupStatus& status) {
     keep_arrived(from, status);
     if (const auto own = own_.find(status.id); own != own_.end()) {
-        if (own->second.status_until != never && from == leader_of(own->second)) expire(status.id, &status);
+        if (own->second.status_until == never || from != leader_of(own->second)) return;
+        const auto question = questions_.find(own->second.open.key);
+        const std::set<wire::RequestId> waiting = std::exchange(question->second.waiting, {});
+        questions_.erase(question);
+        for (const wire::RequestId& request : waiting) expire(request, &status);
     } else if (const auto relayed = relayed_.find(status.id); relayed != relayed_.end() && from == leader_) {
         send(relayed->second.via, status);
     }
@@ -374,10 +455,12 @@ void Rendezvous::on_time(Time now) {
     directory_.on_time(now);
     local_.on_time(now);
     settle(now);
-    for (auto& [id, own] : own_)
-        if (!own.reserved && now >= own.list_at) list(own, now);
+    for (const wire::RequestId& request : opens_due(now))
+        if (Own& own = own_.at(request); now >= own.list_at) list(own, now);
     std::vector<GroupId> groups;
-    for (const auto& [group, reservation] : reservations_) groups.push_back(group);
+    for (auto at = reservations_due_.begin(); at != reservations_due_.end() && at->first <= now; ++at)
+        groups.push_back(at->second);
+    visited_ += groups.size();
     for (const GroupId& group : groups) on_reservation_time(group, now);
     expire_all(now);
     settle(now);
@@ -385,12 +468,8 @@ void Rendezvous::on_time(Time now) {
 
 Time Rendezvous::wake_at() const {
     Time next = std::min(directory_.wake_at(), local_.wake_at());
-    for (const auto& [id, own] : own_)
-        if (!own.reserved)
-            next = std::min({next, own.list_at, own.status_until == never ? own.deadline : own.status_until});
-    for (const auto& [group, r] : reservations_)
-        next =
-            std::min({next, r.link_deadline, r.query_until == never ? r.decision_deadline : r.query_until});
+    if (!due_.empty()) next = std::min(next, due_.begin()->first);
+    if (!reservations_due_.empty()) next = std::min(next, reservations_due_.begin()->first);
     return next;
 }
 

@@ -121,6 +121,8 @@ class Rendezvous {
     Time wake_at() const;
 
     void check_invariants() const;  // for tests; walks everything
+    // Opens and attempts that inputs looked at; for tests.
+    uint64_t visited() const { return visited_ + directory_.visited() + local_.visited(); }
 
     NodeId leader() const { return leader_; }
     size_t pending() const { return own_.size(); }
@@ -147,6 +149,7 @@ class Rendezvous {
         std::optional<GroupId> reserved;  // the attempt that it is prepared in
         bool withdrawn = false;           // its process ended while it was reserved [R12]
         Time list_at = never;             // it is not listed until then [R20]
+        Time due_at = never;              // where it is in due_
         ProofKey proof{};                 // not of a local one
         std::string trouble;              // why the last attempt was aborted; empty: none was
         PayerRef payer;                   // of all messages about it
@@ -159,6 +162,7 @@ class Rendezvous {
         Time decision_deadline;      // the leader's decision is due then
         Time query_until = never;    // the other members were asked; waits for them until then [R8]
         std::optional<Proof> proof;  // none: of local opens, led here
+        Time due_at = never;         // where it is in reservations_due_
     };
     enum class Outcome : uint8_t { committed, aborted };
     struct Decision {
@@ -209,6 +213,15 @@ class Rendezvous {
     void fail_open(const wire::RequestId& request, Error error);
     void expire(const wire::RequestId& request, const wire::GroupStatus* status);
     void expire_all(Time now);
+    void check_indexes() const;
+    using Owned = std::map<wire::RequestId, Own>::iterator;
+    void reschedule(Own& own);
+    void forget(Owned own);
+    void ask_status(Own& own, Time now);
+    void leave_question(const Own& own);
+    void reschedule(const GroupId& group, Reservation& reservation);
+    Reservation take(const GroupId& group);
+    std::vector<wire::RequestId> opens_due(Time now);
     void update_leader(Time now);
     void send(const NodeId& to, wire::Message message, const PayerRef& payer = {});
     void on_prepared(const NodeId& from, const wire::GroupPrepared& prepared, Time now);
@@ -225,11 +238,21 @@ class Rendezvous {
     std::map<NodeId, Incarnation> lost_;   // nodes that were connected; at most as many as the peer table has
     // Increases from incarnation to incarnation, so that an open of an earlier one never equals one of this.
     uint64_t next_request_;
-    std::map<wire::RequestId, Own> own_;         // opens of this node without an outcome
+    std::map<wire::RequestId, Own> own_;                          // opens of this node without an outcome
+    std::set<std::pair<Time, wire::RequestId>> due_;              // of own_, those that wait for a time
+    std::set<std::pair<SessionId, wire::RequestId>> by_session_;  // own_
+    // A key's opens that expire together share one question [R11].
+    struct Question {
+        wire::RequestId by;
+        NodeId to;
+        std::set<wire::RequestId> waiting;
+    };
+    std::map<wire::GroupKey, Question> questions_;
     std::map<wire::RequestId, Listed> relayed_;  // passed on to the leader [R1]; empty while this node leads
     std::map<GroupId, Reservation> reservations_;  // prepared here, not decided
-    std::map<GroupId, Decision> decisions_;        // the last decisions_max
-    std::deque<GroupId> decision_order_;           // their ids, the oldest first
+    std::set<std::pair<Time, GroupId>> reservations_due_;
+    std::map<GroupId, Decision> decisions_;  // the last decisions_max
+    std::deque<GroupId> decision_order_;     // their ids, the oldest first
     // By node: attempts that this node has promised not to join. A promise counts if that node is in the
     // attempt, so the questions of other nodes have no effect, and each node has its own promises_max.
     std::map<NodeId, std::deque<GroupId>> promised_;
@@ -240,6 +263,7 @@ class Rendezvous {
     std::map<wire::GroupKey, Arrived> arrived_;        // the leader's answers since the last inquire()
     std::deque<wire::Message> inbox_;  // messages of this node to itself; empty between inputs
     std::deque<Action> actions_;       // not polled yet
+    uint64_t visited_ = 0;
 };
 
 }  // namespace nexar::rendezvous

@@ -1,0 +1,51 @@
+// See directory.hpp. Where the opens of the directory are and when something is due, so that no input looks
+// at all of them.
+#include "rendezvous/directory.hpp"
+
+namespace nexar::rendezvous {
+
+void Directory::enrol(const wire::GroupOpen& open) {
+    origins_[open.id.origin][open.incarnation].insert(open.id);
+}
+
+void Directory::strike(const wire::GroupOpen& open) {
+    const auto origin = origins_.find(open.id.origin);
+    const auto opens = origin->second.find(open.incarnation);
+    opens->second.erase(open.id);
+    if (opens->second.empty()) origin->second.erase(opens);
+    if (origin->second.empty()) origins_.erase(origin);
+}
+
+// Null: not listed here.
+Directory::Entry* Directory::find(const wire::RequestId& request) {
+    ++visited_;
+    if (const auto at = where_.find(request); at != where_.end())
+        return &gatherings_.at(at->second.first).entries.at(at->second.second);
+    const auto attempt = attempt_of_.find(request);
+    if (attempt == attempt_of_.end()) return nullptr;
+    return &forming_.at(attempt->second.first).entries[attempt->second.second];
+}
+
+void Directory::not_before(const wire::GroupKey& key, Gathering& gathering, Time when) {
+    if (gathering.not_before != Time{}) retries_.erase({gathering.not_before, key});
+    gathering.not_before = when;
+    if (when != Time{}) retries_.insert({when, key});
+}
+
+void Directory::erase(std::map<wire::GroupKey, Gathering>::iterator gathering) {
+    not_before(gathering->first, gathering->second, Time{});
+    gatherings_.erase(gathering);
+}
+
+// Out of forming_.
+Directory::Forming Directory::take(const GroupId& group) {
+    Forming forming = std::move(forming_.extract(group).mapped());
+    deadlines_.erase({forming.deadline, group});
+    for (const Entry& entry : forming.entries) {
+        attempt_of_.erase(entry.open.id);
+        strike(entry.open);
+    }
+    return forming;
+}
+
+}  // namespace nexar::rendezvous

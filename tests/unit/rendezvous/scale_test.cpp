@@ -1,0 +1,130 @@
+// What many waiting opens cost: an input looks at what it is about, and a moment at what is due then.
+#include <catch2/catch_test_macros.hpp>
+#include <string>
+#include <vector>
+
+#include "cluster.hpp"
+
+namespace nexar::rendezvous {
+namespace {
+
+constexpr size_t waiting = 20'000, turns = 1000;
+
+// A machine with very many opens of groups that never fill.
+struct Crowd {
+    explicit Crowd(const NodeId& leader) : machine(config_of(node_id(3))) {
+        if (leader != node_id(3)) machine.on_peer_up(leader, {}, Time{});
+        for (size_t i = 0; i < waiting; ++i) open(i, ms(60'000));
+        drain();
+    }
+    wire::RequestId open(size_t i, Duration timeout) {
+        const std::string name = "group " + std::to_string(i);
+        const auto request =
+            machine.open({SessionId{i}, key_of(name), false, name, 2, 0, 9, timeout}, Time(ms(1)));
+        REQUIRE(request);
+        return *request;
+    }
+    std::vector<Action> drain() {
+        std::vector<Action> out;
+        while (auto action = machine.poll_action()) out.push_back(std::move(*action));
+        return out;
+    }
+    Rendezvous machine;
+};
+
+}  // namespace
+
+TEST_CASE("turns of the loop do not look at opens that wait", "[rendezvous][H17]") {
+    for (const NodeId& leader : {node_id(0), node_id(3)}) {
+        Crowd crowd(leader);
+        const uint64_t before = crowd.machine.visited();
+        for (size_t i = 1; i <= turns; ++i) {
+            crowd.machine.on_time(Time(ms(static_cast<int64_t>(i))));
+            CHECK(crowd.machine.wake_at() == Time(ms(60'001)));
+        }
+        CHECK(crowd.machine.visited() == before);
+        crowd.machine.check_invariants();
+    }
+}
+
+TEST_CASE("an open that comes, expires or is withdrawn beside very many others looks at few",
+          "[rendezvous][H17]") {
+    for (const NodeId& leader : {node_id(0), node_id(3)}) {
+        Crowd crowd(leader);
+        const uint64_t before = crowd.machine.visited();
+        for (size_t i = 0; i < turns; ++i) {
+            const auto request = crowd.open(waiting + i, ms(100));
+            if (i % 2 == 0) crowd.machine.withdraw(request, Time(ms(2)));
+            if (i % 2 == 1) crowd.machine.withdraw_session(SessionId{waiting + i}, Time(ms(2)));
+        }
+        for (size_t i = 0; i < turns; ++i) crowd.open(waiting + i, ms(100));
+        crowd.machine.on_time(Time(ms(101)));
+        crowd.machine.on_time(Time(ms(500)));
+        CHECK(crowd.machine.visited() - before < 20 * turns);
+        CHECK(crowd.machine.pending() == waiting);
+        crowd.machine.check_invariants();
+    }
+}
+
+TEST_CASE("opens of other nodes that come and go look at few of those that wait", "[rendezvous][H17]") {
+    Rendezvous machine(config_of(node_id(0)));
+    machine.on_peer_up(node_id(1), {1, 1}, Time{});
+    const auto open_of = [](size_t i) {
+        wire::GroupOpen open;
+        open.id = {node_id(1), i + 1};
+        open.name = "group " + std::to_string(i);
+        open.key = key_of(open.name);
+        open.size = 2;
+        open.incarnation = {1, 1};
+        return open;
+    };
+    for (size_t i = 0; i < waiting; ++i) machine.on_message(node_id(1), open_of(i), Time{});
+    for (size_t i = 0; i < turns; ++i) {
+        const wire::GroupOpen open = open_of(waiting + i);
+        machine.on_message(node_id(1), open, Time{});
+        machine.on_message(node_id(1), wire::GroupWithdraw{open.id, open.key, false, false}, Time{});
+    }
+    CHECK(machine.visited() < 10 * (waiting + turns));
+    machine.check_invariants();
+}
+
+TEST_CASE("opens of one key that expire together ask the leader once, and again when the one that asked goes",
+          "[rendezvous][R11]") {
+    Rendezvous machine(config_of(node_id(3)));
+    machine.on_peer_up(node_id(0), {}, Time{});
+    std::vector<wire::RequestId> requests;
+    for (int64_t rank = 0; rank < 50; ++rank)
+        requests.push_back(
+            *machine.open({SessionId{1}, key_of("train"), false, "train", 64, rank, 9, ms(1000)}, Time{}));
+    const auto asked = [&] {
+        std::vector<wire::RequestId> out;
+        while (const auto action = machine.poll_action())
+            if (const auto* send = std::get_if<Send>(&*action))
+                if (const auto* request = std::get_if<wire::GroupStatusRequest>(&send->message))
+                    out.push_back(request->id);
+        return out;
+    };
+    asked();
+    machine.on_time(Time(ms(1000)));
+    CHECK(asked() == std::vector{requests[0]});
+    machine.withdraw(requests[0], Time(ms(1001)));
+    CHECK(asked() == std::vector{requests[1]});
+    machine.check_invariants();
+
+    wire::GroupStatus status{requests[1], 64, {}, 0};
+    for (uint32_t rank = 1; rank < 50; ++rank)
+        status.present.push_back({requests[rank], node_id(3), rank, 9, {}, 0, {}});
+    machine.on_message(node_id(0), status, Time(ms(1002)));
+    size_t failed = 0;
+    while (const auto action = machine.poll_action())
+        if (const auto* f = std::get_if<Failed>(&*action)) {
+            CHECK(f->error.code == Errc::group_incomplete);
+            CHECK(f->error.text.contains("rank 0, rank 50"));
+            ++failed;
+        }
+    CHECK(failed == 49);
+    CHECK(machine.pending() == 0);
+    machine.check_invariants();
+}
+
+}  // namespace nexar::rendezvous
