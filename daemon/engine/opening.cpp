@@ -17,7 +17,8 @@ wire::TimeoutsRecord record_of(const Timeouts& t) {
     return {ms_of(t.collective), ms_of(t.barrier), ms_of(t.rpc)};
 }
 
-rendezvous::Config config_of(const EngineConfig& config) {
+rendezvous::Config config_of(const Context& context) {
+    const EngineConfig& config = context.config;
     rendezvous::Config out;
     out.self = config.self;
     out.incarnation = config.incarnation;
@@ -27,12 +28,17 @@ rendezvous::Config config_of(const EngineConfig& config) {
     out.timeouts = record_of(config.timeouts);
     out.in_cluster = config.in_cluster;
     out.proof = config.proof;
+    out.answer_room = [&context](const NodeId& node) {
+        const auto peer = context.find_peer(node);
+        const auto room = peer ? context.ports.peers.answer_room(*peer) : link::ControlLog::AnswerRoom{};
+        return rendezvous::AnswerRoom{room.prepares, room.refusals};
+    };
     return out;
 }
 
 }  // namespace
 
-Opening::Opening(Context& context) : context_(context), machine_(config_of(context.config)) {}
+Opening::Opening(Context& context) : context_(context), machine_(config_of(context)) {}
 
 Result<void> Opening::open(const OpenRequest& request, ChargeRef charge) {
     if (!context_.config.credentials) return fail(Errc::unsupported, "this daemon has no rendezvous");

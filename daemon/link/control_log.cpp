@@ -32,6 +32,11 @@ bool ControlLog::reserve_open(Account account, size_t bytes) {
     return reserve(account, bytes);
 }
 
+ControlLog::AnswerRoom ControlLog::answer_room() const {
+    const auto left = [this](size_t limit) { return limit - std::min(limit, own_bytes_); };
+    return {left(config_.prepares_bytes_max), left(config_.refusals_bytes_max)};
+}
+
 // What a discarded or dropped log forgot is not there any more.
 void ControlLog::release(Account account, size_t bytes) {
     const auto use = uses_.find(account);

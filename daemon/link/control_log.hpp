@@ -30,7 +30,11 @@ struct ControlLogConfig {
     // have less: each that waits may cause answers, which come from the reserve.
     size_t opens_queued_bytes_max = 8 << 20;
     size_t opens_queued_bytes_of_account_max = 2 << 20;
-    uint64_t unacknowledged_max = 16;  // applied messages that wait for another frame to go with
+    // A leader's answers to opens wait with the leader, who forgets what is withdrawn, while so much of the
+    // reserve waits for the peer.
+    size_t prepares_bytes_max = 8 << 20;
+    size_t refusals_bytes_max = 4 << 20;  // and reports of who came: less, so that groups are still made
+    uint64_t unacknowledged_max = 16;     // applied messages that wait for another frame to go with
     size_t unacknowledged_bytes_max = 64 << 10;
     // Tests only: each switch breaks one promise that a named test must notice.
     struct Sabotage {
@@ -68,6 +72,11 @@ class ControlLog {
     // Room for messages that a request may cause later. False: there is none now.
     bool reserve(Account account, size_t bytes);
     bool reserve_open(Account account, size_t bytes);  // for the messages of an open
+    // Bytes of a leader's answers that may be appended now.
+    struct AnswerRoom {
+        size_t prepares = SIZE_MAX, refusals = SIZE_MAX;
+    };
+    AnswerRoom answer_room() const;
     void release(Account account, size_t bytes);
     // True once after a reserve() that failed, when bytes were freed since.
     bool take_room_again();

@@ -104,6 +104,10 @@ bool Mesh::reserve_open(PeerIndex index, Account account, size_t bytes) {
     return impl_->carrier.peer(index).log.reserve_open(account, bytes);
 }
 
+ControlLog::AnswerRoom Mesh::answer_room(PeerIndex index) const {
+    return impl_->carrier.peer(index).log.answer_room();
+}
+
 void Mesh::release(PeerIndex index, Account account, size_t bytes) {
     impl_->carrier.release(impl_->carrier.peer(index), account, bytes);
 }

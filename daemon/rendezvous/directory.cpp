@@ -284,6 +284,10 @@ bool Directory::form_if_complete(const wire::GroupKey& key, Time now) {
     Gathering& gathering = at->second;
     if (gathering.entries.empty() || gathering.entries.size() < gathering.size || now < gathering.not_before)
         return false;
+    if (!std::ranges::all_of(gathering.nodes, [&](const auto& node) { return may_prepare(node.first); })) {
+        not_before(key, gathering, now + config_.retry_delay);
+        return false;
+    }
     std::vector<Entry> entries;
     while (entries.size() < gathering.size) {
         Entry& first = gathering.entries.begin()->second;
@@ -508,13 +512,21 @@ Error Directory::unsent_fault(const Forming& forming) const {
 void Directory::on_time(Time now) {
     while (!deadlines_.empty() && deadlines_.begin()->first <= now)
         abort_late(GroupId(deadlines_.begin()->second), now);
-    while (!retries_.empty() && retries_.begin()->first <= now) {
+    // Few at once: what they send is in the control log before there are more [R24].
+    for (size_t n = 0; n < config_.retries_at_once_max && !retries_.empty(); ++n) {
+        if (retries_.begin()->first > now) return;
         ++visited_;
         const wire::GroupKey key = retries_.begin()->second;
         not_before(key, gatherings_.at(key), Time{});
-        while (form_if_complete(key, now)) {
-        }
+        if (form_if_complete(key, now)) again(key, now);
     }
+}
+
+// There may be enough opens for another group of this key.
+void Directory::again(const wire::GroupKey& key, Time now) {
+    const auto at = gatherings_.find(key);
+    if (at != gatherings_.end() && at->second.entries.size() >= at->second.size)
+        not_before(key, at->second, now);
 }
 
 void Directory::abort_late(const GroupId& group, Time now) {

@@ -54,6 +54,7 @@ struct DirectoryConfig {
     std::function<std::string(const NodeId&)> name_of;
     Duration expired_kept{2'000'000'000};  // how long status() still shows an open that has expired
     size_t expired_max = 1024;
+    size_t retries_at_once_max = 64;
     size_t names_compared_max = 1024;  // keys that status() looks at for others of the same name
 };
 
@@ -100,6 +101,7 @@ class Directory {
     // open.
     std::function<Reach(const NodeId&, Incarnation)> reach;
     std::function<bool(const wire::GroupOpen&)> leads;
+    std::function<bool(const NodeId&)> may_prepare;  // there is room for a prepare to it [R24]
     // The first of the nodes whose tag is wrong; nothing: all are right, or this node cannot verify them,
     // because it is no member.
     std::function<std::optional<NodeId>(const GroupId&, const std::vector<wire::Tag>&)> unproven;
@@ -152,6 +154,7 @@ class Directory {
     void erase(std::map<wire::GroupKey, Gathering>::iterator gathering);
     Forming take(const GroupId& group);
     void abort_late(const GroupId& group, Time now);
+    void again(const wire::GroupKey& key, Time now);
     static void leave(Gathering& gathering, const wire::GroupOpen& open);
     void remove_contradicted(const wire::GroupOpen& open, Time now);
     bool remove_earlier_incarnations(const wire::GroupOpen& open, const NodeId& via, Time now);

@@ -100,6 +100,8 @@ void Rendezvous::check_invariants() const {
     check_indexes();
     directory_.check_invariants();
     local_.check_invariants();
+    refusals_.check_invariants();
+    NEXAR_CHECK(refusals_.empty() || refusals_at_ != never);
     NEXAR_CHECK(inbox_.empty());
     NEXAR_CHECK(leader_ == (peers_.empty() ? config_.self : std::min(config_.self, peers_.begin()->first)));
     NEXAR_CHECK(leader_ != config_.self || relayed_.empty());

@@ -11,16 +11,27 @@
 
 namespace nexar::rendezvous {
 
+namespace {
+
+constexpr size_t answers_at_once_max = 64;        // in one turn: room is looked for again after it
+constexpr size_t refusal_bytes_max = 1536 + 128;  // of the log
+constexpr size_t refusals_max = 65536;            // that wait for room, of each node
+
+}  // namespace
+
 Rendezvous::Rendezvous(Config config)
     : config_(std::move(config)),
       leader_(config_.self),
       next_request_((config_.incarnation.counter << 32) + 1),
       directory_(directory_config()),
-      local_(directory_config()) {
+      local_(directory_config()),
+      refusals_(refusals_max) {
     for (Directory* directory : {&directory_, &local_})
         directory->reach = [this](const NodeId& node, Incarnation incarnation) {
             return reach_of(node, incarnation);
         };
+    for (Directory* directory : {&directory_, &local_})
+        directory->may_prepare = [this](const NodeId& node) { return room_of(node).prepares > 0; };
     directory_.leads = [this](const wire::GroupOpen&) { return leader_ == config_.self; };
     local_.leads = [](const wire::GroupOpen&) { return true; };
     directory_.unproven = [this](const GroupId& group, const auto& tags) -> std::optional<NodeId> {
@@ -235,8 +246,10 @@ void Rendezvous::expire_all(Time now) {
 void Rendezvous::on_status_request(const NodeId& from, const wire::GroupStatusRequest& request, Time now) {
     if (leader_ == config_.self)
         send(from, directory_.status(request.id, request.key, now));
-    else if (const auto at = relayed_.find(request.id); at != relayed_.end() && at->second.came_through(from))
-        send(leader_, request);
+    else if (const auto at = relayed_.find(request.id);
+             at != relayed_.end() && at->second.came_through(from)) {
+        if (room_of(leader_).refusals > 0) send(leader_, request);
+    }
 }
 
 void Rendezvous::on_status(const NodeId& from, const wire::GroupStatus& status) {
@@ -267,8 +280,14 @@ void Rendezvous::on_open(const NodeId& from, const wire::GroupOpen& open, Time n
 
 void Rendezvous::pass_on(const wire::GroupOpen& open, const NodeId& via, Time now) {
     if (leader_ == config_.self) return directory_.add(open, via, now);
-    if (relayed_.size() >= config_.directory_max && !relayed_.contains(open.id)) {
-        const Error error{Errc::table_full, "too many opens pass through this node", -1, -1, {}};
+    const bool full = relayed_.size() >= config_.directory_max || room_of(leader_).refusals == 0;
+    if (full && !relayed_.contains(open.id)) {
+        const Error error{
+            Errc::table_full,
+            "too many opens pass through node " + name_of(config_.self) + " to node " + name_of(leader_),
+            -1,
+            -1,
+            {}};
         return send(via, wire::GroupRefused{open.id, {}, error});
     }
     const auto [at, added] = relayed_.try_emplace(open.id, Listed{open, via});
@@ -288,6 +307,7 @@ void Rendezvous::pass_on_again(const Listed& listed, Time now) {
 }
 
 void Rendezvous::on_withdraw(const NodeId& from, const wire::GroupWithdraw& withdraw, Time now) {
+    refusals_.remove(withdraw.id, from);
     directory_.remove(withdraw.id, from, withdraw.expired, now);
     if (from == config_.self) local_.remove(withdraw.id, from, withdraw.expired, now);
     const auto at = relayed_.find(withdraw.id);
@@ -345,6 +365,7 @@ void Rendezvous::on_peer_down(const NodeId& node, Incarnation incarnation, Time 
         if (lost) send(leader_, wire::GroupWithdraw{at->first, at->second.open.key, false, false});
         at = lost ? relayed_.erase(at) : std::next(at);
     }
+    for (const wire::RequestId& open : refusals_.remove_all(node)) send(node, wire::GroupUnlisted{open});
     update_leader(now);
     directory_.remove_via(node, incarnation, now);
     for (auto& [group, reservation] : reservations_)
@@ -407,7 +428,7 @@ bool Rendezvous::on_message(const NodeId& from, const wire::Message& message, Ti
 void Rendezvous::send(const NodeId& to, wire::Message message, const PayerRef& payer) {
     if (to == config_.self)
         inbox_.push_back(std::move(message));
-    else
+    else if (!hold(to, message))
         actions_.push_back(Send{to, std::move(message), payer});
 }
 
@@ -455,6 +476,7 @@ void Rendezvous::on_time(Time now) {
     directory_.on_time(now);
     local_.on_time(now);
     settle(now);
+    send_refusals(now);
     for (const wire::RequestId& request : opens_due(now))
         if (Own& own = own_.at(request); now >= own.list_at) list(own, now);
     std::vector<GroupId> groups;
@@ -467,10 +489,42 @@ void Rendezvous::on_time(Time now) {
 }
 
 Time Rendezvous::wake_at() const {
-    Time next = std::min(directory_.wake_at(), local_.wake_at());
+    Time next = std::min({directory_.wake_at(), local_.wake_at(), refusals_at_});
     if (!due_.empty()) next = std::min(next, due_.begin()->first);
     if (!reservations_due_.empty()) next = std::min(next, reservations_due_.begin()->first);
     return next;
+}
+
+// A leader's answer to one open waits until there is room for it: one user's opens must not fill what belongs
+// to all. What is said about the open's end meanwhile makes it unnecessary. True: the message is not sent
+// now.
+bool Rendezvous::hold(const NodeId& to, const wire::Message& message) {
+    const auto* refused = std::get_if<wire::GroupRefused>(&message);
+    const bool of_open = refused != nullptr && refused->id.number != 0;
+    if (!of_open && !std::holds_alternative<wire::GroupStatus>(message)) return false;
+    const bool room = actions_.size() < answers_at_once_max && room_of(to).refusals >= refusal_bytes_max;
+    if (!of_open) return !room;  // the asker waits for it for status_wait
+    if (room && !refusals_.has(to)) return false;
+    refusals_.add(to, *refused);
+    if (refusals_at_ == never) refusals_at_ = Time{};
+    return true;
+}
+
+void Rendezvous::send_refusals(Time now) {
+    if (now < refusals_at_) return;
+    refusals_at_ = never;
+    for (const NodeId& node : refusals_.nodes()) {
+        const size_t room = room_of(node).refusals / refusal_bytes_max;
+        for (size_t n = 0; n < std::min(room, answers_at_once_max) && refusals_.has(node); ++n)
+            actions_.push_back(Send{node, *refusals_.take(node)});
+        if (refusals_.has(node))
+            refusals_at_ =
+                std::min(refusals_at_, room > answers_at_once_max ? now : now + config_.retry_delay);
+    }
+}
+
+AnswerRoom Rendezvous::room_of(const NodeId& node) const {
+    return config_.answer_room && node != config_.self ? config_.answer_room(node) : AnswerRoom{};
 }
 
 std::optional<Action> Rendezvous::poll_action() {

@@ -22,6 +22,7 @@
 #include "rendezvous/directory.hpp"
 #include "rendezvous/forming.hpp"
 #include "rendezvous/proof.hpp"
+#include "rendezvous/refusals.hpp"
 #include "wire/messages.hpp"
 
 namespace nexar::rendezvous {
@@ -36,6 +37,8 @@ struct Config {
     std::function<std::string(const NodeId&)> name_of;      // for error texts; empty: the NodeId
     std::function<bool()> in_cluster;                       // this node, for error texts; empty: it is
     ProofPort proof;                                        // required
+    // Bytes of a leader's answers that the control log with this node may take now. None: any.
+    std::function<AnswerRoom(const NodeId&)> answer_room;
     Duration link_wait{1'000'000'000};
     Duration prepare_timeout{2'000'000'000};
     Duration retry_delay{100'000'000};
@@ -224,6 +227,9 @@ class Rendezvous {
     std::vector<wire::RequestId> opens_due(Time now);
     void update_leader(Time now);
     void send(const NodeId& to, wire::Message message, const PayerRef& payer = {});
+    bool hold(const NodeId& to, const wire::Message& message);
+    void send_refusals(Time now);
+    AnswerRoom room_of(const NodeId& node) const;
     void on_prepared(const NodeId& from, const wire::GroupPrepared& prepared, Time now);
     bool read(Directory& directory, Time now);
     void settle(Time now);
@@ -263,6 +269,8 @@ class Rendezvous {
     std::map<wire::GroupKey, Arrived> arrived_;        // the leader's answers since the last inquire()
     std::deque<wire::Message> inbox_;  // messages of this node to itself; empty between inputs
     std::deque<Action> actions_;       // not polled yet
+    Refusals refusals_;                // for which there was no room
+    Time refusals_at_ = never;         // when it is looked for again
     uint64_t visited_ = 0;
 };
 

@@ -1,0 +1,50 @@
+// Refusals: a leader's answers to single opens, for which the control log with the opens' node has no room
+// yet (docs/protocol/rendezvous.md [R24]). One for each open; withdrawn with it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "core/ids.hpp"
+#include "wire/messages.hpp"
+
+namespace nexar::rendezvous {
+
+// Bytes of a leader's answers that a control log may take now.
+struct AnswerRoom {
+    size_t prepares = SIZE_MAX;
+    size_t refusals = SIZE_MAX;  // and reports of who came
+};
+
+class Refusals {
+  public:
+    explicit Refusals(size_t of_node_max) : of_node_max_(of_node_max) {}
+
+    // Beyond the limit of this node its oldest one goes: that open waits until its deadline.
+    void add(const NodeId& to, wire::GroupRefused refusal);
+    // An open is withdrawn, by its node or by who passed it on.
+    void remove(const wire::RequestId& open, const NodeId& from);
+    std::vector<wire::RequestId> remove_all(const NodeId& to);
+    std::optional<wire::GroupRefused> take(const NodeId& to);  // the oldest
+    bool has(const NodeId& to) const { return nodes_.contains(to); }
+    bool empty() const { return nodes_.empty(); }
+    std::vector<NodeId> nodes() const;
+    void check_invariants() const;
+
+  private:
+    struct Place {
+        NodeId to;
+        uint64_t number = 0;
+    };
+    void erase(std::map<wire::RequestId, Place>::iterator open);
+
+    size_t of_node_max_;
+    uint64_t next_ = 0;
+    std::map<NodeId, std::map<uint64_t, wire::GroupRefused>> nodes_;  // the oldest first
+    std::map<wire::RequestId, Place> places_;
+};
+
+}  // namespace nexar::rendezvous
