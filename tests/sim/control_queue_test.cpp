@@ -21,6 +21,8 @@ ClusterShape narrow() {
     shape.mesh.log.account_bytes_max = 8 << 10;
     shape.mesh.log.opens_queued_bytes_max = 6 << 10;
     shape.mesh.log.opens_queued_bytes_of_account_max = 3 << 10;
+    shape.mesh.log.prepares_bytes_max = 6 << 10;
+    shape.mesh.log.refusals_bytes_max = 4 << 10;
     shape.engine.heartbeat_timeout = 60s;
     return shape;
 }
@@ -170,6 +172,41 @@ TEST_CASE("a user who opens and cancels groups faster than the leader takes it i
         const auto* answer = cluster.answer(open);
         REQUIRE(answer != nullptr);
         CHECK(answer->has_value());
+    }
+    cluster.check();
+}
+
+TEST_CASE("opens that the leader refuses at the rate at which they come crowd out nothing", "[L8][R24]") {
+    Cluster cluster(1, narrow());
+    const SimGroup victim = cluster.make_group({0, 1});
+    const Call& waits = wait_at_barrier(cluster, victim);
+    const uint32_t from = cluster.hosts[0]->id < cluster.hosts[1]->id ? 1 : 0;
+    const auto first = cluster.open(from, "taken", 2, 0, "s", 600s, 2001);
+    cluster.run_for(10ms);
+    // The leader hears everything, and this node hears it late.
+    std::vector<Cluster::Open> opens;
+    for (uint64_t i = 0; i < 20; ++i) {
+        cluster.block(1 - from, from, true);
+        for (uint64_t j = 0; j < 50; ++j) {
+            auto open = cluster.open(from, "taken", 2, 0, "s", 600s, 2001);
+            if (open.accepted) opens.push_back(std::move(open));
+            cluster.run_for(100us);
+        }
+        cluster.block(1 - from, from, false);
+        cluster.run_for(1s);
+    }
+    const Call& last =
+        cluster.submit(victim, 0, request_of({OpKind::barrier, Dtype::u8, ReduceOp::sum, 0, 0}), {}, 0);
+    cluster.run_for(10s);
+
+    CAPTURE(waits.outcome.error.text, cluster.warnings);
+    CHECK((waits.ok() && last.ok()));
+    CHECK(opens.size() >= 80);
+    CHECK(cluster.answer(first) == nullptr);
+    for (const auto& open : opens) {
+        const auto* answer = cluster.answer(open);
+        REQUIRE(answer != nullptr);
+        CHECK(answer->error().code == Errc::rank_clash);
     }
     cluster.check();
 }
