@@ -496,7 +496,7 @@ Time Rendezvous::wake_at() const {
 }
 
 // A leader's answer to one open waits until there is room for it: one user's opens must not fill what belongs
-// to all. What is said about the open's end meanwhile makes it unnecessary. True: the message is not sent
+// to all. A withdrawal that arrives meanwhile makes it unnecessary. True: the message is not sent
 // now.
 bool Rendezvous::hold(const NodeId& to, const wire::Message& message) {
     const auto* refused = std::get_if<wire::GroupRefused>(&message);

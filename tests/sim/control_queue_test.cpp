@@ -183,7 +183,7 @@ TEST_CASE("opens that the leader refuses at the rate at which they come crowd ou
     const uint32_t from = cluster.hosts[0]->id < cluster.hosts[1]->id ? 1 : 0;
     const auto first = cluster.open(from, "taken", 2, 0, "s", 600s, 2001);
     cluster.run_for(10ms);
-    // The leader hears everything, and this node hears it late.
+    // The leader receives everything at once, and this node what it answers only later.
     std::vector<Cluster::Open> opens;
     for (uint64_t i = 0; i < 20; ++i) {
         cluster.block(1 - from, from, true);

@@ -34,7 +34,7 @@ struct Crowd {
 
 }  // namespace
 
-TEST_CASE("turns of the loop do not look at opens that wait", "[rendezvous][H17]") {
+TEST_CASE("turns of the loop do not look at opens that wait", "[rendezvous][R23][H17]") {
     for (const NodeId& leader : {node_id(0), node_id(3)}) {
         Crowd crowd(leader);
         const uint64_t before = crowd.machine.visited();
@@ -48,7 +48,7 @@ TEST_CASE("turns of the loop do not look at opens that wait", "[rendezvous][H17]
 }
 
 TEST_CASE("an open that comes, expires or is withdrawn beside very many others looks at few",
-          "[rendezvous][H17]") {
+          "[rendezvous][R23][H17]") {
     for (const NodeId& leader : {node_id(0), node_id(3)}) {
         Crowd crowd(leader);
         const uint64_t before = crowd.machine.visited();
@@ -66,7 +66,7 @@ TEST_CASE("an open that comes, expires or is withdrawn beside very many others l
     }
 }
 
-TEST_CASE("opens of other nodes that come and go look at few of those that wait", "[rendezvous][H17]") {
+TEST_CASE("opens of other nodes that come and go look at few of those that wait", "[rendezvous][R23][H17]") {
     Rendezvous machine(config_of(node_id(0)));
     machine.on_peer_up(node_id(1), {1, 1}, Time{});
     const auto open_of = [](size_t i) {
