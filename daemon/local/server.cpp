@@ -56,7 +56,7 @@ Result<void> Server::start() {
 }
 
 Server::~Server() {
-    for (auto& [id, session] : sessions_) {
+    for (Session* session : order_) {
         descriptors_->unwatch(session->connection(), connection_key(session->id()));
         if (session->pidfd() >= 0) descriptors_->unwatch(session->pidfd(), process_key(session->id()));
     }
@@ -74,12 +74,14 @@ void Server::on_readable(Time now, uint64_t key) {
     end_given_up(now);
     if ((key & listener_bit) != 0) {
         accept_all(now, key ^ listener_bit);
-    } else if (auto found = sessions_.find(key / 2); found != sessions_.end()) {
-        Session& session = *found->second;
+    } else if (Row* row = find(SessionId(key / 2))) {
+        Session& session = *row->session;
         if (key % 2 == 1)
             session.on_process_ended(now);
         else
             session.on_readable(now);
+        turns_.warm(row->turn);  // it may have been a doorbell
+        update_busy(*row);
     }
     sweep(now);
 }
@@ -135,15 +137,17 @@ Result<void> Server::admit(Time now, Fd& connection, PeerProcess peer, const Ten
                                           " descriptors that this user passed are not closed yet");
     NEXAR_TRY(auto charge, tenant->charge(Resource::sessions));  // [N3]
     const SessionId id(next_session_++);
-    const SessionHost host{service_,        &robust_,         page_.fd.get(), config_.node,
-                           config_.session, config_.sabotage, unmapper_,      closer_};
+    const SessionHost host{service_,         &robust_,  page_.fd.get(), config_.node, config_.session,
+                           config_.sabotage, unmapper_, closer_,        &any_ended_};
+    const Time until = now + config_.handshake_timeout;
     auto session = std::make_unique<Session>(
-        id, Client{std::move(connection), std::move(peer), tenant, std::move(charge)}, host,
-        now + config_.handshake_timeout);
+        id, Client{std::move(connection), std::move(peer), tenant, std::move(charge)}, host, until);
+    handshakes_.emplace_back(until, id);
     descriptors_->watch(session->connection(), connection_key(id));
     if (session->pidfd() >= 0) descriptors_->watch(session->pidfd(), process_key(id));
     order_.push_back(session.get());
-    sessions_.emplace(id.value, std::move(session));
+    const auto turn = turns_.add(*session, tenant->number);
+    sessions_.emplace(id.value, Row{std::move(session), turn});
     if (sessions_.size() == 1) on_time(now);  // without sessions the tick does not move
     return {};
 }
@@ -160,32 +164,58 @@ void Server::refuse(Fd connection, const Error& why) {
 
 size_t Server::poll(Time now) {
     end_given_up(now);
-    size_t taken = 0;
-    for (Session* session : order_) taken += session->drain(now);
+    const size_t taken = turns_.serve([](const Session& session) { return session.has_work(); },
+                                      [&](Session& session, size_t entries_max) {
+                                          const size_t entries = session.drain(now, entries_max);
+                                          if (entries > 0) update_busy(*find(session.id()));
+                                          return entries;
+                                      });
     if (BusGuard::faults() != faults_seen_) {
         faults_seen_ = BusGuard::faults();
         for (Session* session : order_) session->on_time(now);
     }
-    update_busy();
     sweep(now);
+    publish_busy();
+    forget_handshakes();
     return taken;
 }
 
-void Server::update_busy() {
-    uint32_t busy = 0;
-    for (Session* session : order_) busy += session->core() && session->core()->in_flight() != 0;
-    if (shm::load_relaxed(page().busy_sessions) != busy) shm::store_relaxed(page().busy_sessions, busy);
+Server::Row* Server::find(SessionId session) {
+    const auto found = sessions_.find(session.value);
+    return found == sessions_.end() ? nullptr : &found->second;
+}
+
+void Server::update_busy(Row& row) {
+    SessionCore* core = row.session->core();
+    const bool busy = core != nullptr && core->in_flight() != 0;
+    if (busy == std::exchange(row.busy, busy)) return;
+    busy ? ++busy_ : --busy_;
+}
+
+void Server::publish_busy() {
+    if (shm::load_relaxed(page().busy_sessions) != busy_) shm::store_relaxed(page().busy_sessions, busy_);
+}
+
+// All have the same time, so the first one that is not over has the first deadline.
+void Server::forget_handshakes() {
+    const auto over = [this](SessionId id) {
+        const Row* row = find(id);
+        return row == nullptr || row->session->wake_at() == never;
+    };
+    while (!handshakes_.empty() && over(handshakes_.front().second)) handshakes_.pop_front();
 }
 
 bool Server::prepare_to_sleep() {
     shm::store_relaxed(page().sleeping, 1u);
     shm::fence();  // [S7]: before the rings are read
-    for (const Session* session : order_) {
-        if (!session->has_work()) continue;
-        on_woken();
-        return false;
+    bool has_work = false;
+    for (const auto& [id, row] : sessions_) {
+        if (!row.session->has_work()) continue;
+        turns_.warm(row.turn);
+        has_work = true;
     }
-    return true;
+    if (has_work) on_woken();
+    return !has_work;
 }
 
 void Server::on_woken() {
@@ -219,31 +249,36 @@ void Server::on_time(Time now) {
 
 Time Server::wake_at() const {
     if (sessions_.empty()) return accept_again_at_;
-    Time at = std::min(accept_again_at_, last_tick_ + tick_interval);
-    for (const Session* session : order_) at = std::min(at, session->wake_at());
-    return at;
+    const Time at = std::min(accept_again_at_, last_tick_ + tick_interval);
+    return handshakes_.empty() ? at : std::min(at, handshakes_.front().first);
 }
 
 // A session may end inside a call of its own or of the engine, so this function destroys it.
 void Server::sweep(Time now) {
-    std::erase_if(order_, [this, now](Session* session) {
-        if (!session->ended()) return false;
-        const SessionId id = session->id();
-        const bool normal = session->why().code == Errc::closed || session->why().code == Errc::peer_lost;
-        if (normal)
-            log_->info(
-                &session->tenant(), now, "session_ended",
-                {field("session", id), field("pid", session->pid()), field("reason", session->why().text)});
-        else
-            log_->warn(
-                &session->tenant(), now, "session_closed",
-                {field("session", id), field("pid", session->pid()),
-                 field("tenant", session->tenant().name.text()), field("reason", session->why().text)});
-        descriptors_->unwatch(session->connection(), connection_key(id));
-        if (session->pidfd() >= 0) descriptors_->unwatch(session->pidfd(), process_key(id));
-        sessions_.erase(id.value);
-        return true;
-    });
+    while (std::exchange(any_ended_, false))
+        std::erase_if(order_, [this, now](Session* session) {
+            if (!session->ended()) return false;
+            forget(*session, now);
+            return true;
+        });
+}
+
+void Server::forget(Session& session, Time now) {
+    const SessionId id = session.id();
+    const bool normal = session.why().code == Errc::closed || session.why().code == Errc::peer_lost;
+    if (normal)
+        log_->info(&session.tenant(), now, "session_ended",
+                   {field("session", id), field("pid", session.pid()), field("reason", session.why().text)});
+    else
+        log_->warn(&session.tenant(), now, "session_closed",
+                   {field("session", id), field("pid", session.pid()),
+                    field("tenant", session.tenant().name.text()), field("reason", session.why().text)});
+    descriptors_->unwatch(session.connection(), connection_key(id));
+    if (session.pidfd() >= 0) descriptors_->unwatch(session.pidfd(), process_key(id));
+    const Row& row = *find(id);
+    turns_.remove(row.turn);
+    if (row.busy) --busy_;
+    sessions_.erase(id.value);
 }
 
 void Server::unwatch_listeners() {
@@ -263,7 +298,7 @@ void Server::stop(Time now, const std::string& reason) {
 
 uint64_t Server::memory_bytes() const {
     uint64_t bytes = 0;
-    for (const auto& [id, session] : sessions_)
+    for (Session* session : order_)
         if (session->core()) bytes += session->core()->region_bytes();
     return bytes;
 }
@@ -280,24 +315,35 @@ std::vector<SessionUse> Server::sessions_of(const TenantName& tenant) const {
 
 size_t Server::regions() const {
     size_t count = 0;
-    for (const auto& [id, session] : sessions_)
+    for (Session* session : order_)
         if (session->core()) count += session->core()->regions();
     return count;
 }
 
+// Null: the session has ended. Its process may submit the next operation now.
+Server::Row* Server::row_of_news(SessionId session) {
+    Row* row = find(session);
+    if (row == nullptr || !row->session->ready()) return nullptr;
+    turns_.warm(row->turn);
+    return row;
+}
+
 void Server::complete(SessionId session, uint64_t ticket, const engine::Outcome& outcome) {
-    auto found = sessions_.find(session.value);
-    if (found != sessions_.end() && found->second->ready()) found->second->core()->complete(ticket, outcome);
+    Row* row = row_of_news(session);
+    if (row == nullptr) return;
+    row->session->core()->complete(ticket, outcome);
+    update_busy(*row);
 }
 
 void Server::group_opened(SessionId session, uint64_t ticket, const Result<engine::GroupInfo>& info) {
-    auto found = sessions_.find(session.value);
-    if (found != sessions_.end() && found->second->ready()) found->second->core()->group_opened(ticket, info);
+    Row* row = row_of_news(session);
+    if (row == nullptr) return;
+    row->session->core()->group_opened(ticket, info);
+    update_busy(*row);
 }
 
 void Server::stage_done(SessionId session, uint64_t ticket, uint32_t done) {
-    auto found = sessions_.find(session.value);
-    if (found != sessions_.end() && found->second->ready()) found->second->core()->stage_done(ticket, done);
+    if (Row* row = row_of_news(session)) row->session->core()->stage_done(ticket, done);
 }
 
 }  // namespace nexar::local

@@ -5,13 +5,16 @@
 // Thread: the control loop's.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "core/log.hpp"
 #include "engine/clients.hpp"
+#include "local/ring_turns.hpp"
 #include "local/session.hpp"
 
 namespace nexar::local {
@@ -61,7 +64,8 @@ class Server final : public engine::Clients {
     // turn, before inputs that may belong to such a session.
     void end_given_up(Time now);
     void on_readable(Time now, uint64_t key);
-    // Handles submitted entries of every session, a bounded number of each. Returns how many; 0: idle.
+    // Handles submitted entries, a bounded number of each user [N12]. Returns how many; 0: nothing is known
+    // of.
     size_t poll(Time now);
     // True: every ring is empty and clients will ring the doorbell. The caller then sleeps on the descriptors
     // and calls on_woken() afterwards.
@@ -89,6 +93,12 @@ class Server final : public engine::Clients {
     // nobody's is accepted.
     static constexpr size_t unclosed_of_user_max = 4096, unclosed_max = 16384;
 
+    struct Row {
+        std::unique_ptr<Session> session;
+        RingTurns<Session>::Place turn;
+        bool busy = false;  // an operation is in flight
+    };
+
     Server(const ServerConfig& config, engine::Service& service, Tenants& tenants, Descriptors& descriptors,
            Log& log);
     Result<void> start();
@@ -102,7 +112,12 @@ class Server final : public engine::Clients {
     bool tick_is_due(Time now) const;
     void end_all_given_up(Time now);
     void sweep(Time now);
-    void update_busy();
+    void forget(Session& session, Time now);
+    Row* find(SessionId session);
+    Row* row_of_news(SessionId session);
+    void update_busy(Row& row);  // one of its slots may have been taken or ended
+    void publish_busy();
+    void forget_handshakes();
     nexar_shm_daemon_page& page() { return *reinterpret_cast<nexar_shm_daemon_page*>(page_.page); }
 
     ServerConfig config_;
@@ -117,8 +132,13 @@ class Server final : public engine::Clients {
     Fd spare_;            // closed to accept and refuse one connection when the process is out of descriptors
     PublishedPage page_;  // nexar_shm_daemon_page, which all clients map
     RobustList robust_;
-    std::unordered_map<uint64_t, std::unique_ptr<Session>> sessions_;  // by SessionId, until sweep()
-    std::vector<Session*> order_;  // the same sessions, in order of arrival
+    std::unordered_map<uint64_t, Row> sessions_;  // by SessionId, until sweep()
+    std::vector<Session*> order_;                 // the same sessions, in order of arrival
+    RingTurns<Session> turns_;
+    // By deadline: those that are not over, and some others.
+    std::deque<std::pair<Time, SessionId>> handshakes_;
+    uint32_t busy_ = 0;       // sessions with an operation in flight
+    bool any_ended_ = false;  // since the last sweep()
     uint64_t next_session_ = 1;
     uint64_t faults_seen_ = 0;  // BusGuard::faults() when the sessions' memory was last checked
     Time last_tick_{};          // zero before the first tick

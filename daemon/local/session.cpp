@@ -202,10 +202,10 @@ void Session::end_if_given_up(Time now) {
          {}});
 }
 
-size_t Session::drain(Time now) {
+size_t Session::drain(Time now, size_t entries_max) {
     end_if_given_up(now);
     if (!ready()) return 0;
-    const size_t taken = core_->drain(now);
+    const size_t taken = core_->drain(now, entries_max);
     if (core_->broken()) end(now, SessionEnd::crashed, *core_->broken());
     return taken;
 }
@@ -262,6 +262,7 @@ void Session::end(Time now, SessionEnd how, Error why) {
     if (ended_) return;
     const bool was_ready = state_ == State::ready && core_;
     ended_ = why;
+    *host_.any_ended = true;
     if (core_) core_->break_off(why);
     nexar_msg_refused refused{};
     refused.code = static_cast<int32_t>(why.code);

@@ -22,8 +22,9 @@ struct SessionHost {
     NodeId node;
     SessionLimits limits;
     SessionCore::Sabotage sabotage;
-    ReleaserRef unmapper;  // of memory
-    ReleaserRef closer;    // of descriptors; a user's number is its lane
+    ReleaserRef unmapper;       // of memory
+    ReleaserRef closer;         // of descriptors; a user's number is its lane
+    bool* any_ended = nullptr;  // set when a session ends
 };
 
 // A connection that the server has accepted.
@@ -45,8 +46,8 @@ class Session final : private Waker {
     void on_process_ended(Time now);  // the pidfd
     void on_time(Time now);           // the handshake's deadline; memory that faulted
     void end_if_given_up(Time now);   // [S15]
-    // Handles submitted entries; returns how many.
-    size_t drain(Time now);
+    // Handles submitted entries, at most so many; returns how many.
+    size_t drain(Time now, size_t entries_max);
     bool has_work() const { return core_ && core_->has_work(); }
     Time wake_at() const { return state_ == State::ready || ended_ ? never : handshake_until_; }
 

@@ -46,9 +46,9 @@ SessionCore::SessionCore(const SessionIdentity& identity, shm::ControlView contr
       ledger_(control.slots()),
       kinds_(control.slots()) {}
 
-size_t SessionCore::drain(Time now) {
+size_t SessionCore::drain(Time now, size_t entries_max) {
     size_t taken = 0;
-    while (!broken_ && taken < limits_.entries_per_turn_max) {
+    while (!broken_ && taken < entries_max) {
         const auto entry = submission_.try_pop();
         if (!entry) break;
         ++taken;

@@ -26,7 +26,6 @@
 namespace nexar::local {
 
 struct SessionLimits {
-    size_t entries_per_turn_max = 64;
     size_t groups_max = NEXAR_SHM_GROUPS_MAX;
     size_t regions_max = NEXAR_SHM_REGIONS_MAX;  // registered at the same time
     uint64_t region_bytes_max = uint64_t{1} << 40;
@@ -58,8 +57,8 @@ class SessionCore {
     SessionCore(const SessionCore&) = delete;
     SessionCore& operator=(const SessionCore&) = delete;
 
-    // Handles submitted entries, at most entries_per_turn_max. Returns how many.
-    size_t drain(Time now);
+    // Handles submitted entries, at most so many. Returns how many.
+    size_t drain(Time now, size_t entries_max = 64);
     bool has_work() const { return !broken_ && submission_.has_entry(); }
 
     // A region that arrived over the socket, mapped, or the reason why it is not. Completes the slot of the

@@ -23,6 +23,7 @@ using namespace nexar;
 constexpr size_t packet_bytes_max = NEXAR_MSG_BYTES_MAX + 8;  // longer than is allowed
 constexpr size_t descriptors_max = NEXAR_MSG_FDS_MAX + 1;     // more than are allowed
 constexpr int packets_max = 64;
+constexpr size_t entries_max = 64;
 
 struct Engine final : engine::Service {
     Regions rows;
@@ -107,10 +108,16 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     must(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) == 0);
     const local::Fd client(pair[1]);
     Engine engine;
+    static const auto unmapper = std::make_shared<loop::Releaser>(1),
+                      closer = std::make_shared<loop::Releaser>(4);
     local::SessionHost host;
     host.service = &engine;
     host.robust = &robust;
     host.daemon_page_fd = page.get();
+    host.unmapper = unmapper;
+    host.closer = closer;
+    bool any_ended = false;
+    host.any_ended = &any_ended;
     Tenants tenants;
     const TenantRef tenant = tenants.of("", 1000);
     local::Session session(
@@ -129,7 +136,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         const Bytes bytes = in.take(std::min({size_t{in.get<uint16_t>()}, in.left(), packet_bytes_max}));
         if (!send_anything(client.get(), bytes, fds)) break;
         session.on_readable(Time(Duration(i)));
-        session.drain(Time(Duration(i)));
+        session.drain(Time(Duration(i)), entries_max);
         read_answers(client.get());
     }
     session.on_time(Time(Duration(1000)));

@@ -4,7 +4,7 @@
  * once, and the daemon never sleeps for ever while one is there. Turns are counted modulo 4 here, modulo 256 there: in both
  * a ring whose every entry is overwritten in each round.
  *
- * Abstracted: several rings of one daemon (each look is at each ring); compare-and-swaps that fail for no reason; the payload
+ * Abstracted: several rings of one daemon (the look before the sleep is at each ring, another one leaves some out); compare-and-swaps that fail for no reason; the payload
  * behind an entry (generations.pml). The socket is a flag: one bell in it is as good as many. A producer that finds the
  * ring full rings the bell and waits for room; the library looks again every 100 us instead, which is more.
  *
@@ -94,7 +94,10 @@ proctype loop() {
     do
     :: taken == total -> break
     :: else ->
-        raw = LOAD(DAEMON, taken % ENTRIES);
+        if
+        :: raw = LOAD(DAEMON, taken % ENTRIES)
+        :: skip /* another ring's turn */
+        fi;
         if
         :: IS_THERE(raw) ->
             d_step {

@@ -48,9 +48,12 @@ class StillServer {
   public:
     static constexpr Time now{std::chrono::hours(1)};
 
-    StillServer() : path("/tmp/nexar-still-" + std::to_string(::getpid()) + ".sock") {
+    // Beside `path`, a socket for each label, at path_of(it).
+    explicit StillServer(const std::vector<std::string>& labels = {})
+        : path("/tmp/nexar-still-" + std::to_string(::getpid()) + ".sock") {
         local::ServerConfig config;
         config.sockets[0].path = path;
+        for (const std::string& label : labels) config.sockets.push_back({path_of(label), label, {}});
         auto opened = local::Server::open(config, engine, tenants_, descriptors_, log_);
         REQUIRE(opened);
         server_ = std::move(*opened);
@@ -70,6 +73,7 @@ class StillServer {
                 server_->on_readable(at, descriptors_.keys[each.fd]);
         return true;
     }
+    std::string path_of(const std::string& label) const { return path + "." + label; }
     local::Server* operator->() const { return server_.get(); }
 
     const std::string path;

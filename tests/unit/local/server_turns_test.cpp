@@ -1,0 +1,93 @@
+// [N12] The server's turns: users with different numbers of sessions. The clients are written by hand, and
+// submit entries that the daemon takes and that have no effect: cancels of nothing.
+#include <sys/mman.h>
+
+#include <deque>
+
+#include "by_hand.hpp"
+#include "shm/control.hpp"
+#include "shm/ring.hpp"
+#include "still_server.hpp"
+
+using namespace nexar;
+using namespace nexar::test;
+
+namespace {
+
+constexpr uint32_t slots = 16;
+constexpr Time now = StillServer::now;
+
+class Client {
+  public:
+    Client(StillServer& server, const std::string& path) : socket_(dial(path)) {
+        REQUIRE(server.take(5000));  // the listener
+        REQUIRE(say(socket_, hello()));
+        REQUIRE(server.take(5000));
+        REQUIRE(receive_type(socket_) == NEXAR_MSG_WELCOME);
+        const nexar_msg_attach wish = attach(slots);
+        const local::Fd control = memfd(wish.control_bytes);
+        bytes_ = wish.control_bytes;
+        memory_ = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, control.get(), 0);
+        REQUIRE(memory_ != MAP_FAILED);
+        REQUIRE(say(socket_, wish, {control.get()}));
+        REQUIRE(server.take(5000));
+        REQUIRE(receive_type(socket_) == NEXAR_MSG_READY);
+    }
+    ~Client() { ::munmap(memory_, bytes_); }
+    Client(const Client&) = delete;
+    Client& operator=(const Client&) = delete;
+
+    void submit(size_t entries) {
+        for (size_t i = 0; i < entries; ++i)
+            REQUIRE(shm::SubmissionProducer(view()).try_push({0, 1, NEXAR_ENTRY_CANCEL}));
+    }
+    uint32_t taken() { return view().header().submit_head; }
+
+  private:
+    shm::ControlView view() {
+        auto view = shm::ControlView::over({static_cast<std::byte*>(memory_), bytes_}, slots);
+        REQUIRE(view);
+        return *view;
+    }
+    local::Fd socket_;
+    uint64_t bytes_ = 0;
+    void* memory_ = nullptr;
+};
+
+}  // namespace
+
+TEST_CASE("a user with many sessions takes no more of a turn of the loop than one with a single session",
+          "[N12][H9]") {
+    StillServer server({"many", "single"});
+    std::deque<Client> many;
+    for (int i = 0; i < 40; ++i) many.emplace_back(server, server.path_of("many"));
+    Client single(server, server.path_of("single"));
+    for (Client& client : many) client.submit(30);
+    single.submit(24);
+    for (int turn = 0; turn < 3; ++turn) CHECK(server->poll(now) == 16);
+    CHECK(single.taken() == 24);
+
+    size_t rest = 40 * 30 - 24;
+    while (rest > 0) {
+        const size_t taken = server->poll(now);
+        REQUIRE(taken > 0);
+        rest -= taken;
+    }
+    CHECK(server->prepare_to_sleep());
+}
+
+TEST_CASE("an entry in a ring that was idle for long is seen before the loop sleeps", "[N12][S7]") {
+    StillServer server({"other"});
+    std::deque<Client> idle;
+    for (int i = 0; i < 40; ++i) idle.emplace_back(server, server.path);
+    Client other(server, server.path_of("other"));
+    for (int turn = 0; turn < 5000; ++turn) REQUIRE(server->poll(now) == 0);
+    for (Client* client : {&idle.front(), &idle.back(), &other}) {
+        REQUIRE(server->prepare_to_sleep());
+        server->on_woken();
+        client->submit(1);
+        CHECK_FALSE(server->prepare_to_sleep());
+        CHECK(server->poll(now) == 1);
+        CHECK(client->taken() == 1);
+    }
+}
