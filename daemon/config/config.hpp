@@ -56,6 +56,7 @@ struct Config {
     uint64_t region_bytes_max = uint64_t{64} << 40;
     uint64_t groups_max = 65536;
     uint64_t scratch_bytes_max = uint64_t{1} << 30;
+    uint64_t requests_max = 524288;
     uint64_t user_share_percent = 30;
     uint64_t session_memory_max_bytes = uint64_t{64} << 30;
     double yield_microseconds = 50;  // how long the loop looks again before it sleeps

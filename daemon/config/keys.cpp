@@ -311,6 +311,8 @@ std::vector<Key> size_keys() {
         count("scratch_bytes_max", "NEXAR_SCRATCH_BYTES_MAX", &C::scratch_bytes_max, 1 << 20,
               uint64_t{1} << 46, "1048576 to 70368744177664",
               "memory that the daemon's own part of collectives takes"),
+        count("requests_max", "NEXAR_REQUESTS_MAX", &C::requests_max, 1 << 12, 1 << 26, "4096 to 67108864",
+              "messages in flight, and local ranks of the collectives in flight"),
         count("user_share_percent", "NEXAR_USER_SHARE_PERCENT", &C::user_share_percent, 1, 100, "1 to 100",
               "how much of each of these limits one user may have"),
         count("session_memory_max_bytes", "NEXAR_SESSION_MEMORY_MAX_BYTES", &C::session_memory_max_bytes,

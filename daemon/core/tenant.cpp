@@ -18,6 +18,7 @@ constexpr std::array<Row, resource_count> rows{{
     {"region_bytes", "region_bytes_max", Errc::no_memory},
     {"groups", "groups_max", Errc::table_full},
     {"scratch_bytes", "scratch_bytes_max", Errc::no_memory},
+    {"requests", "requests_max", Errc::table_full},
 }};
 
 const Row& row_of(Resource resource) {
@@ -46,26 +47,42 @@ uint64_t TenantLimits::log_lines_per_second() const {
 
 Charge::Charge(TenantRef tenant, Resource resource, uint64_t amount)
     : tenant_(std::move(tenant)), resource_(resource), amount_(amount) {
-    const auto at = static_cast<size_t>(resource);
-    tenant_->used_[at].fetch_add(amount, std::memory_order_relaxed);
-    tenant_->totals_->used[at].fetch_add(amount, std::memory_order_relaxed);
+    tenant_->add(resource_, amount_);
 }
 
 Charge::~Charge() {
-    const auto at = static_cast<size_t>(resource_);
-    tenant_->used_[at].fetch_sub(amount_, std::memory_order_relaxed);
-    tenant_->totals_->used[at].fetch_sub(amount_, std::memory_order_relaxed);
+    tenant_->remove(resource_, amount_);
 }
 
-Result<ChargeRef> Tenant::charge(Resource resource, uint64_t amount) {
-    return charge_within(resource, amount, amount);
+Count::Count(Tenant& tenant, Resource resource, uint64_t amount)
+    : tenant_(&tenant), resource_(resource), amount_(amount) {
+    tenant.add(resource, amount);
 }
 
-Result<ChargeRef> Tenant::charge_beyond(Resource resource, uint64_t amount) {
-    return charge_within(resource, amount, 1);
+Count& Count::operator=(Count&& other) noexcept {
+    std::swap(tenant_, other.tenant_);
+    std::swap(resource_, other.resource_);
+    std::swap(amount_, other.amount_);
+    return *this;
 }
 
-Result<ChargeRef> Tenant::charge_within(Resource resource, uint64_t amount, uint64_t needed) {
+Count::~Count() {
+    if (tenant_ != nullptr) tenant_->remove(resource_, amount_);
+}
+
+void Tenant::add(Resource resource, uint64_t amount) {
+    const auto at = static_cast<size_t>(resource);
+    used_[at].fetch_add(amount, std::memory_order_relaxed);
+    totals_->used[at].fetch_add(amount, std::memory_order_relaxed);
+}
+
+void Tenant::remove(Resource resource, uint64_t amount) {
+    const auto at = static_cast<size_t>(resource);
+    used_[at].fetch_sub(amount, std::memory_order_relaxed);
+    totals_->used[at].fetch_sub(amount, std::memory_order_relaxed);
+}
+
+Result<void> Tenant::check_room(Resource resource, uint64_t amount, uint64_t needed) const {
     const Row& row = row_of(resource);
     const auto refuse = [&](const std::string& who, uint64_t has, uint64_t limit) {
         return fail(row.code, who + " has " + std::to_string(has) + " of at most " + std::to_string(limit) +
@@ -80,7 +97,22 @@ Result<ChargeRef> Tenant::charge_within(Resource resource, uint64_t amount, uint
     const uint64_t all = totals_->used[static_cast<size_t>(resource)].load(),
                    total = limits().total(resource);
     if (all > total || needed > total - all) return refuse("this daemon", all, total);
+    return {};
+}
+
+Result<ChargeRef> Tenant::charge(Resource resource, uint64_t amount) {
+    NEXAR_TRY_VOID(check_room(resource, amount, amount));
     return std::make_shared<const Charge>(shared_from_this(), resource, amount);
+}
+
+Result<ChargeRef> Tenant::charge_beyond(Resource resource, uint64_t amount) {
+    NEXAR_TRY_VOID(check_room(resource, amount, 1));
+    return std::make_shared<const Charge>(shared_from_this(), resource, amount);
+}
+
+Result<Count> Tenant::count(Resource resource, uint64_t amount) {
+    NEXAR_TRY_VOID(check_room(resource, amount, amount));
+    return Count(*this, resource, amount);
 }
 
 bool Tenant::is_below_half(Resource resource) const {

@@ -24,8 +24,9 @@ enum class Resource : uint8_t {
     region_bytes,   // of these
     groups,         // one for each rank: from its open until the group has gone
     scratch_bytes,  // memory of the daemon that segments of collectives take while they run
+    requests,       // messages, and local ranks of collectives, that the engine keeps state of
 };
-constexpr size_t resource_count = 5;
+constexpr size_t resource_count = 6;
 const char* name_of(Resource resource);
 const char* key_of(Resource resource);  // of its total, in the configuration
 
@@ -38,7 +39,8 @@ struct TenantName {
 
 struct TenantLimits {
     // By Resource.
-    std::array<uint64_t, resource_count> totals{2000, 32768, uint64_t{1} << 46, 65536, uint64_t{1} << 30};
+    std::array<uint64_t, resource_count> totals{2000,  32768, uint64_t{1} << 46, 65536, uint64_t{1} << 30,
+                                                524288};
     uint64_t share_percent = 30;  // of each total, for one tenant
 
     uint64_t& total(Resource resource) { return totals[static_cast<size_t>(resource)]; }
@@ -74,6 +76,22 @@ class Charge {
 };
 using ChargeRef = std::shared_ptr<const Charge>;  // what is counted may have several holders
 
+// As Charge, for what has one holder and comes and goes with each operation: it needs no allocation.
+// Requires: the tenant outlives it.
+class Count {
+  public:
+    Count() = default;  // of nothing
+    Count(Tenant& tenant, Resource resource, uint64_t amount);
+    Count(Count&& other) noexcept { *this = std::move(other); }
+    Count& operator=(Count&& other) noexcept;
+    ~Count();
+
+  private:
+    Tenant* tenant_ = nullptr;  // null: of nothing
+    Resource resource_{};
+    uint64_t amount_ = 0;
+};
+
 class Tenant : public std::enable_shared_from_this<Tenant> {
   public:
     Tenant(TenantName name, uint64_t number, std::shared_ptr<TenantTotals> totals)
@@ -90,6 +108,7 @@ class Tenant : public std::enable_shared_from_this<Tenant> {
     Result<ChargeRef> charge(Resource resource, uint64_t amount = 1);
     // As charge(), but refused only where a limit is reached already: `amount` may go beyond it.
     Result<ChargeRef> charge_beyond(Resource resource, uint64_t amount);
+    Result<Count> count(Resource resource, uint64_t amount = 1);  // as charge()
     // This tenant is below half of its share, and all are below half of the total.
     bool is_below_half(Resource resource) const;
     uint64_t used(Resource resource) const { return used_[static_cast<size_t>(resource)].load(); }
@@ -97,8 +116,11 @@ class Tenant : public std::enable_shared_from_this<Tenant> {
 
   private:
     friend class Charge;
-    // Refused where less than `needed` is left of a limit.
-    Result<ChargeRef> charge_within(Resource resource, uint64_t amount, uint64_t needed);
+    friend class Count;
+    // An error: less than `needed` of the `amount` that is asked for is left of a limit.
+    Result<void> check_room(Resource resource, uint64_t amount, uint64_t needed) const;
+    void add(Resource resource, uint64_t amount);
+    void remove(Resource resource, uint64_t amount);
 
     Usage used_{};
     std::shared_ptr<TenantTotals> totals_;

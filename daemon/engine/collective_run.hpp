@@ -66,6 +66,7 @@ class CollectiveRun final : public Execution::Owner, public Alarm {
     void set_oldest();
     bool has_posts() const { return gathering_.any_posted(); }
     bool is_stopped() const { return execution_.stopped().has_value(); }
+    void set_count(Count count) { count_ = std::move(count); }
     void set_room(ControlRoom room) { room_ = std::move(room); }
     ControlRoom& room() { return room_; }
     OpSnapshot snapshot(Time now) const;
@@ -104,6 +105,7 @@ class CollectiveRun final : public Execution::Owner, public Alarm {
     Gathering gathering_;
     ArrivalInquiry inquiry_;
     Execution execution_;
+    Count count_;              // its requests, until it has gone [N2]; empty until a local rank has posted
     ControlRoom room_;         // for its control messages; empty until a local rank has posted
     Time expired_at_ = never;  // when its deadline ended it
     size_t lingering_ = 0;     // settled: transfers in flight at the last on_lingering()

@@ -43,31 +43,45 @@ Result<void> Group::submit(LocalRank& local, const OpRequest& request) {
     if (local.left) return fail(Errc::closed, "this rank has left the group " + facts.name);
     NEXAR_TRY_VOID(check_request(facts, local.rank, request));
     if (failed_) return fail(*failed_);  // [F16]
-    const OpKind kind = request.descriptor.kind;
-    if (!row_of(kind).collective) {
-        if (kind == OpKind::send)
-            messages_.send(local, request);
-        else
-            messages_.recv(local, request);
-        return {};
-    }
+    if (!row_of(request.descriptor.kind).collective) return submit_message(local, request);
     if (local.posted >= lowest_open_seq() + context_.config.seq_window)
         return fail(Errc::table_full, "rank " + std::to_string(local.rank) + " is " +
                                           std::to_string(context_.config.seq_window) +
                                           " collectives ahead of the slowest, the most that are accepted");
     const auto known = runs_.find(local.posted);
-    const bool has_room = facts.nodes.size() == 1 || (known != runs_.end() && known->second->has_posts());
+    const bool is_first = known == runs_.end() || !known->second->has_posts();
+    const bool has_room = facts.nodes.size() == 1 || !is_first;
+    Count count;
+    if (is_first) {
+        NEXAR_TRY(count, charge(local, local_.size()));
+    }
     ControlRoom room;
     if (!has_room && !room.reserve(context_, facts.peers, facts.self.value, local.account, collective_room))
         return fail(Errc::table_full, "the control messages that wait for the other nodes of group " +
                                           facts.name + " leave no room for those of another collective");
     CollectiveRun* run = run_for(local.posted);
     NEXAR_CHECK(run != nullptr);
+    if (is_first) run->set_count(std::move(count));
     if (!has_room) run->set_room(std::move(room));
     ++local.posted;
     run->post(static_cast<size_t>(&local - local_.data()), request);
     check_departed();
     return {};
+}
+
+Result<void> Group::submit_message(const LocalRank& local, const OpRequest& request) {
+    NEXAR_TRY(Count count, charge(local, 1));
+    if (request.descriptor.kind == OpKind::send)
+        messages_.send(local, request, std::move(count));
+    else
+        messages_.recv(local, request, std::move(count));
+    return {};
+}
+
+// [N13] The first rank here that posts a collective pays for all, as its run has a row for each.
+Result<Count> Group::charge(const LocalRank& local, uint64_t rows) const {
+    if (local.tenant == nullptr) return Count();
+    return local.tenant->count(Resource::requests, rows);
 }
 
 void Group::complete(SessionId session, uint64_t ticket, Outcome outcome) {

@@ -126,6 +126,8 @@ class Group final : public Runnable, public Alarm, private membership::Lifecycle
     const std::map<uint32_t, wire::RankGone>& departed() const { return departed_; }
 
   private:
+    Result<void> submit_message(const LocalRank& local, const OpRequest& request);
+    Result<Count> charge(const LocalRank& local, uint64_t rows) const;
     void abort_mismatched_tables(uint64_t seq, const std::string& other);
     void stop_runs();    // all with failed_
     struct EndedAhead {  // an aborted collective that no rank here has called yet

@@ -11,10 +11,11 @@ namespace nexar::engine {
 
 using collectives::NodeIndex;
 
-void Messages::send(const LocalRank& from, const OpRequest& request) {
+void Messages::send(const LocalRank& from, const OpRequest& request, Count count) {
     const GroupFacts& facts = group_.facts;
     const Context& context = group_.context();
     Send& send = *sends_.emplace_back(std::make_unique<Send>(*this, timers_));
+    send.count = std::move(count);
     const uint64_t bytes = request.descriptor.count * reduce::size_of(request.descriptor.dtype);
     send.message = {facts.id,
                     facts.epoch.value,

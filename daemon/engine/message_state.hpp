@@ -12,6 +12,7 @@ namespace nexar::engine {
 struct Messages::Send final : Pending, Alarm {
     Send(Messages& m, Timers& timers) : Alarm(timers), owner(m) {}
     Messages& owner;
+    Count count;  // the request [N2]
     wire::MessageOffer message;
     SessionId session;
     uint64_t ticket = 0;
@@ -34,6 +35,7 @@ struct Messages::Send final : Pending, Alarm {
 struct Messages::Recv final : Pending, Alarm {
     Recv(Messages& m, Timers& timers) : Alarm(timers), owner(m) {}
     Messages& owner;
+    Count count;  // the request [N2]
     uint32_t rank = 0, source = any_rank;
     uint64_t tag = 0;
     bool any_tag = false, only_now = false;

@@ -85,9 +85,10 @@ Messages::Recv* Messages::find_recv(uint64_t number) {
 
 // ---- From this node's ranks ----
 
-void Messages::recv(const LocalRank& to, const OpRequest& request) {
+void Messages::recv(const LocalRank& to, const OpRequest& request, Count count) {
     Context& context = group_.context();
     Recv& recv = *recvs_.emplace_back(std::make_unique<Recv>(*this, timers_));
+    recv.count = std::move(count);
     recv.rank = to.rank;
     recv.source = request.peer;
     recv.tag = request.tag;

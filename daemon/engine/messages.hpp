@@ -33,8 +33,8 @@ class Messages {
     Messages(const Messages&) = delete;
     Messages& operator=(const Messages&) = delete;
 
-    void send(const LocalRank& from, const OpRequest& request);
-    void recv(const LocalRank& to, const OpRequest& request);
+    void send(const LocalRank& from, const OpRequest& request, Count count);
+    void recv(const LocalRank& to, const OpRequest& request, Count count);
     bool cancel(SessionId session, uint64_t ticket);
     void close(uint32_t rank, const Error& own);           // a rank of this node frees the group
     void abort_pending(uint32_t rank, const Error& lost);  // a rank of this node has given this daemon up

@@ -32,6 +32,7 @@ TenantLimits tenant_limits(const config::Config& config) {
     limits.total(Resource::region_bytes) = config.region_bytes_max;
     limits.total(Resource::groups) = config.groups_max;
     limits.total(Resource::scratch_bytes) = config.scratch_bytes_max;
+    limits.total(Resource::requests) = config.requests_max;
     limits.share_percent = config.user_share_percent;
     return limits;
 }

@@ -188,8 +188,8 @@ json certificate_json(const std::optional<Certificate>& c) {
             {"why", c->why}};
 }
 
-constexpr std::array resources{Resource::sessions, Resource::regions, Resource::region_bytes,
-                               Resource::groups, Resource::scratch_bytes};
+constexpr std::array resources{Resource::sessions, Resource::regions,       Resource::region_bytes,
+                               Resource::groups,   Resource::scratch_bytes, Resource::requests};
 static_assert(resources.size() == resource_count);
 
 // Of those without sessions the ones who have something, or had lines left out.

@@ -2,6 +2,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <string>
 
+#include "post.hpp"
 #include "program.hpp"
 
 namespace nexar::sim {
@@ -104,6 +105,24 @@ void open_both(Cluster& cluster, const std::string& name, uint32_t uid) {
     for (int64_t rank = 0; rank < 2; ++rank) cluster.open(0, name, 2, rank, "", 60s, uid);
 }
 
+uint64_t requests_of(const Cluster& cluster) {
+    return cluster.hosts[0]->tenants.totals().used[static_cast<size_t>(Resource::requests)].load();
+}
+
+// Requests of rank 0 that nobody answers, as many as are accepted, and `most` in all.
+size_t fill(Post& post, size_t most, bool collectives) {
+    const auto barrier = request_of({OpKind::barrier, Dtype::u8, ReduceOp::sum, 0, 0});
+    for (size_t i = 0; i < most; ++i) {
+        const Call& call =
+            collectives ? post.cluster.submit(post.group, 0, barrier, {}, 0) : post.recv(0, 1, 1, 4);
+        if (!call.ended) continue;
+        CHECK(call.outcome.error.code == Errc::table_full);
+        CHECK(call.outcome.error.text.find("requests_max") != std::string::npos);
+        return i;
+    }
+    return most;
+}
+
 }  // namespace
 
 TEST_CASE("what a user is shown has his groups and those that he waits for, and nothing of others",
@@ -139,6 +158,47 @@ TEST_CASE("what a user is shown is bounded, and a group that is named is shown",
         REQUIRE(one.groups.size() == 1);
         CHECK(one.omitted_groups == 0);
     }
+}
+
+TEST_CASE("one user whose requests never end has a share of them, and leaves room for the others",
+          "[N1][N13]") {
+    for (const bool collectives : {false, true}) {
+        CAPTURE(collectives);
+        ClusterShape shape = one_node();
+        shape.tenants.total(Resource::requests) = 100;
+        Cluster cluster(1, shape);
+        Post taker(cluster, cluster.make_group({0, 0})), neighbour(cluster, cluster.make_group({0, 0}));
+        // A collective counts for both ranks from its first post on.
+        CHECK(fill(taker, 200, collectives) == (collectives ? 15 : 30));
+        CHECK(requests_of(cluster) == 30);
+        if (collectives) {  // the other rank's part is paid
+            const auto barrier = request_of({OpKind::barrier, Dtype::u8, ReduceOp::sum, 0, 0});
+            CHECK(cluster.submit(taker.group, 1, barrier, {}, 0).ok());
+            CHECK(requests_of(cluster) == 28);
+        }
+        CHECK(fill(neighbour, 10, collectives) == 10);
+
+        for (const Post* post : {&taker, &neighbour})
+            for (uint32_t rank = 0; rank < 2; ++rank) cluster.end_session(post->group, rank);
+        cluster.run_for(1s);
+        CHECK(requests_of(cluster) == 0);
+        cluster.check();
+    }
+}
+
+TEST_CASE("a collective that its rank has cancelled counts as long as the daemon keeps it", "[N2][N13]") {
+    ClusterShape shape = one_node();
+    shape.tenants.total(Resource::requests) = 100;
+    Cluster cluster(1, shape);
+    const SimGroup group = cluster.make_group({0, 0});
+    const auto barrier = request_of({OpKind::barrier, Dtype::u8, ReduceOp::sum, 0, 0});
+    const Call& call = cluster.submit(group, 0, barrier, {}, 0);
+    cluster.cancel(group, 0, call);
+    cluster.run_for(1s);
+    REQUIRE(call.ended);
+    CHECK(requests_of(cluster) == 2);  // the other rank has yet to call it
+    CHECK(cluster.submit(group, 1, barrier, {}, 0).outcome.error.code == Errc::aborted);
+    CHECK(requests_of(cluster) == 0);
 }
 
 }  // namespace nexar::sim

@@ -79,7 +79,7 @@ std::string users_text(const json& status) {
     const auto used = [&](const json& user, const char* name) {
         return std::to_string(count_of(user, name)) + " of " + std::to_string(share(name));
     };
-    Table table({"USER", "LABEL", ">SESSIONS", ">REGIONS", ">REGISTERED", ">GROUPS", ">SCRATCH",
+    Table table({"USER", "LABEL", ">SESSIONS", ">REGIONS", ">REGISTERED", ">GROUPS", ">SCRATCH", ">REQUESTS",
                  ">LOG LINES LEFT OUT"});
     const auto bytes_used = [&](const json& user, const char* name) {
         return bytes_text(count_of(user, name)) + " of " + bytes_text(share(name));
@@ -87,7 +87,8 @@ std::string users_text(const json& status) {
     for (const auto& user : users)
         table.row({std::to_string(count_of(user, "uid")), text_of(user, "label"), used(user, "sessions"),
                    used(user, "regions"), bytes_used(user, "region_bytes"), used(user, "groups"),
-                   bytes_used(user, "scratch_bytes"), std::to_string(count_of(user, "log_lines_left_out"))});
+                   bytes_used(user, "scratch_bytes"), used(user, "requests"),
+                   std::to_string(count_of(user, "log_lines_left_out"))});
     return "\n" + table.text();
 }
 

@@ -46,17 +46,19 @@ TEST_CASE("status shows this node, then its peers as a table") {
 TEST_CASE("status shows what each user has of his share") {
     const json status = json::parse(R"({
         "users": [{"uid": 1000, "label": "", "sessions": 2, "regions": 3, "region_bytes": 1024, "groups": 1,
-                   "scratch_bytes": 512, "log_lines_left_out": 40},
+                   "scratch_bytes": 512, "requests": 40, "log_lines_left_out": 40},
                   {"uid": 1000, "label": "pod", "sessions": 600, "regions": 0, "region_bytes": 0, "groups": 0}],
         "limits": {"sessions": {"share": 600}, "regions": {"share": 9830}, "region_bytes": {"share": 1048576},
-                   "groups": {"share": 19660}, "scratch_bytes": {"share": 2048}}})");
+                   "groups": {"share": 19660}, "scratch_bytes": {"share": 2048},
+                   "requests": {"share": 157286}}})");
     const std::string text = render_status(status);
-    REQUIRE(
-        text.substr(text.find("USER")) ==
-        "USER  LABEL    SESSIONS    REGIONS      REGISTERED      GROUPS         SCRATCH  LOG LINES LEFT OUT\n"
-        "1000  -        2 of 600  3 of 9830  1 KiB of 1 MiB  1 of 19660  512 B of 2 KiB                  40\n"
-        "1000  pod    600 of 600  0 of 9830    0 B of 1 MiB  0 of 19660    0 B of 2 KiB                   "
-        "0\n");
+    REQUIRE(text.substr(text.find("USER")) ==
+            "USER  LABEL    SESSIONS    REGIONS      REGISTERED      GROUPS         SCRATCH      REQUESTS  "
+            "LOG LINES LEFT OUT\n"
+            "1000  -        2 of 600  3 of 9830  1 KiB of 1 MiB  1 of 19660  512 B of 2 KiB  40 of 157286    "
+            "              40\n"
+            "1000  pod    600 of 600  0 of 9830    0 B of 1 MiB  0 of 19660    0 B of 2 KiB   0 of 157286    "
+            "               0\n");
 }
 
 TEST_CASE("status says loudly when the certificate is not renewed, or has ended") {

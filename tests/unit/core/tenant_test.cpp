@@ -77,6 +77,27 @@ TEST_CASE("what a charge counts comes back once, on any thread", "[core][N2]") {
     CHECK(tenants.totals().used[static_cast<size_t>(Resource::regions)] == 0);
 }
 
+TEST_CASE("a count is charged as a charge is, and moves with what it counts", "[core][N1][N2]") {
+    Tenants tenants(limits_of(100));
+    const TenantRef a = tenants.of("", 1);
+    {
+        auto first = a->count(Resource::requests, 20);
+        REQUIRE(first);
+        const auto refused = a->count(Resource::requests, 6);
+        REQUIRE(!refused);
+        CHECK(refused.error().code == Errc::table_full);
+        CHECK(refused.error().text.starts_with("user 1 has 20 of at most 25 requests and asks for 6"));
+        Count kept;
+        kept = std::move(*first);
+        CHECK(a->used(Resource::requests) == 20);
+        kept = Count();
+        kept = *a->count(Resource::requests, 25);
+        CHECK(a->used(Resource::requests) == 25);
+    }
+    CHECK(a->used(Resource::requests) == 0);
+    CHECK(tenants.totals().used[static_cast<size_t>(Resource::requests)] == 0);
+}
+
 TEST_CASE("a tenant is a label and a uid, and its number is never another's", "[core][N2]") {
     Tenants tenants;
     TenantRef a = tenants.of("", 1);
