@@ -58,6 +58,7 @@ class Engine::Impl final : public GroupHost {
     void peer_unreachable(link::PeerIndex peer, const std::string& reason) override {
         watch.suspect(peer, reason);
     }
+    bool has_session(SessionId session) const override { return sessions.contains(session); }
     bool reachable(link::PeerIndex peer) const override { return watch.reachable(peer); }
     void complete(SessionId session, uint64_t ticket, const Outcome& outcome) override {
         if (sessions.contains(session)) context.ports.clients.complete(session, ticket, outcome);

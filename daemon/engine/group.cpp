@@ -85,6 +85,7 @@ Result<Count> Group::charge(const LocalRank& local, uint64_t rows) const {
 }
 
 void Group::complete(SessionId session, uint64_t ticket, Outcome outcome) {
+    if (!host_.has_session(session)) return;
     if (outcome.error.code != Errc::ok) outcome.error = explained(std::move(outcome.error));
     outcome.epoch = facts.epoch.value;
     host_.complete(session, ticket, outcome);

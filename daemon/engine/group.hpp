@@ -25,6 +25,7 @@ class GroupHost {
     // A transfer with this peer has failed.
     virtual void peer_unreachable(link::PeerIndex peer, const std::string& reason) = 0;
     virtual bool reachable(link::PeerIndex peer) const = 0;
+    virtual bool has_session(SessionId session) const = 0;  // it has not ended
     // No effect for sessions that have ended.
     virtual void complete(SessionId session, uint64_t ticket, const Outcome& outcome) = 0;
     virtual void stage_done(SessionId session, uint64_t ticket, uint32_t done) = 0;
@@ -109,7 +110,7 @@ class Group final : public Runnable, public Alarm, private membership::Lifecycle
     // pays.
     void to_others(const wire::Message& message, ControlRoom* room = nullptr) const;
     void to_node(collectives::NodeIndex node, const wire::Message& message) const;
-    void run_changed() { context_.executor.push(this); }
+    void run_changed() { context_.executor.push_once(this); }
     void transfer_lost(const Error& error);
     std::optional<collectives::NodeIndex> node_of(link::PeerIndex peer) const;
     bool has_departed(uint32_t rank) const { return departed_.contains(rank); }

@@ -11,8 +11,26 @@ namespace nexar::engine {
 
 using collectives::NodeIndex;
 
+void Messages::keep_offer(Offers::iterator before, const Offer& offer) {
+    const auto at = offers_.insert(before, offer);
+    if (offer.local != nullptr) offer.local->offer_at = at;
+}
+
+Messages::Offer Messages::take_offer(Offers::iterator at) {
+    const Offer offer = *at;
+    if (offer.local != nullptr) offer.local->offer_at.reset();
+    offers_.erase(at);
+    return offer;
+}
+
+Messages::Offers Messages::take_offers() {
+    for (const Offer& offer : offers_)
+        if (offer.local != nullptr) offer.local->offer_at.reset();
+    return std::exchange(offers_, {});
+}
+
 void Messages::drop_offer_of(const Send& send) {
-    std::erase_if(offers_, [&](const Offer& o) { return o.local == &send; });
+    if (send.offer_at) take_offer(*send.offer_at);
 }
 
 void Messages::end(Send& send, const Error& error, bool notify) {
@@ -66,8 +84,8 @@ void Messages::requeue(Offer offer) {
     if (const auto gone = group_.departure_error(offer.message.dst, true)) return refuse(offer, *gone);
     if (group_.failed()) return;
     offer.was_begun = true;
-    offers_.insert(std::ranges::find_if(offers_, [&](const Offer& o) { return o.arrival > offer.arrival; }),
-                   offer);
+    keep_offer(std::ranges::find_if(offers_, [&](const Offer& o) { return o.arrival > offer.arrival; }),
+               offer);
 }
 
 void Messages::on_completed(Send& send, const Result<void>& result) {
@@ -112,7 +130,7 @@ void Messages::finish(Send& send, Error error) {
     drop_offer_of(send);
     const SessionId session = send.session;
     const uint64_t ticket = send.ticket;
-    std::erase_if(sends_, [&](const auto& s) { return s.get() == &send; });
+    sends_.erase(send.at);
     group_.complete(session, ticket, Outcome{.error = std::move(error)});
     group_.run_changed();
 }
@@ -130,7 +148,7 @@ void Messages::finish(Recv& recv, Error error) {
     }
     const SessionId session = recv.session;
     const uint64_t ticket = recv.ticket;
-    std::erase_if(recvs_, [&](const auto& r) { return r.get() == &recv; });
+    recvs_.erase(recv.at);
     group_.complete(session, ticket, std::move(outcome));
     group_.run_changed();
 }
@@ -143,10 +161,10 @@ void Messages::on_rank_gone(uint32_t rank) {
     const auto gone = group_.departure_error(rank, true);
     if (!gone) return;
     std::vector<Offer> unwanted;
-    std::erase_if(offers_, [&](const Offer& o) {
-        if (o.message.dst == rank) unwanted.push_back(o);
-        return o.message.dst == rank;
-    });
+    for (auto at = offers_.begin(); at != offers_.end();) {
+        const auto offer = at++;
+        if (offer->message.dst == rank) unwanted.push_back(take_offer(offer));
+    }
     for (const Offer& offer : unwanted) refuse(offer, *gone);
     end_unoffered(any_rank, rank, *gone);
     std::vector<Recv*> own;
@@ -182,7 +200,7 @@ void Messages::end_with(const Error& error, Lost lost, bool notify) {
 
 void Messages::cut(const Error& error) {
     const auto lost = [this](uint32_t rank) { return group_.is_failed(rank); };
-    for (Offer& offer : std::exchange(offers_, {}))
+    for (const Offer& offer : take_offers())
         if (!lost(offer.message.src)) refuse(offer, error);
     end_with(error, lost, false);
 }
@@ -192,7 +210,7 @@ void Messages::end_with_node(NodeIndex node, const Error& error) {
 }
 
 void Messages::fail_all(const Error& error) {
-    offers_.clear();
+    take_offers();
     std::vector<Send*> sends;
     std::vector<Recv*> recvs;
     for (auto& send : sends_) sends.push_back(send.get());

@@ -17,9 +17,7 @@ void Messages::match_recv(Recv& recv) {
     if (held_recvs_ > 0) return;  // match_again() follows
     const auto it = std::ranges::find_if(offers_, [&](const Offer& o) { return fits(recv, o.message); });
     if (it != offers_.end()) {
-        const Offer offer = *it;
-        offers_.erase(it);
-        return begin_recv(recv, offer);
+        return begin_recv(recv, take_offer(it));
     }
     // Sends of a rank are offered before its departure is announced, so none is missed here.
     if (const auto gone = no_sender_left(recv, false)) end(recv, *gone);
@@ -45,14 +43,13 @@ void Messages::match_again() {
     for (auto& [recv, error] : over) finish(*recv, error);
     for (auto& recv : recvs_)
         if (std::exchange(recv->was_withdrawn, false)) recv->matched.reset();
-    for (const Offer& offer : std::exchange(offers_, {})) match(offer);
+    for (const Offer& offer : take_offers()) match(offer);
     end_without_sender();
 }
 
 bool Messages::is_overtaken(const Recv& recv) const {
-    const auto is_this = [&](const auto& other) { return other.get() == &recv; };
     return recv.overtaken ||
-           std::any_of(std::ranges::find_if(recvs_, is_this), recvs_.end(), [&](const auto& later) {
+           std::any_of(Recvs::const_iterator(recv.at), recvs_.end(), [&](const auto& later) {
                return later->in_flight && recv.wants(later->matched->message);
            });
 }
@@ -90,7 +87,7 @@ void Messages::match(const Offer& offer) {
                               offer.message.dst,
                               -1,
                               {}});
-    offers_.push_back(offer);
+    keep_offer(offers_.end(), offer);
 }
 
 Error Messages::mismatch_of(const Recv& recv, const wire::MessageOffer& offer) const {

@@ -16,6 +16,7 @@ void Messages::send(const LocalRank& from, const OpRequest& request, Count count
     const Context& context = group_.context();
     Send& send = *sends_.emplace_back(std::make_unique<Send>(*this, timers_));
     send.count = std::move(count);
+    send.at = std::prev(sends_.end());
     const uint64_t bytes = request.descriptor.count * reduce::size_of(request.descriptor.dtype);
     send.message = {facts.id,
                     facts.epoch.value,
@@ -125,7 +126,8 @@ void Messages::on_credit(NodeIndex from, const wire::MessageCredit& credit) {
 }
 
 void Messages::stop_waiting(Send& send) {
-    std::erase(send_queues_.at({send.message.src, send.to.value}).waiting, &send);
+    std::deque<Send*>& waiting = send_queues_.at({send.message.src, send.to.value}).waiting;
+    waiting.erase(std::ranges::find(waiting, &send));
     send.waiting = false;
 }
 

@@ -12,7 +12,9 @@ namespace nexar::engine {
 struct Messages::Send final : Pending, Alarm {
     Send(Messages& m, Timers& timers) : Alarm(timers), owner(m) {}
     Messages& owner;
-    Count count;  // the request [N2]
+    Count count;                               // the request [N2]
+    Sends::iterator at;                        // itself in sends_
+    std::optional<Offers::iterator> offer_at;  // its message in offers_; empty: not there
     wire::MessageOffer message;
     SessionId session;
     uint64_t ticket = 0;
@@ -35,7 +37,8 @@ struct Messages::Send final : Pending, Alarm {
 struct Messages::Recv final : Pending, Alarm {
     Recv(Messages& m, Timers& timers) : Alarm(timers), owner(m) {}
     Messages& owner;
-    Count count;  // the request [N2]
+    Count count;         // the request [N2]
+    Recvs::iterator at;  // itself in recvs_
     uint32_t rank = 0, source = any_rank;
     uint64_t tag = 0;
     bool any_tag = false, only_now = false;

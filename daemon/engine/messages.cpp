@@ -89,6 +89,7 @@ void Messages::recv(const LocalRank& to, const OpRequest& request, Count count) 
     Context& context = group_.context();
     Recv& recv = *recvs_.emplace_back(std::make_unique<Recv>(*this, timers_));
     recv.count = std::move(count);
+    recv.at = std::prev(recvs_.end());
     recv.rank = to.rank;
     recv.source = request.peer;
     recv.tag = request.tag;
@@ -186,7 +187,7 @@ void Messages::on_withdraw(NodeIndex from, const wire::MessageWithdraw& message)
         offers_, [&](const Offer& o) { return o.from == from && o.message.number == message.number; });
     if (at != offers_.end()) {
         return_credit(*at);
-        offers_.erase(at);
+        take_offer(at);
     }
     withdraw(message.number);
     Recv* recv = find_recv(message.number);
@@ -253,6 +254,7 @@ void Messages::check_invariants() const {
     if (group_.failed()) NEXAR_CHECK(offers_.empty());
     uint64_t last = 0;
     for (const Offer& offer : offers_) {
+        if (offer.local != nullptr) NEXAR_CHECK(&**offer.local->offer_at == &offer);
         NEXAR_CHECK(offer.arrival > last || last == 0);
         last = offer.arrival;
     }

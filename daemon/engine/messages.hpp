@@ -62,6 +62,8 @@ class Messages {
   private:
     struct Send;
     struct Recv;
+    using Sends = std::list<std::unique_ptr<Send>>;
+    using Recvs = std::list<std::unique_ptr<Recv>>;
     // An unexpected message: no receive has matched it yet.
     struct Offer {
         wire::MessageOffer message;
@@ -71,6 +73,7 @@ class Messages {
         bool was_begun = false;   // a receive had posted its transfer, and returned the message
         bool has_credit = false;  // a credit to return when the message is matched, withdrawn or refused
     };
+    using Offers = std::list<Offer>;
     // Of the matched message of a receive that ends early: the next receive may match it; its sender is
     // notified; nothing, because the sender already knows.
     enum class Disposition : uint8_t { rematch, refuse, drop };
@@ -106,6 +109,9 @@ class Messages {
     void refuse(Offer offer, const Error& error);
     void end(Send& send, const Error& error, bool notify = true);
     void end(Recv& recv, const Error& error, Disposition disposition = Disposition::refuse);
+    void keep_offer(Offers::iterator before, const Offer& offer);
+    Offer take_offer(Offers::iterator at);
+    Offers take_offers();
     void drop_offer_of(const Send& send);
     void finish(Send& send, Error error);  // by value: it may be the send's own
     void finish(Recv& recv, Error error);
@@ -126,9 +132,9 @@ class Messages {
 
     Group& group_;
     Timers& timers_;
-    std::list<std::unique_ptr<Send>> sends_;         // in the order in which they were posted
-    std::list<std::unique_ptr<Recv>> recvs_;         // the same
-    std::list<Offer> offers_;                        // the unexpected-message buffer, by Offer::arrival
+    Sends sends_;                                    // in the order in which they were posted
+    Recvs recvs_;                                    // the same
+    Offers offers_;                                  // the unexpected-message buffer, by Offer::arrival
     uint64_t arrivals_ = 0;                          // of messages so far; the next one's number less 1
     std::map<SendQueueKey, SendQueue> send_queues_;  // from the first send of each pair on
     CreditTable credits_;                            // granted to other nodes' ranks

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <deque>
+#include <utility>
 
 namespace nexar {
 
@@ -14,6 +15,10 @@ class Runnable {
 
   protected:
     ~Runnable() = default;
+
+  private:
+    friend class Executor;
+    size_t queued_ = 0;  // entries in the ready queue
 };
 
 class Executor {
@@ -22,7 +27,14 @@ class Executor {
     Executor(const Executor&) = delete;
     Executor& operator=(const Executor&) = delete;
 
-    void push(Runnable* r) { ready_.push_back(r); }
+    void push(Runnable* r) {
+        ready_.push_back(r);
+        ++r->queued_;
+    }
+    // Not behind itself: for what does all its work in one run.
+    void push_once(Runnable* r) {
+        if (r->queued_ == 0) push(r);
+    }
 
     // Runs until nothing is ready; returns how many ran. What runs may push more.
     size_t run_ready() {
@@ -32,12 +44,14 @@ class Executor {
             ready_.pop_front();
             if (r == nullptr) continue;  // forget() took it out
             ++n;
+            --r->queued_;
             r->run();
         }
         return n;
     }
     // A runnable that is about to be destroyed leaves the queue.
-    void forget(const Runnable* r) {
+    void forget(Runnable* r) {
+        if (std::exchange(r->queued_, 0) == 0) return;
         for (Runnable*& entry : ready_)
             if (entry == r) entry = nullptr;
     }
