@@ -29,7 +29,8 @@ void Engine::Impl::turn() {
                 answer_for_ended_group(*peer, unknown->group, unknown->epoch);
         while (const auto event = opening.poll())
             std::visit([this](const auto& e) { on_opening(e); }, *event);
-    } while (!context.idle());
+        end_some();
+    } while (!context.idle() || (has_ends() && ends_left > 0));
     remove_finished();
 }
 
@@ -42,7 +43,7 @@ Error Engine::Impl::with_host(Error error) const {
 // ---- Sessions ----
 
 Result<void> Engine::open(Time now, const OpenRequest& request) {
-    impl_->context.now = now;
+    impl_->set_time(now);
     NEXAR_TRY(const ChargeRef charge, request.tenant->charge(Resource::groups));
     Impl::Session& session = impl_->sessions[request.session];
     session.account = link::Account(request.tenant->number);
@@ -53,7 +54,7 @@ Result<void> Engine::open(Time now, const OpenRequest& request) {
 }
 
 Result<void> Engine::submit(Time now, const OpRequest& request) {
-    impl_->context.now = now;
+    impl_->set_time(now);
     Group* group = impl_->find(request.group);
     LocalRank* local = group == nullptr ? nullptr : group->find_local(request.session, request.rank);
     if (local == nullptr) return fail(Errc::not_found, "this session has no such rank of the group");
@@ -64,7 +65,7 @@ Result<void> Engine::submit(Time now, const OpRequest& request) {
 }
 
 void Engine::cancel(Time now, SessionId session, uint64_t ticket) {
-    impl_->context.now = now;
+    impl_->set_time(now);
     const auto it = impl_->sessions.find(session);
     if (it == impl_->sessions.end()) return;
     if (impl_->opening.cancel(session, ticket)) {
@@ -78,7 +79,7 @@ void Engine::cancel(Time now, SessionId session, uint64_t ticket) {
 }
 
 void Engine::stage(Time now, SessionId session, uint64_t ticket, uint32_t filled, uint32_t taken) {
-    impl_->context.now = now;
+    impl_->set_time(now);
     const auto it = impl_->sessions.find(session);
     if (it == impl_->sessions.end()) return;
     for (const GroupId& id : it->second.groups)
@@ -89,7 +90,7 @@ void Engine::stage(Time now, SessionId session, uint64_t ticket, uint32_t filled
 }
 
 Result<void> Engine::free_group(Time now, SessionId session, const GroupId& id, uint32_t rank) {
-    impl_->context.now = now;
+    impl_->set_time(now);
     Group* group = impl_->find(id);
     LocalRank* local = group == nullptr ? nullptr : group->find_local(session, rank);
     if (local == nullptr) return fail(Errc::not_found, "this session has no such rank of the group");
@@ -105,7 +106,7 @@ Regions& Engine::regions() {
 }
 
 void Engine::session_ended(Time now, SessionId session, SessionEnd how, const std::string& reason) {
-    impl_->context.now = now;
+    impl_->set_time(now);
     const auto node = impl_->sessions.extract(session);  // from here on nothing is completed for it
     if (node.empty()) return;
     impl_->opening.session_ended(session);
@@ -113,19 +114,22 @@ void Engine::session_ended(Time now, SessionId session, SessionEnd how, const st
     const Leaving leaving = how == SessionEnd::given_up ? Leaving::given_up
                             : crashed                   ? Leaving::crashed
                                                         : Leaving::closed;
-    for (const GroupId& id : node.mapped().groups) {
-        Group* group = impl_->find(id);
+    for (const GroupId& id : std::set(node.mapped().groups.begin(), node.mapped().groups.end())) {
+        const Group* group = impl_->find(id);
         if (group == nullptr) continue;
-        for (LocalRank& local : group->locals())
-            if (local.session == session) group->leave(local, leaving, reason);
+        for (const LocalRank& local : group->locals())
+            if (local.session == session)
+                impl_->departing.push_back({id, session, local.rank, leaving, reason});
     }
+    // [S15] Nothing of it may be executed any more. With the daemon's own end there are no later turns.
+    if (how == SessionEnd::given_up || impl_->stopping) impl_->depart_all();
     impl_->turn();
 }
 
 // ---- Peers ----
 
 void Engine::on_peer_up(Time now, link::PeerIndex index, const NodeId& node, const Incarnation& incarnation) {
-    impl_->context.now = now;
+    impl_->set_time(now);
     PeerState& peer = impl_->context.peer(index);
     peer = {node, incarnation, true, true};
     impl_->context.set_peer(node, index);
@@ -135,7 +139,7 @@ void Engine::on_peer_up(Time now, link::PeerIndex index, const NodeId& node, con
 }
 
 void Engine::on_peer_down(Time now, link::PeerIndex index, const std::string& reason, bool proof) {
-    impl_->context.now = now;
+    impl_->set_time(now);
     PeerState& peer = impl_->context.peer(index);
     if (!peer.known) return;
     peer.up = false;
@@ -146,29 +150,29 @@ void Engine::on_peer_down(Time now, link::PeerIndex index, const std::string& re
 
 void Engine::on_bulk_cut_off(Time now, link::PeerIndex peer, std::span<const GroupId> groups,
                              const std::string& why) {
-    impl_->context.now = now;
+    impl_->set_time(now);
     for (const GroupId& group : groups) impl_->watch.on_link_lost(peer, group, why);
     impl_->turn();
 }
 
 void Engine::on_redial_failed(Time now, link::PeerIndex peer) {
-    impl_->context.now = now;
+    impl_->set_time(now);
     impl_->watch.on_redial_failed(peer);
     impl_->turn();
 }
 
 void Engine::on_received(Time now, link::PeerIndex peer, Duration rtt) {
-    impl_->context.now = now;
+    impl_->set_time(now);
     impl_->watch.on_received(peer, rtt);
 }
 
 void Engine::on_sent(Time now, link::PeerIndex peer) {
-    impl_->context.now = now;
+    impl_->set_time(now);
     impl_->watch.on_sent(peer);
 }
 
 void Engine::on_message(Time now, link::PeerIndex from, const wire::Message& message) {
-    impl_->context.now = now;
+    impl_->set_time(now);
     if (!impl_->context.peer(from).known) return;
     impl_->watch.on_received(from);
     impl_->dispatch(from, message);
@@ -176,7 +180,7 @@ void Engine::on_message(Time now, link::PeerIndex from, const wire::Message& mes
 }
 
 void Engine::goodbye(Time now, const std::string& reason) {
-    impl_->context.now = now;
+    impl_->set_time(now);
     const Error error{Errc::daemon_lost, "the daemon is stopping: " + reason, -1, -1,
                       impl_->context.config.self.hex()};
     for (auto& [id, group] : impl_->groups) group->abandon(error);
@@ -187,7 +191,7 @@ void Engine::goodbye(Time now, const std::string& reason) {
 // ---- Completions ----
 
 void Engine::on_mesh_event(Time now, const link::MeshEvent& event) {
-    impl_->context.now = now;
+    impl_->set_time(now);
     switch (event.kind) {
         case link::MeshEvent::Kind::done:
             impl_->context.complete(event.handle, {});
@@ -214,13 +218,14 @@ void Engine::on_mesh_event(Time now, const link::MeshEvent& event) {
 }
 
 void Engine::on_worker_done(Time now, uint64_t handle) {
-    impl_->context.now = now;
+    impl_->set_time(now);
     impl_->context.complete(handle, {});
     impl_->turn();
 }
 
 void Engine::on_time(Time now) {
-    impl_->context.now = now;
+    impl_->set_time(now);
+    impl_->refill_ends();
     impl_->timers.run(now);
     if (impl_->watch.wake_at() <= now) impl_->watch.on_time();
     if (impl_->opening.wake_at() <= now) impl_->opening.on_time();
@@ -228,13 +233,14 @@ void Engine::on_time(Time now) {
 }
 
 Time Engine::wake_at() const {
-    return std::min({impl_->timers.next(), impl_->watch.wake_at(), impl_->opening.wake_at()});
+    const Time ends = impl_->has_ends() ? impl_->context.now : never;
+    return std::min({ends, impl_->timers.next(), impl_->watch.wake_at(), impl_->opening.wake_at()});
 }
 
 // ---- Looking ----
 
 void Engine::inquire_forming(Time now) {
-    impl_->context.now = now;
+    impl_->set_time(now);
     impl_->opening.inquire();
     impl_->turn();
 }
@@ -252,7 +258,7 @@ void Engine::check_invariants() const {
 }
 
 bool Engine::quiet() const {
-    if (impl_->context.pending() > 0) return false;
+    if (impl_->context.pending() > 0 || impl_->has_ends()) return false;
     for (const auto& [id, group] : impl_->groups)
         if (group->runs_in_flight() > 0 || !group->messages().idle()) return false;
     return true;
@@ -260,7 +266,7 @@ bool Engine::quiet() const {
 
 Result<void> Engine::install_group(Time now, const wire::GroupPrepare& group,
                                    std::span<const SessionId> sessions, const TenantRef& tenant) {
-    impl_->context.now = now;
+    impl_->set_time(now);
     std::vector<LocalRank> local;
     for (const auto& member : group.members)
         if (member.node == impl_->context.config.self && local.size() < sessions.size())

@@ -66,7 +66,9 @@ struct EngineConfig {
     // Requires: the same on all nodes that share a group.
     size_t unexpected_per_group_max = 1024;
     size_t early_bytes_per_peer_max = 1 << 20;  // about groups whose commit has not arrived
-    size_t finished_groups_max = 4096;          // ended groups that are remembered, with their cuts [G9]
+    // Requests that end with their group or session in one turn [G11].
+    size_t ends_per_turn_max = 256;
+    size_t finished_groups_max = 4096;  // ended groups that are remembered, with their cuts [G9]
 
     // Tests only: each switch breaks one rule, and a named test notices.
     struct Sabotage {

@@ -27,6 +27,11 @@ class Engine::Impl final : public GroupHost {
           opening(context),
           early(config.early_bytes_per_peer_max) {}
 
+    // The time of an input. A turn of the loop has one time for all of its inputs.
+    void set_time(Time now) {
+        if (now != context.now) refill_ends();
+        context.now = now;
+    }
     void turn();  // every input begins with the time and ends with this
     void reach_changed(const Watch::Reach& reach);
     void on_opening(const Opening::Answer& answer);
@@ -38,6 +43,14 @@ class Engine::Impl final : public GroupHost {
         return it == groups.end() ? nullptr : it->second.get();
     }
     void remove_finished();
+    // [G11]
+    bool has_ends() const { return !ending.empty() || !departing.empty(); }
+    void refill_ends() { ends_left = context.config.ends_per_turn_max; }
+    void end_some();
+    void depart();
+    void depart_all() {
+        while (!departing.empty()) depart();
+    }
     void detach(SessionId session, const GroupId& id);
     Result<void> make_group(const wire::GroupPrepare& prepare, std::vector<LocalRank> local);
     Result<GroupFacts> facts_of(const wire::GroupPrepare& prepare) const;
@@ -70,6 +83,7 @@ class Engine::Impl final : public GroupHost {
     void node_excluded(const GroupId& group, const NodeId& node) override { watch.on_excluded(group, node); }
     void group_cut(const GroupId& group, uint64_t seq, const Error& error) override;
     void group_finished(const GroupId& group) override { finishing.push_back(group); }
+    void group_ending(const GroupId& group) override { ending.push_back(group); }
 
     Context context;
     Timers timers;
@@ -81,6 +95,16 @@ class Engine::Impl final : public GroupHost {
     std::map<GroupId, std::unique_ptr<Group>> groups;
     std::unordered_map<NodeId, std::set<GroupId>> groups_of_node;  // of other nodes
     std::vector<GroupId> finishing;                                // to be removed at the turn's end
+    struct Departure {
+        GroupId group;
+        SessionId session;
+        uint32_t rank;
+        Leaving how;
+        std::string reason;
+    };
+    std::deque<Departure> departing;  // ranks of ended sessions
+    std::deque<GroupId> ending;       // groups with something for Group::end_some(); may have ids twice
+    size_t ends_left = 0;             // in this turn
     uint64_t groups_visited = 0;
     bool stopping = false;  // [F17]: its ranks do not leave, they go with the daemon, and so do their groups
     struct Session {

@@ -33,6 +33,8 @@ class GroupHost {
     virtual void node_excluded(const GroupId& group, const NodeId& node) = 0;
     virtual void group_cut(const GroupId& group, uint64_t seq, const Error& error) = 0;
     virtual void group_finished(const GroupId& group) = 0;
+    // Group::end_some() has something to end.
+    virtual void group_ending(const GroupId& group) = 0;
 
   protected:
     ~GroupHost() = default;
@@ -86,6 +88,9 @@ class Group final : public Runnable, public Alarm, private membership::Lifecycle
     void reach_changed(const NodeId& node);  // GroupHost::reachable has changed for it
     void log_discarded(const NodeId& node);  // the control log with it: messages of both are lost
     void abandon(const Error& error);        // this daemon stops
+    // [G11] Ends what the cut has left, at most `left` messages and local ranks of collectives (one
+    // collective more), and subtracts their number. True: that was all.
+    bool end_some(size_t& left);
 
     Messages& messages() { return messages_; }
     const Messages& messages() const { return messages_; }
@@ -98,6 +103,7 @@ class Group final : public Runnable, public Alarm, private membership::Lifecycle
     const std::optional<wire::Cut>& decided_cut() const { return lifecycle_.decided(); }
     void check_invariants() const;  // for tests; walks all runs and messages
     size_t runs_in_flight() const { return runs_.size(); }
+    size_t in_flight() const { return runs_.size() + messages_.in_flight(); }
 
     // From its runs and messages.
     GroupHost& host() { return host_; }
@@ -130,7 +136,8 @@ class Group final : public Runnable, public Alarm, private membership::Lifecycle
     Result<void> submit_message(const LocalRank& local, const OpRequest& request);
     Result<Count> charge(const LocalRank& local, uint64_t rows) const;
     void abort_mismatched_tables(uint64_t seq, const std::string& other);
-    void stop_runs();    // all with failed_
+    void stop_begun_runs();  // with failed_; end_some() stops the others
+    void stop_run(CollectiveRun& run);
     struct EndedAhead {  // an aborted collective that no rank here has called yet
         Errc code;
         int64_t rank;  // that aborted it; -1: not known
@@ -171,6 +178,7 @@ class Group final : public Runnable, public Alarm, private membership::Lifecycle
     std::optional<uint64_t> frozen_at_;           // handed_over_here() at freeze(); empty: not frozen
     uint64_t run_below_ = 0;                      // frozen: collectives below it may begin
     size_t excluded_announced_ = 0;               // how many excluded nodes the host knows
+    uint64_t stopped_below_ = 0;                  // failed: collectives below it are stopped
     std::optional<Error> failed_;                 // the error of the cut, or of abandon(); empty: none
     std::map<uint64_t, EndedAhead> ended_ahead_;  // by sequence number, beyond seq_window
 };

@@ -154,22 +154,40 @@ void Group::cut(const wire::Cut& cut) {
     for (uint32_t node = 0; node < facts.nodes.size(); ++node)
         if (NodeIndex(node) != facts.self && !lifecycle_.excludes(node) && suspects(node))
             end_messages_with(NodeIndex(node));
-    stop_runs();
+    stop_begun_runs();
+    host_.group_ending(facts.id);
 }
 
 void Group::abandon(const Error& error) {
     if (failed_) return;
     failed_ = facts.explained(error);
     messages_.fail_all(*failed_);
-    stop_runs();
+    size_t all = SIZE_MAX;
+    end_some(all);
 }
 
-void Group::stop_runs() {
-    for (auto& [seq, run] : runs_) {
-        run->stop(*failed_);
-        run->on_local_left();  // no posts follow
+// At once: one of them might still succeed here. The others cannot begin any more.
+void Group::stop_begun_runs() {
+    for (auto& [seq, run] : runs_)
+        if (run->state() == CollectiveRun::State::running) stop_run(*run);
+}
+
+void Group::stop_run(CollectiveRun& run) {
+    run.stop(*failed_);
+    run.on_local_left();  // no posts follow
+}
+
+bool Group::end_some(size_t& left) {
+    if (!messages_.end_some(left)) return false;
+    if (!failed_) return true;
+    auto at = runs_.lower_bound(stopped_below_);
+    for (; at != runs_.end() && left > 0; ++at) {
+        stop_run(*at->second);
+        stopped_below_ = at->first + 1;
+        left -= std::min(left, local_.size());
     }
     run_changed();
+    return at == runs_.end();
 }
 
 void Group::check_invariants() const {
@@ -181,7 +199,7 @@ void Group::check_invariants() const {
     for (const auto& [seq, run] : runs_) {
         NEXAR_CHECK(run->seq == seq);
         run->check_invariants();
-        if (failed_) NEXAR_CHECK(run->state() >= CollectiveRun::State::settled);
+        if (seq < stopped_below_) NEXAR_CHECK(run->state() >= CollectiveRun::State::settled);
     }
     for (const auto& [rank, gone] : departed_) NEXAR_CHECK(rank < facts.size() && gone.rank == rank);
     for (const LocalRank& local : local_) NEXAR_CHECK(local.left == departed_.contains(local.rank));

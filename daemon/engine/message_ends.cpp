@@ -130,6 +130,7 @@ void Messages::finish(Send& send, Error error) {
     drop_offer_of(send);
     const SessionId session = send.session;
     const uint64_t ticket = send.ticket;
+    if (next_send_ == send.at) ++next_send_;
     sends_.erase(send.at);
     group_.complete(session, ticket, Outcome{.error = std::move(error)});
     group_.run_changed();
@@ -148,6 +149,7 @@ void Messages::finish(Recv& recv, Error error) {
     }
     const SessionId session = recv.session;
     const uint64_t ticket = recv.ticket;
+    if (next_recv_ == recv.at) ++next_recv_;
     recvs_.erase(recv.at);
     group_.complete(session, ticket, std::move(outcome));
     group_.run_changed();
@@ -155,7 +157,7 @@ void Messages::finish(Recv& recv, Error error) {
 
 void Messages::on_rank_gone(uint32_t rank) {
     if (const auto& failed = group_.failed())
-        return end_with(*failed, [&](uint32_t r) { return r == rank; }, false);
+        return sweep({*failed, [rank](uint32_t r) { return r == rank; }, false});
     end_unoffered(rank, any_rank,
                   {Errc::closed, "its rank left before the receiver had granted a credit", rank, -1, {}});
     const auto gone = group_.departure_error(rank, true);
@@ -181,32 +183,6 @@ void Messages::end_without_sender() {
         if (!recv->in_flight)
             if (const auto error = no_sender_left(*recv, true)) over.emplace_back(recv.get(), *error);
     for (auto& [recv, error] : over) end(*recv, error);
-}
-
-// Ends the messages with lost ranks, and the unmatched ones. `notify`: the other side may run, and has to end
-// its half as well.
-template <class Lost>
-void Messages::end_with(const Error& error, Lost lost, bool notify) {
-    std::vector<Send*> sends;
-    std::vector<Recv*> recvs;
-    for (auto& send : sends_)
-        if (send->waiting || lost(send->message.src) || lost(send->message.dst)) sends.push_back(send.get());
-    for (auto& recv : recvs_)
-        if (!recv->in_flight || lost(recv->rank) || lost(recv->matched->message.src))
-            recvs.push_back(recv.get());
-    for (Send* send : sends) end(*send, error, notify);
-    for (Recv* recv : recvs) end(*recv, error, notify ? Disposition::refuse : Disposition::drop);
-}
-
-void Messages::cut(const Error& error) {
-    const auto lost = [this](uint32_t rank) { return group_.is_failed(rank); };
-    for (const Offer& offer : take_offers())
-        if (!lost(offer.message.src)) refuse(offer, error);
-    end_with(error, lost, false);
-}
-
-void Messages::end_with_node(NodeIndex node, const Error& error) {
-    end_with(error, [&](uint32_t rank) { return group_.facts.layout.node_of(rank) == node; }, true);
 }
 
 void Messages::fail_all(const Error& error) {

@@ -43,6 +43,7 @@ void Messages::match_again() {
     for (auto& [recv, error] : over) finish(*recv, error);
     for (auto& recv : recvs_)
         if (std::exchange(recv->was_withdrawn, false)) recv->matched.reset();
+    if (group_.failed()) return;  // they end
     for (const Offer& offer : take_offers()) match(offer);
     end_without_sender();
 }

@@ -63,7 +63,7 @@ void Messages::enqueue(Send& send) {
 
 void Messages::advance(const SendQueueKey& key, SendQueue& queue) {
     Context& context = group_.context();
-    while (!queue.waiting.empty() && queue.offered < queue.limit) {
+    while (!queue.waiting.empty() && queue.offered < queue.limit && !group_.failed()) {
         Send& send = *queue.waiting.front();
         const std::span<const link::PeerIndex> peer(&group_.facts.peers[key.second], 1);
         if (!send.room.reserve(context, peer, ControlRoom::no_index, send.account, send_room)) {

@@ -45,7 +45,9 @@ Messages::Messages(Group& group, Timers& timers)
     : group_(group),
       timers_(timers),
       credits_(credit_window(group.context().config.unexpected_per_group_max, group.facts.size())),
-      last_offer_(group.facts.nodes.size()) {}
+      last_offer_(group.facts.nodes.size()),
+      next_send_(sends_.end()),
+      next_recv_(recvs_.end()) {}
 
 Messages::~Messages() = default;
 
@@ -236,11 +238,13 @@ size_t Messages::snapshot(Time now, size_t most, std::vector<MessageSnapshot>& o
 
 void Messages::check_invariants() const {
     credits_.check_invariants();
+    const bool is_over = group_.failed() && sweeps_.empty();
+    NEXAR_CHECK(group_.failed() || sweeps_.empty());
     size_t waiting = 0;
     for (const auto& send : sends_) {
         waiting += send->waiting ? 1 : 0;
         NEXAR_CHECK(!(send->waiting && (send->in_mesh || send->in_flight)));
-        if (group_.failed()) NEXAR_CHECK(!send->waiting);
+        if (is_over) NEXAR_CHECK(!send->waiting);
     }
     for (const auto& [key, queue] : send_queues_) {
         NEXAR_CHECK(queue.offered <= queue.limit);
@@ -249,9 +253,9 @@ void Messages::check_invariants() const {
     NEXAR_CHECK(waiting == 0);
     for (const auto& recv : recvs_) {
         NEXAR_CHECK(!recv->in_flight || recv->matched);
-        if (group_.failed()) NEXAR_CHECK(recv->in_flight || recv->end_error);
+        if (is_over) NEXAR_CHECK(recv->in_flight || recv->end_error);
     }
-    if (group_.failed()) NEXAR_CHECK(offers_.empty());
+    if (is_over) NEXAR_CHECK(offers_.empty());
     uint64_t last = 0;
     for (const Offer& offer : offers_) {
         if (offer.local != nullptr) NEXAR_CHECK(&**offer.local->offer_at == &offer);

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -52,9 +53,13 @@ class Messages {
     void cut(const Error& error);
     void end_with_node(collectives::NodeIndex node, const Error& error);  // the node does not answer
     void fail_all(const Error& error);
+    // Ends what the three above have queued, at most `left` messages, and subtracts their number. True: that
+    // was all.
+    bool end_some(size_t& left);
 
     bool idle() const { return sends_.empty() && recvs_.empty(); }
     size_t offers_waiting() const { return offers_.size(); }
+    size_t in_flight() const { return sends_.size() + recvs_.size(); }
     // At most `most`; returns how many are left out.
     size_t snapshot(Time now, size_t most, std::vector<MessageSnapshot>& out) const;
     void check_invariants() const;
@@ -125,8 +130,16 @@ class Messages {
     void withdraw(uint64_t number);
     std::optional<Error> no_sender_left(const Recv& recv, bool waited) const;
     void end_without_sender();
-    template <class Lost>
-    void end_with(const Error& error, Lost lost, bool notify);
+    // [G11] Messages of an ended group that end: the waiting ones, and those with lost ranks.
+    struct Sweep {
+        Error error;
+        std::function<bool(uint32_t)> lost;
+        bool notify = false;  // the other side may run, and has to end its half as well
+    };
+    void sweep(Sweep sweep);
+    void begin_sweep();
+    void end_by(const Sweep& sweep, Send& send);
+    void end_by(const Sweep& sweep, Recv& recv);
     Send* find_send(uint64_t number);
     Recv* find_recv(uint64_t number);
 
@@ -143,6 +156,9 @@ class Messages {
     // Receives whose message returns to its sender or to offers_ once their transfer has ended. While there
     // are any, no message is matched: a later receive would get the message of an earlier one.
     size_t held_recvs_ = 0;
+    std::deque<Sweep> sweeps_;  // the first one is at next_send_ and next_recv_
+    Sends::iterator next_send_;
+    Recvs::iterator next_recv_;
 };
 
 }  // namespace nexar::engine

@@ -120,6 +120,7 @@ void run_seed(uint64_t seed) {
     shape.network.room = size_t{4096} << random.below(7);  // more than the largest frame
     if (seed % 4 == 3)                                     // many segments wait
         shape.tenants.total(Resource::scratch_bytes) = 64 * shape.plan.segment_bytes;
+    if (seed % 3 == 2) shape.engine.ends_per_turn_max = 1 + seed % 4;
     shape.network.jitter = Duration(static_cast<int64_t>(random.below(200'000)));
     shape.worker_delay = Duration(static_cast<int64_t>(random.below(300'000)));
     Cluster cluster(seed, shape);
