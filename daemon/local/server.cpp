@@ -28,6 +28,7 @@ uint64_t process_key(SessionId id) {
 constexpr Duration tick_interval = std::chrono::milliseconds(NEXAR_SHM_TICK_MS);
 constexpr int accepts_per_turn_max = 16;
 constexpr Duration accept_pause{100'000'000};
+constexpr size_t ends_per_turn_max = 8;  // an end takes what its client had submitted, and frees memory
 }  // namespace
 
 Server::Server(const ServerConfig& config, engine::Service& service, Tenants& tenants,
@@ -71,6 +72,8 @@ Server::~Server() {
 }
 
 void Server::on_readable(Time now, uint64_t key) {
+    // What is not read stays readable. So a process that ends with many sessions does not hold the loop.
+    if ((key & listener_bit) == 0 && ended_in_turn_ >= ends_per_turn_max) return;
     end_given_up(now);
     if ((key & listener_bit) != 0) {
         accept_all(now, key ^ listener_bit);
@@ -163,6 +166,7 @@ void Server::refuse(Fd connection, const Error& why) {
 }
 
 size_t Server::poll(Time now) {
+    ended_in_turn_ = 0;
     end_given_up(now);
     const size_t taken = turns_.serve([](const Session& session) { return session.has_work(); },
                                       [&](Session& session, size_t entries_max) {
@@ -279,6 +283,7 @@ void Server::forget(Session& session, Time now) {
     turns_.remove(row.turn);
     if (row.busy) --busy_;
     sessions_.erase(id.value);
+    ++ended_in_turn_;
 }
 
 void Server::unwatch_listeners() {

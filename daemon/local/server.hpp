@@ -63,6 +63,7 @@ class Server final : public engine::Clients {
     // tick is due, because no client gives up a daemon whose tick moves [S15]. Requires: called first in a
     // turn, before inputs that may belong to such a session.
     void end_given_up(Time now);
+    // Ends a bounded number of sessions until the next poll(): then the descriptors of others stay readable.
     void on_readable(Time now, uint64_t key);
     // Handles submitted entries, a bounded number of each user [N12]. Returns how many; 0: nothing is known
     // of.
@@ -142,6 +143,7 @@ class Server final : public engine::Clients {
     uint64_t next_session_ = 1;
     uint64_t faults_seen_ = 0;  // BusGuard::faults() when the sessions' memory was last checked
     Time last_tick_{};          // zero before the first tick
+    size_t ended_in_turn_ = 0;  // sessions, since the last poll()
     bool stopped_ = false;      // stop() was called
 };
 

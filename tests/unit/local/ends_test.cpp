@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 
 #include "by_hand.hpp"
@@ -80,4 +81,23 @@ TEST_CASE(
     "entries in the ring are handled before the process's end, even if another process holds its socket",
     "[local][death]") {
     end_with_a_full_ring(End::process);
+}
+
+TEST_CASE("of a process that ends with many sessions, a turn of the loop ends some", "[local][death]") {
+    constexpr size_t clients = 40, most = 8;
+    StillServer server;
+    std::vector<local::Fd> sockets;
+    for (size_t i = 0; i < clients; ++i) {
+        sockets.push_back(session_socket());
+        REQUIRE(connect_to(sockets.back(), server.path));
+        while (server->sessions() <= i) REQUIRE(server.take(10000));
+    }
+    sockets.clear();
+    while (server->sessions() > 0) {
+        const size_t before = server->sessions();
+        REQUIRE(server.take(10000));
+        server.take(0);  // in the same turn
+        CHECK(before - server->sessions() == std::min(before, most));
+        server->poll(StillServer::now);
+    }
 }
