@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "core/cores.hpp"
 #include "errors.hpp"
 #include "opening.hpp"
 #include "shm/words.hpp"
@@ -30,6 +31,7 @@ Result<std::unique_ptr<Session>> Session::open(const SessionOptions& options) {
     NEXAR_TRY(auto connection, Connection::open(options.connect));
     auto session = std::unique_ptr<Session>(new Session(options, std::move(connection)));
     NEXAR_TRY_VOID(session->sleepers_.open());
+    static_cast<void>(usable_cores());  // reads files at its first call: not amid the first wait
     return session;
 }
 
