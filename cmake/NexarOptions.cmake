@@ -46,6 +46,9 @@ if(NEXAR_SANITIZE)
     list(APPEND nexar_sanitize_flags -fno-sanitize=null,object-size,vptr)
   endif()
   target_compile_options(nexar_options INTERFACE ${nexar_sanitize_flags})
+  if("undefined" IN_LIST NEXAR_SANITIZE)
+    set(nexar_unchecked -fno-sanitize=undefined)  # for tests' own sources
+  endif()
   target_link_options(nexar_options INTERFACE "-fsanitize=${nexar_sanitize_list}")
 endif()
 

@@ -38,6 +38,8 @@ function(nexar_unit_test)
   list(TRANSFORM arg_MODULES PREPEND "nexar_")
   list(TRANSFORM arg_DEPS PREPEND "nexar::deps_")
   target_link_libraries(${arg_NAME} PRIVATE nexar_test_main ${arg_MODULES} ${arg_DEPS} nexar_options)
+  # What is tested is checked for undefined behaviour; to check the tests as well would double their compile time.
+  target_compile_options(${arg_NAME} PRIVATE ${nexar_unchecked})
   if(NOT arg_BUSY)
     target_compile_options(${arg_NAME} PRIVATE -O0)
   endif()
