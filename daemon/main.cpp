@@ -1,4 +1,6 @@
 // nexard: arguments, configuration, one Node, its exit status.
+#include <sys/resource.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
@@ -61,6 +63,14 @@ int complain(const CLI::App& app, const CLI::ParseError& error) {
     return complain(std::string(error.what()) + "; allowed are the flags of nexard --help", exit_usage);
 }
 
+// The soft limit is for programs that use select(). Each session takes two or three.
+void use_all_descriptors() {
+    rlimit limit{};
+    if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+    limit.rlim_cur = limit.rlim_max;
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -99,6 +109,7 @@ int main(int argc, char** argv) {
     if (print) std::cout << config::to_toml(*loaded);
     if (print || check_only) return 0;
 
+    use_all_descriptors();
     const auto log = writers::log_to_stderr(level_of(loaded->log_level));
     for (const auto& name : config::unknown_variables(sources.environment))
         log->warn("variable_ignored", {field("name", name), field("allowed", "those of nexard --help")});

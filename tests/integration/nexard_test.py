@@ -2,6 +2,7 @@
 NEXARD"""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -70,22 +71,37 @@ class Refusals(unittest.TestCase):
                       "/etc/nexar/nexar.toml"):
             self.assertIn(words, " ".join(output.split()))
 
-    def test_a_misspelt_variable_is_warned_of(self):
+    def start(self, before=None, **environment):
+        """A daemon, and what it has logged until it served."""
         folder = self.file.parent
         daemon = subprocess.Popen([NEXARD, "--socket", folder / "s", "--admin-socket", folder / "a", "--state-dir",
-                                   folder / "state"], stderr=subprocess.PIPE, text=True,
-                                  env={**CLEAN, "NEXAR_HEARTBEAT_TIMEOUT": "3", "NEXAR_RANK": "0"})
+                                   folder / "state"], stderr=subprocess.PIPE, text=True, preexec_fn=before,
+                                  env={**CLEAN, **environment})
         lines = []
         for line in daemon.stderr:
             lines.append(line)
             if "not_in_a_cluster" in line:
                 break
+        return daemon, lines
+
+    def end(self, daemon):
         daemon.send_signal(signal.SIGTERM)
         _, rest = daemon.communicate(timeout=20)
         self.assertEqual(daemon.returncode, 0, rest)
+
+    def test_a_misspelt_variable_is_warned_of(self):
+        daemon, lines = self.start(NEXAR_HEARTBEAT_TIMEOUT="3", NEXAR_RANK="0")
+        self.end(daemon)
         self.assertEqual([line for line in lines if "variable_ignored" in line and "NEXAR_HEARTBEAT_TIMEOUT" in line],
                          lines[:1])
         self.assertNotIn("NEXAR_RANK", "".join(lines))
+
+    def test_it_uses_all_descriptors_that_it_may_have(self):
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        daemon, _ = self.start(lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (128, most)))
+        limits = resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE)
+        self.end(daemon)
+        self.assertEqual(limits, (most, most))
 
 
 if __name__ == "__main__":
