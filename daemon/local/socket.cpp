@@ -39,9 +39,13 @@ bool has_listener(const sockaddr_un& address) {
 
 Result<void> remove_stale_socket(const std::string& path, const sockaddr_un& address) {
     const size_t slash = path.rfind('/');
-    if (slash != std::string::npos && slash > 0 && ::mkdir(path.substr(0, slash).c_str(), 0755) != 0 &&
-        errno != EEXIST)
-        return fail(io_error("cannot create the folder of " + path));
+    if (slash != std::string::npos && slash > 0) {
+        const std::string folder = path.substr(0, slash);
+        // Whatever the umask: access control is the socket's own.
+        const bool made = ::mkdir(folder.c_str(), 0755) == 0;
+        if (made ? ::chmod(folder.c_str(), 0755) != 0 : errno != EEXIST)
+            return fail(io_error("cannot create the folder of " + path));
+    }
     struct stat status{};
     if (::lstat(path.c_str(), &status) != 0) return {};
     if (!S_ISSOCK(status.st_mode)) return fail(Errc::io, path + " exists and is not a socket");

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -492,8 +493,13 @@ TEST_CASE("the socket's place: a stale one is replaced, a live one is not, a fil
     CHECK(!local::listen_on("/tmp/" + std::string(200, 'x'), {}));
     const std::string folder = "/tmp/nexar-test-folder-" + std::to_string(::getpid());
     {
+        const mode_t before = ::umask(0077);  // as systemd starts daemons
         auto created = local::listen_on(folder + "/nexard.sock", {});
+        ::umask(before);
         CHECK(created);
+        struct stat status{};
+        CHECK(::stat(folder.c_str(), &status) == 0);
+        CHECK((status.st_mode & 0777) == 0755);
     }
     ::unlink((folder + "/nexard.sock").c_str());
     ::rmdir(folder.c_str());
