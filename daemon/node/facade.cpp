@@ -286,9 +286,19 @@ Result<void> Node::leave(const std::string& arguments, const control::Answer& an
     if (!force && !why.empty()) return fail(Errc::bad_state, why);
     NEXAR_TRY(auto files, files_of_leave(state_));
     changes_.push_back({writer_.save(std::move(files)), [this, answer, force](Result<void> result) {
-                            answer(result ? depart(force) : fail(result.error()));
+                            if (!result) return answer(fail(result.error()));
+                            const auto left = depart(force);
+                            if (!left) return answer(left);
+                            remove_what_came_late(answer, *left);
                         }});
     return {};
+}
+
+// What was saved while the node left, a renewed certificate for one, is of the identity that is gone.
+void Node::remove_what_came_late(const control::Answer& answer, const std::string& left) {
+    changes_.push_back({writer_.save(no_files()), [answer, left](Result<void> result) {
+                            answer(result ? Result<std::string>(left) : fail(result.error()));
+                        }});
 }
 
 Result<std::string> Node::depart(bool forced) {
@@ -300,6 +310,9 @@ Result<std::string> Node::depart(bool forced) {
     identity_.reset();
     for (const Question& question : std::exchange(questions_, {}))
         question.answer(fail(Errc::bad_state, in_no_cluster));
+    // The token ledger that would end them has gone.
+    for (const Change& change : std::exchange(changes_, {}))
+        change.then(fail(Errc::bad_state, in_no_cluster));
     log_->info("cluster_left", {field("node", node), field("forced", forced)});
     systemd_.status("in no cluster: groups of this host only");
     // With another key: whatever it joins next, it is another node there.

@@ -83,6 +83,7 @@ class Node final : private control::Facade {
     Result<void> init(const std::string& arguments, const control::Answer& answer);
     Result<void> leave(const std::string& arguments, const control::Answer& answer);
     Result<std::string> depart(bool forced);
+    void remove_what_came_late(const control::Answer& answer, const std::string& left);
     void join(const std::string& arguments, control::Answer answer);
     const char* state_name() const;
     std::vector<report::Peer> peers(Time now) const;
