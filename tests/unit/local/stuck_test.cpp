@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 
 #include <catch2/catch_test_macros.hpp>
+#include <span>
 #include <vector>
 
 #include "by_hand.hpp"
@@ -31,10 +32,24 @@ Fd ready(const ThreadDaemon& daemon) {
     return fd;
 }
 
-// The daemon has what was passed: the last copy is not this process's.
-void pass(const Fd& connection, StuckSocket& stuck, nexar_msg_head head) {
-    REQUIRE(say(connection, head, {stuck.fd()}));
+// The last copy is not this thread's, which would wait: the daemon closes none of them before it is released.
+bool pass(ThreadDaemon& daemon, const Fd& connection, StuckSocket& stuck, Bytes packet) {
+    const auto held = daemon.hold();
+    if (!local::send_packet(connection.get(), packet, std::vector<int>{stuck.fd()})) return false;
     stuck.take();
+    return true;
+}
+
+template <class T>
+Bytes packet(const T& body) {
+    return std::as_bytes(std::span<const T>(&body, 1));
+}
+
+nexar_msg_region_add one_page() {
+    auto out = message<nexar_msg_region_add>(NEXAR_MSG_REGION_ADD);
+    out.kind = NEXAR_MEMORY_MEMFD;
+    out.bytes = 4096;
+    return out;
 }
 
 bool ends(const Fd& connection) {
@@ -49,14 +64,13 @@ TEST_CASE("[S16] a descriptor that does not belong to its message is closed else
     ThreadDaemon daemon;
     std::vector<StuckSocket> stuck(3);
     const Fd garbage = dial(daemon.path());
-    pass(garbage, stuck[0], {1, 2});
+    REQUIRE(pass(daemon, garbage, stuck[0], packet(nexar_msg_head{1, 2})));
     CHECK(ends(garbage));
     const Fd doorbell = ready(daemon);
-    pass(doorbell, stuck[1], {NEXAR_LOCAL_MAGIC, NEXAR_MSG_BELL});
+    REQUIRE(pass(daemon, doorbell, stuck[1], packet(nexar_msg_head{NEXAR_LOCAL_MAGIC, NEXAR_MSG_BELL})));
     CHECK(ends(doorbell));
     const Fd empty = dial(daemon.path());
-    REQUIRE(local::send_packet(empty.get(), {}, std::vector<int>{stuck[2].fd()}));
-    stuck[2].take();
+    REQUIRE(pass(daemon, empty, stuck[2], Bytes{}));
     CHECK(ends(empty));
     CHECK(answers(daemon));
 }
@@ -65,11 +79,7 @@ TEST_CASE("[S16] so is one that is no memory", "[local][hostile]") {
     ThreadDaemon daemon;
     StuckSocket stuck;
     const Fd session = ready(daemon);
-    auto add = message<nexar_msg_region_add>(NEXAR_MSG_REGION_ADD);
-    add.kind = NEXAR_MEMORY_MEMFD;
-    add.bytes = 4096;
-    REQUIRE(say(session, add, {stuck.fd()}));
-    stuck.take();
+    REQUIRE(pass(daemon, session, stuck, packet(one_page())));
     CHECK(answers(daemon));
 }
 
@@ -78,10 +88,8 @@ TEST_CASE("[S16] so are those that nobody has read when the connection ends", "[
     std::vector<StuckSocket> stuck(2);
     const Fd session = dial(daemon.path());
     REQUIRE(say(session, nexar_msg_head{1, 2}));  // ends the session
-    for (auto& one : stuck) {
-        if (!say(session, nexar_msg_head{NEXAR_LOCAL_MAGIC, NEXAR_MSG_BELL}, {one.fd()})) break;
-        one.take();
-    }
+    for (auto& one : stuck)
+        if (!pass(daemon, session, one, packet(nexar_msg_head{NEXAR_LOCAL_MAGIC, NEXAR_MSG_BELL}))) break;
     CHECK(ends(session));
     CHECK(answers(daemon));
 }
@@ -94,7 +102,7 @@ TEST_CASE("[S16] so are those of a connection that is refused", "[local][hostile
     Fd only = ready(daemon);
     StuckSocket stuck;
     const Fd refused = dial(daemon.path());
-    if (say(refused, nexar_msg_head{1, 2}, {stuck.fd()})) stuck.take();
+    pass(daemon, refused, stuck, packet(nexar_msg_head{1, 2}));
     CHECK(ends(refused));
     only.reset();
     CHECK(daemon.eventually([&] { return daemon.counters.sessions == 0; }));
@@ -105,14 +113,10 @@ TEST_CASE("[S16] a session whose user has too many that are not closed ends", "[
     ThreadDaemon daemon;
     StuckSocket stuck;
     const Fd session = ready(daemon);
-    auto add = message<nexar_msg_region_add>(NEXAR_MSG_REGION_ADD);
-    add.kind = NEXAR_MEMORY_MEMFD;
-    add.bytes = 4096;
-    REQUIRE(say(session, add, {stuck.fd()}));
-    stuck.take();
+    REQUIRE(pass(daemon, session, stuck, packet(one_page())));
     const Fd other(::dup(session.get()));
     bool open = true;
-    for (int i = 0; i < 2000 && open; ++i) open = say(session, add, {other.get()});
+    for (int i = 0; i < 2000 && open; ++i) open = say(session, one_page(), {other.get()});
     CHECK(ends(session));
     CHECK(answers(daemon));
 }

@@ -43,9 +43,10 @@ class Epoll final : public local::Descriptors {
     void unwatch(int fd, uint64_t) override {
         NEXAR_CHECK(::epoll_ctl(fd_.get(), EPOLL_CTL_DEL, fd, nullptr) == 0);
     }
-    void wait(local::Server& server, int timeout_ms) {
+    void wait(local::Server& server, std::mutex& turn, int timeout_ms) {
         epoll_event events[16];
         const int n = ::epoll_wait(fd_.get(), events, 16, timeout_ms);
+        const std::lock_guard lock(turn);
         server.on_woken();
         for (int i = 0; i < n; ++i) server.on_readable(now(), events[i].data.u64);
     }
@@ -56,8 +57,8 @@ class Epoll final : public local::Descriptors {
 
 }  // namespace
 
-void run_daemon(const std::string& path, const DaemonOptions& options, std::atomic<bool>& stop, int ready_fd,
-                DaemonCounters* counters) {
+void run_daemon(const std::string& path, const DaemonOptions& options, std::atomic<bool>& stop,
+                std::mutex& turn, int ready_fd, DaemonCounters* counters) {
     Log log([](Level, const std::string&) {});
     FakeEngine engine;
     Epoll epoll;
@@ -74,6 +75,7 @@ void run_daemon(const std::string& path, const DaemonOptions& options, std::atom
     engine.clients = server->get();
     if (ready_fd >= 0) NEXAR_CHECK(::write(ready_fd, "r", 1) == 1);
     while (!stop.load()) {
+        std::unique_lock lock(turn);
         (*server)->on_time(now());
         engine.on_time(now());
         if (counters) {
@@ -88,7 +90,8 @@ void run_daemon(const std::string& path, const DaemonOptions& options, std::atom
         const Time wake =
             std::min({engine.wake_at(), (*server)->wake_at(), now() + std::chrono::milliseconds(20)});
         const int ms = idle ? static_cast<int>(std::clamp<int64_t>(to_ms(wake - now()) + 1, 0, 20)) : 0;
-        epoll.wait(**server, ms);
+        lock.unlock();
+        epoll.wait(**server, turn, ms);
     }
     (*server)->stop(now(), "the daemon stops");
 }
@@ -96,7 +99,8 @@ void run_daemon(const std::string& path, const DaemonOptions& options, std::atom
 ThreadDaemon::ThreadDaemon(const DaemonOptions& options) : path_(fresh_path()) {
     int fds[2];
     NEXAR_CHECK(::pipe(fds) == 0);
-    thread_ = std::thread([this, options, fd = fds[1]] { run_daemon(path_, options, stop_, fd, &counters); });
+    thread_ = std::thread(
+        [this, options, fd = fds[1]] { run_daemon(path_, options, stop_, turn_, fd, &counters); });
     char byte;
     NEXAR_CHECK(::read(fds[0], &byte, 1) == 1);
     ::close(fds[0]);
@@ -157,7 +161,8 @@ ProcessDaemon::ProcessDaemon(const DaemonOptions& options) : path_(fresh_path())
     NEXAR_CHECK(::pipe(fds) == 0);
     child_ = std::make_unique<Child>([this, options, fd = fds[1]] {
         std::atomic<bool> stop{false};
-        run_daemon(path_, options, stop, fd, nullptr);
+        std::mutex turn;
+        run_daemon(path_, options, stop, turn, fd, nullptr);
         return 0;
     });
     ::close(fds[1]);

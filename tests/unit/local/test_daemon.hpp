@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <functional>
+#include <mutex>
 #include <string>
 #include <thread>
 
@@ -25,8 +26,9 @@ struct DaemonOptions {
 struct DaemonCounters {
     std::atomic<size_t> sessions{0}, pending{0}, ended{0}, regions{0}, ops{0}, groups_freed{0};
 };
-void run_daemon(const std::string& path, const DaemonOptions& options, std::atomic<bool>& stop, int ready_fd,
-                DaemonCounters* counters);
+// It does nothing while somebody else holds `turn`.
+void run_daemon(const std::string& path, const DaemonOptions& options, std::atomic<bool>& stop,
+                std::mutex& turn, int ready_fd, DaemonCounters* counters);
 
 // In a thread: sanitizers see both sides.
 class ThreadDaemon {
@@ -37,10 +39,13 @@ class ThreadDaemon {
     DaemonCounters counters;
     // False when it took 25 seconds.
     bool eventually(const std::function<bool()>& condition);
+    // The daemon does nothing until the lock is released.
+    std::unique_lock<std::mutex> hold() { return std::unique_lock(turn_); }
 
   private:
     std::string path_;
     std::atomic<bool> stop_{false};
+    std::mutex turn_;
     std::thread thread_;
 };
 
