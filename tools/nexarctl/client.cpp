@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "nexarctl/descriptor.hpp"
 #include "nexarctl/table.hpp"

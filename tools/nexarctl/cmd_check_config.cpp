@@ -2,6 +2,7 @@
 // before nexard.
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "config/config.hpp"

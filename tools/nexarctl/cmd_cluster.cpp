@@ -2,7 +2,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "nexarctl/client.hpp"
 #include "nexarctl/commands.hpp"

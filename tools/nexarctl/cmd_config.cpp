@@ -1,4 +1,5 @@
 // nexarctl config: what the running daemon's configuration came out as, secrets left out.
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "nexarctl/client.hpp"

@@ -1,6 +1,7 @@
 // nexarctl doctor: is this machine fit, does its daemon run, can it reach the others; and what to do.
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "config/config.hpp"

@@ -1,5 +1,7 @@
 // nexarctl groups: the members of the groups that have a rank on this node.
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "nexarctl/client.hpp"
 #include "nexarctl/commands.hpp"

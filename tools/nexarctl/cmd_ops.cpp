@@ -1,5 +1,7 @@
 // nexarctl ops: the operations in flight, their age, and the ranks that they wait for.
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "nexarctl/client.hpp"
 #include "nexarctl/commands.hpp"

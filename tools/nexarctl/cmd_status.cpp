@@ -1,5 +1,7 @@
 // nexarctl status: this node and how it sees the others.
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "nexarctl/client.hpp"
 #include "nexarctl/commands.hpp"

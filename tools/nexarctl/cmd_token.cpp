@@ -1,7 +1,9 @@
 // nexarctl token create, list, revoke. `create` prints the token alone, so that a script can take it.
 #include <cstdio>
 #include <ctime>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "nexarctl/client.hpp"
 #include "nexarctl/commands.hpp"

@@ -1,5 +1,7 @@
 #include "nexarctl/commands.hpp"
 
+#include <span>
+
 namespace nexarctl {
 
 std::span<const Entry> commands() {

@@ -2,6 +2,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "nexarctl/doctor.hpp"
 #include "nexarctl/table.hpp"

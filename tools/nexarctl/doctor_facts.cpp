@@ -15,7 +15,9 @@
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <sstream>
+#include <string>
 #include <thread>
 
 #include "nexarctl/client.hpp"

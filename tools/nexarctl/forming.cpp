@@ -1,5 +1,6 @@
 // The groups that are forming, in `groups` and `ops`.
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "nexarctl/client.hpp"
 #include "nexarctl/render.hpp"

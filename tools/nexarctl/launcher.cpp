@@ -14,6 +14,8 @@
 #include <cstdio>
 #include <cstring>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "nexarctl/input_pump.hpp"
 #include "nexarctl/line_writer.hpp"

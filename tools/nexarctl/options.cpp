@@ -6,7 +6,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <memory>
+#include <span>
 #include <sstream>
+#include <string>
+#include <vector>
 
 #include "nexarctl/client.hpp"
 #include "nexarctl/units.hpp"

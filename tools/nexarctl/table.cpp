@@ -1,6 +1,8 @@
 #include "nexarctl/table.hpp"
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 namespace nexarctl {
 

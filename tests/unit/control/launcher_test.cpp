@@ -5,6 +5,8 @@
 #include <catch2/catch_test_macros.hpp>
 #include <csignal>
 #include <cstdlib>
+#include <string>
+#include <vector>
 
 #include "nexarctl/rank_process.hpp"
 

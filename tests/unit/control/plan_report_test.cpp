@@ -3,6 +3,8 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 using namespace nexarctl;
 using nexar::collectives::Kind;

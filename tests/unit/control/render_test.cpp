@@ -3,6 +3,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <nlohmann/json.hpp>
+#include <string>
 
 using namespace nexarctl;
 using json = nlohmann::ordered_json;

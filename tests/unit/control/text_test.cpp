@@ -1,5 +1,6 @@
 // Tables, units, and lines of several ranks.
 #include <catch2/catch_test_macros.hpp>
+#include <string>
 
 #include "nexarctl/line_writer.hpp"
 #include "nexarctl/table.hpp"

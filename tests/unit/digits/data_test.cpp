@@ -2,8 +2,12 @@
 #include "data.hpp"
 
 #include <algorithm>
+#include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <set>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "golden_bits.hpp"
 #include "random.hpp"

@@ -6,6 +6,8 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 #include <limits>
+#include <span>
+#include <vector>
 
 #include "golden_bits.hpp"
 #include "random.hpp"

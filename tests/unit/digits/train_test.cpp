@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "report.hpp"
 

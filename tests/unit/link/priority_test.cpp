@@ -1,5 +1,6 @@
 // The order of what leaves: strict priority, floors, turns, and that nobody's stream is held up by another's
 // lack.
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 
 #include "harness.hpp"

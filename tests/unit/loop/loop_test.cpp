@@ -9,6 +9,7 @@
 
 #include <array>
 #include <catch2/catch_test_macros.hpp>
+#include <string>
 #include <thread>
 #include <vector>
 
