@@ -64,8 +64,8 @@ size_t MeshLane::post_send(Tracked& tracked, NodeIndex to, uint32_t phase, link:
     tracked.begin();
     touched();
     const link::TransferKey key{op_.key, phase_base_ + phase};
-    batch_.sends.push_back(
-        {key, op_.peers[to.value], op_.cls, op_.agreement, std::move(memory), op_.chunk_bytes, ready});
+    batch_.sends.push_back({key, op_.peers[to.value], op_.cls, op_.agreement, std::move(memory),
+                            op_.chunk_bytes, link::Account(op_.origin.tenant), ready});
     send_of_.push_back(&tracked);
     return batch_.sends.size() - 1;
 }

@@ -100,6 +100,7 @@ void Messages::offer(Send& send) {
                            agreement(send.message),
                            memory_of(send.in, bytes, send.placeholder, context.scratch),
                            facts.table.chunk_bytes,
+                           send.account,
                            true});
     context.ports.meshes[context.mesh_for(class_of(bytes), number, facts.bulk_shards)]->post(
         std::move(batch));

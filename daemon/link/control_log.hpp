@@ -15,12 +15,9 @@
 #include <vector>
 
 #include "core/bytes.hpp"
-#include "core/ids.hpp"
+#include "link/account.hpp"
 
 namespace nexar::link {
-
-// The tenant that a request's control messages are charged to. The engine numbers them.
-using Account = Id<struct AccountTag, uint64_t>;
 
 struct ControlLogConfig {
     size_t bytes_max = 48 << 20;           // all that waits for the peer; beyond it the log is discarded [L7]

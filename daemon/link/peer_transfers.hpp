@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "link/early.hpp"
-#include "link/rows.hpp"
+#include "link/send_turns.hpp"
 #include "link/table_config.hpp"
 #include "link/tombstones.hpp"
 
@@ -18,7 +18,7 @@ struct Due {
     std::vector<ChunkRange> acks, nacks, asks;
     std::vector<Weak<Recv>> grants;
     bool asks_end = false;  // the last of `asks` is the last of this generation
-    std::array<List<Send, &Send::ready>, class_count> ready;
+    std::array<SendTurns, class_count> ready;
 
     bool is_full() const { return acks.size() >= ranges_max || nacks.size() >= ranges_max; }
 };
@@ -33,6 +33,7 @@ struct PeerTransfers {
     uint32_t generation = 0;
     TransferStats stats;
 
+    FlatMap<TenantKey, TenantSends*, TenantKeyHash> tenants;  // those that have sends
     FlatMap<TransferKey, Send*, TransferKeyHash> send_of;
     FlatMap<TransferKey, Recv*, TransferKeyHash> recv_of;
     List<Send, &Send::of_peer> sends;

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "link/account.hpp"
 #include "link/containers.hpp"
 #include "link/memory_map.hpp"
 #include "link/transfer.hpp"
@@ -22,6 +23,18 @@ struct OpKeyHash {
 struct TransferKeyHash {
     size_t operator()(const TransferKey& k) const noexcept {
         uint64_t x = (OpKeyHash{}(k.op) ^ k.phase) * 0xd6e8feb86659fd93u;
+        return static_cast<size_t>(x ^ (x >> 32));
+    }
+};
+
+struct TenantKey {
+    Account account;
+    Class cls = Class::bulk;
+    bool operator==(const TenantKey&) const = default;
+};
+struct TenantKeyHash {
+    size_t operator()(const TenantKey& k) const noexcept {
+        const uint64_t x = (k.account.value * class_count + index_of(k.cls)) * 0xd6e8feb86659fd93u;
         return static_cast<size_t>(x ^ (x >> 32));
     }
 };
@@ -83,13 +96,27 @@ struct Transfer {
     uint32_t payload_of(uint32_t chunk) const { return bytes_of_chunk(memory.bytes(), chunk_bytes, chunk); }
 };
 
+struct TenantSends;
+
 struct Send : Transfer {
     ChunkSet queued, flying, acked;  // [W6]; in none of them: not ready
     bool eager = false;              // may go without a grant
     bool granted = false;            // in this generation
     bool tried = false;              // some chunk was sent once, in whatever generation
     RemoteMemory remote;             // of the newest grant
+    TenantSends* tenant = nullptr;   // whose it is
     Hook<Send> of_peer, of_op, ready;
+};
+
+// One tenant's sends of one class to one peer.
+struct TenantSends {
+    uint64_t serial = 0;
+    Account account;
+    Class cls = Class::bulk;
+    size_t posted = 0;   // sends that have not ended; with the last one this row ends
+    int64_t credit = 0;  // what it may still send in its turn
+    List<Send, &Send::ready> ready;
+    Hook<TenantSends> turn;  // linked: something is ready
 };
 
 struct Recv : Transfer {

@@ -49,6 +49,7 @@ Send* SendTable::post(PeerTransfers& peer, SendSpec&& spec, uint64_t handle) {
     s.agreement = spec.agreement;
     s.cls = spec.cls;
     s.peer = &peer;
+    s.tenant = &join_tenant(peer, {spec.account, spec.cls});
     s.op = &state_->ops.record_of(spec.key.op);
     s.memory.reset(std::move(spec.memory));
     s.chunk_bytes = spec.chunk_bytes;
@@ -90,7 +91,7 @@ uint32_t SendTable::take(Send& send) {
     send.queued.clear(chunk);
     send.flying.set(chunk);
     send.tried = true;
-    send.peer->due.ready[index_of(send.cls)].erase(send);
+    send.peer->due.ready[index_of(send.cls)].took(send, send.payload_of(chunk));
     update_ready(send);
     return chunk;
 }
@@ -185,7 +186,8 @@ void SendTable::complete_if_done(Send& send) {
 
 void SendTable::release(Send& send) {
     PeerTransfers& peer = *send.peer;
-    peer.due.ready[index_of(send.cls)].erase(send);
+    peer.due.ready[index_of(send.cls)].remove(send);
+    leave_tenant(peer, *send.tenant);
     peer.send_of.erase(send.key);
     peer.sends.erase(send);
     send.op->sends.erase(send);
@@ -194,19 +196,37 @@ void SendTable::release(Send& send) {
     state_->send_rows.release(send);
 }
 
+TenantSends& SendTable::join_tenant(PeerTransfers& peer, const TenantKey& key) {
+    TenantSends** known = peer.tenants.find(key);
+    TenantSends& row = known != nullptr ? **known : state_->tenant_rows.take();
+    if (known == nullptr) {
+        row.account = key.account;
+        row.cls = key.cls;
+        peer.tenants.insert(key, &row);
+    }
+    ++row.posted;
+    return row;
+}
+
+void SendTable::leave_tenant(PeerTransfers& peer, TenantSends& row) {
+    if (--row.posted > 0) return;
+    peer.tenants.erase({row.account, row.cls});
+    state_->tenant_rows.release(row);
+}
+
 bool SendTable::may_send(const Send& send) {
     return send.peer->connected && (send.granted || send.eager) && !send.mismatch_reported;
 }
 
 void SendTable::update_ready(Send& send) {
     PeerTransfers& peer = *send.peer;
-    auto& list = peer.due.ready[index_of(send.cls)];
+    SendTurns& turns = peer.due.ready[index_of(send.cls)];
     if (!may_send(send) || !send.queued.any()) {
-        list.erase(send);
+        turns.remove(send);
         return;
     }
     if (send.ready.linked) return;
-    list.push_back(send);
+    turns.add(send);
     state_->touch(peer);
 }
 
@@ -219,7 +239,7 @@ void SendTable::end_generation(PeerTransfers& peer) {
         s->granted = false;
         s->remote = {};
         if (s->tried) s->eager = false;
-        peer.due.ready[index_of(s->cls)].erase(*s);
+        peer.due.ready[index_of(s->cls)].remove(*s);
     }
     peer.early.drop_grants();
     peer.due.asks.clear();
@@ -249,7 +269,10 @@ void SendTable::check_invariants(const PeerTransfers& peer) const {
         NEXAR_CHECK(s->finished == acked && acked < s->chunks);
         NEXAR_CHECK(flying == 0 || (s->tried && peer.connected));
         NEXAR_CHECK(s->ready.linked == (may_send(*s) && s->queued.any()));
+        NEXAR_CHECK(s->tenant->cls == s->cls && s->tenant->posted > 0);
     }
+    for (const SendTurns& turns : peer.due.ready) turns.check_invariants();
+    NEXAR_CHECK((sends == 0) == (peer.tenants.size() == 0));
     NEXAR_CHECK(sends == peer.send_of.size() && (sends == 0 || !peer.dropped));
     NEXAR_CHECK(peer.is_due || (peer.due.asks.empty() && !peer.due.asks_end));
 }

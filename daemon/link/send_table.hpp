@@ -14,8 +14,8 @@ class SendTable {
     void mark_ready(Send& send, uint32_t chunk);                        // a forwarded chunk was applied
     void fail(Send& send);
 
-    // Requires: the send is in Due::ready. The chunk is in flight; the send takes its next turn behind the
-    // other ready ones of its class.
+    // Requires: the send is in Due::ready. The chunk is in flight, the send's tenant pays for it, and the
+    // send takes its next turn behind that tenant's other ready ones of its class [N14].
     uint32_t take(Send& send);
     static uint32_t next_payload(const Send& send) { return send.payload_of(send.queued.first()); }
 
@@ -36,6 +36,8 @@ class SendTable {
     void acknowledge(Send& send, uint32_t word, uint64_t bits);
     void complete_if_done(Send& send);
     void release(Send& send);
+    TenantSends& join_tenant(PeerTransfers& peer, const TenantKey& key);  // for one send more
+    void leave_tenant(PeerTransfers& peer, TenantSends& row);
     bool accept_grant(Send& send, const EarlyGrant& grant);
 
     TableState* state_;

@@ -37,6 +37,7 @@ struct TableState {
     const TableConfig config;
     Events* events;
     Slab<Send> send_rows;
+    Slab<TenantSends> tenant_rows;
     Slab<Recv> recv_rows;
     OpIndex ops;
     std::vector<PeerTransfers*> due_peers;  // each once

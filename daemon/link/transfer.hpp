@@ -11,6 +11,7 @@
 #include "core/ids.hpp"
 #include "core/region.hpp"
 #include "core/result.hpp"
+#include "link/account.hpp"
 #include "reduce/dtype.hpp"
 
 namespace nexar {
@@ -102,6 +103,7 @@ struct SendSpec {
     Agreement agreement;
     Extents memory;  // read until every chunk is acknowledged
     uint32_t chunk_bytes = chunk_bytes_max;
+    Account account{};  // its tenant: the link is shared in turns [N14]
     // false: a chunk can be sent when the receive that forwards into this send has applied it.
     bool ready = true;
 };

@@ -4,6 +4,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include "harness.hpp"
+#include "link/send_turns.hpp"
 
 namespace nexar::link::test {
 
@@ -123,6 +124,126 @@ TEST_CASE("a group whose receiver never posts does not delay another", "[W2]") {
         CHECK((to.flat() == pattern(bytes, 1)));
         CHECK(net.end_of(0, 1).done == 0);
     }
+}
+
+namespace {
+
+// What node 0 sends to node 1: a tenant's sends of so many bytes each. Its receives are posted and granted.
+struct Tenants {
+    struct Sends {
+        uint64_t tenant;
+        size_t count, bytes;
+        Class cls = Class::bulk;
+    };
+    explicit Tenants(const std::vector<Sends>& all) : net(2, 4) {
+        net.wire(0, 1).keep_frames = true;
+        net.wire(0, 1).capacity = {1 << 28, 1 << 28, 1 << 28, 1 << 28};
+        for (const Sends& each : all)
+            for (size_t i = 0; i < each.count; ++i) post(each, i);
+        for (Batch& recv : recvs) net[1].post(std::move(recv));
+        REQUIRE(net.run());
+    }
+    void send() {
+        for (Batch& batch : sends) net[0].post(std::move(batch));
+        net[0].flush();
+        net[0].check_invariants();
+    }
+    // The tenants of the chunks that left, in order; a group's number is its tenant's.
+    std::vector<uint64_t> order() {
+        std::vector<uint64_t> out;
+        for (const auto& f : net.wire(0, 1).frames)
+            if (read_at<FrameStart>(f, 0).kind == uint8_t(FrameKind::data))
+                out.push_back(read_at<DataFrame>(f, 0).key.counter);
+        return out;
+    }
+
+    Net net;
+
+  private:
+    void post(const Sends& what, size_t i) {
+        const Memory& memory = memories.emplace_back(what.bytes);
+        const TransferKey k = key(what.tenant, i + 1, static_cast<uint32_t>(index_of(what.cls)));
+        const uint64_t handle = what.tenant * 10'000 + i;
+        recvs.push_back(batch(handle, {recv_spec(k, 0, memory, chunk_bytes_max, what.cls)}, {}));
+        SendSpec spec = send_spec(k, 1, memory, chunk_bytes_max, what.cls);
+        spec.account = Account(what.tenant);
+        sends.push_back(batch(handle, {}, {spec}));
+    }
+    std::deque<Memory> memories;
+    std::vector<Batch> recvs, sends;
+};
+
+size_t count_of(uint64_t tenant, std::span<const uint64_t> order) {
+    return static_cast<size_t>(std::count(order.begin(), order.end(), tenant));
+}
+
+}  // namespace
+
+TEST_CASE("tenants take turns, whatever number of transfers each has", "[link][N14]") {
+    constexpr size_t chunks = 4;
+    Tenants tenants({{1, 40, chunks * chunk_bytes_max}, {2, 1, chunks * chunk_bytes_max}});
+    tenants.send();
+    const auto order = tenants.order();
+    REQUIRE(order.size() == 41 * chunks);
+    CHECK(std::vector<uint64_t>(order.begin(), order.begin() + 8) ==
+          std::vector<uint64_t>{1, 2, 1, 2, 1, 2, 1, 2});
+    REQUIRE(tenants.net.run());
+    CHECK(tenants.net.done(0, 20'000));
+}
+
+TEST_CASE("of three tenants each gets a third of the bytes, whatever its chunks", "[link][N14]") {
+    Tenants tenants({{1, 4, 4 * chunk_bytes_max}, {2, 400, 10'000}, {3, 40, 64 * 1024}});
+    tenants.send();
+    const auto order = tenants.order();
+    // By when the first one has sent 10 chunks, the others have sent as many bytes, up to two turns.
+    size_t at = 0;
+    for (size_t chunks = 0; chunks < 10; ++at) chunks += order[at] == 1;
+    const std::span<const uint64_t> before(order.data(), at);
+    CHECK(count_of(2, before) * 10'512 + 2 * 262'656 >= 10 * 262'656);
+    CHECK(count_of(2, before) * 10'512 <= 12 * 262'656);
+    CHECK(count_of(3, before) * 66'048 + 2 * 262'656 >= 10 * 262'656);
+    CHECK(count_of(3, before) * 66'048 <= 12 * 262'656);
+}
+
+TEST_CASE("a small transfer waits for one turn of each other tenant", "[link][N14]") {
+    Tenants tenants({{1, 2000, 8, Class::small}, {2, 1, 8, Class::small}});
+    tenants.send();
+    const auto order = tenants.order();
+    REQUIRE(order.size() == 2001);
+    const auto at = std::find(order.begin(), order.end(), 2) - order.begin();
+    CHECK(at <= turn_cost_of(Class::small) / chunk_cost);
+}
+
+TEST_CASE("a chunk above a turn costs its tenant the next turns", "[link][N14]") {
+    Tenants tenants({{1, 8, chunk_bytes_max, Class::small}, {2, 1000, 8, Class::small}});
+    tenants.send();
+    const auto order = tenants.order();
+    const auto first = std::find(order.begin(), order.end(), 1);
+    const auto second = std::find(first + 1, order.end(), 1);
+    CHECK((second - first) * chunk_cost >= chunk_bytes_max - turn_cost_of(Class::small));
+}
+
+TEST_CASE("a tenant that comes back has saved nothing, and is behind the others", "[link][N14]") {
+    SendTurns turns;
+    TenantSends tenants[2];
+    Send sends[2];
+    for (size_t i : {0u, 1u}) {
+        tenants[i].cls = sends[i].cls = Class::small;
+        sends[i].tenant = &tenants[i];
+    }
+    turns.add(sends[0]);
+    for (int i = 0; i < 20; ++i) {
+        turns.add(sends[1]);
+        CHECK(turns.front() == &sends[0]);
+        turns.took(sends[0], 16 * 1024);  // a whole turn
+        REQUIRE(turns.front() == &sends[1]);
+        turns.took(sends[1], 1);
+        turns.remove(sends[1]);  // it had no more
+        CHECK(tenants[1].credit == 0);
+        turns.check_invariants();
+    }
+    turns.remove(sends[0]);
+    CHECK(turns.front() == nullptr);
 }
 
 }  // namespace nexar::link::test
