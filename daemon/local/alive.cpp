@@ -34,14 +34,14 @@ Result<std::unique_ptr<AliveWord>> RobustList::add() {
     void* pages = ::mmap(nullptr, 2 * page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (pages == MAP_FAILED) return fail(Errc::no_memory, std::string("cannot map: ") + std::strerror(errno));
     std::unique_ptr<AliveWord> out(new AliveWord);
-    out->pages_ = static_cast<std::byte*>(pages);
-    NEXAR_TRY(auto page, publish_page("nexar-alive", out->pages_ + page_bytes));
+    out->pages_.reset(static_cast<std::byte*>(pages), [](std::byte* at) { ::munmap(at, 2 * page_bytes); });
+    NEXAR_TRY(auto page, publish_page("nexar-alive", out->pages_.get() + page_bytes));
     out->fd_ = std::move(page.fd);
     out->list_ = this;
     shm::store_release(*out->word(), static_cast<uint32_t>(thread_) | NEXAR_ALIVE_WAITERS);
 
     // One store links the node, so that the kernel finds a whole list whenever the thread ends.
-    auto* node = new (out->pages_) AliveWord::Node;
+    auto* node = new (out->pages_.get()) AliveWord::Node;
     auto* first = head_.list.next;
     node->link.next = first;
     node->previous = nullptr;
@@ -52,8 +52,8 @@ Result<std::unique_ptr<AliveWord>> RobustList::add() {
     return out;
 }
 
-void AliveWord::stop() {
-    if (stopped_ || !list_) return;
+bool AliveWord::leave() {
+    if (stopped_ || !list_) return false;
     stopped_ = true;
     // The node leaves the list before the word changes: the kernel handles only words with this thread's id.
     auto* next = node()->link.next;
@@ -64,12 +64,15 @@ void AliveWord::stop() {
     if (next != &list_->head_.list) reinterpret_cast<Node*>(next)->previous = node()->previous;
     --list_->words_;
     shm::store_release(*word(), NEXAR_ALIVE_STOPPED);
-    futex_wake_all(word());
+    return true;
+}
+
+void AliveWord::stop(CrowdWaker& waker, uint64_t user) {
+    if (leave()) waker.wake_all(user, word(), pages_);
 }
 
 AliveWord::~AliveWord() {
-    stop();
-    if (pages_) ::munmap(pages_, 2 * page_bytes);
+    if (leave()) futex_wake(word());
 }
 
 }  // namespace nexar::local

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "core/result.hpp"
+#include "local/crowd_waker.hpp"
 #include "local/memory.hpp"
 
 namespace nexar::local {
@@ -44,7 +45,8 @@ class AliveWord {
     AliveWord& operator=(const AliveWord&) = delete;
     int fd() const { return fd_.get(); }
     void close_fd() { fd_.reset(); }
-    void stop();
+    // The crowd is `user`'s.
+    void stop(CrowdWaker& waker, uint64_t user);
 
   private:
     friend class RobustList;
@@ -53,13 +55,14 @@ class AliveWord {
         robust_list link;
         Node* previous;
     };
-    Node* node() const { return reinterpret_cast<Node*>(pages_); }
-    uint32_t* word() const { return reinterpret_cast<uint32_t*>(pages_ + page_bytes); }
+    Node* node() const { return reinterpret_cast<Node*>(pages_.get()); }
+    uint32_t* word() const { return reinterpret_cast<uint32_t*>(pages_.get() + page_bytes); }
+    bool leave();  // sets STOPPED. False: it was set before
 
-    RobustList* list_ = nullptr;  // null: the word was never added
-    std::byte* pages_ = nullptr;  // the private page, then the alive page
-    Fd fd_;                       // the alive page's memfd; empty after close_fd()
-    bool stopped_ = false;        // STOPPED is set, and the word is off the list
+    RobustList* list_ = nullptr;        // null: the word was never added
+    std::shared_ptr<std::byte> pages_;  // mapped: the private page, then the alive page
+    Fd fd_;                             // the alive page's memfd; empty after close_fd()
+    bool stopped_ = false;              // STOPPED is set, and the word is off the list
 };
 
 }  // namespace nexar::local

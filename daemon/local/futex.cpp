@@ -5,12 +5,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <climits>
-
 namespace nexar::local {
 
-void futex_wake_all(uint32_t* word) {
-    ::syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+int futex_wake(uint32_t* word, int most) {
+    return static_cast<int>(::syscall(SYS_futex, word, FUTEX_WAKE, most, nullptr, nullptr, 0));
 }
 
 }  // namespace nexar::local

@@ -1,10 +1,12 @@
-// futex_wake_all: wakes all sleepers on a word that is shared between processes.
+// futex_wake: wakes sleepers on a word that is shared between processes.
 #pragma once
 
+#include <climits>
 #include <cstdint>
 
 namespace nexar::local {
 
-void futex_wake_all(uint32_t* word);
+// At most so many; returns how many.
+int futex_wake(uint32_t* word, int most = INT_MAX);
 
 }  // namespace nexar::local

@@ -140,8 +140,8 @@ Result<void> Server::admit(Time now, Fd& connection, PeerProcess peer, const Ten
                                           " descriptors that this user passed are not closed yet");
     NEXAR_TRY(auto charge, tenant->charge(Resource::sessions));  // [N3]
     const SessionId id(next_session_++);
-    const SessionHost host{service_,         &robust_,  page_.fd.get(), config_.node, config_.session,
-                           config_.sabotage, unmapper_, closer_,        &any_ended_};
+    const SessionHost host{service_,         &robust_, page_.fd.get(), config_.node, config_.session,
+                           config_.sabotage, &waker_,  unmapper_,      closer_,      &any_ended_};
     const Time until = now + config_.handshake_timeout;
     auto session = std::make_unique<Session>(
         id, Client{std::move(connection), std::move(peer), tenant, std::move(charge)}, host, until);

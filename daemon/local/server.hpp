@@ -127,6 +127,7 @@ class Server final : public engine::Clients {
     Descriptors* descriptors_;
     Log* log_;
     std::vector<Fd> listeners_;  // of config_.sockets, in that order
+    CrowdWaker waker_;
     ReleaserRef unmapper_ = std::make_shared<Releaser>(1);
     ReleaserRef closer_ = std::make_shared<Releaser>(closing_threads_max);
     Time accept_again_at_ = never;  // the listeners are not watched until then; never: they are

@@ -9,8 +9,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "local/futex.hpp"
-
 namespace nexar::local {
 
 using engine::SessionEnd;
@@ -268,12 +266,12 @@ void Session::end(Time now, SessionEnd how, Error why) {
     refused.code = static_cast<int32_t>(why.code);
     std::memcpy(refused.text, why.text.data(), std::min(why.text.size(), sizeof refused.text - 1));
     send_body(connection(), refused, NEXAR_MSG_REFUSED);
-    if (alive_) alive_->stop();  // wakes every sleeper of the client
+    if (alive_) alive_->stop(*host_.waker, client_.tenant->number);  // wakes every sleeper of the client
     if (was_ready) host_.service->session_ended(now, id_, how, why.text);
 }
 
 void Session::wake_all(uint32_t* word) {
-    futex_wake_all(word);
+    host_.waker->wake_all(client_.tenant->number, word, control_);
 }
 
 void Session::ring_doorbell() {

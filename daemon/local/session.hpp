@@ -22,6 +22,7 @@ struct SessionHost {
     NodeId node;
     SessionLimits limits;
     SessionCore::Sabotage sabotage;
+    CrowdWaker* waker = nullptr;
     ReleaserRef unmapper;       // of memory
     ReleaserRef closer;         // of descriptors; a user's number is its lane
     bool* any_ended = nullptr;  // set when a session ends

@@ -114,6 +114,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     host.service = &engine;
     host.robust = &robust;
     host.daemon_page_fd = page.get();
+    static local::CrowdWaker waker;
+    host.waker = &waker;
     host.unmapper = unmapper;
     host.closer = closer;
     bool any_ended = false;

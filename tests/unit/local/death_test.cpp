@@ -155,7 +155,7 @@ TEST_CASE("a waiter that wakes because its own request ended passes a daemon's d
                            uint32_t{NEXAR_ALIVE_OWNER_DIED | NEXAR_ALIVE_WAITERS});
         const auto generation = static_cast<uint32_t>(sleepers.requests[0] >> 24);
         shm::store_release(slot(0).state, NEXAR_SLOT_WORD(generation, uint32_t{NEXAR_SLOT_DONE}));
-        local::futex_wake_all(&slot(0).state);
+        local::futex_wake(&slot(0).state);
 
         if (sleepers.join() - died_at > 10000) return 4;  // their waits would end after 20 s
         if (sleepers.got[0] != NEXAR_OK) return 5;
