@@ -14,6 +14,10 @@ namespace nexar::rendezvous {
 
 void Rendezvous::on_prepare(const NodeId& from, const wire::GroupPrepare& prepare, Time now) {
     if (reservations_.contains(prepare.group)) return;  // again [R10]
+    if (!may_make(from, prepare.group)) {
+        const std::string text = "group " + prepare.group.text() + " is not of this leader's making";
+        return send(from, wire::GroupPrepared{prepare.group, {Errc::pending, text, -1, -1, {}}});
+    }
     if (const auto known = decisions_.find(prepare.group); known != decisions_.end()) {
         if (known->second.outcome == Outcome::committed) return;
         const Error error{Errc::pending, "called off here already", -1, -1, {}};
@@ -47,6 +51,16 @@ void Rendezvous::on_prepare(const NodeId& from, const wire::GroupPrepare& prepar
     reservation.decision_deadline = now + config_.decision_timeout;
     reschedule(prepare.group, reservation);
     answer_prepare(prepare.group, reservation, now);
+}
+
+// Otherwise a leader could use up the ids of another one's coming attempts [R5].
+bool Rendezvous::may_make(const NodeId& leader, const GroupId& group) const {
+    if (group.creator != leader.prefix()) return false;
+    if (leader == config_.self) return group.incarnation == config_.incarnation.nonce;
+    for (const auto* nodes : {&peers_, &lost_})
+        if (const auto at = nodes->find(leader); at != nodes->end())
+            return at->second == Incarnation{} || group.incarnation == at->second.nonce;
+    return false;
 }
 
 // The reason why this node cannot take part; empty: it can. Opens that are listed in vain are removed from

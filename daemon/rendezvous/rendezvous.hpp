@@ -178,6 +178,7 @@ class Rendezvous {
 
     // Member side (member.cpp).
     void on_prepare(const NodeId& from, const wire::GroupPrepare& prepare, Time now);
+    bool may_make(const NodeId& leader, const GroupId& group) const;
     std::string fault_of(const NodeId& from, const wire::GroupPrepare& prepare, Time now);
     std::optional<std::string> fault_of_members(const wire::GroupPrepare& prepare) const;
     bool has_own_nonces(const wire::GroupPrepare& prepare) const;

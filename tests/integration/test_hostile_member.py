@@ -158,7 +158,7 @@ def test_a_local_group_is_never_led_from_outside(cluster):
             for number in range(1, 65):
                 asked += 1
                 liar.say(victim, "groupPrepare", key=key, name="local", epoch=1, plan=liar.PLAN,
-                         group={"creator": 1, "incarnation": liar.incarnation[1], "counter": asked},
+                         group=group_of(liar, asked),
                          members=members((victim.id, victim.incarnation, (victim.incarnation[0] << 32) + number, 1),
                                          (liar.id, liar.incarnation, asked, 1)), timeouts=TIMEOUTS)
             liar.received(victim, "groupPrepared", since, where=lambda message: int(message["group"]["counter"]) == asked)
@@ -197,7 +197,7 @@ def forge(liar, victim, rank, name, forged):
     _, wish = liar.received(victim, "groupOpen", where=lambda m: m["name"] == name)
     here = (victim.id, victim.incarnation, int(wish["id"]["number"]), wish["pid"])
     both = [here, (liar.id, liar.incarnation, number, 1)]
-    group = {"creator": 1, "incarnation": liar.incarnation[1], "counter": number}
+    group = group_of(liar, number)
     prepare = dict(group=group, epoch=1, key=wish["key"], name=wish["name"], plan=liar.PLAN, timeouts=TIMEOUTS,
                    members=members(*both[::1 if rank == 0 else -1], nonces={victim.id: wish["nonce"]}))
     liar.say(victim, "groupPrepare", **prepare)

@@ -319,9 +319,12 @@ SimGroup Cluster::make_group(std::vector<uint32_t> placement,
     std::map<uint32_t, SessionId> session_of;
     group.placement = std::move(placement);
     wire::GroupPrepare prepare;
-    prepare.group = {hosts[group.placement[0]]->id.prefix(), 1, next_group_++};
+    constexpr uint64_t beyond_opened_ones = uint64_t{1} << 32;
+    const Host& maker = *hosts[group.placement[0]];
+    const uint64_t number = next_group_++;
+    prepare.group = {maker.id.prefix(), maker.incarnation.nonce, beyond_opened_ones + number};
     prepare.epoch = 1;
-    prepare.name = "g" + std::to_string(prepare.group.counter);
+    prepare.name = "g" + std::to_string(number);
     prepare.plan = shape.plan;
     const int64_t timeout_ms = to_ms(shape.collective_timeout);
     prepare.timeouts = {timeout_ms, to_ms(shape.barrier_timeout), 0};

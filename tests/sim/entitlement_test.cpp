@@ -127,7 +127,7 @@ struct Opening {
     wire::GroupPrepare prepare() const {
         const Host &host = *cluster.hosts[a], &other = *cluster.hosts[liar];
         wire::GroupPrepare out;
-        out.group = {1, 2, 3};
+        out.group = {other.id.prefix(), other.incarnation.nonce, 3};
         out.key = asked[0].key;
         out.name = "job";
         out.plan = cluster.shape.plan;

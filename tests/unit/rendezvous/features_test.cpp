@@ -73,7 +73,7 @@ TEST_CASE("a prepare that counts on what a node lacks is not answered OK by it",
     const uint64_t features = known_features();
     Node node(other, leader, features, 1);
     wire::GroupPrepare prepare;
-    prepare.group = {1, 2, 3};
+    prepare.group = {leader.prefix(), incarnation.nonce, 3};
     prepare.key = key_of("g");
     prepare.name = "g";
     prepare.members = {

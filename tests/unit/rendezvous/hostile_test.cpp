@@ -11,7 +11,7 @@ namespace nexar::rendezvous {
 namespace {
 
 const NodeId self = node_id(3), leader = node_id(0), other = node_id(1), other2 = node_id(8);
-const GroupId group{1, 2, 3};
+const GroupId group{leader.prefix(), 2, 3};
 
 struct Member {
     explicit Member(uint32_t size = 2) : machine(config_of(self)) {
@@ -109,6 +109,7 @@ TEST_CASE("an open is reserved for one attempt at a time", "[rendezvous][R2]") {
     auto second = m.prepare();
     second.group.counter = 99;
     SECTION("another leader is refused and takes it off its list") {
+        second.group.creator = other.prefix();
         m.machine.on_message(other, second, Time(ms(2)));
         const auto sent = m.sent();
         CHECK(count<wire::GroupWithdraw>(sent) == 1);
@@ -301,7 +302,7 @@ TEST_CASE("an open of a local group is never led from outside, whatever the prep
     const auto local = *m.machine.open({SessionId{1}, key_of("l"), true, "l", 2, 0, 9, ms(60'000)}, Time{});
     for (const NodeId& from : {leader, other, foreign}) {
         wire::GroupPrepare prepare = m.prepare();
-        prepare.group = {9, 9, from.bytes[0]};
+        prepare.group = {from.prefix(), 9, 1};
         prepare.key = key_of("l");
         prepare.members[0].request = local;
         m.machine.on_message(from, prepare, Time(ms(1)));
@@ -317,6 +318,40 @@ TEST_CASE("an open of a local group is never led from outside, whatever the prep
     CHECK(m.opened == 1);
 }
 
+TEST_CASE("a leader uses up no ids of another one's coming attempts", "[rendezvous][R5][H2]") {
+    const Incarnation own{4, 44}, others{5, 55};
+    Member m;
+    m.machine.on_peer_up(leader, own, Time{});
+    m.machine.on_peer_up(other, others, Time{});
+    wire::GroupPrepare coming = m.prepare();
+    SECTION("of another node") {
+        coming.group = {other.prefix(), others.nonce, 3};
+    }
+    SECTION("of another incarnation of its own") {
+        coming.group = {leader.prefix(), others.nonce, 3};
+    }
+    SECTION("of the node that it asks") {
+        coming.group = {self.prefix(), 0, 3};
+    }
+    m.sent();
+    m.machine.on_message(leader, coming, Time(ms(1)));
+    const auto refused = m.sent();
+    REQUIRE(count<wire::GroupPrepared>(refused) == 1);
+    CHECK(std::get<wire::GroupPrepared>(refused.back()).error.code == Errc::pending);
+    CHECK_FALSE(m.machine.awaits(coming.group));
+    m.machine.on_message(leader, wire::GroupRefused{{}, coming.group, {Errc::pending, "", -1, -1, {}}},
+                         Time(ms(2)));
+
+    // The next leader, which made the id, may use it.
+    m.machine.on_peer_down(leader, own, Time(ms(3)));
+    if (coming.group.creator != other.prefix()) return;
+    m.sent();
+    m.machine.on_message(other, coming, Time(ms(4)));
+    const auto sent = m.sent();
+    REQUIRE(count<wire::GroupPrepared>(sent) == 1);
+    CHECK(std::get<wire::GroupPrepared>(sent.back()).error.code == Errc::ok);
+}
+
 TEST_CASE("only who was sent an open leads it, with the rank and the size that it asked for",
           "[rendezvous][H2][R17]") {
     Member m;
@@ -324,6 +359,7 @@ TEST_CASE("only who was sent an open leads it, with the rank and the size that i
     NodeId from = leader;
     SECTION("a node that it was not listed with") {
         from = other;
+        prepare.group.creator = other.prefix();
     }
     SECTION("another rank") {
         std::swap(prepare.members[0].rank, prepare.members[1].rank);
@@ -496,7 +532,7 @@ TEST_CASE("random messages from members never break the machine", "[rendezvous]"
         Random random(seed);
         Member m;
         auto some_node = [&] { return node_id(static_cast<unsigned>(random.below(5))); };
-        auto some_group = [&] { return GroupId{1, 2, 3 + random.below(3)}; };
+        auto some_group = [&] { return GroupId{some_node().prefix(), 2, 3 + random.below(3)}; };
         auto some_request = [&] {
             return random.one_in(3) ? m.request : wire::RequestId{some_node(), random.below(4)};
         };

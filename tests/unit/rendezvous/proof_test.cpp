@@ -47,11 +47,11 @@ struct Node {
         REQUIRE_FALSE(found.empty());
         return found.back();
     }
-    // This node and another one: the prepare of a group of both.
+    // This node and another one: the prepare of a group of both, as `low` makes it.
     wire::GroupPrepare prepare_with(const NodeId& other, uint64_t counter = 3) const {
         const auto open = all<wire::GroupOpen>().front();
         wire::GroupPrepare out;
-        out.group = {1, 2, counter};
+        out.group = {node_id(0).prefix(), 2, counter};
         out.key = key_of("g");
         out.name = "g";
         const wire::GroupMemberRecord own{request, id, 0, 9, {}, 0, open.nonce};
