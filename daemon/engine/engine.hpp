@@ -60,6 +60,7 @@ struct EngineConfig {
     std::function<bool()> in_cluster;
 
     size_t groups_max = 65536;       // a last resort: tenants' limits are below it [N1]
+    size_t node_opens_max = 65536;   // opens that are kept for another node [R25]
     size_t runs_per_group_max = 16;  // collectives of one group that move data at the same time
     size_t seq_window = 4096;        // of collectives further ahead only aborts are kept
     // Unexpected messages of a group that one node keeps; the sending ranks share them evenly as credits.

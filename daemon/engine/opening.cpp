@@ -9,6 +9,8 @@ namespace nexar::engine {
 
 namespace {
 
+constexpr size_t opens_of_nodes = 16;  // nodes whose opens, all they may have, are kept at once [R25]
+
 // -1 ns (not set) stays -1.
 int64_t ms_of(Duration d) {
     return d < Duration{0} ? -1 : std::min(to_ms(d), wire::timeout_ms_max);
@@ -28,6 +30,8 @@ rendezvous::Config config_of(const Context& context) {
     out.timeouts = record_of(config.timeouts);
     out.in_cluster = config.in_cluster;
     out.proof = config.proof;
+    out.node_opens_max = config.node_opens_max;
+    out.directory_max = opens_of_nodes * config.node_opens_max;
     out.answer_room = [&context](const NodeId& node) {
         const auto peer = context.find_peer(node);
         const auto room = peer ? context.ports.peers.answer_room(*peer) : link::ControlLog::AnswerRoom{};

@@ -16,33 +16,6 @@
 
 namespace nexar::rendezvous {
 
-bool is_same(const wire::GroupOpen& a, const wire::GroupOpen& b) {
-    return a.id == b.id && a.key == b.key && a.size == b.size && a.rank == b.rank &&
-           a.incarnation == b.incarnation && a.nonce == b.nonce;
-}
-
-// The direct connection wins over relays; among relays the first, while it lasts.
-void Listed::add_via(const wire::GroupOpen& again, const NodeId& way) {
-    const NodeId& origin = open.id.origin;
-    if (via == origin || via == way) return;
-    if (way == origin) {
-        via = way;
-        relays.clear();
-    } else if (is_same(open, again)) {
-        relays.insert(way);
-    }
-}
-
-bool Listed::drop_via(const NodeId& way) {
-    if (via != way) {
-        relays.erase(way);
-        return false;
-    }
-    if (relays.empty()) return true;
-    via = relays.extract(relays.begin()).value();
-    return false;
-}
-
 uint64_t common_features(const std::vector<wire::GroupMemberRecord>& members) {
     uint64_t out = ~uint64_t{0};
     for (const wire::GroupMemberRecord& member : members) out &= member.features;
@@ -167,16 +140,25 @@ void Directory::erase_all(const std::vector<wire::RequestId>& requests, const Er
 void Directory::add(const wire::GroupOpen& open, const NodeId& via, Time now) {
     if (via == open.id.origin) remove_contradicted(open, now);
     if (!remove_earlier_incarnations(open, via, now)) return;
-    if (Entry* known = find(open.id)) return known->add_via(open, via);  // sent again [R10]
+    Entry* known = find(open.id);
+    if (known != nullptr && (known->came_through(via) || known->via == open.id.origin))
+        return;  // sent again [R10]
+    if (auto full = no_room(via)) return refuse({{open, via}, 0}, std::move(*full));
+    if (known != nullptr) return add_via(*known, open, via);
     Entry entry{{open, via}, next_arrival_++};
-    if (where_.size() >= config_.opens_max)
-        return refuse(entry, {Errc::table_full,
-                              "the directory of opens is full (" + std::to_string(config_.opens_max) + ")",
-                              -1,
-                              -1,
-                              {}});
     place(open.key, std::move(entry));
     form_if_complete(open.key, now);
+}
+
+// [R25] This node's own opens are its tenants' groups [N1].
+std::optional<Error> Directory::no_room(const NodeId& via) const {
+    const std::string self = config_.name_of(config_.self);
+    if (via == config_.self) return {};
+    if (ways_.count(via) >= config_.node_opens_max)
+        return too_many_opens(config_.name_of(via), self, config_.node_opens_max);
+    if (where_.size() + attempt_of_.size() >= config_.opens_max)
+        return too_many_opens({}, self, config_.opens_max);
+    return {};
 }
 
 // Adds an open to the waiting ones, or refuses it because it contradicts them [R3].
@@ -214,7 +196,7 @@ void Directory::place(const wire::GroupKey& key, Entry entry) {
                                        "rank " + std::to_string(open.rank) + " is asked for twice"));
     }
     where_[open.id] = {key, entry.arrival};
-    enrol(open);
+    enrol(entry);
     ++gathering.nodes[open.id.origin];
     for (size_t i = 0; i < gathering.timeouts.size(); ++i)
         if (const int64_t ms = timeouts_of(open)[i]; ms >= 0)
@@ -253,7 +235,7 @@ void Directory::refuse_all(const wire::GroupKey& key, const Error& error) {
     const auto gathering = gatherings_.find(key);
     for (const auto& [arrival, entry] : gathering->second.entries) {
         where_.erase(entry.open.id);
-        strike(entry.open);
+        strike(entry);
         refuse(entry, error);
     }
     erase(gathering);
@@ -264,18 +246,33 @@ void Directory::reinsert(std::vector<Entry> entries, Time now) {
     if (entries.empty()) return;
     const wire::GroupKey key = entries.front().open.key;
     Gathering& gathering = gatherings_[key];
-    for (auto& [arrival, entry] : gathering.entries) {
-        where_.erase(entry.open.id);
-        strike(entry.open);
-        entries.push_back(std::move(entry));
-    }
     not_before(key, gathering, Time{});
-    gathering = {};
+    if (!agree(entries, gathering)) {  // so all are placed once more, and some are refused
+        for (auto& [arrival, entry] : gathering.entries) {
+            ++visited_;
+            where_.erase(entry.open.id);
+            strike(entry);
+            entries.push_back(std::move(entry));
+        }
+        gathering = {};
+    }
     std::sort(entries.begin(), entries.end(),
               [](const Entry& a, const Entry& b) { return a.arrival < b.arrival; });
     for (Entry& entry : entries) place(key, std::move(entry));
     if (const auto at = gatherings_.find(key); at != gatherings_.end())  // or all were refused
         not_before(key, at->second, now + config_.retry_delay);
+}
+
+// Nothing that came meanwhile contradicts these opens of an attempt, which agree among themselves.
+bool Directory::agree(const std::vector<Entry>& entries, const Gathering& gathering) const {
+    if (gathering.entries.empty()) return true;
+    const bool automatic = gathering.entries.begin()->second.open.rank < 0;
+    if (gathering.nodes.size() + entries.size() > wire::group_nodes_max) return false;
+    return std::ranges::none_of(entries, [&](const Entry& entry) {
+        const wire::GroupOpen& open = entry.open;
+        return difference(open, gathering) || automatic != (open.rank < 0) ||
+               (open.rank >= 0 && gathering.taken.contains(static_cast<uint32_t>(open.rank)));
+    });
 }
 
 bool Directory::form_if_complete(const wire::GroupKey& key, Time now) {
@@ -292,7 +289,7 @@ bool Directory::form_if_complete(const wire::GroupKey& key, Time now) {
     while (entries.size() < gathering.size) {
         Entry& first = gathering.entries.begin()->second;
         where_.erase(first.open.id);
-        strike(first.open);
+        strike(first);
         leave(gathering, first.open);
         entries.push_back(std::move(first));
         gathering.entries.erase(gathering.entries.begin());
@@ -354,7 +351,7 @@ void Directory::prepare(std::vector<Entry> entries, Time now) {
     const GroupId id = forming.prepare.group;
     for (size_t i = 0; i < forming.entries.size(); ++i) {
         attempt_of_[forming.entries[i].open.id] = {id, i};
-        enrol(forming.entries[i].open);
+        enrol(forming.entries[i]);
     }
     deadlines_.insert({forming.deadline, id});
     forming_.emplace(id, std::move(forming));
@@ -432,7 +429,7 @@ void Directory::erase_waiting(const wire::RequestId& request) {
     where_.erase(at);
     const auto gathering = gatherings_.find(key);
     const Entry& entry = gathering->second.entries.at(arrival);
-    strike(entry.open);
+    strike(entry);
     leave(gathering->second, entry.open);
     gathering->second.entries.erase(arrival);
     if (gathering->second.entries.empty()) erase(gathering);
@@ -448,7 +445,7 @@ void Directory::leave(Gathering& gathering, const wire::GroupOpen& open) {
 
 void Directory::remove(const wire::RequestId& request, const NodeId& from, bool expired, Time now) {
     Entry* entry = find(request);
-    if (entry == nullptr || (from != request.origin && !entry->drop_via(from))) return;
+    if (entry == nullptr || (from != request.origin && !drop_via(*entry, from))) return;
     if (const auto attempt = attempt_of_.find(request); attempt != attempt_of_.end()) {
         const Error error{Errc::pending, who(entry->open) + " gave up", -1, -1, {}};
         return abort_attempt(GroupId(attempt->second.first), error, {request}, now);
@@ -459,23 +456,17 @@ void Directory::remove(const wire::RequestId& request, const NodeId& from, bool 
 }
 
 void Directory::remove_via(const NodeId& via, Incarnation incarnation, Time now) {
-    std::vector<wire::RequestId> waiting;
-    for (auto& [key, gathering] : gatherings_)
-        for (auto& [arrival, entry] : gathering.entries)
-            if (entry.drop_via(via)) waiting.push_back(entry.open.id);
-    for (const wire::RequestId& request : waiting) {
-        erase_waiting(request);
-        sends_.push_back({via, wire::GroupUnlisted{request}});
-    }
     std::map<GroupId, std::set<wire::RequestId>> hit;
-    for (auto& [id, forming] : forming_) {
-        const auto member = forming.nodes.find(via);
-        if (member != forming.nodes.end() && member->second.counter <= incarnation.counter) hit[id];
-        for (Entry& entry : forming.entries)
-            if (entry.drop_via(via)) {
-                hit[id].insert(entry.open.id);
-                sends_.push_back({via, wire::GroupUnlisted{entry.open.id}});
-            }
+    for (const GroupId& group : attempts_with(via, incarnation)) hit[group];
+    for (const wire::RequestId& request : ways_.of(via)) {
+        ++visited_;
+        const auto attempt = attempt_of_.find(request);
+        if (!drop_via(*find(request), via)) continue;
+        sends_.push_back({via, wire::GroupUnlisted{request}});
+        if (attempt == attempt_of_.end())
+            erase_waiting(request);
+        else
+            hit[attempt->second.first].insert(request);
     }
     const Error error{
         Errc::pending, "node " + config_.name_of(via) + " was lost while the group was formed", -1, -1, {}};

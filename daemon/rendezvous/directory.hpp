@@ -16,6 +16,7 @@
 #include "core/ids.hpp"
 #include "core/result.hpp"
 #include "core/time.hpp"
+#include "rendezvous/listed.hpp"
 #include "wire/messages.hpp"
 
 namespace nexar::rendezvous {
@@ -28,21 +29,6 @@ enum class Reach : uint8_t {
     nowhere,  // not connected
 };
 
-// An open that is kept for its node, and the ways by which it came here. What a node says of another one's
-// opens counts only for its own way [R17].
-struct Listed {
-    wire::GroupOpen open;
-    NodeId via;                 // the node that it came through: replies go there
-    std::set<NodeId> relays{};  // others that passed on the same; none while `via` is the open's own node
-
-    // It came again, by this way.
-    void add_via(const wire::GroupOpen& again, const NodeId& way);
-    // A way is lost. True: no other is left.
-    bool drop_via(const NodeId& way);
-    bool came_through(const NodeId& way) const { return via == way || relays.contains(way); }
-};
-bool is_same(const wire::GroupOpen& a, const wire::GroupOpen& b);
-
 struct DirectoryConfig {
     NodeId self;
     std::function<GroupId()> next_group;  // [R13]
@@ -50,7 +36,8 @@ struct DirectoryConfig {
     wire::TimeoutsRecord timeouts;  // for time-outs that no member sets
     Duration prepare_timeout{};
     Duration retry_delay{};
-    size_t opens_max = 0;
+    size_t opens_max = 0;       // of all nodes [R25]
+    size_t node_opens_max = 0;  // that came through one other node
     std::function<std::string(const NodeId&)> name_of;
     Duration expired_kept{2'000'000'000};  // how long status() still shows an open that has expired
     size_t expired_max = 1024;
@@ -147,8 +134,11 @@ class Directory {
     void erase_waiting(const wire::RequestId& request);
     void erase_all(const std::vector<wire::RequestId>& requests, const Error& error, Time now);
     void check_indexes() const;
-    void enrol(const wire::GroupOpen& open);
-    void strike(const wire::GroupOpen& open);
+    void enrol(const Entry& entry);
+    void strike(const Entry& entry);
+    bool drop_via(Entry& entry, const NodeId& way);
+    void add_via(Entry& entry, const wire::GroupOpen& again, const NodeId& way);
+    std::optional<Error> no_room(const NodeId& via) const;
     Entry* find(const wire::RequestId& request);
     void not_before(const wire::GroupKey& key, Gathering& gathering, Time when);
     void erase(std::map<wire::GroupKey, Gathering>::iterator gathering);
@@ -156,6 +146,8 @@ class Directory {
     void abort_late(const GroupId& group, Time now);
     void again(const wire::GroupKey& key, Time now);
     static void leave(Gathering& gathering, const wire::GroupOpen& open);
+    bool agree(const std::vector<Entry>& entries, const Gathering& gathering) const;
+    std::set<GroupId> attempts_with(const NodeId& node, Incarnation incarnation) const;
     void remove_contradicted(const wire::GroupOpen& open, Time now);
     bool remove_earlier_incarnations(const wire::GroupOpen& open, const NodeId& via, Time now);
     Error unsent_fault(const Forming& forming) const;
@@ -180,6 +172,7 @@ class Directory {
     std::set<std::pair<Time, wire::GroupKey>> retries_;  // not_before of gatherings_, if there is one
     std::map<wire::RequestId, std::pair<GroupId, size_t>> attempt_of_;  // and index, of each open in forming_
     std::map<NodeId, std::map<Incarnation, std::set<wire::RequestId>>> origins_;  // all opens, by their node
+    Ways ways_;                                                                   // of all opens
     uint64_t visited_ = 0;
     std::deque<Expired> expired_;      // the oldest first
     std::deque<Outgoing> sends_;       // not polled yet

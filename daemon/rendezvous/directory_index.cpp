@@ -4,16 +4,48 @@
 
 namespace nexar::rendezvous {
 
-void Directory::enrol(const wire::GroupOpen& open) {
-    origins_[open.id.origin][open.incarnation].insert(open.id);
+void Directory::enrol(const Entry& entry) {
+    origins_[entry.open.id.origin][entry.open.incarnation].insert(entry.open.id);
+    ways_.add(entry);
 }
 
-void Directory::strike(const wire::GroupOpen& open) {
+void Directory::strike(const Entry& entry) {
+    const wire::GroupOpen& open = entry.open;
+    ways_.remove(entry);
     const auto origin = origins_.find(open.id.origin);
     const auto opens = origin->second.find(open.incarnation);
     opens->second.erase(open.id);
     if (opens->second.empty()) origin->second.erase(opens);
     if (origin->second.empty()) origins_.erase(origin);
+}
+
+void Directory::add_via(Entry& entry, const wire::GroupOpen& again, const NodeId& way) {
+    ways_.remove(entry);
+    entry.add_via(again, way);
+    ways_.add(entry);
+}
+
+// True: no other way is left. The caller removes the open then.
+bool Directory::drop_via(Entry& entry, const NodeId& way) {
+    if (entry.via == way && entry.relays.empty()) return true;
+    ways_.remove(entry);
+    entry.drop_via(way);
+    ways_.add(entry);
+    return false;
+}
+
+// In progress, with this incarnation of the node as a member, or an earlier one.
+std::set<GroupId> Directory::attempts_with(const NodeId& node, Incarnation incarnation) const {
+    std::set<GroupId> out;
+    const auto known = origins_.find(node);
+    if (known == origins_.end()) return out;
+    for (const auto& [of, opens] : known->second) {
+        if (of.counter > incarnation.counter) continue;
+        for (const wire::RequestId& request : opens)
+            if (const auto at = attempt_of_.find(request); at != attempt_of_.end())
+                out.insert(at->second.first);
+    }
+    return out;
 }
 
 // Null: not listed here.
@@ -43,7 +75,7 @@ Directory::Forming Directory::take(const GroupId& group) {
     deadlines_.erase({forming.deadline, group});
     for (const Entry& entry : forming.entries) {
         attempt_of_.erase(entry.open.id);
-        strike(entry.open);
+        strike(entry);
     }
     return forming;
 }

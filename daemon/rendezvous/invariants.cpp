@@ -45,27 +45,31 @@ void Directory::check_invariants() const {
 }
 
 void Directory::check_indexes() const {
-    size_t retries = 0, in_attempts = 0, listed = 0;
+    size_t retries = 0, in_attempts = 0, listed = 0, ways = 0;
+    const auto look = [&](const Entry& entry) {
+        NEXAR_CHECK(origins_.at(entry.open.id.origin).at(entry.open.incarnation).contains(entry.open.id));
+        ways += 1 + entry.relays.size();
+    };
     for (const auto& [key, gathering] : gatherings_) {
         const bool waits = gathering.not_before != Time{};
         retries += waits;
         NEXAR_CHECK(waits == retries_.contains({gathering.not_before, key}));
         NEXAR_CHECK(waits || gathering.entries.size() < gathering.size);
-        for (const auto& [arrival, entry] : gathering.entries)
-            NEXAR_CHECK(origins_.at(entry.open.id.origin).at(entry.open.incarnation).contains(entry.open.id));
+        for (const auto& [arrival, entry] : gathering.entries) look(entry);
     }
     for (const auto& [id, forming] : forming_) {
         NEXAR_CHECK(deadlines_.contains({forming.deadline, id}));
         for (size_t i = 0; i < forming.entries.size(); ++i) {
             const wire::GroupOpen& open = forming.entries[i].open;
             NEXAR_CHECK(attempt_of_.at(open.id) == std::pair(id, i));
-            NEXAR_CHECK(origins_.at(open.id.origin).at(open.incarnation).contains(open.id));
+            look(forming.entries[i]);
         }
         in_attempts += forming.entries.size();
     }
     for (const auto& [origin, incarnations] : origins_)
         for (const auto& [incarnation, opens] : incarnations) listed += opens.size();
     NEXAR_CHECK(retries == retries_.size() && deadlines_.size() == forming_.size());
+    NEXAR_CHECK(ways == ways_.size());
     NEXAR_CHECK(in_attempts == attempt_of_.size() && listed == where_.size() + in_attempts);
 }
 
@@ -105,6 +109,7 @@ void Rendezvous::check_invariants() const {
     NEXAR_CHECK(inbox_.empty());
     NEXAR_CHECK(leader_ == (peers_.empty() ? config_.self : std::min(config_.self, peers_.begin()->first)));
     NEXAR_CHECK(leader_ != config_.self || relayed_.empty());
+    relayed_.check_invariants();
     for (const auto& [node, incarnation] : peers_) NEXAR_CHECK(!lost_.contains(node));
     for (const auto& [request, own] : own_) {
         NEXAR_CHECK(own.open.id == request && request.origin == config_.self);

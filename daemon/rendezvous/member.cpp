@@ -310,10 +310,9 @@ void Rendezvous::on_refused(const NodeId& from, const wire::GroupRefused& refuse
         const auto own = own_.find(refused.id);
         if (own != own_.end()) {
             if (!own->second.reserved && from == leader_of(own->second)) fail_open(refused.id, refused.error);
-        } else if (const auto relayed = relayed_.find(refused.id);
-                   relayed != relayed_.end() && from == leader_) {
-            const NodeId via = relayed->second.via;
-            relayed_.erase(relayed);
+        } else if (const Listed* relayed = relayed_.find(refused.id); relayed != nullptr && from == leader_) {
+            const NodeId via = relayed->via;
+            relayed_.erase(refused.id);
             send(via, refused);
         }
         return;

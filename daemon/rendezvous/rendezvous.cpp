@@ -52,6 +52,7 @@ DirectoryConfig Rendezvous::directory_config() {
             config_.prepare_timeout,
             config_.retry_delay,
             config_.directory_max,
+            config_.node_opens_max,
             [this](const NodeId& node) { return name_of(node); }};
 }
 
@@ -246,8 +247,7 @@ void Rendezvous::expire_all(Time now) {
 void Rendezvous::on_status_request(const NodeId& from, const wire::GroupStatusRequest& request, Time now) {
     if (leader_ == config_.self)
         send(from, directory_.status(request.id, request.key, now));
-    else if (const auto at = relayed_.find(request.id);
-             at != relayed_.end() && at->second.came_through(from)) {
+    else if (const Listed* at = relayed_.find(request.id); at != nullptr && at->came_through(from)) {
         if (room_of(leader_).refusals > 0) send(leader_, request);
     }
 }
@@ -260,8 +260,8 @@ void Rendezvous::on_status(const NodeId& from, const wire::GroupStatus& status) 
         const std::set<wire::RequestId> waiting = std::exchange(question->second.waiting, {});
         questions_.erase(question);
         for (const wire::RequestId& request : waiting) expire(request, &status);
-    } else if (const auto relayed = relayed_.find(status.id); relayed != relayed_.end() && from == leader_) {
-        send(relayed->second.via, status);
+    } else if (const Listed* relayed = relayed_.find(status.id); relayed != nullptr && from == leader_) {
+        send(relayed->via, status);
     }
 }
 
@@ -280,25 +280,33 @@ void Rendezvous::on_open(const NodeId& from, const wire::GroupOpen& open, Time n
 
 void Rendezvous::pass_on(const wire::GroupOpen& open, const NodeId& via, Time now) {
     if (leader_ == config_.self) return directory_.add(open, via, now);
-    const bool full = relayed_.size() >= config_.directory_max || room_of(leader_).refusals == 0;
-    if (full && !relayed_.contains(open.id)) {
-        const Error error{
-            Errc::table_full,
-            "too many opens pass through node " + name_of(config_.self) + " to node " + name_of(leader_),
-            -1,
-            -1,
-            {}};
-        return send(via, wire::GroupRefused{open.id, {}, error});
+    const Listed* known = relayed_.find(open.id);
+    if (known == nullptr || !known->came_through(via))
+        if (const auto full = no_room_to_pass_on(via, known != nullptr))
+            return send(via, wire::GroupRefused{open.id, {}, *full});
+    if (known == nullptr) {
+        relayed_.put({open, via});
+    } else if (!is_same(known->open, open)) {
+        if (via != open.id.origin || known->via == via) return;
+        send(leader_, wire::GroupWithdraw{open.id, known->open.key, false, false});
+        relayed_.put({open, via});
     }
-    const auto [at, added] = relayed_.try_emplace(open.id, Listed{open, via});
-    Listed& known = at->second;
-    if (!added && !is_same(known.open, open)) {
-        if (via != open.id.origin || known.via == via) return;
-        send(leader_, wire::GroupWithdraw{open.id, known.open.key, false, false});
-        known = {open, via};
-    }
-    known.add_via(open, via);
+    relayed_.add_via(open, via);
     send(leader_, open);
+}
+
+// [R24] [R25]
+std::optional<Error> Rendezvous::no_room_to_pass_on(const NodeId& via, bool known) const {
+    const std::string self = name_of(config_.self);
+    if (relayed_.count(via) >= config_.node_opens_max)
+        return too_many_opens(name_of(via), self, config_.node_opens_max);
+    if (relayed_.size() >= config_.directory_max) return too_many_opens({}, self, config_.directory_max);
+    if (known || room_of(leader_).refusals > 0) return {};
+    return Error{Errc::table_full,
+                 "too many opens pass through node " + self + " to node " + name_of(leader_),
+                 -1,
+                 -1,
+                 {}};
 }
 
 void Rendezvous::pass_on_again(const Listed& listed, Time now) {
@@ -310,9 +318,9 @@ void Rendezvous::on_withdraw(const NodeId& from, const wire::GroupWithdraw& with
     refusals_.remove(withdraw.id, from);
     directory_.remove(withdraw.id, from, withdraw.expired, now);
     if (from == config_.self) local_.remove(withdraw.id, from, withdraw.expired, now);
-    const auto at = relayed_.find(withdraw.id);
-    if (at == relayed_.end() || (from != withdraw.id.origin && !at->second.drop_via(from))) return;
-    relayed_.erase(at);
+    if (relayed_.find(withdraw.id) == nullptr) return;
+    if (from != withdraw.id.origin && !relayed_.drop_via(withdraw.id, from)) return;
+    relayed_.erase(withdraw.id);
     send(leader_, withdraw);
 }
 
@@ -322,8 +330,8 @@ void Rendezvous::on_unlisted(const NodeId& from, const wire::RequestId& request,
     if (const auto own = own_.find(request); own != own_.end()) {
         if (!own->second.reserved && !own->second.withdrawn && from == leader_of(own->second))
             list(own->second, now);
-    } else if (const auto relayed = relayed_.find(request); relayed != relayed_.end() && from == leader_) {
-        send(leader_, relayed->second.open);
+    } else if (const Listed* relayed = relayed_.find(request); relayed != nullptr && from == leader_) {
+        send(leader_, relayed->open);
     }
 }
 
@@ -360,10 +368,9 @@ void Rendezvous::on_peer_down(const NodeId& node, Incarnation incarnation, Time 
     if (peer == peers_.end() || peer->second != incarnation) return;
     peers_.erase(peer);
     lost_[node] = incarnation;
-    for (auto at = relayed_.begin(); at != relayed_.end();) {
-        const bool lost = at->second.drop_via(node);
-        if (lost) send(leader_, wire::GroupWithdraw{at->first, at->second.open.key, false, false});
-        at = lost ? relayed_.erase(at) : std::next(at);
+    for (const wire::RequestId& request : relayed_.of(node)) {
+        const wire::GroupKey key = relayed_.find(request)->open.key;
+        if (relayed_.drop_via(request, node)) send(leader_, wire::GroupWithdraw{request, key, false, false});
     }
     for (const wire::RequestId& open : refusals_.remove_all(node)) send(node, wire::GroupUnlisted{open});
     update_leader(now);
@@ -379,8 +386,7 @@ void Rendezvous::update_leader(Time now) {
     if (next == leader_) return;
     const NodeId before = std::exchange(leader_, next);
     for (Listed& listed : directory_.take_waiting()) {
-        const wire::RequestId id = listed.open.id;
-        if (id.origin != config_.self) relayed_[id] = std::move(listed);
+        if (listed.open.id.origin != config_.self) relayed_.put(std::move(listed));
     }
     if (before != config_.self)
         for (const auto& [id, own] : own_)
@@ -390,7 +396,7 @@ void Rendezvous::update_leader(Time now) {
 }
 
 void Rendezvous::relist_all(Time now) {
-    const auto relayed = std::exchange(relayed_, {});
+    const auto relayed = relayed_.take_all();
     for (const auto& [id, listed] : relayed) pass_on_again(listed, now);
     for (auto& [id, own] : own_)
         if (!own.local && !own.reserved) list(own, now);

@@ -21,6 +21,7 @@
 #include "core/time.hpp"
 #include "rendezvous/directory.hpp"
 #include "rendezvous/forming.hpp"
+#include "rendezvous/listed.hpp"
 #include "rendezvous/proof.hpp"
 #include "rendezvous/refusals.hpp"
 #include "wire/messages.hpp"
@@ -47,7 +48,9 @@ struct Config {
     Duration status_wait{300'000'000};
     Duration unproven_delay{1'000'000'000};  // until an open is listed again, after a proof that was wrong
     Duration timeout_max{std::chrono::hours(24)};
-    size_t directory_max = 1 << 20;
+    // Opens that are kept for another node, as its leader or on their way there; and for all nodes [R25].
+    size_t node_opens_max = 65536;
+    size_t directory_max = 16 * node_opens_max;
     size_t decisions_max = 4096;
     size_t promises_max = 256;  // of each node
 };
@@ -207,6 +210,7 @@ class Rendezvous {
     Directory& directory_of(const Own& own) { return own.local ? local_ : directory_; }
     void list(Own& own, Time now);
     void pass_on(const wire::GroupOpen& open, const NodeId& via, Time now);
+    std::optional<Error> no_room_to_pass_on(const NodeId& via, bool known) const;
     void pass_on_again(const Listed& listed, Time now);
     void relist_all(Time now);
     void on_open(const NodeId& from, const wire::GroupOpen& open, Time now);
@@ -255,7 +259,7 @@ class Rendezvous {
         std::set<wire::RequestId> waiting;
     };
     std::map<wire::GroupKey, Question> questions_;
-    std::map<wire::RequestId, Listed> relayed_;  // passed on to the leader [R1]; empty while this node leads
+    Relayed relayed_;  // passed on to the leader [R1]; empty while this node leads
     std::map<GroupId, Reservation> reservations_;  // prepared here, not decided
     std::set<std::pair<Time, GroupId>> reservations_due_;
     std::map<GroupId, Decision> decisions_;  // the last decisions_max

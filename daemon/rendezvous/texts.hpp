@@ -23,6 +23,9 @@ struct Unfilled {
 Error group_incomplete(const Unfilled& unfilled, const wire::GroupStatus* status,
                        const std::function<std::string(const NodeId&)>& name_of);
 
+// [R25] `at` keeps `most` opens that came through `from`, or "": of all nodes.
+Error too_many_opens(const std::string& from, const std::string& at, size_t most);
+
 // [R20]
 std::string unproven_text(const std::string& node_name);
 

@@ -88,6 +88,51 @@ TEST_CASE("opens of other nodes that come and go look at few of those that wait"
     machine.check_invariants();
 }
 
+TEST_CASE("attempts of one key that end look at their own opens, not at all that wait for the key",
+          "[rendezvous][R23]") {
+    Rendezvous machine(config_of(node_id(0)));
+    machine.on_peer_up(node_id(1), {}, Time{});
+    for (uint64_t i = 1; i <= waiting; ++i)
+        machine.on_message(node_id(1), wire::GroupOpen{{node_id(1), i}, key_of("g"), "g", 2, -1, 7, {}, 1},
+                           Time{});
+    std::vector<GroupId> attempts;
+    while (const auto action = machine.poll_action())
+        if (const auto* prepare = std::get_if<wire::GroupPrepare>(&std::get<Send>(*action).message))
+            attempts.push_back(prepare->group);
+    REQUIRE(attempts.size() == waiting / 2);
+    const uint64_t before = machine.visited();
+    SECTION("refused") {
+        const Error error{Errc::pending, "no", -1, -1, {}};
+        for (const GroupId& group : attempts)
+            machine.on_message(node_id(1), wire::GroupPrepared{group, error}, Time(ms(1)));
+    }
+    SECTION("without an answer in time") {
+        machine.on_time(Time(ms(3000)));
+    }
+    SECTION("with their node") {
+        machine.on_peer_down(node_id(1), {}, Time(ms(1)));
+    }
+    CHECK(machine.visited() - before < 10 * waiting);
+    machine.check_invariants();
+}
+
+TEST_CASE("the loss of a node looks at its own opens and attempts", "[rendezvous][R23]") {
+    Rendezvous machine(config_of(node_id(0)));
+    for (const unsigned n : {1u, 2u}) machine.on_peer_up(node_id(n), {}, Time{});
+    const auto open = [&](unsigned node, uint64_t number) {
+        const std::string name = std::to_string(node) + " " + std::to_string(number);
+        machine.on_message(node_id(node),
+                           wire::GroupOpen{{node_id(node), number}, key_of(name), name, 2, 0, 7, {}, 1},
+                           Time{});
+    };
+    for (uint64_t i = 1; i <= waiting; ++i) open(1, i);
+    open(2, 1);
+    const uint64_t before = machine.visited();
+    machine.on_peer_down(node_id(2), {}, Time(ms(1)));
+    CHECK(machine.visited() - before < 10);
+    machine.check_invariants();
+}
+
 TEST_CASE("opens of one key that expire together ask the leader once, and again when the one that asked goes",
           "[rendezvous][R11]") {
     Rendezvous machine(config_of(node_id(3)));

@@ -1,0 +1,64 @@
+// Opens that a node keeps for others, as their leader or on the way there, and through which nodes they came
+// (docs/protocol/rendezvous.md [R1][R17][R25]).
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "core/ids.hpp"
+#include "wire/messages.hpp"
+
+namespace nexar::rendezvous {
+
+// An open that is kept for its node, and the ways by which it came here. What a node says of another one's
+// opens counts only for its own way [R17].
+struct Listed {
+    wire::GroupOpen open;
+    NodeId via;                 // the node that it came through: replies go there
+    std::set<NodeId> relays{};  // others that passed on the same; none while `via` is the open's own node
+
+    // It came again, by this way.
+    void add_via(const wire::GroupOpen& again, const NodeId& way);
+    // A way is lost. True: no other is left.
+    bool drop_via(const NodeId& way);
+    bool came_through(const NodeId& way) const { return via == way || relays.contains(way); }
+};
+bool is_same(const wire::GroupOpen& a, const wire::GroupOpen& b);
+
+// The opens that came through each node.
+class Ways {
+  public:
+    void add(const Listed& listed);
+    void remove(const Listed& listed);
+    size_t count(const NodeId& way) const;
+    std::vector<wire::RequestId> of(const NodeId& way) const;
+    size_t size() const;  // an open counts once for each of its ways
+
+  private:
+    std::map<NodeId, std::set<wire::RequestId>> opens_;
+};
+
+// The opens that a node passes on.
+class Relayed {
+  public:
+    const Listed* find(const wire::RequestId& request) const;  // null: none
+    void put(Listed listed);                                   // in the place of the same open
+    void add_via(const wire::GroupOpen& open, const NodeId& way);
+    // True: no other way was left, and the open is forgotten.
+    bool drop_via(const wire::RequestId& request, const NodeId& way);
+    void erase(const wire::RequestId& request);
+    std::map<wire::RequestId, Listed> take_all();
+    std::vector<wire::RequestId> of(const NodeId& way) const { return ways_.of(way); }
+    size_t count(const NodeId& way) const { return ways_.count(way); }
+    size_t size() const { return opens_.size(); }
+    bool empty() const { return opens_.empty(); }
+    void check_invariants() const;
+
+  private:
+    std::map<wire::RequestId, Listed> opens_;
+    Ways ways_;
+};
+
+}  // namespace nexar::rendezvous
