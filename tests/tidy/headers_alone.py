@@ -1,5 +1,6 @@
 """Every header compiles alone: .hpp as C++23, .h also as C11. Compiler and include folders come from ctest.
-Not compiled here is x.hpp that x.cpp beside it includes before anything else: the build has shown it.
+Not compiled here is x.hpp that x.cpp beside it includes before anything else: the everyday build shows it. The standard
+headers that includes.py looks for are compiled once.
 
 usage: headers_alone.py --compile CACHE CXX CC -- FLAGS...   (FLAGS: include folders and definitions)
        headers_alone.py --self-test CXX CC
@@ -16,6 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import includes
 import tidy
 
 # Each folder's headers and nothing else; -inl files are included several times by design.
@@ -23,17 +25,17 @@ FOLDERS = ("daemon", "libnexar_c", "proto", "include", "tests/support", "tests/s
 WARNINGS = ["-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE"]
 
 
-def commands_for(path, cxx, cc, flags):
+def commands_for(path, cxx, cc, flags, standard):
     # Included by an empty file and not the main file itself: there, #pragma once and unused constants would warn.
     include = ["-include", str(path), "/dev/null"]
-    cpp = [cxx, "-std=c++23", "-xc++", *WARNINGS, *flags, *include]
+    cpp = [cxx, "-std=c++23", "-xc++", *standard, *WARNINGS, *flags, *include]
     c = [cc, "-std=c11", "-pedantic", "-xc", *WARNINGS, *flags, *include]
     return [cpp, c] if str(path).endswith(".h") else [cpp]
 
 
-def check_header(path, cxx, cc, flags):
+def check_header(path, cxx, cc, flags, standard=()):
     complaints = []
-    for command in commands_for(path, cxx, cc, flags):
+    for command in commands_for(path, cxx, cc, flags, standard):
         done = subprocess.run(command, capture_output=True, text=True, cwd=tidy.ROOT, check=False)
         if done.returncode != 0:
             errors = [line for line in done.stderr.splitlines() if "error:" in line]
@@ -71,13 +73,22 @@ def unchanged(entry):
     return bool(entry) and stamp([name for name, _, _ in entry]) == entry
 
 
-def check_cached(path, cxx, cc, flags, known):
+def check_cached(path, cxx, cc, flags, known, standard=()):
     """(complaints, what to remember): only success is remembered."""
     if unchanged(known.get(path)):
         return [], known[path]
     before = stamp(inputs_of(path, cxx, flags))
-    complaints = check_header(path, cxx, cc, flags)
+    complaints = check_header(path, cxx, cc, flags, standard)
     return complaints, None if complaints else before
+
+
+def precompiled(folder, cxx):
+    """Options that make the compiler use the precompiled standard headers."""
+    header = folder / "standard.hpp"
+    header.write_text("".join(f"#include <{name}>\n" for name in includes.NAMES), encoding="utf-8")
+    command = [cxx, "-std=c++23", "-D_GNU_SOURCE", "-xc++-header", str(header), "-o", f"{header}.gch"]
+    subprocess.run(command, check=True)
+    return ["-include", str(header)]
 
 
 def check_repository(cache, cxx, cc, flags):
@@ -86,8 +97,10 @@ def check_repository(cache, cxx, cc, flags):
     setting = [cxx, cc, *flags]
     known = json.loads(cache.read_text(encoding="utf-8")) if cache.exists() else {}
     known = known if known.pop("setting", None) == setting else {}
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        results = list(pool.map(lambda path: check_cached(path, cxx, cc, flags, known), headers))
+    with (tempfile.TemporaryDirectory() as folder,
+          concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool):
+        standard = precompiled(Path(folder), cxx)
+        results = list(pool.map(lambda path: check_cached(path, cxx, cc, flags, known, standard), headers))
     remembered = {path: entry for path, (_, entry) in zip(headers, results) if entry}
     cache.write_text(json.dumps({"setting": setting, **remembered}), encoding="utf-8")
     return [complaint for complaints, _ in results for complaint in complaints]

@@ -1,4 +1,4 @@
-"""A source file includes what it uses of the standard headers that tools/test precompiles, itself or by its headers."""
+"""A file includes what it uses of the standard headers that tools/test precompiles, itself or by its headers."""
 
 import re
 
@@ -66,7 +66,8 @@ def read_header(of, name):
 
 
 def check_repository():
-    return [complaint for path in tidy.repository_files(".cpp", under=FOLDERS)
+    # -inl files are parts of others.
+    return [complaint for path in tidy.repository_files(".cpp", ".hpp", under=FOLDERS) if "-inl." not in path
             for complaint in check_source(path, tidy.read(path), read_header)]
 
 

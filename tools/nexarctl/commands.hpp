@@ -1,6 +1,7 @@
 // The table of subcommands.
 #pragma once
 
+#include <memory>
 #include <span>
 
 #include "nexarctl/command.hpp"

@@ -2,6 +2,7 @@
 // another, channels that break. All from one seed.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <deque>
