@@ -10,6 +10,8 @@
 #include <list>
 #include <map>
 
+#include "core/time.hpp"
+
 namespace nexar::local {
 
 template <class Ring>
@@ -25,12 +27,13 @@ class RingTurns {
   public:
     using Place = typename Seats::iterator;
 
-    struct Limits {
-        size_t entries = 0, looks = 0;  // of one user in a turn
+    struct Limits {  // of one user in a turn
+        size_t entries = 0, looks = 0;
+        Duration time{};  // after which it gets no further entry
     };
-    // Of one user beside others that have warm rings: so few entries that these hardly wait for them.
-    static constexpr Limits shared{8, 16};
-    static constexpr Limits alone{64, 256};
+    // Of one user beside others that have warm rings: so little that these hardly wait for it.
+    static constexpr Limits shared{8, 16, Duration(50'000)};
+    static constexpr Limits alone{64, 256, Duration(500'000)};
     static constexpr size_t cold_looks = 16;  // in a turn
     static constexpr uint32_t quiet_max = 1000;
 
@@ -52,15 +55,16 @@ class RingTurns {
         row.splice(row.end(), cold_, place);
     }
 
-    // One turn. `has(ring)`: it has an entry; `take(ring, max)` handles at most so many, and returns how
-    // many. It may call warm(), nothing else. Returns how many were handled.
-    template <class Has, class Take>
-    size_t serve(Has has, Take take) {
+    // One turn. `has(ring)`: it has an entry; `take(ring)` handles one; false: it has none. It may
+    // call warm(), nothing else. `clock()`: the time, as it passes. Returns how many were
+    // handled.
+    template <class Has, class Take, class Clock>
+    size_t serve(Has has, Take take, const Clock& clock) {
         look_at_cold(has);
         const Limits limits = rows_.size() == 1 ? alone : shared;
         size_t taken = 0;
         for (auto row = rows_.begin(); row != rows_.end();) {
-            taken += serve_row(row->second, limits, take);
+            taken += serve_row(row->second, limits, take, clock);
             row = row->second.empty() ? rows_.erase(row) : std::next(row);
         }
         return taken;
@@ -77,19 +81,32 @@ class RingTurns {
                 cold_.splice(cold_.end(), cold_, first);
         }
     }
-    template <class Take>
-    size_t serve_row(Seats& seats, Limits limits, Take take) {
-        size_t left = limits.entries;
+    template <class Take, class Clock>
+    size_t serve_row(Seats& seats, Limits limits, Take take, const Clock& clock) {
+        size_t left = limits.entries, entries = 0;
+        const Time until = clock() + limits.time;
+        const auto take_some = [&](Ring& ring) {
+            size_t taken = 0;
+            // One by one: an entry may take as long as several others.
+            while (left > 0 && take(ring)) {
+                ++taken;
+                if (clock() >= until)
+                    left = 0;
+                else
+                    --left;
+            }
+            entries += taken;
+            return taken;
+        };
         for (size_t looks = std::min(limits.looks, seats.size()); looks > 0 && left > 0; --looks) {
             const Place first = seats.begin();
-            const size_t taken = take(*first->ring, left);
-            left -= taken;
+            const size_t taken = take_some(*first->ring);
             first->quiet = taken > 0 ? 0 : first->quiet + 1;
             first->warm = first->quiet < quiet_max;
             Seats& next = first->warm ? seats : cold_;
             next.splice(next.end(), seats, first);
         }
-        return limits.entries - left;
+        return entries;
     }
 
     std::map<uint64_t, Seats> rows_;  // by tenant: warm rings, in the order of their turns; no row is empty

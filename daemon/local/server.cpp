@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 
@@ -16,9 +17,10 @@
 namespace nexar::local {
 
 namespace {
-// Keys of watched descriptors: a listener's has the highest bit, and its index; a session's connection and
-// pidfd are its number, doubled.
+// Keys of watched descriptors: a listener's has the highest bit, and its index; others are a user's number.
+// In a user's epoll a session's connection and pidfd are its number, doubled.
 constexpr uint64_t listener_bit = uint64_t{1} << 63;
+constexpr size_t reads_per_turn_max = 8;  // descriptors of a user's sessions
 uint64_t connection_key(SessionId id) {
     return id.value * 2;
 }
@@ -26,7 +28,7 @@ uint64_t process_key(SessionId id) {
     return id.value * 2 + 1;
 }
 constexpr Duration tick_interval = std::chrono::milliseconds(NEXAR_SHM_TICK_MS);
-constexpr int accepts_per_turn_max = 16;
+constexpr int accepts_per_turn_max = 4;
 constexpr Duration accept_pause{100'000'000};
 constexpr size_t ends_per_turn_max = 8;  // an end takes what its client had submitted, and frees memory
 }  // namespace
@@ -57,10 +59,7 @@ Result<void> Server::start() {
 }
 
 Server::~Server() {
-    for (Session* session : order_) {
-        descriptors_->unwatch(session->connection(), connection_key(session->id()));
-        if (session->pidfd() >= 0) descriptors_->unwatch(session->pidfd(), process_key(session->id()));
-    }
+    for (Session* session : order_) unwatch(*session);
     order_.clear();
     sessions_.clear();
     unwatch_listeners();
@@ -72,21 +71,43 @@ Server::~Server() {
 }
 
 void Server::on_readable(Time now, uint64_t key) {
-    // What is not read stays readable. So a process that ends with many sessions does not hold the loop.
-    if ((key & listener_bit) == 0 && ended_in_turn_ >= ends_per_turn_max) return;
     end_given_up(now);
     if ((key & listener_bit) != 0) {
         accept_all(now, key ^ listener_bit);
-    } else if (Row* row = find(SessionId(key / 2))) {
-        Session& session = *row->session;
-        if (key % 2 == 1)
-            session.on_process_ended(now);
-        else
-            session.on_readable(now);
-        turns_.warm(row->turn);  // it may have been a doorbell
-        update_busy(*row);
+        return sweep(now);
     }
+    std::array<uint64_t, reads_per_turn_max> keys;
+    for (const uint64_t ready : sockets_.ready(key, keys)) on_descriptor(now, ready);
+}
+
+void Server::on_descriptor(Time now, uint64_t key) {
+    // What is not read stays readable. So a process that ends with many sessions does not hold the loop.
+    if (ended_in_turn_ >= ends_per_turn_max) return;
+    Row* row = find(SessionId(key / 2));
+    if (row == nullptr) return;
+    Session& session = *row->session;
+    if (key % 2 == 1)
+        session.on_process_ended(now);
+    else
+        session.on_readable(now);
+    turns_.warm(row->turn);  // it may have been a doorbell
+    update_busy(*row);
     sweep(now);
+}
+
+Result<void> Server::watch(const Tenant& user, int fd, uint64_t key) {
+    NEXAR_TRY(const auto added, sockets_.add(user.number, fd, key));
+    if (added.first) descriptors_->watch(added.epoll, user.number);
+    return {};
+}
+
+void Server::unwatch(const Tenant& user, int fd) {
+    if (const Fd last = sockets_.remove(user.number, fd)) descriptors_->unwatch(last.get(), user.number);
+}
+
+void Server::unwatch(const Session& session) {
+    unwatch(session.tenant(), session.connection());
+    if (session.pidfd() >= 0) unwatch(session.tenant(), session.pidfd());
 }
 
 void Server::accept_all(Time now, size_t listener) {
@@ -142,12 +163,18 @@ Result<void> Server::admit(Time now, Fd& connection, PeerProcess peer, const Ten
     const SessionId id(next_session_++);
     const SessionHost host{service_,         &robust_, page_.fd.get(), config_.node, config_.session,
                            config_.sabotage, &waker_,  unmapper_,      closer_,      &any_ended_};
+    NEXAR_TRY_VOID(watch(*tenant, connection.get(), connection_key(id)));
+    if (peer.pidfd) {
+        const auto watched = watch(*tenant, peer.pidfd.get(), process_key(id));
+        if (!watched) {
+            unwatch(*tenant, connection.get());
+            return watched;
+        }
+    }
     const Time until = now + config_.handshake_timeout;
     auto session = std::make_unique<Session>(
         id, Client{std::move(connection), std::move(peer), tenant, std::move(charge)}, host, until);
     handshakes_.emplace_back(until, id);
-    descriptors_->watch(session->connection(), connection_key(id));
-    if (session->pidfd() >= 0) descriptors_->watch(session->pidfd(), process_key(id));
     order_.push_back(session.get());
     const auto turn = turns_.add(*session, tenant->number);
     sessions_.emplace(id.value, Row{std::move(session), turn});
@@ -168,12 +195,9 @@ void Server::refuse(Fd connection, const Error& why) {
 size_t Server::poll(Time now) {
     ended_in_turn_ = 0;
     end_given_up(now);
-    const size_t taken = turns_.serve([](const Session& session) { return session.has_work(); },
-                                      [&](Session& session, size_t entries_max) {
-                                          const size_t entries = session.drain(now, entries_max);
-                                          if (entries > 0) update_busy(*find(session.id()));
-                                          return entries;
-                                      });
+    const size_t taken =
+        turns_.serve([](const Session& session) { return session.has_work(); },
+                     [&](Session& session) { return take_one(now, session); }, config_.clock);
     if (BusGuard::faults() != faults_seen_) {
         faults_seen_ = BusGuard::faults();
         for (Session* session : order_) session->on_time(now);
@@ -182,6 +206,12 @@ size_t Server::poll(Time now) {
     publish_busy();
     forget_handshakes();
     return taken;
+}
+
+bool Server::take_one(Time now, Session& session) {
+    if (session.drain(now, 1) == 0) return false;
+    update_busy(*find(session.id()));
+    return true;
 }
 
 Server::Row* Server::find(SessionId session) {
@@ -277,8 +307,7 @@ void Server::forget(Session& session, Time now) {
         log_->warn(&session.tenant(), now, "session_closed",
                    {field("session", id), field("pid", session.pid()),
                     field("tenant", session.tenant().name.text()), field("reason", session.why().text)});
-    descriptors_->unwatch(session.connection(), connection_key(id));
-    if (session.pidfd() >= 0) descriptors_->unwatch(session.pidfd(), process_key(id));
+    unwatch(session);
     const Row& row = *find(id);
     turns_.remove(row.turn);
     if (row.busy) --busy_;

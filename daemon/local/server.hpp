@@ -6,6 +6,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -16,6 +17,8 @@
 #include "engine/clients.hpp"
 #include "local/ring_turns.hpp"
 #include "local/session.hpp"
+#include "local/user_sockets.hpp"
+#include "loop/loop.hpp"
 
 namespace nexar::local {
 
@@ -32,6 +35,7 @@ struct ServerConfig {
     Duration handshake_timeout{10'000'000'000};  // of a client that has yet to be scheduled, too
     SessionLimits session;
     SessionCore::Sabotage sabotage;
+    std::function<Time()> clock = loop::Loop::now;  // of what users' entries take [N12]
 };
 
 // The owner's event loop: level-triggered readability. on_readable() may call unwatch().
@@ -63,7 +67,8 @@ class Server final : public engine::Clients {
     // tick is due, because no client gives up a daemon whose tick moves [S15]. Requires: called first in a
     // turn, before inputs that may belong to such a session.
     void end_given_up(Time now);
-    // Ends a bounded number of sessions until the next poll(): then the descriptors of others stay readable.
+    // Reads from a bounded number of a user's sessions, and ends a bounded number until the next poll(): then
+    // the descriptors of others stay readable.
     void on_readable(Time now, uint64_t key);
     // Handles submitted entries, a bounded number of each user [N12]. Returns how many; 0: nothing is known
     // of.
@@ -110,6 +115,11 @@ class Server final : public engine::Clients {
     void accept_again(Time now);
     void refuse_without_descriptors(size_t listener);
     void unwatch_listeners();
+    Result<void> watch(const Tenant& user, int fd, uint64_t key);
+    void unwatch(const Tenant& user, int fd);
+    void unwatch(const Session& session);
+    bool take_one(Time now, Session& session);
+    void on_descriptor(Time now, uint64_t key);
     bool tick_is_due(Time now) const;
     void end_all_given_up(Time now);
     void sweep(Time now);
@@ -137,6 +147,7 @@ class Server final : public engine::Clients {
     std::unordered_map<uint64_t, Row> sessions_;  // by SessionId, until sweep()
     std::vector<Session*> order_;                 // the same sessions, in order of arrival
     RingTurns<Session> turns_;
+    UserSockets sockets_;
     // By deadline: those that are not over, and some others.
     std::deque<std::pair<Time, SessionId>> handshakes_;
     uint32_t busy_ = 0;       // sessions with an operation in flight

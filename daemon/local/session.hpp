@@ -68,7 +68,7 @@ class Session final : private Waker {
 
   private:
     enum class State { expects_hello, expects_attach, ready };
-    static constexpr int packets_per_turn_max = 16;
+    static constexpr int packets_per_turn_max = 4;
     static constexpr size_t unclosed_max = 256;      // descriptors of a user; an honest one's are all mapped
     static constexpr int packets_at_end_max = 4096;  // above the capacity of a socket's buffer
 

@@ -9,7 +9,8 @@ namespace nexar::local {
 namespace {
 
 struct Ring {
-    size_t entries = 0, looks = 0, taken = 0;
+    size_t entries = 0, looks = 0, taken = 0, looks_in_turn = 0;
+    Duration cost{1000};  // of an entry
     RingTurns<Ring>::Place place;
 };
 
@@ -31,15 +32,18 @@ struct Loop {
             ++ring.looks;
             return ring.entries > 0;
         };
-        const auto take = [](Ring& ring, size_t max) {
-            ++ring.looks;
-            const size_t taken = std::min(ring.entries, max);
-            ring.entries -= taken;
-            ring.taken += taken;
-            return taken;
+        const auto take = [this](Ring& ring) {
+            if (ring.looks_in_turn++ == 0) ++ring.looks;
+            if (ring.entries == 0) return false;
+            --ring.entries;
+            ++ring.taken;
+            now += ring.cost;
+            return true;
         };
-        return turns.serve(has, take);
+        for (Ring& ring : rings) ring.looks_in_turn = 0;
+        return turns.serve(has, take, [this] { return now; });
     }
+    Time now{};
     size_t looks() const {
         size_t sum = 0;
         for (const Ring& ring : rings) sum += ring.looks;
@@ -99,6 +103,26 @@ TEST_CASE("sessions that do nothing cost a few looks in a turn, and each is look
     for (const Ring& ring : loop.rings) CHECK(ring.looks > 0);
 }
 
+TEST_CASE("a user whose entries take long gets fewer of them in a turn", "[local][N12]") {
+    Loop loop;
+    loop.add_many(1, 3, 1000);
+    loop.add_many(2, 1, 1000);
+    for (Ring& ring : loop.rings) ring.cost = Duration(20'000);
+    loop.rings.back().cost = Duration(1000);
+    loop.turn();
+    CHECK(loop.rings[0].taken == 3);  // the one in which the time ends is handled
+    CHECK(loop.rings[3].taken == Turns::shared.entries);
+    loop.turn();
+    CHECK(loop.rings[1].taken == 3);  // the next one's turn
+    loop.rings.back().entries = 0;
+    for (size_t i = 0; i <= Turns::quiet_max; ++i) loop.turn();
+    const size_t before = loop.rings[0].taken + loop.rings[1].taken + loop.rings[2].taken;
+    for (Ring& ring : loop.rings) ring.entries = 1000;
+    loop.rings.back().entries = 0;
+    loop.turn();
+    CHECK(loop.rings[0].taken + loop.rings[1].taken + loop.rings[2].taken - before == 25);  // alone
+}
+
 TEST_CASE("an entry in a ring that was cold is taken after one round", "[local][N12]") {
     Loop loop;
     for (int i = 0; i < 100; ++i) loop.add(1);
@@ -128,11 +152,11 @@ TEST_CASE("a ring that becomes warm while another is served gets its turn", "[lo
     Ring& second = loop.add(2, 1);
     loop.turns.warm(first.place);
     const auto has = [](Ring&) { return false; };
-    const auto take = [&](Ring& ring, size_t) {
+    const auto take = [&](Ring& ring) {
         if (&ring == &first) loop.turns.warm(second.place);
-        return std::exchange(ring.entries, 0);
+        return std::exchange(ring.entries, 0) > 0;
     };
-    CHECK(loop.turns.serve(has, take) == 2);
+    CHECK(loop.turns.serve(has, take, [] { return Time{}; }) == 2);
     CHECK(second.entries == 0);
 }
 

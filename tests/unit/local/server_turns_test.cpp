@@ -1,5 +1,7 @@
 // [N12] The server's turns: users with different numbers of sessions. The clients are written by hand, and
 // submit entries that the daemon takes and that have no effect: cancels of nothing.
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 
 #include <deque>
@@ -40,6 +42,14 @@ class Client {
     void submit(size_t entries) {
         for (size_t i = 0; i < entries; ++i)
             REQUIRE(shm::SubmissionProducer(view()).try_push({0, 1, NEXAR_ENTRY_CANCEL}));
+    }
+    void ring() { REQUIRE(say(socket_, nexar_msg_head{NEXAR_LOCAL_MAGIC, NEXAR_MSG_BELL})); }
+    void leave() { REQUIRE(say(socket_, nexar_msg_head{NEXAR_LOCAL_MAGIC, NEXAR_MSG_GOODBYE})); }
+    // The daemon has not read all that this client has sent.
+    bool has_unread() {
+        int bytes = 0;
+        REQUIRE(::ioctl(socket_.get(), SIOCOUTQ, &bytes) == 0);
+        return bytes > 0;
     }
     uint32_t taken() { return view().header().submit_head; }
 
@@ -90,4 +100,32 @@ TEST_CASE("an entry in a ring that was idle for long is seen before the loop sle
         CHECK(server->poll(now) == 1);
         CHECK(client->taken() == 1);
     }
+}
+
+TEST_CASE(
+    "sessions of one user that all ring are read a few in a turn, and another user's is read in it, too",
+    "[N12]") {
+    StillServer server({"many", "single"});
+    std::deque<Client> many;
+    for (int i = 0; i < 40; ++i) many.emplace_back(server, server.path_of("many"));
+    Client single(server, server.path_of("single"));
+    for (Client& client : many) client.ring();
+    single.ring();
+    const auto unread = [&] {
+        return std::count_if(many.begin(), many.end(), [](Client& client) { return client.has_unread(); });
+    };
+    REQUIRE(unread() == 40);
+    REQUIRE(server.take(5000));
+    CHECK_FALSE(single.has_unread());
+    CHECK(unread() == 32);
+    for (int turn = 0; turn < 4; ++turn) REQUIRE(server.take(5000));
+    CHECK(unread() == 0);
+
+    single.leave();
+    for (Client& client : many) client.leave();
+    while (server->sessions() > 0) {
+        REQUIRE(server.take(5000));
+        server->poll(now);
+    }
+    CHECK_FALSE(server.take(0));
 }
