@@ -24,7 +24,7 @@ endfunction()
 
 # nexar_unity(target): names that are private to one of its files must not clash with another's.
 function(nexar_unity target)
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ${NEXAR_PRECOMPILE} UNITY_BUILD_BATCH_SIZE 6)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${NEXAR_PRECOMPILE} UNITY_BUILD_BATCH_SIZE 12)
 endfunction()
 
 # What LIKE names: one for code that may become part of a shared library, one for tests that are not busy.

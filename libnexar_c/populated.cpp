@@ -22,11 +22,11 @@ Result<void> Populated::ensure(MutableBytes memory, uint64_t offset, uint64_t by
             ++part;
             continue;
         }
-        uint64_t last = part + 1;
-        while (last < end && !has(last)) ++last;
-        const uint64_t from = part * part_bytes, to = std::min<uint64_t>(last * part_bytes, memory.size());
+        uint64_t stop = part + 1;
+        while (stop < end && !has(stop)) ++stop;
+        const uint64_t from = part * part_bytes, to = std::min<uint64_t>(stop * part_bytes, memory.size());
         NEXAR_TRY_VOID(populate(memory.subspan(from, to - from)));
-        for (; part < last; ++part) set(part);
+        for (; part < stop; ++part) set(part);
     }
     return {};
 }

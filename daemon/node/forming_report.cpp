@@ -4,18 +4,13 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "node/report_time.hpp"
+
 namespace nexar::node::report {
 
 using json = nlohmann::ordered_json;
 
 namespace {
-
-double ms(Duration d) {
-    return std::round(static_cast<double>(d.count()) / 1e3) / 1e3;  // whole microseconds
-}
-json optional_ms(const std::optional<Duration>& d) {
-    return d ? json(ms(*d)) : json(nullptr);
-}
 
 json node_json(const NodeId& node, const HostNames& hosts) {
     const auto found = hosts.find(node);

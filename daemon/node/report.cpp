@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "node/forming_report.hpp"
+#include "node/report_time.hpp"
 
 namespace nexar::node::report {
 
@@ -16,13 +17,6 @@ namespace {
 // Names come from clients and peers; bytes that are not UTF-8 are replaced, because dump() would throw.
 std::string print(const json& document) {
     return document.dump(-1, ' ', false, json::error_handler_t::replace);
-}
-
-double ms(Duration d) {
-    return std::round(static_cast<double>(d.count()) / 1e3) / 1e3;  // whole microseconds
-}
-json optional_ms(const std::optional<Duration>& d) {
-    return d ? json(ms(*d)) : json(nullptr);
 }
 
 std::string host_of(const HostNames& hosts, const NodeId& node) {

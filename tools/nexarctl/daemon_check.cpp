@@ -17,7 +17,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int retry_ms = 50;
+constexpr int look_again_ms = 50;
 
 Reply refused(const std::string& path) {
     const std::string nothing = "; nothing was started";
@@ -67,7 +67,7 @@ Reply check_session_socket(const std::string& path, int timeout_ms) {
                         " accepts no sessions: it is stopped or stuck; nothing was started. systemctl status "
                         "nexard",
                     "NO_ANSWER"};
-        ::poll(nullptr, 0, retry_ms);
+        ::poll(nullptr, 0, look_again_ms);
     }
     return {};
 }

@@ -26,9 +26,10 @@ namespace nexarctl {
 using nexar::Errc;
 using nexar::fail;
 using nexar::Result;
-using Clock = std::chrono::steady_clock;
 
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 constexpr int exit_timed_out = 124;     // as timeout(1)
 constexpr int reads_per_turn_max = 16;  // of one pipe
