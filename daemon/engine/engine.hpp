@@ -69,7 +69,8 @@ struct EngineConfig {
     size_t early_bytes_per_peer_max = 1 << 20;  // about groups whose commit has not arrived
     // Requests that end with their group or session in one turn [G11].
     size_t ends_per_turn_max = 256;
-    size_t finished_groups_max = 4096;  // ended groups that are remembered, with their cuts [G9]
+    size_t finished_groups_max = 4096;    // ended groups that are remembered, with their cuts [G9]
+    size_t finished_members_max = 65536;  // nodes of these, of all together [G12]
 
     // Tests only: each switch breaks one rule, and a named test notices.
     struct Sabotage {

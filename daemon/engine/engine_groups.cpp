@@ -31,11 +31,11 @@ void Engine::Impl::remove_finished() {
             if (at != groups_of_node.end() && at->second.erase(id) > 0 && at->second.empty())
                 groups_of_node.erase(at);
         }
-        if (finished.emplace(id, it->second->decided_cut()).second) finished_order.push_back(id);
-        if (finished_order.size() > context.config.finished_groups_max) {
-            finished.erase(finished_order.front());
-            finished_order.pop_front();
-        }
+        const GroupFacts& facts = it->second->facts;
+        std::vector<link::PeerIndex> members;
+        for (size_t i = 0; i < facts.nodes.size(); ++i)
+            if (NodeIndex(static_cast<uint32_t>(i)) != facts.self) members.push_back(facts.peers[i]);
+        finished.add(id, it->second->decided_cut(), std::move(members));
         groups.erase(it);
     }
 }
@@ -231,8 +231,7 @@ void Engine::Impl::check_invariants() const {
         memberships -= ids.size();
     }
     NEXAR_CHECK(memberships == 0);
-    NEXAR_CHECK(finished.size() == finished_order.size());
-    NEXAR_CHECK(finished.size() <= context.config.finished_groups_max);
+    finished.check_invariants();
     for (const auto& [session, entry] : sessions)
         for (const GroupId& id : entry.groups) NEXAR_CHECK(groups.contains(id));
 }

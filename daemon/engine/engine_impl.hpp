@@ -12,6 +12,7 @@
 
 #include "engine/early_messages.hpp"
 #include "engine/engine.hpp"
+#include "engine/finished_groups.hpp"
 #include "engine/group.hpp"
 #include "engine/opening.hpp"
 #include "engine/watch.hpp"
@@ -25,7 +26,8 @@ class Engine::Impl final : public GroupHost {
         : context(config, ports, seed),
           watch(context, Time{}),
           opening(context),
-          early(config.early_bytes_per_peer_max) {}
+          early(config.early_bytes_per_peer_max),
+          finished(config.finished_groups_max, config.finished_members_max) {}
 
     // The time of an input. A turn of the loop has one time for all of its inputs.
     void set_time(Time now) {
@@ -90,8 +92,7 @@ class Engine::Impl final : public GroupHost {
     Watch watch;
     Opening opening;
     EarlyMessages early;
-    std::map<GroupId, std::optional<wire::Cut>> finished;  // [G9] removed groups; the cut, if one failed
-    std::deque<GroupId> finished_order;                    // of `finished`: the oldest first
+    FinishedGroups finished;  // removed groups
     std::map<GroupId, std::unique_ptr<Group>> groups;
     std::unordered_map<NodeId, std::set<GroupId>> groups_of_node;  // of other nodes
     std::vector<GroupId> finishing;                                // to be removed at the turn's end

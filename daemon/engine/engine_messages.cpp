@@ -22,12 +22,12 @@ constexpr bool of_agreement =
 
 }  // namespace
 
-// [G9]
+// [G9] [G12]
 void Engine::Impl::answer_for_ended_group(link::PeerIndex to, const GroupId& group, uint32_t epoch) {
-    const auto at = finished.find(group);
-    if (at != finished.end() && at->second)
-        context.send(to, wire::GroupEnd{group, epoch, *at->second});
-    else if (const Group* open = find(group); open != nullptr && open->decided_cut())
+    const Group* open = find(group);
+    if (const auto cut = finished.cut_for(to, group))
+        context.send(to, wire::GroupEnd{group, epoch, *cut});
+    else if (open != nullptr && open->node_of(to) && open->decided_cut())
         context.send(to, wire::GroupEnd{group, epoch, *open->decided_cut()});
     else if (open == nullptr && !opening.awaits(group))
         context.send(to, wire::GroupDeparted{group, epoch});

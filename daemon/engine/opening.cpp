@@ -19,6 +19,16 @@ wire::TimeoutsRecord record_of(const Timeouts& t) {
     return {ms_of(t.collective), ms_of(t.barrier), ms_of(t.rpc)};
 }
 
+// 48 random bits: nobody guesses them, and JSON keeps the sum exact.
+uint64_t first_group(const rendezvous::ProofPort& port) {
+    constexpr size_t bytes = 6;
+    uint64_t out = 1;
+    if (!port.nonce) return out;  // this engine opens no groups
+    const wire::Nonce random = port.nonce();
+    for (size_t i = 0; i < bytes; ++i) out += uint64_t{random[i]} << (8 * i);
+    return out;
+}
+
 rendezvous::Config config_of(const Context& context) {
     const EngineConfig& config = context.config;
     rendezvous::Config out;
@@ -30,6 +40,7 @@ rendezvous::Config config_of(const Context& context) {
     out.timeouts = record_of(config.timeouts);
     out.in_cluster = config.in_cluster;
     out.proof = config.proof;
+    out.first_group = first_group(config.proof);
     out.node_opens_max = config.node_opens_max;
     out.directory_max = opens_of_nodes * config.node_opens_max;
     out.answer_room = [&context](const NodeId& node) {

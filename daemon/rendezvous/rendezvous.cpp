@@ -23,6 +23,7 @@ Rendezvous::Rendezvous(Config config)
     : config_(std::move(config)),
       leader_(config_.self),
       next_request_((config_.incarnation.counter << 32) + 1),
+      next_group_(config_.first_group),
       directory_(directory_config()),
       local_(directory_config()),
       refusals_(refusals_max) {

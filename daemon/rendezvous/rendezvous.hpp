@@ -51,6 +51,7 @@ struct Config {
     // Opens that are kept for another node, as its leader or on their way there; and for all nodes [R25].
     size_t node_opens_max = 65536;
     size_t directory_max = 16 * node_opens_max;
+    uint64_t first_group = 1;  // counter of the first group's id; not to be guessed [G12]
     size_t decisions_max = 4096;
     size_t promises_max = 256;  // of each node
 };
@@ -267,7 +268,7 @@ class Rendezvous {
     // By node: attempts that this node has promised not to join. A promise counts if that node is in the
     // attempt, so the questions of other nodes have no effect, and each node has its own promises_max.
     std::map<NodeId, std::deque<GroupId>> promised_;
-    uint64_t next_group_ = 1;
+    uint64_t next_group_;
     Directory directory_;  // of opens with a secret
     Directory local_;      // of this node's own opens without one: nothing from outside gets here
     std::map<wire::RequestId, wire::GroupKey> asked_;  // of inquire(), without an answer

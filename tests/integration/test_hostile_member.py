@@ -94,34 +94,44 @@ def group_of(node, counter):
             "counter": counter}
 
 
+def groups_to_come(liar, leader, victim, count):
+    """Ids of the next groups of a leader. Only a member of one of its groups knows them [G12], so the liar joins one."""
+    job, prepare = in_a_group_with(liar, leader, victim)
+    job[0].dispose()
+    first = int(prepare["group"]["counter"]) + 1
+    return [group_of(leader, first + at) for at in range(count)]
+
+
 # ---- By name
 
 def test_decisions_about_groups_to_come_end_nothing(cluster):
     """[H6] The first decision about a group that a node does not know yet was kept, of any sender."""
     with a_liar(cluster) as (liar, leader, other):
+        coming = groups_to_come(liar, leader, other, 100)
         for node in (leader, other):
-            for counter in range(1, 100):
+            for group in coming:
                 for epoch in (0, 1):
-                    liar.say(node, "groupEnd", group=group_of(leader, counter), epoch=epoch,
+                    liar.say(node, "groupEnd", group=group, epoch=epoch,
                              cut={"failed": {"error": {**LOST, "node": other.id}, "excluded": [1]}})
         equal(run([leader, other], opens_and_works), [3] * 2, "groups")
 
 
 def test_a_node_outside_the_group_cannot_disown_it_for_a_member(cluster):
     """[H6] GroupRefused with another node as its origin ended a group that its sender was not in."""
-    with a_liar(cluster) as (liar, leader, other), unharmed(leader, other):
-        for node in (leader, other):
-            for origin in (leader, other):
-                for counter in range(1, 100):
-                    liar.say(node, "groupRefused", id={"origin": bytes.fromhex(origin.id)},
-                             group=group_of(leader, counter), error=LOST)
+    with a_liar(cluster) as (liar, leader, other):
+        coming = groups_to_come(liar, leader, other, 100)
+        with unharmed(leader, other):
+            for node in (leader, other):
+                for origin in (leader, other):
+                    for group in coming:
+                        liar.say(node, "groupRefused", id={"origin": bytes.fromhex(origin.id)}, group=group, error=LOST)
 
 
 def test_questions_about_groups_to_come_bind_nobody(cluster):
     """[H6] A node that was asked about an attempt that it did not know refused it when it came."""
     with a_liar(cluster) as (liar, leader, other):
-        for counter in range(1, 300):
-            liar.say(other, "groupQuery", group=group_of(leader, counter))
+        for group in groups_to_come(liar, leader, other, 300):
+            liar.say(other, "groupQuery", group=group)
         equal(run([leader, other], opens_and_works), [3] * 2, "groups")
 
 
@@ -258,6 +268,7 @@ def in_a_group_with(liar, leader, victim, rank_0=waits_for_the_liar):
     """A job of which the liar is rank 1: (job, the leader's prepare)."""
     job = Job([victim, None], rank_0, without=(1,))
     prepare = liar.join_group(leader, job.name, SECRET, 2, 1)
+    leader.newest_group = int(prepare["group"]["counter"])
     job.await_marks()
     return job, prepare
 
@@ -292,15 +303,16 @@ def test_an_abort_that_says_pending_does_not_outlive_the_deadline(cluster):
 # ---- By reflection
 
 def teach(liar, leader, *others):
-    """What a liar may know of groups that it is not in, to mix it into its lies."""
-    for counter in range(1, 40):
+    """What a liar may know of groups that it is not in, to mix it into its lies: their numbers are near its own group's."""
+    near = getattr(leader, "newest_group", 20)
+    for counter in range(near - 19, near + 20):
         liar.learn("groupCommit", group=group_of(leader, counter))
     for node in (leader, *others):
         own = {"counter": node.incarnation[0], "nonce": node.incarnation[1]}
         for number in range(1, 20):
             liar.learn("groupOpen", id={"origin": bytes.fromhex(node.id), "number": (node.incarnation[0] << 32) + number},
                        key=group_key("job1", SECRET), name="job1", size=2, incarnation=own, nonce=bytes(16))
-        liar.learn("suspicionReport", group=group_of(leader, 1), reporter=bytes.fromhex(node.id), proof=True,
+        liar.learn("suspicionReport", group=group_of(leader, near - 1), reporter=bytes.fromhex(node.id), proof=True,
                    suspect=bytes.fromhex(node.id), reason="none")
 
 

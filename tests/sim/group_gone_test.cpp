@@ -22,14 +22,16 @@ struct Three {
     std::optional<wire::GroupEnd> end;
     size_t ends = 0, departures = 0, reports = 0, accepted = 0;
 
-    static ClusterShape shape(size_t finished_groups_max) {
+    static ClusterShape shape(size_t finished_groups_max, size_t finished_members_max) {
         ClusterShape shape;
         shape.nodes = 3;
         shape.engine.finished_groups_max = finished_groups_max;
+        shape.engine.finished_members_max = finished_members_max;
         return shape;
     }
-    explicit Three(size_t finished_groups_max = 4096)
-        : cluster(1, shape(finished_groups_max)), program(cluster, cluster.make_group({0, 1, 2})) {
+    explicit Three(size_t finished_groups_max = 4096, size_t finished_members_max = 65536)
+        : cluster(1, shape(finished_groups_max, finished_members_max)),
+          program(cluster, cluster.make_group({0, 1, 2})) {
         cluster.hosts[0]->table = [this](link::PeerIndex from, const wire::Message& message) {
             if (from != link::PeerIndex(1)) return false;
             if (const auto* message_end = std::get_if<wire::GroupEnd>(&message)) {
@@ -84,6 +86,60 @@ TEST_CASE("[G9] who asks about a group that was cut here gets that cut, also aft
     REQUIRE(g.end->cut.failed.error.rank == 2);
     REQUIRE(g.cluster.run(10s));
     g.cluster.check();
+}
+
+TEST_CASE("[G12] how a group ended is reported to its nodes, and to no other one") {
+    for (const bool all_have_left : {false, true}) {
+        CAPTURE(all_have_left);
+        ClusterShape shape;
+        shape.nodes = 4;
+        Cluster cluster(1, shape);
+        Program program(cluster, cluster.make_group({0, 1, 2}));
+        program.stop_rank(2);
+        cluster.end_session(program.group, 2);
+        cluster.run_for(50ms);
+        if (all_have_left)
+            for (const uint32_t rank : {0u, 1u}) REQUIRE(cluster.free_group(program.group, rank));
+        cluster.run_for(20ms);
+
+        const GroupId& id = program.group.id;
+        const wire::Ballot ballot{100, 3};
+        const wire::FailedSet failed{{Errc::peer_lost, "made up", 2, -1, cluster.hosts[2]->id.hex()}, {}};
+        for (const bool member : {false, true}) {
+            const uint32_t from = member ? 0 : 3;
+            size_t ends = 0;
+            cluster.hosts[from]->table = [&](link::PeerIndex, const wire::Message& message) {
+                ends += std::holds_alternative<wire::GroupEnd>(message);
+                return false;
+            };
+            receive(cluster, 1, from, wire::GroupFailed{id, 1, ballot, failed});
+            receive(cluster, 1, from, wire::GroupFreeze{id, 1, ballot, failed});
+            receive(cluster, 1, from, wire::GroupCut{id, 1, ballot, {7, failed}});
+            receive(
+                cluster, 1, from,
+                wire::SuspicionReport{id, 1, cluster.hosts[from]->id, cluster.hosts[2]->id, "made up", true});
+            cluster.run_for(20ms);
+            CHECK((ends > 0) == member);
+            cluster.hosts[from]->table = nullptr;
+        }
+    }
+}
+
+TEST_CASE("[G12] of very many nodes of ended groups the last ones are remembered") {
+    Three g(4096, 1);
+    g.program.stop_rank(2);
+    g.cluster.end_session(g.program.group, 2);
+    g.cluster.run_for(50ms);
+    REQUIRE(g.cluster.free_group(g.program.group, 1));
+    g.cluster.run_for(20ms);
+    REQUIRE(g.ask() == g.ends);  // one group at least
+
+    const SimGroup later = g.cluster.make_group({1, 2});
+    g.cluster.end_session(later, 1);
+    g.cluster.run_for(50ms);
+    REQUIRE(g.cluster.free_group(later, 0));
+    g.cluster.run_for(20ms);
+    REQUIRE(g.ask() == g.departures);
 }
 
 TEST_CASE("[G9] who asks about a group that all ranks had left before its end is answered DEPARTED") {
