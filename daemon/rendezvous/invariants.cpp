@@ -125,7 +125,9 @@ void Rendezvous::check_invariants() const {
             NEXAR_CHECK(own != own_.end() && own->second.reserved == group);
         }
     }
-    NEXAR_CHECK(decisions_.size() == decision_order_.size() && decisions_.size() <= config_.decisions_max);
+    size_t decisions = 0;
+    for (const auto& [maker, groups] : decision_order_) decisions += groups.size();
+    NEXAR_CHECK(decisions_.size() == decisions && decisions <= config_.decisions_max);
     for (const auto& [node, groups] : promised_)
         NEXAR_CHECK(!groups.empty() && groups.size() <= config_.promises_max);
 }

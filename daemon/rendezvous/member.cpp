@@ -386,14 +386,18 @@ bool Rendezvous::has_committed(const GroupId& group) const {
     return at != decisions_.end() && at->second.outcome == Outcome::committed;
 }
 
+// Beyond the limit the leader with the most outcomes loses its oldest one, so none displaces all others'
+// [R10].
 void Rendezvous::decided(const GroupId& group, Decision decision) {
     const auto [at, added] = decisions_.try_emplace(group, std::move(decision));
     if (!added) return;
-    decision_order_.push_back(group);
-    if (decision_order_.size() > config_.decisions_max) {
-        decisions_.erase(decision_order_.front());
-        decision_order_.pop_front();
-    }
+    decision_order_[group.creator].push_back(group);
+    if (decisions_.size() <= config_.decisions_max) return;
+    const auto most =
+        std::ranges::max_element(decision_order_, {}, [](const auto& order) { return order.second.size(); });
+    decisions_.erase(most->second.front());
+    most->second.pop_front();
+    if (most->second.empty()) decision_order_.erase(most);
 }
 
 }  // namespace nexar::rendezvous

@@ -263,8 +263,8 @@ class Rendezvous {
     Relayed relayed_;  // passed on to the leader [R1]; empty while this node leads
     std::map<GroupId, Reservation> reservations_;  // prepared here, not decided
     std::set<std::pair<Time, GroupId>> reservations_due_;
-    std::map<GroupId, Decision> decisions_;  // the last decisions_max
-    std::deque<GroupId> decision_order_;     // their ids, the oldest first
+    std::map<GroupId, Decision> decisions_;                   // the last decisions_max
+    std::map<uint64_t, std::deque<GroupId>> decision_order_;  // their ids by maker, the oldest first
     // By node: attempts that this node has promised not to join. A promise counts if that node is in the
     // attempt, so the questions of other nodes have no effect, and each node has its own promises_max.
     std::map<NodeId, std::deque<GroupId>> promised_;

@@ -2,67 +2,12 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cstring>
 
-#include "cluster.hpp"
-#include "support/proofs.hpp"
+#include "member.hpp"
 #include "wire/codec.hpp"
 #include "wire/limits.hpp"
 
 namespace nexar::rendezvous {
 namespace {
-
-const NodeId self = node_id(3), leader = node_id(0), other = node_id(1), other2 = node_id(8);
-const GroupId group{leader.prefix(), 2, 3};
-
-struct Member {
-    explicit Member(uint32_t size = 2) : machine(config_of(self)) {
-        machine.on_peer_up(leader, {}, Time{});
-        machine.on_peer_up(other, {}, Time{});
-        request = *machine.open({SessionId{1}, key_of("g"), false, "g", size, 0, 9, ms(60'000)}, Time{});
-        nonce = std::get<wire::GroupOpen>(sent().at(0)).nonce;
-    }
-    std::vector<wire::Message> sent() {
-        std::vector<wire::Message> out;
-        while (const auto action = machine.poll_action()) {
-            if (const auto* send = std::get_if<Send>(&*action)) out.push_back(send->message);
-            opened += std::holds_alternative<Opened>(*action);
-            failed += std::holds_alternative<Failed>(*action);
-            disowned += std::holds_alternative<Disowned>(*action);
-        }
-        return out;
-    }
-    wire::GroupPrepare prepare() const {
-        wire::GroupPrepare out;
-        out.group = group;
-        out.key = key_of("g");
-        out.name = "g";
-        out.members = {{request, self, 0, 9, {}, 0, nonce}, {{other, 5}, other, 1, 7, {}, 0, {}}};
-        return out;
-    }
-    // As an honest leader sends it when all members know the secret.
-    static wire::GroupCommit commit(const wire::GroupPrepare& prepare, const ProofKey& key = {}) {
-        const Proof proof(port(), key, prepare);
-        std::map<NodeId, Incarnation> nodes;
-        for (const auto& member : prepare.members) nodes[member.node] = member.incarnation;
-        wire::GroupCommit out{prepare.group, {}};
-        for (const auto& [node, incarnation] : nodes) out.tags.push_back(proof.tag_of(node, incarnation));
-        return out;
-    }
-    wire::GroupCommit commit() const { return commit(prepare()); }
-    static const ProofPort& port() {
-        static const ProofPort out = test::proof_port();
-        return out;
-    }
-    Rendezvous machine;
-    wire::RequestId request;
-    wire::Nonce nonce{};
-    size_t opened = 0, failed = 0, disowned = 0;
-};
-template <class T>
-size_t count(const std::vector<wire::Message>& messages) {
-    size_t n = 0;
-    for (const auto& m : messages) n += std::holds_alternative<T>(m);
-    return n;
-}
 
 TEST_CASE("repeated prepares and commits change nothing", "[rendezvous][R10]") {
     Member m;
@@ -316,40 +261,6 @@ TEST_CASE("an open of a local group is never led from outside, whatever the prep
     (void)m.machine.open({SessionId{2}, key_of("l"), true, "l", 2, 1, 9, ms(60'000)}, Time(ms(3)));
     m.sent();
     CHECK(m.opened == 1);
-}
-
-TEST_CASE("a leader uses up no ids of another one's coming attempts", "[rendezvous][R5][H2]") {
-    const Incarnation own{4, 44}, others{5, 55};
-    Member m;
-    m.machine.on_peer_up(leader, own, Time{});
-    m.machine.on_peer_up(other, others, Time{});
-    wire::GroupPrepare coming = m.prepare();
-    SECTION("of another node") {
-        coming.group = {other.prefix(), others.nonce, 3};
-    }
-    SECTION("of another incarnation of its own") {
-        coming.group = {leader.prefix(), others.nonce, 3};
-    }
-    SECTION("of the node that it asks") {
-        coming.group = {self.prefix(), 0, 3};
-    }
-    m.sent();
-    m.machine.on_message(leader, coming, Time(ms(1)));
-    const auto refused = m.sent();
-    REQUIRE(count<wire::GroupPrepared>(refused) == 1);
-    CHECK(std::get<wire::GroupPrepared>(refused.back()).error.code == Errc::pending);
-    CHECK_FALSE(m.machine.awaits(coming.group));
-    m.machine.on_message(leader, wire::GroupRefused{{}, coming.group, {Errc::pending, "", -1, -1, {}}},
-                         Time(ms(2)));
-
-    // The next leader, which made the id, may use it.
-    m.machine.on_peer_down(leader, own, Time(ms(3)));
-    if (coming.group.creator != other.prefix()) return;
-    m.sent();
-    m.machine.on_message(other, coming, Time(ms(4)));
-    const auto sent = m.sent();
-    REQUIRE(count<wire::GroupPrepared>(sent) == 1);
-    CHECK(std::get<wire::GroupPrepared>(sent.back()).error.code == Errc::ok);
 }
 
 TEST_CASE("only who was sent an open leads it, with the rank and the size that it asked for",
