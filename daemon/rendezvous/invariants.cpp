@@ -115,7 +115,7 @@ void Rendezvous::check_invariants() const {
         NEXAR_CHECK(own.open.id == request && request.origin == config_.self);
         NEXAR_CHECK(!own.withdrawn || own.reserved);
         NEXAR_CHECK(!own.reserved || reservations_.contains(*own.reserved));
-        NEXAR_CHECK(!own.local || own.listed == std::set{config_.self});
+        NEXAR_CHECK(!own.local || own.listed == config_.self);
     }
     for (const auto& [group, reservation] : reservations_) {
         NEXAR_CHECK(!decisions_.contains(group));

@@ -85,7 +85,7 @@ std::string Rendezvous::fault_of(const NodeId& from, const wire::GroupPrepare& p
         // An open that is not listed with `from` is treated as unknown, so that its properties are not
         // disclosed.
         auto still = own_.find(member.request);
-        if (still != own_.end() && !still->second.listed.contains(from)) still = own_.end();
+        if (still != own_.end() && still->second.listed != from) still = own_.end();
         if (still != own_.end() && !still->second.reserved && still->second.open.key == prepare.key) {
             if (const auto why = contradiction(still->second.open, prepare, member); !why.empty()) return why;
             continue;

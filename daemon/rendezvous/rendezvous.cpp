@@ -104,7 +104,7 @@ Result<wire::RequestId> Rendezvous::open(const OpenSpec& spec, Time now) {
 void Rendezvous::list(Own& own, Time now) {
     own.list_at = never;
     reschedule(own);
-    own.listed.insert(leader_of(own));
+    own.listed = leader_of(own);
     if (leader_of(own) == config_.self)
         directory_of(own).add(own.open, config_.self, now);
     else

@@ -148,8 +148,8 @@ class Rendezvous {
         wire::GroupOpen open;
         SessionId session;
         bool local = false;
-        std::set<NodeId> listed;  // the nodes that it was listed with; only they may lead it
-        Duration timeout;         // as requested, for the error's text
+        NodeId listed;     // the node that it was listed with last; only that one may lead it
+        Duration timeout;  // as requested, for the error's text
         Time deadline;
         Time since;                       // when it was opened
         Time status_until = never;        // waits for the leader's GroupStatus until then [R11]

@@ -69,6 +69,22 @@ TEST_CASE("an open is reserved for one attempt at a time", "[rendezvous][R2]") {
     }
 }
 
+TEST_CASE("a leader that another one has replaced leads an open no more", "[rendezvous][R2][H2]") {
+    Member m;
+    const NodeId lower = node_id(0), former = other;
+    m.machine.on_peer_down(lower, {}, Time(ms(1)));  // listed with the other node
+    m.machine.on_peer_up(lower, {}, Time(ms(2)));    // and with this one since
+    m.sent();
+    wire::GroupPrepare prepare = m.prepare();
+    prepare.group.creator = former.prefix();
+    m.machine.on_message(former, prepare, Time(ms(3)));
+    const auto sent = m.sent();
+    CHECK(std::get<wire::GroupPrepared>(sent.back()).error.code == Errc::pending);
+    CHECK(count<wire::GroupWithdraw>(sent) == 1);
+    m.machine.on_message(lower, m.prepare(), Time(ms(4)));
+    CHECK(std::get<wire::GroupPrepared>(m.sent().back()).error.code == Errc::ok);
+}
+
 TEST_CASE("refusals from other nodes do not end an attempt or an open", "[rendezvous]") {
     Member m;
     const Error error{Errc::rank_clash, "no", -1, -1, {}};
