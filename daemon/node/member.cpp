@@ -84,7 +84,8 @@ void Member::build_engine() {
     c.plan = plan_table();
     c.heartbeat_interval = config::seconds(config.heartbeat_interval);
     c.heartbeat_timeout = config::seconds(config.heartbeat_timeout);
-    c.node_opens_max = config.groups_max;
+    // A node that makes few groups itself may still lead many of the others'.
+    c.node_opens_max = std::max<size_t>(c.node_opens_max, config.groups_max);
     c.bulk_shards = static_cast<uint32_t>(std::max<uint64_t>(1, config.bulk_shards));
     c.credentials = [self = c.self](const engine::OpenRequest& request) {
         return credentials(request, self);

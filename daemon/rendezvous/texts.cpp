@@ -99,9 +99,8 @@ Error too_many_opens(const std::string& from, const std::string& at, size_t most
     const std::string who = from.empty() ? "the nodes of the cluster" : "node " + from;
     return {Errc::table_full,
             "node " + at + " keeps " + std::to_string(most) + " opens for " + who + ", the most that " +
-                (from.empty() ? "all nodes together" : "one node") +
-                " may have there, which follows from groups_max of node " + at +
-                ". Wait until some of them have ended",
+                (from.empty() ? "all nodes together" : "one node") + " may have there; groups_max of node " +
+                at + " raises it" + ". Wait until some of them have ended",
             -1,
             -1,
             {}};
