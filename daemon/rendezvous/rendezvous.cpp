@@ -15,7 +15,11 @@ namespace {
 
 constexpr size_t answers_at_once_max = 64;        // in one turn: room is looked for again after it
 constexpr size_t refusal_bytes_max = 1536 + 128;  // of the log
-constexpr size_t refusals_max = 65536;            // that wait for room, of each node
+// A report looks at the names of other keys (as long as so many opens) and at each open of its own one.
+constexpr size_t status_base = 100;
+constexpr Duration status_time{4'000};  // of an open in it; about ten times what it takes
+constexpr Duration status_debt_max{1'000'000'000};
+constexpr size_t refusals_max = 65536;  // that wait for room, of each node
 
 }  // namespace
 
@@ -247,10 +251,21 @@ void Rendezvous::expire_all(Time now) {
 
 void Rendezvous::on_status_request(const NodeId& from, const wire::GroupStatusRequest& request, Time now) {
     if (leader_ == config_.self)
-        send(from, directory_.status(request.id, request.key, now));
+        answer_status(from, request, now);
     else if (const Listed* at = relayed_.find(request.id); at != nullptr && at->came_through(from)) {
         if (room_of(leader_).refusals > 0) send(leader_, request);
     }
+}
+
+// Each open in a report is paid for with time, for so long the same node gets no other one [R24]: the report
+// is a walk through all opens of a key, and the question is short.
+void Rendezvous::answer_status(const NodeId& from, const wire::GroupStatusRequest& request, Time now) {
+    Time& paid = status_paid_[from];
+    paid = std::max(paid, now);
+    if (paid - now > status_debt_max || room_of(from).refusals < refusal_bytes_max) return;
+    wire::GroupStatus status = directory_.status(request.id, request.key, now);
+    paid += static_cast<int64_t>(status_base + status.present.size()) * status_time;
+    send(from, std::move(status));
 }
 
 void Rendezvous::on_status(const NodeId& from, const wire::GroupStatus& status) {

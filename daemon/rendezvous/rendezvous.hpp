@@ -217,6 +217,7 @@ class Rendezvous {
     void on_open(const NodeId& from, const wire::GroupOpen& open, Time now);
     void on_withdraw(const NodeId& from, const wire::GroupWithdraw& withdraw, Time now);
     void on_status_request(const NodeId& from, const wire::GroupStatusRequest& request, Time now);
+    void answer_status(const NodeId& from, const wire::GroupStatusRequest& request, Time now);
     void on_status(const NodeId& from, const wire::GroupStatus& status);
     void keep_arrived(const NodeId& from, const wire::GroupStatus& status);
     void fail_open(const wire::RequestId& request, Error error);
@@ -271,6 +272,7 @@ class Rendezvous {
     uint64_t next_group_;
     Directory directory_;  // of opens with a secret
     Directory local_;      // of this node's own opens without one: nothing from outside gets here
+    std::map<NodeId, Time> status_paid_;  // until when the reports that a node got are paid; as many as lost_
     std::map<wire::RequestId, wire::GroupKey> asked_;  // of inquire(), without an answer
     std::map<wire::GroupKey, Arrived> arrived_;        // the leader's answers since the last inquire()
     std::deque<wire::Message> inbox_;  // messages of this node to itself; empty between inputs

@@ -116,6 +116,30 @@ TEST_CASE("attempts of one key that end look at their own opens, not at all that
     machine.check_invariants();
 }
 
+TEST_CASE("a node that asks without end who has come is answered some times, another one at once",
+          "[rendezvous][R24]") {
+    constexpr uint64_t opens = 5000;
+    Rendezvous machine(config_of(node_id(0)));
+    for (const unsigned n : {1u, 2u}) machine.on_peer_up(node_id(n), {}, Time{});
+    for (uint64_t i = 1; i <= opens; ++i)
+        machine.on_message(node_id(1), wire::GroupOpen{{node_id(1), i}, key_of("g"), "g", 9000, -1, 7, {}, 1},
+                           Time{});
+    const auto answers = [&](unsigned node, size_t questions, Time now) {
+        size_t out = 0;
+        for (size_t i = 0; i < questions; ++i) {
+            machine.on_message(node_id(node), wire::GroupStatusRequest{{node_id(node), 1}, key_of("g")}, now);
+            while (const auto action = machine.poll_action())
+                out += std::holds_alternative<wire::GroupStatus>(std::get<Send>(*action).message);
+        }
+        return out;
+    };
+    const size_t some = answers(1, 1000, Time(ms(1)));
+    CHECK((some >= 10 && some < 100));
+    CHECK(answers(2, 1, Time(ms(1))) == 1);
+    CHECK(answers(1, 1, Time(ms(10))) == 0);
+    CHECK(answers(1, 1, Time(ms(2000))) == 1);
+}
+
 TEST_CASE("the loss of a node looks at its own opens and attempts", "[rendezvous][R23]") {
     Rendezvous machine(config_of(node_id(0)));
     for (const unsigned n : {1u, 2u}) machine.on_peer_up(node_id(n), {}, Time{});
