@@ -419,7 +419,8 @@ NEXAR_API nexar_status nexar_free(nexar_session* session, void* memory);
  * the memfd's page size. The memfd is sealed against shrinking, growing and further seals (create it with
  * MFD_ALLOW_SEALING); you keep the descriptor and the mapping. A call that fails has no effect, except for the seals
  * when the daemon's limits refuse it. Pages that you have not touched are made by the operation that uses them first,
- * at its start, on this process's account: NO_MEMORY if the system lacks them.
+ * at its start, on this process's account: NO_MEMORY if the system lacks them. Do not take pages out again while it is
+ * registered (MADV_REMOVE, FALLOC_FL_PUNCH_HOLE): an operation on what has none ends the session with PROTOCOL_ERROR.
  * (The name nexar_register is kept for memory of other kinds.)
  *   UNSUPPORTED        not a memfd, or it does not allow seals
  *   TABLE_FULL         as nexar_alloc

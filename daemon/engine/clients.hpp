@@ -8,9 +8,9 @@
 
 namespace nexar::engine {
 
-// closed: in order. crashed: its process ended. given_up: its process runs and has given this daemon up; it
-// may use its memory for something else, so none of its pending requests is executed (docs/protocol/shm.md
-// [S15]).
+// closed: in order. crashed: its process ended. given_up: its process runs and has given this daemon up, or
+// taken memory away; none of its pending requests is executed, because it may use its memory for something
+// else, or has none (docs/protocol/shm.md [S15], [S18]).
 enum class SessionEnd : uint8_t { closed, crashed, given_up };
 
 class Service {

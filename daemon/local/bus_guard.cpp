@@ -4,7 +4,9 @@
 #include <signal.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <mutex>
 #include <vector>
 
@@ -20,28 +22,40 @@ struct Range {
 Range ranges[BusGuard::ranges_max];
 std::atomic<int> ranges_used{0};
 std::atomic<uint64_t> fault_count{0};
+std::atomic<loop::Wakeup*> to_wake{nullptr};
 std::mutex registry;
 std::vector<int> free_ranges;  // below ranges_used, and not in use
 struct sigaction previous;
 
+constexpr uintptr_t replaced_bytes = uintptr_t{2} << 20;
+
+// Runs in a signal handler, as repair() does. `address` is in the range.
+bool replace(Range& range, uintptr_t address) {
+    const uintptr_t unit = std::max<uintptr_t>(range.page_size.load(), replaced_bytes);
+    const uintptr_t from = std::max(address / unit * unit, range.begin.load());
+    const uintptr_t to = std::min(address / unit * unit + unit, range.end.load());
+    constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+    void* at = reinterpret_cast<void*>(from);
+    if (::mmap(at, to - from, PROT_READ | PROT_WRITE, flags, -1, 0) == MAP_FAILED) return false;
+    range.faulted.store(true);
+    fault_count.fetch_add(1);
+    if (loop::Wakeup* sleeper = to_wake.load()) sleeper->notify();
+    return true;
+}
+
 bool repair(uintptr_t address) {
     const int used = ranges_used.load(std::memory_order_acquire);
-    for (int i = 0; i < used; ++i) {
-        if (address < ranges[i].begin.load() || address >= ranges[i].end.load()) continue;
-        const size_t bytes = ranges[i].page_size.load();
-        void* page = reinterpret_cast<void*>(address / bytes * bytes);
-        constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
-        if (::mmap(page, bytes, PROT_READ | PROT_WRITE, flags, -1, 0) == MAP_FAILED) return false;
-        ranges[i].faulted.store(true);
-        fault_count.fetch_add(1);
-        return true;
-    }
+    for (int i = 0; i < used; ++i)
+        if (address >= ranges[i].begin.load() && address < ranges[i].end.load())
+            return replace(ranges[i], address);
     return false;
 }
 
 void on_bus_error(int, siginfo_t* info, void*) {
+    const int number = errno;
     // Outside all ranges: restore the previous handler and let the instruction fault again.
     if (!repair(reinterpret_cast<uintptr_t>(info->si_addr))) ::sigaction(SIGBUS, &previous, nullptr);
+    errno = number;
 }
 
 void install() {
@@ -78,6 +92,10 @@ void BusGuard::unwatch(int range) {
 
 bool BusGuard::faulted(int range) {
     return ranges[range].faulted.load();
+}
+
+void BusGuard::wake_at_faults(loop::Wakeup* sleeper) {
+    to_wake.store(sleeper);
 }
 
 uint64_t BusGuard::faults() {

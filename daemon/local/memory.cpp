@@ -44,6 +44,27 @@ Result<void> check_extent(int fd, uint64_t offset, uint64_t bytes, uint64_t byte
     return {};
 }
 
+// One page more is mapped, which nobody touches and BusGuard does not replace: so the memfd, however large
+// it is, is not freed by the thread in which BusGuard replaces the rest, but by the unmapper. Not of huge
+// pages: a mapping would lengthen the memfd, and there are few to free.
+constexpr uint64_t kept_bytes(uint64_t page) {
+    return page == page_bytes ? page_bytes : 0;
+}
+
+Result<MutableBytes> map_guarded(int fd, uint64_t offset, uint64_t bytes, const Holes* holes) {
+    void* at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(offset));
+    if (at == MAP_FAILED)
+        return system_failure(errno == ENOMEM ? Errc::no_memory : Errc::unsupported,
+                              "the memfd cannot be mapped for writing: ");
+    const MutableBytes mapped(static_cast<std::byte*>(at), bytes);
+    if (holes == nullptr) return mapped;
+    if (auto refused = holes->refuse(mapped); !refused) {
+        ::munmap(at, bytes);
+        return fail(refused.error());
+    }
+    return mapped;
+}
+
 }  // namespace
 
 Result<uint64_t> page_bytes_of(int fd) {
@@ -63,30 +84,26 @@ Result<uint64_t> bytes_to_map(uint64_t offset, uint64_t bytes, uint64_t page) {
 }
 
 Result<std::shared_ptr<Mapping>> Mapping::of_client(int fd, uint64_t offset, uint64_t bytes,
-                                                    uint64_t bytes_max, ReleaserRef unmapper) {
+                                                    uint64_t bytes_max, const MappingHost& host) {
     NEXAR_TRY_VOID(check_seals(fd));
     NEXAR_TRY_VOID(check_extent(fd, offset, bytes, bytes_max));
-    return unchecked(fd, offset, bytes, std::move(unmapper));
+    return unchecked(fd, offset, bytes, host);
 }
 
 Result<std::shared_ptr<Mapping>> Mapping::unchecked(int fd, uint64_t offset, uint64_t bytes,
-                                                    ReleaserRef unmapper) {
+                                                    const MappingHost& host) {
     NEXAR_TRY(const uint64_t page, page_bytes_of(fd));
     NEXAR_TRY(const uint64_t whole, bytes_to_map(offset, bytes, page));
     struct stat status{};
     if (::fstat(fd, &status) != 0) return system_failure(Errc::io, "cannot read the memfd's number: ");
-    void* at = ::mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(offset));
-    if (at == MAP_FAILED)
-        return system_failure(errno == ENOMEM ? Errc::no_memory : Errc::unsupported,
-                              "the memfd cannot be mapped for writing: ");
-    const MutableBytes mapped(static_cast<std::byte*>(at), whole);
-    const int guard = BusGuard::watch(mapped, page);
+    NEXAR_TRY(const MutableBytes mapped, map_guarded(fd, offset, whole + kept_bytes(page), host.holes));
+    const int guard = BusGuard::watch(mapped.first(whole), page);
     if (guard < 0) {
-        ::munmap(at, whole);
+        ::munmap(mapped.data(), mapped.size());
         return fail(Errc::table_full, "the daemon has too many mappings");
     }
     return std::make_shared<Mapping>(mapped, bytes, Backing{status.st_dev, status.st_ino, offset}, guard,
-                                     std::move(unmapper));
+                                     host.unmapper);
 }
 
 Mapping::~Mapping() {

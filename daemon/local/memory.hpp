@@ -8,6 +8,7 @@
 #include "core/bytes.hpp"
 #include "core/region.hpp"
 #include "core/result.hpp"
+#include "local/holes.hpp"
 #include "loop/fd.hpp"
 #include "loop/releaser.hpp"
 
@@ -17,17 +18,22 @@ using loop::Fd;
 using loop::Releaser;
 using loop::ReleaserRef;
 
+// What mappings need of their server.
+struct MappingHost {
+    ReleaserRef unmapper;          // [S16]
+    const Holes* holes = nullptr;  // outlives the mappings; null: the daemon provides pages that are missing
+};
+
 // A mapping of a client's memfd. The last holder unmaps it: the session, or an operation that uses it [S10].
 // BusGuard handles faults in it.
 class Mapping {
   public:
     // Refuses a descriptor that is not a memfd sealed with SHRINK, GROW and SEAL, or that is too short.
-    // `unmapper` unmaps it [S16].
     static Result<std::shared_ptr<Mapping>> of_client(int fd, uint64_t offset, uint64_t bytes,
-                                                      uint64_t bytes_max, ReleaserRef unmapper);
+                                                      uint64_t bytes_max, const MappingHost& host);
     // Maps without a check of the seals, for of_client() and for tests of BusGuard.
     static Result<std::shared_ptr<Mapping>> unchecked(int fd, uint64_t offset, uint64_t bytes,
-                                                      ReleaserRef unmapper);
+                                                      const MappingHost& host);
 
     Mapping(MutableBytes mapped, size_t bytes, const Backing& backing, int guard, ReleaserRef unmapper)
         : mapped_(mapped), bytes_(bytes), backing_(backing), guard_(guard), unmapper_(std::move(unmapper)) {}
@@ -37,14 +43,15 @@ class Mapping {
 
     MutableBytes bytes() const { return mapped_.first(bytes_); }
     const Backing& backing() const { return backing_; }
-    // A page of the memory was missing (SIGBUS), and zeros were mapped instead.
+    // A page of the memory was missing (SIGBUS), and zeros were mapped there instead.
     bool faulted() const;
 
   private:
-    MutableBytes mapped_;  // whole pages of the memfd: munmap refuses a part of a huge page
-    size_t bytes_;         // the region's share of mapped_, from its start
-    Backing backing_;      // the memfd and the offset in it; the mapping keeps its number from reuse
-    int guard_;            // BusGuard's number
+    MutableBytes
+        mapped_;       // whole pages of the memfd: munmap refuses a part of a huge page; with the kept page
+    size_t bytes_;     // the region's share of mapped_, from its start
+    Backing backing_;  // the memfd and the offset in it; the mapping keeps its number from reuse
+    int guard_;        // BusGuard's number
     ReleaserRef unmapper_;
 };
 

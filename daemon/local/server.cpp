@@ -50,6 +50,10 @@ Result<void> Server::start() {
     page().version = NEXAR_LOCAL_VERSION;
     page().pid = static_cast<uint32_t>(::getpid());
     spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    if (auto holes = Holes::open())
+        holes_.emplace(std::move(*holes));
+    else
+        log_->warn("holes_unguarded", {field("reason", holes.error().text)});  // [S18]
     for (const ServerConfig::Socket& socket : config_.sockets) {
         NEXAR_TRY(Fd listener, listen_on(socket.path, socket.access));
         descriptors_->watch(listener.get(), listener_bit | listeners_.size());
@@ -71,7 +75,7 @@ Server::~Server() {
 }
 
 void Server::on_readable(Time now, uint64_t key) {
-    end_given_up(now);
+    end_withdrawn(now);
     if ((key & listener_bit) != 0) {
         accept_all(now, key ^ listener_bit);
         return sweep(now);
@@ -161,8 +165,10 @@ Result<void> Server::admit(Time now, Fd& connection, PeerProcess peer, const Ten
                                           " descriptors that this user passed are not closed yet");
     NEXAR_TRY(auto charge, tenant->charge(Resource::sessions));  // [N3]
     const SessionId id(next_session_++);
-    const SessionHost host{service_,         &robust_, page_.fd.get(), config_.node, config_.session,
-                           config_.sabotage, &waker_,  unmapper_,      closer_,      &any_ended_};
+    const SessionHost host{
+        service_,        &robust_,         page_.fd.get(), config_.node,
+        config_.session, config_.sabotage, &waker_,        {unmapper_, holes_ ? &*holes_ : nullptr},
+        closer_,         &any_ended_};
     NEXAR_TRY_VOID(watch(*tenant, connection.get(), connection_key(id)));
     if (peer.pidfd) {
         const auto watched = watch(*tenant, peer.pidfd.get(), process_key(id));
@@ -194,15 +200,11 @@ void Server::refuse(Fd connection, const Error& why) {
 
 size_t Server::poll(Time now) {
     ended_in_turn_ = 0;
-    end_given_up(now);
+    end_withdrawn(now);
     const size_t taken =
         turns_.serve([](const Session& session) { return session.has_work(); },
                      [&](Session& session) { return take_one(now, session); }, config_.clock);
-    if (BusGuard::faults() != faults_seen_) {
-        faults_seen_ = BusGuard::faults();
-        for (Session* session : order_) session->on_time(now);
-    }
-    sweep(now);
+    end_faulted(now);
     publish_busy();
     forget_handshakes();
     return taken;
@@ -260,8 +262,17 @@ bool Server::tick_is_due(Time now) const {
     return now >= last_tick_ + tick_interval || last_tick_ == Time{};
 }
 
-void Server::end_given_up(Time now) {
+void Server::end_withdrawn(Time now) {
     if (tick_is_due(now)) end_all_given_up(now);
+    end_faulted(now);
+}
+
+void Server::end_faulted(Time now) {
+    if (const uint64_t faults = BusGuard::faults(); faults != faults_seen_) {
+        faults_seen_ = faults;  // before the look: what faults meanwhile is looked at again
+        for (Session* session : order_) session->end_if_faulted(now);
+    }
+    sweep(now);
 }
 
 void Server::end_all_given_up(Time now) {
@@ -365,7 +376,10 @@ Server::Row* Server::row_of_news(SessionId session) {
 void Server::complete(SessionId session, uint64_t ticket, const engine::Outcome& outcome) {
     Row* row = row_of_news(session);
     if (row == nullptr) return;
-    row->session->core()->complete(ticket, outcome);
+    engine::Outcome reported = outcome;
+    if (BusGuard::faults() != faults_seen_)
+        if (auto fault = row->session->fault()) reported.error = std::move(*fault);
+    row->session->core()->complete(ticket, reported);
     update_busy(*row);
 }
 

@@ -63,10 +63,10 @@ class Server final : public engine::Clients {
     Server(const Server&) = delete;
     Server& operator=(const Server&) = delete;
 
-    // Ends the sessions of clients that gave this daemon up while it was stopped. It does so only while the
-    // tick is due, because no client gives up a daemon whose tick moves [S15]. Requires: called first in a
-    // turn, before inputs that may belong to such a session.
-    void end_given_up(Time now);
+    // Ends the sessions of clients that gave this daemon up while it was stopped, and of those whose memory
+    // has faulted [S18]. The former only while the tick is due, because no client gives up a daemon whose
+    // tick moves [S15]. Requires: called first in a turn, before inputs that may belong to such a session.
+    void end_withdrawn(Time now);
     // Reads from a bounded number of a user's sessions, and ends a bounded number until the next poll(): then
     // the descriptors of others stay readable.
     void on_readable(Time now, uint64_t key);
@@ -122,6 +122,7 @@ class Server final : public engine::Clients {
     void on_descriptor(Time now, uint64_t key);
     bool tick_is_due(Time now) const;
     void end_all_given_up(Time now);
+    void end_faulted(Time now);
     void sweep(Time now);
     void forget(Session& session, Time now);
     Row* find(SessionId session);
@@ -139,6 +140,7 @@ class Server final : public engine::Clients {
     std::vector<Fd> listeners_;  // of config_.sockets, in that order
     CrowdWaker waker_;
     ReleaserRef unmapper_ = std::make_shared<Releaser>(1);
+    std::optional<Holes> holes_;  // none: refused here
     ReleaserRef closer_ = std::make_shared<Releaser>(closing_threads_max);
     Time accept_again_at_ = never;  // the listeners are not watched until then; never: they are
     Fd spare_;            // closed to accept and refuse one connection when the process is out of descriptors

@@ -137,7 +137,7 @@ Result<void> Session::on_attach(Packet& packet) {
                                                 " slots and " + std::to_string(attach.control_bytes) +
                                                 " bytes is not possible");
     NEXAR_TRY(control_, Mapping::of_client(packet.fds[0].get(), 0, attach.control_bytes, attach.control_bytes,
-                                           host_.unmapper));
+                                           host_.mapping));
     packet.fds.clear();  // a memfd that is mapped closes at once
     NEXAR_TRY(auto view, shm::ControlView::over(control_->bytes(), attach.slots));
     const SessionIdentity identity{id_, client_.tenant, pid(), host_.node};
@@ -184,7 +184,7 @@ Result<RegionMemory> Session::map_region(Packet& packet, const nexar_msg_region_
     if (add.reserved != 0) return fail(Errc::invalid_argument, "a reserved field of the region is not 0");
     if (packet.fds.empty()) return fail(Errc::no_memory, "the daemon is out of descriptors");
     NEXAR_TRY(auto mapping, Mapping::of_client(packet.fds[0].get(), add.offset, add.bytes,
-                                               host_.limits.region_bytes_max, host_.unmapper));
+                                               host_.limits.region_bytes_max, host_.mapping));
     packet.fds.clear();  // a memfd that is mapped closes at once
     const auto bytes = mapping->bytes();
     return RegionMemory{bytes.data(), bytes.size(), mapping->backing(), std::move(mapping)};
@@ -247,13 +247,21 @@ void Session::on_time(Time now) {
     if (ended_) return;
     if (state_ != State::ready && now >= handshake_until_)
         return end(now, SessionEnd::crashed, {Errc::timed_out, "the handshake took too long", -1, -1, {}});
-    if (memory_faulted()) end(now, SessionEnd::crashed, protocol_error("the client took shared memory away"));
 }
 
-bool Session::memory_faulted() const {
-    return (control_ && control_->faulted()) || (core_ && core_->any_region([](const Region& region) {
-               return static_cast<const Mapping*>(region.memory.mapping.get())->faulted();
-           }));
+void Session::end_if_faulted(Time now) {
+    if (ended_) return;
+    if (auto error = fault()) end(now, SessionEnd::given_up, std::move(*error));
+}
+
+std::optional<Error> Session::fault() const {
+    const auto faulted = [](const Region& region) {
+        return static_cast<const Mapping*>(region.memory.mapping.get())->faulted();
+    };
+    if (!(control_ && control_->faulted()) && !(core_ && core_->any_region(faulted))) return {};
+    return protocol_error(
+        "shared memory of this session has no page where the daemon needed one: its process took the page "
+        "away, or never made it");
 }
 
 void Session::end(Time now, SessionEnd how, Error why) {

@@ -23,7 +23,7 @@ struct SessionHost {
     SessionLimits limits;
     SessionCore::Sabotage sabotage;
     CrowdWaker* waker = nullptr;
-    ReleaserRef unmapper;       // of memory
+    MappingHost mapping;
     ReleaserRef closer;         // of descriptors; a user's number is its lane
     bool* any_ended = nullptr;  // set when a session ends
 };
@@ -45,8 +45,9 @@ class Session final : private Waker {
 
     void on_readable(Time now);       // the connection; takes a bounded number of packets
     void on_process_ended(Time now);  // the pidfd
-    void on_time(Time now);           // the handshake's deadline; memory that faulted
+    void on_time(Time now);           // the handshake's deadline
     void end_if_given_up(Time now);   // [S15]
+    void end_if_faulted(Time now);    // [S18]
     // Handles submitted entries, at most so many; returns how many.
     size_t drain(Time now, size_t entries_max);
     bool has_work() const { return core_ && core_->has_work(); }
@@ -56,6 +57,7 @@ class Session final : private Waker {
     // engine if the session was ready.
     void end(Time now, engine::SessionEnd how, Error why);
     bool ended() const { return ended_.has_value(); }
+    std::optional<Error> fault() const;  // of memory that it has; the session is to end with it
     const Error& why() const { return *ended_; }
 
     SessionId id() const { return id_; }
@@ -82,7 +84,6 @@ class Session final : private Waker {
     void drain_rest(Time now);
     void drain_socket(Time now);
     void end_by_client(Time now, Error crash);
-    bool memory_faulted() const;
     void wake_all(uint32_t* word) override;
     void ring_doorbell() override;
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/cores.hpp"
+#include "local/bus_guard.hpp"
 #include "node/group_key.hpp"
 #include "node/member_ports.hpp"
 
@@ -54,6 +55,7 @@ Result<std::unique_ptr<Member>> Member::start(const Needs& needs, Time now) {
 // Shards and workers stop before the server unmaps the sessions' memory, which their jobs use; the plane is
 // there until the engine has gone.
 Member::~Member() {
+    local::BusGuard::wake_at_faults(nullptr);
     session_watches_.clear();
     plane_watch_.reset();
     shards_.clear();
@@ -114,12 +116,13 @@ Result<void> Member::build_server() {
     c.session.session_bytes_max = needs_.config.session_memory_max_bytes;
     c.session.region_bytes_max = needs_.config.session_memory_max_bytes;
     NEXAR_TRY(server_, local::Server::open(c, *engine_, tenants_, *this, needs_.log));
+    local::BusGuard::wake_at_faults(&needs_.wakeup);
     clients_->server = server_.get();
     return {};
 }
 
 bool Member::step(Time now) {
-    server_->end_given_up(now);
+    server_->end_withdrawn(now);
     bool work = plane_ && step_cluster(now);
     work |= read_workers(now);
     work |= server_->poll(now) > 0;

@@ -169,7 +169,7 @@ class RawSession {
 
   private:
     static uint8_t* map(int fd, uint64_t bytes) {
-        void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);  // [S18]
         if (at == MAP_FAILED) _exit(3);
         return static_cast<uint8_t*>(at);
     }

@@ -101,7 +101,7 @@ TEST_CASE("a region in huge pages of any length is unmapped when it ends", "[loc
     for (const uint64_t bytes : {uint64_t{4096}, huge - 4096, huge}) {
         CAPTURE(bytes);
         {
-            const auto mapping = local::Mapping::of_client(fd.get(), 0, bytes, UINT64_MAX, unmapper);
+            const auto mapping = local::Mapping::of_client(fd.get(), 0, bytes, UINT64_MAX, {unmapper});
             REQUIRE(mapping);
             CHECK((*mapping)->bytes().size() == bytes);
             CHECK(mappings() == 1);
@@ -109,7 +109,7 @@ TEST_CASE("a region in huge pages of any length is unmapped when it ends", "[loc
         REQUIRE(unmapper->idle_within(60));
         CHECK(mappings() == 0);
     }
-    const auto inside = local::Mapping::of_client(fd.get(), 4096, 4096, UINT64_MAX, unmapper);
+    const auto inside = local::Mapping::of_client(fd.get(), 4096, 4096, UINT64_MAX, {unmapper});
     REQUIRE_FALSE(inside);
     CHECK(inside.error().code == Errc::invalid_argument);
 }
@@ -121,7 +121,7 @@ TEST_CASE("a hole in a huge page that cannot be filled reads as zeros, and is no
     Child child([&pool] {
         const Fd fd = huge_memfd(huge);
         const auto mapping =
-            local::Mapping::of_client(fd.get(), 0, huge, UINT64_MAX, std::make_shared<loop::Releaser>(1));
+            local::Mapping::of_client(fd.get(), 0, huge, UINT64_MAX, {std::make_shared<loop::Releaser>(1)});
         if (!mapping) return 2;
         const auto bytes = (*mapping)->bytes();
         std::ranges::fill(bytes, std::byte{7});

@@ -92,7 +92,7 @@ TEST_CASE("two mappings of one memfd are one object, those of two memfds are not
     const Memfd memory(4 * page), other(4 * page);
     Regions regions;
     const auto row = [&](int fd, uint64_t offset) {
-        auto mapping = local::Mapping::unchecked(fd, offset, 2 * page, std::make_shared<loop::Releaser>(1));
+        auto mapping = local::Mapping::unchecked(fd, offset, 2 * page, {std::make_shared<loop::Releaser>(1)});
         REQUIRE(mapping);
         const auto bytes = (*mapping)->bytes();
         return regions.add(RegionKind::memfd, SessionId(1),
@@ -191,7 +191,7 @@ TEST_CASE("a buffer that starts in registered memory and runs past its end is re
     CHECK(refused(memory.data + 3 * page, ordinary.data(), 2 * page));
     CHECK(refused(ordinary.data(), memory.data + 4 * page - 1, 2));
     // Nobody uses the region on account of a call that was refused.
-    CHECK(nexar_all_reduce(group, memory.data, memory.data, 4 * page, NEXAR_U8, NEXAR_SUM, within(10000)) ==
+    CHECK(nexar_all_reduce(group, memory.data, memory.data, page / 2, NEXAR_U64, NEXAR_SUM, within(10000)) ==
           NEXAR_OK);
     CHECK(nexar_unregister(session.get(), memory.data) == NEXAR_OK);
 }

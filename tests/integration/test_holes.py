@@ -1,0 +1,167 @@
+"""Memory of a client that has no pages where the daemon is to work ([S18]): it is not made on the daemon's account."""
+import contextlib
+import ctypes
+import os
+import pathlib
+import stat
+import sys
+import textwrap
+
+from harness import *
+
+GREEDY, OTHER = 2001, 2002
+MIB = 1 << 20
+LIMIT = 150 * MIB  # of the daemon's memory; its own is a fifth of that
+libc = ctypes.CDLL(None, use_errno=True)
+libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_long]
+PUNCH_HOLE = 3  # and KEEP_SIZE
+
+
+def become(uid):
+    os.setgroups([])
+    os.setgid(uid)
+    os.setuid(uid)
+
+
+def open_to_all(cluster):
+    for folder in (cluster.folder, *(node.folder for node in cluster)):
+        os.chmod(folder, 0o755)
+
+
+def punches(me, mib):
+    """Operates on memory that is there, punches it all out, and does it again."""
+    become(GREEDY)
+    session = me.session(slots=16)
+    group = session.group(me.name, size=1, rank=0, timeout=20)
+    memory = Memfd(session, mib * MIB)
+    half = mib * MIB // 2
+    group.all_reduce(memory.array[:half], memory.array[half:])
+    if libc.fallocate(memory.fd, PUNCH_HOLE, 0, mib * MIB) != 0:
+        raise OSError(ctypes.get_errno(), "cannot punch holes")
+    me.mark()
+    me.wait_for_go()
+    try:
+        group.all_reduce(memory.array[:half], memory.array[half:])
+        outcome = "ok"
+    except nexar.Error as error:
+        outcome = error.text
+    return outcome, os.fstat(memory.fd).st_blocks
+
+
+def works(me):
+    """All-reduces until it is released; how often."""
+    become(OTHER)
+    session = me.session(slots=16)
+    group = session.group(me.name, size=1, rank=0, timeout=20)
+    values, turns = session.alloc(1000), 0
+    me.mark()
+    while not me.is_released() or turns < 10:
+        values[:] = 3
+        group.all_reduce(values)
+        assert (values == 3).all(), "the values are wrong"
+        turns += 1
+
+
+class Memfd:
+    """Registered memory whose descriptor is at hand."""
+
+    def __init__(self, session, nbytes):
+        self.fd = os.memfd_create("holes", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
+        os.ftruncate(self.fd, nbytes)
+        libc.mmap.restype = ctypes.c_void_p
+        libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+        address = libc.mmap(None, nbytes, 3, 1, self.fd, 0)
+        memory = np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(address))
+        self.array = session.register_memfd(memory, self.fd)
+
+
+@contextlib.contextmanager
+def memory_limit(node, nbytes):
+    """The daemon in a memory cgroup of its own; without one where this machine does not let us make it."""
+    old, new = pathlib.Path("/sys/fs/cgroup/memory"), pathlib.Path("/sys/fs/cgroup")
+    root, limit = (old, "memory.limit_in_bytes") if old.is_dir() else (new, "memory.max")
+    folder = root / f"nexar-test-{os.getpid()}"
+    try:
+        folder.mkdir()
+    except OSError as error:
+        print(f"without a limit of memory: {error}")
+        yield
+        return
+    try:
+        try:
+            (folder / limit).write_text(str(nbytes))
+            (folder / "cgroup.procs").write_text(str(node.pid))
+        except OSError as error:
+            print(f"without a limit of memory: {error}")
+        yield
+    finally:
+        node.end()
+        with contextlib.suppress(OSError):
+            eventually(lambda: not (folder / "cgroup.procs").read_text(), "the group to be empty")
+        folder.rmdir()
+
+
+def test_holes_in_a_users_memory_cost_the_daemon_none(cluster):
+    """[H9] The daemon may have less memory than the holes; their owner's operation fails, and the daemon works on."""
+    open_to_all(cluster)
+    node = cluster[1]
+    if "holes_unguarded" in node.log():
+        print("userfaultfd is refused here: nothing to see")
+        return
+    greedy, other = Job([node], punches, 2 * LIMIT // MIB), Job([node], works)
+    greedy.await_marks(60)
+    other.await_marks()
+    with memory_limit(node, LIMIT):
+        greedy.go()
+        (outcome, blocks), = greedy.outcomes()
+        assert "has no page" in outcome, outcome
+        equal(blocks, 0, "blocks of the memory that was punched out")
+        other.go()
+        other.outcomes()
+        assert node.alive(), "the daemon has died"
+
+
+def without_userfaultfd(folder):
+    """A program in nexard's place that runs it where userfaultfd(2) is refused, as in many containers."""
+    program = folder / "nexard-without-userfaultfd"
+    program.write_text(textwrap.dedent(f"""\
+        #!{sys.executable} -B
+        import ctypes, os, platform, struct, sys
+        number = {{"x86_64": 323, "aarch64": 282}}[platform.machine()]
+        filters = b"".join(struct.pack("HBBI", *f) for f in
+                           [(0x20, 0, 0, 0), (0x15, 0, 1, number), (0x06, 0, 0, 0x00050001), (0x06, 0, 0, 0x7fff0000)])
+        room = ctypes.create_string_buffer(filters)
+        class Program(ctypes.Structure):
+            _fields_ = [("length", ctypes.c_ushort), ("filters", ctypes.c_void_p)]
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
+        libc.prctl(38, 1, 0, 0, 0)
+        if libc.prctl(22, 2, ctypes.addressof(Program(4, ctypes.addressof(room))), 0, 0) != 0: sys.exit("no seccomp")
+        os.execv({os.environ["NEXAR_TEST_NEXARD"]!r}, sys.argv)
+        """))
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    return program
+
+
+def test_without_userfaultfd_the_daemon_says_so_and_works(cluster):
+    """What a sandbox refuses is in the log once; holes are then filled on the daemon's account."""
+    open_to_all(cluster)
+    node, nexard = cluster[1], os.environ["NEXAR_TEST_NEXARD"]
+    node.end()
+    os.environ["NEXAR_TEST_NEXARD"] = str(without_userfaultfd(node.folder))
+    try:
+        node.start()
+    finally:
+        os.environ["NEXAR_TEST_NEXARD"] = nexard
+    greedy = Job([node], punches, 1)
+    greedy.await_marks()
+    greedy.go()
+    (outcome, blocks), = greedy.outcomes()
+    equal(outcome, "ok", "the operation on memory that was punched out")
+    equal(blocks * 512, MIB, "bytes that it has again")
+    equal(node.log().count("holes_unguarded"), 1, "lines that say so")
+    assert "userfaultfd is not allowed: Operation not permitted" in node.log(), node.log()
+
+
+if __name__ == "__main__":
+    main(globals(), nodes=1)
