@@ -143,7 +143,7 @@ void Directory::add(const wire::GroupOpen& open, const NodeId& via, Time now) {
     Entry* known = find(open.id);
     if (known != nullptr && (known->came_through(via) || known->via == open.id.origin))
         return;  // sent again [R10]
-    if (auto full = no_room(via)) return refuse({{open, via}, 0}, std::move(*full));
+    if (auto full = no_room(open.id.origin, via)) return refuse({{open, via}, 0}, std::move(*full));
     if (known != nullptr) return add_via(*known, open, via);
     Entry entry{{open, via}, next_arrival_++};
     place(open.key, std::move(entry));
@@ -151,13 +151,13 @@ void Directory::add(const wire::GroupOpen& open, const NodeId& via, Time now) {
 }
 
 // [R25] This node's own opens are its tenants' groups [N1].
-std::optional<Error> Directory::no_room(const NodeId& via) const {
+std::optional<Error> Directory::no_room(const NodeId& origin, const NodeId& via) const {
     const std::string self = config_.name_of(config_.self);
     if (via == config_.self) return {};
-    if (ways_.count(via) >= config_.node_opens_max)
-        return too_many_opens(config_.name_of(via), self, config_.node_opens_max);
+    if (const auto share = ways_.full(via, origin, config_.node_opens_max))
+        return too_many_opens(opens_of(config_.name_of, origin, via), self, *share);
     if (where_.size() + attempt_of_.size() >= config_.opens_max)
-        return too_many_opens({}, self, config_.opens_max);
+        return too_many_opens("all nodes of the cluster", self, config_.opens_max);
     return {};
 }
 

@@ -1,5 +1,6 @@
 #include "rendezvous/listed.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/check.hpp"
@@ -33,35 +34,63 @@ bool Listed::drop_via(const NodeId& way) {
     return false;
 }
 
+namespace {
+
+// Of the opens that one node passes on, those of one other node are at most this part: who lists without end
+// by way of another node leaves it most of its share.
+constexpr size_t origins_per_way = 16;
+
+}  // namespace
+
 void Ways::add(const Listed& listed) {
-    opens_[listed.via].insert(listed.open.id);
-    for (const NodeId& relay : listed.relays) opens_[relay].insert(listed.open.id);
+    const wire::RequestId& id = listed.open.id;
+    const auto put = [&](const NodeId& name) {
+        Way& way = ways_[name];
+        way.of_origin[id.origin].insert(id);
+        way.passed_on += name != id.origin;
+    };
+    put(listed.via);
+    for (const NodeId& relay : listed.relays) put(relay);
 }
 
 void Ways::remove(const Listed& listed) {
-    const auto drop = [&](const NodeId& way) {
-        const auto at = opens_.find(way);
-        at->second.erase(listed.open.id);
-        if (at->second.empty()) opens_.erase(at);
+    const wire::RequestId& id = listed.open.id;
+    const auto drop = [&](const NodeId& name) {
+        const auto way = ways_.find(name);
+        const auto opens = way->second.of_origin.find(id.origin);
+        opens->second.erase(id);
+        way->second.passed_on -= name != id.origin;
+        if (opens->second.empty()) way->second.of_origin.erase(opens);
+        if (way->second.of_origin.empty()) ways_.erase(way);
     };
     drop(listed.via);
     for (const NodeId& relay : listed.relays) drop(relay);
 }
 
-size_t Ways::count(const NodeId& way) const {
-    const auto at = opens_.find(way);
-    return at == opens_.end() ? 0 : at->second.size();
+std::optional<size_t> Ways::full(const NodeId& way, const NodeId& origin, size_t most) const {
+    const auto at = ways_.find(way);
+    if (at == ways_.end()) return {};
+    const bool passed_on = way != origin;
+    if (passed_on && at->second.passed_on >= most) return most;
+    const size_t share = passed_on ? std::max<size_t>(1, most / origins_per_way) : most;
+    const auto opens = at->second.of_origin.find(origin);
+    if (opens == at->second.of_origin.end() || opens->second.size() < share) return {};
+    return share;
 }
 
 std::vector<wire::RequestId> Ways::of(const NodeId& way) const {
-    const auto at = opens_.find(way);
-    if (at == opens_.end()) return {};
-    return {at->second.begin(), at->second.end()};
+    std::vector<wire::RequestId> out;
+    const auto at = ways_.find(way);
+    if (at == ways_.end()) return out;
+    for (const auto& [origin, opens] : at->second.of_origin)
+        out.insert(out.end(), opens.begin(), opens.end());
+    return out;
 }
 
 size_t Ways::size() const {
     size_t out = 0;
-    for (const auto& [way, opens] : opens_) out += opens.size();
+    for (const auto& [name, way] : ways_)
+        for (const auto& [origin, opens] : way.of_origin) out += opens.size();
     return out;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <map>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -32,12 +33,18 @@ class Ways {
   public:
     void add(const Listed& listed);
     void remove(const Listed& listed);
-    size_t count(const NodeId& way) const;
+    // The share that has no room for one more open of `origin` by this way, where a node may have `most`;
+    // none: there is room [R25].
+    std::optional<size_t> full(const NodeId& way, const NodeId& origin, size_t most) const;
     std::vector<wire::RequestId> of(const NodeId& way) const;
     size_t size() const;  // an open counts once for each of its ways
 
   private:
-    std::map<NodeId, std::set<wire::RequestId>> opens_;
+    struct Way {
+        std::map<NodeId, std::set<wire::RequestId>> of_origin;  // none is empty
+        size_t passed_on = 0;                                   // those of other nodes than the way itself
+    };
+    std::map<NodeId, Way> ways_;  // none is empty
 };
 
 // The opens that a node passes on.
@@ -51,7 +58,9 @@ class Relayed {
     void erase(const wire::RequestId& request);
     std::map<wire::RequestId, Listed> take_all();
     std::vector<wire::RequestId> of(const NodeId& way) const { return ways_.of(way); }
-    size_t count(const NodeId& way) const { return ways_.count(way); }
+    std::optional<size_t> full(const NodeId& way, const NodeId& origin, size_t most) const {
+        return ways_.full(way, origin, most);
+    }
     size_t size() const { return opens_.size(); }
     bool empty() const { return opens_.empty(); }
     void check_invariants() const;

@@ -298,7 +298,7 @@ void Rendezvous::pass_on(const wire::GroupOpen& open, const NodeId& via, Time no
     if (leader_ == config_.self) return directory_.add(open, via, now);
     const Listed* known = relayed_.find(open.id);
     if (known == nullptr || !known->came_through(via))
-        if (const auto full = no_room_to_pass_on(via, known != nullptr))
+        if (const auto full = no_room_to_pass_on(open.id.origin, via, known != nullptr))
             return send(via, wire::GroupRefused{open.id, {}, *full});
     if (known == nullptr) {
         relayed_.put({open, via});
@@ -312,11 +312,14 @@ void Rendezvous::pass_on(const wire::GroupOpen& open, const NodeId& via, Time no
 }
 
 // [R24] [R25]
-std::optional<Error> Rendezvous::no_room_to_pass_on(const NodeId& via, bool known) const {
+std::optional<Error> Rendezvous::no_room_to_pass_on(const NodeId& origin, const NodeId& via,
+                                                    bool known) const {
     const std::string self = name_of(config_.self);
-    if (relayed_.count(via) >= config_.node_opens_max)
-        return too_many_opens(name_of(via), self, config_.node_opens_max);
-    if (relayed_.size() >= config_.directory_max) return too_many_opens({}, self, config_.directory_max);
+    const auto name = [this](const NodeId& node) { return name_of(node); };
+    if (const auto share = relayed_.full(via, origin, config_.node_opens_max))
+        return too_many_opens(opens_of(name, origin, via), self, *share);
+    if (relayed_.size() >= config_.directory_max)
+        return too_many_opens("all nodes of the cluster", self, config_.directory_max);
     if (known || room_of(leader_).refusals > 0) return {};
     return Error{Errc::table_full,
                  "too many opens pass through node " + self + " to node " + name_of(leader_),

@@ -211,7 +211,7 @@ class Rendezvous {
     Directory& directory_of(const Own& own) { return own.local ? local_ : directory_; }
     void list(Own& own, Time now);
     void pass_on(const wire::GroupOpen& open, const NodeId& via, Time now);
-    std::optional<Error> no_room_to_pass_on(const NodeId& via, bool known) const;
+    std::optional<Error> no_room_to_pass_on(const NodeId& origin, const NodeId& via, bool known) const;
     void pass_on_again(const Listed& listed, Time now);
     void relist_all(Time now);
     void on_open(const NodeId& from, const wire::GroupOpen& open, Time now);

@@ -95,12 +95,16 @@ Error group_incomplete(const Unfilled& unfilled, const wire::GroupStatus* status
     return error;
 }
 
-Error too_many_opens(const std::string& from, const std::string& at, size_t most) {
-    const std::string who = from.empty() ? "the nodes of the cluster" : "node " + from;
+std::string opens_of(const std::function<std::string(const NodeId&)>& name_of, const NodeId& origin,
+                     const NodeId& via) {
+    return "node " + name_of(origin) + (via == origin ? "" : " through node " + name_of(via));
+}
+
+Error too_many_opens(const std::string& whose, const std::string& at, size_t most) {
     return {Errc::table_full,
-            "node " + at + " keeps " + std::to_string(most) + " opens for " + who + ", the most that " +
-                (from.empty() ? "all nodes together" : "one node") + " may have there; groups_max of node " +
-                at + " raises it" + ". Wait until some of them have ended",
+            "node " + at + " keeps " + std::to_string(most) + " opens of " + whose +
+                ", which is the limit; groups_max of node " + at +
+                " raises it. Wait until some of them have ended",
             -1,
             -1,
             {}};

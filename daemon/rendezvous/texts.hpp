@@ -23,8 +23,11 @@ struct Unfilled {
 Error group_incomplete(const Unfilled& unfilled, const wire::GroupStatus* status,
                        const std::function<std::string(const NodeId&)>& name_of);
 
-// [R25] `at` keeps `most` opens that came through `from`, or "": of all nodes.
-Error too_many_opens(const std::string& from, const std::string& at, size_t most);
+// [R25] The node, and through which one its open came.
+std::string opens_of(const std::function<std::string(const NodeId&)>& name_of, const NodeId& origin,
+                     const NodeId& via);
+// `at` keeps `most` opens of `whose`, and no more.
+Error too_many_opens(const std::string& whose, const std::string& at, size_t most);
 
 // [R20]
 std::string unproven_text(const std::string& node_name);

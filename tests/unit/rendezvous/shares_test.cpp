@@ -13,7 +13,7 @@ constexpr size_t share = 50;
 // Node `self` with others connected; each may have `share` opens kept here.
 struct Keeper {
     explicit Keeper(unsigned self, size_t all = 4 * share) : machine(config(self, all)) {
-        for (unsigned n = 0; n < 4; ++n)
+        for (unsigned n = 0; n < 10; ++n)
             if (n != self) machine.on_peer_up(node_id(n), {}, Time{});
         read();
     }
@@ -83,20 +83,35 @@ TEST_CASE("a node's opens beyond its share are refused, and take no room of anot
     CHECK(leader.opened == 2 * share);
 }
 
-TEST_CASE("opens count for the node that passes them on", "[rendezvous][R25]") {
+TEST_CASE("opens that a node passes on have a share of their own", "[rendezvous][R25]") {
     Keeper leader(0);
     for (unsigned origin = 10; origin < 10 + 2 * share; ++origin) leader.list(1, Keeper::open_of(origin, 1));
     require_refused(leader, share, node_id(1), node_id(1).short_hex());
+    // That node's own opens do not need it.
+    for (uint64_t n = 1; n <= share; ++n) leader.list(1, Keeper::open_of(1, n));
+    CHECK(leader.refused.size() == share);
     // The same opens through another node are kept for that one too.
     for (unsigned origin = 10; origin < 10 + share; ++origin) leader.list(2, Keeper::open_of(origin, 1));
     CHECK(leader.refused.size() == share);
-    leader.list(2, Keeper::open_of(2, 1));
+    leader.list(2, Keeper::open_of(9, 1));
     CHECK(leader.refused.size() == share + 1);
     // Its ways go with it.
     leader.machine.on_peer_down(node_id(2), {}, Time(ms(2)));
     leader.machine.on_peer_up(node_id(2), {}, Time(ms(3)));
-    leader.list(2, Keeper::open_of(2, 1));
+    leader.list(2, Keeper::open_of(9, 1));
     CHECK(leader.refused.size() == share + 1);
+}
+
+TEST_CASE("one node's opens take a sixteenth of what another one passes on", "[rendezvous][R25]") {
+    Keeper leader(0);
+    for (uint64_t n = 1; n <= share; ++n) leader.list(1, Keeper::open_of(9, n));
+    REQUIRE(leader.refused.size() == share - share / 16);
+    CHECK(leader.refused.back().error.text.contains("node " + node_id(9).short_hex() + " through node " +
+                                                    node_id(1).short_hex()));
+    leader.list(1, Keeper::open_of(8, 1));
+    leader.list(1, Keeper::open_of(1, 1));
+    leader.list(9, Keeper::open_of(9, share));  // directly
+    CHECK(leader.refused.size() == share - share / 16);
 }
 
 TEST_CASE("a node that passes opens on has the same share for each sender", "[rendezvous][R25]") {
@@ -113,7 +128,7 @@ TEST_CASE("all nodes' opens together have a limit too", "[rendezvous][R14][R25]"
     for (uint64_t n = 1; n < share; ++n) leader.list(1, Keeper::open_of(1, n));
     leader.list(2, Keeper::open_of(2, 1));
     leader.list(2, Keeper::open_of(2, 2));
-    require_refused(leader, 1, node_id(2), "the nodes of the cluster");
+    require_refused(leader, 1, node_id(2), "all nodes of the cluster");
 }
 
 TEST_CASE("an open that ends makes room, and what was refused for room may be opened again",
