@@ -1,6 +1,8 @@
 // SendTurns: docs/protocol/tenants.md [N14].
 #include "link/send_turns.hpp"
 
+#include <algorithm>
+
 namespace nexar::link {
 
 void SendTurns::add(Send& send) {
@@ -17,7 +19,7 @@ void SendTurns::remove(Send& send) {
     tenant.ready.erase(send);
     if (!tenant.ready.empty()) return;
     tenants_.erase(tenant);
-    tenant.credit = 0;  // it is not saved up
+    tenant.credit = std::min<int64_t>(tenant.credit, 0);  // it is not saved up, and a debt is not forgotten
     begin_turn();
 }
 

@@ -154,7 +154,7 @@ void Directory::add(const wire::GroupOpen& open, const NodeId& via, Time now) {
 std::optional<Error> Directory::no_room(const NodeId& origin, const NodeId& via) const {
     const std::string self = config_.name_of(config_.self);
     if (via == config_.self) return {};
-    if (const auto share = ways_.full(via, origin, config_.node_opens_max))
+    if (const auto share = ways_.full(via, origin, config_.node_opens_max, via != origin))
         return too_many_opens(opens_of(config_.name_of, origin, via), self, *share);
     if (where_.size() + attempt_of_.size() >= config_.opens_max)
         return too_many_opens("all nodes of the cluster", self, config_.opens_max);
@@ -501,9 +501,11 @@ Error Directory::unsent_fault(const Forming& forming) const {
 }
 
 void Directory::on_time(Time now) {
-    while (!deadlines_.empty() && deadlines_.begin()->first <= now)
-        abort_late(GroupId(deadlines_.begin()->second), now);
     // Few at once: what they send is in the control log before there are more [R24].
+    for (size_t n = 0; n < config_.retries_at_once_max && !deadlines_.empty(); ++n) {
+        if (deadlines_.begin()->first > now) break;
+        abort_late(GroupId(deadlines_.begin()->second), now);
+    }
     for (size_t n = 0; n < config_.retries_at_once_max && !retries_.empty(); ++n) {
         if (retries_.begin()->first > now) return;
         ++visited_;

@@ -67,11 +67,10 @@ void Ways::remove(const Listed& listed) {
     for (const NodeId& relay : listed.relays) drop(relay);
 }
 
-std::optional<size_t> Ways::full(const NodeId& way, const NodeId& origin, size_t most) const {
+std::optional<size_t> Ways::full(const NodeId& way, const NodeId& origin, size_t most, bool passed_on) const {
     const auto at = ways_.find(way);
     if (at == ways_.end()) return {};
-    const bool passed_on = way != origin;
-    if (passed_on && at->second.passed_on >= most) return most;
+    if (way != origin && at->second.passed_on >= most) return most;
     const size_t share = passed_on ? std::max<size_t>(1, most / origins_per_way) : most;
     const auto opens = at->second.of_origin.find(origin);
     if (opens == at->second.of_origin.end() || opens->second.size() < share) return {};

@@ -34,8 +34,8 @@ class Ways {
     void add(const Listed& listed);
     void remove(const Listed& listed);
     // The share that has no room for one more open of `origin` by this way, where a node may have `most`;
-    // none: there is room [R25].
-    std::optional<size_t> full(const NodeId& way, const NodeId& origin, size_t most) const;
+    // none: there is room [R25]. `passed_on`: it will be one of those that somebody passed on.
+    std::optional<size_t> full(const NodeId& way, const NodeId& origin, size_t most, bool passed_on) const;
     std::vector<wire::RequestId> of(const NodeId& way) const;
     size_t size() const;  // an open counts once for each of its ways
 
@@ -59,7 +59,7 @@ class Relayed {
     std::map<wire::RequestId, Listed> take_all();
     std::vector<wire::RequestId> of(const NodeId& way) const { return ways_.of(way); }
     std::optional<size_t> full(const NodeId& way, const NodeId& origin, size_t most) const {
-        return ways_.full(way, origin, most);
+        return ways_.full(way, origin, most, true);
     }
     size_t size() const { return opens_.size(); }
     bool empty() const { return opens_.empty(); }

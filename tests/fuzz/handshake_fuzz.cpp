@@ -117,7 +117,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     host.daemon_page_fd = page.get();
     static local::CrowdWaker waker;
     host.waker = &waker;
-    host.unmapper = unmapper;
+    host.mapping.unmapper = unmapper;
     host.closer = closer;
     bool any_ended = false;
     host.any_ended = &any_ended;

@@ -246,4 +246,28 @@ TEST_CASE("a tenant that comes back has saved nothing, and is behind the others"
     CHECK(turns.front() == nullptr);
 }
 
+TEST_CASE("a tenant that runs out of sends keeps its debt", "[link][N14]") {
+    SendTurns turns;
+    TenantSends tenants[2];
+    Send sends[2];
+    for (size_t i : {0u, 1u}) {
+        tenants[i].cls = sends[i].cls = Class::small;
+        sends[i].tenant = &tenants[i];
+        turns.add(sends[i]);
+    }
+    // The first one's chunks cost two turns, and it has one at a time.
+    constexpr auto chunk = static_cast<uint32_t>(2 * turn_cost_of(Class::small) - chunk_cost);
+    int64_t bytes[2] = {};
+    for (int i = 0; i < 3000; ++i) {
+        Send& next = *turns.front();
+        const bool first = &next == &sends[0];
+        turns.took(next, first ? chunk : 512);
+        bytes[first ? 0 : 1] += first ? chunk + chunk_cost : 512 + chunk_cost;
+        if (first) turns.remove(next), turns.add(next);
+        turns.check_invariants();
+    }
+    CHECK(bytes[0] <= bytes[1] + 4 * turn_cost_of(Class::small));
+    CHECK(bytes[1] <= bytes[0] + 4 * turn_cost_of(Class::small));
+}
+
 }  // namespace nexar::link::test

@@ -108,6 +108,22 @@ TEST_CASE("a group is prepared when there is room in the logs of its nodes", "[r
     CHECK(at_once + leader.sent<wire::GroupPrepare>(Time(ms(1000))).size() == 300);
 }
 
+TEST_CASE("attempts that nobody answers end a few at a time", "[rendezvous][R24]") {
+    Leader leader;
+    for (uint64_t i = 1; i <= 300; ++i) leader.open(i, "group " + std::to_string(i), 1, 0);
+    REQUIRE(leader.sent<wire::GroupPrepare>(Time(ms(500))).size() == 300);
+    leader.now += config_of(node_id(0)).prepare_timeout + ms(1000);
+    for (size_t ended = 0; ended < 300;) {
+        leader.machine.on_time(leader.now);
+        size_t at_once = 0;
+        while (leader.machine.poll_action()) ++at_once;
+        REQUIRE(at_once > 0);
+        REQUIRE(at_once < 200);
+        ended += at_once;
+        leader.machine.check_invariants();
+    }
+}
+
 TEST_CASE("who came is not reported where there is no room for it", "[rendezvous][R24]") {
     Leader leader;
     const auto open = leader.open(1, "train", 2, 0);

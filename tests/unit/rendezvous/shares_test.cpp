@@ -114,13 +114,32 @@ TEST_CASE("one node's opens take a sixteenth of what another one passes on", "[r
     CHECK(leader.refused.size() == share - share / 16);
 }
 
-TEST_CASE("a node that passes opens on has the same share for each sender", "[rendezvous][R25]") {
+TEST_CASE("a node passes on as many opens of another one as the leader takes by that way",
+          "[rendezvous][R25]") {
     Keeper relay(1);
-    for (uint64_t n = 1; n <= 2 * share; ++n) relay.list(2, Keeper::open_of(2, n));
-    require_refused(relay, share, node_id(2), node_id(2).short_hex());
+    for (uint64_t n = 1; n <= share; ++n) relay.list(2, Keeper::open_of(2, n));
+    REQUIRE(relay.refused.size() == share - share / 16);
+    CHECK(relay.refused.back().error.text.contains("node " + node_id(2).short_hex()));
     relay.list(3, Keeper::open_of(3, 1));
-    CHECK(relay.refused.size() == share);
-    CHECK(relay.passed_on == share + 1);
+    CHECK(relay.refused.size() == share - share / 16);
+    CHECK(relay.passed_on == share / 16 + 1);
+}
+
+TEST_CASE("a leader that finds another one passes on only so many opens of a node", "[rendezvous][R25]") {
+    Rendezvous machine(Keeper::config(1, 4 * share));
+    machine.on_peer_up(node_id(2), {}, Time{});
+    for (uint64_t n = 1; n <= share; ++n) machine.on_message(node_id(2), Keeper::open_of(2, n), Time(ms(1)));
+    while (machine.poll_action()) continue;
+    machine.on_peer_up(node_id(0), {}, Time(ms(2)));
+    machine.check_invariants();
+    size_t passed_on = 0, refused = 0;
+    while (const auto action = machine.poll_action())
+        if (const auto* send = std::get_if<Send>(&*action)) {
+            passed_on += std::holds_alternative<wire::GroupOpen>(send->message);
+            refused += std::holds_alternative<wire::GroupRefused>(send->message);
+        }
+    CHECK(passed_on == share / 16);
+    CHECK(refused == share - share / 16);
 }
 
 TEST_CASE("all nodes' opens together have a limit too", "[rendezvous][R14][R25]") {
