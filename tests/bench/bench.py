@@ -53,8 +53,8 @@ def parse():
     parser.add_argument("--rounds", type=int, help="jobs per build and topology (default 3; with --quick 2)")
     parser.add_argument("--minutes", type=float, help="for the clusters; fewer rounds when they do not fit")
     parser.add_argument("--no-micro", action="store_true", help="leave out the parts' own benchmarks")
-    parser.add_argument("--bystander", action="store_true", help="only this: one user's operation of 1 MiB beside "
-                        "another user who has 256 of 128 MiB queued (as root)")
+    parser.add_argument("--bystander", action="store_true", help="only this: one user's operations beside another "
+                        "user's attack, and beside a process that takes as much of a processor (as root; about 4 minutes)")
     parser.add_argument("--json", metavar="FILE", type=pathlib.Path, help="write everything there, too")
     options = parser.parse_args()
     quick = options.quick
@@ -129,7 +129,8 @@ def main():
             clients = [build.compile_client(f"{folder}/ops_bench{i}") for i, build in enumerate(builds)]
             if options.bystander:
                 result["bystander"] = [
-                    bystander(build, clients[i], build.compile_client(f"{folder}/greedy{i}", "greedy.cpp"))
+                    bystander(build, clients[i], build.compile_client(f"{folder}/greedy{i}", "greedy.cpp"),
+                              build.compile_client(f"{folder}/hostile{i}", "../integration/clients/hostile_client.cpp"))
                     for i, build in enumerate(builds)]
             elif not options.no_micro:
                 result["micro"] = [run_micro(build, options.quick) for build in builds]

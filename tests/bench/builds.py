@@ -17,6 +17,7 @@ class Build:
         self.folder = folder
         self.nexard, self.nexarctl = folder / "daemon/nexard", folder / "tools/nexarctl/nexarctl"
         self.library = folder / "libnexar_c/libnexar_c.so"
+        self.hostile_member = folder / "tests/integration/hostile_member"  # not in a release
         for file in (folder / "CMakeCache.txt", self.nexard, self.nexarctl, self.library):
             if not file.exists():
                 raise SystemExit(f"bench: {file} is missing: build nexard, nexarctl and nexar_c there, or name another "
@@ -44,8 +45,8 @@ class Build:
 
     def compile_client(self, program, source="ops_bench.cpp"):
         """A client, usually the measuring one, against this build's header and library."""
-        command = [self.compiler, "-std=c++23", "-O2", f"-I{self.source / 'include'}", FOLDER / source,
-                   "-o", program, self.library, f"-Wl,-rpath,{self.library.parent}"]
+        command = [self.compiler, "-std=c++23", "-O2", f"-I{self.source / 'include'}", f"-I{self.source / 'proto'}",
+                   FOLDER / source, "-o", program, self.library, f"-Wl,-rpath,{self.library.parent}"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120)
         if done.returncode != 0:
             raise SystemExit(f"bench: the client does not compile against {self.source}:\n{done.stderr[-2000:]}")

@@ -2,6 +2,7 @@
 
 The namespaces are those of the integration tests (tests/integration/harness/network.py).
 """
+import collections
 import contextlib
 import itertools
 import json
@@ -30,6 +31,25 @@ CLEAN = {name: value for name, value in os.environ.items() if not name.startswit
 
 class Failed(Exception):
     """A daemon or a rank did not do what was asked; the text says which."""
+
+
+class Used(collections.namedtuple("Used", "user kernel", defaults=(0.0, 0.0))):
+    """Processor seconds."""
+
+    @classmethod
+    def by(cls, pid):
+        fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return cls(*(int(ticks) / os.sysconf("SC_CLK_TCK") for ticks in fields[11:13]))
+
+    def __add__(self, other):
+        return Used(self.user + other.user, self.kernel + other.kernel)
+
+    def __sub__(self, other):
+        return Used(self.user - other.user, self.kernel - other.kernel)
+
+    def percent_of(self, seconds):
+        """(user, kernel) of one processor."""
+        return tuple(max(0.0, part / seconds * 100) for part in self)
 
 
 class Cluster:
@@ -128,32 +148,46 @@ class Cluster:
     def status(self, host):
         return json.loads(self._ctl(host, "status", "--json"))
 
-    @contextlib.contextmanager
-    def beside(self, command, uid):
-        """A process of this user at host 1, until the end of the with statement: then its input ends."""
-        self._open_to_all()
-        process = self._spawn(1, command, {"NEXAR_SOCKET": str(self._path(1, "nexard.sock"))}, uid=uid,
-                              stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        try:
-            yield process
-            if process.poll() is not None:
-                raise Failed(f"{command[1]} ended with {process.returncode} before its time")
-        finally:
-            process.stdin.close()
-            process.stdout.close()
-            _end(process)
+    def place(self, host):
+        """The host as the tests' liar wants it (tests/integration/harness/hostile.py): by its own name, and its daemon."""
+        daemon = self._daemons[host]
+        return types.SimpleNamespace(
+            number=host, host=host, network=self._network, state=self._path(host, "state"), id=self.status(host)["node"],
+            endpoint=f"{self._network.address(host)}:{PORT}", alive=lambda: daemon.poll() is None, kill=lambda: _kill(daemon))
 
-    def run(self, command, ranks, seconds, capture=True, uid=None):
+    def used_by_daemon(self, host):
+        return Used.by(self._daemons[host].pid)
+
+    @contextlib.contextmanager
+    def beside(self, commands, uid):
+        """Processes of this user at host 1 that have printed a line; until the end of the with statement."""
+        self._open_to_all()
+        with contextlib.ExitStack() as started:
+            processes = []
+            for command in commands:
+                processes.append(self._spawn(1, command, {"NEXAR_SOCKET": str(self._path(1, "nexard.sock"))}, uid=uid,
+                                             stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+                started.callback(_end_beside, processes[-1])
+            for process in processes:
+                if process.stdout.readline().strip() != b"begun":
+                    raise Failed(f"{process.args[1]} did not begin")
+            yield processes
+            for process in processes:
+                if process.poll() is not None:
+                    raise Failed(f"{process.args[1]} ended with {process.returncode} before its time")
+
+    def run(self, command, ranks, seconds, capture=True, uid=None, hosts=None):
         """A job of so many ranks on each host, neighbours on one host; what rank 0 printed. Fails when a rank does."""
         if uid is not None:
             self._open_to_all()
-        size, group = len(self.hosts) * ranks, f"bench{next(self._jobs)}"
+        hosts = hosts or self.hosts
+        size, group = len(hosts) * ranks, f"bench{next(self._jobs)}"
         common = {"NEXAR_WORLD_SIZE": str(size), "NEXAR_GROUP": group, "NEXAR_JOB_SECRET": secrets.token_hex(24),
                   "NEXAR_LIBRARY": str(self.build.library)}
         with tempfile.TemporaryFile("w+") as output, contextlib.ExitStack() as started:
             processes = []
             for rank in range(size):
-                host = self.hosts[rank // ranks]
+                host = hosts[rank // ranks]
                 own = {"NEXAR_RANK": str(rank), "NEXAR_SOCKET": str(self._path(host, "nexard.sock"))}
                 processes.append(self._spawn(host, command, {**common, **own}, uid=uid,
                                              stdout=output if capture else None))
@@ -172,6 +206,13 @@ class Cluster:
                 raise Failed(f"rank {rank} was still running after {seconds:.0f} s") from None
             if status != 0:
                 raise Failed(f"rank {rank} ended with {status}")
+
+
+def _end_beside(process):
+    process.stdin.close()
+    process.stdout.close()
+    process.terminate()
+    _end(process)
 
 
 def _end(process):

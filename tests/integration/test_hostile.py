@@ -77,7 +77,7 @@ def attack(cluster, mode, seed=1):
 def had_sessions(started):
     output, _ = started.communicate(timeout=ATTACK_SECONDS + 20)
     equal(started.returncode, 0, f"exit status of the attacker, with output {output!r}")
-    return output.strip()
+    return output.strip().splitlines()[-1]
 
 
 def against(mode):

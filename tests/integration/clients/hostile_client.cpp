@@ -1,6 +1,8 @@
 // A client that wants to harm its daemon, or the sessions beside its own. The test looks at those.
 //
-//   hostile_client MODE SECONDS SEED      prints how many sessions it had and how many operations ended
+//   hostile_client MODE SECONDS SEED      prints a line when it begins, then how many sessions it had and how
+//   many
+//                                         operations ended
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -262,6 +264,8 @@ int run(int argc, char** argv) {
     setrlimit(RLIMIT_NOFILE, &files);
     Attack attack{path, Clock::now() + std::chrono::milliseconds(static_cast<int>(1000 * std::atof(argv[2]))),
                   Random(std::strtoull(argv[3], nullptr, 10))};
+    std::puts("begun");
+    std::fflush(stdout);
     modes.at(argv[1])(attack);
     std::printf("%llu sessions, %llu ended\n", static_cast<unsigned long long>(attack.sessions),
                 static_cast<unsigned long long>(attack.ended));
