@@ -252,7 +252,8 @@ class Job:
         for started in Job.open_programs:
             if started.poll() is None:
                 started.kill()
-            started.communicate()
+            if not started.stdout.closed:  # its output was not read to the end
+                started.communicate()
         Job.open_jobs.clear()
         Job.open_programs.clear()
 
