@@ -203,7 +203,7 @@ Result<Region*> Scratch::grow(uint64_t bytes, Lock& lock) {
                                          std::to_string(limit_) + ": use memory from nexar_alloc");
     held_.fetch_add(bytes, std::memory_order_relaxed);
     lock.unlock();
-    auto region = create_(bytes);
+    auto region = create_(bytes, Pages::fixed);
     lock.lock();
     if (!region) held_.fetch_sub(bytes, std::memory_order_relaxed);
     return region;
@@ -212,7 +212,7 @@ Result<Region*> Scratch::grow(uint64_t bytes, Lock& lock) {
 Result<ScratchBlock> Scratch::take_own(uint64_t bytes) {
     tidy_up();
     bytes = whole_pages(bytes);
-    NEXAR_TRY(Region * region, create_(bytes));
+    NEXAR_TRY(Region * region, create_(bytes, Pages::removable));
     own_.fetch_add(bytes, std::memory_order_relaxed);
     return ScratchBlock{region, 0, bytes, true};
 }

@@ -15,6 +15,7 @@
 
 #include "connection.hpp"
 #include "populated.hpp"
+#include "segment.hpp"
 
 namespace nexar::c {
 
@@ -72,8 +73,8 @@ struct ScratchBlock {
 class Scratch {
   public:
     // Create maps and registers a region of at least so many bytes, Destroy undoes it; both block on the
-    // daemon.
-    using Create = std::function<Result<Region*>(uint64_t bytes)>;
+    // daemon. Own blocks are removable.
+    using Create = std::function<Result<Region*>(uint64_t bytes, Pages pages)>;
     using Destroy = std::function<void(Region*)>;
     Scratch(uint64_t limit, Create create, Destroy destroy)
         : limit_(limit),

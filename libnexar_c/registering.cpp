@@ -32,7 +32,7 @@ Result<Region*> Session::make_region(const char* name, uint64_t bytes, bool scra
         return fail(Errc::no_memory, "the daemon allows a session " + std::to_string(bytes_max) +
                                          " bytes (session_memory_max_bytes in its configuration), not " +
                                          std::to_string(bytes));
-    NEXAR_TRY(const Segment segment, reserve_segment(name, whole_pages(bytes)));
+    NEXAR_TRY(const Segment segment, reserve_segment(name, whole_pages(bytes), options.pages));
     auto region = add_region(segment, 0, true, scratch);
     if (!region) {
         drop_segment(segment);

@@ -24,7 +24,6 @@ namespace nexar::c {
 
 namespace {
 
-constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 constexpr uint64_t populate_step_bytes = uint64_t{64} << 20;
 
 // One of /proc/meminfo's lines, in bytes.
@@ -92,11 +91,12 @@ Error io_error(const std::string& what) {
     return error;
 }
 
-Result<Segment> reserve_segment(const char* name, uint64_t bytes) {
+Result<Segment> reserve_segment(const char* name, uint64_t bytes, Pages pages) {
     NEXAR_TRY_VOID(check_file_size_limit(bytes));
     Segment out;
     out.memfd = ::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (out.memfd < 0) return fail(io_error("cannot create shared memory"));
+    const int seals = F_SEAL_SHRINK | F_SEAL_GROW | (pages == Pages::removable ? F_SEAL_SEAL : 0);
     void* at = MAP_FAILED;
     if (::ftruncate(out.memfd, static_cast<off_t>(bytes)) == 0 && ::fcntl(out.memfd, F_ADD_SEALS, seals) == 0)
         at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, out.memfd, 0);
@@ -121,7 +121,7 @@ Result<void> populate(MutableBytes memory) {
 }
 
 Result<Segment> make_segment(const char* name, uint64_t bytes) {
-    NEXAR_TRY(auto segment, reserve_segment(name, bytes));
+    NEXAR_TRY(auto segment, reserve_segment(name, bytes, Pages::removable));
     if (auto populated = populate(segment.memory); !populated) {
         drop_segment(segment);
         return std::unexpected(populated.error());

@@ -19,12 +19,17 @@ struct Segment {
     int memfd = -1;
 };
 
-// A sealed memfd of `bytes` (a multiple of the page size), of which no page exists yet.
-Result<Segment> reserve_segment(const char* name, uint64_t bytes);
+// Whether the pages of a segment can be taken out of it (MADV_REMOVE). Fixed: the daemon may refuse that, by
+// seals of its own, and then works there without fear of waiting (docs/protocol/shm.md [S19]).
+enum class Pages { fixed, removable };
+
+// A memfd of `bytes` (a multiple of the page size), sealed against other lengths, of which no page exists
+// yet.
+Result<Segment> reserve_segment(const char* name, uint64_t bytes, Pages pages);
 // First touch of every page by this process, so that the memory is charged to it and its cgroup, not to the
 // daemon. Refuses at once what this host has not got.
 Result<void> populate(MutableBytes memory);
-// Both.
+// Both; removable.
 Result<Segment> make_segment(const char* name, uint64_t bytes);
 void drop_segment(const Segment& segment);
 

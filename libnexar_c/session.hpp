@@ -35,6 +35,7 @@ struct SessionOptions {
 struct AllocOptions {
     bool lazy = false;        // the application touches the pages itself
     bool huge_pages = false;  // transparent huge pages, if the system has them for shared memory
+    Pages pages = Pages::fixed;
 };
 
 // The memory of an operation, released at its completion.

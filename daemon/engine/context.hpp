@@ -40,7 +40,7 @@ struct PeerState {
 };
 
 constexpr size_t inline_job_bytes_max =
-    64 * 1024;  // a job of this size takes about 10 us, less than handing it off
+    64 * 1024;  // a job of this size takes about 10 us, less than handing it off; unless it may wait
 constexpr size_t scratch_kept_max = 64 * 1024 * 1024;
 
 class Context {

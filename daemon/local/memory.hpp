@@ -28,7 +28,7 @@ struct MappingHost {
 // BusGuard handles faults in it.
 class Mapping {
   public:
-    // Refuses a descriptor that is not a memfd sealed with SHRINK, GROW and SEAL, or that is too short.
+    // Refuses a descriptor that is not a memfd sealed with SHRINK and GROW, or that is too short.
     static Result<std::shared_ptr<Mapping>> of_client(int fd, uint64_t offset, uint64_t bytes,
                                                       uint64_t bytes_max, const MappingHost& host);
     // Maps without a check of the seals, for of_client() and for tests of BusGuard.

@@ -168,7 +168,7 @@ Result<void> Server::admit(Time now, Fd& connection, PeerProcess peer, const Ten
     const SessionHost host{
         service_,        &robust_,         page_.fd.get(), config_.node,
         config_.session, config_.sabotage, &waker_,        {unmapper_, holes_ ? &*holes_ : nullptr},
-        closer_,         &any_ended_};
+        &sealer_,        closer_,          &any_ended_};
     NEXAR_TRY_VOID(watch(*tenant, connection.get(), connection_key(id)));
     if (peer.pidfd) {
         const auto watched = watch(*tenant, peer.pidfd.get(), process_key(id));

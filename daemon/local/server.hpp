@@ -141,6 +141,7 @@ class Server final : public engine::Clients {
     CrowdWaker waker_;
     ReleaserRef unmapper_ = std::make_shared<Releaser>(1);
     std::optional<Holes> holes_;  // none: refused here
+    Sealer sealer_;
     ReleaserRef closer_ = std::make_shared<Releaser>(closing_threads_max);
     Time accept_again_at_ = never;  // the listeners are not watched until then; never: they are
     Fd spare_;            // closed to accept and refuse one connection when the process is out of descriptors

@@ -5,6 +5,7 @@
 #include "local/session.hpp"
 
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cstring>
@@ -44,6 +45,14 @@ Error goodbye() {
 
 Error protocol_error(std::string text) {
     return Error{Errc::protocol_error, std::move(text), -1, -1, {}};
+}
+
+// The loop reads the control segment, and waits while the client punches its memfd: so that is short [S19].
+Result<void> check_length(int memfd, uint64_t bytes) {
+    struct stat status{};
+    if (::fstat(memfd, &status) == 0 && static_cast<uint64_t>(status.st_size) <= bytes) return {};
+    return fail(Errc::invalid_argument, "the control segment's memfd has " + std::to_string(status.st_size) +
+                                            " bytes, not " + std::to_string(bytes));
 }
 
 }  // namespace
@@ -136,6 +145,7 @@ Result<void> Session::on_attach(Packet& packet) {
         return fail(Errc::invalid_argument, "a control segment of " + std::to_string(attach.slots) +
                                                 " slots and " + std::to_string(attach.control_bytes) +
                                                 " bytes is not possible");
+    NEXAR_TRY_VOID(check_length(packet.fds[0].get(), attach.control_bytes));
     NEXAR_TRY(control_, Mapping::of_client(packet.fds[0].get(), 0, attach.control_bytes, attach.control_bytes,
                                            host_.mapping));
     packet.fds.clear();  // a memfd that is mapped closes at once
@@ -185,9 +195,11 @@ Result<RegionMemory> Session::map_region(Packet& packet, const nexar_msg_region_
     if (packet.fds.empty()) return fail(Errc::no_memory, "the daemon is out of descriptors");
     NEXAR_TRY(auto mapping, Mapping::of_client(packet.fds[0].get(), add.offset, add.bytes,
                                                host_.limits.region_bytes_max, host_.mapping));
-    packet.fds.clear();  // a memfd that is mapped closes at once
+    auto may_wait = host_.sealer->seal(client_.process.uid, std::move(packet.fds[0]));
+    packet.fds.clear();
     const auto bytes = mapping->bytes();
-    return RegionMemory{bytes.data(), bytes.size(), mapping->backing(), std::move(mapping)};
+    return RegionMemory{bytes.data(), bytes.size(), mapping->backing(), std::move(mapping),
+                        std::move(may_wait)};
 }
 
 void Session::end_if_given_up(Time now) {

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "local/alive.hpp"
+#include "local/sealer.hpp"
 #include "local/session_core.hpp"
 #include "local/socket.hpp"
 
@@ -24,6 +25,7 @@ struct SessionHost {
     SessionCore::Sabotage sabotage;
     CrowdWaker* waker = nullptr;
     MappingHost mapping;
+    Sealer* sealer = nullptr;
     ReleaserRef closer;         // of descriptors; a user's number is its lane
     bool* any_ended = nullptr;  // set when a session ends
 };

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -16,6 +17,7 @@
 namespace nexar::loop {
 
 struct Released {
+    std::function<void()> first{};  // what is to be done with it before, and may wait as well
     MutableBytes mapping{};
     std::vector<Fd> descriptors{};
 };
