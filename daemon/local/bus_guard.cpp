@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cerrno>
 #include <mutex>
 #include <vector>
@@ -18,10 +19,11 @@ struct Range {
     std::atomic<uintptr_t> begin{0}, end{0};
     std::atomic<size_t> page_size{0};
     std::atomic<bool> faulted{false};
+    std::atomic<Faults*> faults{nullptr};
+    std::atomic<uint64_t> owner{0};
 };
 Range ranges[BusGuard::ranges_max];
 std::atomic<int> ranges_used{0};
-std::atomic<uint64_t> fault_count{0};
 std::atomic<loop::Wakeup*> to_wake{nullptr};
 std::mutex registry;
 std::vector<int> free_ranges;  // below ranges_used, and not in use
@@ -38,7 +40,7 @@ bool replace(Range& range, uintptr_t address) {
     void* at = reinterpret_cast<void*>(from);
     if (::mmap(at, to - from, PROT_READ | PROT_WRITE, flags, -1, 0) == MAP_FAILED) return false;
     range.faulted.store(true);
-    fault_count.fetch_add(1);
+    if (Faults* faults = range.faults.load()) faults->note(static_cast<int>(&range - ranges));
     if (loop::Wakeup* sleeper = to_wake.load()) sleeper->notify();
     return true;
 }
@@ -67,7 +69,7 @@ void install() {
 
 }  // namespace
 
-int BusGuard::watch(MutableBytes memory, size_t page_size) {
+int BusGuard::watch(MutableBytes memory, size_t page_size, Faults* faults, uint64_t owner) {
     std::lock_guard lock(registry);
     static const bool installed = (install(), true);
     static_cast<void>(installed);
@@ -77,6 +79,8 @@ int BusGuard::watch(MutableBytes memory, size_t page_size) {
     if (at != used) free_ranges.pop_back();
     ranges[at].faulted.store(false);
     ranges[at].page_size.store(page_size);
+    ranges[at].faults.store(faults);
+    ranges[at].owner.store(owner);
     ranges[at].begin.store(reinterpret_cast<uintptr_t>(memory.data()));
     ranges[at].end.store(reinterpret_cast<uintptr_t>(memory.data()) + memory.size());
     if (at == used) ranges_used.store(used + 1, std::memory_order_release);
@@ -98,8 +102,18 @@ void BusGuard::wake_at_faults(loop::Wakeup* sleeper) {
     to_wake.store(sleeper);
 }
 
-uint64_t BusGuard::faults() {
-    return fault_count.load(std::memory_order_relaxed);
+void Faults::note(int range) {
+    ranges_[static_cast<size_t>(range) / 64].fetch_or(uint64_t{1} << range % 64);
+    any_.store(true);
+}
+
+std::vector<uint64_t> Faults::take() {
+    std::vector<uint64_t> out;
+    if (!any_.load(std::memory_order_relaxed) || !any_.exchange(false)) return out;
+    for (size_t i = 0; i < ranges_.size(); ++i)
+        for (uint64_t bits = ranges_[i].exchange(0); bits != 0; bits &= bits - 1)
+            out.push_back(ranges[i * 64 + static_cast<size_t>(std::countr_zero(bits))].owner.load());
+    return out;
 }
 
 }  // namespace nexar::local

@@ -9,8 +9,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "local/bus_guard.hpp"
-
 namespace nexar::local {
 
 namespace {
@@ -96,18 +94,18 @@ Result<std::shared_ptr<Mapping>> Mapping::unchecked(int fd, uint64_t offset, uin
     struct stat status{};
     if (::fstat(fd, &status) != 0) return system_failure(Errc::io, "cannot read the memfd's number: ");
     NEXAR_TRY(const MutableBytes mapped, map_guarded(fd, offset, whole + kept_bytes(page), host.holes));
-    const int guard = BusGuard::watch(mapped.first(whole), page);
+    const int guard = BusGuard::watch(mapped.first(whole), page, host.faults.get(), host.owner);
     if (guard < 0) {
         ::munmap(mapped.data(), mapped.size());
         return fail(Errc::table_full, "the daemon has too many mappings");
     }
     return std::make_shared<Mapping>(mapped, bytes, Backing{status.st_dev, status.st_ino, offset}, guard,
-                                     host.unmapper);
+                                     host);
 }
 
 Mapping::~Mapping() {
     BusGuard::unwatch(guard_);
-    unmapper_->release(0, {.mapping = mapped_});
+    host_.unmapper->release(0, {.mapping = mapped_});
 }
 
 bool Mapping::faulted() const {

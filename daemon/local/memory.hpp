@@ -8,6 +8,7 @@
 #include "core/bytes.hpp"
 #include "core/region.hpp"
 #include "core/result.hpp"
+#include "local/bus_guard.hpp"
 #include "local/holes.hpp"
 #include "loop/fd.hpp"
 #include "loop/releaser.hpp"
@@ -22,6 +23,8 @@ using loop::ReleaserRef;
 struct MappingHost {
     ReleaserRef unmapper;          // [S16]
     const Holes* holes = nullptr;  // outlives the mappings; null: the daemon provides pages that are missing
+    std::shared_ptr<Faults> faults{};  // in the owner's memory; null: nobody asks
+    uint64_t owner = 0;
 };
 
 // A mapping of a client's memfd. The last holder unmaps it: the session, or an operation that uses it [S10].
@@ -35,8 +38,8 @@ class Mapping {
     static Result<std::shared_ptr<Mapping>> unchecked(int fd, uint64_t offset, uint64_t bytes,
                                                       const MappingHost& host);
 
-    Mapping(MutableBytes mapped, size_t bytes, const Backing& backing, int guard, ReleaserRef unmapper)
-        : mapped_(mapped), bytes_(bytes), backing_(backing), guard_(guard), unmapper_(std::move(unmapper)) {}
+    Mapping(MutableBytes mapped, size_t bytes, const Backing& backing, int guard, const MappingHost& host)
+        : mapped_(mapped), bytes_(bytes), backing_(backing), guard_(guard), host_(host) {}
     ~Mapping();
     Mapping(const Mapping&) = delete;
     Mapping& operator=(const Mapping&) = delete;
@@ -52,7 +55,7 @@ class Mapping {
     size_t bytes_;     // the region's share of mapped_, from its start
     Backing backing_;  // the memfd and the offset in it; the mapping keeps its number from reuse
     int guard_;        // BusGuard's number
-    ReleaserRef unmapper_;
+    MappingHost host_;
 };
 
 // One page that only this process can write and that other processes may map for reading.

@@ -11,7 +11,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "local/bus_guard.hpp"
 #include "shm/words.hpp"
 
 namespace nexar::local {
@@ -165,10 +164,12 @@ Result<void> Server::admit(Time now, Fd& connection, PeerProcess peer, const Ten
                                           " descriptors that this user passed are not closed yet");
     NEXAR_TRY(auto charge, tenant->charge(Resource::sessions));  // [N3]
     const SessionId id(next_session_++);
-    const SessionHost host{
-        service_,        &robust_,         page_.fd.get(), config_.node,
-        config_.session, config_.sabotage, &waker_,        {unmapper_, holes_ ? &*holes_ : nullptr},
-        &sealer_,        closer_,          &any_ended_};
+    const SessionHost host{service_,        &robust_,
+                           page_.fd.get(),  config_.node,
+                           config_.session, config_.sabotage,
+                           &waker_,         {unmapper_, holes_ ? &*holes_ : nullptr, faults_, id.value},
+                           &sealer_,        closer_,
+                           &any_ended_};
     NEXAR_TRY_VOID(watch(*tenant, connection.get(), connection_key(id)));
     if (peer.pidfd) {
         const auto watched = watch(*tenant, peer.pidfd.get(), process_key(id));
@@ -268,11 +269,14 @@ void Server::end_withdrawn(Time now) {
 }
 
 void Server::end_faulted(Time now) {
-    if (const uint64_t faults = BusGuard::faults(); faults != faults_seen_) {
-        faults_seen_ = faults;  // before the look: what faults meanwhile is looked at again
-        for (Session* session : order_) session->end_if_faulted(now);
-    }
+    note_faults();
+    for (const SessionId id : std::exchange(faulted_, {}))
+        if (Row* row = find(id)) row->session->end_if_faulted(now);
     sweep(now);
+}
+
+void Server::note_faults() {
+    for (const uint64_t owner : faults_->take()) faulted_.emplace_back(owner);
 }
 
 void Server::end_all_given_up(Time now) {
@@ -377,7 +381,8 @@ void Server::complete(SessionId session, uint64_t ticket, const engine::Outcome&
     Row* row = row_of_news(session);
     if (row == nullptr) return;
     engine::Outcome reported = outcome;
-    if (BusGuard::faults() != faults_seen_)
+    note_faults();
+    if (std::ranges::find(faulted_, session) != faulted_.end())
         if (auto fault = row->session->fault()) reported.error = std::move(*fault);
     row->session->core()->complete(ticket, reported);
     update_busy(*row);

@@ -15,6 +15,7 @@
 
 #include "core/log.hpp"
 #include "engine/clients.hpp"
+#include "local/bus_guard.hpp"
 #include "local/ring_turns.hpp"
 #include "local/session.hpp"
 #include "local/user_sockets.hpp"
@@ -122,6 +123,7 @@ class Server final : public engine::Clients {
     void on_descriptor(Time now, uint64_t key);
     bool tick_is_due(Time now) const;
     void end_all_given_up(Time now);
+    void note_faults();
     void end_faulted(Time now);
     void sweep(Time now);
     void forget(Session& session, Time now);
@@ -142,6 +144,7 @@ class Server final : public engine::Clients {
     ReleaserRef unmapper_ = std::make_shared<Releaser>(1);
     std::optional<Holes> holes_;  // none: refused here
     Sealer sealer_;
+    std::shared_ptr<Faults> faults_ = std::make_shared<Faults>();  // by session
     ReleaserRef closer_ = std::make_shared<Releaser>(closing_threads_max);
     Time accept_again_at_ = never;  // the listeners are not watched until then; never: they are
     Fd spare_;            // closed to accept and refuse one connection when the process is out of descriptors
@@ -156,10 +159,10 @@ class Server final : public engine::Clients {
     uint32_t busy_ = 0;       // sessions with an operation in flight
     bool any_ended_ = false;  // since the last sweep()
     uint64_t next_session_ = 1;
-    uint64_t faults_seen_ = 0;  // BusGuard::faults() when the sessions' memory was last checked
-    Time last_tick_{};          // zero before the first tick
-    size_t ended_in_turn_ = 0;  // sessions, since the last poll()
-    bool stopped_ = false;      // stop() was called
+    std::vector<SessionId> faulted_;  // whose memory is to be looked at
+    Time last_tick_{};                // zero before the first tick
+    size_t ended_in_turn_ = 0;        // sessions, since the last poll()
+    bool stopped_ = false;            // stop() was called
 };
 
 }  // namespace nexar::local

@@ -74,11 +74,12 @@ bool forbid_userfaultfd() {
 }
 
 struct Guarded {
-    explicit Guarded(const Fd& fd, uint64_t bytes) {
+    Guarded(const Fd& fd, uint64_t bytes, std::shared_ptr<local::Faults> faults = {}, uint64_t owner = 0) {
         auto opened = Holes::open();
         if (!opened) SKIP("this machine refuses userfaultfd: " + opened.error().text);
         holes.emplace(std::move(*opened));
-        auto made = local::Mapping::of_client(fd.get(), 0, bytes, bytes, {unmapper, &*holes});
+        auto made = local::Mapping::of_client(fd.get(), 0, bytes, bytes,
+                                              {unmapper, &*holes, std::move(faults), owner});
         REQUIRE(made);
         mapping = *made;
         memory = mapping->bytes();
@@ -142,6 +143,18 @@ TEST_CASE("[S18] a touch of a hole allocates nothing, and is noticed", "[local][
 
     CHECK(guarded.mapping->faulted());
     CHECK(bytes_there(fd) == 0);
+}
+
+TEST_CASE("[S20] a fault is its owner's, and nobody else's memory is looked at", "[local][hostile]") {
+    const auto faults = std::make_shared<local::Faults>();
+    const Fd first = sparse(mib), second = sparse(mib);
+    const Guarded one(first, mib, faults, 7), other(second, mib, faults, 8);
+    CHECK(faults->take().empty());
+    static_cast<void>(read_at(one.memory, 0));
+    CHECK(faults->take() == std::vector<uint64_t>{7});
+    CHECK(faults->take().empty());
+    static_cast<void>(read_at(other.memory, 0));
+    CHECK(faults->take() == std::vector<uint64_t>{8});
 }
 
 TEST_CASE("[S18] a page that its memfd has is used as always", "[local]") {
