@@ -38,6 +38,9 @@ struct RegionMemory {
     // never may.
     std::shared_ptr<const std::atomic<bool>> may_wait{};
 
+    // For what the mapping uses: they end when it is unmapped. Null: it costs nobody anything.
+    std::shared_ptr<std::vector<ChargeRef>> charges{};
+
     bool touch_may_wait() const { return may_wait && may_wait->load(std::memory_order_relaxed); }
 };
 

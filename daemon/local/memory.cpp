@@ -105,7 +105,7 @@ Result<std::shared_ptr<Mapping>> Mapping::unchecked(int fd, uint64_t offset, uin
 
 Mapping::~Mapping() {
     BusGuard::unwatch(guard_);
-    host_.unmapper->release(0, {.mapping = mapped_});
+    host_.unmapper->release(0, {.mapping = mapped_, .until = std::move(charges_)});
 }
 
 bool Mapping::faulted() const {

@@ -46,6 +46,8 @@ class Mapping {
 
     MutableBytes bytes() const { return mapped_.first(bytes_); }
     const Backing& backing() const { return backing_; }
+    // Ends when the memory is unmapped, which may be long after the end of this object.
+    const std::shared_ptr<std::vector<ChargeRef>>& charges() const { return charges_; }
     // A page of the memory was missing (SIGBUS), and zeros were mapped there instead.
     bool faulted() const;
 
@@ -56,6 +58,7 @@ class Mapping {
     Backing backing_;  // the memfd and the offset in it; the mapping keeps its number from reuse
     int guard_;        // BusGuard's number
     MappingHost host_;
+    std::shared_ptr<std::vector<ChargeRef>> charges_ = std::make_shared<std::vector<ChargeRef>>();
 };
 
 // One page that only this process can write and that other processes may map for reading.

@@ -198,8 +198,9 @@ Result<RegionMemory> Session::map_region(Packet& packet, const nexar_msg_region_
     auto may_wait = host_.sealer->seal(client_.process.uid, std::move(packet.fds[0]));
     packet.fds.clear();
     const auto bytes = mapping->bytes();
-    return RegionMemory{bytes.data(), bytes.size(), mapping->backing(), std::move(mapping),
-                        std::move(may_wait)};
+    auto charges = mapping->charges();
+    return RegionMemory{bytes.data(),       bytes.size(),        mapping->backing(),
+                        std::move(mapping), std::move(may_wait), std::move(charges)};
 }
 
 void Session::end_if_given_up(Time now) {

@@ -334,6 +334,7 @@ Result<void> SessionCore::accept_region(uint32_t region, RegionMemory memory) {
     NEXAR_TRY(ChargeRef row, identity_.tenant->charge(Resource::regions));
     NEXAR_TRY(ChargeRef bytes, identity_.tenant->charge(Resource::region_bytes, memory.bytes));
     region_bytes_ += memory.bytes;
+    if (memory.charges) *memory.charges = {row, bytes};
     regions_.emplace(region, service_->regions().add(RegionKind::memfd, identity_.id, std::move(memory),
                                                      {std::move(row), std::move(bytes)}));
     return {};

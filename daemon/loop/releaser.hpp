@@ -20,6 +20,7 @@ struct Released {
     std::function<void()> first{};  // what is to be done with it before, and may wait as well
     MutableBytes mapping{};
     std::vector<Fd> descriptors{};
+    std::shared_ptr<const void> until{};  // kept until it is given back
 };
 
 class Releaser {

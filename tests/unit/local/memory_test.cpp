@@ -19,6 +19,7 @@
 #include "calls.hpp"
 #include "core/region.hpp"
 #include "rank.hpp"
+#include "support/stuck_socket.hpp"
 #include "test_daemon.hpp"
 
 using namespace nexar;
@@ -60,6 +61,22 @@ int exit_code(bool good, int otherwise) {
 }
 
 }  // namespace
+
+TEST_CASE("memory is charged until it is unmapped, however long that takes", "[local][N2][S16]") {
+    Tenants tenants;
+    const TenantRef tenant = tenants.of("", 1000);
+    const auto unmapper = std::make_shared<loop::Releaser>(1);
+    StuckSocket stuck;
+    unmapper->release(0, stuck.take());  // what comes behind waits
+    const Memfd memory(4 * page);
+    auto mapping = *local::Mapping::unchecked(memory.fd, 0, 4 * page, {unmapper});
+    mapping->charges()->push_back(*tenant->charge(Resource::region_bytes, 4 * page));
+    mapping.reset();
+    CHECK(tenant->used(Resource::region_bytes) == 4 * page);
+    stuck.let_go();
+    REQUIRE(unmapper->idle_within(60));
+    CHECK(tenant->used(Resource::region_bytes) == 0);
+}
 
 TEST_CASE("only the memfd's own memory, shared and writable, is taken for it", "[local]") {
     ThreadDaemon daemon;

@@ -101,6 +101,40 @@ TEST_CASE("a region's memory stays mapped until the last operation on it has end
     CHECK(f.ask(4, free) == -104);
 }
 
+TEST_CASE("a freed region is charged while an operation uses it, and until it is unmapped",
+          "[local][N1][N2]") {
+    Fixture f;
+    const TenantRef user = f.tenants.of("", 1000);
+    const uint64_t before = user->used(Resource::region_bytes);
+    constexpr uint64_t large = 1 << 21;
+    const ChargeRef others = *user->charge(
+        Resource::region_bytes, user->limits().share(Resource::region_bytes) - 3 * large / 2 - before);
+    auto unmapped_with = std::make_shared<std::vector<ChargeRef>>();
+    const auto add = [&](uint32_t region, std::shared_ptr<std::vector<ChargeRef>> charges) {
+        auto memory = nexar::test::memory_of_test(f.region.data(), large);
+        memory.charges = std::move(charges);
+        f.core.add_region(14, ++f.generation, region, std::move(memory));
+        return static_cast<Errc>(f.memory.view().slot(14).result.status);
+    };
+    REQUIRE(add(2, unmapped_with) == Errc::ok);
+    auto d = all_reduce(8);
+    d.in.region = 2;
+    f.push(3, d);
+    nexar_shm_descriptor free{};
+    free.kind = NEXAR_CMD_REGION_FREE;
+    free.in.region = 2;
+    REQUIRE(f.ask(4, free) == 0);
+
+    CHECK(add(3, {}) == Errc::no_memory);  // the operation pins it
+    f.engine.ops.clear();
+    CHECK(f.engine.rows.rows() == 1);
+    CHECK(add(4, {}) == Errc::no_memory);  // it is not unmapped yet
+    CHECK(f.text(14).contains("user_share_percent"));
+    unmapped_with.reset();
+    CHECK(user->used(Resource::region_bytes) + 3 * large / 2 == user->limits().share(Resource::region_bytes));
+    CHECK(add(5, {}) == Errc::ok);
+}
+
 TEST_CASE("regions: numbers used once, so many at once, so many bytes", "[local]") {
     Fixture f;
     const auto add = [&](uint32_t region, uint64_t bytes) {
