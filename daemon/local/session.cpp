@@ -67,14 +67,13 @@ Session::~Session() {
 }
 
 void Session::on_readable(Time now) {
-    for (int i = 0; i < packets_per_turn_max && !ended_; ++i) {
+    for (int i = 0; i < packets_per_turn_max && !ended_ && !ending_; ++i) {
         Packet packet = receive_packet(connection());
         switch (packet.kind) {
             case Packet::Kind::nothing_yet:
                 return;
             case Packet::Kind::closed:
-                drain_rest(now);
-                return end_by_client(now, {Errc::closed, "the connection ended", -1, -1, {}});
+                return end_with_rest(now, {Errc::closed, "the connection ended", -1, -1, {}});
             case Packet::Kind::bad:
             case Packet::Kind::message:
                 handle(now, packet);
@@ -168,8 +167,8 @@ Result<void> Session::on_ready_packet(Time now, uint32_t type, Packet& packet) {
         }
         case NEXAR_MSG_GOODBYE: {
             NEXAR_TRY_VOID(body_of<nexar_msg_head>(packet, 0));
-            drain_rest(now);
-            end(now, SessionEnd::closed, goodbye());
+            goodbye_received_ = true;
+            end_with_rest(now, goodbye());
             return {};
         }
         case NEXAR_MSG_REGION_ADD:
@@ -216,27 +215,35 @@ void Session::end_if_given_up(Time now) {
 size_t Session::drain(Time now, size_t entries_max) {
     end_if_given_up(now);
     if (!ready()) return 0;
+    if (ending_) return take_rest(now, entries_max);
     const size_t taken = core_->drain(now, entries_max);
     if (core_->broken()) end(now, SessionEnd::crashed, *core_->broken());
     return taken;
 }
 
-// Handles the entries that were submitted before the end: each was published whole. Bounded by the ring's
-// length, in case a process that inherited the segment still writes.
-void Session::drain_rest(Time now) {
+// Ends when the entries are handled that were submitted before: each was published whole. What is more than
+// a turn's share of them waits for drain(), as any entry [N12].
+void Session::end_with_rest(Time now, Error crash) {
+    if (ending_) return;
     end_if_given_up(now);
-    if (!ready()) return;
-    size_t left = nexar_shm_submission_entries(core_->slots());
-    while (left > 0) {
-        const size_t taken = core_->drain(now);
-        if (taken == 0) return;
-        left -= std::min(left, taken);
-    }
+    if (!ready()) return end_by_client(now, std::move(crash));
+    ending_ = std::move(crash);
+    rest_ = nexar_shm_submission_entries(core_->slots());
+    take_rest(now, rest_at_once_max);
+}
+
+// Bounded by the ring's length, in case a process that inherited the segment still writes.
+size_t Session::take_rest(Time now, size_t entries_max) {
+    const size_t asked = std::min(rest_, entries_max);
+    const size_t taken = core_->drain(now, asked);
+    rest_ -= taken;
+    if (taken < asked || rest_ == 0) end_by_client(now, std::move(*ending_));
+    return taken;
 }
 
 // Reads the packets that are left: GOODBYE may be behind doorbells.
 void Session::drain_socket(Time now) {
-    for (int i = 0; i < packets_at_end_max && !ended_; ++i) {
+    for (int i = 0; i < packets_at_end_max && !ended_ && !ending_; ++i) {
         Packet packet = receive_packet(connection());
         if (packet.kind == Packet::Kind::nothing_yet || packet.kind == Packet::Kind::closed)
             return;  // the caller ends the session
@@ -246,14 +253,13 @@ void Session::drain_socket(Time now) {
 
 // The end counts as a crash unless the client has announced it.
 void Session::end_by_client(Time now, Error crash) {
-    const bool orderly = ready() && core_->has_goodbye();
+    const bool orderly = ready() && (goodbye_received_ || core_->has_goodbye());
     end(now, orderly ? SessionEnd::closed : SessionEnd::crashed, orderly ? goodbye() : std::move(crash));
 }
 
 void Session::on_process_ended(Time now) {
     drain_socket(now);
-    drain_rest(now);
-    end_by_client(now, {Errc::peer_lost, "the process ended", -1, -1, {}});
+    if (!ended_) end_with_rest(now, {Errc::peer_lost, "the process ended", -1, -1, {}});
 }
 
 void Session::on_time(Time now) {

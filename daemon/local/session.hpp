@@ -52,7 +52,7 @@ class Session final : private Waker {
     void end_if_faulted(Time now);    // [S18]
     // Handles submitted entries, at most so many; returns how many.
     size_t drain(Time now, size_t entries_max);
-    bool has_work() const { return core_ && core_->has_work(); }
+    bool has_work() const { return (ending_ && !ended_) || (core_ && core_->has_work()); }
     Time wake_at() const { return state_ == State::ready || ended_ ? never : handshake_until_; }
 
     // Ends the session: sends the reason to the client if the socket takes it, and reports the end to the
@@ -75,6 +75,7 @@ class Session final : private Waker {
     static constexpr int packets_per_turn_max = 4;
     static constexpr size_t unclosed_max = 256;      // descriptors of a user; an honest one's are all mapped
     static constexpr int packets_at_end_max = 4096;  // above the capacity of a socket's buffer
+    static constexpr size_t rest_at_once_max = 8;    // entries of a client that has ended
 
     void handle(Time now, Packet& packet);
     void on_packet(Time now, Packet& packet);
@@ -83,7 +84,8 @@ class Session final : private Waker {
     Result<void> on_ready_packet(Time now, uint32_t type, Packet& packet);
     Result<void> on_region_add(Packet& packet);
     Result<RegionMemory> map_region(Packet& packet, const nexar_msg_region_add& add) const;
-    void drain_rest(Time now);
+    void end_with_rest(Time now, Error crash);
+    size_t take_rest(Time now, size_t entries_max);
     void drain_socket(Time now);
     void end_by_client(Time now, Error crash);
     void wake_all(uint32_t* word) override;
@@ -98,6 +100,9 @@ class Session final : private Waker {
     std::shared_ptr<Mapping> control_;   // the control segment; null before ATTACH
     std::unique_ptr<SessionCore> core_;  // null before ATTACH
     std::optional<Error> ended_;         // the reason, once the session has ended
+    std::optional<Error> ending_;        // its client has ended; entries that came before are left
+    size_t rest_ = 0;                    // at most so many
+    bool goodbye_received_ = false;
 };
 
 }  // namespace nexar::local
