@@ -115,7 +115,7 @@ void Server::unwatch(const Session& session) {
 
 void Server::accept_all(Time now, size_t listener) {
     for (int i = 0; i < accepts_per_turn_max && !stopped_; ++i) {
-        if (closer_->descriptors() > unclosed_max) return pause_accepting(now);
+        if (closer_->descriptors() > config_.unclosed_max) return pause_accepting(now);
         Fd connection(::accept4(listeners_[listener].get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
         if (!connection) {
             if (errno == EMFILE || errno == ENFILE) refuse_without_descriptors(listener);
@@ -142,7 +142,7 @@ void Server::pause_accepting(Time now) {
 void Server::accept_again(Time now) {
     if (stopped_ || now < accept_again_at_) return;
     accept_again_at_ = now + accept_pause;
-    if (closer_->descriptors() > unclosed_max) return;
+    if (closer_->descriptors() > config_.unclosed_max) return;
     accept_again_at_ = never;
     for (size_t i = 0; i < listeners_.size(); ++i) descriptors_->watch(listeners_[i].get(), listener_bit | i);
 }
@@ -159,8 +159,8 @@ void Server::refuse_without_descriptors(size_t listener) {
 
 // Takes the connection, unless it fails.
 Result<void> Server::admit(Time now, Fd& connection, PeerProcess peer, const TenantRef& tenant) {
-    if (closer_->descriptors(peer.uid) > unclosed_of_user_max)
-        return fail(Errc::table_full, "more than " + std::to_string(unclosed_of_user_max) +
+    if (closer_->descriptors(peer.uid) > config_.unclosed_of_user_max)
+        return fail(Errc::table_full, "more than " + std::to_string(config_.unclosed_of_user_max) +
                                           " descriptors that this user passed are not closed yet");
     NEXAR_TRY(auto charge, tenant->charge(Resource::sessions));  // [N3]
     const SessionId id(next_session_++);

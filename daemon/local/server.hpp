@@ -35,6 +35,9 @@ struct ServerConfig {
     NodeId node;
     Duration handshake_timeout{10'000'000'000};  // of a client that has yet to be scheduled, too
     SessionLimits session;
+    // Descriptors that are not closed yet [S16]: of one user, whose next connection is refused; and of all,
+    // when nobody's is accepted.
+    size_t unclosed_of_user_max = 4096, unclosed_max = 16384;
     SessionCore::Sabotage sabotage;
     std::function<Time()> clock = loop::Loop::now;  // of what users' entries take [N12]
 };
@@ -96,9 +99,6 @@ class Server final : public engine::Clients {
 
   private:
     static constexpr size_t closing_threads_max = 64;  // users whose descriptors may be stuck
-    // Descriptors that are not closed yet: of one user, whose next connection is refused; and of all, when
-    // nobody's is accepted.
-    static constexpr size_t unclosed_of_user_max = 4096, unclosed_max = 16384;
 
     struct Row {
         std::unique_ptr<Session> session;

@@ -68,6 +68,7 @@ Session::~Session() {
 
 void Session::on_readable(Time now) {
     for (int i = 0; i < packets_per_turn_max && !ended_ && !ending_; ++i) {
+        if (passes_too_many()) return end(now, SessionEnd::crashed, too_many_unclosed());
         Packet packet = receive_packet(connection());
         switch (packet.kind) {
             case Packet::Kind::nothing_yet:
@@ -90,10 +91,19 @@ void Session::handle(Time now, Packet& packet) {
     if (packet.fds.empty()) return;
     const uint64_t lane = client_.process.uid;
     host_.closer->release(lane, {.descriptors = std::move(packet.fds)});
-    if (host_.closer->descriptors(lane) > unclosed_max)
-        end(now, SessionEnd::crashed,
-            protocol_error("more than " + std::to_string(unclosed_max) +
-                           " descriptors that this user passed are not closed yet"));
+    if (host_.closer->descriptors(lane) > unclosed_max) end(now, SessionEnd::crashed, too_many_unclosed());
+}
+
+// Looked at before a message is taken: so hundreds of sessions with 253 descriptors each do not take all that
+// the daemon may have. Those that are not taken are closed with the connection.
+bool Session::passes_too_many() const {
+    return host_.closer->descriptors(client_.process.uid) > unclosed_max &&
+           loop::brings_descriptors(connection());
+}
+
+Error Session::too_many_unclosed() const {
+    return protocol_error("more than " + std::to_string(unclosed_max) +
+                          " descriptors that this user passed are not closed yet");
 }
 
 void Session::on_packet(Time now, Packet& packet) {
@@ -244,6 +254,7 @@ size_t Session::take_rest(Time now, size_t entries_max) {
 // Reads the packets that are left: GOODBYE may be behind doorbells.
 void Session::drain_socket(Time now) {
     for (int i = 0; i < packets_at_end_max && !ended_ && !ending_; ++i) {
+        if (passes_too_many()) return;  // the caller ends the session
         Packet packet = receive_packet(connection());
         if (packet.kind == Packet::Kind::nothing_yet || packet.kind == Packet::Kind::closed)
             return;  // the caller ends the session

@@ -43,4 +43,14 @@ Received receive(int connection, MutableBytes into) {
     return out;
 }
 
+bool brings_descriptors(int connection) {
+    std::byte byte;
+    iovec part{&byte, 1};
+    msghdr header{};
+    header.msg_iov = &part;
+    header.msg_iovlen = 1;
+    const ssize_t got = ::recvmsg(connection, &header, MSG_DONTWAIT | MSG_PEEK);
+    return got >= 0 && (header.msg_flags & MSG_CTRUNC) != 0;
+}
+
 }  // namespace nexar::loop

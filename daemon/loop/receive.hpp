@@ -19,5 +19,7 @@ struct Received {
 };
 // Never blocks, and is not interrupted.
 Received receive(int connection, MutableBytes into);
+// Whether the next message has descriptors; it stays where it is.
+bool brings_descriptors(int connection);
 
 }  // namespace nexar::loop

@@ -61,6 +61,15 @@ inline uint32_t receive_type(const local::Fd& fd) {
     return got > 0 ? head.type : got == 0 || errno == ECONNRESET ? 0 : 999;
 }
 
+// The type of a packet that is there; 999: none is.
+inline uint32_t receive_type_now(const local::Fd& fd) {
+    char bytes[NEXAR_MSG_BYTES_MAX] = {};
+    const ssize_t got = ::recv(fd.get(), bytes, sizeof bytes, MSG_DONTWAIT);
+    nexar_msg_head head{};
+    if (got >= static_cast<ssize_t>(sizeof head)) std::memcpy(&head, bytes, sizeof head);
+    return got > 0 ? head.type : 999;
+}
+
 inline nexar_msg_hello hello() {
     auto out = message<nexar_msg_hello>(NEXAR_MSG_HELLO);
     out.version_min = out.version_max = NEXAR_LOCAL_VERSION;

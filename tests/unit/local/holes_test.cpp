@@ -3,23 +3,20 @@
 #include "local/holes.hpp"
 
 #include <fcntl.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <catch2/catch_test_macros.hpp>
 #include <cerrno>
-#include <cstddef>
 #include <fstream>
 #include <string>
 
 #include "by_hand.hpp"
 #include "local/memory.hpp"
 #include "nexar.h"
+#include "support/forbidden_calls.hpp"
 #include "test_daemon.hpp"
 
 using namespace nexar;
@@ -58,19 +55,6 @@ std::byte read_at(MutableBytes memory, uint64_t at) {
 }
 void write_at(MutableBytes memory, uint64_t at, std::byte value) {
     *static_cast<volatile std::byte*>(&memory[at]) = value;
-}
-
-// From now on this process may not call userfaultfd(2), as in a container.
-bool forbid_userfaultfd() {
-    sock_filter filter[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_userfaultfd, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    const sock_fprog program{4, filter};
-    return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-           ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
 struct Guarded {
@@ -227,7 +211,7 @@ TEST_CASE("[S18] so does a session whose control segment was not touched before"
 
 TEST_CASE("[S18] where userfaultfd is refused, holes read as zeros, and all else works", "[local]") {
     Child child([] {
-        if (!forbid_userfaultfd()) return 2;
+        if (!forbid_calls({SYS_userfaultfd}, EPERM)) return 2;
         const auto holes = Holes::open();
         if (holes || holes.error().code != Errc::unsupported) return 3;
         if (!holes.error().text.contains("userfaultfd")) return 4;

@@ -49,9 +49,8 @@ class StillServer {
     static constexpr Time now{std::chrono::hours(1)};
 
     // Beside `path`, a socket for each label, at path_of(it).
-    explicit StillServer(const std::vector<std::string>& labels = {})
+    explicit StillServer(const std::vector<std::string>& labels = {}, local::ServerConfig config = {})
         : path("/tmp/nexar-still-" + std::to_string(::getpid()) + ".sock") {
-        local::ServerConfig config;
         config.sockets[0].path = path;
         config.clock = [] { return now; };
         for (const std::string& label : labels) config.sockets.push_back({path_of(label), label, {}});
@@ -79,6 +78,7 @@ class StillServer {
 
     const std::string path;
     KeepingEngine engine;
+    std::vector<std::string> lines;  // of the log
 
   private:
     struct Descriptors final : local::Descriptors {
@@ -86,7 +86,7 @@ class StillServer {
         void watch(int fd, uint64_t key) override { keys[fd] = key; }
         void unwatch(int fd, uint64_t) override { keys.erase(fd); }
     };
-    Log log_{[](Level, const std::string&) {}};
+    Log log_{[this](Level, const std::string& line) { lines.push_back(line); }};
     Tenants tenants_;
     Descriptors descriptors_;
     std::unique_ptr<local::Server> server_;

@@ -2,11 +2,16 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
+#include <cstring>
+#include <filesystem>
+#include <iterator>
 #include <span>
 #include <vector>
 
 #include "by_hand.hpp"
+#include "still_server.hpp"
 #include "support/stuck_socket.hpp"
 #include "test_daemon.hpp"
 
@@ -40,6 +45,25 @@ bool pass(ThreadDaemon& daemon, const Fd& connection, StuckSocket& stuck, Bytes 
     return true;
 }
 
+void pass_copies(const Fd& connection, int descriptor, size_t count) {
+    nexar_msg_head doorbell{NEXAR_LOCAL_MAGIC, NEXAR_MSG_BELL};
+    iovec part{&doorbell, sizeof doorbell};
+    std::vector<char> control(CMSG_SPACE(sizeof(int) * count));
+    msghdr header{};
+    header.msg_iov = &part, header.msg_iovlen = 1;
+    header.msg_control = control.data(), header.msg_controllen = control.size();
+    cmsghdr* c = CMSG_FIRSTHDR(&header);
+    c->cmsg_level = SOL_SOCKET, c->cmsg_type = SCM_RIGHTS, c->cmsg_len = CMSG_LEN(sizeof(int) * count);
+    const std::vector<int> copies(count, descriptor);
+    std::memcpy(CMSG_DATA(c), copies.data(), sizeof(int) * count);
+    REQUIRE(::sendmsg(connection.get(), &header, MSG_NOSIGNAL) == sizeof doorbell);
+}
+
+size_t open_descriptors() {
+    const std::filesystem::directory_iterator all("/proc/self/fd");
+    return static_cast<size_t>(std::distance(begin(all), end(all)));
+}
+
 template <class T>
 Bytes packet(const T& body) {
     return std::as_bytes(std::span<const T>(&body, 1));
@@ -51,6 +75,14 @@ nexar_msg_region_add one_page() {
     out.bytes = 4096;
     return out;
 }
+
+// A session that passed what is no memory, and whose close() waits.
+struct PassedNoMemory {
+    ThreadDaemon daemon;
+    StuckSocket stuck;
+    Fd session = ready(daemon);
+    PassedNoMemory() { REQUIRE(pass(daemon, session, stuck, packet(one_page()))); }
+};
 
 bool ends(const Fd& connection) {
     for (int i = 0; i < 8; ++i)  // answers may come first
@@ -76,11 +108,8 @@ TEST_CASE("[S16] a descriptor that does not belong to its message is closed else
 }
 
 TEST_CASE("[S16] so is one that is no memory", "[local][hostile]") {
-    ThreadDaemon daemon;
-    StuckSocket stuck;
-    const Fd session = ready(daemon);
-    REQUIRE(pass(daemon, session, stuck, packet(one_page())));
-    CHECK(answers(daemon));
+    const PassedNoMemory scene;
+    CHECK(answers(scene.daemon));
 }
 
 TEST_CASE("[S16] so are those that nobody has read when the connection ends", "[local][hostile]") {
@@ -110,13 +139,61 @@ TEST_CASE("[S16] so are those of a connection that is refused", "[local][hostile
 }
 
 TEST_CASE("[S16] a session whose user has too many that are not closed ends", "[local][hostile]") {
-    ThreadDaemon daemon;
-    StuckSocket stuck;
-    const Fd session = ready(daemon);
-    REQUIRE(pass(daemon, session, stuck, packet(one_page())));
+    const PassedNoMemory scene;
+    const auto& [daemon, stuck, session] = scene;
     const Fd other(::dup(session.get()));
     bool open = true;
     for (int i = 0; i < 2000 && open; ++i) open = say(session, one_page(), {other.get()});
     CHECK(ends(session));
     CHECK(answers(daemon));
+}
+
+TEST_CASE("[S16] while too many are not closed nobody is accepted, and afterwards all who waited are",
+          "[local][hostile]") {
+    local::ServerConfig config;
+    config.unclosed_max = 1;
+    StillServer daemon({}, config);
+    const auto logged = [&](std::string_view word) {
+        return std::ranges::any_of(daemon.lines,
+                                   [&](const std::string& line) { return line.contains(word); });
+    };
+    StuckSocket stuck;
+    const Fd client = dial(daemon.path);
+    REQUIRE(local::send_packet(client.get(), packet(nexar_msg_head{1, 2}), std::vector<int>{stuck.fd()}));
+    stuck.take();
+    while (receive_type_now(client) != NEXAR_MSG_REFUSED) REQUIRE(daemon.take(1000));
+
+    const Fd waits = dial(daemon.path);
+    REQUIRE(say(waits, hello()));
+    while (!logged("accept_paused")) REQUIRE(daemon.take(1000));
+    CHECK_FALSE(daemon.take(0));  // it is not looked at either
+    CHECK(daemon->wake_at() <= StillServer::now + std::chrono::milliseconds(100));
+    daemon->on_time(daemon->wake_at());
+    CHECK_FALSE(daemon.take(0));
+
+    stuck.let_go();
+    do daemon->on_time(daemon->wake_at());
+    while (!daemon.take(10));
+    while (receive_type_now(waits) != NEXAR_MSG_WELCOME) REQUIRE(daemon.take(1000));
+}
+
+TEST_CASE("[S16] however many sessions pass however many, a user has few that are not closed",
+          "[local][hostile]") {
+    constexpr size_t sessions = 20, of_one = 253;  // the most that the kernel passes with a message
+    StillServer daemon;
+    StuckSocket stuck;
+    std::vector<Fd> clients;
+    for (size_t i = 0; i < sessions; ++i) {
+        clients.push_back(dial(daemon.path));
+        while (daemon->sessions() <= i) REQUIRE(daemon.take(1000));
+    }
+    for (const Fd& client : clients) pass_copies(client, stuck.fd(), of_one);
+    stuck.take();
+    const size_t before = open_descriptors();
+    while (daemon->sessions() > 0) {
+        REQUIRE(daemon.take(1000));
+        daemon->poll(StillServer::now);
+    }
+    CHECK(open_descriptors() <= before + 256 + of_one);
+    stuck.let_go();
 }

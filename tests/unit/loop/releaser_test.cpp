@@ -6,7 +6,10 @@
 #include <sys/socket.h>
 
 #include <catch2/catch_test_macros.hpp>
+#include <cerrno>
+#include <thread>
 
+#include "support/forbidden_calls.hpp"
 #include "support/stuck_socket.hpp"
 
 using namespace nexar;
@@ -59,6 +62,25 @@ TEST_CASE("[S16] a releaser that ends waits for nothing, and what it has is give
     }
     stuck.let_go();
     CHECK(hangs_up(behind));
+}
+
+TEST_CASE("[S16] where the system has no thread, what is released waits for the next release", "[loop]") {
+    Releaser releaser(1);
+    Fd first;
+    bool forbidden = false;
+    std::thread([&] {
+        forbidden = test::forbid_calls({SYS_clone, SYS_clone3}, EAGAIN);
+        first = pipe_through(releaser, 1);
+    }).join();
+    REQUIRE(forbidden);
+    CHECK(releaser.descriptors(1) == 1);
+    CHECK_FALSE(releaser.idle_within(0));
+
+    const Fd second = pipe_through(releaser, 2);
+
+    CHECK(hangs_up(first));
+    CHECK(hangs_up(second));
+    CHECK(releaser.idle_within(60));
 }
 
 TEST_CASE("[S16] a mapping of several pieces is unmapped whole", "[loop]") {
