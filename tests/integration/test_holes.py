@@ -8,6 +8,7 @@ import sys
 import textwrap
 
 from harness import *
+from harness.users import become, open_to_all
 
 GREEDY, OTHER = 2001, 2002
 MIB = 1 << 20
@@ -15,17 +16,6 @@ LIMIT = 150 * MIB  # of the daemon's memory; its own is a fifth of that
 libc = ctypes.CDLL(None, use_errno=True)
 libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_long]
 PUNCH_HOLE = 3  # and KEEP_SIZE
-
-
-def become(uid):
-    os.setgroups([])
-    os.setgid(uid)
-    os.setuid(uid)
-
-
-def open_to_all(cluster):
-    for folder in (cluster.folder, *(node.folder for node in cluster)):
-        os.chmod(folder, 0o755)
 
 
 def punches(me, mib):

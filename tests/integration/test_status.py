@@ -9,21 +9,15 @@ import subprocess
 
 from harness import *
 from harness.system import die_with_parent
+from harness.users import become, open_to_all
 
 ONE, OTHER, FLOODER = 2001, 2002, 2003
 OWN_LINE = "only your own sessions, groups and operations are shown"
 
 
-def become(uid):
-    os.setgroups([])
-    os.setgid(uid)
-    os.setuid(uid)
-
-
-def open_to_all(cluster):
+def open_ctl_to_all(cluster):
     """Other users may come to the sockets, and may run nexarctl."""
-    for folder in (cluster.folder, *(node.folder for node in cluster)):
-        os.chmod(folder, 0o755)
+    open_to_all(cluster)
     if not (cluster.folder / "nexarctl").exists():
         shutil.copy(os.environ["NEXAR_TEST_NEXARCTL"], cluster.folder / "nexarctl")
 
@@ -85,7 +79,7 @@ def names(answer, key):
 
 
 def test_each_user_sees_his_own_hung_operations_and_nobody_elses(cluster):
-    open_to_all(cluster)
+    open_ctl_to_all(cluster)
     jobs = {uid: hanging(cluster, uid, f"of-{uid}") for uid in (ONE, OTHER)}
     for uid, job in jobs.items():
         other = f"of-{OTHER if uid == ONE else ONE}"
@@ -119,7 +113,7 @@ def waits(me, uid):
 
 
 def test_a_user_sees_the_groups_that_his_processes_wait_for(cluster):
-    open_to_all(cluster)
+    open_ctl_to_all(cluster)
     for uid in (ONE, OTHER):
         Job([cluster[1], cluster[2]], waits, uid, name=f"awaited-by-{uid}", without={1}).await_marks()
     for uid in (ONE, OTHER):
@@ -130,7 +124,7 @@ def test_a_user_sees_the_groups_that_his_processes_wait_for(cluster):
 
 def test_a_status_socket_answers_no_more_than_that_to_anybody(cluster):
     """Changes, questions of administrators, garbage; from a user, and from root."""
-    open_to_all(cluster)
+    open_ctl_to_all(cluster)
     path = cluster[1].folder / "status.sock"
     equal(path.stat().st_mode & 0o777, 0o666, "mode")
     job = hanging(cluster, ONE, "hidden")
@@ -192,7 +186,7 @@ def reduces(me):
 
 def test_a_flood_by_one_user_hurts_nobody(cluster):
     """Another user's questions, the administrator's, and operations go on; the daemon keeps nothing for the flooder."""
-    open_to_all(cluster)
+    open_ctl_to_all(cluster)
     flood = Job([cluster[1]], floods)
     flood.await_marks()
     before = anonymous_mib(cluster[1])
@@ -213,7 +207,7 @@ def anonymous_mib(node):
 
 
 def test_without_a_status_socket_a_user_learns_what_he_may_do(cluster):
-    open_to_all(cluster)
+    open_ctl_to_all(cluster)
     for words in (("token", "list"), ("config",), ("cluster", "show")):
         contains(ctl(cluster, ONE, *words, expect=1)[1], "you may not use", "sudo")
     node = cluster[1]
@@ -234,7 +228,7 @@ def labelled(me, path):
 
 def test_the_users_of_a_label_have_a_status_socket_of_their_own(cluster):
     """A container that has that folder only needs nothing else: there is no admin socket in it."""
-    open_to_all(cluster)
+    open_ctl_to_all(cluster)
     node = cluster[1]
     pod = node.folder / "pod"
     pod.mkdir()

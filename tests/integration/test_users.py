@@ -6,21 +6,10 @@ import pathlib
 import socket
 
 from harness import *
+from harness.users import become, open_to_all
 
 GREEDY, OTHER = 2001, 2002
 MIB = 1 << 20
-
-
-def open_to_all(cluster):
-    """Other users may come to the sockets."""
-    for folder in (cluster.folder, *(node.folder for node in cluster)):
-        os.chmod(folder, 0o755)
-
-
-def become(uid):
-    os.setgroups([])
-    os.setgid(uid)
-    os.setuid(uid)
 
 
 _libc = ctypes.CDLL(None, use_errno=True)

@@ -223,14 +223,25 @@ TEST_CASE("a chunk above a turn costs its tenant the next turns", "[link][N14]")
     CHECK((second - first) * chunk_cost >= chunk_bytes_max - turn_cost_of(Class::small));
 }
 
-TEST_CASE("a tenant that comes back has saved nothing, and is behind the others", "[link][N14]") {
-    SendTurns turns;
+namespace {
+
+struct TwoTenants {  // with a small send each
     TenantSends tenants[2];
     Send sends[2];
-    for (size_t i : {0u, 1u}) {
-        tenants[i].cls = sends[i].cls = Class::small;
-        sends[i].tenant = &tenants[i];
+    SendTurns turns;
+    TwoTenants() {
+        for (size_t i : {0u, 1u}) {
+            tenants[i].cls = sends[i].cls = Class::small;
+            sends[i].tenant = &tenants[i];
+        }
     }
+};
+
+}  // namespace
+
+TEST_CASE("a tenant that comes back has saved nothing, and is behind the others", "[link][N14]") {
+    TwoTenants two;
+    auto& [tenants, sends, turns] = two;
     turns.add(sends[0]);
     for (int i = 0; i < 20; ++i) {
         turns.add(sends[1]);
@@ -247,14 +258,9 @@ TEST_CASE("a tenant that comes back has saved nothing, and is behind the others"
 }
 
 TEST_CASE("a tenant that runs out of sends keeps its debt", "[link][N14]") {
-    SendTurns turns;
-    TenantSends tenants[2];
-    Send sends[2];
-    for (size_t i : {0u, 1u}) {
-        tenants[i].cls = sends[i].cls = Class::small;
-        sends[i].tenant = &tenants[i];
-        turns.add(sends[i]);
-    }
+    TwoTenants two;
+    auto& [tenants, sends, turns] = two;
+    for (Send& send : sends) turns.add(send);
     // The first one's chunks cost two turns, and it has one at a time.
     constexpr auto chunk = static_cast<uint32_t>(2 * turn_cost_of(Class::small) - chunk_cost);
     int64_t bytes[2] = {};
