@@ -8,6 +8,7 @@
 
 #include "config/config.hpp"
 #include "config/file.hpp"
+#include "core/secret.hpp"
 #include "node/node.hpp"
 #include "writers/stderr_log.hpp"
 
@@ -104,7 +105,7 @@ int main(int argc, char** argv) {
     sources.file_text = std::move(*text);
     for (const auto& [name, option] : options)
         if (option->count() > 0) sources.flags[name] = values[name];
-    const auto loaded = config::load(sources);
+    auto loaded = config::load(sources);
     if (!loaded) return complain(loaded.error().text);
     if (print) std::cout << config::to_toml(*loaded);
     if (print || check_only) return 0;
@@ -114,6 +115,8 @@ int main(int argc, char** argv) {
     for (const auto& name : config::unknown_variables(sources.environment))
         log->warn("variable_ignored", {field("name", name), field("allowed", "those of nexard --help")});
     auto node = node::Node::start(*loaded, *log);
+    config::wipe_token(sources, *loaded);
+    wipe(values["join_token"]);
     if (!node) {
         log->error("start_failed", {field("code", node.error().code), field("why", node.error().text)});
         return 1;

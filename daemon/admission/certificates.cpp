@@ -150,12 +150,14 @@ Digest hmac_sha256(Bytes key, Bytes data) {
 }
 
 // One block: no more is needed.
-Digest hkdf_sha256(Bytes secret, Bytes salt, Bytes info) {
+SecretBytes<32> hkdf_sha256(Bytes secret, Bytes salt, Bytes info) {
     Digest extracted = hmac_sha256(salt, secret);
     std::vector<std::byte> block(info.begin(), info.end());
     block.push_back(std::byte{1});
-    const Digest out = hmac_sha256(std::as_bytes(std::span(extracted)), block);
+    Digest made = hmac_sha256(std::as_bytes(std::span(extracted)), block);
+    const SecretBytes<32> out(made);
     wipe(std::as_writable_bytes(std::span(extracted)));
+    wipe(std::as_writable_bytes(std::span(made)));
     return out;
 }
 

@@ -28,7 +28,7 @@ constexpr size_t csr_bytes_max = 4096;
 
 Digest sha256(Bytes data);
 Digest hmac_sha256(Bytes key, Bytes data);
-Digest hkdf_sha256(Bytes secret, Bytes salt, Bytes info);  // RFC 5869, the first 32 bytes
+SecretBytes<32> hkdf_sha256(Bytes secret, Bytes salt, Bytes info);  // RFC 5869, the first 32 bytes
 void random_bytes(std::span<uint8_t> out);
 uint64_t random_u64();
 

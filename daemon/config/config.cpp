@@ -18,6 +18,8 @@ struct ParserFault {};
 #include <set>
 #include <sstream>
 
+#include "core/secret.hpp"
+
 namespace nexar::config {
 namespace {
 
@@ -191,6 +193,14 @@ Result<Config> load(const Sources& sources) {
     }
     NEXAR_TRY_VOID(check_together(config));
     return config;
+}
+
+void wipe_token(Sources& sources, Config& config) {
+    const Key& key = *find("join_token");
+    if (sources.file_text && !config.join_token.empty()) wipe(*sources.file_text);
+    wipe(sources.environment[key.environment]);
+    wipe(sources.flags[key.name]);
+    wipe(config.join_token);
 }
 
 std::vector<std::pair<std::string, std::string>> status_sockets(const Config& config) {

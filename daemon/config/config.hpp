@@ -87,6 +87,8 @@ struct Sources {
     std::map<std::string, std::string> flags;  // by key name
 };
 Result<Config> load(const Sources& sources);
+// Overwrites the join token, after its use, in what was loaded and in what it was loaded from.
+void wipe_token(Sources& sources, Config& config);
 
 // Variables that begin with NEXAR_ and are neither a daemon's nor an application's: most likely misspelt.
 std::vector<std::string> unknown_variables(const std::map<std::string, std::string>& environment);

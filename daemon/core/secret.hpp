@@ -51,6 +51,7 @@ class Secret {
 template <size_t N>
 struct SecretBytes : std::array<uint8_t, N> {
     SecretBytes() : std::array<uint8_t, N>{} {}
+    explicit SecretBytes(const std::array<uint8_t, N>& bytes) : std::array<uint8_t, N>(bytes) {}
     SecretBytes(const SecretBytes&) = default;
     SecretBytes& operator=(const SecretBytes&) = default;
     ~SecretBytes() { wipe(std::as_writable_bytes(std::span(*this))); }

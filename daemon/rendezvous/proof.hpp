@@ -9,13 +9,14 @@
 
 #include "core/bytes.hpp"
 #include "core/ids.hpp"
+#include "core/secret.hpp"
 #include "wire/messages.hpp"
 
 namespace nexar::rendezvous {
 
 using Digest = std::array<uint8_t, 32>;
 // Derived from a job's secret and the group's key. It stays in the daemon of the open.
-using ProofKey = std::array<uint8_t, 32>;
+using ProofKey = SecretBytes<32>;
 
 // What an open's secret becomes.
 struct Credentials {

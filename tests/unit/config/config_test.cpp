@@ -1,5 +1,6 @@
 #include "config/config.hpp"
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 
 using namespace nexar;
@@ -270,4 +271,18 @@ TEST_CASE("the effective configuration is TOML again, whatever its texts hold") 
     REQUIRE(again->socket_group == config->socket_group);
     REQUIRE(again->advertise == "10.0");
     REQUIRE(again->cluster_name == "007");
+}
+
+TEST_CASE("a join token is overwritten in all its places") {
+    const std::string token = "a-token-that-is-longer-than-what-a-string-keeps-in-itself";
+    Sources sources = file("join_token = \"" + token + "\"\n");
+    sources.environment["NEXAR_CLUSTER_TOKEN"] = token;
+    sources.flags["join_token"] = token;
+    Config config = *load(sources);
+    REQUIRE(config.join_token == token);
+    const std::string_view seen[] = {*sources.file_text, sources.environment["NEXAR_CLUSTER_TOKEN"],
+                                     sources.flags["join_token"], config.join_token};
+    wipe_token(sources, config);
+    for (const std::string_view place : seen) CHECK(std::ranges::count(place, '\0') == std::ssize(place));
+    CHECK(config.join_token.empty());
 }

@@ -2,6 +2,7 @@
 // sends what it cannot prove ends no more than the attempt.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
+#include <new>
 
 #include "cluster.hpp"
 #include "support/proofs.hpp"
@@ -9,7 +10,7 @@
 namespace nexar::rendezvous {
 namespace {
 
-constexpr ProofKey secret{1, 2, 3}, no_secret{};
+const ProofKey secret(Digest{1, 2, 3}), no_secret;
 const ProofPort port = test::proof_port();
 
 // A machine and what it sends. Its open is for rank `rank` of a group of two.
@@ -317,6 +318,18 @@ TEST_CASE("an open from outside with the key of a local group neither enters it 
             CHECK_FALSE(std::holds_alternative<wire::GroupPrepare>(send->message));
     }
     CHECK(opened == 1);
+}
+
+// The memory is this test's own, so that it may be read after the proof has ended.
+TEST_CASE("the key of a proof is overwritten when it ends", "[rendezvous][R19]") {
+    ProofKey key;
+    key.fill(0x5a);
+    alignas(Proof) std::byte place[sizeof(Proof)]{};
+    const auto has_key = [&] { return !std::ranges::search_n(place, 32, std::byte{0x5a}).empty(); };
+    auto* proof = new (place) Proof(port, key, wire::GroupPrepare{});
+    CHECK(has_key());
+    proof->~Proof();
+    CHECK_FALSE(has_key());
 }
 
 }  // namespace nexar::rendezvous
