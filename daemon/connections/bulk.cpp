@@ -19,6 +19,13 @@ Preamble preamble_of(const BulkConfig& config) {
     return p;
 }
 
+// What the ranks of a group read that ends because of it [P13].
+std::string cut_off_text(const std::string& address, Duration silence) {
+    return "both live, but nothing has come over the connection for bulk data (UDP " + address + ") for " +
+           std::to_string(to_ms(silence)) +
+           " ms: let the firewalls of both hosts pass that port, both ways (nexarctl doctor shows which)";
+}
+
 }  // namespace
 
 BulkConnections::BulkConnections(const BulkConfig& config, Carrier& carrier, link::Mesh& mesh)
@@ -58,6 +65,7 @@ void BulkConnections::drop(link::PeerIndex index) {
         schedule_.remove({node, {}});
         channels_.forget(node);
     }
+    asked_.erase(index);
     peers_.erase(at);
 }
 
@@ -71,11 +79,30 @@ void BulkConnections::replace_all(Time now) {
         if (peers_.at(index).up) schedule_.start({node, {}}, at += replace_interval);
 }
 
+void BulkConnections::ask_all() {
+    asked_.clear();
+    for (const auto& [index, peer] : peers_) {
+        if (!peer.up) continue;
+        send_what_is_acknowledged(index);
+        asked_.insert(index);
+    }
+}
+
+// The peer's loop ignores it.
+void BulkConnections::send_what_is_acknowledged(link::PeerIndex peer) {
+    mesh_->send_message(peer, wire::encode(wire::Heartbeat{}));
+}
+
+void BulkConnections::on_received(link::PeerIndex peer) {
+    watch_.received(peer);
+    if (!asked_.empty() && asked_.erase(peer) > 0) events_.push_back({peer, true, {}, {}, true});
+}
+
 void BulkConnections::on_time(Time now) {
     channels_.on_time(now);
     while (const auto opened = channels_.poll_opened()) on_opened(*opened, now);
     while (const auto closed = channels_.poll_closed()) on_closed(*closed, now);
-    while (const auto received = channels_.poll_received()) watch_.received(received->peer);
+    while (const auto received = channels_.poll_received()) on_received(received->peer);
     while (channels_.poll_written()) {
     }
     while (const auto target = schedule_.unanswered(now)) dial_failed(*find(target->node), now);
@@ -93,13 +120,12 @@ void BulkConnections::look_for_silence(Time now) {
 
 void BulkConnections::judge(const BulkWatch::Judged& judged) {
     if (judged.action == BulkWatch::Action::probe)
-        mesh_->send_message(judged.peer, wire::encode(wire::Heartbeat{}));  // the peer's loop ignores it
+        send_what_is_acknowledged(judged.peer);
     else if (judged.action == BulkWatch::Action::renew)
         channels_.close(judged.peer, Channels::close_silent, "it is silent while transfers wait for it");
     else
         events_.push_back({judged.peer, peers_.at(judged.peer).up,
-                           "nothing has come over its bulk connection for " +
-                               std::to_string(2 * to_ms(config_.watch.timeout)) + " ms",
+                           cut_off_text(peers_.at(judged.peer).known.address, 2 * config_.watch.timeout),
                            mesh_->groups_waiting_for(judged.peer)});
 }
 

@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,7 @@ struct BulkState {  // of one peer's bulk connection, for people
     bool up = false;
     std::string why;
     std::vector<GroupId> cut_off;  // groups whose transfers it cannot carry [P13]; usually none
+    bool answers = false;          // something has come over it since ask_all()
 };
 
 class BulkConnections {
@@ -65,6 +67,9 @@ class BulkConnections {
     // Every connection in use is replaced by a new one, one after the other: what they show at their
     // handshake has changed. Their transfers go on from their applied-bitmaps.
     void replace_all(Time now);
+    // For people: each connection in use is sent what the peer's QUIC acknowledges. The first that comes back
+    // over one is an event. An idle connection shows in no other way that its path is blocked.
+    void ask_all();
     void on_time(Time now);
 
     std::optional<BulkState> poll_event();
@@ -86,6 +91,8 @@ class BulkConnections {
     void dial_due(Time now);
     void look_for_silence(Time now);
     void judge(const BulkWatch::Judged& judged);
+    void on_received(link::PeerIndex peer);
+    void send_what_is_acknowledged(link::PeerIndex peer);
     void dial_failed(Peer& peer, Time now);
     void redial(const Peer& peer, Duration rtt, Time now);
     Peer* find(const NodeId& node);
@@ -98,6 +105,7 @@ class BulkConnections {
     std::map<link::PeerIndex, Peer> peers_;
     std::map<NodeId, link::PeerIndex> by_node_;  // the incarnation announced last
     std::multimap<NodeId, Opened> waiting_;      // of incarnations that are not announced yet
+    std::set<link::PeerIndex> asked_;            // by ask_all(), and nothing has come back yet
     std::deque<BulkState> events_;
 };
 

@@ -102,7 +102,7 @@ class Arbiter {
     void retract(Group& group, const NodeId& suspect);
     void find(const GroupId& id, Group& group, Error error, const NodeId& excluded);
     void find_link(const GroupId& id, Group& group, const GroupNode& a, const GroupNode& b,
-                   const std::string& why = "both live, but do not reach each other");
+                   const std::string& why = no_way_between);
     void on_report(const NodeId& from, const wire::SuspicionReport& message, Time now);
     template <class F>
     void for_groups_with(const NodeId& node, F f);

@@ -17,9 +17,12 @@ struct GroupNode {
     uint32_t lowest_rank = 0;
 };
 
+constexpr const char* no_way_between =
+    "both live, but do not reach each other: run nexarctl doctor on both hosts; their firewalls and what is "
+    "between them must pass nexard's UDP ports (listen, and the bulk ports) both ways";
+
 Error node_lost(const GroupNode& node);
 Error rank_lost(const NodeId& node, uint32_t rank, const std::string& reason);
-Error link_lost(const GroupNode& a, const GroupNode& b,
-                const std::string& why = "both live, but do not reach each other");
+Error link_lost(const GroupNode& a, const GroupNode& b, const std::string& why = no_way_between);
 
 }  // namespace nexar::membership

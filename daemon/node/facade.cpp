@@ -37,7 +37,14 @@ std::string why_not_up(const Member& member, const NodeId& node, const std::stri
     return why_closed + (why_closed.empty() || dialled.empty() ? "" : "; dialled: ") + dialled;
 }
 
-std::vector<report::Peer> peers_of(const Member& member, Duration silence_max, Time now) {
+// Of a peer that is up; empty: all of it is.
+std::string why_partly_up(const PeerView& view) {
+    for (const BulkView& bulk : view.bulk)
+        if (!bulk.up) return "no connection for bulk data (UDP " + bulk.address + ")";
+    return "";
+}
+
+std::vector<report::Peer> peers_of(const Member& member, Duration silence_max, bool asked, Time now) {
     std::vector<report::Peer> out;
     std::map<NodeId, bool> shown;
     for (const auto& [index, view] : member.peers()) {
@@ -51,8 +58,9 @@ std::vector<report::Peer> peers_of(const Member& member, Duration silence_max, T
         p.traffic = member.traffic(index, view);
         if (view.last_received_at != Time{}) p.received_ago = now - view.last_received_at;
         if (view.up && p.received_ago && *p.received_ago > silence_max) p.state = "suspected";
-        p.why = view.up ? (view.bulk_up ? "" : "no bulk connection yet")
-                        : why_not_up(member, p.record.node, view.why_down);
+        p.why = view.up ? why_partly_up(view) : why_not_up(member, p.record.node, view.why_down);
+        for (const BulkView& b : view.bulk)
+            p.bulk.push_back({b.address, b.up, asked ? std::optional(b.answers) : std::nullopt});
         shown[p.record.node] = true;
         out.push_back(std::move(p));
     }
@@ -125,7 +133,7 @@ void Node::ask(const control::Caller& caller, const std::string& command, const 
     if (command == "config") return answer(report::config(config_));
     if (command == "status") return answer(status(loop::Loop::now()));
     if (command == "cluster_show") return answer(cluster());
-    if (command == "doctor") return answer(doctor(loop::Loop::now()));
+    if (command == "doctor") return query_doctor(std::move(answer));
     answer(fail(Errc::unsupported, "there is no command '" + command + "'"));
 }
 
@@ -153,6 +161,23 @@ void Node::answer_questions(Time now) {
     questions_ = std::move(waiting);
     for (const Question& question : due)
         question.answer(query_group(question.command, question.arguments, question.own));
+}
+
+// What shows whether a bulk connection works is what comes back over it.
+void Node::query_doctor(control::Answer answer) {
+    constexpr Duration wait_max = std::chrono::seconds(1);
+    if (!identity_) return answer(doctor(loop::Loop::now()));
+    if (checkups_.empty()) member_->ask_bulk();
+    checkups_.push_back({std::move(answer), loop::Loop::now() + wait_max});
+}
+
+void Node::answer_checkups(Time now) {
+    const bool complete = !identity_ || member_->bulk_answers();
+    std::vector<Checkup> due, waiting;
+    for (Checkup& checkup : checkups_)
+        (complete || now >= checkup.until ? due : waiting).push_back(std::move(checkup));
+    checkups_ = std::move(waiting);
+    for (const Checkup& checkup : due) checkup.answer(doctor(now));
 }
 
 engine::Snapshot Node::snapshot(Time now, const std::string& group, const std::optional<TenantName>& own) {
@@ -185,9 +210,9 @@ const char* Node::state_name() const {
                                   : "no cluster";
 }
 
-std::vector<report::Peer> Node::peers(Time now) const {
+std::vector<report::Peer> Node::peers(Time now, bool asked) const {
     if (!identity_) return {};
-    return peers_of(*member_, config::seconds(config_.heartbeat_timeout), now);
+    return peers_of(*member_, config::seconds(config_.heartbeat_timeout), asked, now);
 }
 
 std::string Node::status(Time now) const {
@@ -232,7 +257,7 @@ std::string Node::doctor(Time now) const {
     if (identity_) {
         d.certificate = certificate_of(*member_);
         d.addresses = addresses_of(*member_);
-        d.peers = peers(now);
+        d.peers = peers(now, true);
         const auto& stats = member_->plane().socket_stats();
         d.gso = stats.segmentation;
         d.gro = stats.coalescing;

@@ -175,7 +175,7 @@ void Member::unwatch(int, uint64_t key) {
 
 link::TrafficCounts Member::traffic(PeerIndex peer, const PeerView& view) const {
     link::TrafficCounts out = plane_->traffic(peer);
-    for (const auto& shard : view.on_shards) out += shard->read();
+    for (const BulkView& bulk : view.bulk) out += bulk.traffic->read();
     return out;
 }
 

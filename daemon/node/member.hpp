@@ -25,16 +25,21 @@
 
 namespace nexar::node {
 
+struct BulkView {         // of a peer's bulk connection on one shard
+    std::string address;  // the peer's port for it
+    bool up = false;
+    bool answers = false;  // something has come over it since Member::ask_bulk()
+    std::shared_ptr<link::Traffic> traffic = std::make_shared<link::Traffic>();
+};
+
 struct PeerView {  // for nexarctl
     connections::PeerInfo info;
     std::string remote;
     bool up = false;
-    bool bulk_up = false;
     Time last_received_at{};
     Time since{};
     std::string why_down;
-    // What each shard exchanges with it.
-    std::vector<std::shared_ptr<link::Traffic>> on_shards;
+    std::vector<BulkView> bulk;  // by shard
 };
 
 class Member final : private local::Descriptors {
@@ -75,6 +80,9 @@ class Member final : private local::Descriptors {
     const Renewer& renewer() const { return *renewer_; }
     const ControlPlane& plane() const { return *plane_; }
     const std::map<PeerIndex, PeerView>& peers() const { return peers_; }
+    // Over which bulk connections something comes back: asks all, and `bulk_answers` when all have answered.
+    void ask_bulk();
+    bool bulk_answers() const;
     // The reason of the last close of a node that is no peer now; empty: it never was one.
     std::string why_departed(const NodeId& node) const;
     const AddressChoices& addresses() const { return addresses_; }
@@ -113,6 +121,7 @@ class Member final : private local::Descriptors {
     void peer_is_down(Time now, const connections::PeerIsDown& down);
     void use_new_certificate(Time now);
     bool read_shards(Time now);
+    void on_bulk(Time now, size_t shard, const connections::BulkState& state);
     bool read_workers(Time now);
     void save_roster(Time now);
     void roster_is_saved(Time now);

@@ -183,7 +183,7 @@ void Member::on_plane(Time now, PlaneEvent event) {
 void Member::peer_is_up(Time now, const connections::PeerIsUp& up) {
     PeerView& view = peers_[up.info.peer];
     departures_.erase(up.info.record.node);
-    view = {up.info, up.remote, true, view.bulk_up, now, now, {}, std::move(view.on_shards)};
+    view = {up.info, up.remote, true, now, now, {}, std::move(view.bulk)};
     needs_.log.info("peer_up", {field("peer", up.info.record.node), field("host", up.info.record.hostname),
                                 field("address", view.remote)});
     introduce_to_shards(up, view);
@@ -196,12 +196,13 @@ void Member::introduce_to_shards(const connections::PeerIsUp& up, PeerView& view
     auto address = quic::Address::parse(up.remote);
     if (!address) return;  // cannot happen: the address is that of an open connection
     const size_t count = std::min<size_t>(shards_.size(), up.info.bulk_shards);
-    while (view.on_shards.size() < count) view.on_shards.push_back(std::make_shared<link::Traffic>());
+    if (view.bulk.size() < count) view.bulk.resize(count);
     for (size_t i = 0; i < count; ++i) {
         address->port = static_cast<uint16_t>(up.info.bulk_port + i);
+        view.bulk[i].address = address->text();
         shards_[i]->post(connections::KnownPeer{up.info.peer, up.info.record.node, up.info.incarnation,
-                                                address->text(), needs_.self < up.info.record.node,
-                                                view.on_shards[i]});
+                                                view.bulk[i].address, needs_.self < up.info.record.node,
+                                                view.bulk[i].traffic});
     }
 }
 
@@ -246,16 +247,36 @@ bool Member::read_shards(Time now) {
             if (auto* mesh = std::get_if<link::MeshEvent>(&*event)) {
                 engine_->on_mesh_event(now, *mesh);
             } else if (auto* bulk = std::get_if<connections::BulkState>(&*event)) {
-                if (const auto it = peers_.find(bulk->peer); it != peers_.end())
-                    it->second.bulk_up = bulk->up;
-                if (!bulk->cut_off.empty())
-                    engine_->on_bulk_cut_off(now, bulk->peer, bulk->cut_off, bulk->why);
-                needs_.log.debug(bulk->up ? "bulk_up" : "bulk_down",
-                                 {field("peer", bulk->peer), field("why", bulk->why)});
+                on_bulk(now, i, *bulk);
             }
         }
     }
     return work;
+}
+
+void Member::on_bulk(Time now, size_t shard, const connections::BulkState& state) {
+    if (const auto it = peers_.find(state.peer); it != peers_.end() && shard < it->second.bulk.size()) {
+        BulkView& view = it->second.bulk[shard];
+        view.up = state.up;
+        view.answers = state.up && state.cut_off.empty();  // it was made just now, or something came
+    }
+    if (state.answers) return;
+    if (!state.cut_off.empty()) engine_->on_bulk_cut_off(now, state.peer, state.cut_off, state.why);
+    needs_.log.debug(state.up ? "bulk_up" : "bulk_down",
+                     {field("peer", state.peer), field("why", state.why)});
+}
+
+void Member::ask_bulk() {
+    for (auto& [index, peer] : peers_)
+        for (BulkView& bulk : peer.bulk) bulk.answers = false;
+    for (const auto& shard : shards_) shard->post(shards::AskPeers{});
+}
+
+bool Member::bulk_answers() const {
+    return std::ranges::all_of(peers_, [](const auto& entry) {
+        const PeerView& peer = entry.second;
+        return !peer.up || std::ranges::all_of(peer.bulk, &BulkView::answers);
+    });
 }
 
 // Saves the known addresses, which a restarted node dials.

@@ -203,6 +203,7 @@ bool Node::step(Time now) {
     if (!changes_.empty()) step_changes();
     if (joiner_) step_joiner(now);
     if (!questions_.empty()) answer_questions(now);
+    if (!checkups_.empty()) answer_checkups(now);
     if (control_->wake_at() <= now) control_->on_time(now);
     for (const auto& status : status_)
         if (status->wake_at() <= now) status->on_time(now);
@@ -248,6 +249,7 @@ Time Node::wake_at() const {
     if (joiner_) at = std::min(at, joiner_->wake_at());
     if (drain_until_) at = std::min(at, *drain_until_);
     for (const Question& question : questions_) at = std::min(at, question.until);
+    for (const Checkup& checkup : checkups_) at = std::min(at, checkup.until);
     return at;
 }
 

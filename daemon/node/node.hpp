@@ -73,6 +73,8 @@ class Node final : private control::Facade {
     void query_forming(const std::string& command, const std::string& arguments,
                        const std::optional<TenantName>& own, control::Answer answer);
     void answer_questions(Time now);
+    void query_doctor(control::Answer answer);
+    void answer_checkups(Time now);
     Result<std::string> query_group(const std::string& command, const std::string& arguments,
                                     const std::optional<TenantName>& own);
     engine::Snapshot snapshot(Time now, const std::string& group, const std::optional<TenantName>& own);
@@ -86,7 +88,7 @@ class Node final : private control::Facade {
     void remove_what_came_late(const control::Answer& answer, const std::string& left);
     void join(const std::string& arguments, control::Answer answer);
     const char* state_name() const;
-    std::vector<report::Peer> peers(Time now) const;
+    std::vector<report::Peer> peers(Time now, bool asked = false) const;
     std::string status(Time now) const;
     std::string doctor(Time now) const;
     std::string cluster() const;
@@ -121,6 +123,11 @@ class Node final : private control::Facade {
     };
     std::vector<Question> questions_;  // at most one of each connection to a control socket
     Time inquired_until_{};            // until then the other nodes' answers to the last inquiry count
+    struct Checkup {                   // a doctor's question, until all bulk connections have answered
+        control::Answer answer;
+        Time until;
+    };
+    std::vector<Checkup> checkups_;  // at most one of each connection to the admin socket
     SystemdNotifier systemd_;
     bool sleeping_ = false;            // the last turn announced a sleep
     Time began_{};                     // when the node started

@@ -52,6 +52,15 @@ json traffic_json(const link::TrafficCounts& counts) {
     return out;
 }
 
+json bulk_json(const std::vector<Bulk>& bulk) {
+    json list = json::array();
+    for (const auto& b : bulk)
+        list.push_back({{"address", b.address},
+                        {"up", b.up},
+                        {"answers", b.answers ? json(*b.answers) : json(nullptr)}});
+    return list;
+}
+
 json peers_json(const std::vector<Peer>& peers) {
     json list = json::array();
     for (const auto& p : peers)
@@ -64,6 +73,7 @@ json peers_json(const std::vector<Peer>& peers) {
                         {"features", p.agreed.features},
                         {"rtt_ms", optional_ms(p.rtt)},
                         {"received_ago_ms", optional_ms(p.received_ago)},
+                        {"bulk", bulk_json(p.bulk)},
                         {"traffic", p.traffic ? traffic_json(*p.traffic) : json(nullptr)},
                         {"forgotten_in_s", p.forgotten_in ? json(ms(*p.forgotten_in) / 1e3) : json(nullptr)},
                         {"why", p.why}});

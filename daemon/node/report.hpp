@@ -25,6 +25,12 @@ namespace nexar::node::report {
 // A node without an entry is shown by its id only.
 using HostNames = std::map<NodeId, std::string>;
 
+struct Bulk {  // a connection for bulk data, of one shard
+    std::string address;
+    bool up = false;
+    std::optional<bool> answers{};  // the doctor asks
+};
+
 struct Peer {
     wire::NodeRecord record;
     Incarnation incarnation;
@@ -36,6 +42,7 @@ struct Peer {
     Agreed agreed{};                               // version 0: it was never connected
     std::optional<Duration> forgotten_in{};        // of one that is no member now, and does not come back
     std::optional<link::TrafficCounts> traffic{};  // none: no incarnation of it is a peer now
+    std::vector<Bulk> bulk{};                      // by shard
 };
 
 struct Address {

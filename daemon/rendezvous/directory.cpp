@@ -495,8 +495,7 @@ Error Directory::unsent_fault(const Forming& forming) const {
     const auto member = std::find_if(forming.prepare.members.begin(), forming.prepare.members.end(),
                                      [&](const auto& m) { return m.node == node; });
     return {Errc::link_lost,
-            "nodes " + config_.name_of(config_.self) + " and " + config_.name_of(node) +
-                " do not reach each other, so group \"" + forming.prepare.name + "\" cannot be formed",
+            unreachable_text(config_.name_of(config_.self), config_.name_of(node), forming.prepare.name),
             member->rank, -1, node.hex()};
 }
 

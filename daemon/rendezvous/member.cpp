@@ -183,9 +183,7 @@ Error Rendezvous::link_fault(const Reservation& reservation, const NodeId& node,
     const bool we_first = ours < theirs;
     const NodeId& low = we_first ? config_.self : node;
     const NodeId& high = we_first ? node : config_.self;
-    return {Errc::link_lost,
-            "nodes " + name_of(low) + " and " + name_of(high) + " do not reach each other, so group \"" +
-                reservation.prepare.name + "\" cannot be formed",
+    return {Errc::link_lost, unreachable_text(name_of(low), name_of(high), reservation.prepare.name),
             std::min(ours, theirs), std::max(ours, theirs), low.hex()};
 }
 

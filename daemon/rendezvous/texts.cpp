@@ -110,6 +110,12 @@ Error too_many_opens(const std::string& whose, const std::string& at, size_t mos
             {}};
 }
 
+std::string unreachable_text(const std::string& node, const std::string& other, const std::string& group) {
+    return "nodes " + node + " and " + other + " do not reach each other, so group \"" + group +
+           "\" cannot be formed: run nexarctl doctor on both; their firewalls and what is between them must "
+           "pass nexard's UDP ports both ways";
+}
+
 std::string unproven_text(const std::string& node_name) {
     return "node " + node_name + " did not prove that it has the job's secret";
 }

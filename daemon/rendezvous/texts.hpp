@@ -23,6 +23,9 @@ struct Unfilled {
 Error group_incomplete(const Unfilled& unfilled, const wire::GroupStatus* status,
                        const std::function<std::string(const NodeId&)>& name_of);
 
+// Two nodes of a group that is to be formed.
+std::string unreachable_text(const std::string& node, const std::string& other, const std::string& group);
+
 // [R25] The node, and through which one its open came.
 std::string opens_of(const std::function<std::string(const NodeId&)>& name_of, const NodeId& origin,
                      const NodeId& via);

@@ -98,6 +98,8 @@ void Shard::Thread::apply(Time now, Command command) {
     else if (auto* u = std::get_if<UseIdentity>(&command)) {
         NEXAR_CHECK(port_->endpoint().set_identity(*u->identity));  // the control loop has checked it
         connections_.replace_all(now);
+    } else if (std::holds_alternative<AskPeers>(command)) {
+        connections_.ask_all();
     } else if (auto* d = std::get_if<DropPeer>(&command)) {
         connections_.drop(d->peer);
         mesh_.drop_peer(d->peer);

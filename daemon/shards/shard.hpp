@@ -51,8 +51,9 @@ struct ForgetGroup {
 struct UseIdentity {
     std::shared_ptr<const quic::Identity> identity;
 };
+struct AskPeers {};  // which connections work: BulkConnections::ask_all()
 using Command = std::variant<std::monostate, connections::KnownPeer, DropPeer, link::Batch, Withdraw, Retract,
-                             ForgetGroup, UseIdentity>;
+                             ForgetGroup, UseIdentity, AskPeers>;
 
 using Event = std::variant<std::monostate, link::MeshEvent, connections::BulkState>;
 

@@ -327,6 +327,39 @@ def test_doctor_examines_a_machine_with_and_without_a_daemon(cluster):
     cluster[3].start()
 
 
+def bulk_checks(node, expect=None):
+    checks = json.loads(ctl(node, "doctor", "--json", expect=expect)[0])["checks"]
+    return [check for check in checks if check["check"].startswith("bulk data, peer")]
+
+
+def needs_bulk(me):
+    group = me.group()
+    me.mark()
+    me.wait_for_go()
+    return me.fails(group.all_reduce, np.ones(4 << 20, np.uint8))
+
+
+def test_a_blocked_port_for_bulk_data_is_named_with_its_remedy(cluster):
+    """[P13] The control connection is well; the doctor and the error of an operation name the port."""
+    one, two, port = cluster[1], cluster[2], PORT + 1
+    equal([check["result"] for check in bulk_checks(one)], ["ok", "ok"], "bulk checks")
+    job = Job([one, two], needs_bulk)
+    job.await_marks()
+    cluster.network.block(2, 1, port)
+    blocked, = [check for check in bulk_checks(one, FAILED) if check["result"] == "fail"]
+    contains(blocked["found"], f"UDP {cluster.network.address(2)}:{port}")
+    contains(blocked["advice"], "firewall", f"UDP port {port}", "LINK_LOST")
+    equal(one.peers_up(), {two.id, cluster[3].id}, "peers")
+
+    job.go()
+    for failure in job.outcomes():
+        equal(failure.name, "LINK_LOST", "error")
+        contains(failure.text, "bulk data", f":{port}", "firewall", "nexarctl doctor")
+    contains(next(p for p in one.ask("status")["peers"] if p["node"] == two.id)["why"], "bulk data", f":{port}")
+    cluster.network.heal()
+    eventually(lambda: all(check["result"] == "ok" for check in bulk_checks(one)), "the bulk connection to be back")
+
+
 def test_the_configuration_is_shown_without_secrets(cluster):
     text, _ = ctl(cluster[1], "config")
     contains(text, "heartbeat_timeout", str(int(HEARTBEAT_TIMEOUT)))

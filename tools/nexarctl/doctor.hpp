@@ -44,9 +44,14 @@ struct Facts {
     // From the daemon; empty when there is none.
     bool daemon = false;
     std::string daemon_problem;  // why there is no answer
+    struct Bulk {
+        std::string address;
+        bool up = false, answers = false;
+    };
     struct Peer {
         std::string name, state, address, why;
         std::optional<double> rtt_ms, received_ago_ms;
+        std::vector<Bulk> bulk{};
     };
     std::vector<Peer> peers;
     struct Address {

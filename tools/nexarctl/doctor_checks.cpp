@@ -157,6 +157,35 @@ Check certificate(const Facts& f) {
                                                 : ", is being renewed"));
 }
 
+Check peer(const Facts::Peer& p) {
+    const std::string name = "peer " + p.name;
+    const std::string rtt = p.rtt_ms ? ", round trip " + milliseconds_text(*p.rtt_ms) : "";
+    const std::string where = p.state + " at " + (p.address.empty() ? "no address" : p.address) + rtt +
+                              (p.why.empty() ? "" : ": " + p.why);
+    if (p.state == "up")
+        return judged(name, !p.rtt_ms || *p.rtt_ms < rtt_high_ms, Outcome::warn, where,
+                      "a slow path for collectives; advertise chooses another network");
+    if (p.state == "left") return good(name, where);
+    return {name, Outcome::fail, where,
+            "start nexard there, and let the firewall pass UDP both ways to that port"};
+}
+
+// The control connection may be well while the port for bulk data is blocked.
+void add_bulk(const Facts::Peer& peer, std::vector<Check>& out) {
+    for (const auto& b : peer.bulk) {
+        const std::string name = "bulk data, peer " + peer.name, port = "UDP " + b.address;
+        const std::string number = b.address.substr(b.address.rfind(':') + 1);
+        out.push_back(judged(name, b.up && b.answers, Outcome::fail,
+                             port + (!b.up        ? ": no connection"
+                                     : !b.answers ? ": nothing comes back"
+                                                  : " answers"),
+                             "let the firewalls of both hosts, and what is between them, pass UDP port " +
+                                 number +
+                                 " both ways (nft list ruleset): until then operations on large data end "
+                                 "with LINK_LOST"));
+    }
+}
+
 void add_daemon(const Facts& f, std::vector<Check>& out) {
     out.push_back(judged(
         "daemon", f.daemon, Outcome::fail, f.daemon ? "answers, listens on " + f.listen : f.daemon_problem,
@@ -173,18 +202,8 @@ void add_daemon(const Facts& f, std::vector<Check>& out) {
         out.push_back(
             {"address", Outcome::fail, "none chosen", "other nodes cannot reach this one: set advertise"});
     for (const auto& p : f.peers) {
-        const std::string name = "peer " + p.name;
-        const std::string rtt = p.rtt_ms ? ", round trip " + milliseconds_text(*p.rtt_ms) : "";
-        const std::string where = p.state + " at " + (p.address.empty() ? "no address" : p.address) + rtt +
-                                  (p.why.empty() ? "" : ": " + p.why);
-        if (p.state == "up")
-            out.push_back(judged(name, !p.rtt_ms || *p.rtt_ms < rtt_high_ms, Outcome::warn, where,
-                                 "a slow path for collectives; advertise chooses another network"));
-        else if (p.state == "left")
-            out.push_back(good(name, where));
-        else
-            out.push_back({name, Outcome::fail, where,
-                           "start nexard there, and let the firewall pass UDP both ways to that port"});
+        out.push_back(peer(p));
+        if (p.state == "up") add_bulk(p, out);
     }
 }
 

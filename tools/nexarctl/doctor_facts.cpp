@@ -184,9 +184,12 @@ void read_daemon(Facts& f, const nlohmann::ordered_json& doctor) {
     for (const auto& a : list_of(doctor, "addresses"))
         f.addresses.push_back({text_of(a, "address"), text_of(a, "why"), flag_of(a, "chosen")});
     for (const auto& p : list_of(doctor, "peers")) {
-        Facts::Peer peer{node_text(p), text_of(p, "state"), text_of(p, "address"), text_of(p, "why"), {}, {}};
+        Facts::Peer peer{
+            node_text(p), text_of(p, "state"), text_of(p, "address"), text_of(p, "why"), {}, {}, {}};
         if (has(p, "rtt_ms")) peer.rtt_ms = number_of(p, "rtt_ms");
         if (has(p, "received_ago_ms")) peer.received_ago_ms = number_of(p, "received_ago_ms");
+        for (const auto& b : list_of(p, "bulk"))
+            peer.bulk.push_back({text_of(b, "address"), flag_of(b, "up"), flag_of(b, "answers")});
         f.peers.push_back(std::move(peer));
     }
     if (!text_of(doctor, "socket").empty()) f.session_socket.path = text_of(doctor, "socket");

@@ -42,6 +42,10 @@ class Network:
         """What `speaker` sends no longer reaches `host`; the other direction works."""
         self._filter(host, f"ip saddr {self.address(speaker)} drop")
 
+    def block(self, host, speaker, port):
+        """The same, of what it sends to one UDP port."""
+        self._filter(host, f"ip saddr {self.address(speaker)} udp dport {port} drop")
+
     def _filter(self, host, rule):
         namespace = self.namespace(host)
         if host not in self._filtered:

@@ -32,7 +32,7 @@ Facts healthy() {
     f.state_dir = "/var/lib/nexar";
     f.certificate = {"valid", "", 30 * 86400, 20 * 86400, 0};
     f.addresses = {{"10.0.0.1:7654", "the only one", true}};
-    f.peers = {{"beta", "up", "10.0.0.2:7654", "", 0.2, 10}};
+    f.peers = {{"beta", "up", "10.0.0.2:7654", "", 0.2, 10, {{"10.0.0.2:7655", true, true}}}};
     return f;
 }
 
@@ -91,6 +91,10 @@ TEST_CASE("each ailment has its outcome and its advice") {
          Outcome::warn, "be root, or set socket_group"},  // no advice is to join the group root
         {"peer beta", [](Facts& f) { f.peers[0].state = "down"; }, Outcome::fail, "firewall"},
         {"peer beta", [](Facts& f) { f.peers[0].rtt_ms = 80; }, Outcome::warn, "slow path"},
+        {"bulk data, peer beta", [](Facts& f) { f.peers[0].bulk[0].answers = false; }, Outcome::fail,
+         "UDP port 7655 both ways"},
+        {"bulk data, peer beta", [](Facts& f) { f.peers[0].bulk[0].up = false; }, Outcome::fail,
+         "UDP port 7655 both ways"},
         {"address", [](Facts& f) { f.addresses[0].chosen = false; }, Outcome::fail, "set advertise"},
         {"cluster", [](Facts& f) { f.state = "no cluster"; }, Outcome::warn, "cluster join -"},
         {"certificate", [](Facts& f) { f.certificate = {"renewal failed", "no issuer", 86400, -864000, 7}; },
@@ -148,12 +152,15 @@ TEST_CASE("the daemon's answer becomes facts; a strange one becomes none") {
     read_daemon(facts, nlohmann::ordered_json::parse(
                            R"({"listen": "0.0.0.0:1", "addresses": [{"address": "a", "chosen":
         true, "why": "w"}], "peers": [{"host": "beta", "node": "0123456789abcdef", "state": "up", "rtt_ms": 1.5,
-        "received_ago_ms": null}], "socket": "/tmp/s", "state": "running", "state_dir": "/d", "certificate": {"state":
+        "received_ago_ms": null, "bulk": [{"address": "b:7655", "up": true, "answers": false}]}], "socket": "/tmp/s", "state": "running", "state_dir": "/d", "certificate": {"state":
         "renewal failed", "expires_in_s": 50, "renewal_due_in_s": -7, "renewal_failures": 3, "why": "w"}})"));
     REQUIRE(facts.daemon);
     REQUIRE(facts.peers[0].name == "beta (0123456789ab)");
     REQUIRE(facts.peers[0].rtt_ms == 1.5);
     REQUIRE_FALSE(facts.peers[0].received_ago_ms);
+    REQUIRE(facts.peers[0].bulk.size() == 1);
+    REQUIRE((facts.peers[0].bulk[0].address == "b:7655" && facts.peers[0].bulk[0].up));
+    REQUIRE_FALSE(facts.peers[0].bulk[0].answers);
     REQUIRE(facts.session_socket.path == "/tmp/s");
     REQUIRE((facts.state == "running" && facts.state_dir == "/d"));
     REQUIRE((facts.certificate->expires_in_s == 50 && facts.certificate->renewal_due_in_s == -7));
