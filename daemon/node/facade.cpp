@@ -222,6 +222,7 @@ std::string Node::status(Time now) const {
     s.pid = static_cast<uint32_t>(getpid());
     s.listen = config_.listen;
     s.state = state_name();
+    s.why_out = why_out_;
     s.uptime = now - began_;
     if (identity_) {
         s.cluster = admission::hex(identity_->cluster);
@@ -250,6 +251,7 @@ std::string Node::doctor(Time now) const {
     report::Doctor d;
     d.pid = static_cast<uint32_t>(getpid());
     d.state = state_name();
+    d.why_out = why_out_;
     d.listen = config_.listen;
     d.state_dir = config_.state_dir;
     d.socket = config_.socket;
@@ -309,7 +311,7 @@ Result<void> Node::leave(const std::string& arguments, const control::Answer& an
     if (!identity_) return fail(Errc::bad_state, in_no_cluster);
     const auto why = stays_because(member_->server().sessions(), identity_->issuer.has_value());
     if (!force && !why.empty()) return fail(Errc::bad_state, why);
-    NEXAR_TRY(auto files, files_of_leave(state_));
+    NEXAR_TRY(auto files, files_of_leave(state_, configured_entry_));
     changes_.push_back({writer_.save(std::move(files)), [this, answer, force](Result<void> result) {
                             if (!result) return answer(fail(result.error()));
                             const auto left = depart(force);

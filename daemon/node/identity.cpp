@@ -239,14 +239,25 @@ Batch files_of_join(const Identity& identity, const Batch& start, std::string_vi
 
 // The copies come first, and of the originals the certificate: a batch that fails leaves the node in the
 // cluster, or without it.
-Result<Batch> files_of_leave(const StateDir& state) {
+Result<Batch> files_of_leave(const StateDir& state, const std::string& asked) {
     Batch out;
+    if (asked.empty())
+        out.push_back({left_entry_file, std::nullopt});
+    else
+        add(out, left_entry_file, asked);
     for (const Change& change : no_files()) {
         NEXAR_TRY(auto content, state.read(change.file));
         out.push_back({set_aside_prefix + change.file, std::move(content)});
     }
     for (Change& change : no_files()) out.push_back(std::move(change));
     return out;
+}
+
+// A text that is no token is reported where it is used.
+std::string configured_entry(const std::string& join_token, bool init_cluster) {
+    if (init_cluster) return "init";
+    const auto token = Token::parse(join_token);
+    return token ? "token " + hex(token->id) : "";
 }
 
 Batch no_files() {

@@ -60,8 +60,12 @@ storage::Batch files_of_init(const Cluster& cluster, const storage::Batch& start
 storage::Batch files_of_join(const Identity& identity, const storage::Batch& start, std::string_view roster);
 storage::Batch no_files();  // undoes both
 // The node leaves its cluster: every file of its identity becomes "left.NAME" (of an earlier one: replaced),
-// and the next join or init makes a new one. The keys stay, so that an operator can undo it.
-Result<storage::Batch> files_of_leave(const writers::StateDir& state);
+// and the next join or init makes a new one. The keys stay, so that an operator can undo it. `asked`: what
+// the configuration asks for (configured_entry()), which does not count any more after that [A12].
+Result<storage::Batch> files_of_leave(const writers::StateDir& state, const std::string& asked);
+constexpr const char* left_entry_file = "left.entry";
+// What a configuration asks of a node in no cluster, without secrets: "init", "token <id>"; "": nothing.
+std::string configured_entry(const std::string& join_token, bool init_cluster);
 constexpr const char* set_aside_prefix = "left.";
 // Leaf and issuer in one file, replaced at once: a crash leaves the old pair or the new one.
 storage::Change certificate_change(const std::string& certificate, const std::string& issuer_certificate);

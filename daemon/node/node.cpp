@@ -46,8 +46,14 @@ Result<void> Node::begin(Time now) {
     const auto leaf_lifetime = static_cast<WallSeconds>(config_.certificate_lifetime);
     NEXAR_TRY(auto identity, load_identity(state_, wall_now(), leaf_lifetime));
     NEXAR_TRY(starts_, Starts::read(state_));
+    configured_entry_ = configured_entry(config_.join_token, config_.init_cluster);
     if (identity) return restart(now, std::move(*identity));
     NEXAR_TRY_VOID(start_alone(now));
+    NEXAR_TRY(const bool left, has_left());
+    if (left) {
+        stay_out();
+        return {};
+    }
     if (config_.init_cluster) {
         NEXAR_TRY(auto made, make_cluster(config_.cluster_name, node_key_, wall_now(), leaf_lifetime));
         found(config_.cluster_name, std::move(made), [](const Result<void>&) {});
@@ -62,6 +68,24 @@ Result<void> Node::begin(Time now) {
                                     field("do", "nexarctl cluster init, or nexarctl cluster join -")});
     systemd_.status(status_alone);
     return {};
+}
+
+// [A12] This node has left a cluster, and the configuration asks for what it asked for then.
+Result<bool> Node::has_left() {
+    if (configured_entry_.empty()) return false;
+    NEXAR_TRY(const auto left, state_.read(left_entry_file));
+    return left && left->text() == configured_entry_;
+}
+
+void Node::stay_out() {
+    wipe(config_.join_token);
+    why_out_ = "it left its cluster, so the configuration that it was started with then (" +
+               (config_.init_cluster ? "init_cluster" : "join_token, " + configured_entry_) +
+               ") does not count";
+    log_->warn("stays_out_of_a_cluster",
+               {field("node", member_->self()), field("why", why_out_),
+                field("do", "nexarctl cluster join - or cluster init; or configure another token")});
+    systemd_.status(status_alone);
 }
 
 // In no cluster. Its key is already the one that a cluster will certify: so groups of this host, which have
@@ -162,6 +186,7 @@ Result<void> Node::become_member(Time now) {
         return entered;
     }
     node_key_ = Secret();
+    why_out_.clear();
     std::string addresses;
     for (const auto& a : member_->addresses().chosen) addresses += (addresses.empty() ? "" : ",") + a.address;
     log_->info("node_started",

@@ -50,6 +50,8 @@ class Node final : private control::Facade {
     Node(const config::Config& config, writers::StateDir state, Log& log);
     Result<void> begin(Time now);
     Result<void> open_control();
+    Result<bool> has_left();
+    void stay_out();
     Result<void> start_alone(Time now);
     Result<void> start_member(const NodeId& self, const Incarnation& incarnation, Time now);
     Result<void> begin_join(const std::string& token, Time now);
@@ -105,6 +107,8 @@ class Node final : private control::Facade {
     std::unique_ptr<loop::Loop::Watch> wakeup_watch_;
     writers::StateWriter writer_{state_, wakeup_};
     Starts starts_;
+    std::string configured_entry_;       // configured_entry() of this configuration
+    std::string why_out_;                // why it was not followed [A12]; empty: it was, or there is none
     std::unique_ptr<Pending> entering_;  // until the member runs or its files are gone
     std::vector<Change> changes_;        // at most one of each connection to the admin socket
     Secret node_key_;                    // that a cluster will certify; empty: identity_ has it

@@ -235,6 +235,7 @@ std::string status(const Status& s) {
                   {"cluster", s.cluster.empty() ? json(nullptr) : json(s.cluster)},
                   {"cluster_name", s.cluster_name},
                   {"state", s.state},
+                  {"why_no_cluster", s.why_out.empty() ? json(nullptr) : json(s.why_out)},
                   {"version", s.version},
                   {"pid", s.pid},
                   {"uptime_s", ms(s.uptime) / 1e3},
@@ -344,6 +345,7 @@ Result<std::string> plan(const engine::Snapshot& snapshot, const HostNames& host
 std::string doctor(const Doctor& d) {
     return print({{"pid", d.pid},
                   {"state", d.state},
+                  {"why_no_cluster", d.why_out.empty() ? json(nullptr) : json(d.why_out)},
                   {"certificate", certificate_json(d.certificate)},
                   {"listen", d.listen},
                   {"addresses", addresses_json(d.addresses)},

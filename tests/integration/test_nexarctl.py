@@ -245,9 +245,8 @@ def test_a_node_leaves_and_joins_again_as_another(cluster):
     _, complaint = ctl(cluster[1], "cluster", "leave", expect=FAILED)
     contains(complaint, "this node made the cluster", "--force")
     node = cluster.node()
-    token = ctl(cluster[1], "token", "create", "--uses", 2)[0].strip()
-    node.start()
-    ctl(node, "cluster", "join", token)
+    token = ctl(cluster[1], "token", "create", "--uses", 3)[0].strip()
+    node.start(NEXAR_CLUSTER_TOKEN=token)
     everybody = {cluster[n].id for n in (1, 2, 3)}
     eventually(lambda: node.peers_up() == everybody, "the new node to be connected")
     first = node.status()["node"]
@@ -272,8 +271,15 @@ def test_a_node_leaves_and_joins_again_as_another(cluster):
         assert 3000 < gone["forgotten_in_s"] <= 3600, gone
         contains(ctl(other, "status")[0], "left", "forgotten in")
 
+    node.end()
+    node.start(NEXAR_CLUSTER_TOKEN=token)  # [A12] it is in the configuration still
+    equal(node.status()["state"], "no cluster", "state after a restart with the token from before")
+    contains(node.log(), "stays_out_of_a_cluster")
+    for words in (("status",), ("doctor",)):
+        contains(ctl(node, *words, expect=None)[0], "it left its cluster", "cluster join -")
     ctl(node, "cluster", "join", token)
     eventually(lambda: node.peers_up() == everybody, "the node to be connected again")
+    equal(node.ask("status")["why_no_cluster"], None, "why it is in no cluster")
     assert node.status()["node"] not in {first, *everybody}, "it has its old identity"
     node.end(signal.SIGKILL)
     del cluster.nodes[node.number]

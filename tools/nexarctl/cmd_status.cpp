@@ -130,8 +130,9 @@ std::string render_status(const json& s) {
     if (has(s, "own")) return render_own(s);
     const std::string cluster =
         has(s, "cluster") ? text_of(s, "cluster_name") + " (" + text_of(s, "cluster") + ")"
-                          : "none, groups of this host only; for other nodes: nexarctl cluster init, "
-                            "or cluster join -";
+                          : "none, groups of this host only; " +
+                                (has(s, "why_no_cluster") ? text_of(s, "why_no_cluster") + "; " : "") +
+                                "for other nodes: nexarctl cluster init, or cluster join -";
     return aligned({
                {"node", node_text(s)},
                {"state", text_of(s, "state")},

@@ -61,6 +61,7 @@ struct Facts {
     std::vector<Address> addresses;
     std::string listen, state_dir;
     std::string state;  // "running", "no cluster", ...; empty: an older daemon
+    std::string why_no_cluster;
     struct Certificate {
         std::string state, why;
         double expires_in_s = 0, renewal_due_in_s = 0;

@@ -133,7 +133,9 @@ Check membership(const Facts& f) {
     const bool member = f.state != "no cluster" && f.state != "joining";
     return judged(
         "cluster", member, Outcome::warn,
-        member ? "a member" : f.state + ", local only: groups of this host's processes",
+        member ? "a member"
+               : f.state + ", local only: groups of this host's processes" +
+                     (f.why_no_cluster.empty() ? "" : "; " + f.why_no_cluster),
         "for groups with other nodes: nexarctl cluster init on the first node, nexarctl cluster join - "
         "on the others");
 }

@@ -28,7 +28,7 @@ struct Made {
 TEST_CASE("an identity that is set aside is there no more, its keys are kept, and the node can make another",
           "[node][U11]") {
     Made m;
-    const auto leave = [&] { return bool(m.state.apply(files_of_leave(m.state).value()).result); };
+    const auto leave = [&] { return bool(m.state.apply(files_of_leave(m.state, "").value()).result); };
     REQUIRE(leave());
     CHECK_FALSE(load_identity(m.state, now).value());
     for (const char* file : {"node.crt", "node.key", "root.crt", "root.key", "issuer.key", "issuer.crt"}) {
@@ -41,6 +41,21 @@ TEST_CASE("an identity that is set aside is there no more, its keys are kept, an
     CHECK(again->node != m.id.node);
     REQUIRE(leave());  // it replaces the one that was set aside before
     CHECK(m.state.read("left.node.key").value()->text() == again->node_key.text());
+}
+
+TEST_CASE("a node that leaves keeps what its configuration asked for, without the secret", "[node][A12]") {
+    Made m;
+    const auto token = m.id.issuer->tokens.create(m.id.root_key_hash, {"10.0.0.1:7654"}, now, 60, 1);
+    REQUIRE(token);
+    const std::string text(token->text().text());
+    const std::string entry = configured_entry(text, false);
+    CHECK(entry == "token " + admission::hex(token->id));
+    CHECK((configured_entry("", true) == "init" && configured_entry("", false).empty()));
+    CHECK(configured_entry("no token", false).empty());
+    REQUIRE(m.state.apply(files_of_leave(m.state, entry).value()).result);
+    CHECK(m.state.read(left_entry_file).value()->text() == entry);
+    REQUIRE(m.state.apply(files_of_leave(m.state, "").value()).result);  // of a later one: nothing
+    CHECK_FALSE(m.state.read(left_entry_file).value());
 }
 
 TEST_CASE("what init makes is loaded as the same identity", "[node]") {
