@@ -22,7 +22,7 @@ PeerTable::PeerTable(const PeerTableConfig& config, Random random, Time now)
       roster_(config.roster),
       next_nonce_(uint64_t{1} << 63) {  // the prober counts from below
     for (const std::string& seed : config_.seeds) {
-        if (is_relayed(seed) || !seeds_.insert(seed).second) continue;
+        if (is_relayed(seed) || is_own(seed) || !seeds_.insert(seed).second) continue;
         schedule_.add({{}, seed}, 1);
         schedule_.start({{}, seed}, now);
     }
@@ -63,7 +63,7 @@ void PeerTable::send_hello(ConnectionId id) {
     hello.self = config_.self;
     hello.bulk_port = config_.bulk_port;
     hello.bulk_shards = config_.bulk_shards;
-    std::vector<wire::NodeRecord> all = roster();
+    std::vector<wire::NodeRecord> all = present();
     const size_t first = std::min(all.size(), greeting_records_max);
     hello.roster.assign(all.begin(), all.begin() + static_cast<ptrdiff_t>(first));
     actions_.push_back(SendOn{id, std::move(hello)});
@@ -169,6 +169,7 @@ void PeerTable::on_closed_by_fault(ConnectionId id, const std::string& fault, Ti
 void PeerTable::learn(const wire::NodeRecord& record, ConnectionId from, Time now) {
     if (record.node == config_.self.node || record.node.is_zero()) return;
     const NodeId sender = connections_.at(from).opened.certified;
+    if (sender != record.node && was_here(record)) return;
     const Roster::Learnt learnt = roster_.learn(record, sender, now);
     drop_forgotten(now);
     if (learnt == Roster::Learnt::nothing) return;
@@ -208,10 +209,21 @@ void PeerTable::say_goodbye(const std::string& reason) {
 
 // ---- Dialling [P5] ----
 
+bool PeerTable::is_own(const std::string& address) const {
+    return std::ranges::find(config_.self.addresses, address) != config_.self.addresses.end();
+}
+
+// [P14] A node that others remember at this node's addresses: this one, under an identity that it had before.
+bool PeerTable::was_here(const wire::NodeRecord& record) const {
+    return !record.addresses.empty() &&
+           std::ranges::all_of(record.addresses, [this](const auto& a) { return is_own(a); });
+}
+
 std::vector<std::string> PeerTable::addresses_of(const NodeId& node) const {
     std::vector<std::string> out;
     if (const wire::NodeRecord* record = roster_.find(node))
-        std::ranges::remove_copy_if(record->addresses, std::back_inserter(out), is_relayed);
+        std::ranges::copy_if(record->addresses, std::back_inserter(out),
+                             [this](const auto& a) { return !is_relayed(a) && !is_own(a); });
     const std::string& seed = nodes_.at(node).seed;
     if (!seed.empty() && std::ranges::find(out, seed) == out.end()) out.push_back(seed);
     return out;

@@ -135,6 +135,9 @@ class PeerTable {
     std::vector<NodeId> connected() const;
     std::string hostname_of(const NodeId& node) const;                          // "": not known
     std::vector<wire::NodeRecord> roster() const { return roster_.records(); }  // without self
+    std::vector<wire::NodeRecord> present() const {
+        return roster_.present();
+    }  // of these, without the departed
     std::optional<Roster::Place> place_of(const NodeId& node) const { return roster_.place_of(node); }
     uint64_t nodes_walked() const { return nodes_walked_; }  // entries of the roster that turns have handled
     void check_invariants() const;
@@ -182,6 +185,8 @@ class PeerTable {
     void dial_due(Time now);
     void target_failed(const Target& target, Time now);
     std::vector<std::string> addresses_of(const NodeId& node) const;  // those that can be dialled
+    bool is_own(const std::string& address) const;
+    bool was_here(const wire::NodeRecord& record) const;
 
     PeerTableConfig config_;
     DialSchedule schedule_;

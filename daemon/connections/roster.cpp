@@ -139,6 +139,13 @@ std::vector<wire::NodeRecord> Roster::records() const {
     return out;
 }
 
+std::vector<wire::NodeRecord> Roster::present() const {
+    std::vector<wire::NodeRecord> out;
+    for (const auto& [node, entry] : entries_)
+        if (entry.standing != Standing::departed) out.push_back(entry.record);
+    return out;
+}
+
 void Roster::check_invariants() const {
     NEXAR_CHECK(entries_.size() <= config_.nodes_max);
     NEXAR_CHECK(forgotten_.size() <= forgotten_order_.size());

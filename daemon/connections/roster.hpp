@@ -56,6 +56,7 @@ class Roster {
     bool has_room_for(const NodeId& node) const;            // if it connected itself
     uint64_t highest_counter_of(const NodeId& node) const;  // 0: none is remembered
     std::vector<wire::NodeRecord> records() const;
+    std::vector<wire::NodeRecord> present() const;  // without the departed
     size_t size() const { return entries_.size(); }
     void check_invariants() const;
 

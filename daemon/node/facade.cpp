@@ -279,7 +279,7 @@ std::string Node::cluster() const {
         c.issuer = identity_->issuer.has_value();
         if (const auto expires = admission::expiry_of_certificate(identity_->certificate))
             c.certificate_expires = *expires;
-        c.members = member_->plane().table().roster();
+        c.members = member_->plane().table().present();
         wire::NodeRecord self{identity_->node, host_name(), {}};
         for (const auto& a : member_->addresses().chosen) self.addresses.push_back(a.address);
         c.members.push_back(std::move(self));

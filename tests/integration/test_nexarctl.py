@@ -281,6 +281,11 @@ def test_a_node_leaves_and_joins_again_as_another(cluster):
     eventually(lambda: node.peers_up() == everybody, "the node to be connected again")
     equal(node.ask("status")["why_no_cluster"], None, "why it is in no cluster")
     assert node.status()["node"] not in {first, *everybody}, "it has its old identity"
+    equal({peer["node"] for peer in node.ask("status")["peers"]}, everybody, "[P14] peers, without its former self")
+    for member in (node, cluster[2]):
+        equal({one["node"] for one in ctl_json(member, "cluster", "show")["members"]}, {node.id, *everybody}, "members")
+    known, = [peer for peer in cluster[2].ask("status")["peers"] if peer["node"] == first]
+    equal(known["state"], "left", "its former self, to others")
     node.end(signal.SIGKILL)
     del cluster.nodes[node.number]
 

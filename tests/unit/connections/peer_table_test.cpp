@@ -208,6 +208,41 @@ TEST_CASE("a relay's address is kept and passed on, and never dialled", "[connec
     }
 }
 
+TEST_CASE("a node takes no gossip of its own former self and never dials its own address",
+          "[connections][P14]") {
+    PeerTableConfig c = config();
+    c.seeds = {"me:1", "there:1"};
+    PeerTable table(c, Random(1), at_ms(0));
+    table.on_time(at_ms(0));
+    Seen seen = drain(table);
+    REQUIRE(seen.dials.size() == 1);
+    CHECK(seen.dials[0].address == "there:1");
+    connect(table, c1, low, false, "there:1", at_ms(0));
+    wire::Hello hello = hello_of(low);
+    hello.roster = {{node_id(7), "me", {"me:1"}}, {high, "other", {"me:1", "far:1"}}};
+    table.on_message(c1, hello, at_ms(1));
+    for (int ms = 1; ms < 5000; ms += 10) {
+        table.on_time(at_ms(ms));
+        for (const Dial& dial : drain(table).dials) CHECK(dial.address != "me:1");
+    }
+    CHECK_FALSE(table.place_of(node_id(7)));
+    CHECK(table.place_of(high));
+}
+
+TEST_CASE("a node that announced its departure is remembered, and passed on to nobody",
+          "[connections][P14]") {
+    PeerTable table(config(), Random(1), at_ms(0));
+    connect(table, c1, low, false, "there:1", at_ms(0));
+    table.on_message(c1, hello_of(low), at_ms(1));
+    table.on_message(c1, wire::Goodbye{"left"}, at_ms(2));
+    drain(table);
+    CHECK((table.roster().size() == 1 && table.present().empty()));
+    connect(table, c2, high, false, "far:1", at_ms(3));
+    const Seen seen = drain(table);
+    REQUIRE(seen.sends.size() == 1);
+    CHECK(std::get<wire::Hello>(seen.sends[0].message).roster.empty());
+}
+
 TEST_CASE("a hello with a long roster comes in pieces that a greeting may have", "[connections]") {
     auto limits = config();
     PeerTable table(limits, Random(1), at_ms(0));
