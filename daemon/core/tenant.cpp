@@ -27,6 +27,14 @@ const Row& row_of(Resource resource) {
 
 }  // namespace
 
+// FNV-1a, 64 bits.
+uint64_t TenantName::mark() const {
+    uint64_t out = 0xcbf29ce484222325;
+    for (const char c : std::to_string(uid) + " " + label)
+        out = (out ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+    return out | 1;
+}
+
 const char* name_of(Resource resource) {
     return row_of(resource).name;
 }

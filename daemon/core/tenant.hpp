@@ -35,6 +35,7 @@ struct TenantName {
     uint32_t uid = 0;   // attested by the kernel
     auto operator<=>(const TenantName&) const = default;
     std::string text() const { return "user " + std::to_string(uid) + (label.empty() ? "" : " of " + label); }
+    uint64_t mark() const;  // for comparisons with tenants of other nodes: equal names have equal ones; not 0
 };
 
 struct TenantLimits {

@@ -127,7 +127,7 @@ class Directory {
     Error clash(const wire::GroupOpen& open, const Entry& with, const std::string& what) const;
     std::optional<Error> difference(const wire::GroupOpen& open, const Gathering& gathering) const;
     void refuse_all(const wire::GroupKey& key, const Error& error);
-    uint32_t others_of(const std::string& name, const wire::GroupKey& key, Time now) const;
+    uint32_t others_of(const wire::GroupOpen& open, Time now) const;
     std::string who(const wire::GroupOpen& open) const;
     void place(const wire::GroupKey& key, Entry entry);
     void reinsert(std::vector<Entry> entries, Time now);

@@ -36,28 +36,31 @@ Arrived arrived_of(uint32_t size, const wire::GroupStatus& status) {
     return out;
 }
 
-// Opens of the name with another key: their secrets differ, or one has none.
-uint32_t Directory::others_of(const std::string& name, const wire::GroupKey& key, Time now) const {
+// Opens of the same user and name with another key: their secrets differ, or one has none. That others use
+// the name is nothing to him [R26].
+uint32_t Directory::others_of(const wire::GroupOpen& open, Time now) const {
+    if (open.tenant == 0) return 0;
+    const auto is_other = [&](const wire::GroupOpen& other) {
+        return other.key != open.key && other.tenant == open.tenant && other.name == open.name;
+    };
     size_t others = 0, looked_at = 0;
-    for (const auto& [other, gathering] : gatherings_) {
+    for (const auto& [key, gathering] : gatherings_) {
         if (looked_at++ >= config_.names_compared_max) break;
-        if (other != key && gathering.entries.begin()->second.open.name == name)
-            others += gathering.entries.size();
+        if (is_other(gathering.entries.begin()->second.open)) others += gathering.entries.size();
     }
-    others += static_cast<size_t>(std::ranges::count_if(expired_, [&](const Expired& e) {
-        return e.open.key != key && e.open.name == name && now < e.until;
-    }));
+    others += static_cast<size_t>(
+        std::ranges::count_if(expired_, [&](const Expired& e) { return is_other(e.open) && now < e.until; }));
     return static_cast<uint32_t>(others);
 }
 
 wire::GroupStatus Directory::status(const wire::RequestId& request, const wire::GroupKey& key,
                                     Time now) const {
     wire::GroupStatus status{request, 0, {}, 0};
-    std::string name;
+    const wire::GroupOpen* asked = nullptr;  // the open of the request; of its key
     std::set<std::pair<NodeId, Incarnation>> incarnations;
     auto present = [&](const wire::GroupOpen& open) {
         status.size = open.size;
-        name = open.name;
+        if (asked == nullptr || open.id == request) asked = &open;
         // The limits of a message: further opens are left out.
         if (status.present.size() >= wire::ranks_max) return;
         const std::pair incarnation(open.id.origin, open.incarnation);
@@ -79,7 +82,7 @@ wire::GroupStatus Directory::status(const wire::RequestId& request, const wire::
         });
         if (!again) present(expired.open);
     }
-    if (!name.empty()) status.others = others_of(name, key, now);
+    if (asked != nullptr) status.others = others_of(*asked, now);
     std::sort(status.present.begin(), status.present.end(), [](const auto& a, const auto& b) {
         return std::tie(a.rank, a.request) < std::tie(b.rank, b.request);
     });
@@ -118,6 +121,7 @@ std::vector<FormingGroup> Rendezvous::forming(Time now, const std::function<bool
         if (added) {
             group.key = own.open.key;
             group.name = own.open.name;
+            group.tenant = own.open.tenant;
             group.size = own.open.size;
             group.local = own.local;
             group.leader = leader_of(own);

@@ -18,7 +18,7 @@ struct Arrived {
     uint32_t came_count = 0;
     std::vector<uint32_t> missing;  // the first missing_max; empty with automatic ranks
     uint32_t missing_count = 0;
-    uint32_t others = 0;  // opens of the same name with another key
+    uint32_t others = 0;  // opens of the same name and tenant with another key
 };
 Arrived arrived_of(uint32_t size, const wire::GroupStatus& status);
 
@@ -31,6 +31,7 @@ struct FormingGroup {
     wire::GroupKey key{};
     std::string name;
     uint32_t size = 0;
+    uint64_t tenant = 0;    // TenantName::mark() of the first open here
     bool local = false;     // without a secret
     bool reserved = false;  // all ranks have come, an attempt to make the group is in progress
     NodeId leader;          // the node that collects the ranks

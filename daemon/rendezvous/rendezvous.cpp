@@ -90,7 +90,8 @@ Result<wire::RequestId> Rendezvous::open(const OpenSpec& spec, Time now) {
                 config_.bulk_shards,
                 spec.timeouts,
                 config_.features,
-                config_.proof.nonce()};
+                config_.proof.nonce(),
+                spec.tenant};
     own.session = spec.session;
     own.local = spec.local;
     own.proof = spec.proof;

@@ -73,8 +73,9 @@ struct OpenSpec {
     uint32_t pid = 0;
     Duration timeout{30'000'000'000};  // 0: none
     wire::TimeoutsRecord timeouts{};
-    ProofKey proof{};  // not for a local key
-    PayerRef payer{};  // or none
+    ProofKey proof{};     // not for a local key
+    PayerRef payer{};     // or none
+    uint64_t tenant = 0;  // TenantName::mark(); 0: not known
 };
 
 // Actions for the owner.

@@ -155,6 +155,17 @@ TEST_CASE("a group that does not form has hints: another secret, another size, n
         }
         REQUIRE(only(hints(), "another job secret, or none"));
     }
+    SECTION("those of another user are nothing to this one") {  // [R26]
+        auto theirs = opening;
+        theirs.tenant = opening.tenant + 1;
+        theirs.key = "5e6f7a8b";
+        s.forming.push_back(theirs);
+        s.groups[0].tenant = theirs.tenant;
+        opening.name = s.groups[0].name;
+        s.forming[0].name = opening.name;
+        opening.size = 17;
+        REQUIRE(hints().empty());
+    }
     SECTION("this node is in no cluster") {  // [U20]
         s.in_cluster = false;
         REQUIRE(only(hints(), "nexarctl cluster init"));

@@ -25,8 +25,10 @@ TEST_CASE("the longest control message of each kind fits what is reserved for it
     CHECK(bytes_of(wire::MessageOffer{group, 1, 2, 3, 4, 5, 6, 7}) <= offer_bytes_max);
     CHECK(bytes_of(wire::MessageWithdraw{group, 1}) <= withdraw_bytes_max);
     const wire::RequestId id{NodeId{}, UINT64_MAX};
-    const wire::GroupOpen open{
-        id, {}, std::string(wire::group_name_bytes_max, 'g'), 2, 1, 3, {4, 5}, 6, {7, 8, 9}, UINT64_MAX, {}};
+    const wire::GroupOpen open{id,         {}, std::string(wire::group_name_bytes_max, 'g'),
+                               2,          1,  3,
+                               {4, 5},     6,  {7, 8, 9},
+                               UINT64_MAX, {}, UINT64_MAX};
     CHECK(bytes_of(open) <= open_bytes_max);
     CHECK(bytes_of(wire::GroupWithdraw{id, {}, true, true}) <= open_withdraw_bytes_max);
     CHECK(bytes_of(wire::GroupStatusRequest{id, {}}) <= status_request_bytes_max);

@@ -106,7 +106,10 @@ size_t Cluster::open(unsigned node, const std::string& name, uint32_t size, int6
                    rank,
                    static_cast<uint32_t>(openers_.size() + 1),
                    timeout,
-                   timeouts};
+                   timeouts,
+                   {},
+                   {},
+                   /*tenant=*/1};
     opener.deadline = now_ + timeout;
     const auto request = machines_[node]->open(opener.spec, now_);
     REQUIRE(request);

@@ -28,6 +28,7 @@ OpenSpec other_secret(Duration timeout) {
     spec.size = 3;
     spec.pid = 50;
     spec.timeout = timeout;
+    spec.tenant = 1;  // as of those that Cluster::open() makes
     return spec;
 }
 
@@ -75,7 +76,7 @@ TEST_CASE("the leader itself asks nobody", "[rendezvous][U8]") {
     }
 }
 
-TEST_CASE("differing secrets and ranks that did not start have different texts", "[rendezvous][U8]") {
+TEST_CASE("differing secrets and ranks that did not start have different texts", "[rendezvous][U8][R26]") {
     const auto says = [](const Cluster& cluster, const std::string& words) {
         const auto& error = cluster.openers()[0].failed;
         REQUIRE(error);
@@ -91,6 +92,14 @@ TEST_CASE("differing secrets and ranks that did not start have different texts",
         cluster.run(ms(3000));
         REQUIRE(says(cluster, other));
         REQUIRE_FALSE(says(cluster, alone));
+    }
+    SECTION("another secret of another user is nothing to this one") {  // [R26]
+        OpenSpec spec = other_secret(ms(1900));
+        spec.tenant = 2;
+        REQUIRE(cluster[2].open(spec, cluster.now()));
+        cluster.open(1, "train", 3, 0, ms(2000));
+        cluster.run(ms(3000));
+        REQUIRE_FALSE(says(cluster, other));
     }
     SECTION("nobody elsewhere") {
         cluster.open(1, "train", 3, 0, ms(2000));

@@ -50,7 +50,7 @@ struct Same {
     NEXAR_SAME(Goodbye, f1)
     NEXAR_SAME(ProbeRequest, f1, f2, f3)
     NEXAR_SAME(ProbeReply, f1, f2)
-    NEXAR_SAME(GroupOpen, f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11)
+    NEXAR_SAME(GroupOpen, f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12)
     NEXAR_SAME(GroupWithdraw, f1, f2, f3, f4)
     NEXAR_SAME(GroupPrepared, f1, f2, f3)
     NEXAR_SAME(GroupCommit, f1, f2)

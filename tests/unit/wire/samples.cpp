@@ -93,7 +93,8 @@ void add_rendezvous_messages(Distinct& d, std::vector<Message>& out) {
                             13,
                             {-1, 0, 30'000},
                             d.u64(),
-                            d.bytes<16>()});
+                            d.bytes<16>(),
+                            d.u64()});
     out.push_back(GroupWithdraw{d.request(), d.bytes<32>(), false, true});
     out.push_back(GroupWithdraw{d.request(), d.bytes<32>(), true, false});
     const PlanTableRecord plan{d.u32(), d.u64(), d.u64(), d.u64(), d.u64(), d.u32(), 11};
