@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <iostream>
 
+#include "config/accounts.hpp"
 #include "config/config.hpp"
 #include "config/file.hpp"
 #include "core/secret.hpp"
@@ -107,6 +108,7 @@ int main(int argc, char** argv) {
         if (option->count() > 0) sources.flags[name] = values[name];
     auto loaded = config::load(sources);
     if (!loaded) return complain(loaded.error().text);
+    if (const auto known = config::check_accounts(*loaded); !known) return complain(known.error().text);
     if (print) std::cout << config::to_toml(*loaded);
     if (print || check_only) return 0;
 

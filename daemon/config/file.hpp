@@ -1,4 +1,4 @@
-// Reads the configuration file; the rest of this module is pure.
+// Reads the configuration file; it, and accounts.hpp, ask the system; the rest of this module is pure.
 #pragma once
 
 #include <optional>

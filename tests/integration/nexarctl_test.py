@@ -224,6 +224,17 @@ class Local(Case):
             self.assertIn(words, done.stderr)
         path.write_text("heartbeat_interval = 2\n")
         self.assertEqual(ctl("check-config", path).returncode, 0)
+        socket = 'session_sockets = ["/run/nexar/a.sock label=a %s"]\n'
+        for text, words in ((socket % "owner=nobody-here", ("session_sockets, /run/nexar/a.sock", "no user 'nobody-here'")),
+                            (socket % "group=nobody-here", ("session_sockets, /run/nexar/a.sock", "no group 'nobody-here'")),
+                            ('socket_group = "nobody-here"\n', ("socket_group", "no group 'nobody-here'"))):
+            path.write_text(text)
+            done = ctl("check-config", path)
+            self.assertEqual(done.returncode, 1)
+            for word in (*words, "allowed: the name"):
+                self.assertIn(word, done.stderr)
+        path.write_text(socket % "owner=root group=4294967294")
+        self.assertEqual(ctl("check-config", path).returncode, 0)
         path.write_text("")
         self.assertEqual(ctl("check-config", path).returncode, 0)
         done = ctl("check-config", "--environment", path, NEXAR_BULK_SHARDS="x")

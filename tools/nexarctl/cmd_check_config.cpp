@@ -5,6 +5,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "config/accounts.hpp"
 #include "config/config.hpp"
 #include "config/file.hpp"
 #include "nexarctl/client.hpp"
@@ -50,7 +51,9 @@ class CheckConfig final : public Command {
             for (const auto& key : nexar::config::keys())
                 if (const char* const value = std::getenv(key.environment))
                     sources.environment[key.environment] = value;
-        return nexar::config::load(sources);
+        NEXAR_TRY(auto config, nexar::config::load(sources));
+        NEXAR_TRY_VOID(nexar::config::check_accounts(config));
+        return config;
     }
 
     std::string file_;
