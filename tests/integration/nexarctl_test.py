@@ -386,6 +386,17 @@ class RunForPeople(Listening):
             self.assertEqual({path.name: path.read_text() for path in folder.iterdir()},
                              {"rank-0.stdout": f"{text} 0\n", "rank-1.stdout": f"{text} 1\n",
                               "rank-0.stderr": "e 0\n", "rank-1.stderr": "e 1\n"})
+        for name in ("rank-2.stdout", "rank-17.stderr", "rank-02.stdout", "rank-2.core", "notes"):
+            (folder / name).write_text("of a larger job, or of somebody else")
+        (folder / "rank-9.stdout").mkdir()  # not written by run
+        done = ctl("run", "-n", 2, "--output-dir", folder, "--", "true")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("rank-9.stdout is of a larger job before", done.stderr)
+        (folder / "rank-9.stdout").rmdir()
+        self.assertEqual(ctl("run", "-n", 2, "--output-dir", folder, "--", "true").returncode, 0)
+        self.assertEqual({path.name for path in folder.iterdir()},
+                         {"rank-0.stdout", "rank-1.stdout", "rank-0.stderr", "rank-1.stderr", "rank-02.stdout", "rank-2.core",
+                          "notes"})
         mark = Path(self.folder.name) / "started"
         for bad in ("/proc/none", self.sessions, self.sessions + "/deeper"):
             done = ctl("run", "-n", 1, "--output-dir", bad, "--", "touch", mark)

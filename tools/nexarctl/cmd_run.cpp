@@ -106,9 +106,9 @@ class Run final : public Command {
                      "ADDRESS:PORT for MASTER_ADDR and MASTER_PORT, which torch programs on several hosts "
                      "need: an address of host 0. On one host: a free port of 127.0.0.1");
         options.texts("--env", job_.environment, "NAME=VALUE for all ranks; may be repeated");
-        options.text(
-            "--output-dir", job_.output_dir,
-            "write rank-N.stdout and rank-N.stderr there, in place of the terminal; old ones are replaced");
+        options.text("--output-dir", job_.output_dir,
+                     "write rank-N.stdout and rank-N.stderr there, in place of the terminal; those of "
+                     "a job before are replaced or removed");
         options.flag("--keep-going", job_.keep_going,
                      "a rank that fails does not end the others, which may recover from it");
         options.number("--timeout", job_.timeout_s, 0, 1e7, "seconds until the job is ended; 0: none");

@@ -6,8 +6,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -111,6 +114,34 @@ Result<void> make_folders(const std::string& path) {
     return {};
 }
 
+// The rank of a file that output_path() may have named; none: another file.
+std::optional<uint64_t> rank_in(std::string_view file) {
+    constexpr std::string_view prefix = "rank-";
+    if (!file.starts_with(prefix) || !(file.ends_with(".stdout") || file.ends_with(".stderr"))) return {};
+    const std::string_view digits = file.substr(prefix.size(), file.rfind('.') - prefix.size());
+    uint64_t rank = 0;
+    const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), rank);
+    const bool whole = read.ec == std::errc{} && read.ptr == digits.data() + digits.size();
+    return whole && std::to_string(rank) == digits ? std::optional(rank) : std::nullopt;
+}
+
+// Files of ranks that this job does not have are of a larger one before. Those of ranks on other hosts stay:
+// the folder may be shared.
+Result<void> remove_stale_output(const Job& job) {
+    std::error_code error;
+    std::vector<std::filesystem::path> stale;
+    for (std::filesystem::directory_iterator at(job.output_dir, error), end; !error && at != end;
+         at.increment(error))
+        if (const auto rank = rank_in(at->path().filename().native()); rank && *rank >= job.world)
+            stale.push_back(at->path());
+    if (error) return fail(Errc::io, "--output-dir: cannot read " + job.output_dir + ": " + error.message());
+    for (const auto& file : stale)
+        if (::unlink(file.c_str()) != 0 && errno != ENOENT)
+            return io_error("--output-dir: " + file.native() +
+                            " is of a larger job before, and cannot be removed; use an empty folder");
+    return {};
+}
+
 }  // namespace
 
 std::vector<std::string> environment_of(const Job& job, uint32_t local_rank) {
@@ -159,6 +190,7 @@ std::string output_path(const Job& job, uint32_t local_rank, const char* stream)
 Result<void> prepare_output(const Job& job) {
     if (job.output_dir.empty()) return {};
     NEXAR_TRY_VOID(make_folders(job.output_dir));
+    NEXAR_TRY_VOID(remove_stale_output(job));
     for (uint32_t i = 0; i < job.ranks; ++i)
         for (const char* stream : {"stdout", "stderr"})
             if (Descriptor(open_output(job, i, stream, O_TRUNC)).fd < 0)
