@@ -49,10 +49,12 @@ Result<void> Server::start() {
     page().version = NEXAR_LOCAL_VERSION;
     page().pid = static_cast<uint32_t>(::getpid());
     spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-    if (auto holes = Holes::open())
+    if (auto holes = Holes::open()) {
         holes_.emplace(std::move(*holes));
-    else
-        log_->warn("holes_unguarded", {field("reason", holes.error().text)});  // [S18]
+    } else {
+        holes_unguarded_ = holes.error().text;
+        log_->warn("holes_unguarded", {field("reason", holes_unguarded_)});  // [S18]
+    }
     for (const ServerConfig::Socket& socket : config_.sockets) {
         NEXAR_TRY(Fd listener, listen_on(socket.path, socket.access));
         descriptors_->watch(listener.get(), listener_bit | listeners_.size());

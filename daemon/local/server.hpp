@@ -88,6 +88,8 @@ class Server final : public engine::Clients {
     void stop(Time now, const std::string& reason);
 
     size_t sessions() const { return sessions_.size(); }
+    // Why holes in clients' memory are filled on the daemon's account [S18]; empty: they are not.
+    const std::string& holes_unguarded() const { return holes_unguarded_; }
     size_t regions() const;
     uint64_t memory_bytes() const;                                        // of all sessions' regions
     std::vector<SessionUse> sessions_of(const TenantName& tenant) const;  // in order of arrival
@@ -142,7 +144,8 @@ class Server final : public engine::Clients {
     std::vector<Fd> listeners_;  // of config_.sockets, in that order
     CrowdWaker waker_;
     ReleaserRef unmapper_ = std::make_shared<Releaser>(1);
-    std::optional<Holes> holes_;  // none: refused here
+    std::optional<Holes> holes_;   // none: refused here
+    std::string holes_unguarded_;  // the reason, while holes_ is none
     Sealer sealer_;
     std::shared_ptr<Faults> faults_ = std::make_shared<Faults>();  // by session
     ReleaserRef closer_ = std::make_shared<Releaser>(closing_threads_max);

@@ -235,6 +235,7 @@ std::string Node::status(Time now) const {
         s.node = member_->self();
         s.incarnation = member_->incarnation();
         s.sessions = member_->server().sessions();
+        s.holes_unguarded = member_->server().holes_unguarded();
         s.tenants = &member_->tenants();
         s.session_memory_bytes = member_->server().memory_bytes();
         const auto snapshot = member_->engine().snapshot(now);
@@ -256,6 +257,7 @@ std::string Node::doctor(Time now) const {
     d.state_dir = config_.state_dir;
     d.socket = config_.socket;
     d.admin_socket = config_.admin_socket;
+    if (member_) d.holes_unguarded = member_->server().holes_unguarded();
     if (identity_) {
         d.certificate = certificate_of(*member_);
         d.addresses = addresses_of(*member_);

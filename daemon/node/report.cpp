@@ -19,6 +19,10 @@ std::string print(const json& document) {
     return document.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
+json text_or_null(const std::string& text) {
+    return text.empty() ? json(nullptr) : json(text);
+}
+
 std::string host_of(const HostNames& hosts, const NodeId& node) {
     const auto found = hosts.find(node);
     return found == hosts.end() ? std::string() : found->second;
@@ -235,7 +239,7 @@ std::string status(const Status& s) {
                   {"cluster", s.cluster.empty() ? json(nullptr) : json(s.cluster)},
                   {"cluster_name", s.cluster_name},
                   {"state", s.state},
-                  {"why_no_cluster", s.why_out.empty() ? json(nullptr) : json(s.why_out)},
+                  {"why_no_cluster", text_or_null(s.why_out)},
                   {"version", s.version},
                   {"pid", s.pid},
                   {"uptime_s", ms(s.uptime) / 1e3},
@@ -250,6 +254,7 @@ std::string status(const Status& s) {
                   {"traffic", traffic_json(s.traffic)},
                   {"shards", s.shards},
                   {"workers", s.workers},
+                  {"holes_unguarded", text_or_null(s.holes_unguarded)},
                   {"users", users_json(s.tenants)},
                   {"limits", limits_json(s.tenants)}});
 }
@@ -345,7 +350,7 @@ Result<std::string> plan(const engine::Snapshot& snapshot, const HostNames& host
 std::string doctor(const Doctor& d) {
     return print({{"pid", d.pid},
                   {"state", d.state},
-                  {"why_no_cluster", d.why_out.empty() ? json(nullptr) : json(d.why_out)},
+                  {"why_no_cluster", text_or_null(d.why_out)},
                   {"certificate", certificate_json(d.certificate)},
                   {"listen", d.listen},
                   {"addresses", addresses_json(d.addresses)},
@@ -354,6 +359,7 @@ std::string doctor(const Doctor& d) {
                   {"gro", d.gro ? json(*d.gro) : json(nullptr)},
                   {"send_buffer_bytes", d.send_buffer_bytes},
                   {"receive_buffer_bytes", d.receive_buffer_bytes},
+                  {"holes_unguarded", text_or_null(d.holes_unguarded)},
                   {"state_dir", d.state_dir},
                   {"socket", d.socket},
                   {"admin_socket", d.admin_socket}});

@@ -79,6 +79,7 @@ struct Status {
     size_t groups = 0, ops_in_flight = 0;
     link::TrafficCounts traffic{};  // with all peers since the start
     size_t shards = 0, workers = 0;
+    std::string holes_unguarded;       // Server::holes_unguarded()
     const Tenants* tenants = nullptr;  // null: none yet
 };
 std::string status(const Status& status);
@@ -104,6 +105,7 @@ struct Doctor {
     uint64_t send_buffer_bytes = 0,
              receive_buffer_bytes = 0;  // of the UDP sockets, as the kernel granted them
     std::string state_dir, socket, admin_socket;
+    std::string holes_unguarded;  // as in Status
 };
 std::string doctor(const Doctor& doctor);
 

@@ -95,6 +95,7 @@ def test_holes_in_a_users_memory_cost_the_daemon_none(cluster):
     """[H9] The daemon may have less memory than the holes; their owner's operation fails, and the daemon works on."""
     open_to_all(cluster)
     node = cluster[1]
+    equal(node.ask("status")["holes_unguarded"] is not None, "holes_unguarded" in node.log(), "what status says of it")
     if "holes_unguarded" in node.log():
         print("userfaultfd is refused here: nothing to see")
         return
@@ -150,6 +151,8 @@ def test_without_userfaultfd_the_daemon_says_so_and_works(cluster):
     equal(outcome, "ok", "the operation on memory that was punched out")
     equal(blocks * 512, MIB, "bytes that it has again")
     equal(node.log().count("holes_unguarded"), 1, "lines that say so")
+    for command in ("status", "doctor"):
+        contains(str(node.ask(command)["holes_unguarded"]), "userfaultfd is not allowed")
     assert "userfaultfd is not allowed: Operation not permitted" in node.log(), node.log()
 
 

@@ -69,6 +69,12 @@ std::string peers_text(const json& status) {
     return table.text();
 }
 
+std::string holes_text(const json& status) {
+    if (!has(status, "holes_unguarded")) return "";
+    return "WARNING      holes in clients' memory are filled on the daemon's account (" +
+           text_of(status, "holes_unguarded") + "); nexarctl doctor has the remedy\n";
+}
+
 // What each user has of his share of each limit (docs/protocol/tenants.md).
 std::string users_text(const json& status) {
     const json& users = list_of(status, "users");
@@ -151,7 +157,7 @@ std::string render_status(const json& s) {
                {"threads", std::to_string(count_of(s, "shards")) + " for bulk data, " +
                                std::to_string(count_of(s, "workers")) + " for reductions"},
            }) +
-           "\n" + peers_text(s) + users_text(s);
+           holes_text(s) + "\n" + peers_text(s) + users_text(s);
 }
 
 std::unique_ptr<Command> make_status() {

@@ -62,6 +62,7 @@ struct Facts {
     std::string listen, state_dir;
     std::string state;  // "running", "no cluster", ...; empty: an older daemon
     std::string why_no_cluster;
+    std::optional<std::string> holes_unguarded;  // the reason; empty: they are guarded; none: an older daemon
     struct Certificate {
         std::string state, why;
         double expires_in_s = 0, renewal_due_in_s = 0;

@@ -159,6 +159,15 @@ Check certificate(const Facts& f) {
                                                 : ", is being renewed"));
 }
 
+Check holes(const std::string& unguarded) {
+    return judged(
+        "holes in clients' memory", unguarded.empty(), Outcome::warn,
+        unguarded.empty() ? "guarded" : "filled on the daemon's account: " + unguarded,
+        "a hostile client can use up the daemon's memory. Let nexard call userfaultfd(2): allow it in "
+        "the seccomp profile of its container (or the unit's SystemCallFilter), on a kernel with "
+        "CONFIG_USERFAULTFD; a capability or vm.unprivileged_userfaultfd=1 is not needed");
+}
+
 Check peer(const Facts::Peer& p) {
     const std::string name = "peer " + p.name;
     const std::string rtt = p.rtt_ms ? ", round trip " + milliseconds_text(*p.rtt_ms) : "";
@@ -195,6 +204,7 @@ void add_daemon(const Facts& f, std::vector<Check>& out) {
         "journalctl -u nexard has why it ended, or its state"));
     if (!f.state.empty()) out.push_back(membership(f));
     if (f.certificate) out.push_back(certificate(f));
+    if (f.holes_unguarded) out.push_back(holes(*f.holes_unguarded));
     for (const auto& a : f.addresses)
         out.push_back(
             good(std::string(a.chosen ? "address chosen" : "address passed over"), a.address + ": " + a.why));

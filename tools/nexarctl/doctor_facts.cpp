@@ -176,6 +176,7 @@ void read_daemon(Facts& f, const nlohmann::ordered_json& doctor) {
     f.listen = text_of(doctor, "listen");
     f.state = text_of(doctor, "state");
     f.why_no_cluster = text_of(doctor, "why_no_cluster");
+    if (doctor.contains("holes_unguarded")) f.holes_unguarded = text_of(doctor, "holes_unguarded");
     f.state_dir = text_of(doctor, "state_dir");
     if (has(doctor, "certificate")) {
         const auto& c = doctor["certificate"];

@@ -32,6 +32,7 @@ Facts healthy() {
     f.state_dir = "/var/lib/nexar";
     f.certificate = {"valid", "", 30 * 86400, 20 * 86400, 0};
     f.addresses = {{"10.0.0.1:7654", "the only one", true}};
+    f.holes_unguarded = "";
     f.peers = {{"beta", "up", "10.0.0.2:7654", "", 0.2, 10, {{"10.0.0.2:7655", true, true}}}};
     return f;
 }
@@ -95,6 +96,8 @@ TEST_CASE("each ailment has its outcome and its advice") {
          "UDP port 7655 both ways"},
         {"bulk data, peer beta", [](Facts& f) { f.peers[0].bulk[0].up = false; }, Outcome::fail,
          "UDP port 7655 both ways"},
+        {"holes in clients' memory", [](Facts& f) { f.holes_unguarded = "userfaultfd is not allowed"; },
+         Outcome::warn, "seccomp profile"},
         {"address", [](Facts& f) { f.addresses[0].chosen = false; }, Outcome::fail, "set advertise"},
         {"cluster", [](Facts& f) { f.state = "no cluster"; }, Outcome::warn, "cluster join -"},
         {"certificate", [](Facts& f) { f.certificate = {"renewal failed", "no issuer", 86400, -864000, 7}; },

@@ -44,6 +44,14 @@ TEST_CASE("status shows this node, then its peers as a table") {
         "silent?for 5 s\n");
 }
 
+TEST_CASE("status warns of holes that are not guarded") {
+    REQUIRE(
+        render_status({{"holes_unguarded", "userfaultfd is not allowed"}})
+            .find("WARNING      holes in clients' memory are filled on the daemon's account (userfaultfd") !=
+        std::string::npos);
+    REQUIRE(render_status({{"holes_unguarded", nullptr}}).find("holes") == std::string::npos);
+}
+
 TEST_CASE("status shows what each user has of his share") {
     const json status = json::parse(R"({
         "users": [{"uid": 1000, "label": "", "sessions": 2, "regions": 3, "region_bytes": 1024, "groups": 1,
