@@ -77,9 +77,11 @@ Result<void> Connection::dial(const ConnectOptions& options, Time until) {
     fd_ = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd_ < 0) return fail(io_error("cannot create a socket"));
     while (::connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-        if (errno == ENOENT || errno == ECONNREFUSED)
-            return fail(Errc::not_found, "no daemon listens on " + options.path +
-                                             "; is nexard running, and in a cluster (nexarctl status)?");
+        if (errno == ENOENT || errno == ENOTDIR || errno == ECONNREFUSED)
+            return fail(Errc::not_found,
+                        "no daemon listens on " + options.path +
+                            "; start it (systemctl start nexard), or name the socket of another daemon in "
+                            "NEXAR_SOCKET");
         if (errno == EACCES)
             return fail(io_error("this user may not use " + options.path + " (ls -l " + options.path +
                                  " says who may, also of its directory)"));

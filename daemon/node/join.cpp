@@ -134,7 +134,12 @@ Joiner::Joiner(const Token& token, std::string hostname, std::function<WallSecon
 Result<std::unique_ptr<Joiner>> Joiner::start(const Token& token, const Secret& node_key,
                                               const std::string& hostname, std::function<WallSeconds()> wall,
                                               Time now) {
-    if (wall() > token.expires) return fail(Errc::bad_token, "the token has expired");
+    if (const WallSeconds today = wall(); today > token.expires)
+        return fail(
+            Errc::bad_token,
+            "the token has expired, " + std::to_string(today - token.expires) +
+                " s ago by this host's clock; if that is right, make another: nexarctl token create on "
+                "the node that made the cluster");
     if (token.issuer_addresses.empty()) return fail(Errc::bad_token, "the token names no issuer address");
     const auto first = quic::Address::parse(token.issuer_addresses[0]);
     if (!first) return fail(Errc::bad_token, "the token is damaged: " + first.error().text);

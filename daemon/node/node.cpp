@@ -115,8 +115,11 @@ Result<void> Node::open_control() {
 }
 
 Result<void> Node::begin_join(const std::string& text, Time now) {
-    NEXAR_TRY(const auto token, admission::Token::parse(text));
-    NEXAR_TRY(joiner_, Joiner::start(token, node_key_, host_name(), wall_now, now));
+    const auto token = admission::Token::parse(text);
+    if (!token)
+        return fail(token.error().code,
+                    token.error().text + "; a token is the whole line that nexarctl token create prints");
+    NEXAR_TRY(joiner_, Joiner::start(*token, node_key_, host_name(), wall_now, now));
     joiner_watch_ = loop_.watch(joiner_->fd(), true, false, [](loop::Loop::Ready) {});  // the turn reads it
     return {};
 }
@@ -294,6 +297,8 @@ void Node::step_joiner(Time now) {
 }
 
 void Node::end_join(Result<void> result) {
+    if (!result && result.error().code == Errc::bad_token)  // as the issuer says it
+        result.error().text += "; another token: nexarctl token create on the node that made the cluster";
     if (!result) log_->error("join_failed", {field("why", result.error().text)});
     if (auto answer = std::exchange(join_answer_, nullptr)) {
         answer(result ? Result<std::string>(cluster()) : fail(result.error()));

@@ -84,6 +84,22 @@ UdpSocket::~UdpSocket() {
     if (fd_ >= 0) close(fd_);
 }
 
+namespace {
+
+std::string remedy_of_bind(int error, const quic::Address& local) {
+    const std::string port = std::to_string(local.port);
+    if (error == EADDRINUSE)
+        return "; another process has the port (ss -ulpn 'sport = :" + port +
+               "' shows it): end it, or set listen to another port. Bulk data has the ports after that one";
+    if (error == EADDRNOTAVAIL)
+        return "; this host does not have the address: set listen to one that it has (ip addr), or to "
+               "0.0.0.0:" +
+               port;
+    return error == EACCES ? "; ports below 1024 need CAP_NET_BIND_SERVICE: set listen to another one" : "";
+}
+
+}  // namespace
+
 Result<std::unique_ptr<UdpSocket>> UdpSocket::open(const quic::Address& local, const Options& options) {
     if (local.family != 4 && local.family != 6)
         return fail(Errc::invalid_argument, "UDP socket: the address to listen on must be IPv4 or IPv6");
@@ -94,7 +110,8 @@ Result<std::unique_ptr<UdpSocket>> UdpSocket::open(const quic::Address& local, c
     NEXAR_TRY_VOID(out->configure(options));
     const quic::SocketAddress address(local);
     if (bind(out->fd_, &address.base, address.size) != 0)
-        return fail(Errc::io, "UDP socket: cannot listen on " + local.text() + ": " + std::strerror(errno));
+        return fail(Errc::io, "UDP socket: cannot listen on " + local.text() + ": " + std::strerror(errno) +
+                                  remedy_of_bind(errno, local));
     sockaddr_in6 bound;
     socklen_t size = sizeof bound;
     if (getsockname(out->fd_, reinterpret_cast<sockaddr*>(&bound), &size) == 0)

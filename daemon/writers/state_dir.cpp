@@ -42,7 +42,10 @@ bool write_all(int fd, std::string_view text) {
 Result<StateDir> StateDir::open(const std::string& path) {
     std::error_code ec;
     std::filesystem::create_directories(path, ec);
-    if (ec) return fail(Errc::io, "cannot make the state directory " + path + ": " + ec.message());
+    if (ec)
+        return fail(Errc::io, "cannot make the state directory " + path + ": " + ec.message() +
+                                  "; make it, and give it to the user that nexard runs as (uid " +
+                                  std::to_string(::geteuid()) + "), or set state_dir");
     Descriptor directory{::open(path.c_str(), O_DIRECTORY | O_RDONLY | O_CLOEXEC)};
     if (directory.fd < 0) return failed("cannot open the state directory " + path);
     if (fchmod(directory.fd, 0700) != 0)

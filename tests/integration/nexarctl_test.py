@@ -89,7 +89,7 @@ class Daemonless(Case):
             done = ctl("--socket", self.socket, *command)
             self.assertEqual((done.returncode, done.stdout), (3, ""), command)
             self.assertEqual(done.stderr, f"nexarctl: no daemon listens on {self.socket}; start it with: "
-                                          "systemctl start nexard\n")
+                                          "systemctl start nexard; or name its admin socket with --socket\n")
 
     def test_a_socket_nobody_listens_on_is_no_daemon_either_and_the_variable_names_it(self):
         with socket.socket(socket.AF_UNIX) as left:
@@ -97,6 +97,15 @@ class Daemonless(Case):
         self.assertEqual(ctl("status", NEXAR_ADMIN_SOCKET=self.socket).returncode, 3)
         done = ctl("status", "--json", NEXAR_ADMIN_SOCKET=self.socket)
         self.assertEqual(json.loads(done.stdout)["error"]["name"], "NO_DAEMON")
+
+    def test_another_kind_of_socket_is_no_admin_socket(self):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sessions:
+            sessions.bind(self.socket)
+            sessions.listen()
+            done = ctl("--socket", self.socket, "status")
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        for hint in (self.socket, "another kind of socket", "admin_socket"):
+            self.assertIn(hint, done.stderr)
 
     @unittest.skipIf(os.geteuid() != 0, "needs root, to be somebody else")
     def test_a_user_without_permission_learns_who_has_it(self):

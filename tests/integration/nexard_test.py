@@ -4,6 +4,7 @@ NEXARD"""
 import os
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -88,6 +89,22 @@ class Refusals(unittest.TestCase):
         daemon.send_signal(signal.SIGTERM)
         _, rest = daemon.communicate(timeout=20)
         self.assertEqual(daemon.returncode, 0, rest)
+
+    def test_a_start_that_fails_says_what_to_do(self):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+            taken.bind(("127.0.0.1", 0))
+            port = taken.getsockname()[1]
+            for listen, words in ((f"127.0.0.1:{port}", ("another process has the port", f"ss -ulpn 'sport = :{port}'", "set listen")),
+                                  ("192.0.2.1:7654", ("this host does not have the address", "ip addr", "0.0.0.0:7654"))):
+                daemon, lines = self.start(NEXAR_LISTEN=listen, NEXAR_INIT_CLUSTER="1")
+                self.assertEqual(daemon.wait(20), 1)
+                daemon.stderr.close()
+                for word in words:
+                    self.assertIn(word, "".join(lines))
+        daemon, lines = self.start(NEXAR_CLUSTER_TOKEN="nexar1.cut")
+        self.assertEqual(daemon.wait(20), 1)
+        daemon.stderr.close()
+        self.assertIn("nexarctl token create", "".join(lines))
 
     def test_a_misspelt_variable_is_warned_of(self):
         daemon, lines = self.start(NEXAR_HEARTBEAT_TIMEOUT="3", NEXAR_RANK="0")

@@ -33,7 +33,9 @@ int left_ms(Clock::time_point deadline) {
 }
 
 Reply no_daemon(const std::string& socket) {
-    return {exit_no_daemon, "no daemon listens on " + socket + "; start it with: systemctl start nexard",
+    return {exit_no_daemon,
+            "no daemon listens on " + socket +
+                "; start it with: systemctl start nexard; or name its admin socket with --socket",
             "NO_DAEMON"};
 }
 Reply no_answer(const std::string& socket, int timeout_ms) {
@@ -64,6 +66,12 @@ Reply connect_error(const std::string& socket) {
                     "names (ls -l " +
                     socket + " shows it)",
                 "PERMISSION", true};
+    if (errno == EPROTOTYPE)
+        return {exit_failed,
+                socket +
+                    " is another kind of socket, perhaps that of sessions: --socket is to name the one that "
+                    "nexard's configuration has as admin_socket",
+                "IO"};
     return {exit_failed, "cannot connect to " + socket + ": " + std::strerror(errno), "IO"};
 }
 
