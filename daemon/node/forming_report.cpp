@@ -36,7 +36,7 @@ std::vector<std::string> hints_of(const engine::OpeningSnapshot& o, const engine
     std::vector<std::string> out;
     if (!o.trouble.empty()) out.push_back("the last attempt to make it failed: " + o.trouble);
     if (o.being_made || (o.reported && o.missing_count == 0)) return out;
-    const auto is_same_name = [&](const auto& other) {  // a user's groups, not those of others [R26]
+    const auto is_same_name = [&](const auto& other) {  // a user's groups, not those of others [R30]
         return other.name == o.name && other.tenant == o.tenant;
     };
     const bool others_here = std::ranges::any_of(snapshot.forming, [&](const auto& other) {

@@ -37,7 +37,7 @@ Arrived arrived_of(uint32_t size, const wire::GroupStatus& status) {
 }
 
 // Opens of the same user and name with another key: their secrets differ, or one has none. That others use
-// the name is nothing to him [R26].
+// the name is nothing to him [R30].
 uint32_t Directory::others_of(const wire::GroupOpen& open, Time now) const {
     if (open.tenant == 0) return 0;
     const auto is_other = [&](const wire::GroupOpen& other) {

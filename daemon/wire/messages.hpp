@@ -85,7 +85,7 @@ struct GroupOpen {
     TimeoutsRecord timeouts{};  // as asked
     uint64_t features = 0;      // of the origin, also those that the reader does not know
     Nonce nonce{};              // random, of this open [R19]
-    uint64_t tenant = 0;        // TenantName::mark() of the opener [R26]; 0: not known (an older version)
+    uint64_t tenant = 0;        // TenantName::mark() of the opener [R30]; 0: not known (an older version)
 };
 struct GroupWithdraw {  // the opener has given up, or its process has ended
     RequestId id;

@@ -155,7 +155,7 @@ TEST_CASE("a group that does not form has hints: another secret, another size, n
         }
         REQUIRE(only(hints(), "another job secret, or none"));
     }
-    SECTION("those of another user are nothing to this one") {  // [R26]
+    SECTION("those of another user are nothing to this one") {  // [R30]
         auto theirs = opening;
         theirs.tenant = opening.tenant + 1;
         theirs.key = "5e6f7a8b";

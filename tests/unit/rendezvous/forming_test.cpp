@@ -76,7 +76,7 @@ TEST_CASE("the leader itself asks nobody", "[rendezvous][U8]") {
     }
 }
 
-TEST_CASE("differing secrets and ranks that did not start have different texts", "[rendezvous][U8][R26]") {
+TEST_CASE("differing secrets and ranks that did not start have different texts", "[rendezvous][U8][R30]") {
     const auto says = [](const Cluster& cluster, const std::string& words) {
         const auto& error = cluster.openers()[0].failed;
         REQUIRE(error);
@@ -93,7 +93,7 @@ TEST_CASE("differing secrets and ranks that did not start have different texts",
         REQUIRE(says(cluster, other));
         REQUIRE_FALSE(says(cluster, alone));
     }
-    SECTION("another secret of another user is nothing to this one") {  // [R26]
+    SECTION("another secret of another user is nothing to this one") {  // [R30]
         OpenSpec spec = other_secret(ms(1900));
         spec.tenant = 2;
         REQUIRE(cluster[2].open(spec, cluster.now()));
