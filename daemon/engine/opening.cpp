@@ -46,7 +46,7 @@ rendezvous::Config config_of(const Context& context) {
     out.answer_room = [&context](const NodeId& node) {
         const auto peer = context.find_peer(node);
         const auto room = peer ? context.ports.peers.answer_room(*peer) : link::ControlLog::AnswerRoom{};
-        return rendezvous::AnswerRoom{room.prepares, room.refusals};
+        return rendezvous::AnswerRoom{room.prepares, room.refusals, room.opens};
     };
     return out;
 }

@@ -33,8 +33,12 @@ bool ControlLog::reserve_open(Account account, size_t bytes) {
 }
 
 ControlLog::AnswerRoom ControlLog::answer_room() const {
-    const auto left = [this](size_t limit) { return limit - std::min(limit, own_bytes_); };
-    return {left(config_.prepares_bytes_max), left(config_.refusals_bytes_max)};
+    const auto left = [](size_t limit, size_t used) { return limit - std::min(limit, used); };
+    // What a request reserved may come beside them.
+    const size_t opens = std::max(left(config_.requests_bytes_max, requests_bytes_),
+                                  left(config_.opens_queued_bytes_max, queued_bytes_ - own_bytes_));
+    return {left(config_.prepares_bytes_max, own_bytes_), left(config_.refusals_bytes_max, own_bytes_),
+            opens};
 }
 
 // What a discarded or dropped log forgot is not there any more.

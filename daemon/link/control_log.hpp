@@ -69,9 +69,9 @@ class ControlLog {
     // Room for messages that a request may cause later. False: there is none now.
     bool reserve(Account account, size_t bytes);
     bool reserve_open(Account account, size_t bytes);  // for the messages of an open
-    // Bytes of a leader's answers that may be appended now.
+    // Bytes of a leader's answers, and of requests' opens that are listed again, that may be appended now.
     struct AnswerRoom {
-        size_t prepares = SIZE_MAX, refusals = SIZE_MAX;
+        size_t prepares = SIZE_MAX, refusals = SIZE_MAX, opens = SIZE_MAX;
     };
     AnswerRoom answer_room() const;
     void release(Account account, size_t bytes);

@@ -281,7 +281,9 @@ bool Directory::form_if_complete(const wire::GroupKey& key, Time now) {
     Gathering& gathering = at->second;
     if (gathering.entries.empty() || gathering.entries.size() < gathering.size || now < gathering.not_before)
         return false;
-    if (!std::ranges::all_of(gathering.nodes, [&](const auto& node) { return may_prepare(node.first); })) {
+    const bool leading = leads(gathering.entries.begin()->second.open);  // or it goes to another leader
+    if (!leading ||
+        !std::ranges::all_of(gathering.nodes, [&](const auto& node) { return may_prepare(node.first); })) {
         not_before(key, gathering, now + config_.retry_delay);
         return false;
     }
@@ -453,33 +455,6 @@ void Directory::remove(const wire::RequestId& request, const NodeId& from, bool 
     if (expired) expired_.push_back({entry->open, now + config_.expired_kept});
     if (expired_.size() > config_.expired_max) expired_.pop_front();
     erase_waiting(request);
-}
-
-void Directory::remove_via(const NodeId& via, Incarnation incarnation, Time now) {
-    std::map<GroupId, std::set<wire::RequestId>> hit;
-    for (const GroupId& group : attempts_with(via, incarnation)) hit[group];
-    for (const wire::RequestId& request : ways_.of(via)) {
-        ++visited_;
-        const auto attempt = attempt_of_.find(request);
-        if (!drop_via(*find(request), via)) continue;
-        sends_.push_back({via, wire::GroupUnlisted{request}});
-        if (attempt == attempt_of_.end())
-            erase_waiting(request);
-        else
-            hit[attempt->second.first].insert(request);
-    }
-    const Error error{
-        Errc::pending, "node " + config_.name_of(via) + " was lost while the group was formed", -1, -1, {}};
-    for (const auto& [id, out] : hit) abort_attempt(id, error, out, now);
-}
-
-std::vector<Listed> Directory::take_waiting() {
-    std::vector<Listed> out;
-    for (const auto& [key, gathering] : gatherings_)
-        for (const auto& [arrival, entry] : gathering.entries)
-            if (!leads(entry.open)) out.push_back(entry);
-    for (const Listed& listed : out) erase_waiting(listed.open.id);
-    return out;
 }
 
 // The leader itself is not connected to a member node [R7], or to another incarnation of it.

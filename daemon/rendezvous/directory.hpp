@@ -60,11 +60,13 @@ class Directory {
     // ignored. `expired`: its deadline has passed. status() shows it for expired_kept more, so that openers
     // whose deadlines pass at about the same moment all see all arrived ranks.
     void remove(const wire::RequestId& request, const NodeId& from, bool expired, Time now);
-    void remove_via(const NodeId& via, Incarnation incarnation,
-                    Time now);  // that incarnation was disconnected
-    // Another node leads now. Removes and returns the waiting opens that this node does not lead; attempts in
-    // progress continue.
-    std::vector<Listed> take_waiting();
+    // That incarnation was disconnected: what came through it so far is removed by forget_lost().
+    void lose(const NodeId& via, Incarnation incarnation);
+    bool has_losses() const { return !losses_.empty(); }
+    void forget_lost(size_t most, Time now);  // looks at so many opens at most
+    // Another node leads now. Removes and returns waiting opens; attempts in progress continue.
+    std::vector<Listed> take_waiting(size_t most);
+    bool has_waiting() const { return !where_.empty(); }
     void on_prepared(const NodeId& from, const wire::GroupPrepared& prepared, Time now);
     void on_connected(const NodeId& node);  // prepares without an answer go out (again)
     void on_time(Time now);
@@ -114,6 +116,12 @@ class Directory {
         std::map<NodeId, size_t> nodes;      // numbers of entries by node
         Time not_before{};                   // the next attempt is not made before; zero: at any time
     };
+    struct Loss {
+        Incarnation incarnation;
+        uint64_t before = 0;                 // arrivals; what was listed since then stays
+        std::vector<wire::RequestId> opens;  // of the node and through it
+        size_t next = 0;                     // of them
+    };
     struct Forming {
         wire::GroupPrepare prepare;
         std::vector<Entry> entries;           // in order of arrival
@@ -147,7 +155,7 @@ class Directory {
     void again(const wire::GroupKey& key, Time now);
     static void leave(Gathering& gathering, const wire::GroupOpen& open);
     bool agree(const std::vector<Entry>& entries, const Gathering& gathering) const;
-    std::set<GroupId> attempts_with(const NodeId& node, Incarnation incarnation) const;
+    void forget(const NodeId& via, Loss& loss, Time now);
     void remove_contradicted(const wire::GroupOpen& open, Time now);
     bool remove_earlier_incarnations(const wire::GroupOpen& open, const NodeId& via, Time now);
     Error unsent_fault(const Forming& forming) const;
@@ -173,6 +181,7 @@ class Directory {
     std::map<wire::RequestId, std::pair<GroupId, size_t>> attempt_of_;  // and index, of each open in forming_
     std::map<NodeId, std::map<Incarnation, std::set<wire::RequestId>>> origins_;  // all opens, by their node
     Ways ways_;                                                                   // of all opens
+    std::map<NodeId, Loss> losses_;
     uint64_t visited_ = 0;
     std::deque<Expired> expired_;      // the oldest first
     std::deque<Outgoing> sends_;       // not polled yet

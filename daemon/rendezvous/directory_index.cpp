@@ -34,20 +34,6 @@ bool Directory::drop_via(Entry& entry, const NodeId& way) {
     return false;
 }
 
-// In progress, with this incarnation of the node as a member, or an earlier one.
-std::set<GroupId> Directory::attempts_with(const NodeId& node, Incarnation incarnation) const {
-    std::set<GroupId> out;
-    const auto known = origins_.find(node);
-    if (known == origins_.end()) return out;
-    for (const auto& [of, opens] : known->second) {
-        if (of.counter > incarnation.counter) continue;
-        for (const wire::RequestId& request : opens)
-            if (const auto at = attempt_of_.find(request); at != attempt_of_.end())
-                out.insert(at->second.first);
-    }
-    return out;
-}
-
 // Null: not listed here.
 Directory::Entry* Directory::find(const wire::RequestId& request) {
     ++visited_;

@@ -80,6 +80,7 @@ void Rendezvous::check_indexes() const {
         NEXAR_CHECK(own.due_at == (own.reserved ? never : std::min(own.list_at, ends)));
         NEXAR_CHECK((own.due_at != never) == due_.contains({own.due_at, request}));
         NEXAR_CHECK(by_session_.contains({own.session, request}));
+        NEXAR_CHECK(own.local != by_user_.contains({own.user, request}));
         due += own.due_at != never;
         if (own.status_until == never) continue;
         const auto question = questions_.find(own.open.key);
@@ -108,7 +109,9 @@ void Rendezvous::check_invariants() const {
     NEXAR_CHECK(refusals_.empty() || refusals_at_ != never);
     NEXAR_CHECK(inbox_.empty());
     NEXAR_CHECK(leader_ == (peers_.empty() ? config_.self : std::min(config_.self, peers_.begin()->first)));
-    NEXAR_CHECK(leader_ != config_.self || relayed_.empty());
+    NEXAR_CHECK(is_relisting() == (relist_at_ != never));
+    NEXAR_CHECK(leader_ != config_.self || relayed_.empty() || is_relisting());
+    NEXAR_CHECK(leader_ == config_.self || !directory_.has_waiting() || is_relisting());
     relayed_.check_invariants();
     for (const auto& [node, incarnation] : peers_) NEXAR_CHECK(!lost_.contains(node));
     for (const auto& [request, own] : own_) {
@@ -116,6 +119,9 @@ void Rendezvous::check_invariants() const {
         NEXAR_CHECK(!own.withdrawn || own.reserved);
         NEXAR_CHECK(!own.reserved || reservations_.contains(*own.reserved));
         NEXAR_CHECK(!own.local || own.listed == config_.self);
+        if (own.local) continue;
+        const bool sent_in = own.sent_in == leader_changes_ && own.listed == leader_;
+        NEXAR_CHECK(sent_in || own.reserved || own.list_at != never || relisting_.contains(own.user));
     }
     for (const auto& [group, reservation] : reservations_) {
         NEXAR_CHECK(!decisions_.contains(group));

@@ -86,6 +86,13 @@ std::vector<wire::RequestId> Ways::of(const NodeId& way) const {
     return out;
 }
 
+size_t Ways::count(const NodeId& way, const NodeId& origin) const {
+    const auto at = ways_.find(way);
+    if (at == ways_.end()) return 0;
+    const auto opens = at->second.of_origin.find(origin);
+    return opens == at->second.of_origin.end() ? 0 : opens->second.size();
+}
+
 size_t Ways::size() const {
     size_t out = 0;
     for (const auto& [name, way] : ways_)
@@ -132,9 +139,19 @@ void Relayed::erase(const wire::RequestId& request) {
     opens_.erase(at);
 }
 
-std::map<wire::RequestId, Listed> Relayed::take_all() {
-    ways_ = {};
-    return std::exchange(opens_, {});
+void Relayed::set_sent(const wire::RequestId& request, uint64_t leader) {
+    opens_.at(request).sent_in = leader;
+}
+
+const Listed* Relayed::after(const wire::RequestId& request) const {
+    const auto at = opens_.upper_bound(request);
+    return at == opens_.end() ? nullptr : &at->second;
+}
+
+Listed Relayed::take_first() {
+    Listed out = opens_.begin()->second;
+    erase(out.open.id);
+    return out;
 }
 
 void Relayed::check_invariants() const {

@@ -19,6 +19,7 @@ struct Listed {
     wire::GroupOpen open;
     NodeId via;                 // the node that it came through: replies go there
     std::set<NodeId> relays{};  // others that passed on the same; none while `via` is the open's own node
+    uint64_t sent_in = 0;  // which leader got it last, where it is passed on: the number of its change [R26]
 
     // It came again, by this way.
     void add_via(const wire::GroupOpen& again, const NodeId& way);
@@ -37,6 +38,7 @@ class Ways {
     // none: there is room [R25]. `passed_on`: it will be one of those that somebody passed on.
     std::optional<size_t> full(const NodeId& way, const NodeId& origin, size_t most, bool passed_on) const;
     std::vector<wire::RequestId> of(const NodeId& way) const;
+    size_t count(const NodeId& way, const NodeId& origin) const;
     size_t size() const;  // an open counts once for each of its ways
 
   private:
@@ -56,7 +58,9 @@ class Relayed {
     // True: no other way was left, and the open is forgotten.
     bool drop_via(const wire::RequestId& request, const NodeId& way);
     void erase(const wire::RequestId& request);
-    std::map<wire::RequestId, Listed> take_all();
+    void set_sent(const wire::RequestId& request, uint64_t leader);
+    const Listed* after(const wire::RequestId& request) const;  // in the order of their ids; null: none
+    Listed take_first();                                        // requires: not empty()
     std::vector<wire::RequestId> of(const NodeId& way) const { return ways_.of(way); }
     std::optional<size_t> full(const NodeId& way, const NodeId& origin, size_t most) const {
         return ways_.full(way, origin, most, true);

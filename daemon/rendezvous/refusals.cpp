@@ -26,12 +26,6 @@ void Refusals::remove(const wire::RequestId& open, const NodeId& from) {
     if (at != places_.end() && (from == open.origin || from == at->second.to)) erase(at);
 }
 
-std::vector<wire::RequestId> Refusals::remove_all(const NodeId& to) {
-    std::vector<wire::RequestId> out;
-    while (const auto refusal = take(to)) out.push_back(refusal->id);
-    return out;
-}
-
 std::optional<wire::GroupRefused> Refusals::take(const NodeId& to) {
     const auto node = nodes_.find(to);
     if (node == nodes_.end()) return {};

@@ -13,10 +13,11 @@
 
 namespace nexar::rendezvous {
 
-// Bytes of a leader's answers that a control log may take now.
+// Bytes that a control log may take now: of a leader's answers, and of opens that are listed again.
 struct AnswerRoom {
     size_t prepares = SIZE_MAX;
-    size_t refusals = SIZE_MAX;  // and reports of who came
+    size_t refusals = SIZE_MAX;  // reports of who came, and opens that are passed on
+    size_t opens = SIZE_MAX;     // of this node's processes
 };
 
 class Refusals {
@@ -27,7 +28,6 @@ class Refusals {
     void add(const NodeId& to, wire::GroupRefused refusal);
     // An open is withdrawn, by its node or by who passed it on.
     void remove(const wire::RequestId& open, const NodeId& from);
-    std::vector<wire::RequestId> remove_all(const NodeId& to);
     std::optional<wire::GroupRefused> take(const NodeId& to);  // the oldest
     bool has(const NodeId& to) const { return nodes_.contains(to); }
     bool empty() const { return nodes_.empty(); }

@@ -96,11 +96,13 @@ Result<wire::RequestId> Rendezvous::open(const OpenSpec& spec, Time now) {
     own.local = spec.local;
     own.proof = spec.proof;
     own.payer = spec.payer;
+    own.user = spec.tenant;
     own.timeout = std::clamp(spec.timeout, Duration{1}, config_.timeout_max);
     own.since = now;
     own.deadline = spec.timeout == Duration{0} ? never : now + own.timeout;
     Own& kept = own_[own.open.id] = own;
     by_session_.insert({own.session, own.open.id});
+    if (!own.local) by_user_.insert({own.user, own.open.id});
     list(kept, now);
     settle(now);
     return own.open.id;
@@ -110,6 +112,7 @@ void Rendezvous::list(Own& own, Time now) {
     own.list_at = never;
     reschedule(own);
     own.listed = leader_of(own);
+    own.sent_in = leader_changes_;
     if (leader_of(own) == config_.self)
         directory_of(own).add(own.open, config_.self, now);
     else
@@ -121,11 +124,11 @@ void Rendezvous::withdraw(const wire::RequestId& request, Time now) {
     if (at == own_.end() || at->second.withdrawn) return;
     Own& own = at->second;
     const wire::GroupWithdraw message{request, own.open.key, false, false};
-    send(leader_of(own), message, own.payer);
+    send(own.listed, message, own.payer);
     if (own.reserved) {
         own.withdrawn = true;  // the attempt may still be committed [R12]
         const NodeId& leader = reservations_.at(*own.reserved).leader;
-        if (leader != leader_of(own)) send(leader, message, own.payer);
+        if (leader != own.listed) send(leader, message, own.payer);
     } else {
         forget(at);
     }
@@ -163,6 +166,7 @@ void Rendezvous::forget(Owned own) {
     leave_question(own->second);
     if (own->second.due_at != never) due_.erase({own->second.due_at, own->first});
     by_session_.erase({own->second.session, own->first});
+    by_user_.erase({own->second.user, own->first});
     own_.erase(own);
 }
 
@@ -227,7 +231,7 @@ void Rendezvous::expire(const wire::RequestId& request, const wire::GroupStatus*
     Error error = group_incomplete(
         {own.open, own.local, own.timeout, own.trouble, !config_.in_cluster || config_.in_cluster()}, status,
         [this](const NodeId& n) { return name_of(n); });
-    send(leader_of(own), wire::GroupWithdraw{request, own.open.key, false, true}, own.payer);
+    send(own.listed, wire::GroupWithdraw{request, own.open.key, false, true}, own.payer);
     fail_open(request, std::move(error));
 }
 
@@ -309,6 +313,7 @@ void Rendezvous::pass_on(const wire::GroupOpen& open, const NodeId& via, Time no
         relayed_.put({open, via});
     }
     relayed_.add_via(open, via);
+    relayed_.set_sent(open.id, leader_changes_);
     send(leader_, open);
 }
 
@@ -329,11 +334,6 @@ std::optional<Error> Rendezvous::no_room_to_pass_on(const NodeId& origin, const 
                  {}};
 }
 
-void Rendezvous::pass_on_again(const Listed& listed, Time now) {
-    pass_on(listed.open, listed.via, now);
-    for (const NodeId& relay : listed.relays) pass_on(listed.open, relay, now);
-}
-
 void Rendezvous::on_withdraw(const NodeId& from, const wire::GroupWithdraw& withdraw, Time now) {
     refusals_.remove(withdraw.id, from);
     directory_.remove(withdraw.id, from, withdraw.expired, now);
@@ -341,7 +341,7 @@ void Rendezvous::on_withdraw(const NodeId& from, const wire::GroupWithdraw& with
     if (relayed_.find(withdraw.id) == nullptr) return;
     if (from != withdraw.id.origin && !relayed_.drop_via(withdraw.id, from)) return;
     relayed_.erase(withdraw.id);
-    send(leader_, withdraw);
+    if (leader_ != config_.self) send(leader_, withdraw);
 }
 
 // The leader had lost this node and removed the open: it is sent there again. A reserved open is listed again
@@ -351,6 +351,7 @@ void Rendezvous::on_unlisted(const NodeId& from, const wire::RequestId& request,
         if (!own->second.reserved && !own->second.withdrawn && from == leader_of(own->second))
             list(own->second, now);
     } else if (const Listed* relayed = relayed_.find(request); relayed != nullptr && from == leader_) {
+        relayed_.set_sent(request, leader_changes_);
         send(leader_, relayed->open);
     }
 }
@@ -370,56 +371,6 @@ Reach Rendezvous::reach_of(const NodeId& node, Incarnation incarnation) const {
     if (incarnation == Incarnation{} || present == Incarnation{} || present == incarnation)
         return Reach::here;
     return present.counter > incarnation.counter ? Reach::over : Reach::not_yet;
-}
-
-void Rendezvous::on_peer_up(const NodeId& node, Incarnation incarnation, Time now) {
-    if (const auto other = peers_.find(node); other != peers_.end() && other->second != incarnation)
-        on_peer_down(node, other->second, now);
-    peers_[node] = incarnation;
-    lost_.erase(node);
-    update_leader(now);
-    directory_.on_connected(node);
-    for (auto& [group, reservation] : reservations_) resume(node, group, reservation, now);
-    settle(now);
-}
-
-void Rendezvous::on_peer_down(const NodeId& node, Incarnation incarnation, Time now) {
-    const auto peer = peers_.find(node);
-    if (peer == peers_.end() || peer->second != incarnation) return;
-    peers_.erase(peer);
-    lost_[node] = incarnation;
-    for (const wire::RequestId& request : relayed_.of(node)) {
-        const wire::GroupKey key = relayed_.find(request)->open.key;
-        if (relayed_.drop_via(request, node)) send(leader_, wire::GroupWithdraw{request, key, false, false});
-    }
-    for (const wire::RequestId& open : refusals_.remove_all(node)) send(node, wire::GroupUnlisted{open});
-    update_leader(now);
-    directory_.remove_via(node, incarnation, now);
-    for (auto& [group, reservation] : reservations_)
-        if (reservation.leader == node && reservation.query_until == never)
-            query_members(group, reservation, now);
-    settle(now);
-}
-
-void Rendezvous::update_leader(Time now) {
-    const NodeId next = peers_.empty() ? config_.self : std::min(config_.self, peers_.begin()->first);
-    if (next == leader_) return;
-    const NodeId before = std::exchange(leader_, next);
-    for (Listed& listed : directory_.take_waiting()) {
-        if (listed.open.id.origin != config_.self) relayed_.put(std::move(listed));
-    }
-    if (before != config_.self)
-        for (const auto& [id, own] : own_)
-            if (!own.local && !own.reserved)
-                send(before, wire::GroupWithdraw{id, own.open.key, true, false}, own.payer);
-    relist_all(now);
-}
-
-void Rendezvous::relist_all(Time now) {
-    const auto relayed = relayed_.take_all();
-    for (const auto& [id, listed] : relayed) pass_on_again(listed, now);
-    for (auto& [id, own] : own_)
-        if (!own.local && !own.reserved) list(own, now);
 }
 
 // ---- Messages, time, output ----
@@ -486,7 +437,7 @@ void Rendezvous::settle(Time now) {
         for (Directory* directory : {&directory_, &local_}) moved |= read(*directory, now);
         while (auto orphan = directory_.poll_orphan()) {
             moved = true;
-            if (orphan->open.id.origin != config_.self) pass_on_again(*orphan, now);
+            move(*orphan, now);
         }
         if (!inbox_.empty()) {
             moved = true;
@@ -502,6 +453,7 @@ void Rendezvous::on_time(Time now) {
     directory_.on_time(now);
     local_.on_time(now);
     settle(now);
+    if (now >= relist_at_) go_on(now);
     send_refusals(now);
     for (const wire::RequestId& request : opens_due(now))
         if (Own& own = own_.at(request); now >= own.list_at) list(own, now);
@@ -515,7 +467,7 @@ void Rendezvous::on_time(Time now) {
 }
 
 Time Rendezvous::wake_at() const {
-    Time next = std::min({directory_.wake_at(), local_.wake_at(), refusals_at_});
+    Time next = std::min({directory_.wake_at(), local_.wake_at(), refusals_at_, relist_at_});
     if (!due_.empty()) next = std::min(next, due_.begin()->first);
     if (!reservations_due_.empty()) next = std::min(next, reservations_due_.begin()->first);
     return next;

@@ -54,6 +54,8 @@ struct Config {
     uint64_t first_group = 1;  // counter of the first group's id; not to be guessed [G12]
     size_t decisions_max = 4096;
     size_t promises_max = 256;  // of each node
+    // Opens of each kind that one turn lists again, passes on again or forgets [R26].
+    size_t relists_at_once_max = 128;
 };
 
 // Who pays for the messages of an open: the owner's. It exists until none of them can come any more.
@@ -75,7 +77,7 @@ struct OpenSpec {
     wire::TimeoutsRecord timeouts{};
     ProofKey proof{};     // not for a local key
     PayerRef payer{};     // or none
-    uint64_t tenant = 0;  // TenantName::mark(); 0: not known
+    uint64_t tenant = 0;  // TenantName::mark(); 0: not known. Tenants' opens are listed again in turns [R26]
 };
 
 // Actions for the owner.
@@ -149,7 +151,9 @@ class Rendezvous {
         wire::GroupOpen open;
         SessionId session;
         bool local = false;
-        NodeId listed;     // the node that it was listed with last; only that one may lead it
+        NodeId listed;         // the node that it was listed with last; only that one may lead it
+        uint64_t sent_in = 0;  // leader_changes_ then
+        uint64_t user = 0;
         Duration timeout;  // as requested, for the error's text
         Time deadline;
         Time since;                       // when it was opened
@@ -213,8 +217,22 @@ class Rendezvous {
     void list(Own& own, Time now);
     void pass_on(const wire::GroupOpen& open, const NodeId& via, Time now);
     std::optional<Error> no_room_to_pass_on(const NodeId& origin, const NodeId& via, bool known) const;
-    void pass_on_again(const Listed& listed, Time now);
-    void relist_all(Time now);
+    // What follows from another leader, or the loss of a node, for many opens (relisting.cpp) [R26].
+    struct Loss {
+        std::vector<wire::RequestId> passed_on;  // for the node
+        size_t next = 0;                         // of them
+    };
+    void update_leader();
+    void go_on(Time now);
+    void list_again(size_t most, Time now);
+    void pass_on_again(size_t most);
+    void hand_over(size_t most, Time now);
+    void take_over(Time now);
+    void forget_lost(const NodeId& node, Loss& loss);
+    void move(Own& own, Time now);
+    void move(const Listed& listed, Time now);
+    bool is_relisting() const;
+    size_t at_once(size_t room) const;
     void on_open(const NodeId& from, const wire::GroupOpen& open, Time now);
     void on_withdraw(const NodeId& from, const wire::GroupWithdraw& withdraw, Time now);
     void on_status_request(const NodeId& from, const wire::GroupStatusRequest& request, Time now);
@@ -233,7 +251,6 @@ class Rendezvous {
     void reschedule(const GroupId& group, Reservation& reservation);
     Reservation take(const GroupId& group);
     std::vector<wire::RequestId> opens_due(Time now);
-    void update_leader(Time now);
     void send(const NodeId& to, wire::Message message, const PayerRef& payer = {});
     bool hold(const NodeId& to, const wire::Message& message);
     void send_refusals(Time now);
@@ -255,6 +272,7 @@ class Rendezvous {
     std::map<wire::RequestId, Own> own_;                          // opens of this node without an outcome
     std::set<std::pair<Time, wire::RequestId>> due_;              // of own_, those that wait for a time
     std::set<std::pair<SessionId, wire::RequestId>> by_session_;  // own_
+    std::set<std::pair<uint64_t, wire::RequestId>> by_user_;      // own_ without local ones
     // A key's opens that expire together share one question [R11].
     struct Question {
         wire::RequestId by;
@@ -262,7 +280,8 @@ class Rendezvous {
         std::set<wire::RequestId> waiting;
     };
     std::map<wire::GroupKey, Question> questions_;
-    Relayed relayed_;  // passed on to the leader [R1]; empty while this node leads
+    Relayed
+        relayed_;  // passed on to the leader [R1]; empty while this node leads, when it has taken all over
     std::map<GroupId, Reservation> reservations_;  // prepared here, not decided
     std::set<std::pair<Time, GroupId>> reservations_due_;
     std::map<GroupId, Decision> decisions_;                   // the last decisions_max
@@ -280,6 +299,14 @@ class Rendezvous {
     std::deque<Action> actions_;       // not polled yet
     Refusals refusals_;                // for which there was no room
     Time refusals_at_ = never;         // when it is looked for again
+    uint64_t leader_changes_ = 0;
+    // By user, the last of its opens that the present leader got; a user without a line has no others.
+    std::map<uint64_t, wire::RequestId> relisting_;
+    uint64_t relisted_user_ = 0;  // whose turn it was
+    std::optional<wire::RequestId>
+        passing_on_;  // the last of relayed_ that the present leader got; none: all
+    std::map<NodeId, Loss> losses_;
+    Time relist_at_ = never;  // when there is more of this to do
     uint64_t visited_ = 0;
 };
 

@@ -315,6 +315,24 @@ TEST_CASE("opens are admitted while little waits for the peer, of one account an
     log.check_invariants();
 }
 
+TEST_CASE("opens are listed again while requests leave room, or few of them wait for the peer", "[L8]") {
+    ControlLogConfig config;
+    config.requests_bytes_max = 16384;
+    config.opens_queued_bytes_max = 4096;
+    ControlLog log(config);
+    CHECK(log.answer_room().opens == 16384);
+    REQUIRE(log.reserve(account_a, 8192));
+    REQUIRE(log.reserve(account_b, 8192));
+    CHECK(log.answer_room().opens == 4096);
+    for (int i = 0; i < 8; ++i) REQUIRE(log.append(message(448), account_a));
+    CHECK(log.answer_room().opens == 0);
+    REQUIRE(log.append(message(448), {}));  // the reserve is not theirs
+    CHECK(log.answer_room().opens == 0);
+    log.release(account_b, 8192);
+    CHECK(log.answer_room().opens == 8192);
+    log.check_invariants();
+}
+
 TEST_CASE("a peer that breaks a rule of the log is found out", "[L1][L3][L5]") {
     bool discarded = false;
     SECTION("a gap") {

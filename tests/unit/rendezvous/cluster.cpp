@@ -29,7 +29,8 @@ Config config_of(const NodeId& self, Incarnation incarnation) {
     return out;
 }
 
-Cluster::Cluster(unsigned nodes, uint64_t seed, bool linked) : random_(seed), dead_(nodes) {
+Cluster::Cluster(unsigned nodes, uint64_t seed, bool linked)
+    : random_(seed), relists_at_once_(1 + seed % 3), dead_(nodes) {
     for (unsigned i = 0; i < nodes; ++i) {
         incarnations_.push_back({1, 1000 + i});
         machines_.push_back(make_machine(i));
@@ -41,6 +42,7 @@ Cluster::Cluster(unsigned nodes, uint64_t seed, bool linked) : random_(seed), de
 std::unique_ptr<Rendezvous> Cluster::make_machine(unsigned node) const {
     Config config = config_of(node_id(node), incarnations_[node]);
     config.bulk_shards = static_cast<uint16_t>(4 + node);
+    config.relists_at_once_max = relists_at_once_;
     config.name_of = [](const NodeId& id) { return "host" + std::to_string(id.bytes[0] - 1); };
     return std::make_unique<Rendezvous>(config);
 }

@@ -79,6 +79,7 @@ class Cluster {
     void on_opened(unsigned node, const Opened& opened);
 
     Random random_;
+    size_t relists_at_once_;  // few: what takes several turns is much less here than in a daemon
     Time now_{};
     std::vector<std::unique_ptr<Rendezvous>> machines_;
     std::vector<bool> dead_;

@@ -1,0 +1,66 @@
+// See directory.hpp. A node is disconnected: what it listed or passed on is removed, some opens in each turn
+// [R26].
+#include <algorithm>
+#include <iterator>
+
+#include "rendezvous/directory.hpp"
+
+namespace nexar::rendezvous {
+
+void Directory::lose(const NodeId& via, Incarnation incarnation) {
+    Loss loss{incarnation, next_arrival_, ways_.of(via), 0};
+    // Its own opens that came through others as well: the attempts with them end.
+    if (const auto known = origins_.find(via); known != origins_.end()) {
+        size_t all = 0;
+        for (const auto& [of, opens] : known->second) all += opens.size();
+        for (const auto& [of, opens] : known->second)
+            if (all != ways_.count(via, via) && of.counter <= incarnation.counter)
+                std::ranges::copy(opens, std::back_inserter(loss.opens));
+    }
+    if (loss.opens.empty())
+        losses_.erase(via);
+    else
+        losses_[via] = std::move(loss);
+}
+
+// One node's at a time: the rest of its opens waits, and is removed before another leader gets it.
+void Directory::forget_lost(size_t most, Time now) {
+    for (size_t n = 0; n < most && !losses_.empty(); ++n) {
+        const auto lost = losses_.begin();
+        const NodeId via = lost->first;
+        forget(via, lost->second, now);
+        if (lost->second.next == lost->second.opens.size()) losses_.erase(lost);
+    }
+}
+
+void Directory::forget(const NodeId& via, Loss& loss, Time now) {
+    const wire::RequestId request = loss.opens[loss.next++];
+    Entry* entry = find(request);
+    if (entry == nullptr || entry->arrival >= loss.before) return;
+    const bool in_it = request.origin == via && entry->open.incarnation.counter <= loss.incarnation.counter;
+    const bool gone = entry->came_through(via) && drop_via(*entry, via);
+    if (gone) sends_.push_back({via, wire::GroupUnlisted{request}});
+    if (const auto attempt = attempt_of_.find(request); attempt == attempt_of_.end()) {
+        if (gone) erase_waiting(request);
+    } else if (gone || in_it) {
+        const Error error{Errc::pending,
+                          "node " + config_.name_of(via) + " was lost while the group was formed",
+                          -1,
+                          -1,
+                          {}};
+        std::set<wire::RequestId> out;
+        if (gone) out.insert(request);
+        abort_attempt(GroupId(attempt->second.first), error, out, now);
+    }
+}
+
+std::vector<Listed> Directory::take_waiting(size_t most) {
+    std::vector<Listed> out;
+    while (out.size() < most && !gatherings_.empty()) {
+        out.push_back(gatherings_.begin()->second.entries.begin()->second);
+        erase_waiting(out.back().open.id);
+    }
+    return out;
+}
+
+}  // namespace nexar::rendezvous

@@ -1,0 +1,163 @@
+// See rendezvous.hpp. Peers that come and go, and what follows from it for many opens: another leader gets
+// them, and a lost node's are forgotten. Each turn does a part of it, so that the loop and the control logs
+// are free for others meanwhile [R26].
+#include <algorithm>
+
+#include "rendezvous/rendezvous.hpp"
+
+namespace nexar::rendezvous {
+
+namespace {
+
+constexpr size_t open_bytes_max = 448 + 64;  // of the log; its withdrawal is shorter
+
+}  // namespace
+
+void Rendezvous::on_peer_up(const NodeId& node, Incarnation incarnation, Time now) {
+    if (const auto other = peers_.find(node); other != peers_.end() && other->second != incarnation)
+        on_peer_down(node, other->second, now);
+    peers_[node] = incarnation;
+    lost_.erase(node);
+    update_leader();
+    directory_.on_connected(node);
+    for (auto& [group, reservation] : reservations_) resume(node, group, reservation, now);
+    go_on(now);
+    settle(now);
+}
+
+void Rendezvous::on_peer_down(const NodeId& node, Incarnation incarnation, Time now) {
+    const auto peer = peers_.find(node);
+    if (peer == peers_.end() || peer->second != incarnation) return;
+    peers_.erase(peer);
+    lost_[node] = incarnation;
+    losses_[node] = {relayed_.of(node), 0};
+    directory_.lose(node, incarnation);
+    update_leader();
+    for (auto& [group, reservation] : reservations_)
+        if (reservation.leader == node && reservation.query_until == never)
+            query_members(group, reservation, now);
+    go_on(now);
+    settle(now);
+}
+
+void Rendezvous::update_leader() {
+    const NodeId next = peers_.empty() ? config_.self : std::min(config_.self, peers_.begin()->first);
+    if (next == leader_) return;
+    leader_ = next;
+    ++leader_changes_;
+    relisting_.clear();
+    for (auto at = by_user_.begin(); at != by_user_.end(); at = by_user_.lower_bound({at->first + 1, {}}))
+        relisting_[at->first] = {};
+    passing_on_.reset();
+    if (leader_ != config_.self && !relayed_.empty()) passing_on_ = wire::RequestId{};
+}
+
+bool Rendezvous::is_relisting() const {
+    const bool to_move = leader_ == config_.self ? !relayed_.empty() : directory_.has_waiting();
+    return !losses_.empty() || directory_.has_losses() || !relisting_.empty() || passing_on_ || to_move;
+}
+
+// How many opens the control log with the leader takes now.
+size_t Rendezvous::at_once(size_t room) const {
+    return std::min(config_.relists_at_once_max, room / open_bytes_max);
+}
+
+// A turn's part. The opens of lost nodes are forgotten before others move: what moves is not in their lists.
+void Rendezvous::go_on(Time now) {
+    const AnswerRoom room = room_of(leader_);
+    const size_t own = at_once(room.opens), others = at_once(room.refusals);
+    const bool lost = !losses_.empty() || directory_.has_losses();
+    if (!losses_.empty()) forget_lost(losses_.begin()->first, losses_.begin()->second);
+    directory_.forget_lost(config_.relists_at_once_max, now);
+    list_again(own, now);
+    pass_on_again(others);
+    const bool may_move = losses_.empty() && !directory_.has_losses();
+    if (may_move && leader_ == config_.self) take_over(now);
+    if (may_move && leader_ != config_.self) hand_over(others, now);
+    const bool full = (relisting_.empty() || own == 0) && others == 0;
+    relist_at_ = never;
+    if (is_relisting()) relist_at_ = !lost && full ? now + config_.retry_delay : now;
+}
+
+// In turns: who has very many opens does not keep another user's one waiting.
+void Rendezvous::list_again(size_t most, Time now) {
+    for (size_t n = 0; n < most && !relisting_.empty(); ++n) {
+        auto user = relisting_.upper_bound(relisted_user_);
+        if (user == relisting_.end()) user = relisting_.begin();
+        relisted_user_ = user->first;
+        const auto at = by_user_.upper_bound({user->first, user->second});
+        if (at == by_user_.end() || at->first != user->first) {
+            relisting_.erase(user);
+            continue;
+        }
+        user->second = at->second;
+        ++visited_;
+        Own& own = own_.at(at->second);
+        if (own.sent_in != leader_changes_ && !own.reserved) move(own, now);
+    }
+}
+
+// Who led it gets to know it, where there is room; otherwise when it prepares it [R2].
+void Rendezvous::move(Own& own, Time now) {
+    const bool elsewhere = own.listed != leader_ && own.listed != config_.self;
+    if (elsewhere && room_of(own.listed).opens >= open_bytes_max)
+        send(own.listed, wire::GroupWithdraw{own.open.id, own.open.key, true, false}, own.payer);
+    list(own, now);
+}
+
+void Rendezvous::pass_on_again(size_t most) {
+    for (size_t n = 0; n < most && passing_on_; ++n) {
+        const Listed* next = relayed_.after(*passing_on_);
+        if (next == nullptr) return passing_on_.reset();
+        passing_on_ = next->open.id;
+        ++visited_;
+        if (next->sent_in == leader_changes_) continue;
+        relayed_.set_sent(next->open.id, leader_changes_);
+        send(leader_, next->open);
+    }
+}
+
+void Rendezvous::move(const Listed& listed, Time now) {
+    if (listed.open.id.origin == config_.self) return;  // list_again() has it
+    pass_on(listed.open, listed.via, now);
+    for (const NodeId& relay : listed.relays) pass_on(listed.open, relay, now);
+}
+
+// This node leads no more.
+void Rendezvous::hand_over(size_t most, Time now) {
+    for (const Listed& listed : directory_.take_waiting(most)) {
+        ++visited_;
+        move(listed, now);
+    }
+}
+
+// This node leads now.
+void Rendezvous::take_over(Time now) {
+    for (size_t n = 0; n < config_.relists_at_once_max && !relayed_.empty(); ++n) {
+        ++visited_;
+        move(relayed_.take_first(), now);
+    }
+}
+
+// A node that passed them on, or listed them here to be passed on, lists them again when it is back.
+void Rendezvous::forget_lost(const NodeId& node, Loss& loss) {
+    const NodeId lost = node;
+    for (size_t n = 0; n < config_.relists_at_once_max; ++n) {
+        if (loss.next < loss.passed_on.size()) {
+            const wire::RequestId request = loss.passed_on[loss.next++];
+            const Listed* listed = relayed_.find(request);
+            if (listed == nullptr || !listed->came_through(lost)) continue;
+            const wire::GroupKey key = listed->open.key;
+            if (!relayed_.drop_via(request, lost)) continue;
+            if (leader_ != config_.self) send(leader_, wire::GroupWithdraw{request, key, false, false});
+            send(lost, wire::GroupUnlisted{request});
+        } else if (const auto refusal = refusals_.take(lost)) {
+            send(lost, wire::GroupUnlisted{refusal->id});
+        } else {
+            losses_.erase(lost);
+            return;
+        }
+    }
+}
+
+}  // namespace nexar::rendezvous
