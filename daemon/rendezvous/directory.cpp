@@ -143,6 +143,8 @@ void Directory::add(const wire::GroupOpen& open, const NodeId& via, Time now) {
     Entry* known = find(open.id);
     if (known != nullptr && (known->came_through(via) || known->via == open.id.origin))
         return;  // sent again [R10]
+    if (const Error* error = known == nullptr ? ended(open) : nullptr)
+        return refuse({{open, via}, 0}, *error);
     if (auto full = no_room(open.id.origin, via)) return refuse({{open, via}, 0}, std::move(*full));
     if (known != nullptr) return add_via(*known, open, via);
     Entry entry{{open, via}, next_arrival_++};
@@ -415,7 +417,7 @@ void Directory::abort_attempt(const GroupId& group, const Error& error, const st
     for (Entry& entry : forming.entries) {
         if (out.contains(entry.open.id)) continue;
         if (!again) {
-            if (forming.unsent.contains(entry.open.id.origin)) refuse(entry, error);
+            if (forming.unsent.contains(entry.open.id.origin)) end_unlinked(entry, error);
         } else if (leads(entry.open)) {
             back.push_back(std::move(entry));
         } else {

@@ -41,6 +41,7 @@ struct DirectoryConfig {
     std::function<std::string(const NodeId&)> name_of;
     Duration expired_kept{2'000'000'000};  // how long status() still shows an open that has expired
     size_t expired_max = 1024;
+    size_t ended_max = 1024;  // opens that ended because a link is missing
     size_t retries_at_once_max = 64;
     size_t names_compared_max = 1024;  // keys that status() looks at for others of the same name
 };
@@ -168,6 +169,8 @@ class Directory {
     void abort_attempt(const GroupId& group, const Error& error, const std::set<wire::RequestId>& out,
                        Time now);
     void refuse(const Entry& entry, Error error);
+    void end_unlinked(const Entry& entry, const Error& error);
+    const Error* ended(const wire::GroupOpen& open) const;
 
     DirectoryConfig config_;
     uint64_t next_arrival_ = 1;
@@ -183,10 +186,12 @@ class Directory {
     Ways ways_;                                                                   // of all opens
     std::map<NodeId, Loss> losses_;
     uint64_t visited_ = 0;
-    std::deque<Expired> expired_;      // the oldest first
-    std::deque<Outgoing> sends_;       // not polled yet
-    std::deque<Committed> committed_;  // not polled yet
-    std::deque<Listed> orphans_;       // not polled yet
+    std::deque<Expired> expired_;                                         // the oldest first
+    std::map<wire::RequestId, std::pair<wire::GroupOpen, Error>> ended_;  // without a link [R27]
+    std::deque<wire::RequestId> ended_order_;                             // the oldest first
+    std::deque<Outgoing> sends_;                                          // not polled yet
+    std::deque<Committed> committed_;                                     // not polled yet
+    std::deque<Listed> orphans_;                                          // not polled yet
 };
 
 // The features that all nodes of a group have [V5].

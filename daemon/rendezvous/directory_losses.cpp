@@ -1,5 +1,5 @@
 // See directory.hpp. A node is disconnected: what it listed or passed on is removed, some opens in each turn
-// [R26].
+// [R26]. And opens of a node that the leader does not reach [R27].
 #include <algorithm>
 #include <iterator>
 
@@ -52,6 +52,23 @@ void Directory::forget(const NodeId& via, Loss& loss, Time now) {
         if (gone) out.insert(request);
         abort_attempt(GroupId(attempt->second.first), error, out, now);
     }
+}
+
+// The refusal goes the open's way, where it may get lost: its node gets it again if it lists the open again.
+void Directory::end_unlinked(const Entry& entry, const Error& error) {
+    refuse(entry, error);
+    const wire::GroupOpen& open = entry.open;
+    if (!ended_.try_emplace(open.id, open, error).second) return;
+    ended_order_.push_back(open.id);
+    if (ended_order_.size() <= config_.ended_max) return;
+    ended_.erase(ended_order_.front());
+    ended_order_.pop_front();
+}
+
+// Null: it has not. Only who has seen the open knows its nonce.
+const Error* Directory::ended(const wire::GroupOpen& open) const {
+    const auto at = ended_.find(open.id);
+    return at != ended_.end() && is_same(at->second.first, open) ? &at->second.second : nullptr;
 }
 
 std::vector<Listed> Directory::take_waiting(size_t most) {

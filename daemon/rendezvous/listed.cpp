@@ -7,6 +7,17 @@
 
 namespace nexar::rendezvous {
 
+void Formerly::add(const NodeId& leader) {
+    constexpr size_t most = 4;
+    if (leader.is_zero() || has(leader)) return;
+    if (leaders_.size() == most) leaders_.erase(leaders_.begin());
+    leaders_.push_back(leader);
+}
+
+bool Formerly::has(const NodeId& node) const {
+    return std::ranges::find(leaders_, node) != leaders_.end();
+}
+
 bool is_same(const wire::GroupOpen& a, const wire::GroupOpen& b) {
     return a.id == b.id && a.key == b.key && a.size == b.size && a.rank == b.rank &&
            a.incarnation == b.incarnation && a.nonce == b.nonce;
@@ -139,8 +150,11 @@ void Relayed::erase(const wire::RequestId& request) {
     opens_.erase(at);
 }
 
-void Relayed::set_sent(const wire::RequestId& request, uint64_t leader) {
-    opens_.at(request).sent_in = leader;
+void Relayed::set_sent(const wire::RequestId& request, const NodeId& leader, uint64_t change) {
+    Listed& listed = opens_.at(request);
+    if (listed.leader != leader) listed.formerly.add(listed.leader);
+    listed.leader = leader;
+    listed.sent_in = change;
 }
 
 const Listed* Relayed::after(const wire::RequestId& request) const {

@@ -13,6 +13,16 @@
 
 namespace nexar::rendezvous {
 
+// The nodes that an open was listed with before its present leader, the last few of them [R27].
+class Formerly {
+  public:
+    void add(const NodeId& leader);
+    bool has(const NodeId& node) const;
+
+  private:
+    std::vector<NodeId> leaders_;
+};
+
 // An open that is kept for its node, and the ways by which it came here. What a node says of another one's
 // opens counts only for its own way [R17].
 struct Listed {
@@ -20,6 +30,9 @@ struct Listed {
     NodeId via;                 // the node that it came through: replies go there
     std::set<NodeId> relays{};  // others that passed on the same; none while `via` is the open's own node
     uint64_t sent_in = 0;  // which leader got it last, where it is passed on: the number of its change [R26]
+
+    NodeId leader{};  // that one
+    Formerly formerly{};
 
     // It came again, by this way.
     void add_via(const wire::GroupOpen& again, const NodeId& way);
@@ -58,7 +71,7 @@ class Relayed {
     // True: no other way was left, and the open is forgotten.
     bool drop_via(const wire::RequestId& request, const NodeId& way);
     void erase(const wire::RequestId& request);
-    void set_sent(const wire::RequestId& request, uint64_t leader);
+    void set_sent(const wire::RequestId& request, const NodeId& leader, uint64_t change);
     const Listed* after(const wire::RequestId& request) const;  // in the order of their ids; null: none
     Listed take_first();                                        // requires: not empty()
     std::vector<wire::RequestId> of(const NodeId& way) const { return ways_.of(way); }

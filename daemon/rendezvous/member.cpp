@@ -303,18 +303,35 @@ void Rendezvous::abort_attempt(const GroupId& group, const Error& error, Time no
     }
 }
 
-void Rendezvous::on_refused(const NodeId& from, const wire::GroupRefused& refused, Time now) {
-    if (refused.id.number != 0) {  // a refusal of one open; otherwise of a whole attempt
-        const auto own = own_.find(refused.id);
-        if (own != own_.end()) {
-            if (!own->second.reserved && from == leader_of(own->second)) fail_open(refused.id, refused.error);
-        } else if (const Listed* relayed = relayed_.find(refused.id); relayed != nullptr && from == leader_) {
-            const NodeId via = relayed->via;
-            relayed_.erase(refused.id);
-            send(via, refused);
-        }
-        return;
+// [R27] LINK_LOST is the end of an attempt whose other members have got it too, so it counts from each node
+// that led the open. What else a leader may refuse an open for, the next one judges anew.
+bool Rendezvous::decides(const NodeId& node, const Own& own, const Error& error) const {
+    if (node == own.listed && (own.local || own.sent_in == leader_changes_)) return true;
+    return error.code == Errc::link_lost && (node == own.listed || own.formerly.has(node));
+}
+
+void Rendezvous::on_open_refused(const NodeId& from, const wire::GroupRefused& refused) {
+    const wire::RequestId id = refused.id;
+    if (const auto at = own_.find(id); at != own_.end()) {
+        const Own& own = at->second;
+        if (own.reserved || !decides(from, own, refused.error)) return;
+        if (from != own.listed)
+            send(own.listed, wire::GroupWithdraw{id, own.open.key, false, false}, own.payer);
+        fail_open(id, refused.error);
+    } else if (const Listed* listed = relayed_.find(id)) {
+        const bool leads = from == listed->leader && listed->sent_in == leader_changes_;
+        const bool led = from == listed->leader || listed->formerly.has(from);
+        if (!leads && !(led && refused.error.code == Errc::link_lost)) return;
+        const NodeId via = listed->via;
+        const wire::GroupWithdraw withdraw{id, listed->open.key, false, false};
+        if (from != leader_ && leader_ != config_.self) send(leader_, withdraw);
+        relayed_.erase(id);
+        send(via, refused);
     }
+}
+
+void Rendezvous::on_refused(const NodeId& from, const wire::GroupRefused& refused, Time now) {
+    if (refused.id.number != 0) return on_open_refused(from, refused);  // otherwise of a whole attempt
     const auto at = reservations_.find(refused.group);
     if (at != reservations_.end()) {
         if (from == at->second.leader || at->second.nodes.contains(from))

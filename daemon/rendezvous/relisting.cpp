@@ -112,7 +112,7 @@ void Rendezvous::pass_on_again(size_t most) {
         passing_on_ = next->open.id;
         ++visited_;
         if (next->sent_in == leader_changes_) continue;
-        relayed_.set_sent(next->open.id, leader_changes_);
+        relayed_.set_sent(next->open.id, leader_, leader_changes_);
         send(leader_, next->open);
     }
 }

@@ -111,6 +111,7 @@ Result<wire::RequestId> Rendezvous::open(const OpenSpec& spec, Time now) {
 void Rendezvous::list(Own& own, Time now) {
     own.list_at = never;
     reschedule(own);
+    if (own.listed != leader_of(own)) own.formerly.add(own.listed);
     own.listed = leader_of(own);
     own.sent_in = leader_changes_;
     if (leader_of(own) == config_.self)
@@ -313,7 +314,7 @@ void Rendezvous::pass_on(const wire::GroupOpen& open, const NodeId& via, Time no
         relayed_.put({open, via});
     }
     relayed_.add_via(open, via);
-    relayed_.set_sent(open.id, leader_changes_);
+    relayed_.set_sent(open.id, leader_, leader_changes_);
     send(leader_, open);
 }
 
@@ -351,7 +352,7 @@ void Rendezvous::on_unlisted(const NodeId& from, const wire::RequestId& request,
         if (!own->second.reserved && !own->second.withdrawn && from == leader_of(own->second))
             list(own->second, now);
     } else if (const Listed* relayed = relayed_.find(request); relayed != nullptr && from == leader_) {
-        relayed_.set_sent(request, leader_changes_);
+        relayed_.set_sent(request, leader_, leader_changes_);
         send(leader_, relayed->open);
     }
 }

@@ -154,6 +154,7 @@ class Rendezvous {
         NodeId listed;         // the node that it was listed with last; only that one may lead it
         uint64_t sent_in = 0;  // leader_changes_ then
         uint64_t user = 0;
+        Formerly formerly{};
         Duration timeout;  // as requested, for the error's text
         Time deadline;
         Time since;                       // when it was opened
@@ -202,6 +203,8 @@ class Rendezvous {
                                          const std::vector<wire::Tag>& tags) const;
     void end_unproven(const GroupId& group, const NodeId& node, Time now);
     void on_refused(const NodeId& from, const wire::GroupRefused& refused, Time now);
+    void on_open_refused(const NodeId& from, const wire::GroupRefused& refused);
+    bool decides(const NodeId& node, const Own& own, const Error& error) const;
     void on_query(const NodeId& from, const GroupId& group);
     void on_unlisted(const NodeId& from, const wire::RequestId& request, Time now);
     void commit(const GroupId& group, const std::vector<wire::Tag>& tags, Time now);
