@@ -459,13 +459,22 @@ void Directory::remove(const wire::RequestId& request, const NodeId& from, bool 
     erase_waiting(request);
 }
 
-// The leader itself is not connected to a member node [R7], or to another incarnation of it.
+// The leader itself is not connected to a member node [R7], or to another incarnation of it. A leader that is
+// no member does not end the group of nodes that may well reach each other: its link may come back, or they
+// find another leader [R28].
 Error Directory::unsent_fault(const Forming& forming) const {
     const NodeId node = *forming.unsent.begin();
     if (reach(node, forming.nodes.at(node)) != Reach::nowhere)
         return {Errc::pending,
                 "node " + config_.name_of(config_.self) +
                     " is not connected to the present incarnation of node " + config_.name_of(node),
+                -1,
+                -1,
+                {}};
+    if (!forming.nodes.contains(config_.self))
+        return {Errc::pending,
+                "node " + config_.name_of(config_.self) + ", which collects the ranks, and node " +
+                    config_.name_of(node) + " do not reach each other",
                 -1,
                 -1,
                 {}};

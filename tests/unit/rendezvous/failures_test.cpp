@@ -190,9 +190,21 @@ TEST_CASE("an open reaches the leader through another node, and so does the answ
             REQUIRE(cluster.openers()[1].failed);
             CHECK(cluster.openers()[1].failed->code == Errc::rank_clash);
         }
-        SECTION("complete, but the leader cannot reach a member") {
-            cluster.open(2, "train", 2, 1, ms(10'000));
-            cluster.open(1, "train", 2, 0, ms(10'000));
+        SECTION("complete, but the leader, which is no member, cannot reach one: they wait [R28]") {
+            cluster.open(2, "train", 2, 1, ms(20'000));
+            cluster.open(1, "train", 2, 0, ms(3000));
+            cluster.run(ms(2900));
+            for (const auto& opener : cluster.openers()) REQUIRE_FALSE(opener.failed);
+            cluster.run(ms(5000));
+            const auto& error = cluster.openers()[1].failed;  // the one that the leader reaches knows why
+            REQUIRE(error);
+            CHECK(error->code == Errc::group_incomplete);
+            CHECK(says(*error, "host0, which collects the ranks, and node host2"));
+        }
+        SECTION("complete, but the leader, a member, cannot reach another one") {
+            cluster.open(2, "train", 3, 2, ms(10'000));
+            cluster.open(1, "train", 3, 1, ms(10'000));
+            cluster.open(0, "train", 3, 0, ms(10'000));
             cluster.run(ms(4000));
             for (const auto& opener : cluster.openers()) {
                 REQUIRE(opener.failed);
