@@ -48,6 +48,18 @@ struct Leader {
             machine.check_invariants();
         }
     }
+    size_t polled() {
+        size_t out = 0;
+        while (machine.poll_action()) ++out;
+        return out;
+    }
+    // Some go at once, and all until then.
+    template <class M>
+    void require_in_pieces(size_t count, Time until) {
+        const size_t at_once = polled();
+        CHECK(at_once < 100);
+        CHECK(at_once + sent<M>(until).size() == count);
+    }
     AnswerRoom room{much, much};
     Time now{ms(1)};
     Rendezvous machine;
@@ -76,10 +88,7 @@ TEST_CASE("opens that are all refused at once are not answered all at once", "[r
     Leader leader;
     for (uint64_t i = 0; i < 1000; ++i) leader.open(1 + i, "train", 2000, static_cast<int64_t>(i));
     leader.open(2000, "train", 3, 0);
-    size_t at_once = 0;
-    while (leader.machine.poll_action()) ++at_once;
-    CHECK(at_once < 100);
-    CHECK(at_once + leader.sent<wire::GroupRefused>(Time(ms(1000))).size() == 1001);
+    leader.require_in_pieces<wire::GroupRefused>(1001, Time(ms(1000)));
 }
 
 TEST_CASE("refusals that wait when their node is lost become lists to be sent again", "[rendezvous][R24]") {
@@ -102,10 +111,7 @@ TEST_CASE("a group is prepared when there is room in the logs of its nodes", "[r
     leader.room.prepares = much;
     leader.now = Time(ms(700));
     leader.machine.on_time(leader.now);
-    size_t at_once = 0;
-    while (leader.machine.poll_action()) ++at_once;
-    CHECK(at_once < 100);
-    CHECK(at_once + leader.sent<wire::GroupPrepare>(Time(ms(1000))).size() == 300);
+    leader.require_in_pieces<wire::GroupPrepare>(300, Time(ms(1000)));
 }
 
 TEST_CASE("attempts that nobody answers end a few at a time", "[rendezvous][R24]") {
@@ -115,8 +121,7 @@ TEST_CASE("attempts that nobody answers end a few at a time", "[rendezvous][R24]
     leader.now += config_of(node_id(0)).prepare_timeout + ms(1000);
     for (size_t ended = 0; ended < 300;) {
         leader.machine.on_time(leader.now);
-        size_t at_once = 0;
-        while (leader.machine.poll_action()) ++at_once;
+        const size_t at_once = leader.polled();
         REQUIRE(at_once > 0);
         REQUIRE(at_once < 200);
         ended += at_once;
