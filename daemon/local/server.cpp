@@ -29,7 +29,8 @@ uint64_t process_key(SessionId id) {
 constexpr Duration tick_interval = std::chrono::milliseconds(NEXAR_SHM_TICK_MS);
 constexpr int accepts_per_turn_max = 4;
 constexpr Duration accept_pause{100'000'000};
-constexpr size_t ends_per_turn_max = 8;  // an end takes what its client had submitted, and frees memory
+// Of a user: an end takes what its client had submitted, and frees memory.
+constexpr size_t ends_per_turn_max = 8;
 }  // namespace
 
 Server::Server(const ServerConfig& config, engine::Service& service, Tenants& tenants,
@@ -86,11 +87,13 @@ void Server::on_readable(Time now, uint64_t key) {
 }
 
 void Server::on_descriptor(Time now, uint64_t key) {
-    // What is not read stays readable. So a process that ends with many sessions does not hold the loop.
-    if (ended_in_turn_ >= ends_per_turn_max) return;
     Row* row = find(SessionId(key / 2));
     if (row == nullptr) return;
     Session& session = *row->session;
+    // What is not read stays readable. So a process that ends with many sessions does not hold the loop, and
+    // the end of another user's session does not wait for it.
+    const auto ended = ended_in_turn_.find(session.tenant().number);
+    if (ended != ended_in_turn_.end() && ended->second >= ends_per_turn_max) return;
     if (key % 2 == 1)
         session.on_process_ended(now);
     else
@@ -202,7 +205,7 @@ void Server::refuse(Fd connection, const Error& why) {
 }
 
 size_t Server::poll(Time now) {
-    ended_in_turn_ = 0;
+    ended_in_turn_.clear();
     end_withdrawn(now);
     const size_t taken =
         turns_.serve([](const Session& session) { return session.has_work(); },
@@ -328,8 +331,8 @@ void Server::forget(Session& session, Time now) {
     const Row& row = *find(id);
     turns_.remove(row.turn);
     if (row.busy) --busy_;
+    ++ended_in_turn_[session.tenant().number];
     sessions_.erase(id.value);
-    ++ended_in_turn_;
 }
 
 void Server::unwatch_listeners() {

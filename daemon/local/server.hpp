@@ -7,6 +7,7 @@
 
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -162,10 +163,10 @@ class Server final : public engine::Clients {
     uint32_t busy_ = 0;       // sessions with an operation in flight
     bool any_ended_ = false;  // since the last sweep()
     uint64_t next_session_ = 1;
-    std::vector<SessionId> faulted_;  // whose memory is to be looked at
-    Time last_tick_{};                // zero before the first tick
-    size_t ended_in_turn_ = 0;        // sessions, since the last poll()
-    bool stopped_ = false;            // stop() was called
+    std::vector<SessionId> faulted_;            // whose memory is to be looked at
+    Time last_tick_{};                          // zero before the first tick
+    std::map<uint64_t, size_t> ended_in_turn_;  // sessions of each user, since the last poll()
+    bool stopped_ = false;                      // stop() was called
 };
 
 }  // namespace nexar::local

@@ -104,3 +104,19 @@ TEST_CASE("of a process that ends with many sessions, a turn of the loop ends so
         server->poll(StillServer::now);
     }
 }
+
+TEST_CASE("a user whose many sessions end does not delay the end of another user's one",
+          "[local][death][N12]") {
+    constexpr size_t clients = 40, most = 8;
+    StillServer server({"many", "single"});
+    std::vector<local::Fd> sockets;
+    for (size_t i = 0; i <= clients; ++i) {
+        sockets.push_back(session_socket());
+        REQUIRE(connect_to(sockets.back(), server.path_of(i < clients ? "many" : "single")));
+        while (server->sessions() <= i) REQUIRE(server.take(10000));
+    }
+    sockets.clear();
+    // More often than the loop could read in a turn.
+    for (size_t i = 0; i < 10; ++i) server.take(0);
+    CHECK(server->sessions() == clients + 1 - (most + 1));
+}
