@@ -9,8 +9,10 @@ import shutil
 import signal
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 from harness import *
+from harness.faulty_disk import FaultyDisk
 from harness.values import check, given, reduced
 
 LIFETIME = 20
@@ -80,8 +82,38 @@ def test_leaves_are_renewed_while_a_group_works_and_nobody_is_lost(cluster):
     print(f"        {rounds[0]} rounds; the old certificate: {output.strip()}")
 
 
-def test_a_restart_uses_the_renewed_certificate(cluster):
+def leaves_in_the_midst_of_a_renewal(cluster, node, disk):
+    """Its renewed certificate is being saved, on a disk that takes a second for each call."""
+    end, calls = expires(node), disk.calls
+    disk.delay(1)
+    eventually(lambda: certificate(node)["state"] == "renewing" and disk.calls > calls, "the certificate to be on its way", LIFETIME)
+    with ThreadPoolExecutor(1) as pool:
+        leaving = pool.submit(node.ask, "cluster_leave", seconds=20)
+        renewed = expires(node) > end  # whether the write was over before the question; it is answered meanwhile
+        disk.delay(0)
+        left = leaving.result()
+    print(f"        the departure {'followed' if renewed else 'overtook'} the renewal")
+    status = node.ask("status")
+    equal((status["state"], status["certificate"], status["peers"]), ("no cluster", None, []), "status")
+    assert status["node"] != left["node"], "it kept its identity"
+    kept = {path.name for path in node.state.iterdir()}
+    assert "left.node.key" in kept and not kept & {"node.crt", "node.key", "root.crt"}, kept
+    node.end()
+    node.start()
+    equal(node.ask("status")["state"], "no cluster", "state after a restart")
+    for other in (cluster[1], cluster[2]):
+        gone, = [peer for peer in other.ask("status")["peers"] if peer["node"] == left["node"]]
+        equal(gone["state"], "left", "the node, to others")
+    node.end()
+    del cluster.nodes[node.number]
+
+
+def test_a_restart_uses_the_renewed_certificate_and_a_departure_beside_a_renewal_ends_well(cluster):
+    leaver = cluster.node()
+    disk = FaultyDisk(leaver)
+    leaver.start(NEXAR_CLUSTER_TOKEN=cluster.token(), **disk.environment)
     end = expires(cluster[2])
+    leaves_in_the_midst_of_a_renewal(cluster, leaver, disk)  # meanwhile node 2 renews its own
     eventually(lambda: expires(cluster[2]) > end, "the next renewal", LIFETIME)
     end = expires(cluster[2])
     cluster[2].kill()
