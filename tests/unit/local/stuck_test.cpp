@@ -181,14 +181,17 @@ TEST_CASE("[S16] however many sessions pass however many, a user has few that ar
           "[local][hostile]") {
     constexpr size_t sessions = 20, of_one = 253;  // the most that the kernel passes with a message
     StillServer daemon;
-    StuckSocket stuck;
+    StuckSocket stuck;  // what comes behind it waits
+    const Fd first = dial(daemon.path), any = memfd(4096);
+    REQUIRE(local::send_packet(first.get(), packet(nexar_msg_head{1, 2}), std::vector<int>{stuck.fd()}));
+    stuck.take();
+    while (receive_type_now(first) != NEXAR_MSG_REFUSED) REQUIRE(daemon.take(1000));
     std::vector<Fd> clients;
     for (size_t i = 0; i < sessions; ++i) {
         clients.push_back(dial(daemon.path));
         while (daemon->sessions() <= i) REQUIRE(daemon.take(1000));
     }
-    for (const Fd& client : clients) pass_copies(client, stuck.fd(), of_one);
-    stuck.take();
+    for (const Fd& client : clients) pass_copies(client, any.get(), of_one);
     const size_t before = open_descriptors();
     while (daemon->sessions() > 0) {
         REQUIRE(daemon.take(1000));
