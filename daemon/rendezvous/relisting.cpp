@@ -2,6 +2,7 @@
 // them, and a lost node's are forgotten. Each turn does a part of it, so that the loop and the control logs
 // are free for others meanwhile [R26].
 #include <algorithm>
+#include <cstdint>
 
 #include "rendezvous/rendezvous.hpp"
 
@@ -46,8 +47,10 @@ void Rendezvous::update_leader() {
     leader_ = next;
     ++leader_changes_;
     relisting_.clear();
-    for (auto at = by_user_.begin(); at != by_user_.end(); at = by_user_.lower_bound({at->first + 1, {}}))
+    for (auto at = by_user_.begin(); at != by_user_.end();) {
         relisting_[at->first] = {};
+        at = at->first == UINT64_MAX ? by_user_.end() : by_user_.lower_bound({at->first + 1, {}});
+    }
     passing_on_.reset();
     if (leader_ != config_.self && !relayed_.empty()) passing_on_ = wire::RequestId{};
 }
