@@ -67,6 +67,18 @@ struct NoWaker final : Waker {
     void ring_doorbell() override { ++doorbells; }
 };
 
+inline nexar_shm_descriptor all_reduce(uint64_t count) {
+    nexar_shm_descriptor d{};
+    d.kind = NEXAR_OP_ALL_REDUCE;
+    d.priority = NEXAR_SHM_PRIORITY_DEFAULT;
+    d.group = 1;
+    d.epoch = 1;
+    d.count = count;
+    d.in = {1, 0, 0};
+    d.out = {1, 0, 4096};
+    return d;
+}
+
 struct Fixture {
     ControlMemory memory{16};
     Engine engine;
@@ -104,22 +116,23 @@ struct Fixture {
         const auto& shared = memory.view().slot(slot);
         return shared.state == NEXAR_SLOT_WORD(mine, 2u) ? shared.result.status : 1;
     }
+    int32_t free_region(uint32_t number) {
+        nexar_shm_descriptor d{};
+        d.kind = NEXAR_CMD_REGION_FREE;
+        d.in.region = number;
+        return ask(4, d);
+    }
+    // While an operation on it is in flight.
+    int32_t use_and_free(uint32_t number) {
+        auto d = all_reduce(8);
+        d.in.region = number;
+        push(3, d);
+        return free_region(number);
+    }
     std::string text(uint32_t slot) {
         const auto& detail = memory.view().detail(slot);
         return {detail.text, detail.text_bytes};
     }
 };
-
-inline nexar_shm_descriptor all_reduce(uint64_t count) {
-    nexar_shm_descriptor d{};
-    d.kind = NEXAR_OP_ALL_REDUCE;
-    d.priority = NEXAR_SHM_PRIORITY_DEFAULT;
-    d.group = 1;
-    d.epoch = 1;
-    d.count = count;
-    d.in = {1, 0, 0};
-    d.out = {1, 0, 4096};
-    return d;
-}
 
 }  // namespace nexar::test

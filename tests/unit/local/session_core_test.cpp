@@ -78,18 +78,14 @@ TEST_CASE("a region's memory stays mapped until the last operation on it has end
     std::weak_ptr<std::vector<std::byte>> alive = owned;
     f.core.add_region(14, 1, 2, nexar::test::memory_of_test(owned->data(), 4096, owned));
     owned.reset();
-    auto d = all_reduce(8);
-    d.in.region = 2;
-    f.push(3, d);
-    nexar_shm_descriptor free{};
-    free.kind = NEXAR_CMD_REGION_FREE;
-    free.in.region = 2;
 
-    CHECK(f.ask(4, free) == 0);
+    CHECK(f.use_and_free(2) == 0);
 
     CHECK(!alive.expired());
     CHECK(f.core.regions() == 1);
     CHECK(f.engine.rows.rows() == 2);  // the freed one has a pin
+    auto d = all_reduce(8);
+    d.in.region = 2;
     CHECK(f.ask(5, d) == -101);
     CHECK(f.text(5) == "the input names region 2, which this session has freed");
     d.in.region = 3;
@@ -98,7 +94,7 @@ TEST_CASE("a region's memory stays mapped until the last operation on it has end
     f.engine.ops.clear();
     CHECK(alive.expired());
     CHECK(f.engine.rows.rows() == 1);
-    CHECK(f.ask(4, free) == -104);
+    CHECK(f.free_region(2) == -104);
 }
 
 TEST_CASE("a freed region is charged while an operation uses it, and until it is unmapped",
@@ -117,13 +113,7 @@ TEST_CASE("a freed region is charged while an operation uses it, and until it is
         return static_cast<Errc>(f.memory.view().slot(14).result.status);
     };
     REQUIRE(add(2, unmapped_with) == Errc::ok);
-    auto d = all_reduce(8);
-    d.in.region = 2;
-    f.push(3, d);
-    nexar_shm_descriptor free{};
-    free.kind = NEXAR_CMD_REGION_FREE;
-    free.in.region = 2;
-    REQUIRE(f.ask(4, free) == 0);
+    REQUIRE(f.use_and_free(2) == 0);
 
     CHECK(add(3, {}) == Errc::no_memory);  // the operation pins it
     f.engine.ops.clear();
