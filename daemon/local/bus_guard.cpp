@@ -16,7 +16,7 @@ namespace nexar::local {
 namespace {
 
 struct Range {
-    std::atomic<uintptr_t> begin{0}, end{0};
+    std::atomic<uintptr_t> begin{0}, end{0}, mapped_end{0};
     std::atomic<size_t> page_size{0};
     std::atomic<bool> faulted{false};
     std::atomic<Faults*> faults{nullptr};
@@ -31,6 +31,14 @@ struct sigaction previous;
 
 constexpr uintptr_t replaced_bytes = uintptr_t{2} << 20;
 
+// A part would split the mapping, and the process has as many as it may have. The whole of it splits nothing:
+// it takes long, but it ends no daemon.
+bool replace_all(const Range& range, int flags) {
+    const uintptr_t from = range.begin.load(), to = range.mapped_end.load();
+    return ::mmap(reinterpret_cast<void*>(from), to - from, PROT_READ | PROT_WRITE, flags, -1, 0) !=
+           MAP_FAILED;
+}
+
 // Runs in a signal handler, as repair() does. `address` is in the range.
 bool replace(Range& range, uintptr_t address) {
     const uintptr_t unit = std::max<uintptr_t>(range.page_size.load(), replaced_bytes);
@@ -38,7 +46,9 @@ bool replace(Range& range, uintptr_t address) {
     const uintptr_t to = std::min(address / unit * unit + unit, range.end.load());
     constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
     void* at = reinterpret_cast<void*>(from);
-    if (::mmap(at, to - from, PROT_READ | PROT_WRITE, flags, -1, 0) == MAP_FAILED) return false;
+    if (::mmap(at, to - from, PROT_READ | PROT_WRITE, flags, -1, 0) == MAP_FAILED &&
+        !replace_all(range, flags))
+        return false;
     range.faulted.store(true);
     if (Faults* faults = range.faults.load()) faults->note(static_cast<int>(&range - ranges));
     if (loop::Wakeup* sleeper = to_wake.load()) sleeper->notify();
@@ -69,7 +79,7 @@ void install() {
 
 }  // namespace
 
-int BusGuard::watch(MutableBytes memory, size_t page_size, Faults* faults, uint64_t owner) {
+int BusGuard::watch(MutableBytes memory, size_t beyond, size_t page_size, Faults* faults, uint64_t owner) {
     std::lock_guard lock(registry);
     static const bool installed = (install(), true);
     static_cast<void>(installed);
@@ -82,6 +92,7 @@ int BusGuard::watch(MutableBytes memory, size_t page_size, Faults* faults, uint6
     ranges[at].faults.store(faults);
     ranges[at].owner.store(owner);
     ranges[at].begin.store(reinterpret_cast<uintptr_t>(memory.data()));
+    ranges[at].mapped_end.store(reinterpret_cast<uintptr_t>(memory.data()) + memory.size() + beyond);
     ranges[at].end.store(reinterpret_cast<uintptr_t>(memory.data()) + memory.size());
     if (at == used) ranges_used.store(used + 1, std::memory_order_release);
     return at;

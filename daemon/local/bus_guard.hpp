@@ -26,7 +26,10 @@ class BusGuard {
     // pages, and as far as they are watched all within 2 MiB: a client chooses where its holes are, and a
     // process has few mappings; and unmapping more at once would hold up the thread that faulted. Faults are
     // noted as the owner's in `faults`, if there is one, which outlives the watch.
-    static int watch(MutableBytes memory, size_t page_size, Faults* faults = nullptr, uint64_t owner = 0);
+    // `beyond`: so many bytes behind `memory` belong to the same mapping; they go with it where the process
+    // may have no more mappings, because replacing a part would make another one.
+    static int watch(MutableBytes memory, size_t beyond, size_t page_size, Faults* faults = nullptr,
+                     uint64_t owner = 0);
     static void unwatch(int range);
     static bool faulted(int range);
     // Ended at each fault, so that the session ends before much of what replaces its memory is written to.

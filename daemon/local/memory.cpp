@@ -94,7 +94,8 @@ Result<std::shared_ptr<Mapping>> Mapping::unchecked(int fd, uint64_t offset, uin
     struct stat status{};
     if (::fstat(fd, &status) != 0) return system_failure(Errc::io, "cannot read the memfd's number: ");
     NEXAR_TRY(const MutableBytes mapped, map_guarded(fd, offset, whole + kept_bytes(page), host.holes));
-    const int guard = BusGuard::watch(mapped.first(whole), page, host.faults.get(), host.owner);
+    const int guard =
+        BusGuard::watch(mapped.first(whole), kept_bytes(page), page, host.faults.get(), host.owner);
     if (guard < 0) {
         ::munmap(mapped.data(), mapped.size());
         return fail(Errc::table_full, "the daemon has too many mappings");
@@ -105,7 +106,7 @@ Result<std::shared_ptr<Mapping>> Mapping::unchecked(int fd, uint64_t offset, uin
 
 Mapping::~Mapping() {
     BusGuard::unwatch(guard_);
-    host_.unmapper->release(0, {.mapping = mapped_, .until = std::move(charges_)});
+    host_.unmapper->release(host_.lane, {.mapping = mapped_, .until = std::move(charges_)});
 }
 
 bool Mapping::faulted() const {

@@ -25,6 +25,7 @@ struct MappingHost {
     const Holes* holes = nullptr;  // outlives the mappings; null: the daemon provides pages that are missing
     std::shared_ptr<Faults> faults{};  // in the owner's memory; null: nobody asks
     uint64_t owner = 0;
+    uint64_t lane = 0;  // of the unmapper; the tenant's number
 };
 
 // A mapping of a client's memfd. The last holder unmaps it: the session, or an operation that uses it [S10].

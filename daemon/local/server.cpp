@@ -164,17 +164,18 @@ void Server::refuse_without_descriptors(size_t listener) {
 
 // Takes the connection, unless it fails.
 Result<void> Server::admit(Time now, Fd& connection, PeerProcess peer, const TenantRef& tenant) {
-    if (closer_->descriptors(peer.uid) > config_.unclosed_of_user_max)
+    if (closer_->descriptors(tenant->number) > config_.unclosed_of_user_max)
         return fail(Errc::table_full, "more than " + std::to_string(config_.unclosed_of_user_max) +
                                           " descriptors that this user passed are not closed yet");
     NEXAR_TRY(auto charge, tenant->charge(Resource::sessions));  // [N3]
     const SessionId id(next_session_++);
-    const SessionHost host{service_,        &robust_,
-                           page_.fd.get(),  config_.node,
-                           config_.session, config_.sabotage,
-                           &waker_,         {unmapper_, holes_ ? &*holes_ : nullptr, faults_, id.value},
-                           &sealer_,        closer_,
-                           &any_ended_};
+    const SessionHost host{
+        service_,        &robust_,
+        page_.fd.get(),  config_.node,
+        config_.session, config_.sabotage,
+        &waker_,         {unmapper_, holes_ ? &*holes_ : nullptr, faults_, id.value, tenant->number},
+        &sealer_,        closer_,
+        &any_ended_};
     NEXAR_TRY_VOID(watch(*tenant, connection.get(), connection_key(id)));
     if (peer.pidfd) {
         const auto watched = watch(*tenant, peer.pidfd.get(), process_key(id));

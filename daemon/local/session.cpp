@@ -63,7 +63,7 @@ Session::Session(SessionId id, Client client, const SessionHost& host, Time hand
 // The client sees the end of the connection at once, whatever its closing waits for.
 Session::~Session() {
     ::shutdown(connection(), SHUT_RDWR);
-    host_.closer->release(client_.process.uid, std::move(client_.connection));
+    host_.closer->release(lane(), std::move(client_.connection));
 }
 
 void Session::on_readable(Time now) {
@@ -89,16 +89,14 @@ void Session::handle(Time now, Packet& packet) {
     else
         on_packet(now, packet);
     if (packet.fds.empty()) return;
-    const uint64_t lane = client_.process.uid;
-    host_.closer->release(lane, {.descriptors = std::move(packet.fds)});
-    if (host_.closer->descriptors(lane) > unclosed_max) end(now, SessionEnd::crashed, too_many_unclosed());
+    host_.closer->release(lane(), {.descriptors = std::move(packet.fds)});
+    if (host_.closer->descriptors(lane()) > unclosed_max) end(now, SessionEnd::crashed, too_many_unclosed());
 }
 
 // Looked at before a message is taken: so hundreds of sessions with 253 descriptors each do not take all that
 // the daemon may have. Those that are not taken are closed with the connection.
 bool Session::passes_too_many() const {
-    return host_.closer->descriptors(client_.process.uid) > unclosed_max &&
-           loop::brings_descriptors(connection());
+    return host_.closer->descriptors(lane()) > unclosed_max && loop::brings_descriptors(connection());
 }
 
 Error Session::too_many_unclosed() const {
@@ -192,7 +190,8 @@ Result<void> Session::on_ready_packet(Time now, uint32_t type, Packet& packet) {
 Result<void> Session::on_region_add(Packet& packet) {
     const bool lacks_descriptor = packet.out_of_descriptors && packet.fds.empty();
     NEXAR_TRY(auto add, body_of<nexar_msg_region_add>(packet, lacks_descriptor ? 0 : 1));
-    core_->add_region(add.slot, add.generation, add.region, map_region(packet, add));
+    core_->add_region(add.slot, add.generation, add.region, add.bytes,
+                      [&] { return map_region(packet, add); });
     return {};
 }
 
@@ -204,7 +203,7 @@ Result<RegionMemory> Session::map_region(Packet& packet, const nexar_msg_region_
     if (packet.fds.empty()) return fail(Errc::no_memory, "the daemon is out of descriptors");
     NEXAR_TRY(auto mapping, Mapping::of_client(packet.fds[0].get(), add.offset, add.bytes,
                                                host_.limits.region_bytes_max, host_.mapping));
-    auto may_wait = host_.sealer->seal(client_.process.uid, std::move(packet.fds[0]));
+    auto may_wait = host_.sealer->seal(lane(), std::move(packet.fds[0]));
     packet.fds.clear();
     const auto bytes = mapping->bytes();
     auto charges = mapping->charges();

@@ -78,6 +78,7 @@ class Session final : private Waker {
     static constexpr size_t rest_at_once_max = 8;    // entries of a client that has ended
 
     void handle(Time now, Packet& packet);
+    uint64_t lane() const { return client_.tenant->number; }  // of what is given back on threads
     bool passes_too_many() const;
     Error too_many_unclosed() const;
     void on_packet(Time now, Packet& packet);

@@ -300,15 +300,15 @@ Result<void> SessionCore::free_region(Ticket ticket, const nexar_shm_descriptor&
     return {};
 }
 
-void SessionCore::add_region(uint32_t slot, uint32_t generation, uint32_t region,
-                             Result<RegionMemory> memory) {
+void SessionCore::add_region(uint32_t slot, uint32_t generation, uint32_t region, uint64_t bytes,
+                             const MapRegion& map) {
     if (broken_) return;
     const Ticket ticket{slot, generation};
     if (slot >= control_.slots()) return bad_entry("names a slot beyond the table");
     if (!ledger_.try_accept(slot, generation)) return bad_entry("names a slot that is in flight");
     kinds_[slot] = NEXAR_CMD_REGION_ADD;
     auto accepted = use_region_number(region);  // used, also when the memory is refused
-    if (accepted) accepted = memory ? accept_region(region, std::move(*memory)) : fail(memory.error());
+    if (accepted) accepted = accept_region(region, bytes, map);
     if (!accepted) return end_with(ticket, NEXAR_CMD_REGION_ADD, accepted.error(), result_of_epoch(0));
     end(ticket, result_of_epoch(0));
 }
@@ -323,20 +323,21 @@ size_t SessionCore::regions_max() const {
     return std::min<size_t>(limits_.regions_max, NEXAR_SHM_REGIONS_MAX);
 }
 
-Result<void> SessionCore::accept_region(uint32_t region, RegionMemory memory) {
+Result<void> SessionCore::accept_region(uint32_t region, uint64_t bytes, const MapRegion& map) {
     if (regions_.size() >= regions_max())
         return fail(Errc::table_full,
                     "this session may have " + std::to_string(regions_max()) + " regions at once");
-    if (memory.bytes > limits_.session_bytes_max - region_bytes_)
+    if (bytes > limits_.session_bytes_max - region_bytes_)
         return fail(Errc::no_memory,
                     "this session may register " + std::to_string(limits_.session_bytes_max) +
                         " bytes (session_memory_max_bytes); it has " + std::to_string(region_bytes_));
     NEXAR_TRY(ChargeRef row, identity_.tenant->charge(Resource::regions));
-    NEXAR_TRY(ChargeRef bytes, identity_.tenant->charge(Resource::region_bytes, memory.bytes));
+    NEXAR_TRY(ChargeRef length, identity_.tenant->charge(Resource::region_bytes, bytes));
+    NEXAR_TRY(RegionMemory memory, map());
     region_bytes_ += memory.bytes;
-    if (memory.charges) *memory.charges = {row, bytes};
+    if (memory.charges) *memory.charges = {row, length};
     regions_.emplace(region, service_->regions().add(RegionKind::memfd, identity_.id, std::move(memory),
-                                                     {std::move(row), std::move(bytes)}));
+                                                     {std::move(row), std::move(length)}));
     return {};
 }
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -61,9 +62,12 @@ class SessionCore {
     size_t drain(Time now, size_t entries_max = 64);
     bool has_work() const { return !broken_ && submission_.has_entry(); }
 
-    // A region that arrived over the socket, mapped, or the reason why it is not. Completes the slot of the
-    // request.
-    void add_region(uint32_t slot, uint32_t generation, uint32_t region, Result<RegionMemory> memory);
+    // A region of so many bytes that arrived over the socket. `map` is called when it is charged, so that
+    // what is mapped never exceeds a share, also while it waits to be unmapped [N1]. Completes the slot of
+    // the request.
+    using MapRegion = std::function<Result<RegionMemory>()>;
+    void add_region(uint32_t slot, uint32_t generation, uint32_t region, uint64_t bytes,
+                    const MapRegion& map);
 
     // From the engine (engine::Clients). A ticket that is not in flight is ignored: its slot was completed
     // before.
@@ -124,7 +128,7 @@ class SessionCore {
     Result<void> report_node(Ticket ticket, const nexar_shm_descriptor& asked);
     Result<void> free_region(Ticket ticket, const nexar_shm_descriptor& asked);
     Result<void> use_region_number(uint32_t region);
-    Result<void> accept_region(uint32_t region, RegionMemory memory);
+    Result<void> accept_region(uint32_t region, uint64_t bytes, const MapRegion& map);
     uint32_t epoch_of(const nexar_shm_descriptor& asked) const;
     Result<MemoryRef> name_memory(const nexar_shm_extent& extent, uint64_t bytes, uint64_t align,
                                   const char* which) const;

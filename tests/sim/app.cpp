@@ -123,8 +123,9 @@ uint32_t App::add_region(std::shared_ptr<std::vector<std::byte>> memory, Then th
     shm::store_release(slot.state, NEXAR_SLOT_WORD(handle->generation, uint32_t{NEXAR_SLOT_SUBMITTED}));
     later(shape_.turn_delay, [this, h = *handle, region, memory] {
         if (!core_ || host_.dead) return;
-        core_->add_region(h.slot, h.generation, region,
-                          nexar::test::memory_of_test(memory->data(), memory->size(), memory));
+        core_->add_region(h.slot, h.generation, region, memory->size(), [&] {
+            return nexar::test::memory_of_test(memory->data(), memory->size(), memory);
+        });
     });
     if (shape_.sleeps == Sleeps::on_slot) later(shape_.wake_delay, [this, s = handle->slot] { look(s); });
     return region;

@@ -91,7 +91,8 @@ struct Fixture {
 
     Fixture() {
         engine.core = &core;
-        core.add_region(15, 1, 1, nexar::test::memory_of_test(region.data(), region.size()));
+        core.add_region(15, 1, 1, region.size(),
+                        [&] { return nexar::test::memory_of_test(region.data(), region.size()); });
         nexar_shm_group_open open{};
         open.size = 4, open.rank = 2, open.name_bytes = 3;
         memory.view().payload(0).group_open = open;

@@ -22,6 +22,15 @@
 #include "support/stuck_socket.hpp"
 #include "test_daemon.hpp"
 
+// The address sanitizer's mmap() makes mappings of its own.
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define NEXAR_MMAP_IS_NOT_ALONE
+#endif
+#elif defined(__SANITIZE_ADDRESS__)
+#define NEXAR_MMAP_IS_NOT_ALONE
+#endif
+
 using namespace nexar;
 using namespace nexar::test;
 
@@ -61,6 +70,28 @@ int exit_code(bool good, int otherwise) {
 }
 
 }  // namespace
+
+#ifndef NEXAR_MMAP_IS_NOT_ALONE
+TEST_CASE("a missing page is survived where the process may have no more mappings", "[local][S18]") {
+    constexpr size_t most = 70'000;
+    const Memfd memory(4 * mib);
+    const auto mapping =
+        *local::Mapping::unchecked(memory.fd, 0, 4 * mib, {std::make_shared<loop::Releaser>(1)});
+    REQUIRE(::ftruncate(memory.fd, 0) == 0);
+    auto* const many = static_cast<std::byte*>(
+        ::mmap(nullptr, 2 * most * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    REQUIRE(many != MAP_FAILED);
+    size_t mappings = 0;
+    while (mappings < most && ::mprotect(many + 2 * mappings * page, page, PROT_READ) == 0) ++mappings;
+
+    const std::byte read = *static_cast<volatile std::byte*>(mapping->bytes().data() + 2 * mib);
+
+    ::munmap(many, 2 * most * page);
+    if (mappings == most) SKIP("vm.max_map_count is above what this test makes");
+    CHECK(read == std::byte{0});
+    CHECK(mapping->faulted());
+}
+#endif
 
 TEST_CASE("memory is charged until it is unmapped, however long that takes", "[local][N2][S16]") {
     Tenants tenants;

@@ -76,7 +76,8 @@ TEST_CASE("a region's memory stays mapped until the last operation on it has end
     Fixture f;
     auto owned = std::make_shared<std::vector<std::byte>>(4096);
     std::weak_ptr<std::vector<std::byte>> alive = owned;
-    f.core.add_region(14, 1, 2, nexar::test::memory_of_test(owned->data(), 4096, owned));
+    f.core.add_region(14, 1, 2, 4096,
+                      [&] { return nexar::test::memory_of_test(owned->data(), 4096, owned); });
     owned.reset();
 
     CHECK(f.use_and_free(2) == 0);
@@ -109,7 +110,7 @@ TEST_CASE("a freed region is charged while an operation uses it, and until it is
     const auto add = [&](uint32_t region, std::shared_ptr<std::vector<ChargeRef>> charges) {
         auto memory = nexar::test::memory_of_test(f.region.data(), large);
         memory.charges = std::move(charges);
-        f.core.add_region(14, ++f.generation, region, std::move(memory));
+        f.core.add_region(14, ++f.generation, region, large, [&] { return memory; });
         return static_cast<Errc>(f.memory.view().slot(14).result.status);
     };
     REQUIRE(add(2, unmapped_with) == Errc::ok);
@@ -127,8 +128,12 @@ TEST_CASE("a freed region is charged while an operation uses it, and until it is
 
 TEST_CASE("regions: numbers used once, so many at once, so many bytes", "[local]") {
     Fixture f;
+    size_t mapped = 0;  // a region that is refused for a number or a share never is
     const auto add = [&](uint32_t region, uint64_t bytes) {
-        f.core.add_region(14, ++f.generation, region, nexar::test::memory_of_test(f.region.data(), bytes));
+        f.core.add_region(14, ++f.generation, region, bytes, [&] {
+            ++mapped;
+            return nexar::test::memory_of_test(f.region.data(), bytes);
+        });
         return static_cast<Errc>(f.memory.view().slot(14).result.status);
     };
     const auto free = [&](uint32_t region) {
@@ -146,12 +151,14 @@ TEST_CASE("regions: numbers used once, so many at once, so many bytes", "[local]
     CHECK(f.core.region_bytes() == 65536 + 64);
     CHECK(free(2) == 0);
     CHECK(add(2, 64) == Errc::invalid_argument);
+    CHECK(mapped == 1);
     uint32_t next = 1'000'000'000;  // numbers far beyond the table's length
     while (f.core.regions() < NEXAR_SHM_REGIONS_MAX) REQUIRE(add(next++, 1) == Errc::ok);
     CHECK(add(next++, 1) == Errc::table_full);
     CHECK(free(1'000'000'000) == 0);
     CHECK(add(next++, 1) == Errc::ok);
     CHECK(add(UINT32_MAX, 1) == Errc::table_full);
+    CHECK(mapped == NEXAR_SHM_REGIONS_MAX + 1);  // one was freed before
 }
 
 TEST_CASE("the numbers that were used are remembered in bounded memory, whatever order they come in",
