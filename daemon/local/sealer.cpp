@@ -20,7 +20,7 @@ bool is_quickly_punched(int memfd) {
     return page && *page != page_bytes;
 }
 
-// Kernels before 5.1 refuse, and so does the memfd when the client was faster with seals of its own.
+// The memfd refuses them when the client was faster with seals of its own.
 bool add_seals(int memfd) {
     ::fcntl(memfd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL);
     const int seals = ::fcntl(memfd, F_GET_SEALS);

@@ -31,7 +31,7 @@ class Sealer {
     static constexpr size_t waiting_max = 256;
 
   private:
-    static constexpr size_t threads_max = 64;  // users who punch at the time
+    static constexpr size_t threads_max = 64;  // users who punch at a time
     loop::Releaser threads_{threads_max};
 };
 
