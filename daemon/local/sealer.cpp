@@ -36,7 +36,7 @@ MayWait Sealer::seal(uint64_t lane, loop::Fd memfd) {
     if ((seals & F_SEAL_SEAL) != 0 || threads_.descriptors(lane) >= waiting_max) return may_wait;
     loop::Released what;
     what.descriptors.push_back(std::move(memfd));
-    what.first = [may_wait, fd = what.descriptors[0].get()] {
+    what.before_release = [may_wait, fd = what.descriptors[0].get()] {
         if (add_seals(fd)) may_wait->store(false, std::memory_order_relaxed);
     };
     threads_.release(lane, std::move(what));

@@ -24,7 +24,7 @@ constexpr size_t piece_bytes = size_t{64} << 20;
 constexpr std::chrono::seconds thread_idle{1};
 
 void give_back(Released what) {
-    if (what.first) what.first();
+    if (what.before_release) what.before_release();
     for (MutableBytes rest = what.mapping; !rest.empty();) {
         const MutableBytes piece = rest.first(std::min(rest.size(), piece_bytes));
         // A part of a huge page of 1 GiB is refused.

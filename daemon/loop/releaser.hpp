@@ -1,6 +1,8 @@
 // Releaser: gives back what clients brought, on threads of its own, because that may take as long as a client
 // likes [S16]: close() of a socket that lingers, or of a file whose file system is another process;
-// munmap() of the last reference to gigabytes.
+// munmap() of the last reference to gigabytes. The servers of sessions and of the admin socket have one for
+// connections and descriptors, the server of sessions another one for mappings. The Sealer uses one as
+// threads with lanes: there before_release is the work, which waits for a client as well.
 //
 // Thread: any.
 #pragma once
@@ -17,7 +19,7 @@
 namespace nexar::loop {
 
 struct Released {
-    std::function<void()> first{};  // what is to be done with it before, and may wait as well
+    std::function<void()> before_release{};  // done on the thread; may wait as well
     MutableBytes mapping{};
     std::vector<Fd> descriptors{};
     std::shared_ptr<const void> until{};  // kept until it is given back
