@@ -7,14 +7,14 @@
 
 namespace nexar::rendezvous {
 
-void Formerly::add(const NodeId& leader) {
+void FormerLeaders::add(const NodeId& leader) {
     constexpr size_t most = 4;
     if (leader.is_zero() || has(leader)) return;
     if (leaders_.size() == most) leaders_.erase(leaders_.begin());
     leaders_.push_back(leader);
 }
 
-bool Formerly::has(const NodeId& node) const {
+bool FormerLeaders::has(const NodeId& node) const {
     return std::ranges::find(leaders_, node) != leaders_.end();
 }
 
@@ -152,7 +152,7 @@ void Relayed::erase(const wire::RequestId& request) {
 
 void Relayed::set_sent(const wire::RequestId& request, const NodeId& leader, uint64_t change) {
     Listed& listed = opens_.at(request);
-    if (listed.leader != leader) listed.formerly.add(listed.leader);
+    if (listed.leader != leader) listed.former_leaders.add(listed.leader);
     listed.leader = leader;
     listed.sent_in = change;
 }

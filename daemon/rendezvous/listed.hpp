@@ -14,7 +14,7 @@
 namespace nexar::rendezvous {
 
 // The nodes that an open was listed with before its present leader, the last few of them [R27].
-class Formerly {
+class FormerLeaders {
   public:
     void add(const NodeId& leader);
     bool has(const NodeId& node) const;
@@ -29,10 +29,11 @@ struct Listed {
     wire::GroupOpen open;
     NodeId via;                 // the node that it came through: replies go there
     std::set<NodeId> relays{};  // others that passed on the same; none while `via` is the open's own node
-    uint64_t sent_in = 0;  // which leader got it last, where it is passed on: the number of its change [R26]
-
-    NodeId leader{};  // that one
-    Formerly formerly{};
+    // Where it is passed on: the node that it was sent to, and leader_changes_ when it was last sent. Below
+    // now: the leader has changed since [R26].
+    NodeId leader{};
+    uint64_t sent_in = 0;
+    FormerLeaders former_leaders{};
 
     // It came again, by this way.
     void add_via(const wire::GroupOpen& again, const NodeId& way);

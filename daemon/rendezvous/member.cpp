@@ -307,7 +307,7 @@ void Rendezvous::abort_attempt(const GroupId& group, const Error& error, Time no
 // that led the open. What else a leader may refuse an open for, the next one judges anew.
 bool Rendezvous::decides(const NodeId& node, const Own& own, const Error& error) const {
     if (node == own.listed && (own.local || own.sent_in == leader_changes_)) return true;
-    return error.code == Errc::link_lost && (node == own.listed || own.formerly.has(node));
+    return error.code == Errc::link_lost && (node == own.listed || own.former_leaders.has(node));
 }
 
 void Rendezvous::on_open_refused(const NodeId& from, const wire::GroupRefused& refused) {
@@ -320,7 +320,7 @@ void Rendezvous::on_open_refused(const NodeId& from, const wire::GroupRefused& r
         fail_open(id, refused.error);
     } else if (const Listed* listed = relayed_.find(id)) {
         const bool leads = from == listed->leader && listed->sent_in == leader_changes_;
-        const bool led = from == listed->leader || listed->formerly.has(from);
+        const bool led = from == listed->leader || listed->former_leaders.has(from);
         if (!leads && !(led && refused.error.code == Errc::link_lost)) return;
         const NodeId via = listed->via;
         const wire::GroupWithdraw withdraw{id, listed->open.key, false, false};

@@ -111,7 +111,7 @@ Result<wire::RequestId> Rendezvous::open(const OpenSpec& spec, Time now) {
 void Rendezvous::list(Own& own, Time now) {
     own.list_at = never;
     reschedule(own);
-    if (own.listed != leader_of(own)) own.formerly.add(own.listed);
+    if (own.listed != leader_of(own)) own.former_leaders.add(own.listed);
     own.listed = leader_of(own);
     own.sent_in = leader_changes_;
     if (leader_of(own) == config_.self)

@@ -154,7 +154,7 @@ class Rendezvous {
         NodeId listed;         // the node that it was listed with last; only that one may lead it
         uint64_t sent_in = 0;  // leader_changes_ then
         uint64_t user = 0;
-        Formerly formerly{};
+        FormerLeaders former_leaders{};
         Duration timeout;  // as requested, for the error's text
         Time deadline;
         Time since;                       // when it was opened
