@@ -61,10 +61,10 @@ class Directory {
     // ignored. `expired`: its deadline has passed. status() shows it for expired_kept more, so that openers
     // whose deadlines pass at about the same moment all see all arrived ranks.
     void remove(const wire::RequestId& request, const NodeId& from, bool expired, Time now);
-    // That incarnation was disconnected: what came through it so far is removed by forget_lost().
+    // That incarnation was disconnected: what came through it so far is removed by forget_lost_listings().
     void lose(const NodeId& via, Incarnation incarnation);
-    bool has_losses() const { return !losses_.empty(); }
-    void forget_lost(size_t most, Time now);  // looks at so many opens at most
+    bool has_lost_listings() const { return !lost_listings_.empty(); }
+    void forget_lost_listings(size_t most, Time now);  // looks at so many opens at most
     // Another node leads now. Removes and returns waiting opens; attempts in progress continue.
     std::vector<Listed> take_waiting(size_t most);
     bool has_waiting() const { return !where_.empty(); }
@@ -117,7 +117,7 @@ class Directory {
         std::map<NodeId, size_t> nodes;      // numbers of entries by node
         Time not_before{};                   // the next attempt is not made before; zero: at any time
     };
-    struct Loss {
+    struct LostListings {
         Incarnation incarnation;
         uint64_t before = 0;                 // arrivals; what was listed since then stays
         std::vector<wire::RequestId> opens;  // of the node and through it
@@ -156,7 +156,7 @@ class Directory {
     void again(const wire::GroupKey& key, Time now);
     static void leave(Gathering& gathering, const wire::GroupOpen& open);
     bool agree(const std::vector<Entry>& entries, const Gathering& gathering) const;
-    void forget(const NodeId& via, Loss& loss, Time now);
+    void forget_next(const NodeId& via, LostListings& lost, Time now);
     void remove_contradicted(const wire::GroupOpen& open, Time now);
     bool remove_earlier_incarnations(const wire::GroupOpen& open, const NodeId& via, Time now);
     Error unsent_fault(const Forming& forming) const;
@@ -184,7 +184,7 @@ class Directory {
     std::map<wire::RequestId, std::pair<GroupId, size_t>> attempt_of_;  // and index, of each open in forming_
     std::map<NodeId, std::map<Incarnation, std::set<wire::RequestId>>> origins_;  // all opens, by their node
     Ways ways_;                                                                   // of all opens
-    std::map<NodeId, Loss> losses_;
+    std::map<NodeId, LostListings> lost_listings_;
     uint64_t visited_ = 0;
     std::deque<Expired> expired_;                                         // the oldest first
     std::map<wire::RequestId, std::pair<wire::GroupOpen, Error>> ended_;  // without a link [R27]

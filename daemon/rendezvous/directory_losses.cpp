@@ -8,36 +8,36 @@
 namespace nexar::rendezvous {
 
 void Directory::lose(const NodeId& via, Incarnation incarnation) {
-    Loss loss{incarnation, next_arrival_, ways_.of(via), 0};
+    LostListings lost{incarnation, next_arrival_, ways_.of(via), 0};
     // Its own opens that came through others as well: the attempts with them end.
     if (const auto known = origins_.find(via); known != origins_.end()) {
         size_t all = 0;
         for (const auto& [of, opens] : known->second) all += opens.size();
         for (const auto& [of, opens] : known->second)
             if (all != ways_.count(via, via) && of.counter <= incarnation.counter)
-                std::ranges::copy(opens, std::back_inserter(loss.opens));
+                std::ranges::copy(opens, std::back_inserter(lost.opens));
     }
-    if (loss.opens.empty())
-        losses_.erase(via);
+    if (lost.opens.empty())
+        lost_listings_.erase(via);
     else
-        losses_[via] = std::move(loss);
+        lost_listings_[via] = std::move(lost);
 }
 
 // One node's at a time: the rest of its opens waits, and is removed before another leader gets it.
-void Directory::forget_lost(size_t most, Time now) {
-    for (size_t n = 0; n < most && !losses_.empty(); ++n) {
-        const auto lost = losses_.begin();
-        const NodeId via = lost->first;
-        forget(via, lost->second, now);
-        if (lost->second.next == lost->second.opens.size()) losses_.erase(lost);
+void Directory::forget_lost_listings(size_t most, Time now) {
+    for (size_t n = 0; n < most && !lost_listings_.empty(); ++n) {
+        const auto first = lost_listings_.begin();
+        const NodeId via = first->first;
+        forget_next(via, first->second, now);
+        if (first->second.next == first->second.opens.size()) lost_listings_.erase(first);
     }
 }
 
-void Directory::forget(const NodeId& via, Loss& loss, Time now) {
-    const wire::RequestId request = loss.opens[loss.next++];
+void Directory::forget_next(const NodeId& via, LostListings& lost, Time now) {
+    const wire::RequestId request = lost.opens[lost.next++];
     Entry* entry = find(request);
-    if (entry == nullptr || entry->arrival >= loss.before) return;
-    const bool in_it = request.origin == via && entry->open.incarnation.counter <= loss.incarnation.counter;
+    if (entry == nullptr || entry->arrival >= lost.before) return;
+    const bool in_it = request.origin == via && entry->open.incarnation.counter <= lost.incarnation.counter;
     const bool gone = entry->came_through(via) && drop_via(*entry, via);
     if (gone) sends_.push_back({via, wire::GroupUnlisted{request}});
     if (const auto attempt = attempt_of_.find(request); attempt == attempt_of_.end()) {

@@ -31,7 +31,7 @@ void Rendezvous::on_peer_down(const NodeId& node, Incarnation incarnation, Time 
     if (peer == peers_.end() || peer->second != incarnation) return;
     peers_.erase(peer);
     lost_[node] = incarnation;
-    losses_[node] = {relayed_.of(node), 0};
+    lost_relays_[node] = {relayed_.of(node), 0};
     directory_.lose(node, incarnation);
     update_leader();
     for (auto& [group, reservation] : reservations_)
@@ -57,7 +57,8 @@ void Rendezvous::update_leader() {
 
 bool Rendezvous::is_relisting() const {
     const bool to_move = leader_ == config_.self ? !relayed_.empty() : directory_.has_waiting();
-    return !losses_.empty() || directory_.has_losses() || !relisting_.empty() || passing_on_ || to_move;
+    return !lost_relays_.empty() || directory_.has_lost_listings() || !relisting_.empty() || passing_on_ ||
+           to_move;
 }
 
 // How many opens the control log with the leader takes now.
@@ -69,12 +70,12 @@ size_t Rendezvous::at_once(size_t room) const {
 void Rendezvous::go_on(Time now) {
     const AnswerRoom room = room_of(leader_);
     const size_t own = at_once(room.opens), others = at_once(room.refusals);
-    const bool lost = !losses_.empty() || directory_.has_losses();
-    if (!losses_.empty()) forget_lost(losses_.begin()->first, losses_.begin()->second);
-    directory_.forget_lost(config_.relists_at_once_max, now);
+    const bool lost = !lost_relays_.empty() || directory_.has_lost_listings();
+    if (!lost_relays_.empty()) forget_lost_relays(lost_relays_.begin()->first, lost_relays_.begin()->second);
+    directory_.forget_lost_listings(config_.relists_at_once_max, now);
     list_again(own, now);
     pass_on_again(others);
-    const bool may_move = losses_.empty() && !directory_.has_losses();
+    const bool may_move = lost_relays_.empty() && !directory_.has_lost_listings();
     if (may_move && leader_ == config_.self) take_over(now);
     if (may_move && leader_ != config_.self) hand_over(others, now);
     const bool full = (relisting_.empty() || own == 0) && others == 0;
@@ -143,21 +144,21 @@ void Rendezvous::take_over(Time now) {
 }
 
 // A node that passed them on, or listed them here to be passed on, lists them again when it is back.
-void Rendezvous::forget_lost(const NodeId& node, Loss& loss) {
-    const NodeId lost = node;
+void Rendezvous::forget_lost_relays(const NodeId& node, LostRelays& lost) {
+    const NodeId way = node;
     for (size_t n = 0; n < config_.relists_at_once_max; ++n) {
-        if (loss.next < loss.passed_on.size()) {
-            const wire::RequestId request = loss.passed_on[loss.next++];
+        if (lost.next < lost.opens.size()) {
+            const wire::RequestId request = lost.opens[lost.next++];
             const Listed* listed = relayed_.find(request);
-            if (listed == nullptr || !listed->came_through(lost)) continue;
+            if (listed == nullptr || !listed->came_through(way)) continue;
             const wire::GroupKey key = listed->open.key;
-            if (!relayed_.drop_via(request, lost)) continue;
+            if (!relayed_.drop_via(request, way)) continue;
             if (leader_ != config_.self) send(leader_, wire::GroupWithdraw{request, key, false, false});
-            send(lost, wire::GroupUnlisted{request});
-        } else if (const auto refusal = refusals_.take(lost)) {
-            send(lost, wire::GroupUnlisted{refusal->id});
+            send(way, wire::GroupUnlisted{request});
+        } else if (const auto refusal = refusals_.take(way)) {
+            send(way, wire::GroupUnlisted{refusal->id});
         } else {
-            losses_.erase(lost);
+            lost_relays_.erase(way);
             return;
         }
     }

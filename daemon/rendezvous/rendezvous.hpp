@@ -221,9 +221,9 @@ class Rendezvous {
     void pass_on(const wire::GroupOpen& open, const NodeId& via, Time now);
     std::optional<Error> no_room_to_pass_on(const NodeId& origin, const NodeId& via, bool known) const;
     // What follows from another leader, or the loss of a node, for many opens (relisting.cpp) [R26].
-    struct Loss {
-        std::vector<wire::RequestId> passed_on;  // for the node
-        size_t next = 0;                         // of them
+    struct LostRelays {
+        std::vector<wire::RequestId> opens;  // passed on for a node that is lost
+        size_t next = 0;                     // of them
     };
     void update_leader();
     void go_on(Time now);
@@ -231,7 +231,7 @@ class Rendezvous {
     void pass_on_again(size_t most);
     void hand_over(size_t most, Time now);
     void take_over(Time now);
-    void forget_lost(const NodeId& node, Loss& loss);
+    void forget_lost_relays(const NodeId& node, LostRelays& lost);
     void move(Own& own, Time now);
     void move(const Listed& listed, Time now);
     bool is_relisting() const;
@@ -308,7 +308,7 @@ class Rendezvous {
     uint64_t relisted_user_ = 0;  // whose turn it was
     std::optional<wire::RequestId>
         passing_on_;  // the last of relayed_ that the present leader got; none: all
-    std::map<NodeId, Loss> losses_;
+    std::map<NodeId, LostRelays> lost_relays_;
     Time relist_at_ = never;  // when there is more of this to do
     uint64_t visited_ = 0;
 };
