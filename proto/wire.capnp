@@ -133,7 +133,7 @@ struct GroupOpen {
   timeouts @8 :Timeouts;
   features @9 :UInt64;
   nonce @10 :Data;  # 16 bytes, random, of this open
-  tenant @11 :UInt64;  # a mark of the opener's user and label, for hints; 0: not known
+  openerMark @11 :UInt64;  # of the opener's user and label, for hints; 0: not known
 }
 struct GroupWithdraw {
   id @0 :RequestId;
@@ -202,7 +202,7 @@ struct GroupStatus {
   id @0 :RequestId;
   size @1 :UInt32;
   present @2 :Members;
-  others @3 :UInt32;  # opens of the same name and tenant with another key, for a hint; the directory may look at a part of them only
+  others @3 :UInt32;  # opens of the same name and opener's mark with another key, for a hint; the directory may look at a part of them only
 }
 
 # ---- Groups at work ----

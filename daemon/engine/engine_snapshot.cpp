@@ -16,7 +16,7 @@ GroupSnapshot snapshot_of(const Group& group) {
     g.failed = group.failed() ? group.explained(*group.failed()) : Error{};
     g.frozen = group.is_agreeing();
     g.timeouts = group.facts.timeouts;
-    if (const Tenant* tenant = group.tenant()) g.tenant = tenant->name.mark();
+    if (const Tenant* tenant = group.tenant()) g.opener_mark = tenant->name.mark();
     g.ops_in_flight = group.runs_in_flight();
     g.messages_waiting = group.messages().offers_waiting();
     for (uint32_t rank = 0; rank < group.facts.size(); ++rank) {

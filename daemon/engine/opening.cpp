@@ -67,7 +67,7 @@ Result<void> Opening::open(const OpenRequest& request, ChargeRef charge) {
     spec.size = request.size;
     spec.rank = request.rank;
     spec.pid = request.pid;
-    if (request.tenant) spec.tenant = request.tenant->name.mark();
+    if (request.tenant) spec.opener_mark = request.tenant->name.mark();
     spec.timeout = request.timeout;
     spec.timeouts = record_of(request.asked);
     NEXAR_TRY(spec.payer, payer_of(request, spec.local));
@@ -139,7 +139,7 @@ std::vector<OpeningSnapshot> Opening::snapshot(Time now, const std::function<boo
         one.name = group.name;
         one.key = NodeId{group.key}.hex().substr(0, key_digits_shown);
         one.size = group.size;
-        one.tenant = group.tenant;
+        one.opener_mark = group.opener_mark;
         one.local = group.local;
         one.being_made = group.reserved;
         one.leader = group.leader;

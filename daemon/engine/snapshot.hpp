@@ -34,7 +34,7 @@ struct GroupSnapshot {
     Timeouts timeouts;
     size_t ops_in_flight = 0;
     size_t messages_waiting = 0;  // offers without a receive
-    uint64_t tenant = 0;          // TenantName::mark() of its first rank here; 0: none has come
+    uint64_t opener_mark = 0;     // TenantName::mark() of its first rank here [R30]; 0: none has come
 };
 
 struct OpSnapshot {
@@ -67,7 +67,7 @@ struct OpeningSnapshot {
     std::string name;
     std::string key;  // its first digits: equal on all nodes whose ranks have the same name and secret
     uint32_t size = 0;
-    uint64_t tenant = 0;           // TenantName::mark() of the first process here
+    uint64_t opener_mark = 0;      // TenantName::mark() of the first process here [R30]
     bool local = false;            // without a secret: for processes of this node and user
     bool being_made = false;       // all ranks have come
     NodeId leader;                 // the node that collects the ranks
@@ -79,7 +79,7 @@ struct OpeningSnapshot {
     uint32_t came_count = 0;
     std::vector<uint32_t> missing;  // the first ones; empty: any ranks
     uint32_t missing_count = 0;
-    uint32_t others = 0;  // of the same tenant, wait for the same name with another key
+    uint32_t others = 0;  // of the same opener's mark, wait for the same name with another key
     std::string trouble;  // why the last attempt to make it ended; empty: none was made
 };
 

@@ -37,7 +37,7 @@ std::vector<std::string> hints_of(const engine::OpeningSnapshot& o, const engine
     if (!o.trouble.empty()) out.push_back("the last attempt to make it failed: " + o.trouble);
     if (o.being_made || (o.reported && o.missing_count == 0)) return out;
     const auto is_same_name = [&](const auto& other) {  // a user's groups, not those of others [R30]
-        return other.name == o.name && other.tenant == o.tenant;
+        return other.name == o.name && other.opener_mark == o.opener_mark;
     };
     const bool others_here = std::ranges::any_of(snapshot.forming, [&](const auto& other) {
         return is_same_name(other) && (other.key != o.key || other.local != o.local);

@@ -39,9 +39,9 @@ Arrived arrived_of(uint32_t size, const wire::GroupStatus& status) {
 // Opens of the same user and name with another key: their secrets differ, or one has none. That others use
 // the name is nothing to him [R30].
 uint32_t Directory::others_of(const wire::GroupOpen& open, Time now) const {
-    if (open.tenant == 0) return 0;
+    if (open.opener_mark == 0) return 0;
     const auto is_other = [&](const wire::GroupOpen& other) {
-        return other.key != open.key && other.tenant == open.tenant && other.name == open.name;
+        return other.key != open.key && other.opener_mark == open.opener_mark && other.name == open.name;
     };
     size_t others = 0, looked_at = 0;
     for (const auto& [key, gathering] : gatherings_) {
@@ -121,7 +121,7 @@ std::vector<FormingGroup> Rendezvous::forming(Time now, const std::function<bool
         if (added) {
             group.key = own.open.key;
             group.name = own.open.name;
-            group.tenant = own.open.tenant;
+            group.opener_mark = own.open.opener_mark;
             group.size = own.open.size;
             group.local = own.local;
             group.leader = leader_of(own);

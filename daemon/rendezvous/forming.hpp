@@ -18,7 +18,7 @@ struct Arrived {
     uint32_t came_count = 0;
     std::vector<uint32_t> missing;  // the first missing_max; empty with automatic ranks
     uint32_t missing_count = 0;
-    uint32_t others = 0;  // opens of the same name and tenant with another key
+    uint32_t others = 0;  // opens of the same name and opener's mark with another key
 };
 Arrived arrived_of(uint32_t size, const wire::GroupStatus& status);
 
@@ -31,12 +31,12 @@ struct FormingGroup {
     wire::GroupKey key{};
     std::string name;
     uint32_t size = 0;
-    uint64_t tenant = 0;    // TenantName::mark() of the first open here
-    bool local = false;     // without a secret
-    bool reserved = false;  // all ranks have come, an attempt to make the group is in progress
-    NodeId leader;          // the node that collects the ranks
-    Time since;             // of the first open here
-    Time deadline = never;  // of the first one to give up
+    uint64_t opener_mark = 0;  // of the first open here [R30]
+    bool local = false;        // without a secret
+    bool reserved = false;     // all ranks have come, an attempt to make the group is in progress
+    NodeId leader;             // the node that collects the ranks
+    Time since;                // of the first open here
+    Time deadline = never;     // of the first one to give up
     std::vector<Waiting> here;
     std::optional<Arrived> arrived;  // none: the leader has not answered
     std::string trouble;             // why the last attempt was aborted; empty: none was

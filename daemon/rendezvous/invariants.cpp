@@ -80,7 +80,7 @@ void Rendezvous::check_indexes() const {
         NEXAR_CHECK(own.due_at == (own.reserved ? never : std::min(own.list_at, ends)));
         NEXAR_CHECK((own.due_at != never) == due_.contains({own.due_at, request}));
         NEXAR_CHECK(by_session_.contains({own.session, request}));
-        NEXAR_CHECK(own.local != by_user_.contains({own.user, request}));
+        NEXAR_CHECK(own.local != by_mark_.contains({own.open.opener_mark, request}));
         due += own.due_at != never;
         if (own.status_until == never) continue;
         const auto question = questions_.find(own.open.key);
@@ -121,7 +121,8 @@ void Rendezvous::check_invariants() const {
         NEXAR_CHECK(!own.local || own.listed == config_.self);
         if (own.local) continue;
         const bool sent_in = own.sent_in == leader_changes_ && own.listed == leader_;
-        NEXAR_CHECK(sent_in || own.reserved || own.list_at != never || relisting_.contains(own.user));
+        NEXAR_CHECK(sent_in || own.reserved || own.list_at != never ||
+                    relisting_.contains(own.open.opener_mark));
     }
     for (const auto& [group, reservation] : reservations_) {
         NEXAR_CHECK(!decisions_.contains(group));

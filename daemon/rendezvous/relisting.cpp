@@ -47,9 +47,9 @@ void Rendezvous::update_leader() {
     leader_ = next;
     ++leader_changes_;
     relisting_.clear();
-    for (auto at = by_user_.begin(); at != by_user_.end();) {
+    for (auto at = by_mark_.begin(); at != by_mark_.end();) {
         relisting_[at->first] = {};
-        at = at->first == UINT64_MAX ? by_user_.end() : by_user_.lower_bound({at->first + 1, {}});
+        at = at->first == UINT64_MAX ? by_mark_.end() : by_mark_.lower_bound({at->first + 1, {}});
     }
     passing_on_.reset();
     if (leader_ != config_.self && !relayed_.empty()) passing_on_ = wire::RequestId{};
@@ -86,15 +86,15 @@ void Rendezvous::go_on(Time now) {
 // In turns: who has very many opens does not keep another user's one waiting.
 void Rendezvous::list_again(size_t most, Time now) {
     for (size_t n = 0; n < most && !relisting_.empty(); ++n) {
-        auto user = relisting_.upper_bound(relisted_user_);
-        if (user == relisting_.end()) user = relisting_.begin();
-        relisted_user_ = user->first;
-        const auto at = by_user_.upper_bound({user->first, user->second});
-        if (at == by_user_.end() || at->first != user->first) {
-            relisting_.erase(user);
+        auto turn = relisting_.upper_bound(relisted_mark_);
+        if (turn == relisting_.end()) turn = relisting_.begin();
+        relisted_mark_ = turn->first;
+        const auto at = by_mark_.upper_bound({turn->first, turn->second});
+        if (at == by_mark_.end() || at->first != turn->first) {
+            relisting_.erase(turn);
             continue;
         }
-        user->second = at->second;
+        turn->second = at->second;
         ++visited_;
         Own& own = own_.at(at->second);
         if (own.sent_in != leader_changes_ && !own.reserved) move(own, now);

@@ -91,18 +91,17 @@ Result<wire::RequestId> Rendezvous::open(const OpenSpec& spec, Time now) {
                 spec.timeouts,
                 config_.features,
                 config_.proof.nonce(),
-                spec.tenant};
+                spec.opener_mark};
     own.session = spec.session;
     own.local = spec.local;
     own.proof = spec.proof;
     own.payer = spec.payer;
-    own.user = spec.tenant;
     own.timeout = std::clamp(spec.timeout, Duration{1}, config_.timeout_max);
     own.since = now;
     own.deadline = spec.timeout == Duration{0} ? never : now + own.timeout;
     Own& kept = own_[own.open.id] = own;
     by_session_.insert({own.session, own.open.id});
-    if (!own.local) by_user_.insert({own.user, own.open.id});
+    if (!own.local) by_mark_.insert({own.open.opener_mark, own.open.id});
     list(kept, now);
     settle(now);
     return own.open.id;
@@ -167,7 +166,7 @@ void Rendezvous::forget(Owned own) {
     leave_question(own->second);
     if (own->second.due_at != never) due_.erase({own->second.due_at, own->first});
     by_session_.erase({own->second.session, own->first});
-    by_user_.erase({own->second.user, own->first});
+    by_mark_.erase({own->second.open.opener_mark, own->first});
     own_.erase(own);
 }
 

@@ -75,9 +75,10 @@ struct OpenSpec {
     uint32_t pid = 0;
     Duration timeout{30'000'000'000};  // 0: none
     wire::TimeoutsRecord timeouts{};
-    ProofKey proof{};     // not for a local key
-    PayerRef payer{};     // or none
-    uint64_t tenant = 0;  // TenantName::mark(); 0: not known. Tenants' opens are listed again in turns [R26]
+    ProofKey proof{};  // not for a local key
+    PayerRef payer{};  // or none
+    // TenantName::mark(); 0: not known. Openers' opens are listed again in turns [R26].
+    uint64_t opener_mark = 0;
 };
 
 // Actions for the owner.
@@ -153,7 +154,6 @@ class Rendezvous {
         bool local = false;
         NodeId listed;         // the node that it was listed with last; only that one may lead it
         uint64_t sent_in = 0;  // leader_changes_ then
-        uint64_t user = 0;
         FormerLeaders former_leaders{};
         Duration timeout;  // as requested, for the error's text
         Time deadline;
@@ -275,7 +275,7 @@ class Rendezvous {
     std::map<wire::RequestId, Own> own_;                          // opens of this node without an outcome
     std::set<std::pair<Time, wire::RequestId>> due_;              // of own_, those that wait for a time
     std::set<std::pair<SessionId, wire::RequestId>> by_session_;  // own_
-    std::set<std::pair<uint64_t, wire::RequestId>> by_user_;      // own_ without local ones
+    std::set<std::pair<uint64_t, wire::RequestId>> by_mark_;      // own_ without local ones, by opener's mark
     // A key's opens that expire together share one question [R11].
     struct Question {
         wire::RequestId by;
@@ -303,9 +303,9 @@ class Rendezvous {
     Refusals refusals_;                // for which there was no room
     Time refusals_at_ = never;         // when it is looked for again
     uint64_t leader_changes_ = 0;
-    // By user, the last of its opens that the present leader got; a user without a line has no others.
+    // By opener's mark, the last open that the present leader got; a mark without a line has no others.
     std::map<uint64_t, wire::RequestId> relisting_;
-    uint64_t relisted_user_ = 0;  // whose turn it was
+    uint64_t relisted_mark_ = 0;  // whose turn it was
     std::optional<wire::RequestId>
         passing_on_;  // the last of relayed_ that the present leader got; none: all
     std::map<NodeId, LostRelays> lost_relays_;

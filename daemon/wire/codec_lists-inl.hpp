@@ -83,7 +83,7 @@ NEXAR_FIELDS(GroupOpen, NEXAR_FIELD(id, Id), NEXAR_FIELD(key, Key, FixedBytes{"k
              NEXAR_FIELD(timeouts, Timeouts),
              Rule{[](Decoder& d, const T& open) { check_timeouts(d, open.timeouts, -1); }},
              NEXAR_FIELD(features, Features), NEXAR_FIELD(nonce, Nonce, FixedBytes{"nonce"}),
-             NEXAR_FIELD(tenant, Tenant));
+             NEXAR_FIELD(opener_mark, OpenerMark));
 NEXAR_FIELDS(GroupWithdraw, NEXAR_FIELD(id, Id), NEXAR_FIELD(key, Key, FixedBytes{"key"}),
              NEXAR_FIELD(moved, Moved), NEXAR_FIELD(expired, Expired));
 NEXAR_FIELDS(GroupPrepare, NEXAR_FIELD(group, Group), NEXAR_FIELD(epoch, Epoch),

@@ -85,7 +85,7 @@ struct GroupOpen {
     TimeoutsRecord timeouts{};  // as asked
     uint64_t features = 0;      // of the origin, also those that the reader does not know
     Nonce nonce{};              // random, of this open [R19]
-    uint64_t tenant = 0;        // TenantName::mark() of the opener [R30]; 0: not known (an older version)
+    uint64_t opener_mark = 0;   // TenantName::mark() of the opener [R30]; 0: not known (an older version)
 };
 struct GroupWithdraw {  // the opener has given up, or its process has ended
     RequestId id;
@@ -155,7 +155,7 @@ struct GroupStatus {
     RequestId id;
     uint32_t size = 0;
     std::vector<GroupMemberRecord> present;  // rank UINT32_MAX: automatic, not yet given
-    uint32_t others = 0;                     // opens of the same name and tenant with another key
+    uint32_t others = 0;                     // opens of the same name and opener's mark with another key
 };
 
 // ---- Groups at work (docs/protocol/failure.md) ----

@@ -157,10 +157,10 @@ TEST_CASE("a group that does not form has hints: another secret, another size, n
     }
     SECTION("those of another user are nothing to this one") {  // [R30]
         auto theirs = opening;
-        theirs.tenant = opening.tenant + 1;
+        theirs.opener_mark = opening.opener_mark + 1;
         theirs.key = "5e6f7a8b";
         s.forming.push_back(theirs);
-        s.groups[0].tenant = theirs.tenant;
+        s.groups[0].opener_mark = theirs.opener_mark;
         opening.name = s.groups[0].name;
         s.forming[0].name = opening.name;
         opening.size = 17;

@@ -111,7 +111,7 @@ size_t Cluster::open(unsigned node, const std::string& name, uint32_t size, int6
                    timeouts,
                    {},
                    {},
-                   /*tenant=*/1};
+                   /*opener_mark=*/1};
     opener.deadline = now_ + timeout;
     const auto request = machines_[node]->open(opener.spec, now_);
     REQUIRE(request);

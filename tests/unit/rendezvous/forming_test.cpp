@@ -28,7 +28,7 @@ OpenSpec other_secret(Duration timeout) {
     spec.size = 3;
     spec.pid = 50;
     spec.timeout = timeout;
-    spec.tenant = 1;  // as of those that Cluster::open() makes
+    spec.opener_mark = 1;  // as of those that Cluster::open() makes
     return spec;
 }
 
@@ -95,7 +95,7 @@ TEST_CASE("differing secrets and ranks that did not start have different texts",
     }
     SECTION("another secret of another user is nothing to this one") {  // [R30]
         OpenSpec spec = other_secret(ms(1900));
-        spec.tenant = 2;
+        spec.opener_mark = 2;
         REQUIRE(cluster[2].open(spec, cluster.now()));
         cluster.open(1, "train", 3, 0, ms(2000));
         cluster.run(ms(3000));

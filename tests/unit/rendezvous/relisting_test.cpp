@@ -31,7 +31,7 @@ struct Node {
     }
     wire::RequestId open(uint64_t user, const std::string& name) {
         OpenSpec spec{SessionId{user}, key_of(name), false, name, 2, 0, 9, ms(60'000)};
-        spec.tenant = user;
+        spec.opener_mark = user;
         const auto request = machine.open(spec, now);
         REQUIRE(request);
         return *request;
