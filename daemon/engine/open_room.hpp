@@ -14,6 +14,7 @@ namespace nexar::engine {
 constexpr size_t open_bytes_max = 448;
 constexpr size_t open_withdraw_bytes_max = 160;
 constexpr size_t status_request_bytes_max = 144;
+static_assert(open_withdraw_bytes_max <= open_bytes_max);  // rendezvous::Config::open_log_bytes_max
 
 // The open itself, its withdrawal, and the question at its deadline.
 constexpr size_t open_room = link::ControlLog::cost_of(open_bytes_max) +

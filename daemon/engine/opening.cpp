@@ -43,6 +43,7 @@ rendezvous::Config config_of(const Context& context) {
     out.first_group = first_group(config.proof);
     out.node_opens_max = config.node_opens_max;
     out.directory_max = opens_of_nodes * config.node_opens_max;
+    out.open_log_bytes_max = link::ControlLog::cost_of(open_bytes_max);
     out.answer_room = [&context](const NodeId& node) {
         const auto peer = context.find_peer(node);
         const auto room = peer ? context.ports.peers.answer_room(*peer) : link::ControlLog::AnswerRoom{};

@@ -8,12 +8,6 @@
 
 namespace nexar::rendezvous {
 
-namespace {
-
-constexpr size_t open_bytes_max = 448 + 64;  // of the log; its withdrawal is shorter
-
-}  // namespace
-
 void Rendezvous::on_peer_up(const NodeId& node, Incarnation incarnation, Time now) {
     if (const auto other = peers_.find(node); other != peers_.end() && other->second != incarnation)
         on_peer_down(node, other->second, now);
@@ -63,7 +57,7 @@ bool Rendezvous::is_relisting() const {
 
 // How many opens the control log with the leader takes now.
 size_t Rendezvous::at_once(size_t room) const {
-    return std::min(config_.relists_at_once_max, room / open_bytes_max);
+    return std::min(config_.relists_at_once_max, room / config_.open_log_bytes_max);
 }
 
 // A turn's part. The opens of lost nodes are forgotten before others move: what moves is not in their lists.
@@ -104,7 +98,7 @@ void Rendezvous::list_again(size_t most, Time now) {
 // Who led it gets to know it, where there is room; otherwise when it prepares it [R2].
 void Rendezvous::move(Own& own, Time now) {
     const bool elsewhere = own.listed != leader_ && own.listed != config_.self;
-    if (elsewhere && room_of(own.listed).opens >= open_bytes_max)
+    if (elsewhere && room_of(own.listed).opens >= config_.open_log_bytes_max)
         send(own.listed, wire::GroupWithdraw{own.open.id, own.open.key, true, false}, own.payer);
     list(own, now);
 }

@@ -31,6 +31,7 @@ Rendezvous::Rendezvous(Config config)
       directory_(directory_config()),
       local_(directory_config()),
       refusals_(refusals_max) {
+    NEXAR_CHECK(config_.open_log_bytes_max > 0);
     for (Directory* directory : {&directory_, &local_})
         directory->reach = [this](const NodeId& node, Incarnation incarnation) {
             return reach_of(node, incarnation);

@@ -40,6 +40,7 @@ struct Config {
     ProofPort proof;                                        // required
     // Bytes of a leader's answers that the control log with this node may take now. None: any.
     std::function<AnswerRoom(const NodeId&)> answer_room;
+    size_t open_log_bytes_max = 0;  // that an open, or its withdrawal, takes of that log; required
     Duration link_wait{1'000'000'000};
     Duration prepare_timeout{2'000'000'000};
     Duration retry_delay{100'000'000};

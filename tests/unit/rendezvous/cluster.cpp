@@ -26,6 +26,7 @@ Config config_of(const NodeId& self, Incarnation incarnation) {
     out.self = self;
     out.incarnation = incarnation;
     out.proof = test::proof_port(self.prefix());
+    out.open_log_bytes_max = 512;
     return out;
 }
 

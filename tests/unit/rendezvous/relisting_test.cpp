@@ -151,6 +151,12 @@ TEST_CASE("what is listed again waits for room in the log with the leader", "[re
     node.settle();
     CHECK(node.of<wire::GroupOpen>(0).empty());
     CHECK(node.of<wire::GroupRefused>(2).empty());
+    const size_t one = config_of(node_id(1)).open_log_bytes_max;
+    node.room = {0, 0, 3 * one - 1};
+    node.now += ms(100);
+    node.machine.on_time(node.now);
+    node.read();
+    CHECK(node.of<wire::GroupOpen>(0).size() == 2);
     node.room = {};
     node.now += ms(100);
     node.settle();
