@@ -116,7 +116,7 @@ class Daemonless(Case):
         done = subprocess.run([program, "--socket", self.socket, "status"], capture_output=True, text=True, timeout=20,
                               check=False, user=65534, group=65534, extra_groups=[])
         self.assertEqual((done.returncode, done.stdout), (1, ""))
-        for hint in ("sudo", "socket_group", "nexard.toml", f"ls -l {self.socket}"):
+        for hint in ("sudo", "socket_group", "nexar.toml", f"ls -l {self.socket}"):
             self.assertIn(hint, done.stderr)
 
     def test_a_daemon_that_does_not_answer_is_given_up_after_five_seconds(self):

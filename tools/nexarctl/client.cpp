@@ -62,7 +62,7 @@ Reply connect_error(const std::string& socket) {
     if (errno == EACCES || errno == EPERM)
         return {exit_failed,
                 "you may not use " + socket +
-                    ": run nexarctl with sudo, or be a member of the group that socket_group in nexard.toml "
+                    ": run nexarctl with sudo, or be a member of the group that socket_group in nexar.toml "
                     "names (ls -l " +
                     socket + " shows it)",
                 "PERMISSION", true};
