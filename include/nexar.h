@@ -199,7 +199,7 @@ typedef struct nexar_error {
     int32_t error_class;    /* NEXAR_CLASS_... of code */
     int32_t system_errno;   /* of the system call that failed; 0: none did */
     int64_t rank;           /* at fault, in its group; -1: none or not known */
-    int64_t other_rank;     /* second end of a lost link; -1: none */
+    int64_t other_rank;     /* the other rank: of a lost link, a clash, or differing options; -1: none */
     uint64_t sequence;      /* the collective's number in its group, from 0; NEXAR_NO_SEQUENCE: not of a collective, or
                                of one that was refused before it got a number, as a finished group refuses all */
     uint32_t epoch;         /* of the group; 0: not about a group */

@@ -26,13 +26,14 @@ std::string_view text_of(const char (&from)[size]) {
 void append_origin(std::string& line, const nexar_error& e) {
     const std::string_view host = text_of(e.host), node = text_of(e.node);
     if (e.rank >= 0) line += " rank " + std::to_string(e.rank);
-    if (e.other_rank >= 0)
-        line.append(e.rank >= 0 ? " and" : "").append(" rank ").append(std::to_string(e.other_rank));
     if (!host.empty())
         line.append(" on ").append(host);
     else if (!node.empty())
         line.append(" on node ").append(node.substr(0, 8));
     if (e.pid != 0) line += " (pid " + std::to_string(e.pid) + ")";
+    // After them: the host and the process are the first one's only.
+    if (e.other_rank >= 0)
+        line.append(e.rank >= 0 ? ", and" : "").append(" rank ").append(std::to_string(e.other_rank));
     if (e.rank >= 0 || e.other_rank >= 0 || !host.empty() || !node.empty()) line += ":";
 }
 

@@ -96,7 +96,7 @@ struct Error {
     std::string text;  // names what was wrong and what is allowed
     // The rank at fault, where that is known (-1 / empty otherwise).
     int64_t rank = -1;
-    int64_t other_rank = -1;  // second end of a lost link
+    int64_t other_rank = -1;  // of a lost link, a clash, or differing options
     std::string node{};       // the rank's node, 64 hex digits; empty: none or not known
     std::string host{};       // the node's host name; empty: not known
     uint32_t pid = 0;         // the rank's process; 0: not known

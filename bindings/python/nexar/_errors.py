@@ -14,7 +14,7 @@ class Error(Exception):
     code, name      which nexar_status: -601, "PEER_LOST"
     text            a sentence: what was wrong and what is allowed
     op              the operation that failed, "all_reduce"; "" if none
-    rank            at fault, or None; other_rank: the second end of a lost link, or None
+    rank            at fault, or None; other_rank: the other one of a lost link, a clash, or differing options, or None
     node, host, pid of the process at fault, each None where it is not known
     group, epoch    the group's name and epoch, or None where it is not about a group
     sequence        the collective's number in its group, from 0, or None

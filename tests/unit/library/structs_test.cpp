@@ -148,6 +148,13 @@ TEST_CASE("an error in one line names the operation, the group and who") {
     CHECK(last.error_class == NEXAR_CLASS_GROUP);
     CHECK(last.lost_count == 100);
     CHECK(last.lost_ranks[NEXAR_ERROR_RANKS - 1] == 2 * (NEXAR_ERROR_RANKS - 1));
+    error.code = Errc::link_lost;
+    error.other_rank = 8;
+    failed(context, error);
+    CHECK(
+        error_line(last) ==
+        "all_reduce 17 of group \"train\" (epoch 1): LINK_LOST: rank 3 on gpu7 (pid 77), and rank 8: it was "
+        "killed");
     failed("session_open", Errc::not_found, std::string(2000, 'x'));
     CHECK(std::strlen(last.text) == NEXAR_ERROR_TEXT - 1);
     CHECK(last.lost_count == 0);
