@@ -66,10 +66,10 @@ std::string Directory::who(const wire::GroupOpen& open) const {
 }
 
 Error Directory::clash(const wire::GroupOpen& open, const Entry& with, const std::string& what) const {
-    Error error{
-        Errc::rank_clash,
-        "group \"" + open.name + "\": " + what + ": first by " + who(with.open) + ", now by " + who(open),
-        open.rank, with.open.rank, open.id.origin.hex()};
+    Error error{Errc::rank_clash,
+                "group \"" + open.name + "\": " + what + ": first by " + who(with.open) + ", now by " +
+                    who(open) + "; check --node-index, NEXAR_RANK",
+                open.rank, with.open.rank, open.id.origin.hex()};
     error.pid = open.pid;
     return error;
 }

@@ -38,7 +38,11 @@ std::string hint(const Unfilled& unfilled, const wire::GroupStatus& status) {
                "nexarctl cluster init, or nexarctl cluster join. ";
     const NodeId& self = unfilled.open.id.origin;
     const bool alone = std::ranges::all_of(status.present, [&](const auto& m) { return m.node == self; });
-    return alone && !unfilled.local ? "No rank came from another node. " : "";
+    // How many the leader refused is not in its answer: each of them has got its own error.
+    return alone && !unfilled.local
+               ? "No rank of another node was accepted (one that asks for a rank already "
+                 "taken gets RANK_CLASH there: check --node-index, NEXAR_RANK). "
+               : "";
 }
 
 struct Members {

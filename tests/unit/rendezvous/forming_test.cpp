@@ -84,7 +84,7 @@ TEST_CASE("differing secrets and ranks that did not start have different texts",
         return error->text.find(words) != std::string::npos;
     };
     const std::string other = "1 other waits for this name with another job_secret, or without one",
-                      alone = "No rank came from another node";
+                      alone = "No rank of another node was accepted";
     Cluster cluster(3, 1);
     SECTION("another secret, which gives up a moment earlier") {
         REQUIRE(cluster[2].open(other_secret(ms(1900)), cluster.now()));

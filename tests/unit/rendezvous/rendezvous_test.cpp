@@ -134,6 +134,7 @@ TEST_CASE("a rank asked for twice: the latecomer is refused naming both, the oth
         REQUIRE(refused.failed);
         CHECK(refused.failed->code == Errc::rank_clash);
         CHECK(says(*refused.failed, "rank 1 is asked for twice"));
+        CHECK(says(*refused.failed, "check --node-index, NEXAR_RANK"));
         CHECK(says(*refused.failed, "pid 1 on node host1"));
         CHECK(says(*refused.failed, "pid 2 on node host2"));
         for (size_t i : {0u, 2u, 3u}) REQUIRE(cluster.openers()[i].group);
