@@ -15,6 +15,8 @@ namespace {
 constexpr const char* in_no_cluster =
     "this node is in no cluster: `nexarctl cluster init` or `nexarctl cluster join -`";
 
+constexpr const char* in_cluster_already =
+    "this node is in a cluster already (nexarctl status); nexarctl cluster leave takes it out";
 constexpr const char* no_member =
     "this daemon serves no processes: it could not start again after it left its cluster (its log says why); "
     "restart it";
@@ -99,7 +101,8 @@ report::HostNames hosts_of(const Member& member) {
 std::string stays_because(size_t sessions, bool issuer) {
     if (sessions > 0)
         return "processes of this host have " + std::to_string(sessions) +
-               " sessions open (nexarctl groups, ops): end them first. With --force their calls end with "
+               (sessions == 1 ? " session" : " sessions") +
+               " open (nexarctl groups, ops): end them first. With --force their calls end with "
                "DAEMON_LOST";
     if (issuer)
         return "this node made the cluster: without it no node can join, and no certificate is renewed. "
@@ -290,7 +293,7 @@ std::string Node::cluster() const {
 }
 
 Result<void> Node::init(const std::string& arguments, const control::Answer& answer) {
-    if (identity_) return fail(Errc::bad_state, "this node is in a cluster already");
+    if (identity_) return fail(Errc::bad_state, in_cluster_already);
     if (joiner_ || entering_) return fail(Errc::bad_state, "this node is just joining a cluster");
     if (!member_) return fail(Errc::bad_state, no_member);
     NEXAR_TRY(std::string name, report::text_argument(arguments, "name", false));
@@ -352,7 +355,7 @@ Result<std::string> Node::depart(bool forced) {
 
 void Node::join(const std::string& arguments, control::Answer answer) {
     const auto begin = [&]() -> Result<void> {
-        if (identity_) return fail(Errc::bad_state, "this node is in a cluster already");
+        if (identity_) return fail(Errc::bad_state, in_cluster_already);
         if (joiner_ || entering_) return fail(Errc::bad_state, "this node is joining already");
         if (!member_) return fail(Errc::bad_state, no_member);
         NEXAR_TRY(const std::string given, report::text_argument(arguments, "token", true));

@@ -223,8 +223,11 @@ std::optional<Result<Identity>> Joiner::step(Time now) {
         return accept_join(key_, *reply, token_.root_key_hash, wall_());
     }
     if (now >= until_)
-        return fail(Errc::timed_out,
-                    "no issuer answered within 30 s; the last tried was " + address_ + ": " + last_failure_);
+        return fail(
+            Errc::timed_out,
+            "no issuer answered within 30 s; the last tried was " + address_ + ": " + last_failure_ +
+                "; if that is not the issuer's address the token is damaged: copy the whole line; else start "
+                "nexard there and open the port");
     if (!conn_ && now >= redial_at_) dial(now);
     port_->flush(now);
     return std::nullopt;

@@ -53,7 +53,8 @@ Result<StateDir> StateDir::open(const std::string& path) {
     Descriptor lock{openat(directory.fd, "lock", O_CREAT | O_RDWR | O_CLOEXEC, 0600)};
     if (lock.fd < 0) return failed("cannot write in the state directory " + path);
     if (flock(lock.fd, LOCK_EX | LOCK_NB) != 0)
-        return fail(Errc::bad_state, "another nexard uses the state directory " + path);
+        return fail(Errc::bad_state, "another nexard uses the state directory " + path +
+                                         ": stop that one, or set another state_dir");
     return StateDir(path, std::exchange(directory.fd, -1), std::exchange(lock.fd, -1));
 }
 

@@ -250,6 +250,7 @@ TEST_CASE("an issuer of another root is not asked", "[node]") {
     }));
     REQUIRE_FALSE(*end);
     CHECK(end->error().code == Errc::timed_out);
+    CHECK(contains(end->error().text, "copy the whole line"));
     CHECK_FALSE(world.logged("join_refused"));  // no request ever came
     CHECK(world.identity.issuer->tokens.entries()[0].uses_left == 1);
 }
