@@ -42,10 +42,11 @@ Result<void> check(const std::string& place, const char* kind, const char* datab
 }  // namespace
 
 Result<void> check_accounts(const Config& config) {
-    if (!config.socket_group.empty() && !is_group(config.socket_group))
-        return fail(Errc::bad_config, "socket_group: there is no group '" + config.socket_group +
-                                          "'; allowed: the name of a group of this host (groupadd --system " +
-                                          config.socket_group + " makes it)");
+    if (!config.socket_group.empty() && !is_number(config.socket_group) && !is_group(config.socket_group))
+        return fail(Errc::bad_config,
+                    "socket_group: there is no group '" + config.socket_group +
+                        "'; allowed: the name or number of a group of this host (groupadd --system " +
+                        config.socket_group + " makes it)");
     for (const SessionSocket& s : config.session_sockets) {
         const std::string place = "session_sockets, " + s.path;
         NEXAR_TRY_VOID(check(place, "user", "passwd", s.owner, is_user));

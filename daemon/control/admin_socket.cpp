@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <vector>
 
@@ -60,6 +61,9 @@ Result<void> make_room(const std::string& path, const sockaddr_un& address) {
 
 Result<uint32_t> group_number(const std::string& name) {
     if (name.empty()) return ::getegid();
+    uint32_t number = 0;
+    const auto read = std::from_chars(name.data(), name.data() + name.size(), number);
+    if (read.ec == std::errc{} && read.ptr == name.data() + name.size()) return number;
     std::vector<char> buffer(65536);
     group entry{};
     group* found = nullptr;

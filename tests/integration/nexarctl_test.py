@@ -242,8 +242,9 @@ class Local(Case):
             self.assertEqual(done.returncode, 1)
             for word in (*words, "allowed: the name"):
                 self.assertIn(word, done.stderr)
-        path.write_text(socket % "owner=root group=4294967294")
-        self.assertEqual(ctl("check-config", path).returncode, 0)
+        for text in (socket % "owner=root group=4294967294", 'socket_group = "4294967294"\n'):
+            path.write_text(text)
+            self.assertEqual(ctl("check-config", path).returncode, 0, text)
         path.write_text("")
         self.assertEqual(ctl("check-config", path).returncode, 0)
         done = ctl("check-config", "--environment", path, NEXAR_BULK_SHARDS="x")
