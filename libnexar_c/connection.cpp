@@ -78,17 +78,18 @@ Result<void> Connection::dial(const ConnectOptions& options, Time until) {
     if (fd_ < 0) return fail(io_error("cannot create a socket"));
     while (::connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
         if (errno == ENOENT || errno == ENOTDIR || errno == ECONNREFUSED)
-            return fail(Errc::not_found,
-                        "no daemon listens on " + options.path +
-                            "; start it (systemctl start nexard), or name the socket of another daemon in "
-                            "NEXAR_SOCKET");
+            return fail(Errc::not_found, "no daemon listens on " + options.path +
+                                             "; start it (systemctl start nexard; without systemd: nexard), "
+                                             "or name the socket of another "
+                                             "daemon in NEXAR_SOCKET");
         if (errno == EACCES)
             return fail(io_error("this user may not use " + options.path + " (ls -l " + options.path +
                                  " says who may, also of its directory)"));
         if (errno == EPROTOTYPE)
-            return fail(io_error(options.path + " is another kind of socket; is this the admin socket? The "
-                                                "session socket is /run/nexar/nexard.sock, or what nexard's "
-                                                "configuration has for socket"));
+            return fail(io_error(options.path +
+                                 " is another kind of socket; perhaps the admin or status socket. The "
+                                 "session socket is /run/nexar/nexard.sock, or what nexard's "
+                                 "configuration has for socket"));
         if (errno != EAGAIN && errno != EINTR) return fail(io_error("cannot connect to " + options.path));
         // The daemon's queue of connections is full; poll(2) cannot wait for room in it.
         if (now() >= until)

@@ -89,7 +89,8 @@ class Daemonless(Case):
             done = ctl("--socket", self.socket, *command)
             self.assertEqual((done.returncode, done.stdout), (3, ""), command)
             self.assertEqual(done.stderr, f"nexarctl: no daemon listens on {self.socket}; start it with: "
-                                          "systemctl start nexard; or name its admin socket with --socket\n")
+                                          "systemctl start nexard (without systemd: nexard); or name its admin socket with "
+                                          "--socket\n")
 
     def test_a_socket_nobody_listens_on_is_no_daemon_either_and_the_variable_names_it(self):
         with socket.socket(socket.AF_UNIX) as left:

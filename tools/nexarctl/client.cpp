@@ -35,7 +35,8 @@ int left_ms(Clock::time_point deadline) {
 Reply no_daemon(const std::string& socket) {
     return {exit_no_daemon,
             "no daemon listens on " + socket +
-                "; start it with: systemctl start nexard; or name its admin socket with --socket",
+                "; start it with: systemctl start nexard (without systemd: nexard); or name its admin socket "
+                "with --socket",
             "NO_DAEMON"};
 }
 Reply no_answer(const std::string& socket, int timeout_ms) {

@@ -27,8 +27,9 @@ Reply refused(const std::string& path) {
         case ECONNREFUSED:
             return {exit_no_daemon,
                     "no daemon takes sessions on " + path + nothing +
-                        ". Start it: systemctl start nexard; or name the socket of another daemon in "
-                        "NEXAR_SOCKET",
+                        ". Start it: systemctl start nexard (without systemd: nexard); or name the socket of "
+                        "another "
+                        "daemon in NEXAR_SOCKET",
                     "NO_DAEMON"};
         case EACCES:
         case EPERM:

@@ -118,7 +118,7 @@ Check socket(const std::string& name, const PathFact& p, bool daemon) {
     if (!p.exists)
         return {name, daemon ? Outcome::fail : Outcome::warn, p.path + " is not there",
                 daemon ? "another socket is configured, or this one was removed: restart nexard"
-                       : "systemctl start nexard"};
+                       : "systemctl start nexard (without systemd: nexard)"};
     if (!p.is_socket)
         return {name, Outcome::fail, p.path + " is not a socket", "remove it and restart nexard"};
     char mode[8];

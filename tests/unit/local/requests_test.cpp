@@ -89,7 +89,7 @@ TEST_CASE("the admin socket is not taken for the one of sessions", "[local]") {
     nexar_session* session = nullptr;
     CHECK(try_open_session(path, &session) == NEXAR_ERR_IO);
     const std::string text = last_failure().text;
-    CHECK(text.find("is this the admin socket?") != std::string::npos);
+    CHECK(text.find("perhaps the admin or status socket") != std::string::npos);
     CHECK(text.find("/run/nexar/nexard.sock") != std::string::npos);
     ::close(listener);
     ::unlink(path.c_str());
