@@ -225,6 +225,14 @@ class Local(Case):
             self.assertIn(name, checks)
         self.assertIn("no daemon listens", ctl("--socket", self.socket, "doctor").stdout)
 
+    def test_doctor_asks_the_status_socket_where_the_admin_socket_is_not(self):
+        daemon = FakeDaemon(self.folder.name + "/status.sock", lambda _: {"ok": True, "result": {"state": "running"}})
+        self.addCleanup(daemon.close)
+        checks = {c["check"]: c for c in json.loads(ctl("--socket", self.socket, "doctor", "--json").stdout)["checks"]}
+        self.assertEqual((checks["daemon"]["result"], checks["admin socket"]["result"]), ("warn", "warn"))
+        for words in ("status.sock", "shown to administrators"):
+            self.assertIn(words, checks["daemon"]["found"])
+
     def test_check_config_names_the_key_the_value_and_the_range(self):
         path = Path(self.folder.name) / "nexar.toml"
         path.write_text("heartbeat_interval = -3\n")

@@ -29,6 +29,8 @@ class Doctor final : public Command {
             pid = static_cast<uint32_t>(count_of(answer, "pid"));
         } else {
             facts.daemon_problem = reply.text;
+            if (reply.shut_out && ask(context.status_socket, "status", "{}").exit == exit_ok)
+                facts.answers_on = context.status_socket;
         }
         gather_machine(facts, pid);
         gather_network(facts);

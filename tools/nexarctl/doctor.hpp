@@ -44,6 +44,9 @@ struct Facts {
     // From the daemon; empty when there is none.
     bool daemon = false;
     std::string daemon_problem;  // why there is no answer
+    // To one who may not use the admin socket, or does not have it: the status socket that answers. The rest
+    // is empty then.
+    std::string answers_on;
     struct Bulk {
         std::string address;
         bool up = false, answers = false;

@@ -114,6 +114,13 @@ Check clock_source(const Facts& f) {
                   "reading this clock is a system call; tsc or kvm-clock is faster");
 }
 
+// What is shown to administrators alone is no fault of the host.
+Check admin_socket_of_others(const Facts& f) {
+    return {"admin socket", Outcome::warn,
+            f.admin_socket.path + (f.admin_socket.exists ? " is not for this user" : " is not there"),
+            "a container has none, and needs none. On the host: sudo nexarctl doctor"};
+}
+
 Check socket(const std::string& name, const PathFact& p, bool daemon) {
     if (!p.exists)
         return {name, daemon ? Outcome::fail : Outcome::warn, p.path + " is not there",
@@ -198,6 +205,11 @@ void add_bulk(const Facts::Peer& peer, std::vector<Check>& out) {
 }
 
 void add_daemon(const Facts& f, std::vector<Check>& out) {
+    if (!f.answers_on.empty())
+        return out.push_back(
+            {"daemon", Outcome::warn,
+             "answers on " + f.answers_on + "; its addresses and peers are shown to administrators",
+             "ask one of them for sudo nexarctl doctor on the host"});
     out.push_back(judged(
         "daemon", f.daemon, Outcome::fail, f.daemon ? "answers, listens on " + f.listen : f.daemon_problem,
         "repair this first: its addresses, peers and certificate cannot be checked without it. "
@@ -243,8 +255,10 @@ std::vector<Check> judge(const Facts& f) {
     out.push_back(quota(f));
     out.push_back(clock(f));
     out.push_back(clock_source(f));
-    out.push_back(socket("admin socket", f.admin_socket, f.daemon));
-    out.push_back(socket("session socket", f.session_socket, f.daemon));
+    const bool answers = f.daemon || !f.answers_on.empty();
+    out.push_back(f.answers_on.empty() ? socket("admin socket", f.admin_socket, answers)
+                                       : admin_socket_of_others(f));
+    out.push_back(socket("session socket", f.session_socket, answers));
     add_daemon(f, out);
     return out;
 }

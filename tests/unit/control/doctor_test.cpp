@@ -144,6 +144,19 @@ TEST_CASE("a daemon in no cluster yet serves local groups: it is asked to join o
     REQUIRE(of(judge(facts), "session socket").outcome == Outcome::fail);
 }
 
+TEST_CASE("to one without the admin socket a daemon that answers elsewhere is no fault", "[U13]") {
+    Facts facts = healthy();
+    facts.daemon = false;
+    facts.daemon_problem = "no daemon listens on /run/nexar/admin.sock";
+    facts.answers_on = "/run/nexar/status.sock";
+    facts.admin_socket = {"/run/nexar/admin.sock", false, false, 0, "", "", false};
+    REQUIRE(worst(judge(facts)) == Outcome::warn);
+    REQUIRE(of(judge(facts), "daemon").found.find("answers on /run/nexar/status.sock") != std::string::npos);
+    REQUIRE(of(judge(facts), "admin socket").advice.find("systemctl") == std::string::npos);
+    facts.session_socket.exists = false;
+    REQUIRE(of(judge(facts), "session socket").outcome == Outcome::fail);
+}
+
 TEST_CASE("an interface that is down or loopback may have any MTU") {
     Facts facts = healthy();
     facts.interfaces[1] = {"ifb0", 600, false, false, {}};
