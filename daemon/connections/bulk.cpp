@@ -83,8 +83,8 @@ void BulkConnections::ask_all() {
     asked_.clear();
     for (const auto& [index, peer] : peers_) {
         if (!peer.up) continue;
+        asked_[index] = channels_.progress(index, link::Class::control).written;
         send_what_is_acknowledged(index);
-        asked_.insert(index);
     }
 }
 
@@ -93,18 +93,23 @@ void BulkConnections::send_what_is_acknowledged(link::PeerIndex peer) {
     mesh_->send_message(peer, wire::encode(wire::Heartbeat{}));
 }
 
-void BulkConnections::on_received(link::PeerIndex peer) {
-    watch_.received(peer);
-    if (!asked_.empty() && asked_.erase(peer) > 0) events_.push_back({peer, true, {}, {}, true});
+void BulkConnections::note_answers() {
+    for (auto it = asked_.begin(); it != asked_.end();) {
+        const auto [peer, before] = *it;
+        const bool answered = channels_.progress(peer, link::Class::control).acknowledged > before;
+        if (answered) events_.push_back({peer, true, {}, {}, true});
+        it = answered ? asked_.erase(it) : std::next(it);
+    }
 }
 
 void BulkConnections::on_time(Time now) {
     channels_.on_time(now);
     while (const auto opened = channels_.poll_opened()) on_opened(*opened, now);
     while (const auto closed = channels_.poll_closed()) on_closed(*closed, now);
-    while (const auto received = channels_.poll_received()) on_received(received->peer);
+    while (const auto received = channels_.poll_received()) watch_.received(received->peer);
     while (channels_.poll_written()) {
     }
+    note_answers();
     while (const auto target = schedule_.unanswered(now)) dial_failed(*find(target->node), now);
     dial_due(now);
     watch_.set_waiting(mesh_->has_transfers(), now);
@@ -171,6 +176,7 @@ void BulkConnections::on_opened(const Opened& opened, Time now) {
     peer->up_since = now;
     schedule_.stop({opened.node, {}});
     watch_.received(peer->known.peer);
+    asked_.erase(peer->known.peer);  // over the connection before; that this one was made is the answer
     events_.push_back({peer->known.peer, true, {}, {}});
 }
 

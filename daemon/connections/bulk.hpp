@@ -14,7 +14,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -53,7 +52,7 @@ struct BulkState {  // of one peer's bulk connection, for people
     bool up = false;
     std::string why;
     std::vector<GroupId> cut_off;  // groups whose transfers it cannot carry [P13]; usually none
-    bool answers = false;          // something has come over it since ask_all()
+    bool answers = false;          // what ask_all() sent has been acknowledged
 };
 
 class BulkConnections {
@@ -67,8 +66,9 @@ class BulkConnections {
     // Every connection in use is replaced by a new one, one after the other: what they show at their
     // handshake has changed. Their transfers go on from their applied-bitmaps.
     void replace_all(Time now);
-    // For people: each connection in use is sent what the peer's QUIC acknowledges. The first that comes back
-    // over one is an event. An idle connection shows in no other way that its path is blocked.
+    // For people: each connection in use is sent what the peer's QUIC acknowledges, and its acknowledgement
+    // is an event. An idle connection shows in no other way that its path is blocked, and what the peer sends
+    // by itself (its own questions) does not show that our way to it is open.
     void ask_all();
     void on_time(Time now);
 
@@ -91,7 +91,7 @@ class BulkConnections {
     void dial_due(Time now);
     void look_for_silence(Time now);
     void judge(const BulkWatch::Judged& judged);
-    void on_received(link::PeerIndex peer);
+    void note_answers();
     void send_what_is_acknowledged(link::PeerIndex peer);
     void dial_failed(Peer& peer, Time now);
     void redial(const Peer& peer, Duration rtt, Time now);
@@ -105,7 +105,8 @@ class BulkConnections {
     std::map<link::PeerIndex, Peer> peers_;
     std::map<NodeId, link::PeerIndex> by_node_;  // the incarnation announced last
     std::multimap<NodeId, Opened> waiting_;      // of incarnations that are not announced yet
-    std::set<link::PeerIndex> asked_;            // by ask_all(), and nothing has come back yet
+    // By ask_all(), and not acknowledged yet: the bytes of Class::control written before the question.
+    std::map<link::PeerIndex, uint64_t> asked_;
     std::deque<BulkState> events_;
 };
 

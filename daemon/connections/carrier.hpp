@@ -26,12 +26,19 @@ class Receiver {
     ~Receiver() = default;
 };
 
+// Bytes of one class since the connection's begin. What is acknowledged has gone there, and its
+// acknowledgement has come back: more than any packet of the peer's proves.
+struct Progress {
+    uint64_t written = 0, acknowledged = 0;
+};
+
 // One connection. Valid from on_connected() until on_closed() returns.
 class CarriedConnection {
   public:
     virtual size_t room(link::Class cls) const = 0;
     // Copies all parts. Beyond room() the carrier may close the connection.
     virtual void write(link::Class cls, std::span<const Bytes> parts) = 0;
+    virtual Progress progress(link::Class cls) const = 0;
     // on_closed() follows, not from inside of this call.
     virtual void close(uint64_t code, const std::string& reason) = 0;
     // While held the peer gets no credit back: it can send no more than the flow control windows.

@@ -284,6 +284,11 @@ std::string Channels::remote_of(ConnectionId id) const {
     return c ? c->remote : std::string();
 }
 
+Progress Channels::progress(link::PeerIndex peer, link::Class cls) const {
+    const auto at = peers_.find(peer);
+    return at == peers_.end() ? Progress{} : at->second->carried->progress(cls);
+}
+
 std::string Channels::no_common_version(const Opened& opened) const {
     const Capabilities &ours = ours_.capabilities, &theirs = opened.theirs.capabilities;
     const NodeId& older = theirs.version_max < ours.version_min ? opened.node : self_;

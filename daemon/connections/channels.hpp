@@ -89,6 +89,8 @@ class Channels final : public CarrierEvents {
 
     std::optional<ConnectionId> conn_of(link::PeerIndex peer) const;
     std::optional<link::PeerIndex> peer_of(ConnectionId id) const;  // none: not in use
+    // Of the connection in use; zeros: none is.
+    Progress progress(link::PeerIndex peer, link::Class cls) const;
     std::string remote_of(ConnectionId id) const;
     // Why an opened connection without a common version is refused: both ranges, and what helps.
     std::string no_common_version(const Opened& opened) const;

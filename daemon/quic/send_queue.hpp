@@ -35,6 +35,8 @@ class SendQueue {
 
     void append(Bytes bytes);
     size_t held() const { return static_cast<size_t>(end_ - acked_); }  // not acknowledged
+    uint64_t appended() const { return end_; }
+    uint64_t acknowledged() const { return acked_; }
     size_t unsent() const { return static_cast<size_t>(end_ - sent_); }
 
     static constexpr size_t pieces_max = 4;

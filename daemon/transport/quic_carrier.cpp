@@ -31,6 +31,10 @@ class QuicCarrier::Conn final : public connections::CarriedConnection, public qu
     void write(link::Class cls, std::span<const Bytes> parts) override {
         quic_->write(static_cast<quic::Class>(cls), parts);
     }
+    connections::Progress progress(link::Class cls) const override {
+        const auto c = static_cast<quic::Class>(cls);
+        return {quic_->written(c), quic_->acknowledged(c)};
+    }
     void close(uint64_t code, const std::string& reason) override { quic_->close(code, reason); }
     void hold_credit(bool held) override { quic_->hold_credit(held); }
     void set_receiver(connections::Receiver* receiver) override {

@@ -23,6 +23,7 @@ struct SimPort::End final : connections::CarriedConnection {
     void write(link::Class cls, std::span<const Bytes> parts) override {
         if (open) out->write(cls, parts);
     }
+    connections::Progress progress(link::Class cls) const override { return out->progress(cls); }
     void close(uint64_t code, const std::string& reason) override { internet->close(*this, code, reason); }
     void hold_credit(bool) override {}
     void set_receiver(connections::Receiver* to) override { receiver = to; }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "clock.hpp"
+#include "connections/carrier.hpp"
 #include "link/mesh.hpp"
 #include "support/longer_frames.hpp"
 
@@ -41,12 +42,18 @@ class Pipe final : public link::Channel {
         for (Bytes part : parts) block.insert(block.end(), part.begin(), part.end());
         if (is_ahead) block = test::longer(block);
         s.queued += block.size();
+        s.written += block.size();
         s.blocks.push_back(std::move(block));
         // In order within a class; the classes overtake one another.
         s.last = std::max(s.last, clock_.now() + shape_.latency_min + clock_.some(shape_.jitter));
         clock_.at(s.last, [this, cls, alive = alive_] {
             if (*alive) arrive(cls);
         });
+    }
+    // What has arrived counts as acknowledged.
+    connections::Progress progress(link::Class cls) const {
+        const Stream& s = streams_[size_t(cls)];
+        return {s.written, s.written - s.queued};
     }
     void set_blocked(bool blocked) {
         blocked_ = blocked;
@@ -62,6 +69,7 @@ class Pipe final : public link::Channel {
     struct Stream {
         std::deque<std::vector<std::byte>> blocks;
         size_t queued = 0, held = 0;
+        uint64_t written = 0;
         Time last{};
     };
 

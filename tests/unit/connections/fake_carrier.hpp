@@ -19,12 +19,14 @@ struct FakeCarrier final : Carrier {
         bool is_held = false;
         Receiver* receiver = nullptr;
         Duration round_trip{};
+        uint64_t acknowledged = 0;  // of what is written in control
 
         size_t room(link::Class) const override { return 1 << 20; }
         void write(link::Class cls, std::span<const Bytes> parts) override {
             if (cls != link::Class::control) return;
             for (const Bytes part : parts) written.insert(written.end(), part.begin(), part.end());
         }
+        Progress progress(link::Class) const override { return {written.size(), acknowledged}; }
         void close(uint64_t code, const std::string& reason) override { closed = {code, reason}; }
         void hold_credit(bool held) override { is_held = held; }
         void set_receiver(Receiver* to) override { receiver = to; }
