@@ -44,10 +44,10 @@ rendezvous::Config config_of(const Context& context) {
     out.node_opens_max = config.node_opens_max;
     out.directory_max = opens_of_nodes * config.node_opens_max;
     out.open_log_bytes_max = link::ControlLog::cost_of(open_bytes_max);
-    out.answer_room = [&context](const NodeId& node) {
+    out.log_room = [&context](const NodeId& node) {
         const auto peer = context.find_peer(node);
-        const auto room = peer ? context.ports.peers.answer_room(*peer) : link::ControlLog::AnswerRoom{};
-        return rendezvous::AnswerRoom{room.prepares, room.refusals, room.opens};
+        const auto room = peer ? context.ports.peers.log_room(*peer) : link::LogRoom{};
+        return rendezvous::LogRoom{room.prepares, room.refusals, room.opens};
     };
     return out;
 }

@@ -186,7 +186,7 @@ class PeerPort {
     virtual bool reserve(link::PeerIndex peer, link::Account account, size_t bytes) = 0;
     virtual bool reserve_open(link::PeerIndex peer, link::Account account, size_t bytes) = 0;
     virtual void release(link::PeerIndex peer, link::Account account, size_t bytes) = 0;
-    virtual link::ControlLog::AnswerRoom answer_room(link::PeerIndex peer) const = 0;
+    virtual link::LogRoom log_room(link::PeerIndex peer) const = 0;
     virtual void discard_log(link::PeerIndex peer, const std::string& why) = 0;
 
   protected:

@@ -32,7 +32,7 @@ bool ControlLog::reserve_open(Account account, size_t bytes) {
     return reserve(account, bytes);
 }
 
-ControlLog::AnswerRoom ControlLog::answer_room() const {
+LogRoom ControlLog::room() const {
     const auto left = [](size_t limit, size_t used) { return limit - std::min(limit, used); };
     // What a request reserved may come beside them.
     const size_t opens = std::max(left(config_.requests_bytes_max, requests_bytes_),

@@ -43,6 +43,11 @@ struct ControlLogConfig {
     } sabotage;
 };
 
+// Bytes that may be appended now: of a leader's answers, and of requests' opens that are listed again [L8].
+struct LogRoom {
+    size_t prepares = SIZE_MAX, refusals = SIZE_MAX, opens = SIZE_MAX;
+};
+
 class ControlLog {
   public:
     static constexpr size_t entry_overhead_bytes = 64;  // what an entry costs beyond its message
@@ -69,11 +74,7 @@ class ControlLog {
     // Room for messages that a request may cause later. False: there is none now.
     bool reserve(Account account, size_t bytes);
     bool reserve_open(Account account, size_t bytes);  // for the messages of an open
-    // Bytes of a leader's answers, and of requests' opens that are listed again, that may be appended now.
-    struct AnswerRoom {
-        size_t prepares = SIZE_MAX, refusals = SIZE_MAX, opens = SIZE_MAX;
-    };
-    AnswerRoom answer_room() const;
+    LogRoom room() const;
     void release(Account account, size_t bytes);
     // True once after a reserve() that failed, when bytes were freed since.
     bool take_room_again();

@@ -104,8 +104,8 @@ bool Mesh::reserve_open(PeerIndex index, Account account, size_t bytes) {
     return impl_->carrier.peer(index).log.reserve_open(account, bytes);
 }
 
-ControlLog::AnswerRoom Mesh::answer_room(PeerIndex index) const {
-    return impl_->carrier.peer(index).log.answer_room();
+LogRoom Mesh::log_room(PeerIndex index) const {
+    return impl_->carrier.peer(index).log.room();
 }
 
 void Mesh::release(PeerIndex index, Account account, size_t bytes) {

@@ -67,7 +67,7 @@ class Mesh {
     void append(PeerIndex peer, Bytes message, std::optional<Account> account);
     bool reserve(PeerIndex peer, Account account, size_t bytes);
     bool reserve_open(PeerIndex peer, Account account, size_t bytes);
-    ControlLog::AnswerRoom answer_room(PeerIndex peer) const;
+    LogRoom log_room(PeerIndex peer) const;
     void release(PeerIndex peer, Account account, size_t bytes);
     void discard_log(PeerIndex peer, const std::string& why);  // it holds what nobody can apply
     const ControlLog* log_of(PeerIndex peer) const;            // null: no such peer

@@ -79,9 +79,7 @@ class ControlPlane final : public engine::MeshPort, public engine::PeerPort {
     bool reserve_open(PeerIndex peer, link::Account account, size_t bytes) override {
         return mesh_.reserve_open(peer, account, bytes);
     }
-    link::ControlLog::AnswerRoom answer_room(PeerIndex peer) const override {
-        return mesh_.answer_room(peer);
-    }
+    link::LogRoom log_room(PeerIndex peer) const override { return mesh_.log_room(peer); }
     void release(PeerIndex peer, link::Account account, size_t bytes) override {
         mesh_.release(peer, account, bytes);
     }

@@ -57,8 +57,8 @@ class Member::PlaneRelay final : public engine::MeshPort, public engine::PeerPor
     void release(PeerIndex peer, link::Account account, size_t bytes) override {
         if (plane) plane->release(peer, account, bytes);
     }
-    link::ControlLog::AnswerRoom answer_room(PeerIndex peer) const override {
-        return plane ? plane->answer_room(peer) : link::ControlLog::AnswerRoom{};
+    link::LogRoom log_room(PeerIndex peer) const override {
+        return plane ? plane->log_room(peer) : link::LogRoom{};
     }
     void discard_log(PeerIndex peer, const std::string& why) override {
         if (plane) plane->discard_log(peer, why);

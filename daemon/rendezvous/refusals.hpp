@@ -14,7 +14,7 @@
 namespace nexar::rendezvous {
 
 // Bytes that a control log may take now: of a leader's answers, and of opens that are listed again.
-struct AnswerRoom {
+struct LogRoom {
     size_t prepares = SIZE_MAX;
     size_t refusals = SIZE_MAX;  // reports of who came, and opens that are passed on
     size_t opens = SIZE_MAX;     // of this node's processes

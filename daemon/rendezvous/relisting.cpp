@@ -62,7 +62,7 @@ size_t Rendezvous::at_once(size_t room) const {
 
 // A turn's part. The opens of lost nodes are forgotten before others move: what moves is not in their lists.
 void Rendezvous::go_on(Time now) {
-    const AnswerRoom room = room_of(leader_);
+    const LogRoom room = room_of(leader_);
     const size_t own = at_once(room.opens), others = at_once(room.refusals);
     const bool lost = !lost_relays_.empty() || directory_.has_lost_listings();
     if (!lost_relays_.empty()) forget_lost_relays(lost_relays_.begin()->first, lost_relays_.begin()->second);

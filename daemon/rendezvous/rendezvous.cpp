@@ -502,8 +502,8 @@ void Rendezvous::send_refusals(Time now) {
     }
 }
 
-AnswerRoom Rendezvous::room_of(const NodeId& node) const {
-    return config_.answer_room && node != config_.self ? config_.answer_room(node) : AnswerRoom{};
+LogRoom Rendezvous::room_of(const NodeId& node) const {
+    return config_.log_room && node != config_.self ? config_.log_room(node) : LogRoom{};
 }
 
 std::optional<Action> Rendezvous::poll_action() {

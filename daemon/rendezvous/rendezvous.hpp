@@ -38,8 +38,8 @@ struct Config {
     std::function<std::string(const NodeId&)> name_of;      // for error texts; empty: the NodeId
     std::function<bool()> in_cluster;                       // this node, for error texts; empty: it is
     ProofPort proof;                                        // required
-    // Bytes of a leader's answers that the control log with this node may take now. None: any.
-    std::function<AnswerRoom(const NodeId&)> answer_room;
+    // What the control log with that node takes now. None: any.
+    std::function<LogRoom(const NodeId&)> log_room;
     size_t open_log_bytes_max = 0;  // that an open, or its withdrawal, takes of that log; required
     Duration link_wait{1'000'000'000};
     Duration prepare_timeout{2'000'000'000};
@@ -258,7 +258,7 @@ class Rendezvous {
     void send(const NodeId& to, wire::Message message, const PayerRef& payer = {});
     bool hold(const NodeId& to, const wire::Message& message);
     void send_refusals(Time now);
-    AnswerRoom room_of(const NodeId& node) const;
+    LogRoom room_of(const NodeId& node) const;
     void on_prepared(const NodeId& from, const wire::GroupPrepared& prepared, Time now);
     bool read(Directory& directory, Time now);
     void settle(Time now);

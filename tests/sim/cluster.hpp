@@ -89,9 +89,7 @@ class Host final : engine::Clients, engine::Workers, engine::PeerPort {
     void append(link::PeerIndex peer, Bytes message, std::optional<link::Account> account) override;
     bool reserve(link::PeerIndex peer, link::Account account, size_t bytes) override;
     bool reserve_open(link::PeerIndex peer, link::Account account, size_t bytes) override;
-    link::ControlLog::AnswerRoom answer_room(link::PeerIndex peer) const override {
-        return meshes[0]->answer_room(peer);
-    }
+    link::LogRoom log_room(link::PeerIndex peer) const override { return meshes[0]->log_room(peer); }
     void release(link::PeerIndex peer, link::Account account, size_t bytes) override;
     void discard_log(link::PeerIndex peer, const std::string& why) override;
     void on_message(const link::MeshEvent& event);

@@ -62,7 +62,7 @@ struct NoPorts final : Clients, Workers, PeerPort {
     void send(link::PeerIndex, Bytes) override { ++unexpected; }
     void append(link::PeerIndex, Bytes, std::optional<link::Account>) override { ++unexpected; }
     bool reserve(link::PeerIndex, link::Account, size_t) override { return ++unexpected == 0; }
-    link::ControlLog::AnswerRoom answer_room(link::PeerIndex) const override { return {}; }
+    link::LogRoom log_room(link::PeerIndex) const override { return {}; }
     bool reserve_open(link::PeerIndex, link::Account, size_t) override { return ++unexpected == 0; }
     void release(link::PeerIndex, link::Account, size_t) override { ++unexpected; }
     void discard_log(link::PeerIndex, const std::string&) override { ++unexpected; }

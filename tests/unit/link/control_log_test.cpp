@@ -320,16 +320,16 @@ TEST_CASE("opens are listed again while requests leave room, or few of them wait
     config.requests_bytes_max = 16384;
     config.opens_queued_bytes_max = 4096;
     ControlLog log(config);
-    CHECK(log.answer_room().opens == 16384);
+    CHECK(log.room().opens == 16384);
     REQUIRE(log.reserve(account_a, 8192));
     REQUIRE(log.reserve(account_b, 8192));
-    CHECK(log.answer_room().opens == 4096);
+    CHECK(log.room().opens == 4096);
     for (int i = 0; i < 8; ++i) REQUIRE(log.append(message(448), account_a));
-    CHECK(log.answer_room().opens == 0);
+    CHECK(log.room().opens == 0);
     REQUIRE(log.append(message(448), {}));  // the reserve is not theirs
-    CHECK(log.answer_room().opens == 0);
+    CHECK(log.room().opens == 0);
     log.release(account_b, 8192);
-    CHECK(log.answer_room().opens == 8192);
+    CHECK(log.room().opens == 8192);
     log.check_invariants();
 }
 

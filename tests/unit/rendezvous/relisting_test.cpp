@@ -26,7 +26,7 @@ struct Node {
     }
     Config config() {
         Config out = config_of(node_id(1));
-        out.answer_room = [this](const NodeId&) { return room; };
+        out.log_room = [this](const NodeId&) { return room; };
         return out;
     }
     wire::RequestId open(uint64_t user, const std::string& name) {
@@ -68,7 +68,7 @@ struct Node {
                 ++out[m->id];
         return out;
     }
-    AnswerRoom room;
+    LogRoom room;
     Time now{ms(1)};
     std::deque<Send> sent;
     Rendezvous machine;

@@ -16,7 +16,7 @@ struct Leader {
 
     Config config() {
         Config out = config_of(node_id(0));
-        out.answer_room = [this](const NodeId&) { return room; };
+        out.log_room = [this](const NodeId&) { return room; };
         return out;
     }
     wire::GroupOpen open(uint64_t number, const std::string& name, uint32_t size, int64_t rank) {
@@ -60,7 +60,7 @@ struct Leader {
         CHECK(at_once < 100);
         CHECK(at_once + sent<M>(until).size() == count);
     }
-    AnswerRoom room{much, much};
+    LogRoom room{much, much};
     Time now{ms(1)};
     Rendezvous machine;
 };
@@ -140,9 +140,9 @@ TEST_CASE("who came is not reported where there is no room for it", "[rendezvous
 }
 
 TEST_CASE("an open is not passed on where there is no room for it", "[rendezvous][R24]") {
-    AnswerRoom room{much, 0};
+    LogRoom room{much, 0};
     Config config = config_of(node_id(1));
-    config.answer_room = [&](const NodeId& node) { return node == node_id(0) ? room : AnswerRoom{}; };
+    config.log_room = [&](const NodeId& node) { return node == node_id(0) ? room : LogRoom{}; };
     Rendezvous relay(config);
     relay.on_peer_up(node_id(0), {}, Time{});
     relay.on_peer_up(node_id(2), {}, Time{});
