@@ -225,7 +225,7 @@ std::string Node::status(Time now) const {
     s.pid = static_cast<uint32_t>(getpid());
     s.listen = config_.listen;
     s.state = state_name();
-    s.why_out = why_out_;
+    s.why_no_cluster = why_no_cluster_;
     s.uptime = now - began_;
     if (identity_) {
         s.cluster = admission::hex(identity_->cluster);
@@ -255,7 +255,7 @@ std::string Node::doctor(Time now) const {
     report::Doctor d;
     d.pid = static_cast<uint32_t>(getpid());
     d.state = state_name();
-    d.why_out = why_out_;
+    d.why_no_cluster = why_no_cluster_;
     d.listen = config_.listen;
     d.state_dir = config_.state_dir;
     d.socket = config_.socket;

@@ -79,11 +79,11 @@ Result<bool> Node::has_left() {
 
 void Node::stay_out() {
     wipe(config_.join_token);
-    why_out_ = "it left its cluster, so the configuration that it was started with then (" +
-               (config_.init_cluster ? "init_cluster" : "join_token, " + configured_entry_) +
-               ") does not count";
+    why_no_cluster_ = "it left its cluster, so the configuration that it was started with then (" +
+                      (config_.init_cluster ? "init_cluster" : "join_token, " + configured_entry_) +
+                      ") does not count";
     log_->warn("stays_out_of_a_cluster",
-               {field("node", member_->self()), field("why", why_out_),
+               {field("node", member_->self()), field("why", why_no_cluster_),
                 field("do", "nexarctl cluster join - or cluster init; or configure another token")});
     systemd_.status(status_alone);
 }
@@ -189,7 +189,7 @@ Result<void> Node::become_member(Time now) {
         return entered;
     }
     node_key_ = Secret();
-    why_out_.clear();
+    why_no_cluster_.clear();
     std::string addresses;
     for (const auto& a : member_->addresses().chosen) addresses += (addresses.empty() ? "" : ",") + a.address;
     log_->info("node_started",

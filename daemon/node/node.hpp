@@ -108,7 +108,7 @@ class Node final : private control::Facade {
     writers::StateWriter writer_{state_, wakeup_};
     Starts starts_;
     std::string configured_entry_;       // configured_entry() of this configuration
-    std::string why_out_;                // why it was not followed [A12]; empty: it was, or there is none
+    std::string why_no_cluster_;         // why it was not followed [A12]; empty: it was, or there is none
     std::unique_ptr<Pending> entering_;  // until the member runs or its files are gone
     std::vector<Change> changes_;        // at most one of each connection to the admin socket
     Secret node_key_;                    // that a cluster will certify; empty: identity_ has it

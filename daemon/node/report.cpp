@@ -239,7 +239,7 @@ std::string status(const Status& s) {
                   {"cluster", s.cluster.empty() ? json(nullptr) : json(s.cluster)},
                   {"cluster_name", s.cluster_name},
                   {"state", s.state},
-                  {"why_no_cluster", text_or_null(s.why_out)},
+                  {"why_no_cluster", text_or_null(s.why_no_cluster)},
                   {"version", s.version},
                   {"pid", s.pid},
                   {"uptime_s", ms(s.uptime) / 1e3},
@@ -350,7 +350,7 @@ Result<std::string> plan(const engine::Snapshot& snapshot, const HostNames& host
 std::string doctor(const Doctor& d) {
     return print({{"pid", d.pid},
                   {"state", d.state},
-                  {"why_no_cluster", text_or_null(d.why_out)},
+                  {"why_no_cluster", text_or_null(d.why_no_cluster)},
                   {"certificate", certificate_json(d.certificate)},
                   {"listen", d.listen},
                   {"addresses", addresses_json(d.addresses)},

@@ -66,8 +66,9 @@ struct Status {
     std::string cluster;  // hex; empty: in no cluster yet
     std::string cluster_name;
     std::string version;
-    std::string state;    // "running", "no cluster", "joining", "draining"
-    std::string why_out;  // why the configuration does not bring it into a cluster; empty: nothing to say
+    std::string state;  // "running", "no cluster", "joining", "draining"
+    // Why the configuration does not bring it into a cluster; empty: nothing to say.
+    std::string why_no_cluster;
     uint32_t pid = 0;
     Duration uptime{0};
     std::optional<Certificate> certificate;  // none: in no cluster yet
@@ -95,8 +96,8 @@ Result<std::string> plan(const engine::Snapshot& snapshot, const HostNames& host
                          const collectives::PlanTable& table, const std::string& group);
 
 struct Doctor {
-    uint32_t pid = 0;            // nexarctl reads this process's limits
-    std::string state, why_out;  // as in Status
+    uint32_t pid = 0;                   // nexarctl reads this process's limits
+    std::string state, why_no_cluster;  // as in Status
     std::optional<Certificate> certificate;
     std::string listen;
     std::vector<Address> addresses;
