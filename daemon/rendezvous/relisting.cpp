@@ -72,7 +72,8 @@ void Rendezvous::go_on(Time now) {
     const bool may_move = lost_relays_.empty() && !directory_.has_lost_listings();
     if (may_move && leader_ == config_.self) take_over(now);
     if (may_move && leader_ != config_.self) hand_over(others, now);
-    const bool full = (relisting_.empty() || own == 0) && others == 0;
+    const bool passes_on = passing_on_ || (leader_ != config_.self && directory_.has_waiting());
+    const bool full = (relisting_.empty() || own == 0) && (!passes_on || others == 0);
     relist_at_ = never;
     if (is_relisting()) relist_at_ = !lost && full ? now + config_.retry_delay : now;
 }

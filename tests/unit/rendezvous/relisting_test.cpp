@@ -157,6 +157,12 @@ TEST_CASE("what is listed again waits for room in the log with the leader", "[re
     node.machine.on_time(node.now);
     node.read();
     CHECK(node.of<wire::GroupOpen>(0).size() == 2);
+    node.room = {SIZE_MAX, SIZE_MAX, 0};  // others' opens move, and its own wait without asking all the time
+    node.now += ms(100);
+    size_t turns = 0;
+    while (turns < many && node.turn()) ++turns;
+    CHECK(turns < many);
+    CHECK(node.of<wire::GroupOpen>(0).size() == many + 2);
     node.room = {};
     node.now += ms(100);
     node.settle();
