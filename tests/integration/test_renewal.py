@@ -84,12 +84,13 @@ def test_leaves_are_renewed_while_a_group_works_and_nobody_is_lost(cluster):
 
 def leaves_in_the_midst_of_a_renewal(cluster, node, disk):
     """Its renewed certificate is being saved, on a disk that takes a second for each call."""
-    end, calls = expires(node), disk.calls
+    end, calls = eventually(lambda: certificate(node), f"{node} to be a member")["expires"], disk.calls
     disk.delay(1)
     eventually(lambda: certificate(node)["state"] == "renewing" and disk.calls > calls, "the certificate to be on its way", LIFETIME)
     with ThreadPoolExecutor(1) as pool:
         leaving = pool.submit(node.ask, "cluster_leave", seconds=20)
-        renewed = expires(node) > end  # whether the write was over before the question; it is answered meanwhile
+        now = certificate(node)  # none: it has left already
+        renewed = now is not None and now["expires"] > end  # whether the write was over before
         disk.delay(0)
         left = leaving.result()
     print(f"        the departure {'followed' if renewed else 'overtook'} the renewal")
