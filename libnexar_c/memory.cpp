@@ -98,6 +98,7 @@ uint64_t Scratch::arena_size(uint64_t limit) {
 }
 
 Result<ScratchBlock> Scratch::take(uint64_t bytes) {
+    tidy_up();
     Lock lock(mutex_);
     bytes = std::max<uint64_t>(bytes, 1);
     const auto shift = std::max(static_cast<unsigned>(std::bit_width(bytes - 1)), smallest_shift);
@@ -203,7 +204,7 @@ Result<Region*> Scratch::grow(uint64_t bytes, Lock& lock) {
                                          std::to_string(limit_) + ": use memory from nexar_alloc");
     held_.fetch_add(bytes, std::memory_order_relaxed);
     lock.unlock();
-    auto region = create_(bytes, Pages::fixed);
+    auto region = create_(bytes);
     lock.lock();
     if (!region) held_.fetch_sub(bytes, std::memory_order_relaxed);
     return region;
@@ -212,12 +213,13 @@ Result<Region*> Scratch::grow(uint64_t bytes, Lock& lock) {
 Result<ScratchBlock> Scratch::take_own(uint64_t bytes) {
     tidy_up();
     bytes = whole_pages(bytes);
-    NEXAR_TRY(Region * region, create_(bytes, Pages::removable));
+    NEXAR_TRY(Region * region, create_(bytes));
     own_.fetch_add(bytes, std::memory_order_relaxed);
     return ScratchBlock{region, 0, bytes, true};
 }
 
 void Scratch::tidy_up() {
+    if (!any_idle_own_.exchange(false, std::memory_order_relaxed)) return;
     std::vector<ScratchBlock> idle;
     {
         std::lock_guard lock(mutex_);
@@ -227,14 +229,11 @@ void Scratch::tidy_up() {
 }
 
 void Scratch::give_back(const ScratchBlock& block) {
-    if (block.own) {
-        own_.fetch_sub(block.bytes, std::memory_order_relaxed);
-        // MADV_REMOVE frees the pages, for the daemon's mapping too. If it fails, tidy_up() frees them.
-        static_cast<void>(::madvise(block.data(), block.bytes, MADV_REMOVE));
-    }
+    if (block.own) own_.fetch_sub(block.bytes, std::memory_order_relaxed);
     std::lock_guard lock(mutex_);
     if (block.own) {
         idle_own_.push_back(block);
+        any_idle_own_.store(true, std::memory_order_relaxed);
     } else if (const auto arena = arenas_.find(block.region); arena != arenas_.end()) {
         free_small_[static_cast<unsigned>(std::bit_width(block.bytes)) - 1].push_back(block);
         --arena->second;

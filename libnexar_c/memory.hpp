@@ -65,7 +65,7 @@ struct ScratchBlock {
     Region* region = nullptr;
     uint64_t offset = 0;
     uint64_t bytes = 0;  // of the block, as counted against the limit
-    bool own = false;    // not counted against the limit: its pages are freed when its request has ended
+    bool own = false;    // not counted against the limit: it is freed when its request has ended
     std::byte* data() const { return region->base + offset; }
     explicit operator bool() const { return region != nullptr; }
 };
@@ -73,8 +73,8 @@ struct ScratchBlock {
 class Scratch {
   public:
     // Create maps and registers a region of at least so many bytes, Destroy undoes it; both block on the
-    // daemon. Own blocks are removable.
-    using Create = std::function<Result<Region*>(uint64_t bytes, Pages pages)>;
+    // daemon.
+    using Create = std::function<Result<Region*>(uint64_t bytes)>;
     using Destroy = std::function<void(Region*)>;
     Scratch(uint64_t limit, Create create, Destroy destroy)
         : limit_(limit),
@@ -85,11 +85,9 @@ class Scratch {
     Result<ScratchBlock> take(uint64_t bytes);
     // Above the limit too: for a message, which cannot be staged.
     Result<ScratchBlock> take_own(uint64_t bytes);
-    // Does not wait for the daemon, because nexar_request_test must not block. tidy_up() frees the regions of
-    // own blocks.
+    // Does not wait for the daemon, because nexar_request_test must not block.
     void give_back(const ScratchBlock& block);
-    // Frees the addresses and region numbers of own blocks that were given back. Called before a region is
-    // made.
+    // Frees own blocks that were given back. Called in calls that may wait for the daemon.
     void tidy_up();
     // Whether take() would find room now, also for several blocks of so many bytes in all. A guess: other
     // threads take blocks too.
@@ -123,6 +121,7 @@ class Scratch {
     std::array<std::vector<ScratchBlock>, arena_shift_max> free_small_;  // idle small blocks, by power of two
     std::vector<ScratchBlock> free_large_;                               // idle large blocks
     std::vector<ScratchBlock> idle_own_;  // own blocks given back, for tidy_up()
+    std::atomic<bool> any_idle_own_{false};
     ScratchBlock arena_;                  // the rest of the newest arena
     std::map<Region*, uint32_t> arenas_;  // blocks in use, by arena
     std::atomic<uint64_t> held_{0};       // bytes counted against the limit

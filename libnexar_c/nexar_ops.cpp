@@ -73,6 +73,7 @@ nexar_status run(nexar_group* handle, const Operation& operation, const nexar_op
     auto slot = start(*pinned->session, *pinned->group, operation, true, *wanted);
     if (!slot) return failed(context, slot.error());
     const Outcome outcome = pinned->session->finish_blocking(*slot);
+    pinned->session->free_idle_scratch();
     if (completion) write_result(completion, outcome.completion, completion->struct_size);
     return outcome.error ? failed(outcome.context(), *outcome.error) : NEXAR_OK;
 }

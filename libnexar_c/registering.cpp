@@ -1,9 +1,10 @@
-// Session's memory. The order is: reserve addresses, register with the daemon, touch the pages. So a refused
-// call costs nothing and has no effect.
+// Session's memory. The order is: reserve addresses, touch the few pages that the daemon pins, register with
+// the daemon, touch the others. So a refused call costs little and has no effect.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -32,15 +33,20 @@ Result<Region*> Session::make_region(const char* name, uint64_t bytes, bool scra
         return fail(Errc::no_memory, "the daemon allows a session " + std::to_string(bytes_max) +
                                          " bytes (session_memory_max_bytes in its configuration), not " +
                                          std::to_string(bytes));
-    NEXAR_TRY(const Segment segment, reserve_segment(name, whole_pages(bytes), options.pages));
+    if (!options.lazy) NEXAR_TRY_VOID(check_available(bytes));
+    NEXAR_TRY(const Segment segment, reserve_segment(name, whole_pages(bytes)));
+    // Advice: without huge pages for shared memory the kernel refuses, and the pages are ordinary ones.
+    if (options.huge_pages) ::madvise(segment.memory.data(), segment.memory.size(), MADV_HUGEPAGE);
+    if (auto pinned = populate_pinned(segment.memory, 0); !pinned) {
+        drop_segment(segment);
+        return std::unexpected(pinned.error());
+    }
     auto region = add_region(segment, 0, true, scratch);
     if (!region) {
         drop_segment(segment);
         return region;
     }
     ::close(segment.memfd);
-    // Advice: without huge pages for shared memory the kernel refuses, and the pages are ordinary ones.
-    if (options.huge_pages) ::madvise(segment.memory.data(), segment.memory.size(), MADV_HUGEPAGE);
     if (options.lazy) (*region)->populated = std::make_unique<Populated>((*region)->bytes);
     if (auto populated = options.lazy ? Result<void>() : populate(segment.memory); !populated) {
         static_cast<void>(drop_region(*region));
@@ -133,14 +139,15 @@ Result<void> Session::register_memfd(void* address, uint64_t bytes, int fd, uint
             "address and offset must be multiples of the page size, and bytes from 1 to the end of memory");
     if (regions_.overlaps(static_cast<std::byte*>(address), bytes))
         return fail(Errc::invalid_argument, "part of this memory is registered already");
-    constexpr int needed = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+    constexpr int fixed = F_SEAL_SHRINK | F_SEAL_GROW, needed = fixed | F_SEAL_FUTURE_WRITE;
     const int seals = ::fcntl(fd, F_GET_SEALS);
     if (seals < 0 && errno == EBADF)
         return fail(Errc::invalid_argument, "fd is " + std::to_string(fd) + ", which is not open");
     if (seals < 0) return fail(Errc::unsupported, "the descriptor is not a memfd");
-    const bool sealed = (seals & needed) == needed;
-    if (!sealed && (seals & F_SEAL_SEAL) != 0)
-        return fail(Errc::unsupported, "the memfd does not allow seals: create it with MFD_ALLOW_SEALING");
+    if ((seals & needed) != needed && (seals & F_SEAL_SEAL) != 0)
+        return fail(Errc::unsupported,
+                    "the memfd does not allow seals: create it with MFD_ALLOW_SEALING, and "
+                    "leave F_SEAL_SEAL to the daemon");
     // All checks come before the seals, which cannot be removed.
     struct stat file{};
     if (::fstat(fd, &file) != 0) return fail(io_error("cannot read the descriptor's properties"));
@@ -156,7 +163,11 @@ Result<void> Session::register_memfd(void* address, uint64_t bytes, int fd, uint
                     "address is not where this process mapped these bytes of the memfd, shared, readable and "
                     "writable (mmap with MAP_SHARED, and offset " +
                         std::to_string(offset) + ")");
-    if (!sealed && ::fcntl(fd, F_ADD_SEALS, needed) != 0) return fail(io_error("cannot seal the memfd"));
+    if ((seals & fixed) != fixed && ::fcntl(fd, F_ADD_SEALS, fixed) != 0)
+        return fail(io_error("cannot seal the memfd"));
+    struct statfs system{};
+    if (::fstatfs(fd, &system) == 0 && system.f_bsize == page_bytes)  // huge pages are not pinned
+        NEXAR_TRY_VOID(populate_pinned({static_cast<std::byte*>(address), bytes}, offset));
     Segment segment;
     segment.memory = {static_cast<std::byte*>(address), bytes};
     segment.memfd = fd;

@@ -24,7 +24,7 @@ namespace nexar::c {
 
 namespace {
 
-constexpr uint64_t populate_step_bytes = uint64_t{64} << 20;
+constexpr uint64_t populate_step_bytes = uint64_t{64} << 20, pinned_span = uint64_t{2} << 20;
 
 // One of /proc/meminfo's lines, in bytes.
 std::optional<uint64_t> meminfo(std::string_view text, std::string_view name) {
@@ -49,13 +49,6 @@ std::optional<uint64_t> available_bytes() {
     const auto available = meminfo(all, "MemAvailable:");
     if (!available) return {};
     return *available + meminfo(all, "SwapFree:").value_or(0);
-}
-
-Result<void> check_available(uint64_t bytes) {
-    const auto available = available_bytes();
-    if (!available || bytes <= *available) return {};
-    return fail(Errc::no_memory, std::to_string(bytes) + " bytes are more than the " +
-                                     std::to_string(*available) + " that this host has available");
 }
 
 Result<void> populate_step(MutableBytes memory) {
@@ -91,12 +84,12 @@ Error io_error(const std::string& what) {
     return error;
 }
 
-Result<Segment> reserve_segment(const char* name, uint64_t bytes, Pages pages) {
+Result<Segment> reserve_segment(const char* name, uint64_t bytes) {
     NEXAR_TRY_VOID(check_file_size_limit(bytes));
     Segment out;
     out.memfd = ::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (out.memfd < 0) return fail(io_error("cannot create shared memory"));
-    const int seals = F_SEAL_SHRINK | F_SEAL_GROW | (pages == Pages::removable ? F_SEAL_SEAL : 0);
+    constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW;  // the daemon adds two of its own [S19]
     void* at = MAP_FAILED;
     if (::ftruncate(out.memfd, static_cast<off_t>(bytes)) == 0 && ::fcntl(out.memfd, F_ADD_SEALS, seals) == 0)
         at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, out.memfd, 0);
@@ -107,6 +100,13 @@ Result<Segment> reserve_segment(const char* name, uint64_t bytes, Pages pages) {
     }
     out.memory = {static_cast<std::byte*>(at), bytes};
     return out;
+}
+
+Result<void> check_available(uint64_t bytes) {
+    const auto available = available_bytes();
+    if (!available || bytes <= *available) return {};
+    return fail(Errc::no_memory, std::to_string(bytes) + " bytes are more than the " +
+                                     std::to_string(*available) + " that this host has available");
 }
 
 // In steps, because the available memory changes meanwhile.
@@ -120,8 +120,15 @@ Result<void> populate(MutableBytes memory) {
     return {};
 }
 
+Result<void> populate_pinned(MutableBytes memory, uint64_t offset) {
+    const uint64_t end = offset + memory.size();
+    for (uint64_t at = offset; at < end; at = (at / pinned_span + 1) * pinned_span)
+        NEXAR_TRY_VOID(populate_step(memory.subspan(at - offset, page_bytes)));
+    return {};
+}
+
 Result<Segment> make_segment(const char* name, uint64_t bytes) {
-    NEXAR_TRY(auto segment, reserve_segment(name, bytes, Pages::removable));
+    NEXAR_TRY(auto segment, reserve_segment(name, bytes));
     if (auto populated = populate(segment.memory); !populated) {
         drop_segment(segment);
         return std::unexpected(populated.error());

@@ -19,17 +19,17 @@ struct Segment {
     int memfd = -1;
 };
 
-// Whether the pages of a segment can be taken out of it (MADV_REMOVE). Fixed: the daemon may refuse that, by
-// seals of its own, and then works there without fear of waiting (docs/protocol/shm.md [S19]).
-enum class Pages { fixed, removable };
-
 // A memfd of `bytes` (a multiple of the page size), sealed against other lengths, of which no page exists
 // yet.
-Result<Segment> reserve_segment(const char* name, uint64_t bytes, Pages pages);
+Result<Segment> reserve_segment(const char* name, uint64_t bytes);
+Result<void> check_available(uint64_t bytes);  // whether this host has got so much
 // First touch of every page by this process, so that the memory is charged to it and its cgroup, not to the
 // daemon. Refuses at once what this host has not got.
 Result<void> populate(MutableBytes memory);
-// Both; removable.
+// Of the page that the daemon pins of each 2 MiB of the memfd, whose bytes from `offset` on are mapped as
+// `memory` [S19].
+Result<void> populate_pinned(MutableBytes memory, uint64_t offset);
+// Both; all pages.
 Result<Segment> make_segment(const char* name, uint64_t bytes);
 void drop_segment(const Segment& segment);
 

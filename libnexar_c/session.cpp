@@ -44,9 +44,7 @@ Session::Session(const SessionOptions& options, std::unique_ptr<Connection> conn
       requests_(control_.slots()),
       scratch_(
           options.scratch_limit,
-          [this](uint64_t bytes, Pages pages) {
-              return make_region("nexar-scratch", bytes, true, {.pages = pages});
-          },
+          [this](uint64_t bytes) { return make_region("nexar-scratch", bytes, true, {}); },
           [this](Region* region) { static_cast<void>(release(region->base, true)); }),
       window_(options.spin),
       sleepers_(*connection_),

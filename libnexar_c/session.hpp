@@ -35,7 +35,6 @@ struct SessionOptions {
 struct AllocOptions {
     bool lazy = false;        // the application touches the pages itself
     bool huge_pages = false;  // transparent huge pages, if the system has them for shared memory
-    Pages pages = Pages::fixed;
 };
 
 // The memory of an operation, released at its completion.
@@ -145,6 +144,7 @@ class Session {
     }
     Result<ScratchBlock> take_scratch(uint64_t bytes) { return scratch_.take(bytes); }
     Result<ScratchBlock> take_own_scratch(uint64_t bytes) { return scratch_.take_own(bytes); }
+    void free_idle_scratch() { scratch_.tidy_up(); }
     bool may_copy(uint64_t bytes) { return scratch_.may_fit(bytes); }
     void release_plan(const Plan& plan);
     void release_scratch(Plan& plan);

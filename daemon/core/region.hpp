@@ -34,14 +34,8 @@ struct RegionMemory {
     uint64_t bytes = 0;
     Backing backing;
     std::shared_ptr<const void> mapping;
-    // While true, a touch may wait for another process, so the control loop runs no job there [M7]. Null: it
-    // never may.
-    std::shared_ptr<const std::atomic<bool>> may_wait{};
-
     // For what the mapping uses: they end when it is unmapped. Null: it costs nobody anything.
     std::shared_ptr<std::vector<ChargeRef>> charges{};
-
-    bool touch_may_wait() const { return may_wait && may_wait->load(std::memory_order_relaxed); }
 };
 
 // A row of the daemon's table of regions. It never changes, so every thread may read it.

@@ -77,14 +77,6 @@ size_t total_bytes(const WorkerJob& job) {
     return bytes_of(job) * (job.dsts.size() + job.srcs.size());
 }
 
-bool may_wait(const WorkerJob& job) {
-    const auto waits = [](const link::Extents& list) {
-        return std::ranges::any_of(
-            list, [](const link::Extent& e) { return e.at && e.at.region->memory.touch_may_wait(); });
-    };
-    return std::ranges::any_of(job.dsts, waits) || std::ranges::any_of(job.srcs, waits);
-}
-
 void run_here(const WorkerJob& job) {
     run_piece(job, 0, bytes_of(job));
 }

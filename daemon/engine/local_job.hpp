@@ -10,7 +10,6 @@ namespace nexar::engine {
 
 size_t bytes_of(const WorkerJob& job);     // the length of its logical range
 size_t total_bytes(const WorkerJob& job);  // read and written: the cost of the job
-bool may_wait(const WorkerJob& job);       // for memory, while it runs [M7]
 void run_here(const WorkerJob& job);
 // Runs bytes [begin, end) of the logical range, in runs that lie within one extent of every list.
 // Requires: all lists cover the same bytes; begin and end are multiples of the element size.

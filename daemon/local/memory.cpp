@@ -41,6 +41,11 @@ Result<void> check_extent(int fd, uint64_t offset, uint64_t bytes, uint64_t byte
     return {};
 }
 
+// A memfd of up to so many bytes is mapped as a whole: so other parts of it can be registered later, which
+// can only be doubled then [S19]. The daemon has addresses for this many times as many as it may have
+// regions.
+constexpr uint64_t whole_bytes_max = uint64_t{1} << 30;
+
 // One page more is mapped, which nobody touches and BusGuard does not replace: so the memfd, however large
 // it is, is not freed by the thread in which BusGuard replaces the rest, but by the unmapper. Not of huge
 // pages: a mapping would lengthen the memfd, and there are few to free.
@@ -48,18 +53,19 @@ constexpr uint64_t kept_bytes(uint64_t page) {
     return page == page_bytes ? page_bytes : 0;
 }
 
-Result<MutableBytes> map_guarded(int fd, uint64_t offset, uint64_t bytes, const Holes* holes) {
+Result<void*> map_memfd(int fd, uint64_t offset, uint64_t bytes) {
     void* at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(offset));
-    if (at == MAP_FAILED)
-        return system_failure(errno == ENOMEM ? Errc::no_memory : Errc::unsupported,
-                              "the memfd cannot be mapped for writing: ");
-    const MutableBytes mapped(static_cast<std::byte*>(at), bytes);
-    if (holes == nullptr) return mapped;
-    if (auto refused = holes->refuse(mapped); !refused) {
-        ::munmap(at, bytes);
-        return fail(refused.error());
-    }
-    return mapped;
+    if (at != MAP_FAILED) return at;
+    return system_failure(errno == ENOMEM ? Errc::no_memory : Errc::unsupported,
+                          "the memfd cannot be mapped for writing: ");
+}
+
+// A length of 0 leaves the old mapping as it is (mremap(2)).
+Result<void*> map_again(std::byte* first, uint64_t bytes) {
+    void* at = ::mremap(first, 0, bytes, MREMAP_MAYMOVE);
+    if (at != MAP_FAILED) return at;
+    return system_failure(errno == ENOMEM ? Errc::no_memory : Errc::unsupported,
+                          "the memory cannot be mapped once more: ");
 }
 
 }  // namespace
@@ -87,26 +93,49 @@ Result<std::shared_ptr<Mapping>> Mapping::of_client(int fd, uint64_t offset, uin
     return unchecked(fd, offset, bytes, host);
 }
 
+Result<std::shared_ptr<Mapping>> Mapping::guarded(void* at, const Window& window, uint64_t bytes,
+                                                  const Backing& backing, const MappingHost& host) {
+    auto* const first = static_cast<std::byte*>(at);
+    const MutableBytes mapped(first, window.bytes + kept_bytes(window.page));
+    const auto refused = host.holes ? host.holes->refuse(mapped) : Result<void>();
+    const int guard = refused ? BusGuard::watch(mapped.first(window.bytes), kept_bytes(window.page),
+                                                window.page, host.faults.get(), host.owner)
+                              : -1;
+    if (guard >= 0) return std::make_shared<Mapping>(first, window, bytes, backing, guard, host);
+    ::munmap(mapped.data(), mapped.size());
+    if (!refused) return fail(refused.error());
+    return fail(Errc::table_full, "the daemon has too many mappings");
+}
+
 Result<std::shared_ptr<Mapping>> Mapping::unchecked(int fd, uint64_t offset, uint64_t bytes,
                                                     const MappingHost& host) {
     NEXAR_TRY(const uint64_t page, page_bytes_of(fd));
     NEXAR_TRY(const uint64_t whole, bytes_to_map(offset, bytes, page));
     struct stat status{};
     if (::fstat(fd, &status) != 0) return system_failure(Errc::io, "cannot read the memfd's number: ");
-    NEXAR_TRY(const MutableBytes mapped, map_guarded(fd, offset, whole + kept_bytes(page), host.holes));
-    const int guard =
-        BusGuard::watch(mapped.first(whole), kept_bytes(page), page, host.faults.get(), host.owner);
-    if (guard < 0) {
-        ::munmap(mapped.data(), mapped.size());
-        return fail(Errc::table_full, "the daemon has too many mappings");
-    }
-    return std::make_shared<Mapping>(mapped, bytes, Backing{status.st_dev, status.st_ino, offset}, guard,
-                                     host);
+    Window window{offset, whole, page};
+    const auto length = static_cast<uint64_t>(status.st_size);
+    if (page == page_bytes && length <= whole_bytes_max && length > whole)
+        window = {0, (length + page - 1) / page * page, page};
+    NEXAR_TRY(void* const at, map_memfd(fd, window.offset, window.bytes + kept_bytes(page)));
+    return guarded(at, window, bytes, {status.st_dev, status.st_ino, offset}, host);
+}
+
+Result<std::shared_ptr<Mapping>> Mapping::doubled(const Mapping& first, uint64_t offset, uint64_t bytes,
+                                                  const MappingHost& host) {
+    const Window& window = first.window_;
+    NEXAR_TRY_VOID(bytes_to_map(offset, bytes, window.page));
+    NEXAR_TRY(void* const at, map_again(first.at_, window.bytes + kept_bytes(window.page)));
+    Backing backing = first.backing_;
+    backing.offset = offset;
+    return guarded(at, window, bytes, backing, host);
 }
 
 Mapping::~Mapping() {
     BusGuard::unwatch(guard_);
-    host_.unmapper->release(host_.lane, {.mapping = mapped_, .until = std::move(charges_)});
+    host_.unmapper->release(host_.lane, {.mapping = {at_, window_.bytes + kept_bytes(window_.page)},
+                                         .descriptors = std::move(holders_),
+                                         .until = std::move(charges_)});
 }
 
 bool Mapping::faulted() const {

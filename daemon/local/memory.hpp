@@ -21,9 +21,9 @@ using loop::ReleaserRef;
 
 // What mappings need of their server.
 struct MappingHost {
-    ReleaserRef unmapper;          // [S16]
-    const Holes* holes = nullptr;  // outlives the mappings; null: the daemon provides pages that are missing
-    std::shared_ptr<Faults> faults{};  // in the owner's memory; null: nobody asks
+    ReleaserRef unmapper;                  // [S16]
+    std::shared_ptr<const Holes> holes{};  // null: the daemon provides pages that are missing
+    std::shared_ptr<Faults> faults{};      // in the owner's memory; null: nobody asks
     uint64_t owner = 0;
     uint64_t lane = 0;  // of the unmapper; the tenant's number
 };
@@ -38,27 +38,52 @@ class Mapping {
     // Maps without a check of the seals, for of_client() and for tests of BusGuard.
     static Result<std::shared_ptr<Mapping>> unchecked(int fd, uint64_t offset, uint64_t bytes,
                                                       const MappingHost& host);
+    // A second mapping of bytes that `first` covers, also where the memfd is sealed against new ones.
+    static Result<std::shared_ptr<Mapping>> doubled(const Mapping& first, uint64_t offset, uint64_t bytes,
+                                                    const MappingHost& host);
 
-    Mapping(MutableBytes mapped, size_t bytes, const Backing& backing, int guard, const MappingHost& host)
-        : mapped_(mapped), bytes_(bytes), backing_(backing), guard_(guard), host_(host) {}
+    // What is mapped of a memfd: more than the region, so that it can be doubled for other regions.
+    struct Window {
+        uint64_t offset = 0, bytes = 0;  // of the memfd; whole pages
+        uint64_t page = 0;               // bytes of one
+    };
+    // `at`: of the window's first byte. `backing`: the region's.
+    Mapping(std::byte* at, const Window& window, uint64_t bytes, const Backing& backing, int guard,
+            const MappingHost& host)
+        : at_(at), window_(window), bytes_(bytes), backing_(backing), guard_(guard), host_(host) {}
     ~Mapping();
     Mapping(const Mapping&) = delete;
     Mapping& operator=(const Mapping&) = delete;
 
-    MutableBytes bytes() const { return mapped_.first(bytes_); }
+    MutableBytes bytes() const { return {at_ + (backing_.offset - window_.offset), bytes_}; }
+    uint64_t page_size() const { return window_.page; }
     const Backing& backing() const { return backing_; }
+    bool covers(uint64_t offset, uint64_t bytes) const {  // of the memfd
+        return offset >= window_.offset && bytes <= window_.bytes &&
+               offset - window_.offset <= window_.bytes - bytes;
+    }
+    // Kept until the memory is unmapped; before it is shared with other threads.
+    void keep(std::vector<Fd> holders) { holders_ = std::move(holders); }
+    // Ends with this object.
+    void keep(std::shared_ptr<const void> row) { row_ = std::move(row); }
     // Ends when the memory is unmapped, which may be long after the end of this object.
     const std::shared_ptr<std::vector<ChargeRef>>& charges() const { return charges_; }
     // A page of the memory was missing (SIGBUS), and zeros were mapped there instead.
     bool faulted() const;
 
   private:
-    MutableBytes
-        mapped_;       // whole pages of the memfd: munmap refuses a part of a huge page; with the kept page
-    size_t bytes_;     // the region's share of mapped_, from its start
-    Backing backing_;  // the memfd and the offset in it; the mapping keeps its number from reuse
+    // Of what is mapped at `at`.
+    static Result<std::shared_ptr<Mapping>> guarded(void* at, const Window& window, uint64_t bytes,
+                                                    const Backing& backing, const MappingHost& host);
+
+    std::byte* at_;
+    Window window_;
+    uint64_t bytes_;   // of the region
+    Backing backing_;  // the memfd and the region's offset in it; the mapping keeps its number from reuse
     int guard_;        // BusGuard's number
     MappingHost host_;
+    std::vector<Fd> holders_;          // of pins
+    std::shared_ptr<const void> row_;  // of a table of mappings
     std::shared_ptr<std::vector<ChargeRef>> charges_ = std::make_shared<std::vector<ChargeRef>>();
 };
 

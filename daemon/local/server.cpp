@@ -16,9 +16,10 @@
 namespace nexar::local {
 
 namespace {
-// Keys of watched descriptors: a listener's has the highest bit, and its index; others are a user's number.
-// In a user's epoll a session's connection and pidfd are its number, doubled.
-constexpr uint64_t listener_bit = uint64_t{1} << 63;
+// Keys of watched descriptors: a listener's has the highest bit, and its index; the mapper's is the bit
+// below; others are a user's number. In a user's epoll a session's connection and pidfd are its number,
+// doubled.
+constexpr uint64_t listener_bit = uint64_t{1} << 63, mapped_key = uint64_t{1} << 62;
 constexpr size_t reads_per_turn_max = 8;  // descriptors of a user's sessions
 uint64_t connection_key(SessionId id) {
     return id.value * 2;
@@ -51,11 +52,13 @@ Result<void> Server::start() {
     page().pid = static_cast<uint32_t>(::getpid());
     spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
     if (auto holes = Holes::open()) {
-        holes_.emplace(std::move(*holes));
+        holes_ = std::make_shared<const Holes>(std::move(*holes));
     } else {
         holes_unguarded_ = holes.error().text;
         log_->warn("holes_unguarded", {field("reason", holes_unguarded_)});  // [S18]
     }
+    NEXAR_TRY(mapper_, Mapper::open());
+    descriptors_->watch(mapper_->ready_fd(), mapped_key);
     for (const ServerConfig::Socket& socket : config_.sockets) {
         NEXAR_TRY(Fd listener, listen_on(socket.path, socket.access));
         descriptors_->watch(listener.get(), listener_bit | listeners_.size());
@@ -69,6 +72,7 @@ Server::~Server() {
     order_.clear();
     sessions_.clear();
     unwatch_listeners();
+    if (mapper_) descriptors_->unwatch(mapper_->ready_fd(), mapped_key);
     for (size_t i = 0; i < listeners_.size(); ++i) {
         ::unlink(config_.sockets[i].path.c_str());
         closer_->release(::getuid(), std::move(listeners_[i]));  // with what waits to be accepted
@@ -78,12 +82,28 @@ Server::~Server() {
 
 void Server::on_readable(Time now, uint64_t key) {
     end_withdrawn(now);
+    if (key == mapped_key) return take_mapped(now);
     if ((key & listener_bit) != 0) {
         accept_all(now, key ^ listener_bit);
         return sweep(now);
     }
     std::array<uint64_t, reads_per_turn_max> keys;
     for (const uint64_t ready : sockets_.ready(key, keys)) on_descriptor(now, ready);
+}
+
+void Server::take_mapped(Time now) {
+    for (Mapper::Mapped& mapped : mapper_->take()) {
+        Row* row = find(mapped.session);
+        if (row == nullptr) continue;
+        Session& session = *row->session;
+        if (!mapped.unpinned.empty())
+            log_->warn(&session.tenant(), now, "memory_unpinned",  // [S19]
+                       {field("session", mapped.session), field("reason", mapped.unpinned)});
+        session.on_mapped(now, std::move(mapped));
+        turns_.warm(row->turn);
+        update_busy(*row);
+    }
+    sweep(now);
 }
 
 void Server::on_descriptor(Time now, uint64_t key) {
@@ -169,13 +189,12 @@ Result<void> Server::admit(Time now, Fd& connection, PeerProcess peer, const Ten
                                           " descriptors that this user passed are not closed yet");
     NEXAR_TRY(auto charge, tenant->charge(Resource::sessions));  // [N3]
     const SessionId id(next_session_++);
-    const SessionHost host{
-        service_,        &robust_,
-        page_.fd.get(),  config_.node,
-        config_.session, config_.sabotage,
-        &waker_,         {unmapper_, holes_ ? &*holes_ : nullptr, faults_, id.value, tenant->number},
-        &sealer_,        closer_,
-        &any_ended_};
+    const SessionHost host{service_,        &robust_,
+                           page_.fd.get(),  config_.node,
+                           config_.session, config_.sabotage,
+                           &waker_,         {unmapper_, holes_, faults_, id.value, tenant->number},
+                           mapper_.get(),   closer_,
+                           &any_ended_};
     NEXAR_TRY_VOID(watch(*tenant, connection.get(), connection_key(id)));
     if (peer.pidfd) {
         const auto watched = watch(*tenant, peer.pidfd.get(), process_key(id));

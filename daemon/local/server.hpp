@@ -127,6 +127,7 @@ class Server final : public engine::Clients {
     bool tick_is_due(Time now) const;
     void end_all_given_up(Time now);
     void note_faults();
+    void take_mapped(Time now);
     void end_faulted(Time now);
     void sweep(Time now);
     void forget(Session& session, Time now);
@@ -145,9 +146,9 @@ class Server final : public engine::Clients {
     std::vector<Fd> listeners_;  // of config_.sockets, in that order
     CrowdWaker waker_;
     ReleaserRef unmapper_ = std::make_shared<Releaser>(1);
-    std::optional<Holes> holes_;   // none: refused here
-    std::string holes_unguarded_;  // the reason, while holes_ is none
-    Sealer sealer_;
+    std::shared_ptr<const Holes> holes_;  // null: refused here
+    std::string holes_unguarded_;         // the reason, while holes_ is null
+    std::unique_ptr<Mapper> mapper_;
     std::shared_ptr<Faults> faults_ = std::make_shared<Faults>();  // by session
     ReleaserRef closer_ = std::make_shared<Releaser>(closing_threads_max);
     Time accept_again_at_ = never;  // the listeners are not watched until then; never: they are

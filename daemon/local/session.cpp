@@ -1,14 +1,16 @@
 // See session.hpp. Transitions:
 //   expects_hello -> expects_attach   HELLO with a version that both have; WELCOME was sent
-//   expects_attach -> ready           ATTACH with a control segment that can be mapped; READY was sent
+//   expects_attach -> mapping         ATTACH with a control segment
+//   mapping -> ready                  the segment is mapped and sealed [S19]; READY was sent
 //   any -> ended                      end(): by the client, its process's end, a protocol error, a deadline
 #include "local/session.hpp"
 
 #include <sys/socket.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <cstring>
+
+#include "local/pins.hpp"
 
 namespace nexar::local {
 
@@ -47,12 +49,13 @@ Error protocol_error(std::string text) {
     return Error{Errc::protocol_error, std::move(text), -1, -1, {}};
 }
 
-// The loop reads the control segment, and waits while the client punches its memfd: so that is short [S19].
-Result<void> check_length(int memfd, uint64_t bytes) {
-    struct stat status{};
-    if (::fstat(memfd, &status) == 0 && static_cast<uint64_t>(status.st_size) <= bytes) return {};
-    return fail(Errc::invalid_argument, "the control segment's memfd has " + std::to_string(status.st_size) +
-                                            " bytes, not " + std::to_string(bytes));
+Result<void> check_region(const nexar_msg_region_add& add, bool lacks_descriptor) {
+    if (add.kind != NEXAR_MEMORY_MEMFD)
+        return fail(Errc::unsupported, "the kind of memory is " + std::to_string(add.kind) +
+                                           "; allowed: " + std::to_string(NEXAR_MEMORY_MEMFD) + " (memfd)");
+    if (add.reserved != 0) return fail(Errc::invalid_argument, "a reserved field of the region is not 0");
+    if (lacks_descriptor) return fail(Errc::no_memory, "the daemon is out of descriptors");
+    return {};
 }
 
 }  // namespace
@@ -152,11 +155,21 @@ Result<void> Session::on_attach(Packet& packet) {
         return fail(Errc::invalid_argument, "a control segment of " + std::to_string(attach.slots) +
                                                 " slots and " + std::to_string(attach.control_bytes) +
                                                 " bytes is not possible");
-    NEXAR_TRY_VOID(check_length(packet.fds[0].get(), attach.control_bytes));
-    NEXAR_TRY(control_, Mapping::of_client(packet.fds[0].get(), 0, attach.control_bytes, attach.control_bytes,
-                                           host_.mapping));
-    packet.fds.clear();  // a memfd that is mapped closes at once
-    NEXAR_TRY(auto view, shm::ControlView::over(control_->bytes(), attach.slots));
+    slots_ = attach.slots;
+    host_.mapper->map({.session = id_,
+                       .memfd = std::move(packet.fds[0]),
+                       .bytes = attach.control_bytes,
+                       .bytes_max = attach.control_bytes,
+                       .host = host_.mapping});
+    packet.fds.clear();
+    state_ = State::mapping;
+    return {};
+}
+
+Result<void> Session::attach(const Result<std::shared_ptr<Mapping>>& control) {
+    if (!control) return fail(control.error());
+    control_ = *control;
+    NEXAR_TRY(auto view, shm::ControlView::over(control_->bytes(), slots_));
     const SessionIdentity identity{id_, client_.tenant, pid(), host_.node};
     Waker& waker = *this;
     core_ = std::make_unique<SessionCore>(identity, view, *host_.service, waker, host_.limits);
@@ -165,6 +178,21 @@ Result<void> Session::on_attach(Packet& packet) {
         return fail(Errc::closed, "the answer could not be sent to the client");
     state_ = State::ready;
     return {};
+}
+
+// Memory that cannot be mapped is an error in the slot of a region, and ends a session that has no other.
+void Session::on_mapped(Time now, Mapper::Mapped mapped) {
+    if (ended_) return;
+    if (state_ == State::mapping) {
+        const auto attached = attach(mapped.mapping);
+        if (!attached) end(now, SessionEnd::crashed, attached.error());
+        return;
+    }
+    if (!mapped.mapping) return core_->end_region(mapped.region, fail(mapped.mapping.error()));
+    const std::shared_ptr<Mapping>& mapping = *mapped.mapping;
+    const auto bytes = mapping->bytes();
+    core_->end_region(mapped.region, RegionMemory{bytes.data(), bytes.size(), mapping->backing(), mapping,
+                                                  mapping->charges()});
 }
 
 Result<void> Session::on_ready_packet(Time now, uint32_t type, Packet& packet) {
@@ -186,29 +214,26 @@ Result<void> Session::on_ready_packet(Time now, uint32_t type, Packet& packet) {
     }
 }
 
-// A region that cannot be mapped is an error in its slot; only a malformed message ends the session.
+// A region that is refused is an error in its slot; only a malformed message ends the session.
 Result<void> Session::on_region_add(Packet& packet) {
     const bool lacks_descriptor = packet.out_of_descriptors && packet.fds.empty();
     NEXAR_TRY(auto add, body_of<nexar_msg_region_add>(packet, lacks_descriptor ? 0 : 1));
-    core_->add_region(add.slot, add.generation, add.region, add.bytes,
-                      [&] { return map_region(packet, add); });
-    return {};
-}
-
-Result<RegionMemory> Session::map_region(Packet& packet, const nexar_msg_region_add& add) const {
-    if (add.kind != NEXAR_MEMORY_MEMFD)
-        return fail(Errc::unsupported, "the kind of memory is " + std::to_string(add.kind) +
-                                           "; allowed: " + std::to_string(NEXAR_MEMORY_MEMFD) + " (memfd)");
-    if (add.reserved != 0) return fail(Errc::invalid_argument, "a reserved field of the region is not 0");
-    if (packet.fds.empty()) return fail(Errc::no_memory, "the daemon is out of descriptors");
-    NEXAR_TRY(auto mapping, Mapping::of_client(packet.fds[0].get(), add.offset, add.bytes,
-                                               host_.limits.region_bytes_max, host_.mapping));
-    auto may_wait = host_.sealer->seal(lane(), std::move(packet.fds[0]));
+    auto charges = core_->begin_region(add.slot, add.generation, add.region, add.bytes, pipes_for(add.bytes));
+    if (charges.empty()) return {};
+    if (const auto good = check_region(add, lacks_descriptor); !good) {
+        core_->end_region(add.region, fail(good.error()));
+        return {};
+    }
+    host_.mapper->map({.session = id_,
+                       .region = add.region,
+                       .memfd = std::move(packet.fds[0]),
+                       .offset = add.offset,
+                       .bytes = add.bytes,
+                       .bytes_max = host_.limits.region_bytes_max,
+                       .host = host_.mapping,
+                       .charges = std::move(charges)});
     packet.fds.clear();
-    const auto bytes = mapping->bytes();
-    auto charges = mapping->charges();
-    return RegionMemory{bytes.data(),       bytes.size(),        mapping->backing(),
-                        std::move(mapping), std::move(may_wait), std::move(charges)};
+    return {};
 }
 
 void Session::end_if_given_up(Time now) {

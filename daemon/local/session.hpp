@@ -9,7 +9,7 @@
 #include <string>
 
 #include "local/alive.hpp"
-#include "local/sealer.hpp"
+#include "local/mapper.hpp"
 #include "local/session_core.hpp"
 #include "local/socket.hpp"
 
@@ -25,7 +25,7 @@ struct SessionHost {
     SessionCore::Sabotage sabotage;
     CrowdWaker* waker = nullptr;
     MappingHost mapping;
-    Sealer* sealer = nullptr;
+    Mapper* mapper = nullptr;
     ReleaserRef closer;         // of descriptors; a user's number is its lane
     bool* any_ended = nullptr;  // set when a session ends
 };
@@ -47,9 +47,10 @@ class Session final : private Waker {
 
     void on_readable(Time now);       // the connection; takes a bounded number of packets
     void on_process_ended(Time now);  // the pidfd
-    void on_time(Time now);           // the handshake's deadline
-    void end_if_given_up(Time now);   // [S15]
-    void end_if_faulted(Time now);    // [S18]
+    void on_mapped(Time now, Mapper::Mapped mapped);
+    void on_time(Time now);          // the handshake's deadline
+    void end_if_given_up(Time now);  // [S15]
+    void end_if_faulted(Time now);   // [S18]
     // Handles submitted entries, at most so many; returns how many.
     size_t drain(Time now, size_t entries_max);
     bool has_work() const { return (ending_ && !ended_) || (core_ && core_->has_work()); }
@@ -71,7 +72,7 @@ class Session final : private Waker {
     SessionCore* core() { return core_.get(); }
 
   private:
-    enum class State { expects_hello, expects_attach, ready };
+    enum class State { expects_hello, expects_attach, mapping, ready };
     static constexpr int packets_per_turn_max = 4;
     static constexpr size_t unclosed_max = 256;      // descriptors of a user; an honest one's are all mapped
     static constexpr int packets_at_end_max = 4096;  // above the capacity of a socket's buffer
@@ -86,7 +87,7 @@ class Session final : private Waker {
     Result<void> on_attach(Packet& packet);
     Result<void> on_ready_packet(Time now, uint32_t type, Packet& packet);
     Result<void> on_region_add(Packet& packet);
-    Result<RegionMemory> map_region(Packet& packet, const nexar_msg_region_add& add) const;
+    Result<void> attach(const Result<std::shared_ptr<Mapping>>& control);
     void end_with_rest(Time now, Error crash);
     size_t take_rest(Time now, size_t entries_max);
     void drain_socket(Time now);
@@ -100,8 +101,9 @@ class Session final : private Waker {
     Time handshake_until_;  // the session ends when it is not ready by then
     State state_ = State::expects_hello;
     std::unique_ptr<AliveWord> alive_;   // null before HELLO
-    std::shared_ptr<Mapping> control_;   // the control segment; null before ATTACH
-    std::unique_ptr<SessionCore> core_;  // null before ATTACH
+    uint32_t slots_ = 0;                 // that the client has asked for
+    std::shared_ptr<Mapping> control_;   // the control segment; null before it is mapped
+    std::unique_ptr<SessionCore> core_;  // null before that
     std::optional<Error> ended_;         // the reason, once the session has ended
     std::optional<Error> ending_;        // its client has ended; entries that came before are left
     size_t rest_ = 0;                    // at most so many

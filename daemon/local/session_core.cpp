@@ -300,17 +300,36 @@ Result<void> SessionCore::free_region(Ticket ticket, const nexar_shm_descriptor&
     return {};
 }
 
-void SessionCore::add_region(uint32_t slot, uint32_t generation, uint32_t region, uint64_t bytes,
-                             const MapRegion& map) {
-    if (broken_) return;
+SessionCore::Charges SessionCore::begin_region(uint32_t slot, uint32_t generation, uint32_t region,
+                                               uint64_t bytes, uint64_t descriptors) {
+    if (broken_) return {};
     const Ticket ticket{slot, generation};
-    if (slot >= control_.slots()) return bad_entry("names a slot beyond the table");
-    if (!ledger_.try_accept(slot, generation)) return bad_entry("names a slot that is in flight");
+    if (slot >= control_.slots()) return bad_entry("names a slot beyond the table"), Charges();
+    if (!ledger_.try_accept(slot, generation)) return bad_entry("names a slot that is in flight"), Charges();
     kinds_[slot] = NEXAR_CMD_REGION_ADD;
-    auto accepted = use_region_number(region);  // used, also when the memory is refused
-    if (accepted) accepted = accept_region(region, bytes, map);
-    if (!accepted) return end_with(ticket, NEXAR_CMD_REGION_ADD, accepted.error(), result_of_epoch(0));
-    end(ticket, result_of_epoch(0));
+    const auto used = use_region_number(region);  // used, also when the memory is refused
+    auto charges = used ? charge_region(bytes, descriptors) : Result<Charges>(fail(used.error()));
+    if (!charges) {
+        end_with(ticket, NEXAR_CMD_REGION_ADD, charges.error(), result_of_epoch(0));
+        return {};
+    }
+    region_bytes_ += bytes;
+    coming_regions_.emplace(region, ComingRegion{ticket, bytes, *charges});
+    return std::move(*charges);
+}
+
+void SessionCore::end_region(uint32_t number, Result<RegionMemory> memory) {
+    const auto at = coming_regions_.find(number);
+    if (broken_ || at == coming_regions_.end()) return;
+    ComingRegion coming = std::move(at->second);
+    coming_regions_.erase(at);
+    if (!memory) {
+        region_bytes_ -= coming.bytes;
+        return end_with(coming.ticket, NEXAR_CMD_REGION_ADD, memory.error(), result_of_epoch(0));
+    }
+    regions_.emplace(number, service_->regions().add(RegionKind::memfd, identity_.id, std::move(*memory),
+                                                     std::move(coming.charges)));
+    end(coming.ticket, result_of_epoch(0));
 }
 
 Result<void> SessionCore::use_region_number(uint32_t region) {
@@ -323,22 +342,17 @@ size_t SessionCore::regions_max() const {
     return std::min<size_t>(limits_.regions_max, NEXAR_SHM_REGIONS_MAX);
 }
 
-Result<void> SessionCore::accept_region(uint32_t region, uint64_t bytes, const MapRegion& map) {
-    if (regions_.size() >= regions_max())
+Result<SessionCore::Charges> SessionCore::charge_region(uint64_t bytes, uint64_t descriptors) const {
+    if (regions_.size() + coming_regions_.size() >= regions_max())
         return fail(Errc::table_full,
                     "this session may have " + std::to_string(regions_max()) + " regions at once");
     if (bytes > limits_.session_bytes_max - region_bytes_)
         return fail(Errc::no_memory,
                     "this session may register " + std::to_string(limits_.session_bytes_max) +
                         " bytes (session_memory_max_bytes); it has " + std::to_string(region_bytes_));
-    NEXAR_TRY(ChargeRef row, identity_.tenant->charge(Resource::regions));
+    NEXAR_TRY(ChargeRef rows, identity_.tenant->charge(Resource::regions, descriptors));
     NEXAR_TRY(ChargeRef length, identity_.tenant->charge(Resource::region_bytes, bytes));
-    NEXAR_TRY(RegionMemory memory, map());
-    region_bytes_ += memory.bytes;
-    if (memory.charges) *memory.charges = {row, length};
-    regions_.emplace(region, service_->regions().add(RegionKind::memfd, identity_.id, std::move(memory),
-                                                     {std::move(row), std::move(length)}));
-    return {};
+    return Charges{std::move(rows), std::move(length)};
 }
 
 void SessionCore::complete(uint64_t value, const engine::Outcome& outcome) {

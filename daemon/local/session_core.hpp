@@ -62,12 +62,14 @@ class SessionCore {
     size_t drain(Time now, size_t entries_max = 64);
     bool has_work() const { return !broken_ && submission_.has_entry(); }
 
-    // A region of so many bytes that arrived over the socket. `map` is called when it is charged, so that
-    // what is mapped never exceeds a share, also while it waits to be unmapped [N1]. Completes the slot of
-    // the request.
-    using MapRegion = std::function<Result<RegionMemory>()>;
-    void add_region(uint32_t slot, uint32_t generation, uint32_t region, uint64_t bytes,
-                    const MapRegion& map);
+    // A region of so many bytes that arrived over the socket, and takes `descriptors` of the daemon's.
+    // Returns its charges, which are to end when it is unmapped, so that what is mapped never exceeds a share
+    // [N1]; empty: it was refused, in the slot of the request. end_region() completes that slot.
+    using Charges = std::vector<ChargeRef>;
+    Charges begin_region(uint32_t slot, uint32_t generation, uint32_t region, uint64_t bytes,
+                         uint64_t descriptors);
+    // Ignored for a region that was not begun.
+    void end_region(uint32_t region, Result<RegionMemory> memory);
 
     // From the engine (engine::Clients). A ticket that is not in flight is ignored: its slot was completed
     // before.
@@ -116,6 +118,12 @@ class SessionCore {
         uint32_t segments = 1, filled = 0, taken = 0, done = 0;
     };
 
+    struct ComingRegion {
+        Ticket ticket;
+        uint64_t bytes;
+        Charges charges;
+    };
+
     void handle_entry(Time now, const shm::Entry& entry);
     void on_stage(Time now, Ticket ticket);
     void on_submit(Time now, Ticket ticket);
@@ -128,7 +136,7 @@ class SessionCore {
     Result<void> report_node(Ticket ticket, const nexar_shm_descriptor& asked);
     Result<void> free_region(Ticket ticket, const nexar_shm_descriptor& asked);
     Result<void> use_region_number(uint32_t region);
-    Result<void> accept_region(uint32_t region, uint64_t bytes, const MapRegion& map);
+    Result<Charges> charge_region(uint64_t bytes, uint64_t descriptors) const;
     uint32_t epoch_of(const nexar_shm_descriptor& asked) const;
     Result<MemoryRef> name_memory(const nexar_shm_extent& extent, uint64_t bytes, uint64_t align,
                                   const char* which) const;
@@ -152,8 +160,9 @@ class SessionCore {
     std::vector<uint8_t> kinds_;  // by slot: the request's kind, valid while it is in flight
     std::unordered_map<uint32_t, Staged> staged_;      // by slot: operations in flight that are staged
     std::unordered_map<uint32_t, RegionPin> regions_;  // by the client's number; registered now
-    UsedNumbers region_numbers_;                       // a number is used once, also when it was refused
-    uint64_t region_bytes_ = 0;                        // sum of regions_
+    std::unordered_map<uint32_t, ComingRegion> coming_regions_;  // begun
+    UsedNumbers region_numbers_;  // a number is used once, also when it was refused
+    uint64_t region_bytes_ = 0;   // sum of regions_
     std::unordered_map<uint32_t, engine::GroupInfo> groups_;  // by the handle that the client knows
     size_t groups_opening_ = 0;                               // opens in flight
     uint32_t next_group_ = 1;                                 // the next handle; handles are not used again

@@ -23,7 +23,7 @@ Pool::~Pool() {
 void Pool::submit(engine::WorkerJob job) {
     ++in_flight_;
     const size_t bytes = engine::bytes_of(job);
-    if ((bytes <= inline_bytes_max && !engine::may_wait(job)) || workers_.empty()) {
+    if (bytes <= inline_bytes_max || workers_.empty()) {
         engine::run_piece(job, 0, bytes);
         done_inline_.push_back(job.handle);
         return;

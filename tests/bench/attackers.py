@@ -7,7 +7,8 @@ from hosts import Used
 
 UID = 2001
 WORKERS_BYTES, QUEUED = 128 << 20, 256
-HOSTILE_MODES = ("descriptors", "scribble", "entries", "flip", "punch", "doorbells", "files", "handshakes")
+HOSTILE_MODES = ("descriptors", "scribble", "entries", "flip", "punch", "holes", "mappings", "doorbells", "files",
+                 "handshakes")
 HOSTILE_SECONDS = 60  # more than a measurement takes
 PROCESSES = 2
 LIES = 60  # in a row

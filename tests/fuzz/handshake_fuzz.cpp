@@ -44,7 +44,7 @@ local::Fd memory(size_t bytes, bool sealed) {
     local::Fd fd(memfd_create("fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     must(fd && ftruncate(fd.get(), static_cast<off_t>(bytes)) == 0);
     must(bytes == 0 || fallocate(fd.get(), 0, 0, static_cast<off_t>(bytes)) == 0);  // [S18]
-    if (sealed) must(fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0);
+    if (sealed) must(fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0);
     return fd;
 }
 

@@ -6,6 +6,7 @@
 #include "core/bytes.hpp"
 #include "local/session_core.hpp"
 #include "shm/words.hpp"
+#include "support/add_region.hpp"
 #include "support/control_memory.hpp"
 
 namespace {
@@ -55,8 +56,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     local::SessionCore core({SessionId(5), tenants.of("", 1000), 77, {}}, memory.view(), engine, waker, {});
     engine.core = &core;
     auto region = std::make_shared<std::array<std::byte, 4096>>();
-    core.add_region(slots - 1, 1, 1, region->size(),
-                    [&] { return RegionMemory{region->data(), region->size(), {}, region}; });
+    test::add_region(core, slots - 1, 1, 1, region->size(),
+                     [&] { return RegionMemory{region->data(), region->size(), {}, region}; });
     shm::SubmissionProducer producer(memory.view());
     uint32_t generation = 1;
     Reader in(std::as_bytes(std::span(data, size)));

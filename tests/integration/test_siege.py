@@ -20,7 +20,8 @@ from harness.values import check, given, reduced
 from test_hostile_member import a_liar, lie_at_random, teach
 
 SEED, SECONDS = int(os.environ.get("NEXAR_SIEGE_SEED", "1")), float(os.environ.get("NEXAR_SIEGE_SECONDS", "60"))
-MODES = ("descriptors", "scribble", "entries", "flip", "punch", "doorbells", "files", "handshakes")
+MODES = ("descriptors", "scribble", "entries", "flip", "punch", "holes", "mappings", "doorbells", "files",
+         "handshakes")
 ATTACK_SECONDS = 3
 OTHER = 2002  # the uid of honest ranks; attackers have this test's
 TURN_SECONDS_MAX, OPEN_SECONDS_MAX = 2 + BUSY, 6 + BUSY

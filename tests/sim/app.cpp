@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "shm/words.hpp"
+#include "support/add_region.hpp"
 #include "support/regions.hpp"
 
 namespace nexar::sim {
@@ -123,7 +124,7 @@ uint32_t App::add_region(std::shared_ptr<std::vector<std::byte>> memory, Then th
     shm::store_release(slot.state, NEXAR_SLOT_WORD(handle->generation, uint32_t{NEXAR_SLOT_SUBMITTED}));
     later(shape_.turn_delay, [this, h = *handle, region, memory] {
         if (!core_ || host_.dead) return;
-        core_->add_region(h.slot, h.generation, region, memory->size(), [&] {
+        nexar::test::add_region(*core_, h.slot, h.generation, region, memory->size(), [&] {
             return nexar::test::memory_of_test(memory->data(), memory->size(), memory);
         });
     });

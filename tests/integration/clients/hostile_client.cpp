@@ -24,15 +24,17 @@ struct Attack {
     Clock::time_point until;
     Random random;
     uint64_t sessions = 0, ended = 0;
+    std::function<void(int memfd, uint64_t bytes)> on_memory{};
 
     bool goes_on() const { return Clock::now() < until; }
     uint64_t below(uint64_t n) { return random() % n; }
     bool chance(uint64_t one_in) { return below(one_in) == 0; }
 
     // A new session, as soon as the daemon gives one.
-    std::unique_ptr<RawSession> session() {
+    std::unique_ptr<RawSession> session(uint64_t region_bytes = 1 << 20, bool sparse = false) {
         while (goes_on()) {
-            auto out = std::make_unique<RawSession>();
+            auto out = std::make_unique<RawSession>(region_bytes, sparse);
+            if (on_memory) out->on_memory = on_memory;
             if (out->open(path)) {
                 ++sessions;
                 return out;
@@ -118,7 +120,7 @@ void scribble(Attack& a) {
                 std::atomic_ref(control[at])
                     .store(a.chance(3) ? a.number() : a.random(), std::memory_order_relaxed);
             }
-            std::atomic_ref(reinterpret_cast<uint64_t*>(s->region())[a.below(RawSession::region_bytes / 8)])
+            std::atomic_ref(reinterpret_cast<uint64_t*>(s->region())[a.below(s->region_bytes / 8)])
                 .store(a.random());
         }
     }
@@ -158,19 +160,88 @@ void flip(Attack& a) {
     }
 }
 
-// Pages of the segments disappear while the daemon works in them.
+// Pages of the segments are to disappear, before the daemon has them and while it works in them.
 void punch(Attack& a) {
     constexpr int how = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+    a.on_memory = [&a](int memfd, uint64_t bytes) {
+        if (a.chance(8)) fallocate(memfd, how, 0, static_cast<off_t>(bytes));
+    };
     while (auto s = a.session())
         for (int i = 0; i < 500 && a.goes_on() && !s->ended(); ++i) {
             const uint32_t at = 1 + static_cast<uint32_t>(a.below(RawSession::slots - 1));
-            const uint32_t generation = s->submit(at, s->all_reduce(RawSession::region_bytes / 16));
-            fallocate(s->region_fd(), how, 0, static_cast<off_t>(RawSession::region_bytes));
-            const bool last = a.chance(8);  // without its rings this session is stuck: take another
-            if (last) fallocate(s->control_fd(), how, 0, static_cast<off_t>(RawSession::control_bytes()));
+            const uint32_t generation = s->submit(at, s->all_reduce(s->region_bytes / 16));
+            if (fallocate(s->region_fd(), how, 0, static_cast<off_t>(s->region_bytes)) == 0) _exit(5);
+            if (fallocate(s->control_fd(), how, 0, static_cast<off_t>(RawSession::control_bytes())) == 0)
+                _exit(5);
             a.ended += s->await(at, generation, 5);
-            if (last) break;
         }
+}
+
+// Operations on memory that is not there.
+void holes(Attack& a) {
+    constexpr uint64_t bytes = 300 << 20;
+    while (auto s = a.session(bytes, true)) {
+        a.ended += s->await(1, s->submit(1, s->all_reduce(bytes / 16)));
+        struct stat status{};
+        const bool provided = fstat(s->region_fd(), &status) == 0 && status.st_blocks > 2 * 8 * 150;
+        if (provided && s->ended()) _exit(5);  // though the session has ended for its holes
+    }
+}
+
+// Mappings make the kernel's work on a page longer: of so many no honest program comes near.
+class Multiplier {
+  public:
+    Multiplier() = default;
+    ~Multiplier() { end(); }
+    Multiplier(const Multiplier&) = delete;
+
+    // From now on, huge pages are to be made of it, and it is punched as long as the kernel allows that.
+    void take(int memfd, uint64_t bytes) {
+        constexpr uint64_t huge = 2 << 20, mapped_max = 4000;
+        const uint64_t length = (bytes + huge - 1) / huge * huge;
+        void* room = mmap(nullptr, length + huge, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        const auto first = (reinterpret_cast<uintptr_t>(room) + huge - 1) / huge * huge;
+        void* at = mmap(reinterpret_cast<void*>(first), length, PROT_READ, MAP_SHARED | MAP_FIXED, memfd, 0);
+        if (room == MAP_FAILED || at == MAP_FAILED) _exit(3);
+        mapped_.push_back({room, length + huge});
+        for (uint64_t i = 0; i < mapped_max;
+             ++i) {  // every other is of another kind, so that none are merged
+            const int kind = i % 2 == 0 ? PROT_READ : PROT_READ | PROT_EXEC;
+            void* more = mmap(nullptr, bytes, kind, MAP_SHARED | MAP_POPULATE, memfd, 0);
+            if (more == MAP_FAILED) break;
+            mapped_.push_back({more, bytes});
+        }
+        threads_.emplace_back([this, memfd, at, length, bytes] {
+            constexpr int how = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, collapse = 25;  // MADV_COLLAPSE
+            while (!stop_) {
+                fallocate(memfd, how, 4096, static_cast<off_t>(bytes - 4096));
+                madvise(at, length, collapse);
+            }
+        });
+    }
+    void end() {
+        stop_ = true;
+        for (std::thread& thread : threads_) thread.join();
+        for (const auto& [at, bytes] : mapped_) munmap(at, bytes);
+        threads_.clear();
+        mapped_.clear();
+        stop_ = false;
+    }
+
+  private:
+    std::atomic<bool> stop_{false};
+    std::vector<std::thread> threads_;
+    std::vector<std::pair<void*, uint64_t>> mapped_;
+};
+
+void mappings(Attack& a) {
+    Multiplier multiplier;
+    a.on_memory = [&](int memfd, uint64_t bytes) { multiplier.take(memfd, bytes); };
+    while (auto s = a.session()) {
+        for (int i = 0; i < 500 && a.goes_on() && !s->ended(); ++i)
+            a.ended += s->await(1, s->submit(1, s->all_reduce(s->region_bytes / 16)), 1000);
+        multiplier.end();
+    }
 }
 
 // Endless doorbells, and an answer to each operation that is never read.
@@ -255,6 +326,8 @@ int run(int argc, char** argv) {
                                                          {"entries", entries},
                                                          {"flip", flip},
                                                          {"punch", punch},
+                                                         {"holes", holes},
+                                                         {"mappings", mappings},
                                                          {"doorbells", doorbells},
                                                          {"files", descriptors_of_files},
                                                          {"handshakes", handshakes}};

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <optional>
 #include <random>
 #include <span>
@@ -28,17 +29,22 @@ using Random = std::mt19937_64;
 class RawSession {
   public:
     static constexpr uint32_t slots = 16;
-    static constexpr uint64_t region_bytes = 1 << 20;
 
+    // `sparse`: of the region there are only the pages that the daemon wants to be there [S19].
+    explicit RawSession(uint64_t bytes_of_region = 1 << 20, bool sparse = false)
+        : region_bytes(bytes_of_region), sparse_(sparse) {}
     ~RawSession() {
         if (control_) munmap(control_, control_bytes());
         if (region_) munmap(region_, region_bytes);
         for (const int fd : {socket_, control_fd_, region_fd_})
             if (fd >= 0) close(fd);
     }
-    RawSession() = default;
     RawSession(const RawSession&) = delete;
     RawSession& operator=(const RawSession&) = delete;
+
+    const uint64_t region_bytes;
+    // Called with each memfd before it is passed.
+    std::function<void(int memfd, uint64_t bytes)> on_memory = [](int, uint64_t) {};
 
     // Handshake, a region, a group of one. False: the daemon refused.
     bool open(const std::string& path) {
@@ -48,7 +54,8 @@ class RawSession {
         hello.version_min = hello.version_max = NEXAR_LOCAL_VERSION;
         if (!send(&hello, sizeof hello) || receive() != NEXAR_MSG_WELCOME) return false;
         control_fd_ = sealed_memory(control_bytes());
-        control_ = map(control_fd_, control_bytes());
+        control_ = map(control_fd_, control_bytes(), false);
+        on_memory(control_fd_, control_bytes());
         nexar_msg_attach attach{};
         attach.head = {NEXAR_LOCAL_MAGIC, NEXAR_MSG_ATTACH};
         attach.slots = slots;
@@ -56,7 +63,8 @@ class RawSession {
         if (!send(&attach, sizeof attach, std::span(&control_fd_, 1)) || receive() != NEXAR_MSG_READY)
             return false;
         region_fd_ = sealed_memory(region_bytes);
-        region_ = map(region_fd_, region_bytes);
+        region_ = map(region_fd_, region_bytes, sparse_);
+        on_memory(region_fd_, region_bytes);
         return add_region() && open_group();
     }
 
@@ -117,6 +125,10 @@ class RawSession {
         return *reinterpret_cast<nexar_shm_payload*>(control_ + nexar_shm_payloads_offset(slots) +
                                                      i * sizeof(nexar_shm_payload));
     }
+    nexar_shm_detail& detail(uint32_t i) {
+        return *reinterpret_cast<nexar_shm_detail*>(control_ + nexar_shm_details_offset(slots) +
+                                                    i * sizeof(nexar_shm_detail));
+    }
 
     // Publishes an entry with the turn that the daemon expects next.
     void push(uint32_t kind, uint32_t slot_index, uint32_t generation) {
@@ -160,7 +172,7 @@ class RawSession {
         return d;
     }
 
-    static int sealed_memory(uint64_t bytes, int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) {
+    static int sealed_memory(uint64_t bytes, int seals = F_SEAL_SHRINK | F_SEAL_GROW) {
         const int fd = memfd_create("hostile", MFD_CLOEXEC | MFD_ALLOW_SEALING);
         if (fd < 0 || ftruncate(fd, static_cast<off_t>(bytes)) != 0) _exit(3);
         if (seals && fcntl(fd, F_ADD_SEALS, seals) != 0) _exit(3);
@@ -168,10 +180,13 @@ class RawSession {
     }
 
   private:
-    static uint8_t* map(int fd, uint64_t bytes) {
-        void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);  // [S18]
+    static uint8_t* map(int fd, uint64_t bytes, bool sparse) {
+        const int pages = sparse ? 0 : MAP_POPULATE;  // [S18]
+        void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | pages, fd, 0);
         if (at == MAP_FAILED) _exit(3);
-        return static_cast<uint8_t*>(at);
+        auto* const out = static_cast<uint8_t*>(at);
+        for (uint64_t i = 0; sparse && i < bytes; i += uint64_t{2} << 20) out[i] = 1;
+        return out;
     }
 
     bool add_region() {
@@ -205,6 +220,7 @@ class RawSession {
         return true;
     }
 
+    const bool sparse_;
     int socket_ = -1, control_fd_ = -1, region_fd_ = -1;
     uint8_t *control_ = nullptr, *region_ = nullptr;
     uint32_t tail_ = 0, group_ = 0, epoch_ = 0;

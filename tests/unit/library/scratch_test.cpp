@@ -16,7 +16,7 @@ struct Owner {
     explicit Owner(uint64_t limit)
         : scratch(
               limit,
-              [this](uint64_t bytes, Pages) -> Result<Region*> {
+              [this](uint64_t bytes) -> Result<Region*> {
                   auto* region = new Region;
                   region->bytes = bytes;
                   alive.insert(region);

@@ -77,9 +77,11 @@ inline nexar_msg_hello hello() {
 }
 
 // Has all its pages, as everything that a client passes [S18].
-inline local::Fd memfd(uint64_t bytes, int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) {
+inline local::Fd memfd(uint64_t bytes, int seals = F_SEAL_SHRINK | F_SEAL_GROW) {
     local::Fd fd(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     REQUIRE(::fallocate(fd.get(), 0, 0, static_cast<off_t>(bytes)) == 0);
+    for (uint64_t at = 0; at < bytes; at += uint64_t{2} << 20)  // [S19]
+        REQUIRE(::pwrite(fd.get(), "", 1, static_cast<off_t>(at)) == 1);
     if (seals) REQUIRE(::fcntl(fd.get(), F_ADD_SEALS, seals) == 0);
     return fd;
 }

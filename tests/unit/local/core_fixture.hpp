@@ -7,6 +7,7 @@
 
 #include "local/session_core.hpp"
 #include "shm/words.hpp"
+#include "support/add_region.hpp"
 #include "support/control_memory.hpp"
 #include "support/regions.hpp"
 
@@ -91,8 +92,8 @@ struct Fixture {
 
     Fixture() {
         engine.core = &core;
-        core.add_region(15, 1, 1, region.size(),
-                        [&] { return nexar::test::memory_of_test(region.data(), region.size()); });
+        nexar::test::add_region(core, 15, 1, 1, region.size(),
+                                [&] { return nexar::test::memory_of_test(region.data(), region.size()); });
         nexar_shm_group_open open{};
         open.size = 4, open.rank = 2, open.name_bytes = 3;
         memory.view().payload(0).group_open = open;

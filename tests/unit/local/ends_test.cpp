@@ -42,6 +42,7 @@ void end_with_a_full_ring(End how) {
     view.initialise();
     REQUIRE(say(fd, attach(slots), {control.get()}));
     REQUIRE(server.take(10000));
+    REQUIRE(server.take(10000));  // it is mapped
 
     shm::SubmissionProducer producer(view);
     for (uint32_t i = 0; i <= submitted; ++i) {

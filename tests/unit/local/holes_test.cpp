@@ -14,6 +14,7 @@
 #include <string>
 
 #include "by_hand.hpp"
+#include "integration/clients/raw_session.hpp"
 #include "local/memory.hpp"
 #include "nexar.h"
 #include "support/forbidden_calls.hpp"
@@ -27,7 +28,7 @@ using local::Holes;
 namespace {
 
 constexpr uint64_t page = 4096, mib = 1 << 20;
-constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW;
 
 Fd sparse(uint64_t bytes, const char* name = "holes-test") {
     Fd fd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
@@ -61,47 +62,23 @@ struct Guarded {
     Guarded(const Fd& fd, uint64_t bytes, std::shared_ptr<local::Faults> faults = {}, uint64_t owner = 0) {
         auto opened = Holes::open();
         if (!opened) SKIP("this machine refuses userfaultfd: " + opened.error().text);
-        holes.emplace(std::move(*opened));
-        auto made = local::Mapping::of_client(fd.get(), 0, bytes, bytes,
-                                              {unmapper, &*holes, std::move(faults), owner});
+        holes = std::make_shared<const Holes>(std::move(*opened));
+        auto made =
+            local::Mapping::of_client(fd.get(), 0, bytes, bytes, {unmapper, holes, std::move(faults), owner});
         REQUIRE(made);
         mapping = *made;
         memory = mapping->bytes();
     }
     std::shared_ptr<loop::Releaser> unmapper = std::make_shared<loop::Releaser>(1);
-    std::optional<Holes> holes;
+    std::shared_ptr<const Holes> holes;
     std::shared_ptr<local::Mapping> mapping;
     MutableBytes memory;
 };
 
-// A session, a group of one, and memory of the library; nothing is checked.
-struct Client {
-    explicit Client(const std::string& path, const char* name = "alone") {
-        nexar_session_options options;
-        nexar_session_options_init(&options, sizeof options);
-        options.socket_path = path.c_str();
-        nexar_group_options group_options;
-        nexar_group_options_init(&group_options, sizeof group_options);
-        group_options.size = 1;
-        group_options.name = name;
-        static_cast<void>(nexar_session_open(&options, &session));
-        static_cast<void>(nexar_group_open(session, &group_options, &group));
-        void* at = nullptr;
-        static_cast<void>(nexar_alloc(session, mib, nullptr, &at));
-        values = static_cast<uint64_t*>(at);
-    }
-    ~Client() { static_cast<void>(nexar_session_close(session)); }
-    Client(const Client&) = delete;
-
-    nexar_status all_reduce() {
-        return nexar_all_reduce(group, values, values + mib / 16, 1000, NEXAR_U64, NEXAR_SUM, nullptr);
-    }
-    void punch() { static_cast<void>(::madvise(values, mib, MADV_REMOVE)); }
-
-    nexar_session* session = nullptr;
-    nexar_group* group = nullptr;
-    uint64_t* values = nullptr;
-};
+int32_t status_of_all_reduce(hostile::RawSession& client) {
+    const bool done = client.await(1, client.submit(1, client.all_reduce(1000)));
+    return done ? client.slot(1).result.status : NEXAR_ERR_TIMED_OUT;
+}
 
 }  // namespace
 
@@ -181,32 +158,30 @@ TEST_CASE("[S16] [S18] memory that is replaced is freed where it is unmapped", "
 TEST_CASE("[S18] an operation on memory without pages fails, and so does its session", "[local][hostile]") {
     if (auto holes = Holes::open(); !holes) SKIP("this machine refuses userfaultfd: " + holes.error().text);
     ThreadDaemon daemon;
-    Client neighbour(daemon.path(), "neighbour"), client(daemon.path());
-    REQUIRE(client.all_reduce() == NEXAR_OK);
-    client.punch();
+    hostile::RawSession neighbour, client(uint64_t{1} << 20, true);
+    REQUIRE(neighbour.open(daemon.path()));
+    REQUIRE(client.open(daemon.path()));
 
-    CHECK(client.all_reduce() == NEXAR_ERR_PROTOCOL_ERROR);
+    CHECK(status_of_all_reduce(client) == NEXAR_ERR_PROTOCOL_ERROR);
 
-    nexar_error error{};
-    error.struct_size = sizeof error;
-    REQUIRE(nexar_last_error(&error) == NEXAR_OK);
-    CHECK(std::string(error.text).contains("has no page"));
+    CHECK(std::string(client.detail(1).text).contains("has no page"));
     CHECK(daemon.eventually([&] { return daemon.counters.sessions == 1; }));
-    CHECK(client.all_reduce() == NEXAR_ERR_PROTOCOL_ERROR);
-    CHECK(neighbour.all_reduce() == NEXAR_OK);
+    CHECK(status_of_all_reduce(neighbour) == NEXAR_OK);
 }
 
 TEST_CASE("[S18] so does a session whose control segment was not touched before", "[local][hostile]") {
     if (auto holes = Holes::open(); !holes) SKIP("this machine refuses userfaultfd: " + holes.error().text);
     ThreadDaemon daemon;
     const Fd control = sparse(nexar_shm_control_bytes(16));
+    REQUIRE(::pwrite(control.get(), "", 1, 0) == 1);  // [S19]
+    const uint64_t before = bytes_there(control);
     const Fd fd = dial(daemon.path());
     REQUIRE(say(fd, hello()));
     REQUIRE(receive_type(fd) == NEXAR_MSG_WELCOME);
     REQUIRE(say(fd, attach(16), {control.get()}));
     CHECK(daemon.eventually([&] { return daemon.counters.ended == 1; }));
-    CHECK(bytes_there(control) == 0);
-    CHECK(Client(daemon.path()).all_reduce() == NEXAR_OK);
+    CHECK(bytes_there(control) == before);
+    CHECK(hostile::RawSession().open(daemon.path()));
 }
 
 TEST_CASE("[S18] where userfaultfd is refused, holes read as zeros, and all else works", "[local]") {
@@ -216,12 +191,10 @@ TEST_CASE("[S18] where userfaultfd is refused, holes read as zeros, and all else
         if (holes || holes.error().code != Errc::unsupported) return 3;
         if (!holes.error().text.contains("userfaultfd")) return 4;
         ThreadDaemon daemon;
-        Client client(daemon.path());
-        if (client.all_reduce() != NEXAR_OK) return 5;
-        client.values[0] = client.values[mib / 16] = 7;
-        client.punch();
-        if (client.all_reduce() != NEXAR_OK) return 6;
-        return client.values[mib / 16] == 0 ? 0 : 7;
+        hostile::RawSession client(uint64_t{1} << 20, true);
+        if (!client.open(daemon.path())) return 5;
+        if (status_of_all_reduce(client) != NEXAR_OK) return 6;
+        return client.region()[client.region_bytes / 2] == 1 ? 0 : 7;  // as the input, whose page is pinned
     });
     CHECK(child.wait() == 0);
 }

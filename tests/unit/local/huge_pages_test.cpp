@@ -20,7 +20,7 @@ using local::Fd;
 namespace {
 
 constexpr uint64_t huge = 2 << 20;
-constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW;
 
 // Free huge pages for one test: asks the kernel for two more, and gives them back.
 class HugePages {

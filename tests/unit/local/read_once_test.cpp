@@ -11,6 +11,7 @@
 
 #include "local/session_core.hpp"
 #include "shm/words.hpp"
+#include "support/add_region.hpp"
 #include "support/regions.hpp"
 
 #if defined(__has_feature)
@@ -124,8 +125,8 @@ TEST_CASE("descriptor, payload and stage counts are read once, whatever is check
     Tenants tenants;
     SessionCore core{{SessionId(5), tenants.of("", 1000), 77, {}}, view, engine, waker, {}};
     std::vector<std::byte> region(65536);
-    core.add_region(15, 1, 1, region.size(),
-                    [&] { return nexar::test::memory_of_test(region.data(), region.size()); });
+    nexar::test::add_region(core, 15, 1, 1, region.size(),
+                            [&] { return nexar::test::memory_of_test(region.data(), region.size()); });
     shm::SubmissionProducer producer(view);
     const auto drained = [&](uint32_t slot, uint8_t kind) {
         view.slot(slot).state = NEXAR_SLOT_WORD(1u, 1u);

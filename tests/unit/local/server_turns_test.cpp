@@ -33,6 +33,7 @@ class Client {
         REQUIRE(memory_ != MAP_FAILED);
         REQUIRE(say(socket_, wish, {control.get()}));
         REQUIRE(server.take(5000));
+        REQUIRE(server.take(5000));  // it is mapped
         REQUIRE(receive_type(socket_) == NEXAR_MSG_READY);
     }
     ~Client() { ::munmap(memory_, bytes_); }

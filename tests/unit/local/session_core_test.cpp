@@ -4,6 +4,7 @@
 #include "core/random.hpp"
 #include "core_fixture.hpp"
 #include "local/used_numbers.hpp"
+#include "support/add_region.hpp"
 
 using namespace nexar;
 using namespace nexar::local;
@@ -76,8 +77,8 @@ TEST_CASE("a region's memory stays mapped until the last operation on it has end
     Fixture f;
     auto owned = std::make_shared<std::vector<std::byte>>(4096);
     std::weak_ptr<std::vector<std::byte>> alive = owned;
-    f.core.add_region(14, 1, 2, 4096,
-                      [&] { return nexar::test::memory_of_test(owned->data(), 4096, owned); });
+    nexar::test::add_region(f.core, 14, 1, 2, 4096,
+                            [&] { return nexar::test::memory_of_test(owned->data(), 4096, owned); });
     owned.reset();
 
     CHECK(f.use_and_free(2) == 0);
@@ -110,7 +111,7 @@ TEST_CASE("a freed region is charged while an operation uses it, and until it is
     const auto add = [&](uint32_t region, std::shared_ptr<std::vector<ChargeRef>> charges) {
         auto memory = nexar::test::memory_of_test(f.region.data(), large);
         memory.charges = std::move(charges);
-        f.core.add_region(14, ++f.generation, region, large, [&] { return memory; });
+        nexar::test::add_region(f.core, 14, ++f.generation, region, large, [&] { return memory; });
         return static_cast<Errc>(f.memory.view().slot(14).result.status);
     };
     REQUIRE(add(2, unmapped_with) == Errc::ok);
@@ -130,7 +131,7 @@ TEST_CASE("regions: numbers used once, so many at once, so many bytes", "[local]
     Fixture f;
     size_t mapped = 0;  // a region that is refused for a number or a share never is
     const auto add = [&](uint32_t region, uint64_t bytes) {
-        f.core.add_region(14, ++f.generation, region, bytes, [&] {
+        nexar::test::add_region(f.core, 14, ++f.generation, region, bytes, [&] {
             ++mapped;
             return nexar::test::memory_of_test(f.region.data(), bytes);
         });

@@ -2,12 +2,7 @@
 // a pool may end with work before it.
 #include "workers/pool.hpp"
 
-#include <fcntl.h>
-#include <linux/userfaultfd.h>
 #include <poll.h>
-#include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <catch2/catch_test_macros.hpp>
@@ -236,67 +231,4 @@ TEST_CASE("a job does not wait for all that another tenant has queued", "[worker
     // The worker may have got as far as it likes before the newcomer came, but the rest is behind it.
     CHECK(ends.size() <= 3);
     REQUIRE(collect(pool, wakeup, ends, queued + 1));
-}
-
-namespace {
-
-// A page that the kernel does not give to who touches it before give(), as a punch in progress does.
-class WithheldPage {
-  public:
-    static constexpr size_t bytes = 4096;
-    WithheldPage() : fd_(static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY))) {
-        at_ = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        uffdio_api api{};
-        api.api = UFFD_API;
-        uffdio_register memory{};
-        memory.range = {reinterpret_cast<uintptr_t>(at_), bytes};
-        memory.mode = UFFDIO_REGISTER_MODE_MISSING;
-        possible_ = fd_ && ::ioctl(fd_.get(), UFFDIO_API, &api) == 0 &&
-                    ::ioctl(fd_.get(), UFFDIO_REGISTER, &memory) == 0;
-    }
-    ~WithheldPage() { ::munmap(at_, bytes); }
-    WithheldPage(const WithheldPage&) = delete;
-    bool possible() const { return possible_; }
-    const std::shared_ptr<std::atomic<bool>> may_wait = std::make_shared<std::atomic<bool>>(true);
-    void give() {
-        uffdio_zeropage page{};
-        page.range = {reinterpret_cast<uintptr_t>(at_), bytes};
-        REQUIRE(::ioctl(fd_.get(), UFFDIO_ZEROPAGE, &page) == 0);
-    }
-    Region region() const {
-        Region out{RegionId(1), RegionKind::memfd, {}, nexar::test::memory_of_test(at_, bytes)};
-        out.memory.may_wait = may_wait;
-        return out;
-    }
-
-  private:
-    loop::Fd fd_;
-    void* at_;
-    bool possible_ = false;
-};
-
-}  // namespace
-
-TEST_CASE("[M7] a job on memory that may wait is a worker's, however small", "[workers][threads][hostile]") {
-    WithheldPage page;
-    if (!page.possible()) SKIP("this machine refuses userfaultfd");
-    const Region row = page.region();
-    std::vector<std::byte> to(8, std::byte{7});
-    WorkerJob copy;
-    copy.handle = 1;
-    copy.dsts = {{{nexar::test::place_of(to.data()), to.size()}}};
-    copy.srcs = copy.dsts;
-    CHECK_FALSE(engine::may_wait(copy));
-    copy.srcs = {{{Place{&row, 0}, to.size()}}};
-    REQUIRE(engine::may_wait(copy));
-    loop::Wakeup wakeup;
-    Pool pool(1, wakeup);
-
-    pool.submit(copy);  // returns, though the job waits
-
-    CHECK_FALSE(pool.poll_done());
-    page.give();
-    std::map<uint64_t, int> ends;
-    REQUIRE(collect(pool, wakeup, ends, 1));
-    CHECK(to == std::vector<std::byte>(8));
 }

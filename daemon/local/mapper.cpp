@@ -1,0 +1,176 @@
+// See mapper.hpp.
+#include "local/mapper.hpp"
+
+#include <fcntl.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <tuple>
+#include <utility>
+
+#include "local/pins.hpp"
+
+namespace nexar::local {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using MappingRef = std::shared_ptr<Mapping>;
+
+// mmap() waits for a punch in progress, with the address space's lock held. Who had the daemon wait for so
+// long waits for `pause_factor` times as long himself, before anything else of his is mapped.
+constexpr Clock::duration long_wait = std::chrono::milliseconds(100), pause_max = std::chrono::minutes(1);
+constexpr int pause_factor = 20;
+
+// Mappings by tenant and memfd. A memfd that was sealed cannot be mapped for writing again; but a mapping of
+// it can be doubled.
+class Table {
+  public:
+    using Key = std::tuple<uint64_t, uint64_t, uint64_t>;  // lane, device, inode
+
+    // One that has all these bytes; null: there is none.
+    MappingRef find(const Key& key, uint64_t offset, uint64_t bytes) {
+        const std::lock_guard lock(mutex_);
+        const auto [first, last] = rows_.equal_range(key);
+        for (auto row = first; row != last; ++row) {
+            MappingRef mapping = row->second.lock();
+            if (mapping && mapping->covers(offset, bytes)) return mapping;
+        }
+        return nullptr;
+    }
+
+    // The row ends with what is returned.
+    static std::shared_ptr<const void> add(const std::shared_ptr<Table>& table, const Key& key,
+                                           const MappingRef& mapping) {
+        const std::lock_guard lock(table->mutex_);
+        const auto row = table->rows_.emplace(key, mapping);
+        return {nullptr, [table, row](const void*) {
+                    const std::lock_guard held(table->mutex_);
+                    table->rows_.erase(row);
+                }};
+    }
+
+  private:
+    std::mutex mutex_;
+    std::multimap<Key, std::weak_ptr<Mapping>> rows_;
+};
+
+bool is_sealed(int seals) {
+    return (seals & F_SEAL_FUTURE_WRITE) != 0;
+}
+
+std::unexpected<Error> allows_no_seal() {
+    return fail(Errc::unsupported,
+                "the memfd does not allow the daemon's seal (F_SEAL_FUTURE_WRITE): it is "
+                "sealed against seals (F_SEAL_SEAL)");
+}
+
+// Waits for a punch in progress, and for whatever else holds the file's lock.
+Result<void> seal(int memfd) {
+    ::fcntl(memfd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL);
+    if (is_sealed(::fcntl(memfd, F_GET_SEALS))) return {};
+    // It was not when it was mapped: unmapping it may wait now.
+    std::this_thread::sleep_for(long_wait * pause_factor);
+    return allows_no_seal();
+}
+
+Result<MappingRef> map_again(const Mapper::Wanted& wanted, Table& table) {
+    struct stat status{};
+    if (::fstat(wanted.memfd.get(), &status) != 0) return fail(Errc::io, "cannot read the memfd's number");
+    const Table::Key key{wanted.host.lane, status.st_dev, status.st_ino};
+    if (const MappingRef first = table.find(key, wanted.offset, wanted.bytes))
+        return Mapping::doubled(*first, wanted.offset, wanted.bytes, wanted.host);
+    return fail(Errc::unsupported,
+                "the memfd is sealed against new writable mappings, as each is when it is registered first; "
+                "only what this user has registered of it at this time can be registered once more");
+}
+
+Result<MappingRef> map_first(const Mapper::Wanted& wanted) {
+    const auto begin = Clock::now();
+    auto mapping =
+        Mapping::of_client(wanted.memfd.get(), wanted.offset, wanted.bytes, wanted.bytes_max, wanted.host);
+    const auto took = Clock::now() - begin;
+    if (took > long_wait) std::this_thread::sleep_for(std::min(took * pause_factor, pause_max));
+    return mapping;
+}
+
+// Memory of which no touch waits for its client.
+Result<MappingRef> fit(const Mapper::Wanted& wanted, const std::shared_ptr<Table>& table,
+                       std::string& unpinned) {
+    const int memfd = wanted.memfd.get();
+    const int seals = std::max(::fcntl(memfd, F_GET_SEALS), 0);
+    const bool again = is_sealed(seals);
+    if (!again && (seals & F_SEAL_SEAL) != 0) return allows_no_seal();
+    NEXAR_TRY(MappingRef mapping, again ? map_again(wanted, *table) : map_first(wanted));
+    *mapping->charges() = wanted.charges;
+    NEXAR_TRY_VOID(seal(memfd));
+    if (mapping->page_size() == page_bytes) {
+        NEXAR_TRY(Pins pins, pin(memfd, wanted.offset, mapping->bytes()));
+        unpinned = std::move(pins.missing);
+        mapping->keep(std::move(pins.holders));
+    }
+    const Backing& backing = mapping->backing();
+    mapping->keep(Table::add(table, {wanted.host.lane, backing.device, backing.inode}, mapping));
+    return mapping;
+}
+
+}  // namespace
+
+struct Mapper::State {
+    explicit State(Fd signal) : ready_fd(std::move(signal)) {}
+
+    void done(Mapped mapped) {
+        const std::lock_guard lock(mutex);
+        ready.push_back(std::move(mapped));
+        const uint64_t one = 1;
+        static_cast<void>(::write(ready_fd.get(), &one, sizeof one));
+    }
+
+    const Fd ready_fd;
+    const std::shared_ptr<Table> table = std::make_shared<Table>();
+    std::mutex mutex;
+    std::vector<Mapped> ready;
+};
+
+Result<std::unique_ptr<Mapper>> Mapper::open() {
+    Fd signal(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!signal) return fail(Errc::io, std::string("cannot make an eventfd: ") + std::strerror(errno));
+    return std::unique_ptr<Mapper>(new Mapper(std::make_shared<State>(std::move(signal))));
+}
+
+void Mapper::map(Wanted wanted) {
+    const uint64_t lane = wanted.host.lane;
+    if (lanes_.weight(lane) >= waiting_max)
+        return state_->done({wanted.session,
+                             wanted.region,
+                             fail(Errc::no_memory, "this user has " + std::to_string(waiting_max) +
+                                                       " pieces of memory that wait to be mapped"),
+                             {}});
+    lanes_.add(lane, 1, [state = state_, wanted = std::move(wanted)]() mutable {
+        std::string unpinned;
+        auto mapping = fit(wanted, state->table, unpinned);
+        wanted.memfd.reset();
+        state->done({wanted.session, wanted.region, std::move(mapping), std::move(unpinned)});
+    });
+}
+
+int Mapper::ready_fd() const {
+    return state_->ready_fd.get();
+}
+
+std::vector<Mapper::Mapped> Mapper::take() {
+    const std::lock_guard lock(state_->mutex);
+    uint64_t count = 0;
+    static_cast<void>(::read(state_->ready_fd.get(), &count, sizeof count));
+    return std::exchange(state_->ready, {});
+}
+
+}  // namespace nexar::local

@@ -1,0 +1,57 @@
+// Mapper: makes memory that clients pass fit to be touched by any thread [S19]: maps it; takes from its
+// client the means to make a touch wait, by a seal and by pins; and only then hands it out. Each of these
+// steps may wait for the client, so they are done on threads, those of one user one after the other.
+//
+// Thread: the control loop's.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/ids.hpp"
+#include "core/tenant.hpp"
+#include "local/memory.hpp"
+#include "loop/lanes.hpp"
+
+namespace nexar::local {
+
+class Mapper {
+  public:
+    struct Wanted {
+        SessionId session;
+        uint32_t region = 0;  // the session's number of it; 0: the control segment
+        Fd memfd;
+        uint64_t offset = 0, bytes = 0, bytes_max = 0;
+        MappingHost host;
+        // End when the memory is unmapped, or when it is not mapped.
+        std::vector<ChargeRef> charges{};
+    };
+    struct Mapped {
+        SessionId session;
+        uint32_t region = 0;
+        Result<std::shared_ptr<Mapping>> mapping;
+        std::string unpinned;  // why a client may have huge pages made of the memory; empty: it may not
+    };
+
+    static Result<std::unique_ptr<Mapper>> open();
+
+    // The result comes by take(), also of what is refused.
+    void map(Wanted wanted);
+    int ready_fd() const;        // readable while something is ready
+    std::vector<Mapped> take();  // what is ready
+
+    // Of one user; more are refused.
+    static constexpr size_t waiting_max = 2048;
+
+  private:
+    struct State;
+    explicit Mapper(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+    static constexpr size_t threads_max = 64;  // users whose memory may be stuck
+    std::shared_ptr<State> state_;             // also the threads'
+    loop::Lanes lanes_{threads_max};
+};
+
+}  // namespace nexar::local

@@ -1,0 +1,136 @@
+// See lanes.hpp.
+#include "loop/lanes.hpp"
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "loop/quiet_thread.hpp"
+
+namespace nexar::loop {
+
+namespace {
+
+constexpr std::chrono::seconds thread_idle{1};
+
+struct Item {
+    size_t weight = 0;
+    Lanes::Work work;
+};
+
+}  // namespace
+
+struct Lanes::State {
+    struct Lane {
+        std::deque<Item> waiting;
+        size_t weight = 0;   // of those waiting, and of the one that a thread has
+        bool taken = false;  // a thread has one of this lane
+    };
+
+    explicit State(size_t most) : threads_max(most) {}
+
+    const size_t threads_max;
+    mutable std::mutex mutex;
+    std::condition_variable work;          // a lane has become ready, or stopped
+    mutable std::condition_variable done;  // a lane has gone
+    std::map<uint64_t, Lane> lanes;        // that have something
+    std::deque<uint64_t> ready;            // lanes that have something waiting and are not taken, in turn
+    size_t threads = 0, idle = 0;          // of threads: those that wait for work
+    size_t weight = 0;                     // of all lanes
+    bool stopped = false;
+
+    // Requires: the mutex is held. Waits while nothing is ready; empty: this thread ends.
+    std::optional<std::pair<uint64_t, Item>> next(std::unique_lock<std::mutex>& lock) {
+        ++idle;
+        work.wait_for(lock, thread_idle, [this] { return stopped || !ready.empty(); });
+        --idle;
+        if (ready.empty()) return {};
+        const uint64_t number = ready.front();
+        ready.pop_front();
+        Lane& lane = lanes.at(number);
+        lane.taken = true;
+        std::pair<uint64_t, Item> out{number, std::move(lane.waiting.front())};
+        lane.waiting.pop_front();
+        return out;
+    }
+
+    // Requires: the mutex is held.
+    void end(uint64_t number, size_t ended) {
+        Lane& lane = lanes.at(number);
+        lane.taken = false;
+        lane.weight -= ended;
+        weight -= ended;
+        if (!lane.waiting.empty())
+            ready.push_back(number);
+        else
+            lanes.erase(number);
+        if (lanes.empty()) done.notify_all();
+    }
+};
+
+Lanes::Lanes(size_t threads_max) : state_(std::make_shared<State>(threads_max)) {}
+
+Lanes::~Lanes() {
+    const std::lock_guard lock(state_->mutex);
+    state_->stopped = true;
+    state_->work.notify_all();
+}
+
+void Lanes::add(uint64_t number, size_t weight, Work work) {
+    std::unique_lock lock(state_->mutex);
+    State::Lane& lane = state_->lanes[number];
+    lane.weight += weight;
+    state_->weight += weight;
+    lane.waiting.push_back({weight, std::move(work)});
+    if (!lane.taken && lane.waiting.size() == 1) state_->ready.push_back(number);
+    const bool starts = state_->idle < state_->ready.size() && state_->threads < state_->threads_max;
+    if (starts) ++state_->threads;
+    lock.unlock();
+    state_->work.notify_one();
+    if (starts) start_thread();
+}
+
+// Where the system has no thread left, those that run go on; without one, the next add() tries again.
+void Lanes::start_thread() try {
+    quiet_thread([state = state_] { run(state); }).detach();
+} catch (const std::system_error&) {
+    const std::lock_guard lock(state_->mutex);
+    --state_->threads;
+}
+
+void Lanes::run(const std::shared_ptr<State>& state) {
+    std::unique_lock lock(state->mutex);
+    while (auto one = state->next(lock)) {
+        auto& [number, item] = *one;
+        lock.unlock();
+        item.work();
+        item.work = nullptr;
+        lock.lock();
+        state->end(number, item.weight);
+    }
+    --state->threads;
+}
+
+size_t Lanes::weight(uint64_t number) const {
+    const std::lock_guard lock(state_->mutex);
+    const auto at = state_->lanes.find(number);
+    return at == state_->lanes.end() ? 0 : at->second.weight;
+}
+
+size_t Lanes::weight() const {
+    const std::lock_guard lock(state_->mutex);
+    return state_->weight;
+}
+
+bool Lanes::idle_within(unsigned seconds) const {
+    std::unique_lock lock(state_->mutex);
+    return state_->done.wait_for(lock, std::chrono::seconds(seconds),
+                                 [this] { return state_->lanes.empty(); });
+}
+
+}  // namespace nexar::loop
