@@ -238,7 +238,7 @@ void mappings(Attack& a) {
     Multiplier multiplier;
     a.on_memory = [&](int memfd, uint64_t bytes) { multiplier.take(memfd, bytes); };
     while (auto s = a.session()) {
-        for (int i = 0; i < 500 && a.goes_on() && !s->ended(); ++i)
+        for (uint64_t left = a.below(500); left > 0 && a.goes_on() && !s->ended(); --left)
             a.ended += s->await(1, s->submit(1, s->all_reduce(s->region_bytes / 16)), 1000);
         multiplier.end();
     }
