@@ -10,6 +10,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <list>
 #include <map>
 #include <memory>
 #include <thread>
@@ -189,58 +190,74 @@ void holes(Attack& a) {
 }
 
 // Mappings make the kernel's work on a page longer: of so many no honest program comes near.
-class Multiplier {
+class Multiplied {
   public:
-    Multiplier() = default;
-    ~Multiplier() { end(); }
-    Multiplier(const Multiplier&) = delete;
-
-    // From now on, huge pages are to be made of it, and it is punched as long as the kernel allows that.
-    void take(int memfd, uint64_t bytes) {
-        constexpr uint64_t huge = 2 << 20, mapped_max = 4000;
-        const uint64_t length = (bytes + huge - 1) / huge * huge;
-        void* room = mmap(nullptr, length + huge, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        const auto first = (reinterpret_cast<uintptr_t>(room) + huge - 1) / huge * huge;
-        void* at = mmap(reinterpret_cast<void*>(first), length, PROT_READ, MAP_SHARED | MAP_FIXED, memfd, 0);
-        if (room == MAP_FAILED || at == MAP_FAILED) _exit(3);
-        mapped_.push_back({room, length + huge});
+    Multiplied(int memfd, uint64_t bytes) : memfd_(memfd), bytes_(bytes) {
+        constexpr uint64_t mapped_max = 4000;
+        reserve();
         for (uint64_t i = 0; i < mapped_max;
              ++i) {  // every other is of another kind, so that none are merged
             const int kind = i % 2 == 0 ? PROT_READ : PROT_READ | PROT_EXEC;
-            void* more = mmap(nullptr, bytes, kind, MAP_SHARED | MAP_POPULATE, memfd, 0);
-            if (more == MAP_FAILED) break;
-            mapped_.push_back({more, bytes});
+            void* at = mmap(nullptr, bytes, kind, MAP_SHARED | MAP_POPULATE, memfd, 0);
+            if (at == MAP_FAILED) break;
+            mapped_.emplace_back(at, bytes);
         }
-        threads_.emplace_back([this, memfd, at, length, bytes] {
+    }
+    ~Multiplied() {
+        stop_ = true;
+        if (thread_.joinable()) thread_.join();
+        for (const auto& [at, bytes] : mapped_) munmap(at, bytes);
+    }
+    Multiplied(const Multiplied&) = delete;
+
+    // From now on it is punched, if the kernel allows that, and huge pages are to be made of it.
+    void begin() {
+        if (thread_.joinable()) return;
+        thread_ = std::thread([this] {
             constexpr int how = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, collapse = 25;  // MADV_COLLAPSE
             while (!stop_) {
-                fallocate(memfd, how, 4096, static_cast<off_t>(bytes - 4096));
-                madvise(at, length, collapse);
+                fallocate(memfd_, how, 4096, static_cast<off_t>(bytes_ - 4096));
+                madvise(huge_, huge_bytes_, collapse);
             }
         });
     }
-    void end() {
-        stop_ = true;
-        for (std::thread& thread : threads_) thread.join();
-        for (const auto& [at, bytes] : mapped_) munmap(at, bytes);
-        threads_.clear();
-        mapped_.clear();
-        stop_ = false;
-    }
 
   private:
+    // Huge pages have addresses of their own.
+    void reserve() {
+        constexpr uint64_t huge = 2 << 20;
+        huge_bytes_ = (bytes_ + huge - 1) / huge * huge;
+        void* room = mmap(nullptr, huge_bytes_ + huge, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        const auto first = (reinterpret_cast<uintptr_t>(room) + huge - 1) / huge * huge;
+        huge_ =
+            mmap(reinterpret_cast<void*>(first), huge_bytes_, PROT_READ, MAP_SHARED | MAP_FIXED, memfd_, 0);
+        if (room == MAP_FAILED || huge_ == MAP_FAILED) _exit(3);
+        mapped_.emplace_back(room, huge_bytes_ + huge);
+    }
+
+    const int memfd_;
+    const uint64_t bytes_;
+    void* huge_ = nullptr;
+    uint64_t huge_bytes_ = 0;
     std::atomic<bool> stop_{false};
-    std::vector<std::thread> threads_;
+    std::thread thread_;
     std::vector<std::pair<void*, uint64_t>> mapped_;
 };
 
+// Half of the time before the daemon has the memory, half of the time when it works there.
 void mappings(Attack& a) {
-    Multiplier multiplier;
-    a.on_memory = [&](int memfd, uint64_t bytes) { multiplier.take(memfd, bytes); };
+    std::list<Multiplied> memory;
+    a.on_memory = [&](int memfd, uint64_t bytes) {
+        memory.emplace_back(memfd, bytes);
+        if (a.chance(2)) memory.back().begin();
+    };
     while (auto s = a.session()) {
-        for (uint64_t left = a.below(500); left > 0 && a.goes_on() && !s->ended(); --left)
+        for (uint64_t left = 20 + a.below(200); left > 0 && a.goes_on() && !s->ended(); --left) {
+            if (left % 20 == 0) memory.front().begin();
+            if (left % 20 == 10) memory.back().begin();
             a.ended += s->await(1, s->submit(1, s->all_reduce(s->region_bytes / 16)), 1000);
-        multiplier.end();
+        }
+        memory.clear();
     }
 }
 
