@@ -40,6 +40,28 @@ Result<void*> map_page(int fd) {
     return page;
 }
 
+// -1: the other end was closed.
+Result<int> take_memfd(int socket) {
+    char byte[sizeof(nexar_msg_head)];
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+    iovec part{byte, sizeof byte};
+    msghdr header{};
+    header.msg_iov = &part;
+    header.msg_iovlen = 1;
+    header.msg_control = control;
+    header.msg_controllen = sizeof control;
+    if (::recvmsg(socket, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) <= 0) return -1;
+    if ((header.msg_flags & MSG_CTRUNC) != 0) {
+        errno = EMFILE;
+        return fail(io_error("cannot take the descriptor that the daemon sends"));
+    }
+    const cmsghdr* c = CMSG_FIRSTHDR(&header);
+    if (c == nullptr || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) return -1;
+    int fd;
+    std::memcpy(&fd, CMSG_DATA(c), sizeof fd);
+    return fd;
+}
+
 Error refusal(const void* packet) {
     nexar_msg_refused refused;
     std::memcpy(&refused, packet, sizeof refused);
@@ -100,18 +122,23 @@ Result<void> Connection::dial(const ConnectOptions& options, Time until) {
     return {};
 }
 
-Result<void> Connection::receive(uint32_t type, void* out, size_t size, int* fds, size_t fd_count,
-                                 Time until) {
+// Until the descriptor is readable.
+Result<void> await_daemon(int fd, Time until) {
     for (;;) {
         const Duration left = std::max(until - now(), Duration::zero());
-        pollfd wait{fd_, POLLIN, 0};
+        pollfd wait{fd, POLLIN, 0};
         const int ready = ::poll(&wait, 1, static_cast<int>(to_ms(left) + 1));
-        if (ready > 0) break;
+        if (ready > 0) return {};
         if (ready < 0 && errno != EINTR) return fail(io_error("cannot wait for the daemon"));
         if (now() >= until)
             return fail(Errc::daemon_unresponsive,
                         std::string("the daemon does not answer the handshake") + stuck);
     }
+}
+
+Result<void> Connection::receive(uint32_t type, void* out, size_t size, int* fds, size_t fd_count,
+                                 Time until) {
+    NEXAR_TRY_VOID(await_daemon(fd_, until));
     alignas(8) char packet[NEXAR_MSG_BYTES_MAX] = {};
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * NEXAR_MSG_FDS_MAX)];
     iovec part{packet, sizeof packet};
@@ -153,11 +180,29 @@ Result<void> Connection::receive(uint32_t type, void* out, size_t size, int* fds
     return {};
 }
 
-Result<void> Connection::make_control(uint32_t slots, int& memfd) {
-    NEXAR_TRY(auto segment, make_segment("nexar-control", nexar_shm_control_bytes(slots)));
-    memfd = segment.memfd;
-    control_ = segment.memory;
+Result<int> Connection::borrow(uint64_t bytes, const Wait& wait) const {
+    int ends[2];
+    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+        return fail(io_error("cannot create a socketpair"));
+    auto wish = message<nexar_msg_lend>(NEXAR_MSG_LEND);
+    wish.bytes = bytes;
+    while (!send(bytes_of(wish), ends[1]) && (errno == EAGAIN || errno == ENOBUFS)) ::usleep(200);
+    ::close(ends[1]);  // the daemon's: when it has closed it, too, nothing comes any more
+    auto memfd = wait(ends[0]) ? take_memfd(ends[0]) : Result<int>(-1);
+    ::close(ends[0]);
+    return memfd;
+}
+
+Result<void> Connection::make_control(uint32_t slots, Time until) {
+    const uint64_t bytes = nexar_shm_control_bytes(slots);
+    NEXAR_TRY(const int memfd, borrow(bytes, [until](int fd) { return await_daemon(fd, until); }));
+    if (memfd < 0) return {};  // the daemon says why
+    auto mapped = map_segment(memfd, bytes);
+    ::close(memfd);
+    if (!mapped) return fail(mapped.error());
+    control_ = *mapped;
     slots_ = slots;
+    NEXAR_TRY_VOID(populate(control_));
     ::madvise(control_.data(), control_.size(), MADV_DONTFORK);
     control().initialise();
     return {};
@@ -183,10 +228,8 @@ Result<void> Connection::handshake(const ConnectOptions& options, Time until) {
     auto attach = message<nexar_msg_attach>(NEXAR_MSG_ATTACH);
     attach.slots = options.slots;
     attach.control_bytes = nexar_shm_control_bytes(options.slots);
-    int memfd = -1;
-    NEXAR_TRY_VOID(make_control(options.slots, memfd));
-    send(bytes_of(attach), memfd);
-    ::close(memfd);
+    NEXAR_TRY_VOID(make_control(options.slots, until));
+    send(bytes_of(attach));
     nexar_msg_head ready;
     return receive(NEXAR_MSG_READY, &ready, sizeof ready, nullptr, 0, until);
 }

@@ -2,6 +2,7 @@
 // (docs/protocol/shm.md, "Handshake").
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -39,6 +40,11 @@ class Connection {
     // (errno).
     bool send(Bytes packet, int descriptor = -1) const;
     void send_head(uint32_t type) const;
+    // Asks the daemon for a memfd of so many bytes, of which this session has one at a time: until ATTACH or
+    // REGION_ADD has used it. -1: the daemon refuses, and gives its reason in the answer to that. `wait`: is
+    // called with a descriptor until that is readable, or it fails.
+    using Wait = std::function<Result<void>(int fd)>;
+    Result<int> borrow(uint64_t bytes, const Wait& wait) const;
     void shut_down() const;  // both directions: every poll of the socket returns
     // Reads all packets that wait (doorbells, a refusal). True: there was one.
     bool drain() const;
@@ -48,7 +54,7 @@ class Connection {
   private:
     Result<void> dial(const ConnectOptions& options, Time until);
     Result<void> handshake(const ConnectOptions& options, Time until);
-    Result<void> make_control(uint32_t slots, int& memfd);
+    Result<void> make_control(uint32_t slots, Time until);
     Result<void> receive(uint32_t type, void* out, size_t size, int* fds, size_t fd_count, Time until);
 
     int fd_ = -1;           // the socket

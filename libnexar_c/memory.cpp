@@ -26,7 +26,7 @@ Result<Region*> Regions::find_and_use(const void* data, uint64_t bytes) {
     if (after == by_address_.begin()) return nullptr;
     Region& region = **std::prev(after);
     const auto offset = static_cast<uint64_t>(static_cast<const std::byte*>(data) - region.base);
-    if (region.scratch || !region.ready.load(std::memory_order_acquire)) return nullptr;
+    if (region.scratch || !region.ready.load(std::memory_order_acquire) || !region.in_place) return nullptr;
     if (offset >= region.bytes) return nullptr;
     // Most often `count` was given in bytes instead of elements; a copy would read past the region.
     if (bytes > region.bytes - offset)

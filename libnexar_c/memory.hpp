@@ -25,8 +25,9 @@ struct Region {
     uint32_t id = 0;
     bool mapped_here = false;  // by nexar_alloc or for scratch: the library unmaps it
     bool scratch = false;
-    std::atomic<bool> ready{false};        // the daemon has mapped it: operations may use it
-    std::atomic<uint32_t> users{0};        // requests in flight that use it
+    bool in_place = true;            // false: the daemon does not have it; it is copied as ordinary memory is
+    std::atomic<bool> ready{false};  // the daemon has mapped it: operations may use it
+    std::atomic<uint32_t> users{0};  // requests in flight that use it
     std::unique_ptr<Populated> populated;  // null: all of it has its pages
 };
 

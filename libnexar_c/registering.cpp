@@ -1,6 +1,7 @@
 // Session's memory. The order is: reserve addresses, touch the few pages that the daemon pins, register with
 // the daemon, touch the others. So a refused call costs little and has no effect.
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -21,12 +22,11 @@ Result<void*> Session::alloc(uint64_t bytes, const AllocOptions& options) {
         return fail(Errc::invalid_argument, "bytes is " + std::to_string(bytes) + "; allowed: 1 to 2^46");
     if (auto error = unusable()) return fail(*error);
     scratch_.tidy_up();
-    NEXAR_TRY(Region * region, make_region("nexar-memory", bytes, false, options));
+    NEXAR_TRY(Region * region, make_region(bytes, false, options));
     return region->base;
 }
 
-Result<Region*> Session::make_region(const char* name, uint64_t bytes, bool scratch,
-                                     const AllocOptions& options) {
+Result<Region*> Session::make_region(uint64_t bytes, bool scratch, const AllocOptions& options) {
     const uint64_t bytes_max =
         std::min(connection_->welcome().region_bytes_max, connection_->welcome().session_bytes_max);
     if (bytes > bytes_max)
@@ -34,21 +34,11 @@ Result<Region*> Session::make_region(const char* name, uint64_t bytes, bool scra
                                          " bytes (session_memory_max_bytes in its configuration), not " +
                                          std::to_string(bytes));
     if (!options.lazy) NEXAR_TRY_VOID(check_available(bytes));
-    NEXAR_TRY(const Segment segment, reserve_segment(name, whole_pages(bytes)));
-    // Advice: without huge pages for shared memory the kernel refuses, and the pages are ordinary ones.
-    if (options.huge_pages) ::madvise(segment.memory.data(), segment.memory.size(), MADV_HUGEPAGE);
-    if (auto pinned = populate_pinned(segment.memory, 0); !pinned) {
-        drop_segment(segment);
-        return std::unexpected(pinned.error());
-    }
-    auto region = add_region(segment, 0, true, scratch);
-    if (!region) {
-        drop_segment(segment);
-        return region;
-    }
-    ::close(segment.memfd);
+    auto region = borrow_region(whole_pages(bytes), scratch, options.huge_pages);
+    if (!region) return region;
     if (options.lazy) (*region)->populated = std::make_unique<Populated>((*region)->bytes);
-    if (auto populated = options.lazy ? Result<void>() : populate(segment.memory); !populated) {
+    if (auto populated = options.lazy ? Result<void>() : populate({(*region)->base, (*region)->bytes});
+        !populated) {
         static_cast<void>(drop_region(*region));
         return std::unexpected(populated.error());
     }
@@ -56,11 +46,40 @@ Result<Region*> Session::make_region(const char* name, uint64_t bytes, bool scra
     return region;
 }
 
-Result<Region*> Session::add_region(const Segment& segment, uint64_t offset, bool mapped_here, bool scratch) {
+// One at a time: the daemon lends a session one memfd.
+Result<Region*> Session::borrow_region(uint64_t bytes, bool scratch, bool huge_pages) {
+    std::lock_guard lock(borrowing_);
+    const auto wait = [this](int fd) { return await_loan(fd); };
+    NEXAR_TRY(const int memfd, connection_->borrow(bytes, wait));
+    if (memfd < 0)
+        return add_region({static_cast<std::byte*>(nullptr), bytes}, -1, 0,
+                          scratch);  // the daemon says why not
+    auto memory = map_segment(memfd, bytes);
+    ::close(memfd);
+    if (!memory) return fail(memory.error());
+    // Advice: without huge pages for shared memory the kernel refuses, and the pages are ordinary ones.
+    if (huge_pages) ::madvise(memory->data(), bytes, MADV_HUGEPAGE);
+    const auto pinned = populate_pinned(*memory, 0);
+    auto region = pinned ? add_region(*memory, -1, 0, scratch) : Result<Region*>(fail(pinned.error()));
+    if (!region) ::munmap(memory->data(), bytes);
+    return region;
+}
+
+// As a wait for a request: it ends when the daemon does, and when its tick stands still for too long.
+Result<void> Session::await_loan(int fd) {
+    for (pollfd answer{fd, POLLIN, 0};;) {
+        if (::poll(&answer, 1, 100) > 0) return {};
+        check_tick_when_due();
+        if (auto error = unusable()) return fail(*error);
+    }
+}
+
+// Without a memfd: of the memory that was borrowed.
+Result<Region*> Session::add_region(MutableBytes memory, int memfd, uint64_t offset, bool scratch) {
     auto made = std::make_unique<Region>();
-    made->base = segment.memory.data();
-    made->bytes = segment.memory.size();
-    made->mapped_here = mapped_here;
+    made->base = memory.data();
+    made->bytes = memory.size();
+    made->mapped_here = memfd < 0;
     made->scratch = scratch;
     const uint32_t id = regions_.take_id();
     made->id = id;
@@ -72,7 +91,7 @@ Result<Region*> Session::add_region(const Segment& segment, uint64_t offset, boo
         regions_.give_back_id();
         return region;
     }
-    if (auto accepted = request_region(**region, segment.memfd, offset); !accepted) {
+    if (auto accepted = request_region(**region, memfd, offset); !accepted) {
         regions_.erase(*region);
         regions_.give_back_id();
         return std::unexpected(accepted.error());
@@ -97,7 +116,7 @@ bool Session::send_region(const Slot& slot, const Region& region, int memfd, uin
     add.slot = slot.index;
     add.generation = static_cast<uint32_t>(slot.generation);
     add.region = region.id;
-    add.kind = NEXAR_MEMORY_MEMFD;
+    add.kind = memfd < 0 ? NEXAR_MEMORY_LENT : NEXAR_MEMORY_MEMFD;
     add.offset = offset;
     add.bytes = region.bytes;
     while (!connection_->send(std::as_bytes(std::span(&add, 1)), memfd)) {
@@ -116,6 +135,10 @@ Result<void> Session::release(void* memory, bool mapped_here) {
 
 // When the daemon refuses, the region stays registered here too. A lost session has no regions at the daemon.
 Result<void> Session::drop_region(Region* region) {
+    if (!region->in_place) {
+        regions_.erase(region);
+        return {};
+    }
     nexar_shm_descriptor descriptor{};
     descriptor.kind = NEXAR_CMD_REGION_FREE;
     descriptor.in.region = region->id;
@@ -168,14 +191,22 @@ Result<void> Session::register_memfd(void* address, uint64_t bytes, int fd, uint
     struct statfs system{};
     if (::fstatfs(fd, &system) == 0 && system.f_bsize == page_bytes)  // huge pages are not pinned
         NEXAR_TRY_VOID(populate_pinned({static_cast<std::byte*>(address), bytes}, offset));
-    Segment segment;
-    segment.memory = {static_cast<std::byte*>(address), bytes};
-    segment.memfd = fd;
     scratch_.tidy_up();
-    NEXAR_TRY(Region * region, add_region(segment, offset, false, false));
+    NEXAR_TRY(Region * region, add_memfd({static_cast<std::byte*>(address), bytes}, fd, offset));
     region->populated = std::make_unique<Populated>(region->bytes);
     region->ready.store(true, std::memory_order_release);
     return {};
+}
+
+// Where the daemon uses no memory of its clients' making, the region is only a note of it.
+Result<Region*> Session::add_memfd(MutableBytes memory, int fd, uint64_t offset) {
+    auto region = add_region(memory, fd, offset, false);
+    if (region || region.error().code != Errc::permission) return region;
+    auto copied = std::make_unique<Region>();
+    copied->base = memory.data();
+    copied->bytes = memory.size();
+    copied->in_place = false;
+    return regions_.insert(std::move(copied));
 }
 
 }  // namespace nexar::c

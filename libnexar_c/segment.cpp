@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -62,17 +61,6 @@ Result<void> populate_step(MutableBytes memory) {
     return {};
 }
 
-// A memfd counts as a file: the kernel sends SIGXFSZ to a process that makes one above its limit.
-Result<void> check_file_size_limit(uint64_t bytes) {
-    rlimit limit{};
-    if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur)
-        return {};
-    return fail(Errc::no_memory, "shared memory of " + std::to_string(bytes) +
-                                     " bytes is more than this process's limit on the size of files "
-                                     "(RLIMIT_FSIZE, ulimit -f), " +
-                                     std::to_string(limit.rlim_cur) + " bytes");
-}
-
 }  // namespace
 
 Error io_error(const std::string& what) {
@@ -84,22 +72,11 @@ Error io_error(const std::string& what) {
     return error;
 }
 
-Result<Segment> reserve_segment(const char* name, uint64_t bytes) {
-    NEXAR_TRY_VOID(check_file_size_limit(bytes));
-    Segment out;
-    out.memfd = ::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (out.memfd < 0) return fail(io_error("cannot create shared memory"));
-    constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW;  // the daemon adds two of its own [S19]
-    void* at = MAP_FAILED;
-    if (::ftruncate(out.memfd, static_cast<off_t>(bytes)) == 0 && ::fcntl(out.memfd, F_ADD_SEALS, seals) == 0)
-        at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, out.memfd, 0);
-    if (at == MAP_FAILED) {
-        Error error = io_error("cannot make " + std::to_string(bytes) + " bytes of shared memory");
-        ::close(out.memfd);
-        return fail(std::move(error));
-    }
-    out.memory = {static_cast<std::byte*>(at), bytes};
-    return out;
+Result<MutableBytes> map_segment(int memfd, uint64_t bytes) {
+    void* at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
+    if (at == MAP_FAILED)
+        return fail(io_error("cannot map " + std::to_string(bytes) + " bytes of shared memory"));
+    return MutableBytes{static_cast<std::byte*>(at), bytes};
 }
 
 Result<void> check_available(uint64_t bytes) {
@@ -125,20 +102,6 @@ Result<void> populate_pinned(MutableBytes memory, uint64_t offset) {
     for (uint64_t at = offset; at < end; at = (at / pinned_span + 1) * pinned_span)
         NEXAR_TRY_VOID(populate_step(memory.subspan(at - offset, page_bytes)));
     return {};
-}
-
-Result<Segment> make_segment(const char* name, uint64_t bytes) {
-    NEXAR_TRY(auto segment, reserve_segment(name, bytes));
-    if (auto populated = populate(segment.memory); !populated) {
-        drop_segment(segment);
-        return std::unexpected(populated.error());
-    }
-    return segment;
-}
-
-void drop_segment(const Segment& segment) {
-    ::munmap(segment.memory.data(), segment.memory.size());
-    ::close(segment.memfd);
 }
 
 // By /proc/self/maps: lines of "begin-end rwxs offset major:minor inode", ascending.

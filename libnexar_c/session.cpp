@@ -43,8 +43,7 @@ Session::Session(const SessionOptions& options, std::unique_ptr<Connection> conn
       pool_(control_.slots()),
       requests_(control_.slots()),
       scratch_(
-          options.scratch_limit,
-          [this](uint64_t bytes) { return make_region("nexar-scratch", bytes, true, {}); },
+          options.scratch_limit, [this](uint64_t bytes) { return make_region(bytes, true, {}); },
           [this](Region* region) { static_cast<void>(release(region->base, true)); }),
       window_(options.spin),
       sleepers_(*connection_),

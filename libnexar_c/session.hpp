@@ -185,9 +185,12 @@ class Session {
 
     Session(const SessionOptions& options, std::unique_ptr<Connection> connection);
     // Memory, registering.cpp.
-    Result<Region*> make_region(const char* name, uint64_t bytes, bool scratch, const AllocOptions& options);
+    Result<Region*> make_region(uint64_t bytes, bool scratch, const AllocOptions& options);
+    Result<Region*> borrow_region(uint64_t bytes, bool scratch, bool huge_pages);
+    Result<void> await_loan(int fd);
     // Registers the region with the daemon; it is not ready yet.
-    Result<Region*> add_region(const Segment& segment, uint64_t offset, bool mapped_here, bool scratch);
+    Result<Region*> add_region(MutableBytes memory, int memfd, uint64_t offset, bool scratch);
+    Result<Region*> add_memfd(MutableBytes memory, int fd, uint64_t offset);
     Result<void> request_region(const Region& region, int memfd, uint64_t offset);
     bool send_region(const Slot& slot, const Region& region, int memfd, uint64_t offset);
     Result<void> drop_region(Region* region);
@@ -236,6 +239,7 @@ class Session {
     shm::SlotPool pool_;             // the free slots
     std::vector<Request> requests_;  // by slot
     Regions regions_;
+    std::mutex borrowing_;  // held from the wish for memory to the registration of it
     Scratch scratch_;
     shm::WaitWindow window_;  // how long a wait polls before it sleeps
 

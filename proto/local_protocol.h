@@ -4,9 +4,12 @@
  *     client                      daemon
  *     HELLO              ──▶
  *                        ◀──      WELCOME + 2 descriptors (daemon page, alive page)     or REFUSED
- *     ATTACH + 1         ──▶                                                      (control segment)
+ *     LEND + 1           ──▶      one end of a socketpair, on which comes LEND + 1: a memfd; or its end, and why
+ *                                 is the answer to what follows
+ *     ATTACH             ──▶      the memfd that was lent is the control segment, and mapped
  *                        ◀──      READY                                                 or REFUSED
- *     REGION_ADD + 1     ──▶      answered in the slot that it names
+ *     REGION_ADD         ──▶      so is it a region, with LEND before it as above; or REGION_ADD + 1: a memfd of the
+ *                                 client's; answered in the slot that it names
  *     BELL               ──▶      look at the submission ring
  *                        ◀──      BELL     look at the completion ring; only when the client asked for it
  *     GOODBYE            ──▶      an orderly end
@@ -35,7 +38,8 @@ enum {
     NEXAR_MSG_READY = 5,
     NEXAR_MSG_REGION_ADD = 6,
     NEXAR_MSG_BELL = 7,
-    NEXAR_MSG_GOODBYE = 8
+    NEXAR_MSG_GOODBYE = 8,
+    NEXAR_MSG_LEND = 9
 };
 enum { NEXAR_MSG_BYTES_MAX = 256, NEXAR_MSG_FDS_MAX = 4, NEXAR_MSG_TEXT_BYTES = 160 };
 
@@ -76,15 +80,27 @@ typedef struct nexar_msg_attach {
     uint64_t control_bytes; /* nexar_shm_control_bytes(slots) */
 } nexar_msg_attach;
 
-enum { NEXAR_MEMORY_MEMFD = 1 }; /* kinds of memory */
+/* Asks for memory of the daemon's, which ATTACH or REGION_ADD then names. A session has one such memfd at a time: the next
+ * LEND takes back what was not used. */
+typedef struct nexar_msg_lend {
+    nexar_msg_head head;
+    uint64_t bytes;
+    uint64_t reserved; /* 0 */
+} nexar_msg_lend;
+
+/* Kinds of memory. */
+enum {
+    NEXAR_MEMORY_MEMFD = 1, /* comes with the message; only where the daemon's memfds_in_place allows that */
+    NEXAR_MEMORY_LENT = 2   /* was lent */
+};
 
 typedef struct nexar_msg_region_add {
     nexar_msg_head head;
     uint32_t slot;
     uint32_t generation;
     uint32_t region; /* the session's number for it; never used again */
-    uint32_t kind;   /* NEXAR_MEMORY_...; the descriptor that comes with it is of this kind */
-    uint64_t offset; /* in the memfd; a multiple of its page size */
+    uint32_t kind;   /* NEXAR_MEMORY_... */
+    uint64_t offset; /* in the memfd; a multiple of its page size; of lent memory 0 */
     uint64_t bytes;
     uint64_t reserved; /* 0 */
 } nexar_msg_region_add;
@@ -96,6 +112,7 @@ NEXAR_SHM_ASSERT(sizeof(nexar_msg_hello) == 32);
 NEXAR_SHM_ASSERT(sizeof(nexar_msg_welcome) == 72);
 NEXAR_SHM_ASSERT(sizeof(nexar_msg_refused) == 176);
 NEXAR_SHM_ASSERT(sizeof(nexar_msg_attach) == 24);
+NEXAR_SHM_ASSERT(sizeof(nexar_msg_lend) == 24);
 NEXAR_SHM_ASSERT(sizeof(nexar_msg_region_add) == 48);
 
 #endif

@@ -318,6 +318,8 @@ std::vector<Key> size_keys() {
               "how much of each of these limits one user may have"),
         count("session_memory_max_bytes", "NEXAR_SESSION_MEMORY_MAX_BYTES", &C::session_memory_max_bytes,
               1 << 20, uint64_t{1} << 46, "1048576 to 70368744177664", "shared memory of one session"),
+        flag("memfds_in_place", "NEXAR_MEMFDS_IN_PLACE", &C::memfds_in_place,
+             "use memory of nexar_register_memfd without copies; only where local users trust each other"),
         number("yield_microseconds", "NEXAR_YIELD_MICROSECONDS", &C::yield_microseconds, 0, 10000,
                "0 to 10000", "how long the loop polls before it sleeps"),
     };

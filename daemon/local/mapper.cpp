@@ -77,8 +77,8 @@ std::unexpected<Error> allows_no_seal() {
 Result<void> seal(int memfd) {
     ::fcntl(memfd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL);
     if (is_sealed(::fcntl(memfd, F_GET_SEALS))) return {};
-    // It was not when it was mapped: unmapping it may wait now.
-    std::this_thread::sleep_for(long_wait * pause_factor);
+    // The client has taken care that unmapping it may wait, too: so it is unmapped once in a while.
+    std::this_thread::sleep_for(pause_max);
     return allows_no_seal();
 }
 
@@ -102,14 +102,18 @@ Result<MappingRef> map_first(const Mapper::Wanted& wanted) {
     return mapping;
 }
 
+Result<MappingRef> map(const Mapper::Wanted& wanted, Table& table) {
+    const int seals = std::max(::fcntl(wanted.memfd.get(), F_GET_SEALS), 0);
+    if (is_sealed(seals)) return map_again(wanted, table);
+    if ((seals & F_SEAL_SEAL) != 0) return allows_no_seal();
+    return map_first(wanted);
+}
+
 // Memory of which no touch waits for its client.
 Result<MappingRef> fit(const Mapper::Wanted& wanted, const std::shared_ptr<Table>& table,
                        std::string& unpinned) {
     const int memfd = wanted.memfd.get();
-    const int seals = std::max(::fcntl(memfd, F_GET_SEALS), 0);
-    const bool again = is_sealed(seals);
-    if (!again && (seals & F_SEAL_SEAL) != 0) return allows_no_seal();
-    NEXAR_TRY(MappingRef mapping, again ? map_again(wanted, *table) : map_first(wanted));
+    NEXAR_TRY(MappingRef mapping, wanted.lent ? wanted.lent : map(wanted, *table));
     *mapping->charges() = wanted.charges;
     NEXAR_TRY_VOID(seal(memfd));
     if (mapping->page_size() == page_bytes) {
@@ -148,7 +152,7 @@ Result<std::unique_ptr<Mapper>> Mapper::open() {
 
 void Mapper::map(Wanted wanted) {
     const uint64_t lane = wanted.host.lane;
-    if (lanes_.weight(lane) >= waiting_max)
+    if (is_full(lane))
         return state_->done({wanted.session,
                              wanted.region,
                              fail(Errc::no_memory, "this user has " + std::to_string(waiting_max) +
@@ -158,7 +162,17 @@ void Mapper::map(Wanted wanted) {
         std::string unpinned;
         auto mapping = fit(wanted, state->table, unpinned);
         wanted.memfd.reset();
+        wanted.lent.reset();
         state->done({wanted.session, wanted.region, std::move(mapping), std::move(unpinned)});
+    });
+}
+
+void Mapper::take_back(uint64_t lane, Mapping::Lent lent) {
+    lanes_.add(lane, 1, [lent = std::move(lent)]() mutable {
+        static_cast<void>(seal(lent.memfd.get()));
+        if (auto pins = pin(lent.memfd.get(), 0, lent.mapping->bytes()))
+            lent.mapping->keep(std::move(pins->holders));
+        lent.mapping.reset();
     });
 }
 

@@ -23,6 +23,7 @@ class Mapper {
         SessionId session;
         uint32_t region = 0;  // the session's number of it; 0: the control segment
         Fd memfd;
+        std::shared_ptr<Mapping> lent{};  // of it; null: it is the client's, and not mapped yet
         uint64_t offset = 0, bytes = 0, bytes_max = 0;
         MappingHost host;
         // End when the memory is unmapped, or when it is not mapped.
@@ -39,10 +40,13 @@ class Mapper {
 
     // The result comes by take(), also of what is refused.
     void map(Wanted wanted);
+    // Takes back memory that is in the client's hands: unmaps it when that does not wait for the client.
+    void take_back(uint64_t lane, Mapping::Lent lent);
+    bool is_full(uint64_t lane) const { return lanes_.weight(lane) >= waiting_max; }
     int ready_fd() const;        // readable while something is ready
     std::vector<Mapped> take();  // what is ready
 
-    // Of one user; more are refused.
+    // Of one user; map() refuses more.
     static constexpr size_t waiting_max = 2048;
 
   private:

@@ -131,6 +131,17 @@ Result<std::shared_ptr<Mapping>> Mapping::doubled(const Mapping& first, uint64_t
     return guarded(at, window, bytes, backing, host);
 }
 
+Result<Mapping::Lent> Mapping::to_lend(const char* name, uint64_t bytes, const MappingHost& host) {
+    Fd memfd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    if (!memfd) return system_failure(Errc::no_memory, "the daemon cannot make memory: ");
+    constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW;
+    if (::ftruncate(memfd.get(), static_cast<off_t>(bytes)) != 0 ||
+        ::fcntl(memfd.get(), F_ADD_SEALS, seals) != 0)
+        return system_failure(Errc::no_memory, "the daemon cannot make so much memory: ");
+    NEXAR_TRY(auto mapping, unchecked(memfd.get(), 0, bytes, host));
+    return Lent{std::move(memfd), std::move(mapping)};
+}
+
 Mapping::~Mapping() {
     BusGuard::unwatch(guard_);
     host_.unmapper->release(host_.lane, {.mapping = {at_, window_.bytes + kept_bytes(window_.page)},

@@ -42,6 +42,13 @@ class Mapping {
     static Result<std::shared_ptr<Mapping>> doubled(const Mapping& first, uint64_t offset, uint64_t bytes,
                                                     const MappingHost& host);
 
+    // Of a memfd that nobody else has yet, so that mapping it waits for nobody.
+    struct Lent {
+        Fd memfd;
+        std::shared_ptr<Mapping> mapping;
+    };
+    static Result<Lent> to_lend(const char* name, uint64_t bytes, const MappingHost& host);
+
     // What is mapped of a memfd: more than the region, so that it can be doubled for other regions.
     struct Window {
         uint64_t offset = 0, bytes = 0;  // of the memfd; whole pages

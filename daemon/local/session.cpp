@@ -49,15 +49,6 @@ Error protocol_error(std::string text) {
     return Error{Errc::protocol_error, std::move(text), -1, -1, {}};
 }
 
-Result<void> check_region(const nexar_msg_region_add& add, bool lacks_descriptor) {
-    if (add.kind != NEXAR_MEMORY_MEMFD)
-        return fail(Errc::unsupported, "the kind of memory is " + std::to_string(add.kind) +
-                                           "; allowed: " + std::to_string(NEXAR_MEMORY_MEMFD) + " (memfd)");
-    if (add.reserved != 0) return fail(Errc::invalid_argument, "a reserved field of the region is not 0");
-    if (lacks_descriptor) return fail(Errc::no_memory, "the daemon is out of descriptors");
-    return {};
-}
-
 }  // namespace
 
 Session::Session(SessionId id, Client client, const SessionHost& host, Time handshake_until)
@@ -66,6 +57,7 @@ Session::Session(SessionId id, Client client, const SessionHost& host, Time hand
 // The client sees the end of the connection at once, whatever its closing waits for.
 Session::~Session() {
     ::shutdown(connection(), SHUT_RDWR);
+    take_back();
     host_.closer->release(lane(), std::move(client_.connection));
 }
 
@@ -118,6 +110,8 @@ void Session::on_packet(Time now, Packet& packet) {
         done = on_hello(packet);
     else if (state_ == State::expects_attach && head.type == NEXAR_MSG_ATTACH)
         done = on_attach(packet);
+    else if ((state_ == State::expects_attach || state_ == State::ready) && head.type == NEXAR_MSG_LEND)
+        done = on_lend(packet);
     else if (state_ == State::ready)
         done = on_ready_packet(now, head.type, packet);
     else
@@ -149,21 +143,84 @@ Result<void> Session::on_hello(const Packet& packet) {
     return {};
 }
 
+// What is refused is told with the message that was to use it. The descriptor is the client's, so it is
+// closed as those are; nothing waits for it here, whatever it is.
+Result<void> Session::on_lend(Packet& packet) {
+    const bool lacks_descriptor = packet.out_of_descriptors && packet.fds.empty();
+    NEXAR_TRY(const auto wish, body_of<nexar_msg_lend>(packet, lacks_descriptor ? 0 : 1));
+    take_back();
+    not_lent_.reset();
+    auto made = lacks_descriptor
+                    ? Result<Mapping::Lent>(fail(Errc::no_memory, "the daemon is out of descriptors"))
+                    : lend(wish);
+    if (!made) {
+        not_lent_ = std::move(made.error());
+        return {};
+    }
+    const int memfd = made->memfd.get();
+    lent_ = std::move(*made);
+    if (send_body(packet.fds[0].get(), nexar_msg_head{}, NEXAR_MSG_LEND, std::span(&memfd, 1))) return {};
+    take_back();
+    not_lent_ = Error{Errc::invalid_argument, "the descriptor takes no memfd: it is to be of a socketpair"};
+    return {};
+}
+
+Result<Mapping::Lent> Session::lend(const nexar_msg_lend& wish) {
+    if (wish.reserved != 0) return fail(Errc::invalid_argument, "a reserved field of the wish is not 0");
+    const uint64_t bytes_max = host_.limits.region_bytes_max;
+    if (wish.bytes == 0 || wish.bytes > bytes_max)
+        return fail(Errc::no_memory, "memory may have 1 to " + std::to_string(bytes_max) + " bytes, not " +
+                                         std::to_string(wish.bytes));
+    if (host_.mapper->is_full(lane()))
+        return fail(Errc::no_memory, "too much memory of this user waits to be mapped");
+    NEXAR_TRY(auto charges, SessionCore::charge(*client_.tenant, wish.bytes, pipes_for(wish.bytes)));
+    const char* name = state_ == State::ready ? "nexar-memory" : "nexar-control";
+    NEXAR_TRY(auto lent, Mapping::to_lend(name, wish.bytes, host_.mapping));
+    *lent.mapping->charges() = std::move(charges);
+    return lent;
+}
+
+void Session::take_back() {
+    if (lent_) host_.mapper->take_back(lane(), std::move(*lent_));
+    lent_.reset();
+}
+
 Result<void> Session::on_attach(Packet& packet) {
-    NEXAR_TRY(auto attach, body_of<nexar_msg_attach>(packet, 1));
+    NEXAR_TRY(auto attach, body_of<nexar_msg_attach>(packet, packet.fds.empty() ? 0 : 1));
     if (!nexar_shm_slots_valid(attach.slots) || attach.control_bytes != nexar_shm_control_bytes(attach.slots))
         return fail(Errc::invalid_argument, "a control segment of " + std::to_string(attach.slots) +
                                                 " slots and " + std::to_string(attach.control_bytes) +
                                                 " bytes is not possible");
     slots_ = attach.slots;
-    host_.mapper->map({.session = id_,
-                       .memfd = std::move(packet.fds[0]),
-                       .bytes = attach.control_bytes,
-                       .bytes_max = attach.control_bytes,
-                       .host = host_.mapping});
-    packet.fds.clear();
+    NEXAR_TRY(auto wanted, memory_of(packet, attach.control_bytes));
+    host_.mapper->map(std::move(wanted));
     state_ = State::mapping;
     return {};
+}
+
+// The memfd of the message, or what was lent before it.
+Result<Mapper::Wanted> Session::memory_of(Packet& packet, uint64_t bytes) {
+    Mapper::Wanted out;
+    out.session = id_;
+    out.bytes = out.bytes_max = bytes;
+    out.host = host_.mapping;
+    if (!packet.fds.empty()) {
+        if (!host_.limits.memfds_in_place)
+            return fail(Errc::permission,
+                        "this daemon uses no memory that its clients make (memfds_in_place in its "
+                        "configuration); it lends memory");
+        out.memfd = std::move(packet.fds[0]);
+        packet.fds.clear();
+        return out;
+    }
+    if (packet.out_of_descriptors) return fail(Errc::no_memory, "the daemon is out of descriptors");
+    if (!lent_ && not_lent_) return fail(*not_lent_);
+    if (!lent_ || lent_->mapping->bytes().size() != bytes)
+        return fail(Errc::invalid_argument, "no memory of " + std::to_string(bytes) + " bytes was lent");
+    out.memfd = std::move(lent_->memfd);
+    out.lent = std::move(lent_->mapping);
+    lent_.reset();
+    return out;
 }
 
 Result<void> Session::attach(const Result<std::shared_ptr<Mapping>>& control) {
@@ -216,24 +273,38 @@ Result<void> Session::on_ready_packet(Time now, uint32_t type, Packet& packet) {
 
 // A region that is refused is an error in its slot; only a malformed message ends the session.
 Result<void> Session::on_region_add(Packet& packet) {
-    const bool lacks_descriptor = packet.out_of_descriptors && packet.fds.empty();
-    NEXAR_TRY(auto add, body_of<nexar_msg_region_add>(packet, lacks_descriptor ? 0 : 1));
-    auto charges = core_->begin_region(add.slot, add.generation, add.region, add.bytes, pipes_for(add.bytes));
+    const bool brings_one = !packet.fds.empty();
+    NEXAR_TRY(auto add, body_of<nexar_msg_region_add>(packet, brings_one ? 1 : 0));
+    auto charged = lent_ && !brings_one ? *lent_->mapping->charges() : SessionCore::Charges();
+    auto charges = core_->begin_region(add.slot, add.generation, add.region, add.bytes, pipes_for(add.bytes),
+                                       std::move(charged));
     if (charges.empty()) return {};
-    if (const auto good = check_region(add, lacks_descriptor); !good) {
-        core_->end_region(add.region, fail(good.error()));
+    auto wanted = region_memory(add, packet);
+    if (!wanted) {
+        core_->end_region(add.region, fail(wanted.error()));
         return {};
     }
-    host_.mapper->map({.session = id_,
-                       .region = add.region,
-                       .memfd = std::move(packet.fds[0]),
-                       .offset = add.offset,
-                       .bytes = add.bytes,
-                       .bytes_max = host_.limits.region_bytes_max,
-                       .host = host_.mapping,
-                       .charges = std::move(charges)});
-    packet.fds.clear();
+    wanted->charges = std::move(charges);
+    host_.mapper->map(std::move(*wanted));
     return {};
+}
+
+Result<Mapper::Wanted> Session::region_memory(const nexar_msg_region_add& add, Packet& packet) {
+    if (add.kind != NEXAR_MEMORY_MEMFD && add.kind != NEXAR_MEMORY_LENT)
+        return fail(Errc::unsupported, "the kind of memory is " + std::to_string(add.kind) +
+                                           "; allowed: " + std::to_string(NEXAR_MEMORY_MEMFD) +
+                                           " (memfd) and " + std::to_string(NEXAR_MEMORY_LENT) + " (lent)");
+    if (add.reserved != 0) return fail(Errc::invalid_argument, "a reserved field of the region is not 0");
+    const bool lent = add.kind == NEXAR_MEMORY_LENT;
+    if (!lent && packet.fds.empty() && packet.out_of_descriptors)
+        return fail(Errc::no_memory, "the daemon is out of descriptors");
+    if (lent != packet.fds.empty() || (lent && add.offset != 0))
+        return fail(Errc::invalid_argument,
+                    "a memfd comes with its message; lent memory without, at offset 0");
+    NEXAR_TRY(auto wanted, memory_of(packet, add.bytes));
+    wanted.region = add.region;
+    wanted.offset = add.offset;
+    return wanted;
 }
 
 void Session::end_if_given_up(Time now) {

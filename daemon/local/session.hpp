@@ -87,6 +87,11 @@ class Session final : private Waker {
     Result<void> on_attach(Packet& packet);
     Result<void> on_ready_packet(Time now, uint32_t type, Packet& packet);
     Result<void> on_region_add(Packet& packet);
+    Result<void> on_lend(Packet& packet);
+    Result<Mapping::Lent> lend(const nexar_msg_lend& wish);
+    void take_back();
+    Result<Mapper::Wanted> region_memory(const nexar_msg_region_add& add, Packet& packet);
+    Result<Mapper::Wanted> memory_of(Packet& packet, uint64_t bytes);
     Result<void> attach(const Result<std::shared_ptr<Mapping>>& control);
     void end_with_rest(Time now, Error crash);
     size_t take_rest(Time now, size_t entries_max);
@@ -101,6 +106,8 @@ class Session final : private Waker {
     Time handshake_until_;  // the session ends when it is not ready by then
     State state_ = State::expects_hello;
     std::unique_ptr<AliveWord> alive_;   // null before HELLO
+    std::optional<Mapping::Lent> lent_;  // since the last LEND, and not used yet
+    std::optional<Error> not_lent_;      // why the last LEND was refused; none: it was not
     uint32_t slots_ = 0;                 // that the client has asked for
     std::shared_ptr<Mapping> control_;   // the control segment; null before it is mapped
     std::unique_ptr<SessionCore> core_;  // null before that

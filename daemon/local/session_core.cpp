@@ -301,14 +301,13 @@ Result<void> SessionCore::free_region(Ticket ticket, const nexar_shm_descriptor&
 }
 
 SessionCore::Charges SessionCore::begin_region(uint32_t slot, uint32_t generation, uint32_t region,
-                                               uint64_t bytes, uint64_t descriptors) {
+                                               uint64_t bytes, uint64_t descriptors, Charges charged) {
     if (broken_) return {};
     const Ticket ticket{slot, generation};
     if (slot >= control_.slots()) return bad_entry("names a slot beyond the table"), Charges();
     if (!ledger_.try_accept(slot, generation)) return bad_entry("names a slot that is in flight"), Charges();
     kinds_[slot] = NEXAR_CMD_REGION_ADD;
-    const auto used = use_region_number(region);  // used, also when the memory is refused
-    auto charges = used ? charge_region(bytes, descriptors) : Result<Charges>(fail(used.error()));
+    auto charges = accept_region(region, bytes, descriptors, std::move(charged));
     if (!charges) {
         end_with(ticket, NEXAR_CMD_REGION_ADD, charges.error(), result_of_epoch(0));
         return {};
@@ -316,6 +315,14 @@ SessionCore::Charges SessionCore::begin_region(uint32_t slot, uint32_t generatio
     region_bytes_ += bytes;
     coming_regions_.emplace(region, ComingRegion{ticket, bytes, *charges});
     return std::move(*charges);
+}
+
+Result<SessionCore::Charges> SessionCore::accept_region(uint32_t region, uint64_t bytes, uint64_t descriptors,
+                                                        Charges charged) {
+    NEXAR_TRY_VOID(use_region_number(region));  // used, also when the memory is refused
+    NEXAR_TRY_VOID(check_room(bytes));
+    if (!charged.empty()) return charged;
+    return charge(*identity_.tenant, bytes, descriptors);
 }
 
 void SessionCore::end_region(uint32_t number, Result<RegionMemory> memory) {
@@ -342,7 +349,7 @@ size_t SessionCore::regions_max() const {
     return std::min<size_t>(limits_.regions_max, NEXAR_SHM_REGIONS_MAX);
 }
 
-Result<SessionCore::Charges> SessionCore::charge_region(uint64_t bytes, uint64_t descriptors) const {
+Result<void> SessionCore::check_room(uint64_t bytes) const {
     if (regions_.size() + coming_regions_.size() >= regions_max())
         return fail(Errc::table_full,
                     "this session may have " + std::to_string(regions_max()) + " regions at once");
@@ -350,8 +357,12 @@ Result<SessionCore::Charges> SessionCore::charge_region(uint64_t bytes, uint64_t
         return fail(Errc::no_memory,
                     "this session may register " + std::to_string(limits_.session_bytes_max) +
                         " bytes (session_memory_max_bytes); it has " + std::to_string(region_bytes_));
-    NEXAR_TRY(ChargeRef rows, identity_.tenant->charge(Resource::regions, descriptors));
-    NEXAR_TRY(ChargeRef length, identity_.tenant->charge(Resource::region_bytes, bytes));
+    return {};
+}
+
+Result<SessionCore::Charges> SessionCore::charge(Tenant& tenant, uint64_t bytes, uint64_t descriptors) {
+    NEXAR_TRY(ChargeRef rows, tenant.charge(Resource::regions, descriptors));
+    NEXAR_TRY(ChargeRef length, tenant.charge(Resource::region_bytes, bytes));
     return Charges{std::move(rows), std::move(length)};
 }
 

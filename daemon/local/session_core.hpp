@@ -31,7 +31,8 @@ struct SessionLimits {
     size_t regions_max = NEXAR_SHM_REGIONS_MAX;  // registered at the same time
     uint64_t region_bytes_max = uint64_t{1} << 40;
     uint64_t session_bytes_max = uint64_t{1} << 42;
-    size_t bad_entries_max = 16;  // the session is closed at this many malformed ring entries
+    bool memfds_in_place = false;  // memory that clients make is mapped: mapping it may wait for them [S19]
+    size_t bad_entries_max = 16;   // the session is closed at this many malformed ring entries
 };
 
 // Wakes sleepers in the client, on words in shared memory or by its doorbell.
@@ -66,8 +67,10 @@ class SessionCore {
     // Returns its charges, which are to end when it is unmapped, so that what is mapped never exceeds a share
     // [N1]; empty: it was refused, in the slot of the request. end_region() completes that slot.
     using Charges = std::vector<ChargeRef>;
+    // `charged`: what its memory was charged before; empty: nothing.
     Charges begin_region(uint32_t slot, uint32_t generation, uint32_t region, uint64_t bytes,
-                         uint64_t descriptors);
+                         uint64_t descriptors, Charges charged = {});
+    static Result<Charges> charge(Tenant& tenant, uint64_t bytes, uint64_t descriptors);
     // Ignored for a region that was not begun.
     void end_region(uint32_t region, Result<RegionMemory> memory);
 
@@ -136,7 +139,8 @@ class SessionCore {
     Result<void> report_node(Ticket ticket, const nexar_shm_descriptor& asked);
     Result<void> free_region(Ticket ticket, const nexar_shm_descriptor& asked);
     Result<void> use_region_number(uint32_t region);
-    Result<Charges> charge_region(uint64_t bytes, uint64_t descriptors) const;
+    Result<Charges> accept_region(uint32_t region, uint64_t bytes, uint64_t descriptors, Charges charged);
+    Result<void> check_room(uint64_t bytes) const;
     uint32_t epoch_of(const nexar_shm_descriptor& asked) const;
     Result<MemoryRef> name_memory(const nexar_shm_extent& extent, uint64_t bytes, uint64_t align,
                                   const char* which) const;

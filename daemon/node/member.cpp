@@ -115,6 +115,7 @@ Result<void> Member::build_server() {
     c.node = needs_.self;
     c.session.session_bytes_max = needs_.config.session_memory_max_bytes;
     c.session.region_bytes_max = needs_.config.session_memory_max_bytes;
+    c.session.memfds_in_place = needs_.config.memfds_in_place;
     NEXAR_TRY(server_, local::Server::open(c, *engine_, tenants_, *this, needs_.log));
     local::BusGuard::wake_at_faults(&needs_.wakeup);
     clients_->server = server_.get();

@@ -9,6 +9,8 @@ import textwrap
 from harness import *
 from harness.users import become, open_to_all
 
+os.environ["NEXAR_MEMFDS_IN_PLACE"] = "false"
+
 OTHER = 2002
 MIB = 1 << 20
 LIMIT = 150 * MIB  # of the daemon's memory; its own is a fifth of that

@@ -19,6 +19,8 @@ from harness.hostile import Ended
 from harness.values import check, given, reduced
 from test_hostile_member import a_liar, lie_at_random, teach
 
+os.environ["NEXAR_MEMFDS_IN_PLACE"] = "false"
+
 SEED, SECONDS = int(os.environ.get("NEXAR_SIEGE_SEED", "1")), float(os.environ.get("NEXAR_SIEGE_SECONDS", "60"))
 MODES = ("descriptors", "scribble", "entries", "flip", "punch", "holes", "mappings", "doorbells", "files",
          "handshakes")

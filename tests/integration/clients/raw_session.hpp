@@ -53,16 +53,17 @@ class RawSession {
         hello.head = {NEXAR_LOCAL_MAGIC, NEXAR_MSG_HELLO};
         hello.version_min = hello.version_max = NEXAR_LOCAL_VERSION;
         if (!send(&hello, sizeof hello) || receive() != NEXAR_MSG_WELCOME) return false;
-        control_fd_ = sealed_memory(control_bytes());
+        control_fd_ = borrow(control_bytes());
+        if (control_fd_ < 0) return false;
         control_ = map(control_fd_, control_bytes(), false);
         on_memory(control_fd_, control_bytes());
         nexar_msg_attach attach{};
         attach.head = {NEXAR_LOCAL_MAGIC, NEXAR_MSG_ATTACH};
         attach.slots = slots;
         attach.control_bytes = control_bytes();
-        if (!send(&attach, sizeof attach, std::span(&control_fd_, 1)) || receive() != NEXAR_MSG_READY)
-            return false;
-        region_fd_ = sealed_memory(region_bytes);
+        if (!send(&attach, sizeof attach) || receive() != NEXAR_MSG_READY) return false;
+        region_fd_ = borrow(region_bytes);
+        if (region_fd_ < 0) return false;
         region_ = map(region_fd_, region_bytes, sparse_);
         on_memory(region_fd_, region_bytes);
         return add_region() && open_group();
@@ -90,6 +91,32 @@ class RawSession {
             std::memcpy(CMSG_DATA(head), fds.data(), fds.size_bytes());
         }
         return sendmsg(socket_, &message, MSG_NOSIGNAL | flags) == static_cast<ssize_t>(size);
+    }
+
+    // A memfd of the daemon's; -1: it was refused.
+    int borrow(uint64_t bytes) {
+        int ends[2];
+        if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) _exit(3);
+        nexar_msg_lend wish{};
+        wish.head = {NEXAR_LOCAL_MAGIC, NEXAR_MSG_LEND};
+        wish.bytes = bytes;
+        send(&wish, sizeof wish, std::span(&ends[1], 1));
+        close(ends[1]);
+        int memfd = -1;
+        pollfd ready{ends[0], POLLIN, 0};
+        alignas(cmsghdr) char room[CMSG_SPACE(sizeof(int))] = {};
+        char byte[sizeof(nexar_msg_head)];
+        iovec iov{byte, sizeof byte};
+        msghdr message{};
+        message.msg_iov = &iov;
+        message.msg_iovlen = 1;
+        message.msg_control = room;
+        message.msg_controllen = sizeof room;
+        if (poll(&ready, 1, 5000) > 0 && recvmsg(ends[0], &message, MSG_DONTWAIT) > 0 &&
+            CMSG_FIRSTHDR(&message))
+            std::memcpy(&memfd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof memfd);
+        close(ends[0]);
+        return memfd;
     }
 
     // The type of the next message; 0: the end, or nothing in 5 s. Descriptors that come along are dropped.
@@ -195,11 +222,10 @@ class RawSession {
         add.slot = 0;
         add.generation = ++generations_[0];
         add.region = 1;
-        add.kind = NEXAR_MEMORY_MEMFD;
+        add.kind = NEXAR_MEMORY_LENT;
         add.bytes = region_bytes;
         std::atomic_ref(slot(0).state).store(NEXAR_SLOT_WORD(add.generation, NEXAR_SLOT_SUBMITTED));
-        return send(&add, sizeof add, std::span(&region_fd_, 1)) && await(0, add.generation) &&
-               slot(0).result.status == 0;
+        return send(&add, sizeof add) && await(0, add.generation) && slot(0).result.status == 0;
     }
 
     bool open_group() {

@@ -9,6 +9,7 @@ import sys
 
 _ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(_ROOT / "bindings" / "python"))
+os.environ.setdefault("NEXAR_MEMFDS_IN_PLACE", "true")  # of its daemons; tests of hostile users have the default
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the ranks are the parallelism; read at import
 for _variable, _path in {"NEXAR_TEST_NEXARD": "daemon/nexard", "NEXAR_LIBRARY": "libnexar_c/libnexar_c.so.0.2",
                          "NEXAR_TEST_NEXARCTL": "tools/nexarctl/nexarctl", "NEXAR_TEST_DIGITS": "examples/nexar_digits",

@@ -186,7 +186,7 @@ TEST_CASE("a ready client's garbage ends its session; too many descriptors are c
         const int one = control.get();
         if (kind == 0) say(fd, message<nexar_msg_attach>(99));
         if (kind == 1) say(fd, std::array<char, 300>{});
-        if (kind == 2) say(fd, message<nexar_msg_region_add>(NEXAR_MSG_REGION_ADD));
+        if (kind == 2) say(fd, message<nexar_msg_region_add>(NEXAR_MSG_REGION_ADD), {one, one});
         if (kind == 3) say(fd, nexar_msg_head{NEXAR_LOCAL_MAGIC, NEXAR_MSG_BELL}, {one, one, one, one});
         CAPTURE(kind);
         CHECK(receive_type(fd) == NEXAR_MSG_REFUSED);
@@ -233,7 +233,8 @@ TEST_CASE("memory of another kind, or with a field that must be 0, is refused in
         Errc status;
     };
     const Case cases[] = {{0, 0, Errc::unsupported},
-                          {2, 0, Errc::unsupported},
+                          {3, 0, Errc::unsupported},
+                          {NEXAR_MEMORY_LENT, 0, Errc::invalid_argument},  // but a memfd came
                           {NEXAR_MEMORY_MEMFD, 1, Errc::invalid_argument},
                           {NEXAR_MEMORY_MEMFD, 0, Errc::ok}};
     uint32_t number = 0;

@@ -53,6 +53,7 @@ class StillServer {
         : path("/tmp/nexar-still-" + std::to_string(::getpid()) + ".sock") {
         config.sockets[0].path = path;
         config.clock = [] { return now; };
+        config.session.memfds_in_place = true;
         for (const std::string& label : labels) config.sockets.push_back({path_of(label), label, {}});
         auto opened = local::Server::open(config, engine, tenants_, descriptors_, log_);
         REQUIRE(opened);

@@ -20,6 +20,7 @@ struct DaemonOptions {
     Duration handshake_timeout{5'000'000'000};
     bool tick = true;
     local::SessionLimits limits;
+    bool memfds_in_place = true;
 };
 
 // Runs until `stop`; the counters are for tests of the same process.

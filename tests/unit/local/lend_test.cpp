@@ -1,0 +1,148 @@
+// Memory that the daemon makes for its clients [S19]: what it lends, takes back, and refuses, and that it
+// uses no memory of theirs unless its configuration says so.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include "by_hand.hpp"
+#include "integration/clients/raw_session.hpp"
+#include "nexar.h"
+#include "rank.hpp"
+#include "test_daemon.hpp"
+
+using namespace nexar;
+using namespace nexar::test;
+using hostile::RawSession;
+using local::Fd;
+
+namespace {
+
+constexpr uint64_t mib = 1 << 20;
+
+// The end of a REGION_ADD of lent memory, as region `number` in slot 2.
+struct Added {
+    int32_t status;
+    std::string text;
+};
+Added add_lent(RawSession& session, uint32_t number, uint64_t bytes) {
+    auto add = message<nexar_msg_region_add>(NEXAR_MSG_REGION_ADD);
+    add.slot = 2, add.generation = number, add.region = number, add.bytes = bytes;
+    add.kind = NEXAR_MEMORY_LENT;
+    std::atomic_ref(session.slot(2).state).store(NEXAR_SLOT_WORD(add.generation, NEXAR_SLOT_SUBMITTED));
+    REQUIRE(session.send(&add, sizeof add));
+    REQUIRE(session.await(2, add.generation));
+    const int32_t status = session.slot(2).result.status;
+    return {status, status == 0 ? "" : session.detail(2).text};
+}
+
+// Lent memory with the page that is pinned.
+Fd touched(RawSession& session, uint64_t bytes) {
+    Fd memfd(session.borrow(bytes));
+    if (memfd) REQUIRE(::pwrite(memfd.get(), "", 1, 0) == 1);
+    return memfd;
+}
+
+DaemonOptions as_configured() {
+    DaemonOptions out;
+    out.memfds_in_place = false;
+    return out;
+}
+
+}  // namespace
+
+TEST_CASE("[S19] what is lent can be registered once, by its length", "[local][hostile]") {
+    ThreadDaemon daemon(as_configured());
+    RawSession session;
+    REQUIRE(session.open(daemon.path()));
+    CHECK(add_lent(session, 2, mib).text == "no memory of 1048576 bytes was lent");
+    const Fd memfd = touched(session, mib);
+    REQUIRE(memfd);
+    CHECK(add_lent(session, 3, 2 * mib).status == NEXAR_ERR_INVALID_ARGUMENT);
+    CHECK(add_lent(session, 4, mib).status == NEXAR_OK);
+    CHECK(add_lent(session, 5, mib).status == NEXAR_ERR_INVALID_ARGUMENT);
+    CHECK(::fallocate(memfd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096) != 0);
+}
+
+TEST_CASE("[S19] a wish takes back what was lent before, and its charge", "[local][hostile]") {
+    DaemonOptions options = as_configured();
+    options.limits.region_bytes_max = uint64_t{1} << 41;
+    ThreadDaemon daemon(options);
+    RawSession session;
+    REQUIRE(session.open(daemon.path()));
+    const uint64_t share = TenantLimits{}.share(Resource::region_bytes);
+    const uint64_t most = share - share / 4;  // twice that is more than a share
+    for (int i = 0; i < 3; ++i) CHECK(daemon.eventually([&] { return Fd(session.borrow(most)).get() >= 0; }));
+    CHECK(session.borrow(share + 1) < 0);
+    CHECK(add_lent(session, 2, share + 1).text.contains("user_share_percent"));
+    CHECK(touched(session, mib));
+    CHECK(add_lent(session, 3, mib).status == NEXAR_OK);
+}
+
+TEST_CASE("[S19] a wish that is none is answered with the registration, and ends nothing",
+          "[local][hostile]") {
+    ThreadDaemon daemon(as_configured());
+    RawSession session;
+    REQUIRE(session.open(daemon.path()));
+    CHECK(session.borrow(0) < 0);
+    CHECK(add_lent(session, 2, 4096).text.contains("not 0"));
+    auto wish = message<nexar_msg_lend>(NEXAR_MSG_LEND);
+    wish.bytes = mib;
+    const Fd file(::open("/dev/null", O_RDWR | O_CLOEXEC));
+    const int fd = file.get();
+    REQUIRE(session.send(&wish, sizeof wish, std::span(&fd, 1)));
+    CHECK(add_lent(session, 3, mib).text.contains("socketpair"));
+    CHECK(touched(session, mib));
+    CHECK(add_lent(session, 4, mib).status == NEXAR_OK);
+}
+
+TEST_CASE("[S19] a client that keeps lent memory from being sealed does not get it registered",
+          "[local][hostile]") {
+    ThreadDaemon daemon(as_configured());
+    RawSession session, other;
+    REQUIRE(session.open(daemon.path()));
+    const Fd memfd = touched(session, mib);
+    REQUIRE(::fcntl(memfd.get(), F_ADD_SEALS, F_SEAL_SEAL) == 0);
+    auto add = message<nexar_msg_region_add>(NEXAR_MSG_REGION_ADD);
+    add.slot = 2, add.generation = 1, add.region = 2, add.bytes = mib, add.kind = NEXAR_MEMORY_LENT;
+    REQUIRE(session.send(&add, sizeof add));
+    CHECK_FALSE(session.await(2, 1, 300));  // that user's memory waits for a minute
+}
+
+TEST_CASE("[S19] memfds of clients are refused, unless the configuration says otherwise",
+          "[local][hostile]") {
+    ThreadDaemon daemon(as_configured());
+    const Fd control = memfd(attach(16).control_bytes);
+    const Fd fd = dial(daemon.path());
+    REQUIRE(say(fd, hello()));
+    REQUIRE(receive_type(fd) == NEXAR_MSG_WELCOME);
+    REQUIRE(say(fd, attach(16), {control.get()}));
+    CHECK(receive_type(fd) == NEXAR_MSG_REFUSED);
+}
+
+TEST_CASE("[S19] memory of nexar_register_memfd is copied where the daemon does not use it", "[local]") {
+    ThreadDaemon daemon(as_configured());
+    const TestSession session(daemon.path());
+    nexar_group* group = session.group("copied");
+    const Fd fd(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    REQUIRE(::ftruncate(fd.get(), mib) == 0);
+    void* at = ::mmap(nullptr, mib, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+    REQUIRE(at != MAP_FAILED);
+    for (int round = 0; round < 2; ++round) {
+        REQUIRE(nexar_register_memfd(session.get(), at, mib, fd.get(), 0) == NEXAR_OK);
+        CHECK(nexar_register_memfd(session.get(), at, mib, fd.get(), 0) == NEXAR_ERR_INVALID_ARGUMENT);
+        auto* values = static_cast<uint64_t*>(at);
+        constexpr size_t count = mib / 16;
+        std::iota(values, values + count, uint64_t{7});
+        REQUIRE(nexar_all_reduce(group, values, values + count, count, NEXAR_U64, NEXAR_SUM, nullptr) ==
+                NEXAR_OK);
+        CHECK(std::memcmp(values, values + count, mib / 2) == 0);
+        CHECK(nexar_unregister(session.get(), at) == NEXAR_OK);
+    }
+    CHECK(nexar_unregister(session.get(), at) == NEXAR_ERR_NOT_FOUND);
+    ::munmap(at, mib);
+}
