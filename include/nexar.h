@@ -416,12 +416,14 @@ NEXAR_API nexar_status nexar_free(nexar_session* session, void* memory);
 
 /* Makes memory that you mapped yourself usable in place: address is where this process mapped, shared and
  * writable, `bytes` bytes of the memfd `fd` from `offset` on; offset, and with huge pages bytes too, a multiple of
- * the memfd's page size. You keep the descriptor and the mapping. A call that fails has no effect, except for the seals
- * when the daemon's limits refuse it. Pages that you have not touched are made on this process's account, a few of
- * them at once and the others by the operation that uses them first, at its start: NO_MEMORY if the system lacks them.
- * The memfd is sealed: against other lengths, and by the daemon against new writable mappings, write(2), and pages
- * that are taken out (MADV_REMOVE, FALLOC_FL_PUNCH_HOLE; those fail with EPERM from now on), and against further
- * seals. So create it with MFD_ALLOW_SEALING, and map it in all its processes before the first registers it. It may be
+ * the memfd's page size. You keep the descriptor and the mapping. In place only where the daemon's memfds_in_place
+ * says that its users trust each other; elsewhere it works as ordinary memory does, by copies. A call that fails has
+ * no effect, except for seals when the daemon refuses. Pages that you have not touched are made on this process's
+ * account, a few of them at once and the others by the operation that uses them first, at its start: NO_MEMORY if the
+ * system lacks them.
+ * In place the memfd is sealed: against other lengths, and by the daemon against new writable mappings, write(2), and
+ * pages that are taken out (MADV_REMOVE, FALLOC_FL_PUNCH_HOLE; EPERM from now on), and against further seals. So
+ * create it with MFD_ALLOW_SEALING, and map it in all its processes before the first registers it. It may be
  * registered again, in other parts and by other sessions of this user, while any part of it is registered (above
  * 1 GiB: what lies in that part), and not any more when the last registration has ended.
  * (The name nexar_register is kept for memory of other kinds.)

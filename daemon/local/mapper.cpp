@@ -10,9 +10,9 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <mutex>
-#include <thread>
 #include <tuple>
 #include <utility>
 
@@ -22,13 +22,7 @@ namespace nexar::local {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using MappingRef = std::shared_ptr<Mapping>;
-
-// mmap() waits for a punch in progress, with the address space's lock held. Who had the daemon wait for so
-// long waits for `pause_factor` times as long himself, before anything else of his is mapped.
-constexpr Clock::duration long_wait = std::chrono::milliseconds(100), pause_max = std::chrono::minutes(1);
-constexpr int pause_factor = 20;
 
 // Mappings by tenant and memfd. A memfd that was sealed cannot be mapped for writing again; but a mapping of
 // it can be doubled.
@@ -77,8 +71,6 @@ std::unexpected<Error> allows_no_seal() {
 Result<void> seal(int memfd) {
     ::fcntl(memfd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL);
     if (is_sealed(::fcntl(memfd, F_GET_SEALS))) return {};
-    // The client has taken care that unmapping it may wait, too: so it is unmapped once in a while.
-    std::this_thread::sleep_for(pause_max);
     return allows_no_seal();
 }
 
@@ -93,20 +85,16 @@ Result<MappingRef> map_again(const Mapper::Wanted& wanted, Table& table) {
                 "only what this user has registered of it at this time can be registered once more");
 }
 
-Result<MappingRef> map_first(const Mapper::Wanted& wanted) {
-    const auto begin = Clock::now();
-    auto mapping =
-        Mapping::of_client(wanted.memfd.get(), wanted.offset, wanted.bytes, wanted.bytes_max, wanted.host);
-    const auto took = Clock::now() - begin;
-    if (took > long_wait) std::this_thread::sleep_for(std::min(took * pause_factor, pause_max));
-    return mapping;
-}
-
+// Of a client's making, so mmap() may wait for it, with the address space's lock held: only users who trust
+// each other have that (memfds_in_place).
 Result<MappingRef> map(const Mapper::Wanted& wanted, Table& table) {
-    const int seals = std::max(::fcntl(wanted.memfd.get(), F_GET_SEALS), 0);
+    const int memfd = wanted.memfd.get();
+    const int seals = std::max(::fcntl(memfd, F_GET_SEALS), 0);
+    if ((::fcntl(memfd, F_GETFL) & O_ACCMODE) != O_RDWR)
+        return fail(Errc::unsupported, "the memfd's descriptor is not open for reading and writing");
     if (is_sealed(seals)) return map_again(wanted, table);
     if ((seals & F_SEAL_SEAL) != 0) return allows_no_seal();
-    return map_first(wanted);
+    return Mapping::of_client(memfd, wanted.offset, wanted.bytes, wanted.bytes_max, wanted.host);
 }
 
 // Memory of which no touch waits for its client.
@@ -138,6 +126,33 @@ struct Mapper::State {
         static_cast<void>(::write(ready_fd.get(), &one, sizeof one));
     }
 
+    // Unmaps what nobody can punch any more. Memory that its client has kept from being sealed, which no
+    // honest one does, is kept, since unmapping it could make the daemon wait; of all users so much, and then
+    // one goes a minute.
+    void let_go(uint64_t lane, const Fd& memfd, MappingRef mapping) {
+        if (seal(memfd.get())) {
+            if (auto pins = pin(memfd.get(), 0, mapping->bytes())) mapping->keep(std::move(pins->holders));
+            return;
+        }
+        const std::lock_guard lock(mutex);
+        ++kept_of[lane];
+        kept.push_back(std::move(mapping));
+        const auto now = std::chrono::steady_clock::now();
+        if (kept.size() <= kept_max || now < next_gone) return;
+        next_gone = now + std::chrono::minutes(1);
+        kept.pop_front();
+    }
+    bool keeps_too_many(uint64_t lane) {
+        const std::lock_guard lock(mutex);
+        const auto at = kept_of.find(lane);
+        return at != kept_of.end() && at->second >= kept_of_user_max;
+    }
+
+    static constexpr size_t kept_of_user_max = 16, kept_max = 1024;
+    std::deque<MappingRef> kept;
+    std::map<uint64_t, size_t> kept_of;  // by lane
+    std::chrono::steady_clock::time_point next_gone{};
+
     const Fd ready_fd;
     const std::shared_ptr<Table> table = std::make_shared<Table>();
     std::mutex mutex;
@@ -152,7 +167,7 @@ Result<std::unique_ptr<Mapper>> Mapper::open() {
 
 void Mapper::map(Wanted wanted) {
     const uint64_t lane = wanted.host.lane;
-    if (is_full(lane))
+    if (lanes_.weight(lane) >= waiting_max)
         return state_->done({wanted.session,
                              wanted.region,
                              fail(Errc::no_memory, "this user has " + std::to_string(waiting_max) +
@@ -161,19 +176,21 @@ void Mapper::map(Wanted wanted) {
     lanes_.add(lane, 1, [state = state_, wanted = std::move(wanted)]() mutable {
         std::string unpinned;
         auto mapping = fit(wanted, state->table, unpinned);
-        wanted.memfd.reset();
+        if (!mapping && wanted.lent) state->let_go(wanted.host.lane, wanted.memfd, std::move(wanted.lent));
         wanted.lent.reset();
+        wanted.memfd.reset();
         state->done({wanted.session, wanted.region, std::move(mapping), std::move(unpinned)});
     });
 }
 
 void Mapper::take_back(uint64_t lane, Mapping::Lent lent) {
-    lanes_.add(lane, 1, [lent = std::move(lent)]() mutable {
-        static_cast<void>(seal(lent.memfd.get()));
-        if (auto pins = pin(lent.memfd.get(), 0, lent.mapping->bytes()))
-            lent.mapping->keep(std::move(pins->holders));
-        lent.mapping.reset();
+    lanes_.add(lane, 1, [state = state_, lane, lent = std::move(lent)]() mutable {
+        state->let_go(lane, lent.memfd, std::move(lent.mapping));
     });
+}
+
+bool Mapper::may_lend(uint64_t lane) const {
+    return lanes_.weight(lane) < waiting_max && !state_->keeps_too_many(lane);
 }
 
 int Mapper::ready_fd() const {

@@ -42,12 +42,13 @@ class Mapper {
     void map(Wanted wanted);
     // Takes back memory that is in the client's hands: unmaps it when that does not wait for the client.
     void take_back(uint64_t lane, Mapping::Lent lent);
-    bool is_full(uint64_t lane) const { return lanes_.weight(lane) >= waiting_max; }
+    // False: too much of this user's waits, or he has kept too much memory from being sealed.
+    bool may_lend(uint64_t lane) const;
     int ready_fd() const;        // readable while something is ready
     std::vector<Mapped> take();  // what is ready
 
     // Of one user; map() refuses more.
-    static constexpr size_t waiting_max = 2048;
+    static constexpr size_t waiting_max = 1024;
 
   private:
     struct State;

@@ -171,8 +171,9 @@ Result<Mapping::Lent> Session::lend(const nexar_msg_lend& wish) {
     if (wish.bytes == 0 || wish.bytes > bytes_max)
         return fail(Errc::no_memory, "memory may have 1 to " + std::to_string(bytes_max) + " bytes, not " +
                                          std::to_string(wish.bytes));
-    if (host_.mapper->is_full(lane()))
-        return fail(Errc::no_memory, "too much memory of this user waits to be mapped");
+    if (!host_.mapper->may_lend(lane()))
+        return fail(Errc::no_memory,
+                    "too much memory of this user waits to be mapped, or was kept from being sealed");
     NEXAR_TRY(auto charges, SessionCore::charge(*client_.tenant, wish.bytes, pipes_for(wish.bytes)));
     const char* name = state_ == State::ready ? "nexar-memory" : "nexar-control";
     NEXAR_TRY(auto lent, Mapping::to_lend(name, wish.bytes, host_.mapping));

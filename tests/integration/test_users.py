@@ -8,8 +8,6 @@ import socket
 from harness import *
 from harness.users import become, open_to_all
 
-os.environ["NEXAR_MEMFDS_IN_PLACE"] = "false"
-
 GREEDY, OTHER = 2001, 2002
 MIB = 1 << 20
 
