@@ -74,7 +74,10 @@ Error Directory::clash(const wire::GroupOpen& open, const Entry& with, const std
     return error;
 }
 
+// By all ways, because only its node knows which one is its present leader's [R27] [R31].
 void Directory::refuse(const Entry& entry, Error error) {
+    for (const NodeId& relay : entry.relays)
+        sends_.push_back({relay, wire::GroupRefused{entry.open.id, {}, error}});
     sends_.push_back({entry.via, wire::GroupRefused{entry.open.id, {}, std::move(error)}});
 }
 
@@ -141,11 +144,11 @@ void Directory::add(const wire::GroupOpen& open, const NodeId& via, Time now) {
     if (via == open.id.origin) remove_contradicted(open, now);
     if (!remove_earlier_incarnations(open, via, now)) return;
     Entry* known = find(open.id);
-    if (known != nullptr && (known->came_through(via) || known->via == open.id.origin))
-        return;  // sent again [R10]
+    if (known != nullptr && known->came_through(via)) return;  // sent again [R10]
     if (const Error* error = known == nullptr ? ended(open) : nullptr)
         return refuse({{open, via}, 0}, *error);
-    if (auto full = no_room(open.id.origin, via)) return refuse({{open, via}, 0}, std::move(*full));
+    if (auto full = no_room(open.id.origin, via, known != nullptr))
+        return refuse({{open, via}, 0}, std::move(*full));
     if (known != nullptr) return add_via(*known, open, via);
     Entry entry{{open, via}, next_arrival_++};
     place(open.key, std::move(entry));
@@ -153,12 +156,12 @@ void Directory::add(const wire::GroupOpen& open, const NodeId& via, Time now) {
 }
 
 // [R25] This node's own opens are its tenants' groups [N1].
-std::optional<Error> Directory::no_room(const NodeId& origin, const NodeId& via) const {
+std::optional<Error> Directory::no_room(const NodeId& origin, const NodeId& via, bool known) const {
     const std::string self = config_.name_of(config_.self);
     if (via == config_.self) return {};
     if (const auto share = ways_.full(via, origin, config_.node_opens_max, via != origin))
         return too_many_opens(opens_of(config_.name_of, origin, via), self, *share);
-    if (where_.size() + attempt_of_.size() >= config_.opens_max)
+    if (!known && where_.size() + attempt_of_.size() >= config_.opens_max)
         return too_many_opens("all nodes of the cluster", self, config_.opens_max);
     return {};
 }

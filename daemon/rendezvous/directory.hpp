@@ -147,7 +147,7 @@ class Directory {
     void strike(const Entry& entry);
     bool drop_via(Entry& entry, const NodeId& way);
     void add_via(Entry& entry, const wire::GroupOpen& again, const NodeId& way);
-    std::optional<Error> no_room(const NodeId& origin, const NodeId& via) const;
+    std::optional<Error> no_room(const NodeId& origin, const NodeId& via, bool known) const;
     Entry* find(const wire::RequestId& request);
     void not_before(const wire::GroupKey& key, Gathering& gathering, Time when);
     void erase(std::map<wire::GroupKey, Gathering>::iterator gathering);

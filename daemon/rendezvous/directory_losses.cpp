@@ -38,8 +38,8 @@ void Directory::forget_next(const NodeId& via, LostListings& lost, Time now) {
     Entry* entry = find(request);
     if (entry == nullptr || entry->arrival >= lost.before) return;
     const bool in_it = request.origin == via && entry->open.incarnation.counter <= lost.incarnation.counter;
-    const bool gone = entry->came_through(via) && drop_via(*entry, via);
-    if (gone) sends_.push_back({via, wire::GroupUnlisted{request}});
+    const bool came = entry->came_through(via), gone = came && drop_via(*entry, via);
+    if (came) sends_.push_back({via, wire::GroupUnlisted{request}});
     if (const auto attempt = attempt_of_.find(request); attempt == attempt_of_.end()) {
         if (gone) erase_waiting(request);
     } else if (gone || in_it) {

@@ -23,16 +23,11 @@ bool is_same(const wire::GroupOpen& a, const wire::GroupOpen& b) {
            a.incarnation == b.incarnation && a.nonce == b.nonce;
 }
 
-// The direct connection wins over relays; among relays the first, while it lasts.
+// The direct connection wins over relays; among relays the first, while it lasts. What was passed on stays a
+// way beside it: the open's node may have noticed first that the connection is cut.
 void Listed::add_via(const wire::GroupOpen& again, const NodeId& way) {
-    const NodeId& origin = open.id.origin;
-    if (via == origin || via == way) return;
-    if (way == origin) {
-        via = way;
-        relays.clear();
-    } else if (is_same(open, again)) {
-        relays.insert(way);
-    }
+    if (came_through(way) || !is_same(open, again)) return;
+    relays.insert(way == open.id.origin ? std::exchange(via, way) : way);
 }
 
 bool Listed::drop_via(const NodeId& way) {

@@ -23,12 +23,12 @@ class FormerLeaders {
     std::vector<NodeId> leaders_;
 };
 
-// An open that is kept for its node, and the ways by which it came here. What a node says of another one's
-// opens counts only for its own way [R17].
+// An open that is kept for its node, and the ways by which it came here, until the last of them is lost
+// [R31]. What a node says of another one's opens counts only for its own way [R17].
 struct Listed {
     wire::GroupOpen open;
     NodeId via;                 // the node that it came through: replies go there
-    std::set<NodeId> relays{};  // others that passed on the same; none while `via` is the open's own node
+    std::set<NodeId> relays{};  // others that passed on the same; never the open's own node
     // Where it is passed on: the node that it was sent to, and leader_changes_ when it was last sent. Below
     // now: the leader has changed since [R26].
     NodeId leader{};

@@ -1,11 +1,12 @@
 // Refusals: a leader's answers to single opens, for which the control log with the opens' node has no room
-// yet (docs/protocol/rendezvous.md [R24]). One for each open; withdrawn with it.
+// yet (docs/protocol/rendezvous.md [R24]). One for each open and way [R31]; withdrawn with it.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "core/ids.hpp"
@@ -35,16 +36,13 @@ class Refusals {
     void check_invariants() const;
 
   private:
-    struct Place {
-        NodeId to;
-        uint64_t number = 0;
-    };
-    void erase(std::map<wire::RequestId, Place>::iterator open);
+    using Places = std::map<std::pair<wire::RequestId, NodeId>, uint64_t>;
+    Places::iterator erase(Places::iterator place);
 
     size_t of_node_max_;
     uint64_t next_ = 0;
     std::map<NodeId, std::map<uint64_t, wire::GroupRefused>> nodes_;  // the oldest first
-    std::map<wire::RequestId, Place> places_;
+    Places places_;                                                   // numbers by open and node
 };
 
 }  // namespace nexar::rendezvous

@@ -59,11 +59,17 @@ void Cluster::link(unsigned a, unsigned b) {
 }
 void Cluster::unlink(unsigned a, unsigned b) {
     if (links_.erase({std::min(a, b), std::max(a, b)}) == 0) return;
-    for (auto [x, y] : {std::pair(a, b), std::pair(b, a)}) {
-        if (dead_[x]) continue;
-        machines_[x]->on_peer_down(node_id(y), incarnations_[y], now_);
-        drain(x);
-    }
+    notice_cut(a, b);
+    notice_cut(b, a);
+}
+void Cluster::cut(unsigned sees, unsigned other) {
+    links_.erase({std::min(sees, other), std::max(sees, other)});
+    notice_cut(sees, other);
+}
+void Cluster::notice_cut(unsigned sees, unsigned other) {
+    if (dead_[sees]) return;
+    machines_[sees]->on_peer_down(node_id(other), incarnations_[other], now_);
+    drain(sees);
 }
 void Cluster::flap(unsigned a, unsigned b) {
     unlink(a, b);

@@ -26,6 +26,9 @@ class Cluster {
 
     void link(unsigned a, unsigned b);
     void unlink(unsigned a, unsigned b);
+    // Their connection is cut, and only `sees` notices it; the other one with notice_cut().
+    void cut(unsigned sees, unsigned other);
+    void notice_cut(unsigned sees, unsigned other);
     void flap(unsigned a, unsigned b);  // both see a loss and a new connection
     // Another connection takes the place of theirs; only `sees_end` (if one of them) sees a loss.
     void replace(unsigned a, unsigned b, unsigned sees_end);

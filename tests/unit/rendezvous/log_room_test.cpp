@@ -84,6 +84,31 @@ TEST_CASE("refusals wait for room, the oldest first, and those of withdrawn open
     CHECK(leader.machine.wake_at() == never);
 }
 
+TEST_CASE("the refusals of one open by all its ways wait each, and are withdrawn each",
+          "[rendezvous][R24][R31]") {
+    Leader leader;
+    leader.machine.on_peer_up(node_id(2), {}, leader.now);
+    const auto open = leader.open(1, "train", 2, 0);
+    leader.machine.on_message(node_id(2), open, leader.now);
+    leader.room.refusals = 0;
+    leader.open(2, "train", 3, 0);  // which refuses both
+    SECTION("sent") {
+        leader.room.refusals = much;
+        CHECK(leader.sent<wire::GroupRefused>(Time(ms(500))).size() == 3);
+    }
+    SECTION("one way is withdrawn") {
+        leader.machine.on_message(node_id(2), wire::GroupWithdraw{open.id, open.key, false, false},
+                                  leader.now);
+        leader.room.refusals = much;
+        CHECK(leader.sent<wire::GroupRefused>(Time(ms(500))).size() == 2);
+    }
+    SECTION("the open is withdrawn") {
+        leader.withdraw(open);
+        leader.room.refusals = much;
+        CHECK(leader.sent<wire::GroupRefused>(Time(ms(500))).size() == 1);
+    }
+}
+
 TEST_CASE("opens that are all refused at once are not answered all at once", "[rendezvous][R24]") {
     Leader leader;
     for (uint64_t i = 0; i < 1000; ++i) leader.open(1 + i, "train", 2000, static_cast<int64_t>(i));

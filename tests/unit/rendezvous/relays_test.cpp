@@ -1,6 +1,7 @@
 // What a node passes on of another node's opens counts for what came through itself, and for nothing else
-// [R17].
+// [R17]. An open is kept while one of the ways lasts by which it came.
 #include <catch2/catch_test_macros.hpp>
+#include <set>
 #include <vector>
 
 #include "cluster.hpp"
@@ -83,6 +84,128 @@ TEST_CASE("a relay replaces and withdraws what came through itself", "[rendezvou
         r.machine.on_peer_down(r.one, {3, 3}, Time(ms(1)));
         r.machine.on_peer_up(r.one, {3, 3}, Time(ms(1)));
         CHECK(r.present().empty());
+    }
+}
+
+TEST_CASE("an open that came directly and was passed on is kept until the last way is lost",
+          "[rendezvous][R31]") {
+    Relays r;
+    const auto connect = [&] { r.machine.on_peer_up(r.absent, {5, 50}, Time(ms(1))); };
+    SECTION("directly first: its node notices the cut before the leader does") {
+        connect();
+        r.say(r.absent, r.open(9));
+        r.say(r.one, r.open(9));
+    }
+    SECTION("passed on first: what it sent directly was on its way for longer") {
+        r.say(r.one, r.open(9));
+        connect();
+        r.say(r.absent, r.open(9));
+    }
+    r.machine.on_peer_down(r.absent, {5, 50}, Time(ms(1)));
+    CHECK(r.present() == std::vector<uint32_t>{9});
+    r.say(r.one, wire::GroupWithdraw{r.open(9).id, key_of("g"), false, false});
+    CHECK(r.present().empty());
+}
+
+TEST_CASE("a relay withdraws its own way of an open that came directly, and its node all ways",
+          "[rendezvous][R17][R31]") {
+    Relays r;
+    r.machine.on_peer_up(r.absent, {5, 50}, Time(ms(1)));
+    r.say(r.absent, r.open(9));
+    r.say(r.one, r.open(9));
+    SECTION("the relay") {
+        r.say(r.one, wire::GroupWithdraw{r.open(9).id, key_of("g"), false, false});
+        CHECK(r.present() == std::vector<uint32_t>{9});
+        r.machine.on_peer_down(r.absent, {5, 50}, Time(ms(1)));
+    }
+    SECTION("the node") {
+        r.say(r.absent, wire::GroupWithdraw{r.open(9).id, key_of("g"), false, false});
+    }
+    SECTION("the node, started again") {
+        r.machine.on_peer_up(r.absent, {6, 50}, Time(ms(1)));
+        r.say(r.absent, r.open(8, 6));
+        CHECK(r.present() == std::vector<uint32_t>{8});
+        return;
+    }
+    CHECK(r.present().empty());
+}
+
+TEST_CASE("a node that passes an open on keeps it for the way that is left", "[rendezvous][R31]") {
+    Rendezvous machine(config_of(node_id(1)));
+    const NodeId leader = node_id(0), other = node_id(2), origin = node_id(3);
+    for (const NodeId& node : {leader, other, origin}) machine.on_peer_up(node, {}, Time{});
+    const wire::GroupOpen open{{origin, 1}, key_of("g"), "g", 3, 1, 9, {}};
+    for (const NodeId& from : {origin, other}) machine.on_message(from, open, Time(ms(1)));
+    while (machine.poll_action()) continue;
+    const auto withdrawn = [&](const NodeId& lost) {
+        machine.on_peer_down(lost, {}, Time(ms(1)));
+        machine.check_invariants();
+        bool out = false;
+        while (const auto action = machine.poll_action())
+            if (const auto* send = std::get_if<Send>(&*action))
+                out |= send->to == leader && std::holds_alternative<wire::GroupWithdraw>(send->message);
+        return out;
+    };
+    CHECK_FALSE(withdrawn(origin));
+    CHECK(withdrawn(other));
+}
+
+TEST_CASE("the end of an open goes back by all its ways, and a lost way is announced to its node",
+          "[rendezvous][R31]") {
+    Relays r;
+    r.machine.on_peer_up(r.absent, {5, 50}, Time(ms(1)));
+    for (const NodeId& from : {r.absent, r.one, r.two}) r.say(from, r.open(9));
+    const auto to = [&]<class M>(const M&) {
+        std::set<NodeId> out;
+        while (const auto action = r.machine.poll_action())
+            if (const auto* send = std::get_if<Send>(&*action))
+                if (std::holds_alternative<M>(send->message)) out.insert(send->to);
+        return out;
+    };
+    SECTION("refused") {
+        wire::GroupOpen open = r.open(8);
+        open.id = {r.two, 1};
+        open.incarnation = {3, 3};
+        open.size = 4;
+        r.machine.on_message(r.two, open, Time(ms(1)));
+        CHECK(to(wire::GroupRefused{}) == std::set<NodeId>{r.absent, r.one, r.two});
+    }
+    SECTION("lost") {
+        r.machine.on_peer_down(r.one, {3, 3}, Time(ms(1)));
+        CHECK(to(wire::GroupUnlisted{}) == std::set<NodeId>{r.one});
+        CHECK(r.present() == std::vector<uint32_t>{9});
+    }
+}
+
+TEST_CASE("another way of an open takes no room of other opens", "[rendezvous][R25][R31]") {
+    Config config = config_of(node_id(0));
+    config.directory_max = 1;
+    Rendezvous machine(config);
+    const NodeId relay = node_id(1), origin = node_id(2);
+    for (const NodeId& node : {relay, origin}) machine.on_peer_up(node, {}, Time{});
+    for (const NodeId& from : {origin, relay})
+        machine.on_message(from, wire::GroupOpen{{origin, 1}, key_of("g"), "g", 2, 1, 9, {}}, Time{});
+    CHECK_FALSE(machine.poll_action());
+}
+
+TEST_CASE("an open whose node notices a cut before the leader does ends with LINK_LOST at once",
+          "[rendezvous][R7][R31]") {
+    for (uint64_t seed = 1; seed <= 20; ++seed) {
+        CAPTURE(seed);
+        Cluster cluster(3, seed);
+        cluster.open(2, "train", 2, 0, ms(30'000));
+        cluster.run(ms(100));
+        cluster.cut(2, 0);
+        cluster.run(ms(100));  // listed again through node 1
+        if (seed % 2 == 0) cluster.notice_cut(0, 2);
+        cluster.open(0, "train", 2, 1, ms(30'000));
+        cluster.run(ms(100));
+        if (seed % 2 == 1) cluster.notice_cut(0, 2);
+        cluster.run(ms(10'000));
+        for (const auto& opener : cluster.openers()) {
+            REQUIRE(opener.failed);
+            CHECK(opener.failed->code == Errc::link_lost);
+        }
     }
 }
 
