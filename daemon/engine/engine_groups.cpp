@@ -37,6 +37,7 @@ void Engine::Impl::remove_finished() {
             if (NodeIndex(static_cast<uint32_t>(i)) != facts.self) members.push_back(facts.peers[i]);
         finished.add(id, it->second->decided_cut(), std::move(members));
         groups.erase(it);
+        opening.group_ended(id);
     }
 }
 
@@ -101,14 +102,18 @@ void Engine::Impl::on_opening(const Opening::Formed& formed) {
     std::vector<LocalRank> local;
     for (const auto& l : formed.locals) local.push_back({l.rank, l.session, 0, false, {}, l.charge});
     const GroupId& id = formed.group.group;
-    if (groups.contains(id) || finished.contains(id))  // that group is not affected
+    if (groups.contains(id) || finished.contains(id)) {  // that group is not affected
+        if (!groups.contains(id)) opening.group_ended(id);
         return answer_all(formed, {Errc::protocol_error,
                                    "the node that formed the group gave it the id of another one",
                                    -1,
                                    -1,
                                    {}});
-    if (const Result<void> made = make_group(formed.group, std::move(local)); !made)
+    }
+    if (const Result<void> made = make_group(formed.group, std::move(local)); !made) {
+        opening.group_ended(id);
         return report_not_made(formed, made.error());
+    }
     Group* group = find(formed.group.group);
     GroupInfo info;
     info.id = formed.group.group;
@@ -216,6 +221,7 @@ Result<void> Engine::Impl::make_group(const wire::GroupPrepare& prepare, std::ve
 void Engine::Impl::check_invariants() const {
     watch.check_invariants();
     opening.check_invariants();
+    NEXAR_CHECK(opening.groups() <= groups.size());  // [R32]
     size_t memberships = 0;
     for (const auto& [id, group] : groups) {
         group->check_invariants();

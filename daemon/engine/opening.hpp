@@ -62,6 +62,9 @@ class Opening {
     // Those for which a session waits that `shows` accepts.
     std::vector<OpeningSnapshot> snapshot(Time now, const std::function<bool(SessionId)>& shows) const;
     bool awaits(const GroupId& group) const { return machine_.awaits(group); }
+    // A formed group is no more, or was not made.
+    void group_ended(const GroupId& group) { machine_.group_ended(group); }
+    size_t groups() const { return machine_.groups(); }  // formed, and not ended
 
   private:
     struct Request {

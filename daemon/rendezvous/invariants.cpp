@@ -132,9 +132,11 @@ void Rendezvous::check_invariants() const {
             NEXAR_CHECK(own != own_.end() && own->second.reserved == group);
         }
     }
-    size_t decisions = 0;
+    size_t decisions = 0, with_group = 0;
     for (const auto& [maker, groups] : decision_order_) decisions += groups.size();
-    NEXAR_CHECK(decisions_.size() == decisions && decisions <= config_.decisions_max);
+    for (const auto& [group, decision] : decisions_) with_group += decision.has_group;
+    NEXAR_CHECK(decisions_.size() == decisions + groups_ && decisions <= config_.decisions_max);
+    NEXAR_CHECK(with_group == groups_);
     for (const auto& [node, groups] : promised_)
         NEXAR_CHECK(!groups.empty() && groups.size() <= config_.promises_max);
 }

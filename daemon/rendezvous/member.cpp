@@ -6,6 +6,8 @@
 //   any -> aborted               by a refusal of the leader or of another member, or no member answered
 #include <algorithm>
 #include <bit>
+#include <iterator>
+#include <utility>
 
 #include "rendezvous/rendezvous.hpp"
 #include "rendezvous/texts.hpp"
@@ -225,6 +227,7 @@ void Rendezvous::on_commit(const NodeId& from, const wire::GroupCommit& message,
     }
     const auto known = decisions_.find(group);
     if (known != decisions_.end() && known->second.outcome == Outcome::committed) return;
+    if (has_forgotten(group)) return;
     // Aborted here, or unknown: the node that has committed must know [R9].
     const Error error{Errc::peer_lost, "node " + name_of(config_.self) + " had called off the group", -1, -1,
                       config_.self.hex()};
@@ -279,7 +282,7 @@ void Rendezvous::commit(const GroupId& group, const std::vector<wire::Tag>& tags
     std::vector<NodeId> nodes{config_.self};
     for (const auto& [node, incarnation] : reservation.nodes) nodes.push_back(node);
     std::ranges::sort(nodes);
-    decided(group, {Outcome::committed, std::move(nodes), tags, reservation.leader, now});
+    decided(group, {Outcome::committed, std::move(nodes), tags, reservation.leader, now, true});
     actions_.push_back(std::move(opened));
 }
 
@@ -375,6 +378,7 @@ void Rendezvous::on_query(const NodeId& from, const GroupId& group) {
             send(from, wire::GroupCommit{group, decision.tags});
         return;
     }
+    if (has_forgotten(group)) return;
     const Error error{
         Errc::pending, "node " + name_of(config_.self) + " has called off the group", -1, -1, {}};
     if (!decisions_.contains(group)) promise(from, group);
@@ -401,18 +405,53 @@ bool Rendezvous::has_committed(const GroupId& group) const {
     return at != decisions_.end() && at->second.outcome == Outcome::committed;
 }
 
+// A leader need not keep what it decided about its own attempts: the decision is in the control log with each
+// node that had prepared. That node gets it before any answer, or treats this one as lost [R32].
+bool Rendezvous::has_forgotten(const GroupId& group) const {
+    return may_make(config_.self, group) && group.counter >= config_.first_group &&
+           group.counter < next_group_ && !decisions_.contains(group);
+}
+
+void Rendezvous::decided(const GroupId& group, Decision decision) {
+    const bool has_group = decision.has_group;
+    const auto [at, added] = decisions_.try_emplace(group, std::move(decision));
+    if (has_group) {
+        if (!added) forget_order(group);  // this node leads it as well
+        at->second.has_group = true;
+        ++groups_;
+    } else if (added) {
+        forget_later(group);
+    }
+}
+
+void Rendezvous::group_ended(const GroupId& group) {
+    const auto at = decisions_.find(group);
+    if (at == decisions_.end() || !std::exchange(at->second.has_group, false)) return;
+    --groups_;
+    forget_later(group);
+}
+
 // Beyond the limit the leader with the most outcomes loses its oldest one, so none displaces all others'
 // [R10].
-void Rendezvous::decided(const GroupId& group, Decision decision) {
-    const auto [at, added] = decisions_.try_emplace(group, std::move(decision));
-    if (!added) return;
+void Rendezvous::forget_later(const GroupId& group) {
     decision_order_[group.creator].push_back(group);
-    if (decisions_.size() <= config_.decisions_max) return;
+    if (decisions_.size() - groups_ <= config_.decisions_max) return;
     const auto most =
         std::ranges::max_element(decision_order_, {}, [](const auto& order) { return order.second.size(); });
-    decisions_.erase(most->second.front());
-    most->second.pop_front();
-    if (most->second.empty()) decision_order_.erase(most);
+    const GroupId oldest = most->second.front();
+    forget_order(oldest);
+    decisions_.erase(oldest);
+}
+
+void Rendezvous::forget_order(const GroupId& group) {
+    const auto order = decision_order_.find(group.creator);
+    std::deque<GroupId>& groups = order->second;
+    // The first one, or one of the last.
+    if (groups.front() == group)
+        groups.pop_front();
+    else
+        groups.erase(std::prev(std::find(groups.rbegin(), groups.rend(), group).base()));
+    if (groups.empty()) decision_order_.erase(order);
 }
 
 }  // namespace nexar::rendezvous

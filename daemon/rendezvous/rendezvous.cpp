@@ -425,7 +425,7 @@ bool Rendezvous::read(Directory& directory, Time now) {
     while (auto committed = directory.poll_committed()) {
         moved = true;
         auto& [group, nodes, tags] = *committed;
-        decided(group, {Outcome::committed, std::move(nodes), std::move(tags), config_.self, now});
+        decided(group, {Outcome::committed, std::move(nodes), std::move(tags), config_.self, now, false});
     }
     return moved;
 }

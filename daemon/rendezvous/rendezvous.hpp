@@ -127,6 +127,9 @@ class Rendezvous {
     bool on_message(const NodeId& from, const wire::Message& message,
                     Time now);  // false: another kind of message
     void on_time(Time now);
+    // A group of which there was an Opened is no more, or was never made. Until then its commit is kept
+    // [R32].
+    void group_ended(const GroupId& group);
 
     // Output.
     std::optional<Action> poll_action();
@@ -138,6 +141,7 @@ class Rendezvous {
 
     NodeId leader() const { return leader_; }
     size_t pending() const { return own_.size(); }
+    size_t groups() const { return groups_; }  // of which there was an Opened, and that have not ended
     // This node has prepared the group and waits for its commit.
     bool awaits(const GroupId& group) const { return reservations_.contains(group); }
 
@@ -185,6 +189,7 @@ class Rendezvous {
         std::vector<wire::Tag> tags;  // of the nodes, one for one; none: a local group
         NodeId leader;                // of a committed group: may also report about it
         Time at{};                    // when it was decided
+        bool has_group = false;       // this node has the group: kept until group_ended() [R32]
     };
 
     // Member side (member.cpp).
@@ -263,7 +268,10 @@ class Rendezvous {
     bool read(Directory& directory, Time now);
     void settle(Time now);
     void decided(const GroupId& group, Decision decision);
+    void forget_later(const GroupId& group);
+    void forget_order(const GroupId& group);
     bool has_committed(const GroupId& group) const;
+    bool has_forgotten(const GroupId& group) const;
     std::string name_of(const NodeId& node) const;
     const NodeId& leader_of(const Own& own) const { return own.local ? config_.self : leader_; }
 
@@ -288,8 +296,9 @@ class Rendezvous {
         relayed_;  // passed on to the leader [R1]; empty while this node leads, when it has taken all over
     std::map<GroupId, Reservation> reservations_;  // prepared here, not decided
     std::set<std::pair<Time, GroupId>> reservations_due_;
-    std::map<GroupId, Decision> decisions_;                   // the last decisions_max
-    std::map<uint64_t, std::deque<GroupId>> decision_order_;  // their ids by maker, the oldest first
+    std::map<GroupId, Decision> decisions_;  // of the groups that this node has, and the last decisions_max
+    std::map<uint64_t, std::deque<GroupId>> decision_order_;  // of the others, by maker, the oldest first
+    size_t groups_ = 0;                                       // decisions_ with a group
     // By node: attempts that this node has promised not to join. A promise counts if that node is in the
     // attempt, so the questions of other nodes have no effect, and each node has its own promises_max.
     std::map<NodeId, std::deque<GroupId>> promised_;
