@@ -420,7 +420,7 @@ void Directory::abort_attempt(const GroupId& group, const Error& error, const st
     for (Entry& entry : forming.entries) {
         if (out.contains(entry.open.id)) continue;
         if (!again) {
-            if (forming.unsent.contains(entry.open.id.origin)) end_unlinked(entry, error);
+            end_unlinked(entry, error);
         } else if (leads(entry.open)) {
             back.push_back(std::move(entry));
         } else {

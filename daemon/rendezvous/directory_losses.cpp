@@ -54,7 +54,8 @@ void Directory::forget_next(const NodeId& via, LostListings& lost, Time now) {
     }
 }
 
-// The refusal goes the open's way, where it may get lost: its node gets it again if it lists the open again.
+// Also for an open whose node has got the attempt's end: its reservation may have ended before [R8]. The
+// refusal goes the open's way, where it may get lost: its node gets it again if it lists the open again.
 void Directory::end_unlinked(const Entry& entry, const Error& error) {
     refuse(entry, error);
     const wire::GroupOpen& open = entry.open;

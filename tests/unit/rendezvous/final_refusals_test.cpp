@@ -1,6 +1,7 @@
 // LINK_LOST ends an open whichever way it comes: from who led the open before, through a node whose leader
 // has changed, or again from the leader that has decided it.
 #include <catch2/catch_test_macros.hpp>
+#include <map>
 #include <vector>
 
 #include "cluster.hpp"
@@ -114,6 +115,49 @@ TEST_CASE("a leader repeats LINK_LOST to an open that is listed again", "[rendez
         again.nonce[0] = 1;
         machine.on_message(self, again, Time(ms(3001)));
         CHECK(sent<wire::GroupRefused>(machine).empty());
+    }
+}
+
+TEST_CASE("LINK_LOST goes to each open of the attempt, for its reservation may have ended",
+          "[rendezvous][R27]") {
+    Rendezvous machine(config_of(lowest));
+    for (const NodeId& node : {former, unrelated}) machine.on_peer_up(node, {}, Time{});
+    wire::GroupOpen reached = open_of(unrelated), unreached = open_of(self);
+    for (wire::GroupOpen* open : {&reached, &unreached}) open->size = 3;
+    machine.on_message(former, unreached, Time(ms(1)));  // passed on: not connected
+    machine.on_message(unrelated, reached, Time(ms(1)));
+    REQUIRE(machine.open({SessionId{1}, key_of("g"), false, "g", 3, -1, 9, ms(60'000)}, Time(ms(1))));
+    REQUIRE(sent<wire::GroupPrepare>(machine).size() == 1);
+    machine.on_message(unrelated, reached, Time(ms(2)));  // its reservation has ended: listed again
+    machine.on_time(machine.wake_at());
+    machine.on_time(machine.wake_at());
+    std::map<NodeId, wire::GroupRefused> opens;
+    for (const auto& [to, refused] : sent<wire::GroupRefused>(machine))
+        if (refused.id.number != 0) opens[to] = refused;
+    REQUIRE(opens.size() == 2);
+    CHECK(opens[former].id == unreached.id);
+    CHECK(opens[unrelated].id == reached.id);
+    CHECK(opens[unrelated].error.code == Errc::link_lost);
+    machine.on_message(unrelated, reached, Time(ms(3000)));
+    CHECK(sent<wire::GroupRefused>(machine).size() == 1);
+}
+
+TEST_CASE("a member that has left the attempt gets its LINK_LOST as the others do", "[rendezvous][R27]") {
+    for (uint64_t seed = 1; seed <= 20; ++seed) {
+        CAPTURE(seed);
+        Cluster cluster(3, seed, false);
+        for (const unsigned node : {0u, 2u}) cluster.link(1, node);
+        for (const unsigned node : {0u, 1u, 2u}) cluster.open(node, "train", 3, node, ms(30'000));
+        cluster.run(ms(200));
+        cluster.cut(1, 0);  // it asks node 2, which has not seen the attempt
+        cluster.run(ms(100));
+        cluster.link(0, 1);
+        cluster.run(ms(5000));
+        for (const auto& opener : cluster.openers()) {
+            CAPTURE(opener.node);
+            REQUIRE(opener.failed);
+            CHECK(opener.failed->code == Errc::link_lost);
+        }
     }
 }
 
