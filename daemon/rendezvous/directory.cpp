@@ -360,7 +360,8 @@ void Directory::prepare(std::vector<Entry> entries, Time now) {
         attempt_of_[forming.entries[i].open.id] = {id, i};
         enrol(forming.entries[i]);
     }
-    deadlines_.insert({forming.deadline, id});
+    forming.whose = turn_of(forming.entries.front());
+    deadlines_.add(forming.whose, forming.deadline, id);
     forming_.emplace(id, std::move(forming));
 }
 
@@ -490,16 +491,17 @@ Error Directory::unsent_fault(const Forming& forming) const {
 
 void Directory::on_time(Time now) {
     // Few at once: what they send is in the control log before there are more [R24].
-    for (size_t n = 0; n < config_.retries_at_once_max && !deadlines_.empty(); ++n) {
-        if (deadlines_.begin()->first > now) break;
-        abort_late(GroupId(deadlines_.begin()->second), now);
+    for (size_t n = 0; n < config_.retries_at_once_max; ++n) {
+        const auto group = deadlines_.take(now);
+        if (!group) break;
+        abort_late(*group, now);
     }
-    for (size_t n = 0; n < config_.retries_at_once_max && !retries_.empty(); ++n) {
-        if (retries_.begin()->first > now) return;
+    for (size_t n = 0; n < config_.retries_at_once_max; ++n) {
+        const auto key = retries_.take(now);
+        if (!key) return;
         ++visited_;
-        const wire::GroupKey key = retries_.begin()->second;
-        not_before(key, gatherings_.at(key), Time{});
-        if (form_if_complete(key, now)) again(key, now);
+        not_before(*key, gatherings_.at(*key), Time{});
+        if (form_if_complete(*key, now)) again(*key, now);
     }
 }
 
@@ -541,10 +543,7 @@ std::optional<Listed> Directory::poll_orphan() {
 }
 
 Time Directory::wake_at() const {
-    Time next = never;
-    if (!deadlines_.empty()) next = deadlines_.begin()->first;
-    if (!retries_.empty()) next = std::min(next, retries_.begin()->first);
-    return next;
+    return std::min(deadlines_.next(), retries_.next());
 }
 
 }  // namespace nexar::rendezvous

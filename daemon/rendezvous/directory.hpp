@@ -16,6 +16,7 @@
 #include "core/ids.hpp"
 #include "core/result.hpp"
 #include "core/time.hpp"
+#include "rendezvous/due_turns.hpp"
 #include "rendezvous/listed.hpp"
 #include "wire/messages.hpp"
 
@@ -116,6 +117,7 @@ class Directory {
         std::map<uint32_t, uint64_t> taken;  // arrivals by explicit rank
         std::map<NodeId, size_t> nodes;      // numbers of entries by node
         Time not_before{};                   // the next attempt is not made before; zero: at any time
+        TurnOf whose;                        // in retries_, with not_before
     };
     struct LostListings {
         Incarnation incarnation;
@@ -131,6 +133,7 @@ class Directory {
         std::map<NodeId, wire::Tag> tags;     // of the other nodes
         std::set<NodeId> unsent;  // nodes that the prepare was not sent to, because they are not connected
         Time deadline;            // the attempt is aborted then
+        TurnOf whose;             // in deadlines_
     };
 
     Error clash(const wire::GroupOpen& open, const Entry& with, const std::string& what) const;
@@ -149,6 +152,7 @@ class Directory {
     void add_via(Entry& entry, const wire::GroupOpen& again, const NodeId& way);
     std::optional<Error> no_room(const NodeId& origin, const NodeId& via, bool known) const;
     Entry* find(const wire::RequestId& request);
+    static TurnOf turn_of(const Entry& first);
     void not_before(const wire::GroupKey& key, Gathering& gathering, Time when);
     void erase(std::map<wire::GroupKey, Gathering>::iterator gathering);
     Forming take(const GroupId& group);
@@ -179,8 +183,8 @@ class Directory {
         where_;                           // (key, arrival) of each waiting open
     std::map<GroupId, Forming> forming_;  // attempts between prepare and commit
     // What is due, and where, so that no input looks at all opens.
-    std::set<std::pair<Time, GroupId>> deadlines_;       // of forming_
-    std::set<std::pair<Time, wire::GroupKey>> retries_;  // not_before of gatherings_, if there is one
+    DueTurns<GroupId> deadlines_;       // of forming_
+    DueTurns<wire::GroupKey> retries_;  // not_before of gatherings_, if there is one
     std::map<wire::RequestId, std::pair<GroupId, size_t>> attempt_of_;  // and index, of each open in forming_
     std::map<NodeId, std::map<Incarnation, std::set<wire::RequestId>>> origins_;  // all opens, by their node
     Ways ways_;                                                                   // of all opens

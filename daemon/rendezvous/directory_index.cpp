@@ -45,9 +45,16 @@ Directory::Entry* Directory::find(const wire::RequestId& request) {
 }
 
 void Directory::not_before(const wire::GroupKey& key, Gathering& gathering, Time when) {
-    if (gathering.not_before != Time{}) retries_.erase({gathering.not_before, key});
+    if (gathering.not_before != Time{}) retries_.remove(gathering.whose, gathering.not_before, key);
     gathering.not_before = when;
-    if (when != Time{}) retries_.insert({when, key});
+    if (when == Time{}) return;
+    gathering.whose = turn_of(gathering.entries.begin()->second);
+    retries_.add(gathering.whose, when, key);
+}
+
+// The first open of a group stands for all [R33].
+TurnOf Directory::turn_of(const Entry& first) {
+    return {first.via, {first.open.id.origin, first.open.opener_mark}};
 }
 
 void Directory::erase(std::map<wire::GroupKey, Gathering>::iterator gathering) {
@@ -58,7 +65,7 @@ void Directory::erase(std::map<wire::GroupKey, Gathering>::iterator gathering) {
 // Out of forming_.
 Directory::Forming Directory::take(const GroupId& group) {
     Forming forming = std::move(forming_.extract(group).mapped());
-    deadlines_.erase({forming.deadline, group});
+    deadlines_.remove(forming.whose, forming.deadline, group);
     for (const Entry& entry : forming.entries) {
         attempt_of_.erase(entry.open.id);
         strike(entry);

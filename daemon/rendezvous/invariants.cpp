@@ -53,12 +53,12 @@ void Directory::check_indexes() const {
     for (const auto& [key, gathering] : gatherings_) {
         const bool waits = gathering.not_before != Time{};
         retries += waits;
-        NEXAR_CHECK(waits == retries_.contains({gathering.not_before, key}));
+        NEXAR_CHECK(waits == retries_.contains(gathering.whose, gathering.not_before, key));
         NEXAR_CHECK(waits || gathering.entries.size() < gathering.size);
         for (const auto& [arrival, entry] : gathering.entries) look(entry);
     }
     for (const auto& [id, forming] : forming_) {
-        NEXAR_CHECK(deadlines_.contains({forming.deadline, id}));
+        NEXAR_CHECK(deadlines_.contains(forming.whose, forming.deadline, id));
         for (size_t i = 0; i < forming.entries.size(); ++i) {
             const wire::GroupOpen& open = forming.entries[i].open;
             NEXAR_CHECK(attempt_of_.at(open.id) == std::pair(id, i));
