@@ -258,8 +258,16 @@ NEXAR_API uint32_t nexar_version(void);
 NEXAR_API const char* nexar_version_text(void);
 
 /* ==== Element types and reductions ====
- * avg is the sum divided once by the number of ranks. Sums of f16 and bf16 round as those types. Sums and products of
- * integers wrap as their type, also inside avg: its sum must fit; its division is towards zero. */
+ * avg is the sum divided once by the number of ranks. Floats below 32 bits are combined as f32 and rounded to their
+ * type, to nearest even, once per combination; f8e4m3fn (E4M3 of OCP OFP8 1.0) has no infinity: what passes its
+ * largest number is NaN. min and max give NaN if there is one, and order -0 before +0. Sums and products of integers
+ * wrap as their type, also inside avg: its sum must fit; its division is towards zero. Logical operators, and all of
+ * bool, take anything but 0 for true and give 0 or 1. premul_sum sums each rank's values times that rank's own scalar
+ * (nexar_op_options), each product rounded to the type. minloc and maxloc are of pairs (a struct of value and index):
+ * the least (greatest) value with its index; at equal values, as -0 and +0 are, the lowest index; a NaN is before all
+ * numbers. A group of one rank gets its values as they are, but for premul_sum and logical operators.
+ * Floats: sum prod min max avg premul_sum. Integers: these, band bor bxor land lor lxor. bool: min max band bor bxor
+ * land lor lxor. Pairs: minloc maxloc. Another reduction of a type is INVALID_ARGUMENT. */
 
 typedef int32_t nexar_dtype;
 enum {
@@ -274,11 +282,33 @@ enum {
     NEXAR_U32 = 8,
     NEXAR_U64 = 9,
     NEXAR_I16 = 10,
-    NEXAR_U16 = 11
+    NEXAR_U16 = 11,
+    NEXAR_BOOL = 12,     /* 1 byte */
+    NEXAR_F8E4M3FN = 13,
+    NEXAR_F8E5M2 = 14,
+    NEXAR_F32_I32 = 15,  /* pairs: aligned as their value */
+    NEXAR_F64_I64 = 16,
+    NEXAR_I32_I32 = 17,
+    NEXAR_I64_I64 = 18
 };
 
 typedef int32_t nexar_reduce_op;
-enum { NEXAR_SUM = 0, NEXAR_PROD = 1, NEXAR_MIN = 2, NEXAR_MAX = 3, NEXAR_AVG = 4 };
+enum {
+    NEXAR_SUM = 0,
+    NEXAR_PROD = 1,
+    NEXAR_MIN = 2,
+    NEXAR_MAX = 3,
+    NEXAR_AVG = 4,
+    NEXAR_BAND = 5,
+    NEXAR_BOR = 6,
+    NEXAR_BXOR = 7,
+    NEXAR_LAND = 8,
+    NEXAR_LOR = 9,
+    NEXAR_LXOR = 10,
+    NEXAR_MINLOC = 11,
+    NEXAR_MAXLOC = 12,
+    NEXAR_PREMUL_SUM = 13
+};
 
 NEXAR_API uint64_t nexar_dtype_size(nexar_dtype dtype); /* bytes; 0: no such type */
 NEXAR_API const char* nexar_dtype_name(nexar_dtype dtype);
@@ -543,9 +573,11 @@ typedef struct nexar_op_options {
                             MISMATCH. It is compared only: calls are matched by their order. Messages: must be 0 */
     uint64_t user_data;  /* repeated in the completion */
     uint64_t flags;      /* none yet: 0 */
+    const void* scalar;  /* NEXAR_PREMUL_SUM: one element of the dtype, this rank's own, read before the call returns;
+                            otherwise NULL */
 } nexar_op_options;
 #define NEXAR_OP_OPTIONS_INIT \
-    {sizeof(nexar_op_options), NEXAR_PRIORITY_DEFAULT, NEXAR_TIMEOUT_DEFAULT, 0, 0, 0}
+    {sizeof(nexar_op_options), NEXAR_PRIORITY_DEFAULT, NEXAR_TIMEOUT_DEFAULT, 0, 0, 0, NULL}
 NEXAR_API void nexar_op_options_init(nexar_op_options* options, uint64_t size);
 
 /* ==== Collectives ====
@@ -561,13 +593,13 @@ NEXAR_API void nexar_op_options_init(nexar_op_options* options, uint64_t size);
  * ranks of a process may name the same memory as out of all_reduce, all_gather and broadcast; otherwise no rank may
  * write where another one reads or writes.
  *
- * Errors of all of them: INVALID_ARGUMENT (NULL, unknown dtype or op, root >= size, count * size of dtype overflows
- * 2^63, overlap, timeout 0), UNSUPPORTED (priority; or a node of the group runs a daemon without this operation, and
- * the error names it), BAD_STATE (another thread is inside a collective of this group: see Threads), TABLE_FULL
- * (slots), NO_MEMORY (not even a piece of the ordinary memory, a few MiB, fits into what is left of scratch_limit:
- * end a request, or use nexar_alloc; or, on all ranks, this user's other groups have taken what the daemon of the
- * named host allows one user for the steps of collectives, scratch_bytes_max), MISMATCH, TIMED_OUT, CANCELLED, ABORTED,
- * PEER_LOST, LINK_LOST, CLOSED, DAEMON_LOST, DAEMON_UNRESPONSIVE. */
+ * Errors of all of them: INVALID_ARGUMENT (NULL, unknown dtype or op, an op that the dtype lacks, root >= size, count *
+ * size of dtype overflows 2^63, overlap, timeout 0), UNSUPPORTED (priority; or a node of the group runs a daemon
+ * without this operation, type or reduction, and the error names it), BAD_STATE (another thread is inside a collective
+ * of this group: see Threads), TABLE_FULL (slots), NO_MEMORY (not even a piece of the ordinary memory, a few MiB, fits
+ * into what is left of scratch_limit: end a request, or use nexar_alloc; or, on all ranks, this user's other groups
+ * have taken what the daemon of the named host allows one user for the steps of collectives, scratch_bytes_max),
+ * MISMATCH, TIMED_OUT, CANCELLED, ABORTED, PEER_LOST, LINK_LOST, CLOSED, DAEMON_LOST, DAEMON_UNRESPONSIVE. */
 
 /* out[i] = in_0[i] op in_1[i] op ... on every rank; count elements. */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_all_reduce(nexar_group* group, const void* in, void* out,

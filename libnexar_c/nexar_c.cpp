@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "core/types.hpp"
 #include "environment.hpp"
 #include "opening.hpp"
 #include "operation.hpp"
@@ -125,13 +126,12 @@ uint64_t nexar_dtype_size(nexar_dtype dtype) {
     return dtype_size(dtype);
 }
 const char* nexar_dtype_name(nexar_dtype dtype) {
-    static constexpr const char* names[] = {"f32", "f64", "f16", "bf16", "i8",  "i32",
-                                            "i64", "u8",  "u32", "u64",  "i16", "u16"};
-    return dtype_size(dtype) ? names[dtype] : "UNKNOWN";
+    const TypeRow* row = find_type(static_cast<uint64_t>(int64_t{dtype}));
+    return row != nullptr ? row->name : "UNKNOWN";
 }
 const char* nexar_reduce_op_name(nexar_reduce_op op) {
-    static constexpr const char* names[] = {"sum", "prod", "min", "max", "avg"};
-    return op >= NEXAR_SUM && op <= NEXAR_AVG ? names[op] : "UNKNOWN";
+    const ReductionRow* row = find_reduction(static_cast<uint64_t>(int64_t{op}));
+    return row != nullptr ? row->name : "UNKNOWN";
 }
 
 void nexar_session_options_init(nexar_session_options* options, uint64_t size) {

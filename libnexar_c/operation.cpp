@@ -1,6 +1,10 @@
 // See operation.hpp.
 #include "operation.hpp"
 
+#include <algorithm>
+#include <cstring>
+
+#include "core/types.hpp"
 #include "planning.hpp"
 #include "structs.hpp"
 
@@ -16,13 +20,16 @@ const OpRow& row_of(const Operation& o) {
 Result<void> check_codes(const Group& group, const Operation& o) {
     if (dtype_size(o.dtype) == 0)
         return fail(Errc::invalid_argument, "dtype is " + std::to_string(o.dtype) +
-                                                "; allowed: 0 (NEXAR_F32) to 11 "
-                                                "(NEXAR_U16)");
-    if (o.op < NEXAR_SUM || o.op > NEXAR_AVG)
-        return fail(Errc::invalid_argument, "op is " + std::to_string(o.op) +
-                                                "; allowed: 0 (NEXAR_SUM) to 4 "
-                                                "(NEXAR_AVG)");
+                                                "; allowed: 0 (NEXAR_F32) to " +
+                                                std::to_string(type_count - 1) + " (NEXAR_I64_I64)");
+    const auto type = static_cast<uint64_t>(o.dtype);
+    const auto op = static_cast<uint64_t>(int64_t{o.op});
+    if (find_reduction(op) == nullptr)
+        return fail(Errc::invalid_argument, "op is " + std::to_string(o.op) + "; allowed: 0 (NEXAR_SUM) to " +
+                                                std::to_string(reduction_count - 1) + " (NEXAR_PREMUL_SUM)");
     const OpRow& row = row_of(o);
+    if (row.reduces && !may_reduce(type, op))
+        return fail(Errc::invalid_argument, reduction_refusal(type, op));
     const bool any = row.any_source && o.peer == NEXAR_ANY_SOURCE;
     if (o.peer >= group.size && !any)
         return fail(Errc::invalid_argument,
@@ -36,6 +43,7 @@ Result<Checked> check(const Group& group, const Operation& o) {
     NEXAR_TRY_VOID(check_codes(group, o));
     Checked out;
     out.element = dtype_size(o.dtype);
+    out.align = find_type(static_cast<uint64_t>(o.dtype))->align;
     uint64_t block = 0, all = 0;
     if (__builtin_mul_overflow(o.count, out.element, &block) ||
         __builtin_mul_overflow(block, group.size, &all) || all >> 63 != 0)
@@ -70,8 +78,8 @@ Result<bool> in_place(const Group& group, const Operation& o, const Checked& c) 
 }  // namespace
 
 uint64_t dtype_size(nexar_dtype dtype) {
-    static constexpr uint8_t sizes[] = {4, 8, 2, 2, 1, 4, 8, 1, 4, 8, 2, 2};
-    return dtype >= 0 && dtype < static_cast<int>(sizeof sizes) ? sizes[dtype] : 0;
+    const TypeRow* row = find_type(static_cast<uint64_t>(int64_t{dtype}));
+    return row != nullptr ? row->bytes : 0;
 }
 
 const char* kind_name(uint8_t kind) {
@@ -108,11 +116,28 @@ Result<int64_t> timeout_ns(const Operation& o, int64_t ms) {
             (ms == 0 ? " (were the options initialised with NEXAR_OP_OPTIONS_INIT?)" : "; messages: 0 too"));
 }
 
+// Read now: the program may change it when the call has returned. A type that has no such sum is refused
+// later.
+Result<uint64_t> scalar_of(const Operation& o, const void* scalar) {
+    const bool wanted = row_of(o).reduces && o.op == NEXAR_PREMUL_SUM;
+    if (wanted != (scalar != nullptr))
+        return fail(Errc::invalid_argument,
+                    wanted
+                        ? "premul_sum has no scalar: set nexar_op_options.scalar to one element of the dtype"
+                        : "nexar_op_options.scalar is for NEXAR_PREMUL_SUM only; must be NULL");
+    uint64_t out = 0;
+    if (wanted) std::memcpy(&out, scalar, std::min<uint64_t>(dtype_size(o.dtype), sizeof out));
+    return out;
+}
+
 }  // namespace
 
 Result<OpOptions> read_op_options(const Operation& o, const nexar_op_options* given) {
     OpOptions out;
-    if (!given) return out;
+    if (!given) {
+        NEXAR_TRY(out.scalar, scalar_of(o, nullptr));
+        return out;
+    }
     NEXAR_TRY(const auto options, read_options(given, op_defaults(), "nexar_op_options"));
     if (options.flags != 0)
         return fail(Errc::invalid_argument,
@@ -130,6 +155,7 @@ Result<OpOptions> read_op_options(const Operation& o, const nexar_op_options* gi
     if (options.match_id != 0 && !is_collective(o.kind))
         return fail(Errc::invalid_argument,
                     "match_id is for collectives; messages are distinguished by their tag");
+    NEXAR_TRY(out.scalar, scalar_of(o, options.scalar));
     out.match_id = options.match_id;
     out.user_data = options.user_data;
     return out;
@@ -153,6 +179,7 @@ Result<Slot> start(Session& session, const Group& group, const Operation& o, boo
     d.peer = o.peer;
     d.tag = o.tag;
     d.match_id = options.match_id;
+    d.scalar = options.scalar;
     if (row.any_source && o.tag == NEXAR_ANY_TAG) d.flags = NEXAR_SHM_FLAG_ANY_TAG;
     d.timeout_ns = options.timeout_ns;
     NEXAR_TRY(const Plan plan, make_plan(session, group, checked, blocking, d));

@@ -25,6 +25,7 @@ struct OpOptions {
     int64_t timeout_ns = -1;  // -1: the group's; 0: none
     uint64_t match_id = 0;
     uint64_t user_data = 0;
+    uint64_t scalar = 0;  // premul_sum: one element
 };
 nexar_op_options op_defaults();
 Result<OpOptions> read_op_options(const Operation& operation, const nexar_op_options* given);

@@ -16,17 +16,17 @@ constexpr uint32_t whole_segments_max = 2;
 // small.
 constexpr uint32_t windows_wanted = 4;
 
-bool aligned(const void* data, uint64_t element) {
-    return reinterpret_cast<uintptr_t>(data) % element == 0;
+bool aligned(const void* data, uint64_t align) {
+    return reinterpret_cast<uintptr_t>(data) % align == 0;
 }
 
 // True: `span` is in a region, so nothing is copied.
-Result<bool> use_region(Session& session, const Span& span, uint64_t element, nexar_shm_extent& extent,
+Result<bool> use_region(Session& session, const Span& span, uint64_t align, nexar_shm_extent& extent,
                         Region*& in_use) {
     if (span.bytes == 0) return false;
     NEXAR_TRY(Region * region, session.find_and_use(span.data, span.bytes));
     if (!region) return false;
-    if (!aligned(span.data, element)) {
+    if (!aligned(span.data, align)) {
         region->users.fetch_sub(1, std::memory_order_release);
         return false;
     }
@@ -94,9 +94,8 @@ Result<void> Planner::plan(bool blocking) {
 
 Result<void> Planner::find_regions() {
     const Checked& c = checked_;
-    NEXAR_TRY(const bool in_there, use_region(session_, c.in, c.element, descriptor_.in, result.in_use[0]));
-    NEXAR_TRY(const bool out_there,
-              use_region(session_, c.out, c.element, descriptor_.out, result.in_use[1]));
+    NEXAR_TRY(const bool in_there, use_region(session_, c.in, c.align, descriptor_.in, result.in_use[0]));
+    NEXAR_TRY(const bool out_there, use_region(session_, c.out, c.align, descriptor_.out, result.in_use[1]));
     copy_in_ = c.in.bytes != 0 && !in_there;
     copy_out_ = c.out.bytes != 0 && !out_there;
     if (!c.in_place || copy_in_ == copy_out_) return {};

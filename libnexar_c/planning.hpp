@@ -23,7 +23,7 @@ struct Span {
 // An operation whose arguments are valid.
 struct Checked {
     Span in, out;
-    uint64_t element = 0;
+    uint64_t element = 0, align = 1;
     bool in_place = false;
 };
 

@@ -95,7 +95,8 @@ typedef struct nexar_shm_descriptor {
     nexar_shm_extent args;  /* out-of-line lists: none yet */
     uint32_t epoch;         /* the group's, as in result.group_epoch */
     uint32_t stage_windows; /* of each staged side; 0 when neither is staged */
-    uint8_t zero[24];
+    uint64_t scalar;        /* premul_sum: one element in the first bytes, the others 0 */
+    uint8_t zero[16];
 } nexar_shm_descriptor;
 
 /* Written by the daemon before DONE [S4]. */

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "core/operations.hpp"
+#include "core/types.hpp"
 
 namespace nexar {
 
@@ -21,9 +22,18 @@ constexpr uint16_t protocol_version_max = 2;  // and the N of ALPN nexar/N
 constexpr uint32_t plan_version_max = 1;
 // The operations below this number have no bit: every daemon of nexar/2 carries them out.
 constexpr uint64_t base_operations = 8;
+// And the element types and reductions below these.
+constexpr uint64_t base_types = 12, base_reductions = 5;
 
 // The first bit of each kind of feature.
-enum class FeatureRange : unsigned { carriers = 0, codecs = 8, plans = 16, operations = 24, end = 64 };
+enum class FeatureRange : unsigned {
+    carriers = 0,
+    codecs = 8,
+    plans = 16,
+    operations = 24,
+    types = 56,
+    end = 64
+};
 
 constexpr uint64_t feature_bit(FeatureRange range, uint64_t index) {
     return uint64_t{1} << (static_cast<uint64_t>(range) + index);
@@ -33,15 +43,19 @@ constexpr uint64_t feature_of(OpKind kind) {
     const auto number = static_cast<uint64_t>(kind);
     return number < base_operations ? 0 : feature_bit(FeatureRange::operations, number - base_operations);
 }
+// All types and reductions of one release have one bit; those of the first came with this one.
+constexpr uint64_t feature_of_types(uint64_t type, uint64_t reduction) {
+    return type < base_types && reduction < base_reductions ? 0 : feature_bit(FeatureRange::types, 0);
+}
 constexpr uint64_t feature_of_plan(uint32_t version) {
     return version <= 1 ? 0 : feature_bit(FeatureRange::plans, version - 2);
 }
 static_assert(operation_count - base_operations <=
-              static_cast<uint64_t>(FeatureRange::end) - static_cast<uint64_t>(FeatureRange::operations));
+              static_cast<uint64_t>(FeatureRange::types) - static_cast<uint64_t>(FeatureRange::operations));
 
 // Of this daemon.
 constexpr uint64_t known_features() {
-    uint64_t out = 0;
+    uint64_t out = feature_of_types(type_count - 1, reduction_count - 1);
     for (const OpRow& row : operation_table::rows) out |= feature_of(row.kind);
     for (uint32_t version = 1; version <= plan_version_max; ++version) out |= feature_of_plan(version);
     return out;

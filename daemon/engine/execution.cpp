@@ -61,7 +61,7 @@ Result<void> Execution::start(const OpDescriptor& descriptor, const std::vector<
         const SideBlocks blocks =
             blocks_of(row_of(descriptor.kind), facts_.size(), post.rank == descriptor.root);
         two_level_.locals.push_back({post.rank, side(post, false, descriptor),
-                                     blocks.out == 0 ? Side{} : side(post, true, descriptor)});
+                                     blocks.out == 0 ? Side{} : side(post, true, descriptor), post.scalar});
     }
     op_.agreement = {facts_.table_hash, descriptor.hash()};
     if (context_.config.sabotage.skip_descriptor_check) op_.agreement.descriptor_hash = 0;

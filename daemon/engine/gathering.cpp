@@ -65,6 +65,7 @@ std::optional<Error> Gathering::post(size_t local, const OpRequest& request, Tim
     mine.ticket = request.ticket;
     mine.in = request.in;
     mine.out = request.out;
+    mine.scalar = request.scalar;
     if (first_posted_ == never) first_posted_ = now;
     take_deadline(mine, request, now);
     if (descriptor_) {

@@ -20,6 +20,7 @@ struct Post {
     SessionId session;
     uint64_t ticket = 0;
     MemoryRef in, out;
+    uint64_t scalar = 0;
     Time deadline = never;
 };
 

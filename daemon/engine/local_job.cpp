@@ -37,6 +37,9 @@ void run_flat(const WorkerJob& job, std::span<void* const> dsts, std::span<const
         case WorkerJob::Kind::reduce:
             reduce::reduce_many_to(dsts, srcs, count, job.dtype, job.op);
             break;
+        case WorkerJob::Kind::premul_sum:
+            reduce::premul_sum(dsts, srcs, job.scalars, count, job.dtype);
+            break;
         case WorkerJob::Kind::copy:
             for (void* dst : dsts)
                 if (dst != srcs[0]) std::memmove(dst, srcs[0], bytes);

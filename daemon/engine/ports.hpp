@@ -61,6 +61,7 @@ struct OpRequest {
     MemoryRef in, out;     // pinned until the last transfer and job of the operation has ended [M3]
     Duration timeout{-1};  // < 0: what the group agreed on for its kind; 0: none
     Stage stage;           // collectives only; in and out are then rows of windows
+    uint64_t scalar = 0;   // premul_sum: what this rank's values are multiplied by
     // Messages only.
     uint32_t peer = any_rank;
     uint64_t tag = 0;
@@ -152,6 +153,7 @@ struct WorkerJob {
     uint64_t handle = 0;
     enum class Kind : uint8_t {
         reduce,      // dsts = srcs[0] op srcs[1] op ...   (a dst may be one of the srcs)
+        premul_sum,  // the same, a sum of srcs[i] * scalars[i]
         copy,        // dsts = srcs[0]
         finish_avg,  // dsts /= divisor
     } kind = Kind::copy;
@@ -160,6 +162,7 @@ struct WorkerJob {
     uint64_t divisor = 1;
     std::vector<link::Extents> dsts;
     std::vector<link::Extents> srcs;
+    std::vector<uint64_t> scalars;  // premul_sum: one for each of srcs
     WorkOrigin origin;
     // True: the operation was aborted. The job's remaining pieces are skipped, and it ends as soon as no
     // worker runs one. Null: never.

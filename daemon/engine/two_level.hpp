@@ -22,6 +22,7 @@ struct Side {
 struct LocalBuffers {
     uint32_t rank = 0;
     Side in, out;
+    uint64_t scalar = 0;  // premul_sum
 };
 
 // One op on this node; outlives its segments.

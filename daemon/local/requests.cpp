@@ -21,6 +21,7 @@ enum Use : uint32_t {
     use_group = 64,
     use_stage = 128,
     use_any_tag = 256,
+    use_scalar = 512,
 };
 uint32_t uses_of(const OpRow& row) {
     uint32_t uses = use_group;
@@ -59,7 +60,7 @@ Result<void> check_unused(const nexar_shm_descriptor& d, uint32_t uses) {
         {"group", d.group, use_group},     {"epoch", d.epoch, use_group},
         {"in.entries", d.in.entries, 0},   {"out.entries", d.out.entries, 0},
         {"args.region", d.args.region, 0}, {"args.entries", d.args.entries, 0},
-        {"args.offset", d.args.offset, 0},
+        {"args.offset", d.args.offset, 0}, {"scalar", d.scalar, use_scalar},
     };
     for (const auto& field : fields)
         if ((uses & field.use) == 0 && field.value != 0)
@@ -122,7 +123,8 @@ Result<void> check_fields(const nexar_shm_descriptor& d) {
     if (d.timeout_ns < -1)
         return fail(Errc::invalid_argument, "timeout_ns is " + std::to_string(d.timeout_ns) +
                                                 "; allowed: -1 (the group's), 0 (none) or more");
-    const uint32_t uses = uses_of(d.kind);
+    uint32_t uses = uses_of(d.kind);
+    if ((uses & use_op) != 0 && d.op == uint8_t(ReduceOp::premul_sum)) uses |= use_scalar;
     NEXAR_TRY_VOID(check_flags(d, uses));
     return check_unused(d, uses);
 }
@@ -132,6 +134,11 @@ Result<engine::OpDescriptor> descriptor_from(const nexar_shm_descriptor& asked) 
     if (!dtype) return fail(Errc::invalid_argument, "dtype " + std::to_string(asked.dtype) + " is unknown");
     const auto op = reduce::reduce_op_from(asked.op);
     if (!op) return fail(Errc::invalid_argument, "reduction " + std::to_string(asked.op) + " is unknown");
+    if (row_of(static_cast<OpKind>(asked.kind)).reduces && !may_reduce(*dtype, *op))
+        return fail(Errc::invalid_argument, reduction_refusal(asked.dtype, asked.op));
+    if (size_of(*dtype) < sizeof asked.scalar && asked.scalar >> (8 * size_of(*dtype)) != 0)
+        return fail(Errc::invalid_argument,
+                    "scalar is longer than an element of " + std::string(name_of(*dtype)));
     engine::OpDescriptor out;
     out.kind = static_cast<OpKind>(asked.kind);
     out.dtype = *dtype;

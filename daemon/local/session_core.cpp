@@ -164,7 +164,7 @@ Result<void> SessionCore::submit_op(Time now, Ticket ticket, const nexar_shm_des
     NEXAR_TRY(auto lengths, lengths_of(descriptor, group->size, group->rank.value));
 
     engine::OpRequest request;
-    const uint64_t align = size_of(descriptor.dtype);
+    const uint64_t align = align_of(descriptor.dtype);
     const bool staged = (asked.flags & stage_flags) != 0 || asked.stage_windows != 0;
     request.descriptor = descriptor;
     if (staged) NEXAR_TRY_VOID(resolve_stage(asked, *group, lengths, request));
@@ -177,6 +177,7 @@ Result<void> SessionCore::submit_op(Time now, Ticket ticket, const nexar_shm_des
     request.timeout = Duration(asked.timeout_ns);
     if (is_message) request.peer = asked.peer;
     request.tag = asked.tag;
+    request.scalar = asked.scalar;
     request.any_tag = (asked.flags & NEXAR_SHM_FLAG_ANY_TAG) != 0;
     // Before submit(), which may complete the operation.
     if (staged) staged_[ticket.slot].segments = staged_segments(descriptor, *group);

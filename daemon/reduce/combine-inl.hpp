@@ -165,13 +165,15 @@ struct CombineHalf<F16, op> {
 };
 #endif
 
-// min and max of f16 and bf16 as signed integers: with the magnitude of negatives inverted these order like
-// the numbers, -0 below +0. NaN becomes the integer that always wins, which no number maps to.
-template <class Format, ReduceOp op>
-struct CombineHalfOrder {
-    using D = hn::ScalableTag<int16_t>;
+// min and max of f16, bf16 and the 8-bit floats as signed integers: with the magnitude of negatives inverted
+// these order like the numbers, -0 below +0. NaN becomes the integer that always wins, which no number maps
+// to.
+template <class Format, ReduceOp op, class Lane = int16_t>
+struct CombineOrder {
+    using D = hn::ScalableTag<Lane>;
     using V = hn::Vec<D>;
-    static constexpr int16_t nan_key = op == ReduceOp::min ? INT16_MIN : INT16_MAX;
+    static constexpr Lane largest = hwy::LimitsMax<Lane>();
+    static constexpr Lane nan_key = op == ReduceOp::min ? hwy::LimitsMin<Lane>() : largest;
     struct Accumulator {
         V key;
     };
@@ -179,7 +181,8 @@ struct CombineHalfOrder {
     HWY_INLINE Accumulator begin(V8 raw) const {
         const D d;
         const V bits = hn::BitCast(d, raw);
-        const auto nan = hn::Gt(hn::And(bits, hn::Set(d, INT16_MAX)), hn::Set(d, Format::inf));
+        const auto nan =
+            hn::Gt(hn::And(bits, hn::Set(d, largest)), hn::Set(d, static_cast<Lane>(Format::last)));
         return {hn::IfThenElse(nan, hn::Set(d, nan_key), flip(bits))};
     }
 
@@ -192,14 +195,63 @@ struct CombineHalfOrder {
     HWY_INLINE V8 end(Accumulator acc) const {
         const D d;
         const auto nan = hn::Eq(acc.key, hn::Set(d, nan_key));
-        const V result = hn::IfThenElse(nan, hn::Set(d, static_cast<int16_t>(Format::nan)), flip(acc.key));
+        const V result = hn::IfThenElse(nan, hn::Set(d, static_cast<Lane>(Format::nan)), flip(acc.key));
         return hn::BitCast(D8(), result);
     }
 
   private:
     // Its own inverse.
     static HWY_INLINE V flip(V bits) {
-        return hn::Xor(bits, hn::And(hn::ShiftRight<15>(bits), hn::Set(D(), INT16_MAX)));
+        return hn::Xor(bits, hn::And(hn::BroadcastSignBit(bits), hn::Set(D(), largest)));
+    }
+};
+
+// Emulated vectors: four conversions in line take the compiler seven seconds, called ones two.
+#undef NEXAR_REDUCE_CALL
+#if HWY_TARGET == HWY_EMU128
+#define NEXAR_REDUCE_CALL HWY_NOINLINE
+#else
+#define NEXAR_REDUCE_CALL HWY_INLINE
+#endif
+template <class Format>
+NEXAR_REDUCE_CALL Vf32 widen_called(V32 high) {
+    return Format::widen(high);
+}
+template <class Format>
+NEXAR_REDUCE_CALL V32 narrow_called(Vf32 value) {
+    return Format::narrow(value);
+}
+
+// Sums and products of the 8-bit floats: four elements in a lane of 32 bits, as CombineHalf has two.
+template <class Format, ReduceOp op>
+struct CombineQuarter {
+    struct Accumulator {
+        Vf32 v0, v1, v2, v3;
+    };
+
+    HWY_INLINE Accumulator begin(V8 raw) const {
+        const V32 four = hn::BitCast(D32(), raw);
+        const V32 upper = hn::Set(D32(), 0xff000000);
+        return {widen_called<Format>(hn::ShiftLeft<24>(four)),
+                widen_called<Format>(hn::And(hn::ShiftLeft<16>(four), upper)),
+                widen_called<Format>(hn::And(hn::ShiftLeft<8>(four), upper)),
+                widen_called<Format>(hn::And(four, upper))};
+    }
+
+    HWY_INLINE Accumulator fold(Accumulator a, V8 raw) const {
+        const Accumulator b = begin(raw);
+        if constexpr (op == ReduceOp::sum)
+            return {hn::Add(a.v0, b.v0), hn::Add(a.v1, b.v1), hn::Add(a.v2, b.v2), hn::Add(a.v3, b.v3)};
+        if constexpr (op == ReduceOp::prod)
+            return {hn::Mul(a.v0, b.v0), hn::Mul(a.v1, b.v1), hn::Mul(a.v2, b.v2), hn::Mul(a.v3, b.v3)};
+    }
+
+    HWY_INLINE V8 end(Accumulator acc) const {
+        const V32 low =
+            hn::Or(narrow_called<Format>(acc.v0), hn::ShiftLeft<8>(narrow_called<Format>(acc.v1)));
+        const V32 high =
+            hn::Or(narrow_called<Format>(acc.v2), hn::ShiftLeft<8>(narrow_called<Format>(acc.v3)));
+        return hn::BitCast(D8(), hn::Or(low, hn::ShiftLeft<16>(high)));
     }
 };
 
@@ -226,6 +278,20 @@ struct DivideHalf : CombineHalf<Format, ReduceOp::sum> {
     HWY_INLINE V8 end(typename Base::Accumulator acc) const {
         const Vf32 by = hn::Set(Df32(), divisor);
         return Base::end({hn::Div(acc.low, by), hn::Div(acc.high, by)});
+    }
+};
+
+template <class Format>
+struct DivideQuarter : CombineQuarter<Format, ReduceOp::sum> {
+    using Base = CombineQuarter<Format, ReduceOp::sum>;
+    float divisor;
+
+    explicit DivideQuarter(uint64_t divisor_) : divisor(static_cast<float>(divisor_)) {}
+
+    HWY_INLINE V8 end(typename Base::Accumulator acc) const {
+        const Vf32 by = hn::Set(Df32(), divisor);
+        return Base::end(
+            {hn::Div(acc.v0, by), hn::Div(acc.v1, by), hn::Div(acc.v2, by), hn::Div(acc.v3, by)});
     }
 };
 

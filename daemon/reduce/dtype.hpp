@@ -1,4 +1,5 @@
-// Element types and reduction operators: their numbers on the wire and in the C ABI, sizes and names.
+// Element types and reduction operators: their numbers on the wire and in the C ABI, sizes and names. All of
+// it is proto/types.def.
 #pragma once
 
 #include <cstddef>
@@ -6,34 +7,40 @@
 #include <optional>
 #include <string_view>
 
+#include "core/types.hpp"
+
 namespace nexar::reduce {
 
-// The numbers are part of the wire format: never renumber. 12 (bool) and 13 up (fp8) are kept free.
+// The numbers are part of the wire format: never renumber.
 enum class Dtype : uint8_t {
-    f32 = 0,
-    f64 = 1,
-    f16 = 2,
-    bf16 = 3,
-    i8 = 4,
-    i32 = 5,
-    i64 = 6,
-    u8 = 7,
-    u32 = 8,
-    u64 = 9,
-    i16 = 10,
-    u16 = 11,
+#define NEXAR_DTYPE(number, name, ...) name = (number),
+#include "types.def"
 };
-inline constexpr int dtype_count = 12;
+inline constexpr int dtype_count = static_cast<int>(type_count);
 
-enum class ReduceOp : uint8_t { sum = 0, prod = 1, min = 2, max = 3, avg = 4 };
-inline constexpr int reduce_op_count = 5;
+enum class ReduceOp : uint8_t {
+#define NEXAR_REDUCTION(number, name, ...) name = (number),
+#include "types.def"
+};
+inline constexpr int reduce_op_count = static_cast<int>(reduction_count);
 
 // Nothing: the number, which a client or a peer sent, names no type.
 std::optional<Dtype> dtype_from(int code);
 std::optional<ReduceOp> reduce_op_from(int code);
 
-// Bytes of one element: 1, 2, 4 or 8; of a number that names no type 1.
+constexpr bool may_reduce(Dtype dtype, ReduceOp op) {
+    return nexar::may_reduce(static_cast<uint64_t>(dtype), static_cast<uint64_t>(op));
+}
+
+// Whether the results are truth values, 0 and 1, whatever the inputs are.
+constexpr bool is_logical(Dtype dtype, ReduceOp op) {
+    return dtype == Dtype::boolean || op == ReduceOp::land || op == ReduceOp::lor || op == ReduceOp::lxor;
+}
+
+// Bytes of one element: 1, 2, 4, 8 or 16; of a number that names no type 1.
 size_t size_of(Dtype dtype);
+// What the place of elements in a region is a multiple of: a pair's is that of its value.
+size_t align_of(Dtype dtype);
 
 // "f32", "bf16", ... and "sum", "avg", ...; "unknown type" and "unknown operator" of other numbers.
 std::string_view name_of(Dtype dtype);

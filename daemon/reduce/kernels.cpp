@@ -5,92 +5,20 @@
 
 #include <cstring>
 
+#include "reduce/targets.hpp"
 #if defined(__x86_64__)
-// Left out to save compile time: what is newer than AVX3 (bits 0 to 7 in every version), which would change
-// nothing in these kernels, and SSSE3.
-#if defined(NEXAR_FEW_TARGETS)
-#define HWY_DISABLED_TARGETS (0xffLL | HWY_SSSE3 | HWY_SSE4 | HWY_AVX3)
-#else
-#define HWY_DISABLED_TARGETS (0xffLL | HWY_SSSE3)
-#endif
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "reduce/kernels.cpp"
 #include <hwy/foreach_target.h>
-#else
-// NEON is the baseline of AArch64; the kernels keep vectors in structs, so SVE is out.
-#define HWY_COMPILE_ONLY_STATIC
 #endif
 #include <hwy/highway.h>
 
 #include "reduce/combine-inl.hpp"
 #include "reduce/convert-inl.hpp"
+#include "reduce/run-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace nexar::reduce::HWY_NAMESPACE {
-
-constexpr size_t vector_bytes_max = hn::MaxLanes(D8());
-
-HWY_INLINE V8 load(const Job& job, size_t source, size_t offset) {
-    return hn::LoadU(D8(), static_cast<const uint8_t*>(job.srcs[source]) + offset);
-}
-
-HWY_INLINE void store(const Job& job, size_t offset, V8 result) {
-    for (void* dst : job.dsts) hn::StoreU(result, D8(), static_cast<uint8_t*>(dst) + offset);
-}
-
-// Four vectors side by side hide the latency of the folds. All sources are read before anything is stored: a
-// destination may be one of them.
-template <class Combine>
-HWY_INLINE void reduce_four(const Combine& combine, const Job& job, size_t at, size_t step) {
-    auto acc0 = combine.begin(load(job, 0, at));
-    auto acc1 = combine.begin(load(job, 0, at + step));
-    auto acc2 = combine.begin(load(job, 0, at + 2 * step));
-    auto acc3 = combine.begin(load(job, 0, at + 3 * step));
-    for (size_t s = 1; s < job.srcs.size(); ++s) {
-        acc0 = combine.fold(acc0, load(job, s, at));
-        acc1 = combine.fold(acc1, load(job, s, at + step));
-        acc2 = combine.fold(acc2, load(job, s, at + 2 * step));
-        acc3 = combine.fold(acc3, load(job, s, at + 3 * step));
-    }
-    store(job, at, combine.end(acc0));
-    store(job, at + step, combine.end(acc1));
-    store(job, at + 2 * step, combine.end(acc2));
-    store(job, at + 3 * step, combine.end(acc3));
-}
-
-// The rest of a buffer goes through the same vector instructions as all before it, if need be in a padded
-// copy: an element's result does not depend on its position.
-HWY_INLINE V8 load_at_most(const Job& job, size_t source, size_t offset, size_t bytes) {
-    if (bytes == hn::Lanes(D8())) return load(job, source, offset);
-    HWY_ALIGN uint8_t padded[vector_bytes_max] = {};
-    std::memcpy(padded, static_cast<const uint8_t*>(job.srcs[source]) + offset, bytes);
-    return hn::LoadU(D8(), padded);
-}
-
-HWY_INLINE void store_at_most(const Job& job, size_t offset, V8 result, size_t bytes) {
-    if (bytes == hn::Lanes(D8())) return store(job, offset, result);
-    HWY_ALIGN uint8_t padded[vector_bytes_max];
-    hn::StoreU(result, D8(), padded);
-    for (void* dst : job.dsts) std::memcpy(static_cast<uint8_t*>(dst) + offset, padded, bytes);
-}
-
-template <class Combine>
-HWY_INLINE void reduce_one(const Combine& combine, const Job& job, size_t at, size_t bytes) {
-    auto acc = combine.begin(load_at_most(job, 0, at, bytes));
-    for (size_t s = 1; s < job.srcs.size(); ++s) acc = combine.fold(acc, load_at_most(job, s, at, bytes));
-    store_at_most(job, at, combine.end(acc), bytes);
-}
-
-template <class Combine>
-void run(const Combine& combine, const Job& job) {
-    const size_t step = hn::Lanes(D8());
-    size_t at = 0;
-    // Emulated vectors gain nothing from being four, and cost a minute of compile time.
-    if constexpr (HWY_TARGET != HWY_EMU128) {
-        for (; job.bytes - at >= 4 * step; at += 4 * step) reduce_four(combine, job, at, step);
-    }
-    for (; at < job.bytes; at += step) reduce_one(combine, job, at, HWY_MIN(step, job.bytes - at));
-}
 
 template <ReduceOp op>
 void run_arithmetic(const Job& job, Dtype dtype) {
@@ -115,6 +43,8 @@ void run_arithmetic(const Job& job, Dtype dtype) {
         case Dtype::i64:
         case Dtype::u64:
             return run(CombineInteger<uint64_t, op>(), job);
+        default:
+            return;  // reduce() has taken the other types.
     }
 }
 
@@ -126,9 +56,9 @@ void run_order(const Job& job, Dtype dtype) {
         case Dtype::f64:
             return run(CombineFloat<double, op>(), job);
         case Dtype::f16:
-            return run(CombineHalfOrder<F16, op>(), job);
+            return run(CombineOrder<F16, op>(), job);
         case Dtype::bf16:
-            return run(CombineHalfOrder<Bf16, op>(), job);
+            return run(CombineOrder<Bf16, op>(), job);
         case Dtype::i8:
             return run(CombineInteger<int8_t, op>(), job);
         case Dtype::u8:
@@ -145,13 +75,15 @@ void run_order(const Job& job, Dtype dtype) {
             return run(CombineInteger<int64_t, op>(), job);
         case Dtype::u64:
             return run(CombineInteger<uint64_t, op>(), job);
+        default:
+            return;
     }
 }
 
 void reduce(const Job& job, Dtype dtype, ReduceOp op) {
+    if (dtype == Dtype::f8e4m3fn || dtype == Dtype::f8e5m2) return reduce_f8(job, dtype, op);
     switch (op) {
         case ReduceOp::sum:
-        case ReduceOp::avg:
             return run_arithmetic<ReduceOp::sum>(job, dtype);
         case ReduceOp::prod:
             return run_arithmetic<ReduceOp::prod>(job, dtype);
@@ -159,6 +91,8 @@ void reduce(const Job& job, Dtype dtype, ReduceOp op) {
             return run_order<ReduceOp::min>(job, dtype);
         case ReduceOp::max:
             return run_order<ReduceOp::max>(job, dtype);
+        default:
+            return;  // Those of plain.cpp.
     }
 }
 
@@ -167,6 +101,7 @@ void divide(const Job& job, Dtype dtype, uint64_t divisor) {
     if (dtype == Dtype::f64) run(DivideFloat<double>(divisor), job);
     if (dtype == Dtype::f16) run(DivideHalf<F16>(divisor), job);
     if (dtype == Dtype::bf16) run(DivideHalf<Bf16>(divisor), job);
+    if (dtype == Dtype::f8e4m3fn || dtype == Dtype::f8e5m2) divide_f8(job, dtype, divisor);
 }
 
 // The name without its "N_".

@@ -19,6 +19,7 @@ struct Job {
 
 struct Kernels {
     const char* target;  // Highway's name of the instruction set.
+    // sum, prod, min and max of numbers; what else there is, plain.hpp has.
     void (*reduce)(const Job& job, Dtype dtype, ReduceOp op);
     // Floating types only. The job has one source.
     void (*divide)(const Job& job, Dtype dtype, uint64_t divisor);

@@ -1,13 +1,16 @@
 // The functions of reduce.hpp: argument shapes, the floating-point environment, integer averages.
 #include "reduce/reduce.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <limits>
 #include <type_traits>
+#include <vector>
 
 #include "reduce/fp_env.hpp"
 #include "reduce/kernels.hpp"
+#include "reduce/plain.hpp"
 
 namespace nexar::reduce {
 namespace {
@@ -41,6 +44,34 @@ void divide_floats(void* data, size_t count, Dtype dtype, uint64_t divisor) {
     kernels().divide({dsts, srcs, count * size_of(dtype)}, dtype, divisor);
 }
 
+// A sum in the network is one, whatever was done to its values before or will be done after.
+ReduceOp combining(ReduceOp op) {
+    return op == ReduceOp::avg || op == ReduceOp::premul_sum ? ReduceOp::sum : op;
+}
+
+constexpr size_t scaled_bytes = 2048;  // Of each source at a time: they fit into the nearest cache.
+
+// `scaled_bytes` of the scalar's copies, for a product with another buffer.
+class Copies {
+  public:
+    explicit Copies(size_t element) : element_(element) {}
+    const void* of(uint64_t scalar) {
+        if (!filled_ || scalar != scalar_) {
+            std::memcpy(bytes_.data(), &scalar, element_);
+            for (size_t have = element_; have < bytes_.size(); have *= 2)
+                std::memcpy(bytes_.data() + have, bytes_.data(), have);
+            scalar_ = scalar, filled_ = true;
+        }
+        return bytes_.data();
+    }
+
+  private:
+    alignas(64) std::array<std::byte, scaled_bytes> bytes_;
+    size_t element_;
+    uint64_t scalar_ = 0;
+    bool filled_ = false;
+};
+
 }  // namespace
 
 void reduce_into(void* dst, const void* src, size_t count, Dtype dtype, ReduceOp op) {
@@ -56,8 +87,32 @@ void reduce_many(void* dst, std::span<const void* const> srcs, size_t count, Dty
 void reduce_many_to(std::span<void* const> dsts, std::span<const void* const> srcs, size_t count, Dtype dtype,
                     ReduceOp op) {
     if (srcs.empty() || count == 0) return;
+    if (!may_reduce(dtype, op)) return;
+    const Job job{dsts, srcs, count * size_of(dtype)};
     const FpEnv env;
-    kernels().reduce({dsts, srcs, count * size_of(dtype)}, dtype, op == ReduceOp::avg ? ReduceOp::sum : op);
+    if (is_plain(dtype, op)) return reduce_plain(job, dtype, op);
+    kernels().reduce(job, dtype, combining(op));
+}
+
+void premul_sum(std::span<void* const> dsts, std::span<const void* const> srcs,
+                std::span<const uint64_t> scalars, size_t count, Dtype dtype) {
+    if (!may_reduce(dtype, ReduceOp::premul_sum)) return;
+    std::vector<std::byte> scaled(srcs.size() * scaled_bytes);
+    std::vector<const void*> values(srcs.size());
+    std::vector<void*> results(dsts.begin(), dsts.end());
+    Copies copies(size_of(dtype));
+    for (size_t at = 0, bytes = count * size_of(dtype); at < bytes; at += scaled_bytes) {
+        const size_t length = std::min(scaled_bytes, bytes - at), elements = length / size_of(dtype);
+        for (size_t s = 0; s < srcs.size(); ++s) {
+            void* const product = &scaled[s * scaled_bytes];
+            const std::array<const void*, 2> factors{static_cast<const std::byte*>(srcs[s]) + at,
+                                                     copies.of(scalars[s])};
+            reduce_many(product, factors, elements, dtype, ReduceOp::prod);
+            values[s] = product;
+        }
+        for (size_t d = 0; d < dsts.size(); ++d) results[d] = static_cast<std::byte*>(dsts[d]) + at;
+        reduce_many_to(results, values, elements, dtype, ReduceOp::sum);
+    }
 }
 
 void finish_avg(void* data, size_t count, Dtype dtype, uint64_t divisor) {
@@ -67,6 +122,8 @@ void finish_avg(void* data, size_t count, Dtype dtype, uint64_t divisor) {
         case Dtype::f64:
         case Dtype::f16:
         case Dtype::bf16:
+        case Dtype::f8e4m3fn:
+        case Dtype::f8e5m2:
             return divide_floats(data, count, dtype, divisor);
         case Dtype::i8:
             return divide_integers<int8_t>(data, count, divisor);
@@ -84,6 +141,8 @@ void finish_avg(void* data, size_t count, Dtype dtype, uint64_t divisor) {
             return divide_integers<uint32_t>(data, count, divisor);
         case Dtype::u64:
             return divide_integers<uint64_t>(data, count, divisor);
+        default:
+            return;  // They have no avg.
     }
 }
 

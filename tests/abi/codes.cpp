@@ -64,23 +64,9 @@ SAME(NEXAR_ERR_PROTOCOL_ERROR, Errc::protocol_error);
 SAME(NEXAR_ERR_SYSTEM, Errc::system);
 SAME(NEXAR_ERR_IO, Errc::io);
 
-SAME(NEXAR_F32, Dtype::f32);
-SAME(NEXAR_F64, Dtype::f64);
-SAME(NEXAR_F16, Dtype::f16);
-SAME(NEXAR_BF16, Dtype::bf16);
-SAME(NEXAR_I8, Dtype::i8);
-SAME(NEXAR_I32, Dtype::i32);
-SAME(NEXAR_I64, Dtype::i64);
-SAME(NEXAR_U8, Dtype::u8);
-SAME(NEXAR_U32, Dtype::u32);
-SAME(NEXAR_U64, Dtype::u64);
-SAME(NEXAR_I16, Dtype::i16);
-SAME(NEXAR_U16, Dtype::u16);
-SAME(NEXAR_SUM, ReduceOp::sum);
-SAME(NEXAR_PROD, ReduceOp::prod);
-SAME(NEXAR_MIN, ReduceOp::min);
-SAME(NEXAR_MAX, ReduceOp::max);
-SAME(NEXAR_AVG, ReduceOp::avg);
+#define NEXAR_DTYPE(number, name, NAME, ...) SAME(NEXAR_##NAME, Dtype::name);
+#define NEXAR_REDUCTION(number, name, NAME, ...) SAME(NEXAR_##NAME, ReduceOp::name);
+#include "types.def"
 
 static_assert(NEXAR_RANKS_MAX == NEXAR_SHM_GROUP_RANKS_MAX && NEXAR_NAME_MAX == NEXAR_SHM_NAME_BYTES &&
               NEXAR_SECRET_MIN == NEXAR_SHM_SECRET_BYTES_MIN);
@@ -122,12 +108,18 @@ int main() {
     int bad = check_classes();
     for (int32_t code = -1300; code <= 300; ++code) bad += check_status(code);
     for (const int32_t code : {INT32_MIN, INT32_MIN + 1, INT32_MAX}) bad += check_status(code);
-    for (int code = -2; code < 20; ++code) {
+    for (int code = -2; code < 30; ++code) {
         const auto dtype = nexar::reduce::dtype_from(code);
         const uint64_t size = dtype ? nexar::reduce::size_of(*dtype) : 0;
         const char* name = dtype ? nexar::reduce::name_of(*dtype).data() : "UNKNOWN";
         if (size != nexar_dtype_size(code) || std::strcmp(name, nexar_dtype_name(code)) != 0) {
             std::printf("dtype %d: daemon %s, library %s\n", code, name, nexar_dtype_name(code));
+            ++bad;
+        }
+        const auto op = nexar::reduce::reduce_op_from(code);
+        name = op ? nexar::reduce::name_of(*op).data() : "UNKNOWN";
+        if (std::strcmp(name, nexar_reduce_op_name(code)) != 0) {
+            std::printf("reduction %d: daemon %s, library %s\n", code, name, nexar_reduce_op_name(code));
             ++bad;
         }
     }

@@ -130,7 +130,8 @@ def rejected_calls(me):
     scatter, send, recv = lib.nexar_reduce_scatter_start, lib.nexar_send_start, lib.nexar_recv_start
     wrong = {
         "dtype": (all_reduce, at, at, 3, 99, SUM), "negative dtype": (all_reduce, at, at, 3, -1, SUM),
-        "op": (all_reduce, at, at, 3, F64, 9), "no input": (all_reduce, None, at, 3, F64, SUM),
+        "op": (all_reduce, at, at, 3, F64, 14), "op that the dtype lacks": (all_reduce, at, at, 3, F64, nexar.OPS["band"]),
+        "no scalar": (all_reduce, at, at, 3, F64, nexar.OPS["premul_sum"]), "no input": (all_reduce, None, at, 3, F64, SUM),
         "no output": (all_reduce, at, None, 3, F64, SUM), "count": (all_reduce, at, at, 1 << 61, F64, SUM),
         "count of all": (gather, at, at, 1 << 60, F64), "largest count": (scatter, at, at, (1 << 64) - 1, F64, SUM),
         "root": (broadcast, at, 3, F64, me.size), "overlap": (all_reduce, at, at + 8, 3, F64, SUM),

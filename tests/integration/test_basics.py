@@ -148,6 +148,106 @@ def test_a_million_elements_give_what_numpy_gives(cluster):
         print(f"        {name}: {time.monotonic() - begin:.1f} s")
 
 
+def float8(values, dtype):
+    """Whole numbers up to 16, of which e5m2 has only the even ones above 8, as their bits."""
+    if dtype == "float8_e5m2":
+        return typed((values.astype(np.float16).view(np.uint16) >> 8).astype(np.uint8), dtype)
+    power = np.frexp(np.maximum(values, 1))[1] - 1
+    bits = (power + 7 << 3) + (values * 8 >> power) - 8
+    return typed(np.where(values == 0, 0, bits).astype(np.uint8), dtype)
+
+
+def pairs(kinds, rank, count):
+    """Few values, so that the index often decides; and in floats NaNs, of which the lowest index is taken too."""
+    out = np.zeros(count, [("value", kinds[0]), ("index", kinds[1])])
+    out["value"] = element("int64", "min", rank, count) % 5 - 2
+    out["index"] = (np.arange(count) * 5 + rank * 3) % 11
+    if kinds[0][0] == "f":
+        out["value"][rank::7] = np.nan
+    return out
+
+
+def located(op, inputs):
+    """By numpy: NaNs first, then by value, then by index."""
+    values, indices = np.stack([i["value"] for i in inputs]), np.stack([i["index"] for i in inputs])
+    number = np.nan_to_num(values.astype(np.float64)) * (1 if op == "minloc" else -1)
+    first = np.lexsort((indices, number, ~np.isnan(values.astype(np.float64))), axis=0)[0]
+    return np.stack(inputs)[first, np.arange(len(first))]
+
+
+BIT_BY_BIT = {"band": np.bitwise_and, "bor": np.bitwise_or, "bxor": np.bitwise_xor}
+LOGICAL = {"land": np.logical_and, "lor": np.logical_or, "lxor": np.logical_xor}
+OF_BOOL = {**BIT_BY_BIT, **LOGICAL, "min": np.logical_and, "max": np.logical_or}
+
+
+def other_types(me, count):
+    """all_reduce of each type and reduction that everything_small leaves out; in place and apart, in two kinds of memory."""
+    session = me.session()
+    group, ranks = me.group(session), range(me.size)
+
+    def all_reduces(op, inputs, want, what, scalars=None):
+        mine = inputs[me.rank]
+        for allocated in (True, False):
+            x = session.alloc(mine.shape, mine.dtype).view(type(mine)) if allocated else mine.copy()
+            x[:] = mine
+            extra = {} if scalars is None else {"scalar": scalars[me.rank]}
+            for out in (np.zeros_like(mine), None):
+                have = group.all_reduce(x, out, op, **extra)
+                equal(have.tobytes(), np.ascontiguousarray(want).tobytes(), f"{op} of {what}")
+
+    for dtype in INTEGERS:
+        inputs = [element(dtype, "sum", rank, count).astype(dtype) * (np.arange(count) % 3 > 0).astype(dtype) for rank in ranks]
+        for op, function in BIT_BY_BIT.items():
+            all_reduces(op, inputs, function.reduce(inputs), dtype)
+        for op, function in LOGICAL.items():
+            all_reduces(op, inputs, function.reduce(inputs).astype(dtype), dtype)
+        scalars = [rank + 2 for rank in ranks]
+        want = np.add.reduce([x * np.array(s, dtype) for x, s in zip(inputs, scalars)], dtype=dtype)
+        all_reduces("premul_sum", inputs, want, dtype, scalars)
+    for op, function in OF_BOOL.items():
+        inputs = [element("int64", "sum", rank, count) % 3 > 0 for rank in ranks]
+        all_reduces(op, inputs, function.reduce(inputs), "bool")
+    for dtype in ("float32", "float64", "float16"):
+        inputs, scalars = [given(dtype, "prod", rank, count) for rank in ranks], [0.5 * (rank + 1) for rank in ranks]
+        want = np.add.reduce([x * np.array(s, dtype) for x, s in zip(inputs, scalars)], dtype=dtype)
+        all_reduces("premul_sum", inputs, want, dtype, scalars)
+    for dtype in ("float8_e4m3fn", "float8_e5m2"):
+        inputs = [element("int64", "sum", rank, count) % 2 for rank in ranks]
+        stored = [float8(values, dtype) for values in inputs]
+        for op, function in (("sum", np.add), ("prod", np.multiply), ("min", np.minimum), ("max", np.maximum)):
+            all_reduces(op, stored, float8(function.reduce(inputs), dtype), dtype)
+        two = [int(float8(np.array([2]), dtype)[0])] * me.size
+        all_reduces("premul_sum", stored, float8(2 * np.add.reduce(inputs), dtype), dtype, two)
+    for kinds in (("f4", "i4"), ("f8", "i8"), ("i4", "i4"), ("i8", "i8")):
+        inputs = [pairs(kinds, rank, count) for rank in ranks]
+        for op in ("minloc", "maxloc"):
+            all_reduces(op, inputs, located(op, inputs), "_".join(kinds))
+
+
+def test_the_other_types_and_reductions_give_what_numpy_gives(cluster):
+    for name, placement in PLACEMENTS.items():
+        for count in (5, 40003):
+            begin = time.monotonic()
+            run(on(cluster, placement), other_types, count, seconds=60)
+            print(f"        {name} x {count}: {time.monotonic() - begin:.1f} s")
+
+
+def refused_reduction(me):
+    group, x = me.group(), np.ones(3, np.float32)
+    return [me.fails(group.all_reduce, x, op="band"), me.fails(group.all_reduce, x > 0), me.fails(group.all_reduce, x, op="premul_sum"),
+            me.fails(group.all_reduce, x, scalar=2), float(group.all_reduce(x)[0])]
+
+
+def test_a_reduction_that_a_type_lacks_is_refused_with_those_that_it_has(cluster):
+    bits, truth, without, needless, total = run(on(cluster, [1]), refused_reduction)[0]
+    equal([error.name for error in (bits, truth, without, needless)], ["INVALID_ARGUMENT"] * 4, "errors")
+    contains(bits.text, "f32 has no reduction band; allowed: sum, prod, min, max, avg, premul_sum")
+    contains(truth.text, "bool has no reduction sum; allowed: min, max, band, bor, bxor, land, lor, lxor")
+    contains(without.text, "nexar_op_options.scalar")
+    contains(needless.text, "NEXAR_PREMUL_SUM only")
+    equal(total, 1.0, "the operation behind them")
+
+
 def inexact_sum(me):
     session = me.session()
     group, random = me.group(session), np.random.default_rng(me.rank)

@@ -276,7 +276,7 @@ def in_a_group_with(liar, leader, victim, rank_0=waits_for_the_liar):
 def test_an_announcement_of_what_does_not_exist_ends_no_daemon(cluster):
     """[H1] A dtype, op or kind beyond the known ones was looked up in a table of names."""
     with a_liar(cluster) as (liar, leader, victim), unharmed(leader, victim):
-        for wrong in ({"dtype": 63}, {"dtype": 12}, {"op": 63}, {"kind": 63}, {"dtype": 255, "op": 255, "kind": 255}):
+        for wrong in ({"dtype": 63}, {"dtype": 19}, {"op": 63}, {"kind": 63}, {"dtype": 255, "op": 255, "kind": 255}):
             job, prepare = in_a_group_with(liar, leader, victim)
             words = {"kind": 1, "dtype": 0, "op": 0, "count": 5, "firstRank": 1, **wrong}
             for seq in (0, 1):

@@ -61,11 +61,12 @@ TEST_CASE("every dtype and operator gives the reference's values, with the same 
     for (int d = 0; d < reduce::dtype_count; ++d)
         for (int o = 0; o < reduce::reduce_op_count; ++o)
             for (uint64_t count : {5u, 300u}) {
+                if (Reference::width(Dtype(d)) > 8 || !reduce::may_reduce(Dtype(d), ReduceOp(o))) continue;
                 CAPTURE(d, o, count);
                 ClusterShape shape;
                 shape.nodes = 3;
                 shape.plan = tight_plan();
-                Cluster cluster(static_cast<uint64_t>(d * 10 + o), shape);
+                Cluster cluster(static_cast<uint64_t>(d * 20 + o), shape);
                 Program program(cluster, cluster.make_group({0, 1, 1, 2, 0}));
                 for (OpKind kind : {OpKind::all_reduce, OpKind::reduce, OpKind::reduce_scatter})
                     program.add(words(kind, Dtype(d), ReduceOp(o), count, 1), true);

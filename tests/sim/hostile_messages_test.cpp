@@ -190,7 +190,7 @@ TEST_CASE("a node reports its own ranks only: it cannot blame another node's for
 TEST_CASE("an announcement of an operation that is not known ends it as a mismatch, on all ranks", "[H1]") {
     constexpr uint8_t all_reduce = 1, i32 = 5, sum = 0;
     const std::vector<std::array<uint8_t, 3>> unknown{
-        {all_reduce, 12, sum},  {all_reduce, 63, sum}, {all_reduce, 255, sum}, {all_reduce, i32, 5},
+        {all_reduce, 19, sum},  {all_reduce, 63, sum}, {all_reduce, 255, sum}, {all_reduce, i32, 14},
         {all_reduce, i32, 255}, {6, i32, sum},         {63, i32, sum},         {255, 255, 255}};
     for (const bool posted_first : {true, false})
         for (const auto& [kind, dtype, op] : unknown) {
@@ -223,7 +223,7 @@ TEST_CASE("an announcement of an operation that is not known ends it as a mismat
 }
 
 TEST_CASE("a message of elements that are not known is a mismatch for its sender and its receiver", "[H1]") {
-    for (const uint8_t dtype : std::initializer_list<uint8_t>{12, 63, 255}) {
+    for (const uint8_t dtype : std::initializer_list<uint8_t>{reduce::dtype_count, 63, 255}) {
         CAPTURE(dtype);
         ClusterShape shape;
         Cluster cluster(1, shape);

@@ -97,6 +97,8 @@ bool Job::post(Member& member, size_t index) {
     words.kind = static_cast<uint8_t>(d.kind);
     words.dtype = static_cast<uint8_t>(d.dtype);
     words.op = static_cast<uint8_t>(d.op);
+    if (row_of(d.kind).reduces && d.op == ReduceOp::premul_sum)
+        words.scalar = Reference::scalar(member.rank, d.dtype);
     words.group = member.group;
     words.count = d.count;
     words.peer = d.root;

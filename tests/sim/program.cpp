@@ -59,6 +59,7 @@ Call& Program::post(size_t index, uint32_t rank) {
     }
     engine::OpRequest request = request_of(d);
     request.timeout = step.timeout;
+    if (d.op == ReduceOp::premul_sum) request.scalar = Reference::scalar(rank, d.dtype);
     std::shared_ptr<StagedMemory> staged;
     if (windows_max_ > 0 && d.kind != OpKind::barrier && d.count > 0 && cluster_.clock.random.one_in(2)) {
         const bool is_source = d.kind == OpKind::broadcast && rank == d.root;

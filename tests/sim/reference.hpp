@@ -33,7 +33,18 @@ inline uint64_t count_for(OpKind kind, uint64_t count) {
 
 struct Reference {
     static bool is_float(Dtype d) {
-        return d == Dtype::f32 || d == Dtype::f64 || d == Dtype::f16 || d == Dtype::bf16;
+        return d == Dtype::f32 || d == Dtype::f64 || d == Dtype::f16 || d == Dtype::bf16 || is_f8(d);
+    }
+    static bool is_f8(Dtype d) { return d == Dtype::f8e4m3fn || d == Dtype::f8e5m2; }
+    static bool is_pair(Dtype d) { return d == Dtype::f32_i32 || d == Dtype::i32_i32; }
+    // Of those whose elements have at most 8 bytes, a type and one of its reductions.
+    static void draw(Random& random, OpDescriptor& d) {
+        do {
+            d.dtype = static_cast<Dtype>(random.below(static_cast<uint64_t>(reduce::dtype_count)));
+        } while (width(d.dtype) > 8);
+        do {
+            d.op = static_cast<ReduceOp>(random.below(static_cast<uint64_t>(reduce::reduce_op_count)));
+        } while (!reduce::may_reduce(d.dtype, d.op));
     }
     static bool is_signed(Dtype d) {
         return d == Dtype::i8 || d == Dtype::i16 || d == Dtype::i32 || d == Dtype::i64;
@@ -42,7 +53,13 @@ struct Reference {
         switch (d) {
             case Dtype::i8:
             case Dtype::u8:
+            case Dtype::boolean:
+            case Dtype::f8e4m3fn:
+            case Dtype::f8e5m2:
                 return 1;
+            case Dtype::f64_i64:
+            case Dtype::i64_i64:
+                return 16;
             case Dtype::f16:
             case Dtype::bf16:
             case Dtype::i16:
@@ -63,6 +80,10 @@ struct Reference {
                 return std::ldexp(1.0, -10);
             case Dtype::bf16:
                 return std::ldexp(1.0, -7);
+            case Dtype::f8e4m3fn:
+                return std::ldexp(1.0, -3);
+            case Dtype::f8e5m2:
+                return std::ldexp(1.0, -2);
             case Dtype::f32:
                 return std::ldexp(1.0, -23);
             default:
@@ -90,6 +111,13 @@ struct Reference {
             default:
                 break;
         }
+        if (d == Dtype::f8e5m2) v <<= 8;  // an f16 whose last bits are zero
+        if (d == Dtype::f8e4m3fn) {
+            const int power = static_cast<int>(v >> 3 & 15);
+            const double places = static_cast<double>(v & 7) + (power == 0 ? 0 : 8);
+            const double value = std::ldexp(places, std::max(power, 1) - 10);
+            return (v & 0x80) != 0 ? -value : value;
+        }
         const int exponent = static_cast<int>(v >> 10 & 31);
         const double mantissa = static_cast<double>(v & 1023);
         const double magnitude =
@@ -110,6 +138,18 @@ struct Reference {
                 return (bits & 0x8000) | 0x3800 | (bits & 0x7ff);
             case Dtype::bf16:
                 return (bits & 0x8000) | 0x3f00 | (bits & 0xff);
+            // Nearer to 1: the largest f8e4m3fn is 448.
+            case Dtype::f8e4m3fn:
+                return (bits & 0x80) | 0x38 | (bits >> 8) % 3;
+            case Dtype::f8e5m2:
+                return (bits & 0x80) | 0x3c | (bits & 1);
+            case Dtype::boolean:
+                return bits % 4;
+            // Few values, so that the index decides.
+            case Dtype::f32_i32:
+                return uint64_t{rank} << 32 | std::bit_cast<uint32_t>(static_cast<float>(bits % 3) - 1);
+            case Dtype::i32_i32:
+                return uint64_t{rank} << 32 | (bits % 3 - 1 & 0xffff'ffff);
             default:
                 return width(d) == 8 ? bits : bits & ((uint64_t{1} << (8 * width(d))) - 1);
         }
@@ -123,23 +163,71 @@ struct Reference {
         return out;
     }
 
+    // What premul_sum multiplies a rank's values by: exact in floats.
+    static uint64_t scalar(uint32_t rank, Dtype d) {
+        if (!is_float(d)) return 2 * rank + 3;
+        const uint64_t halves[] = {0x3f000000, 0x3fe0'0000'0000'0000, 0x3800, 0x3f00};
+        const uint64_t ones[] = {0x3f800000, 0x3ff0'0000'0000'0000, 0x3c00, 0x3f80};
+        if (d == Dtype::f8e4m3fn) return rank % 2 == 0 ? 0x30 : 0x38;
+        if (d == Dtype::f8e5m2) return rank % 2 == 0 ? 0x38 : 0x3c;
+        return (rank % 2 == 0 ? halves : ones)[static_cast<size_t>(d)];
+    }
+
     // Whether `got` is the reduction over `size` ranks at position i of their inputs.
     static bool reduced(uint64_t got, uint64_t salt, uint32_t size, uint64_t i, Dtype d, ReduceOp op) {
+        if (size == 1 && op != ReduceOp::premul_sum) return got == truth(element(salt, 0, i, d), d, op);
+        if (is_pair(d)) return got == reduced_pair(salt, size, i, d, op);
         return is_float(d) ? reduced_float(got, salt, size, i, d, op)
                            : got == reduced_int(salt, size, i, d, op);
     }
 
   private:
-    static uint64_t reduced_int(uint64_t salt, uint32_t size, uint64_t i, Dtype d, ReduceOp op) {
-        const uint64_t mask = width(d) == 8 ? ~uint64_t{0} : (uint64_t{1} << (8 * width(d))) - 1;
-        uint64_t acc = element(salt, 0, i, d);
+    // Ranks are in the order of their indices, so the first one keeps its place.
+    static uint64_t reduced_pair(uint64_t salt, uint32_t size, uint64_t i, Dtype d, ReduceOp op) {
+        const auto value = [d](uint64_t v) {
+            const auto low = static_cast<uint32_t>(v);
+            return d == Dtype::f32_i32 ? double{std::bit_cast<float>(low)}
+                                       : static_cast<double>(static_cast<int32_t>(low));
+        };
+        uint64_t best = element(salt, 0, i, d);
         for (uint32_t r = 1; r < size; ++r) {
             const uint64_t v = element(salt, r, i, d);
+            if (op == ReduceOp::minloc ? value(v) < value(best) : value(v) > value(best)) best = v;
+        }
+        return best;
+    }
+    static uint64_t truth(uint64_t v, Dtype d, ReduceOp op) {
+        const bool logical =
+            d == Dtype::boolean || op == ReduceOp::land || op == ReduceOp::lor || op == ReduceOp::lxor;
+        return logical ? uint64_t{v != 0} : v;
+    }
+    static uint64_t reduced_int(uint64_t salt, uint32_t size, uint64_t i, Dtype d, ReduceOp op) {
+        const uint64_t mask = width(d) == 8 ? ~uint64_t{0} : (uint64_t{1} << (8 * width(d))) - 1;
+        const auto given = [&](uint32_t rank) {
+            const uint64_t v = truth(element(salt, rank, i, d), d, op);
+            return op == ReduceOp::premul_sum ? v * scalar(rank, d) & mask : v;
+        };
+        uint64_t acc = given(0);
+        for (uint32_t r = 1; r < size; ++r) {
+            const uint64_t v = given(r);
             const bool less = is_signed(d) ? as_signed(v, d) < as_signed(acc, d) : v < acc;
             switch (op) {
                 case ReduceOp::sum:
                 case ReduceOp::avg:
+                case ReduceOp::premul_sum:
                     acc = (acc + v) & mask;
+                    break;
+                case ReduceOp::band:
+                case ReduceOp::land:
+                    acc &= v;
+                    break;
+                case ReduceOp::bor:
+                case ReduceOp::lor:
+                    acc |= v;
+                    break;
+                case ReduceOp::bxor:
+                case ReduceOp::lxor:
+                    acc ^= v;
                     break;
                 case ReduceOp::prod:
                     acc = (acc * v) & mask;
@@ -150,6 +238,8 @@ struct Reference {
                 case ReduceOp::max:
                     acc = less ? acc : v;
                     break;
+                default:
+                    break;
             }
         }
         if (op != ReduceOp::avg) return acc;
@@ -157,12 +247,17 @@ struct Reference {
         return static_cast<uint64_t>(as_signed(acc, d) / static_cast<int64_t>(size)) & mask;
     }
     static bool reduced_float(uint64_t got, uint64_t salt, uint32_t size, uint64_t i, Dtype d, ReduceOp op) {
-        long double acc = as_double(element(salt, 0, i, d), d), magnitude = std::fabs(acc);
+        const auto given = [&](uint32_t rank) -> long double {
+            const double v = as_double(element(salt, rank, i, d), d);
+            return op == ReduceOp::premul_sum ? v * as_double(scalar(rank, d), d) : v;
+        };
+        long double acc = given(0), magnitude = std::fabs(acc);
         for (uint32_t r = 1; r < size; ++r) {
-            const long double v = as_double(element(salt, r, i, d), d);
+            const long double v = given(r);
             switch (op) {
                 case ReduceOp::sum:
                 case ReduceOp::avg:
+                case ReduceOp::premul_sum:
                     acc += v, magnitude += std::fabs(v);
                     break;
                 case ReduceOp::prod:
@@ -173,6 +268,8 @@ struct Reference {
                     break;
                 case ReduceOp::max:
                     acc = std::max(acc, v);
+                    break;
+                default:
                     break;
             }
         }

@@ -45,8 +45,7 @@ OpDescriptor random_words(Random& random, size_t size) {
     const uint64_t counts[] = {0, 1, random.below(30), random.below(2000)};
     OpDescriptor d;
     d.kind = collective_kinds[random.below(collective_kinds.size())];
-    d.dtype = static_cast<Dtype>(random.below(static_cast<uint64_t>(reduce::dtype_count)));
-    d.op = static_cast<ReduceOp>(random.below(static_cast<uint64_t>(reduce::reduce_op_count)));
+    Reference::draw(random, d);
     d.count = counts[random.below(4)];
     d.root = row_of(d.kind).rooted ? static_cast<uint32_t>(random.below(size)) : 0;
     return d;

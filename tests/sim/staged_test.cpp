@@ -47,8 +47,7 @@ OpDescriptor random_words(Random& random, size_t size) {
     const uint64_t counts[] = {0, 1, random.below(300), random.below(9000)};
     OpDescriptor d =
         words_of(collective_kinds[random.below(collective_kinds.size())], counts[random.below(4)]);
-    d.dtype = static_cast<Dtype>(random.below(static_cast<uint64_t>(reduce::dtype_count)));
-    d.op = static_cast<ReduceOp>(random.below(static_cast<uint64_t>(reduce::reduce_op_count)));
+    Reference::draw(random, d);
     d.count /= row_blocks(row_of(d.kind), size);
     if (row_of(d.kind).rooted) d.root = static_cast<uint32_t>(random.below(size));
     return d;

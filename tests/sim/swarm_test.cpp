@@ -21,8 +21,7 @@ OpDescriptor random_words(Random& random, uint32_t size) {
         0, 1, random.below(20), random.below(200), random.below(3000), random.below(20'000)};
     OpDescriptor d;
     d.kind = collective_kinds[random.below(collective_kinds.size())];
-    d.dtype = static_cast<Dtype>(random.below(static_cast<uint64_t>(reduce::dtype_count)));
-    d.op = static_cast<ReduceOp>(random.below(static_cast<uint64_t>(reduce::reduce_op_count)));
+    Reference::draw(random, d);
     d.count = counts[random.below(6)] / row_blocks(row_of(d.kind), size);
     d.root = static_cast<uint32_t>(random.below(size));
     return d;

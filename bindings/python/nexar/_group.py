@@ -20,7 +20,9 @@ class Group(Collectives):
 
     Arrays are C-contiguous numpy arrays, of any shape: only their number of elements and their dtype count, and must be
     the same on all ranks. An `out` of None is the input itself (in place), unless stated otherwise. `op` is one of
-    nexar.OPS: "sum", "prod", "min", "max", "avg". Every operation also takes, by name: timeout= (seconds), match_id=,
+    nexar.OPS: "sum", "prod", "min", "max", "avg"; of integers and bool also "band", "bor", "bxor", "land", "lor", "lxor"; of
+    pairs, arrays of a struct like [("value", "f4"), ("index", "i4")], "minloc" and "maxloc". "premul_sum" multiplies this
+    rank's values by its scalar=, a number of the arrays' dtype, before the sum. Every operation also takes, by name: timeout= (seconds), match_id=,
     user_data=. Each x_start begins what x does and returns a Request, whose wait() returns what x returns.
     """
 
@@ -93,6 +95,8 @@ class Group(Collectives):
 
     def _begin(self, row, values=None, out=None, op="sum", root=0, *, given):
         """Starts the collective of a row of the table."""
+        if given.get("scalar") is not None:
+            given = {**given, "scalar": np.array(given["scalar"], values.dtype)}
         arguments, result = (), None
         if row.memory == "data":
             arguments, result = _arrays.array(values, self.rank != root), values
@@ -146,9 +150,10 @@ class Group(Collectives):
 class _Given:
     """What every operation takes by name."""
 
-    def __init__(self, timeout=None, match_id=0, user_data=0, priority=None, _hidden=False):
-        self.user_data, self.hidden = user_data, _hidden
-        self._values = {"timeout_ms": milliseconds(timeout), "match_id": match_id, "priority": priority}
+    def __init__(self, timeout=None, match_id=0, user_data=0, priority=None, scalar=None, _hidden=False):
+        self.user_data, self.hidden, self._scalar = user_data, _hidden, scalar  # an array of one element
+        self._values = {"timeout_ms": milliseconds(timeout), "match_id": match_id, "priority": priority,
+                        "scalar": None if scalar is None else scalar.ctypes.data}
 
     def options(self, key):
         return options(_library.OpOptions, lib.nexar_op_options_init, user_data=key, **self._values)

@@ -49,7 +49,7 @@ class GroupOptions(ctypes.Structure):
 
 class OpOptions(ctypes.Structure):
     _fields_ = [("struct_size", c_uint32), ("priority", c_int32), ("timeout_ms", c_int64), ("match_id", c_uint64),
-                ("user_data", c_uint64), ("flags", c_uint64)]
+                ("user_data", c_uint64), ("flags", c_uint64), ("scalar", c_void_p)]
 
 
 class Completion(ctypes.Structure):

@@ -9,7 +9,8 @@
 namespace nexar::engine {
 
 // Partial results between nodes are sums, also for avg: each node divides once at the end, and all of them
-// divide the same bits.
+// divide the same bits. And also for premul_sum: each node has multiplied when it combined its own ranks'
+// inputs.
 class Geometry {
   public:
     Geometry(const TwoLevelOp& op, uint32_t segment)
@@ -22,9 +23,11 @@ class Geometry {
     bool alone() const { return nodes() == 1; }
     size_t bytes() const { return range_.count * element_bytes_; }
     collectives::Arithmetic arithmetic() const {
-        const ReduceOp op = op_.descriptor.op == ReduceOp::avg ? ReduceOp::sum : op_.descriptor.op;
-        return {op_.descriptor.dtype, op};
+        const ReduceOp op = op_.descriptor.op;
+        const bool is_sum = op == ReduceOp::avg || op == ReduceOp::premul_sum;
+        return {op_.descriptor.dtype, is_sum ? ReduceOp::sum : op};
     }
+    bool premultiplies() const { return op_.descriptor.op == ReduceOp::premul_sum; }
     // The segment of a side of `count` elements.
     link::Extents rows(const Side& side) const {
         if (side.windows > 0) return {{window(side), bytes()}};
@@ -61,10 +64,13 @@ class Geometry {
         return out;
     }
 
-    // Without dsts: an empty job.
+    // The inputs of this node's ranks, in their order. Without dsts: an empty job.
     WorkerJob combine(std::vector<link::Extents> dsts, std::vector<link::Extents> srcs) const {
-        WorkerJob job = empty(WorkerJob::Kind::reduce);
-        if (srcs.size() == 1) return copy(std::move(dsts), std::move(srcs[0]));
+        WorkerJob job = empty(premultiplies() ? WorkerJob::Kind::premul_sum : WorkerJob::Kind::reduce);
+        if (premultiplies())
+            for (const LocalBuffers& local : op_.locals) job.scalars.push_back(local.scalar);
+        else if (srcs.size() == 1 && !reduces_alone())
+            return copy(std::move(dsts), std::move(srcs[0]));
         job.dsts = std::move(dsts);
         job.srcs = std::move(srcs);
         return job;
@@ -84,6 +90,10 @@ class Geometry {
     }
 
   private:
+    // What a combination with another rank's input would do to it, nothing does to the only one.
+    bool reduces_alone() const {
+        return op_.layout->size() == 1 && reduce::is_logical(op_.descriptor.dtype, op_.descriptor.op);
+    }
     Place window(const Side& side) const { return side.at + segment_ % side.windows * side.stride; }
     static bool same(const link::Extents& a, const link::Extents& b) {
         if (a.size() != b.size()) return false;

@@ -29,7 +29,8 @@ uint32_t children(const TwoLevelOp& op) {
 
 // A leaf of the tree with one rank only sends: from that rank's memory.
 bool sends_input(const TwoLevelOp& op) {
-    return op.locals.size() == 1 && !has_root(op) && children(op) == 0;
+    return op.locals.size() == 1 && !has_root(op) && children(op) == 0 &&
+           op.descriptor.op != ReduceOp::premul_sum;
 }
 
 }  // namespace

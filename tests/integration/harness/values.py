@@ -1,7 +1,7 @@
 """Data that differs per rank and position, and what the collectives must make of it, by numpy alone.
 
-Values are whole and small, so that every sum is exact whatever its order; bfloat16, which numpy lacks, is a uint16
-array of class BFloat16 here.
+Values are whole and small, so that every sum is exact whatever its order; the types that numpy lacks are arrays of
+unsigned integers here, of a class for each.
 """
 import nexar
 import numpy as np
@@ -14,24 +14,34 @@ class BFloat16(np.ndarray):
     pass
 
 
+class Float8E4M3FN(np.ndarray):
+    pass
+
+
+class Float8E5M2(np.ndarray):
+    pass
+
+
+LACKING = {"bfloat16": (BFloat16, "uint16"), "float8_e4m3fn": (Float8E4M3FN, "uint8"), "float8_e5m2": (Float8E5M2, "uint8")}
 _array = nexar._arrays.array
 
 
 def _array_of_any_type(array, write):
     address, count, dtype = _array(array, write)
-    return address, count, nexar.DTYPES["bfloat16"] if isinstance(array, BFloat16) else dtype
+    names = [name for name, (kind, _) in LACKING.items() if isinstance(array, kind)]
+    return address, count, nexar.DTYPES[names[0]] if names else dtype
 
 
 nexar._arrays.array = _array_of_any_type
 
 
 def storage(dtype):
-    return np.dtype("uint16" if dtype == "bfloat16" else dtype)
+    return np.dtype(LACKING[dtype][1] if dtype in LACKING else dtype)
 
 
 def typed(array, dtype):
     """A view that nexar takes for an array of this type."""
-    return array.view(BFloat16) if dtype == "bfloat16" else array.view(np.ndarray)
+    return array.view(LACKING[dtype][0] if dtype in LACKING else np.ndarray)
 
 
 def narrow(values, dtype):

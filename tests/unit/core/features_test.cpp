@@ -19,6 +19,13 @@ TEST_CASE("an operation's bit follows from its number, and the base has none", "
     CHECK(feature_of(OpKind::recv) == 0);
 }
 
+TEST_CASE("types and reductions that came later share a bit, and the base has none", "[V2]") {
+    CHECK(feature_of_types(base_types - 1, base_reductions - 1) == 0);
+    CHECK(feature_of_types(base_types, 0) == uint64_t{1} << 56);
+    CHECK(feature_of_types(0, base_reductions) == uint64_t{1} << 56);
+    CHECK((known_features() & feature_of_types(base_types, 0)) != 0);
+}
+
 TEST_CASE("the plan function of a set of features is the latest that has its bit", "[V5]") {
     CHECK(plan_version_of(0) == 1);
     CHECK(plan_version_of(known_features()) == plan_version_max);

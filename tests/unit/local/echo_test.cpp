@@ -238,9 +238,11 @@ TEST_CASE("bad arguments are refused by name and reach nobody", "[local]") {
     CHECK(nexar_all_reduce(group, nullptr, x, 1, NEXAR_U64, NEXAR_SUM, nullptr) == bad);
     CHECK(std::string(last_error().text).contains("input"));
     CHECK(nexar_all_reduce(group, x, nullptr, 1, NEXAR_U64, NEXAR_SUM, nullptr) == bad);
-    CHECK(nexar_all_reduce(group, x, x, 1, 12, NEXAR_SUM, nullptr) == bad);
+    CHECK(nexar_all_reduce(group, x, x, 1, 19, NEXAR_SUM, nullptr) == bad);
     CHECK(nexar_all_reduce(group, x, x, 1, -1, NEXAR_SUM, nullptr) == bad);
-    CHECK(nexar_all_reduce(group, x, x, 1, NEXAR_U64, 5, nullptr) == bad);
+    CHECK(nexar_all_reduce(group, x, x, 1, NEXAR_U64, 14, nullptr) == bad);
+    CHECK(nexar_all_reduce(group, x, x, 1, NEXAR_U64, NEXAR_MINLOC, nullptr) == bad);
+    CHECK(nexar_all_reduce(group, x, x, 1, NEXAR_U64, NEXAR_PREMUL_SUM, nullptr) == bad);
     CHECK(nexar_all_reduce(group, x, x, UINT64_MAX / 4, NEXAR_U64, NEXAR_SUM, nullptr) == bad);
     CHECK(nexar_all_reduce(group, x, x, UINT64_C(1) << 60, NEXAR_U64, NEXAR_SUM, nullptr) == bad);
     CHECK(nexar_all_reduce(group, x, x + 1, 4, NEXAR_U64, NEXAR_SUM, nullptr) == bad);

@@ -40,9 +40,17 @@ TEST_CASE("every field of a descriptor is validated, and the answer names it", "
     CHECK((d.kind = 9, refused(d)) == "-103 request kind 9 is unknown");
     CHECK((d.kind = 255, refused(d)) == "-103 request kind 255 is unknown");
     d = all_reduce(100);
-    CHECK((d.dtype = 12, refused(d)) == "-101 dtype 12 is unknown");
+    CHECK((d.dtype = 19, refused(d)) == "-101 dtype 19 is unknown");
     d = all_reduce(100);
-    CHECK((d.op = 5, refused(d)) == "-101 reduction 5 is unknown");
+    CHECK((d.op = 14, refused(d)) == "-101 reduction 14 is unknown");
+    d = all_reduce(100);
+    CHECK((d.op = 5, refused(d)) ==
+          "-101 f32 has no reduction band; allowed: sum, prod, min, max, avg, premul_sum");
+    d = all_reduce(100);
+    CHECK((d.scalar = 1, refused(d)) == "-101 scalar is 1; allowed: 0, all_reduce has none");
+    d = all_reduce(100);
+    CHECK((d.op = 13, d.scalar = uint64_t{1} << 32, refused(d)) ==
+          "-101 scalar is longer than an element of f32");
     d = all_reduce(100);
     CHECK((d.group = 2, refused(d)) == "-106 the group is not open in this session");
     CHECK(refused(all_reduce(UINT64_MAX / 2)) == "-101 count 9223372036854775807 is too large for its type");

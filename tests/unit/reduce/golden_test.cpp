@@ -43,10 +43,13 @@ struct Golden {
     uint64_t hash;
 };
 constexpr Golden goldens[] = {
-    {Dtype::f32, 0x2e6d735ce6bb1fb9},  {Dtype::f64, 0x66f492ab97a6248},  {Dtype::f16, 0x7fb67d50b7a4c076},
-    {Dtype::bf16, 0x6859ffdd759b062d}, {Dtype::i8, 0xa7fc7590c9995afb},  {Dtype::i32, 0x6d01d22402e8d7b3},
-    {Dtype::i64, 0xf3e6b0a3884d1f96},  {Dtype::u8, 0x32ca083278344c65},  {Dtype::u32, 0x9c896389e78c5dd0},
-    {Dtype::u64, 0xb5fc8f83baec39cb},  {Dtype::i16, 0xefe3111702a4c7ed}, {Dtype::u16, 0x980d9bb76f20ae70},
+    {Dtype::f32, 0x2e6d735ce6bb1fb9},      {Dtype::f64, 0x66f492ab97a6248},
+    {Dtype::f16, 0x7fb67d50b7a4c076},      {Dtype::bf16, 0x6859ffdd759b062d},
+    {Dtype::i8, 0xa7fc7590c9995afb},       {Dtype::i32, 0x6d01d22402e8d7b3},
+    {Dtype::i64, 0xf3e6b0a3884d1f96},      {Dtype::u8, 0x32ca083278344c65},
+    {Dtype::u32, 0x9c896389e78c5dd0},      {Dtype::u64, 0xb5fc8f83baec39cb},
+    {Dtype::i16, 0xefe3111702a4c7ed},      {Dtype::u16, 0x980d9bb76f20ae70},
+    {Dtype::f8e4m3fn, 0x47fb89e8ba31a367}, {Dtype::f8e5m2, 0xedf33041a3f94205},
 };
 
 }  // namespace

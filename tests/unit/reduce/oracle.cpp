@@ -1,6 +1,7 @@
 // The reference arithmetic and the data of the tests; see oracle.hpp.
 #include "oracle.hpp"
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 #include <cstring>
@@ -123,13 +124,15 @@ Elements special_elements(Dtype dtype) {
 }  // namespace
 
 bool is_float(Dtype dtype) {
-    return dtype == Dtype::f32 || dtype == Dtype::f64 || dtype == Dtype::f16 || dtype == Dtype::bf16;
+    return std::ranges::find(float_dtypes, dtype) != float_dtypes.end();
 }
 
 FloatFormat format_of(Dtype dtype) {
     if (dtype == Dtype::f64) return {11, 52, Bits{0x7ff8} << 48};
     if (dtype == Dtype::f16) return {5, 10, 0x7e00};
     if (dtype == Dtype::bf16) return {8, 7, 0x7fc0};
+    if (dtype == Dtype::f8e4m3fn) return {4, 3, 0x7f, true};
+    if (dtype == Dtype::f8e5m2) return {5, 2, 0x7e};
     return f32_format;
 }
 
@@ -140,7 +143,7 @@ double decode(FloatFormat format, Bits bits) {
     const Bits one_place = Bits{1} << format.fraction_bits;
     const Bits fraction = magnitude & (one_place - 1);
     double value;
-    if (magnitude > format.infinity()) {
+    if (magnitude > format.infinity() || (format.finite && magnitude == format.nan)) {
         value = std::numeric_limits<double>::quiet_NaN();
     } else if (magnitude == format.infinity()) {
         value = std::numeric_limits<double>::infinity();
@@ -153,7 +156,7 @@ double decode(FloatFormat format, Bits bits) {
 }
 
 Bits encode(FloatFormat format, double value) {
-    if (std::isnan(value)) return format.nan;
+    if (std::isnan(value) || (format.finite && std::isinf(value))) return format.nan;
     const Bits sign = std::signbit(value) ? format.sign() : 0;
     value = std::fabs(value);
     if (value == 0) return sign;
@@ -171,6 +174,7 @@ Bits encode(FloatFormat format, double value) {
     // infinity.
     const auto binades = static_cast<Bits>(place - (1 - bias - format.fraction_bits));
     const Bits magnitude = (binades << format.fraction_bits) + places;
+    if (format.finite && magnitude >= format.nan) return format.nan;
     return sign | std::min(magnitude, format.infinity());
 }
 

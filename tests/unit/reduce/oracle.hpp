@@ -21,18 +21,26 @@ using Elements = std::vector<Bits>;
 // Compared inside double parentheses: a thousand bytes in a failure message help nobody.
 using Buffer = std::vector<unsigned char>;
 
-inline constexpr std::array all_dtypes{Dtype::f32, Dtype::f64, Dtype::f16, Dtype::bf16,
-                                       Dtype::i8,  Dtype::i32, Dtype::i64, Dtype::u8,
-                                       Dtype::u32, Dtype::u64, Dtype::i16, Dtype::u16};
-inline constexpr std::array float_dtypes{Dtype::f32, Dtype::f64, Dtype::f16, Dtype::bf16};
+// Numbers; bool and the pairs have tests of their own.
+inline constexpr std::array all_dtypes{Dtype::f32, Dtype::f64, Dtype::f16,      Dtype::bf16,  Dtype::i8,
+                                       Dtype::i32, Dtype::i64, Dtype::u8,       Dtype::u32,   Dtype::u64,
+                                       Dtype::i16, Dtype::u16, Dtype::f8e4m3fn, Dtype::f8e5m2};
+inline constexpr std::array float_dtypes{Dtype::f32,  Dtype::f64,      Dtype::f16,
+                                         Dtype::bf16, Dtype::f8e4m3fn, Dtype::f8e5m2};
+inline constexpr std::array integer_dtypes{Dtype::i8, Dtype::i16, Dtype::i32, Dtype::i64,
+                                           Dtype::u8, Dtype::u16, Dtype::u32, Dtype::u64};
 // avg reduces as sum does and has its own tests.
 inline constexpr std::array plain_ops{ReduceOp::sum, ReduceOp::prod, ReduceOp::min, ReduceOp::max};
 
 struct FloatFormat {
     int exponent_bits, fraction_bits;
     Bits nan;
+    bool finite = false;  // without infinities: all ones is the one NaN
     Bits sign() const { return Bits{1} << (exponent_bits + fraction_bits); }
-    Bits infinity() const { return ((Bits{1} << exponent_bits) - 1) << fraction_bits; }
+    // What follows the largest number: a finite format's NaN.
+    Bits infinity() const { return finite ? nan : ((Bits{1} << exponent_bits) - 1) << fraction_bits; }
+    // Negative, and signalling where there is such a thing.
+    Bits other_nan() const { return sign() | (finite ? nan : infinity() + 1); }
 };
 
 bool is_float(Dtype dtype);

@@ -160,7 +160,7 @@ TEST_CASE("a NaN on either side gives the one NaN at its position and nowhere el
         for (const Dtype dtype : float_dtypes) {
             const FloatFormat f = format_of(dtype);
             // Signalling, with a sign and a payload: nothing of it may survive.
-            const Bits odd_nan = f.sign() | (f.infinity() + 1);
+            const Bits odd_nan = f.other_nan();
             for (const ReduceOp op : plain_ops) {
                 for (size_t at = 0; at < count; ++at) {
                     Elements a(count, encode(f, 2.0)), b(count, encode(f, 3.0));
