@@ -56,12 +56,20 @@ Bits fold_small_floats(FloatFormat format, ReduceOp op, std::span<const Bits> el
     return encode(format, acc);
 }
 
+// At least 2 * 53 + 2 bits of fraction: what is rounded to them first is rounded to double as if at once.
+#if defined(__x86_64__)
+__extension__ using Quad = __float128;
+#else
+using Quad = long double;
+#endif
+static_assert(sizeof(Quad) == 16);
+
 Bits fold_doubles(ReduceOp op, std::span<const Bits> elements) {
     double acc = as_double(elements[0]);
     for (const Bits element : elements.subspan(1)) {
         const double next = as_double(element);
-        const auto a = static_cast<__float128>(acc);
-        const auto b = static_cast<__float128>(next);
+        const auto a = static_cast<Quad>(acc);
+        const auto b = static_cast<Quad>(next);
         if (op == ReduceOp::sum) {
             acc = static_cast<double>(a + b);
         } else if (op == ReduceOp::prod) {
@@ -186,8 +194,8 @@ Bits fold(Dtype dtype, ReduceOp op, std::span<const Bits> elements) {
 
 Bits divide(Dtype dtype, Bits element, uint64_t divisor) {
     if (dtype == Dtype::f64) {
-        const auto wide = static_cast<__float128>(as_double(element));
-        return as_bits(static_cast<double>(wide / static_cast<__float128>(divisor)));
+        const auto wide = static_cast<Quad>(as_double(element));
+        return as_bits(static_cast<double>(wide / static_cast<Quad>(divisor)));
     }
     if (is_float(dtype)) {
         const FloatFormat format = format_of(dtype);
