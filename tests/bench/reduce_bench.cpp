@@ -64,14 +64,17 @@ void bench_dtype(std::vector<Buffer>& buffers, size_t bytes, Dtype dtype) {
     const size_t count = bytes / size_of(dtype);
     std::vector<const void*> srcs;
     for (size_t s = 1; s <= sources_max; ++s) srcs.push_back(buffers[s].data());
-    std::printf("  %-5s", name_of(dtype).data());
-    for (const ReduceOp op : {ReduceOp::sum, ReduceOp::prod, ReduceOp::max}) {
+    std::printf("  %-8s", name_of(dtype).data());
+    for (const ReduceOp op :
+         {ReduceOp::sum, ReduceOp::prod, ReduceOp::max, ReduceOp::band, ReduceOp::land, ReduceOp::minloc}) {
+        if (!may_reduce(dtype, op)) continue;
         const double two =
             rate(3 * bytes, [&] { reduce_into(buffers[0].data(), buffers[1].data(), count, dtype, op); });
         const double many =
             rate((sources_max + 1) * bytes, [&] { reduce_many(buffers[0].data(), srcs, count, dtype, op); });
         std::printf("  %s %5.1f, of %zu %5.1f", name_of(op).data(), two, sources_max, many);
     }
+    if (!may_reduce(dtype, ReduceOp::avg)) return static_cast<void>(std::putchar('\n'));
     const double divided = rate(2 * bytes, [&] { finish_avg(buffers[0].data(), count, dtype, 3); });
     std::printf("  avg's end %5.1f\n", divided);
 }

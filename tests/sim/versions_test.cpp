@@ -147,6 +147,33 @@ TEST_CASE("an operation that a node of the group lacks is UNSUPPORTED on all ran
     cluster.check();
 }
 
+TEST_CASE("a type or a reduction that a node of the group lacks is UNSUPPORTED on all ranks, naming the node",
+          "[V6]") {
+    constexpr Capabilities few_types{2, 2, 0, known_features() & ~feature_of_types(base_types, 0)};
+    Cluster cluster(1, shape_with({{1, few_types}}, true));
+    const SimGroup group = cluster.make_group({0, 1, 2});
+    for (const OpDescriptor& lacking :
+         {OpDescriptor{OpKind::all_reduce, Dtype::u8, ReduceOp::band, 10, 0},
+          OpDescriptor{OpKind::all_reduce, Dtype::f8e5m2, ReduceOp::sum, 10, 0},
+          OpDescriptor{OpKind::broadcast, Dtype::boolean, ReduceOp::sum, 10, 0}})
+        for (uint32_t rank = 0; rank < group.size(); ++rank) {
+            const Call& call =
+                cluster.submit(group, rank, request_of(lacking), std::vector<std::byte>(10), 10);
+            const Error& error = call.outcome.error;
+            REQUIRE_FALSE(call.accepted);
+            REQUIRE(error.code == Errc::unsupported);
+            REQUIRE(error.rank == 1);
+            REQUIRE(error.text.contains(lacking.text()));
+            REQUIRE(error.text.contains("without this type or reduction"));
+        }
+    Program program(cluster, group);
+    program.add({OpKind::all_reduce, Dtype::u8, ReduceOp::sum, 10, 0});
+    program.start(100us);
+    REQUIRE(cluster.run());
+    REQUIRE(program.wrong() == "");
+    cluster.check();
+}
+
 TEST_CASE("a daemon without a version in common is refused on both ends, and changes nothing for the others",
           "[V1]") {
     for (const uint64_t seed : seeds(10)) {
