@@ -32,31 +32,32 @@ void run(const Job& job, Combine combine) {
     }
 }
 
+// The operator is a parameter of the type, so that the loops have no branch and the compiler vectorises them.
+template <ReduceOp op, class T>
+T combined(T a, T b) {
+    if constexpr (op == ReduceOp::band) return static_cast<T>(a & b);
+    if constexpr (op == ReduceOp::bor) return static_cast<T>(a | b);
+    if constexpr (op == ReduceOp::bxor) return static_cast<T>(a ^ b);
+}
+
+template <ReduceOp op>
 struct Bits {
-    ReduceOp op;
     uint8_t begin(uint8_t value) const { return value; }
-    uint8_t fold(uint8_t a, uint8_t b) const {
-        if (op == ReduceOp::band) return a & b;
-        return op == ReduceOp::bor ? a | b : a ^ b;
-    }
+    uint8_t fold(uint8_t a, uint8_t b) const { return combined<op>(a, b); }
 };
 
 // Anything but 0 is true; the results are 0 and 1.
-template <class T>
+template <class T, ReduceOp op>
 struct Truth {
-    ReduceOp op;
     T begin(T value) const { return value != 0; }
-    T fold(T a, T b) const {
-        if (op == ReduceOp::land) return a & b;
-        return op == ReduceOp::lor ? a | b : a ^ b;
-    }
+    T fold(T a, T b) const { return combined<op>(a, b); }
 };
 
-// Of truth values the least is "and", the greatest "or", and the operators on bits are the logical ones.
-ReduceOp logical(ReduceOp op) {
-    if (op == ReduceOp::min || op == ReduceOp::band) return ReduceOp::land;
-    if (op == ReduceOp::max || op == ReduceOp::bor) return ReduceOp::lor;
-    return op == ReduceOp::bxor ? ReduceOp::lxor : op;
+// The operator on bits that does it for 0 and 1: of truth values the least is "and", the greatest "or".
+ReduceOp of_bits(ReduceOp op) {
+    if (op == ReduceOp::min || op == ReduceOp::land) return ReduceOp::band;
+    if (op == ReduceOp::max || op == ReduceOp::lor) return ReduceOp::bor;
+    return op == ReduceOp::lxor ? ReduceOp::bxor : op;
 }
 
 template <class Value, class Index>
@@ -107,11 +108,13 @@ void reduce_pairs(const Job& job, Dtype dtype, ReduceOp op) {
     if (dtype == Dtype::i64_i64) locate<int64_t, int64_t>(job, op);
 }
 
-void reduce_truth(const Job& job, size_t width, ReduceOp op) {
-    if (width == 1) run<uint8_t>(job, Truth<uint8_t>{op});
-    if (width == 2) run<uint16_t>(job, Truth<uint16_t>{op});
-    if (width == 4) run<uint32_t>(job, Truth<uint32_t>{op});
-    if (width == 8) run<uint64_t>(job, Truth<uint64_t>{op});
+template <ReduceOp op>
+void reduce_bits(const Job& job, size_t truth_width) {
+    if (truth_width == 0) return run<uint8_t>(job, Bits<op>{});
+    if (truth_width == 1) return run<uint8_t>(job, Truth<uint8_t, op>{});
+    if (truth_width == 2) return run<uint16_t>(job, Truth<uint16_t, op>{});
+    if (truth_width == 4) return run<uint32_t>(job, Truth<uint32_t, op>{});
+    run<uint64_t>(job, Truth<uint64_t, op>{});
 }
 
 }  // namespace
@@ -122,10 +125,10 @@ bool is_plain(Dtype dtype, ReduceOp op) {
 
 void reduce_plain(const Job& job, Dtype dtype, ReduceOp op) {
     if (op == ReduceOp::minloc || op == ReduceOp::maxloc) return reduce_pairs(job, dtype, op);
-    if (dtype == Dtype::boolean) return reduce_truth(job, 1, logical(op));
-    if (op == ReduceOp::land || op == ReduceOp::lor || op == ReduceOp::lxor)
-        return reduce_truth(job, size_of(dtype), op);
-    run<uint8_t>(job, Bits{op});
+    const size_t truth_width = is_logical(dtype, op) ? size_of(dtype) : 0;
+    if (of_bits(op) == ReduceOp::band) return reduce_bits<ReduceOp::band>(job, truth_width);
+    if (of_bits(op) == ReduceOp::bor) return reduce_bits<ReduceOp::bor>(job, truth_width);
+    if (of_bits(op) == ReduceOp::bxor) return reduce_bits<ReduceOp::bxor>(job, truth_width);
 }
 
 }  // namespace nexar::reduce
