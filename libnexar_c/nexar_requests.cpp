@@ -145,12 +145,12 @@ nexar_status nexar_request_wait(nexar_request request, int64_t timeout_ms, nexar
     // The wait below is on the slot, which another request may have when this one was freed.
     Outcome outcome = pinned->session->test(pinned->slot);
     if (outcome.freed || outcome.completion.status != NEXAR_PENDING) {
-        if (timeout_ms < 0) pinned->session->free_idle_scratch();
+        if (timeout_ms != 0) pinned->session->free_idle_scratch();
         return answer(op, *pinned, outcome, completion);
     }
     const auto waited = pinned->session->wait(pinned->slot, deadline(timeout_ms), true);
     outcome = pinned->session->test(pinned->slot);
-    if (timeout_ms < 0) pinned->session->free_idle_scratch();  // that waits for the daemon
+    if (timeout_ms != 0) pinned->session->free_idle_scratch();  // that waits for the daemon
     const nexar_status status = answer(op, *pinned, outcome, completion);
     if (status == NEXAR_PENDING && waited == Session::Waited::signal)
         return failed(op, Errc::interrupted, "a signal arrived while waiting");

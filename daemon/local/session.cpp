@@ -143,7 +143,7 @@ Result<void> Session::on_hello(const Packet& packet) {
     return {};
 }
 
-// What is refused is told with the message that was to use it. The descriptor is the client's, so it is
+// The reason of a refusal comes with the message that was to use it. The descriptor is the client's, so it is
 // closed as those are; nothing waits for it here, whatever it is.
 Result<void> Session::on_lend(Packet& packet) {
     const bool lacks_descriptor = packet.out_of_descriptors && packet.fds.empty();

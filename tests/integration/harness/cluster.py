@@ -44,6 +44,11 @@ def eventually(condition, what, seconds=START_SECONDS):
         time.sleep(0.02)  # sleep: between two looks
 
 
+def in_place():
+    """Whether daemons use memory that their clients make; tests of hostile users say no."""
+    return {"NEXAR_MEMFDS_IN_PLACE": os.environ["NEXAR_MEMFDS_IN_PLACE"]}
+
+
 class Node:
     """One host and its daemon, which may be stopped and started again."""
 
@@ -72,7 +77,8 @@ class Node:
 
         with open(self.log_file, "a") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
-                                            env={**inherited, **SETTINGS, **environment}, preexec_fn=prepare)
+                                            env={**inherited, **SETTINGS, **in_place(), **environment},
+                                            preexec_fn=prepare)
         self.expected_dead = False
         if wait:
             eventually(self._answers, f"{self} to answer after its start")
