@@ -4,15 +4,12 @@
  *     client                      daemon
  *     HELLO              ──▶
  *                        ◀──      WELCOME + 2 descriptors (daemon page, alive page)     or REFUSED
- *     LEND + 1           ──▶      one end of a socketpair, on which comes LEND + 1: a memfd; or its end, and why
- *                                 is the answer to what follows
- *     ATTACH             ──▶      the memfd that was lent is the control segment, and mapped
- *                        ◀──      READY                                                 or REFUSED
- *     REGION_ADD         ──▶      so is it a region, with LEND before it as above; or REGION_ADD + 1: a memfd of the
- *                                 client's; answered in the slot that it names
- *     BELL               ──▶      look at the submission ring
- *                        ◀──      BELL     look at the completion ring; only when the client asked for it
- *     GOODBYE            ──▶      an orderly end
+ *     LEND + 1           ──▶      one end of a socketpair, on which comes LEND + 1: a memfd; or its end, and
+ * why is the answer to what follows ATTACH             ──▶      the memfd that was lent is the control
+ * segment, and mapped ◀──      READY                                                 or REFUSED REGION_ADD
+ * ──▶      so is it a region, with LEND before it as above; or REGION_ADD + 1: a memfd of the client's;
+ * answered in the slot that it names BELL               ──▶      look at the submission ring ◀──      BELL
+ * look at the completion ring; only when the client asked for it GOODBYE            ──▶      an orderly end
  *
  * Every message is one packet of exactly its struct's size, with exactly the number of descriptors named
  * here. */
@@ -80,8 +77,8 @@ typedef struct nexar_msg_attach {
     uint64_t control_bytes; /* nexar_shm_control_bytes(slots) */
 } nexar_msg_attach;
 
-/* Asks for memory of the daemon's, which ATTACH or REGION_ADD then names. A session has one such memfd at a time: the next
- * LEND takes back what was not used. */
+/* Asks for memory of the daemon's, which ATTACH or REGION_ADD then names. A session has one such memfd at a
+ * time: the next LEND takes back what was not used. */
 typedef struct nexar_msg_lend {
     nexar_msg_head head;
     uint64_t bytes;

@@ -131,8 +131,8 @@ struct Mapper::State {
     // one goes a minute.
     void let_go(uint64_t lane, const Fd& memfd, MappingRef mapping) {
         if (seal(memfd.get())) {
-            if (auto pins = pin(memfd.get(), 0, mapping->bytes())) mapping->keep(std::move(pins->holders));
-            return;
+            auto pins = pin(memfd.get(), 0, mapping->bytes());
+            if (pins) return mapping->keep(std::move(pins->holders));
         }
         const std::lock_guard lock(mutex);
         ++kept_of[lane];
@@ -172,14 +172,33 @@ void Mapper::map(Wanted wanted) {
                              wanted.region,
                              fail(Errc::no_memory, "this user has " + std::to_string(waiting_max) +
                                                        " pieces of memory that wait to be mapped"),
-                             {}});
+                             {},
+                             {},
+                             {},
+                             0});
     lanes_.add(lane, 1, [state = state_, wanted = std::move(wanted)]() mutable {
         std::string unpinned;
         auto mapping = fit(wanted, state->table, unpinned);
         if (!mapping && wanted.lent) state->let_go(wanted.host.lane, wanted.memfd, std::move(wanted.lent));
         wanted.lent.reset();
         wanted.memfd.reset();
-        state->done({wanted.session, wanted.region, std::move(mapping), std::move(unpinned)});
+        state->done({wanted.session, wanted.region, std::move(mapping), std::move(unpinned), {}, {}, 0});
+    });
+}
+
+void Mapper::make(Wish wish) {
+    const uint64_t lane = wish.host.lane;
+    lanes_.add(lane, 1, [state = state_, wish = std::move(wish)]() mutable {
+        auto lent = Mapping::to_lend(wish.name, wish.bytes, wish.host);
+        Mapped made{wish.session, 0, fail(Errc::ok, ""), {}, {}, std::move(wish.answer), wish.host.lane};
+        if (lent) {
+            *lent->mapping->charges() = std::move(wish.charges);
+            made.mapping = std::move(lent->mapping);
+            made.memfd = std::move(lent->memfd);
+        } else {
+            made.mapping = fail(lent.error());
+        }
+        state->done(std::move(made));
     });
 }
 

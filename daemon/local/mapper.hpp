@@ -29,17 +29,29 @@ class Mapper {
         // End when the memory is unmapped, or when it is not mapped.
         std::vector<ChargeRef> charges{};
     };
+    struct Wish {  // for memory of the daemon's
+        SessionId session;
+        const char* name = "";
+        uint64_t bytes = 0;
+        MappingHost host;
+        std::vector<ChargeRef> charges{};
+        Fd answer;  // where the client waits for it
+    };
+    // What a Wanted, or a Wish, has come to.
     struct Mapped {
         SessionId session;
         uint32_t region = 0;
         Result<std::shared_ptr<Mapping>> mapping;
         std::string unpinned;  // why a client may have huge pages made of the memory; empty: it may not
+        Fd memfd{}, answer{};  // of a Wish
+        uint64_t lane = 0;     // the same
     };
 
     static Result<std::unique_ptr<Mapper>> open();
 
     // The result comes by take(), also of what is refused.
     void map(Wanted wanted);
+    void make(Wish wish);
     // Takes back memory that is in the client's hands: unmaps it when that does not wait for the client.
     void take_back(uint64_t lane, Mapping::Lent lent);
     // False: too much of this user's waits, or he has kept too much memory from being sealed.

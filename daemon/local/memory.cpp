@@ -5,9 +5,12 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+
+#include "local/pins.hpp"
 
 namespace nexar::local {
 
@@ -138,6 +141,14 @@ Result<Mapping::Lent> Mapping::to_lend(const char* name, uint64_t bytes, const M
     if (::ftruncate(memfd.get(), static_cast<off_t>(bytes)) != 0 ||
         ::fcntl(memfd.get(), F_ADD_SEALS, seals) != 0)
         return system_failure(Errc::no_memory, "the daemon cannot make so much memory: ");
+    // Who neither owns a file nor may write to it cannot have the kernel look through all mappings of its
+    // pages, as it does to take one out of memory (MADV_PAGEOUT). The descriptor and its mappings are not
+    // concerned.
+    if (::fchmod(memfd.get(), 0) != 0)
+        return system_failure(Errc::io, "the daemon cannot keep memory its own: ");
+    for (uint64_t at = 0; at < bytes; at += pinned_span)
+        if (::pwrite(memfd.get(), "", 1, static_cast<off_t>(at)) != 1)
+            return system_failure(Errc::no_memory, "the daemon cannot make a page: ");
     NEXAR_TRY(auto mapping, unchecked(memfd.get(), 0, bytes, host));
     return Lent{std::move(memfd), std::move(mapping)};
 }

@@ -94,7 +94,10 @@ void Server::on_readable(Time now, uint64_t key) {
 void Server::take_mapped(Time now) {
     for (Mapper::Mapped& mapped : mapper_->take()) {
         Row* row = find(mapped.session);
-        if (row == nullptr) continue;
+        if (row == nullptr) {
+            if (mapped.answer) closer_->release(mapped.lane, std::move(mapped.answer));
+            continue;
+        }
         Session& session = *row->session;
         if (!mapped.unpinned.empty())
             log_->warn(&session.tenant(), now, "memory_unpinned",  // [S19]

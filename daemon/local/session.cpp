@@ -41,6 +41,14 @@ bool send_body(int connection, T body, uint32_t type, std::span<const int> fds =
     return send_packet(connection, std::as_bytes(std::span<const T>(&body, 1)), fds);
 }
 
+// Of other sockets sendmsg() may wait for a lock that another thread of the client holds, also with
+// MSG_DONTWAIT.
+bool is_unix_socket(int fd) {
+    int domain = 0;
+    socklen_t size = sizeof domain;
+    return ::getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_UNIX;
+}
+
 Error goodbye() {
     return Error{Errc::closed, "the application closed its session", -1, -1, {}};
 }
@@ -150,23 +158,30 @@ Result<void> Session::on_lend(Packet& packet) {
     NEXAR_TRY(const auto wish, body_of<nexar_msg_lend>(packet, lacks_descriptor ? 0 : 1));
     take_back();
     not_lent_.reset();
-    auto made = lacks_descriptor
-                    ? Result<Mapping::Lent>(fail(Errc::no_memory, "the daemon is out of descriptors"))
-                    : lend(wish);
-    if (!made) {
-        not_lent_ = std::move(made.error());
+    auto charges =
+        lacks_descriptor
+            ? Result<SessionCore::Charges>(fail(Errc::no_memory, "the daemon is out of descriptors"))
+            : charge_loan(wish, packet.fds[0].get());
+    if (!charges) {
+        not_lent_ = std::move(charges.error());
         return {};
     }
-    const int memfd = made->memfd.get();
-    lent_ = std::move(*made);
-    if (send_body(packet.fds[0].get(), nexar_msg_head{}, NEXAR_MSG_LEND, std::span(&memfd, 1))) return {};
-    take_back();
-    not_lent_ = Error{Errc::invalid_argument, "the descriptor takes no memfd: it is to be of a socketpair"};
+    lending_ = true;
+    host_.mapper->make({.session = id_,
+                        .name = state_ == State::ready ? "nexar-memory" : "nexar-control",
+                        .bytes = wish.bytes,
+                        .host = host_.mapping,
+                        .charges = std::move(*charges),
+                        .answer = std::move(packet.fds[0])});
+    packet.fds.clear();
     return {};
 }
 
-Result<Mapping::Lent> Session::lend(const nexar_msg_lend& wish) {
+Result<SessionCore::Charges> Session::charge_loan(const nexar_msg_lend& wish, int answer) const {
     if (wish.reserved != 0) return fail(Errc::invalid_argument, "a reserved field of the wish is not 0");
+    if (!is_unix_socket(answer))
+        return fail(Errc::invalid_argument, "the descriptor takes no memfd: it is to be of a socketpair");
+    if (lending_) return fail(Errc::invalid_argument, "the last wish of this session was not answered yet");
     const uint64_t bytes_max = host_.limits.region_bytes_max;
     if (wish.bytes == 0 || wish.bytes > bytes_max)
         return fail(Errc::no_memory, "memory may have 1 to " + std::to_string(bytes_max) + " bytes, not " +
@@ -174,11 +189,23 @@ Result<Mapping::Lent> Session::lend(const nexar_msg_lend& wish) {
     if (!host_.mapper->may_lend(lane()))
         return fail(Errc::no_memory,
                     "too much memory of this user waits to be mapped, or was kept from being sealed");
-    NEXAR_TRY(auto charges, SessionCore::charge(*client_.tenant, wish.bytes, pipes_for(wish.bytes)));
-    const char* name = state_ == State::ready ? "nexar-memory" : "nexar-control";
-    NEXAR_TRY(auto lent, Mapping::to_lend(name, wish.bytes, host_.mapping));
-    *lent.mapping->charges() = std::move(charges);
-    return lent;
+    return SessionCore::charge(*client_.tenant, wish.bytes, pipes_for(wish.bytes));
+}
+
+void Session::on_made(Mapper::Mapped made) {
+    lending_ = false;
+    if (made.mapping && !ended_) {
+        const int memfd = made.memfd.get();
+        lent_ = Mapping::Lent{std::move(made.memfd), std::move(*made.mapping)};
+        if (!send_body(made.answer.get(), nexar_msg_head{}, NEXAR_MSG_LEND, std::span(&memfd, 1))) {
+            take_back();
+            not_lent_ =
+                Error{Errc::invalid_argument, "the descriptor takes no memfd: it is to be of a socketpair"};
+        }
+    } else if (!made.mapping) {
+        not_lent_ = std::move(made.mapping.error());
+    }
+    host_.closer->release(lane(), std::move(made.answer));
 }
 
 void Session::take_back() {
@@ -240,6 +267,7 @@ Result<void> Session::attach(const Result<std::shared_ptr<Mapping>>& control) {
 
 // Memory that cannot be mapped is an error in the slot of a region, and ends a session that has no other.
 void Session::on_mapped(Time now, Mapper::Mapped mapped) {
+    if (mapped.answer) return on_made(std::move(mapped));
     if (ended_) return;
     if (state_ == State::mapping) {
         const auto attached = attach(mapped.mapping);

@@ -88,7 +88,8 @@ class Session final : private Waker {
     Result<void> on_ready_packet(Time now, uint32_t type, Packet& packet);
     Result<void> on_region_add(Packet& packet);
     Result<void> on_lend(Packet& packet);
-    Result<Mapping::Lent> lend(const nexar_msg_lend& wish);
+    Result<SessionCore::Charges> charge_loan(const nexar_msg_lend& wish, int answer) const;
+    void on_made(Mapper::Mapped made);
     void take_back();
     Result<Mapper::Wanted> region_memory(const nexar_msg_region_add& add, Packet& packet);
     Result<Mapper::Wanted> memory_of(Packet& packet, uint64_t bytes);
@@ -107,6 +108,7 @@ class Session final : private Waker {
     State state_ = State::expects_hello;
     std::unique_ptr<AliveWord> alive_;   // null before HELLO
     std::optional<Mapping::Lent> lent_;  // since the last LEND, and not used yet
+    bool lending_ = false;               // the last LEND is not answered yet
     std::optional<Error> not_lent_;      // why the last LEND was refused; none: it was not
     uint32_t slots_ = 0;                 // that the client has asked for
     std::shared_ptr<Mapping> control_;   // the control segment; null before it is mapped
