@@ -30,17 +30,26 @@ class Row(NamedTuple):
 
 '''
 
-RETURNS = {  # by (memory, in_place, out): what comes back
-    ("nothing", "never", "none"): "",
-    ("data", "never", "one_elsewhere"): "Returns values.",
-    ("in_out", "same", "one"): "Returns out; None: values itself (in place).",
-    ("in_out", "same", "all"): "Returns out; None: values itself (in place).",
-    ("in_out", "same", "one_at_root"): "The root gets out (None: values itself); the others get None, and their out is not "
-                                       "looked at.",
-    ("in_out", "block_of_out", "all"): "Returns out: size * values.size elements (None: a new array of shape "
-                                       "(size, *values.shape)). In place: values is out[rank * n:(rank + 1) * n].",
-    ("in_out", "block_of_in", "one"): "Returns out: n = values.size / size elements (None: a new array of shape (n,)). "
-                                      "In place: out is values[rank * n:(rank + 1) * n].",
+RETURNS = {  # by (memory, in_place, in, out): what comes back
+    ("nothing", "never", "none", "none"): "",
+    ("data", "never", "one_at_root", "one_elsewhere"): "Returns values.",
+    ("in_out", "same", "one", "one"): "Returns out; None: values itself (in place).",
+    ("in_out", "same", "all", "all"): "Returns out; None: values itself (in place).",
+    ("in_out", "same", "one", "one_at_root"):
+        "The root gets out (None: values itself); the others get None, and their out is not looked at.",
+    ("in_out", "block_of_out", "one", "all"):
+        "Returns out: size * values.size elements (None: a new array of shape (size, *values.shape)). In place: values is "
+        "out[rank * n:(rank + 1) * n].",
+    ("in_out", "block_of_in", "all", "one"):
+        "Returns out: n = values.size / size elements (None: a new array of shape (n,)). In place: out is "
+        "values[rank * n:(rank + 1) * n].",
+    ("in_out", "block_of_out", "one", "all_at_root"):
+        "The root gets out: size * values.size elements (None: a new array of shape (size, *values.shape)); the others get "
+        "None, and their out is not looked at. In place, at the root: values is out[root * n:(root + 1) * n].",
+    ("in_out", "block_of_in", "all_at_root", "one"):
+        "Returns out. At the root it has n = values.size / size elements (None: a new array of shape (n,)); the others "
+        "must give it, and their values are not looked at (None will do). In place, at the root: out is "
+        "values[root * n:(root + 1) * n].",
 }
 
 
@@ -70,7 +79,7 @@ def methods(row):
     defaults = {"values": "values", "out": "out=None", "op": 'op="sum"', "root": "root=0"}
     takes = ", ".join(["self", *(defaults[name] for name in names), "**options"])
     given, named = "".join(f", {name}" for name in names), "".join(f", {name}={name}" for name in names)
-    doc = f"{row['summary']} {RETURNS[row['memory'], row['in_place'], row['out']]}".strip()
+    doc = f"{row['summary']} {RETURNS[row['memory'], row['in_place'], row['in'], row['out']]}".strip()
     return (f"    def {row['name']}({takes}):\n{filled(doc)}"
             f"        return self._run(self.{row['name']}_start{given}, **options)\n\n"
             f"    def {row['name']}_start({takes}):\n        \"\"\"Begins {row['name']}.\"\"\"\n"

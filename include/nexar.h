@@ -589,7 +589,7 @@ NEXAR_API void nexar_op_options_init(nexar_op_options* options, uint64_t size);
  * it had ended already. After a timeout the errors of all ranks name the late rank, and the text has the rank whose
  * deadline it was; after a cancel the errors of the other ranks name this rank. The next operation is not affected.
  *
- * in == out: in place; see below for all_gather and reduce_scatter. Otherwise in and out must not overlap. Several
+ * in == out: in place; see below where a side has a block for each rank. Otherwise in and out must not overlap. Several
  * ranks of a process may name the same memory as out of all_reduce, all_gather and broadcast; otherwise no rank may
  * write where another one reads or writes.
  *
@@ -666,6 +666,28 @@ NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_all_to_all_start(nexar_group* grou
                                                                uint64_t count, nexar_dtype dtype,
                                                                const nexar_op_options* options,
                                                                nexar_request* request);
+
+/* Every rank's count elements of `in`, in rank order, in `out` (size * count elements) on rank root only; out is not
+ * looked at elsewhere and may be NULL there. In place, at the root: its block is already at its place in out; in == out
+ * and in == out + root * count mean the same, as for nexar_all_gather. */
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_gather(nexar_group* group, const void* in, void* out,
+                                                     uint64_t count, nexar_dtype dtype, uint32_t root,
+                                                     const nexar_op_options* options);
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_gather_start(nexar_group* group, const void* in, void* out,
+                                                           uint64_t count, nexar_dtype dtype, uint32_t root,
+                                                           const nexar_op_options* options,
+                                                           nexar_request* request);
+
+/* Block r of rank root's `in` (size blocks of count elements) arrives in `out` (count elements) of rank r; in is not
+ * looked at elsewhere and may be NULL there. In place, at the root: its block stays where it is; in == out and
+ * out == in + root * count mean the same. No block of in is written. */
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_scatter(nexar_group* group, const void* in, void* out,
+                                                      uint64_t count, nexar_dtype dtype, uint32_t root,
+                                                      const nexar_op_options* options);
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_scatter_start(nexar_group* group, const void* in, void* out,
+                                                            uint64_t count, nexar_dtype dtype, uint32_t root,
+                                                            const nexar_op_options* options,
+                                                            nexar_request* request);
 
 /* Ends when every rank has started it. */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_barrier(nexar_group* group, const nexar_op_options* options);

@@ -55,9 +55,9 @@ Result<Checked> check(const Group& group, const Operation& o) {
     const SideBlocks blocks = blocks_of(row, group.size, o.peer == group.rank);
     out.in = {in, block * blocks.in}, out.out = {memory, block * blocks.out};
     // In place where one side is a block of the other: the caller may pass the start of the larger side for
-    // both.
+    // both. A rank with one side passes anything as the other one.
     const uint64_t mine = group.rank * block;
-    const bool same = in == memory && in;
+    const bool same = in && in == memory && out.in.bytes != 0 && out.out.bytes != 0;
     if (row.in_place == InPlace::block_of_out && same) out.in.data += mine;
     if (row.in_place == InPlace::block_of_in && same) out.out.data += mine;
     if ((out.in.bytes != 0 && !out.in.data) || (out.out.bytes != 0 && !out.out.data))

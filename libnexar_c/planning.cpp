@@ -64,8 +64,8 @@ class Planner {
     Result<ScratchBlock> take_windows(Cut& cut, uint64_t& in_bytes);
     Result<ScratchBlock> take_scratch(uint64_t bytes);
     const OpRow& row() const { return row_of(static_cast<OpKind>(descriptor_.kind)); }
-    uint64_t in_blocks() const { return row().in == SideSize::all ? group_.size : 1; }
-    uint64_t out_blocks() const { return row().out == SideSize::all ? group_.size : 1; }
+    uint64_t in_blocks() const { return side_blocks(row().in, group_.size); }
+    uint64_t out_blocks() const { return side_blocks(row().out, group_.size); }
     bool message() const { return !row().collective; }
 
     Session& session_;

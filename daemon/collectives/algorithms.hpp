@@ -35,6 +35,15 @@ Task<> chain_broadcast(Lane& lane, Extents data, NodeIndex root);
 Task<> binomial_reduce(Lane& lane, Extents data, NodeIndex root, Arithmetic arithmetic);
 Task<> chain_reduce(Lane& lane, Extents data, NodeIndex root, Arithmetic arithmetic);
 
+// Before: node i has block i. Afterwards the root has all blocks. The root's memory has a place for every
+// block, a tree's other nodes have one for those of their subtree (BinomialTree::subtree).
+Task<> binomial_gather(Lane& lane, std::vector<Extents> blocks, NodeIndex root);
+Task<> direct_gather(Lane& lane, std::vector<Extents> blocks, NodeIndex root);
+
+// Before: the root has all blocks. Afterwards node i has block i. The memory is that of a gather.
+Task<> binomial_scatter(Lane& lane, std::vector<Extents> blocks, NodeIndex root);
+Task<> direct_scatter(Lane& lane, std::vector<Extents> blocks, NodeIndex root);
+
 Task<> dissemination_barrier(Lane& lane);
 
 }  // namespace nexar::collectives

@@ -47,6 +47,15 @@ inline std::vector<uint64_t> blocks_by_ranks(const SegmentShape& segment) {
     return out;
 }
 
+// Bytes of each node's blocks between it and the root; `outwards`: away from the root.
+inline void add_direct_blocks(Ledger& ledger, const SegmentShape& segment, bool outwards) {
+    const uint32_t root = segment.root.value;
+    for (uint32_t node = 0; node < segment.nodes(); ++node)
+        if (node != root)
+            ledger.add(outwards ? root : node, outwards ? node : root,
+                       segment.ranks_on(node) * segment.bytes());
+}
+
 // Bytes of a chain from the root round the ring; `outwards`: away from the root.
 inline void add_chain(Ledger& ledger, const SegmentShape& segment, bool outwards) {
     const uint32_t nodes = segment.nodes(), root = segment.root.value;

@@ -2,6 +2,7 @@
 // used by libnexar_c.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -18,7 +19,7 @@ enum class OpKind : uint8_t {
 };
 
 // Elements of one side of an operation, per element of its count.
-enum class SideSize : uint8_t { none, one, all, one_at_root, one_elsewhere };
+enum class SideSize : uint8_t { none, one, all, one_at_root, all_at_root, one_elsewhere };
 // How input and output may share memory.
 enum class InPlace : uint8_t { never, same, block_of_out, block_of_in };
 
@@ -98,6 +99,8 @@ constexpr uint64_t blocks_of(SideSize side, uint64_t ranks, bool is_root) {
             return ranks;
         case SideSize::one_at_root:
             return is_root ? 1 : 0;
+        case SideSize::all_at_root:
+            return is_root ? ranks : 0;
         case SideSize::one_elsewhere:
             return is_root ? 0 : 1;
     }
@@ -106,9 +109,14 @@ constexpr uint64_t blocks_of(SideSize side, uint64_t ranks, bool is_root) {
 constexpr SideBlocks blocks_of(const OpRow& row, uint64_t ranks, bool is_root) {
     return {blocks_of(row.in, ranks, is_root), blocks_of(row.out, ranks, is_root)};
 }
-// Blocks of the larger side: what an element of count stands for when an operation is cut into segments.
+// Blocks of a side, of a rank that has it.
+constexpr uint64_t side_blocks(SideSize side, uint64_t ranks) {
+    return side == SideSize::all || side == SideSize::all_at_root ? ranks : 1;
+}
+// Blocks of the larger side: what an element of count stands for when an operation is cut into segments. The
+// same on all ranks, whichever sides they have.
 constexpr uint64_t row_blocks(const OpRow& row, uint64_t ranks) {
-    return row.in == SideSize::all || row.out == SideSize::all ? ranks : 1;
+    return std::max(side_blocks(row.in, ranks), side_blocks(row.out, ranks));
 }
 
 // Segments of about segment_bytes, of whole rows: a row longer than segment_bytes is a segment by itself.

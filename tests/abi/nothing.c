@@ -33,6 +33,10 @@ static void operations(nexar_group* group) {
     HANDLE(nexar_reduce_scatter_start(group, x, x, 1, NEXAR_F32, NEXAR_SUM, NULL, &r));
     HANDLE(nexar_all_to_all(group, x, x, 1, NEXAR_F32, NULL));
     HANDLE(nexar_all_to_all_start(group, x, x, 1, NEXAR_F32, NULL, &r));
+    HANDLE(nexar_gather(group, x, x, 1, NEXAR_F32, 0, NULL));
+    HANDLE(nexar_gather_start(group, x, x, 1, NEXAR_F32, 0, NULL, &r));
+    HANDLE(nexar_scatter(group, x, x, 1, NEXAR_F32, 0, NULL));
+    HANDLE(nexar_scatter_start(group, x, x, 1, NEXAR_F32, 0, NULL, &r));
     HANDLE(nexar_barrier(group, NULL));
     HANDLE(nexar_barrier_start(group, NULL, &r));
     HANDLE(nexar_send(group, x, 1, NEXAR_F32, 0, 0, NULL));
@@ -56,6 +60,10 @@ static void all_null(void) {
                                     nexar_reduce_scatter_start(NULL, NULL, NULL, 0, 0, 0, NULL, NULL),
                                     nexar_all_to_all(NULL, NULL, NULL, 0, 0, NULL),
                                     nexar_all_to_all_start(NULL, NULL, NULL, 0, 0, NULL, NULL),
+                                    nexar_gather(NULL, NULL, NULL, 0, 0, 0, NULL),
+                                    nexar_gather_start(NULL, NULL, NULL, 0, 0, 0, NULL, NULL),
+                                    nexar_scatter(NULL, NULL, NULL, 0, 0, 0, NULL),
+                                    nexar_scatter_start(NULL, NULL, NULL, 0, 0, 0, NULL, NULL),
                                     nexar_barrier(NULL, NULL),
                                     nexar_barrier_start(NULL, NULL, NULL),
                                     nexar_send(NULL, NULL, 0, 0, 0, 0, NULL),

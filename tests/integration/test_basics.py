@@ -86,6 +86,33 @@ class Bench:
             x[:] = given(dtype, "sum", rank, count, salt=rank)
         check(self.group.all_gather(x, out), want, f"all_gather {dtype} x {count}, {self.what}")
 
+    def gather(self, dtype, count, root):
+        size, rank = self.me.size, self.me.rank
+        mine = given(dtype, "sum", rank, count, salt=rank)
+        if self.turn % 2 or rank != root:
+            x = self.input(count, dtype, mine)
+            out = (self.second or self.memory[0][1]).array(count * size, dtype) if rank == root else None
+        else:
+            out = self.input(count * size, dtype, 55)
+            x = out[rank * count:(rank + 1) * count]
+            x[:] = mine
+        result = self.group.gather(x, out, root)
+        if rank == root:
+            want = np.concatenate([given(dtype, "sum", other, count, salt=other) for other in range(size)])
+            check(result, want, f"gather {dtype} x {count} to {root}, {self.what}")
+
+    def scatter(self, dtype, count, root):
+        size, rank = self.me.size, self.me.rank
+        own = slice(rank * count, (rank + 1) * count)
+        values = given(dtype, "sum", root, count * size, salt=root)
+        other = narrow(np.full(count * size, 55), dtype)  # not looked at
+        x = self.input(count * size, dtype, values if rank == root else other)
+        in_place = rank == root and not self.second
+        out = x[own] if in_place else (self.second or self.memory[0][1]).array(count, dtype)
+        result = self.group.scatter(x if rank == root or root % 2 else None, out, root)
+        check(result, values[own], f"scatter {dtype} x {count} from {root}, {self.what}")
+        check(x, values if rank == root else other, "what was scattered")
+
     def all_to_all(self, dtype, count):
         size, mine = self.me.size, slice(self.me.rank * count, (self.me.rank + 1) * count)
         x = self.input(count * size, dtype, given(dtype, "sum", self.me.rank, count * size))
@@ -111,6 +138,9 @@ def everything_small(me):
             for _ in range(2):  # apart and in place
                 bench.all_to_all(dtype, count)
             bench.broadcast(dtype, count, calls % me.size)
+            for root in {0, calls % me.size, me.size - 1}:
+                bench.gather(dtype, count, root)
+                bench.scatter(dtype, count, root)
         bench.group.barrier()
     return calls
 
@@ -128,6 +158,8 @@ def everything_large(me):
         bench.all_gather("int16", LARGE)
         bench.all_to_all("int32", LARGE // size)
         bench.broadcast("float64", LARGE, 2 % size)
+        bench.gather("uint16", LARGE, 1 % size)
+        bench.scatter("float32", LARGE, size - 1)
 
 
 def test_every_collective_type_and_count_gives_what_numpy_gives(cluster):
@@ -386,6 +418,10 @@ def with_cpp(me, count, rounds):
         mine = slice(me.rank * count, (me.rank + 1) * count)
         inputs = [given("float32", "sum", rank, count * me.size, salt=turn) for rank in range(me.size)]
         check(group.all_to_all(inputs[me.rank]), np.concatenate([values[mine] for values in inputs]), f"turn {turn}")
+        root, values = turn % me.size, given("float32", "sum", me.rank, count, salt=turn)
+        gathered = group.gather(values, root=root)
+        back = group.scatter(gathered, np.zeros(count, np.float32), root)
+        check(back, values, f"turn {turn}, there and back")
 
 
 def test_python_and_cpp_ranks_share_a_group(cluster):

@@ -19,7 +19,7 @@ MIB = 1 << 20
 SEGMENT = 256 << 10  # between nodes; on one node segments are a MiB
 LIMIT = 3 * MIB      # of scratch: less than any operation below, enough for windows
 COUNT = 400_003      # int64: 3.1 MiB a block
-KINDS = ("all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all")
+KINDS = ("all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "gather", "scatter")
 SOON = BUSY
 PENDING = cabi.PENDING
 
@@ -45,16 +45,19 @@ class Case:
         self.me, self.kind, self.turn, self.dtype, self.count = me, kind, turn, dtype, count
         self.root = turn % me.size
         rank, size = me.rank, me.size
-        blocks_in, blocks_out = (size if kind in (k, "all_to_all") else 1 for k in ("reduce_scatter", "all_gather"))
+        blocks_in = size if kind in ("reduce_scatter", "scatter", "all_to_all") else 1
+        blocks_out = size if kind in ("all_gather", "gather", "all_to_all") else 1
 
         def memory(elements):
-            return session.alloc(elements, dtype) if region else np.full(elements, 77, dtype)
+            out = session.alloc(elements, dtype) if region else np.empty(elements, dtype)
+            out[:] = 77
+            return out
 
         mine = self.values(rank, count * blocks_in)
         if kind == "broadcast":
             self.x = self.out = memory(count)
             self.x[:] = mine if rank == self.root else 5
-        elif in_place and kind == "all_gather":
+        elif in_place and (kind == "all_gather" or kind == "gather" and rank == self.root):
             self.out = memory(count * size)
             self.x = self.out[rank * count:(rank + 1) * count]
             self.x[:] = mine
@@ -62,9 +65,10 @@ class Case:
             self.x = memory(count * blocks_in)
             self.x[:] = mine
             self.out = memory(count * blocks_out) if not in_place else self.x
-            if in_place and kind == "reduce_scatter":
+            if in_place and (kind == "reduce_scatter" or kind == "scatter" and rank == self.root):
                 self.out = self.x[rank * count:(rank + 1) * count]
-        self.apart = mine if not in_place and kind != "broadcast" else None
+        self.only_sends = kind == "gather" and rank != self.root  # its out is not looked at, and may be anything
+        self.apart = mine if self.only_sends or (not in_place and kind != "broadcast") else None
 
     def values(self, rank, count):
         return given(self.dtype, "sum", rank, count, salt=self.turn)
@@ -73,6 +77,7 @@ class Case:
         number, op = nexar.DTYPES[self.dtype], nexar.OPS["sum"]
         pair = (self.x.ctypes.data, self.out.ctypes.data, self.count, number)
         return {"all_reduce": (*pair, op), "reduce": (*pair, op, self.root), "all_gather": pair,
+                "gather": (*pair, self.root), "scatter": (*pair, self.root),
                 "all_to_all": pair, "reduce_scatter": (*pair, op),
                 "broadcast": (self.x.ctypes.data, self.count, number, self.root)}[self.kind]
 
@@ -87,16 +92,20 @@ class Case:
         what = f"{self.kind} {self.turn} {what}"
         if self.kind == "broadcast":
             check(self.out, self.values(self.root, count), what)
-        elif self.kind == "all_gather":
+        elif self.kind == "all_gather" or self.kind == "gather" and rank == self.root:
             check(self.out, np.concatenate([self.values(r, count) for r in range(size)]), what)
         elif self.kind == "all_to_all":
             mine = slice(rank * count, (rank + 1) * count)
             check(self.out, np.concatenate([self.values(r, count * size)[mine] for r in range(size)]), what)
+        elif self.kind == "scatter":
+            check(self.out[:count], self.values(self.root, count * size)[rank * count:(rank + 1) * count], what)
         elif self.kind == "reduce_scatter":
             want = reduced(self.dtype, "sum", size, count * size, salt=self.turn)
             check(self.out, want[rank * count:(rank + 1) * count], what)
-        elif self.kind == "all_reduce" or rank == self.root:
+        elif self.kind == "all_reduce" or self.kind == "reduce" and rank == self.root:
             check(self.out, reduced(self.dtype, "sum", size, count, salt=self.turn), what)
+        if self.only_sends and self.out is not self.x:
+            check(self.out, np.full(len(self.out), 77, self.dtype), f"{what}, an output that it has not")
         if self.apart is not None:
             check(self.x, self.apart, f"{what}, its input afterwards")
 

@@ -8,9 +8,11 @@ import contextlib
 from harness import *
 from harness.hostile import Ended, HostileMember
 from harness.ranks import SECRET
+from nexar._collectives import ROWS
 
-ALL_TO_ALL = 1 << 24  # its feature bit: 24 + its number in operations.def - 8
-OURS = ALL_TO_ALL | 1 << 56  # and that of the types and reductions which came later
+MESSAGES = 2  # rows of operations.def besides the collectives
+OPERATIONS = ((1 << len(ROWS) + MESSAGES - 8) - 1) << 24  # their feature bits: 24 + the number in operations.def - 8
+OURS = OPERATIONS | 1 << 56  # and that of the types and reductions which came later
 EVERYTHING = (1 << 64) - 1
 AHEAD = {"version_max": 3, "features": EVERYTHING, "bytes": 48 + 200, "tail": 200}
 

@@ -115,7 +115,10 @@ void Host::complete(SessionId session, uint64_t ticket, const engine::Outcome& o
     call.ended = true;
     call.outcome = outcome;
     call.finished = cluster_.clock.now();
-    if (call.out) call.out_at_end = *call.out;
+    if (call.out) {
+        const auto begin = call.out->begin() + static_cast<ptrdiff_t>(call.result_at);
+        call.out_at_end.assign(begin, begin + static_cast<ptrdiff_t>(call.result_bytes));
+    }
     if (!call.staged) return;
     if (call.ok()) call.staged->take_rest();
     // The root of a broadcast has its result in its input.
@@ -391,8 +394,14 @@ Call& Cluster::submit(const SimGroup& group, uint32_t rank, const engine::OpRequ
     request.group = group.id;
     request.rank = rank;
     request.ticket = host.next_ticket++;
-    if (!request.stage.in) request.in = nexar::test::ref_of(host.engine->regions(), call.in);
-    if (!request.stage.out) request.out = nexar::test::ref_of(host.engine->regions(), call.out);
+    const auto side = [&](MemoryRef& ref, const std::shared_ptr<std::vector<std::byte>>& memory) {
+        const MemoryRef whole = nexar::test::ref_of(host.engine->regions(), memory);
+        ref = ref.bytes == 0 ? whole : MemoryRef{whole.region, ref.offset, ref.bytes};
+    };
+    if (!request.stage.in) side(request.in, call.in);
+    if (!request.stage.out) side(request.out, call.out);
+    call.result_at = request.stage.out ? 0 : request.out.offset;
+    call.result_bytes = request.out.bytes;
     call.staged = std::move(staged);
     call.windows[0] = request.in.region;
     call.windows[1] = request.out.region;

@@ -43,6 +43,7 @@ struct Call {
     engine::Outcome outcome;
     Time submitted, finished;
     std::shared_ptr<std::vector<std::byte>> in, out;
+    uint64_t result_at = 0, result_bytes = 0;  // in `out`
     std::vector<std::byte> out_at_end;
     std::shared_ptr<StagedMemory> staged;  // or none; `windows`: what it lends
     std::shared_ptr<const void> windows[2];

@@ -103,6 +103,34 @@ TEST_CASE(
         }
 }
 
+TEST_CASE(
+    "operations with a block per rank: every root, apart, in place and staged, on placements of all kinds") {
+    const std::vector<std::vector<uint32_t>> placements{
+        {0},          {0, 0, 0},    {0, 1},       {0, 0, 0, 1, 1, 2},          {0, 1, 2, 0, 1, 2},
+        {2, 0, 0, 1}, {3, 0, 2, 1}, {4, 4, 1, 4}, {0, 1, 2, 3, 4, 0, 1, 2, 3}, {1, 3, 1, 0, 0, 4, 2, 2, 1}};
+    for (const OpKind kind : {OpKind::all_gather, OpKind::reduce_scatter, OpKind::gather, OpKind::scatter})
+        for (size_t p = 0; p < placements.size(); ++p)
+            for (const uint64_t count : {0u, 1u, 5u, 33u, 900u}) {
+                CAPTURE(int(kind), p, count);
+                ClusterShape shape;
+                shape.nodes = 5;
+                shape.plan = tight_plan();
+                Cluster cluster(10 * p + count, shape);
+                Program program(cluster, cluster.make_group(placements[p]));
+                if (count == 33) program.stage(2);
+                for (uint32_t root = 0; root < (row_of(kind).rooted ? placements[p].size() : 1); ++root)
+                    for (const bool in_place : {false, true})
+                        program.add(words(kind, Dtype::i16, ReduceOp::sum, count, root), in_place);
+
+                program.start(20us, 3);
+
+                expect_right(cluster, program);
+                for (uint32_t a = 0; a < 5; ++a)
+                    for (uint32_t b = 0; b < 5; ++b)
+                        if (a != b) REQUIRE(cluster.bytes_sent(a, b) == program.predicted_bytes(a, b));
+            }
+}
+
 TEST_CASE("the bytes between every two nodes are those that the plan predicts, whatever the placement") {
     for (const std::vector<uint32_t>& placement :
          {std::vector<uint32_t>{0, 1, 2, 3}, {0, 1, 0, 1, 2, 2, 3}, {3, 0, 3, 1, 3, 2}})

@@ -154,9 +154,9 @@ std::shared_ptr<StagedMemory> Job::stage(Member& member, const OpDescriptor& d, 
     staged->windows = 1 + static_cast<uint32_t>(random_->below(windows_max_));
     staged->at_most = random_->one_in(2) ? UINT32_MAX : 1 + static_cast<uint32_t>(random_->below(3));
     const auto sides = random_->below(3);  // both; input; output
-    const auto place = [&](StagedMemory::Side& side, uint64_t side_blocks) {
-        side.blocks = side_blocks;
-        side.stride = nexar_shm_window_bytes(d.count, staged->segments, staged->element, side_blocks);
+    const auto place = [&](StagedMemory::Side& side, uint64_t blocks) {
+        side.blocks = blocks;
+        side.stride = nexar_shm_window_bytes(d.count, staged->segments, staged->element, blocks);
         const uint64_t at = member.used;
         side.windows = member.memory->data() + at;
         member.used += side.stride * staged->windows;
@@ -167,11 +167,11 @@ std::shared_ptr<StagedMemory> Job::stage(Member& member, const OpDescriptor& d, 
     if (sides != 2) words.flags |= NEXAR_SHM_FLAG_STAGED_IN;
     if (sides != 1) words.flags |= NEXAR_SHM_FLAG_STAGED_OUT;
     if (sides != 2 && !in.empty()) {
-        words.in.offset = place(staged->in, row.in == SideSize::all ? size : 1);
+        words.in.offset = place(staged->in, side_blocks(row.in, size));
         staged->in.user = std::move(in);
     }
     if (sides != 1 && out_bytes != 0) {
-        words.out.offset = place(staged->out, row.out == SideSize::all ? size : 1);
+        words.out.offset = place(staged->out, side_blocks(row.out, size));
         staged->out.user.assign(out_bytes, std::byte{0x77});
     }
     return staged;

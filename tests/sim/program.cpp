@@ -15,6 +15,19 @@ collectives::PlanTable table_of(const wire::PlanTableRecord& r) {
             r.lanes};
 }
 
+// The memory of both sides, one of which may be this rank's block of the other one.
+std::vector<std::byte> lay_out_in_place(const OpRow& row, uint32_t rank, size_t block, size_t out,
+                                        std::vector<std::byte> in, engine::OpRequest& request) {
+    if (row.in_place == InPlace::block_of_out) {
+        request.in.offset = rank * block, request.in.bytes = block;
+        std::vector<std::byte> memory(out, std::byte{0xdd});
+        std::ranges::copy(in, memory.begin() + static_cast<ptrdiff_t>(rank * block));
+        return memory;
+    }
+    if (row.in_place == InPlace::block_of_in) request.out.offset = rank * block, request.out.bytes = block;
+    return in;
+}
+
 }  // namespace
 
 Call& Program::post(size_t index, uint32_t rank) {
@@ -22,50 +35,21 @@ Call& Program::post(size_t index, uint32_t rank) {
     const OpDescriptor& d = step.words;
     const size_t one = d.count * Reference::width(d.dtype);
     const uint32_t size = group.size();
-    std::vector<std::byte> in;
-    size_t out = one;
-    bool in_place = step.in_place;
-    switch (d.kind) {
-        case OpKind::barrier:
-            out = 0;
-            break;
-        case OpKind::all_reduce:
-            in = Reference::input(step.salt, rank, d.count, d.dtype);
-            break;
-        case OpKind::reduce:
-            in = Reference::input(step.salt, rank, d.count, d.dtype);
-            in_place = in_place && rank == d.root;
-            if (rank != d.root) out = 0;
-            break;
-        case OpKind::broadcast:
-            if (rank == d.root) in = Reference::input(step.salt, rank, d.count, d.dtype);
-            in_place = rank == d.root;
-            break;
-        case OpKind::all_gather:
-            in = Reference::input(step.salt, rank, d.count, d.dtype);
-            out = one * size;
-            in_place = false;
-            break;
-        case OpKind::reduce_scatter:
-            in = Reference::input(step.salt, rank, d.count * size, d.dtype);
-            in_place = false;
-            break;
-        case OpKind::all_to_all:
-            in = Reference::input(step.salt, rank, d.count * size, d.dtype);
-            out = one * size;
-            break;
-        default:
-            break;
-    }
+    const OpRow& row = row_of(d.kind);
+    const SideBlocks blocks = blocks_of(row, size, rank == d.root);
+    std::vector<std::byte> in = Reference::input(step.salt, rank, blocks.in * d.count, d.dtype);
+    const size_t out = blocks.out * one;
+    const bool is_source = d.kind == OpKind::broadcast && rank == d.root;
+    bool in_place = is_source || (step.in_place && blocks.in > 0 && blocks.out > 0);
     engine::OpRequest request = request_of(d);
     request.timeout = step.timeout;
     if (d.op == ReduceOp::premul_sum) request.scalar = Reference::scalar(rank, d.dtype);
     std::shared_ptr<StagedMemory> staged;
     if (windows_max_ > 0 && d.kind != OpKind::barrier && d.count > 0 && cluster_.clock.random.one_in(2)) {
-        const bool is_source = d.kind == OpKind::broadcast && rank == d.root;
         staged = lend(d, in, is_source ? 0 : out, request);
         if (staged) in_place = is_source && !request.stage.in;
     }
+    if (in_place) in = lay_out_in_place(row, rank, one, out, std::move(in), request);
     Call& call = cluster_.submit(group, rank, request, std::move(in), out, in_place, staged);
     step.calls[rank] = &call;
     return call;
@@ -143,6 +127,14 @@ std::string Program::wrong_result(const Step& step, uint32_t rank) const {
             for (uint64_t i = 0; i < d.count; ++i)
                 if (at(i) != Reference::element(step.salt, d.root, i, d.dtype)) return bad(i);
             break;
+        case OpKind::scatter:
+            for (uint64_t i = 0; i < d.count; ++i)
+                if (at(i) != Reference::element(step.salt, d.root, rank * d.count + i, d.dtype))
+                    return bad(i);
+            break;
+        case OpKind::gather:
+            if (rank != d.root) break;
+            [[fallthrough]];
         case OpKind::all_gather:
             for (uint64_t i = 0; i < d.count * group.size(); ++i)
                 if (at(i) !=
@@ -166,7 +158,7 @@ std::string Program::wrong_result(const Step& step, uint32_t rank) const {
     // Who has something of every rank cannot have it before the last one came; a barrier is nothing else.
     const bool of_all = d.kind == OpKind::barrier || d.kind == OpKind::all_reduce ||
                         d.kind == OpKind::all_gather || d.kind == OpKind::reduce_scatter ||
-                        d.kind == OpKind::all_to_all;
+                        d.kind == OpKind::all_to_all || (d.kind == OpKind::gather && rank == d.root);
     for (uint32_t other = 0; of_all && other < group.size(); ++other)
         if (step.calls[other] == nullptr || step.calls[other]->submitted > step.calls[rank]->finished)
             return "rank " + std::to_string(rank) + " had ended before rank " + std::to_string(other) +

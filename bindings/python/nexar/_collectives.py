@@ -21,6 +21,8 @@ ROWS = {row.name: row for row in (
     Row("all_gather", "in_out", "one", "all", "block_of_out", False, False),
     Row("reduce_scatter", "in_out", "all", "one", "block_of_in", True, False),
     Row("all_to_all", "in_out", "all", "all", "same", False, False),
+    Row("gather", "in_out", "one", "all_at_root", "block_of_out", False, True),
+    Row("scatter", "in_out", "all_at_root", "one", "block_of_in", False, True),
 )}
 
 
@@ -85,3 +87,23 @@ class Collectives:
     def all_to_all_start(self, values, out=None, **options):
         """Begins all_to_all."""
         return self._begin(ROWS["all_to_all"], values=values, out=out, given=options)
+
+    def gather(self, values, out=None, root=0, **options):
+        """Every rank's values arrive in out of the root, in rank order. The root gets out: size * values.size elements
+        (None: a new array of shape (size, *values.shape)); the others get None, and their out is not looked at. In
+        place, at the root: values is out[root * n:(root + 1) * n]."""
+        return self._run(self.gather_start, values, out, root, **options)
+
+    def gather_start(self, values, out=None, root=0, **options):
+        """Begins gather."""
+        return self._begin(ROWS["gather"], values=values, out=out, root=root, given=options)
+
+    def scatter(self, values, out=None, root=0, **options):
+        """Block r of the root's values arrives in out of rank r. Returns out. At the root it has n = values.size / size
+        elements (None: a new array of shape (n,)); the others must give it, and their values are not looked at (None
+        will do). In place, at the root: out is values[root * n:(root + 1) * n]."""
+        return self._run(self.scatter_start, values, out, root, **options)
+
+    def scatter_start(self, values, out=None, root=0, **options):
+        """Begins scatter."""
+        return self._begin(ROWS["scatter"], values=values, out=out, root=root, given=options)

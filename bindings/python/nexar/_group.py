@@ -108,14 +108,17 @@ class Group(Collectives):
 
     def _sides(self, row, values, out, root):
         """(addresses, count and dtype; the output). The count is of one block."""
+        if row.in_ == "all_at_root" and self.rank != root:
+            address, elements, dtype = _arrays.array(out, True)
+            return (None, address, elements, dtype), out
         address, elements, dtype = _arrays.array(values, False)
-        if row.out == "one_at_root" and self.rank != root:
+        if row.out.endswith("_at_root") and self.rank != root:
             return (address, None, elements, dtype), None
         count, rest = divmod(elements, self._blocks(row.in_))
         if rest:
             raise ValueError(f"values has {elements} elements, which {self.size} ranks cannot share evenly")
         if out is None and row.in_place != "same":
-            out = np.empty((self.size, *values.shape) if row.out == "all" else count, values.dtype)
+            out = np.empty((self.size, *values.shape) if row.out.startswith("all") else count, values.dtype)
         out, _, out_address, _, out_elements, _ = pair(values, out)
         wanted = count * self._blocks(row.out)
         if out_elements != wanted:
@@ -123,7 +126,7 @@ class Group(Collectives):
         return (address, out_address, count, dtype), out
 
     def _blocks(self, side):
-        return self.size if side == "all" else 1
+        return self.size if side.startswith("all") else 1
 
     # ---- Messages ----
 

@@ -1,5 +1,5 @@
-// One rank of a group in C++, for tests that mix it with Python ranks: all_reduce and all_to_all of the
-// values of harness/values.py; it compares every element.
+// One rank of a group in C++, for tests that mix it with Python ranks: collectives of the values of
+// harness/values.py; it compares every element.
 //
 //   rank_client COUNT ROUNDS      rank, size and group come from the environment
 #include <nexar.h>
@@ -64,6 +64,19 @@ struct Rank {
         return all_right(out, round,
                          [&](uint64_t i) { return element(i / count, rank * count + i % count, round); });
     }
+    // To a root, and back from it.
+    bool gather_and_scatter(uint64_t count, uint64_t round) const {
+        const std::vector<float> in = values(count, round);
+        const auto root = static_cast<uint32_t>(round % size);
+        std::vector<float> all(rank == root ? count * size : 0), out(count);
+        if (nexar_gather(group, in.data(), all.data(), count, NEXAR_F32, root, nullptr) != NEXAR_OK)
+            return fail("gather") == 0;
+        if (!all_right(all, round, [&](uint64_t i) { return element(i / count, i % count, round); }))
+            return false;
+        if (nexar_scatter(group, all.data(), out.data(), count, NEXAR_F32, root, nullptr) != NEXAR_OK)
+            return fail("scatter") == 0;
+        return all_right(out, round, [&](uint64_t i) { return element(rank, i, round); });
+    }
 };
 
 }  // namespace
@@ -79,7 +92,9 @@ int main(int argc, char** argv) {
         return fail("rank");
 
     for (uint64_t round = 0; round < rounds; ++round)
-        if (!me.all_reduce(count, round) || !me.all_to_all(count, round)) return 1;
+        if (!me.all_reduce(count, round) || !me.all_to_all(count, round) ||
+            !me.gather_and_scatter(count, round))
+            return 1;
     std::printf("rank %u: %llu right\n", me.rank, static_cast<unsigned long long>(rounds));
     nexar_group_free(me.group);
     nexar_session_close(session);

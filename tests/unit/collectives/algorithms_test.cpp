@@ -223,6 +223,53 @@ TEST_CASE("binomial and chain reduce: the root ends with the sum, whichever it i
             }
 }
 
+TEST_CASE("binomial and direct gather: the root ends with every node's block, whichever it is") {
+    for (const bool direct : {false, true})
+        for (uint32_t nodes = 1; nodes <= 17; ++nodes)
+            for (uint32_t root = 0; root < nodes; ++root)
+                for (const size_t count : {0u, 1u, 50u}) {
+                    CAPTURE(direct, nodes, root, count);
+                    Data data(nodes, std::vector<int32_t>(nodes * count, -1));
+                    for (uint32_t node = 0; node < nodes; ++node)
+                        for (size_t i = 0; i < count; ++i) data[node][node * count + i] = value(node, i);
+
+                    const auto bytes =
+                        run(nodes, data, nodes * 100 + root, [&](Lane& lane, std::vector<int32_t>& v) {
+                            return direct ? direct_gather(lane, blocks_of(v, nodes), NodeIndex(root))
+                                          : binomial_gather(lane, blocks_of(v, nodes), NodeIndex(root));
+                        });
+
+                    for (uint32_t node = 0; node < nodes; ++node)
+                        for (size_t i = 0; i < count; ++i)
+                            REQUIRE(data[root][node * count + i] == value(node, i));
+                    const auto algorithm = direct ? Algorithm::direct_gather : Algorithm::binomial_gather;
+                    REQUIRE(bytes == predicted(algorithm, Kind::gather, nodes, count, root));
+                }
+}
+
+TEST_CASE("binomial and direct scatter: every node ends with its block of the root's, whichever it is") {
+    for (const bool direct : {false, true})
+        for (uint32_t nodes = 1; nodes <= 17; ++nodes)
+            for (uint32_t root = 0; root < nodes; ++root)
+                for (const size_t count : {0u, 1u, 50u}) {
+                    CAPTURE(direct, nodes, root, count);
+                    Data data(nodes, std::vector<int32_t>(nodes * count, -1));
+                    data[root] = distinct(nodes, nodes * count)[root];
+
+                    const auto bytes =
+                        run(nodes, data, nodes * 100 + root, [&](Lane& lane, std::vector<int32_t>& v) {
+                            return direct ? direct_scatter(lane, blocks_of(v, nodes), NodeIndex(root))
+                                          : binomial_scatter(lane, blocks_of(v, nodes), NodeIndex(root));
+                        });
+
+                    for (uint32_t node = 0; node < nodes; ++node)
+                        for (size_t i = node * count; i < (node + 1) * count; ++i)
+                            REQUIRE(data[node][i] == value(root, i));
+                    const auto algorithm = direct ? Algorithm::direct_scatter : Algorithm::binomial_scatter;
+                    REQUIRE(bytes == predicted(algorithm, Kind::scatter, nodes, count, root));
+                }
+}
+
 TEST_CASE("dissemination barrier: nobody leaves before the last has come") {
     for (uint32_t nodes = 2; nodes <= 17; ++nodes)
         for (uint32_t late = 0; late < nodes; ++late) {

@@ -142,6 +142,11 @@ TEST_CASE("the plan follows size and kind") {
     REQUIRE(algorithm(Kind::broadcast, 1 << 20) == Algorithm::chain_broadcast);
     REQUIRE(algorithm(Kind::reduce, 8) == Algorithm::binomial_reduce);
     REQUIRE(algorithm(Kind::reduce, 1 << 20) == Algorithm::chain_reduce);
+    // The limit is for all blocks of the root.
+    REQUIRE(algorithm(Kind::gather, 1638) == Algorithm::binomial_gather);
+    REQUIRE(algorithm(Kind::gather, 1639) == Algorithm::direct_gather);
+    REQUIRE(algorithm(Kind::scatter, 1638) == Algorithm::binomial_scatter);
+    REQUIRE(algorithm(Kind::scatter, 1639) == Algorithm::direct_scatter);
     REQUIRE(plan({Kind::all_reduce, 1 << 20, 4, 0}, Layout(std::vector<uint32_t>{3, 3}), table).algorithm ==
             Algorithm::local);
 

@@ -12,7 +12,8 @@ namespace nexar {
 TEST_CASE("an operation's number stays the same for ever") {
     const std::map<std::string, int> numbers{{"barrier", 0},   {"all_reduce", 1}, {"reduce", 2},
                                              {"broadcast", 3}, {"all_gather", 4}, {"reduce_scatter", 5},
-                                             {"send", 6},      {"recv", 7},       {"all_to_all", 8}};
+                                             {"send", 6},      {"recv", 7},       {"all_to_all", 8},
+                                             {"gather", 9},    {"scatter", 10}};
     for (const auto& [name, number] : numbers) {
         CAPTURE(name);
         const OpRow* row = find_operation(std::string_view(name));
@@ -50,6 +51,10 @@ TEST_CASE("the sides of a rank have the blocks that the row states") {
     REQUIRE(sides(OpKind::all_gather, false) == Pair{1, 7});
     REQUIRE(sides(OpKind::reduce_scatter, false) == Pair{7, 1});
     REQUIRE(sides(OpKind::all_to_all, false) == Pair{7, 7});
+    REQUIRE(sides(OpKind::gather, true) == Pair{1, 7});
+    REQUIRE(sides(OpKind::gather, false) == Pair{1, 0});
+    REQUIRE(sides(OpKind::scatter, true) == Pair{7, 1});
+    REQUIRE(sides(OpKind::scatter, false) == Pair{0, 1});
     REQUIRE(sides(OpKind::send, false) == Pair{1, 0});
     REQUIRE(sides(OpKind::recv, false) == Pair{0, 1});
 }
@@ -71,6 +76,8 @@ TEST_CASE("a segment holds whole rows: a block for each rank where a side has on
     REQUIRE(segments_of(row_of(OpKind::reduce_scatter), 1000, 4, 8, 32) == 1000);
     REQUIRE(segments_of(row_of(OpKind::reduce_scatter), 1000, 4, 8, 1) == 1000);
     REQUIRE(segments_of(row_of(OpKind::all_to_all), 1000, 4, 8, 400) == 80);
+    REQUIRE(segments_of(row_of(OpKind::gather), 1000, 4, 8, 400) == 80);
+    REQUIRE(segments_of(row_of(OpKind::scatter), 1000, 4, 8, 400) == 80);
     REQUIRE(segments_of(row_of(OpKind::barrier), 1000, 4, 8, 1) == 1);
     REQUIRE(segments_of(row_of(OpKind::broadcast), 0, 4, 8, 1) == 1);
 }

@@ -122,6 +122,13 @@ class Binding(unittest.TestCase):
         self.assertEqual(self.group.reduce_scatter(np.arange(6.0), op="max").tolist(), [2, 3])
         x = np.arange(6, dtype=np.int16)
         self.assertEqual(self.group.all_to_all(x, np.zeros_like(x)).tolist(), [2, 3] * 3)
+        self.assertEqual(self.group.gather(np.array([5, 6], np.uint64), root=1).tolist(), [[5, 6], [6, 7], [7, 8]])
+        self.assertIsNone(self.group.gather(np.array([5, 6], np.uint64), np.zeros(1), root=2))
+        self.assertEqual(self.group.scatter(np.arange(6.0), root=1).tolist(), [2, 3])
+        out = np.zeros(2)
+        self.assertIs(self.group.scatter(None, out, root=2), out)
+        self.assertEqual(out.tolist(), [200, 201])
+        self.assertEqual(self.group.scatter(np.zeros(1, np.int8), out).tolist(), [0, 1])
         self.assertIsNone(self.group.barrier())
 
     def test_messages(self):
@@ -142,6 +149,9 @@ class Binding(unittest.TestCase):
         self.assertRaises(ValueError, self.group.all_gather, x, np.zeros(4, np.float32))
         self.assertRaises(ValueError, self.group.reduce_scatter, x)  # 4 elements, 3 ranks
         self.assertRaises(ValueError, self.group.all_to_all, x)
+        self.assertRaises(ValueError, self.group.gather, x, np.zeros(4, np.float32), root=1)
+        self.assertRaises(ValueError, self.group.scatter, x, root=1)
+        self.assertRaises(ValueError, self.group.scatter, x, root=0)  # no out, and values are the root's alone
         self.assertRaises(ValueError, self.group.all_to_all, np.zeros(6, np.int16), np.zeros(5, np.int16))
 
     def test_numbers_and_texts_that_the_library_would_see_otherwise_are_refused(self):

@@ -282,6 +282,21 @@ nexar_status nexar_all_to_all_start(nexar_group* g, const void* in, void* out, u
         ((int16_t*)out)[i] = ((const int16_t*)in)[RANK * count + i % count];
     return start("all_to_all", g, o, request);
 }
+nexar_status nexar_gather_start(nexar_group* g, const void* in, void* out, uint64_t count, nexar_dtype dtype,
+                                uint32_t root, const nexar_op_options* o, nexar_request* request) {
+    if ((root == RANK) != (out != NULL)) abort();
+    return out ? nexar_all_gather_start(g, in, out, count, dtype, o, request)
+               : start("gather", g, o, request);
+}
+nexar_status nexar_scatter_start(nexar_group* g, const void* in, void* out, uint64_t count, nexar_dtype dtype,
+                                 uint32_t root, const nexar_op_options* o, nexar_request* request) {
+    if ((root == RANK) != (in != NULL) || dtype != NEXAR_F64) abort();
+    if (in)
+        memmove(out, (const double*)in + RANK * count, count * sizeof(double));
+    else
+        for (uint64_t i = 0; i < count; ++i) ((double*)out)[i] = (double)i + 100 * root;
+    return start("scatter", g, o, request);
+}
 nexar_status nexar_barrier_start(nexar_group* g, const nexar_op_options* o, nexar_request* request) {
     return start("barrier", g, o, request);
 }
