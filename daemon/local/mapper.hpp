@@ -66,8 +66,8 @@ class Mapper {
     struct State;
     explicit Mapper(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
-    static constexpr size_t threads_max = 64;  // users whose memory may be stuck
-    std::shared_ptr<State> state_;             // also the threads'
+    static constexpr size_t threads_max = 256;  // users whose memory may be stuck
+    std::shared_ptr<State> state_;              // also the threads'
     loop::Lanes lanes_{threads_max};
 };
 
