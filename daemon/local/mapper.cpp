@@ -8,9 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
-#include <deque>
 #include <map>
 #include <mutex>
 #include <tuple>
@@ -126,9 +124,9 @@ struct Mapper::State {
         static_cast<void>(::write(ready_fd.get(), &one, sizeof one));
     }
 
-    // Unmaps what nobody can punch any more. Memory that its client has kept from being sealed, which no
-    // honest one does, is kept, since unmapping it could make the daemon wait; of all users so much, and then
-    // one goes a minute.
+    // Unmaps what nobody can punch, or make huge pages of, any more. The rest is kept mapped, and charged,
+    // because unmapping it could wait for its client: what he has kept from being sealed, or never written.
+    // An honest process leaves such memory only if it ends amid a registration.
     void let_go(uint64_t lane, const Fd& memfd, MappingRef mapping) {
         if (seal(memfd.get())) {
             auto pins = pin(memfd.get(), 0, mapping->bytes());
@@ -137,10 +135,6 @@ struct Mapper::State {
         const std::lock_guard lock(mutex);
         ++kept_of[lane];
         kept.push_back(std::move(mapping));
-        const auto now = std::chrono::steady_clock::now();
-        if (kept.size() <= kept_max || now < next_gone) return;
-        next_gone = now + std::chrono::minutes(1);
-        kept.pop_front();
     }
     bool keeps_too_many(uint64_t lane) {
         const std::lock_guard lock(mutex);
@@ -148,10 +142,9 @@ struct Mapper::State {
         return at != kept_of.end() && at->second >= kept_of_user_max;
     }
 
-    static constexpr size_t kept_of_user_max = 16, kept_max = 1024;
-    std::deque<MappingRef> kept;
+    static constexpr size_t kept_of_user_max = 256;
+    std::vector<MappingRef> kept;
     std::map<uint64_t, size_t> kept_of;  // by lane
-    std::chrono::steady_clock::time_point next_gone{};
 
     const Fd ready_fd;
     const std::shared_ptr<Table> table = std::make_shared<Table>();

@@ -10,8 +10,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "local/pins.hpp"
-
 namespace nexar::local {
 
 namespace {
@@ -146,9 +144,6 @@ Result<Mapping::Lent> Mapping::to_lend(const char* name, uint64_t bytes, const M
     // concerned.
     if (::fchmod(memfd.get(), 0) != 0)
         return system_failure(Errc::io, "the daemon cannot keep memory its own: ");
-    for (uint64_t at = 0; at < bytes; at += pinned_span)
-        if (::pwrite(memfd.get(), "", 1, static_cast<off_t>(at)) != 1)
-            return system_failure(Errc::no_memory, "the daemon cannot make a page: ");
     NEXAR_TRY(auto mapping, unchecked(memfd.get(), 0, bytes, host));
     return Lent{std::move(memfd), std::move(mapping)};
 }

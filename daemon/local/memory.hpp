@@ -42,8 +42,7 @@ class Mapping {
     static Result<std::shared_ptr<Mapping>> doubled(const Mapping& first, uint64_t offset, uint64_t bytes,
                                                     const MappingHost& host);
 
-    // Of a memfd that nobody else has yet, so that mapping it waits for nobody. It has the pages that are to
-    // be pinned, on the daemon's account: a 512th of it.
+    // Of a memfd that nobody else has yet, so that mapping it waits for nobody.
     struct Lent {
         Fd memfd;
         std::shared_ptr<Mapping> mapping;

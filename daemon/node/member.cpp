@@ -2,7 +2,6 @@
 #include "node/member.hpp"
 
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
 
@@ -35,16 +34,11 @@ uint64_t descriptors_max() {
     return ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 1024;
 }
 
-// The daemon makes a 512th of what it lends.
-uint64_t memory_of_host() {
-    return static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
-}
-
 TenantLimits tenant_limits(const config::Config& config) {
     TenantLimits limits;
     limits.total(Resource::sessions) = config.sessions_max;
     limits.total(Resource::regions) = std::min<uint64_t>(config.regions_max, descriptors_max() / 2);
-    limits.total(Resource::region_bytes) = std::min(config.region_bytes_max, 8 * memory_of_host());
+    limits.total(Resource::region_bytes) = config.region_bytes_max;
     limits.total(Resource::groups) = config.groups_max;
     limits.total(Resource::scratch_bytes) = config.scratch_bytes_max;
     limits.total(Resource::requests) = config.requests_max;
