@@ -51,9 +51,7 @@ Result<Region*> Session::borrow_region(uint64_t bytes, bool scratch, bool huge_p
     std::lock_guard lock(borrowing_);
     const auto wait = [this](int fd) { return await_loan(fd); };
     NEXAR_TRY(const int memfd, connection_->borrow(bytes, wait));
-    if (memfd < 0)
-        return add_region({static_cast<std::byte*>(nullptr), bytes}, -1, 0,
-                          scratch);  // the daemon says why not
+    if (memfd < 0) return fail(reason_of_no_loan(bytes));
     auto memory = map_segment(memfd, bytes);
     ::close(memfd);
     if (!memory) return fail(memory.error());
@@ -63,6 +61,18 @@ Result<Region*> Session::borrow_region(uint64_t bytes, bool scratch, bool huge_p
     auto region = pinned ? add_region(*memory, -1, 0, scratch) : Result<Region*>(fail(pinned.error()));
     if (!region) ::munmap(memory->data(), bytes);
     return region;
+}
+
+// The daemon gives it in its answer to the registration.
+Error Session::reason_of_no_loan(uint64_t bytes) {
+    Region none;
+    none.id = regions_.take_id();
+    none.bytes = bytes;
+    if (none.id == 0)
+        return {Errc::table_full, "this session has as many regions as it may have: free one first"};
+    const auto refused = request_region(none, -1, 0);
+    regions_.give_back_id();
+    return refused ? Error{Errc::no_memory, "the daemon lent no memory"} : refused.error();
 }
 
 // As a wait for a request: it ends when the daemon does, and when its tick stands still for too long.

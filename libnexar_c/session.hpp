@@ -187,6 +187,7 @@ class Session {
     // Memory, registering.cpp.
     Result<Region*> make_region(uint64_t bytes, bool scratch, const AllocOptions& options);
     Result<Region*> borrow_region(uint64_t bytes, bool scratch, bool huge_pages);
+    Error reason_of_no_loan(uint64_t bytes);
     Result<void> await_loan(int fd);
     // Registers the region with the daemon; it is not ready yet.
     Result<Region*> add_region(MutableBytes memory, int memfd, uint64_t offset, bool scratch);
