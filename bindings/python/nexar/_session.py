@@ -126,8 +126,9 @@ class Session:
         return np.ndarray(shape, dtype, buffer=block)
 
     def register_memfd(self, array, fd, offset=0):
-        """Makes an array over a shared, writable mapping of the memfd `fd`, from `offset` bytes on, usable in place. The
-        memfd is sealed. Keep the array, the mapping and the descriptor until unregister(array)."""
+        """Makes an array over a shared, writable mapping of the memfd `fd`, from `offset` bytes on, usable in place, where
+        the daemon has memfds_in_place; elsewhere it is copied. The memfd is sealed. Keep the array, the mapping and the
+        descriptor until unregister(array)."""
         address, _, _ = _arrays.array(array, True)
         check(lib.nexar_register_memfd(self._open().handle, address, array.nbytes, fd, offset))
         return array
