@@ -30,11 +30,12 @@ class Table {
 
     // One that has all these bytes; null: there is none.
     MappingRef find(const Key& key, uint64_t offset, uint64_t bytes) {
+        std::vector<MappingRef> looked_at;  // the end of one may come here, and it takes the lock
         const std::lock_guard lock(mutex_);
         const auto [first, last] = rows_.equal_range(key);
         for (auto row = first; row != last; ++row) {
-            MappingRef mapping = row->second.lock();
-            if (mapping && mapping->covers(offset, bytes)) return mapping;
+            looked_at.push_back(row->second.lock());
+            if (looked_at.back() && looked_at.back()->covers(offset, bytes)) return looked_at.back();
         }
         return nullptr;
     }
@@ -160,7 +161,8 @@ Result<std::unique_ptr<Mapper>> Mapper::open() {
 
 void Mapper::map(Wanted wanted) {
     const uint64_t lane = wanted.host.lane;
-    if (lanes_.weight(lane) >= waiting_max)
+    // What was lent is bounded by may_lend(), and its client could make it wait if it were unmapped here.
+    if (!wanted.lent && lanes_.weight(lane) >= waiting_max)
         return state_->done({wanted.session,
                              wanted.region,
                              fail(Errc::no_memory, "this user has " + std::to_string(waiting_max) +
