@@ -186,7 +186,12 @@ Result<int> Connection::borrow(uint64_t bytes, const Wait& wait) const {
         return fail(io_error("cannot create a socketpair"));
     auto wish = message<nexar_msg_lend>(NEXAR_MSG_LEND);
     wish.bytes = bytes;
-    while (!send(bytes_of(wish), ends[1]) && (errno == EAGAIN || errno == ENOBUFS)) ::usleep(200);
+    // A full socket holds doorbells, which a daemon that runs reads soon.
+    constexpr int tries_max = 25'000;  // 5 s
+    for (int i = 0; i < tries_max && !send(bytes_of(wish), ends[1]); ++i) {
+        if (errno != EAGAIN && errno != ENOBUFS) break;
+        ::usleep(200);
+    }
     ::close(ends[1]);  // the daemon's: when it has closed it, too, nothing comes any more
     auto memfd = wait(ends[0]) ? take_memfd(ends[0]) : Result<int>(-1);
     ::close(ends[0]);
