@@ -108,7 +108,7 @@ class Siege:
 
     def __init__(self, nodes, rng):
         self._nodes, self._rng, self._running = nodes, rng, []
-        self.begun = dict.fromkeys(MODES, 0)
+        self.begun, self.sessions = dict.fromkeys(MODES, 0), 0
 
     def go_on(self):
         rng = self._rng
@@ -121,12 +121,13 @@ class Siege:
         victim = rng.choice(self._running)
         victim.send_signal(rng.choice((0, signal.SIGSTOP, signal.SIGCONT, signal.SIGKILL)))
 
-    @staticmethod
-    def _over(attacker):
+    def _over(self, attacker):
         if attacker.poll() is None:
             return False
         output, _ = attacker.communicate()
         assert attacker.returncode in (0, -signal.SIGKILL), f"{attacker.args}: {attacker.returncode}, {output}"
+        if attacker.returncode == 0:
+            self.sessions += int(output.strip().splitlines()[-1].split()[0])
         return True
 
     def end(self):
@@ -153,6 +154,7 @@ def test_users_and_a_member_harm_nobody_together(cluster):
                 assert node.alive(), f"{node} ended with {node.process.returncode}"
                 assert own_mib(node) < 4 * GROWTH_MIB_MAX, f"{node} has {own_mib(node):.0f} MiB of its own"
         siege.end()
+    assert siege.sessions > 0, "no attacker had a session"
     print(f"        {turn} turns of lies, attackers: {', '.join(f'{mode} {n}' for mode, n in siege.begun.items())}")
 
 
