@@ -14,8 +14,18 @@ namespace nexar::control {
 
 namespace {
 constexpr size_t read_bytes = 16 * 1024;
-constexpr size_t unclosed_max = 1024;
-constexpr size_t closing_threads_max = 16;
+constexpr size_t unclosed_max = 4096;
+constexpr size_t unclosed_of_user_max = 16;           // descriptors; no request needs any
+constexpr size_t closing_threads_max = unclosed_max;  // each that is stuck has a descriptor
+
+// A user's lanes: what nobody has read of a connection never waits for long, a descriptor that was read may
+// [S16].
+constexpr uint64_t connections_lane(uint32_t uid) {
+    return uint64_t{2} * uid;
+}
+constexpr uint64_t descriptors_lane(uint32_t uid) {
+    return uint64_t{2} * uid + 1;
+}
 constexpr Duration listener_pause = std::chrono::seconds(1);
 }  // namespace
 
@@ -44,7 +54,7 @@ struct Server::Connection {
     ~Connection() {
         watch.reset();
         ::shutdown(fd.get(), SHUT_RDWR);
-        closer->release(caller.uid, std::move(fd));
+        closer->release(connections_lane(caller.uid), std::move(fd));
     }
 };
 
@@ -88,7 +98,7 @@ Server::~Server() {
     connections_.clear();
     listener_.reset();
     remove_socket(config_.path, socket_);
-    closer_->release(::getuid(), loop::Fd(socket_.fd));  // with what waits to be accepted
+    closer_->release(connections_lane(::getuid()), loop::Fd(socket_.fd));  // with what waits to be accepted
 }
 
 void Server::accept_some() {
@@ -162,6 +172,9 @@ void Server::on_ready(uint64_t id) {
 // False: the connection is broken.
 bool Server::read_some(Connection& connection) {
     if (connection.ended || connection.in.size() > config_.request_bytes_max) return true;
+    if (closer_->descriptors(descriptors_lane(connection.caller.uid)) >= unclosed_of_user_max &&
+        loop::brings_descriptors(connection.fd.get()))
+        return false;
     char buffer[read_bytes];
     loop::Received got = loop::receive(connection.fd.get(), std::as_writable_bytes(std::span(buffer)));
     if (got.bytes > 0)
@@ -172,7 +185,7 @@ bool Server::read_some(Connection& connection) {
         return false;
     if (got.descriptors.empty()) return true;
     // No request has descriptors: they may be anything [S16].
-    closer_->release(connection.caller.uid, {.descriptors = std::move(got.descriptors)});
+    closer_->release(descriptors_lane(connection.caller.uid), {.descriptors = std::move(got.descriptors)});
     return false;
 }
 

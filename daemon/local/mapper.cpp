@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <map>
@@ -55,6 +56,8 @@ class Table {
     std::mutex mutex_;
     std::multimap<Key, std::weak_ptr<Mapping>> rows_;
 };
+
+constexpr uint64_t own_lane = 0;  // no tenant's number
 
 bool is_sealed(int seals) {
     return (seals & F_SEAL_FUTURE_WRITE) != 0;
@@ -125,38 +128,29 @@ struct Mapper::State {
         static_cast<void>(::write(ready_fd.get(), &one, sizeof one));
     }
 
-    // Unmaps what nobody can punch, or make huge pages of, any more. The rest is kept mapped, and charged,
-    // because unmapping it could wait for its client: what he has kept from being sealed, or never written.
-    // An honest process leaves such memory only if it ends amid a registration.
-    void let_go(uint64_t lane, const Fd& memfd, MappingRef mapping) {
+    // Unmaps what nobody can punch, or make huge pages of, any more. The rest, which a client has kept from
+    // being sealed or never written, is kept mapped, and charged, until he has returned it: unmapping it
+    // could wait for him.
+    void let_go(const Fd& memfd, MappingRef mapping) const {
         if (seal(memfd.get())) {
             auto pins = pin(memfd.get(), 0, mapping->bytes());
             if (pins) return mapping->keep(std::move(pins->holders));
         }
-        const std::lock_guard lock(mutex);
-        ++kept_of[lane];
-        kept.push_back(std::move(mapping));
+        unreturned->add([kept = std::move(mapping)] { return kept->is_returned(); });
     }
-    bool keeps_too_many(uint64_t lane) {
-        const std::lock_guard lock(mutex);
-        const auto at = kept_of.find(lane);
-        return at != kept_of.end() && at->second >= kept_of_user_max;
-    }
-
-    static constexpr size_t kept_of_user_max = 256;
-    std::vector<MappingRef> kept;
-    std::map<uint64_t, size_t> kept_of;  // by lane
 
     const Fd ready_fd;
     const std::shared_ptr<Table> table = std::make_shared<Table>();
+    const std::shared_ptr<Unreturned> unreturned = std::make_shared<Unreturned>();
+    std::atomic<bool> looks{false};
     std::mutex mutex;
     std::vector<Mapped> ready;
 };
 
-Result<std::unique_ptr<Mapper>> Mapper::open() {
+Result<std::unique_ptr<Mapper>> Mapper::open(size_t threads_max) {
     Fd signal(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!signal) return fail(Errc::io, std::string("cannot make an eventfd: ") + std::strerror(errno));
-    return std::unique_ptr<Mapper>(new Mapper(std::make_shared<State>(std::move(signal))));
+    return std::unique_ptr<Mapper>(new Mapper(std::make_shared<State>(std::move(signal)), threads_max));
 }
 
 void Mapper::map(Wanted wanted) {
@@ -170,14 +164,15 @@ void Mapper::map(Wanted wanted) {
                              {},
                              {},
                              {},
+                             {},
                              0});
     lanes_.add(lane, 1, [state = state_, wanted = std::move(wanted)]() mutable {
         std::string unpinned;
         auto mapping = fit(wanted, state->table, unpinned);
-        if (!mapping && wanted.lent) state->let_go(wanted.host.lane, wanted.memfd, std::move(wanted.lent));
+        if (!mapping && wanted.lent) state->let_go(wanted.memfd, std::move(wanted.lent));
         wanted.lent.reset();
         wanted.memfd.reset();
-        state->done({wanted.session, wanted.region, std::move(mapping), std::move(unpinned), {}, {}, 0});
+        state->done({wanted.session, wanted.region, std::move(mapping), std::move(unpinned), {}, {}, {}, 0});
     });
 }
 
@@ -185,11 +180,12 @@ void Mapper::make(Wish wish) {
     const uint64_t lane = wish.host.lane;
     lanes_.add(lane, 1, [state = state_, wish = std::move(wish)]() mutable {
         auto lent = Mapping::to_lend(wish.name, wish.bytes, wish.host);
-        Mapped made{wish.session, 0, fail(Errc::ok, ""), {}, {}, std::move(wish.answer), wish.host.lane};
+        Mapped made{wish.session, 0, fail(Errc::ok, ""), {}, {}, {}, std::move(wish.answer), wish.host.lane};
         if (lent) {
             *lent->mapping->charges() = std::move(wish.charges);
             made.mapping = std::move(lent->mapping);
             made.memfd = std::move(lent->memfd);
+            made.copy = std::move(lent->copy);
         } else {
             made.mapping = fail(lent.error());
         }
@@ -197,14 +193,27 @@ void Mapper::make(Wish wish) {
     });
 }
 
-void Mapper::take_back(uint64_t lane, Mapping::Lent lent) {
-    lanes_.add(lane, 1, [state = state_, lane, lent = std::move(lent)]() mutable {
-        state->let_go(lane, lent.memfd, std::move(lent.mapping));
+void Mapper::take_back(uint64_t lane, Mapping::Lent lent, ChargeRef turn) {
+    lanes_.add(lane, 1, [state = state_, lent = std::move(lent), counted = std::move(turn)]() mutable {
+        lent.copy.reset();
+        state->let_go(lent.memfd, std::move(lent.mapping));
     });
 }
 
 bool Mapper::may_lend(uint64_t lane) const {
-    return lanes_.weight(lane) < waiting_max && !state_->keeps_too_many(lane);
+    return lanes_.weight(lane) < waiting_max;
+}
+
+const std::shared_ptr<Unreturned>& Mapper::unreturned() const {
+    return state_->unreturned;
+}
+
+void Mapper::look() {
+    if (state_->unreturned->empty() || state_->looks.exchange(true)) return;
+    lanes_.add(own_lane, 1, [state = state_] {
+        state->looks = false;
+        state->unreturned->look();
+    });
 }
 
 int Mapper::ready_fd() const {

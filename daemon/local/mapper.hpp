@@ -28,6 +28,7 @@ class Mapper {
         MappingHost host;
         // End when the memory is unmapped, or when it is not mapped.
         std::vector<ChargeRef> charges{};
+        ChargeRef turn{};  // ends when this is done: so not more wait than this counts
     };
     struct Wish {  // for memory of the daemon's
         SessionId session;
@@ -35,7 +36,8 @@ class Mapper {
         uint64_t bytes = 0;
         MappingHost host;
         std::vector<ChargeRef> charges{};
-        Fd answer;  // where the client waits for it
+        Fd answer;         // where the client waits for it
+        ChargeRef turn{};  // as of a Wanted
     };
     // What a Wanted, or a Wish, has come to.
     struct Mapped {
@@ -43,19 +45,22 @@ class Mapper {
         uint32_t region = 0;
         Result<std::shared_ptr<Mapping>> mapping;
         std::string unpinned;  // why a client may have huge pages made of the memory; empty: it may not
-        Fd memfd{}, answer{};  // of a Wish
-        uint64_t lane = 0;     // the same
+        Fd memfd{}, copy{}, answer{};  // of a Wish
+        uint64_t lane = 0;             // the same
     };
 
-    static Result<std::unique_ptr<Mapper>> open();
+    // `threads_max`: users whose memory may be stuck at a time.
+    static Result<std::unique_ptr<Mapper>> open(size_t threads_max);
 
     // The result comes by take(), also of what is refused.
     void map(Wanted wanted);
     void make(Wish wish);
     // Takes back memory that is in the client's hands: unmaps it when that does not wait for the client.
-    void take_back(uint64_t lane, Mapping::Lent lent);
-    // False: too much of this user's waits, or he has kept too much memory from being sealed.
-    bool may_lend(uint64_t lane) const;
+    void take_back(uint64_t lane, Mapping::Lent lent, ChargeRef turn);
+    bool may_lend(uint64_t lane) const;  // false: too much of this user's waits
+    // What clients have not returned.
+    const std::shared_ptr<Unreturned>& unreturned() const;
+    void look();                 // at that, on a thread
     int ready_fd() const;        // readable while something is ready
     std::vector<Mapped> take();  // what is ready
 
@@ -64,11 +69,11 @@ class Mapper {
 
   private:
     struct State;
-    explicit Mapper(std::shared_ptr<State> state) : state_(std::move(state)) {}
+    Mapper(std::shared_ptr<State> state, size_t threads_max)
+        : state_(std::move(state)), lanes_(threads_max) {}
 
-    static constexpr size_t threads_max = 256;  // users whose memory may be stuck
-    std::shared_ptr<State> state_;              // also the threads'
-    loop::Lanes lanes_{threads_max};
+    std::shared_ptr<State> state_;  // also the threads'
+    loop::Lanes lanes_;
 };
 
 }  // namespace nexar::local

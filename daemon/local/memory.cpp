@@ -69,6 +69,12 @@ Result<void*> map_again(std::byte* first, uint64_t bytes) {
                           "the memory cannot be mapped once more: ");
 }
 
+Result<Fd> opened_again(int fd, int how) {
+    Fd out(::open(("/proc/self/fd/" + std::to_string(fd)).c_str(), how | O_CLOEXEC));
+    if (!out) return system_failure(Errc::no_memory, "a memfd cannot be opened again: ");
+    return out;
+}
+
 }  // namespace
 
 Result<uint64_t> page_bytes_of(int fd) {
@@ -132,6 +138,34 @@ Result<std::shared_ptr<Mapping>> Mapping::doubled(const Mapping& first, uint64_t
     return guarded(at, window, bytes, backing, host);
 }
 
+Result<Fd> witness_of(int memfd) {
+    return opened_again(memfd, O_RDONLY);
+}
+
+Result<Fd> copy_of(int memfd) {
+    return opened_again(memfd, O_RDWR);
+}
+
+// A lease for reading is granted while nobody has the file open for writing (fcntl(2), F_SETLEASE); a
+// mapping, and a message that was not read, keep an open file. What memfd_create() returns does not count
+// there.
+bool nobody_has_copies(int witness) {
+    if (::fcntl(witness, F_SETLEASE, F_RDLCK) != 0) return false;
+    ::fcntl(witness, F_SETLEASE, F_UNLCK);
+    return true;
+}
+
+Result<void> check_witnesses() {
+    const Fd memfd(::memfd_create("nexar-check", MFD_CLOEXEC));
+    if (!memfd) return system_failure(Errc::no_memory, "the daemon cannot make memory: ");
+    NEXAR_TRY(const Fd witness, witness_of(memfd.get()));
+    if (!nobody_has_copies(witness.get())) return system_failure(Errc::unsupported, "no lease: ");
+    NEXAR_TRY(const Fd copy, copy_of(memfd.get()));
+    if (nobody_has_copies(witness.get()))
+        return fail(Errc::unsupported, "a lease is granted though the file is open");
+    return {};
+}
+
 Result<Mapping::Lent> Mapping::to_lend(const char* name, uint64_t bytes, const MappingHost& host) {
     Fd memfd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (!memfd) return system_failure(Errc::no_memory, "the daemon cannot make memory: ");
@@ -139,20 +173,41 @@ Result<Mapping::Lent> Mapping::to_lend(const char* name, uint64_t bytes, const M
     if (::ftruncate(memfd.get(), static_cast<off_t>(bytes)) != 0 ||
         ::fcntl(memfd.get(), F_ADD_SEALS, seals) != 0)
         return system_failure(Errc::no_memory, "the daemon cannot make so much memory: ");
+    Fd witness, copy;
+    if (!host.unreturned.expired()) {
+        NEXAR_TRY(witness, witness_of(memfd.get()));
+        NEXAR_TRY(copy, copy_of(memfd.get()));
+    } else {
+        copy.reset(::fcntl(memfd.get(), F_DUPFD_CLOEXEC, 0));
+        if (!copy) return system_failure(Errc::no_memory, "the daemon is out of descriptors: ");
+    }
     // Who neither owns a file nor may write to it cannot have the kernel look through all mappings of its
     // pages, as it does to take one out of memory (MADV_PAGEOUT). The descriptor and its mappings are not
     // concerned.
     if (::fchmod(memfd.get(), 0) != 0)
         return system_failure(Errc::io, "the daemon cannot keep memory its own: ");
     NEXAR_TRY(auto mapping, unchecked(memfd.get(), 0, bytes, host));
-    return Lent{std::move(memfd), std::move(mapping)};
+    mapping->rest_->witness = std::move(witness);
+    mapping->rest_->unreturned = host.unreturned;
+    return Lent{std::move(memfd), std::move(copy), std::move(mapping)};
+}
+
+bool Mapping::is_returned() const {
+    return rest_->witness && nobody_has_copies(rest_->witness.get());
+}
+
+Mapping::Rest::~Rest() {
+    const auto list = unreturned.lock();
+    if (!witness || !list) return;
+    list->add(
+        [held = std::move(charges), file = std::move(witness)] { return nobody_has_copies(file.get()); });
 }
 
 Mapping::~Mapping() {
     BusGuard::unwatch(guard_);
     host_.unmapper->release(host_.lane, {.mapping = {at_, window_.bytes + kept_bytes(window_.page)},
                                          .descriptors = std::move(holders_),
-                                         .until = std::move(charges_)});
+                                         .until = std::move(rest_)});
 }
 
 bool Mapping::faulted() const {

@@ -10,6 +10,7 @@
 #include "core/result.hpp"
 #include "local/bus_guard.hpp"
 #include "local/holes.hpp"
+#include "local/unreturned.hpp"
 #include "loop/fd.hpp"
 #include "loop/releaser.hpp"
 
@@ -25,7 +26,8 @@ struct MappingHost {
     std::shared_ptr<const Holes> holes{};  // null: the daemon provides pages that are missing
     std::shared_ptr<Faults> faults{};      // in the owner's memory; null: nobody asks
     uint64_t owner = 0;
-    uint64_t lane = 0;  // of the unmapper; the tenant's number
+    uint64_t lane = 0;                       // of the unmapper; the tenant's number
+    std::weak_ptr<Unreturned> unreturned{};  // expired: what is lent has no witness
 };
 
 // A mapping of a client's memfd. The last holder unmaps it: the session, or an operation that uses it [S10].
@@ -44,10 +46,12 @@ class Mapping {
 
     // Of a memfd that nobody else has yet, so that mapping it waits for nobody.
     struct Lent {
-        Fd memfd;
+        Fd memfd, copy;  // the daemon's, and the client's: an open file of its own if there is a witness
         std::shared_ptr<Mapping> mapping;
     };
     static Result<Lent> to_lend(const char* name, uint64_t bytes, const MappingHost& host);
+    // Of lent memory: no client has its descriptor, or a mapping of it, any more. False without a witness.
+    bool is_returned() const;
 
     // What is mapped of a memfd: more than the region, so that it can be doubled for other regions.
     struct Window {
@@ -73,12 +77,23 @@ class Mapping {
     void keep(std::vector<Fd> holders) { holders_ = std::move(holders); }
     // Ends with this object.
     void keep(std::shared_ptr<const void> row) { row_ = std::move(row); }
-    // Ends when the memory is unmapped, which may be long after the end of this object.
-    const std::shared_ptr<std::vector<ChargeRef>>& charges() const { return charges_; }
+    // Ends when the memory is unmapped, and returned if it was lent with a witness, which may be long after
+    // the end of this object.
+    std::shared_ptr<std::vector<ChargeRef>> charges() const { return {rest_, &rest_->charges}; }
     // A page of the memory was missing (SIGBUS), and zeros were mapped there instead.
     bool faulted() const;
 
   private:
+    // What is left when the memory is unmapped.
+    struct Rest {
+        std::vector<ChargeRef> charges;
+        Fd witness;
+        std::weak_ptr<Unreturned> unreturned;
+        Rest() = default;
+        Rest(const Rest&) = delete;
+        ~Rest();
+    };
+
     // Of what is mapped at `at`.
     static Result<std::shared_ptr<Mapping>> guarded(void* at, const Window& window, uint64_t bytes,
                                                     const Backing& backing, const MappingHost& host);
@@ -91,8 +106,16 @@ class Mapping {
     MappingHost host_;
     std::vector<Fd> holders_;          // of pins
     std::shared_ptr<const void> row_;  // of a table of mappings
-    std::shared_ptr<std::vector<ChargeRef>> charges_ = std::make_shared<std::vector<ChargeRef>>();
+    std::shared_ptr<Rest> rest_ = std::make_shared<Rest>();
 };
+
+// A descriptor of the daemon's that tells whether others have a memfd of which each got an open file of its
+// own, open for writing (copy_of()); which the daemon's first descriptor, from memfd_create(2), is not.
+Result<Fd> witness_of(int memfd);
+Result<Fd> copy_of(int memfd);
+bool nobody_has_copies(int witness);
+// The kernel has what that needs: /proc, and leases.
+Result<void> check_witnesses();
 
 // One page that only this process can write and that other processes may map for reading.
 struct PublishedPage {

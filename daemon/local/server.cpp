@@ -36,7 +36,13 @@ constexpr size_t ends_per_turn_max = 8;
 
 Server::Server(const ServerConfig& config, engine::Service& service, Tenants& tenants,
                Descriptors& descriptors, Log& log)
-    : config_(config), service_(&service), tenants_(&tenants), descriptors_(&descriptors), log_(&log) {}
+    : config_(config),
+      service_(&service),
+      tenants_(&tenants),
+      descriptors_(&descriptors),
+      log_(&log),
+      closer_(std::make_shared<Releaser>(tenants.totals().limits.total(Resource::sessions),
+                                         config.closings_wait)) {}
 
 Result<std::unique_ptr<Server>> Server::open(const ServerConfig& config, engine::Service& service,
                                              Tenants& tenants, Descriptors& descriptors, Log& log) {
@@ -57,7 +63,13 @@ Result<void> Server::start() {
         holes_unguarded_ = holes.error().text;
         log_->warn("holes_unguarded", {field("reason", holes_unguarded_)});  // [S18]
     }
-    NEXAR_TRY(mapper_, Mapper::open());
+    // Whoever keeps a thread has a session that counts meanwhile.
+    NEXAR_TRY(mapper_, Mapper::open(tenants_->totals().limits.total(Resource::sessions)));
+    const auto witnesses = check_witnesses();
+    if (witnesses)
+        unreturned_ = mapper_->unreturned();
+    else
+        log_->warn("memory_unwatched", {field("reason", witnesses.error().text)});  // [S19]
     descriptors_->watch(mapper_->ready_fd(), mapped_key);
     for (const ServerConfig::Socket& socket : config_.sockets) {
         NEXAR_TRY(Fd listener, listen_on(socket.path, socket.access));
@@ -75,7 +87,7 @@ Server::~Server() {
     if (mapper_) descriptors_->unwatch(mapper_->ready_fd(), mapped_key);
     for (size_t i = 0; i < listeners_.size(); ++i) {
         ::unlink(config_.sockets[i].path.c_str());
-        closer_->release(::getuid(), std::move(listeners_[i]));  // with what waits to be accepted
+        closer_->release(0, std::move(listeners_[i]));  // with what waits to be accepted
     }
     if (page_.page) ::munmap(page_.page, page_bytes);
 }
@@ -95,7 +107,7 @@ void Server::take_mapped(Time now) {
     for (Mapper::Mapped& mapped : mapper_->take()) {
         Row* row = find(mapped.session);
         if (row == nullptr) {
-            if (mapped.answer) closer_->release(mapped.lane, std::move(mapped.answer));
+            if (mapped.answer) closer_->release(connections_lane(mapped.lane), std::move(mapped.answer));
             continue;
         }
         Session& session = *row->session;
@@ -156,7 +168,7 @@ void Server::accept_all(Time now, size_t listener) {
         if (admitted) continue;
         log_->warn(tenant.get(), now, "session_refused",
                    {field("fd", connection.get()), field("reason", admitted.error().text)});
-        refuse(std::move(connection), admitted.error());
+        refuse(std::move(connection), tenant->number, admitted.error());
     }
 }
 
@@ -180,24 +192,30 @@ void Server::accept_again(Time now) {
 void Server::refuse_without_descriptors(size_t listener) {
     spare_.reset();
     Fd connection(::accept4(listeners_[listener].get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (connection)
-        refuse(std::move(connection), {Errc::table_full, "the daemon is out of descriptors", -1, -1, {}});
+    if (connection) {
+        const TenantRef tenant = tenants_->of(config_.sockets[listener].label, uid_of(connection.get()));
+        refuse(std::move(connection), tenant->number,
+               {Errc::table_full, "the daemon is out of descriptors", -1, -1, {}});
+    }
     spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
 }
 
 // Takes the connection, unless it fails.
 Result<void> Server::admit(Time now, Fd& connection, PeerProcess peer, const TenantRef& tenant) {
-    if (closer_->descriptors(tenant->number) > config_.unclosed_of_user_max)
+    if (closer_->descriptors(connections_lane(tenant->number)) > config_.unclosed_of_user_max)
         return fail(Errc::table_full, "more than " + std::to_string(config_.unclosed_of_user_max) +
-                                          " descriptors that this user passed are not closed yet");
-    NEXAR_TRY(auto charge, tenant->charge(Resource::sessions));  // [N3]
+                                          " connections of this user are not closed yet");
+    auto charged = tenant->charge(Resource::sessions);  // [N3]
+    if (!charged) mapper_->look();                      // some that count may have been returned
+    NEXAR_TRY(auto charge, std::move(charged));
     const SessionId id(next_session_++);
-    const SessionHost host{service_,        &robust_,
-                           page_.fd.get(),  config_.node,
-                           config_.session, config_.sabotage,
-                           &waker_,         {unmapper_, holes_, faults_, id.value, tenant->number},
-                           mapper_.get(),   closer_,
-                           &any_ended_};
+    const SessionHost host{
+        service_,        &robust_,
+        page_.fd.get(),  config_.node,
+        config_.session, config_.sabotage,
+        &waker_,         {unmapper_, holes_, faults_, id.value, tenant->number, unreturned_},
+        mapper_.get(),   closer_,
+        &any_ended_};
     NEXAR_TRY_VOID(watch(*tenant, connection.get(), connection_key(id)));
     if (peer.pidfd) {
         const auto watched = watch(*tenant, peer.pidfd.get(), process_key(id));
@@ -217,14 +235,14 @@ Result<void> Server::admit(Time now, Fd& connection, PeerProcess peer, const Ten
     return {};
 }
 
-void Server::refuse(Fd connection, const Error& why) {
+void Server::refuse(Fd connection, uint64_t tenant, const Error& why) {
     nexar_msg_refused refused{};
     refused.head = {NEXAR_LOCAL_MAGIC, NEXAR_MSG_REFUSED};
     refused.code = static_cast<int32_t>(why.code);
     std::memcpy(refused.text, why.text.data(), std::min(why.text.size(), sizeof refused.text - 1));
     send_packet(connection.get(), std::as_bytes(std::span<const nexar_msg_refused>(&refused, 1)));
     ::shutdown(connection.get(), SHUT_RDWR);
-    closer_->release(uid_of(connection.get()), std::move(connection));
+    closer_->release(connections_lane(tenant), std::move(connection));
 }
 
 size_t Server::poll(Time now) {
@@ -318,6 +336,7 @@ void Server::on_time(Time now) {
         shm::store_release(page().tick_ns, static_cast<uint64_t>(now.time_since_epoch().count()));
         shm::fence();  // [S15]: either the daemon reads `given_up`, or the client reads the new tick
         end_all_given_up(now);
+        mapper_->look();
     }
     for (Session* session : order_) session->on_time(now);
     sweep(now);
@@ -325,7 +344,7 @@ void Server::on_time(Time now) {
 }
 
 Time Server::wake_at() const {
-    if (sessions_.empty()) return accept_again_at_;
+    if (sessions_.empty() && mapper_->unreturned()->empty()) return accept_again_at_;
     const Time at = std::min(accept_again_at_, last_tick_ + tick_interval);
     return handshakes_.empty() ? at : std::min(at, handshakes_.front().first);
 }

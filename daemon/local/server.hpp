@@ -36,9 +36,10 @@ struct ServerConfig {
     NodeId node;
     Duration handshake_timeout{10'000'000'000};  // of a client that has yet to be scheduled, too
     SessionLimits session;
-    // Descriptors that are not closed yet [S16]: of one user, whose next connection is refused; and of all,
-    // when nobody's is accepted.
+    // Connections that are not closed yet [S16]: of one user, whose next one is refused; and, with
+    // descriptors, of all, when nobody's is accepted.
     size_t unclosed_of_user_max = 4096, unclosed_max = 16384;
+    bool closings_wait = false;  // for tests
     SessionCore::Sabotage sabotage;
     std::function<Time()> clock = loop::Loop::now;  // of what users' entries take [N12]
 };
@@ -101,8 +102,6 @@ class Server final : public engine::Clients {
     void stage_done(SessionId session, uint64_t ticket, uint32_t done) override;
 
   private:
-    static constexpr size_t closing_threads_max = 64;  // users whose descriptors may be stuck
-
     struct Row {
         std::unique_ptr<Session> session;
         RingTurns<Session>::Place turn;
@@ -114,7 +113,7 @@ class Server final : public engine::Clients {
     Result<void> start();
     void accept_all(Time now, size_t listener);
     Result<void> admit(Time now, Fd& connection, PeerProcess peer, const TenantRef& tenant);
-    void refuse(Fd connection, const Error& why);
+    void refuse(Fd connection, uint64_t tenant, const Error& why);
     void pause_accepting(Time now);
     void accept_again(Time now);
     void refuse_without_descriptors(size_t listener);
@@ -149,8 +148,9 @@ class Server final : public engine::Clients {
     std::shared_ptr<const Holes> holes_;  // null: refused here
     std::string holes_unguarded_;         // the reason, while holes_ is null
     std::unique_ptr<Mapper> mapper_;
+    std::weak_ptr<Unreturned> unreturned_;                         // the mapper's, if there are witnesses
     std::shared_ptr<Faults> faults_ = std::make_shared<Faults>();  // by session
-    ReleaserRef closer_ = std::make_shared<Releaser>(closing_threads_max);
+    ReleaserRef closer_;
     Time accept_again_at_ = never;  // the listeners are not watched until then; never: they are
     Fd spare_;            // closed to accept and refuse one connection when the process is out of descriptors
     PublishedPage page_;  // nexar_shm_daemon_page, which all clients map

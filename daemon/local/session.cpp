@@ -5,6 +5,8 @@
 //   any -> ended                      end(): by the client, its process's end, a protocol error, a deadline
 #include "local/session.hpp"
 
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -49,6 +51,12 @@ bool is_unix_socket(int fd) {
     return ::getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_UNIX;
 }
 
+// What was sent there counts until it was read, or the other end is closed.
+bool has_unread(int connection) {
+    int bytes = 0;
+    return ::ioctl(connection, SIOCOUTQ, &bytes) == 0 && bytes > 0;
+}
+
 Error goodbye() {
     return Error{Errc::closed, "the application closed its session", -1, -1, {}};
 }
@@ -62,11 +70,21 @@ Error protocol_error(std::string text) {
 Session::Session(SessionId id, Client client, const SessionHost& host, Time handshake_until)
     : id_(id), client_(std::move(client)), host_(host), handshake_until_(handshake_until) {}
 
-// The client sees the end of the connection at once, whatever its closing waits for.
+// The client sees the end of the connection at once, whatever its closing waits for. The session counts until
+// it is closed, and until the client has read what came there: descriptors in flight are the daemon's.
 Session::~Session() {
     ::shutdown(connection(), SHUT_RDWR);
     take_back();
-    host_.closer->release(lane(), std::move(client_.connection));
+    host_.mapper->unreturned()->add([closer = host_.closer, lane = connections_lane(this->lane()),
+                                     connection = std::move(client_.connection),
+                                     charge = std::move(client_.charge)]() mutable {
+        if (has_unread(connection.get())) return false;
+        loop::Released last;
+        last.descriptors.push_back(std::move(connection));
+        last.until = std::move(charge);
+        closer->release(lane, std::move(last));
+        return true;
+    });
 }
 
 void Session::on_readable(Time now) {
@@ -92,14 +110,15 @@ void Session::handle(Time now, Packet& packet) {
     else
         on_packet(now, packet);
     if (packet.fds.empty()) return;
-    host_.closer->release(lane(), {.descriptors = std::move(packet.fds)});
-    if (host_.closer->descriptors(lane()) > unclosed_max) end(now, SessionEnd::crashed, too_many_unclosed());
+    host_.closer->release(descriptors_lane(lane()),
+                          {.descriptors = std::move(packet.fds), .until = client_.charge});
+    if (unclosed() > unclosed_max) end(now, SessionEnd::crashed, too_many_unclosed());
 }
 
 // Looked at before a message is taken: so hundreds of sessions with 253 descriptors each do not take all that
 // the daemon may have. Those that are not taken are closed with the connection.
 bool Session::passes_too_many() const {
-    return host_.closer->descriptors(lane()) > unclosed_max && loop::brings_descriptors(connection());
+    return unclosed() > unclosed_max && loop::brings_descriptors(connection());
 }
 
 Error Session::too_many_unclosed() const {
@@ -172,7 +191,8 @@ Result<void> Session::on_lend(Packet& packet) {
                         .bytes = wish.bytes,
                         .host = host_.mapping,
                         .charges = std::move(*charges),
-                        .answer = std::move(packet.fds[0])});
+                        .answer = std::move(packet.fds[0]),
+                        .turn = client_.charge});
     packet.fds.clear();
     return {};
 }
@@ -187,17 +207,18 @@ Result<SessionCore::Charges> Session::charge_loan(const nexar_msg_lend& wish, in
         return fail(Errc::no_memory, "memory may have 1 to " + std::to_string(bytes_max) + " bytes, not " +
                                          std::to_string(wish.bytes));
     if (!host_.mapper->may_lend(lane()))
-        return fail(Errc::no_memory,
-                    "too much memory of this user waits to be mapped, or was kept from being sealed");
-    return SessionCore::charge(*client_.tenant, wish.bytes, pipes_for(wish.bytes));
+        return fail(Errc::no_memory, "too much memory of this user waits to be mapped");
+    auto charges = SessionCore::charge(*client_.tenant, wish.bytes, pipes_for(wish.bytes));
+    if (!charges) host_.mapper->look();  // some of what counts may have been returned
+    return charges;
 }
 
 void Session::on_made(Mapper::Mapped made) {
     lending_ = false;
     if (made.mapping && !ended_) {
-        const int memfd = made.memfd.get();
-        lent_ = Mapping::Lent{std::move(made.memfd), std::move(*made.mapping)};
-        if (!send_body(made.answer.get(), nexar_msg_head{}, NEXAR_MSG_LEND, std::span(&memfd, 1))) {
+        const int copy = made.copy.get();
+        lent_ = Mapping::Lent{std::move(made.memfd), {}, std::move(*made.mapping)};
+        if (!send_body(made.answer.get(), nexar_msg_head{}, NEXAR_MSG_LEND, std::span(&copy, 1))) {
             take_back();
             not_lent_ =
                 Error{Errc::invalid_argument, "the descriptor takes no memfd: it is to be of a socketpair"};
@@ -205,11 +226,11 @@ void Session::on_made(Mapper::Mapped made) {
     } else if (!made.mapping) {
         not_lent_ = std::move(made.mapping.error());
     }
-    host_.closer->release(lane(), std::move(made.answer));
+    host_.closer->release(connections_lane(lane()), std::move(made.answer));
 }
 
 void Session::take_back() {
-    if (lent_) host_.mapper->take_back(lane(), std::move(*lent_));
+    if (lent_) host_.mapper->take_back(lane(), std::move(*lent_), client_.charge);
     lent_.reset();
 }
 
@@ -230,6 +251,7 @@ Result<void> Session::on_attach(Packet& packet) {
 Result<Mapper::Wanted> Session::memory_of(Packet& packet, uint64_t bytes) {
     Mapper::Wanted out;
     out.session = id_;
+    out.turn = client_.charge;
     out.bytes = out.bytes_max = bytes;
     out.host = host_.mapping;
     if (!packet.fds.empty()) {
@@ -243,6 +265,9 @@ Result<Mapper::Wanted> Session::memory_of(Packet& packet, uint64_t bytes) {
     }
     if (packet.out_of_descriptors) return fail(Errc::no_memory, "the daemon is out of descriptors");
     if (!lent_ && not_lent_) return fail(*not_lent_);
+    if (lending_)
+        return fail(Errc::no_memory,
+                    "the memory is not made yet: other memory of this user keeps the daemon waiting");
     if (!lent_ || lent_->mapping->bytes().size() != bytes)
         return fail(Errc::invalid_argument, "no memory of " + std::to_string(bytes) + " bytes was lent");
     out.memfd = std::move(lent_->memfd);

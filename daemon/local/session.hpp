@@ -26,9 +26,19 @@ struct SessionHost {
     CrowdWaker* waker = nullptr;
     MappingHost mapping;
     Mapper* mapper = nullptr;
-    ReleaserRef closer;         // of descriptors; a user's number is its lane
+    ReleaserRef closer;         // in lanes as below
     bool* any_ended = nullptr;  // set when a session ends
 };
+
+// A user's lanes of the closer. What nobody has read of a connection is closed without a call of its file
+// system's, so these never wait for long, and connections of a user whose descriptors are stuck go on being
+// closed [S16].
+constexpr uint64_t connections_lane(uint64_t tenant) {
+    return 2 * tenant;
+}
+constexpr uint64_t descriptors_lane(uint64_t tenant) {
+    return 2 * tenant + 1;
+}
 
 // A connection that the server has accepted.
 struct Client {
@@ -79,7 +89,8 @@ class Session final : private Waker {
     static constexpr size_t rest_at_once_max = 8;    // entries of a client that has ended
 
     void handle(Time now, Packet& packet);
-    uint64_t lane() const { return client_.tenant->number; }  // of what is given back on threads
+    uint64_t lane() const { return client_.tenant->number; }  // of memory, and of other things as above
+    size_t unclosed() const { return host_.closer->descriptors(descriptors_lane(lane())); }
     bool passes_too_many() const;
     Error too_many_unclosed() const;
     void on_packet(Time now, Packet& packet);

@@ -4,7 +4,10 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
+
+#include "loop/impatience.hpp"
 
 namespace nexar::loop {
 
@@ -13,7 +16,7 @@ namespace {
 // munmap() holds the address space's lock, which every mmap() of the daemon waits for: about 30 ms a piece.
 constexpr size_t piece_bytes = size_t{64} << 20;
 
-void give_back(Released what) {
+void give_back(Released what, bool closings_wait) {
     for (MutableBytes rest = what.mapping; !rest.empty();) {
         const MutableBytes piece = rest.first(std::min(rest.size(), piece_bytes));
         // A part of a huge page of 1 GiB is refused.
@@ -23,6 +26,8 @@ void give_back(Released what) {
         }
         rest = rest.subspan(piece.size());
     }
+    std::optional<Impatience> impatience;
+    if (!closings_wait && !what.descriptors.empty()) impatience.emplace();
     what.descriptors.clear();
 }
 
@@ -30,7 +35,9 @@ void give_back(Released what) {
 
 void Releaser::release(uint64_t lane, Released what) {
     const size_t descriptors = what.descriptors.size();
-    lanes_.add(lane, descriptors, [what = std::move(what)]() mutable { give_back(std::move(what)); });
+    lanes_.add(lane, descriptors, [what = std::move(what), wait = closings_wait_]() mutable {
+        give_back(std::move(what), wait);
+    });
 }
 
 void Releaser::release(uint64_t lane, Fd descriptor) {

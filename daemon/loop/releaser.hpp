@@ -1,7 +1,8 @@
 // Releaser: gives back what clients brought, on threads of its own, because that may take as long as a client
 // likes [S16]: close() of a socket that lingers, or of a file whose file system is another process;
-// munmap() of the last reference to gigabytes. The servers of sessions and of the admin socket have one for
-// connections and descriptors, the server of sessions another one for mappings.
+// munmap() of the last reference to gigabytes. A close() is not left to wait for long: signals interrupt it.
+// The servers of sessions and of the admin socket have one for connections and descriptors, the server of
+// sessions another one for mappings.
 //
 // Thread: any.
 #pragma once
@@ -25,7 +26,9 @@ struct Released {
 
 class Releaser {
   public:
-    explicit Releaser(size_t threads_max) : lanes_(threads_max) {}
+    // `closings_wait`: nothing interrupts them, for tests.
+    explicit Releaser(size_t threads_max, bool closings_wait = false)
+        : closings_wait_(closings_wait), lanes_(threads_max) {}
 
     // Those of one lane are given back one after the other.
     void release(uint64_t lane, Released what);
@@ -38,6 +41,7 @@ class Releaser {
     bool idle_within(unsigned seconds) const { return lanes_.idle_within(seconds); }
 
   private:
+    const bool closings_wait_;
     Lanes lanes_;
 };
 

@@ -28,7 +28,7 @@ class Member::ClientsRelay final : public engine::Clients {
 };
 
 namespace {
-// A region takes one, while it is registered two.
+// A region takes two, while it is registered a few more.
 uint64_t descriptors_max() {
     rlimit limit{};
     return ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 1024;
@@ -37,7 +37,7 @@ uint64_t descriptors_max() {
 TenantLimits tenant_limits(const config::Config& config) {
     TenantLimits limits;
     limits.total(Resource::sessions) = config.sessions_max;
-    limits.total(Resource::regions) = std::min<uint64_t>(config.regions_max, descriptors_max() / 2);
+    limits.total(Resource::regions) = std::min<uint64_t>(config.regions_max, descriptors_max() / 3);
     limits.total(Resource::region_bytes) = config.region_bytes_max;
     limits.total(Resource::groups) = config.groups_max;
     limits.total(Resource::scratch_bytes) = config.scratch_bytes_max;

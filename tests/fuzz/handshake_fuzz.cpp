@@ -119,6 +119,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     host.waker = &waker;
     host.mapping.unmapper = unmapper;
     host.closer = closer;
+    static const auto mapper = std::move(*local::Mapper::open(4));
+    host.mapper = mapper.get();
     bool any_ended = false;
     host.any_ended = &any_ended;
     Tenants tenants;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 #include <cstring>
 #include <numeric>
 #include <vector>
@@ -46,6 +47,16 @@ Fd touched(RawSession& session, uint64_t bytes) {
     for (uint64_t at = 0; memfd && at < bytes; at += 2 * mib)
         REQUIRE(::pwrite(memfd.get(), "", 1, static_cast<off_t>(at)) == 1);
     return memfd;
+}
+
+// What is left of it: one end of a socketpair, in which it waits to be read.
+Fd in_flight(const Fd& memfd) {
+    int ends[2];
+    REQUIRE(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);
+    const Fd to(ends[0]);
+    Fd from(ends[1]);
+    REQUIRE(local::send_packet(to.get(), std::as_bytes(std::span("x")), std::vector<int>{memfd.get()}));
+    return from;
 }
 
 DaemonOptions as_configured() {
@@ -102,21 +113,63 @@ TEST_CASE("[S19] a wish that is none is answered with the registration, and ends
     CHECK(add_lent(session, 4, mib).status == NEXAR_OK);
 }
 
-TEST_CASE("[S19] a client that keeps lent memory from being sealed soon gets none", "[local][hostile]") {
-    ThreadDaemon daemon(as_configured());
+TEST_CASE("[S19] lent memory counts as long as a client has it, also kept from being sealed",
+          "[local][hostile]") {
+    enum class How { mapped, in_flight, sealed, punched };
+    const How how = GENERATE(How::mapped, How::in_flight, How::sealed, How::punched);
+    DaemonOptions options = as_configured();
+    options.tenants.total(Resource::regions) = 100;  // 30 of one user
+    ThreadDaemon daemon(options);
     RawSession session;
     REQUIRE(session.open(daemon.path()));
-    for (uint32_t i = 0; i < 256; ++i) {
-        const Fd memfd = touched(session, 4096);
-        REQUIRE(memfd);
-        if (i % 2 == 0) REQUIRE(::fcntl(memfd.get(), F_ADD_SEALS, F_SEAL_SEAL) == 0);
-        if (i % 2 == 1)
+    const size_t free = 30 - 1;  // its region
+
+    std::vector<Fd> hoard;
+    const auto keep_one = [&] {
+        Fd memfd = touched(session, 4096);
+        if (!memfd) return false;
+        if (how == How::sealed) REQUIRE(::fcntl(memfd.get(), F_ADD_SEALS, F_SEAL_SEAL) == 0);
+        if (how == How::punched)
             REQUIRE(::fallocate(memfd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096) == 0);
-        const Errc expected = i % 2 == 0 ? Errc::unsupported : Errc::invalid_argument;
-        CHECK(add_lent(session, 2 + i, 4096).status == static_cast<int32_t>(expected));
+        hoard.push_back(how == How::in_flight ? in_flight(memfd) : std::move(memfd));
+        return true;
+    };
+    while (hoard.size() < free) REQUIRE(keep_one());
+    CHECK_FALSE(keep_one());
+    CHECK(add_lent(session, 2, 4096).text.contains("regions"));
+
+    hoard.pop_back();
+    CHECK(daemon.eventually(keep_one));
+    CHECK(hoard.size() == free);
+    hoard.clear();
+    CHECK(daemon.eventually([&] {
+        const bool kept = keep_one();
+        return kept && hoard.size() == free;
+    }));
+}
+
+TEST_CASE("[S19] a session counts until what came to its connection is read, or closed", "[local][hostile]") {
+    DaemonOptions options = as_configured();
+    options.tenants.total(Resource::sessions) = 10;  // 3 of one user
+    ThreadDaemon daemon(options);
+    std::vector<Fd> unread;
+    for (int i = 0; i < 3; ++i) {
+        unread.push_back(dial(daemon.path()));
+        REQUIRE(say(unread.back(), hello()));                              // WELCOME has two descriptors
+        REQUIRE(say(unread.back(), nexar_msg_head{1, NEXAR_MSG_ATTACH}));  // ends the session
     }
-    CHECK(session.borrow(mib) < 0);
-    CHECK(add_lent(session, 300, mib).text.contains("kept from being sealed"));
+    REQUIRE(daemon.eventually([&] { return daemon.counters.sessions == 0; }));
+    const auto welcome = [&] {
+        const Fd fd = dial(daemon.path());
+        return say(fd, hello()) && receive_type(fd) == NEXAR_MSG_WELCOME;
+    };
+    CHECK_FALSE(welcome());
+    CHECK_FALSE(welcome());
+    unread.pop_back();
+    CHECK(daemon.eventually(welcome));
+    while (receive_type(unread[0]) != 0) {
+    }
+    CHECK(daemon.eventually(welcome));
 }
 
 TEST_CASE("[S19] memfds of clients are refused, unless the configuration says otherwise",

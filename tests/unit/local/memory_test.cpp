@@ -96,7 +96,7 @@ TEST_CASE("a missing page is survived where the process may have no more mapping
 TEST_CASE("memory is charged until it is unmapped, however long that takes", "[local][N2][S16]") {
     Tenants tenants;
     const TenantRef tenant = tenants.of("", 1000);
-    const auto unmapper = std::make_shared<loop::Releaser>(1);
+    const auto unmapper = std::make_shared<loop::Releaser>(1, true);
     StuckSocket stuck;
     unmapper->release(0, stuck.take());  // what comes behind waits
     const Memfd memory(4 * page);

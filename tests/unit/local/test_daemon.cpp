@@ -69,6 +69,7 @@ void run_daemon(const std::string& path, const DaemonOptions& options, std::atom
     config.handshake_timeout = options.handshake_timeout;
     config.session = options.limits;
     config.session.memfds_in_place = options.memfds_in_place;
+    config.closings_wait = options.closings_wait;
     Tenants tenants(options.tenants);
     auto server = local::Server::open(config, engine, tenants, epoll, log);
     if (!server) std::fprintf(stderr, "test daemon: %s\n", server.error().text.c_str());

@@ -21,6 +21,7 @@ struct DaemonOptions {
     bool tick = true;
     local::SessionLimits limits;
     bool memfds_in_place = true;
+    bool closings_wait = false;
 };
 
 // Runs until `stop`; the counters are for tests of the same process.

@@ -8,6 +8,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cerrno>
 #include <thread>
+#include <vector>
 
 #include "support/forbidden_calls.hpp"
 #include "support/stuck_socket.hpp"
@@ -35,7 +36,7 @@ bool hangs_up(const Fd& fd) {
 }  // namespace
 
 TEST_CASE("[S16] a lane that is stuck holds up no other", "[loop]") {
-    Releaser releaser(3);
+    Releaser releaser(3, true);
     StuckSocket first, second;
     releaser.release(1, first.take());
     releaser.release(2, second.take());
@@ -51,12 +52,20 @@ TEST_CASE("[S16] a lane that is stuck holds up no other", "[loop]") {
     CHECK(releaser.descriptors() == 0);
 }
 
+TEST_CASE("[S16] what would wait long to be closed is interrupted", "[loop]") {
+    Releaser releaser(1);
+    std::vector<StuckSocket> stuck(20);
+    for (StuckSocket& one : stuck) releaser.release(1, one.take());
+    CHECK(hangs_up(pipe_through(releaser, 1)));
+    CHECK(releaser.idle_within(60));
+}
+
 TEST_CASE("[S16] a releaser that ends waits for nothing, and what it has is given back all the same",
           "[loop]") {
     StuckSocket stuck;
     Fd behind;
     {
-        Releaser releaser(1);
+        Releaser releaser(1, true);
         releaser.release(1, stuck.take());
         behind = pipe_through(releaser, 2);
     }
