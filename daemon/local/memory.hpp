@@ -109,7 +109,7 @@ class Mapping {
     std::shared_ptr<Rest> rest_ = std::make_shared<Rest>();
 };
 
-// A descriptor of the daemon's that tells whether others have a memfd of which each got an open file of its
+// A descriptor of the daemon's that shows whether others have a memfd of which each got an open file of its
 // own, open for writing (copy_of()); which the daemon's first descriptor, from memfd_create(2), is not.
 Result<Fd> witness_of(int memfd);
 Result<Fd> copy_of(int memfd);

@@ -63,7 +63,7 @@ Result<void> Server::start() {
         holes_unguarded_ = holes.error().text;
         log_->warn("holes_unguarded", {field("reason", holes_unguarded_)});  // [S18]
     }
-    // Whoever keeps a thread has a session that counts meanwhile.
+    // A user who keeps a thread waiting has a session that counts meanwhile.
     NEXAR_TRY(mapper_, Mapper::open(tenants_->totals().limits.total(Resource::sessions)));
     const auto witnesses = check_witnesses();
     if (witnesses)

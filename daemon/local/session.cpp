@@ -51,7 +51,22 @@ bool is_unix_socket(int fd) {
     return ::getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_UNIX;
 }
 
-// What was sent there counts until it was read, or the other end is closed.
+// What the client sent, after which it can send no more. The other end may be among it.
+void drop_unread(int connection) {
+    // A message may be empty, as the end is; but only a message comes with credentials. There is no room for
+    // its descriptors.
+    const int on = 1;
+    ::setsockopt(connection, SOL_SOCKET, SO_PASSCRED, &on, sizeof on);
+    for (;;) {
+        alignas(cmsghdr) char control[CMSG_SPACE(sizeof(ucred))];
+        msghdr header{};
+        header.msg_control = control;
+        header.msg_controllen = sizeof control;
+        if (::recvmsg(connection, &header, MSG_DONTWAIT) < 0 || header.msg_controllen == 0) return;
+    }
+}
+
+// What the daemon sent there counts until it was read, or the other end is closed.
 bool has_unread(int connection) {
     int bytes = 0;
     return ::ioctl(connection, SIOCOUTQ, &bytes) == 0 && bytes > 0;
@@ -75,16 +90,13 @@ Session::Session(SessionId id, Client client, const SessionHost& host, Time hand
 Session::~Session() {
     ::shutdown(connection(), SHUT_RDWR);
     take_back();
-    host_.mapper->unreturned()->add([closer = host_.closer, lane = connections_lane(this->lane()),
-                                     connection = std::move(client_.connection),
-                                     charge = std::move(client_.charge)]() mutable {
-        if (has_unread(connection.get())) return false;
-        loop::Released last;
-        last.descriptors.push_back(std::move(connection));
-        last.until = std::move(charge);
-        closer->release(lane, std::move(last));
-        return true;
-    });
+    auto hang_up = [unreturned = host_.mapper->unreturned(), connection = std::move(client_.connection),
+                    charge = std::move(client_.charge)]() mutable {
+        drop_unread(connection.get());
+        unreturned->add(
+            [held = std::move(connection), counted = std::move(charge)] { return !has_unread(held.get()); });
+    };
+    host_.closer->release(connections_lane(lane()), {.connection = std::move(hang_up)});
 }
 
 void Session::on_readable(Time now) {

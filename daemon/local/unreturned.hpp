@@ -1,6 +1,6 @@
 // Unreturned: what clients still have of the daemon's when it has no use for it any more: memory that it
 // lent, and connections whose descriptors they did not read. What these hold, and the charges for it, end
-// when the clients have given it back [S19]. Nothing tells the daemon when, so it asks again and again.
+// when the clients have given it back [S19]. No event says when, so the daemon asks again and again.
 //
 // Thread: any.
 #pragma once
@@ -18,7 +18,7 @@ class Unreturned {
     // Whether it was given back, and what is held until it was. It does not wait, and adds nothing here.
     using Question = std::move_only_function<bool()>;
 
-    // Asks it, and two of those that wait: so whoever comes and goes quickly leaves few.
+    // Asks it, and two of those that wait: so clients that come and go quickly leave few.
     void add(Question question);
     // Asks the next ones. What they hold ends in this thread.
     void look();

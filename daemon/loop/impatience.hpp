@@ -1,4 +1,4 @@
-// Impatience: while one lives, no system call of its thread waits for long where a signal may end the wait:
+// Impatience: while one exists, no system call of its thread waits for long where a signal may end the wait:
 // one comes again and again. close() of the last descriptor of a socket that lingers waits so (socket(7),
 // SO_LINGER); what it would have waited for goes on without it.
 //

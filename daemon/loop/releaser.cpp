@@ -27,14 +27,16 @@ void give_back(Released what, bool closings_wait) {
         rest = rest.subspan(piece.size());
     }
     std::optional<Impatience> impatience;
-    if (!closings_wait && !what.descriptors.empty()) impatience.emplace();
+    if (!closings_wait && (!what.descriptors.empty() || what.connection)) impatience.emplace();
     what.descriptors.clear();
+    if (what.connection) what.connection();
+    what.connection = nullptr;
 }
 
 }  // namespace
 
 void Releaser::release(uint64_t lane, Released what) {
-    const size_t descriptors = what.descriptors.size();
+    const size_t descriptors = what.descriptors.size() + (what.connection ? 1 : 0);
     lanes_.add(lane, descriptors, [what = std::move(what), wait = closings_wait_]() mutable {
         give_back(std::move(what), wait);
     });

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -20,8 +21,9 @@ namespace nexar::loop {
 
 struct Released {
     MutableBytes mapping{};
-    std::vector<Fd> descriptors{};        // closed when the mapping is gone
-    std::shared_ptr<const void> until{};  // kept until all is given back
+    std::vector<Fd> descriptors{};                 // closed when the mapping is gone
+    std::shared_ptr<const void> until{};           // kept until all is given back
+    std::move_only_function<void()> connection{};  // instead of a descriptor: gives it back
 };
 
 class Releaser {
@@ -33,7 +35,7 @@ class Releaser {
     // Those of one lane are given back one after the other.
     void release(uint64_t lane, Released what);
     void release(uint64_t lane, Fd descriptor);
-    // Descriptors that are not closed yet.
+    // Descriptors that are not closed yet, and connections.
     size_t descriptors(uint64_t lane) const { return lanes_.weight(lane); }
     size_t descriptors() const { return lanes_.weight(); }
 
