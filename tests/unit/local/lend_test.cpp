@@ -172,6 +172,24 @@ TEST_CASE("[S19] a session counts until what came to its connection is read, or 
     CHECK(daemon.eventually(welcome));
 }
 
+TEST_CASE("[S19] a client's end in its own connection keeps no session", "[local][hostile]") {
+    DaemonOptions options = as_configured();
+    options.tenants.total(Resource::sessions) = 10;  // 3 of one user
+    ThreadDaemon daemon(options);
+    for (int i = 0; i < 20; ++i) {
+        const auto into_itself = [&] {
+            const Fd fd = dial(daemon.path());
+            REQUIRE(say(fd, hello()));
+            if (!say(fd, nexar_msg_head{1, 2})) return false;  // ends the session, if there is one
+            local::send_packet(fd.get(), Bytes{}, std::vector<int>{fd.get()});
+            local::send_packet(fd.get(), Bytes{}, std::vector<int>{fd.get()});
+            return true;
+        };
+        REQUIRE(daemon.eventually(into_itself));
+    }
+    CHECK(daemon.eventually([&] { return RawSession().open(daemon.path()); }));
+}
+
 TEST_CASE("[S19] memfds of clients are refused, unless the configuration says otherwise",
           "[local][hostile]") {
     ThreadDaemon daemon(as_configured());
