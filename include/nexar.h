@@ -749,6 +749,17 @@ NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_request_wait_any(const nexar_reque
                                                                int64_t timeout_ms, uint64_t* index,
                                                                nexar_completion* completion);
 
+/* As test_any and wait_any, but all that have ended: *ended of them, at least 1, with their places in the array in
+ * indices, ascending, and their completions (as for wait_all) in the same order: the k-th is of requests[indices[k]].
+ * indices and completions (or NULL) have room for count. NEXAR_PENDING: none has ended, and *ended is 0. */
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_request_test_some(const nexar_request* requests, uint64_t count,
+                                                                uint64_t* indices, uint64_t* ended,
+                                                                nexar_completion* completions, uint64_t stride);
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_request_wait_some(const nexar_request* requests, uint64_t count,
+                                                                int64_t timeout_ms, uint64_t* indices,
+                                                                uint64_t* ended, nexar_completion* completions,
+                                                                uint64_t stride);
+
 /* Waits until all of count requests (as above; those that are 0 count as ended) have ended. NEXAR_OK: all succeeded, or
  * there are none (count 0: requests may be NULL). A failure: the status of the first one, in the array's order, that
  * failed, when all have ended. NEXAR_PENDING: the timeout has passed. completions: NULL, or an array of count elements

@@ -124,6 +124,39 @@ Result<Row> row(nexar_completion* first, uint64_t stride) {
     return Row{first, stride};
 }
 
+struct Some {
+    uint64_t* indices;
+    uint64_t* count;
+    nexar_completion* completions;
+    uint64_t stride;
+};
+
+nexar_status some(const char* op, const nexar_request* requests, uint64_t count, int64_t timeout_ms,
+                  const Some& out) {
+    if (!out.indices || !out.count) return failed(op, Errc::invalid_argument, "indices or ended is NULL");
+    auto into = row(out.completions, out.stride);
+    if (!into) return failed(op, into.error());
+    if (auto good = check_timeout(timeout_ms); !good) return failed(op, good.error());
+    auto among = list_of(requests, count);
+    if (!among) return failed(op, among.error());
+    if (among->slots.empty()) return failed(op, Errc::invalid_argument, "count or all requests are 0");
+    size_t first = 0;
+    const auto waited =
+        among->session->wait_any(among->slots.data(), among->slots.size(), deadline(timeout_ms), first);
+    if (waited == Session::Waited::signal)
+        return failed(op, Errc::interrupted, "a signal arrived while waiting");
+    uint64_t found = 0;
+    for (size_t i = first; waited == Session::Waited::completed && i < among->slots.size(); ++i) {
+        const Outcome outcome = among->session->test(among->slots[i]);
+        if (outcome.freed) return failed(op, freed_error());
+        if (outcome.completion.status == NEXAR_PENDING) continue;
+        fill_completion(*among->session, among->slots[i], outcome, (*into)[found], into->room());
+        out.indices[found++] = among->places[i];
+    }
+    *out.count = found;
+    return found == 0 ? NEXAR_PENDING : NEXAR_OK;
+}
+
 }  // namespace
 
 extern "C" {
@@ -165,6 +198,17 @@ nexar_status nexar_request_test_any(const nexar_request* requests, uint64_t coun
 nexar_status nexar_request_wait_any(const nexar_request* requests, uint64_t count, int64_t timeout_ms,
                                     uint64_t* index, nexar_completion* completion) {
     return any("request_wait_any", requests, count, timeout_ms, index, completion);
+}
+
+nexar_status nexar_request_test_some(const nexar_request* requests, uint64_t count, uint64_t* indices,
+                                     uint64_t* ended, nexar_completion* completions, uint64_t stride) {
+    return some("request_test_some", requests, count, 0, {indices, ended, completions, stride});
+}
+
+nexar_status nexar_request_wait_some(const nexar_request* requests, uint64_t count, int64_t timeout_ms,
+                                     uint64_t* indices, uint64_t* ended, nexar_completion* completions,
+                                     uint64_t stride) {
+    return some("request_wait_some", requests, count, timeout_ms, {indices, ended, completions, stride});
 }
 
 nexar_status nexar_request_wait_all(const nexar_request* requests, uint64_t count, int64_t timeout_ms,

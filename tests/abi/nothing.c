@@ -128,7 +128,7 @@ static void groups(nexar_group* group) {
 
 static void requests(nexar_request r) {
     nexar_completion completion = NEXAR_COMPLETION_INIT;
-    uint64_t index = 0;
+    uint64_t index = 0, ended = 0;
     HANDLE(nexar_request_test(r, &completion));
     HANDLE(nexar_request_test(r, NULL));
     HANDLE(nexar_request_wait(r, 10, &completion));
@@ -138,12 +138,16 @@ static void requests(nexar_request r) {
     if (r == 0) {
         ARGUMENT(nexar_request_test_any(&r, 1, &index, &completion));
         ARGUMENT(nexar_request_wait_any(&r, 1, 10, &index, &completion));
+        ARGUMENT(nexar_request_test_some(&r, 1, &index, &ended, &completion, sizeof completion));
+        ARGUMENT(nexar_request_wait_some(&r, 1, 10, &index, &ended, NULL, 0));
         if (nexar_request_wait_all(&r, 1, 10, &completion, sizeof completion) != NEXAR_OK)
             wrong = (printf("wait_all of a request that is 0, which counts as ended\n"), 1);
         return;
     }
     HANDLE(nexar_request_test_any(&r, 1, &index, &completion));
     HANDLE(nexar_request_wait_any(&r, 1, 10, &index, &completion));
+    HANDLE(nexar_request_test_some(&r, 1, &index, &ended, &completion, sizeof completion));
+    HANDLE(nexar_request_wait_some(&r, 1, 10, &index, &ended, NULL, 0));
     HANDLE(nexar_request_wait_all(&r, 1, 10, &completion, sizeof completion));
 }
 
@@ -157,6 +161,7 @@ static void the_rest(void) {
     ARGUMENT(nexar_request_test_any(NULL, 0, &index, NULL));
     ARGUMENT(nexar_request_wait_any(NULL, 1, 10, &index, NULL));
     ARGUMENT(nexar_request_wait_any(&r, 4097, 10, &index, NULL));
+    ARGUMENT(nexar_request_wait_some(&r, 4097, 10, &index, &index, NULL, 0));
     ARGUMENT(nexar_request_wait_all(NULL, 1, 10, NULL, 0));
     if (nexar_last_error(NULL) != NEXAR_ERR_INVALID_ARGUMENT) wrong = (printf("last_error(NULL)\n"), 1);
     error.struct_size = 0;

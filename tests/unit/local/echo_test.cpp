@@ -325,6 +325,57 @@ TEST_CASE("wait_any and poll report what has ended, each once", "[local]") {
     REQUIRE(nexar_session_close(session) == NEXAR_OK);
 }
 
+TEST_CASE("wait_some gives all that have ended, in the array's order, as often as it is asked", "[local]") {
+    ThreadDaemon daemon;
+    nexar_session* session = open_session(daemon.path());
+    nexar_group *stuck = nullptr, *group = nullptr;
+    REQUIRE(open_group(session, "stuck", 1, &stuck) == NEXAR_OK);
+    REQUIRE(open_group(session, "alone", 1, &group) == NEXAR_OK);
+    nexar_request requests[6] = {};  // [0] and [3] are 0
+    for (const size_t i : {1u, 4u}) REQUIRE(nexar_barrier_start(stuck, nullptr, &requests[i]) == NEXAR_OK);
+    uint64_t indices[6] = {99, 99, 99, 99, 99, 99}, count = 9;
+    nexar_completion ends[6] = {};
+    const auto some = [&](int64_t timeout_ms) {
+        return nexar_request_wait_some(requests, 6, timeout_ms, indices, &count, ends, sizeof *ends);
+    };
+    REQUIRE(some(30) == NEXAR_PENDING);
+    CHECK(count == 0);
+    CHECK(nexar_request_test_some(requests, 6, indices, &count, nullptr, 0) == NEXAR_PENDING);
+    CHECK(indices[0] == 99);
+
+    for (const size_t i : {5u, 2u}) {
+        nexar_op_options options = NEXAR_OP_OPTIONS_INIT;
+        options.user_data = i;
+        REQUIRE(nexar_barrier_start(group, &options, &requests[i]) == NEXAR_OK);
+        REQUIRE(nexar_request_wait(requests[i], 5000, nullptr) == NEXAR_OK);
+    }
+    for (int again = 0; again < 2; ++again) {
+        REQUIRE(some(NEXAR_TIMEOUT_NONE) == NEXAR_OK);
+        REQUIRE(count == 2);
+        for (const size_t k : {0u, 1u}) {
+            const size_t place = k == 0 ? 2 : 5;
+            CHECK(indices[k] == place);
+            CHECK(ends[k].request == requests[place]);
+            CHECK(ends[k].user_data == place);
+            CHECK(ends[k].status == NEXAR_OK);
+        }
+        CHECK(ends[2].struct_size == 0);
+    }
+    // One that failed is one that has ended.
+    REQUIRE(nexar_request_cancel(requests[4]) == NEXAR_OK);
+    REQUIRE(nexar_request_wait(requests[4], 5000, nullptr) == NEXAR_ERR_CANCELLED);
+    REQUIRE(some(0) == NEXAR_OK);
+    REQUIRE(count == 3);
+    CHECK(indices[1] == 4);
+    CHECK(ends[1].status == NEXAR_ERR_CANCELLED);
+    CHECK(nexar_request_test_some(requests, 6, nullptr, &count, nullptr, 0) == NEXAR_ERR_INVALID_ARGUMENT);
+    CHECK(nexar_request_test_some(requests, 6, indices, nullptr, nullptr, 0) == NEXAR_ERR_INVALID_ARGUMENT);
+    CHECK(nexar_request_test_some(requests, 6, indices, &count, ends, 3) == NEXAR_ERR_INVALID_ARGUMENT);
+    REQUIRE(nexar_request_free(requests[5]) == NEXAR_OK);
+    CHECK(some(0) == NEXAR_ERR_BAD_HANDLE);
+    REQUIRE(nexar_session_close(session) == NEXAR_OK);
+}
+
 TEST_CASE("the session's descriptor is readable when something ended or the daemon went, and not before",
           "[local]") {
     auto daemon = std::make_unique<ThreadDaemon>();

@@ -108,6 +108,11 @@ TEST_CASE("waiting for none of the requests ends at once, and well", "[local]") 
           NEXAR_ERR_INVALID_ARGUMENT);
     CHECK(nexar_request_test_any(none, 0, &index, &completion) == NEXAR_ERR_INVALID_ARGUMENT);
     CHECK(nexar_request_test_any(none, 2, &index, &completion) == NEXAR_ERR_INVALID_ARGUMENT);
+    uint64_t ended = 8;
+    CHECK(nexar_request_wait_some(none, 2, 0, &index, &ended, &completion, sizeof completion) ==
+          NEXAR_ERR_INVALID_ARGUMENT);
+    CHECK(nexar_request_test_some(nullptr, 0, &index, &ended, nullptr, 0) == NEXAR_ERR_INVALID_ARGUMENT);
+    CHECK(ended == 8);
     CHECK(index == 7);
     CHECK(completion.status == NEXAR_PENDING);
 }
