@@ -1,7 +1,7 @@
 // See rendezvous.hpp. The member's side of prepare and commit. The states of a reservation:
 //   none -> waiting for links    a prepare whose opens are all free [R5]
 //   waiting -> prepared          connected to every member node: answered OK
-//   prepared -> querying         the leader is lost, or silent for too long [R8]
+//   prepared -> querying         the leader is lost, or silent for too long [R8] (queries.cpp)
 //   any -> committed             by a commit of the leader or of another member
 //   any -> aborted               by a refusal of the leader or of another member, or no member answered
 #include <algorithm>
@@ -150,22 +150,6 @@ std::string Rendezvous::contradiction(const wire::GroupOpen& open, const wire::G
     return {};
 }
 
-void Rendezvous::promise(const NodeId& to, const GroupId& group) {
-    std::deque<GroupId>& groups = promised_[to];
-    if (std::ranges::find(groups, group) != groups.end()) return;
-    groups.push_back(group);
-    if (groups.size() > config_.promises_max) groups.pop_front();
-}
-
-bool Rendezvous::has_promised(const NodeId& from, const wire::GroupPrepare& prepare) const {
-    const auto to = [&](const NodeId& node) {
-        const auto at = promised_.find(node);
-        return at != promised_.end() && std::ranges::find(at->second, prepare.group) != at->second.end();
-    };
-    return to(from) ||
-           std::ranges::any_of(prepare.members, [&](const auto& member) { return to(member.node); });
-}
-
 // Final only if no connection can be expected: another incarnation of the node may connect soon [R7].
 Error Rendezvous::link_fault(const Reservation& reservation, const NodeId& node, Reach reach) const {
     if (reach == Reach::over)
@@ -204,14 +188,6 @@ void Rendezvous::answer_prepare(const GroupId& group, Reservation& reservation, 
     if (reservation.proof && error.code == Errc::ok)
         tag = reservation.proof->tag_of(config_.self, config_.incarnation);
     send(reservation.leader, wire::GroupPrepared{group, std::move(error), tag});
-}
-
-// `node` is reachable again. If it is the leader, the query of the others ends: its decision may still come.
-void Rendezvous::resume(const NodeId& node, const GroupId& group, Reservation& reservation, Time now) {
-    if (reservation.link_deadline != never) answer_prepare(group, reservation, now);
-    if (reservation.query_until == never) return;
-    if (reservation.leader == node && now < reservation.decision_deadline) reservation.query_until = never;
-    reschedule(group, reservation);
 }
 
 void Rendezvous::on_commit(const NodeId& from, const wire::GroupCommit& message, Time now) {
@@ -279,6 +255,7 @@ void Rendezvous::commit(const GroupId& group, const std::vector<wire::Tag>& tags
             send(leader_of(own), wire::GroupWithdraw{member.request, own.open.key, true, false}, own.payer);
         forget(at);
     }
+    for (const NodeId& node : reservation.asking) send(node, wire::GroupCommit{group, tags});
     std::vector<NodeId> nodes{config_.self};
     for (const auto& [node, incarnation] : reservation.nodes) nodes.push_back(node);
     std::ranges::sort(nodes);
@@ -289,6 +266,7 @@ void Rendezvous::commit(const GroupId& group, const std::vector<wire::Tag>& tags
 void Rendezvous::abort_attempt(const GroupId& group, const Error& error, Time now) {
     const Reservation reservation = take(group);
     decided(group, {Outcome::aborted, {}, {}, {}, now});
+    for (const NodeId& node : reservation.asking) send(node, wire::GroupRefused{{}, group, error});
     for (const wire::GroupMemberRecord& member : reservation.prepare.members) {
         if (member.node != config_.self) continue;
         const Owned at = own_.find(member.request);
@@ -358,46 +336,6 @@ void Rendezvous::disown(const NodeId& from, const GroupId& group, const NodeId& 
     const bool member =
         std::find(decision.nodes.begin(), decision.nodes.end(), config_.self) != decision.nodes.end();
     if (member) actions_.push_back(Disowned{group, by, error.text});
-}
-
-void Rendezvous::query_members(const GroupId& group, Reservation& reservation, Time now) {
-    reservation.query_until = now + config_.query_timeout;
-    reschedule(group, reservation);
-    std::set<NodeId> asked{reservation.leader};
-    for (const auto& [node, incarnation] : reservation.nodes) asked.insert(node);
-    for (const NodeId& node : asked)
-        if (node != config_.self) send(node, wire::GroupQuery{group});
-}
-
-void Rendezvous::on_query(const NodeId& from, const GroupId& group) {
-    if (reservations_.contains(group) || directory_.is_forming(group) || local_.is_forming(group))
-        return;  // not decided here
-    if (has_committed(group)) {
-        const Decision& decision = decisions_.at(group);
-        if (std::ranges::binary_search(decision.nodes, from))
-            send(from, wire::GroupCommit{group, decision.tags});
-        return;
-    }
-    if (has_forgotten(group)) return;
-    const Error error{
-        Errc::pending, "node " + name_of(config_.self) + " has called off the group", -1, -1, {}};
-    if (!decisions_.contains(group)) promise(from, group);
-    send(from, wire::GroupRefused{{}, group, error});
-}
-
-void Rendezvous::on_reservation_time(const GroupId& group, Time now) {
-    const auto at = reservations_.find(group);
-    if (at == reservations_.end()) return;
-    Reservation& reservation = at->second;
-    if (now >= reservation.link_deadline) answer_prepare(group, reservation, now);
-    if (reservation.query_until != never) {
-        if (now < reservation.query_until) return;
-        const Error error{
-            Errc::pending, "the node that formed it was lost, and no other knew a decision", -1, -1, {}};
-        abort_attempt(group, error, now);
-    } else if (now >= reservation.decision_deadline) {
-        query_members(group, reservation, now);
-    }
 }
 
 bool Rendezvous::has_committed(const GroupId& group) const {

@@ -179,6 +179,7 @@ class Rendezvous {
         Time link_deadline = never;  // waits for connections until then; never: the prepare was answered
         Time decision_deadline;      // the leader's decision is due then
         Time query_until = never;    // the other members were asked; waits for them until then [R8]
+        std::set<NodeId> asking;     // members that get the decision when there is one [R34]
         std::optional<Proof> proof;  // none: of local opens, led here
         Time due_at = never;         // where it is in reservations_due_
     };
@@ -200,9 +201,6 @@ class Rendezvous {
     bool has_own_nonces(const wire::GroupPrepare& prepare) const;
     static std::string contradiction(const wire::GroupOpen& open, const wire::GroupPrepare& prepare,
                                      const wire::GroupMemberRecord& member);
-    void promise(const NodeId& to, const GroupId& group);
-    bool has_promised(const NodeId& from, const wire::GroupPrepare& prepare) const;
-    void resume(const NodeId& node, const GroupId& group, Reservation& reservation, Time now);
     void answer_prepare(const GroupId& group, Reservation& reservation, Time now);
     void on_commit(const NodeId& from, const wire::GroupCommit& message, Time now);
     std::optional<NodeId> first_unproven(const Reservation& reservation,
@@ -211,15 +209,20 @@ class Rendezvous {
     void on_refused(const NodeId& from, const wire::GroupRefused& refused, Time now);
     void on_open_refused(const NodeId& from, const wire::GroupRefused& refused);
     bool decides(const NodeId& node, const Own& own, const Error& error) const;
-    void on_query(const NodeId& from, const GroupId& group);
     void on_unlisted(const NodeId& from, const wire::RequestId& request, Time now);
     void commit(const GroupId& group, const std::vector<wire::Tag>& tags, Time now);
     void disown(const NodeId& from, const GroupId& group, const NodeId& by, const Error& error);
     void abort_attempt(const GroupId& group, const Error& error, Time now);
-    void on_reservation_time(const GroupId& group, Time now);
-    void query_members(const GroupId& group, Reservation& reservation, Time now);
     Error link_fault(const Reservation& reservation, const NodeId& node, Reach reach) const;
     Reach reach_of(const NodeId& node, Incarnation incarnation) const;
+    // Members that ask each other (queries.cpp).
+    void promise(const NodeId& to, const GroupId& group);
+    bool has_promised(const NodeId& from, const wire::GroupPrepare& prepare) const;
+    void resume(const NodeId& node, const GroupId& group, Reservation& reservation, Time now);
+    void query_members(const GroupId& group, Reservation& reservation, Time now);
+    void on_query(const NodeId& from, const GroupId& group);
+    bool may_learn(const Reservation& reservation) const;
+    void on_reservation_time(const GroupId& group, Time now);
     // Opens (rendezvous.cpp).
     DirectoryConfig directory_config();
     Directory& directory_of(const Own& own) { return own.local ? local_ : directory_; }

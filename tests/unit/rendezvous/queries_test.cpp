@@ -1,0 +1,95 @@
+// Members that lost the leader of an attempt ask the others: who has not decided answers when it has.
+#include <catch2/catch_test_macros.hpp>
+#include <vector>
+
+#include "member.hpp"
+
+namespace nexar::rendezvous {
+namespace {
+
+template <class M>
+std::vector<std::pair<NodeId, M>> sent(Rendezvous& machine) {
+    std::vector<std::pair<NodeId, M>> out;
+    while (const auto action = machine.poll_action())
+        if (const auto* send = std::get_if<Send>(&*action))
+            if (const auto* m = std::get_if<M>(&send->message)) out.emplace_back(send->to, *m);
+    machine.check_invariants();
+    return out;
+}
+
+// A member that has prepared an attempt of three: itself, `other` and `third`, which does not answer.
+struct Prepared : Member {
+    Prepared() : Member(3) {
+        machine.on_peer_up(third, {}, Time{});
+        machine.on_message(leader, prepare(), Time(ms(1)));
+        sent();
+    }
+    wire::GroupPrepare prepare() const {
+        wire::GroupPrepare out = Member::prepare();
+        out.members.push_back({{third, 6}, third, 2, 8, {}, 0, {}});
+        return out;
+    }
+    const NodeId third = node_id(7);
+};
+
+}  // namespace
+
+TEST_CASE("a member that has not decided answers a question when it has", "[rendezvous][R34]") {
+    Prepared m;
+    for (const NodeId& node : {other, other, other2}) m.machine.on_message(node, wire::GroupQuery{group}, {});
+    REQUIRE(m.sent().empty());
+    SECTION("committed: the tags go to members only") {
+        m.machine.on_message(leader, Member::commit(m.prepare()), Time(ms(3)));
+        const auto answers = sent<wire::GroupCommit>(m.machine);
+        REQUIRE(answers.size() == 1);
+        CHECK(answers[0].first == other);
+        CHECK(answers[0].second.tags == Member::commit(m.prepare()).tags);
+    }
+    SECTION("called off by the leader: with its reason") {
+        const Error error{Errc::link_lost, "nodes a and b do not reach each other", 0, 1, {}};
+        m.machine.on_message(leader, wire::GroupRefused{{}, group, error}, Time(ms(3)));
+        const auto answers = sent<wire::GroupRefused>(m.machine);
+        REQUIRE(answers.size() == 1);
+        CHECK(answers[0].first == other);
+        CHECK(answers[0].second.error.code == Errc::link_lost);
+    }
+    SECTION("called off because nobody knew") {
+        m.machine.on_peer_down(leader, {}, Time(ms(3)));
+        m.machine.on_peer_down(m.third, {}, Time(ms(3)));
+        m.machine.on_time(m.machine.wake_at());
+        CHECK(m.machine.awaits(group) == false);
+        CHECK(sent<wire::GroupRefused>(m.machine).size() == 1);
+    }
+}
+
+TEST_CASE("a member waits for others that have not decided, as long as for its leader", "[rendezvous][R34]") {
+    Prepared m;
+    m.machine.on_peer_down(leader, {}, Time(ms(10)));
+    const Duration query = config_of(self).query_timeout, decision = config_of(self).decision_timeout;
+    const auto wait = [&](Time until) {
+        while (m.machine.wake_at() < until) m.machine.on_time(m.machine.wake_at());
+        return m.machine.awaits(group);
+    };
+    SECTION("they may still get the decision") {
+        CHECK(wait(Time(ms(10)) + query + ms(500)));
+        m.machine.on_message(m.third, Member::commit(m.prepare()), Time(ms(1600)));
+        CHECK_FALSE(m.machine.awaits(group));
+        m.sent();
+        CHECK(m.opened == 1);
+    }
+    SECTION("not for ever") {
+        CHECK(wait(Time(ms(1)) + decision));
+        CHECK_FALSE(wait(Time(ms(2)) + decision + query));
+    }
+    SECTION("all have lost the leader") {
+        for (const NodeId& node : {other, m.third})
+            m.machine.on_message(node, wire::GroupQuery{group}, Time(ms(11)));
+        CHECK_FALSE(wait(Time(ms(11)) + query));
+    }
+    SECTION("nobody can answer") {
+        for (const NodeId& node : {other, m.third}) m.machine.on_peer_down(node, {}, Time(ms(11)));
+        CHECK_FALSE(wait(Time(ms(11)) + query));
+    }
+}
+
+}  // namespace nexar::rendezvous
