@@ -315,8 +315,7 @@ void Rendezvous::on_refused(const NodeId& from, const wire::GroupRefused& refuse
     if (refused.id.number != 0) return on_open_refused(from, refused);  // otherwise of a whole attempt
     const auto at = reservations_.find(refused.group);
     if (at != reservations_.end()) {
-        if (from == at->second.leader || at->second.nodes.contains(from))
-            abort_attempt(refused.group, refused.error, now);
+        if (is_of(from, refused.group, at->second)) abort_attempt(refused.group, refused.error, now);
         return;
     }
     const NodeId& by = refused.id.origin.is_zero() ? from : refused.id.origin;
@@ -344,10 +343,11 @@ bool Rendezvous::has_committed(const GroupId& group) const {
 }
 
 // A leader need not keep what it decided about its own attempts: the decision is in the control log with each
-// node that had prepared. That node gets it before any answer, or treats this one as lost [R32].
+// node that had prepared. That node gets it before any answer, or treats this one as lost [R32]. And what an
+// earlier incarnation decided this one has never known [R35].
 bool Rendezvous::has_forgotten(const GroupId& group) const {
-    return may_make(config_.self, group) && group.counter >= config_.first_group &&
-           group.counter < next_group_ && !decisions_.contains(group);
+    if (!may_make(config_.self, group)) return group.creator == config_.self.prefix();
+    return group.counter >= config_.first_group && group.counter < next_group_ && !decisions_.contains(group);
 }
 
 void Rendezvous::decided(const GroupId& group, Decision decision) {

@@ -68,6 +68,15 @@ bool Rendezvous::may_learn(const Reservation& reservation) const {
     });
 }
 
+// What a node says that was started again since, or is in no such attempt, does not count [R35].
+bool Rendezvous::is_of(const NodeId& node, const GroupId& group, const Reservation& reservation) const {
+    if (node == reservation.leader) return may_make(node, group);
+    const auto member = reservation.nodes.find(node);
+    if (member == reservation.nodes.end()) return false;
+    const Reach reach = reach_of(node, member->second);
+    return reach == Reach::here || reach == Reach::nowhere;
+}
+
 void Rendezvous::on_reservation_time(const GroupId& group, Time now) {
     const auto at = reservations_.find(group);
     if (at == reservations_.end()) return;

@@ -222,6 +222,7 @@ class Rendezvous {
     void query_members(const GroupId& group, Reservation& reservation, Time now);
     void on_query(const NodeId& from, const GroupId& group);
     bool may_learn(const Reservation& reservation) const;
+    bool is_of(const NodeId& node, const GroupId& group, const Reservation& reservation) const;
     void on_reservation_time(const GroupId& group, Time now);
     // Opens (rendezvous.cpp).
     DirectoryConfig directory_config();

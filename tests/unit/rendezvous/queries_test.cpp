@@ -1,5 +1,7 @@
-// Members that lost the leader of an attempt ask the others: who has not decided answers when it has.
+// Members that lost the leader of an attempt ask the others: who has not decided answers when it has, and who
+// was not in the attempt does not count.
 #include <catch2/catch_test_macros.hpp>
+#include <map>
 #include <vector>
 
 #include "member.hpp"
@@ -90,6 +92,32 @@ TEST_CASE("a member waits for others that have not decided, as long as for its l
         for (const NodeId& node : {other, m.third}) m.machine.on_peer_down(node, {}, Time(ms(11)));
         CHECK_FALSE(wait(Time(ms(11)) + query));
     }
+}
+
+TEST_CASE("a node that was started again since does not call off what it has forgotten",
+          "[rendezvous][R35]") {
+    // Node 0 leads and is no member. It is started again before node 2 has its commit, and node 2 learns of
+    // that by the new connection.
+    size_t committed = 0, aborted = 0;
+    for (uint64_t seed = 1; seed <= 400; ++seed) {
+        CAPTURE(seed);
+        Cluster cluster(3, seed);
+        for (unsigned node = 1; node < 3; ++node) cluster.open(node, "train", 2, node - 1, ms(20'000));
+        cluster.run(Duration(static_cast<int64_t>(seed * 30'000)));
+        cluster.restart(0, 2);
+        cluster.run(Duration(static_cast<int64_t>(seed % 7 * 1'000'000)));
+        const bool was_made = cluster.groups() > 0;
+        cluster.link(0, 2);
+        cluster.run(ms(10'000));
+        CHECK(cluster.disowned() == 0);
+        for (const auto& opener : cluster.openers()) {
+            REQUIRE(opener.group);
+            CHECK(opener.group == cluster.openers()[0].group);
+        }
+        ++(was_made ? committed : aborted);
+    }
+    CHECK(committed > 20);
+    CHECK(aborted > 20);
 }
 
 }  // namespace nexar::rendezvous
