@@ -276,10 +276,12 @@ void Rendezvous::abort_attempt(const GroupId& group, const Error& error, Time no
         if (own.withdrawn) {
             forget(at);
         } else if (error.code != Errc::pending) {
+            if (own.listed != reservation.leader)
+                send(own.listed, wire::GroupWithdraw{member.request, own.open.key, false, false}, own.payer);
             fail_open(member.request, error);
         } else {
             own.trouble = error.text;
-            if (own.list_at <= now || own.list_at == never) list(own, now);
+            if (own.list_at <= now || own.list_at == never) move(own, now);
         }
     }
 }

@@ -104,6 +104,13 @@ void Rendezvous::move(Own& own, Time now) {
     list(own, now);
 }
 
+// It may still be on its way there, and arrive when its node has long withdrawn it elsewhere.
+void Rendezvous::leave_former(const Listed& listed) {
+    const NodeId& former = listed.leader;
+    if (former.is_zero() || former == leader_ || room_of(former).opens < config_.open_log_bytes_max) return;
+    send(former, wire::GroupWithdraw{listed.open.id, listed.open.key, true, false});
+}
+
 void Rendezvous::pass_on_again(size_t most) {
     for (size_t n = 0; n < most && passing_on_; ++n) {
         const Listed* next = relayed_.after(*passing_on_);
@@ -111,6 +118,7 @@ void Rendezvous::pass_on_again(size_t most) {
         passing_on_ = next->open.id;
         ++visited_;
         if (next->sent_in == leader_changes_) continue;
+        leave_former(*next);
         relayed_.set_sent(next->open.id, leader_, leader_changes_);
         send(leader_, next->open);
     }
@@ -134,7 +142,9 @@ void Rendezvous::hand_over(size_t most, Time now) {
 void Rendezvous::take_over(Time now) {
     for (size_t n = 0; n < config_.relists_at_once_max && !relayed_.empty(); ++n) {
         ++visited_;
-        move(relayed_.take_first(), now);
+        const Listed listed = relayed_.take_first();
+        leave_former(listed);
+        move(listed, now);
     }
 }
 

@@ -457,7 +457,7 @@ void Rendezvous::on_time(Time now) {
     if (now >= relist_at_) go_on(now);
     send_refusals(now);
     for (const wire::RequestId& request : opens_due(now))
-        if (Own& own = own_.at(request); now >= own.list_at) list(own, now);
+        if (Own& own = own_.at(request); now >= own.list_at) move(own, now);
     std::vector<GroupId> groups;
     for (auto at = reservations_due_.begin(); at != reservations_due_.end() && at->first <= now; ++at)
         groups.push_back(at->second);

@@ -238,6 +238,7 @@ class Rendezvous {
     void update_leader();
     void go_on(Time now);
     void list_again(size_t most, Time now);
+    void leave_former(const Listed& listed);
     void pass_on_again(size_t most);
     void hand_over(size_t most, Time now);
     void take_over(Time now);

@@ -1,6 +1,7 @@
 // What a node passes on of another node's opens counts for what came through itself, and for nothing else
 // [R17]. An open is kept while one of the ways lasts by which it came.
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 #include <set>
 #include <vector>
 
@@ -148,6 +149,54 @@ TEST_CASE("a node that passes an open on keeps it for the way that is left", "[r
     };
     CHECK_FALSE(withdrawn(origin));
     CHECK(withdrawn(other));
+}
+
+TEST_CASE("what is passed on to another leader is withdrawn from the one before, where it may be on its way",
+          "[rendezvous][R26]") {
+    Rendezvous machine(config_of(node_id(2)));
+    const NodeId former = node_id(0), next = node_id(1), origin = node_id(3);
+    const bool leads_itself = GENERATE(false, true);  // then
+    for (const NodeId& node : {former, next, origin})
+        if (node != next || !leads_itself) machine.on_peer_up(node, {}, Time{});
+    machine.on_message(origin, wire::GroupOpen{{origin, 1}, key_of("g"), "g", 3, 1, 9, {}}, Time(ms(1)));
+    while (machine.poll_action()) continue;
+    machine.on_peer_down(former, {}, Time(ms(2)));
+    std::set<NodeId> withdrawn, opened;
+    while (const auto action = machine.poll_action()) {
+        const auto& send = std::get<Send>(*action);
+        if (std::holds_alternative<wire::GroupWithdraw>(send.message)) withdrawn.insert(send.to);
+        if (std::holds_alternative<wire::GroupOpen>(send.message)) opened.insert(send.to);
+    }
+    CHECK(withdrawn == std::set<NodeId>{former});
+    CHECK(opened == (leads_itself ? std::set<NodeId>{} : std::set<NodeId>{next}));
+}
+
+TEST_CASE("an open that was in an attempt when its leader changed is withdrawn from the former one, too",
+          "[rendezvous][R26]") {
+    Rendezvous machine(config_of(node_id(3)));
+    const NodeId next = node_id(0), former = node_id(1), other = node_id(2);
+    for (const NodeId& node : {former, other}) machine.on_peer_up(node, {}, Time{});
+    const auto id = machine.open({SessionId{1}, key_of("g"), false, "g", 2, 0, 9, ms(60'000)}, Time{});
+    REQUIRE(id);
+    wire::GroupPrepare prepare;
+    prepare.group = {former.prefix(), 0, 3};
+    prepare.key = key_of("g");
+    prepare.name = "g";
+    const wire::Nonce nonce = std::get<wire::GroupOpen>(std::get<Send>(*machine.poll_action()).message).nonce;
+    prepare.members = {{*id, node_id(3), 0, 9, {}, 0, nonce}, {{other, 5}, other, 1, 7, {}, 0, {}}};
+    machine.on_message(former, prepare, Time(ms(1)));
+    REQUIRE(machine.awaits(prepare.group));
+    machine.on_peer_up(next, {}, Time(ms(2)));
+    while (machine.poll_action()) continue;
+    machine.on_message(former, wire::GroupRefused{{}, prepare.group, {Errc::pending, "", -1, -1, {}}},
+                       Time(ms(3)));
+    const auto withdrawn = machine.poll_action(), listed = machine.poll_action();
+    REQUIRE(withdrawn);
+    CHECK(std::get<Send>(*withdrawn).to == former);
+    CHECK(std::holds_alternative<wire::GroupWithdraw>(std::get<Send>(*withdrawn).message));
+    REQUIRE(listed);
+    CHECK(std::get<Send>(*listed).to == next);
+    CHECK(std::holds_alternative<wire::GroupOpen>(std::get<Send>(*listed).message));
 }
 
 TEST_CASE("the end of an open goes back by all its ways, and a lost way is announced to its node",
