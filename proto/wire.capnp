@@ -45,6 +45,7 @@ struct Message {
     groupAccepted @32 :GroupAccepted;
     groupEnd @33 :GroupEnd;
     groupDeparted @34 :GroupDeparted;
+    groupLeader @35 :GroupLeader;
   }
 }
 
@@ -193,6 +194,9 @@ struct GroupRefused {
 }
 struct GroupUnlisted {
   id @0 :RequestId;
+}
+struct GroupLeader {
+  leader @0 :Data;  # 32 bytes
 }
 struct GroupStatusRequest {
   id @0 :RequestId;

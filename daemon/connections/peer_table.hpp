@@ -138,6 +138,7 @@ class PeerTable {
     std::vector<wire::NodeRecord> present() const {
         return roster_.present();
     }  // of these, without the departed
+    bool knows_below(const NodeId& node) const { return roster_.knows_below(node); }
     std::optional<Roster::Place> place_of(const NodeId& node) const { return roster_.place_of(node); }
     uint64_t nodes_walked() const { return nodes_walked_; }  // entries of the roster that turns have handled
     void check_invariants() const;

@@ -146,6 +146,12 @@ std::vector<wire::NodeRecord> Roster::present() const {
     return out;
 }
 
+bool Roster::knows_below(const NodeId& node) const {
+    for (auto at = entries_.begin(); at != entries_.end() && at->first < node; ++at)
+        if (at->second.standing != Standing::departed) return true;
+    return false;
+}
+
 void Roster::check_invariants() const {
     NEXAR_CHECK(entries_.size() <= config_.nodes_max);
     NEXAR_CHECK(forgotten_.size() <= forgotten_order_.size());

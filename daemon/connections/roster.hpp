@@ -57,6 +57,7 @@ class Roster {
     uint64_t highest_counter_of(const NodeId& node) const;  // 0: none is remembered
     std::vector<wire::NodeRecord> records() const;
     std::vector<wire::NodeRecord> present() const;  // without the departed
+    bool knows_below(const NodeId& node) const;     // another one, without the departed
     size_t size() const { return entries_.size(); }
     void check_invariants() const;
 

@@ -58,6 +58,8 @@ struct EngineConfig {
     std::function<std::string(const NodeId&)> host_of;
     // Whether this node is in a cluster, for errors and hints. Empty: it is.
     std::function<bool()> in_cluster;
+    // Whether a node with a lower NodeId is known, connected or not. Empty: those that were connected.
+    std::function<bool()> knows_lower;
 
     size_t groups_max = 65536;       // a last resort: tenants' limits are below it [N1]
     size_t node_opens_max = 65536;   // opens that are kept for another node [R25]

@@ -39,6 +39,7 @@ rendezvous::Config config_of(const Context& context) {
     out.plan = config.plan;
     out.timeouts = record_of(config.timeouts);
     out.in_cluster = config.in_cluster;
+    out.knows_lower = config.knows_lower;
     out.proof = config.proof;
     out.first_group = first_group(config.proof);
     out.node_opens_max = config.node_opens_max;

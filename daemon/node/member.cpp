@@ -105,6 +105,7 @@ void Member::build_engine() {
         return plane_ ? plane_->table().hostname_of(node) : std::string();
     };
     c.in_cluster = [this] { return in_cluster(); };
+    c.knows_lower = [this, self = c.self] { return plane_ && plane_->table().knows_below(self); };
     clients_ = std::make_unique<ClientsRelay>();
     plane_relay_ = std::make_unique<PlaneRelay>();
     engine::EnginePorts ports{*clients_, *pool_, *plane_relay_, {plane_relay_.get()}, needs_.log};

@@ -87,7 +87,9 @@ std::string Rendezvous::fault_of(const NodeId& from, const wire::GroupPrepare& p
         // An open that is not listed with `from` is treated as unknown, so that its properties are not
         // disclosed.
         auto still = own_.find(member.request);
-        if (still != own_.end() && still->second.listed != from) still = own_.end();
+        const bool leads =
+            still != own_.end() && (from == still->second.listed || from == still->second.second);
+        if (!leads) still = own_.end();
         if (still != own_.end() && !still->second.reserved && still->second.open.key == prepare.key) {
             if (const auto why = contradiction(still->second.open, prepare, member); !why.empty()) return why;
             continue;
@@ -95,6 +97,7 @@ std::string Rendezvous::fault_of(const NodeId& from, const wire::GroupPrepare& p
         fault = "pid " + std::to_string(member.pid) +
                 (still == own_.end() ? " has gone" : " is in another attempt");
         send(from, wire::GroupWithdraw{member.request, prepare.key, false, false});
+        if (still != own_.end() && from == still->second.second) still->second.second = {};
     }
     if (fault.empty() && !has_own_nonces(prepare)) return "the nonces of its opens are not those in it";
     return fault;
@@ -246,13 +249,14 @@ void Rendezvous::commit(const GroupId& group, const std::vector<wire::Tag>& tags
     for (const wire::GroupMemberRecord& member : reservation.prepare.members) {
         if (member.node != config_.self) continue;
         const Owned at = own_.find(member.request);
-        const Own& own = at->second;
+        Own& own = at->second;
         if (own.withdrawn)
             opened.gone.push_back(Rank{member.rank});
         else
             opened.ranks.emplace_back(member.request, Rank{member.rank});
         if (leader_of(own) != reservation.leader)
             send(leader_of(own), wire::GroupWithdraw{member.request, own.open.key, true, false}, own.payer);
+        if (own.second != reservation.leader) leave_second(own, false);
         forget(at);
     }
     for (const NodeId& node : reservation.asking) send(node, wire::GroupCommit{group, tags});
@@ -290,7 +294,8 @@ void Rendezvous::abort_attempt(const GroupId& group, const Error& error, Time no
 // that led the open. What else a leader may refuse an open for, the next one judges anew.
 bool Rendezvous::decides(const NodeId& node, const Own& own, const Error& error) const {
     if (node == own.listed && (own.local || own.sent_in == leader_changes_)) return true;
-    return error.code == Errc::link_lost && (node == own.listed || own.former_leaders.has(node));
+    return error.code == Errc::link_lost &&
+           (node == own.listed || node == own.second || own.former_leaders.has(node));
 }
 
 void Rendezvous::on_open_refused(const NodeId& from, const wire::GroupRefused& refused) {

@@ -13,7 +13,9 @@ void Rendezvous::on_peer_up(const NodeId& node, Incarnation incarnation, Time no
         on_peer_down(node, other->second, now);
     peers_[node] = incarnation;
     lost_.erase(node);
-    update_leader();
+    update_leader(now);
+    if (announced_) send(node, wire::GroupLeader{config_.self});
+    announce_later(now);
     directory_.on_connected(node);
     for (auto& [group, reservation] : reservations_) resume(node, group, reservation, now);
     go_on(now);
@@ -27,7 +29,9 @@ void Rendezvous::on_peer_down(const NodeId& node, Incarnation incarnation, Time 
     lost_[node] = incarnation;
     lost_relays_[node] = {relayed_.of(node), 0};
     directory_.lose(node, incarnation);
-    update_leader();
+    leading_.erase(node);
+    others_leading_.erase(node);
+    update_leader(now);
     for (auto& [group, reservation] : reservations_)
         if (reservation.leader == node && reservation.query_until == never)
             query_members(group, reservation, now);
@@ -35,10 +39,12 @@ void Rendezvous::on_peer_down(const NodeId& node, Incarnation incarnation, Time 
     settle(now);
 }
 
-void Rendezvous::update_leader() {
+void Rendezvous::update_leader(Time now) {
     const NodeId next = peers_.empty() ? config_.self : std::min(config_.self, peers_.begin()->first);
-    if (next == leader_) return;
+    if (next == leader_) return update_second(now);
     leader_ = next;
+    if (leader_ != config_.self) stop_announcing();
+    update_second(now);
     ++leader_changes_;
     relisting_.clear();
     for (auto at = by_mark_.begin(); at != by_mark_.end();) {

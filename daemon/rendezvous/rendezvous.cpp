@@ -114,6 +114,7 @@ void Rendezvous::list(Own& own, Time now) {
     if (own.listed != leader_of(own)) own.former_leaders.add(own.listed);
     own.listed = leader_of(own);
     own.sent_in = leader_changes_;
+    if (!own.local) announce();
     if (leader_of(own) == config_.self)
         directory_of(own).add(own.open, config_.self, now);
     else
@@ -126,6 +127,7 @@ void Rendezvous::withdraw(const wire::RequestId& request, Time now) {
     Own& own = at->second;
     const wire::GroupWithdraw message{request, own.open.key, false, false};
     send(own.listed, message, own.payer);
+    leave_second(own, false);
     if (own.reserved) {
         own.withdrawn = true;  // the attempt may still be committed [R12]
         const NodeId& leader = reservations_.at(*own.reserved).leader;
@@ -147,6 +149,7 @@ void Rendezvous::withdraw_session(SessionId session, Time now) {
 void Rendezvous::fail_open(const wire::RequestId& request, Error error) {
     const auto own = own_.find(request);
     if (own == own_.end()) return;
+    leave_second(own->second, false);
     forget(own);
     actions_.push_back(Failed{request, std::move(error)});
 }
@@ -228,11 +231,12 @@ void Rendezvous::leave_question(const Own& own) {
 void Rendezvous::expire(const wire::RequestId& request, const wire::GroupStatus* status) {
     const auto at = own_.find(request);
     if (at == own_.end() || at->second.reserved) return;
-    const Own& own = at->second;
+    Own& own = at->second;
     Error error = group_incomplete(
-        {own.open, own.local, own.timeout, own.trouble, !config_.in_cluster || config_.in_cluster()}, status,
-        [this](const NodeId& n) { return name_of(n); });
+        {own.open, own.local, own.timeout, own.trouble, !config_.in_cluster || config_.in_cluster(), apart()},
+        status, [this](const NodeId& n) { return name_of(n); });
     send(own.listed, wire::GroupWithdraw{request, own.open.key, false, true}, own.payer);
+    leave_second(own, true);
     fail_open(request, std::move(error));
 }
 
@@ -301,6 +305,7 @@ void Rendezvous::on_open(const NodeId& from, const wire::GroupOpen& open, Time n
 }
 
 void Rendezvous::pass_on(const wire::GroupOpen& open, const NodeId& via, Time now) {
+    announce();
     if (leader_ == config_.self) return directory_.add(open, via, now);
     const Listed* known = relayed_.find(open.id);
     if (known == nullptr || !known->came_through(via))
@@ -351,6 +356,8 @@ void Rendezvous::on_unlisted(const NodeId& from, const wire::RequestId& request,
     if (const auto own = own_.find(request); own != own_.end()) {
         if (!own->second.reserved && !own->second.withdrawn && from == leader_of(own->second))
             list(own->second, now);
+        else if (from == own->second.second)
+            own->second.second = {};  // listed there again later
     } else if (const Listed* relayed = relayed_.find(request); relayed != nullptr && from == leader_) {
         relayed_.set_sent(request, leader_, leader_changes_);
         send(leader_, relayed->open);
@@ -393,6 +400,8 @@ bool Rendezvous::on_message(const NodeId& from, const wire::Message& message, Ti
         on_query(from, query->group);
     else if (const auto* unlisted = std::get_if<wire::GroupUnlisted>(&message))
         on_unlisted(from, unlisted->id, now);
+    else if (const auto* leads = std::get_if<wire::GroupLeader>(&message))
+        on_leader(from, *leads, now);
     else if (const auto* request = std::get_if<wire::GroupStatusRequest>(&message))
         on_status_request(from, *request, now);
     else if (const auto* status = std::get_if<wire::GroupStatus>(&message))
@@ -455,6 +464,7 @@ void Rendezvous::on_time(Time now) {
     local_.on_time(now);
     settle(now);
     if (now >= relist_at_) go_on(now);
+    if (now >= second_at_) list_with_second(now);
     send_refusals(now);
     for (const wire::RequestId& request : opens_due(now))
         if (Own& own = own_.at(request); now >= own.list_at) move(own, now);
@@ -468,7 +478,7 @@ void Rendezvous::on_time(Time now) {
 }
 
 Time Rendezvous::wake_at() const {
-    Time next = std::min({directory_.wake_at(), local_.wake_at(), refusals_at_, relist_at_});
+    Time next = std::min({directory_.wake_at(), local_.wake_at(), refusals_at_, relist_at_, second_at_});
     if (!due_.empty()) next = std::min(next, due_.begin()->first);
     if (!reservations_due_.empty()) next = std::min(next, reservations_due_.begin()->first);
     return next;

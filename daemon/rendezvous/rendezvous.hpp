@@ -37,7 +37,10 @@ struct Config {
     wire::TimeoutsRecord timeouts{30'000, 30'000, 30'000};  // for time-outs that no member sets
     std::function<std::string(const NodeId&)> name_of;      // for error texts; empty: the NodeId
     std::function<bool()> in_cluster;                       // this node, for error texts; empty: it is
-    ProofPort proof;                                        // required
+    // Whether a node below this one is known that may be there, connected or not. Empty: those that were
+    // connected.
+    std::function<bool()> knows_lower;
+    ProofPort proof;  // required
     // What the control log with that node takes now. None: any.
     std::function<LogRoom(const NodeId&)> log_room;
     size_t open_log_bytes_max = 0;  // that an open, or its withdrawal, takes of that log; required
@@ -47,6 +50,7 @@ struct Config {
     Duration decision_timeout{3'000'000'000};
     Duration query_timeout{1'000'000'000};
     Duration status_wait{300'000'000};
+    Duration second_wait{2'000'000'000};     // until opens are listed with a second leader [R36]
     Duration unproven_delay{1'000'000'000};  // until an open is listed again, after a proof that was wrong
     Duration timeout_max{std::chrono::hours(24)};
     // Opens that are kept for another node, as its leader or on their way there; and for all nodes [R25].
@@ -160,6 +164,7 @@ class Rendezvous {
         NodeId listed;         // the node that it was listed with last; only that one may lead it
         uint64_t sent_in = 0;  // leader_changes_ then
         FormerLeaders former_leaders{};
+        NodeId second;     // the other leader that it is listed with; zero: none [R36]
         Duration timeout;  // as requested, for the error's text
         Time deadline;
         Time since;                       // when it was opened
@@ -209,6 +214,18 @@ class Rendezvous {
     void on_refused(const NodeId& from, const wire::GroupRefused& refused, Time now);
     void on_open_refused(const NodeId& from, const wire::GroupRefused& refused);
     bool decides(const NodeId& node, const Own& own, const Error& error) const;
+    // Two leaders that do not reach each other (second_leader.cpp) [R36].
+    void on_leader(const NodeId& from, const wire::GroupLeader& message, Time now);
+    void announce();
+    void announce_later(Time now);
+    void stop_announcing();
+    void update_second(Time now);
+    NodeId find_second() const;
+    bool choose_second();
+    std::pair<NodeId, NodeId> leaders_reported() const;
+    void list_with_second(Time now);
+    void leave_second(Own& own, bool expired);
+    std::pair<NodeId, NodeId> apart() const;
     void on_unlisted(const NodeId& from, const wire::RequestId& request, Time now);
     void commit(const GroupId& group, const std::vector<wire::Tag>& tags, Time now);
     void disown(const NodeId& from, const GroupId& group, const NodeId& by, const Error& error);
@@ -235,7 +252,7 @@ class Rendezvous {
         std::vector<wire::RequestId> opens;  // passed on for a node that is lost
         size_t next = 0;                     // of them
     };
-    void update_leader();
+    void update_leader(Time now);
     void go_on(Time now);
     void list_again(size_t most, Time now);
     void leave_former(const Listed& listed);
@@ -324,7 +341,16 @@ class Rendezvous {
     std::optional<wire::RequestId>
         passing_on_;  // the last of relayed_ that the present leader got; none: all
     std::map<NodeId, LostRelays> lost_relays_;
-    Time relist_at_ = never;  // when there is more of this to do
+    Time relist_at_ = never;                   // when there is more of this to do
+    bool announced_ = false;                   // to the other nodes: this one leads
+    std::set<NodeId> leading_;                 // connected nodes that have stated so
+    std::map<NodeId, NodeId> others_leading_;  // by who stated it: a leader that it reaches, for error texts
+    // The leader beside leader_ that this node's opens are listed with; zero: none. And what was
+    // reported to the two.
+    NodeId second_;
+    std::pair<NodeId, NodeId> reported_;
+    wire::RequestId seconded_{};  // the last open that was looked at for it; zero: the next is the first
+    Time second_at_ = never;      // when the next ones are
     uint64_t visited_ = 0;
 };
 

@@ -29,13 +29,17 @@ std::string advice(bool local) {
 }
 
 // What the opens that came let suppose.
-std::string hint(const Unfilled& unfilled, const wire::GroupStatus& status) {
+std::string hint(const Unfilled& unfilled, const wire::GroupStatus& status,
+                 const std::function<std::string(const NodeId&)>& name_of) {
     if (status.others > 0 && !unfilled.local)
         return std::to_string(status.others) + (status.others == 1 ? " other waits" : " others wait") +
                " for this name with another job_secret, or without one. ";
     if (!unfilled.in_cluster && !unfilled.local)
         return "This node is in no cluster, so only its own ranks can come: for ranks on other nodes run "
                "nexarctl cluster init, or nexarctl cluster join. ";
+    if (!unfilled.apart.first.is_zero() && !unfilled.local)
+        return "Nodes " + name_of(unfilled.apart.first) + " and " + name_of(unfilled.apart.second) +
+               " do not reach each other, so no group has ranks on both: run nexarctl doctor there. ";
     const NodeId& self = unfilled.open.id.origin;
     const bool alone = std::ranges::all_of(status.present, [&](const auto& m) { return m.node == self; });
     // How many the leader refused is not in its answer: each of them has got its own error.
@@ -89,7 +93,7 @@ Error group_incomplete(const Unfilled& unfilled, const wire::GroupStatus* status
         error.text += count == 0          ? "nobody is missing, but it could not be formed"
                       : members.automatic ? "missing: " + std::to_string(count) + " of any rank"
                                           : "missing: " + list(members.missing);
-        if (count != 0) error.text += ". " + hint(unfilled, *status) + advice(unfilled.local);
+        if (count != 0) error.text += ". " + hint(unfilled, *status, name_of) + advice(unfilled.local);
         error.text += (count != 0 ? ". " : "; ") + std::to_string(members.present.size()) +
                       " came: " + list(members.present);
         if (!members.automatic && !members.missing.empty())

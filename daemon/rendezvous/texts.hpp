@@ -13,10 +13,11 @@ namespace nexar::rendezvous {
 
 struct Unfilled {
     const wire::GroupOpen& open;
-    bool local;           // without a job_secret
-    Duration waited;      // the open's time-out
-    std::string trouble;  // why the last attempt was aborted; empty: none was
-    bool in_cluster;      // this node; otherwise no other node's rank can come
+    bool local;                         // without a job_secret
+    Duration waited;                    // the open's time-out
+    std::string trouble;                // why the last attempt was aborted; empty: none was
+    bool in_cluster;                    // this node; otherwise no other node's rank can come
+    std::pair<NodeId, NodeId> apart{};  // leaders that do not reach each other [R36]; zero: none
 };
 
 // The text names the arrived and the missing ranks [R11]. `status`: the leader's; null: it did not answer.

@@ -86,7 +86,8 @@ namespace s = schema;
     X(GroupCut, GROUP_CUT) \
     X(GroupAccepted, GROUP_ACCEPTED) \
     X(GroupEnd, GROUP_END) \
-    X(GroupDeparted, GROUP_DEPARTED)
+    X(GroupDeparted, GROUP_DEPARTED) \
+    X(GroupLeader, GROUP_LEADER)
 // clang-format on
 
 struct Filler {

@@ -107,6 +107,7 @@ NEXAR_FIELDS(GroupRefused, NEXAR_FIELD(id, Id), NEXAR_FIELD(group, Group), NEXAR
                      d.failure("a refusal", refused.error.code);
              }});
 NEXAR_FIELDS(GroupUnlisted, NEXAR_FIELD(id, Id));
+NEXAR_FIELDS(GroupLeader, NEXAR_FIELD(leader, Leader, Node{"leader"}));
 NEXAR_FIELDS(GroupStatusRequest, NEXAR_FIELD(id, Id), NEXAR_FIELD(key, Key, FixedBytes{"key"}));
 NEXAR_FIELDS(GroupStatus, NEXAR_FIELD(id, Id), NEXAR_FIELD(size, Size, bounded("group size", ranks_max)),
              NEXAR_FIELD(present, Present, MemberTable{}), NEXAR_FIELD(others, Others),

@@ -145,6 +145,11 @@ struct GroupRefused {
 struct GroupUnlisted {
     RequestId id;
 };
+// Of itself: the sender leads opens, although it knows a lower node. Of another node: that one leads as well,
+// and the receiver is not connected to it. Zero: neither is so any more.
+struct GroupLeader {
+    NodeId leader;
+};
 // From the leader, on request of an opener at its deadline: the present members, so that the error names the
 // missing ranks.
 struct GroupStatusRequest {
@@ -321,7 +326,7 @@ using Message =
                  RankGone, SuspicionReport, OpAbort, OpAnnounce, ArrivalQuery, ArrivalReply, MessageOffer,
                  MessageWithdraw, MessageRefused, GroupQuery, RenewalRequest, RenewalReply, MessageCredit,
                  GroupUnlisted, GroupFailed, GroupFreeze, GroupReport, GroupCut, GroupAccepted, GroupEnd,
-                 GroupDeparted>;
+                 GroupDeparted, GroupLeader>;
 
 // Part of the control log (docs/protocol/control_log.md). The others are about one connection or one moment:
 // an old one that came over the next connection would be wrong.

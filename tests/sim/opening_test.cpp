@@ -2,6 +2,7 @@
 // cannot be ends with a reason.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
+#include <numeric>
 
 #include "program.hpp"
 #include "seeds.hpp"
@@ -163,6 +164,34 @@ TEST_CASE("an open that is cancelled, or whose process ends, leaves room for ano
     program.start(10us);
     REQUIRE(cluster.run());
     REQUIRE(program.wrong() == "");
+}
+
+TEST_CASE("a group is made and works although two nodes that lead do not reach each other", "[R36]") {
+    for (const uint64_t seed : seeds(20)) {
+        CAPTURE(seed);
+        ClusterShape shape;
+        shape.nodes = 4;
+        Cluster cluster(seed, shape);
+        std::vector<uint32_t> hosts(4);
+        std::iota(hosts.begin(), hosts.end(), 0);
+        std::ranges::sort(hosts, {}, [&](uint32_t host) { return cluster.hosts[host]->id; });
+        for (const bool back : {false, true}) cluster.block(hosts[back], hosts[!back], true);
+        if (seed % 2 == 0) cluster.run_for(10s);  // or their opens come before they notice it
+        std::vector<Cluster::Open> opens;
+        const uint32_t without = seed % 4 < 2 ? 0 : 1;
+        for (uint32_t i = 0; i < 4; ++i)
+            if (i != without) opens.push_back(cluster.open(hosts[i], "job", 3, -1));
+        for (int i = 0;
+             i < 40 && !std::ranges::all_of(opens, [&](const auto& o) { return cluster.answer(o); }); ++i)
+            cluster.run_for(500ms);
+        Program program(cluster, group_of(cluster, opens));
+        for (const OpKind kind : {OpKind::all_reduce, OpKind::all_gather})
+            program.add({kind, Dtype::i32, ReduceOp::sum, 3000, 0}, true);
+        program.start(50us, 2);
+        REQUIRE(cluster.run(60s));
+        for (const Step& step : program.steps) REQUIRE(program.wrong(step) == "");
+        cluster.check();
+    }
 }
 
 }  // namespace nexar::sim

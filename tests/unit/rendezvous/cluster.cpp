@@ -44,6 +44,7 @@ std::unique_ptr<Rendezvous> Cluster::make_machine(unsigned node) const {
     Config config = config_of(node_id(node), incarnations_[node]);
     config.bulk_shards = static_cast<uint16_t>(4 + node);
     config.relists_at_once_max = relists_at_once_;
+    config.knows_lower = [node] { return node > 0; };
     config.name_of = [](const NodeId& id) { return "host" + std::to_string(id.bytes[0] - 1); };
     return std::make_unique<Rendezvous>(config);
 }

@@ -107,7 +107,7 @@ TEST_CASE(
         };
         const auto first = static_cast<unsigned>(random.below(4));
         const auto second = (first + 1 + static_cast<unsigned>(random.below(3))) % 4;
-        if (first + second == 1) continue;  // node 1 would lead itself, and the others follow node 0
+        if (first + second == 1) continue;            // two leaders: second_leader_test.cpp
         const uint64_t cut_before = random.below(5);  // this open
         const auto cut = [&] {
             cluster.cut(first, second);

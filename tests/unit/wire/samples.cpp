@@ -107,6 +107,7 @@ void add_rendezvous_messages(Distinct& d, std::vector<Message>& out) {
     out.push_back(GroupStatus{d.request(), d.rank(), d.members(true), d.rank()});
     out.push_back(GroupQuery{d.group()});
     out.push_back(GroupUnlisted{d.request()});
+    out.push_back(GroupLeader{d.node()});
 }
 
 void add_group_messages(Distinct& d, std::vector<Message>& out) {
