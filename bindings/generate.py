@@ -35,6 +35,8 @@ RETURNS = {  # by (memory, in_place, in, out): what comes back
     ("data", "never", "one_at_root", "one_elsewhere"): "Returns values.",
     ("in_out", "same", "one", "one"): "Returns out; None: values itself (in place).",
     ("in_out", "same", "all", "all"): "Returns out; None: values itself (in place).",
+    ("in_out", "same", "one", "one_after_first"):
+        "Returns out; None: values itself (in place). Rank 0 has no output: out, or values in place, stays as it is there.",
     ("in_out", "same", "one", "one_at_root"):
         "The root gets out (None: values itself); the others get None, and their out is not looked at.",
     ("in_out", "block_of_out", "one", "all"):

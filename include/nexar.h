@@ -582,8 +582,9 @@ NEXAR_API void nexar_op_options_init(nexar_op_options* options, uint64_t size);
 
 /* ==== Collectives ====
  * Every rank of the group calls the same function with the same count, dtype, op, root and match_id; if not, all get
- * MISMATCH (a rank that only sent, or had its data from the root that it named, may have ended with success
- * before). Every result is bit-identical on all ranks that receive it. count may be 0: then memory may be NULL.
+ * MISMATCH (a rank that only sent, or had its data from the root that it named or, in a scan, from the ranks below it,
+ * may have ended with success before). Every result is bit-identical on all ranks that receive it. count may be 0: then
+ * memory may be NULL.
  *
  * A timeout or a cancel ends the operation on ALL ranks: TIMED_OUT or CANCELLED here, ABORTED elsewhere, success where
  * it had ended already. After a timeout the errors of all ranks name the late rank, and the text has the rank whose
@@ -688,6 +689,28 @@ NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_scatter_start(nexar_group* group, 
                                                             uint64_t count, nexar_dtype dtype, uint32_t root,
                                                             const nexar_op_options* options,
                                                             nexar_request* request);
+
+/* The reductions of the ranks so far: on rank r out[i] = ((in_0[i] op in_1[i]) op in_2[i]) ... op in_r[i]; count
+ * elements. The ranks are combined in exactly this order, each rounded to dtype: the same inputs give the same bits
+ * wherever the ranks run. Rank 0 gets what it would get in a group of one rank. NEXAR_AVG is the mean of the ranks so
+ * far: it divides by r + 1. In place: in == out. A rank may end before higher ranks have started it. */
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_scan(nexar_group* group, const void* in, void* out,
+                                                   uint64_t count, nexar_dtype dtype, nexar_reduce_op op,
+                                                   const nexar_op_options* options);
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_scan_start(nexar_group* group, const void* in, void* out,
+                                                         uint64_t count, nexar_dtype dtype, nexar_reduce_op op,
+                                                         const nexar_op_options* options,
+                                                         nexar_request* request);
+
+/* The same without this rank: on rank r out[i] = (in_0[i] op in_1[i]) ... op in_r-1[i]; NEXAR_AVG divides by r. Rank 0
+ * has no output: its out is not looked at, stays as it is, in place too, and may be NULL. In place: in == out. */
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_exclusive_scan(nexar_group* group, const void* in, void* out,
+                                                             uint64_t count, nexar_dtype dtype, nexar_reduce_op op,
+                                                             const nexar_op_options* options);
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_exclusive_scan_start(nexar_group* group, const void* in, void* out,
+                                                                   uint64_t count, nexar_dtype dtype,
+                                                                   nexar_reduce_op op, const nexar_op_options* options,
+                                                                   nexar_request* request);
 
 /* Ends when every rank has started it. */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_barrier(nexar_group* group, const nexar_op_options* options);

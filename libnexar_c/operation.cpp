@@ -52,7 +52,7 @@ Result<Checked> check(const Group& group, const Operation& o) {
     const auto* in = static_cast<const std::byte*>(o.in);
     const auto* memory = static_cast<const std::byte*>(o.out);
     const OpRow& row = row_of(o);
-    const SideBlocks blocks = blocks_of(row, group.size, o.peer == group.rank);
+    const SideBlocks blocks = blocks_of(row, group.size, group.rank, o.peer);
     out.in = {in, block * blocks.in}, out.out = {memory, block * blocks.out};
     // In place where one side is a block of the other: the caller may pass the start of the larger side for
     // both. A rank with one side passes anything as the other one.

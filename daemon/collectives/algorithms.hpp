@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "collectives/link.hpp"
+#include "collectives/scan.hpp"
 #include "task/task.hpp"
 
 namespace nexar::collectives {
@@ -43,6 +44,10 @@ Task<> direct_gather(Lane& lane, std::vector<Extents> blocks, NodeIndex root);
 // Before: the root has all blocks. Afterwards node i has block i. The memory is that of a gather.
 Task<> binomial_scatter(Lane& lane, std::vector<Extents> blocks, NodeIndex root);
 Task<> direct_scatter(Lane& lane, std::vector<Extents> blocks, NodeIndex root);
+
+// Afterwards each rank's output has its reduction; its input is as before, where it is not the output.
+Task<> direct_scan(Lane& lane, Scan scan);
+Task<> chain_scan(Lane& lane, Scan scan);
 
 Task<> dissemination_barrier(Lane& lane);
 

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "link/transfer.hpp"
 #include "task/op.hpp"
@@ -44,9 +45,16 @@ class Lane {
                                  Extents memory, Arithmetic arithmetic) = 0;
     // Scratch memory of this op, freed when the op has ended (not when the coroutine ends).
     virtual link::Extent scratch(size_t bytes) = 0;
-    // dst = dst op src; a worker computes it unless it is small.
-    virtual Op& reduce(Extents dst, Extents src, Arithmetic arithmetic) = 0;
+    // dsts = srcs[0] op srcs[1] op ..., in this order; a dst may be one of srcs. `scalars`: empty, or one for
+    // each of srcs, with which it is multiplied first; the operator is sum then. A worker computes it unless
+    // it is small.
+    virtual Op& combine(std::vector<Extents> dsts, std::vector<Extents> srcs, Arithmetic arithmetic,
+                        std::vector<uint64_t> scalars) = 0;
     virtual Op& copy(Extents dst, Extents src) = 0;
+    // dst = dst op src.
+    Op& reduce(Extents dst, Extents src, Arithmetic arithmetic) {
+        return combine({dst}, {dst, std::move(src)}, arithmetic, {});
+    }
 
   protected:
     ~Lane() = default;

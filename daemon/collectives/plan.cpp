@@ -15,11 +15,13 @@ Algorithm choose(const Shape& shape, uint64_t bytes, const Layout& layout, const
     if (layout.nodes() <= 1) return Algorithm::local;
     // An op without data still synchronises: its barrier carries the descriptors that are compared.
     if (bytes == 0) return Algorithm::dissemination_barrier;
+    const uint64_t of_rank = bytes;
+    const uint64_t of_group = shape.count * shape.element_bytes * layout.size();
     switch (shape.kind) {
 #define NEXAR_COLLECTIVE(number, name, NAME, summary, memory, in, out, in_place, reduction, root, agreed, \
-                         limit, up_to, beyond)                                                            \
+                         limit, of, up_to, beyond)                                                        \
     case OpKind::name:                                                                                    \
-        return bytes <= table.limit ? Algorithm::up_to : Algorithm::beyond;
+        return of <= table.limit ? Algorithm::up_to : Algorithm::beyond;
 #include "operations.def"
         default:
             return Algorithm::local;  // messages have no plan

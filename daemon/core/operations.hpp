@@ -19,7 +19,7 @@ enum class OpKind : uint8_t {
 };
 
 // Elements of one side of an operation, per element of its count.
-enum class SideSize : uint8_t { none, one, all, one_at_root, all_at_root, one_elsewhere };
+enum class SideSize : uint8_t { none, one, all, one_at_root, all_at_root, one_elsewhere, one_after_first };
 // How input and output may share memory.
 enum class InPlace : uint8_t { never, same, block_of_out, block_of_in };
 
@@ -89,7 +89,8 @@ constexpr const OpRow* find_operation(std::string_view name) {
 struct SideBlocks {
     uint64_t in = 0, out = 0;
 };
-constexpr uint64_t blocks_of(SideSize side, uint64_t ranks, bool is_root) {
+constexpr uint64_t blocks_of(SideSize side, uint64_t ranks, uint64_t rank, uint64_t root) {
+    const bool is_root = rank == root;
     switch (side) {
         case SideSize::none:
             return 0;
@@ -103,11 +104,14 @@ constexpr uint64_t blocks_of(SideSize side, uint64_t ranks, bool is_root) {
             return is_root ? ranks : 0;
         case SideSize::one_elsewhere:
             return is_root ? 0 : 1;
+        case SideSize::one_after_first:
+            return rank == 0 ? 0 : 1;
     }
     return 0;
 }
-constexpr SideBlocks blocks_of(const OpRow& row, uint64_t ranks, bool is_root) {
-    return {blocks_of(row.in, ranks, is_root), blocks_of(row.out, ranks, is_root)};
+// `root`: of an unrooted operation any.
+constexpr SideBlocks blocks_of(const OpRow& row, uint64_t ranks, uint64_t rank, uint64_t root) {
+    return {blocks_of(row.in, ranks, rank, root), blocks_of(row.out, ranks, rank, root)};
 }
 // Blocks of a side, of a rank that has it.
 constexpr uint64_t side_blocks(SideSize side, uint64_t ranks) {

@@ -59,7 +59,7 @@ Result<void> Execution::start(const OpDescriptor& descriptor, const std::vector<
     if (staging_) staging_->begin(two_level_.plan.lanes);
     for (const Post& post : posts) {
         const SideBlocks blocks =
-            blocks_of(row_of(descriptor.kind), facts_.size(), post.rank == descriptor.root);
+            blocks_of(row_of(descriptor.kind), facts_.size(), post.rank, descriptor.root);
         two_level_.locals.push_back({post.rank, side(post, false, descriptor),
                                      blocks.out == 0 ? Side{} : side(post, true, descriptor), post.scalar});
     }

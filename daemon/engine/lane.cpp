@@ -144,13 +144,15 @@ link::Extent MeshLane::scratch(size_t bytes) {
     return {scratch_.back().place(), bytes};
 }
 
-Op& MeshLane::reduce(link::Extents dst, link::Extents src, Arithmetic arithmetic) {
+Op& MeshLane::combine(std::vector<link::Extents> dsts, std::vector<link::Extents> srcs, Arithmetic arithmetic,
+                      std::vector<uint64_t> scalars) {
     WorkerJob job;
-    job.kind = WorkerJob::Kind::reduce;
+    job.kind = scalars.empty() ? WorkerJob::Kind::reduce : WorkerJob::Kind::premul_sum;
     job.dtype = arithmetic.dtype;
     job.op = arithmetic.op;
-    job.srcs = {dst, std::move(src)};
-    job.dsts = {std::move(dst)};
+    job.dsts = std::move(dsts);
+    job.srcs = std::move(srcs);
+    job.scalars = std::move(scalars);
     return this->job(std::move(job));
 }
 

@@ -58,7 +58,8 @@ class MeshLane final : public collectives::Lane, public Poster {
                          uint32_t phase_out, link::Extents memory,
                          collectives::Arithmetic arithmetic) override;
     link::Extent scratch(size_t bytes) override;
-    Op& reduce(link::Extents dst, link::Extents src, collectives::Arithmetic arithmetic) override;
+    Op& combine(std::vector<link::Extents> dsts, std::vector<link::Extents> srcs,
+                collectives::Arithmetic arithmetic, std::vector<uint64_t> scalars) override;
     Op& copy(link::Extents dst, link::Extents src) override;
     // Any job. One without bytes completes at once.
     Op& job(WorkerJob job);

@@ -83,7 +83,7 @@ Result<void> check_request(const GroupFacts& facts, uint32_t rank, const OpReque
         return fail(Errc::invalid_argument, d.text() + ": " + std::to_string(one) +
                                                 " bytes; the longest message of this group is of " +
                                                 std::to_string(facts.message_bytes_max()));
-    const SideBlocks blocks = blocks_of(row, size, rank == d.root);
+    const SideBlocks blocks = blocks_of(row, size, rank, d.root);
     const uint64_t in = one * blocks.in, out = one * blocks.out;
     return request.stage.windows > 0 ? check_stage(facts, request, in, out)
                                      : check_memory(rank, request, in, out);

@@ -156,7 +156,7 @@ Result<Lengths> lengths_of(const engine::OpDescriptor& d, uint32_t size, uint32_
     if (overflow || all >> 63 != 0)
         return fail(Errc::invalid_argument,
                     "count " + std::to_string(d.count) + " is too large for its type");
-    const SideBlocks blocks = blocks_of(row_of(d.kind), size, d.root == rank);
+    const SideBlocks blocks = blocks_of(row_of(d.kind), size, rank, d.root);
     return Lengths{block * blocks.in, block * blocks.out};
 }
 

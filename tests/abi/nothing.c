@@ -37,6 +37,10 @@ static void operations(nexar_group* group) {
     HANDLE(nexar_gather_start(group, x, x, 1, NEXAR_F32, 0, NULL, &r));
     HANDLE(nexar_scatter(group, x, x, 1, NEXAR_F32, 0, NULL));
     HANDLE(nexar_scatter_start(group, x, x, 1, NEXAR_F32, 0, NULL, &r));
+    HANDLE(nexar_scan(group, x, x, 1, NEXAR_F32, NEXAR_SUM, NULL));
+    HANDLE(nexar_scan_start(group, x, x, 1, NEXAR_F32, NEXAR_SUM, NULL, &r));
+    HANDLE(nexar_exclusive_scan(group, x, x, 1, NEXAR_F32, NEXAR_SUM, NULL));
+    HANDLE(nexar_exclusive_scan_start(group, x, x, 1, NEXAR_F32, NEXAR_SUM, NULL, &r));
     HANDLE(nexar_barrier(group, NULL));
     HANDLE(nexar_barrier_start(group, NULL, &r));
     HANDLE(nexar_send(group, x, 1, NEXAR_F32, 0, 0, NULL));
@@ -64,6 +68,10 @@ static void all_null(void) {
                                     nexar_gather_start(NULL, NULL, NULL, 0, 0, 0, NULL, NULL),
                                     nexar_scatter(NULL, NULL, NULL, 0, 0, 0, NULL),
                                     nexar_scatter_start(NULL, NULL, NULL, 0, 0, 0, NULL, NULL),
+                                    nexar_scan(NULL, NULL, NULL, 0, 0, 0, NULL),
+                                    nexar_scan_start(NULL, NULL, NULL, 0, 0, 0, NULL, NULL),
+                                    nexar_exclusive_scan(NULL, NULL, NULL, 0, 0, 0, NULL),
+                                    nexar_exclusive_scan_start(NULL, NULL, NULL, 0, 0, 0, NULL, NULL),
                                     nexar_barrier(NULL, NULL),
                                     nexar_barrier_start(NULL, NULL, NULL),
                                     nexar_send(NULL, NULL, 0, 0, 0, 0, NULL),

@@ -128,6 +128,7 @@ def rejected_calls(me):
     at = x.ctypes.data
     all_reduce, broadcast, gather = lib.nexar_all_reduce_start, lib.nexar_broadcast_start, lib.nexar_all_gather_start
     scatter, send, recv = lib.nexar_reduce_scatter_start, lib.nexar_send_start, lib.nexar_recv_start
+    scan, exclusive_scan = lib.nexar_scan_start, lib.nexar_exclusive_scan_start
     wrong = {
         "dtype": (all_reduce, at, at, 3, 99, SUM), "negative dtype": (all_reduce, at, at, 3, -1, SUM),
         "op": (all_reduce, at, at, 3, F64, 14), "op that the dtype lacks": (all_reduce, at, at, 3, F64, nexar.OPS["band"]),
@@ -136,6 +137,11 @@ def rejected_calls(me):
         "count of all": (gather, at, at, 1 << 60, F64), "largest count": (scatter, at, at, (1 << 64) - 1, F64, SUM),
         "root": (broadcast, at, 3, F64, me.size), "overlap": (all_reduce, at, at + 8, 3, F64, SUM),
         "gather overlap": (gather, at + 8 * (me.rank + 1 if me.rank + 1 < me.size else 1), at, 1, F64),
+        "scan dtype": (scan, at, at, 3, 99, SUM), "scan op": (scan, at, at, 3, F64, nexar.OPS["lxor"]),
+        "scan without scalar": (exclusive_scan, at, at, 3, F64, nexar.OPS["premul_sum"]),
+        "scan input": (exclusive_scan, None, at, 3, F64, SUM), "scan output": (scan, at, None, 3, F64, SUM),
+        "exclusive output": (exclusive_scan, at if me.rank else None, None, 3, F64, SUM),
+        "scan count": (exclusive_scan, at, at, 1 << 61, F64, SUM), "scan overlap": (scan, at, at + 8, 3, F64, SUM),
         "to": (send, at, 3, F64, me.size, 0), "from": (recv, at, 3, F64, me.size + 7, 0),
         "tag": (send, at, 3, F64, 0, (1 << 64) - 1),
     }

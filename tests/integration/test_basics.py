@@ -113,6 +113,15 @@ class Bench:
         check(result, values[own], f"scatter {dtype} x {count} from {root}, {self.what}")
         check(x, values if rank == root else other, "what was scattered")
 
+    def scan(self, dtype, op, count, exclusive=False):
+        name, ranks = ("exclusive_scan", self.me.rank) if exclusive else ("scan", self.me.rank + 1)
+        mine = given(dtype, op, self.me.rank, count)
+        x = self.input(count, dtype, mine)
+        out = self.output(count, dtype) if self.second else None
+        before = (out if self.second else x).copy()
+        want = reduced(dtype, op, ranks, count) if ranks else typed(before, dtype)
+        check(getattr(self.group, name)(x, out, op), want, f"{name} {dtype} {op} x {count}, {self.what}")
+
     def all_to_all(self, dtype, count):
         size, mine = self.me.size, slice(self.me.rank * count, (self.me.rank + 1) * count)
         x = self.input(count * size, dtype, given(dtype, "sum", self.me.rank, count * size))
@@ -134,6 +143,8 @@ def everything_small(me):
                 bench.all_reduce(dtype, op, count)
                 bench.reduce_scatter(dtype, op, count)
                 bench.reduce(dtype, op, count, (calls := calls + 1) % me.size)
+                bench.scan(dtype, op, count)
+                bench.scan(dtype, op, count, exclusive=True)
             bench.all_gather(dtype, count)
             for _ in range(2):  # apart and in place
                 bench.all_to_all(dtype, count)
@@ -160,6 +171,8 @@ def everything_large(me):
         bench.broadcast("float64", LARGE, 2 % size)
         bench.gather("uint16", LARGE, 1 % size)
         bench.scatter("float32", LARGE, size - 1)
+        bench.scan("float32", "sum", LARGE)
+        bench.scan("int32", "prod", LARGE, exclusive=True)
 
 
 def test_every_collective_type_and_count_gives_what_numpy_gives(cluster):
@@ -213,47 +226,54 @@ OF_BOOL = {**BIT_BY_BIT, **LOGICAL, "min": np.logical_and, "max": np.logical_or}
 
 
 def other_types(me, count):
-    """all_reduce of each type and reduction that everything_small leaves out; in place and apart, in two kinds of memory."""
+    """all_reduce and scans of each type and reduction that everything_small leaves out; in place and apart, in two kinds of
+    memory."""
     session = me.session()
     group, ranks = me.group(session), range(me.size)
+    ranks_in = {"all_reduce": me.size, "scan": me.rank + 1, "exclusive_scan": me.rank}
 
-    def all_reduces(op, inputs, want, what, scalars=None):
+    def reductions(op, inputs, of, what, scalars=None):
+        """of(n): what the inputs of the first n ranks give."""
         mine = inputs[me.rank]
-        for allocated in (True, False):
-            x = session.alloc(mine.shape, mine.dtype).view(type(mine)) if allocated else mine.copy()
-            x[:] = mine
-            extra = {} if scalars is None else {"scalar": scalars[me.rank]}
-            for out in (np.zeros_like(mine), None):
-                have = group.all_reduce(x, out, op, **extra)
-                equal(have.tobytes(), np.ascontiguousarray(want).tobytes(), f"{op} of {what}")
+        extra = {} if scalars is None else {"scalar": scalars[me.rank]}
+        for name, included in ranks_in.items():
+            want = np.ascontiguousarray(of(included)).tobytes() if included else None
+            for allocated in (True, False):
+                x = session.alloc(mine.shape, mine.dtype).view(type(mine)) if allocated else mine.copy()
+                x[:] = mine
+                for out in (np.zeros_like(mine), None):
+                    unchanged = (x if out is None else out).tobytes()
+                    have = getattr(group, name)(x, out, op, **extra)
+                    equal(have.tobytes(), want or unchanged, f"{name} {op} of {what}")
+                    x[:] = mine
 
     for dtype in INTEGERS:
         inputs = [element(dtype, "sum", rank, count).astype(dtype) * (np.arange(count) % 3 > 0).astype(dtype) for rank in ranks]
         for op, function in BIT_BY_BIT.items():
-            all_reduces(op, inputs, function.reduce(inputs), dtype)
+            reductions(op, inputs, lambda n: function.reduce(inputs[:n]), dtype)
         for op, function in LOGICAL.items():
-            all_reduces(op, inputs, function.reduce(inputs).astype(dtype), dtype)
+            reductions(op, inputs, lambda n: function.reduce(inputs[:n]).astype(dtype), dtype)
         scalars = [rank + 2 for rank in ranks]
-        want = np.add.reduce([x * np.array(s, dtype) for x, s in zip(inputs, scalars)], dtype=dtype)
-        all_reduces("premul_sum", inputs, want, dtype, scalars)
+        products = [x * np.array(s, dtype) for x, s in zip(inputs, scalars)]
+        reductions("premul_sum", inputs, lambda n: np.add.reduce(products[:n], dtype=dtype), dtype, scalars)
     for op, function in OF_BOOL.items():
         inputs = [element("int64", "sum", rank, count) % 3 > 0 for rank in ranks]
-        all_reduces(op, inputs, function.reduce(inputs), "bool")
+        reductions(op, inputs, lambda n: function.reduce(inputs[:n]), "bool")
     for dtype in ("float32", "float64", "float16"):
         inputs, scalars = [given(dtype, "prod", rank, count) for rank in ranks], [0.5 * (rank + 1) for rank in ranks]
-        want = np.add.reduce([x * np.array(s, dtype) for x, s in zip(inputs, scalars)], dtype=dtype)
-        all_reduces("premul_sum", inputs, want, dtype, scalars)
+        products = [x * np.array(s, dtype) for x, s in zip(inputs, scalars)]
+        reductions("premul_sum", inputs, lambda n: np.add.reduce(products[:n], dtype=dtype), dtype, scalars)
     for dtype in ("float8_e4m3fn", "float8_e5m2"):
         inputs = [element("int64", "sum", rank, count) % 2 for rank in ranks]
         stored = [float8(values, dtype) for values in inputs]
         for op, function in (("sum", np.add), ("prod", np.multiply), ("min", np.minimum), ("max", np.maximum)):
-            all_reduces(op, stored, float8(function.reduce(inputs), dtype), dtype)
+            reductions(op, stored, lambda n: float8(function.reduce(inputs[:n]), dtype), dtype)
         two = [int(float8(np.array([2]), dtype)[0])] * me.size
-        all_reduces("premul_sum", stored, float8(2 * np.add.reduce(inputs), dtype), dtype, two)
+        reductions("premul_sum", stored, lambda n: float8(2 * np.add.reduce(inputs[:n]), dtype), dtype, two)
     for kinds in (("f4", "i4"), ("f8", "i8"), ("i4", "i4"), ("i8", "i8")):
         inputs = [pairs(kinds, rank, count) for rank in ranks]
         for op in ("minloc", "maxloc"):
-            all_reduces(op, inputs, located(op, inputs), "_".join(kinds))
+            reductions(op, inputs, lambda n: located(op, inputs[:n]), "_".join(kinds))
 
 
 def test_the_other_types_and_reductions_give_what_numpy_gives(cluster):
@@ -295,6 +315,24 @@ def test_an_inexact_sum_has_the_same_bits_on_all_ranks(cluster):
     equal(len(set(sums)), 1, "number of different results")
     want = np.sum([np.frombuffer(mine, np.float32) for _, mine in outcomes], axis=0, dtype=np.float64)
     np.testing.assert_allclose(np.frombuffer(sums[0], np.float32), want, rtol=1e-6, atol=1e-5)
+
+
+def inexact_scans(me):
+    session = me.session()
+    group, inputs = me.group(session), [np.random.default_rng(r).standard_normal(LARGE).astype(np.float32) for r in range(me.size)]
+    for count in (3, 1000, LARGE):
+        sums = np.add.accumulate([values[:count] for values in inputs], dtype=np.float32)
+        x = session.alloc(count)
+        x[:] = inputs[me.rank][:count]
+        below = group.exclusive_scan(x, np.full(count, 7, np.float32))
+        want = sums[me.rank - 1] if me.rank else np.full(count, 7, np.float32)
+        equal(below.tobytes(), want.tobytes(), f"exclusive scan of {count}")
+        equal(group.scan(x).tobytes(), sums[me.rank].tobytes(), f"scan of {count}")
+
+
+def test_scans_add_in_the_order_of_the_ranks_wherever_they_are(cluster):
+    for placement in PLACEMENTS.values():
+        run(on(cluster, placement), inexact_scans, seconds=60)
 
 
 def barriers(me, rounds):
@@ -422,6 +460,10 @@ def with_cpp(me, count, rounds):
         gathered = group.gather(values, root=root)
         back = group.scatter(gathered, np.zeros(count, np.float32), root)
         check(back, values, f"turn {turn}, there and back")
+        check(group.scan(values.copy()), reduced("float32", "sum", me.rank + 1, count, salt=turn), f"turn {turn}, scan")
+        below = group.exclusive_scan(values, np.full(count, 7, np.float32))
+        want = reduced("float32", "sum", me.rank, count, salt=turn) if me.rank else np.full(count, 7, np.float32)
+        check(below, want, f"turn {turn}, exclusive scan")
 
 
 def test_python_and_cpp_ranks_share_a_group(cluster):

@@ -19,7 +19,8 @@ MIB = 1 << 20
 SEGMENT = 256 << 10  # between nodes; on one node segments are a MiB
 LIMIT = 3 * MIB      # of scratch: less than any operation below, enough for windows
 COUNT = 400_003      # int64: 3.1 MiB a block
-KINDS = ("all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "gather", "scatter")
+KINDS = ("all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "gather", "scatter", "scan",
+         "exclusive_scan")
 SOON = BUSY
 PENDING = cabi.PENDING
 
@@ -67,7 +68,8 @@ class Case:
             self.out = memory(count * blocks_out) if not in_place else self.x
             if in_place and (kind == "reduce_scatter" or kind == "scatter" and rank == self.root):
                 self.out = self.x[rank * count:(rank + 1) * count]
-        self.only_sends = kind == "gather" and rank != self.root  # its out is not looked at, and may be anything
+        # Its out is not looked at, and may be anything.
+        self.only_sends = kind == "gather" and rank != self.root or kind == "exclusive_scan" and rank == 0
         self.apart = mine if self.only_sends or (not in_place and kind != "broadcast") else None
 
     def values(self, rank, count):
@@ -77,7 +79,7 @@ class Case:
         number, op = nexar.DTYPES[self.dtype], nexar.OPS["sum"]
         pair = (self.x.ctypes.data, self.out.ctypes.data, self.count, number)
         return {"all_reduce": (*pair, op), "reduce": (*pair, op, self.root), "all_gather": pair,
-                "gather": (*pair, self.root), "scatter": (*pair, self.root),
+                "scan": (*pair, op), "exclusive_scan": (*pair, op), "gather": (*pair, self.root), "scatter": (*pair, self.root),
                 "all_to_all": pair, "reduce_scatter": (*pair, op),
                 "broadcast": (self.x.ctypes.data, self.count, number, self.root)}[self.kind]
 
@@ -97,6 +99,9 @@ class Case:
         elif self.kind == "all_to_all":
             mine = slice(rank * count, (rank + 1) * count)
             check(self.out, np.concatenate([self.values(r, count * size)[mine] for r in range(size)]), what)
+        elif self.kind == "scan" or self.kind == "exclusive_scan" and rank > 0:
+            ranks = rank + (self.kind == "scan")
+            check(self.out, reduced(self.dtype, "sum", ranks, count, salt=self.turn), what)
         elif self.kind == "scatter":
             check(self.out[:count], self.values(self.root, count * size)[rank * count:(rank + 1) * count], what)
         elif self.kind == "reduce_scatter":

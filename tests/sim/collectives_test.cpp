@@ -2,6 +2,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include "program.hpp"
+#include "reduce/reduce.hpp"
 #include "seeds.hpp"
 
 namespace nexar::sim {
@@ -68,7 +69,8 @@ TEST_CASE("every dtype and operator gives the reference's values, with the same 
                 shape.plan = tight_plan();
                 Cluster cluster(static_cast<uint64_t>(d * 20 + o), shape);
                 Program program(cluster, cluster.make_group({0, 1, 1, 2, 0}));
-                for (OpKind kind : {OpKind::all_reduce, OpKind::reduce, OpKind::reduce_scatter})
+                for (OpKind kind : {OpKind::all_reduce, OpKind::reduce, OpKind::reduce_scatter, OpKind::scan,
+                                    OpKind::exclusive_scan})
                     program.add(words(kind, Dtype(d), ReduceOp(o), count, 1), true);
 
                 program.start(20us);
@@ -103,12 +105,12 @@ TEST_CASE(
         }
 }
 
-TEST_CASE(
-    "operations with a block per rank: every root, apart, in place and staged, on placements of all kinds") {
+TEST_CASE("blocks and scans: every root, apart, in place and staged, on placements of all kinds") {
     const std::vector<std::vector<uint32_t>> placements{
         {0},          {0, 0, 0},    {0, 1},       {0, 0, 0, 1, 1, 2},          {0, 1, 2, 0, 1, 2},
         {2, 0, 0, 1}, {3, 0, 2, 1}, {4, 4, 1, 4}, {0, 1, 2, 3, 4, 0, 1, 2, 3}, {1, 3, 1, 0, 0, 4, 2, 2, 1}};
-    for (const OpKind kind : {OpKind::all_gather, OpKind::reduce_scatter, OpKind::gather, OpKind::scatter})
+    for (const OpKind kind : {OpKind::all_gather, OpKind::reduce_scatter, OpKind::gather, OpKind::scatter,
+                              OpKind::scan, OpKind::exclusive_scan})
         for (size_t p = 0; p < placements.size(); ++p)
             for (const uint64_t count : {0u, 1u, 5u, 33u, 900u}) {
                 CAPTURE(int(kind), p, count);
@@ -129,6 +131,63 @@ TEST_CASE(
                     for (uint32_t b = 0; b < 5; ++b)
                         if (a != b) REQUIRE(cluster.bytes_sent(a, b) == program.predicted_bytes(a, b));
             }
+}
+
+namespace {
+
+// The ranks up to `ranks` one after the other, each rounded to the type: what nexar_scan promises.
+std::vector<std::byte> scan_of(uint64_t salt, uint32_t ranks, const OpDescriptor& d) {
+    std::vector<std::byte> sofar;
+    for (uint32_t rank = 0; rank < ranks; ++rank) {
+        std::vector<std::byte> in = Reference::input(salt, rank, d.count, d.dtype);
+        void* const to = in.data();
+        const void* const from = in.data();
+        const uint64_t scalar = Reference::scalar(rank, d.dtype);
+        if (d.op == ReduceOp::premul_sum)
+            reduce::premul_sum({&to, 1}, {&from, 1}, {&scalar, 1}, d.count, d.dtype);
+        else if (rank == 0 && reduce::is_logical(d.dtype, d.op))
+            reduce::reduce_many(to, {&from, 1}, d.count, d.dtype, d.op);
+        if (rank == 0)
+            sofar = std::move(in);
+        else
+            reduce::reduce_into(sofar.data(), from, d.count, d.dtype, d.op);
+    }
+    if (d.op == ReduceOp::avg && ranks > 0) reduce::finish_avg(sofar.data(), d.count, d.dtype, ranks);
+    return sofar;
+}
+
+}  // namespace
+
+TEST_CASE("a scan takes the ranks in order, to the bit: every type, on every placement, by both algorithms") {
+    const std::vector<std::vector<uint32_t>> placements{
+        {0}, {0, 0, 0, 0, 0, 0}, {0, 0, 0, 1, 1, 1}, {0, 1, 2, 0, 1, 2}, {2, 0, 0, 1, 0, 2}};
+    for (int d = 0; d < reduce::dtype_count; ++d)
+        for (int o = 0; o < reduce::reduce_op_count; ++o)
+            for (size_t p = 0; p < placements.size(); ++p)
+                for (const bool chain : {false, true}) {
+                    if (Reference::width(Dtype(d)) > 8 || !reduce::may_reduce(Dtype(d), ReduceOp(o)))
+                        continue;
+                    CAPTURE(d, o, p, chain);
+                    ClusterShape shape;
+                    shape.nodes = 3;
+                    shape.plan = tight_plan();
+                    if (!chain) shape.plan.small_bytes_max = 4096;
+                    Cluster cluster(p + 1, shape);
+                    Program program(cluster, cluster.make_group(placements[p]));
+                    for (const OpKind kind : {OpKind::scan, OpKind::exclusive_scan})
+                        for (const bool in_place : {false, true})
+                            program.add(words(kind, Dtype(d), ReduceOp(o), 400 / Reference::width(Dtype(d))),
+                                        in_place);
+
+                    program.start(20us);
+
+                    expect_right(cluster, program);
+                    for (const Step& step : program.steps)
+                        for (uint32_t rank = 0; rank < step.calls.size(); ++rank) {
+                            const uint32_t ranks = rank + (step.words.kind == OpKind::scan ? 1 : 0);
+                            REQUIRE(step.calls[rank]->out_at_end == scan_of(step.salt, ranks, step.words));
+                        }
+                }
 }
 
 TEST_CASE("the bytes between every two nodes are those that the plan predicts, whatever the placement") {

@@ -28,6 +28,25 @@ std::vector<std::byte> lay_out_in_place(const OpRow& row, uint32_t rank, size_t 
     return in;
 }
 
+// Rank `rank` has a result of all ranks below this number.
+uint32_t ranks_needed(const OpDescriptor& d, uint32_t size, uint32_t rank) {
+    switch (d.kind) {
+        case OpKind::barrier:
+        case OpKind::all_reduce:
+        case OpKind::all_gather:
+        case OpKind::reduce_scatter:
+        case OpKind::all_to_all:
+            return size;
+        case OpKind::gather:
+            return rank == d.root ? size : 0;
+        case OpKind::scan:
+        case OpKind::exclusive_scan:
+            return rank;
+        default:
+            return 0;
+    }
+}
+
 }  // namespace
 
 Call& Program::post(size_t index, uint32_t rank) {
@@ -36,7 +55,7 @@ Call& Program::post(size_t index, uint32_t rank) {
     const size_t one = d.count * Reference::width(d.dtype);
     const uint32_t size = group.size();
     const OpRow& row = row_of(d.kind);
-    const SideBlocks blocks = blocks_of(row, size, rank == d.root);
+    const SideBlocks blocks = blocks_of(row, size, rank, d.root);
     std::vector<std::byte> in = Reference::input(step.salt, rank, blocks.in * d.count, d.dtype);
     const size_t out = blocks.out * one;
     const bool is_source = d.kind == OpKind::broadcast && rank == d.root;
@@ -127,6 +146,13 @@ std::string Program::wrong_result(const Step& step, uint32_t rank) const {
             for (uint64_t i = 0; i < d.count; ++i)
                 if (at(i) != Reference::element(step.salt, d.root, i, d.dtype)) return bad(i);
             break;
+        case OpKind::scan:
+        case OpKind::exclusive_scan: {
+            const uint32_t ranks = d.kind == OpKind::scan ? rank + 1 : rank;
+            for (uint64_t i = 0; i < d.count && ranks > 0; ++i)
+                if (!Reference::reduced(at(i), step.salt, ranks, i, d.dtype, d.op)) return bad(i);
+            break;
+        }
         case OpKind::scatter:
             for (uint64_t i = 0; i < d.count; ++i)
                 if (at(i) != Reference::element(step.salt, d.root, rank * d.count + i, d.dtype))
@@ -155,11 +181,8 @@ std::string Program::wrong_result(const Step& step, uint32_t rank) const {
         default:
             break;
     }
-    // Who has something of every rank cannot have it before the last one came; a barrier is nothing else.
-    const bool of_all = d.kind == OpKind::barrier || d.kind == OpKind::all_reduce ||
-                        d.kind == OpKind::all_gather || d.kind == OpKind::reduce_scatter ||
-                        d.kind == OpKind::all_to_all || (d.kind == OpKind::gather && rank == d.root);
-    for (uint32_t other = 0; of_all && other < group.size(); ++other)
+    // Who has something of other ranks cannot have it before they came; a barrier is nothing else.
+    for (uint32_t other = 0; other < ranks_needed(d, group.size(), rank); ++other)
         if (step.calls[other] == nullptr || step.calls[other]->submitted > step.calls[rank]->finished)
             return "rank " + std::to_string(rank) + " had ended before rank " + std::to_string(other) +
                    " came";

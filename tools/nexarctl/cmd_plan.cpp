@@ -37,7 +37,7 @@ std::map<std::string, Kind> kinds() {
 std::string rooted_names() {
     std::string out;
     for (const nexar::OpRow& row : nexar::operation_table::rows)
-        if (row.rooted) out += (out.empty() ? "of " : " and ") + std::string(row.name);
+        if (row.rooted) out += (out.empty() ? "of " : ", ") + std::string(row.name);
     return out;
 }
 

@@ -23,6 +23,8 @@ ROWS = {row.name: row for row in (
     Row("all_to_all", "in_out", "all", "all", "same", False, False),
     Row("gather", "in_out", "one", "all_at_root", "block_of_out", False, True),
     Row("scatter", "in_out", "all_at_root", "one", "block_of_in", False, True),
+    Row("scan", "in_out", "one", "one", "same", True, False),
+    Row("exclusive_scan", "in_out", "one", "one_after_first", "same", True, False),
 )}
 
 
@@ -107,3 +109,20 @@ class Collectives:
     def scatter_start(self, values, out=None, root=0, **options):
         """Begins scatter."""
         return self._begin(ROWS["scatter"], values=values, out=out, root=root, given=options)
+
+    def scan(self, values, out=None, op="sum", **options):
+        """out[i] is the reduction of values[i] of ranks 0 to this one. Returns out; None: values itself (in place)."""
+        return self._run(self.scan_start, values, out, op, **options)
+
+    def scan_start(self, values, out=None, op="sum", **options):
+        """Begins scan."""
+        return self._begin(ROWS["scan"], values=values, out=out, op=op, given=options)
+
+    def exclusive_scan(self, values, out=None, op="sum", **options):
+        """out[i] is the reduction of values[i] of all ranks below this one. Returns out; None: values itself (in place).
+        Rank 0 has no output: out, or values in place, stays as it is there."""
+        return self._run(self.exclusive_scan_start, values, out, op, **options)
+
+    def exclusive_scan_start(self, values, out=None, op="sum", **options):
+        """Begins exclusive_scan."""
+        return self._begin(ROWS["exclusive_scan"], values=values, out=out, op=op, given=options)

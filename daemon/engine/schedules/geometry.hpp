@@ -83,8 +83,12 @@ class Geometry {
         return job;
     }
     WorkerJob finish(std::vector<link::Extents> results) const {
+        return finish(std::move(results), op_.layout->size());
+    }
+    // `ranks`: how many the results are of.
+    WorkerJob finish(std::vector<link::Extents> results, uint32_t ranks) const {
         WorkerJob job = empty(WorkerJob::Kind::finish_avg);
-        job.divisor = op_.layout->size();
+        job.divisor = ranks;
         if (op_.descriptor.op == ReduceOp::avg) job.dsts = std::move(results);
         return job;
     }

@@ -77,6 +77,22 @@ struct Rank {
             return fail("scatter") == 0;
         return all_right(out, round, [&](uint64_t i) { return element(rank, i, round); });
     }
+    // In place and, without this rank, apart; rank 0 names no output for the latter.
+    bool scans(uint64_t count, uint64_t round) const {
+        const std::vector<float> in = values(count, round);
+        std::vector<float> with = in, below(rank == 0 ? 0 : count);
+        if (nexar_scan(group, with.data(), with.data(), count, NEXAR_F32, NEXAR_SUM, nullptr) != NEXAR_OK ||
+            nexar_exclusive_scan(group, in.data(), below.data(), count, NEXAR_F32, NEXAR_SUM, nullptr) !=
+                NEXAR_OK)
+            return fail("scan") == 0;
+        const auto sum = [&](uint64_t ranks, uint64_t i) {
+            float want = 0;
+            for (uint64_t r = 0; r < ranks; ++r) want += element(r, i, round);
+            return want;
+        };
+        return all_right(with, round, [&](uint64_t i) { return sum(rank + 1, i); }) &&
+               all_right(below, round, [&](uint64_t i) { return sum(rank, i); });
+    }
 };
 
 }  // namespace
@@ -93,7 +109,7 @@ int main(int argc, char** argv) {
 
     for (uint64_t round = 0; round < rounds; ++round)
         if (!me.all_reduce(count, round) || !me.all_to_all(count, round) ||
-            !me.gather_and_scatter(count, round))
+            !me.gather_and_scatter(count, round) || !me.scans(count, round))
             return 1;
     std::printf("rank %u: %llu right\n", me.rank, static_cast<unsigned long long>(rounds));
     nexar_group_free(me.group);

@@ -270,6 +270,148 @@ TEST_CASE("binomial and direct scatter: every node ends with its block of the ro
                 }
 }
 
+namespace {
+
+// Ranks on up to 17 nodes: one each, in blocks, in turns, and at random.
+std::vector<std::vector<uint32_t>> placements_of(uint32_t nodes) {
+    std::vector<std::vector<uint32_t>> out(4);
+    Random random(nodes);
+    for (uint32_t node = 0; node < nodes; ++node) {
+        out[0].push_back(node);
+        for (int i = 0; i < 3; ++i) out[1].push_back(node);
+    }
+    for (uint32_t rank = 0; rank < 2 * nodes + 1; ++rank) {
+        out[2].push_back(rank % nodes);
+        out[3].push_back(static_cast<uint32_t>(random.below(nodes)));
+    }
+    return out;
+}
+
+using Bytes = std::vector<std::byte>;
+
+struct ScanCase {
+    Arithmetic arithmetic;
+    bool premultiplies, chain, exclusive, in_place;
+};
+
+constexpr std::byte untouched{0xa5};
+
+uint64_t scalar_of(uint32_t rank) {
+    return 0x3f8000003c003c03u + rank;  // of every type some number
+}
+
+// The ranks taken one after the other, each rounded to the type: what the header promises, bit for bit.
+std::vector<Bytes> reference_scan(const std::vector<Bytes>& inputs, const ScanCase& c) {
+    const auto [dtype, op] = c.arithmetic;
+    std::vector<Bytes> out;
+    Bytes sofar;
+    for (uint32_t rank = 0; rank < inputs.size(); ++rank) {
+        if (c.exclusive) out.push_back(rank > 0 ? sofar : Bytes(inputs[0].size(), untouched));
+        Bytes in = inputs[rank];
+        const size_t count = in.size() / reduce::size_of(dtype);
+        void* const to = in.data();
+        const void* const from = in.data();
+        const uint64_t scalar = scalar_of(rank);
+        if (c.premultiplies) reduce::premul_sum({&to, 1}, {&from, 1}, {&scalar, 1}, count, dtype);
+        if (rank == 0 && reduce::is_logical(dtype, op)) reduce::reduce_many(to, {&from, 1}, count, dtype, op);
+        if (rank == 0)
+            sofar = in;
+        else
+            reduce::reduce_into(sofar.data(), from, count, dtype, op);
+        if (!c.exclusive) out.push_back(sofar);
+    }
+    if (c.exclusive && c.in_place) out[0] = inputs[0];
+    return out;
+}
+
+// Every rank's output. Checks the bytes between nodes, and that inputs stay as they are.
+std::vector<Bytes> scanned(const Layout& layout, const std::vector<Bytes>& inputs, const ScanCase& c,
+                           uint64_t seed) {
+    const size_t bytes = inputs[0].size();
+    auto ins = inputs;
+    std::vector<Bytes> outs(layout.size(), Bytes(bytes, untouched));
+    MemoryNetwork network(layout.nodes(), seed, 64);
+    std::vector<Task<>> tasks;
+    for (uint32_t node = 0; node < layout.nodes(); ++node) {
+        Scan scan{&layout, {}, c.arithmetic, c.premultiplies, c.exclusive, 64};
+        for (const uint32_t rank : layout.ranks_on(NodeIndex(node))) {
+            const Extents in{{nexar::test::place_of(ins[rank].data()), bytes}};
+            const Extents out{{nexar::test::place_of(outs[rank].data()), bytes}};
+            const bool has_out = !c.exclusive || rank > 0;
+            scan.ranks.push_back({in, !has_out ? Extents{} : c.in_place ? in : out, scalar_of(rank)});
+        }
+        tasks.push_back(c.chain ? chain_scan(network.lane(node), std::move(scan))
+                                : direct_scan(network.lane(node), std::move(scan)));
+    }
+    for (Task<>& task : tasks) task.start(network.executor);
+    network.run();
+    for (Task<>& task : tasks) {
+        REQUIRE(task.ended());
+        REQUIRE(task.take_result());
+    }
+    REQUIRE(network.transfers_unfinished() == 0);
+    Plan plan;
+    plan.algorithm = c.chain ? Algorithm::chain_scan : Algorithm::direct_scan;
+    plan.chunk_bytes = 64;
+    const auto element = static_cast<uint32_t>(reduce::size_of(c.arithmetic.dtype));
+    REQUIRE(network.bytes == predict_bytes(plan, {Kind::scan, bytes / element, element, 0}, layout));
+    if (!c.in_place) REQUIRE(ins == inputs);
+    return c.in_place ? ins : outs;
+}
+
+// Any bits: NaNs, infinities and subnormals too.
+std::vector<Bytes> any_inputs(uint32_t ranks, size_t bytes, uint64_t seed) {
+    Random random(seed);
+    std::vector<Bytes> out(ranks, Bytes(bytes));
+    for (Bytes& input : out)
+        for (std::byte& b : input) b = static_cast<std::byte>(random.below(256));
+    return out;
+}
+
+// Of both algorithms, inclusive and exclusive, apart and in place.
+template <class F>
+void for_all_scans(Arithmetic arithmetic, bool premultiplies, F f) {
+    for (const bool chain : {false, true})
+        for (const bool exclusive : {false, true})
+            for (const bool in_place : {false, true}) {
+                CAPTURE(int(arithmetic.dtype), int(arithmetic.op), premultiplies, chain, exclusive, in_place);
+                f(ScanCase{arithmetic, premultiplies, chain, exclusive, in_place});
+            }
+}
+
+}  // namespace
+
+TEST_CASE("direct and chain scan: the ranks in order, to the bit, in any placement") {
+    for (uint32_t nodes = 1; nodes <= 17; ++nodes)
+        for (const std::vector<uint32_t>& placement : placements_of(nodes))
+            for (const size_t count : {1u, 17u, 200u}) {
+                CAPTURE(placement, count);
+                const Layout layout(placement);
+                const std::vector<Bytes> inputs = any_inputs(layout.size(), 4 * count, nodes * 100 + count);
+                for_all_scans({Dtype::f32, ReduceOp::sum}, count == 17, [&](const ScanCase& c) {
+                    REQUIRE(scanned(layout, inputs, c, nodes + count) == reference_scan(inputs, c));
+                });
+            }
+}
+
+TEST_CASE("direct and chain scan: every type and operator, the first rank's values too") {
+    const std::vector<std::vector<uint32_t>> placements{{0}, {0, 0, 0}, {0, 1}, {0, 1, 1, 0, 2, 1}};
+    for (int d = 0; d < reduce::dtype_count; ++d)
+        for (int o = 0; o < reduce::reduce_op_count; ++o)
+            for (const std::vector<uint32_t>& placement : placements) {
+                const bool premultiplies = ReduceOp(o) == ReduceOp::premul_sum;
+                if (!reduce::may_reduce(Dtype(d), ReduceOp(o)) || ReduceOp(o) == ReduceOp::avg) continue;
+                const Layout layout(placement);
+                const size_t bytes = 37 * reduce::size_of(Dtype(d));
+                const std::vector<Bytes> inputs =
+                    any_inputs(layout.size(), bytes, static_cast<uint64_t>(100 * d + o));
+                const Arithmetic arithmetic{Dtype(d), premultiplies ? ReduceOp::sum : ReduceOp(o)};
+                for_all_scans(arithmetic, premultiplies, [&](const ScanCase& c) {
+                    REQUIRE(scanned(layout, inputs, c, 7) == reference_scan(inputs, c));
+                });
+            }
+}
+
 TEST_CASE("dissemination barrier: nobody leaves before the last has come") {
     for (uint32_t nodes = 2; nodes <= 17; ++nodes)
         for (uint32_t late = 0; late < nodes; ++late) {

@@ -91,10 +91,11 @@ class MemoryNetwork {
             scratch_.emplace_back(n, std::byte{0xee});
             return {nexar::test::place_of(scratch_.back().data()), n};
         }
-        Op& reduce(Extents dst, Extents src, Arithmetic arithmetic) override {
+        Op& combine(std::vector<Extents> dsts, std::vector<Extents> srcs, Arithmetic arithmetic,
+                    std::vector<uint64_t> scalars) override {
             Op& op = make();
-            network_.later_.push_back({[dst, src, arithmetic, &op] {
-                apply(dst, src, arithmetic);
+            network_.later_.push_back({[dsts, srcs, arithmetic, scalars, &op] {
+                combine_now(dsts, srcs, arithmetic, scalars);
                 op.finish();
             }});
             return op;
@@ -131,6 +132,32 @@ class MemoryNetwork {
         std::deque<std::vector<std::byte>> scratch_;
     };
 
+    static void combine_now(const std::vector<Extents>& dsts, const std::vector<Extents>& srcs,
+                            Arithmetic arithmetic, const std::vector<uint64_t>& scalars) {
+        std::vector<std::vector<std::byte>> flat;
+        for (const Extents& src : srcs) flat.push_back(flatten(src));
+        std::vector<std::byte> result = flat[0];
+        void* const to = result.data();
+        const std::vector<const void*> from = [&] {
+            std::vector<const void*> out;
+            for (const auto& bytes : flat) out.push_back(bytes.data());
+            return out;
+        }();
+        const size_t count = result.size() / reduce::size_of(arithmetic.dtype);
+        if (scalars.empty())
+            reduce::reduce_many(to, from, count, arithmetic.dtype, arithmetic.op);
+        else
+            reduce::premul_sum({&to, 1}, from, scalars, count, arithmetic.dtype);
+        for (const Extents& dst : dsts) write(dst, result);
+    }
+    static void write(const Extents& dst, const std::vector<std::byte>& bytes) {
+        REQUIRE(link::bytes_of(dst) == bytes.size());
+        size_t at = 0;
+        for (const link::Extent& e : dst) {
+            if (e.bytes > 0) std::memcpy(e.data(), bytes.data() + at, e.bytes);
+            at += e.bytes;
+        }
+    }
     static void apply(const Extents& dst, const Extents& src, const std::optional<Arithmetic>& arithmetic) {
         const std::vector<std::byte> flat_src = flatten(src);
         std::vector<std::byte> flat_dst = flatten(dst);
@@ -141,11 +168,7 @@ class MemoryNetwork {
                                 arithmetic->op);
         else
             flat_dst = flat_src;
-        size_t at = 0;
-        for (const link::Extent& e : dst) {
-            if (e.bytes > 0) std::memcpy(e.data(), flat_dst.data() + at, e.bytes);
-            at += e.bytes;
-        }
+        write(dst, flat_dst);
     }
     static std::vector<std::byte> flatten(const Extents& extents) {
         std::vector<std::byte> out;

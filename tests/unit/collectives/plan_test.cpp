@@ -147,6 +147,9 @@ TEST_CASE("the plan follows size and kind") {
     REQUIRE(algorithm(Kind::gather, 1639) == Algorithm::direct_gather);
     REQUIRE(algorithm(Kind::scatter, 1638) == Algorithm::binomial_scatter);
     REQUIRE(algorithm(Kind::scatter, 1639) == Algorithm::direct_scatter);
+    // The limit is for the inputs of all ranks.
+    REQUIRE(algorithm(Kind::scan, 1638) == Algorithm::direct_scan);
+    REQUIRE(algorithm(Kind::exclusive_scan, 1639) == Algorithm::chain_scan);
     REQUIRE(plan({Kind::all_reduce, 1 << 20, 4, 0}, Layout(std::vector<uint32_t>{3, 3}), table).algorithm ==
             Algorithm::local);
 

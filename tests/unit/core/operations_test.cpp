@@ -10,10 +10,10 @@
 namespace nexar {
 
 TEST_CASE("an operation's number stays the same for ever") {
-    const std::map<std::string, int> numbers{{"barrier", 0},   {"all_reduce", 1}, {"reduce", 2},
-                                             {"broadcast", 3}, {"all_gather", 4}, {"reduce_scatter", 5},
-                                             {"send", 6},      {"recv", 7},       {"all_to_all", 8},
-                                             {"gather", 9},    {"scatter", 10}};
+    const std::map<std::string, int> numbers{
+        {"barrier", 0},        {"all_reduce", 1}, {"reduce", 2},         {"broadcast", 3},  {"all_gather", 4},
+        {"reduce_scatter", 5}, {"send", 6},       {"recv", 7},           {"all_to_all", 8}, {"gather", 9},
+        {"scatter", 10},       {"scan", 11},      {"exclusive_scan", 12}};
     for (const auto& [name, number] : numbers) {
         CAPTURE(name);
         const OpRow* row = find_operation(std::string_view(name));
@@ -38,7 +38,7 @@ TEST_CASE("a number that is no operation's has no row, and a name for people") {
 
 TEST_CASE("the sides of a rank have the blocks that the row states") {
     const auto sides = [](OpKind kind, bool is_root) {
-        const SideBlocks blocks = blocks_of(row_of(kind), 7, is_root);
+        const SideBlocks blocks = blocks_of(row_of(kind), 7, is_root ? 3 : 4, 3);
         return std::pair{blocks.in, blocks.out};
     };
     using Pair = std::pair<uint64_t, uint64_t>;
@@ -55,6 +55,10 @@ TEST_CASE("the sides of a rank have the blocks that the row states") {
     REQUIRE(sides(OpKind::gather, false) == Pair{1, 0});
     REQUIRE(sides(OpKind::scatter, true) == Pair{7, 1});
     REQUIRE(sides(OpKind::scatter, false) == Pair{0, 1});
+    REQUIRE(sides(OpKind::scan, false) == Pair{1, 1});
+    REQUIRE(sides(OpKind::exclusive_scan, false) == Pair{1, 1});
+    const SideBlocks first = blocks_of(row_of(OpKind::exclusive_scan), 7, 0, 0);
+    REQUIRE(std::pair{first.in, first.out} == Pair{1, 0});
     REQUIRE(sides(OpKind::send, false) == Pair{1, 0});
     REQUIRE(sides(OpKind::recv, false) == Pair{0, 1});
 }

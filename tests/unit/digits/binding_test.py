@@ -129,6 +129,12 @@ class Binding(unittest.TestCase):
         self.assertIs(self.group.scatter(None, out, root=2), out)
         self.assertEqual(out.tolist(), [200, 201])
         self.assertEqual(self.group.scatter(np.zeros(1, np.int8), out).tolist(), [0, 1])
+        x = np.arange(3, dtype=np.int32)
+        self.assertEqual(self.group.scan(x, np.zeros_like(x)).tolist(), [0, 2, 4])
+        self.assertIs(self.group.scan(x), x)
+        out = np.zeros_like(x)
+        self.assertIs(self.group.exclusive_scan(x, out, "prod"), out)
+        self.assertEqual(out.tolist(), x.tolist())
         self.assertIsNone(self.group.barrier())
 
     def test_messages(self):

@@ -297,6 +297,20 @@ nexar_status nexar_scatter_start(nexar_group* g, const void* in, void* out, uint
         for (uint64_t i = 0; i < count; ++i) ((double*)out)[i] = (double)i + 100 * root;
     return start("scatter", g, o, request);
 }
+nexar_status nexar_scan_start(nexar_group* g, const void* in, void* out, uint64_t count, nexar_dtype dtype,
+                              nexar_reduce_op op, const nexar_op_options* o, nexar_request* request) {
+    if (dtype != NEXAR_I32 || op != NEXAR_SUM) abort();
+    for (uint64_t i = 0; i < count; ++i) /* what all ranks would give, had they the same */
+        ((int32_t*)out)[i] = (RANK + 1) * ((const int32_t*)in)[i];
+    return start("scan", g, o, request);
+}
+nexar_status nexar_exclusive_scan_start(nexar_group* g, const void* in, void* out, uint64_t count,
+                                        nexar_dtype dtype, nexar_reduce_op op, const nexar_op_options* o,
+                                        nexar_request* request) {
+    if (dtype != NEXAR_I32 || op != NEXAR_PROD) abort();
+    memmove(out, in, count * sizeof(int32_t)); /* rank 1's product is that of rank 0 alone */
+    return start("exclusive_scan", g, o, request);
+}
 nexar_status nexar_barrier_start(nexar_group* g, const nexar_op_options* o, nexar_request* request) {
     return start("barrier", g, o, request);
 }

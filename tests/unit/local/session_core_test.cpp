@@ -37,7 +37,8 @@ TEST_CASE("every field of a descriptor is validated, and the answer names it", "
         return std::to_string(status) + " " + f.text(2);
     };
     auto d = all_reduce(100);
-    CHECK((d.kind = 11, refused(d)) == "-103 request kind 11 is unknown");
+    CHECK((d.kind = operation_count, refused(d)) ==
+          "-103 request kind " + std::to_string(operation_count) + " is unknown");
     CHECK((d.kind = 255, refused(d)) == "-103 request kind 255 is unknown");
     d = all_reduce(100);
     CHECK((d.dtype = 19, refused(d)) == "-101 dtype 19 is unknown");
