@@ -42,6 +42,9 @@ RETURNS = {  # by (memory, in_place, in, out): what comes back
     ("in_out", "block_of_out", "one", "all"):
         "Returns out: size * values.size elements (None: a new array of shape (size, *values.shape)). In place: values is "
         "out[rank * n:(rank + 1) * n].",
+    ("in_out_counts", "block_of_out", "own", "packed"):
+        "counts: elements of each rank, the same list on all ranks. Returns out: sum(counts) elements, the blocks one after "
+        "the other (None: a new array of shape (sum(counts),)). In place: values is this rank's part of out.",
     ("in_out", "block_of_in", "all", "one"):
         "Returns out: n = values.size / size elements (None: a new array of shape (n,)). In place: out is "
         "values[rank * n:(rank + 1) * n].",
@@ -76,9 +79,10 @@ def filled(text):
 
 def methods(row):
     """The blocking form and its start."""
-    names = {"nothing": [], "data": ["values"], "in_out": ["values", "out"]}[row["memory"]]
+    names = {"nothing": [], "data": ["values"], "in_out": ["values", "out"],
+             "in_out_counts": ["values", "counts", "out"]}[row["memory"]]
     names += ["op"] * (row["reduction"] == "reduces") + ["root"] * (row["root"] == "rooted")
-    defaults = {"values": "values", "out": "out=None", "op": 'op="sum"', "root": "root=0"}
+    defaults = {"values": "values", "counts": "counts", "out": "out=None", "op": 'op="sum"', "root": "root=0"}
     takes = ", ".join(["self", *(defaults[name] for name in names), "**options"])
     given, named = "".join(f", {name}" for name in names), "".join(f", {name}={name}" for name in names)
     doc = f"{row['summary']} {RETURNS[row['memory'], row['in_place'], row['in'], row['out']]}".strip()

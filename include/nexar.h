@@ -643,6 +643,20 @@ NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_all_gather_start(nexar_group* grou
                                                                const nexar_op_options* options,
                                                                nexar_request* request);
 
+/* The same with blocks of different lengths: rank r gives counts[r] elements. counts has size entries, the same on
+ * every rank (else MISMATCH), and is read before the call returns. out has room for all of them: the blocks stand there
+ * one after the other, in rank order, without gaps. In place: this rank's block is already at its place in out, behind
+ * counts[0] + ... + counts[rank - 1] elements; in == out and in == that place mean the same. Where a count is 0, in may
+ * be NULL, and a rank may end before that one has started the operation. INVALID_ARGUMENT also if counts is NULL, or
+ * the sum of counts times size and the size of dtype overflows 2^63. */
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_all_gatherv(nexar_group* group, const void* in, void* out,
+                                                          const uint64_t* counts, nexar_dtype dtype,
+                                                          const nexar_op_options* options);
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_all_gatherv_start(nexar_group* group, const void* in, void* out,
+                                                                const uint64_t* counts, nexar_dtype dtype,
+                                                                const nexar_op_options* options,
+                                                                nexar_request* request);
+
 /* `in` is size blocks of count elements; block r of the reduction arrives in `out` (count elements) of rank
  * r. In place: the result replaces this rank's block, at in + rank * count elements; the other blocks are unspecified
  * afterwards. Two forms mean the same: in == out, and out == in + rank * count. So with in == out, too, the result is

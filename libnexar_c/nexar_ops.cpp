@@ -82,6 +82,7 @@ nexar_status run(nexar_group* handle, const Operation& operation, const nexar_op
 #define NEXAR_TAKES_nothing
 #define NEXAR_TAKES_data , void *data, uint64_t count, nexar_dtype dtype
 #define NEXAR_TAKES_in_out , const void *in, void *out, uint64_t count, nexar_dtype dtype
+#define NEXAR_TAKES_in_out_counts , const void *in, void *out, const uint64_t *counts, nexar_dtype dtype
 #define NEXAR_TAKES_moves
 #define NEXAR_TAKES_reduces , nexar_reduce_op op
 #define NEXAR_TAKES_unrooted
@@ -89,16 +90,17 @@ nexar_status run(nexar_group* handle, const Operation& operation, const nexar_op
 #define NEXAR_MAKES_nothing
 #define NEXAR_MAKES_data .in = data, .out = data, .count = count, .dtype = dtype,
 #define NEXAR_MAKES_in_out .in = in, .out = out, .count = count, .dtype = dtype,
+#define NEXAR_MAKES_in_out_counts .in = in, .out = out, .dtype = dtype, .counts = counts,
 #define NEXAR_MAKES_moves
 #define NEXAR_MAKES_reduces .op = op,
 #define NEXAR_MAKES_unrooted
 #define NEXAR_MAKES_rooted .peer = root,
 
 Operation send(const void* data, uint64_t count, nexar_dtype dtype, uint32_t to, uint64_t tag) {
-    return {NEXAR_OP_SEND, data, nullptr, count, dtype, NEXAR_SUM, to, tag};
+    return {.kind = NEXAR_OP_SEND, .in = data, .count = count, .dtype = dtype, .peer = to, .tag = tag};
 }
 Operation recv(void* data, uint64_t count, nexar_dtype dtype, uint32_t from, uint64_t tag) {
-    return {NEXAR_OP_RECV, nullptr, data, count, dtype, NEXAR_SUM, from, tag};
+    return {.kind = NEXAR_OP_RECV, .out = data, .count = count, .dtype = dtype, .peer = from, .tag = tag};
 }
 
 }  // namespace

@@ -44,19 +44,28 @@ Result<Checked> check(const Group& group, const Operation& o) {
     Checked out;
     out.element = dtype_size(o.dtype);
     out.align = find_type(static_cast<uint64_t>(o.dtype))->align;
+    const OpRow& row = row_of(o);
+    out.count = o.count;
+    out.own_begin = group.rank * o.count;
+    if (has_counts(row)) {
+        if (o.counts == nullptr) return fail(Errc::invalid_argument, "counts is NULL");
+        NEXAR_TRY(out.counts, Counts::of({o.counts, group.size}));
+        out.count = out.counts->sum();
+        out.own_begin = out.counts->begin(group.rank);
+    }
     uint64_t block = 0, all = 0;
-    if (__builtin_mul_overflow(o.count, out.element, &block) ||
+    if (__builtin_mul_overflow(out.count, out.element, &block) ||
         __builtin_mul_overflow(block, group.size, &all) || all >> 63 != 0)
         return fail(Errc::invalid_argument,
-                    "count is " + std::to_string(o.count) + ": that many bytes do not exist");
+                    "count is " + std::to_string(out.count) + ": that many bytes do not exist");
     const auto* in = static_cast<const std::byte*>(o.in);
     const auto* memory = static_cast<const std::byte*>(o.out);
-    const OpRow& row = row_of(o);
-    const SideBlocks blocks = blocks_of(row, group.size, group.rank, o.peer);
-    out.in = {in, block * blocks.in}, out.out = {memory, block * blocks.out};
+    const SideElements elements = elements_of(row, out.count, out.counts ? out.counts->of(group.rank) : 0,
+                                              blocks_of(row, group.size, group.rank, o.peer));
+    out.in = {in, elements.in * out.element}, out.out = {memory, elements.out * out.element};
     // In place where one side is a block of the other: the caller may pass the start of the larger side for
     // both. A rank with one side passes anything as the other one.
-    const uint64_t mine = group.rank * block;
+    const uint64_t mine = out.own_begin * out.element;
     const bool same = in && in == memory && out.in.bytes != 0 && out.out.bytes != 0;
     if (row.in_place == InPlace::block_of_out && same) out.in.data += mine;
     if (row.in_place == InPlace::block_of_in && same) out.out.data += mine;
@@ -67,9 +76,9 @@ Result<Checked> check(const Group& group, const Operation& o) {
 }
 
 // In place means the same memory, or this rank's block of the larger side. Every other overlap is refused.
-Result<bool> in_place(const Group& group, const Operation& o, const Checked& c) {
+Result<bool> in_place(const Operation& o, const Checked& c) {
     if (c.in.bytes == 0 || c.out.bytes == 0 || !c.in.overlaps(c.out)) return false;
-    const uint64_t own = group.rank * o.count * c.element;
+    const uint64_t own = c.own_begin * c.element;
     const auto position = [](const std::byte* at) { return reinterpret_cast<uintptr_t>(at); };
     if (may_share(row_of(o).in_place, position(c.in.data), position(c.out.data), own)) return true;
     return fail(Errc::invalid_argument, "input and output overlap, and not as they may in place");
@@ -164,7 +173,7 @@ Result<OpOptions> read_op_options(const Operation& o, const nexar_op_options* gi
 Result<Slot> start(Session& session, const Group& group, const Operation& o, bool blocking,
                    const OpOptions& options) {
     NEXAR_TRY(Checked checked, check(group, o));
-    NEXAR_TRY(checked.in_place, in_place(group, o, checked));
+    NEXAR_TRY(checked.in_place, in_place(o, checked));
     if (auto error = session.unusable()) return fail(*error);
 
     nexar_shm_descriptor d{};
@@ -175,7 +184,7 @@ Result<Slot> start(Session& session, const Group& group, const Operation& o, boo
     d.priority = NEXAR_SHM_PRIORITY_DEFAULT;
     d.group = group.membership;
     d.epoch = group.epoch;
-    d.count = o.count;
+    d.count = checked.count;
     d.peer = o.peer;
     d.tag = o.tag;
     d.match_id = options.match_id;

@@ -14,7 +14,8 @@ struct Operation {
     const void* in = nullptr;
     void* out = nullptr;
     uint64_t count = 0;
-    nexar_dtype dtype = NEXAR_F32;  // 0, also where there are no elements
+    nexar_dtype dtype = NEXAR_F32;     // 0, also where there are no elements
+    const uint64_t* counts = nullptr;  // of a row that has_counts(): one for each rank
     nexar_reduce_op op = NEXAR_SUM;
     uint32_t peer = 0;  // root, destination or source
     uint64_t tag = 0;

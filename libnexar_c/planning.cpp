@@ -52,6 +52,8 @@ class Planner {
     Plan result;
 
   private:
+    Result<void> plan_sides(bool blocking);
+    Result<void> lend_counts();
     Result<void> find_regions();
     uint64_t bytes_to_copy() const;
     Cut cut() const;
@@ -76,6 +78,25 @@ class Planner {
 };
 
 Result<void> Planner::plan(bool blocking) {
+    NEXAR_TRY_VOID(lend_counts());
+    return plan_sides(blocking);
+}
+
+// The daemon reads the list when it takes the operation, which may be after this call.
+Result<void> Planner::lend_counts() {
+    if (!checked_.counts) return {};
+    const Counts& counts = *checked_.counts;
+    NEXAR_TRY(result.scratch[2], session_.take_scratch(counts.size() * sizeof(uint64_t)));
+    for (uint32_t rank = 0; rank < counts.size(); ++rank) {
+        const uint64_t count = counts.of(rank);
+        std::memcpy(result.scratch[2].data() + rank * sizeof count, &count, sizeof count);
+    }
+    point_to(descriptor_.args, result.scratch[2], 0);
+    descriptor_.args.entries = counts.size();
+    return {};
+}
+
+Result<void> Planner::plan_sides(bool blocking) {
     NEXAR_TRY_VOID(find_regions());
     if (!copy_in_ && !copy_out_) return {};
     const Cut cut = this->cut();
@@ -84,11 +105,11 @@ Result<void> Planner::plan(bool blocking) {
         return stage(cut);
     auto copied = checked_.in_place ? copy_together() : copy_whole();
     if (!copied && copied.error().code == Errc::no_memory && copy_in_ && copy_out_ && !checked_.in_place) {
-        session_.release_scratch(result);
+        session_.release_sides(result);
         copied = copy_side_by_side();
     }
     if (copied || copied.error().code != Errc::no_memory || !stageable) return copied;
-    session_.release_scratch(result);  // other threads have taken the room
+    session_.release_sides(result);  // other threads have taken the room
     return stage(cut);
 }
 
@@ -193,6 +214,10 @@ Result<void> Planner::stage(Cut cut) {
     StagedSide in, out;
     if (copy_in_) {
         in = {const_cast<std::byte*>(checked_.in.data), block.data(), in_blocks()};
+        if (row().in == SideSize::own) {
+            in.first = checked_.own_begin;
+            in.end = in.first + checked_.in.bytes / checked_.element;
+        }
         point_to(descriptor_.in, block, 0);
         descriptor_.flags |= NEXAR_SHM_FLAG_STAGED_IN;
     }

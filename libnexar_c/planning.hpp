@@ -2,6 +2,9 @@
 // through windows.
 #pragma once
 
+#include <optional>
+
+#include "core/counts.hpp"
 #include "core/result.hpp"
 #include "group.hpp"
 #include "session.hpp"
@@ -24,6 +27,9 @@ struct Span {
 struct Checked {
     Span in, out;
     uint64_t element = 0, align = 1;
+    uint64_t count = 0;      // with a list of counts their sum
+    uint64_t own_begin = 0;  // of this rank's block in the larger side, in elements
+    std::optional<Counts> counts;
     bool in_place = false;
 };
 

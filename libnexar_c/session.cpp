@@ -335,8 +335,8 @@ void Session::release_plan(const Plan& plan) {
         if (block) scratch_.give_back(block);
 }
 
-void Session::release_scratch(Plan& plan) {
-    for (ScratchBlock& block : plan.scratch) {
+void Session::release_sides(Plan& plan) {
+    for (ScratchBlock& block : std::span(plan.scratch).first<2>()) {
         if (block) scratch_.give_back(block);
         block = {};
     }

@@ -40,8 +40,8 @@ struct AllocOptions {
 // The memory of an operation, released at its completion.
 struct Plan {
     Region* in_use[2] = {nullptr, nullptr};  // regions whose users were raised
-    ScratchBlock scratch[2];
-    void* copy_to = nullptr;  // ordinary output memory
+    ScratchBlock scratch[3];                 // input, output, list of counts
+    void* copy_to = nullptr;                 // ordinary output memory
     const std::byte* copy_from = nullptr;
     uint64_t copy_bytes = 0;
     Stage stage;  // empty: not staged; its windows are in `scratch`
@@ -147,7 +147,7 @@ class Session {
     void free_idle_scratch() { scratch_.tidy_up(); }
     bool may_copy(uint64_t bytes) { return scratch_.may_fit(bytes); }
     void release_plan(const Plan& plan);
-    void release_scratch(Plan& plan);
+    void release_sides(Plan& plan);  // their scratch
     void count_copy(uint64_t bytes) { bytes_copied_.fetch_add(bytes, std::memory_order_relaxed); }
 
     const Connection& connection() const { return *connection_; }

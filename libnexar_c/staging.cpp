@@ -13,8 +13,11 @@ namespace {
 // Calls copy(place in the caller's memory, place in the window, bytes) for the segment's part of each block.
 template <class Copy>
 uint64_t for_each_part(const Cut& cut, const StagedSide& side, uint32_t segment, Copy copy) {
-    const uint64_t begin = nexar_shm_segment_begin(cut.count, cut.segments, segment) * cut.element;
-    const uint64_t end = nexar_shm_segment_begin(cut.count, cut.segments, segment + 1) * cut.element;
+    const auto clipped = [&](uint32_t index) {
+        const uint64_t at = nexar_shm_segment_begin(cut.count, cut.segments, index);
+        return (std::clamp(at, side.first, side.end) - side.first) * cut.element;
+    };
+    const uint64_t begin = clipped(segment), end = clipped(segment + 1);
     std::byte* window = side.windows + segment % cut.windows * side.window_bytes(cut);
     for (uint64_t block = 0; block < side.blocks; ++block)
         copy(side.user + block * cut.count * cut.element + begin, window + block * (end - begin),

@@ -20,6 +20,9 @@ struct StagedSide {
     std::byte* user = nullptr;  // null: this side is not staged
     std::byte* windows = nullptr;
     uint64_t blocks = 1;  // the number of ranks if the side has a block for each, otherwise 1
+    // Of the one block the elements that the caller has: with a list of counts this rank's in the packed
+    // side.
+    uint64_t first = 0, end = UINT64_MAX;
 
     uint64_t window_bytes(const Cut& cut) const;
     explicit operator bool() const { return user != nullptr; }

@@ -69,7 +69,7 @@ enum {
 }; /* otherwise 0 critical, 1 realtime, 2 bulk: refused until they are real */
 
 /* A region's part that begins at `offset`; its length follows from the descriptor. Region 0: no memory.
- * `entries` is for lists in memory, of which there are none yet: 0. */
+ * `entries`: of a list in memory; in `in` and `out` 0. */
 typedef struct nexar_shm_extent {
     uint32_t region;
     uint32_t entries;
@@ -92,7 +92,7 @@ typedef struct nexar_shm_descriptor {
     int64_t timeout_ns; /* -1: the group's; 0: none */
     nexar_shm_extent in;
     nexar_shm_extent out;
-    nexar_shm_extent args;  /* out-of-line lists: none yet */
+    nexar_shm_extent args;  /* a list of counts: `entries` uint64_t, one per rank */
     uint32_t epoch;         /* the group's, as in result.group_epoch */
     uint32_t stage_windows; /* of each staged side; 0 when neither is staged */
     uint64_t scalar;        /* premul_sum: one element in the first bytes, the others 0 */

@@ -246,6 +246,7 @@ struct OpAnnounce {
   firstRank @8 :UInt32;
   planHash @9 :UInt64;
   matchId @10 :UInt64;
+  countsDigest @11 :UInt64;
 }
 struct ArrivalQuery {
   group @0 :GroupId;

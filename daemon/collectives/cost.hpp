@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "collectives/layout.hpp"
+#include "core/counts.hpp"
 
 namespace nexar::collectives {
 
@@ -17,11 +18,21 @@ struct SegmentShape {
     uint32_t element_bytes = 1;
     NodeIndex root;
     uint32_t chunk_bytes = 0;
+    uint64_t begin = 0;              // its first element
+    const Counts* counts = nullptr;  // null: the operation has no list of counts
 
     uint32_t nodes() const { return layout.nodes(); }
     uint64_t bytes() const { return elements * element_bytes; }
     uint32_t ranks_on(uint32_t node) const {
         return static_cast<uint32_t>(layout.ranks_on(NodeIndex(node)).size());
+    }
+    // Of the blocks of a node's ranks, where there are blocks.
+    uint64_t block_bytes_on(uint32_t node) const {
+        if (counts == nullptr) return ranks_on(node) * bytes();
+        uint64_t own = 0;
+        for (const uint32_t rank : layout.ranks_on(NodeIndex(node)))
+            own += counts->part(rank, begin, begin + elements).count;
+        return own * element_bytes;
     }
 };
 

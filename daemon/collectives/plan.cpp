@@ -38,8 +38,9 @@ const Cost& cost_of(Algorithm algorithm) {
 }
 
 SegmentShape segment_of(const Plan& plan, const Shape& shape, const Layout& layout, uint32_t index) {
-    return {layout, part_of(shape.count, plan.segments, index).count, shape.element_bytes,
-            layout.node_of(shape.root), plan.chunk_bytes};
+    const ElementRange range = part_of(shape.count, plan.segments, index);
+    return {layout,           range.count, shape.element_bytes, layout.node_of(shape.root),
+            plan.chunk_bytes, range.begin, shape.counts};
 }
 
 }  // namespace

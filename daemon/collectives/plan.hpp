@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "collectives/layout.hpp"
+#include "core/counts.hpp"
 #include "core/features.hpp"
 #include "core/operations.hpp"
 
@@ -45,7 +46,8 @@ struct Shape {
     Kind kind = Kind::barrier;
     uint64_t count = 0;  // elements, as in the op's descriptor
     uint32_t element_bytes = 1;
-    uint32_t root = 0;  // rank
+    uint32_t root = 0;               // rank
+    const Counts* counts = nullptr;  // predict_bytes() needs them, plan() does not
 };
 
 struct Plan {

@@ -42,8 +42,7 @@ inline std::vector<uint64_t> even_blocks(const SegmentShape& segment) {
 }
 inline std::vector<uint64_t> blocks_by_ranks(const SegmentShape& segment) {
     std::vector<uint64_t> out;
-    for (uint32_t node = 0; node < segment.nodes(); ++node)
-        out.push_back(segment.ranks_on(node) * segment.bytes());
+    for (uint32_t node = 0; node < segment.nodes(); ++node) out.push_back(segment.block_bytes_on(node));
     return out;
 }
 
@@ -52,8 +51,7 @@ inline void add_direct_blocks(Ledger& ledger, const SegmentShape& segment, bool 
     const uint32_t root = segment.root.value;
     for (uint32_t node = 0; node < segment.nodes(); ++node)
         if (node != root)
-            ledger.add(outwards ? root : node, outwards ? node : root,
-                       segment.ranks_on(node) * segment.bytes());
+            ledger.add(outwards ? root : node, outwards ? node : root, segment.block_bytes_on(node));
 }
 
 // Bytes of a chain from the root round the ring; `outwards`: away from the root.

@@ -19,7 +19,17 @@ enum class OpKind : uint8_t {
 };
 
 // Elements of one side of an operation, per element of its count.
-enum class SideSize : uint8_t { none, one, all, one_at_root, all_at_root, one_elsewhere, one_after_first };
+enum class SideSize : uint8_t {
+    none,
+    one,
+    all,
+    one_at_root,
+    all_at_root,
+    one_elsewhere,
+    one_after_first,
+    own,
+    packed
+};
 // How input and output may share memory.
 enum class InPlace : uint8_t { never, same, block_of_out, block_of_in };
 
@@ -95,6 +105,8 @@ constexpr uint64_t blocks_of(SideSize side, uint64_t ranks, uint64_t rank, uint6
         case SideSize::none:
             return 0;
         case SideSize::one:
+        case SideSize::own:
+        case SideSize::packed:
             return 1;
         case SideSize::all:
             return ranks;
@@ -112,6 +124,19 @@ constexpr uint64_t blocks_of(SideSize side, uint64_t ranks, uint64_t rank, uint6
 // `root`: of an unrooted operation any.
 constexpr SideBlocks blocks_of(const OpRow& row, uint64_t ranks, uint64_t rank, uint64_t root) {
     return {blocks_of(row.in, ranks, rank, root), blocks_of(row.out, ranks, rank, root)};
+}
+// Whether a call has a list with a count per rank (core/counts.hpp).
+constexpr bool has_counts(const OpRow& row) {
+    return row.in == SideSize::own || row.out == SideSize::own;
+}
+// Elements of each side, for one rank; `own`: its entry of the list of counts, if there is one.
+// Requires: the count of all ranks together does not overflow.
+struct SideElements {
+    uint64_t in = 0, out = 0;
+};
+constexpr SideElements elements_of(const OpRow& row, uint64_t count, uint64_t own, const SideBlocks& blocks) {
+    return {row.in == SideSize::own ? own : count * blocks.in,
+            row.out == SideSize::own ? own : count * blocks.out};
 }
 // Blocks of a side, of a rank that has it.
 constexpr uint64_t side_blocks(SideSize side, uint64_t ranks) {

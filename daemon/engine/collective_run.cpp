@@ -60,7 +60,7 @@ void CollectiveRun::start() {
     state_ = State::running;
     // One rank's for all: which one is the same for all collectives of the group.
     const LocalRank& payer = group_.locals().front();
-    const auto started = execution_.start(*gathering_.descriptor(), gathering_.posts(),
+    const auto started = execution_.start(*gathering_.descriptor(), gathering_.counts(), gathering_.posts(),
                                           group_.work_origin(payer.account, payer.session), payer.tenant);
     if (!started) abort_without_scratch(started.error());
 }

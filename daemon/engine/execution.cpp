@@ -48,11 +48,13 @@ std::string Execution::plan_text(const OpDescriptor& descriptor) const {
     return plan_of(descriptor).text();
 }
 
-Result<void> Execution::start(const OpDescriptor& descriptor, const std::vector<Post>& posts,
-                              const WorkOrigin& origin, const TenantRef& tenant) {
+Result<void> Execution::start(const OpDescriptor& descriptor, const CountsRef& counts,
+                              const std::vector<Post>& posts, const WorkOrigin& origin,
+                              const TenantRef& tenant) {
     NEXAR_CHECK(!started() && !op_.stopped);
     op_.origin = origin;
     two_level_.descriptor = descriptor;
+    two_level_.counts = counts;
     two_level_.layout = &facts_.layout;
     two_level_.plan = plan_of(descriptor);
     two_level_.self = facts_.self;

@@ -30,8 +30,8 @@ class Execution {
     // Adds the memory and the windows of a rank that has posted. Requires: before start().
     void add(const OpRequest& request, uint32_t rank);
     // An error: it has not started, there is no room for its scratch.
-    Result<void> start(const OpDescriptor& descriptor, const std::vector<Post>& posts,
-                       const WorkOrigin& origin, const TenantRef& tenant);
+    Result<void> start(const OpDescriptor& descriptor, const CountsRef& counts,
+                       const std::vector<Post>& posts, const WorkOrigin& origin, const TenantRef& tenant);
     // No older collective of the group runs here. An error: there is no room for its scratch [N9].
     Result<void> set_oldest();
     void sweep_lanes();  // those that are over give their scratch back

@@ -13,7 +13,7 @@ namespace {
 
 // The numbers may be unknown ones: names and texts exist for all, and such an operation is not executed.
 OpDescriptor descriptor_of(const wire::OpAnnounce& a) {
-    return {OpKind(a.kind), Dtype(a.dtype), ReduceOp(a.op), a.count, a.root, a.match_id};
+    return {OpKind(a.kind), Dtype(a.dtype), ReduceOp(a.op), a.count, a.root, a.match_id, a.counts_digest};
 }
 
 bool is_known(const OpDescriptor& d) {
@@ -69,10 +69,14 @@ std::optional<Error> Gathering::post(size_t local, const OpRequest& request, Tim
     if (first_posted_ == never) first_posted_ = now;
     take_deadline(mine, request, now);
     if (descriptor_) {
-        if (*descriptor_ == request.descriptor || !compare_) return {};
+        // Ranks of one node share one list, and a digest does not show that theirs are the same.
+        const bool same_counts =
+            counts_ == request.counts || (counts_ && request.counts && *counts_ == *request.counts);
+        if ((*descriptor_ == request.descriptor || !compare_) && same_counts) return {};
         return mismatch(facts_, first_rank_, *descriptor_, mine.rank, request.descriptor, seq_);
     }
     descriptor_ = request.descriptor;
+    counts_ = request.counts;
     first_rank_ = mine.rank;
     if (!compare_) return {};
     for (const Announced& other : announced_)
@@ -114,9 +118,9 @@ std::optional<Error> Gathering::on_announce(NodeIndex from, const wire::OpAnnoun
 wire::OpAnnounce Gathering::announcement() const {
     NEXAR_CHECK(descriptor_);
     const OpDescriptor& d = *descriptor_;
-    return {facts_.id,        facts_.epoch.value, seq_,      uint8_t(d.kind),
-            uint8_t(d.dtype), uint8_t(d.op),      d.count,   d.root,
-            first_rank_,      facts_.table_hash,  d.match_id};
+    return {facts_.id,        facts_.epoch.value, seq_,       uint8_t(d.kind),
+            uint8_t(d.dtype), uint8_t(d.op),      d.count,    d.root,
+            first_rank_,      facts_.table_hash,  d.match_id, d.counts};
 }
 
 bool Gathering::has_posted(uint32_t rank) const {

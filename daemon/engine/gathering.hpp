@@ -49,6 +49,7 @@ class Gathering {
     std::vector<Post>& posts() { return posts_; }
     const std::vector<Post>& posts() const { return posts_; }
     const std::optional<OpDescriptor>& descriptor() const { return descriptor_; }
+    const CountsRef& counts() const { return counts_; }
     // Posted here, or announced by its node.
     bool has_posted(uint32_t rank) const;
 
@@ -70,6 +71,7 @@ class Gathering {
     const bool compare_;
     std::vector<Post> posts_;                 // of the ranks of this node, in their order
     std::optional<OpDescriptor> descriptor_;  // of the first post
+    CountsRef counts_;                        // the same; null: it has none
     uint32_t first_rank_ = 0;                 // that made the first post
     std::vector<Announced> announced_;        // at most one of each node
     Time first_posted_ = never;

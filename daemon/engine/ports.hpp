@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/counts.hpp"
 #include "core/ids.hpp"
 #include "core/operations.hpp"
 #include "core/region.hpp"
@@ -31,6 +32,7 @@ struct OpDescriptor {
     uint64_t count = 0;
     uint32_t root = 0;
     uint64_t match_id = 0;  // the application's: compared, never a key
+    uint64_t counts = 0;    // the digest of the list of counts; 0: there is none
     bool operator==(const OpDescriptor&) const = default;
     uint64_t hash() const;
     std::string text() const;  // "all_reduce f32 sum count 1024"
@@ -62,6 +64,7 @@ struct OpRequest {
     Duration timeout{-1};  // < 0: what the group agreed on for its kind; 0: none
     Stage stage;           // collectives only; in and out are then rows of windows
     uint64_t scalar = 0;   // premul_sum: what this rank's values are multiplied by
+    CountsRef counts;      // their sum is the descriptor's count
     // Messages only.
     uint32_t peer = any_rank;
     uint64_t tag = 0;

@@ -20,7 +20,8 @@ Result<void> check_memory(uint32_t rank, const OpRequest& request, uint64_t in, 
     const Place from = request.in.place(), to = request.out.place();
     if (!overlap(from, in, to, out)) return {};  // [M4]
     // In place: the same start, or this rank's own block of the larger buffer.
-    const uint64_t own = rank * d.count * reduce::size_of(d.dtype);
+    const uint64_t own =
+        (request.counts ? request.counts->begin(rank) : rank * d.count) * reduce::size_of(d.dtype);
     if (may_share(row_of(d.kind).in_place, from.in_object(), to.in_object(), own)) return {};
     return fail(Errc::invalid_argument, d.text() + ": input and output overlap, and not as in-place allows");
 }
@@ -41,7 +42,8 @@ Result<void> check_stage(const GroupFacts& facts, const OpRequest& request, uint
     const uint64_t longest = collectives::part_of(d.count, segments, 0).count;
     const auto room = [&](bool staged, uint64_t bytes, uint64_t stride) -> uint64_t {
         if (!staged || bytes == 0) return bytes;
-        const uint64_t window = bytes / d.count * longest;
+        const uint64_t element = reduce::size_of(d.dtype);
+        const uint64_t window = (has_counts(row) ? element : bytes / d.count) * longest;
         uint64_t all = 0;
         const bool fits = stride >= window && !__builtin_mul_overflow(stride, stage.windows, &all);
         return fits ? all : UINT64_MAX;
@@ -57,6 +59,20 @@ Result<void> check_stage(const GroupFacts& facts, const OpRequest& request, uint
         return {};
     return fail(Errc::invalid_argument,
                 d.text() + ": windows of input and output overlap, and not as in-place allows");
+}
+
+Result<void> check_counts(const GroupFacts& facts, const OpRequest& request) {
+    const OpDescriptor& d = request.descriptor;
+    const Counts* counts = request.counts.get();
+    if (has_counts(row_of(d.kind)) != (counts != nullptr) || (counts == nullptr && d.counts != 0))
+        return fail(Errc::invalid_argument, d.text() + ": a list of counts that it must not have, or lacks");
+    if (counts == nullptr) return {};
+    if (counts->size() != facts.size() || counts->sum() != d.count || counts->digest() != d.counts)
+        return fail(Errc::invalid_argument, d.text() + ": its list has " + std::to_string(counts->size()) +
+                                                " counts, " + std::to_string(counts->sum()) +
+                                                " elements in all; the group has " +
+                                                std::to_string(facts.size()) + " ranks");
+    return {};
 }
 
 }  // namespace
@@ -83,8 +99,10 @@ Result<void> check_request(const GroupFacts& facts, uint32_t rank, const OpReque
         return fail(Errc::invalid_argument, d.text() + ": " + std::to_string(one) +
                                                 " bytes; the longest message of this group is of " +
                                                 std::to_string(facts.message_bytes_max()));
-    const SideBlocks blocks = blocks_of(row, size, rank, d.root);
-    const uint64_t in = one * blocks.in, out = one * blocks.out;
+    NEXAR_TRY_VOID(check_counts(facts, request));
+    const auto [in_elements, out_elements] = elements_of(
+        row, d.count, request.counts ? request.counts->of(rank) : 0, blocks_of(row, size, rank, d.root));
+    const uint64_t in = in_elements * element, out = out_elements * element;
     return request.stage.windows > 0 ? check_stage(facts, request, in, out)
                                      : check_memory(rank, request, in, out);
 }

@@ -30,6 +30,7 @@ struct TwoLevelOp {
     OpDescriptor descriptor;
     const collectives::Layout* layout = nullptr;
     collectives::Plan plan;
+    CountsRef counts;  // null: the operation has no list of counts
     collectives::NodeIndex self;
     std::vector<LocalBuffers> locals;  // this node's ranks, in rank order
 };

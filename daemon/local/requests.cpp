@@ -22,12 +22,14 @@ enum Use : uint32_t {
     use_stage = 128,
     use_any_tag = 256,
     use_scalar = 512,
+    use_counts = 1024,
 };
 uint32_t uses_of(const OpRow& row) {
     uint32_t uses = use_group;
     if (row.has_elements) uses |= use_dtype | use_count;
     if (row.reduces) uses |= use_op;
     if (row.rooted) uses |= use_peer;
+    if (has_counts(row)) uses |= use_counts;
     if (row.collective) return uses | use_match | (row.has_elements ? use_stage : 0);
     return uses | use_peer | use_tag | (row.any_source ? use_any_tag : 0);
 }
@@ -54,13 +56,20 @@ Result<void> check_unused(const nexar_shm_descriptor& d, uint32_t uses) {
         uint64_t value;
         uint32_t use;
     } fields[] = {
-        {"dtype", d.dtype, use_dtype},     {"op", d.op, use_op},
-        {"peer", d.peer, use_peer},        {"count", d.count, use_count},
-        {"tag", d.tag, use_tag},           {"match_id", d.match_id, use_match},
-        {"group", d.group, use_group},     {"epoch", d.epoch, use_group},
-        {"in.entries", d.in.entries, 0},   {"out.entries", d.out.entries, 0},
-        {"args.region", d.args.region, 0}, {"args.entries", d.args.entries, 0},
-        {"args.offset", d.args.offset, 0}, {"scalar", d.scalar, use_scalar},
+        {"dtype", d.dtype, use_dtype},
+        {"op", d.op, use_op},
+        {"peer", d.peer, use_peer},
+        {"count", d.count, use_count},
+        {"tag", d.tag, use_tag},
+        {"match_id", d.match_id, use_match},
+        {"group", d.group, use_group},
+        {"epoch", d.epoch, use_group},
+        {"in.entries", d.in.entries, 0},
+        {"out.entries", d.out.entries, 0},
+        {"args.region", d.args.region, use_counts},
+        {"args.entries", d.args.entries, use_counts},
+        {"args.offset", d.args.offset, use_counts},
+        {"scalar", d.scalar, use_scalar},
     };
     for (const auto& field : fields)
         if ((uses & field.use) == 0 && field.value != 0)
@@ -149,15 +158,18 @@ Result<engine::OpDescriptor> descriptor_from(const nexar_shm_descriptor& asked) 
     return out;
 }
 
-Result<Lengths> lengths_of(const engine::OpDescriptor& d, uint32_t size, uint32_t rank) {
+Result<Lengths> lengths_of(const engine::OpDescriptor& d, uint32_t size, uint32_t rank,
+                           const Counts* counts) {
     bool overflow = false;
     const uint64_t block = multiply(d.count, size_of(d.dtype), overflow);
     const uint64_t all = multiply(block, size, overflow);
     if (overflow || all >> 63 != 0)
         return fail(Errc::invalid_argument,
                     "count " + std::to_string(d.count) + " is too large for its type");
-    const SideBlocks blocks = blocks_of(row_of(d.kind), size, rank, d.root);
-    return Lengths{block * blocks.in, block * blocks.out};
+    const OpRow& row = row_of(d.kind);
+    const SideElements elements = elements_of(row, d.count, counts != nullptr ? counts->of(rank) : 0,
+                                              blocks_of(row, size, rank, d.root));
+    return Lengths{elements.in * size_of(d.dtype), elements.out * size_of(d.dtype)};
 }
 
 Result<engine::OpenRequest> open_request_from(const nexar_shm_group_open& asked) {

@@ -21,7 +21,9 @@ Result<engine::OpDescriptor> descriptor_from(const nexar_shm_descriptor& asked);
 struct Lengths {
     uint64_t in = 0, out = 0;
 };
-Result<Lengths> lengths_of(const engine::OpDescriptor& descriptor, uint32_t size, uint32_t rank);
+// `counts`: null where it has no list of counts.
+Result<Lengths> lengths_of(const engine::OpDescriptor& descriptor, uint32_t size, uint32_t rank,
+                           const Counts* counts);
 
 // The engine's request, without the fields that identify the session.
 Result<engine::OpenRequest> open_request_from(const nexar_shm_group_open& asked);

@@ -161,9 +161,13 @@ Result<void> SessionCore::submit_op(Time now, Ticket ticket, const nexar_shm_des
     if ((is_message && !any_source && asked.peer >= group->size) || descriptor.root >= group->size)
         return fail(Errc::invalid_argument, "rank " + std::to_string(asked.peer) + " is not in a group of " +
                                                 std::to_string(group->size));
-    NEXAR_TRY(auto lengths, lengths_of(descriptor, group->size, group->rank.value));
-
     engine::OpRequest request;
+    if (has_counts(row)) {
+        NEXAR_TRY(request.counts, read_counts(asked, *group));
+        descriptor.counts = request.counts->digest();
+    }
+    NEXAR_TRY(auto lengths, lengths_of(descriptor, group->size, group->rank.value, request.counts.get()));
+
     const uint64_t align = align_of(descriptor.dtype);
     const bool staged = (asked.flags & stage_flags) != 0 || asked.stage_windows != 0;
     request.descriptor = descriptor;
@@ -202,7 +206,7 @@ Result<void> SessionCore::resolve_stage(const nexar_shm_descriptor& asked, const
     // rounded up.
     const auto side = [&](uint32_t flag, uint64_t& bytes, uint64_t& stride) {
         if ((asked.flags & flag) == 0 || bytes == 0) return false;
-        const uint64_t blocks = bytes / (d.count * size_of(d.dtype));
+        const uint64_t blocks = has_counts(row_of(d.kind)) ? 1 : bytes / (d.count * size_of(d.dtype));
         stride = nexar_shm_window_bytes(d.count, segments, size_of(d.dtype), blocks);
         overflow |= __builtin_mul_overflow(stride, uint64_t{stage.windows}, &bytes);
         return true;
@@ -211,6 +215,32 @@ Result<void> SessionCore::resolve_stage(const nexar_shm_descriptor& asked, const
     stage.out = side(NEXAR_SHM_FLAG_STAGED_OUT, lengths.out, stage.out_stride);
     if (overflow) return fail(Errc::invalid_argument, "the windows of " + d.text() + " are too large");
     return {};
+}
+
+// Copied before anything is checked, and not looked at again: the client can write there all the time [S3].
+Result<CountsRef> SessionCore::read_counts(const nexar_shm_descriptor& asked,
+                                           const engine::GroupInfo& group) const {
+    if (asked.args.entries != group.size)
+        return fail(Errc::invalid_argument, "args.entries is " + std::to_string(asked.args.entries) +
+                                                "; allowed: " + std::to_string(group.size) +
+                                                ", a count for each rank");
+    NEXAR_TRY(const MemoryRef memory, name_memory(asked.args, uint64_t{group.size} * sizeof(uint64_t),
+                                                  alignof(uint64_t), "list of counts"));
+    auto* shared = reinterpret_cast<uint64_t*>(memory.place().resolve());
+    std::vector<uint64_t> copy(group.size);
+    for (uint32_t rank = 0; rank < group.size; ++rank) copy[rank] = shm::load_relaxed(shared[rank]);
+    NEXAR_TRY(Counts counts, Counts::of(copy));
+    if (counts.sum() != asked.count)
+        return fail(Errc::invalid_argument, "count is " + std::to_string(asked.count) +
+                                                ", the counts of all ranks are together " +
+                                                std::to_string(counts.sum()));
+    struct Kept {
+        Counts counts;
+        ChargeRef charge;
+    };
+    NEXAR_TRY(auto charge, identity_.tenant->charge(Resource::scratch_bytes, copy.size() * sizeof copy[0]));
+    const auto kept = std::make_shared<const Kept>(std::move(counts), std::move(charge));
+    return CountsRef(kept, &kept->counts);
 }
 
 Result<MemoryRef> SessionCore::name_memory(const nexar_shm_extent& extent, uint64_t bytes, uint64_t align,

@@ -142,6 +142,7 @@ class SessionCore {
     Result<Charges> accept_region(uint32_t region, uint64_t bytes, uint64_t descriptors, Charges charged);
     Result<void> check_room(uint64_t bytes) const;
     uint32_t epoch_of(const nexar_shm_descriptor& asked) const;
+    Result<CountsRef> read_counts(const nexar_shm_descriptor& asked, const engine::GroupInfo& group) const;
     Result<MemoryRef> name_memory(const nexar_shm_extent& extent, uint64_t bytes, uint64_t align,
                                   const char* which) const;
     Result<const engine::GroupInfo*> group_named(uint32_t name) const;

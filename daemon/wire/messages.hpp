@@ -270,6 +270,7 @@ struct OpAnnounce {
     uint32_t first_rank = 0;  // of the sender, that posted this descriptor first
     uint64_t plan_hash = 0;   // of this node's plan table; 0: not known
     uint64_t match_id = 0;
+    uint64_t counts_digest = 0;  // of the list of counts; 0: there is none
 };
 struct ArrivalQuery {
     GroupId group;

@@ -21,6 +21,7 @@ static void expect(const char* call, nexar_status have, nexar_status want) {
 static void operations(nexar_group* group) {
     nexar_request r = 0;
     char x[64] = {0};
+    const uint64_t counts[1] = {1};
     HANDLE(nexar_all_reduce(group, x, x, 1, NEXAR_F32, NEXAR_SUM, NULL));
     HANDLE(nexar_all_reduce_start(group, x, x, 1, NEXAR_F32, NEXAR_SUM, NULL, &r));
     HANDLE(nexar_reduce(group, x, x, 1, NEXAR_F32, NEXAR_SUM, 0, NULL));
@@ -33,6 +34,8 @@ static void operations(nexar_group* group) {
     HANDLE(nexar_reduce_scatter_start(group, x, x, 1, NEXAR_F32, NEXAR_SUM, NULL, &r));
     HANDLE(nexar_all_to_all(group, x, x, 1, NEXAR_F32, NULL));
     HANDLE(nexar_all_to_all_start(group, x, x, 1, NEXAR_F32, NULL, &r));
+    HANDLE(nexar_all_gatherv(group, x, x, counts, NEXAR_F32, NULL));
+    HANDLE(nexar_all_gatherv_start(group, x, x, counts, NEXAR_F32, NULL, &r));
     HANDLE(nexar_gather(group, x, x, 1, NEXAR_F32, 0, NULL));
     HANDLE(nexar_gather_start(group, x, x, 1, NEXAR_F32, 0, NULL, &r));
     HANDLE(nexar_scatter(group, x, x, 1, NEXAR_F32, 0, NULL));
@@ -64,6 +67,8 @@ static void all_null(void) {
                                     nexar_reduce_scatter_start(NULL, NULL, NULL, 0, 0, 0, NULL, NULL),
                                     nexar_all_to_all(NULL, NULL, NULL, 0, 0, NULL),
                                     nexar_all_to_all_start(NULL, NULL, NULL, 0, 0, NULL, NULL),
+                                    nexar_all_gatherv(NULL, NULL, NULL, NULL, 0, NULL),
+                                    nexar_all_gatherv_start(NULL, NULL, NULL, NULL, 0, NULL, NULL),
                                     nexar_gather(NULL, NULL, NULL, 0, 0, 0, NULL),
                                     nexar_gather_start(NULL, NULL, NULL, 0, 0, 0, NULL, NULL),
                                     nexar_scatter(NULL, NULL, NULL, 0, 0, 0, NULL),

@@ -129,7 +129,13 @@ def rejected_calls(me):
     all_reduce, broadcast, gather = lib.nexar_all_reduce_start, lib.nexar_broadcast_start, lib.nexar_all_gather_start
     scatter, send, recv = lib.nexar_reduce_scatter_start, lib.nexar_send_start, lib.nexar_recv_start
     scan, exclusive_scan = lib.nexar_scan_start, lib.nexar_exclusive_scan_start
+    all_gatherv, list_of = lib.nexar_all_gatherv_start, ctypes.c_uint64 * me.size
+    ones, huge = list_of(*[1] * me.size), list_of(*[1 << 62] * me.size)
     wrong = {
+        "list": (all_gatherv, at, at, None, F64), "sum of counts": (all_gatherv, at, at, huge, F64),
+        "bytes of counts": (all_gatherv, at, at, list_of(1 << 60), F64), "dtype of counts": (all_gatherv, at, at, ones, 99),
+        "output of counts": (all_gatherv, at, None, ones, F64), "input of counts": (all_gatherv, None, at, ones, F64),
+        "counts overlap": (all_gatherv, at + 8 * ((me.rank + 1) % me.size or 1), at, ones, F64),
         "dtype": (all_reduce, at, at, 3, 99, SUM), "negative dtype": (all_reduce, at, at, 3, -1, SUM),
         "op": (all_reduce, at, at, 3, F64, 14), "op that the dtype lacks": (all_reduce, at, at, 3, F64, nexar.OPS["band"]),
         "no scalar": (all_reduce, at, at, 3, F64, nexar.OPS["premul_sum"]), "no input": (all_reduce, None, at, 3, F64, SUM),

@@ -86,6 +86,20 @@ class Bench:
             x[:] = given(dtype, "sum", rank, count, salt=rank)
         check(self.group.all_gather(x, out), want, f"all_gather {dtype} x {count}, {self.what}")
 
+    def all_gatherv(self, dtype, count):
+        """Each rank has count, none, or a third of it."""
+        size, rank = self.me.size, self.me.rank
+        counts = [(count, 0, count // 3)[(other + count) % 3] for other in range(size)]
+        own = slice(sum(counts[:rank]), sum(counts[:rank + 1]))
+        mine = given(dtype, "sum", rank, counts[rank], salt=rank)
+        in_place = self.turn % 2
+        x = self.input(sum(counts) if in_place else counts[rank], dtype, 55 if in_place else mine)
+        out = x if in_place else (self.second or self.memory[0][1]).array(sum(counts), dtype)
+        if in_place:
+            x[own] = mine
+        want = np.concatenate([given(dtype, "sum", other, n, salt=other) for other, n in enumerate(counts)])
+        check(self.group.all_gatherv(x[own] if in_place else x, counts, out), want, f"all_gatherv {dtype} x {counts}, {self.what}")
+
     def gather(self, dtype, count, root):
         size, rank = self.me.size, self.me.rank
         mine = given(dtype, "sum", rank, count, salt=rank)
@@ -146,6 +160,7 @@ def everything_small(me):
                 bench.scan(dtype, op, count)
                 bench.scan(dtype, op, count, exclusive=True)
             bench.all_gather(dtype, count)
+            bench.all_gatherv(dtype, count)
             for _ in range(2):  # apart and in place
                 bench.all_to_all(dtype, count)
             bench.broadcast(dtype, count, calls % me.size)
@@ -167,6 +182,7 @@ def everything_large(me):
         for name, dtype, op, root in LARGE_REDUCTIONS:
             getattr(bench, name)(dtype, op, LARGE, *root)
         bench.all_gather("int16", LARGE)
+        bench.all_gatherv("int32", LARGE)
         bench.all_to_all("int32", LARGE // size)
         bench.broadcast("float64", LARGE, 2 % size)
         bench.gather("uint16", LARGE, 1 % size)
@@ -426,6 +442,20 @@ def test_two_groups_may_post_in_opposite_orders(cluster):
     run(on(cluster, [1, 2, 3, 1, 2, 3]), opposite_orders)
 
 
+def other_counts(me, lists):
+    failure = me.fails(me.group().all_gatherv, np.zeros(lists[me.rank][me.rank], np.float32), lists[me.rank], timeout=10)
+    return failure.name, failure.text
+
+
+def test_lists_of_counts_that_differ_are_reported_and_not_waited_for(cluster):
+    """Rank 0 expects nothing from rank 1, and rank 1 nothing from rank 0."""
+    for placement in ([1, 2], [1, 1]):
+        for lists in ([[9, 0], [0, 9]], [[5, 5], [5, 6]]):
+            for name, text in run(on(cluster, placement), other_counts, lists):
+                equal(name, "MISMATCH", text)
+                contains(text, "all_gatherv f32 count", "in counts of digest", "rank 0 (", "rank 1 (")
+
+
 def starts_and_leaves(me, count):
     """Rank 0 starts from ordinary memory, and makes no nexar call until the others have ended."""
     group, want = me.group(), reduced("float32", "sum", me.size, count)
@@ -456,6 +486,9 @@ def with_cpp(me, count, rounds):
         mine = slice(me.rank * count, (me.rank + 1) * count)
         inputs = [given("float32", "sum", rank, count * me.size, salt=turn) for rank in range(me.size)]
         check(group.all_to_all(inputs[me.rank]), np.concatenate([values[mine] for values in inputs]), f"turn {turn}")
+        counts = [(turn + rank) % 4 * count for rank in range(me.size)]
+        inputs = [given("float32", "sum", rank, n, salt=turn) for rank, n in enumerate(counts)]
+        check(group.all_gatherv(inputs[me.rank], counts), np.concatenate(inputs), f"turn {turn}, counts")
         root, values = turn % me.size, given("float32", "sum", me.rank, count, salt=turn)
         gathered = group.gather(values, root=root)
         back = group.scatter(gathered, np.zeros(count, np.float32), root)

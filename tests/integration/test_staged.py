@@ -20,7 +20,7 @@ SEGMENT = 256 << 10  # between nodes; on one node segments are a MiB
 LIMIT = 3 * MIB      # of scratch: less than any operation below, enough for windows
 COUNT = 400_003      # int64: 3.1 MiB a block
 KINDS = ("all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "gather", "scatter", "scan",
-         "exclusive_scan")
+         "exclusive_scan", "all_gatherv")
 SOON = BUSY
 PENDING = cabi.PENDING
 
@@ -54,10 +54,15 @@ class Case:
             out[:] = 77
             return out
 
-        mine = self.values(rank, count * blocks_in)
+        self.counts = [count * (other % 3) + other for other in range(size)]  # of all_gatherv; rank 0 has none
+        mine = self.values(rank, self.counts[rank] if kind == "all_gatherv" else count * blocks_in)
         if kind == "broadcast":
             self.x = self.out = memory(count)
             self.x[:] = mine if rank == self.root else 5
+        elif kind == "all_gatherv":
+            self.out, begin = memory(sum(self.counts)), sum(self.counts[:rank])
+            self.x = self.out[begin:begin + len(mine)] if in_place else memory(len(mine))
+            self.x[:] = mine
         elif in_place and (kind == "all_gather" or kind == "gather" and rank == self.root):
             self.out = memory(count * size)
             self.x = self.out[rank * count:(rank + 1) * count]
@@ -78,7 +83,8 @@ class Case:
     def arguments(self):
         number, op = nexar.DTYPES[self.dtype], nexar.OPS["sum"]
         pair = (self.x.ctypes.data, self.out.ctypes.data, self.count, number)
-        return {"all_reduce": (*pair, op), "reduce": (*pair, op, self.root), "all_gather": pair,
+        counts = (c_uint64 * len(self.counts))(*self.counts)
+        return {"all_gatherv": (*pair[:2], counts, number), "all_reduce": (*pair, op), "reduce": (*pair, op, self.root), "all_gather": pair,
                 "scan": (*pair, op), "exclusive_scan": (*pair, op), "gather": (*pair, self.root), "scatter": (*pair, self.root),
                 "all_to_all": pair, "reduce_scatter": (*pair, op),
                 "broadcast": (self.x.ctypes.data, self.count, number, self.root)}[self.kind]
@@ -96,6 +102,8 @@ class Case:
             check(self.out, self.values(self.root, count), what)
         elif self.kind == "all_gather" or self.kind == "gather" and rank == self.root:
             check(self.out, np.concatenate([self.values(r, count) for r in range(size)]), what)
+        elif self.kind == "all_gatherv":
+            check(self.out, np.concatenate([self.values(r, n) for r, n in enumerate(self.counts)]), what)
         elif self.kind == "all_to_all":
             mine = slice(rank * count, (rank + 1) * count)
             check(self.out, np.concatenate([self.values(r, count * size)[mine] for r in range(size)]), what)

@@ -7,6 +7,7 @@
 
 #include "engine/local_job.hpp"
 #include "local/session_core.hpp"
+#include "reference.hpp"
 #include "support/proofs.hpp"
 #include "support/regions.hpp"
 #include "wire/codec.hpp"
@@ -390,6 +391,8 @@ Call& Cluster::submit(const SimGroup& group, uint32_t rank, const engine::OpRequ
     else
         call.out = std::make_shared<std::vector<std::byte>>(out_bytes, std::byte{0xdd});
     engine::OpRequest request = words;
+    if (!request.counts) request.counts = Reference::counts(words.descriptor, group.size());
+    request.descriptor.counts = request.counts ? request.counts->digest() : 0;
     request.session = group.sessions[rank];
     request.group = group.id;
     request.rank = rank;

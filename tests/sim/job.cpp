@@ -28,7 +28,8 @@ Job::Job(Cluster& cluster, std::string name, std::vector<App*> apps)
 uint64_t Job::bytes_needed() const {
     uint64_t all = 64;
     for (const Step& step : program_.steps)
-        all += 2 * padded(step.words.count * Reference::width(step.words.dtype) * members_.size() + 64);
+        all += 2 * padded(step.words.count * Reference::width(step.words.dtype) * members_.size() + 64) +
+               padded(8 * members_.size());
     return random_ == nullptr ? all : all * (1 + windows_max_);
 }
 
@@ -86,7 +87,8 @@ void Job::proceed(Member& member) {
 bool Job::post(Member& member, size_t index) {
     Step& step = program_.steps[index];
     const OpDescriptor& d = step.words;
-    const auto lengths = local::lengths_of(d, program_.group.size(), member.rank);
+    const CountsRef counts = Reference::counts(d, program_.group.size());
+    const auto lengths = local::lengths_of(d, program_.group.size(), member.rank, counts.get());
     REQUIRE(lengths);
     const uint64_t elements = lengths->in / Reference::width(d.dtype);
     auto in = Reference::input(step.salt, member.rank, elements, d.dtype);
@@ -107,6 +109,14 @@ bool Job::post(Member& member, size_t index) {
     words.out = {member.region, 0, out_at};
     const uint64_t used_before = member.used;
     member.used = out_at + padded(lengths->out);
+    if (counts) {
+        words.args = {member.region, counts->size(), member.used};
+        for (uint32_t rank = 0; rank < counts->size(); ++rank) {
+            const uint64_t count = counts->of(rank);
+            std::memcpy(member.memory->data() + member.used + 8 * rank, &count, sizeof count);
+        }
+        member.used += padded(8 * counts->size());
+    }
     std::shared_ptr<StagedMemory> staged;
     if (wants_stage(member) && row_of(d.kind).has_elements)
         staged = stage(member, d, std::move(in), lengths->out, words);
@@ -169,6 +179,10 @@ std::shared_ptr<StagedMemory> Job::stage(Member& member, const OpDescriptor& d, 
     if (sides != 2 && !in.empty()) {
         words.in.offset = place(staged->in, side_blocks(row.in, size));
         staged->in.user = std::move(in);
+        if (const CountsRef counts = Reference::counts(d, size)) {
+            staged->in.first = counts->begin(member.rank);
+            staged->in.end = staged->in.first + counts->of(member.rank);
+        }
     }
     if (sides != 1 && out_bytes != 0) {
         words.out.offset = place(staged->out, side_blocks(row.out, size));

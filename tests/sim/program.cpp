@@ -16,15 +16,15 @@ collectives::PlanTable table_of(const wire::PlanTableRecord& r) {
 }
 
 // The memory of both sides, one of which may be this rank's block of the other one.
-std::vector<std::byte> lay_out_in_place(const OpRow& row, uint32_t rank, size_t block, size_t out,
+std::vector<std::byte> lay_out_in_place(const OpRow& row, size_t own_at, size_t out,
                                         std::vector<std::byte> in, engine::OpRequest& request) {
     if (row.in_place == InPlace::block_of_out) {
-        request.in.offset = rank * block, request.in.bytes = block;
+        request.in.offset = own_at, request.in.bytes = in.size();
         std::vector<std::byte> memory(out, std::byte{0xdd});
-        std::ranges::copy(in, memory.begin() + static_cast<ptrdiff_t>(rank * block));
+        std::ranges::copy(in, memory.begin() + static_cast<ptrdiff_t>(own_at));
         return memory;
     }
-    if (row.in_place == InPlace::block_of_in) request.out.offset = rank * block, request.out.bytes = block;
+    if (row.in_place == InPlace::block_of_in) request.out.offset = own_at, request.out.bytes = out;
     return in;
 }
 
@@ -34,6 +34,7 @@ uint32_t ranks_needed(const OpDescriptor& d, uint32_t size, uint32_t rank) {
         case OpKind::barrier:
         case OpKind::all_reduce:
         case OpKind::all_gather:
+        case OpKind::all_gatherv:
         case OpKind::reduce_scatter:
         case OpKind::all_to_all:
             return size;
@@ -47,36 +48,60 @@ uint32_t ranks_needed(const OpDescriptor& d, uint32_t size, uint32_t rank) {
     }
 }
 
+// The rank that came after the end of this one, which has something of it; a barrier is nothing else. The
+// group's size: none.
+uint32_t ended_before(const OpDescriptor& d, const Counts* counts, const std::vector<Call*>& calls,
+                      uint32_t rank) {
+    const auto size = static_cast<uint32_t>(calls.size());
+    for (uint32_t other = 0; other < ranks_needed(d, size, rank); ++other) {
+        const bool has_data = counts == nullptr || d.count == 0 || counts->of(other) > 0;
+        if (has_data && (calls[other] == nullptr || calls[other]->submitted > calls[rank]->finished))
+            return other;
+    }
+    return size;
+}
+
+// Element i of all blocks one after the other.
+uint64_t gathered(const Counts& counts, const Step& step, uint64_t i) {
+    uint32_t rank = 0;
+    while (i >= counts.begin(rank) + counts.of(rank)) ++rank;
+    return Reference::element(step.salt, rank, i - counts.begin(rank), step.words.dtype);
+}
+
 }  // namespace
 
 Call& Program::post(size_t index, uint32_t rank) {
     Step& step = steps[index];
     const OpDescriptor& d = step.words;
-    const size_t one = d.count * Reference::width(d.dtype);
+    const size_t width = Reference::width(d.dtype);
     const uint32_t size = group.size();
     const OpRow& row = row_of(d.kind);
-    const SideBlocks blocks = blocks_of(row, size, rank, d.root);
-    std::vector<std::byte> in = Reference::input(step.salt, rank, blocks.in * d.count, d.dtype);
-    const size_t out = blocks.out * one;
+    const CountsRef counts = Reference::counts(d, size);
+    const auto [in_elements, out_elements] =
+        elements_of(row, d.count, counts ? counts->of(rank) : 0, blocks_of(row, size, rank, d.root));
+    std::vector<std::byte> in = Reference::input(step.salt, rank, in_elements, d.dtype);
+    const size_t out = out_elements * width;
     const bool is_source = d.kind == OpKind::broadcast && rank == d.root;
-    bool in_place = is_source || (step.in_place && blocks.in > 0 && blocks.out > 0);
+    bool in_place = is_source || (step.in_place && in_elements > 0 && out_elements > 0);
     engine::OpRequest request = request_of(d);
     request.timeout = step.timeout;
     if (d.op == ReduceOp::premul_sum) request.scalar = Reference::scalar(rank, d.dtype);
     std::shared_ptr<StagedMemory> staged;
     if (windows_max_ > 0 && d.kind != OpKind::barrier && d.count > 0 && cluster_.clock.random.one_in(2)) {
-        staged = lend(d, in, is_source ? 0 : out, request);
+        staged = lend(d, counts, rank, in, is_source ? 0 : out, request);
         if (staged) in_place = is_source && !request.stage.in;
     }
-    if (in_place) in = lay_out_in_place(row, rank, one, out, std::move(in), request);
+    const size_t own_at = (counts ? counts->begin(rank) : rank * d.count) * width;
+    if (in_place) in = lay_out_in_place(row, own_at, out, std::move(in), request);
     Call& call = cluster_.submit(group, rank, request, std::move(in), out, in_place, staged);
     step.calls[rank] = &call;
     return call;
 }
 
 // Nothing: the side that was to be staged has no bytes for this rank.
-std::shared_ptr<StagedMemory> Program::lend(const OpDescriptor& d, std::vector<std::byte>& in,
-                                            size_t out_bytes, engine::OpRequest& request) {
+std::shared_ptr<StagedMemory> Program::lend(const OpDescriptor& d, const CountsRef& counts, uint32_t rank,
+                                            std::vector<std::byte>& in, size_t out_bytes,
+                                            engine::OpRequest& request) {
     Random& random = cluster_.clock.random;
     const uint64_t sides = random.below(3);  // both; input; output
     const uint64_t width = Reference::width(d.dtype), one = d.count * width;
@@ -89,7 +114,7 @@ std::shared_ptr<StagedMemory> Program::lend(const OpDescriptor& d, std::vector<s
     staged->windows = 1 + static_cast<uint32_t>(random.below(windows_max_));
     staged->at_most = random.one_in(2) ? UINT32_MAX : 1 + static_cast<uint32_t>(random.below(3));
     const auto windows_of = [&](StagedMemory::Side& side, uint64_t bytes, uint64_t& stride) {
-        side.blocks = bytes / one;
+        side.blocks = counts ? 1 : bytes / one;
         side.stride = stride = nexar_shm_window_bytes(d.count, staged->segments, width, side.blocks);
         auto memory = std::make_shared<std::vector<std::byte>>(stride * staged->windows, std::byte{0xcc});
         side.windows = memory->data();
@@ -103,6 +128,8 @@ std::shared_ptr<StagedMemory> Program::lend(const OpDescriptor& d, std::vector<s
     if (stage.in) {
         request.in = windows_of(staged->in, in.size(), stage.in_stride);
         staged->in.user = std::exchange(in, {});
+        if (counts)
+            staged->in.first = counts->begin(rank), staged->in.end = staged->in.first + counts->of(rank);
     }
     if (stage.out) {
         request.out = windows_of(staged->out, out_bytes, stage.out_stride);
@@ -135,6 +162,7 @@ std::string Program::wrong_result(const Step& step, uint32_t rank) const {
         return "rank " + std::to_string(rank) + " has a wrong value at " + std::to_string(i) + " (salt " +
                std::to_string(step.salt) + ")";
     };
+    const CountsRef counts = Reference::counts(d, group.size());
     switch (d.kind) {
         case OpKind::all_reduce:
         case OpKind::reduce:
@@ -167,6 +195,10 @@ std::string Program::wrong_result(const Step& step, uint32_t rank) const {
                     Reference::element(step.salt, static_cast<uint32_t>(i / d.count), i % d.count, d.dtype))
                     return bad(i);
             break;
+        case OpKind::all_gatherv:
+            for (uint64_t i = 0; i < d.count; ++i)
+                if (at(i) != gathered(*counts, step, i)) return bad(i);
+            break;
         case OpKind::reduce_scatter:
             for (uint64_t i = 0; i < d.count; ++i)
                 if (!Reference::reduced(at(i), step.salt, group.size(), rank * d.count + i, d.dtype, d.op))
@@ -181,11 +213,8 @@ std::string Program::wrong_result(const Step& step, uint32_t rank) const {
         default:
             break;
     }
-    // Who has something of other ranks cannot have it before they came; a barrier is nothing else.
-    for (uint32_t other = 0; other < ranks_needed(d, group.size(), rank); ++other)
-        if (step.calls[other] == nullptr || step.calls[other]->submitted > step.calls[rank]->finished)
-            return "rank " + std::to_string(rank) + " had ended before rank " + std::to_string(other) +
-                   " came";
+    if (const uint32_t other = ended_before(d, counts.get(), step.calls, rank); other < group.size())
+        return "rank " + std::to_string(rank) + " had ended before rank " + std::to_string(other) + " came";
     // The same bits on all ranks that have a result.
     const Call* first = step.calls[0];
     if (d.kind == OpKind::all_reduce && first != nullptr && first->ok() && out != first->out_at_end)
@@ -211,8 +240,10 @@ uint64_t Program::predicted_bytes(uint32_t from_host, uint32_t to_host) const {
     uint64_t total = 0;
     for (const Step& step : steps) {
         const OpDescriptor& d = step.words;
+        const CountsRef counts = Reference::counts(d, group.size());
         const collectives::Shape shape{collectives::Kind(d.kind), d.count,
-                                       static_cast<uint32_t>(Reference::width(d.dtype)), d.root};
+                                       static_cast<uint32_t>(Reference::width(d.dtype)), d.root,
+                                       counts.get()};
         const auto plan = collectives::plan(shape, layout, table_of(cluster_.shape.plan));
         const auto bytes = collectives::predict_bytes(plan, shape, layout);
         for (uint32_t a = 0; a < nodes; ++a)

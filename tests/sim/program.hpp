@@ -62,7 +62,8 @@ class Program {
 
   private:
     void schedule(uint32_t rank, Duration pause);
-    std::shared_ptr<StagedMemory> lend(const OpDescriptor& d, std::vector<std::byte>& in, size_t out_bytes,
+    std::shared_ptr<StagedMemory> lend(const OpDescriptor& d, const CountsRef& counts, uint32_t rank,
+                                       std::vector<std::byte>& in, size_t out_bytes,
                                        engine::OpRequest& request);
     Cluster& cluster_;
     Duration pause_{0};

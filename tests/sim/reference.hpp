@@ -32,6 +32,23 @@ inline uint64_t count_for(OpKind kind, uint64_t count) {
 }
 
 struct Reference {
+    // `total` elements shared out unevenly: some ranks have none, some much; the same list for the same
+    // numbers.
+    static CountsRef counts(uint64_t total, uint32_t size) {
+        Random random(total * 31 + size);
+        std::vector<uint64_t> out(size), weights(size);
+        uint64_t sum = 0, left = total;
+        for (uint64_t& weight : weights) sum += weight = random.one_in(4) ? 0 : 1 + random.below(9);
+        for (uint32_t rank = 0; rank + 1 < size; ++rank) {
+            out[rank] = sum == 0 ? 0 : std::min(left, total * weights[rank] / sum);
+            left -= out[rank];
+        }
+        out.back() = left;
+        return std::make_shared<const Counts>(*Counts::of(out));
+    }
+    static CountsRef counts(const OpDescriptor& d, uint32_t size) {
+        return has_counts(row_of(d.kind)) ? counts(d.count, size) : nullptr;
+    }
     static bool is_float(Dtype d) {
         return d == Dtype::f32 || d == Dtype::f64 || d == Dtype::f16 || d == Dtype::bf16 || is_f8(d);
     }

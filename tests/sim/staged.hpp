@@ -16,6 +16,7 @@ struct StagedMemory {
         std::vector<std::byte> user;   // empty: this side is not staged
         std::byte* windows = nullptr;  // in a region
         uint64_t blocks = 1, stride = 0;
+        uint64_t first = 0, end = UINT64_MAX;  // of the one block the elements that `user` has
     };
     uint64_t count = 0, element = 1;
     uint32_t segments = 1, windows = 1;
@@ -51,8 +52,11 @@ struct StagedMemory {
         ++taken;
     }
     void copy(Side& side, uint32_t segment, bool into_window) {
-        const uint64_t begin = nexar_shm_segment_begin(count, segments, segment);
-        const uint64_t bytes = (nexar_shm_segment_begin(count, segments, segment + 1) - begin) * element;
+        const auto own = [&](uint32_t index) {
+            return std::clamp(nexar_shm_segment_begin(count, segments, index), side.first, side.end) -
+                   side.first;
+        };
+        const uint64_t begin = own(segment), bytes = (own(segment + 1) - begin) * element;
         std::byte* window = side.windows + segment % windows * side.stride;
         if (into_window) std::memset(window, 0xdd, side.stride);
         for (uint64_t block = 0; block < side.blocks; ++block) {

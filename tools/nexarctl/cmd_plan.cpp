@@ -128,13 +128,21 @@ class Plan final : public Command {
 
 }  // namespace
 
-nexar::Result<json> plan_report(const PlanQuestion& question) {
+nexar::Result<json> plan_report(const PlanQuestion& asked) {
+    PlanQuestion question = asked;
     NEXAR_TRY_VOID(question.table.check());
     const Layout layout{std::span<const uint32_t>(question.node_of_rank)};
     if (question.shape.root >= layout.size())
         return nexar::fail(nexar::Errc::invalid_argument, "root " + std::to_string(question.shape.root) +
                                                               " is not below the number of ranks, " +
                                                               std::to_string(layout.size()));
+    // With counts of its own for each rank: that of all ranks.
+    nexar::Counts counts;
+    if (has_counts(nexar::row_of(question.shape.kind))) {
+        NEXAR_TRY(counts, nexar::Counts::of(std::vector<uint64_t>(layout.size(), question.shape.count)));
+        question.shape.count = counts.sum();
+        question.shape.counts = &counts;
+    }
     const auto plan = nexar::collectives::plan(question.shape, layout, question.table);
     const auto bytes = nexar::collectives::predict_bytes(plan, question.shape, layout);
     json pairs = json::array();

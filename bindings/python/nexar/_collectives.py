@@ -25,6 +25,7 @@ ROWS = {row.name: row for row in (
     Row("scatter", "in_out", "all_at_root", "one", "block_of_in", False, True),
     Row("scan", "in_out", "one", "one", "same", True, False),
     Row("exclusive_scan", "in_out", "one", "one_after_first", "same", True, False),
+    Row("all_gatherv", "in_out_counts", "own", "packed", "block_of_out", False, False),
 )}
 
 
@@ -126,3 +127,13 @@ class Collectives:
     def exclusive_scan_start(self, values, out=None, op="sum", **options):
         """Begins exclusive_scan."""
         return self._begin(ROWS["exclusive_scan"], values=values, out=out, op=op, given=options)
+
+    def all_gatherv(self, values, counts, out=None, **options):
+        """Every rank's values, counts[r] of rank r, arrive in out on every rank, in rank order. counts: elements of each
+        rank, the same list on all ranks. Returns out: sum(counts) elements, the blocks one after the other (None: a
+        new array of shape (sum(counts),)). In place: values is this rank's part of out."""
+        return self._run(self.all_gatherv_start, values, counts, out, **options)
+
+    def all_gatherv_start(self, values, counts, out=None, **options):
+        """Begins all_gatherv."""
+        return self._begin(ROWS["all_gatherv"], values=values, counts=counts, out=out, given=options)

@@ -1,6 +1,7 @@
 """Groups and what they do."""
 import contextlib
 import ctypes
+import operator
 import threading
 import weakref
 from ctypes import byref, c_uint32
@@ -93,7 +94,7 @@ class Group(Collectives):
 
     # ---- Collectives: what the methods of _collectives.py do ----
 
-    def _begin(self, row, values=None, out=None, op="sum", root=0, *, given):
+    def _begin(self, row, values=None, out=None, op="sum", root=0, counts=None, *, given):
         """Starts the collective of a row of the table."""
         if given.get("scalar") is not None:
             given = {**given, "scalar": np.array(given["scalar"], values.dtype)}
@@ -102,6 +103,8 @@ class Group(Collectives):
             arguments, result = _arrays.array(values, self.rank != root), values
         elif row.memory == "in_out":
             arguments, result = self._sides(row, values, out, root)
+        elif row.memory == "in_out_counts":
+            arguments, result = self._packed(row, values, counts, out)
         operands = (reduction(op),) * row.reduces + (root,) * row.rooted
         return self._collective(getattr(lib, f"nexar_{row.name}_start"), *arguments, *operands, keep=(values, result),
                                 result=lambda _: result, given=given)
@@ -124,6 +127,20 @@ class Group(Collectives):
         if out_elements != wanted:
             raise ValueError(f"out has {out_elements} elements; {row.name} of {elements} on {self.size} ranks needs {wanted}")
         return (address, out_address, count, dtype), out
+
+    def _packed(self, row, values, counts, out):
+        """(addresses, counts and dtype; the output)."""
+        counts = [operator.index(count) for count in counts]
+        if len(counts) != self.size or min(counts) < 0 or sum(counts) >= 1 << 63:
+            raise ValueError(f"counts has {len(counts)} entries; {row.name} needs one of 0 or more for each of {self.size} ranks")
+        if values.size != counts[self.rank]:
+            raise ValueError(f"values has {values.size} elements, counts[{self.rank}] is {counts[self.rank]}")
+        if out is None:
+            out = np.empty(sum(counts), values.dtype)
+        out, address, out_address, _, out_elements, dtype = pair(values, out)
+        if out_elements != sum(counts):
+            raise ValueError(f"out has {out_elements} elements; the counts are together {sum(counts)}")
+        return (address, out_address, (ctypes.c_uint64 * self.size)(*counts), dtype), out
 
     def _blocks(self, side):
         return self.size if side.startswith("all") else 1

@@ -91,7 +91,8 @@ _count = _request = c_uint64
 _dtype = _op = c_int32
 _rank = _Rank
 _options, _started = POINTER(OpOptions), POINTER(c_uint64)
-_memory_of = {"nothing": [], "data": [_memory, _count, _dtype], "in_out": [_memory, _memory, _count, _dtype]}
+_memory_of = {"nothing": [], "data": [_memory, _count, _dtype], "in_out": [_memory, _memory, _count, _dtype],
+              "in_out_counts": [_memory, _memory, POINTER(_count), _dtype]}
 operations = {
     **{row.name: [_group, *_memory_of[row.memory], *[_op] * row.reduces, *[_rank] * row.rooted] for row in ROWS.values()},
     "send": [_group, _memory, _count, _dtype, _rank, _Tag],

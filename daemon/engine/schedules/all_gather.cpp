@@ -1,5 +1,5 @@
-// all_gather. Workers copy the local inputs into the first local output; the nodes exchange their ranks'
-// blocks; workers copy.
+// all_gather, and all_gatherv, whose blocks differ in length. Workers copy the local inputs into the first
+// local output; the nodes exchange their ranks' blocks; workers copy.
 #include "engine/schedules/schedule.hpp"
 
 namespace nexar::engine {
@@ -14,8 +14,7 @@ Task<> all_gather_schedule(MeshLane& lane, const TwoLevelOp& op, Geometry at) {
     Extents ins;
     std::vector<Extents> outs, local_blocks;
     for (const LocalBuffers& local : op.locals) {
-        const Extents in = at.rows(local.in);
-        ins.push_back(in[0]);
+        ins.push_back(at.own(local.in, local.rank));
         outs.push_back(at.blocks(local.out));
         local_blocks.push_back(at.of_node(outs.back(), op.self.value));
     }

@@ -33,8 +33,21 @@ class Geometry {
         if (side.windows > 0) return {{window(side), bytes()}};
         return {{side.at + range_.begin * element_bytes_, bytes()}};
     }
+    // The segment of a rank's own block. With counts the segment is a run of the packed blocks.
+    link::Extent own(const Side& side, uint32_t rank) const {
+        if (!op_.counts) return rows(side)[0];
+        const Counts::Part part = part_of_rank(rank);
+        if (part.count == 0 || side.windows > 0) return {window_of(side), part.count * element_bytes_};
+        return {side.at + (part.begin - op_.counts->begin(rank)) * element_bytes_,
+                part.count * element_bytes_};
+    }
     // The segment of one rank's block in a side with a block per rank; in a window they are packed.
     link::Extent block(const Side& side, uint32_t rank) const {
+        if (op_.counts) {
+            const Counts::Part part = part_of_rank(rank);
+            return {rows(side)[0].at + (part.begin - range_.begin) * element_bytes_,
+                    part.count * element_bytes_};
+        }
         if (side.windows > 0) return {window(side) + rank * bytes(), bytes()};
         return {side.at + (side.blocks.of(rank).begin + range_.begin) * element_bytes_, bytes()};
     }
@@ -98,7 +111,11 @@ class Geometry {
     bool reduces_alone() const {
         return op_.layout->size() == 1 && reduce::is_logical(op_.descriptor.dtype, op_.descriptor.op);
     }
+    Counts::Part part_of_rank(uint32_t rank) const {
+        return op_.counts->part(rank, range_.begin, range_.begin + range_.count);
+    }
     Place window(const Side& side) const { return side.at + segment_ % side.windows * side.stride; }
+    Place window_of(const Side& side) const { return side.windows > 0 ? window(side) : side.at; }
     static bool same(const link::Extents& a, const link::Extents& b) {
         if (a.size() != b.size()) return false;
         for (size_t i = 0; i < a.size(); ++i)

@@ -64,6 +64,20 @@ struct Rank {
         return all_right(out, round,
                          [&](uint64_t i) { return element(i / count, rank * count + i % count, round); });
     }
+    // Some ranks have none.
+    bool all_gatherv(uint64_t count, uint64_t round) const {
+        std::vector<uint64_t> counts(size);
+        std::vector<float> want;
+        for (uint32_t r = 0; r < size; ++r) {
+            counts[r] = (round + r) % 4 * count;
+            for (uint64_t i = 0; i < counts[r]; ++i) want.push_back(element(r, i, round));
+        }
+        const std::vector<float> in = values(counts[rank], round);
+        std::vector<float> out(want.size());
+        if (nexar_all_gatherv(group, in.data(), out.data(), counts.data(), NEXAR_F32, nullptr) != NEXAR_OK)
+            return fail("all_gatherv") == 0;
+        return all_right(out, round, [&](uint64_t i) { return want[i]; });
+    }
     // To a root, and back from it.
     bool gather_and_scatter(uint64_t count, uint64_t round) const {
         const std::vector<float> in = values(count, round);
@@ -108,7 +122,7 @@ int main(int argc, char** argv) {
         return fail("rank");
 
     for (uint64_t round = 0; round < rounds; ++round)
-        if (!me.all_reduce(count, round) || !me.all_to_all(count, round) ||
+        if (!me.all_reduce(count, round) || !me.all_to_all(count, round) || !me.all_gatherv(count, round) ||
             !me.gather_and_scatter(count, round) || !me.scans(count, round))
             return 1;
     std::printf("rank %u: %llu right\n", me.rank, static_cast<unsigned long long>(rounds));

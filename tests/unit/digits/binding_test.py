@@ -122,6 +122,11 @@ class Binding(unittest.TestCase):
         self.assertEqual(self.group.reduce_scatter(np.arange(6.0), op="max").tolist(), [2, 3])
         x = np.arange(6, dtype=np.int16)
         self.assertEqual(self.group.all_to_all(x, np.zeros_like(x)).tolist(), [2, 3] * 3)
+        self.assertEqual(self.group.all_gatherv(np.array([5.0, 6]), [1, 2, 0]).tolist(), [100, 5, 6])
+        out = np.array([0.0, 0, 0, 7])
+        self.assertIs(self.group.all_gatherv(out[3:], (3, np.int8(1), 0), out), out)
+        self.assertEqual(out.tolist(), [100, 100, 100, 7])
+        self.assertEqual(self.group.all_gatherv(np.zeros(0), np.array([0, 0, 2])).tolist(), [102, 102])
         self.assertEqual(self.group.gather(np.array([5, 6], np.uint64), root=1).tolist(), [[5, 6], [6, 7], [7, 8]])
         self.assertIsNone(self.group.gather(np.array([5, 6], np.uint64), np.zeros(1), root=2))
         self.assertEqual(self.group.scatter(np.arange(6.0), root=1).tolist(), [2, 3])
@@ -153,6 +158,9 @@ class Binding(unittest.TestCase):
         self.assertRaises(ValueError, self.group.all_reduce, x, np.zeros(5, np.float32))
         self.assertRaises(ValueError, self.group.all_reduce, x, op="xor")
         self.assertRaises(ValueError, self.group.all_gather, x, np.zeros(4, np.float32))
+        for counts in ([4, 4], [4, 3, 4], [4, 4, -1], [0, 4, (1 << 63) - 4], []):
+            self.assertRaises(ValueError, self.group.all_gatherv, x, counts)
+        self.assertRaises(ValueError, self.group.all_gatherv, x, [4, 4, 4], np.zeros(11, np.float32))
         self.assertRaises(ValueError, self.group.reduce_scatter, x)  # 4 elements, 3 ranks
         self.assertRaises(ValueError, self.group.all_to_all, x)
         self.assertRaises(ValueError, self.group.gather, x, np.zeros(4, np.float32), root=1)

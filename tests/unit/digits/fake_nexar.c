@@ -282,6 +282,14 @@ nexar_status nexar_all_to_all_start(nexar_group* g, const void* in, void* out, u
         ((int16_t*)out)[i] = ((const int16_t*)in)[RANK * count + i % count];
     return start("all_to_all", g, o, request);
 }
+nexar_status nexar_all_gatherv_start(nexar_group* g, const void* in, void* out, const uint64_t* counts,
+                                     nexar_dtype dtype, const nexar_op_options* o, nexar_request* request) {
+    if (dtype != NEXAR_F64) abort();
+    for (uint64_t i = 0; i < counts[0]; ++i) ((double*)out)[i] = 100;
+    memmove((double*)out + counts[0], in, counts[RANK] * sizeof(double));
+    for (uint64_t i = 0; i < counts[2]; ++i) ((double*)out)[counts[0] + counts[1] + i] = 102;
+    return start("all_gatherv", g, o, request);
+}
 nexar_status nexar_gather_start(nexar_group* g, const void* in, void* out, uint64_t count, nexar_dtype dtype,
                                 uint32_t root, const nexar_op_options* o, nexar_request* request) {
     if ((root == RANK) != (out != NULL)) abort();

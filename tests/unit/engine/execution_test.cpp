@@ -37,7 +37,7 @@ struct Scene {
         execution.add(request, rank);
     }
     void start() {
-        execution.start(sum, gathering.posts(), {}, {});
+        execution.start(sum, gathering.counts(), gathering.posts(), {}, {});
         ports.context.run_ready();
     }
 };

@@ -199,3 +199,34 @@ TEST_CASE("the daemon's count never shrinks, and never exceeds the segments", "[
     CHECK_FALSE(made.stage.can_fill());
     CHECK_FALSE(Stage());
 }
+
+TEST_CASE("a rank's block of a packed side is filled in where the segment's run has it", "[library][S12]") {
+    for (const Shape& shape : shapes)
+        for (uint64_t first = 0; first <= shape.count; first += 1 + shape.count / 20)
+            for (uint64_t end = first; end <= shape.count; end += 1 + shape.count / 23) {
+                Words own(end - first), windows;
+                for (uint64_t i = first; i < end; ++i) own[i - first] = static_cast<uint32_t>(1000 + i);
+                Cut cut{shape.count, element, shape.segments, shape.windows};
+                StagedSide in{bytes(own.data()), nullptr, 1, first, end};
+                windows.resize(shape.windows * in.window_bytes(cut) / element, 7);
+                in.windows = bytes(windows.data());
+                if (own.empty()) in.user = in.windows;  // nothing is read there
+                Stage stage(cut, in, {});
+                for (uint32_t segment = 0; segment < shape.segments; ++segment) {
+                    const uint64_t begin = nexar_shm_segment_begin(cut.count, cut.segments, segment);
+                    const uint64_t stop = nexar_shm_segment_begin(cut.count, cut.segments, segment + 1);
+                    std::ranges::fill(windows, 7u);
+                    REQUIRE(stage.can_fill());
+                    stage.fill_next();
+                    const uint32_t* at =
+                        windows.data() + segment % cut.windows * in.window_bytes(cut) / element;
+                    for (uint64_t i = std::max(begin, first); i < std::min(stop, end); ++i)
+                        REQUIRE(*at++ == 1000 + i);
+                    REQUIRE(
+                        std::ranges::count(windows, 7u) + (at - windows.data()) -
+                            static_cast<ptrdiff_t>(segment % cut.windows * in.window_bytes(cut) / element) ==
+                        static_cast<ptrdiff_t>(windows.size()));
+                    stage.on_done(segment + 1);
+                }
+            }
+}

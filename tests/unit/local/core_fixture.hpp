@@ -90,7 +90,7 @@ struct Fixture {
     uint32_t generation = 0;
     std::vector<std::byte> region = std::vector<std::byte>(65536);
 
-    Fixture() {
+    explicit Fixture(const TenantLimits& limits = {}) : tenants(limits) {
         engine.core = &core;
         nexar::test::add_region(core, 15, 1, 1, region.size(),
                                 [&] { return nexar::test::memory_of_test(region.data(), region.size()); });

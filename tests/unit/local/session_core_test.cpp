@@ -1,6 +1,11 @@
 // SessionCore over plain memory: what a hostile or broken client may write there, and what becomes of it.
 #include "local/session_core.hpp"
 
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <thread>
+
 #include "core/random.hpp"
 #include "core_fixture.hpp"
 #include "local/used_numbers.hpp"
@@ -79,6 +84,102 @@ TEST_CASE("every field of a descriptor is validated, and the answer names it", "
     d.kind = NEXAR_CMD_REGION_FREE, d.in.region = 0;
     CHECK(refused(d) == "-104 region 0 is not one");
     CHECK(f.engine.ops.empty());
+    CHECK(!f.core.broken());
+}
+
+namespace {
+
+// Of four ranks, of which the session's is 2; the list lies at 32768.
+nexar_shm_descriptor all_gatherv(Fixture& f, std::array<uint64_t, 4> counts) {
+    nexar_shm_descriptor d = all_reduce(0);
+    d.kind = NEXAR_OP_ALL_GATHERV;
+    for (const uint64_t count : counts) d.count += count;
+    d.args = {1, 4, 32768};
+    std::memcpy(f.region.data() + 32768, counts.data(), sizeof counts);
+    return d;
+}
+
+}  // namespace
+
+TEST_CASE("a list of counts gives both sides their lengths", "[local][S3]") {
+    Fixture f;
+    REQUIRE(f.ask(2, all_gatherv(f, {5, 0, 7, 100})) == 1);
+    REQUIRE(f.engine.ops.size() == 1);
+    const auto& op = f.engine.ops[0];
+    CHECK(op.in.bytes == 4 * 7);
+    CHECK(op.out.bytes == 4 * 112);
+    CHECK(op.counts->begin(3) == 12);
+    CHECK(op.descriptor.counts == op.counts->digest());
+}
+
+TEST_CASE("a list of counts is charged as scratch memory while the daemon keeps it", "[local][N2]") {
+    TenantLimits limits;
+    limits.total(Resource::scratch_bytes) = 320;  // a share of 96: three lists of four
+    Fixture f(limits);
+    const auto used = [&] { return f.tenants.of("", 1000)->used(Resource::scratch_bytes); };
+    for (uint32_t slot = 2; slot < 5; ++slot) REQUIRE(f.ask(slot, all_gatherv(f, {1, 2, 3, 4})) == 1);
+    CHECK(used() == 96);
+    CHECK(f.ask(5, all_gatherv(f, {1, 2, 3, 4})) == static_cast<int32_t>(Errc::no_memory));
+    CHECK(f.text(5).contains("scratch_bytes_max"));
+    f.engine.ops.clear();
+    CHECK(used() == 0);
+}
+
+TEST_CASE("a list of counts is validated, and the answer names what is wrong", "[local][S14]") {
+    Fixture f;
+    const auto refused = [&](const nexar_shm_descriptor& d) {
+        const int32_t status = f.ask(2, d);
+        return std::to_string(status) + " " + f.text(2);
+    };
+    auto d = all_gatherv(f, {1, 2, 3, 4});
+    CHECK((d.args.entries = 3, refused(d)) == "-101 args.entries is 3; allowed: 4, a count for each rank");
+    d = all_gatherv(f, {1, 2, 3, 4});
+    CHECK((d.args.region = 0, refused(d)) ==
+          "-101 the list of counts names region 0, which this session has not registered");
+    d = all_gatherv(f, {1, 2, 3, 4});
+    CHECK((d.args.offset = 65536 - 24, refused(d)) ==
+          "-101 the list of counts ends beyond its region 1 of 65536 bytes");
+    CHECK((d.args.offset = UINT64_MAX - 7, refused(d)) ==
+          "-101 the list of counts ends beyond its region 1 of 65536 bytes");
+    CHECK((d.args.offset = 32772, refused(d)) ==
+          "-101 the list of counts in region 1 is not aligned to its elements");
+    d = all_gatherv(f, {1, 2, 3, 4});
+    CHECK((d.count = 11, refused(d)) == "-101 count is 11, the counts of all ranks are together 10");
+    CHECK(refused(all_gatherv(f, {1, UINT64_MAX, 1, 0})).contains("that of rank 1 is 18446744073709551615"));
+    CHECK(refused(all_gatherv(f, {0, 0, 0, uint64_t{1} << 60})) ==
+          "-101 count 1152921504606846976 is too large for its type");
+    CHECK(refused(all_gatherv(f, {0, 0, 0, 16385})) ==
+          "-101 the output ends beyond its region 1 of 65536 bytes");
+    d = all_reduce(100);
+    CHECK((d.args.entries = 4, refused(d)) == "-101 args.entries is 4; allowed: 0, all_reduce has none");
+    CHECK(f.engine.ops.empty());
+}
+
+TEST_CASE("a list of counts that a client rewrites while it is read is used as it was copied",
+          "[local][S3]") {
+    Fixture f;
+    const auto d = all_gatherv(f, {1000, 1000, 1000, 1000});
+    std::atomic<bool> over{false};
+    std::thread hostile([&] {
+        auto* list = reinterpret_cast<uint64_t*>(f.region.data() + 32768);
+        for (uint64_t turn = 0; !over.load(std::memory_order_relaxed); ++turn)
+            for (int rank = 0; rank < 4; ++rank)
+                std::atomic_ref(list[rank])
+                    .store(turn % 3 == 0 ? UINT64_MAX / 2 : 500 + 500 * (turn % 2),
+                           std::memory_order_relaxed);
+    });
+    for (int i = 0; i < 20'000; ++i) {
+        f.ask(2, d);
+        for (const auto& op : f.engine.ops) {
+            REQUIRE(op.counts->sum() == op.descriptor.count);
+            REQUIRE(op.in.bytes == 4 * op.counts->of(2));
+            REQUIRE(op.out.bytes == 16000);
+            f.core.complete(op.ticket, {});
+        }
+        f.engine.ops.clear();
+    }
+    over = true;
+    hostile.join();
     CHECK(!f.core.broken());
 }
 
