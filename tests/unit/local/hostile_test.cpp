@@ -159,8 +159,7 @@ TEST_CASE("one user has a limit of sessions, and connections that are not ready 
     CHECK(std::string(last_failure().text).find("sessions_max = 5") != std::string::npos);
     CHECK(daemon.eventually([&] { return daemon.counters.sessions == 5; }));
     connections.clear();
-    CHECK(daemon.eventually([&] { return daemon.counters.sessions == 0; }));
-    CHECK(serves(daemon));
+    CHECK(daemon.eventually([&] { return serves(daemon); }));  // connections count until they are closed
 }
 
 TEST_CASE("many processes of one user that start together all get their sessions", "[local][N3][D6]") {
