@@ -18,6 +18,8 @@ deps_key() {
 
 fetch_openssl() {
     fetch_source "$work" openssl trixie ||
+        fetch_release "$work" openssl trixie ||
+        fetch_release "$work" openssl trixie-security ||
         fetch_upstream "$work" openssl "$openssl_url" "$openssl_sha256"
 }
 

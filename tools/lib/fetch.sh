@@ -4,13 +4,15 @@
 
 debian_keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 
-# The machine's Debian mirror (not its security mirror).
+# debian_mirror SUITE: the machine's mirror that has it. The security archive is one of its own.
 debian_mirror() {
-    local codename uri
+    local codename uri label=Debian
     codename=$(. /etc/os-release && printf '%s' "${VERSION_CODENAME:-}")
+    case $1 in *-security) label=Debian-Security codename=$codename-security ;; esac
     # shellcheck disable=SC2016  # apt expands these names, not the shell
     uri=$(apt-get indextargets --format '$(REPO_URI)|$(ORIGIN)|$(LABEL)|$(RELEASE)' 'Created-By: Packages' |
-        awk -F'|' -v own="$codename" '($2 == "Debian" && $3 == "Debian") || $4 == own { print $1; exit }')
+        awk -F'|' -v own="$codename" -v label="$label" \
+            '($2 == "Debian" && $3 == label) || $4 == own { print $1; exit }')
     [ -n "$uri" ] || return 1
     printf '%s' "$uri"
 }
@@ -18,7 +20,7 @@ debian_mirror() {
 # private_apt STATE TYPE SUITE: makes a private apt state in STATE for one suite ("deb" or "deb-src").
 private_apt() {
     local state=$1 type=$2 suite=$3 uri
-    uri=$(debian_mirror) || return 1
+    uri=$(debian_mirror "$suite") || return 1
     mkdir -p "$state/lists/partial" "$state/cache/archives/partial" "$state/no-preferences"
     printf '%s [signed-by=%s] %s %s main\n' "$type" "$debian_keyring" "$uri" "$suite" >"$state/sources.list"
     private_apt_get "$state" -q -o APT::Update::Error-Mode=any update
@@ -45,6 +47,21 @@ fetch_source() {
             private_apt_get "$state" -q source --download-only "$package" &&
             rm -rf "${work:?}/$package" &&
             dpkg-source -x "$package"_*.dsc "$work/$package"
+    )
+}
+
+# fetch_release WORK PACKAGE SUITE: the release archive only, without Debian's patches, for when a mirror lacks
+# the rest of a source package (it happens in the days after a point release).
+fetch_release() {
+    local work=$1 package=$2 suite=$3
+    local state=$work/apt-$suite
+    private_apt "$state" deb-src "$suite" || return 1
+    mkdir -p "$work/release-$suite-$package"
+    (
+        cd "$work/release-$suite-$package" &&
+            private_apt_get "$state" -q source --download-only --tar-only "$package" &&
+            rm -rf "${work:?}/$package" && mkdir -p "$work/$package" &&
+            tar -C "$work/$package" --strip-components=1 -xf "$package"_*.orig.tar.*z
     )
 }
 
