@@ -74,6 +74,7 @@ class Directory {
     void on_time(Time now);
     wire::GroupStatus status(const wire::RequestId& request, const wire::GroupKey& key, Time now) const;
     bool is_forming(const GroupId& group) const { return forming_.contains(group); }
+    bool has_attempt_with(const wire::RequestId& request) const { return attempt_of_.contains(request); }
 
     struct Committed {
         GroupId group;

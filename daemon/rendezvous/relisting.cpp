@@ -162,9 +162,12 @@ void Rendezvous::forget_lost_relays(const NodeId& node, LostRelays& lost) {
             const wire::RequestId request = lost.opens[lost.next++];
             const Listed* listed = relayed_.find(request);
             if (listed == nullptr || !listed->came_through(way)) continue;
-            const wire::GroupKey key = listed->open.key;
-            if (relayed_.drop_via(request, way) && leader_ != config_.self)
-                send(leader_, wire::GroupWithdraw{request, key, false, false});
+            const Listed before = *listed;
+            if (relayed_.drop_via(request, way)) {
+                leave_former(before);
+                if (leader_ != config_.self)
+                    send(leader_, wire::GroupWithdraw{request, before.open.key, false, false});
+            }
             send(way, wire::GroupUnlisted{request});
         } else if (const auto refusal = refusals_.take(way)) {
             send(way, wire::GroupUnlisted{refusal->id});

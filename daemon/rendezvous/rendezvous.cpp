@@ -306,7 +306,9 @@ void Rendezvous::on_open(const NodeId& from, const wire::GroupOpen& open, Time n
 
 void Rendezvous::pass_on(const wire::GroupOpen& open, const NodeId& via, Time now) {
     announce();
-    if (leader_ == config_.self) return directory_.add(open, via, now);
+    // What an attempt of this node has, which leads no more, is passed on when the attempt is aborted.
+    if (leader_ == config_.self || directory_.has_attempt_with(open.id))
+        return directory_.add(open, via, now);
     const Listed* known = relayed_.find(open.id);
     if (known == nullptr || !known->came_through(via))
         if (const auto full = no_room_to_pass_on(open.id.origin, via, known != nullptr))
@@ -344,9 +346,12 @@ void Rendezvous::on_withdraw(const NodeId& from, const wire::GroupWithdraw& with
     refusals_.remove(withdraw.id, from);
     directory_.remove(withdraw.id, from, withdraw.expired, now);
     if (from == config_.self) local_.remove(withdraw.id, from, withdraw.expired, now);
-    if (relayed_.find(withdraw.id) == nullptr) return;
+    const Listed* const relayed = relayed_.find(withdraw.id);
+    if (relayed == nullptr) return;
+    const Listed listed = *relayed;
     if (from != withdraw.id.origin && !relayed_.drop_via(withdraw.id, from)) return;
     relayed_.erase(withdraw.id);
+    leave_former(listed);
     if (leader_ != config_.self) send(leader_, withdraw);
 }
 

@@ -107,9 +107,11 @@ void Rendezvous::list_with_second(Time now) {
     second_at_ = is_over ? never : now + pause;
 }
 
+// Also where it is not connected: the open may be on its way there, and arrive when it is again.
 void Rendezvous::leave_second(Own& own, bool expired) {
     const NodeId second = std::exchange(own.second, NodeId{});
-    if (second.is_zero() || second == own.listed || !peers_.contains(second)) return;
+    if (second.is_zero() || second == own.listed) return;
+    if (!peers_.contains(second) && room_of(second).opens < config_.open_log_bytes_max) return;
     send(second, wire::GroupWithdraw{own.open.id, own.open.key, !expired, expired}, own.payer);
 }
 

@@ -1,6 +1,7 @@
 // Members that lost the leader of an attempt ask the others: who has not decided answers when it has, and who
 // was not in the attempt does not count.
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 #include <map>
 #include <vector>
 
@@ -92,6 +93,21 @@ TEST_CASE("a member waits for others that have not decided, as long as for its l
         for (const NodeId& node : {other, m.third}) m.machine.on_peer_down(node, {}, Time(ms(11)));
         CHECK_FALSE(wait(Time(ms(11)) + query));
     }
+}
+
+TEST_CASE("what a member says that was started again since does not count", "[rendezvous][R35]") {
+    Member m(3);
+    const NodeId third = node_id(7);
+    const Incarnation then{1, 7};
+    m.machine.on_peer_up(third, then, Time{});
+    wire::GroupPrepare prepare = m.prepare();
+    prepare.members.push_back({{third, 6}, third, 2, 8, then, 0, {}});
+    m.machine.on_message(leader, prepare, Time(ms(1)));
+    REQUIRE(m.machine.awaits(group));
+    const bool again = GENERATE(false, true);
+    if (again) m.machine.on_peer_up(third, {2, 8}, Time(ms(2)));
+    m.machine.on_message(third, wire::GroupRefused{{}, group, {Errc::pending, "", -1, -1, {}}}, Time(ms(3)));
+    CHECK(m.machine.awaits(group) == again);
 }
 
 TEST_CASE("a node that was started again since does not call off what it has forgotten",

@@ -171,6 +171,63 @@ TEST_CASE("what is passed on to another leader is withdrawn from the one before,
     CHECK(opened == (leads_itself ? std::set<NodeId>{} : std::set<NodeId>{next}));
 }
 
+TEST_CASE("what ends before it is passed on again is withdrawn where it was passed on before",
+          "[rendezvous][R26]") {
+    Config config = config_of(node_id(2));
+    config.relists_at_once_max = 1;
+    Rendezvous machine(config);
+    const NodeId former = node_id(0), next = node_id(1), origin = node_id(3);
+    const bool leads_itself = GENERATE(false, true), is_lost = GENERATE(false, true);
+    for (const NodeId& node : {former, next, origin})
+        if (node != next || !leads_itself) machine.on_peer_up(node, {}, Time{});
+    const wire::RequestId first{origin, 1}, second{origin, 2};
+    for (const wire::RequestId& id : {first, second})
+        machine.on_message(origin, wire::GroupOpen{id, key_of("g"), "g", 3, 1, 9, {}}, Time(ms(1)));
+    while (machine.poll_action()) continue;
+    machine.on_peer_down(former, {}, Time(ms(2)));  // a turn for one of them
+    if (is_lost)
+        machine.on_peer_down(origin, {}, Time(ms(2)));
+    else
+        machine.on_message(origin, wire::GroupWithdraw{second, key_of("g"), false, false}, Time(ms(2)));
+    while (machine.wake_at() <= Time(ms(2))) machine.on_time(Time(ms(2)));
+    std::set<std::pair<NodeId, wire::RequestId>> withdrawn;
+    while (const auto action = machine.poll_action()) {
+        const auto* send = std::get_if<Send>(&*action);
+        REQUIRE(send);
+        if (const auto* withdraw = std::get_if<wire::GroupWithdraw>(&send->message))
+            withdrawn.insert({send->to, withdraw->id});
+    }
+    CHECK(withdrawn.contains({former, second}));
+}
+
+TEST_CASE("what is listed again with a former leader that has an attempt with it is passed on after that",
+          "[rendezvous][R26]") {
+    Rendezvous machine(config_of(node_id(1)));
+    const NodeId next = node_id(0), origin = node_id(3);
+    machine.on_peer_up(origin, {}, Time{});
+    const wire::GroupOpen open{{origin, 1}, key_of("g"), "g", 1, 0, 9, {}};
+    const auto passed_on = [&] {
+        size_t out = 0;
+        while (const auto action = machine.poll_action()) {
+            const auto& send = std::get<Send>(*action);
+            out += send.to == next && std::holds_alternative<wire::GroupOpen>(send.message);
+        }
+        machine.check_invariants();
+        return out;
+    };
+    machine.on_message(origin, open, Time(ms(1)));
+    const auto first = machine.poll_action();
+    REQUIRE(first);
+    const GroupId id = std::get<wire::GroupPrepare>(std::get<Send>(*first).message).group;
+    machine.on_peer_up(next, {}, Time(ms(2)));
+    machine.on_message(origin, open, Time(ms(2)));
+    CHECK(passed_on() == 0);
+    const bool is_made = GENERATE(false, true);
+    const Error error{is_made ? Errc::ok : Errc::pending, "", -1, -1, {}};
+    machine.on_message(origin, wire::GroupPrepared{id, error, {}}, Time(ms(3)));
+    CHECK(passed_on() == (is_made ? 0 : 1));
+}
+
 TEST_CASE("an open that was in an attempt when its leader changed is withdrawn from the former one, too",
           "[rendezvous][R26]") {
     Rendezvous machine(config_of(node_id(3)));

@@ -178,6 +178,11 @@ TEST_CASE("an open is listed with the second leader after a while, and withdrawn
         f.machine.withdraw_session(SessionId{1}, Time(ms(2600)));
         CHECK(f.sent_to<wire::GroupWithdraw>(1, Time(ms(2600))) == 1);
     }
+    SECTION("it ends while that one is not connected, and may be on its way there") {
+        f.machine.on_peer_down(node_id(1), {}, Time(ms(2550)));
+        f.machine.withdraw_session(SessionId{1}, Time(ms(2600)));
+        CHECK(f.sent_to<wire::GroupWithdraw>(1, Time(ms(2600))) == 1);
+    }
     SECTION("that one leads no more") {
         f.machine.on_message(node_id(1), wire::GroupLeader{}, Time(ms(2600)));
         CHECK(f.sent_to<wire::GroupWithdraw>(1, Time(ms(5000))) == 1);
