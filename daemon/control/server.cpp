@@ -8,41 +8,31 @@
 #include <cstring>
 
 #include "control/request.hpp"
-#include "loop/receive.hpp"
 
 namespace nexar::control {
 
 namespace {
-constexpr size_t read_bytes = 16 * 1024;
 constexpr size_t unclosed_max = 4096;
-constexpr size_t unclosed_of_user_max = 16;           // descriptors; no request needs any
 constexpr size_t closing_threads_max = unclosed_max;  // each that is stuck has a descriptor
-
-// A user's lanes: what nobody has read of a connection never waits for long, a descriptor that was read may
-// [S16].
-constexpr uint64_t connections_lane(uint32_t uid) {
-    return uint64_t{2} * uid;
-}
-constexpr uint64_t descriptors_lane(uint32_t uid) {
-    return uint64_t{2} * uid + 1;
-}
+constexpr uint64_t no_users_lane = uint64_t{1} << 40;
 constexpr Duration listener_pause = std::chrono::seconds(1);
 }  // namespace
 
 // The states of a connection:
-//   reading    `out` is empty, not `waiting`      until a line is whole
+//   reading    not `waiting`, not `writing`       until a line is whole
 //   waiting    the facade has a request           until it answers
-//   writing    `out` is not empty                 until the caller has read it all; then reading, or closed
+//   writing    `writing`                          until the caller has read it all; then reading, or closed
 //   if `last`
 struct Server::Connection {
     Server* server = nullptr;
     uint64_t id = 0;
-    loop::Fd fd;
-    loop::ReleaserRef closer;
+    SocketRef socket;
     Caller caller;
     std::unique_ptr<loop::Loop::Watch> watch;  // null: dropped
-    std::string in, out;                       // received and not handled; to be written
-    size_t written = 0;                        // of out
+    std::string in;                            // received and not handled
+    bool being_read = false;                   // by a call that has not ended
+    bool writing = false;                      // its answer
+    std::string rest;                          // of it, for which the socket has no room yet
     uint64_t questions = 0;                    // requests so far: an answer to an earlier one is ignored
     bool waiting = false;                      // for the answer to request number `questions`
     bool ended = false;                        // the caller sends no more; it may still read its answer
@@ -53,8 +43,7 @@ struct Server::Connection {
 
     ~Connection() {
         watch.reset();
-        ::shutdown(fd.get(), SHUT_RDWR);
-        closer->release(connections_lane(caller.uid), std::move(fd));
+        server->calls_->hang_up(std::move(socket));
     }
 };
 
@@ -79,31 +68,43 @@ ServerConfig ServerConfig::of_status(std::string path, std::string label) {
 Result<std::unique_ptr<Server>> Server::open(const ServerConfig& config, loop::Loop& loop, Facade& facade,
                                              Log& log) {
     NEXAR_TRY(AdminSocket socket, listen_on(config.path, config.mode, config.group));
-    return std::unique_ptr<Server>(new Server(config, loop, facade, log, socket));
+    auto closer = std::make_shared<loop::Releaser>(closing_threads_max);
+    auto calls = Calls::open(config.connections_max, closer);
+    if (!calls) {
+        remove_socket(config.path, socket);
+        ::close(socket.fd);
+        return fail(calls.error());
+    }
+    return std::unique_ptr<Server>(
+        new Server(config, loop, facade, log, socket, std::move(closer), std::move(*calls)));
 }
 
-Server::Server(const ServerConfig& config, loop::Loop& loop, Facade& facade, Log& log, AdminSocket socket)
+Server::Server(const ServerConfig& config, loop::Loop& loop, Facade& facade, Log& log, AdminSocket socket,
+               loop::ReleaserRef closer, std::unique_ptr<Calls> calls)
     : config_(config),
       loop_(&loop),
       facade_(&facade),
       log_(&log),
       socket_(socket),
-      closer_(std::make_shared<loop::Releaser>(closing_threads_max)),
+      closer_(std::move(closer)),
+      calls_(std::move(calls)),
       pace_(config.request_interval, config.requests_at_once_max) {
     listener_ = loop.watch(socket_.fd, true, false, [this](loop::Loop::Ready) { accept_some(); });
+    ended_ = loop.watch(calls_->ready_fd(), true, false, [this](loop::Loop::Ready) { take_ended(); });
 }
 
 Server::~Server() {
     // Answers that come later find no connection: they hold the connections weakly.
     connections_.clear();
     listener_.reset();
+    ended_.reset();
     remove_socket(config_.path, socket_);
-    closer_->release(connections_lane(::getuid()), loop::Fd(socket_.fd));  // with what waits to be accepted
+    closer_->release(no_users_lane, loop::Fd(socket_.fd));  // with what waits to be accepted
 }
 
 void Server::accept_some() {
     for (int i = 0; i < config_.accepts_per_turn_max; ++i) {
-        if (closer_->descriptors() > unclosed_max)
+        if (closer_->descriptors() + calls_->to_hang_up() > unclosed_max)
             return pause_listening("too many descriptors are not closed yet");
         const int fd = ::accept4(socket_.fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd >= 0) {
@@ -125,9 +126,10 @@ void Server::pause_listening(const std::string& why) {
 void Server::admit(loop::Fd fd) {
     auto connection = std::make_shared<Connection>();
     connection->server = this;
-    connection->fd = std::move(fd);
-    connection->closer = closer_;
-    const auto caller = caller_of(connection->fd.get(), socket_.group);
+    connection->id = next_connection_++;
+    const auto caller = caller_of(fd.get(), socket_.group);
+    connection->socket =
+        std::make_shared<Socket>(std::move(fd), connection->id, caller ? caller->uid : UINT32_MAX);
     if (!caller) return;
     connection->caller = *caller;
     if (config_.status_label) {
@@ -135,11 +137,11 @@ void Server::admit(loop::Fd fd) {
         connection->caller.status_label = config_.status_label;
     }
     if (const std::string why = why_refused(caller->uid); !why.empty())
-        return refuse(connection->fd.get(), why);
-    connection->id = next_connection_++;
+        return calls_->write(connection->socket, answer_line(fail(Errc::table_full, why)));
     connection->deadline = loop::Loop::now() + config_.request_deadline;
-    connection->watch = loop_->watch(connection->fd.get(), true, false,
-                                     [this, id = connection->id](loop::Loop::Ready) { on_ready(id); });
+    connection->watch =
+        loop_->watch(connection->socket->fd.get(), true, false,
+                     [this, id = connection->id](loop::Loop::Ready ready) { on_ready(id, ready); });
     connections_.emplace(connection->id, connection);
 }
 
@@ -155,38 +157,49 @@ std::string Server::why_refused(uint32_t uid) const {
     return "";
 }
 
-void Server::refuse(int fd, const std::string& why) {
-    const std::string line = answer_line(fail(Errc::table_full, why));
-    // Best effort: the buffer of a new socket has room for the line.
-    [[maybe_unused]] const auto sent = ::send(fd, line.data(), line.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-}
-
-void Server::on_ready(uint64_t id) {
+std::shared_ptr<Server::Connection> Server::find(uint64_t id) const {
     const auto found = connections_.find(id);
-    if (found == connections_.end()) return;
-    const auto connection = found->second;  // exists until its functions return, also when they drop it
-    if (!flush(*connection) || !read_some(*connection)) return drop(id);
-    advance(connection);
+    return found == connections_.end() ? nullptr : found->second;
 }
 
-// False: the connection is broken.
-bool Server::read_some(Connection& connection) {
-    if (connection.ended || connection.in.size() > config_.request_bytes_max) return true;
-    if (closer_->descriptors(descriptors_lane(connection.caller.uid)) >= unclosed_of_user_max &&
-        loop::brings_descriptors(connection.fd.get()))
-        return false;
-    char buffer[read_bytes];
-    loop::Received got = loop::receive(connection.fd.get(), std::as_writable_bytes(std::span(buffer)));
-    if (got.bytes > 0)
-        connection.in.append(buffer, static_cast<size_t>(got.bytes));
-    else if (got.bytes == 0)
-        connection.ended = true;
-    else if (errno != EAGAIN)
-        return false;
-    if (got.descriptors.empty()) return true;
-    // No request has descriptors: they may be anything [S16].
-    closer_->release(descriptors_lane(connection.caller.uid), {.descriptors = std::move(got.descriptors)});
-    return false;
+// While it is read or written it is not watched for that.
+void Server::on_ready(uint64_t id, loop::Loop::Ready ready) {
+    const auto connection = find(id);
+    if (!connection) return;
+    Connection& c = *connection;
+    if (ready.writable && !c.rest.empty()) calls_->write(c.socket, std::exchange(c.rest, {}));
+    if (ready.readable && !c.being_read) {
+        c.being_read = true;
+        calls_->read(c.socket);
+    }
+    settle(connection);
+}
+
+void Server::take_ended() {
+    for (const Calls::Ended& call : calls_->take()) {
+        const auto connection = find(call.connection);  // exists until advance() returns, also dropped
+        if (!connection) continue;
+        Connection& c = *connection;
+        switch (call.what) {
+            case Calls::Ended::What::broken:
+                drop(c.id);
+                continue;
+            case Calls::Ended::What::end_of_file:
+                c.ended = true;
+                [[fallthrough]];
+            case Calls::Ended::What::received:
+                c.being_read = false;
+                c.in.append(call.bytes);
+                break;
+            case Calls::Ended::What::full:
+                c.rest = call.bytes;
+                break;
+            case Calls::Ended::What::written:
+                c.writing = false;
+                c.deadline = loop::Loop::now() + config_.request_deadline;
+        }
+        advance(connection);
+    }
 }
 
 // Handles whole lines while the connection neither waits nor writes.
@@ -195,7 +208,7 @@ void Server::advance(const std::shared_ptr<Connection>& connection) {
     if (c.advancing) return;  // the facade answered inside ask()
     c.advancing = true;
     c.resume_at = never;
-    for (unsigned taken = 0; !c.waiting && c.out.empty() && !c.last; ++taken)
+    for (unsigned taken = 0; !c.waiting && !c.writing && !c.last; ++taken)
         if (!take_line(connection, taken)) break;
     c.advancing = false;
     settle(connection);
@@ -259,34 +272,18 @@ void Server::answer(Connection& connection, const Result<std::string>& result) {
                       fail(Errc::table_full,
                            "the answer has " + std::to_string(result->size()) + " bytes, at most " +
                                std::to_string(config_.answer_bytes_max) + " are sent; ask for one group"));
-    connection.out = answer_line(result);
-    connection.written = 0;
+    connection.writing = true;
     connection.deadline = loop::Loop::now() + config_.write_deadline;
-    flush(connection);  // a broken pipe shows again in settle()
-}
-
-// Writes what the socket takes. False: the connection is broken.
-bool Server::flush(Connection& connection) {
-    while (connection.written < connection.out.size()) {
-        const ssize_t sent = ::send(connection.fd.get(), connection.out.data() + connection.written,
-                                    connection.out.size() - connection.written, MSG_DONTWAIT | MSG_NOSIGNAL);
-        if (sent < 0) return errno == EAGAIN || errno == EINTR;
-        connection.written += static_cast<size_t>(sent);
-    }
-    if (connection.out.empty()) return true;
-    connection.out = {};
-    connection.written = 0;
-    connection.deadline = loop::Loop::now() + config_.request_deadline;
-    return true;
+    calls_->write(connection.socket, answer_line(result));
 }
 
 // Closes a finished connection; otherwise watches for its next events.
 void Server::settle(const std::shared_ptr<Connection>& connection) {
     Connection& c = *connection;
     if (!c.watch) return;  // dropped meanwhile
-    if (!flush(c) || (c.last && c.out.empty())) return drop(c.id);
+    if (c.last && !c.writing) return drop(c.id);
     const bool room = !c.ended && !c.last && c.in.size() <= config_.request_bytes_max;
-    c.watch->want(room, !c.out.empty());
+    c.watch->want(room && !c.being_read, !c.rest.empty());
 }
 
 void Server::drop(uint64_t id) {

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "control/admin_socket.hpp"
+#include "control/calls.hpp"
 #include "control/facade.hpp"
 #include "control/pace.hpp"
 #include "core/log.hpp"
@@ -58,21 +59,21 @@ class Server {
   private:
     struct Connection;
 
-    Server(const ServerConfig& config, loop::Loop& loop, Facade& facade, Log& log, AdminSocket socket);
+    Server(const ServerConfig& config, loop::Loop& loop, Facade& facade, Log& log, AdminSocket socket,
+           loop::ReleaserRef closer, std::unique_ptr<Calls> calls);
     void accept_some();
     void admit(loop::Fd fd);
     void pause_listening(const std::string& why);
     std::string why_refused(uint32_t uid) const;
-    void refuse(int fd, const std::string& why);
-    void on_ready(uint64_t id);
-    bool read_some(Connection& connection);
+    std::shared_ptr<Connection> find(uint64_t id) const;
+    void on_ready(uint64_t id, loop::Loop::Ready ready);
+    void take_ended();
     bool take_line(const std::shared_ptr<Connection>& connection, unsigned taken);
     void advance(const std::shared_ptr<Connection>& connection);
     void ask(const std::shared_ptr<Connection>& connection, const std::string& line);
     void answer(Connection& connection, const Result<std::string>& result);
     void answered(const std::shared_ptr<Connection>& connection, uint64_t question,
                   Result<std::string> result);
-    bool flush(Connection& connection);
     void settle(const std::shared_ptr<Connection>& connection);
     void drop(uint64_t id);
 
@@ -82,7 +83,9 @@ class Server {
     Log* log_;
     AdminSocket socket_;
     loop::ReleaserRef closer_;  // of descriptors that callers brought, and of connections [S16]
+    std::unique_ptr<Calls> calls_;
     std::unique_ptr<loop::Loop::Watch> listener_;  // on socket_
+    std::unique_ptr<loop::Loop::Watch> ended_;     // calls
     Time listen_again_ = never;  // accept() failed: the listener is not watched until then; never: it is
     std::map<uint64_t, std::shared_ptr<Connection>> connections_;  // by id
     uint64_t next_connection_ = 1;

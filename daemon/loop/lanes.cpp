@@ -45,9 +45,13 @@ struct Lanes::State {
     bool stopped = false;
 
     // Requires: the mutex is held. Waits while nothing is ready; empty: this thread ends.
-    std::optional<std::pair<uint64_t, Item>> next(std::unique_lock<std::mutex>& lock) {
+    std::optional<std::pair<uint64_t, Item>> next(std::unique_lock<std::mutex>& lock, bool stays) {
+        const auto has_news = [this] { return stopped || !ready.empty(); };
         ++idle;
-        work.wait_for(lock, thread_idle, [this] { return stopped || !ready.empty(); });
+        if (stays)
+            work.wait(lock, has_news);
+        else
+            work.wait_for(lock, thread_idle, has_news);
         --idle;
         if (ready.empty()) return {};
         const uint64_t number = ready.front();
@@ -73,7 +77,10 @@ struct Lanes::State {
     }
 };
 
-Lanes::Lanes(size_t threads_max) : state_(std::make_shared<State>(threads_max)) {}
+Lanes::Lanes(size_t threads_max) : state_(std::make_shared<State>(threads_max)) {
+    ++state_->threads;
+    start_thread(true);
+}
 
 Lanes::~Lanes() {
     const std::lock_guard lock(state_->mutex);
@@ -92,20 +99,20 @@ void Lanes::add(uint64_t number, size_t weight, Work work) {
     if (starts) ++state_->threads;
     lock.unlock();
     state_->work.notify_one();
-    if (starts) start_thread();
+    if (starts) start_thread(false);
 }
 
-// Where the system has no thread left, those that run go on; without one, the next add() tries again.
-void Lanes::start_thread() try {
-    quiet_thread([state = state_] { run(state); }).detach();
+// Where the system has no thread left, those that run go on: at least the one that stays.
+void Lanes::start_thread(bool stays) try {
+    quiet_thread([state = state_, stays] { run(state, stays); }).detach();
 } catch (const std::system_error&) {
     const std::lock_guard lock(state_->mutex);
     --state_->threads;
 }
 
-void Lanes::run(const std::shared_ptr<State>& state) {
+void Lanes::run(const std::shared_ptr<State>& state, bool stays) {
     std::unique_lock lock(state->mutex);
-    while (auto one = state->next(lock)) {
+    while (auto one = state->next(lock, stays)) {
         auto& [number, item] = *one;
         lock.unlock();
         item.work();

@@ -16,7 +16,8 @@ class Lanes {
   public:
     using Work = std::move_only_function<void()>;
 
-    // A thread ends when it has nothing to do for a second.
+    // One thread stays, so that work is done also where the system has no thread left for a moment; others
+    // end when they have nothing to do for a second.
     explicit Lanes(size_t threads_max);
     // Waits for nothing: the threads end when all is done. What is stuck then is left to the end of the
     // process.
@@ -34,8 +35,8 @@ class Lanes {
 
   private:
     struct State;
-    void start_thread();
-    static void run(const std::shared_ptr<State>& state);
+    void start_thread(bool stays);
+    static void run(const std::shared_ptr<State>& state, bool stays);
     std::shared_ptr<State> state_;  // also the threads'
 };
 

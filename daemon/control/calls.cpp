@@ -1,0 +1,126 @@
+// See calls.hpp.
+#include "control/calls.hpp"
+
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+#include <span>
+#include <utility>
+
+#include "loop/receive.hpp"
+
+namespace nexar::control {
+
+namespace {
+
+using Ended = Calls::Ended;
+using What = Ended::What;
+
+constexpr size_t read_bytes = 16 * 1024;
+
+// A user's lanes of the closer: of connections, and of descriptors, which may be stuck while the former go on
+// [S16].
+constexpr uint64_t connections_lane(uint32_t uid) {
+    return uint64_t{2} * uid;
+}
+constexpr uint64_t descriptors_lane(uint32_t uid) {
+    return uint64_t{2} * uid + 1;
+}
+
+Ended receive(const Socket& socket, loop::Releaser& closer) {
+    Ended out{What::broken, socket.connection, {}};
+    const int fd = socket.fd.get();
+    if (closer.descriptors(descriptors_lane(socket.uid)) >= Calls::unclosed_of_user_max &&
+        loop::brings_descriptors(fd))
+        return out;
+    char buffer[read_bytes];
+    loop::Received got = loop::receive(fd, std::as_writable_bytes(std::span(buffer)));
+    if (!got.descriptors.empty()) {  // no request has descriptors: they may be anything [S16]
+        closer.release(descriptors_lane(socket.uid), {.descriptors = std::move(got.descriptors)});
+        return out;
+    }
+    if (got.bytes == 0) out.what = What::end_of_file;
+    if (got.bytes > 0 || (got.bytes < 0 && errno == EAGAIN)) out.what = What::received;
+    if (got.bytes > 0) out.bytes.assign(buffer, static_cast<size_t>(got.bytes));
+    return out;
+}
+
+// What the socket takes.
+Ended send(const Socket& socket, std::string bytes) {
+    size_t written = 0;
+    while (written < bytes.size()) {
+        const ssize_t sent = ::send(socket.fd.get(), bytes.data() + written, bytes.size() - written,
+                                    MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (sent > 0) written += static_cast<size_t>(sent);
+        if (sent >= 0 || errno == EINTR) continue;
+        if (errno != EAGAIN) return {What::broken, socket.connection, {}};
+        bytes.erase(0, written);
+        return {What::full, socket.connection, std::move(bytes)};
+    }
+    return {What::written, socket.connection, {}};
+}
+
+}  // namespace
+
+struct Calls::State {
+    State(loop::Fd signal, loop::ReleaserRef releaser)
+        : ready_fd(std::move(signal)), closer(std::move(releaser)) {}
+
+    void end(Ended call) {
+        const std::lock_guard lock(mutex);
+        ended.push_back(std::move(call));
+        const uint64_t one = 1;
+        static_cast<void>(::write(ready_fd.get(), &one, sizeof one));
+    }
+
+    const loop::Fd ready_fd;
+    const loop::ReleaserRef closer;
+    std::mutex mutex;
+    std::vector<Ended> ended;
+};
+
+Result<std::unique_ptr<Calls>> Calls::open(size_t connections_max, loop::ReleaserRef closer) {
+    loop::Fd signal(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!signal) return fail(Errc::io, std::string("cannot make an eventfd: ") + std::strerror(errno));
+    return std::unique_ptr<Calls>(
+        new Calls(std::make_shared<State>(std::move(signal), std::move(closer)), connections_max));
+}
+
+Calls::Calls(std::shared_ptr<State> state, size_t threads_max)
+    : state_(std::move(state)), lanes_(threads_max) {}
+
+void Calls::read(const SocketRef& socket) {
+    lanes_.add(socket->connection, 0,
+               [state = state_, socket] { state->end(receive(*socket, *state->closer)); });
+}
+
+void Calls::write(const SocketRef& socket, std::string bytes) {
+    lanes_.add(socket->connection, 0, [state = state_, socket, bytes = std::move(bytes)]() mutable {
+        state->end(send(*socket, std::move(bytes)));
+    });
+}
+
+void Calls::hang_up(SocketRef socket) {
+    const uint64_t lane = socket->connection;
+    lanes_.add(lane, 1, [state = state_, socket = std::move(socket)] {
+        ::shutdown(socket->fd.get(), SHUT_RDWR);
+        state->closer->release(connections_lane(socket->uid), std::move(socket->fd));
+    });
+}
+
+int Calls::ready_fd() const {
+    return state_->ready_fd.get();
+}
+
+std::vector<Calls::Ended> Calls::take() {
+    const std::lock_guard lock(state_->mutex);
+    uint64_t count = 0;
+    static_cast<void>(::read(state_->ready_fd.get(), &count, sizeof count));
+    return std::exchange(state_->ended, {});
+}
+
+}  // namespace nexar::control
