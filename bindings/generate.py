@@ -1,24 +1,29 @@
 #!/usr/bin/env python3
-"""Makes bindings/python/nexar/_collectives.py from proto/operations.def, or checks that it is what it would make.
+"""Makes _rows.py and _collectives.py in bindings/python/nexar from proto/operations.def, or checks that they are what it
+would make.
 
     generate.py [--check]
+
+An operation is its row of the table there; how Python calls it is the entry of its shape in SHAPES.
 """
 import os
 import re
 import sys
 import textwrap
+from typing import NamedTuple
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 TABLE = os.path.join(ROOT, "proto", "operations.def")
-PYTHON = os.path.join(ROOT, "bindings", "python", "nexar", "_collectives.py")
+PACKAGE = os.path.join(ROOT, "bindings", "python", "nexar")
 COLUMNS = ("number", "name", "NAME", "summary", "memory", "in", "out", "in_place", "reduction", "root", "agreed")
 
-HEAD = '''"""Collectives: made by bindings/generate.py from proto/operations.def."""
+ROWS_HEAD = '''"""The table of collectives: made by bindings/generate.py from proto/operations.def."""
 from typing import NamedTuple
 
 
 class Row(NamedTuple):
     """What the binding must know of a collective; proto/operations.def says what the words mean."""
+    number: int
     name: str
     memory: str
     in_: str
@@ -28,34 +33,90 @@ class Row(NamedTuple):
     rooted: bool
 
 
+ROWS = {row.name: row for row in (
+'''
+HEAD = '''"""Collectives: made by bindings/generate.py from proto/operations.def."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from . import _quick
+from ._arrays import OPS, Memory, Number, Values
+from ._calls import Calls
+from ._requests import Request
+from ._rows import ROWS
+
+
+class Collectives(Calls):
+    """Of a group; see nexar.Group."""
+
 '''
 
-RETURNS = {  # by (memory, in_place, in, out): what comes back
-    ("nothing", "never", "none", "none"): "",
-    ("data", "never", "one_at_root", "one_elsewhere"): "Returns values.",
-    ("in_out", "same", "one", "one"): "Returns out; None: values itself (in place).",
-    ("in_out", "same", "all", "all"): "Returns out; None: values itself (in place).",
-    ("in_out", "same", "one", "one_after_first"):
+
+class Shape(NamedTuple):
+    """How Python calls the operations of one (memory, in_place, in, out)."""
+    returns: str
+    quick: str = ""  # the call of _quick that takes plain arrays; "": there is none
+    only_if: str = ""  # when it may be tried, beside default options
+
+
+def sides(blocks_in, blocks_out):
+    return f"sides({{number}}, self._gate, self._handle, values, out, {{op}}, {{root}}, {blocks_in}, {blocks_out})"
+
+
+GIVEN_OUT = "out is not None"
+SHAPES = {
+    ("nothing", "never", "none", "none"): Shape("", "nothing({number}, self._gate, self._handle)"),
+    ("data", "never", "one_at_root", "one_elsewhere"): Shape(
+        "Returns values.", "data({number}, self._gate, self._handle, values, root, root != self.rank)"),
+    ("in_out", "same", "one", "one"): Shape("Returns out; None: values itself (in place).", sides(1, 1)),
+    ("in_out", "same", "all", "all"): Shape(
+        "Returns out; None: values itself (in place).", sides("self.size", "self.size")),
+    ("in_out", "same", "one", "one_after_first"): Shape(
         "Returns out; None: values itself (in place). Rank 0 has no output: out, or values in place, stays as it is there.",
-    ("in_out", "same", "one", "one_at_root"):
+        sides(1, 1)),
+    ("in_out", "same", "one", "one_at_root"): Shape(
         "The root gets out (None: values itself); the others get None, and their out is not looked at.",
-    ("in_out", "block_of_out", "one", "all"):
+        sides(1, "int(root == self.rank)")),
+    ("in_out", "block_of_out", "one", "all"): Shape(
         "Returns out: size * values.size elements (None: a new array of shape (size, *values.shape)). In place: values is "
-        "out[rank * n:(rank + 1) * n].",
-    ("in_out_counts", "block_of_out", "own", "packed"):
+        "out[rank * n:(rank + 1) * n].", sides(1, "self.size"), GIVEN_OUT),
+    ("in_out_counts", "block_of_out", "own", "packed"): Shape(
         "counts: elements of each rank, the same list on all ranks. Returns out: sum(counts) elements, the blocks one after "
-        "the other (None: a new array of shape (sum(counts),)). In place: values is this rank's part of out.",
-    ("in_out", "block_of_in", "all", "one"):
+        "the other (None: a new array of shape (sum(counts),)). In place: values is this rank's part of out."),
+    ("in_out_counts", "block_of_out", "own", "packed_at_root"): Shape(
+        "counts: elements of each rank, the same list on all ranks. The root gets out: sum(counts) elements, the blocks one "
+        "after the other (None: a new array of shape (sum(counts),)); the others get None, and their out is not looked at. "
+        "In place, at the root: values is its part of out."),
+    ("in_out_counts", "block_of_in", "packed_at_root", "own"): Shape(
+        "counts: elements of each rank, the same list on all ranks. Returns out: counts[rank] elements. At the root None is a "
+        "new array; the others must give it, and their values are not looked at (None will do). In place, at the root: out "
+        "is its part of values."),
+    ("in_out_counts", "block_of_in", "packed", "own"): Shape(
+        "counts: elements of each rank, the same list on all ranks. values has sum(counts) elements. Returns out: "
+        "counts[rank] elements (None: a new array). In place: out is this rank's part of values."),
+    ("in_out_own_counts", "never", "sent", "received"): Shape(
+        "send_counts, receive_counts: elements to and from each rank; what rank s sends to rank r is what r receives from s. "
+        "Returns out: sum(receive_counts) elements, the blocks one after the other (None: a new array of that shape)."),
+    ("in_out", "block_of_in", "all", "one"): Shape(
         "Returns out: n = values.size / size elements (None: a new array of shape (n,)). In place: out is "
-        "values[rank * n:(rank + 1) * n].",
-    ("in_out", "block_of_out", "one", "all_at_root"):
+        "values[rank * n:(rank + 1) * n].", sides("self.size", 1), GIVEN_OUT),
+    ("in_out", "block_of_out", "one", "all_at_root"): Shape(
         "The root gets out: size * values.size elements (None: a new array of shape (size, *values.shape)); the others get "
         "None, and their out is not looked at. In place, at the root: values is out[root * n:(root + 1) * n].",
-    ("in_out", "block_of_in", "all_at_root", "one"):
+        sides(1, "self.size * (root == self.rank)"), f"({GIVEN_OUT} or root != self.rank)"),
+    ("in_out", "block_of_in", "all_at_root", "one"): Shape(
         "Returns out. At the root it has n = values.size / size elements (None: a new array of shape (n,)); the others "
         "must give it, and their values are not looked at (None will do). In place, at the root: out is "
-        "values[root * n:(root + 1) * n].",
+        "values[root * n:(root + 1) * n].", sides("self.size * (root == self.rank)", 1), GIVEN_OUT),
 }
+RAISES = "Raises ValueError for memory that does not fit, and nexar.Error."
+RAISES_WITHOUT_MEMORY = "Raises nexar.Error."
+PARAMETERS = {"values": "values: Values", "counts": "counts: Sequence[int]", "send_counts": "send_counts: Sequence[int]",
+              "receive_counts": "receive_counts: Sequence[int]", "out": "out: Memory | None = None",
+              "op": 'op: str = "sum"', "root": "root: int = 0"}
+COMMON = {"timeout": "float | None = None", "match_id": "int = 0", "user_data": "int = 0", "priority": "int | None = None"}
 
 
 def collectives(text):
@@ -72,45 +133,76 @@ def collectives(text):
     return rows
 
 
+def shape_of(row):
+    words = row["memory"], row["in_place"], row["in"], row["out"]
+    if words not in SHAPES:
+        sys.exit(f"bindings/generate.py: SHAPES has no entry {words}, of {row['name']}")
+    return SHAPES[words]
+
+
 def filled(text):
     lines = textwrap.wrap(text, 110)
     return '        """' + "\n        ".join(lines) + '"""\n'
 
 
+def signature(name, takes, result):
+    text = f"    def {name}("
+    each = ", ".join(word.replace(" ", "\0") for word in ["self", *takes])  # no line ends within a parameter
+    lines = textwrap.wrap(each, 119 - len(text))
+    return (text + ("\n" + " " * len(text)).join(lines)).replace("\0", " ") + f") -> {result}:\n"
+
+
 def methods(row):
     """The blocking form and its start."""
+    shape, reduces, rooted = shape_of(row), row["reduction"] == "reduces", row["root"] == "rooted"
     names = {"nothing": [], "data": ["values"], "in_out": ["values", "out"],
-             "in_out_counts": ["values", "counts", "out"]}[row["memory"]]
-    names += ["op"] * (row["reduction"] == "reduces") + ["root"] * (row["root"] == "rooted")
-    defaults = {"values": "values", "counts": "counts", "out": "out=None", "op": 'op="sum"', "root": "root=0"}
-    takes = ", ".join(["self", *(defaults[name] for name in names), "**options"])
-    given, named = "".join(f", {name}" for name in names), "".join(f", {name}={name}" for name in names)
-    doc = f"{row['summary']} {RETURNS[row['memory'], row['in_place'], row['in'], row['out']]}".strip()
-    return (f"    def {row['name']}({takes}):\n{filled(doc)}"
-            f"        return self._run(self.{row['name']}_start{given}, **options)\n\n"
-            f"    def {row['name']}_start({takes}):\n        \"\"\"Begins {row['name']}.\"\"\"\n"
-            f"        return self._begin(ROWS[\"{row['name']}\"]{named}, given=options)\n")
+             "in_out_counts": ["values", "counts", "out"],
+             "in_out_own_counts": ["values", "send_counts", "receive_counts", "out"]}[row["memory"]] + ["op"] * reduces + ["root"] * rooted
+    options = {**({"scalar": "Number | None = None"} if reduces else {}), **COMMON}
+    takes = [*(PARAMETERS[name] for name in names), "*", *(f"{name}: {kind}" for name, kind in options.items())]
+    given = ", ".join(["self", "row", *("values" if n == "values" else f"{n}={n}" for n in names), *(f"{n}={n}" for n in options)])[len("self, row"):]
+    raises = RAISES if names else RAISES_WITHOUT_MEMORY
+    doc = " ".join(f"{row['summary']} {shape.returns} {raises}".split())
+    out = signature(row["name"], takes, "Any") + filled(doc)
+    if shape.quick:
+        defaults = " and ".join(f"{n} is None" if "None" in kind else f"{n} == 0" for n, kind in options.items() if n != "user_data")
+        ready = f"{defaults} and not self._dropped" + (f" and {shape.only_if}" if shape.only_if else "")
+        call = shape.quick.format(number=row["number"], op="OPS.get(op, -1)" if reduces else "0", root="root" if rooted else "0")
+        out += "\n            ".join(["        if (" + (line := textwrap.wrap(ready, 100))[0], *line[1:]]) + "):\n"
+        out += f"            done = _quick.{call}\n            if done is not NotImplemented:\n                return done\n"
+    out += wrapped(f"        return self._blocking(ROWS[\"{row['name']}\"]{given})\n\n")
+    out += signature(f"{row['name']}_start", takes, "Request") + f'        """Begins {row["name"]}: the Request\'s wait() returns what it returns."""\n'
+    return out + wrapped(f"        return self._begin(ROWS[\"{row['name']}\"]{given})\n")
+
+
+def wrapped(line):
+    end = "\n" * (len(line) - len(line.rstrip("\n")))
+    return "\n".join(textwrap.wrap(line.strip(), 120, initial_indent=" " * 8, subsequent_indent=" " * 12)) + end
 
 
 def python(rows):
-    lines = [f'    Row("{row["name"]}", "{row["memory"]}", "{row["in"]}", "{row["out"]}", "{row["in_place"]}", '
+    """The files, by name."""
+    lines = [f'    Row({row["number"]}, "{row["name"]}", "{row["memory"]}", "{row["in"]}", "{row["out"]}", "{row["in_place"]}", '
              f'{row["reduction"] == "reduces"}, {row["root"] == "rooted"}),\n' for row in rows]
-    return (HEAD + "ROWS = {row.name: row for row in (\n" + "".join(lines) + ")}\n\n\n"
-            'class Collectives:\n    """Of a group; see nexar.Group."""\n\n' + "\n".join(map(methods, rows)))
+    return {"_rows.py": ROWS_HEAD + "".join(lines) + ")}\n", "_collectives.py": HEAD + "\n".join(map(methods, rows))}
 
 
 def main():
     with open(TABLE, encoding="utf-8") as file:
         made = python(collectives(file.read()))
-    if "--check" not in sys.argv:
-        with open(PYTHON, "w", encoding="utf-8") as file:
-            file.write(made)
-        return 0
-    with open(PYTHON, encoding="utf-8") as file:
-        if file.read() == made:
-            return 0
-    print("bindings/python/nexar/_collectives.py is not what bindings/generate.py makes of proto/operations.def: run it")
-    return 1
+    old = []
+    for name, text in made.items():
+        path = os.path.join(PACKAGE, name)
+        if "--check" not in sys.argv:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+            continue
+        with open(path, encoding="utf-8") as file:
+            if file.read() != text:
+                old.append(name)
+    if old:
+        print(f"bindings/python/nexar: {', '.join(old)} is not what bindings/generate.py makes of proto/operations.def: run it")
+    return 1 if old else 0
 
 
 if __name__ == "__main__":

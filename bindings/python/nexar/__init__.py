@@ -1,4 +1,4 @@
-"""nexar for Python: the C library libnexar_c through ctypes, with numpy arrays.
+"""nexar for Python: the C library libnexar_c, for numpy arrays, buffers, tensors and Python's own objects.
 
     import nexar
     with nexar.Session() as session, session.group() as group:   # who and how many: from the environment
@@ -23,7 +23,7 @@ not take. Linux on 64-bit machines only, as the library.
 """
 from ._arrays import DTYPES, OPS
 from ._errors import (CallError, Error, GroupError, NexarSystemError, OpenError, OperationError, RecoverableError,
-                      RetryError, SessionError)
+                      RetryError, SessionError, TimedOut)
 from ._group import Group
 from ._library import ANY_SOURCE, ANY_TAG, NO_TIMEOUT, RANK_AUTO, version
 from ._requests import Completion, Request, test_any, wait_all, wait_any
@@ -32,4 +32,4 @@ from ._session import Session
 __version__ = version()
 __all__ = ["ANY_SOURCE", "ANY_TAG", "CallError", "Completion", "DTYPES", "Error", "Group", "GroupError", "NO_TIMEOUT",
            "NexarSystemError", "OPS", "OpenError", "OperationError", "RANK_AUTO", "RecoverableError", "Request",
-           "RetryError", "Session", "SessionError", "test_any", "wait_all", "wait_any"]
+           "RetryError", "Session", "SessionError", "TimedOut", "test_any", "wait_all", "wait_any"]

@@ -1,5 +1,13 @@
-"""numpy arrays as what the C functions take: (address, elements, dtype)."""
+"""Memory of Python objects as what the C functions take: (address, elements, dtype)."""
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Sequence
+from typing import Any, Protocol, Union
+
 import numpy as np
+import numpy.typing as npt
 
 DTYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3, "int8": 4, "int32": 5, "int64": 6, "uint8": 7,
           "uint32": 8, "uint64": 9, "int16": 10, "uint16": 11, "bool": 12, "float8_e4m3fn": 13, "float8_e5m2": 14,
@@ -8,7 +16,24 @@ OPS = {"sum": 0, "prod": 1, "min": 2, "max": 3, "avg": 4, "band": 5, "bor": 6, "
        "minloc": 11, "maxloc": 12, "premul_sum": 13}
 
 
-def name_of(dtype):
+class SupportsDLPack(Protocol):
+    """Tensors of other libraries, torch.Tensor among them; on the CPU."""
+
+    def __dlpack__(self) -> Any: ...
+    def __dlpack_device__(self) -> Any: ...
+
+
+Array = npt.NDArray[Any]
+# A numpy array, a buffer (bytearray, array.array, memoryview, ...), or a tensor with DLPack.
+Memory = Union[Array, SupportsDLPack, bytes, bytearray, memoryview, Any]
+Number = Union[int, float, np.generic]
+# What is copied and comes back as it was given: a number as a number, a list as a list.
+Values = Union[Memory, Number, Sequence[Any]]
+
+Sides = tuple[int, int, int]  # address, elements, nexar_dtype
+
+
+def name_of(dtype: np.dtype[Any]) -> str:
     """A key of DTYPES, if the dtype is one: the names of numpy and ml_dtypes; pairs are structs of two fields."""
     if not dtype.names:
         return dtype.name
@@ -17,10 +42,16 @@ def name_of(dtype):
     return "_".join(part.name for part in parts) if packed else "padded struct"
 
 
-def array(values, write):
-    """(address, elements, nexar_dtype) of an array that nexar can work on."""
-    if not isinstance(values, np.ndarray) or not values.flags.c_contiguous or not values.dtype.isnative:
-        raise ValueError("want a C-contiguous numpy array in native byte order")
+def array(values: Memory, write: bool) -> Sides:
+    """(address, elements, nexar_dtype) of memory that nexar can work on, without a copy.
+
+    ValueError: not C-contiguous, of another byte order or dtype, read-only, or on a device. TypeError: no memory."""
+    if not isinstance(values, np.ndarray):
+        if hasattr(values, "__dlpack__") and not _has_buffer(values):
+            return _tensor(values, write)
+        values = _buffer(values)
+    if not values.flags.c_contiguous or not values.dtype.isnative:
+        raise ValueError("want a C-contiguous array in native byte order")
     if write and not values.flags.writeable:
         raise ValueError("the array is read-only")
     if name_of(values.dtype) not in DTYPES:
@@ -28,17 +59,103 @@ def array(values, write):
     return values.ctypes.data, values.size, DTYPES[name_of(values.dtype)]
 
 
-def pair(values, out):
+def pair(values: Memory, out: Memory | None) -> tuple[Memory, int, int, int, int, int]:
     """The same for input and output; an out of None is the input itself."""
     out = values if out is None else out
     address, count, dtype = array(values, False)
     out_address, out_count, out_dtype = array(out, True)
     if dtype != out_dtype:
-        raise ValueError(f"the arrays' dtypes differ: {values.dtype.name} and {out.dtype.name}")
+        names = list(DTYPES)
+        raise ValueError(f"the arrays' dtypes differ: {names[dtype]} and {names[out_dtype]}")
     return out, address, out_address, count, out_count, dtype
 
 
-def reduction(name):
+def new(shape: int | tuple[int, ...], dtype: int) -> Array:
+    """An array for a result of that nexar_dtype."""
+    name = list(DTYPES)[dtype]
+    try:
+        return np.empty(shape, _PAIRS.get(name, name))
+    except TypeError:
+        raise ValueError(f"numpy has no {name}: give out") from None
+
+
+_PAIRS: dict[str, Any] = {f"{value}_{index}": [("value", value), ("index", index)] for value, index in (
+    ("float32", "int32"), ("float64", "int64"), ("int32", "int32"), ("int64", "int64"))}
+
+
+def shape_of(values: Memory, elements: int) -> tuple[int, ...]:
+    """Its own shape; of a buffer without one, its length."""
+    return tuple(getattr(values, "shape", (elements,)))
+
+
+def reduction(name: str) -> int:
     if name not in OPS:
         raise ValueError(f"op {name!r} is not one of {', '.join(OPS)}")
     return OPS[name]
+
+
+# ---- Numbers and lists ----
+
+def lifted(values: Values) -> tuple[Any, bool]:
+    """(the values as memory, whether that is a copy of a number or a list)."""
+    if isinstance(values, (bool, int, float, list, tuple, np.generic)):
+        return np.array(values), True
+    return values, False
+
+
+# ---- Buffers ----
+
+def _has_buffer(values: Any) -> bool:
+    try:
+        memoryview(values).release()
+    except (TypeError, BufferError, ValueError):
+        return False
+    return True
+
+
+def _buffer(values: Any) -> Array:
+    """An array over the memory of an object with the buffer protocol or numpy's __array_interface__."""
+    if _has_buffer(values):
+        return np.asarray(memoryview(values))
+    if hasattr(values, "__array_interface__"):
+        return np.asarray(values)
+    raise TypeError(f"want an array, a buffer, or a tensor with DLPack; not {type(values).__name__}")
+
+
+# ---- DLPack (dlpack.h, version 0: what __dlpack__ gives to who names no version) ----
+
+class _DLTensor(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
+                ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+                ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
+                ("byte_offset", ctypes.c_uint64)]
+
+
+_CPU_DEVICES = (1, 3, 11, 13)  # kDLCPU, and host memory of CUDA, ROCm, and CUDA managed
+_KINDS = {(0, 8): "int8", (0, 16): "int16", (0, 32): "int32", (0, 64): "int64", (1, 8): "uint8", (1, 16): "uint16",
+          (1, 32): "uint32", (1, 64): "uint64", (2, 16): "float16", (2, 32): "float32", (2, 64): "float64",
+          (4, 16): "bfloat16", (6, 8): "bool"}
+_pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer_of.argtypes, _pointer_of.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_void_p
+
+
+def _tensor(values: Any, write: bool) -> Sides:
+    """Of a tensor whose memory the caller keeps: the capsule is looked at, and then gives the tensor back."""
+    device = tuple(values.__dlpack_device__())
+    if device[0] not in _CPU_DEVICES:
+        raise ValueError(f"the tensor is on DLPack device {device}, not on the CPU: copy it there")
+    if write and getattr(values, "readonly", False):
+        raise ValueError("the tensor is read-only")
+    capsule = values.__dlpack__()
+    tensor = _DLTensor.from_address(_pointer_of(capsule, b"dltensor"))
+    shape = [tensor.shape[i] for i in range(tensor.ndim)]
+    kind = _KINDS.get((tensor.code, tensor.bits)) if tensor.lanes == 1 else None
+    if kind is None:
+        raise ValueError(f"DLPack type {(tensor.code, tensor.bits, tensor.lanes)} is not one of {', '.join(_KINDS.values())}")
+    step, contiguous = 1, True
+    for i in reversed(range(tensor.ndim)):
+        contiguous &= not tensor.strides or shape[i] <= 1 or tensor.strides[i] == step
+        step *= shape[i]
+    if not contiguous and step > 0:
+        raise ValueError("want a contiguous tensor")
+    return (tensor.data or 0) + tensor.byte_offset, math.prod(shape), DTYPES[kind]

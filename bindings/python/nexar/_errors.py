@@ -1,6 +1,9 @@
 """Failures, in classes by what one can do about them."""
+from __future__ import annotations
+
 import ctypes
 from ctypes import byref
+from typing import Any
 
 from . import _library
 from ._library import lib
@@ -22,22 +25,41 @@ class Error(Exception):
     errno           of the system call that failed, or None
     """
 
-    def __init__(self, code, line="", **fields):
-        self.code, self.name = code, lib.nexar_status_name(code).decode()
-        self.text, self.op, self.lost_ranks, self.lost_count = "", "", (), 0
-        self.rank = self.other_rank = self.node = self.host = self.pid = None
-        self.group = self.epoch = self.sequence = self.errno = None
-        vars(self).update(fields)
-        super().__init__(line or self.name)
+    code: int
+    name: str
+    text: str
+    op: str
+    rank: int | None
+    other_rank: int | None
+    node: str | None
+    host: str | None
+    pid: int | None
+    group: str | None
+    epoch: int | None
+    sequence: int | None
+    lost_ranks: tuple[int, ...]
+    lost_count: int
+    errno: Any  # int | None; of TimedOut, which is an OSError too, that one's
 
-    def __reduce__(self):
-        return _again, (type(self), self.args, vars(self))
+    def __init__(self, code: int, line: str = "", **fields: Any) -> None:
+        name = str(lib.nexar_status_name(code).decode())
+        super().__init__(line or name)
+        for field, value in {**_UNKNOWN, "code": code, "name": name, **fields}.items():
+            setattr(self, field, value)
+
+    def __reduce__(self) -> Any:
+        return _again, (type(self), self.args, {field: getattr(self, field) for field in (*_UNKNOWN, "code", "name")},
+                        vars(self))
 
 
-def _again(kind, arguments, fields):
-    error = kind.__new__(kind, *arguments)
-    error.args = arguments
-    vars(error).update(fields)
+_UNKNOWN: dict[str, Any] = {
+    "text": "", "op": "", "rank": None, "other_rank": None, "node": None, "host": None, "pid": None, "group": None,
+    "epoch": None, "sequence": None, "lost_ranks": (), "lost_count": 0, "errno": None}
+
+
+def _again(kind: type[Error], arguments: tuple[str, ...], fields: dict[str, Any], others: dict[str, Any]) -> Error:
+    error = kind(fields["code"], *arguments, **{name: value for name, value in fields.items() if name not in ("code", "name")})
+    vars(error).update(others)
     return error
 
 
@@ -51,6 +73,10 @@ class RetryError(Error):
 
 class OperationError(Error):
     """This operation failed, on all ranks that take part in it; the group stays usable."""
+
+
+class TimedOut(OperationError, TimeoutError):
+    """Its deadline passed: the error names the late rank. A TimeoutError as well."""
 
 
 class OpenError(Error):
@@ -73,13 +99,16 @@ class NexarSystemError(Error):
     """The operating system refused something: see errno."""
 
 
-_CLASSES = {1: CallError, 2: RetryError, 3: OperationError, 4: OpenError, 5: RecoverableError, 6: GroupError,
+_TIMED_OUT = -301
+_CLASSES: dict[int, type[Error]] = {1: CallError, 2: RetryError, 3: OperationError, 4: OpenError, 5: RecoverableError, 6: GroupError,
             7: SessionError, 8: NexarSystemError}
 
 
-def error_of(status):
+def error_of(status: int) -> Error:
     """The Error of a status that the last nexar call on this thread returned."""
     kind = _CLASSES.get(lib.nexar_status_class(status), Error)
+    if status == _TIMED_OUT:
+        kind = TimedOut
     last = _library.Error(struct_size=ctypes.sizeof(_library.Error))
     if lib.nexar_last_error(byref(last)) != 0 or last.code != status:
         return kind(status)
@@ -88,16 +117,16 @@ def error_of(status):
     return kind(status, _text(line.value), **_fields(last))
 
 
-def check(status):
+def check(status: int) -> None:
     if status != 0:
         raise error_of(status)
 
 
-def _text(value):
+def _text(value: bytes) -> str:
     return value.decode(errors="replace")
 
 
-def _fields(last):
+def _fields(last: Any) -> dict[str, Any]:
     about_group = last.epoch != 0 or last.group != b""
     return {"text": _text(last.text), "op": _text(last.op), "node": _text(last.node) or None,
             "host": _text(last.host) or None, "pid": last.pid or None, "errno": last.system_errno or None,

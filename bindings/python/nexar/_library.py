@@ -1,16 +1,19 @@
 """libnexar_c: where it is, its structs, its functions' arguments."""
+from __future__ import annotations
+
 import contextlib
 import ctypes
 import glob
 import math
 import operator
 import os
-from ctypes import (POINTER, byref, c_char, c_char_p, c_int, c_int32, c_int64, c_uint32, c_uint64, c_void_p)
+from ctypes import POINTER, byref, c_char, c_char_p, c_int, c_int32, c_int64, c_uint32, c_uint64, c_void_p
+from typing import Any, TypeVar
 
-from ._collectives import ROWS
+from ._rows import ROWS
 
 ABI = (0, 2)  # until 1.0 each 0.N is an ABI of its own
-PENDING, BAD_STATE, NOT_FOUND, CLOSED, BAD_HANDLE, INTERRUPTED = 1, -102, -104, -106, -107, -203
+PENDING, BAD_STATE, NOT_FOUND, CLOSED, BAD_HANDLE, TABLE_FULL, INTERRUPTED = 1, -102, -104, -106, -107, -201, -203
 ANY_SOURCE, ANY_TAG, RANK_AUTO = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF, 0xFFFFFFFF
 NO_TIMEOUT = math.inf
 DEFAULT_MS, NONE_MS = -1, -2
@@ -58,7 +61,7 @@ class Completion(ctypes.Structure):
                 ("source", c_uint32), ("epoch", c_uint32)]
 
 
-def checked(kind, value, what):
+def checked(kind: Any, value: Any, what: str) -> int:
     """The value, if the C type has it: ctypes itself takes what is left of a number after cutting it."""
     low, high = (0, 2**32 - 1) if kind is c_uint32 else (0, 2**64 - 1) if kind is c_uint64 else (-2**63, 2**63 - 1)
     number = operator.index(value)
@@ -69,17 +72,17 @@ def checked(kind, value, what):
 
 class _Rank:
     @staticmethod
-    def from_param(value):
+    def from_param(value: Any) -> c_uint32:
         return c_uint32(checked(c_uint32, value, "a rank"))
 
 
 class _Tag:
     @staticmethod
-    def from_param(value):
+    def from_param(value: Any) -> c_uint64:
         return c_uint64(checked(c_uint64, value, "a tag"))
 
 
-def check_numbers(function, *arguments):
+def check_numbers(function: Any, *arguments: Any) -> None:
     """ValueError for a rank or a tag that no C type has: raised by ctypes it would be an ArgumentError."""
     for kind, value in zip(function.argtypes, arguments):
         if kind in (_Rank, _Tag):
@@ -91,14 +94,15 @@ _count = _request = c_uint64
 _dtype = _op = c_int32
 _rank = _Rank
 _options, _started = POINTER(OpOptions), POINTER(c_uint64)
-_memory_of = {"nothing": [], "data": [_memory, _count, _dtype], "in_out": [_memory, _memory, _count, _dtype],
-              "in_out_counts": [_memory, _memory, POINTER(_count), _dtype]}
-operations = {
+_memory_of: dict[str, list[Any]] = {"nothing": [], "data": [_memory, _count, _dtype], "in_out": [_memory, _memory, _count, _dtype],
+              "in_out_counts": [_memory, _memory, POINTER(_count), _dtype],
+              "in_out_own_counts": [_memory, POINTER(_count), _memory, POINTER(_count), _dtype]}
+operations: dict[str, list[Any]] = {
     **{row.name: [_group, *_memory_of[row.memory], *[_op] * row.reduces, *[_rank] * row.rooted] for row in ROWS.values()},
     "send": [_group, _memory, _count, _dtype, _rank, _Tag],
     "recv": [_group, _memory, _count, _dtype, _rank, _Tag],
 }
-_signatures = {
+_signatures: dict[str, list[Any]] = {
     # name: argument types; all return nexar_status
     "last_error": [POINTER(Error)],
     "error_line": [POINTER(Error), c_char_p, c_uint64, POINTER(c_uint64)],
@@ -115,6 +119,7 @@ _signatures = {
     "group_options_from_env": [POINTER(GroupOptions), c_uint64],
     "group_open_start": [_session, POINTER(GroupOptions), _started],
     "group_free": [_group],
+    "group_abort": [_group, c_char_p],
     "group_rank": [_group, POINTER(c_uint32)],
     "group_size": [_group, POINTER(c_uint32)],
     "group_epoch": [_group, POINTER(c_uint32)],
@@ -130,11 +135,17 @@ _signatures = {
 }
 
 
-def _load():
-    """$NEXAR_LIBRARY; else the library of the prefix that this file is installed in; else the loader's choice."""
+def _in(prefix: str, file: str) -> list[str]:
+    """lib, lib64, lib/<architecture>: not all below, which may be the whole system."""
+    return [path for part in ("lib", "lib64", "lib/*") for path in sorted(glob.glob(f"{prefix}/{part}/{file}"))]
+
+
+def _load() -> ctypes.CDLL:
+    """$NEXAR_LIBRARY; else the library of the prefix that this file is installed in; else the loader's choice, and last
+    where `cmake --install` puts it by default."""
     named, file = os.environ.get("NEXAR_LIBRARY"), "libnexar_c.so." + ".".join(map(str, ABI))
     prefix = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../..")
-    names = [named] if named else [*sorted(glob.glob(f"{prefix}/lib/**/{file}", recursive=True)), file]
+    names = [named] if named else [*_in(prefix, file), file, *_in("/usr/local", file)]
     for name in names:
         with contextlib.suppress(OSError):
             loaded = ctypes.CDLL(name)
@@ -150,20 +161,22 @@ def _load():
         getattr(loaded, "nexar_" + function).argtypes = arguments
         getattr(loaded, "nexar_" + function).restype = c_int32
     for name, struct in {"session": SessionOptions, "alloc": AllocOptions, "group": GroupOptions, "op": OpOptions}.items():
-        function = getattr(loaded, f"nexar_{name}_options_init")
-        function.argtypes, function.restype = [POINTER(struct), c_uint64], None
+        init = getattr(loaded, f"nexar_{name}_options_init")
+        init.argtypes, init.restype = [POINTER(struct), c_uint64], None
     loaded.nexar_status_name.argtypes, loaded.nexar_status_name.restype = [c_int32], c_char_p
+    loaded.nexar_dtype_size.argtypes, loaded.nexar_dtype_size.restype = [c_int32], c_uint64
     return loaded
 
 
 lib = _load()
 
 
-def version():
-    return lib.nexar_version_text().decode()
+def version() -> str:
+    """Of the library that is loaded."""
+    return str(lib.nexar_version_text().decode())
 
 
-def milliseconds(seconds):
+def milliseconds(seconds: float | None) -> int:
     """A time-out as the library counts it: none is NO_TIMEOUT, and what is not 0 does not become 0."""
     if seconds is None:
         return DEFAULT_MS
@@ -174,7 +187,10 @@ def milliseconds(seconds):
     return 0 if seconds == 0 else max(1, round(seconds * 1000))
 
 
-def options(struct, init, **values):
+_Struct = TypeVar("_Struct", bound=ctypes.Structure)
+
+
+def options(struct: type[_Struct], init: Any, **values: Any) -> _Struct:
     """The struct as `init` leaves it, with those values that are not None."""
     result = struct()
     init(byref(result), ctypes.sizeof(struct))
@@ -182,8 +198,8 @@ def options(struct, init, **values):
     return result
 
 
-def assign(struct, **values):
-    kinds = dict(struct._fields_)
+def assign(struct: ctypes.Structure, **values: Any) -> None:
+    kinds: dict[str, Any] = {field[0]: field[1] for field in struct._fields_}
     for name, value in values.items():
         if value is None:
             continue

@@ -1,20 +1,27 @@
 """Started operations: one at a time, and several at once."""
+from __future__ import annotations
+
+import asyncio
 import contextlib
 import ctypes
 import dataclasses
 import threading
 import time
 import weakref
+from collections.abc import Callable, Generator, Sequence
 from ctypes import byref, c_uint64
+from typing import Any, Optional
 
 from . import _library
 from ._errors import Error, check, error_of
-from ._library import BAD_HANDLE, BAD_STATE, INTERRUPTED, NO_TIMEOUT, PENDING, lib, milliseconds
+from ._library import BAD_HANDLE, BAD_STATE, INTERRUPTED, NO_TIMEOUT, PENDING, TABLE_FULL, lib, milliseconds
 
 # Longest single wait. A signal that arrives just before the library sleeps is seen after so long at the latest.
 WAIT_MS = 500
 # How long an interrupted operation may take to end after it was cancelled.
 CANCEL_SECONDS = 5
+# How often an event loop looks whether the daemon runs.
+LOOK_SECONDS = 1
 _NO_SEQUENCE, _NOBODY = 0xFFFFFFFFFFFFFFFF, 0xFFFFFFFF
 
 
@@ -30,39 +37,47 @@ class Completion:
     sequence    a collective's number in its group, from 0; None: not a collective
     bytes, tag, source   of a received message; source None: not a receive
     """
-    request: "Request"
+    request: Request
     status: int
     name: str
     user_data: int
-    group: object
+    group: Any
     epoch: int
-    sequence: "int | None"
+    sequence: int | None
     bytes: int
     tag: int
-    source: "int | None"
+    source: int | None
 
 
 class Dropped:
     """Requests whose Request nobody holds any more: cancelled, and freed when they have ended. Until then their arrays
     stay alive. One per session."""
 
-    def __init__(self):
-        self._requests = {}  # number: (what to keep alive, whether it opens a group)
+    def __init__(self) -> None:
+        self.requests: dict[int, Any] = {}  # number: (what to keep alive, whether it opens a group)
 
-    def take(self, number, keep, opens):
+    def take(self, number: int, keep: Any, opens: bool) -> None:
         """Called when a Request is gone, in any thread, also in the middle of garbage collection."""
         if lib.nexar_request_free(number) == BAD_STATE:
             lib.nexar_request_cancel(number)
-            self._requests[number] = keep, opens
+            self.requests[number] = keep, opens
 
-    def sweep(self):
-        for number in list(self._requests):
+    def sweep(self) -> None:
+        for number in list(self.requests):
             if lib.nexar_request_free(number) != BAD_STATE:
-                self._requests.pop(number, None)
+                self.requests.pop(number, None)
 
-    def saw(self, end):
+    def wait(self) -> bool:
+        """Makes room: waits for the end of those that are there. Whether there were any."""
+        numbers = list(self.requests)
+        for number in numbers:
+            lib.nexar_request_wait(number, CANCEL_SECONDS * 1000, None)
+        self.sweep()
+        return bool(numbers)
+
+    def saw(self, end: Any) -> None:
         """A poll has seen the end of a request that is not there any more."""
-        _, opens = self._requests.get(end.request, (None, False))
+        _, opens = self.requests.get(end.request, (None, False))
         if opens and end.status == 0:
             lib.nexar_group_free(end.group)  # else the library would have, with the request
 
@@ -71,20 +86,27 @@ class Request:
     """A started operation.
 
     Its arrays stay alive until it has ended. Keep it until then: a Request that nobody holds any more is cancelled (a
-    collective on all ranks).
+    collective on all ranks), and its slot is freed. `await request` gives what wait() does, in an asyncio program.
     """
 
-    def __init__(self, connection, start, keep, result, user_data=0, hidden=False, opens=False):
+    def __init__(self, connection: Any, start: Callable[[int, Any], int], keep: Any, result: Callable[[Any], Any],
+                 user_data: int = 0, hidden: bool = False, opens: bool = False) -> None:
         """start(user_data, number): the call of the library, which is given a number of ours for user_data, so that a
         poll on another thread knows the Request before the call has returned."""
-        self._connection, self._result, self._kept = connection, result, [keep]
+        self._connection, self._kept = connection, [keep]
+        self._result: Callable[[Any], Any] | None = result
         self._user_data, self._hidden = user_data, hidden
-        self._answer, self._lock, self._last = None, threading.Lock(), None  # answer: (value, error)
-        self._finalizer, self._number = None, 0
+        self._answer: tuple[Any, Error | None] | None = None
+        self._lock, self._last, self._callbacks = threading.Lock(), None, []  # type: ignore[var-annotated]
+        self._finalizer: Any = None
+        self._number = 0
         self._key, number = next(connection.keys), c_uint64()
         connection.requests[self._key] = self
         connection.dropped.sweep()
-        check(start(self._key, byref(number)))
+        status = start(self._key, byref(number))
+        if status == TABLE_FULL and connection.dropped.wait():
+            status = start(self._key, byref(number))
+        check(status)
         with self._lock:
             self._number = number.value
             self._finalizer = weakref.finalize(self, connection.dropped.take, self._number, self._kept, opens)
@@ -93,43 +115,86 @@ class Request:
                 self._finalizer.detach()
 
     @property
-    def completion(self):
+    def completion(self) -> Completion | None:
         """Its Completion; None: pending."""  # made anew: kept, it and the Request would keep each other alive
         return None if self._last is None else self._connection.completion(self._last, self)
 
-    def test(self):
+    def test(self) -> bool:
         """Whether it has ended. Never blocks, never raises what the operation failed with: wait() does."""
-        return self._answer is not None or self._look(lambda end: lib.nexar_request_test(self._number, end))
+        return self._answer is not None or self._look(lambda end: int(lib.nexar_request_test(self._number, end)))
 
-    def wait(self, timeout=None):
+    def wait(self, timeout: float | None = None) -> Any:
         """The result of the operation, or its error raised. After `timeout` seconds it is still pending: TimeoutError."""
         clock = _Clock(timeout)
         while not self._ended():
             left = clock.slice_ms()
-            if not self._look(lambda end: lib.nexar_request_wait(self._number, left, end)) and clock.over():
+            if not self._look(lambda end: int(lib.nexar_request_wait(self._number, left, end))) and clock.over():
                 raise TimeoutError("still pending")
+        return self._value()
+
+    def _value(self) -> Any:
+        assert self._answer is not None
         value, error = self._answer
         if error is not None:
             raise error
         return value
 
-    def cancel(self):
+    def cancel(self) -> None:
         """Requests the end; wait() then returns or raises how it ended. A collective ends on all ranks."""
         if self._answer is None:
             status = lib.nexar_request_cancel(self._number)
             if status != 0 and self._answer is None:
                 raise error_of(status)
 
-    def _seen(self, end):
+    def add_done_callback(self, function: Callable[[Request], object]) -> None:
+        """Calls function(request) once it has ended: in the thread whose wait, test or poll found that, or now."""
+        with self._lock:
+            if self._answer is None:
+                return self._callbacks.append(function)
+        function(self)
+
+    def future(self) -> asyncio.Future[Any]:
+        """An asyncio.Future with its result or error, in the running event loop, which then reads the session's
+        descriptor. Cancelling the future cancels the operation."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        self._connection.reader_of(loop).watch(self)
+
+        def settle() -> None:
+            if future.done():
+                return
+            value, error = self._answer or (None, None)
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(value)
+
+        def give_up(ended: asyncio.Future[Any]) -> None:
+            if ended.cancelled():
+                with contextlib.suppress(Error):
+                    self.cancel()
+
+        def ended(_: Request) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+                loop.call_soon_threadsafe(settle)
+
+        future.add_done_callback(give_up)
+        self.add_done_callback(ended)
+        return future
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return self.future().__await__()
+
+    def _seen(self, end: Any) -> Completion | None:
         """Its Completion, which a poll has found."""
         self._number = end.request  # on another thread the call that started it may not have returned yet
         self.test()
         return self.completion
 
-    def _ended(self):
+    def _ended(self) -> bool:
         return self._answer is not None
 
-    def _look(self, ask):
+    def _look(self, ask: Callable[[Any], int]) -> bool:
         """Asks the library. True: it has ended, and its slot is free."""
         end = _library.Completion(struct_size=ctypes.sizeof(_library.Completion), status=PENDING)
         status = ask(byref(end))
@@ -141,18 +206,21 @@ class Request:
             if end.status == PENDING or status == BAD_HANDLE:
                 raise error_of(status)  # the call itself failed
             error = error_of(status) if status != 0 else None
-            value = self._result(end) if error is None else None
-            self._last = end
+            value = self._result(end) if error is None and self._result is not None else None
+            self._last = end  # type: ignore[assignment]
             self._answer = value, error
             if self._finalizer is not None:
                 self._finalizer.detach()
             lib.nexar_request_free(end.request)
+            callbacks, self._callbacks = self._callbacks, []
         self._connection.requests.pop(self._key, None)
         self._kept.clear()
         self._result = None
+        for function in callbacks:
+            function(self)
         return True
 
-    def _finish(self):
+    def _finish(self) -> Any:
         """The blocking form: when Ctrl-C is pressed the operation itself ends."""
         try:
             return self.wait()
@@ -163,28 +231,70 @@ class Request:
             raise
 
 
+class Reader:
+    """The session's descriptor in an event loop, as long as the loop awaits one of its requests; used in the loop's thread."""
+
+    def __init__(self, connection: Any, loop: asyncio.AbstractEventLoop) -> None:
+        self._connection, self._loop = connection, loop
+        self._awaited: set[Request] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def watch(self, request: Request) -> None:
+        if not self._awaited:
+            self._loop.add_reader(self._connection.fileno(), self._read)
+            self._timer = self._loop.call_later(LOOK_SECONDS, self._look)
+        self._awaited.add(request)
+        self._loop.call_soon(self._read)  # it may have ended before
+
+    def _look(self) -> None:
+        """The descriptor does not become readable for a daemon that stands still: a poll finds that."""
+        self._read()
+        if self._awaited:
+            self._timer = self._loop.call_later(LOOK_SECONDS, self._look)
+
+    def _read(self) -> None:
+        with contextlib.suppress(Error):  # of the session: each request has it, too
+            while poll(self._connection, 64):
+                pass
+        for request in list(self._awaited):
+            try:
+                over = request.test()
+            except Error:  # the handle is not known any more
+                over = True
+            if over:
+                self._awaited.discard(request)
+        if not self._awaited and self._timer is not None:
+            self._loop.remove_reader(self._connection.fileno())
+            self._timer.cancel()
+            self._timer = None
+            self._connection.readers.pop(self._loop, None)
+
+
 class _Clock:
     """What is left of a time-out, in slices: between them Python's signal handlers run."""
 
-    def __init__(self, timeout):
+    def __init__(self, timeout: float | None) -> None:
         milliseconds(timeout)  # refuses what is no time-out
         self._end = None if timeout is None or timeout == NO_TIMEOUT else time.monotonic() + timeout
 
-    def slice_ms(self):
+    def slice_ms(self) -> int:
         if self._end is None:
             return WAIT_MS
         return min(WAIT_MS, milliseconds(max(0, self._end - time.monotonic())))
 
-    def left(self):
+    def left(self) -> float | None:
         return None if self._end is None else max(0, self._end - time.monotonic())
 
-    def over(self):
+    def over(self) -> bool:
         return self._end is not None and time.monotonic() >= self._end
 
 
 # ---- Several at once ----
 
-def wait_any(requests, timeout=None):
+Requests = Sequence[Optional[Request]]
+
+
+def wait_any(requests: Requests, timeout: float | None = None) -> int:
     """The index of a request that has ended; those that are None are passed over. Its wait() has the result or the
     error. After `timeout` seconds none has: TimeoutError."""
     clock, index = _Clock(timeout), c_uint64()
@@ -192,8 +302,7 @@ def wait_any(requests, timeout=None):
         numbers, left = _numbers(requests), clock.slice_ms()
         status = lib.nexar_request_wait_any(numbers, len(numbers), left, byref(index), None)
         if status == 0:
-            requests[index.value].test()
-            return index.value
+            return _tested(requests, index.value)
         if _lost_race(status, requests):
             continue
         if clock.over():
@@ -201,24 +310,24 @@ def wait_any(requests, timeout=None):
     return found
 
 
-def test_any(requests):
+def test_any(requests: Requests) -> int | None:
     """The same without waiting; None: none has ended."""
     index = c_uint64()
     while (found := _answered(requests)) is None:
         numbers = _numbers(requests)
         status = lib.nexar_request_test_any(numbers, len(numbers), byref(index), None)
         if status == 0:
-            requests[index.value].test()
-            return index.value
+            return _tested(requests, index.value)
         if not _lost_race(status, requests):
             return None
     return found
 
 
-def wait_all(requests, timeout=None):
+def wait_all(requests: Requests, timeout: float | None = None) -> list[Any]:
     """The results, in order; None for those that are None. When all have ended, and some have failed: the first one's
     error is raised. After `timeout` seconds not all have ended: TimeoutError."""
-    clock, results, first = _Clock(timeout), [], None
+    clock, results = _Clock(timeout), []
+    first: Error | None = None
     for request in requests:
         try:
             results.append(None if request is None else request.wait(clock.left()))
@@ -229,16 +338,23 @@ def wait_all(requests, timeout=None):
     return results
 
 
-def _numbers(requests):
+def _tested(requests: Requests, index: int) -> int:
+    request = requests[index]
+    assert request is not None  # the library skips those that are 0
+    request.test()
+    return index
+
+
+def _numbers(requests: Requests) -> Any:
     return (c_uint64 * len(requests))(*(0 if request is None or request._ended() else request._number
                                         for request in requests))
 
 
-def _answered(requests):
+def _answered(requests: Requests) -> int | None:
     return next((i for i, request in enumerate(requests) if request is not None and request._ended()), None)
 
 
-def _lost_race(status, requests):
+def _lost_race(status: int, requests: Requests) -> bool:
     """Whether another thread saw the end of one of them meanwhile. What is no state of a wait is raised."""
     if status in (PENDING, INTERRUPTED):
         return False
@@ -248,7 +364,7 @@ def _lost_race(status, requests):
     raise error
 
 
-def poll(connection, capacity):
+def poll(connection: Any, capacity: int) -> list[Completion]:
     ended, count = (_library.Completion * capacity)(), c_uint64()
     check(lib.nexar_session_poll(connection.handle, ended, ctypes.sizeof(_library.Completion), capacity, byref(count)))
     completions = []

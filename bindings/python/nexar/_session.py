@@ -1,8 +1,15 @@
 """Sessions: the connection to this host's daemon, memory, and the opening of groups."""
+from __future__ import annotations
+
+import asyncio
+import contextlib
 import ctypes
 import itertools
+import sys
 import weakref
 from ctypes import byref, c_char, c_int, c_void_p
+from types import TracebackType
+from typing import Any
 
 import numpy as np
 
@@ -19,26 +26,42 @@ class _Connection:
     """The C session. It exists until its last holder is gone: the Session, its groups and requests, and every array from alloc,
     so that no array can outlive its memory."""
 
-    def __init__(self, session_options):
+    def __init__(self, session_options: Any) -> None:
         handle = c_void_p()
         check(lib.nexar_session_open(byref(session_options), byref(handle)))
         self.handle = handle.value
-        self.groups, self.requests = weakref.WeakValueDictionary(), weakref.WeakValueDictionary()
+        self.groups: weakref.WeakValueDictionary[int, Group] = weakref.WeakValueDictionary()
+        self.requests: weakref.WeakValueDictionary[int, Request] = weakref.WeakValueDictionary()
+        self.readers: dict[asyncio.AbstractEventLoop, _requests.Reader] = {}  # of loops that await requests
         self.dropped, self.keys = _requests.Dropped(), itertools.count(1)  # requests are found by their key
         weakref.finalize(self, lib.nexar_session_close, self.handle).atexit = False  # the library does so
+        _connections.add(self)
+        _watch_exceptions()
 
-    def completion(self, end, request):
+    def fileno(self) -> int:
+        fd = c_int()
+        check(lib.nexar_session_fd(self.handle, byref(fd)))
+        return fd.value
+
+    def reader_of(self, loop: asyncio.AbstractEventLoop) -> _requests.Reader:
+        for closed in [other for other in self.readers if other.is_closed()]:
+            del self.readers[closed]
+        if loop not in self.readers:
+            self.readers[loop] = _requests.Reader(self, loop)
+        return self.readers[loop]
+
+    def completion(self, end: Any, request: Request) -> _requests.Completion:
         return _requests.Completion(
             request, end.status, lib.nexar_status_name(end.status).decode(), request._user_data,
             self.groups.get(end.group), end.epoch, None if end.sequence == _requests._NO_SEQUENCE else end.sequence,
             end.bytes, end.tag, None if end.source == _requests._NOBODY else end.source)
 
-    def opened(self, handle):
+    def opened(self, handle: int) -> Group:
         """The Group of the handle of an opening: one object, whichever thread sees the completion first."""
         return self.groups.get(handle) or Group(self, handle)
 
 
-def _free_memory(connection, address):
+def _free_memory(connection: _Connection, address: int) -> None:
     lib.nexar_free(connection.handle, address)  # BAD_STATE while a request uses it: then the session's end frees it
 
 
@@ -53,14 +76,15 @@ class Session:
     spin_us              longest busy wait before sleeping, in microseconds; None: 50
     """
 
-    def __init__(self, socket_path=None, slots=None, connect_timeout=None, daemon_unresponsive=None,
-                 scratch_limit=None, spin_us=None):
-        self._connection = _Connection(options(
+    def __init__(self, socket_path: Any = None, slots: int | None = None, connect_timeout: float | None = None,
+                 daemon_unresponsive: float | None = None, scratch_limit: int | None = None,
+                 spin_us: int | None = None) -> None:
+        self._connection: _Connection | None = _Connection(options(
             _library.SessionOptions, lib.nexar_session_options_init, socket_path=socket_path, slots=slots,
             scratch_limit=scratch_limit, spin_us=spin_us, connect_timeout_ms=milliseconds(connect_timeout),
             daemon_unresponsive_ms=milliseconds(daemon_unresponsive)))
 
-    def close(self):
+    def close(self) -> None:
         """Frees the groups. The connection itself ends when the last array from alloc is gone."""
         if self._connection is not None:
             for group in list(self._connection.groups.values()):
@@ -68,46 +92,48 @@ class Session:
             self._connection.dropped.sweep()
         self._connection = None
 
-    def __enter__(self):
+    def __enter__(self) -> Session:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, kind: type[BaseException] | None, exception: BaseException | None, trace: TracebackType | None) -> None:
+        """Closes it. For an exception its groups are aborted, as at the end of a group's own `with`."""
+        if self._connection is not None and exception is not None:
+            for group in list(self._connection.groups.values()):
+                group._leave_by(exception)
         self.close()
 
-    def _open(self):
+    def _open(self) -> _Connection:
         if self._connection is None:
             raise ValueError("the session is closed")
         return self._connection
 
     @property
-    def node(self):
+    def node(self) -> str:
         """The identity of this host's node, 64 hex digits."""
         text = ctypes.create_string_buffer(65)
         check(lib.nexar_session_node(self._open().handle, text, len(text)))
         return text.value.decode()
 
-    def stats(self):
+    def stats(self) -> dict[str, int]:
         """Counters of this session, by name, as nexar_session_stats."""
         stats = _library.SessionStats(struct_size=ctypes.sizeof(_library.SessionStats))
         check(lib.nexar_session_stats_get(self._open().handle, byref(stats)))
-        return {name: getattr(stats, name) for name, _ in stats._fields_[2:]}
+        return {field[0]: getattr(stats, field[0]) for field in stats._fields_[2:]}
 
     # ---- Event loops ----
 
-    def fileno(self):
-        """Readable when poll() has something to do: for select, and asyncio's add_reader."""
-        fd = c_int()
-        check(lib.nexar_session_fd(self._open().handle, byref(fd)))
-        return fd.value
+    def fileno(self) -> int:
+        """Readable when poll() has something to do: for select, and event loops. (asyncio: `await request` does it all.)"""
+        return self._open().fileno()
 
-    def poll(self, capacity=64):
+    def poll(self, capacity: int = 64) -> list[_requests.Completion]:
         """Completions of the requests that have ended since the last poll, at most `capacity`; call it until it returns
         none. Does not block. Requests of blocking forms are not among them."""
         return _requests.poll(self._open(), capacity)
 
     # ---- Memory ----
 
-    def alloc(self, shape, dtype="float32", lazy=False, huge_pages=False):
+    def alloc(self, shape: Any, dtype: Any = "float32", lazy: bool = False, huge_pages: bool = False) -> np.ndarray[Any, Any]:
         """A zeroed array that operations use in place, without copies. lazy: its pages come when they are first touched;
         huge_pages: in huge pages where the system gives them."""
         connection, dtype, memory = self._open(), np.dtype(dtype), c_void_p()
@@ -120,12 +146,13 @@ class Session:
         how = options(_library.AllocOptions, lib.nexar_alloc_options_init,
                       flags=(_LAZY if lazy else 0) | (_HUGE_PAGES if huge_pages else 0))
         check(lib.nexar_alloc(connection.handle, max(nbytes, 1), byref(how), byref(memory)))
+        assert memory.value is not None
         block = array.from_address(memory.value)
         # The array keeps the block. At the end of the process the library gives the memory back, not Python.
         weakref.finalize(block, _free_memory, connection, memory.value).atexit = False
         return np.ndarray(shape, dtype, buffer=block)
 
-    def register_memfd(self, array, fd, offset=0):
+    def register_memfd(self, array: np.ndarray[Any, Any], fd: int, offset: int = 0) -> np.ndarray[Any, Any]:
         """Makes an array over a shared, writable mapping of the memfd `fd`, from `offset` bytes on, usable in place, where
         the daemon has memfds_in_place; elsewhere it is copied. The memfd is sealed. Keep the array, the mapping and the
         descriptor until unregister(array)."""
@@ -133,13 +160,13 @@ class Session:
         check(lib.nexar_register_memfd(self._open().handle, address, array.nbytes, fd, offset))
         return array
 
-    def unregister(self, array):
+    def unregister(self, array: np.ndarray[Any, Any]) -> None:
         """The reverse; before you unmap."""
         check(lib.nexar_unregister(self._open().handle, array.ctypes.data))
 
     # ---- Groups ----
 
-    def group(self, name=None, size=None, rank=None, **options):
+    def group(self, name: str | bytes | None = None, size: int | None = None, rank: int | None = None, **options: Any) -> Group:
         """Joins a group and waits for all its members.
 
         What is not given the environment says (nexar_group_options_from_env: nexarctl run, torchrun, Slurm, Open MPI).
@@ -152,25 +179,28 @@ class Session:
                       its members; None: what the others say
         A session may have several ranks of one group: use group_start, or one thread for each.
         """
-        return self.group_start(name, size, rank, _hidden=True, **options)._finish()
+        return self.group_start(name, size, rank, _hidden=True, **options)._finish()  # type: ignore[no-any-return]
 
-    def group_start(self, name=None, size=None, rank=None, **options):
+    def group_start(self, name: str | bytes | None = None, size: int | None = None, rank: int | None = None,
+                    **options: Any) -> Request:
         """Begins group, and takes user_data= too. The Request's wait() returns the Group."""
         return _opening(self._open(), name, size, rank, **options)
 
 
-def _opening(connection, name, size, rank, user_data=0, _hidden=False, **given):
+def _opening(connection: _Connection, name: Any, size: Any, rank: Any, user_data: int = 0, _hidden: bool = False,
+             **given: Any) -> Request:
     options, strings = _group_options(name, size, rank, **given)
 
-    def start(key, number):
+    def start(key: int, number: Any) -> int:
         options.user_data = key
-        return lib.nexar_group_open_start(connection.handle, byref(options), number)
+        return int(lib.nexar_group_open_start(connection.handle, byref(options), number))
 
     return Request(connection, start, strings, lambda end: connection.opened(end.group), user_data, _hidden, opens=True)
 
 
-def _group_options(name, size, rank, job_secret=None, timeout=None, collective_timeout=None, barrier_timeout=None,
-                   rpc_timeout=None):
+def _group_options(name: Any, size: Any, rank: Any, job_secret: Any = None, timeout: float | None = None,
+                   collective_timeout: float | None = None, barrier_timeout: float | None = None,
+                   rpc_timeout: float | None = None) -> tuple[_library.GroupOptions, Any]:
     result = _library.GroupOptions()
     status = lib.nexar_group_options_from_env(byref(result), ctypes.sizeof(result))
     if status != NOT_FOUND or size is None:  # no rank and size there: its other variables count all the same
@@ -182,3 +212,25 @@ def _group_options(name, size, rank, job_secret=None, timeout=None, collective_t
 
 
 _TIMES = ("timeout_ms", "collective_timeout_ms", "barrier_timeout_ms", "rpc_timeout_ms")
+
+
+# ---- A program that ends by an exception ----
+
+_connections: weakref.WeakSet[_Connection] = weakref.WeakSet()
+_hook: Any = None  # the excepthook before ours
+
+
+def _watch_exceptions() -> None:
+    """From the first session on, an exception that ends the program aborts its groups: else the other ranks would read
+    that it left, and not why."""
+    global _hook
+    if _hook is None:
+        _hook, sys.excepthook = sys.excepthook, _abort_all
+
+
+def _abort_all(kind: type[BaseException], exception: BaseException, trace: TracebackType | None) -> None:
+    with contextlib.suppress(Exception):  # the program ends by the exception, whatever comes of this
+        for connection in list(_connections):
+            for group in list(connection.groups.values()):
+                group._leave_by(exception)
+    _hook(kind, exception, trace)

@@ -22,7 +22,7 @@ except ImportError:
 os.environ["NEXAR_LIBRARY"], folder = os.path.abspath(sys.argv[1]), sys.argv[2]
 sys.path.insert(0, folder)
 import nexar
-from nexar import _library
+from nexar import _arrays, _library, _quick
 
 fake = ctypes.CDLL(os.environ["NEXAR_LIBRARY"])
 SUCCEEDS, START_FAILS, LOSES_RANK, NEVER_ENDS = range(4)
@@ -45,6 +45,10 @@ def next_op(what):
 
 
 class Binding(unittest.TestCase):
+    def test_the_quick_way_is_there_where_it_was_built(self):
+        built = any(name.startswith("_native.") and name.endswith(".so") for name in os.listdir(os.path.dirname(nexar.__file__)))
+        self.assertEqual(_quick._native is not None, built)
+
     def setUp(self):
         os.environ.update(NEXAR_RANK="1", NEXAR_WORLD_SIZE="3")
         self.session = nexar.Session()
@@ -120,6 +124,9 @@ class Binding(unittest.TestCase):
         gathered = self.group.all_gather(np.array([5, 6], np.uint64))
         self.assertEqual(gathered.tolist(), [[5, 6], [6, 7], [7, 8]])
         self.assertEqual(self.group.reduce_scatter(np.arange(6.0), op="max").tolist(), [2, 3])
+        x = np.arange(6.0)
+        self.assertEqual(self.group.reduce_scatterv(x, [1, 3, 2], op="max").tolist(), [1, 2, 3])
+        self.assertEqual(self.group.reduce_scatterv(x, [0, 2, 4], x[:2], "max").tolist(), [0, 1])
         x = np.arange(6, dtype=np.int16)
         self.assertEqual(self.group.all_to_all(x, np.zeros_like(x)).tolist(), [2, 3] * 3)
         self.assertEqual(self.group.all_gatherv(np.array([5.0, 6]), [1, 2, 0]).tolist(), [100, 5, 6])
@@ -127,6 +134,11 @@ class Binding(unittest.TestCase):
         self.assertIs(self.group.all_gatherv(out[3:], (3, np.int8(1), 0), out), out)
         self.assertEqual(out.tolist(), [100, 100, 100, 7])
         self.assertEqual(self.group.all_gatherv(np.zeros(0), np.array([0, 0, 2])).tolist(), [102, 102])
+        self.assertEqual(self.group.all_to_allv(np.array([5.0, 6, 7]), [1, 2, 0], [0, 2, 1]).tolist(), [6, 7, 200])
+        out = np.zeros(1)
+        self.assertIs(self.group.all_to_allv(np.zeros(0), [0, 0, 0], [1, 0, 0], out), out)
+        self.assertEqual(self.group.gatherv(np.array([5.0, 6]), [1, 2, 0], root=1).tolist(), [100, 5, 6])
+        self.assertIsNone(self.group.gatherv(np.array([5.0, 6]), [1, 2, 0], np.zeros(1), root=2))
         self.assertEqual(self.group.gather(np.array([5, 6], np.uint64), root=1).tolist(), [[5, 6], [6, 7], [7, 8]])
         self.assertIsNone(self.group.gather(np.array([5, 6], np.uint64), np.zeros(1), root=2))
         self.assertEqual(self.group.scatter(np.arange(6.0), root=1).tolist(), [2, 3])
@@ -134,6 +146,9 @@ class Binding(unittest.TestCase):
         self.assertIs(self.group.scatter(None, out, root=2), out)
         self.assertEqual(out.tolist(), [200, 201])
         self.assertEqual(self.group.scatter(np.zeros(1, np.int8), out).tolist(), [0, 1])
+        self.assertEqual(self.group.scatterv(np.arange(6.0), [1, 3, 2], root=1).tolist(), [1, 2, 3])
+        self.assertIs(self.group.scatterv(None, [1, 2, 0], out, root=2), out)
+        self.assertEqual(out.tolist(), [200, 201])
         x = np.arange(3, dtype=np.int32)
         self.assertEqual(self.group.scan(x, np.zeros_like(x)).tolist(), [0, 2, 4])
         self.assertIs(self.group.scan(x), x)
@@ -151,7 +166,7 @@ class Binding(unittest.TestCase):
     def test_arrays_that_cannot_be_used_are_refused_before_the_library_sees_them(self):
         fixed = np.zeros(4, np.float32)
         fixed.flags.writeable = False
-        for array in (np.zeros((4, 4), np.float32)[:, 1], np.zeros(4, ">f4"), np.zeros(4, complex), fixed, [1.0]):
+        for array in (np.zeros((4, 4), np.float32)[:, 1], np.zeros(4, ">f4"), np.zeros(4, complex), fixed, [1j], [2**64]):
             self.assertRaises(ValueError, self.group.all_reduce, array)
         x = np.zeros(4, np.float32)
         self.assertRaises(ValueError, self.group.all_reduce, x, np.zeros(4))
@@ -161,12 +176,80 @@ class Binding(unittest.TestCase):
         for counts in ([4, 4], [4, 3, 4], [4, 4, -1], [0, 4, (1 << 63) - 4], []):
             self.assertRaises(ValueError, self.group.all_gatherv, x, counts)
         self.assertRaises(ValueError, self.group.all_gatherv, x, [4, 4, 4], np.zeros(11, np.float32))
+        self.assertRaises(ValueError, self.group.all_gatherv, x, [4, 4, 4], np.zeros(12))
+        self.assertRaises(ValueError, self.group.gatherv, x, [4, 4, 4], np.zeros(11, np.float32), root=1)
+        self.assertRaises(ValueError, self.group.gatherv, x, [4, 3, 4], root=0)
+        for sends, receives in (([4, 4], [1, 1, 1]), ([1, 2, 2], [1, 1, 1]), ([1, 2, 1], [1, 1, -1]), ([1, 2, 1], [1])):
+            self.assertRaises(ValueError, self.group.all_to_allv, x, sends, receives)
+        self.assertRaises(ValueError, self.group.all_to_allv, x, [1, 2, 1], [1, 1, 1], np.zeros(2, np.float32))
+        self.assertRaises(ValueError, self.group.all_to_allv, x, [1, 2, 1], [1, 1, 1], np.zeros(3))
+        self.assertRaises(ValueError, self.group.scatterv, x, [1, 1, 1], root=1)
+        self.assertRaises(ValueError, self.group.scatterv, x, [1, 2, 1], np.zeros(3, np.float32), root=1)
+        self.assertRaises(ValueError, self.group.scatterv, None, [1, 2, 1], root=2)
+        self.assertRaises(ValueError, self.group.reduce_scatterv, x, [1, 1, 1])
+        self.assertRaises(ValueError, self.group.reduce_scatterv, x, [1, 1, 2], np.zeros(2, np.float32))
         self.assertRaises(ValueError, self.group.reduce_scatter, x)  # 4 elements, 3 ranks
         self.assertRaises(ValueError, self.group.all_to_all, x)
         self.assertRaises(ValueError, self.group.gather, x, np.zeros(4, np.float32), root=1)
         self.assertRaises(ValueError, self.group.scatter, x, root=1)
         self.assertRaises(ValueError, self.group.scatter, x, root=0)  # no out, and values are the root's alone
         self.assertRaises(ValueError, self.group.all_to_all, np.zeros(6, np.int16), np.zeros(5, np.int16))
+
+    def test_numbers_lists_buffers_and_tensors_are_memory_too(self):
+        self.assertRaises(TypeError, self.group.all_reduce, object())
+        self.assertRaises(TypeError, self.group.broadcast, [1, 2])
+        self.assertRaises(ValueError, self.group.all_reduce, b"fixed")
+
+        class Tensor:  # as torch's: DLPack, and no buffer
+            def __init__(self, array, device=(1, 0)):
+                self.array, self.device = array, device
+
+            def __dlpack__(self):
+                return self.array.__dlpack__()
+
+            def __dlpack_device__(self):
+                return self.device
+
+        array = np.arange(6, dtype=np.int16).reshape(2, 3)
+        got = _arrays.array(Tensor(array), True)
+        self.assertEqual(got, (array.ctypes.data, 6, nexar.DTYPES["int16"]))
+        self.assertRaises(ValueError, _arrays.array, Tensor(array.T), True)
+        self.assertRaises(ValueError, _arrays.array, Tensor(array, (2, 0)), True)
+        self.assertRaises(ValueError, _arrays.array, Tensor(array.astype(complex)), True)
+        some = bytearray(5)
+        self.assertEqual(_arrays.array(memoryview(some)[1:4], True)[1:], (3, nexar.DTYPES["uint8"]))
+
+    def test_a_small_call_costs_two_microseconds_at_most(self):
+        if _quick._native is None:
+            self.skipTest("the general way, by ctypes, costs some 10 us")
+        x, best = np.zeros(1), 1.0
+        for _ in range(50):  # the least of 50: a busy machine does not interrupt all of them
+            begin = time.perf_counter()
+            for _ in range(100):
+                self.group.all_reduce(x)
+            best = min(best, (time.perf_counter() - begin) / 100)
+        self.assertLess(best, 2e-6)
+
+    def test_a_group_that_is_left_by_an_exception_is_aborted_with_its_text(self):
+        reason = ctypes.create_string_buffer(512)
+        for opens in (lambda: self.session.group("g"), lambda: self.session):
+            with self.assertRaises(KeyError), opens():
+                raise KeyError("row 7")
+            ctypes.memmove(reason, (ctypes.c_char * 512).in_dll(fake, "fake_reason"), 512)
+            self.assertEqual(reason.value, b"KeyError: 'row 7'")
+            ctypes.memset((ctypes.c_char * 512).in_dll(fake, "fake_reason"), 0, 512)
+        self.session = nexar.Session()
+        with self.assertRaises(SystemExit), self.session.group("g"):
+            sys.exit(0)
+        self.assertEqual((ctypes.c_char * 512).in_dll(fake, "fake_reason").value, b"")
+
+    def test_a_deadline_that_passed_is_a_TimeoutError_that_pickles(self):
+        next_op(NEVER_ENDS)
+        with self.assertRaises(TimeoutError) as caught:
+            self.group.barrier(timeout=0.01)
+        again = pickle.loads(pickle.dumps(caught.exception))
+        self.assertEqual((type(again), str(again), again.rank, again.errno),
+                         (nexar.TimedOut, str(caught.exception), 2, caught.exception.errno))
 
     def test_numbers_and_texts_that_the_library_would_see_otherwise_are_refused(self):
         with self.assertRaisesRegex(TypeError, "name must be text, not int"):

@@ -65,6 +65,9 @@ const char* nexar_status_name(nexar_status status) {
 int32_t nexar_status_class(nexar_status s) {
     return s < 0 ? -s / 100 : 0;
 }
+uint64_t nexar_dtype_size(nexar_dtype dtype) {
+    return dtype == NEXAR_I32 ? 4 : 8; /* of the types that are received here */
+}
 uint32_t nexar_version(void) {
     return NEXAR_VERSION_MAJOR << 16 | NEXAR_VERSION_MINOR << 8;
 }
@@ -169,6 +172,11 @@ nexar_status nexar_group_options_from_env(nexar_group_options* o, uint64_t size)
     o->job_secret = "secret";
     return NEXAR_OK;
 }
+NEXAR_API char fake_reason[512]; /* of the last abort */
+nexar_status nexar_group_abort(nexar_group* g, const char* reason) {
+    snprintf(fake_reason, sizeof fake_reason, "%s", reason);
+    return nexar_group_free(g);
+}
 nexar_status nexar_group_free(nexar_group* g) {
     (void)g;
     --fake_open_groups;
@@ -219,6 +227,8 @@ static nexar_status start(const char* op, nexar_group* g, const nexar_op_options
     end.group = g;
     end.epoch = 1;
     end.sequence = 3;
+    const nexar_op_options defaults = NEXAR_OP_OPTIONS_INIT;
+    if (!o) o = &defaults;
     if (o->struct_size != sizeof *o) abort();
     fake_op_options = *o;
     const nexar_status status = start_with(op, o->user_data, end, request);
@@ -275,6 +285,13 @@ nexar_status nexar_reduce_scatter_start(nexar_group* g, const void* in, void* ou
     memmove(out, (const double*)in + RANK * count, count * sizeof(double));
     return start("reduce_scatter", g, o, request);
 }
+nexar_status nexar_reduce_scatterv_start(nexar_group* g, const void* in, void* out, const uint64_t* counts,
+                                         nexar_dtype dtype, nexar_reduce_op op, const nexar_op_options* o,
+                                         nexar_request* request) {
+    if (dtype != NEXAR_F64 || op != NEXAR_MAX) abort();
+    memmove(out, (const double*)in + counts[0], counts[RANK] * sizeof(double));
+    return start("reduce_scatterv", g, o, request);
+}
 nexar_status nexar_all_to_all_start(nexar_group* g, const void* in, void* out, uint64_t count,
                                     nexar_dtype dtype, const nexar_op_options* o, nexar_request* request) {
     if (dtype != NEXAR_I16) abort();
@@ -290,6 +307,24 @@ nexar_status nexar_all_gatherv_start(nexar_group* g, const void* in, void* out, 
     for (uint64_t i = 0; i < counts[2]; ++i) ((double*)out)[counts[0] + counts[1] + i] = 102;
     return start("all_gatherv", g, o, request);
 }
+nexar_status nexar_gatherv_start(nexar_group* g, const void* in, void* out, const uint64_t* counts,
+                                 nexar_dtype dtype, uint32_t root, const nexar_op_options* o,
+                                 nexar_request* request) {
+    if ((root == RANK) != (out != NULL)) abort();
+    return out ? nexar_all_gatherv_start(g, in, out, counts, dtype, o, request)
+               : start("gatherv", g, o, request);
+}
+nexar_status nexar_all_to_allv_start(nexar_group* g, const void* in, const uint64_t* send_counts, void* out,
+                                     const uint64_t* receive_counts, nexar_dtype dtype,
+                                     const nexar_op_options* o, nexar_request* request) {
+    if (dtype != NEXAR_F64) abort();
+    double* to = out;
+    for (int rank = 0; rank < SIZE; ++rank)
+        for (uint64_t i = 0; i < receive_counts[rank]; ++i) *to++ = 100 * rank;
+    for (uint64_t i = 0; i < send_counts[RANK]; ++i) /* to itself */
+        ((double*)out)[receive_counts[0] + i] = ((const double*)in)[send_counts[0] + i];
+    return start("all_to_allv", g, o, request);
+}
 nexar_status nexar_gather_start(nexar_group* g, const void* in, void* out, uint64_t count, nexar_dtype dtype,
                                 uint32_t root, const nexar_op_options* o, nexar_request* request) {
     if ((root == RANK) != (out != NULL)) abort();
@@ -304,6 +339,16 @@ nexar_status nexar_scatter_start(nexar_group* g, const void* in, void* out, uint
     else
         for (uint64_t i = 0; i < count; ++i) ((double*)out)[i] = (double)i + 100 * root;
     return start("scatter", g, o, request);
+}
+nexar_status nexar_scatterv_start(nexar_group* g, const void* in, void* out, const uint64_t* counts,
+                                  nexar_dtype dtype, uint32_t root, const nexar_op_options* o,
+                                  nexar_request* request) {
+    if ((root == RANK) != (in != NULL) || dtype != NEXAR_F64) abort();
+    if (in)
+        memmove(out, (const double*)in + counts[0], counts[RANK] * sizeof(double));
+    else
+        for (uint64_t i = 0; i < counts[RANK]; ++i) ((double*)out)[i] = (double)i + 100 * root;
+    return start("scatterv", g, o, request);
 }
 nexar_status nexar_scan_start(nexar_group* g, const void* in, void* out, uint64_t count, nexar_dtype dtype,
                               nexar_reduce_op op, const nexar_op_options* o, nexar_request* request) {

@@ -1,0 +1,180 @@
+"""The general way of an operation: any memory and any option, by the row of the table."""
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from ctypes import byref
+from typing import Any
+
+import numpy as np
+
+from . import _arrays, _library, _quick
+from ._errors import CallError
+from ._library import BAD_STATE, lib, milliseconds, options
+from ._requests import Request
+from ._rows import Row
+
+
+class Calls:
+    """What the methods of _collectives.py do. Group has the state."""
+    rank: int
+    size: int
+    _connection: Any
+    _handle: int
+    _gate: bytearray  # see _quick.enter
+    _dropped: dict[int, Any]  # requests to free soon: then the quick way is not taken
+
+    def _start(self, function: Any, *arguments: Any, keep: Any, result: Callable[[Any], Any], hidden: bool = False,
+               **given: Any) -> Request:
+        wanted = _Given(**given)
+        _library.check_numbers(function, self._handle, *arguments)
+
+        def start(key: int, number: Any) -> int:
+            return int(function(self._handle, *arguments, byref(wanted.options(key)), number))
+
+        return Request(self._connection, start, (self, keep, wanted), result, wanted.user_data, hidden)
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Not while another thread is inside a collective of this group: nothing orders the two."""
+        if not _quick.enter(self._gate):
+            text = "another thread is inside a collective of this group: give each thread a group of its own"
+            raise CallError(BAD_STATE, f"BAD_STATE: {text}", text=text)
+        try:
+            yield
+        finally:
+            _quick.leave(self._gate)
+
+    def _blocking(self, row: Row, *arguments: Any, **given: Any) -> Any:
+        with self._alone():
+            return self._collective(row, *arguments, hidden=True, **given)._finish()
+
+    def _begin(self, row: Row, *arguments: Any, **given: Any) -> Request:
+        with self._alone():
+            return self._collective(row, *arguments, **given)
+
+    def _collective(self, row: Row, values: Any = None, out: Any = None, op: str = "sum", root: int = 0,
+                    counts: Sequence[int] = (), send_counts: Sequence[int] = (), receive_counts: Sequence[int] = (),
+                    scalar: Any = None, **given: Any) -> Request:
+        """Starts the collective of a row of the table."""
+        values, copied = _arrays.lifted(values)
+        if copied and row.memory == "data":
+            raise TypeError(f"{row.name} fills memory in: give an array, or use {row.name[:5]}_object for Python's own")
+        arguments: tuple[Any, ...] = ()
+        result: Any = None
+        if row.memory == "data":
+            arguments, result = _arrays.array(values, self.rank != root), values
+        elif row.memory == "in_out":
+            arguments, result = self._sides(row, values, out, root)
+        elif row.memory == "in_out_counts":
+            arguments, result = self._packed(row, values, counts, out, root)
+        elif row.memory == "in_out_own_counts":
+            arguments, result = self._exchanged(row, values, send_counts, receive_counts, out)
+        operands = (_arrays.reduction(op),) * row.reduces + (root,) * row.rooted
+        made = copied and out is None and isinstance(result, np.ndarray)
+        if scalar is not None:
+            dtype = values.dtype if isinstance(values, np.ndarray) else _arrays.new(0, arguments[3]).dtype
+            given["scalar"] = np.array(scalar, dtype)
+        return self._start(getattr(lib, f"nexar_{row.name}_start"), *arguments, *operands, keep=(values, result),
+                           result=lambda _: np.ndarray.tolist(result) if made else result, **given)
+
+    def _blocks(self, side: str, root: int) -> int:
+        """Of an even side: how many blocks of `count` elements this rank has; 0: it has no such side."""
+        if side.endswith("_at_root") and self.rank != root:
+            return 0
+        return self.size if side.startswith("all") else 1
+
+    def _sides(self, row: Row, values: Any, out: Any, root: int) -> tuple[tuple[Any, ...], Any]:
+        """(addresses, count and dtype; the output). The count is of one block."""
+        blocks_in, blocks_out = self._blocks(row.in_, root), self._blocks(row.out, root)
+        if blocks_in == 0:
+            address, elements, dtype = _arrays.array(needed(row, out), True)
+            return (None, address, elements, dtype), out
+        address, elements, dtype = _arrays.array(values, False)
+        if blocks_out == 0:
+            return (address, None, elements, dtype), None
+        count, rest = divmod(elements, blocks_in)
+        if rest:
+            raise ValueError(f"values has {elements} elements, which {self.size} ranks cannot share evenly")
+        if out is None and row.in_place != "same":
+            all_of = (self.size, *_arrays.shape_of(values, elements))
+            out = _arrays.new(all_of if row.out.startswith("all") else (count,), dtype)
+        out, _, out_address, _, out_elements, _ = _arrays.pair(values, out)
+        wanted = count * blocks_out
+        if out_elements != wanted:
+            raise ValueError(f"out has {out_elements} elements; {row.name} of {elements} on {self.size} ranks needs {wanted}")
+        return (address, out_address, count, dtype), out
+
+    def _packed(self, row: Row, values: Any, given: Sequence[int], out: Any, root: int) -> tuple[tuple[Any, ...], Any]:
+        """The same of an operation with a count per rank: (addresses, counts and dtype; the output)."""
+        counts = self._counts(row, "counts", given)
+        wanted_in, wanted_out = (self._elements(side, counts, root) for side in (row.in_, row.out))
+        (address, out_address), dtype, out = of_lengths(row, values, wanted_in, out, wanted_out)
+        return (address, out_address, self._list(counts), dtype), out
+
+    def _exchanged(self, row: Row, values: Any, sent: Sequence[int], received: Sequence[int],
+                   out: Any) -> tuple[tuple[Any, ...], Any]:
+        """The same of one with counts of each rank's own."""
+        sends, receives = self._counts(row, "send_counts", sent), self._counts(row, "receive_counts", received)
+        (address, out_address), dtype, out = of_lengths(row, values, sum(sends), out, sum(receives))
+        return (address, self._list(sends), out_address, self._list(receives), dtype), out
+
+    def _counts(self, row: Row, name: str, given: Sequence[int]) -> list[int]:
+        counts = [operator.index(count) for count in given]
+        if len(counts) != self.size or min(counts) < 0 or sum(counts) >= 1 << 63:
+            raise ValueError(f"{name} has {len(counts)} entries; {row.name} needs one of 0 or more for each of {self.size} ranks")
+        return counts
+
+    def _list(self, counts: list[int]) -> Any:
+        return (ctypes.c_uint64 * self.size)(*counts)
+
+    def _elements(self, side: str, counts: list[int], root: int) -> int | None:
+        """Of a side: its elements on this rank; None: it has no such side."""
+        if side.endswith("_at_root") and self.rank != root:
+            return None
+        return sum(counts) if side.startswith("packed") else counts[self.rank]
+
+
+def needed(row: Row, out: Any) -> Any:
+    if out is None:
+        raise ValueError(f"out is None; {row.name} needs it on every rank but the root")
+    return out
+
+
+def of_lengths(row: Row, values: Any, wanted_in: int | None, out: Any,
+               wanted_out: int | None) -> tuple[tuple[int | None, int | None], int, Any]:
+    """(addresses, dtype, output) of sides that must have so many elements; None: this rank has no such side."""
+    address = out_address = None
+    dtype = other = -1
+    if wanted_in is not None:
+        address, elements, dtype = _arrays.array(values, False)
+        check_elements(row, "values", elements, wanted_in)
+    if wanted_out is None:
+        return (address, None), dtype, None
+    if out is None and wanted_in is not None:
+        out = _arrays.new((wanted_out,), dtype)
+    out_address, elements, other = _arrays.array(needed(row, out), True)
+    check_elements(row, "out", elements, wanted_out)
+    if wanted_in is not None and other != dtype:
+        raise ValueError(f"the arrays' dtypes differ: {list(_arrays.DTYPES)[dtype]} and {list(_arrays.DTYPES)[other]}")
+    return (address, out_address), other, out
+
+
+def check_elements(row: Row, what: str, elements: int, wanted: int) -> None:
+    if elements != wanted:
+        raise ValueError(f"{what} has {elements} elements; {row.name} with these counts needs {wanted}")
+
+
+class _Given:
+    """What every operation takes by name."""
+
+    def __init__(self, timeout: float | None = None, match_id: int = 0, user_data: int = 0, priority: int | None = None,
+                 scalar: Any = None) -> None:
+        self.user_data, self._scalar = user_data, scalar  # an array of one element
+        self._values = {"timeout_ms": milliseconds(timeout), "match_id": match_id, "priority": priority,
+                        "scalar": None if scalar is None else scalar.ctypes.data}
+
+    def options(self, key: int) -> _library.OpOptions:
+        return options(_library.OpOptions, lib.nexar_op_options_init, user_data=key, **self._values)

@@ -1,0 +1,101 @@
+"""Any Python object, pickled. Receive objects only from ranks that you trust: unpickling runs what they sent."""
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+
+from ._library import ANY_SOURCE, ANY_TAG
+
+_INLINE = 4096  # bytes that travel with the length, in one message
+_HEAD = 8
+
+
+class _Failed:
+    """In place of an object that its rank could not pickle: so nobody waits for it."""
+
+    def __init__(self, rank: int, text: str) -> None:
+        self.rank, self.text = rank, text
+
+
+def _bytes_of(value: Any, rank: int) -> tuple[np.ndarray[Any, np.dtype[np.uint8]], Exception | None]:
+    """(its pickle, or that of why there is none; what to raise when it was sent)."""
+    try:
+        return np.frombuffer(pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL), np.uint8), None
+    except Exception as error:  # whatever the object's own methods raise
+        text = f"{type(error).__name__}: {error}"
+        return np.frombuffer(pickle.dumps(_Failed(rank, text)), np.uint8), error
+
+
+def _object_of(data: Any) -> Any:
+    value = pickle.loads(data)
+    if isinstance(value, _Failed):
+        raise ValueError(f"rank {value.rank} could not pickle its object: {value.text}")
+    return value
+
+
+class Objects:
+    """Of a group; see nexar.Group."""
+    rank: int
+    size: int
+
+    def bcast_object(self, value: Any = None, root: int = 0, *, timeout: float | None = None) -> Any:
+        """The root's object, on every rank; the others' are not looked at. Raises ValueError where it cannot be pickled,
+        on all ranks, and nexar.Error."""
+        g: Any = self
+        data, failed = _bytes_of(value, self.rank) if self.rank == root else (np.empty(0, np.uint8), None)
+        length = np.array([data.size], np.uint64)
+        g.broadcast(length, root, timeout=timeout)
+        if self.rank != root:
+            data = np.empty(int(length[0]), np.uint8)
+        g.broadcast(data, root, timeout=timeout)
+        if failed is not None:
+            raise failed
+        return value if self.rank == root else _object_of(data)
+
+    def all_gather_object(self, value: Any, *, timeout: float | None = None) -> list[Any]:
+        """Every rank's object, in rank order, on every rank."""
+        g: Any = self
+        data, failed = _bytes_of(value, self.rank)
+        counts = g.all_gather(np.array([data.size], np.uint64), timeout=timeout).ravel().tolist()
+        packed = g.all_gatherv(data, counts, timeout=timeout)
+        if failed is not None:
+            raise failed
+        return [_object_of(part) for part in np.split(packed, np.cumsum(counts)[:-1])]
+
+    def gather_object(self, value: Any, root: int = 0, *, timeout: float | None = None) -> list[Any] | None:
+        """Every rank's object, in rank order, on the root; None elsewhere."""
+        g: Any = self
+        data, failed = _bytes_of(value, self.rank)
+        counts = g.all_gather(np.array([data.size], np.uint64), timeout=timeout).ravel().tolist()
+        padded = np.zeros(max(counts), np.uint8)
+        padded[:data.size] = data
+        rows = g.gather(padded, root=root, timeout=timeout)
+        if failed is not None:
+            raise failed
+        return None if rows is None else [_object_of(row[:count]) for row, count in zip(rows, counts)]
+
+    def send_object(self, value: Any, to: int, tag: int = 0, *, timeout: float | None = None) -> None:
+        """Ends when the other rank has it. Receive it with recv_object: it is one message, or two."""
+        g: Any = self
+        data, failed = _bytes_of(value, self.rank)
+        head = np.empty(_HEAD + min(data.size, _INLINE), np.uint8)
+        head[:_HEAD].view(np.uint64)[0] = data.size
+        head[_HEAD:] = data[:_INLINE]
+        g.send(head, to, tag, timeout=timeout)
+        if data.size > _INLINE:
+            g.send(data[_INLINE:], to, tag, timeout=timeout)
+        if failed is not None:
+            raise failed
+
+    def recv_object(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, timeout: float | None = None) -> tuple[Any, int, int]:
+        """(the object, its source, its tag). Two threads must not receive objects of one source and tag at once."""
+        g: Any = self
+        head = np.empty(_HEAD + _INLINE, np.uint8)
+        source, tag, _ = g.recv(head, source, tag, timeout=timeout)
+        data = np.empty(int(head[:_HEAD].view(np.uint64)[0]), np.uint8)
+        data[:_INLINE] = head[_HEAD:_HEAD + data.size]
+        if data.size > _INLINE:
+            g.recv(data[_INLINE:], source, tag, timeout=timeout)
+        return _object_of(data), source, tag

@@ -1,0 +1,260 @@
+"""A private cluster for tests: daemons of the ordinary user, in a temporary folder, on addresses of the loopback device.
+
+    import nexar.testing
+
+    def work(group, factor):
+        return group.all_reduce(group.rank * factor)
+
+    with nexar.testing.cluster(nodes=2, ranks=4) as cluster:
+        assert cluster.run(work, 10) == [60, 60, 60, 60]
+
+Everything is gone at the end: processes, sockets and files; also if the test process is killed, but for the files.
+"""
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import multiprocessing
+import multiprocessing.connection
+import os
+import pathlib
+import random
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import nexar
+
+START_SECONDS = 30
+END_SECONDS = 5  # for a process that has returned its value
+_PORT = 7654
+_ATTEMPTS = 5  # at addresses that nobody else uses
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class RankFailed(Exception):
+    """A rank's function raised, its process ended, or it took too long. rank: which, the lowest of them."""
+
+    def __init__(self, rank: int, text: str) -> None:
+        super().__init__(rank, text)
+        self.rank, self.text = rank, text
+
+    def __str__(self) -> str:
+        return f"rank {self.rank}: {self.text}"
+
+
+class _NotThere(Exception):
+    """The daemon ended at its start."""
+
+
+def _end_with_parent() -> None:
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class Node:
+    """A daemon. address: of the loopback device; socket, admin_socket, log_file: paths."""
+
+    def __init__(self, number: int, folder: pathlib.Path, address: str) -> None:
+        self.number, self.address, self.folder = number, address, folder / f"node{number}"
+        self.folder.mkdir()
+        self.socket, self.admin_socket, self.log_file = (str(self.folder / name) for name in ("socket", "admin", "log"))
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, program: str, **settings: str) -> None:
+        """settings: NEXAR_... variables of the daemon."""
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("NEXAR_")}
+        command = [program, "--config", "/dev/null", "--socket", self.socket, "--admin-socket", self.admin_socket,
+                   "--state-dir", str(self.folder / "state"), "--listen", f"{self.address}:{_PORT}"]
+        with open(self.log_file, "ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+                                             env={**inherited, **settings}, preexec_fn=_end_with_parent)
+        _eventually(self._answers, f"nexard at {self.address} did not answer")
+
+    def _answers(self) -> bool:
+        if self._process is None or self._process.poll() is not None:
+            raise _NotThere(f"nexard at {self.address} ended: {self.log()}")
+        with contextlib.suppress(OSError):
+            self.ask("config")
+            return True
+        return False
+
+    def ask(self, command: str, **arguments: Any) -> Any:
+        """A request on the admin socket, as nexarctl makes them (docs/operations.md)."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(START_SECONDS)
+            connection.connect(self.admin_socket)
+            connection.sendall(json.dumps({"command": command, "arguments": arguments}).encode() + b"\n")
+            answer = json.loads(connection.makefile().readline())
+        if not answer["ok"]:
+            raise RuntimeError(f"{command}: {answer['error']}")
+        return answer["result"]
+
+    def log(self) -> str:
+        return pathlib.Path(self.log_file).read_text(errors="replace")
+
+    def kill(self) -> None:
+        """As a power cut: the ranks on it lose their session, the others get PEER_LOST."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def stop(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(5)
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+
+class Cluster:
+    """nodes: its daemons. ranks: how many processes run() starts, in blocks on the nodes: the first ones on node 0."""
+
+    def __init__(self, nodes: list[Node], ranks: int) -> None:
+        self.nodes, self.ranks = nodes, ranks
+        self._secret, self._jobs = secrets.token_hex(16), 0
+
+    def node_of(self, rank: int) -> Node:
+        return self.nodes[rank * len(self.nodes) // self.ranks]
+
+    def environment(self, rank: int, group: str = "test") -> dict[str, str]:
+        """The variables of a process that is this rank: for programs that the test starts itself."""
+        return {"NEXAR_SOCKET": self.node_of(rank).socket, "NEXAR_RANK": str(rank), "NEXAR_WORLD_SIZE": str(self.ranks),
+                "NEXAR_GROUP": group, "NEXAR_JOB_SECRET": self._secret}
+
+    def run(self, function: Callable[..., Any], *arguments: Any, timeout: float = 60) -> list[Any]:
+        """What function(group, *arguments) returned, by rank, each in a process of its own that is forked from this one.
+
+        RankFailed if one fails; after `timeout` seconds those that have not ended are killed."""
+        self._jobs += 1
+        fork = multiprocessing.get_context("fork")
+        pipes, processes = [], []
+        for rank in range(self.ranks):
+            ours, theirs = fork.Pipe()
+            environment = self.environment(rank, f"test {self._jobs}")
+            processes.append(fork.Process(target=_run_rank, args=(theirs, environment, function, arguments)))
+            processes[-1].start()
+            theirs.close()
+            pipes.append(ours)
+        try:
+            until = time.monotonic() + timeout
+            outcomes = [_outcome(pipe, until) for pipe in pipes]
+            for pipe, (kind, _) in zip(pipes, outcomes):
+                if kind == "value":
+                    pipe.send(None)
+            for process, (kind, _) in zip(processes, outcomes):
+                process.join(END_SECONDS if kind == "value" else 0)
+            return _values(outcomes)
+        finally:
+            for process in processes:
+                process.kill()
+                process.join()
+
+
+Outcome = tuple[str, Any]  # ("value", it) or ("failed", why)
+
+
+def _run_rank(pipe: Any, environment: dict[str, str], function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    _end_with_parent()
+    os.environ.update(environment)
+    try:
+        with nexar.Session() as session, session.group() as group:
+            value = function(group, *arguments)
+            group.barrier()  # so that no rank leaves while another one needs it
+        outcome: Outcome = "value", value
+    except BaseException:
+        outcome = "failed", traceback.format_exc()
+    pipe.send(outcome)
+    with contextlib.suppress(EOFError):
+        pipe.recv()  # the others may still need this process: it ends when all have
+
+
+def _outcome(pipe: Any, until: float) -> Outcome:
+    if not multiprocessing.connection.wait([pipe], max(0.0, until - time.monotonic())):
+        return "late", "it took too long, and was killed"
+    try:
+        kind, value = pipe.recv()
+        return kind, value
+    except EOFError:
+        return "failed", "its process ended"
+
+
+def _values(outcomes: list[Outcome]) -> list[Any]:
+    """A rank that waited for another one is not the first to name."""
+    for bad in ("failed", "late"):
+        failed = [(rank, text) for rank, (kind, text) in enumerate(outcomes) if kind == bad]
+        causes = [each for each in failed if "GroupError" not in each[1].splitlines()[-1]] or failed
+        if causes:
+            raise RankFailed(*causes[0])
+    return [value for _, value in outcomes]
+
+
+def _eventually(condition: Callable[[], bool], otherwise: str) -> None:
+    until = time.monotonic() + START_SECONDS
+    while not condition():
+        if time.monotonic() > until:
+            raise TimeoutError(otherwise)
+        time.sleep(0.02)  # sleep: between two looks
+
+
+def _program(given: str | None) -> str:
+    prefix = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../..")
+    for name in (given, os.environ.get("NEXAR_NEXARD"), f"{prefix}/sbin/nexard", f"{prefix}/bin/nexard",
+                 shutil.which("nexard"), "/usr/sbin/nexard", "/usr/local/sbin/nexard"):
+        if name and os.access(name, os.X_OK):
+            return name
+    raise FileNotFoundError("nexard is not installed: give its path, or set NEXAR_NEXARD")
+
+
+def _form(nodes: list[Node], program: str, settings: dict[str, str]) -> None:
+    nodes[0].start(program, NEXAR_INIT_CLUSTER="1", **settings)
+    if len(nodes) == 1:
+        return
+    token = nodes[0].ask("token_create", uses=len(nodes) - 1, lifetime_s=600)["token"]
+    for node in nodes[1:]:
+        node.start(program, NEXAR_CLUSTER_TOKEN=token, **settings)
+    names = {node.ask("status")["node"] for node in nodes}
+
+    def connected() -> bool:
+        states = [node.ask("status") for node in nodes]
+        return all({peer["node"] for peer in state["peers"] if peer["state"] == "up"} | {state["node"]} >= names
+                   for state in states)
+
+    _eventually(connected, "the nodes did not connect")
+
+
+@contextlib.contextmanager
+def cluster(nodes: int = 1, ranks: int = 1, *, nexard: str | None = None, **settings: str) -> Iterator[Cluster]:
+    """Starts `nodes` daemons and connects them; at the end removes all. settings: variables of the daemons, as
+    NEXAR_HEARTBEAT_TIMEOUT_SECS="1". nexard: the program; None: $NEXAR_NEXARD, or where it is installed.
+
+    ValueError: no nodes, or fewer ranks than nodes. FileNotFoundError: no nexard. TimeoutError: they did not connect."""
+    if nodes < 1 or ranks < nodes or nodes > 200:
+        raise ValueError(f"{nodes} nodes and {ranks} ranks; allowed: 1 to 200 nodes, and at least a rank for each")
+    program = _program(nexard)
+    for attempt in range(_ATTEMPTS):
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="nexar-"))
+        network = f"127.{random.SystemRandom().randrange(1, 255)}.{random.SystemRandom().randrange(256)}"
+        members = [Node(number, folder, f"{network}.{number + 1}") for number in range(nodes)]
+        try:
+            try:
+                _form(members, program, settings)
+            except _NotThere:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+                continue
+            yield Cluster(members, ranks)
+            return
+        finally:
+            for node in members:
+                node.stop()
+            shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,17 @@
+"""What pyproject.toml cannot say: the version, which is that of include/nexar.h, and _native for the stable ABI.
+
+    pip install bindings/python        (from the tree: the header is beside it; libnexar_c is looked for at import)
+"""
+import os
+import re
+
+from setuptools import Extension, setup
+
+include = os.path.join("..", "..", "include")
+with open(os.path.join(include, "nexar.h"), encoding="utf-8") as file:
+    numbers = dict(re.findall(r"#define NEXAR_VERSION_(MAJOR|MINOR|PATCH) (\d+)", file.read()))
+
+setup(version="{MAJOR}.{MINOR}.{PATCH}".format(**numbers),
+      ext_modules=[Extension("nexar._native", ["nexar/_native.c"], include_dirs=[include], py_limited_api=True,
+                             extra_compile_args=["-fvisibility=hidden"])],
+      options={"bdist_wheel": {"py_limited_api": "cp311"}})

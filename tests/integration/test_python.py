@@ -1,0 +1,371 @@
+"""The Python package with daemons, two nodes: both ways of a call, kinds of memory, objects, asyncio, exceptions.
+
+    node 1 ──┐
+    node 2 ──┴── switch
+"""
+import array
+import asyncio
+import ctypes
+import gc
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+from harness import *
+from nexar import _quick
+
+
+def mine(rank, count, dtype="float64"):
+    """Distinct for each rank and position."""
+    return (np.arange(count) * 7 + rank * 1000 + 1).astype(dtype)
+
+
+class Tensor:
+    """What torch.Tensor is to nexar: DLPack and nothing else. (torch itself is too large for the tests.)"""
+
+    def __init__(self, values):
+        self.values = values
+
+    def __dlpack__(self):
+        return self.values.__dlpack__()
+
+    def __dlpack_device__(self):
+        return self.values.__dlpack_device__()
+
+
+class BFloat16Tensor:
+    """The same of a type that numpy lacks: a capsule made by hand, over an array of uint16."""
+
+    class Managed(ctypes.Structure):
+        _fields_ = [*nexar._arrays._DLTensor._fields_, ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
+
+    def __init__(self, bits):
+        self.shape_, self.bits = (ctypes.c_int64 * 1)(bits.size), bits
+        self.tensor = self.Managed(bits.ctypes.data, 1, 0, 1, 4, 16, 1, self.shape_, None, 0)
+
+    def __dlpack__(self):
+        make = ctypes.pythonapi.PyCapsule_New
+        make.argtypes, make.restype = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p], ctypes.py_object
+        return make(ctypes.addressof(self.tensor), b"dltensor", None)
+
+    def __dlpack_device__(self):
+        return 1, 0
+
+
+# ---- Operations ----
+
+def every_operation(me, quick):
+    """Each on plain arrays by the quick way, and with an option by the general one."""
+    group, n = me.group(), 5
+    given = {} if quick else {"match_id": 3}
+    ranks, size = range(me.size), me.size
+    x, all_of = mine(me.rank, n), np.array([mine(r, n) for r in range(me.size)])
+    wide = np.array([mine(r, n * size) for r in ranks])
+    own = slice(me.rank * n, (me.rank + 1) * n)
+    same = np.testing.assert_array_equal
+    group.barrier(**given)
+    same(group.all_reduce(x.copy(), **given), all_of.sum(0))
+    out = np.zeros(n)
+    assert group.all_reduce(x, out, "max", **given) is out
+    same(out, all_of.max(0))
+    for root in ranks:
+        got = group.reduce(x, np.zeros(n), root=root, **given)
+        same(got, all_of.sum(0)) if me.rank == root else equal(got, None, "reduce elsewhere")
+        same(group.broadcast(x.copy(), root, **given), all_of[root])
+        got = group.gather(x, np.zeros((size, n)) if me.rank == root else None, root, **given)
+        same(got, all_of) if me.rank == root else equal(got, None, "gather elsewhere")
+        got = group.gather(x, root=root, **given)
+        same(got, all_of) if me.rank == root else equal(got, None, "gather elsewhere")
+        same(group.scatter(wide[me.rank] if me.rank == root else None, np.zeros(n), root, **given), wide[root][own])
+    same(group.all_gather(x, np.zeros((size, n)), **given), all_of)
+    same(group.all_gather(x, **given), all_of)
+    same(group.reduce_scatter(wide[me.rank], np.zeros(n), **given), wide.sum(0)[own])
+    same(group.all_to_all(wide[me.rank], np.zeros(n * size), **given), wide[:, own].ravel())
+    same(group.scan(x, np.zeros(n), **given), all_of[:me.rank + 1].sum(0))
+    if me.rank:
+        same(group.exclusive_scan(x, np.zeros(n), **given), all_of[:me.rank].sum(0))
+    else:
+        group.exclusive_scan(x, np.zeros(n), **given)
+    counts = [r + 1 for r in ranks]
+    same(group.all_gatherv(mine(me.rank, me.rank + 1), counts, **given), np.concatenate([mine(r, r + 1) for r in ranks]))
+    for dtype in ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32", "bool"):
+        same(group.all_reduce(mine(me.rank, 3, dtype), op="max", **given), np.max([mine(r, 3, dtype) for r in ranks], 0))
+    after = {} if quick else {"timeout": 20}
+    to, source = (me.rank + 1) % size, (me.rank - 1) % size
+    sending = group.send_start(x, to, 7)
+    got = np.zeros(n + 2)
+    equal(group.recv(got, source, 7, **after), (source, 7, n), "received")
+    same(got[:n], all_of[source])
+    sending.wait()
+    receiving = group.recv_start(got, source, 8)
+    group.send(x, to, 8, **after)
+    receiving.wait()
+    return "right"
+
+
+def test_every_operation_gives_what_numpy_gives_by_both_ways(cluster):
+    """Distinct values for each rank and position."""
+    for quick in {_quick._native is not None, False}:
+        for placement in ([1, 1], [1, 2, 1], [2, 1, 1, 2]):
+            equal(set(run([cluster[n] for n in placement], every_operation, quick)), {"right"}, f"quick: {quick}")
+
+
+def other_memory(me):
+    group, ranks = me.group(), range(me.size)
+    same = np.testing.assert_array_equal
+    total = sum(mine(r, 4) for r in ranks)
+    numbers = array.array("d", mine(me.rank, 4))
+    assert group.all_reduce(numbers) is numbers
+    same(numbers, total)
+    tensor = Tensor(mine(me.rank, 4))
+    assert group.all_reduce(tensor) is tensor
+    same(tensor.values, total)
+    same(group.all_gather(Tensor(mine(me.rank, 4))), [mine(r, 4) for r in ranks])
+    bits = np.array([0x3F80 + 0x80 * me.rank], np.uint16)  # 1, 2, 4, ... as bfloat16
+    group.all_reduce(BFloat16Tensor(bits), op="max")
+    equal(int(bits[0]), 0x3F80 + 0x80 * (me.size - 1), "bfloat16")
+    text = bytearray(b"rank %d" % me.rank)
+    group.broadcast(memoryview(text), root=1)
+    equal(bytes(text), b"rank 1", "a buffer")
+    equal(group.all_reduce(me.rank + 1), sum(r + 1 for r in ranks), "a number")
+    equal(group.all_reduce(me.rank == 1, op="lor"), True, "a truth value")
+    equal(group.all_reduce([me.rank, 2.5]), [sum(ranks), 2.5 * me.size], "a list")
+    equal(group.all_gather(me.rank * 10), [r * 10 for r in ranks], "numbers")
+    equal(group.all_to_all([me.rank * 10 + r for r in ranks]), [r * 10 + me.rank for r in ranks], "lists")
+    return True
+
+
+def test_buffers_tensors_numbers_and_lists_work_and_are_not_copied(cluster):
+    """[U18]"""
+    equal(run([cluster[1], cluster[2], cluster[1]], other_memory), [True] * 3, "ranks")
+
+
+def objects(me):
+    group, ranks = me.group(), range(me.size)
+    def thing(r):
+        return {"rank": r, "long": "x" * (10000 * r), "set": {r, "a"}}
+    for root in ranks:
+        equal(group.bcast_object(thing(root) if me.rank == root else None, root), thing(root), "bcast_object")
+        equal(group.gather_object(thing(me.rank), root), [thing(r) for r in ranks] if me.rank == root else None, "gather")
+    equal(group.all_gather_object(thing(me.rank)), [thing(r) for r in ranks], "all_gather_object")
+    if me.rank == 0:
+        for r in ranks[1:]:
+            got = group.recv_object(r)
+            equal(got, (thing(r), r, r + 5), "recv_object")
+    else:
+        group.send_object(thing(me.rank), 0, me.rank + 5)
+    try:  # a lambda cannot be pickled
+        group.bcast_object(lambda: 0, root=1)
+    except Exception as error:
+        failed = type(error).__name__, str(error)
+    group.barrier()  # and all are in step
+    return failed
+
+
+def test_objects_of_any_size_arrive_and_one_that_cannot_be_pickled_is_an_error_on_all_ranks(cluster):
+    """[U18]"""
+    outcomes = run([cluster[1], cluster[2], cluster[2]], objects)
+    for rank in (0, 2):
+        equal(outcomes[rank][0], "ValueError", "the others'")
+        contains(outcomes[rank][1], "rank 1 could not pickle its object")
+
+
+# ---- asyncio ----
+
+def awaits(me):
+    group = me.group()
+
+    async def work():
+        requests = [group.all_reduce_start(mine(me.rank, 3) + step) for step in range(20)]
+        ticks = asyncio.create_task(ticking())
+        got = await asyncio.gather(*requests)
+        for step, result in enumerate(got):
+            np.testing.assert_array_equal(result, sum(mine(r, 3) + step for r in range(me.size)))
+        given_up = group.recv_start(np.zeros(1), (me.rank + 1) % me.size, 99)  # that nobody sends
+        given_up.future().cancel()
+        try:
+            await group.recv_start(np.zeros(1), (me.rank + 1) % me.size, 98, timeout=0.2)
+        except TimeoutError as error:
+            late = error.name
+        ticks.cancel()
+        if me.rank == 0:
+            await asyncio.sleep(0.3)  # sleep: the others wait in their event loops meanwhile
+        await group.barrier_start()
+        return late, me.fails(given_up.wait, 10).name
+
+    async def ticking():
+        while True:
+            await asyncio.sleep(0.01)  # sleep: another task of the loop
+
+    return *asyncio.run(work()), len(group._connection.readers)
+
+
+def test_requests_can_be_awaited_and_the_loop_goes_on_meanwhile(cluster):
+    """[U18]"""
+    equal(run([cluster[1], cluster[2], cluster[1]], awaits), [("TIMED_OUT", "CANCELLED", 0)] * 3, "late; given up; readers that are left")
+
+
+def calls_back(me):
+    group, ended = me.group(), []
+    request = group.all_reduce_start(mine(me.rank, 3))
+    request.add_done_callback(lambda r: ended.append(r.completion.name))
+    request.wait()
+    request.add_done_callback(lambda r: ended.append("later"))
+    return ended
+
+
+def test_callbacks_are_called_at_the_end_and_at_once_when_it_has_ended(cluster):
+    equal(run([cluster[1], cluster[2]], calls_back), [["OK", "later"]] * 2, "what was called")
+
+
+# ---- Requests, errors, Ctrl-C ----
+
+def drops(me):
+    session = me.session(slots=16)
+    group = me.group(session)
+    for _ in range(100):  # of 16 slots
+        group.recv_start(np.zeros(1), 1 - me.rank, 5)
+    gc.collect()
+    group.barrier()
+    return group.all_reduce(me.rank)
+
+
+def test_a_dropped_request_frees_its_slot(cluster):
+    """[U18] In 0.1.0 it leaked."""
+    equal(run([cluster[1], cluster[2]], drops), [1, 1], "sums")
+
+
+def is_late(me):
+    group = me.group()
+    me.mark()
+    if me.rank == 1:
+        me.wait_for_go()
+    try:
+        group.barrier(timeout=0.2)
+    except nexar.Error as error:
+        again = pickle.loads(pickle.dumps(error))
+        return (type(error).__name__, isinstance(error, TimeoutError), error.rank, str(error) == str(again),
+                again.rank == error.rank, again.host == error.host)
+    return None
+
+
+def test_a_deadline_is_a_TimeoutError_that_pickles(cluster):
+    """[U18]"""
+    job = Job([cluster[1], cluster[2]], is_late)
+    job.await_marks()
+    equal(job.outcomes(0)[0], ("TimedOut", True, 1, True, True, True), "the error")
+    job.go(1)
+    job.outcomes(1)
+
+
+def interrupted(me, quick):
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    group = me.group()
+    group.barrier()
+    me.mark()
+    if me.rank == 1:
+        me.wait_for_go()
+        return me.fails(group.barrier).name
+    try:
+        group.barrier() if quick else group.barrier(match_id=0, timeout=25)
+    except KeyboardInterrupt:
+        me.mark()
+    group.barrier()
+    return "next"
+
+
+def test_ctrl_c_ends_a_wait_on_all_ranks_and_the_next_operation_works(cluster):
+    for quick in (True, False):
+        job = Job([cluster[1], cluster[2]], interrupted, quick)
+        job.await_marks()
+        time.sleep(0.2)  # sleep: rank 0 goes into its wait; before that Ctrl-C would end the test function itself
+        job[0].kill(signal.SIGINT)
+        job[0].await_mark()
+        job.go(1)
+        equal(job.outcomes(1), ["ABORTED"], "rank 1")
+        job[0].kill()
+
+
+def raises(me):
+    group = me.group()
+    group.barrier()
+    if me.rank == 1:
+        try:
+            with group:
+                raise ValueError("row 7 is empty")
+        except ValueError:
+            return None
+    errors = [me.fails(group.all_reduce, np.zeros(3)), me.fails(group.barrier)]
+    return [(error.name, error.rank, error.text.split("lost: ")[1]) for error in errors]
+
+
+def test_a_rank_that_leaves_by_an_exception_aborts_its_group_with_its_text(cluster):
+    """[U18] [F22] In 0.1.0 the others read that it had freed the group."""
+    for nodes in ([1, 1, 1], [1, 2, 1]):
+        outcomes = run([cluster[n] for n in nodes], raises)
+        for rank in (0, 2):
+            equal(outcomes[rank], [("PEER_LOST", 1, "it aborted the group: ValueError: row 7 is empty")] * 2, "the others")
+
+
+PROGRAM = """
+import numpy, nexar
+session = nexar.Session()
+group = session.group()
+group.barrier()
+if group.rank == 1:
+    raise OSError("the disk is full")
+try:
+    group.barrier()
+except nexar.GroupError as error:
+    print(error.rank, error.text)
+"""
+
+
+def test_an_exception_that_ends_the_program_aborts_its_groups(cluster):
+    """[U18]"""
+    def starts(rank):
+        from harness.ranks import environment_of
+        from harness.system import enter
+        return subprocess.Popen(
+            [sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={**os.environ, **environment_of(cluster[1], rank, 2, "ends"), "PYTHONPATH": os.path.dirname(os.path.dirname(nexar.__file__))},
+            preexec_fn=lambda: enter(cluster[1].network.namespace(cluster[1].host)))
+    both = [starts(rank) for rank in (0, 1)]
+    (out, trouble), (_, traceback) = (each.communicate(timeout=30) for each in both)
+    contains(out + trouble, "it aborted the group: OSError: the disk is full")
+    contains(traceback, "OSError: the disk is full")
+
+
+def in_threads(me):
+    """Two threads, one group: one of them is refused."""
+    group, refused = me.group(), []
+    group.barrier()
+    if me.rank == 1:
+        me.mark()
+        me.wait_for_go()
+        group.barrier()
+        return None
+    thread = threading.Thread(target=group.barrier)
+    thread.start()
+    while group._gate == bytearray(1):
+        time.sleep(0.001)  # sleep: between two looks
+    for call in (group.barrier, lambda: group.barrier(match_id=1)):
+        refused.append(me.fails(call).name)
+    me.mark()
+    thread.join()
+    return refused
+
+
+def test_a_collective_beside_another_threads_is_refused_by_both_ways(cluster):
+    job = Job([cluster[1], cluster[2]], in_threads)
+    job.await_marks()
+    job.go(1)
+    equal(job.outcomes(0), [["BAD_STATE", "BAD_STATE"]], "refused")
+    job.outcomes(1)
+
+
+main(globals(), nodes=2)

@@ -1,0 +1,84 @@
+"""nexar.testing.cluster: private daemons of an ordinary user, on the loopback device of the host itself."""
+import glob
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+from harness import *
+import nexar.testing
+
+NOBODY = 65534
+SCRIPT = """
+import os, sys, numpy as np, nexar.testing
+def work(group, factor):
+    mine = np.arange(5.0) * factor + group.rank * 100
+    return group.all_reduce(mine).tolist(), len({group.node(r) for r in range(group.size)}), os.getpid()
+with nexar.testing.cluster(nodes=2, ranks=4) as cluster:
+    got = cluster.run(work, 3)
+    print(os.getuid(), sorted({str(each[:2]) for each in got}), len({each[2] for each in got}), os.path.dirname(cluster.nodes[0].folder))
+"""
+
+
+def of_user(folder):
+    """A copy of package, library and daemon that every user may read."""
+    place = pathlib.Path(folder)
+    place.chmod(0o755)
+    subprocess.run(["cp", "-rL", os.path.dirname(nexar.__file__), place / "nexar"], check=True)
+    for variable, name in (("NEXAR_LIBRARY", "libnexar_c.so.0.2"), ("NEXAR_TEST_NEXARD", "nexard")):
+        subprocess.run(["cp", "-L", os.environ[variable], place / name], check=True)
+    subprocess.run(["chmod", "-R", "a+rX", place], check=True)
+    return {"PYTHONPATH": str(place), "NEXAR_LIBRARY": str(place / "libnexar_c.so.0.2"), "NEXAR_NEXARD": str(place / "nexard"),
+            "PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def test_an_ordinary_user_gets_a_cluster_and_nothing_is_left_of_it(cluster):
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        environment = of_user(folder)
+        user = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.getuid() == 0 else {}
+        done = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, timeout=120,
+                              cwd="/", **user)
+        equal(done.returncode, 0, done.stderr)
+        uid, rest = done.stdout.split(" ", 1)
+        equal(int(uid), NOBODY if user else os.getuid(), "the user")
+        want = [float(4 * 3 * i + 600) for i in range(5)]
+        contains(rest, f"['({want}, 2)'] 4 ")
+        equal(glob.glob(rest.split()[-1] + "*"), [], "what is left in the temporary folder")
+        equal(subprocess.run(["pgrep", "-f", folder], capture_output=True, text=True).stdout, "", "what still runs")
+
+
+def fails_on_2(group):
+    if group.rank == 2:
+        raise ValueError("row 7 is empty")
+    group.barrier()
+
+
+def never_ends(group):
+    if group.rank == 0:
+        os.kill(os.getpid(), 19)  # SIGSTOP
+    group.barrier(timeout=nexar.NO_TIMEOUT)
+
+
+def test_a_rank_that_fails_or_stops_is_named(cluster):
+    with nexar.testing.cluster(nodes=1, ranks=3, nexard=os.environ["NEXAR_TEST_NEXARD"]) as private:
+        for function, rank, text in ((fails_on_2, 2, "ValueError: row 7 is empty"), (never_ends, 0, "took too long")):
+            try:
+                private.run(function, timeout=3)
+                raise AssertionError("it should have failed")
+            except nexar.testing.RankFailed as failed:
+                equal(failed.rank, rank, str(failed))
+                contains(str(failed), text)
+        equal(private.run(lambda group: group.all_reduce(1)), [3, 3, 3], "the next job")
+
+
+def test_wrong_arguments_are_refused(cluster):
+    for nodes, ranks in ((0, 1), (2, 1), (201, 300)):
+        try:
+            with nexar.testing.cluster(nodes, ranks):
+                raise AssertionError("it should have been refused")
+        except ValueError as error:
+            contains(str(error), "allowed: 1 to 200 nodes")
+
+
+main(globals(), nodes=1)

@@ -1,0 +1,27 @@
+"""A program as users write it, for mypy --strict: nothing here runs."""
+import array
+
+import nexar
+import numpy as np
+
+
+def work(group: nexar.Group) -> int:
+    x = np.zeros(4)
+    group.all_reduce(x)
+    group.all_reduce(array.array("d", [1.0]), op="max", timeout=1.5)
+    request: nexar.Request = group.all_gather_start(x, match_id=7)
+    request.wait(timeout=1)
+    source, tag, elements = group.recv(x, tag=3)
+    try:
+        group.barrier()
+    except nexar.TimedOut as late:
+        return late.rank or 0
+    return source + tag + elements
+
+
+async def waits(group: nexar.Group) -> None:
+    await group.barrier_start()
+
+
+with nexar.Session() as session, session.group() as everybody:
+    work(everybody)
