@@ -17,9 +17,9 @@
  *             nexar_op_options) it always is. Better: a group per thread, opened under another name.
  *             Messages may be sent and received on one group by any number of threads.
  *   Blocking  Nothing blocks except: nexar_session_open and nexar_group_open; short exchanges with the local
- *             daemon (nexar_group_node, nexar_group_free, nexar_alloc, nexar_free, nexar_register_memfd,
- *             nexar_unregister); blocking operations; and the waits. There are no hidden threads and no signal
- *             handlers.
+ *             daemon (nexar_group_node, nexar_group_free, nexar_group_abort, nexar_alloc, nexar_free,
+ *             nexar_register_memfd, nexar_unregister); blocking operations; and the waits. There are no hidden threads
+ *             and no signal handlers.
  *   Timeouts  int64_t milliseconds, the same everywhere: NEXAR_TIMEOUT_DEFAULT, NEXAR_TIMEOUT_NONE, 0: do not
  *             wait, or a positive number. A collective refuses 0, because its ranks never arrive in one instant.
  *             No call hangs: when the daemon's process ends, every pending call ends at once with
@@ -546,6 +546,13 @@ NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_group_open_start(nexar_session* se
  * NEXAR_OK. */
 NEXAR_API nexar_status nexar_group_free(nexar_group* group);
 
+/* Leaves the group and ends it: for a rank that cannot continue, and must not keep the others waiting. As if this
+ * process had crashed now, except that it runs on: all other ranks get PEER_LOST naming this rank, whatever they have
+ * called so far, and its text has `reason` (NULL: none; one line: control characters become blanks, and at most 384
+ * bytes are kept). What all ranks had started before may still succeed. This rank's pending requests, its sends too,
+ * end with CLOSED. Does not wait for other ranks. The handle is closed on NEXAR_OK. */
+NEXAR_API nexar_status nexar_group_abort(nexar_group* group, const char* reason);
+
 NEXAR_API nexar_status nexar_group_rank(nexar_group* group, uint32_t* rank);
 NEXAR_API nexar_status nexar_group_size(nexar_group* group, uint32_t* size);
 /* 1 for a group as it was opened; each recovery adds 1. */
@@ -672,6 +679,22 @@ NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_reduce_scatter_start(nexar_group* 
                                                                    const nexar_op_options* options,
                                                                    nexar_request* request);
 
+/* nexar_reduce_scatter with blocks of different lengths: `in` is one block after the other in rank order, without gaps,
+ * of counts[0] + ... + counts[size - 1] elements; block r of the reduction, counts[r] elements, arrives in `out` of
+ * rank r. counts has size entries, the same on every rank (else MISMATCH), and is read before the call returns. In
+ * place: the result replaces this rank's block, behind counts[0] + ... + counts[rank - 1] elements of in, and the other
+ * blocks are unspecified afterwards; in == out and out == that place mean the same. Where a count is 0, out may be
+ * NULL. INVALID_ARGUMENT also if counts is NULL, or the sum of counts times size and the size of dtype overflows
+ * 2^63. */
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_reduce_scatterv(nexar_group* group, const void* in, void* out,
+                                                              const uint64_t* counts, nexar_dtype dtype,
+                                                              nexar_reduce_op op, const nexar_op_options* options);
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_reduce_scatterv_start(nexar_group* group, const void* in, void* out,
+                                                                    const uint64_t* counts, nexar_dtype dtype,
+                                                                    nexar_reduce_op op,
+                                                                    const nexar_op_options* options,
+                                                                    nexar_request* request);
+
 /* `in` and `out` are size blocks of count elements. Block r of `in` arrives in `out` of rank r, as the block with this
  * rank's number. In place: in == out. */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_all_to_all(nexar_group* group, const void* in, void* out,
@@ -681,6 +704,24 @@ NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_all_to_all_start(nexar_group* grou
                                                                uint64_t count, nexar_dtype dtype,
                                                                const nexar_op_options* options,
                                                                nexar_request* request);
+
+/* The same with blocks of different lengths, which only their two ranks know: `in` is one block after the other in rank
+ * order, without gaps; block r, of send_counts[r] elements, arrives in `out` of rank r, where the blocks of all ranks
+ * stand in the same way: of rank r receive_counts[r] elements. Both lists have size entries, are this rank's own, and
+ * are read before the call returns. What rank s sends to rank r must be what r receives from s: else MISMATCH, which
+ * names both, and nothing of that block is written. There is no in place: in and out may not overlap. A side without
+ * elements may be NULL. The operation is not staged: ordinary memory must fit into scratch_limit, or the call fails
+ * with NO_MEMORY. INVALID_ARGUMENT also if a list is NULL, or the bytes of one side overflow 2^63. */
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_all_to_allv(nexar_group* group, const void* in,
+                                                          const uint64_t* send_counts, void* out,
+                                                          const uint64_t* receive_counts, nexar_dtype dtype,
+                                                          const nexar_op_options* options);
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_all_to_allv_start(nexar_group* group, const void* in,
+                                                                const uint64_t* send_counts, void* out,
+                                                                const uint64_t* receive_counts,
+                                                                nexar_dtype dtype,
+                                                                const nexar_op_options* options,
+                                                                nexar_request* request);
 
 /* Every rank's count elements of `in`, in rank order, in `out` (size * count elements) on rank root only; out is not
  * looked at elsewhere and may be NULL there. In place, at the root: its block is already at its place in out; in == out
@@ -693,6 +734,21 @@ NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_gather_start(nexar_group* group, c
                                                            const nexar_op_options* options,
                                                            nexar_request* request);
 
+/* nexar_gather with blocks of different lengths: rank r gives counts[r] elements, and out, on rank root only, has room
+ * for all of them: the blocks stand there one after the other, in rank order, without gaps. counts has size entries,
+ * the same on every rank, and is read before the call returns. A difference is MISMATCH; but a rank that has nothing
+ * to give or to wait for, by its own list, may have ended well before. In place, at the root: its block is already at
+ * its place in out, behind counts[0] + ... + counts[root - 1] elements; in == out and in == that place mean the same.
+ * Where a count is 0, in may be NULL. INVALID_ARGUMENT also if counts is NULL, or the sum of counts times size and the
+ * size of dtype overflows 2^63. */
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_gatherv(nexar_group* group, const void* in, void* out,
+                                                      const uint64_t* counts, nexar_dtype dtype, uint32_t root,
+                                                      const nexar_op_options* options);
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_gatherv_start(nexar_group* group, const void* in, void* out,
+                                                            const uint64_t* counts, nexar_dtype dtype,
+                                                            uint32_t root, const nexar_op_options* options,
+                                                            nexar_request* request);
+
 /* Block r of rank root's `in` (size blocks of count elements) arrives in `out` (count elements) of rank r; in is not
  * looked at elsewhere and may be NULL there. In place, at the root: its block stays where it is; in == out and
  * out == in + root * count mean the same. No block of in is written. */
@@ -703,6 +759,19 @@ NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_scatter_start(nexar_group* group, 
                                                             uint64_t count, nexar_dtype dtype, uint32_t root,
                                                             const nexar_op_options* options,
                                                             nexar_request* request);
+
+/* nexar_scatter with blocks of different lengths: `in`, on rank root only, is one block after the other in rank order,
+ * without gaps; block r, of counts[r] elements, arrives in `out` of rank r. counts is as in nexar_gatherv. In place, at
+ * the root: its block stays where it is, behind counts[0] + ... + counts[root - 1] elements of in; in == out and out ==
+ * that place mean the same. No block of in is written. Where a count is 0, out may be NULL. INVALID_ARGUMENT also as
+ * for nexar_gatherv. */
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_scatterv(nexar_group* group, const void* in, void* out,
+                                                       const uint64_t* counts, nexar_dtype dtype, uint32_t root,
+                                                       const nexar_op_options* options);
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_scatterv_start(nexar_group* group, const void* in, void* out,
+                                                             const uint64_t* counts, nexar_dtype dtype,
+                                                             uint32_t root, const nexar_op_options* options,
+                                                             nexar_request* request);
 
 /* The reductions of the ranks so far: on rank r out[i] = ((in_0[i] op in_1[i]) op in_2[i]) ... op in_r[i]; count
  * elements. The ranks are combined in exactly this order, each rounded to dtype: the same inputs give the same bits

@@ -105,8 +105,10 @@ Result<void> Connection::dial(const ConnectOptions& options, Time until) {
                                              "or name the socket of another "
                                              "daemon in NEXAR_SOCKET");
         if (errno == EACCES)
-            return fail(io_error("this user may not use " + options.path + " (ls -l " + options.path +
-                                 " says who may, also of its directory)"));
+            return fail(
+                io_error("this user may not use " + options.path + " (ls -l " + options.path +
+                         " says who may, also of its directory; \"user_shut_out\" in the daemon's log: "
+                         "more of this user's connections than it can close)"));
         if (errno == EPROTOTYPE)
             return fail(io_error(options.path +
                                  " is another kind of socket; perhaps the admin or status socket. The "

@@ -294,6 +294,11 @@ nexar_status nexar_group_free(nexar_group* handle) {
     return done ? NEXAR_OK : failed("group_free", done.error());
 }
 
+nexar_status nexar_group_abort(nexar_group* handle, const char* reason) {
+    auto done = abort_group(number_of(handle), reason ? reason : "");
+    return done ? NEXAR_OK : failed("group_abort", done.error());
+}
+
 nexar_status nexar_group_rank(nexar_group* handle, uint32_t* rank) {
     auto pinned = group_of(handle);
     if (!pinned) return failed("group_rank", pinned.error());

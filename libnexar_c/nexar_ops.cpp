@@ -83,6 +83,9 @@ nexar_status run(nexar_group* handle, const Operation& operation, const nexar_op
 #define NEXAR_TAKES_data , void *data, uint64_t count, nexar_dtype dtype
 #define NEXAR_TAKES_in_out , const void *in, void *out, uint64_t count, nexar_dtype dtype
 #define NEXAR_TAKES_in_out_counts , const void *in, void *out, const uint64_t *counts, nexar_dtype dtype
+#define NEXAR_TAKES_in_out_own_counts                                                         \
+    , const void *in, const uint64_t *send_counts, void *out, const uint64_t *receive_counts, \
+        nexar_dtype dtype
 #define NEXAR_TAKES_moves
 #define NEXAR_TAKES_reduces , nexar_reduce_op op
 #define NEXAR_TAKES_unrooted
@@ -91,6 +94,8 @@ nexar_status run(nexar_group* handle, const Operation& operation, const nexar_op
 #define NEXAR_MAKES_data .in = data, .out = data, .count = count, .dtype = dtype,
 #define NEXAR_MAKES_in_out .in = in, .out = out, .count = count, .dtype = dtype,
 #define NEXAR_MAKES_in_out_counts .in = in, .out = out, .dtype = dtype, .counts = counts,
+#define NEXAR_MAKES_in_out_own_counts \
+    .in = in, .out = out, .dtype = dtype, .counts = send_counts, .receive_counts = receive_counts,
 #define NEXAR_MAKES_moves
 #define NEXAR_MAKES_reduces .op = op,
 #define NEXAR_MAKES_unrooted

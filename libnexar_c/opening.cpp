@@ -1,6 +1,8 @@
 // See opening.hpp.
 #include "opening.hpp"
 
+#include <algorithm>
+
 #include "tables.hpp"
 
 namespace nexar::c {
@@ -20,7 +22,8 @@ Result<Slot> start_opening(Session& session, const GroupRequest& wanted, bool bl
     raw->handle = label.group;  // no other thread knows the handle yet
     nexar_shm_descriptor d{};
     d.kind = NEXAR_CMD_GROUP_OPEN;
-    const nexar_shm_group_open payload = payload_of(wanted);
+    nexar_shm_payload payload{};
+    payload.group_open = payload_of(wanted);
     auto slot = session.submit(d, {}, label, &payload);
     if (!slot) finish_opening(label.group, {}, false);
     return slot;
@@ -41,7 +44,17 @@ void finish_opening(uint64_t handle, const nexar_shm_result& result, bool well) 
     pin->open.store(true, std::memory_order_release);
 }
 
-Result<void> free_group(uint64_t handle) {
+namespace {
+
+// The bytes of at most `most` that end with a whole character of UTF-8.
+size_t whole_characters(std::string_view text, size_t most) {
+    if (text.size() <= most) return text.size();
+    while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xC0) == 0x80) --most;
+    return most;
+}
+
+// `aborted`: why the rank ends the group, not only its own part in it.
+Result<void> leave_group(uint64_t handle, const nexar_shm_payload* aborted) {
     GroupPin group;
     const auto found = groups().pin(handle, group);
     if (found != Groups::Found::open || !group->open.load(std::memory_order_acquire))
@@ -54,10 +67,10 @@ Result<void> free_group(uint64_t handle) {
     auto session = session_of(group->session);
     if (session && !(*session)->unusable()) {
         nexar_shm_descriptor d{};
-        d.kind = NEXAR_CMD_GROUP_FREE;
+        d.kind = aborted ? NEXAR_CMD_GROUP_ABORT : NEXAR_CMD_GROUP_FREE;
         d.group = group->membership;
         d.epoch = group->epoch;
-        auto done = (*session)->command(d);
+        auto done = (*session)->command(d, aborted);
         if (!done && !(*session)->unusable()) {
             group->freeing.store(false);
             return fail(done.error());
@@ -66,6 +79,21 @@ Result<void> free_group(uint64_t handle) {
     GroupPin closed;
     groups().close(handle, closed);
     return {};
+}
+
+}  // namespace
+
+Result<void> free_group(uint64_t handle) {
+    return leave_group(handle, nullptr);
+}
+
+Result<void> abort_group(uint64_t handle, std::string_view reason) {
+    nexar_shm_payload payload{};
+    const std::string_view part =
+        reason.substr(0, whole_characters(reason, sizeof payload.group_abort.reason));
+    payload.group_abort.reason_bytes = static_cast<uint32_t>(part.size());
+    std::ranges::copy(part, payload.group_abort.reason);
+    return leave_group(handle, &payload);
 }
 
 void close_groups_of(uint64_t session) {

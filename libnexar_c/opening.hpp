@@ -1,6 +1,8 @@
 // Opening and freeing groups: from a GroupRequest to a group's handle, and its end.
 #pragma once
 
+#include <string_view>
+
 #include "group.hpp"
 #include "session.hpp"
 
@@ -14,6 +16,7 @@ Result<Slot> start_opening(Session& session, const GroupRequest& wanted, bool bl
 void finish_opening(uint64_t group, const nexar_shm_result& result, bool well);
 // Leaves the group; the handle is closed only on success.
 Result<void> free_group(uint64_t handle);
+Result<void> abort_group(uint64_t handle, std::string_view reason);  // what is too long is cut
 // Closes the handles of all groups of a closed session.
 void close_groups_of(uint64_t session);
 

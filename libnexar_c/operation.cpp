@@ -39,6 +39,46 @@ Result<void> check_codes(const Group& group, const Operation& o) {
     return {};
 }
 
+Result<void> read_lists(const Group& group, const Operation& o, Checked& out) {
+    const OpRow& row = row_of(o);
+    if (has_counts(row)) {
+        if (o.counts == nullptr) return fail(Errc::invalid_argument, "counts is NULL");
+        NEXAR_TRY(out.counts, Counts::of({o.counts, group.size}));
+        out.count = out.counts->sum();
+        out.own_begin = out.counts->begin(group.rank);
+    }
+    if (has_own_counts(row)) {
+        if (o.counts == nullptr || o.receive_counts == nullptr)
+            return fail(Errc::invalid_argument,
+                        o.counts == nullptr ? "send_counts is NULL" : "receive_counts is NULL");
+        out.own_counts.emplace();
+        NEXAR_TRY(out.own_counts->sends, Counts::of({o.counts, group.size}));
+        NEXAR_TRY(out.own_counts->receives, Counts::of({o.receive_counts, group.size}));
+    }
+    return {};
+}
+
+// Of the sides. An error: so many bytes do not exist, of one side or of all ranks' together.
+Result<SideElements> bytes_of_sides(const Group& group, const Operation& o, const Checked& c) {
+    const OpRow& row = row_of(o);
+    uint64_t block = 0, all = 0;
+    if (__builtin_mul_overflow(c.count, c.element, &block) ||
+        __builtin_mul_overflow(block, group.size, &all) || all >> 63 != 0)
+        return fail(Errc::invalid_argument,
+                    "count is " + std::to_string(c.count) + ": that many bytes do not exist");
+    const SideElements own =
+        own_elements(c.counts ? &*c.counts : nullptr, c.own_counts ? &*c.own_counts : nullptr, group.rank);
+    const SideElements elements =
+        elements_of(row, c.count, own, blocks_of(row, group.size, group.rank, o.peer));
+    SideElements bytes;
+    if (__builtin_mul_overflow(elements.in, c.element, &bytes.in) ||
+        __builtin_mul_overflow(elements.out, c.element, &bytes.out) || (bytes.in | bytes.out) >> 63 != 0)
+        return fail(Errc::invalid_argument, "the counts are together " + std::to_string(elements.in) +
+                                                " and " + std::to_string(elements.out) +
+                                                ": that many bytes do not exist");
+    return bytes;
+}
+
 Result<Checked> check(const Group& group, const Operation& o) {
     NEXAR_TRY_VOID(check_codes(group, o));
     Checked out;
@@ -47,22 +87,11 @@ Result<Checked> check(const Group& group, const Operation& o) {
     const OpRow& row = row_of(o);
     out.count = o.count;
     out.own_begin = group.rank * o.count;
-    if (has_counts(row)) {
-        if (o.counts == nullptr) return fail(Errc::invalid_argument, "counts is NULL");
-        NEXAR_TRY(out.counts, Counts::of({o.counts, group.size}));
-        out.count = out.counts->sum();
-        out.own_begin = out.counts->begin(group.rank);
-    }
-    uint64_t block = 0, all = 0;
-    if (__builtin_mul_overflow(out.count, out.element, &block) ||
-        __builtin_mul_overflow(block, group.size, &all) || all >> 63 != 0)
-        return fail(Errc::invalid_argument,
-                    "count is " + std::to_string(out.count) + ": that many bytes do not exist");
+    NEXAR_TRY_VOID(read_lists(group, o, out));
+    NEXAR_TRY(const SideElements bytes, bytes_of_sides(group, o, out));
     const auto* in = static_cast<const std::byte*>(o.in);
     const auto* memory = static_cast<const std::byte*>(o.out);
-    const SideElements elements = elements_of(row, out.count, out.counts ? out.counts->of(group.rank) : 0,
-                                              blocks_of(row, group.size, group.rank, o.peer));
-    out.in = {in, elements.in * out.element}, out.out = {memory, elements.out * out.element};
+    out.in = {in, bytes.in}, out.out = {memory, bytes.out};
     // In place where one side is a block of the other: the caller may pass the start of the larger side for
     // both. A rank with one side passes anything as the other one.
     const uint64_t mine = out.own_begin * out.element;

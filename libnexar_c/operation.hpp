@@ -15,7 +15,8 @@ struct Operation {
     void* out = nullptr;
     uint64_t count = 0;
     nexar_dtype dtype = NEXAR_F32;     // 0, also where there are no elements
-    const uint64_t* counts = nullptr;  // of a row that has_counts(): one for each rank
+    const uint64_t* counts = nullptr;  // of a row that has_counts(): one for each rank; else what is sent
+    const uint64_t* receive_counts = nullptr;  // of a row that has_own_counts()
     nexar_reduce_op op = NEXAR_SUM;
     uint32_t peer = 0;  // root, destination or source
     uint64_t tag = 0;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "core/operations.hpp"
 
@@ -63,6 +64,7 @@ class Planner {
     void copy_in(const ScratchBlock& block, uint64_t at);
     void copy_out(const ScratchBlock& block, uint64_t at);
     Result<void> stage(Cut cut);
+    void limit_to_own(StagedSide& side, const Span& span) const;
     Result<ScratchBlock> take_windows(Cut& cut, uint64_t& in_bytes);
     Result<ScratchBlock> take_scratch(uint64_t bytes);
     const OpRow& row() const { return row_of(static_cast<OpKind>(descriptor_.kind)); }
@@ -82,17 +84,19 @@ Result<void> Planner::plan(bool blocking) {
     return plan_sides(blocking);
 }
 
-// The daemon reads the list when it takes the operation, which may be after this call.
+// The daemon reads the lists when it takes the operation, which may be after this call.
 Result<void> Planner::lend_counts() {
-    if (!checked_.counts) return {};
-    const Counts& counts = *checked_.counts;
-    NEXAR_TRY(result.scratch[2], session_.take_scratch(counts.size() * sizeof(uint64_t)));
-    for (uint32_t rank = 0; rank < counts.size(); ++rank) {
-        const uint64_t count = counts.of(rank);
-        std::memcpy(result.scratch[2].data() + rank * sizeof count, &count, sizeof count);
-    }
+    std::vector<uint64_t> list;
+    const auto add = [&list](const Counts& counts) {
+        for (uint32_t rank = 0; rank < counts.size(); ++rank) list.push_back(counts.of(rank));
+    };
+    if (checked_.counts) add(*checked_.counts);
+    if (checked_.own_counts) add(checked_.own_counts->sends), add(checked_.own_counts->receives);
+    if (list.empty()) return {};
+    NEXAR_TRY(result.scratch[2], session_.take_scratch(list.size() * sizeof list[0]));
+    std::memcpy(result.scratch[2].data(), list.data(), list.size() * sizeof list[0]);
     point_to(descriptor_.args, result.scratch[2], 0);
-    descriptor_.args.entries = counts.size();
+    descriptor_.args.entries = static_cast<uint32_t>(list.size());
     return {};
 }
 
@@ -136,7 +140,7 @@ uint64_t Planner::bytes_to_copy() const {
 
 // The engine's segments; none: the operation cannot be staged.
 Cut Planner::cut() const {
-    if (group_.segment_bytes == 0 || message()) return {};
+    if (group_.segment_bytes == 0 || message() || checked_.own_counts) return {};
     Cut out;
     out.count = descriptor_.count;
     out.element = checked_.element;
@@ -207,6 +211,11 @@ Result<ScratchBlock> Planner::take_windows(Cut& cut, uint64_t& in_bytes) {
     }
 }
 
+void Planner::limit_to_own(StagedSide& side, const Span& span) const {
+    side.first = checked_.own_begin;
+    side.end = side.first + span.bytes / checked_.element;
+}
+
 Result<void> Planner::stage(Cut cut) {
     uint64_t in_bytes = 0;
     NEXAR_TRY(result.scratch[0], take_windows(cut, in_bytes));
@@ -214,15 +223,13 @@ Result<void> Planner::stage(Cut cut) {
     StagedSide in, out;
     if (copy_in_) {
         in = {const_cast<std::byte*>(checked_.in.data), block.data(), in_blocks()};
-        if (row().in == SideSize::own) {
-            in.first = checked_.own_begin;
-            in.end = in.first + checked_.in.bytes / checked_.element;
-        }
+        if (row().in == SideSize::own) limit_to_own(in, checked_.in);
         point_to(descriptor_.in, block, 0);
         descriptor_.flags |= NEXAR_SHM_FLAG_STAGED_IN;
     }
     if (copy_out_) {
         out = {const_cast<std::byte*>(checked_.out.data), block.data() + in_bytes, out_blocks()};
+        if (row().out == SideSize::own) limit_to_own(out, checked_.out);
         point_to(descriptor_.out, block, in_bytes);
         descriptor_.flags |= NEXAR_SHM_FLAG_STAGED_OUT;
     }

@@ -30,6 +30,7 @@ struct Checked {
     uint64_t count = 0;      // with a list of counts their sum
     uint64_t own_begin = 0;  // of this rank's block in the larger side, in elements
     std::optional<Counts> counts;
+    std::optional<OwnCounts> own_counts;
     bool in_place = false;
 };
 

@@ -156,14 +156,14 @@ Result<Slot> Session::take_slot(uint8_t kind, const Plan& plan, const Label& lab
 }
 
 Result<Slot> Session::submit(const nexar_shm_descriptor& descriptor, Plan plan, const Label& label,
-                             const nexar_shm_group_open* payload) {
+                             const nexar_shm_payload* payload) {
     auto slot = take_slot(descriptor.kind, plan, label);
     if (!slot) {
         release_plan(plan);
         return slot;
     }
     shm::store_words(control_.slot(slot->index).descriptor, descriptor);
-    if (payload) shm::store_words(control_.payload(slot->index).group_open, *payload);
+    if (payload) shm::store_words(control_.payload(slot->index), *payload);
     operations_.fetch_add(1, std::memory_order_relaxed);
     if (plan.stage ? submit_staged(*slot, plan.stage) : push_submission(*slot)) return slot;
     undo_submission(*slot);
@@ -369,7 +369,7 @@ Result<void> Session::free(const Slot& slot, uint64_t* unseen) {
     return {};
 }
 
-Result<Outcome> Session::command(const nexar_shm_descriptor& descriptor, const nexar_shm_group_open* payload,
+Result<Outcome> Session::command(const nexar_shm_descriptor& descriptor, const nexar_shm_payload* payload,
                                  bool interruptible) {
     NEXAR_TRY(const Slot slot, submit(descriptor, {}, {}, payload));
     Outcome outcome = finish_command(slot, interruptible);

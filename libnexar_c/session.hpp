@@ -99,10 +99,10 @@ class Session {
 
     // Takes a slot, fills it and submits it. The plan is released at the completion, or here on failure.
     Result<Slot> submit(const nexar_shm_descriptor& descriptor, Plan plan, const Label& label = {},
-                        const nexar_shm_group_open* payload = nullptr);
+                        const nexar_shm_payload* payload = nullptr);
     // Submits a command and waits for its completion.
     Result<Outcome> command(const nexar_shm_descriptor& descriptor,
-                            const nexar_shm_group_open* payload = nullptr, bool interruptible = false);
+                            const nexar_shm_payload* payload = nullptr, bool interruptible = false);
 
     enum class Waited { completed, timed_out, signal };
     // `interruptible`: returns at a signal. Returns `completed` also when the session became unusable, which

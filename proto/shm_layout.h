@@ -28,7 +28,8 @@ enum {
     NEXAR_SHM_OP_BYTES = 24,
     NEXAR_SHM_HOST_BYTES = 256,
     NEXAR_SHM_LOST_RANKS = 32,
-    NEXAR_SHM_TEXT_BYTES = 512
+    NEXAR_SHM_TEXT_BYTES = 512,
+    NEXAR_SHM_REASON_BYTES = 384 /* of an abort; fits into a text with what is put before it */
 };
 #define NEXAR_SHM_MAGIC UINT64_C(0x32304c5258454e01) /* 01 "NEXRL02": never a text file */
 #define NEXAR_SHM_NO_SEQUENCE UINT64_MAX
@@ -50,11 +51,12 @@ enum {
 #include "operations.def"
     NEXAR_OP_KINDS, /* one more than the last */
 
-    NEXAR_CMD_GROUP_OPEN = 64, /* payload: nexar_shm_group_open */
-    NEXAR_CMD_GROUP_FREE = 65, /* group */
-    NEXAR_CMD_GROUP_NODE = 66, /* group, peer: the rank; answer: detail.node */
-    NEXAR_CMD_REGION_ADD = 67, /* never in the ring: comes over the socket, with the descriptor */
-    NEXAR_CMD_REGION_FREE = 68 /* in.region */
+    NEXAR_CMD_GROUP_OPEN = 64,  /* payload: nexar_shm_group_open */
+    NEXAR_CMD_GROUP_FREE = 65,  /* group */
+    NEXAR_CMD_GROUP_NODE = 66,  /* group, peer: the rank; answer: detail.node */
+    NEXAR_CMD_REGION_ADD = 67,  /* never in the ring: comes over the socket, with the descriptor */
+    NEXAR_CMD_REGION_FREE = 68, /* in.region */
+    NEXAR_CMD_GROUP_ABORT = 69  /* group; payload: nexar_shm_group_abort */
 };
 
 enum {
@@ -92,7 +94,7 @@ typedef struct nexar_shm_descriptor {
     int64_t timeout_ns; /* -1: the group's; 0: none */
     nexar_shm_extent in;
     nexar_shm_extent out;
-    nexar_shm_extent args;  /* a list of counts: `entries` uint64_t, one per rank */
+    nexar_shm_extent args;  /* one list of counts, or two: `entries` uint64_t, one per rank */
     uint32_t epoch;         /* the group's, as in result.group_epoch */
     uint32_t stage_windows; /* of each staged side; 0 when neither is staged */
     uint64_t scalar;        /* premul_sum: one element in the first bytes, the others 0 */
@@ -131,7 +133,6 @@ typedef struct nexar_shm_slot {
     nexar_shm_result result;
 } nexar_shm_slot;
 
-/* Client's; one per slot. */
 typedef struct nexar_shm_group_open {
     uint32_t size;
     uint32_t rank; /* NEXAR_SHM_ANY_RANK: automatic */
@@ -146,9 +147,20 @@ typedef struct nexar_shm_group_open {
     char secret[NEXAR_SHM_NAME_BYTES];
 } nexar_shm_group_open;
 
+/* Why a rank aborts its group. */
+typedef struct nexar_shm_group_abort {
+    uint32_t reason_bytes;
+    uint32_t reserved;
+    char reason[NEXAR_SHM_REASON_BYTES];
+} nexar_shm_group_abort;
+
+/* Client's; one per slot, of the slot's kind. */
 typedef struct nexar_shm_payload {
-    nexar_shm_group_open group_open;
-    uint8_t reserved[NEXAR_SHM_PAYLOAD_BYTES - sizeof(nexar_shm_group_open)];
+    union {
+        uint8_t bytes[NEXAR_SHM_PAYLOAD_BYTES];
+        nexar_shm_group_open group_open;
+        nexar_shm_group_abort group_abort;
+    };
 } nexar_shm_payload;
 
 /* Daemon's; one per slot; valid when the slot is DONE and has_detail. */

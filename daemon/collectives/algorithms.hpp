@@ -6,6 +6,7 @@
 // has its result and is no longer read or written; sends out of scratch may still be in flight.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "collectives/link.hpp"
@@ -28,6 +29,16 @@ Task<> ring_all_gather(Lane& lane, std::vector<Extents> blocks);
 // of this node itself are ignored. No transfer is longer than transfer_bytes_max.
 Task<> pairwise_all_to_all(Lane& lane, std::vector<Extents> outgoing, std::vector<Extents> incoming,
                            size_t transfer_bytes_max);
+
+// The same for blocks whose lengths only their two ranks know.
+struct CountedExchange {
+    std::vector<Extents> outgoing_counts, incoming_counts;  // by node; the sender's, and memory for a peer's
+    std::vector<Extents> outgoing, incoming;  // `incoming` has the lengths that this node's ranks expect
+    // Whether a node's counts, which have arrived, are those of `incoming`. An error ends the algorithm.
+    std::function<Result<void>(NodeIndex)> check;
+    size_t transfer_bytes_max = 0;  // not less than the counts of any two nodes
+};
+Task<> pairwise_all_to_allv(Lane& lane, CountedExchange exchange);
 
 Task<> binomial_broadcast(Lane& lane, Extents data, NodeIndex root);
 Task<> chain_broadcast(Lane& lane, Extents data, NodeIndex root);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "collectives/layout.hpp"
@@ -18,8 +19,9 @@ struct SegmentShape {
     uint32_t element_bytes = 1;
     NodeIndex root;
     uint32_t chunk_bytes = 0;
-    uint64_t begin = 0;              // its first element
-    const Counts* counts = nullptr;  // null: the operation has no list of counts
+    uint64_t begin = 0;               // its first element
+    const Counts* counts = nullptr;   // null: the operation has no list of counts
+    std::span<const Counts> sends{};  // by rank: what it sends; one: every rank does; empty: not known
 
     uint32_t nodes() const { return layout.nodes(); }
     uint64_t bytes() const { return elements * element_bytes; }
@@ -33,6 +35,14 @@ struct SegmentShape {
         for (const uint32_t rank : layout.ranks_on(NodeIndex(node)))
             own += counts->part(rank, begin, begin + elements).count;
         return own * element_bytes;
+    }
+    // Of all blocks from the ranks of one node to those of another. Requires: `sends` is known.
+    uint64_t sent_bytes(uint32_t from, uint32_t to) const {
+        uint64_t sent = 0;
+        for (const uint32_t sender : layout.ranks_on(NodeIndex(from)))
+            for (const uint32_t receiver : layout.ranks_on(NodeIndex(to)))
+                sent += sends[sends.size() == 1 ? 0 : sender].of(receiver);
+        return sent * element_bytes;
     }
 };
 

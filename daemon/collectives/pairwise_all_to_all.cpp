@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "collectives/algorithms.hpp"
-#include "collectives/extents.hpp"
+#include "collectives/pairwise.hpp"
 #include "collectives/ring.hpp"
 
 namespace nexar::collectives {
@@ -15,24 +15,17 @@ Task<> pairwise_all_to_all(Lane& lane, std::vector<Extents> outgoing, std::vecto
                            size_t transfer_bytes_max) {
     const Ring ring(lane);
     std::vector<Op*> ops;
-
-    // Calls post(phase, memory) for each transfer of a list.
-    const auto cut = [&](const Extents& list, auto post) {
-        const size_t bytes = link::bytes_of(list);
-        uint32_t phase = 0;
-        for (size_t begin = 0; begin < bytes; begin += transfer_bytes_max)
-            ops.push_back(&post(phase++, slice(list, begin, std::min(transfer_bytes_max, bytes - begin))));
-    };
     for (uint32_t distance = 1; distance < ring.nodes; ++distance) {
         const NodeIndex from(ring.behind(distance));
-        cut(incoming[from.value], [&](uint32_t phase, Extents memory) -> Op& {
-            return lane.recv_copy(from, phase, std::move(memory));
+        for_each_transfer(incoming[from.value], transfer_bytes_max, 0, [&](uint32_t phase, Extents memory) {
+            ops.push_back(&lane.recv_copy(from, phase, std::move(memory)));
         });
     }
     for (uint32_t distance = 1; distance < ring.nodes; ++distance) {
         const NodeIndex to((ring.self + distance) % ring.nodes);
-        cut(outgoing[to.value],
-            [&](uint32_t phase, Extents memory) -> Op& { return lane.send(to, phase, std::move(memory)); });
+        for_each_transfer(outgoing[to.value], transfer_bytes_max, 0, [&](uint32_t phase, Extents memory) {
+            ops.push_back(&lane.send(to, phase, std::move(memory)));
+        });
     }
 
     co_await all(ops);

@@ -40,7 +40,7 @@ const Cost& cost_of(Algorithm algorithm) {
 SegmentShape segment_of(const Plan& plan, const Shape& shape, const Layout& layout, uint32_t index) {
     const ElementRange range = part_of(shape.count, plan.segments, index);
     return {layout,           range.count, shape.element_bytes, layout.node_of(shape.root),
-            plan.chunk_bytes, range.begin, shape.counts};
+            plan.chunk_bytes, range.begin, shape.counts,        shape.sends};
 }
 
 }  // namespace
@@ -110,15 +110,17 @@ uint64_t segment_bytes_of(const Layout& layout, const PlanTable& table) {
 
 Plan plan(const Shape& shape, const Layout& layout, const PlanTable& table) {
     const OpRow& row = row_of(shape.kind);
-    const uint64_t count = row.has_elements ? shape.count : 0;
-    const uint64_t bytes = count * shape.element_bytes * row_blocks(row, layout.size());
+    const uint64_t count = row.has_elements && !has_own_counts(row) ? shape.count : 0;
+    // Not known where each rank has its own lists of counts: any length, so the bulk class.
+    const uint64_t bytes =
+        has_own_counts(row) ? UINT64_MAX : count * shape.element_bytes * row_blocks(row, layout.size());
 
     Plan out;
     out.algorithm = choose(shape, bytes, layout, table);
     out.cls = bytes <= table.small_bytes_max ? link::Class::small : link::Class::bulk;
     out.chunk_bytes = table.chunk_bytes;
     if (out.algorithm == Algorithm::local) return out;
-    out.segments = segments_of(row, shape.count, shape.element_bytes, layout.size(), table.segment_bytes);
+    out.segments = segments_of(row, count, shape.element_bytes, layout.size(), table.segment_bytes);
     out.lanes = std::min(table.lanes, out.segments);
     out.phases = cost_of(out.algorithm).phases(segment_of(out, shape, layout, 0));
     return out;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -46,8 +47,9 @@ struct Shape {
     Kind kind = Kind::barrier;
     uint64_t count = 0;  // elements, as in the op's descriptor
     uint32_t element_bytes = 1;
-    uint32_t root = 0;               // rank
-    const Counts* counts = nullptr;  // predict_bytes() needs them, plan() does not
+    uint32_t root = 0;                // rank
+    const Counts* counts = nullptr;   // predict_bytes() needs them, plan() does not
+    std::span<const Counts> sends{};  // the same where ranks have lists of their own; as in SegmentShape
 };
 
 struct Plan {

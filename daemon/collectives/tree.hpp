@@ -56,7 +56,7 @@ inline void add_binomial_blocks(Ledger& ledger, const SegmentShape& segment, boo
         if (tree.is_root()) continue;
         uint64_t bytes = 0;
         for (const NodeIndex below : tree.subtree(NodeIndex(node)))
-            bytes += segment.ranks_on(below.value) * segment.bytes();
+            bytes += segment.block_bytes_on(below.value);
         const uint32_t parent = tree.parent().value;
         ledger.add(outwards ? parent : node, outwards ? node : parent, bytes);
     }

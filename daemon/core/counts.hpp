@@ -1,4 +1,5 @@
-// Counts: the list of an operation with a count per rank, the same on all ranks (docs/protocol/counts.md).
+// Counts: a list with a count per rank: of an operation, the same on all ranks, or of what one rank sends or
+// receives (docs/protocol/counts.md).
 // The ranks' blocks are packed: one after the other, in rank order. A value. Also used by libnexar_c.
 #pragma once
 
@@ -7,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "core/operations.hpp"
 #include "core/result.hpp"
 
 namespace nexar {
@@ -35,5 +37,20 @@ class Counts {
 };
 
 using CountsRef = std::shared_ptr<const Counts>;  // null: an operation without such a list
+
+// The two lists of a rank that sends a block to each rank and receives one from each (all_to_allv). No other
+// rank knows them. A value.
+struct OwnCounts {
+    Counts sends, receives;
+    bool operator==(const OwnCounts&) const = default;
+};
+using OwnCountsRef = std::shared_ptr<const OwnCounts>;
+
+// Of the sides whose length follows from a list; either may be null.
+inline SideElements own_elements(const Counts* counts, const OwnCounts* own, uint32_t rank) {
+    if (own != nullptr) return {own->sends.sum(), own->receives.sum()};
+    const uint64_t block = counts != nullptr ? counts->of(rank) : 0;
+    return {block, block};
+}
 
 }  // namespace nexar

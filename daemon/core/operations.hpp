@@ -28,7 +28,10 @@ enum class SideSize : uint8_t {
     one_elsewhere,
     one_after_first,
     own,
-    packed
+    packed,
+    packed_at_root,
+    sent,
+    received
 };
 // How input and output may share memory.
 enum class InPlace : uint8_t { never, same, block_of_out, block_of_in };
@@ -107,10 +110,13 @@ constexpr uint64_t blocks_of(SideSize side, uint64_t ranks, uint64_t rank, uint6
         case SideSize::one:
         case SideSize::own:
         case SideSize::packed:
+        case SideSize::sent:
+        case SideSize::received:
             return 1;
         case SideSize::all:
             return ranks;
         case SideSize::one_at_root:
+        case SideSize::packed_at_root:
             return is_root ? 1 : 0;
         case SideSize::all_at_root:
             return is_root ? ranks : 0;
@@ -129,14 +135,20 @@ constexpr SideBlocks blocks_of(const OpRow& row, uint64_t ranks, uint64_t rank, 
 constexpr bool has_counts(const OpRow& row) {
     return row.in == SideSize::own || row.out == SideSize::own;
 }
-// Elements of each side, for one rank; `own`: its entry of the list of counts, if there is one.
-// Requires: the count of all ranks together does not overflow.
+// Whether it has two lists, of what this rank sends to and receives from each rank.
+constexpr bool has_own_counts(const OpRow& row) {
+    return row.in == SideSize::sent;
+}
+// Elements of each side, for one rank; `own`: of a side whose length follows from a list of counts for this
+// rank. Requires: the count of all ranks together does not overflow.
 struct SideElements {
     uint64_t in = 0, out = 0;
 };
-constexpr SideElements elements_of(const OpRow& row, uint64_t count, uint64_t own, const SideBlocks& blocks) {
-    return {row.in == SideSize::own ? own : count * blocks.in,
-            row.out == SideSize::own ? own : count * blocks.out};
+constexpr SideElements elements_of(const OpRow& row, uint64_t count, SideElements own,
+                                   const SideBlocks& blocks) {
+    const bool own_in = row.in == SideSize::own || row.in == SideSize::sent;
+    const bool own_out = row.out == SideSize::own || row.out == SideSize::received;
+    return {own_in ? own.in : count * blocks.in, own_out ? own.out : count * blocks.out};
 }
 // Blocks of a side, of a rank that has it.
 constexpr uint64_t side_blocks(SideSize side, uint64_t ranks) {

@@ -25,6 +25,9 @@ class Service {
     virtual void stage(Time now, SessionId session, uint64_t ticket, uint32_t filled, uint32_t taken) = 0;
     // The rank leaves the group; its pending requests end with CLOSED.
     virtual Result<void> free_group(Time now, SessionId session, const GroupId& group, uint32_t rank) = 0;
+    // The rank ends the group as its crash would [F22]; its pending requests end with CLOSED.
+    virtual Result<void> abort_group(Time now, SessionId session, const GroupId& group, uint32_t rank,
+                                     const std::string& reason) = 0;
     // No completion follows for this session. Its regions stay pinned until its ops have ended.
     virtual void session_ended(Time now, SessionId session, SessionEnd how, const std::string& reason) = 0;
     // The daemon's table, for the regions that sessions register.

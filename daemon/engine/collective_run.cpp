@@ -53,6 +53,12 @@ void CollectiveRun::announce() {
     group_.to_others(gathering_.announcement(), &room_);
 }
 
+// With a list of counts a node may have nothing to exchange with another one that expects something.
+std::optional<EndedCall> CollectiveRun::unseen_call() const {
+    if (is_stopped() || !gathering_.counts() || !gathering_.all_posted()) return {};
+    return gathering_.ended_call();
+}
+
 // ---- Execution ----
 
 void CollectiveRun::start() {

@@ -63,6 +63,8 @@ class CollectiveRun final : public Execution::Owner, public Alarm {
     void on_announce(collectives::NodeIndex from, const wire::OpAnnounce& announce);
     void on_arrival_reply(collectives::NodeIndex from, const wire::ArrivalReply& reply);
     void announce();
+    // Empty: it did not end well, or every other node has seen its descriptor in a header.
+    std::optional<EndedCall> unseen_call() const;
     void set_oldest();
     bool has_posts() const { return gathering_.any_posted(); }
     bool is_stopped() const { return execution_.stopped().has_value(); }

@@ -25,7 +25,7 @@ std::string OpDescriptor::text() const {
     if (row == nullptr || row->has_elements) {
         out += " " + std::string(reduce::name_of(dtype));
         if (row != nullptr && row->reduces) out += " " + std::string(reduce::name_of(op));
-        out += " count " + std::to_string(count);
+        if (row == nullptr || !has_own_counts(*row)) out += " count " + std::to_string(count);
         if (row != nullptr && row->rooted) out += " root " + std::to_string(root);
     }
     if (counts != 0) out += " in counts of digest " + std::to_string(counts);

@@ -101,6 +101,19 @@ Result<void> Engine::free_group(Time now, SessionId session, const GroupId& id, 
     return {};
 }
 
+Result<void> Engine::abort_group(Time now, SessionId session, const GroupId& id, uint32_t rank,
+                                 const std::string& reason) {
+    impl_->set_time(now);
+    Group* group = impl_->find(id);
+    LocalRank* local = group == nullptr ? nullptr : group->find_local(session, rank);
+    if (local == nullptr) return fail(Errc::not_found, "this session has no such rank of the group");
+    if (local->left) return fail(Errc::closed, "this rank has left the group already");
+    group->leave(*local, Leaving::aborted,
+                 reason.empty() ? "it aborted the group" : "it aborted the group: " + reason);
+    impl_->turn();
+    return {};
+}
+
 Regions& Engine::regions() {
     return impl_->context.regions;
 }

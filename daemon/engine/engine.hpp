@@ -108,6 +108,8 @@ class Engine final : public Service {
                 uint64_t ticket) override;  // unknown or finished: nothing happens
     void stage(Time now, SessionId session, uint64_t ticket, uint32_t filled, uint32_t taken) override;
     Result<void> free_group(Time now, SessionId session, const GroupId& group, uint32_t rank) override;
+    Result<void> abort_group(Time now, SessionId session, const GroupId& group, uint32_t rank,
+                             const std::string& reason) override;
     // The session's process ended or closed its session. No complete() follows for it; the pins of its
     // regions end with its last op.
     void session_ended(Time now, SessionId session, SessionEnd how, const std::string& reason) override;

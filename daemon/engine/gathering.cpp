@@ -42,6 +42,14 @@ Error mismatch(const GroupFacts& facts, uint32_t rank_a, const OpDescriptor& a, 
 
 }  // namespace
 
+std::optional<Error> compare(const GroupFacts& facts, const EndedCall& ended,
+                             const wire::OpAnnounce& announce) {
+    const OpDescriptor theirs = descriptor_of(announce);
+    if (!is_known(theirs)) return unknown_operation(facts, announce);
+    if (theirs == ended.descriptor) return {};
+    return mismatch(facts, ended.rank, ended.descriptor, announce.first_rank, theirs, ended.seq);
+}
+
 Gathering::Gathering(const GroupFacts& facts, uint64_t seq, bool compare)
     : facts_(facts), seq_(seq), compare_(compare) {
     const auto ranks = facts.layout.ranks_on(facts.self);
@@ -50,7 +58,10 @@ Gathering::Gathering(const GroupFacts& facts, uint64_t seq, bool compare)
 }
 
 void Gathering::unpin() {
-    for (Post& post : posts_) post.in = post.out = {};
+    for (Post& post : posts_) {
+        post.in = post.out = {};
+        post.own_counts.reset();
+    }
 }
 
 bool Gathering::all_posted() const {
@@ -66,6 +77,7 @@ std::optional<Error> Gathering::post(size_t local, const OpRequest& request, Tim
     mine.in = request.in;
     mine.out = request.out;
     mine.scalar = request.scalar;
+    mine.own_counts = request.own_counts;
     if (first_posted_ == never) first_posted_ = now;
     take_deadline(mine, request, now);
     if (descriptor_) {

@@ -21,8 +21,20 @@ struct Post {
     uint64_t ticket = 0;
     MemoryRef in, out;
     uint64_t scalar = 0;
+    OwnCountsRef own_counts;  // null: the operation has none
     Time deadline = never;
 };
+
+// A collective that has ended well here: as whose call, and what it was.
+struct EndedCall {
+    uint64_t seq = 0;
+    uint32_t rank = 0;
+    OpDescriptor descriptor;
+    uint32_t answers = 0;  // to announcements that differ: at most one for each node
+};
+// An error: a rank of another node has called something else as the same collective.
+std::optional<Error> compare(const GroupFacts& facts, const EndedCall& ended,
+                             const wire::OpAnnounce& announce);
 
 class Gathering {
   public:
@@ -50,6 +62,7 @@ class Gathering {
     const std::vector<Post>& posts() const { return posts_; }
     const std::optional<OpDescriptor>& descriptor() const { return descriptor_; }
     const CountsRef& counts() const { return counts_; }
+    EndedCall ended_call() const { return {seq_, first_rank_, *descriptor_, 0}; }  // after the first post
     // Posted here, or announced by its node.
     bool has_posted(uint32_t rank) const;
 

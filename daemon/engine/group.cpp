@@ -13,6 +13,7 @@ using collectives::NodeIndex;
 namespace {
 
 constexpr size_t ends_ahead_windows = 16;  // of seq_window each: the most ends that are remembered
+constexpr size_t unseen_calls_max = 256;
 
 }  // namespace
 
@@ -110,14 +111,15 @@ void Group::leave(LocalRank& local, Leaving how, const std::string& reason) {
     if (local.left) return;
     local.left = true;
     if (how == Leaving::freed) close_pending(local, reason);
-    const uint64_t handed_over = how == Leaving::freed      ? local.posted
-                                 : how == Leaving::given_up ? abort_pending(local, reason)
-                                                            : leave_collectives(local.rank, local.posted);
+    const bool aborts = how == Leaving::given_up || how == Leaving::aborted;
+    const uint64_t handed_over = how == Leaving::freed ? local.posted
+                                 : aborts              ? abort_pending(local, how, reason)
+                                                       : leave_collectives(local.rank, local.posted);
     const std::string why =
-        handed_over == local.posted || how == Leaving::given_up
+        handed_over == local.posted || aborts
             ? reason
             : reason + ", and had not moved all bytes of collective " + std::to_string(handed_over);
-    const bool crashed = how == Leaving::crashed || how == Leaving::given_up;
+    const bool crashed = how == Leaving::crashed || aborts;
     const wire::RankGone gone{facts.id, facts.epoch.value,    local.rank, handed_over, crashed,
                               why,      how == Leaving::freed};
     departed_[local.rank] = gone;
@@ -146,19 +148,22 @@ uint64_t Group::leave_collectives(uint32_t rank, uint64_t posted) {
     return handed_over;
 }
 
-// The rank's process may use its memory for something else, so its pending operations end now. Returns the
-// number of collectives that had ended for it.
-uint64_t Group::abort_pending(const LocalRank& local, const std::string& reason) {
+// Ends the pending operations of a rank whose process gave the daemon up, and may use its memory for
+// something else, or that aborts the group. Returns the number of collectives that had ended for it.
+uint64_t Group::abort_pending(const LocalRank& local, Leaving how, const std::string& reason) {
     const NodeId& node = facts.members[local.rank].node;
     const Error lost = membership::rank_lost(node, local.rank, reason);
+    const bool aborted = how == Leaving::aborted;
+    const Error own = aborted ? Error{Errc::closed, "the group was aborted by this rank", -1, -1, {}} : lost;
     uint64_t over = local.posted;
     for (auto& [seq, run] : runs_) {
         const bool ended = run->state() == CollectiveRun::State::stopping;  // aborted on all ranks
-        if (ended || !run->close(local.rank, lost, reason)) continue;
+        if (ended || !run->close(local.rank, own, reason)) continue;
         run->stop_unreported(lost);
         over = std::min(over, seq);
     }
-    messages_.abort_pending(local.rank, lost);
+    if (!aborted) messages_.fail_copies(local.rank, lost);
+    messages_.abort_pending(local.rank, own);
     return over;
 }
 
@@ -198,9 +203,30 @@ CollectiveRun* Group::run_for(uint64_t seq) {
     return &run;
 }
 
+void Group::remove_ended() {
+    for (auto at = runs_.begin(); at != runs_.end();) {
+        if (at->second->state() != CollectiveRun::State::ended) {
+            ++at;
+            continue;
+        }
+        if (auto call = at->second->unseen_call()) unseen_calls_.push_back(*call);
+        if (unseen_calls_.size() > unseen_calls_max) unseen_calls_.pop_front();
+        at = runs_.erase(at);
+    }
+}
+
+// A rank whose list of counts has nothing for the announcing node has ended, and that node waits for what
+// never comes: it learns why. The ranks here keep their results.
+void Group::compare_with_ended(NodeIndex from, const wire::OpAnnounce& announce) {
+    const auto ended = std::ranges::find(unseen_calls_, announce.seq, &EndedCall::seq);
+    if (ended == unseen_calls_.end() || context_.config.sabotage.skip_descriptor_check) return;
+    const auto mismatch = compare(facts, *ended, announce);
+    if (mismatch && ended->answers++ < facts.nodes.size())
+        to_node(from, wire::OpAbort{facts.id, facts.epoch.value, announce.seq, *mismatch});
+}
+
 void Group::run() {
-    std::erase_if(runs_,
-                  [](const auto& entry) { return entry.second->state() == CollectiveRun::State::ended; });
+    remove_ended();
     size_t running = 0;
     bool older_runs = false;
     for (auto& [seq, run] : runs_) {
@@ -259,7 +285,10 @@ void Group::on_announce(NodeIndex from, const wire::OpAnnounce& announce) {
     // difference.
     if (announce.plan_hash != 0 && announce.plan_hash != facts.table_hash)
         return abort_mismatched_tables(announce.seq, facts.nodes[from.value].short_hex());
-    if (CollectiveRun* run = run_for(announce.seq)) run->on_announce(from, announce);
+    if (CollectiveRun* run = run_for(announce.seq))
+        run->on_announce(from, announce);
+    else
+        compare_with_ended(from, announce);
 }
 
 void Group::on_arrival_query(link::PeerIndex from, const wire::ArrivalQuery& query) {

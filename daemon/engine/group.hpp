@@ -3,6 +3,7 @@
 // a link of it fails (docs/protocol/group_lifecycle.md).
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -41,8 +42,8 @@ class GroupHost {
 };
 
 // The ways in which a rank leaves: it freed the group; its session was closed in order; its process ended;
-// its process runs and has given this daemon up.
-enum class Leaving : uint8_t { freed, closed, crashed, given_up };
+// its process runs and has given this daemon up; it aborted the group.
+enum class Leaving : uint8_t { freed, closed, crashed, given_up, aborted };
 
 // A rank of this node.
 struct LocalRank {
@@ -144,10 +145,12 @@ class Group final : public Runnable, public Alarm, private membership::Lifecycle
     };
     void remember_end(const wire::OpAbort& abort);
     Error ended_ahead_error(uint64_t seq, const EndedAhead& ended) const;
-    void run() override;      // starts and removes runs
+    void run() override;  // starts and removes runs
+    void remove_ended();
+    void compare_with_ended(collectives::NodeIndex from, const wire::OpAnnounce& announce);
     void on_time() override;  // of the agreement
     uint64_t leave_collectives(uint32_t rank, uint64_t posted);
-    uint64_t abort_pending(const LocalRank& local, const std::string& reason);
+    uint64_t abort_pending(const LocalRank& local, Leaving how, const std::string& reason);
     void close_pending(const LocalRank& local, const std::string& reason);
     CollectiveRun* run_for(uint64_t seq);  // makes one; null: it has ended, or is too far ahead
     uint64_t lowest_open_seq() const;
@@ -181,6 +184,7 @@ class Group final : public Runnable, public Alarm, private membership::Lifecycle
     uint64_t stopped_below_ = 0;                  // failed: collectives below it are stopped
     std::optional<Error> failed_;                 // the error of the cut, or of abandon(); empty: none
     std::map<uint64_t, EndedAhead> ended_ahead_;  // by sequence number, beyond seq_window
+    std::deque<EndedCall> unseen_calls_;          // of the latest runs that have gone; ascending
 };
 
 }  // namespace nexar::engine

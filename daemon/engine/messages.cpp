@@ -131,21 +131,25 @@ void Messages::close(uint32_t rank, const Error& own) {
     for (Recv* recv : recvs) end(*recv, own);
 }
 
-// The cut ends the halves on other nodes. A copy between two ranks of this node completes, but the process
-// may have used its memory for something else meanwhile, so both halves fail.
-void Messages::abort_pending(uint32_t rank, const Error& lost) {
+// A copy between two ranks of this node completes, but the process may have used its memory for something
+// else meanwhile, so both halves fail.
+void Messages::fail_copies(uint32_t rank, const Error& lost) {
+    for (auto& send : sends_)
+        if (send->message.src == rank && send->copied_by != nullptr) send->copied_by->copy_error = lost;
+    for (auto& recv : recvs_)
+        if (recv->rank == rank && recv->in_flight) recv->copy_error = lost;
+}
+
+// The cut ends the halves on other nodes.
+void Messages::abort_pending(uint32_t rank, const Error& own) {
     std::vector<Send*> sends;
     std::vector<Recv*> recvs;
     for (auto& send : sends_)
         if (send->message.src == rank) sends.push_back(send.get());
     for (auto& recv : recvs_)
         if (recv->rank == rank) recvs.push_back(recv.get());
-    for (Send* send : sends)
-        if (send->copied_by != nullptr) send->copied_by->copy_error = lost;
-    for (Recv* recv : recvs)
-        if (recv->in_flight) recv->copy_error = lost;
-    for (Send* send : sends) end(*send, lost);
-    for (Recv* recv : recvs) end(*recv, lost, Disposition::drop);
+    for (Send* send : sends) end(*send, own);
+    for (Recv* recv : recvs) end(*recv, own, Disposition::drop);
 }
 
 bool Messages::has_sends_of(SessionId session) const {

@@ -37,8 +37,10 @@ class Messages {
     void send(const LocalRank& from, const OpRequest& request, Count count);
     void recv(const LocalRank& to, const OpRequest& request, Count count);
     bool cancel(SessionId session, uint64_t ticket);
-    void close(uint32_t rank, const Error& own);           // a rank of this node frees the group
-    void abort_pending(uint32_t rank, const Error& lost);  // a rank of this node has given this daemon up
+    void close(uint32_t rank, const Error& own);  // a rank of this node frees the group
+    void fail_copies(uint32_t rank, const Error& lost);
+    void abort_pending(uint32_t rank,
+                       const Error& own);  // a rank of this node has given this daemon up, or aborts
     bool has_sends_of(SessionId session) const;
 
     void on_offer(collectives::NodeIndex from, const wire::MessageOffer& offer);

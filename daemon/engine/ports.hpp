@@ -60,11 +60,12 @@ struct OpRequest {
     GroupId group;
     uint32_t rank = 0;  // that calls: a session may have several ranks of a group
     OpDescriptor descriptor;
-    MemoryRef in, out;     // pinned until the last transfer and job of the operation has ended [M3]
-    Duration timeout{-1};  // < 0: what the group agreed on for its kind; 0: none
-    Stage stage;           // collectives only; in and out are then rows of windows
-    uint64_t scalar = 0;   // premul_sum: what this rank's values are multiplied by
-    CountsRef counts;      // their sum is the descriptor's count
+    MemoryRef in, out;        // pinned until the last transfer and job of the operation has ended [M3]
+    Duration timeout{-1};     // < 0: what the group agreed on for its kind; 0: none
+    Stage stage;              // collectives only; in and out are then rows of windows
+    uint64_t scalar = 0;      // premul_sum: what this rank's values are multiplied by
+    CountsRef counts;         // their sum is the descriptor's count
+    OwnCountsRef own_counts;  // all_to_allv; the descriptor's count is 0
     // Messages only.
     uint32_t peer = any_rank;
     uint64_t tag = 0;

@@ -31,7 +31,7 @@ Result<void> check_stage(const GroupFacts& facts, const OpRequest& request, uint
     const OpDescriptor& d = request.descriptor;
     const Stage& stage = request.stage;
     const OpRow& row = row_of(d.kind);
-    if (!row.collective || !row.has_elements)
+    if (!row.collective || !row.has_elements || has_own_counts(row))
         return fail(Errc::invalid_argument, d.text() + " cannot be staged");
     if (stage.windows > NEXAR_SHM_STAGE_WINDOWS_MAX)
         return fail(Errc::invalid_argument, d.text() + ": " + std::to_string(stage.windows) +
@@ -61,11 +61,27 @@ Result<void> check_stage(const GroupFacts& facts, const OpRequest& request, uint
                 d.text() + ": windows of input and output overlap, and not as in-place allows");
 }
 
+Result<void> check_own_counts(const GroupFacts& facts, const OpDescriptor& d, const OwnCounts& own) {
+    const uint64_t most = (uint64_t{1} << 62) / reduce::size_of(d.dtype);
+    for (const Counts* list : {&own.sends, &own.receives})
+        if (list->size() != facts.size() || list->sum() > most)
+            return fail(Errc::invalid_argument, d.text() + ": a list of " + std::to_string(list->size()) +
+                                                    " counts, " + std::to_string(list->sum()) +
+                                                    " elements in all; the group has " +
+                                                    std::to_string(facts.size()) + " ranks");
+    return {};
+}
+
 Result<void> check_counts(const GroupFacts& facts, const OpRequest& request) {
     const OpDescriptor& d = request.descriptor;
     const Counts* counts = request.counts.get();
     if (has_counts(row_of(d.kind)) != (counts != nullptr) || (counts == nullptr && d.counts != 0))
         return fail(Errc::invalid_argument, d.text() + ": a list of counts that it must not have, or lacks");
+    const OwnCounts* own = request.own_counts.get();
+    if (has_own_counts(row_of(d.kind)) != (own != nullptr) || (own != nullptr && d.count != 0))
+        return fail(Errc::invalid_argument,
+                    d.text() + ": lists of its own that it must not have or lacks, or a count besides");
+    if (own != nullptr) return check_own_counts(facts, d, *own);
     if (counts == nullptr) return {};
     if (counts->size() != facts.size() || counts->sum() != d.count || counts->digest() != d.counts)
         return fail(Errc::invalid_argument, d.text() + ": its list has " + std::to_string(counts->size()) +
@@ -100,8 +116,9 @@ Result<void> check_request(const GroupFacts& facts, uint32_t rank, const OpReque
                                                 " bytes; the longest message of this group is of " +
                                                 std::to_string(facts.message_bytes_max()));
     NEXAR_TRY_VOID(check_counts(facts, request));
-    const auto [in_elements, out_elements] = elements_of(
-        row, d.count, request.counts ? request.counts->of(rank) : 0, blocks_of(row, size, rank, d.root));
+    const SideElements own = own_elements(request.counts.get(), request.own_counts.get(), rank);
+    const auto [in_elements, out_elements] =
+        elements_of(row, d.count, own, blocks_of(row, size, rank, d.root));
     const uint64_t in = in_elements * element, out = out_elements * element;
     return request.stage.windows > 0 ? check_stage(facts, request, in, out)
                                      : check_memory(rank, request, in, out);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "collectives/plan.hpp"
+#include "engine/group_facts.hpp"
 #include "engine/lane.hpp"
 #include "task/task.hpp"
 
@@ -22,11 +23,13 @@ struct Side {
 struct LocalBuffers {
     uint32_t rank = 0;
     Side in, out;
-    uint64_t scalar = 0;  // premul_sum
+    uint64_t scalar = 0;      // premul_sum
+    OwnCountsRef own_counts;  // all_to_allv
 };
 
 // One op on this node; outlives its segments.
 struct TwoLevelOp {
+    const GroupFacts* facts = nullptr;  // for the texts of errors
     OpDescriptor descriptor;
     const collectives::Layout* layout = nullptr;
     collectives::Plan plan;

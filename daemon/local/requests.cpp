@@ -22,21 +22,23 @@ enum Use : uint32_t {
     use_stage = 128,
     use_any_tag = 256,
     use_scalar = 512,
-    use_counts = 1024,
+    use_args = 1024,
 };
 uint32_t uses_of(const OpRow& row) {
     uint32_t uses = use_group;
-    if (row.has_elements) uses |= use_dtype | use_count;
+    if (row.has_elements) uses |= use_dtype;
+    if (row.has_elements && !has_own_counts(row)) uses |= use_count;
     if (row.reduces) uses |= use_op;
     if (row.rooted) uses |= use_peer;
-    if (has_counts(row)) uses |= use_counts;
-    if (row.collective) return uses | use_match | (row.has_elements ? use_stage : 0);
+    if (has_counts(row) || has_own_counts(row)) uses |= use_args;
+    if (row.collective) return uses | use_match | (row.has_elements && !has_own_counts(row) ? use_stage : 0);
     return uses | use_peer | use_tag | (row.any_source ? use_any_tag : 0);
 }
 uint32_t uses_of(uint8_t kind) {
     if (const OpRow* row = find_operation(kind)) return uses_of(*row);
     switch (kind) {
         case NEXAR_CMD_GROUP_FREE:
+        case NEXAR_CMD_GROUP_ABORT:
             return use_group;
         case NEXAR_CMD_GROUP_NODE:
             return use_group | use_peer;
@@ -66,9 +68,9 @@ Result<void> check_unused(const nexar_shm_descriptor& d, uint32_t uses) {
         {"epoch", d.epoch, use_group},
         {"in.entries", d.in.entries, 0},
         {"out.entries", d.out.entries, 0},
-        {"args.region", d.args.region, use_counts},
-        {"args.entries", d.args.entries, use_counts},
-        {"args.offset", d.args.offset, use_counts},
+        {"args.region", d.args.region, use_args},
+        {"args.entries", d.args.entries, use_args},
+        {"args.offset", d.args.offset, use_args},
         {"scalar", d.scalar, use_scalar},
     };
     for (const auto& field : fields)
@@ -110,10 +112,10 @@ uint64_t multiply(uint64_t a, uint64_t b, bool& overflow) {
 }  // namespace
 
 const char* kind_name(uint8_t kind) {
-    static constexpr const char* commands[] = {"group_open", "group_free", "group_node", "region_add",
-                                               "region_free"};
+    static constexpr const char* commands[] = {"group_open", "group_free",  "group_node",
+                                               "region_add", "region_free", "group_abort"};
     if (const OpRow* row = find_operation(kind)) return row->name;
-    if (kind >= NEXAR_CMD_GROUP_OPEN && kind <= NEXAR_CMD_REGION_FREE)
+    if (kind >= NEXAR_CMD_GROUP_OPEN && kind <= NEXAR_CMD_GROUP_ABORT)
         return commands[kind - NEXAR_CMD_GROUP_OPEN];
     return "unknown";
 }
@@ -121,7 +123,7 @@ const char* kind_name(uint8_t kind) {
 Result<void> check_fields(const nexar_shm_descriptor& d) {
     const bool op = find_operation(d.kind) != nullptr;
     if (!op &&
-        (d.kind < NEXAR_CMD_GROUP_OPEN || d.kind > NEXAR_CMD_REGION_FREE || d.kind == NEXAR_CMD_REGION_ADD))
+        (d.kind < NEXAR_CMD_GROUP_OPEN || d.kind > NEXAR_CMD_GROUP_ABORT || d.kind == NEXAR_CMD_REGION_ADD))
         return fail(Errc::unsupported, "request kind " + std::to_string(d.kind) + " is unknown");
     if (op && d.priority != NEXAR_SHM_PRIORITY_DEFAULT)
         return fail(Errc::unsupported, "priority is " + std::to_string(d.priority) +
@@ -158,8 +160,8 @@ Result<engine::OpDescriptor> descriptor_from(const nexar_shm_descriptor& asked) 
     return out;
 }
 
-Result<Lengths> lengths_of(const engine::OpDescriptor& d, uint32_t size, uint32_t rank,
-                           const Counts* counts) {
+Result<Lengths> lengths_of(const engine::OpDescriptor& d, uint32_t size, uint32_t rank, const Counts* counts,
+                           const OwnCounts* own_counts) {
     bool overflow = false;
     const uint64_t block = multiply(d.count, size_of(d.dtype), overflow);
     const uint64_t all = multiply(block, size, overflow);
@@ -167,9 +169,25 @@ Result<Lengths> lengths_of(const engine::OpDescriptor& d, uint32_t size, uint32_
         return fail(Errc::invalid_argument,
                     "count " + std::to_string(d.count) + " is too large for its type");
     const OpRow& row = row_of(d.kind);
-    const SideElements elements = elements_of(row, d.count, counts != nullptr ? counts->of(rank) : 0,
-                                              blocks_of(row, size, rank, d.root));
-    return Lengths{elements.in * size_of(d.dtype), elements.out * size_of(d.dtype)};
+    const SideElements own = own_elements(counts, own_counts, rank);
+    const SideElements elements = elements_of(row, d.count, own, blocks_of(row, size, rank, d.root));
+    const Lengths out{multiply(elements.in, size_of(d.dtype), overflow),
+                      multiply(elements.out, size_of(d.dtype), overflow)};
+    if (overflow || (out.in | out.out) >> 63 != 0)
+        return fail(Errc::invalid_argument, "the counts are together " + std::to_string(elements.in) +
+                                                " and " + std::to_string(elements.out) +
+                                                " elements, too many for their type");
+    return out;
+}
+
+Result<std::string> reason_from(const nexar_shm_group_abort& asked) {
+    if (asked.reserved != 0) return not_allowed("a reserved word of the payload", asked.reserved, "0");
+    if (asked.reason_bytes > sizeof asked.reason)
+        return not_allowed("reason_bytes", asked.reason_bytes, "0 to " + std::to_string(sizeof asked.reason));
+    std::string out(asked.reason, asked.reason_bytes);
+    for (char& c : out)
+        if (static_cast<unsigned char>(c) < ' ' || c == 0x7f) c = ' ';
+    return out;
 }
 
 Result<engine::OpenRequest> open_request_from(const nexar_shm_group_open& asked) {

@@ -21,11 +21,13 @@ Result<engine::OpDescriptor> descriptor_from(const nexar_shm_descriptor& asked);
 struct Lengths {
     uint64_t in = 0, out = 0;
 };
-// `counts`: null where it has no list of counts.
+// `counts`, `own_counts`: null where it has no such lists.
 Result<Lengths> lengths_of(const engine::OpDescriptor& descriptor, uint32_t size, uint32_t rank,
-                           const Counts* counts);
+                           const Counts* counts, const OwnCounts* own_counts);
 
 // The engine's request, without the fields that identify the session.
+// The reason of an abort, as one line: without control characters.
+Result<std::string> reason_from(const nexar_shm_group_abort& asked);
 Result<engine::OpenRequest> open_request_from(const nexar_shm_group_open& asked);
 
 }  // namespace nexar::local

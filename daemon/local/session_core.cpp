@@ -129,6 +129,8 @@ Result<void> SessionCore::dispatch(Time now, Ticket ticket, const nexar_shm_desc
             return open_group(now, ticket);
         case NEXAR_CMD_GROUP_FREE:
             return free_group(now, ticket, asked);
+        case NEXAR_CMD_GROUP_ABORT:
+            return abort_group(now, ticket, asked);
         case NEXAR_CMD_GROUP_NODE:
             return report_node(ticket, asked);
         case NEXAR_CMD_REGION_FREE:
@@ -162,11 +164,10 @@ Result<void> SessionCore::submit_op(Time now, Ticket ticket, const nexar_shm_des
         return fail(Errc::invalid_argument, "rank " + std::to_string(asked.peer) + " is not in a group of " +
                                                 std::to_string(group->size));
     engine::OpRequest request;
-    if (has_counts(row)) {
-        NEXAR_TRY(request.counts, read_counts(asked, *group));
-        descriptor.counts = request.counts->digest();
-    }
-    NEXAR_TRY(auto lengths, lengths_of(descriptor, group->size, group->rank.value, request.counts.get()));
+    NEXAR_TRY_VOID(read_counts(asked, row, *group, request));
+    if (request.counts) descriptor.counts = request.counts->digest();
+    NEXAR_TRY(auto lengths, lengths_of(descriptor, group->size, group->rank.value, request.counts.get(),
+                                       request.own_counts.get()));
 
     const uint64_t align = align_of(descriptor.dtype);
     const bool staged = (asked.flags & stage_flags) != 0 || asked.stage_windows != 0;
@@ -217,30 +218,55 @@ Result<void> SessionCore::resolve_stage(const nexar_shm_descriptor& asked, const
     return {};
 }
 
-// Copied before anything is checked, and not looked at again: the client can write there all the time [S3].
-Result<CountsRef> SessionCore::read_counts(const nexar_shm_descriptor& asked,
-                                           const engine::GroupInfo& group) const {
-    if (asked.args.entries != group.size)
-        return fail(Errc::invalid_argument, "args.entries is " + std::to_string(asked.args.entries) +
-                                                "; allowed: " + std::to_string(group.size) +
-                                                ", a count for each rank");
-    NEXAR_TRY(const MemoryRef memory, name_memory(asked.args, uint64_t{group.size} * sizeof(uint64_t),
-                                                  alignof(uint64_t), "list of counts"));
-    auto* shared = reinterpret_cast<uint64_t*>(memory.place().resolve());
-    std::vector<uint64_t> copy(group.size);
-    for (uint32_t rank = 0; rank < group.size; ++rank) copy[rank] = shm::load_relaxed(shared[rank]);
-    NEXAR_TRY(Counts counts, Counts::of(copy));
-    if (counts.sum() != asked.count)
-        return fail(Errc::invalid_argument, "count is " + std::to_string(asked.count) +
-                                                ", the counts of all ranks are together " +
-                                                std::to_string(counts.sum()));
+namespace {
+
+// A list that the daemon keeps, with what it is charged.
+template <class Lists>
+std::shared_ptr<const Lists> kept(Lists lists, ChargeRef charge) {
     struct Kept {
-        Counts counts;
+        Lists lists;
         ChargeRef charge;
     };
-    NEXAR_TRY(auto charge, identity_.tenant->charge(Resource::scratch_bytes, copy.size() * sizeof copy[0]));
-    const auto kept = std::make_shared<const Kept>(std::move(counts), std::move(charge));
-    return CountsRef(kept, &kept->counts);
+    const auto both = std::make_shared<const Kept>(std::move(lists), std::move(charge));
+    return {both, &both->lists};
+}
+
+}  // namespace
+
+// Copied before anything is checked, and not looked at again: the client can write there all the time [S3].
+Result<std::vector<uint64_t>> SessionCore::copy_list(const nexar_shm_descriptor& asked, uint32_t size,
+                                                     uint32_t lists) const {
+    const uint32_t entries = size * lists;
+    if (asked.args.entries != entries)
+        return fail(Errc::invalid_argument,
+                    "args.entries is " + std::to_string(asked.args.entries) +
+                        "; allowed: " + std::to_string(entries) +
+                        (lists == 1 ? ", a count for each rank" : ", two counts for each rank"));
+    NEXAR_TRY(const MemoryRef memory, name_memory(asked.args, uint64_t{entries} * sizeof(uint64_t),
+                                                  alignof(uint64_t), "list of counts"));
+    auto* shared = reinterpret_cast<uint64_t*>(memory.place().resolve());
+    std::vector<uint64_t> copy(entries);
+    for (uint32_t i = 0; i < entries; ++i) copy[i] = shm::load_relaxed(shared[i]);
+    return copy;
+}
+
+Result<void> SessionCore::read_counts(const nexar_shm_descriptor& asked, const OpRow& row,
+                                      const engine::GroupInfo& group, engine::OpRequest& request) const {
+    if (!has_counts(row) && !has_own_counts(row)) return {};
+    NEXAR_TRY(const auto copy, copy_list(asked, group.size, has_counts(row) ? 1 : 2));
+    const std::span<const uint64_t> list(copy);
+    NEXAR_TRY(Counts first, Counts::of(list.first(group.size)));
+    NEXAR_TRY(Counts second, Counts::of(list.subspan(group.size)));
+    if (has_counts(row) && first.sum() != asked.count)
+        return fail(Errc::invalid_argument, "count is " + std::to_string(asked.count) +
+                                                ", the counts of all ranks are together " +
+                                                std::to_string(first.sum()));
+    NEXAR_TRY(auto charge, identity_.tenant->charge(Resource::scratch_bytes, list.size_bytes()));
+    if (has_counts(row))
+        request.counts = kept(std::move(first), std::move(charge));
+    else
+        request.own_counts = kept(OwnCounts{std::move(first), std::move(second)}, std::move(charge));
+    return {};
 }
 
 Result<MemoryRef> SessionCore::name_memory(const nexar_shm_extent& extent, uint64_t bytes, uint64_t align,
@@ -299,6 +325,18 @@ Result<void> SessionCore::free_group(Time now, Ticket ticket, const nexar_shm_de
     const uint32_t rank = group->rank.value, epoch = group->epoch.value;
     groups_.erase(asked.group);  // also when the engine has removed the group before
     NEXAR_TRY_VOID(service_->free_group(now, identity_.id, id, rank));
+    end(ticket, result_of_epoch(epoch));
+    return {};
+}
+
+Result<void> SessionCore::abort_group(Time now, Ticket ticket, const nexar_shm_descriptor& asked) {
+    NEXAR_TRY(const auto* group, group_named(asked.group));
+    NEXAR_TRY(const std::string reason,
+              reason_from(shm::copy_once(control_.payload(ticket.slot).group_abort)));  // [S3]
+    const GroupId id = group->id;
+    const uint32_t rank = group->rank.value, epoch = group->epoch.value;
+    groups_.erase(asked.group);
+    NEXAR_TRY_VOID(service_->abort_group(now, identity_.id, id, rank, reason));
     end(ticket, result_of_epoch(epoch));
     return {};
 }

@@ -136,13 +136,17 @@ class SessionCore {
                                Lengths& lengths, engine::OpRequest& request) const;
     Result<void> open_group(Time now, Ticket ticket);
     Result<void> free_group(Time now, Ticket ticket, const nexar_shm_descriptor& asked);
+    Result<void> abort_group(Time now, Ticket ticket, const nexar_shm_descriptor& asked);
     Result<void> report_node(Ticket ticket, const nexar_shm_descriptor& asked);
     Result<void> free_region(Ticket ticket, const nexar_shm_descriptor& asked);
     Result<void> use_region_number(uint32_t region);
     Result<Charges> accept_region(uint32_t region, uint64_t bytes, uint64_t descriptors, Charges charged);
     Result<void> check_room(uint64_t bytes) const;
     uint32_t epoch_of(const nexar_shm_descriptor& asked) const;
-    Result<CountsRef> read_counts(const nexar_shm_descriptor& asked, const engine::GroupInfo& group) const;
+    Result<std::vector<uint64_t>> copy_list(const nexar_shm_descriptor& asked, uint32_t size,
+                                            uint32_t lists) const;
+    Result<void> read_counts(const nexar_shm_descriptor& asked, const OpRow& row,
+                             const engine::GroupInfo& group, engine::OpRequest& request) const;
     Result<MemoryRef> name_memory(const nexar_shm_extent& extent, uint64_t bytes, uint64_t align,
                                   const char* which) const;
     Result<const engine::GroupInfo*> group_named(uint32_t name) const;

@@ -32,14 +32,22 @@ static void operations(nexar_group* group) {
     HANDLE(nexar_all_gather_start(group, x, x, 1, NEXAR_F32, NULL, &r));
     HANDLE(nexar_reduce_scatter(group, x, x, 1, NEXAR_F32, NEXAR_SUM, NULL));
     HANDLE(nexar_reduce_scatter_start(group, x, x, 1, NEXAR_F32, NEXAR_SUM, NULL, &r));
+    HANDLE(nexar_reduce_scatterv(group, x, x, counts, NEXAR_F32, NEXAR_SUM, NULL));
+    HANDLE(nexar_reduce_scatterv_start(group, x, x, counts, NEXAR_F32, NEXAR_SUM, NULL, &r));
     HANDLE(nexar_all_to_all(group, x, x, 1, NEXAR_F32, NULL));
     HANDLE(nexar_all_to_all_start(group, x, x, 1, NEXAR_F32, NULL, &r));
     HANDLE(nexar_all_gatherv(group, x, x, counts, NEXAR_F32, NULL));
     HANDLE(nexar_all_gatherv_start(group, x, x, counts, NEXAR_F32, NULL, &r));
+    HANDLE(nexar_gatherv(group, x, x, counts, NEXAR_F32, 0, NULL));
+    HANDLE(nexar_gatherv_start(group, x, x, counts, NEXAR_F32, 0, NULL, &r));
+    HANDLE(nexar_all_to_allv(group, x, counts, x, counts, NEXAR_F32, NULL));
+    HANDLE(nexar_all_to_allv_start(group, x, counts, x, counts, NEXAR_F32, NULL, &r));
     HANDLE(nexar_gather(group, x, x, 1, NEXAR_F32, 0, NULL));
     HANDLE(nexar_gather_start(group, x, x, 1, NEXAR_F32, 0, NULL, &r));
     HANDLE(nexar_scatter(group, x, x, 1, NEXAR_F32, 0, NULL));
     HANDLE(nexar_scatter_start(group, x, x, 1, NEXAR_F32, 0, NULL, &r));
+    HANDLE(nexar_scatterv(group, x, x, counts, NEXAR_F32, 0, NULL));
+    HANDLE(nexar_scatterv_start(group, x, x, counts, NEXAR_F32, 0, NULL, &r));
     HANDLE(nexar_scan(group, x, x, 1, NEXAR_F32, NEXAR_SUM, NULL));
     HANDLE(nexar_scan_start(group, x, x, 1, NEXAR_F32, NEXAR_SUM, NULL, &r));
     HANDLE(nexar_exclusive_scan(group, x, x, 1, NEXAR_F32, NEXAR_SUM, NULL));
@@ -65,14 +73,22 @@ static void all_null(void) {
                                     nexar_all_gather_start(NULL, NULL, NULL, 0, 0, NULL, NULL),
                                     nexar_reduce_scatter(NULL, NULL, NULL, 0, 0, 0, NULL),
                                     nexar_reduce_scatter_start(NULL, NULL, NULL, 0, 0, 0, NULL, NULL),
+                                    nexar_reduce_scatterv(NULL, NULL, NULL, NULL, 0, 0, NULL),
+                                    nexar_reduce_scatterv_start(NULL, NULL, NULL, NULL, 0, 0, NULL, NULL),
                                     nexar_all_to_all(NULL, NULL, NULL, 0, 0, NULL),
                                     nexar_all_to_all_start(NULL, NULL, NULL, 0, 0, NULL, NULL),
                                     nexar_all_gatherv(NULL, NULL, NULL, NULL, 0, NULL),
                                     nexar_all_gatherv_start(NULL, NULL, NULL, NULL, 0, NULL, NULL),
+                                    nexar_gatherv(NULL, NULL, NULL, NULL, 0, 0, NULL),
+                                    nexar_gatherv_start(NULL, NULL, NULL, NULL, 0, 0, NULL, NULL),
+                                    nexar_all_to_allv(NULL, NULL, NULL, NULL, NULL, 0, NULL),
+                                    nexar_all_to_allv_start(NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL),
                                     nexar_gather(NULL, NULL, NULL, 0, 0, 0, NULL),
                                     nexar_gather_start(NULL, NULL, NULL, 0, 0, 0, NULL, NULL),
                                     nexar_scatter(NULL, NULL, NULL, 0, 0, 0, NULL),
                                     nexar_scatter_start(NULL, NULL, NULL, 0, 0, 0, NULL, NULL),
+                                    nexar_scatterv(NULL, NULL, NULL, NULL, 0, 0, NULL),
+                                    nexar_scatterv_start(NULL, NULL, NULL, NULL, 0, 0, NULL, NULL),
                                     nexar_scan(NULL, NULL, NULL, 0, 0, 0, NULL),
                                     nexar_scan_start(NULL, NULL, NULL, 0, 0, 0, NULL, NULL),
                                     nexar_exclusive_scan(NULL, NULL, NULL, 0, 0, 0, NULL),
@@ -89,6 +105,7 @@ static void all_null(void) {
                                     nexar_group_size(NULL, NULL),
                                     nexar_group_epoch(NULL, NULL),
                                     nexar_group_node(NULL, 0, NULL, 0),
+                                    nexar_group_abort(NULL, NULL),
                                     nexar_session_fd(NULL, NULL),
                                     nexar_session_poll(NULL, NULL, 0, 0, NULL),
                                     nexar_session_node(NULL, NULL, 0),
@@ -136,6 +153,7 @@ static void groups(nexar_group* group) {
     HANDLE(nexar_group_epoch(group, &number));
     HANDLE(nexar_group_node(group, 0, text, sizeof text));
     HANDLE(nexar_group_free(group));
+    HANDLE(nexar_group_abort(group, "why"));
     operations(group);
 }
 

@@ -129,13 +129,36 @@ def rejected_calls(me):
     all_reduce, broadcast, gather = lib.nexar_all_reduce_start, lib.nexar_broadcast_start, lib.nexar_all_gather_start
     scatter, send, recv = lib.nexar_reduce_scatter_start, lib.nexar_send_start, lib.nexar_recv_start
     scan, exclusive_scan = lib.nexar_scan_start, lib.nexar_exclusive_scan_start
-    all_gatherv, list_of = lib.nexar_all_gatherv_start, ctypes.c_uint64 * me.size
+    all_gatherv, gatherv, scatterv = lib.nexar_all_gatherv_start, lib.nexar_gatherv_start, lib.nexar_scatterv_start
+    reduce_scatterv, all_to_allv, list_of = lib.nexar_reduce_scatterv_start, lib.nexar_all_to_allv_start, ctypes.c_uint64 * me.size
     ones, huge = list_of(*[1] * me.size), list_of(*[1 << 62] * me.size)
     wrong = {
         "list": (all_gatherv, at, at, None, F64), "sum of counts": (all_gatherv, at, at, huge, F64),
         "bytes of counts": (all_gatherv, at, at, list_of(1 << 60), F64), "dtype of counts": (all_gatherv, at, at, ones, 99),
         "output of counts": (all_gatherv, at, None, ones, F64), "input of counts": (all_gatherv, None, at, ones, F64),
         "counts overlap": (all_gatherv, at + 8 * ((me.rank + 1) % me.size or 1), at, ones, F64),
+        "list of gatherv": (gatherv, at, at, None, F64, me.rank), "sum of gatherv": (gatherv, at, at, huge, F64, me.rank),
+        "bytes of gatherv": (gatherv, at, at, list_of(1 << 60), F64, me.rank), "dtype of gatherv": (gatherv, at, at, ones, 99, me.rank),
+        "output of gatherv": (gatherv, at, None, ones, F64, me.rank), "input of gatherv": (gatherv, None, at, ones, F64, me.rank),
+        "overlap of gatherv": (gatherv, at + 8 * ((me.rank + 1) % me.size or 1), at, ones, F64, me.rank),
+        "root of gatherv": (gatherv, at, at, ones, F64, me.size),
+        "list of scatterv": (scatterv, at, at, None, F64, me.rank), "sum of scatterv": (scatterv, at, at, huge, F64, me.rank),
+        "bytes of scatterv": (scatterv, at, at, list_of(1 << 60), F64, me.rank), "dtype of scatterv": (scatterv, at, at, ones, 99, me.rank),
+        "output of scatterv": (scatterv, at, None, ones, F64, me.rank), "input of scatterv": (scatterv, None, at, ones, F64, me.rank),
+        "overlap of scatterv": (scatterv, at, at + 8 * ((me.rank + 1) % me.size or 1), ones, F64, me.rank),
+        "root of scatterv": (scatterv, at, at, ones, F64, me.size),
+        "list of sums": (reduce_scatterv, at, at, None, F64, SUM), "sum of list of sums": (reduce_scatterv, at, at, huge, F64, SUM),
+        "bytes of sums": (reduce_scatterv, at, at, list_of(1 << 60), F64, SUM), "dtype of sums": (reduce_scatterv, at, at, ones, 99, SUM),
+        "input of sums": (reduce_scatterv, None, at, ones, F64, SUM), "output of sums": (reduce_scatterv, at, None, ones, F64, SUM),
+        "op of sums": (reduce_scatterv, at, at, ones, F64, 14), "op that the sums' dtype lacks": (reduce_scatterv, at, at, ones, F64, nexar.OPS["bor"]),
+        "sums without scalar": (reduce_scatterv, at, at, ones, F64, nexar.OPS["premul_sum"]),
+        "overlap of sums": (reduce_scatterv, at, at + 8 * ((me.rank + 1) % me.size or 1), ones, F64, SUM),
+        "sends": (all_to_allv, at, None, at + 256, ones, F64), "receives": (all_to_allv, at, ones, at + 256, None, F64),
+        "sum of sends": (all_to_allv, at, huge, at + 256, ones, F64), "dtype of exchange": (all_to_allv, at, ones, at + 256, ones, 99),
+        "sum of receives": (all_to_allv, at, ones, at + 256, huge, F64), "bytes of sends": (all_to_allv, at, list_of(1 << 60), at, ones, F64),
+        "bytes of receives": (all_to_allv, at, ones, at + 256, list_of(1 << 61), F64),
+        "input of exchange": (all_to_allv, None, ones, at, ones, F64), "output of exchange": (all_to_allv, at, ones, None, ones, F64),
+        "exchange in place": (all_to_allv, at, ones, at, ones, F64), "overlap of exchange": (all_to_allv, at, ones, at + 8, ones, F64),
         "dtype": (all_reduce, at, at, 3, 99, SUM), "negative dtype": (all_reduce, at, at, 3, -1, SUM),
         "op": (all_reduce, at, at, 3, F64, 14), "op that the dtype lacks": (all_reduce, at, at, 3, F64, nexar.OPS["band"]),
         "no scalar": (all_reduce, at, at, 3, F64, nexar.OPS["premul_sum"]), "no input": (all_reduce, None, at, 3, F64, SUM),
@@ -184,7 +207,7 @@ def python_refuses(me):
     refusals = {what: refuses(call) for what, call in {
         "root": lambda: group.broadcast(x, root=-1), "large root": lambda: group.reduce(x, root=1 << 32),
         "to": lambda: group.send(x, -1), "tag": lambda: group.send(x, 0, tag=-1), "node": lambda: group.node(-1),
-        "source": lambda: group.recv(x, source=-1), "list to gather": lambda: group.all_gather([1, 2]),
+        "source": lambda: group.recv(x, source=-1), "list to gather": lambda: group.all_gather([1j, 2]),
         "list to scatter": lambda: group.reduce_scatter([1, 2]), "shape": lambda: session.alloc(-1),
         "shape of two": lambda: session.alloc((-1, -2)), "objects": lambda: session.alloc(3, object),
         "half an element": lambda: session.alloc(1.5)}.items()}

@@ -86,20 +86,6 @@ class Bench:
             x[:] = given(dtype, "sum", rank, count, salt=rank)
         check(self.group.all_gather(x, out), want, f"all_gather {dtype} x {count}, {self.what}")
 
-    def all_gatherv(self, dtype, count):
-        """Each rank has count, none, or a third of it."""
-        size, rank = self.me.size, self.me.rank
-        counts = [(count, 0, count // 3)[(other + count) % 3] for other in range(size)]
-        own = slice(sum(counts[:rank]), sum(counts[:rank + 1]))
-        mine = given(dtype, "sum", rank, counts[rank], salt=rank)
-        in_place = self.turn % 2
-        x = self.input(sum(counts) if in_place else counts[rank], dtype, 55 if in_place else mine)
-        out = x if in_place else (self.second or self.memory[0][1]).array(sum(counts), dtype)
-        if in_place:
-            x[own] = mine
-        want = np.concatenate([given(dtype, "sum", other, n, salt=other) for other, n in enumerate(counts)])
-        check(self.group.all_gatherv(x[own] if in_place else x, counts, out), want, f"all_gatherv {dtype} x {counts}, {self.what}")
-
     def gather(self, dtype, count, root):
         size, rank = self.me.size, self.me.rank
         mine = given(dtype, "sum", rank, count, salt=rank)
@@ -160,7 +146,6 @@ def everything_small(me):
                 bench.scan(dtype, op, count)
                 bench.scan(dtype, op, count, exclusive=True)
             bench.all_gather(dtype, count)
-            bench.all_gatherv(dtype, count)
             for _ in range(2):  # apart and in place
                 bench.all_to_all(dtype, count)
             bench.broadcast(dtype, count, calls % me.size)
@@ -182,7 +167,6 @@ def everything_large(me):
         for name, dtype, op, root in LARGE_REDUCTIONS:
             getattr(bench, name)(dtype, op, LARGE, *root)
         bench.all_gather("int16", LARGE)
-        bench.all_gatherv("int32", LARGE)
         bench.all_to_all("int32", LARGE // size)
         bench.broadcast("float64", LARGE, 2 % size)
         bench.gather("uint16", LARGE, 1 % size)
@@ -242,7 +226,7 @@ OF_BOOL = {**BIT_BY_BIT, **LOGICAL, "min": np.logical_and, "max": np.logical_or}
 
 
 def other_types(me, count):
-    """all_reduce and scans of each type and reduction that everything_small leaves out; in place and apart, in two kinds of
+    """all_reduce, reduce_scatterv and scans of each type and reduction that everything_small leaves out; in place and apart, in two kinds of
     memory."""
     session = me.session()
     group, ranks = me.group(session), range(me.size)
@@ -262,6 +246,14 @@ def other_types(me, count):
                     have = getattr(group, name)(x, out, op, **extra)
                     equal(have.tobytes(), want or unchanged, f"{name} {op} of {what}")
                     x[:] = mine
+        counts = [count * (rank % 3) // max(1, sum(rank % 3 for rank in ranks)) for rank in ranks]
+        counts[-1] += count - sum(counts)
+        own = slice(sum(counts[:me.rank]), sum(counts[:me.rank + 1]))
+        want = np.ascontiguousarray(of(me.size)[own]).tobytes()
+        for out in (np.zeros_like(mine[own]), x[own]):
+            have = group.reduce_scatterv(x, counts, out, op, **extra)
+            equal(have.tobytes(), want, f"reduce_scatterv {op} of {what}")
+            x[:] = mine
 
     for dtype in INTEGERS:
         inputs = [element(dtype, "sum", rank, count).astype(dtype) * (np.arange(count) % 3 > 0).astype(dtype) for rank in ranks]
@@ -442,20 +434,6 @@ def test_two_groups_may_post_in_opposite_orders(cluster):
     run(on(cluster, [1, 2, 3, 1, 2, 3]), opposite_orders)
 
 
-def other_counts(me, lists):
-    failure = me.fails(me.group().all_gatherv, np.zeros(lists[me.rank][me.rank], np.float32), lists[me.rank], timeout=10)
-    return failure.name, failure.text
-
-
-def test_lists_of_counts_that_differ_are_reported_and_not_waited_for(cluster):
-    """Rank 0 expects nothing from rank 1, and rank 1 nothing from rank 0."""
-    for placement in ([1, 2], [1, 1]):
-        for lists in ([[9, 0], [0, 9]], [[5, 5], [5, 6]]):
-            for name, text in run(on(cluster, placement), other_counts, lists):
-                equal(name, "MISMATCH", text)
-                contains(text, "all_gatherv f32 count", "in counts of digest", "rank 0 (", "rank 1 (")
-
-
 def starts_and_leaves(me, count):
     """Rank 0 starts from ordinary memory, and makes no nexar call until the others have ended."""
     group, want = me.group(), reduced("float32", "sum", me.size, count)
@@ -489,6 +467,18 @@ def with_cpp(me, count, rounds):
         counts = [(turn + rank) % 4 * count for rank in range(me.size)]
         inputs = [given("float32", "sum", rank, n, salt=turn) for rank, n in enumerate(counts)]
         check(group.all_gatherv(inputs[me.rank], counts), np.concatenate(inputs), f"turn {turn}, counts")
+        gathered = group.gatherv(inputs[me.rank], counts, root=turn % me.size)
+        if me.rank == turn % me.size:
+            check(gathered, np.concatenate(inputs), f"turn {turn}, counts at a root")
+        back = group.scatterv(gathered, counts, np.zeros(counts[me.rank], np.float32), turn % me.size)
+        check(back, inputs[me.rank], f"turn {turn}, counts from a root")
+        sent = [[(turn + s + 2 * r) % 3 * count for r in range(me.size)] for s in range(me.size)]
+        inputs = [given("float32", "sum", s, sum(row), salt=turn) for s, row in enumerate(sent)]
+        want = [inputs[s][sum(row[:me.rank]):sum(row[:me.rank + 1])] for s, row in enumerate(sent)]
+        exchanged = group.all_to_allv(inputs[me.rank], sent[me.rank], [row[me.rank] for row in sent])
+        check(exchanged, np.concatenate(want), f"turn {turn}, blocks")
+        inputs, own = given("float32", "sum", me.rank, sum(counts), salt=turn), slice(sum(counts[:me.rank]), sum(counts[:me.rank + 1]))
+        check(group.reduce_scatterv(inputs, counts), reduced("float32", "sum", me.size, sum(counts), salt=turn)[own], f"turn {turn}, sums")
         root, values = turn % me.size, given("float32", "sum", me.rank, count, salt=turn)
         gathered = group.gather(values, root=root)
         back = group.scatter(gathered, np.zeros(count, np.float32), root)

@@ -190,6 +190,41 @@ def test_a_rank_that_frees_its_group_ends_what_was_pending(cluster):
             assert first.at - since < AT_ONCE, f"{first}: after {first.at - since:.2f} s"
 
 
+def aborts(me, reason):
+    group = me.group()
+    one_sum(me, group)
+    if me.rank == 0:
+        pending = cabi.started("recv", group, np.zeros(8).ctypes.data, 8, F64, 1, 5), cabi.started("barrier", group)
+        me.mark()
+        me.wait_for_go()
+        cabi.check(lib.nexar_group_abort(group._handle, reason))
+        ends = [cabi.name_of(cabi.end(number, 10000)[0]) for number in pending]
+        return ends, cabi.name_of(lib.nexar_barrier(group._handle, None))
+    begun = group.recv_start(np.zeros(1), 0, 9) if me.rank == 1 else group.barrier_start()
+    me.mark()
+    if me.rank == 1:
+        me.wait_for_go()
+    return me.fails(begun.wait, 10), me.fails(group.barrier), me.fails(group.barrier)
+
+
+def test_a_rank_that_aborts_ends_the_group_for_all_with_its_reason(cluster):
+    """[F22] [U18] The others name it and say why, whatever they called and however often."""
+    for other in (1, 2):
+        for reason, text in ((b"ValueError: row 7", "it aborted the group: ValueError: row 7"),
+                             (None, "it aborted the group"),
+                             ("ä".encode() * 300, "it aborted the group: " + "ä" * 192)):
+            job = Job([cluster[1], cluster[other], cluster[1]], aborts, reason)
+            job.await_marks()
+            job.go(0)
+            own, later = job.outcomes(0)[0]
+            equal((own, later), (["CLOSED", "CLOSED"], "CLOSED"), "own requests")
+            job.go(1)
+            for errors in job.outcomes(1, 2):
+                for error in errors:
+                    equal((error.name, error.rank), ("PEER_LOST", 0), f"{error}")
+                    assert error.text.endswith(text), error.text
+
+
 # ---- Threads ----
 
 def overlap(me):

@@ -392,6 +392,8 @@ Call& Cluster::submit(const SimGroup& group, uint32_t rank, const engine::OpRequ
         call.out = std::make_shared<std::vector<std::byte>>(out_bytes, std::byte{0xdd});
     engine::OpRequest request = words;
     if (!request.counts) request.counts = Reference::counts(words.descriptor, group.size());
+    if (!request.own_counts) request.own_counts = Reference::own_counts(words.descriptor, group.size(), rank);
+    if (request.own_counts) request.descriptor.count = 0;
     request.descriptor.counts = request.counts ? request.counts->digest() : 0;
     request.session = group.sessions[rank];
     request.group = group.id;
@@ -442,6 +444,13 @@ Result<void> Cluster::free_group(const SimGroup& group, uint32_t rank) {
     auto freed = host.engine->free_group(clock.now(), group.sessions[rank], group.id, rank);
     host.after_input();
     return freed;
+}
+
+Result<void> Cluster::abort_group(const SimGroup& group, uint32_t rank, const std::string& reason) {
+    Host& host = *hosts[group.placement[rank]];
+    auto aborted = host.engine->abort_group(clock.now(), group.sessions[rank], group.id, rank, reason);
+    host.after_input();
+    return aborted;
 }
 
 void Cluster::end_session(const SimGroup& group, uint32_t rank, bool crashed) {

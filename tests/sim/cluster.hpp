@@ -157,6 +157,7 @@ class Cluster {
                  std::shared_ptr<StagedMemory> staged = {});
     void cancel(const SimGroup& group, uint32_t rank, const Call& call);
     Result<void> free_group(const SimGroup& group, uint32_t rank);
+    Result<void> abort_group(const SimGroup& group, uint32_t rank, const std::string& reason);
     void end_session(const SimGroup& group, uint32_t rank, bool crashed = true);
     void end_session(const SimGroup& group, uint32_t rank, engine::SessionEnd how);
 

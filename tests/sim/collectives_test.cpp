@@ -70,8 +70,9 @@ TEST_CASE("every dtype and operator gives the reference's values, with the same 
                 Cluster cluster(static_cast<uint64_t>(d * 20 + o), shape);
                 Program program(cluster, cluster.make_group({0, 1, 1, 2, 0}));
                 for (OpKind kind : {OpKind::all_reduce, OpKind::reduce, OpKind::reduce_scatter, OpKind::scan,
-                                    OpKind::exclusive_scan})
+                                    OpKind::exclusive_scan, OpKind::reduce_scatterv})
                     program.add(words(kind, Dtype(d), ReduceOp(o), count, 1), true);
+                program.add(words(OpKind::reduce_scatterv, Dtype(d), ReduceOp(o), 5 * count));
 
                 program.start(20us);
 
@@ -110,7 +111,8 @@ TEST_CASE("blocks and scans: every root, apart, in place and staged, on placemen
         {0},          {0, 0, 0},    {0, 1},       {0, 0, 0, 1, 1, 2},          {0, 1, 2, 0, 1, 2},
         {2, 0, 0, 1}, {3, 0, 2, 1}, {4, 4, 1, 4}, {0, 1, 2, 3, 4, 0, 1, 2, 3}, {1, 3, 1, 0, 0, 4, 2, 2, 1}};
     for (const OpKind kind : {OpKind::all_gather, OpKind::reduce_scatter, OpKind::gather, OpKind::scatter,
-                              OpKind::scan, OpKind::exclusive_scan})
+                              OpKind::scan, OpKind::exclusive_scan, OpKind::all_gatherv, OpKind::gatherv,
+                              OpKind::scatterv, OpKind::reduce_scatterv})
         for (size_t p = 0; p < placements.size(); ++p)
             for (const uint64_t count : {0u, 1u, 5u, 33u, 900u}) {
                 CAPTURE(int(kind), p, count);
@@ -120,9 +122,10 @@ TEST_CASE("blocks and scans: every root, apart, in place and staged, on placemen
                 Cluster cluster(10 * p + count, shape);
                 Program program(cluster, cluster.make_group(placements[p]));
                 if (count == 33) program.stage(2);
+                const uint64_t all = has_counts(row_of(kind)) ? count * placements[p].size() : count;
                 for (uint32_t root = 0; root < (row_of(kind).rooted ? placements[p].size() : 1); ++root)
                     for (const bool in_place : {false, true})
-                        program.add(words(kind, Dtype::i16, ReduceOp::sum, count, root), in_place);
+                        program.add(words(kind, Dtype::i16, ReduceOp::sum, all, root), in_place);
 
                 program.start(20us, 3);
 

@@ -29,7 +29,7 @@ uint64_t Job::bytes_needed() const {
     uint64_t all = 64;
     for (const Step& step : program_.steps)
         all += 2 * padded(step.words.count * Reference::width(step.words.dtype) * members_.size() + 64) +
-               padded(8 * members_.size());
+               padded(16 * members_.size());
     return random_ == nullptr ? all : all * (1 + windows_max_);
 }
 
@@ -88,7 +88,8 @@ bool Job::post(Member& member, size_t index) {
     Step& step = program_.steps[index];
     const OpDescriptor& d = step.words;
     const CountsRef counts = Reference::counts(d, program_.group.size());
-    const auto lengths = local::lengths_of(d, program_.group.size(), member.rank, counts.get());
+    const OwnCountsRef own = Reference::own_counts(d, program_.group.size(), member.rank);
+    const auto lengths = local::lengths_of(d, program_.group.size(), member.rank, counts.get(), own.get());
     REQUIRE(lengths);
     const uint64_t elements = lengths->in / Reference::width(d.dtype);
     auto in = Reference::input(step.salt, member.rank, elements, d.dtype);
@@ -109,16 +110,18 @@ bool Job::post(Member& member, size_t index) {
     words.out = {member.region, 0, out_at};
     const uint64_t used_before = member.used;
     member.used = out_at + padded(lengths->out);
-    if (counts) {
-        words.args = {member.region, counts->size(), member.used};
-        for (uint32_t rank = 0; rank < counts->size(); ++rank) {
-            const uint64_t count = counts->of(rank);
-            std::memcpy(member.memory->data() + member.used + 8 * rank, &count, sizeof count);
-        }
-        member.used += padded(8 * counts->size());
+    if (own) words.count = 0;
+    std::vector<uint64_t> list;
+    for (const Counts* part : {counts.get(), own ? &own->sends : nullptr, own ? &own->receives : nullptr})
+        for (uint32_t rank = 0; part != nullptr && rank < part->size(); ++rank)
+            list.push_back(part->of(rank));
+    if (!list.empty()) {
+        words.args = {member.region, static_cast<uint32_t>(list.size()), member.used};
+        std::memcpy(member.memory->data() + member.used, list.data(), 8 * list.size());
+        member.used += padded(8 * list.size());
     }
     std::shared_ptr<StagedMemory> staged;
-    if (wants_stage(member) && row_of(d.kind).has_elements)
+    if (wants_stage(member) && row_of(d.kind).has_elements && !own)
         staged = stage(member, d, std::move(in), lengths->out, words);
     Call& call = calls_.emplace_back();
     const bool from_in = d.kind == OpKind::broadcast && d.root == member.rank;
@@ -179,14 +182,12 @@ std::shared_ptr<StagedMemory> Job::stage(Member& member, const OpDescriptor& d, 
     if (sides != 2 && !in.empty()) {
         words.in.offset = place(staged->in, side_blocks(row.in, size));
         staged->in.user = std::move(in);
-        if (const CountsRef counts = Reference::counts(d, size)) {
-            staged->in.first = counts->begin(member.rank);
-            staged->in.end = staged->in.first + counts->of(member.rank);
-        }
+        if (row.in == SideSize::own) staged->in.limit_to_own(*Reference::counts(d, size), member.rank);
     }
     if (sides != 1 && out_bytes != 0) {
         words.out.offset = place(staged->out, side_blocks(row.out, size));
         staged->out.user.assign(out_bytes, std::byte{0x77});
+        if (row.out == SideSize::own) staged->out.limit_to_own(*Reference::counts(d, size), member.rank);
     }
     return staged;
 }

@@ -1,21 +1,11 @@
 #include "program.hpp"
 
+#include <optional>
+
 #include "support/regions.hpp"
 
 namespace nexar::sim {
 
-namespace {
-
-collectives::PlanTable table_of(const wire::PlanTableRecord& r) {
-    return {r.version,
-            r.small_bytes_max,
-            r.doubling_bytes_max,
-            static_cast<uint32_t>(r.chunk_bytes),
-            r.segment_bytes,
-            r.lanes};
-}
-
-// The memory of both sides, one of which may be this rank's block of the other one.
 std::vector<std::byte> lay_out_in_place(const OpRow& row, size_t own_at, size_t out,
                                         std::vector<std::byte> in, engine::OpRequest& request) {
     if (row.in_place == InPlace::block_of_out) {
@@ -28,6 +18,17 @@ std::vector<std::byte> lay_out_in_place(const OpRow& row, size_t own_at, size_t 
     return in;
 }
 
+namespace {
+
+collectives::PlanTable table_of(const wire::PlanTableRecord& r) {
+    return {r.version,
+            r.small_bytes_max,
+            r.doubling_bytes_max,
+            static_cast<uint32_t>(r.chunk_bytes),
+            r.segment_bytes,
+            r.lanes};
+}
+
 // Rank `rank` has a result of all ranks below this number.
 uint32_t ranks_needed(const OpDescriptor& d, uint32_t size, uint32_t rank) {
     switch (d.kind) {
@@ -36,9 +37,12 @@ uint32_t ranks_needed(const OpDescriptor& d, uint32_t size, uint32_t rank) {
         case OpKind::all_gather:
         case OpKind::all_gatherv:
         case OpKind::reduce_scatter:
+        case OpKind::reduce_scatterv:
         case OpKind::all_to_all:
+        case OpKind::all_to_allv:
             return size;
         case OpKind::gather:
+        case OpKind::gatherv:
             return rank == d.root ? size : 0;
         case OpKind::scan:
         case OpKind::exclusive_scan:
@@ -54,7 +58,9 @@ uint32_t ended_before(const OpDescriptor& d, const Counts* counts, const std::ve
                       uint32_t rank) {
     const auto size = static_cast<uint32_t>(calls.size());
     for (uint32_t other = 0; other < ranks_needed(d, size, rank); ++other) {
-        const bool has_data = counts == nullptr || d.count == 0 || counts->of(other) > 0;
+        bool has_data = counts == nullptr || d.count == 0 || counts->of(other) > 0;
+        if (d.kind == OpKind::all_to_allv) has_data = Reference::sent(d.count, size, other, rank) > 0;
+        if (d.kind == OpKind::reduce_scatterv) has_data = d.count == 0 || counts->of(rank) > 0;
         if (has_data && (calls[other] == nullptr || calls[other]->submitted > calls[rank]->finished))
             return other;
     }
@@ -68,6 +74,47 @@ uint64_t gathered(const Counts& counts, const Step& step, uint64_t i) {
     return Reference::element(step.salt, rank, i - counts.begin(rank), step.words.dtype);
 }
 
+// The first element of a rank's result that is wrong.
+template <class At>
+std::optional<uint64_t> wrong_in_counts(const Counts& counts, const Step& step, uint32_t rank, At at) {
+    const OpDescriptor& d = step.words;
+    const bool has_own = row_of(d.kind).out == SideSize::own;
+    const uint64_t elements = has_own ? counts.of(rank) : counts.sum();
+    if (d.kind == OpKind::gatherv && rank != d.root) return {};
+    for (uint64_t i = 0; i < elements; ++i) {
+        if (d.kind == OpKind::reduce_scatterv) {
+            const uint64_t position = counts.begin(rank) + i;
+            const auto size = static_cast<uint32_t>(step.calls.size());
+            if (!Reference::reduced(at(i), step.salt, size, position, d.dtype, d.op)) return i;
+            continue;
+        }
+        const uint64_t want = has_own ? Reference::element(step.salt, d.root, counts.begin(rank) + i, d.dtype)
+                                      : gathered(counts, step, i);
+        if (at(i) != want) return i;
+    }
+    return {};
+}
+
+template <class At>
+std::optional<uint64_t> wrong_in_exchange(const Step& step, uint32_t size, uint32_t rank, At at) {
+    const OpDescriptor& d = step.words;
+    uint64_t next = 0;
+    for (uint32_t from = 0; from < size; ++from) {
+        const Counts sent = Reference::own_counts(d, size, from)->sends;
+        for (uint64_t i = 0; i < sent.of(rank); ++i, ++next)
+            if (at(next) != Reference::element(step.salt, from, sent.begin(rank) + i, d.dtype)) return next;
+    }
+    return {};
+}
+
+// Nothing, too, for operations without counts.
+template <class At>
+std::optional<uint64_t> wrong_with_counts(const Counts* counts, const Step& step, uint32_t rank, At at) {
+    if (counts != nullptr) return wrong_in_counts(*counts, step, rank, at);
+    if (!has_own_counts(row_of(step.words.kind))) return {};
+    return wrong_in_exchange(step, static_cast<uint32_t>(step.calls.size()), rank, at);
+}
+
 }  // namespace
 
 Call& Program::post(size_t index, uint32_t rank) {
@@ -77,17 +124,19 @@ Call& Program::post(size_t index, uint32_t rank) {
     const uint32_t size = group.size();
     const OpRow& row = row_of(d.kind);
     const CountsRef counts = Reference::counts(d, size);
-    const auto [in_elements, out_elements] =
-        elements_of(row, d.count, counts ? counts->of(rank) : 0, blocks_of(row, size, rank, d.root));
+    const OwnCountsRef own = Reference::own_counts(d, size, rank);
+    const auto [in_elements, out_elements] = elements_of(
+        row, d.count, own_elements(counts.get(), own.get(), rank), blocks_of(row, size, rank, d.root));
     std::vector<std::byte> in = Reference::input(step.salt, rank, in_elements, d.dtype);
     const size_t out = out_elements * width;
     const bool is_source = d.kind == OpKind::broadcast && rank == d.root;
-    bool in_place = is_source || (step.in_place && in_elements > 0 && out_elements > 0);
+    bool in_place = is_source || (step.in_place && in_elements > 0 && out_elements > 0 && !own);
     engine::OpRequest request = request_of(d);
     request.timeout = step.timeout;
     if (d.op == ReduceOp::premul_sum) request.scalar = Reference::scalar(rank, d.dtype);
     std::shared_ptr<StagedMemory> staged;
-    if (windows_max_ > 0 && d.kind != OpKind::barrier && d.count > 0 && cluster_.clock.random.one_in(2)) {
+    if (windows_max_ > 0 && d.kind != OpKind::barrier && !own && d.count > 0 &&
+        cluster_.clock.random.one_in(2)) {
         staged = lend(d, counts, rank, in, is_source ? 0 : out, request);
         if (staged) in_place = is_source && !request.stage.in;
     }
@@ -128,12 +177,12 @@ std::shared_ptr<StagedMemory> Program::lend(const OpDescriptor& d, const CountsR
     if (stage.in) {
         request.in = windows_of(staged->in, in.size(), stage.in_stride);
         staged->in.user = std::exchange(in, {});
-        if (counts)
-            staged->in.first = counts->begin(rank), staged->in.end = staged->in.first + counts->of(rank);
+        if (row_of(d.kind).in == SideSize::own) staged->in.limit_to_own(*counts, rank);
     }
     if (stage.out) {
         request.out = windows_of(staged->out, out_bytes, stage.out_stride);
         staged->out.user.assign(out_bytes, std::byte{0x77});
+        if (row_of(d.kind).out == SideSize::own) staged->out.limit_to_own(*counts, rank);
     }
     return staged;
 }
@@ -163,6 +212,7 @@ std::string Program::wrong_result(const Step& step, uint32_t rank) const {
                std::to_string(step.salt) + ")";
     };
     const CountsRef counts = Reference::counts(d, group.size());
+    if (const auto i = wrong_with_counts(counts.get(), step, rank, at)) return bad(*i);
     switch (d.kind) {
         case OpKind::all_reduce:
         case OpKind::reduce:
@@ -194,10 +244,6 @@ std::string Program::wrong_result(const Step& step, uint32_t rank) const {
                 if (at(i) !=
                     Reference::element(step.salt, static_cast<uint32_t>(i / d.count), i % d.count, d.dtype))
                     return bad(i);
-            break;
-        case OpKind::all_gatherv:
-            for (uint64_t i = 0; i < d.count; ++i)
-                if (at(i) != gathered(*counts, step, i)) return bad(i);
             break;
         case OpKind::reduce_scatter:
             for (uint64_t i = 0; i < d.count; ++i)
@@ -241,9 +287,13 @@ uint64_t Program::predicted_bytes(uint32_t from_host, uint32_t to_host) const {
     for (const Step& step : steps) {
         const OpDescriptor& d = step.words;
         const CountsRef counts = Reference::counts(d, group.size());
-        const collectives::Shape shape{collectives::Kind(d.kind), d.count,
-                                       static_cast<uint32_t>(Reference::width(d.dtype)), d.root,
-                                       counts.get()};
+        const std::vector<Counts> sends = Reference::sends(d, group.size());
+        const collectives::Shape shape{collectives::Kind(d.kind),
+                                       d.count,
+                                       static_cast<uint32_t>(Reference::width(d.dtype)),
+                                       d.root,
+                                       counts.get(),
+                                       sends};
         const auto plan = collectives::plan(shape, layout, table_of(cluster_.shape.plan));
         const auto bytes = collectives::predict_bytes(plan, shape, layout);
         for (uint32_t a = 0; a < nodes; ++a)

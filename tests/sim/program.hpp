@@ -19,6 +19,10 @@ struct Step {
     std::vector<Call*> calls;  // by rank; null: not posted (yet)
 };
 
+// The memory of both sides, one of which may be this rank's block of the other one, at own_at.
+std::vector<std::byte> lay_out_in_place(const OpRow& row, size_t own_at, size_t out,
+                                        std::vector<std::byte> in, engine::OpRequest& request);
+
 class Program {
   public:
     Program(Cluster& cluster, SimGroup group) : cluster_(cluster), group(std::move(group)) {}

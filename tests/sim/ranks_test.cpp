@@ -1,6 +1,7 @@
 // Ranks as such: several of one session, and one that frees its group while it has requests pending; match
 // ids, the group's time-outs, and what an error says about who is at fault.
 #include <algorithm>
+#include <array>
 #include <catch2/catch_test_macros.hpp>
 
 #include "program.hpp"
@@ -330,8 +331,13 @@ TEST_CASE("match ids that differ are a mismatch that names both sides, on all ra
             for (uint32_t rank = 0; rank < 3; ++rank) {
                 OpDescriptor d{kind, Dtype::i32, ReduceOp::sum, count_for(kind, 900), 0, 7};
                 if (rank == 2) d.match_id = 8;
+                engine::OpRequest request = request_of(d);
+                // Each has some, or nobody would wait for the one that has none.
+                if (has_counts(row_of(kind)))
+                    request.counts =
+                        std::make_shared<const Counts>(*Counts::of(std::array{300ul, 300ul, 300ul}));
                 calls.push_back(
-                    &cluster.submit(group, rank, request_of(d), std::vector<std::byte>(3 * 3600), 3 * 3600));
+                    &cluster.submit(group, rank, request, std::vector<std::byte>(3 * 3600), 3 * 3600));
             }
             expect_end(cluster);
             size_t named = 0;

@@ -46,6 +46,28 @@ struct Reference {
         out.back() = left;
         return std::make_shared<const Counts>(*Counts::of(out));
     }
+    // What rank `from` sends to rank `to`: often nothing, sometimes all that there is.
+    static uint64_t sent(uint64_t total, uint32_t size, uint32_t from, uint32_t to) {
+        Random random(total * 31 + size + from * 1'000'003ull + to * 7919ull);
+        const uint64_t choices[] = {0, random.below(total / size + 1), total / size, total};
+        return choices[random.below(4)];
+    }
+    static std::vector<Counts> sends(const OpDescriptor& d, uint32_t size) {
+        std::vector<Counts> out;
+        for (uint32_t rank = 0; rank < size && has_own_counts(row_of(d.kind)); ++rank)
+            out.push_back(own_counts(d, size, rank)->sends);
+        return out;
+    }
+    // Null: the operation has none. A test's `count` is how much is exchanged; the operation's own is 0.
+    static OwnCountsRef own_counts(const OpDescriptor& d, uint32_t size, uint32_t rank) {
+        if (!has_own_counts(row_of(d.kind))) return nullptr;
+        std::vector<uint64_t> sends, receives;
+        for (uint32_t other = 0; other < size; ++other) {
+            sends.push_back(sent(d.count, size, rank, other));
+            receives.push_back(sent(d.count, size, other, rank));
+        }
+        return std::make_shared<const OwnCounts>(*Counts::of(sends), *Counts::of(receives));
+    }
     static CountsRef counts(const OpDescriptor& d, uint32_t size) {
         return has_counts(row_of(d.kind)) ? counts(d.count, size) : nullptr;
     }

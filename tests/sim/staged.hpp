@@ -7,6 +7,7 @@
 #include <cstring>
 #include <vector>
 
+#include "core/counts.hpp"
 #include "shm_layout.h"
 
 namespace nexar::sim {
@@ -17,6 +18,10 @@ struct StagedMemory {
         std::byte* windows = nullptr;  // in a region
         uint64_t blocks = 1, stride = 0;
         uint64_t first = 0, end = UINT64_MAX;  // of the one block the elements that `user` has
+
+        void limit_to_own(const Counts& counts, uint32_t rank) {
+            first = counts.begin(rank), end = first + counts.of(rank);
+        }
     };
     uint64_t count = 0, element = 1;
     uint32_t segments = 1, windows = 1;

@@ -143,6 +143,11 @@ nexar::Result<json> plan_report(const PlanQuestion& asked) {
         question.shape.count = counts.sum();
         question.shape.counts = &counts;
     }
+    if (has_own_counts(nexar::row_of(question.shape.kind))) {
+        NEXAR_TRY(counts, nexar::Counts::of(std::vector<uint64_t>(layout.size(), question.shape.count)));
+        question.shape.count = 0;
+        question.shape.sends = {&counts, 1};
+    }
     const auto plan = nexar::collectives::plan(question.shape, layout, question.table);
     const auto bytes = nexar::collectives::predict_bytes(plan, question.shape, layout);
     json pairs = json::array();

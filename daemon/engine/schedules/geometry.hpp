@@ -51,9 +51,28 @@ class Geometry {
         if (side.windows > 0) return {window(side) + rank * bytes(), bytes()};
         return {side.at + (side.blocks.of(rank).begin + range_.begin) * element_bytes_, bytes()};
     }
+    // Of the blocks of a node's ranks.
+    size_t block_bytes_on(collectives::NodeIndex node) const {
+        if (!op_.counts) return op_.layout->ranks_on(node).size() * bytes();
+        size_t out = 0;
+        for (const uint32_t rank : op_.layout->ranks_on(node))
+            out += part_of_rank(rank).count * element_bytes_;
+        return out;
+    }
     link::Extents blocks(const Side& side) const {
         link::Extents out;
         for (uint32_t rank = 0; rank < op_.layout->size(); ++rank) out.push_back(block(side, rank));
+        return out;
+    }
+    // One contiguous buffer for the segment of all blocks, and the blocks in it.
+    size_t packed_bytes() const { return op_.counts ? bytes() : bytes() * op_.layout->size(); }
+    link::Extents packed(Place at) const {
+        link::Extents out;
+        for (uint32_t rank = 0; rank < op_.layout->size(); ++rank) {
+            const size_t block = op_.counts ? part_of_rank(rank).count * element_bytes_ : bytes();
+            out.push_back({at, block});
+            at += block;
+        }
         return out;
     }
     // The extents of one node's ranks, out of a list with one extent per rank.

@@ -1,13 +1,14 @@
-// reduce_scatter. Workers combine the local inputs, a block for every rank; each node ends with its own
-// ranks' blocks, which workers copy to them. Scratch between nodes: a segment.
+// reduce_scatter, and reduce_scatterv, whose blocks differ in length. Workers combine the local inputs, a
+// block for every rank; each node ends with its own ranks' blocks, which workers copy to them. Scratch
+// between nodes: a segment.
 #include "engine/schedules/schedule.hpp"
 
 namespace nexar::engine {
 
 using link::Extents;
 
-uint64_t reduce_scatter_scratch(const TwoLevelOp& op, const Geometry& at) {
-    return at.alone() ? 0 : ScratchPool::rounded(at.bytes() * op.layout->size());
+uint64_t reduce_scatter_scratch(const TwoLevelOp&, const Geometry& at) {
+    return at.alone() ? 0 : ScratchPool::rounded(at.packed_bytes());
 }
 
 Task<> reduce_scatter_schedule(MeshLane& lane, const TwoLevelOp& op, Geometry at) {
@@ -15,8 +16,7 @@ Task<> reduce_scatter_schedule(MeshLane& lane, const TwoLevelOp& op, Geometry at
     Extents outs;
     for (const LocalBuffers& local : op.locals) {
         ins.push_back(at.blocks(local.in));
-        const Extents out = at.rows(local.out);
-        outs.push_back(out[0]);
+        outs.push_back(at.own(local.out, local.rank));
     }
     std::vector<Extents> results{outs};
     if (at.alone()) {
@@ -26,10 +26,8 @@ Task<> reduce_scatter_schedule(MeshLane& lane, const TwoLevelOp& op, Geometry at
     }
     // The accumulator has a block for every rank; only the blocks of this node's ranks are complete at the
     // end.
-    const link::Extent memory = lane.scratch(at.bytes() * op.layout->size());
-    Extents partial;
-    for (uint32_t rank = 0; rank < op.layout->size(); ++rank)
-        partial.push_back({memory.at + rank * at.bytes(), at.bytes()});
+    const link::Extent memory = lane.scratch(at.packed_bytes());
+    const Extents partial = at.packed(memory.at);
     std::vector<Extents> accumulator{partial};
 
     co_await done(lane.job(at.combine(std::move(accumulator), std::move(ins))));

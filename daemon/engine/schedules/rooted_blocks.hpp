@@ -1,55 +1,16 @@
-// The blocks of a gather or a scatter on one node: the memory of its ranks' blocks and, in a binomial tree,
-// scratch memory for those that pass through on their way between the root and this node's subtree.
+// gather and scatter, and gatherv and scatterv, whose blocks differ in length: the same steps towards the
+// root and away from it. Workers copy between the root's larger side and the other sides of its node, while
+// the nodes move the blocks of all others, from where they lie to where they belong. Scratch: in a binomial
+// tree the blocks that pass through a node on their way between the root and its subtree.
 #pragma once
 
-#include "collectives/tree.hpp"
 #include "engine/schedules/schedule.hpp"
 
 namespace nexar::engine {
 
-class RootedBlocks {
-  public:
-    RootedBlocks(const TwoLevelOp& op, const Geometry& at)
-        : op_(op), at_(at), root_(op.layout->node_of(op.descriptor.root)) {
-        if (!is_tree() || is_root()) return;
-        for (const collectives::NodeIndex node :
-             collectives::BinomialTree(at.nodes(), op.self, root_).subtree(op.self))
-            if (node != op.self) passing_.push_back(node);
-    }
+enum class Towards : uint8_t { root, ranks };
 
-    collectives::NodeIndex root() const { return root_; }
-    bool is_root() const { return op_.self == root_; }
-    // Of scratch memory; 0 where no block passes through.
-    size_t passing_bytes() const {
-        size_t ranks = 0;
-        for (const collectives::NodeIndex node : passing_) ranks += op_.layout->ranks_on(node).size();
-        return ranks * at_.bytes();
-    }
-    // By node. `own`: the memory of this node's blocks. Requires: not at the root's node, whose ranks have
-    // the memory of all blocks.
-    std::vector<link::Extents> by_node(MeshLane& lane, link::Extents own) const {
-        std::vector<link::Extents> out(at_.nodes());
-        out[op_.self.value] = std::move(own);
-        if (passing_bytes() == 0) return out;
-        Place memory = lane.scratch(passing_bytes()).at;
-        for (const collectives::NodeIndex node : passing_) {
-            const size_t bytes = op_.layout->ranks_on(node).size() * at_.bytes();
-            out[node.value] = {{memory, bytes}};
-            memory += bytes;
-        }
-        return out;
-    }
-
-  private:
-    bool is_tree() const {
-        return op_.plan.algorithm == collectives::Algorithm::binomial_gather ||
-               op_.plan.algorithm == collectives::Algorithm::binomial_scatter;
-    }
-
-    const TwoLevelOp& op_;
-    const Geometry& at_;
-    collectives::NodeIndex root_;
-    std::vector<collectives::NodeIndex> passing_;  // the other nodes of this node's subtree
-};
+Task<> rooted_blocks_schedule(MeshLane& lane, const TwoLevelOp& op, Geometry at, Towards towards);
+uint64_t rooted_blocks_scratch(const TwoLevelOp& op, const Geometry& at);
 
 }  // namespace nexar::engine

@@ -6,6 +6,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <numeric>
 #include <vector>
 
 namespace {
@@ -64,8 +65,8 @@ struct Rank {
         return all_right(out, round,
                          [&](uint64_t i) { return element(i / count, rank * count + i % count, round); });
     }
-    // Some ranks have none.
-    bool all_gatherv(uint64_t count, uint64_t round) const {
+    // Some ranks have none. To all ranks, and to a root and back.
+    bool gathervs(uint64_t count, uint64_t round) const {
         std::vector<uint64_t> counts(size);
         std::vector<float> want;
         for (uint32_t r = 0; r < size; ++r) {
@@ -76,6 +77,52 @@ struct Rank {
         std::vector<float> out(want.size());
         if (nexar_all_gatherv(group, in.data(), out.data(), counts.data(), NEXAR_F32, nullptr) != NEXAR_OK)
             return fail("all_gatherv") == 0;
+        if (!all_right(out, round, [&](uint64_t i) { return want[i]; })) return false;
+        const auto root = static_cast<uint32_t>(round % size);
+        out.assign(rank == root ? want.size() : 0, 0);
+        if (nexar_gatherv(group, in.data(), out.data(), counts.data(), NEXAR_F32, root, nullptr) != NEXAR_OK)
+            return fail("gatherv") == 0;
+        if (!all_right(out, round, [&](uint64_t i) { return want[i]; })) return false;
+        std::vector<float> back(in.size());
+        if (nexar_scatterv(group, out.data(), back.data(), counts.data(), NEXAR_F32, root, nullptr) !=
+            NEXAR_OK)
+            return fail("scatterv") == 0;
+        return all_right(back, round, [&](uint64_t i) { return in[i]; });
+    }
+    bool reduce_scatterv(uint64_t count, uint64_t round) const {
+        std::vector<uint64_t> counts(size);
+        uint64_t all = 0, own_at = 0;
+        for (uint32_t r = 0; r < size; ++r) {
+            if (r == rank) own_at = all;
+            all += counts[r] = (round + r) % 4 * count;
+        }
+        const std::vector<float> in = values(all, round);
+        std::vector<float> out(counts[rank]);
+        if (nexar_reduce_scatterv(group, in.data(), out.data(), counts.data(), NEXAR_F32, NEXAR_SUM,
+                                  nullptr) != NEXAR_OK)
+            return fail("reduce_scatterv") == 0;
+        return all_right(out, round, [&](uint64_t i) {
+            float want = 0;
+            for (uint64_t r = 0; r < size; ++r) want += element(r, own_at + i, round);
+            return want;
+        });
+    }
+    // Blocks of lengths that only their two ranks know.
+    bool all_to_allv(uint64_t count, uint64_t round) const {
+        const auto sent = [&](uint64_t s, uint64_t r) { return (round + s + 2 * r) % 3 * count; };
+        std::vector<uint64_t> sends(size), receives(size);
+        std::vector<float> want;
+        for (uint32_t other = 0; other < size; ++other) {
+            sends[other] = sent(rank, other), receives[other] = sent(other, rank);
+            uint64_t at = 0;
+            for (uint32_t below = 0; below < rank; ++below) at += sent(other, below);
+            for (uint64_t i = 0; i < receives[other]; ++i) want.push_back(element(other, at + i, round));
+        }
+        const std::vector<float> in = values(std::accumulate(sends.begin(), sends.end(), uint64_t{0}), round);
+        std::vector<float> out(want.size());
+        if (nexar_all_to_allv(group, in.data(), sends.data(), out.data(), receives.data(), NEXAR_F32,
+                              nullptr) != NEXAR_OK)
+            return fail("all_to_allv") == 0;
         return all_right(out, round, [&](uint64_t i) { return want[i]; });
     }
     // To a root, and back from it.
@@ -122,7 +169,8 @@ int main(int argc, char** argv) {
         return fail("rank");
 
     for (uint64_t round = 0; round < rounds; ++round)
-        if (!me.all_reduce(count, round) || !me.all_to_all(count, round) || !me.all_gatherv(count, round) ||
+        if (!me.all_reduce(count, round) || !me.all_to_all(count, round) || !me.gathervs(count, round) ||
+            !me.all_to_allv(count, round) || !me.reduce_scatterv(count, round) ||
             !me.gather_and_scatter(count, round) || !me.scans(count, round))
             return 1;
     std::printf("rank %u: %llu right\n", me.rank, static_cast<unsigned long long>(rounds));

@@ -1,6 +1,7 @@
 // Layout and plan: pure functions.
 #include "collectives/plan.hpp"
 
+#include <array>
 #include <bit>
 #include <catch2/catch_test_macros.hpp>
 #include <numeric>
@@ -128,6 +129,25 @@ TEST_CASE("an all_to_all sends a block for each pair of ranks, and counts a phas
     REQUIRE(plan({Kind::all_to_all, 10 << 20, 4, 0}, Layout(placement), t).phases == 2);
 }
 
+TEST_CASE(
+    "an all_to_allv is one segment of the bulk class, whatever it moves; its phases follow from its lists") {
+    const Layout layout(std::vector<uint32_t>{0, 1, 0});
+    const Plan unknown = plan({Kind::all_to_allv, 0, 4, 0}, layout, {});
+    REQUIRE(unknown.algorithm == Algorithm::pairwise_all_to_allv);
+    REQUIRE((unknown.segments == 1 && unknown.lanes == 1 && unknown.cls == link::Class::bulk));
+    REQUIRE(plan({Kind::all_to_allv, 0, 4, 0}, Layout(std::vector<uint32_t>{5, 5}), {}).algorithm ==
+            Algorithm::local);
+
+    PlanTable t;
+    t.chunk_bytes = 64;
+    const auto list = [](uint64_t a, uint64_t b, uint64_t c) { return *Counts::of(std::array{a, b, c}); };
+    const std::vector<Counts> sends{list(0, 10 << 20, 0), list(1, 1, 1), list(7, 16 << 20, 7)};
+    const Shape shape{Kind::all_to_allv, 0, 4, 0, nullptr, sends};
+    const Plan known = plan(shape, layout, t);
+    REQUIRE(known.phases == 3);  // counts, and 104 MiB in transfers of 64
+    REQUIRE(predict_bytes(known, shape, layout) == std::vector<uint64_t>{0, 16 + (104 << 20), 16 + 8, 0});
+}
+
 TEST_CASE("the plan follows size and kind") {
     const Layout layout(std::vector<uint32_t>{0, 1, 0, 1, 2});
     const PlanTable table;
@@ -147,6 +167,11 @@ TEST_CASE("the plan follows size and kind") {
     REQUIRE(algorithm(Kind::gather, 1639) == Algorithm::direct_gather);
     REQUIRE(algorithm(Kind::scatter, 1638) == Algorithm::binomial_scatter);
     REQUIRE(algorithm(Kind::scatter, 1639) == Algorithm::direct_scatter);
+    // The limit is for the packed side.
+    REQUIRE(algorithm(Kind::gatherv, 8192) == Algorithm::binomial_gather);
+    REQUIRE(algorithm(Kind::gatherv, 8193) == Algorithm::direct_gather);
+    REQUIRE(algorithm(Kind::scatterv, 8192) == Algorithm::binomial_scatter);
+    REQUIRE(algorithm(Kind::scatterv, 8193) == Algorithm::direct_scatter);
     // The limit is for the inputs of all ranks.
     REQUIRE(algorithm(Kind::scan, 1638) == Algorithm::direct_scan);
     REQUIRE(algorithm(Kind::exclusive_scan, 1639) == Algorithm::chain_scan);

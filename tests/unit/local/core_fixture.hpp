@@ -30,6 +30,7 @@ struct Engine final : engine::Service {
     };
     std::vector<Moved> moves;
     std::vector<uint32_t> freed_ranks;
+    std::vector<std::pair<uint32_t, std::string>> aborts;  // rank, reason
     uint64_t groups = 0;
     std::vector<engine::OpenRequest> opens;
 
@@ -57,6 +58,11 @@ struct Engine final : engine::Service {
     }
     Result<void> free_group(Time, SessionId, const GroupId&, uint32_t rank) override {
         freed_ranks.push_back(rank);
+        return {};
+    }
+    Result<void> abort_group(Time, SessionId, const GroupId&, uint32_t rank,
+                             const std::string& reason) override {
+        aborts.emplace_back(rank, reason);
         return {};
     }
     void session_ended(Time, SessionId, engine::SessionEnd, const std::string&) override {}

@@ -83,6 +83,11 @@ class FakeEngine final : public engine::Service {
         return {};
     }
 
+    Result<void> abort_group(Time now, SessionId session, const GroupId& group, uint32_t rank,
+                             const std::string&) override {
+        return free_group(now, session, group, rank);
+    }
+
     void session_ended(Time, SessionId session, engine::SessionEnd how, const std::string& reason) override {
         ++sessions_ended;
         last_crashed = how != engine::SessionEnd::closed;
