@@ -43,8 +43,7 @@ class AliveWord {
     ~AliveWord();
     AliveWord(const AliveWord&) = delete;
     AliveWord& operator=(const AliveWord&) = delete;
-    int fd() const { return fd_.get(); }
-    void close_fd() { fd_.reset(); }
+    Fd take_fd() { return std::move(fd_); }
     // The crowd is `user`'s.
     void stop(CrowdWaker& waker, uint64_t user);
 
@@ -61,7 +60,7 @@ class AliveWord {
 
     RobustList* list_ = nullptr;        // null: the word was never added
     std::shared_ptr<std::byte> pages_;  // mapped: the private page, then the alive page
-    Fd fd_;                             // the alive page's memfd; empty after close_fd()
+    Fd fd_;                             // the alive page's memfd; empty after take_fd()
     bool stopped_ = false;              // STOPPED is set, and the word is off the list
 };
 

@@ -216,6 +216,13 @@ void Mapper::look() {
     });
 }
 
+void Mapper::look_for(SessionId session, loop::Releaser& unmapper, uint64_t lane) {
+    unmapper.release(lane, {.connection = [state = state_, session] {
+                         state->unreturned->look();
+                         state->done({session, 0, nullptr, {}, {}, {}, {}, 0, true});
+                     }});
+}
+
 int Mapper::ready_fd() const {
     return state_->ready_fd.get();
 }

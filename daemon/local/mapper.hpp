@@ -14,6 +14,7 @@
 #include "core/tenant.hpp"
 #include "local/memory.hpp"
 #include "loop/lanes.hpp"
+#include "loop/releaser.hpp"
 
 namespace nexar::local {
 
@@ -47,6 +48,7 @@ class Mapper {
         std::string unpinned;  // why a client may have huge pages made of the memory; empty: it may not
         Fd memfd{}, copy{}, answer{};  // of a Wish
         uint64_t lane = 0;             // the same
+        bool looked = false;           // only that: look_for() has
     };
 
     // `threads_max`: users whose memory may be stuck at a time.
@@ -60,7 +62,9 @@ class Mapper {
     bool may_lend(uint64_t lane) const;  // false: too much of this user's waits
     // What clients have not returned.
     const std::shared_ptr<Unreturned>& unreturned() const;
-    void look();                 // at that, on a thread
+    void look();  // at that, on a thread
+    // Looks when the unmapper has unmapped what this user had given back before; take() says when.
+    void look_for(SessionId session, loop::Releaser& unmapper, uint64_t lane);
     int ready_fd() const;        // readable while something is ready
     std::vector<Mapped> take();  // what is ready
 

@@ -174,7 +174,9 @@ Result<Mapping::Lent> Mapping::to_lend(const char* name, uint64_t bytes, const M
         ::fcntl(memfd.get(), F_ADD_SEALS, seals) != 0)
         return system_failure(Errc::no_memory, "the daemon cannot make so much memory: ");
     Fd witness, copy;
-    if (!host.unreturned.expired()) {
+    int number = -1;
+    if (const auto list = host.unreturned.lock()) {
+        if (const auto watched = list->gone().watch(memfd.get())) number = *watched;
         NEXAR_TRY(witness, witness_of(memfd.get()));
         NEXAR_TRY(copy, copy_of(memfd.get()));
     } else {
@@ -188,6 +190,7 @@ Result<Mapping::Lent> Mapping::to_lend(const char* name, uint64_t bytes, const M
         return system_failure(Errc::io, "the daemon cannot keep memory its own: ");
     NEXAR_TRY(auto mapping, unchecked(memfd.get(), 0, bytes, host));
     mapping->rest_->witness = std::move(witness);
+    mapping->rest_->number = number;
     mapping->rest_->unreturned = host.unreturned;
     return Lent{std::move(memfd), std::move(copy), std::move(mapping)};
 }
@@ -199,8 +202,14 @@ bool Mapping::is_returned() const {
 Mapping::Rest::~Rest() {
     const auto list = unreturned.lock();
     if (!witness || !list) return;
-    list->add(
-        [held = std::move(charges), file = std::move(witness)] { return nobody_has_copies(file.get()); });
+    if (number < 0) {
+        list->add(
+            [held = std::move(charges), file = std::move(witness)] { return nobody_has_copies(file.get()); });
+        return;
+    }
+    list->gone().keep(number, std::make_shared<std::vector<ChargeRef>>(std::move(charges)));
+    witness.reset();
+    list->gone().look();
 }
 
 Mapping::~Mapping() {

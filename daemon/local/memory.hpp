@@ -88,6 +88,7 @@ class Mapping {
     struct Rest {
         std::vector<ChargeRef> charges;
         Fd witness;
+        int number = -1;  // of the memfd in unreturned's gone(); -1: it is not watched
         std::weak_ptr<Unreturned> unreturned;
         Rest() = default;
         Rest(const Rest&) = delete;

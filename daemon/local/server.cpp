@@ -10,6 +10,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <set>
 
 #include "shm/words.hpp"
 
@@ -17,10 +18,13 @@ namespace nexar::local {
 
 namespace {
 // Keys of watched descriptors: a listener's has the highest bit, and its index; the mapper's is the bit
-// below; others are a user's number. In a user's epoll a session's connection and pidfd are its number,
-// doubled.
-constexpr uint64_t listener_bit = uint64_t{1} << 63, mapped_key = uint64_t{1} << 62;
-constexpr size_t reads_per_turn_max = 8;  // descriptors of a user's sessions
+// below, the courier's the next one; others are a user's number. In a user's epoll a session's connection and
+// pidfd are its number, doubled.
+constexpr uint64_t listener_bit = uint64_t{1} << 63, mapped_key = uint64_t{1} << 62,
+                   delivered_key = uint64_t{1} << 61;
+// Descriptors of a user's sessions, and packets. So of a user as many end in a turn: an end takes what its
+// client had submitted, and frees memory.
+constexpr size_t reads_per_turn_max = 8;
 uint64_t connection_key(SessionId id) {
     return id.value * 2;
 }
@@ -29,9 +33,8 @@ uint64_t process_key(SessionId id) {
 }
 constexpr Duration tick_interval = std::chrono::milliseconds(NEXAR_SHM_TICK_MS);
 constexpr int accepts_per_turn_max = 4;
+constexpr unsigned last_sends_seconds = 1;
 constexpr Duration accept_pause{100'000'000};
-// Of a user: an end takes what its client had submitted, and frees memory.
-constexpr size_t ends_per_turn_max = 8;
 }  // namespace
 
 Server::Server(const ServerConfig& config, engine::Service& service, Tenants& tenants,
@@ -71,10 +74,13 @@ Result<void> Server::start() {
     else
         log_->warn("memory_unwatched", {field("reason", witnesses.error().text)});  // [S19]
     descriptors_->watch(mapper_->ready_fd(), mapped_key);
+    NEXAR_TRY(courier_, Courier::open(closer_, config_.unclosed_max));
+    descriptors_->watch(courier_->ready_fd(), delivered_key);
     for (const ServerConfig::Socket& socket : config_.sockets) {
         NEXAR_TRY(Fd listener, listen_on(socket.path, socket.access));
         descriptors_->watch(listener.get(), listener_bit | listeners_.size());
         listeners_.push_back(std::move(listener));
+        shut_out_.emplace_back(socket.path, socket.access.mode);
     }
     return {};
 }
@@ -83,8 +89,10 @@ Server::~Server() {
     for (Session* session : order_) unwatch(*session);
     order_.clear();
     sessions_.clear();
+    if (courier_) courier_->idle_within(last_sends_seconds);  // why their sessions ended
     unwatch_listeners();
     if (mapper_) descriptors_->unwatch(mapper_->ready_fd(), mapped_key);
+    if (courier_) descriptors_->unwatch(courier_->ready_fd(), delivered_key);
     for (size_t i = 0; i < listeners_.size(); ++i) {
         ::unlink(config_.sockets[i].path.c_str());
         closer_->release(0, std::move(listeners_[i]));  // with what waits to be accepted
@@ -95,12 +103,13 @@ Server::~Server() {
 void Server::on_readable(Time now, uint64_t key) {
     end_withdrawn(now);
     if (key == mapped_key) return take_mapped(now);
+    if (key == delivered_key) return take_delivered(now);
     if ((key & listener_bit) != 0) {
         accept_all(now, key ^ listener_bit);
         return sweep(now);
     }
     std::array<uint64_t, reads_per_turn_max> keys;
-    for (const uint64_t ready : sockets_.ready(key, keys)) on_descriptor(now, ready);
+    for (const uint64_t ready : sockets_.ready(key, keys)) on_descriptor(ready);
 }
 
 void Server::take_mapped(Time now) {
@@ -121,21 +130,37 @@ void Server::take_mapped(Time now) {
     sweep(now);
 }
 
-void Server::on_descriptor(Time now, uint64_t key) {
+void Server::take_delivered(Time now) {
+    for (Courier::Delivered& one : courier_->take(reads_per_turn_max)) {
+        Row* row = find(one.session);
+        if (row == nullptr) {
+            closer_->release(descriptors_lane(one.tenant), {.descriptors = std::move(one.packet.fds)});
+            continue;
+        }
+        if (one.packet.kind == Packet::Kind::nothing_yet)
+            row->session->connection()->to_look = false;
+        else
+            row->session->on_packet(now, std::move(one.packet));
+        turns_.warm(row->turn);
+        update_busy(*row);
+    }
+    sweep(now);
+}
+
+// Each arrival is seen once. It may be a doorbell, so the ring is looked at now, and what came is read later.
+void Server::on_descriptor(uint64_t key) {
     Row* row = find(SessionId(key / 2));
     if (row == nullptr) return;
-    Session& session = *row->session;
-    // What is not read stays readable. So a process that ends with many sessions does not hold the loop, and
-    // the end of another user's session does not wait for it.
-    const auto ended = ended_in_turn_.find(session.tenant().number);
-    if (ended != ended_in_turn_.end() && ended->second >= ends_per_turn_max) return;
     if (key % 2 == 1)
-        session.on_process_ended(now);
+        row->session->on_process_ended();
     else
-        session.on_readable(now);
-    turns_.warm(row->turn);  // it may have been a doorbell
-    update_busy(*row);
-    sweep(now);
+        to_read_.push_back(row->session->id());
+    turns_.warm(row->turn);
+}
+
+void Server::read_sockets() {
+    for (const SessionId id : std::exchange(to_read_, {}))
+        if (Row* row = find(id)) courier_->read(row->session->connection());
 }
 
 Result<void> Server::watch(const Tenant& user, int fd, uint64_t key) {
@@ -149,7 +174,7 @@ void Server::unwatch(const Tenant& user, int fd) {
 }
 
 void Server::unwatch(const Session& session) {
-    unwatch(session.tenant(), session.connection());
+    unwatch(session.tenant(), session.connection()->fd.get());
     if (session.pidfd() >= 0) unwatch(session.tenant(), session.pidfd());
 }
 
@@ -164,12 +189,33 @@ void Server::accept_all(Time now, size_t listener) {
         const uint32_t uid = uid_of(connection.get());
         auto peer = peer_of(connection.get());
         const TenantRef tenant = tenants_->of(config_.sockets[listener].label, uid);
-        const auto admitted = peer ? admit(now, connection, std::move(*peer), tenant) : fail(peer.error());
+        const auto accepted = std::make_shared<Connection>(std::move(connection), tenant->number);
+        const auto admitted = peer ? admit(now, accepted, std::move(*peer), tenant) : fail(peer.error());
         if (admitted) continue;
         log_->warn(tenant.get(), now, "session_refused",
-                   {field("fd", connection.get()), field("reason", admitted.error().text)});
-        refuse(std::move(connection), tenant->number, admitted.error());
+                   {field("fd", accepted->fd.get()), field("reason", admitted.error().text)});
+        refuse(accepted, admitted.error());
+        if (unclosed_of(tenant->number) > config_.unclosed_of_user_max) shut_out(now, listener, *tenant);
     }
+}
+
+// Those of him that wait to be accepted still come.
+void Server::shut_out(Time now, size_t listener, Tenant& user) {
+    if (shut_out_[listener].users().contains(user.name.uid)) return;
+    const auto done = shut_out_[listener].add(user.name.uid);
+    log_->warn(&user, now, "user_shut_out",
+               {field("tenant", user.name.text()), field("unclosed_connections", unclosed_of(user.number)),
+                field("reason", done ? "" : done.error().text)});
+}
+
+void Server::let_in(Time now) {
+    for (size_t i = 0; i < shut_out_.size(); ++i)
+        for (const uint32_t uid : std::set(shut_out_[i].users())) {
+            const TenantRef user = tenants_->of(config_.sockets[i].label, uid);
+            if (unclosed_of(user->number) > config_.unclosed_of_user_max / 2) continue;
+            if (shut_out_[i].remove(uid))
+                log_->info(user.get(), now, "user_let_in", {field("tenant", user->name.text())});
+        }
 }
 
 // Clients wait in the kernel's backlog meanwhile.
@@ -194,15 +240,15 @@ void Server::refuse_without_descriptors(size_t listener) {
     Fd connection(::accept4(listeners_[listener].get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (connection) {
         const TenantRef tenant = tenants_->of(config_.sockets[listener].label, uid_of(connection.get()));
-        refuse(std::move(connection), tenant->number,
+        refuse(std::make_shared<Connection>(std::move(connection), tenant->number),
                {Errc::table_full, "the daemon is out of descriptors", -1, -1, {}});
     }
     spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
 }
 
-// Takes the connection, unless it fails.
-Result<void> Server::admit(Time now, Fd& connection, PeerProcess peer, const TenantRef& tenant) {
-    if (closer_->descriptors(connections_lane(tenant->number)) > config_.unclosed_of_user_max)
+Result<void> Server::admit(Time now, const ConnectionRef& connection, PeerProcess peer,
+                           const TenantRef& tenant) {
+    if (unclosed_of(tenant->number) > config_.unclosed_of_user_max)
         return fail(Errc::table_full, "more than " + std::to_string(config_.unclosed_of_user_max) +
                                           " connections of this user are not closed yet");
     auto charged = tenant->charge(Resource::sessions);  // [N3]
@@ -214,19 +260,20 @@ Result<void> Server::admit(Time now, Fd& connection, PeerProcess peer, const Ten
         page_.fd.get(),  config_.node,
         config_.session, config_.sabotage,
         &waker_,         {unmapper_, holes_, faults_, id.value, tenant->number, unreturned_},
-        mapper_.get(),   closer_,
-        &any_ended_};
-    NEXAR_TRY_VOID(watch(*tenant, connection.get(), connection_key(id)));
+        mapper_.get(),   courier_.get(),
+        closer_,         &any_ended_};
+    connection->session = id;
+    NEXAR_TRY_VOID(watch(*tenant, connection->fd.get(), connection_key(id)));
     if (peer.pidfd) {
         const auto watched = watch(*tenant, peer.pidfd.get(), process_key(id));
         if (!watched) {
-            unwatch(*tenant, connection.get());
+            unwatch(*tenant, connection->fd.get());
             return watched;
         }
     }
     const Time until = now + config_.handshake_timeout;
     auto session = std::make_unique<Session>(
-        id, Client{std::move(connection), std::move(peer), tenant, std::move(charge)}, host, until);
+        id, Client{connection, std::move(peer), tenant, std::move(charge)}, host, until);
     handshakes_.emplace_back(until, id);
     order_.push_back(session.get());
     const auto turn = turns_.add(*session, tenant->number);
@@ -235,18 +282,21 @@ Result<void> Server::admit(Time now, Fd& connection, PeerProcess peer, const Ten
     return {};
 }
 
-void Server::refuse(Fd connection, uint64_t tenant, const Error& why) {
+void Server::refuse(const ConnectionRef& connection, const Error& why) {
     nexar_msg_refused refused{};
     refused.head = {NEXAR_LOCAL_MAGIC, NEXAR_MSG_REFUSED};
     refused.code = static_cast<int32_t>(why.code);
     std::memcpy(refused.text, why.text.data(), std::min(why.text.size(), sizeof refused.text - 1));
-    send_packet(connection.get(), std::as_bytes(std::span<const nexar_msg_refused>(&refused, 1)));
-    ::shutdown(connection.get(), SHUT_RDWR);
-    closer_->release(connections_lane(tenant), std::move(connection));
+    const auto bytes = std::as_bytes(std::span<const nexar_msg_refused>(&refused, 1));
+    courier_->send(connection, {bytes.begin(), bytes.end()});
+    courier_->hang_up(connection, [] {});
+}
+
+size_t Server::unclosed_of(uint64_t tenant) const {
+    return courier_->to_hang_up(tenant) + closer_->descriptors(connections_lane(tenant));
 }
 
 size_t Server::poll(Time now) {
-    ended_in_turn_.clear();
     end_withdrawn(now);
     const size_t taken =
         turns_.serve([](const Session& session) { return session.has_work(); },
@@ -254,6 +304,7 @@ size_t Server::poll(Time now) {
     end_faulted(now);
     publish_busy();
     forget_handshakes();
+    read_sockets();
     return taken;
 }
 
@@ -337,6 +388,7 @@ void Server::on_time(Time now) {
         shm::fence();  // [S15]: either the daemon reads `given_up`, or the client reads the new tick
         end_all_given_up(now);
         mapper_->look();
+        let_in(now);
     }
     for (Session* session : order_) session->on_time(now);
     sweep(now);
@@ -344,7 +396,9 @@ void Server::on_time(Time now) {
 }
 
 Time Server::wake_at() const {
-    if (sessions_.empty() && mapper_->unreturned()->empty()) return accept_again_at_;
+    const bool waits =
+        std::ranges::any_of(shut_out_, [](const ShutOut& each) { return !each.users().empty(); });
+    if (sessions_.empty() && !waits && mapper_->unreturned()->empty()) return accept_again_at_;
     const Time at = std::min(accept_again_at_, last_tick_ + tick_interval);
     return handshakes_.empty() ? at : std::min(at, handshakes_.front().first);
 }
@@ -373,7 +427,6 @@ void Server::forget(Session& session, Time now) {
     const Row& row = *find(id);
     turns_.remove(row.turn);
     if (row.busy) --busy_;
-    ++ended_in_turn_[session.tenant().number];
     sessions_.erase(id.value);
 }
 

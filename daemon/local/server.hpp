@@ -7,7 +7,6 @@
 
 #include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -19,6 +18,7 @@
 #include "local/bus_guard.hpp"
 #include "local/ring_turns.hpp"
 #include "local/session.hpp"
+#include "local/shut_out.hpp"
 #include "local/user_sockets.hpp"
 #include "loop/loop.hpp"
 
@@ -36,9 +36,9 @@ struct ServerConfig {
     NodeId node;
     Duration handshake_timeout{10'000'000'000};  // of a client that has yet to be scheduled, too
     SessionLimits session;
-    // Connections that are not closed yet [S16]: of one user, whose next one is refused; and, with
-    // descriptors, of all, when nobody's is accepted.
-    size_t unclosed_of_user_max = 4096, unclosed_max = 16384;
+    // Connections that are not closed yet [S16]: of one user, who is shut out then; and, with descriptors, of
+    // all, when nobody's is accepted.
+    size_t unclosed_of_user_max = 4096, unclosed_max = 32768;
     bool closings_wait = false;  // for tests
     SessionCore::Sabotage sabotage;
     std::function<Time()> clock = loop::Loop::now;  // of what users' entries take [N12]
@@ -79,6 +79,11 @@ class Server final : public engine::Clients {
     // Handles submitted entries, a bounded number of each user [N12]. Returns how many; 0: nothing is known
     // of.
     size_t poll(Time now);
+    // Has what came to sessions' sockets read. Requires: called between on_readable() and sleeping; poll()
+    // ends with it.
+    void read_sockets();
+    // For tests: nothing is left to read or to send. False after `seconds`.
+    bool idle_within(unsigned seconds) const { return courier_->idle_within(seconds); }
     // True: every ring is empty and clients will ring the doorbell. The caller then sleeps on the descriptors
     // and calls on_woken() afterwards.
     bool prepare_to_sleep();
@@ -112,8 +117,11 @@ class Server final : public engine::Clients {
            Log& log);
     Result<void> start();
     void accept_all(Time now, size_t listener);
-    Result<void> admit(Time now, Fd& connection, PeerProcess peer, const TenantRef& tenant);
-    void refuse(Fd connection, uint64_t tenant, const Error& why);
+    Result<void> admit(Time now, const ConnectionRef& connection, PeerProcess peer, const TenantRef& tenant);
+    void refuse(const ConnectionRef& connection, const Error& why);
+    size_t unclosed_of(uint64_t tenant) const;  // connections
+    void shut_out(Time now, size_t listener, Tenant& user);
+    void let_in(Time now);
     void pause_accepting(Time now);
     void accept_again(Time now);
     void refuse_without_descriptors(size_t listener);
@@ -122,11 +130,12 @@ class Server final : public engine::Clients {
     void unwatch(const Tenant& user, int fd);
     void unwatch(const Session& session);
     bool take_one(Time now, Session& session);
-    void on_descriptor(Time now, uint64_t key);
+    void on_descriptor(uint64_t key);
     bool tick_is_due(Time now) const;
     void end_all_given_up(Time now);
     void note_faults();
     void take_mapped(Time now);
+    void take_delivered(Time now);
     void end_faulted(Time now);
     void sweep(Time now);
     void forget(Session& session, Time now);
@@ -142,7 +151,8 @@ class Server final : public engine::Clients {
     Tenants* tenants_;
     Descriptors* descriptors_;
     Log* log_;
-    std::vector<Fd> listeners_;  // of config_.sockets, in that order
+    std::vector<Fd> listeners_;      // of config_.sockets, in that order
+    std::vector<ShutOut> shut_out_;  // of the same
     CrowdWaker waker_;
     ReleaserRef unmapper_ = std::make_shared<Releaser>(1);
     std::shared_ptr<const Holes> holes_;  // null: refused here
@@ -151,7 +161,9 @@ class Server final : public engine::Clients {
     std::weak_ptr<Unreturned> unreturned_;                         // the mapper's, if there are witnesses
     std::shared_ptr<Faults> faults_ = std::make_shared<Faults>();  // by session
     ReleaserRef closer_;
-    Time accept_again_at_ = never;  // the listeners are not watched until then; never: they are
+    std::unique_ptr<Courier> courier_;
+    std::vector<SessionId> to_read_;  // when the rings of this turn are served: doorbells are for these
+    Time accept_again_at_ = never;    // the listeners are not watched until then; never: they are
     Fd spare_;            // closed to accept and refuse one connection when the process is out of descriptors
     PublishedPage page_;  // nexar_shm_daemon_page, which all clients map
     RobustList robust_;
@@ -164,10 +176,9 @@ class Server final : public engine::Clients {
     uint32_t busy_ = 0;       // sessions with an operation in flight
     bool any_ended_ = false;  // since the last sweep()
     uint64_t next_session_ = 1;
-    std::vector<SessionId> faulted_;            // whose memory is to be looked at
-    Time last_tick_{};                          // zero before the first tick
-    std::map<uint64_t, size_t> ended_in_turn_;  // sessions of each user, since the last poll()
-    bool stopped_ = false;                      // stop() was called
+    std::vector<SessionId> faulted_;  // whose memory is to be looked at
+    Time last_tick_{};                // zero before the first tick
+    bool stopped_ = false;            // stop() was called
 };
 
 }  // namespace nexar::local

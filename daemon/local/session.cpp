@@ -5,12 +5,14 @@
 //   any -> ended                      end(): by the client, its process's end, a protocol error, a deadline
 #include "local/session.hpp"
 
+#include <fcntl.h>
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "local/pins.hpp"
 
@@ -36,19 +38,34 @@ Result<T> body_of(const Packet& packet, size_t descriptors) {
 }
 
 template <class T>
-bool send_body(int connection, T body, uint32_t type, std::span<const int> fds = {}) {
+std::vector<std::byte> packet_of(T body, uint32_t type) {
     auto& head = reinterpret_cast<nexar_msg_head&>(body);
     head.magic = NEXAR_LOCAL_MAGIC;
     head.type = type;
-    return send_packet(connection, std::as_bytes(std::span<const T>(&body, 1)), fds);
+    const auto bytes = std::as_bytes(std::span<const T>(&body, 1));
+    return {bytes.begin(), bytes.end()};
+}
+
+Result<Fd> copy_of_descriptor(int fd) {
+    Fd out(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    if (!out) return fail(Errc::no_memory, "the daemon is out of descriptors");
+    return out;
+}
+
+std::vector<Fd> list(Fd one) {
+    std::vector<Fd> out;
+    out.push_back(std::move(one));
+    return out;
 }
 
 // Of other sockets sendmsg() may wait for a lock that another thread of the client holds, also with
-// MSG_DONTWAIT.
-bool is_unix_socket(int fd) {
+// MSG_DONTWAIT. At the other end of a socketpair is its own maker: what the daemon sends there reaches nobody
+// for whom the daemon is somebody else than for this client.
+bool is_socket_to(uint32_t uid, int fd) {
     int domain = 0;
     socklen_t size = sizeof domain;
-    return ::getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_UNIX;
+    return ::getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_UNIX &&
+           uid_of(fd) == uid;
 }
 
 // What the client sent, after which it can send no more. The other end may be among it.
@@ -88,57 +105,44 @@ Session::Session(SessionId id, Client client, const SessionHost& host, Time hand
 // The client sees the end of the connection at once, whatever its closing waits for. The session counts until
 // it is closed, and until the client has read what came there: descriptors in flight are the daemon's.
 Session::~Session() {
-    ::shutdown(connection(), SHUT_RDWR);
     take_back();
-    auto hang_up = [unreturned = host_.mapper->unreturned(), connection = std::move(client_.connection),
-                    charge = std::move(client_.charge)]() mutable {
-        drop_unread(connection.get());
-        unreturned->add(
-            [held = std::move(connection), counted = std::move(charge)] { return !has_unread(held.get()); });
+    if (wish_answer_) host_.closer->release(connections_lane(lane()), std::move(wish_answer_));
+    if (alive_number_) host_.mapper->unreturned()->gone().keep(*alive_number_, client_.charge);
+    auto close = [unreturned = host_.mapper->unreturned(), connection = client_.connection,
+                  charge = std::move(client_.charge)]() mutable {
+        drop_unread(connection->fd.get());
+        unreturned->add([held = std::move(connection), counted = std::move(charge)] {
+            return !has_unread(held->fd.get());
+        });
     };
-    host_.closer->release(connections_lane(lane()), {.connection = std::move(hang_up)});
+    host_.courier->hang_up(client_.connection, std::move(close));
 }
 
-void Session::on_readable(Time now) {
-    for (int i = 0; i < packets_per_turn_max && !ended_ && !ending_; ++i) {
-        if (passes_too_many()) return end(now, SessionEnd::crashed, too_many_unclosed());
-        Packet packet = receive_packet(connection());
-        switch (packet.kind) {
-            case Packet::Kind::nothing_yet:
-                return;
-            case Packet::Kind::closed:
-                return end_with_rest(now, {Errc::closed, "the connection ended", -1, -1, {}});
-            case Packet::Kind::bad:
-            case Packet::Kind::message:
-                handle(now, packet);
-        }
+void Session::on_packet(Time now, Packet packet) {
+    if (packet.kind == Packet::Kind::closed) {
+        if (ended_) return;
+        return end_with_rest(now, process_ended_ ? Error{Errc::peer_lost, "the process ended", -1, -1, {}}
+                                                 : Error{Errc::closed, "the connection ended", -1, -1, {}});
     }
+    handle(now, packet);
+    if (!ended_ && !ending_) host_.courier->resume(client_.connection);
 }
 
 // Descriptors that the packet's message had no use for: anything [S16].
 void Session::handle(Time now, Packet& packet) {
-    if (packet.kind == Packet::Kind::bad)
+    if (ended_ || ending_) {
+        // it came too late
+    } else if (packet.kind == Packet::Kind::bad) {
         end(now, SessionEnd::crashed, protocol_error(packet.problem));
-    else
-        on_packet(now, packet);
+    } else {
+        on_message(now, packet);
+    }
     if (packet.fds.empty()) return;
     host_.closer->release(descriptors_lane(lane()),
                           {.descriptors = std::move(packet.fds), .until = client_.charge});
-    if (unclosed() > unclosed_max) end(now, SessionEnd::crashed, too_many_unclosed());
 }
 
-// Looked at before a message is taken: so hundreds of sessions with 253 descriptors each do not take all that
-// the daemon may have. Those that are not taken are closed with the connection.
-bool Session::passes_too_many() const {
-    return unclosed() > unclosed_max && loop::brings_descriptors(connection());
-}
-
-Error Session::too_many_unclosed() const {
-    return protocol_error("more than " + std::to_string(unclosed_max) +
-                          " descriptors that this user passed are not closed yet");
-}
-
-void Session::on_packet(Time now, Packet& packet) {
+void Session::on_message(Time now, Packet& packet) {
     nexar_msg_head head{};
     if (packet.size >= sizeof head) std::memcpy(&head, packet.bytes, sizeof head);
     if (head.magic != NEXAR_LOCAL_MAGIC)
@@ -174,10 +178,12 @@ Result<void> Session::on_hello(const Packet& packet) {
     welcome.region_bytes_max = host_.limits.region_bytes_max;
     welcome.session_bytes_max = host_.limits.session_bytes_max;
     std::memcpy(welcome.node, host_.node.bytes.data(), sizeof welcome.node);
-    const int pages[] = {host_.daemon_page_fd, alive_->fd()};
-    if (!send_body(connection(), welcome, NEXAR_MSG_WELCOME, pages))
-        return fail(Errc::closed, "the answer could not be sent to the client");
-    alive_->close_fd();
+    NEXAR_TRY(Fd page, copy_of_descriptor(host_.daemon_page_fd));
+    std::vector<Fd> pages = list(std::move(page));
+    pages.push_back(alive_->take_fd());
+    if (const auto watched = host_.mapper->unreturned()->gone().watch(pages.back().get()))
+        alive_number_ = *watched;
+    host_.courier->send(client_.connection, packet_of(welcome, NEXAR_MSG_WELCOME), std::move(pages));
     state_ = State::expects_attach;
     return {};
 }
@@ -189,56 +195,75 @@ Result<void> Session::on_lend(Packet& packet) {
     NEXAR_TRY(const auto wish, body_of<nexar_msg_lend>(packet, lacks_descriptor ? 0 : 1));
     take_back();
     not_lent_.reset();
-    auto charges =
-        lacks_descriptor
-            ? Result<SessionCore::Charges>(fail(Errc::no_memory, "the daemon is out of descriptors"))
-            : charge_loan(wish, packet.fds[0].get());
-    if (!charges) {
-        not_lent_ = std::move(charges.error());
+    if (lacks_descriptor) {
+        not_lent_ = Error{Errc::no_memory, "the daemon is out of descriptors", -1, -1, {}};
+        return {};
+    }
+    if (lending_ || !is_socket_to(client_.process.uid, packet.fds[0].get())) {
+        not_lent_ = Error{Errc::invalid_argument,
+                          lending_ ? "the last wish of this session was not answered yet"
+                                   : "the descriptor takes no memfd: it is to be of a socketpair",
+                          -1,
+                          -1,
+                          {}};
         return {};
     }
     lending_ = true;
-    host_.mapper->make({.session = id_,
-                        .name = state_ == State::ready ? "nexar-memory" : "nexar-control",
-                        .bytes = wish.bytes,
-                        .host = host_.mapping,
-                        .charges = std::move(*charges),
-                        .answer = std::move(packet.fds[0]),
-                        .turn = client_.charge});
+    Fd answer = std::move(packet.fds[0]);
     packet.fds.clear();
+    if (const auto allowed = check_wish(wish); !allowed)
+        refuse_loan(std::move(answer), allowed.error());
+    else
+        lend(wish.bytes, std::move(answer), true);
     return {};
 }
 
-Result<SessionCore::Charges> Session::charge_loan(const nexar_msg_lend& wish, int answer) const {
+Result<void> Session::check_wish(const nexar_msg_lend& wish) const {
     if (wish.reserved != 0) return fail(Errc::invalid_argument, "a reserved field of the wish is not 0");
-    if (!is_unix_socket(answer))
-        return fail(Errc::invalid_argument, "the descriptor takes no memfd: it is to be of a socketpair");
-    if (lending_) return fail(Errc::invalid_argument, "the last wish of this session was not answered yet");
     const uint64_t bytes_max = host_.limits.region_bytes_max;
     if (wish.bytes == 0 || wish.bytes > bytes_max)
         return fail(Errc::no_memory, "memory may have 1 to " + std::to_string(bytes_max) + " bytes, not " +
                                          std::to_string(wish.bytes));
-    if (!host_.mapper->may_lend(lane()))
-        return fail(Errc::no_memory, "too much memory of this user waits to be mapped");
-    auto charges = SessionCore::charge(*client_.tenant, wish.bytes, pipes_for(wish.bytes));
-    if (!charges) host_.mapper->look();  // some of what counts may have been returned
-    return charges;
+    return {};
 }
 
-void Session::on_made(Mapper::Mapped made) {
-    lending_ = false;
-    if (made.mapping && !ended_) {
-        const int copy = made.copy.get();
-        lent_ = Mapping::Lent{std::move(made.memfd), {}, std::move(*made.mapping)};
-        if (!send_body(made.answer.get(), nexar_msg_head{}, NEXAR_MSG_LEND, std::span(&copy, 1))) {
-            take_back();
-            not_lent_ =
-                Error{Errc::invalid_argument, "the descriptor takes no memfd: it is to be of a socketpair"};
-        }
-    } else if (!made.mapping) {
-        not_lent_ = std::move(made.mapping.error());
+// What was returned a moment ago may count still, so a wish for which nothing is left waits for a look at
+// that.
+void Session::lend(uint64_t bytes, Fd answer, bool waits) {
+    if (!host_.mapper->may_lend(lane()))
+        return refuse_loan(std::move(answer),
+                           {Errc::no_memory, "too much memory of this user waits to be mapped", -1, -1, {}});
+    auto charges = SessionCore::charge(*client_.tenant, bytes, pipes_for(bytes));
+    if (!charges && !waits) return refuse_loan(std::move(answer), std::move(charges.error()));
+    if (!charges) {
+        wish_ = bytes;
+        wish_answer_ = std::move(answer);
+        return host_.mapper->look_for(id_, *host_.mapping.unmapper, lane());
     }
-    host_.closer->release(connections_lane(lane()), std::move(made.answer));
+    host_.mapper->make({.session = id_,
+                        .name = state_ == State::ready ? "nexar-memory" : "nexar-control",
+                        .bytes = bytes,
+                        .host = host_.mapping,
+                        .charges = std::move(*charges),
+                        .answer = std::move(answer),
+                        .turn = client_.charge});
+}
+
+// The answer says so: somebody else may have the other end, so its end would not be seen.
+void Session::refuse_loan(Fd answer, Error why) {
+    lending_ = false;
+    not_lent_ = std::move(why);
+    host_.courier->send_last(lane(), std::move(answer), packet_of(nexar_msg_head{}, NEXAR_MSG_LEND), {});
+}
+
+// An answer that does not reach the client's socket is the end of that socket, too.
+void Session::on_made(Mapper::Mapped made) {
+    if (!made.mapping) return refuse_loan(std::move(made.answer), std::move(made.mapping.error()));
+    lending_ = false;
+    lent_ = Mapping::Lent{std::move(made.memfd), {}, std::move(*made.mapping)};
+    host_.courier->send_last(lane(), std::move(made.answer), packet_of(nexar_msg_head{}, NEXAR_MSG_LEND),
+                             list(std::move(made.copy)));
+    if (ended_) take_back();
 }
 
 void Session::take_back() {
@@ -296,14 +321,15 @@ Result<void> Session::attach(const Result<std::shared_ptr<Mapping>>& control) {
     Waker& waker = *this;
     core_ = std::make_unique<SessionCore>(identity, view, *host_.service, waker, host_.limits);
     core_->sabotage = host_.sabotage;
-    if (!send_body(connection(), nexar_msg_head{}, NEXAR_MSG_READY))
-        return fail(Errc::closed, "the answer could not be sent to the client");
+    host_.courier->send(client_.connection, packet_of(nexar_msg_head{}, NEXAR_MSG_READY));
+    client_.connection->takes_doorbells = true;
     state_ = State::ready;
     return {};
 }
 
 // Memory that cannot be mapped is an error in the slot of a region, and ends a session that has no other.
 void Session::on_mapped(Time now, Mapper::Mapped mapped) {
+    if (mapped.looked) return lend(wish_, std::move(wish_answer_), false);
     if (mapped.answer) return on_made(std::move(mapped));
     if (ended_) return;
     if (state_ == State::mapping) {
@@ -322,7 +348,7 @@ Result<void> Session::on_ready_packet(Time now, uint32_t type, Packet& packet) {
     switch (type) {
         case NEXAR_MSG_BELL: {
             NEXAR_TRY_VOID(body_of<nexar_msg_head>(packet, 0));
-            return {};  // the packet has woken the loop; drain() handles the ring
+            return {};  // it came before READY went; its arrival has woken the loop
         }
         case NEXAR_MSG_GOODBYE: {
             NEXAR_TRY_VOID(body_of<nexar_msg_head>(packet, 0));
@@ -412,26 +438,16 @@ size_t Session::take_rest(Time now, size_t entries_max) {
     return taken;
 }
 
-// Reads the packets that are left: GOODBYE may be behind doorbells.
-void Session::drain_socket(Time now) {
-    for (int i = 0; i < packets_at_end_max && !ended_ && !ending_; ++i) {
-        if (passes_too_many()) return;  // the caller ends the session
-        Packet packet = receive_packet(connection());
-        if (packet.kind == Packet::Kind::nothing_yet || packet.kind == Packet::Kind::closed)
-            return;  // the caller ends the session
-        handle(now, packet);
-    }
-}
-
 // The end counts as a crash unless the client has announced it.
 void Session::end_by_client(Time now, Error crash) {
     const bool orderly = ready() && (goodbye_received_ || core_->has_goodbye());
     end(now, orderly ? SessionEnd::closed : SessionEnd::crashed, orderly ? goodbye() : std::move(crash));
 }
 
-void Session::on_process_ended(Time now) {
-    drain_socket(now);
-    if (!ended_) end_with_rest(now, {Errc::peer_lost, "the process ended", -1, -1, {}});
+// GOODBYE may be behind doorbells.
+void Session::on_process_ended() {
+    if (std::exchange(process_ended_, true)) return;
+    host_.courier->read_to_end(client_.connection);
 }
 
 void Session::on_time(Time now) {
@@ -464,7 +480,7 @@ void Session::end(Time now, SessionEnd how, Error why) {
     nexar_msg_refused refused{};
     refused.code = static_cast<int32_t>(why.code);
     std::memcpy(refused.text, why.text.data(), std::min(why.text.size(), sizeof refused.text - 1));
-    send_body(connection(), refused, NEXAR_MSG_REFUSED);
+    host_.courier->send(client_.connection, packet_of(refused, NEXAR_MSG_REFUSED));
     if (alive_) alive_->stop(*host_.waker, client_.tenant->number);  // wakes every sleeper of the client
     if (was_ready) host_.service->session_ended(now, id_, how, why.text);
 }
@@ -474,8 +490,7 @@ void Session::wake_all(uint32_t* word) {
 }
 
 void Session::ring_doorbell() {
-    // When the socket is full, it already holds a doorbell that was not read.
-    send_body(connection(), nexar_msg_head{}, NEXAR_MSG_BELL);
+    host_.courier->ring(client_.connection);
 }
 
 }  // namespace nexar::local

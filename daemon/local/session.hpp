@@ -9,6 +9,7 @@
 #include <string>
 
 #include "local/alive.hpp"
+#include "local/courier.hpp"
 #include "local/mapper.hpp"
 #include "local/session_core.hpp"
 #include "local/socket.hpp"
@@ -26,23 +27,14 @@ struct SessionHost {
     CrowdWaker* waker = nullptr;
     MappingHost mapping;
     Mapper* mapper = nullptr;
-    ReleaserRef closer;         // in lanes as below
+    Courier* courier = nullptr;
+    ReleaserRef closer;         // in lanes as the courier's
     bool* any_ended = nullptr;  // set when a session ends
 };
 
-// A user's lanes of the closer. What nobody has read of a connection is closed without a call of its file
-// system's, so these never wait for long, and connections of a user whose descriptors are stuck go on being
-// closed [S16].
-constexpr uint64_t connections_lane(uint64_t tenant) {
-    return 2 * tenant;
-}
-constexpr uint64_t descriptors_lane(uint64_t tenant) {
-    return 2 * tenant + 1;
-}
-
 // A connection that the server has accepted.
 struct Client {
-    Fd connection;
+    ConnectionRef connection;
     PeerProcess process;
     TenantRef tenant;
     ChargeRef charge;  // for the session
@@ -55,8 +47,8 @@ class Session final : private Waker {
     Session(const Session&) = delete;
     Session& operator=(const Session&) = delete;
 
-    void on_readable(Time now);       // the connection; takes a bounded number of packets
-    void on_process_ended(Time now);  // the pidfd
+    void on_packet(Time now, Packet packet);  // the next one, or the end of file
+    void on_process_ended();                  // the pidfd; the end of file comes when all was read
     void on_mapped(Time now, Mapper::Mapped mapped);
     void on_time(Time now);          // the handshake's deadline
     void end_if_given_up(Time now);  // [S15]
@@ -76,30 +68,26 @@ class Session final : private Waker {
     SessionId id() const { return id_; }
     Tenant& tenant() const { return *client_.tenant; }
     uint32_t pid() const { return client_.process.pid; }
-    int connection() const { return client_.connection.get(); }
+    const ConnectionRef& connection() const { return client_.connection; }
     int pidfd() const { return client_.process.pidfd.get(); }
     bool ready() const { return state_ == State::ready && !ended_; }
     SessionCore* core() { return core_.get(); }
 
   private:
     enum class State { expects_hello, expects_attach, mapping, ready };
-    static constexpr int packets_per_turn_max = 4;
-    static constexpr size_t unclosed_max = 256;      // descriptors of a user; an honest one's are all mapped
-    static constexpr int packets_at_end_max = 4096;  // above the capacity of a socket's buffer
-    static constexpr size_t rest_at_once_max = 8;    // entries of a client that has ended
+    static constexpr size_t rest_at_once_max = 8;  // entries of a client that has ended
 
     void handle(Time now, Packet& packet);
     uint64_t lane() const { return client_.tenant->number; }  // of memory, and of other things as above
-    size_t unclosed() const { return host_.closer->descriptors(descriptors_lane(lane())); }
-    bool passes_too_many() const;
-    Error too_many_unclosed() const;
-    void on_packet(Time now, Packet& packet);
+    void on_message(Time now, Packet& packet);
     Result<void> on_hello(const Packet& packet);
     Result<void> on_attach(Packet& packet);
     Result<void> on_ready_packet(Time now, uint32_t type, Packet& packet);
     Result<void> on_region_add(Packet& packet);
     Result<void> on_lend(Packet& packet);
-    Result<SessionCore::Charges> charge_loan(const nexar_msg_lend& wish, int answer) const;
+    Result<void> check_wish(const nexar_msg_lend& wish) const;
+    void lend(uint64_t bytes, Fd answer, bool waits);
+    void refuse_loan(Fd answer, Error why);
     void on_made(Mapper::Mapped made);
     void take_back();
     Result<Mapper::Wanted> region_memory(const nexar_msg_region_add& add, Packet& packet);
@@ -107,7 +95,6 @@ class Session final : private Waker {
     Result<void> attach(const Result<std::shared_ptr<Mapping>>& control);
     void end_with_rest(Time now, Error crash);
     size_t take_rest(Time now, size_t entries_max);
-    void drain_socket(Time now);
     void end_by_client(Time now, Error crash);
     void wake_all(uint32_t* word) override;
     void ring_doorbell() override;
@@ -118,8 +105,11 @@ class Session final : private Waker {
     Time handshake_until_;  // the session ends when it is not ready by then
     State state_ = State::expects_hello;
     std::unique_ptr<AliveWord> alive_;   // null before HELLO
+    std::optional<int> alive_number_;    // its page's, in the mapper's list of what clients have
     std::optional<Mapping::Lent> lent_;  // since the last LEND, and not used yet
     bool lending_ = false;               // the last LEND is not answered yet
+    uint64_t wish_ = 0;                  // bytes of it, until there was a look at what was returned
+    Fd wish_answer_;                     // of the same
     std::optional<Error> not_lent_;      // why the last LEND was refused; none: it was not
     uint32_t slots_ = 0;                 // that the client has asked for
     std::shared_ptr<Mapping> control_;   // the control segment; null before it is mapped
@@ -128,6 +118,7 @@ class Session final : private Waker {
     std::optional<Error> ending_;        // its client has ended; entries that came before are left
     size_t rest_ = 0;                    // at most so many
     bool goodbye_received_ = false;
+    bool process_ended_ = false;
 };
 
 }  // namespace nexar::local

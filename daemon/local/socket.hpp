@@ -37,7 +37,7 @@ struct Packet {
     size_t size = 0;
     std::vector<Fd> fds;
     bool out_of_descriptors = false;  // the kernel dropped its descriptors: this process has too many
-    const char* problem = "";         // with bad
+    std::string problem{};            // with bad
 };
 // More than NEXAR_MSG_FDS_MAX descriptors make the packet bad. The caller gives its descriptors to a
 // Releaser, unless it knows what they are [S16].

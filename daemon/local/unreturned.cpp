@@ -18,6 +18,7 @@ void Unreturned::add(Question question) {
 }
 
 void Unreturned::look() {
+    gone_.look();
     ask(asked_at_once);
 }
 

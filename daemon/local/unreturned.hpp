@@ -11,6 +11,8 @@
 #include <functional>
 #include <mutex>
 
+#include "local/gone.hpp"
+
 namespace nexar::local {
 
 class Unreturned {
@@ -22,7 +24,9 @@ class Unreturned {
     void add(Question question);
     // Asks the next ones. What they hold ends in this thread.
     void look();
-    bool empty() const { return count_.load() == 0; }
+    bool empty() const { return count_.load() == 0 && gone_.empty(); }
+    // Files of the daemon's own that clients get.
+    Gone& gone() { return gone_; }
 
   private:
     static constexpr size_t asked_at_once = 4096;
@@ -31,6 +35,7 @@ class Unreturned {
     std::atomic<size_t> count_{0};  // of those that wait, and those that are asked now
     std::mutex mutex_;
     std::deque<Question> waiting_;
+    Gone gone_;
 };
 
 }  // namespace nexar::local

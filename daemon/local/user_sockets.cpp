@@ -28,7 +28,7 @@ Result<UserSockets::Added> UserSockets::add(uint64_t user, int fd, uint64_t key)
     if (known == rows_.end()) fresh.epoll.reset(::epoll_create1(EPOLL_CLOEXEC));
     Row& row = known == rows_.end() ? fresh : known->second;
     epoll_event event{};
-    event.events = EPOLLIN;
+    event.events = EPOLLIN | EPOLLET;
     event.data.u64 = key;
     if (!row.epoll || ::epoll_ctl(row.epoll.get(), EPOLL_CTL_ADD, fd, &event) != 0)
         return fail(cannot_watch());

@@ -33,6 +33,9 @@ struct Engine final : engine::Service {
     void cancel(Time, SessionId, uint64_t) override {}
     void stage(Time, SessionId, uint64_t, uint32_t, uint32_t) override {}
     Result<void> free_group(Time, SessionId, const GroupId&, uint32_t) override { return {}; }
+    Result<void> abort_group(Time, SessionId, const GroupId&, uint32_t, const std::string&) override {
+        return {};
+    }
     void session_ended(Time, SessionId, engine::SessionEnd, const std::string&) override {}
 };
 
@@ -100,6 +103,16 @@ void read_answers(int client) {
     }
 }
 
+// Of one connection one packet is there at a time.
+void handle_all(local::Courier& courier, local::Session& session, Time now) {
+    for (bool more = true; more;) {
+        must(courier.idle_within(60));
+        auto all = courier.take(1);
+        more = !all.empty();
+        for (auto& one : all) session.on_packet(now, std::move(one.packet));
+    }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -121,13 +134,17 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     host.closer = closer;
     static const auto mapper = std::move(*local::Mapper::open(4));
     host.mapper = mapper.get();
+    static const auto courier = std::move(*local::Courier::open(closer, 64));
+    host.courier = courier.get();
     bool any_ended = false;
     host.any_ended = &any_ended;
     Tenants tenants;
     const TenantRef tenant = tenants.of("", 1000);
-    local::Session session(
-        SessionId(5), {local::Fd(pair[0]), {1000, 1000, 77, {}}, tenant, *tenant->charge(Resource::sessions)},
-        host, Time(Duration(1000)));
+    const auto connection = std::make_shared<local::Connection>(local::Fd(pair[0]), tenant->number);
+    connection->session = SessionId(5);
+    local::Session session(SessionId(5),
+                           {connection, {1000, 1000, 77, {}}, tenant, *tenant->charge(Resource::sessions)},
+                           host, Time(Duration(1000)));
 
     Reader in(std::as_bytes(std::span(data, size)));
     for (int i = 0; i < packets_max && in.left() > 0 && !session.ended(); ++i) {
@@ -140,7 +157,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         }
         const Bytes bytes = in.take(std::min({size_t{in.get<uint16_t>()}, in.left(), packet_bytes_max}));
         if (!send_anything(client.get(), bytes, fds)) break;
-        session.on_readable(Time(Duration(i)));
+        courier->read(connection);
+        handle_all(*courier, session, Time(Duration(i)));
         session.drain(Time(Duration(i)), entries_max);
         read_answers(client.get());
     }

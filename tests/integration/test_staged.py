@@ -20,7 +20,9 @@ SEGMENT = 256 << 10  # between nodes; on one node segments are a MiB
 LIMIT = 3 * MIB      # of scratch: less than any operation below, enough for windows
 COUNT = 400_003      # int64: 3.1 MiB a block
 KINDS = ("all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "gather", "scatter", "scan",
-         "exclusive_scan", "all_gatherv")
+         "exclusive_scan", "all_gatherv", "gatherv", "scatterv", "reduce_scatterv")
+PACKED = {"all_gatherv": "out", "gatherv": "out", "scatterv": "in", "reduce_scatterv": "in"}  # with a count for each rank: which side has all blocks
+ROOTED = ("gatherv", "scatterv")
 SOON = BUSY
 PENDING = cabi.PENDING
 
@@ -54,14 +56,17 @@ class Case:
             out[:] = 77
             return out
 
-        self.counts = [count * (other % 3) + other for other in range(size)]  # of all_gatherv; rank 0 has none
-        mine = self.values(rank, self.counts[rank] if kind == "all_gatherv" else count * blocks_in)
+        self.counts = [count * (other % 3) + other for other in range(size)]  # of PACKED; rank 0 has none
+        own = slice(sum(self.counts[:rank]), sum(self.counts[:rank + 1]))
+        packed_in = kind in PACKED and PACKED[kind] == "in"
+        mine = self.values(rank, sum(self.counts) if packed_in else self.counts[rank] if kind in PACKED else count * blocks_in)
         if kind == "broadcast":
             self.x = self.out = memory(count)
             self.x[:] = mine if rank == self.root else 5
-        elif kind == "all_gatherv":
-            self.out, begin = memory(sum(self.counts)), sum(self.counts[:rank])
-            self.x = self.out[begin:begin + len(mine)] if in_place else memory(len(mine))
+        elif kind in PACKED:
+            packed, shared = memory(sum(self.counts)), in_place and (kind not in ROOTED or rank == self.root)
+            block = packed[own] if shared else memory(self.counts[rank])
+            self.x, self.out = (packed, block) if packed_in else (block, packed)
             self.x[:] = mine
         elif in_place and (kind == "all_gather" or kind == "gather" and rank == self.root):
             self.out = memory(count * size)
@@ -74,7 +79,7 @@ class Case:
             if in_place and (kind == "reduce_scatter" or kind == "scatter" and rank == self.root):
                 self.out = self.x[rank * count:(rank + 1) * count]
         # Its out is not looked at, and may be anything.
-        self.only_sends = kind == "gather" and rank != self.root or kind == "exclusive_scan" and rank == 0
+        self.only_sends = kind in ("gather", "gatherv") and rank != self.root or kind == "exclusive_scan" and rank == 0
         self.apart = mine if self.only_sends or (not in_place and kind != "broadcast") else None
 
     def values(self, rank, count):
@@ -84,7 +89,9 @@ class Case:
         number, op = nexar.DTYPES[self.dtype], nexar.OPS["sum"]
         pair = (self.x.ctypes.data, self.out.ctypes.data, self.count, number)
         counts = (c_uint64 * len(self.counts))(*self.counts)
-        return {"all_gatherv": (*pair[:2], counts, number), "all_reduce": (*pair, op), "reduce": (*pair, op, self.root), "all_gather": pair,
+        return {"all_gatherv": (*pair[:2], counts, number), "gatherv": (*pair[:2], counts, number, self.root),
+                "scatterv": (*pair[:2], counts, number, self.root), "reduce_scatterv": (*pair[:2], counts, number, op),
+                "all_reduce": (*pair, op), "reduce": (*pair, op, self.root), "all_gather": pair,
                 "scan": (*pair, op), "exclusive_scan": (*pair, op), "gather": (*pair, self.root), "scatter": (*pair, self.root),
                 "all_to_all": pair, "reduce_scatter": (*pair, op),
                 "broadcast": (self.x.ctypes.data, self.count, number, self.root)}[self.kind]
@@ -102,7 +109,7 @@ class Case:
             check(self.out, self.values(self.root, count), what)
         elif self.kind == "all_gather" or self.kind == "gather" and rank == self.root:
             check(self.out, np.concatenate([self.values(r, count) for r in range(size)]), what)
-        elif self.kind == "all_gatherv":
+        elif self.kind == "all_gatherv" or self.kind == "gatherv" and rank == self.root:
             check(self.out, np.concatenate([self.values(r, n) for r, n in enumerate(self.counts)]), what)
         elif self.kind == "all_to_all":
             mine = slice(rank * count, (rank + 1) * count)
@@ -110,6 +117,12 @@ class Case:
         elif self.kind == "scan" or self.kind == "exclusive_scan" and rank > 0:
             ranks = rank + (self.kind == "scan")
             check(self.out, reduced(self.dtype, "sum", ranks, count, salt=self.turn), what)
+        elif self.kind == "scatterv":
+            begin = sum(self.counts[:rank])
+            check(self.out, self.values(self.root, sum(self.counts))[begin:begin + self.counts[rank]], what)
+        elif self.kind == "reduce_scatterv":
+            want, begin = reduced(self.dtype, "sum", size, sum(self.counts), salt=self.turn), sum(self.counts[:rank])
+            check(self.out, want[begin:begin + self.counts[rank]], what)
         elif self.kind == "scatter":
             check(self.out[:count], self.values(self.root, count * size)[rank * count:(rank + 1) * count], what)
         elif self.kind == "reduce_scatter":
@@ -287,6 +300,23 @@ def too_small(me):
     x = session.alloc(10, "int64")  # nothing was used up: the group goes on
     x[:] = me.rank
     check(group.all_reduce(x), np.full(10, sum(range(me.size)), np.int64), "all_reduce afterwards")
+
+
+def not_staged(me):
+    session = me.session(scratch_limit=1 * MIB)
+    group, many, few = me.group(session), [100_000] * me.size, [1000] * me.size
+    failure = me.fails(group.all_to_allv, np.zeros(sum(many)), many, many)
+    equal(failure.name, "NO_MEMORY")
+    contains(failure.text, "scratch_limit")
+    x, out = session.alloc(sum(many)), session.alloc(sum(many))  # nexar's memory needs no scratch
+    x[:] = me.rank
+    check(group.all_to_allv(x, many, many, out), np.repeat(np.arange(me.size, dtype=x.dtype), 100_000), "all_to_allv in place")
+    check(group.all_to_allv(x[:sum(few)], few, few), np.repeat(np.arange(me.size, dtype=x.dtype), 1000), "all_to_allv that fits")
+
+
+def test_all_to_allv_is_not_staged_and_says_so_beyond_scratch(cluster):
+    for place in (two_nodes, one_node):
+        run(place(cluster), not_staged)
 
 
 def test_where_not_even_one_window_fits_the_call_says_so_and_had_no_effect(cluster):

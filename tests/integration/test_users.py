@@ -1,4 +1,5 @@
 """What one user of a host may take from another, and from the daemon: a share of its tables and workers, no memory."""
+import contextlib
 import ctypes
 import mmap
 import os
@@ -193,9 +194,13 @@ def test_users_of_equal_uid_are_apart_when_their_sockets_have_labels(cluster):
     equal(apart.outcomes(), ["GROUP_INCOMPLETE"] * 2, "a group of users with and without a label")
     together = Job([node] * 2, opens_through, pod, other)
     together.await_marks()
-    users = {(user["uid"], user["label"]): user for user in node.ask("status")["users"]}
-    equal(users[os.getuid(), "pod"]["sessions"], 2, "sessions of the label's user")
-    equal(users[os.getuid(), "pod"]["groups"], 2, "ranks of the label's user")
+
+    def pods(what):
+        return {(user["uid"], user["label"]): user for user in node.ask("status")["users"]}[os.getuid(), "pod"][what]
+
+    # Sessions of processes that have ended count until their memory is unmapped.
+    eventually(lambda: pods("sessions") == 2, "two sessions of the label's user")
+    equal(pods("groups"), 2, "ranks of the label's user")
     together.go()
     equal(together.outcomes(), [3, 3], "a group of users of one label")
 
@@ -203,7 +208,8 @@ def test_users_of_equal_uid_are_apart_when_their_sockets_have_labels(cluster):
 def comes_and_goes(me):
     become(GREEDY)
     while not me.is_released():
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection, \
+                contextlib.suppress(PermissionError):  # shut out for now [S16]
             connection.connect(str(me.node.socket))
 
 

@@ -8,7 +8,9 @@ import pathlib
 import sys
 
 _ROOT = pathlib.Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(_ROOT / "bindings" / "python"))
+# With _native where the build has made it.
+_BUILT = pathlib.Path(os.environ.get("NEXAR_TEST_PYTHON", pathlib.Path(os.environ.get("NEXAR_BUILD_DIR", _ROOT / "build/dev")) / "bindings/python"))
+sys.path.insert(0, str(_BUILT if list(_BUILT.glob("nexar/_native*.so")) else _ROOT / "bindings" / "python"))
 os.environ.setdefault("NEXAR_MEMFDS_IN_PLACE", "true")  # of its daemons; tests of hostile users have the default
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the ranks are the parallelism; read at import
 for _variable, _path in {"NEXAR_TEST_NEXARD": "daemon/nexard", "NEXAR_LIBRARY": "libnexar_c/libnexar_c.so.0.2",

@@ -1,7 +1,9 @@
 // Memory that the daemon makes for its clients [S19]: what it lends, takes back, and refuses, and that it
 // uses no memory of theirs unless its configuration says so.
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <catch2/catch_test_macros.hpp>
@@ -12,6 +14,7 @@
 
 #include "by_hand.hpp"
 #include "integration/clients/raw_session.hpp"
+#include "local/unreturned.hpp"
 #include "nexar.h"
 #include "rank.hpp"
 #include "test_daemon.hpp"
@@ -115,8 +118,8 @@ TEST_CASE("[S19] a wish that is none is answered with the registration, and ends
 
 TEST_CASE("[S19] lent memory counts as long as a client has it, also kept from being sealed",
           "[local][hostile]") {
-    enum class How { mapped, in_flight, sealed, punched };
-    const How how = GENERATE(How::mapped, How::in_flight, How::sealed, How::punched);
+    enum class How { mapped, in_flight, sealed, punched, path };
+    const How how = GENERATE(How::mapped, How::in_flight, How::sealed, How::punched, How::path);
     DaemonOptions options = as_configured();
     options.tenants.total(Resource::regions) = 100;  // 30 of one user
     ThreadDaemon daemon(options);
@@ -131,6 +134,8 @@ TEST_CASE("[S19] lent memory counts as long as a client has it, also kept from b
         if (how == How::sealed) REQUIRE(::fcntl(memfd.get(), F_ADD_SEALS, F_SEAL_SEAL) == 0);
         if (how == How::punched)
             REQUIRE(::fallocate(memfd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096) == 0);
+        if (how == How::path)  // open for nothing, until it is opened again
+            memfd.reset(::open(("/proc/self/fd/" + std::to_string(memfd.get())).c_str(), O_PATH | O_CLOEXEC));
         hoard.push_back(how == How::in_flight ? in_flight(memfd) : std::move(memfd));
         return true;
     };
@@ -146,6 +151,27 @@ TEST_CASE("[S19] lent memory counts as long as a client has it, also kept from b
         const bool kept = keep_one();
         return kept && hoard.size() == free;
     }));
+}
+
+TEST_CASE("[S19] only the daemon may take pages out of what it lends", "[local][hostile]") {
+    ThreadDaemon daemon(as_configured());
+    RawSession session;
+    REQUIRE(session.open(daemon.path()));
+    const Fd memfd(session.borrow(4096));
+    REQUIRE(memfd);
+    struct stat status{};
+    REQUIRE(::fstat(memfd.get(), &status) == 0);
+    CHECK((status.st_mode & 07777) == 0);
+}
+
+TEST_CASE("[S19] with what ends, it is asked whether what ended before is returned", "[local]") {
+    local::Unreturned list;
+    bool returned = false;
+    list.add([&] { return returned; });
+    CHECK_FALSE(list.empty());
+    returned = true;
+    list.add([] { return true; });
+    CHECK(list.empty());
 }
 
 TEST_CASE("[S19] a session counts until what came to its connection is read, or closed", "[local][hostile]") {
@@ -170,6 +196,31 @@ TEST_CASE("[S19] a session counts until what came to its connection is read, or 
     while (receive_type(unread[0]) != 0) {
     }
     CHECK(daemon.eventually(welcome));
+}
+
+TEST_CASE("[S19] a session counts until its client has given back the alive page", "[local][hostile]") {
+    DaemonOptions options = as_configured();
+    options.tenants.total(Resource::sessions) = 10;  // 3 of one user
+    ThreadDaemon daemon(options);
+    std::vector<Fd> pages;
+    const auto hoard_one = [&] {
+        const Fd fd = dial(daemon.path());
+        if (!say(fd, hello())) return false;
+        local::Packet welcome;
+        for (int i = 0; i < 60000 && welcome.kind == local::Packet::Kind::nothing_yet; ++i) {
+            pollfd readable{fd.get(), POLLIN, 0};
+            ::poll(&readable, 1, 1000);
+            welcome = local::receive_packet(fd.get());
+        }
+        if (welcome.fds.size() != 2) return false;
+        pages.push_back(std::move(welcome.fds[1]));
+        return true;
+    };
+    for (int i = 0; i < 3; ++i) REQUIRE(hoard_one());
+    REQUIRE(daemon.eventually([&] { return daemon.counters.sessions == 0; }));
+    for (int i = 0; i < 20; ++i) CHECK_FALSE(hoard_one());
+    pages.pop_back();
+    CHECK(daemon.eventually(hoard_one));
 }
 
 TEST_CASE("[S19] a client's end in its own connection keeps no session", "[local][hostile]") {
@@ -222,4 +273,38 @@ TEST_CASE("[S19] memory of nexar_register_memfd is copied where the daemon does 
     }
     CHECK(nexar_unregister(session.get(), at) == NEXAR_ERR_NOT_FOUND);
     ::munmap(at, mib);
+}
+
+TEST_CASE("[S19] memory that was freed can be lent again at once", "[local]") {
+    DaemonOptions options = as_configured();
+    options.tenants.total(Resource::region_bytes) = 400 * mib;
+    options.limits.region_bytes_max = 400 * mib;
+    ThreadDaemon daemon(options);
+    const TestSession session(daemon.path());
+    const uint64_t share = options.tenants.share(Resource::region_bytes);
+    for (int round = 0; round < 50; ++round) {
+        void* at = nullptr;
+        REQUIRE(nexar_alloc(session.get(), share / 2, nullptr, &at) == NEXAR_OK);
+        std::memset(at, 1, 4096);
+        REQUIRE(nexar_free(session.get(), at) == NEXAR_OK);
+    }
+}
+
+// What a fork() amid nexar_alloc() leaves in the child.
+TEST_CASE("[S19] a refusal is answered also while somebody has a copy of the client's end", "[local]") {
+    ThreadDaemon daemon(as_configured());
+    RawSession session;
+    REQUIRE(session.open(daemon.path()));
+    int ends[2];
+    REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
+    const Fd own(ends[0]), passed(ends[1]);  // kept open here
+    auto wish = message<nexar_msg_lend>(NEXAR_MSG_LEND);
+    wish.bytes = UINT64_MAX / 2;
+    REQUIRE(local::send_packet(session.socket_fd(), std::as_bytes(std::span(&wish, 1)),
+                               std::vector<int>{passed.get()}));
+    const timeval limit{60, 0};
+    ::setsockopt(own.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    nexar_msg_head answer{};
+    CHECK(::recv(own.get(), &answer, sizeof answer, 0) == sizeof answer);
+    CHECK(answer.type == NEXAR_MSG_LEND);
 }

@@ -103,6 +103,9 @@ struct Engine final : engine::Service {
     void cancel(Time, SessionId, uint64_t) override {}
     void stage(Time, SessionId, uint64_t, uint32_t, uint32_t) override { ++stages; }
     Result<void> free_group(Time, SessionId, const GroupId&, uint32_t) override { return {}; }
+    Result<void> abort_group(Time, SessionId, const GroupId&, uint32_t, const std::string&) override {
+        return {};
+    }
     void session_ended(Time, SessionId, engine::SessionEnd, const std::string&) override {}
 };
 struct NoWaker final : Waker {

@@ -24,17 +24,14 @@ class Client {
     Client(StillServer& server, const std::string& path) : socket_(dial(path)) {
         REQUIRE(server.take(5000));  // the listener
         REQUIRE(say(socket_, hello()));
-        REQUIRE(server.take(5000));
-        REQUIRE(receive_type(socket_) == NEXAR_MSG_WELCOME);
+        while (receive_type_now(socket_) != NEXAR_MSG_WELCOME) REQUIRE(server.take(5000));
         const nexar_msg_attach wish = attach(slots);
         const local::Fd control = memfd(wish.control_bytes);
         bytes_ = wish.control_bytes;
         memory_ = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, control.get(), 0);
         REQUIRE(memory_ != MAP_FAILED);
         REQUIRE(say(socket_, wish, {control.get()}));
-        REQUIRE(server.take(5000));
-        REQUIRE(server.take(5000));  // it is mapped
-        REQUIRE(receive_type(socket_) == NEXAR_MSG_READY);
+        while (receive_type_now(socket_) != NEXAR_MSG_READY) REQUIRE(server.take(5000));
     }
     ~Client() { ::munmap(memory_, bytes_); }
     Client(const Client&) = delete;

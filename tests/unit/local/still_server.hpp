@@ -36,6 +36,9 @@ struct KeepingEngine final : engine::Service {
     void cancel(Time, SessionId, uint64_t) override {}
     void stage(Time, SessionId, uint64_t, uint32_t, uint32_t) override {}
     Result<void> free_group(Time, SessionId, const GroupId&, uint32_t) override { return {}; }
+    Result<void> abort_group(Time, SessionId, const GroupId&, uint32_t, const std::string&) override {
+        return {};
+    }
     void session_ended(Time, SessionId, engine::SessionEnd how, const std::string&) override {
         if (++ends == 1) ops_at_first_end = ops;
         crashes += how == engine::SessionEnd::crashed;
@@ -72,6 +75,8 @@ class StillServer {
         for (const pollfd& each : all)
             if (each.revents != 0 && descriptors_.keys.contains(each.fd))
                 server_->on_readable(at, descriptors_.keys[each.fd]);
+        server_->read_sockets();
+        REQUIRE(server_->idle_within(60));
         return true;
     }
     std::string path_of(const std::string& label) const { return path + "." + label; }

@@ -1,6 +1,8 @@
 // Clients that pass descriptors whose close() waits for them [S16]: the loop goes on.
+#include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <time.h>
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
@@ -205,4 +207,95 @@ TEST_CASE("[S16] however many sessions pass however many, a user has few that ar
     }
     CHECK(open_descriptors() <= before + 256 + of_one);
     stuck.let_go();
+}
+
+// The kernel calls each item that waits for a socket when somebody sends there, reads from it, or ends it.
+TEST_CASE("[S16] what waits for a client's end of its connection costs the loop nothing",
+          "[local][hostile]") {
+    constexpr size_t epolls = 50, copies = 400, doorbells = 50;
+    StillServer daemon;
+    const Fd client = dial(daemon.path), control = memfd(nexar_shm_control_bytes(16));
+    REQUIRE(say(client, hello()));
+    while (receive_type_now(client) != NEXAR_MSG_WELCOME) REQUIRE(daemon.take(60000));
+    REQUIRE(say(client, attach(16), {control.get()}));
+    while (receive_type_now(client) != NEXAR_MSG_READY) REQUIRE(daemon.take(60000));
+    std::vector<Fd> watchers, ends;
+    for (size_t i = 0; i < copies; ++i) ends.emplace_back(::dup(client.get()));
+    for (size_t i = 0; i < epolls; ++i) {
+        watchers.emplace_back(::epoll_create1(EPOLL_CLOEXEC));
+        epoll_event event{};
+        event.events = EPOLLIN | EPOLLET;
+        for (const Fd& end : ends)
+            REQUIRE(::epoll_ctl(watchers.back().get(), EPOLL_CTL_ADD, end.get(), &event) == 0);
+    }
+
+    const auto used = [] {
+        timespec t{};
+        ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+        return double(t.tv_sec) * 1e3 + double(t.tv_nsec) * 1e-6;
+    };
+    const double before = used();
+    for (size_t i = 0; i < doorbells; ++i) {
+        REQUIRE(say(client, nexar_msg_head{NEXAR_LOCAL_MAGIC, NEXAR_MSG_BELL}));
+        REQUIRE(daemon.take(60000));
+    }
+    REQUIRE(say(client, nexar_msg_head{1, 2}));  // is refused, and ends the session
+    while (daemon->sessions() > 0) REQUIRE(daemon.take(60000));
+    const double spent = used() - before;
+    ends.clear();
+    watchers.clear();
+    INFO(spent << " ms of processor time");
+    CHECK(spent < 40);  // 20,000 items: 50 calls in this thread take more than 100 ms
+}
+
+TEST_CASE("[S16] a user whose connections cannot be closed cannot connect until they are",
+          "[local][hostile]") {
+    if (::getuid() != 0) SKIP("needs root: another user connects");
+    local::ServerConfig config;
+    config.unclosed_of_user_max = 0;
+    config.closings_wait = true;
+    StillServer daemon({}, config);
+    StuckSocket stuck;
+    int report[2];
+    REQUIRE(::pipe2(report, O_CLOEXEC) == 0);
+    const Fd news(report[0]);
+    Fd sender(report[1]);
+    Child nobody([&] {
+        if (::setresuid(65534, 65534, 65534) != 0) return 1;
+        {
+            const Fd first = session_socket();
+            if (!connect_to(first, daemon.path) || !say(first, nexar_msg_head{1, 2})) return 2;
+            if (!local::send_packet(first.get(), packet(nexar_msg_head{1, 2}), std::vector<int>{stuck.fd()}))
+                return 3;
+            static_cast<void>(stuck.take());
+            stuck.let_go();  // the other process's copy counts
+            if (::write(sender.get(), "s", 1) != 1) return 4;
+        }
+        const auto connects = [&] { return connect_to(session_socket(), daemon.path); };
+        while (connects()) ::usleep(1000);  // sleep: between two looks
+        if (errno != EACCES || ::write(sender.get(), "r", 1) != 1) return 5;
+        while (!connects()) ::usleep(1000);  // sleep: between two looks
+        return 0;
+    });
+    sender.reset();
+    char word = 0;
+    REQUIRE(::read(news.get(), &word, 1) == 1);
+    static_cast<void>(stuck.take());  // the last copy is in flight
+    pollfd refused{news.get(), POLLIN, 0};
+    while (::poll(&refused, 1, 0) == 0) daemon.take(10);
+    REQUIRE(::read(news.get(), &word, 1) == 1);
+    CHECK(word == 'r');
+    CHECK(dial(daemon.path));  // others are not concerned
+
+    stuck.let_go();
+    const auto let_in = [&] {
+        return std::ranges::any_of(daemon.lines,
+                                   [](const std::string& line) { return line.contains("user_let_in"); });
+    };
+    Time now = StillServer::now;
+    for (int i = 0; i < 6000 && !let_in(); ++i) {
+        daemon->on_time(now += std::chrono::seconds(1));
+        daemon.take(10, now);
+    }
+    CHECK(nobody.wait(60) == 0);
 }

@@ -1,0 +1,39 @@
+// Gone: shows when a file that has no name is gone: when nobody has it any more, neither as a descriptor
+// (also one that is only a path), nor mapped, nor in a message that was not read. Then the kernel reports its
+// deletion (inotify(7), IN_DELETE_SELF).
+//
+// Thread: any.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "core/result.hpp"
+#include "loop/fd.hpp"
+
+namespace nexar::local {
+
+class Gone {
+  public:
+    using Held = std::shared_ptr<const void>;
+
+    Gone();
+    // Its number. An error: the system has no inotify, or no /proc, or too many files are watched.
+    Result<int> watch(int file);
+    // Holds something until it is gone. Requires: the caller has the file still.
+    void keep(int number, Held held);
+    // Releases what was held for files that are gone by now.
+    void look();
+    bool empty() const;
+
+  private:
+    std::vector<Held> take_gone();
+
+    const loop::Fd events_;  // of inotify; empty: the system had none
+    mutable std::mutex mutex_;
+    std::map<int, Held> held_;
+};
+
+}  // namespace nexar::local
