@@ -440,8 +440,9 @@ NEXAR_API void nexar_alloc_options_init(nexar_alloc_options* options, uint64_t s
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_alloc(nexar_session* session, uint64_t bytes,
                                                     const nexar_alloc_options* options, void** out);
 
-/* Frees memory of nexar_alloc. BAD_STATE: a request uses it that is pending, or whose end no call has returned yet.
- * NOT_FOUND: not the start of such memory. */
+/* Frees memory of nexar_alloc. It counts against the user until no process maps it: a child that was forked meanwhile
+ * does until it ends or calls execve() or munmap(). BAD_STATE: a request uses it that is pending, or whose end no call
+ * has returned yet. NOT_FOUND: not the start of such memory. */
 NEXAR_API nexar_status nexar_free(nexar_session* session, void* memory);
 
 /* Makes memory that you mapped yourself usable in place: address is where this process mapped, shared and
