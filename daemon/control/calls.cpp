@@ -22,25 +22,16 @@ using What = Ended::What;
 
 constexpr size_t read_bytes = 16 * 1024;
 
-// A user's lanes of the closer: of connections, and of descriptors, which may be stuck while the former go on
-// [S16].
-constexpr uint64_t connections_lane(uint32_t uid) {
-    return uint64_t{2} * uid;
-}
-constexpr uint64_t descriptors_lane(uint32_t uid) {
-    return uint64_t{2} * uid + 1;
-}
-
 Ended receive(const Socket& socket, loop::Releaser& closer) {
     Ended out{What::broken, socket.connection, {}};
     const int fd = socket.fd.get();
-    if (closer.descriptors(descriptors_lane(socket.uid)) >= Calls::unclosed_of_user_max &&
+    if (closer.descriptors(loop::descriptors_lane(socket.uid)) >= Calls::unclosed_of_user_max &&
         loop::brings_descriptors(fd))
         return out;
     char buffer[read_bytes];
     loop::Received got = loop::receive(fd, std::as_writable_bytes(std::span(buffer)));
     if (!got.descriptors.empty()) {  // no request has descriptors: they may be anything [S16]
-        closer.release(descriptors_lane(socket.uid), {.descriptors = std::move(got.descriptors)});
+        closer.release(loop::descriptors_lane(socket.uid), {.descriptors = std::move(got.descriptors)});
         return out;
     }
     if (got.bytes == 0) out.what = What::end_of_file;
@@ -108,7 +99,7 @@ void Calls::hang_up(SocketRef socket) {
     const uint64_t lane = socket->connection;
     lanes_.add(lane, 1, [state = state_, socket = std::move(socket)] {
         ::shutdown(socket->fd.get(), SHUT_RDWR);
-        state->closer->release(connections_lane(socket->uid), std::move(socket->fd));
+        state->closer->release(loop::connections_lane(socket->uid), std::move(socket->fd));
     });
 }
 

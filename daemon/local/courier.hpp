@@ -19,17 +19,10 @@
 
 namespace nexar::local {
 
+using loop::connections_lane;
+using loop::descriptors_lane;
 using loop::Releaser;
 using loop::ReleaserRef;
-
-// A user's lanes of the closer: of connections, and of descriptors that clients passed, which may be stuck
-// while the former go on [S16].
-constexpr uint64_t connections_lane(uint64_t tenant) {
-    return 2 * tenant;
-}
-constexpr uint64_t descriptors_lane(uint64_t tenant) {
-    return 2 * tenant + 1;
-}
 
 // A connection that the server has accepted, and the courier's notes on it.
 struct Connection {

@@ -26,6 +26,15 @@ struct Released {
     std::move_only_function<void()> connection{};  // instead of a descriptor: gives it back
 };
 
+// A user's lanes where clients' connections are closed, and the descriptors that they passed, which may be
+// stuck while the former go on [S16].
+constexpr uint64_t connections_lane(uint64_t user) {
+    return 2 * user;
+}
+constexpr uint64_t descriptors_lane(uint64_t user) {
+    return 2 * user + 1;
+}
+
 class Releaser {
   public:
     // `closings_wait`: nothing interrupts them, for tests.
