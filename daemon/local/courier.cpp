@@ -201,16 +201,18 @@ void Courier::send_last(uint64_t tenant, Fd socket, std::vector<std::byte> packe
                });
 }
 
-void Courier::hang_up(const ConnectionRef& connection, std::move_only_function<void()> then) {
-    lanes_.add(connection->tenant, 1,
-               [connection, closer = state_->closer, then = std::move(then)]() mutable {
-                   connection->hung_up = true;
-                   ::shutdown(connection->fd.get(), SHUT_RDWR);
-                   const uint64_t lane = connections_lane(connection->tenant);
-                   // It is closed there, so what is left here may not be the last reference.
-                   closer->release(lane, {.connection = [held = std::move(connection),
-                                                         last = std::move(then)]() mutable { last(); }});
-               });
+void Courier::hang_up(ConnectionRef connection, std::move_only_function<void()> then) {
+    const uint64_t tenant = connection->tenant;
+    lanes_.add(
+        tenant, 1,
+        [connection = std::move(connection), closer = state_->closer, then = std::move(then)]() mutable {
+            connection->hung_up = true;
+            ::shutdown(connection->fd.get(), SHUT_RDWR);
+            const uint64_t lane = connections_lane(connection->tenant);
+            // It is closed there, so what is left here may not be the last reference.
+            closer->release(lane, {.connection = [held = std::move(connection),
+                                                  last = std::move(then)]() mutable { last(); }});
+        });
 }
 
 int Courier::ready_fd() const {

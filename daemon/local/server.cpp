@@ -32,7 +32,7 @@ uint64_t process_key(SessionId id) {
     return id.value * 2 + 1;
 }
 constexpr Duration tick_interval = std::chrono::milliseconds(NEXAR_SHM_TICK_MS);
-constexpr int accepts_per_turn_max = 4;
+constexpr size_t accepts_per_turn_max = 4;  // of a listener; and handshakes of a user
 constexpr unsigned last_sends_seconds = 1;
 constexpr Duration accept_pause{100'000'000};
 }  // namespace
@@ -44,6 +44,7 @@ Server::Server(const ServerConfig& config, engine::Service& service, Tenants& te
       tenants_(&tenants),
       descriptors_(&descriptors),
       log_(&log),
+      arrivals_(config.handshake_interval, config.handshakes_at_once),
       closer_(std::make_shared<Releaser>(tenants.totals().limits.total(Resource::sessions),
                                          config.closings_wait)) {}
 
@@ -86,6 +87,7 @@ Result<void> Server::start() {
 }
 
 Server::~Server() {
+    for (Arrival& arrival : arrivals_.take_all()) courier_->hang_up(std::move(arrival.connection), [] {});
     for (Session* session : order_) unwatch(*session);
     order_.clear();
     sessions_.clear();
@@ -179,32 +181,59 @@ void Server::unwatch(const Session& session) {
 }
 
 void Server::accept_all(Time now, size_t listener) {
-    for (int i = 0; i < accepts_per_turn_max && !stopped_; ++i) {
-        if (closer_->descriptors() > config_.unclosed_max) return pause_accepting(now);
+    for (size_t i = 0; i < accepts_per_turn_max && !stopped_; ++i) {
+        if (closer_->descriptors() + arrivals_.waiting() > config_.unclosed_max) return pause_accepting(now);
         Fd connection(::accept4(listeners_[listener].get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
         if (!connection) {
             if (errno == EMFILE || errno == ENFILE) refuse_without_descriptors(listener);
             return;
         }
-        const uint32_t uid = uid_of(connection.get());
-        auto peer = peer_of(connection.get());
-        const TenantRef tenant = tenants_->of(config_.sockets[listener].label, uid);
-        const auto accepted = std::make_shared<Connection>(std::move(connection), tenant->number);
-        const auto admitted = peer ? admit(now, accepted, std::move(*peer), tenant) : fail(peer.error());
-        if (admitted) continue;
-        log_->warn(tenant.get(), now, "session_refused",
-                   {field("fd", accepted->fd.get()), field("reason", admitted.error().text)});
-        refuse(accepted, admitted.error());
-        if (unclosed_of(tenant->number) > config_.unclosed_of_user_max) shut_out(now, listener, *tenant);
+        const TenantRef user = tenants_->of(config_.sockets[listener].label, uid_of(connection.get()));
+        add(now, {std::make_shared<Connection>(std::move(connection), user->number), user, listener});
+        begin_handshakes(now, 1);
     }
+}
+
+void Server::add(Time now, Arrival arrival) {
+    const size_t most = config_.waiting_of_user_max;
+    if (arrivals_.waiting(arrival.tenant->number) < most) return arrivals_.add(std::move(arrival));
+    refuse(now, std::move(arrival),
+           {Errc::table_full,
+            std::to_string(most) + " connections of this user wait for their handshake",
+            -1,
+            -1,
+            {}});
+}
+
+void Server::begin_handshakes(Time now, size_t of_user_max) {
+    for (Arrival& arrival : arrivals_.take(now, of_user_max)) {
+        auto peer = peer_of(arrival.connection->fd.get());
+        const auto admitted = peer ? admit(now, arrival, std::move(*peer)) : fail(peer.error());
+        if (!admitted) refuse(now, std::move(arrival), admitted.error());
+    }
+}
+
+void Server::refuse(Time now, Arrival arrival, const Error& why) {
+    Tenant& user = *arrival.tenant;
+    log_->warn(&user, now, "session_refused",
+               {field("fd", arrival.connection->fd.get()), field("reason", why.text)});
+    refuse(std::move(arrival.connection), why);
+    if (is_too_many(user, 1)) shut_out(now, arrival.listener, user);
+}
+
+bool Server::is_too_many(const Tenant& user, size_t part) const {
+    return unclosed_of(user.number) > config_.unclosed_of_user_max / part ||
+           arrivals_.waiting(user.number) >= config_.waiting_of_user_max / part;
 }
 
 // Those of him that wait to be accepted still come.
 void Server::shut_out(Time now, size_t listener, Tenant& user) {
-    if (shut_out_[listener].users().contains(user.name.uid)) return;
-    const auto done = shut_out_[listener].add(user.name.uid);
+    ShutOut& there = shut_out_[listener];
+    if (there.users().contains(user.name.uid)) return;
+    const auto done = there.add(user.name.uid);
     log_->warn(&user, now, "user_shut_out",
                {field("tenant", user.name.text()), field("unclosed_connections", unclosed_of(user.number)),
+                field("handshakes_waiting", arrivals_.waiting(user.number)),
                 field("reason", done ? "" : done.error().text)});
 }
 
@@ -212,7 +241,7 @@ void Server::let_in(Time now) {
     for (size_t i = 0; i < shut_out_.size(); ++i)
         for (const uint32_t uid : std::set(shut_out_[i].users())) {
             const TenantRef user = tenants_->of(config_.sockets[i].label, uid);
-            if (unclosed_of(user->number) > config_.unclosed_of_user_max / 2) continue;
+            if (is_too_many(*user, 2)) continue;
             if (shut_out_[i].remove(uid))
                 log_->info(user.get(), now, "user_let_in", {field("tenant", user->name.text())});
         }
@@ -220,7 +249,8 @@ void Server::let_in(Time now) {
 
 // Clients wait in the kernel's backlog meanwhile.
 void Server::pause_accepting(Time now) {
-    log_->warn("accept_paused", {field("unclosed_descriptors", closer_->descriptors())});
+    log_->warn("accept_paused",
+               {field("unclosed_descriptors", closer_->descriptors() + arrivals_.waiting())});
     unwatch_listeners();
     accept_again_at_ = now + accept_pause;
 }
@@ -228,7 +258,7 @@ void Server::pause_accepting(Time now) {
 void Server::accept_again(Time now) {
     if (stopped_ || now < accept_again_at_) return;
     accept_again_at_ = now + accept_pause;
-    if (closer_->descriptors() > config_.unclosed_max) return;
+    if (closer_->descriptors() + arrivals_.waiting() > config_.unclosed_max) return;
     accept_again_at_ = never;
     for (size_t i = 0; i < listeners_.size(); ++i) descriptors_->watch(listeners_[i].get(), listener_bit | i);
 }
@@ -246,8 +276,8 @@ void Server::refuse_without_descriptors(size_t listener) {
     spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
 }
 
-Result<void> Server::admit(Time now, const ConnectionRef& connection, PeerProcess peer,
-                           const TenantRef& tenant) {
+Result<void> Server::admit(Time now, const Arrival& arrival, PeerProcess peer) {
+    const auto& [connection, tenant, listener] = arrival;
     if (unclosed_of(tenant->number) > config_.unclosed_of_user_max)
         return fail(Errc::table_full, "more than " + std::to_string(config_.unclosed_of_user_max) +
                                           " connections of this user are not closed yet");
@@ -282,14 +312,14 @@ Result<void> Server::admit(Time now, const ConnectionRef& connection, PeerProces
     return {};
 }
 
-void Server::refuse(const ConnectionRef& connection, const Error& why) {
+void Server::refuse(ConnectionRef connection, const Error& why) {
     nexar_msg_refused refused{};
     refused.head = {NEXAR_LOCAL_MAGIC, NEXAR_MSG_REFUSED};
     refused.code = static_cast<int32_t>(why.code);
     std::memcpy(refused.text, why.text.data(), std::min(why.text.size(), sizeof refused.text - 1));
     const auto bytes = std::as_bytes(std::span<const nexar_msg_refused>(&refused, 1));
     courier_->send(connection, {bytes.begin(), bytes.end()});
-    courier_->hang_up(connection, [] {});
+    courier_->hang_up(std::move(connection), [] {});
 }
 
 size_t Server::unclosed_of(uint64_t tenant) const {
@@ -391,6 +421,7 @@ void Server::on_time(Time now) {
         let_in(now);
     }
     for (Session* session : order_) session->on_time(now);
+    begin_handshakes(now, accepts_per_turn_max);
     sweep(now);
     accept_again(now);
 }
@@ -398,8 +429,9 @@ void Server::on_time(Time now) {
 Time Server::wake_at() const {
     const bool waits =
         std::ranges::any_of(shut_out_, [](const ShutOut& each) { return !each.users().empty(); });
-    if (sessions_.empty() && !waits && mapper_->unreturned()->empty()) return accept_again_at_;
-    const Time at = std::min(accept_again_at_, last_tick_ + tick_interval);
+    const Time begin = std::min(accept_again_at_, arrivals_.next());
+    if (sessions_.empty() && !waits && mapper_->unreturned()->empty()) return begin;
+    const Time at = std::min(begin, last_tick_ + tick_interval);
     return handshakes_.empty() ? at : std::min(at, handshakes_.front().first);
 }
 
@@ -440,8 +472,9 @@ void Server::stop(Time now, const std::string& reason) {
     if (stopped_) return;
     unwatch_listeners();
     stopped_ = true;
-    for (Session* session : order_)
-        session->end(now, engine::SessionEnd::closed, {Errc::daemon_lost, reason, -1, -1, {}});
+    const Error why{Errc::daemon_lost, reason, -1, -1, {}};
+    for (Arrival& arrival : arrivals_.take_all()) refuse(std::move(arrival.connection), why);
+    for (Session* session : order_) session->end(now, engine::SessionEnd::closed, why);
     sweep(now);
 }
 

@@ -15,6 +15,7 @@
 
 #include "core/log.hpp"
 #include "engine/clients.hpp"
+#include "local/arrivals.hpp"
 #include "local/bus_guard.hpp"
 #include "local/ring_turns.hpp"
 #include "local/session.hpp"
@@ -39,6 +40,11 @@ struct ServerConfig {
     // Connections that are not closed yet [S16]: of one user, who is shut out then; and, with descriptors, of
     // all, when nobody's is accepted.
     size_t unclosed_of_user_max = 4096, unclosed_max = 32768;
+    // Handshakes that a user may begin [N15]: one in each interval, some at once after a pause. He is shut
+    // out when more than `waiting` wait.
+    Duration handshake_interval{500'000};
+    unsigned handshakes_at_once = 256;
+    size_t waiting_of_user_max = 1024;
     bool closings_wait = false;  // for tests
     SessionCore::Sabotage sabotage;
     std::function<Time()> clock = loop::Loop::now;  // of what users' entries take [N12]
@@ -117,8 +123,12 @@ class Server final : public engine::Clients {
            Log& log);
     Result<void> start();
     void accept_all(Time now, size_t listener);
-    Result<void> admit(Time now, const ConnectionRef& connection, PeerProcess peer, const TenantRef& tenant);
-    void refuse(const ConnectionRef& connection, const Error& why);
+    void add(Time now, Arrival arrival);
+    void begin_handshakes(Time now, size_t of_user_max);
+    bool is_too_many(const Tenant& user, size_t part) const;  // his connections, of a part of the limits
+    Result<void> admit(Time now, const Arrival& arrival, PeerProcess peer);
+    void refuse(Time now, Arrival arrival, const Error& why);
+    void refuse(ConnectionRef connection, const Error& why);
     size_t unclosed_of(uint64_t tenant) const;  // connections
     void shut_out(Time now, size_t listener, Tenant& user);
     void let_in(Time now);
@@ -153,6 +163,7 @@ class Server final : public engine::Clients {
     Log* log_;
     std::vector<Fd> listeners_;      // of config_.sockets, in that order
     std::vector<ShutOut> shut_out_;  // of the same
+    Arrivals arrivals_;
     CrowdWaker waker_;
     ReleaserRef unmapper_ = std::make_shared<Releaser>(1);
     std::shared_ptr<const Holes> holes_;  // null: refused here

@@ -115,7 +115,7 @@ Session::~Session() {
             return !has_unread(held->fd.get());
         });
     };
-    host_.courier->hang_up(client_.connection, std::move(close));
+    host_.courier->hang_up(std::move(client_.connection), std::move(close));
 }
 
 void Session::on_packet(Time now, Packet packet) {

@@ -8,7 +8,7 @@
 
 #include "core/time.hpp"
 
-namespace nexar::control {
+namespace nexar {
 
 class Pace {
   public:
@@ -16,16 +16,16 @@ class Pace {
     Pace(Duration interval, unsigned burst) : interval_(interval), burst_(burst) {}
 
     // When the user's next request may begin: `now`, or later.
-    Time next(uint32_t uid, Time now) const;
+    Time next(uint64_t user, Time now) const;
     // Counts one that begins now.
-    void take(uint32_t uid, Time now);
+    void take(uint64_t user, Time now);
     size_t users() const { return used_until_.size(); }
 
   private:
     Duration interval_;
     unsigned burst_;
-    // By uid: when what has been taken is used up at the steady rate. Empty for a user who has paused.
-    std::map<uint32_t, Time> used_until_;
+    // By user: when what has been taken is used up at the steady rate. Empty for a user who has paused.
+    std::map<uint64_t, Time> used_until_;
 };
 
-}  // namespace nexar::control
+}  // namespace nexar

@@ -1,10 +1,9 @@
 // How many requests each user may make in a time.
-#include "control/pace.hpp"
+#include "core/pace.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 
 using namespace nexar;
-using namespace nexar::control;
 using namespace std::chrono_literals;
 
 namespace {
