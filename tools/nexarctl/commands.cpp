@@ -19,6 +19,7 @@ std::span<const Entry> commands() {
          make_cluster_leave},
         {"cluster show", "the cluster's identity and members", make_cluster_show},
         {"run", "start local ranks of a job: run -n N -- command...", make_run},
+        {"dev", "the same on daemons of its own, for tests: dev -n N [--nodes M] -- command...", make_dev},
         {"doctor", "examine this machine and its daemon", make_doctor},
         {"config", "the daemon's effective configuration", make_config},
         {"check-config", "check a configuration file without a daemon", make_check_config},

@@ -22,6 +22,7 @@ std::unique_ptr<Command> make_cluster_join();
 std::unique_ptr<Command> make_cluster_leave();
 std::unique_ptr<Command> make_cluster_show();
 std::unique_ptr<Command> make_run();
+std::unique_ptr<Command> make_dev();
 std::unique_ptr<Command> make_doctor();
 std::unique_ptr<Command> make_config();
 std::unique_ptr<Command> make_check_config();

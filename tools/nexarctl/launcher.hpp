@@ -18,7 +18,8 @@ struct Job {
     uint32_t world = 1;
     std::string group;  // empty: NEXAR_GROUP is not set
     std::string secret;
-    std::string socket;    // empty: NEXAR_SOCKET stays as it is
+    // NEXAR_SOCKET of the ranks here, each socket of a block of them; empty: it stays as it is.
+    std::vector<std::string> sockets;
     double timeout_s = 0;  // 0: none
     double grace_s = 5;    // from SIGTERM to SIGKILL
     double failure_delay_s =

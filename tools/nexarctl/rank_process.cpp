@@ -52,13 +52,6 @@ std::unexpected<nexar::Error> io_error(const std::string& what) {
     ::_exit(why == ENOENT ? exit_not_found : exit_not_executable);
 }
 
-std::vector<char*> pointers(std::vector<std::string>& texts) {
-    std::vector<char*> out;
-    for (auto& text : texts) out.push_back(text.data());
-    out.push_back(nullptr);
-    return out;
-}
-
 void add_unless_set(std::vector<std::string>& out, std::string_view entry) {
     const std::string_view name = entry.substr(0, entry.find('=') + 1);
     if (std::ranges::none_of(out, [&](const std::string& one) { return one.starts_with(name); }))
@@ -144,11 +137,34 @@ Result<void> remove_stale_output(const Job& job) {
 
 }  // namespace
 
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+    std::vector<char*> out;
+    for (auto& text : texts) out.push_back(text.data());
+    out.push_back(nullptr);
+    return out;
+}
+
+namespace {
+
+struct Block {  // of ranks that have one daemon
+    uint32_t index = 0, begin = 0, end = 0;
+};
+
+Block block_of(const Job& job, uint32_t local_rank) {
+    const auto blocks = static_cast<uint32_t>(std::max<size_t>(job.sockets.size(), 1));
+    const auto begin = [&](uint32_t block) { return (block * job.ranks + blocks - 1) / blocks; };
+    const uint32_t index = local_rank * blocks / job.ranks;
+    return {index, begin(index), begin(index + 1)};
+}
+
+}  // namespace
+
 std::vector<std::string> environment_of(const Job& job, uint32_t local_rank) {
+    const Block block = block_of(job, local_rank);
     const auto set = [](const std::string& name, const auto& value) { return name + "=" + value; };
     const std::string rank = std::to_string(job.first_rank + local_rank);
-    const std::string world = std::to_string(job.world), local = std::to_string(local_rank),
-                      local_world = std::to_string(job.ranks);
+    const std::string world = std::to_string(job.world), local = std::to_string(local_rank - block.begin),
+                      local_world = std::to_string(block.end - block.begin);
     std::vector<std::string> out = {
         set("NEXAR_RANK", rank),
         set("NEXAR_WORLD_SIZE", world),
@@ -163,7 +179,7 @@ std::vector<std::string> environment_of(const Job& job, uint32_t local_rank) {
         set("LOCAL_WORLD_SIZE", local_world),
     };
     if (!job.group.empty()) out.push_back(set("NEXAR_GROUP", job.group));
-    if (!job.socket.empty()) out.push_back(set("NEXAR_SOCKET", job.socket));
+    if (!job.sockets.empty()) out.push_back(set("NEXAR_SOCKET", job.sockets[block.index]));
     if (!job.master_address.empty()) {
         out.push_back(set("MASTER_ADDR", job.master_address));
         out.push_back(set("MASTER_PORT", std::to_string(job.master_port)));

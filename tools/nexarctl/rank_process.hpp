@@ -17,6 +17,9 @@ std::vector<std::string> environment_of(const Job& job, uint32_t local_rank);
 // The same, then the job's --env, then the caller's variables that neither has.
 std::vector<std::string> full_environment(const Job& job, uint32_t local_rank);
 
+// For execve(): of these texts, which must stay.
+std::vector<char*> pointers(std::vector<std::string>& texts);
+
 // The file that takes one stream of a rank: DIR/rank-3.stdout.
 std::string output_path(const Job& job, uint32_t local_rank, const char* stream);
 // Makes the folder and all its files empty, before any rank starts.

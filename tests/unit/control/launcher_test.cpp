@@ -34,7 +34,7 @@ TEST_CASE("a rank finds its number, its world and the secret in its environment"
     REQUIRE(contains(environment_of(job, 1), "MASTER_PORT=29500"));
 
     job.group = "digits";
-    job.socket = "/tmp/s";
+    job.sockets = {"/tmp/s"};
     REQUIRE(contains(environment_of(job, 0), "NEXAR_GROUP=digits"));
     REQUIRE(contains(environment_of(job, 0), "NEXAR_SOCKET=/tmp/s"));
 }
