@@ -3,6 +3,9 @@
 #include <signal.h>
 
 #include <cstdio>
+#include <iterator>
+#include <memory>
+#include <string>
 
 #include "nexarctl/client.hpp"
 #include "nexarctl/commands.hpp"
