@@ -2,14 +2,17 @@
 #include "loop/releaser.hpp"
 
 #include <poll.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 
 #include <catch2/catch_test_macros.hpp>
 #include <cerrno>
+#include <system_error>
 #include <thread>
 #include <vector>
 
+#include "loop/quiet_thread.hpp"
 #include "support/forbidden_calls.hpp"
 #include "support/stuck_socket.hpp"
 
@@ -85,6 +88,24 @@ TEST_CASE("[S16] where the system has no thread left, what is released is given 
     REQUIRE(forbidden);
     for (const Fd& end : ends) CHECK(hangs_up(end));
     CHECK(releaser.idle_within(60));
+}
+
+TEST_CASE("[S16] where the system has no thread left, who asks for one keeps its signals", "[loop]") {
+    bool forbidden = false, refused = false;
+    sigset_t before, after;
+    std::thread([&] {
+        forbidden = test::forbid_calls({SYS_clone, SYS_clone3}, EAGAIN);
+        pthread_sigmask(SIG_SETMASK, nullptr, &before);
+        try {
+            loop::quiet_thread([] {}).join();
+        } catch (const std::system_error&) {
+            refused = true;
+        }
+        pthread_sigmask(SIG_SETMASK, nullptr, &after);
+    }).join();
+    REQUIRE((forbidden && refused));
+    for (int number = 1; number < SIGRTMIN; ++number)
+        CHECK(sigismember(&after, number) == sigismember(&before, number));
 }
 
 TEST_CASE("[S16] a mapping of several pieces is unmapped whole", "[loop]") {
