@@ -1,6 +1,7 @@
 // See courier.hpp.
 #include "local/courier.hpp"
 
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -40,6 +41,11 @@ bool is_doorbell(const Packet& packet) {
 
 bool is_for_courier(const Connection& connection, const Packet& packet) {
     return connection.takes_doorbells && is_doorbell(packet);
+}
+
+bool is_readable(int fd) {
+    pollfd one{fd, POLLIN, 0};
+    return ::poll(&one, 1, 0) != 0;
 }
 
 Packet bad(std::string problem) {
@@ -104,10 +110,10 @@ struct Courier::State : std::enable_shared_from_this<State> {
     // Until a packet is delivered, or nothing is left and nobody has asked since.
     static void read(State& state, const ConnectionRef& connection) {
         Connection& c = *connection;
-        if (c.to_end) return read_to_end(state, c);
-        int doorbells = 0;
+        int doorbells = std::exchange(c.goes_on, false) ? 1 : 0;
         for (; doorbells < doorbells_max && !c.hung_up;) {
             uint32_t asked = c.asked.load();
+            if (c.to_end) return read_to_end(state, c);  // it was not when this began; who says so asks, too
             Packet packet = state.next(c);
             if (packet.kind == Packet::Kind::nothing_yet) {
                 if (!c.asked.compare_exchange_strong(asked, 0)) continue;
@@ -122,10 +128,13 @@ struct Courier::State : std::enable_shared_from_this<State> {
         }
         state.look(c, doorbells);
         if (c.hung_up) return;
+        c.goes_on = true;
         std::this_thread::sleep_for(pause);
         state.add(connection, &State::read);
     }
 
+    // The first one was there when the loop asked for this, so its ring is looked at after that. Others may
+    // have come when the loop slept again, or have kept some from coming.
     void look(Connection& connection, int doorbells) {
         if (doorbells >= 2 && !connection.to_look.exchange(true)) deliver(connection, {});
     }
@@ -164,11 +173,20 @@ Result<std::unique_ptr<Courier>> Courier::open(ReleaserRef closer, size_t unclos
 }
 
 void Courier::read(const ConnectionRef& connection) {
-    if (connection->asked.fetch_add(1) == 0) state_->add(connection, &State::read);
+    if (connection->asked.fetch_add(1) == 0) begin(connection);
 }
 
 void Courier::resume(const ConnectionRef& connection) {
-    state_->add(connection, &State::read);
+    begin(connection);
+}
+
+// Only where something is there: epoll does not report an arrival that was read before it could. So a thread
+// reads nothing by itself that the loop has not seen, unless it tells (look()).
+void Courier::begin(const ConnectionRef& connection) {
+    if (connection->to_end || is_readable(connection->fd.get()))
+        state_->add(connection, &State::read);
+    else
+        connection->asked = 0;  // no thread reads, so the next arrival is seen
 }
 
 void Courier::read_to_end(const ConnectionRef& connection) {

@@ -37,6 +37,7 @@ struct Connection {
     std::atomic<bool> takes_doorbells{false};  // they are the courier's to read
     std::atomic<bool> to_end{false};           // its client has ended
     int left_at_end = packets_at_end_max;      // packets; somebody else may send more
+    bool goes_on = false;                      // the thread was not done with it when others had their turn
     std::atomic<bool> rings{false};            // a doorbell is to be sent
     std::atomic<bool> to_look{false};          // take() has it, or will have it
     std::atomic<bool> hung_up{false};
@@ -56,8 +57,9 @@ class Courier {
     static Result<std::unique_ptr<Courier>> open(ReleaserRef closer, size_t unclosed_max);
 
     // Something has come. Doorbells are read; the first packet that is something else is delivered, also the
-    // end of file, and the next one after resume(). Where there were several doorbells, others may have found
-    // the socket full, so a packet of the kind nothing_yet is delivered: to look at the ring [S7].
+    // end of file, and the next one after resume(). A packet of the kind nothing_yet is delivered, to look at
+    // the ring, where a doorbell was read that the loop may not have seen, or others may have found the
+    // socket full [S7].
     void read(const ConnectionRef& connection);
     void resume(const ConnectionRef& connection);
     // As read(), of a process that has ended: when nothing is left, an end of file is delivered.
@@ -85,7 +87,7 @@ class Courier {
   private:
     struct State;
     explicit Courier(std::shared_ptr<State> state);
-    void add(const ConnectionRef& connection, void (*call)(State&, const ConnectionRef&));
+    void begin(const ConnectionRef& connection);
 
     std::shared_ptr<State> state_;  // also the threads'
     loop::Lanes& lanes_;            // of it
