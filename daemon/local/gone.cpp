@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -20,10 +21,12 @@ std::string proc(const char* folder, int fd) {
     return std::string("/proc/self/") + folder + "/" + std::to_string(fd);
 }
 
-// Source: proc(5), /proc/pid/fdinfo: a line "inotify wd:1 ino:..." for each, in hexadecimal.
-std::set<int> watched_by(int events) {
+// Source: proc(5), /proc/pid/fdinfo: a line "inotify wd:1 ino:..." for each, in hexadecimal. None: it cannot
+// be read now (no descriptor is left).
+std::optional<std::set<int>> watched_by(int events) {
     std::set<int> out;
     std::ifstream lines(proc("fdinfo", events));
+    if (!lines) return {};
     for (std::string line; std::getline(lines, line);) {
         unsigned number = 0;
         if (std::sscanf(line.c_str(), "inotify wd:%x", &number) == 1) out.insert(static_cast<int>(number));
@@ -63,20 +66,21 @@ std::vector<Gone::Held> Gone::take_gone() {
         out.push_back(std::move(at->second));
         return held_.erase(at);
     };
-    bool overflow = false;
     alignas(inotify_event) char events[16384];
     ssize_t bytes = 0;
     while ((bytes = ::read(events_.get(), events, sizeof events)) > 0)
         for (const char* at = events; at < events + bytes; at += sizeof(inotify_event)) {
             inotify_event event;
             std::memcpy(&event, at, sizeof event);
-            overflow |= (event.mask & IN_Q_OVERFLOW) != 0;
+            overflown_ |= (event.mask & IN_Q_OVERFLOW) != 0;
             if (const auto gone = held_.find(event.wd); gone != held_.end()) release(gone);
         }
-    if (!overflow) return out;
-    const std::set<int> watched = watched_by(events_.get());
+    if (!overflown_) return out;
+    const auto watched = watched_by(events_.get());
+    if (!watched) return out;  // the next look tries again
+    overflown_ = false;
     for (auto at = held_.begin(); at != held_.end();)
-        at = watched.contains(at->first) ? std::next(at) : release(at);
+        at = watched->contains(at->first) ? std::next(at) : release(at);
     return out;
 }
 

@@ -34,6 +34,7 @@ class Gone {
     const loop::Fd events_;  // of inotify; empty: the system had none
     mutable std::mutex mutex_;
     std::map<int, Held> held_;
+    bool overflown_ = false;  // events were lost since all were looked at
 };
 
 }  // namespace nexar::local
