@@ -62,6 +62,9 @@ Result<int> take_memfd(int socket) {
     return fd;
 }
 
+// Above the capacity of the socket's buffer; the daemon sends doorbells and one refusal.
+constexpr int unread_max = 1024;
+
 Error refusal(const void* packet) {
     nexar_msg_refused refused;
     std::memcpy(&refused, packet, sizeof refused);
@@ -271,11 +274,16 @@ void Connection::shut_down() const {
     ::shutdown(fd_, SHUT_RDWR);
 }
 
+void Connection::drop_unread() const {
+    char byte;
+    for (int i = 0; i < unread_max; ++i)
+        if (::recv(fd_, &byte, sizeof byte, MSG_DONTWAIT) <= 0) return;
+}
+
 bool Connection::drain() const {
     alignas(8) char packet[NEXAR_MSG_BYTES_MAX];
     bool any = false;
-    // The bound is above the capacity of the socket's buffer; the daemon sends doorbells and one refusal.
-    for (int i = 0; i < 1024; ++i) {
+    for (int i = 0; i < unread_max; ++i) {
         const ssize_t got = ::recv(fd_, packet, sizeof packet, MSG_DONTWAIT);
         if (got < 0 && errno == ECONNRESET) continue;  // reported once, before the packets that wait
         if (got <= 0) break;

@@ -46,6 +46,9 @@ class Connection {
     using Wait = std::function<Result<void>(int fd)>;
     Result<int> borrow(uint64_t bytes, const Wait& wait) const;
     void shut_down() const;  // both directions: every poll of the socket returns
+    // What came before it was shut down. The daemon counts the session until it is read, or closed, and a
+    // forked child may keep it open.
+    void drop_unread() const;
     // Reads all packets that wait (doorbells, a refusal). True: there was one.
     bool drain() const;
     // The daemon's reason for the close, if drain() has read one; otherwise empty.

@@ -57,6 +57,9 @@ Result<Region*> Session::borrow_region(uint64_t bytes, bool scratch, bool huge_p
     if (!memory) return fail(memory.error());
     // Advice: without huge pages for shared memory the kernel refuses, and the pages are ordinary ones.
     if (huge_pages) ::madvise(memory->data(), bytes, MADV_HUGEPAGE);
+    // The application has no address in it, so a child has no use for it; and it counts while somebody has
+    // it.
+    if (scratch) ::madvise(memory->data(), bytes, MADV_DONTFORK);
     const auto pinned = populate_pinned(*memory, 0);
     auto region = pinned ? add_region(*memory, -1, 0, scratch) : Result<Region*>(fail(pinned.error()));
     if (!region) ::munmap(memory->data(), bytes);

@@ -82,6 +82,7 @@ void Session::send_goodbye() {
     connection_->send_head(NEXAR_MSG_GOODBYE);
     // A forked child may hold the socket open; shutdown() ends the connection all the same.
     connection_->shut_down();
+    connection_->drop_unread();
 }
 
 void Session::fail_all(Errc code, const std::string& text) {
