@@ -61,6 +61,22 @@ std::vector<int> numbers_of(const std::vector<Fd>& fds) {
     return out;
 }
 
+// What the client sent, after which it can send no more. The other end may be among it. And with something
+// unread the end of the connection would be an error there, before what the daemon sent last.
+void drop_unread(int connection) {
+    // A message may be empty, as the end is; but only a message comes with credentials. There is no room for
+    // its descriptors.
+    const int on = 1;
+    ::setsockopt(connection, SOL_SOCKET, SO_PASSCRED, &on, sizeof on);
+    for (;;) {
+        alignas(cmsghdr) char control[CMSG_SPACE(sizeof(ucred))];
+        msghdr header{};
+        header.msg_control = control;
+        header.msg_controllen = sizeof control;
+        if (::recvmsg(connection, &header, MSG_DONTWAIT) < 0 || header.msg_controllen == 0) return;
+    }
+}
+
 }  // namespace
 
 struct Courier::State : std::enable_shared_from_this<State> {
@@ -228,8 +244,11 @@ void Courier::hang_up(ConnectionRef connection, std::move_only_function<void()> 
             ::shutdown(connection->fd.get(), SHUT_RDWR);
             const uint64_t lane = connections_lane(connection->tenant);
             // It is closed there, so what is left here may not be the last reference.
-            closer->release(lane, {.connection = [held = std::move(connection),
-                                                  last = std::move(then)]() mutable { last(); }});
+            closer->release(lane,
+                            {.connection = [held = std::move(connection), last = std::move(then)]() mutable {
+                                drop_unread(held->fd.get());
+                                last();
+                            }});
         });
 }
 

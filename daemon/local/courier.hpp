@@ -69,9 +69,9 @@ class Courier {
     void ring(const ConnectionRef& connection);  // the doorbell
     // On a socket that a client passed, which is closed then.
     void send_last(uint64_t tenant, Fd socket, std::vector<std::byte> packet, std::vector<Fd> fds);
-    // Shuts it down after what was sent, and has the closer call `then`. Requires: the loop has no other
-    // reference, because with the last one the connection is closed, which may take as long as its client
-    // likes.
+    // Shuts it down after what was sent, and has the closer drop what its client sent and call `then`.
+    // Requires: the loop has no other reference, because with the last one the connection is closed, which
+    // may take as long as its client likes.
     void hang_up(ConnectionRef connection, std::move_only_function<void()> then);
     size_t to_hang_up(uint64_t tenant) const { return lanes_.weight(tenant); }
 

@@ -44,7 +44,7 @@ Server::Server(const ServerConfig& config, engine::Service& service, Tenants& te
       tenants_(&tenants),
       descriptors_(&descriptors),
       log_(&log),
-      arrivals_(config.handshake_interval, config.handshakes_at_once),
+      newcomers_(config.handshake_interval, config.handshakes_at_once),
       closer_(std::make_shared<Releaser>(tenants.totals().limits.total(Resource::sessions),
                                          config.closings_wait)) {}
 
@@ -87,11 +87,15 @@ Result<void> Server::start() {
 }
 
 Server::~Server() {
-    for (Arrival& arrival : arrivals_.take_all()) courier_->hang_up(std::move(arrival.connection), [] {});
     for (Session* session : order_) unwatch(*session);
     order_.clear();
     sessions_.clear();
-    if (courier_) courier_->idle_within(last_sends_seconds);  // why their sessions ended
+    refuse_newcomers({Errc::daemon_lost, "the daemon stops", -1, -1, {}});
+    if (courier_) {
+        courier_->idle_within(last_sends_seconds);  // why their sessions ended
+        for (Courier::Delivered& one : courier_->take(SIZE_MAX))
+            closer_->release(descriptors_lane(one.tenant), {.descriptors = std::move(one.packet.fds)});
+    }
     unwatch_listeners();
     if (mapper_) descriptors_->unwatch(mapper_->ready_fd(), mapped_key);
     if (courier_) descriptors_->unwatch(courier_->ready_fd(), delivered_key);
@@ -182,48 +186,67 @@ void Server::unwatch(const Session& session) {
 
 void Server::accept_all(Time now, size_t listener) {
     for (size_t i = 0; i < accepts_per_turn_max && !stopped_; ++i) {
-        if (closer_->descriptors() + arrivals_.waiting() > config_.unclosed_max) return pause_accepting(now);
+        if (unclosed() > config_.unclosed_max)
+            return pause_accepting(now, "too many descriptors are not closed yet");
         Fd connection(::accept4(listeners_[listener].get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
         if (!connection) {
-            if (errno == EMFILE || errno == ENFILE) refuse_without_descriptors(listener);
+            const int why = errno;
+            if (why == EMFILE || why == ENFILE ? !refuse_without_descriptors(listener)
+                                               : why == ENOMEM || why == ENOBUFS)
+                pause_accepting(now, std::strerror(why));
             return;
         }
         const TenantRef user = tenants_->of(config_.sockets[listener].label, uid_of(connection.get()));
-        add(now, {std::make_shared<Connection>(std::move(connection), user->number), user, listener});
+        add(now, {std::make_shared<Connection>(std::move(connection), user->number), user, listener,
+                  now + config_.place_patience});
         begin_handshakes(now, 1);
     }
 }
 
-void Server::add(Time now, Arrival arrival) {
-    const size_t most = config_.waiting_of_user_max;
-    if (arrivals_.waiting(arrival.tenant->number) < most) return arrivals_.add(std::move(arrival));
-    refuse(now, std::move(arrival),
-           {Errc::table_full,
-            std::to_string(most) + " connections of this user wait for their handshake",
-            -1,
-            -1,
-            {}});
+void Server::add(Time now, Newcomer one) {
+    const TenantRef user = one.tenant;
+    const size_t listener = one.listener, most = waiting_max(*user);
+    if (newcomers_.add(now, one, most)) return;
+    refuse(now, std::move(one),
+           {.code = Errc::table_full,
+            .text = std::to_string(most) + " connections of this user wait for their handshake"});
+    if (newcomers_.is_at_pace(*user, now)) shut_out(now, listener, *user);
+}
+
+size_t Server::waiting_max(const Tenant& user) const {
+    return std::min<uint64_t>(config_.waiting_of_user_max, user.limits().share(Resource::sessions));
 }
 
 void Server::begin_handshakes(Time now, size_t of_user_max) {
-    for (Arrival& arrival : arrivals_.take(now, of_user_max)) {
-        auto peer = peer_of(arrival.connection->fd.get());
-        const auto admitted = peer ? admit(now, arrival, std::move(*peer)) : fail(peer.error());
-        if (!admitted) refuse(now, std::move(arrival), admitted.error());
+    newcomers_.ask(now, of_user_max, [&](Newcomer& one) { return begin_handshake(now, one); });
+}
+
+bool Server::begin_handshake(Time now, Newcomer& one) {
+    if (unclosed_of(one.tenant->number) > config_.unclosed_of_user_max) {
+        refuse(now, std::move(one),
+               {.code = Errc::table_full,
+                .text = "more than " + std::to_string(config_.unclosed_of_user_max) +
+                        " connections of this user are not closed yet"});
+        return true;
     }
+    auto charge = one.tenant->charge(Resource::sessions);  // [N3]
+    if (!charge) mapper_->look();                          // some that count may have been returned
+    if (!charge && now < one.until) return false;
+    const auto begun = charge ? begin_session(now, one, std::move(*charge)) : fail(charge.error());
+    if (!begun) refuse(now, std::move(one), begun.error());
+    return true;
 }
 
-void Server::refuse(Time now, Arrival arrival, const Error& why) {
-    Tenant& user = *arrival.tenant;
+void Server::refuse(Time now, Newcomer one, const Error& why) {
+    Tenant& user = *one.tenant;
     log_->warn(&user, now, "session_refused",
-               {field("fd", arrival.connection->fd.get()), field("reason", why.text)});
-    refuse(std::move(arrival.connection), why);
-    if (is_too_many(user, 1)) shut_out(now, arrival.listener, user);
+               {field("fd", one.connection->fd.get()), field("reason", why.text)});
+    refuse(std::move(one.connection), why);
+    if (unclosed_of(user.number) > config_.unclosed_of_user_max) shut_out(now, one.listener, user);
 }
 
-bool Server::is_too_many(const Tenant& user, size_t part) const {
-    return unclosed_of(user.number) > config_.unclosed_of_user_max / part ||
-           arrivals_.waiting(user.number) >= config_.waiting_of_user_max / part;
+void Server::refuse_newcomers(const Error& why) {
+    for (Newcomer& one : newcomers_.take_all()) refuse(std::move(one.connection), why);
 }
 
 // Those of him that wait to be accepted still come.
@@ -233,7 +256,7 @@ void Server::shut_out(Time now, size_t listener, Tenant& user) {
     const auto done = there.add(user.name.uid);
     log_->warn(&user, now, "user_shut_out",
                {field("tenant", user.name.text()), field("unclosed_connections", unclosed_of(user.number)),
-                field("handshakes_waiting", arrivals_.waiting(user.number)),
+                field("handshakes_waiting", newcomers_.waiting(user)),
                 field("reason", done ? "" : done.error().text)});
 }
 
@@ -241,16 +264,17 @@ void Server::let_in(Time now) {
     for (size_t i = 0; i < shut_out_.size(); ++i)
         for (const uint32_t uid : std::set(shut_out_[i].users())) {
             const TenantRef user = tenants_->of(config_.sockets[i].label, uid);
-            if (is_too_many(*user, 2)) continue;
+            if (unclosed_of(user->number) > config_.unclosed_of_user_max / 2 ||
+                newcomers_.waiting(*user) > waiting_max(*user) / 2)
+                continue;
             if (shut_out_[i].remove(uid))
                 log_->info(user.get(), now, "user_let_in", {field("tenant", user->name.text())});
         }
 }
 
 // Clients wait in the kernel's backlog meanwhile.
-void Server::pause_accepting(Time now) {
-    log_->warn("accept_paused",
-               {field("unclosed_descriptors", closer_->descriptors() + arrivals_.waiting())});
+void Server::pause_accepting(Time now, const std::string& why) {
+    log_->warn("accept_paused", {field("unclosed_descriptors", unclosed()), field("reason", why)});
     unwatch_listeners();
     accept_again_at_ = now + accept_pause;
 }
@@ -258,32 +282,30 @@ void Server::pause_accepting(Time now) {
 void Server::accept_again(Time now) {
     if (stopped_ || now < accept_again_at_) return;
     accept_again_at_ = now + accept_pause;
-    if (closer_->descriptors() + arrivals_.waiting() > config_.unclosed_max) return;
+    if (unclosed() > config_.unclosed_max) return;
     accept_again_at_ = never;
     for (size_t i = 0; i < listeners_.size(); ++i) descriptors_->watch(listeners_[i].get(), listener_bit | i);
 }
 
 // When the process is out of descriptors, a connection that is not accepted keeps the listener readable, and
-// the loop spins. The spare descriptor makes room to accept and refuse it.
-void Server::refuse_without_descriptors(size_t listener) {
+// the loop spins. The spare descriptor makes room to accept and refuse it. False: there is none, because the
+// last one's connection is not closed yet.
+bool Server::refuse_without_descriptors(size_t listener) {
     spare_.reset();
     Fd connection(::accept4(listeners_[listener].get(), nullptr, nullptr, SOCK_CLOEXEC));
+    const bool done = connection || errno == EAGAIN;
     if (connection) {
         const TenantRef tenant = tenants_->of(config_.sockets[listener].label, uid_of(connection.get()));
         refuse(std::make_shared<Connection>(std::move(connection), tenant->number),
                {Errc::table_full, "the daemon is out of descriptors", -1, -1, {}});
     }
     spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    return done;
 }
 
-Result<void> Server::admit(Time now, const Arrival& arrival, PeerProcess peer) {
-    const auto& [connection, tenant, listener] = arrival;
-    if (unclosed_of(tenant->number) > config_.unclosed_of_user_max)
-        return fail(Errc::table_full, "more than " + std::to_string(config_.unclosed_of_user_max) +
-                                          " connections of this user are not closed yet");
-    auto charged = tenant->charge(Resource::sessions);  // [N3]
-    if (!charged) mapper_->look();                      // some that count may have been returned
-    NEXAR_TRY(auto charge, std::move(charged));
+Result<void> Server::begin_session(Time now, Newcomer& one, ChargeRef charge) {
+    const auto& [connection, tenant, listener, waited] = one;
+    NEXAR_TRY(PeerProcess peer, peer_of(connection->fd.get()));
     const SessionId id(next_session_++);
     const SessionHost host{
         service_,        &robust_,
@@ -308,7 +330,7 @@ Result<void> Server::admit(Time now, const Arrival& arrival, PeerProcess peer) {
     order_.push_back(session.get());
     const auto turn = turns_.add(*session, tenant->number);
     sessions_.emplace(id.value, Row{std::move(session), turn});
-    if (sessions_.size() == 1) on_time(now);  // without sessions the tick does not move
+    if (sessions_.size() == 1) tick(now);  // without sessions it does not move
     return {};
 }
 
@@ -320,6 +342,10 @@ void Server::refuse(ConnectionRef connection, const Error& why) {
     const auto bytes = std::as_bytes(std::span<const nexar_msg_refused>(&refused, 1));
     courier_->send(connection, {bytes.begin(), bytes.end()});
     courier_->hang_up(std::move(connection), [] {});
+}
+
+size_t Server::unclosed() const {
+    return closer_->descriptors() + newcomers_.waiting();
 }
 
 size_t Server::unclosed_of(uint64_t tenant) const {
@@ -411,15 +437,18 @@ void Server::end_all_given_up(Time now) {
     sweep(now);
 }
 
+void Server::tick(Time now) {
+    if (!tick_is_due(now)) return;
+    last_tick_ = now;
+    shm::store_release(page().tick_ns, static_cast<uint64_t>(now.time_since_epoch().count()));
+    shm::fence();  // [S15]: either the daemon reads `given_up`, or the client reads the new tick
+    end_all_given_up(now);
+    mapper_->look();
+    let_in(now);
+}
+
 void Server::on_time(Time now) {
-    if (tick_is_due(now)) {
-        last_tick_ = now;
-        shm::store_release(page().tick_ns, static_cast<uint64_t>(now.time_since_epoch().count()));
-        shm::fence();  // [S15]: either the daemon reads `given_up`, or the client reads the new tick
-        end_all_given_up(now);
-        mapper_->look();
-        let_in(now);
-    }
+    tick(now);
     for (Session* session : order_) session->on_time(now);
     begin_handshakes(now, accepts_per_turn_max);
     sweep(now);
@@ -429,7 +458,7 @@ void Server::on_time(Time now) {
 Time Server::wake_at() const {
     const bool waits =
         std::ranges::any_of(shut_out_, [](const ShutOut& each) { return !each.users().empty(); });
-    const Time begin = std::min(accept_again_at_, arrivals_.next());
+    const Time begin = std::min(accept_again_at_, newcomers_.next());
     if (sessions_.empty() && !waits && mapper_->unreturned()->empty()) return begin;
     const Time at = std::min(begin, last_tick_ + tick_interval);
     return handshakes_.empty() ? at : std::min(at, handshakes_.front().first);
@@ -473,7 +502,7 @@ void Server::stop(Time now, const std::string& reason) {
     unwatch_listeners();
     stopped_ = true;
     const Error why{Errc::daemon_lost, reason, -1, -1, {}};
-    for (Arrival& arrival : arrivals_.take_all()) refuse(std::move(arrival.connection), why);
+    refuse_newcomers(why);
     for (Session* session : order_) session->end(now, engine::SessionEnd::closed, why);
     sweep(now);
 }

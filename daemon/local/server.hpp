@@ -15,8 +15,8 @@
 
 #include "core/log.hpp"
 #include "engine/clients.hpp"
-#include "local/arrivals.hpp"
 #include "local/bus_guard.hpp"
+#include "local/newcomers.hpp"
 #include "local/ring_turns.hpp"
 #include "local/session.hpp"
 #include "local/shut_out.hpp"
@@ -45,6 +45,9 @@ struct ServerConfig {
     Duration handshake_interval{500'000};
     unsigned handshakes_at_once = 256;
     size_t waiting_of_user_max = 1024;
+    // A handshake waits for a place: for what its user has closed to be over, on threads that are behind. A
+    // client's own patience is longer.
+    Duration place_patience{1'000'000'000};
     bool closings_wait = false;  // for tests
     SessionCore::Sabotage sabotage;
     std::function<Time()> clock = loop::Loop::now;  // of what users' entries take [N12]
@@ -123,18 +126,21 @@ class Server final : public engine::Clients {
            Log& log);
     Result<void> start();
     void accept_all(Time now, size_t listener);
-    void add(Time now, Arrival arrival);
+    void add(Time now, Newcomer one);
+    size_t waiting_max(const Tenant& user) const;
     void begin_handshakes(Time now, size_t of_user_max);
-    bool is_too_many(const Tenant& user, size_t part) const;  // his connections, of a part of the limits
-    Result<void> admit(Time now, const Arrival& arrival, PeerProcess peer);
-    void refuse(Time now, Arrival arrival, const Error& why);
+    bool begin_handshake(Time now, Newcomer& one);  // or refuses it; false: it waits for a place
+    Result<void> begin_session(Time now, Newcomer& one, ChargeRef charge);
+    void refuse(Time now, Newcomer one, const Error& why);
     void refuse(ConnectionRef connection, const Error& why);
+    void refuse_newcomers(const Error& why);
+    size_t unclosed() const;                    // descriptors, and connections that wait
     size_t unclosed_of(uint64_t tenant) const;  // connections
     void shut_out(Time now, size_t listener, Tenant& user);
     void let_in(Time now);
-    void pause_accepting(Time now);
+    void pause_accepting(Time now, const std::string& why);
     void accept_again(Time now);
-    void refuse_without_descriptors(size_t listener);
+    bool refuse_without_descriptors(size_t listener);
     void unwatch_listeners();
     Result<void> watch(const Tenant& user, int fd, uint64_t key);
     void unwatch(const Tenant& user, int fd);
@@ -142,6 +148,7 @@ class Server final : public engine::Clients {
     bool take_one(Time now, Session& session);
     void on_descriptor(uint64_t key);
     bool tick_is_due(Time now) const;
+    void tick(Time now);
     void end_all_given_up(Time now);
     void note_faults();
     void take_mapped(Time now);
@@ -163,7 +170,7 @@ class Server final : public engine::Clients {
     Log* log_;
     std::vector<Fd> listeners_;      // of config_.sockets, in that order
     std::vector<ShutOut> shut_out_;  // of the same
-    Arrivals arrivals_;
+    Newcomers newcomers_;
     CrowdWaker waker_;
     ReleaserRef unmapper_ = std::make_shared<Releaser>(1);
     std::shared_ptr<const Holes> holes_;  // null: refused here

@@ -68,21 +68,6 @@ bool is_socket_to(uint32_t uid, int fd) {
            uid_of(fd) == uid;
 }
 
-// What the client sent, after which it can send no more. The other end may be among it.
-void drop_unread(int connection) {
-    // A message may be empty, as the end is; but only a message comes with credentials. There is no room for
-    // its descriptors.
-    const int on = 1;
-    ::setsockopt(connection, SOL_SOCKET, SO_PASSCRED, &on, sizeof on);
-    for (;;) {
-        alignas(cmsghdr) char control[CMSG_SPACE(sizeof(ucred))];
-        msghdr header{};
-        header.msg_control = control;
-        header.msg_controllen = sizeof control;
-        if (::recvmsg(connection, &header, MSG_DONTWAIT) < 0 || header.msg_controllen == 0) return;
-    }
-}
-
 // What the daemon sent there counts until it was read, or the other end is closed.
 bool has_unread(int connection) {
     int bytes = 0;
@@ -108,12 +93,17 @@ Session::~Session() {
     take_back();
     if (wish_answer_) host_.closer->release(connections_lane(lane()), std::move(wish_answer_));
     if (alive_number_) host_.mapper->unreturned()->gone().keep(*alive_number_, client_.charge);
-    auto close = [unreturned = host_.mapper->unreturned(), connection = client_.connection,
+    auto close = [unreturned = host_.mapper->unreturned(), closer = host_.closer,
+                  number = connections_lane(lane()), connection = client_.connection,
                   charge = std::move(client_.charge)]() mutable {
-        drop_unread(connection->fd.get());
-        unreturned->add([held = std::move(connection), counted = std::move(charge)] {
-            return !has_unread(held->fd.get());
-        });
+        // The question may be asked in another user's lane, so it closes nothing: that is a call as well.
+        unreturned->add(
+            [closer, number, held = std::move(connection), counted = std::move(charge)]() mutable {
+                if (has_unread(held->fd.get())) return false;
+                closer->release(number, {.until = std::move(counted),
+                                         .connection = [last = std::move(held)]() mutable { last.reset(); }});
+                return true;
+            });
     };
     host_.courier->hang_up(std::move(client_.connection), std::move(close));
 }

@@ -52,8 +52,9 @@ class StillServer {
     static constexpr Time now{std::chrono::hours(1)};
 
     // Beside `path`, a socket for each label, at path_of(it).
-    explicit StillServer(const std::vector<std::string>& labels = {}, local::ServerConfig config = {})
-        : path("/tmp/nexar-still-" + std::to_string(::getpid()) + ".sock") {
+    explicit StillServer(const std::vector<std::string>& labels = {}, local::ServerConfig config = {},
+                         const TenantLimits& limits = {})
+        : path("/tmp/nexar-still-" + std::to_string(::getpid()) + ".sock"), tenants_(limits) {
         config.sockets[0].path = path;
         config.clock = [] { return now; };
         config.session.memfds_in_place = true;

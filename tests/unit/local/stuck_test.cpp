@@ -1,5 +1,7 @@
 // Clients that pass descriptors whose close() waits for them [S16]: the loop goes on.
+#include <linux/sockios.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -167,11 +169,11 @@ TEST_CASE("[S16] while too many are not closed nobody is accepted, and afterward
     const Fd client = dial(daemon.path);
     REQUIRE(local::send_packet(client.get(), packet(nexar_msg_head{1, 2}), std::vector<int>{stuck.fd()}));
     stuck.take();
-    while (receive_type_now(client) != NEXAR_MSG_REFUSED) REQUIRE(daemon.take(1000));
+    while (receive_type_now(client) != NEXAR_MSG_REFUSED) REQUIRE(daemon.take(60'000));
 
     const Fd waits = dial(daemon.path);
     REQUIRE(say(waits, hello()));
-    while (!logged("accept_paused")) REQUIRE(daemon.take(1000));
+    while (!logged("accept_paused")) REQUIRE(daemon.take(60'000));
     CHECK_FALSE(daemon.take(0));  // it is not looked at either
     CHECK(daemon->wake_at() <= StillServer::now + std::chrono::milliseconds(100));
     daemon->on_time(daemon->wake_at());
@@ -180,7 +182,7 @@ TEST_CASE("[S16] while too many are not closed nobody is accepted, and afterward
     stuck.let_go();
     do daemon->on_time(daemon->wake_at());
     while (!daemon.take(10));
-    while (receive_type_now(waits) != NEXAR_MSG_WELCOME) REQUIRE(daemon.take(1000));
+    while (receive_type_now(waits) != NEXAR_MSG_WELCOME) REQUIRE(daemon.take(60'000));
 }
 
 TEST_CASE("[S16] however many sessions pass however many, a user has few that are not closed",
@@ -193,20 +195,75 @@ TEST_CASE("[S16] however many sessions pass however many, a user has few that ar
     const Fd first = dial(daemon.path), any = memfd(4096);
     REQUIRE(local::send_packet(first.get(), packet(nexar_msg_head{1, 2}), std::vector<int>{stuck.fd()}));
     stuck.take();
-    while (receive_type_now(first) != NEXAR_MSG_REFUSED) REQUIRE(daemon.take(1000));
+    while (receive_type_now(first) != NEXAR_MSG_REFUSED) REQUIRE(daemon.take(60'000));
     std::vector<Fd> clients;
     for (size_t i = 0; i < sessions; ++i) {
         clients.push_back(dial(daemon.path));
-        while (daemon->sessions() <= i) REQUIRE(daemon.take(1000));
+        while (daemon->sessions() <= i) REQUIRE(daemon.take(60'000));
     }
     for (const Fd& client : clients) pass_copies(client, any.get(), of_one);
     const size_t before = open_descriptors();
     while (daemon->sessions() > 0) {
-        REQUIRE(daemon.take(1000));
+        REQUIRE(daemon.take(60'000));
         daemon->poll(StillServer::now);
     }
     CHECK(open_descriptors() <= before + 256 + of_one);
     stuck.let_go();
+}
+
+TEST_CASE("[S16] a daemon that ends closes elsewhere what was read and not handled", "[local][hostile]") {
+    StuckSocket stuck;
+    StillServer daemon;
+    const Fd client = dial(daemon.path);
+    REQUIRE(local::send_packet(client.get(), packet(nexar_msg_head{1, 2}), std::vector<int>{stuck.fd()}));
+    stuck.take();
+    const auto unread = [&] {
+        int bytes = 0;
+        return ::ioctl(client.get(), SIOCOUTQ, &bytes) == 0 && bytes > 0;
+    };
+    while (unread()) REQUIRE(daemon.take(60'000));
+}
+
+TEST_CASE("[S16] a connection is closed in its own user's lane, whoever sees that nothing is left in it",
+          "[local][hostile]") {
+    DaemonOptions options;
+    options.tenants.total(Resource::sessions) = 10;
+    options.tenants.share_percent = 10;
+    options.closings_wait = true;
+    ThreadDaemon daemon(options);
+    StuckSocket stuck;
+    const Fd unread = dial(daemon.path());
+    REQUIRE(say(unread, hello()));
+    REQUIRE(say(unread, nexar_msg_head{1, 2}));  // ends the session; WELCOME and the reason are not read
+    REQUIRE(daemon.eventually([&] { return daemon.counters.sessions == 0; }));
+    const Fd refused = dial(daemon.path());
+    pass(daemon, refused, stuck, packet(nexar_msg_head{1, 2}));
+    CHECK(ends(refused));
+
+    CHECK(ends(unread));
+    CHECK_FALSE(answers(daemon));  // its session counts until it is closed, behind the other
+    stuck.let_go();
+    CHECK(daemon.eventually([&] { return answers(daemon); }));
+}
+
+TEST_CASE("[S16] while nobody can be accepted the loop does not turn in vain", "[local]") {
+    StillServer daemon;
+    const Fd client = dial(daemon.path);
+    REQUIRE(say(client, hello()));
+    rlimit before{};
+    REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+    const rlimit none{4, before.rlim_max};  // as many as poll() looks at, and fewer than are open
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
+    const bool first = daemon.take(60'000), second = daemon.take(0);
+    daemon->on_time(daemon->wake_at());
+    const bool third = daemon.take(60'000), fourth = daemon.take(0);
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+    CHECK((first && !second && third && !fourth));
+    CHECK(std::ranges::any_of(daemon.lines, [](const std::string& line) {
+        return line.contains("accept_paused") && line.contains("Too many open files");
+    }));
+    daemon->on_time(daemon->wake_at());
+    while (receive_type_now(client) != NEXAR_MSG_WELCOME) REQUIRE(daemon.take(60'000));
 }
 
 // The kernel calls each item that waits for a socket when somebody sends there, reads from it, or ends it.
