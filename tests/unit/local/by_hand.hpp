@@ -50,9 +50,9 @@ bool say(const local::Fd& fd, const T& body, std::vector<int> descriptors = {}) 
     return local::send_packet(fd.get(), std::as_bytes(std::span<const T>(&body, 1)), descriptors);
 }
 
-// The next packet's type; 0 at the end of file. Waits up to 5 s.
+// The next packet's type; 0 at the end of file. Waits up to a minute.
 inline uint32_t receive_type(const local::Fd& fd) {
-    const timeval limit{5, 0};
+    const timeval limit{60, 0};
     ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     char bytes[NEXAR_MSG_BYTES_MAX] = {};
     const ssize_t got = ::recv(fd.get(), bytes, sizeof bytes, 0);

@@ -400,7 +400,7 @@ TEST_CASE("a fork's child owns nothing of its parent's, may open its own, and it
         uint64_t x[3] = {1, 2, 3};
         if (nexar_all_reduce(rank.group, x, x, 3, NEXAR_U64, NEXAR_SUM, nullptr) != NEXAR_OK || x[2] != 3)
             return 4;
-        if (nexar_request_wait(pending, 1000, nullptr) != NEXAR_OK) return 5;
+        if (nexar_request_wait(pending, 60'000, nullptr) != NEXAR_OK) return 5;
         return nexar_session_close(rank.session) == NEXAR_OK ? 0 : 6;
     });
     CHECK(parent.wait() == 0);

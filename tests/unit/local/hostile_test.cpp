@@ -299,7 +299,7 @@ TEST_CASE("a handshake that comes when there are no descriptors is refused, sayi
     const NoMoreDescriptors none;
     REQUIRE(say(fd, attach(16), {control.get()}));
     nexar_msg_refused refused{};
-    const timeval limit{5, 0};
+    const timeval limit{60, 0};
     ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     REQUIRE(::recv(fd.get(), &refused, sizeof refused, 0) == sizeof refused);
     CHECK(refused.head.type == NEXAR_MSG_REFUSED);
@@ -313,7 +313,7 @@ TEST_CASE("a library of protocol 1 is refused with both sides' versions", "[loca
     old.version_min = old.version_max = 1;
     REQUIRE(say(fd, old));
     nexar_msg_refused refused{};
-    const timeval limit{5, 0};
+    const timeval limit{60, 0};
     ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     REQUIRE(::recv(fd.get(), &refused, sizeof refused, 0) == sizeof refused);
     CHECK(refused.head.type == NEXAR_MSG_REFUSED);
@@ -385,7 +385,7 @@ TEST_CASE("what the daemon shows to all its clients none of them can write, cut 
     Fd fd = dial(daemon.path());
     REQUIRE(say(fd, hello()));
     pollfd wait{fd.get(), POLLIN, 0};
-    REQUIRE(::poll(&wait, 1, 5000) == 1);
+    REQUIRE(::poll(&wait, 1, 60'000) == 1);
     const local::Packet welcome = local::receive_packet(fd.get());
     REQUIRE(welcome.fds.size() == 2);  // the daemon's page, and the alive word
     for (const Fd& page : welcome.fds) {
@@ -539,7 +539,7 @@ TEST_CASE("registered memory is used in place; what is not a sealable memfd is r
             NEXAR_OK);
     CHECK(nexar_unregister(session, memory) == NEXAR_ERR_BAD_STATE);
     REQUIRE(nexar_request_cancel(pending) == NEXAR_OK);
-    REQUIRE(nexar_request_wait(pending, 5000, nullptr) == NEXAR_ERR_CANCELLED);
+    REQUIRE(nexar_request_wait(pending, 60'000, nullptr) == NEXAR_ERR_CANCELLED);
     REQUIRE(nexar_request_free(pending) == NEXAR_OK);
     CHECK(nexar_unregister(session, memory) == NEXAR_OK);
     CHECK(nexar_unregister(session, memory) == NEXAR_ERR_NOT_FOUND);

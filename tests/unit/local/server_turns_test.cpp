@@ -22,16 +22,16 @@ constexpr Time now = StillServer::now;
 class Client {
   public:
     Client(StillServer& server, const std::string& path) : socket_(dial(path)) {
-        REQUIRE(server.take(5000));  // the listener
+        REQUIRE(server.take(60'000));  // the listener
         REQUIRE(say(socket_, hello()));
-        while (receive_type_now(socket_) != NEXAR_MSG_WELCOME) REQUIRE(server.take(5000));
+        while (receive_type_now(socket_) != NEXAR_MSG_WELCOME) REQUIRE(server.take(60'000));
         const nexar_msg_attach wish = attach(slots);
         const local::Fd control = memfd(wish.control_bytes);
         bytes_ = wish.control_bytes;
         memory_ = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, control.get(), 0);
         REQUIRE(memory_ != MAP_FAILED);
         REQUIRE(say(socket_, wish, {control.get()}));
-        while (receive_type_now(socket_) != NEXAR_MSG_READY) REQUIRE(server.take(5000));
+        while (receive_type_now(socket_) != NEXAR_MSG_READY) REQUIRE(server.take(60'000));
     }
     ~Client() { ::munmap(memory_, bytes_); }
     Client(const Client&) = delete;
@@ -113,16 +113,16 @@ TEST_CASE(
         return std::count_if(many.begin(), many.end(), [](Client& client) { return client.has_unread(); });
     };
     REQUIRE(unread() == 40);
-    REQUIRE(server.take(5000));
+    REQUIRE(server.take(60'000));
     CHECK_FALSE(single.has_unread());
     CHECK(unread() == 32);
-    for (int turn = 0; turn < 4; ++turn) REQUIRE(server.take(5000));
+    for (int turn = 0; turn < 4; ++turn) REQUIRE(server.take(60'000));
     CHECK(unread() == 0);
 
     single.leave();
     for (Client& client : many) client.leave();
     while (server->sessions() > 0) {
-        REQUIRE(server.take(5000));
+        REQUIRE(server.take(60'000));
         server->poll(now);
     }
     CHECK_FALSE(server.take(0));

@@ -115,7 +115,7 @@ ThreadDaemon::~ThreadDaemon() {
 }
 
 bool ThreadDaemon::eventually(const std::function<bool()>& condition) {
-    for (int i = 0; i < 5000; ++i) {
+    for (int i = 0; i < 12'000; ++i) {
         if (condition()) return true;
         ::usleep(5000);  // sleep: between two looks
     }
@@ -127,7 +127,7 @@ Child::Child(const std::function<int()>& body) {
     NEXAR_CHECK(pid_ >= 0);
     if (pid_ != 0) return;
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    ::alarm(60);  // whatever happens
+    ::alarm(90);  // whatever happens
     const int status = body();
     std::fflush(nullptr);
     ::_exit(status);

@@ -17,7 +17,7 @@ namespace nexar::test {
 struct DaemonOptions {
     local::SessionCore::Sabotage sabotage;
     TenantLimits tenants;
-    Duration handshake_timeout{5'000'000'000};
+    Duration handshake_timeout{60'000'000'000};
     bool tick = true;
     local::SessionLimits limits;
     bool memfds_in_place = true;
@@ -39,7 +39,7 @@ class ThreadDaemon {
     ~ThreadDaemon();
     const std::string& path() const { return path_; }
     DaemonCounters counters;
-    // False when it took 25 seconds.
+    // False when it took a minute.
     bool eventually(const std::function<bool()>& condition);
     // The daemon does nothing until the lock is released.
     std::unique_lock<std::mutex> hold() { return std::unique_lock(turn_); }
@@ -58,7 +58,7 @@ class Child {
     ~Child();
     Child(const Child&) = delete;
     // Exit status, or -signal, or -1000 when it did not end in time (it is killed then).
-    int wait(int seconds = 20);
+    int wait(int seconds = 60);
     void kill(int signal);
     pid_t pid() const { return pid_; }
 

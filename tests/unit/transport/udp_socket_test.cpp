@@ -31,13 +31,13 @@ struct Got {
     size_t messages = 0;
 };
 
-// Waits for `bytes` in all, at most a second.
+// Waits for `bytes` in all, at most 20 s for the next.
 Got receive(UdpSocket& socket, size_t bytes) {
     Got got;
     std::array<UdpSocket::Received, UdpSocket::messages_per_receive> in;
     while (got.bytes.size() < bytes) {
         pollfd p{socket.fd(), POLLIN, 0};
-        if (poll(&p, 1, 1000) <= 0) break;
+        if (poll(&p, 1, 20'000) <= 0) break;
         const size_t n = socket.receive(in);
         for (size_t i = 0; i < n; ++i) {
             ++got.messages;
