@@ -75,7 +75,7 @@ def test_holes_in_a_users_memory_cost_the_daemon_none(cluster):
     other.await_marks()
     with memory_limit(node, LIMIT):
         use_holes(node, 2)
-        contains(node.log(), "has no page")
+        eventually(lambda: "has no page" in node.log(), "the reason in the log, which a thread writes")
         other.go()
         other.outcomes()
         assert node.alive(), "the daemon has died"

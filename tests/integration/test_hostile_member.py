@@ -241,7 +241,7 @@ def test_a_member_that_has_only_the_key_gets_into_no_group_and_takes_no_place(cl
                  tag=tag(prepare, "a secret that the liar made up", liar.id, liar.incarnation))
         _, refused = liar.received(leader, "groupRefused", where=lambda message: int(message["id"]["number"]) == 77)
         contains(refused["error"]["text"], "did not prove that it has the job's secret")
-        eventually(lambda: "proof_refused" in leader.log(), "the leader to log it", 5)
+        eventually(lambda: "proof_refused" in leader.log(), "the leader to log it")
         job.go(1)
         equal(job.outcomes(), [sorted([leader.id, other.id])] * 2, "nodes of the group")
 

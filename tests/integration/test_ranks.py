@@ -248,7 +248,7 @@ def overlap(me):
     # Messages may be sent meanwhile.
     mine = group.recv_start(x, 0, 3)
     group.send(np.ones(1), 0, 3)
-    mine.wait(5)
+    mine.wait(30)
     me.mark()
     inside.join(10)
     one_sum(me, group)

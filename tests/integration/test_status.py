@@ -83,7 +83,7 @@ def test_each_user_sees_his_own_hung_operations_and_nobody_elses(cluster):
     jobs = {uid: hanging(cluster, uid, f"of-{uid}") for uid in (ONE, OTHER)}
     for uid, job in jobs.items():
         other = f"of-{OTHER if uid == ONE else ONE}"
-        op, = own(cluster, uid, "ops")["ops"]
+        op, = eventually(lambda uid=uid: own(cluster, uid, "ops")["ops"], "the op to be known")
         equal((op["group"], op["arrived"], [rank["pid"] for rank in op["missing"]]), (job.name, [0], [job[1].pid]), "the op")
         group, = own(cluster, uid, "groups")["groups"]
         equal([rank["pid"] for rank in group["ranks"]], [job[0].pid, job[1].pid], "ranks")
@@ -128,6 +128,8 @@ def test_a_status_socket_answers_no_more_than_that_to_anybody(cluster):
     path = cluster[1].folder / "status.sock"
     equal(path.stat().st_mode & 0o777, 0o666, "mode")
     job = hanging(cluster, ONE, "hidden")
+    eventually(lambda: own(cluster, OTHER, "status")["sessions"] + ask(path, line("status"))[0]["result"]["sessions"] == 0,
+               "sessions of the tests before this one to have gone")
 
     def hostile(me, uid):
         if uid:

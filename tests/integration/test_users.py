@@ -200,7 +200,7 @@ def test_users_of_equal_uid_are_apart_when_their_sockets_have_labels(cluster):
 
     # Sessions of processes that have ended count until their memory is unmapped.
     eventually(lambda: pods("sessions") == 2, "two sessions of the label's user")
-    equal(pods("groups"), 2, "ranks of the label's user")
+    eventually(lambda: pods("groups") == 2, "two ranks of the label's user")
     together.go()
     equal(together.outcomes(), [3, 3], "a group of users of one label")
 

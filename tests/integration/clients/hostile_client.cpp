@@ -355,6 +355,7 @@ int run(int argc, char** argv) {
     setrlimit(RLIMIT_NOFILE, &files);
     Attack attack{path, Clock::now() + std::chrono::milliseconds(static_cast<int>(1000 * std::atof(argv[2]))),
                   Random(std::strtoull(argv[3], nullptr, 10))};
+    RawSession::patience_ms = 5000;  // who gets no answer goes on
     std::puts("begun");
     std::fflush(stdout);
     modes.at(argv[1])(attack);

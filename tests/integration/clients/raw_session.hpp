@@ -29,6 +29,7 @@ using Random = std::mt19937_64;
 class RawSession {
   public:
     static constexpr uint32_t slots = 16;
+    static inline int patience_ms = 60'000;  // for an answer
 
     // `sparse`: of the region there are only the pages that the daemon wants to be there [S19].
     explicit RawSession(uint64_t bytes_of_region = 1 << 20, bool sparse = false)
@@ -112,17 +113,18 @@ class RawSession {
         message.msg_iovlen = 1;
         message.msg_control = room;
         message.msg_controllen = sizeof room;
-        if (poll(&ready, 1, 5000) > 0 && recvmsg(ends[0], &message, MSG_DONTWAIT) > 0 &&
+        if (poll(&ready, 1, patience_ms) > 0 && recvmsg(ends[0], &message, MSG_DONTWAIT) > 0 &&
             CMSG_FIRSTHDR(&message))
             std::memcpy(&memfd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof memfd);
         close(ends[0]);
         return memfd;
     }
 
-    // The type of the next message; 0: the end, or nothing in 5 s. Descriptors that come along are dropped.
-    uint32_t receive(int milliseconds = 5000) {
+    // The type of the next message; 0: the end, or nothing in that time. Descriptors that come along are
+    // dropped.
+    uint32_t receive() {
         pollfd ready{socket_, POLLIN, 0};
-        if (poll(&ready, 1, milliseconds) <= 0) return 0;
+        if (poll(&ready, 1, patience_ms) <= 0) return 0;
         char bytes[NEXAR_MSG_BYTES_MAX];
         nexar_msg_head head{};
         const ssize_t got = recv(socket_, bytes, sizeof bytes, MSG_DONTWAIT);
@@ -177,7 +179,7 @@ class RawSession {
         return generation;
     }
 
-    bool await(uint32_t i, uint32_t generation, int milliseconds = 5000) {
+    bool await(uint32_t i, uint32_t generation, int milliseconds = patience_ms) {
         const auto end = Clock::now() + std::chrono::milliseconds(milliseconds);
         while (std::atomic_ref(slot(i).state).load() != NEXAR_SLOT_WORD(generation, NEXAR_SLOT_DONE)) {
             if (Clock::now() > end || ended()) return false;
@@ -235,7 +237,7 @@ class RawSession {
         open.size = 1;
         open.rank = 0;
         open.name_bytes = static_cast<uint32_t>(name.size());
-        open.timeout_ns = 5'000'000'000;
+        open.timeout_ns = int64_t{patience_ms} * 1'000'000;
         open.collective_timeout_ns = open.barrier_timeout_ns = open.rpc_timeout_ns = -1;
         std::memcpy(open.name, name.data(), name.size());
         nexar_shm_descriptor d{};

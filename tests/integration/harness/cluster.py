@@ -131,7 +131,7 @@ class Node:
     def resume(self):
         self.process.send_signal(signal.SIGCONT)
 
-    def ask(self, command, seconds=5, **arguments):
+    def ask(self, command, seconds=20, **arguments):
         """One request on the admin socket."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:
             s.settimeout(seconds)
