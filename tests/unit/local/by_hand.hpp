@@ -50,12 +50,19 @@ bool say(const local::Fd& fd, const T& body, std::vector<int> descriptors = {}) 
     return local::send_packet(fd.get(), std::as_bytes(std::span<const T>(&body, 1)), descriptors);
 }
 
+// When the daemon closes without reading what came, the kernel reports that once, before what was sent.
+inline ssize_t receive_any(const local::Fd& fd, std::span<char> into, int flags) {
+    const ssize_t got = ::recv(fd.get(), into.data(), into.size(), flags);
+    if (got >= 0 || errno != ECONNRESET) return got;
+    return ::recv(fd.get(), into.data(), into.size(), flags);
+}
+
 // The next packet's type; 0 at the end of file. Waits up to a minute.
 inline uint32_t receive_type(const local::Fd& fd) {
     const timeval limit{60, 0};
     ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     char bytes[NEXAR_MSG_BYTES_MAX] = {};
-    const ssize_t got = ::recv(fd.get(), bytes, sizeof bytes, 0);
+    const ssize_t got = receive_any(fd, bytes, 0);
     nexar_msg_head head{};
     if (got >= static_cast<ssize_t>(sizeof head)) std::memcpy(&head, bytes, sizeof head);
     return got > 0 ? head.type : got == 0 || errno == ECONNRESET ? 0 : 999;
@@ -64,7 +71,7 @@ inline uint32_t receive_type(const local::Fd& fd) {
 // The type of a packet that is there; 999: none is.
 inline uint32_t receive_type_now(const local::Fd& fd) {
     char bytes[NEXAR_MSG_BYTES_MAX] = {};
-    const ssize_t got = ::recv(fd.get(), bytes, sizeof bytes, MSG_DONTWAIT);
+    const ssize_t got = receive_any(fd, bytes, MSG_DONTWAIT);
     nexar_msg_head head{};
     if (got >= static_cast<ssize_t>(sizeof head)) std::memcpy(&head, bytes, sizeof head);
     return got > 0 ? head.type : 999;

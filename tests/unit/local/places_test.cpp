@@ -9,6 +9,7 @@
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -61,17 +62,9 @@ struct Living {
     }
 };
 
-constexpr Duration patience = 1h;
-
-local::ServerConfig patient() {
-    local::ServerConfig out;
-    out.place_patience = patience;
-    return out;
-}
-
 // A daemon in the test's hands whose user has all of his three sessions.
 struct Full {
-    StillServer daemon{{}, patient(), share_of(3)};
+    StillServer daemon{{}, {}, share_of(3)};
     std::vector<Fd> sessions;
 
     Full() {
@@ -90,14 +83,11 @@ struct Full {
         REQUIRE(daemon->sessions() == 3);
         return out;
     }
-    // Until the first of them has this packet; time passes, but not their patience.
-    bool answers(const Fd& client, uint32_t type) {
-        for (int i = 0; i < 60'000; ++i) {
-            if (receive_type_now(client) == type) return true;
-            daemon->on_time(StillServer::now + i * 10ms);
-            daemon.take(1);
-        }
-        return false;
+    // Until so many count.
+    void count_is(uint64_t count) {
+        const TenantRef user = daemon.tenants.of("", ::getuid());
+        for (int i = 0; i < 60'000 && user->used(Resource::sessions) != count; ++i) daemon.take(1);
+        REQUIRE(user->used(Resource::sessions) == count);
     }
 };
 
@@ -180,11 +170,13 @@ TEST_CASE("[N1] who finds no place waits for one, in order, and is refused when 
     CHECK(daemon->wake_at() <= StillServer::now + 10ms);
 
     scene.sessions.pop_back();
-    CHECK(scene.answers(newcomers[0], NEXAR_MSG_WELCOME));
+    scene.count_is(2);
+    daemon->on_time(StillServer::now + 500ms);
+    while (receive_type_now(newcomers[0]) != NEXAR_MSG_WELCOME) REQUIRE(daemon.take(60'000));
     CHECK(receive_type_now(newcomers[1]) == 999);
     CHECK(receive_type_now(newcomers[2]) == 999);
 
-    daemon->on_time(StillServer::now + patience);
+    daemon->on_time(StillServer::now + 2s);
     REQUIRE(daemon->idle_within(60));
     CHECK(receive_type_now(newcomers[1]) == NEXAR_MSG_REFUSED);
     CHECK(receive_type_now(newcomers[2]) == NEXAR_MSG_REFUSED);
@@ -228,7 +220,8 @@ TEST_CASE("[N1] who waits for a place is refused when the daemon stops", "[local
     REQUIRE(scene.daemon->idle_within(60));
     for (const Fd& one : newcomers) {
         nexar_msg_refused refused{};
-        REQUIRE(::recv(one.get(), &refused, sizeof refused, MSG_DONTWAIT) == sizeof refused);
+        const std::span bytes(reinterpret_cast<char*>(&refused), sizeof refused);
+        REQUIRE(receive_any(one, bytes, MSG_DONTWAIT) == sizeof refused);
         CHECK(refused.code == static_cast<int32_t>(Errc::daemon_lost));
         CHECK(std::string_view(refused.text) == "it was told to");
     }

@@ -54,12 +54,12 @@ class StillServer {
     // Beside `path`, a socket for each label, at path_of(it).
     explicit StillServer(const std::vector<std::string>& labels = {}, local::ServerConfig config = {},
                          const TenantLimits& limits = {})
-        : path("/tmp/nexar-still-" + std::to_string(::getpid()) + ".sock"), tenants_(limits) {
+        : path("/tmp/nexar-still-" + std::to_string(::getpid()) + ".sock"), tenants(limits) {
         config.sockets[0].path = path;
         config.clock = [] { return now; };
         config.session.memfds_in_place = true;
         for (const std::string& label : labels) config.sockets.push_back({path_of(label), label, {}});
-        auto opened = local::Server::open(config, engine, tenants_, descriptors_, log_);
+        auto opened = local::Server::open(config, engine, tenants, descriptors_, log_);
         REQUIRE(opened);
         server_ = std::move(*opened);
         engine.server = server_.get();
@@ -86,6 +86,7 @@ class StillServer {
     const std::string path;
     KeepingEngine engine;
     std::vector<std::string> lines;  // of the log
+    Tenants tenants;
 
   private:
     struct Descriptors final : local::Descriptors {
@@ -94,7 +95,6 @@ class StillServer {
         void unwatch(int fd, uint64_t) override { keys.erase(fd); }
     };
     Log log_{[this](Level, const std::string& line) { lines.push_back(line); }};
-    Tenants tenants_;
     Descriptors descriptors_;
     std::unique_ptr<local::Server> server_;
 };
