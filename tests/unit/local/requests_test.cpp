@@ -260,7 +260,8 @@ TEST_CASE("a staged request that ends at once and is freed by another thread lea
             });
         for (std::thread& thread : starters) thread.join();
         CHECK(unexpected == 0);
-        CHECK(daemon.eventually([&] { return daemon.counters.ops == poller.reported; }));
+        // What the daemon has seen by now may be fewer.
+        CHECK(daemon.eventually([&] { return poller.reported == static_cast<size_t>(started); }));
     }
     const auto waits = [&] {
         const nexar_session_stats s = session.stats();
