@@ -197,7 +197,7 @@ void Courier::resume(const ConnectionRef& connection) {
 }
 
 // Only where something is there: epoll does not report an arrival that was read before it could. So a thread
-// reads nothing by itself that the loop has not seen, unless it tells (look()).
+// reads nothing by itself that the loop has not seen, unless it says so (look()).
 void Courier::begin(const ConnectionRef& connection) {
     if (connection->to_end || is_readable(connection->fd.get()))
         state_->add(connection, &State::read);

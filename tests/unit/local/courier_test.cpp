@@ -43,7 +43,7 @@ struct Scene {
         REQUIRE(courier->idle_within(60));
         return courier->take(SIZE_MAX);
     }
-    // The next packet that is one; doorbells are told by a look. Empty: none came in a minute.
+    // The next packet that is one; for doorbells there is a look. Empty: none came in a minute.
     std::vector<Courier::Delivered> next() {
         for (;;) {
             pollfd ready{courier->ready_fd(), POLLIN, 0};
@@ -72,7 +72,7 @@ bool has_unread(const Fd& client) {
 
 }  // namespace
 
-// The client's end stays open, as in a child that it forked: nothing else tells its end.
+// The client's end stays open, as in a child that it forked: nothing else shows its end.
 TEST_CASE("[S16] the end of a process is delivered, at whatever moment of a read it comes", "[local]") {
     Scene scene;
     Random random(7);
@@ -115,17 +115,17 @@ TEST_CASE("[S16] packets are delivered one at a time, in order, whatever doorbel
 }
 
 // epoll reports no arrival that was read before it looked: the loop, which is about to wake, sleeps on. So a
-// doorbell of which the courier tells nothing is one that was there when the loop asked.
-TEST_CASE("[S7] no doorbell is read that the loop has not seen, but that it is told", "[local]") {
+// doorbell of which the courier says nothing is one that was there when the loop asked.
+TEST_CASE("[S7] no doorbell is read that the loop has not seen, without a report", "[local]") {
     Scene scene;
-    const auto told = [&](const Fd& client) { return !scene.now().empty() || has_unread(client); };
+    const auto seen = [&](const Fd& client) { return !scene.now().empty() || has_unread(client); };
     size_t lost = 0;
     SECTION("after the loop has asked for what was read already") {
         for (uint64_t round = 1; round <= 200; ++round) {
             const auto [client, connection] = Scene::connect(round);
             scene.courier->read(connection);
             REQUIRE(ring(client));
-            lost += !told(client);
+            lost += !seen(client);
         }
     }
     SECTION("after it has handled a packet") {
@@ -136,7 +136,7 @@ TEST_CASE("[S7] no doorbell is read that the loop has not seen, but that it is t
             REQUIRE(scene.next().size() == 1);
             scene.courier->resume(connection);
             REQUIRE(ring(client));
-            lost += !told(client);
+            lost += !seen(client);
         }
     }
     SECTION("when others had their turn in between") {
@@ -149,7 +149,7 @@ TEST_CASE("[S7] no doorbell is read that the loop has not seen, but that it is t
             REQUIRE(scene.courier->take(SIZE_MAX).size() == 1);
             connection->to_look = false;
             REQUIRE(ring(client));
-            lost += !told(client);
+            lost += !seen(client);
         }
     }
     CHECK(lost == 0);

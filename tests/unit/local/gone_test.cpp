@@ -52,7 +52,7 @@ TEST_CASE("[S19] what was kept for files is released when they are gone, though 
     REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
     const rlimit none{0, before.rlim_max};
     REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
-    gone.look();  // nothing tells which are left
+    gone.look();  // nothing shows which are left
     REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
     CHECK(first.use_count() == 2);
     CHECK(second.use_count() == 2);

@@ -40,12 +40,12 @@ DaemonOptions with_share_of(uint64_t sessions) {
     return out;
 }
 
-// A child that lives, and has what is its parent's.
-struct Living {
+// A child that stays, and has what is its parent's.
+struct Staying {
     int ends[2];
     std::unique_ptr<Child> child;
     // `look`: in the child, at once; 0 is right.
-    explicit Living(const std::function<int()>& look = [] { return 0; }) {
+    explicit Staying(const std::function<int()>& look = [] { return 0; }) {
         REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
         child = std::make_unique<Child>([&] {
             ::close(ends[1]);
@@ -119,7 +119,7 @@ TEST_CASE("[N1][S19] a closed session counts no more, though a forked child has 
                 NEXAR_OK);
         pollfd rings{fd, POLLIN, 0};
         REQUIRE(::poll(&rings, 1, 60'000) == 1);
-        Living child;
+        Staying child;
         session.reset();
         nexar_session* next = nullptr;
         CHECK(try_open_session(daemon.path(), &next) == NEXAR_OK);
@@ -143,7 +143,7 @@ TEST_CASE("[S19] a forked child has no scratch memory of its parent's session, w
         return count;
     };
     REQUIRE(mappings() > 0);
-    Living child(mappings);
+    Staying child(mappings);
     CHECK(child.end() == 0);
 }
 
@@ -216,13 +216,13 @@ TEST_CASE("[N1][N12] of those who find no place in time a turn of the loop refus
 TEST_CASE("[N1] who waits for a place is refused when the daemon stops", "[local]") {
     Full scene;
     const auto newcomers = scene.newcomers(2);
-    scene.daemon->stop(StillServer::now, "it was told to");
+    scene.daemon->stop(StillServer::now, "an update");
     REQUIRE(scene.daemon->idle_within(60));
     for (const Fd& one : newcomers) {
         nexar_msg_refused refused{};
         const std::span bytes(reinterpret_cast<char*>(&refused), sizeof refused);
         REQUIRE(receive_any(one, bytes, MSG_DONTWAIT) == sizeof refused);
         CHECK(refused.code == static_cast<int32_t>(Errc::daemon_lost));
-        CHECK(std::string_view(refused.text) == "it was told to");
+        CHECK(std::string_view(refused.text) == "an update");
     }
 }

@@ -224,8 +224,10 @@ TEST_CASE("[S16] a daemon that ends closes elsewhere what was read and not handl
     while (unread()) REQUIRE(daemon.take(60'000));
 }
 
-TEST_CASE("[S16] a connection is closed in its own user's lane, whoever sees that nothing is left in it",
-          "[local][hostile]") {
+TEST_CASE(
+    "[S16] a connection is closed in its own user's lane, also where another's thread sees that nothing is "
+    "left in it",
+    "[local][hostile]") {
     DaemonOptions options;
     options.tenants.total(Resource::sessions) = 10;
     options.tenants.share_percent = 10;
