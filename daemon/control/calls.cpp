@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <map>
 #include <mutex>
 #include <span>
 #include <utility>
@@ -72,6 +73,7 @@ struct Calls::State {
     const loop::ReleaserRef closer;
     std::mutex mutex;
     std::vector<Ended> ended;
+    std::map<uint32_t, size_t> to_hang_up;  // by uid; no count is 0
 };
 
 Result<std::unique_ptr<Calls>> Calls::open(size_t connections_max, loop::ReleaserRef closer) {
@@ -97,10 +99,23 @@ void Calls::write(const SocketRef& socket, std::string bytes) {
 
 void Calls::hang_up(SocketRef socket) {
     const uint64_t lane = socket->connection;
+    {
+        const std::lock_guard lock(state_->mutex);
+        ++state_->to_hang_up[socket->uid];
+    }
     lanes_.add(lane, 1, [state = state_, socket = std::move(socket)] {
         ::shutdown(socket->fd.get(), SHUT_RDWR);
         state->closer->release(loop::connections_lane(socket->uid), std::move(socket->fd));
+        const std::lock_guard lock(state->mutex);
+        if (--state->to_hang_up[socket->uid] == 0) state->to_hang_up.erase(socket->uid);
     });
+}
+
+size_t Calls::unclosed(uint32_t uid) const {
+    const std::lock_guard lock(state_->mutex);
+    const auto row = state_->to_hang_up.find(uid);
+    return (row == state_->to_hang_up.end() ? 0 : row->second) +
+           state_->closer->descriptors(loop::connections_lane(uid));
 }
 
 int Calls::ready_fd() const {

@@ -41,6 +41,7 @@ class Calls {
     // When the others have ended. The caller has no reference any more.
     void hang_up(SocketRef socket);
     size_t to_hang_up() const { return lanes_.weight(); }
+    size_t unclosed(uint32_t uid) const;  // of the user's connections that were to be hung up
 
     int ready_fd() const;  // readable while something is there to take
     std::vector<Ended> take();

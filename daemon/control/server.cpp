@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <set>
 
 #include "control/request.hpp"
 
@@ -16,6 +17,7 @@ constexpr size_t unclosed_max = 4096;
 constexpr size_t closing_threads_max = unclosed_max;  // each that is stuck has a descriptor
 constexpr uint64_t no_users_lane = uint64_t{1} << 40;
 constexpr Duration listener_pause = std::chrono::seconds(1);
+constexpr Duration let_in_pause = std::chrono::milliseconds(500);
 }  // namespace
 
 // The states of a connection:
@@ -68,7 +70,7 @@ ServerConfig ServerConfig::of_status(std::string path, std::string label) {
 Result<std::unique_ptr<Server>> Server::open(const ServerConfig& config, loop::Loop& loop, Facade& facade,
                                              Log& log) {
     NEXAR_TRY(AdminSocket socket, listen_on(config.path, config.mode, config.group));
-    auto closer = std::make_shared<loop::Releaser>(closing_threads_max);
+    auto closer = std::make_shared<loop::Releaser>(closing_threads_max, config.closings_wait);
     auto calls = Calls::open(config.connections_max, closer);
     if (!calls) {
         remove_socket(config.path, socket);
@@ -88,6 +90,7 @@ Server::Server(const ServerConfig& config, loop::Loop& loop, Facade& facade, Log
       socket_(socket),
       closer_(std::move(closer)),
       calls_(std::move(calls)),
+      shut_out_(config.path, config.mode),
       pace_(config.request_interval, config.requests_at_once_max) {
     listener_ = loop.watch(socket_.fd, true, false, [this](loop::Loop::Ready) { accept_some(); });
     ended_ = loop.watch(calls_->ready_fd(), true, false, [this](loop::Loop::Ready) { take_ended(); });
@@ -132,6 +135,7 @@ void Server::admit(loop::Fd fd) {
         std::make_shared<Socket>(std::move(fd), connection->id, caller ? caller->uid : UINT32_MAX);
     if (!caller) return;
     connection->caller = *caller;
+    if (calls_->unclosed(caller->uid) > config_.unclosed_of_user_max) return shut_out(caller->uid);
     if (config_.status_label) {
         connection->caller.may_change = false;
         connection->caller.status_label = config_.status_label;
@@ -155,6 +159,24 @@ std::string Server::why_refused(uint32_t uid) const {
     if (connections_.size() >= config_.connections_max)
         return "too many connections; at most " + std::to_string(config_.connections_max);
     return "";
+}
+
+// Those of him that wait to be accepted still come, and are closed at once.
+void Server::shut_out(uint32_t uid) {
+    if (shut_out_.users().contains(uid)) return;
+    const auto done = shut_out_.add(uid);
+    log_->warn("user_shut_out", {field("socket", config_.path), field("uid", uid),
+                                 field("unclosed_connections", calls_->unclosed(uid)),
+                                 field("reason", done ? "" : done.error().text)});
+    let_in_at_ = std::min(let_in_at_, loop::Loop::now() + let_in_pause);
+}
+
+void Server::let_in(Time now) {
+    if (now < let_in_at_) return;
+    for (const uint32_t uid : std::set(shut_out_.users()))
+        if (calls_->unclosed(uid) <= config_.unclosed_of_user_max / 2 && shut_out_.remove(uid))
+            log_->info("user_let_in", {field("socket", config_.path), field("uid", uid)});
+    let_in_at_ = shut_out_.users().empty() ? never : now + let_in_pause;
 }
 
 std::shared_ptr<Server::Connection> Server::find(uint64_t id) const {
@@ -299,6 +321,7 @@ void Server::on_time(Time now) {
         listen_again_ = never;
         listener_->want(true, false);
     }
+    let_in(now);
     std::vector<std::shared_ptr<Connection>> due;
     for (const auto& [id, connection] : connections_)
         if (connection->resume_at <= now || connection->deadline <= now) due.push_back(connection);
@@ -321,7 +344,7 @@ void Server::on_time(Time now) {
 }
 
 Time Server::wake_at() const {
-    Time wake = listen_again_;
+    Time wake = std::min(listen_again_, let_in_at_);
     for (const auto& [id, connection] : connections_)
         wake = std::min({wake, connection->resume_at, connection->deadline});
     return wake;

@@ -18,6 +18,7 @@
 #include "loop/fd.hpp"
 #include "loop/loop.hpp"
 #include "loop/releaser.hpp"
+#include "loop/shut_out.hpp"
 
 namespace nexar::control {
 
@@ -29,6 +30,8 @@ struct ServerConfig {
     std::optional<std::string> status_label;
     size_t connections_max = 64;
     size_t connections_per_user_max = 64;  // of one uid
+    size_t unclosed_of_user_max = 256;     // connections that are not closed yet; he is shut out then
+    bool closings_wait = false;            // for tests
     size_t request_bytes_max = 64 * 1024;
     size_t answer_bytes_max = 8 << 20;
     unsigned requests_per_turn_max = 16;  // of one connection, before the loop continues
@@ -65,6 +68,8 @@ class Server {
     void admit(loop::Fd fd);
     void pause_listening(const std::string& why);
     std::string why_refused(uint32_t uid) const;
+    void shut_out(uint32_t uid);
+    void let_in(Time now);
     std::shared_ptr<Connection> find(uint64_t id) const;
     void on_ready(uint64_t id, loop::Loop::Ready ready);
     void take_ended();
@@ -86,6 +91,8 @@ class Server {
     std::unique_ptr<Calls> calls_;
     std::unique_ptr<loop::Loop::Watch> listener_;  // on socket_
     std::unique_ptr<loop::Loop::Watch> ended_;     // calls
+    loop::ShutOut shut_out_;
+    Time let_in_at_ = never;     // to look who may come again
     Time listen_again_ = never;  // accept() failed: the listener is not watched until then; never: it is
     std::map<uint64_t, std::shared_ptr<Connection>> connections_;  // by id
     uint64_t next_connection_ = 1;

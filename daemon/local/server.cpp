@@ -251,7 +251,7 @@ void Server::refuse_newcomers(const Error& why) {
 
 // Those of him that wait to be accepted still come.
 void Server::shut_out(Time now, size_t listener, Tenant& user) {
-    ShutOut& there = shut_out_[listener];
+    loop::ShutOut& there = shut_out_[listener];
     if (there.users().contains(user.name.uid)) return;
     const auto done = there.add(user.name.uid);
     log_->warn(&user, now, "user_shut_out",
@@ -457,7 +457,7 @@ void Server::on_time(Time now) {
 
 Time Server::wake_at() const {
     const bool waits =
-        std::ranges::any_of(shut_out_, [](const ShutOut& each) { return !each.users().empty(); });
+        std::ranges::any_of(shut_out_, [](const loop::ShutOut& each) { return !each.users().empty(); });
     const Time begin = std::min(accept_again_at_, newcomers_.next());
     if (sessions_.empty() && !waits && mapper_->unreturned()->empty()) return begin;
     const Time at = std::min(begin, last_tick_ + tick_interval);

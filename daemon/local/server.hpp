@@ -19,9 +19,9 @@
 #include "local/newcomers.hpp"
 #include "local/ring_turns.hpp"
 #include "local/session.hpp"
-#include "local/shut_out.hpp"
 #include "local/user_sockets.hpp"
 #include "loop/loop.hpp"
+#include "loop/shut_out.hpp"
 
 namespace nexar::local {
 
@@ -168,8 +168,8 @@ class Server final : public engine::Clients {
     Tenants* tenants_;
     Descriptors* descriptors_;
     Log* log_;
-    std::vector<Fd> listeners_;      // of config_.sockets, in that order
-    std::vector<ShutOut> shut_out_;  // of the same
+    std::vector<Fd> listeners_;            // of config_.sockets, in that order
+    std::vector<loop::ShutOut> shut_out_;  // of the same
     Newcomers newcomers_;
     CrowdWaker waker_;
     ReleaserRef unmapper_ = std::make_shared<Releaser>(1);

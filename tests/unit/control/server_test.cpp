@@ -47,6 +47,14 @@ class FakeFacade final : public Facade {
 
 class Client {
   public:
+    // Whether it may; errno says why not.
+    static bool connects(const std::string& path) {
+        sockaddr_un address{};
+        address.sun_family = AF_UNIX;
+        std::memcpy(address.sun_path, path.data(), path.size());
+        const loop::Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        return ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+    }
     explicit Client(const std::string& path) : fd_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
         sockaddr_un address{};
         address.sun_family = AF_UNIX;
@@ -495,6 +503,49 @@ pid_t connect_as(const std::string& path, uint32_t uid, uint32_t gid, std::vecto
 }
 
 }  // namespace
+
+TEST_CASE("[S16] a user whose connections cannot be closed cannot connect until they are, and others can",
+          "[control]") {
+    if (::getuid() != 0) SKIP("needs root: another user connects");
+    ServerConfig config = ServerConfig::of_status("", "");
+    config.unclosed_of_user_max = 4;
+    config.closings_wait = true;
+    World world(config);
+    ::chmod(world.folder.c_str(), 0755);
+    test::StuckSocket stuck;
+    int report[2];
+    REQUIRE(::pipe2(report, O_CLOEXEC | O_NONBLOCK) == 0);
+    const loop::Fd news(report[0]);
+    const pid_t nobody = ::fork();
+    REQUIRE(nobody >= 0);
+    if (nobody == 0) {  // its copies end with it
+        if (::setresuid(65534, 65534, 65534) != 0) ::_exit(1);
+        const Client passes(world.config.path);
+        test::pass_descriptor(passes.fd(), stuck.take(), "{");
+        stuck.let_go();  // this process's copy of the other end
+        const auto connects = [&] { return Client::connects(world.config.path); };
+        while (connects()) ::usleep(1000);  // sleep: between two looks
+        if (errno != EACCES || ::write(report[1], "r", 1) != 1) ::_exit(2);
+        while (!connects()) ::usleep(1000);  // sleep: between two looks
+        ::_exit(0);
+    }
+    static_cast<void>(stuck.take());
+    char word = 0;
+    REQUIRE(world.until([&] { return ::read(news.get(), &word, 1) == 1; }));
+    CHECK(word == 'r');
+    Client other(world.config.path);
+    other.send(echo);
+    CHECK(world.until([&] { return other.has_line(); }));
+
+    stuck.let_go();
+    int code = -1;
+    REQUIRE(world.until([&] {
+        world.skipped += 1s;
+        return ::waitpid(nobody, &code, WNOHANG) == nobody;
+    }));
+    ::close(report[1]);
+    CHECK(code == 0);
+}
 
 TEST_CASE("members of the group may change things, other users may only look", "[C4]") {
     if (::getuid() != 0) SKIP("only root can become other users");

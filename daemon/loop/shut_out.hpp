@@ -12,7 +12,7 @@
 
 #include "core/result.hpp"
 
-namespace nexar::local {
+namespace nexar::loop {
 
 class ShutOut {
   public:
@@ -35,4 +35,4 @@ class ShutOut {
     std::set<uint32_t> users_;
 };
 
-}  // namespace nexar::local
+}  // namespace nexar::loop

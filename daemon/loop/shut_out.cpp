@@ -1,5 +1,5 @@
 // See shut_out.hpp.
-#include "local/shut_out.hpp"
+#include "loop/shut_out.hpp"
 
 #include <linux/posix_acl.h>
 #include <linux/posix_acl_xattr.h>
@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace nexar::local {
+namespace nexar::loop {
 
 namespace {
 
@@ -68,4 +68,4 @@ Result<void> ShutOut::apply(const std::set<uint32_t>& users) const {
     return fail(Errc::io, "the access control list of " + path_ + " cannot be set: " + std::strerror(errno));
 }
 
-}  // namespace nexar::local
+}  // namespace nexar::loop
