@@ -28,11 +28,13 @@ using loop::ReleaserRef;
 struct Connection {
     static constexpr int packets_at_end_max = 4096;  // above the capacity of a socket's buffer
 
-    Connection(Fd accepted, uint64_t user) : fd(std::move(accepted)), tenant(user) {}
+    Connection(Fd accepted, uint64_t user, std::shared_ptr<const void> row = {})
+        : fd(std::move(accepted)), tenant(user), tenant_row(std::move(row)) {}
 
     const Fd fd;
     const uint64_t tenant;
-    SessionId session{};                       // before it is read
+    const std::shared_ptr<const void> tenant_row;  // so that the number stays the user's
+    SessionId session{};                           // before it is read
     std::atomic<uint32_t> asked{0};            // to read it; 0: no thread reads, and no packet is delivered
     std::atomic<bool> takes_doorbells{false};  // they are the courier's to read
     std::atomic<bool> to_end{false};           // its client has ended
@@ -74,6 +76,7 @@ class Courier {
     // may take as long as its client likes.
     void hang_up(ConnectionRef connection, std::move_only_function<void()> then);
     size_t to_hang_up(uint64_t tenant) const { return lanes_.weight(tenant); }
+    size_t to_hang_up() const { return lanes_.weight(); }
 
     int ready_fd() const;  // readable while something is delivered
     // At most so many of each user.

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -55,7 +56,18 @@ Result<std::unique_ptr<Server>> Server::open(const ServerConfig& config, engine:
     return server;
 }
 
+// Most descriptors are for sessions: a region, a connection, and a process take one each.
+void Server::limit_unclosed() {
+    constexpr size_t part = 4, users = 8;
+    rlimit files{};
+    if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+    const size_t most = std::min<rlim_t>(files.rlim_cur, SIZE_MAX) / part;
+    config_.unclosed_max = std::min(config_.unclosed_max, most);
+    config_.unclosed_of_user_max = std::min(config_.unclosed_of_user_max, most / users);
+}
+
 Result<void> Server::start() {
+    limit_unclosed();
     NEXAR_TRY(page_, publish_page("nexar-daemon"));
     page().magic = NEXAR_SHM_MAGIC;
     page().version = NEXAR_LOCAL_VERSION;
@@ -197,7 +209,7 @@ void Server::accept_all(Time now, size_t listener) {
             return;
         }
         const TenantRef user = tenants_->of(config_.sockets[listener].label, uid_of(connection.get()));
-        add(now, {std::make_shared<Connection>(std::move(connection), user->number), user, listener,
+        add(now, {std::make_shared<Connection>(std::move(connection), user->number, user), user, listener,
                   now + config_.place_patience});
         begin_handshakes(now, 1);
     }
@@ -222,10 +234,10 @@ void Server::begin_handshakes(Time now, size_t of_user_max) {
 }
 
 bool Server::begin_handshake(Time now, Newcomer& one) {
-    if (unclosed_of(one.tenant->number) > config_.unclosed_of_user_max) {
+    if (unclosed_of(one.tenant->number) > unclosed_of_user_max()) {
         refuse(now, std::move(one),
                {.code = Errc::table_full,
-                .text = "more than " + std::to_string(config_.unclosed_of_user_max) +
+                .text = "more than " + std::to_string(unclosed_of_user_max()) +
                         " connections of this user are not closed yet"});
         return true;
     }
@@ -242,7 +254,7 @@ void Server::refuse(Time now, Newcomer one, const Error& why) {
     log_->warn(&user, now, "session_refused",
                {field("fd", one.connection->fd.get()), field("reason", why.text)});
     refuse(std::move(one.connection), why);
-    if (unclosed_of(user.number) > config_.unclosed_of_user_max) shut_out(now, one.listener, user);
+    if (unclosed_of(user.number) > unclosed_of_user_max()) shut_out(now, one.listener, user);
 }
 
 void Server::refuse_newcomers(const Error& why) {
@@ -264,7 +276,7 @@ void Server::let_in(Time now) {
     for (size_t i = 0; i < shut_out_.size(); ++i)
         for (const uint32_t uid : std::set(shut_out_[i].users())) {
             const TenantRef user = tenants_->of(config_.sockets[i].label, uid);
-            if (unclosed_of(user->number) > config_.unclosed_of_user_max / 2 ||
+            if (unclosed_of(user->number) > unclosed_of_user_max() / 2 ||
                 newcomers_.waiting(*user) > waiting_max(*user) / 2)
                 continue;
             if (shut_out_[i].remove(uid))
@@ -296,7 +308,7 @@ bool Server::refuse_without_descriptors(size_t listener) {
     const bool done = connection || errno == EAGAIN;
     if (connection) {
         const TenantRef tenant = tenants_->of(config_.sockets[listener].label, uid_of(connection.get()));
-        refuse(std::make_shared<Connection>(std::move(connection), tenant->number),
+        refuse(std::make_shared<Connection>(std::move(connection), tenant->number, tenant),
                {Errc::table_full, "the daemon is out of descriptors", -1, -1, {}});
     }
     spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
@@ -345,7 +357,13 @@ void Server::refuse(ConnectionRef connection, const Error& why) {
 }
 
 size_t Server::unclosed() const {
-    return closer_->descriptors() + newcomers_.waiting();
+    return courier_->to_hang_up() + closer_->descriptors() + newcomers_.waiting();
+}
+
+size_t Server::unclosed_of_user_max() const {
+    constexpr size_t part = 16;
+    const bool few_left = unclosed() > config_.unclosed_max / 2;
+    return few_left ? config_.unclosed_of_user_max / part : config_.unclosed_of_user_max;
 }
 
 size_t Server::unclosed_of(uint64_t tenant) const {

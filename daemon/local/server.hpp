@@ -37,8 +37,8 @@ struct ServerConfig {
     NodeId node;
     Duration handshake_timeout{10'000'000'000};  // of a client that has yet to be scheduled, too
     SessionLimits session;
-    // Connections that are not closed yet [S16]: of one user, who is shut out then; and, with descriptors, of
-    // all, when nobody's is accepted.
+    // Connections that are not closed yet [S16]: of one user, who is shut out then, sooner where half of all
+    // is taken; and, with descriptors, of all, when nobody's is accepted. Fewer with few descriptors.
     size_t unclosed_of_user_max = 4096, unclosed_max = 32768;
     // Handshakes that a user may begin [N15]: one in each interval, some at once after a pause. He is shut
     // out when more than `waiting` wait.
@@ -116,6 +116,8 @@ class Server final : public engine::Clients {
     void stage_done(SessionId session, uint64_t ticket, uint32_t done) override;
 
   private:
+    static constexpr size_t unmapping_threads_max = 8;  // users who free much wait for each other beyond it
+
     struct Row {
         std::unique_ptr<Session> session;
         RingTurns<Session>::Place turn;
@@ -134,6 +136,8 @@ class Server final : public engine::Clients {
     void refuse(Time now, Newcomer one, const Error& why);
     void refuse(ConnectionRef connection, const Error& why);
     void refuse_newcomers(const Error& why);
+    void limit_unclosed();
+    size_t unclosed_of_user_max() const;
     size_t unclosed() const;                    // descriptors, and connections that wait
     size_t unclosed_of(uint64_t tenant) const;  // connections
     void shut_out(Time now, size_t listener, Tenant& user);
@@ -172,7 +176,7 @@ class Server final : public engine::Clients {
     std::vector<loop::ShutOut> shut_out_;  // of the same
     Newcomers newcomers_;
     CrowdWaker waker_;
-    ReleaserRef unmapper_ = std::make_shared<Releaser>(1);
+    ReleaserRef unmapper_ = std::make_shared<Releaser>(unmapping_threads_max);
     std::shared_ptr<const Holes> holes_;  // null: refused here
     std::string holes_unguarded_;         // the reason, while holes_ is null
     std::unique_ptr<Mapper> mapper_;
