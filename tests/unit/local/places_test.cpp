@@ -148,7 +148,7 @@ TEST_CASE("[S19] a forked child has no scratch memory of its parent's session, w
 }
 
 TEST_CASE("[N1] so can all sessions of a share, by as many processes at once", "[local]") {
-    constexpr size_t share = 24;
+    constexpr size_t share = 8;
     ThreadDaemon daemon(with_share_of(share));
     std::vector<nexar_session*> sessions(share);
     std::vector<nexar_status> ends(share);
