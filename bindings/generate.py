@@ -73,9 +73,6 @@ SHAPES = {
     ("in_out", "same", "one", "one"): Shape("Returns out; None: values itself (in place).", sides(1, 1)),
     ("in_out", "same", "all", "all"): Shape(
         "Returns out; None: values itself (in place).", sides("self.size", "self.size")),
-    ("in_out", "same", "one", "one_after_first"): Shape(
-        "Returns out; None: values itself (in place). Rank 0 has no output: out, or values in place, stays as it is there.",
-        sides(1, 1)),
     ("in_out", "same", "one", "one_at_root"): Shape(
         "The root gets out (None: values itself); the others get None, and their out is not looked at.",
         sides(1, "int(root == self.rank)")),

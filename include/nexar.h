@@ -786,8 +786,11 @@ NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_scan_start(nexar_group* group, con
                                                          const nexar_op_options* options,
                                                          nexar_request* request);
 
-/* The same without this rank: on rank r out[i] = (in_0[i] op in_1[i]) ... op in_r-1[i]; NEXAR_AVG divides by r. Rank 0
- * has no output: its out is not looked at, stays as it is, in place too, and may be NULL. In place: in == out. */
+/* The same without this rank: on rank r out[i] = (in_0[i] op in_1[i]) ... op in_r-1[i]. Rank 0, also of one rank, gets
+ * what changes no value that it is combined with: 0 (sum, premul_sum, bor, bxor, lor, lxor), 1 (prod, land, and of bool
+ * band), all ones (band), the largest value (min) or the lowest (max), which of floats is an infinity, except of
+ * f8e4m3fn; and of pairs such a value with the largest index (minloc, maxloc). So a product of 1, 2, 3, 4 is 1, 1, 2,
+ * 6. NEXAR_AVG is INVALID_ARGUMENT. In place: in == out. */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_exclusive_scan(nexar_group* group, const void* in, void* out,
                                                              uint64_t count, nexar_dtype dtype, nexar_reduce_op op,
                                                              const nexar_op_options* options);

@@ -30,6 +30,8 @@ Result<void> check_codes(const Group& group, const Operation& o) {
     const OpRow& row = row_of(o);
     if (row.reduces && !may_reduce(type, op))
         return fail(Errc::invalid_argument, reduction_refusal(type, op));
+    if (row.reduces && o.op == NEXAR_AVG && !may_average(row))
+        return fail(Errc::invalid_argument, no_average());
     const bool any = row.any_source && o.peer == NEXAR_ANY_SOURCE;
     if (o.peer >= group.size && !any)
         return fail(Errc::invalid_argument,

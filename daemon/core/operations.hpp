@@ -26,7 +26,6 @@ enum class SideSize : uint8_t {
     one_at_root,
     all_at_root,
     one_elsewhere,
-    one_after_first,
     own,
     packed,
     packed_at_root,
@@ -98,6 +97,11 @@ constexpr const OpRow* find_operation(std::string_view name) {
     return nullptr;
 }
 
+// Whether every rank has ranks to divide by: an exclusive scan's rank 0 has none.
+constexpr bool may_average(const OpRow& row) {
+    return row.kind != OpKind::exclusive_scan;
+}
+
 // Blocks of `count` elements on each side, for one rank.
 struct SideBlocks {
     uint64_t in = 0, out = 0;
@@ -122,8 +126,6 @@ constexpr uint64_t blocks_of(SideSize side, uint64_t ranks, uint64_t rank, uint6
             return is_root ? ranks : 0;
         case SideSize::one_elsewhere:
             return is_root ? 0 : 1;
-        case SideSize::one_after_first:
-            return rank == 0 ? 0 : 1;
     }
     return 0;
 }

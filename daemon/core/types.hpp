@@ -81,4 +81,9 @@ inline std::string reduction_refusal(uint64_t type, uint64_t reduction) {
     return out;
 }
 
+// The same of an operation in which rank 0 has no ranks to divide by.
+inline const char* no_average() {
+    return "exclusive_scan has no reduction avg; allowed: sum, and a division by this rank's number";
+}
+
 }  // namespace nexar

@@ -47,6 +47,9 @@ void run_flat(const WorkerJob& job, std::span<void* const> dsts, std::span<const
         case WorkerJob::Kind::finish_avg:
             for (void* dst : dsts) reduce::finish_avg(dst, count, job.dtype, job.divisor);
             break;
+        case WorkerJob::Kind::identity:
+            for (void* dst : dsts) reduce::fill_identity(dst, count, job.dtype, job.op);
+            break;
     }
 }
 

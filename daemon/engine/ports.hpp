@@ -160,6 +160,7 @@ struct WorkerJob {
         premul_sum,  // the same, a sum of srcs[i] * scalars[i]
         copy,        // dsts = srcs[0]
         finish_avg,  // dsts /= divisor
+        identity,    // dsts = the identity of op
     } kind = Kind::copy;
     Dtype dtype = Dtype::u8;
     ReduceOp op = ReduceOp::sum;

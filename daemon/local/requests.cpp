@@ -147,6 +147,8 @@ Result<engine::OpDescriptor> descriptor_from(const nexar_shm_descriptor& asked) 
     if (!op) return fail(Errc::invalid_argument, "reduction " + std::to_string(asked.op) + " is unknown");
     if (row_of(static_cast<OpKind>(asked.kind)).reduces && !may_reduce(*dtype, *op))
         return fail(Errc::invalid_argument, reduction_refusal(asked.dtype, asked.op));
+    if (*op == ReduceOp::avg && !may_average(row_of(static_cast<OpKind>(asked.kind))))
+        return fail(Errc::invalid_argument, no_average());
     if (size_of(*dtype) < sizeof asked.scalar && asked.scalar >> (8 * size_of(*dtype)) != 0)
         return fail(Errc::invalid_argument,
                     "scalar is longer than an element of " + std::string(name_of(*dtype)));

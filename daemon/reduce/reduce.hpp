@@ -53,6 +53,12 @@ void premul_sum(std::span<void* const> dsts, std::span<const void* const> srcs,
 // counts as 1.
 void finish_avg(void* data, size_t count, Dtype dtype, uint64_t divisor);
 
+// dst = what changes no value that it is combined with: 0 of a sum (+0), also of premul_sum; 1 of a product;
+// the largest value, infinity where there is one, of a min, the lowest of a max, and with the largest index
+// of minloc and maxloc; all bits of band; true of land; 0 of bor, bxor, lor, lxor. bool has 0 and 1. avg: dst
+// is left alone.
+void fill_identity(void* dst, size_t count, Dtype dtype, ReduceOp op);
+
 // Conversions of `count` elements; any alignment, no overlap. NaNs become the target's one quiet NaN.
 void f16_to_f32(void* f32, const void* f16, size_t count);
 void bf16_to_f32(void* f32, const void* bf16, size_t count);

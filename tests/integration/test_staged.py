@@ -79,7 +79,7 @@ class Case:
             if in_place and (kind == "reduce_scatter" or kind == "scatter" and rank == self.root):
                 self.out = self.x[rank * count:(rank + 1) * count]
         # Its out is not looked at, and may be anything.
-        self.only_sends = kind in ("gather", "gatherv") and rank != self.root or kind == "exclusive_scan" and rank == 0
+        self.only_sends = kind in ("gather", "gatherv") and rank != self.root
         self.apart = mine if self.only_sends or (not in_place and kind != "broadcast") else None
 
     def values(self, rank, count):
@@ -114,9 +114,10 @@ class Case:
         elif self.kind == "all_to_all":
             mine = slice(rank * count, (rank + 1) * count)
             check(self.out, np.concatenate([self.values(r, count * size)[mine] for r in range(size)]), what)
-        elif self.kind == "scan" or self.kind == "exclusive_scan" and rank > 0:
+        elif self.kind in ("scan", "exclusive_scan"):
             ranks = rank + (self.kind == "scan")
-            check(self.out, reduced(self.dtype, "sum", ranks, count, salt=self.turn), what)
+            want = reduced(self.dtype, "sum", ranks, count, salt=self.turn) if ranks else np.zeros_like(self.out)
+            check(self.out, want, what)
         elif self.kind == "scatterv":
             begin = sum(self.counts[:rank])
             check(self.out, self.values(self.root, sum(self.counts))[begin:begin + self.counts[rank]], what)

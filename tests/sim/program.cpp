@@ -227,8 +227,10 @@ std::string Program::wrong_result(const Step& step, uint32_t rank) const {
         case OpKind::scan:
         case OpKind::exclusive_scan: {
             const uint32_t ranks = d.kind == OpKind::scan ? rank + 1 : rank;
-            for (uint64_t i = 0; i < d.count && ranks > 0; ++i)
-                if (!Reference::reduced(at(i), step.salt, ranks, i, d.dtype, d.op)) return bad(i);
+            for (uint64_t i = 0; i < d.count; ++i)
+                if (ranks == 0 ? at(i) != Reference::identity(d.dtype, d.op)
+                               : !Reference::reduced(at(i), step.salt, ranks, i, d.dtype, d.op))
+                    return bad(i);
             break;
         }
         case OpKind::scatter:

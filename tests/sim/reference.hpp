@@ -83,7 +83,38 @@ struct Reference {
         } while (width(d.dtype) > 8);
         do {
             d.op = static_cast<ReduceOp>(random.below(static_cast<uint64_t>(reduce::reduce_op_count)));
-        } while (!reduce::may_reduce(d.dtype, d.op));
+        } while (!may(d.kind, d.dtype, d.op));
+    }
+    // Rank 0 of an exclusive scan has no ranks to divide by.
+    static bool may(OpKind kind, Dtype dtype, ReduceOp op) {
+        return reduce::may_reduce(dtype, op) && (kind != OpKind::exclusive_scan || op != ReduceOp::avg);
+    }
+    // What an exclusive scan gives rank 0: written down bit by bit, of types of at most 8 bytes.
+    static uint64_t identity(Dtype d, ReduceOp op) {
+        const size_t bits = 8 * width(d);
+        const uint64_t ones = bits == 64 ? UINT64_MAX : (uint64_t{1} << bits) - 1,
+                       top = uint64_t{1} << (bits - 1);
+        if (d == Dtype::boolean)
+            return op == ReduceOp::min || op == ReduceOp::band || op == ReduceOp::land ? 1 : 0;
+        if (d == Dtype::f32_i32)
+            return 0x7fff'ffff'0000'0000 | (op == ReduceOp::minloc ? 0x7f80'0000 : 0xff80'0000);
+        if (d == Dtype::i32_i32)
+            return 0x7fff'ffff'0000'0000 | (op == ReduceOp::minloc ? 0x7fff'ffff : 0x8000'0000);
+        const auto of_float = [&](uint64_t one, uint64_t infinity) {
+            if (op == ReduceOp::prod) return one;
+            if (op == ReduceOp::min) return infinity;
+            return op == ReduceOp::max ? infinity | top : 0;
+        };
+        if (d == Dtype::f64) return of_float(0x3ff0'0000'0000'0000, 0x7ff0'0000'0000'0000);
+        if (d == Dtype::f32) return of_float(0x3f80'0000, 0x7f80'0000);
+        if (d == Dtype::f16) return of_float(0x3c00, 0x7c00);
+        if (d == Dtype::bf16) return of_float(0x3f80, 0x7f80);
+        if (d == Dtype::f8e4m3fn) return of_float(0x38, 0x7e);
+        if (d == Dtype::f8e5m2) return of_float(0x3c, 0x7c);
+        if (op == ReduceOp::prod || op == ReduceOp::land) return 1;
+        if (op == ReduceOp::min) return is_signed(d) ? ones >> 1 : ones;
+        if (op == ReduceOp::max) return is_signed(d) ? top : 0;
+        return op == ReduceOp::band ? ones : 0;
     }
     static bool is_signed(Dtype d) {
         return d == Dtype::i8 || d == Dtype::i16 || d == Dtype::i32 || d == Dtype::i64;

@@ -200,8 +200,7 @@ class Collectives(Calls):
                        scalar: Number | None = None, timeout: float | None = None, match_id: int = 0,
                        user_data: int = 0, priority: int | None = None) -> Any:
         """out[i] is the reduction of values[i] of all ranks below this one. Returns out; None: values itself (in place).
-        Rank 0 has no output: out, or values in place, stays as it is there. Raises ValueError for memory that does
-        not fit, and nexar.Error."""
+        Raises ValueError for memory that does not fit, and nexar.Error."""
         if (scalar is None and timeout is None and match_id == 0 and priority is None and not self._dropped):
             done = _quick.sides(12, self._gate, self._handle, values, out, OPS.get(op, -1), 0, 1, 1)
             if done is not NotImplemented:

@@ -25,7 +25,7 @@ ROWS = {row.name: row for row in (
     Row(9, "gather", "in_out", "one", "all_at_root", "block_of_out", False, True),
     Row(10, "scatter", "in_out", "all_at_root", "one", "block_of_in", False, True),
     Row(11, "scan", "in_out", "one", "one", "same", True, False),
-    Row(12, "exclusive_scan", "in_out", "one", "one_after_first", "same", True, False),
+    Row(12, "exclusive_scan", "in_out", "one", "one", "same", True, False),
     Row(13, "all_gatherv", "in_out_counts", "own", "packed", "block_of_out", False, False),
     Row(14, "gatherv", "in_out_counts", "own", "packed_at_root", "block_of_out", False, True),
     Row(15, "scatterv", "in_out_counts", "packed_at_root", "own", "block_of_in", False, True),

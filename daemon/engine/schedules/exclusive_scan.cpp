@@ -1,4 +1,4 @@
-// exclusive_scan: see scan_steps.hpp. Rank 0 has no output.
+// exclusive_scan: see scan_steps.hpp. Rank 0 gets the identity; there is no avg.
 #include "engine/schedules/scan_steps.hpp"
 
 namespace nexar::engine {

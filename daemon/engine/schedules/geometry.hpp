@@ -124,6 +124,12 @@ class Geometry {
         if (op_.descriptor.op == ReduceOp::avg) job.dsts = std::move(results);
         return job;
     }
+    // What an exclusive scan gives rank 0, before which there is none.
+    WorkerJob identity(link::Extents result) const {
+        WorkerJob job = empty(WorkerJob::Kind::identity);
+        job.dsts = {std::move(result)};
+        return job;
+    }
 
   private:
     // What a combination with another rank's input would do to it, nothing does to the only one.

@@ -23,7 +23,8 @@ Scan scan_of(const TwoLevelOp& op, const Geometry& at, bool exclusive) {
     out.exclusive = exclusive;
     out.chunk_bytes = op.plan.chunk_bytes;
     for (const LocalBuffers& local : op.locals)
-        out.ranks.push_back({at.rows(local.in), local.out.at ? at.rows(local.out) : Extents{}, local.scalar});
+        out.ranks.push_back(
+            {at.rows(local.in), exclusive && local.rank == 0 ? Extents{} : at.rows(local.out), local.scalar});
     return out;
 }
 
@@ -66,12 +67,13 @@ Task<> scan_steps(MeshLane& lane, const TwoLevelOp& op, Geometry at, bool exclus
     else
         co_await scan_alone(lane, scan);
 
+    // Rank 0's output may be its input's memory, which is not used any more.
     std::vector<Op*> finished;
-    for (size_t i = 0; i < op.locals.size(); ++i) {
-        if (scan.ranks[i].out.empty()) continue;
-        const uint32_t ranks = op.locals[i].rank + (exclusive ? 0 : 1);  // in the result
-        std::vector<Extents> results(1, scan.ranks[i].out);
-        finished.push_back(&lane.job(at.finish(std::move(results), ranks)));
+    for (const LocalBuffers& local : op.locals) {
+        std::vector<Extents> results(1, at.rows(local.out));
+        const bool is_empty = exclusive && local.rank == 0;
+        finished.push_back(&lane.job(is_empty ? at.identity(std::move(results[0]))
+                                              : at.finish(std::move(results), local.rank + 1)));
     }
     co_await all(finished);
     co_return ok();

@@ -138,10 +138,10 @@ struct Rank {
             return fail("scatter") == 0;
         return all_right(out, round, [&](uint64_t i) { return element(rank, i, round); });
     }
-    // In place and, without this rank, apart; rank 0 names no output for the latter.
+    // In place and, without this rank, apart.
     bool scans(uint64_t count, uint64_t round) const {
         const std::vector<float> in = values(count, round);
-        std::vector<float> with = in, below(rank == 0 ? 0 : count);
+        std::vector<float> with = in, below(count);
         if (nexar_scan(group, with.data(), with.data(), count, NEXAR_F32, NEXAR_SUM, nullptr) != NEXAR_OK ||
             nexar_exclusive_scan(group, in.data(), below.data(), count, NEXAR_F32, NEXAR_SUM, nullptr) !=
                 NEXAR_OK)

@@ -60,7 +60,7 @@ TEST_CASE("the sides of a rank have the blocks that the row states") {
     REQUIRE(sides(OpKind::scan, false) == Pair{1, 1});
     REQUIRE(sides(OpKind::exclusive_scan, false) == Pair{1, 1});
     const SideBlocks first = blocks_of(row_of(OpKind::exclusive_scan), 7, 0, 0);
-    REQUIRE(std::pair{first.in, first.out} == Pair{1, 0});
+    REQUIRE(std::pair{first.in, first.out} == Pair{1, 1});
     REQUIRE(sides(OpKind::send, false) == Pair{1, 0});
     REQUIRE(sides(OpKind::recv, false) == Pair{0, 1});
 }

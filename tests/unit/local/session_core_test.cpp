@@ -52,6 +52,9 @@ TEST_CASE("every field of a descriptor is validated, and the answer names it", "
     CHECK((d.op = 5, refused(d)) ==
           "-101 f32 has no reduction band; allowed: sum, prod, min, max, avg, premul_sum");
     d = all_reduce(100);
+    CHECK((d.kind = NEXAR_OP_EXCLUSIVE_SCAN, d.op = 4, refused(d)) ==
+          "-101 exclusive_scan has no reduction avg; allowed: sum, and a division by this rank's number");
+    d = all_reduce(100);
     CHECK((d.scalar = 1, refused(d)) == "-101 scalar is 1; allowed: 0, all_reduce has none");
     d = all_reduce(100);
     CHECK((d.op = 13, d.scalar = uint64_t{1} << 32, refused(d)) ==
