@@ -17,9 +17,9 @@
  *             nexar_op_options) it always is. Better: a group per thread, opened under another name.
  *             Messages may be sent and received on one group by any number of threads.
  *   Blocking  Nothing blocks except: nexar_session_open and nexar_group_open; short exchanges with the local
- *             daemon (nexar_group_node, nexar_group_free, nexar_group_abort, nexar_alloc, nexar_free,
- *             nexar_register_memfd, nexar_unregister); blocking operations; and the waits. There are no hidden threads
- *             and no signal handlers.
+ *             daemon (nexar_group_node, nexar_group_free, nexar_group_abort, nexar_message_free, nexar_alloc,
+ *             nexar_free, nexar_register_memfd, nexar_unregister); blocking operations; and the waits. There are no
+ *             hidden threads and no signal handlers.
  *   Timeouts  int64_t milliseconds, the same everywhere: NEXAR_TIMEOUT_DEFAULT, NEXAR_TIMEOUT_NONE, 0: do not
  *             wait, or a positive number. A collective refuses 0, because its ranks never arrive in one instant.
  *             No call hangs: when the daemon's process ends, every pending call ends at once with
@@ -331,9 +331,9 @@ typedef struct nexar_completion {
     nexar_group* group;    /* of the operation; of nexar_group_open_start: the new group, which you free */
     uint64_t sequence;     /* collective: its number in the group, from 0; otherwise, and of one that was refused
                               before it got a number (as by a finished group), NEXAR_NO_SEQUENCE */
-    uint64_t bytes;        /* recv: received; otherwise 0 */
-    uint64_t tag;          /* recv: of the message; otherwise 0 */
-    uint32_t source;       /* recv: rank that sent it; otherwise NEXAR_ANY_SOURCE */
+    uint64_t bytes;        /* of the message that was received, or that a probe has found; otherwise 0 */
+    uint64_t tag;          /* its tag; otherwise 0 */
+    uint32_t source;       /* the rank that sent it; otherwise NEXAR_ANY_SOURCE */
     uint32_t epoch;        /* of the group */
 } nexar_completion;
 #define NEXAR_COMPLETION_INIT \
@@ -564,7 +564,8 @@ NEXAR_API nexar_status nexar_group_node(nexar_group* group, uint32_t rank, char*
 
 /* ==== Operations: common options ====
  * Each operation has two functions: nexar_x(..., options) blocks until it has ended and returns its status,
- * nexar_x_start(..., options, &request) returns at once. options may be NULL. */
+ * nexar_x_start(..., options, &request) returns at once; nexar_sendrecv and nexar_mprobe only block. options may be
+ * NULL. */
 
 enum {
     NEXAR_PRIORITY_DEFAULT = -1, /* the operation's own; the only one that is accepted yet */
@@ -807,7 +808,7 @@ NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_barrier_start(nexar_group* group, 
 /* ==== Messages between two ranks ====
  * Messages of one pair of ranks with one tag arrive in the order in which they were sent; a receive takes the
  * oldest that matches. A send ends when the receive that matched it has the data: two ranks that first send to each
- * other and then receive must use nexar_send_start. A message to oneself is allowed.
+ * other and then receive must use nexar_sendrecv, or nexar_send_start. A message to oneself is allowed.
  * timeout_ms 0: a receive takes only a message that has arrived; a send succeeds only if its receive waits already.
  * The receiver's host decides that: a send to another host waits for its answer, and one that is not matched ends with
  * TIMED_OUT and is not delivered. A message that is matched has the group's time-out to arrive.
@@ -836,6 +837,79 @@ NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_recv(nexar_group* group, void* dat
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_recv_start(nexar_group* group, void* data, uint64_t count,
                                                          nexar_dtype dtype, uint32_t from, uint64_t tag,
                                                          const nexar_op_options* options, nexar_request* request);
+
+/* Sends and receives in one call, so that ranks which exchange data cannot wait for each other: a receive and a send
+ * that are in progress at the same time. in and out must not overlap. Ends when both have ended; options are those of
+ * each. completion, which may be NULL, is the receive's, and written when the receive has succeeded. Status: the
+ * send's if that failed, else the receive's; a failure of one does not end the other. Without _start: start a receive
+ * and a send.
+ *   TABLE_FULL, NO_MEMORY   no room for both: nothing was sent or received */
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_sendrecv(nexar_group* group, const void* in, uint64_t send_count,
+                                                       nexar_dtype send_dtype, uint32_t to, uint64_t send_tag,
+                                                       void* out, uint64_t receive_count, nexar_dtype receive_dtype,
+                                                       uint32_t from, uint64_t receive_tag,
+                                                       nexar_completion* completion, const nexar_op_options* options);
+
+/* A message whose memory is in pieces, one after the other, each of data and count elements. A message is the same in
+ * whatever pieces it is sent and received; a shorter one than the pieces of a receive fills the first of them. The
+ * array is read before the call returns. Each piece is in ordinary memory or in memory of nexar_alloc or
+ * nexar_register_memfd, where it is used in place. piece_count may be 0, a piece's count too.
+ *   INVALID_ARGUMENT   also: pieces is NULL or has more than NEXAR_PIECES_MAX; pieces of a receive overlap */
+#define NEXAR_PIECES_MAX 256
+typedef struct nexar_piece {
+    void* data;
+    uint64_t count;
+} nexar_piece;
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_sendv(nexar_group* group, const nexar_piece* pieces,
+                                                    uint64_t piece_count, nexar_dtype dtype, uint32_t to,
+                                                    uint64_t tag, const nexar_op_options* options);
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_sendv_start(nexar_group* group, const nexar_piece* pieces,
+                                                          uint64_t piece_count, nexar_dtype dtype, uint32_t to,
+                                                          uint64_t tag, const nexar_op_options* options,
+                                                          nexar_request* request);
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_recvv(nexar_group* group, const nexar_piece* pieces,
+                                                    uint64_t piece_count, nexar_dtype dtype, uint32_t from,
+                                                    uint64_t tag, nexar_completion* completion,
+                                                    const nexar_op_options* options);
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_recvv_start(nexar_group* group, const nexar_piece* pieces,
+                                                          uint64_t piece_count, nexar_dtype dtype, uint32_t from,
+                                                          uint64_t tag, const nexar_op_options* options,
+                                                          nexar_request* request);
+
+/* Waits until a message is there that nexar_recv with the same from and tag would take, and leaves it: completion has
+ * its source, tag and bytes. timeout_ms 0 does not wait: TIMED_OUT if there is none. A message for which a receive
+ * waits is never found. Between the probe and the receive another thread may take the message: see nexar_mprobe.
+ * PEER_LOST as nexar_recv. A send with timeout_ms 0 needs a receive that waits, and is not found, here and below. */
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_probe(nexar_group* group, uint32_t from, uint64_t tag,
+                                                    nexar_completion* completion, const nexar_op_options* options);
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_probe_start(nexar_group* group, uint32_t from, uint64_t tag,
+                                                          const nexar_op_options* options, nexar_request* request);
+
+/* As nexar_probe, and sets the message apart: no receive and no probe of any thread finds it any more, until
+ * nexar_mrecv takes it or nexar_message_free puts it back to its place, where it is older than what came later. Its
+ * send stays pending, with its deadline. A rank may have set 256 messages apart (TABLE_FULL). When it leaves the
+ * group, or its session ends, they are as messages that nobody received. A nexar_message is a number, good on the rank
+ * that got it, in this group; 0 is never one. completion may be NULL. Without _start: where a program must not block,
+ * it starts a probe, and calls this with timeout_ms 0 when that has ended; TIMED_OUT then: another thread was first. */
+typedef uint64_t nexar_message;
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_mprobe(nexar_group* group, uint32_t from, uint64_t tag,
+                                                     nexar_message* message, nexar_completion* completion,
+                                                     const nexar_op_options* options);
+
+/* Receives the message that nexar_mprobe has set apart; as nexar_recv in all else. The message's number ends with it,
+ * however it ends: after TIMED_OUT and CANCELLED the message is back at its place.
+ *   BAD_HANDLE   the message was received or freed, or never was one of this rank
+ *   ABORTED      its sender took it back: it cancelled, or its deadline passed */
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_mrecv(nexar_group* group, nexar_message message, void* data,
+                                                    uint64_t count, nexar_dtype dtype, nexar_completion* completion,
+                                                    const nexar_op_options* options);
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_mrecv_start(nexar_group* group, nexar_message message, void* data,
+                                                          uint64_t count, nexar_dtype dtype,
+                                                          const nexar_op_options* options, nexar_request* request);
+
+/* Puts the message back: the next receive that matches it may take it. A short exchange with the local daemon.
+ *   BAD_HANDLE   as nexar_mrecv */
+NEXAR_API nexar_status nexar_message_free(nexar_group* group, nexar_message message);
 
 /* ==== Requests ====
  * A request from nexar_x_start is pending until its operation has ended, has the same status from then on, and holds

@@ -36,7 +36,7 @@ Result<void> check_codes(const Group& group, const Operation& o) {
     if (o.peer >= group.size && !any)
         return fail(Errc::invalid_argument,
                     "rank " + std::to_string(o.peer) + " is not in a group of " + std::to_string(group.size));
-    if (!row.collective && !row.any_source && o.tag == NEXAR_ANY_TAG)
+    if (o.kind == NEXAR_OP_SEND && o.tag == NEXAR_ANY_TAG)
         return fail(Errc::invalid_argument, "a message cannot be sent with NEXAR_ANY_TAG");
     return {};
 }
@@ -81,7 +81,59 @@ Result<SideElements> bytes_of_sides(const Group& group, const Operation& o, cons
     return bytes;
 }
 
+// Without empty ones. An error names the piece.
+Result<std::vector<Span>> read_pieces(const Operation& o, uint64_t element) {
+    if (o.piece_count > NEXAR_PIECES_MAX || (!o.pieces && o.piece_count != 0))
+        return fail(Errc::invalid_argument, !o.pieces && o.piece_count != 0
+                                                ? "pieces is NULL"
+                                                : "piece_count is " + std::to_string(o.piece_count) +
+                                                      "; allowed: 0 to " + std::to_string(NEXAR_PIECES_MAX));
+    std::vector<Span> out;
+    for (uint64_t i = 0; i < o.piece_count; ++i) {
+        const nexar_piece& piece = o.pieces[i];
+        uint64_t bytes = 0;
+        if (__builtin_mul_overflow(piece.count, element, &bytes) || bytes >> 62 != 0)
+            return fail(Errc::invalid_argument, "the count of piece " + std::to_string(i) + " is " +
+                                                    std::to_string(piece.count) +
+                                                    ": that many bytes do not exist");
+        if (bytes == 0) continue;
+        if (!piece.data)
+            return fail(Errc::invalid_argument, "the data of piece " + std::to_string(i) + " is NULL");
+        out.push_back({static_cast<const std::byte*>(piece.data), bytes});
+    }
+    return out;
+}
+
+Result<void> check_apart(std::vector<Span> pieces) {
+    std::ranges::sort(pieces, {}, &Span::data);
+    for (size_t i = 1; i < pieces.size(); ++i)
+        if (pieces[i - 1].overlaps(pieces[i]))
+            return fail(Errc::invalid_argument, "pieces of the output overlap");
+    return {};
+}
+
+// Of no pieces and of one this makes an ordinary message.
+Result<Checked> check_pieces(const Group& group, const Operation& o) {
+    NEXAR_TRY_VOID(check_codes(group, o));
+    Checked out;
+    out.element = dtype_size(o.dtype);
+    out.align = find_type(static_cast<uint64_t>(o.dtype))->align;
+    NEXAR_TRY(out.pieces, read_pieces(o, out.element));
+    uint64_t bytes = 0;
+    for (const Span& piece : out.pieces)
+        if ((bytes += piece.bytes) >> 62 != 0)
+            return fail(Errc::invalid_argument, "the pieces are together too large");
+    const bool sends = row_of(o).in == SideSize::one;
+    if (!sends) NEXAR_TRY_VOID(check_apart(out.pieces));
+    out.count = bytes / out.element;
+    Span& side = sends ? out.in : out.out;
+    if (!out.pieces.empty()) side = out.pieces[0];
+    if (out.pieces.size() == 1) out.pieces.clear();
+    return out;
+}
+
 Result<Checked> check(const Group& group, const Operation& o) {
+    if (o.in_pieces) return check_pieces(group, o);
     NEXAR_TRY_VOID(check_codes(group, o));
     Checked out;
     out.element = dtype_size(o.dtype);
@@ -201,8 +253,8 @@ Result<OpOptions> read_op_options(const Operation& o, const nexar_op_options* gi
     return out;
 }
 
-Result<Slot> start(Session& session, const Group& group, const Operation& o, bool blocking,
-                   const OpOptions& options) {
+Result<Taken> prepare(Session& session, const Group& group, const Operation& o, bool blocking,
+                      const OpOptions& options) {
     NEXAR_TRY(Checked checked, check(group, o));
     NEXAR_TRY(checked.in_place, in_place(o, checked));
     if (auto error = session.unusable()) return fail(*error);
@@ -224,7 +276,14 @@ Result<Slot> start(Session& session, const Group& group, const Operation& o, boo
     d.timeout_ns = options.timeout_ns;
     NEXAR_TRY(const Plan plan, make_plan(session, group, checked, blocking, d));
     const Holder holder = blocking ? Holder::call : Holder::handle;
-    return session.submit(d, plan, {options.user_data, group.handle, group.epoch, holder, group.name});
+    return session.take(d, plan, {options.user_data, group.handle, group.epoch, holder, group.name});
+}
+
+Result<Slot> start(Session& session, const Group& group, const Operation& operation, bool blocking,
+                   const OpOptions& options) {
+    NEXAR_TRY(Taken taken, prepare(session, group, operation, blocking, options));
+    NEXAR_TRY_VOID(session.submit_taken(taken));
+    return taken.slot;
 }
 
 }  // namespace nexar::c

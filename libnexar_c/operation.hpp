@@ -18,8 +18,11 @@ struct Operation {
     const uint64_t* counts = nullptr;  // of a row that has_counts(): one for each rank; else what is sent
     const uint64_t* receive_counts = nullptr;  // of a row that has_own_counts()
     nexar_reduce_op op = NEXAR_SUM;
-    uint32_t peer = 0;  // root, destination or source
-    uint64_t tag = 0;
+    uint32_t peer = 0;                    // root, destination or source
+    uint64_t tag = 0;                     // of a row of_apart: the number of the message
+    const nexar_piece* pieces = nullptr;  // sendv, recvv: instead of `in` or `out`, and of `count`
+    uint64_t piece_count = 0;
+    bool in_pieces = false;
 };
 
 // nexar_op_options, checked; in the daemon's units.
@@ -32,7 +35,11 @@ struct OpOptions {
 nexar_op_options op_defaults();
 Result<OpOptions> read_op_options(const Operation& operation, const nexar_op_options* given);
 
-// `blocking`: the caller waits for this operation at once.
+// Checks the arguments, takes memory and a slot, and fills it. `blocking`: the caller waits for it at once.
+// The caller submits it (Session::submit_taken) or drops it (Session::drop_taken).
+Result<Taken> prepare(Session& session, const Group& group, const Operation& operation, bool blocking,
+                      const OpOptions& options);
+// And submits it.
 Result<Slot> start(Session& session, const Group& group, const Operation& operation, bool blocking,
                    const OpOptions& options);
 uint64_t dtype_size(nexar_dtype dtype);

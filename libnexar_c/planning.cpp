@@ -54,6 +54,8 @@ class Planner {
 
   private:
     Result<void> plan_sides(bool blocking);
+    Result<void> plan_pieces();
+    Result<void> copy_pieces(std::vector<nexar_shm_piece>& list, PlanPieces& plan, bool sends);
     Result<void> lend_counts();
     Result<void> find_regions();
     uint64_t bytes_to_copy() const;
@@ -80,8 +82,60 @@ class Planner {
 };
 
 Result<void> Planner::plan(bool blocking) {
+    if (!checked_.pieces.empty()) return plan_pieces();
     NEXAR_TRY_VOID(lend_counts());
     return plan_sides(blocking);
+}
+
+// Pieces in regions stay there, the others share one block.
+Result<void> Planner::plan_pieces() {
+    const auto pieces = std::make_shared<PlanPieces>();
+    result.pieces = pieces;  // before a piece is in use
+    std::vector<nexar_shm_piece> list;
+    for (const Span& span : checked_.pieces) {
+        nexar_shm_extent extent{};
+        Region* region = nullptr;
+        NEXAR_TRY(const bool in_place, use_region(session_, span, checked_.align, extent, region));
+        if (region) pieces->in_use.push_back(region);
+        list.push_back({in_place ? extent.region : 0, extent.offset, span.bytes});
+        pieces->pieces.push_back({nullptr, nullptr, span.bytes});
+    }
+    NEXAR_TRY_VOID(copy_pieces(list, *pieces, row().in == SideSize::one));
+    const uint64_t bytes = list.size() * sizeof list[0];
+    NEXAR_TRY(result.scratch[2], take_scratch(bytes));
+    std::memcpy(result.scratch[2].data(), list.data(), bytes);
+    point_to(descriptor_.args, result.scratch[2], 0);
+    descriptor_.args.entries = static_cast<uint32_t>(list.size());
+    return {};
+}
+
+Result<void> Planner::copy_pieces(std::vector<nexar_shm_piece>& list, PlanPieces& plan, bool sends) {
+    constexpr uint64_t align = 64;
+    const auto room_of = [](const nexar_shm_piece& piece) {
+        return piece.region != 0 ? 0 : (piece.bytes + align - 1) / align * align;
+    };
+    uint64_t room = 0;
+    for (const nexar_shm_piece& piece : list) room += room_of(piece);
+    if (room == 0) return {};
+    NEXAR_TRY(result.scratch[0], take_scratch(room));
+    const ScratchBlock& block = result.scratch[0];
+    uint64_t at = 0;
+    for (size_t i = 0; i < list.size(); ++i) {
+        const uint64_t taken = room_of(list[i]);
+        if (taken == 0) continue;
+        const Span& span = checked_.pieces[i];
+        if (sends) {
+            std::memcpy(block.data() + at, span.data, span.bytes);
+            session_.count_copy(span.bytes);
+        } else {
+            plan.pieces[i].to = const_cast<std::byte*>(span.data);
+            plan.pieces[i].from = block.data() + at;
+        }
+        list[i].region = block.region->id;
+        list[i].offset = block.offset + at;
+        at += taken;
+    }
+    return {};
 }
 
 // The daemon reads the lists when it takes the operation, which may be after this call.

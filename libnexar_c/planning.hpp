@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "core/counts.hpp"
 #include "core/result.hpp"
@@ -32,6 +33,7 @@ struct Checked {
     std::optional<Counts> counts;
     std::optional<OwnCounts> own_counts;
     bool in_place = false;
+    std::vector<Span> pieces;  // two or more, none of them empty: the memory of the one side; else empty
 };
 
 // Fills in the descriptor's extents. `blocking`: the caller waits until the end, so it can stage.

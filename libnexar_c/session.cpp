@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "core/cores.hpp"
+#include "core/operations.hpp"
 #include "errors.hpp"
 #include "opening.hpp"
 #include "shm/words.hpp"
@@ -20,6 +21,26 @@ namespace {
 // Slots of a new session start above all generations of older sessions, so that a stale handle is recognized
 // when a new session has the index of its session.
 std::atomic<uint64_t> generation_floor{0};
+
+bool is_receive(uint8_t kind) {
+    return kind == NEXAR_OP_RECV || kind == NEXAR_OP_MRECV;
+}
+bool is_probe(uint8_t kind) {
+    return kind == NEXAR_OP_PROBE || kind == NEXAR_OP_MPROBE;
+}
+
+// The message's bytes into those pieces that are ordinary memory. Returns how many were copied.
+uint64_t copy_pieces(const PlanPieces& plan, uint64_t bytes) {
+    uint64_t copied = 0;
+    for (const PlanPieces::Piece& piece : plan.pieces) {
+        const uint64_t part = std::min(piece.bytes, bytes);
+        bytes -= part;
+        if (!piece.to || part == 0) continue;
+        std::memcpy(piece.to, piece.from, part);
+        copied += part;
+    }
+    return copied;
+}
 
 Error closed_error() {
     return Error{Errc::closed, "the session was closed", -1, -1, {}};
@@ -128,9 +149,10 @@ std::string Session::full_text(shm::SlotPool::For purpose) const {
 
 Result<Slot> Session::take_slot(uint8_t kind, const Plan& plan, const Label& label) {
     using For = shm::SlotPool::For;
-    const For purpose = kind < NEXAR_CMD_GROUP_OPEN    ? For::operation
+    const bool ends_at_once = kind > NEXAR_CMD_GROUP_OPEN || kind == NEXAR_OP_MESSAGE_FREE;
+    const For purpose = ends_at_once                   ? For::command
                         : kind == NEXAR_CMD_GROUP_OPEN ? For::opening
-                                                       : For::command;
+                                                       : For::operation;
     std::optional<shm::SlotPool::Taken> taken;
     for (;;) {
         if (auto error = unusable()) return fail(*error);
@@ -158,16 +180,27 @@ Result<Slot> Session::take_slot(uint8_t kind, const Plan& plan, const Label& lab
 
 Result<Slot> Session::submit(const nexar_shm_descriptor& descriptor, Plan plan, const Label& label,
                              const nexar_shm_payload* payload) {
+    NEXAR_TRY(const Taken taken, take(descriptor, std::move(plan), label, payload));
+    NEXAR_TRY_VOID(submit_taken(taken));
+    return taken.slot;
+}
+
+Result<Taken> Session::take(const nexar_shm_descriptor& descriptor, Plan plan, const Label& label,
+                            const nexar_shm_payload* payload) {
     auto slot = take_slot(descriptor.kind, plan, label);
     if (!slot) {
         release_plan(plan);
-        return slot;
+        return fail(slot.error());
     }
     shm::store_words(control_.slot(slot->index).descriptor, descriptor);
     if (payload) shm::store_words(control_.payload(slot->index), *payload);
+    return Taken{*slot, plan.stage};
+}
+
+Result<void> Session::submit_taken(const Taken& taken) {
     operations_.fetch_add(1, std::memory_order_relaxed);
-    if (plan.stage ? submit_staged(*slot, plan.stage) : push_submission(*slot)) return slot;
-    undo_submission(*slot);
+    if (taken.stage ? submit_staged(taken.slot, taken.stage) : push_submission(taken.slot)) return {};
+    undo_submission(taken.slot);
     return fail(*unusable());
 }
 
@@ -200,6 +233,11 @@ void Session::undo_submission(const Slot& slot) {
         request.generation.store(0, std::memory_order_release);
     }
     pool_.give_back(slot.index);
+}
+
+void Session::drop_taken(const Taken& taken) {
+    if (!unusable()) shm::store_release(control_.slot(taken.slot.index).state, uint32_t{NEXAR_SLOT_FREE});
+    undo_submission(taken.slot);
 }
 
 void Session::mark_pending(const Slot& slot) {
@@ -286,9 +324,9 @@ void Session::finish(Request& request, const Slot& slot) {
         const auto& detail = control_.detail(slot.index);
         if (outcome.result.status != NEXAR_OK) outcome.error = error_from(outcome.result.status, detail);
         if (outcome.result.has_detail) std::memcpy(outcome.node, detail.node, sizeof outcome.node);
-        if (outcome.kind < NEXAR_OP_SEND) c.sequence = outcome.result.sequence;
+        if (is_collective(outcome.kind)) c.sequence = outcome.result.sequence;
     }
-    if (!outcome.error && outcome.kind == NEXAR_OP_RECV) {
+    if (!outcome.error && (is_receive(outcome.kind) || is_probe(outcome.kind))) {
         c.bytes = outcome.result.bytes;
         c.tag = outcome.result.tag;
         c.source = outcome.result.source;
@@ -314,13 +352,14 @@ void Session::copy_out(Request& request, Outcome& outcome) {
         if (!outcome.error && lost_code_.load() == static_cast<int32_t>(Errc::closed))
             outcome.error = unusable();
     }
-    if (outcome.error || !request.plan.copy_to) return;
+    if (outcome.error || (!request.plan.copy_to && !request.plan.pieces)) return;
     // After close() the application's memory must not be written. (close() waits for a copy that has begun.)
     if (lost_code_.load(std::memory_order_acquire) == static_cast<int32_t>(Errc::closed)) {
         outcome.error = unusable();
         return;
     }
-    const bool received = request.kind.load(std::memory_order_relaxed) == NEXAR_OP_RECV;
+    const bool received = is_receive(request.kind.load(std::memory_order_relaxed));
+    if (request.plan.pieces) return count_copy(copy_pieces(*request.plan.pieces, outcome.result.bytes));
     const uint64_t bytes = received ? std::min<uint64_t>(request.plan.copy_bytes, outcome.result.bytes)
                                     : request.plan.copy_bytes;
     std::memcpy(request.plan.copy_to, request.plan.copy_from, bytes);
@@ -330,6 +369,8 @@ void Session::copy_out(Request& request, Outcome& outcome) {
 void Session::release_plan(const Plan& plan) {
     for (Region* region : plan.in_use)
         if (region) region->users.fetch_sub(1, std::memory_order_release);
+    if (plan.pieces)
+        for (Region* region : plan.pieces->in_use) region->users.fetch_sub(1, std::memory_order_release);
     // After the session is lost the daemon may still write to scratch memory; no new operation can use it,
     // because submit() fails.
     for (const ScratchBlock& block : plan.scratch)

@@ -37,14 +37,26 @@ struct AllocOptions {
     bool huge_pages = false;  // transparent huge pages, if the system has them for shared memory
 };
 
+// The memory of a message in pieces, which have the message's bytes one after the other.
+struct PlanPieces {
+    struct Piece {
+        void* to = nullptr;  // of a receive into ordinary memory; null: nothing is to be copied
+        const std::byte* from = nullptr;
+        uint64_t bytes = 0;
+    };
+    std::vector<Piece> pieces;
+    std::vector<Region*> in_use;  // as in Plan
+};
+
 // The memory of an operation, released at its completion.
 struct Plan {
     Region* in_use[2] = {nullptr, nullptr};  // regions whose users were raised
-    ScratchBlock scratch[3];                 // input, output, list of counts
+    ScratchBlock scratch[3];                 // input, output, list of counts or pieces
     void* copy_to = nullptr;                 // ordinary output memory
     const std::byte* copy_from = nullptr;
     uint64_t copy_bytes = 0;
-    Stage stage;  // empty: not staged; its windows are in `scratch`
+    std::shared_ptr<const PlanPieces> pieces{};  // null: the memory is not in pieces
+    Stage stage;                                 // empty: not staged; its windows are in `scratch`
 };
 
 struct Slot {
@@ -56,6 +68,12 @@ struct Slot {
 enum class Holder : uint8_t {
     handle,  // the application, which has the request's handle
     call     // the blocking call that made the request; the application never sees it
+};
+
+// A request that has its slot and its memory, and is not submitted yet.
+struct Taken {
+    Slot slot;
+    Stage stage;
 };
 
 // A request's handle: slot (12 bits), session (12), generation (36).
@@ -100,6 +118,11 @@ class Session {
     // Takes a slot, fills it and submits it. The plan is released at the completion, or here on failure.
     Result<Slot> submit(const nexar_shm_descriptor& descriptor, Plan plan, const Label& label = {},
                         const nexar_shm_payload* payload = nullptr);
+    // The same in two steps, so that a call may have two requests or none.
+    Result<Taken> take(const nexar_shm_descriptor& descriptor, Plan plan, const Label& label = {},
+                       const nexar_shm_payload* payload = nullptr);
+    Result<void> submit_taken(const Taken& taken);
+    void drop_taken(const Taken& taken);
     // Submits a command and waits for its completion.
     Result<Outcome> command(const nexar_shm_descriptor& descriptor,
                             const nexar_shm_payload* payload = nullptr, bool interruptible = false);

@@ -23,6 +23,7 @@ enum {
     NEXAR_SHM_REGIONS_MAX = 1024,      /* per session at once; numbers are never used again, 0: no memory */
     NEXAR_SHM_GROUPS_MAX = 256,        /* per session */
     NEXAR_SHM_GROUP_RANKS_MAX = 4096,
+    NEXAR_SHM_PIECES_MAX = 256, /* of a message's memory */
     NEXAR_SHM_NAME_BYTES = 128,
     NEXAR_SHM_SECRET_BYTES_MIN = 16, /* of a job's secret, if there is one */
     NEXAR_SHM_OP_BYTES = 24,
@@ -78,6 +79,13 @@ typedef struct nexar_shm_extent {
     uint64_t offset;
 } nexar_shm_extent;
 
+/* A piece of a message's memory, in the list that `args` names; `bytes` above 0, whole elements. */
+typedef struct nexar_shm_piece {
+    uint64_t region;
+    uint64_t offset;
+    uint64_t bytes;
+} nexar_shm_piece;
+
 /* Written by the client before SUBMITTED, copied once by the daemon [S3]. What is not used must be 0 [S14].
  */
 typedef struct nexar_shm_descriptor {
@@ -94,7 +102,9 @@ typedef struct nexar_shm_descriptor {
     int64_t timeout_ns; /* -1: the group's; 0: none */
     nexar_shm_extent in;
     nexar_shm_extent out;
-    nexar_shm_extent args;  /* one list of counts, or two: `entries` uint64_t, one per rank */
+    /* One list of counts, or two: `entries` uint64_t, one per rank. Of a message: `entries` nexar_shm_piece
+     * instead of `in` or `out`; 0: there are none. */
+    nexar_shm_extent args;
     uint32_t epoch;         /* the group's, as in result.group_epoch */
     uint32_t stage_windows; /* of each staged side; 0 when neither is staged */
     uint64_t scalar;        /* premul_sum: one element in the first bytes, the others 0 */
@@ -116,7 +126,7 @@ typedef struct nexar_shm_result {
      * how many segments are finished, counted from the first without a gap [S12]. */
     uint32_t stage;
     uint64_t sequence; /* a collective's number in its group; else NEXAR_SHM_NO_SEQUENCE */
-    uint64_t plan_hash;
+    uint64_t message;  /* MPROBE: the number of the message that it has set apart; otherwise 0 */
 } nexar_shm_result;
 
 /* 4 cache lines: state; descriptor (2 lines); result. */
@@ -286,6 +296,7 @@ static inline int nexar_shm_slots_valid(uint32_t slots) {
 #define NEXAR_SHM_ASSERT(...) _Static_assert(__VA_ARGS__, #__VA_ARGS__)
 #endif
 NEXAR_SHM_ASSERT(sizeof(nexar_shm_extent) == 16);
+NEXAR_SHM_ASSERT(sizeof(nexar_shm_piece) == 24);
 NEXAR_SHM_ASSERT(sizeof(nexar_shm_descriptor) == 128);
 NEXAR_SHM_ASSERT(sizeof(nexar_shm_result) == 64);
 NEXAR_SHM_ASSERT(sizeof(nexar_shm_slot) == NEXAR_SHM_SLOT_BYTES);

@@ -38,10 +38,14 @@ enum class FeatureRange : unsigned {
 constexpr uint64_t feature_bit(FeatureRange range, uint64_t index) {
     return uint64_t{1} << (static_cast<uint64_t>(range) + index);
 }
-// 0: every peer has it.
+// 0: every peer has it, or need not have it: of messages the other node sees offers only.
 constexpr uint64_t feature_of(OpKind kind) {
     const auto number = static_cast<uint64_t>(kind);
-    return number < base_operations ? 0 : feature_bit(FeatureRange::operations, number - base_operations);
+    const OpRow* row = find_operation(number);
+    const bool is_message = row != nullptr && !row->collective;
+    return number < base_operations || is_message
+               ? 0
+               : feature_bit(FeatureRange::operations, number - base_operations);
 }
 // All types and reductions of one release have one bit; those of the first came with this one.
 constexpr uint64_t feature_of_types(uint64_t type, uint64_t reduction) {

@@ -46,21 +46,33 @@ struct OpRow {
     bool reduces = false;
     bool rooted = false;
     bool any_source = false;  // a message's peer and tag may be left open
+    bool of_apart = false;    // its tag is the number of a message that was set apart; it has no peer
 };
 
 namespace operation_table {  // the words of the table's columns
 
 constexpr bool reduces = true, moves = false, rooted = true, unrooted = false, elements = true,
-               nothing = false, any = true, exact = false;
+               nothing = false;
+enum class Source : uint8_t { exact, any, apart };
 
 inline constexpr OpRow rows[] = {
 #define NEXAR_COLLECTIVE(number, name, NAME, summary, memory, in, out, in_place, reduction, root, agreed, \
                          ...)                                                                             \
     {OpKind::name, #name,  summary,   SideSize::in, SideSize::out, InPlace::in_place,                     \
      true,         agreed, reduction, root,         false},
-#define NEXAR_MESSAGE(number, name, NAME, summary, in, out, source)             \
-    {OpKind::name, #name, summary, SideSize::in, SideSize::out, InPlace::never, \
-     false,        true,  false,   false,        source},
+#define NEXAR_MESSAGE(number, name, NAME, summary, in, out, source)     \
+    {OpKind::name,                                                      \
+     #name,                                                             \
+     summary,                                                           \
+     SideSize::in,                                                      \
+     SideSize::out,                                                     \
+     InPlace::never,                                                    \
+     false,                                                             \
+     SideSize::in != SideSize::none || SideSize::out != SideSize::none, \
+     false,                                                             \
+     false,                                                             \
+     Source::source == Source::any,                                     \
+     Source::source == Source::apart},
 #include "operations.def"
 };
 
@@ -86,6 +98,10 @@ constexpr const OpRow& row_of(OpKind kind) {
 constexpr const char* name_of(OpKind kind) {
     const OpRow* row = find_operation(static_cast<uint64_t>(kind));
     return row != nullptr ? row->name : "unknown";
+}
+// A message whose memory may be in pieces.
+constexpr bool has_pieces(const OpRow& row) {
+    return !row.collective && row.has_elements;
 }
 constexpr bool is_collective(uint64_t number) {
     const OpRow* row = find_operation(number);

@@ -71,12 +71,21 @@ Result<void> Group::submit(LocalRank& local, const OpRequest& request) {
 }
 
 Result<void> Group::submit_message(const LocalRank& local, const OpRequest& request) {
+    if (request.descriptor.kind == OpKind::message_free) {  // ends at once
+        NEXAR_TRY_VOID(messages_.put_back(local.rank, request.tag));
+        complete(request.session, request.ticket, {});
+        return {};
+    }
     NEXAR_TRY(Count count, charge(local, 1));
-    if (request.descriptor.kind == OpKind::send)
-        messages_.send(local, request, std::move(count));
-    else
-        messages_.recv(local, request, std::move(count));
-    return {};
+    switch (request.descriptor.kind) {
+        case OpKind::send:
+            messages_.send(local, request, std::move(count));
+            return {};
+        case OpKind::mrecv:
+            return messages_.recv_apart(local, request, std::move(count));
+        default:
+            return messages_.recv(local, request, std::move(count));
+    }
 }
 
 // [N13] The first rank here that posts a collective pays for all, as its run has a row for each.

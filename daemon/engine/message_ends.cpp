@@ -31,6 +31,7 @@ Messages::Offers Messages::take_offers() {
 
 void Messages::drop_offer_of(const Send& send) {
     if (send.offer_at) take_offer(*send.offer_at);
+    if (send.apart != 0) withdraw_apart(apart_.find(send.apart));
 }
 
 void Messages::end(Send& send, const Error& error, bool notify) {
@@ -112,6 +113,8 @@ void Messages::on_completed(Recv& recv, const Result<void>& result) {
 void Messages::transferred(Recv& recv, const Result<void>& result) {
     if (result) return finish(recv, {});
     if (recv.end_error) return finish_early(recv);
+    if (recv.was_withdrawn && recv.kind == OpKind::mrecv)
+        return finish(recv, taken_back(recv.text(), recv.matched->message.src));
     if (result.error().code == Errc::mismatch) {  // a transfer that could not be posted
         refuse(*recv.matched, result.error());
         return finish(recv, result.error());
@@ -142,8 +145,10 @@ void Messages::finish(Recv& recv, Error error) {
         outcome.bytes = recv.matched->message.bytes;
         outcome.source = recv.matched->message.src;
         outcome.tag = recv.matched->message.tag;
+        outcome.message = recv.apart;
+        const bool takes_next = recv.kind == OpKind::recv || recv.kind == OpKind::mprobe;
         for (auto& earlier : recvs_) {
-            if (earlier.get() == &recv) break;
+            if (earlier.get() == &recv || !takes_next) break;
             earlier->overtaken = earlier->overtaken || earlier->wants(recv.matched->message);
         }
     }
@@ -168,6 +173,7 @@ void Messages::on_rank_gone(uint32_t rank) {
         if (offer->message.dst == rank) unwanted.push_back(take_offer(offer));
     }
     for (const Offer& offer : unwanted) refuse(offer, *gone);
+    drop_apart_to(rank, *gone);
     end_unoffered(any_rank, rank, *gone);
     std::vector<Recv*> own;
     for (auto& recv : recvs_)
@@ -187,6 +193,7 @@ void Messages::end_without_sender() {
 
 void Messages::fail_all(const Error& error) {
     take_offers();
+    while (!apart_.empty()) take_apart(apart_.begin());
     std::vector<Send*> sends;
     std::vector<Recv*> recvs;
     for (auto& send : sends_) sends.push_back(send.get());

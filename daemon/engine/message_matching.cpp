@@ -10,14 +10,28 @@
 namespace nexar::engine {
 
 bool Messages::fits(const Recv& recv, const wire::MessageOffer& offer) const {
-    return !recv.in_flight && !recv.end_error && recv.wants(offer);
+    return !recv.in_flight && !recv.end_error && recv.kind != OpKind::mrecv && recv.wants(offer);
+}
+
+// A send that does not wait needs a receive that does [X6].
+bool Messages::takes(const Recv& recv, const wire::MessageOffer& offer) const {
+    return fits(recv, offer) && recv.kind != OpKind::probe &&
+           !(recv.kind == OpKind::mprobe && offer.only_now);
+}
+
+void Messages::take(Recv& recv, Offer offer) {
+    recv.kind == OpKind::mprobe ? set_apart(recv, std::move(offer)) : begin_recv(recv, std::move(offer));
 }
 
 void Messages::match_recv(Recv& recv) {
     if (held_recvs_ > 0) return;  // match_again() follows
-    const auto it = std::ranges::find_if(offers_, [&](const Offer& o) { return fits(recv, o.message); });
+    const bool is_probe = recv.kind == OpKind::probe;
+    const auto it = std::ranges::find_if(offers_, [&](const Offer& o) {
+        return is_probe ? fits(recv, o.message) && !o.message.only_now : takes(recv, o.message);
+    });
     if (it != offers_.end()) {
-        return begin_recv(recv, take_offer(it));
+        if (is_probe) return report(recv, *it);
+        return take(recv, take_offer(it));
     }
     // Sends of a rank are offered before its departure is announced, so none is missed here.
     if (const auto gone = no_sender_left(recv, false)) end(recv, *gone);
@@ -48,10 +62,12 @@ void Messages::match_again() {
     end_without_sender();
 }
 
+// One of a message that was set apart never is: that message was out of the order.
 bool Messages::is_overtaken(const Recv& recv) const {
+    if (recv.kind == OpKind::mrecv) return false;
     return recv.overtaken ||
            std::any_of(Recvs::const_iterator(recv.at), recvs_.end(), [&](const auto& later) {
-               return later->in_flight && recv.wants(later->matched->message);
+               return later->in_flight && later->kind == OpKind::recv && recv.wants(later->matched->message);
            });
 }
 
@@ -79,7 +95,7 @@ void Messages::arrive(Offer offer) {
 void Messages::match(const Offer& offer) {
     if (held_recvs_ == 0)
         for (auto& recv : recvs_)
-            if (fits(*recv, offer.message)) return begin_recv(*recv, offer);
+            if (takes(*recv, offer.message)) return take(*recv, offer);
     if (held_recvs_ == 0 && offer.message.only_now)
         return refuse(offer, {Errc::timed_out,
                               "rank " + std::to_string(offer.message.dst) + " is not waiting for tag " +
@@ -88,7 +104,10 @@ void Messages::match(const Offer& offer) {
                               offer.message.dst,
                               -1,
                               {}});
-    keep_offer(offers_.end(), offer);
+    // At its place: it may have been set apart, and be older than others.
+    keep_offer(std::ranges::find_if(offers_, [&](const Offer& o) { return o.arrival > offer.arrival; }),
+               offer);
+    report_to_probes(offer);
 }
 
 Error Messages::mismatch_of(const Recv& recv, const wire::MessageOffer& offer) const {
@@ -140,15 +159,16 @@ void Messages::start_transfer(Recv& recv, const Offer& offer) {
     link::Batch batch;
     batch.first_handle = context.allot_handles(1);
     context.expect(batch.first_handle, recv);
-    batch.recvs.push_back({{key(offer.message.number), 0},
-                           facts.peers[offer.from.value],
-                           cls,
-                           agreement(offer.message),
-                           memory_of(recv.out, offer.message.bytes, recv.placeholder, context.scratch),
-                           facts.table.chunk_bytes,
-                           {},
-                           {},
-                           offer.was_begun});
+    batch.recvs.push_back(
+        {{key(offer.message.number), 0},
+         facts.peers[offer.from.value],
+         cls,
+         agreement(offer.message),
+         memory_of(recv.out, recv.pieces, offer.message.bytes, recv.placeholder, context.scratch),
+         facts.table.chunk_bytes,
+         {},
+         {},
+         offer.was_begun});
     context.ports.meshes[context.mesh_for(cls, offer.message.number, facts.bulk_shards)]->post(
         std::move(batch));
 }
@@ -157,8 +177,8 @@ void Messages::start_copy(Recv& recv, Send& send) {
     send.in_flight = true;
     send.copied_by = &recv;
     WorkerJob job;
-    job.dsts = {{{recv.out.place(), send.message.bytes}}};
-    job.srcs = {{{send.in.place(), send.message.bytes}}};
+    job.dsts = {extents_of(recv.out, recv.pieces, send.message.bytes)};
+    job.srcs = {extents_of(send.in, send.pieces, send.message.bytes)};
     job.origin = group_.work_origin(send.account, send.session);
     group_.context().submit_job(std::move(job), recv);
 }

@@ -30,6 +30,7 @@ void Messages::send(const LocalRank& from, const OpRequest& request, Count count
     send.session = request.session;
     send.ticket = request.ticket;
     send.in = request.in;
+    send.pieces = request.pieces;
     send.to = facts.layout.node_of(request.peer);
     send.posted = context.now;
     send.message.only_now = request.timeout == OpRequest::only_now;  // the receiver's node answers
@@ -98,7 +99,7 @@ void Messages::offer(Send& send) {
                            facts.peers[send.to.value],
                            class_of(bytes),
                            agreement(send.message),
-                           memory_of(send.in, bytes, send.placeholder, context.scratch),
+                           memory_of(send.in, send.pieces, bytes, send.placeholder, context.scratch),
                            facts.table.chunk_bytes,
                            send.account,
                            true});

@@ -1,6 +1,7 @@
 // The state of one send and of one receive, for the files of Messages only.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 
@@ -15,10 +16,12 @@ struct Messages::Send final : Pending, Alarm {
     Count count;                               // the request [N2]
     Sends::iterator at;                        // itself in sends_
     std::optional<Offers::iterator> offer_at;  // its message in offers_; empty: not there
+    uint64_t apart = 0;                        // the number of its message in apart_; 0: not there
     wire::MessageOffer message;
     SessionId session;
     uint64_t ticket = 0;
     MemoryRef in;
+    PiecesRef pieces;  // instead of `in`; null: there are none
     collectives::NodeIndex to;
     Time posted;
     Duration timeout{};         // the rank's own, or the group's; not above 0: none
@@ -37,8 +40,9 @@ struct Messages::Send final : Pending, Alarm {
 struct Messages::Recv final : Pending, Alarm {
     Recv(Messages& m, Timers& timers) : Alarm(timers), owner(m) {}
     Messages& owner;
-    Count count;         // the request [N2]
-    Recvs::iterator at;  // itself in recvs_
+    Count count;                 // the request [N2]
+    Recvs::iterator at;          // itself in recvs_
+    OpKind kind = OpKind::recv;  // or probe, mprobe, mrecv
     uint32_t rank = 0, source = any_rank;
     uint64_t tag = 0;
     bool any_tag = false, only_now = false;
@@ -47,6 +51,8 @@ struct Messages::Recv final : Pending, Alarm {
     SessionId session;
     uint64_t ticket = 0;
     MemoryRef out;
+    PiecesRef pieces;    // as in Send
+    uint64_t apart = 0;  // mprobe: the number of the message that it has set apart; 0: none yet
     Time posted;
     Duration timeout{};                             // as in Send
     bool in_flight = false;                         // the transfer is posted, or a copy runs
@@ -66,16 +72,31 @@ struct Messages::Recv final : Pending, Alarm {
     std::string text() const;
 };
 
+// The first `bytes` bytes of a message's memory, part by part.
+inline link::Extents extents_of(const MemoryRef& memory, const PiecesRef& pieces, uint64_t bytes) {
+    if (!pieces) return {{memory.place(), bytes}};
+    link::Extents out;
+    for (const MemoryRef& piece : *pieces) {
+        if (bytes == 0) break;
+        out.push_back({piece.place(), std::min(piece.bytes, bytes)});
+        bytes -= out.back().bytes;
+    }
+    return out;
+}
+
 // A transfer without bytes would end at once on both sides, so the sender would not know whether it was
 // received: one byte is sent.
 // `placeholder`: set when the message has no bytes.
-inline link::Extents memory_of(const MemoryRef& memory, uint64_t bytes,
+inline link::Extents memory_of(const MemoryRef& memory, const PiecesRef& pieces, uint64_t bytes,
                                std::optional<ScratchPool::Piece>& placeholder, ScratchPool& pool) {
-    if (bytes > 0) return {{memory.place(), bytes}};
+    if (bytes > 0) return extents_of(memory, pieces, bytes);
     placeholder.emplace(pool.take(1));
     *placeholder->place().resolve() = {};
     return {{placeholder->place(), 1}};
 }
+
+// What an mrecv ends with whose message its sender has withdrawn.
+Error taken_back(const std::string& what, uint32_t sender);
 
 // The numbers of one node's messages.
 inline uint64_t first_number(collectives::NodeIndex node) {

@@ -33,6 +33,11 @@ bool Messages::end_some(size_t& left) {
         const Offer offer = take_offer(offers_.begin());
         if (!group_.is_failed(offer.message.src)) refuse(offer, *group_.failed());
     }
+    for (; left > 0 && group_.failed() && !apart_.empty(); --left) {
+        const bool was_withdrawn = apart_.begin()->second.was_withdrawn;
+        const Offer offer = take_apart(apart_.begin());
+        if (!was_withdrawn && !group_.is_failed(offer.message.src)) refuse(offer, *group_.failed());
+    }
     for (; left > 0 && !sweeps_.empty(); --left) {
         if (next_send_ != sends_.end()) {
             end_by(sweeps_.front(), **next_send_++);

@@ -16,7 +16,7 @@ namespace nexar::engine {
 using collectives::NodeIndex;
 
 std::string Messages::Recv::text() const {
-    return "recv by rank " + std::to_string(rank) + " from " +
+    return name_of(kind) + (" by rank " + std::to_string(rank)) + " from " +
            (source == any_rank ? std::string("any rank") : "rank " + std::to_string(source)) +
            (any_tag ? ", any tag" : ", tag " + std::to_string(tag));
 }
@@ -87,11 +87,12 @@ Messages::Recv* Messages::find_recv(uint64_t number) {
 
 // ---- From this node's ranks ----
 
-void Messages::recv(const LocalRank& to, const OpRequest& request, Count count) {
+Messages::Recv& Messages::add_recv(const LocalRank& to, const OpRequest& request, Count count) {
     Context& context = group_.context();
     Recv& recv = *recvs_.emplace_back(std::make_unique<Recv>(*this, timers_));
     recv.count = std::move(count);
     recv.at = std::prev(recvs_.end());
+    recv.kind = request.descriptor.kind;
     recv.rank = to.rank;
     recv.source = request.peer;
     recv.tag = request.tag;
@@ -101,11 +102,21 @@ void Messages::recv(const LocalRank& to, const OpRequest& request, Count count) 
     recv.session = request.session;
     recv.ticket = request.ticket;
     recv.out = request.out;
+    recv.pieces = request.pieces;
     recv.posted = context.now;
     recv.only_now = request.timeout == OpRequest::only_now;
     recv.timeout = request.timeout < Duration{0} ? group_.facts.timeouts.collective : request.timeout;
     recv.wake_at(deadline(recv.timeout));
-    match_recv(recv);
+    return recv;
+}
+
+Result<void> Messages::recv(const LocalRank& to, const OpRequest& request, Count count) {
+    if (request.descriptor.kind == OpKind::mprobe && apart_of(to.rank) >= apart_max)
+        return fail(Errc::table_full, "rank " + std::to_string(to.rank) + " has set " +
+                                          std::to_string(apart_max) +
+                                          " messages apart, the most: receive or free one first");
+    match_recv(add_recv(to, request, std::move(count)));
+    return {};
 }
 
 Time Messages::deadline(Duration timeout) const {
@@ -195,6 +206,7 @@ void Messages::on_withdraw(NodeIndex from, const wire::MessageWithdraw& message)
         return_credit(*at);
         take_offer(at);
     }
+    withdraw_apart(from, message.number);
     withdraw(message.number);
     Recv* recv = find_recv(message.number);
     if (recv == nullptr || recv->matched->from != from || !recv->in_flight) return;
@@ -259,7 +271,12 @@ void Messages::check_invariants() const {
         NEXAR_CHECK(!recv->in_flight || recv->matched);
         if (is_over) NEXAR_CHECK(recv->in_flight || recv->end_error);
     }
-    if (is_over) NEXAR_CHECK(offers_.empty());
+    if (is_over) NEXAR_CHECK(offers_.empty() && apart_.empty());
+    for (const auto& [number, apart] : apart_) {
+        const Send* send = apart.offer.local;
+        NEXAR_CHECK(send == nullptr || (send->apart == number && !send->offer_at && !apart.was_withdrawn));
+        NEXAR_CHECK(number <= apart_numbers_ && !apart.offer.has_credit);
+    }
     uint64_t last = 0;
     for (const Offer& offer : offers_) {
         if (offer.local != nullptr) NEXAR_CHECK(&**offer.local->offer_at == &offer);

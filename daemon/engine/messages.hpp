@@ -6,6 +6,7 @@
 // [L9].
 //
 // A send completes when its bytes are in the receiver's memory; one without bytes when it was received, too.
+// docs/protocol/messages.md has the rules of probes and of messages that are set apart [X1] to [X8].
 #pragma once
 
 #include <deque>
@@ -35,7 +36,11 @@ class Messages {
     Messages& operator=(const Messages&) = delete;
 
     void send(const LocalRank& from, const OpRequest& request, Count count);
-    void recv(const LocalRank& to, const OpRequest& request, Count count);
+    // recv, probe, mprobe. An error: too many messages are set apart for this rank [X5].
+    Result<void> recv(const LocalRank& to, const OpRequest& request, Count count);
+    // mrecv. An error, also of the next one: this rank has no such message.
+    Result<void> recv_apart(const LocalRank& to, const OpRequest& request, Count count);
+    Result<void> put_back(uint32_t rank, uint64_t number);  // message_free
     bool cancel(SessionId session, uint64_t ticket);
     void close(uint32_t rank, const Error& own);  // a rank of this node frees the group
     void fail_copies(uint32_t rank, const Error& lost);
@@ -60,7 +65,8 @@ class Messages {
     bool end_some(size_t& left);
 
     bool idle() const { return sends_.empty() && recvs_.empty(); }
-    size_t offers_waiting() const { return offers_.size(); }
+    size_t offers_waiting() const { return offers_.size() + apart_.size(); }
+    static constexpr size_t apart_max = 256;  // messages that are set apart for one rank [X5]
     size_t in_flight() const { return sends_.size() + recvs_.size(); }
     // At most `most`; returns how many are left out.
     size_t snapshot(Time now, size_t most, std::vector<MessageSnapshot>& out) const;
@@ -81,6 +87,12 @@ class Messages {
         bool has_credit = false;  // a credit to return when the message is matched, withdrawn or refused
     };
     using Offers = std::list<Offer>;
+    // A message that an mprobe has taken out of offers_ [X3].
+    struct Apart {
+        Offer offer;
+        bool was_withdrawn = false;  // its sender took it back
+    };
+    using AllApart = std::map<uint64_t, Apart>;  // by the number that the mprobe returned
     // Of the matched message of a receive that ends early: the next receive may match it; its sender is
     // notified; nothing, because the sender already knows.
     enum class Disposition : uint8_t { rematch, refuse, drop };
@@ -101,7 +113,19 @@ class Messages {
     void return_credit(Offer& offer);
     void grant_credits(collectives::NodeIndex node, uint32_t src);
     bool fits(const Recv& recv, const wire::MessageOffer& offer) const;
+    bool takes(const Recv& recv, const wire::MessageOffer& offer) const;
+    Recv& add_recv(const LocalRank& to, const OpRequest& request, Count count);
     void match_recv(Recv& recv);
+    void take(Recv& recv, Offer offer);
+    void report(Recv& probe, const Offer& offer);
+    void report_to_probes(const Offer& offer);
+    void set_apart(Recv& recv, Offer offer);
+    Result<AllApart::iterator> find_apart(uint32_t rank, uint64_t number);
+    Offer take_apart(AllApart::iterator at);
+    void drop_apart_to(uint32_t rank, const Error& error);
+    void withdraw_apart(AllApart::iterator at);
+    void withdraw_apart(collectives::NodeIndex from, uint64_t number);
+    size_t apart_of(uint32_t rank) const;
     void arrive(Offer offer);
     void match(const Offer& offer);
     void match_again();
@@ -147,9 +171,11 @@ class Messages {
 
     Group& group_;
     Timers& timers_;
-    Sends sends_;                                    // in the order in which they were posted
-    Recvs recvs_;                                    // the same
-    Offers offers_;                                  // the unexpected-message buffer, by Offer::arrival
+    Sends sends_;    // in the order in which they were posted
+    Recvs recvs_;    // the same
+    Offers offers_;  // the unexpected-message buffer, by Offer::arrival
+    AllApart apart_;
+    uint64_t apart_numbers_ = 0;                     // the newest in apart_ so far [X4]
     uint64_t arrivals_ = 0;                          // of messages so far; the next one's number less 1
     std::map<SendQueueKey, SendQueue> send_queues_;  // from the first send of each pair on
     CreditTable credits_;                            // granted to other nodes' ranks

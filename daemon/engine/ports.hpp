@@ -49,6 +49,10 @@ struct Stage {
 
 constexpr uint32_t any_rank = UINT32_MAX;
 
+// The memory of a message, part by part [X8].
+using Pieces = std::vector<MemoryRef>;
+using PiecesRef = std::shared_ptr<const Pieces>;
+
 // One operation of one rank, validated: sizes, alignment, enums. Whether the group exists and the peer or
 // root is in it, the engine checks.
 struct OpRequest {
@@ -68,8 +72,9 @@ struct OpRequest {
     OwnCountsRef own_counts;  // all_to_allv; the descriptor's count is 0
     // Messages only.
     uint32_t peer = any_rank;
-    uint64_t tag = 0;
+    uint64_t tag = 0;  // or the number of a message that was set apart
     bool any_tag = false;
+    PiecesRef pieces;  // instead of `in` or `out`; null: there are none
 };
 
 constexpr uint64_t no_sequence = UINT64_MAX;
@@ -77,9 +82,10 @@ constexpr uint64_t no_sequence = UINT64_MAX;
 // The completion of one operation of one rank.
 struct Outcome {
     Error error;          // code ok on success
-    uint64_t bytes = 0;   // recv: how many arrived
-    uint32_t source = 0;  // recv: the rank that sent it
+    uint64_t bytes = 0;   // recv: how many arrived; of a probe: its message has
+    uint32_t source = 0;  // the rank that sent it
     uint64_t tag = 0;
+    uint64_t message = 0;             // mprobe: the number of the message that was set apart
     uint64_t sequence = no_sequence;  // a collective's number in its group
     uint32_t epoch = 0;               // of the group
 };

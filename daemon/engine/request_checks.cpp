@@ -13,6 +13,16 @@ Result<void> check_room(const char* which, const MemoryRef& memory, uint64_t nee
                                             std::to_string(memory.region == nullptr ? 0 : memory.bytes));
 }
 
+// [X8]
+Result<void> check_pieces(const OpRequest& request, uint64_t bytes) {
+    const OpDescriptor& d = request.descriptor;
+    uint64_t sum = 0;
+    for (const MemoryRef& piece : *request.pieces) sum += piece.region != nullptr ? piece.bytes : 0;
+    if (has_pieces(row_of(d.kind)) && sum == bytes) return {};
+    return fail(Errc::invalid_argument, d.text() + " needs " + std::to_string(bytes) +
+                                            " bytes, its pieces have " + std::to_string(sum));
+}
+
 Result<void> check_memory(uint32_t rank, const OpRequest& request, uint64_t in, uint64_t out) {
     const OpDescriptor& d = request.descriptor;
     NEXAR_TRY_VOID(check_room("input", request.in, in, d));
@@ -120,6 +130,7 @@ Result<void> check_request(const GroupFacts& facts, uint32_t rank, const OpReque
     const auto [in_elements, out_elements] =
         elements_of(row, d.count, own, blocks_of(row, size, rank, d.root));
     const uint64_t in = in_elements * element, out = out_elements * element;
+    if (request.pieces) return check_pieces(request, in + out);
     return request.stage.windows > 0 ? check_stage(facts, request, in, out)
                                      : check_memory(rank, request, in, out);
 }

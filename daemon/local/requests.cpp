@@ -32,7 +32,8 @@ uint32_t uses_of(const OpRow& row) {
     if (row.rooted) uses |= use_peer;
     if (has_counts(row) || has_own_counts(row)) uses |= use_args;
     if (row.collective) return uses | use_match | (row.has_elements && !has_own_counts(row) ? use_stage : 0);
-    return uses | use_peer | use_tag | (row.any_source ? use_any_tag : 0);
+    if (has_pieces(row)) uses |= use_args;
+    return uses | use_tag | (row.of_apart ? 0 : use_peer) | (row.any_source ? use_any_tag : 0);
 }
 uint32_t uses_of(uint8_t kind) {
     if (const OpRow* row = find_operation(kind)) return uses_of(*row);

@@ -173,6 +173,7 @@ Result<void> SessionCore::submit_op(Time now, Ticket ticket, const nexar_shm_des
     const bool staged = (asked.flags & stage_flags) != 0 || asked.stage_windows != 0;
     request.descriptor = descriptor;
     if (staged) NEXAR_TRY_VOID(resolve_stage(asked, *group, lengths, request));
+    NEXAR_TRY_VOID(read_pieces(asked, row, lengths, request));
     NEXAR_TRY(request.in, name_memory(asked.in, lengths.in, align, "input"));
     NEXAR_TRY(request.out, name_memory(asked.out, lengths.out, align, "output"));
     request.session = identity_.id;
@@ -215,57 +216,6 @@ Result<void> SessionCore::resolve_stage(const nexar_shm_descriptor& asked, const
     stage.in = side(NEXAR_SHM_FLAG_STAGED_IN, lengths.in, stage.in_stride);
     stage.out = side(NEXAR_SHM_FLAG_STAGED_OUT, lengths.out, stage.out_stride);
     if (overflow) return fail(Errc::invalid_argument, "the windows of " + d.text() + " are too large");
-    return {};
-}
-
-namespace {
-
-// A list that the daemon keeps, with what it is charged.
-template <class Lists>
-std::shared_ptr<const Lists> kept(Lists lists, ChargeRef charge) {
-    struct Kept {
-        Lists lists;
-        ChargeRef charge;
-    };
-    const auto both = std::make_shared<const Kept>(std::move(lists), std::move(charge));
-    return {both, &both->lists};
-}
-
-}  // namespace
-
-// Copied before anything is checked, and not looked at again: the client can write there all the time [S3].
-Result<std::vector<uint64_t>> SessionCore::copy_list(const nexar_shm_descriptor& asked, uint32_t size,
-                                                     uint32_t lists) const {
-    const uint32_t entries = size * lists;
-    if (asked.args.entries != entries)
-        return fail(Errc::invalid_argument,
-                    "args.entries is " + std::to_string(asked.args.entries) +
-                        "; allowed: " + std::to_string(entries) +
-                        (lists == 1 ? ", a count for each rank" : ", two counts for each rank"));
-    NEXAR_TRY(const MemoryRef memory, name_memory(asked.args, uint64_t{entries} * sizeof(uint64_t),
-                                                  alignof(uint64_t), "list of counts"));
-    auto* shared = reinterpret_cast<uint64_t*>(memory.place().resolve());
-    std::vector<uint64_t> copy(entries);
-    for (uint32_t i = 0; i < entries; ++i) copy[i] = shm::load_relaxed(shared[i]);
-    return copy;
-}
-
-Result<void> SessionCore::read_counts(const nexar_shm_descriptor& asked, const OpRow& row,
-                                      const engine::GroupInfo& group, engine::OpRequest& request) const {
-    if (!has_counts(row) && !has_own_counts(row)) return {};
-    NEXAR_TRY(const auto copy, copy_list(asked, group.size, has_counts(row) ? 1 : 2));
-    const std::span<const uint64_t> list(copy);
-    NEXAR_TRY(Counts first, Counts::of(list.first(group.size)));
-    NEXAR_TRY(Counts second, Counts::of(list.subspan(group.size)));
-    if (has_counts(row) && first.sum() != asked.count)
-        return fail(Errc::invalid_argument, "count is " + std::to_string(asked.count) +
-                                                ", the counts of all ranks are together " +
-                                                std::to_string(first.sum()));
-    NEXAR_TRY(auto charge, identity_.tenant->charge(Resource::scratch_bytes, list.size_bytes()));
-    if (has_counts(row))
-        request.counts = kept(std::move(first), std::move(charge));
-    else
-        request.own_counts = kept(OwnCounts{std::move(first), std::move(second)}, std::move(charge));
     return {};
 }
 
@@ -443,6 +393,7 @@ void SessionCore::complete(uint64_t value, const engine::Outcome& outcome) {
     result.bytes = outcome.bytes;
     result.source = outcome.source;
     result.tag = outcome.tag;
+    result.message = outcome.message;
     result.sequence = outcome.sequence;
     if (outcome.error.code != Errc::ok) return end_with(ticket, kinds_[ticket.slot], outcome.error, result);
     end(ticket, result);

@@ -147,6 +147,8 @@ class SessionCore {
                                             uint32_t lists) const;
     Result<void> read_counts(const nexar_shm_descriptor& asked, const OpRow& row,
                              const engine::GroupInfo& group, engine::OpRequest& request) const;
+    Result<void> read_pieces(const nexar_shm_descriptor& asked, const OpRow& row, Lengths& lengths,
+                             engine::OpRequest& request) const;
     Result<MemoryRef> name_memory(const nexar_shm_extent& extent, uint64_t bytes, uint64_t align,
                                   const char* which) const;
     Result<const engine::GroupInfo*> group_named(uint32_t name) const;

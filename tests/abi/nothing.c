@@ -22,6 +22,8 @@ static void operations(nexar_group* group) {
     nexar_request r = 0;
     char x[64] = {0};
     const uint64_t counts[1] = {1};
+    const nexar_piece pieces[1] = {{x, 1}};
+    nexar_message message = 0;
     HANDLE(nexar_all_reduce(group, x, x, 1, NEXAR_F32, NEXAR_SUM, NULL));
     HANDLE(nexar_all_reduce_start(group, x, x, 1, NEXAR_F32, NEXAR_SUM, NULL, &r));
     HANDLE(nexar_reduce(group, x, x, 1, NEXAR_F32, NEXAR_SUM, 0, NULL));
@@ -58,6 +60,18 @@ static void operations(nexar_group* group) {
     HANDLE(nexar_send_start(group, x, 1, NEXAR_F32, 0, 0, NULL, &r));
     HANDLE(nexar_recv(group, x, 1, NEXAR_F32, 0, 0, NULL, NULL));
     HANDLE(nexar_recv_start(group, x, 1, NEXAR_F32, 0, 0, NULL, &r));
+    HANDLE(nexar_sendrecv(group, x, 1, NEXAR_F32, 0, 0, x, 1, NEXAR_F32, 0, 0, NULL, NULL));
+    HANDLE(nexar_sendv(group, pieces, 1, NEXAR_F32, 0, 0, NULL));
+    HANDLE(nexar_sendv_start(group, pieces, 1, NEXAR_F32, 0, 0, NULL, &r));
+    HANDLE(nexar_recvv(group, pieces, 1, NEXAR_F32, 0, 0, NULL, NULL));
+    HANDLE(nexar_recvv_start(group, pieces, 1, NEXAR_F32, 0, 0, NULL, &r));
+    HANDLE(nexar_probe(group, 0, 0, NULL, NULL));
+    HANDLE(nexar_probe_start(group, 0, 0, NULL, &r));
+    HANDLE(nexar_mprobe(group, 0, 0, &message, NULL, NULL));
+    HANDLE(nexar_mrecv(group, 1, x, 1, NEXAR_F32, NULL, NULL));
+    HANDLE(nexar_mrecv_start(group, 1, x, 1, NEXAR_F32, NULL, &r));
+    HANDLE(nexar_message_free(group, 1));
+    if (message != 0) wrong = (printf("a refused mprobe wrote a message\n"), 1);
     if (r != 0) wrong = (printf("a refused start wrote a request\n"), 1);
 }
 
@@ -99,6 +113,17 @@ static void all_null(void) {
                                     nexar_send_start(NULL, NULL, 0, 0, 0, 0, NULL, NULL),
                                     nexar_recv(NULL, NULL, 0, 0, 0, 0, NULL, NULL),
                                     nexar_recv_start(NULL, NULL, 0, 0, 0, 0, NULL, NULL),
+                                    nexar_sendrecv(NULL, NULL, 0, 0, 0, 0, NULL, 0, 0, 0, 0, NULL, NULL),
+                                    nexar_sendv(NULL, NULL, 0, 0, 0, 0, NULL),
+                                    nexar_sendv_start(NULL, NULL, 0, 0, 0, 0, NULL, NULL),
+                                    nexar_recvv(NULL, NULL, 0, 0, 0, 0, NULL, NULL),
+                                    nexar_recvv_start(NULL, NULL, 0, 0, 0, 0, NULL, NULL),
+                                    nexar_probe(NULL, 0, 0, NULL, NULL),
+                                    nexar_probe_start(NULL, 0, 0, NULL, NULL),
+                                    nexar_mprobe(NULL, 0, 0, NULL, NULL, NULL),
+                                    nexar_mrecv(NULL, 0, NULL, 0, 0, NULL, NULL),
+                                    nexar_mrecv_start(NULL, 0, NULL, 0, 0, NULL, NULL),
+                                    nexar_message_free(NULL, 0),
                                     nexar_group_open(NULL, NULL, NULL),
                                     nexar_group_open_start(NULL, NULL, NULL),
                                     nexar_group_rank(NULL, NULL),

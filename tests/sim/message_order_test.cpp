@@ -41,6 +41,35 @@ class Traffic {
         received.push_back(&call);
         return call;
     }
+    // A receive in two steps, or a probe; both take their place in the order now.
+    Call& look(OpKind kind, uint32_t from, int64_t tag, Duration timeout = Duration{-1}) {
+        engine::OpRequest r = request_of({kind, Dtype::f32, ReduceOp::sum, 0, 0});
+        r.peer = from;
+        r.any_tag = tag < 0;
+        r.tag = tag < 0 ? 0 : static_cast<uint64_t>(tag);
+        r.timeout = timeout;
+        Call& call = cluster.submit(group, 1, r, {}, 0);
+        if (kind == OpKind::mprobe) received.push_back(&call);
+        return call;
+    }
+    // Of the mprobes that have ended, those that have none; `each` in so many.
+    void receive_apart(uint64_t each) {
+        for (const Call* found : received) {
+            if (!found->ok() || found->outcome.message == 0 || of_apart.contains(found)) continue;
+            if (below(each) != 0) continue;
+            engine::OpRequest r = request_of({OpKind::mrecv, Dtype::i32, ReduceOp::sum, most, 0});
+            r.peer = 0;
+            r.tag = found->outcome.message;
+            of_apart[found] = &cluster.submit(group, 1, r, {}, most * 4);
+        }
+    }
+    // The call that has the bytes; null: nothing was received.
+    const Call* bytes_of(const Call& recv) const {
+        if (!recv.ok()) return nullptr;
+        if (recv.outcome.message == 0) return &recv;
+        const auto at = of_apart.find(&recv);
+        return at != of_apart.end() && at->second->ok() ? at->second : nullptr;
+    }
     void cancel_send(const Posted& p) { cluster.cancel(group, p.from, *p.call); }
     uint64_t below(uint64_t n) { return cluster.clock.random.below(n); }
 
@@ -65,7 +94,8 @@ class Traffic {
     Cluster cluster;
     SimGroup group;
     std::vector<Posted> sent;
-    std::vector<const Call*> received;  // in the order in which they were posted
+    std::vector<const Call*> received;            // in the order in which they were posted
+    std::map<const Call*, const Call*> of_apart;  // mprobe: its mrecv
 
   private:
     static ClusterShape shape() {
@@ -82,10 +112,12 @@ void Traffic::expect_order() const {
     std::map<std::pair<uint32_t, uint64_t>, size_t> last;  // by source and tag
     std::set<size_t> arrived;
     for (size_t r = 0; r < received.size(); ++r) {
-        if (!received[r]->ok()) continue;
-        const size_t message = message_of(*received[r]);
+        const Call* bytes = bytes_of(*received[r]);
+        if (bytes == nullptr) continue;
+        const size_t message = message_of(*bytes);
         CAPTURE(r, message);
         REQUIRE(message < sent.size());
+        REQUIRE(bytes->outcome.source == received[r]->outcome.source);
         REQUIRE(received[r]->outcome.source == sent[message].from);
         REQUIRE(received[r]->outcome.tag == sent[message].tag);
         REQUIRE(arrived.insert(message).second);
@@ -227,6 +259,46 @@ TEST_CASE("messages keep their order whatever is cancelled, or late, on either s
         }
     REQUIRE(met(well));
     REQUIRE(met(aborted));
+}
+
+// The channel breaks, too. An mprobe has its place in the order, whenever its mrecv comes.
+TEST_CASE("probes and messages that are set apart keep the order, whatever is cancelled or late",
+          "[X1][X2]") {
+    size_t apart = 0, looked = 0, taken_back = 0;
+    for (const std::vector<uint32_t>& placement : placements)
+        for (const uint64_t seed : seeds(100)) {
+            CAPTURE(placement, seed);
+            Traffic t(seed, placement);
+            std::vector<const Call*> probes;
+            for (int i = 0; i < 3; ++i)
+                t.cluster.clock.after(t.cluster.clock.some(2ms),
+                                      [&t] { t.cluster.break_channel(0, 1, t.cluster.clock.some(200us)); });
+            for (int step = 0; step < 50; ++step) {
+                act(t, seed % 4 == 0);
+                const uint32_t from = t.below(3) == 0 ? engine::any_rank : t.below(2) ? 0 : 2;
+                const int64_t tag = t.below(3) == 0 ? -1 : static_cast<int64_t>(5 + t.below(2));
+                if (t.below(3) == 0) t.look(OpKind::mprobe, from, tag, Duration{0});
+                if (t.below(3) == 0)
+                    probes.push_back(&t.look(OpKind::probe, from, tag, t.cluster.clock.some(500us) + 1ns));
+                t.receive_apart(3);
+            }
+            t.cluster.run_for(50ms);
+            t.receive_apart(1);
+            t.cluster.run_for(50ms);
+            for (const auto& [found, mrecv] : t.of_apart) {
+                ++(mrecv->ok() ? apart : taken_back);
+                REQUIRE((mrecv->ok() || mrecv->outcome.error.code == Errc::aborted));
+            }
+            for (const Call* probe : probes) looked += probe->ok() ? 1 : 0;
+            for (const Call* call : t.received) t.cluster.cancel(t.group, 1, *call);
+            for (const Call* probe : probes) t.cluster.cancel(t.group, 1, *probe);
+            for (const Posted& p : t.sent) t.cancel_send(p);
+            t.expect_end();
+            t.expect_order();
+        }
+    REQUIRE(met(apart));
+    REQUIRE(met(looked));
+    REQUIRE(met(taken_back));
 }
 
 }  // namespace nexar::sim

@@ -27,6 +27,28 @@ class Post {
         r.timeout = timeout;
         return cluster.submit(group, at, r, {}, count * 4);
     }
+    // A probe or an mprobe.
+    Call& look(OpKind kind, uint32_t at, uint32_t from, int64_t tag, Duration timeout = Duration{-1}) {
+        engine::OpRequest r = request_of({kind, Dtype::f32, ReduceOp::sum, 0, 0});
+        r.peer = from;
+        r.any_tag = tag < 0;
+        r.tag = tag < 0 ? 0 : static_cast<uint64_t>(tag);
+        r.timeout = timeout;
+        return cluster.submit(group, at, r, {}, 0);
+    }
+    Call& mrecv(uint32_t at, uint64_t message, uint64_t count, Duration timeout = Duration{-1}) {
+        engine::OpRequest r = request_of({OpKind::mrecv, Dtype::i32, ReduceOp::sum, count, 0});
+        r.peer = 0;
+        r.tag = message;
+        r.timeout = timeout;
+        return cluster.submit(group, at, r, {}, count * 4);
+    }
+    Call& put_back(uint32_t at, uint64_t message) {
+        engine::OpRequest r = request_of({OpKind::message_free, Dtype::f32, ReduceOp::sum, 0, 0});
+        r.peer = 0;
+        r.tag = message;
+        return cluster.submit(group, at, r, {}, 0);
+    }
     Cluster& cluster;
     SimGroup group;
 };

@@ -11,11 +11,12 @@ namespace nexar {
 
 TEST_CASE("an operation's number stays the same for ever") {
     const std::map<std::string, int> numbers{
-        {"barrier", 0},         {"all_reduce", 1},      {"reduce", 2},   {"broadcast", 3},
-        {"all_gather", 4},      {"reduce_scatter", 5},  {"send", 6},     {"recv", 7},
-        {"all_to_all", 8},      {"gather", 9},          {"scatter", 10}, {"scan", 11},
-        {"exclusive_scan", 12}, {"all_gatherv", 13},    {"gatherv", 14}, {"scatterv", 15},
-        {"all_to_allv", 16},    {"reduce_scatterv", 17}};
+        {"barrier", 0},         {"all_reduce", 1},       {"reduce", 2},   {"broadcast", 3},
+        {"all_gather", 4},      {"reduce_scatter", 5},   {"send", 6},     {"recv", 7},
+        {"all_to_all", 8},      {"gather", 9},           {"scatter", 10}, {"scan", 11},
+        {"exclusive_scan", 12}, {"all_gatherv", 13},     {"gatherv", 14}, {"scatterv", 15},
+        {"all_to_allv", 16},    {"reduce_scatterv", 17}, {"probe", 18},   {"mprobe", 19},
+        {"mrecv", 20},          {"message_free", 21}};
     for (const auto& [name, number] : numbers) {
         CAPTURE(name);
         const OpRow* row = find_operation(std::string_view(name));
@@ -63,6 +64,11 @@ TEST_CASE("the sides of a rank have the blocks that the row states") {
     REQUIRE(std::pair{first.in, first.out} == Pair{1, 1});
     REQUIRE(sides(OpKind::send, false) == Pair{1, 0});
     REQUIRE(sides(OpKind::recv, false) == Pair{0, 1});
+    REQUIRE(sides(OpKind::mrecv, false) == Pair{0, 1});
+    REQUIRE(sides(OpKind::probe, false) == Pair{0, 0});
+    REQUIRE_FALSE(row_of(OpKind::mprobe).has_elements);
+    REQUIRE((row_of(OpKind::mprobe).any_source && row_of(OpKind::mrecv).of_apart));
+    REQUIRE((has_pieces(row_of(OpKind::mrecv)) && !has_pieces(row_of(OpKind::message_free))));
 }
 
 TEST_CASE("input and output share memory only as the row allows") {
