@@ -316,6 +316,8 @@ def products_below(me):
     session = me.session()
     groups = me.group(session), me.group(session, size=1, rank=0, name=f"alone {me.rank}")
     x = np.full(2, me.rank + 1, np.int32)
+    request = groups[0].exclusive_scan_start(x, np.zeros_like(x), "sum")
+    equal((request.wait().tolist(), request.completion.sequence), ([sum(range(1, me.rank + 1))] * 2, 0), "sum")
     return [group.exclusive_scan(x, np.zeros_like(x), "prod").tolist() for group in groups]
 
 

@@ -12,6 +12,12 @@ def work(group: nexar.Group) -> int:
     request: nexar.Request = group.all_gather_start(x, match_id=7)
     request.wait(timeout=1)
     source, tag, elements = group.recv(x, tag=3)
+    source, tag, _ = group.probe()
+    with group.mprobe(source, tag, timeout=1) as message:
+        source, tag, elements = message.recv(x)
+    source, tag, elements = group.sendrecv(x[:2], 1, x[2:], send_tag=7)
+    group.sendv([x[:1], x[3:]], 1)
+    source, tag, elements = group.recvv([x[:1], x[3:]], tag=9)
     try:
         group.barrier()
     except nexar.TimedOut as late:

@@ -26,10 +26,11 @@ from ._errors import (CallError, Error, GroupError, NexarSystemError, OpenError,
                       RetryError, SessionError, TimedOut)
 from ._group import Group
 from ._library import ANY_SOURCE, ANY_TAG, NO_TIMEOUT, RANK_AUTO, version
+from ._messages import Message
 from ._requests import Completion, Request, test_any, wait_all, wait_any
 from ._session import Session
 
 __version__ = version()
-__all__ = ["ANY_SOURCE", "ANY_TAG", "CallError", "Completion", "DTYPES", "Error", "Group", "GroupError", "NO_TIMEOUT",
-           "NexarSystemError", "OPS", "OpenError", "OperationError", "RANK_AUTO", "RecoverableError", "Request",
+__all__ = ["ANY_SOURCE", "ANY_TAG", "CallError", "Completion", "DTYPES", "Error", "Group", "GroupError", "Message",
+           "NO_TIMEOUT", "NexarSystemError", "OPS", "OpenError", "OperationError", "RANK_AUTO", "RecoverableError", "Request",
            "RetryError", "Session", "SessionError", "TimedOut", "test_any", "wait_all", "wait_any"]

@@ -13,11 +13,12 @@ from ._arrays import Memory, Values
 from ._collectives import Collectives
 from ._errors import check, error_of
 from ._library import ANY_SOURCE, ANY_TAG, CLOSED, lib
+from ._messages import Messages
 from ._objects import Objects
 from ._requests import Request
 
 
-class Group(Collectives, Objects):
+class Group(Collectives, Messages, Objects):
     """An ordered list of ranks, of which this is one: `rank` of `size`, in `epoch`.
 
     Memory is a C-contiguous numpy array, anything with the buffer protocol (array.array, bytearray, memoryview), or a

@@ -61,6 +61,10 @@ class Completion(ctypes.Structure):
                 ("source", c_uint32), ("epoch", c_uint32)]
 
 
+class Piece(ctypes.Structure):
+    _fields_ = [("data", c_void_p), ("count", c_uint64)]
+
+
 def checked(kind: Any, value: Any, what: str) -> int:
     """The value, if the C type has it: ctypes itself takes what is left of a number after cutting it."""
     low, high = (0, 2**32 - 1) if kind is c_uint32 else (0, 2**64 - 1) if kind is c_uint64 else (-2**63, 2**63 - 1)
@@ -90,7 +94,7 @@ def check_numbers(function: Any, *arguments: Any) -> None:
 
 
 _session = _group = _memory = c_void_p
-_count = _request = c_uint64
+_count = _request = _message = c_uint64
 _dtype = _op = c_int32
 _rank = _Rank
 _options, _started = POINTER(OpOptions), POINTER(c_uint64)
@@ -101,6 +105,10 @@ operations: dict[str, list[Any]] = {
     **{row.name: [_group, *_memory_of[row.memory], *[_op] * row.reduces, *[_rank] * row.rooted] for row in ROWS.values()},
     "send": [_group, _memory, _count, _dtype, _rank, _Tag],
     "recv": [_group, _memory, _count, _dtype, _rank, _Tag],
+    "sendv": [_group, POINTER(Piece), _count, _dtype, _rank, _Tag],
+    "recvv": [_group, POINTER(Piece), _count, _dtype, _rank, _Tag],
+    "probe": [_group, _rank, _Tag],
+    "mrecv": [_group, _message, _memory, _count, _dtype],
 }
 _signatures: dict[str, list[Any]] = {
     # name: argument types; all return nexar_status
@@ -124,6 +132,8 @@ _signatures: dict[str, list[Any]] = {
     "group_size": [_group, POINTER(c_uint32)],
     "group_epoch": [_group, POINTER(c_uint32)],
     "group_node": [_group, _rank, c_char_p, c_uint64],
+    "mprobe": [_group, _rank, _Tag, POINTER(_message), POINTER(Completion), _options],
+    "message_free": [_group, _message],
     "request_test": [_request, POINTER(Completion)],
     "request_wait": [_request, c_int64, POINTER(Completion)],
     "request_test_any": [POINTER(c_uint64), c_uint64, POINTER(c_uint64), POINTER(Completion)],

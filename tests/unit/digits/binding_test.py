@@ -162,6 +162,34 @@ class Binding(unittest.TestCase):
         room = np.zeros(4, np.int32)
         self.assertEqual(self.group.recv(room), (2, 9, 3))
         self.assertEqual(room.tolist(), [10, 11, 12, 0])
+        self.assertEqual(self.group.probe(), (2, 9, 12))
+        self.assertEqual(self.group.sendrecv(np.array([42], np.int32), 2, room, send_tag=1 << 40), (2, 9, 3))
+        self.group.sendv([np.zeros(3, np.int32), np.array([1, 42], np.int32)], to=2, tag=1 << 40)
+        room[:] = 0
+        self.assertEqual(self.group.recvv([np.zeros(3, np.int32), room]), (2, 9, 3))
+        self.assertEqual(room.tolist(), [10, 11, 12, 0])
+        for pieces in ([], [np.zeros(1), np.zeros(1, np.int32)]):
+            self.assertRaises(ValueError, self.group.sendv, pieces, 2)
+
+    def test_a_message_that_is_set_apart_is_received_or_put_back(self):
+        freed, stolen = (kind.in_dll(nexar._library.lib, name) for kind, name in (
+            (ctypes.c_uint64, "fake_freed_message"), (ctypes.c_int, "fake_stolen")))
+        stolen.value = 2  # another thread was first, after each of two probes
+        message = self.group.mprobe()
+        self.assertEqual((stolen.value, message.source, message.tag, message.bytes), (0, 2, 9, 12))
+        room = np.zeros(4, np.int32)
+        self.assertEqual(message.recv(room), (2, 9, 3))
+        message.free()
+        del message
+        self.assertEqual((room.tolist(), freed.value), ([10, 11, 12, 0], 0))
+        with self.group.mprobe() as message:
+            pass
+        self.assertEqual(freed.value, 5)
+        message.free()
+        self.assertEqual(freed.value, 5)
+        message = self.group.mprobe()
+        del message
+        self.assertEqual(freed.value, 10)
 
     def test_arrays_that_cannot_be_used_are_refused_before_the_library_sees_them(self):
         fixed = np.zeros(4, np.float32)

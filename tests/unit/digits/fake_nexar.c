@@ -384,6 +384,51 @@ nexar_status nexar_recv_start(nexar_group* g, void* data, uint64_t count, nexar_
     slots[*request - 70].end.tag = TAG;
     return status;
 }
+nexar_status nexar_probe_start(nexar_group* g, uint32_t from, uint64_t tag, const nexar_op_options* o,
+                               nexar_request* request) {
+    if (from != NEXAR_ANY_SOURCE || tag != NEXAR_ANY_TAG) abort();
+    nexar_status status = start("probe", g, o, request);
+    slots[*request - 70].end.bytes = 12;
+    slots[*request - 70].end.source = SOURCE;
+    slots[*request - 70].end.tag = TAG;
+    return status;
+}
+/* Another thread is first, once in a while. */
+NEXAR_API int fake_stolen;
+NEXAR_API uint64_t fake_freed_message;
+nexar_status nexar_mprobe(nexar_group* g, uint32_t from, uint64_t tag, nexar_message* message,
+                          nexar_completion* c, const nexar_op_options* o) {
+    (void)g;
+    if (from != NEXAR_ANY_SOURCE || tag != NEXAR_ANY_TAG || o->timeout_ms != 0) abort();
+    if (c->struct_size != sizeof *c) abort();
+    if (fake_stolen > 0) return --fake_stolen, fail(NEXAR_ERR_TIMED_OUT, "mprobe", -1, "none is there");
+    *message = 5;
+    c->bytes = 12;
+    c->source = SOURCE;
+    c->tag = TAG;
+    return NEXAR_OK;
+}
+nexar_status nexar_mrecv_start(nexar_group* g, nexar_message message, void* data, uint64_t count,
+                               nexar_dtype dtype, const nexar_op_options* o, nexar_request* request) {
+    if (message != 5) abort();
+    return nexar_recv_start(g, data, count, dtype, NEXAR_ANY_SOURCE, NEXAR_ANY_TAG, o, request);
+}
+nexar_status nexar_message_free(nexar_group* g, nexar_message message) {
+    (void)g;
+    fake_freed_message += message;
+    return NEXAR_OK;
+}
+nexar_status nexar_sendv_start(nexar_group* g, const nexar_piece* pieces, uint64_t count, nexar_dtype dtype,
+                               uint32_t to, uint64_t tag, const nexar_op_options* o, nexar_request* request) {
+    const nexar_piece* last_one = &pieces[count - 1];
+    return nexar_send_start(g, last_one->data, last_one->count, dtype, to, tag, o, request);
+}
+nexar_status nexar_recvv_start(nexar_group* g, const nexar_piece* pieces, uint64_t count, nexar_dtype dtype,
+                               uint32_t from, uint64_t tag, const nexar_op_options* o,
+                               nexar_request* request) {
+    const nexar_piece* last_one = &pieces[count - 1];
+    return nexar_recv_start(g, last_one->data, last_one->count, dtype, from, tag, o, request);
+}
 
 static int slot_of(nexar_request request) {
     const int slot = (int)request - 70;

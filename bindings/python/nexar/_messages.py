@@ -1,0 +1,153 @@
+"""Probes, messages that are set apart, exchanges, and messages in pieces."""
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Sequence
+from ctypes import byref, c_uint64
+from typing import Any
+
+from . import _arrays, _library
+from ._arrays import Memory, Values
+from ._calls import Calls
+from ._errors import error_of
+from ._library import ANY_SOURCE, ANY_TAG, lib
+from ._requests import Request, _Clock, wait_all
+
+_TIMED_OUT = -301
+
+
+class Message:
+    """A message that mprobe has set apart: its source, tag and bytes. Only recv() gets it. free(), the end of a `with`, or
+    the end of this object puts it back to its place, where the next receive that matches may take it."""
+
+    def __init__(self, group: Any, number: int, end: Any) -> None:
+        self.source, self.tag, self.bytes = int(end.source), int(end.tag), int(end.bytes)
+        self._group, self._number = group, number
+        self._free = weakref.finalize(self, lib.nexar_message_free, group._handle, number)
+        self._free.atexit = False  # the process ends: its group with it
+
+    def recv(self, values: Memory, *, timeout: float | None = None) -> tuple[int, int, int]:
+        """The message into values, which may be longer. Returns (source, tag, elements). The message is not set apart any
+        more, also when this fails. Raises ValueError for memory that cannot be used, and nexar.Error."""
+        return self._recv(values, hidden=True, timeout=timeout)._finish()  # type: ignore[no-any-return]
+
+    def recv_start(self, values: Memory, *, timeout: float | None = None, user_data: int = 0) -> Request:
+        """Begins recv."""
+        return self._recv(values, timeout=timeout, user_data=user_data)
+
+    def _recv(self, values: Memory, **given: Any) -> Request:
+        address, elements, dtype = _arrays.array(values, True)
+        size = int(lib.nexar_dtype_size(dtype))
+        request: Request = self._group._start(
+            lib.nexar_mrecv_start, self._number, address, elements, dtype, keep=values,
+            result=lambda end: (end.source, end.tag, end.bytes // size), **given)
+        self._free.detach()
+        return request
+
+    def free(self) -> None:
+        """Puts it back. Nothing happens if it was received or freed before, or its group has ended."""
+        self._free()
+
+    def __enter__(self) -> Message:
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self.free()
+
+
+class Messages(Calls):
+    """Of a group; see nexar.Group."""
+
+    def probe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, timeout: float | None = None) -> tuple[int, int, int]:
+        """Waits for a message that recv would take, and leaves it. Returns (source, tag, bytes). timeout=0: only one that
+        is here already, else nexar.TimedOut. Where other threads receive, use mprobe. Raises nexar.Error."""
+        return self._probe(source, tag, hidden=True, timeout=timeout)._finish()  # type: ignore[no-any-return]
+
+    def probe_start(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, timeout: float | None = None,
+                    user_data: int = 0) -> Request:
+        """Begins probe."""
+        return self._probe(source, tag, timeout=timeout, user_data=user_data)
+
+    def _probe(self, source: int, tag: int, **given: Any) -> Request:
+        return self._start(lib.nexar_probe_start, source, tag, keep=None, result=lambda end: (end.source, end.tag, end.bytes),
+                           **given)
+
+    def mprobe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, timeout: float | None = None) -> Message:
+        """As probe, and sets the message apart for the Message that it returns: nobody else gets it. Raises
+        nexar.Error."""
+        clock = _Clock(timeout)
+        while (found := self._mprobe(source, tag)) is None:
+            left = clock.left()
+            self.probe(source, tag, timeout=timeout if left is None else left)  # Ctrl-C works in it
+        return found
+
+    def _mprobe(self, source: int, tag: int) -> Message | None:
+        number = c_uint64()
+        end = _library.Completion(struct_size=ctypes.sizeof(_library.Completion))
+        now = _library.options(_library.OpOptions, lib.nexar_op_options_init, timeout_ms=0)
+        _library.check_numbers(lib.nexar_mprobe, self._handle, source, tag)
+        status = lib.nexar_mprobe(self._handle, source, tag, byref(number), byref(end), byref(now))
+        if status == _TIMED_OUT:
+            return None
+        if status != 0:
+            raise error_of(status)
+        return Message(self, number.value, end)
+
+    def sendrecv(self, values: Values, to: int, out: Memory, source: int = ANY_SOURCE, send_tag: int = 0, tag: int = ANY_TAG,
+                 *, timeout: float | None = None) -> tuple[int, int, int]:
+        """Sends values and receives into out at the same time, so that ranks that exchange data do not wait for each
+        other. Returns (source, tag, elements) of what was received, when both have ended. Raises ValueError for memory
+        that cannot be used, and nexar.Error: the send's, if that failed."""
+        group: Any = self
+        _arrays.array(out, True)  # refused before anything is sent
+        sending: Request = group._send(values, to, send_tag, hidden=True, timeout=timeout)
+        both = [sending]
+        try:
+            both.append(group._recv(out, source, tag, hidden=True, timeout=timeout))
+            return wait_all(both)[1]  # type: ignore[no-any-return]
+        except BaseException:
+            for request in both:
+                request.cancel()
+            raise
+
+    def sendv(self, pieces: Sequence[Values], to: int, tag: int = 0, *, timeout: float | None = None) -> None:
+        """One message of all elements of the arrays, which have one dtype, without joining them. Raises ValueError for
+        memory that cannot be used, and nexar.Error."""
+        self._sendv(pieces, to, tag, hidden=True, timeout=timeout)._finish()
+
+    def sendv_start(self, pieces: Sequence[Values], to: int, tag: int = 0, *, timeout: float | None = None,
+                    user_data: int = 0) -> Request:
+        """Begins sendv."""
+        return self._sendv(pieces, to, tag, timeout=timeout, user_data=user_data)
+
+    def _sendv(self, pieces: Sequence[Values], to: int, tag: int, **given: Any) -> Request:
+        arrays, dtype, kept = pieces_of(pieces, False)
+        return self._start(lib.nexar_sendv_start, arrays, len(arrays), dtype, to, tag, keep=kept, result=lambda _: None, **given)
+
+    def recvv(self, pieces: Sequence[Memory], source: int = ANY_SOURCE, tag: int = ANY_TAG, *,
+              timeout: float | None = None) -> tuple[int, int, int]:
+        """The oldest message that matches, into the arrays one after the other; it may be shorter. Returns (source, tag,
+        elements). Raises ValueError for memory that cannot be used, and nexar.Error."""
+        return self._recvv(pieces, source, tag, hidden=True, timeout=timeout)._finish()  # type: ignore[no-any-return]
+
+    def recvv_start(self, pieces: Sequence[Memory], source: int = ANY_SOURCE, tag: int = ANY_TAG, *,
+                    timeout: float | None = None, user_data: int = 0) -> Request:
+        """Begins recvv."""
+        return self._recvv(pieces, source, tag, timeout=timeout, user_data=user_data)
+
+    def _recvv(self, pieces: Sequence[Memory], source: int, tag: int, **given: Any) -> Request:
+        arrays, dtype, kept = pieces_of(pieces, True)
+        size = int(lib.nexar_dtype_size(dtype))
+        return self._start(lib.nexar_recvv_start, arrays, len(arrays), dtype, source, tag, keep=kept,
+                           result=lambda end: (end.source, end.tag, end.bytes // size), **given)
+
+
+def pieces_of(pieces: Sequence[Any], write: bool) -> tuple[Any, int, list[Any]]:
+    """(the array of nexar_piece, dtype, what to keep alive)."""
+    kept = [piece if write else _arrays.lifted(piece)[0] for piece in pieces]
+    found = [_arrays.array(piece, write) for piece in kept]
+    dtypes = {dtype for _, _, dtype in found}
+    if len(dtypes) != 1:
+        raise ValueError("the pieces' dtypes differ" if dtypes else "there are no pieces")
+    return (_library.Piece * len(found))(*(_library.Piece(address, count) for address, count, _ in found)), dtypes.pop(), kept
