@@ -1,0 +1,138 @@
+"""Random programs, drawn from a seed."""
+import dataclasses
+import random
+
+from .program import (ANY_SOURCE, ANY_TAG, GROUPS_MAX, NODES, OPS, PAIRS, PRIVATE_TAG, RANKS_MAX, ROWS, TAGS, Death, End, Group,
+                      Message, Program, Receive, Step, matches)
+
+
+def draw(seed, kind):
+    rng = random.Random(f"{kind} {seed}")
+    ranks = 1 + int(RANKS_MAX * rng.random() ** 1.5)
+    if kind != "plain":
+        ranks = max(2, ranks)
+    places = placement(rng, ranks)
+    groups = [drawn_group(rng, number, ranks) for number in range(rng.randint(1, GROUPS_MAX))]
+    # Each step has a generator of its own: a program without some of its steps has the others as they are.
+    steps = [drawn_step(random.Random(f"{kind} {seed}/{number}"), number, rng.choice(groups), kind)
+             for number in range(rng.choice((3, 8, 15, 30)))]
+    death = None
+    if kind == "death":
+        at = rng.choice(steps)
+        death = Death(rng.choice(at.group.members), at.number, rng.choice(("before", "started", "later")), rng.random() * 0.03)
+    return Program(seed, kind, tuple(places), tuple(groups), tuple(steps), death)
+
+
+def placement(rng, ranks):
+    nodes = rng.randint(1, min(NODES, ranks))
+    names = rng.sample(range(NODES), nodes)
+    how = rng.choice(("blocked", "cyclic", "random", "uneven"))
+    if how == "blocked":
+        return [names[rank * nodes // ranks] for rank in range(ranks)]
+    if how == "cyclic":
+        return [names[rank % nodes] for rank in range(ranks)]
+    if how == "random":
+        return [rng.choice(names) for _ in range(ranks)]
+    places = names[1:] + [names[0]] * (ranks - nodes + 1)
+    rng.shuffle(places)
+    return places
+
+
+def drawn_group(rng, number, ranks):
+    members = list(range(ranks)) if number == 0 else rng.sample(range(ranks), rng.randint(1, ranks))
+    if rng.random() < 0.5:
+        rng.shuffle(members)
+    return Group(number, tuple(members))
+
+
+def drawn_step(rng, number, group, kind):
+    what = rng.choice([*ROWS, "messages", "messages", "messages"])
+    step = drawn_messages(rng, number, group) if what == "messages" else drawn_collective(rng, number, group, what)
+    if kind == "ends" and group.size > 1 and rng.random() < 0.4:
+        return with_end(rng, step)
+    return step
+
+
+def drawn_count(rng, size, bytes_each):
+    """None, a few, up to a page; sometimes some segments. Of a side with a block for each rank, that is of all together."""
+    how = rng.random()
+    if how < 0.08:
+        return 0
+    if how < 0.25:
+        return rng.randint(1, size + 1)
+    largest = rng.choice((1 << 12, 1 << 12, 1 << 16, 1 << 16, 1 << 18, 3 << 20) if how > 0.9 else (1 << 12,))
+    return int(max(1, largest // bytes_each // size) ** rng.random())
+
+
+def drawn_collective(rng, number, group, kind):
+    row, size = ROWS[kind], group.size
+    dtype = rng.choice(tuple(OPS))
+    if kind == "barrier":
+        return Step(number, group, kind, match_id=rng.choice((0, number + 1)))
+    width = 16 if dtype in PAIRS else 8
+    shared = size if {row.in_, row.out} & {"all", "all_at_root", "packed", "packed_at_root", "sent", "received"} else 1
+    count = drawn_count(rng, shared, width)
+    counts = blocks = ()
+    if row.memory == "in_out_counts":
+        counts = uneven(rng, count, size)
+    if row.memory == "in_out_own_counts":
+        blocks = tuple(uneven(rng, count // size + 1, size) for _ in range(size))
+    return Step(number, group, kind, dtype, rng.choice(OPS[dtype]), count, counts, blocks,
+                rng.randrange(size) if row.rooted else 0, rng.random() < 0.5, rng.choice((0, number + 1)))
+
+
+def uneven(rng, count, size):
+    """Counts of size ranks, `count` each on average: as many each, some without any, or one with all."""
+    how = rng.choice(("equal", "some", "random", "one"))
+    if how == "one":
+        one = rng.randrange(size)
+        return tuple(count * size * (rank == one) for rank in range(size))
+    return tuple({"equal": count, "some": rng.choice((0, count)), "random": rng.randint(0, 2 * count)}[how]
+                 for rank in range(size))
+
+
+def drawn_messages(rng, number, group):
+    """exact: every receive names source and tag, and tags are shared with other steps. any_source: under a tag of the
+    step's own. fenced: any tag; each rank names its sources, or takes all from any."""
+    size, mode = group.size, rng.choice(("one", "exact", "any_source", "fenced"))
+    ranks = range(size)
+    pairs = {"one": [(rng.choice(ranks), rng.choice(ranks))],
+             "ring": [(rank, (rank + 1) % size) for rank in ranks],
+             "random": [(rng.choice(ranks), rng.choice(ranks)) for _ in range(rng.randint(1, 2 * size))],
+             "pair": [(0, size - 1)] * rng.randint(1, 6)}["one" if mode == "one" else rng.choice(("ring", "random", "pair"))]
+    tags = (PRIVATE_TAG + number,) if mode == "any_source" else (*TAGS, PRIVATE_TAG + number)
+    messages = tuple(Message(each, source, to, rng.choice(tags), drawn_count(rng, 1, 8))
+                     for each, (source, to) in enumerate(pairs))
+    receives = []
+    for to in ranks:
+        mine = [message for message in messages if message.to == to]
+        rng.shuffle(mine)
+        receives += drawn_receives(rng, to, mine, [m for m in messages if m.to == to], mode)
+    return Step(number, group, "messages", rng.choice(tuple(OPS)), messages=messages, receives=tuple(receives),
+                fenced=mode == "fenced")
+
+
+def drawn_receives(rng, to, mine, messages, mode):
+    """mine: the messages in the order of their receives; messages: in the order in which they are sent."""
+    exact = [Receive(to, message.source, message.tag) for message in mine]
+    if mode == "any_source":
+        return [dataclasses.replace(each, source=ANY_SOURCE) for each in exact]
+    if mode != "fenced":
+        return exact
+    if rng.random() < 0.5:
+        return [Receive(to, ANY_SOURCE, ANY_TAG) for _ in mine]
+    wild = [dataclasses.replace(each, tag=ANY_TAG) if rng.random() < 0.5 else each for each in exact]
+    return wild if None not in matches(wild, messages) else exact
+
+
+def with_end(rng, step):
+    rank = rng.randrange(step.group.size)
+    if step.kind != "messages":
+        how = rng.choice(("cancel", "cancel", "late"))
+        return dataclasses.replace(step, fenced=True, end=End(how, rank, rng.choice((0.1, 0.2)) if how == "late" else 0.0))
+    source, to = rng.sample(range(step.group.size), 2)
+    tag = PRIVATE_TAG + step.number
+    how = rng.choice(("cancel_recv", "cancel_recv", "cancel_send", "cancel_send", "late_recv", "late_send"))
+    return dataclasses.replace(step, fenced=True, messages=(Message(0, source, to, tag, drawn_count(rng, 1, 8)),),
+                               receives=(Receive(to, source, tag),),
+                               end=End(how, to if how.endswith("recv") else source, 0.1 if how.startswith("late") else 0.0))

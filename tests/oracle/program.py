@@ -1,0 +1,154 @@
+"""What a random program is: who runs where, which groups there are, and what they do in which order.
+
+A program is the same in every process that draws it, so only its seed travels. All ranks take the steps of their groups in
+the order of the numbers of the steps, or those of each group on a thread of its own; a rank waits only for what it started
+before. So a program always ends, in every schedule. What a rank chooses for itself (memory, blocking or started, how it
+waits) is drawn by rank.py.
+"""
+import dataclasses
+
+from harness import nexar
+from nexar._rows import ROWS
+
+KINDS = ("plain", "ends", "death")
+RANKS_MAX, NODES, GROUPS_MAX = 12, 4, 4
+ANY_SOURCE, ANY_TAG = nexar.ANY_SOURCE, nexar.ANY_TAG
+TAGS = (0, 7, 1 << 32, ANY_TAG - 1)
+PRIVATE_TAG = 1 << 40  # and the step's number: no other step uses it
+
+FLOATS = ("float32", "float64", "float16", "bfloat16")
+SMALL_FLOATS = ("float8_e4m3fn", "float8_e5m2")  # reduced by min and max only: unit_reduce is exhaustive about the others
+INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+PAIRS = ("float32_int32", "float64_int64", "int32_int32", "int64_int64")
+ARITHMETIC, BITWISE = ("sum", "prod", "min", "max", "avg", "premul_sum"), ("band", "bor", "bxor", "land", "lor", "lxor")
+OPS = {**{each: ARITHMETIC for each in FLOATS}, **{each: ("min", "max") for each in SMALL_FLOATS},
+       **{each: ARITHMETIC + BITWISE for each in INTEGERS}, "bool": ("min", "max") + BITWISE,
+       **{each: ("minloc", "maxloc") for each in PAIRS}}
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """members: the program's ranks, in the order of their ranks in the group. made: how it comes to be; "open" by name. (A
+    child of another group, by split or dup, is a further word here, and a maker in rank.py.)"""
+    number: int
+    members: tuple
+    made: str = "open"
+
+    @property
+    def size(self):
+        return len(self.members)
+
+
+@dataclasses.dataclass(frozen=True)
+class Message:
+    """number: in its step."""
+    number: int
+    source: int
+    to: int
+    tag: int
+    count: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Receive:
+    """Posted by `to` in the step's order. source, tag: what it asks for, which may be any."""
+    to: int
+    source: int
+    tag: int
+
+
+@dataclasses.dataclass(frozen=True)
+class End:
+    """A step that may end early. how: cancel (`rank` cancels a collective), late (`rank` begins after the others' deadline),
+    cancel_recv, cancel_send, late_recv, late_send (the same of the only message of a step; late: its other side comes after
+    the deadline)."""
+    how: str
+    rank: int
+    seconds: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """One collective, or some messages. exact: inputs whose result has the same bits in any order of combination."""
+    number: int
+    group: Group
+    kind: str
+    dtype: str = "uint8"
+    op: str = "sum"
+    count: int = 0
+    counts: tuple = ()
+    blocks: tuple = ()
+    root: int = 0
+    exact: bool = True
+    match_id: int = 0
+    messages: tuple = ()
+    receives: tuple = ()
+    fenced: bool = False  # barriers around it, with nothing pending: receives for any tag get no other step's messages
+    end: End = None
+
+    @property
+    def row(self):
+        return ROWS.get(self.kind)
+
+    def elements(self, word, rank):
+        """How many a side has at a rank, by the word of its row; None: it has no such side."""
+        at_root = rank == self.root
+        return {"none": None, "one": self.count, "all": self.count * self.group.size,
+                "one_at_root": self.count if at_root else None, "one_elsewhere": None if at_root else self.count,
+                "all_at_root": self.count * self.group.size if at_root else None,
+                "one_after_first": self.count if rank else None,
+                "own": self.counts[rank] if self.counts else None, "packed": sum(self.counts),
+                "packed_at_root": sum(self.counts) if at_root else None,
+                "sent": sum(self.blocks[rank]) if self.blocks else None,
+                "received": sum(row[rank] for row in self.blocks) if self.blocks else None}[word]
+
+    def block(self, rank):
+        """The slice of a rank's block in the side that has the blocks of all ranks."""
+        if self.counts:
+            return slice(sum(self.counts[:rank]), sum(self.counts[:rank + 1]))
+        return slice(rank * self.count, (rank + 1) * self.count)
+
+    def __str__(self):
+        what = {"messages": f"{self.messages} by {self.receives}", "all_to_allv": f"{self.dtype} x {self.blocks}"}.get(
+            self.kind, f"{self.op if self.row and self.row.reduces else ''} {self.dtype} x {self.counts or self.count}")
+        return (f"step {self.number}: {self.kind} {what}, root {self.root}, group {self.group.number} of "
+                f"{self.group.members}{', fenced' if self.fenced else ''}{f', {self.end}' if self.end else ''}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Death:
+    """rank: of the program. At its step `step` it is killed: before it, when it has started it, or `delay` later."""
+    rank: int
+    step: int
+    when: str
+    delay: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    seed: int
+    kind: str
+    places: tuple  # the number of the node of each rank
+    groups: tuple
+    steps: tuple
+    death: Death = None
+
+    def without(self, numbers):
+        death = None if self.death and self.death.step in numbers else self.death
+        return dataclasses.replace(self, steps=tuple(step for step in self.steps if step.number not in numbers), death=death)
+
+    def __str__(self):
+        return "\n".join([f"{self.kind} program {self.seed}: ranks on nodes {list(self.places)}", *map(str, self.steps),
+                          *([str(self.death)] if self.death else [])])
+
+
+def matches(receives, messages):
+    """The message that each receive of one rank gets, where all name their source: the oldest that matches. None: it gets none.
+    As all receives of a pair prefer the older message, and all its messages the older receive, there is only one way."""
+    left, found = list(messages), []
+    for receive in receives:
+        message = next((m for m in left if m.source == receive.source and receive.tag in (m.tag, ANY_TAG)), None)
+        if message:
+            left.remove(message)
+        found.append(message)
+    return found
