@@ -1,0 +1,104 @@
+"""A rank of random programs: a process that performs one after the other, and reports what became of each operation."""
+import random
+import threading
+import traceback
+
+from harness import nexar
+
+from .draw import draw
+from .memory import Memory
+from .thread import Thread
+
+SECRET = "the secret of the oracle"
+OPEN_SECONDS = 60
+
+
+class Report:
+    def __init__(self):
+        self.outcomes, self.violations = [], []
+
+
+class Process:
+    """One rank in one program."""
+
+    def __init__(self, program, rank, session, job, sabotage):
+        self.program, self.rank, self.session, self.job, self.sabotage = program, rank, session, job, sabotage
+        self.report, self.store, self.blocks, self.groups = Report(), Memory(session), [], {}
+        self.local = random.Random(f"{program.kind} {program.seed} process {rank}")
+
+    def perform(self):
+        mine = [group for group in self.program.groups if self.rank in group.members]
+        self.open([group for group in mine if group.made == "open"])
+        steps = [step for step in self.program.steps if self.rank in step.group.members]
+        threads = [Thread(self, part) for part in self.parts(mine, steps)]
+        for thread in threads[1:]:
+            thread.thread = threading.Thread(target=thread.run)
+            thread.thread.start()
+        threads[0].run()
+        for thread in threads[1:]:
+            thread.thread.join()
+        broken = [thread.broken for thread in threads if thread.broken]
+        if broken:
+            raise AssertionError("\n".join(broken))
+
+    def open(self, groups):
+        """All at once, in an order of its own."""
+        self.local.shuffle(groups)
+        started = [(group, self.session.group_start(f"{self.job} group {group.number}", group.size,
+                                                    group.members.index(self.rank), job_secret=SECRET, timeout=OPEN_SECONDS))
+                   for group in groups]
+        self.groups |= {group.number: request.wait() for group, request in started}
+
+    def parts(self, groups, steps):
+        """The steps of each thread: one for all, or one for some of the groups."""
+        if self.local.random() < 0.6 or len(groups) < 2:
+            return [steps]
+        thread_of = {group.number: self.local.randrange(3) for group in groups}
+        return [[step for step in steps if thread_of[step.group.number] == number] for number in range(3)]
+
+    def close(self):
+        """When all ranks have ended. Words about what was written late, or cannot be given back."""
+        bad = [f"rank {self.rank}: {wrong}" for block in self.blocks if (wrong := block.wrong())]
+        for group in self.groups.values():
+            group.free()
+        return bad + [f"rank {self.rank}: {wrong}" for wrong in self.store.free()]
+
+
+class Sessions:
+    """One at a time: programs on the same node often share it."""
+
+    def __init__(self):
+        self.node, self.session = None, None
+
+    def at(self, node, socket, local):
+        if self.session is None or node != self.node or local.random() < 0.2:
+            if self.session:
+                self.session.close()
+            self.node = node
+            self.session = nexar.Session(socket, slots=local.choice((256, 256, 512)), spin_us=local.choice((None, 0, 200)),
+                                         scratch_limit=local.choice((None, None, 64 << 20, 12 << 20)))
+        return self.session
+
+
+def serve(pipe, rank, sockets):
+    """Performs what comes through the pipe: (seed, kind, steps left out, job's name, sabotage); then waits for the word to
+    close, which comes when all ranks have reported."""
+    sessions = Sessions()
+    while True:
+        try:
+            seed, kind, left_out, job, sabotage = pipe.recv()
+        except EOFError:
+            return
+        try:
+            program = draw(seed, kind).without(left_out)
+            node = program.places[rank]
+            process = Process(program, rank, sessions.at(node, sockets[node], random.Random(f"{job} {rank}")), job, sabotage)
+            process.perform()
+            pipe.send(("report", process.report.outcomes, process.report.violations))
+            pipe.recv()
+            pipe.send(("closed", process.close()))
+        except EOFError:
+            return
+        except BaseException:
+            pipe.send(("broken", traceback.format_exc()))
+            return
