@@ -1,0 +1,138 @@
+"""Which ends the operations of a program may have, over all its ranks.
+
+Success always means the right data, which each rank has compared itself, and the same bits everywhere. Without an `End` or a
+`Death` everything succeeds. Otherwise include/nexar.h says what else there may be:
+
+  cancel       the canceller has CANCELLED or was too late; then nobody has an error. The others: success, or ABORTED naming it
+  late         those with a deadline: TIMED_OUT, or ABORTED when another one's passed first; the others ABORTED. All name the
+               late rank, unless the machine made another one late as well: then one of the late ones, the same for all
+  cancel_...   a send or receive: CANCELLED, TIMED_OUT or success; the other side is not disturbed. What one receive left,
+               the next one has
+  death        PEER_LOST naming the victim, in its groups only, and for every operation that begins after the first such error.
+               No barrier succeeds that the victim had not begun
+"""
+import collections
+
+SAME_EVERYWHERE = ("all_reduce", "broadcast", "all_gather", "all_gatherv")
+# Of the only message of a step: the ends of (send, receives) that may be.
+MESSAGE_ENDS = {
+    "cancel_recv": {("OK", "OK"), ("OK", "CANCELLED", "OK")},
+    "late_recv": {("OK", "OK"), ("OK", "TIMED_OUT", "OK")},
+    "cancel_send": {("OK", "OK"), ("CANCELLED", "OK"), ("CANCELLED", "TIMED_OUT")},
+    "late_send": {("OK", "OK"), ("TIMED_OUT", "OK"), ("TIMED_OUT", "TIMED_OUT")},
+}
+
+
+def judge(program, outcomes):
+    """Words about what is not allowed. outcomes: {rank of the program: its Outcomes}, without a victim's."""
+    words = []
+    for step in program.steps:
+        of_step = {step.group.members.index(rank): [each for each in found if each.step == step.number]
+                   for rank, found in outcomes.items() if rank in step.group.members}
+        words += [f"{step}: {word}" for word in judged(program, step, of_step)]
+    if program.death:
+        words += after_death(program, outcomes)
+    return words
+
+
+def judged(program, step, of_step):
+    """of_step: {rank in the group: Outcomes}"""
+    fences = {rank: [each for each in found if each.what == "fence"] for rank, found in of_step.items()}
+    steps = {rank: [each for each in found if each.what != "fence"] for rank, found in of_step.items()}
+    if program.death and program.death.rank in step.group.members:
+        return without_victim(program, step, fences, steps)
+    words = [word for found in (fences if step.end else of_step).values() for each in found for word in failed(each)]
+    if step.kind in SAME_EVERYWHERE:
+        words += differ(steps)
+    if step.kind != "messages" and any(len(found) != 1 for found in steps.values()):
+        words.append(f"not one end on each rank: { {rank: len(found) for rank, found in steps.items()} }")
+    if step.end:
+        how = {"cancel": after_cancel, "late": after_deadline}.get(step.end.how, after_message)
+        words += how(step, steps)
+    return words
+
+
+def failed(outcome):
+    return [f"{outcome.what}: {outcome.name} naming {outcome.culprit}: {outcome.text}"] if outcome.name != "OK" else []
+
+
+def differ(steps):
+    digests = collections.defaultdict(list)
+    for rank, found in steps.items():
+        for each in found:
+            if each.digest:
+                digests[each.digest].append(rank)
+    return [f"ranks have different results: {dict(digests)}"] if len(digests) > 1 else []
+
+
+def shown(steps):
+    return {rank: [(each.name, each.culprit, each.text) for each in found] for rank, found in steps.items()}
+
+
+def after_cancel(step, steps):
+    who, ends = step.end.rank, {rank: found[0] for rank, found in steps.items()}
+    others = [each for rank, each in ends.items() if rank != who]
+    fine = (ends[who].name in ("OK", "CANCELLED")
+            and all(each.name == "OK" or (each.name, each.culprit) == ("ABORTED", who) for each in others)
+            and (ends[who].name == "CANCELLED" or all(each.name == "OK" for each in others)))
+    return [] if fine else [f"after a cancel of rank {who}: {shown(steps)}"]
+
+
+def after_deadline(step, steps):
+    ends = {rank: found[0] for rank, found in steps.items()}
+    deadline = min(each.began for rank, each in ends.items() if rank != step.end.rank) + step.end.seconds
+    lateness = {rank for rank, each in ends.items() if each.began > deadline - step.end.seconds / 2} | {step.end.rank}
+    errors = {each.culprit for each in ends.values() if each.name != "OK"}
+    fine = all(each.name in ("OK", "TIMED_OUT", "ABORTED") for each in ends.values())
+    if not fine or len(errors) > 1 or not errors <= lateness:
+        return [f"rank {step.end.rank} was late (late enough: {lateness}): {shown(steps)}"]
+    return []
+
+
+def after_message(step, steps):
+    message, = step.messages
+    sends = [each.name for each in steps[message.source] if each.what == "send"]
+    receives = [each.name for each in steps[message.to] if each.what == "recv"]
+    if (*sends, *receives) in MESSAGE_ENDS[step.end.how]:
+        return []
+    return [f"send ended with {sends}, receives with {receives}: {shown(steps)}"]
+
+
+def without_victim(program, step, fences, steps):
+    victim = step.group.members.index(program.death.rank)
+    words = []
+    for found in (fences, steps):
+        words += [f"rank {rank}: {word}" for rank, each in ((rank, each) for rank, some in found.items() for each in some)
+                  for word in failed(each) if (each.name, each.culprit) != ("PEER_LOST", victim)]
+    if step.kind in SAME_EVERYWHERE:
+        words += differ(steps)
+    if never_begun(program, step):
+        words += [f"a barrier succeeded on rank {rank} that the victim, rank {victim}, never began"
+                  for found in (fences, steps if step.kind == "barrier" else {}) for rank, some in found.items()
+                  for each in some if each.name == "OK"]
+    return words
+
+
+def never_begun(program, step):
+    """Whether the victim certainly did not: its steps of other groups may be those of another thread."""
+    death, last = program.death, next(each for each in program.steps if each.number == program.death.step)
+    if last.group != step.group or death.when == "later":
+        return False
+    return step.number > last.number or (step is last and death.when == "before")
+
+
+def after_death(program, outcomes):
+    """Nothing succeeds on a group that began after an error of that group on the same rank."""
+    words = []
+    groups = {step.number: step for step in program.steps}
+    for rank, found in outcomes.items():
+        first = {}
+        for each in sorted(found, key=lambda each: each.ended):
+            group = groups[each.step].group.number
+            if each.name == "PEER_LOST":
+                first.setdefault(group, each)
+        for each in found:
+            error = first.get(groups[each.step].group.number)
+            if error and each.name == "OK" and each.began > error.ended:
+                words.append(f"rank {rank}: {groups[each.step]}: success, begun after the group's failure: {error}")
+    return words
