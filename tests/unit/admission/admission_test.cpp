@@ -1,4 +1,5 @@
 #include <catch2/catch_test_macros.hpp>
+#include <vector>
 
 #include "admission/certificates.hpp"
 #include "admission/token.hpp"
@@ -121,6 +122,18 @@ TEST_CASE("a token survives its text form; a damaged one is refused") {
     for (size_t n = 0; n < text.size(); ++n) REQUIRE_FALSE(Token::parse(text.substr(0, n)));
     REQUIRE_FALSE(Token::parse(text + "A"));
     REQUIRE(Token::parse("hello").error().text.find("hello") == std::string::npos);
+}
+
+TEST_CASE("no two tokens have a secret or an id in common") {
+    TokenBook book;
+    std::vector<Token> tokens;
+    for (int n = 0; n < 16; ++n) tokens.push_back(*book.create(Digest{1}, {"a:1"}, now, 600, 1));
+    for (size_t a = 0; a < tokens.size(); ++a) {
+        for (size_t b = 0; b < a; ++b) {
+            REQUIRE(tokens[a].secret != tokens[b].secret);
+            REQUIRE(tokens[a].id != tokens[b].id);
+        }
+    }
 }
 
 namespace {
