@@ -6,6 +6,8 @@ Success always means the right data, which each rank has compared itself, and th
   cancel       the canceller has CANCELLED or was too late; then nobody has an error. The others: success, or ABORTED naming it
   late         those with a deadline: TIMED_OUT, or ABORTED when another one's passed first; the others ABORTED. All name the
                late rank, unless the machine made another one late as well: then one of the late ones, the same for all
+  differs      MISMATCH, on all where all need one another's data; elsewhere some may have ended well before. Every error names
+               the one that differs
   cancel_...   a send or receive: CANCELLED, TIMED_OUT or success; the other side is not disturbed. What one receive left,
                the next one has
   death        PEER_LOST naming the victim, in its groups only, and for every operation that begins after the first such error.
@@ -14,6 +16,7 @@ Success always means the right data, which each rank has compared itself, and th
 import collections
 
 SAME_EVERYWHERE = ("all_reduce", "broadcast", "all_gather", "all_gatherv")
+NEED_ALL = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")  # with elements; and a barrier
 # Of the only message of a step: the ends of (send, receives) that may be.
 MESSAGE_ENDS = {
     "cancel_recv": {("OK", "OK"), ("OK", "CANCELLED", "OK")},
@@ -47,7 +50,7 @@ def judged(program, step, of_step):
     if step.kind != "messages" and any(len(found) != 1 for found in steps.values()):
         words.append(f"not one end on each rank: { {rank: len(found) for rank, found in steps.items()} }")
     if step.end:
-        how = {"cancel": after_cancel, "late": after_deadline}.get(step.end.how, after_message)
+        how = {"cancel": after_cancel, "late": after_deadline, "differs": after_difference}.get(step.end.how, after_message)
         words += how(step, steps)
     return words
 
@@ -87,6 +90,16 @@ def after_deadline(step, steps):
     if not fine or len(errors) > 1 or not errors <= lateness:
         return [f"rank {step.end.rank} was late (late enough: {lateness}): {shown(steps)}"]
     return []
+
+
+def after_difference(step, steps):
+    ends = [found[0] for found in steps.values()]
+    errors = [each for each in ends if each.name != "OK"]
+    everybody = step.kind == "barrier" or (step.kind in NEED_ALL and step.count > 0)
+    somebody = step.count > 0 and not step.counts and not step.blocks
+    fine = (all(each.name == "MISMATCH" and f"rank {step.end.rank} (" in each.text for each in errors)
+            and len(errors) >= (len(ends) if everybody else 1 if somebody else 0))
+    return [] if fine else [f"rank {step.end.rank} had another match_id: {shown(steps)}"]
 
 
 def after_message(step, steps):

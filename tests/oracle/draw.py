@@ -128,7 +128,7 @@ def drawn_receives(rng, to, mine, messages, mode):
 def with_end(rng, step):
     rank = rng.randrange(step.group.size)
     if step.kind != "messages":
-        how = rng.choice(("cancel", "cancel", "late"))
+        how = rng.choice(("cancel", "cancel", "late", "differs"))
         return dataclasses.replace(step, fenced=True, end=End(how, rank, rng.choice((0.1, 0.2)) if how == "late" else 0.0))
     source, to = rng.sample(range(step.group.size), 2)
     tag = PRIVATE_TAG + step.number

@@ -6,12 +6,13 @@ from harness import cabi
 from .calls import Collective, Post
 
 lib = cabi.lib
+OTHER = 1 << 50  # no step's match_id
 LATER = 0.3  # how long after a deadline the other side comes
 
 
 def take(thread, step, rank, local):
     if step.kind != "messages":
-        return {"cancel": cancelled, "late": late}[step.end.how](thread, step, rank, local)
+        return {"cancel": cancelled, "late": late, "differs": differs}[step.end.how](thread, step, rank, local)
     message, = step.messages
     if rank == message.source:
         return sender(thread, step, local, message)
@@ -52,14 +53,25 @@ def late(thread, step, rank, local):
     if rank == step.end.rank:
         time.sleep(step.end.seconds + LATER)  # sleep: to be late is what this rank is here for
     item = Collective(thread.program, step, rank, thread.process.store, local)
-    options = item.options(int(step.end.seconds * 1000) if has_deadline(step, rank) else cabi.DEFAULT)
+    call(thread, step, item, item.options(int(step.end.seconds * 1000) if has_deadline(step, rank) else cabi.DEFAULT), local)
+
+
+def differs(thread, step, rank, local):
+    item = Collective(thread.program, step, rank, thread.process.store, local)
+    options = item.options()
+    options.match_id += OTHER if rank == step.end.rank else 0
+    call(thread, step, item, options, local)
+
+
+def call(thread, step, item, options, local):
     group = thread.process.groups[step.group.number]
     if local.random() < 0.5:
         began = time.monotonic()
         status = thread.retried(lambda: item.call(group, options))
-        return thread.ended(step, item, status, began)
+        thread.ended(step, item, status, began)
+        return
     thread.start(step, group, [(item, options)])
-    return finish(thread)
+    finish(thread)
 
 
 def one(thread, step, local, timeout_ms, to_cancel=False, **which):

@@ -59,9 +59,9 @@ class Receive:
 
 @dataclasses.dataclass(frozen=True)
 class End:
-    """A step that may end early. how: cancel (`rank` cancels a collective), late (`rank` begins after the others' deadline),
-    cancel_recv, cancel_send, late_recv, late_send (the same of the only message of a step; late: its other side comes after
-    the deadline)."""
+    """A step that may end early. how, of a collective: cancel (`rank` cancels it), late (`rank` begins after the others' deadline),
+    differs (`rank` gives another match_id). Of the only message of a step, whose other side comes too late or not: cancel_recv,
+    cancel_send, late_recv, late_send."""
     how: str
     rank: int
     seconds: float = 0.0

@@ -7,6 +7,8 @@ factors (1 + u) ** (n - 1) and the rounding of 16-bit types through float32 are 
 more. A product of n: n u times its magnitude. Below the smallest normal number each rounding costs up to half of the
 smallest subnormal.
 """
+import functools
+
 import numpy as np
 
 from .data import QUIET, bits, given, is_nan, narrowed, scalar, widened
@@ -130,8 +132,8 @@ def one_by_one(inputs, op, dtype):
 
 def summed_exactly(inputs, op, dtype):
     wide = [widened(x, dtype).astype(np.float64) for x in inputs]
-    total = (np.multiply if op == "prod" else np.add).reduce(wide)
-    # What is computed is 0 + 0 in some order: -0 only if all are, which one float64 sum shows as well.
+    # Not by numpy's reduce, which may begin with +0: a sum is -0 only where all of its terms are.
+    total = functools.reduce(np.multiply if op == "prod" else np.add, wide)
     if op == "avg":
         total = total / len(inputs) if dtype == "float64" else total.astype(np.float32) / np.float32(len(inputs))
     return narrowed(total if dtype == "float64" else total.astype(np.float32), dtype)

@@ -32,6 +32,7 @@ def arguments(given):
     parser.add_argument("--kind", choices=KINDS)
     parser.add_argument("--without", default="", help="numbers of steps, with commas")
     parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--failures", type=int, default=10, help="after so many it stops")
     parser.add_argument("--sabotage", choices=("wrong", "late"))
     parser.add_argument("--show", action="store_true")
     chosen = parser.parse_args(given)
@@ -59,7 +60,7 @@ def explained(runner, seed, kind, without, wrong):
 
 
 def main(given=None):
-    """How many programs were wrong; stops after ten."""
+    """How many programs were wrong."""
     chosen = arguments(given)
     without = tuple(int(number) for number in chosen.without.split(",") if number)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -76,7 +77,7 @@ def main(given=None):
             except Wrong as wrong:
                 failures += 1
                 print(explained(runner, seed, kind, without, wrong) if not chosen.sabotage else wrong, flush=True)
-                if failures == 10 or chosen.sabotage:
+                if failures == chosen.failures or chosen.sabotage:
                     break
     finally:
         runner.close()
