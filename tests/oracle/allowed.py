@@ -10,10 +10,15 @@ Success always means the right data, which each rank has compared itself, and th
                the one that differs
   cancel_...   a send or receive: CANCELLED, TIMED_OUT or success; the other side is not disturbed. What one receive left,
                the next one has
+  free         in that group: CLOSED for what the rank had pending. The others: ABORTED naming it for the collectives that it
+               had started, and messages with it; PEER_LOST for what needs it, and then for everything, as below
+  abort        in that group: as death, and every error has the reason; CLOSED for what the rank itself had pending
   death        PEER_LOST naming the victim, in its groups only, and for every operation that begins after the first such error.
                No barrier succeeds that the victim had not begun
 """
 import collections
+
+from .thread import REASON
 
 SAME_EVERYWHERE = ("all_reduce", "broadcast", "all_gather", "all_gatherv")
 NEED_ALL = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")  # with elements; and a barrier
@@ -33,8 +38,8 @@ def judge(program, outcomes):
         of_step = {step.group.members.index(rank): [each for each in found if each.step == step.number]
                    for rank, found in outcomes.items() if rank in step.group.members}
         words += [f"{step}: {word}" for word in judged(program, step, of_step)]
-    if program.death:
-        words += after_death(program, outcomes)
+    if program.death or program.leave:
+        words += after_loss(program, outcomes)
     return words
 
 
@@ -42,8 +47,8 @@ def judged(program, step, of_step):
     """of_step: {rank in the group: Outcomes}"""
     fences = {rank: [each for each in found if each.what == "fence"] for rank, found in of_step.items()}
     steps = {rank: [each for each in found if each.what != "fence"] for rank, found in of_step.items()}
-    if program.death and program.death.rank in step.group.members:
-        return without_victim(program, step, fences, steps)
+    if (lost := program.lost(step.group)) is not None:
+        return with_loss(program, step, step.group.members.index(lost), fences, steps)
     words = [word for found in (fences if step.end else of_step).values() for each in found for word in failed(each)]
     if step.kind in SAME_EVERYWHERE:
         words += differ(steps)
@@ -111,30 +116,43 @@ def after_message(step, steps):
     return [f"send ended with {sends}, receives with {receives}: {shown(steps)}"]
 
 
-def without_victim(program, step, fences, steps):
-    victim = step.group.members.index(program.death.rank)
-    words = []
-    for found in (fences, steps):
-        words += [f"rank {rank}: {word}" for rank, each in ((rank, each) for rank, some in found.items() for each in some)
-                  for word in failed(each) if (each.name, each.culprit) != ("PEER_LOST", victim)]
+def with_loss(program, step, lost, fences, steps):
+    """lost: the rank that the group loses."""
+    words = [f"rank {rank}: {word}" for found in (fences, steps) for rank, some in found.items() for each in some
+             if not fits_loss(program, step, lost, rank, each) for word in failed(each)]
     if step.kind in SAME_EVERYWHERE:
         words += differ(steps)
     if never_begun(program, step):
-        words += [f"a barrier succeeded on rank {rank} that the victim, rank {victim}, never began"
+        words += [f"a barrier succeeded on rank {rank} that rank {lost}, which was lost, never began"
                   for found in (fences, steps if step.kind == "barrier" else {}) for rank, some in found.items()
                   for each in some if each.name == "OK"]
     return words
 
 
-def never_begun(program, step):
-    """Whether the victim certainly did not: its steps of other groups may be those of another thread."""
-    death, last = program.death, next(each for each in program.steps if each.number == program.death.step)
-    if last.group != step.group or death.when == "later":
+def fits_loss(program, step, lost, rank, each):
+    leave = program.leave
+    if each.name == "OK":
+        return True
+    if leave and rank == lost:
+        return each.name == "CLOSED" or (leave.how == "free" and each.what == "send")  # what was sent is delivered, or not
+    if (each.name, each.culprit) == ("PEER_LOST", lost):
+        return not leave or leave.how == "free" or REASON in each.text
+    if not leave or leave.how != "free" or (each.name, each.culprit) != ("ABORTED", lost):
         return False
-    return step.number > last.number or (step is last and death.when == "before")
+    if step.kind != "messages":
+        return step.number < leave.step
+    return any(lost in (message.source, message.to) for message in step.messages)
 
 
-def after_death(program, outcomes):
+def never_begun(program, step):
+    """Whether the lost rank certainly did not: its steps of other groups may be those of another thread."""
+    last = program.step((program.leave or program.death).step)
+    if last.group != step.group or (program.death and program.death.when == "later"):
+        return False
+    return step.number > last.number or (step == last and (program.leave is not None or program.death.when == "before"))
+
+
+def after_loss(program, outcomes):
     """Nothing succeeds on a group that began after an error of that group on the same rank."""
     words = []
     groups = {step.number: step for step in program.steps}

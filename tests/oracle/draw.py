@@ -3,7 +3,7 @@ import dataclasses
 import random
 
 from .program import (ANY_SOURCE, ANY_TAG, GROUPS_MAX, NODES, OPS, PAIRS, PRIVATE_TAG, RANKS_MAX, ROWS, TAGS, Death, End, Group,
-                      Message, Program, Receive, Step, matches)
+                      Leave, Message, Program, Receive, Step, matches)
 
 
 def draw(seed, kind):
@@ -16,11 +16,13 @@ def draw(seed, kind):
     # Each step has a generator of its own: a program without some of its steps has the others as they are.
     steps = [drawn_step(random.Random(f"{kind} {seed}/{number}"), number, rng.choice(groups), kind)
              for number in range(rng.choice((3, 8, 15, 30)))]
-    death = None
+    death = leave = None
+    at = rng.choice(steps)
+    if kind == "leave":
+        leave = Leave(rng.choice(at.group.members), at.number, rng.choice(("free", "abort")))
     if kind == "death":
-        at = rng.choice(steps)
         death = Death(rng.choice(at.group.members), at.number, rng.choice(("before", "started", "later")), rng.random() * 0.03)
-    return Program(seed, kind, tuple(places), tuple(groups), tuple(steps), death)
+    return Program(seed, kind, tuple(places), tuple(groups), tuple(steps), death, leave)
 
 
 def placement(rng, ranks):
@@ -47,7 +49,7 @@ def drawn_group(rng, number, ranks):
 
 def drawn_step(rng, number, group, kind):
     what = rng.choice([*ROWS, "messages", "messages", "messages"])
-    step = drawn_messages(rng, number, group) if what == "messages" else drawn_collective(rng, number, group, what)
+    step = drawn_messages(rng, number, group, kind) if what == "messages" else drawn_collective(rng, number, group, what)
     if kind == "ends" and group.size > 1 and rng.random() < 0.4:
         return with_end(rng, step)
     return step
@@ -91,10 +93,11 @@ def uneven(rng, count, size):
                  for rank in range(size))
 
 
-def drawn_messages(rng, number, group):
+def drawn_messages(rng, number, group, kind):
     """exact: every receive names source and tag, and tags are shared with other steps. any_source: under a tag of the
-    step's own. fenced: any tag; each rank names its sources, or takes all from any."""
-    size, mode = group.size, rng.choice(("one", "exact", "any_source", "fenced"))
+    step's own. fenced: any tag; each rank names its sources, or takes all from any. A receive from any
+    rank waits on when one of them has left, so where one leaves all name their sources."""
+    size, mode = group.size, rng.choice(("one", "exact") if kind == "leave" else ("one", "exact", "any_source", "fenced"))
     ranks = range(size)
     pairs = {"one": [(rng.choice(ranks), rng.choice(ranks))],
              "ring": [(rank, (rank + 1) % size) for rank in ranks],

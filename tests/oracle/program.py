@@ -10,7 +10,7 @@ import dataclasses
 from harness import nexar
 from nexar._rows import ROWS
 
-KINDS = ("plain", "ends", "death")
+KINDS = ("plain", "ends", "death", "leave")
 RANKS_MAX, NODES, GROUPS_MAX = 12, 4, 4
 ANY_SOURCE, ANY_TAG = nexar.ANY_SOURCE, nexar.ANY_TAG
 TAGS = (0, 7, 1 << 32, ANY_TAG - 1)
@@ -59,9 +59,9 @@ class Receive:
 
 @dataclasses.dataclass(frozen=True)
 class End:
-    """A step that may end early. how, of a collective: cancel (`rank` cancels it), late (`rank` begins after the others' deadline),
-    differs (`rank` gives another match_id). Of the only message of a step, whose other side comes too late or not: cancel_recv,
-    cancel_send, late_recv, late_send."""
+    """A step that may end early. how, of a collective: cancel (`rank` cancels it), late (`rank` begins after the others'
+    deadline), differs (`rank` gives another match_id). Of the only message of a step, whose other side comes too late or not:
+    cancel_recv, cancel_send, late_recv, late_send."""
     how: str
     rank: int
     seconds: float = 0.0
@@ -125,6 +125,14 @@ class Death:
 
 
 @dataclasses.dataclass(frozen=True)
+class Leave:
+    """rank: of the program. Instead of its step `step` it frees the step's group, or aborts it, whatever is pending there."""
+    rank: int
+    step: int
+    how: str
+
+
+@dataclasses.dataclass(frozen=True)
 class Program:
     seed: int
     kind: str
@@ -132,14 +140,25 @@ class Program:
     groups: tuple
     steps: tuple
     death: Death = None
+    leave: Leave = None
 
     def without(self, numbers):
-        death = None if self.death and self.death.step in numbers else self.death
-        return dataclasses.replace(self, steps=tuple(step for step in self.steps if step.number not in numbers), death=death)
+        death, leave = (None if each and each.step in numbers else each for each in (self.death, self.leave))
+        steps = tuple(step for step in self.steps if step.number not in numbers)
+        return dataclasses.replace(self, steps=steps, death=death, leave=leave)
+
+    def step(self, number):
+        return next(each for each in self.steps if each.number == number)
+
+    def lost(self, group):
+        """The program's rank that the group loses; None: none."""
+        if self.leave and self.step(self.leave.step).group == group:
+            return self.leave.rank
+        return self.death.rank if self.death and self.death.rank in group.members else None
 
     def __str__(self):
         return "\n".join([f"{self.kind} program {self.seed}: ranks on nodes {list(self.places)}", *map(str, self.steps),
-                          *([str(self.death)] if self.death else [])])
+                          *(str(each) for each in (self.death, self.leave) if each)])
 
 
 def matches(receives, messages):

@@ -1,5 +1,7 @@
 """A rank of random programs: a process that performs one after the other, and reports what became of each operation."""
+import contextlib
 import random
+import signal
 import threading
 import traceback
 
@@ -23,7 +25,7 @@ class Process:
 
     def __init__(self, program, rank, session, job, sabotage):
         self.program, self.rank, self.session, self.job, self.sabotage = program, rank, session, job, sabotage
-        self.report, self.store, self.blocks, self.groups = Report(), Memory(session), [], {}
+        self.report, self.store, self.blocks, self.groups, self.left = Report(), Memory(session), [], {}, set()
         self.local = random.Random(f"{program.kind} {program.seed} process {rank}")
 
     def perform(self):
@@ -34,7 +36,8 @@ class Process:
         for thread in threads[1:]:
             thread.thread = threading.Thread(target=thread.run)
             thread.thread.start()
-        threads[0].run()
+        with interrupted(self.local):
+            threads[0].run()
         for thread in threads[1:]:
             thread.thread.join()
         broken = [thread.broken for thread in threads if thread.broken]
@@ -62,6 +65,18 @@ class Process:
         for group in self.groups.values():
             group.free()
         return bad + [f"rank {self.rank}: {wrong}" for wrong in self.store.free()]
+
+
+@contextlib.contextmanager
+def interrupted(local):
+    """In some programs signals come all the time: waits return for them, and go on."""
+    period = local.uniform(0.0003, 0.003) if local.random() < 0.15 else 0
+    signal.signal(signal.SIGALRM, lambda number, frame: None)
+    signal.setitimer(signal.ITIMER_REAL, period, period)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 class Sessions:

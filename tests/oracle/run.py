@@ -1,11 +1,12 @@
 #!/usr/bin/python3
 """Random programs on real daemons, each compared with a reference.
 
-    NEXAR_BUILD_DIR=build/whole tests/oracle/run.py [--seed FIRST] [--programs N] [--seconds S] [--kind plain|ends|death]
+    NEXAR_BUILD_DIR=build/whole tests/oracle/run.py [--seed FIRST] [--programs N] [--seconds S] [--kind plain|ends|death|leave]
                                                     [--without STEP,STEP] [--repeat N] [--sabotage wrong|late] [--show]
 
 Programs of seeds FIRST, FIRST + 1, ... one of each kind, until N have run or S seconds have passed. A failure prints
-the program, its seed, and the command that runs it again, without the steps that it does not need. ORACLE_LOGS=1: also the daemons' logs.
+the program, its seed, and the command that runs it again, without the steps that it does not need. ORACLE_LOGS=1: also the
+daemons' logs.
 """
 import argparse
 import collections

@@ -93,11 +93,23 @@ class Runner:
         for rank in ranks:
             self.workers[rank].pipe.send((seed, kind, left_out, f"oracle {os.getpid()} {self.jobs}", self.sabotage))
         try:
+            self.stop_one(program)
             self.judge(program, ranks)
         except Wrong as wrong:
             logs = "".join(f"--- node {node.number}\n{node.log()[-3000:]}\n" for node in self.cluster.nodes)
             self.close()
             raise Wrong(f"{wrong}\n{logs if os.environ.get('ORACLE_LOGS') else ''}") from None
+
+    def stop_one(self, program):
+        """In some programs a rank stands still for a moment, where nothing has a deadline."""
+        rng = random.Random(f"stop {program.kind} {program.seed}")
+        if program.kind == "ends" or rng.random() < 0.85:
+            return
+        pid = self.workers[rng.randrange(len(program.places))].process.pid
+        time.sleep(rng.random() * 0.02)  # sleep: the seed chooses the moment; right at each
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(0.1)  # sleep: so long it stands
+        os.kill(pid, signal.SIGCONT)
 
     def judge(self, program, ranks):
         victim = program.death.rank if program.death else None

@@ -17,6 +17,7 @@ from .waits import until_ended
 
 lib = cabi.lib
 RETRY_SECONDS = 60
+REASON = "the seed wants it"
 WINDOWS = (0, 1, 2, 4, 8)
 
 # One operation's end at one rank. what: collective, send, recv, fence. name: of its status. culprit: the rank in the error.
@@ -53,6 +54,8 @@ class Thread:
             self.broken = traceback.format_exc()
 
     def take(self, step):
+        if step.group.number in self.process.left or self.leaves(step):
+            return
         rank, local = step.group.members.index(self.process.rank), local_of(self.program, step, self.process.rank)
         death = self.program.death
         dies = death and death.rank == self.process.rank and death.step == step.number and death.when
@@ -74,6 +77,15 @@ class Thread:
         window = local.choice(WINDOWS)
         while len(self.pending) > window:
             self.finish_one()
+
+    def leaves(self, step):
+        leave = self.program.leave
+        if not leave or (leave.rank, leave.step) != (self.process.rank, step.number):
+            return False
+        group = self.process.groups[step.group.number]
+        self.process.left.add(step.group.number)
+        group.abort(REASON) if leave.how == "abort" else group.free()
+        return True
 
     def fence(self, step):
         while self.pending:

@@ -27,8 +27,8 @@ import nexar.testing  # noqa: E402
 SLEEPING = ("epoll_wait", "epoll_pwait", "poll", "ppoll", "futex", "futex_waitv", "clock_nanosleep", "nanosleep", "select")
 CALL = re.compile(r"^(\d+) +(?:<\.\.\. )?(\w+)[ (].*= (-?\w+)")
 SETTLED_SECONDS = 5
-# Of the control loop, each second: a heartbeat that is due here, one that comes, the acknowledgement of each, and the watchdog. With
-# sessions two ticks more. Of every other thread: what keeps its connections open, a few times a minute.
+# Of the control loop, each second: a heartbeat that is due here, one that comes, the acknowledgement of each, and the
+# watchdog. With sessions two ticks more. Of every other thread: what keeps its connections open, a few times a minute.
 PER_SECOND_MAX, TICKS = 5, 2
 OTHERS_MAX = 0.2
 

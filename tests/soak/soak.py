@@ -3,9 +3,9 @@
 
     NEXAR_BUILD_DIR=build/whole tests/soak/soak.py [--operations N (default 1000000)] [--ranks N (default 2)]
 
-Every result is compared. After a tenth of the operations, which is the warm-up, and at the end: resident memory of each daemon and
-rank, which may grow by less than 1 MiB, and descriptors, which must be as many. At the end the daemons must hold nothing. The mixed
-operations are those of a few random programs, over and over (tests/oracle).
+Every result is compared. After a tenth of the operations, which is the warm-up, and at the end: resident memory of each daemon
+and rank, which may grow by less than 1 MiB, and descriptors, which must be as many. At the end the daemons must hold nothing.
+The mixed operations are some random ones of each kind, over and over (tests/oracle).
 """
 import argparse
 import gc
@@ -159,8 +159,9 @@ def grown(before, after):
     words = []
     for name, (rss, shared, fds) in before.items():
         growth = (after[name][0] - after[name][1]) - (rss - shared)
-        print(f"{name}: own memory {rss - shared >> 10} KiB after the warm-up, {growth / 1024:+.0f} KiB since; shared {shared >> 10} KiB, "
-              f"{(after[name][1] - shared) / 1024:+.0f} KiB; {fds} descriptors, {after[name][2] - fds:+d}", flush=True)
+        print(f"{name}: own memory {rss - shared >> 10} KiB after the warm-up, {growth / 1024:+.0f} KiB since; "
+              f"shared {shared >> 10} KiB, {(after[name][1] - shared) / 1024:+.0f} KiB; "
+              f"{fds} descriptors, {after[name][2] - fds:+d}", flush=True)
         if growth >= GROWTH_MAX or after[name][1] - shared >= GROWTH_MAX or after[name][2] != fds:
             words.append(f"{name} has grown")
     return words
@@ -187,8 +188,8 @@ def main():
         left = [node.ask("status")[what] for node in cluster.nodes for what in ("groups", "ops_in_flight")]
         if any(left):
             words.append(f"the daemons keep groups and operations: {left}")
-    print(f"{chosen.operations} operations and {chosen.operations // MIXED_EVERY} mixed ones on {len(ended)} ranks, none wrong, "
-          f"none that hung: {time.monotonic() - begin:.0f} s; {words or 'nothing grew'}")
+    print(f"{chosen.operations} operations and {chosen.operations // MIXED_EVERY} mixed ones on {len(ended)} ranks, "
+          f"none wrong, none that hung: {time.monotonic() - begin:.0f} s; {words or 'nothing grew'}")
     return 1 if words else 0
 
 
