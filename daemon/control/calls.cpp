@@ -63,8 +63,10 @@ struct Calls::State {
         : ready_fd(std::move(signal)), closer(std::move(releaser)) {}
 
     void end(Ended call) {
-        const std::lock_guard lock(mutex);
-        ended.push_back(std::move(call));
+        {
+            const std::lock_guard lock(mutex);
+            ended.push_back(std::move(call));
+        }
         const uint64_t one = 1;
         static_cast<void>(::write(ready_fd.get(), &one, sizeof one));
     }

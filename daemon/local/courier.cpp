@@ -113,12 +113,15 @@ struct Courier::State : std::enable_shared_from_this<State> {
     }
 
     void deliver(const Connection& connection, Packet packet) {
-        const std::lock_guard lock(mutex);
-        delivered[connection.tenant].push_back({connection.session, connection.tenant, std::move(packet)});
-        signal();
+        {
+            const std::lock_guard lock(mutex);
+            delivered[connection.tenant].push_back(
+                {connection.session, connection.tenant, std::move(packet)});
+        }
+        signal();  // the loop, which this wakes, takes the mutex
     }
 
-    void signal() {  // requires: the mutex is held
+    void signal() {
         const uint64_t one = 1;
         static_cast<void>(::write(ready_fd.get(), &one, sizeof one));
     }

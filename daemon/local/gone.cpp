@@ -59,29 +59,42 @@ void Gone::look() {
     take_gone();  // what it returns ends without the lock
 }
 
+// The control loop takes the lock, so nothing is read with it.
 std::vector<Gone::Held> Gone::take_gone() {
-    std::vector<Held> out;
-    const std::lock_guard lock(mutex_);
-    const auto release = [&](std::map<int, Held>::iterator at) {
-        out.push_back(std::move(at->second));
-        return held_.erase(at);
-    };
+    std::vector<int> gone;
     alignas(inotify_event) char events[16384];
     ssize_t bytes = 0;
     while ((bytes = ::read(events_.get(), events, sizeof events)) > 0)
         for (const char* at = events; at < events + bytes; at += sizeof(inotify_event)) {
             inotify_event event;
             std::memcpy(&event, at, sizeof event);
-            overflown_ |= (event.mask & IN_Q_OVERFLOW) != 0;
-            if (const auto gone = held_.find(event.wd); gone != held_.end()) release(gone);
+            if ((event.mask & IN_Q_OVERFLOW) != 0) overflown_ = true;
+            gone.push_back(event.wd);
         }
-    if (!overflown_) return out;
-    const auto watched = watched_by(events_.get());
-    if (!watched) return out;  // the next look tries again
-    overflown_ = false;
-    for (auto at = held_.begin(); at != held_.end();)
-        at = watched->contains(at->first) ? std::next(at) : release(at);
+    if (overflown_.exchange(false)) add_unwatched(gone);
+    std::vector<Held> out;
+    const std::lock_guard lock(mutex_);
+    for (const int number : gone) {
+        const auto at = held_.find(number);
+        if (at == held_.end()) continue;
+        out.push_back(std::move(at->second));
+        held_.erase(at);
+    }
     return out;
+}
+
+// Of those that are kept before the kernel is asked: who keeps one has had it watched before.
+void Gone::add_unwatched(std::vector<int>& gone) {
+    std::vector<int> kept;
+    {
+        const std::lock_guard lock(mutex_);
+        for (const auto& [number, held] : held_) kept.push_back(number);
+    }
+    const auto watched = watched_by(events_.get());
+    if (!watched) overflown_ = true;  // the next look tries again
+    if (!watched) return;
+    for (const int number : kept)
+        if (!watched->contains(number)) gone.push_back(number);
 }
 
 }  // namespace nexar::local

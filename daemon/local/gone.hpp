@@ -5,6 +5,7 @@
 // Thread: any.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -30,11 +31,12 @@ class Gone {
 
   private:
     std::vector<Held> take_gone();
+    void add_unwatched(std::vector<int>& gone);
 
     const loop::Fd events_;  // of inotify; empty: the system had none
     mutable std::mutex mutex_;
     std::map<int, Held> held_;
-    bool overflown_ = false;  // events were lost since all were looked at
+    std::atomic<bool> overflown_{false};  // events were lost since all were looked at
 };
 
 }  // namespace nexar::local

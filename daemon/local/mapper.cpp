@@ -122,8 +122,10 @@ struct Mapper::State {
     explicit State(Fd signal) : ready_fd(std::move(signal)) {}
 
     void done(Mapped mapped) {
-        const std::lock_guard lock(mutex);
-        ready.push_back(std::move(mapped));
+        {
+            const std::lock_guard lock(mutex);
+            ready.push_back(std::move(mapped));
+        }
         const uint64_t one = 1;
         static_cast<void>(::write(ready_fd.get(), &one, sizeof one));
     }

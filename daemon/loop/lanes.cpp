@@ -11,12 +11,13 @@
 #include <utility>
 
 #include "loop/quiet_thread.hpp"
+#include "loop/summons.hpp"
 
 namespace nexar::loop {
 
 namespace {
 
-constexpr std::chrono::seconds thread_idle{1};
+constexpr int thread_idle_ms = 1000;
 
 struct Item {
     size_t weight = 0;
@@ -36,7 +37,7 @@ struct Lanes::State {
 
     const size_t threads_max;
     mutable std::mutex mutex;
-    std::condition_variable work;          // a lane has become ready, or stopped
+    Summons work;                          // a lane has become ready, or stopped
     mutable std::condition_variable done;  // a lane has gone
     std::map<uint64_t, Lane> lanes;        // that have something
     std::deque<uint64_t> ready;            // lanes that have something waiting and are not taken, in turn
@@ -44,15 +45,25 @@ struct Lanes::State {
     size_t weight = 0;                     // of all lanes
     bool stopped = false;
 
-    // Requires: the mutex is held. Waits while nothing is ready; empty: this thread ends.
-    std::optional<std::pair<uint64_t, Item>> next(std::unique_lock<std::mutex>& lock, bool stays) {
-        const auto has_news = [this] { return stopped || !ready.empty(); };
+    // Requires, of all that follow: the mutex is held.
+    bool has_news() const { return stopped || !ready.empty(); }
+    bool calls_another() const { return has_news() && idle > 0; }
+
+    // Until there is news, or this thread has had nothing to do for so long that it ends.
+    void wait(std::unique_lock<std::mutex>& lock, bool stays) {
+        const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(thread_idle_ms);
         ++idle;
-        if (stays)
-            work.wait(lock, has_news);
-        else
-            work.wait_for(lock, thread_idle, has_news);
+        while (!has_news() && (stays || std::chrono::steady_clock::now() < end)) {
+            lock.unlock();
+            work.wait(stays ? -1 : thread_idle_ms);
+            lock.lock();
+        }
         --idle;
+    }
+
+    // Waits while nothing is ready; empty: this thread ends.
+    std::optional<std::pair<uint64_t, Item>> next(std::unique_lock<std::mutex>& lock, bool stays) {
+        wait(lock, stays);
         if (ready.empty()) return {};
         const uint64_t number = ready.front();
         ready.pop_front();
@@ -63,7 +74,6 @@ struct Lanes::State {
         return out;
     }
 
-    // Requires: the mutex is held.
     void end(uint64_t number, size_t ended) {
         Lane& lane = lanes.at(number);
         lane.taken = false;
@@ -83,9 +93,11 @@ Lanes::Lanes(size_t threads_max) : state_(std::make_shared<State>(threads_max)) 
 }
 
 Lanes::~Lanes() {
-    const std::lock_guard lock(state_->mutex);
-    state_->stopped = true;
-    state_->work.notify_all();
+    {
+        const std::lock_guard lock(state_->mutex);
+        state_->stopped = true;
+    }
+    state_->work.call();
 }
 
 void Lanes::add(uint64_t number, size_t weight, Work work) {
@@ -97,8 +109,9 @@ void Lanes::add(uint64_t number, size_t weight, Work work) {
     if (!lane.taken && lane.waiting.size() == 1) state_->ready.push_back(number);
     const bool starts = state_->idle < state_->ready.size() && state_->threads < state_->threads_max;
     if (starts) ++state_->threads;
+    const bool calls = state_->calls_another();
     lock.unlock();
-    state_->work.notify_one();
+    if (calls) state_->work.call();
     if (starts) start_thread(false);
 }
 
@@ -114,13 +127,16 @@ void Lanes::run(const std::shared_ptr<State>& state, bool stays) {
     std::unique_lock lock(state->mutex);
     while (auto one = state->next(lock, stays)) {
         auto& [number, item] = *one;
+        const bool calls = state->calls_another();
         lock.unlock();
+        if (calls) state->work.call();
         item.work();
         item.work = nullptr;
         lock.lock();
         state->end(number, item.weight);
     }
     --state->threads;
+    if (state->calls_another()) state->work.call();
 }
 
 size_t Lanes::weight(uint64_t number) const {

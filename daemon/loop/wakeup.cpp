@@ -1,5 +1,6 @@
 #include "loop/wakeup.hpp"
 
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -22,6 +23,11 @@ void Wakeup::write_fd() {
     const uint64_t one = 1;
     [[maybe_unused]] const auto n =
         write(fd_, &one, sizeof one);  // can only fail when it is already readable
+}
+
+void Wakeup::sleep() {
+    pollfd one{fd_, POLLIN, 0};
+    if (poll(&one, 1, -1) > 0) drain();
 }
 
 void Wakeup::drain() {

@@ -29,6 +29,8 @@ class Wakeup {
     }
     // Thread: the sleeper, after its poll.
     void awake() { sleeping_.store(false, std::memory_order_relaxed); }
+    // Polls, and drains. Thread: the sleeper, in the place of its poll.
+    void sleep();
     // Thread: the sleeper, when the poll reported the descriptor as readable (a write may follow awake()).
     void drain();
 

@@ -14,8 +14,7 @@ Pool::Pool(size_t threads, loop::Wakeup& loop_wakeup) : loop_wakeup_(&loop_wakeu
 Pool::~Pool() {
     stopping_.store(true, std::memory_order_seq_cst);
     for (auto& w : workers_) {
-        w->signal.fetch_add(1, std::memory_order_seq_cst);
-        w->signal.notify_one();
+        w->wakeup.notify();
         w->thread.join();
     }
 }
@@ -54,7 +53,7 @@ void Pool::hand_out() {
         w->pieces.push(piece);  // `here` is not below the pieces in the queue, so there is room
         ++w->handed;
         ++next_;
-        wake(*w);
+        w->wakeup.notify();
     }
 }
 
@@ -81,21 +80,14 @@ std::optional<uint64_t> Pool::poll_done() {
     fill();
     for (auto& w : workers_) {
         if (auto handle = w->done.pop()) {
-            std::atomic_thread_fence(
-                std::memory_order_seq_cst);  // the room before the look; pairs with sleep()'s
-            if (w->unreported.load(std::memory_order_relaxed)) wake(*w);
+            // The room before the look; pairs with sleep()'s announcement.
+            std::atomic_thread_fence(std::memory_order_seq_cst);
+            if (w->unreported.load(std::memory_order_relaxed)) w->wakeup.notify();
             --in_flight_;
             return handle;
         }
     }
     return std::nullopt;
-}
-
-void Pool::wake(Worker& w) {
-    std::atomic_thread_fence(std::memory_order_seq_cst);  // the push before the look; pairs with sleep()'s
-    if (!w.sleeping.load(std::memory_order_relaxed)) return;
-    w.signal.fetch_add(1, std::memory_order_release);
-    w.signal.notify_one();
 }
 
 void Pool::sleep(Worker& w) {
@@ -104,11 +96,9 @@ void Pool::sleep(Worker& w) {
         if (!w.pieces.empty() || stopping_.load(std::memory_order_relaxed)) return;
         sched_yield();
     }
-    const uint32_t seen = w.signal.load(std::memory_order_acquire);
-    w.sleeping.store(true, std::memory_order_relaxed);
-    std::atomic_thread_fence(std::memory_order_seq_cst);  // the announcement before the second look
-    if (may_sleep(w) && !stopping_.load(std::memory_order_seq_cst)) w.signal.wait(seen);
-    w.sleeping.store(false, std::memory_order_relaxed);
+    w.wakeup.announce_sleep();
+    if (may_sleep(w) && !stopping_.load(std::memory_order_seq_cst)) w.wakeup.sleep();
+    w.wakeup.awake();
 }
 
 // Moves waiting completions into the queue as far as it has room, and wakes the loop, which may sleep by now.

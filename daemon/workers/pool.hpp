@@ -40,8 +40,7 @@ class Pool final : public engine::Workers {
         std::atomic<size_t> ended{0};                   // pieces that the worker has run
         SpscQueue<uint64_t> done{4096};                 // worker to loop: handles of finished jobs
         Outbox<uint64_t> done_outbox{done};             // the worker's; empty unless `done` was full
-        std::atomic<uint32_t> signal{0};                // futex: incremented after a push while it sleeps
-        std::atomic<bool> sleeping{false};              // announced by the worker
+        loop::Wakeup wakeup;                            // the worker sleeps on it
         std::atomic<bool> unreported{false};            // completions wait in done_outbox: `done` is full
         std::thread thread;
 
@@ -52,7 +51,6 @@ class Pool final : public engine::Workers {
     void sleep(Worker& w);
     void report(Worker& w);
     bool may_sleep(Worker& w);
-    static void wake(Worker& w);
     void fill();
     void hand_out();
     Worker* least_busy();

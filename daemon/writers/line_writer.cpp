@@ -26,7 +26,7 @@ LineWriter::~LineWriter() {
         const std::lock_guard lock(mutex_);
         waiting_.clear();
     }
-    changed_.notify_all();
+    news_.notify();
     thread_.join();
 }
 
@@ -39,7 +39,7 @@ void LineWriter::push(std::string_view line) {
         }
         waiting_ += line;
     }
-    changed_.notify_all();
+    news_.notify();
 }
 
 uint64_t LineWriter::take_dropped() {
@@ -49,22 +49,34 @@ uint64_t LineWriter::take_dropped() {
 
 void LineWriter::flush() {
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, flush_patience, [this] { return waiting_.empty() && !writing_; });
+    written_.wait_for(lock, flush_patience, [this] { return waiting_.empty() && !writing_; });
 }
 
 void LineWriter::run() {
-    std::unique_lock lock(mutex_);
     while (true) {
-        changed_.wait(lock, [this] { return stopping_ || !waiting_.empty(); });
-        if (waiting_.empty()) return;
+        wait_for_news();
+        std::unique_lock lock(mutex_);
+        if (waiting_.empty() && stopping_) return;
+        if (waiting_.empty()) continue;
         const std::string bytes = std::exchange(waiting_, {});
         writing_ = true;
         lock.unlock();
         write_out(bytes);
         lock.lock();
         writing_ = false;
-        changed_.notify_all();
+        written_.notify_all();
     }
+}
+
+void LineWriter::wait_for_news() {
+    const auto has_news = [this] {
+        const std::lock_guard lock(mutex_);
+        return stopping_ || !waiting_.empty();
+    };
+    if (has_news()) return;
+    news_.announce_sleep();
+    if (!has_news()) news_.sleep();
+    news_.awake();
 }
 
 // A pipe that poll() calls writable takes PIPE_BUF bytes without waiting.

@@ -13,6 +13,8 @@
 #include <string_view>
 #include <thread>
 
+#include "loop/wakeup.hpp"
+
 namespace nexar::writers {
 
 class LineWriter {
@@ -32,11 +34,13 @@ class LineWriter {
   private:
     static constexpr std::chrono::milliseconds flush_patience{1000};
     void run();
+    void wait_for_news();
     void write_out(std::string_view bytes);
 
     int fd_;                             // the reader's end is elsewhere; the caller closes it
     std::mutex mutex_;                   // guards waiting_, writing_ and dropped_
-    std::condition_variable changed_;    // a guarded member or stopping_ has changed
+    std::condition_variable written_;    // for flush()
+    loop::Wakeup news_;                  // the thread's: waiting_ or stopping_ has changed
     std::string waiting_;                // pushed and not taken by the thread yet
     bool writing_ = false;               // the thread writes bytes that it took from waiting_
     uint64_t dropped_ = 0;               // lines, since take_dropped() returned them
