@@ -1,5 +1,7 @@
 // CrowdWaker: wakes sleepers on words that are shared with clients. A client may have thousands on one word,
-// and to wake them takes milliseconds: the calling thread wakes a few, and a thread of this object the rest
+// and to wake them takes milliseconds: the calling thread wakes a few, and a thread of this object the rest.
+// And the kernel goes through all that sleep on words of the same hash bucket, of which a client may have
+// hundreds of thousands: a user of whom a wake was slow is woken by those threads alone for a while
 // (docs/protocol/shm.md [S17]).
 //
 // Thread: the control loop's; the destructor's is any.
@@ -9,7 +11,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <thread>
+
+#include "core/time.hpp"
+#include "loop/lanes.hpp"
 
 namespace nexar::local {
 
@@ -17,23 +21,35 @@ class CrowdWaker {
   public:
     // Wakes at most so many sleepers, and returns how many.
     using Wake = std::function<int(uint32_t* word, int most)>;
-    static constexpr int here_max = 8;
+    struct Clocks {
+        std::function<Time()> wall;
+        std::function<Time()> own;  // what the calling thread has had of the processor: a system call
+    };
+    static Clocks system_clocks();
 
-    explicit CrowdWaker(Wake wake = {});  // the kernel's; another one in tests
-    ~CrowdWaker();                        // after it has woken all
+    static constexpr int here_max = 8;
+    // A wake is slow that takes so long, and so much more for each sleeper that it woke.
+    static constexpr Duration slow{100'000}, slow_each{10'000};
+    // Without a slow wake, until a user is woken here again.
+    static constexpr Duration apart{1'000'000'000};
+
+    explicit CrowdWaker(Wake wake = {}, Clocks clocks = system_clocks());  // the kernel's; others in tests
+    ~CrowdWaker();  // after it has woken all, or a minute
     CrowdWaker(const CrowdWaker&) = delete;
     CrowdWaker& operator=(const CrowdWaker&) = delete;
 
-    // All that sleep on the word now. `memory` keeps the word mapped. Users' crowds are woken in turns.
+    // All that sleep on the word now. `memory` keeps the word mapped. A user's crowds wait for each other.
     void wake_all(uint64_t user, uint32_t* word, std::shared_ptr<const void> memory);
+    // For tests: threads have nothing left to wake. False after `seconds`.
+    bool idle_within(unsigned seconds) const { return lanes_.idle_within(seconds); }
 
   private:
     struct State;
-    bool start_thread();
+    int wake_here(uint64_t user, uint32_t* word);
 
-    const Wake wake_;
-    const std::unique_ptr<State> state_;
-    std::thread thread_;  // from the first crowd on
+    const std::shared_ptr<State> state_;   // also the threads'
+    Time sampled_wall_{}, sampled_own_{};  // both clocks at one time
+    loop::Lanes lanes_;                    // by user
 };
 
 }  // namespace nexar::local

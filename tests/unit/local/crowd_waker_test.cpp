@@ -1,4 +1,5 @@
-// Many sleepers on one word: the caller wakes a few, another thread the rest, and none is forgotten [S17].
+// Many sleepers on one word: the caller wakes a few, another thread the rest, and none is forgotten. Users of
+// whom a wake is slow are woken elsewhere [S17].
 #include "local/crowd_waker.hpp"
 
 #include <linux/futex.h>
@@ -7,14 +8,20 @@
 
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <map>
 #include <mutex>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "local/futex.hpp"
 
 using namespace nexar::local;
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
 
 namespace {
 
@@ -68,6 +75,49 @@ class Crowds {
     size_t free_ = 0;
 };
 
+using Woken = std::vector<std::pair<uint32_t*, bool>>;  // the word, and whether the caller woke it
+
+// Wakes that take as long as a test says, by clocks that only they move.
+class SlowWakes {
+  public:
+    struct Cost {
+        nexar::Duration wall{0}, own{0};
+    };
+    CrowdWaker::Wake wake() {
+        return [this](uint32_t* word, int most) {
+            const bool few = sleepers > 1 && most <= CrowdWaker::here_max;
+            const Cost cost = few ? Cost{few_cost, few_cost} : costs[word];
+            wall_ += cost.wall.count();
+            own_ += cost.own.count();
+            const std::lock_guard lock(mutex_);
+            woken_.emplace_back(word, std::this_thread::get_id() == caller_);
+            return std::min(most, sleepers);
+        };
+    }
+    CrowdWaker::Clocks clocks() {
+        return {[this] { return nexar::Time(nexar::Duration(wall_)); },
+                [this] {
+                    ++own_looks;
+                    return nexar::Time(nexar::Duration(own_));
+                }};
+    }
+    void pass(nexar::Duration time) { wall_ += time.count(); }
+    Woken take() {
+        const std::lock_guard lock(mutex_);
+        return std::exchange(woken_, {});
+    }
+    std::map<uint32_t*, Cost> costs;
+    nexar::Duration few_cost{0};
+    int sleepers = 1;
+    std::atomic<int> own_looks{0};
+
+  private:
+    const std::thread::id caller_ = std::this_thread::get_id();
+    std::atomic<int64_t> wall_{1'000'000'000}, own_{0};
+    std::mutex mutex_;
+    Woken woken_;
+};
+
 }  // namespace
 
 TEST_CASE("[S17] of a crowd the caller wakes a few, and another thread the rest", "[local]") {
@@ -92,19 +142,24 @@ TEST_CASE("[S17] where few sleep, the caller wakes all, and no thread is needed"
     CHECK(crowds.wakes().size() == 1);
 }
 
-TEST_CASE("[S17] users' crowds are woken in turns, and a word waits once", "[local]") {
+TEST_CASE("[S17] a user's crowds wait for each other, and for nobody else's, and a word waits once",
+          "[local]") {
     Crowds crowds;
     uint32_t one[4] = {}, two[2] = {};
     CrowdWaker waker(crowds.wake());
     waker.wake_all(1, &one[0], {});
-    crowds.elsewhere(1);  // it is being woken: others queue behind it
+    crowds.elsewhere(1);  // it is being woken: others of this user queue behind it
     for (uint32_t& word : one) waker.wake_all(1, &word, {});
     for (uint32_t& word : one) waker.wake_all(1, &word, {});
     for (uint32_t& word : two) waker.wake_all(2, &word, {});
+    CHECK(crowds.elsewhere(2) == std::vector<uint32_t*>{&one[0], &two[0]});
     crowds.let_go(100);
+    auto words = crowds.elsewhere(7);
+    REQUIRE(waker.idle_within(60));
+    CHECK(crowds.elsewhere(7).size() == 7);
+    std::erase_if(words, [&](const uint32_t* word) { return word == &two[0] || word == &two[1]; });
     // one[0] again: who slept there after the wake began may not have been woken by it.
-    CHECK(crowds.elsewhere(7) ==
-          std::vector<uint32_t*>{&one[0], &one[0], &two[0], &one[1], &two[1], &one[2], &one[3]});
+    CHECK(words == std::vector<uint32_t*>{&one[0], &one[0], &one[1], &one[2], &one[3]});
 }
 
 TEST_CASE("[S17] memory is kept until its crowd is awake, and all are awake when the waker has ended",
@@ -121,6 +176,78 @@ TEST_CASE("[S17] memory is kept until its crowd is awake, and all are awake when
     }
     CHECK(memory.use_count() == 1);
     CHECK(crowds.elsewhere(2).size() == 2);
+}
+
+TEST_CASE("[S17] a user of whom a wake was slow is woken elsewhere, nobody else is, and none is lost",
+          "[local]") {
+    SlowWakes wakes;
+    uint32_t crowded = 0, quick = 0, other = 0;
+    wakes.costs[&crowded] = {milliseconds(15), milliseconds(15)};
+    CrowdWaker waker(wakes.wake(), wakes.clocks());
+    waker.wake_all(1, &quick, {});
+    waker.wake_all(1, &crowded, {});
+    CHECK(wakes.take() == Woken{{&quick, true}, {&crowded, true}});  // one slow wake, to learn it
+    waker.wake_all(2, &other, {});
+    CHECK(wakes.take() == Woken{{&other, true}});
+    for (uint32_t* word : {&crowded, &quick}) {
+        waker.wake_all(1, word, {});
+        REQUIRE(waker.idle_within(60));
+        CHECK(wakes.take() == Woken{{word, false}});
+    }
+}
+
+TEST_CASE("[S17] a user is woken elsewhere until no wake of his was slow for a while", "[local]") {
+    SlowWakes wakes;
+    uint32_t crowded = 0, quick = 0;
+    wakes.costs[&crowded] = {milliseconds(15), milliseconds(15)};
+    CrowdWaker waker(wakes.wake(), wakes.clocks());
+    waker.wake_all(1, &crowded, {});
+    wakes.take();
+    for (uint32_t* word : {&quick, &crowded, &quick}) {  // the last one because of the second
+        wakes.pass(CrowdWaker::apart * 2 / 5);
+        waker.wake_all(1, word, {});
+        REQUIRE(waker.idle_within(60));
+        CHECK(wakes.take() == Woken{{word, false}});
+        if (word == &crowded) wakes.pass(CrowdWaker::apart / 2);
+    }
+    wakes.pass(CrowdWaker::apart);
+    waker.wake_all(1, &quick, {});
+    CHECK(wakes.take() == Woken{{&quick, true}});
+}
+
+TEST_CASE("[S17] a wake that waited for the processor is not slow", "[local]") {
+    SlowWakes wakes;
+    uint32_t word = 0;
+    wakes.costs[&word] = {milliseconds(15), microseconds(5)};
+    CrowdWaker waker(wakes.wake(), wakes.clocks());
+    for (int i = 0; i < 2; ++i) {
+        waker.wake_all(1, &word, {});
+        CHECK(wakes.take() == Woken{{&word, true}});
+    }
+}
+
+TEST_CASE("[S17] to wake many threads takes long, and is not slow", "[local]") {
+    SlowWakes wakes;
+    uint32_t word = 0;
+    CrowdWaker waker(wakes.wake(), wakes.clocks());
+    wakes.sleepers = 300;
+    wakes.costs[&word] = {milliseconds(2), milliseconds(2)};
+    wakes.few_cost = microseconds(40);
+    waker.wake_all(1, &word, {});
+    REQUIRE(waker.idle_within(60));
+    CHECK(wakes.take() == Woken{{&word, true}, {&word, false}});
+    wakes.sleepers = 1;
+    waker.wake_all(1, &word, {});
+    CHECK(wakes.take() == Woken{{&word, true}});
+}
+
+TEST_CASE("[S17] quick wakes cost few looks at the thread's own clock", "[local]") {
+    SlowWakes wakes;
+    uint32_t word = 0;
+    wakes.costs[&word] = {microseconds(1), microseconds(1)};
+    CrowdWaker waker(wakes.wake(), wakes.clocks());
+    for (int i = 0; i < 100; ++i) waker.wake_all(1, &word, {});
+    CHECK(wakes.own_looks <= 3);
 }
 
 TEST_CASE("[S17] real sleepers all wake", "[local]") {
