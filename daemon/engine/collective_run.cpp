@@ -16,7 +16,7 @@ ArrivalInquiry::Timing timing_of(const EngineConfig& config) {
 }  // namespace
 
 CollectiveRun::CollectiveRun(Group& group, Timers& timers, uint64_t number)
-    : Alarm(timers),
+    : Alarm(timers, group.user()),
       seq(number),
       group_(group),
       gathering_(group.facts, number, !group.context().config.sabotage.skip_descriptor_check),

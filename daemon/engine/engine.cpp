@@ -239,7 +239,10 @@ void Engine::on_worker_done(Time now, uint64_t handle) {
 void Engine::on_time(Time now) {
     impl_->set_time(now);
     impl_->refill_ends();
-    impl_->timers.run(now);
+    impl_->timers.run(now, [this, now] {
+        const auto& clock = impl_->context.config.clock;
+        return clock ? clock() : now;
+    });
     if (impl_->watch.wake_at() <= now) impl_->watch.on_time();
     if (impl_->opening.wake_at() <= now) impl_->opening.on_time();
     impl_->turn();

@@ -58,6 +58,8 @@ struct EngineConfig {
     std::function<std::string(const NodeId&)> host_of;
     // Whether this node is in a cluster, for errors and hints. Empty: it is.
     std::function<bool()> in_cluster;
+    // The time as it passes in a turn of the loop [N16]. Empty: a turn takes none.
+    std::function<Time()> clock;
     // Whether a node with a lower NodeId is known, connected or not. Empty: those that were connected.
     std::function<bool()> knows_lower;
 

@@ -18,7 +18,7 @@ constexpr size_t unseen_calls_max = 256;
 }  // namespace
 
 Group::Group(Context& context, GroupHost& host, Timers& timers, GroupFacts f, std::vector<LocalRank> local)
-    : Alarm(timers),
+    : Alarm(timers, user_of(local)),
       facts(std::move(f)),
       context_(context),
       host_(host),
@@ -345,6 +345,11 @@ Tenant* Group::tenant() const {
     for (const LocalRank& local : local_)
         if (local.tenant) return local.tenant.get();
     return nullptr;
+}
+
+uint64_t Group::user_of(const std::vector<LocalRank>& local) {
+    const auto first = std::ranges::find_if(local, [](const LocalRank& l) { return l.tenant != nullptr; });
+    return first == local.end() ? 0 : first->user();
 }
 
 // ---- Other nodes ----

@@ -54,6 +54,7 @@ struct LocalRank {
     link::Account account{};  // that pays for its control messages
     ChargeRef charge;         // for the group, as long as it is here [N2]
     TenantRef tenant{};       // its user; null in tests
+    uint64_t user() const { return tenant ? tenant->number : 0; }
 };
 
 class Group final : public Runnable, public Alarm, private membership::LifecycleHost {
@@ -112,7 +113,8 @@ class Group final : public Runnable, public Alarm, private membership::Lifecycle
     std::vector<LocalRank>& locals() { return local_; }
     const std::vector<LocalRank>& locals() const { return local_; }
     Tenant* tenant() const;  // of its first rank here that has one: lines of the log are that tenant's
-    void abort(uint64_t seq, const Error& error);  // on all ranks
+    uint64_t user() const { return user_of(local_); }  // that tenant's number; its deadlines are that one's
+    void abort(uint64_t seq, const Error& error);      // on all ranks
     // Sends to all other nodes. `room`: of the operation that causes the message; null: the daemon's reserve
     // pays.
     void to_others(const wire::Message& message, ControlRoom* room = nullptr) const;
@@ -134,6 +136,7 @@ class Group final : public Runnable, public Alarm, private membership::Lifecycle
     const std::map<uint32_t, wire::RankGone>& departed() const { return departed_; }
 
   private:
+    static uint64_t user_of(const std::vector<LocalRank>& local);
     Result<void> submit_message(const LocalRank& local, const OpRequest& request);
     Result<Count> charge(const LocalRank& local, uint64_t rows) const;
     void abort_mismatched_tables(uint64_t seq, const std::string& other);

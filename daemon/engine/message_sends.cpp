@@ -14,7 +14,7 @@ using collectives::NodeIndex;
 void Messages::send(const LocalRank& from, const OpRequest& request, Count count) {
     const GroupFacts& facts = group_.facts;
     const Context& context = group_.context();
-    Send& send = *sends_.emplace_back(std::make_unique<Send>(*this, timers_));
+    Send& send = *sends_.emplace_back(std::make_unique<Send>(*this, timers_, from.user()));
     send.count = std::move(count);
     send.at = std::prev(sends_.end());
     const uint64_t bytes = request.descriptor.count * reduce::size_of(request.descriptor.dtype);

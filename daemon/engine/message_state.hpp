@@ -11,7 +11,7 @@
 namespace nexar::engine {
 
 struct Messages::Send final : Pending, Alarm {
-    Send(Messages& m, Timers& timers) : Alarm(timers), owner(m) {}
+    Send(Messages& m, Timers& timers, uint64_t user) : Alarm(timers, user), owner(m) {}
     Messages& owner;
     Count count;                               // the request [N2]
     Sends::iterator at;                        // itself in sends_
@@ -38,7 +38,7 @@ struct Messages::Send final : Pending, Alarm {
 };
 
 struct Messages::Recv final : Pending, Alarm {
-    Recv(Messages& m, Timers& timers) : Alarm(timers), owner(m) {}
+    Recv(Messages& m, Timers& timers, uint64_t user) : Alarm(timers, user), owner(m) {}
     Messages& owner;
     Count count;                 // the request [N2]
     Recvs::iterator at;          // itself in recvs_

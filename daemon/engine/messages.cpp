@@ -89,7 +89,7 @@ Messages::Recv* Messages::find_recv(uint64_t number) {
 
 Messages::Recv& Messages::add_recv(const LocalRank& to, const OpRequest& request, Count count) {
     Context& context = group_.context();
-    Recv& recv = *recvs_.emplace_back(std::make_unique<Recv>(*this, timers_));
+    Recv& recv = *recvs_.emplace_back(std::make_unique<Recv>(*this, timers_, to.user()));
     recv.count = std::move(count);
     recv.at = std::prev(recvs_.end());
     recv.kind = request.descriptor.kind;

@@ -101,6 +101,7 @@ void Member::build_engine() {
         return credentials(request, self);
     };
     c.proof = proof_port();
+    c.clock = loop::Loop::now;
     c.host_of = [this](const NodeId& node) {
         return plane_ ? plane_->table().hostname_of(node) : std::string();
     };

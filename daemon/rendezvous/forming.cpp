@@ -3,7 +3,11 @@
 #include "rendezvous/forming.hpp"
 
 #include <algorithm>
+#include <optional>
+#include <set>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include "rendezvous/rendezvous.hpp"
 #include "wire/limits.hpp"
@@ -53,6 +57,31 @@ uint32_t Directory::others_of(const wire::GroupOpen& open, Time now) const {
     return static_cast<uint32_t>(others);
 }
 
+namespace {
+
+// To compare those that have expired with those that wait: many of each in one report.
+class Came {
+  public:
+    explicit Came(const std::vector<wire::GroupMemberRecord>& present) {
+        for (const wire::GroupMemberRecord& member : present) add(member);
+    }
+    void add(const wire::GroupMemberRecord& member) {
+        ranks_.insert(member.rank);
+        processes_.insert({member.node, member.pid});
+    }
+    // One process may open several explicit ranks, so these are compared by rank.
+    bool again(const wire::GroupOpen& open) const {
+        return open.rank >= 0 ? ranks_.contains(static_cast<uint32_t>(open.rank))
+                              : processes_.contains({open.id.origin, open.pid});
+    }
+
+  private:
+    std::set<uint32_t> ranks_;
+    std::set<std::pair<NodeId, uint32_t>> processes_;
+};
+
+}  // namespace
+
 wire::GroupStatus Directory::status(const wire::RequestId& request, const wire::GroupKey& key,
                                     Time now) const {
     wire::GroupStatus status{request, 0, {}, 0};
@@ -71,16 +100,17 @@ wire::GroupStatus Directory::status(const wire::RequestId& request, const wire::
     };
     if (const auto at = gatherings_.find(key); at != gatherings_.end())
         for (const auto& [arrival, entry] : at->second.entries) present(entry.open);
+    std::optional<Came> came;
+    const auto add_expired = [&](const wire::GroupOpen& open) {
+        if (!came) came.emplace(status.present);
+        const size_t before = status.present.size();
+        if (!came->again(open)) present(open);
+        if (status.present.size() > before) came->add(status.present.back());
+    };
     for (const Expired& expired : expired_) {
         if (expired.open.key != key || now >= expired.until || status.present.size() >= expired.open.size)
             continue;
-        // One process may open several explicit ranks, so these are compared by rank.
-        const bool again = std::any_of(status.present.begin(), status.present.end(), [&](const auto& member) {
-            return expired.open.rank >= 0
-                       ? member.rank == expired.open.rank
-                       : member.node == expired.open.id.origin && member.pid == expired.open.pid;
-        });
-        if (!again) present(expired.open);
+        add_expired(expired.open);
     }
     if (asked != nullptr) status.others = others_of(*asked, now);
     std::sort(status.present.begin(), status.present.end(), [](const auto& a, const auto& b) {

@@ -74,30 +74,32 @@ void Directory::check_indexes() const {
 }
 
 void Rendezvous::check_indexes() const {
-    size_t due = 0, waiting = 0, reservations_due = 0;
+    size_t due = 0, waiting = 0, opens = 0, reservations_due = 0;
     for (const auto& [request, own] : own_) {
         const Time ends = own.status_until == never ? own.deadline : own.status_until;
         NEXAR_CHECK(own.due_at == (own.reserved ? never : std::min(own.list_at, ends)));
-        NEXAR_CHECK((own.due_at != never) == due_.contains({own.due_at, request}));
+        NEXAR_CHECK((own.due_at != never) == due_.contains(turn_of(own), own.due_at, request));
         NEXAR_CHECK(by_session_.contains({own.session, request}));
         NEXAR_CHECK(own.local != by_mark_.contains({own.open.opener_mark, request}));
         due += own.due_at != never;
-        if (own.status_until == never) continue;
-        const auto question = questions_.find(own.open.key);
-        NEXAR_CHECK(question != questions_.end() && question->second.waiting.contains(request));
-        ++waiting;
+        const auto muster = musters_.find({own.local, own.open.key});
+        NEXAR_CHECK(muster != musters_.end());
+        NEXAR_CHECK((own.status_until != never) == muster->second.waiting.contains(request));
+        waiting += own.status_until != never;
     }
-    for (const auto& [key, question] : questions_) {
-        NEXAR_CHECK(question.waiting.contains(question.by));
-        waiting -= question.waiting.size();
+    for (const auto& [key, muster] : musters_) {
+        NEXAR_CHECK(muster.opens > 0 && (muster.waiting.empty() || muster.waiting.contains(muster.by)));
+        waiting -= muster.waiting.size();
+        opens += muster.opens;
     }
     for (const auto& [group, r] : reservations_) {
         NEXAR_CHECK(r.due_at ==
                     std::min(r.link_deadline, r.query_until == never ? r.decision_deadline : r.query_until));
-        NEXAR_CHECK((r.due_at != never) == reservations_due_.contains({r.due_at, group}));
+        NEXAR_CHECK((r.due_at != never) == reservations_due_.contains(r.whose, r.due_at, group));
         reservations_due += r.due_at != never;
     }
     NEXAR_CHECK(due == due_.size() && by_session_.size() == own_.size() && waiting == 0);
+    NEXAR_CHECK(opens == own_.size());
     NEXAR_CHECK(reservations_due == reservations_due_.size());
 }
 

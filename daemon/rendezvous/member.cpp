@@ -43,6 +43,7 @@ void Rendezvous::on_prepare(const NodeId& from, const wire::GroupPrepare& prepar
             continue;
         }
         Own& own = own_.at(member.request);
+        if (reservation.whose.way.is_zero()) reservation.whose = turn_of(own);
         leave_question(own);
         own.reserved = prepare.group;
         own.status_until = never;
@@ -276,6 +277,7 @@ void Rendezvous::abort_attempt(const GroupId& group, const Error& error, Time no
         const Owned at = own_.find(member.request);
         Own& own = at->second;
         own.reserved.reset();
+        own.free_since = now;
         reschedule(own);
         if (own.withdrawn) {
             forget(at);

@@ -21,6 +21,8 @@ struct LogRoom {
     size_t opens = SIZE_MAX;     // of this node's processes
 };
 
+constexpr size_t refusal_bytes_max = 1536 + 128;  // of the log, for each
+
 class Refusals {
   public:
     explicit Refusals(size_t of_node_max) : of_node_max_(of_node_max) {}

@@ -1,5 +1,5 @@
-// See rendezvous.hpp. Opens of this node, and opens that it passes on. member.cpp has the member's side of
-// prepare and commit, directory.cpp the leader's.
+// See rendezvous.hpp. Opens of this node, and opens that it passes on. deadlines.cpp has what is due,
+// member.cpp the member's side of prepare and commit, directory.cpp the leader's.
 #include "rendezvous/rendezvous.hpp"
 
 #include <algorithm>
@@ -13,13 +13,8 @@ namespace nexar::rendezvous {
 
 namespace {
 
-constexpr size_t answers_at_once_max = 64;        // in one turn: room is looked for again after it
-constexpr size_t refusal_bytes_max = 1536 + 128;  // of the log
-// A report looks at the names of other keys (as long as so many opens) and at each open of its own one.
-constexpr size_t status_base = 100;
-constexpr Duration status_time{4'000};  // of an open in it; about ten times what it takes
-constexpr Duration status_debt_max{1'000'000'000};
-constexpr size_t refusals_max = 65536;  // that wait for room, of each node
+constexpr size_t answers_at_once_max = 64;  // in one turn: room is looked for again after it
+constexpr size_t refusals_max = 65536;      // that wait for room, of each node
 
 }  // namespace
 
@@ -99,10 +94,12 @@ Result<wire::RequestId> Rendezvous::open(const OpenSpec& spec, Time now) {
     own.payer = spec.payer;
     own.timeout = std::clamp(spec.timeout, Duration{1}, config_.timeout_max);
     own.since = now;
+    own.free_since = now;
     own.deadline = spec.timeout == Duration{0} ? never : now + own.timeout;
     Own& kept = own_[own.open.id] = own;
     by_session_.insert({own.session, own.open.id});
     if (!own.local) by_mark_.insert({own.open.opener_mark, own.open.id});
+    ++musters_[{own.local, own.open.key}].opens;
     list(kept, now);
     settle(now);
     return own.open.id;
@@ -154,141 +151,21 @@ void Rendezvous::fail_open(const wire::RequestId& request, Error error) {
     actions_.push_back(Failed{request, std::move(error)});
 }
 
-// ---- What is due ----
-
-// After each change of what `due_at` follows from.
-void Rendezvous::reschedule(Own& own) {
-    const Time ends = own.status_until == never ? own.deadline : own.status_until;
-    const Time due = own.reserved ? never : std::min(own.list_at, ends);
-    if (due == own.due_at) return;
-    if (own.due_at != never) due_.erase({own.due_at, own.open.id});
-    own.due_at = due;
-    if (due != never) due_.insert({due, own.open.id});
-}
-
 void Rendezvous::forget(Owned own) {
     leave_question(own->second);
-    if (own->second.due_at != never) due_.erase({own->second.due_at, own->first});
+    if (own->second.due_at != never) due_.remove(turn_of(own->second), own->second.due_at, own->first);
     by_session_.erase({own->second.session, own->first});
     by_mark_.erase({own->second.open.opener_mark, own->first});
+    const auto muster = musters_.find({own->second.local, own->second.open.key});
+    if (--muster->second.opens == 0) musters_.erase(muster);
     own_.erase(own);
-}
-
-void Rendezvous::reschedule(const GroupId& group, Reservation& r) {
-    const Time due = std::min(r.link_deadline, r.query_until == never ? r.decision_deadline : r.query_until);
-    if (due == r.due_at) return;
-    if (r.due_at != never) reservations_due_.erase({r.due_at, group});
-    r.due_at = due;
-    if (due != never) reservations_due_.insert({due, group});
 }
 
 // Out of reservations_.
 Rendezvous::Reservation Rendezvous::take(const GroupId& group) {
     Reservation reservation = std::move(reservations_.extract(group).mapped());
-    if (reservation.due_at != never) reservations_due_.erase({reservation.due_at, group});
+    if (reservation.due_at != never) reservations_due_.remove(reservation.whose, reservation.due_at, group);
     return reservation;
-}
-
-std::vector<wire::RequestId> Rendezvous::opens_due(Time now) {
-    std::vector<wire::RequestId> out;
-    for (auto at = due_.begin(); at != due_.end() && at->first <= now; ++at) out.push_back(at->second);
-    visited_ += out.size();
-    std::ranges::sort(out);  // in the order in which they were opened
-    return out;
-}
-
-// ---- The deadline [R11] ----
-
-// A leader's answer is as long as the list of those that came, so opens of one key ask together.
-void Rendezvous::ask_status(Own& own, Time now) {
-    own.status_until = now + config_.status_wait;
-    reschedule(own);
-    Question& question = questions_[own.open.key];
-    question.waiting.insert(own.open.id);
-    if (question.waiting.size() > 1 && question.to == leader_) return;
-    question.by = own.open.id;
-    question.to = leader_;
-    send(leader_, wire::GroupStatusRequest{own.open.id, own.open.key}, own.payer);
-}
-
-// Another open asks again, if the question was this one's: the answer to it may not find its way back.
-void Rendezvous::leave_question(const Own& own) {
-    const auto at = own.status_until == never ? questions_.end() : questions_.find(own.open.key);
-    if (at == questions_.end()) return;
-    Question& question = at->second;
-    question.waiting.erase(own.open.id);
-    if (question.waiting.empty()) {
-        questions_.erase(at);
-    } else if (question.by == own.open.id) {
-        question.by = *question.waiting.begin();
-        const Own& next = own_.at(question.by);
-        question.to = leader_;
-        send(leader_, wire::GroupStatusRequest{question.by, next.open.key}, next.payer);
-    }
-}
-
-// [R11]: an open's deadline has passed.
-void Rendezvous::expire(const wire::RequestId& request, const wire::GroupStatus* status) {
-    const auto at = own_.find(request);
-    if (at == own_.end() || at->second.reserved) return;
-    Own& own = at->second;
-    Error error = group_incomplete(
-        {own.open, own.local, own.timeout, own.trouble, !config_.in_cluster || config_.in_cluster(), apart()},
-        status, [this](const NodeId& n) { return name_of(n); });
-    send(own.listed, wire::GroupWithdraw{request, own.open.key, false, true}, own.payer);
-    leave_second(own, true);
-    fail_open(request, std::move(error));
-}
-
-void Rendezvous::expire_all(Time now) {
-    // All status questions come before the withdrawals, so that opens that expire together see each other.
-    std::map<std::pair<bool, wire::GroupKey>, wire::GroupStatus> statuses;  // of local ones too
-    std::vector<std::pair<wire::RequestId, const wire::GroupStatus*>> over;
-    for (const wire::RequestId& request : opens_due(now)) {
-        Own& own = own_.at(request);
-        if (leader_of(own) == config_.self) {
-            const auto [at, first] = statuses.try_emplace({own.local, own.open.key});
-            if (first) at->second = directory_of(own).status(request, own.open.key, now);
-            over.emplace_back(request, &at->second);
-        } else if (own.status_until == never) {
-            ask_status(own, now);
-        } else {
-            over.emplace_back(request, nullptr);
-        }
-    }
-    for (const auto& [request, status] : over) expire(request, status);
-}
-
-void Rendezvous::on_status_request(const NodeId& from, const wire::GroupStatusRequest& request, Time now) {
-    if (leader_ == config_.self)
-        answer_status(from, request, now);
-    else if (const Listed* at = relayed_.find(request.id); at != nullptr && at->came_through(from)) {
-        if (room_of(leader_).refusals > 0) send(leader_, request);
-    }
-}
-
-// Each open in a report is paid for with time, for so long the same node gets no other one [R24]: the report
-// is a walk through all opens of a key, and the question is short.
-void Rendezvous::answer_status(const NodeId& from, const wire::GroupStatusRequest& request, Time now) {
-    Time& paid = status_paid_[from];
-    paid = std::max(paid, now);
-    if (paid - now > status_debt_max || room_of(from).refusals < refusal_bytes_max) return;
-    wire::GroupStatus status = directory_.status(request.id, request.key, now);
-    paid += static_cast<int64_t>(status_base + status.present.size()) * status_time;
-    send(from, std::move(status));
-}
-
-void Rendezvous::on_status(const NodeId& from, const wire::GroupStatus& status) {
-    keep_arrived(from, status);
-    if (const auto own = own_.find(status.id); own != own_.end()) {
-        if (own->second.status_until == never || from != leader_of(own->second)) return;
-        const auto question = questions_.find(own->second.open.key);
-        const std::set<wire::RequestId> waiting = std::exchange(question->second.waiting, {});
-        questions_.erase(question);
-        for (const wire::RequestId& request : waiting) expire(request, &status);
-    } else if (const Listed* relayed = relayed_.find(status.id); relayed != nullptr && from == leader_) {
-        send(relayed->via, status);
-    }
 }
 
 // ---- Opens of other nodes [R1] ----
@@ -410,7 +287,7 @@ bool Rendezvous::on_message(const NodeId& from, const wire::Message& message, Ti
     else if (const auto* request = std::get_if<wire::GroupStatusRequest>(&message))
         on_status_request(from, *request, now);
     else if (const auto* status = std::get_if<wire::GroupStatus>(&message))
-        on_status(from, *status);
+        on_status(from, *status, now);
     else
         return false;
     if (from != config_.self) settle(now);
@@ -471,22 +348,13 @@ void Rendezvous::on_time(Time now) {
     if (now >= relist_at_) go_on(now);
     if (now >= second_at_) list_with_second(now);
     send_refusals(now);
-    for (const wire::RequestId& request : opens_due(now))
-        if (Own& own = own_.at(request); now >= own.list_at) move(own, now);
-    std::vector<GroupId> groups;
-    for (auto at = reservations_due_.begin(); at != reservations_due_.end() && at->first <= now; ++at)
-        groups.push_back(at->second);
-    visited_ += groups.size();
-    for (const GroupId& group : groups) on_reservation_time(group, now);
-    expire_all(now);
+    end_due(now);
     settle(now);
 }
 
 Time Rendezvous::wake_at() const {
-    Time next = std::min({directory_.wake_at(), local_.wake_at(), refusals_at_, relist_at_, second_at_});
-    if (!due_.empty()) next = std::min(next, due_.begin()->first);
-    if (!reservations_due_.empty()) next = std::min(next, reservations_due_.begin()->first);
-    return next;
+    return std::min({directory_.wake_at(), local_.wake_at(), refusals_at_, relist_at_, second_at_,
+                     due_.next(), reservations_due_.next()});
 }
 
 // A leader's answer to one open waits until there is room for it: one user's opens must not fill what belongs

@@ -20,10 +20,12 @@
 #include "core/result.hpp"
 #include "core/time.hpp"
 #include "rendezvous/directory.hpp"
+#include "rendezvous/due_turns.hpp"
 #include "rendezvous/forming.hpp"
 #include "rendezvous/listed.hpp"
 #include "rendezvous/proof.hpp"
 #include "rendezvous/refusals.hpp"
+#include "rendezvous/texts.hpp"
 #include "wire/messages.hpp"
 
 namespace nexar::rendezvous {
@@ -61,6 +63,8 @@ struct Config {
     size_t promises_max = 256;  // of each node
     // Opens of each kind that one turn lists again, passes on again or forgets [R26].
     size_t relists_at_once_max = 128;
+    // Opens of this node whose time is over that end in one turn, and as many reservations [N16].
+    size_t due_at_once_max = 4;
 };
 
 // Who pays for the messages of an open: the owner's. It exists until none of them can come any more.
@@ -168,6 +172,7 @@ class Rendezvous {
         Duration timeout;  // as requested, for the error's text
         Time deadline;
         Time since;                       // when it was opened
+        Time free_since;                  // since when it is in no attempt
         Time status_until = never;        // waits for the leader's GroupStatus until then [R11]
         std::optional<GroupId> reserved;  // the attempt that it is prepared in
         bool withdrawn = false;           // its process ended while it was reserved [R12]
@@ -186,6 +191,7 @@ class Rendezvous {
         Time query_until = never;    // the other members were asked; waits for them until then [R8]
         std::set<NodeId> asking;     // members that get the decision when there is one [R34]
         std::optional<Proof> proof;  // none: of local opens, led here
+        TurnOf whose{};              // of the first open here
         Time due_at = never;         // where it is in reservations_due_
     };
     enum class Outcome : uint8_t { committed, aborted };
@@ -268,20 +274,29 @@ class Rendezvous {
     void on_withdraw(const NodeId& from, const wire::GroupWithdraw& withdraw, Time now);
     void on_status_request(const NodeId& from, const wire::GroupStatusRequest& request, Time now);
     void answer_status(const NodeId& from, const wire::GroupStatusRequest& request, Time now);
-    void on_status(const NodeId& from, const wire::GroupStatus& status);
+    void on_status(const NodeId& from, const wire::GroupStatus& status, Time now);
     void keep_arrived(const NodeId& from, const wire::GroupStatus& status);
     void fail_open(const wire::RequestId& request, Error error);
-    void expire(const wire::RequestId& request, const wire::GroupStatus* status);
-    void expire_all(Time now);
     void check_indexes() const;
     using Owned = std::map<wire::RequestId, Own>::iterator;
-    void reschedule(Own& own);
     void forget(Owned own);
-    void ask_status(Own& own, Time now);
-    void leave_question(const Own& own);
-    void reschedule(const GroupId& group, Reservation& reservation);
     Reservation take(const GroupId& group);
-    std::vector<wire::RequestId> opens_due(Time now);
+    // Deadlines (deadlines.cpp) [R11].
+    struct Muster;
+    Muster& muster_of(const Own& own) { return musters_.at({own.local, own.open.key}); }
+    TurnOf turn_of(const Own& own) const { return {config_.self, {config_.self, own.open.opener_mark}}; }
+    void reschedule(Own& own);
+    void reschedule(const GroupId& group, Reservation& reservation);
+    void end_due(Time now);
+    void on_due(Own& own, Time now);
+    void on_deadline(Own& own, Time now);
+    void report(Muster& muster, const Own& own, const wire::GroupStatus& status, Time now);
+    static bool was_due(const Muster& muster, const Own& own);
+    void ask_status(Own& own, Muster& muster, Time now);
+    void ask(Muster& muster, const Own& by);
+    void wake(const Muster& muster, Own& own);
+    void leave_question(const Own& own);
+    void expire(Own& own, const RollCall* roll);
     void send(const NodeId& to, wire::Message message, const PayerRef& payer = {});
     bool hold(const NodeId& to, const wire::Message& message);
     void send_refusals(Time now);
@@ -304,20 +319,27 @@ class Rendezvous {
     // Increases from incarnation to incarnation, so that an open of an earlier one never equals one of this.
     uint64_t next_request_;
     std::map<wire::RequestId, Own> own_;                          // opens of this node without an outcome
-    std::set<std::pair<Time, wire::RequestId>> due_;              // of own_, those that wait for a time
+    DueTurns<wire::RequestId> due_;                               // of own_, those that wait for a time
     std::set<std::pair<SessionId, wire::RequestId>> by_session_;  // own_
     std::set<std::pair<uint64_t, wire::RequestId>> by_mark_;      // own_ without local ones, by opener's mark
-    // A key's opens that expire together share one question [R11].
-    struct Question {
-        wire::RequestId by;
-        NodeId to;
-        std::set<wire::RequestId> waiting;
+    // This node's opens of one key. Those that expire together share one question, and one report: what it
+    // has of the others is right for each of them, however many turns it takes to end them [R11].
+    struct Muster {
+        size_t opens = 0;                     // how many there are
+        std::set<wire::RequestId> waiting{};  // for the answer to a question
+        wire::RequestId by{};                 // one of them, in whose name `to` was asked
+        NodeId to{};
+        bool is_answered = false;
+        std::optional<RollCall> roll{};  // of the last report
+        Time reported_at{};
+        Time fresh_until{};  // an open that expires until then needs no other one
     };
-    std::map<wire::GroupKey, Question> questions_;
+    std::map<std::pair<bool, wire::GroupKey>, Muster>
+        musters_;  // local ones are apart; none is without opens
     Relayed
         relayed_;  // passed on to the leader [R1]; empty while this node leads, when it has taken all over
     std::map<GroupId, Reservation> reservations_;  // prepared here, not decided
-    std::set<std::pair<Time, GroupId>> reservations_due_;
+    DueTurns<GroupId> reservations_due_;
     std::map<GroupId, Decision> decisions_;  // of the groups that this node has, and the last decisions_max
     std::map<uint64_t, std::deque<GroupId>> decision_order_;  // of the others, by maker, the oldest first
     size_t groups_ = 0;                                       // decisions_ with a group

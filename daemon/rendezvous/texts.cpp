@@ -9,12 +9,18 @@ namespace {
 
 constexpr size_t listed_max = 12;  // of ranks in a text
 
-std::string list(const std::vector<std::string>& items) {
-    std::string out;
-    for (size_t i = 0; i < std::min(items.size(), listed_max); ++i) out += (i ? ", " : "") + items[i];
-    if (items.size() > listed_max) out += " and " + std::to_string(items.size() - listed_max) + " more";
-    return out;
-}
+// The first of them, and how many more there are.
+struct Items {
+    template <class Text>
+    void add(const Text& text_of_next) {
+        if (++count <= listed_max) text += (count > 1 ? ", " : "") + text_of_next();
+    }
+    std::string list() const {
+        return count <= listed_max ? text : text + " and " + std::to_string(count - listed_max) + " more";
+    }
+    size_t count = 0;
+    std::string text;
+};
 
 std::string span_text(Duration span) {
     const int64_t ms = to_ms(span);
@@ -29,10 +35,10 @@ std::string advice(bool local) {
 }
 
 // What the opens that came let suppose.
-std::string hint(const Unfilled& unfilled, const wire::GroupStatus& status,
+std::string hint(const Unfilled& unfilled, const RollCall& roll,
                  const std::function<std::string(const NodeId&)>& name_of) {
-    if (status.others > 0 && !unfilled.local)
-        return std::to_string(status.others) + (status.others == 1 ? " other waits" : " others wait") +
+    if (roll.others > 0 && !unfilled.local)
+        return std::to_string(roll.others) + (roll.others == 1 ? " other waits" : " others wait") +
                " for this name with another job_secret, or without one. ";
     if (!unfilled.in_cluster && !unfilled.local)
         return "This node is in no cluster, so only its own ranks can come: for ranks on other nodes run "
@@ -40,42 +46,44 @@ std::string hint(const Unfilled& unfilled, const wire::GroupStatus& status,
     if (!unfilled.apart.first.is_zero() && !unfilled.local)
         return "Nodes " + name_of(unfilled.apart.first) + " and " + name_of(unfilled.apart.second) +
                " do not reach each other, so no group has ranks on both: run nexarctl doctor there. ";
-    const NodeId& self = unfilled.open.id.origin;
-    const bool alone = std::ranges::all_of(status.present, [&](const auto& m) { return m.node == self; });
     // How many the leader refused is not in its answer: each of them has got its own error.
-    return alone && !unfilled.local
+    return roll.alone && !unfilled.local
                ? "No rank of another node was accepted (one that asks for a rank already "
                  "taken gets RANK_CLASH there: check --node-index, NEXAR_RANK). "
                : "";
 }
 
-struct Members {
-    std::vector<bool> there;
-    std::vector<std::string> present, missing;
-    bool automatic = false;
-};
+}  // namespace
 
-Members members_of(const wire::GroupOpen& open, const wire::GroupStatus& status,
+RollCall roll_call(const wire::GroupOpen& open, const wire::GroupStatus& status,
                    const std::function<std::string(const NodeId&)>& name_of) {
-    Members out;
-    out.there.resize(open.size);
+    RollCall out;
+    out.came_count = status.present.size();
+    out.others = status.others;
+    out.alone = true;
+    std::vector<bool> there(open.size);
+    Items came, missing;
     for (const wire::GroupMemberRecord& member : status.present) {
         const bool has_rank = member.rank < open.size;
-        if (has_rank) out.there[member.rank] = true;
+        if (has_rank) there[member.rank] = true;
         out.automatic |= !has_rank;
-        out.present.push_back((has_rank ? "rank " + std::to_string(member.rank) : "automatic rank") +
-                              " (pid " + std::to_string(member.pid) + " on node " + name_of(member.node) +
-                              ")");
+        out.alone &= member.node == open.id.origin;
+        came.add([&] {
+            return (has_rank ? "rank " + std::to_string(member.rank) : "automatic rank") + " (pid " +
+                   std::to_string(member.pid) + " on node " + name_of(member.node) + ")";
+        });
     }
     for (uint32_t rank = 0; rank < open.size; ++rank)
-        if (!out.there[rank]) out.missing.push_back("rank " + std::to_string(rank));
+        if (!there[rank]) missing.add([&] { return "rank " + std::to_string(rank); });
+    if (!out.automatic && missing.count > 0)
+        out.first_missing = std::ranges::find(there, false) - there.begin();
+    out.came = came.list();
+    out.missing = missing.list();
     return out;
 }
 
-}  // namespace
-
 // The missing ranks and the advice come first, because the text may be cut at its end.
-Error group_incomplete(const Unfilled& unfilled, const wire::GroupStatus* status,
+Error group_incomplete(const Unfilled& unfilled, const RollCall* roll,
                        const std::function<std::string(const NodeId&)>& name_of) {
     const wire::GroupOpen& open = unfilled.open;
     Error error{Errc::group_incomplete,
@@ -84,20 +92,17 @@ Error group_incomplete(const Unfilled& unfilled, const wire::GroupStatus* status
                 -1,
                 -1,
                 {}};
-    if (!status) {
+    if (!roll) {
         error.text +=
             "the node that collects its ranks did not report the arrived ones. " + advice(unfilled.local);
     } else {
-        const Members members = members_of(open, *status, name_of);
-        const size_t count = open.size - std::min<size_t>(open.size, members.present.size());
-        error.text += count == 0          ? "nobody is missing, but it could not be formed"
-                      : members.automatic ? "missing: " + std::to_string(count) + " of any rank"
-                                          : "missing: " + list(members.missing);
-        if (count != 0) error.text += ". " + hint(unfilled, *status, name_of) + advice(unfilled.local);
-        error.text += (count != 0 ? ". " : "; ") + std::to_string(members.present.size()) +
-                      " came: " + list(members.present);
-        if (!members.automatic && !members.missing.empty())
-            error.rank = std::ranges::find(members.there, false) - members.there.begin();
+        const size_t count = open.size - std::min<size_t>(open.size, roll->came_count);
+        error.text += count == 0        ? "nobody is missing, but it could not be formed"
+                      : roll->automatic ? "missing: " + std::to_string(count) + " of any rank"
+                                        : "missing: " + roll->missing;
+        if (count != 0) error.text += ". " + hint(unfilled, *roll, name_of) + advice(unfilled.local);
+        error.text += (count != 0 ? ". " : "; ") + std::to_string(roll->came_count) + " came: " + roll->came;
+        error.rank = roll->first_missing;
     }
     if (!unfilled.trouble.empty()) error.text += "; last attempt: " + unfilled.trouble;
     return error;

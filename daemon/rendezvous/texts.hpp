@@ -20,8 +20,23 @@ struct Unfilled {
     std::pair<NodeId, NodeId> apart{};  // leaders that do not reach each other [R36]; zero: none
 };
 
-// The text names the arrived and the missing ranks [R11]. `status`: the leader's; null: it did not answer.
-Error group_incomplete(const Unfilled& unfilled, const wire::GroupStatus* status,
+// Who came to a group, of a leader's report: what the texts of all its opens say of it. It is as short as a
+// text, however many came.
+struct RollCall {
+    size_t came_count = 0;
+    std::string came, missing;  // the first ones
+    int64_t first_missing = -1;
+    bool automatic = false;  // ranks are given when all have come
+    bool alone = false;      // all that came are of the open's node
+    uint32_t others = 0;     // opens of this name with another key
+};
+// `open`: one of this node.
+RollCall roll_call(const wire::GroupOpen& open, const wire::GroupStatus& status,
+                   const std::function<std::string(const NodeId&)>& name_of);
+
+// The text names the arrived and the missing ranks [R11]. `roll`: of the leader's report; null: it did not
+// answer.
+Error group_incomplete(const Unfilled& unfilled, const RollCall* roll,
                        const std::function<std::string(const NodeId&)>& name_of);
 
 // Two nodes of a group that is to be formed.

@@ -1,4 +1,4 @@
-// The engine's small parts: descriptors, alarms, scratch, jobs done on the spot. What they are for is tested
+// The engine's small parts: descriptors, scratch, jobs done on the spot. What they are for is tested
 // in sim/.
 #include <array>
 #include <catch2/catch_test_macros.hpp>
@@ -8,20 +8,12 @@
 
 #include "engine/local_job.hpp"
 #include "engine/scratch.hpp"
-#include "engine/timers.hpp"
 #include "support/regions.hpp"
 
 namespace nexar::engine {
 namespace {
 
 using namespace std::chrono_literals;
-
-struct Recorder final : Alarm {
-    Recorder(Timers& timers, std::vector<int>& fired, int name) : Alarm(timers), fired_(fired), name_(name) {}
-    void on_time() override { fired_.push_back(name_); }
-    std::vector<int>& fired_;
-    int name_;
-};
 
 link::Extents over(std::vector<float>& v, size_t first, size_t count) {
     return {{nexar::test::place_of(v.data() + first), 4 * count}};
@@ -43,34 +35,6 @@ TEST_CASE("the hash of a descriptor changes with every field, and its text says 
     REQUIRE(base.text() == "reduce f32 sum count 8 root 1");
     REQUIRE(others[0].text() == "broadcast f32 count 8 root 1");
     REQUIRE(OpDescriptor{}.text() == "barrier");
-}
-
-TEST_CASE("a time-out of centuries is a deadline that never comes, not one that has passed") {
-    const Time now(Duration(1'000'000'000'000));
-    CHECK(deadline_after(now, Duration(5)) == now + Duration(5));
-    CHECK(deadline_after(now, Duration::max()) == never);
-    CHECK(deadline_after(now, never - now) == never);
-    CHECK(deadline_after(now, never - now - Duration(1)) == never - Duration(1));
-}
-
-TEST_CASE("alarms ring in time order, once, and not after they are gone") {
-    Timers timers;
-    std::vector<int> fired;
-    Recorder one(timers, fired, 1), two(timers, fired, 2);
-    one.wake_at(Time{} + 20ms);
-    two.wake_at(Time{} + 10ms);
-    {
-        Recorder three(timers, fired, 3);
-        three.wake_at(Time{} + 5ms);
-    }
-    REQUIRE(timers.next() == Time{} + 10ms);
-
-    timers.run(Time{} + 9ms);
-    REQUIRE(fired.empty());
-    timers.run(Time{} + 30ms);
-
-    REQUIRE(fired == std::vector<int>{2, 1});
-    REQUIRE(timers.next() == never);
 }
 
 TEST_CASE("scratch is used again, and what is kept is bounded") {

@@ -356,9 +356,11 @@ TEST_CASE("who is missing is for the leader to say", "[rendezvous][H6]") {
     m.machine.on_time(Time(ms(60'000)));
     REQUIRE(count<wire::GroupStatusRequest>(m.sent()) == 1);
     m.machine.on_message(foreign, wire::GroupStatus{m.request, 2, m.prepare().members}, Time(ms(60'001)));
+    m.machine.on_time(Time(ms(60'001)));
     m.sent();
     CHECK(m.failed == 0);
     m.machine.on_message(leader, wire::GroupStatus{m.request, 2, m.prepare().members}, Time(ms(60'002)));
+    m.machine.on_time(Time(ms(60'002)));
     m.sent();
     CHECK(m.failed == 1);
 }
