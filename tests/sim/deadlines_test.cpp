@@ -5,6 +5,7 @@
 
 #include "engine/timers.hpp"
 #include "post.hpp"
+#include "rendezvous/rendezvous.hpp"
 
 namespace nexar::sim {
 namespace {
