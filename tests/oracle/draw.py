@@ -22,7 +22,17 @@ def draw(seed, kind):
         leave = Leave(rng.choice(at.group.members), at.number, rng.choice(("free", "abort")))
     if kind == "death":
         death = Death(rng.choice(at.group.members), at.number, rng.choice(("before", "started", "later")), rng.random() * 0.03)
-    return Program(seed, kind, tuple(places), tuple(groups), tuple(steps), death, leave)
+    return Program(seed, kind, tuple(places), tuple(groups), tuple(steps), death, leave, tuple(hosts(kind, seed, places)))
+
+
+def hosts(kind, seed, places):
+    """A process each; in some programs several ranks of a node have one session. (A death is that of one rank.)"""
+    rng, found = random.Random(f"hosts {kind} {seed}"), []
+    together = kind != "death" and rng.random() < 0.25
+    for rank, place in enumerate(places):
+        others = [other for other in found if places[other] == place]
+        found.append(rng.choice(others) if together and others and rng.random() < 0.5 else rank)
+    return found
 
 
 def placement(rng, ranks):
@@ -55,14 +65,15 @@ def drawn_step(rng, number, group, kind):
     return step
 
 
-def drawn_count(rng, size, bytes_each):
-    """None, a few, up to a page; sometimes some segments. Of a side with a block for each rank, that is of all together."""
+def drawn_count(rng, size, bytes_each, bytes_max=7 << 20):
+    """None, a few, up to a page; sometimes some segments, or so many that ordinary memory is staged where a session has little
+    scratch memory. Of a side with a block for each rank, that is of all together."""
     how = rng.random()
     if how < 0.08:
         return 0
     if how < 0.25:
         return rng.randint(1, size + 1)
-    largest = rng.choice((1 << 12, 1 << 12, 1 << 16, 1 << 16, 1 << 18, 3 << 20) if how > 0.9 else (1 << 12,))
+    largest = rng.choice((1 << 12, 1 << 12, 1 << 16, 1 << 16, 1 << 18, bytes_max) if how > 0.9 else (1 << 12,))
     return int(max(1, largest // bytes_each // size) ** rng.random())
 
 
@@ -73,7 +84,8 @@ def drawn_collective(rng, number, group, kind):
         return Step(number, group, kind, match_id=rng.choice((0, number + 1)))
     width = 16 if dtype in PAIRS else 8
     shared = size if {row.in_, row.out} & {"all", "all_at_root", "packed", "packed_at_root", "sent", "received"} else 1
-    count = drawn_count(rng, shared, width)
+    # What has counts of its own is not staged: it must fit.
+    count = drawn_count(rng, shared, width, 1 << 20 if row.memory == "in_out_own_counts" else 7 << 20)
     counts = blocks = ()
     if row.memory == "in_out_counts":
         counts = uneven(rng, count, size)

@@ -141,6 +141,10 @@ class Program:
     steps: tuple
     death: Death = None
     leave: Leave = None
+    hosts: tuple = ()  # of each rank: in which process it is, by the number of the process's own rank
+
+    def ranks_in(self, process):
+        return [rank for rank, host in enumerate(self.hosts) if host == process]
 
     def without(self, numbers):
         death, leave = (None if each and each.step in numbers else each for each in (self.death, self.leave))
@@ -157,7 +161,8 @@ class Program:
         return self.death.rank if self.death and self.death.rank in group.members else None
 
     def __str__(self):
-        return "\n".join([f"{self.kind} program {self.seed}: ranks on nodes {list(self.places)}", *map(str, self.steps),
+        where = f"ranks on nodes {list(self.places)}, in processes {list(self.hosts)}"
+        return "\n".join([f"{self.kind} program {self.seed}: {where}", *map(str, self.steps),
                           *(str(each) for each in (self.death, self.leave) if each)])
 
 

@@ -20,8 +20,8 @@ class Report:
         self.outcomes, self.violations = [], []
 
 
-class Process:
-    """One rank in one program."""
+class Performance:
+    """One rank in one program, alone in its process or not."""
 
     def __init__(self, program, rank, session, job, sabotage):
         self.program, self.rank, self.session, self.job, self.sabotage = program, rank, session, job, sabotage
@@ -36,8 +36,7 @@ class Process:
         for thread in threads[1:]:
             thread.thread = threading.Thread(target=thread.run)
             thread.thread.start()
-        with interrupted(self.local):
-            threads[0].run()
+        threads[0].run()
         for thread in threads[1:]:
             thread.thread.join()
         broken = [thread.broken for thread in threads if thread.broken]
@@ -95,9 +94,9 @@ class Sessions:
         return self.session
 
 
-def serve(pipe, rank, sockets):
-    """Performs what comes through the pipe: (seed, kind, steps left out, job's name, sabotage); then waits for the word to
-    close, which comes when all ranks have reported."""
+def serve(pipe, number, sockets):
+    """Performs what comes through the pipe: (seed, kind, steps left out, job's name, sabotage), and reports of each of its
+    ranks; then waits for the word to close, which comes when all ranks have reported."""
     sessions = Sessions()
     while True:
         try:
@@ -106,14 +105,37 @@ def serve(pipe, rank, sockets):
             return
         try:
             program = draw(seed, kind).without(left_out)
-            node = program.places[rank]
-            process = Process(program, rank, sessions.at(node, sockets[node], random.Random(f"{job} {rank}")), job, sabotage)
-            process.perform()
-            pipe.send(("report", process.report.outcomes, process.report.violations))
+            node = program.places[number]
+            session = sessions.at(node, sockets[node], random.Random(f"{job} {number}"))
+            ranks = {rank: Performance(program, rank, session, job, sabotage) for rank in program.ranks_in(number)}
+            all_at_once(ranks.values())
+            pipe.send(("report", {rank: (each.report.outcomes, each.report.violations) for rank, each in ranks.items()}))
             pipe.recv()
-            pipe.send(("closed", process.close()))
+            pipe.send(("closed", [wrong for each in ranks.values() for wrong in each.close()]))
         except EOFError:
             return
         except BaseException:
             pipe.send(("broken", traceback.format_exc()))
             return
+
+
+def all_at_once(ranks):
+    """The first on this thread, which is the process's main one; the others on one each."""
+    first, *others = ranks
+    broken = []
+
+    def perform(rank):
+        try:
+            rank.perform()
+        except BaseException:
+            broken.append(traceback.format_exc())
+
+    threads = [threading.Thread(target=perform, args=(rank,)) for rank in others]
+    for thread in threads:
+        thread.start()
+    with interrupted(first.local):
+        perform(first)
+        for thread in threads:
+            thread.join()
+    if broken:
+        raise AssertionError("\n".join(broken))

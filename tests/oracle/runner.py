@@ -37,11 +37,11 @@ def settings(seed):
 
 
 class Worker:
-    """The process of one rank."""
+    """A process that is rank `number`, or has it and others."""
 
-    def __init__(self, rank, sockets):
-        self.rank, (self.pipe, theirs) = rank, _fork.Pipe()
-        self.process = _fork.Process(target=_worker, args=(self.pipe, theirs, rank, sockets), daemon=True)
+    def __init__(self, number, sockets):
+        self.pipe, theirs = _fork.Pipe()
+        self.process = _fork.Process(target=_worker, args=(self.pipe, theirs, number, sockets), daemon=True)
         self.process.start()
         theirs.close()
 
@@ -51,12 +51,12 @@ class Worker:
         self.pipe.close()
 
 
-def _worker(ours, theirs, rank, sockets):
+def _worker(ours, theirs, own, sockets):
     die_with_parent()
     ours.close()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
-    serve(theirs, rank, sockets)
+    serve(theirs, own, sockets)
 
 
 class Runner:
@@ -89,12 +89,11 @@ class Runner:
         self.prepare(seed)
         self.jobs += 1
         program = draw(seed, kind).without(left_out)
-        ranks = range(len(program.places))
-        for rank in ranks:
-            self.workers[rank].pipe.send((seed, kind, left_out, f"oracle {os.getpid()} {self.jobs}", self.sabotage))
+        for process in set(program.hosts):
+            self.workers[process].pipe.send((seed, kind, left_out, f"oracle {os.getpid()} {self.jobs}", self.sabotage))
         try:
             self.stop_one(program)
-            self.judge(program, ranks)
+            self.judge(program)
         except Wrong as wrong:
             logs = "".join(f"--- node {node.number}\n{node.log()[-3000:]}\n" for node in self.cluster.nodes)
             self.close()
@@ -105,20 +104,21 @@ class Runner:
         rng = random.Random(f"stop {program.kind} {program.seed}")
         if program.kind == "ends" or rng.random() < 0.85:
             return
-        pid = self.workers[rng.randrange(len(program.places))].process.pid
+        pid = self.workers[rng.choice(program.hosts)].process.pid
         time.sleep(rng.random() * 0.02)  # sleep: the seed chooses the moment; right at each
         os.kill(pid, signal.SIGSTOP)
         time.sleep(0.1)  # sleep: so long it stands
         os.kill(pid, signal.SIGCONT)
 
-    def judge(self, program, ranks):
+    def judge(self, program):
         victim = program.death.rank if program.death else None
-        reports = self.answers(program, [rank for rank in ranks if rank != victim], PROGRAM_SECONDS)
-        outcomes = {rank: report[1] for rank, report in reports.items()}
-        words = [word for report in reports.values() for word in report[2]] + allowed.judge(program, outcomes)
-        for rank in outcomes:
-            self.workers[rank].pipe.send("close")
-        words += [word for report in self.answers(program, outcomes, CLOSE_SECONDS).values() for word in report[1]]
+        processes = set(program.hosts) - {victim}
+        reports = {rank: each for answer in self.answers(processes, PROGRAM_SECONDS) for rank, each in answer.items()}
+        words = [word for _, violations in reports.values() for word in violations]
+        words += allowed.judge(program, {rank: outcomes for rank, (outcomes, _) in reports.items()})
+        for process in processes:
+            self.workers[process].pipe.send("close")
+        words += [word for answer in self.answers(processes, CLOSE_SECONDS) for word in answer]
         if victim is not None:
             worker = self.workers.pop(victim)
             worker.process.join(CLOSE_SECONDS)
@@ -129,22 +129,22 @@ class Runner:
         if words:
             raise Wrong("\n".join(words))
 
-    def answers(self, program, ranks, seconds):
-        """{rank: what it sent}"""
-        until, found, waiting = time.monotonic() + seconds, {}, {self.workers[rank].pipe: rank for rank in ranks}
+    def answers(self, processes, seconds):
+        """What each of them sends."""
+        until, found, waiting = time.monotonic() + seconds, [], {self.workers[each].pipe: each for each in processes}
         while waiting:
             ready = multiprocessing.connection.wait(list(waiting), max(0, until - time.monotonic()))
             if not ready:
-                raise Wrong(f"ranks {sorted(waiting.values())} hang; in flight: {self.in_flight()}")
+                raise Wrong(f"processes {sorted(waiting.values())} hang; in flight: {self.in_flight()}")
             for pipe in ready:
-                rank = waiting.pop(pipe)
+                process = waiting.pop(pipe)
                 try:
-                    found[rank] = pipe.recv()
+                    what, answer = pipe.recv()
                 except EOFError:
-                    raise Wrong(f"the process of rank {rank} of {program.seed} ended: "
-                                f"{self.workers[rank].process.exitcode}") from None
-                if found[rank][0] == "broken":
-                    raise Wrong(f"rank {rank}: {found[rank][1]}")
+                    raise Wrong(f"process {process} ended: {self.workers[process].process.exitcode}") from None
+                if what == "broken":
+                    raise Wrong(f"process {process}: {answer}")
+                found.append(answer)
         return found
 
     def in_flight(self):
