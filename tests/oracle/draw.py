@@ -91,7 +91,8 @@ def drawn_collective(rng, number, group, kind):
         counts = uneven(rng, count, size)
     if row.memory == "in_out_own_counts":
         blocks = tuple(uneven(rng, count // size + 1, size) for _ in range(size))
-    return Step(number, group, kind, dtype, rng.choice(OPS[dtype]), count, counts, blocks,
+    op = rng.choice([each for each in OPS[dtype] if (kind, each) != ("exclusive_scan", "avg")])
+    return Step(number, group, kind, dtype, op, count, counts, blocks,
                 rng.randrange(size) if row.rooted else 0, rng.random() < 0.5, rng.choice((0, number + 1)))
 
 

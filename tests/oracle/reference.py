@@ -11,7 +11,7 @@ import functools
 
 import numpy as np
 
-from .data import QUIET, bits, given, is_nan, narrowed, scalar, widened
+from .data import INFINITE, QUIET, STORAGE, bits, given, is_nan, narrowed, scalar, widened
 from .program import INTEGERS, PAIRS
 
 UNIT = {"float32": 2.0**-24, "float64": 2.0**-53, "float16": 2.0**-11, "bfloat16": 2.0**-8}
@@ -30,6 +30,8 @@ def expected(seed, step, rank):
     def input_of(other):
         return given(seed, step, other, step.elements(row.in_, other))
 
+    if step.kind == "exclusive_scan" and rank == 0:
+        return identity(step.op, step.dtype, elements), None
     if row.reduces:
         ranks = {"scan": range(rank + 1), "exclusive_scan": range(rank)}.get(step.kind, range(size))
         part = step.block(rank) if row.in_place == "block_of_in" else slice(None)
@@ -45,6 +47,27 @@ def expected(seed, step, rank):
         part = step.block(rank) if step.kind == "all_to_all" else slice(None)
         parts = [input_of(other)[part] for other in range(size)]
     return np.concatenate(parts), None
+
+
+def identity(op, dtype, elements):
+    """What rank 0 of an exclusive scan gets, as include/nexar.h has it."""
+    result = np.zeros(elements, STORAGE[dtype])
+    if dtype in PAIRS:
+        value, index = dtype.split("_")
+        result["value"] = identity("min" if op == "minloc" else "max", value, elements)
+        result["index"] = np.iinfo(index).max
+    elif dtype == "bool":
+        result[:] = TRUTH[op] == "and"
+    elif op in ("prod", "land"):
+        result[:] = 1 if dtype in INTEGERS else narrowed(np.ones(1, np.float64 if dtype == "float64" else np.float32), dtype)
+    elif op == "band":
+        bits(result)[:] = np.iinfo(bits(result).dtype).max
+    elif op in ("min", "max") and dtype in INTEGERS:
+        result[:] = np.iinfo(dtype).max if op == "min" else np.iinfo(dtype).min
+    elif op in ("min", "max"):
+        sign = 0 if op == "min" else 1 << (8 * result.itemsize - 1)
+        bits(result)[:] = INFINITE[dtype] | sign  # of float8_e4m3fn the largest number
+    return result
 
 
 def folded(step, inputs, factors, in_order):
