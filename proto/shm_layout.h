@@ -21,7 +21,7 @@ enum {
     NEXAR_SHM_HEADER_BYTES = 4096,
     NEXAR_SHM_SUBMISSION_PER_SLOT = 4, /* entries of the submission ring per slot: one submit, some cancels */
     NEXAR_SHM_REGIONS_MAX = 1024,      /* per session at once; numbers are never used again, 0: no memory */
-    NEXAR_SHM_GROUPS_MAX = 256,        /* per session */
+    NEXAR_SHM_GROUPS_MAX = 4096,       /* per session */
     NEXAR_SHM_GROUP_RANKS_MAX = 4096,
     NEXAR_SHM_PIECES_MAX = 256, /* of a message's memory */
     NEXAR_SHM_NAME_BYTES = 128,
@@ -49,15 +49,20 @@ enum {
 enum {
 #define NEXAR_COLLECTIVE(number, name, NAME, ...) NEXAR_OP_##NAME = (number),
 #define NEXAR_MESSAGE(number, name, NAME, ...) NEXAR_OP_##NAME = (number),
+#define NEXAR_GROUPING(number, name, NAME, ...) NEXAR_OP_##NAME = (number),
 #include "operations.def"
     NEXAR_OP_KINDS, /* one more than the last */
 
-    NEXAR_CMD_GROUP_OPEN = 64,  /* payload: nexar_shm_group_open */
-    NEXAR_CMD_GROUP_FREE = 65,  /* group */
-    NEXAR_CMD_GROUP_NODE = 66,  /* group, peer: the rank; answer: detail.node */
-    NEXAR_CMD_REGION_ADD = 67,  /* never in the ring: comes over the socket, with the descriptor */
-    NEXAR_CMD_REGION_FREE = 68, /* in.region */
-    NEXAR_CMD_GROUP_ABORT = 69  /* group; payload: nexar_shm_group_abort */
+    NEXAR_CMD_GROUP_OPEN = 64,      /* payload: nexar_shm_group_open */
+    NEXAR_CMD_GROUP_FREE = 65,      /* group */
+    NEXAR_CMD_GROUP_NODE = 66,      /* group, peer: the rank; answer: detail.node */
+    NEXAR_CMD_REGION_ADD = 67,      /* never in the ring: comes over the socket, with the descriptor */
+    NEXAR_CMD_REGION_FREE = 68,     /* in.region */
+    NEXAR_CMD_GROUP_ABORT = 69,     /* group; payload: nexar_shm_group_abort */
+    NEXAR_CMD_GROUP_INFO = 70,      /* group; answer: nexar_shm_group_info in the detail's place */
+    NEXAR_CMD_GROUP_TRANSLATE = 71, /* group; payload: nexar_shm_group_translate; answer: its `ranks`, as
+                                       ranks of the other group, in the detail's place */
+    NEXAR_CMD_END                   /* one more than the last */
 };
 
 enum {
@@ -117,7 +122,8 @@ typedef struct nexar_shm_result {
     uint32_t source;
     uint64_t bytes;
     uint64_t tag;
-    uint32_t group; /* GROUP_OPEN: its name from now on, and this session's rank in it */
+    uint32_t group; /* GROUP_OPEN, GROUP_SPLIT, GROUP_DUP: the new group's name from now on (0: none), and
+                       this session's rank in it */
     uint32_t rank;
     uint32_t size;
     uint32_t has_detail;
@@ -164,12 +170,48 @@ typedef struct nexar_shm_group_abort {
     char reason[NEXAR_SHM_REASON_BYTES];
 } nexar_shm_group_abort;
 
+/* What a rank states in GROUP_SPLIT and GROUP_DUP. The time-outs are the child's, as in an open. */
+typedef struct nexar_shm_group_child {
+    uint32_t colour; /* NEXAR_SHM_NO_COLOUR: it gets no child. GROUP_DUP: 0 */
+    uint32_t reserved;
+    int64_t key; /* the order in the child, equal ones in the parent's. GROUP_DUP: 0 */
+    int64_t collective_timeout_ns;
+    int64_t barrier_timeout_ns;
+    int64_t rpc_timeout_ns;
+} nexar_shm_group_child;
+#define NEXAR_SHM_NO_COLOUR UINT32_MAX
+
+/* What a group is, as an answer. Time-outs in milliseconds, 0: none. */
+typedef struct nexar_shm_group_info {
+    uint64_t id[3];
+    uint64_t parent[3]; /* of a child; else zeros */
+    int64_t collective_timeout_ms;
+    int64_t barrier_timeout_ms;
+    int64_t rpc_timeout_ms;
+    uint32_t nodes;
+    uint32_t name_bytes;
+    uint32_t parent_name_bytes;
+    uint32_t reserved;
+    char name[NEXAR_SHM_NAME_BYTES];
+    char parent_name[NEXAR_SHM_NAME_BYTES];
+} nexar_shm_group_info;
+
+/* Ranks of one group that are to be ranks of another one. */
+enum { NEXAR_SHM_TRANSLATE_MAX = 126 };
+typedef struct nexar_shm_group_translate {
+    uint32_t to; /* a membership */
+    uint32_t count;
+    uint32_t ranks[NEXAR_SHM_TRANSLATE_MAX]; /* as an answer NEXAR_SHM_ANY_RANK: it is not in that group */
+} nexar_shm_group_translate;
+
 /* Client's; one per slot, of the slot's kind. */
 typedef struct nexar_shm_payload {
     union {
         uint8_t bytes[NEXAR_SHM_PAYLOAD_BYTES];
         nexar_shm_group_open group_open;
         nexar_shm_group_abort group_abort;
+        nexar_shm_group_child group_child;
+        nexar_shm_group_translate group_translate;
     };
 } nexar_shm_payload;
 

@@ -60,6 +60,11 @@ Task<> direct_scatter(Lane& lane, std::vector<Extents> blocks, NodeIndex root);
 Task<> direct_scan(Lane& lane, Scan scan);
 Task<> chain_scan(Lane& lane, Scan scan);
 
-Task<> dissemination_barrier(Lane& lane);
+// `first_phase`: of its rounds, where another algorithm has used the ones before.
+Task<> dissemination_barrier(Lane& lane, uint32_t first_phase = 0);
+
+// ring_all_gather; then `gathered`, an error of which ends the algorithm here; then a barrier. So where it
+// ends well, every node has had all blocks and no error.
+Task<> confirmed_gather(Lane& lane, std::vector<Extents> blocks, std::function<Result<void>()> gathered);
 
 }  // namespace nexar::collectives

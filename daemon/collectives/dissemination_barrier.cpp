@@ -9,7 +9,7 @@
 
 namespace nexar::collectives {
 
-Task<> dissemination_barrier(Lane& lane) {
+Task<> dissemination_barrier(Lane& lane, uint32_t first_phase) {
     const uint32_t n = lane.nodes();
     const uint32_t self = lane.self().value;
     if (n == 1) co_return ok();
@@ -19,12 +19,12 @@ Task<> dissemination_barrier(Lane& lane) {
         Extents into{lane.scratch(1)};
         const NodeIndex from((self + n - distance) % n);
         const auto round = static_cast<uint32_t>(rounds.size());
-        rounds.push_back(&lane.recv_copy(from, round, std::move(into)));
+        rounds.push_back(&lane.recv_copy(from, first_phase + round, std::move(into)));
     }
 
     const Extents arrived{lane.scratch(1)};
     for (uint32_t round = 0; round < rounds.size(); ++round) {
-        lane.send(NodeIndex((self + (1u << round)) % n), round, arrived);
+        lane.send(NodeIndex((self + (1u << round)) % n), first_phase + round, arrived);
         co_await done(*rounds[round]);
     }
     co_return ok();

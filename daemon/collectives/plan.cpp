@@ -22,6 +22,9 @@ Algorithm choose(const Shape& shape, uint64_t bytes, const Layout& layout, const
                          limit, of, up_to, beyond)                                                        \
     case OpKind::name:                                                                                    \
         return of <= table.limit ? Algorithm::up_to : Algorithm::beyond;
+#define NEXAR_GROUPING(number, name, ...) \
+    case OpKind::name:                    \
+        return Algorithm::confirmed_gather;
 #include "operations.def"
         default:
             return Algorithm::local;  // messages have no plan
@@ -35,6 +38,12 @@ const Cost& cost_of(Algorithm algorithm) {
 #include "operations.def"
     };
     return *costs[static_cast<size_t>(algorithm) - 1];
+}
+
+// What makes groups gathers one row of each rank, whatever its descriptor's type is.
+Shape gathered_shape(Shape shape) {
+    if (row_of(shape.kind).makes_groups) shape.count = 1, shape.element_bytes = group_row_bytes;
+    return shape;
 }
 
 SegmentShape segment_of(const Plan& plan, const Shape& shape, const Layout& layout, uint32_t index) {
@@ -108,12 +117,14 @@ uint64_t segment_bytes_of(const Layout& layout, const PlanTable& table) {
     return layout.nodes() <= 1 ? local_segment_bytes : table.segment_bytes;
 }
 
-Plan plan(const Shape& shape, const Layout& layout, const PlanTable& table) {
-    const OpRow& row = row_of(shape.kind);
+Plan plan(const Shape& given, const Layout& layout, const PlanTable& table) {
+    const OpRow& row = row_of(given.kind);
+    const Shape shape = gathered_shape(given);
     const uint64_t count = row.has_elements && !has_own_counts(row) ? shape.count : 0;
+    const uint64_t blocks = row.makes_groups ? layout.size() : row_blocks(row, layout.size());
     // Not known where each rank has its own lists of counts: any length, so the bulk class.
     const uint64_t bytes =
-        has_own_counts(row) ? UINT64_MAX : count * shape.element_bytes * row_blocks(row, layout.size());
+        has_own_counts(row) ? UINT64_MAX : (row.makes_groups ? 1 : count) * shape.element_bytes * blocks;
 
     Plan out;
     out.algorithm = choose(shape, bytes, layout, table);
@@ -135,7 +146,8 @@ Plan staged_plan(const Shape& shape, const Layout& layout, const PlanTable& tabl
     return out;
 }
 
-std::vector<uint64_t> predict_bytes(const Plan& plan, const Shape& shape, const Layout& layout) {
+std::vector<uint64_t> predict_bytes(const Plan& plan, const Shape& given, const Layout& layout) {
+    const Shape shape = gathered_shape(given);
     std::vector<uint64_t> bytes(size_t{layout.nodes()} * layout.nodes());
     if (plan.algorithm == Algorithm::local) return bytes;
     Ledger ledger(bytes, layout.nodes());

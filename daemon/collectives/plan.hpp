@@ -52,6 +52,8 @@ struct Shape {
     std::span<const Counts> sends{};  // the same where ranks have lists of their own; as in SegmentShape
 };
 
+constexpr uint32_t group_row_bytes = 64;  // what each rank states in a collective that makes groups
+
 struct Plan {
     Algorithm algorithm = Algorithm::local;
     link::Class cls = link::Class::small;

@@ -15,6 +15,7 @@ namespace nexar {
 enum class OpKind : uint8_t {
 #define NEXAR_COLLECTIVE(number, name, ...) name = (number),
 #define NEXAR_MESSAGE(number, name, ...) name = (number),
+#define NEXAR_GROUPING(number, name, ...) name = (number),
 #include "operations.def"
 };
 
@@ -45,8 +46,9 @@ struct OpRow {
     bool has_elements = false;  // a dtype and a count
     bool reduces = false;
     bool rooted = false;
-    bool any_source = false;  // a message's peer and tag may be left open
-    bool of_apart = false;    // its tag is the number of a message that was set apart; it has no peer
+    bool any_source = false;    // a message's peer and tag may be left open
+    bool of_apart = false;      // its tag is the number of a message that was set apart; it has no peer
+    bool makes_groups = false;  // a collective that gives its ranks children of the group
 };
 
 namespace operation_table {  // the words of the table's columns
@@ -58,8 +60,8 @@ enum class Source : uint8_t { exact, any, apart };
 inline constexpr OpRow rows[] = {
 #define NEXAR_COLLECTIVE(number, name, NAME, summary, memory, in, out, in_place, reduction, root, agreed, \
                          ...)                                                                             \
-    {OpKind::name, #name,  summary,   SideSize::in, SideSize::out, InPlace::in_place,                     \
-     true,         agreed, reduction, root,         false},
+    {OpKind::name, #name, summary, SideSize::in, SideSize::out, InPlace::in_place, true, agreed,          \
+     reduction,    root,  false,   false,        false},
 #define NEXAR_MESSAGE(number, name, NAME, summary, in, out, source)     \
     {OpKind::name,                                                      \
      #name,                                                             \
@@ -72,7 +74,13 @@ inline constexpr OpRow rows[] = {
      false,                                                             \
      false,                                                             \
      Source::source == Source::any,                                     \
-     Source::source == Source::apart},
+     Source::source == Source::apart,                                   \
+     false},
+#define NEXAR_GROUPING(number, name, NAME, summary)                     \
+    {                                                                   \
+        OpKind::name,   #name, summary, SideSize::none, SideSize::none, \
+        InPlace::never, true,  false,   false,          false,          \
+        false,          false, true},
 #include "operations.def"
 };
 

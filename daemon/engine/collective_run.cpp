@@ -64,6 +64,7 @@ std::optional<EndedCall> CollectiveRun::unseen_call() const {
 void CollectiveRun::start() {
     NEXAR_CHECK(state_ == State::ready);
     state_ = State::running;
+    if (row_of(gathering_.descriptor()->kind).makes_groups) making_ = std::make_unique<Making>(group_, seq);
     // One rank's for all: which one is the same for all collectives of the group.
     const LocalRank& payer = group_.locals().front();
     const auto started = execution_.start(*gathering_.descriptor(), gathering_.counts(), gathering_.posts(),
@@ -86,12 +87,20 @@ void CollectiveRun::segments_done(const Staging::Member& member, uint32_t done) 
     group_.host().stage_done(member.session, member.ticket, done);
 }
 
+Result<void> CollectiveRun::rows_gathered(std::span<const ChildRow> rows) {
+    if (is_stopped()) return fail(*execution_.stopped());  // while its last transfer ended
+    return making_->make(gathering_.descriptor()->kind, rows, gathering_.posts());
+}
+
 void CollectiveRun::run() {
     execution_.sweep_lanes();
     if (state_ == State::running && execution_.task_ended()) {
         const Result<void> result = execution_.take_result();
         if (result) {
             report_success();
+        } else if (making_ && making_->failure()) {
+            const Error why = *making_->failure();
+            return making_->failed_everywhere() ? stop(why) : group_.abort(seq, why);
         } else if (result.error().code == Errc::mismatch) {
             return group_.abort(seq, result.error());  // a transfer that could not be posted
         } else {
@@ -143,11 +152,22 @@ void CollectiveRun::report_success() {
     state_ = State::settled;
     const bool lingers = execution_.outstanding() > 0 && gathering_.deadline() != never;
     wake_at(lingers ? group_.context().now + linger_timeout() : never);
-    for (Post& post : gathering_.posts()) report(post, {});
+    for (Post& post : gathering_.posts()) {
+        Outcome outcome;
+        if (making_) outcome.child = making_->child_of(post.rank);
+        report(post, std::move(outcome));
+    }
+    end_making();
     group_.run_changed();
 }
 
+void CollectiveRun::end_making() {
+    if (const auto making = std::move(making_)) making->end();
+}
+
 void CollectiveRun::report_error() {
+    if (making_) making_->give_up(*execution_.stopped());
+    end_making();
     for (Post& post : gathering_.posts())
         if (post.present && !post.reported)
             report(post, {.error = Gathering::error_of(post, *execution_.stopped(), expired_at_)});

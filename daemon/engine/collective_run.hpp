@@ -10,6 +10,7 @@
 //   post it
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "engine/control_room.hpp"
 #include "engine/execution.hpp"
 #include "engine/gathering.hpp"
+#include "engine/making.hpp"
 #include "engine/snapshot.hpp"
 #include "engine/timers.hpp"
 
@@ -78,11 +80,13 @@ class CollectiveRun final : public Execution::Owner, public Alarm {
     void run() override;      // the task, a lane or the last transfer has ended
     void on_time() override;  // of the inquiry, or of lingering transfers
     void segments_done(const Staging::Member& member, uint32_t done) override;
+    Result<void> rows_gathered(std::span<const ChildRow> rows) override;
 
     void stop_work(const Error& error);
     void abort_without_scratch(Error error);
     void end_if_idle();
     void report(Post& post, Outcome outcome);
+    void end_making();
     void report_success();
     void report_error();
     void on_lingering();
@@ -107,6 +111,7 @@ class CollectiveRun final : public Execution::Owner, public Alarm {
     Gathering gathering_;
     ArrivalInquiry inquiry_;
     Execution execution_;
+    std::unique_ptr<Making> making_;  // of what makes groups: from its start to its report
     Count count_;              // its requests, until it has gone [N2]; empty until a local rank has posted
     ControlRoom room_;         // for its control messages; empty until a local rank has posted
     Time expired_at_ = never;  // when its deadline ended it

@@ -11,9 +11,14 @@ bool EarlyMessages::keep(PeerIndex from, const GroupId& group, const wire::Messa
 }
 
 std::vector<EarlyMessages::Kept> EarlyMessages::take(const GroupId& group) {
+    return take_if([&](const GroupId& other) { return other == group; });
+}
+
+std::vector<EarlyMessages::Kept> EarlyMessages::take_if(
+    const std::function<bool(const GroupId&)>& predicate) {
     std::vector<Kept> out;
     drop_if([&](const Kept& kept) {
-        if (kept.group != group) return false;
+        if (!predicate(kept.group)) return false;
         out.push_back(kept);
         return true;
     });

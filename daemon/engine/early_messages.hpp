@@ -28,6 +28,7 @@ class EarlyMessages {
     bool keep(PeerIndex from, const GroupId& group, const wire::Message& message, size_t bytes);
     // In the order in which they came.
     std::vector<Kept> take(const GroupId& group);
+    std::vector<Kept> take_if(const std::function<bool(const GroupId&)>& predicate);
     void drop_if(const std::function<bool(const Kept&)>& predicate);
 
     size_t size() const { return kept_.size(); }

@@ -57,8 +57,13 @@ Result<void> Engine::submit(Time now, const OpRequest& request) {
     impl_->set_time(now);
     Group* group = impl_->find(request.group);
     LocalRank* local = group == nullptr ? nullptr : group->find_local(request.session, request.rank);
-    if (local == nullptr) return fail(Errc::not_found, "this session has no such rank of the group");
+    const auto session = impl_->sessions.find(request.session);
+    if (local == nullptr || session == impl_->sessions.end())
+        return fail(Errc::not_found, "this session has no such rank of the group");
+    auto& staged = session->second.staged;
+    if (request.stage.windows > 0) staged.emplace(request.ticket, request.group);
     Result<void> result = group->submit(*local, request);
+    if (!result) staged.erase(request.ticket);
     impl_->turn();
     if (!result) return fail(group->explained(std::move(result).error()));
     return result;
@@ -82,10 +87,9 @@ void Engine::stage(Time now, SessionId session, uint64_t ticket, uint32_t filled
     impl_->set_time(now);
     const auto it = impl_->sessions.find(session);
     if (it == impl_->sessions.end()) return;
-    for (const GroupId& id : it->second.groups)
-        if (Group* group = impl_->find(id);
-            group != nullptr && group->on_stage_progress(session, ticket, filled, taken))
-            break;
+    const auto staged = it->second.staged.find(ticket);
+    Group* group = staged == it->second.staged.end() ? nullptr : impl_->find(staged->second);
+    if (group != nullptr) group->on_stage_progress(session, ticket, filled, taken);
     impl_->turn();
 }
 
@@ -288,7 +292,8 @@ Result<void> Engine::install_group(Time now, const wire::GroupPrepare& group,
         if (member.node == impl_->context.config.self && local.size() < sessions.size())
             local.push_back({member.rank, sessions[local.size()], 0, false, {}, {}});
     for (SessionId session : sessions) impl_->sessions[session].tenant = tenant;
-    const Result<void> result = impl_->make_group(group, local);
+    const auto secret = secret_of(group.group, rendezvous::ProofKey{}, impl_->context.config.proof);
+    const Result<void> result = impl_->make_group(group, local, secret);
     if (result) impl_->replay_early(group.group);
     impl_->turn();
     return result;

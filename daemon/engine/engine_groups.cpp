@@ -110,18 +110,13 @@ void Engine::Impl::on_opening(const Opening::Formed& formed) {
                                    -1,
                                    {}});
     }
-    if (const Result<void> made = make_group(formed.group, std::move(local)); !made) {
+    const auto secret = secret_of(id, formed.proof, context.config.proof);
+    if (const Result<void> made = make_group(formed.group, std::move(local), secret); !made) {
         opening.group_ended(id);
         return report_not_made(formed, made.error());
     }
     Group* group = find(formed.group.group);
-    GroupInfo info;
-    info.id = formed.group.group;
-    info.epoch = GroupEpoch(formed.group.epoch);
-    info.size = group->facts.size();
-    info.segment_bytes = collectives::segment_bytes_of(group->facts.layout, group->facts.table);  // [S12]
-    for (const auto& member : formed.group.members)
-        info.members.push_back({Rank(member.rank), member.node, member.pid});
+    GroupInfo info = info_of(group->facts);
     for (size_t i = 0; i < formed.locals.size(); ++i) {
         const auto& l = formed.locals[i];
         info.rank = Rank(l.rank);
@@ -194,13 +189,20 @@ std::vector<membership::GroupNode> Engine::Impl::nodes_to_watch(const GroupFacts
     return out;
 }
 
-Result<void> Engine::Impl::make_group(const wire::GroupPrepare& prepare, std::vector<LocalRank> local) {
+Result<void> Engine::Impl::make_group(const wire::GroupPrepare& prepare, std::vector<LocalRank> local,
+                                      const rendezvous::ProofKey& secret) {
     if (groups.size() >= context.config.groups_max)
         return fail(Errc::table_full,
                     "this daemon has " + std::to_string(groups.size()) + " groups, the most it keeps");
     NEXAR_TRY(GroupFacts facts, facts_of(prepare));
     if (!std::ranges::equal(facts.layout.ranks_on(facts.self), local, {}, {}, &LocalRank::rank))
         return fail(Errc::invalid_argument, "the ranks of this node and the sessions for them do not fit");
+    facts.secret = secret;
+    begin_group(std::move(facts), std::move(local));
+    return {};
+}
+
+Group& Engine::Impl::begin_group(GroupFacts facts, std::vector<LocalRank> local) {
     const GroupId id = facts.id;
     for (const NodeId& node : facts.nodes)
         if (node != context.config.self) groups_of_node[node].insert(id);
@@ -213,9 +215,27 @@ Result<void> Engine::Impl::make_group(const wire::GroupPrepare& prepare, std::ve
     }
     auto watched = nodes_to_watch(facts);
     const GroupEpoch epoch = facts.epoch;
-    groups.emplace(id, std::make_unique<Group>(context, *this, timers, std::move(facts), std::move(local)));
+    auto made = std::make_unique<Group>(context, *this, timers, std::move(facts), std::move(local));
+    Group& group = *groups.emplace(id, std::move(made)).first->second;
     watch.on_group(id, epoch, std::move(watched));
-    return {};
+    return group;
+}
+
+GroupInfo Engine::Impl::info_of(const GroupFacts& facts) {
+    GroupInfo info;
+    info.id = facts.id;
+    info.epoch = facts.epoch;
+    info.size = facts.size();
+    info.segment_bytes = collectives::segment_bytes_of(facts.layout, facts.table);  // [S12]
+    for (const auto& member : facts.members)
+        info.members.push_back({Rank(member.rank), member.node, member.pid});
+    info.name = facts.name;
+    info.timeouts = facts.timeouts;
+    info.parent = facts.parent;
+    info.root = facts.root;
+    info.parent_name = facts.parent_name;
+    info.root_ranks = facts.root_ranks;
+    return info;
 }
 
 void Engine::Impl::check_invariants() const {
@@ -237,6 +257,7 @@ void Engine::Impl::check_invariants() const {
         memberships -= ids.size();
     }
     NEXAR_CHECK(memberships == 0);
+    for (const auto& [family, parent] : coming) NEXAR_CHECK(groups.contains(parent));
     finished.check_invariants();
     for (const auto& [session, entry] : sessions)
         for (const GroupId& id : entry.groups) NEXAR_CHECK(groups.contains(id));

@@ -54,7 +54,11 @@ class Engine::Impl final : public GroupHost {
         while (!departing.empty()) depart();
     }
     void detach(SessionId session, const GroupId& id);
-    Result<void> make_group(const wire::GroupPrepare& prepare, std::vector<LocalRank> local);
+    Result<void> make_group(const wire::GroupPrepare& prepare, std::vector<LocalRank> local,
+                            const rendezvous::ProofKey& secret);
+    Group& begin_group(GroupFacts facts, std::vector<LocalRank> local);
+    static GroupInfo info_of(const GroupFacts& facts);
+    bool awaits(link::PeerIndex from, const GroupId& group);
     Result<GroupFacts> facts_of(const wire::GroupPrepare& prepare) const;
     Result<GroupFacts> place(GroupFacts facts) const;
     std::vector<membership::GroupNode> nodes_to_watch(const GroupFacts& facts);
@@ -76,7 +80,10 @@ class Engine::Impl final : public GroupHost {
     bool has_session(SessionId session) const override { return sessions.contains(session); }
     bool reachable(link::PeerIndex peer) const override { return watch.reachable(peer); }
     void complete(SessionId session, uint64_t ticket, const Outcome& outcome) override {
-        if (sessions.contains(session)) context.ports.clients.complete(session, ticket, outcome);
+        const auto it = sessions.find(session);
+        if (it == sessions.end()) return;
+        it->second.staged.erase(ticket);
+        context.ports.clients.complete(session, ticket, outcome);
     }
     void stage_done(SessionId session, uint64_t ticket, uint32_t done) override {
         if (sessions.contains(session)) context.ports.clients.stage_done(session, ticket, done);
@@ -86,13 +93,20 @@ class Engine::Impl final : public GroupHost {
     void group_cut(const GroupId& group, uint64_t seq, const Error& error) override;
     void group_finished(const GroupId& group) override { finishing.push_back(group); }
     void group_ending(const GroupId& group) override { ending.push_back(group); }
+    void children_coming(const Family& family, const GroupId& parent) override;
+    void children_done(const Family& family) override;
+    Result<GroupInfo> make_child(GroupFacts facts, std::vector<LocalRank> local) override;
+    void give_up_child(const GroupId& id, const Error& error) override;
+    size_t groups_max() const override { return context.config.groups_max; }
+    size_t groups_now() const override { return groups.size(); }
 
     Context context;
     Timers timers;
     Watch watch;
     Opening opening;
     EarlyMessages early;
-    FinishedGroups finished;  // removed groups
+    FinishedGroups finished;           // removed groups
+    std::map<Family, GroupId> coming;  // of collectives that make groups: their parents [Y5]
     std::map<GroupId, std::unique_ptr<Group>> groups;
     std::unordered_map<NodeId, std::set<GroupId>> groups_of_node;  // of other nodes
     std::vector<GroupId> finishing;                                // to be removed at the turn's end
@@ -112,6 +126,7 @@ class Engine::Impl final : public GroupHost {
         std::vector<GroupId> groups;  // one for each of its ranks
         link::Account account;        // its tenant's number
         TenantRef tenant;
+        std::unordered_map<uint64_t, GroupId> staged;  // by ticket: operations in flight with windows
     };
     std::unordered_map<SessionId, Session> sessions;
 };

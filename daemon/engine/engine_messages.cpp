@@ -29,14 +29,15 @@ void Engine::Impl::answer_for_ended_group(link::PeerIndex to, const GroupId& gro
         context.send(to, wire::GroupEnd{group, epoch, *cut});
     else if (open != nullptr && open->node_of(to) && open->decided_cut())
         context.send(to, wire::GroupEnd{group, epoch, *open->decided_cut()});
-    else if (open == nullptr && !opening.awaits(group))
+    else if (open == nullptr && !awaits(to, group))
         context.send(to, wire::GroupDeparted{group, epoch});
 }
 
 // A message about a group that arrived before the group's commit, which comes from another node.
 void Engine::Impl::keep_early(link::PeerIndex from, const GroupId& group, const wire::Message& message) {
-    // A group begins nowhere before all its nodes have prepared it. So without a prepare here, it has ended.
-    if (!opening.awaits(group)) {
+    // A group begins nowhere before all its nodes have prepared it, or stated their ranks of its parent. So
+    // without that here, it has ended.
+    if (!awaits(from, group)) {
         if (const auto* offer = std::get_if<wire::MessageOffer>(&message)) refuse_late(from, *offer);
         std::visit(
             [&]<class M>(const M& m) {
@@ -47,7 +48,7 @@ void Engine::Impl::keep_early(link::PeerIndex from, const GroupId& group, const 
     }
     const size_t bytes = wire::encode(message).size();
     if (early.keep(from, group, message, bytes)) return;
-    early.drop_if([this](const EarlyMessages::Kept& kept) { return !opening.awaits(kept.group); });
+    early.drop_if([this](const EarlyMessages::Kept& kept) { return !awaits(kept.from, kept.group); });
     if (early.keep(from, group, message, bytes)) return;
     context.ports.peers.discard_log(from, "too many messages about groups that are not active here yet");
 }

@@ -12,6 +12,8 @@ GroupSnapshot snapshot_of(const Group& group) {
     g.id = group.facts.id;
     g.epoch = group.facts.epoch;
     g.name = group.facts.name;
+    g.parent = group.facts.parent;
+    g.parent_name = group.facts.parent_name;
     g.nodes = group.facts.layout.nodes();
     g.failed = group.failed() ? group.explained(*group.failed()) : Error{};
     g.frozen = group.is_agreeing();

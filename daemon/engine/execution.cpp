@@ -54,6 +54,7 @@ Result<void> Execution::start(const OpDescriptor& descriptor, const CountsRef& c
     NEXAR_CHECK(!started() && !op_.stopped);
     op_.origin = origin;
     two_level_.facts = &facts_;
+    two_level_.gathered = &owner_;
     two_level_.descriptor = descriptor;
     two_level_.counts = counts;
     two_level_.layout = &facts_.layout;
@@ -65,7 +66,7 @@ Result<void> Execution::start(const OpDescriptor& descriptor, const CountsRef& c
             blocks_of(row_of(descriptor.kind), facts_.size(), post.rank, descriptor.root);
         two_level_.locals.push_back({post.rank, side(post, false, descriptor),
                                      blocks.out == 0 ? Side{} : side(post, true, descriptor), post.scalar,
-                                     post.own_counts});
+                                     post.own_counts, post.child});
     }
     op_.agreement = {facts_.table_hash, descriptor.hash()};
     if (context_.config.sabotage.skip_descriptor_check) op_.agreement.descriptor_hash = 0;

@@ -17,9 +17,10 @@ namespace nexar::engine {
 class Execution {
   public:
     // Queued when the task has ended, and again when the last transfer or job has.
-    class Owner : public Runnable {
+    class Owner : public Runnable, public GatheredRows {
       public:
         virtual void segments_done(const Staging::Member& member, uint32_t done) = 0;
+        Result<void> rows_gathered(std::span<const ChildRow>) override { return {}; }
 
       protected:
         ~Owner() = default;

@@ -78,6 +78,7 @@ std::optional<Error> Gathering::post(size_t local, const OpRequest& request, Tim
     mine.out = request.out;
     mine.scalar = request.scalar;
     mine.own_counts = request.own_counts;
+    mine.child = request.child;
     if (first_posted_ == never) first_posted_ = now;
     take_deadline(mine, request, now);
     if (descriptor_) {
@@ -98,8 +99,9 @@ std::optional<Error> Gathering::post(size_t local, const OpRequest& request, Tim
 }
 
 void Gathering::take_deadline(Post& post, const OpRequest& request, Time now) {
-    const bool data = row_of(request.descriptor.kind).has_elements;
-    const Duration usual = data ? facts_.timeouts.collective : facts_.timeouts.barrier;
+    const OpRow& row = row_of(request.descriptor.kind);
+    const Duration usual =
+        row.has_elements || row.makes_groups ? facts_.timeouts.collective : facts_.timeouts.barrier;
     const Duration timeout = request.timeout < Duration{0} ? usual : request.timeout;
     if (timeout > Duration{0}) post.deadline = deadline_after(now, timeout);
     if (post.deadline >= deadline_) return;

@@ -21,7 +21,8 @@ struct Post {
     uint64_t ticket = 0;
     MemoryRef in, out;
     uint64_t scalar = 0;
-    OwnCountsRef own_counts;  // null: the operation has none
+    OwnCountsRef own_counts;                    // null: the operation has none
+    std::shared_ptr<const ChildRequest> child;  // null: it makes no groups
     Time deadline = never;
 };
 

@@ -44,7 +44,9 @@ Result<void> Group::submit(LocalRank& local, const OpRequest& request) {
     if (local.left) return fail(Errc::closed, "this rank has left the group " + facts.name);
     NEXAR_TRY_VOID(check_request(facts, local.rank, request));
     if (failed_) return fail(*failed_);  // [F16]
-    if (!row_of(request.descriptor.kind).collective) return submit_message(local, request);
+    const OpRow& row = row_of(request.descriptor.kind);
+    if (!row.collective) return submit_message(local, request);
+    if (row.makes_groups) NEXAR_TRY_VOID(check_makes_groups(request));
     if (local.posted >= lowest_open_seq() + context_.config.seq_window)
         return fail(Errc::table_full, "rank " + std::to_string(local.rank) + " is " +
                                           std::to_string(context_.config.seq_window) +
@@ -65,9 +67,39 @@ Result<void> Group::submit(LocalRank& local, const OpRequest& request) {
     if (is_first) run->set_count(std::move(count));
     if (!has_room) run->set_room(std::move(room));
     ++local.posted;
-    run->post(static_cast<size_t>(&local - local_.data()), request);
+    const auto index = static_cast<size_t>(&local - local_.data());
+    run->post(index, row.makes_groups ? with_place(local, request) : request);
     check_departed();
     return {};
+}
+
+Result<void> Group::check_makes_groups(const OpRequest& request) const {
+    if (request.child == nullptr)
+        return fail(Errc::invalid_argument, request.descriptor.text() + ": it states no child");
+    if (!context_.config.proof.hmac_sha256) return fail(Errc::unsupported, "this daemon makes no children");
+    return {};
+}
+
+// [Y4] A rank that may not have another group says so to all: the collective takes place, and fails.
+OpRequest Group::with_place(const LocalRank& local, const OpRequest& request) const {
+    OpRequest out = request;
+    auto wish = std::make_shared<ChildRequest>(*request.child);
+    out.child = wish;
+    const bool wants = request.descriptor.kind == OpKind::group_dup || wish->colour != no_colour;
+    if (!wants || wish->refusal != ChildRefusal::none) return out;
+    if (host_.groups_now() >= host_.groups_max()) {
+        wish->refusal = ChildRefusal::daemon, wish->limit = host_.groups_max();
+    } else if (local.tenant != nullptr) {
+        if (auto charge = local.tenant->charge(Resource::groups)) {
+            wish->charge = std::move(*charge);
+            return out;
+        }
+        const TenantLimits& limits = local.tenant->limits();
+        const bool own = local.tenant->used(Resource::groups) >= limits.share(Resource::groups);
+        wish->refusal = own ? ChildRefusal::tenant : ChildRefusal::daemon;
+        wish->limit = own ? limits.share(Resource::groups) : limits.total(Resource::groups);
+    }
+    return out;
 }
 
 Result<void> Group::submit_message(const LocalRank& local, const OpRequest& request) {

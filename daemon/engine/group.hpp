@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "collectives/plan.hpp"
+#include "engine/children.hpp"
 #include "engine/collective_run.hpp"
 #include "engine/context.hpp"
 #include "engine/group_facts.hpp"
@@ -19,6 +20,22 @@
 #include "membership/group_lifecycle.hpp"
 
 namespace nexar::engine {
+
+// The ways in which a rank leaves: it freed the group; its session was closed in order; its process ended;
+// its process runs and has given this daemon up; it aborted the group.
+enum class Leaving : uint8_t { freed, closed, crashed, given_up, aborted };
+
+// A rank of this node.
+struct LocalRank {
+    uint32_t rank = 0;
+    SessionId session;
+    uint64_t posted = 0;      // collectives so far, so the next one's number
+    bool left = false;        // by any of Leaving
+    link::Account account{};  // that pays for its control messages
+    ChargeRef charge;         // for the group, as long as it is here [N2]
+    TenantRef tenant{};       // its user; null in tests
+    uint64_t user() const { return tenant ? tenant->number : 0; }
+};
 
 // The engine, as its groups need it.
 class GroupHost {
@@ -36,25 +53,17 @@ class GroupHost {
     virtual void group_finished(const GroupId& group) = 0;
     // Group::end_some() has something to end.
     virtual void group_ending(const GroupId& group) = 0;
+    // Children that a collective of `parent` may make: messages of its nodes about them are kept until
+    // children_done().
+    virtual void children_coming(const Family& family, const GroupId& parent) = 0;
+    virtual void children_done(const Family& family) = 0;
+    virtual Result<GroupInfo> make_child(GroupFacts facts, std::vector<LocalRank> local) = 0;
+    virtual void give_up_child(const GroupId& group, const Error& error) = 0;  // no rank here has got it
+    virtual size_t groups_max() const = 0;
+    virtual size_t groups_now() const = 0;
 
   protected:
     ~GroupHost() = default;
-};
-
-// The ways in which a rank leaves: it freed the group; its session was closed in order; its process ended;
-// its process runs and has given this daemon up; it aborted the group.
-enum class Leaving : uint8_t { freed, closed, crashed, given_up, aborted };
-
-// A rank of this node.
-struct LocalRank {
-    uint32_t rank = 0;
-    SessionId session;
-    uint64_t posted = 0;      // collectives so far, so the next one's number
-    bool left = false;        // by any of Leaving
-    link::Account account{};  // that pays for its control messages
-    ChargeRef charge;         // for the group, as long as it is here [N2]
-    TenantRef tenant{};       // its user; null in tests
-    uint64_t user() const { return tenant ? tenant->number : 0; }
 };
 
 class Group final : public Runnable, public Alarm, private membership::LifecycleHost {
@@ -90,6 +99,7 @@ class Group final : public Runnable, public Alarm, private membership::Lifecycle
     void reach_changed(const NodeId& node);  // GroupHost::reachable has changed for it
     void log_discarded(const NodeId& node);  // the control log with it: messages of both are lost
     void abandon(const Error& error);        // this daemon stops
+    void give_up(const Error& error);        // a child that no rank here has got: all nodes end it
     // [G11] Ends what the cut has left, at most `left` messages and local ranks of collectives (one
     // collective more), and subtracts their number. True: that was all.
     bool end_some(size_t& left);
@@ -139,6 +149,8 @@ class Group final : public Runnable, public Alarm, private membership::Lifecycle
     static uint64_t user_of(const std::vector<LocalRank>& local);
     Result<void> submit_message(const LocalRank& local, const OpRequest& request);
     Result<Count> charge(const LocalRank& local, uint64_t rows) const;
+    Result<void> check_makes_groups(const OpRequest& request) const;
+    OpRequest with_place(const LocalRank& local, const OpRequest& request) const;
     void abort_mismatched_tables(uint64_t seq, const std::string& other);
     void stop_begun_runs();  // with failed_; end_some() stops the others
     void stop_run(CollectiveRun& run);

@@ -166,6 +166,15 @@ void Group::abandon(const Error& error) {
     end_some(all);
 }
 
+// [Y3] The other nodes, which may have it, end it with this error.
+void Group::give_up(const Error& error) {
+    if (!failed_) {
+        lifecycle_.on_failure({error, {}}, context_.now);
+        drain_agreement();
+    }
+    for (LocalRank& local : local_) leave(local, Leaving::closed, error.text);
+}
+
 // At once: one of them might still succeed here. The others cannot begin any more.
 void Group::stop_begun_runs() {
     for (auto& [seq, run] : runs_)

@@ -2,12 +2,14 @@
 // call that need nothing else.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "collectives/plan.hpp"
 #include "engine/ports.hpp"
 #include "link/mesh.hpp"
+#include "rendezvous/proof.hpp"
 #include "wire/messages.hpp"
 
 namespace nexar::engine {
@@ -28,6 +30,11 @@ struct GroupFacts {
     Timeouts timeouts;
     std::vector<std::string> hosts;  // by NodeIndex, as known when the group was made; "": not known
     uint64_t features = 0;           // that all nodes have [V5]
+    rendezvous::ProofKey secret;     // that only its nodes know: ids and secrets of children derive from it
+    // Of a child (docs/protocol/children.md); the parent may have gone.
+    std::optional<GroupId> parent, root;  // root: the group that was opened
+    std::string parent_name;
+    std::vector<uint32_t> root_ranks;  // of each rank
 
     uint32_t size() const { return static_cast<uint32_t>(members.size()); }
     uint64_t message_bytes_max() const { return uint64_t{link::transfer_chunks_max} * table.chunk_bytes; }

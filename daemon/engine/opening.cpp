@@ -74,7 +74,7 @@ Result<void> Opening::open(const OpenRequest& request, ChargeRef charge) {
     spec.timeouts = record_of(request.asked);
     NEXAR_TRY(spec.payer, payer_of(request, spec.local));
     NEXAR_TRY(const wire::RequestId id, machine_.open(spec, context_.now));
-    requests_by_number_[id.number] = {request.session, request.ticket, std::move(charge)};
+    requests_by_number_[id.number] = {request.session, request.ticket, std::move(charge), credentials.proof};
     numbers_[{request.session, request.ticket}] = id.number;
     return {};
 }
@@ -118,12 +118,15 @@ std::optional<Opening::Request> Opening::take(uint64_t number) {
 }
 
 Opening::Formed Opening::formed(const rendezvous::Opened& opened) {
-    Formed out{opened.group, {}};
+    Formed out{opened.group, {}, {}};
     for (const auto& [request, rank] : opened.ranks) {
-        if (const auto asked = take(request.number))
-            out.locals.push_back({rank.value, asked->session, asked->ticket, false, asked->charge});
-        else
+        const auto asked = take(request.number);
+        if (!asked) {
             out.locals.push_back({rank.value, {}, 0, true, {}});
+            continue;
+        }
+        out.locals.push_back({rank.value, asked->session, asked->ticket, false, asked->charge});
+        if (asked->proof) out.proof = asked->proof;
     }
     for (const Rank rank : opened.gone) out.locals.push_back({rank.value, {}, 0, true, {}});
     std::ranges::sort(out.locals, {}, &Formed::Local::rank);

@@ -29,7 +29,8 @@ class Opening {
             bool gone = false;  // its process ended before the group was made
             ChargeRef charge;   // none, if it is gone
         };
-        std::vector<Local> locals;  // in rank order
+        std::vector<Local> locals;                  // in rank order
+        std::optional<rendezvous::ProofKey> proof;  // none: a local group, or all its ranks here are gone
     };
     struct Lost {  // a member node never joined
         GroupId group;
@@ -71,6 +72,7 @@ class Opening {
         SessionId session;
         uint64_t ticket = 0;
         ChargeRef charge;
+        std::optional<rendezvous::ProofKey> proof;  // none: of a local group
     };
     Formed formed(const rendezvous::Opened& opened);
     std::optional<Request> take(uint64_t number);

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -53,6 +54,27 @@ constexpr uint32_t any_rank = UINT32_MAX;
 using Pieces = std::vector<MemoryRef>;
 using PiecesRef = std::shared_ptr<const Pieces>;
 
+// The timeouts of a group's operations that have none of their own. 0: none.
+struct Timeouts {
+    Duration collective{0}, barrier{0}, rpc{0};
+    bool operator==(const Timeouts&) const = default;
+};
+
+constexpr uint32_t no_colour = UINT32_MAX;
+
+// Why a rank cannot have another group; the numbers travel between nodes.
+enum class ChildRefusal : uint32_t { none = 0, session = 1, tenant = 2, daemon = 3 };
+
+// What a rank states in a collective that makes groups (docs/protocol/children.md).
+struct ChildRequest {
+    uint32_t colour = 0;  // no_colour: it gets no child
+    int64_t key = 0;
+    Timeouts asked{Duration{-1}, Duration{-1}, Duration{-1}};  // -1: not set
+    ChildRefusal refusal = ChildRefusal::none;
+    uint64_t limit = 0;  // of a refusal: the number of groups that was reached
+    ChargeRef charge{};  // for the child; the engine's to make
+};
+
 // One operation of one rank, validated: sizes, alignment, enums. Whether the group exists and the peer or
 // root is in it, the engine checks.
 struct OpRequest {
@@ -70,6 +92,7 @@ struct OpRequest {
     uint64_t scalar = 0;      // premul_sum: what this rank's values are multiplied by
     CountsRef counts;         // their sum is the descriptor's count
     OwnCountsRef own_counts;  // all_to_allv; the descriptor's count is 0
+    std::shared_ptr<const ChildRequest> child{};  // of what makes groups
     // Messages only.
     uint32_t peer = any_rank;
     uint64_t tag = 0;  // or the number of a message that was set apart
@@ -78,37 +101,6 @@ struct OpRequest {
 };
 
 constexpr uint64_t no_sequence = UINT64_MAX;
-
-// The completion of one operation of one rank.
-struct Outcome {
-    Error error;          // code ok on success
-    uint64_t bytes = 0;   // recv: how many arrived; of a probe: its message has
-    uint32_t source = 0;  // the rank that sent it
-    uint64_t tag = 0;
-    uint64_t message = 0;             // mprobe: the number of the message that was set apart
-    uint64_t sequence = no_sequence;  // a collective's number in its group
-    uint32_t epoch = 0;               // of the group
-};
-
-// The timeouts of a group's operations that have none of their own. 0: none.
-struct Timeouts {
-    Duration collective{0}, barrier{0}, rpc{0};
-    bool operator==(const Timeouts&) const = default;
-};
-
-struct OpenRequest {
-    SessionId session;
-    uint64_t ticket = 0;
-    std::string name;
-    uint32_t size = 0;
-    int64_t rank = -1;                 // -1: automatic
-    Secret job_secret;                 // empty: only sessions of one tenant on this node find each other
-    TenantRef tenant;                  // of the session
-    uint32_t pid = 0;                  // attested by the kernel
-    uint64_t instance = 0;             // how often the launcher started this job again: another job each time
-    Duration timeout{30'000'000'000};  // 0: none
-    Timeouts asked{Duration{-1}, Duration{-1}, Duration{-1}};  // -1: not set
-};
 
 struct GroupMember {
     Rank rank;
@@ -123,6 +115,38 @@ struct GroupInfo {
     uint32_t size = 0;
     std::vector<GroupMember> members;  // in rank order
     uint64_t segment_bytes = 0;        // that its staged operations are cut by
+    std::string name;
+    Timeouts timeouts;  // as agreed
+    // Of a child (docs/protocol/children.md).
+    std::optional<GroupId> parent, root;  // root: the group that was opened
+    std::string parent_name;
+    std::vector<uint32_t> root_ranks;  // of each rank
+};
+
+// The completion of one operation of one rank.
+struct Outcome {
+    Error error;          // code ok on success
+    uint64_t bytes = 0;   // recv: how many arrived; of a probe: its message has
+    uint32_t source = 0;  // the rank that sent it
+    uint64_t tag = 0;
+    uint64_t message = 0;                      // mprobe: the number of the message that was set apart
+    uint64_t sequence = no_sequence;           // a collective's number in its group
+    uint32_t epoch = 0;                        // of the group
+    std::shared_ptr<const GroupInfo> child{};  // what makes groups: this rank's; null: it has none
+};
+
+struct OpenRequest {
+    SessionId session;
+    uint64_t ticket = 0;
+    std::string name;
+    uint32_t size = 0;
+    int64_t rank = -1;                 // -1: automatic
+    Secret job_secret;                 // empty: only sessions of one tenant on this node find each other
+    TenantRef tenant;                  // of the session
+    uint32_t pid = 0;                  // attested by the kernel
+    uint64_t instance = 0;             // how often the launcher started this job again: another job each time
+    Duration timeout{30'000'000'000};  // 0: none
+    Timeouts asked{Duration{-1}, Duration{-1}, Duration{-1}};  // -1: not set
 };
 
 // To the sessions. A call may arrive at any moment inside the engine's input functions.

@@ -27,6 +27,8 @@ struct GroupSnapshot {
     GroupId id;
     GroupEpoch epoch;
     std::string name;
+    std::optional<GroupId> parent;  // of a child
+    std::string parent_name;
     std::vector<RankSnapshot> ranks;  // in rank order
     uint32_t nodes = 0;
     Error failed;         // code ok: healthy

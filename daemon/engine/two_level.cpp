@@ -13,6 +13,7 @@ Task<> run_segment(MeshLane& lane, const TwoLevelOp& op, uint32_t index) {
 #define NEXAR_COLLECTIVE(number, name, ...) \
     case OpKind::name:                      \
         return name##_schedule(lane, op, at);
+#define NEXAR_GROUPING(number, name, ...) NEXAR_COLLECTIVE(number, name)
 #include "operations.def"
         default:
             return barrier_schedule(lane, op, at);  // messages do not come here
@@ -26,6 +27,7 @@ uint64_t scratch_of(const TwoLevelOp& op, uint32_t index) {
 #define NEXAR_COLLECTIVE(number, name, ...) \
     case OpKind::name:                      \
         return name##_scratch(op, at);
+#define NEXAR_GROUPING(number, name, ...) NEXAR_COLLECTIVE(number, name)
 #include "operations.def"
         default:
             return 0;

@@ -3,10 +3,11 @@
 // left, as one fused job. The accumulator is an output's memory, if there is one.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "collectives/plan.hpp"
-#include "engine/group_facts.hpp"
+#include "engine/children.hpp"
 #include "engine/lane.hpp"
 #include "task/task.hpp"
 
@@ -25,10 +26,21 @@ struct LocalBuffers {
     Side in, out;
     uint64_t scalar = 0;      // premul_sum
     OwnCountsRef own_counts;  // all_to_allv
+    std::shared_ptr<const ChildRequest> child;
+};
+
+// Takes what all ranks have stated in a collective that makes groups. An error ends it here.
+class GatheredRows {
+  public:
+    virtual Result<void> rows_gathered(std::span<const ChildRow> rows) = 0;
+
+  protected:
+    ~GatheredRows() = default;
 };
 
 // One op on this node; outlives its segments.
 struct TwoLevelOp {
+    GatheredRows* gathered = nullptr;   // of what makes groups
     const GroupFacts* facts = nullptr;  // for the texts of errors
     OpDescriptor descriptor;
     const collectives::Layout* layout = nullptr;

@@ -40,6 +40,8 @@ uint32_t uses_of(uint8_t kind) {
     switch (kind) {
         case NEXAR_CMD_GROUP_FREE:
         case NEXAR_CMD_GROUP_ABORT:
+        case NEXAR_CMD_GROUP_INFO:
+        case NEXAR_CMD_GROUP_TRANSLATE:
             return use_group;
         case NEXAR_CMD_GROUP_NODE:
             return use_group | use_peer;
@@ -113,18 +115,16 @@ uint64_t multiply(uint64_t a, uint64_t b, bool& overflow) {
 }  // namespace
 
 const char* kind_name(uint8_t kind) {
-    static constexpr const char* commands[] = {"group_open", "group_free",  "group_node",
-                                               "region_add", "region_free", "group_abort"};
+    static constexpr const char* commands[] = {"group_open",  "group_free",  "group_node", "region_add",
+                                               "region_free", "group_abort", "group_info", "group_translate"};
     if (const OpRow* row = find_operation(kind)) return row->name;
-    if (kind >= NEXAR_CMD_GROUP_OPEN && kind <= NEXAR_CMD_GROUP_ABORT)
-        return commands[kind - NEXAR_CMD_GROUP_OPEN];
+    if (kind >= NEXAR_CMD_GROUP_OPEN && kind < NEXAR_CMD_END) return commands[kind - NEXAR_CMD_GROUP_OPEN];
     return "unknown";
 }
 
 Result<void> check_fields(const nexar_shm_descriptor& d) {
     const bool op = find_operation(d.kind) != nullptr;
-    if (!op &&
-        (d.kind < NEXAR_CMD_GROUP_OPEN || d.kind > NEXAR_CMD_GROUP_ABORT || d.kind == NEXAR_CMD_REGION_ADD))
+    if (!op && (d.kind < NEXAR_CMD_GROUP_OPEN || d.kind >= NEXAR_CMD_END || d.kind == NEXAR_CMD_REGION_ADD))
         return fail(Errc::unsupported, "request kind " + std::to_string(d.kind) + " is unknown");
     if (op && d.priority != NEXAR_SHM_PRIORITY_DEFAULT)
         return fail(Errc::unsupported, "priority is " + std::to_string(d.priority) +
@@ -190,6 +190,22 @@ Result<std::string> reason_from(const nexar_shm_group_abort& asked) {
     std::string out(asked.reason, asked.reason_bytes);
     for (char& c : out)
         if (static_cast<unsigned char>(c) < ' ' || c == 0x7f) c = ' ';
+    return out;
+}
+
+Result<engine::ChildRequest> child_request_from(const nexar_shm_group_child& asked, OpKind kind) {
+    if (asked.reserved != 0) return not_allowed("a reserved word of the payload", asked.reserved, "0");
+    if (kind == OpKind::group_dup && (asked.colour != 0 || asked.key != 0))
+        return fail(Errc::invalid_argument, "colour is " + std::to_string(asked.colour) + ", key " +
+                                                std::to_string(asked.key) +
+                                                "; allowed: 0, group_dup has none");
+    static_assert(NEXAR_SHM_NO_COLOUR == engine::no_colour);
+    engine::ChildRequest out;
+    out.colour = asked.colour;
+    out.key = asked.key;
+    NEXAR_TRY(out.asked.collective, agreed_timeout("collective_timeout_ns", asked.collective_timeout_ns));
+    NEXAR_TRY(out.asked.barrier, agreed_timeout("barrier_timeout_ns", asked.barrier_timeout_ns));
+    NEXAR_TRY(out.asked.rpc, agreed_timeout("rpc_timeout_ns", asked.rpc_timeout_ns));
     return out;
 }
 

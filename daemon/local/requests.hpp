@@ -28,6 +28,7 @@ Result<Lengths> lengths_of(const engine::OpDescriptor& descriptor, uint32_t size
 // The engine's request, without the fields that identify the session.
 // The reason of an abort, as one line: without control characters.
 Result<std::string> reason_from(const nexar_shm_group_abort& asked);
+Result<engine::ChildRequest> child_request_from(const nexar_shm_group_child& asked, engine::OpKind kind);
 Result<engine::OpenRequest> open_request_from(const nexar_shm_group_open& asked);
 
 }  // namespace nexar::local

@@ -44,7 +44,8 @@ SessionCore::SessionCore(const SessionIdentity& identity, shm::ControlView contr
       submission_(control),
       completion_(control),
       ledger_(control.slots()),
-      kinds_(control.slots()) {}
+      kinds_(control.slots()),
+      opening_(control.slots()) {}
 
 size_t SessionCore::drain(Time now, size_t entries_max) {
     size_t taken = 0;
@@ -133,6 +134,10 @@ Result<void> SessionCore::dispatch(Time now, Ticket ticket, const nexar_shm_desc
             return abort_group(now, ticket, asked);
         case NEXAR_CMD_GROUP_NODE:
             return report_node(ticket, asked);
+        case NEXAR_CMD_GROUP_INFO:
+            return report_info(ticket, asked);
+        case NEXAR_CMD_GROUP_TRANSLATE:
+            return translate(ticket, asked);
         case NEXAR_CMD_REGION_FREE:
             return free_region(ticket, asked);
         default:
@@ -185,9 +190,31 @@ Result<void> SessionCore::submit_op(Time now, Ticket ticket, const nexar_shm_des
     request.tag = asked.tag;
     request.scalar = asked.scalar;
     request.any_tag = (asked.flags & NEXAR_SHM_FLAG_ANY_TAG) != 0;
+    if (row.makes_groups) return submit_child(now, ticket, std::move(request));
     // Before submit(), which may complete the operation.
     if (staged) staged_[ticket.slot].segments = staged_segments(descriptor, *group);
     return service_->submit(now, request);
+}
+
+// [Y4] A session without room for another group takes part all the same, and says so: all ranks get the
+// error.
+Result<void> SessionCore::submit_child(Time now, Ticket ticket, engine::OpRequest request) {
+    const auto asked = shm::copy_once(control_.payload(ticket.slot).group_child);  // [S3]
+    NEXAR_TRY(auto child, child_request_from(asked, request.descriptor.kind));
+    const bool wants = child.colour != engine::no_colour;
+    const bool has_room = groups_.size() + groups_opening_ < limits_.groups_max;
+    if (wants && !has_room) child.refusal = engine::ChildRefusal::session, child.limit = limits_.groups_max;
+    request.child = std::make_shared<const engine::ChildRequest>(std::move(child));
+    expect_group(ticket.slot, wants && has_room);  // before submit(), which may complete the operation
+    auto accepted = service_->submit(now, request);
+    if (!accepted) expect_group(ticket.slot, false);
+    return accepted;
+}
+
+void SessionCore::expect_group(uint32_t slot, bool expected) {
+    if (opening_[slot] == expected) return;
+    opening_[slot] = expected;
+    groups_opening_ = expected ? groups_opening_ + 1 : groups_opening_ - 1;
 }
 
 // A side that has no bytes at this rank is not staged, even if its flag is set.
@@ -248,24 +275,19 @@ Result<void> SessionCore::open_group(Time now, Ticket ticket) {
     request.ticket = ticket.value();
     request.tenant = identity_.tenant;
     request.pid = identity_.pid;
-    ++groups_opening_;
+    expect_group(ticket.slot, true);
     auto accepted = service_->open(now, request);
-    if (!accepted) --groups_opening_;
+    if (!accepted) expect_group(ticket.slot, false);
     return accepted;
 }
 
 void SessionCore::group_opened(uint64_t value, const Result<engine::GroupInfo>& info) {
     const Ticket ticket = Ticket::from(value);
     if (broken_ || !ledger_.in_flight(ticket.slot, ticket.generation)) return;
-    --groups_opening_;
+    expect_group(ticket.slot, false);
     if (!info) return end_with(ticket, NEXAR_CMD_GROUP_OPEN, info.error(), result_of_epoch(0));
-    const uint32_t name = next_group_++;
     nexar_shm_result result = result_of_epoch(info->epoch.value);
-    result.group = name;
-    result.rank = info->rank.value;
-    result.size = info->size;
-    result.stage = static_cast<uint32_t>(std::min<uint64_t>(info->segment_bytes, UINT32_MAX));
-    groups_.emplace(name, *info);
+    name_group(*info, result);
     end(ticket, result);
 }
 
@@ -288,24 +310,6 @@ Result<void> SessionCore::abort_group(Time now, Ticket ticket, const nexar_shm_d
     groups_.erase(asked.group);
     NEXAR_TRY_VOID(service_->abort_group(now, identity_.id, id, rank, reason));
     end(ticket, result_of_epoch(epoch));
-    return {};
-}
-
-Result<void> SessionCore::report_node(Ticket ticket, const nexar_shm_descriptor& asked) {
-    NEXAR_TRY(const auto* group, group_named(asked.group));
-    if (asked.peer >= group->members.size())
-        return fail(Errc::invalid_argument, "rank " + std::to_string(asked.peer) + " is not in a group of " +
-                                                std::to_string(group->size));
-    const NodeId& node = group->members[asked.peer].node;
-    nexar_shm_detail detail{};
-    detail.has_node = 1;
-    detail.rank = asked.peer;
-    detail.other_rank = -1;
-    std::memcpy(detail.node, node.bytes.data(), sizeof detail.node);
-    shm::store_words(control_.detail(ticket.slot), detail);
-    nexar_shm_result result = result_of_epoch(group->epoch.value);
-    result.has_detail = 1;
-    end(ticket, result);
     return {};
 }
 
@@ -388,7 +392,7 @@ Result<SessionCore::Charges> SessionCore::charge(Tenant& tenant, uint64_t bytes,
 void SessionCore::complete(uint64_t value, const engine::Outcome& outcome) {
     const Ticket ticket = Ticket::from(value);
     if (broken_ || !ledger_.in_flight(ticket.slot, ticket.generation)) return;
-    if (kinds_[ticket.slot] == NEXAR_CMD_GROUP_OPEN) --groups_opening_;
+    expect_group(ticket.slot, false);
     nexar_shm_result result = result_of_epoch(outcome.epoch);
     result.bytes = outcome.bytes;
     result.source = outcome.source;
@@ -396,7 +400,17 @@ void SessionCore::complete(uint64_t value, const engine::Outcome& outcome) {
     result.message = outcome.message;
     result.sequence = outcome.sequence;
     if (outcome.error.code != Errc::ok) return end_with(ticket, kinds_[ticket.slot], outcome.error, result);
+    if (outcome.child) name_group(*outcome.child, result);
     end(ticket, result);
+}
+
+void SessionCore::name_group(const engine::GroupInfo& info, nexar_shm_result& result) {
+    result.group = next_group_++;
+    result.group_epoch = info.epoch.value;
+    result.rank = info.rank.value;
+    result.size = info.size;
+    result.stage = static_cast<uint32_t>(std::min<uint64_t>(info.segment_bytes, UINT32_MAX));
+    groups_.emplace(result.group, info);
 }
 
 void SessionCore::end_with(Ticket ticket, uint8_t kind, const Error& error, nexar_shm_result result) {
@@ -472,7 +486,7 @@ void SessionCore::check_invariants() const {
     for (uint32_t slot = 0; slot < control_.slots(); ++slot) {
         if (!ledger_.in_flight(slot)) continue;
         ++in_flight;
-        opening += kinds_[slot] == NEXAR_CMD_GROUP_OPEN;
+        opening += opening_[slot];
     }
     NEXAR_CHECK(in_flight == ledger_.count());
     NEXAR_CHECK(opening == groups_opening_);

@@ -132,12 +132,18 @@ class SessionCore {
     void on_submit(Time now, Ticket ticket);
     Result<void> dispatch(Time now, Ticket ticket, const nexar_shm_descriptor& asked);
     Result<void> submit_op(Time now, Ticket ticket, const nexar_shm_descriptor& asked);
+    Result<void> submit_child(Time now, Ticket ticket, engine::OpRequest request);
+    void expect_group(uint32_t slot, bool expected);
+    void name_group(const engine::GroupInfo& info, nexar_shm_result& result);
     Result<void> resolve_stage(const nexar_shm_descriptor& asked, const engine::GroupInfo& group,
                                Lengths& lengths, engine::OpRequest& request) const;
     Result<void> open_group(Time now, Ticket ticket);
     Result<void> free_group(Time now, Ticket ticket, const nexar_shm_descriptor& asked);
     Result<void> abort_group(Time now, Ticket ticket, const nexar_shm_descriptor& asked);
     Result<void> report_node(Ticket ticket, const nexar_shm_descriptor& asked);
+    Result<void> report_info(Ticket ticket, const nexar_shm_descriptor& asked);
+    Result<void> translate(Ticket ticket, const nexar_shm_descriptor& asked);
+    void end_with_answer(Ticket ticket, const void* answer, size_t bytes, uint32_t epoch);
     Result<void> free_region(Ticket ticket, const nexar_shm_descriptor& asked);
     Result<void> use_region_number(uint32_t region);
     Result<Charges> accept_region(uint32_t region, uint64_t bytes, uint64_t descriptors, Charges charged);
@@ -169,13 +175,14 @@ class SessionCore {
     shm::CompletionProducer completion_;
     shm::SlotLedger ledger_;      // generation and state of each slot, as this daemon knows them
     std::vector<uint8_t> kinds_;  // by slot: the request's kind, valid while it is in flight
+    std::vector<bool> opening_;   // by slot: its request may end with a new group, for which there is room
     std::unordered_map<uint32_t, Staged> staged_;      // by slot: operations in flight that are staged
     std::unordered_map<uint32_t, RegionPin> regions_;  // by the client's number; registered now
     std::unordered_map<uint32_t, ComingRegion> coming_regions_;  // begun
     UsedNumbers region_numbers_;  // a number is used once, also when it was refused
     uint64_t region_bytes_ = 0;   // sum of regions_
     std::unordered_map<uint32_t, engine::GroupInfo> groups_;  // by the handle that the client knows
-    size_t groups_opening_ = 0;                               // opens in flight
+    size_t groups_opening_ = 0;                               // slots in opening_
     uint32_t next_group_ = 1;                                 // the next handle; handles are not used again
     size_t bad_entries_ = 0;                                  // since the start of the session
     uint64_t completions_ = 0;                                // slots completed, for the sabotage

@@ -10,7 +10,7 @@ from harness.hostile import Ended, HostileMember
 from harness.ranks import SECRET
 from nexar._collectives import ROWS
 
-MESSAGES = 2  # rows of operations.def besides the collectives
+MESSAGES = 8  # rows of operations.def besides the collectives: those that make groups, too
 OPERATIONS = ((1 << len(ROWS) + MESSAGES - 8) - 1) << 24  # their feature bits: 24 + the number in operations.def - 8
 OURS = OPERATIONS | 1 << 56  # and that of the types and reductions which came later
 EVERYTHING = (1 << 64) - 1

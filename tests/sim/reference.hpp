@@ -17,14 +17,15 @@ namespace nexar::sim {
 using engine::OpDescriptor;
 using engine::OpKind;
 
-// Every collective of proto/operations.def.
+constexpr bool is_uniform(const OpRow& row) {
+    return row.collective && !row.makes_groups;
+}
+// Every collective of proto/operations.def, but those that make groups (children.hpp).
 inline constexpr auto collective_kinds = [] {
-    std::array<OpKind,
-               static_cast<size_t>(std::ranges::count(operation_table::rows, true, &OpRow::collective))>
-        out{};
+    std::array<OpKind, static_cast<size_t>(std::ranges::count_if(operation_table::rows, is_uniform))> out{};
     size_t n = 0;
     for (const OpRow& row : operation_table::rows)
-        if (row.collective) out[n++] = row.kind;
+        if (is_uniform(row)) out[n++] = row.kind;
     return out;
 }();
 inline uint64_t count_for(OpKind kind, uint64_t count) {

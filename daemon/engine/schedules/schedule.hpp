@@ -12,6 +12,7 @@ namespace nexar::engine {
 #define NEXAR_COLLECTIVE(number, name, ...)                                    \
     Task<> name##_schedule(MeshLane& lane, const TwoLevelOp& op, Geometry at); \
     uint64_t name##_scratch(const TwoLevelOp& op, const Geometry& at);
+#define NEXAR_GROUPING(number, name, ...) NEXAR_COLLECTIVE(number, name)
 #include "operations.def"
 
 }  // namespace nexar::engine

@@ -362,6 +362,51 @@ TEST_CASE("dissemination barrier: nobody leaves before the last has come") {
         }
 }
 
+TEST_CASE("confirmed gather: nobody leaves before every node has every block, and has decided well") {
+    constexpr size_t block = 16;
+    for (uint32_t nodes = 2; nodes <= 9; ++nodes)
+        for (uint32_t refuses = 0; refuses <= nodes; ++refuses) {  // `nodes`: nobody
+            CAPTURE(nodes, refuses);
+            MemoryNetwork network(nodes, nodes * 31 + refuses, 64);
+            std::vector<std::vector<link::Extent>> tables(nodes);
+            std::vector<uint32_t> decided(nodes);
+            std::vector<Task<>> tasks;
+            for (uint32_t node = 0; node < nodes; ++node) {
+                std::vector<Extents> blocks;
+                for (uint32_t i = 0; i < nodes; ++i) {
+                    tables[node].push_back(network.lane(node).scratch(block));
+                    std::memset(tables[node][i].data(), i == node ? static_cast<int>(10 + i) : 0, block);
+                    blocks.push_back({tables[node][i]});
+                }
+                tasks.push_back(confirmed_gather(
+                    network.lane(node), std::move(blocks), [&, node, refuses]() -> Result<void> {
+                        for (uint32_t i = 0; i < nodes; ++i)
+                            REQUIRE(tables[node][i].data()[block - 1] == std::byte(10 + i));
+                        ++decided[node];
+                        if (node == refuses) return fail(Errc::table_full, "no room");
+                        return {};
+                    }));
+            }
+            for (Task<>& task : tasks) task.start(network.executor);
+            network.run();
+            for (uint32_t node = 0; node < nodes; ++node) {
+                REQUIRE(decided[node] == 1);
+                if (refuses == nodes)
+                    REQUIRE((tasks[node].ended() && tasks[node].take_result()));
+                else if (node == refuses)
+                    REQUIRE((tasks[node].ended() && !tasks[node].take_result()));
+                else
+                    REQUIRE_FALSE(tasks[node].ended());
+            }
+            if (refuses == nodes) {
+                auto want = predicted(Algorithm::dissemination_barrier, Kind::barrier, nodes, 0);
+                const auto ring = predicted(Algorithm::ring_all_gather, Kind::all_gather, nodes, block / 4);
+                for (size_t i = 0; i < want.size(); ++i) want[i] += ring[i];
+                REQUIRE(network.bytes == want);
+            }
+        }
+}
+
 TEST_CASE("float all-reduces end with the same bits on every node") {
     const Arithmetic sum_f32{Dtype::f32, ReduceOp::sum};
     for (const bool doubling : {false, true})

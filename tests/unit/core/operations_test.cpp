@@ -11,12 +11,12 @@ namespace nexar {
 
 TEST_CASE("an operation's number stays the same for ever") {
     const std::map<std::string, int> numbers{
-        {"barrier", 0},         {"all_reduce", 1},       {"reduce", 2},   {"broadcast", 3},
-        {"all_gather", 4},      {"reduce_scatter", 5},   {"send", 6},     {"recv", 7},
-        {"all_to_all", 8},      {"gather", 9},           {"scatter", 10}, {"scan", 11},
-        {"exclusive_scan", 12}, {"all_gatherv", 13},     {"gatherv", 14}, {"scatterv", 15},
-        {"all_to_allv", 16},    {"reduce_scatterv", 17}, {"probe", 18},   {"mprobe", 19},
-        {"mrecv", 20},          {"message_free", 21}};
+        {"barrier", 0},         {"all_reduce", 1},       {"reduce", 2},       {"broadcast", 3},
+        {"all_gather", 4},      {"reduce_scatter", 5},   {"send", 6},         {"recv", 7},
+        {"all_to_all", 8},      {"gather", 9},           {"scatter", 10},     {"scan", 11},
+        {"exclusive_scan", 12}, {"all_gatherv", 13},     {"gatherv", 14},     {"scatterv", 15},
+        {"all_to_allv", 16},    {"reduce_scatterv", 17}, {"probe", 18},       {"mprobe", 19},
+        {"mrecv", 20},          {"message_free", 21},    {"group_split", 22}, {"group_dup", 23}};
     for (const auto& [name, number] : numbers) {
         CAPTURE(name);
         const OpRow* row = find_operation(std::string_view(name));
