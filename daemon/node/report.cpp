@@ -115,6 +115,7 @@ json group_json(const engine::GroupSnapshot& g, const HostNames& hosts) {
     }
     return {{"name", g.name},
             {"id", g.id.text()},
+            {"parent", g.parent ? json{{"name", g.parent_name}, {"id", g.parent->text()}} : json()},
             {"size", g.ranks.size()},
             {"nodes", g.nodes},
             {"epoch", g.epoch.value},

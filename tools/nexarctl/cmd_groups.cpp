@@ -22,6 +22,9 @@ std::string group_text(const json& g) {
                       std::to_string(count_of(g, "epoch")) + ", next operation " +
                       std::to_string(count_of(g, "next_op")) + ", in flight " +
                       std::to_string(count_of(g, "ops_in_flight")) + "\n";
+    if (has(g, "parent"))
+        out += "  child of " + printable(text_of(g["parent"], "name")) + "  id " +
+               text_of(g["parent"], "id") + "\n";
     if (g.value("frozen", false)) out += "  frozen: it has failed, and its nodes agree on where it ends\n";
     if (has(g, "failed"))
         out += "  FAILED: " + text_of(g["failed"], "name") + ": " + printable(text_of(g["failed"], "text")) +
