@@ -14,12 +14,13 @@
  *             that group is refused with NEXAR_ERR_BAD_STATE and has no effect. This check does not detect two threads
  *             that take turns in another order than the threads of other ranks. If their calls differ (kind, count,
  *             dtype, op, root), the result is MISMATCH; with a different match_id for each thread (see
- *             nexar_op_options) it always is. Better: a group per thread, opened under another name.
+ *             nexar_op_options) it always is. Better: a group per thread (nexar_group_dup).
  *             Messages may be sent and received on one group by any number of threads.
  *   Blocking  Nothing blocks except: nexar_session_open and nexar_group_open; short exchanges with the local
- *             daemon (nexar_group_node, nexar_group_free, nexar_group_abort, nexar_message_free, nexar_alloc,
- *             nexar_free, nexar_register_memfd, nexar_unregister); blocking operations; and the waits. There are no
- *             hidden threads and no signal handlers.
+ *             daemon (nexar_group_node, nexar_group_info_get, nexar_group_translate, nexar_group_free,
+ *             nexar_group_abort, nexar_message_free, nexar_alloc, nexar_free, nexar_register_memfd, nexar_unregister); blocking
+ *             operations, nexar_group_split and nexar_group_dup; and the waits. There are no hidden threads and no signal
+ *             handlers.
  *   Timeouts  int64_t milliseconds, the same everywhere: NEXAR_TIMEOUT_DEFAULT, NEXAR_TIMEOUT_NONE, 0: do not
  *             wait, or a positive number. A collective refuses 0, because its ranks never arrive in one instant.
  *             No call hangs: when the daemon's process ends, every pending call ends at once with
@@ -328,7 +329,8 @@ typedef struct nexar_completion {
     nexar_status status;   /* of the operation; NEXAR_PENDING: not ended */
     nexar_request request;
     uint64_t user_data;    /* as given in nexar_op_options or nexar_group_options */
-    nexar_group* group;    /* of the operation; of nexar_group_open_start: the new group, which you free */
+    nexar_group* group;    /* of the operation; of nexar_group_open_start, _split_start and
+                              _dup_start: the new group, which you free */
     uint64_t sequence;     /* collective: its number in the group, from 0; otherwise, and of one that was refused
                               before it got a number (as by a finished group), NEXAR_NO_SEQUENCE */
     uint64_t bytes;        /* of the message that was received, or that a probe has found; otherwise 0 */
@@ -527,7 +529,8 @@ NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_group_options_from_env(nexar_group
  *   OPTIONS_DIFFER     members give different sizes or time-outs: returned to all that wait, and to the one that
  *                      arrived; members that arrive later form a new attempt
  *   GROUP_INCOMPLETE   the timeout passed; the text names the missing ranks, if they are numbered, and the arrived ones
- *   TABLE_FULL         this session has 256 groups, or too many openings or requests at once: end one first
+ *   TABLE_FULL         this session has 4096 groups, this user as many as it may have on this host, or there are too
+ *                      many openings or requests at once: end one first
  *   INTERRUPTED        a signal arrived: this process no longer waits for the group */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_group_open(nexar_session* session,
                                                          const nexar_group_options* options,
@@ -554,10 +557,90 @@ NEXAR_API nexar_status nexar_group_free(nexar_group* group);
  * end with CLOSED. Does not wait for other ranks. The handle is closed on NEXAR_OK. */
 NEXAR_API nexar_status nexar_group_abort(nexar_group* group, const char* reason);
 
+/* ---- Children: groups of ranks of a group ----
+ * A child is a group like any other: own handle, epoch, order of collectives, time-outs and failures. It outlives its
+ * parent, which may be freed first; its members free it like any group. It has children of its own, too. Its name, for
+ * people, is the parent's, the number of the collective that made it, and its colour: "train/7.2".
+ *
+ * nexar_group_split and nexar_group_dup are collectives of the parent: every rank of it calls the same one, in the
+ * parent's order of collectives; if not, all get MISMATCH. When the call has succeeded, every member can use the child
+ * at once. A call that fails makes no child: if it had succeeded on other members of the child before it failed on one,
+ * the child ends there at once, PEER_LOST or LINK_LOST with that member's error as its text.
+ *   TABLE_FULL       a member's session, user or daemon has as many groups as it may have: every rank gets the error,
+ *                    which names that rank; free some groups. (Only on the rank itself: it has too many requests)
+ *   OPTIONS_DIFFER   two members of one child give different values of one of the time-outs below: on all ranks
+ *   and those of collectives (below) */
+
+#define NEXAR_COLOUR_UNDEFINED UINT32_MAX
+
+typedef struct nexar_child_options {
+    uint32_t struct_size;
+    uint32_t reserved;
+    int64_t timeout_ms;    /* of the call; default: the parent's for collectives */
+    uint64_t match_id;     /* as in nexar_op_options */
+    /* Of the child's operations; default: the other members' value, or else the parent's. 0 is refused. */
+    int64_t collective_timeout_ms;
+    int64_t barrier_timeout_ms;    /* default, where a member sets collective_timeout_ms: as that */
+    int64_t rpc_timeout_ms;
+    uint64_t user_data;    /* of _start: repeated in the completion */
+} nexar_child_options;
+#define NEXAR_CHILD_OPTIONS_INIT \
+    {sizeof(nexar_child_options), 0, NEXAR_TIMEOUT_DEFAULT, 0, NEXAR_TIMEOUT_DEFAULT, NEXAR_TIMEOUT_DEFAULT, \
+     NEXAR_TIMEOUT_DEFAULT, 0}
+NEXAR_API void nexar_child_options_init(nexar_child_options* options, uint64_t size);
+
+/* A child for each colour, of the ranks that give it. Its ranks are in the order of their keys, equal keys in the order
+ * of the parent. NEXAR_COLOUR_UNDEFINED: this rank gets no child, and *child is NULL. options may be NULL; it does not
+ * have to be the same on all ranks.
+ *   BAD_STATE   another thread is inside a collective of the parent */
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_group_split(nexar_group* parent, uint32_t colour, int64_t key,
+                                                          nexar_group** child, const nexar_child_options* options);
+/* The completion's `group` is the child, NULL without a colour. Freeing a request whose completion no call has returned
+ * frees the child too. */
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_group_split_start(nexar_group* parent, uint32_t colour, int64_t key,
+                                                                const nexar_child_options* options,
+                                                                nexar_request* request);
+
+/* A child with the same ranks: for a library, or a thread, that needs an order of collectives of its own. */
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_group_dup(nexar_group* parent, nexar_group** child,
+                                                        const nexar_child_options* options);
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_group_dup_start(nexar_group* parent, const nexar_child_options* options,
+                                                              nexar_request* request);
+
 NEXAR_API nexar_status nexar_group_rank(nexar_group* group, uint32_t* rank);
 NEXAR_API nexar_status nexar_group_size(nexar_group* group, uint32_t* size);
 /* 1 for a group as it was opened; each recovery adds 1. */
 NEXAR_API nexar_status nexar_group_epoch(nexar_group* group, uint32_t* epoch);
+
+typedef struct nexar_group_info {
+    uint32_t struct_size;
+    uint32_t epoch;
+    uint32_t rank;
+    uint32_t size;
+    uint32_t nodes;         /* how many have a rank */
+    uint32_t reserved;
+    uint64_t id[3];         /* of this group and of no other, ever; the same on all ranks */
+    uint64_t parent_id[3];  /* of the group that it was made from; zeros: it was opened */
+    int64_t collective_timeout_ms; /* in effect: as given, agreed or configured; NEXAR_TIMEOUT_NONE */
+    int64_t barrier_timeout_ms;
+    int64_t rpc_timeout_ms;
+    char name[NEXAR_NAME_TEXT];
+    char parent_name[NEXAR_NAME_TEXT]; /* "": it was opened */
+    char reserved_text[6];
+} nexar_group_info;
+#define NEXAR_GROUP_INFO_INIT {sizeof(nexar_group_info), 0, 0, 0, 0, 0, {0}, {0}, 0, 0, 0, {0}, {0}, {0}}
+
+/* What the group is. Also of a group that has failed. */
+NEXAR_API nexar_status nexar_group_info_get(nexar_group* group, nexar_group_info* info);
+
+#define NEXAR_RANK_NONE UINT32_MAX
+/* out[i]: the rank in `to` of the process that has rank ranks[i] in `from`; NEXAR_RANK_NONE: it has none there. Both
+ * groups are of one session, and come from one group that was opened: parent, child, children of children. `out` may be
+ * `ranks`.
+ *   INVALID_ARGUMENT   NULL; count > NEXAR_RANKS_MAX; a rank that `from` lacks; groups of two sessions, or that do not
+ *                      come from one: nothing is written then */
+NEXAR_API nexar_status nexar_group_translate(nexar_group* from, const uint32_t* ranks, uint64_t count, nexar_group* to,
+                                             uint32_t* out);
 
 /* The node of a rank, 64 hex digits; size at least NEXAR_NODE_TEXT. */
 NEXAR_API nexar_status nexar_group_node(nexar_group* group, uint32_t rank, char* text, uint64_t size);

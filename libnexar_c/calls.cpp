@@ -2,39 +2,9 @@
 #include "calls.hpp"
 
 #include "structs.hpp"
+#include "turn.hpp"
 
 namespace nexar::c {
-
-namespace {
-
-// One thread at a time is inside collectives of a group (a rule of nexar.h): the order of two threads could
-// differ between ranks.
-class Turn {
-  public:
-    Turn(Group& group, const Operation& operation) {
-        if (!is_collective(operation.kind)) return;
-        group_ = &group;
-        taken_ = !group.in_collective.exchange(true, std::memory_order_acquire);
-    }
-    ~Turn() {
-        if (group_ && taken_) group_->in_collective.store(false, std::memory_order_release);
-    }
-    Turn(const Turn&) = delete;
-    Turn& operator=(const Turn&) = delete;
-    Result<void> check() const {
-        if (taken_) return {};
-        return fail(Errc::bad_state,
-                    "another thread is inside a collective of this group: their order would differ between "
-                    "ranks; use "
-                    "a lock, or a group per thread");
-    }
-
-  private:
-    Group* group_ = nullptr;
-    bool taken_ = true;
-};
-
-}  // namespace
 
 ErrorContext context_of(const Group& group, const Operation& operation) {
     ErrorContext out(kind_name(operation.kind));
@@ -51,7 +21,7 @@ nexar_status begin(nexar_group* handle, const Operation& operation, const nexar_
     if (!request) return failed(context, Errc::invalid_argument, "request is NULL");
     auto wanted = read_op_options(operation, options);
     if (!wanted) return failed(context, wanted.error());
-    const Turn turn(*pinned->group, operation);
+    const Turn turn(*pinned->group, operation.kind);
     if (auto mine = turn.check(); !mine) return failed(context, mine.error());
     auto slot = start(*pinned->session, *pinned->group, operation, false, *wanted);
     if (!slot) return failed(context, slot.error());
@@ -67,7 +37,7 @@ nexar_status run(nexar_group* handle, const Operation& operation, const nexar_op
     if (auto good = check_result(completion, "nexar_completion"); !good) return failed(context, good.error());
     auto wanted = read_op_options(operation, options);
     if (!wanted) return failed(context, wanted.error());
-    const Turn turn(*pinned->group, operation);
+    const Turn turn(*pinned->group, operation.kind);
     if (auto mine = turn.check(); !mine) return failed(context, mine.error());
     auto slot = start(*pinned->session, *pinned->group, operation, true, *wanted);
     if (!slot) return failed(context, slot.error());

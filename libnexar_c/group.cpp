@@ -77,6 +77,11 @@ Result<GroupRequest> from_options(const nexar_group_options& o) {
     return out;
 }
 
+Result<int64_t> group_timeout_ns(const char* name, int64_t ms) {
+    NEXAR_TRY_VOID(check_timeout(name, ms, false));
+    return agreed_ns(ms);
+}
+
 nexar_shm_group_open payload_of(const GroupRequest& r) {
     nexar_shm_group_open out{};
     out.size = r.size;

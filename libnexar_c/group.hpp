@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "core/result.hpp"
@@ -21,7 +22,10 @@ struct Group {
     uint32_t size = 0;
     uint32_t epoch = 0;
     uint32_t segment_bytes = 0;  // the daemon's segment size; 0: the group has no staged operations [S12]
-    std::shared_ptr<const std::string> name;
+    std::shared_ptr<const std::string> name;  // until a child is open: its parent's
+    // Of a child: its name follows when the number of the collective that made it is known.
+    bool is_child = false;
+    std::optional<uint32_t> colour;
 
     // A thread starts a collective or is inside a blocking one; a second thread gets BAD_STATE.
     std::atomic<bool> in_collective{false};
@@ -43,6 +47,8 @@ nexar_group_options group_defaults();
 Result<GroupRequest> from_options(const nexar_group_options& options);
 nexar_shm_group_open payload_of(const GroupRequest& request);
 
+// A group's time-out, of the option `name`: -1: the other ranks' value; 0: none.
+Result<int64_t> group_timeout_ns(const char* name, int64_t ms);
 // Milliseconds as the ABI has them, to nanoseconds as the daemon has them. Saturates.
 int64_t nanoseconds(int64_t ms);
 

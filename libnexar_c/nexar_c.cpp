@@ -333,7 +333,8 @@ nexar_status nexar_group_node(nexar_group* handle, uint32_t rank, char* text, ui
     d.peer = rank;
     auto outcome = pinned->session->command(d);
     if (!outcome) return failed("group_node", outcome.error());
-    return write_node("group_node", outcome->node, text, size);
+    if (!outcome->answer) return failed("group_node", Errc::protocol_error, "the daemon gave no answer");
+    return write_node("group_node", outcome->answer->node, text, size);
 }
 
 }  // extern "C"

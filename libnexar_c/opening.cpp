@@ -3,23 +3,37 @@
 
 #include <algorithm>
 
+#include "core/child_name.hpp"
 #include "tables.hpp"
 
 namespace nexar::c {
 
-Result<Slot> start_opening(Session& session, const GroupRequest& wanted, bool blocking) {
-    if (auto error = session.unusable()) return fail(*error);
+Result<uint64_t> reserve_group(const Session& session, const std::shared_ptr<const std::string>& name) {
     auto group = std::make_unique<Group>();
     group->session = session.handle;
     group->fork_epoch = session.fork_epoch;
-    group->name = std::make_shared<const std::string>(wanted.name);
+    group->name = name;
     Group* raw = group.get();
-    Label label{wanted.user_data, 0, 0, blocking ? Holder::call : Holder::handle, group->name};
-    label.group = groups().insert(std::move(group), [](uint32_t) {});
-    if (label.group == 0)
+    const uint64_t handle = groups().insert(std::move(group), [](uint32_t) {});
+    if (handle == 0)
         return fail(Errc::table_full, "this process has " + std::to_string(Groups::capacity_max) +
                                           " groups; no more are possible: free one");
-    raw->handle = label.group;  // no other thread knows the handle yet
+    raw->handle = handle;  // no other thread knows the handle yet
+    return handle;
+}
+
+void name_child(uint64_t handle, bool has_colour, uint32_t colour) {
+    GroupPin pin;
+    if (groups().pin(handle, pin) != Groups::Found::open) return;
+    pin->is_child = true;
+    if (has_colour) pin->colour = colour;
+}
+
+Result<Slot> start_opening(Session& session, const GroupRequest& wanted, bool blocking) {
+    if (auto error = session.unusable()) return fail(*error);
+    const auto name = std::make_shared<const std::string>(wanted.name);
+    Label label{wanted.user_data, 0, 0, blocking ? Holder::call : Holder::handle, name};
+    NEXAR_TRY(label.group, reserve_group(session, name));
     nexar_shm_descriptor d{};
     d.kind = NEXAR_CMD_GROUP_OPEN;
     nexar_shm_payload payload{};
@@ -41,6 +55,9 @@ void finish_opening(uint64_t handle, const nexar_shm_result& result, bool well) 
     pin->size = result.size;
     pin->epoch = result.group_epoch;
     pin->segment_bytes = result.stage;
+    if (pin->is_child)
+        pin->name =
+            std::make_shared<const std::string>(nexar::child_name(*pin->name, result.sequence, pin->colour));
     pin->open.store(true, std::memory_order_release);
 }
 

@@ -11,6 +11,9 @@ namespace nexar::c {
 // Submits the request to open a group. The group's handle exists at once; the application gets it when the
 // request has completed with NEXAR_OK.
 Result<Slot> start_opening(Session& session, const GroupRequest& wanted, bool blocking);
+// A group's handle whose request is yet to be made. An error: this process has too many.
+Result<uint64_t> reserve_group(const Session& session, const std::shared_ptr<const std::string>& name);
+void name_child(uint64_t group, bool has_colour, uint32_t colour);  // Requires: the group is reserved
 // The request has completed: opens the group's handle, or closes it when it failed.
 // Requires: called once for each request (Session::finish).
 void finish_opening(uint64_t group, const nexar_shm_result& result, bool well);

@@ -179,6 +179,11 @@ const char* kind_name(uint8_t kind) {
     return kind == NEXAR_CMD_GROUP_OPEN ? "group_open" : "command";
 }
 
+bool opens_group(uint8_t kind) {
+    const OpRow* row = find_operation(kind);
+    return kind == NEXAR_CMD_GROUP_OPEN || (row != nullptr && row->makes_groups);
+}
+
 ErrorContext Outcome::context() const {
     ErrorContext out(kind_name(kind));
     out.group = group_name.get();

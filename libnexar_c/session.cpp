@@ -305,7 +305,7 @@ void Session::label(const Request& request, const Slot& slot, Outcome& outcome) 
     c.request = handle_of(slot);
     c.user_data = request.label.user_data;
     // The application gets a group's handle when the group is open.
-    if (outcome.kind != NEXAR_CMD_GROUP_OPEN) c.group = reinterpret_cast<nexar_group*>(request.label.group);
+    if (!opens_group(outcome.kind)) c.group = reinterpret_cast<nexar_group*>(request.label.group);
     c.epoch = request.label.epoch;
 }
 
@@ -323,7 +323,8 @@ void Session::finish(Request& request, const Slot& slot) {
         outcome.result = shared.result;  // [S4]
         const auto& detail = control_.detail(slot.index);
         if (outcome.result.status != NEXAR_OK) outcome.error = error_from(outcome.result.status, detail);
-        if (outcome.result.has_detail) std::memcpy(outcome.node, detail.node, sizeof outcome.node);
+        if (outcome.result.has_detail && !outcome.error)
+            outcome.answer = std::make_shared<const nexar_shm_detail>(detail);
         if (is_collective(outcome.kind)) c.sequence = outcome.result.sequence;
     }
     if (!outcome.error && (is_receive(outcome.kind) || is_probe(outcome.kind))) {
@@ -333,10 +334,10 @@ void Session::finish(Request& request, const Slot& slot) {
     }
     copy_out(request, outcome);
     c.status = outcome.error ? static_cast<int32_t>(outcome.error->code) : NEXAR_OK;
-    if (outcome.kind == NEXAR_CMD_GROUP_OPEN) {
-        finish_opening(request.label.group, outcome.result, !outcome.error);
+    if (opens_group(outcome.kind)) {
+        if (request.label.group != 0) finish_opening(request.label.group, outcome.result, !outcome.error);
         if (!outcome.error) c.group = reinterpret_cast<nexar_group*>(request.label.group);
-        c.epoch = outcome.error ? 0 : outcome.result.group_epoch;
+        if (!outcome.error) c.epoch = outcome.result.group_epoch;
     }
     release_plan(request.plan);
     request.plan = {};
@@ -400,8 +401,8 @@ Result<void> Session::free(const Slot& slot, uint64_t* unseen) {
         if (!request.finished && !is_completed(slot))
             return fail(Errc::bad_state, "the request is pending: cancel it or wait for it first");
         if (!request.finished) finish(request, slot);
-        const bool opened = request.outcome->kind == NEXAR_CMD_GROUP_OPEN && !request.outcome->error;
-        if (opened && !request.seen && unseen) *unseen = request.label.group;
+        const bool opened = opens_group(request.outcome->kind) && !request.outcome->error;
+        if (opened && request.label.group != 0 && !request.seen && unseen) *unseen = request.label.group;
         request.generation.store(0, std::memory_order_release);
         // A lost session's daemon may still write to the slot; it is not marked free, and no operation uses
         // it.

@@ -83,7 +83,7 @@ static_assert(NEXAR_SHM_SLOTS_MAX <= 1 << request_session_shift);
 // The fields of a request that its completion and its errors repeat.
 struct Label {
     uint64_t user_data = 0;
-    uint64_t group = 0;  // its handle; of a GROUP_OPEN: the handle of the group that it opens
+    uint64_t group = 0;  // its handle; of a request that opens_group(): the new group's; 0: it gets none
     uint32_t epoch = 0;
     Holder holder = Holder::call;
     std::shared_ptr<const std::string> group_name{};
@@ -96,11 +96,12 @@ struct Outcome {
     std::optional<Error> error;
     uint8_t kind = 0;
     std::shared_ptr<const std::string> group_name{};
-    uint8_t node[32] = {};  // GROUP_NODE's result
-    bool freed = false;     // the handle was freed by another thread
+    std::shared_ptr<const nexar_shm_detail> answer{};  // of GROUP_NODE, GROUP_INFO, GROUP_TRANSLATE
+    bool freed = false;                                // the handle was freed by another thread
     ErrorContext context() const;
 };
 const char* kind_name(uint8_t kind);
+bool opens_group(uint8_t kind);  // a request of this kind ends with a new group
 
 class Session {
   public:

@@ -131,6 +131,12 @@ static void all_null(void) {
                                     nexar_group_epoch(NULL, NULL),
                                     nexar_group_node(NULL, 0, NULL, 0),
                                     nexar_group_abort(NULL, NULL),
+                                    nexar_group_info_get(NULL, NULL),
+                                    nexar_group_translate(NULL, NULL, 0, NULL, NULL),
+                                    nexar_group_split(NULL, 0, 0, NULL, NULL),
+                                    nexar_group_split_start(NULL, 0, 0, NULL, NULL),
+                                    nexar_group_dup(NULL, NULL, NULL),
+                                    nexar_group_dup_start(NULL, NULL, NULL),
                                     nexar_session_fd(NULL, NULL),
                                     nexar_session_poll(NULL, NULL, 0, 0, NULL),
                                     nexar_session_node(NULL, NULL, 0),
@@ -173,10 +179,19 @@ static void sessions(nexar_session* session) {
 static void groups(nexar_group* group) {
     uint32_t number = 0;
     char text[NEXAR_NODE_TEXT];
+    nexar_group* child = NULL;
+    nexar_group_info info = NEXAR_GROUP_INFO_INIT;
+    nexar_request r = 0;
     HANDLE(nexar_group_rank(group, &number));
     HANDLE(nexar_group_size(group, &number));
     HANDLE(nexar_group_epoch(group, &number));
     HANDLE(nexar_group_node(group, 0, text, sizeof text));
+    HANDLE(nexar_group_info_get(group, &info));
+    HANDLE(nexar_group_translate(group, &number, 1, group, &number));
+    HANDLE(nexar_group_split(group, 0, 0, &child, NULL));
+    HANDLE(nexar_group_split_start(group, NEXAR_COLOUR_UNDEFINED, 0, NULL, &r));
+    HANDLE(nexar_group_dup(group, &child, NULL));
+    HANDLE(nexar_group_dup_start(group, NULL, &r));
     HANDLE(nexar_group_free(group));
     HANDLE(nexar_group_abort(group, "why"));
     operations(group);
@@ -232,6 +247,7 @@ static void the_rest(void) {
     nexar_session_options_init(NULL, 0);
     nexar_alloc_options_init(NULL, 0);
     nexar_group_options_init(NULL, 100);
+    nexar_child_options_init(NULL, 100);
     nexar_op_options_init(NULL, 4);
     nexar_perror(NULL);
     nexar_perror("nothing");

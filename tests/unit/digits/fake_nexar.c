@@ -252,6 +252,50 @@ nexar_status nexar_group_open_start(nexar_session* s, const nexar_group_options*
     end.epoch = 1;
     return start_with("group_open", o->user_data, end, request);
 }
+nexar_status nexar_group_info_get(nexar_group* g, nexar_group_info* info) {
+    if (!g || info->struct_size != sizeof *info) abort();
+    *info = (nexar_group_info)NEXAR_GROUP_INFO_INIT;
+    info->epoch = 1, info->rank = RANK, info->size = SIZE, info->nodes = 2;
+    info->id[0] = 5, info->id[2] = 7;
+    info->collective_timeout_ms = 1500, info->barrier_timeout_ms = NEXAR_TIMEOUT_NONE;
+    snprintf(info->name, sizeof info->name, "train/1.2");
+    if (g == (nexar_group*)&group_objects[0]) return NEXAR_OK;
+    info->parent_id[1] = 9;
+    snprintf(info->parent_name, sizeof info->parent_name, "train");
+    return NEXAR_OK;
+}
+nexar_status nexar_group_translate(nexar_group* from, const uint32_t* ranks, uint64_t count, nexar_group* to,
+                                   uint32_t* out) {
+    if (!from || !to) abort();
+    if (count > 4) return fail(NEXAR_ERR_INVALID_ARGUMENT, "group_translate", -1, "too many");
+    for (uint64_t i = 0; i < count; ++i) out[i] = ranks[i] == 0 ? NEXAR_RANK_NONE : ranks[i] * 10;
+    return NEXAR_OK;
+}
+NEXAR_API nexar_child_options fake_child_options; /* of the last child */
+NEXAR_API uint32_t fake_colour;
+NEXAR_API int64_t fake_key;
+void nexar_child_options_init(nexar_child_options* o, uint64_t size) {
+    if (size != sizeof *o) abort();
+    *o = (nexar_child_options)NEXAR_CHILD_OPTIONS_INIT;
+}
+nexar_status nexar_group_split_start(nexar_group* g, uint32_t colour, int64_t key,
+                                     const nexar_child_options* o, nexar_request* request) {
+    nexar_completion end = NEXAR_COMPLETION_INIT;
+    if (o->struct_size != sizeof *o || !g) abort();
+    fake_child_options = *o;
+    fake_colour = colour;
+    fake_key = key;
+    end.epoch = 1;
+    end.sequence = 4;
+    if (colour != NEXAR_COLOUR_UNDEFINED) {
+        if (fake_next == SUCCEEDS) ++fake_open_groups;
+        end.group = (nexar_group*)&group_objects[opened++ % sizeof group_objects];
+    }
+    return start_with("group_split", o->user_data, end, request);
+}
+nexar_status nexar_group_dup_start(nexar_group* g, const nexar_child_options* o, nexar_request* request) {
+    return nexar_group_split_start(g, 0, 0, o, request);
+}
 nexar_status nexar_all_reduce_start(nexar_group* g, const void* in, void* out, uint64_t count,
                                     nexar_dtype dtype, nexar_reduce_op op, const nexar_op_options* o,
                                     nexar_request* request) {

@@ -1,0 +1,164 @@
+// The exported functions of include/nexar.h that make and ask about children of groups.
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "children.hpp"
+#include "structs.hpp"
+#include "tables.hpp"
+#include "turn.hpp"
+
+using namespace nexar;
+using namespace nexar::c;
+
+namespace {
+
+ErrorContext context_of(const Group& parent, const ChildOf& which) {
+    ErrorContext out(kind_name(which.kind));
+    out.group = parent.name.get();
+    out.epoch = parent.epoch;
+    return out;
+}
+
+nexar_status begin(nexar_group* handle, const ChildOf& which, const nexar_child_options* options,
+                   nexar_request* request) {
+    auto pinned = group_of(handle);
+    if (!pinned) return failed(kind_name(which.kind), pinned.error());
+    const ErrorContext context = context_of(*pinned->group, which);
+    if (!request) return failed(context, Errc::invalid_argument, "request is NULL");
+    auto wanted = read_child_options(which.kind, options);
+    if (!wanted) return failed(context, wanted.error());
+    const Turn turn(*pinned->group, which.kind);
+    if (auto mine = turn.check(); !mine) return failed(context, mine.error());
+    auto slot = start_child(*pinned->session, *pinned->group, which, *wanted, false);
+    if (!slot) return failed(context, slot.error());
+    *request = pinned->session->handle_of(*slot);
+    return NEXAR_OK;
+}
+
+nexar_status run(nexar_group* handle, const ChildOf& which, nexar_group** child,
+                 const nexar_child_options* options) {
+    auto pinned = group_of(handle);
+    if (!pinned) return failed(kind_name(which.kind), pinned.error());
+    const ErrorContext context = context_of(*pinned->group, which);
+    if (!child) return failed(context, Errc::invalid_argument, "child is NULL");
+    auto wanted = read_child_options(which.kind, options);
+    if (!wanted) return failed(context, wanted.error());
+    const Turn turn(*pinned->group, which.kind);
+    if (auto mine = turn.check(); !mine) return failed(context, mine.error());
+    auto slot = start_child(*pinned->session, *pinned->group, which, *wanted, true);
+    if (!slot) return failed(context, slot.error());
+    const Outcome outcome = pinned->session->finish_blocking(*slot);
+    if (outcome.error) return failed(outcome.context(), *outcome.error);
+    *child = outcome.completion.group;
+    return NEXAR_OK;
+}
+
+// A command that answers with so many bytes.
+Result<void> ask(PinnedGroup& pinned, uint8_t kind, const nexar_shm_payload* payload, void* answer,
+                 size_t bytes) {
+    nexar_shm_descriptor d{};
+    d.kind = kind;
+    d.group = pinned.group->membership;
+    d.epoch = pinned.group->epoch;
+    NEXAR_TRY(const Outcome outcome, pinned.session->command(d, payload));
+    if (!outcome.answer) return fail(Errc::protocol_error, "the daemon gave no answer");
+    if (bytes != 0) std::memcpy(answer, outcome.answer.get(), bytes);
+    return {};
+}
+
+// The daemon has 0 for none.
+int64_t timeout_of(int64_t ms) {
+    return ms == 0 ? NEXAR_TIMEOUT_NONE : ms;
+}
+
+nexar_group_info info_of(const Group& group, const nexar_shm_group_info& given) {
+    nexar_group_info out = NEXAR_GROUP_INFO_INIT;
+    out.epoch = group.epoch;
+    out.rank = group.rank;
+    out.size = group.size;
+    out.nodes = given.nodes;
+    std::memcpy(out.id, given.id, sizeof out.id);
+    std::memcpy(out.parent_id, given.parent, sizeof out.parent_id);
+    out.collective_timeout_ms = timeout_of(given.collective_timeout_ms);
+    out.barrier_timeout_ms = timeout_of(given.barrier_timeout_ms);
+    out.rpc_timeout_ms = timeout_of(given.rpc_timeout_ms);
+    std::memcpy(out.name, given.name, std::min<size_t>(given.name_bytes, sizeof given.name));
+    std::memcpy(out.parent_name, given.parent_name,
+                std::min<size_t>(given.parent_name_bytes, sizeof given.parent_name));
+    return out;
+}
+
+Result<void> translate(PinnedGroup& from, const Group& to, const uint32_t* ranks, uint64_t count,
+                       uint32_t* out) {
+    std::vector<uint32_t> all;
+    while (all.size() < count) {
+        nexar_shm_payload payload{};
+        const auto part = std::min<uint64_t>(count - all.size(), NEXAR_SHM_TRANSLATE_MAX);
+        payload.group_translate.to = to.membership;
+        payload.group_translate.count = static_cast<uint32_t>(part);
+        std::copy_n(ranks + all.size(), part, payload.group_translate.ranks);
+        uint32_t answer[NEXAR_SHM_TRANSLATE_MAX];
+        NEXAR_TRY_VOID(ask(from, NEXAR_CMD_GROUP_TRANSLATE, &payload, answer, part * sizeof *answer));
+        all.insert(all.end(), answer, answer + part);
+    }
+    std::ranges::copy(all, out);
+    return {};
+}
+
+}  // namespace
+
+extern "C" {
+
+nexar_status nexar_group_info_get(nexar_group* handle, nexar_group_info* info) {
+    auto pinned = group_of(handle);
+    if (!pinned) return failed("group_info", pinned.error());
+    if (!info) return failed("group_info", Errc::invalid_argument, "info is NULL");
+    if (auto good = check_result(info, "nexar_group_info"); !good) return failed("group_info", good.error());
+    nexar_shm_group_info given;
+    if (auto done = ask(*pinned, NEXAR_CMD_GROUP_INFO, nullptr, &given, sizeof given); !done)
+        return failed("group_info", done.error());
+    write_result(info, info_of(*pinned->group, given), info->struct_size);
+    return NEXAR_OK;
+}
+
+nexar_status nexar_group_translate(nexar_group* from_handle, const uint32_t* ranks, uint64_t count,
+                                   nexar_group* to_handle, uint32_t* out) {
+    constexpr const char* op = "group_translate";
+    auto from = group_of(from_handle);
+    if (!from) return failed(op, from.error());
+    auto to = group_of(to_handle);
+    if (!to) return failed(op, to.error());
+    if ((!ranks || !out) && count != 0)
+        return failed(op, Errc::invalid_argument, ranks ? "out is NULL" : "ranks is NULL");
+    if (count > NEXAR_RANKS_MAX)
+        return failed(
+            op, Errc::invalid_argument,
+            "count is " + std::to_string(count) + "; allowed: 0 to " + std::to_string(NEXAR_RANKS_MAX));
+    if (from->group->session != to->group->session)
+        return failed(op, Errc::invalid_argument, "the groups are of two sessions");
+    auto done = translate(*from, *to->group, ranks, count, out);
+    return done ? NEXAR_OK : failed(op, done.error());
+}
+
+void nexar_child_options_init(nexar_child_options* options, uint64_t size) {
+    init_options(options, size, child_defaults());
+}
+
+nexar_status nexar_group_split(nexar_group* parent, uint32_t colour, int64_t key, nexar_group** child,
+                               const nexar_child_options* options) {
+    return run(parent, {NEXAR_OP_GROUP_SPLIT, colour, key}, child, options);
+}
+nexar_status nexar_group_split_start(nexar_group* parent, uint32_t colour, int64_t key,
+                                     const nexar_child_options* options, nexar_request* request) {
+    return begin(parent, {NEXAR_OP_GROUP_SPLIT, colour, key}, options, request);
+}
+nexar_status nexar_group_dup(nexar_group* parent, nexar_group** child, const nexar_child_options* options) {
+    return run(parent, {NEXAR_OP_GROUP_DUP}, child, options);
+}
+nexar_status nexar_group_dup_start(nexar_group* parent, const nexar_child_options* options,
+                                   nexar_request* request) {
+    return begin(parent, {NEXAR_OP_GROUP_DUP}, options, request);
+}
+
+}  // extern "C"

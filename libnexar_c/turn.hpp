@@ -1,0 +1,36 @@
+// Turn: one thread at a time is inside collectives of a group (a rule of nexar.h), because the order of two
+// threads could differ between ranks.
+#pragma once
+
+#include "core/operations.hpp"
+#include "group.hpp"
+
+namespace nexar::c {
+
+class Turn {
+  public:
+    // Takes the turn, if the kind is a collective; check() says whether it was free.
+    Turn(Group& group, uint8_t kind) {
+        if (!is_collective(kind)) return;
+        group_ = &group;
+        taken_ = !group.in_collective.exchange(true, std::memory_order_acquire);
+    }
+    ~Turn() {
+        if (group_ && taken_) group_->in_collective.store(false, std::memory_order_release);
+    }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+    Result<void> check() const {
+        if (taken_) return {};
+        return fail(Errc::bad_state,
+                    "another thread is inside a collective of this group: their order would differ between "
+                    "ranks; use "
+                    "a lock, or a group per thread (nexar_group_dup)");
+    }
+
+  private:
+    Group* group_ = nullptr;
+    bool taken_ = true;
+};
+
+}  // namespace nexar::c
