@@ -25,6 +25,14 @@ def work(group: nexar.Group) -> int:
     return source + tag + elements
 
 
+def children(group: nexar.Group) -> int:
+    twin: nexar.Group = group.dup(timeout=2)
+    half = group.split(group.rank % 2, key=-group.rank, collective_timeout=nexar.NO_TIMEOUT)
+    begun: nexar.Request = twin.split_start(None)
+    begun.wait()
+    return 0 if half is None else half.size
+
+
 async def waits(group: nexar.Group) -> None:
     await group.barrier_start()
 

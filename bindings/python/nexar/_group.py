@@ -10,6 +10,7 @@ from typing import Any
 
 from . import _arrays, _library, _quick
 from ._arrays import Memory, Values
+from ._children import Children
 from ._collectives import Collectives
 from ._errors import check, error_of
 from ._library import ANY_SOURCE, ANY_TAG, CLOSED, lib
@@ -18,7 +19,7 @@ from ._objects import Objects
 from ._requests import Request
 
 
-class Group(Collectives, Messages, Objects):
+class Group(Collectives, Messages, Children, Objects):
     """An ordered list of ranks, of which this is one: `rank` of `size`, in `epoch`.
 
     Memory is a C-contiguous numpy array, anything with the buffer protocol (array.array, bytearray, memoryview), or a

@@ -14,7 +14,7 @@ from ._rows import ROWS
 
 ABI = (0, 2)  # until 1.0 each 0.N is an ABI of its own
 PENDING, BAD_STATE, NOT_FOUND, CLOSED, BAD_HANDLE, TABLE_FULL, INTERRUPTED = 1, -102, -104, -106, -107, -201, -203
-ANY_SOURCE, ANY_TAG, RANK_AUTO = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF, 0xFFFFFFFF
+ANY_SOURCE, ANY_TAG, RANK_AUTO, COLOUR_UNDEFINED = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF
 NO_TIMEOUT = math.inf
 DEFAULT_MS, NONE_MS = -1, -2
 
@@ -48,6 +48,19 @@ class GroupOptions(ctypes.Structure):
                 ("name", c_char_p), ("job_secret", c_char_p), ("timeout_ms", c_int64),
                 ("collective_timeout_ms", c_int64), ("barrier_timeout_ms", c_int64), ("rpc_timeout_ms", c_int64),
                 ("user_data", c_uint64)]
+
+
+class ChildOptions(ctypes.Structure):
+    _fields_ = [("struct_size", c_uint32), ("reserved", c_uint32), ("timeout_ms", c_int64), ("match_id", c_uint64),
+                ("collective_timeout_ms", c_int64), ("barrier_timeout_ms", c_int64), ("rpc_timeout_ms", c_int64),
+                ("user_data", c_uint64)]
+
+
+class GroupInfo(ctypes.Structure):
+    _fields_ = [("struct_size", c_uint32), ("epoch", c_uint32), ("rank", c_uint32), ("size", c_uint32),
+                ("nodes", c_uint32), ("reserved", c_uint32), ("id", c_uint64 * 3), ("parent_id", c_uint64 * 3),
+                ("collective_timeout_ms", c_int64), ("barrier_timeout_ms", c_int64), ("rpc_timeout_ms", c_int64),
+                ("name", c_char * 129), ("parent_name", c_char * 129), ("reserved_text", c_char * 6)]
 
 
 class OpOptions(ctypes.Structure):
@@ -126,6 +139,10 @@ _signatures: dict[str, list[Any]] = {
     "unregister": [_session, _memory],
     "group_options_from_env": [POINTER(GroupOptions), c_uint64],
     "group_open_start": [_session, POINTER(GroupOptions), _started],
+    "group_split_start": [_group, c_uint32, c_int64, POINTER(ChildOptions), _started],
+    "group_dup_start": [_group, POINTER(ChildOptions), _started],
+    "group_info_get": [_group, POINTER(GroupInfo)],
+    "group_translate": [_group, POINTER(c_uint32), c_uint64, _group, POINTER(c_uint32)],
     "group_free": [_group],
     "group_abort": [_group, c_char_p],
     "group_rank": [_group, POINTER(c_uint32)],
@@ -170,7 +187,8 @@ def _load() -> ctypes.CDLL:
     for function, arguments in _signatures.items():
         getattr(loaded, "nexar_" + function).argtypes = arguments
         getattr(loaded, "nexar_" + function).restype = c_int32
-    for name, struct in {"session": SessionOptions, "alloc": AllocOptions, "group": GroupOptions, "op": OpOptions}.items():
+    for name, struct in {"session": SessionOptions, "alloc": AllocOptions, "group": GroupOptions, "child": ChildOptions,
+                         "op": OpOptions}.items():
         init = getattr(loaded, f"nexar_{name}_options_init")
         init.argtypes, init.restype = [POINTER(struct), c_uint64], None
     loaded.nexar_status_name.argtypes, loaded.nexar_status_name.restype = [c_int32], c_char_p

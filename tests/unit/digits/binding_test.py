@@ -95,6 +95,47 @@ class Binding(unittest.TestCase):
             self.assertIs(request.completion.group, group)
             self.assertEqual((group.rank, group.epoch, request.completion.user_data), (1, 1, 5))
 
+    def test_children_are_groups_or_none(self):
+        given = seen(_library.ChildOptions, "fake_child_options")
+        colour, key = ctypes.c_uint32.in_dll(fake, "fake_colour"), ctypes.c_int64.in_dll(fake, "fake_key")
+        child = self.group.split(7, -3, timeout=1.5, match_id=5, collective_timeout=2, barrier_timeout=nexar.NO_TIMEOUT)
+        self.assertIsInstance(child, nexar.Group)
+        self.assertIsNot(child, self.group)
+        self.assertEqual((colour.value, key.value, given.timeout_ms, given.match_id), (7, -3, 1500, 5))
+        self.assertEqual((given.collective_timeout_ms, given.barrier_timeout_ms, given.rpc_timeout_ms), (2000, -2, -1))
+        self.assertIsNone(self.group.split(None))
+        self.assertEqual(colour.value, 2**32 - 1)
+        request = self.group.dup_start(user_data=9)
+        twin = request.wait()
+        self.assertEqual((request.completion.user_data, request.completion.group), (9, twin))
+        with self.group.dup():
+            pass
+        self.assertEqual(self.group.split_start(2**32 - 2).wait().size, 3)
+        for colour in (-1, 2**32 - 1):
+            with self.assertRaisesRegex(ValueError, "colour"):
+                self.group.split(colour)
+        with self.assertRaisesRegex(ValueError, "key"):
+            self.group.split(0, 2**63)
+        with self.assertRaisesRegex(TypeError, "unknown options"):
+            self.group.dup(name="x")
+        next_op(LOSES_RANK)
+        with self.assertRaises(nexar.GroupError):
+            self.group.dup()
+
+    def test_what_a_group_is_and_its_ranks_elsewhere(self):
+        with self.group.dup() as child:
+            info = child.info()
+            self.assertEqual((info.name, info.id, info.epoch, info.rank, info.size, info.nodes),
+                             ("train/1.2", (5, 0, 7), 1, 1, 3, 2))
+            self.assertEqual((info.parent, info.parent_id), ("train", (0, 9, 0)))
+            self.assertEqual((info.collective_timeout, info.barrier_timeout, info.rpc_timeout), (1.5, nexar.NO_TIMEOUT, 0))
+            self.assertEqual(child.translate([2, 0, 1], self.group), [20, None, 10])
+            self.assertEqual(child.translate([], self.group), [])
+            with self.assertRaises(nexar.CallError):
+                child.translate(range(5), self.group)
+            with self.assertRaisesRegex(ValueError, "a rank"):
+                child.translate([-1], self.group)
+
     def test_operation_options_arrive(self):
         self.group.barrier()
         got = op_options()

@@ -1,0 +1,105 @@
+"""Children of a group: groups of some of its ranks."""
+from __future__ import annotations
+
+import ctypes
+import operator
+from collections.abc import Sequence
+from ctypes import byref, c_int64, c_uint32
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from . import _library
+from ._calls import Calls
+from ._errors import check
+from ._library import COLOUR_UNDEFINED, NO_TIMEOUT, NONE_MS, lib, milliseconds, options
+from ._requests import Request
+
+if TYPE_CHECKING:
+    from ._group import Group
+
+
+class Info(NamedTuple):
+    """Of a group. Time-outs in seconds; parent and parent_id are None where it was opened."""
+    name: str
+    id: tuple[int, ...]
+    epoch: int
+    rank: int
+    size: int
+    nodes: int
+    parent: str | None
+    parent_id: tuple[int, ...] | None
+    collective_timeout: float
+    barrier_timeout: float
+    rpc_timeout: float
+
+
+class Children(Calls):
+    """Collectives that make groups; see nexar.Group. Each takes, by name: timeout= (of the call) and match_id=; and
+    collective_timeout=, barrier_timeout=, rpc_timeout= of the child's operations: None is the other members' value, or else
+    the parent's. All in seconds."""
+
+    def split(self, colour: int | None, key: int = 0, **given: Any) -> Group | None:
+        """The child of the ranks that give the same colour, 0 .. 2**32 - 2, in the order of their keys; equal keys in this
+        group's order. colour None: no child, and None is returned. The child outlives this group, and is freed like any."""
+        with self._alone():
+            return self.__split(colour, key, hidden=True, **given)._finish()  # type: ignore[no-any-return]
+
+    def split_start(self, colour: int | None, key: int = 0, *, user_data: int = 0, **given: Any) -> Request:
+        """Begins split. The Request's wait() returns the Group, or None."""
+        with self._alone():
+            return self.__split(colour, key, user_data=user_data, **given)
+
+    def dup(self, **given: Any) -> Group:
+        """A child with the same ranks: for a thread, or a library, that needs an order of collectives of its own."""
+        with self._alone():
+            return self.__dup(hidden=True, **given)._finish()  # type: ignore[no-any-return]
+
+    def dup_start(self, *, user_data: int = 0, **given: Any) -> Request:
+        """Begins dup. The Request's wait() returns the Group."""
+        with self._alone():
+            return self.__dup(user_data=user_data, **given)
+
+    def info(self) -> Info:
+        """What the group is, as nexar_group_info_get."""
+        given = _library.GroupInfo(struct_size=ctypes.sizeof(_library.GroupInfo))
+        check(lib.nexar_group_info_get(self._handle, byref(given)))
+        times = (given.collective_timeout_ms, given.barrier_timeout_ms, given.rpc_timeout_ms)
+        parent = tuple(given.parent_id)
+        return Info(given.name.decode(), tuple(given.id), given.epoch, given.rank, given.size, given.nodes,
+                    given.parent_name.decode() if any(parent) else None, parent if any(parent) else None,
+                    *(NO_TIMEOUT if ms == NONE_MS else ms / 1000 for ms in times))
+
+    def translate(self, ranks: Sequence[int], to: Group) -> list[int | None]:
+        """These ranks of this group, as ranks of another one that comes from the same opened group: parent, child, child of
+        a child. None: the process has no rank there."""
+        count = len(ranks)
+        given = (c_uint32 * count)(*(_library.checked(c_uint32, rank, "a rank") for rank in ranks))
+        check(lib.nexar_group_translate(self._handle, given, count, to._handle, given))
+        return [None if rank == COLOUR_UNDEFINED else rank for rank in given]
+
+    def __split(self, colour: int | None, key: int, **given: Any) -> Request:
+        if colour is not None and not 0 <= operator.index(colour) < COLOUR_UNDEFINED:
+            raise ValueError(f"colour is {colour}; allowed: 0 to 2**32 - 2, or None: no child")
+        key = _library.checked(c_int64, key, "key")
+        return self.__start(lib.nexar_group_split_start, COLOUR_UNDEFINED if colour is None else colour, key, **given)
+
+    def __dup(self, **given: Any) -> Request:
+        return self.__start(lib.nexar_group_dup_start, **given)
+
+    def __start(self, function: Any, *arguments: Any, hidden: bool = False, user_data: int = 0, match_id: int = 0,
+                **times: float | None) -> Request:
+        unknown = times.keys() - set(_TIMES)
+        if unknown:
+            raise TypeError(f"unknown options {sorted(unknown)}; there are match_id and {', '.join(_TIMES)}")
+        wanted = options(_library.ChildOptions, lib.nexar_child_options_init, match_id=match_id,
+                         **{f"{name}_ms": milliseconds(value) for name, value in times.items()})
+        connection = self._connection
+
+        def start(mine: int, number: Any) -> int:
+            wanted.user_data = mine
+            return int(function(self._handle, *arguments, byref(wanted), number))
+
+        return Request(connection, start, (self, wanted),
+                       lambda end: connection.opened(end.group) if end.group else None, user_data, hidden, opens=True)
+
+
+_TIMES = ("timeout", "collective_timeout", "barrier_timeout", "rpc_timeout")
