@@ -19,8 +19,8 @@
  *   Blocking  Nothing blocks except: nexar_session_open and nexar_group_open; short exchanges with the local
  *             daemon (nexar_group_node, nexar_group_info_get, nexar_group_translate, nexar_group_free,
  *             nexar_group_abort, nexar_message_free, nexar_alloc, nexar_free, nexar_register_memfd, nexar_unregister);
- *             blocking operations, nexar_group_split and nexar_group_dup; and the waits. There are no hidden threads and
- *             no signal handlers.
+ *             blocking operations, nexar_group_split and nexar_group_dup; and the waits. There are no hidden threads
+ *             and no signal handlers.
  *   Timeouts  int64_t milliseconds, the same everywhere: NEXAR_TIMEOUT_DEFAULT, NEXAR_TIMEOUT_NONE, 0: do not
  *             wait, or a positive number. A collective refuses 0, because its ranks never arrive in one instant.
  *             No call hangs: when the daemon's process ends, every pending call ends at once with

@@ -124,7 +124,22 @@ static void all_null(void) {
                                     nexar_mrecv(NULL, 0, NULL, 0, 0, NULL, NULL),
                                     nexar_mrecv_start(NULL, 0, NULL, 0, 0, NULL, NULL),
                                     nexar_message_free(NULL, 0),
-                                    nexar_group_open(NULL, NULL, NULL),
+                                    nexar_session_fd(NULL, NULL),
+                                    nexar_session_poll(NULL, NULL, 0, 0, NULL),
+                                    nexar_session_node(NULL, NULL, 0),
+                                    nexar_session_stats_get(NULL, NULL),
+                                    nexar_session_open(NULL, NULL),
+                                    nexar_alloc(NULL, 0, NULL, NULL),
+                                    nexar_free(NULL, NULL),
+                                    nexar_register_memfd(NULL, NULL, 0, -1, 0),
+                                    nexar_unregister(NULL, NULL)};
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; ++i)
+        if (nexar_status_class(refused[i]) != NEXAR_CLASS_CALL)
+            wrong = (printf("call %zu with NULL everywhere: %s\n", i, nexar_status_name(refused[i])), 1);
+}
+
+static void all_null_of_groups(void) {
+    const nexar_status refused[] = {nexar_group_open(NULL, NULL, NULL),
                                     nexar_group_open_start(NULL, NULL, NULL),
                                     nexar_group_rank(NULL, NULL),
                                     nexar_group_size(NULL, NULL),
@@ -136,16 +151,7 @@ static void all_null(void) {
                                     nexar_group_split(NULL, 0, 0, NULL, NULL),
                                     nexar_group_split_start(NULL, 0, 0, NULL, NULL),
                                     nexar_group_dup(NULL, NULL, NULL),
-                                    nexar_group_dup_start(NULL, NULL, NULL),
-                                    nexar_session_fd(NULL, NULL),
-                                    nexar_session_poll(NULL, NULL, 0, 0, NULL),
-                                    nexar_session_node(NULL, NULL, 0),
-                                    nexar_session_stats_get(NULL, NULL),
-                                    nexar_session_open(NULL, NULL),
-                                    nexar_alloc(NULL, 0, NULL, NULL),
-                                    nexar_free(NULL, NULL),
-                                    nexar_register_memfd(NULL, NULL, 0, -1, 0),
-                                    nexar_unregister(NULL, NULL)};
+                                    nexar_group_dup_start(NULL, NULL, NULL)};
     for (size_t i = 0; i < sizeof refused / sizeof *refused; ++i)
         if (nexar_status_class(refused[i]) != NEXAR_CLASS_CALL)
             wrong = (printf("call %zu with NULL everywhere: %s\n", i, nexar_status_name(refused[i])), 1);
@@ -260,6 +266,7 @@ static void the_rest(void) {
 
 int main(void) {
     all_null();
+    all_null_of_groups();
     sessions(NULL);
     sessions((nexar_session*)(uintptr_t)12345);
     groups(NULL);
