@@ -12,6 +12,7 @@
 #include <span>
 #include <utility>
 
+#include "control/request.hpp"
 #include "loop/receive.hpp"
 
 namespace nexar::control {
@@ -96,6 +97,14 @@ void Calls::read(const SocketRef& socket) {
 void Calls::write(const SocketRef& socket, std::string bytes) {
     lanes_.add(socket->connection, 0, [state = state_, socket, bytes = std::move(bytes)]() mutable {
         state->end(send(*socket, std::move(bytes)));
+    });
+}
+
+void Calls::answer(const SocketRef& socket, Result<std::string> result) {
+    lanes_.add(socket->connection, 0, [state = state_, socket, result = std::move(result)]() mutable {
+        std::string line = answer_line(result);
+        result = {};
+        state->end(send(*socket, std::move(line)));
     });
 }
 

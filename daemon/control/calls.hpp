@@ -38,6 +38,7 @@ class Calls {
     // Of one connection in the order in which they came; each ends in take().
     void read(const SocketRef& socket);
     void write(const SocketRef& socket, std::string bytes);
+    void answer(const SocketRef& socket, Result<std::string> result);  // writes its line [N17]
     // When the others have ended. The caller has no reference any more.
     void hang_up(SocketRef socket);
     size_t to_hang_up() const { return lanes_.weight(); }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -16,6 +17,7 @@ struct Caller {
     // Of a status socket: the caller may ask what tenant (label, uid) has, and nothing else. None: the admin
     // socket.
     std::optional<std::string> status_label{};
+    std::weak_ptr<const void> connection{};  // expired: nobody waits for the answer any more
 };
 
 // Requires: one call, at once or later. A second call does nothing, nor does one after the caller hung up.

@@ -141,7 +141,7 @@ void Server::admit(loop::Fd fd) {
         connection->caller.status_label = config_.status_label;
     }
     if (const std::string why = why_refused(caller->uid); !why.empty())
-        return calls_->write(connection->socket, answer_line(fail(Errc::table_full, why)));
+        return calls_->answer(connection->socket, fail(Errc::table_full, why));
     connection->deadline = loop::Loop::now() + config_.request_deadline;
     connection->watch =
         loop_->watch(connection->socket->fd.get(), true, false,
@@ -273,7 +273,9 @@ void Server::ask(const std::shared_ptr<Connection>& connection, const std::strin
     c.deadline = loop::Loop::now() + config_.answer_deadline;
     const uint64_t question = ++c.questions;
     // Weak: the answer may come after the end of the connection or of the server.
-    facade_->ask(c.caller, request->command, request->arguments,
+    Caller caller = c.caller;
+    caller.connection = connection;
+    facade_->ask(caller, request->command, request->arguments,
                  [weak = std::weak_ptr(connection), question](Result<std::string> result) {
                      if (const auto alive = weak.lock())
                          alive->server->answered(alive, question, std::move(result));
@@ -284,11 +286,11 @@ void Server::answered(const std::shared_ptr<Connection>& connection, uint64_t qu
                       Result<std::string> result) {
     if (!connection->waiting || question != connection->questions) return;
     connection->waiting = false;
-    answer(*connection, result);
+    answer(*connection, std::move(result));
     advance(connection);
 }
 
-void Server::answer(Connection& connection, const Result<std::string>& result) {
+void Server::answer(Connection& connection, Result<std::string> result) {
     if (result && result->size() > config_.answer_bytes_max)
         return answer(connection,
                       fail(Errc::table_full,
@@ -296,7 +298,7 @@ void Server::answer(Connection& connection, const Result<std::string>& result) {
                                std::to_string(config_.answer_bytes_max) + " are sent; ask for one group"));
     connection.writing = true;
     connection.deadline = loop::Loop::now() + config_.write_deadline;
-    calls_->write(connection.socket, answer_line(result));
+    calls_->answer(connection.socket, std::move(result));
 }
 
 // Closes a finished connection; otherwise watches for its next events.

@@ -76,7 +76,7 @@ class Server {
     bool take_line(const std::shared_ptr<Connection>& connection, unsigned taken);
     void advance(const std::shared_ptr<Connection>& connection);
     void ask(const std::shared_ptr<Connection>& connection, const std::string& line);
-    void answer(Connection& connection, const Result<std::string>& result);
+    void answer(Connection& connection, Result<std::string> result);
     void answered(const std::shared_ptr<Connection>& connection, uint64_t question,
                   Result<std::string> result);
     void settle(const std::shared_ptr<Connection>& connection);

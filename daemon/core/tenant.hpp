@@ -102,8 +102,9 @@ class Tenant : public std::enable_shared_from_this<Tenant> {
           totals_(std::move(totals)) {}
 
     const TenantName name;
-    const uint64_t number;  // of one daemon's tenants; never reused
-    LineLimit lines;        // of the log, that its actions cause [N11]; the control loop's
+    const uint64_t number;   // of one daemon's tenants; never reused
+    LineLimit lines;         // of the log, that its actions cause [N11]; the control loop's
+    size_t collectives = 0;  // in flight, of groups in which it has had a rank here; the control loop's
 
     // An error: this tenant's share or the total is in use; its text names the limit, the use and the key.
     Result<ChargeRef> charge(Resource resource, uint64_t amount = 1);

@@ -253,16 +253,25 @@ OpSnapshot CollectiveRun::snapshot(Time now) const {
         out.age = now - gathering_.first_posted();
         out.plan = execution_.plan_text(*descriptor);
     }
+    std::vector<bool> unanswered(facts.nodes.size());
+    const auto keep = [](auto& list, size_t& count, auto&& make) {
+        ++count;
+        if (list.size() < ranks_listed_max) list.push_back(make());
+    };
     for (uint32_t rank = 0; rank < facts.size(); ++rank) {
         const auto node = facts.layout.node_of(rank);
-        RankSnapshot r{Rank(rank),         facts.nodes[node.value],   facts.members[rank].pid,
-                       node == facts.self, group_.has_departed(rank), 0};
-        if (has_arrived(rank))
-            out.arrived.push_back(r);
-        else if (is_missing(rank))
-            out.missing.push_back(r);
-        else if (std::ranges::find(out.unanswered, r.node) == out.unanswered.end())
-            out.unanswered.push_back(r.node);
+        const auto row = [&] {
+            return RankSnapshot{Rank(rank),         facts.nodes[node.value],   facts.members[rank].pid,
+                                node == facts.self, group_.has_departed(rank), 0};
+        };
+        if (has_arrived(rank)) {
+            keep(out.arrived, out.arrived_count, row);
+        } else if (is_missing(rank)) {
+            keep(out.missing, out.missing_count, row);
+        } else if (!unanswered[node.value]) {
+            unanswered[node.value] = true;
+            keep(out.unanswered, out.unanswered_count, [&] { return facts.nodes[node.value]; });
+        }
     }
     return out;
 }

@@ -56,6 +56,7 @@ class Context {
     Regions regions;  // of the daemon
     ScratchPool scratch;
     ScratchShare scratch_share{executor};
+    size_t collectives = 0;  // in flight, of all groups
 
     // Transfers and jobs in flight share one numbering.
     uint64_t allot_handles(size_t n) {

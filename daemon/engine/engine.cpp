@@ -100,7 +100,10 @@ Result<void> Engine::free_group(Time now, SessionId session, const GroupId& id, 
     if (local == nullptr) return fail(Errc::not_found, "this session has no such rank of the group");
     if (local->left) return fail(Errc::closed, "this rank has left the group already");
     group->leave(*local, Leaving::freed, "it freed the group");
-    if (!group->messages().has_sends_of(session)) impl_->detach(session, id);  // they may still be cancelled
+    if (!group->messages().has_sends_of(session)) {  // they may still be cancelled
+        impl_->detach(session, id);
+        impl_->unlist(*group, *local);
+    }
     impl_->turn();
     return {};
 }
@@ -259,14 +262,26 @@ Time Engine::wake_at() const {
 
 // ---- Looking ----
 
-void Engine::inquire_forming(Time now) {
+void Engine::inquire_forming(Time now, const SnapshotScope& scope, bool also) {
     impl_->set_time(now);
-    impl_->opening.inquire();
+    impl_->opening.inquire(scope, also);
     impl_->turn();
 }
 
 bool Engine::is_inquiring() const {
     return impl_->opening.is_inquiring();
+}
+
+size_t Engine::groups(const std::optional<TenantName>& own) const {
+    return own ? impl_->group_index.of(*own).size() : impl_->groups.size();
+}
+
+size_t Engine::collectives() const {
+    return impl_->context.collectives;
+}
+
+uint64_t Engine::rows_looked_at() const {
+    return impl_->rows_looked_at + impl_->opening.visited();
 }
 
 uint64_t Engine::groups_visited() const {

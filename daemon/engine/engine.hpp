@@ -141,16 +141,21 @@ class Engine final : public Service {
     Time wake_at() const;
 
     // Introspection.
-    Snapshot snapshot(Time now) const;
-    // Costs what the tenant has, within the scope's bound, and a look at each session.
+    Snapshot snapshot(Time now) const;  // tests: of all, without a bound
+    // Looks at what it shows, within the scope's bounds, and at nothing else [N17].
     Snapshot snapshot(Time now, const SnapshotScope& scope) const;
-    // Asks other nodes which ranks have come to the forming groups; snapshot() then has their answers. They
-    // have all come when is_inquiring() is false.
-    void inquire_forming(Time now);
+    // Of a tenant, or of all: groups in which it has a rank here. At no cost.
+    size_t groups(const std::optional<TenantName>& own) const;
+    size_t collectives() const;  // of all tenants, in flight; Tenant::collectives: of one
+    // Asks other nodes which ranks have come to the forming groups, first to those of the scope's name;
+    // snapshot() then has their answers. `also`: to those alone, beside the inquiry in progress. They have
+    // all come when is_inquiring() is false.
+    void inquire_forming(Time now, const SnapshotScope& scope, bool also);
     bool is_inquiring() const;
     void check_invariants() const;    // tests; walks everything
     bool quiet() const;               // tests: no op, no worker job and no transfer is in flight
     uint64_t groups_visited() const;  // by all inputs so far; for tests of an input's cost
+    uint64_t rows_looked_at() const;  // the same for snapshots: ranks, operations, messages, opens
 
     // A group made without rendezvous: tests. `sessions` are those of this node's ranks, in rank order.
     Result<void> install_group(Time now, const wire::GroupPrepare& group, std::span<const SessionId> sessions,

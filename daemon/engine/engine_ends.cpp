@@ -28,6 +28,7 @@ void Engine::Impl::depart() {
     if (local == nullptr) return;
     ends_left -= std::min(ends_left, 1 + group->in_flight() / looks_per_end);
     group->leave(*local, next.how, next.reason);
+    unlist(*group, *local);
 }
 
 }  // namespace nexar::engine

@@ -1,5 +1,6 @@
 // How groups begin, what their nodes' failures do to them, and how they go. See engine_impl.hpp.
 #include <algorithm>
+#include <utility>
 
 #include "core/check.hpp"
 #include "engine/engine_impl.hpp"
@@ -18,6 +19,11 @@ void Engine::Impl::detach(SessionId session, const GroupId& id) {
         groups_of_session.erase(at);
 }
 
+void Engine::Impl::unlist(const Group& group, LocalRank& local) {
+    if (!std::exchange(local.listed, false)) return;
+    group_index.remove_rank(group.facts.id, group.facts.name, local.tenant->name);
+}
+
 void Engine::Impl::remove_finished() {
     for (const GroupId& id : std::exchange(finishing, {})) {
         const auto it = groups.find(id);
@@ -25,7 +31,11 @@ void Engine::Impl::remove_finished() {
         ++groups_visited;
         for (MeshPort* mesh : context.ports.meshes) mesh->forget_group(id);
         watch.on_group_gone(id);
-        for (const LocalRank& local : it->second->locals()) detach(local.session, id);
+        for (LocalRank& local : it->second->locals()) {
+            detach(local.session, id);
+            unlist(*it->second, local);
+        }
+        group_index.remove(id, it->second->facts.name);
         for (const NodeId& node : it->second->facts.nodes) {
             const auto at = groups_of_node.find(node);
             if (at != groups_of_node.end() && at->second.erase(id) > 0 && at->second.empty())
@@ -212,7 +222,10 @@ Group& Engine::Impl::begin_group(GroupFacts facts, std::vector<LocalRank> local)
         it->second.groups.push_back(id);
         mine.account = it->second.account;
         mine.tenant = it->second.tenant;
+        mine.listed = mine.tenant != nullptr;
+        if (mine.listed) group_index.add_rank(id, facts.name, mine.tenant->name);
     }
+    group_index.add(id, facts.name);
     auto watched = nodes_to_watch(facts);
     const GroupEpoch epoch = facts.epoch;
     auto made = std::make_unique<Group>(context, *this, timers, std::move(facts), std::move(local));
@@ -243,8 +256,12 @@ void Engine::Impl::check_invariants() const {
     opening.check_invariants();
     NEXAR_CHECK(opening.groups() <= groups.size());  // [R32]
     size_t memberships = 0;
+    NEXAR_CHECK(group_index.all().size() == groups.size());
     for (const auto& [id, group] : groups) {
         group->check_invariants();
+        NEXAR_CHECK(group_index.all().count(group->facts.name) > 0);
+        for (const LocalRank& local : group->locals())
+            NEXAR_CHECK(!local.listed || group_index.of(local.tenant->name).count(id.text()) > 0);
         NEXAR_CHECK(!finished.contains(id));
         for (const NodeId& node : group->facts.nodes) {
             if (node == context.config.self) continue;

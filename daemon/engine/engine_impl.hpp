@@ -14,6 +14,7 @@
 #include "engine/engine.hpp"
 #include "engine/finished_groups.hpp"
 #include "engine/group.hpp"
+#include "engine/group_index.hpp"
 #include "engine/opening.hpp"
 #include "engine/watch.hpp"
 #include "membership/failure_texts.hpp"
@@ -54,6 +55,7 @@ class Engine::Impl final : public GroupHost {
         while (!departing.empty()) depart();
     }
     void detach(SessionId session, const GroupId& id);
+    void unlist(const Group& group, LocalRank& local);
     Result<void> make_group(const wire::GroupPrepare& prepare, std::vector<LocalRank> local,
                             const rendezvous::ProofKey& secret);
     Group& begin_group(GroupFacts facts, std::vector<LocalRank> local);
@@ -108,6 +110,7 @@ class Engine::Impl final : public GroupHost {
     FinishedGroups finished;           // removed groups
     std::map<Family, GroupId> coming;  // of collectives that make groups: their parents [Y5]
     std::map<GroupId, std::unique_ptr<Group>> groups;
+    GroupIndex group_index;  // of groups; without ranks that have left [N17]
     std::unordered_map<NodeId, std::set<GroupId>> groups_of_node;  // of other nodes
     std::vector<GroupId> finishing;                                // to be removed at the turn's end
     struct Departure {
@@ -121,6 +124,7 @@ class Engine::Impl final : public GroupHost {
     std::deque<GroupId> ending;       // groups with something for Group::end_some(); may have ids twice
     size_t ends_left = 0;             // in this turn
     uint64_t groups_visited = 0;
+    uint64_t rows_looked_at = 0;  // by snapshots
     bool stopping = false;  // [F17]: its ranks do not leave, they go with the daemon, and so do their groups
     struct Session {
         std::vector<GroupId> groups;  // one for each of its ranks

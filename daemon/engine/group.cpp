@@ -1,6 +1,7 @@
 #include "engine/group.hpp"
 
 #include <algorithm>
+#include <set>
 
 #include "core/check.hpp"
 #include "membership/failure_texts.hpp"
@@ -26,9 +27,14 @@ Group::Group(Context& context, GroupHost& host, Timers& timers, GroupFacts f, st
       local_(std::move(local)),
       messages_(*this, timers),
       lifecycle_(*this,
-                 {facts.id, facts.epoch, static_cast<uint32_t>(facts.nodes.size()), facts.self.value}) {}
+                 {facts.id, facts.epoch, static_cast<uint32_t>(facts.nodes.size()), facts.self.value}) {
+    std::set<TenantRef> tenants;
+    for (const LocalRank& rank : local_)
+        if (rank.tenant && tenants.insert(rank.tenant).second) tenants_.push_back(rank.tenant);
+}
 
 Group::~Group() {
+    count_runs(-static_cast<ptrdiff_t>(runs_.size()));
     context_.executor.forget(this);
 }
 
@@ -240,6 +246,7 @@ CollectiveRun* Group::run_for(uint64_t seq) {
     if (seq < open || seq - open > context_.config.seq_window) return nullptr;
     CollectiveRun& run =
         *runs_.emplace(seq, std::make_unique<CollectiveRun>(*this, timers_, seq)).first->second;
+    count_runs(1);
     if (const auto ended = ended_ahead_.extract(seq)) run.stop(ended_ahead_error(seq, ended.mapped()));
     return &run;
 }
@@ -253,7 +260,14 @@ void Group::remove_ended() {
         if (auto call = at->second->unseen_call()) unseen_calls_.push_back(*call);
         if (unseen_calls_.size() > unseen_calls_max) unseen_calls_.pop_front();
         at = runs_.erase(at);
+        count_runs(-1);
     }
+}
+
+// So that `status` need not ask all groups [N17].
+void Group::count_runs(ptrdiff_t more) {
+    context_.collectives += static_cast<size_t>(more);
+    for (const TenantRef& tenant : tenants_) tenant->collectives += static_cast<size_t>(more);
 }
 
 // A rank whose list of counts has nothing for the announcing node has ended, and that node waits for what

@@ -34,6 +34,7 @@ struct LocalRank {
     link::Account account{};  // that pays for its control messages
     ChargeRef charge;         // for the group, as long as it is here [N2]
     TenantRef tenant{};       // its user; null in tests
+    bool listed = false;      // in GroupIndex
     uint64_t user() const { return tenant ? tenant->number : 0; }
 };
 
@@ -140,8 +141,9 @@ class Group final : public Runnable, public Alarm, private membership::Lifecycle
     std::optional<Error> departure_error(uint32_t rank, bool waited) const;
 
     template <class F>
-    void for_runs(F f) const {
-        for (const auto& [seq, run] : runs_) f(*run);
+    void for_runs(F f) const {  // in order, while f returns true
+        for (const auto& [seq, run] : runs_)
+            if (!f(*run)) return;
     }
     const std::map<uint32_t, wire::RankGone>& departed() const { return departed_; }
 
@@ -162,6 +164,7 @@ class Group final : public Runnable, public Alarm, private membership::Lifecycle
     Error ended_ahead_error(uint64_t seq, const EndedAhead& ended) const;
     void run() override;  // starts and removes runs
     void remove_ended();
+    void count_runs(ptrdiff_t more);
     void compare_with_ended(collectives::NodeIndex from, const wire::OpAnnounce& announce);
     void on_time() override;  // of the agreement
     uint64_t leave_collectives(uint32_t rank, uint64_t posted);
@@ -189,6 +192,7 @@ class Group final : public Runnable, public Alarm, private membership::Lifecycle
     GroupHost& host_;
     Timers& timers_;
     std::vector<LocalRank> local_;                             // in rank order
+    std::vector<TenantRef> tenants_;                           // of local_, each once
     std::map<uint64_t, std::unique_ptr<CollectiveRun>> runs_;  // by sequence number
     Messages messages_;
     std::map<uint32_t, wire::RankGone> departed_;  // by rank: those that have left or crashed, on any node

@@ -133,39 +133,59 @@ Opening::Formed Opening::formed(const rendezvous::Opened& opened) {
     return out;
 }
 
-std::vector<OpeningSnapshot> Opening::snapshot(Time now, const std::function<bool(SessionId)>& shows) const {
+namespace {
+
+rendezvous::FormingScope scope_of(const SnapshotScope& scope) {
+    return {scope.tenant ? scope.tenant->mark() : 0, scope.group, scope.forming_max, scope.rows_max};
+}
+
+}  // namespace
+
+void Opening::inquire(const SnapshotScope& scope, bool also) {
+    if (also)
+        machine_.inquire_also(scope_of(scope));
+    else
+        machine_.inquire(scope_of(scope));
+}
+
+OpeningSnapshot Opening::snapshot_of(Time now, rendezvous::FormingGroup group) const {
     constexpr size_t key_digits_shown = 8;
     const auto rank_of = [](int64_t rank, uint32_t size) {
         return rank < 0 || rank >= size ? std::nullopt : std::optional(rank);
     };
-    std::vector<OpeningSnapshot> out;
-    for (const rendezvous::FormingGroup& group : machine_.forming(now, shows)) {
-        OpeningSnapshot one;
-        one.name = group.name;
-        one.key = NodeId{group.key}.hex().substr(0, key_digits_shown);
-        one.size = group.size;
-        one.opener_mark = group.opener_mark;
-        one.local = group.local;
-        one.being_made = group.reserved;
-        one.leader = group.leader;
-        one.age = now - group.since;
-        if (group.deadline != never) one.left = std::max(group.deadline - now, Duration{0});
-        for (const auto& open : group.here)
-            one.here.push_back(
-                {rank_of(open.rank, group.size), context_.config.self, open.pid, now - open.since});
-        if (group.arrived) {
-            one.reported = true;
-            for (const auto& member : group.arrived->came)
-                one.came.push_back({rank_of(member.rank, group.size), member.node, member.pid, {}});
-            one.came_count = group.arrived->came_count;
-            one.missing = group.arrived->missing;
-            one.missing_count = group.arrived->missing_count;
-            one.others = group.arrived->others;
-        }
-        one.trouble = group.trouble;
-        out.push_back(std::move(one));
+    OpeningSnapshot one;
+    one.name = std::move(group.name);
+    one.key = NodeId{group.key}.hex().substr(0, key_digits_shown);
+    one.size = group.size;
+    one.opener_mark = group.opener_mark;
+    one.local = group.local;
+    one.being_made = group.reserved;
+    one.leader = group.leader;
+    one.age = now - group.since;
+    if (group.deadline != never) one.left = std::max(group.deadline - now, Duration{0});
+    one.here_count = group.here_count;
+    for (const auto& open : group.here)
+        one.here.push_back(
+            {rank_of(open.rank, group.size), context_.config.self, open.pid, now - open.since});
+    if (group.arrived) {
+        one.reported = true;
+        for (const auto& member : group.arrived->came)
+            one.came.push_back({rank_of(member.rank, group.size), member.node, member.pid, {}});
+        one.came_count = group.arrived->came_count;
+        one.missing = std::move(group.arrived->missing);
+        one.missing_count = group.arrived->missing_count;
+        one.others = group.arrived->others;
     }
-    return out;
+    one.trouble = std::move(group.trouble);
+    return one;
+}
+
+void Opening::snapshot(Time now, const SnapshotScope& scope, Snapshot& out) {
+    rendezvous::FormingList forming = machine_.forming(now, scope_of(scope));
+    out.forming.reserve(forming.groups.size());
+    for (rendezvous::FormingGroup& group : forming.groups)
+        out.forming.push_back(snapshot_of(now, std::move(group)));
+    out.omitted_forming = forming.omitted;
 }
 
 void Opening::pass(const rendezvous::Send& send) {

@@ -58,10 +58,11 @@ class Opening {
     Time wake_at() const { return machine_.wake_at(); }
     // Sends the messages that are due, and returns the next outcome, if there is one.
     std::optional<Event> poll();
-    void inquire() { machine_.inquire(); }
+    void inquire(const SnapshotScope& scope, bool also);
     bool is_inquiring() const { return machine_.is_inquiring(); }
-    // Those for which a session waits that `shows` accepts.
-    std::vector<OpeningSnapshot> snapshot(Time now, const std::function<bool(SessionId)>& shows) const;
+    // Adds those of the scope to `out`.
+    void snapshot(Time now, const SnapshotScope& scope, Snapshot& out);
+    uint64_t visited() const { return machine_.visited(); }
     bool awaits(const GroupId& group) const { return machine_.awaits(group); }
     // A formed group is no more, or was not made.
     void group_ended(const GroupId& group) { machine_.group_ended(group); }
@@ -78,6 +79,7 @@ class Opening {
     std::optional<Request> take(uint64_t number);
     Result<rendezvous::PayerRef> payer_of(const OpenRequest& request, bool local);
     void pass(const rendezvous::Send& send);
+    OpeningSnapshot snapshot_of(Time now, rendezvous::FormingGroup group) const;
 
     Context& context_;
     rendezvous::Rendezvous machine_;

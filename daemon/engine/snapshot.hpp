@@ -23,13 +23,17 @@ struct RankSnapshot {
     uint64_t posted = 0;  // collectives: exact for local ranks, as far as known for others
 };
 
+constexpr size_t ranks_listed_max = 4096;  // of one list
+
 struct GroupSnapshot {
     GroupId id;
     GroupEpoch epoch;
     std::string name;
     std::optional<GroupId> parent;  // of a child
     std::string parent_name;
-    std::vector<RankSnapshot> ranks;  // in rank order
+    size_t size = 0;
+    std::vector<RankSnapshot> ranks;  // the first SnapshotScope::ranks_max, in rank order
+    uint64_t next_op = 0;             // the most collectives that one of them all has posted
     uint32_t nodes = 0;
     Error failed;         // code ok: healthy
     bool frozen = false;  // something of it has failed, and its nodes agree on the cut
@@ -47,9 +51,11 @@ struct OpSnapshot {
     Duration age{0};
     std::string phase;  // "waiting for ranks", "running 2 of 8 segments", "ending"
     std::string plan;   // "ring, bulk, 4 lanes, 8 segments of 4194304 bytes, chunks of 262144"
+    // The first ranks_listed_max of each, and how many there are.
     std::vector<RankSnapshot> arrived;
     std::vector<RankSnapshot> missing;  // certainly: other nodes' ranks once their node has answered
     std::vector<NodeId> unanswered;     // nodes of other ranks: asked after a second, no answer yet
+    size_t arrived_count = 0, missing_count = 0, unanswered_count = 0;
 };
 
 struct MessageSnapshot {
@@ -75,7 +81,8 @@ struct OpeningSnapshot {
     NodeId leader;                 // the node that collects the ranks
     Duration age{0};               // of the first one here
     std::optional<Duration> left;  // until the first one gives up; none: never
-    std::vector<Process> here;
+    std::vector<Process> here;     // the first ones
+    size_t here_count = 0;
     bool reported = false;      // the leader has answered: what follows is known
     std::vector<Process> came;  // the first ones, in rank order
     uint32_t came_count = 0;
@@ -91,15 +98,24 @@ struct Snapshot {
     std::vector<OpSnapshot> ops;
     std::vector<MessageSnapshot> messages;
     bool in_cluster = true;  // this node; otherwise no rank of another node can come
-    // Beyond a SnapshotScope's `rows_max`; of an omitted group its operations and messages are not counted.
-    size_t omitted_groups = 0, omitted_ops = 0, omitted_messages = 0;
+    // Beyond a SnapshotScope's bounds; of an omitted group its operations and messages are not counted.
+    size_t omitted_groups = 0, omitted_ops = 0, omitted_messages = 0, omitted_forming = 0;
 };
 
-// What one tenant may know: the groups in which its sessions of this node have a rank, or wait for one.
+// What is asked for, and bounds of the cost of an answer [N17].
 struct SnapshotScope {
-    TenantName tenant;
-    std::string group;       // name or id; empty: all
-    size_t rows_max = 8192;  // of ranks, which a group and an operation list, and messages: bounds the cost
+    // What one tenant may know: the groups in which its sessions of this node have a rank, or wait for one.
+    // None: all that there is.
+    std::optional<TenantName> tenant{};
+    std::string group{};  // name or id; empty: all
+    // Of ranks, which a group and an operation list, and messages; and once more of the opens of forming
+    // groups. The last one shown may go beyond it.
+    size_t rows_max = 8192;
+    size_t ranks_max = ranks_listed_max;  // of a group
+    size_t groups_max = 1024;
+    size_t ops_max = 1024;
+    size_t messages_max = 1024;
+    size_t forming_max = 512;
 };
 
 }  // namespace nexar::engine

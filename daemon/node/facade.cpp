@@ -129,81 +129,106 @@ void Node::ask(const control::Caller& caller, const std::string& command, const 
         return;
     }
     if (command.starts_with("token_")) return token(command, arguments, std::move(answer));
-    if (command == "groups" || command == "ops")
-        return query_forming(command, arguments, {}, std::move(answer));
-    if (command == "plan") return answer(query_group(command, arguments, {}));
+    Question question{command, arguments, {}, caller.uid, caller.connection, answer, {}};
+    if (command == "groups" || command == "ops") return query_forming(std::move(question));
+    if (command == "plan") return questions_.add(std::move(question));
     if (auto none = report::no_arguments(arguments); !none) return answer(fail(none.error()));
     if (command == "config") return answer(report::config(config_));
-    if (command == "status") return answer(status(loop::Loop::now()));
+    if (command == "status") return questions_.add(std::move(question));
     if (command == "cluster_show") return answer(cluster());
-    if (command == "doctor") return query_doctor(std::move(answer));
+    if (command == "doctor") return query_doctor(std::move(question));
     answer(fail(Errc::unsupported, "there is no command '" + command + "'"));
 }
 
 // The ranks of a forming group are known to the node that collects them; it is asked first. An inquiry ends
 // the one before it: a user who asks all the time must not end those of others, so it shares one that is
 // young.
-void Node::query_forming(const std::string& command, const std::string& arguments,
-                         const std::optional<TenantName>& own, control::Answer answer) {
+void Node::query_forming(Question question) {
     constexpr Duration wait_max = std::chrono::milliseconds(300);
-    if (!member_) return answer(fail(Errc::bad_state, no_member));
+    if (!member_) return question.answer(fail(Errc::bad_state, no_member));
+    auto group = report::text_argument(question.arguments, "group", false);
+    if (!group) return question.answer(fail(group.error()));
     const Time now = loop::Loop::now();
-    if (!own || now >= inquired_until_) {
-        member_->engine().inquire_forming(now);
-        inquired_until_ = now + wait_max;
-    }
-    if (!member_->engine().is_inquiring()) return answer(query_group(command, arguments, own));
-    questions_.push_back({command, arguments, own, std::move(answer), inquired_until_});
-}
-
-void Node::answer_questions(Time now) {
-    const bool complete = !member_ || !member_->engine().is_inquiring();
-    std::vector<Question> due, waiting;
-    for (Question& question : questions_)
-        (complete || now >= question.until ? due : waiting).push_back(std::move(question));
-    questions_ = std::move(waiting);
-    for (const Question& question : due)
-        question.answer(query_group(question.command, question.arguments, question.own));
+    const bool begins = !question.own || now >= inquired_until_;
+    member_->engine().inquire_forming(now, {question.own, std::move(*group)}, !begins);
+    if (begins) inquired_until_ = now + wait_max;
+    question.until = inquired_until_;
+    questions_.add(std::move(question));
 }
 
 // What shows whether a bulk connection works is what comes back over it.
-void Node::query_doctor(control::Answer answer) {
+void Node::query_doctor(Question question) {
     constexpr Duration wait_max = std::chrono::seconds(1);
-    if (!identity_) return answer(doctor(loop::Loop::now()));
-    if (checkups_.empty()) member_->ask_bulk();
-    checkups_.push_back({std::move(answer), loop::Loop::now() + wait_max});
+    if (identity_ && !questions_.has(question.command)) member_->ask_bulk();
+    question.until = loop::Loop::now() + wait_max;
+    questions_.add(std::move(question));
 }
 
-void Node::answer_checkups(Time now) {
-    const bool complete = !identity_ || member_->bulk_answers();
-    std::vector<Checkup> due, waiting;
-    for (Checkup& checkup : checkups_)
-        (complete || now >= checkup.until ? due : waiting).push_back(std::move(checkup));
-    checkups_ = std::move(waiting);
-    for (const Checkup& checkup : due) checkup.answer(doctor(now));
+bool Node::is_due(const Question& question, Time now) const {
+    if (now >= question.until) return true;
+    return question.command == "doctor" ? !identity_ || member_->bulk_answers()
+                                        : !member_ || !member_->engine().is_inquiring();
 }
 
-engine::Snapshot Node::snapshot(Time now, const std::string& group, const std::optional<TenantName>& own) {
-    if (!own) return member_->engine().snapshot(now);
-    auto named = member_->engine().snapshot(now, {*own, group});
-    if (!named.groups.empty()) return named;
-    return member_->engine().snapshot(now, {*own, {}});  // of which an error's text lists the names
+// One question in a turn of the loop, and the next one when its answer is made [N17].
+bool Node::answer_next(Time now) {
+    if (answered_ || !renderer_.is_free()) return false;
+    auto question = questions_.take([&](const Question& q) { return is_due(q, now); });
+    if (!question) return false;
+    answered_ = true;
+    auto work = prepare(*question, now);
+    if (work)
+        renderer_.start(std::move(*work), std::move(question->answer));
+    else
+        question->answer(fail(work.error()));
+    return true;
 }
 
-Result<std::string> Node::query_group(const std::string& command, const std::string& arguments,
-                                      const std::optional<TenantName>& own) {
+// Copies what the answer is about.
+Result<Renderer::Work> Node::prepare(const Question& question, Time now) {
+    if (question.command == "doctor")
+        return [d = doctor(now)] { return Result<std::string>(report::doctor(d)); };
+    if (question.command != "status") return prepare_group(question, now);
+    if (question.own)
+        return [s = own_status(*question.own, now)] { return Result<std::string>(report::own_status(s)); };
+    return [s = status(now)] { return Result<std::string>(report::status(s)); };
+}
+
+// What has the name, or for the text of an error some of what there is.
+engine::Snapshot Node::snapshot(Time now, const std::string& group, const Question& question) {
+    constexpr size_t names_max = 64;
+    engine::SnapshotScope scope{question.own, group};
+    if (question.command == "plan") {  // of all ranks of one group
+        scope.ranks_max = SIZE_MAX;
+        scope.groups_max = 1;
+        scope.ops_max = scope.messages_max = scope.forming_max = 0;
+    }
+    auto named = member_->engine().snapshot(now, scope);
+    if (group.empty() || !named.groups.empty() || !named.forming.empty()) return named;
+    return member_->engine().snapshot(
+        now,
+        {.tenant = question.own, .rows_max = names_max, .groups_max = names_max, .forming_max = names_max});
+}
+
+Result<Renderer::Work> Node::prepare_group(const Question& question, Time now) {
     if (!member_) return fail(Errc::bad_state, no_member);
-    NEXAR_TRY(const std::string group, report::text_argument(arguments, "group", command == "plan"));
-    const auto snapshot = this->snapshot(loop::Loop::now(), group, own);
+    const bool is_plan = question.command == "plan";
+    NEXAR_TRY(std::string group, report::text_argument(question.arguments, "group", is_plan));
     auto hosts = hosts_of(*member_);
     hosts[member_->self()] = host_name();
-    if (command == "groups") return report::groups(snapshot, hosts, group);
-    if (command == "ops") return report::ops(snapshot, hosts, group);
     const wire::PlanTableRecord mine = member_->plan_table();  // for groups that this node creates
-    return report::plan(snapshot, hosts,
-                        {mine.version, mine.small_bytes_max, mine.doubling_bytes_max,
-                         static_cast<uint32_t>(mine.chunk_bytes), mine.segment_bytes, mine.lanes},
-                        group);
+    const collectives::PlanTable table{mine.version,
+                                       mine.small_bytes_max,
+                                       mine.doubling_bytes_max,
+                                       static_cast<uint32_t>(mine.chunk_bytes),
+                                       mine.segment_bytes,
+                                       mine.lanes};
+    return [command = question.command, group, table, hosts = std::move(hosts),
+            snapshot = snapshot(now, group, question)] {
+        if (command == "groups") return report::groups(snapshot, hosts, group);
+        if (command == "ops") return report::ops(snapshot, hosts, group);
+        return report::plan(snapshot, hosts, table, group);
+    };
 }
 
 const char* Node::state_name() const {
@@ -218,7 +243,7 @@ std::vector<report::Peer> Node::peers(Time now, bool asked) const {
     return peers_of(*member_, config::seconds(config_.heartbeat_timeout), asked, now);
 }
 
-std::string Node::status(Time now) const {
+report::Status Node::status(Time now) const {
     report::Status s;
     s.host = host_name();
     s.version = NEXAR_VERSION;
@@ -239,19 +264,18 @@ std::string Node::status(Time now) const {
         s.incarnation = member_->incarnation();
         s.sessions = member_->server().sessions();
         s.holes_unguarded = member_->server().holes_unguarded();
-        s.tenants = &member_->tenants();
+        s.use = report::use_of(member_->tenants());
         s.session_memory_bytes = member_->server().memory_bytes();
-        const auto snapshot = member_->engine().snapshot(now);
-        s.groups = snapshot.groups.size();
-        s.ops_in_flight = snapshot.ops.size();
+        s.groups = member_->engine().groups({});
+        s.ops_in_flight = member_->engine().collectives();
         s.traffic = member_->traffic();
         s.shards = member_->shard_count();
         s.workers = member_->worker_count();
     }
-    return report::status(s);
+    return s;
 }
 
-std::string Node::doctor(Time now) const {
+report::Doctor Node::doctor(Time now) const {
     report::Doctor d;
     d.pid = static_cast<uint32_t>(getpid());
     d.state = state_name();
@@ -271,7 +295,7 @@ std::string Node::doctor(Time now) const {
         d.send_buffer_bytes = stats.send_buffer;
         d.receive_buffer_bytes = stats.receive_buffer;
     }
-    return report::doctor(d);
+    return d;
 }
 
 std::string Node::cluster() const {
@@ -340,8 +364,9 @@ Result<std::string> Node::depart(bool forced) {
     member_->say_goodbye(loop::Loop::now(), "this node has left the cluster (nexarctl cluster leave)");
     member_.reset();
     identity_.reset();
-    for (const Question& question : std::exchange(questions_, {}))
-        question.answer(fail(Errc::bad_state, in_no_cluster));
+    Questions waiting = std::exchange(questions_, {});
+    while (const auto question = waiting.take([](const Question&) { return true; }))
+        question->answer(fail(Errc::bad_state, in_no_cluster));
     // The token ledger that would end them has gone.
     for (const Change& change : std::exchange(changes_, {}))
         change.then(fail(Errc::bad_state, in_no_cluster));

@@ -10,9 +10,9 @@ namespace nexar::node {
 void Node::ask_own(const control::Caller& caller, const std::string& command, const std::string& arguments,
                    control::Answer answer) {
     const TenantName own{*caller.status_label, caller.uid};
-    if (command == "groups" || command == "ops")
-        return query_forming(command, arguments, own, std::move(answer));
-    if (command == "plan") return answer(query_group(command, arguments, own));
+    Question question{command, arguments, own, caller.uid, caller.connection, answer, {}};
+    if (command == "groups" || command == "ops") return query_forming(std::move(question));
+    if (command == "plan") return questions_.add(std::move(question));
     if (command != "status")
         return answer(fail(Errc::permission, "'" + command + "' is answered on the admin socket, " +
                                                  config_.admin_socket +
@@ -20,10 +20,10 @@ void Node::ask_own(const control::Caller& caller, const std::string& command, co
                                                  "about what user " +
                                                  std::to_string(caller.uid) + " has here"));
     if (auto none = report::no_arguments(arguments); !none) return answer(fail(none.error()));
-    answer(own_status(own, loop::Loop::now()));
+    questions_.add(std::move(question));
 }
 
-std::string Node::own_status(const TenantName& own, Time now) const {
+report::OwnStatus Node::own_status(const TenantName& own, Time now) const {
     report::OwnStatus s;
     s.tenant = own;
     s.host = host_name();
@@ -34,14 +34,13 @@ std::string Node::own_status(const TenantName& own, Time now) const {
     if (identity_) s.cluster_name = identity_->cluster_name();
     if (member_) {
         s.node = member_->self();
-        s.tenants = &member_->tenants();
+        s.use = report::use_of(member_->tenants(), own);
         for (const local::SessionUse& use : member_->server().sessions_of(own))
             s.sessions.push_back({use.pid, use.memory_bytes, use.ops_in_flight});
-        const auto snapshot = member_->engine().snapshot(now, {own, {}});
-        s.groups = snapshot.groups.size() + snapshot.omitted_groups;
-        s.ops_in_flight = snapshot.ops.size() + snapshot.omitted_ops;
+        s.groups = member_->engine().groups(own);
+        if (const TenantRef tenant = member_->tenants().find(own)) s.ops_in_flight = tenant->collectives;
     }
-    return report::own_status(s);
+    return s;
 }
 
 }  // namespace nexar::node

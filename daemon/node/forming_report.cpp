@@ -32,28 +32,33 @@ json processes_json(const std::vector<engine::OpeningSnapshot::Process>& process
 
 }  // namespace
 
-std::vector<std::string> hints_of(const engine::OpeningSnapshot& o, const engine::Snapshot& snapshot) {
+Hints::Hints(const engine::Snapshot& snapshot) : in_cluster_(snapshot.in_cluster) {
+    for (const auto& o : snapshot.forming) keys_[{o.name, o.opener_mark}].emplace(o.key, o.local);
+    for (const auto& g : snapshot.groups) sizes_[{g.name, g.opener_mark}].insert(g.size);
+}
+
+std::vector<std::string> Hints::of(const engine::OpeningSnapshot& o) const {
     std::vector<std::string> out;
+    const Name name(o.name, o.opener_mark);
     if (!o.trouble.empty()) out.push_back("the last attempt to make it failed: " + o.trouble);
     if (o.being_made || (o.reported && o.missing_count == 0)) return out;
-    const auto is_same_name = [&](const auto& other) {  // a user's groups, not those of others [R30]
-        return other.name == o.name && other.opener_mark == o.opener_mark;
-    };
-    const bool others_here = std::ranges::any_of(snapshot.forming, [&](const auto& other) {
-        return is_same_name(other) && (other.key != o.key || other.local != o.local);
-    });
+    const auto keys = keys_.find(name);
+    const bool others_here = keys != keys_.end() && std::ranges::any_of(keys->second, [&](const auto& other) {
+                                 return other != std::pair(o.key, o.local);
+                             });
     if ((o.others > 0 && !o.local) || others_here)
         out.push_back(
             "ranks that have another job secret, or none, wait for a group of this name: nexarctl groups on "
             "their nodes shows another key; give all ranks one secret (NEXAR_JOB_SECRET, --secret-file)");
-    const auto group = std::ranges::find_if(
-        snapshot.groups, [&](const auto& g) { return is_same_name(g) && g.ranks.size() != o.size; });
-    if (group != snapshot.groups.end())
-        out.push_back("there is a group of this name with " + std::to_string(group->ranks.size()) +
-                      " ranks: do all ranks state one size?");
+    if (const auto sizes = sizes_.find(name); sizes != sizes_.end())
+        if (const auto other =
+                std::ranges::find_if(sizes->second, [&](size_t size) { return size != o.size; });
+            other != sizes->second.end())
+            out.push_back("there is a group of this name with " + std::to_string(*other) +
+                          " ranks: do all ranks state one size?");
     if (o.local)
         out.push_back("without a job secret only processes of this host and user can meet");
-    else if (!snapshot.in_cluster)
+    else if (!in_cluster_)
         out.push_back(
             "this node is in no cluster, so ranks of other nodes cannot come: nexarctl cluster init, or "
             "nexarctl cluster join -");
@@ -66,8 +71,7 @@ std::vector<std::string> hints_of(const engine::OpeningSnapshot& o, const engine
     return out;
 }
 
-json opening_json(const engine::OpeningSnapshot& o, const engine::Snapshot& snapshot,
-                  const HostNames& hosts) {
+json opening_json(const engine::OpeningSnapshot& o, const Hints& hints, const HostNames& hosts) {
     json missing = json::array();
     for (const uint32_t rank : o.missing) missing.push_back(rank);
     return {{"name", o.name},
@@ -78,6 +82,7 @@ json opening_json(const engine::OpeningSnapshot& o, const engine::Snapshot& snap
             {"age_ms", ms(o.age)},
             {"left_ms", optional_ms(o.left)},
             {"here", processes_json(o.here, hosts)},
+            {"here_count", o.here_count},
             {"collected_by", node_json(o.leader, hosts)},
             {"reported", o.reported},
             {"came", processes_json(o.came, hosts)},
@@ -85,7 +90,7 @@ json opening_json(const engine::OpeningSnapshot& o, const engine::Snapshot& snap
             {"missing", std::move(missing)},
             {"missing_count", o.missing_count},
             {"others", o.others},
-            {"hints", hints_of(o, snapshot)}};
+            {"hints", hints.of(o)}};
 }
 
 }  // namespace nexar::node::report

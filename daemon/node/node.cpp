@@ -230,8 +230,8 @@ bool Node::step(Time now) {
     work |= member_ && member_->step(now);
     if (!changes_.empty()) step_changes();
     if (joiner_) step_joiner(now);
-    if (!questions_.empty()) answer_questions(now);
-    if (!checkups_.empty()) answer_checkups(now);
+    work |= renderer_.step();
+    if (!questions_.empty()) work |= answer_next(now);
     if (control_->wake_at() <= now) control_->on_time(now);
     for (const auto& status : status_)
         if (status->wake_at() <= now) status->on_time(now);
@@ -246,6 +246,7 @@ bool Node::step(Time now) {
 // The wait policy of the control loop: step while there is work, then step and yield the core for a bounded
 // time, then announce the sleep, check once more, and sleep.
 Time Node::turn() {
+    answered_ = false;
     if (std::exchange(sleeping_, false)) {
         wakeup_.awake();
         if (member_) member_->on_woken();
@@ -276,8 +277,7 @@ Time Node::wake_at() const {
     if (member_) at = std::min(at, member_->wake_at());
     if (joiner_) at = std::min(at, joiner_->wake_at());
     if (drain_until_) at = std::min(at, *drain_until_);
-    for (const Question& question : questions_) at = std::min(at, question.until);
-    for (const Checkup& checkup : checkups_) at = std::min(at, checkup.until);
+    if (renderer_.is_free()) at = std::min(at, questions_.next());  // otherwise its end wakes the loop
     return at;
 }
 

@@ -18,6 +18,9 @@
 #include "node/identity.hpp"
 #include "node/join.hpp"
 #include "node/member.hpp"
+#include "node/own_report.hpp"
+#include "node/questions.hpp"
+#include "node/renderer.hpp"
 #include "node/report.hpp"
 #include "node/sd_notify.hpp"
 #include "node/starts.hpp"
@@ -72,14 +75,13 @@ class Node final : private control::Facade {
     // facade.cpp: answers to nexarctl.
     void ask(const control::Caller& caller, const std::string& command, const std::string& arguments,
              control::Answer answer) override;
-    void query_forming(const std::string& command, const std::string& arguments,
-                       const std::optional<TenantName>& own, control::Answer answer);
-    void answer_questions(Time now);
-    void query_doctor(control::Answer answer);
-    void answer_checkups(Time now);
-    Result<std::string> query_group(const std::string& command, const std::string& arguments,
-                                    const std::optional<TenantName>& own);
-    engine::Snapshot snapshot(Time now, const std::string& group, const std::optional<TenantName>& own);
+    void query_forming(Question question);
+    void query_doctor(Question question);
+    bool is_due(const Question& question, Time now) const;
+    bool answer_next(Time now);
+    Result<Renderer::Work> prepare(const Question& question, Time now);
+    Result<Renderer::Work> prepare_group(const Question& question, Time now);
+    engine::Snapshot snapshot(Time now, const std::string& group, const Question& question);
     void token(const std::string& command, const std::string& arguments, control::Answer answer);
     Result<std::string> list_tokens(const std::string& arguments) const;
     Result<void> revoke_token(const std::string& arguments, const control::Answer& answer);
@@ -91,13 +93,13 @@ class Node final : private control::Facade {
     void join(const std::string& arguments, control::Answer answer);
     const char* state_name() const;
     std::vector<report::Peer> peers(Time now, bool asked = false) const;
-    std::string status(Time now) const;
-    std::string doctor(Time now) const;
+    report::Status status(Time now) const;
+    report::Doctor doctor(Time now) const;
     std::string cluster() const;
     // facade_own.cpp: answers on a status socket.
     void ask_own(const control::Caller& caller, const std::string& command, const std::string& arguments,
                  control::Answer answer);
-    std::string own_status(const TenantName& own, Time now) const;
+    report::OwnStatus own_status(const TenantName& own, Time now) const;
 
     config::Config config_;
     writers::StateDir state_;
@@ -119,19 +121,10 @@ class Node final : private control::Facade {
     std::unique_ptr<Joiner> joiner_;                        // while a join is in progress
     std::unique_ptr<loop::Loop::Watch> joiner_watch_;
     control::Answer join_answer_;  // empty: the configuration asked for the join
-    struct Question {              // of nexarctl about groups, until other nodes have answered
-        std::string command, arguments;
-        std::optional<TenantName> own;  // of a status socket: whose it is
-        control::Answer answer;
-        Time until;
-    };
-    std::vector<Question> questions_;  // at most one of each connection to a control socket
-    Time inquired_until_{};            // until then the other nodes' answers to the last inquiry count
-    struct Checkup {                   // a doctor's question, until all bulk connections have answered
-        control::Answer answer;
-        Time until;
-    };
-    std::vector<Checkup> checkups_;  // at most one of each connection to the admin socket
+    Questions questions_;          // at most one of each connection to a control socket
+    Renderer renderer_{wakeup_};
+    bool answered_ = false;  // in this turn: one question at most is [N17]
+    Time inquired_until_{};  // until then the other nodes' answers to the last inquiry count
     SystemdNotifier systemd_;
     bool sleeping_ = false;            // the last turn announced a sleep
     Time began_{};                     // when the node started

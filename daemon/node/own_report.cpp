@@ -27,14 +27,13 @@ json sessions_json(const std::vector<OwnSession>& sessions) {
 }
 
 // What the user has of his share. What all users have together is not his to know.
-json shares_json(const Tenants* tenants, const TenantName& name) {
+json shares_json(const std::optional<Use>& use) {
     json out = json::object();
-    if (tenants == nullptr) return out;
-    const TenantRef tenant = tenants->find(name);
+    if (!use || use->users.empty()) return out;
     for (size_t i = 0; i < resource_count; ++i) {
         const auto resource = static_cast<Resource>(i);
-        out[name_of(resource)] = {{"used", tenant ? tenant->used(resource) : 0},
-                                  {"share", tenants->totals().limits.share(resource)},
+        out[name_of(resource)] = {{"used", use->users[0].used[i]},
+                                  {"share", use->limits.share(resource)},
                                   {"key", key_of(resource)}};
     }
     return out;
@@ -58,7 +57,7 @@ std::string own_status(const OwnStatus& s) {
                            {"processes", sessions_json(s.sessions)},
                            {"groups", s.groups},
                            {"ops_in_flight", s.ops_in_flight},
-                           {"shares", shares_json(s.tenants, s.tenant)}};
+                           {"shares", shares_json(s.use)}};
     return document.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 

@@ -27,7 +27,7 @@ struct OwnStatus {
     std::vector<Peer> peers;  // shown without addresses, counters and reasons
     std::vector<OwnSession> sessions;
     size_t groups = 0, ops_in_flight = 0;
-    const Tenants* tenants = nullptr;  // null: none yet
+    std::optional<Use> use{};  // with his row alone; none yet
 };
 std::string own_status(const OwnStatus& status);
 

@@ -103,9 +103,7 @@ json error_json(const Error& error) {
 
 json group_json(const engine::GroupSnapshot& g, const HostNames& hosts) {
     json ranks = json::array();
-    uint64_t next_op = 0;
     for (const auto& r : g.ranks) {
-        next_op = std::max(next_op, r.posted);
         if (ranks.size() == ranks_shown_max) continue;
         json one = rank_json(r, hosts);
         one["local"] = r.local;
@@ -116,10 +114,10 @@ json group_json(const engine::GroupSnapshot& g, const HostNames& hosts) {
     return {{"name", g.name},
             {"id", g.id.text()},
             {"parent", g.parent ? json{{"name", g.parent_name}, {"id", g.parent->text()}} : json()},
-            {"size", g.ranks.size()},
+            {"size", g.size},
             {"nodes", g.nodes},
             {"epoch", g.epoch.value},
-            {"next_op", next_op},
+            {"next_op", g.next_op},
             {"ops_in_flight", g.ops_in_flight},
             {"messages_waiting", g.messages_waiting},
             {"timeouts_ms",
@@ -155,11 +153,11 @@ json op_json(const engine::OpSnapshot& op, const HostNames& hosts) {
             {"phase", op.phase},
             {"plan", op.plan},
             {"arrived", std::move(arrived)},
-            {"arrived_count", op.arrived.size()},
+            {"arrived_count", op.arrived_count},
             {"missing", std::move(missing)},
-            {"missing_count", op.missing.size()},
+            {"missing_count", op.missing_count},
             {"unanswered", std::move(unanswered)},
-            {"unanswered_count", op.unanswered.size()}};
+            {"unanswered_count", op.unanswered_count}};
 }
 
 bool is(const std::string& wanted, const std::string& name, const GroupId& id) {
@@ -197,40 +195,62 @@ json certificate_json(const std::optional<Certificate>& c) {
             {"why", c->why}};
 }
 
-constexpr std::array resources{Resource::sessions, Resource::regions,       Resource::region_bytes,
-                               Resource::groups,   Resource::scratch_bytes, Resource::requests};
-static_assert(resources.size() == resource_count);
-
-// Of those without sessions the ones who have something, or had lines left out.
-json users_json(const Tenants* tenants) {
+json users_json(const std::optional<Use>& use) {
     json list = json::array();
-    if (tenants == nullptr) return list;
-    for (const TenantRef& tenant : tenants->all()) {
-        if (list.size() == users_shown_max) break;
-        const uint64_t left_out = tenant->lines.left_out_in_all();
-        const auto in_use = [&](Resource r) { return tenant->used(r) > 0; };
-        if (left_out == 0 && std::ranges::none_of(resources, in_use)) continue;
-        json one = {{"uid", tenant->name.uid}, {"label", tenant->name.label}};
-        for (const Resource r : resources) one[name_of(r)] = tenant->used(r);
-        one["log_lines_left_out"] = left_out;
+    if (!use) return list;
+    for (const UserUse& user : use->users) {
+        json one = {{"uid", user.name.uid}, {"label", user.name.label}};
+        for (size_t i = 0; i < resource_count; ++i) one[name_of(static_cast<Resource>(i))] = user.used[i];
+        one["log_lines_left_out"] = user.log_lines_left_out;
         list.push_back(std::move(one));
     }
     return list;
 }
 
-json limits_json(const Tenants* tenants) {
+json limits_json(const std::optional<Use>& use) {
     json out = json::object();
-    if (tenants == nullptr) return out;
-    const TenantTotals& totals = tenants->totals();
-    for (const Resource r : resources)
-        out[name_of(r)] = {{"used", totals.used[static_cast<size_t>(r)].load()},
-                           {"total", totals.limits.total(r)},
-                           {"share", totals.limits.share(r)},
-                           {"key", key_of(r)}};
+    if (!use) return out;
+    for (size_t i = 0; i < resource_count; ++i) {
+        const auto resource = static_cast<Resource>(i);
+        out[name_of(resource)] = {{"used", use->used[i]},
+                                  {"total", use->limits.total(resource)},
+                                  {"share", use->limits.share(resource)},
+                                  {"key", key_of(resource)}};
+    }
+    return out;
+}
+
+UserUse use_of(const Tenant& tenant) {
+    UserUse out{tenant.name, {}, tenant.lines.left_out_in_all()};
+    for (size_t i = 0; i < resource_count; ++i) out.used[i] = tenant.used(static_cast<Resource>(i));
+    return out;
+}
+
+Use totals_of(const Tenants& tenants) {
+    Use out{tenants.totals().limits, {}, {}};
+    for (size_t i = 0; i < resource_count; ++i) out.used[i] = tenants.totals().used[i].load();
     return out;
 }
 
 }  // namespace
+
+Use use_of(const Tenants& tenants) {
+    Use out = totals_of(tenants);
+    for (const TenantRef& tenant : tenants.all()) {
+        if (out.users.size() == users_shown_max) break;
+        UserUse user = use_of(*tenant);
+        const bool idle = std::ranges::all_of(user.used, [](uint64_t used) { return used == 0; });
+        if (!idle || user.log_lines_left_out > 0) out.users.push_back(std::move(user));
+    }
+    return out;
+}
+
+Use use_of(const Tenants& tenants, const TenantName& only) {
+    Use out = totals_of(tenants);
+    const TenantRef tenant = tenants.find(only);
+    out.users.push_back(tenant ? use_of(*tenant) : UserUse{only, {}, 0});
+    return out;
+}
 
 std::string status(const Status& s) {
     return print({{"node", s.node.is_zero() ? std::string() : s.node.hex()},
@@ -256,8 +276,8 @@ std::string status(const Status& s) {
                   {"shards", s.shards},
                   {"workers", s.workers},
                   {"holes_unguarded", text_or_null(s.holes_unguarded)},
-                  {"users", users_json(s.tenants)},
-                  {"limits", limits_json(s.tenants)}});
+                  {"users", users_json(s.use)},
+                  {"limits", limits_json(s.use)}});
 }
 
 namespace {
@@ -265,12 +285,14 @@ namespace {
 json forming_json(const engine::Snapshot& snapshot, const HostNames& hosts, const std::string& group,
                   size_t& omitted) {
     json out = json::array();
+    omitted += snapshot.omitted_forming;
+    const Hints hints(snapshot);
     for (const auto& opening : snapshot.forming) {
         if (!group.empty() && group != opening.name) continue;
         if (out.size() == groups_shown_max)
             ++omitted;
         else
-            out.push_back(opening_json(opening, snapshot, hosts));
+            out.push_back(opening_json(opening, hints, hosts));
     }
     return out;
 }
@@ -308,10 +330,11 @@ Result<std::string> ops(const engine::Snapshot& snapshot, const HostNames& hosts
         else
             list.push_back(op_json(op, hosts));
     }
+    std::map<GroupId, std::string> names;
+    for (const auto& g : snapshot.groups) names.emplace(g.id, g.name);
     for (const auto& m : snapshot.messages) {
-        const auto found = std::find_if(snapshot.groups.begin(), snapshot.groups.end(),
-                                        [&](const auto& g) { return g.id == m.group; });
-        const std::string name = found == snapshot.groups.end() ? std::string() : found->name;
+        const auto found = names.find(m.group);
+        const std::string name = found == names.end() ? std::string() : found->second;
         if (!is(group, name, m.group)) continue;
         if (messages.size() == ops_shown_max)
             ++omitted;

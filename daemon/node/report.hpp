@@ -2,6 +2,7 @@
 // docs/protocol/control.md documents keys and units. Also the checks of the arguments of nexarctl's commands.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -15,6 +16,7 @@
 #include "core/ids.hpp"
 #include "core/result.hpp"
 #include "core/secret.hpp"
+#include "core/tenant.hpp"
 #include "core/time.hpp"
 #include "engine/snapshot.hpp"
 #include "link/traffic.hpp"
@@ -59,6 +61,21 @@ struct Certificate {  // this node's leaf
     std::string why;        // the reason of the last failure
 };
 
+// What tenants have in use: a copy, which is printed on another thread.
+struct UserUse {
+    TenantName name;
+    std::array<uint64_t, resource_count> used{};
+    uint64_t log_lines_left_out = 0;
+};
+struct Use {
+    TenantLimits limits;
+    std::array<uint64_t, resource_count> used{};  // of all together
+    std::vector<UserUse> users;                   // by name, at most users_shown_max
+};
+// Of those without sessions the ones who have something, or had lines left out.
+Use use_of(const Tenants& tenants);
+Use use_of(const Tenants& tenants, const TenantName& only);  // with one row, also if he has nothing
+
 struct Status {
     NodeId node;
     std::string host;
@@ -80,8 +97,8 @@ struct Status {
     size_t groups = 0, ops_in_flight = 0;
     link::TrafficCounts traffic{};  // with all peers since the start
     size_t shards = 0, workers = 0;
-    std::string holes_unguarded;       // Server::holes_unguarded()
-    const Tenants* tenants = nullptr;  // null: none yet
+    std::string holes_unguarded;  // Server::holes_unguarded()
+    std::optional<Use> use{};     // none yet
 };
 std::string status(const Status& status);
 

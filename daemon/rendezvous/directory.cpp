@@ -201,6 +201,7 @@ void Directory::place(const wire::GroupKey& key, Entry entry) {
                                        "rank " + std::to_string(open.rank) + " is asked for twice"));
     }
     where_[open.id] = {key, entry.arrival};
+    add_name(open);
     enrol(entry);
     ++gathering.nodes[open.id.origin];
     for (size_t i = 0; i < gathering.timeouts.size(); ++i)
@@ -240,6 +241,7 @@ void Directory::refuse_all(const wire::GroupKey& key, const Error& error) {
     const auto gathering = gatherings_.find(key);
     for (const auto& [arrival, entry] : gathering->second.entries) {
         where_.erase(entry.open.id);
+        remove_name(entry.open);
         strike(entry);
         refuse(entry, error);
     }
@@ -256,6 +258,7 @@ void Directory::reinsert(std::vector<Entry> entries, Time now) {
         for (auto& [arrival, entry] : gathering.entries) {
             ++visited_;
             where_.erase(entry.open.id);
+            remove_name(entry.open);
             strike(entry);
             entries.push_back(std::move(entry));
         }
@@ -296,6 +299,7 @@ bool Directory::form_if_complete(const wire::GroupKey& key, Time now) {
     while (entries.size() < gathering.size) {
         Entry& first = gathering.entries.begin()->second;
         where_.erase(first.open.id);
+        remove_name(first.open);
         strike(first);
         leave(gathering, first.open);
         entries.push_back(std::move(first));
@@ -437,6 +441,7 @@ void Directory::erase_waiting(const wire::RequestId& request) {
     where_.erase(at);
     const auto gathering = gatherings_.find(key);
     const Entry& entry = gathering->second.entries.at(arrival);
+    remove_name(entry.open);
     strike(entry);
     leave(gathering->second, entry.open);
     gathering->second.entries.erase(arrival);
@@ -458,8 +463,7 @@ void Directory::remove(const wire::RequestId& request, const NodeId& from, bool 
         const Error error{Errc::pending, who(entry->open) + " gave up", -1, -1, {}};
         return abort_attempt(GroupId(attempt->second.first), error, {request}, now);
     }
-    if (expired) expired_.push_back({entry->open, now + config_.expired_kept});
-    if (expired_.size() > config_.expired_max) expired_.pop_front();
+    if (expired) keep_expired(entry->open, now);
     erase_waiting(request);
 }
 

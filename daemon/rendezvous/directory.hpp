@@ -17,6 +17,7 @@
 #include "core/result.hpp"
 #include "core/time.hpp"
 #include "rendezvous/due_turns.hpp"
+#include "rendezvous/forming.hpp"
 #include "rendezvous/listed.hpp"
 #include "wire/messages.hpp"
 
@@ -44,7 +45,6 @@ struct DirectoryConfig {
     size_t expired_max = 1024;
     size_t ended_max = 1024;  // opens that ended because a link is missing
     size_t retries_at_once_max = 64;
-    size_t names_compared_max = 1024;  // keys that status() looks at for others of the same name
 };
 
 class Directory {
@@ -72,7 +72,9 @@ class Directory {
     void on_prepared(const NodeId& from, const wire::GroupPrepared& prepared, Time now);
     void on_connected(const NodeId& node);  // prepares without an answer go out (again)
     void on_time(Time now);
-    wire::GroupStatus status(const wire::RequestId& request, const wire::GroupKey& key, Time now) const;
+    wire::GroupStatus status(const wire::RequestId& request, const wire::GroupKey& key, Time now);
+    // What status() says of this open's key, in part, at a bounded cost.
+    Arrived arrived(const wire::GroupOpen& open, Time now);
     bool is_forming(const GroupId& group) const { return forming_.contains(group); }
     bool has_attempt_with(const wire::RequestId& request) const { return attempt_of_.contains(request); }
 
@@ -105,6 +107,11 @@ class Directory {
     struct Expired {
         wire::GroupOpen open;
         Time until;
+    };
+    // Opens that wait, or have expired, with one name of one opener's mark.
+    struct Namesakes {
+        size_t opens = 0;
+        std::map<wire::GroupKey, size_t> of_key;
     };
     // One time-out of the entries of a key: all that set it have the same value.
     struct Agreed {
@@ -140,7 +147,17 @@ class Directory {
     Error clash(const wire::GroupOpen& open, const Entry& with, const std::string& what) const;
     std::optional<Error> difference(const wire::GroupOpen& open, const Gathering& gathering) const;
     void refuse_all(const wire::GroupKey& key, const Error& error);
-    uint32_t others_of(const wire::GroupOpen& open, Time now) const;
+    // Indexes of names (forming.cpp).
+    void add_name(const wire::GroupOpen& open);
+    void remove_name(const wire::GroupOpen& open);
+    uint32_t others_of(const wire::GroupOpen& open) const;
+    std::vector<const wire::GroupOpen*> first_of(const Gathering& gathering);
+    std::vector<uint32_t> first_missing(const Gathering& gathering, uint32_t size,
+                                        const std::set<int64_t>& expired);
+    void keep_expired(const wire::GroupOpen& open, Time now);
+    void forget_expired(size_t most, Time now);
+    template <class F>
+    void for_expired(const wire::GroupKey& key, F present) const;
     std::string who(const wire::GroupOpen& open) const;
     void place(const wire::GroupKey& key, Entry entry);
     void reinsert(std::vector<Entry> entries, Time now);
@@ -191,7 +208,10 @@ class Directory {
     Ways ways_;                                                                   // of all opens
     std::map<NodeId, LostListings> lost_listings_;
     uint64_t visited_ = 0;
-    std::deque<Expired> expired_;                                         // the oldest first
+    std::map<std::pair<wire::GroupKey, uint64_t>, Expired> expired_;  // by key and number
+    std::deque<std::pair<wire::GroupKey, uint64_t>> expired_order_;   // the oldest first
+    uint64_t next_expired_ = 1;
+    std::map<std::pair<uint64_t, std::string>, Namesakes> names_;         // of gatherings_ and expired_
     std::map<wire::RequestId, std::pair<wire::GroupOpen, Error>> ended_;  // without a link [R27]
     std::deque<wire::RequestId> ended_order_;                             // the oldest first
     std::deque<Outgoing> sends_;                                          // not polled yet

@@ -15,9 +15,9 @@
 namespace nexar::rendezvous {
 namespace {
 
-constexpr size_t asked_max = 64;  // keys in one inquiry
-// Keys that this node leads, in one answer: each is a walk through a part of the directory.
-constexpr size_t looked_up_max = 256;
+constexpr size_t asked_max = 64;       // keys in one inquiry: each user's first ones
+constexpr size_t asked_also_max = 64;  // beside them
+constexpr size_t namesakes_max = 4;    // of them, in one call
 
 }  // namespace
 
@@ -40,21 +40,53 @@ Arrived arrived_of(uint32_t size, const wire::GroupStatus& status) {
     return out;
 }
 
+void Directory::add_name(const wire::GroupOpen& open) {
+    if (open.opener_mark == 0) return;
+    Namesakes& namesakes = names_[{open.opener_mark, open.name}];
+    ++namesakes.opens;
+    ++namesakes.of_key[open.key];
+}
+
+void Directory::remove_name(const wire::GroupOpen& open) {
+    if (open.opener_mark == 0) return;
+    const auto at = names_.find({open.opener_mark, open.name});
+    const auto key = at->second.of_key.find(open.key);
+    if (--key->second == 0) at->second.of_key.erase(key);
+    if (--at->second.opens == 0) names_.erase(at);
+}
+
 // Opens of the same user and name with another key: their secrets differ, or one has none. That others use
 // the name is nothing to him [R30].
-uint32_t Directory::others_of(const wire::GroupOpen& open, Time now) const {
-    if (open.opener_mark == 0) return 0;
-    const auto is_other = [&](const wire::GroupOpen& other) {
-        return other.key != open.key && other.opener_mark == open.opener_mark && other.name == open.name;
-    };
-    size_t others = 0, looked_at = 0;
-    for (const auto& [key, gathering] : gatherings_) {
-        if (looked_at++ >= config_.names_compared_max) break;
-        if (is_other(gathering.entries.begin()->second.open)) others += gathering.entries.size();
+uint32_t Directory::others_of(const wire::GroupOpen& open) const {
+    const auto at = open.opener_mark == 0 ? names_.end() : names_.find({open.opener_mark, open.name});
+    if (at == names_.end()) return 0;
+    const auto same = at->second.of_key.find(open.key);
+    return static_cast<uint32_t>(at->second.opens - (same == at->second.of_key.end() ? 0 : same->second));
+}
+
+void Directory::keep_expired(const wire::GroupOpen& open, Time now) {
+    forget_expired(config_.expired_max - 1, now);
+    expired_order_.emplace_back(open.key, next_expired_++);
+    expired_.emplace(expired_order_.back(), Expired{open, now + config_.expired_kept});
+    add_name(open);
+}
+
+// The oldest ones above `most`, and those whose time is over.
+void Directory::forget_expired(size_t most, Time now) {
+    while (!expired_order_.empty()) {
+        const auto oldest = expired_.find(expired_order_.front());
+        if (expired_.size() <= most && now < oldest->second.until) return;
+        remove_name(oldest->second.open);
+        expired_.erase(oldest);
+        expired_order_.pop_front();
     }
-    others += static_cast<size_t>(
-        std::ranges::count_if(expired_, [&](const Expired& e) { return is_other(e.open) && now < e.until; }));
-    return static_cast<uint32_t>(others);
+}
+
+// Calls present(open) for each of the key that has expired lately, the oldest first.
+template <class F>
+void Directory::for_expired(const wire::GroupKey& key, F present) const {
+    for (auto at = expired_.lower_bound({key, 0}); at != expired_.end() && at->first.first == key; ++at)
+        present(at->second.open);
 }
 
 namespace {
@@ -80,10 +112,81 @@ class Came {
     std::set<std::pair<NodeId, uint32_t>> processes_;
 };
 
+wire::GroupMemberRecord record_of(const wire::GroupOpen& open) {
+    const uint32_t rank = open.rank < 0 ? UINT32_MAX : static_cast<uint32_t>(open.rank);
+    return {open.id, open.id.origin, rank, open.pid, open.incarnation};
+}
+
+void sort_by_rank(std::vector<wire::GroupMemberRecord>& members) {
+    std::ranges::sort(members, [](const auto& a, const auto& b) {
+        return std::tie(a.rank, a.request) < std::tie(b.rank, b.request);
+    });
+}
+
 }  // namespace
 
-wire::GroupStatus Directory::status(const wire::RequestId& request, const wire::GroupKey& key,
-                                    Time now) const {
+// The listed opens that arrived() shows: in rank order, or in order of arrival.
+std::vector<const wire::GroupOpen*> Directory::first_of(const Gathering& gathering) {
+    std::vector<const wire::GroupOpen*> out;
+    const auto add = [&](const Entry& entry) { out.push_back(&entry.open); };
+    const auto is_full = [&] { return out.size() == Arrived::came_max; };
+    for (auto at = gathering.taken.begin(); at != gathering.taken.end() && !is_full(); ++at)
+        add(gathering.entries.at(at->second));
+    for (auto at = gathering.entries.begin();
+         at != gathering.entries.end() && gathering.taken.empty() && !is_full(); ++at)
+        add(at->second);
+    visited_ += out.size();
+    return out;
+}
+
+std::vector<uint32_t> Directory::first_missing(const Gathering& gathering, uint32_t size,
+                                               const std::set<int64_t>& expired) {
+    std::vector<uint32_t> out;
+    auto taken = gathering.taken.begin();
+    for (uint32_t rank = 0; rank < std::min<uint32_t>(size, Arrived::ranks_looked_at_max); ++rank) {
+        if (out.size() == Arrived::missing_max) break;
+        ++visited_;
+        const bool there = taken != gathering.taken.end() && taken->first == rank;
+        if (there) ++taken;
+        if (!there && !expired.contains(rank)) out.push_back(rank);
+    }
+    return out;
+}
+
+// One process may open several explicit ranks, so these are compared by rank.
+Arrived Directory::arrived(const wire::GroupOpen& open, Time now) {
+    forget_expired(config_.expired_max, now);
+    static const Gathering nobody{};
+    const auto listed = gatherings_.find(open.key);
+    const Gathering& gathering = listed == gatherings_.end() ? nobody : listed->second;
+    Arrived out;
+    out.others = others_of(open);
+    std::set<std::pair<NodeId, uint32_t>> processes;  // with automatic ranks
+    std::set<int64_t> expired;                        // with explicit ones
+    for (const wire::GroupOpen* one : first_of(gathering)) {
+        out.came.push_back(record_of(*one));
+        if (one->rank < 0) processes.insert({one->id.origin, one->pid});
+    }
+    size_t count = gathering.entries.size();
+    for_expired(open.key, [&](const wire::GroupOpen& one) {
+        ++visited_;
+        if (count >= open.size) return;
+        const bool again = one.rank < 0 ? !processes.insert({one.id.origin, one.pid}).second
+                                        : gathering.taken.contains(static_cast<uint32_t>(one.rank)) ||
+                                              !expired.insert(one.rank).second;
+        if (again) return;
+        ++count;
+        if (out.came.size() < Arrived::came_max) out.came.push_back(record_of(one));
+    });
+    sort_by_rank(out.came);
+    out.came_count = static_cast<uint32_t>(std::min<size_t>(count, open.size));
+    out.missing_count = open.size - out.came_count;
+    if (open.rank >= 0) out.missing = first_missing(gathering, open.size, expired);
+    return out;
+}
+
+wire::GroupStatus Directory::status(const wire::RequestId& request, const wire::GroupKey& key, Time now) {
+    forget_expired(config_.expired_max, now);
     wire::GroupStatus status{request, 0, {}, 0};
     const wire::GroupOpen* asked = nullptr;  // the open of the request; of its key
     std::set<std::pair<NodeId, Incarnation>> incarnations;
@@ -95,41 +198,59 @@ wire::GroupStatus Directory::status(const wire::RequestId& request, const wire::
         const std::pair incarnation(open.id.origin, open.incarnation);
         if (incarnations.size() >= wire::group_nodes_max && !incarnations.contains(incarnation)) return;
         incarnations.insert(incarnation);
-        const uint32_t rank = open.rank < 0 ? UINT32_MAX : static_cast<uint32_t>(open.rank);
-        status.present.push_back({open.id, open.id.origin, rank, open.pid, open.incarnation});
+        status.present.push_back(record_of(open));
     };
     if (const auto at = gatherings_.find(key); at != gatherings_.end())
         for (const auto& [arrival, entry] : at->second.entries) present(entry.open);
     std::optional<Came> came;
-    const auto add_expired = [&](const wire::GroupOpen& open) {
+    for_expired(key, [&](const wire::GroupOpen& expired) {
+        if (status.present.size() >= expired.size) return;
         if (!came) came.emplace(status.present);
         const size_t before = status.present.size();
-        if (!came->again(open)) present(open);
+        if (!came->again(expired)) present(expired);
         if (status.present.size() > before) came->add(status.present.back());
-    };
-    for (const Expired& expired : expired_) {
-        if (expired.open.key != key || now >= expired.until || status.present.size() >= expired.open.size)
-            continue;
-        add_expired(expired.open);
-    }
-    if (asked != nullptr) status.others = others_of(*asked, now);
-    std::sort(status.present.begin(), status.present.end(), [](const auto& a, const auto& b) {
-        return std::tie(a.rank, a.request) < std::tie(b.rank, b.request);
     });
+    if (asked != nullptr) status.others = others_of(*asked);
+    sort_by_rank(status.present);
     return status;
 }
 
-void Rendezvous::inquire() {
+const Waiting::Names* Rendezvous::names_of(const FormingScope& scope) const {
+    return scope.mark == 0 ? &waiting_.all() : waiting_.of(scope.mark);
+}
+
+// The first of a key's opens asks for all.
+void Rendezvous::ask_for(const wire::GroupKey& key) {
+    ++visited_;
+    const wire::RequestId& first = *waiting_.group(key).opens.begin();
+    const Own& own = own_.at(first);
+    if (leader_of(own) == config_.self || own.reserved || arrived_.contains(key)) return;
+    if (asked_.emplace(first, key).second) send(leader_, wire::GroupStatusRequest{first, key});
+}
+
+void Rendezvous::inquire(const FormingScope& scope) {
     asked_.clear();
     arrived_.clear();
-    std::set<wire::GroupKey> keys;
-    for (const auto& [id, own] : own_) {
-        if (asked_.size() >= asked_max) return;
-        if (leader_of(own) == config_.self || own.reserved || own.withdrawn) continue;
-        if (!keys.insert(own.open.key).second) continue;
-        asked_.emplace(id, own.open.key);
-        send(leader_, wire::GroupStatusRequest{id, own.open.key});
+    if (leader_ == config_.self) return;
+    inquire_also(scope);
+    const auto& users = waiting_.shared();
+    const size_t each = std::max<size_t>(1, asked_max / std::max<size_t>(1, users.size()));
+    size_t looks = 0;
+    for (const auto& [mark, keys] : users) {
+        size_t n = 0;
+        for (auto at = keys.begin(); at != keys.end() && n < each && looks < asked_max; ++at, ++n, ++looks)
+            ask_for(*at);
     }
+}
+
+void Rendezvous::inquire_also(const FormingScope& scope) {
+    const Waiting::Names* const names = scope.name.empty() ? nullptr : names_of(scope);
+    if (names == nullptr) return;
+    const auto named = names->keys.find(scope.name);
+    if (named == names->keys.end()) return;
+    size_t n = 0;
+    for (auto at = named->second.begin(); at != named->second.end() && n < namesakes_max; ++at, ++n)
+        if (asked_.size() < asked_max + asked_also_max) ask_for(*at);
 }
 
 void Rendezvous::keep_arrived(const NodeId& from, const wire::GroupStatus& status) {
@@ -138,39 +259,50 @@ void Rendezvous::keep_arrived(const NodeId& from, const wire::GroupStatus& statu
     arrived_[own->second.open.key] = arrived_of(own->second.open.size, status);
 }
 
-std::vector<FormingGroup> Rendezvous::forming(Time now, const std::function<bool(SessionId)>& shows) const {
-    std::set<wire::GroupKey> shown;
-    for (const auto& [id, own] : own_)
-        if (!own.withdrawn && shows(own.session)) shown.insert(own.open.key);
-    std::map<wire::GroupKey, FormingGroup> groups;
-    size_t looked_up = 0;
-    for (const auto& [id, own] : own_) {
-        if (own.withdrawn || !shown.contains(own.open.key)) continue;
-        const auto [at, added] = groups.try_emplace(own.open.key);
-        FormingGroup& group = at->second;
-        if (added) {
-            group.key = own.open.key;
-            group.name = own.open.name;
-            group.opener_mark = own.open.opener_mark;
-            group.size = own.open.size;
-            group.local = own.local;
-            group.leader = leader_of(own);
-            group.since = own.since;
-            if (group.leader == config_.self && looked_up++ < looked_up_max)
-                group.arrived =
-                    arrived_of(group.size, (own.local ? local_ : directory_).status(id, group.key, now));
-            else if (const auto known = arrived_.find(group.key); known != arrived_.end())
-                group.arrived = known->second;
-        }
-        group.since = std::min(group.since, own.since);
+FormingGroup Rendezvous::forming_group(const wire::GroupKey& key, Time now) {
+    const Waiting::Group& waiting = waiting_.group(key);
+    const Own& first = own_.at(*waiting.opens.begin());
+    FormingGroup group;
+    group.key = key;
+    group.name = first.open.name;
+    group.opener_mark = first.open.opener_mark;
+    group.size = first.open.size;
+    group.local = first.local;
+    group.leader = leader_of(first);
+    group.since = first.since;
+    if (group.leader == config_.self)
+        group.arrived = directory_of(first).arrived(first.open, now);
+    else if (const auto known = arrived_.find(key); known != arrived_.end())
+        group.arrived = known->second;
+    group.here_count = waiting.opens.size();
+    for (const wire::RequestId& id : waiting.opens) {
+        if (group.here.size() == FormingGroup::here_max) break;
+        ++visited_;
+        const Own& own = own_.at(id);
         group.deadline = std::min(group.deadline, own.deadline);
         group.reserved |= own.reserved.has_value();
         group.here.push_back({own.open.rank, own.open.pid, own.since});
         if (!own.trouble.empty()) group.trouble = own.trouble;
     }
-    std::vector<FormingGroup> out;
-    for (auto& [key, group] : groups) out.push_back(std::move(group));
-    std::ranges::sort(out, {}, [](const FormingGroup& g) { return std::tie(g.name, g.key); });
+    return group;
+}
+
+FormingList Rendezvous::forming(Time now, const FormingScope& scope) {
+    FormingList out;
+    const Waiting::Names* const names = names_of(scope);
+    if (names == nullptr) return out;
+    auto at = scope.name.empty() ? names->keys.begin() : names->keys.find(scope.name);
+    const auto end = scope.name.empty() || at == names->keys.end() ? names->keys.end() : std::next(at);
+    const size_t all = scope.name.empty() ? names->count : at == end ? 0 : at->second.size();
+    const uint64_t before = visited();
+    for (; at != end; ++at)
+        for (const wire::GroupKey& key : at->second) {
+            if (out.groups.size() == scope.groups_max || visited() - before >= scope.rows_max) {
+                out.omitted = all - out.groups.size();
+                return out;
+            }
+            out.groups.push_back(forming_group(key, now));
+        }
     return out;
 }
 

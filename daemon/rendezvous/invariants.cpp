@@ -41,7 +41,16 @@ void Directory::check_invariants() const {
             NEXAR_CHECK(!where_.contains(entry.open.id));
         }
     }
-    NEXAR_CHECK(expired_.size() <= config_.expired_max);
+    NEXAR_CHECK(expired_.size() <= config_.expired_max && expired_.size() == expired_order_.size());
+    size_t named = 0, with_mark = 0;
+    for (const auto& [name, namesakes] : names_) {
+        NEXAR_CHECK(namesakes.opens > 0);
+        named += namesakes.opens;
+    }
+    for (const auto& [key, gathering] : gatherings_)
+        for (const auto& [arrival, entry] : gathering.entries) with_mark += entry.open.opener_mark != 0;
+    for (const auto& [key, expired] : expired_) with_mark += expired.open.opener_mark != 0;
+    NEXAR_CHECK(named == with_mark);
 }
 
 void Directory::check_indexes() const {
@@ -74,13 +83,15 @@ void Directory::check_indexes() const {
 }
 
 void Rendezvous::check_indexes() const {
-    size_t due = 0, waiting = 0, opens = 0, reservations_due = 0;
+    size_t due = 0, waiting = 0, opens = 0, reservations_due = 0, shown = 0;
     for (const auto& [request, own] : own_) {
         const Time ends = own.status_until == never ? own.deadline : own.status_until;
         NEXAR_CHECK(own.due_at == (own.reserved ? never : std::min(own.list_at, ends)));
         NEXAR_CHECK((own.due_at != never) == due_.contains(turn_of(own), own.due_at, request));
         NEXAR_CHECK(by_session_.contains({own.session, request}));
         NEXAR_CHECK(own.local != by_mark_.contains({own.open.opener_mark, request}));
+        NEXAR_CHECK(own.withdrawn != waiting_.contains(own.open));
+        shown += !own.withdrawn;
         due += own.due_at != never;
         const auto muster = musters_.find({own.local, own.open.key});
         NEXAR_CHECK(muster != musters_.end());
@@ -100,7 +111,7 @@ void Rendezvous::check_indexes() const {
     }
     NEXAR_CHECK(due == due_.size() && by_session_.size() == own_.size() && waiting == 0);
     NEXAR_CHECK(opens == own_.size());
-    NEXAR_CHECK(reservations_due == reservations_due_.size());
+    NEXAR_CHECK(reservations_due == reservations_due_.size() && shown == waiting_.opens());
 }
 
 void Rendezvous::check_invariants() const {

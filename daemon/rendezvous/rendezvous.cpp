@@ -98,6 +98,7 @@ Result<wire::RequestId> Rendezvous::open(const OpenSpec& spec, Time now) {
     own.deadline = spec.timeout == Duration{0} ? never : now + own.timeout;
     Own& kept = own_[own.open.id] = own;
     by_session_.insert({own.session, own.open.id});
+    waiting_.add(own.open, own.local);
     if (!own.local) by_mark_.insert({own.open.opener_mark, own.open.id});
     ++musters_[{own.local, own.open.key}].opens;
     list(kept, now);
@@ -127,6 +128,7 @@ void Rendezvous::withdraw(const wire::RequestId& request, Time now) {
     leave_second(own, false);
     if (own.reserved) {
         own.withdrawn = true;  // the attempt may still be committed [R12]
+        waiting_.remove(own.open);
         const NodeId& leader = reservations_.at(*own.reserved).leader;
         if (leader != own.listed) send(leader, message, own.payer);
     } else {
@@ -153,6 +155,7 @@ void Rendezvous::fail_open(const wire::RequestId& request, Error error) {
 
 void Rendezvous::forget(Owned own) {
     leave_question(own->second);
+    waiting_.remove(own->second.open);
     if (own->second.due_at != never) due_.remove(turn_of(own->second), own->second.due_at, own->first);
     by_session_.erase({own->second.session, own->first});
     by_mark_.erase({own->second.open.opener_mark, own->first});

@@ -26,6 +26,7 @@
 #include "rendezvous/proof.hpp"
 #include "rendezvous/refusals.hpp"
 #include "rendezvous/texts.hpp"
+#include "rendezvous/waiting.hpp"
 #include "wire/messages.hpp"
 
 namespace nexar::rendezvous {
@@ -154,11 +155,13 @@ class Rendezvous {
     bool awaits(const GroupId& group) const { return reservations_.contains(group); }
 
     // For nexarctl (forming.cpp). inquire() asks the leader which ranks have come to the groups that this
-    // node's opens wait for; is_inquiring(): it has not answered for all of them.
-    void inquire();
+    // node's opens wait for, first to those of the scope's name; inquire_also() asks for these alone, beside
+    // the inquiry in progress. is_inquiring(): it has not answered for all of them.
+    void inquire(const FormingScope& scope = {});
+    void inquire_also(const FormingScope& scope);
     bool is_inquiring() const { return !asked_.empty(); }
-    // The groups that wait for an open of a session that `shows` accepts.
-    std::vector<FormingGroup> forming(Time now, const std::function<bool(SessionId)>& shows) const;
+    // The groups for which an open of the scope waits, with all opens of this node for them [N17].
+    FormingList forming(Time now, const FormingScope& scope = {});
 
   private:
     struct Own {  // an open of this node
@@ -276,6 +279,9 @@ class Rendezvous {
     void answer_status(const NodeId& from, const wire::GroupStatusRequest& request, Time now);
     void on_status(const NodeId& from, const wire::GroupStatus& status, Time now);
     void keep_arrived(const NodeId& from, const wire::GroupStatus& status);
+    const Waiting::Names* names_of(const FormingScope& scope) const;
+    FormingGroup forming_group(const wire::GroupKey& key, Time now);
+    void ask_for(const wire::GroupKey& key);
     void fail_open(const wire::RequestId& request, Error error);
     void check_indexes() const;
     using Owned = std::map<wire::RequestId, Own>::iterator;
@@ -322,6 +328,7 @@ class Rendezvous {
     DueTurns<wire::RequestId> due_;                               // of own_, those that wait for a time
     std::set<std::pair<SessionId, wire::RequestId>> by_session_;  // own_
     std::set<std::pair<uint64_t, wire::RequestId>> by_mark_;      // own_ without local ones, by opener's mark
+    Waiting waiting_;                                             // own_ without withdrawn ones [N17]
     // This node's opens of one key. Those that expire together share one question, and one report: what it
     // has of the others is right for each of them, however many turns it takes to end them [R11].
     struct Muster {

@@ -101,6 +101,10 @@ std::vector<std::string> names_of(const engine::Snapshot& snapshot) {
     return out;
 }
 
+engine::SnapshotScope of(uint32_t uid, const std::string& group = {}, size_t rows = 8192) {
+    return {.tenant = TenantName{"", uid}, .group = group, .rows_max = rows};
+}
+
 void open_both(Cluster& cluster, const std::string& name, uint32_t uid) {
     for (int64_t rank = 0; rank < 2; ++rank) cluster.open(0, name, 2, rank, "", 60s, uid);
 }
@@ -137,10 +141,10 @@ TEST_CASE("what a user is shown has his groups and those that he waits for, and 
     const Time now = cluster.clock.now();
 
     CHECK(names_of(engine.snapshot(now)).size() == 4);
-    CHECK(names_of(engine.snapshot(now, {{"", other}, ""})) ==
+    CHECK(names_of(engine.snapshot(now, of(other))) ==
           std::vector<std::string>{"forming awaited by 2002", "made by 2002"});
-    CHECK(names_of(engine.snapshot(now, {{"label", other}, ""})).empty());
-    CHECK(names_of(engine.snapshot(now, {{"", 2003}, ""})).empty());
+    CHECK(names_of(engine.snapshot(now, {.tenant = TenantName{"label", other}})).empty());
+    CHECK(names_of(engine.snapshot(now, of(2003))).empty());
 }
 
 TEST_CASE("what a user is shown is bounded, and a group that is named is shown", "[U12][C8]") {
@@ -150,14 +154,59 @@ TEST_CASE("what a user is shown is bounded, and a group that is named is shown",
     const engine::Engine& engine = *cluster.hosts[0]->engine;
     const Time now = cluster.clock.now();
 
-    const auto some = engine.snapshot(now, {{"", other}, "", 6});
+    const auto some = engine.snapshot(now, of(other, "", 6));
     CHECK(some.groups.size() == 3);
     CHECK(some.omitted_groups == 5);
     for (int i = 0; i < 8; ++i) {
-        const auto one = engine.snapshot(now, {{"", other}, "group " + std::to_string(i), 6});
+        const auto one = engine.snapshot(now, of(other, "group " + std::to_string(i), 6));
         REQUIRE(one.groups.size() == 1);
         CHECK(one.omitted_groups == 0);
     }
+}
+
+TEST_CASE("a question looks at what it shows, however many groups and opens there are", "[N17][C8]") {
+    constexpr int groups = 500;
+    Cluster cluster(1, one_node());
+    for (int i = 0; i < groups; ++i) {
+        open_both(cluster, "group " + std::to_string(i), greedy);
+        cluster.open(0, "awaited " + std::to_string(i), 2, 0, "", 60s, greedy);
+    }
+    open_both(cluster, "mine", other);
+    cluster.open(0, "awaited", 2, 0, "", 60s, other);
+    cluster.run_for(1s);
+    const engine::Engine& engine = *cluster.hosts[0]->engine;
+    const auto looks = [&](const engine::SnapshotScope& scope, size_t shown, size_t omitted) {
+        const uint64_t before = engine.rows_looked_at();
+        const auto snapshot = engine.snapshot(cluster.clock.now(), scope);
+        CHECK(snapshot.groups.size() == shown);
+        CHECK(snapshot.forming.size() <= 6);
+        CHECK(snapshot.omitted_groups == omitted);
+        return engine.rows_looked_at() - before;
+    };
+
+    CHECK(looks(of(other), 1, 0) < 20);
+    CHECK(looks(of(greedy, "group 7"), 1, 0) < 20);
+    CHECK(looks(of(other, "group 7"), 0, 0) == 0);
+    CHECK(looks(of(greedy, "", 6), 3, groups - 3) < 40);
+    CHECK(looks({.rows_max = 6}, 3, groups + 1 - 3) < 40);
+    CHECK(engine.groups({}) == groups + 1);
+    CHECK(engine.groups(TenantName{"", greedy}) == groups);
+    CHECK(engine.groups(TenantName{"", other}) == 1);
+    CHECK(engine.groups(TenantName{"", 2003}) == 0);
+}
+
+TEST_CASE("collectives in flight are counted as they begin and end", "[N17]") {
+    Cluster cluster(1, one_node());
+    const SimGroup group = cluster.make_group({0, 0});
+    const engine::Engine& engine = *cluster.hosts[0]->engine;
+    const auto barrier = request_of({OpKind::barrier, Dtype::u8, ReduceOp::sum, 0, 0});
+    for (int i = 0; i < 3; ++i) cluster.submit(group, 0, barrier, {}, 0);
+    cluster.run_for(1ms);
+    CHECK(engine.collectives() == 3);
+
+    cluster.submit(group, 1, barrier, {}, 0);
+    cluster.run_for(100ms);
+    CHECK(engine.collectives() == 2);
 }
 
 TEST_CASE("one user whose requests never end has a share of them, and leaves room for the others",

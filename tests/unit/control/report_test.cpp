@@ -32,6 +32,8 @@ engine::Snapshot snapshot() {
     g.name = "digits";
     g.epoch = GroupEpoch(2);
     g.ranks = {rank(0, 1, 100, 43), rank(1, 2, 200, 42), rank(2, 1, 101, 43)};
+    g.size = 3;
+    g.next_op = 43;
     g.nodes = 2;
     g.ops_in_flight = 1;
     g.messages_waiting = 3;
@@ -46,6 +48,8 @@ engine::Snapshot snapshot() {
     op.plan = "ring, bulk";
     op.arrived = {g.ranks[0], g.ranks[2]};
     op.missing = {g.ranks[1]};
+    op.arrived_count = 2;
+    op.missing_count = 1;
     s.ops.push_back(op);
     s.messages.push_back({g.id, "recv by rank 0 from any rank, tag 7", 2s});
     return s;
@@ -139,7 +143,7 @@ TEST_CASE("a group that does not form has hints: another secret, another size, n
     auto opening = forming("x", 3);
     const auto hints = [&] {
         s.forming.insert(s.forming.begin(), opening);
-        return report::hints_of(opening, s);
+        return report::Hints(s).of(opening);
     };
     const auto only = [](const std::vector<std::string>& hints, const std::string& words) {
         return hints.size() == 1 && hints[0].find(words) != std::string::npos;
@@ -238,6 +242,7 @@ TEST_CASE("long lists are cut, and say so") {
 
     s = snapshot();
     s.ops[0].missing.assign(500, group.ranks[1]);
+    s.ops[0].missing_count = 500;
     const json op = json::parse(*report::ops(s, hosts))["ops"][0];
     REQUIRE(op["missing"].size() == report::missing_shown_max);
     REQUIRE(op["missing_count"] == 500);
@@ -298,10 +303,10 @@ TEST_CASE("status: what each user has, and his share", "[N1][N11]") {
     const auto charge = other->charge(Resource::groups);
     report::Status s;
     REQUIRE(json::parse(report::status(s))["users"].empty());
-    s.tenants = &tenants;
     const uint64_t share = limits.log_lines_per_second();
     for (uint64_t i = 0; i < share + 5; ++i) one->lines.allows(Time{});
     tenants.of("idle", 1000);
+    s.use = report::use_of(tenants);
     const json answer = json::parse(report::status(s));
     REQUIRE(answer["users"].size() == 2);
     REQUIRE(answer["users"][0]["label"] == "");
@@ -420,7 +425,7 @@ TEST_CASE("what a user learns of the node has no address, no other user and no t
     peer.why = "no answer from 192.0.2.7:7654";
     s.peers = {peer};
     s.sessions = {{100, 4096, 2}, {101, 1, 0}};
-    s.tenants = &tenants;
+    s.use = report::use_of(tenants, s.tenant);
     const std::string text = report::own_status(s);
     const json answer = json::parse(text);
 

@@ -10,8 +10,6 @@ using namespace nexar::rendezvous;
 
 namespace {
 
-constexpr auto all_sessions = [](SessionId) { return true; };
-
 const FormingGroup& of(const std::vector<FormingGroup>& groups, const wire::GroupKey& key) {
     const auto found = std::ranges::find(groups, key, &FormingGroup::key);
     REQUIRE(found != groups.end());
@@ -44,14 +42,14 @@ TEST_CASE("a node learns from the leader who came to a group and who is missing"
 
     const auto key = key_of("train");
     for (const unsigned node : {1u, 2u}) {
-        REQUIRE_FALSE(of(cluster[node].forming(cluster.now(), all_sessions), key).arrived);
+        REQUIRE_FALSE(of(cluster[node].forming(cluster.now()).groups, key).arrived);
         cluster[node].inquire();
         REQUIRE(cluster[node].is_inquiring());
         cluster.open(node, "unrelated", 2, -1, ms(60000));  // it delivers what the node sends
         cluster.run(ms(200));
         REQUIRE_FALSE(cluster[node].is_inquiring());
 
-        const auto groups = cluster[node].forming(cluster.now(), all_sessions);
+        const auto groups = cluster[node].forming(cluster.now()).groups;
         const FormingGroup& group = of(groups, key);
         REQUIRE((group.name == "train" && group.size == 3 && !group.local && !group.reserved));
         REQUIRE(group.leader == node_id(0));
@@ -61,7 +59,7 @@ TEST_CASE("a node learns from the leader who came to a group and who is missing"
         REQUIRE((group.arrived->missing == std::vector<uint32_t>{1} && group.arrived->missing_count == 1));
         REQUIRE(group.arrived->others == 1);
     }
-    REQUIRE(of(cluster[1].forming(cluster.now(), all_sessions), key).since == Time{} + ms(0));
+    REQUIRE(of(cluster[1].forming(cluster.now()).groups, key).since == Time{} + ms(0));
 }
 
 TEST_CASE("the leader itself asks nobody", "[rendezvous][U8]") {
@@ -70,7 +68,9 @@ TEST_CASE("the leader itself asks nobody", "[rendezvous][U8]") {
     cluster.open(0, "here", 2, 1, ms(5000), /*local=*/true);
     cluster[0].inquire();
     REQUIRE_FALSE(cluster[0].is_inquiring());
-    for (const FormingGroup& group : cluster[0].forming(cluster.now(), all_sessions)) {
+    const FormingList list = cluster[0].forming(cluster.now());
+    REQUIRE(list.groups.size() == 2);
+    for (const FormingGroup& group : list.groups) {
         REQUIRE(group.arrived);
         REQUIRE(group.arrived->missing == std::vector<uint32_t>{0});
     }

@@ -1,4 +1,5 @@
 // What many waiting opens cost: an input looks at what it is about, and a moment at what is due then.
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <string>
 #include <vector>
@@ -198,6 +199,84 @@ TEST_CASE("opens of one key that expire together ask the leader once, and again 
     CHECK(failed == 49);
     CHECK(machine.pending() == 0);
     machine.check_invariants();
+}
+
+namespace {
+
+OpenSpec open_of(uint64_t mark, const std::string& name, const std::string& secret, uint32_t size = 2) {
+    OpenSpec spec;
+    spec.session = SessionId{mark};
+    spec.key = key_of(secret + " " + name);
+    spec.name = name;
+    spec.size = size;
+    spec.timeout = ms(60'000);
+    spec.opener_mark = mark;
+    return spec;
+}
+
+}  // namespace
+
+// The opens of user 1 are groups without end, names with very many keys, or one group with very many ranks.
+TEST_CASE("what a question shows is what it looks at, however many opens there are", "[rendezvous][N17]") {
+    for (const NodeId& leader : {node_id(0), node_id(3)}) {
+        Rendezvous machine(config_of(node_id(3)));
+        if (leader != node_id(3)) machine.on_peer_up(leader, {}, Time{});
+        const auto open = [&](const OpenSpec& spec) { REQUIRE(machine.open(spec, Time(ms(1)))); };
+        for (size_t i = 0; i < waiting; ++i) {
+            open(open_of(1, "a " + std::to_string(i), "x"));
+            open(open_of(1, "same", std::to_string(i)));
+            open(open_of(1, "big", "x", waiting + 1));
+        }
+        open(open_of(2, "same", "mine"));
+        machine.check_invariants();
+        const auto looks = [&](const FormingScope& scope, size_t shown, size_t omitted) {
+            const uint64_t before = machine.visited();
+            const FormingList list = machine.forming(Time(ms(2)), scope);
+            CHECK(list.groups.size() == shown);
+            CHECK(list.omitted == omitted);
+            return machine.visited() - before;
+        };
+
+        CHECK(looks({2, ""}, 1, 0) < 10);
+        CHECK(looks({2, "same"}, 1, 0) < 10);
+        CHECK(looks({2, "big"}, 0, 0) == 0);
+        CHECK(looks({1, "", 100}, 100, 2 * waiting + 1 - 100) < 1000);
+        CHECK(looks({1, "same", 100}, 100, waiting - 100) < 1000);
+        CHECK(looks({1, "big", 100}, 1, 0) < 4000);
+        const uint64_t before = machine.visited();
+        machine.inquire({2, "same"});
+        CHECK(machine.visited() - before < 200);
+    }
+}
+
+TEST_CASE("each user's groups are asked about, however many another one has", "[rendezvous][N17]") {
+    Crowd crowd(node_id(0));
+    REQUIRE(crowd.machine.open(open_of(2, "z", "mine"), Time(ms(1))));
+    crowd.drain();
+
+    const auto asks = [&] {
+        const auto key = key_of("mine z");
+        return std::ranges::any_of(crowd.drain(), [&](const Action& action) {
+            const auto* send = std::get_if<Send>(&action);
+            const auto* request =
+                send == nullptr ? nullptr : std::get_if<wire::GroupStatusRequest>(&send->message);
+            return request != nullptr && request->key == key;
+        });
+    };
+    SECTION("with the others") {
+        crowd.machine.inquire();
+        CHECK(asks());
+    }
+    SECTION("and beside an inquiry in progress, by name") {
+        crowd.machine.inquire();
+        crowd.drain();
+        REQUIRE(crowd.machine.open(open_of(3, "later", "x"), Time(ms(1))));
+        crowd.drain();
+        crowd.machine.inquire_also({3, "later"});
+        CHECK(crowd.machine.poll_action());
+        crowd.machine.inquire_also({2, "z"});  // that one has been asked about
+        CHECK_FALSE(asks());
+    }
 }
 
 }  // namespace nexar::rendezvous
