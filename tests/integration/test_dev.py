@@ -129,7 +129,7 @@ def test_daemons_end_with_a_launcher_that_is_killed(cluster):
 def test_a_signal_while_the_daemons_start_leaves_nothing(cluster):
     with Place() as place:
         slow = place.folder / "slow"
-        slow.write_text("#!/bin/sh\necho started >&2\nexec sleep 1000 " + str(place.folder) + "\n")
+        slow.write_text(f"#!/bin/sh\nexec {sys.executable} -c 'import time; time.sleep(1000)' {place.folder}\n")
         slow.chmod(0o755)
         process = place.start("--nodes", "2", nexard=str(slow))
         eventually(lambda: place.processes() != [], "the first daemon starts")

@@ -65,7 +65,10 @@ class Stopped {
         REQUIRE(::ptrace(PTRACE_INTERRUPT, thread, 0, 0) == 0);
         REQUIRE(::waitpid(thread, nullptr, __WALL) == thread);
     }
-    ~Stopped() { ::ptrace(PTRACE_DETACH, thread_, 0, 0); }
+    // Its process may have ended already, and is not seen to end before its threads are.
+    ~Stopped() {
+        if (::ptrace(PTRACE_DETACH, thread_, 0, 0) != 0) ::waitpid(thread_, nullptr, __WALL);
+    }
     Stopped(const Stopped&) = delete;
     Stopped& operator=(const Stopped&) = delete;
 
