@@ -37,16 +37,26 @@ namespace {
 
 constexpr std::chrono::seconds start_time{30}, end_time{5};
 constexpr int look_ms = 20;
-constexpr int networks_tried_max = 5;  // somebody else may use one
-constexpr int node_port = 7654;
+constexpr int networks_tried_max = 5;                // somebody else may use one
+constexpr int port_min = 10'000, port_max = 30'000;  // below those that the kernel gives to connections
 constexpr size_t log_bytes_shown = 2000;
 
-// A network of the loopback device, "127.a.b.".
-std::string random_network() {
-    std::random_device random;
-    std::uniform_int_distribution<int> middle(1, 254), low(0, 255);
-    return "127." + std::to_string(middle(random)) + "." + std::to_string(low(random)) + ".";
-}
+// A network of the loopback device, and a port: a daemon of the host may have 7654 on all addresses.
+struct Network {
+    Network() {
+        std::random_device random;
+        std::uniform_int_distribution<int> middle(1, 254), low(0, 255), ports(port_min, port_max);
+        prefix_ = "127." + std::to_string(middle(random)) + "." + std::to_string(low(random)) + ".";
+        port_ = ports(random);
+    }
+    std::string address(size_t node) const {
+        return prefix_ + std::to_string(node + 1) + ":" + std::to_string(port_);
+    }
+
+  private:
+    std::string prefix_;
+    int port_ = 0;
+};
 
 bool has_ended(pid_t daemon) {
     siginfo_t info{};
@@ -113,10 +123,10 @@ Result<void> PrivateCluster::form(uint32_t nodes, const std::string& nexard, con
         return until(withdrawn, "node " + std::to_string(node) + " did not answer",
                      [&] { return answers(node); });
     };
-    std::string network;
+    Network network;
     for (int tried = 1; daemons_.empty(); ++tried) {
-        network = random_network();
-        NEXAR_TRY_VOID(start_node(nexard, network, "NEXAR_INIT_CLUSTER=1"));
+        network = Network();
+        NEXAR_TRY_VOID(start_node(nexard, network.address(0), "NEXAR_INIT_CLUSTER=1"));
         const auto answered = answers_in_time(0);
         if (answered) break;
         if (tried == networks_tried_max || !has_ended(daemons_[0])) return answered;
@@ -125,12 +135,12 @@ Result<void> PrivateCluster::form(uint32_t nodes, const std::string& nexard, con
     if (nodes == 1) return {};
     NEXAR_TRY(const std::string token, make_token(nodes - 1));
     for (uint32_t node = 1; node < nodes; ++node)
-        NEXAR_TRY_VOID(start_node(nexard, network, "NEXAR_CLUSTER_TOKEN=" + token));
+        NEXAR_TRY_VOID(start_node(nexard, network.address(node), "NEXAR_CLUSTER_TOKEN=" + token));
     for (uint32_t node = 1; node < nodes; ++node) NEXAR_TRY_VOID(answers_in_time(node));
     return until(withdrawn, "the nodes did not connect", [&] { return all_connected(); });
 }
 
-Result<void> PrivateCluster::start_node(const std::string& nexard, const std::string& network,
+Result<void> PrivateCluster::start_node(const std::string& nexard, const std::string& address,
                                         const std::string& setting) {
     const size_t node = daemons_.size();
     const auto io_error = [](const std::string& what) {
@@ -140,17 +150,10 @@ Result<void> PrivateCluster::start_node(const std::string& nexard, const std::st
     std::filesystem::create_directory(folder_ + "/node" + std::to_string(node), error);
     const int log = ::open(file(node, "log").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (log < 0) return io_error("cannot write " + file(node, "log"));
-    std::vector<std::string> command{nexard,
-                                     "--config",
-                                     "/dev/null",
-                                     "--socket",
-                                     file(node, "socket"),
-                                     "--admin-socket",
-                                     file(node, "admin"),
-                                     "--state-dir",
-                                     file(node, "state"),
-                                     "--listen",
-                                     network + std::to_string(node + 1) + ":" + std::to_string(node_port)};
+    std::vector<std::string> command{
+        nexard,           "--config",          "/dev/null",   "--socket",          file(node, "socket"),
+        "--admin-socket", file(node, "admin"), "--state-dir", file(node, "state"), "--listen",
+        address};
     std::vector<std::string> environment = environment_with(setting);
     const auto arguments = pointers(command);
     const auto variables = pointers(environment);

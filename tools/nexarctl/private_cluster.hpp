@@ -37,7 +37,7 @@ class PrivateCluster {
     std::string file(size_t node, const char* name) const;
     std::string end_of_log(size_t node) const;
     nexar::Result<void> form(uint32_t nodes, const std::string& nexard, const Withdrawn& withdrawn);
-    nexar::Result<void> start_node(const std::string& nexard, const std::string& network,
+    nexar::Result<void> start_node(const std::string& nexard, const std::string& address,
                                    const std::string& setting);
     nexar::Result<std::string> make_token(uint32_t uses) const;
     // Looks again and again, until `look` says yes or has an error.

@@ -35,7 +35,7 @@ import nexar
 
 START_SECONDS = 30
 END_SECONDS = 5  # for a process that has returned its value
-_PORT = 7654
+_PORTS = range(10_000, 30_000)  # a daemon of the host may have 7654 on all addresses; the kernel gives others to connections
 _ATTEMPTS = 5  # at addresses that nobody else uses
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -61,7 +61,7 @@ def _end_with_parent() -> None:
 
 
 class Node:
-    """A daemon. address: of the loopback device; socket, admin_socket, log_file: paths."""
+    """A daemon. address: of the loopback device, with its port; socket, admin_socket, log_file: paths."""
 
     def __init__(self, number: int, folder: pathlib.Path, address: str) -> None:
         self.number, self.address, self.folder = number, address, folder / f"node{number}"
@@ -73,7 +73,7 @@ class Node:
         """settings: NEXAR_... variables of the daemon."""
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("NEXAR_")}
         command = [program, "--config", "/dev/null", "--socket", self.socket, "--admin-socket", self.admin_socket,
-                   "--state-dir", str(self.folder / "state"), "--listen", f"{self.address}:{_PORT}"]
+                   "--state-dir", str(self.folder / "state"), "--listen", f"{self.address}"]
         with open(self.log_file, "ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
                                              env={**inherited, **settings}, preexec_fn=_end_with_parent)
@@ -244,7 +244,8 @@ def cluster(nodes: int = 1, ranks: int = 1, *, nexard: str | None = None, **sett
     for attempt in range(_ATTEMPTS):
         folder = pathlib.Path(tempfile.mkdtemp(prefix="nexar-"))
         network = f"127.{random.SystemRandom().randrange(1, 255)}.{random.SystemRandom().randrange(256)}"
-        members = [Node(number, folder, f"{network}.{number + 1}") for number in range(nodes)]
+        port = random.SystemRandom().choice(_PORTS)
+        members = [Node(number, folder, f"{network}.{number + 1}:{port}") for number in range(nodes)]
         try:
             try:
                 _form(members, program, settings)
