@@ -1,5 +1,6 @@
 #include "control/server.hpp"
 
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -13,8 +14,7 @@
 namespace nexar::control {
 
 namespace {
-constexpr size_t unclosed_max = 4096;
-constexpr size_t closing_threads_max = unclosed_max;  // each that is stuck has a descriptor
+constexpr size_t closing_threads_max = 4096;  // each that is stuck has a descriptor
 constexpr uint64_t no_users_lane = uint64_t{1} << 40;
 constexpr Duration listener_pause = std::chrono::seconds(1);
 constexpr Duration let_in_pause = std::chrono::milliseconds(500);
@@ -81,6 +81,18 @@ Result<std::unique_ptr<Server>> Server::open(const ServerConfig& config, loop::L
         new Server(config, loop, facade, log, socket, std::move(closer), std::move(*calls)));
 }
 
+namespace {
+
+// Fewer with few descriptors: most are for sessions.
+size_t unclosed_max() {
+    constexpr size_t part = 8;
+    rlimit files{};
+    if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return closing_threads_max;
+    return std::min<rlim_t>(closing_threads_max, files.rlim_cur / part);
+}
+
+}  // namespace
+
 Server::Server(const ServerConfig& config, loop::Loop& loop, Facade& facade, Log& log, AdminSocket socket,
                loop::ReleaserRef closer, std::unique_ptr<Calls> calls)
     : config_(config),
@@ -90,6 +102,7 @@ Server::Server(const ServerConfig& config, loop::Loop& loop, Facade& facade, Log
       socket_(socket),
       closer_(std::move(closer)),
       calls_(std::move(calls)),
+      unclosed_max_(unclosed_max()),
       shut_out_(config.path, config.mode),
       pace_(config.request_interval, config.requests_at_once_max) {
     listener_ = loop.watch(socket_.fd, true, false, [this](loop::Loop::Ready) { accept_some(); });
@@ -107,7 +120,7 @@ Server::~Server() {
 
 void Server::accept_some() {
     for (int i = 0; i < config_.accepts_per_turn_max; ++i) {
-        if (closer_->descriptors() + calls_->to_hang_up() > unclosed_max)
+        if (closer_->descriptors() + calls_->to_hang_up() > unclosed_max_)
             return pause_listening("too many descriptors are not closed yet");
         const int fd = ::accept4(socket_.fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd >= 0) {
@@ -135,13 +148,16 @@ void Server::admit(loop::Fd fd) {
         std::make_shared<Socket>(std::move(fd), connection->id, caller ? caller->uid : UINT32_MAX);
     if (!caller) return;
     connection->caller = *caller;
-    if (calls_->unclosed(caller->uid) > config_.unclosed_of_user_max) return shut_out(caller->uid);
     if (config_.status_label) {
         connection->caller.may_change = false;
         connection->caller.status_label = config_.status_label;
     }
-    if (const std::string why = why_refused(caller->uid); !why.empty())
-        return calls_->answer(connection->socket, fail(Errc::table_full, why));
+    const bool too_many = calls_->unclosed(caller->uid) > config_.unclosed_of_user_max;
+    if (too_many) shut_out(caller->uid);
+    const std::string why =
+        too_many ? "too many connections of user " + std::to_string(caller->uid) + " are not closed yet"
+                 : why_refused(caller->uid);
+    if (!why.empty()) return calls_->answer(connection->socket, fail(Errc::table_full, why));
     connection->deadline = loop::Loop::now() + config_.request_deadline;
     connection->watch =
         loop_->watch(connection->socket->fd.get(), true, false,
@@ -161,7 +177,7 @@ std::string Server::why_refused(uint32_t uid) const {
     return "";
 }
 
-// Those of him that wait to be accepted still come, and are closed at once.
+// Those of him that wait to be accepted still come, and are refused.
 void Server::shut_out(uint32_t uid) {
     if (shut_out_.users().contains(uid)) return;
     const auto done = shut_out_.add(uid);

@@ -30,7 +30,7 @@ struct ServerConfig {
     std::optional<std::string> status_label;
     size_t connections_max = 64;
     size_t connections_per_user_max = 64;  // of one uid
-    size_t unclosed_of_user_max = 256;     // connections that are not closed yet; he is shut out then
+    size_t unclosed_of_user_max = 64;      // connections that are not closed yet; he is shut out then
     bool closings_wait = false;            // for tests
     size_t request_bytes_max = 64 * 1024;
     size_t answer_bytes_max = 8 << 20;
@@ -91,6 +91,7 @@ class Server {
     std::unique_ptr<Calls> calls_;
     std::unique_ptr<loop::Loop::Watch> listener_;  // on socket_
     std::unique_ptr<loop::Loop::Watch> ended_;     // calls
+    const size_t unclosed_max_;                    // of all users
     loop::ShutOut shut_out_;
     Time let_in_at_ = never;     // to look who may come again
     Time listen_again_ = never;  // accept() failed: the listener is not watched until then; never: it is

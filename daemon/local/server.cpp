@@ -64,6 +64,7 @@ void Server::limit_unclosed() {
     const size_t most = std::min<rlim_t>(files.rlim_cur, SIZE_MAX) / part;
     config_.unclosed_max = std::min(config_.unclosed_max, most);
     config_.unclosed_of_user_max = std::min(config_.unclosed_of_user_max, most / users);
+    config_.waiting_of_user_max = std::min(config_.waiting_of_user_max, most / users);
 }
 
 Result<void> Server::start() {
@@ -87,7 +88,7 @@ Result<void> Server::start() {
     else
         log_->warn("memory_unwatched", {field("reason", witnesses.error().text)});  // [S19]
     descriptors_->watch(mapper_->ready_fd(), mapped_key);
-    NEXAR_TRY(courier_, Courier::open(closer_, config_.unclosed_max));
+    NEXAR_TRY(courier_, Courier::open(closer_, pause_at()));
     descriptors_->watch(courier_->ready_fd(), delivered_key);
     for (const ServerConfig::Socket& socket : config_.sockets) {
         NEXAR_TRY(Fd listener, listen_on(socket.path, socket.access));
@@ -198,8 +199,7 @@ void Server::unwatch(const Session& session) {
 
 void Server::accept_all(Time now, size_t listener) {
     for (size_t i = 0; i < accepts_per_turn_max && !stopped_; ++i) {
-        if (unclosed() > config_.unclosed_max)
-            return pause_accepting(now, "too many descriptors are not closed yet");
+        if (unclosed() > pause_at()) return pause_accepting(now, "too many descriptors are not closed yet");
         Fd connection(::accept4(listeners_[listener].get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
         if (!connection) {
             const int why = errno;
@@ -222,7 +222,7 @@ void Server::add(Time now, Newcomer one) {
     refuse(now, std::move(one),
            {.code = Errc::table_full,
             .text = std::to_string(most) + " connections of this user wait for their handshake"});
-    if (newcomers_.is_at_pace(*user, now)) shut_out(now, listener, *user);
+    if (newcomers_.is_at_pace(*user, now)) shut_out(listener, *user);
 }
 
 size_t Server::waiting_max(const Tenant& user) const {
@@ -254,7 +254,7 @@ void Server::refuse(Time now, Newcomer one, const Error& why) {
     log_->warn(&user, now, "session_refused",
                {field("fd", one.connection->fd.get()), field("reason", why.text)});
     refuse(std::move(one.connection), why);
-    if (unclosed_of(user.number) > unclosed_of_user_max()) shut_out(now, one.listener, user);
+    if (unclosed_of(user.number) > unclosed_of_user_max()) shut_out(one.listener, user);
 }
 
 void Server::refuse_newcomers(const Error& why) {
@@ -262,25 +262,24 @@ void Server::refuse_newcomers(const Error& why) {
 }
 
 // Those of him that wait to be accepted still come.
-void Server::shut_out(Time now, size_t listener, Tenant& user) {
+void Server::shut_out(size_t listener, const Tenant& user) {
     loop::ShutOut& there = shut_out_[listener];
     if (there.users().contains(user.name.uid)) return;
     const auto done = there.add(user.name.uid);
-    log_->warn(&user, now, "user_shut_out",
+    log_->warn("user_shut_out",  // not one of the user's lines, which may be used up [N11]
                {field("tenant", user.name.text()), field("unclosed_connections", unclosed_of(user.number)),
                 field("handshakes_waiting", newcomers_.waiting(user)),
                 field("reason", done ? "" : done.error().text)});
 }
 
-void Server::let_in(Time now) {
+void Server::let_in() {
     for (size_t i = 0; i < shut_out_.size(); ++i)
         for (const uint32_t uid : std::set(shut_out_[i].users())) {
             const TenantRef user = tenants_->of(config_.sockets[i].label, uid);
             if (unclosed_of(user->number) > unclosed_of_user_max() / 2 ||
                 newcomers_.waiting(*user) > waiting_max(*user) / 2)
                 continue;
-            if (shut_out_[i].remove(uid))
-                log_->info(user.get(), now, "user_let_in", {field("tenant", user->name.text())});
+            if (shut_out_[i].remove(uid)) log_->info("user_let_in", {field("tenant", user->name.text())});
         }
 }
 
@@ -294,7 +293,7 @@ void Server::pause_accepting(Time now, const std::string& why) {
 void Server::accept_again(Time now) {
     if (stopped_ || now < accept_again_at_) return;
     accept_again_at_ = now + accept_pause;
-    if (unclosed() > config_.unclosed_max) return;
+    if (unclosed() > pause_at()) return;
     accept_again_at_ = never;
     for (size_t i = 0; i < listeners_.size(); ++i) descriptors_->watch(listeners_[i].get(), listener_bit | i);
 }
@@ -462,7 +461,7 @@ void Server::tick(Time now) {
     shm::fence();  // [S15]: either the daemon reads `given_up`, or the client reads the new tick
     end_all_given_up(now);
     mapper_->look();
-    let_in(now);
+    let_in();
 }
 
 void Server::on_time(Time now) {

@@ -37,8 +37,9 @@ struct ServerConfig {
     NodeId node;
     Duration handshake_timeout{10'000'000'000};  // of a client that has yet to be scheduled, too
     SessionLimits session;
-    // Connections that are not closed yet [S16]: of one user, who is shut out then, sooner where half of all
-    // is taken; and, with descriptors, of all, when nobody's is accepted. Fewer with few descriptors.
+    // Connections that are not closed yet [S16]: of one user, who is shut out then, sooner where the half of
+    // `unclosed_max` is taken; and, with descriptors, of all: with twice as many nobody's is accepted. Fewer
+    // with few descriptors.
     size_t unclosed_of_user_max = 4096, unclosed_max = 32768;
     // Handshakes that a user may begin [N15]: one in each interval, some at once after a pause. He is shut
     // out when more than `waiting` wait.
@@ -138,10 +139,11 @@ class Server final : public engine::Clients {
     void refuse_newcomers(const Error& why);
     void limit_unclosed();
     size_t unclosed_of_user_max() const;
+    size_t pause_at() const { return 2 * config_.unclosed_max; }
     size_t unclosed() const;                    // descriptors, and connections that wait
     size_t unclosed_of(uint64_t tenant) const;  // connections
-    void shut_out(Time now, size_t listener, Tenant& user);
-    void let_in(Time now);
+    void shut_out(size_t listener, const Tenant& user);
+    void let_in();
     void pause_accepting(Time now, const std::string& why);
     void accept_again(Time now);
     bool refuse_without_descriptors(size_t listener);

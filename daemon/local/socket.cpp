@@ -101,8 +101,9 @@ Result<void> give(const std::string& path, const SocketAccess& access) {
 
 }  // namespace
 
-// Connections that wait to be accepted [N3]; the kernel allows net.core.somaxconn of them, 4096 by default.
-constexpr int backlog = 4096;
+// Connections that wait to be accepted [N3]: those of a user who is shut out still come [S16], so they are
+// few; who finds them full tries again.
+constexpr int backlog = 256;
 
 Result<Fd> listen_on(const std::string& path, const SocketAccess& access) {
     sockaddr_un address{};

@@ -61,12 +61,15 @@ Reply connect_error(const std::string& socket) {
         return reply;
     }
     if (errno == EACCES || errno == EPERM)
-        return {exit_failed,
-                "you may not use " + socket +
-                    ": run nexarctl with sudo, or be a member of the group that socket_group in nexar.toml "
-                    "names (ls -l " +
-                    socket + " shows it)",
-                "PERMISSION", true};
+        return {
+            exit_failed,
+            "you may not use " + socket +
+                ": run nexarctl with sudo, or be a member of the group that socket_group in nexar.toml "
+                "names (ls -l " +
+                socket +
+                " shows it; \"user_shut_out\" in the daemon's log: more of this user's connections than it "
+                "can close)",
+            "PERMISSION", true};
     if (errno == EPROTOTYPE)
         return {exit_failed,
                 socket +
