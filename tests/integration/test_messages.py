@@ -54,7 +54,7 @@ def probes(me):
     other = (me.rank + 1) % me.size
     if me.rank == 0:
         equal(me.fails(group.probe, timeout=0).name, "TIMED_OUT", "a probe where there is nothing")
-        equal(me.fails(group.mprobe, timeout=0.05).name, "TIMED_OUT", "an mprobe that waits in vain")
+        equal(me.fails(group.mprobe, timeout=0.05).name, "TIMED_OUT", "an mprobe that finds nothing")
     group.barrier()
     for turn, tag in enumerate(EDGES):
         for count in (0, 1, 30000):

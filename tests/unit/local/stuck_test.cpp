@@ -248,7 +248,7 @@ TEST_CASE(
     CHECK(daemon.eventually([&] { return answers(daemon); }));
 }
 
-TEST_CASE("[S16] while nobody can be accepted the loop does not turn in vain", "[local]") {
+TEST_CASE("[S16] while nobody can be accepted the loop sleeps", "[local]") {
     StillServer daemon;
     const Fd client = dial(daemon.path);
     REQUIRE(say(client, hello()));

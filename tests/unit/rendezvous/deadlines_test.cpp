@@ -204,7 +204,7 @@ TEST_CASE("an open that expires soon after others of its key needs no other repo
     node.machine.check_invariants();
 }
 
-TEST_CASE("opens that wait in vain for a report end in turns as well", "[rendezvous][N16]") {
+TEST_CASE("opens that get no report end in turns as well", "[rendezvous][N16]") {
     Node node(false);
     for (uint32_t rank = 0; rank < 500; ++rank) node.open(greedy, "train", 1000, rank);
     const auto one = node.open(neighbour, "mine");
