@@ -244,7 +244,19 @@ Result<void> Connection::handshake(const ConnectOptions& options, Time until) {
     return receive(NEXAR_MSG_READY, &ready, sizeof ready, nullptr, 0, until);
 }
 
+// [S7]: the daemon reads the socket when these have changed, and leaves doorbells unread for a while.
 bool Connection::send(Bytes packet, int descriptor) const {
+    if (control_.empty()) return send_packet(packet, descriptor);
+    nexar_shm_header& header = control().header();
+    __atomic_fetch_add(&header.messages_begun, 1, __ATOMIC_SEQ_CST);
+    const bool sent = send_packet(packet, descriptor);
+    const int why = errno;
+    __atomic_fetch_add(&header.messages_sent, 1, __ATOMIC_SEQ_CST);
+    errno = why;
+    return sent;
+}
+
+bool Connection::send_packet(Bytes packet, int descriptor) const {
     iovec part{const_cast<std::byte*>(packet.data()), packet.size()};
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
     msghdr header{};
@@ -265,9 +277,14 @@ bool Connection::send(Bytes packet, int descriptor) const {
     return sent == static_cast<ssize_t>(packet.size());
 }
 
-void Connection::send_head(uint32_t type) const {
-    const nexar_msg_head head{NEXAR_LOCAL_MAGIC, type};
-    send(bytes_of(head));
+void Connection::send_goodbye() const {
+    const nexar_msg_head goodbye{NEXAR_LOCAL_MAGIC, NEXAR_MSG_GOODBYE};
+    send(bytes_of(goodbye));
+}
+
+void Connection::ring() const {
+    const nexar_msg_head doorbell{NEXAR_LOCAL_MAGIC, NEXAR_MSG_BELL};
+    send_packet(bytes_of(doorbell), -1);
 }
 
 void Connection::shut_down() const {

@@ -39,7 +39,8 @@ class Connection {
     // Sends one packet with at most one descriptor; never blocks. False: the socket is full or closed
     // (errno).
     bool send(Bytes packet, int descriptor = -1) const;
-    void send_head(uint32_t type) const;
+    void send_goodbye() const;
+    void ring() const;  // the doorbell: what the socket does not take need not be sent
     // Asks the daemon for a memfd of so many bytes, of which this session has one at a time: until ATTACH or
     // REGION_ADD has used it. -1: the daemon refuses, and gives its reason in the answer to that. `wait`: is
     // called with a descriptor until that is readable, or it fails.
@@ -55,6 +56,7 @@ class Connection {
     std::string refusal_text() const;
 
   private:
+    bool send_packet(Bytes packet, int descriptor) const;
     Result<void> dial(const ConnectOptions& options, Time until);
     Result<void> handshake(const ConnectOptions& options, Time until);
     Result<void> make_control(uint32_t slots, Time until);

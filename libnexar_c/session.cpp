@@ -100,7 +100,7 @@ void Session::send_goodbye() {
     // The message does not fit when doorbells fill the socket; the daemon reads this word at the session's
     // end.
     shm::store_release(control_.header().goodbye, 1u);
-    connection_->send_head(NEXAR_MSG_GOODBYE);
+    connection_->send_goodbye();
     // A forked child may hold the socket open; shutdown() ends the connection all the same.
     connection_->shut_down();
     connection_->drop_unread();
@@ -257,9 +257,12 @@ uint32_t Session::pending_word(const Slot& slot) const {
 // [S7]: the client's side.
 void Session::ring_doorbell() {
     shm::fence();
-    if (shm::load_relaxed(connection_->daemon().sleeping) == 0) return;
+    if (shm::load_acquire(connection_->daemon().sleeping) == 0) return;
+    const uint64_t sleep = shm::load_relaxed(connection_->daemon().sleep);
+    if (rung_for_.load(std::memory_order_relaxed) == sleep) return;
     doorbells_.fetch_add(1, std::memory_order_relaxed);
-    connection_->send_head(NEXAR_MSG_BELL);
+    connection_->ring();
+    rung_for_.store(sleep, std::memory_order_relaxed);  // not before: another thread's entry may rely on it
 }
 
 void Session::cancel(const Slot& slot) {

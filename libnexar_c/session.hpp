@@ -285,6 +285,7 @@ class Session {
     TickWatch tick_watch_;
     // For nexar_session_stats_get.
     std::atomic<uint64_t> operations_{0}, bytes_copied_{0}, doorbells_{0};
+    std::atomic<uint64_t> rung_for_{0};  // the daemon's sleep
     std::atomic<uint64_t> waits_ready_{0}, waits_spun_{0}, waits_yielded_{0}, waits_slept_{0};
 };
 

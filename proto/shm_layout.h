@@ -256,7 +256,11 @@ typedef struct nexar_shm_header {
     uint64_t waits_slept;
     uint32_t goodbye;  /* client: 1: its end is orderly; for a socket too full for GOODBYE */
     uint32_t given_up; /* client: 1: it believes that the daemon stands still, and goes on without it [S15] */
-    uint8_t reserved4[32];
+    /* client: packets other than doorbells that it has begun to send, and has sent, both plus 1; 0: it does
+     * not count, and whatever comes is read at once [S7] */
+    uint32_t messages_begun;
+    uint32_t messages_sent;
+    uint8_t reserved4[24];
 
     uint32_t closed_code; /* daemon: why it ended this session, as nexar_status; 0: it did not */
     uint8_t reserved5[60];
@@ -284,9 +288,11 @@ typedef struct nexar_shm_daemon_page {
                          a session */
     uint8_t reserved1[56];
     uint32_t sleeping; /* 1: the loop sleeps or is about to: ring the doorbell [S7] */
-    uint8_t reserved2[60];
+    uint32_t reserved2;
+    uint64_t sleep; /* this sleep's number, stored before `sleeping`: a session rings once in each [S7] */
+    uint8_t reserved3[48];
     uint32_t busy_sessions; /* sessions with operations in flight: for the wait policy */
-    uint8_t reserved3[60];
+    uint8_t reserved4[60];
 } nexar_shm_daemon_page;
 
 enum { NEXAR_SHM_TICK_MS = 500 };

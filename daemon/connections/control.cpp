@@ -185,9 +185,7 @@ void ControlConnections::say_goodbye(const std::string& reason) {
 
 std::optional<ControlEvent> ControlConnections::poll_event() {
     if (events_.empty()) return std::nullopt;
-    ControlEvent front = std::move(events_.front());
-    events_.pop_front();
-    return front;
+    return events_.pop_front();
 }
 
 Time ControlConnections::wake_at() const {

@@ -6,7 +6,6 @@
 // on_time(), once per turn and at wake_at(), and poll_event() until there is none.
 #pragma once
 
-#include <deque>
 #include <map>
 #include <optional>
 #include <set>
@@ -15,6 +14,7 @@
 
 #include "connections/channels.hpp"
 #include "connections/peer_table.hpp"
+#include "core/queue.hpp"
 #include "core/random.hpp"
 
 namespace nexar::connections {
@@ -83,7 +83,7 @@ class ControlConnections {
     std::map<NodeId, std::string> dial_failures_;           // of nodes in the roster; none of those in use
     std::set<std::pair<Time, ConnectionId>> replacements_;  // when each is replaced; may have ended
     std::set<PeerIndex> reported_;                          // as up, and not as down with proof since
-    std::deque<ControlEvent> events_;
+    Queue<ControlEvent> events_;
 };
 
 }  // namespace nexar::connections

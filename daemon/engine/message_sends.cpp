@@ -47,7 +47,9 @@ void Messages::enqueue(Send& send) {
     const GroupFacts& facts = group_.facts;
     const SendQueueKey key(send.message.src, send.to.value);
     const uint64_t window = credit_window(group_.context().config.unexpected_per_group_max, facts.size());
-    SendQueue& queue = send_queues_.try_emplace(key, SendQueue{{}, 0, window}).first->second;
+    const auto [row, is_first] = send_queues_.try_emplace(key);
+    SendQueue& queue = row->second;
+    if (is_first) queue.limit = window;
     send.waiting = true;
     queue.waiting.push_back(&send);
     advance(key, queue);

@@ -2,10 +2,10 @@
 // carrier.
 #pragma once
 
-#include <deque>
 #include <string>
 #include <vector>
 
+#include "core/queue.hpp"
 #include "link/transfer.hpp"
 
 namespace nexar::link {
@@ -34,6 +34,6 @@ struct MeshEvent {
     bool logged = false, by_peer = false;
 };
 
-using Events = std::deque<MeshEvent>;
+using Events = Queue<MeshEvent>;
 
 }  // namespace nexar::link

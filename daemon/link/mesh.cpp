@@ -150,8 +150,7 @@ void Mesh::flush() {
 
 std::optional<MeshEvent> Mesh::poll_event() {
     if (impl_->events.empty()) return {};
-    std::optional<MeshEvent> out = std::move(impl_->events.front());
-    impl_->events.pop_front();
+    std::optional<MeshEvent> out = impl_->events.pop_front();
     if (out->logged) impl_->carrier.on_polled(impl_->carrier.peer(out->peer), out->bytes.size());
     return out;
 }

@@ -33,7 +33,7 @@ void StreamCarrier::lose_channel(StreamPeer& peer) {
 void StreamCarrier::forget_incarnation(StreamPeer& peer) {
     peer.attached_once = false;  // another incarnation may count its channels anew
     peer.incarnation_known = false;
-    std::erase_if(*state_.events, [&](const MeshEvent& e) { return e.logged && e.peer == peer.index(); });
+    state_.events->erase_if([&](const MeshEvent& e) { return e.logged && e.peer == peer.index(); });
     peer.log = ControlLog(state_.config.log);
 }
 

@@ -23,7 +23,7 @@ void StreamState::discard_log(StreamPeer& peer, const std::string& why) {
 
 // What arrived of it and was not polled yet goes with it.
 void StreamState::log_discarded(StreamPeer& peer, const std::string& why, bool by_peer) {
-    std::erase_if(*events, [&](const MeshEvent& e) { return e.logged && e.peer == peer.index(); });
+    events->erase_if([&](const MeshEvent& e) { return e.logged && e.peer == peer.index(); });
     MeshEvent& e = emit(MeshEvent::Kind::log_discarded, peer);
     e.text = why;
     e.by_peer = by_peer;

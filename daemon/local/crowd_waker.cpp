@@ -3,6 +3,7 @@
 
 #include <time.h>
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <mutex>
@@ -19,11 +20,9 @@ namespace {
 // A wake needs the processor, so they are enough for as many as there are.
 constexpr size_t waking_threads_max = 64;
 constexpr unsigned last_wakes_seconds = 60;
-// The thread's own clock is asked once in such a time, so that many quick wakes do not cost many calls.
-constexpr Duration sample_age_max = CrowdWaker::slow / 2;
-
-bool is_slow(Duration took, int woken) {
-    return took > CrowdWaker::slow + CrowdWaker::slow_each * woken;
+// By how much it was slow; not above 0: it was not.
+Duration excess_of(Duration took, int woken) {
+    return took - CrowdWaker::slow - CrowdWaker::slow_each * woken;
 }
 
 Time own_time() {
@@ -41,26 +40,39 @@ struct CrowdWaker::State {
     const Clocks clocks;
     std::mutex mutex;
     std::unordered_set<uint32_t*> queued;  // words that wait for a thread: none waits twice
-    std::map<uint64_t, Time> apart_until;  // by user
-    std::atomic<bool> any_apart{false};    // apart_until is not empty
+    // A user with a slow wake lately. Nothing of it is due any more at `suspect_until`.
+    struct Suspect {
+        Time suspect_until{}, apart_until{};
+        Duration excess{0};  // of slow wakes, at `counted_at`: it is forgiven with time
+        Time counted_at{};
+    };
+    std::map<uint64_t, Suspect> suspects;  // by user
+    std::atomic<bool> any_suspect{false};  // suspects is not empty
 
-    void keep_apart(uint64_t user) {
+    enum class How { trusted, measured, apart };
+    How how(uint64_t user) {
+        if (!any_suspect.load(std::memory_order_relaxed)) return How::trusted;
         const Time now = clocks.wall();
         const std::lock_guard lock(mutex);
-        std::erase_if(apart_until, [now](const auto& row) { return row.second <= now; });
-        apart_until[user] = now + apart;
-        any_apart = true;
+        const auto row = suspects.find(user);
+        if (row == suspects.end()) return How::trusted;
+        if (now < row->second.apart_until) return How::apart;
+        if (now < row->second.suspect_until) return How::measured;
+        suspects.erase(row);
+        any_suspect = !suspects.empty();
+        return How::trusted;
     }
-    bool is_apart(uint64_t user) {
-        if (!any_apart.load(std::memory_order_relaxed)) return false;
+    void suspect(uint64_t user) { count(user, Duration{0}); }
+    void count(uint64_t user, Duration excess) {
         const Time now = clocks.wall();
         const std::lock_guard lock(mutex);
-        const auto row = apart_until.find(user);
-        if (row == apart_until.end()) return false;
-        if (now < row->second) return true;
-        apart_until.erase(row);
-        any_apart = !apart_until.empty();
-        return false;
+        std::erase_if(suspects, [now](const auto& row) { return row.second.suspect_until <= now; });
+        Suspect& row = suspects[user];
+        any_suspect = true;
+        row.excess = std::max(row.excess - (now - row.counted_at) / forgiven_in, Duration{0}) + excess;
+        row.counted_at = now;
+        if (row.excess > excess_max) row.apart_until = now + apart;
+        row.suspect_until = std::max(now, row.apart_until) + apart;
     }
 
     // True: it was not in the queue.
@@ -77,7 +89,8 @@ struct CrowdWaker::State {
         dequeue(word);
         const Time begun = clocks.own();
         const int woken = wake(word, INT_MAX);
-        if (is_slow(clocks.own() - begun, woken)) keep_apart(user);
+        if (const Duration excess = excess_of(clocks.own() - begun, woken); excess > Duration{0})
+            count(user, excess);
     }
 };
 
@@ -94,26 +107,22 @@ CrowdWaker::~CrowdWaker() {
 }
 
 void CrowdWaker::wake_all(uint64_t user, uint32_t* word, std::shared_ptr<const void> memory) {
-    if (!state_->is_apart(user) && wake_here(user, word) < here_max) return;
+    const State::How how = state_->how(user);
+    if (how != State::How::apart && wake_here(user, word, how == State::How::measured) < here_max) return;
     // One that waits in the queue will wake these, too.
     if (!state_->enqueue(word)) return;
     lanes_.add(user, 1,
                [state = state_, user, word, memory = std::move(memory)] { state->wake_queued(user, word); });
 }
 
-// What the thread had of the processor since the sample is the wake's, but for what it may have had before
-// the wake. A wake that waited for the processor is nobody's fault.
-int CrowdWaker::wake_here(uint64_t user, uint32_t* word) {
-    const Clocks& clocks = state_->clocks;
-    const Time begun = clocks.wall();
-    if (begun - sampled_wall_ > sample_age_max) {
-        sampled_own_ = clocks.own();
-        sampled_wall_ = begun;
-    }
+// The thread's own clock is a system call, so wakes are timed by the wall clock until one was slow by that.
+// But one that waited for the processor is nobody's fault.
+int CrowdWaker::wake_here(uint64_t user, uint32_t* word, bool measured) {
+    const auto& clock = measured ? state_->clocks.own : state_->clocks.wall;
+    const Time begun = clock();
     const int woken = state_->wake(word, here_max);
-    if (is_slow(clocks.wall() - begun, woken) &&
-        is_slow(clocks.own() - sampled_own_ - (begun - sampled_wall_), woken))
-        state_->keep_apart(user);
+    const Duration excess = excess_of(clock() - begun, woken);
+    if (excess > Duration{0}) measured ? state_->count(user, excess) : state_->suspect(user);
     return woken;
 }
 

@@ -1,7 +1,7 @@
 // CrowdWaker: wakes sleepers on words that are shared with clients. A client may have thousands on one word,
 // and to wake them takes milliseconds: the calling thread wakes a few, and a thread of this object the rest.
 // And the kernel goes through all that sleep on words of the same hash bucket, of which a client may have
-// hundreds of thousands: a user of whom a wake was slow is woken by those threads alone for a while
+// hundreds of thousands: a user whose wakes are slow is woken by those threads alone for a while
 // (docs/protocol/shm.md [S17]).
 //
 // Thread: the control loop's; the destructor's is any.
@@ -30,8 +30,11 @@ class CrowdWaker {
     static constexpr int here_max = 8;
     // A wake is slow that takes so long, and so much more for each sleeper that it woke.
     static constexpr Duration slow{100'000}, slow_each{10'000};
-    // Without a slow wake, until a user is woken here again.
-    static constexpr Duration apart{1'000'000'000};
+    // Until a user is woken here again whose wakes took more than `excess_max` beyond that. Of what they
+    // took, one part in `forgiven_in` is forgiven in each time: a virtual machine that stands still makes
+    // wakes slow, too.
+    static constexpr Duration apart{1'000'000'000}, excess_max{2'000'000};
+    static constexpr int64_t forgiven_in = 500;
 
     explicit CrowdWaker(Wake wake = {}, Clocks clocks = system_clocks());  // the kernel's; others in tests
     ~CrowdWaker();  // after it has woken all, or a minute
@@ -45,11 +48,10 @@ class CrowdWaker {
 
   private:
     struct State;
-    int wake_here(uint64_t user, uint32_t* word);
+    int wake_here(uint64_t user, uint32_t* word, bool measured);
 
-    const std::shared_ptr<State> state_;   // also the threads'
-    Time sampled_wall_{}, sampled_own_{};  // both clocks at one time
-    loop::Lanes lanes_;                    // by user
+    const std::shared_ptr<State> state_;  // also the threads'
+    loop::Lanes lanes_;                   // by user
 };
 
 }  // namespace nexar::local

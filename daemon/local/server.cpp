@@ -127,8 +127,8 @@ void Server::on_readable(Time now, uint64_t key) {
         accept_all(now, key ^ listener_bit);
         return sweep(now);
     }
-    std::array<uint64_t, reads_per_turn_max> keys;
-    for (const uint64_t ready : sockets_.ready(key, keys)) on_descriptor(ready);
+    std::array<UserSockets::Ready, reads_per_turn_max> sockets;
+    for (const UserSockets::Ready& ready : sockets_.ready(key, sockets)) on_descriptor(ready);
 }
 
 void Server::take_mapped(Time now) {
@@ -166,14 +166,17 @@ void Server::take_delivered(Time now) {
     sweep(now);
 }
 
-// Each arrival is seen once. It may be a doorbell, so the ring is looked at now, and what came is read later.
-void Server::on_descriptor(uint64_t key) {
-    Row* row = find(SessionId(key / 2));
+// Each arrival is seen once. It may be a doorbell, so the ring is looked at now, and what came is read later:
+// doorbells when there are several.
+void Server::on_descriptor(const UserSockets::Ready& ready) {
+    Row* row = find(SessionId(ready.key / 2));
     if (row == nullptr) return;
-    if (key % 2 == 1)
+    if (ready.key % 2 == 1) {
         row->session->on_process_ended();
-    else
+    } else if (ready.ended || row->session->may_have_sent_messages() || ++row->unread == unread_max) {
+        row->unread = 0;
         to_read_.push_back(row->session->id());
+    }
     turns_.warm(row->turn);
 }
 
@@ -413,7 +416,8 @@ void Server::forget_handshakes() {
 }
 
 bool Server::prepare_to_sleep() {
-    shm::store_relaxed(page().sleeping, 1u);
+    shm::store_relaxed(page().sleep, ++sleep_);
+    shm::store_release(page().sleeping, 1u);
     shm::fence();  // [S7]: before the rings are read
     bool has_work = false;
     for (const auto& [id, row] : sessions_) {

@@ -119,10 +119,13 @@ class Server final : public engine::Clients {
   private:
     static constexpr size_t unmapping_threads_max = 8;  // users who free much wait for each other beyond it
 
+    // Doorbells that stay in a socket, far fewer than it can hold.
+    static constexpr uint32_t unread_max = 8;
     struct Row {
         std::unique_ptr<Session> session;
         RingTurns<Session>::Place turn;
-        bool busy = false;  // an operation is in flight
+        bool busy = false;    // an operation is in flight
+        uint32_t unread = 0;  // arrivals that were left in the socket
     };
 
     Server(const ServerConfig& config, engine::Service& service, Tenants& tenants, Descriptors& descriptors,
@@ -152,7 +155,7 @@ class Server final : public engine::Clients {
     void unwatch(const Tenant& user, int fd);
     void unwatch(const Session& session);
     bool take_one(Time now, Session& session);
-    void on_descriptor(uint64_t key);
+    void on_descriptor(const UserSockets::Ready& ready);
     bool tick_is_due(Time now) const;
     void tick(Time now);
     void end_all_given_up(Time now);
@@ -198,6 +201,7 @@ class Server final : public engine::Clients {
     // By deadline: those that are not over, and some others.
     std::deque<std::pair<Time, SessionId>> handshakes_;
     uint32_t busy_ = 0;       // sessions with an operation in flight
+    uint64_t sleep_ = 0;      // the number of the loop's last one
     bool any_ended_ = false;  // since the last sweep()
     uint64_t next_session_ = 1;
     std::vector<SessionId> faulted_;  // whose memory is to be looked at

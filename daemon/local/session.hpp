@@ -72,6 +72,8 @@ class Session final : private Waker {
     int pidfd() const { return client_.process.pidfd.get(); }
     bool ready() const { return state_ == State::ready && !ended_; }
     SessionCore* core() { return core_.get(); }
+    // Of what came to its socket: it need not be read at once when it can only be doorbells.
+    bool may_have_sent_messages() { return !ready() || core_->may_have_sent_messages(); }
 
   private:
     enum class State { expects_hello, expects_attach, mapping, ready };

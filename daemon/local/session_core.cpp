@@ -470,6 +470,15 @@ bool SessionCore::has_goodbye() const {
     return shm::load_acquire(control_.header().goodbye) == 1;
 }
 
+// A message that is between the two counts may come after this look, and is looked for at its arrival.
+bool SessionCore::may_have_sent_messages() {
+    const nexar_shm_header& header = control_.header();
+    const uint32_t sent = shm::load_acquire(header.messages_sent);
+    const uint32_t begun = shm::load_acquire(header.messages_begun);
+    if (begun == 0 || begun != sent) return true;
+    return std::exchange(messages_known_, begun) != begun;
+}
+
 bool SessionCore::was_given_up() const {
     return shm::load_acquire(control_.header().given_up) != 0;
 }

@@ -82,6 +82,8 @@ class SessionCore {
 
     // The client has announced that the end of its socket or process is an orderly one.
     bool has_goodbye() const;
+    // What came to the socket since this was asked may be something else than doorbells [S7].
+    bool may_have_sent_messages();
     // The client has given its session up and may use its memory for something else [S15].
     bool was_given_up() const;
 
@@ -185,6 +187,7 @@ class SessionCore {
     size_t groups_opening_ = 0;                               // slots in opening_
     uint32_t next_group_ = 1;                                 // the next handle; handles are not used again
     size_t bad_entries_ = 0;                                  // since the start of the session
+    uint32_t messages_known_ = 0;                             // of those that its client has sent
     uint64_t completions_ = 0;                                // slots completed, for the sabotage
     std::optional<Error> broken_;                             // see broken()
 };

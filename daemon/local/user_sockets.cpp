@@ -28,7 +28,7 @@ Result<UserSockets::Added> UserSockets::add(uint64_t user, int fd, uint64_t key)
     if (known == rows_.end()) fresh.epoll.reset(::epoll_create1(EPOLL_CLOEXEC));
     Row& row = known == rows_.end() ? fresh : known->second;
     epoll_event event{};
-    event.events = EPOLLIN | EPOLLET;
+    event.events = EPOLLIN | EPOLLRDHUP | EPOLLET;
     event.data.u64 = key;
     if (!row.epoll || ::epoll_ctl(row.epoll.get(), EPOLL_CTL_ADD, fd, &event) != 0)
         return fail(cannot_watch());
@@ -48,15 +48,15 @@ loop::Fd UserSockets::remove(uint64_t user, int fd) {
     return out;
 }
 
-std::span<uint64_t> UserSockets::ready(uint64_t user, std::span<uint64_t> keys) {
+std::span<UserSockets::Ready> UserSockets::ready(uint64_t user, std::span<Ready> out) {
     const auto row = rows_.find(user);
     if (row == rows_.end()) return {};
     std::array<epoll_event, 64> events;
-    const auto most = static_cast<int>(std::min(keys.size(), events.size()));
+    const auto most = static_cast<int>(std::min(out.size(), events.size()));
     const int n = ::epoll_wait(row->second.epoll.get(), events.data(), most, 0);
     const size_t count = static_cast<size_t>(std::max(n, 0));
-    for (size_t i = 0; i < count; ++i) keys[i] = events[i].data.u64;
-    return keys.first(count);
+    for (size_t i = 0; i < count; ++i) out[i] = {events[i].data.u64, (events[i].events & ~EPOLLIN) != 0};
+    return out.first(count);
 }
 
 }  // namespace nexar::local

@@ -25,8 +25,12 @@ class UserSockets {
     // The user's epoll, if this was its last descriptor: it closes when the result ends. Requires: fd was
     // added, and is open.
     loop::Fd remove(uint64_t user, int fd);
-    // The keys of readable ones, as many as there is room for. Never waits.
-    std::span<uint64_t> ready(uint64_t user, std::span<uint64_t> keys);
+    struct Ready {
+        uint64_t key = 0;
+        bool ended = false;  // also
+    };
+    // Readable ones, as many as there is room for. Never waits.
+    std::span<Ready> ready(uint64_t user, std::span<Ready> out);
 
   private:
     struct Row {

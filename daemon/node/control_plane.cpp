@@ -155,9 +155,7 @@ std::optional<quic::ConnectionStats> ControlPlane::stats(PeerIndex peer) const {
 
 std::optional<PlaneEvent> ControlPlane::poll_event() {
     if (events_.empty()) return std::nullopt;
-    PlaneEvent front = std::move(events_.front());
-    events_.pop_front();
-    return front;
+    return events_.pop_front();
 }
 
 Time ControlPlane::wake_at() const {

@@ -5,12 +5,12 @@
 // Thread: the control loop's.
 #pragma once
 
-#include <deque>
 #include <memory>
 #include <variant>
 
 #include "connections/control.hpp"
 #include "core/log.hpp"
+#include "core/queue.hpp"
 #include "engine/ports.hpp"
 #include "link/mesh.hpp"
 #include "node/identity.hpp"
@@ -109,8 +109,8 @@ class ControlPlane final : public engine::MeshPort, public engine::PeerPort {
     JoinServer* join_server_;  // null: this node is no issuer
     Renewer* renewer_;         // null: certificates are not renewed (tests)
     Log* log_;
-    std::deque<PlaneEvent> events_;  // not polled yet
-    uint64_t datagrams_seen_ = 0;    // the socket's count at the last step()
+    Queue<PlaneEvent> events_;     // not polled yet
+    uint64_t datagrams_seen_ = 0;  // the socket's count at the last step()
 };
 
 }  // namespace nexar::node

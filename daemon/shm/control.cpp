@@ -24,6 +24,7 @@ void ControlView::initialise() {
     header().version = NEXAR_LOCAL_VERSION;
     header().slots = slots_;
     header().bytes = nexar_shm_control_bytes(slots_);
+    header().messages_begun = header().messages_sent = 1;
 }
 
 }  // namespace nexar::shm

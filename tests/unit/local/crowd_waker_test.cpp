@@ -178,15 +178,16 @@ TEST_CASE("[S17] memory is kept until its crowd is awake, and all are awake when
     CHECK(crowds.elsewhere(2).size() == 2);
 }
 
-TEST_CASE("[S17] a user of whom a wake was slow is woken elsewhere, nobody else is, and none is lost",
+TEST_CASE("[S17] a user whose wakes are slow is woken elsewhere, nobody else is, and none is lost",
           "[local]") {
     SlowWakes wakes;
     uint32_t crowded = 0, quick = 0, other = 0;
     wakes.costs[&crowded] = {milliseconds(15), milliseconds(15)};
     CrowdWaker waker(wakes.wake(), wakes.clocks());
     waker.wake_all(1, &quick, {});
-    waker.wake_all(1, &crowded, {});
-    CHECK(wakes.take() == Woken{{&quick, true}, {&crowded, true}});  // one slow wake, to learn it
+    for (int i = 0; i < 2; ++i) waker.wake_all(1, &crowded, {});
+    // Two slow wakes, to learn it: of the first one only the wall clock is known.
+    CHECK(wakes.take() == Woken{{&quick, true}, {&crowded, true}, {&crowded, true}});
     waker.wake_all(2, &other, {});
     CHECK(wakes.take() == Woken{{&other, true}});
     for (uint32_t* word : {&crowded, &quick}) {
@@ -201,7 +202,7 @@ TEST_CASE("[S17] a user is woken elsewhere until no wake of his was slow for a w
     uint32_t crowded = 0, quick = 0;
     wakes.costs[&crowded] = {milliseconds(15), milliseconds(15)};
     CrowdWaker waker(wakes.wake(), wakes.clocks());
-    waker.wake_all(1, &crowded, {});
+    for (int i = 0; i < 2; ++i) waker.wake_all(1, &crowded, {});
     wakes.take();
     for (uint32_t* word : {&quick, &crowded, &quick}) {  // the last one because of the second
         wakes.pass(CrowdWaker::apart * 2 / 5);
@@ -211,8 +212,32 @@ TEST_CASE("[S17] a user is woken elsewhere until no wake of his was slow for a w
         if (word == &crowded) wakes.pass(CrowdWaker::apart / 2);
     }
     wakes.pass(CrowdWaker::apart);
+    // One more slow wake is enough then.
+    for (uint32_t* word : {&quick, &crowded, &quick}) waker.wake_all(1, word, {});
+    REQUIRE(waker.idle_within(60));
+    CHECK(wakes.take() == Woken{{&quick, true}, {&crowded, true}, {&quick, false}});
+    wakes.pass(CrowdWaker::apart * 2);
     waker.wake_all(1, &quick, {});
     CHECK(wakes.take() == Woken{{&quick, true}});
+}
+
+TEST_CASE("[S17] wakes that are a little slow now and then are forgiven, many of them are not", "[local]") {
+    for (const bool often : {false, true}) {
+        SlowWakes wakes;
+        uint32_t word = 0;
+        // 0.19 ms too long: one unmeasured, then 14 until that is above 2 ms, less 0.04 ms forgiven between
+        // two.
+        wakes.costs[&word] = {CrowdWaker::slow + microseconds(200), CrowdWaker::slow + microseconds(200)};
+        CrowdWaker waker(wakes.wake(), wakes.clocks());
+        size_t elsewhere = 0;
+        for (int i = 0; i < 100; ++i) {
+            wakes.pass(often ? milliseconds(20) : milliseconds(150));
+            waker.wake_all(1, &word, {});
+            REQUIRE(waker.idle_within(60));
+            elsewhere += wakes.take() == Woken{{&word, false}} ? 1 : 0;
+        }
+        CHECK(elsewhere == (often ? 85 : 0));
+    }
 }
 
 TEST_CASE("[S17] a wake that waited for the processor is not slow", "[local]") {
@@ -241,13 +266,13 @@ TEST_CASE("[S17] to wake many threads takes long, and is not slow", "[local]") {
     CHECK(wakes.take() == Woken{{&word, true}});
 }
 
-TEST_CASE("[S17] quick wakes cost few looks at the thread's own clock", "[local]") {
+TEST_CASE("[S17] quick wakes cost no look at the thread's own clock", "[local]") {
     SlowWakes wakes;
     uint32_t word = 0;
     wakes.costs[&word] = {microseconds(1), microseconds(1)};
     CrowdWaker waker(wakes.wake(), wakes.clocks());
     for (int i = 0; i < 100; ++i) waker.wake_all(1, &word, {});
-    CHECK(wakes.own_looks <= 3);
+    CHECK(wakes.own_looks == 0);
 }
 
 TEST_CASE("[S17] real sleepers all wake", "[local]") {

@@ -6,6 +6,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cstdlib>
 
+#include "local_protocol.h"
 #include "rank.hpp"
 #include "still_server.hpp"
 #include "test_daemon.hpp"
@@ -15,8 +16,18 @@ using namespace nexar::test;
 
 namespace {
 
-// A client that starts so many operations while the daemon reads nothing, each with a doorbell, and then
-// ends.
+// The connection to the daemon that this process has.
+int connection() {
+    for (int fd = 3; fd < 256; ++fd) {
+        int type = 0;
+        socklen_t size = sizeof type;
+        if (::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_SEQPACKET) return fd;
+    }
+    return -1;
+}
+
+// A client that starts so many operations while the daemon reads nothing, each with a doorbell more than it
+// needs, and then ends.
 void end_behind_doorbells(int operations, bool close_first) {
     StillServer server;
     int ready[2], go[2];
@@ -32,6 +43,8 @@ void end_behind_doorbells(int operations, bool close_first) {
         for (int i = 0; i < operations; ++i) {
             nexar_request request = 0;
             if (nexar_barrier_start(group, nullptr, &request) != NEXAR_OK) return 4;
+            const nexar_msg_head doorbell{NEXAR_LOCAL_MAGIC, NEXAR_MSG_BELL};
+            static_cast<void>(::send(connection(), &doorbell, sizeof doorbell, MSG_DONTWAIT));
         }
         if (close_first) return nexar_session_close(session) == NEXAR_OK ? 0 : 5;
         std::exit(0);

@@ -565,3 +565,20 @@ TEST_CASE("the same slot submitted twice is taken once", "[local][S2]") {
     CHECK(f.engine.ops.size() == 1);
     CHECK(f.core.in_flight() == 1);
 }
+
+TEST_CASE("[S7] a socket need not be read whose client has sent doorbells alone", "[local]") {
+    Fixture f;
+    auto& header = f.memory.view().header();
+    const auto counts = [&](uint32_t begun, uint32_t sent) {
+        header.messages_begun = begun, header.messages_sent = sent;
+        return f.core.may_have_sent_messages();
+    };
+    for (int i = 0; i < 2; ++i) CHECK(counts(0, 0));  // it does not count
+    CHECK(counts(1, 1));
+    CHECK(!counts(1, 1));
+    for (int i = 0; i < 2; ++i) CHECK(counts(2, 1));  // it may come after this look
+    CHECK(counts(2, 2));
+    CHECK(!counts(2, 2));
+    CHECK(counts(1, 1));  // nonsense
+    CHECK(counts(1, UINT32_MAX));
+}

@@ -1,0 +1,88 @@
+// Doorbells [S7]: how often a client rings, and what the daemon leaves in the socket.
+#include <poll.h>
+#include <unistd.h>
+
+#include <catch2/catch_test_macros.hpp>
+
+#include "rank.hpp"
+#include "still_server.hpp"
+#include "test_daemon.hpp"
+
+using namespace nexar;
+using namespace nexar::test;
+
+namespace {
+
+class Pipe {
+  public:
+    Pipe() { REQUIRE(::pipe(ends_) == 0); }
+    ~Pipe() {
+        for (const int fd : ends_) ::close(fd);
+    }
+    Pipe(const Pipe&) = delete;
+    Pipe& operator=(const Pipe&) = delete;
+    bool write(char byte) const { return ::write(ends_[1], &byte, 1) == 1; }
+    char read() const {
+        char byte = 0;
+        return ::read(ends_[0], &byte, 1) == 1 ? byte : '\0';
+    }
+    bool readable() const {
+        pollfd wait{ends_[0], POLLIN, 0};
+        return ::poll(&wait, 1, 0) == 1;
+    }
+
+  private:
+    int ends_[2] = {-1, -1};
+};
+
+constexpr int burst = 40;
+
+// For each byte that comes: starts so many operations, and returns how often it has rung for them.
+int serve_bursts(const std::string& path, const Pipe& go, const Pipe& rung) {
+    nexar_session* session = nullptr;
+    nexar_group* group = nullptr;
+    if (try_open_session(path, &session, {.slots = 1024}) != NEXAR_OK) return 1;
+    if (try_open_group(session, "g", 1, &group) != NEXAR_OK) return 2;
+    nexar_session_stats stats{};
+    stats.struct_size = sizeof stats;
+    const auto doorbells = [&] {
+        return nexar_session_stats_get(session, &stats) == NEXAR_OK ? stats.doorbells : 0;
+    };
+    if (!rung.write('r')) return 3;
+    while (go.read() == 'g') {
+        const uint64_t before = doorbells();
+        for (int i = 0; i < burst; ++i) {
+            nexar_request request = 0;
+            if (nexar_barrier_start(group, nullptr, &request) != NEXAR_OK) return 4;
+        }
+        if (!rung.write(static_cast<char>('0' + doorbells() - before))) return 5;
+    }
+    return 0;
+}
+
+}  // namespace
+
+TEST_CASE("[S7] a session rings once in each sleep, whatever it starts, and none is missed", "[local]") {
+    StillServer server;
+    const Pipe go, rung;
+    Child client([&] { return serve_bursts(server.path, go, rung); });
+    for (int i = 0; i < 10000 && !rung.readable(); ++i) {
+        server->poll(StillServer::now);
+        server.take(1);
+    }
+    REQUIRE(rung.read() == 'r');
+    for (size_t sleep = 1; sleep <= 20; ++sleep) {
+        // All that it leaves in the socket together is several times what the daemon lets lie there.
+        REQUIRE(server->prepare_to_sleep());
+        REQUIRE(go.write('g'));
+        CHECK(rung.read() == '1');
+        REQUIRE(server.take(10000));  // it is woken
+        server->on_woken();
+        REQUIRE(go.write('g'));
+        CHECK(rung.read() == '0');  // nobody sleeps
+        for (int i = 0; i < 100 && server.engine.ops < 2 * burst * sleep; ++i) server->poll(StillServer::now);
+        REQUIRE(server.engine.ops == 2 * burst * sleep);
+    }
+    REQUIRE(go.write('e'));
+    CHECK(client.wait() == 0);
+}
