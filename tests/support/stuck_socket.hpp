@@ -6,10 +6,14 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <catch2/catch_test_macros.hpp>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -30,6 +34,12 @@ class StuckSocket {
         REQUIRE(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0);
         stuck_.reset(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
         REQUIRE(::connect(stuck_.get(), reinterpret_cast<const sockaddr*>(&address), size) == 0);
+        sockaddr_in own{};
+        REQUIRE(::getsockname(stuck_.get(), reinterpret_cast<sockaddr*>(&own), &size) == 0);
+        char row[64];  // as /proc/net/tcp has it: both ends, and the state FIN_WAIT1
+        std::snprintf(row, sizeof row, "%08X:%04X %08X:%04X 04", own.sin_addr.s_addr, ntohs(own.sin_port),
+                      address.sin_addr.s_addr, ntohs(address.sin_port));
+        ends_ = row;
         reader_.reset(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
         REQUIRE(reader_);
         constexpr linger hour{1, 3600};
@@ -40,6 +50,15 @@ class StuckSocket {
     int fd() const { return stuck_.get(); }
     loop::Fd take() { return std::move(stuck_); }  // the one that closes it last waits
     void let_go() { reader_.reset(); }             // by a reset
+    // Somebody closes it, and waits. False: nobody does in a minute.
+    bool is_being_closed() const {
+        for (int i = 0; i < 60'000; ++i, ::usleep(1000)) {  // sleep: between two looks
+            std::ifstream table("/proc/net/tcp");
+            for (std::string line; std::getline(table, line);)
+                if (line.find(ends_) != std::string::npos) return true;
+        }
+        return false;
+    }
 
   private:
     void fill() {
@@ -50,6 +69,7 @@ class StuckSocket {
     }
 
     loop::Fd stuck_, reader_;
+    std::string ends_;
 };
 
 // Passes the descriptor with `bytes`, and closes it here.

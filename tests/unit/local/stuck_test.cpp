@@ -241,6 +241,7 @@ TEST_CASE(
     const Fd refused = dial(daemon.path());
     pass(daemon, refused, stuck, packet(nexar_msg_head{1, 2}));
     CHECK(ends(refused));
+    REQUIRE(stuck.is_being_closed());
 
     CHECK(ends(unread));
     CHECK_FALSE(answers(daemon));  // its session counts until it is closed, behind the other
