@@ -5,6 +5,21 @@
 #include "core/check.hpp"
 
 namespace nexar::engine {
+namespace {
+
+Priority own_priority(const OpDescriptor& descriptor, const collectives::Plan& plan) {
+    if (descriptor.kind == OpKind::barrier) return Priority::critical;
+    return plan.cls == link::Class::small ? Priority::realtime : Priority::bulk;
+}
+
+// The most urgent that a rank of this node asked for, or the operation's own for one that did not ask [K21].
+Priority priority_of(const std::vector<Post>& posts, Priority own) {
+    Priority out = Priority::bulk;
+    for (const Post& post : posts) out = std::min(out, post.priority.value_or(own));
+    return out;
+}
+
+}  // namespace
 
 Execution::Execution(Context& context, const GroupFacts& facts, uint64_t seq, Owner& owner)
     : context_(context), facts_(facts), owner_(owner), scratch_(context.scratch_share) {
@@ -52,13 +67,14 @@ Result<void> Execution::start(const OpDescriptor& descriptor, const CountsRef& c
                               const std::vector<Post>& posts, const WorkOrigin& origin,
                               const TenantRef& tenant) {
     NEXAR_CHECK(!started() && !op_.stopped);
-    op_.origin = origin;
     two_level_.facts = &facts_;
     two_level_.gathered = &owner_;
     two_level_.descriptor = descriptor;
     two_level_.counts = counts;
     two_level_.layout = &facts_.layout;
     two_level_.plan = plan_of(descriptor);
+    op_.origin = origin;
+    op_.origin.priority = priority_of(posts, own_priority(descriptor, two_level_.plan));
     two_level_.self = facts_.self;
     if (staging_) staging_->begin(two_level_.plan.lanes);
     for (const Post& post : posts) {
@@ -105,7 +121,8 @@ Task<> Execution::lane_task(uint32_t lane) {
         if (staging_) co_await done(staging_->gate(lane, segment));
         const uint64_t scratch = scratch_of(two_level_, segment);
         if (!op_.stopped && !scratch_.may_begin(segment, scratch)) {
-            ScratchShare::Waiter waiter(scratch_.share(), scratch_.tenant(), &scratch_, segment);
+            ScratchShare::Waiter waiter(scratch_.share(), scratch_.tenant(), &scratch_, segment,
+                                        op_.origin.priority);
             co_await done(waiter.op);
         }
         scratch_.begin(segment, scratch);

@@ -58,6 +58,7 @@ class Execution {
     bool has_filled(uint32_t rank) const;
     uint32_t segments_ended() const { return segments_ended_; }
     uint32_t segments() const { return two_level_.plan.segments; }
+    Priority priority() const { return op_.origin.priority; }  // meaningful after start()
     void check_invariants() const;
     std::string plan_text(const OpDescriptor& descriptor) const;
 

@@ -79,6 +79,7 @@ std::optional<Error> Gathering::post(size_t local, const OpRequest& request, Tim
     mine.scalar = request.scalar;
     mine.own_counts = request.own_counts;
     mine.child = request.child;
+    mine.priority = request.priority;
     if (first_posted_ == never) first_posted_ = now;
     take_deadline(mine, request, now);
     if (descriptor_) {

@@ -23,6 +23,7 @@ struct Post {
     uint64_t scalar = 0;
     OwnCountsRef own_counts;                    // null: the operation has none
     std::shared_ptr<const ChildRequest> child;  // null: it makes no groups
+    std::optional<Priority> priority;           // null: the operation's own
     Time deadline = never;
 };
 

@@ -65,7 +65,7 @@ size_t MeshLane::post_send(Tracked& tracked, NodeIndex to, uint32_t phase, link:
     touched();
     const link::TransferKey key{op_.key, phase_base_ + phase};
     batch_.sends.push_back({key, op_.peers[to.value], op_.cls, op_.agreement, std::move(memory),
-                            op_.chunk_bytes, link::Account(op_.origin.tenant), ready});
+                            op_.chunk_bytes, link::Account(op_.origin.tenant), op_.origin.priority, ready});
     send_of_.push_back(&tracked);
     return batch_.sends.size() - 1;
 }

@@ -180,6 +180,7 @@ void Messages::start_copy(Recv& recv, Send& send) {
     job.dsts = {extents_of(recv.out, recv.pieces, send.message.bytes)};
     job.srcs = {extents_of(send.in, send.pieces, send.message.bytes)};
     job.origin = group_.work_origin(send.account, send.session);
+    job.origin.priority = send.priority;  // the receive's decides nothing [K21]
     group_.context().submit_job(std::move(job), recv);
 }
 

@@ -28,6 +28,7 @@ void Messages::send(const LocalRank& from, const OpRequest& request, Count count
                     0};
     send.account = from.account;
     send.session = request.session;
+    send.priority = request.priority.value_or(Priority::bulk);
     send.ticket = request.ticket;
     send.in = request.in;
     send.pieces = request.pieces;
@@ -104,6 +105,7 @@ void Messages::offer(Send& send) {
                            memory_of(send.in, send.pieces, bytes, send.placeholder, context.scratch),
                            facts.table.chunk_bytes,
                            send.account,
+                           send.priority,
                            true});
     context.ports.meshes[context.mesh_for(class_of(bytes), number, facts.bulk_shards)]->post(
         std::move(batch));

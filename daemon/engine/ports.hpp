@@ -13,6 +13,7 @@
 #include "core/counts.hpp"
 #include "core/ids.hpp"
 #include "core/operations.hpp"
+#include "core/priority.hpp"
 #include "core/region.hpp"
 #include "core/result.hpp"
 #include "core/secret.hpp"
@@ -86,12 +87,13 @@ struct OpRequest {
     GroupId group;
     uint32_t rank = 0;  // that calls: a session may have several ranks of a group
     OpDescriptor descriptor;
-    MemoryRef in, out;        // pinned until the last transfer and job of the operation has ended [M3]
-    Duration timeout{-1};     // < 0: what the group agreed on for its kind; 0: none
-    Stage stage;              // collectives only; in and out are then rows of windows
-    uint64_t scalar = 0;      // premul_sum: what this rank's values are multiplied by
-    CountsRef counts;         // their sum is the descriptor's count
-    OwnCountsRef own_counts;  // all_to_allv; the descriptor's count is 0
+    MemoryRef in, out;     // pinned until the last transfer and job of the operation has ended [M3]
+    Duration timeout{-1};  // < 0: what the group agreed on for its kind; 0: none
+    std::optional<Priority> priority{};           // null: the operation's own [K21]
+    Stage stage;                                  // collectives only; in and out are then rows of windows
+    uint64_t scalar = 0;                          // premul_sum: what this rank's values are multiplied by
+    CountsRef counts;                             // their sum is the descriptor's count
+    OwnCountsRef own_counts;                      // all_to_allv; the descriptor's count is 0
     std::shared_ptr<const ChildRequest> child{};  // of what makes groups
     // Messages only.
     uint32_t peer = any_rank;
@@ -174,11 +176,13 @@ class MeshPort {
     ~MeshPort() = default;
 };
 
-// Whose job it is: workers are shared in turns between tenants, then sessions, then groups [N5].
+// Whose job it is: workers are shared in turns between tenants, then by priority [K22], then in turns between
+// sessions and groups [N5].
 struct WorkOrigin {
     uint64_t tenant = 0;   // link::Account of the rank
     uint64_t session = 0;  // SessionId
     uint64_t group = 0;    // a hash: two groups may share their turns
+    Priority priority = Priority::bulk;
 };
 
 // Local reductions, copies and fan-out, on worker threads. Every srcs/dsts extent list covers `bytes`.

@@ -1,14 +1,19 @@
 #include "engine/scratch_share.hpp"
 
+#include <iterator>
 #include <utility>
 #include <vector>
 
 namespace nexar::engine {
 
-ScratchShare::Waiter::Waiter(ScratchShare& share, TenantRef tenant, const void* owner, uint32_t segment)
-    : share_(&share), tenant_(std::move(tenant)), owner_(owner), segment_(segment) {
+ScratchShare::Waiter::Waiter(ScratchShare& share, TenantRef tenant, const void* owner, uint32_t segment,
+                             Priority priority)
+    : share_(&share), tenant_(std::move(tenant)), owner_(owner), segment_(segment), priority_(priority) {
     std::list<Waiter*>& row = share.waiting_[tenant_->number];
-    at_ = row.insert(row.end(), this);
+    // From the back: what comes is seldom more urgent than what waits.
+    auto before = row.end();
+    while (before != row.begin() && (*std::prev(before))->priority_ > priority) --before;
+    at_ = row.insert(before, this);
     share.by_owner_[{owner, segment}] = this;
 }
 

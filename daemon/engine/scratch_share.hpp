@@ -1,5 +1,6 @@
 // ScratchShare: which segments of collectives may begin, by the scratch memory that their tenants have taken
-// (docs/protocol/tenants.md [N8]). Those that may not wait here, in order. Dry.
+// (docs/protocol/tenants.md [N8]). Those that may not wait here: each tenant's by priority [K24], and in
+// order. Dry.
 //
 // Thread: the control loop's.
 #pragma once
@@ -8,6 +9,7 @@
 #include <map>
 #include <utility>
 
+#include "core/priority.hpp"
 #include "core/tenant.hpp"
 #include "task/executor.hpp"
 #include "task/op.hpp"
@@ -27,7 +29,8 @@ class ScratchShare final : public Runnable {
     // A segment of its owner's. Waits for room of its tenant, or for open() or fail().
     class Waiter {
       public:
-        Waiter(ScratchShare& share, TenantRef tenant, const void* owner, uint32_t segment);
+        Waiter(ScratchShare& share, TenantRef tenant, const void* owner, uint32_t segment,
+               Priority priority = Priority::bulk);
         ~Waiter();
         Waiter(const Waiter&) = delete;
         Waiter& operator=(const Waiter&) = delete;
@@ -40,6 +43,7 @@ class ScratchShare final : public Runnable {
         const TenantRef tenant_;
         const void* owner_;
         const uint32_t segment_;
+        const Priority priority_;
         std::list<Waiter*>::iterator at_;  // in the list of its tenant
     };
 

@@ -2,6 +2,7 @@
 // each other about them. docs/protocol/transfers.md has the contract.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <span>
 #include <vector>
@@ -104,7 +105,8 @@ struct Send : Transfer {
     bool granted = false;            // in this generation
     bool tried = false;              // some chunk was sent once, in whatever generation
     RemoteMemory remote;             // of the newest grant
-    TenantSends* tenant = nullptr;   // whose it is
+    Priority priority = Priority::bulk;
+    TenantSends* tenant = nullptr;  // whose it is
     Hook<Send> of_peer, of_op, ready;
 };
 
@@ -115,9 +117,19 @@ struct TenantSends {
     Class cls = Class::bulk;
     size_t posted = 0;   // sends that have not ended; with the last one this row ends
     int64_t credit = 0;  // what it may still send in its turn
-    List<Send, &Send::ready> ready;
+    std::array<List<Send, &Send::ready>, priority_count> ready;
+    PriorityTurns priorities;
+    size_t next = 0;         // the list of `ready` that is served next, if something is ready
     Hook<TenantSends> turn;  // linked: something is ready
+
+    unsigned waiting() const;  // a bit for each list of `ready` that has sends
 };
+
+inline unsigned TenantSends::waiting() const {
+    unsigned out = 0;
+    for (size_t p = 0; p < priority_count; ++p) out |= (ready[p].empty() ? 0u : 1u) << p;
+    return out;
+}
 
 struct Recv : Transfer {
     ChunkSet applied;

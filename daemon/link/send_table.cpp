@@ -48,6 +48,7 @@ Send* SendTable::post(PeerTransfers& peer, SendSpec&& spec, uint64_t handle) {
     s.key = spec.key;
     s.agreement = spec.agreement;
     s.cls = spec.cls;
+    s.priority = spec.priority;
     s.peer = &peer;
     s.tenant = &join_tenant(peer, {spec.account, spec.cls});
     s.op = &state_->ops.record_of(spec.key.op);
@@ -202,6 +203,7 @@ TenantSends& SendTable::join_tenant(PeerTransfers& peer, const TenantKey& key) {
     if (known == nullptr) {
         row.account = key.account;
         row.cls = key.cls;
+        row.priorities = {};
         peer.tenants.insert(key, &row);
     }
     ++row.posted;

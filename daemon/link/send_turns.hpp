@@ -1,5 +1,6 @@
-// SendTurns: the ready sends of one class to one peer, and which of them is next: tenants in turns, by bytes,
-// and each one's sends in turns, one chunk each (docs/protocol/tenants.md [N14]). Nothing here allocates.
+// SendTurns: the ready sends of one class to one peer, and which of them is next: tenants in turns, by bytes
+// (docs/protocol/tenants.md [N14]); in a tenant's turn its priorities [K23], and in each of these its sends in
+// turns, one chunk each. Nothing here allocates.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +18,17 @@ constexpr int64_t turn_cost_of(Class cls) {
     return (cls == Class::bulk ? int64_t{chunk_bytes_max} : 16 * 1024) + chunk_cost;
 }
 
+// A less urgent send of a tenant that was passed over by so many bytes of its others has a chunk sent [K23].
+constexpr uint64_t priority_floor_of(Class cls) {
+    return 4 * static_cast<uint64_t>(turn_cost_of(cls));
+}
+
 class SendTurns {
   public:
     // The next one; null: none is ready.
     Send* front() const {
         const TenantSends* tenant = tenants_.front();
-        return tenant == nullptr ? nullptr : tenant->ready.front();
+        return tenant == nullptr ? nullptr : tenant->ready[tenant->next].front();
     }
     // A tenant that had nothing ready is behind all others.
     void add(Send& send);

@@ -20,13 +20,21 @@ size_t StreamWriter::next_bytes(const StreamPeer& peer, Class cls) const {
     return s == nullptr ? 0 : sizeof(DataFrame) + SendTable::next_payload(*s);
 }
 
+// Where the next frame of a class goes. While that stream has no room the whole class waits: it is a tenant's
+// turn, and another one that went on meanwhile on a more urgent stream would take what is this one's [K23].
+Class StreamWriter::next_stream(const StreamPeer& peer, Class cls) {
+    if (cls == Class::control) return cls;
+    const Send& s = *peer.transfers->due.ready[index_of(cls)].front();
+    return stream_of(s.cls, s.priority);
+}
+
 // The highest class that can send, unless a lower one was passed over for too long.
 bool StreamWriter::pick(StreamPeer& peer, Class& out) const {
     bool found = false;
     for (size_t c = 0; c < class_count; ++c) {
         const auto cls = static_cast<Class>(c);
         const size_t need = next_bytes(peer, cls);
-        if (need == 0 || peer.channel->room(cls) < need) continue;
+        if (need == 0 || peer.channel->room(next_stream(peer, cls)) < need) continue;
         if (found && peer.passed_over[c] < state_->config.class_floor_bytes) continue;
         out = cls;
         if (found) return true;
@@ -128,7 +136,7 @@ void StreamWriter::write_chunk(StreamPeer& peer, Send& s) {
     parts_.push_back(bytes_of_struct(f));
     s.memory.pieces(f.offset, payload,
                     [&](const std::byte* data, size_t n) { parts_.emplace_back(data, n); });
-    put(peer, s.cls, parts_, payload);
+    put(peer, stream_of(s.cls, s.priority), parts_, payload);
 }
 
 void StreamWriter::on_channel_lost(StreamPeer& peer) {

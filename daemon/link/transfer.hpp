@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/ids.hpp"
+#include "core/priority.hpp"
 #include "core/region.hpp"
 #include "core/result.hpp"
 #include "link/account.hpp"
@@ -48,6 +49,12 @@ enum class Class : uint8_t { control = 0, rpc = 1, small = 2, bulk = 3 };
 constexpr size_t class_count = 4;
 inline size_t index_of(Class cls) {
     return static_cast<size_t>(cls);
+}
+
+// The stream that a chunk leaves on. The receiver takes it from any [K23].
+inline Class stream_of(Class cls, Priority priority) {
+    constexpr Class streams[] = {Class::rpc, Class::small, Class::bulk};
+    return cls == Class::rpc ? cls : streams[index_of(priority)];
 }
 
 // A range of a region. Requires: the transfer's operation pins the region until the transfer has ended [M3].
@@ -104,6 +111,7 @@ struct SendSpec {
     Extents memory;  // read until every chunk is acknowledged
     uint32_t chunk_bytes = chunk_bytes_max;
     Account account{};  // its tenant: the link is shared in turns [N14]
+    Priority priority = Priority::bulk;
     // false: a chunk can be sent when the receive that forwards into this send has applied it.
     bool ready = true;
 };

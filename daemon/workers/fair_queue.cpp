@@ -29,9 +29,27 @@ Piece JobQueue::take() {
     return piece;
 }
 
-void FairQueue::push(std::shared_ptr<Job> job) {
+unsigned Priorities::waiting() const {
+    unsigned out = 0;
+    for (size_t p = 0; p < priority_count; ++p) out |= (rows_[p].empty() ? 0u : 1u) << p;
+    return out;
+}
+
+void Priorities::push(std::shared_ptr<Job> job) {
     const engine::WorkOrigin& origin = job->job.origin;
-    tenants_.at(origin.tenant).at(origin.session).at(origin.group).push(std::move(job));
+    rows_[index_of(origin.priority)].at(origin.session).at(origin.group).push(std::move(job));
+}
+
+Piece Priorities::take() {
+    const size_t priority = turns_.next(waiting(), priority_floor);
+    const uint64_t cost = rows_[priority].cost();
+    Piece piece = rows_[priority].take();
+    turns_.served(priority, cost, waiting());
+    return piece;
+}
+
+void FairQueue::push(std::shared_ptr<Job> job) {
+    tenants_.at(job->job.origin.tenant).push(std::move(job));
 }
 
 }  // namespace nexar::workers

@@ -1,8 +1,10 @@
 // FairQueue: the jobs of which pieces wait for a worker, and the piece that is next: in turns between
-// tenants, between each one's sessions, and between each one's groups; in order in a group
-// (docs/protocol/tenants.md [N5]). Dry. Thread: the control loop's, but for Job::left.
+// tenants; of each one by priority (docs/protocol/priorities.md [K22]); of each priority in turns between
+// sessions, and between each one's groups; in order in a group (docs/protocol/tenants.md [N5]). Dry. Thread:
+// the control loop's, but for Job::left.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <list>
@@ -48,6 +50,23 @@ class JobQueue {
     std::list<std::shared_ptr<Job>> jobs_;  // of each at least one piece was not taken
 };
 
+// A less urgent job of a tenant that was passed over by pieces of so much traffic gets one [K22].
+constexpr uint64_t priority_floor = 4 * turn_cost;
+
+// One tenant's jobs.
+class Priorities {
+  public:
+    bool empty() const { return waiting() == 0; }
+    uint64_t cost() { return rows_[turns_.next(waiting(), priority_floor)].cost(); }
+    Piece take();
+    void push(std::shared_ptr<Job> job);
+
+  private:
+    unsigned waiting() const;
+    std::array<Turns<Turns<JobQueue>>, priority_count> rows_;  // by priority; sessions, groups
+    PriorityTurns turns_;
+};
+
 class FairQueue {
   public:
     bool empty() const { return tenants_.empty(); }
@@ -57,7 +76,7 @@ class FairQueue {
     size_t tenants() const { return tenants_.size(); }
 
   private:
-    Turns<Turns<Turns<JobQueue>>> tenants_;
+    Turns<Priorities> tenants_;
 };
 
 }  // namespace nexar::workers

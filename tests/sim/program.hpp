@@ -2,6 +2,7 @@
 // other or several at a time; then every result is compared with the reference.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "cluster.hpp"
@@ -16,7 +17,8 @@ struct Step {
     uint64_t salt = 1;
     bool in_place = false;
     Duration timeout{-1};
-    std::vector<Call*> calls;  // by rank; null: not posted (yet)
+    std::vector<std::optional<Priority>> priorities;  // by rank; empty: the operation's own
+    std::vector<Call*> calls;                         // by rank; null: not posted (yet)
 };
 
 // The memory of both sides, one of which may be this rank's block of the other one, at own_at.

@@ -162,6 +162,10 @@ void run_seed(uint64_t seed) {
         const size_t steps = 1 + random.below(12);
         for (size_t s = 0; s < steps; ++s)
             programs.back()->add(random_words(random, programs.back()->group.size()), random.one_in(2));
+        if (random.one_in(2))
+            for (Step& step : programs.back()->steps)
+                for (uint32_t rank = 0; rank < programs.back()->group.size(); ++rank)
+                    step.priorities.emplace_back(static_cast<Priority>(random.below(priority_count)));
         if (random.one_in(2)) programs.back()->stage(1 + static_cast<uint32_t>(random.below(4)));
     }
     const uint64_t fault = random.below(6);

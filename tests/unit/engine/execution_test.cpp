@@ -3,6 +3,7 @@
 #include "engine/execution.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <optional>
 
 #include "run_fixture.hpp"
 
@@ -28,8 +29,9 @@ struct Scene {
     Gathering gathering{facts, 0};
     Execution execution{ports.context, facts, 0, owner};
 
-    void post(uint32_t rank, Stage stage = {}) {
+    void post(uint32_t rank, Stage stage = {}, std::optional<Priority> priority = {}) {
         OpRequest request = call_of(sum, rank + 1);
+        request.priority = priority;
         request.in = memory_of(in[rank]);
         request.out = memory_of(out[rank]);
         request.stage = stage;
@@ -99,6 +101,49 @@ TEST_CASE(
         CHECK(s.out[1] == std::vector<int32_t>{0, 0, 0, 0});
         CHECK(s.execution.leave(0));  // it ends without that rank anyway
     }
+}
+
+TEST_CASE("a node works on a collective with the most urgent priority of its own ranks", "[K21]") {
+    using P = std::optional<Priority>;
+    const auto of = [](P first, P second) {
+        Scene s;
+        s.post(0, {}, first);
+        s.post(1, {}, second);
+        s.start();
+        return s.execution.priority();
+    };
+    CHECK(of({}, {}) == Priority::realtime);  // a small one's own
+    CHECK(of(Priority::bulk, Priority::bulk) == Priority::bulk);
+    CHECK(of(Priority::bulk, {}) == Priority::realtime);
+    CHECK(of(Priority::bulk, Priority::critical) == Priority::critical);
+    CHECK(of(Priority::critical, {}) == Priority::critical);
+}
+
+TEST_CASE("an operation's own priority: barrier critical, small collectives realtime, others bulk",
+          "[K21][B2]") {
+    const auto of = [](OpKind kind, uint64_t count) {
+        NoPorts ports;
+        GroupFacts facts = facts_of({0});
+        Owner owner;
+        Gathering gathering(facts, 0);
+        Execution execution(ports.context, facts, 0, owner);
+        std::vector<int32_t> in(count), out(count);
+        const OpDescriptor what{kind, Dtype::i32, ReduceOp::sum, count, 0};
+        OpRequest request = call_of(what, 1);
+        request.in = memory_of(in);
+        request.out = memory_of(out);
+        REQUIRE(!gathering.post(0, request, Time{}));
+        execution.add(request, 0);
+        REQUIRE(execution.start(what, {}, gathering.posts(), {}, {}));
+        const Priority priority = execution.priority();
+        ports.context.run_ready();
+        REQUIRE(execution.idle());
+        return priority;
+    };
+    CHECK(of(OpKind::barrier, 0) == Priority::critical);
+    CHECK(of(OpKind::broadcast, 2) == Priority::realtime);
+    CHECK(of(OpKind::broadcast, 8 * 1024) == Priority::realtime);
+    CHECK(of(OpKind::broadcast, 8 * 1024 + 1) == Priority::bulk);
 }
 
 }  // namespace nexar::engine

@@ -18,7 +18,8 @@ struct Posted final : MeshPort {
 
 }  // namespace
 
-TEST_CASE("a collective's transfers are those of the tenant that its jobs count for", "[N14]") {
+TEST_CASE("a collective's transfers are those of the tenant that its jobs count for, and as urgent",
+          "[N14][K23]") {
     NoPorts ports;
     Posted mesh;
     Context context(EngineConfig{}, EnginePorts{ports, ports, ports, {&mesh}, ports.log}, 7);
@@ -26,7 +27,7 @@ TEST_CASE("a collective's transfers are those of the tenant that its jobs count 
     OpOnNode op;
     op.peers = peers;
     op.chunk_bytes = 1024;
-    op.origin = {.tenant = 42, .session = 3, .group = 4};
+    op.origin = {.tenant = 42, .session = 3, .group = 4, .priority = Priority::critical};
     std::vector<std::byte> bytes(64);
     const link::Extents memory{{nexar::test::place_of(bytes.data()), bytes.size()}};
     MeshLane lane(context, op, 0, 0);
@@ -37,7 +38,10 @@ TEST_CASE("a collective's transfers are those of the tenant that its jobs count 
 
     REQUIRE(mesh.batches.size() == 1);
     REQUIRE(mesh.batches[0].sends.size() == 2);
-    for (const link::SendSpec& send : mesh.batches[0].sends) CHECK(send.account == link::Account(42));
+    for (const link::SendSpec& send : mesh.batches[0].sends) {
+        CHECK(send.account == link::Account(42));
+        CHECK(send.priority == Priority::critical);
+    }
 }
 
 }  // namespace nexar::engine

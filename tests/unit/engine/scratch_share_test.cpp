@@ -47,6 +47,37 @@ TEST_CASE("segments begin below half of the share of their tenant, and below hal
     CHECK_FALSE(s.share.has_room(*s.b));  // the total
 }
 
+TEST_CASE("of one tenant's segments the most urgent begins first, and each tenant has its own order",
+          "[engine][K24]") {
+    Shares s(1000);
+    ChargeRef held = Shares::take(s.a, 260), others = Shares::take(s.b, 260);
+    ScratchShare::Waiter bulk(s.share, s.a, &s.one, 0, Priority::bulk);
+    ScratchShare::Waiter more(s.share, s.a, &s.one, 1, Priority::bulk);
+    ScratchShare::Waiter other(s.share, s.b, &s.two, 0, Priority::bulk);
+    ScratchShare::Waiter realtime(s.share, s.a, &s.two, 1, Priority::realtime);
+    ScratchShare::Waiter critical(s.share, s.a, &s.two, 2, Priority::critical);
+    ScratchShare::Waiter second(s.share, s.a, &s.two, 3, Priority::critical);
+    std::vector<ScratchShare::Waiter*> order{&critical, &second, &realtime, &bulk, &more};
+    s.give_back(others);
+    CHECK(other.op.done());
+    for (size_t next = 0; next < order.size(); ++next) {
+        held.reset();  // room for one: what it takes is charged before the next is looked at
+        struct Takes final : Runnable {
+            void run() override {
+                if (waiter->op.done() && !*charge) *charge = Shares::take(shares->a, 260);
+            }
+            Shares* shares;
+            ScratchShare::Waiter* waiter;
+            ChargeRef* charge;
+        } takes;
+        takes.shares = &s, takes.waiter = order[next], takes.charge = &held;
+        s.share.returned();
+        s.executor.push(&takes);
+        s.executor.run_ready();
+        for (size_t i = 0; i < order.size(); ++i) CHECK(order[i]->op.done() == (i <= next));
+    }
+}
+
 TEST_CASE("segments that wait begin in order when scratch is returned, no more than there is room for",
           "[engine][N8][H9]") {
     Shares s(1000);

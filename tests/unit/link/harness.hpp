@@ -301,6 +301,7 @@ inline SendSpec send_spec(const TransferKey& k, size_t to, const Memory& memory,
     s.key = k;
     s.to = peer(to);
     s.cls = cls;
+    s.priority = cls == Class::bulk ? Priority::bulk : Priority::realtime;
     s.agreement = {11, 22};
     s.memory = memory.extents();
     s.chunk_bytes = chunk_bytes;

@@ -134,6 +134,7 @@ struct Tenants {
         uint64_t tenant;
         size_t count, bytes;
         Class cls = Class::bulk;
+        Priority priority = cls == Class::bulk ? Priority::bulk : Priority::realtime;
     };
     explicit Tenants(const std::vector<Sends>& all) : net(2, 4) {
         net.wire(0, 1).keep_frames = true;
@@ -147,6 +148,17 @@ struct Tenants {
         for (Batch& batch : sends) net[0].post(std::move(batch));
         net[0].flush();
         net[0].check_invariants();
+    }
+    static uint64_t handle_of(uint64_t tenant, Class cls, Priority priority, size_t i = 0) {
+        return tenant * 100'000 + (index_of(cls) * priority_count + index_of(priority)) * 10'000 + i;
+    }
+    // The priorities of the chunks that left, in order.
+    std::vector<Priority> priorities() {
+        std::vector<Priority> out;
+        for (const auto& f : net.wire(0, 1).frames)
+            if (read_at<FrameStart>(f, 0).kind == uint8_t(FrameKind::data))
+                out.push_back(static_cast<Priority>(read_at<DataFrame>(f, 0).key.phase % priority_count));
+        return out;
     }
     // The tenants of the chunks that left, in order; a group's number is its tenant's.
     std::vector<uint64_t> order() {
@@ -162,11 +174,14 @@ struct Tenants {
   private:
     void post(const Sends& what, size_t i) {
         const Memory& memory = memories.emplace_back(what.bytes);
-        const TransferKey k = key(what.tenant, i + 1, static_cast<uint32_t>(index_of(what.cls)));
-        const uint64_t handle = what.tenant * 10'000 + i;
+        const auto phase =
+            static_cast<uint32_t>(index_of(what.cls) * priority_count + index_of(what.priority));
+        const TransferKey k = key(what.tenant, i + 1, phase);
+        const uint64_t handle = handle_of(what.tenant, what.cls, what.priority, i);
         recvs.push_back(batch(handle, {recv_spec(k, 0, memory, chunk_bytes_max, what.cls)}, {}));
         SendSpec spec = send_spec(k, 1, memory, chunk_bytes_max, what.cls);
         spec.account = Account(what.tenant);
+        spec.priority = what.priority;
         sends.push_back(batch(handle, {}, {spec}));
     }
     std::deque<Memory> memories;
@@ -188,7 +203,7 @@ TEST_CASE("tenants take turns, whatever number of transfers each has", "[link][N
     CHECK(std::vector<uint64_t>(order.begin(), order.begin() + 8) ==
           std::vector<uint64_t>{1, 2, 1, 2, 1, 2, 1, 2});
     REQUIRE(tenants.net.run());
-    CHECK(tenants.net.done(0, 20'000));
+    CHECK(tenants.net.done(0, Tenants::handle_of(2, Class::bulk, Priority::bulk)));
 }
 
 TEST_CASE("of three tenants each gets a third of the bytes, whatever its chunks", "[link][N14]") {
@@ -274,6 +289,126 @@ TEST_CASE("a tenant that runs out of sends keeps its debt", "[link][N14]") {
     }
     CHECK(bytes[0] <= bytes[1] + 4 * turn_cost_of(Class::small));
     CHECK(bytes[1] <= bytes[0] + 4 * turn_cost_of(Class::small));
+}
+
+TEST_CASE("of one tenant's transfers the most urgent leave first, each on its priority's stream",
+          "[link][K23]") {
+    for (const Class cls : {Class::small, Class::bulk}) {
+        Tenants tenants({{1, 3, 600, cls, Priority::bulk},
+                         {1, 3, 600, cls, Priority::realtime},
+                         {1, 3, 600, cls, Priority::critical}});
+        tenants.send();
+        const auto order = tenants.priorities();
+        REQUIRE(order.size() == 9);
+        CHECK(std::is_sorted(order.begin(), order.end()));
+        const Wire& wire = tenants.net.wire(0, 1);
+        CHECK(data_order(wire) == std::vector<Class>{Class::rpc, Class::rpc, Class::rpc, Class::small,
+                                                     Class::small, Class::small, Class::bulk, Class::bulk,
+                                                     Class::bulk});
+        REQUIRE(tenants.net.run());
+        CHECK(tenants.net.done(0, Tenants::handle_of(1, cls, Priority::bulk, 2)));
+    }
+}
+
+TEST_CASE("a less urgent transfer that was passed over for long has a chunk sent", "[link][K23]") {
+    Tenants tenants({{1, 1, 8 * chunk_bytes_max, Class::bulk, Priority::bulk},
+                     {1, 4, 10 * chunk_bytes_max, Class::bulk, Priority::critical}});
+    tenants.send();
+    const auto order = tenants.priorities();
+    REQUIRE(order.size() == 48);
+    CHECK(std::vector<Priority>(order.begin(), order.begin() + 4) ==
+          std::vector<Priority>(4, Priority::critical));
+    size_t since = 0;
+    for (const Priority p : order) {
+        since = p == Priority::bulk ? 0 : since + 1;
+        CHECK(since <= 8);  // at the end there is no bulk left
+    }
+    CHECK(std::count(order.begin(), order.begin() + 40, Priority::bulk) == 8);
+}
+
+TEST_CASE("a tenant whose transfers are all urgent gets no more than another", "[link][K23][N14]") {
+    Tenants tenants({{1, 4, 20 * chunk_bytes_max, Class::bulk, Priority::critical},
+                     {2, 1, 40 * chunk_bytes_max, Class::bulk, Priority::bulk}});
+    tenants.send();
+    const auto order = tenants.order();
+    CHECK(count_of(1, std::span(order).first(40)) == 20);
+    CHECK(count_of(2, std::span(order).first(40)) == 20);
+}
+
+TEST_CASE("a tenant's turn waits for room in its stream, and no other one's urgency passes it",
+          "[link][K23][N14]") {
+    Tenants tenants({{1, 1, 40 * chunk_bytes_max, Class::bulk, Priority::critical},
+                     {2, 1, 40 * chunk_bytes_max, Class::bulk, Priority::bulk}});
+    Wire& wire = tenants.net.wire(0, 1);
+    wire.capacity = {1 << 28, 1 << 28, 1 << 28, 0};
+    tenants.send();
+    const size_t first = tenants.order().size();
+    CHECK(first <= 2);  // the first tenant's turn
+    CHECK(count_of(1, tenants.order()) == first);
+    for (int i = 0; i < 10; ++i) {
+        wire.capacity[3] += chunk_bytes_max + 4096;
+        tenants.net[0].on_room(peer(1));
+        tenants.net[0].flush();
+        const auto order = tenants.order();
+        const size_t one = count_of(1, order), two = count_of(2, order);
+        CHECK(two >= static_cast<size_t>(i));
+        CHECK(one <= two + 2);
+    }
+    wire.capacity = {1 << 28, 1 << 28, 1 << 28, 1 << 28};
+    tenants.net[0].on_room(peer(1));
+    REQUIRE(tenants.net.run());
+    CHECK(tenants.order().size() == 80);
+}
+
+TEST_CASE("an urgent chunk passes what a full stream holds of less urgent ones", "[link][K23]") {
+    Tenants tenants({{1, 1, 4 * chunk_bytes_max, Class::bulk, Priority::bulk}});
+    Net& net = tenants.net;
+    Memory from(64), to(64);
+    from.set(pattern(64, 3));
+    const TransferKey k = key(1, 77, 0);
+    net[1].post(batch(7, {recv_spec(k, 0, to, 64)}, {}));
+    REQUIRE(net.run());
+    net.wire(0, 1).capacity = {1 << 28, 1 << 28, 1 << 28, chunk_bytes_max + 4096};
+    tenants.send();
+    REQUIRE(tenants.order().size() == 1);  // the stream is full
+    SendSpec urgent = send_spec(k, 1, from, 64);
+    urgent.account = Account(1);
+    urgent.priority = Priority::critical;
+    net[0].post(batch(7, {}, {urgent}));
+    net[0].flush();
+    REQUIRE(tenants.order().size() == 2);
+    CHECK(data_order(net.wire(0, 1)).back() == Class::rpc);
+    REQUIRE(net.run());
+    CHECK(net.done(0, 7));
+    CHECK((to.flat() == pattern(64, 3)));
+}
+
+TEST_CASE("a transfer that is never received holds up none of another priority", "[link][K27]") {
+    for (const Class cls : {Class::small, Class::bulk})
+        for (size_t stuck = 0; stuck < priority_count; ++stuck)
+            for (size_t free = 0; free < priority_count; ++free) {
+                CAPTURE(index_of(cls), stuck, free);
+                Net net(2, 3);
+                net.set_capacity(4000);
+                const size_t bytes = cls == Class::small ? 9000 : 100'000;
+                Memory from(bytes), to(bytes);
+                from.set(pattern(bytes, 1));
+                const auto spec = [&](uint64_t group, uint64_t op, size_t priority) {
+                    SendSpec s = send_spec(key(group, op), 1, from, 1024, cls);
+                    s.account = Account(5);
+                    s.priority = static_cast<Priority>(priority);
+                    return s;
+                };
+                for (uint64_t op = 0; op < 100; ++op) net[0].post(batch(1 + op, {}, {spec(1, op, stuck)}));
+                for (int i = 0; i < 100; ++i) net.step();
+                net[1].post(batch(1000, {recv_spec(key(2, 1), 0, to, 1024, cls)}, {}));
+                net[0].post(batch(1000, {}, {spec(2, 1, free)}));
+                REQUIRE(net.run());
+                CHECK(net.done(0, 1000));
+                CHECK(net.done(1, 1000));
+                CHECK((to.flat() == pattern(bytes, 1)));
+                CHECK(net.end_of(0, 1).done == 0);
+            }
 }
 
 }  // namespace nexar::link::test

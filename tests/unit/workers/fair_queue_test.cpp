@@ -4,6 +4,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <map>
 #include <tuple>
+#include <vector>
 
 #include "core/random.hpp"
 #include "support/regions.hpp"
@@ -37,7 +38,7 @@ uint64_t cost_of(const Piece& piece) {
 
 }  // namespace
 
-TEST_CASE("a job is cut into pieces of equal traffic, whatever lists it has", "[workers][N5]") {
+TEST_CASE("a job is cut into pieces of equal traffic, whatever lists it has", "[workers][N5][K26]") {
     for (const size_t copies : {1u, 2u, 7u, 64u}) {
         INFO(copies << " copies");
         FairQueue queue;
@@ -97,6 +98,51 @@ TEST_CASE("what is left of a job that nobody wants is one piece that costs nothi
     CHECK(queue.empty());
 }
 
+TEST_CASE("an urgent job overtakes all that its tenant has queued, of any session and group",
+          "[workers][K22]") {
+    FairQueue queue;
+    for (uint64_t i = 0; i < 64; ++i) queue.push(job_of({1, i % 3, i % 4, Priority::bulk}, 128 << 20, i));
+    for (int i = 0; i < 33; ++i) queue.take();
+    queue.push(job_of({1, 7, 1, Priority::realtime}, copy_piece, 1001));
+    queue.push(job_of({1, 8, 1, Priority::critical}, copy_piece, 1002));
+    CHECK(queue.take().job->job.handle == 1002);
+    CHECK(queue.take().job->job.handle == 1001);
+    CHECK(queue.take().job->job.handle < 64);
+}
+
+TEST_CASE("a less urgent job that was passed over for long gets a piece", "[workers][K22]") {
+    FairQueue queue;
+    queue.push(job_of({1, 1, 1, Priority::bulk}, 10 * copy_piece, 3));
+    queue.push(job_of({1, 1, 1, Priority::realtime}, 100 * copy_piece, 2));
+    queue.push(job_of({1, 1, 1, Priority::critical}, 100 * copy_piece, 1));
+    std::map<uint64_t, int> pieces;
+    std::vector<uint64_t> order;
+    for (int i = 0; i < 60; ++i) {
+        order.push_back(queue.take().job->job.handle);
+        ++pieces[order.back()];
+    }
+    constexpr int floor = workers::priority_floor / turn_cost;
+    CHECK(std::vector<uint64_t>(order.begin(), order.begin() + floor) == std::vector<uint64_t>(floor, 1));
+    CHECK(pieces[1] >= 60 * 3 / 5);  // of each six pieces four: the others get one each
+    CHECK(pieces[2] >= 60 / 6);
+    CHECK(pieces[3] == 10);
+}
+
+TEST_CASE("urgency takes nothing from another tenant, and does not wait longer than its tenant's turn",
+          "[workers][K22][N5]") {
+    FairQueue queue;
+    for (uint64_t i = 0; i < 8; ++i)
+        queue.push(job_of({1, i, i, Priority::critical}, 100 * copy_piece, 100 + i));
+    queue.push(job_of({2, 1, 1, Priority::bulk}, 100 * copy_piece, 200));
+    std::map<uint64_t, int> pieces;
+    for (int i = 0; i < 80; ++i) ++pieces[queue.take().job->job.origin.tenant];
+    CHECK(pieces[1] == 40);
+    CHECK(pieces[2] == 40);
+    queue.push(job_of({2, 2, 2, Priority::critical}, copy_piece, 201));
+    const uint64_t first = queue.take().job->job.handle;
+    CHECK((first == 201 || queue.take().job->job.handle == 201));
+}
+
 namespace {
 
 // Random jobs of a few tenants, sessions and groups come and are taken.
@@ -117,7 +163,8 @@ class Mix {
 
   private:
     void add() {
-        const engine::WorkOrigin origin{random_.below(3), random_.below(2), random_.below(2)};
+        const engine::WorkOrigin origin{random_.below(3), random_.below(2), random_.below(2),
+                                        static_cast<Priority>(random_.below(priority_count))};
         const size_t bytes = 1 + random_.below(random_.one_in(3) ? 20 * copy_piece : copy_piece / 8);
         const uint64_t handle = jobs_.size() + 1;
         jobs_[handle] = job_of(origin, bytes, handle, 1 + random_.below(3));
@@ -138,7 +185,7 @@ class Mix {
     }
     void check_in_order(const Job& job) {
         const engine::WorkOrigin& o = job.job.origin;
-        uint64_t& last = last_[{o.tenant, o.session, o.group}];
+        uint64_t& last = last_[{o.tenant, o.session, o.group, o.priority}];
         CHECK(last < job.job.handle);
         last = job.job.handle;
     }
@@ -155,13 +202,14 @@ class Mix {
     std::map<uint64_t, size_t> next_;                         // by handle: where its next piece begins
     std::map<uint64_t, size_t> waiting_;                      // by tenant: jobs in the queue
     std::map<uint64_t, std::map<uint64_t, uint64_t>> since_;  // by tenant with work: what each got since
-    std::map<std::tuple<uint64_t, uint64_t, uint64_t>, uint64_t> last_;  // by origin: the newest begun job
+    std::map<std::tuple<uint64_t, uint64_t, uint64_t, Priority>, uint64_t>
+        last_;  // by origin: the newest begun job
 };
 
 }  // namespace
 
 TEST_CASE("any mix of jobs is served whole, in order in a group, and in equal shares between tenants",
-          "[workers][N5][N7]") {
+          "[workers][N5][N7][K22]") {
     for (uint64_t seed = 1; seed <= 40; ++seed) {
         INFO("seed " << seed);
         Mix(seed).run();
