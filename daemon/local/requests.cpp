@@ -126,10 +126,10 @@ Result<void> check_fields(const nexar_shm_descriptor& d) {
     const bool op = find_operation(d.kind) != nullptr;
     if (!op && (d.kind < NEXAR_CMD_GROUP_OPEN || d.kind >= NEXAR_CMD_END || d.kind == NEXAR_CMD_REGION_ADD))
         return fail(Errc::unsupported, "request kind " + std::to_string(d.kind) + " is unknown");
-    if (op && d.priority != NEXAR_SHM_PRIORITY_DEFAULT)
-        return fail(Errc::unsupported, "priority is " + std::to_string(d.priority) +
-                                           "; allowed: " + std::to_string(NEXAR_SHM_PRIORITY_DEFAULT) +
-                                           ", the operation's own");
+    if (op && d.priority >= priority_count && d.priority != NEXAR_SHM_PRIORITY_DEFAULT)
+        return not_allowed("priority", d.priority,
+                           "0 (critical), 1 (realtime), 2 (bulk) or " +
+                               std::to_string(NEXAR_SHM_PRIORITY_DEFAULT) + " (the operation's own)");
     if (!op && d.priority != 0) return not_allowed("priority", d.priority, "0 in a command");
     if (!op && d.timeout_ns != 0) return fail(Errc::invalid_argument, "timeout_ns must be 0 in a command");
     if (d.timeout_ns < -1)

@@ -41,7 +41,7 @@ SessionCore::SessionCore(const SessionIdentity& identity, shm::ControlView contr
       service_(&service),
       waker_(&waker),
       limits_(limits),
-      submission_(control),
+      intake_(control),
       completion_(control),
       ledger_(control.slots()),
       kinds_(control.slots()),
@@ -50,7 +50,7 @@ SessionCore::SessionCore(const SessionIdentity& identity, shm::ControlView contr
 size_t SessionCore::drain(Time now, size_t entries_max) {
     size_t taken = 0;
     while (!broken_ && taken < entries_max) {
-        const auto entry = submission_.try_pop();
+        const auto entry = intake_.next();
         if (!entry) break;
         ++taken;
         handle_entry(now, *entry);
@@ -186,6 +186,8 @@ Result<void> SessionCore::submit_op(Time now, Ticket ticket, const nexar_shm_des
     request.group = group->id;
     request.rank = group->rank.value;
     request.timeout = Duration(asked.timeout_ns);
+    if (asked.priority != NEXAR_SHM_PRIORITY_DEFAULT)
+        request.priority = static_cast<Priority>(asked.priority);  // check_fields() knows it
     if (is_message) request.peer = asked.peer;
     request.tag = asked.tag;
     request.scalar = asked.scalar;

@@ -18,6 +18,7 @@
 #include "core/result.hpp"
 #include "core/time.hpp"
 #include "engine/clients.hpp"
+#include "local/intake.hpp"
 #include "local/requests.hpp"
 #include "local/used_numbers.hpp"
 #include "shm/control.hpp"
@@ -61,7 +62,7 @@ class SessionCore {
 
     // Handles submitted entries, at most so many. Returns how many.
     size_t drain(Time now, size_t entries_max = 64);
-    bool has_work() const { return !broken_ && submission_.has_entry(); }
+    bool has_work() const { return !broken_ && intake_.has_entry(); }
 
     // A region of so many bytes that arrived over the socket, and takes `descriptors` of the daemon's.
     // Returns its charges, which are to end when it is unmapped, so that what is mapped never exceeds a share
@@ -173,7 +174,7 @@ class SessionCore {
     engine::Service* service_;
     Waker* waker_;
     SessionLimits limits_;
-    shm::SubmissionConsumer submission_;
+    Intake intake_;
     shm::CompletionProducer completion_;
     shm::SlotLedger ledger_;      // generation and state of each slot, as this daemon knows them
     std::vector<uint8_t> kinds_;  // by slot: the request's kind, valid while it is in flight

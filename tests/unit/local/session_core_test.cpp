@@ -362,8 +362,8 @@ TEST_CASE("what a request does not use must be 0, and the answer names the field
     };
     const std::string bad = "INVALID_ARGUMENT ";
     const uint8_t op = NEXAR_OP_ALL_REDUCE;
-    CHECK(with(op, [](D& d) { d.priority = 0; }).starts_with("UNSUPPORTED priority is 0"));
-    CHECK(with(op, [](D& d) { d.priority = 77; }).starts_with("UNSUPPORTED priority is 77"));
+    CHECK(with(op, [](D& d) { d.priority = 3; }).starts_with(bad + "priority is 3; allowed: 0 (critical)"));
+    CHECK(with(op, [](D& d) { d.priority = 254; }).starts_with(bad + "priority is 254"));
     CHECK(with(op, [](D& d) { d.flags = 8; }).starts_with(bad + "flags has the unknown bits 8"));
     CHECK(with(op, [](D& d) {
               d.flags = NEXAR_SHM_FLAG_ANY_TAG;
