@@ -650,8 +650,14 @@ NEXAR_API nexar_status nexar_group_node(nexar_group* group, uint32_t rank, char*
  * nexar_x_start(..., options, &request) returns at once; nexar_sendrecv and nexar_mprobe only block. options may be
  * NULL. */
 
+/* Which of your operations is next where several wait for the daemon's workers, its memory or the network: the lowest
+ * number, but now and then one of the others, so that none waits for ever. It takes nothing from other users, with whom
+ * these are shared in turns, whatever they ask for. Each rank asks for itself: ranks of a collective may differ, and a
+ * host works on it with the most urgent one of its ranks'. Of a message the sender's counts. Messages are received in
+ * the order of the sends all the same, and collectives begin in the order of the calls. */
 enum {
-    NEXAR_PRIORITY_DEFAULT = -1, /* the operation's own; the only one that is accepted yet */
+    NEXAR_PRIORITY_DEFAULT = -1, /* barrier: critical; small collectives (up to 32 KiB, unless the daemon is configured
+                                    otherwise): realtime; all others, and messages: bulk */
     NEXAR_PRIORITY_CRITICAL = 0,
     NEXAR_PRIORITY_REALTIME = 1,
     NEXAR_PRIORITY_BULK = 2
@@ -659,7 +665,7 @@ enum {
 
 typedef struct nexar_op_options {
     uint32_t struct_size;
-    int32_t priority;    /* NEXAR_PRIORITY_...; others than DEFAULT are UNSUPPORTED */
+    int32_t priority;    /* NEXAR_PRIORITY_...; others are INVALID_ARGUMENT */
     int64_t timeout_ms;  /* of the operation; default: the group's for its kind */
     uint64_t match_id;   /* collectives: a number of your choice that must be the same on all ranks, or all get
                             MISMATCH. It is compared only: calls are matched by their order. Messages: must be 0 */
@@ -687,7 +693,7 @@ NEXAR_API void nexar_op_options_init(nexar_op_options* options, uint64_t size);
  * write where another one reads or writes.
  *
  * Errors of all of them: INVALID_ARGUMENT (NULL, unknown dtype or op, an op that the dtype lacks, root >= size, count *
- * size of dtype overflows 2^63, overlap, timeout 0), UNSUPPORTED (priority; or a node of the group runs a daemon
+ * size of dtype overflows 2^63, overlap, timeout 0), UNSUPPORTED (a node of the group runs a daemon
  * without this operation, type or reduction, and the error names it), BAD_STATE (another thread is inside a collective
  * of this group: see Threads), TABLE_FULL (slots), NO_MEMORY (not even a piece of the ordinary memory, a few MiB, fits
  * into what is left of scratch_limit: end a request, or use nexar_alloc; or, on all ranks, this user's other groups

@@ -241,14 +241,11 @@ Result<OpOptions> read_op_options(const Operation& o, const nexar_op_options* gi
                     "nexar_op_options.flags is " + std::to_string(options.flags) + "; there are none yet: 0");
     NEXAR_TRY(out.timeout_ns, timeout_ns(o, options.timeout_ms));
     if (options.priority < NEXAR_PRIORITY_DEFAULT || options.priority > NEXAR_PRIORITY_BULK)
-        return fail(Errc::invalid_argument, "priority is " + std::to_string(options.priority) +
-                                                "; allowed: NEXAR_PRIORITY_DEFAULT (-1)");
-    if (options.priority != NEXAR_PRIORITY_DEFAULT)
-        return fail(
-            Errc::unsupported,
-            "priority is " + std::to_string(options.priority) +
-                ": this version has none but NEXAR_PRIORITY_DEFAULT (-1) (were the options initialised with "
-                "NEXAR_OP_OPTIONS_INIT?)");
+        return fail(Errc::invalid_argument,
+                    "priority is " + std::to_string(options.priority) +
+                        "; allowed: NEXAR_PRIORITY_DEFAULT (-1), NEXAR_PRIORITY_CRITICAL (0), "
+                        "NEXAR_PRIORITY_REALTIME (1), NEXAR_PRIORITY_BULK (2)");
+    if (options.priority != NEXAR_PRIORITY_DEFAULT) out.priority = static_cast<uint8_t>(options.priority);
     if (options.match_id != 0 && !is_collective(o.kind))
         return fail(Errc::invalid_argument,
                     "match_id is for collectives; messages are distinguished by their tag");
@@ -269,7 +266,7 @@ Result<Taken> prepare(Session& session, const Group& group, const Operation& o, 
     d.dtype = static_cast<uint8_t>(o.dtype);
     const OpRow& row = row_of(o);
     d.op = row.reduces ? static_cast<uint8_t>(o.op) : 0;
-    d.priority = NEXAR_SHM_PRIORITY_DEFAULT;
+    d.priority = options.priority;
     d.group = group.membership;
     d.epoch = group.epoch;
     d.count = checked.count;

@@ -31,6 +31,7 @@ struct OpOptions {
     uint64_t match_id = 0;
     uint64_t user_data = 0;
     uint64_t scalar = 0;  // premul_sum: one element
+    uint8_t priority = NEXAR_SHM_PRIORITY_DEFAULT;
 };
 nexar_op_options op_defaults();
 Result<OpOptions> read_op_options(const Operation& operation, const nexar_op_options* given);

@@ -74,7 +74,7 @@ enum {
 
 enum {
     NEXAR_SHM_PRIORITY_DEFAULT = 255
-}; /* otherwise 0 critical, 1 realtime, 2 bulk: refused until they are real */
+}; /* the operation's own; otherwise 0 critical, 1 realtime, 2 bulk (docs/protocol/priorities.md) */
 
 /* A region's part that begins at `offset`; its length follows from the descriptor. Region 0: no memory.
  * `entries`: of a list in memory; in `in` and `out` 0. */

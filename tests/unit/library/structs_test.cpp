@@ -81,13 +81,29 @@ TEST_CASE("options of zeros are noticed", "[U4]") {
     o.struct_size = sizeof o;
     CHECK(code_of(all_reduce, o) == Errc::invalid_argument);  // timeout 0
     o.timeout_ms = 5;
-    CHECK(code_of(all_reduce, o) == Errc::unsupported);  // priority 0, critical
-    o.priority = 3;
-    CHECK(code_of(all_reduce, o) == Errc::invalid_argument);
-    o.priority = NEXAR_PRIORITY_DEFAULT;
-    CHECK(code_of(all_reduce, o) == Errc::ok);
+    CHECK(code_of(all_reduce, o) == Errc::ok);  // priority 0: critical
     o.flags = 1;
     CHECK(code_of(all_reduce, o) == Errc::invalid_argument);
+}
+
+TEST_CASE("an operation's priority: its own, critical, realtime, bulk, and nothing else", "[K21]") {
+    for (const Operation& operation : {all_reduce, receive}) {
+        nexar_op_options o = NEXAR_OP_OPTIONS_INIT;
+        CHECK(read_op_options(operation, nullptr)->priority == NEXAR_SHM_PRIORITY_DEFAULT);
+        CHECK(read_op_options(operation, &o)->priority == NEXAR_SHM_PRIORITY_DEFAULT);
+        for (int32_t priority = NEXAR_PRIORITY_CRITICAL; priority <= NEXAR_PRIORITY_BULK; ++priority) {
+            o.priority = priority;
+            CHECK(read_op_options(operation, &o)->priority == priority);
+        }
+        for (const int32_t wrong : {-2, 3, 255, INT32_MIN, INT32_MAX}) {
+            o.priority = wrong;
+            const auto out = read_op_options(operation, &o);
+            REQUIRE_FALSE(out);
+            CHECK(out.error().code == Errc::invalid_argument);
+            CHECK(out.error().text.find("priority is " + std::to_string(wrong) + "; allowed: ") == 0);
+            CHECK(out.error().text.find("NEXAR_PRIORITY_BULK (2)") != std::string::npos);
+        }
+    }
 }
 
 TEST_CASE("an operation's time-out: default, none, at once, so long") {
