@@ -252,6 +252,7 @@ OpSnapshot CollectiveRun::snapshot(Time now) const {
         out.descriptor = *descriptor;
         out.age = now - gathering_.first_posted();
         out.plan = execution_.plan_text(*descriptor);
+        if (execution_.started()) out.priority = name_of(execution_.priority());
     }
     std::vector<bool> unanswered(facts.nodes.size());
     const auto keep = [](auto& list, size_t& count, auto&& make) {

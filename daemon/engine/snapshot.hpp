@@ -49,8 +49,9 @@ struct OpSnapshot {
     uint64_t seq = 0;
     OpDescriptor descriptor;
     Duration age{0};
-    std::string phase;  // "waiting for ranks", "running 2 of 8 segments", "ending"
-    std::string plan;   // "ring, bulk, 4 lanes, 8 segments of 4194304 bytes, chunks of 262144"
+    std::string phase;     // "waiting for ranks", "running 2 of 8 segments", "ending"
+    std::string plan;      // "ring, bulk, 4 lanes, 8 segments of 4194304 bytes, chunks of 262144"
+    std::string priority;  // on this node; empty: it has not begun here
     // The first ranks_listed_max of each, and how many there are.
     std::vector<RankSnapshot> arrived;
     std::vector<RankSnapshot> missing;  // certainly: other nodes' ranks once their node has answered

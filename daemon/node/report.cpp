@@ -152,6 +152,7 @@ json op_json(const engine::OpSnapshot& op, const HostNames& hosts) {
             {"age_ms", ms(op.age)},
             {"phase", op.phase},
             {"plan", op.plan},
+            {"priority", op.priority},
             {"arrived", std::move(arrived)},
             {"arrived_count", op.arrived_count},
             {"missing", std::move(missing)},

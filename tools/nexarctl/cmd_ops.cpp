@@ -37,7 +37,10 @@ std::string op_text(const json& op) {
     std::string out = printable(text_of(op, "group")) + " #" + std::to_string(count_of(op, "seq")) + "  " +
                       printable(text_of(op, "op")) + ", for " + milliseconds_text(number_of(op, "age_ms")) +
                       ": " + printable(text_of(op, "phase")) + "\n";
-    if (!text_of(op, "plan").empty()) out += "    plan: " + printable(text_of(op, "plan")) + "\n";
+    const std::string priority = printable(text_of(op, "priority"));
+    if (!text_of(op, "plan").empty())
+        out +=
+            "    plan: " + printable(text_of(op, "plan")) + (priority.empty() ? "" : "; " + priority) + "\n";
     return out + missing_text(op);
 }
 

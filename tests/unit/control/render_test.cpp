@@ -147,12 +147,12 @@ TEST_CASE("groups and ops show who came to a group that is forming, who is missi
 TEST_CASE("ops name who has not arrived, with node and pid") {
     const json ops =
         json::parse(R"({"ops": [{"group": "digits", "seq": 42, "op": "all_reduce f32 sum count 1024",
-        "age_ms": 2500, "phase": "waiting for ranks", "plan": "ring, bulk", "missing_count": 3,
+        "age_ms": 2500, "phase": "waiting for ranks", "plan": "ring, bulk", "priority": "critical", "missing_count": 3,
         "missing": [{"rank": 1, "node": "bb", "host": "beta", "pid": 200}]}],
         "messages": [{"group": "digits", "what": "recv by rank 0, tag 7", "age_ms": 3}]})");
     REQUIRE(render_ops(ops) ==
             "digits #42  all_reduce f32 sum count 1024, for 2.5 s: waiting for ranks\n"
-            "    plan: ring, bulk\n"
+            "    plan: ring, bulk; critical\n"
             "    not arrived: rank 1 on beta (bb), pid 200\n"
             "    and 2 more\n"
             "digits  recv by rank 0, tag 7, for 3.00 ms\n");
