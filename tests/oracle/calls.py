@@ -95,7 +95,8 @@ class Collective:
         return side.address() if side.array.size or self.local.random() < 0.5 else None
 
     def options(self, timeout_ms=cabi.DEFAULT):
-        options = cabi.op_options(timeout_ms, self.step.match_id, self.step.number)
+        # Of each rank and call: ranks of one collective may ask for different ones.
+        options = cabi.op_options(timeout_ms, self.step.match_id, self.step.number, self.local.choice(cabi.PRIORITIES))
         if self.step.op == "premul_sum" and self.step.row.reduces:
             self.keep.append(data.scalar(self.seed, self.step, self.rank))
             options.scalar = self.keep[-1].ctypes.data

@@ -108,7 +108,7 @@ class Thread:
             else:
                 self.start(step, group, [(item, item.options())])
             return
-        posts = [(post, cabi.op_options()) for post in self.posts(step, rank, local)]
+        posts = [(post, cabi.op_options(priority=local.choice(cabi.PRIORITIES))) for post in self.posts(step, rank, local)]
         if len(posts) == 1 and blocking:
             return self.call_message(step, group, *posts[0])
         self.start(step, group, posts)

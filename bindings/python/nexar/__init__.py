@@ -13,7 +13,8 @@ a wait: as long as the operation takes), nexar.NO_TIMEOUT none at all, 0 does no
 
 Every operation has a blocking form and a _start form that returns a Request. Both take, by name, timeout= (the
 operation's own deadline: when it passes, the operation ends, and the error names who is late), match_id= (collectives: a
-number that must be the same on all ranks, or all get MISMATCH) and user_data= (comes back in the Completion).
+number that must be the same on all ranks, or all get MISMATCH), priority= (a nexar.Priority) and user_data= (comes back
+in the Completion).
 
 While anything waits, other threads run and Ctrl-C works: it cancels the operation of a blocking form, on all ranks of
 the group, and raises KeyboardInterrupt. A wait for a Request leaves that pending.
@@ -25,12 +26,12 @@ from ._arrays import DTYPES, OPS
 from ._errors import (CallError, Error, GroupError, NexarSystemError, OpenError, OperationError, RecoverableError,
                       RetryError, SessionError, TimedOut)
 from ._group import Group
-from ._library import ANY_SOURCE, ANY_TAG, NO_TIMEOUT, RANK_AUTO, version
+from ._library import ANY_SOURCE, ANY_TAG, NO_TIMEOUT, RANK_AUTO, Priority, version
 from ._messages import Message
 from ._requests import Completion, Request, test_any, wait_all, wait_any
 from ._session import Session
 
 __version__ = version()
 __all__ = ["ANY_SOURCE", "ANY_TAG", "CallError", "Completion", "DTYPES", "Error", "Group", "GroupError", "Message",
-           "NO_TIMEOUT", "NexarSystemError", "OPS", "OpenError", "OperationError", "RANK_AUTO", "RecoverableError", "Request",
-           "RetryError", "Session", "SessionError", "TimedOut", "test_any", "wait_all", "wait_any"]
+           "NO_TIMEOUT", "NexarSystemError", "OPS", "OpenError", "OperationError", "Priority", "RANK_AUTO", "RecoverableError",
+           "Request", "RetryError", "Session", "SessionError", "TimedOut", "test_any", "wait_all", "wait_any"]

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import enum
 import glob
 import math
 import operator
@@ -61,6 +62,13 @@ class GroupInfo(ctypes.Structure):
                 ("nodes", c_uint32), ("reserved", c_uint32), ("id", c_uint64 * 3), ("parent_id", c_uint64 * 3),
                 ("collective_timeout_ms", c_int64), ("barrier_timeout_ms", c_int64), ("rpc_timeout_ms", c_int64),
                 ("name", c_char * 129), ("parent_name", c_char * 129), ("reserved_text", c_char * 6)]
+
+
+class Priority(enum.IntEnum):
+    """Which of one's own operations is next where several wait; None: the operation's own."""
+    CRITICAL = 0
+    REALTIME = 1
+    BULK = 2
 
 
 class OpOptions(ctypes.Structure):

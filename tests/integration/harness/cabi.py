@@ -34,8 +34,11 @@ def completion():
     return Completion(struct_size=ctypes.sizeof(Completion), status=77)
 
 
-def op_options(timeout_ms=DEFAULT, match_id=0, user_data=0):
-    return OpOptions(ctypes.sizeof(OpOptions), -1, timeout_ms, match_id, user_data, 0)
+PRIORITIES = (-1, 0, 1, 2)  # the operation's own, critical, realtime, bulk
+
+
+def op_options(timeout_ms=DEFAULT, match_id=0, user_data=0, priority=-1):
+    return OpOptions(ctypes.sizeof(OpOptions), priority, timeout_ms, match_id, user_data, 0)
 
 
 def session_options(**given):
