@@ -16,6 +16,7 @@ from builds import FOLDER, Build
 from bystander import bystander
 from hosts import Failed
 from measure import Plan, Topology, measure
+from urgency import urgency
 
 ROOT = FOLDER.parents[1]
 SIZES = (8, 64, 4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20)
@@ -55,6 +56,8 @@ def parse():
     parser.add_argument("--no-micro", action="store_true", help="leave out the parts' own benchmarks")
     parser.add_argument("--bystander", action="store_true", help="only this: one user's operations beside another "
                         "user's attack, and beside a process that takes as much of a processor (as root; about 4 minutes)")
+    parser.add_argument("--urgency", action="store_true", help="only this: an all_reduce of 8 bytes by priority, idle, beside "
+                        "bulk of the same user and beside 62 sleeping ranks; and ten groups beside one that does not receive")
     parser.add_argument("--json", metavar="FILE", type=pathlib.Path, help="write everything there, too")
     options = parser.parse_args()
     quick = options.quick
@@ -132,9 +135,12 @@ def main():
                     bystander(build, clients[i], build.compile_client(f"{folder}/greedy{i}", "greedy.cpp"),
                               build.compile_client(f"{folder}/hostile{i}", "../integration/clients/hostile_client.cpp"))
                     for i, build in enumerate(builds)]
+            elif options.urgency:
+                result["urgency"] = [urgency(build, build.compile_client(f"{folder}/urgent{i}", "urgent.cpp"))
+                                     for i, build in enumerate(builds)]
             elif not options.no_micro:
                 result["micro"] = [run_micro(build, options.quick) for build in builds]
-            if not options.bystander:
+            if not (options.bystander or options.urgency):
                 result["clusters"] = measure(builds, clients, plan, print_rows)
     except Failed as failure:
         sys.exit(f"bench: {failure}")
