@@ -22,13 +22,14 @@ Task<> doubling_all_reduce(Lane& lane, Extents data, Arithmetic arithmetic);
 // Afterwards node i has block i combined over all nodes; its other blocks hold partial results.
 Task<> ring_reduce_scatter(Lane& lane, std::vector<Extents> blocks, Arithmetic arithmetic);
 
-// Before: node i has block i. Afterwards every node has all blocks.
-Task<> ring_all_gather(Lane& lane, std::vector<Extents> blocks);
+// Before: node i has block i. Afterwards every node has all blocks. `first_phase`, here and below: of its
+// phases, where another algorithm has used the ones before.
+Task<> ring_all_gather(Lane& lane, std::vector<Extents> blocks, uint32_t first_phase = 0);
 
 // outgoing[j] arrives in incoming[i] of node j, where i is this node; both have the same length. The entries
 // of this node itself are ignored. No transfer is longer than transfer_bytes_max.
 Task<> pairwise_all_to_all(Lane& lane, std::vector<Extents> outgoing, std::vector<Extents> incoming,
-                           size_t transfer_bytes_max);
+                           size_t transfer_bytes_max, uint32_t first_phase = 0);
 
 // The same for blocks whose lengths only their two ranks know.
 struct CountedExchange {
@@ -50,17 +51,30 @@ Task<> chain_reduce(Lane& lane, Extents data, NodeIndex root, Arithmetic arithme
 // Before: node i has block i. Afterwards the root has all blocks. The root's memory has a place for every
 // block, a tree's other nodes have one for those of their subtree (BinomialTree::subtree).
 Task<> binomial_gather(Lane& lane, std::vector<Extents> blocks, NodeIndex root);
-Task<> direct_gather(Lane& lane, std::vector<Extents> blocks, NodeIndex root);
+Task<> direct_gather(Lane& lane, std::vector<Extents> blocks, NodeIndex root, uint32_t first_phase = 0);
 
 // Before: the root has all blocks. Afterwards node i has block i. The memory is that of a gather.
 Task<> binomial_scatter(Lane& lane, std::vector<Extents> blocks, NodeIndex root);
 Task<> direct_scatter(Lane& lane, std::vector<Extents> blocks, NodeIndex root);
 
+// One step of a deterministic reduction (rank_tree.hpp), on this node.
+struct TreeStep {
+    // By node: partials of this node's subtrees, for that node's elements; and memory for what that node's
+    // subtrees are for the elements here.
+    std::vector<Extents> outgoing, incoming;
+    std::function<Op&()> combine;  // of what has arrived: the results of the elements here
+    size_t transfer_bytes_max = 0;
+    uint32_t exchange_phase = 0, gather_phase = 0;
+};
+// `shares`: by node, the results of its elements.
+Task<> tree_reduce_scatter(Lane& lane, TreeStep step);
+Task<> tree_all_reduce(Lane& lane, TreeStep step, std::vector<Extents> shares);
+Task<> tree_reduce(Lane& lane, TreeStep step, std::vector<Extents> shares, NodeIndex root);
+
 // Afterwards each rank's output has its reduction; its input is as before, where it is not the output.
 Task<> direct_scan(Lane& lane, Scan scan);
 Task<> chain_scan(Lane& lane, Scan scan);
 
-// `first_phase`: of its rounds, where another algorithm has used the ones before.
 Task<> dissemination_barrier(Lane& lane, uint32_t first_phase = 0);
 
 // ring_all_gather; then `gathered`, an error of which ends the algorithm here; then a barrier. So where it

@@ -12,20 +12,21 @@
 namespace nexar::collectives {
 
 Task<> pairwise_all_to_all(Lane& lane, std::vector<Extents> outgoing, std::vector<Extents> incoming,
-                           size_t transfer_bytes_max) {
+                           size_t transfer_bytes_max, uint32_t first_phase) {
     const Ring ring(lane);
     std::vector<Op*> ops;
     for (uint32_t distance = 1; distance < ring.nodes; ++distance) {
         const NodeIndex from(ring.behind(distance));
-        for_each_transfer(incoming[from.value], transfer_bytes_max, 0, [&](uint32_t phase, Extents memory) {
-            ops.push_back(&lane.recv_copy(from, phase, std::move(memory)));
-        });
+        for_each_transfer(incoming[from.value], transfer_bytes_max, first_phase,
+                          [&](uint32_t phase, Extents memory) {
+                              ops.push_back(&lane.recv_copy(from, phase, std::move(memory)));
+                          });
     }
     for (uint32_t distance = 1; distance < ring.nodes; ++distance) {
         const NodeIndex to((ring.self + distance) % ring.nodes);
-        for_each_transfer(outgoing[to.value], transfer_bytes_max, 0, [&](uint32_t phase, Extents memory) {
-            ops.push_back(&lane.send(to, phase, std::move(memory)));
-        });
+        for_each_transfer(
+            outgoing[to.value], transfer_bytes_max, first_phase,
+            [&](uint32_t phase, Extents memory) { ops.push_back(&lane.send(to, phase, std::move(memory))); });
     }
 
     co_await all(ops);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "collectives/cost.hpp"
+#include "collectives/rank_tree.hpp"
 
 namespace nexar::collectives {
 namespace {
@@ -11,12 +12,37 @@ constexpr uint64_t divide_up(uint64_t a, uint64_t b) {
     return a / b + (a % b != 0 ? 1 : 0);
 }
 
+uint32_t width_of(const Shape& shape) {
+    return static_cast<uint32_t>(partial_bytes(shape.element_bytes, shape.partials));
+}
+
+Algorithm deterministic(OpKind kind) {
+    switch (kind) {
+#define NEXAR_DETERMINISTIC(name, algorithm) \
+    case OpKind::name:                       \
+        return Algorithm::algorithm;
+#include "operations.def"
+        default:
+            return Algorithm::local;  // no other kind has such partials
+    }
+}
+
+// What a node sends of each element, at most.
+uint64_t partials_of_node(const Shape& shape, const Layout& layout) {
+    if (shape.partials != Partials::tree) return 1;
+    size_t out = 1;
+    for (uint32_t node = 0; node < layout.nodes(); ++node)
+        out = std::max(out, subtrees_on(layout, NodeIndex(node)).size());
+    return out;
+}
+
 Algorithm choose(const Shape& shape, uint64_t bytes, const Layout& layout, const PlanTable& table) {
     if (layout.nodes() <= 1) return Algorithm::local;
     // An op without data still synchronises: its barrier carries the descriptors that are compared.
     if (bytes == 0) return Algorithm::dissemination_barrier;
+    if (shape.partials == Partials::tree) return deterministic(shape.kind);
     const uint64_t of_rank = bytes;
-    const uint64_t of_group = shape.count * shape.element_bytes * layout.size();
+    const uint64_t of_group = shape.count * width_of(shape) * layout.size();
     switch (shape.kind) {
 #define NEXAR_COLLECTIVE(number, name, NAME, summary, memory, in, out, in_place, reduction, root, agreed, \
                          limit, of, up_to, beyond)                                                        \
@@ -48,8 +74,12 @@ Shape gathered_shape(Shape shape) {
 
 SegmentShape segment_of(const Plan& plan, const Shape& shape, const Layout& layout, uint32_t index) {
     const ElementRange range = part_of(shape.count, plan.segments, index);
-    return {layout,           range.count, shape.element_bytes, layout.node_of(shape.root),
-            plan.chunk_bytes, range.begin, shape.counts,        shape.sends};
+    SegmentShape out{layout,           range.count, shape.element_bytes, layout.node_of(shape.root),
+                     plan.chunk_bytes, range.begin, shape.counts,        shape.sends};
+    out.partial_bytes = width_of(shape);
+    // Wide partials travel as any f32 does.
+    if (shape.partials == Partials::wide) out.element_bytes = out.partial_bytes;
+    return out;
 }
 
 }  // namespace
@@ -124,14 +154,15 @@ Plan plan(const Shape& given, const Layout& layout, const PlanTable& table) {
     const uint64_t blocks = row.makes_groups ? layout.size() : row_blocks(row, layout.size());
     // Not known where each rank has its own lists of counts: any length, so the bulk class.
     const uint64_t bytes =
-        has_own_counts(row) ? UINT64_MAX : (row.makes_groups ? 1 : count) * shape.element_bytes * blocks;
+        has_own_counts(row) ? UINT64_MAX : (row.makes_groups ? 1 : count) * width_of(shape) * blocks;
 
     Plan out;
     out.algorithm = choose(shape, bytes, layout, table);
-    out.cls = bytes <= table.small_bytes_max ? link::Class::small : link::Class::bulk;
+    const uint64_t most = table.small_bytes_max / partials_of_node(shape, layout);
+    out.cls = bytes <= most ? link::Class::small : link::Class::bulk;
     out.chunk_bytes = table.chunk_bytes;
     if (out.algorithm == Algorithm::local) return out;
-    out.segments = segments_of(row, count, shape.element_bytes, layout.size(), table.segment_bytes);
+    out.segments = segments_of(row, count, width_of(shape), layout.size(), table.segment_bytes);
     out.lanes = std::min(table.lanes, out.segments);
     out.phases = cost_of(out.algorithm).phases(segment_of(out, shape, layout, 0));
     return out;
@@ -141,7 +172,7 @@ Plan staged_plan(const Shape& shape, const Layout& layout, const PlanTable& tabl
     Plan out = plan(shape, layout, table);
     if (out.algorithm != Algorithm::local) return out;
     out.segments =
-        segments_of(row_of(shape.kind), shape.count, shape.element_bytes, layout.size(), local_segment_bytes);
+        segments_of(row_of(shape.kind), shape.count, width_of(shape), layout.size(), local_segment_bytes);
     out.lanes = std::min(table.lanes, out.segments);
     return out;
 }

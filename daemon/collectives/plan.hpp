@@ -12,6 +12,7 @@
 #include "core/counts.hpp"
 #include "core/features.hpp"
 #include "core/operations.hpp"
+#include "core/partials.hpp"
 
 namespace nexar::collectives {
 
@@ -50,6 +51,7 @@ struct Shape {
     uint32_t root = 0;                // rank
     const Counts* counts = nullptr;   // predict_bytes() needs them, plan() does not
     std::span<const Counts> sends{};  // the same where ranks have lists of their own; as in SegmentShape
+    Partials partials = Partials::native;
 };
 
 constexpr uint32_t group_row_bytes = 64;  // what each rank states in a collective that makes groups

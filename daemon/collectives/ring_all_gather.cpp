@@ -6,17 +6,17 @@
 
 namespace nexar::collectives {
 
-Task<> ring_all_gather(Lane& lane, std::vector<Extents> blocks) {
+Task<> ring_all_gather(Lane& lane, std::vector<Extents> blocks, uint32_t first_phase) {
     const Ring ring(lane);
     const uint32_t last = ring.nodes - 1;
     if (last == 0) co_return ok();
     std::vector<Op*> ops;
 
-    ops.push_back(&lane.send(ring.right, 0, blocks[ring.self]));
+    ops.push_back(&lane.send(ring.right, first_phase, blocks[ring.self]));
     for (uint32_t step = 0; step + 1 < last; ++step)
-        ops.push_back(
-            &lane.recv_copy_send(ring.left, ring.right, step, step + 1, blocks[ring.behind(step + 1)]));
-    ops.push_back(&lane.recv_copy(ring.left, last - 1, blocks[ring.behind(last)]));
+        ops.push_back(&lane.recv_copy_send(ring.left, ring.right, first_phase + step, first_phase + step + 1,
+                                           blocks[ring.behind(step + 1)]));
+    ops.push_back(&lane.recv_copy(ring.left, first_phase + last - 1, blocks[ring.behind(last)]));
 
     co_await all(ops);
     co_return ok();

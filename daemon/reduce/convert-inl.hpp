@@ -148,38 +148,42 @@ HWY_INLINE void convert_all(void* out, const void* in, size_t count, Step step) 
     std::memcpy(to + i * sizeof(Out), to_padded, (count - i) * sizeof(Out));
 }
 
-using D16Half = hn::Rebind<uint16_t, Df32>;        // As many 16-bit lanes as a vector has f32 lanes,
-using D8Half = hn::Repartition<uint8_t, D16Half>;  // and their bytes.
+// As many lanes of a narrower type as a vector has f32 lanes, and their bytes.
+template <class Narrow>
+using DNarrow = hn::Rebind<Narrow, Df32>;
+template <class Narrow>
+using DNarrowBytes = hn::Repartition<uint8_t, DNarrow<Narrow>>;
 
-template <class Format>
+template <class Format, class Narrow>
 struct WidenStep {
     HWY_INLINE void run(uint8_t* out, const uint8_t* in) const {
         const D32 d;
-        const V32 low = hn::PromoteTo(d, hn::BitCast(D16Half(), hn::LoadU(D8Half(), in)));
-        const V32 bits = hn::BitCast(d, Format::widen(hn::ShiftLeft<16>(low)));
+        const auto narrow = hn::BitCast(DNarrow<Narrow>(), hn::LoadU(DNarrowBytes<Narrow>(), in));
+        constexpr int up = 32 - 8 * static_cast<int>(sizeof(Narrow));
+        const V32 bits = hn::BitCast(d, Format::widen(hn::ShiftLeft<up>(hn::PromoteTo(d, narrow))));
         const auto nan = exceeds(hn::And(bits, hn::Set(d, ~f32_sign)), 0x7f800000);
         hn::StoreU(hn::BitCast(D8(), choose(nan, hn::Set(d, f32_nan), bits)), D8(), out);
     }
 };
 
-template <class Format>
+template <class Format, class Narrow>
 struct NarrowStep {
     HWY_INLINE void run(uint8_t* out, const uint8_t* in) const {
         const V32 low = Format::narrow(hn::BitCast(Df32(), hn::LoadU(D8(), in)));
-        // Saturating, but no lane exceeds 0xffff.
-        const auto narrow = hn::DemoteTo(D16Half(), hn::BitCast(Di32(), low));
-        hn::StoreU(hn::BitCast(D8Half(), narrow), D8Half(), out);
+        // Saturating, but no lane exceeds the narrow type.
+        const auto narrow = hn::DemoteTo(DNarrow<Narrow>(), hn::BitCast(Di32(), low));
+        hn::StoreU(hn::BitCast(DNarrowBytes<Narrow>(), narrow), DNarrowBytes<Narrow>(), out);
     }
 };
 
-template <class Format>
+template <class Format, class Narrow = uint16_t>
 void widen_all(void* f32, const void* in, size_t count) {
-    convert_all<uint16_t, float>(f32, in, count, WidenStep<Format>());
+    convert_all<Narrow, float>(f32, in, count, WidenStep<Format, Narrow>());
 }
 
-template <class Format>
+template <class Format, class Narrow = uint16_t>
 void narrow_all(void* out, const void* f32, size_t count) {
-    convert_all<float, uint16_t>(out, f32, count, NarrowStep<Format>());
+    convert_all<float, Narrow>(out, f32, count, NarrowStep<Format, Narrow>());
 }
 
 }  // namespace nexar::reduce::HWY_NAMESPACE

@@ -104,14 +104,20 @@ void divide(const Job& job, Dtype dtype, uint64_t divisor) {
     if (dtype == Dtype::f8e4m3fn || dtype == Dtype::f8e5m2) divide_f8(job, dtype, divisor);
 }
 
+void widen(void* f32, const void* values, size_t count, Dtype dtype) {
+    if (dtype == Dtype::f16) return widen_all<F16>(f32, values, count);
+    if (dtype == Dtype::bf16) return widen_all<Bf16>(f32, values, count);
+    widen_f8(f32, values, count, dtype);
+}
+
+void narrow(void* values, const void* f32, size_t count, Dtype dtype) {
+    if (dtype == Dtype::f16) return narrow_all<F16>(values, f32, count);
+    if (dtype == Dtype::bf16) return narrow_all<Bf16>(values, f32, count);
+    narrow_f8(values, f32, count, dtype);
+}
+
 // The name without its "N_".
-constexpr Kernels table{&HWY_STR(HWY_NAMESPACE)[2],
-                        reduce,
-                        divide,
-                        widen_all<F16>,
-                        widen_all<Bf16>,
-                        narrow_all<F16>,
-                        narrow_all<Bf16>};
+constexpr Kernels table{&HWY_STR(HWY_NAMESPACE)[2], reduce, divide, widen, narrow};
 
 }  // namespace nexar::reduce::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -23,10 +23,9 @@ struct Kernels {
     void (*reduce)(const Job& job, Dtype dtype, ReduceOp op);
     // Floating types only. The job has one source.
     void (*divide)(const Job& job, Dtype dtype, uint64_t divisor);
-    void (*f16_to_f32)(void* f32, const void* f16, size_t count);
-    void (*bf16_to_f32)(void* f32, const void* bf16, size_t count);
-    void (*f32_to_f16)(void* f16, const void* f32, size_t count);
-    void (*f32_to_bf16)(void* bf16, const void* f32, size_t count);
+    // Of floats below 32 bits.
+    void (*widen)(void* f32, const void* values, size_t count, Dtype dtype);
+    void (*narrow)(void* values, const void* f32, size_t count, Dtype dtype);
 };
 
 // What this CPU can run, best first; never empty.

@@ -34,5 +34,15 @@ void divide_f8(const Job& job, Dtype dtype, uint64_t divisor) {
     return run<false>(DivideQuarter<F8e5m2>(divisor), job);
 }
 
+void widen_f8(void* f32, const void* values, size_t count, Dtype dtype) {
+    if (dtype == Dtype::f8e4m3fn) return widen_all<F8e4m3fn, uint8_t>(f32, values, count);
+    widen_all<F8e5m2, uint8_t>(f32, values, count);
+}
+
+void narrow_f8(void* values, const void* f32, size_t count, Dtype dtype) {
+    if (dtype == Dtype::f8e4m3fn) return narrow_all<F8e4m3fn, uint8_t>(values, f32, count);
+    narrow_all<F8e5m2, uint8_t>(values, f32, count);
+}
+
 }  // namespace nexar::reduce::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -148,22 +148,22 @@ void finish_avg(void* data, size_t count, Dtype dtype, uint64_t divisor) {
 
 void f16_to_f32(void* f32, const void* f16, size_t count) {
     const FpEnv env;
-    kernels().f16_to_f32(f32, f16, count);
+    kernels().widen(f32, f16, count, Dtype::f16);
 }
 
 void bf16_to_f32(void* f32, const void* bf16, size_t count) {
     const FpEnv env;
-    kernels().bf16_to_f32(f32, bf16, count);
+    kernels().widen(f32, bf16, count, Dtype::bf16);
 }
 
 void f32_to_f16(void* f16, const void* f32, size_t count) {
     const FpEnv env;
-    kernels().f32_to_f16(f16, f32, count);
+    kernels().narrow(f16, f32, count, Dtype::f16);
 }
 
 void f32_to_bf16(void* bf16, const void* f32, size_t count) {
     const FpEnv env;
-    kernels().f32_to_bf16(bf16, f32, count);
+    kernels().narrow(bf16, f32, count, Dtype::bf16);
 }
 
 }  // namespace nexar::reduce

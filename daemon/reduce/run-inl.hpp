@@ -17,6 +17,8 @@ namespace nexar::reduce::HWY_NAMESPACE {
 // The 8-bit floats, in a file of their own (kernels_f8.cpp): two files compile side by side.
 void reduce_f8(const Job& job, Dtype dtype, ReduceOp op);
 void divide_f8(const Job& job, Dtype dtype, uint64_t divisor);
+void widen_f8(void* f32, const void* values, size_t count, Dtype dtype);
+void narrow_f8(void* values, const void* f32, size_t count, Dtype dtype);
 
 constexpr size_t vector_bytes_max = hn::MaxLanes(D8());
 
