@@ -66,9 +66,11 @@ enum {
 };
 
 enum {
-    NEXAR_SHM_FLAG_ANY_TAG = 1,   /* others than these are refused */
-    NEXAR_SHM_FLAG_STAGED_IN = 2, /* `in` is a row of windows [S12], not the whole input; collectives only */
-    NEXAR_SHM_FLAG_STAGED_OUT = 4 /* the same for `out` */
+    NEXAR_SHM_FLAG_ANY_TAG = 1,    /* others than these are refused */
+    NEXAR_SHM_FLAG_STAGED_IN = 2,  /* `in` is a row of windows [S12], not the whole input; collectives only */
+    NEXAR_SHM_FLAG_STAGED_OUT = 4, /* the same for `out` */
+    NEXAR_SHM_FLAG_DETERMINISTIC = 8, /* these two: collectives only, and as nexar_op_options.flags */
+    NEXAR_SHM_FLAG_F32_PARTIALS = 16
 };
 #define NEXAR_SHM_ANY_RANK UINT32_MAX
 

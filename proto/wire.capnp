@@ -247,6 +247,7 @@ struct OpAnnounce {
   planHash @9 :UInt64;
   matchId @10 :UInt64;
   countsDigest @11 :UInt64;
+  partials @12 :UInt8;
 }
 struct ArrivalQuery {
   group @0 :GroupId;

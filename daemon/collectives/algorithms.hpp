@@ -18,6 +18,7 @@ namespace nexar::collectives {
 // Afterwards every node has every block combined over all nodes, with the same bits.
 Task<> ring_all_reduce(Lane& lane, std::vector<Extents> blocks, Arithmetic arithmetic);
 Task<> doubling_all_reduce(Lane& lane, Extents data, Arithmetic arithmetic);
+Task<> halving_all_reduce(Lane& lane, Extents data, Arithmetic arithmetic);
 
 // Afterwards node i has block i combined over all nodes; its other blocks hold partial results.
 Task<> ring_reduce_scatter(Lane& lane, std::vector<Extents> blocks, Arithmetic arithmetic);
@@ -25,6 +26,7 @@ Task<> ring_reduce_scatter(Lane& lane, std::vector<Extents> blocks, Arithmetic a
 // Before: node i has block i. Afterwards every node has all blocks. `first_phase`, here and below: of its
 // phases, where another algorithm has used the ones before.
 Task<> ring_all_gather(Lane& lane, std::vector<Extents> blocks, uint32_t first_phase = 0);
+Task<> bruck_all_gather(Lane& lane, std::vector<Extents> blocks);
 
 // outgoing[j] arrives in incoming[i] of node j, where i is this node; both have the same length. The entries
 // of this node itself are ignored. No transfer is longer than transfer_bytes_max.

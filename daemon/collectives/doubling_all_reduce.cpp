@@ -1,7 +1,6 @@
 // Recursive doubling all-reduce (Thakur, Rabenseifner, Gropp, "Optimization of Collective Communication
-// Operations in MPICH", 2005), for small data, where latency dominates. When n is no power of two, p is the
-// largest power of two below n; each of the first n-p pairs of nodes is folded into one before, unfolded
-// after.
+// Operations in MPICH", 2005), for small data, where latency dominates. When n is no power of two, nodes are
+// folded (folding.hpp).
 //
 // Steps: log2(p), and 2 more when folded. Bytes: the whole data per step, both ways between partners.
 //
@@ -11,26 +10,10 @@
 
 #include "collectives/algorithms.hpp"
 #include "collectives/cost.hpp"
+#include "collectives/folding.hpp"
 
 namespace nexar::collectives {
 namespace {
-
-// The role of this node in the doubling: partner of others, or folded into its twin.
-struct Folding {
-    uint32_t participants, folded, self;
-
-    Folding(uint32_t nodes, uint32_t node)
-        : participants(std::bit_floor(nodes)), folded(nodes - participants), self(node) {}
-
-    bool paired() const { return self < 2 * folded; }
-    bool sits_out() const { return paired() && self % 2 == 0; }
-    NodeIndex twin() const { return NodeIndex(self ^ 1); }
-    uint32_t steps() const { return static_cast<uint32_t>(std::bit_width(participants)) - 1; }
-    NodeIndex partner(uint32_t step) const {
-        const uint32_t index = (paired() ? self / 2 : self - folded) ^ (1u << step);
-        return NodeIndex(index < folded ? 2 * index + 1 : index + folded);
-    }
-};
 
 Extents scratch(Lane& lane, size_t bytes) {
     return {lane.scratch(bytes)};

@@ -1,8 +1,9 @@
-// Pairwise all-to-all: every node posts the transfers to all other nodes at once. Nothing is forwarded. Node
-// i begins with node i+1, so that not all nodes send to the same one first.
+// Pairwise all-to-all: every node exchanges with all other nodes, `window` of them at the same time. Nothing
+// is forwarded. Node i begins with node i+1, so that not all nodes send to the same one first; as all take
+// the others in this order, none waits for one that waits for it.
 //
-// Steps: 1. Bytes from node i to node j: a block from each rank of i to each rank of j. A pair has one
-// transfer, or several where one would be longer than a transfer may be.
+// Steps: 1 for each `window` of the other nodes. Bytes from node i to node j: a block from each rank of i to
+// each rank of j. A pair has one transfer, or several where one would be longer than a transfer may be.
 #include <algorithm>
 
 #include "collectives/algorithms.hpp"
@@ -10,26 +11,30 @@
 #include "collectives/ring.hpp"
 
 namespace nexar::collectives {
+namespace {
+
+constexpr uint32_t window = 16;
+
+}  // namespace
 
 Task<> pairwise_all_to_all(Lane& lane, std::vector<Extents> outgoing, std::vector<Extents> incoming,
                            size_t transfer_bytes_max, uint32_t first_phase) {
     const Ring ring(lane);
-    std::vector<Op*> ops;
+    std::vector<std::vector<Op*>> ops(ring.nodes);  // by distance
     for (uint32_t distance = 1; distance < ring.nodes; ++distance) {
-        const NodeIndex from(ring.behind(distance));
+        if (distance > window) co_await all(ops[distance - window]);
+        const NodeIndex from(ring.behind(distance)), to((ring.self + distance) % ring.nodes);
+        std::vector<Op*>& posted = ops[distance];
         for_each_transfer(incoming[from.value], transfer_bytes_max, first_phase,
                           [&](uint32_t phase, Extents memory) {
-                              ops.push_back(&lane.recv_copy(from, phase, std::move(memory)));
+                              posted.push_back(&lane.recv_copy(from, phase, std::move(memory)));
+                          });
+        for_each_transfer(outgoing[to.value], transfer_bytes_max, first_phase,
+                          [&](uint32_t phase, Extents memory) {
+                              posted.push_back(&lane.send(to, phase, std::move(memory)));
                           });
     }
-    for (uint32_t distance = 1; distance < ring.nodes; ++distance) {
-        const NodeIndex to((ring.self + distance) % ring.nodes);
-        for_each_transfer(
-            outgoing[to.value], transfer_bytes_max, first_phase,
-            [&](uint32_t phase, Extents memory) { ops.push_back(&lane.send(to, phase, std::move(memory))); });
-    }
-
-    co_await all(ops);
+    for (const std::vector<Op*>& posted : ops) co_await all(posted);
     co_return ok();
 }
 

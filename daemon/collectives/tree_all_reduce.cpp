@@ -9,7 +9,7 @@
 namespace nexar::collectives {
 namespace {
 
-TreeCut cut_of(const SegmentShape& s) {
+TreeCut all_reduce_cut(const SegmentShape& s) {
     return TreeCut(s.layout, s.elements, s.partial_bytes, s.chunk_bytes, s.nodes() - 1);
 }
 
@@ -23,10 +23,10 @@ Task<> tree_all_reduce(Lane& lane, TreeStep step, std::vector<Extents> shares) {
 }
 
 const Cost tree_all_reduce_cost{
-    .phases = [](const SegmentShape& s) { return cut_of(s).phases(); },
+    .phases = [](const SegmentShape& s) { return all_reduce_cut(s).phases(); },
     .bytes =
         [](Ledger& ledger, const SegmentShape& s) {
-            std::vector<uint64_t> shares = even_shares(s, cut_of(s));
+            std::vector<uint64_t> shares = even_shares(s, all_reduce_cut(s));
             add_tree_exchange(ledger, s, [&](uint32_t node) { return shares[node]; });
             for (uint64_t& share : shares) share *= s.element_bytes;
             add_ring(ledger, shares, 1);

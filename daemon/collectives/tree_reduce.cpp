@@ -8,7 +8,7 @@
 namespace nexar::collectives {
 namespace {
 
-TreeCut cut_of(const SegmentShape& s) {
+TreeCut reduce_cut(const SegmentShape& s) {
     return TreeCut(s.layout, s.elements, s.partial_bytes, s.chunk_bytes, 1);
 }
 
@@ -22,10 +22,10 @@ Task<> tree_reduce(Lane& lane, TreeStep step, std::vector<Extents> shares, NodeI
 }
 
 const Cost tree_reduce_cost{
-    .phases = [](const SegmentShape& s) { return cut_of(s).phases(); },
+    .phases = [](const SegmentShape& s) { return reduce_cut(s).phases(); },
     .bytes =
         [](Ledger& ledger, const SegmentShape& s) {
-            const std::vector<uint64_t> shares = even_shares(s, cut_of(s));
+            const std::vector<uint64_t> shares = even_shares(s, reduce_cut(s));
             add_tree_exchange(ledger, s, [&](uint32_t node) { return shares[node]; });
             for (uint32_t node = 0; node < s.nodes(); ++node)
                 if (node != s.root.value) ledger.add(node, s.root.value, shares[node] * s.element_bytes);

@@ -9,7 +9,7 @@
 namespace nexar::collectives {
 namespace {
 
-TreeCut cut_of(const SegmentShape& s) {
+TreeCut scatter_cut(const SegmentShape& s) {
     const uint64_t elements = s.counts == nullptr ? s.elements * s.layout.size() : s.elements;
     return TreeCut(s.layout, elements, s.partial_bytes, s.chunk_bytes, 0);
 }
@@ -24,7 +24,7 @@ Task<> tree_reduce_scatter(Lane& lane, TreeStep step) {
 }
 
 const Cost tree_reduce_scatter_cost{
-    .phases = [](const SegmentShape& s) { return cut_of(s).phases(); },
+    .phases = [](const SegmentShape& s) { return scatter_cut(s).phases(); },
     .bytes =
         [](Ledger& ledger, const SegmentShape& s) {
             add_tree_exchange(ledger, s,

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "core/operations.hpp"
+#include "core/partials.hpp"
 #include "core/types.hpp"
 
 namespace nexar {
@@ -31,6 +32,8 @@ enum class FeatureRange : unsigned {
     codecs = 8,
     plans = 16,
     operations = 24,
+    options = 40,  // what a call of an operation may ask for
+    more_operations = 48,
     types = 56,
     end = 64
 };
@@ -38,14 +41,22 @@ enum class FeatureRange : unsigned {
 constexpr uint64_t feature_bit(FeatureRange range, uint64_t index) {
     return uint64_t{1} << (static_cast<uint64_t>(range) + index);
 }
+// Operations from this number on have the second range of bits.
+constexpr uint64_t more_operations_from = base_operations + static_cast<uint64_t>(FeatureRange::options) -
+                                          static_cast<uint64_t>(FeatureRange::operations);
 // 0: every peer has it, or need not have it: of messages the other node sees offers only.
 constexpr uint64_t feature_of(OpKind kind) {
     const auto number = static_cast<uint64_t>(kind);
     const OpRow* row = find_operation(number);
     const bool is_message = row != nullptr && !row->collective;
-    return number < base_operations || is_message
-               ? 0
-               : feature_bit(FeatureRange::operations, number - base_operations);
+    if (number < base_operations || is_message) return 0;
+    return number < more_operations_from
+               ? feature_bit(FeatureRange::operations, number - base_operations)
+               : feature_bit(FeatureRange::more_operations, number - more_operations_from);
+}
+constexpr uint64_t feature_of(Partials partials) {
+    if (partials == Partials::native) return 0;
+    return feature_bit(FeatureRange::options, partials == Partials::tree ? 0 : 1);
 }
 // All types and reductions of one release have one bit; those of the first came with this one.
 constexpr uint64_t feature_of_types(uint64_t type, uint64_t reduction) {
@@ -54,13 +65,15 @@ constexpr uint64_t feature_of_types(uint64_t type, uint64_t reduction) {
 constexpr uint64_t feature_of_plan(uint32_t version) {
     return version <= 1 ? 0 : feature_bit(FeatureRange::plans, version - 2);
 }
-static_assert(operation_count - base_operations <=
-              static_cast<uint64_t>(FeatureRange::types) - static_cast<uint64_t>(FeatureRange::operations));
+static_assert(operation_count - more_operations_from <=
+              static_cast<uint64_t>(FeatureRange::types) -
+                  static_cast<uint64_t>(FeatureRange::more_operations));
 
 // Of this daemon.
 constexpr uint64_t known_features() {
     uint64_t out = feature_of_types(type_count - 1, reduction_count - 1);
     for (const OpRow& row : operation_table::rows) out |= feature_of(row.kind);
+    out |= feature_of(Partials::tree) | feature_of(Partials::wide);
     for (uint32_t version = 1; version <= plan_version_max; ++version) out |= feature_of_plan(version);
     return out;
 }

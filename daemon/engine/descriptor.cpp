@@ -16,6 +16,7 @@ uint64_t OpDescriptor::hash() const {
         add(word);
     if (counts != 0)
         add(counts);  // so that daemons without such operations have the same hash for all others
+    if (partials != Partials::native) add(uint64_t(partials));
     return h;
 }
 
@@ -29,6 +30,7 @@ std::string OpDescriptor::text() const {
         if (row != nullptr && row->rooted) out += " root " + std::to_string(root);
     }
     if (counts != 0) out += " in counts of digest " + std::to_string(counts);
+    if (partials != Partials::native) out += std::string(", ") + text_of(partials);
     if (match_id != 0) out += " match_id " + std::to_string(match_id);
     return out;
 }

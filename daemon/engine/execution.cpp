@@ -40,7 +40,7 @@ void Execution::add(const OpRequest& request, uint32_t rank) {
     member.ticket = request.ticket;
     member.stage = request.stage;
     const OpDescriptor& d = request.descriptor;
-    member.segments = segments_of(row_of(d.kind), d.count, reduce::size_of(d.dtype), facts_.size(),
+    member.segments = segments_of(row_of(d.kind), d.count, d.cut_bytes(), facts_.size(),
                                   collectives::segment_bytes_of(facts_.layout, facts_.table));
     staging_->add(member);
 }
@@ -54,7 +54,8 @@ Side Execution::side(const Post& post, bool out, const OpDescriptor& descriptor)
 }
 
 collectives::Plan Execution::plan_of(const OpDescriptor& d) const {
-    const collectives::Shape shape{d.kind, d.count, static_cast<uint32_t>(reduce::size_of(d.dtype)), d.root};
+    collectives::Shape shape{d.kind, d.count, static_cast<uint32_t>(reduce::size_of(d.dtype)), d.root};
+    shape.partials = d.partials;
     return staging_ ? collectives::staged_plan(shape, facts_.layout, facts_.table)
                     : collectives::plan(shape, facts_.layout, facts_.table);
 }

@@ -13,12 +13,13 @@ namespace {
 
 // The numbers may be unknown ones: names and texts exist for all, and such an operation is not executed.
 OpDescriptor descriptor_of(const wire::OpAnnounce& a) {
-    return {OpKind(a.kind), Dtype(a.dtype), ReduceOp(a.op), a.count, a.root, a.match_id, a.counts_digest};
+    return {OpKind(a.kind), Dtype(a.dtype), ReduceOp(a.op),  a.count,
+            a.root,         a.match_id,     a.counts_digest, Partials(a.partials)};
 }
 
 bool is_known(const OpDescriptor& d) {
     return is_collective(uint64_t(d.kind)) && reduce::dtype_from(int(d.dtype)) &&
-           reduce::reduce_op_from(int(d.op));
+           reduce::reduce_op_from(int(d.op)) && uint8_t(d.partials) < partials_count;
 }
 
 Error unknown_operation(const GroupFacts& facts, const wire::OpAnnounce& a) {
@@ -133,9 +134,10 @@ std::optional<Error> Gathering::on_announce(NodeIndex from, const wire::OpAnnoun
 wire::OpAnnounce Gathering::announcement() const {
     NEXAR_CHECK(descriptor_);
     const OpDescriptor& d = *descriptor_;
-    return {facts_.id,        facts_.epoch.value, seq_,       uint8_t(d.kind),
-            uint8_t(d.dtype), uint8_t(d.op),      d.count,    d.root,
-            first_rank_,      facts_.table_hash,  d.match_id, d.counts};
+    return {facts_.id,          facts_.epoch.value, seq_,       uint8_t(d.kind),
+            uint8_t(d.dtype),   uint8_t(d.op),      d.count,    d.root,
+            first_rank_,        facts_.table_hash,  d.match_id, d.counts,
+            uint8_t(d.partials)};
 }
 
 bool Gathering::has_posted(uint32_t rank) const {

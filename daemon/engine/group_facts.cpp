@@ -25,13 +25,17 @@ Error GroupFacts::explained(Error error) const {
 
 Result<void> GroupFacts::check_supported(const OpDescriptor& descriptor) const {
     const uint64_t types = feature_of_types(uint64_t(descriptor.dtype), uint64_t(descriptor.op));
-    const uint64_t needed = feature_of(descriptor.kind) | types;
+    const uint64_t asked = feature_of(descriptor.partials);
+    const uint64_t needed = feature_of(descriptor.kind) | types | asked;
     if ((features & needed) == needed) return {};
     const auto lacks = std::ranges::find_if(
         members, [&](const auto& member) { return (member.features & needed) != needed; });
     const std::string& host = hosts[layout.node_of(lacks->rank).value];
     const bool has_kind = (lacks->features & feature_of(descriptor.kind)) == feature_of(descriptor.kind);
-    const std::string what = has_kind ? "type or reduction" : "operation";
+    const bool has_types = (lacks->features & types) == types;
+    const std::string what = !has_kind    ? "operation"
+                             : !has_types ? "type or reduction"
+                                          : std::string("option (") + text_of(descriptor.partials) + ")";
     return fail(Error{Errc::unsupported,
                       (has_kind ? descriptor.text() : std::string(name_of(descriptor.kind))) + ": node " +
                           lacks->node.short_hex() + (host.empty() ? "" : " (" + host + ")") +

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "core/check.hpp"
+#include "reduce/partials.hpp"
 #include "reduce/reduce.hpp"
 
 namespace nexar::engine {
@@ -50,6 +51,8 @@ void run_flat(const WorkerJob& job, std::span<void* const> dsts, std::span<const
         case WorkerJob::Kind::identity:
             for (void* dst : dsts) reduce::fill_identity(dst, count, job.dtype, job.op);
             break;
+        case WorkerJob::Kind::partials:
+            break;  // its lists have elements of two widths: run_partials()
     }
 }
 
@@ -73,6 +76,35 @@ bool run_contiguous(const WorkerJob& job, size_t begin, size_t end) {
     return true;
 }
 
+// Bytes [begin, end) of the first dst, and of the others as many elements.
+void run_partials(const WorkerJob& job, size_t begin, size_t end) {
+    const size_t value = reduce::size_of(job.dtype), partial = reduce::size_of(partial_type(job.dtype));
+    const size_t to = job.to_partial ? partial : value;
+    std::vector<Cursor> dst_at, src_at;
+    for (const auto& list : job.dsts) dst_at.emplace_back(list, begin);
+    std::vector<size_t> widths;
+    for (size_t i = 0; i < job.srcs.size(); ++i) {
+        widths.push_back(job.sources[i].is_partial ? partial : value);
+        src_at.emplace_back(job.srcs[i], begin / to * widths[i]);
+    }
+    std::vector<void*> dsts(dst_at.size());
+    std::vector<reduce::PartialSource> srcs(src_at.size());
+    for (size_t left = (end - begin) / to; left > 0;) {
+        size_t run = left;  // elements
+        for (const Cursor& c : dst_at) run = std::min(run, c.run() / to);
+        for (size_t i = 0; i < src_at.size(); ++i) run = std::min(run, src_at[i].run() / widths[i]);
+        NEXAR_CHECK(run > 0);
+        for (size_t i = 0; i < dst_at.size(); ++i) dsts[i] = dst_at[i].at();
+        for (size_t i = 0; i < src_at.size(); ++i)
+            srcs[i] = {src_at[i].at(), job.sources[i].ranks, job.sources[i].is_partial};
+        reduce::combine_partials(
+            {dsts, srcs, job.scalars, run, job.dtype, job.op, job.tree_ranks, job.to_partial, job.divisor});
+        for (Cursor& c : dst_at) c.advance(run * to);
+        for (size_t i = 0; i < src_at.size(); ++i) src_at[i].advance(run * widths[i]);
+        left -= run;
+    }
+}
+
 }  // namespace
 
 size_t bytes_of(const WorkerJob& job) {
@@ -88,6 +120,7 @@ void run_here(const WorkerJob& job) {
 }
 
 void run_piece(const WorkerJob& job, size_t begin, size_t end) {
+    if (job.kind == WorkerJob::Kind::partials) return run_partials(job, begin, end);
     if (begin == end || run_contiguous(job, begin, end)) return;
     std::vector<Cursor> dst_at, src_at;
     for (const auto& list : job.dsts) dst_at.emplace_back(list, begin);

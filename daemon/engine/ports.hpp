@@ -13,6 +13,7 @@
 #include "core/counts.hpp"
 #include "core/ids.hpp"
 #include "core/operations.hpp"
+#include "core/partials.hpp"
 #include "core/priority.hpp"
 #include "core/region.hpp"
 #include "core/result.hpp"
@@ -20,6 +21,7 @@
 #include "core/time.hpp"
 #include "link/mesh.hpp"
 #include "reduce/dtype.hpp"
+#include "reduce/partials.hpp"
 
 namespace nexar::engine {
 
@@ -33,11 +35,14 @@ struct OpDescriptor {
     ReduceOp op = ReduceOp::sum;
     uint64_t count = 0;
     uint32_t root = 0;
-    uint64_t match_id = 0;  // the application's: compared, never a key
-    uint64_t counts = 0;    // the digest of the list of counts; 0: there is none
+    uint64_t match_id = 0;                 // the application's: compared, never a key
+    uint64_t counts = 0;                   // the digest of the list of counts; 0: there is none
+    Partials partials = Partials::native;  // as partials_of() has it
     bool operator==(const OpDescriptor&) const = default;
     uint64_t hash() const;
     std::string text() const;  // "all_reduce f32 sum count 1024"
+    // What an element is cut into segments as [S12].
+    uint64_t cut_bytes() const { return partial_bytes(reduce::size_of(dtype), partials); }
 };
 
 // A staged collective lends windows of its memory instead of all of it (docs/protocol/shm.md [S12]): window w
@@ -185,7 +190,8 @@ struct WorkOrigin {
     Priority priority = Priority::bulk;
 };
 
-// Local reductions, copies and fan-out, on worker threads. Every srcs/dsts extent list covers `bytes`.
+// Local reductions, copies and fan-out, on worker threads. Every srcs/dsts extent list covers `bytes`,
+// or of partials as many elements.
 // Requires: the job's operation pins the regions until the job has ended [M3].
 struct WorkerJob {
     uint64_t handle = 0;
@@ -195,6 +201,7 @@ struct WorkerJob {
         copy,        // dsts = srcs[0]
         finish_avg,  // dsts /= divisor
         identity,    // dsts = the identity of op
+        partials,    // reduce::combine_partials
     } kind = Kind::copy;
     Dtype dtype = Dtype::u8;
     ReduceOp op = ReduceOp::sum;
@@ -202,6 +209,13 @@ struct WorkerJob {
     std::vector<link::Extents> dsts;
     std::vector<link::Extents> srcs;
     std::vector<uint64_t> scalars;  // premul_sum: one for each of srcs
+    struct Source {
+        reduce::RankRange ranks;
+        bool is_partial = false;
+    };
+    std::vector<Source> sources;  // partials: what each of srcs is; the lists have as many elements
+    uint32_t tree_ranks = 0;      // partials, as the next
+    bool to_partial = false;
     WorkOrigin origin;
     // True: the operation was aborted. The job's remaining pieces are skipped, and it ends as soon as no
     // worker runs one. Null: never.

@@ -47,7 +47,7 @@ Result<void> check_stage(const GroupFacts& facts, const OpRequest& request, uint
         return fail(Errc::invalid_argument, d.text() + ": " + std::to_string(stage.windows) +
                                                 " windows; allowed: 1 to " +
                                                 std::to_string(NEXAR_SHM_STAGE_WINDOWS_MAX));
-    const uint32_t segments = segments_of(row, d.count, reduce::size_of(d.dtype), facts.size(),
+    const uint32_t segments = segments_of(row, d.count, d.cut_bytes(), facts.size(),
                                           collectives::segment_bytes_of(facts.layout, facts.table));
     const uint64_t longest = collectives::part_of(d.count, segments, 0).count;
     const auto room = [&](bool staged, uint64_t bytes, uint64_t stride) -> uint64_t {

@@ -1,5 +1,6 @@
 #include "engine/two_level.hpp"
 
+#include "engine/schedules/partials.hpp"
 #include "engine/schedules/schedule.hpp"
 
 namespace nexar::engine {
@@ -9,6 +10,7 @@ Task<> run_segment(MeshLane& lane, const TwoLevelOp& op, uint32_t index) {
     // Also any other kind without data, between nodes.
     if (op.plan.algorithm == collectives::Algorithm::dissemination_barrier)
         return barrier_schedule(lane, op, at);
+    if (has_partials(op)) return partials_schedule(lane, op, at);
     switch (op.descriptor.kind) {
 #define NEXAR_COLLECTIVE(number, name, ...) \
     case OpKind::name:                      \
@@ -23,6 +25,7 @@ Task<> run_segment(MeshLane& lane, const TwoLevelOp& op, uint32_t index) {
 uint64_t scratch_of(const TwoLevelOp& op, uint32_t index) {
     const Geometry at(op, index);
     if (op.plan.algorithm == collectives::Algorithm::dissemination_barrier) return barrier_scratch(op, at);
+    if (has_partials(op)) return partials_scratch(op, at);
     switch (op.descriptor.kind) {
 #define NEXAR_COLLECTIVE(number, name, ...) \
     case OpKind::name:                      \

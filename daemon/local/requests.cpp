@@ -86,12 +86,16 @@ Result<void> check_unused(const nexar_shm_descriptor& d, uint32_t uses) {
 
 Result<void> check_flags(const nexar_shm_descriptor& d, uint32_t uses) {
     constexpr uint32_t staged = NEXAR_SHM_FLAG_STAGED_IN | NEXAR_SHM_FLAG_STAGED_OUT;
-    const uint32_t unknown = d.flags & ~uint32_t{staged | NEXAR_SHM_FLAG_ANY_TAG};
+    constexpr uint32_t partials = NEXAR_SHM_FLAG_DETERMINISTIC | NEXAR_SHM_FLAG_F32_PARTIALS;
+    const uint32_t unknown = d.flags & ~uint32_t{staged | partials | NEXAR_SHM_FLAG_ANY_TAG};
     if (unknown != 0)
         return fail(Errc::invalid_argument, "flags has the unknown bits " + std::to_string(unknown));
     if ((d.flags & NEXAR_SHM_FLAG_ANY_TAG) != 0 && (uses & use_any_tag) == 0)
         return fail(Errc::invalid_argument,
                     std::string("flags has the bit for any tag; ") + kind_name(d.kind) + " has none");
+    if ((d.flags & partials) != 0 && !is_collective(d.kind))
+        return fail(Errc::invalid_argument,
+                    std::string("flags has bits for partial results; ") + kind_name(d.kind) + " has none");
     if (((d.flags & staged) != 0 || d.stage_windows != 0) && (uses & use_stage) == 0)
         return fail(Errc::invalid_argument, std::string(kind_name(d.kind)) + " cannot be staged");
     return {};
@@ -160,6 +164,9 @@ Result<engine::OpDescriptor> descriptor_from(const nexar_shm_descriptor& asked) 
     out.count = asked.count;
     out.root = row_of(out.kind).rooted ? asked.peer : 0;
     out.match_id = asked.match_id;
+    const uint64_t flags = ((asked.flags & NEXAR_SHM_FLAG_DETERMINISTIC) != 0 ? flag_deterministic : 0) |
+                           ((asked.flags & NEXAR_SHM_FLAG_F32_PARTIALS) != 0 ? flag_f32_partials : 0);
+    out.partials = partials_of(row_of(out.kind), asked.dtype, asked.op, flags);
     return out;
 }
 

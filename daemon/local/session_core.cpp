@@ -21,7 +21,7 @@ constexpr uint32_t stage_flags = NEXAR_SHM_FLAG_STAGED_IN | NEXAR_SHM_FLAG_STAGE
 
 // The library computes the same number with the same function [S12].
 uint32_t staged_segments(const engine::OpDescriptor& d, const engine::GroupInfo& group) {
-    return segments_of(row_of(d.kind), d.count, size_of(d.dtype), group.size, group.segment_bytes);
+    return segments_of(row_of(d.kind), d.count, d.cut_bytes(), group.size, group.segment_bytes);
 }
 
 // A result without values; `epoch`: of the request's group, 0 without one.

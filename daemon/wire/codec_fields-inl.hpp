@@ -218,7 +218,7 @@ Rule(Check) -> Rule<Check>;
 // clang-format off
 template <size_t count, class T>
 auto decompose(const T& value) {
-    static_assert(count <= 12, "for a struct of so many members a line is missing here");
+    static_assert(count <= 13, "for a struct of so many members a line is missing here");
     if constexpr (count == 0) { static_assert(std::is_empty_v<T>); }
     if constexpr (count == 1) { [[maybe_unused]] const auto& [a] = value; }
     if constexpr (count == 2) { [[maybe_unused]] const auto& [a, b] = value; }
@@ -232,6 +232,7 @@ auto decompose(const T& value) {
     if constexpr (count == 10) { [[maybe_unused]] const auto& [a, b, c, d, e, f, g, h, i, j] = value; }
     if constexpr (count == 11) { [[maybe_unused]] const auto& [a, b, c, d, e, f, g, h, i, j, k] = value; }
     if constexpr (count == 12) { [[maybe_unused]] const auto& [a, b, c, d, e, f, g, h, i, j, k, l] = value; }
+    if constexpr (count == 13) { [[maybe_unused]] const auto& [a, b, c, d, e, f, g, h, i, j, k, l, m] = value; }
 }
 // clang-format on
 

@@ -19,7 +19,8 @@ NEXAR_FIELDS(OpAnnounce, NEXAR_FIELD(group, Group), NEXAR_FIELD(epoch, Epoch), N
              NEXAR_FIELD(kind, Kind), NEXAR_FIELD(dtype, Dtype), NEXAR_FIELD(op, Op),
              NEXAR_FIELD(count, Count), NEXAR_FIELD(root, Root),
              NEXAR_FIELD(first_rank, FirstRank, real_rank("first_rank")), NEXAR_FIELD(plan_hash, PlanHash),
-             NEXAR_FIELD(match_id, MatchId), NEXAR_FIELD(counts_digest, CountsDigest));
+             NEXAR_FIELD(match_id, MatchId), NEXAR_FIELD(counts_digest, CountsDigest),
+             NEXAR_FIELD(partials, Partials));
 NEXAR_FIELDS(ArrivalQuery, NEXAR_FIELD(group, Group), NEXAR_FIELD(epoch, Epoch), NEXAR_FIELD(seq, Seq),
              NEXAR_FIELD(nonce, Nonce));
 NEXAR_FIELDS(Arrival, NEXAR_FIELD(rank, Rank, real_rank("rank")), NEXAR_FIELD(next_seq, NextSeq),

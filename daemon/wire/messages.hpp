@@ -271,6 +271,7 @@ struct OpAnnounce {
     uint64_t plan_hash = 0;   // of this node's plan table; 0: not known
     uint64_t match_id = 0;
     uint64_t counts_digest = 0;  // of the list of counts; 0: there is none
+    uint8_t partials = 0;        // any number, as those above
 };
 struct ArrivalQuery {
     GroupId group;

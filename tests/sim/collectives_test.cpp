@@ -167,7 +167,8 @@ std::vector<std::byte> scan_of(uint64_t salt, uint32_t ranks, const OpDescriptor
 
 }  // namespace
 
-TEST_CASE("a scan takes the ranks in order, to the bit: every type, on every placement, by both algorithms") {
+TEST_CASE("a scan takes the ranks in order, to the bit: every type, on every placement, by both algorithms",
+          "[Z2]") {
     const std::vector<std::vector<uint32_t>> placements{
         {0}, {0, 0, 0, 0, 0, 0}, {0, 0, 0, 1, 1, 1}, {0, 1, 2, 0, 1, 2}, {2, 0, 0, 1, 0, 2}};
     for (int d = 0; d < reduce::dtype_count; ++d)

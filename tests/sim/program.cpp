@@ -159,7 +159,7 @@ std::shared_ptr<StagedMemory> Program::lend(const OpDescriptor& d, const CountsR
     staged->count = d.count;
     staged->element = width;
     staged->segments = segments_of(
-        row_of(d.kind), d.count, width, group.size(),
+        row_of(d.kind), d.count, d.cut_bytes(), group.size(),
         collectives::segment_bytes_of(collectives::Layout(group.placement), table_of(cluster_.shape.plan)));
     staged->windows = 1 + static_cast<uint32_t>(random.below(windows_max_));
     staged->at_most = random.one_in(2) ? UINT32_MAX : 1 + static_cast<uint32_t>(random.below(3));
@@ -296,7 +296,8 @@ uint64_t Program::predicted_bytes(uint32_t from_host, uint32_t to_host) const {
                                        static_cast<uint32_t>(Reference::width(d.dtype)),
                                        d.root,
                                        counts.get(),
-                                       sends};
+                                       sends,
+                                       d.partials};
         const auto plan = collectives::plan(shape, layout, table_of(cluster_.shape.plan));
         const auto bytes = collectives::predict_bytes(plan, shape, layout);
         for (uint32_t a = 0; a < nodes; ++a)

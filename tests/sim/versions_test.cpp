@@ -147,6 +147,32 @@ TEST_CASE("an operation that a node of the group lacks is UNSUPPORTED on all ran
     cluster.check();
 }
 
+TEST_CASE("partials that a node of the group lacks are UNSUPPORTED on all ranks, naming the node",
+          "[Z3][V6]") {
+    for (const Partials partials : {Partials::tree, Partials::wide}) {
+        const Capabilities without{2, 2, 0, known_features() & ~feature_of(partials)};
+        Cluster cluster(1, shape_with({{1, without}}, true));
+        const SimGroup group = cluster.make_group({0, 1, 2});
+        OpDescriptor words{OpKind::all_reduce, Dtype::bf16, ReduceOp::sum, 10, 0};
+        words.partials = partials;
+        for (uint32_t rank = 0; rank < group.size(); ++rank) {
+            const Call& call = cluster.submit(group, rank, request_of(words), std::vector<std::byte>(20), 20);
+            REQUIRE_FALSE(call.accepted);
+            REQUIRE(call.outcome.error.code == Errc::unsupported);
+            REQUIRE(call.outcome.error.rank == 1);
+            REQUIRE(call.outcome.error.text.contains(text_of(partials)));
+        }
+        words.partials = partials == Partials::tree ? Partials::wide : Partials::tree;
+        Program program(cluster, group);
+        program.add(words);
+        program.add({OpKind::all_reduce, Dtype::bf16, ReduceOp::sum, 10, 0});
+        program.start(100us);
+        REQUIRE(cluster.run());
+        REQUIRE(program.wrong() == "");
+        cluster.check();
+    }
+}
+
 TEST_CASE("a type or a reduction that a node of the group lacks is UNSUPPORTED on all ranks, naming the node",
           "[V6]") {
     constexpr Capabilities few_types{2, 2, 0, known_features() & ~feature_of_types(base_types, 0)};

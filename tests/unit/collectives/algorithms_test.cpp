@@ -10,7 +10,7 @@ namespace {
 
 template <class F>
 void for_all_sizes(F f) {
-    for (uint32_t nodes = 1; nodes <= 17; ++nodes)
+    for (uint32_t nodes = 1; nodes <= 33; ++nodes)
         for (size_t count : {0u, 1u, 2u, 5u, 16u, 17u, 63u, 100u, 211u})
             for (uint64_t seed = 1; seed <= 2; ++seed) {
                 CAPTURE(nodes, count, seed);
@@ -45,6 +45,38 @@ TEST_CASE("recursive doubling all-reduce: every node ends with the sum, also whe
         for (uint32_t node = 0; node < nodes; ++node) REQUIRE(data[node] == sums(nodes, count));
         REQUIRE((nodes == 1 ||
                  bytes == predicted(Algorithm::doubling_all_reduce, Kind::all_reduce, nodes, count)));
+    });
+}
+
+TEST_CASE("halving-doubling all-reduce: every node ends with the sum, also when n is no power of two") {
+    for_all_sizes([](uint32_t nodes, size_t count, uint64_t seed) {
+        Data data = distinct(nodes, count);
+
+        const auto bytes = run(nodes, data, seed, [&](Lane& lane, std::vector<int32_t>& v) {
+            return halving_all_reduce(lane, whole(v), sum_i32);
+        });
+
+        for (uint32_t node = 0; node < nodes; ++node) REQUIRE(data[node] == sums(nodes, count));
+        REQUIRE((nodes == 1 ||
+                 bytes == predicted(Algorithm::halving_all_reduce, Kind::all_reduce, nodes, count)));
+    });
+}
+
+TEST_CASE("logarithmic all-gather: every node ends with every block, and sends what the formula says") {
+    for_all_sizes([](uint32_t nodes, size_t count, uint64_t seed) {
+        Data data(nodes, std::vector<int32_t>(nodes * count));
+        for (uint32_t node = 0; node < nodes; ++node)
+            for (size_t i = node * count; i < (node + 1) * count; ++i) data[node][i] = value(node, i);
+
+        const auto bytes = run(nodes, data, seed, [&](Lane& lane, std::vector<int32_t>& v) {
+            return bruck_all_gather(lane, blocks_of(v, nodes));
+        });
+
+        for (uint32_t node = 0; node < nodes; ++node)
+            for (size_t i = 0; i < nodes * count; ++i)
+                REQUIRE(data[node][i] == value(static_cast<uint32_t>(i / count), i));
+        REQUIRE(
+            (nodes == 1 || bytes == predicted(Algorithm::bruck_all_gather, Kind::all_gather, nodes, count)));
     });
 }
 

@@ -11,12 +11,21 @@ TEST_CASE("an operation's bit follows from its number, and the base has none", "
     for (const OpRow& row : operation_table::rows) {
         const uint64_t bit = feature_of(row.kind);
         const auto number = static_cast<uint64_t>(row.kind);
-        CHECK(bit == (number < 8 || !row.collective ? 0 : uint64_t{1} << (24 + number - 8)));
+        const uint64_t place = number < 24 ? 24 + number - 8 : 48 + number - 24;
+        CHECK(bit == (number < 8 || !row.collective ? 0 : uint64_t{1} << place));
         if (bit != 0) CHECK(seen.insert(bit).second);
         CHECK((known_features() & bit) == bit);
     }
     CHECK(feature_of(OpKind::all_to_all) == uint64_t{1} << 24);
     CHECK(feature_of(OpKind::recv) == 0);
+}
+
+TEST_CASE("what a call may ask for has bits of its own", "[V2]") {
+    CHECK(feature_of(Partials::native) == 0);
+    CHECK(feature_of(Partials::tree) == uint64_t{1} << 40);
+    CHECK(feature_of(Partials::wide) == uint64_t{1} << 41);
+    CHECK((known_features() & uint64_t{3} << 40) == uint64_t{3} << 40);
+    for (const OpRow& row : operation_table::rows) CHECK((feature_of(row.kind) & uint64_t{0xFF} << 40) == 0);
 }
 
 TEST_CASE("types and reductions that came later share a bit, and the base has none", "[V2]") {

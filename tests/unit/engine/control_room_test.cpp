@@ -19,7 +19,7 @@ TEST_CASE("the longest control message of each kind fits what is reserved for it
                 std::string(2 * wire::hostname_bytes_max, 'n')};
     error.pid = 7;
     const GroupId group{1, 2, 3};
-    CHECK(bytes_of(wire::OpAnnounce{group, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10}) <= announce_bytes_max);
+    CHECK(bytes_of(wire::OpAnnounce{group, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}) <= announce_bytes_max);
     CHECK(bytes_of(wire::ArrivalQuery{group, 1, 2, 3}) <= query_bytes_max);
     CHECK(bytes_of(wire::OpAbort{group, 1, 2, error}) <= abort_bytes_max);
     CHECK(bytes_of(wire::MessageOffer{group, 1, 2, 3, 4, 5, 6, 7}) <= offer_bytes_max);

@@ -71,7 +71,7 @@ struct Same {
     NEXAR_SAME(GroupEnd, f1, f2, f3)
     NEXAR_SAME(GroupDeparted, f1, f2)
     NEXAR_SAME(OpAbort, f1, f2, f3, f4)
-    NEXAR_SAME(OpAnnounce, f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12)
+    NEXAR_SAME(OpAnnounce, f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13)
     NEXAR_SAME(ArrivalQuery, f1, f2, f3, f4)
     NEXAR_SAME(MessageOffer, f1, f2, f3, f4, f5, f6, f7, f8, f9)
     NEXAR_SAME(MessageWithdraw, f1, f2)

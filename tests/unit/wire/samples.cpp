@@ -117,7 +117,7 @@ void add_group_messages(Distinct& d, std::vector<Message>& out) {
     add_agreement(d, out);
     out.push_back(OpAbort{d.group(), d.u32(), d.u64(), d.error(Errc::aborted)});
     out.push_back(OpAnnounce{d.group(), d.u32(), d.u64(), d.u8(), d.u8(), d.u8(), d.u64(), d.u32(), d.rank(),
-                             d.u64(), d.u64(), d.u64()});
+                             d.u64(), d.u64(), d.u64(), d.u8()});
     out.push_back(ArrivalQuery{d.group(), d.u32(), d.u64(), d.u64()});
     out.push_back(ArrivalReply{d.group(), d.u64(), {{d.rank(), d.u64(), true}, {d.rank(), d.u64()}}});
     out.push_back(

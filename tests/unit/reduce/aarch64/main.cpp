@@ -1,5 +1,15 @@
 // Runs the test cases that have been compiled with the header beside this file.
 #include <catch2/catch_test_macros.hpp>
+#include <cstdlib>
+
+#include "core/check.hpp"
+
+namespace nexar {
+void check_failed(const char* expression, const char* file, int line) {
+    std::printf("%s:%d: %s\n", file, line, expression);
+    std::abort();
+}
+}  // namespace nexar
 
 int main(int, char** arguments) {
     const char* only = arguments[1];
