@@ -113,7 +113,8 @@ RAISES_WITHOUT_MEMORY = "Raises nexar.Error."
 PARAMETERS = {"values": "values: Values", "counts": "counts: Sequence[int]", "send_counts": "send_counts: Sequence[int]",
               "receive_counts": "receive_counts: Sequence[int]", "out": "out: Memory | None = None",
               "op": 'op: str = "sum"', "root": "root: int = 0"}
-COMMON = {"timeout": "float | None = None", "match_id": "int = 0", "user_data": "int = 0", "priority": "int | None = None"}
+COMMON = {"timeout": "float | None = None", "match_id": "int = 0", "user_data": "int = 0", "priority": "int | None = None",
+          "flags": "int = 0"}
 
 
 def collectives(text):

@@ -315,6 +315,11 @@ NEXAR_API uint64_t nexar_dtype_size(nexar_dtype dtype); /* bytes; 0: no such typ
 NEXAR_API const char* nexar_dtype_name(nexar_dtype dtype);
 NEXAR_API const char* nexar_reduce_op_name(nexar_reduce_op op);
 
+/* Rank's share of `count` elements, in rank order: the first count % size ranks have one more. As counts of
+ * nexar_reduce_scatterv and nexar_all_gatherv it cuts the parameters of a sharded optimiser.
+ *   INVALID_ARGUMENT   NULL; size is 0 or above NEXAR_RANKS_MAX; rank >= size. Nothing is written then */
+NEXAR_API nexar_status nexar_shard(uint64_t count, uint32_t size, uint32_t rank, uint64_t* offset, uint64_t* length);
+
 /* ==== Handles ==== */
 
 typedef struct nexar_session nexar_session; /* a connection to the daemon of this host */
@@ -481,7 +486,7 @@ typedef struct nexar_group_options {
     uint32_t struct_size;
     uint32_t size;          /* ranks, 1 .. NEXAR_RANKS_MAX; the same for all members */
     uint32_t rank;          /* 0 .. size-1, each once; or NEXAR_RANK_AUTO on all members */
-    uint32_t reserved;
+    uint32_t flags;         /* NEXAR_FLAG_...: of all its collectives, and those of groups that are made from it */
     const char* name;       /* members have the same name, secret and user; NULL: "default", if there is a secret */
     const char* job_secret; /* NEXAR_SECRET_MIN .. NEXAR_NAME_MAX bytes; separates jobs, and admits processes of other
                                hosts and users; NULL: none, and only processes of this host and user are members */
@@ -511,7 +516,7 @@ NEXAR_API void nexar_group_options_init(nexar_group_options* options, uint64_t s
  * where that is "none" MASTER_ADDR:MASTER_PORT; SLURM_JOB_ID.SLURM_STEP_ID; PMIX_NAMESPACE); the secret is
  * $NEXAR_JOB_SECRET. Time-outs, in seconds, 0 for none:
  * $NEXAR_OPEN_TIMEOUT_SECS, $NEXAR_COLLECTIVE_TIMEOUT_SECS, $NEXAR_BARRIER_TIMEOUT_SECS, $NEXAR_RPC_TIMEOUT_SECS.
- * No other variable is read; the texts of the errors below name unknown variables that begin with NEXAR_.
+ * NEXAR_DETERMINISTIC=1 sets NEXAR_FLAG_DETERMINISTIC. No other variable is read; the texts of the errors below name unknown variables that begin with NEXAR_.
  * The strings belong to the library and are valid until this thread calls this function again, or ends.
  *   NOT_FOUND          no rank and size: no complete pair, and neither NEXAR_RANK nor NEXAR_WORLD_SIZE. All other
  *                      fields are written; size is 0, which you must set, and rank is NEXAR_RANK_AUTO
@@ -663,6 +668,20 @@ enum {
     NEXAR_PRIORITY_BULK = 2
 };
 
+/* How the partial results of a reduction are made; docs/types.md has bounds of the errors, and docs/performance/ the
+ * costs. Ranks whose calls would be carried out differently get MISMATCH. Where a flag changes nothing (no sum or
+ * product of floats; a scan, whose ranks are always combined one by one, in order) it is allowed, and not compared. */
+enum {
+    /* all_reduce, reduce, reduce_scatter(v): the same bits whatever the hosts of the ranks are, and however the
+     * operation is cut: a fixed binary tree over the ranks, with partial results in f32 (f64 of f64), rounded to the
+     * dtype once. Between hosts as many bytes as their ranks need that are not neighbours: up to the number of ranks on a
+     * host times those of a reduce_scatter. Wins over F32_PARTIALS. */
+    NEXAR_FLAG_DETERMINISTIC = 1,
+    /* The same operations on floats below 32 bits: f32 between hosts, rounded to the dtype once: so the error does not
+     * grow with the number of hosts; twice the bytes of f16 and bf16, four times those of 8-bit floats */
+    NEXAR_FLAG_F32_PARTIALS = 2
+};
+
 typedef struct nexar_op_options {
     uint32_t struct_size;
     int32_t priority;    /* NEXAR_PRIORITY_...; others are INVALID_ARGUMENT */
@@ -670,7 +689,7 @@ typedef struct nexar_op_options {
     uint64_t match_id;   /* collectives: a number of your choice that must be the same on all ranks, or all get
                             MISMATCH. It is compared only: calls are matched by their order. Messages: must be 0 */
     uint64_t user_data;  /* repeated in the completion */
-    uint64_t flags;      /* none yet: 0 */
+    uint64_t flags;      /* NEXAR_FLAG_..., of collectives; messages: 0. What the group has is added */
     const void* scalar;  /* NEXAR_PREMUL_SUM: one element of the dtype, this rank's own, read before the call returns;
                             otherwise NULL */
 } nexar_op_options;
@@ -693,8 +712,8 @@ NEXAR_API void nexar_op_options_init(nexar_op_options* options, uint64_t size);
  * write where another one reads or writes.
  *
  * Errors of all of them: INVALID_ARGUMENT (NULL, unknown dtype or op, an op that the dtype lacks, root >= size, count *
- * size of dtype overflows 2^63, overlap, timeout 0), UNSUPPORTED (a node of the group runs a daemon
- * without this operation, type or reduction, and the error names it), BAD_STATE (another thread is inside a collective
+ * size of dtype overflows 2^63, overlap, timeout 0), UNSUPPORTED (a node of the group runs a daemon without this
+ * operation, type, reduction or flag, and the error names it), BAD_STATE (another thread is inside a collective
  * of this group: see Threads), TABLE_FULL (slots), NO_MEMORY (not even a piece of the ordinary memory, a few MiB, fits
  * into what is left of scratch_limit: end a request, or use nexar_alloc; or, on all ranks, this user's other groups
  * have taken what the daemon of the named host allows one user for the steps of collectives, scratch_bytes_max),

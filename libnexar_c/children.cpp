@@ -49,7 +49,7 @@ Result<Slot> start_child(Session& session, const Group& parent, const ChildOf& w
     Label label{options.call.user_data, 0, parent.epoch, blocking ? Holder::call : Holder::handle,
                 parent.name};
     if (which.colour != NEXAR_COLOUR_UNDEFINED) {
-        NEXAR_TRY(label.group, reserve_group(session, parent.name));
+        NEXAR_TRY(label.group, reserve_group(session, parent.name, parent.flags));
     }
     nexar_shm_descriptor d{};
     d.kind = which.kind;

@@ -82,6 +82,7 @@ std::string unknown_variables(const Environment& e) {
                                           "NEXAR_COLLECTIVE_TIMEOUT_SECS",
                                           "NEXAR_BARRIER_TIMEOUT_SECS",
                                           "NEXAR_RPC_TIMEOUT_SECS",
+                                          "NEXAR_DETERMINISTIC",
                                           "NEXAR_SOCKET",
                                           "NEXAR_LIBRARY"};
     constexpr int listed_max = 3;
@@ -135,6 +136,12 @@ Result<void> read(const Environment& e, std::span<char> name, nexar_group_option
     NEXAR_TRY_VOID(read_timeout(e, "NEXAR_COLLECTIVE_TIMEOUT_SECS", out.collective_timeout_ms));
     NEXAR_TRY_VOID(read_timeout(e, "NEXAR_BARRIER_TIMEOUT_SECS", out.barrier_timeout_ms));
     NEXAR_TRY_VOID(read_timeout(e, "NEXAR_RPC_TIMEOUT_SECS", out.rpc_timeout_ms));
+    if (const char* asked = e.get("NEXAR_DETERMINISTIC"); asked && *asked && std::strcmp(asked, "0") != 0) {
+        if (std::strcmp(asked, "1") != 0)
+            return fail(Errc::invalid_argument,
+                        std::string("NEXAR_DETERMINISTIC is ") + asked + "; it must be 0 or 1");
+        out.flags = NEXAR_FLAG_DETERMINISTIC;
+    }
     out.job_secret = e.get("NEXAR_JOB_SECRET");
     const auto launcher = find_launcher(e);
     const char* group = e.get("NEXAR_GROUP");

@@ -60,9 +60,7 @@ nexar_group_options group_defaults() {
 
 // Requires a name or a secret: with a default name two unrelated jobs would form one group.
 Result<GroupRequest> from_options(const nexar_group_options& o) {
-    if (o.reserved != 0)
-        return fail(Errc::invalid_argument,
-                    "nexar_group_options.reserved is " + std::to_string(o.reserved) + "; it must be 0");
+    NEXAR_TRY_VOID(check_flags(o.flags, "nexar_group_options"));
     const bool secret = o.job_secret && *o.job_secret;
     if (!o.name && !secret)
         return fail(
@@ -71,10 +69,18 @@ Result<GroupRequest> from_options(const nexar_group_options& o) {
             "something that is this job's alone, or use a launcher that names its jobs (nexarctl run, "
             "torchrun with --rdzv-id, srun, mpirun)");
     GroupRequest out{
-        o.name ? o.name : "default", secret ? o.job_secret : "", o.size,           o.rank,     o.timeout_ms,
-        o.collective_timeout_ms,     o.barrier_timeout_ms,       o.rpc_timeout_ms, o.user_data};
+        o.name ? o.name : "default", secret ? o.job_secret : "", o.size,           o.rank,      o.timeout_ms,
+        o.collective_timeout_ms,     o.barrier_timeout_ms,       o.rpc_timeout_ms, o.user_data, o.flags};
     NEXAR_TRY_VOID(check(out));
     return out;
+}
+
+Result<void> check_flags(uint64_t flags, const char* what) {
+    constexpr uint64_t known = NEXAR_FLAG_DETERMINISTIC | NEXAR_FLAG_F32_PARTIALS;
+    if ((flags & ~known) == 0) return {};
+    return fail(Errc::invalid_argument,
+                std::string(what) + ".flags is " + std::to_string(flags) +
+                    "; allowed: 0, NEXAR_FLAG_DETERMINISTIC (1), NEXAR_FLAG_F32_PARTIALS (2), and both");
 }
 
 Result<int64_t> group_timeout_ns(const char* name, int64_t ms) {

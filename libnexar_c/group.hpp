@@ -21,6 +21,7 @@ struct Group {
     uint32_t rank = 0;
     uint32_t size = 0;
     uint32_t epoch = 0;
+    uint64_t flags = 0;          // of its collectives: NEXAR_FLAG_...
     uint32_t segment_bytes = 0;  // the daemon's segment size; 0: the group has no staged operations [S12]
     std::shared_ptr<const std::string> name;  // until a child is open: its parent's
     // Of a child: its name follows when the number of the collective that made it is known.
@@ -42,7 +43,10 @@ struct GroupRequest {
     int64_t barrier_timeout_ms = NEXAR_TIMEOUT_DEFAULT;
     int64_t rpc_timeout_ms = NEXAR_TIMEOUT_DEFAULT;
     uint64_t user_data = 0;
+    uint32_t flags = 0;
 };
+// Of an operation or a group; `what`: "nexar_op_options". An error names the unknown bits.
+Result<void> check_flags(uint64_t flags, const char* what);
 nexar_group_options group_defaults();
 Result<GroupRequest> from_options(const nexar_group_options& options);
 nexar_shm_group_open payload_of(const GroupRequest& request);

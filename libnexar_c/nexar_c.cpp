@@ -134,6 +134,20 @@ const char* nexar_reduce_op_name(nexar_reduce_op op) {
     return row != nullptr ? row->name : "UNKNOWN";
 }
 
+nexar_status nexar_shard(uint64_t count, uint32_t size, uint32_t rank, uint64_t* offset, uint64_t* length) {
+    if (!offset || !length)
+        return failed("shard", Errc::invalid_argument, !offset ? "offset is NULL" : "length is NULL");
+    if (size == 0 || size > NEXAR_RANKS_MAX || rank >= size)
+        return failed("shard", Errc::invalid_argument,
+                      "rank " + std::to_string(rank) + " of " + std::to_string(size) +
+                          "; allowed: a size of 1 to " + std::to_string(NEXAR_RANKS_MAX) +
+                          ", and a rank below it");
+    const uint64_t each = count / size, longer = count % size;
+    *offset = each * rank + std::min<uint64_t>(rank, longer);
+    *length = each + (rank < longer ? 1 : 0);
+    return NEXAR_OK;
+}
+
 void nexar_session_options_init(nexar_session_options* options, uint64_t size) {
     init_options(options, size, session_defaults);
 }

@@ -8,11 +8,13 @@
 
 namespace nexar::c {
 
-Result<uint64_t> reserve_group(const Session& session, const std::shared_ptr<const std::string>& name) {
+Result<uint64_t> reserve_group(const Session& session, const std::shared_ptr<const std::string>& name,
+                               uint64_t flags) {
     auto group = std::make_unique<Group>();
     group->session = session.handle;
     group->fork_epoch = session.fork_epoch;
     group->name = name;
+    group->flags = flags;
     Group* raw = group.get();
     const uint64_t handle = groups().insert(std::move(group), [](uint32_t) {});
     if (handle == 0)
@@ -33,7 +35,7 @@ Result<Slot> start_opening(Session& session, const GroupRequest& wanted, bool bl
     if (auto error = session.unusable()) return fail(*error);
     const auto name = std::make_shared<const std::string>(wanted.name);
     Label label{wanted.user_data, 0, 0, blocking ? Holder::call : Holder::handle, name};
-    NEXAR_TRY(label.group, reserve_group(session, name));
+    NEXAR_TRY(label.group, reserve_group(session, name, wanted.flags));
     nexar_shm_descriptor d{};
     d.kind = NEXAR_CMD_GROUP_OPEN;
     nexar_shm_payload payload{};

@@ -12,7 +12,8 @@ namespace nexar::c {
 // request has completed with NEXAR_OK.
 Result<Slot> start_opening(Session& session, const GroupRequest& wanted, bool blocking);
 // A group's handle whose request is yet to be made. An error: this process has too many.
-Result<uint64_t> reserve_group(const Session& session, const std::shared_ptr<const std::string>& name);
+Result<uint64_t> reserve_group(const Session& session, const std::shared_ptr<const std::string>& name,
+                               uint64_t flags);
 void name_child(uint64_t group, bool has_colour, uint32_t colour);  // Requires: the group is reserved
 // The request has completed: opens the group's handle, or closes it when it failed.
 // Requires: called once for each request (Session::finish).

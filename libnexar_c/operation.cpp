@@ -12,6 +12,11 @@ namespace nexar::c {
 
 namespace {
 
+uint32_t shm_flags(uint64_t flags) {
+    return ((flags & NEXAR_FLAG_DETERMINISTIC) != 0 ? NEXAR_SHM_FLAG_DETERMINISTIC : 0u) |
+           ((flags & NEXAR_FLAG_F32_PARTIALS) != 0 ? NEXAR_SHM_FLAG_F32_PARTIALS : 0u);
+}
+
 // Requires: the kind is in the operation table.
 const OpRow& row_of(const Operation& o) {
     return row_of(static_cast<OpKind>(o.kind));
@@ -236,9 +241,10 @@ Result<OpOptions> read_op_options(const Operation& o, const nexar_op_options* gi
         return out;
     }
     NEXAR_TRY(const auto options, read_options(given, op_defaults(), "nexar_op_options"));
-    if (options.flags != 0)
+    if (options.flags != 0 && !is_collective(o.kind))
         return fail(Errc::invalid_argument,
-                    "nexar_op_options.flags is " + std::to_string(options.flags) + "; there are none yet: 0");
+                    "nexar_op_options.flags is " + std::to_string(options.flags) + "; messages have none: 0");
+    NEXAR_TRY_VOID(check_flags(options.flags, "nexar_op_options"));
     NEXAR_TRY(out.timeout_ns, timeout_ns(o, options.timeout_ms));
     if (options.priority < NEXAR_PRIORITY_DEFAULT || options.priority > NEXAR_PRIORITY_BULK)
         return fail(Errc::invalid_argument,
@@ -251,6 +257,7 @@ Result<OpOptions> read_op_options(const Operation& o, const nexar_op_options* gi
                     "match_id is for collectives; messages are distinguished by their tag");
     NEXAR_TRY(out.scalar, scalar_of(o, options.scalar));
     out.match_id = options.match_id;
+    out.flags = options.flags;
     out.user_data = options.user_data;
     return out;
 }
@@ -275,6 +282,7 @@ Result<Taken> prepare(Session& session, const Group& group, const Operation& o, 
     d.match_id = options.match_id;
     d.scalar = options.scalar;
     if (row.any_source && o.tag == NEXAR_ANY_TAG) d.flags = NEXAR_SHM_FLAG_ANY_TAG;
+    if (row.collective) d.flags |= shm_flags(options.flags | group.flags);
     d.timeout_ns = options.timeout_ns;
     NEXAR_TRY(const Plan plan, make_plan(session, group, checked, blocking, d));
     const Holder holder = blocking ? Holder::call : Holder::handle;

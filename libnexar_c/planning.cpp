@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/operations.hpp"
+#include "core/partials.hpp"
 
 namespace nexar::c {
 
@@ -70,6 +71,12 @@ class Planner {
     Result<ScratchBlock> take_windows(Cut& cut, uint64_t& in_bytes);
     Result<ScratchBlock> take_scratch(uint64_t bytes);
     const OpRow& row() const { return row_of(static_cast<OpKind>(descriptor_.kind)); }
+    Partials partials() const {
+        const bool tree = (descriptor_.flags & NEXAR_SHM_FLAG_DETERMINISTIC) != 0;
+        const bool wide = (descriptor_.flags & NEXAR_SHM_FLAG_F32_PARTIALS) != 0;
+        return partials_of(row(), descriptor_.dtype, descriptor_.op,
+                           (tree ? flag_deterministic : 0) | (wide ? flag_f32_partials : 0));
+    }
     uint64_t in_blocks() const { return side_blocks(row().in, group_.size); }
     uint64_t out_blocks() const { return side_blocks(row().out, group_.size); }
     bool message() const { return !row().collective; }
@@ -198,7 +205,8 @@ Cut Planner::cut() const {
     Cut out;
     out.count = descriptor_.count;
     out.element = checked_.element;
-    out.segments = segments_of(row(), out.count, out.element, group_.size, group_.segment_bytes);
+    const uint64_t wide = partial_bytes(out.element, partials());
+    out.segments = segments_of(row(), out.count, wide, group_.size, group_.segment_bytes);
     return out;
 }
 

@@ -4,6 +4,9 @@
 Start it alone (nexarctl run -n 4 -- python3 digits.py --check-reference) or mixed with nexar_digits in one
 group: same images, same batches, same initial parameters, and the same update with the same bits. Only a
 rank's own gradient may differ from the C++ one in rounding, and that is summed once, for all ranks.
+
+With --sharded each rank updates its share of the parameters, and has the velocity of that share only: reduce_scatterv,
+update, all_gatherv. With NEXAR_DETERMINISTIC=1 the parameters have the same bits as without, on any placement.
 """
 import argparse
 import json
@@ -110,6 +113,17 @@ def update(parameters, velocity, gradient_sum, batch):
     np.add(parameters, velocity, out=parameters)
 
 
+def update_sharded(peers, state, velocity, sums, batch):
+    """The same update, of this rank's share. `state` is the parameters and, behind them, the last sums."""
+    counts, begin, end = peers.shards(REDUCED)
+    last = max(begin, min(end, PARAMETERS))
+    peers.reduce_scatterv(sums, counts, sums[begin:end])
+    update(state[begin:last], velocity[begin:last], sums[begin:last], batch)
+    state[last:end] = sums[last:end]
+    peers.all_gatherv(state[begin:end], counts, state)
+    sums[PARAMETERS:] = state[PARAMETERS:]
+
+
 class Alone:
     rank, size = 0, 1
 
@@ -137,7 +151,7 @@ class Peers:
         import nexar
 
         Peers.Error = nexar.Error
-        self.session = nexar.Session()
+        self.shard, self.session = nexar.shard, nexar.Session()
         self.group = self.session.group()  # name, size, rank and secret from the environment
         self.rank, self.size = self.group.rank, self.group.size
 
@@ -147,6 +161,17 @@ class Peers:
     def all_reduce(self, values):
         self.group.all_reduce(values)  # sum, in place
 
+    def shards(self, count):
+        """(the lengths of all ranks' shares, where this rank's begins, where it ends)"""
+        begin, length = self.shard(count, self.size, self.rank)
+        return [self.shard(count, self.size, rank)[1] for rank in range(self.size)], begin, begin + length
+
+    def reduce_scatterv(self, values, counts, own):
+        self.group.reduce_scatterv(values, counts, own)
+
+    def all_gatherv(self, own, counts, values):
+        self.group.all_gatherv(own, counts, values)
+
     def broadcast(self, values):
         self.group.broadcast(values, root=0)
 
@@ -154,10 +179,11 @@ class Peers:
         return self.group.all_gather(np.array([value], np.uint64)).ravel().tolist()
 
 
-def train(data, peers, epochs, show):
+def train(data, peers, epochs, show, sharded=False):
     """(parameters, losses, seconds in all_reduce, calls, seconds)"""
     begin, (images, digits) = time.perf_counter(), data
-    parameters, sums = peers.alloc(PARAMETERS), peers.alloc(REDUCED)
+    state, sums = peers.alloc(REDUCED), peers.alloc(REDUCED)
+    parameters = state[:PARAMETERS]
     velocity = np.zeros(PARAMETERS, np.float32)
     if peers.rank == 0:
         parameters[:] = initial_parameters(SEED)
@@ -170,11 +196,15 @@ def train(data, peers, epochs, show):
             mine = batch[len(batch) * peers.rank // peers.size : len(batch) * (peers.rank + 1) // peers.size]
             gradient_into(sums, parameters, images[mine], digits[mine])
             start = time.perf_counter()
-            peers.all_reduce(sums)
+            if sharded:
+                update_sharded(peers, state, velocity, sums, len(batch))
+            else:
+                peers.all_reduce(sums)
             reducing, calls = reducing + time.perf_counter() - start, calls + 1
             if sums[IMAGES_AT] != len(batch):
                 sys.exit(f"all_reduce counted {sums[IMAGES_AT]} images in a batch of {len(batch)}")
-            update(parameters, velocity, sums[:PARAMETERS], len(batch))
+            if not sharded:
+                update(parameters, velocity, sums[:PARAMETERS], len(batch))
             loss += float(sums[LOSS_AT])
         losses.append(loss / len(order))
         if show:
@@ -187,7 +217,7 @@ def main():
     training, (images, digits) = load(options.data)
     peers = Alone() if options.reference else Peers()
     parameters, losses, reducing, calls, seconds = train(
-        training, peers, options.epochs, peers.rank == 0 and not options.json)
+        training, peers, options.epochs, peers.rank == 0 and not options.json, options.sharded and peers.size > 1)
 
     hashes = peers.all_gather(fnv1a(parameters.tobytes()))
     accuracy = float((forward(parameters, images)[1].argmax(axis=1) == digits).mean())
@@ -231,6 +261,7 @@ def parse():
     parser.add_argument("--reference", action="store_true", help="train in this process alone, without nexar")
     parser.add_argument("--check-reference", action="store_true",
                         help="rank 0 then trains alone on the same batches and compares the parameters")
+    parser.add_argument("--sharded", action="store_true", help="each rank updates its share of the parameters")
     parser.add_argument("--data", default=os.environ.get("NEXAR_DIGITS_DATA") or os.path.join(here, "digits.bin"))
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
     return parser.parse_args()

@@ -115,9 +115,9 @@ static void opens(void) {
     options.now.name = "future";
     REFUSES_TAIL(options, nexar_group_options, nexar_group_open(session, &options.now, &group));
     REFUSES_TAIL(options, nexar_group_options, nexar_group_open_start(session, &options.now, &request));
-    options.now.reserved = 1;
+    options.now.flags = 4;
     EXPECT(nexar_group_open(session, &options.now, &group) == NEXAR_ERR_INVALID_ARGUMENT);
-    options.now.reserved = 0;
+    options.now.flags = 0;
     EXPECT(nexar_group_open(session, &options.now, &group) == NEXAR_OK);
 }
 

@@ -257,6 +257,12 @@ static void the_rest(void) {
     nexar_op_options_init(NULL, 4);
     nexar_perror(NULL);
     nexar_perror("nothing");
+    uint64_t offset = 0, length = 0;
+    ARGUMENT(nexar_shard(10, 3, 1, NULL, &length));
+    ARGUMENT(nexar_shard(10, 3, 1, &offset, NULL));
+    ARGUMENT(nexar_shard(10, 0, 0, &offset, &length));
+    ARGUMENT(nexar_shard(10, NEXAR_RANKS_MAX + 1, 0, &offset, &length));
+    ARGUMENT(nexar_shard(10, 3, 3, &offset, &length));
     if (nexar_dtype_size(-1) != 0 || strcmp(nexar_dtype_name(-1), "UNKNOWN") != 0 ||
         strcmp(nexar_reduce_op_name(-1), "UNKNOWN") != 0 ||
         strcmp(nexar_status_name(-9999), "UNKNOWN") != 0 || nexar_status_class(0) != NEXAR_CLASS_NONE ||

@@ -89,6 +89,10 @@ static int names(void) {
     EXPECT(strcmp(nexar_status_name(NEXAR_ERR_PEER_LOST), "PEER_LOST") == 0);
     EXPECT(strcmp(nexar_status_name(12345), "UNKNOWN") == 0);
     EXPECT(nexar_status_class(NEXAR_ERR_PEER_LOST) == NEXAR_CLASS_GROUP);
+    uint64_t offset = 0, length = 0;
+    EXPECT(nexar_shard(UINT64_MAX, 4, 3, &offset, &length) == NEXAR_OK && offset + length == UINT64_MAX);
+    EXPECT(nexar_shard(7, 3, 0, &offset, &length) == NEXAR_OK && offset == 0 && length == 3);
+    EXPECT(nexar_shard(7, 3, 1, &offset, &length) == NEXAR_OK && offset == 3 && length == 2);
     EXPECT(nexar_dtype_size(NEXAR_BF16) == 2 && nexar_dtype_size(99) == 0);
     EXPECT(strcmp(nexar_reduce_op_name(NEXAR_AVG), "avg") == 0);
     EXPECT(strcmp(nexar_dtype_name(NEXAR_U16), "u16") == 0);

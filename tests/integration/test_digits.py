@@ -17,14 +17,14 @@ EPOCHS = 12
 PYTHON = [sys.executable, str(pathlib.Path(__file__).resolve().parents[2] / "examples" / "digits" / "digits.py")]
 
 
-def train(cluster, command_of_rank, seconds=90):
-    """The report of rank 0, and the outputs of all ranks."""
+def train(cluster, command_of_rank, seconds=90, node_of=lambda rank: rank // 2 + 1, **variables):
+    """The report of rank 0."""
     ranks = []
     for rank in range(6):
-        node = cluster[rank // 2 + 1]
+        node = cluster[node_of(rank)]
         environment = {**os.environ, "NEXAR_SOCKET": str(node.socket), "NEXAR_RANK": str(rank), "NEXAR_WORLD_SIZE": "6",
                        "NEXAR_GROUP": "digits", "NEXAR_JOB_SECRET": "a secret of the test",
-                       "PYTHONPATH": str(pathlib.Path(nexar.__file__).parents[1])}
+                       "PYTHONPATH": str(pathlib.Path(nexar.__file__).parents[1]), **variables}
         namespace = node.network.namespace(node.host)
         ranks.append(subprocess.Popen(
             [*command_of_rank(rank), "--epochs", str(EPOCHS), "--json", *(["--check-reference"] if rank == 0 else [])],
@@ -58,6 +58,14 @@ def test_cpp_and_python_ranks_train_together(cluster):
 
 def test_a_python_rank_may_lead(cluster):
     check_report(train(cluster, lambda rank: cpp(rank) if rank % 2 else PYTHON))
+
+
+def test_a_sharded_optimiser_has_the_parameters_of_all_reduce_to_the_bit_wherever_its_ranks_run(cluster):
+    """[Z1] In deterministic mode, which the environment asks for."""
+    hashes = [check_report(train(cluster, lambda _: PYTHON + sharded, node_of=node_of, NEXAR_DETERMINISTIC="1"))
+              for sharded, node_of in (([], lambda rank: rank // 2 + 1), (["--sharded"], lambda rank: rank // 2 + 1),
+                                       (["--sharded"], lambda rank: rank % 3 + 1))]
+    equal(hashes, hashes[:1] * 3, "hashes of the parameters")
 
 
 main(globals())

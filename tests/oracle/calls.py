@@ -97,6 +97,7 @@ class Collective:
     def options(self, timeout_ms=cabi.DEFAULT):
         # Of each rank and call: ranks of one collective may ask for different ones.
         options = cabi.op_options(timeout_ms, self.step.match_id, self.step.number, self.local.choice(cabi.PRIORITIES))
+        options.flags = self.step.flags
         if self.step.op == "premul_sum" and self.step.row.reduces:
             self.keep.append(data.scalar(self.seed, self.step, self.rank))
             options.scalar = self.keep[-1].ctypes.data

@@ -2,7 +2,7 @@
 import dataclasses
 import random
 
-from .program import (ANY_SOURCE, ANY_TAG, GROUPS_MAX, NODES, OPS, PAIRS, PRIVATE_TAG, RANKS_MAX, ROWS, TAGS, Death, End, Group,
+from .program import (ANY_SOURCE, ANY_TAG, FLAG_DETERMINISTIC, FLAG_F32_PARTIALS, GROUPS_MAX, NODES, OPS, PAIRS, PRIVATE_TAG, RANKS_MAX, ROWS, TAGS, Death, End, Group,
                       Leave, Message, Program, Receive, Step, matches)
 
 
@@ -92,8 +92,9 @@ def drawn_collective(rng, number, group, kind):
     if row.memory == "in_out_own_counts":
         blocks = tuple(uneven(rng, count // size + 1, size) for _ in range(size))
     op = rng.choice([each for each in OPS[dtype] if (kind, each) != ("exclusive_scan", "avg")])
+    flags = rng.choice((0, 0, 0, FLAG_DETERMINISTIC, FLAG_DETERMINISTIC, FLAG_F32_PARTIALS, FLAG_DETERMINISTIC | FLAG_F32_PARTIALS))
     return Step(number, group, kind, dtype, op, count, counts, blocks,
-                rng.randrange(size) if row.rooted else 0, rng.random() < 0.5, rng.choice((0, number + 1)))
+                rng.randrange(size) if row.rooted else 0, rng.random() < 0.5, rng.choice((0, number + 1)), flags=flags)
 
 
 def uneven(rng, count, size):

@@ -18,6 +18,7 @@ PRIVATE_TAG = 1 << 40  # and the step's number: no other step uses it
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 SMALL_FLOATS = ("float8_e4m3fn", "float8_e5m2")  # reduced by min and max only: unit_reduce is exhaustive about the others
+FLAG_DETERMINISTIC, FLAG_F32_PARTIALS = 1, 2
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 PAIRS = ("float32_int32", "float64_int64", "int32_int32", "int64_int64")
 ARITHMETIC, BITWISE = ("sum", "prod", "min", "max", "avg", "premul_sum"), ("band", "bor", "bxor", "land", "lor", "lxor")
@@ -85,6 +86,7 @@ class Step:
     receives: tuple = ()
     fenced: bool = False  # barriers around it, with nothing pending: receives for any tag get no other step's messages
     end: End = None
+    flags: int = 0  # nexar_op_options.flags
 
     @property
     def row(self):

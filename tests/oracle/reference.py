@@ -12,7 +12,7 @@ import functools
 import numpy as np
 
 from .data import INFINITE, QUIET, STORAGE, bits, given, is_nan, narrowed, scalar, widened
-from .program import INTEGERS, PAIRS
+from .program import FLAG_DETERMINISTIC, FLAG_F32_PARTIALS, INTEGERS, PAIRS
 
 UNIT = {"float32": 2.0**-24, "float64": 2.0**-53, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 TINY = {"float32": 2.0**-149, "float64": 2.0**-1074, "float16": 2.0**-24, "bfloat16": 2.0**-133}
@@ -86,9 +86,35 @@ def folded(step, inputs, factors, in_order):
         return extreme(inputs, op, dtype), None
     if in_order and op != "avg":
         return one_by_one(inputs, op, dtype), None
+    if step.flags & FLAG_DETERMINISTIC and not in_order:
+        return along_tree(inputs, op, dtype), None
     if step.exact:
         return summed_exactly(inputs, op, dtype), None
-    return within(inputs, op, dtype)
+    wide = step.flags & FLAG_F32_PARTIALS and not in_order and dtype != "float64"
+    return rounded_once(inputs, op, dtype) if wide else within(inputs, op, dtype)
+
+
+def along_tree(inputs, op, dtype):
+    """docs/protocol/partials.md: the ranks are split at the largest power of two below their number; float32, or float64."""
+    def root(values):
+        if len(values) == 1:
+            return values[0]
+        half = 1 << (len(values) - 1).bit_length() - 1
+        return (np.multiply if op == "prod" else np.add)(root(values[:half]), root(values[half:]))
+
+    with np.errstate(all="ignore"):
+        total = root([widened(x, dtype) for x in inputs])
+        if op == "avg":
+            total = total / total.dtype.type(len(inputs))
+        result = narrowed(total, dtype)
+    bits(result)[np.isnan(total)] = QUIET[dtype]
+    return result
+
+
+def rounded_once(inputs, op, dtype):
+    """The distance of float32, and one rounding to the type."""
+    value, distance = within(inputs, op, "float32", dtype)
+    return value, distance + UNIT[dtype] * (np.abs(value) + distance) + TINY[dtype]
 
 
 def multiplied(values, factor, dtype):
@@ -162,9 +188,9 @@ def summed_exactly(inputs, op, dtype):
     return narrowed(total if dtype == "float64" else total.astype(np.float32), dtype)
 
 
-def within(inputs, op, dtype):
+def within(inputs, op, dtype, of_inputs=None):
     wide = np.longdouble if dtype == "float64" else np.float64
-    exact = [widened(x, dtype).astype(wide) for x in inputs]
+    exact = [widened(x, of_inputs or dtype).astype(wide) for x in inputs]
     n = len(inputs)
     if op == "prod":
         value = np.multiply.reduce(exact)

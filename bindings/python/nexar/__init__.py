@@ -26,12 +26,14 @@ from ._arrays import DTYPES, OPS
 from ._errors import (CallError, Error, GroupError, NexarSystemError, OpenError, OperationError, RecoverableError,
                       RetryError, SessionError, TimedOut)
 from ._group import Group
-from ._library import ANY_SOURCE, ANY_TAG, NO_TIMEOUT, RANK_AUTO, Priority, version
+from ._library import (ANY_SOURCE, ANY_TAG, FLAG_DETERMINISTIC, FLAG_F32_PARTIALS, NO_TIMEOUT, RANK_AUTO, Priority,
+                       shard, version)
 from ._messages import Message
 from ._requests import Completion, Request, test_any, wait_all, wait_any
 from ._session import Session
 
 __version__ = version()
-__all__ = ["ANY_SOURCE", "ANY_TAG", "CallError", "Completion", "DTYPES", "Error", "Group", "GroupError", "Message",
-           "NO_TIMEOUT", "NexarSystemError", "OPS", "OpenError", "OperationError", "Priority", "RANK_AUTO", "RecoverableError",
-           "Request", "RetryError", "Session", "SessionError", "TimedOut", "test_any", "wait_all", "wait_any"]
+__all__ = ["ANY_SOURCE", "ANY_TAG", "CallError", "Completion", "DTYPES", "Error", "FLAG_DETERMINISTIC",
+           "FLAG_F32_PARTIALS", "Group", "GroupError", "Message", "NO_TIMEOUT", "NexarSystemError", "OPS", "OpenError",
+           "OperationError", "Priority", "RANK_AUTO", "RecoverableError", "Request", "RetryError", "Session", "SessionError",
+           "TimedOut", "shard", "test_any", "wait_all", "wait_any"]

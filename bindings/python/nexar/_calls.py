@@ -171,10 +171,10 @@ class _Given:
     """What every operation takes by name."""
 
     def __init__(self, timeout: float | None = None, match_id: int = 0, user_data: int = 0, priority: int | None = None,
-                 scalar: Any = None) -> None:
+                 scalar: Any = None, flags: int = 0) -> None:
         self.user_data, self._scalar = user_data, scalar  # an array of one element
         self._values = {"timeout_ms": milliseconds(timeout), "match_id": match_id, "priority": priority,
-                        "scalar": None if scalar is None else scalar.ctypes.data}
+                        "flags": flags or None, "scalar": None if scalar is None else scalar.ctypes.data}
 
     def options(self, key: int) -> _library.OpOptions:
         return options(_library.OpOptions, lib.nexar_op_options_init, user_data=key, **self._values)

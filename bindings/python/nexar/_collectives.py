@@ -15,282 +15,297 @@ class Collectives(Calls):
     """Of a group; see nexar.Group."""
 
     def barrier(self, *, timeout: float | None = None, match_id: int = 0, user_data: int = 0,
-                priority: int | None = None) -> Any:
+                priority: int | None = None, flags: int = 0) -> Any:
         """Ends when every rank has started it. Raises nexar.Error."""
-        if (timeout is None and match_id == 0 and priority is None and not self._dropped):
+        if (timeout is None and match_id == 0 and priority is None and flags == 0 and not self._dropped):
             done = _quick.nothing(0, self._gate, self._handle)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["barrier"], timeout=timeout, match_id=match_id, user_data=user_data,
-            priority=priority)
+            priority=priority, flags=flags)
 
     def barrier_start(self, *, timeout: float | None = None, match_id: int = 0, user_data: int = 0,
-                      priority: int | None = None) -> Request:
+                      priority: int | None = None, flags: int = 0) -> Request:
         """Begins barrier: the Request's wait() returns what it returns."""
-        return self._begin(ROWS["barrier"], timeout=timeout, match_id=match_id, user_data=user_data, priority=priority)
+        return self._begin(ROWS["barrier"], timeout=timeout, match_id=match_id, user_data=user_data, priority=priority,
+            flags=flags)
 
     def all_reduce(self, values: Values, out: Memory | None = None, op: str = "sum", *, scalar: Number | None = None,
-                   timeout: float | None = None, match_id: int = 0, user_data: int = 0, priority: int | None = None) -> Any:
+                   timeout: float | None = None, match_id: int = 0, user_data: int = 0, priority: int | None = None,
+                   flags: int = 0) -> Any:
         """out[i] is the reduction of all ranks' values[i], on every rank. Returns out; None: values itself (in place).
         Raises ValueError for memory that does not fit, and nexar.Error."""
-        if (scalar is None and timeout is None and match_id == 0 and priority is None and not self._dropped):
+        if (scalar is None and timeout is None and match_id == 0 and priority is None and flags == 0 and not
+            self._dropped):
             done = _quick.sides(1, self._gate, self._handle, values, out, OPS.get(op, -1), 0, 1, 1)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["all_reduce"], values, out=out, op=op, scalar=scalar, timeout=timeout,
-            match_id=match_id, user_data=user_data, priority=priority)
+            match_id=match_id, user_data=user_data, priority=priority, flags=flags)
 
     def all_reduce_start(self, values: Values, out: Memory | None = None, op: str = "sum", *,
                          scalar: Number | None = None, timeout: float | None = None, match_id: int = 0,
-                         user_data: int = 0, priority: int | None = None) -> Request:
+                         user_data: int = 0, priority: int | None = None, flags: int = 0) -> Request:
         """Begins all_reduce: the Request's wait() returns what it returns."""
         return self._begin(ROWS["all_reduce"], values, out=out, op=op, scalar=scalar, timeout=timeout,
-            match_id=match_id, user_data=user_data, priority=priority)
+            match_id=match_id, user_data=user_data, priority=priority, flags=flags)
 
     def reduce(self, values: Values, out: Memory | None = None, op: str = "sum", root: int = 0, *,
                scalar: Number | None = None, timeout: float | None = None, match_id: int = 0, user_data: int = 0,
-               priority: int | None = None) -> Any:
+               priority: int | None = None, flags: int = 0) -> Any:
         """out[i] is the reduction of all ranks' values[i], on the root only. The root gets out (None: values itself);
         the others get None, and their out is not looked at. Raises ValueError for memory that does not fit, and
         nexar.Error."""
-        if (scalar is None and timeout is None and match_id == 0 and priority is None and not self._dropped):
+        if (scalar is None and timeout is None and match_id == 0 and priority is None and flags == 0 and not
+            self._dropped):
             done = _quick.sides(2, self._gate, self._handle, values, out, OPS.get(op, -1), root, 1, int(root == self.rank))
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["reduce"], values, out=out, op=op, root=root, scalar=scalar, timeout=timeout,
-            match_id=match_id, user_data=user_data, priority=priority)
+            match_id=match_id, user_data=user_data, priority=priority, flags=flags)
 
     def reduce_start(self, values: Values, out: Memory | None = None, op: str = "sum", root: int = 0, *,
                      scalar: Number | None = None, timeout: float | None = None, match_id: int = 0, user_data: int = 0,
-                     priority: int | None = None) -> Request:
+                     priority: int | None = None, flags: int = 0) -> Request:
         """Begins reduce: the Request's wait() returns what it returns."""
         return self._begin(ROWS["reduce"], values, out=out, op=op, root=root, scalar=scalar, timeout=timeout,
-            match_id=match_id, user_data=user_data, priority=priority)
+            match_id=match_id, user_data=user_data, priority=priority, flags=flags)
 
     def broadcast(self, values: Values, root: int = 0, *, timeout: float | None = None, match_id: int = 0,
-                  user_data: int = 0, priority: int | None = None) -> Any:
+                  user_data: int = 0, priority: int | None = None, flags: int = 0) -> Any:
         """The root's values arrive in values on every rank. Returns values. Raises ValueError for memory that does not
         fit, and nexar.Error."""
-        if (timeout is None and match_id == 0 and priority is None and not self._dropped):
+        if (timeout is None and match_id == 0 and priority is None and flags == 0 and not self._dropped):
             done = _quick.data(3, self._gate, self._handle, values, root, root != self.rank)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["broadcast"], values, root=root, timeout=timeout, match_id=match_id,
-            user_data=user_data, priority=priority)
+            user_data=user_data, priority=priority, flags=flags)
 
     def broadcast_start(self, values: Values, root: int = 0, *, timeout: float | None = None, match_id: int = 0,
-                        user_data: int = 0, priority: int | None = None) -> Request:
+                        user_data: int = 0, priority: int | None = None, flags: int = 0) -> Request:
         """Begins broadcast: the Request's wait() returns what it returns."""
         return self._begin(ROWS["broadcast"], values, root=root, timeout=timeout, match_id=match_id,
-            user_data=user_data, priority=priority)
+            user_data=user_data, priority=priority, flags=flags)
 
     def all_gather(self, values: Values, out: Memory | None = None, *, timeout: float | None = None, match_id: int = 0,
-                   user_data: int = 0, priority: int | None = None) -> Any:
+                   user_data: int = 0, priority: int | None = None, flags: int = 0) -> Any:
         """Every rank's values arrive in out on every rank, in rank order. Returns out: size * values.size elements
         (None: a new array of shape (size, *values.shape)). In place: values is out[rank * n:(rank + 1) * n]. Raises
         ValueError for memory that does not fit, and nexar.Error."""
-        if (timeout is None and match_id == 0 and priority is None and not self._dropped and out is not None):
+        if (timeout is None and match_id == 0 and priority is None and flags == 0 and not self._dropped and out
+            is not None):
             done = _quick.sides(4, self._gate, self._handle, values, out, 0, 0, 1, self.size)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["all_gather"], values, out=out, timeout=timeout, match_id=match_id,
-            user_data=user_data, priority=priority)
+            user_data=user_data, priority=priority, flags=flags)
 
     def all_gather_start(self, values: Values, out: Memory | None = None, *, timeout: float | None = None,
-                         match_id: int = 0, user_data: int = 0, priority: int | None = None) -> Request:
+                         match_id: int = 0, user_data: int = 0, priority: int | None = None, flags: int = 0) -> Request:
         """Begins all_gather: the Request's wait() returns what it returns."""
         return self._begin(ROWS["all_gather"], values, out=out, timeout=timeout, match_id=match_id, user_data=user_data,
-            priority=priority)
+            priority=priority, flags=flags)
 
     def reduce_scatter(self, values: Values, out: Memory | None = None, op: str = "sum", *,
                        scalar: Number | None = None, timeout: float | None = None, match_id: int = 0,
-                       user_data: int = 0, priority: int | None = None) -> Any:
+                       user_data: int = 0, priority: int | None = None, flags: int = 0) -> Any:
         """Block r of the reduction of all ranks' values arrives in out of rank r. Returns out: n = values.size / size
         elements (None: a new array of shape (n,)). In place: out is values[rank * n:(rank + 1) * n]. Raises
         ValueError for memory that does not fit, and nexar.Error."""
-        if (scalar is None and timeout is None and match_id == 0 and priority is None and not self._dropped and
-            out is not None):
+        if (scalar is None and timeout is None and match_id == 0 and priority is None and flags == 0 and not
+            self._dropped and out is not None):
             done = _quick.sides(5, self._gate, self._handle, values, out, OPS.get(op, -1), 0, self.size, 1)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["reduce_scatter"], values, out=out, op=op, scalar=scalar, timeout=timeout,
-            match_id=match_id, user_data=user_data, priority=priority)
+            match_id=match_id, user_data=user_data, priority=priority, flags=flags)
 
     def reduce_scatter_start(self, values: Values, out: Memory | None = None, op: str = "sum", *,
                              scalar: Number | None = None, timeout: float | None = None, match_id: int = 0,
-                             user_data: int = 0, priority: int | None = None) -> Request:
+                             user_data: int = 0, priority: int | None = None, flags: int = 0) -> Request:
         """Begins reduce_scatter: the Request's wait() returns what it returns."""
         return self._begin(ROWS["reduce_scatter"], values, out=out, op=op, scalar=scalar, timeout=timeout,
-            match_id=match_id, user_data=user_data, priority=priority)
+            match_id=match_id, user_data=user_data, priority=priority, flags=flags)
 
     def all_to_all(self, values: Values, out: Memory | None = None, *, timeout: float | None = None, match_id: int = 0,
-                   user_data: int = 0, priority: int | None = None) -> Any:
+                   user_data: int = 0, priority: int | None = None, flags: int = 0) -> Any:
         """Block r of rank s's values arrives in out of rank r, as block s. Returns out; None: values itself (in place).
         Raises ValueError for memory that does not fit, and nexar.Error."""
-        if (timeout is None and match_id == 0 and priority is None and not self._dropped):
+        if (timeout is None and match_id == 0 and priority is None and flags == 0 and not self._dropped):
             done = _quick.sides(8, self._gate, self._handle, values, out, 0, 0, self.size, self.size)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["all_to_all"], values, out=out, timeout=timeout, match_id=match_id,
-            user_data=user_data, priority=priority)
+            user_data=user_data, priority=priority, flags=flags)
 
     def all_to_all_start(self, values: Values, out: Memory | None = None, *, timeout: float | None = None,
-                         match_id: int = 0, user_data: int = 0, priority: int | None = None) -> Request:
+                         match_id: int = 0, user_data: int = 0, priority: int | None = None, flags: int = 0) -> Request:
         """Begins all_to_all: the Request's wait() returns what it returns."""
         return self._begin(ROWS["all_to_all"], values, out=out, timeout=timeout, match_id=match_id, user_data=user_data,
-            priority=priority)
+            priority=priority, flags=flags)
 
     def gather(self, values: Values, out: Memory | None = None, root: int = 0, *, timeout: float | None = None,
-               match_id: int = 0, user_data: int = 0, priority: int | None = None) -> Any:
+               match_id: int = 0, user_data: int = 0, priority: int | None = None, flags: int = 0) -> Any:
         """Every rank's values arrive in out of the root, in rank order. The root gets out: size * values.size elements
         (None: a new array of shape (size, *values.shape)); the others get None, and their out is not looked at. In
         place, at the root: values is out[root * n:(root + 1) * n]. Raises ValueError for memory that does not fit,
         and nexar.Error."""
-        if (timeout is None and match_id == 0 and priority is None and not self._dropped and (out is not None or
-            root != self.rank)):
+        if (timeout is None and match_id == 0 and priority is None and flags == 0 and not self._dropped and (out
+            is not None or root != self.rank)):
             done = _quick.sides(9, self._gate, self._handle, values, out, 0, root, 1, self.size * (root == self.rank))
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["gather"], values, out=out, root=root, timeout=timeout, match_id=match_id,
-            user_data=user_data, priority=priority)
+            user_data=user_data, priority=priority, flags=flags)
 
     def gather_start(self, values: Values, out: Memory | None = None, root: int = 0, *, timeout: float | None = None,
-                     match_id: int = 0, user_data: int = 0, priority: int | None = None) -> Request:
+                     match_id: int = 0, user_data: int = 0, priority: int | None = None, flags: int = 0) -> Request:
         """Begins gather: the Request's wait() returns what it returns."""
         return self._begin(ROWS["gather"], values, out=out, root=root, timeout=timeout, match_id=match_id,
-            user_data=user_data, priority=priority)
+            user_data=user_data, priority=priority, flags=flags)
 
     def scatter(self, values: Values, out: Memory | None = None, root: int = 0, *, timeout: float | None = None,
-                match_id: int = 0, user_data: int = 0, priority: int | None = None) -> Any:
+                match_id: int = 0, user_data: int = 0, priority: int | None = None, flags: int = 0) -> Any:
         """Block r of the root's values arrives in out of rank r. Returns out. At the root it has n = values.size / size
         elements (None: a new array of shape (n,)); the others must give it, and their values are not looked at (None
         will do). In place, at the root: out is values[root * n:(root + 1) * n]. Raises ValueError for memory that
         does not fit, and nexar.Error."""
-        if (timeout is None and match_id == 0 and priority is None and not self._dropped and out is not None):
+        if (timeout is None and match_id == 0 and priority is None and flags == 0 and not self._dropped and out
+            is not None):
             done = _quick.sides(10, self._gate, self._handle, values, out, 0, root, self.size * (root == self.rank), 1)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["scatter"], values, out=out, root=root, timeout=timeout, match_id=match_id,
-            user_data=user_data, priority=priority)
+            user_data=user_data, priority=priority, flags=flags)
 
     def scatter_start(self, values: Values, out: Memory | None = None, root: int = 0, *, timeout: float | None = None,
-                      match_id: int = 0, user_data: int = 0, priority: int | None = None) -> Request:
+                      match_id: int = 0, user_data: int = 0, priority: int | None = None, flags: int = 0) -> Request:
         """Begins scatter: the Request's wait() returns what it returns."""
         return self._begin(ROWS["scatter"], values, out=out, root=root, timeout=timeout, match_id=match_id,
-            user_data=user_data, priority=priority)
+            user_data=user_data, priority=priority, flags=flags)
 
     def scan(self, values: Values, out: Memory | None = None, op: str = "sum", *, scalar: Number | None = None,
-             timeout: float | None = None, match_id: int = 0, user_data: int = 0, priority: int | None = None) -> Any:
+             timeout: float | None = None, match_id: int = 0, user_data: int = 0, priority: int | None = None,
+             flags: int = 0) -> Any:
         """out[i] is the reduction of values[i] of ranks 0 to this one. Returns out; None: values itself (in place).
         Raises ValueError for memory that does not fit, and nexar.Error."""
-        if (scalar is None and timeout is None and match_id == 0 and priority is None and not self._dropped):
+        if (scalar is None and timeout is None and match_id == 0 and priority is None and flags == 0 and not
+            self._dropped):
             done = _quick.sides(11, self._gate, self._handle, values, out, OPS.get(op, -1), 0, 1, 1)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["scan"], values, out=out, op=op, scalar=scalar, timeout=timeout, match_id=match_id,
-            user_data=user_data, priority=priority)
+            user_data=user_data, priority=priority, flags=flags)
 
     def scan_start(self, values: Values, out: Memory | None = None, op: str = "sum", *, scalar: Number | None = None,
-                   timeout: float | None = None, match_id: int = 0, user_data: int = 0, priority: int | None = None) -> Request:
+                   timeout: float | None = None, match_id: int = 0, user_data: int = 0, priority: int | None = None,
+                   flags: int = 0) -> Request:
         """Begins scan: the Request's wait() returns what it returns."""
         return self._begin(ROWS["scan"], values, out=out, op=op, scalar=scalar, timeout=timeout, match_id=match_id,
-            user_data=user_data, priority=priority)
+            user_data=user_data, priority=priority, flags=flags)
 
     def exclusive_scan(self, values: Values, out: Memory | None = None, op: str = "sum", *,
                        scalar: Number | None = None, timeout: float | None = None, match_id: int = 0,
-                       user_data: int = 0, priority: int | None = None) -> Any:
+                       user_data: int = 0, priority: int | None = None, flags: int = 0) -> Any:
         """out[i] is the reduction of values[i] of all ranks below this one. Returns out; None: values itself (in place).
         Raises ValueError for memory that does not fit, and nexar.Error."""
-        if (scalar is None and timeout is None and match_id == 0 and priority is None and not self._dropped):
+        if (scalar is None and timeout is None and match_id == 0 and priority is None and flags == 0 and not
+            self._dropped):
             done = _quick.sides(12, self._gate, self._handle, values, out, OPS.get(op, -1), 0, 1, 1)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["exclusive_scan"], values, out=out, op=op, scalar=scalar, timeout=timeout,
-            match_id=match_id, user_data=user_data, priority=priority)
+            match_id=match_id, user_data=user_data, priority=priority, flags=flags)
 
     def exclusive_scan_start(self, values: Values, out: Memory | None = None, op: str = "sum", *,
                              scalar: Number | None = None, timeout: float | None = None, match_id: int = 0,
-                             user_data: int = 0, priority: int | None = None) -> Request:
+                             user_data: int = 0, priority: int | None = None, flags: int = 0) -> Request:
         """Begins exclusive_scan: the Request's wait() returns what it returns."""
         return self._begin(ROWS["exclusive_scan"], values, out=out, op=op, scalar=scalar, timeout=timeout,
-            match_id=match_id, user_data=user_data, priority=priority)
+            match_id=match_id, user_data=user_data, priority=priority, flags=flags)
 
     def all_gatherv(self, values: Values, counts: Sequence[int], out: Memory | None = None, *,
-                    timeout: float | None = None, match_id: int = 0, user_data: int = 0, priority: int | None = None) -> Any:
+                    timeout: float | None = None, match_id: int = 0, user_data: int = 0, priority: int | None = None,
+                    flags: int = 0) -> Any:
         """Every rank's values, counts[r] of rank r, arrive in out on every rank, in rank order. counts: elements of each
         rank, the same list on all ranks. Returns out: sum(counts) elements, the blocks one after the other (None: a
         new array of shape (sum(counts),)). In place: values is this rank's part of out. Raises ValueError for memory
         that does not fit, and nexar.Error."""
         return self._blocking(ROWS["all_gatherv"], values, counts=counts, out=out, timeout=timeout, match_id=match_id,
-            user_data=user_data, priority=priority)
+            user_data=user_data, priority=priority, flags=flags)
 
     def all_gatherv_start(self, values: Values, counts: Sequence[int], out: Memory | None = None, *,
                           timeout: float | None = None, match_id: int = 0, user_data: int = 0,
-                          priority: int | None = None) -> Request:
+                          priority: int | None = None, flags: int = 0) -> Request:
         """Begins all_gatherv: the Request's wait() returns what it returns."""
         return self._begin(ROWS["all_gatherv"], values, counts=counts, out=out, timeout=timeout, match_id=match_id,
-            user_data=user_data, priority=priority)
+            user_data=user_data, priority=priority, flags=flags)
 
     def gatherv(self, values: Values, counts: Sequence[int], out: Memory | None = None, root: int = 0, *,
-                timeout: float | None = None, match_id: int = 0, user_data: int = 0, priority: int | None = None) -> Any:
+                timeout: float | None = None, match_id: int = 0, user_data: int = 0, priority: int | None = None,
+                flags: int = 0) -> Any:
         """Every rank's values, counts[r] of rank r, arrive in out of the root, in rank order. counts: elements of each
         rank, the same list on all ranks. The root gets out: sum(counts) elements, the blocks one after the other
         (None: a new array of shape (sum(counts),)); the others get None, and their out is not looked at. In place, at
         the root: values is its part of out. Raises ValueError for memory that does not fit, and nexar.Error."""
         return self._blocking(ROWS["gatherv"], values, counts=counts, out=out, root=root, timeout=timeout,
-            match_id=match_id, user_data=user_data, priority=priority)
+            match_id=match_id, user_data=user_data, priority=priority, flags=flags)
 
     def gatherv_start(self, values: Values, counts: Sequence[int], out: Memory | None = None, root: int = 0, *,
-                      timeout: float | None = None, match_id: int = 0, user_data: int = 0, priority: int | None = None) -> Request:
+                      timeout: float | None = None, match_id: int = 0, user_data: int = 0, priority: int | None = None,
+                      flags: int = 0) -> Request:
         """Begins gatherv: the Request's wait() returns what it returns."""
         return self._begin(ROWS["gatherv"], values, counts=counts, out=out, root=root, timeout=timeout,
-            match_id=match_id, user_data=user_data, priority=priority)
+            match_id=match_id, user_data=user_data, priority=priority, flags=flags)
 
     def scatterv(self, values: Values, counts: Sequence[int], out: Memory | None = None, root: int = 0, *,
-                 timeout: float | None = None, match_id: int = 0, user_data: int = 0, priority: int | None = None) -> Any:
+                 timeout: float | None = None, match_id: int = 0, user_data: int = 0, priority: int | None = None,
+                 flags: int = 0) -> Any:
         """Block r of the root's values, of counts[r], arrives in out of rank r. counts: elements of each rank, the same
         list on all ranks. Returns out: counts[rank] elements. At the root None is a new array; the others must give
         it, and their values are not looked at (None will do). In place, at the root: out is its part of values.
         Raises ValueError for memory that does not fit, and nexar.Error."""
         return self._blocking(ROWS["scatterv"], values, counts=counts, out=out, root=root, timeout=timeout,
-            match_id=match_id, user_data=user_data, priority=priority)
+            match_id=match_id, user_data=user_data, priority=priority, flags=flags)
 
     def scatterv_start(self, values: Values, counts: Sequence[int], out: Memory | None = None, root: int = 0, *,
-                       timeout: float | None = None, match_id: int = 0, user_data: int = 0, priority: int | None = None) -> Request:
+                       timeout: float | None = None, match_id: int = 0, user_data: int = 0,
+                       priority: int | None = None, flags: int = 0) -> Request:
         """Begins scatterv: the Request's wait() returns what it returns."""
         return self._begin(ROWS["scatterv"], values, counts=counts, out=out, root=root, timeout=timeout,
-            match_id=match_id, user_data=user_data, priority=priority)
+            match_id=match_id, user_data=user_data, priority=priority, flags=flags)
 
     def all_to_allv(self, values: Values, send_counts: Sequence[int], receive_counts: Sequence[int],
                     out: Memory | None = None, *, timeout: float | None = None, match_id: int = 0, user_data: int = 0,
-                    priority: int | None = None) -> Any:
+                    priority: int | None = None, flags: int = 0) -> Any:
         """Block r of rank s's values, of any length, arrives in out of rank r, as block s. send_counts, receive_counts:
         elements to and from each rank; what rank s sends to rank r is what r receives from s. Returns out:
         sum(receive_counts) elements, the blocks one after the other (None: a new array of that shape). Raises
         ValueError for memory that does not fit, and nexar.Error."""
         return self._blocking(ROWS["all_to_allv"], values, send_counts=send_counts, receive_counts=receive_counts,
-            out=out, timeout=timeout, match_id=match_id, user_data=user_data, priority=priority)
+            out=out, timeout=timeout, match_id=match_id, user_data=user_data, priority=priority, flags=flags)
 
     def all_to_allv_start(self, values: Values, send_counts: Sequence[int], receive_counts: Sequence[int],
                           out: Memory | None = None, *, timeout: float | None = None, match_id: int = 0,
-                          user_data: int = 0, priority: int | None = None) -> Request:
+                          user_data: int = 0, priority: int | None = None, flags: int = 0) -> Request:
         """Begins all_to_allv: the Request's wait() returns what it returns."""
         return self._begin(ROWS["all_to_allv"], values, send_counts=send_counts, receive_counts=receive_counts, out=out,
-            timeout=timeout, match_id=match_id, user_data=user_data, priority=priority)
+            timeout=timeout, match_id=match_id, user_data=user_data, priority=priority, flags=flags)
 
     def reduce_scatterv(self, values: Values, counts: Sequence[int], out: Memory | None = None, op: str = "sum", *,
                         scalar: Number | None = None, timeout: float | None = None, match_id: int = 0,
-                        user_data: int = 0, priority: int | None = None) -> Any:
+                        user_data: int = 0, priority: int | None = None, flags: int = 0) -> Any:
         """Block r, of counts[r], of the reduction of all ranks' values arrives in out of rank r. counts: elements of
         each rank, the same list on all ranks. values has sum(counts) elements. Returns out: counts[rank] elements
         (None: a new array). In place: out is this rank's part of values. Raises ValueError for memory that does not
         fit, and nexar.Error."""
         return self._blocking(ROWS["reduce_scatterv"], values, counts=counts, out=out, op=op, scalar=scalar,
-            timeout=timeout, match_id=match_id, user_data=user_data, priority=priority)
+            timeout=timeout, match_id=match_id, user_data=user_data, priority=priority, flags=flags)
 
     def reduce_scatterv_start(self, values: Values, counts: Sequence[int], out: Memory | None = None, op: str = "sum",
                               *, scalar: Number | None = None, timeout: float | None = None, match_id: int = 0,
-                              user_data: int = 0, priority: int | None = None) -> Request:
+                              user_data: int = 0, priority: int | None = None, flags: int = 0) -> Request:
         """Begins reduce_scatterv: the Request's wait() returns what it returns."""
         return self._begin(ROWS["reduce_scatterv"], values, counts=counts, out=out, op=op, scalar=scalar,
-            timeout=timeout, match_id=match_id, user_data=user_data, priority=priority)
+            timeout=timeout, match_id=match_id, user_data=user_data, priority=priority, flags=flags)

@@ -17,6 +17,7 @@ ABI = (0, 2)  # until 1.0 each 0.N is an ABI of its own
 PENDING, BAD_STATE, NOT_FOUND, CLOSED, BAD_HANDLE, TABLE_FULL, INTERRUPTED = 1, -102, -104, -106, -107, -201, -203
 ANY_SOURCE, ANY_TAG, RANK_AUTO, COLOUR_UNDEFINED = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF
 NO_TIMEOUT = math.inf
+FLAG_DETERMINISTIC, FLAG_F32_PARTIALS = 1, 2
 DEFAULT_MS, NONE_MS = -1, -2
 
 
@@ -45,7 +46,7 @@ class AllocOptions(ctypes.Structure):
 
 
 class GroupOptions(ctypes.Structure):
-    _fields_ = [("struct_size", c_uint32), ("size", c_uint32), ("rank", c_uint32), ("reserved", c_uint32),
+    _fields_ = [("struct_size", c_uint32), ("size", c_uint32), ("rank", c_uint32), ("flags", c_uint32),
                 ("name", c_char_p), ("job_secret", c_char_p), ("timeout_ms", c_int64),
                 ("collective_timeout_ms", c_int64), ("barrier_timeout_ms", c_int64), ("rpc_timeout_ms", c_int64),
                 ("user_data", c_uint64)]
@@ -166,6 +167,7 @@ _signatures: dict[str, list[Any]] = {
     "request_cancel": [_request],
     "request_free": [_request],
     "status_class": [c_int32],
+    "shard": [c_uint64, c_uint32, c_uint32, POINTER(c_uint64), POINTER(c_uint64)],
     **{f"{name}_start": [*arguments, _options, _started] for name, arguments in operations.items()},
 }
 
@@ -205,6 +207,17 @@ def _load() -> ctypes.CDLL:
 
 
 lib = _load()
+
+
+def shard(count: int, size: int, rank: int) -> tuple[int, int]:
+    """Where a rank's share of count elements begins, and its length: the first count % size ranks have one more. The
+    lengths of all ranks are the counts of reduce_scatterv and all_gatherv."""
+    for kind, value, name in ((c_uint64, count, "count"), (c_uint32, size, "size"), (c_uint32, rank, "rank")):
+        checked(kind, value, name)
+    offset, length = c_uint64(), c_uint64()
+    if lib.nexar_shard(count, size, rank, ctypes.byref(offset), ctypes.byref(length)) != 0:
+        raise ValueError(f"rank {rank} of {size}: a size is 1 to 4096, and a rank below it")
+    return offset.value, length.value
 
 
 def version() -> str:

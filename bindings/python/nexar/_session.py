@@ -177,6 +177,7 @@ class Session:
         timeout       seconds, for all members to arrive; None: 30
         collective_timeout, barrier_timeout, rpc_timeout   seconds: deadlines of the group's operations, agreed between
                       its members; None: what the others say
+        flags         nexar.FLAG_...: of all its collectives, and those of its children; None: NEXAR_DETERMINISTIC
         A session may have several ranks of one group: use group_start, or one thread for each.
         """
         return self.group_start(name, size, rank, _hidden=True, **options)._finish()  # type: ignore[no-any-return]
@@ -200,13 +201,13 @@ def _opening(connection: _Connection, name: Any, size: Any, rank: Any, user_data
 
 def _group_options(name: Any, size: Any, rank: Any, job_secret: Any = None, timeout: float | None = None,
                    collective_timeout: float | None = None, barrier_timeout: float | None = None,
-                   rpc_timeout: float | None = None) -> tuple[_library.GroupOptions, Any]:
+                   rpc_timeout: float | None = None, flags: int | None = None) -> tuple[_library.GroupOptions, Any]:
     result = _library.GroupOptions()
     status = lib.nexar_group_options_from_env(byref(result), ctypes.sizeof(result))
     if status != NOT_FOUND or size is None:  # no rank and size there: its other variables count all the same
         check(status)
     times = zip(_TIMES, (timeout, collective_timeout, barrier_timeout, rpc_timeout))
-    assign(result, name=name, size=size, rank=rank, job_secret=job_secret,
+    assign(result, name=name, size=size, rank=rank, job_secret=job_secret, flags=flags,
            **{field: milliseconds(value) for field, value in times if value is not None})
     return result, (result.name, result.job_secret)
 

@@ -216,8 +216,10 @@ TEST_CASE("options without a name and a secret are refused", "[D18][U4]") {
     o.name = "";
     CHECK(from_options(o).error().code == Errc::invalid_argument);
     o.name = "n";
-    o.reserved = 77;
+    o.flags = 4;
     CHECK(from_options(o).error().code == Errc::invalid_argument);
+    o.flags = NEXAR_FLAG_DETERMINISTIC;
+    CHECK(from_options(o)->flags == NEXAR_FLAG_DETERMINISTIC);
 }
 
 TEST_CASE("time-outs are seconds in the environment, and 0 is none") {
