@@ -171,6 +171,7 @@ void Execution::sweep_lanes() {
 
 void Execution::release() {
     op_.pins.clear();
+    two_level_.locals.clear();
     lanes_.clear();
     scratch_.clear();
 }

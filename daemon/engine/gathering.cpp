@@ -62,6 +62,7 @@ void Gathering::unpin() {
     for (Post& post : posts_) {
         post.in = post.out = {};
         post.own_counts.reset();
+        post.child.reset();  // with the place among its tenant's groups [Y4]
     }
 }
 

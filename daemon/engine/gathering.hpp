@@ -56,7 +56,7 @@ class Gathering {
     // `expired`.
     static Error error_of(const Post& post, const Error& error, Time expired);
 
-    void unpin();  // the posts' memory: nothing of the collective uses it any more
+    void unpin();  // what the posts hold: nothing of the collective uses it any more
 
     bool any_posted() const { return descriptor_.has_value(); }
     bool all_posted() const;

@@ -176,6 +176,30 @@ TEST_CASE("[Y4] a rank that may have no more groups is named to all, and no chil
     expect_all_ok(family);
 }
 
+TEST_CASE("[Y4] a split that its deadline ends gives its places back, though a rank has not called it yet") {
+    Cluster cluster(13, shape_of(2));
+    Family family(cluster, cluster.make_group({0, 1, 1}));
+    const auto used = [&](size_t host) {
+        return cluster.hosts[host]
+            ->tenants.of("", 1000 + family.parent.id.counter % 3)
+            ->used(Resource::groups);
+    };
+    family.start(OpKind::group_split, 0, {}, 1s);
+    family.start(OpKind::group_split, 1, {}, 1s);  // rank 2, on the same node, does not call
+    cluster.run_for(10ms);
+    REQUIRE(used(0) == 1);
+    REQUIRE(used(1) == 1);
+    cluster.run_for(10s);
+    REQUIRE(family.calls[0]->outcome.error.code == Errc::timed_out);
+    REQUIRE(family.calls[1]->outcome.error.code == Errc::timed_out);
+    REQUIRE(used(0) == 0);
+    REQUIRE(used(1) == 0);
+    const Call& late = family.start(OpKind::group_split, 2);
+    expect_end(cluster);
+    REQUIRE(late.outcome.error.code == Errc::aborted);
+    REQUIRE(run_everything(cluster, family.parent) == "");
+}
+
 TEST_CASE("[Y7] ten thousand dups that are freed leave nothing behind") {
     Cluster cluster(12, shape_of(2));
     Family family(cluster, cluster.make_group({0, 1, 1}));
