@@ -136,9 +136,9 @@ void Rendezvous::leave_question(const Own& own) {
 // The directory keeps the open in view for a while, for those of other nodes that expire a little later.
 void Rendezvous::expire(Own& own, const RollCall* roll) {
     const wire::RequestId request = own.open.id;
-    Error error = group_incomplete(
-        {own.open, own.local, own.timeout, own.trouble, !config_.in_cluster || config_.in_cluster(), apart()},
-        roll, [this](const NodeId& n) { return name_of(n); });
+    Error error = group_incomplete({own.open, own.local, own.timeout, own.trouble,
+                                    !config_.in_cluster || config_.in_cluster(), apart(), own.with_list},
+                                   roll, [this](const NodeId& n) { return name_of(n); });
     send(own.listed, wire::GroupWithdraw{request, own.open.key, false, true}, own.payer);
     leave_second(own, true);
     fail_open(request, std::move(error));

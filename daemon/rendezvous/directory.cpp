@@ -7,6 +7,7 @@
 #include "rendezvous/directory.hpp"
 
 #include <algorithm>
+#include <tuple>
 
 #include "core/check.hpp"
 #include "core/features.hpp"
@@ -22,28 +23,30 @@ uint64_t common_features(const std::vector<wire::GroupMemberRecord>& members) {
     return out;
 }
 
-std::vector<uint32_t> assign_ranks(const std::vector<wire::GroupOpen>& opens, uint32_t size) {
+std::vector<uint32_t> assign_ranks(const std::vector<wire::GroupOpen>& opens, uint32_t size,
+                                   const std::function<std::string(const NodeId&)>& host_of) {
+    using Place = std::tuple<std::string, NodeId, uint32_t, uint64_t>;
     std::vector<bool> taken(size);
-    std::vector<NodeId> order;  // of the first open of each node
-    for (const wire::GroupOpen& open : opens) {
+    std::vector<std::pair<Place, size_t>> order;
+    std::map<NodeId, std::string> hosts;
+    for (size_t i = 0; i < opens.size(); ++i) {
+        const wire::GroupOpen& open = opens[i];
         if (open.rank >= 0) taken[static_cast<size_t>(open.rank)] = true;
-        if (std::find(order.begin(), order.end(), open.id.origin) == order.end())
-            order.push_back(open.id.origin);
+        const auto [host, first] = hosts.try_emplace(open.id.origin);
+        if (first && host_of) host->second = host_of(open.id.origin);
+        if (open.rank < 0)
+            order.emplace_back(Place{host->second, open.id.origin, open.pid, open.id.number}, i);
     }
-    std::vector<uint32_t> ranks(opens.size());
+    std::ranges::sort(order);
+    std::vector<uint32_t> out(opens.size());
+    for (size_t i = 0; i < opens.size(); ++i)
+        if (opens[i].rank >= 0) out[i] = static_cast<uint32_t>(opens[i].rank);
     uint32_t next = 0;
-    for (const NodeId& node : order)
-        for (size_t i = 0; i < opens.size(); ++i) {
-            if (opens[i].id.origin != node) continue;
-            if (opens[i].rank >= 0) {
-                ranks[i] = static_cast<uint32_t>(opens[i].rank);
-                continue;
-            }
-            while (taken[next]) ++next;
-            taken[next] = true;
-            ranks[i] = next;
-        }
-    return ranks;
+    for (const auto& [place, i] : order) {
+        while (taken[next]) ++next;
+        out[i] = next++;
+    }
+    return out;
 }
 
 namespace {
@@ -329,7 +332,8 @@ wire::TimeoutsRecord Directory::agreed(const std::vector<wire::GroupOpen>& opens
 void Directory::prepare(std::vector<Entry> entries, Time now) {
     std::vector<wire::GroupOpen> opens;
     for (const Entry& entry : entries) opens.push_back(entry.open);
-    const std::vector<uint32_t> ranks = assign_ranks(opens, static_cast<uint32_t>(entries.size()));
+    const std::vector<uint32_t> ranks =
+        assign_ranks(opens, static_cast<uint32_t>(entries.size()), config_.host_of);
     Forming forming;
     forming.prepare.group = config_.next_group();
     forming.prepare.key = opens[0].key;

@@ -41,6 +41,8 @@ struct DirectoryConfig {
     size_t opens_max = 0;       // of all nodes [R25]
     size_t node_opens_max = 0;  // that came through one other node
     std::function<std::string(const NodeId&)> name_of;
+    std::function<std::string(const NodeId&)>
+        host_of{};                         // for the order of automatic ranks; empty: by NodeId alone
     Duration expired_kept{2'000'000'000};  // how long status() still shows an open that has expired
     size_t expired_max = 1024;
     size_t ended_max = 1024;  // opens that ended because a link is missing
@@ -222,7 +224,9 @@ class Directory {
 // The features that all nodes of a group have [V5].
 uint64_t common_features(const std::vector<wire::GroupMemberRecord>& members);
 
-// The rank of each open [R4]: explicit ranks stay, automatic ones get the free numbers, grouped by node.
-std::vector<uint32_t> assign_ranks(const std::vector<wire::GroupOpen>& opens_by_arrival, uint32_t size);
+// The rank of each open [R4]: explicit ranks stay, automatic ones get the free numbers by host name, NodeId,
+// process, and number of the open, in whatever order they came.
+std::vector<uint32_t> assign_ranks(const std::vector<wire::GroupOpen>& opens, uint32_t size,
+                                   const std::function<std::string(const NodeId&)>& host_of = {});
 
 }  // namespace nexar::rendezvous

@@ -281,6 +281,9 @@ void Rendezvous::abort_attempt(const GroupId& group, const Error& error, Time no
         reschedule(own);
         if (own.withdrawn) {
             forget(at);
+        } else if (own.ending) {
+            send(own.listed, wire::GroupWithdraw{member.request, own.open.key, false, false}, own.payer);
+            fail_open(member.request, *own.ending);
         } else if (error.code != Errc::pending) {
             if (own.listed != reservation.leader)
                 send(own.listed, wire::GroupWithdraw{member.request, own.open.key, false, false}, own.payer);

@@ -54,7 +54,8 @@ DirectoryConfig Rendezvous::directory_config() {
             config_.retry_delay,
             config_.directory_max,
             config_.node_opens_max,
-            [this](const NodeId& node) { return name_of(node); }};
+            [this](const NodeId& node) { return name_of(node); },
+            config_.host_of};
 }
 
 std::string Rendezvous::name_of(const NodeId& node) const {
@@ -92,6 +93,7 @@ Result<wire::RequestId> Rendezvous::open(const OpenSpec& spec, Time now) {
     own.local = spec.local;
     own.proof = spec.proof;
     own.payer = spec.payer;
+    own.with_list = spec.listed;
     own.timeout = std::clamp(spec.timeout, Duration{1}, config_.timeout_max);
     own.since = now;
     own.free_since = now;
@@ -135,6 +137,24 @@ void Rendezvous::withdraw(const wire::RequestId& request, Time now) {
         forget(at);
     }
     settle(now);
+}
+
+void Rendezvous::end(const wire::RequestId& request, Error error, Time now) {
+    const auto at = own_.find(request);
+    if (at == own_.end() || at->second.withdrawn) return;
+    Own& own = at->second;
+    if (own.reserved) {
+        if (!own.ending) own.ending = std::move(error);
+        return;
+    }
+    send(own.listed, wire::GroupWithdraw{request, own.open.key, false, false}, own.payer);
+    fail_open(request, std::move(error));
+    settle(now);
+}
+
+bool Rendezvous::is_reserved(const wire::RequestId& request) const {
+    const auto at = own_.find(request);
+    return at != own_.end() && at->second.reserved.has_value();
 }
 
 void Rendezvous::withdraw_session(SessionId session, Time now) {

@@ -39,7 +39,9 @@ struct Config {
     wire::PlanTableRecord plan;                             // for groups that this node leads
     wire::TimeoutsRecord timeouts{30'000, 30'000, 30'000};  // for time-outs that no member sets
     std::function<std::string(const NodeId&)> name_of;      // for error texts; empty: the NodeId
-    std::function<bool()> in_cluster;                       // this node, for error texts; empty: it is
+    std::function<std::string(const NodeId&)>
+        host_of;                       // for the order of automatic ranks [R4]; "": not known
+    std::function<bool()> in_cluster;  // this node, for error texts; empty: it is
     // Whether a node below this one is known that may be there, connected or not. Empty: those that were
     // connected.
     std::function<bool()> knows_lower;
@@ -89,6 +91,7 @@ struct OpenSpec {
     PayerRef payer{};  // or none
     // TenantName::mark(); 0: not known. Openers' opens are listed again in turns [R26].
     uint64_t opener_mark = 0;
+    bool listed = false;  // all its ranks are known: a group from a list of ranks [Y9]
 };
 
 // Actions for the owner.
@@ -131,6 +134,9 @@ class Rendezvous {
     Result<wire::RequestId> open(const OpenSpec& spec, Time now);
     void withdraw(const wire::RequestId& request, Time now);
     void withdraw_session(SessionId session, Time now);
+    // [R37] The open fails with the owner's error; one that is in an attempt does when that is aborted.
+    void end(const wire::RequestId& request, Error error, Time now);
+    bool is_reserved(const wire::RequestId& request) const;  // in an attempt
     void on_peer_up(const NodeId& node, Incarnation incarnation, Time now);
     void on_peer_down(const NodeId& node, Incarnation incarnation, Time now);  // another incarnation: ignored
     bool on_message(const NodeId& from, const wire::Message& message,
@@ -179,6 +185,8 @@ class Rendezvous {
         Time status_until = never;        // waits for the leader's GroupStatus until then [R11]
         std::optional<GroupId> reserved;  // the attempt that it is prepared in
         bool withdrawn = false;           // its process ended while it was reserved [R12]
+        std::optional<Error> ending;      // the owner's, when its attempt is aborted [R37]
+        bool with_list = false;           // OpenSpec::listed
         Time list_at = never;             // it is not listed until then [R20]
         Time due_at = never;              // where it is in due_
         ProofKey proof{};                 // not of a local one

@@ -27,7 +27,11 @@ std::string span_text(Duration span) {
     return ms >= 1000 && ms % 1000 == 0 ? std::to_string(ms / 1000) + " s" : std::to_string(ms) + " ms";
 }
 
-std::string advice(bool local) {
+std::string advice(const Unfilled& unfilled) {
+    const bool local = unfilled.local;
+    if (unfilled.with_list)
+        return "Did they all call nexar_group_create, with this list of ranks and this tag? To wait longer: "
+               "timeout_ms";
     return std::string("Were all started, and do they give this name, size") +
            (local ? "? With no job_secret only processes of this host and user can meet"
                   : " and job_secret?") +
@@ -37,6 +41,7 @@ std::string advice(bool local) {
 // What the opens that came let suppose.
 std::string hint(const Unfilled& unfilled, const RollCall& roll,
                  const std::function<std::string(const NodeId&)>& name_of) {
+    if (unfilled.with_list) return "";
     if (roll.others > 0 && !unfilled.local)
         return std::to_string(roll.others) + (roll.others == 1 ? " other waits" : " others wait") +
                " for this name with another job_secret, or without one. ";
@@ -93,14 +98,13 @@ Error group_incomplete(const Unfilled& unfilled, const RollCall* roll,
                 -1,
                 {}};
     if (!roll) {
-        error.text +=
-            "the node that collects its ranks did not report the arrived ones. " + advice(unfilled.local);
+        error.text += "the node that collects its ranks did not report the arrived ones. " + advice(unfilled);
     } else {
         const size_t count = open.size - std::min<size_t>(open.size, roll->came_count);
         error.text += count == 0        ? "nobody is missing, but it could not be formed"
                       : roll->automatic ? "missing: " + std::to_string(count) + " of any rank"
                                         : "missing: " + roll->missing;
-        if (count != 0) error.text += ". " + hint(unfilled, *roll, name_of) + advice(unfilled.local);
+        if (count != 0) error.text += ". " + hint(unfilled, *roll, name_of) + advice(unfilled);
         error.text += (count != 0 ? ". " : "; ") + std::to_string(roll->came_count) + " came: " + roll->came;
         error.rank = roll->first_missing;
     }

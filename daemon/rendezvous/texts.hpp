@@ -18,6 +18,7 @@ struct Unfilled {
     std::string trouble;                // why the last attempt was aborted; empty: none was
     bool in_cluster;                    // this node; otherwise no other node's rank can come
     std::pair<NodeId, NodeId> apart{};  // leaders that do not reach each other [R36]; zero: none
+    bool with_list = false;             // nexar_group_create: its ranks are known, and so is who is missing
 };
 
 // Who came to a group, of a leader's report: what the texts of all its opens say of it. It is as short as a

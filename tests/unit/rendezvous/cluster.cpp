@@ -44,6 +44,7 @@ std::unique_ptr<Rendezvous> Cluster::make_machine(unsigned node) const {
     Config config = config_of(node_id(node), incarnations_[node]);
     config.bulk_shards = static_cast<uint16_t>(4 + node);
     config.relists_at_once_max = relists_at_once_;
+    config.host_of = [](const NodeId& id) { return host_of(id.bytes[0] - 1u); };
     config.knows_lower = [node] { return node > 0; };
     config.name_of = [](const NodeId& id) { return "host" + std::to_string(id.bytes[0] - 1); };
     return std::make_unique<Rendezvous>(config);
@@ -114,7 +115,7 @@ size_t Cluster::open(unsigned node, const std::string& name, uint32_t size, int6
                    name,
                    size,
                    rank,
-                   static_cast<uint32_t>(openers_.size() + 1),
+                   next_pid_ != 0 ? next_pid_ : static_cast<uint32_t>(openers_.size() + 1),
                    timeout,
                    timeouts,
                    {},
@@ -129,11 +130,24 @@ size_t Cluster::open(unsigned node, const std::string& name, uint32_t size, int6
     return openers_.size() - 1;
 }
 
+size_t Cluster::open_as(uint32_t pid, unsigned node, const std::string& name, uint32_t size) {
+    next_pid_ = pid;
+    const size_t out = open(node, name, size, -1);
+    next_pid_ = 0;
+    return out;
+}
+
 void Cluster::withdraw(size_t opener) {
     Opener& o = openers_[opener];
     if (o.answered_at_all() || dead_[o.node]) return;
     o.withdrawn = true;
     machines_[o.node]->withdraw(o.request, now_);
+    drain(o.node);
+}
+
+void Cluster::end(size_t opener, const Error& error) {
+    const Opener& o = openers_[opener];
+    machines_[o.node]->end(o.request, error, now_);
     drain(o.node);
 }
 
@@ -223,6 +237,7 @@ bool Cluster::step(Time end) {
         REQUIRE(message);
         REQUIRE(machines_[packet.to]->on_message(node_id(packet.from), *message, now_));
         drain(packet.to);
+        if (++delivered_ == stop_at_) return true;
     }
     for (unsigned i = 0; i < machines_.size(); ++i) {
         if (dead_[i]) continue;
@@ -230,6 +245,14 @@ bool Cluster::step(Time end) {
         drain(i);
     }
     return true;
+}
+
+void Cluster::run_until_delivered(size_t messages) {
+    if (delivered_ >= messages) return;
+    stop_at_ = messages;
+    while (delivered_ < messages && step(now_ + ms(1000))) {
+    }
+    stop_at_ = 0;
 }
 
 void Cluster::run(Duration span) {

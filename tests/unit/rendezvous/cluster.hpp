@@ -53,7 +53,11 @@ class Cluster {
     // Returns its number in openers().
     size_t open(unsigned node, const std::string& name, uint32_t size, int64_t rank = -1,
                 Duration timeout = ms(5000), bool local = false, wire::TimeoutsRecord timeouts = {});
+    // The same, with automatic rank, by the process with this number.
+    size_t open_as(uint32_t pid, unsigned node, const std::string& name, uint32_t size);
+    static std::string host_of(unsigned node) { return "h" + std::to_string(node * 7 % 5); }
     void withdraw(size_t opener);
+    void end(size_t opener, const Error& error);  // [R37]
     void run(Duration span);
     bool step(Time end);  // one moment; false: nothing happens before `end`
 
@@ -66,6 +70,9 @@ class Cluster {
     Time now() const { return now_; }
     Rendezvous& operator[](unsigned node) { return *machines_[node]; }
     size_t messages() const { return messages_; }
+    size_t delivered() const { return delivered_; }
+    // Until so many messages have been delivered, or nothing happens for a second.
+    void run_until_delivered(size_t messages);
     // Every open of a living node was answered, and in time.
     void require_all_answered() const;
 
@@ -93,8 +100,9 @@ class Cluster {
     std::map<std::pair<unsigned, unsigned>, std::vector<Packet>> logs_;  // what waits for a connection
     std::multimap<Time, Packet> flying_;
     std::vector<Opener> openers_;
+    uint32_t next_pid_ = 0;  // of the next opener; 0: its number
     std::map<GroupId, wire::GroupPrepare> groups_;
-    size_t disowned_ = 0, gone_ = 0, messages_ = 0;
+    size_t disowned_ = 0, gone_ = 0, messages_ = 0, delivered_ = 0, stop_at_ = 0;
 };
 
 }  // namespace nexar::rendezvous

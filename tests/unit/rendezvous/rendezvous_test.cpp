@@ -1,6 +1,7 @@
 // Meeting: who gets which rank, who is refused and why, who is missing.
 #include "rendezvous/rendezvous.hpp"
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 
 #include "cluster.hpp"
@@ -16,13 +17,53 @@ wire::GroupOpen wish(unsigned node, uint64_t number, int64_t rank) {
     return {{node_id(node), number}, {}, "g", 0, rank, 0};
 }
 
-TEST_CASE("automatic ranks fill the free numbers, grouped by node in order of arrival", "[rendezvous][R4]") {
+TEST_CASE("automatic ranks fill the free numbers, by host, node, process and open", "[rendezvous][R4]") {
     CHECK(assign_ranks({wish(2, 1, -1), wish(0, 1, -1), wish(2, 2, -1), wish(0, 2, -1)}, 4) ==
-          std::vector<uint32_t>{0, 2, 1, 3});
+          std::vector<uint32_t>{2, 0, 3, 1});
     CHECK(assign_ranks({wish(2, 1, -1), wish(0, 1, 1), wish(2, 2, -1), wish(0, 2, -1)}, 4) ==
-          std::vector<uint32_t>{0, 1, 2, 3});
+          std::vector<uint32_t>{2, 1, 3, 0});
     CHECK(assign_ranks({wish(1, 1, 3), wish(1, 2, 0), wish(0, 1, 2), wish(1, 3, 1)}, 4) ==
           std::vector<uint32_t>{3, 0, 2, 1});
+    // Names first: the higher node is on the host that comes first; two nodes on one host stay apart.
+    const auto host_of = [](const NodeId& node) {
+        return node == node_id(2) ? std::string("a") : std::string("b");
+    };
+    CHECK(assign_ranks({wish(1, 1, -1), wish(0, 1, -1), wish(2, 2, -1), wish(1, 2, -1)}, 4, host_of) ==
+          std::vector<uint32_t>{2, 1, 0, 3});
+    // The process, and not the number that its open got.
+    wire::GroupOpen late = wish(0, 1, -1), early = wish(0, 2, -1);
+    late.pid = 90, early.pid = 80;
+    CHECK(assign_ranks({late, early}, 2) == std::vector<uint32_t>{1, 0});
+}
+
+TEST_CASE("the same processes get the same automatic ranks in whatever order they come", "[rendezvous][R4]") {
+    for (uint64_t seed = 1; seed <= 60; ++seed) {
+        CAPTURE(seed);
+        Random random(seed * 31);
+        const unsigned nodes = 1 + static_cast<unsigned>(random.below(5));
+        const uint32_t size = 2 + static_cast<uint32_t>(random.below(15));
+        std::vector<std::pair<unsigned, uint32_t>> processes;  // node, pid
+        for (uint32_t i = 0; i < size; ++i)
+            processes.emplace_back(static_cast<unsigned>(random.below(nodes)), 100 + i);
+        // What must come out: hosts in the order of their names, which is not that of the nodes.
+        auto expected = processes;
+        std::ranges::sort(expected, {},
+                          [](const auto& p) { return std::pair(Cluster::host_of(p.first), p.second); });
+        for (int round = 0; round < 3; ++round) {
+            auto order = processes;
+            for (uint32_t i = size; i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
+            Cluster cluster(nodes, seed + static_cast<uint64_t>(round) * 1000);
+            for (const auto& [node, pid] : order) {
+                cluster.open_as(pid, node, "train", size);
+                if (random.one_in(2)) cluster.run(Duration(static_cast<int64_t>(random.below(4'000'000))));
+            }
+            cluster.run(ms(60));
+            for (const auto& opener : cluster.openers()) {
+                REQUIRE(opener.group);
+                REQUIRE(expected[opener.rank] == std::pair(opener.node, opener.spec.pid));
+            }
+        }
+    }
 }
 
 TEST_CASE("1 to 17 ranks on 1 to 5 nodes meet in any order of arrival", "[rendezvous]") {
@@ -204,7 +245,7 @@ TEST_CASE("time-outs are agreed: silence takes what the others say, or else the 
             Cluster cluster(3, seed);
             cluster.open(seed % 3, "train", 3, 0, ms(5000), false, c.first);
             cluster.open((seed + 1) % 3, "train", 3, 1, ms(5000), false, c.second);
-            cluster.run(ms(static_cast<int64_t>(seed)));
+            cluster.run(ms(static_cast<int64_t>(seed % 50)));  // far from the deadline, whatever the seed
             cluster.open((seed + 2) % 3, "train", 3, 2, ms(5000), false, c.third);
             cluster.run(ms(30));
             for (const auto& opener : cluster.openers()) {
