@@ -53,15 +53,18 @@ enum {
 #include "operations.def"
     NEXAR_OP_KINDS, /* one more than the last */
 
-    NEXAR_CMD_GROUP_OPEN = 64,      /* payload: nexar_shm_group_open */
-    NEXAR_CMD_GROUP_FREE = 65,      /* group */
-    NEXAR_CMD_GROUP_NODE = 66,      /* group, peer: the rank; answer: detail.node */
-    NEXAR_CMD_REGION_ADD = 67,      /* never in the ring: comes over the socket, with the descriptor */
+    NEXAR_CMD_GROUP_OPEN = 64, /* payload: nexar_shm_group_open */
+    NEXAR_CMD_GROUP_FREE = 65, /* group */
+    NEXAR_CMD_GROUP_NODE = 66, /* group, peer: the rank; answer: detail.node, host, pid, and in lost_ranks its
+                                  rank among those on its node, and how many these are */
+    NEXAR_CMD_REGION_ADD = 67, /* never in the ring: comes over the socket, with the descriptor */
     NEXAR_CMD_REGION_FREE = 68,     /* in.region */
     NEXAR_CMD_GROUP_ABORT = 69,     /* group; payload: nexar_shm_group_abort */
     NEXAR_CMD_GROUP_INFO = 70,      /* group; answer: nexar_shm_group_info in the detail's place */
     NEXAR_CMD_GROUP_TRANSLATE = 71, /* group; payload: nexar_shm_group_translate; answer: its `ranks`, as
                                        ranks of the other group, in the detail's place */
+    NEXAR_CMD_GROUP_CREATE = 72,    /* group: the parent; args: its listed ranks, `entries` uint64_t; payload:
+                                       nexar_shm_group_create */
     NEXAR_CMD_END                   /* one more than the last */
 };
 
@@ -124,8 +127,8 @@ typedef struct nexar_shm_result {
     uint32_t source;
     uint64_t bytes;
     uint64_t tag;
-    uint32_t group; /* GROUP_OPEN, GROUP_SPLIT, GROUP_DUP: the new group's name from now on (0: none), and
-                       this session's rank in it */
+    uint32_t group; /* GROUP_OPEN, GROUP_CREATE, GROUP_SPLIT, GROUP_DUP: the new group's name from now on (0:
+                       none), and this session's rank in it */
     uint32_t rank;
     uint32_t size;
     uint32_t has_detail;
@@ -183,6 +186,16 @@ typedef struct nexar_shm_group_child {
 } nexar_shm_group_child;
 #define NEXAR_SHM_NO_COLOUR UINT32_MAX
 
+/* A group of listed ranks. */
+typedef struct nexar_shm_group_create {
+    uint64_t tag;
+    int64_t timeout_ns;            /* of the call; -1: the parent's for collectives; 0: none */
+    int64_t collective_timeout_ns; /* these three: -1: the parent's; 0: none */
+    int64_t barrier_timeout_ns;
+    int64_t rpc_timeout_ns;
+    uint64_t reserved;
+} nexar_shm_group_create;
+
 /* What a group is, as an answer. Time-outs in milliseconds, 0: none. */
 typedef struct nexar_shm_group_info {
     uint64_t id[3];
@@ -213,6 +226,7 @@ typedef struct nexar_shm_payload {
         nexar_shm_group_open group_open;
         nexar_shm_group_abort group_abort;
         nexar_shm_group_child group_child;
+        nexar_shm_group_create group_create;
         nexar_shm_group_translate group_translate;
     };
 } nexar_shm_payload;

@@ -46,6 +46,7 @@ struct Message {
     groupEnd @33 :GroupEnd;
     groupDeparted @34 :GroupDeparted;
     groupLeader @35 :GroupLeader;
+    createQuery @36 :CreateQuery;
   }
 }
 
@@ -197,6 +198,13 @@ struct GroupUnlisted {
 }
 struct GroupLeader {
   leader @0 :Data;  # 32 bytes
+}
+struct CreateQuery {
+  group @0 :GroupId;
+  epoch @1 :UInt32;
+  tag @2 :UInt64;
+  ranks @3 :List(UInt32);
+  callers @4 :List(UInt32);
 }
 struct GroupStatusRequest {
   id @0 :RequestId;

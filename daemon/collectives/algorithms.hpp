@@ -81,6 +81,6 @@ Task<> dissemination_barrier(Lane& lane, uint32_t first_phase = 0);
 
 // ring_all_gather; then `gathered`, an error of which ends the algorithm here; then a barrier. So where it
 // ends well, every node has had all blocks and no error.
-Task<> confirmed_gather(Lane& lane, std::vector<Extents> blocks, std::function<Result<void>()> gathered);
+Task<> confirmed_gather(Lane& lane, std::vector<Extents> blocks, std::function<Task<>()> gathered);
 
 }  // namespace nexar::collectives

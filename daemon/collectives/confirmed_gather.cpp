@@ -7,11 +7,10 @@
 
 namespace nexar::collectives {
 
-Task<> confirmed_gather(Lane& lane, std::vector<Extents> blocks, std::function<Result<void>()> gathered) {
+Task<> confirmed_gather(Lane& lane, std::vector<Extents> blocks, std::function<Task<>()> gathered) {
     const uint32_t rounds_begin = lane.nodes() - 1;
     co_await ring_all_gather(lane, std::move(blocks));
-    const Result<void> decided = gathered();
-    if (!decided) co_return decided;
+    co_await gathered();
     co_await dissemination_barrier(lane, rounds_begin);
     co_return ok();
 }

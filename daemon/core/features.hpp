@@ -68,10 +68,12 @@ constexpr uint64_t feature_of_plan(uint32_t version) {
 static_assert(operation_count - more_operations_from <=
               static_cast<uint64_t>(FeatureRange::types) -
                   static_cast<uint64_t>(FeatureRange::more_operations));
+// wire::CreateQuery. Its bit is among those of what calls may ask for.
+constexpr uint64_t feature_of_create_query = uint64_t{1} << 42;
 
 // Of this daemon.
 constexpr uint64_t known_features() {
-    uint64_t out = feature_of_types(type_count - 1, reduction_count - 1);
+    uint64_t out = feature_of_types(type_count - 1, reduction_count - 1) | feature_of_create_query;
     for (const OpRow& row : operation_table::rows) out |= feature_of(row.kind);
     out |= feature_of(Partials::tree) | feature_of(Partials::wide);
     for (uint32_t version = 1; version <= plan_version_max; ++version) out |= feature_of_plan(version);

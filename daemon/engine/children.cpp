@@ -196,8 +196,10 @@ GroupFacts facts_of(const GroupFacts& parent, const rendezvous::ProofPort& port,
     out.parent = parent.id;
     out.parent_name = parent.name;
     out.root = parent.root.value_or(parent.id);
+    std::vector<uint32_t> root_ranks;
     for (const uint32_t rank : child.ranks)
-        out.root_ranks.push_back(parent.root ? parent.root_ranks[rank] : rank);
+        root_ranks.push_back(parent.root ? parent.root_ranks[rank] : rank);
+    out.root_ranks = std::move(root_ranks);
     return out;
 }
 

@@ -87,9 +87,20 @@ void CollectiveRun::segments_done(const Staging::Member& member, uint32_t done) 
     group_.host().stage_done(member.session, member.ticket, done);
 }
 
-Result<void> CollectiveRun::rows_gathered(std::span<const ChildRow> rows) {
-    if (is_stopped()) return fail(*execution_.stopped());  // while its last transfer ended
-    return making_->make(gathering_.descriptor()->kind, rows, gathering_.posts());
+// [Y16] In portions: what else the loop has to do is done between them.
+Task<> CollectiveRun::rows_gathered(std::vector<ChildRow> rows) {
+    if (is_stopped()) co_return fail(*execution_.stopped());  // while its last transfer ended
+    const Result<void> begun = making_->begin(gathering_.descriptor()->kind, rows);
+    if (!begun) co_return begun;
+    while (true) {
+        const auto all = making_->make_some(gathering_.posts());
+        if (!all) co_return fail(all.error());
+        if (*all) break;
+        Turns::Waiter turn(group_.context().turns, group_.user());
+        co_await done(turn.op);
+        if (is_stopped()) co_return fail(*execution_.stopped());
+    }
+    co_return ok();
 }
 
 void CollectiveRun::run() {

@@ -80,7 +80,7 @@ class CollectiveRun final : public Execution::Owner, public Alarm {
     void run() override;      // the task, a lane or the last transfer has ended
     void on_time() override;  // of the inquiry, or of lingering transfers
     void segments_done(const Staging::Member& member, uint32_t done) override;
-    Result<void> rows_gathered(std::span<const ChildRow> rows) override;
+    Task<> rows_gathered(std::vector<ChildRow> rows) override;
 
     void stop_work(const Error& error);
     void abort_without_scratch(Error error);

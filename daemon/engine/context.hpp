@@ -11,6 +11,7 @@
 #include "engine/engine.hpp"
 #include "engine/scratch.hpp"
 #include "engine/scratch_share.hpp"
+#include "engine/turns.hpp"
 #include "task/executor.hpp"
 
 namespace nexar::engine {
@@ -56,6 +57,7 @@ class Context {
     Regions regions;  // of the daemon
     ScratchPool scratch;
     ScratchShare scratch_share{executor};
+    Turns turns;
     size_t collectives = 0;  // in flight, of all groups
 
     // Transfers and jobs in flight share one numbering.

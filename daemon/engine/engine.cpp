@@ -48,7 +48,8 @@ Result<void> Engine::open(Time now, const OpenRequest& request) {
     Impl::Session& session = impl_->sessions[request.session];
     session.account = link::Account(request.tenant->number);
     session.tenant = request.tenant;
-    const Result<void> result = impl_->opening.open(request, charge);
+    const Result<void> result =
+        request.create ? impl_->create(request, charge) : impl_->opening.open(request, charge);
     impl_->turn();
     return result;
 }
@@ -74,7 +75,9 @@ void Engine::cancel(Time now, SessionId session, uint64_t ticket) {
     const auto it = impl_->sessions.find(session);
     if (it == impl_->sessions.end()) return;
     if (impl_->opening.cancel(session, ticket)) {
-        const Error cancelled{Errc::cancelled, "the open was cancelled", -1, -1, {}};
+        const bool created = impl_->creates.remove(session, ticket).what != nullptr;
+        const Error cancelled{
+            Errc::cancelled, created ? "the create was cancelled" : "the open was cancelled", -1, -1, {}};
         impl_->context.ports.clients.group_opened(session, ticket, fail(cancelled));
         return impl_->turn();
     }
@@ -130,6 +133,7 @@ void Engine::session_ended(Time now, SessionId session, SessionEnd how, const st
     const auto node = impl_->sessions.extract(session);  // from here on nothing is completed for it
     if (node.empty()) return;
     impl_->opening.session_ended(session);
+    impl_->creates.remove_session(session);
     const bool crashed = how == SessionEnd::crashed || impl_->stopping;
     const Leaving leaving = how == SessionEnd::given_up ? Leaving::given_up
                             : crashed                   ? Leaving::crashed
@@ -246,6 +250,7 @@ void Engine::on_worker_done(Time now, uint64_t handle) {
 void Engine::on_time(Time now) {
     impl_->set_time(now);
     impl_->refill_ends();
+    impl_->context.turns.next();
     impl_->timers.run(now, [this, now] {
         const auto& clock = impl_->context.config.clock;
         return clock ? clock() : now;
@@ -256,7 +261,7 @@ void Engine::on_time(Time now) {
 }
 
 Time Engine::wake_at() const {
-    const Time ends = impl_->has_ends() ? impl_->context.now : never;
+    const Time ends = impl_->has_ends() || impl_->context.turns.waiting() ? impl_->context.now : never;
     return std::min({ends, impl_->timers.next(), impl_->watch.wake_at(), impl_->opening.wake_at()});
 }
 

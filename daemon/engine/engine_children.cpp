@@ -43,7 +43,7 @@ Result<GroupInfo> Engine::Impl::make_child(GroupFacts facts, std::vector<LocalRa
 }
 
 void Engine::Impl::give_up_child(const GroupId& id, const Error& error) {
-    if (Group* group = find(id)) group->give_up(error);
+    giving_up.emplace_back(id, error);  // there may be as many as ranks [G11]
 }
 
 }  // namespace nexar::engine

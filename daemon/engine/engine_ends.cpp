@@ -9,6 +9,13 @@ namespace nexar::engine {
 
 // Groups in turns. Whatever is left continues in the next turn of the loop: Engine::wake_at().
 void Engine::Impl::end_some() {
+    while (ends_left > 0 && !giving_up.empty()) {
+        const auto [id, error] = std::exchange(giving_up.front(), {});
+        giving_up.pop_front();
+        Group* group = find(id);
+        ends_left -= std::min(ends_left, group == nullptr ? size_t{1} : 1 + group->locals().size());
+        if (group != nullptr) group->give_up(error);
+    }
     while (ends_left > 0 && !ending.empty()) {
         const GroupId id = ending.front();
         ending.pop_front();

@@ -70,6 +70,7 @@ void Engine::Impl::group_cut(const GroupId& id, uint64_t seq, const Error& error
         group.tenant(), context.now, "group_failed",
         {field("group", id), field("name", group.facts.name), field("cut", seq), field("why", error.text)});
     watch.on_group_gone(id);
+    end_creates(group, error);
 }
 
 // For the other nodes the group exists: they receive that the ranks of this node have failed.
@@ -91,8 +92,11 @@ void Engine::Impl::report_not_made(const Opening::Formed& formed, const Error& w
 }
 
 void Engine::Impl::on_opening(const Opening::Answer& answer) {
+    const auto created = creates.remove(answer.session, answer.ticket);
+    const bool translate = created.what && !created.ended_here;
+    const Error error = translate ? of_parent(*created.what, answer.error) : answer.error;
     if (sessions.contains(answer.session))
-        context.ports.clients.group_opened(answer.session, answer.ticket, fail(with_host(answer.error)));
+        context.ports.clients.group_opened(answer.session, answer.ticket, fail(with_host(error)));
 }
 
 void Engine::Impl::on_opening(const Opening::Lost& lost) {
@@ -110,7 +114,11 @@ void Engine::Impl::answer_all(const Opening::Formed& formed, const Error& why) {
 
 void Engine::Impl::on_opening(const Opening::Formed& formed) {
     std::vector<LocalRank> local;
-    for (const auto& l : formed.locals) local.push_back({l.rank, l.session, 0, false, {}, l.charge});
+    CreationRef creation;
+    for (const auto& l : formed.locals) {
+        local.push_back({l.rank, l.session, 0, false, {}, l.charge});
+        if (auto created = creates.remove(l.session, l.ticket); created.what) creation = created.what;
+    }
     const GroupId& id = formed.group.group;
     if (groups.contains(id) || finished.contains(id)) {  // that group is not affected
         if (!groups.contains(id)) opening.group_ended(id);
@@ -121,7 +129,7 @@ void Engine::Impl::on_opening(const Opening::Formed& formed) {
                                    {}});
     }
     const auto secret = secret_of(id, formed.proof, context.config.proof);
-    if (const Result<void> made = make_group(formed.group, std::move(local), secret); !made) {
+    if (const Result<void> made = make_group(formed.group, std::move(local), secret, creation.get()); !made) {
         opening.group_ended(id);
         return report_not_made(formed, made.error());
     }
@@ -200,7 +208,7 @@ std::vector<membership::GroupNode> Engine::Impl::nodes_to_watch(const GroupFacts
 }
 
 Result<void> Engine::Impl::make_group(const wire::GroupPrepare& prepare, std::vector<LocalRank> local,
-                                      const rendezvous::ProofKey& secret) {
+                                      const rendezvous::ProofKey& secret, const Creation* creation) {
     if (groups.size() >= context.config.groups_max)
         return fail(Errc::table_full,
                     "this daemon has " + std::to_string(groups.size()) + " groups, the most it keeps");
@@ -208,6 +216,13 @@ Result<void> Engine::Impl::make_group(const wire::GroupPrepare& prepare, std::ve
     if (!std::ranges::equal(facts.layout.ranks_on(facts.self), local, {}, {}, &LocalRank::rank))
         return fail(Errc::invalid_argument, "the ranks of this node and the sessions for them do not fit");
     facts.secret = secret;
+    if (creation) {
+        if (const auto wrong = contradiction(*creation, prepare)) return fail(*wrong);
+        facts.parent = creation->parent;
+        facts.root = creation->root;
+        facts.parent_name = creation->parent_name;
+        facts.root_ranks = creation->root_ranks;
+    }
     begin_group(std::move(facts), std::move(local));
     return {};
 }
@@ -240,8 +255,14 @@ GroupInfo Engine::Impl::info_of(const GroupFacts& facts) {
     info.epoch = facts.epoch;
     info.size = facts.size();
     info.segment_bytes = collectives::segment_bytes_of(facts.layout, facts.table);  // [S12]
-    for (const auto& member : facts.members)
-        info.members.push_back({Rank(member.rank), member.node, member.pid});
+    std::vector<GroupMember> members;
+    std::vector<uint32_t> before(facts.nodes.size());  // ranks of each node
+    for (const auto& member : facts.members) {
+        const NodeIndex node = facts.layout.node_of(member.rank);
+        members.push_back({Rank(member.rank), member.node, member.pid, facts.hosts[node.value],
+                           before[node.value]++, static_cast<uint32_t>(facts.layout.ranks_on(node).size())});
+    }
+    info.members = std::move(members);
     info.name = facts.name;
     info.timeouts = facts.timeouts;
     info.parent = facts.parent;

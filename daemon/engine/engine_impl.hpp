@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/creating.hpp"
 #include "engine/early_messages.hpp"
 #include "engine/engine.hpp"
 #include "engine/finished_groups.hpp"
@@ -27,6 +28,7 @@ class Engine::Impl final : public GroupHost {
         : context(config, ports, seed),
           watch(context, Time{}),
           opening(context),
+          creates(timers, [this](Creates::Entry& entry) { on_late_create(entry); }),
           early(config.early_bytes_per_peer_max),
           finished(config.finished_groups_max, config.finished_members_max) {}
 
@@ -47,7 +49,7 @@ class Engine::Impl final : public GroupHost {
     }
     void remove_finished();
     // [G11]
-    bool has_ends() const { return !ending.empty() || !departing.empty(); }
+    bool has_ends() const { return !ending.empty() || !departing.empty() || !giving_up.empty(); }
     void refill_ends() { ends_left = context.config.ends_per_turn_max; }
     void end_some();
     void depart();
@@ -57,7 +59,19 @@ class Engine::Impl final : public GroupHost {
     void detach(SessionId session, const GroupId& id);
     void unlist(const Group& group, LocalRank& local);
     Result<void> make_group(const wire::GroupPrepare& prepare, std::vector<LocalRank> local,
-                            const rendezvous::ProofKey& secret);
+                            const rendezvous::ProofKey& secret, const Creation* creation = nullptr);
+    // Groups from a list (engine_creates.cpp).
+    Result<void> create(const OpenRequest& request, const ChargeRef& charge);
+    Result<CreationRef> begin_creation(Group& parent, const LocalRank& local, const CreateRequest& wanted);
+    template <class Call>
+    std::optional<Error> end_different(const Group& parent, const Call& theirs,
+                                       const std::vector<uint32_t>& callers);
+    void end_create(Creates::Call& call, const Error& error);
+    void end_creates(const Group& parent, const Error& error);
+    void on_late_create(Creates::Entry& entry);
+    void ask_about(const Creates::Entry& entry);
+    void on_create_query(const Group& group, collectives::NodeIndex from, const wire::CreateQuery& query);
+    static Error of_parent(const Creation& creation, Error error);
     Group& begin_group(GroupFacts facts, std::vector<LocalRank> local);
     static GroupInfo info_of(const GroupFacts& facts);
     bool awaits(link::PeerIndex from, const GroupId& group);
@@ -94,6 +108,7 @@ class Engine::Impl final : public GroupHost {
     void node_excluded(const GroupId& group, const NodeId& node) override { watch.on_excluded(group, node); }
     void group_cut(const GroupId& group, uint64_t seq, const Error& error) override;
     void group_finished(const GroupId& group) override { finishing.push_back(group); }
+    void rank_left(const GroupId& group, uint32_t rank) override;
     void group_ending(const GroupId& group) override { ending.push_back(group); }
     void children_coming(const Family& family, const GroupId& parent) override;
     void children_done(const Family& family) override;
@@ -106,6 +121,7 @@ class Engine::Impl final : public GroupHost {
     Timers timers;
     Watch watch;
     Opening opening;
+    Creates creates;  // those of opening that have a list
     EarlyMessages early;
     FinishedGroups finished;           // removed groups
     std::map<Family, GroupId> coming;  // of collectives that make groups: their parents [Y5]
@@ -120,9 +136,10 @@ class Engine::Impl final : public GroupHost {
         Leaving how;
         std::string reason;
     };
-    std::deque<Departure> departing;  // ranks of ended sessions
-    std::deque<GroupId> ending;       // groups with something for Group::end_some(); may have ids twice
-    size_t ends_left = 0;             // in this turn
+    std::deque<Departure> departing;                  // ranks of ended sessions
+    std::deque<std::pair<GroupId, Error>> giving_up;  // children that no rank here has got
+    std::deque<GroupId> ending;  // groups with something for Group::end_some(); may have ids twice
+    size_t ends_left = 0;        // in this turn
     uint64_t groups_visited = 0;
     uint64_t rows_looked_at = 0;  // by snapshots
     bool stopping = false;  // [F17]: its ranks do not leave, they go with the daemon, and so do their groups

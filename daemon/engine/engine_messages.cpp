@@ -104,7 +104,9 @@ void Engine::Impl::dispatch(link::PeerIndex from, const wire::Message& message) 
                     if (GroupEpoch(m.epoch) != group->facts.epoch) return;
                 const auto node = group->node_of(from);
                 if (!node) return;
-                if constexpr (of_agreement<M>) {
+                if constexpr (std::is_same_v<M, wire::CreateQuery>) {
+                    on_create_query(*group, *node, m);
+                } else if constexpr (of_agreement<M>) {
                     if constexpr (std::is_same_v<M, wire::GroupDeparted>) watch.on_departed(from, m.group);
                     if (const Result<void> kept = group->on_agreement(*node, message); !kept)
                         context.ports.peers.discard_log(from, kept.error().text);

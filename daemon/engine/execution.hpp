@@ -20,7 +20,7 @@ class Execution {
     class Owner : public Runnable, public GatheredRows {
       public:
         virtual void segments_done(const Staging::Member& member, uint32_t done) = 0;
-        Result<void> rows_gathered(std::span<const ChildRow>) override { return {}; }
+        Task<> rows_gathered(std::vector<ChildRow>) override { co_return ok(); }
 
       protected:
         ~Owner() = default;

@@ -172,6 +172,7 @@ void Group::leave(LocalRank& local, Leaving how, const std::string& reason) {
     departed_[local.rank] = gone;
     to_others(gone);
     messages_.on_rank_gone(local.rank);
+    host_.rank_left(facts.id, local.rank);
     for (auto& [seq, run] : runs_) run->on_local_left();
     check_departed();
     run_changed();
@@ -425,6 +426,7 @@ void Group::on_rank_gone(NodeIndex from, const wire::RankGone& gone) {
     if (gone.rank >= facts.size() || facts.layout.node_of(gone.rank) != from) return;
     if (!departed_.emplace(gone.rank, gone).second) return;
     messages_.on_rank_gone(gone.rank);
+    host_.rank_left(facts.id, gone.rank);
     check_departed();
 }
 

@@ -52,6 +52,7 @@ class GroupHost {
     virtual void node_excluded(const GroupId& group, const NodeId& node) = 0;
     virtual void group_cut(const GroupId& group, uint64_t seq, const Error& error) = 0;
     virtual void group_finished(const GroupId& group) = 0;
+    virtual void rank_left(const GroupId& group, uint32_t rank) = 0;  // on any node, in any way
     // Group::end_some() has something to end.
     virtual void group_ending(const GroupId& group) = 0;
     // Children that a collective of `parent` may make: messages of its nodes about them are kept until

@@ -34,7 +34,7 @@ struct GroupFacts {
     // Of a child (docs/protocol/children.md); the parent may have gone.
     std::optional<GroupId> parent, root;  // root: the group that was opened
     std::string parent_name;
-    std::vector<uint32_t> root_ranks;  // of each rank
+    SharedList<uint32_t> root_ranks;  // of each rank
 
     uint32_t size() const { return static_cast<uint32_t>(members.size()); }
     uint64_t message_bytes_max() const { return uint64_t{link::transfer_chunks_max} * table.chunk_bytes; }

@@ -16,39 +16,55 @@ void Making::end() {
     parent_.host().children_done(family_);
 }
 
-Result<void> Making::make(OpKind kind, std::span<const ChildRow> rows, const std::vector<Post>& posts) {
-    const auto children = children_of(parent_.facts, kind, rows);
+Result<void> Making::begin(OpKind kind, std::span<const ChildRow> rows) {
+    auto children = children_of(parent_.facts, kind, rows);
     failed_everywhere_ = !children;
-    Result<void> result;
-    if (!children) result = fail(children.error());
-    for (size_t i = 0; result && i < children->size(); ++i) result = make_one((*children)[i], posts);
-    if (!result) failure_ = result.error();
-    return result;
-}
-
-Result<void> Making::make_one(const Child& child, const std::vector<Post>& posts) {
-    std::vector<LocalRank> local;
-    for (uint32_t rank = 0; rank < child.ranks.size(); ++rank) {
-        const auto post = std::ranges::find(posts, child.ranks[rank], &Post::rank);
-        if (post == posts.end()) continue;  // of another node
-        local.push_back({rank, post->session, 0, false, {}, post->child->charge});
+    if (!children) {
+        failure_ = children.error();
+        return fail(*failure_);
     }
-    if (local.empty()) return {};
-    GroupFacts facts = facts_of(parent_.facts, parent_.context().config.proof, seq_, child);
-    NEXAR_TRY(GroupInfo info, parent_.host().make_child(std::move(facts), std::move(local)));
-    made_.push_back({child, std::move(info)});
+    children_ = std::move(*children);
     return {};
 }
 
-std::shared_ptr<const GroupInfo> Making::child_of(uint32_t parent_rank) const {
-    for (const Made& made : made_) {
-        const auto at = std::ranges::find(made.child.ranks, parent_rank);
-        if (at == made.child.ranks.end()) continue;
-        auto out = std::make_shared<GroupInfo>(made.info);
-        out->rank = Rank(static_cast<uint32_t>(at - made.child.ranks.begin()));
-        return out;
+Result<bool> Making::make_some(const std::vector<Post>& posts) {
+    size_t ranks = 0;
+    for (size_t n = 0; n < children_at_once_max && ranks < ranks_at_once_max && next_ < children_.size();
+         ++n) {
+        const auto here = make_one(std::move(children_[next_++]), posts);
+        if (!here) {
+            failure_ = here.error();
+            return fail(*failure_);
+        }
+        ranks += *here;
     }
-    return nullptr;
+    return next_ == children_.size();
+}
+
+// Requires: the posts are in rank order.
+Result<size_t> Making::make_one(Child child, const std::vector<Post>& posts) {
+    std::vector<LocalRank> local;
+    std::vector<uint32_t> ranks;  // of the parent
+    for (uint32_t rank = 0; rank < child.ranks.size(); ++rank) {
+        const auto post = std::ranges::lower_bound(posts, child.ranks[rank], {}, &Post::rank);
+        if (post == posts.end() || post->rank != child.ranks[rank]) continue;  // of another node
+        local.push_back({rank, post->session, 0, false, {}, post->child->charge});
+        ranks.push_back(post->rank);
+    }
+    if (local.empty()) return 0;
+    for (size_t i = 0; i < local.size(); ++i) places_[ranks[i]] = {made_.size(), local[i].rank};
+    GroupFacts facts = facts_of(parent_.facts, parent_.context().config.proof, seq_, child);
+    NEXAR_TRY(GroupInfo info, parent_.host().make_child(std::move(facts), std::move(local)));
+    made_.push_back({std::move(child), std::move(info)});
+    return ranks.size();
+}
+
+std::shared_ptr<const GroupInfo> Making::child_of(uint32_t parent_rank) const {
+    const auto place = places_.find(parent_rank);
+    if (place == places_.end()) return nullptr;
+    auto out = std::make_shared<GroupInfo>(made_[place->second.made].info);
+    out->rank = Rank(place->second.rank);
+    return out;
 }
 
 void Making::give_up(const Error& error) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "engine/children.hpp"
@@ -22,9 +23,12 @@ class Making {
     Making(const Making&) = delete;
     Making& operator=(const Making&) = delete;
 
-    // All children that have a rank here, or none. An error ends the collective.
-    Result<void> make(OpKind kind, std::span<const ChildRow> rows, const std::vector<Post>& posts);
-    // make() has failed by what all nodes find in the rows, not by something of this node.
+    // The children that follow from the rows. An error ends the collective, as one of make_some() does.
+    Result<void> begin(OpKind kind, std::span<const ChildRow> rows);
+    // The next ones that have a rank here, few enough for a turn of the loop [Y16]. True: those were all.
+    static constexpr size_t children_at_once_max = 16, ranks_at_once_max = 512;  // at least one child
+    Result<bool> make_some(const std::vector<Post>& posts);
+    // begin() has failed by what all nodes find in the rows, not by something of this node.
     bool failed_everywhere() const { return failed_everywhere_; }
     const std::optional<Error>& failure() const { return failure_; }
 
@@ -38,14 +42,21 @@ class Making {
         Child child;
         GroupInfo info;  // of any of its ranks
     };
-    Result<void> make_one(const Child& child, const std::vector<Post>& posts);
+    struct Place {  // of a rank here
+        size_t made;
+        uint32_t rank;
+    };
+    Result<size_t> make_one(Child child, const std::vector<Post>& posts);  // how many of its ranks are here
     static Error translated(const Error& error, const Child& child);
 
     Group& parent_;
     const uint64_t seq_;
     const Family family_;
+    std::vector<Child> children_;  // the first `next_` have been made, and moved
+    size_t next_ = 0;
     std::vector<Made> made_;
-    std::optional<Error> failure_;  // of make()
+    std::unordered_map<uint32_t, Place> places_;  // by rank of the parent
+    std::optional<Error> failure_;                // of begin() or make_some()
     bool failed_everywhere_ = false;
 };
 

@@ -40,6 +40,7 @@ rendezvous::Config config_of(const Context& context) {
     out.timeouts = record_of(config.timeouts);
     out.in_cluster = config.in_cluster;
     out.knows_lower = config.knows_lower;
+    out.host_of = [&context](const NodeId& node) { return context.host_of(node); };
     out.proof = config.proof;
     out.first_group = first_group(config.proof);
     out.node_opens_max = config.node_opens_max;
@@ -57,11 +58,14 @@ rendezvous::Config config_of(const Context& context) {
 
 Opening::Opening(Context& context) : context_(context), machine_(config_of(context)) {}
 
-Result<void> Opening::open(const OpenRequest& request, ChargeRef charge) {
-    if (!context_.config.credentials) return fail(Errc::unsupported, "this daemon has no rendezvous");
+Result<void> Opening::open(const OpenRequest& request, ChargeRef charge, const Creation* creation) {
+    if (!creation && !context_.config.credentials)
+        return fail(Errc::unsupported, "this daemon has no rendezvous");
     rendezvous::OpenSpec spec;
     spec.session = request.session;
-    const rendezvous::Credentials credentials = context_.config.credentials(request);
+    const rendezvous::Credentials credentials =
+        creation ? creation->credentials : context_.config.credentials(request);
+    spec.listed = creation != nullptr;
     spec.key = credentials.key;
     spec.local = !credentials.proof;
     spec.proof = credentials.proof.value_or(rendezvous::ProofKey{});
@@ -101,6 +105,16 @@ bool Opening::cancel(SessionId session, uint64_t ticket) {
     take(number);
     machine_.withdraw({context_.config.self, number}, context_.now);
     return true;
+}
+
+void Opening::end(SessionId session, uint64_t ticket, const Error& error) {
+    if (const auto at = numbers_.find({session, ticket}); at != numbers_.end())
+        machine_.end({context_.config.self, at->second}, error, context_.now);
+}
+
+bool Opening::is_reserved(SessionId session, uint64_t ticket) const {
+    const auto at = numbers_.find({session, ticket});
+    return at != numbers_.end() && machine_.is_reserved({context_.config.self, at->second});
 }
 
 void Opening::session_ended(SessionId session) {

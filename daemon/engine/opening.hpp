@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "engine/context.hpp"
+#include "engine/creating.hpp"
 #include "engine/snapshot.hpp"
 #include "rendezvous/rendezvous.hpp"
 
@@ -41,7 +42,11 @@ class Opening {
 
     explicit Opening(Context& context);
 
-    Result<void> open(const OpenRequest& request, ChargeRef charge);  // `charge`: for a group
+    // `charge`: for a group. `creation`: of an open that is a create, or null.
+    Result<void> open(const OpenRequest& request, ChargeRef charge, const Creation* creation = nullptr);
+    // [R37] It fails with this error, at once or when its attempt is aborted.
+    void end(SessionId session, uint64_t ticket, const Error& error);
+    bool is_reserved(SessionId session, uint64_t ticket) const;
     bool cancel(SessionId session, uint64_t ticket);  // true: it was an open; no event follows
     void session_ended(SessionId session);
     void on_peer_up(const NodeId& node, Incarnation incarnation) {

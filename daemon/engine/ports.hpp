@@ -18,6 +18,7 @@
 #include "core/region.hpp"
 #include "core/result.hpp"
 #include "core/secret.hpp"
+#include "core/shared_list.hpp"
 #include "core/time.hpp"
 #include "link/mesh.hpp"
 #include "reduce/dtype.hpp"
@@ -113,6 +114,8 @@ struct GroupMember {
     Rank rank;
     NodeId node;
     uint32_t pid = 0;
+    std::string host{};                       // its name; "": not known
+    uint32_t local_rank = 0, local_size = 0;  // among the group's ranks on its node, in rank order
 };
 
 struct GroupInfo {
@@ -120,14 +123,14 @@ struct GroupInfo {
     GroupEpoch epoch;
     Rank rank;
     uint32_t size = 0;
-    std::vector<GroupMember> members;  // in rank order
-    uint64_t segment_bytes = 0;        // that its staged operations are cut by
+    SharedList<GroupMember> members;  // in rank order
+    uint64_t segment_bytes = 0;       // that its staged operations are cut by
     std::string name;
     Timeouts timeouts;  // as agreed
     // Of a child (docs/protocol/children.md).
     std::optional<GroupId> parent, root;  // root: the group that was opened
     std::string parent_name;
-    std::vector<uint32_t> root_ranks;  // of each rank
+    SharedList<uint32_t> root_ranks;  // of each rank
 };
 
 // The completion of one operation of one rank.
@@ -142,6 +145,14 @@ struct Outcome {
     std::shared_ptr<const GroupInfo> child{};  // what makes groups: this rank's; null: it has none
 };
 
+// A group of some ranks of a group (docs/protocol/children.md [Y9]).
+struct CreateRequest {
+    GroupId parent;
+    uint32_t rank = 0;            // of the parent: that calls
+    std::vector<uint32_t> ranks;  // of the parent, in the new group's order
+    uint64_t tag = 0;
+};
+
 struct OpenRequest {
     SessionId session;
     uint64_t ticket = 0;
@@ -154,6 +165,9 @@ struct OpenRequest {
     uint64_t instance = 0;             // how often the launcher started this job again: another job each time
     Duration timeout{30'000'000'000};  // 0: none
     Timeouts asked{Duration{-1}, Duration{-1}, Duration{-1}};  // -1: not set
+    // Null: by name. Otherwise name, size, rank and secret are the engine's to fill in, and a time-out below
+    // 0 is the parent's.
+    std::shared_ptr<const CreateRequest> create{};
 };
 
 // To the sessions. A call may arrive at any moment inside the engine's input functions.

@@ -32,7 +32,7 @@ struct LocalBuffers {
 // Takes what all ranks have stated in a collective that makes groups. An error ends it here.
 class GatheredRows {
   public:
-    virtual Result<void> rows_gathered(std::span<const ChildRow> rows) = 0;
+    virtual Task<> rows_gathered(std::vector<ChildRow> rows) = 0;
 
   protected:
     ~GatheredRows() = default;

@@ -43,6 +43,8 @@ uint32_t uses_of(uint8_t kind) {
         case NEXAR_CMD_GROUP_INFO:
         case NEXAR_CMD_GROUP_TRANSLATE:
             return use_group;
+        case NEXAR_CMD_GROUP_CREATE:
+            return use_group | use_args;
         case NEXAR_CMD_GROUP_NODE:
             return use_group | use_peer;
         default:
@@ -119,8 +121,9 @@ uint64_t multiply(uint64_t a, uint64_t b, bool& overflow) {
 }  // namespace
 
 const char* kind_name(uint8_t kind) {
-    static constexpr const char* commands[] = {"group_open",  "group_free",  "group_node", "region_add",
-                                               "region_free", "group_abort", "group_info", "group_translate"};
+    static constexpr const char* commands[] = {"group_open", "group_free",      "group_node",
+                                               "region_add", "region_free",     "group_abort",
+                                               "group_info", "group_translate", "group_create"};
     if (const OpRow* row = find_operation(kind)) return row->name;
     if (kind >= NEXAR_CMD_GROUP_OPEN && kind < NEXAR_CMD_END) return commands[kind - NEXAR_CMD_GROUP_OPEN];
     return "unknown";
@@ -210,6 +213,19 @@ Result<engine::ChildRequest> child_request_from(const nexar_shm_group_child& ask
     engine::ChildRequest out;
     out.colour = asked.colour;
     out.key = asked.key;
+    NEXAR_TRY(out.asked.collective, agreed_timeout("collective_timeout_ns", asked.collective_timeout_ns));
+    NEXAR_TRY(out.asked.barrier, agreed_timeout("barrier_timeout_ns", asked.barrier_timeout_ns));
+    NEXAR_TRY(out.asked.rpc, agreed_timeout("rpc_timeout_ns", asked.rpc_timeout_ns));
+    return out;
+}
+
+Result<engine::OpenRequest> create_request_from(const nexar_shm_group_create& asked) {
+    if (asked.reserved != 0) return not_allowed("a reserved word of the payload", asked.reserved, "0");
+    if (asked.timeout_ns < -1)
+        return fail(Errc::invalid_argument, "timeout_ns is " + std::to_string(asked.timeout_ns) +
+                                                "; allowed: -1 (the parent's), 0 (none) or more");
+    engine::OpenRequest out;
+    out.timeout = Duration(asked.timeout_ns);
     NEXAR_TRY(out.asked.collective, agreed_timeout("collective_timeout_ns", asked.collective_timeout_ns));
     NEXAR_TRY(out.asked.barrier, agreed_timeout("barrier_timeout_ns", asked.barrier_timeout_ns));
     NEXAR_TRY(out.asked.rpc, agreed_timeout("rpc_timeout_ns", asked.rpc_timeout_ns));

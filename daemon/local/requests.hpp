@@ -29,6 +29,8 @@ Result<Lengths> lengths_of(const engine::OpDescriptor& descriptor, uint32_t size
 // The reason of an abort, as one line: without control characters.
 Result<std::string> reason_from(const nexar_shm_group_abort& asked);
 Result<engine::ChildRequest> child_request_from(const nexar_shm_group_child& asked, engine::OpKind kind);
+// Without its parent and its list.
+Result<engine::OpenRequest> create_request_from(const nexar_shm_group_create& asked);
 Result<engine::OpenRequest> open_request_from(const nexar_shm_group_open& asked);
 
 }  // namespace nexar::local

@@ -12,12 +12,16 @@ Result<void> SessionCore::report_node(Ticket ticket, const nexar_shm_descriptor&
     if (asked.peer >= group->members.size())
         return fail(Errc::invalid_argument, "rank " + std::to_string(asked.peer) + " is not in a group of " +
                                                 std::to_string(group->size));
-    const NodeId& node = group->members[asked.peer].node;
+    const engine::GroupMember& member = group->members[asked.peer];
     nexar_shm_detail detail{};
     detail.has_node = 1;
     detail.rank = asked.peer;
     detail.other_rank = -1;
-    std::memcpy(detail.node, node.bytes.data(), sizeof detail.node);
+    std::memcpy(detail.node, member.node.bytes.data(), sizeof detail.node);
+    detail.pid = member.pid;
+    std::strncpy(detail.host, member.host.c_str(), sizeof detail.host - 1);
+    detail.lost_ranks[0] = member.local_rank;
+    detail.lost_ranks[1] = member.local_size;
     end_with_answer(ticket, &detail, sizeof detail, group->epoch.value);
     return {};
 }

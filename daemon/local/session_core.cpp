@@ -128,6 +128,8 @@ Result<void> SessionCore::dispatch(Time now, Ticket ticket, const nexar_shm_desc
     switch (asked.kind) {
         case NEXAR_CMD_GROUP_OPEN:
             return open_group(now, ticket);
+        case NEXAR_CMD_GROUP_CREATE:
+            return create_group(now, ticket, asked);
         case NEXAR_CMD_GROUP_FREE:
             return free_group(now, ticket, asked);
         case NEXAR_CMD_GROUP_ABORT:
@@ -267,12 +269,33 @@ Result<MemoryRef> SessionCore::name_memory(const nexar_shm_extent& extent, uint6
     return MemoryRef{found->second, extent.offset, bytes};  // [M3]
 }
 
+Result<void> SessionCore::check_group_room() const {
+    if (groups_.size() + groups_opening_ < limits_.groups_max) return {};
+    return fail(Errc::table_full, "this session may have " + std::to_string(limits_.groups_max) + " groups");
+}
+
 Result<void> SessionCore::open_group(Time now, Ticket ticket) {
-    if (groups_.size() + groups_opening_ >= limits_.groups_max)
-        return fail(Errc::table_full,
-                    "this session may have " + std::to_string(limits_.groups_max) + " groups");
+    NEXAR_TRY_VOID(check_group_room());
     const auto asked = shm::copy_once(control_.payload(ticket.slot)).group_open;  // [S3]
     NEXAR_TRY(auto request, open_request_from(asked));
+    return open(now, ticket, std::move(request));
+}
+
+Result<void> SessionCore::create_group(Time now, Ticket ticket, const nexar_shm_descriptor& asked) {
+    NEXAR_TRY(const auto* parent, group_named(asked.group));
+    NEXAR_TRY_VOID(check_group_room());
+    const auto payload = shm::copy_once(control_.payload(ticket.slot).group_create);  // [S3]
+    NEXAR_TRY(auto request, create_request_from(payload));
+    auto create = std::make_shared<engine::CreateRequest>();
+    create->parent = parent->id;
+    create->rank = parent->rank.value;
+    NEXAR_TRY(create->ranks, read_ranks(asked, parent->size));
+    create->tag = payload.tag;
+    request.create = std::move(create);
+    return open(now, ticket, std::move(request));
+}
+
+Result<void> SessionCore::open(Time now, Ticket ticket, engine::OpenRequest request) {
     request.session = identity_.id;
     request.ticket = ticket.value();
     request.tenant = identity_.tenant;
@@ -287,7 +310,7 @@ void SessionCore::group_opened(uint64_t value, const Result<engine::GroupInfo>& 
     const Ticket ticket = Ticket::from(value);
     if (broken_ || !ledger_.in_flight(ticket.slot, ticket.generation)) return;
     expect_group(ticket.slot, false);
-    if (!info) return end_with(ticket, NEXAR_CMD_GROUP_OPEN, info.error(), result_of_epoch(0));
+    if (!info) return end_with(ticket, kinds_[ticket.slot], info.error(), result_of_epoch(0));
     nexar_shm_result result = result_of_epoch(info->epoch.value);
     name_group(*info, result);
     end(ticket, result);

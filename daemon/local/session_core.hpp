@@ -141,6 +141,9 @@ class SessionCore {
     Result<void> resolve_stage(const nexar_shm_descriptor& asked, const engine::GroupInfo& group,
                                Lengths& lengths, engine::OpRequest& request) const;
     Result<void> open_group(Time now, Ticket ticket);
+    Result<void> create_group(Time now, Ticket ticket, const nexar_shm_descriptor& asked);
+    Result<void> open(Time now, Ticket ticket, engine::OpenRequest request);
+    Result<void> check_group_room() const;
     Result<void> free_group(Time now, Ticket ticket, const nexar_shm_descriptor& asked);
     Result<void> abort_group(Time now, Ticket ticket, const nexar_shm_descriptor& asked);
     Result<void> report_node(Ticket ticket, const nexar_shm_descriptor& asked);
@@ -154,6 +157,8 @@ class SessionCore {
     uint32_t epoch_of(const nexar_shm_descriptor& asked) const;
     Result<std::vector<uint64_t>> copy_list(const nexar_shm_descriptor& asked, uint32_t size,
                                             uint32_t lists) const;
+    Result<std::vector<uint64_t>> copy_words(const nexar_shm_extent& list, const char* which) const;
+    Result<std::vector<uint32_t>> read_ranks(const nexar_shm_descriptor& asked, uint32_t size) const;
     Result<void> read_counts(const nexar_shm_descriptor& asked, const OpRow& row,
                              const engine::GroupInfo& group, engine::OpRequest& request) const;
     Result<void> read_pieces(const nexar_shm_descriptor& asked, const OpRow& row, Lengths& lengths,

@@ -1,5 +1,7 @@
 // Lists that a descriptor names in memory: counts (docs/protocol/counts.md), and the pieces of a message
 // (messages.md). See session_core.hpp.
+#include <algorithm>
+
 #include "local/session_core.hpp"
 #include "shm/words.hpp"
 
@@ -29,12 +31,30 @@ Result<std::vector<uint64_t>> SessionCore::copy_list(const nexar_shm_descriptor&
                     "args.entries is " + std::to_string(asked.args.entries) +
                         "; allowed: " + std::to_string(entries) +
                         (lists == 1 ? ", a count for each rank" : ", two counts for each rank"));
-    NEXAR_TRY(const MemoryRef memory, name_memory(asked.args, uint64_t{entries} * sizeof(uint64_t),
-                                                  alignof(uint64_t), "list of counts"));
+    return copy_words(asked.args, "list of counts");
+}
+
+Result<std::vector<uint64_t>> SessionCore::copy_words(const nexar_shm_extent& list, const char* which) const {
+    NEXAR_TRY(const MemoryRef memory,
+              name_memory(list, uint64_t{list.entries} * sizeof(uint64_t), alignof(uint64_t), which));
     auto* shared = reinterpret_cast<uint64_t*>(memory.place().resolve());
-    std::vector<uint64_t> copy(entries);
-    for (uint32_t i = 0; i < entries; ++i) copy[i] = shm::load_relaxed(shared[i]);
+    std::vector<uint64_t> copy(list.entries);
+    for (uint32_t i = 0; i < list.entries; ++i) copy[i] = shm::load_relaxed(shared[i]);
     return copy;
+}
+
+// What is no rank of any group becomes one that this one lacks: the engine names it.
+Result<std::vector<uint32_t>> SessionCore::read_ranks(const nexar_shm_descriptor& asked,
+                                                      uint32_t size) const {
+    if (asked.args.entries == 0 || asked.args.entries > size)
+        return fail(Errc::invalid_argument, "the list has " + std::to_string(asked.args.entries) +
+                                                " ranks; allowed: 1 to " + std::to_string(size) +
+                                                ", the size of the parent");
+    NEXAR_TRY(const auto words, copy_words(asked.args, "list of ranks"));
+    std::vector<uint32_t> out;
+    for (const uint64_t word : words)
+        out.push_back(static_cast<uint32_t>(std::min<uint64_t>(word, UINT32_MAX)));
+    return out;
 }
 
 Result<void> SessionCore::read_counts(const nexar_shm_descriptor& asked, const OpRow& row,

@@ -87,7 +87,8 @@ namespace s = schema;
     X(GroupAccepted, GROUP_ACCEPTED) \
     X(GroupEnd, GROUP_END) \
     X(GroupDeparted, GROUP_DEPARTED) \
-    X(GroupLeader, GROUP_LEADER)
+    X(GroupLeader, GROUP_LEADER) \
+    X(CreateQuery, CREATE_QUERY)
 // clang-format on
 
 struct Filler {

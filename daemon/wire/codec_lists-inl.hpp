@@ -108,6 +108,9 @@ NEXAR_FIELDS(GroupRefused, NEXAR_FIELD(id, Id), NEXAR_FIELD(group, Group), NEXAR
              }});
 NEXAR_FIELDS(GroupUnlisted, NEXAR_FIELD(id, Id));
 NEXAR_FIELDS(GroupLeader, NEXAR_FIELD(leader, Leader, Node{"leader"}));
+NEXAR_FIELDS(CreateQuery, NEXAR_FIELD(group, Group), NEXAR_FIELD(epoch, Epoch), NEXAR_FIELD(tag, Tag),
+             NEXAR_FIELD(ranks, Ranks, list_of(real_rank("listed rank"), "count of listed ranks", ranks_max)),
+             NEXAR_FIELD(callers, Callers, list_of(real_rank("caller"), "count of callers", ranks_max)));
 NEXAR_FIELDS(GroupStatusRequest, NEXAR_FIELD(id, Id), NEXAR_FIELD(key, Key, FixedBytes{"key"}));
 NEXAR_FIELDS(GroupStatus, NEXAR_FIELD(id, Id), NEXAR_FIELD(size, Size, bounded("group size", ranks_max)),
              NEXAR_FIELD(present, Present, MemberTable{}), NEXAR_FIELD(others, Others),

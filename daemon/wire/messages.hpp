@@ -150,6 +150,15 @@ struct GroupUnlisted {
 struct GroupLeader {
     NodeId leader;
 };
+// To the nodes of the listed ranks of a create that waits: these ranks of the sender have called with this
+// list. A rank of the receiver that has given another one waits for them, as they do for it [Y13].
+struct CreateQuery {
+    GroupId group;  // the parent
+    uint32_t epoch = 0;
+    uint64_t tag = 0;
+    std::vector<uint32_t> ranks;    // of the parent
+    std::vector<uint32_t> callers;  // the same
+};
 // From the leader, on request of an opener at its deadline: the present members, so that the error names the
 // missing ranks.
 struct GroupStatusRequest {
@@ -328,7 +337,7 @@ using Message =
                  RankGone, SuspicionReport, OpAbort, OpAnnounce, ArrivalQuery, ArrivalReply, MessageOffer,
                  MessageWithdraw, MessageRefused, GroupQuery, RenewalRequest, RenewalReply, MessageCredit,
                  GroupUnlisted, GroupFailed, GroupFreeze, GroupReport, GroupCut, GroupAccepted, GroupEnd,
-                 GroupDeparted, GroupLeader>;
+                 GroupDeparted, GroupLeader, CreateQuery>;
 
 // Part of the control log (docs/protocol/control_log.md). The others are about one connection or one moment:
 // an old one that came over the next connection would be wrong.

@@ -24,7 +24,7 @@ struct Engine final : engine::Service {
         engine::GroupInfo info;
         info.size = request.size;
         info.rank = Rank(0);
-        info.members.resize(std::min<size_t>(request.size, 4096));
+        info.members = std::vector<engine::GroupMember>(std::min<size_t>(request.size, 4096));
         core->group_opened(request.ticket, info);
         return {};
     }

@@ -135,6 +135,90 @@ TEST_CASE("clashing ranks and different sizes under one name are refused, the la
     }
 }
 
+TEST_CASE("the same name of another user, without a secret, is another group") {
+    ClusterShape shape;
+    shape.nodes = 2;
+    Cluster cluster(1, shape);
+    std::vector<Cluster::Open> ours, theirs, elsewhere;
+    for (const int64_t rank : {0, 1}) {
+        ours.push_back(cluster.open(0, "job", 2, rank, "", 30s, 1000));
+        theirs.push_back(cluster.open(0, "job", 2, rank, "", 30s, 1001));
+        elsewhere.push_back(cluster.open(1, "job", 2, rank, "", 30s, 1000));
+    }
+    cluster.run_for(100ms);
+    std::set<GroupId> ids;
+    for (const auto* opens : {&ours, &theirs, &elsewhere}) {
+        Program program(cluster, group_of(cluster, *opens));
+        REQUIRE(ids.insert(group_of(cluster, *opens).id).second);
+        program.add({OpKind::all_reduce, Dtype::i32, ReduceOp::sum, 100, 0});
+        program.start(10us);
+        REQUIRE(cluster.run());
+        REQUIRE(program.wrong() == "");
+    }
+    // A third of one of them waits alone, and the other user's do not meet it.
+    const auto waits = cluster.open(0, "job", 2, 0, "", 30s, 1000);
+    const auto other = cluster.open(0, "job", 2, 1, "", 2s, 1001);
+    cluster.run_for(3s);
+    REQUIRE(cluster.answer(waits) == nullptr);
+    REQUIRE(cluster.answer(other)->error().code == Errc::group_incomplete);
+    REQUIRE(cluster.answer(other)->error().rank == 0);
+}
+
+TEST_CASE("a name is opened again while sessions of the job before are still there") {
+    for (const bool cross : {false, true}) {
+        CAPTURE(cross);
+        ClusterShape shape;
+        shape.nodes = 2;
+        Cluster cluster(1, shape);
+        const uint32_t second = cross ? 1 : 0;
+        const auto job = [&](Duration timeout = Duration{30s}) {
+            return std::vector{cluster.open(0, "job", 2, 0, "s", timeout),
+                               cluster.open(second, "job", 2, 1, "s", timeout)};
+        };
+        const auto before = job();
+        cluster.run_for(100ms);
+        const SimGroup lingers = group_of(cluster, before);
+        // Its ranks are there and do nothing, while the job is started again, twice.
+        for (int again = 0; again < 2; ++again) {
+            const auto opens = job();
+            cluster.run_for(100ms);
+            const SimGroup group = group_of(cluster, opens);
+            REQUIRE(group.id != lingers.id);
+            Program on_new(cluster, group), on_old(cluster, lingers);
+            on_new.add({OpKind::all_reduce, Dtype::i32, ReduceOp::sum, 100, 0});
+            on_old.add({OpKind::all_reduce, Dtype::i32, ReduceOp::max, 100, 0});
+            on_new.start(10us);
+            on_old.start(10us);
+            REQUIRE(cluster.run());
+            REQUIRE(on_new.wrong() == "");
+            REQUIRE(on_old.wrong() == "");
+        }
+        // A process of the job before still waits to open: who comes for its rank gets a clash, until it is
+        // gone.
+        const auto stale = cluster.open(0, "job", 2, 0);
+        cluster.run_for(50ms);
+        const auto refused = cluster.open(second, "job", 2, 0);
+        cluster.run_for(50ms);
+        REQUIRE(cluster.answer(stale) == nullptr);
+        REQUIRE(cluster.answer(refused)->error().code == Errc::rank_clash);
+        REQUIRE(cluster.answer(refused)->error().pid == 4000);
+        cluster.hosts[0]->engine->session_ended(cluster.clock.now(), stale.session,
+                                                engine::SessionEnd::crashed, "killed");
+        cluster.hosts[0]->after_input();
+        const auto fresh = job();
+        cluster.run_for(100ms);
+        REQUIRE(group_of(cluster, fresh).id != lingers.id);
+        // The end of the lingering sessions is no concern of the new group.
+        cluster.end_session(lingers, 0);
+        cluster.run_for(2s);
+        Program program(cluster, group_of(cluster, fresh));
+        program.add({OpKind::barrier, Dtype::f32, ReduceOp::sum, 0, 0});
+        program.start(10us);
+        REQUIRE(cluster.run());
+        REQUIRE(program.wrong() == "");
+    }
+}
+
 TEST_CASE("an open that is cancelled, or whose process ends, leaves room for another") {
     ClusterShape shape;
     shape.nodes = 2;

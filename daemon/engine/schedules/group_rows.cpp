@@ -33,10 +33,10 @@ std::vector<Extents> rows_by_node(const TwoLevelOp& op, const Extent& table) {
 }
 
 // Copied: the memory may be written again by a peer that breaks the protocol.
-Result<void> hand_over(const TwoLevelOp& op, const Extent& table) {
+Task<> hand_over(const TwoLevelOp& op, const Extent& table) {
     std::vector<ChildRow> rows(op.layout->size());
     std::memcpy(rows.data(), table.data(), table_bytes(op));
-    return op.gathered->rows_gathered(rows);
+    return op.gathered->rows_gathered(std::move(rows));
 }
 
 }  // namespace

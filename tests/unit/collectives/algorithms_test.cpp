@@ -394,6 +394,15 @@ TEST_CASE("dissemination barrier: nobody leaves before the last has come") {
         }
 }
 
+namespace {
+
+Task<> decide(bool refuses) {
+    if (refuses) co_return fail(Errc::table_full, "no room");
+    co_return ok();
+}
+
+}  // namespace
+
 TEST_CASE("confirmed gather: nobody leaves before every node has every block, and has decided well") {
     constexpr size_t block = 16;
     for (uint32_t nodes = 2; nodes <= 9; ++nodes)
@@ -410,14 +419,12 @@ TEST_CASE("confirmed gather: nobody leaves before every node has every block, an
                     std::memset(tables[node][i].data(), i == node ? static_cast<int>(10 + i) : 0, block);
                     blocks.push_back({tables[node][i]});
                 }
-                tasks.push_back(confirmed_gather(
-                    network.lane(node), std::move(blocks), [&, node, refuses]() -> Result<void> {
-                        for (uint32_t i = 0; i < nodes; ++i)
-                            REQUIRE(tables[node][i].data()[block - 1] == std::byte(10 + i));
-                        ++decided[node];
-                        if (node == refuses) return fail(Errc::table_full, "no room");
-                        return {};
-                    }));
+                tasks.push_back(confirmed_gather(network.lane(node), std::move(blocks), [&, node, refuses]() {
+                    for (uint32_t i = 0; i < nodes; ++i)
+                        REQUIRE(tables[node][i].data()[block - 1] == std::byte(10 + i));
+                    ++decided[node];
+                    return decide(node == refuses);
+                }));
             }
             for (Task<>& task : tasks) task.start(network.executor);
             network.run();

@@ -122,6 +122,31 @@ class Binding(unittest.TestCase):
         with self.assertRaises(nexar.GroupError):
             self.group.dup()
 
+    def test_a_group_of_listed_ranks(self):
+        given = seen(_library.CreateOptions, "fake_create_options")
+        listed = (ctypes.c_uint32 * 4).in_dll(fake, "fake_listed")
+        made = self.group.create([2, 0, 1], 7, timeout=1.5, barrier_timeout=2)
+        self.assertIsInstance(made, nexar.Group)
+        self.assertEqual((list(listed)[:3], given.tag), ([2, 0, 1], 7))
+        self.assertEqual((given.timeout_ms, given.collective_timeout_ms, given.barrier_timeout_ms), (1500, -1, 2000))
+        request = self.group.create_start((1,), user_data=9)
+        made = request.wait()
+        self.assertEqual((request.completion.user_data, request.completion.group, given.tag), (9, made, 0))
+        for ranks, tag in (([-1], 0), ([2**32], 0), ([0], -1), ([0], 2**64)):
+            with self.assertRaises(ValueError):
+                self.group.create(ranks, tag)
+        with self.assertRaisesRegex(TypeError, "unknown options .'match_id'"):
+            self.group.create([0], match_id=3)
+        with self.assertRaisesRegex(nexar.Error, "too many"):
+            self.group.create(range(5))
+
+    def test_where_a_rank_is(self):
+        self.assertEqual(tuple(self.group.member(3)), (3, "abcd", "host", 1003, 1, 3))
+        with self.assertRaisesRegex(nexar.Error, "no such rank"):
+            self.group.member(5)
+        with self.assertRaises(ValueError):
+            self.group.member(-1)
+
     def test_what_a_group_is_and_its_ranks_elsewhere(self):
         with self.group.dup() as child:
             info = child.info()

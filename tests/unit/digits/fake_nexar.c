@@ -264,6 +264,12 @@ nexar_status nexar_group_info_get(nexar_group* g, nexar_group_info* info) {
     snprintf(info->parent_name, sizeof info->parent_name, "train");
     return NEXAR_OK;
 }
+nexar_status nexar_group_member_get(nexar_group* g, uint32_t rank, nexar_group_member* member) {
+    if (!g || member->struct_size != sizeof *member) abort();
+    if (rank > 4) return fail(NEXAR_ERR_INVALID_ARGUMENT, "group_member", -1, "no such rank");
+    *member = (nexar_group_member){sizeof *member, rank, 1000 + rank, rank / 2, 3, 0, "abcd", "host", ""};
+    return NEXAR_OK;
+}
 nexar_status nexar_group_translate(nexar_group* from, const uint32_t* ranks, uint64_t count, nexar_group* to,
                                    uint32_t* out) {
     if (!from || !to) abort();
@@ -295,6 +301,24 @@ nexar_status nexar_group_split_start(nexar_group* g, uint32_t colour, int64_t ke
 }
 nexar_status nexar_group_dup_start(nexar_group* g, const nexar_child_options* o, nexar_request* request) {
     return nexar_group_split_start(g, 0, 0, o, request);
+}
+NEXAR_API nexar_create_options fake_create_options; /* of the last one */
+NEXAR_API uint32_t fake_listed[4];
+void nexar_create_options_init(nexar_create_options* o, uint64_t size) {
+    if (size != sizeof *o) abort();
+    *o = (nexar_create_options)NEXAR_CREATE_OPTIONS_INIT;
+}
+nexar_status nexar_group_create_start(nexar_group* g, const uint32_t* ranks, uint64_t count,
+                                      const nexar_create_options* o, nexar_request* request) {
+    nexar_completion end = NEXAR_COMPLETION_INIT;
+    if (o->struct_size != sizeof *o || !g) abort();
+    if (count > 4) return fail(NEXAR_ERR_INVALID_ARGUMENT, "group_create", -1, "too many");
+    fake_create_options = *o;
+    memcpy(fake_listed, ranks, count * sizeof *ranks);
+    end.epoch = 1;
+    if (fake_next == SUCCEEDS) ++fake_open_groups;
+    end.group = (nexar_group*)&group_objects[opened++ % sizeof group_objects];
+    return start_with("group_create", o->user_data, end, request);
 }
 nexar_status nexar_all_reduce_start(nexar_group* g, const void* in, void* out, uint64_t count,
                                     nexar_dtype dtype, nexar_reduce_op op, const nexar_op_options* o,

@@ -42,7 +42,9 @@ struct Engine final : engine::Service {
         info.size = request.size;
         info.segment_bytes = 4096;
         info.rank = Rank(request.rank < 0 ? 0 : static_cast<uint32_t>(request.rank));
-        for (uint32_t r = 0; r < request.size; ++r) info.members.push_back({Rank(r), NodeId{{7}}, 1});
+        std::vector<engine::GroupMember> members;
+        for (uint32_t r = 0; r < request.size; ++r) members.push_back({Rank(r), NodeId{{7}}, 1});
+        info.members = std::move(members);
         core->group_opened(request.ticket, info);
         return {};
     }

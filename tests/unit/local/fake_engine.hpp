@@ -31,10 +31,12 @@ class FakeEngine final : public engine::Service {
         opening_.erase(request.name);
         Group& group = groups_[info.id];
         group.name = request.name;
+        std::vector<engine::GroupMember> listed;
         for (uint32_t r = 0; r < info.size; ++r) {
-            info.members.push_back({Rank(r), node, members[r].request.pid});
+            listed.push_back({Rank(r), node, members[r].request.pid});
             group.sessions.push_back(members[r].request.session);
         }
+        info.members = std::move(listed);
         for (uint32_t r = 0; r < info.size; ++r) {
             info.rank = Rank(r);
             clients->group_opened(members[r].request.session, members[r].request.ticket, info);

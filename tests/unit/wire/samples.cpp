@@ -108,6 +108,7 @@ void add_rendezvous_messages(Distinct& d, std::vector<Message>& out) {
     out.push_back(GroupQuery{d.group()});
     out.push_back(GroupUnlisted{d.request()});
     out.push_back(GroupLeader{d.node()});
+    out.push_back(CreateQuery{d.group(), d.u32(), d.u64(), {d.rank(), d.rank()}, {d.rank()}});
 }
 
 void add_group_messages(Distinct& d, std::vector<Message>& out) {
