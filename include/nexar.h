@@ -482,11 +482,15 @@ NEXAR_API nexar_status nexar_unregister(nexar_session* session, void* address);
 #define NEXAR_NAME_MAX 128  /* bytes of a group's name or a job's secret, without the ending zero */
 #define NEXAR_SECRET_MIN 16 /* bytes of a job's secret; generate it: who guesses it is a member */
 
+/* What becomes of a group that has lost a rank, a node or a link: every pending and later call returns the error, which
+ * names who was lost. It is the only policy yet. */
+#define NEXAR_ON_FAILURE_ABORT 0
+
 typedef struct nexar_group_options {
     uint32_t struct_size;
     uint32_t size;          /* ranks, 1 .. NEXAR_RANKS_MAX; the same for all members */
-    uint32_t rank;          /* 0 .. size-1, each once; or NEXAR_RANK_AUTO on all members */
-    uint32_t flags;         /* NEXAR_FLAG_...: of all its collectives, and those of groups that are made from it */
+    uint32_t rank;          /* 0 .. size-1, each once; or NEXAR_RANK_AUTO on all members: by host name, node, process */
+    uint32_t on_failure;    /* NEXAR_ON_FAILURE_ABORT; others are UNSUPPORTED */
     const char* name;       /* members have the same name, secret and user; NULL: "default", if there is a secret */
     const char* job_secret; /* NEXAR_SECRET_MIN .. NEXAR_NAME_MAX bytes; separates jobs, and admits processes of other
                                hosts and users; NULL: none, and only processes of this host and user are members */
@@ -498,10 +502,11 @@ typedef struct nexar_group_options {
     int64_t barrier_timeout_ms;    /* of barriers; default: as collective_timeout_ms */
     int64_t rpc_timeout_ms;        /* agreed, but there are no remote calls yet */
     uint64_t user_data;            /* of nexar_group_open_start: repeated in its completion */
+    uint64_t flags;                /* NEXAR_FLAG_...: of all its collectives, and of groups that are made from it */
 } nexar_group_options;
 #define NEXAR_GROUP_OPTIONS_INIT                                                                           \
     {sizeof(nexar_group_options), 0, NEXAR_RANK_AUTO, 0, NULL, NULL, NEXAR_TIMEOUT_DEFAULT, NEXAR_TIMEOUT_DEFAULT, \
-     NEXAR_TIMEOUT_DEFAULT, NEXAR_TIMEOUT_DEFAULT, 0}
+     NEXAR_TIMEOUT_DEFAULT, NEXAR_TIMEOUT_DEFAULT, 0, 0}
 
 /* Defaults, size 0 (which you must set). Nothing is read from the environment. */
 NEXAR_API void nexar_group_options_init(nexar_group_options* options, uint64_t size);
@@ -612,6 +617,43 @@ NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_group_dup(nexar_group* parent, nex
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_group_dup_start(nexar_group* parent, const nexar_child_options* options,
                                                               nexar_request* request);
 
+typedef struct nexar_create_options {
+    uint32_t struct_size;
+    uint32_t reserved;
+    uint64_t tag;          /* creates of one list that run at the same time each have their own */
+    int64_t timeout_ms;    /* of the call; default: the parent's for collectives. 0 is refused */
+    /* Of the new group's operations, the same on all its ranks; default: the parent's. 0 is refused. */
+    int64_t collective_timeout_ms;
+    int64_t barrier_timeout_ms;    /* default, where collective_timeout_ms is given: as that */
+    int64_t rpc_timeout_ms;
+    uint64_t user_data;    /* of _start: repeated in the completion */
+} nexar_create_options;
+#define NEXAR_CREATE_OPTIONS_INIT \
+    {sizeof(nexar_create_options), 0, 0, NEXAR_TIMEOUT_DEFAULT, NEXAR_TIMEOUT_DEFAULT, NEXAR_TIMEOUT_DEFAULT, \
+     NEXAR_TIMEOUT_DEFAULT, 0}
+NEXAR_API void nexar_create_options_init(nexar_create_options* options, uint64_t size);
+
+/* A child of listed ranks of the parent, in the order of the list; its name is "train/t0", with the tag. Only the
+ * listed ranks call, each with the same list; all others go on, and may be asleep or in a collective. It is no
+ * collective of the parent, and has no place in its order: any thread may call. The calls with the same parent, list
+ * and tag belong together; one after the other they make one group each. The parent may be freed as soon as the call
+ * has succeeded here.
+ *   INVALID_ARGUMENT   NULL; a rank that the parent lacks, or that is in the list twice; this rank is not in the list
+ *   BAD_STATE          this rank is in a create with this tag already
+ *   MISMATCH           this rank and another one have given lists that differ, with each other in them, and the same
+ *                      tag: both get the error, which names both, the later about a second after their calls
+ *   GROUP_INCOMPLETE   the timeout passed; the error names a listed rank that did not call, and says who did. This ends
+ *                      the call of this rank; the others wait on, and it may call again
+ *   CANCELLED, INTERRUPTED   likewise
+ *   ABORTED, PEER_LOST, LINK_LOST   a listed rank has left the parent, or the parent ended, while this rank waited
+ *   OPTIONS_DIFFER, TABLE_FULL      as in nexar_group_open */
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_group_create(nexar_group* parent, const uint32_t* ranks, uint64_t count,
+                                                           nexar_group** group, const nexar_create_options* options);
+/* As the others of this section. `ranks` is read during the call only. */
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_group_create_start(nexar_group* parent, const uint32_t* ranks,
+                                                                 uint64_t count, const nexar_create_options* options,
+                                                                 nexar_request* request);
+
 NEXAR_API nexar_status nexar_group_rank(nexar_group* group, uint32_t* rank);
 NEXAR_API nexar_status nexar_group_size(nexar_group* group, uint32_t* size);
 /* 1 for a group as it was opened; each recovery adds 1. */
@@ -646,6 +688,23 @@ NEXAR_API nexar_status nexar_group_info_get(nexar_group* group, nexar_group_info
  *                      come from one: nothing is written then */
 NEXAR_API nexar_status nexar_group_translate(nexar_group* from, const uint32_t* ranks, uint64_t count, nexar_group* to,
                                              uint32_t* out);
+
+typedef struct nexar_group_member {
+    uint32_t struct_size;
+    uint32_t rank;
+    uint32_t pid;           /* of its process, as its host has it */
+    uint32_t local_rank;    /* among the group's ranks on its node, in rank order */
+    uint32_t local_size;    /* how many these are */
+    uint32_t reserved;
+    char node[NEXAR_NODE_TEXT]; /* 64 hex digits */
+    char host[NEXAR_HOST_TEXT]; /* "": not known */
+    char reserved_text[7];
+} nexar_group_member;
+#define NEXAR_GROUP_MEMBER_INIT {sizeof(nexar_group_member), 0, 0, 0, 0, 0, {0}, {0}, {0}}
+
+/* Where a rank is, and which process it is. Ranks of one node have the same `node`; each of them has all these answers.
+ *   INVALID_ARGUMENT   NULL; a rank that the group lacks */
+NEXAR_API nexar_status nexar_group_member_get(nexar_group* group, uint32_t rank, nexar_group_member* member);
 
 /* The node of a rank, 64 hex digits; size at least NEXAR_NODE_TEXT. */
 NEXAR_API nexar_status nexar_group_node(nexar_group* group, uint32_t rank, char* text, uint64_t size);

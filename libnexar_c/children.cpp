@@ -1,6 +1,9 @@
 // See children.hpp.
 #include "children.hpp"
 
+#include <cstring>
+
+#include "core/child_name.hpp"
 #include "opening.hpp"
 #include "structs.hpp"
 #include "tables.hpp"
@@ -62,6 +65,57 @@ Result<Slot> start_child(Session& session, const Group& parent, const ChildOf& w
     if (label.group != 0) name_child(label.group, which.kind == NEXAR_OP_GROUP_SPLIT, which.colour);
     auto slot = session.submit(d, {}, label, &payload);
     if (!slot && label.group != 0) finish_opening(label.group, {}, false);
+    return slot;
+}
+
+nexar_create_options create_defaults() {
+    return NEXAR_CREATE_OPTIONS_INIT;
+}
+
+Result<CreateOptions> read_create_options(const nexar_create_options* given) {
+    CreateOptions out;
+    if (!given) return out;
+    NEXAR_TRY(const auto o, read_options(given, create_defaults(), "nexar_create_options"));
+    if (o.reserved != 0)
+        return fail(Errc::invalid_argument,
+                    "nexar_create_options.reserved is " + std::to_string(o.reserved) + "; it must be 0");
+    NEXAR_TRY(out.timeout_ns, group_timeout_ns("timeout_ms", o.timeout_ms));
+    NEXAR_TRY(out.collective_ns, group_timeout_ns("collective_timeout_ms", o.collective_timeout_ms));
+    NEXAR_TRY(out.barrier_ns, group_timeout_ns("barrier_timeout_ms", o.barrier_timeout_ms));
+    NEXAR_TRY(out.rpc_ns, group_timeout_ns("rpc_timeout_ms", o.rpc_timeout_ms));
+    out.tag = o.tag;
+    out.user_data = o.user_data;
+    return out;
+}
+
+Result<Slot> start_creation(Session& session, const Group& parent, std::span<const uint32_t> ranks,
+                            const CreateOptions& options, bool blocking) {
+    if (auto error = session.unusable()) return fail(*error);
+    Plan plan;
+    const uint64_t bytes = ranks.size() * sizeof(uint64_t);
+    NEXAR_TRY(plan.scratch[2], session.take_scratch(bytes));
+    for (size_t i = 0; i < ranks.size(); ++i) {
+        const uint64_t rank = ranks[i];
+        std::memcpy(plan.scratch[2].data() + i * sizeof rank, &rank, sizeof rank);
+    }
+    Label label{options.user_data, 0, parent.epoch, blocking ? Holder::call : Holder::handle, parent.name};
+    const auto name = std::make_shared<const std::string>(nexar::created_name(*parent.name, options.tag));
+    const auto group = reserve_group(session, name);
+    if (!group) {
+        session.release_plan(plan);
+        return fail(group.error());
+    }
+    label.group = *group;
+    nexar_shm_descriptor d{};
+    d.kind = NEXAR_CMD_GROUP_CREATE;
+    d.group = parent.membership;
+    d.epoch = parent.epoch;
+    d.args = {plan.scratch[2].region->id, static_cast<uint32_t>(ranks.size()), plan.scratch[2].offset};
+    nexar_shm_payload payload{};
+    payload.group_create = {options.tag,        options.timeout_ns, options.collective_ns,
+                            options.barrier_ns, options.rpc_ns,     0};
+    auto slot = session.submit(d, std::move(plan), label, &payload);
+    if (!slot) finish_opening(label.group, {}, false);
     return slot;
 }
 

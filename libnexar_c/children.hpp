@@ -1,6 +1,8 @@
 // Children of a group: the checked arguments of a split or dup, and its request.
 #pragma once
 
+#include <span>
+
 #include "operation.hpp"
 
 namespace nexar::c {
@@ -22,5 +24,17 @@ struct ChildOf {
 // The child's handle exists at once; the application gets it when the request has completed with NEXAR_OK.
 Result<Slot> start_child(Session& session, const Group& parent, const ChildOf& which,
                          const ChildOptions& options, bool blocking);
+
+// nexar_create_options, checked.
+struct CreateOptions {
+    uint64_t tag = 0, user_data = 0;
+    int64_t timeout_ns = -1;
+    int64_t collective_ns = -1, barrier_ns = -1, rpc_ns = -1;
+};
+nexar_create_options create_defaults();
+Result<CreateOptions> read_create_options(const nexar_create_options* given);
+// The same for a group of listed ranks.
+Result<Slot> start_creation(Session& session, const Group& parent, std::span<const uint32_t> ranks,
+                            const CreateOptions& options, bool blocking);
 
 }  // namespace nexar::c

@@ -61,6 +61,12 @@ nexar_group_options group_defaults() {
 // Requires a name or a secret: with a default name two unrelated jobs would form one group.
 Result<GroupRequest> from_options(const nexar_group_options& o) {
     NEXAR_TRY_VOID(check_flags(o.flags, "nexar_group_options"));
+    if (o.on_failure != NEXAR_ON_FAILURE_ABORT)
+        return fail(
+            Errc::unsupported,
+            "on_failure is " + std::to_string(o.on_failure) +
+                "; allowed: NEXAR_ON_FAILURE_ABORT (0), a group that has lost a rank ends. Groups that go on "
+                "without it are not there yet");
     const bool secret = o.job_secret && *o.job_secret;
     if (!o.name && !secret)
         return fail(

@@ -54,11 +54,23 @@ nexar_status run(nexar_group* handle, const ChildOf& which, nexar_group** child,
     return NEXAR_OK;
 }
 
+Result<Slot> create(PinnedGroup& pinned, const uint32_t* ranks, uint64_t count,
+                    const nexar_create_options* options, bool blocking) {
+    if (!ranks) return fail(Errc::invalid_argument, "ranks is NULL");
+    if (count == 0 || count > pinned.group->size)
+        return fail(Errc::invalid_argument, "count is " + std::to_string(count) + "; allowed: 1 to " +
+                                                std::to_string(pinned.group->size) +
+                                                ", the size of the parent");
+    NEXAR_TRY(const CreateOptions wanted, read_create_options(options));
+    return start_creation(*pinned.session, *pinned.group, {ranks, count}, wanted, blocking);
+}
+
 // A command that answers with so many bytes.
 Result<void> ask(PinnedGroup& pinned, uint8_t kind, const nexar_shm_payload* payload, void* answer,
-                 size_t bytes) {
+                 size_t bytes, uint32_t peer = 0) {
     nexar_shm_descriptor d{};
     d.kind = kind;
+    d.peer = peer;
     d.group = pinned.group->membership;
     d.epoch = pinned.group->epoch;
     NEXAR_TRY(const Outcome outcome, pinned.session->command(d, payload));
@@ -122,6 +134,26 @@ nexar_status nexar_group_info_get(nexar_group* handle, nexar_group_info* info) {
     return NEXAR_OK;
 }
 
+nexar_status nexar_group_member_get(nexar_group* handle, uint32_t rank, nexar_group_member* member) {
+    constexpr const char* op = "group_member";
+    auto pinned = group_of(handle);
+    if (!pinned) return failed(op, pinned.error());
+    if (!member) return failed(op, Errc::invalid_argument, "member is NULL");
+    if (auto good = check_result(member, "nexar_group_member"); !good) return failed(op, good.error());
+    nexar_shm_detail given;
+    if (auto done = ask(*pinned, NEXAR_CMD_GROUP_NODE, nullptr, &given, sizeof given, rank); !done)
+        return failed(op, done.error());
+    nexar_group_member out = NEXAR_GROUP_MEMBER_INIT;
+    out.rank = rank;
+    out.pid = given.pid;
+    out.local_rank = given.lost_ranks[0];
+    out.local_size = given.lost_ranks[1];
+    node_text(given.node, out.node);
+    std::memcpy(out.host, given.host, std::min(sizeof out.host, sizeof given.host));
+    write_result(member, out, member->struct_size);
+    return NEXAR_OK;
+}
+
 nexar_status nexar_group_translate(nexar_group* from_handle, const uint32_t* ranks, uint64_t count,
                                    nexar_group* to_handle, uint32_t* out) {
     constexpr const char* op = "group_translate";
@@ -159,6 +191,35 @@ nexar_status nexar_group_dup(nexar_group* parent, nexar_group** child, const nex
 nexar_status nexar_group_dup_start(nexar_group* parent, const nexar_child_options* options,
                                    nexar_request* request) {
     return begin(parent, {NEXAR_OP_GROUP_DUP}, options, request);
+}
+
+void nexar_create_options_init(nexar_create_options* options, uint64_t size) {
+    init_options(options, size, create_defaults());
+}
+
+nexar_status nexar_group_create(nexar_group* parent, const uint32_t* ranks, uint64_t count,
+                                nexar_group** group, const nexar_create_options* options) {
+    auto pinned = group_of(parent);
+    if (!pinned) return failed(kind_name(NEXAR_CMD_GROUP_CREATE), pinned.error());
+    const ErrorContext context = context_of(*pinned->group, ChildOf{NEXAR_CMD_GROUP_CREATE});
+    if (!group) return failed(context, Errc::invalid_argument, "group is NULL");
+    auto slot = create(*pinned, ranks, count, options, true);
+    if (!slot) return failed(context, slot.error());
+    const Outcome outcome = pinned->session->finish_blocking(*slot);
+    if (outcome.error) return failed(outcome.context(), *outcome.error);
+    *group = outcome.completion.group;
+    return NEXAR_OK;
+}
+nexar_status nexar_group_create_start(nexar_group* parent, const uint32_t* ranks, uint64_t count,
+                                      const nexar_create_options* options, nexar_request* request) {
+    auto pinned = group_of(parent);
+    if (!pinned) return failed(kind_name(NEXAR_CMD_GROUP_CREATE), pinned.error());
+    const ErrorContext context = context_of(*pinned->group, ChildOf{NEXAR_CMD_GROUP_CREATE});
+    if (!request) return failed(context, Errc::invalid_argument, "request is NULL");
+    auto slot = create(*pinned, ranks, count, options, false);
+    if (!slot) return failed(context, slot.error());
+    *request = pinned->session->handle_of(*slot);
+    return NEXAR_OK;
 }
 
 }  // extern "C"

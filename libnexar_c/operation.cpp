@@ -181,12 +181,15 @@ uint64_t dtype_size(nexar_dtype dtype) {
 
 const char* kind_name(uint8_t kind) {
     if (const OpRow* row = find_operation(kind)) return row->name;
-    return kind == NEXAR_CMD_GROUP_OPEN ? "group_open" : "command";
+    return kind == NEXAR_CMD_GROUP_OPEN     ? "group_open"
+           : kind == NEXAR_CMD_GROUP_CREATE ? "group_create"
+                                            : "command";
 }
 
 bool opens_group(uint8_t kind) {
     const OpRow* row = find_operation(kind);
-    return kind == NEXAR_CMD_GROUP_OPEN || (row != nullptr && row->makes_groups);
+    return kind == NEXAR_CMD_GROUP_OPEN || kind == NEXAR_CMD_GROUP_CREATE ||
+           (row != nullptr && row->makes_groups);
 }
 
 ErrorContext Outcome::context() const {

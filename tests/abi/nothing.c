@@ -145,13 +145,16 @@ static void all_null_of_groups(void) {
                                     nexar_group_size(NULL, NULL),
                                     nexar_group_epoch(NULL, NULL),
                                     nexar_group_node(NULL, 0, NULL, 0),
+                                    nexar_group_member_get(NULL, 0, NULL),
                                     nexar_group_abort(NULL, NULL),
                                     nexar_group_info_get(NULL, NULL),
                                     nexar_group_translate(NULL, NULL, 0, NULL, NULL),
                                     nexar_group_split(NULL, 0, 0, NULL, NULL),
                                     nexar_group_split_start(NULL, 0, 0, NULL, NULL),
                                     nexar_group_dup(NULL, NULL, NULL),
-                                    nexar_group_dup_start(NULL, NULL, NULL)};
+                                    nexar_group_dup_start(NULL, NULL, NULL),
+                                    nexar_group_create(NULL, NULL, 0, NULL, NULL),
+                                    nexar_group_create_start(NULL, NULL, 0, NULL, NULL)};
     for (size_t i = 0; i < sizeof refused / sizeof *refused; ++i)
         if (nexar_status_class(refused[i]) != NEXAR_CLASS_CALL)
             wrong = (printf("call %zu with NULL everywhere: %s\n", i, nexar_status_name(refused[i])), 1);
@@ -187,17 +190,21 @@ static void groups(nexar_group* group) {
     char text[NEXAR_NODE_TEXT];
     nexar_group* child = NULL;
     nexar_group_info info = NEXAR_GROUP_INFO_INIT;
+    nexar_group_member member = NEXAR_GROUP_MEMBER_INIT;
     nexar_request r = 0;
     HANDLE(nexar_group_rank(group, &number));
     HANDLE(nexar_group_size(group, &number));
     HANDLE(nexar_group_epoch(group, &number));
     HANDLE(nexar_group_node(group, 0, text, sizeof text));
+    HANDLE(nexar_group_member_get(group, 0, &member));
     HANDLE(nexar_group_info_get(group, &info));
     HANDLE(nexar_group_translate(group, &number, 1, group, &number));
     HANDLE(nexar_group_split(group, 0, 0, &child, NULL));
     HANDLE(nexar_group_split_start(group, NEXAR_COLOUR_UNDEFINED, 0, NULL, &r));
     HANDLE(nexar_group_dup(group, &child, NULL));
     HANDLE(nexar_group_dup_start(group, NULL, &r));
+    HANDLE(nexar_group_create(group, &number, 1, &child, NULL));
+    HANDLE(nexar_group_create_start(group, &number, 1, NULL, &r));
     HANDLE(nexar_group_free(group));
     HANDLE(nexar_group_abort(group, "why"));
     operations(group);
@@ -254,6 +261,7 @@ static void the_rest(void) {
     nexar_alloc_options_init(NULL, 0);
     nexar_group_options_init(NULL, 100);
     nexar_child_options_init(NULL, 100);
+    nexar_create_options_init(NULL, 100);
     nexar_op_options_init(NULL, 4);
     nexar_perror(NULL);
     nexar_perror("nothing");

@@ -13,6 +13,7 @@ from nexar._collectives import ROWS
 MESSAGES = 2  # rows of operations.def below the collectives of ROWS; the later ones of messages have no bit
 OPERATIONS = ((1 << len(ROWS) + MESSAGES - 8) - 1) << 24  # their feature bits: 24 + the number in operations.def - 8
 OPERATIONS |= 3 << 38  # group_split and group_dup
+OPERATIONS |= 1 << 42  # the question about lists of ranks (children.md [Y13])
 OURS = OPERATIONS | 1 << 56  # and that of the types and reductions which came later
 EVERYTHING = (1 << 64) - 1
 AHEAD = {"version_max": 3, "features": EVERYTHING, "bytes": 48 + 200, "tail": 200}

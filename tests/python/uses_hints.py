@@ -29,6 +29,8 @@ def children(group: nexar.Group) -> int:
     twin: nexar.Group = group.dup(timeout=2)
     half = group.split(group.rank % 2, key=-group.rank, collective_timeout=nexar.NO_TIMEOUT)
     begun: nexar.Request = twin.split_start(None)
+    listed: nexar.Group = twin.create([1, 0], tag=3, timeout=2)
+    listed.free()
     begun.wait()
     return 0 if half is None else half.size
 

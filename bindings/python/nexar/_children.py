@@ -32,6 +32,16 @@ class Info(NamedTuple):
     rpc_timeout: float
 
 
+class Member(NamedTuple):
+    """Where a rank of a group is. local_rank and local_size: among the group's ranks on its node, in rank order."""
+    rank: int
+    node: str
+    host: str
+    pid: int
+    local_rank: int
+    local_size: int
+
+
 class Children(Calls):
     """Collectives that make groups; see nexar.Group. Each takes, by name: timeout= (of the call) and match_id=; and
     collective_timeout=, barrier_timeout=, rpc_timeout= of the child's operations: None is the other members' value, or else
@@ -58,6 +68,15 @@ class Children(Calls):
         with self._alone():
             return self.__dup(user_data=user_data, **given)
 
+    def create(self, ranks: Sequence[int], tag: int = 0, **given: Any) -> Group:
+        """A child of these ranks, in the order of the list. Only they call, each with the same list, in any thread; it has
+        no place in this group's order, and takes no match_id. Creates that run at the same time have tags of their own."""
+        return self.__create(ranks, tag, hidden=True, **given)._finish()  # type: ignore[no-any-return]
+
+    def create_start(self, ranks: Sequence[int], tag: int = 0, *, user_data: int = 0, **given: Any) -> Request:
+        """Begins create. The Request's wait() returns the Group."""
+        return self.__create(ranks, tag, user_data=user_data, **given)
+
     def info(self) -> Info:
         """What the group is, as nexar_group_info_get."""
         given = _library.GroupInfo(struct_size=ctypes.sizeof(_library.GroupInfo))
@@ -67,6 +86,13 @@ class Children(Calls):
         return Info(given.name.decode(), tuple(given.id), given.epoch, given.rank, given.size, given.nodes,
                     given.parent_name.decode() if any(parent) else None, parent if any(parent) else None,
                     *(NO_TIMEOUT if ms == NONE_MS else ms / 1000 for ms in times))
+
+    def member(self, rank: int) -> Member:
+        """Where a rank is: its node (64 hex digits), host ("" if not known), process, and its number on that node."""
+        given = _library.GroupMember(struct_size=ctypes.sizeof(_library.GroupMember))
+        _library.check_numbers(lib.nexar_group_member_get, self._handle, rank)
+        check(lib.nexar_group_member_get(self._handle, rank, byref(given)))
+        return Member(given.rank, given.node.decode(), given.host.decode(), given.pid, given.local_rank, given.local_size)
 
     def translate(self, ranks: Sequence[int], to: Group) -> list[int | None]:
         """These ranks of this group, as ranks of another one that comes from the same opened group: parent, child, child of
@@ -85,13 +111,19 @@ class Children(Calls):
     def __dup(self, **given: Any) -> Request:
         return self.__start(lib.nexar_group_dup_start, **given)
 
+    def __create(self, ranks: Sequence[int], tag: int, hidden: bool = False, user_data: int = 0,
+                 **times: float | None) -> Request:
+        given = (c_uint32 * len(ranks))(*(_library.checked(c_uint32, rank, "a rank") for rank in ranks))
+        wanted = options(_library.CreateOptions, lib.nexar_create_options_init, tag=tag, **_milliseconds("", times))
+        return self.__request(lib.nexar_group_create_start, wanted, given, len(ranks), hidden=hidden, user_data=user_data)
+
     def __start(self, function: Any, *arguments: Any, hidden: bool = False, user_data: int = 0, match_id: int = 0,
                 **times: float | None) -> Request:
-        unknown = times.keys() - set(_TIMES)
-        if unknown:
-            raise TypeError(f"unknown options {sorted(unknown)}; there are match_id and {', '.join(_TIMES)}")
         wanted = options(_library.ChildOptions, lib.nexar_child_options_init, match_id=match_id,
-                         **{f"{name}_ms": milliseconds(value) for name, value in times.items()})
+                         **_milliseconds("match_id and ", times))
+        return self.__request(function, wanted, *arguments, hidden=hidden, user_data=user_data)
+
+    def __request(self, function: Any, wanted: Any, *arguments: Any, hidden: bool, user_data: int) -> Request:
         connection = self._connection
 
         def start(mine: int, number: Any) -> int:
@@ -100,6 +132,13 @@ class Children(Calls):
 
         return Request(connection, start, (self, wanted),
                        lambda end: connection.opened(end.group) if end.group else None, user_data, hidden, opens=True)
+
+
+def _milliseconds(others: str, times: dict[str, float | None]) -> dict[str, int]:
+    unknown = times.keys() - set(_TIMES)
+    if unknown:
+        raise TypeError(f"unknown options {sorted(unknown)}; there are {others}{', '.join(_TIMES)}")
+    return {f"{name}_ms": milliseconds(value) for name, value in times.items()}
 
 
 _TIMES = ("timeout", "collective_timeout", "barrier_timeout", "rpc_timeout")

@@ -46,14 +46,26 @@ class AllocOptions(ctypes.Structure):
 
 
 class GroupOptions(ctypes.Structure):
-    _fields_ = [("struct_size", c_uint32), ("size", c_uint32), ("rank", c_uint32), ("flags", c_uint32),
+    _fields_ = [("struct_size", c_uint32), ("size", c_uint32), ("rank", c_uint32), ("on_failure", c_uint32),
                 ("name", c_char_p), ("job_secret", c_char_p), ("timeout_ms", c_int64),
                 ("collective_timeout_ms", c_int64), ("barrier_timeout_ms", c_int64), ("rpc_timeout_ms", c_int64),
-                ("user_data", c_uint64)]
+                ("user_data", c_uint64), ("flags", c_uint64)]
 
 
 class ChildOptions(ctypes.Structure):
     _fields_ = [("struct_size", c_uint32), ("reserved", c_uint32), ("timeout_ms", c_int64), ("match_id", c_uint64),
+                ("collective_timeout_ms", c_int64), ("barrier_timeout_ms", c_int64), ("rpc_timeout_ms", c_int64),
+                ("user_data", c_uint64)]
+
+
+class GroupMember(ctypes.Structure):
+    _fields_ = [("struct_size", c_uint32), ("rank", c_uint32), ("pid", c_uint32), ("local_rank", c_uint32),
+                ("local_size", c_uint32), ("reserved", c_uint32), ("node", ctypes.c_char * 65),
+                ("host", ctypes.c_char * 256), ("reserved_text", ctypes.c_char * 7)]
+
+
+class CreateOptions(ctypes.Structure):
+    _fields_ = [("struct_size", c_uint32), ("reserved", c_uint32), ("tag", c_uint64), ("timeout_ms", c_int64),
                 ("collective_timeout_ms", c_int64), ("barrier_timeout_ms", c_int64), ("rpc_timeout_ms", c_int64),
                 ("user_data", c_uint64)]
 
@@ -150,7 +162,9 @@ _signatures: dict[str, list[Any]] = {
     "group_open_start": [_session, POINTER(GroupOptions), _started],
     "group_split_start": [_group, c_uint32, c_int64, POINTER(ChildOptions), _started],
     "group_dup_start": [_group, POINTER(ChildOptions), _started],
+    "group_create_start": [_group, POINTER(c_uint32), c_uint64, POINTER(CreateOptions), _started],
     "group_info_get": [_group, POINTER(GroupInfo)],
+    "group_member_get": [_group, _rank, POINTER(GroupMember)],
     "group_translate": [_group, POINTER(c_uint32), c_uint64, _group, POINTER(c_uint32)],
     "group_free": [_group],
     "group_abort": [_group, c_char_p],
@@ -198,7 +212,7 @@ def _load() -> ctypes.CDLL:
         getattr(loaded, "nexar_" + function).argtypes = arguments
         getattr(loaded, "nexar_" + function).restype = c_int32
     for name, struct in {"session": SessionOptions, "alloc": AllocOptions, "group": GroupOptions, "child": ChildOptions,
-                         "op": OpOptions}.items():
+                         "create": CreateOptions, "op": OpOptions}.items():
         init = getattr(loaded, f"nexar_{name}_options_init")
         init.argtypes, init.restype = [POINTER(struct), c_uint64], None
     loaded.nexar_status_name.argtypes, loaded.nexar_status_name.restype = [c_int32], c_char_p
