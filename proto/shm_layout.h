@@ -73,7 +73,10 @@ enum {
     NEXAR_SHM_FLAG_STAGED_IN = 2,  /* `in` is a row of windows [S12], not the whole input; collectives only */
     NEXAR_SHM_FLAG_STAGED_OUT = 4, /* the same for `out` */
     NEXAR_SHM_FLAG_DETERMINISTIC = 8, /* these two: collectives only, and as nexar_op_options.flags */
-    NEXAR_SHM_FLAG_F32_PARTIALS = 16
+    NEXAR_SHM_FLAG_F32_PARTIALS = 16,
+    /* The slot's next descriptor will be the same: the daemon may keep what it made of this one [S22].
+     * Of collectives that make no groups, send and recv. */
+    NEXAR_SHM_FLAG_PERSISTENT = 32
 };
 #define NEXAR_SHM_ANY_RANK UINT32_MAX
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/check.hpp"
+#include "engine/known_operation.hpp"
 
 namespace nexar::engine {
 namespace {
@@ -60,6 +61,16 @@ collectives::Plan Execution::plan_of(const OpDescriptor& d) const {
                     : collectives::plan(shape, facts_.layout, facts_.table);
 }
 
+// A plan is a function of what does not change between the starts of a persistent operation [S23].
+collectives::Plan Execution::known_plan(const OpDescriptor& descriptor,
+                                        const std::vector<Post>& posts) const {
+    const auto post = std::ranges::find_if(posts, [](const Post& one) { return bool(one.known); });
+    if (post == posts.end()) return plan_of(descriptor);
+    std::optional<collectives::Plan>& known = staging_ ? post->known->staged_plan : post->known->plan;
+    if (!known) known = plan_of(descriptor);
+    return *known;
+}
+
 std::string Execution::plan_text(const OpDescriptor& descriptor) const {
     return plan_of(descriptor).text();
 }
@@ -73,7 +84,7 @@ Result<void> Execution::start(const OpDescriptor& descriptor, const CountsRef& c
     two_level_.descriptor = descriptor;
     two_level_.counts = counts;
     two_level_.layout = &facts_.layout;
-    two_level_.plan = plan_of(descriptor);
+    two_level_.plan = known_plan(descriptor, posts);
     op_.origin = origin;
     op_.origin.priority = priority_of(posts, own_priority(descriptor, two_level_.plan));
     two_level_.self = facts_.self;

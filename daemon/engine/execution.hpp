@@ -69,6 +69,7 @@ class Execution {
     OpScratch::Shape scratch_shape() const;
     Side side(const Post& post, bool out, const OpDescriptor& descriptor) const;
     collectives::Plan plan_of(const OpDescriptor& descriptor) const;
+    collectives::Plan known_plan(const OpDescriptor& descriptor, const std::vector<Post>& posts) const;
 
     Context& context_;
     const GroupFacts& facts_;

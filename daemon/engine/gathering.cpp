@@ -63,6 +63,7 @@ void Gathering::unpin() {
         post.in = post.out = {};
         post.own_counts.reset();
         post.child.reset();  // with the place among its tenant's groups [Y4]
+        post.known.reset();
     }
 }
 
@@ -82,6 +83,7 @@ std::optional<Error> Gathering::post(size_t local, const OpRequest& request, Tim
     mine.own_counts = request.own_counts;
     mine.child = request.child;
     mine.priority = request.priority;
+    mine.known = request.known;
     if (first_posted_ == never) first_posted_ = now;
     take_deadline(mine, request, now);
     if (descriptor_) {

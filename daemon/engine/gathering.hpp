@@ -24,6 +24,7 @@ struct Post {
     OwnCountsRef own_counts;                    // null: the operation has none
     std::shared_ptr<const ChildRequest> child;  // null: it makes no groups
     std::optional<Priority> priority;           // null: the operation's own
+    std::shared_ptr<KnownOperation> known;      // null: it is submitted once
     Time deadline = never;
 };
 

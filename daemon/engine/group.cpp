@@ -4,6 +4,7 @@
 #include <set>
 
 #include "core/check.hpp"
+#include "engine/known_operation.hpp"
 #include "membership/failure_texts.hpp"
 #include "wire/codec.hpp"
 
@@ -48,7 +49,10 @@ LocalRank* Group::find_local(SessionId session, uint32_t rank) {
 
 Result<void> Group::submit(LocalRank& local, const OpRequest& request) {
     if (local.left) return fail(Errc::closed, "this rank has left the group " + facts.name);
-    NEXAR_TRY_VOID(check_request(facts, local.rank, request));
+    if (!request.known || !request.known->checked) {
+        NEXAR_TRY_VOID(check_request(facts, local.rank, request));
+        if (request.known) request.known->checked = true;
+    }
     if (failed_) return fail(*failed_);  // [F16]
     const OpRow& row = row_of(request.descriptor.kind);
     if (!row.collective) return submit_message(local, request);

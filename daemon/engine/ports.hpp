@@ -82,6 +82,8 @@ struct ChildRequest {
     ChargeRef charge{};  // for the child; the engine's to make
 };
 
+struct KnownOperation;  // known_operation.hpp
+
 // One operation of one rank, validated: sizes, alignment, enums. Whether the group exists and the peer or
 // root is in it, the engine checks.
 struct OpRequest {
@@ -105,7 +107,8 @@ struct OpRequest {
     uint32_t peer = any_rank;
     uint64_t tag = 0;  // or the number of a message that was set apart
     bool any_tag = false;
-    PiecesRef pieces;  // instead of `in` or `out`; null: there are none
+    PiecesRef pieces;                         // instead of `in` or `out`; null: there are none
+    std::shared_ptr<KnownOperation> known{};  // null: it is submitted once
 };
 
 constexpr uint64_t no_sequence = UINT64_MAX;

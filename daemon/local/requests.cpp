@@ -23,6 +23,7 @@ enum Use : uint32_t {
     use_any_tag = 256,
     use_scalar = 512,
     use_args = 1024,
+    use_persistent = 2048,
 };
 uint32_t uses_of(const OpRow& row) {
     uint32_t uses = use_group;
@@ -31,8 +32,9 @@ uint32_t uses_of(const OpRow& row) {
     if (row.reduces) uses |= use_op;
     if (row.rooted) uses |= use_peer;
     if (has_counts(row) || has_own_counts(row)) uses |= use_args;
+    if (row.collective && !row.makes_groups) uses |= use_persistent;
     if (row.collective) return uses | use_match | (row.has_elements && !has_own_counts(row) ? use_stage : 0);
-    if (has_pieces(row)) uses |= use_args;
+    if (has_pieces(row)) uses |= use_args | use_persistent;
     return uses | use_tag | (row.of_apart ? 0 : use_peer) | (row.any_source ? use_any_tag : 0);
 }
 uint32_t uses_of(uint8_t kind) {
@@ -89,7 +91,8 @@ Result<void> check_unused(const nexar_shm_descriptor& d, uint32_t uses) {
 Result<void> check_flags(const nexar_shm_descriptor& d, uint32_t uses) {
     constexpr uint32_t staged = NEXAR_SHM_FLAG_STAGED_IN | NEXAR_SHM_FLAG_STAGED_OUT;
     constexpr uint32_t partials = NEXAR_SHM_FLAG_DETERMINISTIC | NEXAR_SHM_FLAG_F32_PARTIALS;
-    const uint32_t unknown = d.flags & ~uint32_t{staged | partials | NEXAR_SHM_FLAG_ANY_TAG};
+    constexpr uint32_t others = NEXAR_SHM_FLAG_ANY_TAG | NEXAR_SHM_FLAG_PERSISTENT;
+    const uint32_t unknown = d.flags & ~uint32_t{staged | partials | others};
     if (unknown != 0)
         return fail(Errc::invalid_argument, "flags has the unknown bits " + std::to_string(unknown));
     if ((d.flags & NEXAR_SHM_FLAG_ANY_TAG) != 0 && (uses & use_any_tag) == 0)
@@ -98,6 +101,8 @@ Result<void> check_flags(const nexar_shm_descriptor& d, uint32_t uses) {
     if ((d.flags & partials) != 0 && !is_collective(d.kind))
         return fail(Errc::invalid_argument,
                     std::string("flags has bits for partial results; ") + kind_name(d.kind) + " has none");
+    if ((d.flags & NEXAR_SHM_FLAG_PERSISTENT) != 0 && (uses & use_persistent) == 0)
+        return fail(Errc::invalid_argument, std::string(kind_name(d.kind)) + " cannot be persistent");
     if (((d.flags & staged) != 0 || d.stage_windows != 0) && (uses & use_stage) == 0)
         return fail(Errc::invalid_argument, std::string(kind_name(d.kind)) + " cannot be staged");
     return {};

@@ -45,7 +45,8 @@ SessionCore::SessionCore(const SessionIdentity& identity, shm::ControlView contr
       completion_(control),
       ledger_(control.slots()),
       kinds_(control.slots()),
-      opening_(control.slots()) {}
+      opening_(control.slots()),
+      prepared_(control.slots()) {}
 
 size_t SessionCore::drain(Time now, size_t entries_max) {
     size_t taken = 0;
@@ -159,6 +160,8 @@ Result<const engine::GroupInfo*> SessionCore::group_named(uint32_t name) const {
 }
 
 Result<void> SessionCore::submit_op(Time now, Ticket ticket, const nexar_shm_descriptor& asked) {
+    if (Prepared* known = find_prepared(ticket.slot, asked))
+        return submit_request(now, ticket, known->request, known->segments);
     NEXAR_TRY(const auto* group, group_named(asked.group));
     if (asked.epoch != group->epoch.value)
         return fail(Errc::group_changed, "the handle is of epoch " + std::to_string(asked.epoch) +
@@ -184,7 +187,6 @@ Result<void> SessionCore::submit_op(Time now, Ticket ticket, const nexar_shm_des
     NEXAR_TRY(request.in, name_memory(asked.in, lengths.in, align, "input"));
     NEXAR_TRY(request.out, name_memory(asked.out, lengths.out, align, "output"));
     request.session = identity_.id;
-    request.ticket = ticket.value();
     request.group = group->id;
     request.rank = group->rank.value;
     request.timeout = Duration(asked.timeout_ns);
@@ -195,8 +197,16 @@ Result<void> SessionCore::submit_op(Time now, Ticket ticket, const nexar_shm_des
     request.scalar = asked.scalar;
     request.any_tag = (asked.flags & NEXAR_SHM_FLAG_ANY_TAG) != 0;
     if (row.makes_groups) return submit_child(now, ticket, std::move(request));
+    const uint32_t segments = staged ? staged_segments(descriptor, *group) : 0;
+    Prepared* kept = keep_prepared(ticket.slot, asked, request, segments);
+    return submit_request(now, ticket, kept ? kept->request : request, segments);
+}
+
+Result<void> SessionCore::submit_request(Time now, Ticket ticket, engine::OpRequest& request,
+                                         uint32_t segments) {
+    request.ticket = ticket.value();
     // Before submit(), which may complete the operation.
-    if (staged) staged_[ticket.slot].segments = staged_segments(descriptor, *group);
+    if (segments != 0) staged_[ticket.slot].segments = segments;
     return service_->submit(now, request);
 }
 
@@ -205,6 +215,7 @@ Result<void> SessionCore::submit_op(Time now, Ticket ticket, const nexar_shm_des
 Result<void> SessionCore::submit_child(Time now, Ticket ticket, engine::OpRequest request) {
     const auto asked = shm::copy_once(control_.payload(ticket.slot).group_child);  // [S3]
     NEXAR_TRY(auto child, child_request_from(asked, request.descriptor.kind));
+    request.ticket = ticket.value();
     const bool wants = child.colour != engine::no_colour;
     const bool has_room = groups_.size() + groups_opening_ < limits_.groups_max;
     if (wants && !has_room) child.refusal = engine::ChildRefusal::session, child.limit = limits_.groups_max;
@@ -321,6 +332,7 @@ Result<void> SessionCore::free_group(Time now, Ticket ticket, const nexar_shm_de
     const GroupId id = group->id;
     const uint32_t rank = group->rank.value, epoch = group->epoch.value;
     groups_.erase(asked.group);  // also when the engine has removed the group before
+    forget_group(asked.group);
     NEXAR_TRY_VOID(service_->free_group(now, identity_.id, id, rank));
     end(ticket, result_of_epoch(epoch));
     return {};
@@ -333,6 +345,7 @@ Result<void> SessionCore::abort_group(Time now, Ticket ticket, const nexar_shm_d
     const GroupId id = group->id;
     const uint32_t rank = group->rank.value, epoch = group->epoch.value;
     groups_.erase(asked.group);
+    forget_group(asked.group);
     NEXAR_TRY_VOID(service_->abort_group(now, identity_.id, id, rank, reason));
     end(ticket, result_of_epoch(epoch));
     return {};
@@ -343,6 +356,7 @@ Result<void> SessionCore::free_region(Ticket ticket, const nexar_shm_descriptor&
     if (found == regions_.end())
         return fail(Errc::not_found, "region " + std::to_string(asked.in.region) + " is not one");
     region_bytes_ -= found->second->memory.bytes;
+    forget_region(found->second);
     regions_.erase(found);  // [S10] operations in flight pin it
     end(ticket, result_of_epoch(0));
     return {};

@@ -99,6 +99,7 @@ class SessionCore {
             if (predicate(*region)) return true;
         return false;
     }
+    size_t prepared() const;  // walks all slots
     size_t in_flight() const { return ledger_.count(); }
     size_t groups() const { return groups_.size(); }
     size_t regions() const { return regions_.size(); }
@@ -124,6 +125,13 @@ class SessionCore {
         uint32_t segments = 1, filled = 0, taken = 0, done = 0;
     };
 
+    // What a persistent operation's descriptor was made into, when it was submitted last [S22].
+    struct Prepared {
+        nexar_shm_descriptor asked;
+        engine::OpRequest request;
+        uint32_t segments = 0;  // of a staged one; else 0
+    };
+
     struct ComingRegion {
         Ticket ticket;
         uint64_t bytes;
@@ -135,6 +143,12 @@ class SessionCore {
     void on_submit(Time now, Ticket ticket);
     Result<void> dispatch(Time now, Ticket ticket, const nexar_shm_descriptor& asked);
     Result<void> submit_op(Time now, Ticket ticket, const nexar_shm_descriptor& asked);
+    Result<void> submit_request(Time now, Ticket ticket, engine::OpRequest& request, uint32_t segments);
+    Prepared* keep_prepared(uint32_t slot, const nexar_shm_descriptor& asked,
+                            const engine::OpRequest& request, uint32_t segments);
+    Prepared* find_prepared(uint32_t slot, const nexar_shm_descriptor& asked);
+    void forget_region(const RegionPin& region);
+    void forget_group(uint32_t group);
     Result<void> submit_child(Time now, Ticket ticket, engine::OpRequest request);
     void expect_group(uint32_t slot, bool expected);
     void name_group(const engine::GroupInfo& info, nexar_shm_result& result);
@@ -185,6 +199,7 @@ class SessionCore {
     std::vector<uint8_t> kinds_;  // by slot: the request's kind, valid while it is in flight
     std::vector<bool> opening_;   // by slot: its request may end with a new group, for which there is room
     std::unordered_map<uint32_t, Staged> staged_;      // by slot: operations in flight that are staged
+    std::vector<std::unique_ptr<Prepared>> prepared_;  // by slot; null: nothing was kept
     std::unordered_map<uint32_t, RegionPin> regions_;  // by the client's number; registered now
     std::unordered_map<uint32_t, ComingRegion> coming_regions_;  // begun
     UsedNumbers region_numbers_;  // a number is used once, also when it was refused
