@@ -711,8 +711,8 @@ NEXAR_API nexar_status nexar_group_node(nexar_group* group, uint32_t rank, char*
 
 /* ==== Operations: common options ====
  * Each operation has two functions: nexar_x(..., options) blocks until it has ended and returns its status,
- * nexar_x_start(..., options, &request) returns at once; nexar_sendrecv and nexar_mprobe only block. options may be
- * NULL. */
+ * nexar_x_start(..., options, &request) returns at once; nexar_sendrecv, nexar_sendrecv_replace and nexar_mprobe only
+ * block. Collectives, send and recv have a third one, nexar_x_init: see Persistent operations. options may be NULL. */
 
 /* Which of your operations is next where several wait for the daemon's workers, its memory or the network: the lowest
  * number, but now and then one of the others, so that none waits for ever. It takes nothing from other users, with whom
@@ -1017,6 +1017,15 @@ NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_sendrecv(nexar_group* group, const
                                                        uint32_t from, uint64_t receive_tag,
                                                        nexar_completion* completion, const nexar_op_options* options);
 
+/* As nexar_sendrecv with one memory, whose data is sent, and then replaced by the message that is received. Of both
+ * messages count elements of dtype, or less of the one that is received. The data is copied first, so it needs as much
+ * memory of this process again. After a failure the content of data is unspecified. */
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_sendrecv_replace(nexar_group* group, void* data, uint64_t count,
+                                                               nexar_dtype dtype, uint32_t to, uint64_t send_tag,
+                                                               uint32_t from, uint64_t receive_tag,
+                                                               nexar_completion* completion,
+                                                               const nexar_op_options* options);
+
 /* A message whose memory is in pieces, one after the other, each of data and count elements. A message is the same in
  * whatever pieces it is sent and received; a shorter one than the pieces of a receive fills the first of them. The
  * array is read before the call returns. Each piece is in ordinary memory or in memory of nexar_alloc or
@@ -1091,9 +1100,9 @@ NEXAR_API nexar_status nexar_request_test(nexar_request request, nexar_completio
 /* Waits for the end. INTERRUPTED: a signal arrived, the request is still pending. */
 NEXAR_API nexar_status nexar_request_wait(nexar_request request, int64_t timeout_ms, nexar_completion* completion);
 
-/* Finds one of count requests (at most 4096, of one session; those that are 0 are skipped) that has ended, or waits
- * until one has: NEXAR_OK, its index and its completion, which has the operation's status. NEXAR_PENDING: none has
- * ended, and nothing is written. INVALID_ARGUMENT: count is 0, or all requests are 0. */
+/* Finds one of count requests (at most 4096, of one session; those that are 0 or inactive are skipped) that has ended,
+ * or waits until one has: NEXAR_OK, its index and its completion, which has the operation's status. NEXAR_PENDING: none has
+ * ended, and nothing is written. INVALID_ARGUMENT: count is 0, or all requests are 0 or inactive. */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_request_test_any(const nexar_request* requests, uint64_t count,
                                                                uint64_t* index, nexar_completion* completion);
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_request_wait_any(const nexar_request* requests, uint64_t count,
@@ -1126,6 +1135,125 @@ NEXAR_API nexar_status nexar_request_cancel(nexar_request request);
 
 /* Frees the request's slot. BAD_STATE: still pending (cancel and wait first). BAD_HANDLE: freed before. */
 NEXAR_API nexar_status nexar_request_free(nexar_request request);
+
+/* ==== Persistent operations: prepared once, started often ====
+ * nexar_x_init takes what nexar_x_start takes, checks it, and returns a request that is *inactive*: nothing was started,
+ * and it has no place in the group's order. nexar_request_start starts it, with what the memory holds then: no argument
+ * is checked again, nothing is planned, and no memory is asked for. From then on it is *active*, like a request of
+ * _start, for nexar_request_test, _wait, _wait_any, ..., _cancel and nexar_session_poll, until one of them has returned
+ * its end. Then it is inactive again, with the same handle, and may be started again, until nexar_request_free.
+ *   - Inactive: test and wait return at once, with the status and completion of the last start (before the first one
+ *     NEXAR_OK); so does wait_all. test_any, wait_any, test_some, wait_some and nexar_session_poll skip it, as a request
+ *     that is 0. Cancel has no effect (NEXAR_OK). Free frees it.
+ *   - Active: start is BAD_STATE, also when it has ended and no call has returned that; free is BAD_STATE while it is
+ *     pending. If one thread waits for it and another one starts it again, the first may wait for that start, too.
+ *   - A start is a call like _start: collectives are matched by the order of starts on all ranks, and a persistent
+ *     operation matches any other of the same arguments. timeout_ms counts from each start; match_id, user_data and
+ *     scalar are those given to init, and are read there, as counts are. sequence is new in each start.
+ *   - Memory: from init to free the request uses its memory: nexar_free and nexar_unregister are BAD_STATE. Its content is
+ *     yours while the request is inactive. What is copied (ordinary memory) has its scratch memory for as long, which
+ *     counts towards scratch_limit; each start copies the input.
+ *   - The request holds one of the session's slots from init to free. It is of one handle of its group: when that is
+ *     freed, start is CLOSED. Of a group that has failed, or that has another epoch by now, each start ends with the
+ *     error, as those of _start do.
+ * Init is local: it does not wait for other ranks. Errors: those of _start that concern arguments, memory and slots. */
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_all_reduce_init(nexar_group* group, const void* in, void* out,
+                                                              uint64_t count, nexar_dtype dtype, nexar_reduce_op op,
+                                                              const nexar_op_options* options,
+                                                              nexar_request* request);
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_reduce_init(nexar_group* group, const void* in, void* out,
+                                                          uint64_t count, nexar_dtype dtype, nexar_reduce_op op,
+                                                          uint32_t root, const nexar_op_options* options,
+                                                          nexar_request* request);
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_broadcast_init(nexar_group* group, void* data, uint64_t count,
+                                                             nexar_dtype dtype, uint32_t root,
+                                                             const nexar_op_options* options, nexar_request* request);
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_all_gather_init(nexar_group* group, const void* in, void* out,
+                                                              uint64_t count, nexar_dtype dtype,
+                                                              const nexar_op_options* options,
+                                                              nexar_request* request);
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_all_gatherv_init(nexar_group* group, const void* in, void* out,
+                                                               const uint64_t* counts, nexar_dtype dtype,
+                                                               const nexar_op_options* options,
+                                                               nexar_request* request);
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_reduce_scatter_init(nexar_group* group, const void* in, void* out,
+                                                                  uint64_t count, nexar_dtype dtype,
+                                                                  nexar_reduce_op op, const nexar_op_options* options,
+                                                                  nexar_request* request);
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_reduce_scatterv_init(nexar_group* group, const void* in, void* out,
+                                                                   const uint64_t* counts, nexar_dtype dtype,
+                                                                   nexar_reduce_op op,
+                                                                   const nexar_op_options* options,
+                                                                   nexar_request* request);
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_all_to_all_init(nexar_group* group, const void* in, void* out,
+                                                              uint64_t count, nexar_dtype dtype,
+                                                              const nexar_op_options* options,
+                                                              nexar_request* request);
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_all_to_allv_init(nexar_group* group, const void* in,
+                                                               const uint64_t* send_counts, void* out,
+                                                               const uint64_t* receive_counts, nexar_dtype dtype,
+                                                               const nexar_op_options* options,
+                                                               nexar_request* request);
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_gather_init(nexar_group* group, const void* in, void* out,
+                                                          uint64_t count, nexar_dtype dtype, uint32_t root,
+                                                          const nexar_op_options* options, nexar_request* request);
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_gatherv_init(nexar_group* group, const void* in, void* out,
+                                                           const uint64_t* counts, nexar_dtype dtype, uint32_t root,
+                                                           const nexar_op_options* options, nexar_request* request);
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_scatter_init(nexar_group* group, const void* in, void* out,
+                                                           uint64_t count, nexar_dtype dtype, uint32_t root,
+                                                           const nexar_op_options* options, nexar_request* request);
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_scatterv_init(nexar_group* group, const void* in, void* out,
+                                                            const uint64_t* counts, nexar_dtype dtype, uint32_t root,
+                                                            const nexar_op_options* options, nexar_request* request);
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_scan_init(nexar_group* group, const void* in, void* out, uint64_t count,
+                                                        nexar_dtype dtype, nexar_reduce_op op,
+                                                        const nexar_op_options* options, nexar_request* request);
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_exclusive_scan_init(nexar_group* group, const void* in, void* out,
+                                                                  uint64_t count, nexar_dtype dtype,
+                                                                  nexar_reduce_op op, const nexar_op_options* options,
+                                                                  nexar_request* request);
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_barrier_init(nexar_group* group, const nexar_op_options* options,
+                                                           nexar_request* request);
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_send_init(nexar_group* group, const void* data, uint64_t count,
+                                                        nexar_dtype dtype, uint32_t to, uint64_t tag,
+                                                        const nexar_op_options* options, nexar_request* request);
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_recv_init(nexar_group* group, void* data, uint64_t count,
+                                                        nexar_dtype dtype, uint32_t from, uint64_t tag,
+                                                        const nexar_op_options* options, nexar_request* request);
+
+/* Starts an inactive persistent request.
+ *   BAD_STATE          it is active; or another thread is inside a collective of its group
+ *   INVALID_ARGUMENT   it is not persistent
+ *   CLOSED             its group was freed
+ *   BAD_HANDLE, DAEMON_LOST, DAEMON_UNRESPONSIVE */
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_request_start(nexar_request request);
+
+/* Starts all of count requests (at most 4096, of one session; those that are 0 are skipped), in the array's order, as
+ * one submission: the daemon is woken once at most. Either all are started, or none is, and the error's text names the
+ * first one that cannot be: errors as above. Where the session has ended (DAEMON_LOST, ...), they are active, and each
+ * wait for them returns that error. */
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_request_start_all(const nexar_request* requests, uint64_t count);
+
+/* ==== Op groups: many operations, one submission ====
+ * Between nexar_ops_begin and nexar_ops_end what this thread starts in the session (_start functions of operations,
+ * _split_start, _dup_start, nexar_request_start) is prepared and kept. nexar_ops_end submits all of it, in the order of
+ * the calls, and wakes the daemon once at most; then nexar_request_wait_all waits for all. Other threads are not
+ * concerned, except that their collectives on the same groups are BAD_STATE until the end, since the order would differ.
+ *   - Each _start returns its own error at once, and then has no effect; what was started before stays in the op group.
+ *     nexar_ops_drop gives all of it up. What the daemon refuses is the status of that request, and of no other.
+ *   - Until the end these requests are pending, and nothing can end them: waits (but with a timeout of 0) and cancel are
+ *     BAD_STATE. So are all blocking operations of this thread.
+ *   - Deadlines count from the end. Ordinary input memory is copied by _start; do not change any before the end.
+ *   - Op groups may be nested: the outermost nexar_ops_end submits.
+ * A thread that ends before nexar_ops_end has started nothing, and its requests stay pending until the session's end. */
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_ops_begin(nexar_session* session);
+/* DAEMON_LOST, DAEMON_UNRESPONSIVE: also each wait for one of the requests returns that.
+ *   BAD_STATE   this thread has not begun one */
+NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_ops_end(nexar_session* session);
+/* Ends the outermost op group of this thread, and submits nothing: its requests are freed, persistent ones inactive.
+ *   BAD_STATE   as nexar_ops_end */
+NEXAR_API nexar_status nexar_ops_drop(nexar_session* session);
 
 #ifdef __cplusplus
 }

@@ -1,51 +1,110 @@
 // See calls.hpp.
 #include "calls.hpp"
 
+#include "batch.hpp"
 #include "structs.hpp"
-#include "turn.hpp"
 
 namespace nexar::c {
 
-ErrorContext context_of(const Group& group, const Operation& operation) {
-    ErrorContext out(kind_name(operation.kind));
+ErrorContext context_of(const Group& group, uint8_t kind) {
+    ErrorContext out(kind_name(kind));
     out.group = group.name.get();
     out.epoch = group.epoch;
     return out;
 }
 
+nexar_status begin(nexar_group* handle, Call&& call, nexar_request* request) {
+    auto pinned = group_of(handle);
+    if (!pinned) return failed(kind_name(call.kind), pinned.error());
+    Session& session = *pinned->session;
+    const Group& group = *pinned->group;
+    const ErrorContext context = context_of(group, call.kind);
+    if (!request) return failed(context, Errc::invalid_argument, "request is NULL");
+    if (auto good = call.read(); !good) return failed(context, good.error());
+    Turn turn = turn_of(session, *pinned->group, call.kind);
+    if (auto mine = turn.check(); !mine) return failed(context, mine.error());
+    auto taken = call.prepare(session, group, Use::started);
+    if (!taken) return failed(context, taken.error());
+    const nexar_request started = session.handle_of(taken->slot);
+    if (auto done = hand_over(*pinned, turn, *taken); !done) return failed(context, done.error());
+    *request = started;
+    return NEXAR_OK;
+}
+
+// It has no place in the group's order, so it takes no turn.
+nexar_status init(nexar_group* handle, Call&& call, nexar_request* request) {
+    auto pinned = group_of(handle);
+    if (!pinned) return failed(kind_name(call.kind), pinned.error());
+    const ErrorContext context = context_of(*pinned->group, call.kind);
+    if (!request) return failed(context, Errc::invalid_argument, "request is NULL");
+    if (auto good = call.read(); !good) return failed(context, good.error());
+    auto taken = call.prepare(*pinned->session, *pinned->group, Use::persistent);
+    if (!taken) return failed(context, taken.error());
+    pinned->session->make_persistent(*taken);
+    *request = pinned->session->handle_of(taken->slot);
+    return NEXAR_OK;
+}
+
+nexar_status run(nexar_group* handle, Call&& call, Outcome& outcome) {
+    auto pinned = group_of(handle);
+    if (!pinned) return failed(kind_name(call.kind), pinned.error());
+    Session& session = *pinned->session;
+    const ErrorContext context = context_of(*pinned->group, call.kind);
+    if (auto good = call.read(); !good) return failed(context, good.error());
+    if (auto may = may_block(session); !may) return failed(context, may.error());
+    const Turn turn(*pinned->group, call.kind);
+    if (auto mine = turn.check(); !mine) return failed(context, mine.error());
+    auto taken = call.prepare(session, *pinned->group, Use::blocking);
+    if (!taken) return failed(context, taken.error());
+    if (auto submitted = session.submit_taken(*taken); !submitted) return failed(context, submitted.error());
+    outcome = session.finish_blocking(taken->slot);
+    session.free_idle_scratch();
+    return outcome.error ? failed(outcome.context(), *outcome.error) : NEXAR_OK;
+}
+
+namespace {
+
+class OperationCall final : public Call {
+  public:
+    OperationCall(const Operation& operation, const nexar_op_options* options,
+                  const nexar_completion* completion = nullptr)
+        : Call(operation.kind), operation_(operation), given_(options), completion_(completion) {}
+    Result<void> read() override {
+        NEXAR_TRY_VOID(check_result(completion_, "nexar_completion"));
+        NEXAR_TRY(options_, read_op_options(operation_, given_));
+        return {};
+    }
+    Result<Taken> prepare(Session& session, const Group& group, Use use) const override {
+        return c::prepare(session, group, operation_, use, options_);
+    }
+
+  private:
+    const Operation& operation_;
+    const nexar_op_options* given_;
+    const nexar_completion* completion_;
+    OpOptions options_;
+};
+
+}  // namespace
+
 nexar_status begin(nexar_group* handle, const Operation& operation, const nexar_op_options* options,
                    nexar_request* request) {
-    auto pinned = group_of(handle);
-    if (!pinned) return failed(kind_name(operation.kind), pinned.error());
-    const ErrorContext context = context_of(*pinned->group, operation);
-    if (!request) return failed(context, Errc::invalid_argument, "request is NULL");
-    auto wanted = read_op_options(operation, options);
-    if (!wanted) return failed(context, wanted.error());
-    const Turn turn(*pinned->group, operation.kind);
-    if (auto mine = turn.check(); !mine) return failed(context, mine.error());
-    auto slot = start(*pinned->session, *pinned->group, operation, false, *wanted);
-    if (!slot) return failed(context, slot.error());
-    *request = pinned->session->handle_of(*slot);
-    return NEXAR_OK;
+    return begin(handle, OperationCall(operation, options), request);
+}
+
+nexar_status init(nexar_group* handle, const Operation& operation, const nexar_op_options* options,
+                  nexar_request* request) {
+    return init(handle, OperationCall(operation, options), request);
 }
 
 nexar_status run(nexar_group* handle, const Operation& operation, const nexar_op_options* options,
                  nexar_completion* completion, nexar_message* message) {
-    auto pinned = group_of(handle);
-    if (!pinned) return failed(kind_name(operation.kind), pinned.error());
-    const ErrorContext context = context_of(*pinned->group, operation);
-    if (auto good = check_result(completion, "nexar_completion"); !good) return failed(context, good.error());
-    auto wanted = read_op_options(operation, options);
-    if (!wanted) return failed(context, wanted.error());
-    const Turn turn(*pinned->group, operation.kind);
-    if (auto mine = turn.check(); !mine) return failed(context, mine.error());
-    auto slot = start(*pinned->session, *pinned->group, operation, true, *wanted);
-    if (!slot) return failed(context, slot.error());
-    const Outcome outcome = pinned->session->finish_blocking(*slot);
-    pinned->session->free_idle_scratch();
-    if (completion) write_result(completion, outcome.completion, completion->struct_size);
-    if (message && !outcome.error) *message = outcome.result.message;
-    return outcome.error ? failed(outcome.context(), *outcome.error) : NEXAR_OK;
+    Outcome outcome;
+    const nexar_status status = run(handle, OperationCall(operation, options, completion), outcome);
+    const bool ended = outcome.completion.status != NEXAR_PENDING;
+    if (completion && ended) write_result(completion, outcome.completion, completion->struct_size);
+    if (message && status == NEXAR_OK) *message = outcome.result.message;
+    return status;
 }
 
 }  // namespace nexar::c

@@ -6,11 +6,32 @@
 
 namespace nexar::c {
 
-ErrorContext context_of(const Group& group, const Operation& operation);
+ErrorContext context_of(const Group& group, uint8_t kind);
 
-// nexar_x_start and nexar_x.
+// What an exported function does on a group: an operation, or the making of children.
+class Call {
+  public:
+    explicit Call(uint8_t kind) : kind(kind) {}
+    const uint8_t kind;
+    // Its options and out parameters, before anything else happens.
+    virtual Result<void> read() = 0;
+    virtual Result<Taken> prepare(Session& session, const Group& group, Use use) const = 0;
+
+  protected:
+    ~Call() = default;
+};
+
+// nexar_x_start, nexar_x_init.
+nexar_status begin(nexar_group* handle, Call&& call, nexar_request* request);
+nexar_status init(nexar_group* handle, Call&& call, nexar_request* request);
+// nexar_x. NEXAR_OK: *outcome is the operation's, without an error.
+nexar_status run(nexar_group* handle, Call&& call, Outcome& outcome);
+
+// The same for an operation.
 nexar_status begin(nexar_group* handle, const Operation& operation, const nexar_op_options* options,
                    nexar_request* request);
+nexar_status init(nexar_group* handle, const Operation& operation, const nexar_op_options* options,
+                  nexar_request* request);
 // *message: of an mprobe that has succeeded.
 nexar_status run(nexar_group* handle, const Operation& operation, const nexar_op_options* options,
                  nexar_completion* completion = nullptr, nexar_message* message = nullptr);

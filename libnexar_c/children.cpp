@@ -46,11 +46,10 @@ nexar_shm_payload payload_of(const ChildOf& which, const ChildOptions& options) 
 
 }  // namespace
 
-Result<Slot> start_child(Session& session, const Group& parent, const ChildOf& which,
-                         const ChildOptions& options, bool blocking) {
+Result<Taken> prepare_child(Session& session, const Group& parent, const ChildOf& which,
+                            const ChildOptions& options, Use use) {
     if (auto error = session.unusable()) return fail(*error);
-    Label label{options.call.user_data, 0, parent.epoch, blocking ? Holder::call : Holder::handle,
-                parent.name};
+    Label label{options.call.user_data, 0, parent.epoch, holder_of(use), parent.name};
     if (which.colour != NEXAR_COLOUR_UNDEFINED) {
         NEXAR_TRY(label.group, reserve_group(session, parent.name, parent.flags));
     }
@@ -63,9 +62,9 @@ Result<Slot> start_child(Session& session, const Group& parent, const ChildOf& w
     d.timeout_ns = options.call.timeout_ns;
     const nexar_shm_payload payload = payload_of(which, options);
     if (label.group != 0) name_child(label.group, which.kind == NEXAR_OP_GROUP_SPLIT, which.colour);
-    auto slot = session.submit(d, {}, label, &payload);
-    if (!slot && label.group != 0) finish_opening(label.group, {}, false);
-    return slot;
+    auto taken = session.take(d, {}, label, &payload);
+    if (!taken && label.group != 0) finish_opening(label.group, {}, false);
+    return taken;
 }
 
 nexar_create_options create_defaults() {

@@ -22,8 +22,8 @@ struct ChildOf {
     int64_t key = 0;
 };
 // The child's handle exists at once; the application gets it when the request has completed with NEXAR_OK.
-Result<Slot> start_child(Session& session, const Group& parent, const ChildOf& which,
-                         const ChildOptions& options, bool blocking);
+Result<Taken> prepare_child(Session& session, const Group& parent, const ChildOf& which,
+                            const ChildOptions& options, Use use);
 
 // nexar_create_options, checked.
 struct CreateOptions {

@@ -3,55 +3,43 @@
 #include <cstring>
 #include <vector>
 
+#include "calls.hpp"
 #include "children.hpp"
 #include "structs.hpp"
-#include "tables.hpp"
-#include "turn.hpp"
 
 using namespace nexar;
 using namespace nexar::c;
 
 namespace {
 
-ErrorContext context_of(const Group& parent, const ChildOf& which) {
-    ErrorContext out(kind_name(which.kind));
-    out.group = parent.name.get();
-    out.epoch = parent.epoch;
-    return out;
-}
+class ChildCall final : public Call {
+  public:
+    // `out`: where a blocking call returns the child.
+    ChildCall(const ChildOf& which, const nexar_child_options* options, bool returns_child = false,
+              nexar_group** out = nullptr)
+        : Call(which.kind), which_(which), given_(options), lacks_out_(returns_child && !out) {}
+    Result<void> read() override {
+        if (lacks_out_) return fail(Errc::invalid_argument, "child is NULL");
+        NEXAR_TRY(options_, read_child_options(which_.kind, given_));
+        return {};
+    }
+    Result<Taken> prepare(Session& session, const Group& parent, Use use) const override {
+        return prepare_child(session, parent, which_, options_, use);
+    }
 
-nexar_status begin(nexar_group* handle, const ChildOf& which, const nexar_child_options* options,
-                   nexar_request* request) {
-    auto pinned = group_of(handle);
-    if (!pinned) return failed(kind_name(which.kind), pinned.error());
-    const ErrorContext context = context_of(*pinned->group, which);
-    if (!request) return failed(context, Errc::invalid_argument, "request is NULL");
-    auto wanted = read_child_options(which.kind, options);
-    if (!wanted) return failed(context, wanted.error());
-    const Turn turn(*pinned->group, which.kind);
-    if (auto mine = turn.check(); !mine) return failed(context, mine.error());
-    auto slot = start_child(*pinned->session, *pinned->group, which, *wanted, false);
-    if (!slot) return failed(context, slot.error());
-    *request = pinned->session->handle_of(*slot);
-    return NEXAR_OK;
-}
+  private:
+    const ChildOf which_;
+    const nexar_child_options* given_;
+    const bool lacks_out_;
+    ChildOptions options_;
+};
 
-nexar_status run(nexar_group* handle, const ChildOf& which, nexar_group** child,
-                 const nexar_child_options* options) {
-    auto pinned = group_of(handle);
-    if (!pinned) return failed(kind_name(which.kind), pinned.error());
-    const ErrorContext context = context_of(*pinned->group, which);
-    if (!child) return failed(context, Errc::invalid_argument, "child is NULL");
-    auto wanted = read_child_options(which.kind, options);
-    if (!wanted) return failed(context, wanted.error());
-    const Turn turn(*pinned->group, which.kind);
-    if (auto mine = turn.check(); !mine) return failed(context, mine.error());
-    auto slot = start_child(*pinned->session, *pinned->group, which, *wanted, true);
-    if (!slot) return failed(context, slot.error());
-    const Outcome outcome = pinned->session->finish_blocking(*slot);
-    if (outcome.error) return failed(outcome.context(), *outcome.error);
-    *child = outcome.completion.group;
-    return NEXAR_OK;
+nexar_status make_child(nexar_group* parent, const ChildOf& which, nexar_group** child,
+                        const nexar_child_options* options) {
+    Outcome outcome;
+    const nexar_status status = run(parent, ChildCall(which, options, true, child), outcome);
+    if (status == NEXAR_OK) *child = outcome.completion.group;
+    return status;
 }
 
 Result<Slot> create(PinnedGroup& pinned, const uint32_t* ranks, uint64_t count,
@@ -179,18 +167,18 @@ void nexar_child_options_init(nexar_child_options* options, uint64_t size) {
 
 nexar_status nexar_group_split(nexar_group* parent, uint32_t colour, int64_t key, nexar_group** child,
                                const nexar_child_options* options) {
-    return run(parent, {NEXAR_OP_GROUP_SPLIT, colour, key}, child, options);
+    return make_child(parent, {NEXAR_OP_GROUP_SPLIT, colour, key}, child, options);
 }
 nexar_status nexar_group_split_start(nexar_group* parent, uint32_t colour, int64_t key,
                                      const nexar_child_options* options, nexar_request* request) {
-    return begin(parent, {NEXAR_OP_GROUP_SPLIT, colour, key}, options, request);
+    return begin(parent, ChildCall({NEXAR_OP_GROUP_SPLIT, colour, key}, options), request);
 }
 nexar_status nexar_group_dup(nexar_group* parent, nexar_group** child, const nexar_child_options* options) {
-    return run(parent, {NEXAR_OP_GROUP_DUP}, child, options);
+    return make_child(parent, {NEXAR_OP_GROUP_DUP}, child, options);
 }
 nexar_status nexar_group_dup_start(nexar_group* parent, const nexar_child_options* options,
                                    nexar_request* request) {
-    return begin(parent, {NEXAR_OP_GROUP_DUP}, options, request);
+    return begin(parent, ChildCall({NEXAR_OP_GROUP_DUP}, options), request);
 }
 
 void nexar_create_options_init(nexar_create_options* options, uint64_t size) {

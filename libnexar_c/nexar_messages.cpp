@@ -1,4 +1,5 @@
 // The exported operations of include/nexar.h between two ranks.
+#include "batch.hpp"
 #include "calls.hpp"
 #include "structs.hpp"
 
@@ -52,6 +53,7 @@ struct Exchange {
 
 Result<void> check_exchange(const Exchange& e) {
     NEXAR_TRY_VOID(check_result(e.completion, "nexar_completion"));
+    if (e.send.replaces) return {};
     const auto end = [](const void* data, uint64_t count, nexar_dtype dtype) {
         return reinterpret_cast<uintptr_t>(data) + count * dtype_size(dtype);  // too many are refused later
     };
@@ -65,32 +67,28 @@ Result<void> check_exchange(const Exchange& e) {
 
 // Both requests have their slots before one is submitted: without room for both nothing happens.
 nexar_status exchange(PinnedGroup& pinned, const Exchange& e) {
-    const ErrorContext sends = context_of(*pinned.group, e.send),
-                       receives = context_of(*pinned.group, e.receive);
+    const ErrorContext sends = context_of(*pinned.group, e.send.kind),
+                       receives = context_of(*pinned.group, e.receive.kind);
     if (auto good = check_exchange(e); !good) return failed(sends, good.error());
+    if (auto may = may_block(*pinned.session); !may) return failed(sends, may.error());
     auto wanted = read_op_options(e.send, e.options);
     if (!wanted) return failed(sends, wanted.error());
     Session& session = *pinned.session;
-    auto receive = prepare(session, *pinned.group, e.receive, true, *wanted);
+    auto receive = prepare(session, *pinned.group, e.receive, Use::blocking, *wanted);
     if (!receive) return failed(receives, receive.error());
-    auto send = prepare(session, *pinned.group, e.send, true, *wanted);
+    auto send = prepare(session, *pinned.group, e.send, Use::blocking, *wanted);
     if (!send) {
         session.drop_taken(*receive);
         return failed(sends, send.error());
     }
-    if (auto submitted = session.submit_taken(*receive); !submitted) {
-        session.drop_taken(*send);
-        return failed(receives, submitted.error());
-    }
-    // An error: the session is unusable, and the receive ends with it.
-    const auto submitted = session.submit_taken(*send);
-    Outcome sent, received;
-    if (submitted) sent = session.finish_blocking(send->slot);
-    received = session.finish_blocking(receive->slot);
+    // An error: the session is unusable, and both end with it.
+    const Taken both[] = {*receive, *send};
+    static_cast<void>(session.submit_all(both));
+    const Outcome sent = session.finish_blocking(send->slot);
+    const Outcome received = session.finish_blocking(receive->slot);
     session.free_idle_scratch();
     if (e.completion && !received.error)
         write_result(e.completion, received.completion, e.completion->struct_size);
-    if (!submitted) return failed(sends, submitted.error());
     if (sent.error) return failed(sent.context(), *sent.error);
     return received.error ? failed(received.context(), *received.error) : NEXAR_OK;
 }
@@ -107,6 +105,15 @@ nexar_status nexar_send_start(nexar_group* group, const void* data, uint64_t cou
                               uint32_t to, uint64_t tag, const nexar_op_options* options,
                               nexar_request* request) {
     return begin(group, send(data, count, dtype, to, tag), options, request);
+}
+nexar_status nexar_send_init(nexar_group* group, const void* data, uint64_t count, nexar_dtype dtype,
+                             uint32_t to, uint64_t tag, const nexar_op_options* options,
+                             nexar_request* request) {
+    return init(group, send(data, count, dtype, to, tag), options, request);
+}
+nexar_status nexar_recv_init(nexar_group* group, void* data, uint64_t count, nexar_dtype dtype, uint32_t from,
+                             uint64_t tag, const nexar_op_options* options, nexar_request* request) {
+    return init(group, recv(data, count, dtype, from, tag), options, request);
 }
 nexar_status nexar_recv(nexar_group* group, void* data, uint64_t count, nexar_dtype dtype, uint32_t from,
                         uint64_t tag, nexar_completion* completion, const nexar_op_options* options) {
@@ -127,6 +134,15 @@ nexar_status nexar_sendrecv(nexar_group* group, const void* in, uint64_t send_co
     return exchange(*pinned,
                     {send(in, send_count, send_dtype, to, send_tag),
                      recv(out, receive_count, receive_dtype, from, receive_tag), options, completion});
+}
+nexar_status nexar_sendrecv_replace(nexar_group* group, void* data, uint64_t count, nexar_dtype dtype,
+                                    uint32_t to, uint64_t send_tag, uint32_t from, uint64_t receive_tag,
+                                    nexar_completion* completion, const nexar_op_options* options) {
+    auto pinned = group_of(group);
+    if (!pinned) return failed("sendrecv", pinned.error());
+    Operation out = send(data, count, dtype, to, send_tag);
+    out.replaces = true;
+    return exchange(*pinned, {out, recv(data, count, dtype, from, receive_tag), options, completion});
 }
 nexar_status nexar_sendv(nexar_group* group, const nexar_piece* pieces, uint64_t piece_count,
                          nexar_dtype dtype, uint32_t to, uint64_t tag, const nexar_op_options* options) {

@@ -49,6 +49,14 @@ extern "C" {
             group,                                                                                      \
             {.kind = NEXAR_OP_##NAME, NEXAR_MAKES_##memory NEXAR_MAKES_##reduction NEXAR_MAKES_##root}, \
             options, request);                                                                          \
+    }                                                                                                   \
+    nexar_status nexar_##name##_init(                                                                   \
+        nexar_group* group NEXAR_TAKES_##memory NEXAR_TAKES_##reduction NEXAR_TAKES_##root,             \
+        const nexar_op_options* options, nexar_request* request) {                                      \
+        return init(                                                                                    \
+            group,                                                                                      \
+            {.kind = NEXAR_OP_##NAME, NEXAR_MAKES_##memory NEXAR_MAKES_##reduction NEXAR_MAKES_##root}, \
+            options, request);                                                                          \
     }
 #include "operations.def"
 

@@ -48,6 +48,14 @@ nexar_status answer(const char* op, PinnedRequest& pinned, const Outcome& outcom
     return outcome.error ? failed(outcome.context(), *outcome.error) : outcome.completion.status;
 }
 
+Error held_error(const std::string& which) {
+    return Error{Errc::bad_state,
+                 which + " is in an op group that has not ended: nexar_ops_end submits it",
+                 -1,
+                 -1,
+                 {}};
+}
+
 // Requests of one session, none of them freed; entries that are 0 are skipped.
 struct RequestList {
     static constexpr size_t usual = 64;
@@ -57,7 +65,10 @@ struct RequestList {
     OnStack<uint64_t, usual> places;  // of each slot, in the caller's array
 };
 
-Result<RequestList> list_of(const nexar_request* requests, uint64_t count) {
+enum class Inactive : uint8_t { skipped, included };
+
+// `waits`: so none may be in an op group.
+Result<RequestList> list_of(const nexar_request* requests, uint64_t count, bool waits, Inactive inactive) {
     if ((!requests && count != 0) || count > NEXAR_SHM_SLOTS_MAX)
         return fail(Errc::invalid_argument, "requests is NULL, or count is " + std::to_string(count) +
                                                 "; allowed: 0 to " + std::to_string(NEXAR_SHM_SLOTS_MAX));
@@ -73,7 +84,10 @@ Result<RequestList> list_of(const nexar_request* requests, uint64_t count) {
             return fail(Errc::invalid_argument, "the requests are of several sessions");
         if (pinned.session->is_freed(pinned.slot))
             return fail(Errc::bad_handle, "request " + std::to_string(i) + " of the array was freed");
+        if (waits && pinned.session->is_held(pinned.slot))
+            return fail(held_error("request " + std::to_string(i) + " of the array"));
         if (!out.session) out.session = std::move(pinned.session);
+        if (inactive == Inactive::skipped && out.session->is_inactive(pinned.slot)) continue;
         out.slots.push_back(pinned.slot);
         out.places.push_back(i);
     }
@@ -85,9 +99,10 @@ nexar_status any(const char* op, const nexar_request* requests, uint64_t count, 
     if (!index) return failed(op, Errc::invalid_argument, "index is NULL");
     if (auto good = check_result(completion, "nexar_completion"); !good) return failed(op, good.error());
     if (auto good = check_timeout(timeout_ms); !good) return failed(op, good.error());
-    auto among = list_of(requests, count);
+    auto among = list_of(requests, count, timeout_ms != 0, Inactive::skipped);
     if (!among) return failed(op, among.error());
-    if (among->slots.empty()) return failed(op, Errc::invalid_argument, "count or all requests are 0");
+    if (among->slots.empty())
+        return failed(op, Errc::invalid_argument, "count is 0, or all requests are 0 or inactive");
     size_t place = 0;
     switch (among->session->wait_any(among->slots.data(), among->slots.size(), deadline(timeout_ms), place)) {
         case Session::Waited::signal:
@@ -137,9 +152,10 @@ nexar_status some(const char* op, const nexar_request* requests, uint64_t count,
     auto into = row(out.completions, out.stride);
     if (!into) return failed(op, into.error());
     if (auto good = check_timeout(timeout_ms); !good) return failed(op, good.error());
-    auto among = list_of(requests, count);
+    auto among = list_of(requests, count, timeout_ms != 0, Inactive::skipped);
     if (!among) return failed(op, among.error());
-    if (among->slots.empty()) return failed(op, Errc::invalid_argument, "count or all requests are 0");
+    if (among->slots.empty())
+        return failed(op, Errc::invalid_argument, "count is 0, or all requests are 0 or inactive");
     size_t first = 0;
     const auto waited =
         among->session->wait_any(among->slots.data(), among->slots.size(), deadline(timeout_ms), first);
@@ -175,6 +191,8 @@ nexar_status nexar_request_wait(nexar_request request, int64_t timeout_ms, nexar
     if (!pinned) return failed(op, pinned.error());
     if (auto good = check_result(completion, "nexar_completion"); !good) return failed(op, good.error());
     if (auto good = check_timeout(timeout_ms); !good) return failed(op, good.error());
+    if (timeout_ms != 0 && pinned->session->is_held(pinned->slot))
+        return failed(op, held_error("the request"));
     // The wait below is on the slot, which another request may have when this one was freed.
     Outcome outcome = pinned->session->test(pinned->slot);
     if (outcome.freed || outcome.completion.status != NEXAR_PENDING) {
@@ -217,7 +235,7 @@ nexar_status nexar_request_wait_all(const nexar_request* requests, uint64_t coun
     auto into = row(completions, stride);
     if (!into) return failed(op, into.error());
     if (auto good = check_timeout(timeout_ms); !good) return failed(op, good.error());
-    auto all = list_of(requests, count);
+    auto all = list_of(requests, count, timeout_ms != 0, Inactive::included);
     if (!all) return failed(op, all.error());
     const Time until = deadline(timeout_ms);
     auto waited = Session::Waited::completed;
@@ -244,6 +262,7 @@ nexar_status nexar_request_cancel(nexar_request request) {
     auto pinned = request_of(request);
     if (!pinned) return failed("request_cancel", pinned.error());
     if (pinned->session->is_freed(pinned->slot)) return failed("request_cancel", freed_error());
+    if (pinned->session->is_held(pinned->slot)) return failed("request_cancel", held_error("the request"));
     pinned->session->cancel(pinned->slot);
     return NEXAR_OK;
 }

@@ -40,9 +40,13 @@ Result<Slot> start_opening(Session& session, const GroupRequest& wanted, bool bl
     d.kind = NEXAR_CMD_GROUP_OPEN;
     nexar_shm_payload payload{};
     payload.group_open = payload_of(wanted);
-    auto slot = session.submit(d, {}, label, &payload);
-    if (!slot) finish_opening(label.group, {}, false);
-    return slot;
+    auto taken = session.take(d, {}, label, &payload);
+    if (!taken) {
+        finish_opening(label.group, {}, false);
+        return fail(taken.error());
+    }
+    NEXAR_TRY_VOID(session.submit_taken(*taken));
+    return taken->slot;
 }
 
 void finish_opening(uint64_t handle, const nexar_shm_result& result, bool well) {

@@ -265,7 +265,7 @@ Result<OpOptions> read_op_options(const Operation& o, const nexar_op_options* gi
     return out;
 }
 
-Result<Taken> prepare(Session& session, const Group& group, const Operation& o, bool blocking,
+Result<Taken> prepare(Session& session, const Group& group, const Operation& o, Use use,
                       const OpOptions& options) {
     NEXAR_TRY(Checked checked, check(group, o));
     NEXAR_TRY(checked.in_place, in_place(o, checked));
@@ -287,16 +287,10 @@ Result<Taken> prepare(Session& session, const Group& group, const Operation& o, 
     if (row.any_source && o.tag == NEXAR_ANY_TAG) d.flags = NEXAR_SHM_FLAG_ANY_TAG;
     if (row.collective) d.flags |= shm_flags(options.flags | group.flags);
     d.timeout_ns = options.timeout_ns;
-    NEXAR_TRY(const Plan plan, make_plan(session, group, checked, blocking, d));
-    const Holder holder = blocking ? Holder::call : Holder::handle;
-    return session.take(d, plan, {options.user_data, group.handle, group.epoch, holder, group.name});
-}
-
-Result<Slot> start(Session& session, const Group& group, const Operation& operation, bool blocking,
-                   const OpOptions& options) {
-    NEXAR_TRY(Taken taken, prepare(session, group, operation, blocking, options));
-    NEXAR_TRY_VOID(session.submit_taken(taken));
-    return taken.slot;
+    if (use == Use::persistent) d.flags |= NEXAR_SHM_FLAG_PERSISTENT;
+    checked.replaces = o.replaces;
+    NEXAR_TRY(const Plan plan, make_plan(session, group, checked, use, d));
+    return session.take(d, plan, {options.user_data, group.handle, group.epoch, holder_of(use), group.name});
 }
 
 }  // namespace nexar::c

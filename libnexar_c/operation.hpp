@@ -23,6 +23,7 @@ struct Operation {
     const nexar_piece* pieces = nullptr;  // sendv, recvv: instead of `in` or `out`, and of `count`
     uint64_t piece_count = 0;
     bool in_pieces = false;
+    bool replaces = false;  // of a send: its memory is written while it is pending
 };
 
 // nexar_op_options, checked; in the daemon's units.
@@ -37,13 +38,10 @@ struct OpOptions {
 nexar_op_options op_defaults();
 Result<OpOptions> read_op_options(const Operation& operation, const nexar_op_options* given);
 
-// Checks the arguments, takes memory and a slot, and fills it. `blocking`: the caller waits for it at once.
-// The caller submits it (Session::submit_taken) or drops it (Session::drop_taken).
-Result<Taken> prepare(Session& session, const Group& group, const Operation& operation, bool blocking,
+// Checks the arguments, takes memory and a slot, and fills it. The caller submits it (Session::submit_taken)
+// or drops it (Session::drop_taken), or makes it persistent.
+Result<Taken> prepare(Session& session, const Group& group, const Operation& operation, Use use,
                       const OpOptions& options);
-// And submits it.
-Result<Slot> start(Session& session, const Group& group, const Operation& operation, bool blocking,
-                   const OpOptions& options);
 uint64_t dtype_size(nexar_dtype dtype);
 
 }  // namespace nexar::c

@@ -47,14 +47,15 @@ void point_to(nexar_shm_extent& extent, const ScratchBlock& block, uint64_t offs
 
 class Planner {
   public:
-    Planner(Session& session, const Group& group, const Checked& checked, nexar_shm_descriptor& descriptor)
-        : session_(session), group_(group), checked_(checked), descriptor_(descriptor) {}
+    Planner(Session& session, const Group& group, const Checked& checked, Use use,
+            nexar_shm_descriptor& descriptor)
+        : session_(session), group_(group), checked_(checked), use_(use), descriptor_(descriptor) {}
 
-    Result<void> plan(bool blocking);
+    Result<void> plan();
     Plan result;
 
   private:
-    Result<void> plan_sides(bool blocking);
+    Result<void> plan_sides();
     Result<void> plan_pieces();
     Result<void> copy_pieces(std::vector<nexar_shm_piece>& list, PlanPieces& plan, bool sends);
     Result<void> lend_counts();
@@ -84,14 +85,15 @@ class Planner {
     Session& session_;
     const Group& group_;
     const Checked& checked_;
+    const Use use_;
     nexar_shm_descriptor& descriptor_;
     bool copy_in_ = false, copy_out_ = false;  // this side is ordinary memory
 };
 
-Result<void> Planner::plan(bool blocking) {
+Result<void> Planner::plan() {
     if (!checked_.pieces.empty()) return plan_pieces();
     NEXAR_TRY_VOID(lend_counts());
-    return plan_sides(blocking);
+    return plan_sides();
 }
 
 // Pieces in regions stay there, the others share one block.
@@ -161,11 +163,11 @@ Result<void> Planner::lend_counts() {
     return {};
 }
 
-Result<void> Planner::plan_sides(bool blocking) {
+Result<void> Planner::plan_sides() {
     NEXAR_TRY_VOID(find_regions());
     if (!copy_in_ && !copy_out_) return {};
     const Cut cut = this->cut();
-    const bool stageable = cut.segments != 0;
+    const bool stageable = cut.segments != 0, blocking = use_ == Use::blocking;
     if (stageable && ((blocking && cut.segments > whole_segments_max) || !session_.may_copy(bytes_to_copy())))
         return stage(cut);
     auto copied = checked_.in_place ? copy_together() : copy_whole();
@@ -180,7 +182,10 @@ Result<void> Planner::plan_sides(bool blocking) {
 
 Result<void> Planner::find_regions() {
     const Checked& c = checked_;
-    NEXAR_TRY(const bool in_there, use_region(session_, c.in, c.align, descriptor_.in, result.in_use[0]));
+    bool in_there = false;
+    if (!c.replaces) {
+        NEXAR_TRY(in_there, use_region(session_, c.in, c.align, descriptor_.in, result.in_use[0]));
+    }
     NEXAR_TRY(const bool out_there, use_region(session_, c.out, c.align, descriptor_.out, result.in_use[1]));
     copy_in_ = c.in.bytes != 0 && !in_there;
     copy_out_ = c.out.bytes != 0 && !out_there;
@@ -238,8 +243,10 @@ Result<void> Planner::copy_side_by_side() {
 }
 
 void Planner::copy_in(const ScratchBlock& block, uint64_t at) {
-    std::memcpy(block.data() + at, checked_.in.data, checked_.in.bytes);
-    session_.count_copy(checked_.in.bytes);
+    result.fill_to = block.data() + at;
+    result.fill_from = checked_.in.data;
+    result.fill_bytes = checked_.in.bytes;
+    if (use_ != Use::persistent) session_.fill(result);
     point_to(descriptor_.in, block, at);
 }
 
@@ -302,10 +309,10 @@ Result<void> Planner::stage(Cut cut) {
 
 }  // namespace
 
-Result<Plan> make_plan(Session& session, const Group& group, const Checked& checked, bool blocking,
+Result<Plan> make_plan(Session& session, const Group& group, const Checked& checked, Use use,
                        nexar_shm_descriptor& descriptor) {
-    Planner planner(session, group, checked, descriptor);
-    auto planned = planner.plan(blocking);
+    Planner planner(session, group, checked, use, descriptor);
+    auto planned = planner.plan();
     if (planned) return planner.result;
     session.release_plan(planner.result);
     return std::unexpected(planned.error());

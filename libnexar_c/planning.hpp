@@ -33,11 +33,13 @@ struct Checked {
     std::optional<Counts> counts;
     std::optional<OwnCounts> own_counts;
     bool in_place = false;
+    bool replaces = false;     // the input is copied wherever it is
     std::vector<Span> pieces;  // two or more, none of them empty: the memory of the one side; else empty
 };
 
-// Fills in the descriptor's extents. `blocking`: the caller waits until the end, so it can stage.
-Result<Plan> make_plan(Session& session, const Group& group, const Checked& checked, bool blocking,
+// Fills in the descriptor's extents. What is blocking waits until the end, so it can stage; what is
+// persistent copies its input at each start, and not now.
+Result<Plan> make_plan(Session& session, const Group& group, const Checked& checked, Use use,
                        nexar_shm_descriptor& descriptor);
 
 }  // namespace nexar::c

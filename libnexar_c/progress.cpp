@@ -12,12 +12,12 @@ namespace nexar::c {
 // reused at once. This thread holds stage_mutex until the SUBMIT entry is in the ring, so that no STAGE entry
 // precedes it. Another thread that wants to make progress meanwhile sets progress_again, which this thread
 // handles afterwards.
-bool Session::submit_staged(const Slot& slot, const Stage& stage) {
+bool Session::push_staged(const Slot& slot, const Stage& stage) {
     Request& request = requests_[slot.index];
     {
         std::lock_guard lock(request.stage_mutex);
         request.stage = stage;
-        request.stage_generation = slot.generation;
+        request.stage_run = run_of(slot);
         staged_[slot.index / 64].fetch_or(uint64_t{1} << slot.index % 64, std::memory_order_release);
         staged_count_.fetch_add(1, std::memory_order_release);
         shm::fence();  // pairs with close(): either close() sees the stage, or this thread sees the close
@@ -26,20 +26,24 @@ bool Session::submit_staged(const Slot& slot, const Stage& stage) {
             return false;
         }
     }
-    progress_one(slot.index);
-    // Sleeping threads must wake up and help to make progress.
-    if (waiting_threads.load(std::memory_order_relaxed) != 0) sleepers_.nudge();
     return true;
 }
 
+// The daemon has it.
+void Session::after_staged(const Slot& slot) {
+    progress_one(slot.index);
+    // Sleeping threads must wake up and help to make progress.
+    if (waiting_threads.load(std::memory_order_relaxed) != 0) sleepers_.nudge();
+}
+
 // Ensures: no thread touches the caller's memory afterwards. Waits for a thread that makes progress, at most
-// for one pass. `generation` 0: any.
-uint64_t Session::end_stage(const Slot& slot, bool take_rest) {
-    Request& request = requests_[slot.index];
+// for one pass. `run` 0: any.
+uint64_t Session::end_stage(uint32_t slot, uint64_t run, bool take_rest) {
+    Request& request = requests_[slot];
     std::lock_guard lock(request.stage_mutex);
-    if (!request.stage || (slot.generation != 0 && slot.generation != request.stage_generation)) return 0;
+    if (!request.stage || (run != 0 && run != request.stage_run)) return 0;
     const uint64_t bytes = take_rest ? request.stage.take_rest() : 0;
-    drop_stage(request, slot.index);
+    drop_stage(request, slot);
     return bytes;
 }
 
@@ -82,8 +86,7 @@ Session::Progress Session::progress_once(Request& request, uint32_t slot) {
     Stage& stage = request.stage;
     if (!stage || lost_code_.load(std::memory_order_acquire) != 0) return Progress::nothing;
     auto& shared = control_.slot(slot);
-    const Slot mine{slot, request.stage_generation};
-    if (shm::load_acquire(shared.state) != pending_word(mine))
+    if (shm::load_acquire(shared.state) != pending_word(request.stage_run))
         return Progress::nothing;  // completed: finish() copies the rest
     stage.on_done(shm::load_acquire(shared.result.stage));
     Progress out = stage.unsent ? announce_stage(request, slot) : Progress::nothing;
@@ -103,7 +106,7 @@ Session::Progress Session::progress_once(Request& request, uint32_t slot) {
 }
 
 Session::Progress Session::announce_stage(Request& request, uint32_t slot) {
-    const shm::Entry entry{slot, static_cast<uint32_t>(request.stage_generation), NEXAR_ENTRY_STAGE};
+    const shm::Entry entry{slot, static_cast<uint32_t>(request.stage_run), NEXAR_ENTRY_STAGE};
     const bool announced = push(entry, now() + std::chrono::seconds(1));
     request.stage.unsent = !announced;
     return announced ? Progress::something : Progress::unannounced;

@@ -91,7 +91,7 @@ void Session::close() {
     // After close() no thread may copy to the application's memory, so close() waits for those that do.
     shm::fence();  // pairs with submit_staged()
     for (Request& request : requests_) std::lock_guard wait(request.mutex);
-    for (uint32_t slot = 0; any_staged() && slot < control_.slots(); ++slot) end_stage({slot, 0}, false);
+    for (uint32_t slot = 0; any_staged() && slot < control_.slots(); ++slot) end_stage(slot, 0, false);
     send_goodbye();
 }
 
@@ -164,7 +164,9 @@ Result<Slot> Session::take_slot(uint8_t kind, const Plan& plan, const Label& lab
         ::usleep(100);
     }
     const Slot slot{taken->slot, taken->generation};
-    mark_pending(slot);  // before another thread can find the request and read the previous one's result
+    mark_pending(
+        slot.index,
+        slot.generation);  // before another thread can find the request and read the previous one's result
     Request& request = requests_[slot.index];
     std::lock_guard lock(request.mutex);
     request.finished = request.seen = false;
@@ -174,6 +176,7 @@ Result<Slot> Session::take_slot(uint8_t kind, const Plan& plan, const Label& lab
     request.plan = plan;
     request.plan.stage = {};
     request.staged = bool(plan.stage);
+    request.run.store(slot.generation, std::memory_order_relaxed);
     request.generation.store(slot.generation, std::memory_order_release);
     return slot;
 }
@@ -198,26 +201,39 @@ Result<Taken> Session::take(const nexar_shm_descriptor& descriptor, Plan plan, c
 }
 
 Result<void> Session::submit_taken(const Taken& taken) {
-    operations_.fetch_add(1, std::memory_order_relaxed);
-    if (taken.stage ? submit_staged(taken.slot, taken.stage) : push_submission(taken.slot)) return {};
+    if (push_taken(taken)) {
+        ring_doorbell();
+        if (taken.stage) after_staged(taken.slot);
+        return {};
+    }
     undo_submission(taken.slot);
     return fail(*unusable());
 }
 
+bool Session::push_taken(const Taken& taken) {
+    operations_.fetch_add(1, std::memory_order_relaxed);
+    return taken.stage ? push_staged(taken.slot, taken.stage) : push_submission(taken.slot);
+}
+
 // Ensures: when true, the daemon owns the slot. False: the session is unusable.
 bool Session::push_submission(const Slot& slot) {
-    return push({slot.index, static_cast<uint32_t>(slot.generation), NEXAR_ENTRY_SUBMIT});
+    return push_quietly({slot.index, static_cast<uint32_t>(run_of(slot)), NEXAR_ENTRY_SUBMIT});
 }
 
 // The ring has room for one submission and three other entries per slot, so a full ring means that the daemon
 // does not run. The loop ends by the daemon's tick.
-bool Session::push(const shm::Entry& entry, Time until) {
+bool Session::push_quietly(const shm::Entry& entry, Time until) {
     while (!submission_.try_push(entry)) {
         check_tick_when_due();
         if (unusable() || now() >= until) return false;
         ring_doorbell();
         ::usleep(100);
     }
+    return true;
+}
+
+bool Session::push(const shm::Entry& entry, Time until) {
+    if (!push_quietly(entry, until)) return false;
     ring_doorbell();
     return true;
 }
@@ -228,9 +244,12 @@ void Session::undo_submission(const Slot& slot) {
     {
         std::lock_guard lock(request.mutex);
         if (request.generation.load(std::memory_order_relaxed) != slot.generation) return;
+        if (request.persistent) return make_inactive(request, slot.index);
         if (!request.finished) release_plan(request.plan);
         request.plan = {};
         request.generation.store(0, std::memory_order_release);
+        const bool opens = opens_group(request.kind.load(std::memory_order_relaxed));
+        if (opens && request.label.group != 0) finish_opening(request.label.group, {}, false);
     }
     pool_.give_back(slot.index);
 }
@@ -240,18 +259,24 @@ void Session::drop_taken(const Taken& taken) {
     undo_submission(taken.slot);
 }
 
-void Session::mark_pending(const Slot& slot) {
-    auto& shared = control_.slot(slot.index);
-    shm::store_relaxed(shared.generation, static_cast<uint32_t>(slot.generation));
+void Session::mark_pending(uint32_t slot, uint64_t run) {
+    auto& shared = control_.slot(slot);
+    shm::store_relaxed(shared.generation, static_cast<uint32_t>(run));
     // The previous operation's counts would be read as this one's progress [S12].
     shm::store_relaxed(shared.stage_filled, 0u);
     shm::store_relaxed(shared.stage_taken, 0u);
     shm::store_relaxed(shared.result.stage, 0u);
-    shm::store_release(shared.state, pending_word(slot));
+    shm::store_release(shared.state, pending_word(run));
 }
 
-uint32_t Session::pending_word(const Slot& slot) const {
-    return NEXAR_SLOT_WORD(static_cast<uint32_t>(slot.generation), uint32_t{NEXAR_SLOT_SUBMITTED});
+uint64_t Session::run_of(const Slot& slot) const {
+    const Request& request = requests_[slot.index];
+    const uint64_t run = request.run.load(std::memory_order_acquire);
+    return request.generation.load(std::memory_order_acquire) == slot.generation ? run : slot.generation;
+}
+
+uint32_t Session::pending_word(uint64_t run) {
+    return NEXAR_SLOT_WORD(static_cast<uint32_t>(run), uint32_t{NEXAR_SLOT_SUBMITTED});
 }
 
 // [S7]: the client's side.
@@ -268,8 +293,9 @@ void Session::ring_doorbell() {
 void Session::cancel(const Slot& slot) {
     if (is_completed(slot)) return;
     // One entry for each request is enough, so that cancels do not fill the ring.
-    if (requests_[slot.index].cancelled.exchange(slot.generation) == slot.generation) return;
-    static_cast<void>(push({slot.index, static_cast<uint32_t>(slot.generation), NEXAR_ENTRY_CANCEL}));
+    const uint64_t run = run_of(slot);
+    if (requests_[slot.index].cancelled.exchange(run) == run) return;
+    static_cast<void>(push({slot.index, static_cast<uint32_t>(run), NEXAR_ENTRY_CANCEL}));
 }
 
 bool Session::is_completed(const Slot& slot) {
@@ -298,6 +324,7 @@ Outcome Session::test(const Slot& slot) {
         return out;
     }
     if (!request.finished) finish(request, slot);
+    if (request.persistent) request.inactive.store(true, std::memory_order_release);
     return *request.outcome;
 }
 
@@ -342,16 +369,17 @@ void Session::finish(Request& request, const Slot& slot) {
         if (!outcome.error) c.group = reinterpret_cast<nexar_group*>(request.label.group);
         if (!outcome.error) c.epoch = outcome.result.group_epoch;
     }
+    request.finished = true;
+    if (request.persistent) return;
     release_plan(request.plan);
     request.plan = {};
-    request.finished = true;
 }
 
 void Session::copy_out(Request& request, Outcome& outcome) {
     if (request.staged) {
         const auto index = static_cast<uint32_t>(&request - requests_.data());
-        const uint64_t generation = request.generation.load(std::memory_order_relaxed);
-        count_copy(end_stage({index, generation}, !outcome.error));
+        const uint64_t run = request.run.load(std::memory_order_relaxed);
+        count_copy(end_stage(index, run, !outcome.error));
         // The operation succeeded, but close() ran before the last copies.
         if (!outcome.error && lost_code_.load() == static_cast<int32_t>(Errc::closed))
             outcome.error = unusable();
@@ -387,6 +415,7 @@ void Session::release_sides(Plan& plan) {
         block = {};
     }
     plan.copy_to = nullptr;
+    plan.fill_bytes = 0;
 }
 
 void Session::seen(const Slot& slot) {
@@ -406,6 +435,7 @@ Result<void> Session::free(const Slot& slot, uint64_t* unseen) {
         if (!request.finished) finish(request, slot);
         const bool opened = opens_group(request.outcome->kind) && !request.outcome->error;
         if (opened && request.label.group != 0 && !request.seen && unseen) *unseen = request.label.group;
+        if (request.persistent) end_persistent(request);
         request.generation.store(0, std::memory_order_release);
         // A lost session's daemon may still write to the slot; it is not marked free, and no operation uses
         // it.
@@ -471,13 +501,14 @@ size_t Session::poll(Slot* out, size_t capacity) {
     size_t count = 0;
     const auto offer = [&](uint32_t index, uint32_t low_generation) {
         if (index >= requests_.size()) return;
-        const uint64_t generation = requests_[index].generation.load(std::memory_order_acquire);
-        if (generation == 0 || static_cast<uint32_t>(generation) != low_generation) return;  // freed already
+        const Slot slot{index, requests_[index].generation.load(std::memory_order_acquire)};
+        const uint64_t run = run_of(slot);
+        if (slot.generation == 0 || static_cast<uint32_t>(run) != low_generation) return;  // freed already
         if (requests_[index].holder.load(std::memory_order_relaxed) != Holder::handle) return;
         // An entry may stand for a segment that is done [S12]; a completed request may have two entries.
-        if (reported_[index] == generation || !is_completed({index, generation})) return;
-        reported_[index] = generation;
-        out[count++] = {index, generation};
+        if (reported_[index] == run || is_inactive(slot) || !is_completed(slot)) return;
+        reported_[index] = run;
+        out[count++] = slot;
     };
     const auto take = [&] {
         while (count < capacity && !poll_backlog_.empty()) {
@@ -494,9 +525,8 @@ size_t Session::poll(Slot* out, size_t capacity) {
             if (!completions_.take_overrun()) return;
             // [S6]: scan the whole table; the next call returns the requests that do not fit.
             for (uint32_t i = 0; i < requests_.size(); ++i) {
-                const uint64_t generation = requests_[i].generation.load(std::memory_order_acquire);
-                if (generation != 0 && is_completed({i, generation}))
-                    poll_backlog_.push_back({i, generation});
+                const Slot slot{i, requests_[i].generation.load(std::memory_order_acquire)};
+                if (slot.generation != 0 && is_completed(slot)) poll_backlog_.push_back({i, run_of(slot)});
             }
             while (count < capacity && !poll_backlog_.empty()) {
                 const Slot slot = poll_backlog_.back();

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -52,7 +53,10 @@ struct PlanPieces {
 struct Plan {
     Region* in_use[2] = {nullptr, nullptr};  // regions whose users were raised
     ScratchBlock scratch[3];                 // input, output, list of counts or pieces
-    void* copy_to = nullptr;                 // ordinary output memory
+    std::byte* fill_to = nullptr;            // ordinary input memory is copied from `fill_from` to here
+    const std::byte* fill_from = nullptr;
+    uint64_t fill_bytes = 0;
+    void* copy_to = nullptr;  // ordinary output memory
     const std::byte* copy_from = nullptr;
     uint64_t copy_bytes = 0;
     std::shared_ptr<const PlanPieces> pieces{};  // null: the memory is not in pieces
@@ -69,6 +73,17 @@ enum class Holder : uint8_t {
     handle,  // the application, which has the request's handle
     call     // the blocking call that made the request; the application never sees it
 };
+
+// What a request is prepared for.
+enum class Use : uint8_t {
+    blocking,   // the caller submits it and waits for its end
+    started,    // the caller submits it and returns
+    persistent  // it is started later, often
+};
+
+inline Holder holder_of(Use use) {
+    return use == Use::blocking ? Holder::call : Holder::handle;
+}
 
 // A request that has its slot and its memory, and is not submitted yet.
 struct Taken {
@@ -103,6 +118,24 @@ struct Outcome {
 const char* kind_name(uint8_t kind);
 bool opens_group(uint8_t kind);  // a request of this kind ends with a new group
 
+class Batch;
+
+// The batches of a session, of one thread each (batch.hpp).
+class Batches {
+  public:
+    Batches();
+    ~Batches();
+    bool any() const { return count_.load(std::memory_order_relaxed) != 0; }
+    Batch* of_this_thread();
+    Batch& begin();
+    void end(Batch& batch);
+
+  private:
+    std::atomic<uint32_t> count_{0};
+    std::mutex mutex_;
+    std::vector<std::unique_ptr<Batch>> all_;
+};
+
 class Session {
   public:
     static Result<std::unique_ptr<Session>> open(const SessionOptions& options);
@@ -124,6 +157,30 @@ class Session {
                        const nexar_shm_payload* payload = nullptr);
     Result<void> submit_taken(const Taken& taken);
     void drop_taken(const Taken& taken);
+    // All of them, with one doorbell. An error: the session is unusable; waits for them return its reason.
+    Result<void> submit_all(std::span<const Taken> all);
+    // Submits it, or adds it to this thread's batch if there is one.
+    Result<void> hand_over(const Taken& taken);
+
+    // Persistent requests, persistent.cpp. What was taken becomes one, inactive.
+    void make_persistent(const Taken& taken);
+    struct Persistent {
+        uint8_t kind = 0;
+        uint64_t group = 0;  // its handle
+    };
+    Result<Persistent> persistent(const Slot& slot);
+    // A new start of it, which is not submitted yet. bad_state: it is active.
+    Result<Taken> activate(const Slot& slot);
+    // Not started since a call returned its end; only a persistent request can be.
+    bool is_inactive(const Slot& slot) const;
+    // It is in a batch, so nothing ends it now.
+    bool is_held(const Slot& slot) const;
+
+    // This thread's batch, batch.cpp; null: it has none.
+    Batch* batch() { return batches_.any() ? batches_.of_this_thread() : nullptr; }
+    Batches& batches() { return batches_; }
+    Result<void> submit_batch(Batch& batch);
+    void drop_batch(Batch& batch);
     // Submits a command and waits for its completion.
     Result<Outcome> command(const nexar_shm_descriptor& descriptor,
                             const nexar_shm_payload* payload = nullptr, bool interruptible = false);
@@ -172,6 +229,7 @@ class Session {
     bool may_copy(uint64_t bytes) { return scratch_.may_fit(bytes); }
     void release_plan(const Plan& plan);
     void release_sides(Plan& plan);  // their scratch
+    void fill(const Plan& plan);     // copies the input, where it is copied
     void count_copy(uint64_t bytes) { bytes_copied_.fetch_add(bytes, std::memory_order_relaxed); }
 
     const Connection& connection() const { return *connection_; }
@@ -186,14 +244,18 @@ class Session {
   private:
     struct Request {
         std::mutex mutex;                     // guards everything up to stage_mutex
-        std::atomic<uint64_t> generation{0};  // 0: free
+        std::atomic<uint64_t> generation{0};  // of its handle; 0: free
+        std::atomic<uint64_t> run{0};         // in shared memory: of the latest start; else `generation`
+        bool persistent = false;              // its plan stays until it is freed
+        std::atomic<bool> inactive{false};    // persistent, and not pending or about to be returned
+        std::atomic<bool> held{false};        // in a batch
         bool finished = false;                // finish() has run, and `outcome` is final
         bool seen = false;                    // the application has received the completion
         std::atomic<uint8_t> kind{0};
         std::atomic<Holder> holder{Holder::handle};
-        std::atomic<uint64_t> cancelled{0};  // the generation whose cancel is in the ring
+        std::atomic<uint64_t> cancelled{0};  // the run whose cancel is in the ring
         Label label;
-        Plan plan;                         // empty when finished; its stage is below
+        Plan plan;                         // empty when finished, if not persistent; its stage is below
         bool staged = false;               // the request has a stage
         std::unique_ptr<Outcome> outcome;  // kept for the slot's next request, to save allocations
 
@@ -201,7 +263,7 @@ class Session {
         // needs both.
         std::mutex stage_mutex;
         std::atomic<bool> progress_again{false};  // another thread wants progress: one more pass
-        uint64_t stage_generation = 0;            // of the request that `stage` belongs to
+        uint64_t stage_run = 0;                   // of the request that `stage` belongs to
         Stage stage;                              // empty: no staged request in flight in this slot
     };
     // unannounced: bytes were moved, but the ring was full, so the daemon does not know the counts.
@@ -222,11 +284,15 @@ class Session {
 
     std::string full_text(shm::SlotPool::For purpose) const;
     Result<Slot> take_slot(uint8_t kind, const Plan& plan, const Label& label);
-    void mark_pending(const Slot& slot);
+    void mark_pending(uint32_t slot, uint64_t run);
     bool push_submission(const Slot& slot);
     void undo_submission(const Slot& slot);
-    // False: the session became unusable, or the ring was full up to `until`.
+    bool push_taken(const Taken& taken);
+    void make_inactive(Request& request, uint32_t slot);
+    void end_persistent(Request& request);
+    // False: the session became unusable, or the ring was full up to `until`. push() rings the doorbell, too.
     bool push(const shm::Entry& entry, Time until = never);
+    bool push_quietly(const shm::Entry& entry, Time until = never);
     void ring_doorbell();
     void label(const Request& request, const Slot& slot, Outcome& outcome) const;
     void finish(Request& request, const Slot& slot);
@@ -235,8 +301,9 @@ class Session {
 
     // Staged requests, progress.cpp.
     bool any_staged() const { return staged_count_.load(std::memory_order_acquire) != 0; }
-    bool submit_staged(const Slot& slot, const Stage& stage);
-    uint64_t end_stage(const Slot& slot, bool take_rest);
+    bool push_staged(const Slot& slot, const Stage& stage);
+    void after_staged(const Slot& slot);
+    uint64_t end_stage(uint32_t slot, uint64_t run, bool take_rest);
     void drop_stage(Request& request, uint32_t slot);
     Progress progress_staged();
     Progress progress_one(uint32_t slot);
@@ -244,7 +311,10 @@ class Session {
     Progress announce_stage(Request& request, uint32_t slot);
     void fail_all(Errc code, const std::string& text);
 
-    uint32_t pending_word(const Slot& slot) const;
+    // The number of the request's latest start; of a request that was freed its handle's.
+    uint64_t run_of(const Slot& slot) const;
+    static uint32_t pending_word(uint64_t run);
+    uint32_t pending_word(const Slot& slot) const { return pending_word(run_of(slot)); }
     enum class Polled { no, spun, yielded };
     Polled poll_awake(uint32_t& word, uint32_t expected);
     // One sleep, with checks whether the daemon still runs. Returns `timed_out` for `until` only.
@@ -275,13 +345,14 @@ class Session {
 
     std::mutex poll_mutex_;  // guards the next three
     shm::CompletionConsumer completions_;
-    std::vector<Slot>
-        poll_backlog_;  // completed requests found by a scan of the whole table, not returned yet
-    std::vector<uint64_t> reported_;  // by slot: the generation that poll() has returned last
+    std::vector<Slot> poll_backlog_;  // completed requests (with their run) found by a scan of the whole
+                                      // table, not returned yet
+    std::vector<uint64_t> reported_;  // by slot: the run that poll() has returned last
 
     std::vector<std::atomic<uint64_t>> staged_;  // one bit per slot: a staged request is in flight
     std::atomic<uint32_t> staged_count_{0};      // the number of these bits
 
+    Batches batches_;
     TickWatch tick_watch_;
     // For nexar_session_stats_get.
     std::atomic<uint64_t> operations_{0}, bytes_copied_{0}, doorbells_{0};

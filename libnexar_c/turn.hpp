@@ -2,6 +2,8 @@
 // threads could differ between ranks.
 #pragma once
 
+#include <utility>
+
 #include "core/operations.hpp"
 #include "group.hpp"
 
@@ -9,17 +11,20 @@ namespace nexar::c {
 
 class Turn {
   public:
+    Turn() = default;  // none is needed
     // Takes the turn, if the kind is a collective; check() says whether it was free.
     Turn(Group& group, uint8_t kind) {
         if (!is_collective(kind)) return;
-        group_ = &group;
         taken_ = !group.in_collective.exchange(true, std::memory_order_acquire);
+        if (taken_) group_ = &group;
     }
     ~Turn() {
-        if (group_ && taken_) group_->in_collective.store(false, std::memory_order_release);
+        if (group_) group_->in_collective.store(false, std::memory_order_release);
     }
-    Turn(const Turn&) = delete;
-    Turn& operator=(const Turn&) = delete;
+    Turn(Turn&& other) noexcept : group_(std::exchange(other.group_, nullptr)), taken_(other.taken_) {}
+    Turn& operator=(Turn&&) = delete;
+    // False: there is none. The caller gives it back.
+    bool give_away() { return std::exchange(group_, nullptr) != nullptr; }
     Result<void> check() const {
         if (taken_) return {};
         return fail(Errc::bad_state,

@@ -62,7 +62,7 @@ Session::Waited Session::wait(const Slot& slot, Time until, bool interruptible) 
             for (;;) {
                 const uint32_t nudges = sleepers_.nudges();
                 if (is_completed(slot) || any_staged()) break;
-                out = sleep_once(shared.state, pending, nudges, until, interruptible);
+                out = sleep_once(shared.state, pending_word(slot), nudges, until, interruptible);
                 if (out != Waited::completed) break;
             }
         }

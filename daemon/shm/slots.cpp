@@ -33,10 +33,14 @@ std::optional<SlotPool::Taken> SlotPool::try_take(For purpose) {
     } while (!top_.compare_exchange_weak(top, rest, std::memory_order_acq_rel, std::memory_order_acquire));
 
     const auto slot = static_cast<uint32_t>(top) - 1;
+    return Taken{slot, renew(slot)};
+}
+
+uint64_t SlotPool::renew(uint32_t slot) {
     uint64_t generation = (generations_[slot].load(std::memory_order_relaxed) + 1) & generation_mask;
     if (generation == 0) generation = 1;  // so that no handle is 0
     generations_[slot].store(generation, std::memory_order_relaxed);
-    return Taken{slot, generation};
+    return generation;
 }
 
 void SlotPool::give_back(uint32_t slot) {

@@ -29,6 +29,8 @@ class SlotPool {
     };
     // Nothing: the table is full for this purpose.
     std::optional<Taken> try_take(For purpose);
+    // The next generation of a slot that is taken and stays so. Requires: one thread at a time for a slot.
+    uint64_t renew(uint32_t slot);
     // Requires: each generation is given back once (Request's lock ensures it).
     void give_back(uint32_t slot);
 
