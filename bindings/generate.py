@@ -44,7 +44,7 @@ from typing import Any
 from . import _quick
 from ._arrays import OPS, Memory, Number, Values
 from ._calls import Calls
-from ._requests import Request
+from ._requests import Persistent, Request
 from ._rows import ROWS
 
 
@@ -170,7 +170,10 @@ def methods(row):
         out += f"            done = _quick.{call}\n            if done is not NotImplemented:\n                return done\n"
     out += wrapped(f"        return self._blocking(ROWS[\"{row['name']}\"]{given})\n\n")
     out += signature(f"{row['name']}_start", takes, "Request") + f'        """Begins {row["name"]}: the Request\'s wait() returns what it returns."""\n'
-    return out + wrapped(f"        return self._begin(ROWS[\"{row['name']}\"]{given})\n")
+    out += wrapped(f"        return self._begin(ROWS[\"{row['name']}\"]{given})\n\n")
+    out += signature(f"{row['name']}_init", takes, "Persistent")
+    out += filled(f"Prepares {row['name']}: each start() begins it, with what its memory holds then, and wait() returns what it returns. {'Lists and numbers are a TypeError. ' if names else ''}{raises}")
+    return out + wrapped(f"        return self._init(ROWS[\"{row['name']}\"]{given})\n")
 
 
 def wrapped(line):

@@ -35,6 +35,19 @@ def children(group: nexar.Group) -> int:
     return 0 if half is None else half.size
 
 
+def persistent(session: nexar.Session, group: nexar.Group) -> list[int]:
+    x = np.zeros(4)
+    step: nexar.Persistent = group.all_reduce_init(x, op="avg")
+    both = [group.send_init(x, 1, tag=2), group.recv_init(x)]
+    step.start()
+    step.wait()
+    nexar.start_all([*both, None])
+    with session.ops():
+        begun = [group.barrier_start(), group.scan_start(x)]
+    source, tag, elements = group.sendrecv_replace(x, 1, 0)
+    return nexar.wait_some([*begun, *both], timeout=1.0) + nexar.test_some([None, step])
+
+
 async def waits(group: nexar.Group) -> None:
     await group.barrier_start()
 

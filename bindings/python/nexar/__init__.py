@@ -16,6 +16,9 @@ operation's own deadline: when it passes, the operation ends, and the error name
 number that must be the same on all ranks, or all get MISMATCH), priority= (a nexar.Priority) and user_data= (comes back
 in the Completion).
 
+Every collective, send and recv has an x_init, too: it prepares the operation once, and returns a Persistent, whose start() is
+cheap. session.ops() submits many operations as one.
+
 While anything waits, other threads run and Ctrl-C works: it cancels the operation of a blocking form, on all ranks of
 the group, and raises KeyboardInterrupt. A wait for a Request leaves that pending.
 
@@ -29,11 +32,11 @@ from ._group import Group
 from ._library import (ANY_SOURCE, ANY_TAG, FLAG_DETERMINISTIC, FLAG_F32_PARTIALS, NO_TIMEOUT, RANK_AUTO, Priority,
                        shard, version)
 from ._messages import Message
-from ._requests import Completion, Request, test_any, wait_all, wait_any
+from ._requests import Completion, Persistent, Request, start_all, test_any, test_some, wait_all, wait_any, wait_some
 from ._session import Session
 
 __version__ = version()
 __all__ = ["ANY_SOURCE", "ANY_TAG", "CallError", "Completion", "DTYPES", "Error", "FLAG_DETERMINISTIC",
            "FLAG_F32_PARTIALS", "Group", "GroupError", "Message", "NO_TIMEOUT", "NexarSystemError", "OPS", "OpenError",
-           "OperationError", "Priority", "RANK_AUTO", "RecoverableError", "Request", "RetryError", "Session", "SessionError",
-           "TimedOut", "shard", "test_any", "wait_all", "wait_any"]
+           "OperationError", "Persistent", "Priority", "RANK_AUTO", "RecoverableError", "Request", "RetryError", "Session",
+           "SessionError", "TimedOut", "shard", "start_all", "test_any", "test_some", "wait_all", "wait_any", "wait_some"]

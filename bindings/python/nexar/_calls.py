@@ -13,7 +13,7 @@ import numpy as np
 from . import _arrays, _library, _quick
 from ._errors import CallError
 from ._library import BAD_STATE, lib, milliseconds, options
-from ._requests import Request
+from ._requests import Persistent, Request
 from ._rows import Row
 
 
@@ -28,6 +28,8 @@ class Calls:
 
     def _start(self, function: Any, *arguments: Any, keep: Any, result: Callable[[Any], Any], hidden: bool = False,
                **given: Any) -> Request:
+        if hidden:
+            self._connection.may_block()
         wanted = _Given(**given)
         _library.check_numbers(function, self._handle, *arguments)
 
@@ -35,6 +37,17 @@ class Calls:
             return int(function(self._handle, *arguments, byref(wanted.options(key)), number))
 
         return Request(self._connection, start, (self, keep, wanted), result, wanted.user_data, hidden)
+
+    def _prepare(self, function: Any, *arguments: Any, keep: Any, result: Callable[[Any], Any], collective: bool = True,
+                 **given: Any) -> Persistent:
+        """As _start, for x_init."""
+        wanted = _Given(**given)
+        _library.check_numbers(function, self._handle, *arguments)
+
+        def prepare(key: int, number: Any) -> int:
+            return int(function(self._handle, *arguments, byref(wanted.options(key)), number))
+
+        return Persistent(self, collective, prepare, (self, keep, wanted), result, wanted.user_data)
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
@@ -53,13 +66,21 @@ class Calls:
 
     def _begin(self, row: Row, *arguments: Any, **given: Any) -> Request:
         with self._alone():
-            return self._collective(row, *arguments, **given)
+            begun: Request = self._collective(row, *arguments, **given)
+        return begun
+
+    def _init(self, row: Row, *arguments: Any, **given: Any) -> Persistent:
+        given["persistent"] = True
+        made: Persistent = self._collective(row, *arguments, **given)
+        return made
 
     def _collective(self, row: Row, values: Any = None, out: Any = None, op: str = "sum", root: int = 0,
                     counts: Sequence[int] = (), send_counts: Sequence[int] = (), receive_counts: Sequence[int] = (),
-                    scalar: Any = None, **given: Any) -> Request:
-        """Starts the collective of a row of the table."""
+                    scalar: Any = None, persistent: bool = False, **given: Any) -> Any:
+        """Starts, or prepares, the collective of a row of the table."""
         values, copied = _arrays.lifted(values)
+        if copied and persistent:
+            raise TypeError("a persistent operation reads its values at each start: give an array")
         if copied and row.memory == "data":
             raise TypeError(f"{row.name} fills memory in: give an array, or use {row.name[:5]}_object for Python's own")
         arguments: tuple[Any, ...] = ()
@@ -77,6 +98,9 @@ class Calls:
         if scalar is not None:
             dtype = values.dtype if isinstance(values, np.ndarray) else _arrays.new(0, arguments[3]).dtype
             given["scalar"] = np.array(scalar, dtype)
+        if persistent:
+            return self._prepare(getattr(lib, f"nexar_{row.name}_init"), *arguments, *operands, keep=(values, result),
+                                 result=lambda _: result, **given)
         return self._start(getattr(lib, f"nexar_{row.name}_start"), *arguments, *operands, keep=(values, result),
                            result=lambda _: np.ndarray.tolist(result) if made else result, **given)
 

@@ -7,7 +7,7 @@ from typing import Any
 from . import _quick
 from ._arrays import OPS, Memory, Number, Values
 from ._calls import Calls
-from ._requests import Request
+from ._requests import Persistent, Request
 from ._rows import ROWS
 
 
@@ -30,6 +30,13 @@ class Collectives(Calls):
         return self._begin(ROWS["barrier"], timeout=timeout, match_id=match_id, user_data=user_data, priority=priority,
             flags=flags)
 
+    def barrier_init(self, *, timeout: float | None = None, match_id: int = 0, user_data: int = 0,
+                     priority: int | None = None, flags: int = 0) -> Persistent:
+        """Prepares barrier: each start() begins it, with what its memory holds then, and wait() returns what it returns.
+        Raises nexar.Error."""
+        return self._init(ROWS["barrier"], timeout=timeout, match_id=match_id, user_data=user_data, priority=priority,
+            flags=flags)
+
     def all_reduce(self, values: Values, out: Memory | None = None, op: str = "sum", *, scalar: Number | None = None,
                    timeout: float | None = None, match_id: int = 0, user_data: int = 0, priority: int | None = None,
                    flags: int = 0) -> Any:
@@ -49,6 +56,14 @@ class Collectives(Calls):
         """Begins all_reduce: the Request's wait() returns what it returns."""
         return self._begin(ROWS["all_reduce"], values, out=out, op=op, scalar=scalar, timeout=timeout,
             match_id=match_id, user_data=user_data, priority=priority, flags=flags)
+
+    def all_reduce_init(self, values: Values, out: Memory | None = None, op: str = "sum", *,
+                        scalar: Number | None = None, timeout: float | None = None, match_id: int = 0,
+                        user_data: int = 0, priority: int | None = None, flags: int = 0) -> Persistent:
+        """Prepares all_reduce: each start() begins it, with what its memory holds then, and wait() returns what it
+        returns. Lists and numbers are a TypeError. Raises ValueError for memory that does not fit, and nexar.Error."""
+        return self._init(ROWS["all_reduce"], values, out=out, op=op, scalar=scalar, timeout=timeout, match_id=match_id,
+            user_data=user_data, priority=priority, flags=flags)
 
     def reduce(self, values: Values, out: Memory | None = None, op: str = "sum", root: int = 0, *,
                scalar: Number | None = None, timeout: float | None = None, match_id: int = 0, user_data: int = 0,
@@ -71,6 +86,14 @@ class Collectives(Calls):
         return self._begin(ROWS["reduce"], values, out=out, op=op, root=root, scalar=scalar, timeout=timeout,
             match_id=match_id, user_data=user_data, priority=priority, flags=flags)
 
+    def reduce_init(self, values: Values, out: Memory | None = None, op: str = "sum", root: int = 0, *,
+                    scalar: Number | None = None, timeout: float | None = None, match_id: int = 0, user_data: int = 0,
+                    priority: int | None = None, flags: int = 0) -> Persistent:
+        """Prepares reduce: each start() begins it, with what its memory holds then, and wait() returns what it returns.
+        Lists and numbers are a TypeError. Raises ValueError for memory that does not fit, and nexar.Error."""
+        return self._init(ROWS["reduce"], values, out=out, op=op, root=root, scalar=scalar, timeout=timeout,
+            match_id=match_id, user_data=user_data, priority=priority, flags=flags)
+
     def broadcast(self, values: Values, root: int = 0, *, timeout: float | None = None, match_id: int = 0,
                   user_data: int = 0, priority: int | None = None, flags: int = 0) -> Any:
         """The root's values arrive in values on every rank. Returns values. Raises ValueError for memory that does not
@@ -87,6 +110,13 @@ class Collectives(Calls):
         """Begins broadcast: the Request's wait() returns what it returns."""
         return self._begin(ROWS["broadcast"], values, root=root, timeout=timeout, match_id=match_id,
             user_data=user_data, priority=priority, flags=flags)
+
+    def broadcast_init(self, values: Values, root: int = 0, *, timeout: float | None = None, match_id: int = 0,
+                       user_data: int = 0, priority: int | None = None, flags: int = 0) -> Persistent:
+        """Prepares broadcast: each start() begins it, with what its memory holds then, and wait() returns what it
+        returns. Lists and numbers are a TypeError. Raises ValueError for memory that does not fit, and nexar.Error."""
+        return self._init(ROWS["broadcast"], values, root=root, timeout=timeout, match_id=match_id, user_data=user_data,
+            priority=priority, flags=flags)
 
     def all_gather(self, values: Values, out: Memory | None = None, *, timeout: float | None = None, match_id: int = 0,
                    user_data: int = 0, priority: int | None = None, flags: int = 0) -> Any:
@@ -105,6 +135,13 @@ class Collectives(Calls):
                          match_id: int = 0, user_data: int = 0, priority: int | None = None, flags: int = 0) -> Request:
         """Begins all_gather: the Request's wait() returns what it returns."""
         return self._begin(ROWS["all_gather"], values, out=out, timeout=timeout, match_id=match_id, user_data=user_data,
+            priority=priority, flags=flags)
+
+    def all_gather_init(self, values: Values, out: Memory | None = None, *, timeout: float | None = None,
+                        match_id: int = 0, user_data: int = 0, priority: int | None = None, flags: int = 0) -> Persistent:
+        """Prepares all_gather: each start() begins it, with what its memory holds then, and wait() returns what it
+        returns. Lists and numbers are a TypeError. Raises ValueError for memory that does not fit, and nexar.Error."""
+        return self._init(ROWS["all_gather"], values, out=out, timeout=timeout, match_id=match_id, user_data=user_data,
             priority=priority, flags=flags)
 
     def reduce_scatter(self, values: Values, out: Memory | None = None, op: str = "sum", *,
@@ -128,6 +165,14 @@ class Collectives(Calls):
         return self._begin(ROWS["reduce_scatter"], values, out=out, op=op, scalar=scalar, timeout=timeout,
             match_id=match_id, user_data=user_data, priority=priority, flags=flags)
 
+    def reduce_scatter_init(self, values: Values, out: Memory | None = None, op: str = "sum", *,
+                            scalar: Number | None = None, timeout: float | None = None, match_id: int = 0,
+                            user_data: int = 0, priority: int | None = None, flags: int = 0) -> Persistent:
+        """Prepares reduce_scatter: each start() begins it, with what its memory holds then, and wait() returns what it
+        returns. Lists and numbers are a TypeError. Raises ValueError for memory that does not fit, and nexar.Error."""
+        return self._init(ROWS["reduce_scatter"], values, out=out, op=op, scalar=scalar, timeout=timeout,
+            match_id=match_id, user_data=user_data, priority=priority, flags=flags)
+
     def all_to_all(self, values: Values, out: Memory | None = None, *, timeout: float | None = None, match_id: int = 0,
                    user_data: int = 0, priority: int | None = None, flags: int = 0) -> Any:
         """Block r of rank s's values arrives in out of rank r, as block s. Returns out; None: values itself (in place).
@@ -143,6 +188,13 @@ class Collectives(Calls):
                          match_id: int = 0, user_data: int = 0, priority: int | None = None, flags: int = 0) -> Request:
         """Begins all_to_all: the Request's wait() returns what it returns."""
         return self._begin(ROWS["all_to_all"], values, out=out, timeout=timeout, match_id=match_id, user_data=user_data,
+            priority=priority, flags=flags)
+
+    def all_to_all_init(self, values: Values, out: Memory | None = None, *, timeout: float | None = None,
+                        match_id: int = 0, user_data: int = 0, priority: int | None = None, flags: int = 0) -> Persistent:
+        """Prepares all_to_all: each start() begins it, with what its memory holds then, and wait() returns what it
+        returns. Lists and numbers are a TypeError. Raises ValueError for memory that does not fit, and nexar.Error."""
+        return self._init(ROWS["all_to_all"], values, out=out, timeout=timeout, match_id=match_id, user_data=user_data,
             priority=priority, flags=flags)
 
     def gather(self, values: Values, out: Memory | None = None, root: int = 0, *, timeout: float | None = None,
@@ -165,6 +217,13 @@ class Collectives(Calls):
         return self._begin(ROWS["gather"], values, out=out, root=root, timeout=timeout, match_id=match_id,
             user_data=user_data, priority=priority, flags=flags)
 
+    def gather_init(self, values: Values, out: Memory | None = None, root: int = 0, *, timeout: float | None = None,
+                    match_id: int = 0, user_data: int = 0, priority: int | None = None, flags: int = 0) -> Persistent:
+        """Prepares gather: each start() begins it, with what its memory holds then, and wait() returns what it returns.
+        Lists and numbers are a TypeError. Raises ValueError for memory that does not fit, and nexar.Error."""
+        return self._init(ROWS["gather"], values, out=out, root=root, timeout=timeout, match_id=match_id,
+            user_data=user_data, priority=priority, flags=flags)
+
     def scatter(self, values: Values, out: Memory | None = None, root: int = 0, *, timeout: float | None = None,
                 match_id: int = 0, user_data: int = 0, priority: int | None = None, flags: int = 0) -> Any:
         """Block r of the root's values arrives in out of rank r. Returns out. At the root it has n = values.size / size
@@ -183,6 +242,13 @@ class Collectives(Calls):
                       match_id: int = 0, user_data: int = 0, priority: int | None = None, flags: int = 0) -> Request:
         """Begins scatter: the Request's wait() returns what it returns."""
         return self._begin(ROWS["scatter"], values, out=out, root=root, timeout=timeout, match_id=match_id,
+            user_data=user_data, priority=priority, flags=flags)
+
+    def scatter_init(self, values: Values, out: Memory | None = None, root: int = 0, *, timeout: float | None = None,
+                     match_id: int = 0, user_data: int = 0, priority: int | None = None, flags: int = 0) -> Persistent:
+        """Prepares scatter: each start() begins it, with what its memory holds then, and wait() returns what it returns.
+        Lists and numbers are a TypeError. Raises ValueError for memory that does not fit, and nexar.Error."""
+        return self._init(ROWS["scatter"], values, out=out, root=root, timeout=timeout, match_id=match_id,
             user_data=user_data, priority=priority, flags=flags)
 
     def scan(self, values: Values, out: Memory | None = None, op: str = "sum", *, scalar: Number | None = None,
@@ -205,6 +271,14 @@ class Collectives(Calls):
         return self._begin(ROWS["scan"], values, out=out, op=op, scalar=scalar, timeout=timeout, match_id=match_id,
             user_data=user_data, priority=priority, flags=flags)
 
+    def scan_init(self, values: Values, out: Memory | None = None, op: str = "sum", *, scalar: Number | None = None,
+                  timeout: float | None = None, match_id: int = 0, user_data: int = 0, priority: int | None = None,
+                  flags: int = 0) -> Persistent:
+        """Prepares scan: each start() begins it, with what its memory holds then, and wait() returns what it returns.
+        Lists and numbers are a TypeError. Raises ValueError for memory that does not fit, and nexar.Error."""
+        return self._init(ROWS["scan"], values, out=out, op=op, scalar=scalar, timeout=timeout, match_id=match_id,
+            user_data=user_data, priority=priority, flags=flags)
+
     def exclusive_scan(self, values: Values, out: Memory | None = None, op: str = "sum", *,
                        scalar: Number | None = None, timeout: float | None = None, match_id: int = 0,
                        user_data: int = 0, priority: int | None = None, flags: int = 0) -> Any:
@@ -225,6 +299,14 @@ class Collectives(Calls):
         return self._begin(ROWS["exclusive_scan"], values, out=out, op=op, scalar=scalar, timeout=timeout,
             match_id=match_id, user_data=user_data, priority=priority, flags=flags)
 
+    def exclusive_scan_init(self, values: Values, out: Memory | None = None, op: str = "sum", *,
+                            scalar: Number | None = None, timeout: float | None = None, match_id: int = 0,
+                            user_data: int = 0, priority: int | None = None, flags: int = 0) -> Persistent:
+        """Prepares exclusive_scan: each start() begins it, with what its memory holds then, and wait() returns what it
+        returns. Lists and numbers are a TypeError. Raises ValueError for memory that does not fit, and nexar.Error."""
+        return self._init(ROWS["exclusive_scan"], values, out=out, op=op, scalar=scalar, timeout=timeout,
+            match_id=match_id, user_data=user_data, priority=priority, flags=flags)
+
     def all_gatherv(self, values: Values, counts: Sequence[int], out: Memory | None = None, *,
                     timeout: float | None = None, match_id: int = 0, user_data: int = 0, priority: int | None = None,
                     flags: int = 0) -> Any:
@@ -240,6 +322,14 @@ class Collectives(Calls):
                           priority: int | None = None, flags: int = 0) -> Request:
         """Begins all_gatherv: the Request's wait() returns what it returns."""
         return self._begin(ROWS["all_gatherv"], values, counts=counts, out=out, timeout=timeout, match_id=match_id,
+            user_data=user_data, priority=priority, flags=flags)
+
+    def all_gatherv_init(self, values: Values, counts: Sequence[int], out: Memory | None = None, *,
+                         timeout: float | None = None, match_id: int = 0, user_data: int = 0,
+                         priority: int | None = None, flags: int = 0) -> Persistent:
+        """Prepares all_gatherv: each start() begins it, with what its memory holds then, and wait() returns what it
+        returns. Lists and numbers are a TypeError. Raises ValueError for memory that does not fit, and nexar.Error."""
+        return self._init(ROWS["all_gatherv"], values, counts=counts, out=out, timeout=timeout, match_id=match_id,
             user_data=user_data, priority=priority, flags=flags)
 
     def gatherv(self, values: Values, counts: Sequence[int], out: Memory | None = None, root: int = 0, *,
@@ -259,6 +349,14 @@ class Collectives(Calls):
         return self._begin(ROWS["gatherv"], values, counts=counts, out=out, root=root, timeout=timeout,
             match_id=match_id, user_data=user_data, priority=priority, flags=flags)
 
+    def gatherv_init(self, values: Values, counts: Sequence[int], out: Memory | None = None, root: int = 0, *,
+                     timeout: float | None = None, match_id: int = 0, user_data: int = 0, priority: int | None = None,
+                     flags: int = 0) -> Persistent:
+        """Prepares gatherv: each start() begins it, with what its memory holds then, and wait() returns what it returns.
+        Lists and numbers are a TypeError. Raises ValueError for memory that does not fit, and nexar.Error."""
+        return self._init(ROWS["gatherv"], values, counts=counts, out=out, root=root, timeout=timeout,
+            match_id=match_id, user_data=user_data, priority=priority, flags=flags)
+
     def scatterv(self, values: Values, counts: Sequence[int], out: Memory | None = None, root: int = 0, *,
                  timeout: float | None = None, match_id: int = 0, user_data: int = 0, priority: int | None = None,
                  flags: int = 0) -> Any:
@@ -274,6 +372,14 @@ class Collectives(Calls):
                        priority: int | None = None, flags: int = 0) -> Request:
         """Begins scatterv: the Request's wait() returns what it returns."""
         return self._begin(ROWS["scatterv"], values, counts=counts, out=out, root=root, timeout=timeout,
+            match_id=match_id, user_data=user_data, priority=priority, flags=flags)
+
+    def scatterv_init(self, values: Values, counts: Sequence[int], out: Memory | None = None, root: int = 0, *,
+                      timeout: float | None = None, match_id: int = 0, user_data: int = 0, priority: int | None = None,
+                      flags: int = 0) -> Persistent:
+        """Prepares scatterv: each start() begins it, with what its memory holds then, and wait() returns what it
+        returns. Lists and numbers are a TypeError. Raises ValueError for memory that does not fit, and nexar.Error."""
+        return self._init(ROWS["scatterv"], values, counts=counts, out=out, root=root, timeout=timeout,
             match_id=match_id, user_data=user_data, priority=priority, flags=flags)
 
     def all_to_allv(self, values: Values, send_counts: Sequence[int], receive_counts: Sequence[int],
@@ -293,6 +399,14 @@ class Collectives(Calls):
         return self._begin(ROWS["all_to_allv"], values, send_counts=send_counts, receive_counts=receive_counts, out=out,
             timeout=timeout, match_id=match_id, user_data=user_data, priority=priority, flags=flags)
 
+    def all_to_allv_init(self, values: Values, send_counts: Sequence[int], receive_counts: Sequence[int],
+                         out: Memory | None = None, *, timeout: float | None = None, match_id: int = 0,
+                         user_data: int = 0, priority: int | None = None, flags: int = 0) -> Persistent:
+        """Prepares all_to_allv: each start() begins it, with what its memory holds then, and wait() returns what it
+        returns. Lists and numbers are a TypeError. Raises ValueError for memory that does not fit, and nexar.Error."""
+        return self._init(ROWS["all_to_allv"], values, send_counts=send_counts, receive_counts=receive_counts, out=out,
+            timeout=timeout, match_id=match_id, user_data=user_data, priority=priority, flags=flags)
+
     def reduce_scatterv(self, values: Values, counts: Sequence[int], out: Memory | None = None, op: str = "sum", *,
                         scalar: Number | None = None, timeout: float | None = None, match_id: int = 0,
                         user_data: int = 0, priority: int | None = None, flags: int = 0) -> Any:
@@ -308,4 +422,12 @@ class Collectives(Calls):
                               user_data: int = 0, priority: int | None = None, flags: int = 0) -> Request:
         """Begins reduce_scatterv: the Request's wait() returns what it returns."""
         return self._begin(ROWS["reduce_scatterv"], values, counts=counts, out=out, op=op, scalar=scalar,
+            timeout=timeout, match_id=match_id, user_data=user_data, priority=priority, flags=flags)
+
+    def reduce_scatterv_init(self, values: Values, counts: Sequence[int], out: Memory | None = None, op: str = "sum",
+                             *, scalar: Number | None = None, timeout: float | None = None, match_id: int = 0,
+                             user_data: int = 0, priority: int | None = None, flags: int = 0) -> Persistent:
+        """Prepares reduce_scatterv: each start() begins it, with what its memory holds then, and wait() returns what it
+        returns. Lists and numbers are a TypeError. Raises ValueError for memory that does not fit, and nexar.Error."""
+        return self._init(ROWS["reduce_scatterv"], values, counts=counts, out=out, op=op, scalar=scalar,
             timeout=timeout, match_id=match_id, user_data=user_data, priority=priority, flags=flags)

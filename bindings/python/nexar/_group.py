@@ -16,7 +16,7 @@ from ._errors import check, error_of
 from ._library import ANY_SOURCE, ANY_TAG, CLOSED, lib
 from ._messages import Messages
 from ._objects import Objects
-from ._requests import Request
+from ._requests import Persistent, Request
 
 
 class Group(Collectives, Messages, Children, Objects):
@@ -111,6 +111,26 @@ class Group(Collectives, Messages, Children, Objects):
         values, _ = _arrays.lifted(values)
         return self._start(lib.nexar_send_start, *_arrays.array(values, False), to, tag, keep=values, result=lambda _: None,
                            **given)
+
+    def send_init(self, values: Values, to: int, tag: int = 0, *, timeout: float | None = None, match_id: int = 0,
+                  user_data: int = 0, priority: int | None = None) -> Persistent:
+        """Prepares send: each start() sends what values holds then. Raises TypeError for a number or a list, ValueError for
+        memory that cannot be used, and nexar.Error."""
+        values, copied = _arrays.lifted(values)
+        if copied:
+            raise TypeError("a persistent operation reads its values at each start: give an array")
+        return self._prepare(lib.nexar_send_init, *_arrays.array(values, False), to, tag, keep=values, result=lambda _: None,
+                             collective=False, timeout=timeout, match_id=match_id, user_data=user_data, priority=priority)
+
+    def recv_init(self, values: Memory, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, timeout: float | None = None,
+                  match_id: int = 0, user_data: int = 0, priority: int | None = None) -> Persistent:
+        """Prepares recv: wait() of each start() returns (source, tag, elements). Raises ValueError for memory that cannot be
+        used, and nexar.Error."""
+        address, elements, dtype = _arrays.array(values, True)
+        size = int(lib.nexar_dtype_size(dtype))
+        return self._prepare(lib.nexar_recv_init, address, elements, dtype, source, tag, keep=values, collective=False,
+                             result=lambda end: (end.source, end.tag, end.bytes // size), timeout=timeout,
+                             match_id=match_id, user_data=user_data, priority=priority)
 
     def recv(self, values: Memory, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, timeout: float | None = None,
              match_id: int = 0, user_data: int = 0, priority: int | None = None) -> tuple[int, int, int]:

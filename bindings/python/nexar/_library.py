@@ -182,7 +182,14 @@ _signatures: dict[str, list[Any]] = {
     "request_free": [_request],
     "status_class": [c_int32],
     "shard": [c_uint64, c_uint32, c_uint32, POINTER(c_uint64), POINTER(c_uint64)],
+    "request_wait_some": [POINTER(c_uint64), c_uint64, c_int64, POINTER(c_uint64), POINTER(c_uint64), POINTER(Completion),
+                          c_uint64],
+    "request_start_all": [POINTER(c_uint64), c_uint64],
+    "ops_begin": [_session],
+    "ops_end": [_session],
+    "ops_drop": [_session],
     **{f"{name}_start": [*arguments, _options, _started] for name, arguments in operations.items()},
+    **{f"{name}_init": [*operations[name], _options, _started] for name in [*ROWS, "send", "recv"]},
 }
 
 

@@ -101,7 +101,21 @@ class Messages(Calls):
         that cannot be used, and nexar.Error: the send's, if that failed."""
         group: Any = self
         _arrays.array(out, True)  # refused before anything is sent
-        sending: Request = group._send(values, to, send_tag, hidden=True, timeout=timeout)
+        return self._exchange(group._send(values, to, send_tag, hidden=True, timeout=timeout), out, source, tag, timeout)
+
+    def sendrecv_replace(self, values: Memory, to: int, source: int = ANY_SOURCE, send_tag: int = 0, tag: int = ANY_TAG,
+                         *, timeout: float | None = None) -> tuple[int, int, int]:
+        """As sendrecv with one array: a copy of it is sent, and the message received is written into it. Returns (source,
+        tag, elements). After an error its content is not specified. Raises ValueError for memory that cannot be used, and
+        nexar.Error."""
+        address, elements, dtype = _arrays.array(values, True)
+        copy = ctypes.create_string_buffer(ctypes.string_at(address, elements * int(lib.nexar_dtype_size(dtype))) or b"\0")
+        sending = self._start(lib.nexar_send_start, ctypes.addressof(copy), elements, dtype, to, send_tag, keep=copy,
+                              result=lambda _: None, hidden=True, timeout=timeout)
+        return self._exchange(sending, values, source, tag, timeout)
+
+    def _exchange(self, sending: Request, out: Memory, source: int, tag: int, timeout: float | None) -> tuple[int, int, int]:
+        group: Any = self
         both = [sending]
         try:
             both.append(group._recv(out, source, tag, hidden=True, timeout=timeout))

@@ -22,6 +22,7 @@ WAIT_MS = 500
 CANCEL_SECONDS = 5
 # How often an event loop looks whether the daemon runs.
 LOOK_SECONDS = 1
+_INVALID_ARGUMENT, _IN_OPS = -101, 0
 _NO_SEQUENCE, _NOBODY = 0xFFFFFFFFFFFFFFFF, 0xFFFFFFFF
 
 
@@ -54,7 +55,9 @@ class Dropped:
     stay alive. One per session."""
 
     def __init__(self) -> None:
-        self.requests: dict[int, Any] = {}  # number: (what to keep alive, whether it opens a group)
+        # number: (what to keep alive, whether it opens a group); _IN_OPS: a thread is in an op group. Not empty: the quick way,
+        # which knows neither, is not taken.
+        self.requests: dict[int, Any] = {}
 
     def take(self, number: int, keep: Any, opens: bool) -> None:
         """Called when a Request is gone, in any thread, also in the middle of garbage collection."""
@@ -64,12 +67,18 @@ class Dropped:
 
     def sweep(self) -> None:
         for number in list(self.requests):
-            if lib.nexar_request_free(number) != BAD_STATE:
+            if number != _IN_OPS and lib.nexar_request_free(number) != BAD_STATE:
                 self.requests.pop(number, None)
+
+    def in_ops(self, threads: int) -> None:
+        if threads:
+            self.requests[_IN_OPS] = None, False
+        else:
+            self.requests.pop(_IN_OPS, None)
 
     def wait(self) -> bool:
         """Makes room: waits for the end of those that are there. Whether there were any."""
-        numbers = list(self.requests)
+        numbers = [number for number in self.requests if number != _IN_OPS]
         for number in numbers:
             lib.nexar_request_wait(number, CANCEL_SECONDS * 1000, None)
         self.sweep()
@@ -209,16 +218,24 @@ class Request:
             value = self._result(end) if error is None and self._result is not None else None
             self._last = end  # type: ignore[assignment]
             self._answer = value, error
-            if self._finalizer is not None:
-                self._finalizer.detach()
-            lib.nexar_request_free(end.request)
+            self._let_go(end.request)
             callbacks, self._callbacks = self._callbacks, []
-        self._connection.requests.pop(self._key, None)
-        self._kept.clear()
-        self._result = None
         for function in callbacks:
             function(self)
         return True
+
+    def _let_go(self, number: int) -> None:
+        """It has ended; with the lock."""
+        if self._finalizer is not None:
+            self._finalizer.detach()
+        lib.nexar_request_free(number)
+        self._connection.requests.pop(self._key, None)
+        self._kept.clear()
+        self._result = None
+
+    def _found_ended(self) -> bool:
+        """For wait_any and the like, whether the library need not be asked."""
+        return self._ended()
 
     def _finish(self) -> Any:
         """The blocking form: when Ctrl-C is pressed the operation itself ends."""
@@ -229,6 +246,42 @@ class Request:
                 self.cancel()
                 self.wait(CANCEL_SECONDS)
             raise
+
+
+class Persistent(Request):
+    """An operation that is prepared once, by x_init, and started often, each time with what its arrays hold then.
+
+    start() begins it; then it is as a Request that was started: wait(), test(), cancel(), completion, callbacks, await. When
+    one of them has found its end it may be started again. Before the first start wait() returns None; between two starts it
+    returns or raises what the last one did. Its arrays stay alive, and its slot is taken, until nobody holds it any more.
+    """
+
+    def __init__(self, group: Any, collective: bool, *arguments: Any, **given: Any) -> None:
+        super().__init__(group._connection, *arguments, **given)
+        self._group, self._collective = group, collective
+        self._answer = None, None
+
+    def start(self) -> None:
+        """Begins it. Raises nexar.Error: BAD_STATE while it is pending, or when no call has found the end of its last start;
+        CLOSED when its group was freed."""
+        start_all([self])
+
+    def _begin(self) -> Callable[[], None]:
+        """As pending, before the library has it, as another thread may find its end at once. Returns what undoes that."""
+        with self._lock:
+            before = self._answer, self._last
+            self._answer = self._last = None
+
+        def undo() -> None:
+            with self._lock:
+                self._answer, self._last = before
+        return undo
+
+    def _let_go(self, number: int) -> None:
+        pass  # not before the end of this object
+
+    def _found_ended(self) -> bool:
+        return False  # inactive: the library passes over it, too
 
 
 class Reader:
@@ -323,6 +376,54 @@ def test_any(requests: Requests) -> int | None:
     return found
 
 
+def wait_some(requests: Requests, timeout: float | None = None) -> list[int]:
+    """The indices of all requests that have ended, at least one, ascending; those that are None, and Persistent ones that are
+    not started, are passed over. Their wait() has the result or the error. After `timeout` seconds none has: TimeoutError.
+    Raises nexar.CallError when all are passed over."""
+    clock = _Clock(timeout)
+    while not (found := _some(requests, clock)):
+        if clock.over():
+            raise TimeoutError("all still pending")
+    return found
+
+
+def test_some(requests: Requests) -> list[int]:
+    """The same without waiting; empty: none has ended."""
+    return _some(requests, _Clock(0))
+
+
+def _some(requests: Requests, clock: _Clock) -> list[int]:
+    found = [i for i, request in enumerate(requests) if request is not None and request._found_ended()]
+    numbers, indices, count = _numbers(requests), (c_uint64 * max(1, len(requests)))(), c_uint64()
+    if found and not any(numbers):
+        return found
+    left = 0 if found else clock.slice_ms()
+    status = lib.nexar_request_wait_some(numbers, len(numbers), left, indices, byref(count), None, 0)
+    if status == 0:
+        found += [_tested(requests, index) for index in indices[:count.value]]
+    elif not (found and status == _INVALID_ARGUMENT):  # the others are inactive
+        _lost_race(status, requests)
+    return sorted(found)
+
+
+def start_all(requests: Sequence[Persistent | None]) -> None:
+    """Starts all of them, of one session, in order, as one submission: all, or none, and the error names the first that cannot
+    be. None is passed over. Raises nexar.Error, as Persistent.start()."""
+    mine = [request for request in requests if request is not None]
+    with contextlib.ExitStack() as turns:
+        groups = {id(request._group): request._group for request in mine if request._collective}
+        for group in groups.values():
+            turns.enter_context(group._alone())
+        idle = list({id(request): request for request in mine if request._answer is not None}.values())
+        undo = [request._begin() for request in idle]
+        status = lib.nexar_request_start_all((c_uint64 * len(mine))(*(request._number for request in mine)), len(mine))
+        if status != 0:
+            error = error_of(status)
+            for each in undo:
+                each()
+            raise error
+
+
 def wait_all(requests: Requests, timeout: float | None = None) -> list[Any]:
     """The results, in order; None for those that are None. When all have ended, and some have failed: the first one's
     error is raised. After `timeout` seconds not all have ended: TimeoutError."""
@@ -351,7 +452,7 @@ def _numbers(requests: Requests) -> Any:
 
 
 def _answered(requests: Requests) -> int | None:
-    return next((i for i, request in enumerate(requests) if request is not None and request._ended()), None)
+    return next((i for i, request in enumerate(requests) if request is not None and request._found_ended()), None)
 
 
 def _lost_race(status: int, requests: Requests) -> bool:

@@ -6,7 +6,9 @@ import contextlib
 import ctypes
 import itertools
 import sys
+import threading
 import weakref
+from collections.abc import Iterator
 from ctypes import byref, c_char, c_int, c_void_p
 from types import TracebackType
 from typing import Any
@@ -14,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from . import _arrays, _library, _requests
-from ._errors import check
+from ._errors import CallError, check
 from ._group import Group
-from ._library import NOT_FOUND, assign, lib, milliseconds, options
+from ._library import BAD_STATE, NOT_FOUND, assign, lib, milliseconds, options
 from ._requests import Request
 
 _LAZY, _HUGE_PAGES = 1, 2  # NEXAR_ALLOC_...
@@ -33,6 +35,8 @@ class _Connection:
         self.groups: weakref.WeakValueDictionary[int, Group] = weakref.WeakValueDictionary()
         self.requests: weakref.WeakValueDictionary[int, Request] = weakref.WeakValueDictionary()
         self.readers: dict[asyncio.AbstractEventLoop, _requests.Reader] = {}  # of loops that await requests
+        self.ops = threading.local()  # its depth: how many op groups of this thread are open
+        self._lock, self._threads_in_ops = threading.Lock(), 0
         self.dropped, self.keys = _requests.Dropped(), itertools.count(1)  # requests are found by their key
         weakref.finalize(self, lib.nexar_session_close, self.handle).atexit = False  # the library does so
         _connections.add(self)
@@ -55,6 +59,19 @@ class _Connection:
             request, end.status, lib.nexar_status_name(end.status).decode(), request._user_data,
             self.groups.get(end.group), end.epoch, None if end.sequence == _requests._NO_SEQUENCE else end.sequence,
             end.bytes, end.tag, None if end.source == _requests._NOBODY else end.source)
+
+    def enter_ops(self, depth: int) -> None:
+        """This thread is in so many op groups now."""
+        before, self.ops.depth = getattr(self.ops, "depth", 0), depth
+        with self._lock:
+            self._threads_in_ops += bool(depth) - bool(before)
+            self.dropped.in_ops(self._threads_in_ops)
+
+    def may_block(self) -> None:
+        """An error in an op group of this thread: there nothing can be waited for."""
+        if getattr(self.ops, "depth", 0):
+            text = "this thread is inside session.ops(), where nothing can be waited for: use the _start forms"
+            raise CallError(BAD_STATE, f"BAD_STATE: {text}", text=text)
 
     def opened(self, handle: int) -> Group:
         """The Group of the handle of an opening: one object, whichever thread sees the completion first."""
@@ -119,6 +136,31 @@ class Session:
         stats = _library.SessionStats(struct_size=ctypes.sizeof(_library.SessionStats))
         check(lib.nexar_session_stats_get(self._open().handle, byref(stats)))
         return {field[0]: getattr(stats, field[0]) for field in stats._fields_[2:]}
+
+    # ---- Op groups ----
+
+    @contextlib.contextmanager
+    def ops(self) -> Iterator[None]:
+        """What this thread starts inside is submitted at the end, as one: one wake of the daemon at most.
+
+            with session.ops():
+                requests = [group.all_reduce_start(x) for x in arrays]
+            nexar.wait_all(requests)
+
+        Blocking forms are refused inside (BAD_STATE), and nothing ends before. After an exception nothing of it is started,
+        and waits for its Requests raise nexar.CallError. May be nested: the outermost end submits."""
+        connection = self._open()
+        check(lib.nexar_ops_begin(connection.handle))
+        depth = getattr(connection.ops, "depth", 0)
+        connection.enter_ops(depth + 1)
+        try:
+            yield
+        except BaseException:
+            connection.enter_ops(depth)
+            lib.nexar_ops_drop(connection.handle)  # BAD_STATE where an inner one was dropped: all of it is
+            raise
+        connection.enter_ops(depth)
+        check(lib.nexar_ops_end(connection.handle))
 
     # ---- Event loops ----
 
