@@ -39,13 +39,25 @@ class Collective:
         self.in_place = None not in (have_in, have_out) and row.in_place != "never" and local.random() < 0.4
         self.kinds = local.choice(memory.KINDS), local.choice(memory.KINDS)
         self.input, self.output = self.sides(have_in, have_out)
-        self.given = None
-        if have_in is not None:
-            self.given = data.given(self.seed, step, rank, have_in)
-            self.input.array[:] = self.given
+        self.fill(step)
         self.unused = self.block(1, self.kinds[0]) if local.random() < 0.5 else None
         if self.unused:
             self.unused.view[:] = self.unused.poison = memory.POISON
+
+    def fill(self, step):
+        """Its data, which the step's number chooses."""
+        self.step, self.given = step, None
+        have_in = step.elements(step.row.in_, self.rank)
+        if have_in is not None:
+            self.given = data.given(self.seed, step, self.rank, have_in)
+            self.input.array[:] = self.given
+
+    def again(self, step):
+        """Another call in the same memory."""
+        for block in self.blocks:
+            if block is not self.unused:
+                block.view[:], block.poison = memory.POISON, None
+        self.fill(step)
 
     def block(self, elements, kind):
         width = data.STORAGE[self.step.dtype].itemsize
@@ -103,10 +115,11 @@ class Collective:
             options.scalar = self.keep[-1].ctypes.data
         return options
 
-    def start(self, group, options):
+    def start(self, group, options, form="start"):
         """(status, request)"""
         request = c_uint64()
-        status = getattr(lib, f"nexar_{self.step.kind}_start")(group._handle, *self.arguments(), byref(options), byref(request))
+        function = getattr(lib, f"nexar_{self.step.kind}_{form}")
+        status = function(group._handle, *self.arguments(), byref(options), byref(request))
         return status, request.value
 
     def call(self, group, options):

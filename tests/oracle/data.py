@@ -6,7 +6,7 @@ import numpy as np
 
 from harness import nexar
 
-from .program import INTEGERS, PAIRS, SMALL_FLOATS
+from .program import INTEGERS, PAIRS, SMALL_FLOATS, TURN
 
 STORAGE = {name: np.dtype(name) for name in (*INTEGERS, "float32", "float64", "float16")}
 STORAGE |= {"bfloat16": np.dtype("uint16"), "bool": np.dtype("uint8"), **{name: np.dtype("uint8") for name in SMALL_FLOATS}}
@@ -93,8 +93,9 @@ def pairs(rng, dtype, elements):
 
 
 def scalar(seed, step, rank):
-    """A rank's own factor of premul_sum, as an array of one element."""
-    rng = np.random.default_rng([seed, step.number, rank, 1])
+    """A rank's own factor of premul_sum, as an array of one element: the same in all turns of a step, as a persistent operation
+    has it from its init."""
+    rng = np.random.default_rng([seed, step.number % TURN, rank, 1])
     if step.dtype in INTEGERS:
         return rng.integers(0, 120, 1).astype(step.dtype)
     value = float(rng.integers(-3, 4)) if step.exact else rng.uniform(-2, 2)

@@ -60,6 +60,8 @@ def drawn_group(rng, number, ranks):
 def drawn_step(rng, number, group, kind):
     what = rng.choice([*ROWS, "messages", "messages", "messages"])
     step = drawn_messages(rng, number, group, kind) if what == "messages" else drawn_collective(rng, number, group, what)
+    if kind in ("plain", "ends") and what != "messages" and rng.random() < 0.25:
+        return dataclasses.replace(step, starts=rng.randint(2, 5))
     if kind == "ends" and group.size > 1 and rng.random() < 0.4:
         return with_end(rng, step)
     return step

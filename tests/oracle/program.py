@@ -14,6 +14,7 @@ KINDS = ("plain", "ends", "death", "leave")
 RANKS_MAX, NODES, GROUPS_MAX = 12, 4, 4
 ANY_SOURCE, ANY_TAG = nexar.ANY_SOURCE, nexar.ANY_TAG
 TAGS = (0, 7, 1 << 32, ANY_TAG - 1)
+TURN = 1000  # more steps than a program has
 PRIVATE_TAG = 1 << 40  # and the step's number: no other step uses it
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
@@ -87,6 +88,7 @@ class Step:
     fenced: bool = False  # barriers around it, with nothing pending: receives for any tag get no other step's messages
     end: End = None
     flags: int = 0  # nexar_op_options.flags
+    starts: int = 1  # how often all ranks call it, one after the other with other data each time; the last one is its outcome
 
     @property
     def row(self):
@@ -104,6 +106,10 @@ class Step:
                 "sent": sum(self.blocks[rank]) if self.blocks else None,
                 "received": sum(row[rank] for row in self.blocks) if self.blocks else None}[word]
 
+    def turns(self):
+        """Its calls, as steps: they differ in their numbers, and so in their data. The last one is the step itself."""
+        return [*(dataclasses.replace(self, number=self.number + TURN * turn) for turn in range(1, self.starts)), self]
+
     def block(self, rank):
         """The slice of a rank's block in the side that has the blocks of all ranks."""
         if self.counts:
@@ -114,7 +120,8 @@ class Step:
         what = {"messages": f"{self.messages} by {self.receives}", "all_to_allv": f"{self.dtype} x {self.blocks}"}.get(
             self.kind, f"{self.op if self.row and self.row.reduces else ''} {self.dtype} x {self.counts or self.count}")
         return (f"step {self.number}: {self.kind} {what}, root {self.root}, group {self.group.number} of "
-                f"{self.group.members}{', fenced' if self.fenced else ''}{f', {self.end}' if self.end else ''}")
+                f"{self.group.members}{', fenced' if self.fenced else ''}{f', {self.end}' if self.end else ''}"
+                f"{f', {self.starts} times' if self.starts > 1 else ''}")
 
 
 @dataclasses.dataclass(frozen=True)

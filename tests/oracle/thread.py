@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 import traceback
-from ctypes import byref
+from ctypes import byref, c_uint64
 
 from harness import cabi
 
@@ -41,7 +41,7 @@ class Thread:
 
     def __init__(self, process, steps):
         self.process, self.program, self.steps = process, process.program, steps
-        self.pending, self.broken, self.report = [], None, process.report
+        self.pending, self.broken, self.report, self.in_ops = [], None, process.report, False
         self.local = random.Random(f"{self.program.seed} {process.rank} {[step.number for step in steps]}")
 
     def run(self):
@@ -99,7 +99,9 @@ class Thread:
 
     def post(self, step, rank, local, blocking):
         group = self.process.groups[step.group.number]
-        if step.kind != "messages":
+        if step.starts > 1:
+            self.repeat(step, rank, local, group)
+        elif step.kind != "messages":
             item = Collective(self.program, step, rank, self.process.store, local)
             if blocking:
                 began = time.monotonic()
@@ -112,6 +114,66 @@ class Thread:
         if len(posts) == 1 and blocking:
             return self.call_message(step, group, *posts[0])
         self.start(step, group, posts)
+
+    def repeat(self, step, rank, local, group):
+        """All calls of the step: of one persistent operation, or each an operation of its own."""
+        if local.random() < 0.7:
+            return self.persist(step, rank, local, group)
+        for turn in step.turns()[:-1]:
+            item, began = Collective(self.program, turn, rank, self.process.store, local), time.monotonic()
+            self.turn_ended(turn, item, self.retried(lambda: item.call(group, item.options())))
+            self.process.blocks += item.blocks
+        item, began = Collective(self.program, step, rank, self.process.store, local), time.monotonic()
+        self.ended(step, item, self.retried(lambda: item.call(group, item.options())), began)
+
+    def persist(self, step, rank, local, group):
+        turns = step.turns()
+        item, request, began = Collective(self.program, turns[0], rank, self.process.store, local), None, time.monotonic()
+        options = item.options()
+        options.match_id = step.match_id
+
+        def once():
+            nonlocal request
+            status, request = item.start(group, options, "init")
+            return status
+
+        if (status := self.retried(once)) != 0:
+            return self.ended(step, item, status, began)
+        for turn in turns:
+            item.again(turn)
+            self.started(turn, request, local)
+            until_ended([request], local, self.process.session)
+            status = lib.nexar_request_test(request, None)
+            if turn is not step:
+                self.turn_ended(turn, item, status)
+        self.ended(step, item, status, began)
+        if lib.nexar_request_free(request) != 0:
+            self.violation(step, f"request_free of a persistent request: {cabi.name_of(cabi.last_error().code)}")
+
+    def started(self, turn, request, local):
+        how = local.choice(("start", "start_all", "ops"))
+        if how == "ops":
+            self.begin_ops()
+        status = (lib.nexar_request_start_all(cabi.requests(0, request), 2) if how == "start_all"
+                  else lib.nexar_request_start(c_uint64(request)))
+        self.end_ops()
+        if status != 0:
+            self.violation(turn, f"{how} of a persistent request: {cabi.error_of(status)}")
+
+    def turn_ended(self, turn, item, status):
+        """A call before the step's last one, in a program where all of these succeed."""
+        wrong, _ = item.ended(status == 0)
+        if status != 0 or wrong:
+            self.violation(turn, f"{cabi.name_of(status)}, {item}: {wrong}")
+
+    def begin_ops(self):
+        cabi.check(lib.nexar_ops_begin(cabi.of(self.process.session)))
+        self.in_ops = True
+
+    def end_ops(self):
+        if self.in_ops:
+            cabi.check(lib.nexar_ops_end(cabi.of(self.process.session)))
+        self.in_ops = False
 
     def posts(self, step, rank, local):
         """Sends and receives, each in the program's order, mixed at random."""
@@ -132,6 +194,8 @@ class Thread:
     def start(self, step, group, items):
         """Starts all; those that the library refuses at once are recorded."""
         parts, refused = [], []
+        if self.local.random() < 0.3:
+            self.begin_ops()
         for item, options in items:
             began, request = time.monotonic(), None
 
@@ -147,6 +211,7 @@ class Thread:
                 self.ended(step, item, status, began)
             else:
                 refused.append((item, self.record(step, "send" if item.message else "recv", status, began), None))
+        self.end_ops()
         if refused:
             self.message_ended(step, refused)
         if parts:
@@ -159,6 +224,7 @@ class Thread:
             status = call()
             if status not in (cabi.TABLE_FULL, cabi.NO_MEMORY) or time.monotonic() > until:
                 return status
+            self.end_ops()  # what waits in it ends no earlier
             if self.pending:
                 self.finish_one()
             else:
