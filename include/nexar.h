@@ -1101,8 +1101,8 @@ NEXAR_API nexar_status nexar_request_test(nexar_request request, nexar_completio
 NEXAR_API nexar_status nexar_request_wait(nexar_request request, int64_t timeout_ms, nexar_completion* completion);
 
 /* Finds one of count requests (at most 4096, of one session; those that are 0 or inactive are skipped) that has ended,
- * or waits until one has: NEXAR_OK, its index and its completion, which has the operation's status. NEXAR_PENDING: none has
- * ended, and nothing is written. INVALID_ARGUMENT: count is 0, or all requests are 0 or inactive. */
+ * or waits until one has: NEXAR_OK, its index and its completion, which has the operation's status. NEXAR_PENDING: none
+ * has ended, and nothing is written. INVALID_ARGUMENT: count is 0, or all requests are 0 or inactive. */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_request_test_any(const nexar_request* requests, uint64_t count,
                                                                uint64_t* index, nexar_completion* completion);
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_request_wait_any(const nexar_request* requests, uint64_t count,
@@ -1137,22 +1137,23 @@ NEXAR_API nexar_status nexar_request_cancel(nexar_request request);
 NEXAR_API nexar_status nexar_request_free(nexar_request request);
 
 /* ==== Persistent operations: prepared once, started often ====
- * nexar_x_init takes what nexar_x_start takes, checks it, and returns a request that is *inactive*: nothing was started,
- * and it has no place in the group's order. nexar_request_start starts it, with what the memory holds then: no argument
- * is checked again, nothing is planned, and no memory is asked for. From then on it is *active*, like a request of
- * _start, for nexar_request_test, _wait, _wait_any, ..., _cancel and nexar_session_poll, until one of them has returned
- * its end. Then it is inactive again, with the same handle, and may be started again, until nexar_request_free.
+ * nexar_x_init takes what nexar_x_start takes, checks it, and returns a request that is *inactive*: nothing was
+ * started, and it has no place in the group's order. nexar_request_start starts it, with what the memory holds then:
+ * no argument is checked again, nothing is planned, and no memory is asked for. From then on it is *active*, like a
+ * request of _start, for nexar_request_test, _wait, _wait_any, ..., _cancel and nexar_session_poll, until one of them
+ * has returned its end. Then it is inactive again, with the same handle, and may be started again, until
+ * nexar_request_free.
  *   - Inactive: test and wait return at once, with the status and completion of the last start (before the first one
- *     NEXAR_OK); so does wait_all. test_any, wait_any, test_some, wait_some and nexar_session_poll skip it, as a request
- *     that is 0. Cancel has no effect (NEXAR_OK). Free frees it.
+ *     NEXAR_OK); so does wait_all. test_any, wait_any, test_some, wait_some and nexar_session_poll skip it, as a
+ *     request that is 0. Cancel has no effect (NEXAR_OK). Free frees it.
  *   - Active: start is BAD_STATE, also when it has ended and no call has returned that; free is BAD_STATE while it is
  *     pending. If one thread waits for it and another one starts it again, the first may wait for that start, too.
  *   - A start is a call like _start: collectives are matched by the order of starts on all ranks, and a persistent
  *     operation matches any other of the same arguments. timeout_ms counts from each start; match_id, user_data and
  *     scalar are those given to init, and are read there, as counts are. sequence is new in each start.
- *   - Memory: from init to free the request uses its memory: nexar_free and nexar_unregister are BAD_STATE. Its content is
- *     yours while the request is inactive. What is copied (ordinary memory) has its scratch memory for as long, which
- *     counts towards scratch_limit; each start copies the input.
+ *   - Memory: from init to free the request uses its memory: nexar_free and nexar_unregister are BAD_STATE. Its content
+ *     is yours while the request is inactive. What is copied (ordinary memory) has its scratch memory for as long,
+ *     which counts towards scratch_limit; each start copies the input.
  *   - The request holds one of the session's slots from init to free. It is of one handle of its group: when that is
  *     freed, start is CLOSED. Of a group that has failed, or that has another epoch by now, each start ends with the
  *     error, as those of _start do.
@@ -1237,16 +1238,17 @@ NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_request_start_all(const nexar_requ
 
 /* ==== Op groups: many operations, one submission ====
  * Between nexar_ops_begin and nexar_ops_end what this thread starts in the session (_start functions of operations,
- * _split_start, _dup_start, nexar_request_start) is prepared and kept. nexar_ops_end submits all of it, in the order of
- * the calls, and wakes the daemon once at most; then nexar_request_wait_all waits for all. Other threads are not
- * concerned, except that their collectives on the same groups are BAD_STATE until the end, since the order would differ.
+ * _split_start, _dup_start, nexar_request_start) is prepared and kept. nexar_ops_end submits all of it, in the order
+ * of the calls, and wakes the daemon once at most; then nexar_request_wait_all waits for all. Other threads are not
+ * concerned, except that their collectives on the same groups are BAD_STATE until the end, since the order would
+ * differ.
  *   - Each _start returns its own error at once, and then has no effect; what was started before stays in the op group.
  *     nexar_ops_drop gives all of it up. What the daemon refuses is the status of that request, and of no other.
- *   - Until the end these requests are pending, and nothing can end them: waits (but with a timeout of 0) and cancel are
- *     BAD_STATE. So are all blocking operations of this thread.
+ *   - Until the end these requests are pending, and nothing can end them: waits (but with a timeout of 0) and cancel
+ *     are BAD_STATE. So are all blocking operations of this thread.
  *   - Deadlines count from the end. Ordinary input memory is copied by _start; do not change any before the end.
  *   - Op groups may be nested: the outermost nexar_ops_end submits.
- * A thread that ends before nexar_ops_end has started nothing, and its requests stay pending until the session's end. */
+ * A thread that ends before nexar_ops_end has started nothing; its requests stay pending until the session's end. */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_ops_begin(nexar_session* session);
 /* DAEMON_LOST, DAEMON_UNRESPONSIVE: also each wait for one of the requests returns that.
  *   BAD_STATE   this thread has not begun one */
