@@ -112,19 +112,7 @@ void Host::complete(SessionId session, uint64_t ticket, const engine::Outcome& o
         cluster_.errors.push_back("a completion for a call that is not waiting");
         return;
     }
-    Call& call = *it->second;
-    call.ended = true;
-    call.outcome = outcome;
-    call.finished = cluster_.clock.now();
-    if (call.out) {
-        const auto begin = call.out->begin() + static_cast<ptrdiff_t>(call.result_at);
-        call.out_at_end.assign(begin, begin + static_cast<ptrdiff_t>(call.result_bytes));
-    }
-    if (!call.staged) return;
-    if (call.ok()) call.staged->take_rest();
-    // The root of a broadcast has its result in its input.
-    if (!call.out)
-        call.out_at_end = call.staged->out.user.empty() ? call.staged->in.user : call.staged->out.user;
+    it->second->end(outcome, cluster_.clock.now());
 }
 
 void Host::group_opened(SessionId session, uint64_t ticket, const Result<engine::GroupInfo>& info) {
@@ -421,10 +409,7 @@ Call& Cluster::submit(const SimGroup& group, uint32_t rank, const engine::OpRequ
     call.accepted = result.has_value();
     if (!result) {
         REQUIRE_FALSE(call.ended);
-        call.ended = true;
-        call.outcome.error = result.error();
-        call.finished = clock.now();
-        if (call.out) call.out_at_end = *call.out;
+        call.end({.error = result.error()}, clock.now());
     } else if (call.staged && !call.ended) {
         host.move_soon({request.session.value, request.ticket});
     }
@@ -594,7 +579,7 @@ void Cluster::check() const {
     for (const std::string& error : errors) UNSCOPED_INFO(error);
     REQUIRE(errors.empty());
     for (const Call& call : calls_)
-        if (call.ended && call.out && call.out != call.in) REQUIRE(*call.out == call.out_at_end);
+        if (call.ended) REQUIRE(call.is_poisoned());
 }
 
 }  // namespace nexar::sim

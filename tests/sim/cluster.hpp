@@ -36,8 +36,8 @@ struct ClusterShape {
     bool connected = true;  // false: nodes find each other by their peer tables (nodes.hpp)
 };
 
-// One operation of one rank, from submit to its end. `out` is looked at when it completes, and again at the
-// end of the test: nothing may write to it in between.
+// One operation of one rank, from submit to its end. When it completes, its result is taken and its memory
+// poisoned: who still reads there gets wrong values, and who writes there is found at the end of the test.
 struct Call {
     bool accepted = false, ended = false;
     engine::Outcome outcome;
@@ -50,6 +50,8 @@ struct Call {
     uint32_t stage_done = 0;
     bool move_due = false;
     bool ok() const { return ended && outcome.error.code == Errc::ok; }
+    void end(const engine::Outcome& how, Time now);
+    bool is_poisoned() const;
 };
 
 class Cluster;

@@ -13,6 +13,7 @@ struct Posted {
     Call* call;
     uint32_t from;  // the rank that sends
     uint64_t tag;
+    std::vector<std::byte> bytes;
 };
 
 // One receiver, rank 1; the other ranks send. Every message has data of its own.
@@ -27,8 +28,9 @@ class Traffic {
         r.peer = 1;
         r.tag = tag;
         r.timeout = timeout;
-        Call& call = cluster.submit(group, from, r, Reference::input(++salt_, 0, count, Dtype::i32), 0);
-        sent.push_back({&call, from, tag});
+        const std::vector<std::byte> bytes = Reference::input(++salt_, 0, count, Dtype::i32);
+        Call& call = cluster.submit(group, from, r, bytes, 0);
+        sent.push_back({&call, from, tag, bytes});
         return call;
     }
     Call& recv(uint32_t from, int64_t tag, Duration timeout = Duration{-1}) {
@@ -76,7 +78,7 @@ class Traffic {
     // Which message it has received: the place in `sent`.
     size_t message_of(const Call& recv) const {
         for (size_t i = 0; i < sent.size(); ++i) {
-            const std::vector<std::byte>& in = *sent[i].call->in;
+            const std::vector<std::byte>& in = sent[i].bytes;
             if (recv.outcome.bytes == in.size() && std::equal(in.begin(), in.end(), recv.out_at_end.begin()))
                 return i;
         }

@@ -1,0 +1,172 @@
+// Collectives that a rank cancels, or whose deadline passes, at every event of them (matrix.hpp): every
+// rank succeeds with the right result or has the error of include/nexar.h; no memory is touched after its
+// completion, which poisons it; and the next collective has its own number and the right result.
+#include "matrix.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <map>
+
+#include "program.hpp"
+
+namespace nexar::sim {
+namespace {
+
+constexpr uint32_t ranks = 4;
+constexpr Duration pause = 40us;  // in which all ranks come
+
+struct Scene {
+    std::string name;
+    std::vector<uint32_t> placement;
+    uint64_t count;
+    bool in_place, staged;
+};
+
+// Around the limits of the plan: a few bytes, and several segments over several lanes.
+const std::vector<Scene> scenes = {{"small, three nodes", {0, 1, 2, 0}, 9, false, false},
+                                   {"large, two nodes", {0, 0, 1, 1}, 1500, true, false},
+                                   {"staged, two nodes", {0, 1, 0, 1}, 1500, false, true},
+                                   {"one node", {0, 0, 0, 0}, 300, false, false}};
+
+struct Trial {
+    Trial(uint64_t seed, OpKind kind, const Scene& scene)
+        : cluster(seed, shape()), program(cluster, cluster.make_group(scene.placement)) {
+        for (int i = 0; i < 2; ++i)
+            program.add({kind, Dtype::i32, ReduceOp::sum, count_for(kind, scene.count), ranks - 1},
+                        scene.in_place);
+        if (scene.staged) program.stage(2);
+        program.start(pause, 1 + seed % 2);
+    }
+    static ClusterShape shape() {
+        ClusterShape out;
+        out.nodes = 3;
+        out.plan = {1, 256, 64, 128, 4096, 2};
+        out.collective_timeout = out.barrier_timeout = Duration{0};  // nothing else ends by itself
+        return out;
+    }
+    const Step& first() const { return program.steps[0]; }
+    bool is_over() const {
+        return std::ranges::all_of(first().calls, [](const Call* c) { return c != nullptr && c->ended; });
+    }
+
+    Cluster cluster;
+    Program program;
+};
+
+struct Undisturbed {
+    std::vector<Time> events;
+    std::vector<Time> began;  // by rank
+};
+
+Undisturbed undisturbed(uint64_t seed, OpKind kind, const Scene& scene) {
+    Trial trial(seed, kind, scene);
+    Undisturbed out{events_of(trial.cluster, [&] { return trial.is_over(); }), {}};
+    for (const Call* call : trial.first().calls) out.began.push_back(call->submitted);
+    return out;
+}
+
+bool has_cancel(const Hit& hit, uint32_t rank) {
+    return hit.blow != Blow::deadline && rank == hit.rank;
+}
+bool has_deadline(const Hit& hit, uint32_t rank) {
+    return hit.blow != Blow::cancel && rank == (hit.blow == Blow::both ? (hit.rank + 1) % ranks : hit.rank);
+}
+
+// False: the blow falls before the rank has called.
+bool strike(Trial& trial, const Hit& hit, const Undisturbed& before) {
+    Step& step = trial.program.steps[0];
+    for (uint32_t rank = 0; rank < ranks; ++rank)
+        if (has_deadline(hit, rank)) step.timeout = hit.at - before.began[rank], step.impatient = rank;
+    if (step.impatient && step.timeout <= Duration{0}) return false;
+    run_to_event(trial.cluster, hit.event + 1);
+    for (uint32_t rank = 0; rank < ranks; ++rank) {
+        if (!has_cancel(hit, rank)) continue;
+        if (step.calls[rank] == nullptr) return false;
+        trial.cluster.cancel(trial.program.group, rank, *step.calls[rank]);
+    }
+    return true;
+}
+
+struct Ends {
+    size_t ok = 0, cancelled = 0, timed_out = 0, aborted = 0;
+
+    void look(const Trial& trial, const Hit& hit) {
+        size_t succeeded = 0;
+        bool own_end = false;
+        std::set<std::pair<int64_t, std::string>> errors;
+        for (uint32_t rank = 0; rank < ranks; ++rank) {
+            const Call& call = *trial.first().calls[rank];
+            const Error& error = call.outcome.error;
+            CAPTURE(rank, error.text);
+            REQUIRE(call.outcome.sequence == trial.first().calls[0]->outcome.sequence);
+            if (call.ok()) {
+                REQUIRE(trial.program.wrong_result(trial.first(), rank) == "");
+                ++succeeded;
+                continue;
+            }
+            errors.emplace(error.rank, error.text);
+            if (error.code == Errc::aborted) {
+                ++aborted;
+            } else {
+                REQUIRE(error.code == (has_cancel(hit, rank) ? Errc::cancelled : Errc::timed_out));
+                REQUIRE((has_cancel(hit, rank) || has_deadline(hit, rank)));
+                own_end = true;
+                ++(has_cancel(hit, rank) ? cancelled : timed_out);
+            }
+            if (hit.blow == Blow::cancel) REQUIRE(error.rank == hit.rank);
+            if (hit.blow == Blow::cancel)
+                REQUIRE(error.text.contains("cancelled by rank " + std::to_string(hit.rank)));
+            if (hit.blow == Blow::deadline)
+                REQUIRE(error.text.contains("deadline of rank " + std::to_string(hit.rank)));
+        }
+        // All or some succeed; who fails, fails for one reason, which is somebody's own end.
+        if (hit.blow != Blow::both) REQUIRE(errors.size() <= 1);
+        REQUIRE(own_end == (succeeded < ranks));
+        ok += succeeded;
+    }
+};
+
+void expect_next(Trial& trial) {
+    const bool finished = trial.cluster.run();
+    INFO(trial.cluster.unfinished());
+    REQUIRE(finished);
+    const Step& next = trial.program.steps[1];
+    REQUIRE(trial.program.wrong(next) == "");
+    for (uint32_t rank = 0; rank < ranks; ++rank)
+        REQUIRE(next.calls[rank]->outcome.sequence == trial.first().calls[0]->outcome.sequence + 1);
+    trial.cluster.check();
+}
+
+void one_round(uint64_t round, OpKind kind, const Scene& scene, Ends& ends) {
+    const Rounds rounds(ranks);
+    const uint64_t seed = rounds.schedule(round);
+    const Undisturbed before = undisturbed(seed, kind, scene);
+    for (const uint64_t event : rounds.events(round + uint64_t(kind), before.events.size())) {
+        const Hit hit = rounds.hit(round, event, before.events[event]);
+        CAPTURE(int(hit.blow), hit.rank, event);
+        Trial trial(seed, kind, scene);
+        if (!strike(trial, hit, before)) continue;
+        expect_next(trial);
+        ends.look(trial, hit);
+    }
+}
+
+}  // namespace
+
+TEST_CASE(
+    "matrix: a collective cancelled or late at any event, on any rank: one end each, and the next is right") {
+    for (const Scene& scene : scenes) {
+        Ends ends;
+        for (const OpKind kind : collective_kinds)
+            for (const uint64_t round : seeds(1)) {
+                CAPTURE(scene.name, row_of(kind).name, round);
+                one_round(round, kind, scene, ends);
+            }
+        CAPTURE(scene.name);
+        REQUIRE(met(ends.ok));
+        REQUIRE(met(ends.cancelled));
+        REQUIRE(met(ends.timed_out));
+        REQUIRE(met(ends.aborted));
+    }
+}
+
+}  // namespace nexar::sim
