@@ -5,10 +5,15 @@
 """
 import array
 import asyncio
+import concurrent.futures
 import ctypes
 import gc
+import importlib.util
+import inspect
 import os
+import pathlib
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -206,6 +211,55 @@ def test_requests_can_be_awaited_and_the_loop_goes_on_meanwhile(cluster):
     equal(run([cluster[1], cluster[2], cluster[1]], awaits), [("TIMED_OUT", "CANCELLED", 0)] * 3, "late; given up; readers that are left")
 
 
+def with_futures(me):
+    group, beside = me.group(), (me.rank + 1) % me.size
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        futures = {group.all_reduce_start(mine(me.rank, 3) + step).concurrent_future(): step for step in range(5)}
+        futures[pool.submit(lambda: mine(0, 3))] = None
+        for future in concurrent.futures.as_completed(futures, 20):
+            if futures[future] is not None:
+                np.testing.assert_array_equal(future.result(), sum(mine(r, 3) + futures[future] for r in range(me.size)))
+    late = group.recv_start(np.zeros(1), beside, 98, timeout=0.2).concurrent_future()
+    pending = group.recv_start(np.zeros(1), beside, 99)
+    given_up = pending.concurrent_future()
+    assert given_up.cancel() and not concurrent.futures.wait([given_up], 20).not_done
+    assert not late.cancel() or late.cancelled()
+    names = me.fails(pending.wait, 20).name, given_up.cancelled(), type(late.exception(20)).__name__ if not late.cancelled() else "TimedOut"
+    group.barrier()
+    return names
+
+
+def test_requests_are_futures_of_threads_too(cluster):
+    """[U18]"""
+    equal(run([cluster[1], cluster[2]], with_futures), [("CANCELLED", True, "TimedOut")] * 2, "ends")
+
+
+def with_torch(me):
+    import torch
+    group, ranks = me.group(), range(me.size)
+    for dtype in (torch.float32, torch.float64, torch.int64, torch.float16, torch.bfloat16):
+        tensor = (torch.arange(6).reshape(2, 3) + 8 * me.rank).to(dtype)
+        address = tensor.data_ptr()
+        assert group.all_reduce(tensor) is tensor and tensor.data_ptr() == address
+        assert torch.equal(tensor, sum(torch.arange(6).reshape(2, 3) + 8 * r for r in ranks).to(dtype)), tensor
+    parameter = torch.nn.Parameter(torch.full((4,), float(me.rank)))
+    group.all_reduce(parameter.data, op="max")
+    assert torch.equal(parameter.data, torch.full((4,), float(me.size - 1))), parameter
+    try:
+        group.all_reduce(torch.zeros(4, 4).t()[:, ::2])
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def test_torch_tensors_are_summed_without_a_copy(cluster):
+    """[U18] Real ones where torch is installed; elsewhere the stand-ins above."""
+    if importlib.util.find_spec("torch") is None:
+        return print("torch is not installed: the stand-ins with DLPack have to do")
+    for said in run([cluster[1], cluster[2]], with_torch):
+        contains(said, "contiguous")
+
+
 def calls_back(me):
     group, ended = me.group(), []
     request = group.all_reduce_start(mine(me.rank, 3))
@@ -363,6 +417,39 @@ def test_a_collective_beside_another_threads_is_refused_by_both_ways(cluster):
     job.go(1)
     equal(job.outcomes(0), [["BAD_STATE", "BAD_STATE"]], "refused")
     job.outcomes(1)
+
+
+# ---- The package itself ----
+
+def public():
+    """What __all__ names, and the public methods of its classes: [(name, object)]."""
+    for name in nexar.__all__:
+        thing = getattr(nexar, name)
+        yield name, thing
+        if inspect.isclass(thing):
+            yield from ((f"{name}.{each}", getattr(thing, each)) for each in vars(thing) if not each.startswith("_"))
+
+
+def test_everything_public_is_in_all_and_has_a_docstring(_cluster):
+    """Those of operations name what they raise."""
+    lacking = [name for name, thing in public() if (callable(thing) or isinstance(thing, property)) and not inspect.getdoc(thing)]
+    equal(lacking, [], "what has no docstring")
+    for name in nexar._rows.ROWS:
+        contains(inspect.getdoc(getattr(nexar.Group, name)), "Raises")
+    hidden = [name for name in vars(nexar) if not name.startswith("_") and name not in nexar.__all__
+              and not inspect.ismodule(getattr(nexar, name))]
+    equal(hidden, [], "public names that __all__ lacks")
+
+
+def test_the_page_for_mpi4py_names_methods_that_exist_and_every_operation(_cluster):
+    page = (pathlib.Path(__file__).resolve().parents[2] / "docs/coming-from-mpi4py.md").read_text()
+    objects = {"comm": nexar.Group, "group": nexar.Group, "session": nexar.Session, "request": nexar.Request, "message": nexar.Message}
+    for thing, method in re.findall(r"\b(comm|group|session|request|message)\.([a-z_]+)\(", page.split("## Memory")[0]):
+        cell_of_mpi4py = re.search(rf"^\| `{thing}\.{method}\(", page, re.MULTILINE)
+        assert cell_of_mpi4py or hasattr(objects[thing], method), f"{thing}.{method}() is no method"
+    for name in vars(nexar.Group):
+        if f"{name}_start" in vars(nexar.Group):
+            contains(page, name)
 
 
 main(globals(), nodes=2)

@@ -1,5 +1,7 @@
 """A program as users write it, for mypy --strict: nothing here runs."""
 import array
+import concurrent.futures
+from typing import Any
 
 import nexar
 import numpy as np
@@ -11,6 +13,8 @@ def work(group: nexar.Group) -> int:
     group.all_reduce(array.array("d", [1.0]), op="max", timeout=1.5)
     request: nexar.Request = group.all_gather_start(x, match_id=7)
     request.wait(timeout=1)
+    later: concurrent.futures.Future[Any] = request.concurrent_future()
+    concurrent.futures.wait([later])
     source, tag, elements = group.recv(x, tag=3)
     source, tag, _ = group.probe()
     with group.mprobe(source, tag, timeout=1) as message:

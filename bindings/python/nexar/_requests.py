@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import ctypes
 import dataclasses
@@ -14,6 +15,7 @@ from typing import Any, Optional
 
 from . import _library
 from ._errors import Error, check, error_of
+from ._futures import Future
 from ._library import BAD_HANDLE, BAD_STATE, INTERRUPTED, NO_TIMEOUT, PENDING, TABLE_FULL, lib, milliseconds
 
 # Longest single wait. A signal that arrives just before the library sleeps is seen after so long at the latest.
@@ -190,6 +192,11 @@ class Request:
         future.add_done_callback(give_up)
         self.add_done_callback(ended)
         return future
+
+    def concurrent_future(self) -> concurrent.futures.Future[Any]:
+        """A concurrent.futures.Future with its result or error, for programs of threads: as_completed, wait, executors.
+        A thread of its own waits for it. Cancelling the future cancels the operation."""
+        return Future(self)
 
     def __await__(self) -> Generator[Any, None, Any]:
         return self.future().__await__()
