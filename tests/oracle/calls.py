@@ -5,6 +5,7 @@ from ctypes import byref, c_uint64
 import numpy as np
 
 from harness import cabi, nexar
+from nexar import _library
 
 from . import data, memory
 from .reference import difference, expected
@@ -154,10 +155,10 @@ class Collective:
 
 
 class Post:
-    """One send or receive: memory of its own. message: what is sent; None for a receive."""
+    """One send or receive: memory of its own, in one piece or in several. message: what is sent; None for a receive."""
 
     def __init__(self, program, step, store, local, receive=None, message=None, capacity=0):
-        self.step, self.seed, self.receive, self.message = step, program.seed, receive, message
+        self.step, self.seed, self.receive, self.message, self.local = step, program.seed, receive, message, local
         storage = data.STORAGE[step.dtype]
         elements = message.count if message else capacity
         self.block = store.block(local.choice(memory.KINDS), elements * storage.itemsize, storage.itemsize,
@@ -165,33 +166,88 @@ class Post:
         self.array, self.elements = self.block.view.view(storage), elements
         self.block.view[:] = memory.POISON
         self.content = content(program.seed, step, message) if message else None
+        # The pieces in the message's order, as places in the block: all of it, or some cut out of it in any order.
+        cuts = sorted(local.choices(range(elements + 1), k=local.randint(1, 4))) if local.random() < 0.3 else []
+        self.pieces = [slice(*ends) for ends in zip([0, *cuts], [*cuts, elements])]
+        local.shuffle(self.pieces)
         if message:
-            self.array[:] = self.content
+            at = 0
+            for piece in self.pieces:
+                self.array[piece] = self.content[at:at + piece.stop - piece.start]
+                at += piece.stop - piece.start
+
+    @property
+    def vector(self):
+        return "v" if len(self.pieces) > 1 else ""
+
+    def memory(self):
+        """As the C functions take it."""
+        dtype = data.NUMBER[self.step.dtype]
+        if not self.vector:
+            return [self.block.address if self.elements else None, self.elements, dtype]
+        width = self.array.dtype.itemsize
+        self.keep = (_library.Piece * len(self.pieces))(
+            *((self.block.address + piece.start * width, piece.stop - piece.start) for piece in self.pieces))
+        return [self.keep, len(self.pieces), dtype]
 
     def arguments(self):
-        to, tag = (self.message.to, self.message.tag) if self.message else (self.receive.source, self.receive.tag)
-        where = self.block.address if self.elements else None
-        return [where, self.elements, data.NUMBER[self.step.dtype], to, tag]
+        return [*self.memory(), *((self.message.to, self.message.tag) if self.message else (self.receive.source, self.receive.tag))]
 
     def start(self, group, options):
         request = c_uint64()
-        name = "send" if self.message else "recv"
-        status = getattr(lib, f"nexar_{name}_start")(group._handle, *self.arguments(), byref(options), byref(request))
+        name = f"{'send' if self.message else 'recv'}{self.vector}_start"
+        status = getattr(lib, f"nexar_{name}")(group._handle, *self.arguments(), byref(options), byref(request))
         return status, request.value
 
     def call(self, group, options, completion):
         if self.message:
-            return lib.nexar_send(group._handle, *self.arguments(), byref(options))
-        return lib.nexar_recv(group._handle, *self.arguments(), byref(completion), byref(options))
+            return getattr(lib, f"nexar_send{self.vector}")(group._handle, *self.arguments(), byref(options))
+        how = self.local.choice(("recv", "recv", "probe", "mprobe"))
+        if how == "mprobe" and not self.vector:
+            return self.in_two_steps(group, options, completion)
+        if how == "probe":
+            found = cabi.completion()
+            status = lib.nexar_probe(group._handle, self.receive.source, self.receive.tag, byref(found), byref(options))
+            if status != 0:
+                return status
+        status = getattr(lib, f"nexar_recv{self.vector}")(group._handle, *self.arguments(), byref(completion), byref(options))
+        if how == "probe" and status == 0:
+            self.found = found
+        return status
 
-    def ended(self):
-        """The bytes that stand there, and what is wrong beside them; poisons the memory."""
+    def in_two_steps(self, group, options, completion):
+        message, found = c_uint64(), cabi.completion()
+        status = lib.nexar_mprobe(group._handle, self.receive.source, self.receive.tag, byref(message), byref(found), byref(options))
+        if status != 0:
+            return status
+        if self.local.random() < 0.3:  # back, and once more: no other thread of this group takes it meanwhile
+            cabi.check(lib.nexar_message_free(group._handle, message))
+            status = lib.nexar_mprobe(group._handle, self.receive.source, self.receive.tag, byref(message), None, byref(options))
+            if status != 0:
+                return status
+        status = lib.nexar_mrecv(group._handle, message, *self.memory(), byref(completion), byref(options))
+        self.found = found if status == 0 else None
+        return status
+
+    found = None  # what a probe has said of the message that was received then
+
+    def ended(self, completion=None):
+        """The bytes that stand there, in the message's order, and what is wrong beside them; poisons the memory."""
         wrong = self.block.wrong()
-        if self.message and self.array.tobytes() != self.content.tobytes():
+        stands = np.concatenate([self.array[piece] for piece in self.pieces])
+        if self.message and stands.tobytes() != self.content.tobytes():
             wrong = "what was sent was written"
-        found = self.array.tobytes()
+        if self.found is not None:
+            said, got = ((each.source, each.tag, each.bytes) for each in (self.found, completion))
+            wrong = wrong or (said != got and f"a probe said {said}, and then came {got}")
         self.block.fill(memory.POISON ^ 0xFF)
-        return found, wrong
+        return stands.tobytes(), wrong
+
+
+def exchange(send, receive, group, options, completion):
+    """A send and a receive in one call."""
+    out = send.arguments()
+    return lib.nexar_sendrecv(group._handle, *out, *receive.arguments(), byref(completion), byref(options))
 
 
 def content(seed, step, message):

@@ -2,7 +2,8 @@
 import dataclasses
 import random
 
-from .program import (ANY_SOURCE, ANY_TAG, FLAG_DETERMINISTIC, FLAG_F32_PARTIALS, GROUPS_MAX, NODES, OPS, PAIRS, PRIVATE_TAG, RANKS_MAX, ROWS, TAGS, Death, End, Group,
+from .program import (ANY_SOURCE, ANY_TAG, CHILDREN_MAX, FLAG_DETERMINISTIC, FLAG_F32_PARTIALS, GROUPS_MAX, NODES, OPS,
+                      PAIRS, PRIVATE_TAG, RANKS_MAX, ROWS, TAGS, Death, End, Group,
                       Leave, Message, Program, Receive, Step, matches)
 
 
@@ -13,6 +14,7 @@ def draw(seed, kind):
         ranks = max(2, ranks)
     places = placement(rng, ranks)
     groups = [drawn_group(rng, number, ranks) for number in range(rng.randint(1, GROUPS_MAX))]
+    groups += drawn_children(random.Random(f"children {kind} {seed}"), groups)
     # Each step has a generator of its own: a program without some of its steps has the others as they are.
     steps = [drawn_step(random.Random(f"{kind} {seed}/{number}"), number, rng.choice(groups), kind)
              for number in range(rng.choice((3, 8, 15, 30)))]
@@ -55,6 +57,23 @@ def drawn_group(rng, number, ranks):
     if rng.random() < 0.5:
         rng.shuffle(members)
     return Group(number, tuple(members))
+
+
+def drawn_children(rng, opened):
+    """Half of the programs have some: of opened groups, and of other children."""
+    groups = list(opened)
+    while rng.random() < 0.5 and len(groups) < len(opened) + CHILDREN_MAX:
+        parent, number = rng.choice(groups), len(groups)
+        if rng.random() < 0.4:
+            groups.append(Group(number, parent.members, "dup", parent.number, number))
+            continue
+        colours = [rng.randrange(3) for _ in parent.members]  # 2: none
+        for colour in (0, 1):
+            members = [member for member, own in zip(parent.members, colours) if own == colour]
+            rng.shuffle(members)
+            if members:
+                groups.append(Group(len(groups), tuple(members), "split", parent.number, number))
+    return groups[len(opened):]
 
 
 def drawn_step(rng, number, group, kind):

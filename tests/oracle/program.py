@@ -11,7 +11,7 @@ from harness import nexar
 from nexar._rows import ROWS
 
 KINDS = ("plain", "ends", "death", "leave")
-RANKS_MAX, NODES, GROUPS_MAX = 12, 4, 4
+RANKS_MAX, NODES, GROUPS_MAX, CHILDREN_MAX = 12, 4, 4, 4
 ANY_SOURCE, ANY_TAG = nexar.ANY_SOURCE, nexar.ANY_TAG
 TAGS = (0, 7, 1 << 32, ANY_TAG - 1)
 TURN = 1000  # more steps than a program has
@@ -30,11 +30,13 @@ OPS = {**{each: ARITHMETIC for each in FLOATS}, **{each: ("min", "max") for each
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """members: the program's ranks, in the order of their ranks in the group. made: how it comes to be; "open" by name. (A
-    child of another group, by split or dup, is a further word here, and a maker in rank.py.)"""
+    """members: the program's ranks, in the order of their ranks in the group. made: how it comes to be: "open" by name, or as
+    a child of the group `parent` by "split" or "dup". Children of one split have the number of its first child as `call`."""
     number: int
     members: tuple
     made: str = "open"
+    parent: int = None
+    call: int = None
 
     @property
     def size(self):
@@ -171,7 +173,8 @@ class Program:
 
     def __str__(self):
         where = f"ranks on nodes {list(self.places)}, in processes {list(self.hosts)}"
-        return "\n".join([f"{self.kind} program {self.seed}: {where}", *map(str, self.steps),
+        children = [f"group {each.number}: {each.members} by {each.made} of {each.parent}" for each in self.groups if each.parent is not None]
+        return "\n".join([f"{self.kind} program {self.seed}: {where}", *children, *map(str, self.steps),
                           *(str(each) for each in (self.death, self.leave) if each)])
 
 

@@ -31,6 +31,7 @@ class Performance:
     def perform(self):
         mine = [group for group in self.program.groups if self.rank in group.members]
         self.open([group for group in mine if group.made == "open"])
+        self.make_children()
         steps = [step for step in self.program.steps if self.rank in step.group.members]
         threads = [Thread(self, part) for part in self.parts(mine, steps)]
         for thread in threads[1:]:
@@ -51,6 +52,21 @@ class Performance:
                    for group in groups]
         self.groups |= {group.number: request.wait() for group, request in started}
 
+    def make_children(self):
+        """In the order of their numbers, which is the same on all ranks of a parent: nobody waits for what comes later."""
+        for call in sorted({group.call for group in self.program.groups if group.parent is not None}):
+            made = [group for group in self.program.groups if group.call == call]
+            parent = self.groups.get(made[0].parent)
+            if parent is None:
+                continue
+            own = next((group for group in made if self.rank in group.members), None)
+            if made[0].made == "dup":
+                child = parent.dup()
+            else:
+                child = parent.split(own and made.index(own), own.members.index(self.rank) if own else 0)
+            if own:
+                self.groups[own.number] = child
+
     def parts(self, groups, steps):
         """The steps of each thread: one for all, or one for some of the groups."""
         if self.local.random() < 0.6 or len(groups) < 2:
@@ -61,7 +77,7 @@ class Performance:
     def close(self):
         """When all ranks have ended. Words about what was written late, or cannot be given back."""
         bad = [f"rank {self.rank}: {wrong}" for block in self.blocks if (wrong := block.wrong())]
-        for group in self.groups.values():
+        for group in self.local.sample(list(self.groups.values()), len(self.groups)):  # parents and children in any order
             group.free()
         return bad + [f"rank {self.rank}: {wrong}" for wrong in self.store.free()]
 

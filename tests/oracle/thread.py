@@ -12,7 +12,7 @@ from ctypes import byref, c_uint64
 from harness import cabi
 
 from . import early, messages
-from .calls import Collective, Post, local_of
+from .calls import Collective, Post, exchange, local_of
 from .waits import until_ended
 
 lib = cabi.lib
@@ -111,8 +111,10 @@ class Thread:
                 self.start(step, group, [(item, item.options())])
             return
         posts = [(post, cabi.op_options(priority=local.choice(cabi.PRIORITIES))) for post in self.posts(step, rank, local)]
-        if len(posts) == 1 and blocking:
-            return self.call_message(step, group, *posts[0])
+        if blocking and len(posts) == 2 and self.may_exchange(*(post for post, _ in posts)):
+            return self.exchange(step, group, *sorted((post for post, _ in posts), key=lambda post: post.message is None))
+        if blocking:
+            return self.call_messages(step, group, posts)
         self.start(step, group, posts)
 
     def repeat(self, step, rank, local, group):
@@ -185,11 +187,30 @@ class Thread:
         while sends or receives:
             yield (sends if not receives or (sends and local.random() < 0.5) else receives).pop(0)
 
-    def call_message(self, step, group, post, options):
+    def call_messages(self, step, group, posts):
+        """Sends are started, unless there is nothing else; then each receive is waited for: its send has been started."""
+        sends = [each for each in posts if each[0].message]
+        if len(posts) > 1:
+            self.start(step, group, sends)
+        found = []
+        for post, options in posts:
+            if post.message and len(posts) > 1:
+                continue
+            began, completion = time.monotonic(), cabi.completion()
+            status = self.retried(lambda: post.call(group, options, completion))
+            found.append((post, self.record(step, "send" if post.message else "recv", status, began), completion))
+        if found:
+            self.message_ended(step, found)
+
+    def may_exchange(self, one, other):
+        """One status tells of both: only where both succeed."""
+        return self.program.kind in ("plain", "ends") and not one.vector and not other.vector and bool(one.message) != bool(other.message)
+
+    def exchange(self, step, group, send, receive):
         began, completion = time.monotonic(), cabi.completion()
-        status = self.retried(lambda: post.call(group, options, completion))
-        outcome = self.record(step, "send" if post.message else "recv", status, began)
-        self.message_ended(step, [(post, outcome, completion)])
+        status = self.retried(lambda: exchange(send, receive, group, cabi.op_options(), completion))
+        outcomes = [self.record(step, what, status, began) for what in ("send", "recv")]
+        self.message_ended(step, [(send, outcomes[0], None), (receive, outcomes[1], completion)])
 
     def start(self, step, group, items):
         """Starts all; those that the library refuses at once are recorded."""
@@ -274,7 +295,7 @@ class Thread:
         """found: [(post, outcome, completion)] of this rank, receives in the order in which they were posted."""
         received = []
         for post, outcome, completion in found:
-            stands, wrong = post.ended()
+            stands, wrong = post.ended(completion)
             self.process.blocks.append(post.block)
             if wrong:
                 self.violation(step, f"{outcome.what} {post.message or post.receive}: {outcome.name}: {wrong}")
