@@ -256,8 +256,8 @@ def test_torch_tensors_are_summed_without_a_copy(cluster):
     """[U18] Real ones where torch is installed; elsewhere the stand-ins above."""
     if importlib.util.find_spec("torch") is None:
         return print("torch is not installed: the stand-ins with DLPack have to do")
-    for said in run([cluster[1], cluster[2]], with_torch):
-        contains(said, "contiguous")
+    for answer in run([cluster[1], cluster[2]], with_torch):
+        contains(answer, "contiguous")
 
 
 def calls_back(me):

@@ -1,74 +1,131 @@
-"""A call that is rejected on one rank only, for each kind of collective, through the C ABI: the others learn whom they wait
-for, nobody loses step, and the group goes on. Two nodes:
+"""A call that one rank's library rejects, of every kind, while the other ranks make theirs: those end at their deadline, with an
+error and an event that name the rank; no rank's count of collectives differs afterwards, and the group works on.
 
-    node 1 ──┐
-    node 2 ──┴── switch
+    node 1: ranks 0, 1 ──┐
+    node 2: ranks 2, 3 ──┴── switch
 """
 import ctypes
+from ctypes import byref, c_uint64, c_void_p
 
 from harness import *
-from harness.values import check
-
+from harness.values import check, given, reduced
+from nexar import _library
 from nexar._rows import ROWS
 
 lib = cabi.lib
-ELEMENTS, F64, SUM = 4, nexar.DTYPES["float64"], nexar.OPS["sum"]
+F64, SUM, COUNT, ODD, DEADLINE_MS = nexar.DTYPES["float64"], nexar.OPS["sum"], 3, 1, 1500
+KINDS = (*ROWS, "group_split", "group_dup")
 
 
-def arguments(row, size, dtype=F64):
-    """Memory that is large enough for every kind, and what a call of this one takes; kept with it."""
-    room = [np.ones(ELEMENTS * size) for _ in range(2)]
-    counts = (ctypes.c_uint64 * size)(*[ELEMENTS] * size)
-    values, out = (each.ctypes.data for each in room)
-    named = {"nothing": [], "data": [values, ELEMENTS, dtype], "in_out": [values, out, ELEMENTS, dtype],
-             "in_out_counts": [values, out, counts, dtype],
-             "in_out_own_counts": [values, counts, out, counts, dtype]}[row.memory]
-    return [*named, *[SUM] * row.reduces, *[0] * row.rooted], (room, counts)
+class Calls:
+    """Of one rank: each kind, right or wrong."""
+
+    def __init__(self, me):
+        self.session = me.session()
+        self.group, self.block = me.group(self.session), self.session.alloc(1024, np.float64)
+        self.at, self.out = self.block.ctypes.data, self.block.ctypes.data + 4096
+        self.counts = (c_uint64 * me.size)(*[COUNT] * me.size)
+
+    def arguments(self, kind, right):
+        if kind == "group_split":
+            return [0, 0]
+        if kind == "group_dup":
+            return []
+        row, dtype = ROWS[kind], F64 if right else 99
+        found = {"nothing": [], "data": [self.at, COUNT, dtype], "in_out": [self.at, self.out, COUNT, dtype],
+                 "in_out_counts": [self.at, self.out, self.counts, dtype],
+                 "in_out_own_counts": [self.at, self.counts, self.out, self.counts, dtype]}[row.memory]
+        return found + [SUM] * row.reduces + [0] * row.rooted
+
+    def options(self, kind, right):
+        if kind.startswith("group_"):
+            made = _library.ChildOptions()
+            lib.nexar_child_options_init(byref(made), ctypes.sizeof(made))
+        else:
+            made = cabi.op_options()
+        made.timeout_ms = DEADLINE_MS if right else 0
+        return made
+
+    def start(self, kind, right=True):
+        """(status in words, request)"""
+        request = c_uint64()
+        status = getattr(lib, f"nexar_{kind}_start")(self.group._handle, *self.arguments(kind, right), byref(self.options(kind, right)),
+                                                     byref(request))
+        return cabi.name_of(status), request.value
+
+    def end(self, request, kind=""):
+        """(status in words, the rank in the error, the number of the collective)"""
+        status, last = cabi.end(request)
+        if status == 0:
+            if kind.startswith("group_"):
+                cabi.check(lib.nexar_group_free(c_void_p(last.group)))
+            return "OK", None, last.sequence
+        return cabi.name_of(status), cabi.last_error().rank, last.sequence
 
 
-def rejected_on_one(me):
-    """For each kind: what this rank got for the call that one rank is refused, and the collectives' numbers."""
-    group = me.group()
-    got, numbers = [], []
-    for kind, row in ROWS.items():
-        wrong = row.number % group.size
-        call = getattr(lib, f"nexar_{kind}")
-        right, kept = arguments(row, group.size)
-        if me.rank == wrong:
-            refused = [call(group._handle, *right, cabi.op_options(timeout_ms=-7))]
-            if row.memory != "nothing":
-                refused += [call(group._handle, *arguments(row, group.size, dtype=99)[0], cabi.op_options())]
-            equal(refused, [cabi.INVALID_ARGUMENT] * len(refused), kind)
-            for other in range(group.size):
-                if other != wrong:
-                    group.recv(np.zeros(1), other, row.number)
-        # The one that was refused calls it when the others have given up: it is the same collective.
-        late = row.number == 1  # once as long as it takes until the daemon says whom it waits for
-        status = call(group._handle, *right, cabi.op_options(timeout_ms=2500 if late else 400))
-        error = cabi.last_error()
-        got.append((kind, cabi.name_of(status), error.rank, error.sequence))
-        if me.rank != wrong:
-            group.send(np.zeros(1), wrong, row.number)
-        number = cabi.started(kind, group, *right)
-        status, last = cabi.end(number)
-        equal(status, 0, kind)
-        numbers.append(last.sequence)
-        check(group.all_reduce(np.arange(5) + me.rank), np.arange(5) * group.size + sum(range(group.size)), kind)
-    return got, numbers
+def calls_all(me):
+    """What became of each kind in three rounds: rejected on one rank; the same calls of that rank, right, but too late; all right."""
+    calls = Calls(me)
+    cabi.check(lib.nexar_barrier(calls.group._handle, None))
+    if me.rank == ODD:
+        rejected = {kind: calls.start(kind, right=False)[0] for kind in KINDS}
+        me.mark()
+        me.wait_for_go()
+        first = {kind: calls.end(calls.start(kind)[1], kind) for kind in KINDS}
+    else:
+        rejected = None
+        requests = {kind: calls.start(kind)[1] for kind in KINDS}
+        first = {kind: calls.end(request, kind) for kind, request in requests.items()}
+        me.mark()
+    then = {kind: calls.end(request, kind) for kind, request in [(kind, calls.start(kind)[1]) for kind in KINDS]}
+    x = given("int64", "sum", me.rank, 100)
+    check(calls.group.all_reduce(x), reduced("int64", "sum", me.size, 100), "the sum afterwards")
+    return rejected, first, then
 
 
-def test_the_others_learn_whom_they_wait_for_and_nobody_loses_step(cluster):
-    places = [cluster[1], cluster[2], cluster[1]]
-    job = Job(places, rejected_on_one)
-    outcomes = job.outcomes(seconds=120)
-    for rank, (got, numbers) in enumerate(outcomes):
-        equal(numbers, [1 + 3 * n for n in range(len(ROWS))], f"the collectives' numbers at rank {rank}")
-        for n, (kind, name, blamed, number) in enumerate(got):
-            wrong = ROWS[kind].number % len(places)
-            equal((blamed, number), (wrong, 3 * n), f"{kind} at rank {rank}")
-            assert name in (("ABORTED",) if rank == wrong else ("TIMED_OUT", "ABORTED")), (kind, rank, name)
-    lines = [line for node in set(places) for line in node.log().splitlines() if "collective_late" in line]
-    assert any("what=\"all_reduce" in line and "rank 1" in line for line in lines), lines
+def test_a_call_rejected_on_one_rank_is_named_to_the_others_and_nobody_loses_count(cluster):
+    job = Job([cluster[1], cluster[1], cluster[2], cluster[2]], calls_all)
+    job.await_marks()
+    job.go(ODD)
+    outcomes = job.outcomes()
+    for rank, outcome in enumerate(outcomes):
+        assert not isinstance(outcome, Failure), f"rank {rank}: {outcome}"
+        rejected, first, then = outcome
+        assert not rejected or set(rejected.values()) == {"INVALID_ARGUMENT"}, f"the statuses of rank {rank}: {rejected}"
+        for number, kind in enumerate(KINDS):
+            status, culprit, sequence = first[kind]
+            assert status in (("ABORTED",) if rank == ODD else ("TIMED_OUT", "ABORTED")), f"{kind} of rank {rank}: {first[kind]}"
+            equal((culprit, sequence), (ODD, 1 + number), f"who is named by {kind} on rank {rank}, and its number")
+            equal(then[kind], ("OK", None, 1 + len(KINDS) + number), f"the next {kind} on rank {rank}")
+    for node in cluster:
+        late = [line for line in node.log().splitlines() if "collective_late" in line]
+        contains("\n".join(late), f"rank {ODD} ")
 
 
-main(globals())
+def a_message(me, sends):
+    """Rank 1's part is rejected; the other rank's has a deadline."""
+    calls, options = Calls(me), cabi.op_options(300)
+    name, peer = ("send", 0) if (me.rank == ODD) == sends else ("recv", ODD if me.rank == 0 else 0)
+    if me.rank == ODD:
+        request = c_uint64()
+        wrong = getattr(lib, f"nexar_{name}_start")(calls.group._handle, calls.at, COUNT, 99, 0, 5, None, byref(request))
+        me.mark()
+        me.wait_for_go()
+        return cabi.name_of(wrong), cabi.end(cabi.started(name, calls.group, calls.at, COUNT, F64, 0, 5))[0]
+    peer = ODD
+    ended = calls.end(cabi.started(name, calls.group, calls.at, COUNT, F64, peer, 5, options=options))[:2]
+    me.mark()
+    return ended, cabi.end(cabi.started(name, calls.group, calls.at, COUNT, F64, peer, 5))[0]
+
+
+def test_a_message_rejected_on_one_side_times_out_on_the_other_and_the_next_arrives(cluster):
+    for sends in (True, False):
+        job = Job([cluster[1], cluster[2]], a_message, sends)
+        job.await_marks()
+        job.go(ODD)
+        other, odd = job.outcomes()
+        equal(odd, ("INVALID_ARGUMENT", 0), "the rank whose call was rejected")
+        equal(other, (("TIMED_OUT", ODD if sends else other[0][1]), 0), "the other rank")
+
+
+main(globals(), nodes=2)

@@ -3,5 +3,5 @@
 program.py says what a program is, draw.py draws one from a seed, and data.py its inputs; reference.py says what each rank's
 output is; rank.py performs it (thread.py, calls.py, memory.py, messages.py, early.py, waits.py); allowed.py judges the ends
 over all ranks; runner.py has the daemons and processes.
-tests/oracle/run.py is the command.
+tests/oracle/run.py is the command. simulator.py hands programs to the simulator, which performs them over worse networks.
 """

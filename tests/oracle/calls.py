@@ -229,7 +229,7 @@ class Post:
         self.found = found if status == 0 else None
         return status
 
-    found = None  # what a probe has said of the message that was received then
+    found = None  # what a probe has found out about the message that was received then
 
     def ended(self, completion=None):
         """The bytes that stand there, in the message's order, and what is wrong beside them; poisons the memory."""
@@ -238,8 +238,8 @@ class Post:
         if self.message and stands.tobytes() != self.content.tobytes():
             wrong = "what was sent was written"
         if self.found is not None:
-            said, got = ((each.source, each.tag, each.bytes) for each in (self.found, completion))
-            wrong = wrong or (said != got and f"a probe said {said}, and then came {got}")
+            probed, got = ((each.source, each.tag, each.bytes) for each in (self.found, completion))
+            wrong = wrong or (probed != got and f"a probe found {probed}, and then came {got}")
         self.block.fill(memory.POISON ^ 0xFF)
         return stands.tobytes(), wrong
 

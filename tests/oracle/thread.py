@@ -203,7 +203,7 @@ class Thread:
             self.message_ended(step, found)
 
     def may_exchange(self, one, other):
-        """One status tells of both: only where both succeed."""
+        """One status is that of both: only where both succeed."""
         return self.program.kind in ("plain", "ends") and not one.vector and not other.vector and bool(one.message) != bool(other.message)
 
     def exchange(self, step, group, send, receive):

@@ -15,7 +15,7 @@ os.environ.setdefault("NEXAR_MEMFDS_IN_PLACE", "true")  # of its daemons; tests 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the ranks are the parallelism; read at import
 for _variable, _path in {"NEXAR_TEST_NEXARD": "daemon/nexard", "NEXAR_LIBRARY": "libnexar_c/libnexar_c.so.0.2",
                          "NEXAR_TEST_NEXARCTL": "tools/nexarctl/nexarctl", "NEXAR_TEST_DIGITS": "examples/nexar_digits",
-                         "NEXAR_TEST_ABI_FUTURE": "tests/abi/abi_future",
+                         "NEXAR_TEST_ABI_FUTURE": "tests/abi/abi_future", "NEXAR_TEST_SIM_ENGINE": "tests/sim/sim_engine",
                          "NEXAR_TEST_RANK_CLIENT": "tests/integration/rank_client",
                          "NEXAR_TEST_HOSTILE_CLIENT": "tests/integration/hostile_client",
                          "NEXAR_TEST_STAGED_CLIENT": "tests/integration/staged_client",
