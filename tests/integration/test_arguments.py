@@ -5,6 +5,8 @@ The functions are read from the header, so that a new one is tested as it comes;
 `wrong_values` below. Errors that depend on several ranks, or on a moment, are in test_bad_input.py and test_abi.py.
 """
 import ctypes
+import mmap
+import os
 import pathlib
 import re
 from ctypes import byref, c_int32, c_int64, c_uint32, c_uint64, c_void_p
@@ -87,6 +89,9 @@ class Place:
         self.freed["nexar_message"] = self.set_apart(79)
         cabi.check(cabi.lib.nexar_message_free(self.group._handle, self.freed["nexar_message"]))
         session, other = me.session(), me.group(self.session, name="other", size=1, rank=0)
+        self.fd = os.memfd_create("arguments", os.MFD_ALLOW_SEALING)
+        os.ftruncate(self.fd, 4096)
+        self.mapped = np.frombuffer(mmap.mmap(self.fd, 4096), np.uint8)
         self.closed = {"nexar_session*": session._connection.handle, "nexar_group*": other._handle}
         cabi.check(cabi.lib.nexar_group_free(other._handle))
         cabi.check(cabi.lib.nexar_session_close(session._connection.handle))
@@ -102,8 +107,10 @@ class Place:
         """A value that may be."""
         number = {"count": COUNT if "request" not in function else 1, "send_count": COUNT, "receive_count": COUNT, "piece_count": 2,
                   "dtype": 1, "send_dtype": 1, "receive_dtype": 1, "op": 0, "root": 0, "to": 0, "from": 0, "rank": 0, "colour": 0,
-                  "key": 0, "tag": 5, "send_tag": 5, "receive_tag": 6, "bytes": 4096, "fd": -1, "offset": 0, "size": 65,
+                  "key": 0, "tag": 5, "send_tag": 5, "receive_tag": 6, "bytes": 4096, "offset": 0, "size": 65,
                   "capacity": 4, "stride": ctypes.sizeof(_library.Completion), "timeout_ms": 1, "status": 0}
+        if function == "nexar_register_memfd" and name in ("address", "fd"):
+            return self.fd if name == "fd" else self.mapped.ctypes.data
         if kind in VALUES and name in number:
             return number[name]
         if kind in OPTIONS:
@@ -186,7 +193,7 @@ def wrong_number(function, kind, name):
         return [] if function == "nexar_error_line" else [("0", 0, INVALID), ("too small", 3, INVALID)]
     if name == "bytes":
         return [("none", 0, INVALID)]
-    return {"capacity": [], "colour": [], "key": [], "receive_tag": [], "fd": [("closed", -1, INVALID)], "offset": [("odd", 3, INVALID)]}.get(name)
+    return {"capacity": [], "colour": [], "key": [], "receive_tag": [], "fd": [("closed", -1, INVALID), ("no memory", 0, UNSUPPORTED)], "offset": [("odd", 3, INVALID)]}.get(name)
 
 
 def wrong_pointer(function, kind, name):
@@ -203,7 +210,7 @@ LATER = (("nexar_mrecv_start", "message"),)
 # Whose right call would end what the others need, or needs a request of its own.
 NOT_CALLED = ("nexar_request_start", "nexar_request_start_all", "nexar_session_close", "nexar_group_free", "nexar_group_abort",
               "nexar_free", "nexar_unregister", "nexar_request_free", "nexar_request_cancel", "nexar_mrecv", "nexar_mrecv_start",
-              "nexar_message_free", "nexar_register_memfd")
+              "nexar_message_free")
 
 
 def call(function, parameters, values):

@@ -100,8 +100,8 @@ class Thread:
     def post(self, step, rank, local, blocking):
         group = self.process.groups[step.group.number]
         if step.starts > 1:
-            self.repeat(step, rank, local, group)
-        elif step.kind != "messages":
+            return self.repeat(step, rank, local, group)
+        if step.kind != "messages":
             item = Collective(self.program, step, rank, self.process.store, local)
             if blocking:
                 began = time.monotonic()

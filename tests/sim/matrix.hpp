@@ -59,7 +59,7 @@ class Rounds {
     }
 
     std::vector<uint64_t> events(uint64_t first, uint64_t count) const {
-        constexpr uint64_t everyday = 60 / seeds_share;
+        constexpr uint64_t everyday = 90 / seeds_share;
         const bool all = std::getenv("NEXAR_SIM_SEEDS") != nullptr;
         const uint64_t stride = all ? 1 : std::max<uint64_t>(1, count / everyday);
         std::vector<uint64_t> out;

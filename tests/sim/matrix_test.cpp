@@ -4,7 +4,8 @@
 #include "matrix.hpp"
 
 #include <catch2/catch_test_macros.hpp>
-#include <map>
+#include <set>
+#include <utility>
 
 #include "program.hpp"
 
@@ -167,6 +168,96 @@ TEST_CASE(
         REQUIRE(met(ends.timed_out));
         REQUIRE(met(ends.aborted));
     }
+}
+
+namespace {
+
+// One rank comes a second late, when all others have given up.
+struct LateTrial {
+    LateTrial(uint64_t seed, OpKind kind, const Scene& scene, uint32_t absent)
+        : cluster(seed, Trial::shape()), program(cluster, cluster.make_group(scene.placement)), late(absent) {
+        for (int i = 0; i < 2; ++i)
+            program.add({kind, Dtype::i32, ReduceOp::sum, count_for(kind, scene.count), ranks - 1});
+        for (uint32_t rank = 0; rank < ranks; ++rank) {
+            ++cluster.to_be_submitted;
+            cluster.clock.after(rank == late ? Duration{1s} : cluster.clock.some(pause), [this, rank] {
+                --cluster.to_be_submitted;
+                program.post(0, rank);
+            });
+        }
+    }
+    Cluster cluster;
+    Program program;
+    uint32_t late;
+};
+
+void look_at_late(const LateTrial& trial, const Hit& hit, const std::vector<Time>& began, size_t& named) {
+    const Step& step = trial.program.steps[0];
+    for (uint32_t rank = 0; rank < ranks; ++rank) {
+        const Error& error = step.calls[rank]->outcome.error;
+        CAPTURE(rank, trial.late, error.text);
+        if (step.calls[rank]->ok()) {
+            REQUIRE(trial.program.wrong_result(step, rank) == "");
+            continue;
+        }
+        REQUIRE(error.code == (rank == hit.rank ? Errc::timed_out : Errc::aborted));
+        const auto named_rank = static_cast<uint32_t>(error.rank);
+        REQUIRE((named_rank == trial.late || (named_rank < ranks && began[named_rank] >= hit.at)));
+        REQUIRE(error.text.contains("rank " + std::to_string(trial.late)));
+        ++named;
+    }
+}
+
+void one_late_rank(uint64_t seed, OpKind kind, const Scene& scene, size_t& named) {
+    const auto late = static_cast<uint32_t>((seed + uint64_t(kind)) % ranks);
+    LateTrial calm(seed, kind, scene, late);
+    std::vector<Time> events, began(ranks, never);
+    while (calm.cluster.clock.next() < Time{} + 900ms && calm.cluster.clock.step())
+        events.push_back(calm.cluster.clock.now());
+    for (uint32_t rank = 0; rank < ranks; ++rank)
+        if (rank != late) began[rank] = calm.program.steps[0].calls[rank]->submitted;
+    for (const uint64_t event : Rounds(ranks).events(seed, events.size())) {
+        const Hit hit{Blow::deadline, static_cast<uint32_t>((late + 1 + event % (ranks - 1)) % ranks), event,
+                      events[event]};
+        if (hit.at <= began[hit.rank]) continue;
+        CAPTURE(event, hit.rank);
+        LateTrial trial(seed, kind, scene, late);
+        trial.program.steps[0].timeout = hit.at - began[hit.rank];
+        trial.program.steps[0].impatient = hit.rank;
+        trial.cluster.run_for(2s);
+        for (uint32_t rank = 0; rank < ranks; ++rank) trial.program.post(1, rank);
+        REQUIRE(trial.cluster.run());
+        look_at_late(trial, hit, began, named);
+        REQUIRE(trial.program.wrong(trial.program.steps[1]) == "");
+        trial.cluster.check();
+    }
+}
+
+}  // namespace
+
+TEST_CASE("matrix: a deadline that passes at any event while a rank is missing names that rank to all") {
+    size_t named = 0;
+    for (const Scene& scene : scenes)
+        for (const OpKind kind : collective_kinds)
+            for (const uint64_t seed : seeds(1)) {
+                if (scene.staged) continue;
+                CAPTURE(scene.name, row_of(kind).name, seed);
+                one_late_rank(seed, kind, scene, named);
+            }
+    REQUIRE(met(named));
+}
+
+TEST_CASE("a write into memory of an operation that has ended is found") {
+    Trial trial(1, OpKind::all_reduce, scenes.front());
+    REQUIRE(trial.cluster.run());
+    for (const Call* call : trial.first().calls) {
+        REQUIRE(call->is_poisoned());
+        std::byte& byte = call->out->back();
+        const std::byte before = std::exchange(byte, std::byte{0});
+        REQUIRE_FALSE(call->is_poisoned());
+        byte = before;
+    }
+    trial.cluster.check();
 }
 
 }  // namespace nexar::sim

@@ -132,7 +132,7 @@ Call& Program::post(size_t index, uint32_t rank) {
     const bool is_source = d.kind == OpKind::broadcast && rank == d.root;
     bool in_place = is_source || (step.in_place && in_elements > 0 && out_elements > 0 && !own);
     engine::OpRequest request = request_of(d);
-    if (!step.impatient || *step.impatient == rank) request.timeout = step.timeout;
+    request.timeout = step.timeout;
     if (!step.priorities.empty()) request.priority = step.priorities[rank];
     if (d.op == ReduceOp::premul_sum) request.scalar = Reference::scalar(rank, d.dtype);
     std::shared_ptr<StagedMemory> staged;
@@ -143,6 +143,7 @@ Call& Program::post(size_t index, uint32_t rank) {
     }
     const size_t own_at = (counts ? counts->begin(rank) : rank * d.count) * width;
     if (in_place) in = lay_out_in_place(row, own_at, out, std::move(in), request);
+    if (step.impatient.value_or(rank) != rank) request.timeout = Duration{-1};
     Call& call = cluster_.submit(group, rank, request, std::move(in), out, in_place, staged);
     step.calls[rank] = &call;
     return call;

@@ -18,8 +18,9 @@ struct Step {
     bool in_place = false;
     Duration timeout{-1};
     std::vector<std::optional<Priority>> priorities;  // by rank; empty: the operation's own
-    std::optional<uint32_t> impatient{};  // the only rank that has it; none: all have it
-    std::vector<Call*> calls;             // by rank; null: not posted (yet)
+    std::vector<Call*> calls;  // by rank; null: not posted (yet)
+
+    std::optional<uint32_t> impatient{};  // the only rank that has the timeout; none: all have it
 };
 
 // The memory of both sides, one of which may be this rank's block of the other one, at own_at.

@@ -30,13 +30,12 @@ from ._errors import (CallError, Error, GroupError, NexarSystemError, OpenError,
                       RetryError, SessionError, TimedOut)
 from ._group import Group
 from ._library import (ANY_SOURCE, ANY_TAG, FLAG_DETERMINISTIC, FLAG_F32_PARTIALS, NO_TIMEOUT, RANK_AUTO, Priority,
-                       shard)
-from ._library import version as _version
+                       shard, version)
 from ._messages import Message
 from ._requests import Completion, Persistent, Request, start_all, test_any, test_some, wait_all, wait_any, wait_some
 from ._session import Session
 
-__version__ = _version()
+__version__ = version()
 __all__ = ["ANY_SOURCE", "ANY_TAG", "CallError", "Completion", "DTYPES", "Error", "FLAG_DETERMINISTIC",
            "FLAG_F32_PARTIALS", "Group", "GroupError", "Message", "NO_TIMEOUT", "NexarSystemError", "OPS", "OpenError",
            "OperationError", "Persistent", "Priority", "RANK_AUTO", "RecoverableError", "Request", "RetryError", "Session",
