@@ -37,19 +37,19 @@ class Calls:
                  "in_out_own_counts": [self.at, self.counts, self.out, self.counts, dtype]}[row.memory]
         return found + [SUM] * row.reduces + [0] * row.rooted
 
-    def options(self, kind, right):
+    def options(self, kind, timeout_ms):
         if kind.startswith("group_"):
             made = _library.ChildOptions()
             lib.nexar_child_options_init(byref(made), ctypes.sizeof(made))
         else:
             made = cabi.op_options()
-        made.timeout_ms = DEADLINE_MS if right else 0
+        made.timeout_ms = timeout_ms
         return made
 
-    def start(self, kind, right=True):
+    def start(self, kind, timeout_ms=cabi.DEFAULT, right=True):
         """(status in words, request)"""
         request = c_uint64()
-        status = getattr(lib, f"nexar_{kind}_start")(self.group._handle, *self.arguments(kind, right), byref(self.options(kind, right)),
+        status = getattr(lib, f"nexar_{kind}_start")(self.group._handle, *self.arguments(kind, right), byref(self.options(kind, timeout_ms if right else 0)),
                                                      byref(request))
         return cabi.name_of(status), request.value
 
@@ -74,7 +74,7 @@ def calls_all(me):
         first = {kind: calls.end(calls.start(kind)[1], kind) for kind in KINDS}
     else:
         rejected = None
-        requests = {kind: calls.start(kind)[1] for kind in KINDS}
+        requests = {kind: calls.start(kind, DEADLINE_MS)[1] for kind in KINDS}
         first = {kind: calls.end(request, kind) for kind, request in requests.items()}
         me.mark()
     then = {kind: calls.end(request, kind) for kind, request in [(kind, calls.start(kind)[1]) for kind in KINDS]}
