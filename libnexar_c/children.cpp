@@ -99,7 +99,7 @@ Result<Slot> start_creation(Session& session, const Group& parent, std::span<con
     }
     Label label{options.user_data, 0, parent.epoch, blocking ? Holder::call : Holder::handle, parent.name};
     const auto name = std::make_shared<const std::string>(nexar::created_name(*parent.name, options.tag));
-    const auto group = reserve_group(session, name);
+    const auto group = reserve_group(session, name, parent.flags);
     if (!group) {
         session.release_plan(plan);
         return fail(group.error());

@@ -43,7 +43,7 @@ struct GroupRequest {
     int64_t barrier_timeout_ms = NEXAR_TIMEOUT_DEFAULT;
     int64_t rpc_timeout_ms = NEXAR_TIMEOUT_DEFAULT;
     uint64_t user_data = 0;
-    uint32_t flags = 0;
+    uint64_t flags = 0;
 };
 // Of an operation or a group; `what`: "nexar_op_options". An error names the unknown bits.
 Result<void> check_flags(uint64_t flags, const char* what);

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <vector>
 
+#include "batch.hpp"
 #include "calls.hpp"
 #include "children.hpp"
 #include "structs.hpp"
@@ -189,8 +190,9 @@ nexar_status nexar_group_create(nexar_group* parent, const uint32_t* ranks, uint
                                 nexar_group** group, const nexar_create_options* options) {
     auto pinned = group_of(parent);
     if (!pinned) return failed(kind_name(NEXAR_CMD_GROUP_CREATE), pinned.error());
-    const ErrorContext context = context_of(*pinned->group, ChildOf{NEXAR_CMD_GROUP_CREATE});
+    const ErrorContext context = context_of(*pinned->group, NEXAR_CMD_GROUP_CREATE);
     if (!group) return failed(context, Errc::invalid_argument, "group is NULL");
+    if (auto may = may_block(*pinned->session); !may) return failed(context, may.error());
     auto slot = create(*pinned, ranks, count, options, true);
     if (!slot) return failed(context, slot.error());
     const Outcome outcome = pinned->session->finish_blocking(*slot);
@@ -202,7 +204,7 @@ nexar_status nexar_group_create_start(nexar_group* parent, const uint32_t* ranks
                                       const nexar_create_options* options, nexar_request* request) {
     auto pinned = group_of(parent);
     if (!pinned) return failed(kind_name(NEXAR_CMD_GROUP_CREATE), pinned.error());
-    const ErrorContext context = context_of(*pinned->group, ChildOf{NEXAR_CMD_GROUP_CREATE});
+    const ErrorContext context = context_of(*pinned->group, NEXAR_CMD_GROUP_CREATE);
     if (!request) return failed(context, Errc::invalid_argument, "request is NULL");
     auto slot = create(*pinned, ranks, count, options, false);
     if (!slot) return failed(context, slot.error());

@@ -33,7 +33,7 @@ struct OpOptions {
     uint64_t user_data = 0;
     uint64_t scalar = 0;  // premul_sum: one element
     uint8_t priority = NEXAR_SHM_PRIORITY_DEFAULT;
-    uint64_t flags = 0;   // NEXAR_FLAG_...
+    uint64_t flags = 0;  // NEXAR_FLAG_...
 };
 nexar_op_options op_defaults();
 Result<OpOptions> read_op_options(const Operation& operation, const nexar_op_options* given);

@@ -1,6 +1,6 @@
 // SendTurns: the ready sends of one class to one peer, and which of them is next: tenants in turns, by bytes
-// (docs/protocol/tenants.md [N14]); in a tenant's turn its priorities [K23], and in each of these its sends in
-// turns, one chunk each. Nothing here allocates.
+// (docs/protocol/tenants.md [N14]); in a tenant's turn its priorities [K23], and in each of these its sends
+// in turns, one chunk each. Nothing here allocates.
 #pragma once
 
 #include <cstdint>

@@ -2,6 +2,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include "creation.hpp"
+#include "engine/children.hpp"
 #include "engine/creating.hpp"
 #include "seeds.hpp"
 #include "support/proofs.hpp"

@@ -18,7 +18,7 @@ struct Step {
     bool in_place = false;
     Duration timeout{-1};
     std::vector<std::optional<Priority>> priorities;  // by rank; empty: the operation's own
-    std::vector<Call*> calls;  // by rank; null: not posted (yet)
+    std::vector<Call*> calls;                         // by rank; null: not posted (yet)
 
     std::optional<uint32_t> impatient{};  // the only rank that has the timeout; none: all have it
 };
