@@ -134,6 +134,7 @@ void Messages::finish(Send& send, Error error) {
     const SessionId session = send.session;
     const uint64_t ticket = send.ticket;
     if (next_send_ == send.at) ++next_send_;
+    no_longer_offered(send);
     sends_.erase(send.at);
     group_.complete(session, ticket, Outcome{.error = std::move(error)});
     group_.run_changed();

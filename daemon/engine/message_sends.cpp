@@ -48,12 +48,14 @@ void Messages::enqueue(Send& send) {
     const GroupFacts& facts = group_.facts;
     const SendQueueKey key(send.message.src, send.to.value);
     const uint64_t window = credit_window(group_.context().config.unexpected_per_group_max, facts.size());
-    const auto [row, is_first] = send_queues_.try_emplace(key);
-    SendQueue& queue = row->second;
-    if (is_first) queue.limit = window;
+    const uint64_t ranks = facts.layout.ranks_on(send.to).size();
+    SendQueue& queue = send_queues_.try_emplace(key, SendQueue{window, 0, window, ranks}).first->second;
+    send.order = ++sends_posted_;
+    const bool is_next = queue.waiting.empty() && queue.may_offer(send.message.dst) && !group_.failed();
+    if (is_next && offer_now(queue, send)) return;
     send.waiting = true;
-    queue.waiting.push_back(&send);
-    advance(key, queue);
+    queue.waiting[send.message.dst].push_back(&send);
+    if (!is_next) advance(queue);
     // No credit: that node already keeps its maximum of unexpected messages of this rank.
     if (send.waiting && send.message.only_now)
         end(send, {Errc::timed_out,
@@ -65,23 +67,53 @@ void Messages::enqueue(Send& send) {
                    {}});
 }
 
-void Messages::advance(const SendQueueKey& key, SendQueue& queue) {
+// A destination with messages that have not ended leaves a credit for each other rank of its node, but never
+// more than half of all.
+bool Messages::SendQueue::may_offer(uint32_t dst) const {
+    const uint64_t credits = limit - offered;
+    const auto own = unended.find(dst);
+    const bool has_none = own == unended.end() || own->second == 0;
+    return credits > (has_none ? 0 : std::min(ranks - 1, window / 2));
+}
+
+// False: the control log has no room.
+bool Messages::offer_now(SendQueue& queue, Send& send) {
     Context& context = group_.context();
+    const std::span<const link::PeerIndex> peer(&group_.facts.peers[send.to.value], 1);
+    if (!send.room.reserve(context, peer, ControlRoom::no_index, send.account, send_room)) {
+        context.groups_without_room.insert(group_.facts.id);
+        return false;
+    }
+    ++queue.offered;
+    ++queue.unended[send.message.dst];
+    send.is_offered = true;
+    offer(send);
+    return true;
+}
+
+// The oldest first, of those that may be offered.
+void Messages::advance(SendQueue& queue) {
     while (!queue.waiting.empty() && queue.offered < queue.limit && !group_.failed()) {
-        Send& send = *queue.waiting.front();
-        const std::span<const link::PeerIndex> peer(&group_.facts.peers[key.second], 1);
-        if (!send.room.reserve(context, peer, ControlRoom::no_index, send.account, send_room)) {
-            context.groups_without_room.insert(group_.facts.id);
-            return;
-        }
-        queue.waiting.pop_front();
-        ++queue.offered;
-        offer(send);
+        auto next = queue.waiting.end();
+        for (auto at = queue.waiting.begin(); at != queue.waiting.end(); ++at)
+            if (queue.may_offer(at->first) &&
+                (next == queue.waiting.end() || at->second.front()->order < next->second.front()->order))
+                next = at;
+        if (next == queue.waiting.end() || !offer_now(queue, *next->second.front())) return;
+        next->second.pop_front();
+        if (next->second.empty()) queue.waiting.erase(next);
     }
 }
 
+// It ends. The last one of its destination makes room for the next, without a credit.
+void Messages::no_longer_offered(const Send& send) {
+    if (!send.is_offered) return;
+    SendQueue& queue = send_queues_.at({send.message.src, send.to.value});
+    if (--queue.unended.at(send.message.dst) == 0 && !queue.waiting.empty()) advance(queue);
+}
+
 void Messages::send_waiting() {
-    for (auto& [key, queue] : send_queues_) advance(key, queue);
+    for (auto& [key, queue] : send_queues_) advance(queue);
 }
 
 void Messages::offer(Send& send) {
@@ -128,12 +160,14 @@ void Messages::on_credit(NodeIndex from, const wire::MessageCredit& credit) {
     const auto queue = send_queues_.find({credit.src, from.value});
     if (queue == send_queues_.end()) return;
     queue->second.limit = std::max(queue->second.limit, credit.limit);
-    advance(queue->first, queue->second);
+    advance(queue->second);
 }
 
 void Messages::stop_waiting(Send& send) {
-    std::deque<Send*>& waiting = send_queues_.at({send.message.src, send.to.value}).waiting;
+    auto& all = send_queues_.at({send.message.src, send.to.value}).waiting;
+    std::deque<Send*>& waiting = all.at(send.message.dst);
     waiting.erase(std::ranges::find(waiting, &send));
+    if (waiting.empty()) all.erase(send.message.dst);
     send.waiting = false;
 }
 

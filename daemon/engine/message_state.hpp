@@ -24,10 +24,12 @@ struct Messages::Send final : Pending, Alarm {
     PiecesRef pieces;  // instead of `in`; null: there are none
     collectives::NodeIndex to;
     Time posted;
-    Duration timeout{};     // the rank's own, or the group's; not above 0: none
-    bool waiting = false;   // for a credit or for room in the control log: nothing was sent
-    ControlRoom room;       // for its offer and its withdrawal
-    link::Account account;  // that pays for `room`
+    Duration timeout{};       // the rank's own, or the group's; not above 0: none
+    bool waiting = false;     // for a credit or for room in the control log: nothing was sent
+    bool is_offered = false;  // to another node: it is counted in SendQueue::unended
+    uint64_t order = 0;       // of all sends to other nodes, as they were posted
+    ControlRoom room;         // for its offer and its withdrawal
+    link::Account account;    // that pays for `room`
     Priority priority = Priority::bulk;
     bool in_flight = false;     // the transfer is posted, or a receive of this node copies
     bool in_mesh = false;       // the transfer is posted, and has not ended

@@ -264,7 +264,13 @@ void Messages::check_invariants() const {
     }
     for (const auto& [key, queue] : send_queues_) {
         NEXAR_CHECK(queue.offered <= queue.limit);
-        waiting -= queue.waiting.size();
+        for (const auto& [dst, sends] : queue.waiting) {
+            NEXAR_CHECK(!sends.empty());
+            waiting -= sends.size();
+        }
+        uint64_t unended = 0;
+        for (const auto& [dst, sends] : queue.unended) unended += sends;
+        NEXAR_CHECK(unended <= queue.offered);
     }
     NEXAR_CHECK(waiting == 0);
     for (const auto& recv : recvs_) {

@@ -16,6 +16,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "collectives/layout.hpp"
@@ -97,16 +98,23 @@ class Messages {
     // notified; nothing, because the sender already knows.
     enum class Disposition : uint8_t { rematch, refuse, drop };
 
-    // The sends of one rank of this node to one other node, in order.
+    // The sends of one rank of this node to one other node. Those to one rank are in order. A rank that does
+    // not receive leaves credits for the others of its node [K27].
     struct SendQueue {
-        std::deque<Send*> waiting;  // not offered yet; usually empty
-        uint64_t offered = 0;       // how many were
-        uint64_t limit = 0;         // credits granted so far; `offered` never exceeds it
+        uint64_t limit = 0;              // credits granted so far; `offered` never exceeds it
+        uint64_t offered = 0;            // sends
+        uint64_t window = 0, ranks = 0;  // credits at the beginning; ranks of that node
+        std::map<uint32_t, std::deque<Send*>>
+            waiting{};  // by destination: not offered yet; no deque is empty
+        std::unordered_map<uint32_t, uint64_t> unended{};  // the same: offered and not ended
+        bool may_offer(uint32_t dst) const;
     };
     using SendQueueKey = std::pair<uint32_t, uint32_t>;  // rank, NodeIndex
 
     void enqueue(Send& send);
-    void advance(const SendQueueKey& key, SendQueue& queue);
+    void advance(SendQueue& queue);
+    bool offer_now(SendQueue& queue, Send& send);
+    void no_longer_offered(const Send& send);
     void offer(Send& send);
     void stop_waiting(Send& send);
     void end_unoffered(uint32_t src, uint32_t dst, const Error& error);
@@ -181,6 +189,7 @@ class Messages {
     CreditTable credits_;                            // granted to other nodes' ranks
     std::vector<uint64_t> last_offer_;               // by NodeIndex: its highest message number; 0: none
     uint64_t counter_ = 0;                           // of messages offered by this node
+    uint64_t sends_posted_ = 0;                      // to other nodes
     // Receives whose message returns to its sender or to offers_ once their transfer has ended. While there
     // are any, no message is matched: a later receive would get the message of an earlier one.
     size_t held_recvs_ = 0;

@@ -234,4 +234,31 @@ TEST_CASE("messages that are not received hold up none of another tag or priorit
             }
 }
 
+TEST_CASE(
+    "more messages than are kept, which one rank does not receive, hold up none to other ranks of its node",
+    "[sim][K27][L9]") {
+    for (const uint64_t seed : seeds(5)) {
+        INFO("seed " << seed);
+        Cluster cluster(seed, shape_of(2));
+        const SimGroup group = cluster.make_group({0, 1, 1, 1});
+        Post post(cluster, group);
+        constexpr uint64_t withheld = 600, others = 300;  // 256 are kept
+        for (uint64_t i = 0; i < withheld; ++i)
+            for (uint32_t to : {1u, 2u}) send(cluster, group, 0, to, 7, 100 + i, 100, {});
+        cluster.run_for(Duration(20'000'000));
+        for (uint64_t i = 0; i < others; ++i) {
+            Call& sent = send(cluster, group, 0, 3, i % 3, 1000 + i, 50, {});
+            Call& got = post.recv(3, 0, -1, 50);
+            cluster.run_for(Duration(5'000'000));
+            REQUIRE(sent.ok());
+            expect_message(got, 1000 + i, 50, 0, i % 3);
+        }
+        std::vector<Call*> late;
+        for (uint64_t i = 0; i < withheld; ++i)
+            for (uint32_t at : {1u, 2u}) late.push_back(&post.recv(at, 0, 7, 100));
+        expect_end(cluster);
+        for (uint64_t i = 0; i < late.size(); ++i) expect_message(*late[i], 100 + i / 2, 100, 0, 7);
+    }
+}
+
 }  // namespace nexar::sim
