@@ -521,7 +521,8 @@ NEXAR_API void nexar_group_options_init(nexar_group_options* options, uint64_t s
  * where that is "none" MASTER_ADDR:MASTER_PORT; SLURM_JOB_ID.SLURM_STEP_ID; PMIX_NAMESPACE); the secret is
  * $NEXAR_JOB_SECRET. Time-outs, in seconds, 0 for none:
  * $NEXAR_OPEN_TIMEOUT_SECS, $NEXAR_COLLECTIVE_TIMEOUT_SECS, $NEXAR_BARRIER_TIMEOUT_SECS, $NEXAR_RPC_TIMEOUT_SECS.
- * NEXAR_DETERMINISTIC=1 sets NEXAR_FLAG_DETERMINISTIC. No other variable is read; the texts of the errors below name unknown variables that begin with NEXAR_.
+ * NEXAR_DETERMINISTIC=1 sets NEXAR_FLAG_DETERMINISTIC.
+ * No other variable is read; the texts of the errors below name unknown variables that begin with NEXAR_.
  * The strings belong to the library and are valid until this thread calls this function again, or ends.
  *   NOT_FOUND          no rank and size: no complete pair, and neither NEXAR_RANK nor NEXAR_WORLD_SIZE. All other
  *                      fields are written; size is 0, which you must set, and rank is NEXAR_RANK_AUTO
@@ -733,8 +734,8 @@ enum {
 enum {
     /* all_reduce, reduce, reduce_scatter(v): the same bits whatever the hosts of the ranks are, and however the
      * operation is cut: a fixed binary tree over the ranks, with partial results in f32 (f64 of f64), rounded to the
-     * dtype once. Between hosts as many bytes as their ranks need that are not neighbours: up to the number of ranks on a
-     * host times those of a reduce_scatter. Wins over F32_PARTIALS. */
+     * dtype once. Ranks of a host that are not neighbours send a partial result each: up to the number of ranks on a
+     * host times the bytes of a reduce_scatter. Wins over F32_PARTIALS. */
     NEXAR_FLAG_DETERMINISTIC = 1,
     /* The same operations on floats below 32 bits: f32 between hosts, rounded to the dtype once: so the error does not
      * grow with the number of hosts; twice the bytes of f16 and bf16, four times those of 8-bit floats */

@@ -57,6 +57,11 @@ Algorithm choose(const Shape& shape, uint64_t bytes, const Layout& layout, const
     }
 }
 
+// Version 1 had no logarithmic all-gather.
+Algorithm as_of(uint32_t version, Algorithm chosen) {
+    return version == 1 && chosen == Algorithm::bruck_all_gather ? Algorithm::ring_all_gather : chosen;
+}
+
 // Requires: not `local`.
 const Cost& cost_of(Algorithm algorithm) {
     static constexpr const Cost* costs[] = {
@@ -157,7 +162,7 @@ Plan plan(const Shape& given, const Layout& layout, const PlanTable& table) {
         has_own_counts(row) ? UINT64_MAX : (row.makes_groups ? 1 : count) * width_of(shape) * blocks;
 
     Plan out;
-    out.algorithm = choose(shape, bytes, layout, table);
+    out.algorithm = as_of(table.version, choose(shape, bytes, layout, table));
     const uint64_t most = table.small_bytes_max / partials_of_node(shape, layout);
     out.cls = bytes <= most ? link::Class::small : link::Class::bulk;
     out.chunk_bytes = table.chunk_bytes;

@@ -14,7 +14,7 @@ OpDescriptor words(OpKind kind, Dtype dtype, ReduceOp op, uint64_t count, uint32
 
 // Small limits, so that small tests cross all of them: doubling to 64 bytes, bulk beyond 256, 4 KiB segments.
 wire::PlanTableRecord tight_plan() {
-    return {1, 256, 64, 128, 4096, 3};
+    return {plan_version_max, 256, 64, 128, 4096, 3};
 }
 
 void expect_right(Cluster& cluster, Program& program) {

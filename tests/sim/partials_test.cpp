@@ -122,7 +122,7 @@ void add_reductions(Program& program, Dtype dtype, ReduceOp op, uint64_t count, 
 
 TEST_CASE(
     "deterministic reductions are the tree over the ranks on every placement and chunk size, and bytes "
-    "[Z1]") {
+    "[Z1][Z5]") {
     for (const std::vector<uint32_t>& placement : placements())
         for (const uint32_t chunk : {64u, 192u, 4096u}) {
             CAPTURE(placement, chunk);

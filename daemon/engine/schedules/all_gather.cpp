@@ -23,7 +23,10 @@ Task<> all_gather_schedule(MeshLane& lane, const TwoLevelOp& op, Geometry at) {
 
     co_await done(lane.job(at.copy(std::move(local_blocks), std::move(ins))));
     if (at.alone()) co_return ok();
-    co_await collectives::ring_all_gather(lane, at.by_node(gathered));
+    if (op.plan.algorithm == collectives::Algorithm::bruck_all_gather)
+        co_await collectives::bruck_all_gather(lane, at.by_node(gathered));
+    else
+        co_await collectives::ring_all_gather(lane, at.by_node(gathered));
     co_await done(lane.job(at.copy(std::move(outs), gathered)));
     co_return ok();
 }

@@ -54,7 +54,7 @@ TEST_CASE("a slice of an extent list takes exactly its run, across and inside ex
 TEST_CASE("the hash of a plan table changes with every field") {
     std::set<uint64_t> seen{PlanTable{}.hash(1)};
     PlanTable t;
-    t.version = 2;
+    t.version = 1;
     REQUIRE(seen.insert(t.hash(1)).second);
     t = {};
     t.small_bytes_max += 1;
@@ -108,6 +108,19 @@ TEST_CASE("a plan table whose segments have more chunks than a transfer may have
         const Plan p = plan({Kind::all_gather, count, 8, 0}, layout, t);
         const uint64_t longest = part_of(count, p.segments, 0).count * 8 * 2;
         CHECK((longest + p.chunk_bytes - 1) / p.chunk_bytes <= link::transfer_chunks_max);
+    }
+}
+
+TEST_CASE(
+    "a short all_gather is logarithmic from plan function 2 on, and a ring in groups that have 1 [V5]") {
+    const Layout layout(std::vector<uint32_t>{0, 1, 2, 0, 1, 2});
+    PlanTable t;
+    for (const Kind kind : {Kind::all_gather, Kind::all_gatherv}) {
+        t.version = 2;
+        CHECK(plan({kind, 10, 4, 0}, layout, t).algorithm == Algorithm::bruck_all_gather);
+        CHECK(plan({kind, 100'000, 4, 0}, layout, t).algorithm == Algorithm::ring_all_gather);
+        t.version = 1;
+        CHECK(plan({kind, 10, 4, 0}, layout, t).algorithm == Algorithm::ring_all_gather);
     }
 }
 

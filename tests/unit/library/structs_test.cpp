@@ -82,7 +82,13 @@ TEST_CASE("options of zeros are noticed", "[U4]") {
     CHECK(code_of(all_reduce, o) == Errc::invalid_argument);  // timeout 0
     o.timeout_ms = 5;
     CHECK(code_of(all_reduce, o) == Errc::ok);  // priority 0: critical
-    o.flags = 1;
+    o.priority = 3;
+    CHECK(code_of(all_reduce, o) == Errc::invalid_argument);
+    o.priority = NEXAR_PRIORITY_DEFAULT;
+    CHECK(code_of(all_reduce, o) == Errc::ok);
+    o.flags = NEXAR_FLAG_DETERMINISTIC | NEXAR_FLAG_F32_PARTIALS;
+    CHECK(code_of(all_reduce, o) == Errc::ok);
+    o.flags = 4;
     CHECK(code_of(all_reduce, o) == Errc::invalid_argument);
 }
 

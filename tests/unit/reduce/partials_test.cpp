@@ -1,6 +1,7 @@
-// Partials: the tree over the ranks, whoever combines which part of it, and the rounding at the end.
+// Partials: the tree over the ranks, the part of it that each node combines, and the rounding at the end.
 #include "reduce/partials.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <catch2/catch_test_macros.hpp>
 #include <vector>
@@ -99,7 +100,8 @@ TEST_CASE("a tree's ranges are halves at the largest power of two below their le
     CHECK(subtrees_of(all, 5) == std::vector<RankRange>{{0, 5}});
 }
 
-TEST_CASE("a tree has the same bits whoever combines which part of it, with every set of instructions [Z1]") {
+TEST_CASE(
+    "a tree has the same bits whichever node combines a part of it, with every set of instructions [Z1]") {
     uint64_t random = 7;
     for (const Dtype dtype : float_dtypes)
         for (const ReduceOp op : {ReduceOp::sum, ReduceOp::prod})

@@ -13,6 +13,7 @@ const Incarnation incarnation{1, 7};
 Config with_features(const NodeId& node, uint64_t features) {
     Config out = config_of(node, incarnation);
     out.features = features;
+    out.plan.version = plan_version_max;
     return out;
 }
 
@@ -89,9 +90,9 @@ TEST_CASE("a prepare that counts on what a node lacks is not answered OK by it",
         expected = "feature 63";
     }
     SECTION("a plan function that it lacks") {
-        prepare.plan.version = 2;
-        prepare.members[0].features |= feature_of_plan(2);
-        expected = "plan function 2";
+        prepare.plan.version = plan_version_max + 1;
+        prepare.members[0].features |= feature_of_plan(plan_version_max + 1);
+        expected = "plan function 3";
     }
     node.machine.on_message(leader, prepare, Time(ms(1)));
     const auto answers = node.sent<wire::GroupPrepared>();
