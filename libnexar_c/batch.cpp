@@ -15,7 +15,9 @@ uint64_t this_thread() {
 
 }  // namespace
 
-Batch::Batch() : thread_(this_thread()) {}
+Batch::Batch() : thread_(this_thread()) {
+    all_.reserve(64);
+}
 
 Batch::~Batch() {
     for (GroupPin& group : turns_) group->in_collective.store(false, std::memory_order_release);
@@ -54,10 +56,10 @@ void Batches::end(Batch& batch) {
     count_.fetch_sub(1, std::memory_order_relaxed);
 }
 
-Result<void> hand_over(PinnedGroup& pinned, Turn& turn, const Taken& taken) {
-    NEXAR_TRY_VOID(pinned.session->hand_over(taken));
-    Batch* batch = pinned.session->batch();
-    if (batch && turn.give_away()) batch->keep_turn(std::move(pinned.group));
+Result<void> hand_over(PinnedGroup& pinned, Batch* batch, Turn& turn, const Taken& taken) {
+    if (!batch) return pinned.session->submit_taken(taken);
+    pinned.session->hold(*batch, taken);
+    if (turn.give_away()) batch->keep_turn(std::move(pinned.group));
     return {};
 }
 
@@ -67,12 +69,9 @@ Result<void> may_block(Session& session) {
                 "this thread is between nexar_ops_begin and nexar_ops_end, where nothing can be waited for");
 }
 
-Result<void> Session::hand_over(const Taken& taken) {
-    Batch* batch = this->batch();
-    if (!batch) return submit_taken(taken);
+void Session::hold(Batch& batch, const Taken& taken) {
     requests_[taken.slot.index].held.store(true, std::memory_order_release);
-    batch->add(taken);
-    return {};
+    batch.add(taken);
 }
 
 bool Session::is_held(const Slot& slot) const {

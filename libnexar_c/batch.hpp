@@ -33,13 +33,12 @@ class Batch {
     std::vector<GroupPin> turns_;
 };
 
-// The turn of a call on the group: that of this thread's batch, or its own.
-inline Turn turn_of(Session& session, Group& group, uint8_t kind) {
-    const Batch* batch = session.batch();
+// The turn of a call on the group: that of this thread's batch (null: it has none), or its own.
+inline Turn turn_of(const Batch* batch, Group& group, uint8_t kind) {
     return batch && batch->has_turn(group) ? Turn() : Turn(group, kind);
 }
-// Hands the taken request over; in a batch it keeps the turn.
-Result<void> hand_over(PinnedGroup& pinned, Turn& turn, const Taken& taken);
+// Submits the request, or adds it to the batch, which keeps the turn.
+Result<void> hand_over(PinnedGroup& pinned, Batch* batch, Turn& turn, const Taken& taken);
 // An error: this thread is in a batch, where nothing may wait.
 Result<void> may_block(Session& session);
 

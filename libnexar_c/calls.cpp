@@ -21,12 +21,13 @@ nexar_status begin(nexar_group* handle, Call&& call, nexar_request* request) {
     const ErrorContext context = context_of(group, call.kind);
     if (!request) return failed(context, Errc::invalid_argument, "request is NULL");
     if (auto good = call.read(); !good) return failed(context, good.error());
-    Turn turn = turn_of(session, *pinned->group, call.kind);
+    Batch* const batch = session.batch();
+    Turn turn = turn_of(batch, *pinned->group, call.kind);
     if (auto mine = turn.check(); !mine) return failed(context, mine.error());
     auto taken = call.prepare(session, group, Use::started);
     if (!taken) return failed(context, taken.error());
     const nexar_request started = session.handle_of(taken->slot);
-    if (auto done = hand_over(*pinned, turn, *taken); !done) return failed(context, done.error());
+    if (auto done = hand_over(*pinned, batch, turn, *taken); !done) return failed(context, done.error());
     *request = started;
     return NEXAR_OK;
 }

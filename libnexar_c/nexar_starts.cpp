@@ -13,9 +13,11 @@ namespace {
 // The turns of groups, of one call: without memory for one group.
 class Turns {
   public:
-    Result<void> take(Session& session, PinnedGroup& pinned, uint8_t kind) {
+    explicit Turns(const Batch* batch) : batch_(batch) {}
+    Turns(const Turns&) = delete;
+    Result<void> take(PinnedGroup& pinned, uint8_t kind) {
         if (has(*pinned.group)) return {};
-        Turn turn = turn_of(session, *pinned.group, kind);
+        Turn turn = turn_of(batch_, *pinned.group, kind);
         NEXAR_TRY_VOID(turn.check());
         if (!turn.give_away()) return {};
         if (!first_)
@@ -45,6 +47,7 @@ class Turns {
     }
     static void give_back(GroupPin& group) { group->in_collective.store(false, std::memory_order_release); }
 
+    const Batch* const batch_;  // of this thread, or null
     GroupPin first_;
     std::vector<GroupPin> more_;
 };
@@ -53,15 +56,14 @@ class Turns {
 Result<Taken> activate(Session& session, const Slot& slot, Turns& turns) {
     NEXAR_TRY(const Session::Persistent which, session.persistent(slot));
     NEXAR_TRY(PinnedGroup group, group_of(reinterpret_cast<nexar_group*>(which.group)));
-    NEXAR_TRY_VOID(turns.take(session, group, which.kind));
+    NEXAR_TRY_VOID(turns.take(group, which.kind));
     return session.activate(slot);
 }
 
-// Submits them, or adds them to this thread's batch.
-Result<void> hand_over(Session& session, std::span<const Taken> all, Turns& turns) {
-    Batch* batch = session.batch();
+// Submits them, or adds them to the batch.
+Result<void> hand_over(Session& session, Batch* batch, std::span<const Taken> all, Turns& turns) {
     if (!batch) return session.submit_all(all);
-    for (const Taken& taken : all) NEXAR_TRY_VOID(session.hand_over(taken));
+    for (const Taken& taken : all) session.hold(*batch, taken);
     turns.move_to(*batch);
     return {};
 }
@@ -70,29 +72,33 @@ std::string place_in_array(uint64_t i) {
     return "request " + std::to_string(i) + " of the array: ";
 }
 
-struct Starts {
-    SessionPin session;
-    OnStack<Taken, 64> taken;
-    Turns turns;
-    explicit Starts(size_t count) : taken(count) {}
-};
+// The session of the first request that is not 0; none: all are 0.
+Result<SessionPin> session_of_first(const nexar_request* requests, uint64_t count) {
+    for (uint64_t i = 0; i < count; ++i) {
+        if (requests[i] == 0) continue;
+        auto found = request_of(requests[i]);
+        if (!found) return fail(found.error().code, place_in_array(i) + found.error().text);
+        return std::move(found->session);
+    }
+    return SessionPin();
+}
 
 // All of them become pending, or none.
-Result<void> activate_all(const nexar_request* requests, uint64_t count, Starts& out) {
+Result<void> activate_all(const nexar_request* requests, uint64_t count, Session& session, Turns& turns,
+                          OnStack<Taken, 64>& out) {
     for (uint64_t i = 0; i < count; ++i) {
         if (requests[i] == 0) continue;
         Result<Taken> taken = [&]() -> Result<Taken> {
             NEXAR_TRY(PinnedRequest pinned, request_of(requests[i]));
-            if (out.session && pinned.session->handle_index != out.session->handle_index)
+            if (pinned.session->handle_index != session.handle_index)
                 return fail(Errc::invalid_argument, "the requests are of several sessions");
-            if (!out.session) out.session = std::move(pinned.session);
-            return activate(*out.session, pinned.slot, out.turns);
+            return activate(session, pinned.slot, turns);
         }();
         if (taken) {
-            out.taken.push_back(*taken);
+            out.push_back(*taken);
             continue;
         }
-        for (const Taken& one : out.taken) out.session->drop_taken(one);
+        for (const Taken& one : out) session.drop_taken(one);
         Error error = taken.error();
         error.text = place_in_array(i) + error.text;
         return fail(std::move(error));
@@ -122,10 +128,11 @@ nexar_status nexar_request_start(nexar_request request) {
     constexpr const char* op = "request_start";
     auto pinned = request_of(request);
     if (!pinned) return failed(op, pinned.error());
-    Turns turns;
+    Batch* const batch = pinned->session->batch();
+    Turns turns(batch);
     auto taken = activate(*pinned->session, pinned->slot, turns);
     if (!taken) return failed(op, taken.error());
-    auto done = hand_over(*pinned->session, {&*taken, 1}, turns);
+    auto done = hand_over(*pinned->session, batch, {&*taken, 1}, turns);
     return done ? NEXAR_OK : failed(op, done.error());
 }
 
@@ -135,11 +142,15 @@ nexar_status nexar_request_start_all(const nexar_request* requests, uint64_t cou
         return failed(op, Errc::invalid_argument,
                       "requests is NULL, or count is " + std::to_string(count) + "; allowed: 0 to " +
                           std::to_string(NEXAR_SHM_SLOTS_MAX));
-    Starts starts(count);
-    if (auto good = activate_all(requests, count, starts); !good) return failed(op, good.error());
-    if (starts.taken.empty()) return NEXAR_OK;
-    auto done = hand_over(*starts.session, {starts.taken.data(), starts.taken.size()}, starts.turns);
-    return done ? NEXAR_OK : failed(op, done.error());
+    auto session = session_of_first(requests, count);
+    if (!session) return failed(op, session.error());
+    if (!*session) return NEXAR_OK;
+    Batch* const batch = (*session)->batch();
+    Turns turns(batch);
+    OnStack<Taken, 64> taken(count);
+    auto good = activate_all(requests, count, **session, turns, taken);
+    if (good) good = hand_over(**session, batch, {taken.data(), taken.size()}, turns);
+    return good ? NEXAR_OK : failed(op, good.error());
 }
 
 nexar_status nexar_ops_begin(nexar_session* handle) {

@@ -159,8 +159,6 @@ class Session {
     void drop_taken(const Taken& taken);
     // All of them, with one doorbell. An error: the session is unusable; waits for them return its reason.
     Result<void> submit_all(std::span<const Taken> all);
-    // Submits it, or adds it to this thread's batch if there is one.
-    Result<void> hand_over(const Taken& taken);
 
     // Persistent requests, persistent.cpp. What was taken becomes one, inactive.
     void make_persistent(const Taken& taken);
@@ -179,6 +177,7 @@ class Session {
     // This thread's batch, batch.cpp; null: it has none.
     Batch* batch() { return batches_.any() ? batches_.of_this_thread() : nullptr; }
     Batches& batches() { return batches_; }
+    void hold(Batch& batch, const Taken& taken);
     Result<void> submit_batch(Batch& batch);
     void drop_batch(Batch& batch);
     // Submits a command and waits for its completion.

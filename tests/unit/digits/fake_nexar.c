@@ -569,3 +569,33 @@ nexar_status nexar_request_free(nexar_request request) {
     ++fake_frees;
     return NEXAR_OK;
 }
+
+/* What tests with real daemons are about (integration_persistent): it is there, and refused. */
+nexar_status fake_unsupported(void);
+nexar_status fake_unsupported(void) {
+    return fail(NEXAR_ERR_UNSUPPORTED, "fake", -1, "the pretended library has none");
+}
+#define FAKE_WITHOUT(name) __asm__(".globl nexar_" #name "\n.set nexar_" #name ", fake_unsupported\n")
+FAKE_WITHOUT(all_reduce_init);
+FAKE_WITHOUT(reduce_init);
+FAKE_WITHOUT(broadcast_init);
+FAKE_WITHOUT(all_gather_init);
+FAKE_WITHOUT(all_gatherv_init);
+FAKE_WITHOUT(reduce_scatter_init);
+FAKE_WITHOUT(reduce_scatterv_init);
+FAKE_WITHOUT(all_to_all_init);
+FAKE_WITHOUT(all_to_allv_init);
+FAKE_WITHOUT(gather_init);
+FAKE_WITHOUT(gatherv_init);
+FAKE_WITHOUT(scatter_init);
+FAKE_WITHOUT(scatterv_init);
+FAKE_WITHOUT(scan_init);
+FAKE_WITHOUT(exclusive_scan_init);
+FAKE_WITHOUT(barrier_init);
+FAKE_WITHOUT(send_init);
+FAKE_WITHOUT(recv_init);
+FAKE_WITHOUT(request_start_all);
+FAKE_WITHOUT(request_wait_some);
+FAKE_WITHOUT(ops_begin);
+FAKE_WITHOUT(ops_end);
+FAKE_WITHOUT(ops_drop);

@@ -69,9 +69,9 @@ TEST_CASE("an op group is one submission: nothing before its end, and one doorbe
         .join();
     CHECK(daemon.counters.ops == ops);
 
-    const uint64_t doorbells = session.stats().doorbells;
+    const uint64_t before = session.stats().doorbells;
     REQUIRE(nexar_ops_end(session.get()) == NEXAR_OK);
-    CHECK(session.stats().doorbells <= doorbells + 1);
+    CHECK(session.stats().doorbells <= before + 1);
     sums.check_and_free(100);
     CHECK(nexar_barrier(alone, nullptr) == NEXAR_OK);
     CHECK(nexar_ops_end(session.get()) == NEXAR_ERR_BAD_STATE);
@@ -155,9 +155,9 @@ TEST_CASE("start_all starts all or none, and names the first that cannot be", "[
     CHECK(nexar_request_start_all(nullptr, 0) == NEXAR_OK);
     CHECK(nexar_request_start(ordinary) == NEXAR_ERR_INVALID_ARGUMENT);
     CHECK(daemon.counters.ops == ops);
-    const uint64_t doorbells = session.stats().doorbells;
+    const uint64_t before = session.stats().doorbells;
     REQUIRE(nexar_request_start_all(sums.requests, many) == NEXAR_OK);
-    CHECK(session.stats().doorbells <= doorbells + 1);
+    CHECK(session.stats().doorbells <= before + 1);
     sums.check_and_free(5);
 }
 
