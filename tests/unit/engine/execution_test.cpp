@@ -5,6 +5,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <optional>
 
+#include "engine/known_operation.hpp"
 #include "run_fixture.hpp"
 
 namespace nexar::engine {
@@ -29,9 +30,12 @@ struct Scene {
     Gathering gathering{facts, 0};
     Execution execution{ports.context, facts, 0, owner};
 
+    std::shared_ptr<KnownOperation> known;  // of rank 0
+
     void post(uint32_t rank, Stage stage = {}, std::optional<Priority> priority = {}) {
         OpRequest request = call_of(sum, rank + 1);
         request.priority = priority;
+        if (rank == 0) request.known = known;
         request.in = memory_of(in[rank]);
         request.out = memory_of(out[rank]);
         request.stage = stage;
@@ -45,6 +49,26 @@ struct Scene {
 };
 
 }  // namespace
+
+TEST_CASE("the plan of a persistent operation is made once, and found again by its next start", "[S23]") {
+    const auto known = std::make_shared<KnownOperation>();
+    for (const uint32_t segments : {1u, 2u}) {
+        CAPTURE(segments);
+        Scene s;
+        s.known = known;
+        s.post(0);
+        s.post(1);
+        s.start();
+        REQUIRE(s.execution.idle());
+        CHECK(s.execution.take_result());
+        CHECK(s.out[0] == std::vector<int32_t>{11, 22, 33, 44});
+        CHECK(s.out[1] == s.out[0]);
+        CHECK(s.execution.segments() == segments);
+        REQUIRE(known->plan);
+        CHECK(!known->staged_plan);
+        known->plan->segments = 2;  // it would not be planned so: the next start has it from here
+    }
+}
 
 TEST_CASE("an execution leaves the result with every rank, then it is idle and its owner runs") {
     Scene s;
