@@ -52,7 +52,8 @@ nexar_status run(nexar_group* handle, Call&& call, Outcome& outcome) {
     Session& session = *pinned->session;
     const ErrorContext context = context_of(*pinned->group, call.kind);
     if (auto good = call.read(); !good) return failed(context, good.error());
-    if (auto may = may_block(session); !may) return failed(context, may.error());
+    const bool ends_at_once = call.kind == NEXAR_OP_MESSAGE_FREE;
+    if (auto may = may_block(session); !may && !ends_at_once) return failed(context, may.error());
     const Turn turn(*pinned->group, call.kind);
     if (auto mine = turn.check(); !mine) return failed(context, mine.error());
     auto taken = call.prepare(session, *pinned->group, Use::blocking);

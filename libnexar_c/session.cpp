@@ -217,7 +217,10 @@ bool Session::push_taken(const Taken& taken) {
 
 // Ensures: when true, the daemon owns the slot. False: the session is unusable.
 bool Session::push_submission(const Slot& slot) {
-    return push_quietly({slot.index, static_cast<uint32_t>(run_of(slot)), NEXAR_ENTRY_SUBMIT});
+    const uint64_t run = run_of(slot);
+    if (!push_quietly({slot.index, static_cast<uint32_t>(run), NEXAR_ENTRY_SUBMIT})) return false;
+    requests_[slot.index].pushed.store(run, std::memory_order_release);
+    return true;
 }
 
 // The ring has room for one submission and three other entries per slot, so a full ring means that the daemon
@@ -294,6 +297,9 @@ void Session::cancel(const Slot& slot) {
     if (is_completed(slot)) return;
     // One entry for each request is enough, so that cancels do not fill the ring.
     const uint64_t run = run_of(slot);
+    // Another thread is about to start this persistent request: the cancel comes before that, and has no
+    // effect. In the ring it would stand before the submission, and be lost.
+    if (requests_[slot.index].pushed.load(std::memory_order_acquire) != run) return;
     if (requests_[slot.index].cancelled.exchange(run) == run) return;
     static_cast<void>(push({slot.index, static_cast<uint32_t>(run), NEXAR_ENTRY_CANCEL}));
 }

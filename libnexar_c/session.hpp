@@ -245,6 +245,7 @@ class Session {
         std::mutex mutex;                     // guards everything up to stage_mutex
         std::atomic<uint64_t> generation{0};  // of its handle; 0: free
         std::atomic<uint64_t> run{0};         // in shared memory: of the latest start; else `generation`
+        std::atomic<uint64_t> pushed{0};      // the run whose submission is in the ring
         bool persistent = false;              // its plan stays until it is freed
         std::atomic<bool> inactive{false};    // persistent, and not pending or about to be returned
         std::atomic<bool> held{false};        // in a batch
