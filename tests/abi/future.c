@@ -118,6 +118,9 @@ static void opens(void) {
     options.now.flags = 4;
     EXPECT(nexar_group_open(session, &options.now, &group) == NEXAR_ERR_INVALID_ARGUMENT);
     options.now.flags = 0;
+    options.now.on_failure = 1;
+    EXPECT(nexar_group_open(session, &options.now, &group) == NEXAR_ERR_UNSUPPORTED);
+    options.now.on_failure = NEXAR_ON_FAILURE_ABORT;
     EXPECT(nexar_group_open(session, &options.now, &group) == NEXAR_OK);
 }
 

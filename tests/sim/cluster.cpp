@@ -83,7 +83,7 @@ Host::Host(Cluster& cluster, uint32_t index, uint32_t identity, uint64_t counter
         return std::string();
     };
     config.credentials = [index](const engine::OpenRequest& r) {
-        return test::credentials_of(std::string(r.job_secret.text()), r.name, index);
+        return test::credentials_of(std::string(r.job_secret.text()), r.name, index, r.tenant->name.uid);
     };
     config.proof = test::proof_port(index);
     std::vector<engine::MeshPort*> ports;

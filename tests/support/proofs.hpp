@@ -25,8 +25,9 @@ inline rendezvous::ProofPort proof_port(uint64_t of = 0) {
 
 // `node`: of a group without a secret.
 inline rendezvous::Credentials credentials_of(const std::string& secret, const std::string& name,
-                                              uint64_t node) {
-    const std::string words = (secret.empty() ? std::to_string(node) + "/" : secret + "|") + name;
+                                              uint64_t node, uint64_t uid = 0) {
+    const std::string local = std::to_string(node) + "/" + std::to_string(uid) + "/";
+    const std::string words = (secret.empty() ? local : secret + "|") + name;
     rendezvous::Credentials out{admission::sha256(std::as_bytes(std::span(words))), {}};
     if (!secret.empty())
         out.proof =

@@ -220,6 +220,9 @@ TEST_CASE("options without a name and a secret are refused", "[D18][U4]") {
     CHECK(from_options(o).error().code == Errc::invalid_argument);
     o.flags = NEXAR_FLAG_DETERMINISTIC;
     CHECK(from_options(o)->flags == NEXAR_FLAG_DETERMINISTIC);
+    o.on_failure = 77;
+    CHECK(from_options(o).error().code == Errc::unsupported);
+    CHECK(from_options(o).error().text.starts_with("on_failure is 77; allowed: NEXAR_ON_FAILURE_ABORT (0)"));
 }
 
 TEST_CASE("time-outs are seconds in the environment, and 0 is none") {
