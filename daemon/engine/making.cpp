@@ -28,15 +28,18 @@ Result<void> Making::begin(OpKind kind, std::span<const ChildRow> rows) {
 }
 
 Result<bool> Making::make_some(const std::vector<Post>& posts) {
-    size_t ranks = 0;
-    for (size_t n = 0; n < children_at_once_max && ranks < ranks_at_once_max && next_ < children_.size();
-         ++n) {
-        const auto here = make_one(std::move(children_[next_++]), posts);
-        if (!here) {
-            failure_ = here.error();
+    size_t made = 0, here = 0, seen = 0;
+    while (made < children_at_once_max && here < ranks_at_once_max && seen < ranks_seen_max &&
+           next_ < children_.size()) {
+        Child& child = children_[next_++];
+        seen += child.ranks.size();
+        const auto ranks = make_one(std::move(child), posts);
+        if (!ranks) {
+            failure_ = ranks.error();
             return fail(*failure_);
         }
-        ranks += *here;
+        made += *ranks > 0;
+        here += *ranks;
     }
     return next_ == children_.size();
 }

@@ -26,7 +26,8 @@ class Making {
     // The children that follow from the rows. An error ends the collective, as one of make_some() does.
     Result<void> begin(OpKind kind, std::span<const ChildRow> rows);
     // The next ones that have a rank here, few enough for a turn of the loop [Y16]. True: those were all.
-    static constexpr size_t children_at_once_max = 16, ranks_at_once_max = 512;  // at least one child
+    // At least one child. Those without a rank here cost a look at each of their ranks.
+    static constexpr size_t children_at_once_max = 16, ranks_at_once_max = 512, ranks_seen_max = 4096;
     Result<bool> make_some(const std::vector<Post>& posts);
     // begin() has failed by what all nodes find in the rows, not by something of this node.
     bool failed_everywhere() const { return failed_everywhere_; }
