@@ -33,27 +33,28 @@ def functions():
     return found
 
 
-class Struct:
-    """A struct of the library with defaults, and one with `fields` set."""
-
-    def __init__(self, kind, init=None):
-        self.kind, self.init = kind, init
-
-    def of(self, **fields):
-        made = self.kind(struct_size=ctypes.sizeof(self.kind))
-        if self.init:
-            getattr(_library.lib, self.init)(byref(made), ctypes.sizeof(made))
-        for name, value in fields.items():
-            setattr(made, name, value)
-        return made
+def struct_of(kind):
+    """The class of nexar._library for a pointer to a struct that begins with its size; None: it is none."""
+    name = "".join(word.title() for word in kind.removeprefix("nexar_").removesuffix("*").split("_"))
+    found = getattr(_library, name, None)
+    return found if kind.endswith("*") and found and found._fields_[0][0] == "struct_size" else None
 
 
-OPTIONS = {"nexar_op_options*": Struct(_library.OpOptions, "nexar_op_options_init"),
-           "nexar_session_options*": Struct(_library.SessionOptions, "nexar_session_options_init"),
-           "nexar_group_options*": Struct(_library.GroupOptions, "nexar_group_options_init"),
-           "nexar_child_options*": Struct(_library.ChildOptions, "nexar_child_options_init"),
-           "nexar_alloc_options*": Struct(_library.AllocOptions, "nexar_alloc_options_init")}
-END = Struct(_library.Completion)
+def made(kind, **fields):
+    """With its defaults, where it has some, and with `fields` set."""
+    struct = struct_of(kind)
+    value = struct(struct_size=ctypes.sizeof(struct))
+    if is_options(kind):
+        getattr(raw, f"{kind[:-1]}_init")(byref(value), c_uint64(ctypes.sizeof(value)))
+    for name, given in fields.items():
+        setattr(value, name, given)
+    return value
+
+
+def is_options(kind):
+    return kind.endswith("_options*")
+
+
 # Fields of options that are wrong: {type: [(what, fields, status)]}. NO_MESSAGE: of collectives only.
 INVALID, UNSUPPORTED, BAD_HANDLE = "INVALID_ARGUMENT", "UNSUPPORTED", "BAD_HANDLE"
 FIELDS = {"nexar_op_options*": [("priority", {"priority": 9}, INVALID), ("time-out", {"timeout_ms": -3}, INVALID),
@@ -66,9 +67,10 @@ FIELDS = {"nexar_op_options*": [("priority", {"priority": 9}, INVALID), ("time-o
                                    ("secret", {"job_secret": b"short"}, INVALID), ("time-out", {"timeout_ms": -9}, INVALID),
                                    ("collectives' time-out", {"collective_timeout_ms": 0}, INVALID),
                                    ("barriers' time-out", {"barrier_timeout_ms": 0}, INVALID)],
-          "nexar_child_options*": [("time-out 0", {"timeout_ms": 0}, INVALID), ("time-out", {"timeout_ms": -9}, INVALID),
-                                   ("collectives' time-out", {"collective_timeout_ms": 0}, INVALID),
-                                   ("barriers' time-out", {"barrier_timeout_ms": -9}, INVALID)],
+          "nexar_child_options*": (of_children := [
+              ("time-out 0", {"timeout_ms": 0}, INVALID), ("time-out", {"timeout_ms": -9}, INVALID),
+              ("collectives' time-out", {"collective_timeout_ms": 0}, INVALID), ("barriers' time-out", {"barrier_timeout_ms": -9}, INVALID)]),
+          "nexar_create_options*": of_children,
           "nexar_alloc_options*": [("flags", {"flags": 1 << 40}, INVALID)]}
 
 
@@ -105,7 +107,7 @@ class Place:
 
     def right(self, function, kind, name):
         """A value that may be."""
-        number = {"count": COUNT if "request" not in function else 1, "send_count": COUNT, "receive_count": COUNT, "piece_count": 2,
+        number = {"count": 1 if re.search("request|create", function) else COUNT, "send_count": COUNT, "receive_count": COUNT, "piece_count": 2,
                   "dtype": 1, "send_dtype": 1, "receive_dtype": 1, "op": 0, "root": 0, "to": 0, "from": 0, "rank": 0, "colour": 0,
                   "key": 0, "tag": 5, "send_tag": 5, "receive_tag": 6, "bytes": 4096, "offset": 0, "size": 65,
                   "capacity": 4, "stride": ctypes.sizeof(_library.Completion), "timeout_ms": 1, "status": 0}
@@ -113,13 +115,12 @@ class Place:
             return self.fd if name == "fd" else self.mapped.ctypes.data
         if kind in VALUES and name in number:
             return number[name]
-        if kind in OPTIONS:
-            return OPTIONS[kind].of(**self.options(kind, function))
+        if struct_of(kind):
+            return made(kind, **(self.options(kind, function) if is_options(kind) else {}))
         return {"nexar_session*": self.session._connection.handle, "nexar_group*": self.group._handle, "nexar_request": self.pending,
-                "nexar_message": self.message, "nexar_completion*": END.of(), "uint64_t*": self.out,
+                "nexar_message": self.message, "uint64_t*": self.out,
                 "nexar_piece*": self.pieces, "nexar_request*": self.requests if name == "requests" else self.out,
-                "uint32_t*": self.ranks if name == "ranks" else self.out, "nexar_error*": Struct(_library.Error).of(), "char*": ctypes.create_string_buffer(200),
-                "nexar_session_stats*": Struct(_library.SessionStats).of(), "nexar_group_info*": Struct(_library.GroupInfo).of(),
+                "uint32_t*": self.ranks if name == "ranks" else self.out, "char*": ctypes.create_string_buffer(200),
                 "void*": self.at + 2048 * (name == "out"), "int*": self.out}.get(kind, self.out) if "counts" not in name else self.counts
 
     def options(self, kind, function):
@@ -143,14 +144,11 @@ def wrong_values(place, function, kind, name):
     if kind == "nexar_request*" and name == "requests":
         empty = [("none of them", (c_uint64 * 1)(0), INVALID)] if "all" not in function else []
         return [("NULL", None, INVALID), ("never one", (c_uint64 * 1)(1 << 60 | 12345), BAD_HANDLE), *empty]
-    if kind in OPTIONS:
+    if is_options(kind):
         return [("NULL", None, INVALID)] if function.endswith("from_env") else wrong_options(place, function, kind)
-    if kind in ("nexar_completion*", "nexar_session_stats*", "nexar_group_info*", "nexar_error*"):
-        made = {"nexar_completion*": END, "nexar_session_stats*": Struct(_library.SessionStats),
-                "nexar_group_info*": Struct(_library.GroupInfo), "nexar_error*": Struct(_library.Error)}[kind]
-        may_lack = name in ("completion", "completions")
-        sizes = [] if name in ("completions", "ended") else [("of size 0", made.of(struct_size=0), INVALID), ("of size 3", made.of(struct_size=3), INVALID)]
-        return sizes + ([] if may_lack else [("NULL", None, INVALID)])
+    if struct_of(kind):
+        sizes = [] if name in ("completions", "ended") else [(f"of size {size}", made(kind, struct_size=size), INVALID) for size in (0, 3)]
+        return sizes + ([] if name in ("completion", "completions") else [("NULL", None, INVALID)])
     if kind in VALUES:
         return wrong_number(function, kind, name)
     if kind.endswith("*"):
@@ -159,14 +157,13 @@ def wrong_values(place, function, kind, name):
 
 
 def wrong_options(place, function, kind):
-    made = OPTIONS[kind]
-    bad = [("of size 0", made.of(struct_size=0), INVALID), ("of size 3", made.of(struct_size=3), INVALID)]
     usual = place.options(kind, function)
-    bad += [(what, made.of(**{**usual, **fields}), status) for what, fields, status in FIELDS[kind]]
+    bad = [(f"of size {size}", made(kind, struct_size=size), INVALID) for size in (0, 3)]
+    bad += [(what, made(kind, **{**usual, **fields}), status) for what, fields, status in FIELDS[kind]]
     if kind == "nexar_op_options*":
-        bad.append(("match_id of a message", made.of(match_id=5), INVALID) if is_message(function)
-                   else ("time-out 0", made.of(timeout_ms=0), INVALID))
-        bad.append(("scalar", made.of(scalar=WILD), INVALID))
+        bad.append(("match_id of a message", made(kind, match_id=5), INVALID) if is_message(function)
+                   else ("time-out 0", made(kind, timeout_ms=0), INVALID))
+        bad.append(("scalar", made(kind, scalar=WILD), INVALID))
     return bad
 
 
@@ -199,7 +196,7 @@ def wrong_number(function, kind, name):
 def wrong_pointer(function, kind, name):
     if function in ("nexar_free", "nexar_unregister"):
         return [("NULL", None, "NOT_FOUND"), ("of nobody", WILD, "NOT_FOUND")]
-    if name in ("in", "out", "data", "counts", "send_counts", "receive_counts", "pieces", "ranks", "request", "child", "index",
+    if name in ("in", "out", "data", "counts", "send_counts", "receive_counts", "pieces", "ranks", "request", "child", "group", "index",
                 "ended", "count", "indices", "text", "rank", "size", "epoch", "fd", "message", "address"):
         return [("NULL", None, INVALID)]
     return {"reason": [], "length": []}.get(name)
