@@ -168,6 +168,8 @@ def wrong_options(place, function, kind):
 
 
 def wrong_number(function, kind, name):
+    if function == "nexar_shard":  # arithmetic: of any count, and any number of ranks but none
+        return {"size": [("0", 0, INVALID)], "rank": [("far beyond", (1 << 32) - 2, INVALID)]}.get(name, [])
     if name.endswith("dtype"):
         return [("unknown", 99, INVALID), ("negative", -1, INVALID)]
     if name == "op":
@@ -196,7 +198,7 @@ def wrong_number(function, kind, name):
 def wrong_pointer(function, kind, name):
     if function in ("nexar_free", "nexar_unregister"):
         return [("NULL", None, "NOT_FOUND"), ("of nobody", WILD, "NOT_FOUND")]
-    if name in ("in", "out", "data", "counts", "send_counts", "receive_counts", "pieces", "ranks", "request", "child", "group", "index",
+    if name in ("in", "out", "data", "counts", "send_counts", "receive_counts", "pieces", "ranks", "request", "child", "group", "index", "offset",
                 "ended", "count", "indices", "text", "rank", "size", "epoch", "fd", "message", "address"):
         return [("NULL", None, INVALID)]
     return {"reason": [], "length": []}.get(name)
