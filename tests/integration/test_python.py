@@ -146,6 +146,15 @@ def test_buffers_tensors_numbers_and_lists_work_and_are_not_copied(cluster):
     equal(run([cluster[1], cluster[2], cluster[1]], other_memory), [True] * 3, "ranks")
 
 
+def refusal(call):
+    """The ValueError that it raises."""
+    try:
+        call()
+    except ValueError as error:
+        return error
+    return None
+
+
 def objects(me):
     group, ranks = me.group(), range(me.size)
     def thing(r):
@@ -153,6 +162,10 @@ def objects(me):
     for root in ranks:
         equal(group.bcast_object(thing(root) if me.rank == root else None, root), thing(root), "bcast_object")
         equal(group.gather_object(thing(me.rank), root), [thing(r) for r in ranks] if me.rank == root else None, "gather")
+        mine_of = [thing(r + root) for r in ranks] if me.rank == root else None
+        equal(group.scatter_object(mine_of, root), thing(me.rank + root), "scatter_object")
+    for wrong in ([1], None, [1] * (me.size + 1)):
+        contains(str(refusal(lambda wrong=wrong: group.scatter_object(wrong, root=1))), "rank 1 gave ", f" objects for {me.size} ranks")
     equal(group.all_gather_object(thing(me.rank)), [thing(r) for r in ranks], "all_gather_object")
     if me.rank == 0:
         for r in ranks[1:]:
